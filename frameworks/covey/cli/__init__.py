@@ -1,0 +1,44 @@
+"""The command line: `covey` and its short form for starting jobs, `coveyrun` (= `covey run`)."""
+
+from __future__ import annotations
+
+import sys
+from typing import List, Optional
+
+from covey.cli import run_command
+from covey.cli.parser import Parser, package_version
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """`covey SUBCOMMAND ...`. Returns the exit code; 2 for a mistake on the command line."""
+    parser = Parser(
+        prog="covey",
+        description="Covey: a communication runtime for distributed training.",
+        epilog="covey SUBCOMMAND --help tells more. coveyrun is short for covey run.",
+    )
+    parser.add_argument("--version", action="version", version=f"covey {package_version()}")
+    commands = parser.add_subparsers(metavar="SUBCOMMAND", dest="subcommand")
+    run_command.add_to(commands)
+    arguments = parser.parse_args(argv)
+    if arguments.subcommand is None:
+        parser.print_help()
+        return 0
+    return _guarded(arguments)
+
+
+def coveyrun_main(argv: Optional[List[str]] = None) -> int:
+    """`coveyrun -np N COMMAND ...`. Returns the exit code of the job."""
+    parser = run_command.make_parser("coveyrun")
+    return _guarded(parser.parse_args(argv))
+
+
+def _guarded(arguments: object) -> int:
+    """Runs the chosen command; a Ctrl-C before the launcher listens ends without a traceback."""
+    try:
+        return arguments.act(arguments)  # type: ignore[attr-defined, no-any-return]
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""argparse with Covey's manners: a mistake is one line, exit code 2, and the nearest right word."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from typing import Any, List, NoReturn, Optional, Sequence, Tuple
+
+from covey.launch.check import nearest
+
+
+def package_version() -> str:
+    """The version of the installed package."""
+    import covey
+
+    return str(getattr(covey, "__version__", "unknown"))
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports one line; suggests flags and subcommands; never guesses from a prefix."""
+
+    def __init__(self, **options: Any) -> None:
+        """Takes ArgumentParser's options. `refused`: flags with the reason why they are not."""
+        self._refused = options.pop("refused", {})
+        options.setdefault("allow_abbrev", False)
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**options)
+
+    def parse_args(  # type: ignore[override]
+        self, args: Optional[Sequence[str]] = None, namespace: Any = None
+    ) -> argparse.Namespace:
+        """As ArgumentParser's, with a suggestion for each unknown flag."""
+        known, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            # A subcommand's leftovers end up here: it knows its flags.
+            getattr(known, "parser", self).refuse(unknown)
+        return known
+
+    def refuse(self, unknown: List[str]) -> NoReturn:
+        """Ends with the line for arguments nobody knows."""
+        flag = unknown[0].split("=")[0]
+        if flag in self._refused:
+            self.error(f"{flag}: {self._refused[flag]}")
+        kind = "option" if flag.startswith("-") else "argument"
+        self.error(f"unknown {kind} {flag}{nearest(flag, list(self._option_string_actions))}")
+
+    def error(self, message: str) -> NoReturn:
+        """One line, exit code 2."""
+        choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        if choice:
+            words = re.findall(r"[\w-]+", choice.group(2))
+            near = nearest(choice.group(1), words) or f" (there are: {', '.join(words)})"
+            message = f"unknown subcommand {choice.group(1)}{near}"
+        message = re.sub(r"^argument ", "", message).replace("\n", " ")
+        sys.stderr.write(f"{self.prog}: {message}\n")
+        sys.exit(2)
+
+
+def split_command(words: Sequence[str]) -> Tuple[str, ...]:
+    """The job's command out of argparse's remainder: without a leading `--`."""
+    return tuple(words[1:] if words and words[0] == "--" else words)

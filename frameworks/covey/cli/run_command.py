@@ -1,0 +1,186 @@
+"""`covey run`, also called `coveyrun`: starts a command as N ranks."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+from typing import Any, Dict, List
+
+from covey.cli.parser import Parser, package_version, split_command
+from covey.launch.spec import JobSpec, LaunchError
+
+_HELP = "start a command as N ranks on this host"
+_EXAMPLES = """examples:
+  {prog} -np 4 python train.py --epochs 5
+  {prog} -np 4 --output-dir logs python train.py        also into logs/rank.N/stdout and stderr
+  {prog} -np 4 --timeline trace python train.py         one trace per rank, for ui.perfetto.dev
+  {prog} -np 2 -x LR=0.1 python -m package.module
+
+signals:
+  Ctrl-C tells where every rank is, then ends the job within 2 s; a second Ctrl-C ends it at once.
+  kill -USR1 PID-OF-{prog} tells where every rank is and lets the job go on.
+
+The exit code is that of the rank that failed first (128 + N when signal N killed it); 2 when the
+job could not start. OMP_NUM_THREADS becomes cores / N unless you set it.
+"""
+_HOSTS = "several hosts are not available yet"
+_ELASTIC = "a changing number of ranks is not available yet"
+_REFUSED: Dict[str, str] = {
+    "--hostfile": _HOSTS,
+    "-hostfile": _HOSTS,
+    "-p": _HOSTS,
+    "--ssh-port": _HOSTS,
+    "-i": _HOSTS,
+    "--ssh-identity-file": _HOSTS,
+    "--network-interfaces": _HOSTS,
+    "--host-discovery-script": _ELASTIC,
+    "--min-np": _ELASTIC,
+    "--min-num-proc": _ELASTIC,
+    "--max-np": _ELASTIC,
+    "--max-num-proc": _ELASTIC,
+    "--mpi": "there is no MPI underneath; leave it out",
+    "--gloo": "there is no Gloo underneath; leave it out",
+    "--cycle-time-ms": "there is no cycle; leave it out",
+    "--cache-capacity": "there is no response cache; leave it out",
+}
+
+
+class UsageError(argparse.ArgumentTypeError):
+    """A value that an option cannot take."""
+
+
+def number_of_ranks(text: str) -> int:
+    """argparse type of -np."""
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"{text} is not a number of ranks (1, 2, 3, ...)")
+    return int(text)
+
+
+def seconds(text: str) -> int:
+    """argparse type of --start-timeout."""
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"{text} is not a number of seconds (1, 2, 3, ...)")
+    return int(text)
+
+
+def assignment(text: str) -> str:
+    """argparse type of -x: NAME=VALUE, or NAME to pass a variable on (all are passed on)."""
+    name, equals, _ = text.partition("=")
+    if not name or (not equals and name not in os.environ):
+        raise UsageError(f"{text} is not NAME=VALUE")
+    return text
+
+
+def local_hosts(text: str) -> int:
+    """argparse type of -H: the slots on this host; any other host is refused."""
+    slots = 0
+    for part in text.split(","):
+        host, _, count = part.partition(":")
+        if host not in ("localhost", "127.0.0.1", "::1", socket.gethostname()):
+            raise UsageError(f"{host}: {_HOSTS}")
+        slots += number_of_ranks(count or "1")
+    return slots
+
+
+def _describe(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-np", "--num-proc", type=number_of_ranks, metavar="N", help="number of ranks")
+    add("--timeline", metavar="DIR", help="write one trace per rank into DIR")
+    add("--output-dir", metavar="DIR", help="also write DIR/rank.N/stdout and DIR/rank.N/stderr")
+    add(
+        "-x",
+        type=assignment,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        dest="variables",
+        help="set an environment variable of the ranks (may be repeated)",
+    )
+    add("--start-timeout", type=seconds, metavar="S", help="give up when ranks are not up after S")
+    add("--verbose", action="store_true", help="tell what the launcher does")
+    add("--version", action="version", version=f"covey {package_version()}")
+    horovod = parser.add_argument_group("as horovodrun spells it")
+    add = horovod.add_argument
+    add("-H", "--hosts", type=local_hosts, metavar="localhost:N", help="only this host, so far")
+    add("--output-filename", dest="output_dir", metavar="DIR", help="the same as --output-dir")
+    add("--timeline-filename", metavar="FILE", help="--timeline into FILE without its .json")
+    add("--disable-cache", action="store_true", help="without effect: nothing is cached")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="program and its arguments")
+    parser.set_defaults(act=_act, parser=parser)
+
+
+def _options(prog: str) -> Dict[str, Any]:
+    return {
+        "description": f"{_HELP[0].upper()}{_HELP[1:]}. Lines of rank 2 begin with [2].",
+        "usage": f"{prog} -np N [options] COMMAND [ARGUMENTS ...]",
+        "epilog": _EXAMPLES.format(prog=prog),
+        "refused": _REFUSED,
+    }
+
+
+def make_parser(prog: str) -> Parser:
+    """The parser of `coveyrun`."""
+    parser = Parser(prog=prog, **_options(prog))
+    _describe(parser)
+    return parser
+
+
+def add_to(commands: Any) -> None:
+    """Adds `run` to the subcommands of `covey`."""
+    _describe(commands.add_parser("run", help=_HELP, **_options("covey run")))
+
+
+def _timeline_dir(arguments: argparse.Namespace) -> Any:
+    name = arguments.timeline_filename
+    if arguments.timeline is not None or name is None:
+        return arguments.timeline
+    return name[: -len(".json")] if name.endswith(".json") else name
+
+
+def _size(arguments: argparse.Namespace) -> int:
+    if arguments.num_proc is None and arguments.hosts is None:
+        raise LaunchError("-np N is missing: the number of ranks")
+    size = arguments.num_proc or arguments.hosts
+    if arguments.hosts is not None and arguments.hosts < size:
+        raise LaunchError(f"-np {size}: -H has only {arguments.hosts} slots")
+    return int(size)
+
+
+def _spec(arguments: argparse.Namespace) -> JobSpec:
+    size = _size(arguments)
+    variables: List[str] = [text for text in arguments.variables if "=" in text]
+    settings = {}
+    if arguments.start_timeout is not None:
+        settings["COVEY_START_TIMEOUT"] = f"{arguments.start_timeout}s"
+    return JobSpec(
+        command=split_command(arguments.command),
+        size=size,
+        output_dir=arguments.output_dir,
+        timeline_dir=_timeline_dir(arguments),
+        extra_env=dict(text.split("=", 1) for text in variables),
+        settings_env=settings,
+        verbose=arguments.verbose,
+        program=arguments.parser.prog,
+    )
+
+
+def _act(arguments: argparse.Namespace) -> int:
+    """Checks, launches, returns the job's exit code."""
+    # Late: they load the runtime's library, which --help and mistakes do not need.
+    from covey.launch.check import check_command, check_writable_folder
+
+    try:
+        spec = _spec(arguments)
+        check_command(spec.command, spec.size, spec.program, {**os.environ, **spec.extra_env})
+        if spec.timeline_dir is not None:
+            check_writable_folder("--timeline", spec.timeline_dir)
+        if spec.output_dir is not None:
+            check_writable_folder("--output-dir", spec.output_dir)
+        from covey.launch.job import Job
+
+        return Job(spec).run().exit_code
+    except LaunchError as error:
+        sys.stderr.write(f"{arguments.parser.prog}: {error}\n")
+        return 2

@@ -1,0 +1,117 @@
+"""Mistakes in a command, found before a single rank starts. Each is one LaunchError sentence."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+import subprocess
+from typing import Dict, List, Optional, Sequence
+
+from covey.launch.spec import LaunchError
+
+_PYTHON_OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+_IMPORT_TIMEOUT_S = 60.0
+
+
+def nearest(word: str, words: Sequence[str]) -> str:
+    """` (did you mean X?)`, or nothing when none of `words` is near."""
+    found = difflib.get_close_matches(word, words, n=1)
+    return f" (did you mean {found[0]}?)" if found else ""
+
+
+def is_python(program: str) -> bool:
+    """True for python, python3, python3.11, pypy3."""
+    name = os.path.basename(program)
+    stem = name.rstrip("0123456789.")
+    return stem in ("python", "pypy")
+
+
+def python_script(arguments: Sequence[str]) -> Optional[str]:
+    """The script among a Python interpreter's `arguments`; None for -m, -c, - and none at all."""
+    skip = False
+    for argument in arguments:
+        if skip:
+            skip = False
+        elif argument in ("-m", "-c", "-"):
+            return None
+        elif argument in _PYTHON_OPTIONS_WITH_VALUE:
+            skip = True
+        elif not argument.startswith("-"):
+            return argument
+        elif len(argument) > 2 and argument[1] != "-" and ("c" in argument or "m" in argument):
+            return None  # -Im module, -uc code
+    return None
+
+
+def check_command(command: Sequence[str], size: int, program: str, env: Dict[str, str]) -> None:
+    """Raises LaunchError when `command` cannot run as a rank.
+
+    The import of the package costs one start of the interpreter; it is made only for a Python.
+    """
+    if not command:
+        raise LaunchError(f"no command to run: {program} -np {size} python train.py")
+    path = shutil.which(command[0], path=env.get("PATH"))
+    if path is None:
+        raise LaunchError(_why_not_found(command[0], size, program))
+    if not is_python(command[0]):
+        return
+    script = python_script(command[1:])
+    if script is not None and not os.path.exists(script):
+        folder = os.path.dirname(script)
+        raise LaunchError(f"no such script: {script}{_near_file(script, folder)}")
+    _check_package(path, env)
+
+
+def _why_not_found(name: str, size: int, program: str) -> str:
+    if os.path.isdir(name):
+        return f"{name} is a folder, not a program"
+    if os.path.exists(name):
+        if name.endswith(".py"):
+            return f"{name} is a script: {program} -np {size} python {name}"
+        return f"{name} is not executable"
+    if os.path.dirname(name):
+        return f"no such program: {name}{_near_file(name, os.path.dirname(name))}"
+    return f"no such program: {name}{nearest(name, ('python', 'python3', 'torchrun', 'bash'))}"
+
+
+def _near_file(path: str, folder: str) -> str:
+    try:
+        names = os.listdir(folder or ".")
+    except OSError:
+        return f" (there is no folder {folder})" if folder and not os.path.isdir(folder) else ""
+    return nearest(os.path.basename(path), names)
+
+
+def _check_package(python: str, env: Dict[str, str]) -> None:
+    """Raises LaunchError when `python` cannot import the runtime."""
+    try:
+        result = subprocess.run(
+            [python, "-c", "import covey._native"],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=_IMPORT_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LaunchError(f"{python} does not run: {error}") from error
+    if result.returncode != 0:
+        lines: List[str] = result.stderr.decode("utf-8", "replace").strip().splitlines()
+        why = lines[-1] if lines else f"exit code {result.returncode}"
+        hint = ""
+        if "No module named 'covey'" in why:
+            hint = f"; install it there: {python} -m pip install covey"
+        raise LaunchError(f"{python} cannot import the package covey: {why}{hint}")
+
+
+def check_writable_folder(flag: str, path: str) -> None:
+    """Makes the folder `path` if need be. Raises LaunchError when files cannot be made in it."""
+    probe = os.path.join(path, f".covey-{os.getpid()}")
+    try:
+        os.makedirs(path, exist_ok=True)
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.unlink(probe)
+    except OSError as error:
+        raise LaunchError(f"{flag} {path}: cannot write there: {error.strerror}") from error

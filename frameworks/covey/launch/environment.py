@@ -1,0 +1,40 @@
+"""What a rank is told by the launcher: the only place that writes COVEY_* variables.
+
+The runtime refuses COVEY_* variables it does not know, so this list and its list must agree.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, Mapping
+
+from covey.launch.spec import JobSpec
+
+# The first of these decides: whoever set it has thought about threads.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def threads_per_rank(size: int) -> int:
+    """Cores this process may use, divided among `size` ranks; at least 1."""
+    return max(1, len(os.sched_getaffinity(0)) // size)
+
+
+def rank_environment(
+    base: Mapping[str, str], spec: JobSpec, rank: int, job_id: str, shm_fd: int
+) -> Dict[str, str]:
+    """The environment of `rank`: `base`, the user's -x, then what the launcher sets."""
+    env = dict(base)
+    env.update(spec.extra_env)
+    if THREAD_VARIABLES[0] not in env:
+        for name in THREAD_VARIABLES:
+            env.setdefault(name, str(threads_per_rank(spec.size)))
+    env.setdefault("PYTHONUNBUFFERED", "1")
+    env.update(spec.settings_env)
+    env["COVEY_RANK"] = env["COVEY_LOCAL_RANK"] = str(rank)
+    env["COVEY_SIZE"] = env["COVEY_LOCAL_SIZE"] = str(spec.size)
+    env["COVEY_SHM_FD"] = str(shm_fd)
+    env["COVEY_LAUNCHER_PID"] = str(os.getpid())
+    env["COVEY_JOB"] = job_id
+    if spec.timeline_dir is not None:
+        env["COVEY_TIMELINE"] = os.path.abspath(spec.timeline_dir)
+    return env

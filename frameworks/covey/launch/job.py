@@ -1,0 +1,338 @@
+"""The launcher: starts the ranks of a job and watches them, in one thread and one loop.
+
+Invariants:
+1. `Job.run` returns only when every rank has ended (or did not, seconds after SIGKILL).
+2. The first non-zero exit, a signal to the launcher, or a closed output begins an ending; an
+   ending in words is in `endings`. A later, harder cause replaces it.
+3. The job's shared memory is a descriptor without a name: it goes with its last holder.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import selectors
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Sequence
+
+from covey import _native
+from covey.launch import endings, environment, report
+from covey.launch.output import Console, ConsoleGone, RankStream, TeeFile, discard_output
+from covey.launch.process import RankProcess
+from covey.launch.signals import SignalInbox
+from covey.launch.spec import JobSpec, LaunchError
+
+# Looked at this often when the system has no descriptor for a process's end.
+POLL_S = 0.05
+DRAIN_READS = 1024
+EXIT_OUTPUT_CLOSED = 128 + signal.SIGPIPE
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the job ended.
+
+    Attributes:
+        exit_code: 0, the first failing rank's (128 + signal), or 128 + the launcher's signal.
+        failure: the rank that failed first, or None.
+        summary: the lines that were shown about it.
+    """
+
+    exit_code: int
+    failure: Optional[report.Exit]
+    summary: Sequence[str]
+
+
+def kernel_oom_kills() -> int:
+    """Processes the kernel has killed for lack of memory since boot; 0 when it does not say."""
+    try:
+        with open("/proc/vmstat", encoding="ascii") as vmstat:
+            for line in vmstat:
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+    except (OSError, ValueError):
+        pass
+    return 0
+
+
+class Job:
+    """One job. Use once: `Job(spec).run()`."""
+
+    def __init__(self, spec: JobSpec) -> None:
+        """Starts nothing yet."""
+        self._spec = spec
+        self._selector = selectors.DefaultSelector()
+        self._out = Console(sys.stdout)
+        self._err = Console(sys.stderr)
+        self._ranks: List[RankProcess] = []
+        self._streams: Dict[int, RankStream] = {}  # by descriptor
+        self._stderr: Dict[int, RankStream] = {}  # by rank
+        self._exits: List[report.Exit] = []
+        self._ending: Optional[endings.Ending] = None
+        self._ended_by_us: List[int] = []
+        self._asked_at = 0.0
+        self._asked: List[int] = []  # ranks whose answer a Ctrl-C waits for
+        self._oom_kills = 0
+
+    def run(self) -> Outcome:
+        """Starts the ranks and returns when all have ended. Raises LaunchError."""
+        self._oom_kills = kernel_oom_kills()
+        with SignalInbox() as inbox:
+            if inbox.fd is not None:
+                self._selector.register(inbox.fd, selectors.EVENT_READ, inbox)
+            try:
+                self._start()
+                while not self._all_ended():
+                    self._turn(inbox)
+                self._drain()
+                return self._conclude()
+            finally:
+                self._close()
+
+    # ---- Starting ----------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        spec, job_id = self._spec, secrets.token_hex(8)
+        try:
+            shm_fd = _native.job_create(spec.size)
+        except Exception as error:  # whatever its type, it says why in one sentence
+            raise LaunchError(f"cannot make the job's shared memory: {error}") from error
+        try:
+            for rank in range(spec.size):
+                env = environment.rank_environment(os.environ, spec, rank, job_id, shm_fd)
+                tees = self._open_tees(rank)
+                process = RankProcess(rank, spec.command, env, (shm_fd,))
+                self._ranks.append(process)
+                self._watch(process, tees)
+        finally:
+            os.close(shm_fd)
+        pids = " ".join(str(process.pid) for process in self._ranks)
+        self._tell(f"job {job_id}: {spec.size} ranks, pids {pids}")
+
+    def _open_tees(self, rank: int) -> Dict[str, TeeFile]:
+        """The rank's files under --output-dir; none without it."""
+        if self._spec.output_dir is None:
+            return {}
+        folder = os.path.join(self._spec.output_dir, f"rank.{rank}")
+        try:
+            os.makedirs(folder, exist_ok=True)
+            names = ("stdout", "stderr")
+            return {name: TeeFile(os.path.join(folder, name), self._say) for name in names}
+        except OSError as error:
+            raise LaunchError(f"cannot write {folder}: {error.strerror}") from error
+
+    def _watch(self, process: RankProcess, tees: Dict[str, TeeFile]) -> None:
+        for fd, name, console in (
+            (process.stdout_fd, "stdout", self._out),
+            (process.stderr_fd, "stderr", self._err),
+        ):
+            stream = RankStream(process.rank, fd, console, tees.get(name))
+            self._streams[fd] = stream
+            self._selector.register(fd, selectors.EVENT_READ, stream)
+            if name == "stderr":
+                self._stderr[process.rank] = stream
+        if process.exit_fd is not None:
+            self._selector.register(process.exit_fd, selectors.EVENT_READ, process)
+
+    # ---- The loop ----------------------------------------------------------------------------
+
+    def _turn(self, inbox: SignalInbox) -> None:
+        """Waits for something to happen, then does what follows from it."""
+        ready = [key.data for key, _ in self._selector.select(self._timeout())]
+        now = time.monotonic()
+        try:
+            for stream in (item for item in ready if isinstance(item, RankStream)):
+                stream.pump(now)
+                if stream.at_end:
+                    self._selector.unregister(stream.fd)
+            for stream in self._streams.values():
+                stream.flush_if_due(now)
+            for number in inbox.take():
+                self._on_signal(number, now)
+        except ConsoleGone:
+            self._on_console_gone(now)
+        self._reap(now)
+        self._advance_ending(now)
+
+    def _timeout(self) -> Optional[float]:
+        deadlines = [stream.deadline() for stream in self._streams.values()]
+        if self._ending is not None:
+            deadlines.append(self._ending.deadline())
+        now = time.monotonic()
+        if self._asked:
+            deadlines.append(now + endings.QUIET_S)
+        if any(p.returncode is None and p.exit_fd is None for p in self._ranks):
+            deadlines.append(now + POLL_S)
+        known = [deadline for deadline in deadlines if deadline is not None]
+        return max(0.0, min(known) - now) if known else None
+
+    def _reap(self, now: float) -> None:
+        for process in self._ranks:
+            if process.returncode is not None or process.poll() is None:
+                continue
+            if process.exit_fd is not None:
+                self._selector.unregister(process.exit_fd)
+            if process.returncode == 0:
+                continue
+            if process.rank in self._ended_by_us:
+                continue
+            self._exits.append(self._exit_of(process, now))
+            if self._ending is None:
+                self._ending = endings.Ending(endings.AFTER_FAILURE, None, now)
+
+    def _exit_of(self, process: RankProcess, now: float) -> report.Exit:
+        stream = self._stderr[process.rank]
+        try:
+            stream.pump(now, DRAIN_READS)
+        except ConsoleGone:
+            self._on_console_gone(now)
+        assert process.returncode is not None
+        killed = process.returncode == -signal.SIGKILL
+        return report.Exit(
+            rank=process.rank,
+            pid=process.pid,
+            code=process.returncode,
+            at=now,
+            traceback_at=stream.traceback_at,
+            stderr_tail=[line.decode("utf-8", "replace") for line in stream.tail],
+            out_of_memory=killed and kernel_oom_kills() > self._oom_kills,
+        )
+
+    def _advance_ending(self, now: float) -> None:
+        if self._ending is None:
+            return
+        if self._asked and self._answers_complete(now):
+            self._asked = []
+            self._ending.hurry(now)
+        number = self._ending.due(now)
+        while number is not None:
+            self._end_ranks(number)
+            number = self._ending.due(now)
+
+    def _end_ranks(self, number: int) -> None:
+        """Sends a signal that ends the ranks; what they die of from now on is no failure."""
+        if number == signal.SIGINT:
+            for stream in self._stderr.values():
+                stream.hold()
+        self._asked = []
+        for process in self._ranks:
+            if process.returncode is None:
+                self._tell(f"{signal.Signals(number).name} to rank {process.rank}")
+                if process.rank not in self._ended_by_us:
+                    self._ended_by_us.append(process.rank)
+                process.signal_group(number)
+
+    def _answers_complete(self, now: float) -> bool:
+        """True when every rank asked has said something since, or ended, and is quiet."""
+        for rank in self._asked:
+            said_at = self._stderr[rank].last_data_at
+            if self._ranks[rank].returncode is not None:
+                continue
+            if said_at is None or said_at < self._asked_at or now < said_at + endings.QUIET_S:
+                return False
+        return True
+
+    def _all_ended(self) -> bool:
+        if all(process.returncode is not None for process in self._ranks):
+            return True
+        return self._ending is not None and self._ending.given_up(time.monotonic())
+
+    # ---- Signals to the launcher -------------------------------------------------------------
+
+    def _on_signal(self, number: int, now: float) -> None:
+        if number == signal.SIGUSR1:
+            self._ask_where()
+        elif number == signal.SIGTSTP:
+            self._pause()
+        elif self._ending is not None:  # once more, or in the middle of another ending
+            if number == signal.SIGINT:
+                self._ending = endings.Ending(endings.AT_ONCE, self._ending.exit_code, now)
+            else:
+                self._ending.hurry(now)
+        elif number == signal.SIGINT:
+            self._say("interrupted; where the ranks are (Ctrl-C again kills them at once):")
+            self._ending = endings.Ending(endings.AFTER_INTERRUPT, 128 + number, now)
+            self._asked_at = now
+            self._asked = self._ask_where()
+            if not self._asked:
+                self._ending.hurry(now)
+        else:
+            self._say(f"{signal.Signals(number).name}: ending the ranks")
+            self._ending = endings.Ending(endings.AFTER_TERMINATE, 128 + number, now)
+
+    def _ask_where(self) -> List[int]:
+        """Has the ranks say what they wait for. Returns those that will."""
+        running = [process for process in self._ranks if process.returncode is None]
+        asked = [process.rank for process in running if process.ask_where()]
+        deaf = [process.rank for process in running if process.rank not in asked]
+        if deaf:
+            self._say(f"{report.ranks_in_words(deaf)} cannot say: not in covey (yet)")
+        return asked
+
+    def _pause(self) -> None:
+        """Ctrl-Z: the ranks stop with the launcher and go on with it."""
+        for process in self._ranks:
+            process.signal_group(signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        for process in self._ranks:
+            process.signal_group(signal.SIGCONT)
+
+    def _on_console_gone(self, now: float) -> None:
+        """Nobody reads any more: the job ends, and says no more."""
+        discard_output()
+        if self._ending is None or self._ending.exit_code is None:
+            self._ending = endings.Ending(endings.AFTER_TERMINATE, EXIT_OUTPUT_CLOSED, now)
+
+    # ---- The end -----------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        """What the dead have left in their pipes."""
+        now = time.monotonic()
+        try:
+            for stream in self._streams.values():
+                if not stream.at_end:
+                    stream.pump(now, DRAIN_READS)
+                stream.flush_if_due(now, force=True)
+                if stream.held:
+                    text = [line.decode("utf-8", "replace") for line in stream.held]
+                    lines = [line.encode() for line in report.without_tracebacks(text)]
+                    self._err.write(lines, self._err.prefix(stream.rank))
+        except ConsoleGone:
+            self._on_console_gone(now)
+
+    def _conclude(self) -> Outcome:
+        stuck = [p.rank for p in self._ranks if p.returncode is None]
+        if stuck:
+            self._say(f"{report.ranks_in_words(stuck)} did not end even by SIGKILL; leaving them")
+        code = self._ending.exit_code if self._ending is not None else 0
+        if code is not None:
+            return Outcome(code, None, [])
+        first = report.first_failure(self._exits)
+        others = [end for end in self._exits if end.rank != first.rank]
+        summary = report.failure_summary(first, others, self._ended_by_us)
+        for line in summary:
+            self._say(line)
+        return Outcome(first.shell_code, first, summary)
+
+    def _close(self) -> None:
+        """No rank outlives the launcher, not even one of a start that failed half way."""
+        for process in self._ranks:
+            process.kill()
+        for stream in self._streams.values():
+            stream.close()
+        for process in self._ranks:
+            process.close()
+        self._selector.close()
+
+    def _say(self, line: str) -> None:
+        try:
+            self._err.write([f"{self._spec.program}: {line}".encode("utf-8", "replace")])
+        except ConsoleGone:
+            self._on_console_gone(time.monotonic())
+
+    def _tell(self, line: str) -> None:
+        if self._spec.verbose:
+            self._say(line)

@@ -1,0 +1,147 @@
+"""Who failed first, and how that is told. Pure functions over what the launcher has seen."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+from typing import List, Optional, Sequence, Set
+
+MAX_TRACEBACK_LINES = 60
+LINES_WITHOUT_TRACEBACK = 20
+_TRACEBACK = "Traceback (most recent call last)"
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_FROM_RUNTIME = re.compile(r"^(covey|horovod)[\w.]*|^Horovod\w*", re.IGNORECASE)
+_RANK_NAMED = re.compile(r"\brank (\d+)\b")
+
+
+@dataclass(frozen=True)
+class Exit:
+    """The end of one rank.
+
+    Attributes:
+        code: as the shell does: 0 to 255, or minus the number of the signal.
+        at: when the launcher saw the end (monotonic seconds).
+        traceback_at: when the last traceback began on its stderr, or None.
+        stderr_tail: its last lines of stderr.
+        out_of_memory: the kernel killed a process for memory while the job ran.
+    """
+
+    rank: int
+    pid: int
+    code: int
+    at: float
+    traceback_at: Optional[float]
+    stderr_tail: Sequence[str]
+    out_of_memory: bool = False
+
+    @property
+    def shell_code(self) -> int:
+        """The exit code a shell would report."""
+        return self.code if self.code >= 0 else 128 - self.code
+
+    def how(self) -> str:
+        """`exit code 3` or `killed by SIGSEGV`."""
+        if self.code >= 0:
+            return f"exit code {self.code}"
+        try:
+            name = signal.Signals(-self.code).name
+        except ValueError:
+            name = f"signal {-self.code}"
+        why = " (the kernel was out of memory)" if self.out_of_memory else ""
+        return f"killed by {name}{why}"
+
+
+def last_traceback(lines: Sequence[str]) -> List[str]:
+    """The last Python traceback in `lines` with the exceptions it was raised from, or []."""
+    starts = [i for i, line in enumerate(lines) if line.startswith(_TRACEBACK)]
+    if not starts:
+        return []
+    first = starts[-1]
+    for start in reversed(starts[:-1]):
+        between = lines[start:first]
+        if not any(line.startswith(_CHAINED) for line in between):
+            break
+        first = start
+    return list(lines[first:])
+
+
+def exception_line(traceback: Sequence[str]) -> str:
+    """`ValueError: text`: the first line after the last frames; empty without a traceback."""
+    starts = [i for i, line in enumerate(traceback) if line.startswith(_TRACEBACK)]
+    if not starts:
+        return ""
+    for line in traceback[starts[-1] + 1 :]:
+        if line and not line[0].isspace():
+            return line
+    return ""
+
+
+def is_consequence(end: Exit, failed: Set[int]) -> bool:
+    """True when the rank died of an error of the runtime that blames another failed rank."""
+    line = exception_line(last_traceback(end.stderr_tail))
+    if not _FROM_RUNTIME.match(line):
+        return False
+    return any(int(r) in failed and int(r) != end.rank for r in _RANK_NAMED.findall(line))
+
+
+def first_failure(ends: Sequence[Exit]) -> Exit:
+    """The root cause among `ends` (all failed, at least one).
+
+    A rank that only reports another's failure comes after all that do not. Then the earlier one
+    counts: by the time its traceback began, since a large process takes its time to exit.
+    """
+    assert ends and all(end.code != 0 for end in ends)
+    failed = {end.rank for end in ends}
+
+    def order(end: Exit) -> tuple:
+        at = end.at if end.traceback_at is None else end.traceback_at
+        return (is_consequence(end, failed), at, end.rank)
+
+    return min(ends, key=order)
+
+
+def last_words(end: Exit) -> List[str]:
+    """What to show of its stderr: the last traceback, else the last lines."""
+    lines = last_traceback(end.stderr_tail)
+    if not lines:
+        return list(end.stderr_tail)[-LINES_WITHOUT_TRACEBACK:]
+    if len(lines) > MAX_TRACEBACK_LINES:
+        half = MAX_TRACEBACK_LINES // 2
+        left_out = len(lines) - 2 * half
+        lines = lines[:half] + [f"  ... {left_out} lines left out ..."] + lines[-half:]
+    return lines
+
+
+def ranks_in_words(ranks: Sequence[int]) -> str:
+    """`rank 3`, `ranks 0, 1 and 3`."""
+    names = [str(rank) for rank in sorted(ranks)]
+    if len(names) == 1:
+        return f"rank {names[0]}"
+    return f"ranks {', '.join(names[:-1])} and {names[-1]}"
+
+
+def failure_summary(first: Exit, others: Sequence[Exit], ended: Sequence[int]) -> List[str]:
+    """The last thing on the screen. `others` failed too; `ended` were ended by the launcher."""
+    lines = [f"rank {first.rank} (pid {first.pid}) failed first: {first.how()}"]
+    lines += ["  " + line for line in last_words(first)]
+    for end in sorted(others, key=lambda end: end.at):
+        words = exception_line(last_traceback(end.stderr_tail))
+        lines.append(f"then rank {end.rank}: {end.how()}" + (f": {words}" if words else ""))
+    if ended:
+        lines.append(f"{ranks_in_words(ended)} ended by the launcher")
+    return lines
+
+
+def without_tracebacks(lines: Sequence[str]) -> List[str]:
+    """`lines` less every traceback: after a Ctrl-C each rank's KeyboardInterrupt says nothing."""
+    kept: List[str] = []
+    inside = False
+    for line in lines:
+        if line.startswith(_TRACEBACK):
+            inside = True
+        elif not inside:
+            kept.append(line)
+        elif line and not line[0].isspace():
+            inside = False
+    return [line for line in kept if not line.startswith(_CHAINED)]

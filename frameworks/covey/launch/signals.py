@@ -1,0 +1,71 @@
+"""Signals to the launcher, as something to read instead of something that interrupts.
+
+Only the main thread of a process may handle signals; elsewhere the inbox stays empty and the
+signals do what they did before.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import TracebackType
+from typing import Any, Dict, List, Optional, Type
+
+WATCHED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGTSTP,
+)
+
+
+def _note(number: int, frame: Any) -> None:
+    """The wake-up descriptor has the number already."""
+
+
+class SignalInbox:
+    """Within `with`, the watched signals arrive here. One that was ignored (nohup) stays so."""
+
+    def __init__(self) -> None:
+        self.fd: Optional[int] = None
+        self._write_fd = -1
+        self._old_fd = -1
+        self._old: Dict[int, Any] = {}
+
+    def __enter__(self) -> "SignalInbox":
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        self.fd, self._write_fd = os.pipe()
+        os.set_blocking(self.fd, False)
+        os.set_blocking(self._write_fd, False)
+        self._old_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
+        for number in WATCHED:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._old[number] = signal.signal(number, _note)
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        value: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        if self.fd is None:
+            return
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._old_fd)
+        os.close(self.fd)
+        os.close(self._write_fd)
+        self.fd = None
+
+    def take(self) -> List[int]:
+        """The watched signals that arrived since the last call, oldest first."""
+        if self.fd is None:
+            return []
+        try:
+            return [number for number in os.read(self.fd, 4096) if number in self._old]
+        except BlockingIOError:
+            return []
