@@ -1,0 +1,209 @@
+"""What the tests with real processes share: a launcher under test and its output as it comes.
+
+Nothing here sleeps to synchronise: tests wait for lines and for processes to go, with a hard limit
+that only a hang reaches.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+LIMIT_S = 60.0
+_MARK = "LAUNCHER_TEST_MARK"
+
+try:
+    import covey  # noqa: F401
+except ImportError:
+    sys.path.insert(0, str(REPOSITORY / "frameworks"))
+
+
+class Hang(AssertionError):
+    """Something that had to happen did not, within the hard limit."""
+
+
+def environment(**extra: str) -> Dict[str, str]:
+    """This process's environment, such that a child imports what this process can."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("COVEY_")}
+    env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    env.update(extra)
+    return env
+
+
+def processes_with(mark: str) -> List[int]:
+    """Living processes whose environment holds the mark."""
+    found = []
+    wanted = f"{_MARK}={mark}".encode()
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if wanted not in file.read().split(b"\0"):
+                    continue
+            with open(f"/proc/{name}/stat", "rb") as file:
+                if file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X"):
+                    found.append(int(name))
+        except OSError:
+            continue
+    return found
+
+
+def holders_of_memory(inode: int) -> List[int]:
+    """Processes that hold the memfd with this inode number, open or mapped."""
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/maps", encoding="ascii", errors="replace") as maps:
+                mapped = any(f" {inode} " in line and "memfd:" in line for line in maps)
+            paths = [f"/proc/{name}/fd/{fd}" for fd in os.listdir(f"/proc/{name}/fd")]
+            memfds = [path for path in paths if os.readlink(path).startswith("/memfd:")]
+            opened = any(os.stat(path).st_ino == inode for path in memfds)
+        except OSError:
+            continue
+        if mapped or opened:
+            found.append(int(name))
+    return found
+
+
+def wait_until_memory_gone(inode: int, limit_s: float = LIMIT_S) -> None:
+    """Waits until nobody holds this memfd: a dying process lets go of it a moment later."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        holders = holders_of_memory(inode)
+        if not holders:
+            return
+        if time.monotonic() > deadline:
+            raise Hang(f"processes {holders} still hold the memfd with inode {inode}")
+        time.sleep(0.01)
+
+
+class Launched:
+    """`coveyrun` started by a test. Use as a context manager: nothing it started stays behind."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        env: Optional[Dict[str, str]] = None,
+        cwd: Optional[str] = None,
+        entry: str = "import sys; from covey.cli import coveyrun_main; sys.exit(coveyrun_main())",
+    ) -> None:
+        """Starts `coveyrun ARGUMENTS` in a session of its own."""
+        self.mark = uuid.uuid4().hex
+        self.lines: List[Tuple[str, str]] = []  # (stream, line)
+        self._news = threading.Condition()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", entry, *arguments],
+            env={**environment(), **(env or {}), _MARK: self.mark},
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._readers = [
+            threading.Thread(target=self._read, args=item, daemon=True)
+            for item in (("stdout", self.process.stdout), ("stderr", self.process.stderr))
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, name: str, pipe) -> None:  # type: ignore[no-untyped-def]
+        for line in pipe:
+            with self._news:
+                self.lines.append((name, line.decode("utf-8", "replace").rstrip("\n")))
+                self._news.notify_all()
+
+    def __enter__(self) -> "Launched":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for pid in processes_with(self.mark):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.wait()
+        for reader in self._readers:
+            reader.join()
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+    def stdout(self) -> List[str]:
+        """Lines of standard output so far."""
+        with self._news:
+            return [line for name, line in self.lines if name == "stdout"]
+
+    def stderr(self) -> List[str]:
+        """Lines of standard error so far."""
+        with self._news:
+            return [line for name, line in self.lines if name == "stderr"]
+
+    def all(self) -> List[str]:
+        """Lines of both, in the order they came."""
+        with self._news:
+            return [line for _, line in self.lines]
+
+    def wait_for(self, pattern: str, count: int = 1, limit_s: float = LIMIT_S) -> List["re.Match"]:
+        """Waits until `count` lines match. Returns the matches."""
+        deadline = time.monotonic() + limit_s
+        with self._news:
+            while True:
+                found = [m for _, line in self.lines for m in [re.search(pattern, line)] if m]
+                if len(found) >= count:
+                    return found
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise Hang(f"{len(found)} of {count} lines match {pattern!r}:\n{self.dump()}")
+                self._news.wait(left)
+
+    def dump(self) -> str:
+        """Everything printed so far, for a failure message."""
+        return "\n".join(f"{name}: {line}" for name, line in self.lines)
+
+    def finish(self, limit_s: float = LIMIT_S) -> int:
+        """Waits for the launcher's end and all of its output. Returns its exit code."""
+        try:
+            code = self.process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            raise Hang(f"the launcher did not end:\n{self.dump()}") from None
+        for reader in self._readers:
+            reader.join(limit_s)
+            if reader.is_alive():
+                raise Hang(f"somebody still holds the launcher's output:\n{self.dump()}")
+        return code
+
+    def wait_until_gone(self, limit_s: float = LIMIT_S) -> None:
+        """Waits until no process of the job is left."""
+        deadline = time.monotonic() + limit_s
+        while True:
+            left = processes_with(self.mark)
+            if not left:
+                return
+            if time.monotonic() > deadline:
+                raise Hang(f"processes {left} are still there:\n{self.dump()}")
+            time.sleep(0.01)  # a poll: the system does not tell about other people's processes
+
+    def send(self, number: int) -> None:
+        """Sends the launcher a signal."""
+        os.kill(self.process.pid, number)
+
+
+def run_launcher(arguments: Sequence[str], **options: Any) -> Tuple[int, List[str], List[str]]:
+    """Runs `coveyrun ARGUMENTS` to its end: (exit code, lines of stdout, lines of stderr)."""
+    with Launched(arguments, **options) as launched:
+        code = launched.finish()
+        launched.wait_until_gone()
+        return code, launched.stdout(), launched.stderr()

@@ -1,0 +1,209 @@
+"""Goal: what a person sees of a job that goes well, and the mistakes found before it starts.
+Method: real `coveyrun` processes with small scripts that do not use the runtime."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import venv
+from typing import Any
+
+from harness import Launched, environment, run_launcher
+
+PYTHON = sys.executable
+
+
+def python(code: str) -> list:
+    return [PYTHON, "-c", code]
+
+
+class PrefixTest(unittest.TestCase):
+    def test_lines_carry_the_rank_and_keep_their_stream(self) -> None:
+        code = "import os, sys; r = os.environ['COVEY_RANK']; print('out', r)"
+        code += "; print('err', r, file=sys.stderr)"
+        exit_code, out, err = run_launcher(["-np", "3", *python(code)])
+        self.assertEqual(exit_code, 0, err)
+        self.assertEqual(sorted(out), [f"[{r}] out {r}" for r in range(3)])
+        self.assertEqual(sorted(err), [f"[{r}] err {r}" for r in range(3)])
+
+    def test_lines_of_ranks_are_never_mixed(self) -> None:
+        code = "import os\nfor i in range(3000): print(os.environ['COVEY_RANK'] * 60, i)"
+        _, out, err = run_launcher(["-np", "4", *python(code)])
+        self.assertEqual(err, [])
+        for rank in range(4):
+            mine = [line for line in out if line.startswith(f"[{rank}] ")]
+            self.assertEqual(mine, [f"[{rank}] {str(rank) * 60} {i}" for i in range(3000)])
+        self.assertEqual(len(out), 12000)
+
+    def test_a_line_without_an_end_is_shown_while_the_rank_waits(self) -> None:
+        code = "import signal; print('loading', end=''); signal.pause()"
+        with Launched(["-np", "1", *python(code)]) as job:
+            job.wait_for(r"^\[0\] loading$")
+
+    def test_a_carriage_return_restarts_the_line(self) -> None:
+        _, out, _ = run_launcher(["-np", "1", *python(r"print('10%\r50%\r100%\nnext')")])
+        self.assertEqual(out, ["[0] 100%", "[0] next"])
+
+    def test_bytes_that_are_no_text_pass_unchanged(self) -> None:
+        code = r"import sys; sys.stdout.buffer.write(b'\xff\xfe\x00x\n')"
+        command = "import sys; from covey.cli import coveyrun_main; sys.exit(coveyrun_main())"
+        result = subprocess.run(
+            [PYTHON, "-c", command, "-np", "1", *python(code)],
+            env=environment(),
+            capture_output=True,
+            check=True,
+        )
+        self.assertEqual(result.stdout, b"[0] \xff\xfe\x00x\n")
+
+    def test_output_dir_holds_every_stream_as_it_was_written(self) -> None:
+        code = r"import sys; print('a\rb'); print('tail', end='', file=sys.stderr)"
+        with tempfile.TemporaryDirectory() as folder:
+            logs = pathlib.Path(folder, "new", "logs")
+            arguments = ["-np", "2", "--output-dir", str(logs), *python(code)]
+            exit_code, out, err = run_launcher(arguments)
+            self.assertEqual(exit_code, 0)
+            self.assertEqual(sorted(out), ["[0] b", "[1] b"])
+            self.assertEqual(sorted(err), ["[0] tail", "[1] tail"])
+            for rank in range(2):
+                home = logs / f"rank.{rank}"
+                self.assertEqual((home / "stdout").read_bytes(), b"a\rb\n")
+                self.assertEqual((home / "stderr").read_bytes(), b"tail")
+
+    def test_a_full_disk_costs_the_file_only(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            home = pathlib.Path(folder, "rank.0")
+            home.mkdir()
+            (home / "stdout").symlink_to("/dev/full")
+            exit_code, out, err = run_launcher(
+                ["-np", "1", "--output-dir", folder, *python("print('x'); print('y')")]
+            )
+        self.assertEqual((exit_code, out), (0, ["[0] x", "[0] y"]))
+        self.assertEqual(len(err), 1, err)
+        self.assertIn("No space left", err[0])
+
+    def test_a_reader_that_leaves_ends_the_job(self) -> None:
+        code = "import itertools\nfor i in itertools.count(): print(i)"
+        with Launched(["-np", "2", *python(code)]) as job:
+            job.wait_for(r"\] 10$", 2)
+            assert job.process.stdout is not None
+            os.dup2(os.open(os.devnull, os.O_RDONLY), job.process.stdout.fileno())
+            job.wait_until_gone()
+            self.assertEqual(job.process.wait(), 141)
+
+
+class EnvironmentTest(unittest.TestCase):
+    NAMES = "OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS PYTHONUNBUFFERED".split()
+
+    def show(self, *names: str) -> list:
+        return python(f"import os; print(*[os.environ.get(n) for n in {list(names)}])")
+
+    def test_threads_are_shared_out(self) -> None:
+        env = {name: None for name in self.NAMES}
+        clean = {k: v for k, v in environment().items() if k not in env}
+        command = "import sys; from covey.cli import coveyrun_main; sys.exit(coveyrun_main())"
+        result = subprocess.run(
+            [PYTHON, "-c", command, "-np", "2", *self.show(*self.NAMES)],
+            env=clean,
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+        share = max(1, len(os.sched_getaffinity(0)) // 2)
+        for line in result.stdout.splitlines():
+            self.assertEqual(line.split()[1:], [str(share)] * 3 + ["1"])
+
+    def test_threads_set_by_the_user_stay(self) -> None:
+        _, out, _ = run_launcher(
+            ["-np", "1", *self.show("OMP_NUM_THREADS")], env={"OMP_NUM_THREADS": "7"}
+        )
+        self.assertEqual(out, ["[0] 7"])
+
+    def test_ranks_learn_their_place(self) -> None:
+        names = ["COVEY_RANK", "COVEY_SIZE", "COVEY_LOCAL_RANK", "COVEY_LOCAL_SIZE", "FROM_X"]
+        _, out, _ = run_launcher(["-np", "2", "-x", "FROM_X=a=b", *self.show(*names)])
+        self.assertEqual(sorted(out), ["[0] 0 2 0 2 a=b", "[1] 1 2 1 2 a=b"])
+
+    def test_ranks_share_one_memory(self) -> None:
+        code = "import os; print(os.fstat(int(os.environ['COVEY_SHM_FD'])).st_ino,"
+        code += " os.environ['COVEY_JOB'])"
+        _, out, _ = run_launcher(["-np", "3", *python(code)])
+        self.assertEqual(len({line.split(" ", 1)[1] for line in out}), 1, out)
+
+    def test_timeline_folder_is_made_and_told(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for flag, name in (("--timeline", "a/b"), ("--timeline-filename", "c.json")):
+                where = os.path.join(folder, name)
+                _, out, _ = run_launcher(["-np", "1", flag, where, *self.show("COVEY_TIMELINE")])
+                told = where[:-5] if name.endswith(".json") else where
+                self.assertEqual(out, [f"[0] {told}"])
+                self.assertTrue(os.path.isdir(told))
+
+
+class MistakeTest(unittest.TestCase):
+    def refuse(self, arguments: list, expected: str, **options: Any) -> None:
+        exit_code, out, err = run_launcher(arguments, **options)
+        self.assertEqual((exit_code, out, len(err)), (2, [], 1), err)
+        self.assertIn(expected, err[0])
+
+    def test_each_is_one_line_and_exit_code_2(self) -> None:
+        for arguments, expected in (
+            (["-np", "0", "true"], "0 is not a number of ranks"),
+            (["-np", "x", "true"], "x is not a number of ranks"),
+            (["-np", "-1", "true"], "-np"),
+            (["true"], "-np N is missing"),
+            (["-np", "2"], "no command to run"),
+            (["-np", "2", "pyton", "train.py"], "no such program: pyton (did you mean python?)"),
+            (["-np", "2", "./nothing"], "no such program: ./nothing"),
+            (["-np", "2", PYTHON, "-u", "nothing.py"], "no such script: nothing.py"),
+            (["--num-prc", "2", "true"], "unknown option --num-prc (did you mean --num-proc?)"),
+            (["-np", "2", "--verbos", "true"], "(did you mean --verbose?)"),
+            (["-np", "2", "-H", "far.example:2", "true"], "several hosts are not available yet"),
+            (["-np", "4", "-H", "localhost:2", "true"], "-H has only 2 slots"),
+            (["-np", "2", "--mpi", "true"], "--mpi"),
+            (["-np", "2", "--min-np", "1", "true"], "not available yet"),
+            (["-np", "2", "-x", "=1", "true"], "is not NAME=VALUE"),
+            (["-np", "2", "--timeline", "/dev/null/x", "true"], "--timeline /dev/null/x"),
+            (["-np", "2", "--output-dir", "/dev/null/x", "true"], "--output-dir /dev/null/x"),
+        ):
+            with self.subTest(arguments=arguments):
+                self.refuse(arguments, expected)
+
+    def test_a_script_name_nearly_right(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "train.py").touch()
+            expected = "no such script: trian.py (did you mean train.py?)"
+            self.refuse(["-np", "2", PYTHON, "trian.py"], expected, cwd=folder)
+            self.refuse(["-np", "2", "./train.py"], "python ./train.py", cwd=folder)
+
+    def test_a_python_without_the_package(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            venv.create(folder, with_pip=False, symlinks=True)
+            bare = os.path.join(folder, "bin", "python")
+            # The package must be importable for the launcher, but not by way of PYTHONPATH.
+            paths = environment()["PYTHONPATH"].split(os.pathsep)
+            entry = (
+                f"import sys; sys.path[:0] = {paths!r}; from covey.cli import coveyrun_main;"
+                "sys.exit(coveyrun_main())"
+            )
+            expected = "cannot import the package covey"
+            arguments = ["-np", "2", bare, "-c", "1"]
+            self.refuse(arguments, expected, entry=entry, env={"PYTHONPATH": ""})
+
+    def test_help_is_readable(self) -> None:
+        exit_code, out, _ = run_launcher(["--help"])
+        self.assertEqual(exit_code, 0)
+        self.assertIn("examples:", out)
+        self.assertLessEqual(max(len(line) for line in out), 100)
+
+    def test_horovodrun_spellings(self) -> None:
+        arguments = "--num-proc 2 -H localhost:2 --start-timeout 30 --disable-cache --".split()
+        exit_code, out, err = run_launcher([*arguments, *python("print('up')")])
+        self.assertEqual((exit_code, sorted(out), err), (0, ["[0] up", "[1] up"], []))
+
+
+if __name__ == "__main__":
+    unittest.main()
