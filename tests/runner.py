@@ -1,0 +1,128 @@
+"""Runs one file of unittest tests and writes what happened where Bazel looks for it.
+
+A file is run as `runner.py tests/folder/x_test.py [TestCase[.method] ...]`; modules beside it can
+be imported. The report has one entry per test, as GoogleTest's, so that tests can be counted.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pathlib
+import sys
+import time
+import traceback
+import types
+import unittest
+from typing import Dict, List, Optional, Tuple
+from xml.sax.saxutils import escape, quoteattr
+
+Outcome = Tuple[str, str, float]  # ("passed" | "failed" | "skipped", text, seconds)
+
+
+class Result(unittest.TextTestResult):
+    """Remembers the outcome of every test. A failing subtest fails its test."""
+
+    def __init__(self, *arguments, **options) -> None:  # type: ignore[no-untyped-def]
+        super().__init__(*arguments, **options)
+        self.outcomes: Dict[str, Outcome] = {}
+        self._begun = 0.0
+
+    def startTest(self, test: unittest.TestCase) -> None:
+        super().startTest(test)
+        self._begun = time.monotonic()
+        self.outcomes[test.id()] = ("passed", "", 0.0)
+
+    def stopTest(self, test: unittest.TestCase) -> None:
+        super().stopTest(test)
+        kind, text, _ = self.outcomes[test.id()]
+        self.outcomes[test.id()] = (kind, text, time.monotonic() - self._begun)
+
+    def _failed(self, test: unittest.TestCase, err) -> None:  # type: ignore[no-untyped-def]
+        text = "".join(traceback.format_exception(*err))
+        self.outcomes[test.id()] = ("failed", text, 0.0)
+
+    def addError(self, test, err) -> None:  # type: ignore[no-untyped-def]
+        super().addError(test, err)
+        self._failed(test, err)
+
+    def addFailure(self, test, err) -> None:  # type: ignore[no-untyped-def]
+        super().addFailure(test, err)
+        self._failed(test, err)
+
+    def addSubTest(self, test, subtest, err) -> None:  # type: ignore[no-untyped-def]
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            self._failed(test, err)
+
+    def addSkip(self, test, reason) -> None:  # type: ignore[no-untyped-def]
+        super().addSkip(test, reason)
+        self.outcomes[test.id()] = ("skipped", reason, 0.0)
+
+    def addUnexpectedSuccess(self, test) -> None:  # type: ignore[no-untyped-def]
+        super().addUnexpectedSuccess(test)
+        self.outcomes[test.id()] = ("failed", "passed, but a failure was expected", 0.0)
+
+
+def load(path: pathlib.Path) -> types.ModuleType:
+    """Imports the test file under its own name, its folder first on the search path."""
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"runner: {path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def write_report(path: str, suite: str, outcomes: Dict[str, Outcome]) -> None:
+    """Writes JUnit's XML."""
+    kinds = [kind for kind, _, _ in outcomes.values()]
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        f'<testsuites><testsuite name={quoteattr(suite)} tests="{len(kinds)}" '
+        f'failures="{kinds.count("failed")}" skipped="{kinds.count("skipped")}" errors="0">',
+    ]
+    for name, (kind, text, seconds) in outcomes.items():
+        lines.append(f'<testcase name={quoteattr(name)} classname={quoteattr(suite)} time="{seconds:.3f}">')
+        if kind == "failed":
+            lines.append(f"<failure>{escape(_printable(text))}</failure>")
+        elif kind == "skipped":
+            lines.append(f"<skipped message={quoteattr(_printable(text))}/>")
+        lines.append("</testcase>")
+    lines.append("</testsuite></testsuites>")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c in "\n\t" or c.isprintable() else "?" for c in text)
+
+
+def _suite(path: str, module: types.ModuleType, names: List[str]) -> unittest.TestSuite:
+    loader = unittest.defaultTestLoader
+    wanted = names or os.environ.get("TESTBRIDGE_TEST_ONLY", "").split()
+    if not wanted:
+        return loader.loadTestsFromModule(module)
+    return loader.loadTestsFromNames(wanted, module)
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """0 when every test passed or was skipped, and there was one."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    path = arguments[0]
+    module = load(pathlib.Path(path).absolute())
+    runner = unittest.TextTestRunner(stream=sys.stderr, verbosity=2, resultclass=Result)
+    result = runner.run(_suite(path, module, arguments[1:]))
+    report = os.environ.get("XML_OUTPUT_FILE")
+    if report:
+        write_report(report, path, result.outcomes)
+    if not result.outcomes and not result.errors:
+        print(f"runner: {path} holds no test", file=sys.stderr)
+        return 1
+    return 0 if result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

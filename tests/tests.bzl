@@ -1,0 +1,74 @@
+"""Finds the tests: a new file with the right name in the right folder is a test, nothing to register."""
+
+# What a C++ test of this folder links. The longest prefix counts; a short list keeps an unfinished
+# room from breaking the tests of another.
+_CC_DEPS = {
+    "": [
+        "//core:c_api",
+        "//core:runtime",
+        "//ops",
+    ],
+    "unit/agree": [],
+    "unit/base": [],
+    "unit/ops/algorithms": [
+        "//core/plan",
+        "//ops/algorithms",
+    ],
+    "unit/ops/kernels": [
+        "//core/run:interfaces",
+        "//ops/kernels",
+    ],
+    "unit/ops/transports": [
+        "//core/run:interfaces",
+        "//ops/transports",
+    ],
+    "unit/plan": [],
+    "unit/run": [
+        "//core/plan",
+        "//ops/kernels",
+    ],
+}
+
+def _prefix(path, table):
+    best = ""
+    for prefix in table:
+        if prefix and path[:len(prefix) + 1] in [prefix + "/", prefix + "_"] and len(prefix) > len(best):
+            best = prefix
+    return best
+
+def cc_tests(folder, **kwargs):
+    """One cc_test for each `*_test.cc` (GoogleTest) under `folder`; other files there are shared."""
+    helpers = native.glob([folder + "/**/*.h", folder + "/**/*.cc"], exclude = ["**/*_test.cc"])
+    for path in native.glob([folder + "/**/*_test.cc"]):
+        prefix = _prefix(path, _CC_DEPS)
+        room = prefix.split("/")[-1] if prefix.startswith("unit/") else ""
+        own = ["//core/" + room] if room in ["agree", "base", "plan", "run"] else []
+        native.cc_test(
+            name = path[:-len(".cc")],
+            srcs = [path] + [h for h in helpers if _near(h, path)],
+            linkstatic = True,
+            deps = _deps(_CC_DEPS[prefix] + own + ["//core:header", "//core/base"]) + ["//tools/bazel:gtest_main"],
+            **kwargs
+        )
+
+def _near(helper, path):
+    return path.startswith(helper.rpartition("/")[0] + "/")
+
+def py_tests(folder, deps = [], data = [], tags = [], **kwargs):
+    """One py_test for each `*_test.py` (unittest) under `folder`; other files there are shared."""
+    helpers = native.glob([folder + "/**/*.py"], exclude = ["**/*_test.py"])
+    for path in native.glob([folder + "/**/*_test.py"]):
+        native.py_test(
+            name = path[:-len(".py")],
+            srcs = [path, "runner.py"] + helpers,
+            main = "runner.py",
+            args = [native.package_name() + "/" + path],
+            data = data,
+            deps = deps,
+            python_version = "PY3",
+            tags = ["python"] + tags,
+            **kwargs
+        )
+
+def _deps(names):
+    return {name: None for name in names}.keys()
