@@ -1,13 +1,13 @@
 // Programmer errors: a condition that is false means that Covey itself is wrong; the process ends.
 //
-// Not for anything a user, a peer or the operating system can cause: those are a Status (status.h).
+// Not for what a user, a peer or the operating system can cause: that is a Status (status.h).
 // Any thread; async-signal-safe (formats on the stack, one write(2), abort()).
 #ifndef COVEY_CORE_BASE_CHECK_H_
 #define COVEY_CORE_BASE_CHECK_H_
 
 namespace covey {
 
-// Prints "FILE:LINE: CHECK failed: CONDITION: TEXT" to stderr and aborts. Called by the macros only.
+// Prints "FILE:LINE: CHECK failed: CONDITION: TEXT" to stderr and aborts. For the macros only.
 [[noreturn, gnu::cold]] void CheckFailed(const char* file, int line, const char* condition,
                                          const char* text = "");
 

@@ -1,8 +1,8 @@
 // The outcome of whatever can fail for a reason outside Covey's own code.
 //
-// A value, not an exception: a code, one sentence for a human, and the rank that caused it. The sentence
-// names the operation, the ranks and the values concerned, and the cause that was seen (with the text of
-// errno), not a guessed one. A wrong program is a CHECK (check.h), not a Status.
+// A value, not an exception: a code, one sentence for a human, and the rank that caused it. The
+// sentence names the operation, the ranks and the values concerned, and the cause that was seen
+// (with the text of errno), not a guessed one. A wrong program is a CHECK (check.h), not a Status.
 // Immutable once made; copies are independent. Any thread, under the rules of a plain value.
 //
 // Invariants:

@@ -1,0 +1,123 @@
+#include "core/agree/coordinator.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace covey {
+namespace {
+
+Message ErrorFor(const OperationId& id, StatusCode code, int32_t peer, std::string text) {
+  return {.type = MessageType::kError, .id = id, .code = code, .peer = peer, .text = std::move(text)};
+}
+
+std::string RankName(int32_t rank) { return "rank " + std::to_string(rank); }
+
+// "rank 1" or "ranks 0, 2": the members whose announcement equals that of member `like`.
+std::string RanksLike(const std::vector<int32_t>& members, const std::vector<std::optional<Message>>& announced,
+                      size_t like) {
+  std::string names;
+  int count = 0;
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (!(announced[i]->signature == announced[like]->signature)) continue;
+    names += (count++ > 0 ? ", " : "") + std::to_string(members[i]);
+  }
+  return (count == 1 ? "rank " : "ranks ") + names;
+}
+
+// First "name=value" of a knob text that differs: "segment_bytes: rank 0 has 65536, rank 1 has 131072".
+std::string DifferingKnob(const std::string& a, int32_t rank_a, const std::string& b, int32_t rank_b) {
+  size_t begin = 0;
+  while (begin < a.size() && begin < b.size()) {
+    const size_t end_a = std::min(a.find(';', begin), a.size());
+    const size_t end_b = std::min(b.find(';', begin), b.size());
+    const std::string knob_a = a.substr(begin, end_a - begin);
+    const std::string knob_b = b.substr(begin, end_b - begin);
+    if (knob_a != knob_b)
+      return RankName(rank_a) + " has " + knob_a + ", " + RankName(rank_b) + " has " + knob_b;
+    begin = end_a + 1;
+  }
+  return RankName(rank_a) + " and " + RankName(rank_b) + " know different knobs (different versions of Covey?)";
+}
+
+}  // namespace
+
+void Coordinator::OnAnnounce(Rank from, Message message, Time now, std::vector<Envelope>* outbox) {
+  const OperationId id = message.id;
+  auto [it, fresh] = pending_.try_emplace(id);
+  Pending& pending = it->second;
+  if (fresh) {
+    pending.members = message.ranks;
+    pending.announced.resize(pending.members.size());
+    if (stall_warning_ > 0) pending.next_report = now + stall_warning_;
+  }
+  const auto member = std::find(pending.members.begin(), pending.members.end(), ToInt(from));
+  if (member == pending.members.end()) return;  // a malformed announcement: its sender is not in its own group
+  pending.announced[static_cast<size_t>(member - pending.members.begin())] = std::move(message);
+  const auto& all = pending.announced;
+  if (!std::all_of(all.begin(), all.end(), [](const auto& a) { return a.has_value(); })) return;
+
+  const Message answer = Decide(id, pending);
+  for (int32_t rank : pending.members) outbox->push_back({Rank{rank}, answer});
+  pending_.erase(it);
+}
+
+Message Coordinator::Decide(const OperationId& id, const Pending& pending) {
+  const auto& all = pending.announced;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const int32_t rank = pending.members[i];
+    if (all[i]->ranks != pending.members)
+      return ErrorFor(id, StatusCode::kMismatch, rank, "groups differ: two groups share a key");
+    if (all[i]->text != all[0]->text)
+      return ErrorFor(id, StatusCode::kMismatch, rank,
+                      "a setting that must be equal on all ranks differs: " +
+                          DifferingKnob(all[0]->text, pending.members[0], all[i]->text, rank));
+    if (!(all[i]->signature == all[0]->signature))
+      return ErrorFor(id, StatusCode::kMismatch, rank,
+                      DescribeDifference(all[0]->signature, RanksLike(pending.members, all, 0),
+                                         all[i]->signature, RanksLike(pending.members, all, i)));
+  }
+  return Agreed(id, pending);
+}
+
+Message Coordinator::Agreed(const OperationId& id, const Pending& pending) {
+  Message agreed{.type = MessageType::kAgreed, .id = id, .entry = next_entry_++};
+  for (size_t i = 0; i < pending.announced.size(); ++i) {
+    const Message& announced = *pending.announced[i];
+    if (announced.slot_bytes == 0) continue;
+    if (announced.blocks.size() != 1 || announced.blocks[0] == std::numeric_limits<uint64_t>::max())
+      return ErrorFor(id, StatusCode::kExhausted, pending.members[i],
+                      "no shared memory left on rank " + std::to_string(pending.members[i]) +
+                          " for its landing space; raise COVEY_ARENA_BYTES");
+    agreed.slot_bytes = announced.slot_bytes;
+    agreed.blocks.push_back(announced.blocks[0]);
+  }
+  if (!agreed.blocks.empty() && agreed.blocks.size() != pending.members.size())
+    return ErrorFor(id, StatusCode::kInternal, -1, "members disagree whether landing space must grow");
+  return agreed;
+}
+
+void Coordinator::OnTick(Time now, std::vector<Envelope>* outbox) {
+  for (auto& [id, pending] : pending_) {
+    if (now < pending.next_report) continue;
+    pending.next_report = now + stall_warning_;
+    Message report{.type = MessageType::kMissing, .id = id};
+    for (size_t i = 0; i < pending.members.size(); ++i)
+      if (!pending.announced[i]) report.ranks.push_back(pending.members[i]);
+    for (int32_t rank : pending.members) outbox->push_back({Rank{rank}, report});
+  }
+}
+
+void Coordinator::OnLoss(Rank lost) {
+  std::erase_if(pending_, [lost](const auto& item) {
+    const auto& members = item.second.members;
+    return std::find(members.begin(), members.end(), ToInt(lost)) != members.end();
+  });
+}
+
+Time Coordinator::NextDeadline() const {
+  Time next = kNever;
+  for (const auto& [id, pending] : pending_) next = std::min(next, pending.next_report);
+  return next;
+}
+
+}  // namespace covey

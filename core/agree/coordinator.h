@@ -1,0 +1,50 @@
+// The coordinator's half of negotiation (rule N2): collects announcements of one occurrence from every member
+// of a group and answers all of them alike, AGREED or one ERROR that names ranks and both values.
+//
+// Sans-IO: messages and time in, envelopes out. Every rank has one; it serves the groups whose lowest rank it
+// is. It holds no cache: members keep the entries, and announce only what they cannot match.
+//
+// Invariants:
+//  1. An occurrence is pending from its first announcement until all members announced it, then forgotten.
+//  2. Members receive answers of one stream in the order of its occurrences.
+#ifndef COVEY_CORE_AGREE_COORDINATOR_H_
+#define COVEY_CORE_AGREE_COORDINATOR_H_
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "core/agree/message.h"
+
+namespace covey {
+
+class Coordinator {
+ public:
+  // `stall_warning`: an occurrence pending this long is reported as kMissing to all members, and again after
+  // each further interval; 0 = never.
+  explicit Coordinator(Time stall_warning) : stall_warning_(stall_warning) {}
+
+  void OnAnnounce(Rank from, Message message, Time now, std::vector<Envelope>* outbox);
+  void OnTick(Time now, std::vector<Envelope>* outbox);
+  // Pending occurrences of groups with this member are dropped: their members learn of the loss themselves.
+  void OnLoss(Rank lost);
+
+  Time NextDeadline() const;
+
+ private:
+  struct Pending {
+    std::vector<int32_t> members;
+    std::vector<std::optional<Message>> announced;  // by group index
+    Time next_report = kNever;
+  };
+
+  Message Decide(const OperationId& id, const Pending& pending);
+  Message Agreed(const OperationId& id, const Pending& pending);
+
+  Time stall_warning_;
+  uint32_t next_entry_ = 1;
+  std::map<OperationId, Pending> pending_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_AGREE_COORDINATOR_H_

@@ -1,0 +1,204 @@
+#include "core/agree/negotiator.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+#include "core/agree/landing.h"
+
+namespace covey {
+
+struct Negotiator::Transition {
+  StreamState from;
+  Event event;
+  StreamState to;
+  Action action;
+};
+
+// Every pair not listed is a bug, except answers that arrive after their stream was broken.
+constexpr Negotiator::Transition Negotiator::kTransitions[] = {
+    {StreamState::kIdle, Event::kKnown, StreamState::kRunning, Action::kBegin},
+    {StreamState::kIdle, Event::kNoChannel, StreamState::kAnnounced, Action::kAnnounce},
+    {StreamState::kIdle, Event::kDeviates, StreamState::kRunning, Action::kBeginVoid},
+    {StreamState::kIdle, Event::kLoss, StreamState::kBroken, Action::kFailAll},
+    {StreamState::kAnnounced, Event::kAgreed, StreamState::kRunning, Action::kAdopt},
+    {StreamState::kAnnounced, Event::kError, StreamState::kIdle, Action::kFinishFront},
+    {StreamState::kAnnounced, Event::kLoss, StreamState::kBroken, Action::kFailAll},
+    {StreamState::kRunning, Event::kDone, StreamState::kIdle, Action::kFinishFront},
+    {StreamState::kRunning, Event::kVoid, StreamState::kAnnounced, Action::kAnnounce},
+    {StreamState::kRunning, Event::kAborted, StreamState::kBroken, Action::kFailAll},
+    {StreamState::kRunning, Event::kLoss, StreamState::kRunning, Action::kNothing},  // the executor decides
+    {StreamState::kBroken, Event::kLoss, StreamState::kBroken, Action::kFailAll},
+    {StreamState::kBroken, Event::kAgreed, StreamState::kBroken, Action::kNothing},
+    {StreamState::kBroken, Event::kError, StreamState::kBroken, Action::kNothing},
+};
+
+std::string Negotiator::Describe(const Stream& stream) {
+  const Request* front = stream.Front();
+  const std::string kind = front != nullptr ? NameOf(front->kind) : "operation";
+  if (!stream.name.empty()) return kind + " '" + stream.name + "'";
+  return kind + " number " + std::to_string(stream.occurrence) + " of the unnamed operations";
+}
+
+Stream* Negotiator::StreamFor(const Request& request) {
+  const auto found = by_key_.find(Key{request.group->key, request.name});
+  if (found != by_key_.end()) return found->second;
+  streams_.push_back(std::make_unique<Stream>());
+  Stream* stream = streams_.back().get();
+  stream->group = request.group;
+  stream->name = request.name;
+  by_key_.emplace(Key{stream->group->key, stream->name}, stream);
+  return stream;
+}
+
+Stream* Negotiator::Find(const OperationId& id) {
+  const auto found = by_key_.find(Key{id.group, id.stream});
+  return found == by_key_.end() ? nullptr : found->second;
+}
+
+void Negotiator::Submit(Request* request) {
+  Stream* stream = StreamFor(*request);
+  stream->waiting.push_back(request);
+  const bool is_front = stream->Front() == request;
+  if (is_front && (stream->state == StreamState::kIdle || stream->state == StreamState::kBroken)) Advance(stream);
+}
+
+void Negotiator::Advance(Stream* stream) {
+  const Request* front = stream->Front();
+  if (front == nullptr) return;
+  if (stream->state == StreamState::kBroken) return Apply(stream, Event::kLoss, nullptr, stream->broken);
+  for (const auto& [rank, how] : lost_) {
+    if (!std::binary_search(stream->group->members.begin(), stream->group->members.end(), rank)) continue;
+    return Apply(stream, Event::kLoss, nullptr,
+                 Status::Aborted("rank " + std::to_string(ToInt(rank)) + " " + how, rank));
+  }
+  if (!stream->channel.Exists()) return Apply(stream, Event::kNoChannel, nullptr, {});
+  const bool known = MatchingEntry(stream, *front) != nullptr;
+  Apply(stream, known ? Event::kKnown : Event::kDeviates, nullptr, {});
+}
+
+// The entry the request fits, remembered as last_entry; null when none. A stream that cycles through its
+// entries (unnamed requests of a training step) finds each at once: the one after the last.
+const Entry* Negotiator::MatchingEntry(Stream* stream, const Request& request) {
+  const size_t count = stream->entries.size();
+  for (size_t step = 0; step < count; ++step) {
+    const size_t i = (stream->last_entry + step) % count;
+    if (!Matches(request, stream->entries[i].signature)) continue;
+    stream->last_entry = i;
+    return &stream->entries[i];
+  }
+  return nullptr;
+}
+
+void Negotiator::Apply(Stream* stream, Event event, const Message* answer, const Status& why) {
+  const auto* t = std::find_if(std::begin(kTransitions), std::end(kTransitions), [&](const Transition& row) {
+    return row.from == stream->state && row.event == event;
+  });
+  CHECK(t != std::end(kTransitions), "no transition for this state and event of a stream");
+  stream->state = t->to;
+  switch (t->action) {
+    case Action::kNothing: return;
+    case Action::kBegin:
+      startable_.push_back({stream, stream->Front(), &stream->entries[stream->last_entry]});
+      if (stream->name.empty()) stream->last_entry = (stream->last_entry + 1) % stream->entries.size();
+      return;
+    case Action::kBeginVoid: startable_.push_back({stream, stream->Front(), nullptr}); return;
+    case Action::kAnnounce: return Announce(stream);
+    case Action::kAdopt: return Adopt(stream, *answer);
+    case Action::kFailAll: return FailAll(stream, why);
+    case Action::kFinishFront:
+      FinishFront(stream, why);
+      return Advance(stream);
+  }
+}
+
+void Negotiator::Announce(Stream* stream) {
+  const Request* front = stream->Front();
+  Message m{.type = MessageType::kAnnounce, .id = {stream->group->key, stream->name, stream->occurrence}};
+  for (Rank r : stream->group->members) m.ranks.push_back(ToInt(r));
+  m.signature = SignatureOf(*front);
+  m.text = options_.agreed_text;
+  const size_t slot_bytes = LandingSlotBytes(m.signature, options_.segment_bytes);
+  if (slot_bytes > stream->channel.slot_bytes) {
+    stream->proposed_slot_bytes = slot_bytes;
+    stream->proposed_block = blocks_->Alloc(slot_bytes);
+    m.slot_bytes = slot_bytes;
+    m.blocks = {stream->proposed_block};
+  }
+  ++announced_;
+  outbox_.push_back({stream->group->Coordinator(), std::move(m)});
+}
+
+void Negotiator::Adopt(Stream* stream, const Message& agreed) {
+  Channel& channel = stream->channel;
+  if (agreed.slot_bytes != 0) {
+    const size_t me = static_cast<size_t>(ToInt(stream->group->my_index));
+    if (channel.Exists()) blocks_->Free(channel.blocks[me]);
+    channel = Channel{.blocks = agreed.blocks, .slot_bytes = agreed.slot_bytes};
+    stream->proposed_slot_bytes = 0;
+  }
+  if (stream->entries.size() >= options_.cache_capacity) stream->entries.clear();
+  stream->entries.push_back({agreed.entry, SignatureOf(*stream->Front())});
+  stream->last_entry = stream->entries.size() - 1;
+  startable_.push_back({stream, stream->Front(), &stream->entries.back()});
+}
+
+void Negotiator::OnAnswer(const Message& m) {
+  Stream* stream = Find(m.id);
+  if (stream == nullptr || stream->occurrence != m.id.occurrence) return;  // broken meanwhile
+  if (m.type == MessageType::kAgreed) return Apply(stream, Event::kAgreed, &m, {});
+  DropProposal(stream);
+  Apply(stream, Event::kError, nullptr, Status(m.code, Describe(*stream) + ": " + m.text, Rank{m.peer}));
+}
+
+void Negotiator::OnExchangeEnd(Stream* stream, ExchangeEnd end, Status why) {
+  if (end == ExchangeEnd::kDone) return Apply(stream, Event::kDone, nullptr, {});
+  if (end == ExchangeEnd::kAborted) return Apply(stream, Event::kAborted, nullptr, why);
+  for (const auto& [rank, how] : lost_) {
+    if (std::binary_search(stream->group->members.begin(), stream->group->members.end(), rank))
+      return Apply(stream, Event::kAborted, nullptr,
+                   Status::Aborted("rank " + std::to_string(ToInt(rank)) + " " + how, rank));
+  }
+  Apply(stream, Event::kVoid, nullptr, {});
+}
+
+void Negotiator::OnLoss(Rank lost, const std::string& how) {
+  lost_.emplace_back(lost, how);
+  const Status why = Status::Aborted("rank " + std::to_string(ToInt(lost)) + " " + how, lost);
+  for (const auto& stream : streams_) {
+    const auto& members = stream->group->members;
+    if (stream->Front() != nullptr && std::binary_search(members.begin(), members.end(), lost))
+      Apply(stream.get(), Event::kLoss, nullptr, why);
+  }
+}
+
+void Negotiator::AbortAll(const Status& why) {
+  for (const auto& stream : streams_)
+    if (stream->state != StreamState::kRunning && stream->Front() != nullptr)
+      Apply(stream.get(), Event::kLoss, nullptr, why);
+}
+
+void Negotiator::FinishFront(Stream* stream, Status status) {
+  ended_.push_back({stream->Front(), std::move(status)});
+  ++stream->head;
+  ++stream->occurrence;
+  if (stream->head < stream->waiting.size()) return;
+  stream->waiting.clear();  // keeps its capacity: no allocation per operation
+  stream->head = 0;
+}
+
+void Negotiator::FailAll(Stream* stream, const Status& why) {
+  if (stream->broken.ok()) stream->broken = why;
+  DropProposal(stream);
+  while (stream->Front() != nullptr) {
+    const std::string message = Describe(*stream) + ": " + why.message();
+    FinishFront(stream, Status(why.code(), message, why.peer()));
+  }
+}
+
+void Negotiator::DropProposal(Stream* stream) {
+  if (stream->proposed_slot_bytes == 0) return;
+  if (stream->proposed_block != ~uint64_t{0}) blocks_->Free(stream->proposed_block);
+  stream->proposed_slot_bytes = 0;
+}
+
+}  // namespace covey

@@ -1,0 +1,126 @@
+// The member's half of negotiation: when may an operation begin, and with what?
+//
+// Sans-IO: requests, messages, exchange ends and losses in; starts, ends and envelopes out. No clock, no thread.
+// The life of a stream's front occurrence is the transition table in negotiator.cc:
+//
+//            no channel                        AGREED
+//   kIdle ---------------> kAnnounced ---------------------> kRunning --done--> kIdle
+//     | known entry                ^      ERROR: kIdle        ^   |
+//     +----------------------------|--------------------------+   |
+//     | deviates: begins void      +---------- void --------------+
+//     +---------------------------------------------------------> (kRunning)
+//
+// Rules (PROTOCOL.md) as implemented here:
+//  N1 occurrences count at submit; done, error and abort each use one up. A void leaves the occurrence in place.
+//  N2 first occurrence and unknown signatures are announced to the group's lowest rank.
+//  N3 a known signature begins in-band; begin headers carry (occurrence, entry), see core/base/channel.h.
+//  N5 a rank whose request fits no entry begins *void* on the existing channel; every member then sees the void
+//     (or two different entries) in the begin headers, nobody has written user memory, and all announce.
+//  N9 landing space is reserved before ANNOUNCE and adopted at AGREED, or the operation is refused.
+//  N11 after the loss of a member its groups are broken: what cannot finish ends kAborted, naming the rank.
+#ifndef COVEY_CORE_AGREE_NEGOTIATOR_H_
+#define COVEY_CORE_AGREE_NEGOTIATOR_H_
+
+#include <deque>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/agree/message.h"
+#include "core/agree/stream.h"
+
+namespace covey {
+
+// Where landing blocks come from. Alloc returns ~0 when there is no room; a block holds BlockBytes(slot_bytes), zero-filled.
+class LandingBlocks {
+ public:
+  virtual ~LandingBlocks() = default;
+  virtual uint64_t Alloc(size_t slot_bytes) = 0;
+  virtual void Free(uint64_t block) = 0;
+};
+
+class Negotiator {
+ public:
+  struct Options {
+    Rank self = kNoRank;
+    size_t segment_bytes = 64 * 1024;  // a landing slot is never larger
+    size_t cache_capacity = 4096;      // entries per stream
+    std::string agreed_text;           // knobs that must be equal on all ranks
+  };
+  // An exchange to begin now. `entry` is null for a void begin.
+  struct Start {
+    Stream* stream = nullptr;
+    Request* request = nullptr;
+    const Entry* entry = nullptr;
+  };
+  struct Ended {
+    Request* request = nullptr;
+    Status status;
+  };
+  enum class ExchangeEnd : uint8_t { kDone, kVoid, kAborted };
+
+  // `blocks` outlives the negotiator.
+  Negotiator(Options options, LandingBlocks* blocks) : options_(std::move(options)), blocks_(blocks) {}
+
+  // `request` is borrowed until it appears in ended().
+  void Submit(Request* request);
+  void OnAnswer(const Message& message);  // kAgreed, kError
+  void OnExchangeEnd(Stream* stream, ExchangeEnd end, Status why);
+  void OnLoss(Rank lost, const std::string& how);
+  // Ends every operation that is not in an exchange (shutdown).
+  void AbortAll(const Status& why);
+
+  // Obligations: the runtime executes and clears them.
+  std::vector<Start>& startable() { return startable_; }
+  std::vector<Ended>& ended() { return ended_; }
+  std::vector<Envelope>& outbox() { return outbox_; }
+
+  // All streams, in the order of their first submit (reports; deterministic).
+  const std::deque<std::unique_ptr<Stream>>& streams() const { return streams_; }
+  uint64_t announced() const { return announced_; }  // ANNOUNCE messages ever sent
+
+  // What a status line says of a request: "allreduce 'x'" or "allreduce #3 of the unnamed stream".
+  static std::string Describe(const Stream& stream);
+
+ private:
+  enum class Event : uint8_t { kKnown, kNoChannel, kDeviates, kAgreed, kError, kDone, kVoid, kAborted, kLoss };
+  enum class Action : uint8_t { kBegin, kBeginVoid, kAnnounce, kAdopt, kFinishFront, kFailAll, kNothing };
+  struct Transition;
+  static const Transition kTransitions[];
+
+  struct Key {
+    uint64_t group;
+    std::string_view name;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& key) const {
+      return std::hash<std::string_view>()(key.name) ^ (key.group * 0x9e3779b97f4a7c15u);
+    }
+  };
+
+  Stream* StreamFor(const Request& request);
+  Stream* Find(const OperationId& id);
+  void Apply(Stream* stream, Event event, const Message* answer, const Status& why);
+  void Advance(Stream* stream);  // looks at a new front
+  const Entry* MatchingEntry(Stream* stream, const Request& request);
+  void Announce(Stream* stream);
+  void Adopt(Stream* stream, const Message& agreed);
+  void FinishFront(Stream* stream, Status status);
+  void FailAll(Stream* stream, const Status& why);
+  void DropProposal(Stream* stream);
+
+  Options options_;
+  LandingBlocks* blocks_;
+  std::deque<std::unique_ptr<Stream>> streams_;
+  std::unordered_map<Key, Stream*, KeyHash> by_key_;  // keys point into the streams' names
+  std::vector<std::pair<Rank, std::string>> lost_;
+  std::vector<Start> startable_;
+  std::vector<Ended> ended_;
+  std::vector<Envelope> outbox_;
+  uint64_t announced_ = 0;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_AGREE_NEGOTIATOR_H_

@@ -1,0 +1,46 @@
+// What all members of a group must agree on before an operation may run (rule N2).
+//
+// Not in the signature, because it may differ between ranks: memory placement, allgather's dimension 0 (it
+// travels in the begin header), the ready event, the stream. Plain values; pure functions.
+#ifndef COVEY_CORE_AGREE_SIGNATURE_H_
+#define COVEY_CORE_AGREE_SIGNATURE_H_
+
+#include <string>
+#include <vector>
+
+#include "core/base/tensor.h"
+#include "core/base/wire.h"
+
+namespace covey {
+
+struct Signature {
+  Kind kind = Kind::kBarrier;
+  DType dtype = DType::kF32;
+  Op op = Op::kSum;
+  bool average = false;
+  DeviceType device = DeviceType::kCpu;
+  Rank root = kNoRank;
+  double prescale = 1.0;
+  double postscale = 1.0;  // as the user gave it, without average's 1/n
+  std::vector<Shape> shapes;  // one per tensor; allgather: dims[0] is 0
+
+  size_t Elems() const;
+  size_t LengthBytes() const { return Elems() * SizeOf(dtype); }
+  bool operator==(const Signature&) const = default;
+};
+
+Signature SignatureOf(const Request& request);
+
+// SignatureOf(request) == signature, without building it: the check of every steady-state submit.
+bool Matches(const Request& request, const Signature& signature);
+
+// The first aspect in which two signatures differ, in words: "shapes differ: {a} has [2, 3], {b} has [3, 2]"
+// with the given names for the two sides. REQUIRES: a != b.
+std::string DescribeDifference(const Signature& a, const std::string& name_a, const Signature& b,
+                               const std::string& name_b);
+
+void Encode(const Signature& signature, Writer* writer);
+bool Decode(Reader* reader, Signature* signature);  // false: not a signature this build knows
+
+}  // namespace covey
+#endif  // COVEY_CORE_AGREE_SIGNATURE_H_

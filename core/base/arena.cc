@@ -1,0 +1,132 @@
+#include "core/base/arena.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "core/base/check.h"
+
+namespace covey {
+namespace {
+
+constexpr uint64_t kAlign = 64;
+constexpr uint64_t kPageBytes = 4096;
+
+// Stands before every piece of AllocData, so that FreeData needs nothing but the pointer.
+struct alignas(kAlign) DataHeader {
+  Arena* arena;
+  uint64_t offset;
+};
+static_assert(sizeof(DataHeader) == kAlign);
+
+}  // namespace
+
+Status Arena::Map(int fd, size_t mapping_bytes, uint64_t heap_begin, uint64_t heap_end, Arena** arena) {
+  void* base = mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (base == MAP_FAILED)
+    return Status::Exhausted("cannot map " + std::to_string(mapping_bytes >> 20) +
+                             " MiB of shared memory: " + ErrnoText(errno) + "; lower COVEY_ARENA_BYTES");
+  *arena = new Arena(static_cast<std::byte*>(base), mapping_bytes, heap_begin, heap_end);
+  return Status::Ok();
+}
+
+Arena::Arena(std::byte* base, size_t mapping_bytes, uint64_t heap_begin, uint64_t heap_end)
+    : base_(base),
+      mapping_bytes_(mapping_bytes),
+      heap_begin_(heap_begin),
+      heap_end_(heap_end),
+      high_water_(heap_begin) {
+  CHECK(heap_begin % kAlign == 0, "the heap begins on a cache line");
+}
+
+Arena::~Arena() { munmap(base_, mapping_bytes_); }
+
+uint64_t Arena::Alloc(size_t length_bytes) {
+  const uint64_t length = std::max<uint64_t>(kAlign, (length_bytes + kAlign - 1) / kAlign * kAlign);
+  if (length < length_bytes) return kFull;
+  const std::lock_guard lock(mutex_);
+  // Smallest piece that fits: optimizer buckets and landing blocks come in few sizes.
+  auto best = free_.end();
+  for (auto it = free_.begin(); it != free_.end(); ++it)
+    if (it->second >= length && (best == free_.end() || it->second < best->second)) best = it;
+  uint64_t offset = high_water_;
+  if (best != free_.end()) {
+    offset = best->first;
+    if (best->second > length) free_.emplace(offset + length, best->second - length);
+    free_.erase(best);
+    std::memset(base_ + offset, 0, length);
+  } else {
+    if (length > heap_end_ - high_water_) return kFull;
+    high_water_ += length;
+  }
+  in_use_.emplace(offset, length);
+  return offset;
+}
+
+void Arena::Free(uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  const auto used = in_use_.find(offset);
+  CHECK(used != in_use_.end(), "freed what was not allocated");
+  auto [piece, inserted] = free_.emplace(offset, used->second);
+  CHECK(inserted, "freed twice");
+  in_use_.erase(used);
+  const auto next = std::next(piece);
+  if (next != free_.end() && piece->first + piece->second == next->first) {
+    piece->second += next->second;
+    free_.erase(next);
+  }
+  if (piece == free_.begin()) return;
+  const auto previous = std::prev(piece);
+  if (previous->first + previous->second != piece->first) return;
+  previous->second += piece->second;
+  free_.erase(piece);
+}
+
+void* Arena::AllocData(size_t length_bytes) {
+  const uint64_t offset = Alloc(length_bytes + sizeof(DataHeader));
+  if (offset == kFull) return nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    ++references_;
+  }
+  auto* header = new (base_ + offset) DataHeader{this, offset};
+  return header + 1;
+}
+
+void Arena::FreeData(void* data) {
+  const DataHeader header = *(static_cast<DataHeader*>(data) - 1);
+  header.arena->Free(header.offset);
+  header.arena->Unref();
+}
+
+uint64_t Arena::OffsetOf(const std::byte* data, size_t length_bytes) const {
+  const auto at = reinterpret_cast<uintptr_t>(data);
+  const auto begin = reinterpret_cast<uintptr_t>(base_) + heap_begin_;
+  const auto end = reinterpret_cast<uintptr_t>(base_) + heap_end_;
+  if (at < begin || at > end || length_bytes > end - at) return kFull;
+  return at - reinterpret_cast<uintptr_t>(base_);
+}
+
+uint64_t Arena::NextHeapBegin() {
+  const std::lock_guard lock(mutex_);
+  return references_ > 1 ? high_water_ : heap_begin_;
+}
+
+void Arena::DropPages() {
+  const uint64_t begin = (heap_begin_ + kPageBytes - 1) / kPageBytes * kPageBytes;
+  if (begin > heap_begin_) std::memset(base_ + heap_begin_, 0, begin - heap_begin_);
+  if (begin < heap_end_) madvise(base_ + begin, heap_end_ - begin, MADV_REMOVE);
+}
+
+void Arena::Unref() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (--references_ > 0) return;
+  }
+  delete this;
+}
+
+}  // namespace covey

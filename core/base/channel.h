@@ -1,0 +1,58 @@
+// The landing space of one stream and its counters. Plain state, shared by core/agree, which makes and replaces
+// it, and core/run, which uses it.
+//
+// A block lies in its owner's shared region: a Cell (what the owner publishes about the running exchange), then
+// three landing slots. The three counters are equal on every member whenever no exchange runs, because every
+// schedule uses the same number of ticks and slots on all ranks.
+#ifndef COVEY_CORE_BASE_CHANNEL_H_
+#define COVEY_CORE_BASE_CHANNEL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace covey {
+
+inline constexpr size_t kLandingAlign = 64;
+// Three slots in turn: one being filled, one being read, one that a slower peer may still be reading. Each
+// algorithm's file says why that suffices for it.
+inline constexpr int kLandingSlots = 3;
+
+struct Channel {
+  std::vector<uint64_t> blocks;  // by group index: offset of the member's block; empty = none yet
+  uint64_t slot_bytes = 0;
+  uint64_t ticks = 0;      // ticks used by ended exchanges
+  uint64_t slots = 0;      // landing slots used by ended exchanges
+  uint64_t exchanges = 0;  // ended exchanges
+
+  bool Exists() const { return !blocks.empty(); }
+};
+
+// The begin header of rule N3. entry 0 = void.
+struct Begin {
+  uint32_t occurrence;
+  uint32_t entry;
+};
+
+// Where the owner's tensors lie for this exchange, and what its signature leaves open.
+struct Placement {
+  uint64_t input;   // offset in the owner's region, ~0 = private memory
+  uint64_t output;
+  uint64_t rows;    // allgather: dimension 0
+};
+
+// What a rank publishes. Written by its owner only. `begin` and `placement` of an exchange are stored before
+// `tick` is released past the channel's ticks, and are two deep: a rank that has begun exchange m+1 proves that
+// nobody needs those of m-1 any more.
+struct alignas(64) Cell {
+  uint64_t tick;   // cumulative over the channel's life
+  uint64_t abort;  // 0, or 1 + the rank whose loss ended this stream
+  Begin begin[2];
+  alignas(64) Placement placement[2];
+};
+static_assert(sizeof(Cell) == 128);
+
+constexpr size_t BlockBytes(size_t slot_bytes) { return sizeof(Cell) + kLandingSlots * slot_bytes; }
+
+}  // namespace covey
+#endif  // COVEY_CORE_BASE_CHANNEL_H_

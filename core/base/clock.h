@@ -1,0 +1,24 @@
+// Time, handed in. Only core/engine and the C API ask a real clock; everything below takes one as an argument.
+#ifndef COVEY_CORE_BASE_CLOCK_H_
+#define COVEY_CORE_BASE_CLOCK_H_
+
+#include "core/base/types.h"
+
+namespace covey {
+
+// Monotonic: not moved by clock changes. Equal on all processes of a host.
+Time MonotonicNow();
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual Time Now() = 0;
+};
+
+class MonotonicClock final : public Clock {
+ public:
+  Time Now() override { return MonotonicNow(); }
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_BASE_CLOCK_H_

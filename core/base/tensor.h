@@ -1,0 +1,91 @@
+// A tensor handed in by a framework, and the request made of tensors. Plain values.
+//
+// Memory is borrowed from the framework from submit until the operation has ended (covey.h, convention 5);
+// shapes and names are owned here.
+#ifndef COVEY_CORE_BASE_TENSOR_H_
+#define COVEY_CORE_BASE_TENSOR_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/types.h"
+
+namespace covey {
+
+inline constexpr int kMaxDims = 16;
+
+// Dimensions of a dense row-major tensor; ndim 0 is a scalar of one element.
+struct Shape {
+  int32_t ndim = 0;
+  std::array<int64_t, kMaxDims> dims{};
+
+  int64_t Elems() const {
+    int64_t n = 1;
+    for (int i = 0; i < ndim; ++i) n *= dims[i];
+    return n;
+  }
+  // Elements of one slice along dimension 0. REQUIRES: ndim >= 1.
+  int64_t RowElems() const {
+    int64_t n = 1;
+    for (int i = 1; i < ndim; ++i) n *= dims[i];
+    return n;
+  }
+  bool operator==(const Shape& other) const {
+    if (ndim != other.ndim) return false;
+    for (int i = 0; i < ndim; ++i)
+      if (dims[i] != other.dims[i]) return false;
+    return true;
+  }
+};
+
+std::string ToString(const Shape& shape);  // "[2, 3]"
+
+struct Tensor {
+  DType dtype = DType::kF32;
+  Shape shape;
+  std::byte* data = nullptr;
+  DeviceType device = DeviceType::kCpu;
+  int32_t device_index = 0;
+  void* stream = nullptr;
+  void* ready_event = nullptr;
+
+  size_t LengthBytes() const { return static_cast<size_t>(shape.Elems()) * SizeOf(dtype); }
+};
+
+// The members of a group in ascending order. Immutable; lives as long as the runtime.
+struct Group {
+  uint64_t key = 0;  // 0 = the world; else a hash of the members, equal on every rank
+  std::vector<Rank> members;
+  GroupIndex my_index{-1};
+
+  int size() const { return static_cast<int>(members.size()); }
+  Rank Coordinator() const { return members.front(); }  // the lowest rank
+};
+
+// The key of the group with these (sorted, distinct) members. Never 0.
+uint64_t GroupKey(const std::vector<Rank>& members);
+
+// One operation over the members of a group, as covey_request describes it, validated.
+struct Request {
+  Kind kind = Kind::kBarrier;
+  const Group* group = nullptr;
+  std::string name;  // empty = unnamed
+  Op op = Op::kSum;  // never kAverage: folded into postscale, `average` kept for messages
+  bool average = false;
+  Rank root = kNoRank;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> outputs;  // one per input; allgather: may be empty, then `gathered` is allocated
+  Time submitted_at = 0;
+
+  // Written by the runtime before the operation ends (allgather only).
+  std::vector<int64_t> rows;  // dimension 0 of each member's input
+  std::unique_ptr<std::byte[]> gathered;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_BASE_TENSOR_H_

@@ -1,0 +1,21 @@
+#include "core/base/types.h"
+
+namespace covey {
+
+const char* NameOf(DType t) {
+  constexpr const char* kNames[kNumDTypes] = {"float32", "float64", "float16", "bfloat16", "uint8",
+                                              "int8",    "int32",   "int64",   "bool"};
+  return kNames[static_cast<int>(t)];
+}
+
+const char* NameOf(Op op) {
+  constexpr const char* kNames[kNumOps] = {"sum", "average", "min", "max", "product"};
+  return kNames[static_cast<int>(op)];
+}
+
+const char* NameOf(Kind k) {
+  constexpr const char* kNames[kNumKinds] = {"allreduce", "broadcast", "allgather", "barrier"};
+  return kNames[static_cast<int>(k)];
+}
+
+}  // namespace covey

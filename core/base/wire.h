@@ -1,0 +1,88 @@
+// Reading and writing flat little-endian messages, bounded and checked.
+//
+// Not a general serializer: fixed-width integers, doubles, and byte strings with a 32-bit length. A Reader never
+// reads beyond its span and never allocates more than the span holds; after the first short read it stays
+// failed and returns zeros, so a decoder checks ok() once at its end. Any thread; no state outside the object.
+#ifndef COVEY_CORE_BASE_WIRE_H_
+#define COVEY_CORE_BASE_WIRE_H_
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace covey {
+
+using Bytes = std::vector<std::byte>;
+
+class Writer {
+ public:
+  template <typename T>
+    requires std::is_arithmetic_v<T>
+  void Put(T value) {
+    const auto* p = reinterpret_cast<const std::byte*>(&value);
+    bytes_.insert(bytes_.end(), p, p + sizeof(T));
+  }
+  void PutString(std::string_view s) {
+    Put(static_cast<uint32_t>(s.size()));
+    const auto* p = reinterpret_cast<const std::byte*>(s.data());
+    bytes_.insert(bytes_.end(), p, p + s.size());
+  }
+  template <typename T>
+  void PutList(const std::vector<T>& values) {
+    Put(static_cast<uint32_t>(values.size()));
+    for (T v : values) Put(v);
+  }
+  Bytes Take() { return std::move(bytes_); }
+
+ private:
+  Bytes bytes_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
+
+  template <typename T>
+    requires std::is_arithmetic_v<T>
+  T Get() {
+    T value{};
+    if (!Has(sizeof(T))) return value;
+    std::memcpy(&value, rest_.data(), sizeof(T));
+    rest_ = rest_.subspan(sizeof(T));
+    return value;
+  }
+  std::string GetString() {
+    const auto length = Get<uint32_t>();
+    if (!Has(length)) return {};
+    std::string s(reinterpret_cast<const char*>(rest_.data()), length);
+    rest_ = rest_.subspan(length);
+    return s;
+  }
+  template <typename T>
+  std::vector<T> GetList() {
+    const auto count = Get<uint32_t>();
+    std::vector<T> values;
+    if (!Has(size_t{count} * sizeof(T))) return values;
+    values.reserve(count);
+    for (uint32_t i = 0; i < count; ++i) values.push_back(Get<T>());
+    return values;
+  }
+  bool ok() const { return ok_; }
+  bool AtEnd() const { return ok_ && rest_.empty(); }
+
+ private:
+  bool Has(size_t length_bytes) {
+    ok_ = ok_ && rest_.size() >= length_bytes;
+    return ok_;
+  }
+
+  std::span<const std::byte> rest_;
+  bool ok_ = true;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_BASE_WIRE_H_

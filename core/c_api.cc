@@ -1,0 +1,432 @@
+// The C API over core/session.h: checks, translates, and keeps exceptions and the default runtime in.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+#include "core/base/arena.h"
+#include "core/covey.h"
+#include "core/session.h"
+#include "core/validate.h"
+
+extern char** environ;
+
+// A shell that may hold a session. The default one is made once and reused, so that a call that races with
+// shutdown finds a closed shell, not freed memory.
+struct covey_runtime {
+  // Lies on a page that fork wipes: 0 in a child.
+  std::atomic<uint32_t>* alive = nullptr;
+  std::atomic<covey::Session*> session{nullptr};
+  std::atomic<int> calls{0};
+  std::atomic<bool> was_open{false};
+  std::mutex mutex;          // serialises open and close
+  covey::Config config;      // of the open session; protected by mutex
+};
+
+namespace covey {
+namespace {
+
+constinit std::atomic<covey_runtime*> g_default{nullptr};  // process-wide: the default runtime
+
+static_assert(static_cast<int>(DType::kBool) == COVEY_BOOL && static_cast<int>(DType::kI64) == COVEY_INT64);
+static_assert(static_cast<int>(Kind::kBarrier) == COVEY_BARRIER && static_cast<int>(Op::kProduct) == COVEY_PRODUCT);
+static_assert(static_cast<int>(StatusCode::kInternal) == COVEY_INTERNAL && kMaxDims == COVEY_MAX_DIMS);
+
+covey_code Report(const Status& status, covey_error* error) {
+  const auto code = static_cast<covey_code>(status.code());
+  if (error == nullptr) return code;
+  error->code = code;
+  error->peer_rank = ToInt(status.peer());
+  const std::string& message = status.message();
+  const size_t length = std::min(message.size(), sizeof(error->message) - 1);
+  std::memcpy(error->message, message.data(), length);
+  error->message[length] = '\0';
+  return code;
+}
+
+size_t Fill(const std::string& text, char* out, size_t capacity) {
+  if (capacity > 0) {
+    const size_t length = std::min(text.size(), capacity - 1);
+    std::memcpy(out, text.data(), length);
+    out[length] = '\0';
+  }
+  return text.size();
+}
+
+// A session in use by one call; null inside when there is none, with the reason in status().
+class Use {
+ public:
+  explicit Use(covey_runtime* runtime) : runtime_(runtime != nullptr ? runtime : g_default.load()) {
+    if (runtime_ == nullptr) return;
+    runtime_->calls.fetch_add(1);
+    if (runtime_->alive->load(std::memory_order_relaxed) == 0) {
+      forked_ = true;
+      return;
+    }
+    session_ = runtime_->session.load();
+  }
+  ~Use() {
+    if (runtime_ != nullptr) runtime_->calls.fetch_sub(1);
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+
+  Session* operator->() const { return session_; }
+  Session* get() const { return session_; }
+  Status status() const {
+    if (session_ != nullptr) return Status::Ok();
+    if (forked_)
+      return Status::Forked("Covey cannot be used in a child of fork(): the runtime belongs to the parent; "
+                            "start the process with spawn, or call init after fork");
+    if (runtime_ != nullptr && runtime_->was_open.load())
+      return Status::NotInitialized("Covey has been shut down; call init() again first");
+    return Status::NotInitialized("Covey is not initialized; call init() first");
+  }
+
+ private:
+  covey_runtime* runtime_;
+  Session* session_ = nullptr;
+  bool forked_ = false;
+};
+
+covey_runtime* NewShell() {
+  auto* shell = new covey_runtime;
+  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) {
+    delete shell;
+    return nullptr;
+  }
+  madvise(page, 4096, MADV_WIPEONFORK);
+  shell->alive = new (page) std::atomic<uint32_t>(1);
+  return shell;
+}
+
+covey_runtime* DefaultShell() {
+  covey_runtime* shell = g_default.load();
+  if (shell != nullptr) return shell;
+  covey_runtime* fresh = NewShell();
+  if (fresh == nullptr || g_default.compare_exchange_strong(shell, fresh)) return fresh;
+  munmap(static_cast<void*>(fresh->alive), 4096);
+  delete fresh;
+  return shell;
+}
+
+Status ReadConfig(const covey_config* from, Config* config) {
+  std::string settings = from != nullptr && from->settings != nullptr ? from->settings : "";
+  if (from != nullptr && from->size > 0) {
+    const std::string rank = std::to_string(from->rank);
+    const std::string size = std::to_string(from->size);
+    settings = "rank=" + rank + "\nsize=" + size + "\n" + settings;
+    if (from->shm_fd > 0) settings = "shm_fd=" + std::to_string(from->shm_fd) + "\n" + settings;
+  }
+  RETURN_IF_ERROR(Config::FromEnvironment(environ, settings, config));
+  if (config->size > 1 && config->shm_fd < 0)
+    return Status::InvalidArgument("this process was told to be rank " + std::to_string(ToInt(config->rank)) + " of " +
+                                   std::to_string(config->size) +
+                                   ", but not where the job's shared memory is (COVEY_SHM_FD): start it with "
+                                   "coveyrun -np " + std::to_string(config->size));
+  return Status::Ok();
+}
+
+Status OpenShell(covey_runtime* shell, const covey_config* from) {
+  Config config;
+  RETURN_IF_ERROR(ReadConfig(from, &config));
+  const std::lock_guard lock(shell->mutex);
+  if (shell->session.load() != nullptr) {
+    const std::string difference = config.Difference(shell->config);
+    if (difference.empty()) return Status::Ok();
+    return Status::InvalidArgument("init() was called before with other arguments (" + difference +
+                                   "); call shutdown() first");
+  }
+  std::unique_ptr<Session> session;
+  RETURN_IF_ERROR(Session::Open(config, &session));
+  shell->config = config;
+  shell->was_open.store(true);
+  shell->session.store(session.release());
+  return Status::Ok();
+}
+
+void CloseShell(covey_runtime* shell) {
+  const std::lock_guard lock(shell->mutex);
+  Session* session = shell->session.exchange(nullptr);
+  if (session == nullptr) return;
+  session->Interrupt();
+  while (shell->calls.load() > 1) std::this_thread::yield();  // this call itself is one
+  delete session;
+}
+
+void CallBack(void* context, uint64_t handle, const Status& status);
+
+// The caller's callback and its context, owned by the operation until called.
+struct UserCallback {
+  covey_callback function;
+  void* context;
+};
+
+void CallBack(void* context, uint64_t handle, const Status& status) {
+  const std::unique_ptr<UserCallback> user(static_cast<UserCallback*>(context));
+  covey_error error = COVEY_INIT(covey_error);
+  Report(status, &error);
+  user->function(user->context, handle, &error);
+}
+
+Status Submit(Session* session, const covey_request& request, covey_handle* handle) {
+  const ValidationContext context{.group = session->FindGroup(request.group), .self = session->rank()};
+  Operation* operation = session->queue().New();
+  if (Status valid = Validate(request, context, operation); !valid.ok()) {
+    session->queue().Discard(operation);
+    return valid;
+  }
+  UserCallback* user = nullptr;
+  if (request.callback != nullptr) {
+    user = new UserCallback{request.callback, request.context};
+    operation->callback = CallBack;
+    operation->context = user;
+  }
+  if (Status queued = session->queue().Submit(operation, handle); !queued.ok()) {
+    delete user;
+    return queued;
+  }
+  session->engine().Kick();
+  return Status::Ok();
+}
+
+}  // namespace
+}  // namespace covey
+
+using covey::Report;
+using covey::Status;
+using covey::Use;
+
+extern "C" {
+
+covey_code covey_init(const covey_config* config, covey_error* error) {
+  covey_runtime* shell = covey::DefaultShell();
+  if (shell == nullptr) return Report(Status::Exhausted("no memory for a runtime"), error);
+  const Use use(shell);
+  if (use.status().code() == covey::StatusCode::kForked) return Report(use.status(), error);
+  return Report(covey::OpenShell(shell, config), error);
+}
+
+covey_code covey_shutdown(covey_error* error) {
+  covey_runtime* shell = covey::g_default.load();
+  if (shell == nullptr) return COVEY_OK;
+  const Use use(shell);
+  if (use.status().code() == covey::StatusCode::kForked) return Report(use.status(), error);
+  covey::CloseShell(shell);
+  return COVEY_OK;
+}
+
+int covey_is_initialized(void) { return Use(nullptr).get() != nullptr ? 1 : 0; }
+
+covey_code covey_runtime_new(const covey_config* config, covey_runtime** runtime, covey_error* error) {
+  covey_runtime* shell = covey::NewShell();
+  if (shell == nullptr) return Report(Status::Exhausted("no memory for a runtime"), error);
+  *runtime = shell;
+  Status status = Status::Ok();
+  {
+    const Use use(shell);
+    status = covey::OpenShell(shell, config);
+  }
+  if (!status.ok()) {
+    covey_runtime_free(shell);
+    *runtime = nullptr;
+  }
+  return Report(status, error);
+}
+
+void covey_runtime_free(covey_runtime* runtime) {
+  if (runtime == nullptr) return;
+  {
+    const Use use(runtime);
+    if (use.status().code() == covey::StatusCode::kForked) return;
+    covey::CloseShell(runtime);
+  }
+  munmap(static_cast<void*>(runtime->alive), 4096);
+  delete runtime;
+}
+
+int covey_rank(covey_runtime* runtime) {
+  const Use use(runtime);
+  return use.get() == nullptr ? -1 : covey::ToInt(use->rank());
+}
+
+int covey_size(covey_runtime* runtime) {
+  const Use use(runtime);
+  return use.get() == nullptr ? -1 : use->size();
+}
+
+int covey_local_rank(covey_runtime* runtime) {
+  const Use use(runtime);
+  return use.get() == nullptr ? -1 : use->config().local_rank;
+}
+
+int covey_local_size(covey_runtime* runtime) {
+  const Use use(runtime);
+  return use.get() == nullptr ? -1 : use->config().local_size;
+}
+
+covey_code covey_group_of(covey_runtime* runtime, const int32_t* ranks, int32_t count, covey_group* group,
+                          covey_error* error) {
+  const Use use(runtime);
+  if (use.get() == nullptr) return Report(use.status(), error);
+  if (ranks == nullptr || count < 0) return Report(Status::InvalidArgument("ranks is NULL"), error);
+  return Report(use->GroupOf({ranks, static_cast<size_t>(count)}, group), error);
+}
+
+int covey_group_ranks(covey_runtime* runtime, covey_group group, int32_t* ranks, int32_t capacity) {
+  const Use use(runtime);
+  const covey::Group* found = use.get() == nullptr ? nullptr : use->FindGroup(group);
+  if (found == nullptr) return -1;
+  for (int32_t i = 0; i < std::min(capacity, found->size()); ++i) ranks[i] = covey::ToInt(found->members[static_cast<size_t>(i)]);
+  return found->size();
+}
+
+covey_code covey_submit(covey_runtime* runtime, const covey_request* request, covey_handle* handle,
+                        covey_error* error) {
+  const Use use(runtime);
+  if (use.get() == nullptr) return Report(use.status(), error);
+  if (request == nullptr || handle == nullptr)
+    return Report(Status::InvalidArgument("request or handle is NULL"), error);
+  if (request->struct_size != sizeof(covey_request))
+    return Report(Status::InvalidArgument("covey_request has another size here: built against another covey.h, or "
+                                          "struct_size not set"),
+                  error);
+  return Report(covey::Submit(use.get(), *request, handle), error);
+}
+
+covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int64_t timeout_ns, covey_error* error) {
+  const Use use(runtime);
+  if (use.get() == nullptr) return Report(use.status(), error);
+  const covey::Operation* operation = use->queue().Find(handle);
+  if (operation == nullptr) return Report(Status::InvalidArgument("unknown or released handle"), error);
+  const covey::Time deadline = timeout_ns < 0 ? covey::kNever : covey::MonotonicNow() + timeout_ns;
+  if (!use->engine().Wait(*operation, deadline)) {
+    const bool closing = timeout_ns < 0;
+    return Report(closing ? Status::Aborted("this rank is shutting down") : Status::Timeout("still in flight"), error);
+  }
+  return Report(operation->status, error);
+}
+
+int covey_poll(covey_runtime* runtime, covey_handle handle) {
+  const Use use(runtime);
+  const covey::Operation* operation = use.get() == nullptr ? nullptr : use->queue().Find(handle);
+  if (operation == nullptr) return -1;
+  return operation->ended.load(std::memory_order_acquire) ? 1 : 0;
+}
+
+covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t index, covey_tensor* result,
+                        int64_t* rows, covey_error* error) {
+  const Use use(runtime);
+  if (use.get() == nullptr) return Report(use.status(), error);
+  covey::Operation* operation = use->queue().Find(handle);
+  if (operation == nullptr) return Report(Status::InvalidArgument("unknown or released handle"), error);
+  if (!operation->ended.load(std::memory_order_acquire)) return Report(Status::Timeout("still in flight"), error);
+  if (!operation->status.ok()) return Report(operation->status, error);
+  if (operation->kind != covey::Kind::kAllgather || index != 0)
+    return Report(Status::InvalidArgument("only an allgather has a result of its own, with index 0"), error);
+  covey::Tensor& tensor = operation->inputs[0];
+  int64_t total = 0;
+  for (size_t j = 0; j < operation->rows.size(); ++j) {
+    if (rows != nullptr) rows[j] = operation->rows[j];
+    total += operation->rows[j];
+  }
+  tensor.shape.dims[0] = total;
+  *result = {.struct_size = sizeof(covey_tensor),
+             .dtype = static_cast<covey_dtype>(tensor.dtype),
+             .ndim = tensor.shape.ndim,
+             .shape = tensor.shape.dims.data(),
+             .data = operation->gathered.get(),
+             .device_type = COVEY_CPU,
+             .device_index = 0,
+             .stream = nullptr,
+             .ready_event = nullptr};
+  return COVEY_OK;
+}
+
+void covey_release(covey_runtime* runtime, covey_handle handle) {
+  const Use use(runtime);
+  if (use.get() == nullptr) return;
+  const covey::Operation* operation = use->queue().Find(handle);
+  if (operation == nullptr) return;
+  if (operation->callback == nullptr) use->engine().Wait(*operation, covey::kNever);
+  use->queue().Release(handle);
+}
+
+covey_code covey_arena_alloc(covey_runtime* runtime, size_t length_bytes, void** data, covey_error* error) {
+  const Use use(runtime);
+  if (use.get() == nullptr) return Report(use.status(), error);
+  *data = use->transport().AllocData(length_bytes);
+  if (*data != nullptr) return COVEY_OK;
+  return Report(Status::Exhausted("the arena has no room for " + std::to_string(length_bytes) +
+                                  " bytes; raise COVEY_ARENA_BYTES (" +
+                                  std::to_string(use->config().arena_bytes) + ")"),
+                error);
+}
+
+void covey_arena_free(void* data) {
+  if (data != nullptr) covey::Arena::FreeData(data);
+}
+
+size_t covey_stats(covey_runtime* runtime, char* json, size_t capacity) {
+  const Use use(runtime);
+  return covey::Fill(use.get() == nullptr ? "{}" : use->StatsJson(), json, capacity);
+}
+
+size_t covey_status(covey_runtime* runtime, char* text, size_t capacity) {
+  const Use use(runtime);
+  return covey::Fill(use.get() == nullptr ? use.status().message() + "\n" : use->StatusText(), text, capacity);
+}
+
+int covey_asked(covey_runtime* runtime, int64_t timeout_ns) {
+  const Use use(runtime);
+  return use.get() == nullptr ? -1 : use->stall().AwaitQuestion(timeout_ns);
+}
+
+void covey_tell(covey_runtime* runtime, const char* where) {
+  const Use use(runtime);
+  if (use.get() == nullptr || where == nullptr) return;
+  use->stall().Tell(where);
+  use->engine().Kick();
+}
+
+covey_code covey_timeline_start(covey_runtime* runtime, const char* path, covey_error* error) {
+  const Use use(runtime);
+  if (use.get() == nullptr) return Report(use.status(), error);
+  return Report(use->StartTimeline(path == nullptr ? "" : path), error);
+}
+
+void covey_timeline_stop(covey_runtime* runtime) {
+  const Use use(runtime);
+  if (use.get() != nullptr) use->StopTimeline();
+}
+
+void covey_timeline_span(covey_runtime* runtime, const char* name, int64_t begin_ns, int64_t end_ns) {
+  const Use use(runtime);
+  if (use.get() != nullptr && name != nullptr) use->TraceSpan(name, begin_ns, end_ns);
+}
+
+int64_t covey_now_ns(void) { return covey::MonotonicNow(); }
+
+size_t covey_knobs(char* json, size_t capacity) { return covey::Fill(covey::KnobsJson(), json, capacity); }
+
+const char* covey_version(void) { return COVEY_VERSION; }
+
+const char* covey_dtype_name(covey_dtype dtype) {
+  const bool known = dtype >= 0 && dtype < covey::kNumDTypes;
+  return known ? covey::NameOf(static_cast<covey::DType>(dtype)) : "unknown";
+}
+
+int covey_job_create(int32_t size, covey_error* error) {
+  covey::Config config;
+  int fd = -1;
+  Status status = covey::Config::FromEnvironment(environ, "", &config);
+  const covey::TransportKind* shm = covey::FindTransport("shm");
+  if (status.ok()) status = shm->create_job(size, config.arena_bytes, &fd);
+  Report(status, error);
+  return status.ok() ? fd : -1;
+}
+
+}  // extern "C"

@@ -1,0 +1,200 @@
+#include "core/engine.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace covey {
+namespace {
+
+using Sleeper = Transport::Sleeper;
+
+// How long the engine thread looks on before it parks, in passes. It shares its core with the framework's own
+// threads, so hardly at all.
+constexpr int kEngineLooks = 8;
+// After so many wake-ups in a row that found a waiter driving, submitters stop ringing the engine thread and it
+// looks by itself every kLazyLook, until it finds work or nothing happens for kLazyLooks looks.
+constexpr int kUselessWakes = 8;
+constexpr Time kLazyLook = kMillisecond;
+constexpr int kLazyLooks = 50;
+constexpr Time kLongestPark = kSecond;
+
+inline void Pause() { __builtin_ia32_pause(); }
+
+}  // namespace
+
+Engine::Engine(Options options, Runtime* runtime, Transport* transport, TensorQueue* queue)
+    : options_(options), runtime_(runtime), transport_(transport), queue_(queue) {}
+
+Engine::~Engine() { Stop(); }
+
+void Engine::Start() {
+  thread_ = std::thread([this] { ThreadMain(); });
+}
+
+void Engine::Stop() {
+  if (!thread_.joinable()) return;
+  stop_.store(true);
+  transport_->Ring(Sleeper::kEngine);
+  transport_->Ring(Sleeper::kWaiter);
+  NotifySleepers();
+  thread_.join();
+}
+
+bool Engine::TryAcquire() { return !baton_.load(std::memory_order_relaxed) && !baton_.exchange(true); }
+
+void Engine::Release() {
+  const bool idle = runtime_->Idle();
+  transport_->SetParked(idle ? Sleeper::kMailOnly : Sleeper::kEngine);
+  baton_.store(false);
+  if (sleepers_.load() > 0) return NotifySleepers();
+  // Whoever rang the engine thread a moment ago found it without the baton: look for them.
+  if (!idle || queue_->HasQueued() || transport_->HasMail()) transport_->Ring(Sleeper::kEngine);
+}
+
+void Engine::NotifySleepers() {
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
+}
+
+void Engine::Kick() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const Sleeper parked = transport_->Parked();
+  if (parked == Sleeper::kNobody) return;
+  if (parked == Sleeper::kWaiter) return transport_->Ring(Sleeper::kWaiter);
+  if (!lazy_.load(std::memory_order_relaxed)) transport_->Ring(Sleeper::kEngine);
+}
+
+void Engine::ThreadMain() {
+  int useless = 0;
+  int lazy_looks = 0;
+  while (!stop_.load()) {
+    const uint32_t ticket = transport_->Ticket(Sleeper::kEngine);
+    Turn turn{.until = kNever, .worked = false, .again = false};
+    if (TryAcquire()) turn = DriveUntilIdle();
+    if (queue_->HasCallbacks()) queue_->RunCallbacks();
+    useless = turn.worked ? 0 : useless + 1;
+    if (turn.worked) lazy_.store(false);
+    if (turn.again) continue;
+    if (useless == kUselessWakes) {
+      lazy_.store(true);
+      lazy_looks = 0;
+    }
+    Time longest = kLongestPark;
+    if (lazy_.load(std::memory_order_relaxed)) {
+      longest = kLazyLook;
+      if (++lazy_looks > kLazyLooks) {
+        lazy_.store(false);
+        useless = 0;
+      }
+      if (queue_->HasQueued()) continue;
+    }
+    transport_->Park(Sleeper::kEngine, ticket, std::min(turn.until, MonotonicNow() + longest));
+  }
+}
+
+// With the baton; gives it back.
+Engine::Turn Engine::DriveUntilIdle() {
+  transport_->SetParked(Sleeper::kNobody);
+  Turn turn{.until = kNever, .worked = false, .again = false};
+  for (int looks = 0; looks < kEngineLooks && !stop_.load(std::memory_order_relaxed); ++looks) {
+    if (wanted_.load(std::memory_order_relaxed) > 0 || queue_->HasCallbacks()) break;
+    bool moved = false;
+    runtime_->RunOnce(&moved);
+    if (!moved) continue;
+    looks = 0;
+    turn.worked = true;
+    if (sleepers_.load() > 0) NotifySleepers();
+  }
+  transport_->SetParked(runtime_->Idle() ? Sleeper::kMailOnly : Sleeper::kEngine);
+  turn.until = runtime_->RunOnce(&turn.again);
+  turn.worked |= turn.again;
+  transport_->SetParked(runtime_->Idle() ? Sleeper::kMailOnly : Sleeper::kEngine);
+  baton_.store(false);
+  if (sleepers_.load() > 0) NotifySleepers();
+  turn.again |= queue_->HasQueued() || transport_->HasMail() || queue_->HasCallbacks();
+  return turn;
+}
+
+bool Engine::Wait(const Operation& operation, Time deadline) {
+  if (operation.ended.load(std::memory_order_acquire)) return true;
+  const Time begin = MonotonicNow();
+  while (!operation.ended.load(std::memory_order_acquire) && !stop_.load(std::memory_order_relaxed)) {
+    if (TryAcquire()) {
+      DriveFor(operation, deadline);
+      Release();
+      if (queue_->HasCallbacks()) queue_->RunCallbacks();
+    } else {
+      AwaitBaton(operation, deadline);
+    }
+    if (MonotonicNow() >= deadline) break;
+  }
+  waited_ns_.fetch_add(MonotonicNow() - begin, std::memory_order_relaxed);
+  return operation.ended.load(std::memory_order_acquire);
+}
+
+// With the baton: until the operation has ended, the deadline, or somebody else needs the baton.
+void Engine::DriveFor(const Operation& operation, Time deadline) {
+  transport_->SetParked(Sleeper::kNobody);
+  Time idle_since = 0;
+  int yields = 0;
+  while (!stop_.load(std::memory_order_relaxed)) {
+    bool moved = false;
+    Time until = runtime_->RunOnce(&moved);
+    if (moved && sleepers_.load() > 0) NotifySleepers();
+    if (operation.ended.load(std::memory_order_relaxed) || queue_->HasCallbacks() || wanted_.load() > 0) return;
+    const Time now = MonotonicNow();
+    if (now >= deadline) return;
+    if (moved) {
+      idle_since = 0;
+      yields = 0;
+      continue;
+    }
+    if (idle_since == 0) idle_since = now;
+    if (!options_.oversubscribed && now - idle_since < options_.spin) {
+      Pause();
+      continue;
+    }
+    if (yields++ < options_.yields) {
+      sched_yield();
+      continue;
+    }
+    const uint32_t ticket = transport_->Ticket(Sleeper::kWaiter);
+    transport_->SetParked(Sleeper::kWaiter);
+    until = runtime_->RunOnce(&moved);
+    if (!moved && wanted_.load() == 0) transport_->Park(Sleeper::kWaiter, ticket, std::min(until, deadline));
+    transport_->SetParked(Sleeper::kNobody);
+  }
+}
+
+// Another thread drives: until the operation has ended or the baton is free.
+void Engine::AwaitBaton(const Operation& operation, Time deadline) {
+  for (int i = 0; i < options_.yields; ++i) {
+    if (operation.ended.load(std::memory_order_acquire) || !baton_.load(std::memory_order_relaxed)) return;
+    sched_yield();
+  }
+  std::unique_lock lock(mutex_);
+  sleepers_.fetch_add(1);
+  const Time longest = std::min(deadline - MonotonicNow(), 50 * kMillisecond);
+  changed_.wait_for(lock, std::chrono::nanoseconds(std::max<Time>(longest, 0)),
+                    [&] { return operation.ended.load() || !baton_.load() || stop_.load(); });
+  sleepers_.fetch_sub(1);
+}
+
+void Engine::WithBaton(const std::function<void()>& fn) {
+  wanted_.fetch_add(1);
+  while (!TryAcquire()) {
+    transport_->Ring(Sleeper::kWaiter);
+    transport_->Ring(Sleeper::kEngine);
+    std::unique_lock lock(mutex_);
+    sleepers_.fetch_add(1);
+    changed_.wait_for(lock, std::chrono::milliseconds(1), [&] { return !baton_.load(); });
+    sleepers_.fetch_sub(1);
+  }
+  wanted_.fetch_sub(1);
+  fn();
+  Release();
+}
+
+}  // namespace covey

@@ -1,0 +1,84 @@
+// The thread of a runtime, and who drives it: the baton.
+//
+// Whoever holds the baton runs Runtime::RunOnce. A thread that waits for an operation takes it and drives the
+// runtime itself, so that a small blocking operation costs no hand-over between threads; otherwise the engine
+// thread drives. Holder or not, nobody spins when there are more ranks than cores: spin, then yield, then park.
+//
+// Invariants:
+//  1. At most one thread is inside RunOnce (baton_).
+//  2. Nobody sleeps while there is work nobody else will do: before parking a sleeper publishes it (SetParked)
+//     and looks once more; a waiter that gives the baton back leaves kEngine published and rings the engine
+//     thread when something is still under way.
+//  3. Callbacks run on the engine thread or a waiter, without the baton and without any lock.
+#ifndef COVEY_CORE_ENGINE_H_
+#define COVEY_CORE_ENGINE_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "core/runtime.h"
+
+namespace covey {
+
+class Engine {
+ public:
+  struct Options {
+    Time spin = 20 * kMicrosecond;  // by a waiter, before it yields
+    int yields = 16;                // then before it parks
+    bool oversubscribed = false;    // more ranks than cores: no spinning at all
+  };
+
+  // All borrowed, outlive the engine.
+  Engine(Options options, Runtime* runtime, Transport* transport, TensorQueue* queue);
+  ~Engine();  // Stop
+
+  void Start();
+  // Joins the engine thread. Waits in progress end with kTimeout. Afterwards the caller drives the runtime alone.
+  void Stop();
+
+  // Tells whoever drives that something was queued. Any thread.
+  void Kick();
+
+  // Waits until `operation` has ended: true. False at the deadline. Any thread.
+  bool Wait(const Operation& operation, Time deadline);
+
+  // Runs `fn` with the baton held. Any thread but one that holds it.
+  void WithBaton(const std::function<void()>& fn);
+
+  Time waited_ns() const { return waited_ns_.load(std::memory_order_relaxed); }
+
+ private:
+  bool TryAcquire();
+  void Release();        // and lets the next take over
+  void ThreadMain();
+  // What a turn of the engine thread came to.
+  struct Turn {
+    Time until;   // when to look again at the latest
+    bool worked;  // something happened at all
+    bool again;   // something happened in the last look: do not park
+  };
+  Turn DriveUntilIdle();
+  void DriveFor(const Operation& operation, Time deadline);
+  void AwaitBaton(const Operation& operation, Time deadline);
+  void NotifySleepers();
+
+  Options options_;
+  Runtime* runtime_;
+  Transport* transport_;
+  TensorQueue* queue_;
+  std::thread thread_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> baton_{false};
+  std::atomic<bool> lazy_{false};  // submitters need not ring the engine thread
+  std::atomic<int> wanted_{0};  // WithBaton callers in line: drivers give way
+  std::atomic<int> sleepers_{0};
+  std::atomic<Time> waited_ns_{0};
+  std::mutex mutex_;
+  std::condition_variable changed_;  // the baton became free, or an operation ended while sleepers_ > 0
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_ENGINE_H_

@@ -1,0 +1,33 @@
+// The interface an algorithm implements, and the catalogue of those linked in.
+//
+// An algorithm is a pure function from a Problem to this rank's Schedule. It lives in one file of
+// ops/algorithms, registers itself, and is found by name by the selector.
+#ifndef COVEY_CORE_PLAN_ALGORITHM_H_
+#define COVEY_CORE_PLAN_ALGORITHM_H_
+
+#include <span>
+#include <string_view>
+
+#include "core/plan/schedule.h"
+
+namespace covey {
+
+struct Algorithm {
+  const char* name;  // "flat"
+  Kind kind;
+  // Whether it can do this problem (placement, size). Equal answer on every rank.
+  bool (*fits)(const Problem&);
+  // REQUIRES: fits(problem).
+  Schedule (*build)(const Problem&);
+};
+
+// All algorithms, sorted by (kind, name).
+std::span<const Algorithm* const> Algorithms();
+const Algorithm* FindAlgorithm(Kind kind, std::string_view name);  // null: none of that name
+
+struct AlgorithmRegistration {
+  explicit AlgorithmRegistration(const Algorithm& algorithm);
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_PLAN_ALGORITHM_H_

@@ -1,0 +1,369 @@
+#include "core/run/executor.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+
+namespace covey {
+namespace {
+
+// After this much work an exchange lets the others have their turn.
+constexpr size_t kTurnBytes = 1024 * 1024;
+// Schedules kept; a job has as many as it has distinct message shapes.
+constexpr size_t kMaxSchedules = 4096;
+
+bool StagesInput(const Exchange& x) {
+  const Request& r = *x.request;
+  if (x.entry == 0 || r.kind == Kind::kBarrier) return false;
+  return r.kind != Kind::kBroadcast || r.group->members[x.Me()] == r.root;
+}
+
+void AddAll(const std::vector<Tensor>& tensors, Spans* spans) {
+  for (const Tensor& t : tensors) spans->Add(t.data, t.LengthBytes());
+}
+
+}  // namespace
+
+size_t Executor::ProblemHash::operator()(const Problem& p) const {
+  size_t h = static_cast<size_t>(p.kind);
+  for (uint64_t v : {uint64_t(p.size), uint64_t(p.me), uint64_t(p.root), uint64_t(p.all_arena), uint64_t(p.dtype),
+                     p.length_bytes, p.slot_bytes})
+    h = (h ^ v) * 0x9e3779b97f4a7c15u;
+  return h;
+}
+
+void Executor::Begin(Request* request, Channel* channel, uint32_t occurrence, uint32_t entry, void* owner,
+                     Time now) {
+  if (free_.empty()) {
+    all_.push_back(std::make_unique<Exchange>());
+    free_.push_back(all_.back().get());
+  }
+  Exchange* x = free_.back();
+  free_.pop_back();
+  x->request = request;
+  x->channel = channel;
+  x->occurrence = occurrence;
+  x->entry = entry;
+  x->owner = owner;
+  x->state = ExchangeState::kAwaitReady;
+  x->outcome = Outcome::kDone;
+  x->schedule = nullptr;
+  x->cursor = x->next_peer = x->moved_bytes = 0;
+  x->blocks.clear();
+  for (size_t i = 0; i < channel->blocks.size(); ++i)
+    x->blocks.push_back(transport_->Base(request->group->members[i]) + channel->blocks[i]);
+  x->input.Clear();
+  x->output.Clear();
+  AddAll(request->inputs, &x->input);
+  AddAll(request->outputs, &x->output);
+  const DType dtype = request->inputs.empty() ? DType::kF32 : request->inputs[0].dtype;
+  const double average = request->average ? 1.0 / static_cast<double>(request->group->size()) : 1.0;
+  x->reduction = {dtype, request->op, request->prescale, request->postscale * average};
+  active_.push_back(x);
+  Advance(x, now);
+}
+
+void Executor::Recycle(Exchange* exchange) {
+  exchange->own_schedule.reset();
+  exchange->why = Status::Ok();
+  free_.push_back(exchange);
+}
+
+bool Executor::Progress(Time now) {
+  bool moved = false;
+  // Begun exchanges may be appended while ended ones are dropped; indices stay valid, iterators would not.
+  size_t kept = 0;
+  for (size_t i = 0; i < active_.size(); ++i) {
+    Exchange* x = active_[i];
+    if (x->state != ExchangeState::kEnded) moved |= Advance(x, now);
+    if (x->state == ExchangeState::kEnded) {
+      ended_.push_back(x);
+      moved = true;
+    } else {
+      active_[kept++] = x;
+    }
+  }
+  active_.resize(kept);
+  return moved;
+}
+
+bool Executor::Advance(Exchange* x, Time now) {
+  bool moved = false;
+  if (x->state == ExchangeState::kAwaitReady) {
+    if (!AllReady(*x)) return false;
+    Publish(x, now);
+    x->state = ExchangeState::kAwaitBegins;
+    moved = true;
+  }
+  if (x->state == ExchangeState::kAwaitBegins) {
+    if (!Await(x, 1, kEveryRank)) return moved || x->state == ExchangeState::kEnded;
+    x->all_begun_at = now;
+    if (!JudgeBegins(x, now)) return true;
+    ChooseSchedule(x);
+    x->state = ExchangeState::kRunning;
+    moved = true;
+  }
+  if (x->state == ExchangeState::kRunning) moved |= RunSteps(x, now);
+  return moved;
+}
+
+bool Executor::AllReady(const Exchange& x) const {
+  for (const Tensor& t : x.request->inputs) {
+    Device* device = options_.devices[static_cast<size_t>(t.device)];
+    if (device != nullptr && t.ready_event != nullptr && !device->IsReady(t.ready_event)) return false;
+  }
+  return true;
+}
+
+// The begin header, the placement and the first segment, then tick 1.
+void Executor::Publish(Exchange* x, Time now) {
+  Cell* cell = x->CellOf(x->Me());
+  const size_t turn = x->channel->exchanges % 2;
+  cell->begin[turn] = {x->occurrence, x->entry};
+  const auto offset_of = [&](const Spans& spans) {
+    std::byte* data = spans.Contiguous();
+    return data == nullptr ? Transport::kNoOffset : transport_->OffsetOf(data, spans.length_bytes());
+  };
+  const bool gather = x->request->kind == Kind::kAllgather;
+  const auto rows = gather ? static_cast<uint64_t>(x->request->inputs[0].shape.dims[0]) : 0;
+  cell->placement[turn] = {offset_of(x->input), offset_of(x->output), rows};
+  if (StagesInput(*x)) {
+    const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
+    std::byte* slot = x->Slot(x->Me(), 0);
+    if (first > 0)
+      x->input.ForEach(0, first, [&](const std::byte* piece, size_t delta, size_t length) {
+        options_.kernels->copy(slot + delta, piece, length, Stores::kCached);
+      });
+  }
+  x->begun_at = x->warned_at = x->all_begun_at = now;
+  Signal(*x, 1);
+}
+
+void Executor::Signal(const Exchange& x, uint32_t tick) {
+  transport_->StoreRelease(&x.CellOf(x.Me())->tick, x.channel->ticks + tick);
+  transport_->Wake(x.request->group->members);
+}
+
+// Whether `peer` (kEveryRank: every member) has reached `tick`. On false the exchange may have been aborted.
+bool Executor::Await(Exchange* x, uint32_t tick, int peer) {
+  const uint64_t target = x->channel->ticks + tick;
+  const size_t begin = peer == kEveryRank ? x->next_peer : static_cast<size_t>(peer);
+  const size_t end = peer == kEveryRank ? x->size() : begin + 1;
+  for (size_t j = begin; j < end; ++j) {
+    Cell* cell = x->CellOf(j);
+    if (transport_->LoadAcquire(&cell->tick) >= target) continue;
+    x->next_peer = peer == kEveryRank ? j : x->next_peer;
+    const Rank rank = x->request->group->members[j];
+    for (const PeerLoss& loss : lost_) {
+      // Its last stores are visible (T4): look once more before giving up.
+      if (loss.rank == rank && transport_->LoadAcquire(&cell->tick) < target) Abort(x, loss.rank, loss.how);
+    }
+    const uint64_t abort = transport_->LoadAcquire(&cell->abort);
+    if (abort != 0 && x->state != ExchangeState::kEnded) {
+      const Rank lost{static_cast<int32_t>(abort - 1)};
+      Abort(x, lost, "has gone (seen by rank " + std::to_string(ToInt(rank)) + ")");
+    }
+    return false;
+  }
+  x->next_peer = 0;
+  return true;
+}
+
+// Compares all begin headers. False: they differ, or one is void, and the exchange has ended kVoid. Every
+// member reads the same headers, so every member judges alike.
+bool Executor::JudgeBegins(Exchange* x, Time now) {
+  const size_t turn = x->channel->exchanges % 2;
+  for (size_t j = 0; j < x->size(); ++j) {
+    const covey::Begin& theirs = x->CellOf(j)->begin[turn];
+    if (x->entry != 0 && theirs.entry == x->entry && theirs.occurrence == x->occurrence) continue;
+    End(x, Outcome::kVoid, {}, now);
+    return false;
+  }
+  return true;
+}
+
+Problem Executor::ProblemOf(const Exchange& x) const {
+  const Request& r = *x.request;
+  Problem p;
+  p.kind = r.kind;
+  p.size = static_cast<int32_t>(x.size());
+  p.me = static_cast<int32_t>(x.Me());
+  p.dtype = x.reduction.dtype;
+  p.slot_bytes = x.channel->slot_bytes;
+  p.length_bytes = x.input.length_bytes();
+  const size_t turn = x.channel->exchanges % 2;
+  if (r.kind == Kind::kAllreduce) {
+    p.all_arena = true;
+    for (size_t j = 0; j < x.size(); ++j) {
+      const Placement& placement = x.CellOf(j)->placement[turn];
+      p.all_arena &= placement.input != Transport::kNoOffset && placement.output != Transport::kNoOffset;
+    }
+  }
+  if (r.kind == Kind::kBroadcast) {
+    const auto& members = r.group->members;
+    p.root = static_cast<int32_t>(std::lower_bound(members.begin(), members.end(), r.root) - members.begin());
+    p.length_bytes = x.output.length_bytes();
+  }
+  if (r.kind == Kind::kAllgather) {
+    const Tensor& t = r.inputs[0];
+    const uint64_t row_bytes = static_cast<uint64_t>(t.shape.RowElems()) * SizeOf(t.dtype);
+    p.length_bytes = 0;
+    for (size_t j = 0; j < x.size(); ++j) p.gathered.push_back(x.CellOf(j)->placement[turn].rows * row_bytes);
+  }
+  return p;
+}
+
+void Executor::ChooseSchedule(Exchange* x) {
+  Problem problem = ProblemOf(*x);
+  if (problem.kind == Kind::kAllgather) {
+    AllocateGathered(x);
+    x->own_schedule = std::make_unique<Schedule>(options_.plan(options_.plan_settings, problem));
+    x->schedule = x->own_schedule.get();
+    return;
+  }
+  if (const auto found = schedules_.find(problem); found != schedules_.end()) {
+    x->schedule = found->second.get();
+    return;
+  }
+  auto built = std::make_unique<Schedule>(options_.plan(options_.plan_settings, problem));
+  if (schedules_.size() >= kMaxSchedules) {
+    x->own_schedule = std::move(built);
+    x->schedule = x->own_schedule.get();
+    return;
+  }
+  x->schedule = schedules_.emplace(std::move(problem), std::move(built)).first->second.get();
+}
+
+void Executor::AllocateGathered(Exchange* x) {
+  Request& r = *x->request;
+  const size_t turn = x->channel->exchanges % 2;
+  r.rows.clear();
+  int64_t total = 0;
+  for (size_t j = 0; j < x->size(); ++j) {
+    r.rows.push_back(static_cast<int64_t>(x->CellOf(j)->placement[turn].rows));
+    total += r.rows.back();
+  }
+  if (!r.outputs.empty()) return;
+  const Tensor& t = r.inputs[0];
+  const size_t length = static_cast<size_t>(total * t.shape.RowElems()) * SizeOf(t.dtype);
+  r.gathered = std::make_unique_for_overwrite<std::byte[]>(length);
+  x->output.Add(r.gathered.get(), length);
+}
+
+bool Executor::RunSteps(Exchange* x, Time now) {
+  const size_t begin_cursor = x->cursor;
+  const std::vector<Step>& steps = x->schedule->steps;
+  for (size_t moved = 0; x->cursor < steps.size() && moved < kTurnBytes; ++x->cursor) {
+    const Step& step = steps[x->cursor];
+    if (step.kind == StepKind::kWait && !Await(x, step.tick, step.peer)) break;
+    if (step.kind == StepKind::kSignal) Signal(*x, step.tick);
+    if (step.kind == StepKind::kCopy) RunCopy(*x, step);
+    if (step.kind == StepKind::kReduce) RunReduce(*x, step);
+    moved += step.length_bytes;
+  }
+  if (x->state == ExchangeState::kRunning && x->cursor == steps.size()) End(x, Outcome::kDone, {}, now);
+  return x->cursor != begin_cursor || x->state == ExchangeState::kEnded;
+}
+
+std::byte* Executor::Locate(const Exchange& x, const Buffer& b, size_t index) const {
+  if (b.place == Place::kLanding) return x.Slot(index, b.slot) + b.offset;
+  const Placement& placement = x.CellOf(index)->placement[x.channel->exchanges % 2];
+  const uint64_t begin = b.place == Place::kInput ? placement.input : placement.output;
+  return transport_->Base(x.request->group->members[index]) + begin + b.offset;
+}
+
+void Executor::RunCopy(const Exchange& x, const Step& step) {
+  const Stores stores = step.streaming ? Stores::kStreaming : Stores::kCached;
+  const auto copy = [&](std::byte* dst, const std::byte* src, size_t length) {
+    if (dst != src) options_.kernels->copy(dst, src, length, stores);
+  };
+  if (step.dst.place == Place::kLanding) {
+    std::byte* slot = Locate(x, step.dst, x.Me());
+    x.input.ForEach(step.src.offset, step.length_bytes, [&](const std::byte* piece, size_t delta, size_t length) {
+      copy(slot + delta, piece, length);
+    });
+    return;
+  }
+  x.output.ForEach(step.dst.offset, step.length_bytes, [&](std::byte* piece, size_t delta, size_t length) {
+    if (step.src.place == Place::kLanding) {
+      copy(piece, Locate(x, step.src, static_cast<size_t>(step.src.index)) + delta, length);
+      return;
+    }
+    x.input.ForEach(step.src.offset + delta, length, [&](const std::byte* src, size_t within, size_t part) {
+      copy(piece + within, src, part);
+    });
+  });
+}
+
+void Executor::RunReduce(const Exchange& x, const Step& step) {
+  const size_t elem_bytes = SizeOf(x.reduction.dtype);
+  const Stores stores = step.streaming ? Stores::kStreaming : Stores::kCached;
+  sources_.clear();
+  targets_.clear();
+  for (size_t j = 0; j < x.size(); ++j) sources_.push_back(Locate(x, step.src, j));
+  if (step.dst.place == Place::kOutput && step.dst.index != kEveryRank) {
+    size_t before = 0;
+    x.output.ForEach(step.dst.offset, step.length_bytes, [&](std::byte* piece, size_t delta, size_t length) {
+      for (const std::byte*& source : sources_) source += delta - before;
+      before = delta;
+      options_.kernels->reduce(x.reduction, sources_, {&piece, 1}, length / elem_bytes, stores);
+    });
+    return;
+  }
+  const size_t first = step.dst.index == kEveryRank ? 0 : x.Me();
+  const size_t last = step.dst.index == kEveryRank ? x.size() : x.Me() + 1;
+  for (size_t j = first; j < last; ++j) targets_.push_back(Locate(x, step.dst, j));
+  options_.kernels->reduce(x.reduction, sources_, targets_, step.length_bytes / elem_bytes, stores);
+}
+
+void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {
+  Channel& channel = *x->channel;
+  x->state = ExchangeState::kEnded;
+  x->outcome = outcome;
+  x->why = std::move(why);
+  channel.ticks += outcome == Outcome::kDone ? x->schedule->ticks : 1;
+  channel.slots += outcome == Outcome::kDone ? x->schedule->slots : 1;
+  channel.exchanges += 1;
+  if (outcome == Outcome::kVoid) ++counters_.voided;
+  if (outcome == Outcome::kAborted) ++counters_.aborted;
+  if (outcome != Outcome::kDone) return;
+  ++counters_.done;
+  counters_.moved_bytes += x->output.length_bytes();
+  counters_.direct += std::string_view(x->schedule->algorithm) == "direct";
+  counters_.wait_begin_ns += x->all_begun_at - x->begun_at;
+  counters_.run_ns += now - x->all_begun_at;
+  for (const Tensor& t : x->request->outputs) {
+    Device* device = options_.devices[static_cast<size_t>(t.device)];
+    if (device != nullptr) device->OrderAfter(t.stream);
+  }
+}
+
+void Executor::Abort(Exchange* x, Rank lost, const std::string& how) {
+  if (x->state == ExchangeState::kEnded) return;
+  Cell* cell = x->CellOf(x->Me());
+  transport_->StoreRelease(&cell->abort, static_cast<uint64_t>(ToInt(lost)) + 1);
+  transport_->Wake(x->request->group->members);
+  End(x, Outcome::kAborted, Status::Aborted("rank " + std::to_string(ToInt(lost)) + " " + how, lost), 0);
+}
+
+void Executor::OnLoss(const PeerLoss& loss) { lost_.push_back(loss); }
+
+void Executor::AbortAll(const Status& why) {
+  for (Exchange* x : active_)
+    if (x->state != ExchangeState::kEnded) End(x, Outcome::kAborted, why, 0);
+}
+
+std::vector<Rank> Executor::AwaitedPeers(const Exchange& x) const {
+  std::vector<Rank> peers;
+  if (x.state != ExchangeState::kAwaitBegins && x.state != ExchangeState::kRunning) return peers;
+  uint64_t target = x.channel->ticks + 1;
+  if (x.state == ExchangeState::kRunning) {
+    const Step& step = x.schedule->steps[std::min(x.cursor, x.schedule->steps.size() - 1)];
+    if (step.kind == StepKind::kWait) target = x.channel->ticks + step.tick;
+  }
+  for (size_t j = 0; j < x.size(); ++j)
+    if (transport_->LoadAcquire(&x.CellOf(j)->tick) < target) peers.push_back(x.request->group->members[j]);
+  return peers;
+}
+
+}  // namespace covey

@@ -1,0 +1,101 @@
+// Moves every exchange that has begun, as far as its peers' ticks allow (rule N9).
+//
+// Called with the baton held; never blocks, never calls a framework. It does not decide what may begin (that is
+// core/agree) nor which algorithm runs (core/plan/selector.h, a pure function handed in).
+//
+// Invariants:
+//  1. User memory is written only after every member's begin is known and all begins agree (rule N4).
+//  2. An exchange ends exactly once, and its Outcome is the same on all members, except that after a loss some
+//     may be done and others aborted (rule N11).
+//  3. An exchange is aborted only when it waits for a tick that a lost rank will never give, or a peer said so.
+#ifndef COVEY_CORE_RUN_EXECUTOR_H_
+#define COVEY_CORE_RUN_EXECUTOR_H_
+
+#include <array>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/run/device.h"
+#include "core/run/exchange.h"
+#include "core/run/transport.h"
+
+namespace covey {
+
+class Executor {
+ public:
+  struct Options {
+    const Kernels* kernels = nullptr;
+    // Builds the schedule of a problem: the selector bound to this job's settings.
+    Schedule (*plan)(const void* settings, const Problem& problem) = nullptr;
+    const void* plan_settings = nullptr;
+    std::array<Device*, 3> devices{};  // by DeviceType; null = host memory, always ready
+  };
+  struct Counters {
+    uint64_t done = 0, voided = 0, aborted = 0;
+    uint64_t moved_bytes = 0;    // payload of done exchanges
+    uint64_t direct = 0;         // done without staging
+    Time wait_begin_ns = 0;      // summed over exchanges: own begin to last member's begin
+    Time run_ns = 0;             // summed: last begin to end
+  };
+
+  // `transport` outlives the executor.
+  Executor(Options options, Transport* transport) : options_(std::move(options)), transport_(transport) {}
+
+  // `request` and `channel` are borrowed until the exchange appears in ended(). entry 0 begins void.
+  void Begin(Request* request, Channel* channel, uint32_t occurrence, uint32_t entry, void* owner, Time now);
+
+  // One pass over all exchanges. True if anything moved.
+  bool Progress(Time now);
+  bool Idle() const { return active_.empty(); }
+
+  // Ended exchanges, to be handled and then given back with Recycle().
+  std::vector<Exchange*>& ended() { return ended_; }
+  void Recycle(Exchange* exchange);
+
+  void OnLoss(const PeerLoss& loss);
+  void AbortAll(const Status& why);
+
+  // Exchanges under way, oldest first, and the members each waits for (ranks; empty: none, it only runs).
+  const std::vector<Exchange*>& active() const { return active_; }
+  std::vector<Rank> AwaitedPeers(const Exchange& exchange) const;
+  const Counters& counters() const { return counters_; }
+
+ private:
+  bool Advance(Exchange* exchange, Time now);
+  bool AllReady(const Exchange& exchange) const;
+  void Publish(Exchange* exchange, Time now);
+  bool JudgeBegins(Exchange* exchange, Time now);
+  void ChooseSchedule(Exchange* exchange);
+  Problem ProblemOf(const Exchange& exchange) const;
+  void AllocateGathered(Exchange* exchange);
+  bool RunSteps(Exchange* exchange, Time now);
+  void RunCopy(const Exchange& exchange, const Step& step);
+  void RunReduce(const Exchange& exchange, const Step& step);
+  std::byte* Locate(const Exchange& exchange, const Buffer& buffer, size_t index) const;
+  bool Await(Exchange* exchange, uint32_t tick, int peer);
+  void Signal(const Exchange& exchange, uint32_t tick);
+  void End(Exchange* exchange, Outcome outcome, Status why, Time now);
+  void Abort(Exchange* exchange, Rank lost, const std::string& how);
+
+  struct ProblemHash {
+    size_t operator()(const Problem& p) const;
+  };
+
+  Options options_;
+  Transport* transport_;
+  std::vector<Exchange*> active_;
+  std::vector<Exchange*> ended_;
+  std::vector<Exchange*> free_;
+  std::vector<std::unique_ptr<Exchange>> all_;
+  std::unordered_map<Problem, std::unique_ptr<Schedule>, ProblemHash> schedules_;
+  std::vector<PeerLoss> lost_;
+  Counters counters_;
+  // Scratch of RunReduce and Signal, kept to avoid allocating per step.
+  std::vector<const std::byte*> sources_;
+  std::vector<std::byte*> targets_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_RUN_EXECUTOR_H_

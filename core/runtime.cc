@@ -1,0 +1,239 @@
+#include "core/runtime.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "core/base/check.h"
+
+namespace covey {
+namespace {
+
+// How often dead peers are looked for while something is under way. Detection is bounded by this.
+constexpr Time kPeerPollInterval = 50 * kMillisecond;
+// Stalls are reported to the tenth of the warning time, at least this often.
+constexpr Time kStallLook = 100 * kMillisecond;
+
+std::string RankText(const std::vector<Rank>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(ToInt(ranks[i]));
+  return text;
+}
+
+}  // namespace
+
+// Landing blocks in the transport's shared memory.
+class Runtime::SharedBlocks final : public LandingBlocks {
+ public:
+  explicit SharedBlocks(Transport* transport) : transport_(transport) {}
+  uint64_t Alloc(size_t slot_bytes) override { return transport_->AllocShared(BlockBytes(slot_bytes)); }
+  void Free(uint64_t block) override { transport_->FreeShared(block); }
+
+ private:
+  Transport* transport_;
+};
+
+Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
+    : options_(std::move(options)),
+      transport_(transport),
+      queue_(queue),
+      blocks_(std::make_unique<SharedBlocks>(transport)),
+      negotiator_({.self = transport->rank(),
+                   .segment_bytes = options_.segment_bytes,
+                   .cache_capacity = options_.cache_capacity,
+                   .agreed_text = options_.agreed_text},
+                  blocks_.get()),
+      coordinator_(options_.stall_warning),
+      executor_({.kernels = options_.kernels,
+                 .plan = Plan,
+                 .plan_settings = &options_.selector,
+                 .devices = options_.devices},
+                transport),
+      stall_(transport->rank(), options_.log) {}
+
+Runtime::~Runtime() = default;
+
+Time Runtime::RunOnce(bool* moved) {
+  *moved = false;
+  ++counters_.passes;
+  const Time now = options_.clock->Now();
+  queue_->TakeAll(&taken_);
+  for (Operation* operation : taken_) {
+    operation->submitted_at = now;
+    stall_.OnSubmit(operation->kind, operation->name, now);
+    negotiator_.Submit(operation);
+    *moved = true;
+  }
+  ReceiveAll(now, moved);
+  WatchPeers(now);
+  StartAndProgress(moved);
+  FinishEnded(moved);
+  WatchStalls(now);
+  SendAll(moved);
+  const bool busy = !executor_.Idle() || queue_->in_flight() > 0;
+  return busy ? std::min(next_peer_poll_, next_stall_look_) : std::min(now + kSecond, coordinator_.NextDeadline());
+}
+
+void Runtime::ReceiveAll(Time now, bool* moved) {
+  Rank from = kNoRank;
+  while (transport_->TryReceive(&from, &received_)) {
+    *moved = true;
+    Message message;
+    if (DecodeMessage(received_, &message)) {
+      Route(from, std::move(message), now);
+    } else {
+      ++counters_.malformed_messages;
+    }
+  }
+}
+
+void Runtime::Route(Rank from, Message message, Time now) {
+  switch (message.type) {
+    case MessageType::kAnnounce:
+      return coordinator_.OnAnnounce(from, std::move(message), now, &coordinator_outbox_);
+    case MessageType::kAgreed:
+    case MessageType::kError: return negotiator_.OnAnswer(message);
+    case MessageType::kMissing: {
+      const std::string what = message.id.stream.empty()
+                                   ? "unnamed operation number " + std::to_string(message.id.occurrence)
+                                   : "'" + message.id.stream + "'";
+      return stall_.OnMissing(message.id, what, message.ranks, options_.stall_warning, &negotiator_.outbox());
+    }
+    case MessageType::kWhere: return stall_.OnQuestion(from, message.id);
+    case MessageType::kHere: return stall_.OnAnswer(from, message.text);
+  }
+}
+
+void Runtime::WatchPeers(Time now) {
+  if (now < next_peer_poll_) return;
+  next_peer_poll_ = now + kPeerPollInterval;
+  for (const PeerLoss& loss : transport_->PollPeers()) {
+    lost_.push_back(loss.rank);
+    coordinator_.OnLoss(loss.rank);
+    executor_.OnLoss(loss);
+    negotiator_.OnLoss(loss.rank, loss.how);
+  }
+}
+
+void Runtime::StartAndProgress(bool* moved) {
+  do {
+    const Time now = options_.clock->Now();
+    for (const Negotiator::Start& start : negotiator_.startable()) {
+      *moved = true;
+      const uint32_t entry = start.entry == nullptr ? 0 : start.entry->id;
+      executor_.Begin(start.request, &start.stream->channel, start.stream->occurrence, entry, start.stream, now);
+      if (timeline_ != nullptr)
+        timeline_->Span("negotiate", start.stream->name, start.request->submitted_at, now);
+    }
+    negotiator_.startable().clear();
+    *moved |= executor_.Progress(now);
+    if (executor_.ended().empty()) return;
+    const Time ended_at = options_.clock->Now();
+    for (Exchange* exchange : executor_.ended()) HandleEnded(exchange, ended_at);
+    executor_.ended().clear();
+  } while (!negotiator_.startable().empty());
+}
+
+void Runtime::HandleEnded(Exchange* exchange, Time now) {
+  auto* stream = static_cast<Stream*>(exchange->owner);
+  if (timeline_ != nullptr && exchange->outcome == Outcome::kDone) {
+    timeline_->Span("exchange", stream->name, exchange->begun_at, now);
+    timeline_->Span("wait for peers", stream->name, exchange->begun_at, exchange->all_begun_at);
+  }
+  const auto end = exchange->outcome == Outcome::kDone   ? Negotiator::ExchangeEnd::kDone
+                   : exchange->outcome == Outcome::kVoid ? Negotiator::ExchangeEnd::kVoid
+                                                         : Negotiator::ExchangeEnd::kAborted;
+  negotiator_.OnExchangeEnd(stream, end, std::move(exchange->why));
+  executor_.Recycle(exchange);
+}
+
+void Runtime::FinishEnded(bool* moved) {
+  for (Negotiator::Ended& ended : negotiator_.ended()) {
+    *moved = true;
+    ++counters_.ended;
+    if (!ended.status.ok()) ++counters_.failed;
+    queue_->Finish(static_cast<Operation*>(ended.request), std::move(ended.status));
+  }
+  negotiator_.ended().clear();
+}
+
+void Runtime::SendAll(bool* moved) {
+  for (std::vector<Envelope>* outbox : {&negotiator_.outbox(), &coordinator_outbox_}) {
+    for (const Envelope& envelope : *outbox) {
+      counters_.coordinator_messages += envelope.message.type <= MessageType::kError;
+      pending_.push_back({envelope.to, EncodeMessage(envelope.message)});
+      CHECK(pending_.back().bytes.size() <= transport_->MaxMessageBytes(), "a message longer than a mailbox");
+    }
+    outbox->clear();
+  }
+  if (pending_.empty()) return;
+  // Per receiver in order: once one does not fit, the later ones to that rank wait too.
+  std::vector<Rank> full;
+  std::erase_if(pending_, [&](const Unsent& unsent) {
+    if (std::find(lost_.begin(), lost_.end(), unsent.to) != lost_.end()) return true;
+    if (std::find(full.begin(), full.end(), unsent.to) != full.end()) return false;
+    if (transport_->TrySend(unsent.to, unsent.bytes)) return *moved = true;
+    full.push_back(unsent.to);
+    return false;
+  });
+}
+
+void Runtime::WatchStalls(Time now) {
+  if (now < next_stall_look_) return;
+  next_stall_look_ = now + kStallLook;
+  coordinator_.OnTick(now, &coordinator_outbox_);
+  stall_.OnTick(now, &negotiator_.outbox());
+  if (options_.stall_warning == 0) return;
+  for (Exchange* exchange : executor_.active()) {
+    if (now - exchange->warned_at < options_.stall_warning) continue;
+    exchange->warned_at = now;
+    const auto* stream = static_cast<const Stream*>(exchange->owner);
+    std::vector<int32_t> missing;
+    for (Rank r : executor_.AwaitedPeers(*exchange)) missing.push_back(ToInt(r));
+    if (missing.empty()) continue;
+    const OperationId id{stream->group->key, stream->name, stream->occurrence};
+    stall_.OnMissing(id, Negotiator::Describe(*stream), missing, now - exchange->begun_at, &negotiator_.outbox());
+    // The missing ranks say it too, on their own stderr.
+    Message told{.type = MessageType::kMissing, .id = id, .ranks = missing};
+    for (int32_t rank : missing) negotiator_.outbox().push_back({Rank{rank}, told});
+  }
+}
+
+void Runtime::AbortAll(const Status& why) {
+  bool moved = false;
+  queue_->TakeAll(&taken_);
+  for (Operation* operation : taken_) negotiator_.Submit(operation);
+  negotiator_.startable().clear();
+  executor_.AbortAll(why);
+  executor_.Progress(options_.clock->Now());
+  for (Exchange* exchange : executor_.ended()) {
+    negotiator_.OnExchangeEnd(static_cast<Stream*>(exchange->owner), Negotiator::ExchangeEnd::kAborted, why);
+    executor_.Recycle(exchange);
+  }
+  executor_.ended().clear();
+  negotiator_.AbortAll(why);
+  FinishEnded(&moved);
+}
+
+std::string Runtime::StatusText() {
+  const Time now = options_.clock->Now();
+  std::string text;
+  for (const auto& stream : negotiator_.streams()) {
+    const Request* front = stream->Front();
+    if (front == nullptr) continue;
+    char age[32];
+    std::snprintf(age, sizeof(age), "%.1f s", static_cast<double>(now - front->submitted_at) / kSecond);
+    text += Negotiator::Describe(*stream) + " submitted " + age + " ago: ";
+    if (stream->state == StreamState::kAnnounced) {
+      text += "not yet agreed, rank " + std::to_string(ToInt(stream->group->Coordinator())) + " collects it\n";
+      continue;
+    }
+    const auto& active = executor_.active();
+    const auto running = std::find_if(active.begin(), active.end(),
+                                      [&](const Exchange* x) { return x->owner == stream.get(); });
+    const std::vector<Rank> awaited = running == active.end() ? std::vector<Rank>{} : executor_.AwaitedPeers(**running);
+    text += awaited.empty() ? "running\n" : "waits for " + RankText(awaited) + "\n";
+  }
+  return text.empty() ? "waits for nothing; " + stall_.LastOperation(now) + "\n" : text;
+}
+
+}  // namespace covey

@@ -1,0 +1,108 @@
+// The walk of a tensor through one rank: queue, negotiator, executor, completion. Owns every stage; the only file
+// that includes all of them.
+//
+// RunOnce is the only control flow. No thread, no lock, no clock of its own: core/engine.h runs it in production,
+// the simulator runs N of them in one process under a virtual clock. All functions are the baton holder's unless
+// said otherwise.
+#ifndef COVEY_CORE_RUNTIME_H_
+#define COVEY_CORE_RUNTIME_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/agree/coordinator.h"
+#include "core/agree/negotiator.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+#include "core/plan/selector.h"
+#include "core/run/executor.h"
+#include "core/stall.h"
+#include "core/tensor_queue.h"
+#include "core/timeline.h"
+
+namespace covey {
+
+class Runtime {
+ public:
+  struct Options {
+    size_t segment_bytes = 64 * 1024;
+    size_t cache_capacity = 4096;
+    Time stall_warning = 10 * kSecond;
+    std::string agreed_text;
+    SelectorSettings selector;
+    std::array<Device*, 3> devices{};
+    const Kernels* kernels = nullptr;
+    Clock* clock = nullptr;  // outlives the runtime
+    Log* log = nullptr;      // outlives the runtime
+  };
+  struct Counters {
+    uint64_t passes = 0;                // RunOnce calls
+    uint64_t coordinator_messages = 0;  // ANNOUNCE, AGREED, ERROR sent by this rank (rule N13)
+    uint64_t malformed_messages = 0;
+    uint64_t ended = 0, failed = 0;     // operations
+  };
+
+  // `transport` and `queue` outlive the runtime.
+  Runtime(Options options, Transport* transport, TensorQueue* queue);
+  ~Runtime();
+
+  // One pass. Returns when it wants to run again at the latest (kNever: only when something happens); *moved says
+  // whether anything happened.
+  Time RunOnce(bool* moved);
+
+  // Nothing begun and nothing to send: only a submission or a message can make work.
+  bool Idle() const { return executor_.Idle() && pending_.empty(); }
+
+  // Ends every operation in flight with `why` (shutdown).
+  void AbortAll(const Status& why);
+
+  // Any thread may set it before the first RunOnce or under the baton; null = off.
+  void SetTimeline(Timeline* timeline) { timeline_ = timeline; }
+
+  // Questions of peers ("where are you?") waiting for Tell; see core/stall.h.
+  Stall& stall() { return stall_; }
+
+  const Counters& counters() const { return counters_; }
+  const Executor& executor() const { return executor_; }
+  const Negotiator& negotiator() const { return negotiator_; }
+  std::string StatusText();  // covey_status
+
+ private:
+  class SharedBlocks;
+
+  void ReceiveAll(Time now, bool* moved);
+  void Route(Rank from, Message message, Time now);
+  void WatchPeers(Time now);
+  void StartAndProgress(bool* moved);
+  void HandleEnded(Exchange* exchange, Time now);
+  void FinishEnded(bool* moved);
+  void SendAll(bool* moved);
+  void WatchStalls(Time now);
+
+  Options options_;
+  Transport* transport_;
+  TensorQueue* queue_;
+  Timeline* timeline_ = nullptr;
+  std::unique_ptr<SharedBlocks> blocks_;
+  Negotiator negotiator_;
+  Coordinator coordinator_;
+  Executor executor_;
+  Stall stall_;
+  Counters counters_;
+  Time next_peer_poll_ = 0;
+  Time next_stall_look_ = 0;
+
+  std::vector<Operation*> taken_;
+  Bytes received_;
+  std::vector<Envelope> coordinator_outbox_;
+  struct Unsent {
+    Rank to;
+    Bytes bytes;
+  };
+  std::vector<Unsent> pending_;  // no room in the mailbox yet
+  std::vector<Rank> lost_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_RUNTIME_H_

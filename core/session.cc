@@ -1,0 +1,158 @@
+#include "core/session.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace covey {
+namespace {
+
+std::string Text(Rank r) { return std::to_string(ToInt(r)); }
+
+// "name":value, appended to a JSON object under construction.
+void Field(std::string* json, const char* name, uint64_t value) {
+  *json += (json->size() > 1 ? ",\"" : "\"") + std::string(name) + "\":" + std::to_string(value);
+}
+
+}  // namespace
+
+Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
+  const TransportKind* shm = FindTransport("shm");
+  if (shm == nullptr) return Status::Internal("the shared-memory transport is not linked in");
+  std::unique_ptr<Session> s(new Session(config));
+  s->log_ = std::make_unique<Log>(config.log_level, config.rank);
+  RETURN_IF_ERROR(shm->open({.rank = config.rank,
+                             .size = config.size,
+                             .shm_fd = config.shm_fd,
+                             .launcher_pid = config.launcher_pid,
+                             .arena_bytes = config.arena_bytes,
+                             .start_timeout = config.start_timeout},
+                            &s->transport_));
+  s->runtime_ = std::make_unique<Runtime>(
+      Runtime::Options{.segment_bytes = config.segment_bytes,
+                       .cache_capacity = static_cast<size_t>(config.cache_capacity),
+                       .stall_warning = config.stall_warning,
+                       .agreed_text = config.AgreedText(),
+                       .selector = {.flat_bytes = config.flat_bytes, .algorithm = config.algorithm},
+                       .kernels = &BestKernels(),
+                       .clock = &s->clock_,
+                       .log = s->log_.get()},
+      s->transport_.get(), &s->queue_);
+  auto world = std::make_unique<Group>();
+  for (int32_t r = 0; r < config.size; ++r) world->members.push_back(Rank{r});
+  world->my_index = GroupIndex{ToInt(config.rank)};
+  s->groups_.emplace(0, std::move(world));
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  s->engine_ = std::make_unique<Engine>(Engine::Options{.spin = config.spin,
+                                                        .yields = config.yield_count,
+                                                        .oversubscribed = config.local_size > cores},
+                                        s->runtime_.get(), s->transport_.get(), &s->queue_);
+  if (!config.timeline.empty()) {
+    const Status traced = s->StartTimeline(config.timeline + "/rank." + Text(config.rank) + ".json");
+    if (!traced.ok()) s->log_->Write(LogLevel::kWarn, "no timeline: " + traced.message());
+  }
+  s->engine_->Start();
+  *session = std::move(s);
+  return Status::Ok();
+}
+
+void Session::Interrupt() {
+  engine_->Stop();
+  runtime_->stall().Close();
+}
+
+Session::~Session() {
+  if (engine_ != nullptr) {
+    Interrupt();
+    runtime_->AbortAll(Status::Aborted("rank " + Text(rank()) + " has shut down", rank()));
+    queue_.RunCallbacks();
+  }
+  engine_.reset();
+  runtime_.reset();
+}
+
+Status Session::GroupOf(std::span<const int32_t> ranks, uint64_t* key) {
+  auto group = std::make_unique<Group>();
+  if (ranks.empty()) return Status::InvalidArgument("a group needs at least one rank");
+  for (int32_t r : ranks) {
+    if (r < 0 || r >= size())
+      return Status::InvalidArgument("rank " + std::to_string(r) + " is not in this job of size " +
+                                     std::to_string(size()));
+    group->members.push_back(Rank{r});
+  }
+  auto& members = group->members;
+  std::sort(members.begin(), members.end());
+  const auto twice = std::adjacent_find(members.begin(), members.end());
+  if (twice != members.end()) return Status::InvalidArgument("rank " + Text(*twice) + " stands twice in the group");
+  group->key = static_cast<int>(members.size()) == size() ? 0 : GroupKey(members);
+  const auto me = std::lower_bound(members.begin(), members.end(), rank());
+  if (me != members.end() && *me == rank()) group->my_index = GroupIndex{static_cast<int32_t>(me - members.begin())};
+  const std::lock_guard lock(mutex_);
+  *key = group->key;
+  const auto [it, fresh] = groups_.try_emplace(group->key);
+  if (!fresh && it->second->members != members)
+    return Status::Internal("two groups of this job share the key " + std::to_string(group->key));
+  if (fresh) it->second = std::move(group);
+  return Status::Ok();
+}
+
+const Group* Session::FindGroup(uint64_t key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = groups_.find(key);
+  return found == groups_.end() ? nullptr : found->second.get();
+}
+
+Status Session::StartTimeline(const std::string& path) {
+  std::unique_ptr<Timeline> timeline;
+  RETURN_IF_ERROR(Timeline::Open(path, config_.rank, config_.timeline_max_bytes, &timeline));
+  SwapTimeline(std::move(timeline));
+  return Status::Ok();
+}
+
+void Session::StopTimeline() { SwapTimeline(nullptr); }
+
+void Session::SwapTimeline(std::unique_ptr<Timeline> timeline) {
+  engine_->WithBaton([&] {
+    const std::lock_guard lock(mutex_);
+    timeline_.swap(timeline);
+    runtime_->SetTimeline(timeline_.get());
+  });
+}
+
+void Session::TraceSpan(const char* name, Time begin, Time end) {
+  const std::lock_guard lock(mutex_);
+  if (timeline_ != nullptr) timeline_->Span("python", name, begin, end);
+}
+
+std::string Session::StatusText() {
+  std::string text;
+  engine_->WithBaton([&] { text = runtime_->StatusText(); });
+  return text;
+}
+
+std::string Session::StatsJson() {
+  std::string json = "{";
+  engine_->WithBaton([&] {
+    const Runtime::Counters& r = runtime_->counters();
+    const Executor::Counters& e = runtime_->executor().counters();
+    Field(&json, "operations", r.ended);
+    Field(&json, "operations_failed", r.failed);
+    Field(&json, "coordinator_messages", r.coordinator_messages);
+    Field(&json, "malformed_messages", r.malformed_messages);
+    Field(&json, "announced", runtime_->negotiator().announced());
+    Field(&json, "streams", runtime_->negotiator().streams().size());
+    Field(&json, "exchanges", e.done);
+    Field(&json, "exchanges_voided", e.voided);
+    Field(&json, "exchanges_aborted", e.aborted);
+    Field(&json, "exchanges_direct", e.direct);
+    Field(&json, "moved_bytes", e.moved_bytes);
+    Field(&json, "wait_for_peers_ns", static_cast<uint64_t>(e.wait_begin_ns));
+    Field(&json, "exchange_ns", static_cast<uint64_t>(e.run_ns));
+    Field(&json, "passes", r.passes);
+  });
+  Field(&json, "blocked_ns", static_cast<uint64_t>(engine_->waited_ns()));
+  Field(&json, "in_flight", queue_.in_flight());
+  return json + "}";
+}
+
+}  // namespace covey

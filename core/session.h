@@ -1,0 +1,65 @@
+// One rank of one job, put together: transport, queue, runtime, engine. What a covey_runtime holds while open.
+//
+// Construction order is destruction order reversed: the engine thread stops before what it drives goes away.
+#ifndef COVEY_CORE_SESSION_H_
+#define COVEY_CORE_SESSION_H_
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+
+#include "core/base/config.h"
+#include "core/engine.h"
+
+namespace covey {
+
+class Session {
+ public:
+  // Joins the job; waits until all ranks have (config.start_timeout).
+  static Status Open(const Config& config, std::unique_ptr<Session>* session);
+  // Ends what is in flight with kAborted, leaves the job.
+  ~Session();
+
+  const Config& config() const { return config_; }
+  Rank rank() const { return transport_->rank(); }
+  int size() const { return transport_->size(); }
+  Transport& transport() { return *transport_; }
+  TensorQueue& queue() { return queue_; }
+  Engine& engine() { return *engine_; }
+  Stall& stall() { return runtime_->stall(); }
+
+  // The group of these ranks (see covey_group_of). Any thread.
+  Status GroupOf(std::span<const int32_t> ranks, uint64_t* key);
+  const Group* FindGroup(uint64_t key);  // null: none
+
+  Status StartTimeline(const std::string& path);
+  void StopTimeline();
+  void TraceSpan(const char* name, Time begin, Time end);
+
+  std::string StatsJson();
+  std::string StatusText();
+
+  // Threads inside waits return; the first half of closing.
+  void Interrupt();
+
+ private:
+  explicit Session(const Config& config) : config_(config) {}
+  void SwapTimeline(std::unique_ptr<Timeline> timeline);
+
+  Config config_;
+  MonotonicClock clock_;
+  std::unique_ptr<Log> log_;
+  std::unique_ptr<Transport> transport_;
+  TensorQueue queue_;
+  std::unique_ptr<Timeline> timeline_;  // changed with the baton and mutex_ held
+  std::unique_ptr<Runtime> runtime_;
+  std::unique_ptr<Engine> engine_;
+
+  std::mutex mutex_;
+  std::map<uint64_t, std::unique_ptr<Group>> groups_;  // protected by mutex_; never shrinks
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_SESSION_H_

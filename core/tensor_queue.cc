@@ -1,0 +1,115 @@
+#include "core/tensor_queue.h"
+
+#include "core/base/check.h"
+
+namespace covey {
+namespace {
+
+// A handle is a slot number and a generation, so that a stale handle is recognised.
+constexpr uint64_t kSlotBits = 24;
+constexpr uint64_t kSlotMask = (uint64_t{1} << kSlotBits) - 1;
+
+}  // namespace
+
+Operation* TensorQueue::New() {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) {
+    CHECK(all_.size() < kSlotMask, "more operations in flight than handles");
+    all_.push_back(std::make_unique<Operation>());
+    all_.back()->handle = all_.size();  // slot + 1, generation 0
+    return all_.back().get();
+  }
+  Operation* operation = all_[free_.back()].get();
+  free_.pop_back();
+  return operation;
+}
+
+void TensorQueue::Discard(Operation* operation) {
+  const std::lock_guard lock(mutex_);
+  Reuse(operation);
+}
+
+void TensorQueue::Reuse(Operation* operation) {
+  const uint64_t slot = operation->handle & kSlotMask;
+  operation->handle += uint64_t{1} << kSlotBits;
+  operation->inputs.clear();
+  operation->outputs.clear();
+  operation->name.clear();
+  operation->rows.clear();
+  operation->gathered.reset();
+  operation->status = Status::Ok();
+  operation->callback = nullptr;
+  operation->released = false;
+  operation->ended.store(false, std::memory_order_relaxed);
+  free_.push_back(static_cast<uint32_t>(slot - 1));
+}
+
+Status TensorQueue::Submit(Operation* operation, uint64_t* handle) {
+  const std::lock_guard lock(mutex_);
+  if (!operation->name.empty()) {
+    const auto [it, fresh] = in_flight_names_.emplace(Name{operation->group->key, operation->name}, operation);
+    if (!fresh) {
+      const std::string text = std::string(NameOf(operation->kind)) + " '" + operation->name +
+                               "' is already in flight on this rank: wait for it first, or use another name";
+      Reuse(operation);
+      return Status::InvalidArgument(text);
+    }
+  }
+  *handle = operation->handle;
+  queued_.push_back(operation);
+  queued_count_.fetch_add(1, std::memory_order_release);
+  in_flight_.fetch_add(1, std::memory_order_relaxed);
+  return Status::Ok();
+}
+
+void TensorQueue::TakeAll(std::vector<Operation*>* taken) {
+  taken->clear();
+  if (!HasQueued()) return;
+  const std::lock_guard lock(mutex_);
+  taken->swap(queued_);
+  queued_count_.store(0, std::memory_order_release);
+}
+
+void TensorQueue::Finish(Operation* operation, Status status) {
+  const std::lock_guard lock(mutex_);
+  if (!operation->name.empty()) in_flight_names_.erase(Name{operation->group->key, operation->name});
+  in_flight_.fetch_sub(1, std::memory_order_relaxed);
+  operation->status = std::move(status);
+  if (operation->callback != nullptr) {
+    callbacks_.push_back({operation->callback, operation->context, operation->handle, operation->status});
+    callback_count_.fetch_add(1, std::memory_order_release);
+  }
+  operation->ended.store(true, std::memory_order_release);
+  if (operation->released) Reuse(operation);
+}
+
+void TensorQueue::RunCallbacks() {
+  std::vector<Callback> due;
+  {
+    const std::lock_guard lock(mutex_);
+    due.swap(callbacks_);
+    callback_count_.store(0, std::memory_order_release);
+  }
+  for (const Callback& c : due) c.function(c.context, c.handle, c.status);
+}
+
+Operation* TensorQueue::Find(uint64_t handle) {
+  const uint64_t slot = handle & kSlotMask;
+  const std::lock_guard lock(mutex_);
+  if (slot == 0 || slot > all_.size()) return nullptr;
+  Operation* operation = all_[slot - 1].get();
+  return operation->handle == handle && !operation->released ? operation : nullptr;
+}
+
+bool TensorQueue::Release(uint64_t handle) {
+  const uint64_t slot = handle & kSlotMask;
+  const std::lock_guard lock(mutex_);
+  if (slot == 0 || slot > all_.size()) return false;
+  Operation* operation = all_[slot - 1].get();
+  if (operation->handle != handle || operation->released) return false;
+  operation->released = true;
+  if (operation->ended.load(std::memory_order_relaxed)) Reuse(operation);
+  return true;
+}
+
+}  // namespace covey

@@ -1,0 +1,96 @@
+// Submissions from user threads, and the operations behind the handles they got.
+//
+// The only meeting point of user threads and the thread that holds the baton: one mutex, held for a few
+// instructions. It does not decide anything about an operation beyond refusing a name already in flight.
+//
+// Invariants:
+//  1. An Operation is owned here from Submit until it has ended *and* its handle was released.
+//  2. A named operation in flight blocks its (group, name); ending it frees the name before `ended` is visible.
+#ifndef COVEY_CORE_TENSOR_QUEUE_H_
+#define COVEY_CORE_TENSOR_QUEUE_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/base/tensor.h"
+
+namespace covey {
+
+struct Operation : Request {
+  uint64_t handle = 0;
+  void (*callback)(void* context, uint64_t handle, const Status& status) = nullptr;
+  void* context = nullptr;
+  Status status;                    // valid once `ended`
+  std::atomic<bool> ended{false};
+  bool released = false;            // protected by the queue's mutex
+};
+
+class TensorQueue {
+ public:
+  // An empty operation to be filled in and passed to Submit (or Discard).
+  Operation* New();
+  void Discard(Operation* operation);
+
+  // Queues it and gives it a handle; InvalidArgument when its name is already in flight in its group (then it
+  // is discarded).
+  Status Submit(Operation* operation, uint64_t* handle);
+
+  // Baton holder: moves all queued operations to `taken` (which is cleared first). Cheap when there are none.
+  void TakeAll(std::vector<Operation*>* taken);
+  bool HasQueued() const { return queued_count_.load(std::memory_order_acquire) > 0; }
+
+  // Baton holder: the operation has ended. Its callback, if any, is queued. Afterwards it may be gone.
+  void Finish(Operation* operation, Status status);
+
+  // Runs queued callbacks. Any thread that holds neither the baton nor a lock.
+  bool HasCallbacks() const { return callback_count_.load(std::memory_order_acquire) > 0; }
+  void RunCallbacks();
+
+  Operation* Find(uint64_t handle);  // null: unknown or released
+  // Forgets the handle; the operation itself is kept until it ends. False: unknown handle.
+  bool Release(uint64_t handle);
+
+  size_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Name {
+    uint64_t group;
+    std::string_view name;  // points into the operation
+    bool operator==(const Name&) const = default;
+  };
+  struct NameHash {
+    size_t operator()(const Name& n) const {
+      return std::hash<std::string_view>()(n.name) ^ (n.group * 0x9e3779b97f4a7c15u);
+    }
+  };
+
+  struct Callback {
+    void (*function)(void* context, uint64_t handle, const Status& status);
+    void* context;
+    uint64_t handle;
+    Status status;
+  };
+
+  void Reuse(Operation* operation);  // mutex held
+
+  std::mutex mutex_;
+  // Protected by mutex_.
+  std::vector<std::unique_ptr<Operation>> all_;
+  std::vector<uint32_t> free_;
+  std::vector<Operation*> queued_;
+  std::unordered_map<Name, Operation*, NameHash> in_flight_names_;
+
+  std::vector<Callback> callbacks_;
+
+  std::atomic<size_t> queued_count_{0};
+  std::atomic<size_t> callback_count_{0};
+  std::atomic<size_t> in_flight_{0};
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_TENSOR_QUEUE_H_

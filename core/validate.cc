@@ -1,0 +1,141 @@
+#include "core/validate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace covey {
+namespace {
+
+constexpr size_t kMaxNameBytes = 1024;
+// So that one announcement, which lists every shape, fits in a mailbox.
+constexpr int kMaxTensors = 8192;
+constexpr size_t kMaxDescriptionBytes = 128 * 1024;
+
+std::string Quoted(const covey_request& r) {
+  const std::string kind = NameOf(static_cast<Kind>(r.kind));
+  return r.name == nullptr || r.name[0] == '\0' ? "unnamed " + kind : kind + " '" + r.name + "'";
+}
+
+Status Wrong(const covey_request& r, const std::string& what) {
+  return Status::InvalidArgument(Quoted(r) + ": " + what);
+}
+
+std::string RankText(Rank r) { return std::to_string(ToInt(r)); }
+
+Status CheckKind(const covey_request& r) {
+  if (r.kind < 0 || r.kind >= kNumKinds)
+    return Status::InvalidArgument("unknown operation kind " + std::to_string(r.kind));
+  if (r.op < 0 || r.op >= kNumOps)
+    return Wrong(r, "unknown reduction op " + std::to_string(r.op) + "; there are sum, average, min, max, product");
+  if (r.name != nullptr && std::strlen(r.name) > kMaxNameBytes)
+    return Wrong(r, "the name is longer than " + std::to_string(kMaxNameBytes) + " bytes");
+  if (r.kind == COVEY_BARRIER && r.num_tensors != 0) return Wrong(r, "a barrier takes no tensors");
+  if (r.kind == COVEY_ALLGATHER && r.num_tensors != 1)
+    return Wrong(r, "an allgather takes one tensor, not " + std::to_string(r.num_tensors));
+  if (r.kind == COVEY_ALLGATHER && r.outputs != nullptr)
+    return Wrong(r, "an allgather allocates its result: outputs must be NULL");
+  if (r.kind != COVEY_BARRIER && (r.num_tensors < 1 || r.num_tensors > kMaxTensors))
+    return Wrong(r, "1 to " + std::to_string(kMaxTensors) + " tensors can travel together, not " +
+                        std::to_string(r.num_tensors));
+  if (r.num_tensors > 0 && r.inputs == nullptr) return Wrong(r, "inputs is NULL");
+  if (!std::isfinite(r.prescale) || !std::isfinite(r.postscale)) return Wrong(r, "a scale factor is not finite");
+  return Status::Ok();
+}
+
+Status CheckGroup(const covey_request& r, const ValidationContext& c) {
+  if (c.group == nullptr) return Wrong(r, "no such group: make it with covey_group_of on this rank first");
+  const auto& members = c.group->members;
+  if (ToInt(c.group->my_index) < 0) {
+    std::string list;
+    for (Rank m : members) list += (list.empty() ? "" : ", ") + RankText(m);
+    return Wrong(r, "rank " + RankText(c.self) + " is not a member of the group [" + list + "]");
+  }
+  if (r.kind == COVEY_BROADCAST && !std::binary_search(members.begin(), members.end(), Rank{r.root}))
+    return Wrong(r, "root " + std::to_string(r.root) + " is not a member of the group (of " +
+                        std::to_string(members.size()) + " ranks, lowest " + RankText(members.front()) +
+                        ", highest " + RankText(members.back()) + ")");
+  return Status::Ok();
+}
+
+// Reads one tensor; `data_needed`: it will be read or written here.
+Status ReadTensor(const covey_request& r, const covey_tensor& from, const ValidationContext& c, bool data_needed,
+                  Tensor* to) {
+  if (from.dtype < 0 || from.dtype >= kNumDTypes)
+    return Status::Unsupported(Quoted(r) + ": unknown dtype code " + std::to_string(from.dtype));
+  if (from.ndim < 0 || from.ndim > kMaxDims)
+    return Wrong(r, "a tensor has " + std::to_string(from.ndim) + " dimensions; at most " +
+                        std::to_string(kMaxDims) + " are supported");
+  if (from.ndim > 0 && from.shape == nullptr) return Wrong(r, "shape is NULL");
+  to->dtype = static_cast<DType>(from.dtype);
+  to->shape.ndim = from.ndim;
+  int64_t elems = 1;
+  for (int i = 0; i < from.ndim; ++i) {
+    to->shape.dims[i] = from.shape[i];
+    if (from.shape[i] < 0 || __builtin_mul_overflow(elems, from.shape[i], &elems) || elems > INT64_MAX / 8)
+      return Wrong(r, "impossible shape " + ToString(to->shape));
+  }
+  to->data = static_cast<std::byte*>(from.data);
+  if (data_needed && elems > 0 && from.data == nullptr) return Wrong(r, "data is NULL");
+  if (from.device_type < 0 || from.device_type > 2 || !c.has_device[from.device_type])
+    return Status::Unsupported(Quoted(r) + ": this build reaches no device of type " +
+                               std::to_string(from.device_type) + (from.device_type == 1 ? " (CUDA)" : "") +
+                               "; move the tensor to the CPU");
+  to->device = static_cast<DeviceType>(from.device_type);
+  to->device_index = from.device_index;
+  to->stream = from.stream;
+  to->ready_event = from.ready_event;
+  return Status::Ok();
+}
+
+Status CheckTensors(const covey_request& r, const Operation& operation) {
+  size_t description = 0;
+  for (size_t i = 0; i < operation.inputs.size(); ++i) {
+    const Tensor& in = operation.inputs[i];
+    description += 1 + sizeof(int64_t) * static_cast<size_t>(in.shape.ndim);
+    if (in.dtype != operation.inputs[0].dtype)
+      return Wrong(r, std::string("tensors that travel together need one dtype, got ") +
+                          NameOf(operation.inputs[0].dtype) + " and " + NameOf(in.dtype));
+    if (in.device != operation.inputs[0].device) return Wrong(r, "tensors that travel together need one device");
+    if (i < operation.outputs.size() &&
+        (operation.outputs[i].dtype != in.dtype || !(operation.outputs[i].shape == in.shape)))
+      return Wrong(r, "output has " + std::string(NameOf(operation.outputs[i].dtype)) + " " +
+                          ToString(operation.outputs[i].shape) + ", input has " + NameOf(in.dtype) + " " +
+                          ToString(in.shape));
+    if (in.dtype == DType::kBool && operation.kind == Kind::kAllreduce)
+      return Status::Unsupported(Quoted(r) + ": allreduce does not take bool; use uint8");
+    if (operation.kind == Kind::kAllgather && in.shape.ndim == 0)
+      return Wrong(r, "allgather concatenates on dimension 0 and the tensor is a scalar; reshape it to [1]");
+  }
+  if (description > kMaxDescriptionBytes)
+    return Wrong(r, "too many tensors with too many dimensions in one request; split it");
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status Validate(const covey_request& r, const ValidationContext& c, Operation* operation) {
+  RETURN_IF_ERROR(CheckKind(r));
+  RETURN_IF_ERROR(CheckGroup(r, c));
+  operation->kind = static_cast<Kind>(r.kind);
+  operation->group = c.group;
+  if (r.name != nullptr) operation->name = r.name;
+  operation->average = r.kind == COVEY_ALLREDUCE && r.op == COVEY_AVERAGE;
+  operation->op = r.kind != COVEY_ALLREDUCE || operation->average ? Op::kSum : static_cast<Op>(r.op);
+  operation->root = r.kind == COVEY_BROADCAST ? Rank{r.root} : kNoRank;
+  operation->prescale = r.prescale == 0 ? 1.0 : r.prescale;
+  operation->postscale = r.postscale == 0 ? 1.0 : r.postscale;
+  operation->callback = nullptr;
+  const bool reads = r.kind != COVEY_BROADCAST || Rank{r.root} == c.self;
+  const covey_tensor* outputs = r.outputs == nullptr && r.kind != COVEY_ALLGATHER ? r.inputs : r.outputs;
+  for (int i = 0; i < r.num_tensors; ++i) {
+    operation->inputs.emplace_back();
+    RETURN_IF_ERROR(ReadTensor(r, r.inputs[i], c, reads, &operation->inputs.back()));
+    if (outputs == nullptr) continue;
+    operation->outputs.emplace_back();
+    RETURN_IF_ERROR(ReadTensor(r, outputs[i], c, true, &operation->outputs.back()));
+  }
+  return CheckTensors(r, *operation);
+}
+
+}  // namespace covey

@@ -1,0 +1,63 @@
+// allgather/flat: everybody stages its own rows segment by segment, everybody copies all of them out.
+//
+// Rows differ between ranks; a rank whose rows have ended goes on ticking. n ranks, m_j bytes of rank j,
+// T = the longest m_j in segments: T ticks; m_me bytes staged, sum of m_j copied out.
+//
+// Worked example, 2 ranks, rank 0 has 1 segment, rank 1 has 2: as allreduce/flat, but instead of reducing, both
+// copy landing[0].0 and landing[1].0 to their places in the output, then landing[1].1.
+//
+// Why 3 slots suffice (S3): exactly as for allreduce/flat.
+#include <algorithm>
+
+#include "core/plan/algorithm.h"
+
+namespace covey {
+namespace {
+
+bool Fits(const Problem&) { return true; }
+
+// Bytes of segment t of a message of m bytes; 0 past its end.
+uint64_t SegmentBytes(const Problem& p, uint64_t m, uint32_t t) {
+  const uint64_t begin = t * p.slot_bytes;
+  return begin >= m ? 0 : std::min(p.slot_bytes, m - begin);
+}
+
+void CopyOut(const Problem& p, uint32_t t, Schedule* s) {
+  uint64_t offset = 0;
+  for (int32_t j = 0; j < p.size; ++j) {
+    const uint64_t bytes = SegmentBytes(p, p.gathered[j], t);
+    if (bytes > 0)
+      s->steps.push_back({.kind = StepKind::kCopy,
+                          .dst = {Place::kOutput, static_cast<int16_t>(p.me), 0, offset + t * p.slot_bytes},
+                          .src = {Place::kLanding, static_cast<int16_t>(j), t, 0},
+                          .length_bytes = bytes});
+    offset += p.gathered[j];
+  }
+}
+
+Schedule Build(const Problem& p) {
+  const uint64_t longest = *std::max_element(p.gathered.begin(), p.gathered.end());
+  const uint32_t segments = NumSegments(longest, p.slot_bytes);
+  const auto me = static_cast<int16_t>(p.me);
+  Schedule s{.algorithm = "flat", .steps = {}, .ticks = segments, .slots = segments};
+  for (uint32_t t = 0; t < segments; ++t) {
+    if (t > 0) s.steps.push_back({.kind = StepKind::kWait, .tick = t + 1});
+    if (t + 1 < segments) {
+      const uint64_t bytes = SegmentBytes(p, p.gathered[p.me], t + 1);
+      if (bytes > 0)
+        s.steps.push_back({.kind = StepKind::kCopy,
+                           .dst = {Place::kLanding, me, t + 1, 0},
+                           .src = {Place::kInput, me, 0, (t + 1) * p.slot_bytes},
+                           .length_bytes = bytes});
+      s.steps.push_back({.kind = StepKind::kSignal, .tick = t + 2});
+    }
+    CopyOut(p, t, &s);
+  }
+  return s;
+}
+
+constexpr Algorithm kAlgorithm{"flat", Kind::kAllgather, Fits, Build};
+const AlgorithmRegistration kRegistration(kAlgorithm);
+
+}  // namespace
+}  // namespace covey

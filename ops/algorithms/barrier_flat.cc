@@ -1,0 +1,15 @@
+// barrier/flat: everybody has begun, and everybody knows it. One tick, no bytes.
+#include "core/plan/algorithm.h"
+
+namespace covey {
+namespace {
+
+bool Fits(const Problem&) { return true; }
+
+Schedule Build(const Problem&) { return {.algorithm = "flat", .steps = {}, .ticks = 1, .slots = 1}; }
+
+constexpr Algorithm kAlgorithm{"flat", Kind::kBarrier, Fits, Build};
+const AlgorithmRegistration kRegistration(kAlgorithm);
+
+}  // namespace
+}  // namespace covey

@@ -1,0 +1,218 @@
+#include "ops/transports/shm.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/check.h"
+#include "core/base/clock.h"
+
+namespace covey {
+namespace {
+
+// Messages stand in a mailbox as a 32-bit length and the bytes, rounded up to 8.
+constexpr uint64_t Padded(uint64_t length_bytes) { return (sizeof(uint32_t) + length_bytes + 7) / 8 * 8; }
+
+void CopyInto(Mailbox* box, uint64_t at, const void* data, size_t length) {
+  const size_t begin = at % Mailbox::kCapacityBytes;
+  const size_t first = std::min<size_t>(length, Mailbox::kCapacityBytes - begin);
+  std::memcpy(box->bytes + begin, data, first);
+  std::memcpy(box->bytes, static_cast<const std::byte*>(data) + first, length - first);
+}
+
+void CopyOut(const Mailbox* box, uint64_t at, void* data, size_t length) {
+  const size_t begin = at % Mailbox::kCapacityBytes;
+  const size_t first = std::min<size_t>(length, Mailbox::kCapacityBytes - begin);
+  std::memcpy(data, box->bytes + begin, first);
+  std::memcpy(static_cast<std::byte*>(data) + first, box->bytes, length - first);
+}
+
+void RingBell(RankPage* page, Transport::Sleeper sleeper) {
+  std::atomic<uint32_t>* bell = &page->bells[static_cast<uint32_t>(sleeper)];
+  bell->fetch_add(1);
+  FutexWake(bell);
+}
+
+// The descriptor a rank inherits may have been closed by a wrapper between coveyrun and this process; the
+// launcher still has it.
+Status OpenJob(const TransportOptions& options, std::unique_ptr<Transport>* transport) {
+  const ShmJob::Identity identity{options.rank, options.size};
+  int fd = options.shm_fd;
+  int opened = -1;
+  if (fd < 0 && options.size == 1) {
+    RETURN_IF_ERROR(ShmJob::Create(1, options.arena_bytes, &opened));
+    fd = opened;
+  } else if (fcntl(fd, F_GETFD) < 0 && options.launcher_pid > 0) {
+    const std::string path = "/proc/" + std::to_string(options.launcher_pid) + "/fd/" + std::to_string(fd);
+    opened = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    fd = opened;
+  }
+  std::unique_ptr<ShmTransport> shm;
+  Status status = ShmTransport::Open(fd, identity, options.start_timeout, &shm);
+  if (opened >= 0) close(opened);
+  *transport = std::move(shm);
+  return status;
+}
+
+constexpr TransportKind kKind{"shm", OpenJob, ShmJob::Create};
+const TransportRegistration kRegistration(kKind);
+
+}  // namespace
+
+Status ShmTransport::Open(int fd, ShmJob::Identity identity, Time timeout_ns,
+                          std::unique_ptr<ShmTransport>* transport) {
+  ShmJob job;
+  RETURN_IF_ERROR(ShmJob::Open(fd, identity, &job));
+  if (const Status joined = job.Join(timeout_ns); !joined.ok()) {
+    job.arena->Unref();
+    return joined;
+  }
+  transport->reset(new ShmTransport(job));
+  (*transport)->WatchPeers();
+  return Status::Ok();
+}
+
+ShmTransport::ShmTransport(ShmJob job)
+    : job_(job),
+      own_(job_.Page(job_.identity.rank)),
+      region_offset_(static_cast<uint64_t>(job_.Region(job_.identity.rank) - job_.arena->base())),
+      pidfds_(static_cast<size_t>(job_.identity.size), -1),
+      lost_(static_cast<size_t>(job_.identity.size), false) {}
+
+ShmTransport::~ShmTransport() {
+  for (int fd : pidfds_)
+    if (fd >= 0) close(fd);
+  job_.Leave();
+  for (int32_t r = 0; r < size(); ++r)
+    if (r != ToInt(rank())) RingPeer(Rank{r}, Reason::kMail);
+  job_.arena->Unref();
+}
+
+void ShmTransport::WatchPeers() {
+  for (int32_t r = 0; r < size(); ++r) {
+    const int32_t pid = job_.Page(Rank{r})->pid.load();
+    if (r == ToInt(rank()) || pid == getpid()) continue;  // several ranks in one process (tests) share a fate
+    pidfds_[static_cast<size_t>(r)] = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  }
+}
+
+bool ShmTransport::TrySend(Rank to, std::span<const std::byte> message) {
+  Mailbox* box = job_.MailboxOf(to, rank());
+  const uint64_t tail = box->tail.load(std::memory_order_relaxed);
+  const uint64_t used = tail - box->head.load(std::memory_order_acquire);
+  if (Mailbox::kCapacityBytes - used < Padded(message.size())) return false;
+  const auto length = static_cast<uint32_t>(message.size());
+  CopyInto(box, tail, &length, sizeof(length));
+  CopyInto(box, tail + sizeof(length), message.data(), message.size());
+  box->tail.store(tail + Padded(message.size()), std::memory_order_release);
+  job_.Page(to)->mail.fetch_add(1);  // seq_cst: before looking at `parked`
+  if (to != rank()) RingPeer(to, Reason::kMail);
+  return true;
+}
+
+bool ShmTransport::TryReceive(Rank* from, Bytes* message) {
+  if (!HasMail()) return false;
+  for (int32_t step = 0; step < size(); ++step) {
+    const int32_t r = (next_mailbox_ + step) % size();
+    Mailbox* box = job_.MailboxOf(rank(), Rank{r});
+    const uint64_t head = box->head.load(std::memory_order_relaxed);
+    const uint64_t filled = box->tail.load(std::memory_order_acquire) - head;
+    if (filled == 0) continue;
+    uint32_t length = 0;
+    CopyOut(box, head, &length, sizeof(length));
+    CHECK(Padded(length) <= filled, "a mailbox holds a message longer than itself");
+    message->resize(length);
+    CopyOut(box, head + sizeof(length), message->data(), length);
+    box->head.store(head + Padded(length), std::memory_order_release);
+    mail_taken_.fetch_add(1, std::memory_order_relaxed);
+    next_mailbox_ = (r + 1) % size();
+    *from = Rank{r};
+    return true;
+  }
+  return false;  // counted, not yet visible: the next call finds it
+}
+
+uint64_t ShmTransport::AllocShared(size_t length_bytes) {
+  const uint64_t offset = job_.arena->Alloc(length_bytes);
+  return offset == Arena::kFull ? kNoOffset : offset - region_offset_;
+}
+
+void ShmTransport::FreeShared(uint64_t offset) { job_.arena->Free(offset + region_offset_); }
+
+uint64_t ShmTransport::OffsetOf(const std::byte* data, size_t length_bytes) const {
+  const uint64_t offset = job_.arena->OffsetOf(data, length_bytes);
+  return offset == Arena::kFull ? kNoOffset : offset - region_offset_;
+}
+
+uint64_t ShmTransport::LoadAcquire(const uint64_t* word) {
+  return std::atomic_ref(*const_cast<uint64_t*>(word)).load(std::memory_order_acquire);
+}
+
+void ShmTransport::StoreRelease(uint64_t* word, uint64_t value) {
+  std::atomic_ref(*word).store(value, std::memory_order_release);
+}
+
+// Dekker with SetParked: either this sees the peer parked, or the peer's last look sees what was stored.
+void ShmTransport::Wake(std::span<const Rank> peers) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (Rank peer : peers)
+    if (peer != rank()) RingPeer(peer, Reason::kTick);
+}
+
+void ShmTransport::RingPeer(Rank peer, Reason reason) {
+  RankPage* page = job_.Page(peer);
+  const auto sleeper = static_cast<Sleeper>(page->parked.load(std::memory_order_relaxed));
+  if (sleeper == Sleeper::kNobody || (sleeper == Sleeper::kMailOnly && reason == Reason::kTick)) return;
+  RingBell(page, sleeper == Sleeper::kWaiter ? Sleeper::kWaiter : Sleeper::kEngine);
+}
+
+std::vector<PeerLoss> ShmTransport::PollPeers() {
+  std::vector<PeerLoss> losses;
+  std::vector<pollfd> watched;
+  std::vector<int32_t> ranks;
+  for (int32_t r = 0; r < size(); ++r) {
+    const auto i = static_cast<size_t>(r);
+    if (lost_[i] || r == ToInt(rank())) continue;
+    if (job_.PresenceOf(Rank{r}) == Presence::kLeft) {
+      lost_[i] = true;
+      losses.push_back({Rank{r}, "has left the job (it called shutdown or its program ended)"});
+    } else if (pidfds_[i] >= 0) {
+      watched.push_back({pidfds_[i], POLLIN, 0});
+      ranks.push_back(r);
+    }
+  }
+  if (watched.empty() || poll(watched.data(), watched.size(), 0) <= 0) return losses;
+  for (size_t k = 0; k < watched.size(); ++k) {
+    if ((watched[k].revents & POLLIN) == 0) continue;
+    const auto i = static_cast<size_t>(ranks[k]);
+    lost_[i] = true;
+    const bool left = job_.PresenceOf(Rank{ranks[k]}) == Presence::kLeft;
+    const std::string pid = std::to_string(job_.Page(Rank{ranks[k]})->pid.load());
+    losses.push_back({Rank{ranks[k]}, left ? "has left the job (it called shutdown or its program ended)"
+                                           : "has died (process " + pid + " is gone)"});
+  }
+  return losses;
+}
+
+uint32_t ShmTransport::Ticket(Sleeper sleeper) { return own_->bells[static_cast<uint32_t>(sleeper)].load(); }
+
+void ShmTransport::SetParked(Sleeper sleeper) {
+  own_->parked.store(static_cast<uint32_t>(sleeper));
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+Transport::Sleeper ShmTransport::Parked() const { return static_cast<Sleeper>(own_->parked.load()); }
+
+void ShmTransport::Park(Sleeper sleeper, uint32_t ticket, Time until) {
+  FutexWait(&own_->bells[static_cast<uint32_t>(sleeper)], ticket, until - MonotonicNow());
+}
+
+void ShmTransport::Ring(Sleeper sleeper) {
+  RingBell(own_, sleeper);
+}
+
+}  // namespace covey

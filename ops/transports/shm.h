@@ -1,0 +1,62 @@
+// The transport between processes of one host: mailboxes and words in the job's shared memory, futexes to sleep.
+//
+// Dead peers are noticed through pidfds (a process that is gone cannot say so), left ones through their page.
+#ifndef COVEY_OPS_TRANSPORTS_SHM_H_
+#define COVEY_OPS_TRANSPORTS_SHM_H_
+
+#include <memory>
+#include <vector>
+
+#include "core/run/transport.h"
+#include "ops/transports/shm_job.h"
+
+namespace covey {
+
+class ShmTransport final : public Transport {
+ public:
+  // Joins the job behind `fd` as `identity`; waits for all ranks, at most `timeout_ns`.
+  static Status Open(int fd, ShmJob::Identity identity, Time timeout_ns, std::unique_ptr<ShmTransport>* transport);
+  ~ShmTransport() override;  // leaves the job
+
+  Rank rank() const override { return job_.identity.rank; }
+  int size() const override { return job_.identity.size; }
+
+  bool TrySend(Rank to, std::span<const std::byte> message) override;
+  bool TryReceive(Rank* from, Bytes* message) override;
+  bool HasMail() override { return own_->mail.load() != mail_taken_.load(std::memory_order_relaxed); }
+  size_t MaxMessageBytes() const override { return Mailbox::kCapacityBytes - 64; }
+
+  std::byte* Base(Rank r) override { return job_.Region(r); }
+  uint64_t AllocShared(size_t length_bytes) override;
+  void FreeShared(uint64_t offset) override;
+  void* AllocData(size_t length_bytes) override { return job_.arena->AllocData(length_bytes); }
+  uint64_t OffsetOf(const std::byte* data, size_t length_bytes) const override;
+
+  uint64_t LoadAcquire(const uint64_t* word) override;
+  void StoreRelease(uint64_t* word, uint64_t value) override;
+  void Wake(std::span<const Rank> peers) override;
+  std::vector<PeerLoss> PollPeers() override;
+
+  uint32_t Ticket(Sleeper sleeper) override;
+  void SetParked(Sleeper sleeper) override;
+  Sleeper Parked() const override;
+  void Park(Sleeper sleeper, uint32_t ticket, Time until) override;
+  void Ring(Sleeper sleeper) override;
+
+ private:
+  explicit ShmTransport(ShmJob job);
+  void WatchPeers();
+  enum class Reason { kTick, kMail };
+  void RingPeer(Rank peer, Reason reason);
+
+  ShmJob job_;
+  RankPage* own_;
+  uint64_t region_offset_;  // of the own region in the mapping
+  std::atomic<uint64_t> mail_taken_{0};  // written by the baton holder, read by whoever is about to park
+  int32_t next_mailbox_ = 0;
+  std::vector<int> pidfds_;  // by rank; -1 = own, lost, or not watched
+  std::vector<bool> lost_;
+};
+
+}  // namespace covey
+#endif  // COVEY_OPS_TRANSPORTS_SHM_H_

@@ -1,0 +1,143 @@
+#include "ops/transports/shm_job.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <ctime>
+#include <vector>
+
+#include "core/base/clock.h"
+
+namespace covey {
+namespace {
+
+constexpr uint64_t Pages(uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+
+uint64_t MailboxesBytes(int32_t size) { return Pages(sizeof(Mailbox)) * static_cast<uint64_t>(size); }
+
+constexpr uint64_t Presented(uint32_t incarnation, Presence presence) {
+  return uint64_t{incarnation} << 32 | static_cast<uint32_t>(presence);
+}
+
+std::string RankList(const std::vector<int32_t>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(ranks[i]);
+  return text;
+}
+
+}  // namespace
+
+void FutexWait(std::atomic<uint32_t>* word, uint32_t expected, Time timeout_ns) {
+  if (timeout_ns <= 0) return;
+  const timespec timeout{.tv_sec = static_cast<time_t>(timeout_ns / kSecond),
+                         .tv_nsec = static_cast<long>(timeout_ns % kSecond)};
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT, expected, &timeout, nullptr, 0);
+}
+
+void FutexWake(std::atomic<uint32_t>* word) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+Status ShmJob::Create(int32_t size, uint64_t heap_bytes, int* fd) {
+  if (size < 1 || size > kMaxRanksPerHost)
+    return Status::InvalidArgument("a job on one host has 1 to " + std::to_string(kMaxRanksPerHost) +
+                                   " ranks, not " + std::to_string(size));
+  const int memory = memfd_create("covey", MFD_CLOEXEC);
+  if (memory < 0) return Status::Exhausted("cannot make shared memory (memfd_create): " + ErrnoText(errno));
+  JobHeader header{kJobMagic, size, 0, kPageBytes + MailboxesBytes(size) + Pages(heap_bytes)};
+  const auto length = static_cast<off_t>(kPageBytes + header.region_bytes * static_cast<uint64_t>(size));
+  if (ftruncate(memory, length) != 0 || pwrite(memory, &header, sizeof(header), 0) != sizeof(header)) {
+    const Status status = Status::Exhausted("cannot size shared memory: " + ErrnoText(errno));
+    close(memory);
+    return status;
+  }
+  *fd = memory;
+  return Status::Ok();
+}
+
+Status ShmJob::Open(int fd, Identity identity, ShmJob* job) {
+  JobHeader header{};
+  struct stat info {};
+  if (fstat(fd, &info) != 0 || pread(fd, &header, sizeof(header), 0) != sizeof(header) ||
+      header.magic != kJobMagic)
+    return Status::InvalidArgument("descriptor " + std::to_string(fd) +
+                                   " (COVEY_SHM_FD) is not the shared memory of a Covey job of this version; was it "
+                                   "closed on the way from coveyrun to this process?");
+  if (header.size != identity.size)
+    return Status::InvalidArgument("this rank was told a job of size " + std::to_string(identity.size) +
+                                   ", but its shared memory was made for " + std::to_string(header.size));
+  job->identity = identity;
+  job->region_bytes = header.region_bytes;
+  const uint64_t region = kPageBytes + header.region_bytes * static_cast<uint64_t>(ToInt(identity.rank));
+  uint64_t heap_begin = region + kPageBytes + MailboxesBytes(header.size);
+  RankPage page{};
+  if (pread(fd, static_cast<void*>(&page), sizeof(page), static_cast<off_t>(region)) != sizeof(page))
+    return Status::InvalidArgument("the job's shared memory is shorter than it says");
+  if (page.heap_begin != 0) heap_begin = page.heap_begin;
+  return Arena::Map(fd, static_cast<size_t>(info.st_size), heap_begin, region + header.region_bytes, &job->arena);
+}
+
+Mailbox* ShmJob::MailboxOf(Rank to, Rank from) const {
+  return reinterpret_cast<Mailbox*>(Region(to) + kPageBytes +
+                                    Pages(sizeof(Mailbox)) * static_cast<uint64_t>(ToInt(from)));
+}
+
+Presence ShmJob::PresenceOf(Rank r) const {
+  const uint64_t word = Page(r)->presence.load(std::memory_order_acquire);
+  if (static_cast<uint32_t>(word >> 32) < incarnation) return Presence::kAbsent;
+  // A later incarnation means that this one was left.
+  if (static_cast<uint32_t>(word >> 32) > incarnation) return Presence::kLeft;
+  return static_cast<Presence>(static_cast<uint32_t>(word));
+}
+
+Status ShmJob::AwaitAll(Presence wanted, uint32_t wanted_incarnation, Time deadline) const {
+  std::atomic<uint32_t>* bell = &Page(identity.rank)->bells[0];
+  for (;;) {
+    std::vector<int32_t> missing;
+    for (int32_t r = 0; r < identity.size; ++r)
+      if (Page(Rank{r})->presence.load(std::memory_order_acquire) < Presented(wanted_incarnation, wanted))
+        missing.push_back(r);
+    if (missing.empty()) return Status::Ok();
+    if (MonotonicNow() >= deadline)
+      return Status::Timeout(RankList(missing) +
+                             (wanted == Presence::kLeft ? " did not shut down its earlier runtime in time"
+                                                        : " did not call init in time") +
+                             " (COVEY_START_TIMEOUT); did it crash, or is it still loading?");
+    FutexWait(bell, bell->load(), kMillisecond);
+  }
+}
+
+Status ShmJob::Join(Time timeout_ns) {
+  RankPage* own = Page(identity.rank);
+  const Time deadline = MonotonicNow() + timeout_ns;
+  const auto before = static_cast<uint32_t>(own->presence.load() >> 32);
+  if (before > 0) RETURN_IF_ERROR(AwaitAll(Presence::kLeft, before, deadline));
+  incarnation = before + 1;
+  for (int32_t r = 0; r < identity.size; ++r) {
+    Mailbox* mailbox = MailboxOf(identity.rank, Rank{r});
+    mailbox->head.store(0);
+    mailbox->tail.store(0);
+  }
+  own->parked.store(0);
+  own->mail.store(0);
+  own->heap_begin.store(0);
+  if (before > 0) arena->DropPages();
+  own->pid.store(getpid());
+  own->presence.store(Presented(incarnation, Presence::kJoined), std::memory_order_release);
+  return AwaitAll(Presence::kJoined, incarnation, deadline);
+}
+
+void ShmJob::Leave() {
+  RankPage* own = Page(identity.rank);
+  own->heap_begin.store(arena->NextHeapBegin());
+  own->presence.store(Presented(incarnation, Presence::kLeft), std::memory_order_release);
+}
+
+}  // namespace covey
