@@ -13,6 +13,7 @@ package(default_visibility = ["//visibility:public"])
 py_runtime(
     name = "runtime",
     interpreter_path = "{python}",
+    stub_shebang = "#!{python}",
     python_version = "PY3",
 )
 

@@ -1,0 +1,53 @@
+"""Goal: the binaries of the wheel load on any Linux and show nothing but the C API.
+Method: read what they need and export, compare with what is allowed."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import unittest
+
+from tools import elf
+
+_ROOT = pathlib.Path(__file__).absolute().parents[2]
+_LIBRARY = str(_ROOT / "libcovey.so")
+_EXTENSION = str(_ROOT / "frameworks/covey/_native.abi3.so")
+_HEADER = _ROOT / "core/covey.h"
+
+# libpthread and libdl are part of libc since glibc 2.34.
+_SYSTEM = {"ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0"}
+
+
+def _declared() -> set:
+    """The functions of covey.h: names after COVEY_API."""
+    text = _HEADER.read_text(encoding="utf-8")
+    return set(re.findall(r"^COVEY_API\b[^(;]*?\b(covey_\w+)\s*\(", text, re.MULTILINE))
+
+
+class LibraryTest(unittest.TestCase):
+    def test_needs_only_what_every_linux_has(self) -> None:
+        self.assertLessEqual(elf.needed(_LIBRARY), _SYSTEM)
+
+    def test_shows_exactly_what_the_header_declares(self) -> None:
+        self.assertEqual(elf.exported(_LIBRARY), _declared())
+
+    def test_names_no_folder_of_the_machine_that_built_it(self) -> None:
+        self.assertEqual(elf.search_paths(_LIBRARY), [])
+
+    def test_tells_which_glibc_it_needs(self) -> None:
+        major, minor = elf.glibc_floor(_LIBRARY)
+        print(f"libcovey.so needs glibc {major}.{minor}")
+        self.assertLessEqual((major, minor), (2, 36))
+
+
+class ExtensionTest(unittest.TestCase):
+    def test_needs_the_library_beside_it(self) -> None:
+        self.assertEqual(elf.needed(_EXTENSION) - _SYSTEM, {"libcovey.so"})
+        self.assertEqual(elf.search_paths(_EXTENSION), ["$ORIGIN"])
+
+    def test_shows_only_its_entry(self) -> None:
+        self.assertEqual(elf.exported(_EXTENSION), {"PyInit__native"})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,115 @@
+"""Makes the wheel: the Python package, the extension and libcovey.so. The same inputs, the same bytes.
+
+Run by //:wheel. One wheel serves every CPython from 3.9 on (limited API) and every Linux whose glibc
+is at least what the binaries ask for; the file's name says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import pathlib
+import re
+import sys
+import zipfile
+from typing import Dict, List, Tuple
+
+from tools import elf
+
+_OLDEST_GLIBC = (2, 17)  # no manylinux tag is older
+_TIME = (1980, 1, 1, 0, 0, 0)
+
+_METADATA = """\
+Metadata-Version: 2.1
+Name: covey
+Version: {version}
+Summary: A communication runtime for distributed training in which nobody waits for the slowest rank
+License: Apache-2.0
+Requires-Python: >=3.9
+Classifier: License :: OSI Approved :: Apache Software License
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: C++
+Classifier: Programming Language :: Python :: 3
+Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
+"""
+
+_WHEEL = """\
+Wheel-Version: 1.0
+Generator: covey tools/build_wheel.py
+Root-Is-Purelib: false
+Tag: {tag}
+"""
+
+_ENTRY_POINTS = """\
+[console_scripts]
+covey = covey.cli:main
+coveyrun = covey.cli:coveyrun_main
+"""
+
+
+def version_of(header: pathlib.Path) -> str:
+    """The version, from the one place that states it: core/covey.h."""
+    found = re.search(r'#define COVEY_VERSION "([^"]+)"', header.read_text(encoding="utf-8"))
+    if found is None:
+        raise SystemExit(f"build_wheel: {header} defines no COVEY_VERSION")
+    return found.group(1)
+
+
+def tag_of(binaries: List[pathlib.Path]) -> str:
+    """The wheel's tag, from the newest glibc symbol that any of the binaries asks for."""
+    floors = [elf.glibc_floor(str(path)) for path in binaries]
+    major, minor = max(floors + [_OLDEST_GLIBC])
+    return f"cp39-abi3-manylinux_{major}_{minor}_x86_64"
+
+
+def _digest(data: bytes) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
+    return "sha256=" + digest.decode("ascii")
+
+
+def write_wheel(path: pathlib.Path, contents: Dict[str, bytes], dist_info: str) -> None:
+    """Writes the archive, RECORD last as the format asks."""
+    record = [f"{name},{_digest(data)},{len(data)}" for name, data in contents.items()]
+    record.append(f"{dist_info}/RECORD,,")
+    contents[f"{dist_info}/RECORD"] = ("\n".join(record) + "\n").encode("utf-8")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in contents.items():
+            entry = zipfile.ZipInfo(name, _TIME)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = (0o100755 if name.endswith(".so") else 0o100644) << 16
+            archive.writestr(entry, data)
+
+
+def _parse(arguments: List[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--header", type=pathlib.Path, required=True)
+    parser.add_argument("--license", type=pathlib.Path, required=True)
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for the wheel")
+    parser.add_argument("files", nargs="+", help="NAME_IN_WHEEL=PATH")
+    return parser.parse_args(arguments)
+
+
+def _split(item: str) -> Tuple[str, pathlib.Path]:
+    name, _, path = item.partition("=")
+    return name, pathlib.Path(path)
+
+
+def main(arguments: List[str]) -> None:
+    """Writes OUT/covey-VERSION-TAG.whl."""
+    options = _parse(arguments)
+    files = dict(sorted(_split(item) for item in options.files))
+    version = version_of(options.header)
+    tag = tag_of([path for name, path in files.items() if name.endswith(".so")])
+    dist_info = f"covey-{version}.dist-info"
+    contents = {name: path.read_bytes() for name, path in files.items()}
+    contents[f"{dist_info}/METADATA"] = _METADATA.format(version=version).encode("utf-8")
+    contents[f"{dist_info}/WHEEL"] = _WHEEL.format(tag=tag).encode("utf-8")
+    contents[f"{dist_info}/entry_points.txt"] = _ENTRY_POINTS.encode("utf-8")
+    contents[f"{dist_info}/LICENSE"] = options.license.read_bytes()
+    options.out.mkdir(parents=True, exist_ok=True)
+    write_wheel(options.out / f"covey-{version}-{tag}.whl", contents, dist_info)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
