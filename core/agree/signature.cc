@@ -20,7 +20,8 @@ bool SameShape(Kind kind, const Shape& shape, const Shape& agreed) {
 
 std::string Differ(const char* what, const std::string& name_a, const std::string& value_a,
                    const std::string& name_b, const std::string& value_b) {
-  return std::string(what) + " differ: " + name_a + " has " + value_a + ", " + name_b + " has " + value_b;
+  const auto has = [](const std::string& name) { return name.starts_with("ranks") ? " have " : " has "; };
+  return std::string(what) + " differ: " + name_a + has(name_a) + value_a + ", " + name_b + has(name_b) + value_b;
 }
 
 std::string OpName(const Signature& s) { return NameOf(s.average ? Op::kAverage : s.op); }

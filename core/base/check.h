@@ -16,10 +16,10 @@ namespace covey {
 // CHECK(cond) or CHECK(cond, "what must hold and why"): always on; for slow paths and borders.
 // DCHECK: the same in builds without NDEBUG; otherwise the condition is compiled, never evaluated.
 // NOLINTBEGIN(cppcoreguidelines-macro-usage): they need the text of the condition and the line.
-#define CHECK(cond, ...)                                                             \
-  (__builtin_expect(!!(cond), 1) ? static_cast<void>(0)                              \
-                                 : ::covey::CheckFailed(__FILE__, __LINE__,          \
-                                                        #cond __VA_OPT__(, ) __VA_ARGS__))
+#define CHECK(cond, ...)         \
+  (__builtin_expect(!!(cond), 1) \
+       ? static_cast<void>(0)    \
+       : ::covey::CheckFailed(__FILE__, __LINE__, #cond __VA_OPT__(, ) __VA_ARGS__))
 #ifdef NDEBUG
 #define DCHECK(cond, ...) static_cast<void>(sizeof(!!(cond)))
 #else

@@ -87,11 +87,11 @@ class [[nodiscard]] Status {
 
 // Leaves the enclosing function with the Status of `expr` unless it is OK.
 // NOLINTBEGIN(cppcoreguidelines-macro-usage): it returns from its caller.
-#define RETURN_IF_ERROR(expr)                                           \
-  do {                                                                  \
-    if (::covey::Status covey_status_ = (expr); !covey_status_.ok()) {  \
-      return covey_status_;                                             \
-    }                                                                   \
+#define RETURN_IF_ERROR(expr)                                          \
+  do {                                                                 \
+    if (::covey::Status covey_status_ = (expr); !covey_status_.ok()) { \
+      return covey_status_;                                            \
+    }                                                                  \
   } while (false)
 // NOLINTEND(cppcoreguidelines-macro-usage)
 

@@ -15,12 +15,17 @@ std::string Name(const Buffer& b) {
   return text;
 }
 
+std::string At(const Step& s) { return "+" + std::to_string(s.input_offset); }
+
 std::string Line(const Step& s) {
   const std::string peer = s.peer == kEveryRank ? "*" : std::to_string(s.peer);
   const std::string bytes = " " + std::to_string(s.length_bytes) + " bytes" + (s.streaming ? " streaming" : "");
   switch (s.kind) {
     case StepKind::kCopy: return "copy " + Name(s.dst) + " <- " + Name(s.src) + bytes;
     case StepKind::kReduce: return "reduce " + Name(s.dst) + " <- " + Name(s.src) + bytes;
+    case StepKind::kBeginSum: return "begin sum " + Name(s.dst) + " <- input" + At(s) + bytes;
+    case StepKind::kAddToSum: return "add to sum " + Name(s.dst) + " <- " + Name(s.src) + " + input" + At(s) + bytes;
+    case StepKind::kFinishSum: return "finish sum " + Name(s.dst) + " <- " + Name(s.src) + bytes;
     case StepKind::kSignal: return "signal " + std::to_string(s.tick);
     case StepKind::kWait: return "wait " + peer + " >= " + std::to_string(s.tick);
   }

@@ -7,7 +7,7 @@
 // Progress between ranks is one counter per rank, its *tick*, local to the exchange: 1 = begun (the first
 // segment, if any, lies in its landing slot). kSignal raises the own tick, kWait waits for others' ticks.
 //
-// Invariants, proved by the verifier for every algorithm and 1..64 ranks:
+// Invariants, which tests/sim checks by running every algorithm under random interleavings of ranks:
 //  S1. Before the first step runs, every rank's tick is known to be >= 1 (rule N4: all have begun).
 //  S2. Bytes another rank wrote are read only after a kWait that follows, through signals, their writing.
 //  S3. Bytes another rank may still read are not overwritten; also by the next exchange on the same channel.
@@ -38,10 +38,13 @@ struct Buffer {
 };
 
 enum class StepKind : uint8_t {
-  kCopy,    // dst = src
-  kReduce,  // dst = post * op over src.index 0..n-1 of pre * src; dst.index kEveryRank: written to each output
-  kSignal,  // own tick = `tick`
-  kWait,    // until the tick of `peer` (kEveryRank: of all) >= `tick`
+  kCopy,       // dst = src
+  kReduce,     // dst = post * op over src.index 0..n-1 of pre * src; dst.index kEveryRank: written to each output
+  kBeginSum,   // dst = pre * own input, in the accumulator type
+  kAddToSum,   // dst = src op pre * own input; dst and src in the accumulator type
+  kFinishSum,  // dst = post * src; src in the accumulator type
+  kSignal,     // own tick = `tick`
+  kWait,       // until the tick of `peer` (kEveryRank: of all) >= `tick`
 };
 
 struct Step {
@@ -51,7 +54,8 @@ struct Step {
   uint32_t tick = 0;
   Buffer dst;
   Buffer src;
-  uint64_t length_bytes = 0;
+  uint64_t input_offset = 0;  // kBeginSum, kAddToSum: of the own input
+  uint64_t length_bytes = 0;  // of the message, not of the accumulators
 };
 
 struct Schedule {

@@ -256,9 +256,15 @@ bool Executor::RunSteps(Exchange* x, Time now) {
   for (size_t moved = 0; x->cursor < steps.size() && moved < kTurnBytes; ++x->cursor) {
     const Step& step = steps[x->cursor];
     if (step.kind == StepKind::kWait && !Await(x, step.tick, step.peer)) break;
-    if (step.kind == StepKind::kSignal) Signal(*x, step.tick);
-    if (step.kind == StepKind::kCopy) RunCopy(*x, step);
-    if (step.kind == StepKind::kReduce) RunReduce(*x, step);
+    switch (step.kind) {
+      case StepKind::kWait: break;
+      case StepKind::kSignal: Signal(*x, step.tick); break;
+      case StepKind::kCopy: RunCopy(*x, step); break;
+      case StepKind::kReduce: RunReduce(*x, step); break;
+      case StepKind::kBeginSum:
+      case StepKind::kAddToSum:
+      case StepKind::kFinishSum: RunSum(*x, step); break;
+    }
     moved += step.length_bytes;
   }
   if (x->state == ExchangeState::kRunning && x->cursor == steps.size()) End(x, Outcome::kDone, {}, now);
@@ -272,26 +278,43 @@ std::byte* Executor::Locate(const Exchange& x, const Buffer& b, size_t index) co
   return transport_->Base(x.request->group->members[index]) + begin + b.offset;
 }
 
+// The pieces of one end of a copy: own input or output may lie in several, everything else is one.
+template <typename Fn>
+void Executor::ForEachPiece(const Exchange& x, const Buffer& b, size_t length_bytes, Fn fn) const {
+  if (b.place == Place::kLanding) return fn(Locate(x, b, static_cast<size_t>(b.index)), size_t{0}, length_bytes);
+  const Spans& spans = b.place == Place::kInput ? x.input : x.output;
+  spans.ForEach(b.offset, length_bytes, fn);
+}
+
 void Executor::RunCopy(const Exchange& x, const Step& step) {
   const Stores stores = step.streaming ? Stores::kStreaming : Stores::kCached;
-  const auto copy = [&](std::byte* dst, const std::byte* src, size_t length) {
-    if (dst != src) options_.kernels->copy(dst, src, length, stores);
-  };
-  if (step.dst.place == Place::kLanding) {
-    std::byte* slot = Locate(x, step.dst, x.Me());
-    x.input.ForEach(step.src.offset, step.length_bytes, [&](const std::byte* piece, size_t delta, size_t length) {
-      copy(slot + delta, piece, length);
+  ForEachPiece(x, step.dst, step.length_bytes, [&](std::byte* dst, size_t delta, size_t length) {
+    Buffer from = step.src;
+    from.offset += delta;
+    ForEachPiece(x, from, length, [&](const std::byte* src, size_t within, size_t part) {
+      if (dst + within != src) options_.kernels->copy(dst + within, src, part, stores);
+    });
+  });
+}
+
+void Executor::RunSum(const Exchange& x, const Step& step) {
+  const Kernels& kernels = *options_.kernels;
+  const size_t elem_bytes = SizeOf(x.reduction.dtype);
+  const size_t widening = SizeOf(AccumulatorOf(x.reduction.dtype)) / elem_bytes;
+  if (step.kind == StepKind::kFinishSum) {
+    const std::byte* acc = Locate(x, step.src, static_cast<size_t>(step.src.index));
+    x.output.ForEach(step.dst.offset, step.length_bytes, [&](std::byte* piece, size_t delta, size_t length) {
+      kernels.finish(x.reduction, acc + delta * widening, piece, length / elem_bytes);
     });
     return;
   }
-  x.output.ForEach(step.dst.offset, step.length_bytes, [&](std::byte* piece, size_t delta, size_t length) {
-    if (step.src.place == Place::kLanding) {
-      copy(piece, Locate(x, step.src, static_cast<size_t>(step.src.index)) + delta, length);
-      return;
-    }
-    x.input.ForEach(step.src.offset + delta, length, [&](const std::byte* src, size_t within, size_t part) {
-      copy(piece + within, src, part);
-    });
+  std::byte* acc = Locate(x, step.dst, x.Me());
+  if (step.kind == StepKind::kAddToSum)
+    kernels.copy(acc, Locate(x, step.src, static_cast<size_t>(step.src.index)), step.length_bytes * widening,
+                 Stores::kCached);
+  const auto combine = step.kind == StepKind::kBeginSum ? kernels.begin : kernels.add;
+  x.input.ForEach(step.input_offset, step.length_bytes, [&](const std::byte* piece, size_t delta, size_t length) {
+    combine(x.reduction, piece, acc + delta * widening, length / elem_bytes);
   });
 }
 

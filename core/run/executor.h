@@ -71,8 +71,11 @@ class Executor {
   Problem ProblemOf(const Exchange& exchange) const;
   void AllocateGathered(Exchange* exchange);
   bool RunSteps(Exchange* exchange, Time now);
+  template <typename Fn>
+  void ForEachPiece(const Exchange& exchange, const Buffer& buffer, size_t length_bytes, Fn fn) const;
   void RunCopy(const Exchange& exchange, const Step& step);
   void RunReduce(const Exchange& exchange, const Step& step);
+  void RunSum(const Exchange& exchange, const Step& step);
   std::byte* Locate(const Exchange& exchange, const Buffer& buffer, size_t index) const;
   bool Await(Exchange* exchange, uint32_t tick, int peer);
   void Signal(const Exchange& exchange, uint32_t tick);
