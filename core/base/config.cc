@@ -1,0 +1,198 @@
+#include "core/base/config.h"
+
+#include "core/base/json.h"
+#include "core/base/knobs.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+namespace covey {
+namespace {
+
+constexpr std::string_view kPrefix = "COVEY_";
+
+bool SetChoice(const Knob& knob, std::string_view text, Config* config) {
+  const std::vector<std::string_view> choices = ChoicesOf(knob);
+  const auto found = std::find(choices.begin(), choices.end(), text);
+  if (found == choices.end()) return false;
+  if (const auto* field = std::get_if<std::string Config::*>(&knob.field)) {
+    config->** field = text;
+  } else {
+    SetNumber(knob, found - choices.begin(), config);
+  }
+  return true;
+}
+
+// `shown` is the name as the user wrote it.
+Status Set(const Knob& knob, std::string_view shown, std::string_view text, Config* config) {
+  bool valid = true;
+  if (knob.type == Knob::Type::kText) {
+    config->*std::get<std::string Config::*>(knob.field) = text;
+  } else if (knob.type == Knob::Type::kChoice) {
+    valid = SetChoice(knob, text, config);
+  } else {
+    const std::optional<int64_t> number = ParseNumber(knob, text);
+    valid = number.has_value() && *number >= knob.minimum && *number <= knob.maximum &&
+            *number % knob.multiple == 0;
+    if (valid) SetNumber(knob, *number, config);
+  }
+  if (valid) return Status::Ok();
+  return Status::InvalidArgument(std::string(shown) + " is \"" + std::string(text) +
+                                 "\", which is not " + AllowedText(knob));
+}
+
+std::string Upper(std::string_view name) {
+  std::string upper(name);
+  for (char& c : upper) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  return upper;
+}
+
+std::string Lower(std::string_view name) {
+  std::string lower(name);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return lower;
+}
+
+std::string_view Trim(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r";
+  const size_t begin = text.find_first_not_of(kBlank);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
+}
+
+Status Unknown(std::string_view shown, std::string_view nearest) {
+  return Status::InvalidArgument(
+      std::string(shown) + " is not a setting of Covey; the nearest is " + std::string(nearest));
+}
+
+Status ReadVariables(const char* const* environment, Config* config) {
+  if (environment == nullptr) return Status::Ok();
+  for (; *environment != nullptr; ++environment) {
+    const std::string_view entry = *environment;
+    const size_t end = entry.find('=');
+    if (!entry.starts_with(kPrefix) || end == std::string_view::npos) continue;
+    const std::string_view variable = entry.substr(0, end);
+    const std::string name = Lower(variable.substr(kPrefix.size()));
+    const std::string exact = std::string(kPrefix) + Upper(name);
+    const Knob* knob = FindKnob(name);
+    if (knob == nullptr || variable != exact) {
+      return Unknown(variable, std::string(kPrefix) + Upper(NearestKnob(name).name));
+    }
+    RETURN_IF_ERROR(Set(*knob, variable, entry.substr(end + 1), config));
+  }
+  return Status::Ok();
+}
+
+Status ReadSettings(std::string_view settings, Config* config) {
+  while (!settings.empty()) {
+    const size_t line_end = std::min(settings.find('\n'), settings.size());
+    const std::string_view line = Trim(settings.substr(0, line_end));
+    settings.remove_prefix(std::min(line_end + 1, settings.size()));
+    if (line.empty()) continue;
+    const size_t end = line.find('=');
+    if (end == std::string_view::npos) {
+      return Status::InvalidArgument("the setting \"" + std::string(line) +
+                                     "\" is not of the form name=value");
+    }
+    const std::string_view name = Trim(line.substr(0, end));
+    const Knob* knob = FindKnob(name);
+    if (knob == nullptr) return Unknown(name, NearestKnob(Lower(name)).name);
+    RETURN_IF_ERROR(Set(*knob, name, Trim(line.substr(end + 1)), config));
+  }
+  return Status::Ok();
+}
+
+Status CheckPlace(const char* rank_name, int32_t rank, const char* size_name, int32_t size) {
+  if (rank < size) return Status::Ok();
+  return Status::InvalidArgument(std::string(rank_name) + " is " + std::to_string(rank) +
+                                 ", which needs a " + size_name + " above it and not " +
+                                 std::to_string(size));
+}
+
+void AppendMember(const char* name, std::string_view raw, std::string* json) {
+  *json += json->ends_with('{') ? "\"" : ",\"";
+  *json += std::string(name) + "\":" + std::string(raw);
+}
+
+std::string JsonString(std::string_view text) {
+  std::string json;
+  AppendJsonString(text, &json);
+  return json;
+}
+
+// A number as JSON: bare when it counts, as text with its unit otherwise.
+std::string JsonNumber(const Knob& knob, int64_t number) {
+  const std::string text = NumberText(knob, number);
+  return knob.type == Knob::Type::kCount ? text : JsonString(text);
+}
+
+std::string JsonValue(const Knob& knob, const Config& config) {
+  return knob.IsNumber() ? JsonNumber(knob, GetNumber(knob, config))
+                         : JsonString(ValueText(knob, config));
+}
+
+}  // namespace
+
+Status Config::FromEnvironment(const char* const* environment, std::string_view settings,
+                               Config* config) {
+  constexpr int32_t kUnset = -1;
+  Config read;
+  read.local_rank = kUnset;
+  read.local_size = kUnset;
+  RETURN_IF_ERROR(ReadVariables(environment, &read));
+  RETURN_IF_ERROR(ReadSettings(settings, &read));
+  if (read.local_rank == kUnset) read.local_rank = ToInt(read.rank);
+  if (read.local_size == kUnset) read.local_size = std::max(read.size, read.local_rank + 1);
+  RETURN_IF_ERROR(CheckPlace("rank", ToInt(read.rank), "size", read.size));
+  RETURN_IF_ERROR(CheckPlace("local_rank", read.local_rank, "local_size", read.local_size));
+  *config = std::move(read);
+  return Status::Ok();
+}
+
+std::string Config::AgreedText() const {
+  std::string text;
+  for (const Knob& knob : AllKnobs()) {
+    if (!knob.agreed) continue;
+    text += (text.empty() ? "" : ";") + std::string(knob.name) + "=" + PlainText(knob, *this);
+  }
+  return text;
+}
+
+std::string Config::Difference(const Config& before) const {
+  std::string text;
+  for (const Knob& knob : AllKnobs()) {
+    if (PlainText(knob, *this) == PlainText(knob, before)) continue;
+    text += (text.empty() ? "" : ", ") + std::string(knob.name) + " " + ValueText(knob, *this) +
+            " instead of " + ValueText(knob, before);
+  }
+  return text;
+}
+
+std::string Config::KnobsJson() const {
+  const Config defaults;
+  std::string json = "[";
+  for (const Knob& knob : AllKnobs()) {
+    json += json.ends_with('[') ? "{" : ",\n{";
+    AppendMember("name", JsonString(knob.name), &json);
+    AppendMember("unit", JsonString(knob.unit), &json);
+    AppendMember("default", JsonValue(knob, defaults), &json);
+    AppendMember("minimum", knob.IsNumber() ? JsonNumber(knob, knob.minimum) : "null", &json);
+    AppendMember("maximum", knob.IsNumber() ? JsonNumber(knob, knob.maximum) : "null", &json);
+    AppendMember("agreed", knob.agreed ? "true" : "false", &json);
+    AppendMember("help", JsonString(knob.help), &json);
+    AppendMember("value", JsonValue(knob, *this), &json);
+    json += '}';
+  }
+  return json + "]";
+}
+
+std::string KnobsJson() {
+  Config config;
+  if (!Config::FromEnvironment(environ, "", &config).ok()) config = Config();
+  return config.KnobsJson();
+}
+
+}  // namespace covey

@@ -1,0 +1,76 @@
+// How this rank was told to run: the knobs, their rules, and the only reader of the environment.
+//
+// A knob is set by the variable COVEY_<NAME> or by a line "name=value" of a settings text, which
+// wins. What is written wrongly is refused with a sentence that names it; nothing is ignored: a
+// variable that begins with COVEY_ and names no knob is an error, since it is nearly always a
+// misspelt one. The table of knobs (unit, default, range, help) is in knobs.cc; covey_knobs prints
+// it. Plain values, no thread of its own.
+#ifndef COVEY_CORE_BASE_CONFIG_H_
+#define COVEY_CORE_BASE_CONFIG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/base/log.h"
+#include "core/base/status.h"
+#include "core/base/types.h"
+
+namespace covey {
+
+// One member per knob, named like it; a Config just made has the defaults. Of one that
+// FromEnvironment filled, every value is in the range of its knob, rank < size and local_rank <
+// local_size.
+struct Config {
+  // Where this process stands: set by coveyrun.
+  Rank rank{0};
+  int32_t size = 1;
+  int32_t local_rank = 0;    // as rank when not set
+  int32_t local_size = 1;    // as size when not set
+  int32_t shm_fd = -1;       // the job's shared memory; -1 = none
+  int32_t launcher_pid = 0;  // 0 = none
+  std::string job;
+
+  Time start_timeout = 30 * kSecond;
+  Time stall_warning = 10 * kSecond;
+
+  size_t segment_bytes = size_t{64} << 10;
+  size_t flat_bytes = size_t{32} << 10;
+  std::string algorithm = "auto";  // or flat, direct, staged, ring
+  Time spin = 20 * kMicrosecond;
+  int32_t yield_count = 16;
+  size_t arena_bytes = size_t{16} << 30;
+  int32_t cache_capacity = 4096;
+  size_t fusion_threshold = size_t{128} << 20;
+  std::string method;
+
+  std::string timeline;  // folder; empty = off
+  size_t timeline_max_bytes = size_t{64} << 20;
+  LogLevel log_level = LogLevel::kWarn;
+
+  // Fills *config from `environment` ("NAME=value" strings, ended by a null pointer; may be null)
+  // and then from `settings` ("name=value" lines). On an error (kInvalidArgument) *config is
+  // unchanged.
+  static Status FromEnvironment(const char* const* environment, std::string_view settings,
+                                Config* config);
+
+  // The knobs that must be equal on all ranks, "segment_bytes=65536;flat_bytes=32768;...", in base
+  // units: compared as text by the coordinator, which names the first that differs.
+  std::string AgreedText() const;
+
+  // In words, what of this differs from `before`: "size 4 instead of 2, spin 0 instead of 20us".
+  // Empty when nothing does.
+  std::string Difference(const Config& before) const;
+
+  // All knobs with the values of this: a JSON array of {name, unit, default, minimum, maximum,
+  // agreed, help, value}. Values of counts are numbers, others text as the user writes it; text and
+  // choices have no minimum and maximum (null).
+  std::string KnobsJson() const;
+};
+
+// KnobsJson of the environment of this process; with the defaults when that has errors.
+std::string KnobsJson();
+
+}  // namespace covey
+#endif  // COVEY_CORE_BASE_CONFIG_H_
