@@ -15,8 +15,7 @@ struct Avx2 {
     return reinterpret_cast<Vec<uint16_t, 8>>(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
   }
   [[gnu::always_inline]] static Vec<uint32_t, 8> Extend(Vec<uint16_t, 8> v) {
-    return reinterpret_cast<Vec<uint32_t, 8>>(
-        _mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(v)));
+    return reinterpret_cast<Vec<uint32_t, 8>>(_mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(v)));
   }
   // The halves of a pack stay in their 128-bit lanes: the permutation brings them together.
   [[gnu::always_inline]] static Vec<uint16_t, 8> Truncate(Vec<uint32_t, 8> v) {

@@ -19,8 +19,8 @@ Scaling ScalingOf(double prescale, double postscale) {
 
 // Integers with a scale are rare (the average of a counter) and left to the reference.
 bool NeedsScalar(DType dtype, Scaling scaling) {
-  const bool is_float = dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kF16 ||
-                        dtype == DType::kBF16;
+  const bool is_float =
+      dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kF16 || dtype == DType::kBF16;
   return scaling != Scaling::kNone && !is_float;
 }
 

@@ -182,15 +182,24 @@ void FinishAll(const Reduction& r, const std::byte* acc, std::byte* output, size
 template <class F>
 void WithType(DType dtype, F f) {
   switch (dtype) {
-    case DType::kF32: return f(float{});
-    case DType::kF64: return f(double{});
-    case DType::kF16: return f(F16{});
-    case DType::kBF16: return f(BF16{});
-    case DType::kU8: return f(uint8_t{});
-    case DType::kI8: return f(int8_t{});
-    case DType::kI32: return f(int32_t{});
-    case DType::kI64: return f(int64_t{});
-    case DType::kBool: break;
+    case DType::kF32:
+      return f(float{});
+    case DType::kF64:
+      return f(double{});
+    case DType::kF16:
+      return f(F16{});
+    case DType::kBF16:
+      return f(BF16{});
+    case DType::kU8:
+      return f(uint8_t{});
+    case DType::kI8:
+      return f(int8_t{});
+    case DType::kI32:
+      return f(int32_t{});
+    case DType::kI64:
+      return f(int64_t{});
+    case DType::kBool:
+      break;
   }
   CHECK(false, "there is no arithmetic on bool");
 }

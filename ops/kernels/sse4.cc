@@ -33,9 +33,8 @@ struct Sse4 {
     const U32x4 normal = magnitude + ((127u - 15u) << 23);
     const U32x4 special = magnitude + ((255u - 31u) << 23);
     const U32x4 least_normal = U32x4{} + (113u << 23);  // 2^-14
-    const U32x4 subnormal =
-        reinterpret_cast<U32x4>(reinterpret_cast<F32x4>(magnitude + least_normal) -
-                                reinterpret_cast<F32x4>(least_normal));
+    const U32x4 subnormal = reinterpret_cast<U32x4>(
+        reinterpret_cast<F32x4>(magnitude + least_normal) - reinterpret_cast<F32x4>(least_normal));
     const U32x4 finite = exponent == 0 ? subnormal : normal;
     const U32x4 value = exponent == (0x7c00u << 13) ? special : finite;
     return reinterpret_cast<F32x4>(value | ((half & 0x8000) << 16));
@@ -47,10 +46,9 @@ struct Sse4 {
     const U32x4 sign = bits & 0x80000000u;
     const U32x4 magnitude = bits ^ sign;
     const U32x4 rounder = U32x4{} + ((127u - 15u + 23u - 10u + 1u) << 23);  // 0.5
-    const U32x4 subnormal =
-        reinterpret_cast<U32x4>(reinterpret_cast<F32x4>(magnitude) +
-                                reinterpret_cast<F32x4>(rounder)) -
-        rounder;
+    const U32x4 subnormal = reinterpret_cast<U32x4>(reinterpret_cast<F32x4>(magnitude) +
+                                                    reinterpret_cast<F32x4>(rounder)) -
+                            rounder;
     const U32x4 odd = (magnitude >> 13) & 1;
     const U32x4 normal = (magnitude - ((127u - 15u) << 23) + 0xfff + odd) >> 13;
     const U32x4 finite = magnitude < (113u << 23) ? subnormal : normal;
