@@ -1,0 +1,60 @@
+// Ranks as threads: every rank a runtime of its own over real shared memory, with its engine thread.
+#ifndef COVEY_TESTS_CONTRACT_THREADS_H_
+#define COVEY_TESTS_CONTRACT_THREADS_H_
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/covey.h"
+
+namespace covey {
+
+// Runs body(rank, runtime) on `size` threads and waits for all. Each runtime is freed at the end of its body,
+// unless the body did it and set the pointer to null.
+inline void RunRanks(int size, const char* settings, const std::function<void(int, covey_runtime*&)>& body) {
+  covey_error error = COVEY_INIT(covey_error);
+  const int fd = covey_job_create(size, &error);
+  ASSERT_GE(fd, 0) << error.message;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      covey_error why = COVEY_INIT(covey_error);
+      const std::string text = "local_size=" + std::to_string(size) + "\n" + settings;
+      const covey_config config = {
+          .struct_size = sizeof(covey_config), .rank = rank, .size = size, .shm_fd = fd, .settings = text.c_str()};
+      covey_runtime* runtime = nullptr;
+      ASSERT_EQ(covey_runtime_new(&config, &runtime, &why), COVEY_OK) << why.message;
+      body(rank, runtime);
+      covey_runtime_free(runtime);
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  close(fd);
+}
+
+// One float32 allreduce, in place.
+struct FloatAllreduce {
+  FloatAllreduce(const char* name, float* data, int64_t elems) : shape(elems) {
+    tensor.dtype = COVEY_FLOAT32;
+    tensor.ndim = 1;
+    tensor.shape = &shape;
+    tensor.data = data;
+    request.kind = COVEY_ALLREDUCE;
+    request.name = name;
+    request.num_tensors = 1;
+    request.inputs = &tensor;
+  }
+  FloatAllreduce(const FloatAllreduce&) = delete;
+
+  int64_t shape;
+  covey_tensor tensor = COVEY_INIT(covey_tensor);
+  covey_request request = COVEY_INIT(covey_request);
+};
+
+}  // namespace covey
+#endif  // COVEY_TESTS_CONTRACT_THREADS_H_
