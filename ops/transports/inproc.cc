@@ -1,7 +1,8 @@
 #include "ops/transports/inproc.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
-#include <cstring>
 
 #include "core/base/check.h"
 
@@ -18,11 +19,12 @@ class InprocNetwork::Node final : public Transport {
   Node(InprocNetwork* network, Rank rank)
       : network_(network),
         rank_(rank),
-        region_(static_cast<std::byte*>(std::aligned_alloc(kAlign, network->options_.region_bytes))),
+        region_(static_cast<std::byte*>(mmap(nullptr, network->options_.region_bytes, PROT_READ | PROT_WRITE,
+                                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))),
         told_(static_cast<size_t>(network->options_.size), false) {
-    std::memset(region_, 0, network->options_.region_bytes);
+    CHECK(region_ != MAP_FAILED, "no memory for a region");
   }
-  ~Node() override { std::free(region_); }
+  ~Node() override { munmap(region_, network_->options_.region_bytes); }
 
   Rank rank() const override { return rank_; }
   int size() const override { return network_->options_.size; }
