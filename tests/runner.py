@@ -85,7 +85,8 @@ def write_report(path: str, suite: str, outcomes: Dict[str, Outcome]) -> None:
         f'failures="{kinds.count("failed")}" skipped="{kinds.count("skipped")}" errors="0">',
     ]
     for name, (kind, text, seconds) in outcomes.items():
-        lines.append(f'<testcase name={quoteattr(name)} classname={quoteattr(suite)} time="{seconds:.3f}">')
+        where = f"name={quoteattr(name)} classname={quoteattr(suite)}"
+        lines.append(f'<testcase {where} time="{seconds:.3f}">')
         if kind == "failed":
             lines.append(f"<failure>{escape(_printable(text))}</failure>")
         elif kind == "skipped":

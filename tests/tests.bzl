@@ -1,4 +1,4 @@
-"""Finds the tests: a new file with the right name in the right folder is a test, nothing to register."""
+"""Finds the tests: a file with the right name in the right folder is one; nothing is registered."""
 
 # What a C++ test of this folder links. The longest prefix counts; a short list keeps an unfinished
 # room from breaking the tests of another.
@@ -29,15 +29,21 @@ _CC_DEPS = {
     ],
 }
 
+_ALWAYS = [
+    "//core/base",
+    "//core:header",
+    "//tools/bazel:gtest_main",
+]
+
 def _prefix(path, table):
     best = ""
     for prefix in table:
-        if prefix and path[:len(prefix) + 1] in [prefix + "/", prefix + "_"] and len(prefix) > len(best):
+        if len(prefix) > len(best) and path[:len(prefix) + 1] in [prefix + "/", prefix + "_"]:
             best = prefix
     return best
 
 def cc_tests(folder, **kwargs):
-    """One cc_test for each `*_test.cc` (GoogleTest) under `folder`; other files there are shared."""
+    """One cc_test for each `*_test.cc` (GoogleTest) under `folder`; other files are shared."""
     helpers = native.glob([folder + "/**/*.h", folder + "/**/*.cc"], exclude = ["**/*_test.cc"])
     for path in native.glob([folder + "/**/*_test.cc"]):
         prefix = _prefix(path, _CC_DEPS)
@@ -47,7 +53,7 @@ def cc_tests(folder, **kwargs):
             name = path[:-len(".cc")],
             srcs = [path] + [h for h in helpers if _near(h, path)],
             linkstatic = True,
-            deps = _deps(_CC_DEPS[prefix] + own + ["//core:header", "//core/base"]) + ["//tools/bazel:gtest_main"],
+            deps = _deps(_CC_DEPS[prefix] + own + _ALWAYS),
             **kwargs
         )
 

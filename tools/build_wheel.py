@@ -1,7 +1,7 @@
-"""Makes the wheel: the Python package, the extension and libcovey.so. The same inputs, the same bytes.
+"""Makes the wheel: the Python package, the extension, libcovey.so. Same inputs, same bytes.
 
-Run by //:wheel. One wheel serves every CPython from 3.9 on (limited API) and every Linux whose glibc
-is at least what the binaries ask for; the file's name says so.
+Run by //:wheel. One wheel serves every CPython from 3.9 on (limited API) and every Linux whose
+glibc is at least what the binaries ask for; the file's name says so.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ class WheelTest(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         venv.create(cls.folder.name, with_pip=True)
         cls.bin = pathlib.Path(cls.folder.name) / "bin"
-        cls.run_there(["pip", "--disable-pip-version-check", "install", "--quiet", "--no-index", str(_wheel())])
+        pip = ["pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
+        cls.run_there([*pip, str(_wheel())])
 
     @classmethod
     def tearDownClass(cls) -> None:
@@ -70,7 +71,10 @@ class WheelTest(unittest.TestCase):
         self.assertEqual({line.split(",")[0] for line in lines}, names)
 
     def test_depends_on_nothing(self) -> None:
-        code = "import importlib.metadata as m; print(*(d.metadata['Name'] for d in m.distributions()))"
+        code = (
+            "import importlib.metadata as m\n"
+            "print(*(d.metadata['Name'] for d in m.distributions()))"
+        )
         installed = set(self.run_there(["python", "-c", code]).split())
         self.assertEqual(installed - {"pip", "setuptools"}, {"covey"})
 

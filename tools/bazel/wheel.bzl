@@ -1,5 +1,5 @@
-"""wheel: a folder with one wheel in it. Its name depends on what the binaries ask of glibc, so it is
-known only after they are built, and Bazel's output is the folder."""
+"""wheel: a folder with one wheel in it. Its name depends on what the binaries ask of glibc, so it
+is known only after they are built, and Bazel's output is the folder."""
 
 def _wheel_impl(ctx):
     out = ctx.actions.declare_directory(ctx.label.name)

@@ -1,4 +1,4 @@
-"""rules_cc for Bazel 4.2 without a download: the rules are Bazel's own, under the name others load."""
+"""rules_cc for Bazel 4.2 without a download: Bazel's own rules, under the name others load."""
 
 cc_binary = native.cc_binary
 cc_import = native.cc_import

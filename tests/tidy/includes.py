@@ -1,0 +1,115 @@
+"""Who may include whom: the map of README.md as a table. Bazel's visibility says it by target."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Iterator, List, Tuple
+
+from tidy import source
+from tidy.source import Finding
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
+
+# Folder or file -> what it may include besides its own folder. The longest name counts.
+ALLOWED: Dict[str, Tuple[str, ...]] = {
+    "core": ("core",),
+    "core/covey.h": (),
+    "core/base": (),
+    "core/agree": ("core/base",),
+    "core/round": ("core/base",),
+    "core/plan": ("core/base",),
+    "core/run": ("core/base", "core/plan/schedule.h"),
+    "ops/algorithms": ("core/base", "core/plan/algorithm.h", "core/plan/schedule.h"),
+    "ops/codecs": ("core/base", "core/run/codec.h"),
+    "ops/control": ("core/base", "core/run/control.h", "proto"),
+    "ops/devices": ("core/base", "core/run/device.h"),
+    "ops/kernels": ("core/base", "core/run/kernels.h"),
+    "ops/methods": ("core/base", "core/round/method.h"),
+    "ops/transports": ("core/base", "core/run/transport.h"),
+    "frameworks/native": ("core/covey.h",),
+}
+
+# Headers of libraries -> the files that may include them.
+_BORDERS = {
+    "spdlog/": ("core/base/log.cc",),
+    "mpi.h": ("ops/transports/mpi",),
+    "ucp/": ("ops/transports/ucx",),
+    "nccl.h": ("ops/transports/nccl",),
+    "grpc": ("ops/control/grpc",),
+    "Python.h": ("frameworks/native/",),
+}
+
+
+def includes(path: str) -> Iterator[Tuple[int, str, bool]]:
+    """(line, name, quoted) of every #include."""
+    text = source.read(path)
+    for match in _INCLUDE.finditer(text):
+        quoted = match.group(1) is not None
+        yield source.line_of(text, match.start()), match.group(1) or match.group(2), quoted
+
+
+def _is_own(name: str) -> bool:
+    return name.split("/")[0] in source.TOP_FOLDERS
+
+
+def _below(name: str, place: str) -> bool:
+    return name == place or name.startswith(place + "/")
+
+
+def _rule_for(path: str) -> str:
+    return max((place for place in ALLOWED if _below(path, place)), key=len, default="")
+
+
+def direction() -> Iterator[Finding]:
+    """Includes that go against the direction of the layers."""
+    for path in source.files(*source.CPP):
+        place = _rule_for(path)
+        if not place:
+            continue
+        allowed = ALLOWED[place] + (() if place == path else (path.rpartition("/")[0],))
+        for line, name, _ in includes(path):
+            if _is_own(name) and not any(_below(name, other) for other in allowed):
+                what = ", ".join(ALLOWED[place]) or "nothing"
+                yield Finding("include", path, line, f"{place} may include {what}, not {name}: "
+                              "move what is shared down to core/base, or hand it in as a value")
+
+
+def borders() -> Iterator[Finding]:
+    """Libraries included where they are not meant to be."""
+    for path in source.files(*source.CPP):
+        for line, name, _ in includes(path):
+            for header, places in _BORDERS.items():
+                if name.startswith(header) and not path.startswith(places):
+                    yield Finding("border", path, line, f"only {', '.join(places)} may include "
+                                  f"{name}: use what that file offers")
+
+
+def paths() -> Iterator[Finding]:
+    """Includes of our headers that are not written from the root of the tree, or do not exist."""
+    for path in source.files(*source.CPP):
+        for line, name, quoted in includes(path):
+            if (source.ROOT / name).exists() or name.endswith(".pb.h"):
+                continue
+            if quoted and "/" not in name:
+                yield Finding("path", path, line, f"write the full path of {name} from the root")
+            elif _is_own(name):
+                yield Finding("path", path, line, f"there is no {name}")
+
+
+def cycles() -> Iterator[Finding]:
+    """Headers that include each other in a circle."""
+    graph = {path: [name for _, name, _ in includes(path) if _is_own(name)]
+             for path in source.files(*source.CPP)}
+    done: set = set()
+
+    def visit(path: str, way: List[str]) -> Iterator[Finding]:
+        if path in way:
+            circle = " -> ".join(way[way.index(path) :] + [path])
+            yield Finding("cycle", path, 1, circle + ": move what both need to a third")
+        elif path not in done:
+            for name in graph.get(path, []):
+                yield from visit(name, way + [path])
+            done.add(path)
+
+    for path in graph:
+        yield from visit(path, [])

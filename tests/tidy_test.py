@@ -1,0 +1,135 @@
+"""Goal: the tree keeps the shape that README.md and the style ask for.
+Method: each rule of tests/tidy walks the source tree and names file, line and what to do instead.
+
+tests/tidy_ratchet.txt lists what was there before a rule: `rule | path | size`. It may only shrink:
+an entry that is larger than the offence must be lowered, one that is gone removed.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import re
+import unittest
+from typing import Callable, Dict, Iterable, Tuple
+
+from tidy import includes, shape, source, words
+from tidy.source import Finding
+
+_RATCHET = "tests/tidy_ratchet.txt"
+
+
+def ratchet() -> Dict[Tuple[str, str], int]:
+    """(rule, path) -> size allowed."""
+    allowed = {}
+    for line in source.lines(_RATCHET):
+        if line and not line.startswith("#"):
+            rule, path, size = (part.strip() for part in line.split("|"))
+            allowed[rule, path] = int(size)
+    return allowed
+
+
+def by_place(findings: Iterable[Finding]) -> Dict[Tuple[str, str], list]:
+    """Findings grouped by rule and file."""
+    groups: Dict[Tuple[str, str], list] = collections.defaultdict(list)
+    for finding in findings:
+        groups[finding.rule, finding.path].append(finding)
+    return groups
+
+
+class TidyTest(unittest.TestCase):
+    def check(self, rule: Callable[[], Iterable[Finding]]) -> None:
+        """Fails with every finding that the ratchet does not cover."""
+        allowed = ratchet()
+        bad = []
+        for key, findings in sorted(by_place(rule()).items()):
+            if sum(finding.size for finding in findings) > allowed.get(key, 0):
+                bad += [str(finding) for finding in findings]
+        if bad:
+            self.fail("\n" + "\n".join(bad))
+
+    def test_includes_follow_the_layers(self) -> None:
+        self.check(includes.direction)
+
+    def test_libraries_are_included_at_their_border_only(self) -> None:
+        self.check(includes.borders)
+
+    def test_includes_are_written_from_the_root(self) -> None:
+        self.check(includes.paths)
+
+    def test_no_include_goes_in_a_circle(self) -> None:
+        self.check(includes.cycles)
+
+    def test_files_are_short(self) -> None:
+        self.check(shape.file_length)
+
+    def test_functions_are_short(self) -> None:
+        self.check(shape.function_length)
+
+    def test_lines_are_short(self) -> None:
+        self.check(shape.columns)
+
+    def test_headers_begin_with_a_comment_and_a_guard(self) -> None:
+        self.check(shape.headers)
+
+    def test_unit_tests_mirror_the_tree(self) -> None:
+        self.check(shape.test_places)
+
+    def test_top_folders_have_a_readme(self) -> None:
+        self.check(shape.readmes)
+
+    def test_top_level_is_as_agreed(self) -> None:
+        self.check(shape.top_level)
+
+    def test_nothing_banned_is_called(self) -> None:
+        self.check(words.banned)
+
+    def test_no_state_is_shared_by_the_process(self) -> None:
+        self.check(words.mutable_state)
+
+    def test_nothing_is_unfinished_or_bound_to_a_machine(self) -> None:
+        self.check(words.marks)
+
+    def test_importing_covey_imports_no_framework(self) -> None:
+        self.check(words.framework_imports)
+
+
+RULES = (
+    includes.direction, includes.borders, includes.paths, includes.cycles, shape.file_length,
+    shape.function_length, shape.columns, shape.headers, shape.test_places, shape.readmes,
+    shape.top_level, words.banned, words.mutable_state, words.marks, words.framework_imports,
+)
+
+
+class RatchetTest(unittest.TestCase):
+    def test_only_shrinks(self) -> None:
+        groups = by_place(finding for rule in RULES for finding in rule())
+        for (rule, path), size in ratchet().items():
+            now = sum(finding.size for finding in groups.get((rule, path), []))
+            better = f"{path} is better now: lower its size for {rule!r} in {_RATCHET} to {now}"
+            self.assertGreaterEqual(now, size, better + ", or remove the line when it is 0")
+
+
+class RulesTest(unittest.TestCase):
+    """The rules themselves: what they take for code."""
+
+    def test_comments_and_strings_are_no_code(self) -> None:
+        text = 'int a; // throw\nconst char* b = "try { }"; /* catch (\n*/ int c = 1\'000;\n'
+        code = source._TOKENS.sub(source._blank, re.sub(r"(?<=\d)'(?=\d)", "0", text))
+        self.assertNotRegex(code, "throw|try|catch")
+        self.assertEqual(code.count("\n"), text.count("\n"))
+
+    def test_a_lambda_and_a_type_are_no_function(self) -> None:
+        self.assertEqual(source._kind_of("struct Leaf final ", ()), "type")
+        self.assertEqual(source._kind_of("namespace covey ", ()), "namespace")
+        self.assertEqual(source._kind_of("constexpr int kTable[] = ", ("namespace",)), "other")
+        self.assertEqual(source._kind_of("template <class T>\nvoid Run(T t) ", ()), "function")
+        self.assertEqual(source._kind_of("Runtime::Runtime(int a) : a_(a) ", ()), "function")
+        self.assertEqual(source._kind_of("for (int i = 0; ", ("function",)), "other")
+
+
+if __name__ == "__main__":
+    if os.environ.get("TIDY_LIST"):
+        print(*(f for rule in RULES for f in rule()), sep="\n")
+    else:
+        unittest.main()

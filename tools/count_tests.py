@@ -1,0 +1,107 @@
+"""Counts the test cases of a `bazel test`: reads its build events and prints `N passed, N failed`.
+
+A test that wrote no report, or died before its report was complete, counts as one failure, and so
+does a target that did not build. Ends with 1 when anything failed or nothing ran.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+import urllib.parse
+import urllib.request
+import xml.etree.ElementTree as ElementTree
+from typing import Dict, List, NamedTuple, Set
+
+
+class Counts(NamedTuple):
+    """Test cases by outcome."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def plus(self, other: "Counts") -> "Counts":
+        """The sum of both."""
+        return Counts(*(mine + its for mine, its in zip(self, other)))
+
+
+class Events(NamedTuple):
+    """What is needed of the build events."""
+
+    status: Dict[str, str]  # test target -> "PASSED", "FAILED", ...
+    reports: Dict[str, Set[str]]  # test target -> its reports
+    unbuilt: Set[str]
+
+
+def read_events(lines: List[str]) -> Events:
+    """Takes the JSON lines of --build_event_json_file."""
+    events = Events({}, {}, set())
+    for line in lines:
+        event = json.loads(line)
+        kind, ident = next(iter(event["id"].items()))
+        if kind == "testSummary":
+            events.status[ident["label"]] = event["testSummary"]["overallStatus"]
+        elif kind == "testResult" and "testResult" in event:
+            for output in event["testResult"].get("testActionOutput", []):
+                if output["name"] == "test.xml":
+                    events.reports.setdefault(ident["label"], set()).add(output["uri"])
+        elif kind == "targetCompleted" and not event.get("completed", {}).get("success"):
+            events.unbuilt.add(ident["label"])
+    return events
+
+
+def count_report(text: str) -> Counts:
+    """Counts one report (JUnit's XML, as GoogleTest, tests/runner.py and Bazel write it)."""
+    passed = failed = skipped = 0
+    for case in ElementTree.fromstring(text).iter("testcase"):
+        if case.get("status") == "notrun" or case.find("skipped") is not None:
+            skipped += 1
+        elif case.find("failure") is not None or case.find("error") is not None:
+            failed += 1
+        else:
+            passed += 1
+    return Counts(passed, failed, skipped)
+
+
+def _read(uri: str) -> str:
+    path = urllib.request.url2pathname(urllib.parse.urlsplit(uri).path)
+    return pathlib.Path(path).read_text(encoding="utf-8", errors="replace")
+
+
+def count_target(status: str, reports: Set[str]) -> Counts:
+    """Counts one test target."""
+    counts = Counts()
+    for uri in sorted(reports):
+        try:
+            counts = counts.plus(count_report(_read(uri)))
+        except (OSError, ElementTree.ParseError):
+            pass  # no report, or half of one: its status counts
+    good = status in ("PASSED", "FLAKY")
+    if not good and counts.failed == 0:
+        return counts.plus(Counts(failed=1))
+    if good and counts == Counts():
+        return Counts(passed=1)
+    return counts
+
+
+def main(path: str) -> int:
+    """Prints the bad targets, then the counts, alone on the last line."""
+    with open(path, encoding="utf-8") as file:
+        events = read_events(file.readlines())
+    counts = Counts()
+    for label, status in sorted(events.status.items()):
+        counts = counts.plus(count_target(status, events.reports.get(label, set())))
+        if status not in ("PASSED", "FLAKY"):
+            print(f"{status.lower()}: {label}")
+    for label in sorted(events.unbuilt - set(events.status)):
+        counts = counts.plus(Counts(failed=1))
+        print(f"does not build: {label}")
+    ending = f", {counts.skipped} skipped" if counts.skipped else ""
+    print(f"{counts.passed} passed, {counts.failed} failed{ending}")
+    return 1 if counts.failed or not counts.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
