@@ -1,0 +1,174 @@
+"""Covey: communication for distributed training.
+
+Every process of a job is a *rank*. They are started together by ``coveyrun`` and meet in
+``init()``::
+
+    import covey, torch
+
+    covey.init()
+    tensor = torch.full((4,), float(covey.rank()))
+    total = covey.allreduce(tensor, op=covey.Sum, name="example")
+
+The operations take torch tensors and numpy arrays and give back the same kind. For training with
+torch see :mod:`covey.torch`, which also has the names of Horovod.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable
+
+from covey import _native
+from covey.basics import (
+    cross_rank,
+    cross_size,
+    init,
+    is_homogeneous,
+    is_initialized,
+    knobs,
+    local_rank,
+    local_size,
+    rank,
+    shutdown,
+    size,
+    start_timeline,
+    stats,
+    status,
+    stop_timeline,
+)
+from covey.errors import (
+    Aborted,
+    CoveyError,
+    Exhausted,
+    Forked,
+    Internal,
+    InvalidArgument,
+    Mismatch,
+    NotInitialized,
+    OperationError,
+    Timeout,
+    Unsupported,
+)
+from covey.group import Group, group, world
+from covey.handles import Handle, poll, synchronize
+from covey.memory import arena_empty
+from covey.objects import allgather_object, broadcast_object
+from covey.ops import (
+    allgather,
+    allgather_async,
+    allreduce,
+    allreduce_,
+    allreduce_async,
+    allreduce_async_,
+    barrier,
+    broadcast,
+    broadcast_,
+    broadcast_async,
+    broadcast_async_,
+    grouped_allgather,
+    grouped_allgather_async,
+    grouped_allreduce,
+    grouped_allreduce_,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+)
+from covey.reduce_op import Adasum, Average, Max, Min, Product, ReduceOp, Sum
+
+if TYPE_CHECKING:
+    from covey import numpy, torch  # noqa: F401
+
+__version__: str = _native.version
+
+__all__ = [
+    "Aborted",
+    "Adasum",
+    "Average",
+    "CoveyError",
+    "Exhausted",
+    "Forked",
+    "Group",
+    "Handle",
+    "Internal",
+    "InvalidArgument",
+    "Max",
+    "Min",
+    "Mismatch",
+    "NotInitialized",
+    "OperationError",
+    "Product",
+    "ReduceOp",
+    "Sum",
+    "Timeout",
+    "Unsupported",
+    "allgather",
+    "allgather_async",
+    "allgather_object",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "arena_empty",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "broadcast_object",
+    "check_replicas",
+    "cross_rank",
+    "cross_size",
+    "group",
+    "grouped_allgather",
+    "grouped_allgather_async",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "knobs",
+    "local_rank",
+    "local_size",
+    "poll",
+    "rank",
+    "run",
+    "shutdown",
+    "size",
+    "start_timeline",
+    "stats",
+    "status",
+    "stop_timeline",
+    "synchronize",
+    "world",
+]
+
+
+def check_replicas(model: Any, group: Group = world) -> None:
+    """Checks that the parameters and buffers of a torch model are bitwise equal on all ranks.
+
+    Args:
+        model: a torch.nn.Module or a dict of torch tensors.
+        group: the ranks to compare; this rank must be one of them.
+
+    Raises:
+        Mismatch: names the first tensor that differs and which ranks agree with each other.
+
+    Example:
+        >>> covey.check_replicas(model)
+    """
+    from covey.torch.replicas import check_replicas as check  # Only here is torch needed.
+
+    check(model, group)
+
+
+def run(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Runs ``func`` in several processes, as ranks of one job, and returns their results by rank.
+
+    Arguments as :func:`covey.launch.run`.
+
+    Example:
+        >>> covey.run(train, np=2)  # doctest: +SKIP
+    """
+    from covey.launch import run as launch  # A rank does not need the launcher.
+
+    return launch(func, *args, **kwargs)

@@ -1,0 +1,186 @@
+"""Life of the runtime and this process's place in the job."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Union
+
+from covey import _native, watch
+from covey.errors import CoveyError, InvalidArgument, Unsupported
+from covey.group import Group
+from covey.state import Place, state
+
+_exit_registered = False
+
+
+def init(
+    comm: Optional[Iterable[int]] = None,
+    process_sets: Union[None, str, Iterable[Union[Group, Iterable[int]]]] = None,
+    *,
+    settings: Optional[Mapping[str, object]] = None,
+) -> None:
+    """Joins the job: reads what ``coveyrun`` has put into the environment and waits for all ranks.
+
+    Without a launcher the job has one rank. Called again with nothing new it does nothing.
+    ``shutdown`` is registered to run when the interpreter ends.
+
+    Args:
+        comm: accepted for Horovod's sake: None, or the list of all ranks.
+        process_sets: groups to check now. Groups need no registration, so this may stay None;
+            ``"dynamic"`` is accepted and means the same.
+        settings: knobs to override, by the names that ``covey.knobs()`` lists.
+
+    Raises:
+        InvalidArgument: (a ValueError) wrong environment or settings, or called again with
+            different ones: the message names the difference.
+        CoveyError: a rank did not arrive in time, or no memory.
+
+    Example:
+        >>> import covey
+        >>> covey.init()
+        >>> covey.rank(), covey.size()
+        (0, 1)
+    """
+    in_parent = state.process == os.getpid()
+    if not (is_initialized() and in_parent and not settings):
+        _start(settings)
+    place = state.require()
+    if comm is not None and sorted(comm) != list(range(place.size)):
+        raise Unsupported(
+            f"init(comm=...): only all ranks of the job (0..{place.size - 1}) or None is possible; "
+            "use covey.group(ranks) for a part of them"
+        )
+    if process_sets is None or process_sets == "dynamic":
+        return
+    if isinstance(process_sets, str):
+        raise InvalidArgument(f"process_sets must be groups or 'dynamic', not {process_sets!r}")
+    for item in process_sets:
+        (item if isinstance(item, Group) else Group(item)).id
+
+
+def _start(settings: Optional[Mapping[str, object]]) -> None:
+    global _exit_registered
+    text = "\n".join(f"{name}={value}" for name, value in (settings or {}).items())
+    was_running = _native.is_initialized()
+    _native.init(-1, 0, -1, text or None)
+    state.place = Place(*_native.place())
+    state.process = os.getpid()
+    if not was_running:
+        state.life += 1
+    if not _exit_registered:
+        _exit_registered = True
+        atexit.register(_shutdown_at_exit)
+    watch.start()
+
+
+def _shutdown_at_exit() -> None:
+    if state.process != os.getpid():
+        return  # A child of fork(): the runtime is the parent's.
+    try:
+        shutdown()
+    except CoveyError:
+        pass  # The process ends anyway, and its peers see that.
+
+
+def shutdown() -> None:
+    """Says goodbye to the other ranks and ends the runtime.
+
+    Operations of this rank that are still in flight end with :class:`covey.Aborted`; so do the
+    operations in which other ranks still wait for this one. ``init()`` may follow if every rank
+    does the same. Without a runtime it does nothing.
+
+    Example:
+        >>> covey.shutdown()
+        >>> covey.is_initialized()
+        False
+    """
+    if state.place is None:
+        return
+    _native.shutdown()
+    state.place = None
+    state.life += 1
+
+
+def is_initialized() -> bool:
+    """Whether ``init()`` was called and ``shutdown()`` was not."""
+    return state.place is not None
+
+
+def rank() -> int:
+    """The number of this process, 0..size()-1. Raises NotInitialized (a ValueError) before init."""
+    return state.require().rank
+
+
+def size() -> int:
+    """Number of processes of the job. Raises NotInitialized (a ValueError) before init."""
+    return state.require().size
+
+
+def local_rank() -> int:
+    """The number of this process on its host. Raises NotInitialized before init."""
+    return state.require().local_rank
+
+
+def local_size() -> int:
+    """Number of the job's processes on this host. Raises NotInitialized before init."""
+    return state.require().local_size
+
+
+def cross_rank() -> int:
+    """The number of this host among the hosts: 0, a job runs on one host. Raises before init."""
+    place = state.require()
+    return place.rank // max(place.local_size, 1)
+
+
+def cross_size() -> int:
+    """Number of hosts. Raises NotInitialized (a ValueError) before init."""
+    place = state.require()
+    return max(place.size // max(place.local_size, 1), 1)
+
+
+def is_homogeneous() -> bool:
+    """Whether every host runs equally many processes."""
+    place = state.require()
+    return place.size % max(place.local_size, 1) == 0
+
+
+def stats() -> Dict[str, Any]:
+    """Counters of this rank since ``init()``: operations, bytes, waiting time and more.
+
+    Example:
+        >>> covey.stats()["coordinator_messages"]  # doctest: +SKIP
+        0
+    """
+    state.require()
+    return dict(json.loads(_native.stats() or "{}"))
+
+
+def status() -> str:
+    """What this rank is waiting for, in words, one line per operation; empty when for nothing."""
+    return str(_native.status())
+
+
+def knobs() -> List[Dict[str, Any]]:
+    """Every setting: name, unit, default, minimum, maximum, help, and its value now."""
+    return list(json.loads(_native.knobs() or "[]"))
+
+
+def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
+    """Starts the trace of this rank: a Chrome/Perfetto JSON file that is valid at every moment.
+
+    Args:
+        file_path: where to write; every rank needs its own path.
+        mark_cycles: accepted for Horovod's sake. Covey has no cycles.
+
+    Raises:
+        InvalidArgument: (a ValueError) the file cannot be written or a trace runs already.
+    """
+    del mark_cycles
+    _native.timeline_start(os.fspath(file_path))
+
+
+def stop_timeline() -> None:
+    """Ends the trace of this rank. Without one it does nothing."""
+    _native.timeline_stop()

@@ -1,0 +1,123 @@
+"""Operations in flight, as Python sees them."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Optional, Sequence
+
+from covey import _native
+from covey.errors import CoveyError
+
+
+class Handle:
+    """One operation in flight. Made by the ``*_async`` functions.
+
+    It may be dropped: the operation goes on and its tensors stay alive until it has ended.
+
+    Example:
+        >>> handle = covey.allreduce_async(tensor, name="loss")
+        >>> handle.poll()  # doctest: +SKIP
+        False
+        >>> total = handle.wait()
+    """
+
+    __slots__ = ("_native", "_result", "_finish", "__weakref__")
+
+    def __init__(
+        self,
+        native: "_native.Handle",
+        result: Any,
+        finish: Optional[Callable[["_native.Handle"], Any]] = None,
+    ) -> None:
+        """Internal.
+
+        Args:
+            native: the operation.
+            result: what ``wait`` returns.
+            finish: when given, makes that result once the operation has ended.
+        """
+        self._native = native
+        self._result = result
+        self._finish = finish
+
+    def wait(self, timeout: Optional[float] = None) -> Any:
+        """Waits until the operation has ended and returns its result; again: the same result.
+
+        Args:
+            timeout: seconds, None for no limit.
+
+        Raises:
+            Timeout: not finished in time; the operation goes on and may be waited for again.
+            Mismatch: the ranks disagree about the operation.
+            Aborted: a rank died or left.
+            KeyboardInterrupt: the operation goes on.
+        """
+        self._native.wait(timeout)
+        if self._finish is not None:
+            self._result = self._finish(self._native)
+            self._finish = None
+        return self._result
+
+    def poll(self) -> bool:
+        """Whether ``wait`` would return at once."""
+        return bool(self._native.poll())
+
+
+class HandleSet:
+    """Several operations in flight whose results form one list."""
+
+    __slots__ = ("_handles", "_places")
+
+    def __init__(
+        self, handles: Sequence[Handle], places: Optional[Sequence[Sequence[int]]] = None
+    ) -> None:
+        """Internal.
+
+        Args:
+            handles: the operations.
+            places: when given, the result of handles[i] is a list, and its element j is element
+                places[i][j] of the results; else it is element i.
+        """
+        self._handles = list(handles)
+        self._places = places
+
+    def wait(self, timeout: Optional[float] = None) -> List[Any]:
+        """Waits for all and returns the list. Errors as :meth:`Handle.wait`: the first one met."""
+        parts: List[Any] = []
+        first_error: Optional[CoveyError] = None
+        for handle in self._handles:
+            try:
+                parts.append(handle.wait(timeout))
+            except CoveyError as error:
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
+        if self._places is None:
+            return parts
+        results: List[Any] = [None] * sum(map(len, self._places))
+        for places, part in zip(self._places, parts):
+            for place, result in zip(places, part):
+                results[place] = result
+        return results
+
+    def poll(self) -> bool:
+        """Whether ``wait`` would return at once."""
+        return all(handle.poll() for handle in self._handles)
+
+
+def poll(handle: Any) -> bool:
+    """Whether the operation of ``handle`` has ended, so that ``synchronize`` returns at once.
+
+    Example:
+        >>> covey.poll(covey.allreduce_async(tensor))  # doctest: +SKIP
+        True
+    """
+    return bool(handle.poll())
+
+
+def synchronize(handle: Any) -> Any:
+    """Waits for the operation of ``handle`` and returns its result. Errors as :meth:`Handle.wait`.
+
+    Example:
+        >>> total = covey.synchronize(covey.allreduce_async(tensor, op=covey.Sum))
+    """
+    return handle.wait()

@@ -1,0 +1,114 @@
+"""Moving Python objects between the ranks of a job.
+
+Objects travel as bytes tensors, written by cloudpickle where it is installed, else by pickle. They
+come from other ranks of the same job, that is, from the same program of the same user.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, List, Optional
+
+from covey import _native
+from covey.collectives import ALLGATHER, BROADCAST, SUM, full_name
+from covey.errors import InvalidArgument
+from covey.group import Group, world
+from covey.state import state
+
+_UINT8 = 4
+
+try:
+    from cloudpickle import dumps as _cloud_dumps
+except ImportError:
+    _cloud_dumps = None
+
+
+def _dumps(obj: Any) -> bytes:
+    if _cloud_dumps is not None:
+        return bytes(_cloud_dumps(obj, protocol=pickle.HIGHEST_PROTOCOL))
+    return pickle.dumps(obj, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _broadcast_bytes(data: bytearray, root: int, name: Optional[str], group: Group) -> None:
+    """Overwrites ``data``, of one length everywhere, with the root's."""
+    shape = (len(data),)
+    _native.submit1(
+        BROADCAST, group.id, name, SUM, root, 1.0, 1.0, _UINT8, data, None, shape, data
+    ).wait()
+
+
+def broadcast_object(
+    obj: Any = None, root_rank: int = 0, name: Optional[str] = None, process_set: Group = world
+) -> Any:
+    """The object of rank ``root_rank``, on every rank.
+
+    Args:
+        obj: any object that can be pickled; read on the root only.
+        root_rank: a global rank, a member of ``process_set``.
+        name: of the operation; without one it takes its turn among the unnamed operations.
+        process_set: the ranks that take part; this rank must be one of them.
+
+    Returns:
+        On the root ``obj`` itself, elsewhere a copy.
+
+    Raises:
+        InvalidArgument: (a ValueError) ``root_rank`` is no member.
+        Mismatch, Aborted: as every operation.
+
+    Example:
+        >>> config = covey.broadcast_object(config, root_rank=0, name="config")
+    """
+    place = state.require()
+    if root_rank not in process_set.ranks:
+        raise InvalidArgument(
+            f"broadcast_object: root_rank {root_rank} is not one of {process_set.ranks}"
+        )
+    is_root = place.rank == root_rank
+    data = bytearray(_dumps(obj)) if is_root else bytearray()
+    length = bytearray(len(data).to_bytes(8, "little"))
+    base = full_name("broadcast_object", name)
+    _broadcast_bytes(length, root_rank, base and base + ".length", process_set)
+    if not is_root:
+        data = bytearray(int.from_bytes(length, "little"))
+    _broadcast_bytes(data, root_rank, base and base + ".bytes", process_set)
+    return obj if is_root else pickle.loads(data)
+
+
+def allgather_object(
+    obj: Any, name: Optional[str] = None, process_set: Group = world
+) -> List[Any]:
+    """The objects of all ranks, as a list in rank order.
+
+    Args:
+        obj: any object that can be pickled.
+        name: of the operation; without one it takes its turn among the unnamed operations.
+        process_set: the ranks that take part; this rank must be one of them.
+
+    Raises:
+        Mismatch, Aborted: as every operation.
+
+    Example:
+        >>> hosts = covey.allgather_object(socket.gethostname(), name="hosts")
+    """
+    data = _dumps(obj)
+    native = _native.submit1(
+        ALLGATHER,
+        process_set.id,
+        full_name("allgather_object", name),
+        SUM,
+        0,
+        1.0,
+        1.0,
+        _UINT8,
+        data,
+        None,
+        (len(data),),
+        data,
+    )
+    native.wait()
+    memory, _, _, rows = native.result(0, process_set.size(), 1)
+    objects, begin = [], 0
+    for row in rows:
+        objects.append(pickle.loads(memory[begin : begin + row]))
+        begin += row
+    return objects

@@ -1,0 +1,50 @@
+"""How the values of the ranks are combined. The numbers are Horovod's."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Optional
+
+from covey.errors import InvalidArgument, Unsupported
+
+
+class ReduceOp(enum.IntEnum):
+    """The operation of an allreduce. Sums and products are taken in rank order."""
+
+    Average = 0
+    Sum = 1
+    Adasum = 2
+    Min = 3
+    Max = 4
+    Product = 5
+
+
+Average = ReduceOp.Average
+"""The sum divided by the number of ranks; integers truncate toward zero."""
+Sum = ReduceOp.Sum
+Adasum = ReduceOp.Adasum
+"""Known by name only; using it raises Unsupported."""
+Min = ReduceOp.Min
+Max = ReduceOp.Max
+Product = ReduceOp.Product
+
+CORE_CODES = (1, 0, -1, 2, 3, 4)
+"""ReduceOp -> covey_op."""
+
+
+def core_code(op: Any) -> int:
+    """The core's number of ``op``. Raises InvalidArgument, or Unsupported for Adasum."""
+    if op == Adasum:
+        raise Unsupported("op=Adasum is not implemented; use op=Average")
+    if isinstance(op, int) and 0 <= op < len(CORE_CODES):
+        return CORE_CODES[op]
+    raise InvalidArgument(f"op must be Average, Sum, Min, Max or Product, not {op!r}")
+
+
+def choose_op(op: Optional[int], average: Optional[bool]) -> int:
+    """Horovod's rule for its deprecated argument ``average`` beside ``op``; neither: Average."""
+    if average is None:
+        return Average if op is None else op
+    if op is not None:
+        raise InvalidArgument("give op= or the deprecated average=, not both")
+    return Average if average else Sum

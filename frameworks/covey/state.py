@@ -1,0 +1,45 @@
+"""What this process knows of its place in the job. Internal.
+
+``place`` is kept here and not asked from the core each time, so that ``rank()`` also answers in a
+child of ``fork()`` such as a data loader's worker.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+from covey.errors import NotInitialized
+
+
+class Place(NamedTuple):
+    """Where a process stands in its job."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+
+
+class State:
+    """The place of this process, and which life of the runtime it belongs to.
+
+    Attributes:
+        place: None before ``init()`` and after ``shutdown()``.
+        life: counts the calls of ``init()`` that made a runtime. What was learnt from one runtime
+            (group numbers) does not hold for the next.
+        process: id of the process that called ``init()``; another one is a child of ``fork()``.
+    """
+
+    def __init__(self) -> None:
+        self.place: Optional[Place] = None
+        self.life = 0
+        self.process = 0
+
+    def require(self) -> Place:
+        """The place; raises NotInitialized when there is none."""
+        if self.place is None:
+            raise NotInitialized("covey is not initialized: call covey.init() first")
+        return self.place
+
+
+state = State()

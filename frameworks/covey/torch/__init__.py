@@ -1,0 +1,259 @@
+"""Covey for torch, by the names of Horovod.
+
+A program written for Horovod changes one line::
+
+    import covey.torch as hvd
+
+    hvd.init()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size()),
+        named_parameters=model.named_parameters(),
+    )
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+
+Tensors are on the CPU; this build has no CUDA path yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Union
+
+from covey.basics import (
+    cross_rank,
+    cross_size,
+    init,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    rank,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
+from covey.collectives import barrier as _barrier
+from covey.errors import OperationError, Unsupported
+from covey.group import Group, world
+from covey.handles import Handle, poll
+from covey.objects import allgather_object, broadcast_object
+from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
+from covey.torch.compression import Compression, Compressor
+from covey.torch.functions import broadcast_optimizer_state, broadcast_parameters
+from covey.torch.ops import (
+    allgather,
+    allgather_async,
+    allreduce,
+    allreduce_,
+    allreduce_async,
+    allreduce_async_,
+    broadcast,
+    broadcast_,
+    broadcast_async,
+    broadcast_async_,
+    grouped_allgather,
+    grouped_allgather_async,
+    grouped_allreduce,
+    grouped_allreduce_,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+)
+from covey.torch.optimizer import DistributedOptimizer
+from covey.torch.replicas import check_replicas
+from covey.torch.tensors import FRAMEWORK, code_of_dtype
+
+ProcessSet = Group
+"""Horovod's name of :class:`covey.Group`."""
+global_process_set = world
+HorovodInternalError = OperationError
+"""Horovod's name of what :class:`covey.Mismatch` and :class:`covey.Aborted` have in common."""
+
+__all__ = [
+    "Adasum",
+    "Average",
+    "Compression",
+    "Compressor",
+    "DistributedOptimizer",
+    "Handle",
+    "HorovodInternalError",
+    "Max",
+    "Min",
+    "ProcessSet",
+    "Product",
+    "Sum",
+    "add_process_set",
+    "allgather",
+    "allgather_async",
+    "allgather_object",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "broadcast_object",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+    "ccl_built",
+    "check_replicas",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "grouped_allgather",
+    "grouped_allgather_async",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "join",
+    "local_rank",
+    "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
+    "poll",
+    "rank",
+    "remove_process_set",
+    "rocm_built",
+    "shutdown",
+    "size",
+    "start_timeline",
+    "stop_timeline",
+    "synchronize",
+]
+
+_NOT_YET = (
+    "SyncBatchNorm",
+    "alltoall",
+    "alltoall_async",
+    "elastic",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
+    "reducescatter",
+    "reducescatter_async",
+    "sparse_allreduce_async",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NOT_YET:
+        raise AttributeError(f"covey.torch.{name} is not available in this version of Covey yet")
+    raise AttributeError(f"module 'covey.torch' has no attribute {name!r}")
+
+
+def synchronize(handle: Any) -> Any:
+    """Waits for the operation of ``handle`` and returns its result; None for None, as Horovod does.
+
+    Raises:
+        Mismatch, Aborted: (HorovodInternalErrors) the operation failed.
+
+    Example:
+        >>> mean = hvd.synchronize(hvd.allreduce_async(tensor, name="x"))
+    """
+    return None if handle is None else handle.wait()
+
+
+def barrier(process_set: Group = world) -> None:
+    """Waits until every rank of ``process_set`` has called this.
+
+    Example:
+        >>> hvd.barrier()
+    """
+    _barrier(process_set)
+
+
+def join(device: int = -1) -> int:
+    """Not available yet: raises Unsupported (a ValueError).
+
+    Give every rank the same number of batches; ``hvd.allreduce(count, op=hvd.Min)`` finds how many
+    all of them have.
+    """
+    del device
+    raise Unsupported(
+        "join() is not available in this version of Covey yet: give every rank the same number of "
+        "batches, e.g. the minimum found by allreduce(count, op=Min)"
+    )
+
+
+def add_process_set(process_set: Union[Group, Iterable[int]]) -> Group:
+    """The process set of some ranks. Nothing needs registration: other ranks are not asked.
+
+    Args:
+        process_set: a ProcessSet or an iterable of ranks.
+
+    Raises:
+        InvalidArgument: (a ValueError) a rank is listed twice or is not in 0..size-1.
+
+    Example:
+        >>> first = hvd.add_process_set([0, 1])
+    """
+    made = process_set if isinstance(process_set, Group) else Group(process_set)
+    made.id  # pylint: disable=pointless-statement  # Asks the core: refuses wrong ranks now.
+    return made
+
+
+def remove_process_set(process_set: Group) -> bool:
+    """Accepted for Horovod's sake: there is nothing to remove. False for the set of all ranks."""
+    return process_set != world
+
+
+def mpi_threads_supported() -> bool:
+    """False: this build does not use MPI."""
+    return False
+
+
+def mpi_enabled() -> bool:
+    """False: this build does not use MPI."""
+    return False
+
+
+def mpi_built() -> bool:
+    """False: this build does not use MPI."""
+    return False
+
+
+def gloo_enabled() -> bool:
+    """False: Covey does not use Gloo."""
+    return False
+
+
+def gloo_built() -> bool:
+    """False: Covey does not use Gloo."""
+    return False
+
+
+def nccl_built() -> int:
+    """0: this build does not use NCCL."""
+    return 0
+
+
+def ddl_built() -> bool:
+    """False: Covey does not use DDL."""
+    return False
+
+
+def ccl_built() -> bool:
+    """False: Covey does not use oneCCL."""
+    return False
+
+
+def cuda_built() -> bool:
+    """False: this build has no CUDA path yet."""
+    return False
+
+
+def rocm_built() -> bool:
+    """False: this build has no ROCm path."""
+    return False

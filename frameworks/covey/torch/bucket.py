@@ -1,0 +1,191 @@
+"""One bucket of gradients: memory, views, and the allreduce in flight. Internal."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, List, Optional, Tuple, Type
+
+import torch
+
+from covey import _native
+from covey.collectives import ALLREDUCE
+from covey.errors import Exhausted, Unsupported
+from covey.group import Group
+from covey.memory import arena_empty
+from covey.torch.compression import Compression, Compressor
+from covey.torch.layout import BucketPlan, gradient_strides
+from covey.torch.tensors import CODES
+
+
+class Reduction:
+    """How the gradients of an optimizer are reduced.
+
+    Attributes:
+        op_code: covey_op.
+        prescale, postscale: factors before and after.
+        flags_tell: whether flags of 0 and 1 stay tellable, as they do in sums, averages and maxima.
+    """
+
+    __slots__ = ("op_code", "prescale", "postscale", "compression", "group", "flags_tell")
+
+    def __init__(
+        self,
+        op_code: int,
+        predivide: float,
+        compression: Type[Compressor],
+        group: Group,
+        flags_tell: bool,
+    ) -> None:
+        self.op_code = op_code
+        self.prescale = 1.0 / predivide
+        self.postscale = predivide
+        self.compression = compression
+        self.group = group
+        self.flags_tell = flags_tell
+
+
+def _zeros(length: int, dtype: torch.dtype) -> torch.Tensor:
+    """Arena memory, or ordinary memory when the arena is full: slower, but right."""
+    try:
+        return arena_empty((length,), dtype)
+    except Exhausted as error:
+        warnings.warn(f"gradients are outside of the arena, which costs a copy: {error}")
+        return torch.zeros(length, dtype=dtype)
+
+
+class Bucket:
+    """Gradients that travel together.
+
+    ``views[i]`` is the memory for the gradient of ``parameters[i]``. Between ``submit`` and
+    ``finish`` the memory belongs to the core. A parameter without a gradient contributes zeros.
+    """
+
+    def __init__(self, plan: BucketPlan, name: str, reduction: Reduction, densify: bool) -> None:
+        self.name = name
+        self.names = [slot.name for slot in plan.slots]
+        self.parameters = [slot.parameter for slot in plan.slots]
+        self.handle: Optional[_native.Handle] = None
+        self._reduction = reduction
+        self._densify = densify
+        self._context: Any = None
+        self._missing: List[int] = []
+
+        self.flat = self._allocate(plan)
+        self._flags = self.flat[plan.flags_offset : plan.flags_offset + len(plan.slots)]
+        self.views = [
+            self.flat.as_strided(
+                slot.parameter.shape,
+                gradient_strides(slot.parameter),
+                self.flat.storage_offset() + slot.offset,
+            )
+            for slot in plan.slots
+        ]
+
+    def _allocate(self, plan: BucketPlan) -> torch.Tensor:
+        """The bucket's memory; what travels is in the arena, that is this or ``_wire``."""
+        wire_dtype = self._reduction.compression.wire_dtype
+        self._wire: Optional[torch.Tensor] = None
+        if wire_dtype is not None and wire_dtype.itemsize < plan.dtype.itemsize:
+            self._wire = _zeros(plan.length, wire_dtype)
+            return torch.zeros(plan.length, dtype=plan.dtype)
+        return _zeros(plan.length, plan.dtype)
+
+    def submit(self) -> None:
+        """Collects the gradients and hands the bucket to the core."""
+        self._collect()
+        payload = self._compress()
+        reduction = self._reduction
+        self.handle = _native.submit1(
+            ALLREDUCE,
+            reduction.group.id,
+            self.name,
+            reduction.op_code,
+            0,
+            reduction.prescale,
+            reduction.postscale,
+            CODES[payload.dtype],
+            payload.data_ptr(),
+            None,
+            (payload.numel(),),
+            payload,
+        )
+
+    def _collect(self) -> None:
+        """Gradients that lie elsewhere are copied in, and the parameters' ``grad`` points here."""
+        sources: List[torch.Tensor] = []
+        targets: List[torch.Tensor] = []
+        moved: List[Tuple[torch.nn.Parameter, torch.Tensor]] = []
+        self._missing = []
+        for index, (parameter, view) in enumerate(zip(self.parameters, self.views)):
+            grad = parameter.grad
+            if grad is view:
+                continue
+            if grad is None:
+                self._missing.append(index)
+                continue
+            sources.append(self._dense(grad, index))
+            targets.append(view)
+            moved.append((parameter, view))
+        if sources:
+            torch._foreach_copy_(targets, sources)
+            for parameter, view in moved:
+                parameter.grad = view
+        self._flags.fill_(1)
+        for index in self._missing:
+            self.views[index].zero_()
+            self._flags[index] = 0
+
+    def _dense(self, grad: torch.Tensor, index: int) -> torch.Tensor:
+        if grad.requires_grad:
+            raise AssertionError(
+                f"the gradient of {self.names[index]} has a gradient itself: "
+                "backward(create_graph=True) cannot be combined with DistributedOptimizer; "
+                "use torch.autograd.grad for the inner derivative"
+            )
+        if grad.layout is torch.strided:
+            return grad
+        if not self._densify:
+            raise Unsupported(
+                f"the gradient of {self.names[index]} is sparse: "
+                "pass sparse_as_dense=True to DistributedOptimizer"
+            )
+        return grad.to_dense()
+
+    def _compress(self) -> torch.Tensor:
+        if self._wire is not None:
+            return self._wire.copy_(self.flat)
+        if self._reduction.compression is Compression.none:
+            return self.flat
+        payload, self._context = self._reduction.compression.compress(self.flat)
+        return self._payload_of(payload)
+
+    def _payload_of(self, payload: torch.Tensor) -> torch.Tensor:
+        self._compressed = payload.contiguous()
+        return self._compressed
+
+    def finish(self) -> None:
+        """Waits for the reduction; the parameters' gradients are the reduced ones then.
+
+        Where no rank had a gradient, ``grad`` stays None.
+        """
+        assert self.handle is not None
+        try:
+            self.handle.wait()
+        finally:
+            if self.handle.poll():
+                self.handle = None
+        if self._wire is not None:
+            self.flat.copy_(self._wire)
+        elif self._reduction.compression is not Compression.none:
+            compression = self._reduction.compression
+            self.flat.copy_(compression.decompress(self._compressed, self._context))
+        unused = self._unused_everywhere() if self._missing else set()
+        for index, (parameter, view) in enumerate(zip(self.parameters, self.views)):
+            if parameter.grad is not view and index not in unused:
+                parameter.grad = view
+
+    def _unused_everywhere(self) -> set:
+        if not self._reduction.flags_tell:
+            return set()
+        flags = self._flags.tolist()
+        return {index for index in self._missing if flags[index] == 0}

@@ -1,0 +1,145 @@
+"""Making the ranks start from the same state."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
+
+import torch
+
+from covey.basics import rank
+from covey.group import Group, world
+from covey.objects import broadcast_object
+from covey.torch.ops import broadcast_async_
+
+Named = Tuple[Optional[str], torch.Tensor]
+
+
+def broadcast_parameters(
+    params: Union[Mapping[str, torch.Tensor], Iterable[Any]],
+    root_rank: int = 0,
+    process_set: Group = world,
+) -> None:
+    """Overwrites tensors with those of rank ``root_rank``.
+
+    Args:
+        params: a dict such as ``model.state_dict()``, or an iterable of tensors or of
+            (name, tensor) such as ``model.named_parameters()``. The same names, shapes and dtypes
+            on every rank.
+        root_rank: a global rank.
+        process_set: the ranks that take part; this rank must be one of them.
+
+    Raises:
+        ValueError: ``params`` holds something that is no tensor.
+        Mismatch: the ranks disagree on a tensor; the message names it.
+
+    Example:
+        >>> hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    """
+    handles = []
+    for name, tensor in _named(params):
+        if not isinstance(tensor, torch.Tensor):
+            raise ValueError(
+                f"broadcast_parameters: {name or 'an element'} is a {type(tensor).__name__}, "
+                "not a tensor; use broadcast_object for it"
+            )
+        handles.append(broadcast_async_(tensor, root_rank, name, process_set))
+    for handle in handles:
+        handle.wait()
+
+
+def _named(params: Union[Mapping[str, torch.Tensor], Iterable[Any]]) -> List[Named]:
+    if isinstance(params, Mapping):
+        return sorted((name, value) for name, value in params.items() if value is not None)
+    if isinstance(params, (torch.Tensor, str)):
+        raise ValueError(f"invalid params of type: {type(params)}")
+    try:
+        items = [item if isinstance(item, tuple) else (None, item) for item in params]
+    except TypeError:
+        raise ValueError(f"invalid params of type: {type(params)}") from None
+    return [(name, value) for name, value in items if value is not None]
+
+
+class _TensorPlace(NamedTuple):
+    """Stands for a tensor in a state that is sent as an object."""
+
+    index: int
+    shape: Tuple[int, ...]
+    dtype: torch.dtype
+
+
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer,
+    root_rank: int = 0,
+    model: Optional[torch.nn.Module] = None,
+    process_set: Group = world,
+) -> None:
+    """Gives every rank the optimizer state of rank ``root_rank``: options such as the learning
+    rate, and everything the optimizer keeps per parameter.
+
+    The other ranks need no state yet, and what they have is replaced. No step is taken.
+
+    Args:
+        optimizer: any torch optimizer, also a ``DistributedOptimizer``.
+        root_rank: a global rank.
+        model: accepted for Horovod's sake.
+        process_set: the ranks that take part; this rank must be one of them.
+
+    Raises:
+        ValueError: the root's parameter groups do not fit this rank's.
+
+    Example:
+        >>> hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    """
+    del model
+    is_root = rank() == root_rank
+    tensors: List[torch.Tensor] = []
+    skeleton = _take_tensors(optimizer.state_dict(), tensors) if is_root else None
+    skeleton = broadcast_object(skeleton, root_rank, "optimizer_state", process_set)
+    if not is_root:
+        tensors = [torch.empty(place.shape, dtype=place.dtype) for place in _places(skeleton)]
+    handles = [
+        broadcast_async_(tensor, root_rank, f"optimizer_state.{index}", process_set)
+        for index, tensor in enumerate(tensors)
+    ]
+    for handle in handles:
+        handle.wait()
+    if not is_root:
+        optimizer.load_state_dict(_put_tensors(skeleton, tensors))
+
+
+def _take_tensors(value: Any, tensors: List[torch.Tensor]) -> Any:
+    """``value`` with a _TensorPlace for each of its tensors, which are appended to ``tensors``."""
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+        return _TensorPlace(len(tensors) - 1, tuple(value.shape), value.dtype)
+    if isinstance(value, dict):
+        return {key: _take_tensors(item, tensors) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_take_tensors(item, tensors) for item in value)
+    return value
+
+
+def _places(value: Any) -> List[_TensorPlace]:
+    """The places in ``value`` in the order of their index."""
+    if isinstance(value, _TensorPlace):
+        return [value]
+    children: Iterable[Any] = ()
+    if isinstance(value, dict):
+        children = value.values()
+    elif type(value) in (list, tuple):
+        children = value
+    return [place for child in children for place in _places(child)]
+
+
+def _put_tensors(value: Any, tensors: List[torch.Tensor]) -> Any:
+    """The inverse of _take_tensors."""
+    if isinstance(value, _TensorPlace):
+        return tensors[value.index]
+    if isinstance(value, dict):
+        result: Dict[Any, Any] = {}
+        for key, item in value.items():
+            result[key] = _put_tensors(item, tensors)
+        return result
+    if type(value) in (list, tuple):
+        return type(value)(_put_tensors(item, tensors) for item in value)
+    return value

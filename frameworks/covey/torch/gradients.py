@@ -1,0 +1,118 @@
+"""Collective operations as autograd knows them. Internal."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Tuple
+
+import torch
+
+from covey.group import Group
+from covey.reduce_op import Average, ReduceOp, Sum
+from covey.torch.tensors import collectives
+
+
+def _gradient_name(name: Optional[str]) -> Optional[str]:
+    return None if name is None else name + ".gradient"
+
+
+def _check_differentiable(op: int) -> None:
+    if op not in (Average, Sum):
+        raise NotImplementedError(f"allreduce with op={ReduceOp(op).name} has no gradient")
+
+
+class Allreduce(torch.autograd.Function):
+    """The gradient of a sum over ranks is the sum of the ranks' gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        tensor: torch.Tensor,
+        name: Optional[str],
+        op: int,
+        prescale: float,
+        postscale: float,
+        group: Group,
+    ) -> torch.Tensor:
+        ctx.arguments = (_gradient_name(name), op, prescale, postscale, group)
+        return collectives.allreduce(tensor, False, name, op, prescale, postscale, group).wait()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
+        name, op, prescale, postscale, group = ctx.arguments
+        _check_differentiable(op)
+        result = Allreduce.apply(grads[0], name, op, prescale, postscale, group)
+        return result, None, None, None, None, None
+
+
+class GroupedAllreduce(torch.autograd.Function):
+    """As Allreduce, for tensors that travel together."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        name: Optional[str],
+        op: int,
+        prescale: float,
+        postscale: float,
+        group: Group,
+        *tensors: torch.Tensor,
+    ) -> Tuple[torch.Tensor, ...]:
+        ctx.arguments = (_gradient_name(name), op, prescale, postscale, group)
+        handle = collectives.grouped_allreduce(
+            tensors, False, name, op, prescale, postscale, group
+        )
+        return tuple(handle.wait())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
+        _check_differentiable(ctx.arguments[1])
+        results = GroupedAllreduce.apply(*ctx.arguments, *grads)
+        return (None, None, None, None, None, *results)
+
+
+class Allgather(torch.autograd.Function):
+    """Every rank holds a copy of every row, so a row's gradient is the sum over the ranks."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, name: Optional[str], group: Group, *tensors: torch.Tensor
+    ) -> Tuple[torch.Tensor, ...]:
+        mine = group.rank()
+        ctx.arguments = (_gradient_name(name), Sum, 1.0, 1.0, group)
+        ctx.places: List[Tuple[int, int]] = []
+        results: List[torch.Tensor] = []
+        handles = [
+            collectives.allgather(tensor, _part(name, i, len(tensors)), group)
+            for i, tensor in enumerate(tensors)
+        ]
+        for handle in handles:
+            results.append(handle.wait())
+            ctx.places.append((sum(handle.rows[:mine]), handle.rows[mine or 0]))
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
+        sums = GroupedAllreduce.apply(*ctx.arguments, *grads)
+        own = [total.narrow(0, *place) for total, place in zip(sums, ctx.places)]
+        return (None, None, *own)
+
+
+def _part(name: Optional[str], index: int, count: int) -> Optional[str]:
+    return name if name is None or count == 1 else f"{name}.{index}"
+
+
+class Broadcast(torch.autograd.Function):
+    """The root's tensor is used by all ranks, so it gets the sum of their gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, tensor: torch.Tensor, root: int, name: Optional[str], group: Group
+    ) -> torch.Tensor:
+        ctx.arguments = (_gradient_name(name), Sum, 1.0, 1.0, group)
+        ctx.is_root = group.rank() is not None and group.ranks[group.rank() or 0] == root
+        return collectives.broadcast(tensor, False, root, name, group).wait()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
+        total = Allreduce.apply(grads[0], *ctx.arguments)
+        return (total if ctx.is_root else torch.zeros_like(total)), None, None, None

@@ -1,0 +1,172 @@
+"""Which gradient lies in which bucket, and where. Internal; pure: looks at shapes and dtypes only.
+
+Backward produces gradients roughly in reverse order of the parameters, so buckets are filled in
+that order: the first buckets are complete while backward still runs, and travel beside it. The
+first one is small, so that the first transfer begins early.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple, Union
+
+import torch
+
+from covey.errors import InvalidArgument
+
+FIRST_BUCKET_BYTES = 1 << 20
+BUCKET_BYTES = 8 << 20
+ALIGN_BYTES = 64  # Every gradient begins on a cache line.
+
+Named = Tuple[str, torch.nn.Parameter]
+Groups = Union[None, int, Sequence[Iterable[torch.nn.Parameter]]]
+
+
+class Slot(NamedTuple):
+    """One parameter's place in its bucket."""
+
+    name: str
+    parameter: torch.nn.Parameter
+    offset: int  # In elements.
+
+
+class BucketPlan(NamedTuple):
+    """One bucket: gradients of one dtype, then one flag per parameter.
+
+    The flags tell after a Sum or an Average whether any rank had a gradient for the parameter.
+    """
+
+    dtype: torch.dtype
+    slots: Tuple[Slot, ...]
+    flags_offset: int  # In elements; [len(slots)] elements.
+    length: int  # In elements, flags included.
+
+
+def plan_buckets(
+    named: Sequence[Named], bucket_bytes: int, groups: Groups = None
+) -> List[BucketPlan]:
+    """Divides parameters into buckets.
+
+    Args:
+        named: (name, parameter) in the order of the model.
+        bucket_bytes: a bucket is closed before it would grow beyond this; a larger gradient has a
+            bucket of its own.
+        groups: None; or into how many buckets to divide evenly; or lists of parameters that are to
+            share a bucket, the others being divided as usual. A bucket has one dtype, so mixed
+            groups become several.
+
+    Returns:
+        The buckets in the order in which backward completes them.
+
+    Raises:
+        InvalidArgument: (a ValueError) wrong ``groups``.
+    """
+    if bucket_bytes < 1:
+        raise InvalidArgument(f"bucket_bytes must be positive, not {bucket_bytes}")
+    backward = list(reversed(named))
+    if not groups:
+        return _divide_by_bytes(backward, bucket_bytes)
+    if isinstance(groups, int):
+        chosen = [_even_part(backward, i, groups) for i in range(min(groups, len(backward)))]
+        rest: List[Named] = []
+    else:
+        chosen, rest = _divide_by_lists(backward, groups)
+    plans = [plan for part in chosen for plan in _divide_by_dtype(part)]
+    return plans + _divide_by_bytes(rest, bucket_bytes)
+
+
+def _even_part(named: List[Named], index: int, count: int) -> List[Named]:
+    count = min(count, len(named))
+    return named[index * len(named) // count : (index + 1) * len(named) // count]
+
+
+def _divide_by_lists(
+    named: List[Named], groups: Sequence[Iterable[torch.nn.Parameter]]
+) -> Tuple[List[List[Named]], List[Named]]:
+    group_of: Dict[int, int] = {}
+    for number, members in enumerate(groups):
+        for parameter in members:
+            if not isinstance(parameter, torch.Tensor):
+                raise InvalidArgument("groups must be a number or lists of parameters")
+            if group_of.setdefault(id(parameter), number) != number:
+                raise InvalidArgument("a parameter is in two of the groups")
+    chosen: List[List[Named]] = [[] for _ in groups]
+    rest: List[Named] = []
+    for name, parameter in named:
+        number = group_of.get(id(parameter), -1)
+        (rest if number < 0 else chosen[number]).append((name, parameter))
+    return [part for part in chosen if part], rest
+
+
+def _divide_by_dtype(named: List[Named]) -> List[BucketPlan]:
+    parts: Dict[torch.dtype, List[Named]] = {}
+    for item in named:
+        parts.setdefault(item[1].dtype, []).append(item)
+    return [_lay_out(part) for part in parts.values()]
+
+
+def _divide_by_bytes(named: List[Named], bucket_bytes: int) -> List[BucketPlan]:
+    plans: List[BucketPlan] = []
+    open_parts: Dict[torch.dtype, List[Named]] = {}
+    open_bytes: Dict[torch.dtype, int] = {}
+    limit = min(FIRST_BUCKET_BYTES, bucket_bytes)
+    for name, parameter in named:
+        dtype = parameter.dtype
+        part = open_parts.setdefault(dtype, [])
+        length_bytes = parameter.numel() * parameter.element_size()
+        if part and open_bytes[dtype] + length_bytes > limit:
+            plans.append(_lay_out(part))
+            limit = bucket_bytes
+            part = open_parts[dtype] = []
+        open_bytes[dtype] = length_bytes + (open_bytes[dtype] if part else 0)
+        part.append((name, parameter))
+    return plans + [_lay_out(part) for part in open_parts.values()]
+
+
+def _lay_out(named: List[Named]) -> BucketPlan:
+    align = max(ALIGN_BYTES // named[0][1].element_size(), 1)
+    slots, offset = [], 0
+    for name, parameter in named:
+        slots.append(Slot(name, parameter, offset))
+        offset += -(-parameter.numel() // align) * align
+    length = offset + -(-len(slots) // align) * align
+    return BucketPlan(named[0][1].dtype, tuple(slots), offset, length)
+
+
+def gradient_strides(parameter: torch.Tensor) -> Tuple[int, ...]:
+    """The strides of the parameter's gradient in its bucket: its own where they leave no gaps."""
+    if not parameter.is_contiguous():
+        for layout in (torch.channels_last, torch.channels_last_3d):
+            wanted = 4 if layout is torch.channels_last else 5
+            if parameter.dim() == wanted and parameter.is_contiguous(memory_format=layout):
+                return tuple(parameter.stride())
+    strides, step = [], 1
+    for extent in reversed(parameter.shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def describe(plans: Sequence[BucketPlan]) -> List[str]:
+    """One line for each parameter, everything that must agree between the ranks."""
+    return [
+        f"{slot.name}: {str(plan.dtype)[6:]} {list(slot.parameter.shape)} "
+        f"strides {list(gradient_strides(slot.parameter))} in bucket {number} at {slot.offset}"
+        for number, plan in enumerate(plans)
+        for slot in plan.slots
+    ]
+
+
+def digest(lines: Sequence[str]) -> bytes:
+    """A hash of 16 bytes of ``lines``."""
+    return hashlib.blake2b("\n".join(lines).encode(), digest_size=16).digest()
+
+
+def first_difference(everyone: Sequence[Sequence[str]], ranks: Sequence[int]) -> str:
+    """Says in one sentence where the descriptions of two ranks part."""
+    for position in range(max(len(lines) for lines in everyone)):
+        values = [lines[position] if position < len(lines) else "nothing" for lines in everyone]
+        for rank, value in zip(ranks, values):
+            if value != values[0]:
+                return f"rank {ranks[0]} has {values[0]!r}, rank {rank} has {value!r}"
+    return "no difference"

@@ -1,0 +1,359 @@
+"""The distributed optimizer: any torch optimizer, with gradients reduced over the ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Type
+
+import torch
+
+from covey.errors import InvalidArgument
+from covey.group import Group, world
+from covey.reduce_op import Average, Max, ReduceOp, Sum, core_code
+from covey.torch.bucket import Reduction
+from covey.torch.compression import Compression, Compressor
+from covey.torch.layout import BUCKET_BYTES, Groups, Named, plan_buckets
+from covey.torch.ops import allreduce
+from covey.torch.reducer import Reducer, check_agreement
+from covey.torch.tensors import CODES
+
+METHODS = ("allreduce",)
+"""What ``method=`` may be."""
+
+
+class _Distributed:
+    """The methods that a distributed optimizer has on top of its class. Never instantiated: the
+    functions are copied into a subclass of the user's optimizer class."""
+
+    def synchronize(self) -> None:
+        """Reduces the gradients that are not yet reduced and waits for all.
+
+        ``parameter.grad`` then is the same on every rank: the place for clipping. Follow it by
+        ``with optimizer.skip_synchronize(): optimizer.step()``.
+        """
+        if self._covey_reducer is not None:
+            self._check_parameters()
+            self._covey_reducer.synchronize()
+        self._covey_synchronized = True
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Within it ``step()`` does not reduce: ``synchronize()`` was called before."""
+        self._covey_should_synchronize = False
+        try:
+            yield
+        finally:
+            self._covey_should_synchronize = True
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Within it backward passes only accumulate, on this rank, without counting.
+
+        Example:
+            >>> with optimizer.no_sync():
+            ...     loss(first_half).backward()
+            >>> loss(second_half).backward()
+            >>> optimizer.step()
+        """
+        if self._covey_reducer is None:
+            yield
+            return
+        with self._covey_reducer.paused():
+            yield
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Changes after how many backward passes a gradient is reduced."""
+        self.backward_passes_per_step = _check_passes(passes)
+        if self._covey_reducer is not None:
+            self._refuse_in_flight("set_backward_passes_per_step()")
+            self._covey_reducer.set_passes(passes)
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """Waits for the reduced gradients, then does the step of the optimizer.
+
+        With a closure, the gradients of each of its evaluations are reduced.
+        """
+        if not self._covey_should_synchronize:
+            self._covey_synchronized = False
+            return super(self._covey_class, self).step(closure)
+        if self._covey_synchronized:
+            warnings.warn(
+                "optimizer.step() called without optimizer.skip_synchronize() context after "
+                "optimizer.synchronize(). This can cause training slowdown. You may want to "
+                "consider using optimizer.skip_synchronize() context if you use "
+                "optimizer.synchronize() in your code."
+            )
+        if closure is None:
+            self.synchronize()
+            self._covey_synchronized = False
+            return super(self._covey_class, self).step()
+        try:
+            return super(self._covey_class, self).step(self._reducing(closure))
+        finally:
+            self._covey_synchronized = False
+
+    step.hooked = True  # type: ignore[attr-defined]  # The class below runs torch's step hooks.
+
+    def _reducing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        def reduced() -> Any:
+            with torch.enable_grad():
+                loss = closure()
+            self.synchronize()
+            if isinstance(self, torch.optim.LBFGS) and self._covey_reducer is not None:
+                # It decides by the loss how often to evaluate, so the ranks must see one loss.
+                group = self._covey_options["process_set"]
+                value = torch.as_tensor(loss, dtype=torch.float64).detach()
+                return allreduce(value, name="DistributedOptimizer.loss", process_set=group)
+            return loss
+
+        return reduced
+
+    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        """As the optimizer's, also its ``set_to_none``.
+
+        Raises:
+            AssertionError: gradients are being reduced: after backward, before step.
+        """
+        if self._covey_reducer is not None:
+            self._refuse_in_flight("zero_grad()")
+            self._covey_reducer.forget()
+        super(self._covey_class, self).zero_grad(*args, **kwargs)
+
+    def _refuse_in_flight(self, what: str) -> None:
+        if self._covey_reducer.in_flight:
+            raise AssertionError(
+                f"optimizer.{what} was called after loss.backward() but before optimizer.step() or "
+                "optimizer.synchronize(). This is prohibited as it can cause a race condition."
+            )
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        """As the optimizer's. Gradients in flight are waited for and dropped."""
+        if self._covey_reducer is not None:
+            self._covey_reducer.abandon()
+        self._covey_synchronized = False
+        super(self._covey_class, self).load_state_dict(*args, **kwargs)
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        """As the optimizer's; the buckets are made anew, so every rank must call it."""
+        super(self._covey_class, self).add_param_group(param_group)
+        self.rebuild_buckets()
+
+    def rebuild_buckets(self, named_parameters: Optional[Iterable[Named]] = None) -> None:
+        """Makes the buckets anew, after parameters were added or began to require a gradient.
+
+        Every rank must call it, between a step and the next backward pass.
+
+        Args:
+            named_parameters: as for ``DistributedOptimizer``; None keeps the names there are.
+        """
+        if self._covey_reducer is not None:
+            self._refuse_in_flight("rebuild_buckets()")
+            self._covey_reducer.remove_hooks()
+        if named_parameters is not None:
+            self._covey_options["named_parameters"] = list(named_parameters)
+        _build(self)
+
+    def _check_parameters(self) -> None:
+        """Parameters outside of the buckets must not have a gradient: it would not be reduced."""
+        for name, parameter in self._covey_outside:
+            if parameter.grad is not None:
+                raise RuntimeError(
+                    f"{name} began to require a gradient after DistributedOptimizer was made: "
+                    "call optimizer.rebuild_buckets() on every rank"
+                )
+
+
+def _check_passes(passes: int) -> int:
+    if not isinstance(passes, int) or passes < 1:
+        raise InvalidArgument(f"backward_passes_per_step must be 1 or more, not {passes!r}")
+    return passes
+
+
+def _name_parameters(
+    optimizer: torch.optim.Optimizer, given: Optional[List[Named]]
+) -> List[Named]:
+    """The optimizer's parameters with names, in the order of ``given``. Checks as Horovod does."""
+    own = [
+        (f"param.{g}.{i}", parameter)
+        for g, group in enumerate(optimizer.param_groups)
+        for i, parameter in enumerate(group["params"])
+    ]
+    if given is None:
+        return own
+    if any(not isinstance(item, tuple) or len(item) != 2 for item in given):
+        raise InvalidArgument(
+            "named_parameters should be a sequence of tuples (name, parameter), usually produced "
+            "by model.named_parameters()"
+        )
+    names = [name for name, _ in given]
+    twice = sorted({name for name in names if names.count(name) > 1}) if (
+        len(set(names)) < len(names)
+    ) else []
+    if twice:
+        raise InvalidArgument(
+            f"Parameter names in named_parameters must be unique. Found duplicates: "
+            f"{', '.join(twice)}"
+        )
+    known = {id(parameter): name for name, parameter in reversed(given)}
+    unnamed = [name for name, parameter in own if id(parameter) not in known]
+    if unnamed:
+        raise InvalidArgument(
+            "named_parameters was specified, but one or more model parameters were not named: "
+            f"{', '.join(unnamed)} (param.<group>.<index>)"
+        )
+    mine = {id(parameter) for _, parameter in own}
+    return [
+        (name, parameter)
+        for name, parameter in given
+        if id(parameter) in mine and known[id(parameter)] == name
+    ]
+
+
+def _build(optimizer: Any) -> None:
+    """Makes the reducer of ``optimizer`` from its options and parameters."""
+    options = optimizer._covey_options
+    group: Group = options["process_set"]
+    named = _name_parameters(optimizer, options["named_parameters"])
+    trained = [(name, parameter) for name, parameter in named if parameter.requires_grad]
+    optimizer._covey_outside = [
+        (name, parameter) for name, parameter in named if not parameter.requires_grad
+    ]
+    optimizer._covey_reducer = None
+    for name, parameter in trained:
+        if not parameter.is_cpu or parameter.dtype not in CODES:
+            raise InvalidArgument(
+                f"{name} is of {parameter.dtype} on {parameter.device}; this build reduces "
+                "floating-point gradients on the CPU"
+            )
+    plans = plan_buckets(trained, options["bucket_bytes"], options["groups"])
+    if not group.included() or group.size() == 1:
+        optimizer._covey_outside = []
+        return
+    op, factor = options["op"], options["gradient_predivide_factor"]
+    reduction = Reduction(
+        core_code(op), factor, options["compression"], group, op in (Average, Sum, Max)
+    )
+    header = [
+        f"op {ReduceOp(op).name}, gradient_predivide_factor {factor}, "
+        f"compression {options['compression'].__name__}, bucket_bytes {options['bucket_bytes']}, "
+        f"backward_passes_per_step {optimizer.backward_passes_per_step}"
+    ]
+    check_agreement(header, plans, reduction)
+    optimizer._covey_reducer = Reducer(
+        plans, reduction, optimizer.backward_passes_per_step, options["sparse_as_dense"]
+    )
+
+
+def _check_options(method: str, op: int, gradient_predivide_factor: float) -> None:
+    if method not in METHODS:
+        raise InvalidArgument(
+            f"method {method!r} is not available; this version has: {', '.join(METHODS)}"
+        )
+    core_code(op)
+    if not gradient_predivide_factor > 0:
+        raise InvalidArgument("gradient_predivide_factor must be positive")
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise InvalidArgument("gradient_predivide_factor needs op=Average")
+
+
+def DistributedOptimizer(
+    optimizer: torch.optim.Optimizer,
+    named_parameters: Optional[Iterable[Named]] = None,
+    compression: Type[Compressor] = Compression.none,
+    backward_passes_per_step: int = 1,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Groups = None,
+    sparse_as_dense: bool = False,
+    process_set: Group = world,
+    *,
+    model: Optional[torch.nn.Module] = None,
+    method: str = "allreduce",
+    bucket_bytes: int = BUCKET_BYTES,
+) -> torch.optim.Optimizer:
+    """Wraps an optimizer so that ``step()`` uses gradients reduced over all ranks.
+
+    The gradients lie in buckets in memory shared between the ranks, and each bucket is reduced as
+    soon as backward has completed it, while backward goes on. Every rank must call this at the same
+    place.
+
+    Args:
+        optimizer: any torch optimizer. The result is of a subclass of its class and shares its
+            state and parameter groups; use the result from now on.
+        named_parameters: ``model.named_parameters()``. The names appear in messages and must be the
+            same on every rank; None makes names up.
+        compression: ``Compression.none``, ``.fp16``, ``.bf16`` or your own :class:`Compressor`.
+        backward_passes_per_step: passes to accumulate before a gradient is reduced. They are added,
+            not averaged. A last step with fewer passes is fine.
+        op: Average, Sum, Min, Max or Product.
+        gradient_predivide_factor: f divides the gradients before and multiplies them after the sum;
+            with Average only.
+        num_groups: into how many buckets to divide the parameters; 0 divides by size.
+        groups: a number as ``num_groups``, or lists of parameters to put into one bucket each.
+        sparse_as_dense: make sparse gradients dense; without it they are refused.
+        process_set: the ranks to reduce over. On another rank the optimizer stays as it is.
+        model: instead of ``named_parameters``, the module to take names from.
+        method: how the ranks train together; "allreduce" is the only one so far.
+        bucket_bytes: size of a bucket; a larger gradient has its own.
+
+    Returns:
+        An optimizer with the further methods ``synchronize``, ``skip_synchronize``, ``no_sync``,
+        ``set_backward_passes_per_step`` and ``rebuild_buckets``. ``state_dict()`` is unchanged, and
+        learning-rate schedulers work on it.
+
+    Raises:
+        InvalidArgument: (a ValueError) wrong arguments.
+        Mismatch: the ranks' parameters or options differ; the message names the first difference.
+        NotInitialized: (a ValueError) before ``init()``.
+
+    Example:
+        >>> hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        >>> optimizer = hvd.DistributedOptimizer(
+        ...     torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size()),
+        ...     named_parameters=model.named_parameters())
+        >>> for inputs, targets in batches:
+        ...     optimizer.zero_grad()
+        ...     loss_of(model(inputs), targets).backward()
+        ...     optimizer.step()
+    """
+    _check_options(method, op, gradient_predivide_factor)
+    if hasattr(optimizer, "_covey_reducer"):
+        raise InvalidArgument("this optimizer is a DistributedOptimizer already")
+    if named_parameters is None and model is not None:
+        named_parameters = model.named_parameters()
+    wrapped = _wrap(optimizer)
+    wrapped.backward_passes_per_step = _check_passes(backward_passes_per_step)
+    wrapped._covey_options = {
+        "named_parameters": None if named_parameters is None else list(named_parameters),
+        "compression": compression,
+        "op": op,
+        "gradient_predivide_factor": gradient_predivide_factor,
+        "groups": groups if groups is not None else num_groups,
+        "sparse_as_dense": sparse_as_dense,
+        "process_set": process_set,
+        "bucket_bytes": bucket_bytes,
+    }
+    _build(wrapped)
+    return wrapped
+
+
+def _wrap(optimizer: torch.optim.Optimizer) -> Any:
+    """A twin of ``optimizer``, sharing state and parameter groups, with the methods above."""
+    own = {
+        name: value
+        for name, value in vars(_Distributed).items()
+        if name not in ("__dict__", "__weakref__", "__qualname__")
+    }
+    own["__doc__"] = type(optimizer).__doc__
+    kind = type(type(optimizer).__name__, (type(optimizer),), own)
+    wrapped = object.__new__(kind)
+    # A scheduler made before has put a `step` into the instance, bound to the old optimizer.
+    wrapped.__dict__.update({k: v for k, v in vars(optimizer).items() if k != "step"})
+    wrapped._covey_class = kind
+    wrapped._covey_reducer = None
+    wrapped._covey_outside = []
+    wrapped._covey_synchronized = False
+    wrapped._covey_should_synchronize = True
+    return wrapped

@@ -1,0 +1,77 @@
+"""What Covey knows of torch's tensors. Internal."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import torch
+
+from covey.collectives import DTYPE_NAMES, Collectives, Framework
+from covey.errors import Unsupported
+
+_DTYPES = tuple(getattr(torch, name) for name in DTYPE_NAMES)
+CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
+"""torch dtype -> covey_dtype."""
+
+
+def code_of_dtype(dtype: torch.dtype) -> Tuple[Optional[int], int]:
+    """(covey_dtype or None, bytes per element) of a torch dtype."""
+    return CODES.get(dtype), dtype.itemsize
+
+
+def refuse(tensor: Any) -> None:
+    """Raises the reason why ``tensor`` cannot be sent."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"covey.torch works on torch tensors, not on a {type(tensor).__name__}")
+    if tensor.layout is not torch.strided:
+        raise Unsupported(
+            f"a tensor of layout {tensor.layout} cannot be sent; make it dense with .to_dense()"
+        )
+    if tensor.device.type == "cuda":
+        raise Unsupported(
+            f"this build has no CUDA path yet: the tensor is on {tensor.device}; use tensor.cpu()"
+        )
+    if tensor.device.type != "cpu":
+        raise Unsupported(f"a tensor on the device {tensor.device} cannot be sent")
+    raise Unsupported(
+        f"tensors of {tensor.dtype} cannot be sent; possible are {', '.join(DTYPE_NAMES)}"
+    )
+
+
+class TorchFramework(Framework):
+    """Tensors on the CPU."""
+
+    def code(self, tensor: Any) -> int:
+        try:
+            if tensor.is_cpu and tensor.layout is torch.strided:
+                return CODES[tensor.dtype]
+        except (KeyError, AttributeError):
+            pass
+        refuse(tensor)
+        raise AssertionError("unreachable: refuse() raises")
+
+    def dense(self, tensor: Any) -> Any:
+        return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
+
+    def empty_like(self, dense: Any) -> Any:
+        return torch.empty(dense.shape, dtype=dense.dtype)
+
+    def address(self, dense: Any) -> int:
+        return dense.data_ptr()
+
+    def shape(self, tensor: Any) -> Tuple[int, ...]:
+        return tensor.shape
+
+    def assign(self, target: Any, source: Any) -> Any:
+        target.detach().copy_(source)
+        return target
+
+    def wrap(self, memory: Any, code: int, shape: Tuple[int, ...], copy: bool) -> Any:
+        if len(memory) == 0:
+            return torch.empty(shape, dtype=_DTYPES[code])
+        tensor = torch.frombuffer(memory, dtype=_DTYPES[code]).view(shape)
+        return tensor.clone() if copy else tensor
+
+
+FRAMEWORK = TorchFramework()
+collectives = Collectives(FRAMEWORK)

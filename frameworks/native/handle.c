@@ -1,0 +1,251 @@
+/* The type covey._native.Handle: one operation in flight, and the tensors it borrows.
+ *
+ * Invariants:
+ *  1. Memory handed to the core stays alive until the operation has ended: a Handle holds `keep`,
+ *     and a Handle dropped before the end gives both to the orphans; dealloc never waits.
+ *  2. A handle number is used only with the runtime that made it: `life` counts runtimes.
+ *  3. wait() lets other Python threads run and looks for signals at least every 50 ms.
+ */
+#include <stdlib.h>
+
+#include "frameworks/native/native.h"
+
+enum { kSliceNs = 50 * 1000 * 1000 };
+
+typedef struct {
+  PyObject_HEAD
+  covey_handle handle;
+  uint64_t life;
+  PyObject* keep;
+} Handle;
+
+typedef struct Orphan {
+  covey_handle handle;
+  PyObject* keep;
+  struct Orphan* next;
+} Orphan;
+
+/* Guarded by the interpreter lock. */
+static PyTypeObject* handle_type;
+static Orphan* orphans;
+static uint64_t current_life;
+
+void EndLife(void) { ++current_life; }
+
+static void AddOrphan(covey_handle handle, PyObject* keep) {
+  Orphan* orphan = malloc(sizeof(*orphan));
+  if (orphan == NULL) return; /* Leaks `keep`: better than writing into freed memory. */
+  *orphan = (Orphan){.handle = handle, .keep = keep, .next = orphans};
+  orphans = orphan;
+}
+
+void SweepOrphans(int all) {
+  Orphan** link = &orphans;
+  Orphan* ended = NULL;
+  while (*link != NULL) {
+    Orphan* orphan = *link;
+    if (!all && covey_poll(NULL, orphan->handle) == 0) {
+      link = &orphan->next;
+      continue;
+    }
+    *link = orphan->next;
+    orphan->next = ended;
+    ended = orphan;
+  }
+  /* Unlinked first: letting go of a tensor may run Python code that comes back here. */
+  while (ended != NULL) {
+    Orphan* orphan = ended;
+    ended = orphan->next;
+    if (!all) covey_release(NULL, orphan->handle);
+    Py_XDECREF(orphan->keep);
+    free(orphan);
+  }
+}
+
+PyObject* NewHandle(covey_handle handle, PyObject* keep) {
+  Py_INCREF(keep);
+  Handle* self = PyObject_New(Handle, handle_type);
+  if (self == NULL) {
+    AddOrphan(handle, keep);
+    return NULL;
+  }
+  self->handle = handle;
+  self->life = current_life;
+  self->keep = keep;
+  return (PyObject*)self;
+}
+
+static void HandleDealloc(PyObject* object) {
+  Handle* self = (Handle*)object;
+  PyTypeObject* type = Py_TYPE(object);
+  int state = self->life == current_life ? covey_poll(NULL, self->handle) : -1;
+  if (state == 0) {
+    AddOrphan(self->handle, self->keep);
+  } else {
+    if (state == 1) covey_release(NULL, self->handle);
+    Py_XDECREF(self->keep);
+  }
+  PyObject_Free(object);
+  Py_DECREF(type);
+}
+
+static int RefuseOldHandle(const Handle* self) {
+  if (self->life == current_life) return 0;
+  covey_error error;
+  ClearError(&error);
+  error.code = COVEY_ABORTED;
+  PyOS_snprintf(error.message, sizeof(error.message),
+                "this operation belongs to a runtime that was shut down");
+  RaiseError(&error);
+  return -1;
+}
+
+/* Waits in slices; returns the operation's code, COVEY_TIMEOUT after `limit_ns` (negative: none),
+ * or -1 with an exception set when a signal handler raised. */
+static int WaitInSlices(covey_handle handle, int64_t limit_ns, covey_error* error) {
+  const int64_t deadline_ns = limit_ns < 0 ? INT64_MAX : covey_now_ns() + limit_ns;
+  for (;;) {
+    int64_t slice_ns = kSliceNs;
+    if (limit_ns >= 0) {
+      const int64_t left_ns = deadline_ns - covey_now_ns();
+      if (left_ns < slice_ns) slice_ns = left_ns > 0 ? left_ns : 0;
+    }
+    covey_code code;
+    Py_BEGIN_ALLOW_THREADS
+    code = covey_wait(NULL, handle, slice_ns, error);
+    Py_END_ALLOW_THREADS
+    if (code != COVEY_TIMEOUT) return code;
+    if (PyErr_CheckSignals() != 0) return -1;
+    if (limit_ns >= 0 && covey_now_ns() >= deadline_ns) return COVEY_TIMEOUT;
+  }
+}
+
+static int ParseTimeout(PyObject* args, int64_t* limit_ns) {
+  PyObject* timeout = Py_None;
+  if (!PyArg_ParseTuple(args, "|O:wait", &timeout)) return -1;
+  *limit_ns = -1;
+  if (timeout == Py_None) return 0;
+  const double seconds = PyFloat_AsDouble(timeout);
+  if (seconds == -1.0 && PyErr_Occurred()) return -1;
+  if (!(seconds >= 0)) {
+    PyErr_SetString(PyExc_ValueError, "timeout must be a number of seconds >= 0, or None");
+    return -1;
+  }
+  *limit_ns = seconds > 9e9 ? INT64_MAX / 2 : (int64_t)(seconds * 1e9);
+  return 0;
+}
+
+static PyObject* HandleWait(PyObject* object, PyObject* args) {
+  Handle* self = (Handle*)object;
+  int64_t limit_ns;
+  if (ParseTimeout(args, &limit_ns) != 0 || RefuseOldHandle(self) != 0) return NULL;
+  covey_error error;
+  ClearError(&error);
+  const int ended = covey_poll(NULL, self->handle) == 1;
+  const int code = ended ? (int)covey_wait(NULL, self->handle, 0, &error)
+                         : WaitInSlices(self->handle, limit_ns, &error);
+  if (code < 0) return NULL;
+  if (code != COVEY_OK) {
+    error.code = (covey_code)code;
+    return RaiseError(&error);
+  }
+  Py_RETURN_NONE;
+}
+
+static PyObject* HandlePoll(PyObject* object, PyObject* unused) {
+  (void)unused;
+  Handle* self = (Handle*)object;
+  const int in_flight = self->life == current_life && covey_poll(NULL, self->handle) == 0;
+  return PyBool_FromLong(!in_flight);
+}
+
+static PyObject* ResultTuple(const covey_tensor* result, Py_ssize_t length_bytes,
+                             const int64_t* rows, int size) {
+  PyObject* shape = PyTuple_New(result->ndim);
+  PyObject* row_tuple = PyTuple_New(size);
+  PyObject* memory = NULL;
+  if (shape == NULL || row_tuple == NULL) goto fail;
+  for (int i = 0; i < result->ndim; ++i) {
+    PyObject* number = PyLong_FromLongLong(result->shape[i]);
+    if (number == NULL || PyTuple_SetItem(shape, i, number) != 0) goto fail;
+  }
+  for (int i = 0; i < size; ++i) {
+    PyObject* number = PyLong_FromLongLong(rows[i]);
+    if (number == NULL || PyTuple_SetItem(row_tuple, i, number) != 0) goto fail;
+  }
+  if (length_bytes > 0) {
+    memory = PyMemoryView_FromMemory(result->data, length_bytes, kWritable);
+  } else {
+    memory = PyByteArray_FromStringAndSize("", 0);
+  }
+  if (memory == NULL) goto fail;
+  return Py_BuildValue("(NiNN)", memory, (int)result->dtype, shape, row_tuple);
+fail:
+  Py_XDECREF(shape);
+  Py_XDECREF(row_tuple);
+  Py_XDECREF(memory);
+  return NULL;
+}
+
+static PyObject* HandleResult(PyObject* object, PyObject* args) {
+  Handle* self = (Handle*)object;
+  int index, size, item_bytes;
+  if (!PyArg_ParseTuple(args, "iii:result", &index, &size, &item_bytes)) return NULL;
+  if (RefuseOldHandle(self) != 0) return NULL;
+  if (size < 1 || item_bytes < 1) {
+    PyErr_SetString(PyExc_ValueError, "result: size and item_bytes must be positive");
+    return NULL;
+  }
+  int64_t* rows = calloc((size_t)size, sizeof(*rows));
+  if (rows == NULL) return PyErr_NoMemory();
+  covey_error error;
+  ClearError(&error);
+  covey_tensor result = COVEY_INIT(covey_tensor);
+  const covey_code code = covey_result(NULL, self->handle, index, &result, rows, &error);
+  PyObject* answer;
+  if (code != COVEY_OK) {
+    error.code = code;
+    answer = RaiseError(&error);
+  } else {
+    Py_ssize_t length_bytes = item_bytes;
+    for (int i = 0; i < result.ndim; ++i) length_bytes *= (Py_ssize_t)result.shape[i];
+    answer = ResultTuple(&result, length_bytes, rows, size);
+  }
+  free(rows);
+  return answer;
+}
+
+static PyMethodDef handle_methods[] = {
+    {"wait", HandleWait, METH_VARARGS,
+     "wait(timeout=None): waits until the operation has ended; raises its error, or Timeout after\n"
+     "`timeout` seconds (the operation then goes on and may be waited for again)."},
+    {"poll", HandlePoll, METH_NOARGS, "poll() -> bool: True when wait() would return at once."},
+    {"result", HandleResult, METH_VARARGS,
+     "result(index, group_size, item_bytes) -> (memory, dtype code, shape, rows per rank) of an\n"
+     "allgather without outputs. `memory` is valid only while this Handle lives."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot handle_slots[] = {
+    {Py_tp_dealloc, (void*)HandleDealloc},
+    {Py_tp_methods, handle_methods},
+    {Py_tp_doc, (void*)"One operation in flight. Made by submit() and submit1() only."},
+    {0, NULL},
+};
+
+static PyType_Spec handle_spec = {
+    .name = "covey._native.Handle",
+    .basicsize = sizeof(Handle),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = handle_slots,
+};
+
+int AddHandleType(PyObject* module) {
+  PyObject* type = PyType_FromSpec(&handle_spec);
+  if (type == NULL) return -1;
+  handle_type = (PyTypeObject*)type;
+  Py_INCREF(type); /* One reference stays here, for as long as the process lives. */
+  if (PyModule_AddObject(module, "Handle", type) == 0) return 0;
+  Py_DECREF(type);
+  return -1;
+}

@@ -1,0 +1,293 @@
+/* The module covey._native: life of the runtime, groups, arena, and what can be seen of it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "frameworks/native/native.h"
+
+void ClearError(covey_error* error) {
+  error->struct_size = sizeof(*error);
+  error->code = COVEY_OK;
+  error->peer_rank = -1;
+  error->message[0] = '\0';
+}
+
+PyObject* RaiseError(const covey_error* error) {
+  PyObject* module = PyImport_ImportModule("covey.errors");
+  if (module == NULL) return NULL;
+  const size_t length = strnlen(error->message, sizeof(error->message));
+  PyObject* text = PyUnicode_DecodeUTF8(error->message, (Py_ssize_t)length, "replace");
+  PyObject* exception = NULL;
+  if (text != NULL) {
+    exception = PyObject_CallMethod(module, "from_code", "iiO", (int)error->code,
+                                    (int)error->peer_rank, text);
+  }
+  if (exception != NULL) PyErr_SetObject((PyObject*)Py_TYPE(exception), exception);
+  Py_XDECREF(exception);
+  Py_XDECREF(text);
+  Py_DECREF(module);
+  return NULL;
+}
+
+/* None, or the exception of a failed call. */
+static PyObject* NoneOrError(covey_code code, covey_error* error) {
+  if (code == COVEY_OK) Py_RETURN_NONE;
+  error->code = code;
+  return RaiseError(error);
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+static PyObject* Init(PyObject* module, PyObject* args) {
+  (void)module;
+  covey_config config = COVEY_INIT(covey_config);
+  int rank, size, shm_fd;
+  if (!PyArg_ParseTuple(args, "iiiz:init", &rank, &size, &shm_fd, &config.settings)) return NULL;
+  config.rank = rank;
+  config.size = size;
+  config.shm_fd = shm_fd;
+  covey_error error;
+  ClearError(&error);
+  covey_code code;
+  Py_BEGIN_ALLOW_THREADS
+  code = covey_init(&config, &error);
+  Py_END_ALLOW_THREADS
+  return NoneOrError(code, &error);
+}
+
+static PyObject* Shutdown(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  if (!covey_is_initialized()) Py_RETURN_NONE;
+  covey_error error;
+  ClearError(&error);
+  covey_code code;
+  Py_BEGIN_ALLOW_THREADS
+  code = covey_shutdown(&error);
+  Py_END_ALLOW_THREADS
+  if (code == COVEY_OK) {
+    EndLife();
+    SweepOrphans(1);
+  }
+  return NoneOrError(code, &error);
+}
+
+static PyObject* IsInitialized(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  return PyBool_FromLong(covey_is_initialized());
+}
+
+static PyObject* Place(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  return Py_BuildValue("(iiii)", covey_rank(NULL), covey_size(NULL), covey_local_rank(NULL),
+                       covey_local_size(NULL));
+}
+
+/* ---- Groups ---------------------------------------------------------------------------------- */
+
+static PyObject* GroupOf(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject* tuple;
+  if (!PyArg_ParseTuple(args, "O!:group_of", &PyTuple_Type, &tuple)) return NULL;
+  const Py_ssize_t count = PyTuple_Size(tuple);
+  int32_t* ranks = malloc((size_t)(count + 1) * sizeof(*ranks));
+  if (ranks == NULL) return PyErr_NoMemory();
+  PyObject* answer = NULL;
+  Py_ssize_t i = 0;
+  for (; i < count; ++i) {
+    const long rank = PyLong_AsLong(PyTuple_GetItem(tuple, i));
+    if (rank == -1 && PyErr_Occurred()) break;
+    ranks[i] = rank < INT32_MIN || rank > INT32_MAX ? -1 : (int32_t)rank;
+  }
+  if (i == count) {
+    covey_error error;
+    ClearError(&error);
+    covey_group group = 0;
+    const covey_code code = covey_group_of(NULL, ranks, (int32_t)count, &group, &error);
+    error.code = code;
+    answer = code == COVEY_OK ? PyLong_FromUnsignedLongLong(group) : RaiseError(&error);
+  }
+  free(ranks);
+  return answer;
+}
+
+/* ---- The arena ------------------------------------------------------------------------------- */
+
+static PyObject* ArenaAlloc(PyObject* module, PyObject* args) {
+  (void)module;
+  Py_ssize_t length_bytes;
+  if (!PyArg_ParseTuple(args, "n:arena_alloc", &length_bytes)) return NULL;
+  if (length_bytes < 1) {
+    PyErr_Format(PyExc_ValueError, "arena_alloc: length must be positive, not %zd", length_bytes);
+    return NULL;
+  }
+  covey_error error;
+  ClearError(&error);
+  void* data = NULL;
+  const covey_code code = covey_arena_alloc(NULL, (size_t)length_bytes, &data, &error);
+  if (code != COVEY_OK) return NoneOrError(code, &error);
+  PyObject* address = PyLong_FromVoidPtr(data);
+  if (address == NULL) covey_arena_free(data);
+  return address;
+}
+
+static PyObject* ArenaFree(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject* address;
+  if (!PyArg_ParseTuple(args, "O:arena_free", &address)) return NULL;
+  void* data = PyLong_AsVoidPtr(address);
+  if (data == NULL && PyErr_Occurred()) return NULL;
+  covey_arena_free(data);
+  Py_RETURN_NONE;
+}
+
+/* ---- Seeing what happens --------------------------------------------------------------------- */
+
+typedef size_t (*TextFunction)(char* text, size_t capacity);
+
+static size_t StatsText(char* text, size_t capacity) { return covey_stats(NULL, text, capacity); }
+static size_t StatusText(char* text, size_t capacity) { return covey_status(NULL, text, capacity); }
+
+/* The text of a function with covey_stats' buffer rule. It may grow between calls: asks again. */
+static PyObject* TextOf(TextFunction function) {
+  size_t capacity = 4096;
+  for (;;) {
+    char* text = malloc(capacity);
+    if (text == NULL) return PyErr_NoMemory();
+    const size_t needed = function(text, capacity);
+    if (needed < capacity) {
+      PyObject* answer = PyUnicode_DecodeUTF8(text, (Py_ssize_t)needed, "replace");
+      free(text);
+      return answer;
+    }
+    free(text);
+    capacity = needed + needed / 4 + 1;
+  }
+}
+
+static PyObject* Stats(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  return TextOf(StatsText);
+}
+
+static PyObject* StatusOf(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  return TextOf(StatusText);
+}
+
+static PyObject* Knobs(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  return TextOf(covey_knobs);
+}
+
+static PyObject* Asked(PyObject* module, PyObject* args) {
+  (void)module;
+  double seconds;
+  if (!PyArg_ParseTuple(args, "d:asked", &seconds)) return NULL;
+  int answer;
+  Py_BEGIN_ALLOW_THREADS
+  answer = covey_asked(NULL, (int64_t)(seconds * 1e9));
+  Py_END_ALLOW_THREADS
+  return PyLong_FromLong(answer);
+}
+
+static PyObject* Tell(PyObject* module, PyObject* args) {
+  (void)module;
+  const char* where;
+  if (!PyArg_ParseTuple(args, "s:tell", &where)) return NULL;
+  covey_tell(NULL, where);
+  Py_RETURN_NONE;
+}
+
+static PyObject* TimelineStart(PyObject* module, PyObject* args) {
+  (void)module;
+  const char* path;
+  if (!PyArg_ParseTuple(args, "s:timeline_start", &path)) return NULL;
+  covey_error error;
+  ClearError(&error);
+  return NoneOrError(covey_timeline_start(NULL, path, &error), &error);
+}
+
+static PyObject* TimelineStop(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  covey_timeline_stop(NULL);
+  Py_RETURN_NONE;
+}
+
+static PyObject* TimelineSpan(PyObject* module, PyObject* args) {
+  (void)module;
+  const char* name;
+  long long begin_ns, end_ns;
+  if (!PyArg_ParseTuple(args, "sLL:timeline_span", &name, &begin_ns, &end_ns)) return NULL;
+  covey_timeline_span(NULL, name, begin_ns, end_ns);
+  Py_RETURN_NONE;
+}
+
+static PyObject* NowNs(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  return PyLong_FromLongLong(covey_now_ns());
+}
+
+static PyObject* JobCreate(PyObject* module, PyObject* args) {
+  (void)module;
+  int size;
+  if (!PyArg_ParseTuple(args, "i:job_create", &size)) return NULL;
+  covey_error error;
+  ClearError(&error);
+  const int descriptor = covey_job_create(size, &error);
+  if (descriptor < 0) return RaiseError(&error);
+  return PyLong_FromLong(descriptor);
+}
+
+/* ---- The module ------------------------------------------------------------------------------ */
+
+static PyMethodDef methods[] = {
+    {"init", Init, METH_VARARGS, "init(rank, size, shm_fd, settings): makes the runtime."},
+    {"shutdown", Shutdown, METH_NOARGS, "shutdown(): ends the runtime, if there is one."},
+    {"is_initialized", IsInitialized, METH_NOARGS, "is_initialized() -> bool"},
+    {"place", Place, METH_NOARGS,
+     "place() -> (rank, size, local rank, local size); -1 before init"},
+    {"group_of", GroupOf, METH_VARARGS, "group_of(tuple of ranks) -> group number"},
+    {"submit", Submit, METH_VARARGS, kSubmitDoc},
+    {"submit1", SubmitOne, METH_VARARGS, kSubmitOneDoc},
+    {"arena_alloc", ArenaAlloc, METH_VARARGS,
+     "arena_alloc(bytes) -> address, to be given to arena_free"},
+    {"arena_free", ArenaFree, METH_VARARGS, "arena_free(address)"},
+    {"stats", Stats, METH_NOARGS, "stats() -> JSON text"},
+    {"status", StatusOf, METH_NOARGS, "status() -> text, one line per operation waited for"},
+    {"knobs", Knobs, METH_NOARGS, "knobs() -> JSON text"},
+    {"asked", Asked, METH_VARARGS, "asked(seconds) -> 1 asked, 0 timeout, -1 shut down"},
+    {"tell", Tell, METH_VARARGS, "tell(where): answers a peer that asked"},
+    {"timeline_start", TimelineStart, METH_VARARGS, "timeline_start(path)"},
+    {"timeline_stop", TimelineStop, METH_NOARGS, "timeline_stop()"},
+    {"timeline_span", TimelineSpan, METH_VARARGS, "timeline_span(name, begin_ns, end_ns)"},
+    {"now_ns", NowNs, METH_NOARGS, "now_ns() -> the clock of timeline_span"},
+    {"job_create", JobCreate, METH_VARARGS,
+     "job_create(size) -> descriptor of a new job's shared memory, to be inherited by its ranks"},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "covey._native",
+    .m_doc = "The C API of Covey as Python functions. Internal: use the package covey.",
+    .m_size = -1,
+    .m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit__native(void) {
+  PyObject* module = PyModule_Create(&definition);
+  if (module == NULL) return NULL;
+  if (AddHandleType(module) != 0 ||
+      PyModule_AddStringConstant(module, "version", covey_version()) != 0) {
+    Py_DECREF(module);
+    return NULL;
+  }
+  return module;
+}

@@ -1,0 +1,53 @@
+/* Shared declarations of the extension module `covey._native`.
+ *
+ * The module is a thin skin over core/covey.h: it turns Python arguments into the structs of the C
+ * API and the C API's errors into exceptions, nothing else. It knows no framework; tensors arrive
+ * as (address, dtype code, shape). Everything here runs with the interpreter lock held except the
+ * calls that can block (init, shutdown, wait, asked), which release it.
+ *
+ * Built against Python's limited API of 3.9, so one binary serves every later Python.
+ */
+#ifndef COVEY_FRAMEWORKS_NATIVE_NATIVE_H_
+#define COVEY_FRAMEWORKS_NATIVE_NATIVE_H_
+
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x03090000
+#endif
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "core/covey.h"
+
+/* PyBUF_WRITE, part of the stable ABI but missing in its headers before 3.11. */
+enum { kWritable = 0x200 };
+
+/* Initialises an error without clearing its 2,000-byte message. */
+void ClearError(covey_error* error);
+
+/* Sets the exception of covey.errors that belongs to error->code. Always returns NULL. */
+PyObject* RaiseError(const covey_error* error);
+
+/* handle.c ------------------------------------------------------------------------------------- */
+
+/* Makes the Handle type and adds it to `module`. 0, or -1 with an exception set. */
+int AddHandleType(PyObject* module);
+
+/* A Handle that owns `handle` and a reference to `keep` (the tensors whose memory is borrowed).
+ * NULL with an exception set; the operation then goes on as an orphan, `keep` stays alive. */
+PyObject* NewHandle(covey_handle handle, PyObject* keep);
+
+/* Lets go of dropped operations that have ended. `all` says that every one has (after shutdown). */
+void SweepOrphans(int all);
+
+/* From now on handles belong to a next runtime: those made before are no longer released. */
+void EndLife(void);
+
+/* submit.c ------------------------------------------------------------------------------------- */
+
+PyObject* Submit(PyObject* module, PyObject* args);
+PyObject* SubmitOne(PyObject* module, PyObject* args);
+
+extern const char kSubmitDoc[];
+extern const char kSubmitOneDoc[];
+
+#endif /* COVEY_FRAMEWORKS_NATIVE_NATIVE_H_ */

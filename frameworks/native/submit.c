@@ -1,0 +1,170 @@
+/* Submitting operations: Python arguments -> covey_request -> covey_submit. */
+#include <stdlib.h>
+
+#include "frameworks/native/native.h"
+
+/* Room for one tensor's shape, so that a request needs no allocation per tensor. */
+typedef struct {
+  int64_t shape[COVEY_MAX_DIMS];
+} Dims;
+
+/* The address of a tensor's memory: an integer, or the memory of a bytes or bytearray object.
+ * 0, or -1 with an exception set. */
+static int ParseAddress(PyObject* object, void** address) {
+  if (PyLong_Check(object)) {
+    *address = PyLong_AsVoidPtr(object);
+    return *address == NULL && PyErr_Occurred() ? -1 : 0;
+  }
+  if (PyByteArray_Check(object)) {
+    *address = PyByteArray_AsString(object);
+    return 0;
+  }
+  if (PyBytes_Check(object)) {
+    *address = PyBytes_AsString(object);
+    return 0;
+  }
+  PyErr_SetString(PyExc_TypeError, "a tensor's address must be an int, bytes or bytearray");
+  return -1;
+}
+
+/* Fills `shape` from a tuple. 0, or -1 with an exception set. */
+static int ParseShape(PyObject* object, int64_t* shape, int32_t* ndim) {
+  if (!PyTuple_Check(object)) {
+    PyErr_SetString(PyExc_TypeError, "a tensor's shape must be a tuple");
+    return -1;
+  }
+  const Py_ssize_t count = PyTuple_Size(object);
+  if (count > COVEY_MAX_DIMS) {
+    PyErr_Format(PyExc_ValueError, "a tensor may have at most %d dimensions, this one has %zd",
+                 (int)COVEY_MAX_DIMS, count);
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    shape[i] = PyLong_AsLongLong(PyTuple_GetItem(object, i));
+    if (shape[i] == -1 && PyErr_Occurred()) return -1;
+  }
+  *ndim = (int32_t)count;
+  return 0;
+}
+
+static void FillTensor(covey_tensor* tensor, int dtype, const int64_t* shape, int32_t ndim,
+                       void* data) {
+  *tensor = (covey_tensor)COVEY_INIT(covey_tensor);
+  tensor->dtype = (covey_dtype)dtype;
+  tensor->ndim = ndim;
+  tensor->shape = shape;
+  tensor->data = data;
+}
+
+static PyObject* SubmitRequest(const covey_request* request, PyObject* keep) {
+  SweepOrphans(0);
+  covey_error error;
+  ClearError(&error);
+  covey_handle handle = 0;
+  const covey_code code = covey_submit(NULL, request, &handle, &error);
+  if (code != COVEY_OK) {
+    error.code = code;
+    return RaiseError(&error);
+  }
+  return NewHandle(handle, keep);
+}
+
+const char kSubmitOneDoc[] =
+    "submit1(kind, group, name, op, root, prescale, postscale, dtype, input, output, shape, keep)\n"
+    "-> Handle. Submits an operation on one tensor. `output` None means in place (allgather: the\n"
+    "runtime allocates). `keep` is held until the operation has ended.";
+
+PyObject* SubmitOne(PyObject* module, PyObject* args) {
+  (void)module;
+  covey_request request = COVEY_INIT(covey_request);
+  int kind, op, dtype;
+  unsigned long long group;
+  PyObject *input_address, *output_address, *shape_tuple, *keep;
+  if (!PyArg_ParseTuple(args, "iKziiddiOOOO:submit1", &kind, &group, &request.name, &op,
+                        &request.root, &request.prescale, &request.postscale, &dtype,
+                        &input_address, &output_address, &shape_tuple, &keep)) {
+    return NULL;
+  }
+  int64_t shape[COVEY_MAX_DIMS];
+  int32_t ndim;
+  void* data;
+  if (ParseShape(shape_tuple, shape, &ndim) != 0) return NULL;
+  if (ParseAddress(input_address, &data) != 0) return NULL;
+  covey_tensor input, output;
+  FillTensor(&input, dtype, shape, ndim, data);
+  if (output_address != Py_None) {
+    if (ParseAddress(output_address, &data) != 0) return NULL;
+    FillTensor(&output, dtype, shape, ndim, data);
+    request.outputs = &output;
+  }
+  request.kind = (covey_kind)kind;
+  request.group = group;
+  request.op = (covey_op)op;
+  request.num_tensors = 1;
+  request.inputs = &input;
+  return SubmitRequest(&request, keep);
+}
+
+/* Fills `dims` from a tuple of (address, dtype, shape). 0, or -1 with an exception set. */
+static int ParseTensors(PyObject* tuple, Dims* dims, covey_tensor* tensors) {
+  const Py_ssize_t count = PyTuple_Size(tuple);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* item = PyTuple_GetItem(tuple, i);
+    if (!PyTuple_Check(item) || PyTuple_Size(item) != 3) {
+      PyErr_SetString(PyExc_TypeError, "a tensor must be a tuple (address, dtype, shape)");
+      return -1;
+    }
+    void* data;
+    int32_t ndim;
+    const long dtype = PyLong_AsLong(PyTuple_GetItem(item, 1));
+    if (dtype == -1 && PyErr_Occurred()) return -1;
+    if (ParseAddress(PyTuple_GetItem(item, 0), &data) != 0) return -1;
+    if (ParseShape(PyTuple_GetItem(item, 2), dims[i].shape, &ndim) != 0) return -1;
+    FillTensor(&tensors[i], (int)dtype, dims[i].shape, ndim, data);
+  }
+  return 0;
+}
+
+const char kSubmitDoc[] =
+    "submit(kind, group, name, op, root, prescale, postscale, inputs, outputs, keep) -> Handle.\n"
+    "Submits an operation on any number of tensors. `inputs` and `outputs` are tuples of\n"
+    "(address, dtype code, shape); `outputs` None means in place (allgather: the runtime\n"
+    "allocates). `keep` is held until the operation has ended.";
+
+PyObject* Submit(PyObject* module, PyObject* args) {
+  (void)module;
+  covey_request request = COVEY_INIT(covey_request);
+  int kind, op;
+  unsigned long long group;
+  PyObject *inputs, *outputs, *keep;
+  if (!PyArg_ParseTuple(args, "iKziiddO!OO:submit", &kind, &group, &request.name, &op,
+                        &request.root, &request.prescale, &request.postscale, &PyTuple_Type,
+                        &inputs, &outputs, &keep)) {
+    return NULL;
+  }
+  const Py_ssize_t count = PyTuple_Size(inputs);
+  if (outputs != Py_None && (!PyTuple_Check(outputs) || PyTuple_Size(outputs) != count)) {
+    PyErr_SetString(PyExc_ValueError, "outputs must be None or a tuple as long as inputs");
+    return NULL;
+  }
+  const size_t sides = outputs == Py_None ? 1 : 2;
+  const size_t total = sides * (size_t)count;
+  Dims* dims = malloc((total + 1) * sizeof(*dims));
+  covey_tensor* tensors = malloc((total + 1) * sizeof(*tensors));
+  PyObject* handle = NULL;
+  if (dims == NULL || tensors == NULL) {
+    PyErr_NoMemory();
+  } else if (ParseTensors(inputs, dims, tensors) == 0 &&
+             (sides == 1 || ParseTensors(outputs, dims + count, tensors + count) == 0)) {
+    request.kind = (covey_kind)kind;
+    request.group = group;
+    request.op = (covey_op)op;
+    request.num_tensors = (int32_t)count;
+    request.inputs = count == 0 ? NULL : tensors;
+    request.outputs = sides == 1 || count == 0 ? NULL : tensors + count;
+    handle = SubmitRequest(&request, keep);
+  }
+  free(dims);
+  free(tensors);
+  return handle;
+}

@@ -1,0 +1,211 @@
+"""Starts ranks for the tests of the Python package, without the launcher.
+
+A Pool is a job whose ranks are processes that wait for calls: `pool.call(function, ...)` runs a
+function of the test's own module on every rank and returns the results by rank. A call that fails
+or takes too long is an AssertionError with the tracebacks and the stderr of the ranks, and ends the
+pool.
+
+Run as a program this file is such a rank: `ranks.py MODULE CONNECTION`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pathlib
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from multiprocessing.connection import Connection, Pipe, wait
+from typing import Any, Callable, Dict, List, Optional
+
+SEED = int(os.environ.get("TEST_SEED") or random.SystemRandom().randrange(1 << 31))
+"""Of all random numbers of a test run; set TEST_SEED to repeat one."""
+
+
+class Pool:
+    """A job of `size` ranks that run functions of the module in `file`."""
+
+    def __init__(
+        self,
+        size: int,
+        file: str,
+        env: Optional[Dict[str, str]] = None,
+        init: bool = True,
+    ) -> None:
+        from covey import _native  # Not needed by a rank before it is asked to import covey.
+
+        self.size = size
+        self.processes: List[subprocess.Popen] = []
+        self._connections: List[Connection] = []
+        self._errors = []
+        descriptor = _native.job_create(size)
+        try:
+            for rank in range(size):
+                self._start(rank, descriptor, file, env or {}, init)
+        finally:
+            os.close(descriptor)
+
+    def _start(
+        self, rank: int, descriptor: int, file: str, env: Dict[str, str], init: bool
+    ) -> None:
+        mine, theirs = Pipe()
+        program = [sys.executable, __file__, str(pathlib.Path(file).absolute())]
+        errors = tempfile.TemporaryFile(mode="w+b")
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("COVEY_")}
+        self.processes.append(
+            subprocess.Popen(
+                [*program, str(theirs.fileno())],
+                env={
+                    **inherited,
+                    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                    "OMP_NUM_THREADS": "1",
+                    "COVEY_RANK": str(rank),
+                    "COVEY_SIZE": str(self.size),
+                    "COVEY_LOCAL_RANK": str(rank),
+                    "COVEY_LOCAL_SIZE": str(self.size),
+                    "COVEY_SHM_FD": str(descriptor),
+                    "TEST_SEED": str(SEED),
+                    "TEST_INIT": str(int(init)),
+                    **env,
+                },
+                pass_fds=(descriptor, theirs.fileno()),
+                stdin=subprocess.DEVNULL,
+                stderr=errors,
+            )
+        )
+        theirs.close()
+        self._connections.append(mine)
+        self._errors.append(errors)
+
+    def send(self, function: Callable[..., Any], *args: Any) -> None:
+        """Begins a call on every rank; collect() ends it."""
+        for connection in self._connections:
+            try:
+                connection.send_bytes(pickle.dumps((function.__name__, args)))
+            except OSError:
+                pass  # That rank is gone; collect() says so.
+
+    def collect(self, timeout: float = 60, may_end: bool = False) -> List[Any]:
+        """The results by rank. A rank that ended without one has None if `may_end`."""
+        results: Dict[int, Any] = {}
+        failures: List[str] = []
+        deadline = time.monotonic() + timeout
+        open_ranks = dict(enumerate(self._connections))
+        while open_ranks:
+            ready = wait(list(open_ranks.values()), max(deadline - time.monotonic(), 0))
+            if not ready:
+                failures.append(f"ranks {sorted(open_ranks)} did not answer in {timeout} s")
+                self._ask_where(open_ranks)
+                break
+            for rank in [r for r, connection in open_ranks.items() if connection in ready]:
+                connection = open_ranks.pop(rank)
+                try:
+                    passed, value = pickle.loads(connection.recv_bytes())
+                except (EOFError, OSError):
+                    code = self.processes[rank].wait()
+                    passed, value = may_end, None if may_end else f"ended with code {code}"
+                if passed:
+                    results[rank] = value
+                else:
+                    failures.append(f"rank {rank}: {value}")
+        if failures:
+            texts = [f"stderr of rank {r}:\n{self.stderr(r)}" for r in range(self.size)]
+            self.close()
+            raise AssertionError("\n".join([f"seed {SEED}", *failures, *texts]))
+        return [results[rank] for rank in range(self.size)]
+
+    def call(self, function: Callable[..., Any], *args: Any, timeout: float = 60) -> List[Any]:
+        """Runs `function` on every rank and returns the results by rank."""
+        self.send(function, *args)
+        return self.collect(timeout)
+
+    def stderr(self, rank: int) -> str:
+        """What the rank has written to stderr so far."""
+        file = self._errors[rank]
+        return os.pread(file.fileno(), 1 << 20, 0).decode("utf-8", "replace")
+
+    def _ask_where(self, open_ranks: Dict[int, Connection]) -> None:
+        for rank in open_ranks:
+            self.processes[rank].send_signal(signal.SIGUSR1)
+        time.sleep(0.5)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether every rank still runs."""
+        return all(process.poll() is None for process in self.processes)
+
+    def close(self) -> None:
+        """Ends every rank, at once if need be."""
+        for connection in self._connections:
+            connection.close()  # A rank that waits for a call sees this and ends.
+        deadline = time.monotonic() + 5
+        for process in self.processes:
+            try:
+                process.wait(max(deadline - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for errors in self._errors:
+            errors.close()
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class SharedPool:
+    """One pool per size for all tests of a module; a pool that a failed test ended is made anew."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._pools: Dict[int, Pool] = {}
+
+    def __call__(self, size: int) -> Pool:
+        pool = self._pools.get(size)
+        if pool is None or not pool.is_alive:
+            self.close()  # One job at a time: the machine may have few cores.
+            pool = self._pools[size] = Pool(size, self._file)
+        return pool
+
+    def close(self) -> None:
+        """To be called from tearDownModule."""
+        for pool in self._pools.values():
+            pool.close()
+        self._pools.clear()
+
+
+def _serve(file: str, connection: Connection) -> None:
+    sys.path.insert(0, str(pathlib.Path(file).parent))
+    spec = importlib.util.spec_from_file_location(pathlib.Path(file).stem, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    spec.loader.exec_module(module)
+    if os.environ.get("TEST_INIT") == "1":
+        import covey
+
+        covey.init()
+    while True:
+        try:
+            name, args = pickle.loads(connection.recv_bytes())
+        except EOFError:
+            return
+        try:
+            answer = (True, getattr(module, name)(*args))
+        except SystemExit:
+            raise
+        except BaseException:  # pylint: disable=broad-except  # The test wants to see all of them.
+            answer = (False, traceback.format_exc())
+        connection.send_bytes(pickle.dumps(answer))
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1], Connection(int(sys.argv[2])))
