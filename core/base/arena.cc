@@ -59,8 +59,16 @@ uint64_t Arena::Alloc(size_t length_bytes) {
     free_.erase(best);
     std::memset(base_ + offset, 0, length);
   } else {
-    if (length > heap_end_ - high_water_) return kFull;
-    high_water_ += length;
+    // A free piece at the very end grows into untouched memory.
+    const auto last = free_.empty() ? free_.end() : std::prev(free_.end());
+    const bool grows = last != free_.end() && last->first + last->second == high_water_;
+    if (grows) offset = last->first;
+    if (length > heap_end_ - offset) return kFull;
+    if (grows) {
+      std::memset(base_ + offset, 0, last->second);
+      free_.erase(last);
+    }
+    high_water_ = offset + length;
   }
   in_use_.emplace(offset, length);
   return offset;

@@ -25,15 +25,16 @@ class World {
     std::string algorithm = "auto";
     size_t flat_bytes = 1024;
     Device* fake_device = nullptr;
+    LogLevel log_level = LogLevel::kOff;
   };
 
   explicit World(const Options& options)
       : options_(options),
-        network_({.size = options.size, .seed = options.seed, .region_bytes = 24 << 20}),
-        log_(LogLevel::kOff, Rank{0}) {
+        network_({.size = options.size, .seed = options.seed, .region_bytes = 24 << 20}) {
     for (int32_t r = 0; r < options.size; ++r) {
       nodes_.push_back(std::make_unique<Node>());
       Node& node = *nodes_.back();
+      node.log = std::make_unique<Log>(options.log_level, Rank{r});
       node.runtime = std::make_unique<Runtime>(
           Runtime::Options{.segment_bytes = options.segment_bytes,
                            .agreed_text = "segment_bytes=" + std::to_string(options.segment_bytes),
@@ -41,7 +42,7 @@ class World {
                            .devices = {nullptr, nullptr, options.fake_device},
                            .kernels = &BestKernels(),
                            .clock = &network_.clock(),
-                           .log = &log_},
+                           .log = node.log.get()},
           &network_.transport(Rank{r}), &node.queue);
     }
     std::vector<int32_t> all(static_cast<size_t>(options.size));
@@ -108,13 +109,13 @@ class World {
  private:
   struct Node {
     TensorQueue queue;
+    std::unique_ptr<Log> log;
     std::vector<std::unique_ptr<Group>> groups;
     std::unique_ptr<Runtime> runtime;
   };
 
   Options options_;
   InprocNetwork network_;
-  Log log_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<int32_t> world_;
 };

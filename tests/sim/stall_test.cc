@@ -1,0 +1,76 @@
+// A tensor that one rank never submits: after the warning time every rank says which tensor, which ranks are
+// missing, what they did last, and where they are.
+#include <gtest/gtest.h>
+
+#include "tests/sim/world.h"
+
+namespace covey {
+namespace {
+
+struct Logged {
+  std::string text;
+  bool Has(const std::string& part) const { return text.find(part) != std::string::npos; }
+};
+
+Request Named(World* world, int32_t rank, const std::string& name, float* value) {
+  Request r;
+  r.kind = Kind::kAllreduce;
+  r.group = world->GroupOn(rank, world->everybody());
+  r.name = name;
+  r.inputs = r.outputs = {MakeTensor(DType::kF32, {1}, value)};
+  return r;
+}
+
+// Lets ranks 0 and 1 wait for 'lost', which rank 2 never submits, for 12 virtual seconds.
+Logged RunStall(bool agreed_before) {
+  World world({.size = 3, .seed = 5, .log_level = LogLevel::kWarn});
+  float values[3] = {1, 2, 4};
+  for (const char* name : {"lost", "other"}) {
+    if (!agreed_before && std::string(name) == "lost") continue;
+    std::vector<Operation*> operations;
+    for (int32_t r = 0; r < 3; ++r) operations.push_back(world.Submit(r, Named(&world, r, name, &values[r])));
+    EXPECT_TRUE(world.RunUntilEnded(operations));
+  }
+  testing::internal::CaptureStderr();
+  for (int32_t r = 0; r < 2; ++r) world.Submit(r, Named(&world, r, "lost", &values[r]));
+  for (int i = 0; i < 130; ++i) {
+    world.AdvanceClock(100 * kMillisecond);
+    for (int step = 0; step < 30; ++step) world.Step();
+    world.runtime(2).stall().Tell("train.py:42 in step");
+  }
+  return {testing::internal::GetCapturedStderr()};
+}
+
+TEST(StallTest, NamesTensorRanksAndTheirLineBeforeAgreement) {
+  const Logged logged = RunStall(false);
+  EXPECT_TRUE(logged.Has("covey rank 0 warning: waiting for 10.0 s for rank 2 to submit 'lost'")) << logged.text;
+  EXPECT_TRUE(logged.Has("covey rank 1 warning: waiting for 10.0 s for rank 2 to submit 'lost'")) << logged.text;
+  EXPECT_TRUE(logged.Has("covey rank 2 warning: other ranks wait")) << logged.text;
+  EXPECT_TRUE(logged.Has("covey rank 0 warning: rank 2: last operation allreduce 'other'")) << logged.text;
+  EXPECT_TRUE(logged.Has("now at train.py:42 in step")) << logged.text;
+}
+
+TEST(StallTest, NamesThemInBandToo) {
+  const Logged logged = RunStall(true);
+  EXPECT_TRUE(logged.Has("rank 0 warning: waiting for 10.")) << logged.text;
+  EXPECT_TRUE(logged.Has("for rank 2 to submit allreduce 'lost'")) << logged.text;
+  EXPECT_TRUE(logged.Has("rank 2 warning: other ranks wait")) << logged.text;
+  EXPECT_TRUE(logged.Has("now at train.py:42 in step")) << logged.text;
+}
+
+TEST(StallTest, StatusSaysWhoIsAwaited) {
+  World world({.size = 2, .seed = 3});
+  float values[2] = {1, 2};
+  std::vector<Operation*> operations;
+  for (int32_t r = 0; r < 2; ++r) operations.push_back(world.Submit(r, Named(&world, r, "x", &values[r])));
+  ASSERT_TRUE(world.RunUntilEnded(operations));
+  EXPECT_NE(world.runtime(0).StatusText().find("waits for nothing; last operation allreduce 'x'"), std::string::npos);
+  world.Submit(0, Named(&world, 0, "x", &values[0]));
+  for (int step = 0; step < 50; ++step) world.Step();
+  const std::string text = world.runtime(0).StatusText();
+  EXPECT_NE(text.find("allreduce 'x' submitted"), std::string::npos) << text;
+  EXPECT_NE(text.find("waits for rank 1"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace covey

@@ -1,0 +1,65 @@
+// Messages survive the wire, and no sequence of bytes harms the decoder.
+#include "core/agree/message.h"
+
+#include <gtest/gtest.h>
+
+#include "core/base/rng.h"
+
+namespace covey {
+namespace {
+
+Message Example() {
+  Message m;
+  m.type = MessageType::kAnnounce;
+  m.id = {0x1234567890abcdef, "layer1.weight", 7};
+  m.ranks = {0, 3, 5};
+  m.signature.kind = Kind::kAllreduce;
+  m.signature.dtype = DType::kBF16;
+  m.signature.average = true;
+  m.signature.prescale = 0.25;
+  Shape shape;
+  shape.ndim = 2;
+  shape.dims[0] = 3;
+  shape.dims[1] = 1LL << 40;
+  m.signature.shapes = {shape, Shape{}};
+  m.slot_bytes = 65536;
+  m.blocks = {4096};
+  m.text = "segment_bytes=65536;";
+  return m;
+}
+
+TEST(MessageTest, SurvivesTheWire) {
+  const Message sent = Example();
+  Message got;
+  ASSERT_TRUE(DecodeMessage(EncodeMessage(sent), &got));
+  EXPECT_EQ(got.id, sent.id);
+  EXPECT_EQ(got.ranks, sent.ranks);
+  EXPECT_TRUE(got.signature == sent.signature);
+  EXPECT_EQ(got.slot_bytes, sent.slot_bytes);
+  EXPECT_EQ(got.blocks, sent.blocks);
+  EXPECT_EQ(got.text, sent.text);
+}
+
+TEST(MessageTest, EveryTruncationIsRefused) {
+  const Bytes bytes = EncodeMessage(Example());
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    Message got;
+    EXPECT_FALSE(DecodeMessage(std::span(bytes).first(length), &got)) << length;
+  }
+}
+
+TEST(MessageTest, RandomDamageNeverCrashes) {
+  const Bytes good = EncodeMessage(Example());
+  for (uint64_t seed = 1; seed <= 20000; ++seed) {
+    Rng rng(seed);
+    Bytes bytes = good;
+    for (uint64_t hits = 1 + rng.Below(4); hits > 0; --hits)
+      bytes[rng.Below(bytes.size())] = static_cast<std::byte>(rng.Below(256));
+    Message got;
+    const bool decoded = DecodeMessage(bytes, &got);
+    EXPECT_TRUE(!decoded || got.signature.shapes.size() <= bytes.size()) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace covey

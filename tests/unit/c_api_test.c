@@ -1,0 +1,66 @@
+/* covey.h is C: this file is compiled as C, pedantically, and runs a whole life of a job of one. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/covey.h"
+
+#define EXPECT(condition)                                                   \
+  do {                                                                      \
+    if (!(condition)) {                                                     \
+      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);       \
+      return 1;                                                             \
+    }                                                                       \
+  } while (0)
+
+int main(void) {
+  covey_error error = COVEY_INIT(covey_error);
+  covey_handle handle = 0;
+  covey_group group = 0;
+  float data[4] = {1, 2, 3, 4};
+  const int64_t shape[2] = {2, 2};
+  const int32_t ranks[1] = {0};
+  int64_t rows[1] = {0};
+  char text[8192];
+  covey_tensor tensor = COVEY_INIT(covey_tensor);
+  covey_tensor result = COVEY_INIT(covey_tensor);
+  covey_request request = COVEY_INIT(covey_request);
+  void* arena = NULL;
+
+  EXPECT(covey_is_initialized() == 0 && covey_rank(NULL) == -1);
+  EXPECT(covey_submit(NULL, &request, &handle, &error) == COVEY_NOT_INITIALIZED);
+  EXPECT(strstr(error.message, "call init() first") != NULL);
+  EXPECT(covey_init(NULL, &error) == COVEY_OK);
+  EXPECT(covey_rank(NULL) == 0 && covey_size(NULL) == 1 && covey_local_size(NULL) == 1);
+  EXPECT(covey_group_of(NULL, ranks, 1, &group, &error) == COVEY_OK && covey_group_ranks(NULL, group, NULL, 0) == 1);
+
+  tensor.ndim = 2;
+  tensor.shape = shape;
+  tensor.data = data;
+  request.name = "x";
+  request.op = COVEY_AVERAGE;
+  request.postscale = 2;
+  request.num_tensors = 1;
+  request.inputs = &tensor;
+  EXPECT(covey_submit(NULL, &request, &handle, &error) == COVEY_OK);
+  EXPECT(covey_wait(NULL, handle, -1, &error) == COVEY_OK && covey_poll(NULL, handle) == 1);
+  EXPECT(data[3] == 8);
+  covey_release(NULL, handle);
+  EXPECT(covey_poll(NULL, handle) == -1);
+
+  request.kind = COVEY_ALLGATHER;
+  request.postscale = 0;
+  EXPECT(covey_submit(NULL, &request, &handle, &error) == COVEY_OK);
+  EXPECT(covey_wait(NULL, handle, -1, &error) == COVEY_OK);
+  EXPECT(covey_result(NULL, handle, 0, &result, rows, &error) == COVEY_OK);
+  EXPECT(rows[0] == 2 && result.shape[0] == 2 && ((float*)result.data)[3] == 8);
+  covey_release(NULL, handle);
+
+  EXPECT(covey_arena_alloc(NULL, 100, &arena, &error) == COVEY_OK && ((size_t)arena) % 64 == 0);
+  EXPECT(covey_stats(NULL, text, sizeof(text)) < sizeof(text) && text[0] == '{');
+  EXPECT(covey_status(NULL, text, sizeof(text)) > 0 && strstr(text, "waits for nothing") != NULL);
+  EXPECT(covey_knobs(text, sizeof(text)) > 100);
+  EXPECT(strcmp(covey_dtype_name(COVEY_BFLOAT16), "bfloat16") == 0);
+  EXPECT(covey_shutdown(&error) == COVEY_OK && covey_is_initialized() == 0);
+  covey_arena_free(arena);
+  return 0;
+}
