@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
         if choice:
             words = re.findall(r"[\w-]+", choice.group(2))
             near = nearest(choice.group(1), words) or f" (there are: {', '.join(words)})"
-            message = f"unknown subcommand {choice.group(1)}{near}"
+            message = f"there is no {choice.group(1)}{near}"
         message = re.sub(r"^argument ", "", message).replace("\n", " ")
         sys.stderr.write(f"{self.prog}: {message}\n")
         sys.exit(2)

@@ -9,6 +9,8 @@ import sys
 from typing import Any, Dict, List
 
 from covey.cli.parser import Parser, package_version, split_command
+from covey.launch.check import check_command, check_writable_folder
+from covey.launch.job import Job
 from covey.launch.spec import JobSpec, LaunchError
 
 _HELP = "start a command as N ranks on this host"
@@ -20,7 +22,7 @@ _EXAMPLES = """examples:
 
 signals:
   Ctrl-C tells where every rank is, then ends the job within 2 s; a second Ctrl-C ends it at once.
-  kill -USR1 PID-OF-{prog} tells where every rank is and lets the job go on.
+  kill -USR1 PID, the launcher's, tells where every rank is and lets the job go on.
 
 The exit code is that of the rank that failed first (128 + N when signal N killed it); 2 when the
 job could not start. OMP_NUM_THREADS becomes cores / N unless you set it.
@@ -107,7 +109,7 @@ def _describe(parser: argparse.ArgumentParser) -> None:
     add("--output-filename", dest="output_dir", metavar="DIR", help="the same as --output-dir")
     add("--timeline-filename", metavar="FILE", help="--timeline into FILE without its .json")
     add("--disable-cache", action="store_true", help="without effect: nothing is cached")
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="program and its arguments")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     parser.set_defaults(act=_act, parser=parser)
 
 
@@ -168,9 +170,6 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
 
 def _act(arguments: argparse.Namespace) -> int:
     """Checks, launches, returns the job's exit code."""
-    # Late: they load the runtime's library, which --help and mistakes do not need.
-    from covey.launch.check import check_command, check_writable_folder
-
     try:
         spec = _spec(arguments)
         check_command(spec.command, spec.size, spec.program, {**os.environ, **spec.extra_env})
@@ -178,8 +177,6 @@ def _act(arguments: argparse.Namespace) -> int:
             check_writable_folder("--timeline", spec.timeline_dir)
         if spec.output_dir is not None:
             check_writable_folder("--output-dir", spec.output_dir)
-        from covey.launch.job import Job
-
         return Job(spec).run().exit_code
     except LaunchError as error:
         sys.stderr.write(f"{arguments.parser.prog}: {error}\n")

@@ -3,12 +3,13 @@
 `job.Job` is the launcher: one thread, one loop. The rest are its parts, each usable alone:
 `spec` (what to start), `environment` (what a rank is told), `process` (one rank as a process),
 `output` (lines and their prefixes), `endings` (which signal when), `report` (who failed first) and
-`check` (mistakes found before anything starts). `run.run` calls a Python function on N ranks.
+`check` (mistakes found before anything starts). `run` calls a Python function on N ranks.
 """
 
 from __future__ import annotations
 
 from covey.launch.job import Job, Outcome
+from covey.launch.run import run
 from covey.launch.spec import JobFailed, JobSpec, LaunchError
 
-__all__ = ["Job", "JobFailed", "JobSpec", "LaunchError", "Outcome"]
+__all__ = ["Job", "JobFailed", "JobSpec", "LaunchError", "Outcome", "run"]

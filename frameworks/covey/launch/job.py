@@ -73,6 +73,7 @@ class Job:
         self._exits: List[report.Exit] = []
         self._ending: Optional[endings.Ending] = None
         self._ended_by_us: List[int] = []
+        self._done: List[int] = []  # ended with exit code 0 before anything failed
         self._asked_at = 0.0
         self._asked: List[int] = []  # ranks whose answer a Ctrl-C waits for
         self._oom_kills = 0
@@ -176,6 +177,8 @@ class Job:
             if process.exit_fd is not None:
                 self._selector.unregister(process.exit_fd)
             if process.returncode == 0:
+                if self._ending is None:
+                    self._done.append(process.rank)
                 continue
             if process.rank in self._ended_by_us:
                 continue
@@ -312,7 +315,7 @@ class Job:
             return Outcome(code, None, [])
         first = report.first_failure(self._exits)
         others = [end for end in self._exits if end.rank != first.rank]
-        summary = report.failure_summary(first, others, self._ended_by_us)
+        summary = report.failure_summary(first, others, self._ended_by_us, self._done)
         for line in summary:
             self._say(line)
         return Outcome(first.shell_code, first, summary)

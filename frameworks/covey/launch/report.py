@@ -121,10 +121,15 @@ def ranks_in_words(ranks: Sequence[int]) -> str:
     return f"ranks {', '.join(names[:-1])} and {names[-1]}"
 
 
-def failure_summary(first: Exit, others: Sequence[Exit], ended: Sequence[int]) -> List[str]:
-    """The last thing on the screen. `others` failed too; `ended` were ended by the launcher."""
+def failure_summary(
+    first: Exit, others: Sequence[Exit], ended: Sequence[int], done: Sequence[int] = ()
+) -> List[str]:
+    """The last thing on the screen. `others` failed too; `ended` were ended by the launcher; `done`
+    had ended well before, which may be what the first one failed of."""
     lines = [f"rank {first.rank} (pid {first.pid}) failed first: {first.how()}"]
     lines += ["  " + line for line in last_words(first)]
+    if done:
+        lines.append(f"before that {ranks_in_words(done)} had ended with exit code 0")
     for end in sorted(others, key=lambda end: end.at):
         words = exception_line(last_traceback(end.stderr_tail))
         lines.append(f"then rank {end.rank}: {end.how()}" + (f": {words}" if words else ""))

@@ -16,8 +16,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from covey.launch.job import Job, Outcome
 from covey.launch.spec import JobFailed, JobSpec, LaunchError
 
-_KEPT = ("sys_path", "sys_argv", "dir")
-_MAIN = ("init_main_from_name", "init_main_from_path")
+_KEPT = ["sys_path", "sys_argv", "dir"]
+_MAIN = ["init_main_from_name", "init_main_from_path"]
 
 
 def run(
@@ -25,6 +25,7 @@ def run(
     args: Sequence[Any] = (),
     kwargs: Optional[Dict[str, Any]] = None,
     num_proc: int = 1,
+    np: Optional[int] = None,
     output_dir: Optional[str] = None,
     env: Optional[Dict[str, str]] = None,
     verbose: bool = False,
@@ -37,6 +38,7 @@ def run(
         args: its arguments, the same on every rank.
         kwargs: its keyword arguments.
         num_proc: number of ranks.
+        np: the same by another name.
         output_dir: folder for rank.N/stdout and rank.N/stderr beside what is shown.
         env: further environment variables of the ranks.
         verbose: tell what the launcher does.
@@ -49,6 +51,7 @@ def run(
         LaunchError: the job could not start, or the function or a result cannot be pickled.
         KeyboardInterrupt: Ctrl-C; the ranks have ended.
     """
+    num_proc = num_proc if np is None else np
     if not isinstance(num_proc, int) or isinstance(num_proc, bool) or num_proc < 1:
         raise ValueError(f"num_proc must be a positive integer, not {num_proc!r}")
     with tempfile.TemporaryDirectory(prefix="covey-run-") as folder:
@@ -78,7 +81,7 @@ def _pickled_call(func: Callable[..., Any], args: Sequence[Any], kwargs: Dict[st
             call = cloudpickle.dumps((func, tuple(args), kwargs))
         except ImportError:
             call = pickle.dumps((func, tuple(args), kwargs))
-            keep += _MAIN
+            keep = _KEPT + _MAIN
     except Exception as error:  # picklers raise what they like
         name = getattr(func, "__qualname__", repr(func))
         raise LaunchError(f"cannot send {name} and its arguments to the ranks: {error}") from error

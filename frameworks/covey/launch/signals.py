@@ -34,7 +34,7 @@ class SignalInbox:
         self._old_fd = -1
         self._old: Dict[int, Any] = {}
 
-    def __enter__(self) -> "SignalInbox":
+    def __enter__(self) -> SignalInbox:
         if threading.current_thread() is not threading.main_thread():
             return self
         self.fd, self._write_fd = os.pipe()
