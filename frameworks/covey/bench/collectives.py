@@ -1,0 +1,59 @@
+"""`covey bench latency` and `covey bench allreduce`: one blocking sum of float32 at a time."""
+
+from __future__ import annotations
+
+from typing import Callable, List
+
+import torch
+
+import covey
+import covey.torch as hvd
+from covey.bench.contest import Contestant, Effort, Row, measure
+from covey.bench.peers import Peers, gloo_allreduce
+
+LATENCY_BYTES = tuple(8 << shift for shift in range(0, 10))  # 8 B to 4 KiB
+ALLREDUCE_BYTES = (8, 256, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20, 64 << 20)
+
+
+def size_in_words(size_bytes: int) -> str:
+    """`8 B`, `256 KiB`, `64 MiB`."""
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size_bytes >= unit:
+            return f"{size_bytes // unit} {name}"
+    return f"{size_bytes} B"
+
+
+def _repeated(operation: Callable[[torch.Tensor], object], tensor: torch.Tensor) -> Callable:
+    def run(count: int) -> None:
+        for _ in range(count):
+            operation(tensor)
+
+    return run
+
+
+def _contestants(count_elems: int, peers: Peers) -> List[Contestant]:
+    name = f"bench.{count_elems}"
+
+    def sum_tensor(tensor: torch.Tensor) -> None:
+        hvd.allreduce_(tensor, op=hvd.Sum, name=name)
+
+    def sum_arena(tensor: torch.Tensor) -> None:
+        hvd.allreduce_(tensor, op=hvd.Sum, name=name + ".arena")
+
+    # Zeros: sums in place stay what they are however often they are taken.
+    arena = covey.arena_empty((count_elems,), torch.float32)
+    found = [
+        Contestant("covey", _repeated(sum_tensor, torch.zeros(count_elems))),
+        Contestant("covey arena", _repeated(sum_arena, arena)),
+    ]
+    if peers.has("gloo"):
+        found.append(Contestant("gloo", _repeated(gloo_allreduce, torch.zeros(count_elems))))
+    return found
+
+
+def bench(sizes_bytes: List[int], peers: Peers, effort: Effort) -> List[Row]:
+    """One row per size."""
+    return [
+        measure(size_in_words(size), size, _contestants(size // 4, peers), effort, "covey")
+        for size in sizes_bytes
+    ]

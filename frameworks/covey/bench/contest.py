@@ -1,0 +1,126 @@
+"""Contestants that take turns: warm-up, rounds, samples. Runs on every rank of a bench job."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import Callable, Dict, List, Optional, Sequence
+
+import covey
+
+WARM_UP = 3
+MAX_COUNT = 2000
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One way to do the same thing. `run(n)` does it `n` times and returns when all is done."""
+
+    name: str
+    run: Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much to measure.
+
+    Attributes:
+        rounds: how often every contestant gets its turn.
+        samples: timed samples per turn.
+        sample_s: a sample repeats short operations for about so long.
+    """
+
+    rounds: int = 5
+    samples: int = 5
+    sample_s: float = 0.02
+
+
+@dataclass
+class Row:
+    """What was measured of one workload (one size, say).
+
+    Attributes:
+        label: the workload in words.
+        size_bytes: its payload.
+        seconds: contestant -> round -> samples; each the slowest rank's time for one operation.
+        barrier_s: round -> time of a barrier then, which tells a slow moment of the machine.
+        bases: contestant -> the one its ratio is taken to; without an entry none is.
+    """
+
+    label: str
+    size_bytes: int
+    seconds: Dict[str, List[List[float]]] = field(default_factory=dict)
+    barrier_s: List[float] = field(default_factory=list)
+    bases: Dict[str, str] = field(default_factory=dict)
+
+    def minimum(self, name: str) -> float:
+        """The best sample, seconds."""
+        return min(sample for turn in self.seconds[name] for sample in turn)
+
+    def median(self, name: str) -> float:
+        """The median of all samples, seconds."""
+        return statistics.median(sample for turn in self.seconds[name] for sample in turn)
+
+    def ratio(self, name: str) -> Optional[float]:
+        """How many times longer than its base it takes: median over the rounds of the medians'
+        ratio. None without a base, or when the base takes no time."""
+        if name not in self.bases:
+            return None
+        pairs = zip(self.seconds[name], self.seconds[self.bases[name]])
+        medians = [(statistics.median(a), statistics.median(b)) for a, b in pairs]
+        if any(base == 0 for _, base in medians):
+            return None
+        return statistics.median(mine / base for mine, base in medians)
+
+
+def _timed(run: Callable[[int], None], count: int) -> float:
+    covey.barrier()
+    begin = time.perf_counter()
+    run(count)
+    return (time.perf_counter() - begin) / count
+
+
+def _agreed_count(contestant: Contestant, effort: Effort) -> int:
+    """Operations per sample, the same on every rank; warms up on the way."""
+    contestant.run(WARM_UP)
+    took_s = min(_timed(contestant.run, 1) for _ in range(2))
+    count = max(1, min(MAX_COUNT, int(effort.sample_s / max(took_s, 1e-9))))
+    return int(covey.broadcast_object(count, root_rank=0))
+
+
+def measure(
+    label: str, size_bytes: int, contestants: Sequence[Contestant], effort: Effort, base: str
+) -> Row:
+    """Gives every contestant its turn in every round, in rotating order. The same row on every
+    rank; ratios to the contestant named `base`."""
+    counts = {one.name: _agreed_count(one, effort) for one in contestants}
+    mine: Dict[str, List[List[float]]] = {one.name: [] for one in contestants}
+    row = Row(label, size_bytes, bases={name: base for name in mine if name != base})
+    for number in range(effort.rounds):
+        first = number % len(contestants)
+        for one in [*contestants[first:], *contestants[:first]]:
+            one.run(1)  # its own caches and threads, after another's turn
+            count = counts[one.name]
+            mine[one.name].append([_timed(one.run, count) for _ in range(effort.samples)])
+        row.barrier_s.append(min(_barrier_s() for _ in range(5)))
+    for name in mine:
+        everyone = covey.allgather_object(mine[name])
+        row.seconds[name] = [[max(samples) for samples in zip(*turns)] for turns in zip(*everyone)]
+    return row
+
+
+def _barrier_s() -> float:
+    covey.barrier()
+    begin = time.perf_counter()
+    for _ in range(20):
+        covey.barrier()
+    return (time.perf_counter() - begin) / 20
+
+
+def net_of(row: Row, name: str, idle: str) -> List[List[float]]:
+    """`name` less what `idle` (the same without communication) takes in the same round."""
+    return [
+        [max(0.0, sample - statistics.median(base)) for sample in turn]
+        for turn, base in zip(row.seconds[name], row.seconds[idle])
+    ]

@@ -1,0 +1,141 @@
+"""`covey bench step`: what one training step of ResNet-50 sends, and nothing else.
+
+161 float32 gradients, 25,557,032 elements, averaged over the ranks: by the plain functions on
+ordinary tensors and on tensors in the arena, and as an optimizer does it, where an autograd node
+that computes nothing hands out ready gradients. Of the latter the same step without communication
+is subtracted, each contestant's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Sequence, Tuple
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import covey
+import covey.torch as hvd
+from covey.bench.contest import Contestant, Effort, Row, measure, net_of
+from covey.bench.peers import Peers, gloo_allreduce_all
+
+NET = ", net"
+IDLE = ", idle"
+OPTIMIZER = "covey optimizer"
+
+
+class _HandOut(torch.autograd.Function):
+    """A node whose backward returns gradients that exist already."""
+
+    @staticmethod
+    def forward(ctx: Any, gradients: Sequence[torch.Tensor], *parameters: torch.Tensor) -> Any:
+        ctx.gradients = gradients
+        return torch.zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
+        return (None, *ctx.gradients)
+
+
+class NoCompute(nn.Module):
+    """Parameters of the given shapes; forward and backward cost nothing but autograd itself."""
+
+    def __init__(self, shapes: Sequence[Tuple[int, ...]]) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(nn.Parameter(torch.zeros(shape)) for shape in shapes)
+        self.gradients = [torch.ones(shape) for shape in shapes]
+
+    def forward(self) -> torch.Tensor:
+        return _HandOut.apply(self.gradients, *self.weights)
+
+
+def _repeated(operation: Callable[[], object]) -> Callable[[int], None]:
+    def run(count: int) -> None:
+        for _ in range(count):
+            operation()
+
+    return run
+
+
+def _plain(shapes: Sequence[Tuple[int, ...]], peers: Peers) -> List[Contestant]:
+    ordinary = [torch.zeros(shape) for shape in shapes]
+    arena = [covey.arena_empty(shape, torch.float32) for shape in shapes]
+
+    def one_by_one() -> None:
+        handles = [
+            hvd.allreduce_async_(tensor, op=hvd.Average, name=f"bench.step.{i}")
+            for i, tensor in enumerate(ordinary)
+        ]
+        for handle in handles:
+            hvd.synchronize(handle)
+
+    def grouped() -> None:
+        hvd.grouped_allreduce_(ordinary, op=hvd.Average, name="bench.step.grouped")
+
+    def grouped_arena() -> None:
+        hvd.grouped_allreduce_(arena, op=hvd.Average, name="bench.step.arena")
+
+    found = [
+        Contestant("covey one by one", _repeated(one_by_one)),
+        Contestant("covey grouped", _repeated(grouped)),
+        Contestant("covey grouped, arena", _repeated(grouped_arena)),
+    ]
+    if peers.has("gloo"):
+        theirs = [torch.zeros(shape) for shape in shapes]
+        run = _repeated(lambda: gloo_allreduce_all(theirs))
+        found.append(Contestant("gloo one by one", run))
+    return found
+
+
+def _covey_optimizer(shapes: Sequence[Tuple[int, ...]]) -> List[Contestant]:
+    model = NoCompute(shapes)
+    optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.0)
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model().backward()
+        optimizer.synchronize()
+
+    def idle() -> None:
+        optimizer.zero_grad()
+        with optimizer.no_sync():
+            model().backward()
+
+    return [
+        Contestant(OPTIMIZER, _repeated(step)),
+        Contestant(OPTIMIZER + IDLE, _repeated(idle)),
+    ]
+
+
+def _ddp(shapes: Sequence[Tuple[int, ...]], views: bool) -> List[Contestant]:
+    model = DistributedDataParallel(NoCompute(shapes), gradient_as_bucket_view=views)
+
+    def step() -> None:
+        model.zero_grad()
+        model().backward()
+
+    def idle() -> None:
+        model.zero_grad()
+        with model.no_sync():
+            model().backward()
+
+    name = "ddp, bucket views" if views else "ddp"
+    return [Contestant(name, _repeated(step)), Contestant(name + IDLE, _repeated(idle))]
+
+
+def bench(shapes: Sequence[Tuple[int, ...]], peers: Peers, effort: Effort) -> List[Row]:
+    """One row; beside each optimizer's time stands the one net of its idle step."""
+    contestants = _plain(shapes, peers) + _covey_optimizer(shapes)
+    if peers.has("ddp"):
+        contestants += _ddp(shapes, views=False) + _ddp(shapes, views=True)
+    elements = sum(torch.Size(shape).numel() for shape in shapes)
+    label = f"{len(shapes)} gradients, {elements:,} float32, averaged"
+    row = measure(label, 4 * elements, contestants, effort, "covey one by one")
+    for name in [name for name in row.seconds if name + IDLE in row.seconds]:
+        row.seconds[name + NET] = net_of(row, name, name + IDLE)
+        row.bases.update({name: OPTIMIZER, name + NET: OPTIMIZER + NET})
+        del row.bases[name + IDLE]
+    for own in (OPTIMIZER, OPTIMIZER + NET):
+        del row.bases[own]
+    return [row]

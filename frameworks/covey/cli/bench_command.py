@@ -1,0 +1,97 @@
+"""`covey bench`: measures Covey beside torch's Gloo and DDP on this host."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from typing import Any, Tuple
+
+from covey.bench import job, show
+from covey.bench.contest import Effort
+from covey.cli.run_command import UsageError, number_of_ranks
+from covey.launch.check import check_writable_folder
+from covey.launch.run import run
+from covey.launch.spec import JobFailed, LaunchError
+
+_HELP = "measure Covey beside torch's Gloo and DDP on this host"
+_KINDS = {
+    "latency": "blocking sums of 8 B to 4 KiB",
+    "allreduce": "blocking sums of 8 B to 64 MiB",
+    "step": "the 161 gradients of a ResNet-50, averaged",
+    "model": "whole training steps of a ResNet-18",
+}
+_PEERS = ("gloo", "ddp")
+_EPILOG = """examples:
+  covey bench step --np 2
+  covey bench allreduce --np 4 --vs none --out results
+
+The contestants take turns in the same processes. Compare figures of one run only, and rather the
+ratios: machines change their speed by themselves.
+"""
+
+
+def peers(text: str) -> Tuple[str, ...]:
+    """argparse type of --vs."""
+    names = tuple(name for name in text.split(",") if name not in ("", "none"))
+    for name in names:
+        if name not in _PEERS:
+            raise UsageError(f"{name} is none of {', '.join(_PEERS)}, none")
+    return names
+
+
+def add_to(commands: Any) -> None:
+    """Adds `bench` to the subcommands of `covey`."""
+    kinds = "\n".join(f"  {name:10} {what}" for name, what in _KINDS.items())
+    parser = commands.add_parser(
+        "bench",
+        help=_HELP,
+        description=f"{_HELP[0].upper()}{_HELP[1:]}.\n\n{kinds}",
+        epilog=_EPILOG,
+    )
+    parser.add_argument("kind", choices=list(_KINDS), metavar="WHAT", help="one of the above")
+    parser.add_argument("-np", "--np", type=number_of_ranks, default=2, metavar="N", dest="size")
+    parser.add_argument(
+        "--vs",
+        type=peers,
+        metavar="PEERS",
+        help="gloo, ddp, both with a comma, or none; default: what fits",
+    )
+    parser.add_argument("--rounds", type=number_of_ranks, default=5, help="turns of each (5)")
+    parser.add_argument("--samples", type=number_of_ranks, default=5, help="samples per turn (5)")
+    parser.add_argument("--out", metavar="DIR", help="also write DIR/WHAT.json and DIR/WHAT.png")
+    parser.add_argument("--small", action="store_true", help="little work: does it run at all?")
+    parser.set_defaults(act=_act, parser=parser)
+
+
+def _act(arguments: argparse.Namespace) -> int:
+    """Measures, prints, writes."""
+    kind = arguments.kind
+    names = job.DEFAULT_PEERS[kind] if arguments.vs is None else arguments.vs
+    about = show.describe(kind, arguments.size)
+    effort = Effort(rounds=arguments.rounds, samples=arguments.samples)
+    try:
+        if arguments.out is not None:
+            check_writable_folder("--out", arguments.out)
+        with tempfile.TemporaryDirectory(prefix="covey-bench-") as folder:
+            options = (kind, names, folder, effort, arguments.small)
+            rows, versions = run(job.rank_main, options, num_proc=arguments.size)[0]
+    except LaunchError as error:
+        sys.stderr.write(f"covey bench: {error}\n")
+        return 2
+    except JobFailed as error:
+        return error.exit_code  # the launcher has told why
+    about.update(versions)
+    print("\n".join(show.table(about, rows)))
+    if arguments.out is not None:
+        _write(arguments.out, kind, show.as_json(about, rows))
+        why = show.draw(about, rows, os.path.join(arguments.out, kind + ".png"))
+        if why is not None:
+            print(f"no picture: {why}")
+    return 0
+
+
+def _write(folder: str, kind: str, text: str) -> None:
+    with open(os.path.join(folder, kind + ".json"), "w", encoding="utf-8") as file:
+        file.write(text)
