@@ -89,6 +89,19 @@ def wait_until_memory_gone(inode: int, limit_s: float = LIMIT_S) -> None:
         time.sleep(0.01)
 
 
+def wait_for_state(pid: int, state: str, limit_s: float = LIMIT_S) -> None:
+    """Waits until the process is in a state such as T, stopped."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            found = file.read().rpartition(")")[2].split()[0]
+        if found == state:
+            return
+        if time.monotonic() > deadline:
+            raise Hang(f"process {pid} is in state {found}, not {state}")
+        time.sleep(0.01)
+
+
 class Launched:
     """`coveyrun` started by a test. Use as a context manager: nothing it started stays behind."""
 
@@ -125,7 +138,7 @@ class Launched:
                 self.lines.append((name, line.decode("utf-8", "replace").rstrip("\n")))
                 self._news.notify_all()
 
-    def __enter__(self) -> "Launched":
+    def __enter__(self) -> Launched:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -156,7 +169,7 @@ class Launched:
         with self._news:
             return [line for _, line in self.lines]
 
-    def wait_for(self, pattern: str, count: int = 1, limit_s: float = LIMIT_S) -> List["re.Match"]:
+    def wait_for(self, pattern: str, count: int = 1, limit_s: float = LIMIT_S) -> List[re.Match]:
         """Waits until `count` lines match. Returns the matches."""
         deadline = time.monotonic() + limit_s
         with self._news:

@@ -12,7 +12,13 @@ import sys
 import time
 import unittest
 
-from harness import Launched, holders_of_memory, run_launcher, wait_until_memory_gone
+from harness import (
+    Launched,
+    holders_of_memory,
+    run_launcher,
+    wait_for_state,
+    wait_until_memory_gone,
+)
 
 PYTHON = sys.executable
 # The launcher promises 2 s; a loaded machine with two cores may add some.
@@ -197,6 +203,19 @@ class OtherSignalsTest(unittest.TestCase):
             job.send(signal.SIGUSR1)
             job.wait_for("waits for x", 2)
             self.assertEqual(job.finish(), 0)
+
+    def test_the_ranks_stop_and_go_on_with_the_launcher(self) -> None:
+        code = WAIT + UP + "\nwhile True: print('tick', flush=True); time.sleep(0.02)"
+        with Launched(["-np", "2", *python(code)]) as job:
+            pids = [int(m.group(1)) for m in job.wait_for(r"\] up (\d+)", 2)]
+            job.send(signal.SIGTSTP)
+            for pid in [*pids, job.process.pid]:
+                wait_for_state(pid, "T")
+            ticks = len(job.stdout())
+            job.send(signal.SIGCONT)
+            job.wait_for("tick", ticks + 10)
+            job.send(signal.SIGTERM)
+            self.assertEqual(job.finish(), 143)
 
     def test_term_and_hangup_end_the_ranks(self) -> None:
         for number in (signal.SIGTERM, signal.SIGHUP):

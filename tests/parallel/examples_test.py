@@ -1,0 +1,77 @@
+"""Goal: every example runs as its README says. Method: coveyrun with few steps, and alone."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from harness import LIMIT_S, REPOSITORY, environment, run_launcher
+
+EXAMPLES = REPOSITORY / "examples"
+TRAIN = str(EXAMPLES / "fashion_mnist" / "train.py")
+FEW = ["--epochs", "2", "--max-steps", "5", "--batch-size", "16"]
+
+
+class MinimalTest(unittest.TestCase):
+    def test_two_ranks_learn_the_same_weights(self) -> None:
+        script = str(EXAMPLES / "pytorch_minimal.py")
+        code, out, err = run_launcher(["-np", "2", sys.executable, script])
+        self.assertEqual(code, 0, err)
+        self.assertEqual(len(out), 2, out)
+        weights = {line.rpartition("weight ")[2] for line in out}
+        self.assertEqual(len(weights), 1, out)
+        self.assertAlmostEqual(float(weights.pop()), 8.0, places=2)
+
+
+class FashionMnistTest(unittest.TestCase):
+    def check(self, lines: list, ranks: int, folder: str) -> None:
+        epochs = [line for line in lines if "epoch " in line]
+        self.assertEqual(len(epochs), 2, lines)
+        for line in epochs:
+            self.assertRegex(line, r"loss [\d.]+ .*accuracy [\d.]+% .*images/s .*waiting")
+        rows = [line for line in lines if re.search(r"[0-9a-f]{8} equal$", line)]
+        self.assertEqual(len(rows), ranks, lines)
+        picture = pathlib.Path(folder, "fashion_mnist.png")
+        try:
+            import matplotlib  # noqa: F401
+        except ImportError:
+            return
+        self.assertEqual(picture.read_bytes()[1:4], b"PNG")
+
+    def test_four_ranks(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, TRAIN, *FEW, "--out", folder]
+            code, out, err = run_launcher(["-np", "4", *command])
+            self.assertEqual(code, 0, err)
+            self.assertTrue(all(line.startswith("[0] ") for line in out), out)
+            self.check(out, 4, folder)
+
+    def test_alone(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            out = subprocess.check_output(
+                [sys.executable, TRAIN, *FEW, "--out", folder],
+                env=environment(),
+                timeout=LIMIT_S,
+                text=True,
+            )
+            self.check(out.splitlines(), 1, folder)
+
+    def test_a_wrong_folder_is_said_in_one_line(self) -> None:
+        result = subprocess.run(
+            [sys.executable, TRAIN, "--data", os.devnull],
+            env=environment(),
+            timeout=LIMIT_S,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(result.stderr, "/dev/null has no train-images-idx3-ubyte.gz\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
