@@ -1,38 +1,26 @@
-// The C API over core/session.h: checks, translates, and keeps exceptions and the default runtime in.
-#include <sys/mman.h>
-
+// The C API over core/session.h: checks, translates, and keeps the default runtime.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <mutex>
 
 #include "core/base/arena.h"
 #include "core/covey.h"
-#include "core/session.h"
+#include "core/shell.h"
 #include "core/validate.h"
 
 extern char** environ;
-
-// A shell that may hold a session. The default one is made once and reused, so that a call that races with
-// shutdown finds a closed shell, not freed memory.
-struct covey_runtime {
-  // Lies on a page that fork wipes: 0 in a child.
-  std::atomic<uint32_t>* alive = nullptr;
-  std::atomic<covey::Session*> session{nullptr};
-  std::atomic<int> calls{0};
-  std::atomic<bool> was_open{false};
-  std::mutex mutex;          // serialises open and close
-  covey::Config config;      // of the open session; protected by mutex
-};
 
 namespace covey {
 namespace {
 
 constinit std::atomic<covey_runtime*> g_default{nullptr};  // process-wide: the default runtime
 
-static_assert(static_cast<int>(DType::kBool) == COVEY_BOOL && static_cast<int>(DType::kI64) == COVEY_INT64);
-static_assert(static_cast<int>(Kind::kBarrier) == COVEY_BARRIER && static_cast<int>(Op::kProduct) == COVEY_PRODUCT);
-static_assert(static_cast<int>(StatusCode::kInternal) == COVEY_INTERNAL && kMaxDims == COVEY_MAX_DIMS);
+static_assert(static_cast<int>(DType::kBool) == COVEY_BOOL &&
+              static_cast<int>(DType::kI64) == COVEY_INT64);
+static_assert(static_cast<int>(Kind::kBarrier) == COVEY_BARRIER &&
+              static_cast<int>(Op::kProduct) == COVEY_PRODUCT);
+static_assert(static_cast<int>(StatusCode::kInternal) == COVEY_INTERNAL &&
+              kMaxDims == COVEY_MAX_DIMS);
 
 covey_code Report(const Status& status, covey_error* error) {
   const auto code = static_cast<covey_code>(status.code());
@@ -55,109 +43,18 @@ size_t Fill(const std::string& text, char* out, size_t capacity) {
   return text.size();
 }
 
-// A session in use by one call; null inside when there is none, with the reason in status().
-class Use {
- public:
-  explicit Use(covey_runtime* runtime) : runtime_(runtime != nullptr ? runtime : g_default.load()) {
-    if (runtime_ == nullptr) return;
-    runtime_->calls.fetch_add(1);
-    if (runtime_->alive->load(std::memory_order_relaxed) == 0) {
-      forked_ = true;
-      return;
-    }
-    session_ = runtime_->session.load();
-  }
-  ~Use() {
-    if (runtime_ != nullptr) runtime_->calls.fetch_sub(1);
-  }
-  Use(const Use&) = delete;
-  Use& operator=(const Use&) = delete;
-
-  Session* operator->() const { return session_; }
-  Session* get() const { return session_; }
-  Status status() const {
-    if (session_ != nullptr) return Status::Ok();
-    if (forked_)
-      return Status::Forked("Covey cannot be used in a child of fork(): the runtime belongs to the parent; "
-                            "start the process with spawn, or call init after fork");
-    if (runtime_ != nullptr && runtime_->was_open.load())
-      return Status::NotInitialized("Covey has been shut down; call init() again first");
-    return Status::NotInitialized("Covey is not initialized; call init() first");
-  }
-
- private:
-  covey_runtime* runtime_;
-  Session* session_ = nullptr;
-  bool forked_ = false;
-};
-
-covey_runtime* NewShell() {
-  auto* shell = new covey_runtime;
-  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) {
-    delete shell;
-    return nullptr;
-  }
-  madvise(page, 4096, MADV_WIPEONFORK);
-  shell->alive = new (page) std::atomic<uint32_t>(1);
-  return shell;
+covey_runtime* OrDefault(covey_runtime* runtime) {
+  return runtime != nullptr ? runtime : g_default.load();
 }
 
-covey_runtime* DefaultShell() {
+covey_runtime* MakeDefault() {
   covey_runtime* shell = g_default.load();
   if (shell != nullptr) return shell;
   covey_runtime* fresh = NewShell();
   if (fresh == nullptr || g_default.compare_exchange_strong(shell, fresh)) return fresh;
-  munmap(static_cast<void*>(fresh->alive), 4096);
-  delete fresh;
+  DeleteShell(fresh);
   return shell;
 }
-
-Status ReadConfig(const covey_config* from, Config* config) {
-  std::string settings = from != nullptr && from->settings != nullptr ? from->settings : "";
-  if (from != nullptr && from->size > 0) {
-    const std::string rank = std::to_string(from->rank);
-    const std::string size = std::to_string(from->size);
-    settings = "rank=" + rank + "\nsize=" + size + "\n" + settings;
-    if (from->shm_fd > 0) settings = "shm_fd=" + std::to_string(from->shm_fd) + "\n" + settings;
-  }
-  RETURN_IF_ERROR(Config::FromEnvironment(environ, settings, config));
-  if (config->size > 1 && config->shm_fd < 0)
-    return Status::InvalidArgument("this process was told to be rank " + std::to_string(ToInt(config->rank)) + " of " +
-                                   std::to_string(config->size) +
-                                   ", but not where the job's shared memory is (COVEY_SHM_FD): start it with "
-                                   "coveyrun -np " + std::to_string(config->size));
-  return Status::Ok();
-}
-
-Status OpenShell(covey_runtime* shell, const covey_config* from) {
-  Config config;
-  RETURN_IF_ERROR(ReadConfig(from, &config));
-  const std::lock_guard lock(shell->mutex);
-  if (shell->session.load() != nullptr) {
-    const std::string difference = config.Difference(shell->config);
-    if (difference.empty()) return Status::Ok();
-    return Status::InvalidArgument("init() was called before with other arguments (" + difference +
-                                   "); call shutdown() first");
-  }
-  std::unique_ptr<Session> session;
-  RETURN_IF_ERROR(Session::Open(config, &session));
-  shell->config = config;
-  shell->was_open.store(true);
-  shell->session.store(session.release());
-  return Status::Ok();
-}
-
-void CloseShell(covey_runtime* shell) {
-  const std::lock_guard lock(shell->mutex);
-  Session* session = shell->session.exchange(nullptr);
-  if (session == nullptr) return;
-  session->Interrupt();
-  while (shell->calls.load() > 1) std::this_thread::yield();  // this call itself is one
-  delete session;
-}
-
-void CallBack(void* context, uint64_t handle, const Status& status);
 
 // The caller's callback and its context, owned by the operation until called.
 struct UserCallback {
@@ -173,7 +70,8 @@ void CallBack(void* context, uint64_t handle, const Status& status) {
 }
 
 Status Submit(Session* session, const covey_request& request, covey_handle* handle) {
-  const ValidationContext context{.group = session->FindGroup(request.group), .self = session->rank()};
+  const ValidationContext context{.group = session->FindGroup(request.group),
+                                  .self = session->rank()};
   Operation* operation = session->queue().New();
   if (Status valid = Validate(request, context, operation); !valid.ok()) {
     session->queue().Discard(operation);
@@ -196,6 +94,7 @@ Status Submit(Session* session, const covey_request& request, covey_handle* hand
 }  // namespace
 }  // namespace covey
 
+using covey::OrDefault;
 using covey::Report;
 using covey::Status;
 using covey::Use;
@@ -203,32 +102,33 @@ using covey::Use;
 extern "C" {
 
 covey_code covey_init(const covey_config* config, covey_error* error) {
-  covey_runtime* shell = covey::DefaultShell();
+  covey_runtime* shell = covey::MakeDefault();
   if (shell == nullptr) return Report(Status::Exhausted("no memory for a runtime"), error);
   const Use use(shell);
-  if (use.status().code() == covey::StatusCode::kForked) return Report(use.status(), error);
-  return Report(covey::OpenShell(shell, config), error);
+  if (use.forked()) return Report(use.status(), error);
+  return Report(covey::OpenShell(shell, config, environ), error);
 }
 
 covey_code covey_shutdown(covey_error* error) {
   covey_runtime* shell = covey::g_default.load();
   if (shell == nullptr) return COVEY_OK;
   const Use use(shell);
-  if (use.status().code() == covey::StatusCode::kForked) return Report(use.status(), error);
+  if (use.forked()) return Report(use.status(), error);
   covey::CloseShell(shell);
   return COVEY_OK;
 }
 
-int covey_is_initialized(void) { return Use(nullptr).get() != nullptr ? 1 : 0; }
+int covey_is_initialized(void) { return Use(OrDefault(nullptr)).get() != nullptr ? 1 : 0; }
 
-covey_code covey_runtime_new(const covey_config* config, covey_runtime** runtime, covey_error* error) {
+covey_code covey_runtime_new(const covey_config* config, covey_runtime** runtime,
+                             covey_error* error) {
   covey_runtime* shell = covey::NewShell();
   if (shell == nullptr) return Report(Status::Exhausted("no memory for a runtime"), error);
   *runtime = shell;
   Status status = Status::Ok();
   {
     const Use use(shell);
-    status = covey::OpenShell(shell, config);
+    status = covey::OpenShell(shell, config, environ);
   }
   if (!status.ok()) {
     covey_runtime_free(shell);
@@ -240,93 +140,101 @@ covey_code covey_runtime_new(const covey_config* config, covey_runtime** runtime
 void covey_runtime_free(covey_runtime* runtime) {
   if (runtime == nullptr) return;
   {
-    const Use use(runtime);
-    if (use.status().code() == covey::StatusCode::kForked) return;
+    const Use use(OrDefault(runtime));
+    if (use.forked()) return;
     covey::CloseShell(runtime);
   }
-  munmap(static_cast<void*>(runtime->alive), 4096);
-  delete runtime;
+  covey::DeleteShell(runtime);
 }
 
 int covey_rank(covey_runtime* runtime) {
-  const Use use(runtime);
+  const Use use(OrDefault(runtime));
   return use.get() == nullptr ? -1 : covey::ToInt(use->rank());
 }
 
 int covey_size(covey_runtime* runtime) {
-  const Use use(runtime);
+  const Use use(OrDefault(runtime));
   return use.get() == nullptr ? -1 : use->size();
 }
 
 int covey_local_rank(covey_runtime* runtime) {
-  const Use use(runtime);
+  const Use use(OrDefault(runtime));
   return use.get() == nullptr ? -1 : use->config().local_rank;
 }
 
 int covey_local_size(covey_runtime* runtime) {
-  const Use use(runtime);
+  const Use use(OrDefault(runtime));
   return use.get() == nullptr ? -1 : use->config().local_size;
 }
 
-covey_code covey_group_of(covey_runtime* runtime, const int32_t* ranks, int32_t count, covey_group* group,
-                          covey_error* error) {
-  const Use use(runtime);
+covey_code covey_group_of(covey_runtime* runtime, const int32_t* ranks, int32_t count,
+                          covey_group* group, covey_error* error) {
+  const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
   if (ranks == nullptr || count < 0) return Report(Status::InvalidArgument("ranks is NULL"), error);
   return Report(use->GroupOf({ranks, static_cast<size_t>(count)}, group), error);
 }
 
 int covey_group_ranks(covey_runtime* runtime, covey_group group, int32_t* ranks, int32_t capacity) {
-  const Use use(runtime);
+  const Use use(OrDefault(runtime));
   const covey::Group* found = use.get() == nullptr ? nullptr : use->FindGroup(group);
   if (found == nullptr) return -1;
-  for (int32_t i = 0; i < std::min(capacity, found->size()); ++i) ranks[i] = covey::ToInt(found->members[static_cast<size_t>(i)]);
+  for (int32_t i = 0; i < std::min(capacity, found->size()); ++i)
+    ranks[i] = covey::ToInt(found->members[static_cast<size_t>(i)]);
   return found->size();
 }
 
 covey_code covey_submit(covey_runtime* runtime, const covey_request* request, covey_handle* handle,
                         covey_error* error) {
-  const Use use(runtime);
+  const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
   if (request == nullptr || handle == nullptr)
     return Report(Status::InvalidArgument("request or handle is NULL"), error);
   if (request->struct_size != sizeof(covey_request))
-    return Report(Status::InvalidArgument("covey_request has another size here: built against another covey.h, or "
-                                          "struct_size not set"),
+    return Report(Status::InvalidArgument(
+                      "covey_request has another size here: built against another covey.h, or "
+                      "struct_size not set"),
                   error);
   return Report(covey::Submit(use.get(), *request, handle), error);
 }
 
-covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int64_t timeout_ns, covey_error* error) {
-  const Use use(runtime);
+covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int64_t timeout_ns,
+                      covey_error* error) {
+  const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
   const covey::Operation* operation = use->queue().Find(handle);
-  if (operation == nullptr) return Report(Status::InvalidArgument("unknown or released handle"), error);
+  if (operation == nullptr)
+    return Report(Status::InvalidArgument("unknown or released handle"), error);
   const covey::Time deadline = timeout_ns < 0 ? covey::kNever : covey::MonotonicNow() + timeout_ns;
   if (!use->engine().Wait(*operation, deadline)) {
     const bool closing = timeout_ns < 0;
-    return Report(closing ? Status::Aborted("this rank is shutting down") : Status::Timeout("still in flight"), error);
+    return Report(closing ? Status::Aborted("this rank is shutting down")
+                          : Status::Timeout("still in flight"),
+                  error);
   }
   return Report(operation->status, error);
 }
 
 int covey_poll(covey_runtime* runtime, covey_handle handle) {
-  const Use use(runtime);
+  const Use use(OrDefault(runtime));
   const covey::Operation* operation = use.get() == nullptr ? nullptr : use->queue().Find(handle);
   if (operation == nullptr) return -1;
   return operation->ended.load(std::memory_order_acquire) ? 1 : 0;
 }
 
-covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t index, covey_tensor* result,
-                        int64_t* rows, covey_error* error) {
-  const Use use(runtime);
+covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t index,
+                        covey_tensor* result, int64_t* rows, covey_error* error) {
+  const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
   covey::Operation* operation = use->queue().Find(handle);
-  if (operation == nullptr) return Report(Status::InvalidArgument("unknown or released handle"), error);
-  if (!operation->ended.load(std::memory_order_acquire)) return Report(Status::Timeout("still in flight"), error);
+  if (operation == nullptr)
+    return Report(Status::InvalidArgument("unknown or released handle"), error);
+  if (!operation->ended.load(std::memory_order_acquire))
+    return Report(Status::Timeout("still in flight"), error);
   if (!operation->status.ok()) return Report(operation->status, error);
   if (operation->kind != covey::Kind::kAllgather || index != 0)
-    return Report(Status::InvalidArgument("only an allgather has a result of its own, with index 0"), error);
+    return Report(
+        Status::InvalidArgument("only an allgather has a result of its own, with index 0"), error);
   covey::Tensor& tensor = operation->inputs[0];
   int64_t total = 0;
   for (size_t j = 0; j < operation->rows.size(); ++j) {
@@ -347,7 +255,7 @@ covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t ind
 }
 
 void covey_release(covey_runtime* runtime, covey_handle handle) {
-  const Use use(runtime);
+  const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return;
   const covey::Operation* operation = use->queue().Find(handle);
   if (operation == nullptr) return;
@@ -355,8 +263,9 @@ void covey_release(covey_runtime* runtime, covey_handle handle) {
   use->queue().Release(handle);
 }
 
-covey_code covey_arena_alloc(covey_runtime* runtime, size_t length_bytes, void** data, covey_error* error) {
-  const Use use(runtime);
+covey_code covey_arena_alloc(covey_runtime* runtime, size_t length_bytes, void** data,
+                             covey_error* error) {
+  const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
   *data = use->transport().AllocData(length_bytes);
   if (*data != nullptr) return COVEY_OK;
@@ -371,46 +280,50 @@ void covey_arena_free(void* data) {
 }
 
 size_t covey_stats(covey_runtime* runtime, char* json, size_t capacity) {
-  const Use use(runtime);
+  const Use use(OrDefault(runtime));
   return covey::Fill(use.get() == nullptr ? "{}" : use->StatsJson(), json, capacity);
 }
 
 size_t covey_status(covey_runtime* runtime, char* text, size_t capacity) {
-  const Use use(runtime);
-  return covey::Fill(use.get() == nullptr ? use.status().message() + "\n" : use->StatusText(), text, capacity);
+  const Use use(OrDefault(runtime));
+  return covey::Fill(use.get() == nullptr ? use.status().message() + "\n" : use->StatusText(), text,
+                     capacity);
 }
 
 int covey_asked(covey_runtime* runtime, int64_t timeout_ns) {
-  const Use use(runtime);
+  const Use use(OrDefault(runtime));
   return use.get() == nullptr ? -1 : use->stall().AwaitQuestion(timeout_ns);
 }
 
 void covey_tell(covey_runtime* runtime, const char* where) {
-  const Use use(runtime);
+  const Use use(OrDefault(runtime));
   if (use.get() == nullptr || where == nullptr) return;
   use->stall().Tell(where);
   use->engine().Kick();
 }
 
 covey_code covey_timeline_start(covey_runtime* runtime, const char* path, covey_error* error) {
-  const Use use(runtime);
+  const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
   return Report(use->StartTimeline(path == nullptr ? "" : path), error);
 }
 
 void covey_timeline_stop(covey_runtime* runtime) {
-  const Use use(runtime);
+  const Use use(OrDefault(runtime));
   if (use.get() != nullptr) use->StopTimeline();
 }
 
-void covey_timeline_span(covey_runtime* runtime, const char* name, int64_t begin_ns, int64_t end_ns) {
-  const Use use(runtime);
+void covey_timeline_span(covey_runtime* runtime, const char* name, int64_t begin_ns,
+                         int64_t end_ns) {
+  const Use use(OrDefault(runtime));
   if (use.get() != nullptr && name != nullptr) use->TraceSpan(name, begin_ns, end_ns);
 }
 
 int64_t covey_now_ns(void) { return covey::MonotonicNow(); }
 
-size_t covey_knobs(char* json, size_t capacity) { return covey::Fill(covey::KnobsJson(), json, capacity); }
+size_t covey_knobs(char* json, size_t capacity) {
+  return covey::Fill(covey::KnobsJson(), json, capacity);
+}
 
 const char* covey_version(void) { return COVEY_VERSION; }
 

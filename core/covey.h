@@ -1,16 +1,20 @@
 /* The C API of Covey: the only header a framework adapter includes.
  *
  * Conventions, true of every function:
- *  1. Every struct begins with `struct_size`; set it with COVEY_INIT(type). Fields beyond the size a caller
- *     was compiled with take their default, so old callers run with newer libraries.
- *  2. Functions that can fail return covey_code (0 = COVEY_OK) and fill `*error` when `error` is not NULL.
- *     The message is one sentence that names the operation, the ranks and the values concerned.
+ *  1. Every struct begins with `struct_size`; set it with COVEY_INIT(type). Fields beyond the size
+ * a caller was compiled with take their default, so old callers run with newer libraries.
+ *  2. Functions that can fail return covey_code (0 = COVEY_OK) and fill `*error` when `error` is
+ * not NULL. The message is one sentence that names the operation, the ranks and the values
+ * concerned.
  *  3. `runtime` may be NULL: the default runtime of this process, made by covey_init.
- *  4. Ranks are global ranks, also inside a group. Sizes are in elements unless the name ends in _bytes.
- *  5. Memory handed in (tensor data) is borrowed from covey_submit until the operation has ended: covey_wait
- *     returned its status, covey_poll said 1, or the callback ran. Shapes, names and structs are copied.
- *  6. Functions may be called from any thread. No function calls back into the caller except the callback of
- *     a request, which runs on a Covey thread, exactly once, and must neither block nor call covey_wait.
+ *  4. Ranks are global ranks, also inside a group. Sizes are in elements unless the name ends in
+ * _bytes.
+ *  5. Memory handed in (tensor data) is borrowed from covey_submit until the operation has ended:
+ * covey_wait returned its status, covey_poll said 1, or the callback ran. Shapes, names and structs
+ * are copied.
+ *  6. Functions may be called from any thread. No function calls back into the caller except the
+ * callback of a request, which runs on a Covey thread, exactly once, and must neither block nor
+ * call covey_wait.
  *  7. After fork() every call in the child returns COVEY_FORKED; the parent is unaffected.
  */
 #ifndef COVEY_CORE_COVEY_H_
@@ -25,11 +29,13 @@ extern "C" {
 
 #define COVEY_API __attribute__((visibility("default")))
 #define COVEY_VERSION "0.1.0"
-#define COVEY_INIT(type) {.struct_size = sizeof(type)}
+#define COVEY_INIT(type) \
+  { .struct_size = sizeof(type) }
 
 typedef struct covey_runtime covey_runtime; /* opaque */
 
-/* ---- Results ---------------------------------------------------------------------------------------- */
+/* ---- Results
+ * ---------------------------------------------------------------------------------------- */
 
 typedef enum covey_code {
   COVEY_OK = 0,
@@ -47,11 +53,12 @@ typedef enum covey_code {
 typedef struct covey_error {
   uint32_t struct_size;
   covey_code code;
-  int32_t peer_rank;   /* the rank that caused it; -1 when none */
-  char message[2000];  /* NUL-terminated UTF-8 */
+  int32_t peer_rank;  /* the rank that caused it; -1 when none */
+  char message[2000]; /* NUL-terminated UTF-8 */
 } covey_error;
 
-/* ---- Tensors ---------------------------------------------------------------------------------------- */
+/* ---- Tensors
+ * ---------------------------------------------------------------------------------------- */
 
 typedef enum covey_dtype {
   COVEY_FLOAT32 = 0,
@@ -65,7 +72,11 @@ typedef enum covey_dtype {
   COVEY_BOOL = 8 /* broadcast and allgather only */
 } covey_dtype;
 
-typedef enum covey_device_type { COVEY_CPU = 0, COVEY_CUDA = 1, COVEY_FAKE_DEVICE = 2 } covey_device_type;
+typedef enum covey_device_type {
+  COVEY_CPU = 0,
+  COVEY_CUDA = 1,
+  COVEY_FAKE_DEVICE = 2
+} covey_device_type;
 
 enum { COVEY_MAX_DIMS = 16 };
 
@@ -73,16 +84,17 @@ enum { COVEY_MAX_DIMS = 16 };
 typedef struct covey_tensor {
   uint32_t struct_size;
   covey_dtype dtype;
-  int32_t ndim;          /* 0 = a scalar */
-  const int64_t* shape;  /* [ndim] */
-  void* data;            /* may be NULL when a dimension is 0 */
-  int32_t device_type;   /* covey_device_type */
+  int32_t ndim;         /* 0 = a scalar */
+  const int64_t* shape; /* [ndim] */
+  void* data;           /* may be NULL when a dimension is 0 */
+  int32_t device_type;  /* covey_device_type */
   int32_t device_index;
-  void* stream;          /* the device stream results are ordered on; NULL on the CPU */
-  void* ready_event;     /* the data may be read once this device event has completed; NULL = at once */
+  void* stream;      /* the device stream results are ordered on; NULL on the CPU */
+  void* ready_event; /* the data may be read once this device event has completed; NULL = at once */
 } covey_tensor;
 
-/* ---- Operations ------------------------------------------------------------------------------------- */
+/* ---- Operations
+ * ------------------------------------------------------------------------------------- */
 
 typedef enum covey_kind {
   COVEY_ALLREDUCE = 0,
@@ -105,15 +117,14 @@ enum { COVEY_WORLD = 0 };
 
 typedef void (*covey_callback)(void* context, covey_handle handle, const covey_error* error);
 
-/* One operation over the members of a group. Every member submits the same kind, name, dtypes, shapes, op,
- * root and scales; what may differ between ranks: memory (in place or not, arena or not), for allgather the
- * first dimension, for broadcast the data.
- *  allreduce: outputs[i] = postscale * op over ranks of (prescale * inputs[i]); same shape. Sums are taken in
- *             rank order. All tensors of one request have one dtype and travel together (a grouped allreduce).
- *  broadcast: outputs[i] = inputs[i] of root. On the root outputs may equal inputs.
- *  allgather: inputs concatenated on dimension 0 in rank order; needs ndim >= 1; dimension 0 may differ per
- *             rank. With outputs NULL the runtime allocates the result: see covey_result.
- *  barrier:   no tensors. */
+/* One operation over the members of a group. Every member submits the same kind, name, dtypes,
+ * shapes, op, root and scales; what may differ between ranks: memory (in place or not, arena or
+ * not), for allgather the first dimension, for broadcast the data. allreduce: outputs[i] =
+ * postscale * op over ranks of (prescale * inputs[i]); same shape. Sums are taken in rank order.
+ * All tensors of one request have one dtype and travel together (a grouped allreduce). broadcast:
+ * outputs[i] = inputs[i] of root. On the root outputs may equal inputs. allgather: inputs
+ * concatenated on dimension 0 in rank order; needs ndim >= 1; dimension 0 may differ per rank. With
+ * outputs NULL the runtime allocates the result: see covey_result. barrier:   no tensors. */
 typedef struct covey_request {
   uint32_t struct_size;
   covey_kind kind;
@@ -124,37 +135,43 @@ typedef struct covey_request {
   double prescale;  /* 0 means 1 */
   double postscale; /* 0 means 1 */
   int32_t num_tensors;
-  const covey_tensor* inputs;  /* [num_tensors] */
-  const covey_tensor* outputs; /* [num_tensors], or NULL = in place (allgather: allocated by the runtime) */
-  covey_callback callback;     /* NULL = none */
+  const covey_tensor* inputs; /* [num_tensors] */
+  const covey_tensor*
+      outputs; /* [num_tensors], or NULL = in place (allgather: allocated by the runtime) */
+  covey_callback callback; /* NULL = none */
   void* context;
 } covey_request;
 
-/* ---- Life ------------------------------------------------------------------------------------------- */
+/* ---- Life
+ * ------------------------------------------------------------------------------------------- */
 
-/* Where this process stands in the job. Fields left at their default are read from the environment that
- * coveyrun sets (COVEY_RANK, COVEY_SIZE, COVEY_SHM_FD, ...); with neither, the job has size 1.
- * `settings` overrides knobs: "name=value" lines separated by '\n' (names as covey_knobs lists them). */
+/* Where this process stands in the job. Fields left at their default are read from the environment
+ * that coveyrun sets (COVEY_RANK, COVEY_SIZE, COVEY_SHM_FD, ...); with neither, the job has size 1.
+ * `settings` overrides knobs: "name=value" lines separated by '\n' (names as covey_knobs lists
+ * them). */
 typedef struct covey_config {
   uint32_t struct_size;
-  int32_t rank;       /* -1 = from the environment; COVEY_INIT gives 0 with size 0 = environment too */
-  int32_t size;       /* 0 = from the environment */
-  int32_t shm_fd;     /* the job's shared memory (memfd); 0 or -1 = from the environment */
+  int32_t rank;   /* -1 = from the environment; COVEY_INIT gives 0 with size 0 = environment too */
+  int32_t size;   /* 0 = from the environment */
+  int32_t shm_fd; /* the job's shared memory (memfd); 0 or -1 = from the environment */
   const char* settings;
 } covey_config;
 
 /* Makes the default runtime and waits until every rank of the job has done so (bounded by the knob
- * start_timeout). Again with equal arguments: no-op. With different ones: an error naming the difference. */
+ * start_timeout). Again with equal arguments: no-op. With different ones: an error naming the
+ * difference. */
 COVEY_API covey_code covey_init(const covey_config* config, covey_error* error);
 
-/* Says goodbye to the peers and ends the default runtime: operations of this rank in flight end with
- * COVEY_ABORTED. A no-op when there is none. covey_init may follow if every rank does the same. */
+/* Says goodbye to the peers and ends the default runtime: operations of this rank in flight end
+ * with COVEY_ABORTED. A no-op when there is none. covey_init may follow if every rank does the
+ * same. */
 COVEY_API covey_code covey_shutdown(covey_error* error);
 
 COVEY_API int covey_is_initialized(void);
 
 /* A further runtime beside the default one (tests, several jobs in a process). */
-COVEY_API covey_code covey_runtime_new(const covey_config* config, covey_runtime** runtime, covey_error* error);
+COVEY_API covey_code covey_runtime_new(const covey_config* config, covey_runtime** runtime,
+                                       covey_error* error);
 COVEY_API void covey_runtime_free(covey_runtime* runtime);
 
 /* -1 before init. The local_* values are about this host. */
@@ -163,80 +180,95 @@ COVEY_API int covey_size(covey_runtime* runtime);
 COVEY_API int covey_local_rank(covey_runtime* runtime);
 COVEY_API int covey_local_size(covey_runtime* runtime);
 
-/* ---- Groups ----------------------------------------------------------------------------------------- */
+/* ---- Groups
+ * ----------------------------------------------------------------------------------------- */
 
-/* The group of `ranks` ([count], distinct, each in 0..size-1; order does not matter). A local call: nobody is
- * asked, non-members need not call it. The same ranks give the same group on every rank. */
-COVEY_API covey_code covey_group_of(covey_runtime* runtime, const int32_t* ranks, int32_t count, covey_group* group,
-                                    covey_error* error);
+/* The group of `ranks` ([count], distinct, each in 0..size-1; order does not matter). A local call:
+ * nobody is asked, non-members need not call it. The same ranks give the same group on every rank.
+ */
+COVEY_API covey_code covey_group_of(covey_runtime* runtime, const int32_t* ranks, int32_t count,
+                                    covey_group* group, covey_error* error);
 
-/* Number of members, and the members in ascending order into ranks[0..capacity). -1: no such group. */
-COVEY_API int covey_group_ranks(covey_runtime* runtime, covey_group group, int32_t* ranks, int32_t capacity);
+/* Number of members, and the members in ascending order into ranks[0..capacity). -1: no such group.
+ */
+COVEY_API int covey_group_ranks(covey_runtime* runtime, covey_group group, int32_t* ranks,
+                                int32_t capacity);
 
-/* ---- Submitting and waiting ------------------------------------------------------------------------- */
+/* ---- Submitting and waiting
+ * ------------------------------------------------------------------------- */
 
-/* Hands one operation to the runtime. On success *handle must be released with covey_release exactly once
- * (also when a callback was given). Never blocks. */
-COVEY_API covey_code covey_submit(covey_runtime* runtime, const covey_request* request, covey_handle* handle,
-                                  covey_error* error);
+/* Hands one operation to the runtime. On success *handle must be released with covey_release
+ * exactly once (also when a callback was given). Never blocks. */
+COVEY_API covey_code covey_submit(covey_runtime* runtime, const covey_request* request,
+                                  covey_handle* handle, covey_error* error);
 
-/* Waits until the operation has ended and returns its status; COVEY_TIMEOUT after timeout_ns (negative: no
- * limit) leaves it in flight. The waiting thread drives the runtime itself. */
-COVEY_API covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int64_t timeout_ns, covey_error* error);
+/* Waits until the operation has ended and returns its status; COVEY_TIMEOUT after timeout_ns
+ * (negative: no limit) leaves it in flight. The waiting thread drives the runtime itself. */
+COVEY_API covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int64_t timeout_ns,
+                                covey_error* error);
 
 /* 1 = ended (covey_wait returns at once), 0 = in flight, -1 = unknown handle. */
 COVEY_API int covey_poll(covey_runtime* runtime, covey_handle handle);
 
-/* Result `index` of an ended allgather whose outputs were NULL: dtype, shape and data point into memory owned
- * by the handle and live until covey_release. `rows` (may be NULL, [group size]) gets dimension 0 per rank. */
-COVEY_API covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t index, covey_tensor* result,
-                                  int64_t* rows, covey_error* error);
+/* Result `index` of an ended allgather whose outputs were NULL: dtype, shape and data point into
+ * memory owned by the handle and live until covey_release. `rows` (may be NULL, [group size]) gets
+ * dimension 0 per rank. */
+COVEY_API covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t index,
+                                  covey_tensor* result, int64_t* rows, covey_error* error);
 
-/* Forgets the handle. An operation still in flight goes on; its memory stays borrowed until it ends, and
- * covey_release of an operation in flight therefore waits for its end. */
+/* Forgets the handle. An operation still in flight goes on; its memory stays borrowed until it
+ * ends, and covey_release of an operation in flight therefore waits for its end. */
 COVEY_API void covey_release(covey_runtime* runtime, covey_handle handle);
 
-/* ---- The arena -------------------------------------------------------------------------------------- */
+/* ---- The arena
+ * -------------------------------------------------------------------------------------- */
 
-/* Memory every rank of this host can reach directly: tensors in it are reduced without a copy. 64-byte
- * aligned, zero-filled. Valid until covey_arena_free; after shutdown it stays mapped until freed. */
-COVEY_API covey_code covey_arena_alloc(covey_runtime* runtime, size_t length_bytes, void** data, covey_error* error);
+/* Memory every rank of this host can reach directly: tensors in it are reduced without a copy.
+ * 64-byte aligned, zero-filled. Valid until covey_arena_free; after shutdown it stays mapped until
+ * freed. */
+COVEY_API covey_code covey_arena_alloc(covey_runtime* runtime, size_t length_bytes, void** data,
+                                       covey_error* error);
 COVEY_API void covey_arena_free(void* data);
 
-/* ---- Seeing what happens ---------------------------------------------------------------------------- */
+/* ---- Seeing what happens
+ * ---------------------------------------------------------------------------- */
 
-/* Counters as one JSON object; keys are documented in the README of core. Writes at most `capacity` bytes
- * including the NUL, returns the length needed without the NUL. */
+/* Counters as one JSON object; keys are documented in the README of core. Writes at most `capacity`
+ * bytes including the NUL, returns the length needed without the NUL. */
 COVEY_API size_t covey_stats(covey_runtime* runtime, char* json, size_t capacity);
 
-/* What this rank is waiting for, in words, one line per operation (name, kind, group, since when, peers that
- * have not begun). Same buffer rule as covey_stats. */
+/* What this rank is waiting for, in words, one line per operation (name, kind, group, since when,
+ * peers that have not begun). Same buffer rule as covey_stats. */
 COVEY_API size_t covey_status(covey_runtime* runtime, char* text, size_t capacity);
 
-/* Blocks until a peer asks where this rank is (it waits for an operation this rank has not begun) or
- * timeout_ns has passed: 1 = asked, 0 = timeout, -1 = shut down. The adapter's watching thread answers with
- * covey_tell, e.g. "train.py:42 in step"; the asker prints it. */
+/* Blocks until a peer asks where this rank is (it waits for an operation this rank has not begun)
+ * or timeout_ns has passed: 1 = asked, 0 = timeout, -1 = shut down. The adapter's watching thread
+ * answers with covey_tell, e.g. "train.py:42 in step"; the asker prints it. */
 COVEY_API int covey_asked(covey_runtime* runtime, int64_t timeout_ns);
 COVEY_API void covey_tell(covey_runtime* runtime, const char* where);
 
 /* Starts or stops the trace of this rank: one Chrome/Perfetto JSON file, valid at every moment. */
-COVEY_API covey_code covey_timeline_start(covey_runtime* runtime, const char* path, covey_error* error);
+COVEY_API covey_code covey_timeline_start(covey_runtime* runtime, const char* path,
+                                          covey_error* error);
 COVEY_API void covey_timeline_stop(covey_runtime* runtime);
 /* Adds a span of the caller's own (e.g. "backward"); times from covey_now_ns. */
-COVEY_API void covey_timeline_span(covey_runtime* runtime, const char* name, int64_t begin_ns, int64_t end_ns);
+COVEY_API void covey_timeline_span(covey_runtime* runtime, const char* name, int64_t begin_ns,
+                                   int64_t end_ns);
 COVEY_API int64_t covey_now_ns(void);
 
-/* All knobs as a JSON array of {name, unit, default, minimum, maximum, agreed, help, value}. Same buffer rule
- * as covey_stats; needs no runtime. */
+/* All knobs as a JSON array of {name, unit, default, minimum, maximum, agreed, help, value}. Same
+ * buffer rule as covey_stats; needs no runtime. */
 COVEY_API size_t covey_knobs(char* json, size_t capacity);
 
 COVEY_API const char* covey_version(void);
 COVEY_API const char* covey_dtype_name(covey_dtype dtype);
 
-/* ---- The job's shared memory (for launchers) -------------------------------------------------------- */
+/* ---- The job's shared memory (for launchers)
+ * -------------------------------------------------------- */
 
-/* Makes the shared memory of a job of `size` ranks on this host: a memfd without a name, so it vanishes with
- * the last process that holds it. Pass the descriptor on to every rank as COVEY_SHM_FD. -1 with `error`. */
+/* Makes the shared memory of a job of `size` ranks on this host: a memfd without a name, so it
+ * vanishes with the last process that holds it. Pass the descriptor on to every rank as
+ * COVEY_SHM_FD. -1 with `error`. */
 COVEY_API int covey_job_create(int32_t size, covey_error* error);
 
 #ifdef __cplusplus

@@ -10,11 +10,12 @@ namespace {
 
 using Sleeper = Transport::Sleeper;
 
-// How long the engine thread looks on before it parks, in passes. It shares its core with the framework's own
-// threads, so hardly at all.
+// How long the engine thread looks on before it parks, in passes. It shares its core with the
+// framework's own threads, so hardly at all.
 constexpr int kEngineLooks = 8;
-// After so many wake-ups in a row that found a waiter driving, submitters stop ringing the engine thread and it
-// looks by itself every kLazyLook, until it finds work or nothing happens for kLazyLooks looks.
+// After so many wake-ups in a row that found a waiter driving, submitters stop ringing the engine
+// thread and it looks by itself every kLazyLook, until it finds work or nothing happens for
+// kLazyLooks looks.
 constexpr int kUselessWakes = 8;
 constexpr Time kLazyLook = kMillisecond;
 constexpr int kLazyLooks = 50;
@@ -42,7 +43,9 @@ void Engine::Stop() {
   thread_.join();
 }
 
-bool Engine::TryAcquire() { return !baton_.load(std::memory_order_relaxed) && !baton_.exchange(true); }
+bool Engine::TryAcquire() {
+  return !baton_.load(std::memory_order_relaxed) && !baton_.exchange(true);
+}
 
 void Engine::Release() {
   const bool idle = runtime_->Idle();
@@ -120,7 +123,8 @@ Engine::Turn Engine::DriveUntilIdle() {
 bool Engine::Wait(const Operation& operation, Time deadline) {
   if (operation.ended.load(std::memory_order_acquire)) return true;
   const Time begin = MonotonicNow();
-  while (!operation.ended.load(std::memory_order_acquire) && !stop_.load(std::memory_order_relaxed)) {
+  while (!operation.ended.load(std::memory_order_acquire) &&
+         !stop_.load(std::memory_order_relaxed)) {
     if (TryAcquire()) {
       DriveFor(operation, deadline);
       Release();
@@ -143,7 +147,9 @@ void Engine::DriveFor(const Operation& operation, Time deadline) {
     bool moved = false;
     Time until = runtime_->RunOnce(&moved);
     if (moved && sleepers_.load() > 0) NotifySleepers();
-    if (operation.ended.load(std::memory_order_relaxed) || queue_->HasCallbacks() || wanted_.load() > 0) return;
+    if (operation.ended.load(std::memory_order_relaxed) || queue_->HasCallbacks() ||
+        wanted_.load() > 0)
+      return;
     const Time now = MonotonicNow();
     if (now >= deadline) return;
     if (moved) {
@@ -163,7 +169,8 @@ void Engine::DriveFor(const Operation& operation, Time deadline) {
     const uint32_t ticket = transport_->Ticket(Sleeper::kWaiter);
     transport_->SetParked(Sleeper::kWaiter);
     until = runtime_->RunOnce(&moved);
-    if (!moved && wanted_.load() == 0) transport_->Park(Sleeper::kWaiter, ticket, std::min(until, deadline));
+    if (!moved && wanted_.load() == 0)
+      transport_->Park(Sleeper::kWaiter, ticket, std::min(until, deadline));
     transport_->SetParked(Sleeper::kNobody);
   }
 }
@@ -171,7 +178,8 @@ void Engine::DriveFor(const Operation& operation, Time deadline) {
 // Another thread drives: until the operation has ended or the baton is free.
 void Engine::AwaitBaton(const Operation& operation, Time deadline) {
   for (int i = 0; i < options_.yields; ++i) {
-    if (operation.ended.load(std::memory_order_acquire) || !baton_.load(std::memory_order_relaxed)) return;
+    if (operation.ended.load(std::memory_order_acquire) || !baton_.load(std::memory_order_relaxed))
+      return;
     sched_yield();
   }
   std::unique_lock lock(mutex_);

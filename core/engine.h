@@ -1,14 +1,16 @@
 // The thread of a runtime, and who drives it: the baton.
 //
-// Whoever holds the baton runs Runtime::RunOnce. A thread that waits for an operation takes it and drives the
-// runtime itself, so that a small blocking operation costs no hand-over between threads; otherwise the engine
-// thread drives. Holder or not, nobody spins when there are more ranks than cores: spin, then yield, then park.
+// Whoever holds the baton runs Runtime::RunOnce. A thread that waits for an operation takes it and
+// drives the runtime itself, so that a small blocking operation costs no hand-over between threads;
+// otherwise the engine thread drives. Holder or not, nobody spins when there are more ranks than
+// cores: spin, then yield, then park.
 //
 // Invariants:
 //  1. At most one thread is inside RunOnce (baton_).
-//  2. Nobody sleeps while there is work nobody else will do: before parking a sleeper publishes it (SetParked)
-//     and looks once more; a waiter that gives the baton back leaves kEngine published and rings the engine
-//     thread when something is still under way.
+//  2. Nobody sleeps while there is work nobody else will do: before parking a sleeper publishes it
+//  (SetParked)
+//     and looks once more; a waiter that gives the baton back leaves kEngine published and rings
+//     the engine thread when something is still under way.
 //  3. Callbacks run on the engine thread or a waiter, without the baton and without any lock.
 #ifndef COVEY_CORE_ENGINE_H_
 #define COVEY_CORE_ENGINE_H_
@@ -36,7 +38,8 @@ class Engine {
   ~Engine();  // Stop
 
   void Start();
-  // Joins the engine thread. Waits in progress end with kTimeout. Afterwards the caller drives the runtime alone.
+  // Joins the engine thread. Waits in progress end with kTimeout. Afterwards the caller drives the
+  // runtime alone.
   void Stop();
 
   // Tells whoever drives that something was queued. Any thread.
@@ -52,7 +55,7 @@ class Engine {
 
  private:
   bool TryAcquire();
-  void Release();        // and lets the next take over
+  void Release();  // and lets the next take over
   void ThreadMain();
   // What a turn of the engine thread came to.
   struct Turn {
@@ -73,11 +76,12 @@ class Engine {
   std::atomic<bool> stop_{false};
   std::atomic<bool> baton_{false};
   std::atomic<bool> lazy_{false};  // submitters need not ring the engine thread
-  std::atomic<int> wanted_{0};  // WithBaton callers in line: drivers give way
+  std::atomic<int> wanted_{0};     // WithBaton callers in line: drivers give way
   std::atomic<int> sleepers_{0};
   std::atomic<Time> waited_ns_{0};
   std::mutex mutex_;
-  std::condition_variable changed_;  // the baton became free, or an operation ended while sleepers_ > 0
+  std::condition_variable
+      changed_;  // the baton became free, or an operation ended while sleepers_ > 0
 };
 
 }  // namespace covey

@@ -15,7 +15,8 @@ constexpr Time kStallLook = 100 * kMillisecond;
 
 std::string RankText(const std::vector<Rank>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(ToInt(ranks[i]));
+  for (size_t i = 0; i < ranks.size(); ++i)
+    text += (i > 0 ? ", " : "") + std::to_string(ToInt(ranks[i]));
   return text;
 }
 
@@ -25,7 +26,9 @@ std::string RankText(const std::vector<Rank>& ranks) {
 class Runtime::SharedBlocks final : public LandingBlocks {
  public:
   explicit SharedBlocks(Transport* transport) : transport_(transport) {}
-  uint64_t Alloc(size_t slot_bytes) override { return transport_->AllocShared(BlockBytes(slot_bytes)); }
+  uint64_t Alloc(size_t slot_bytes) override {
+    return transport_->AllocShared(BlockBytes(slot_bytes));
+  }
   void Free(uint64_t block) override { transport_->FreeShared(block); }
 
  private:
@@ -70,7 +73,8 @@ Time Runtime::RunOnce(bool* moved) {
   WatchStalls(now);
   SendAll(moved);
   const bool busy = !executor_.Idle() || queue_->in_flight() > 0;
-  return busy ? std::min(next_peer_poll_, next_stall_look_) : std::min(now + kSecond, coordinator_.NextDeadline());
+  return busy ? std::min(next_peer_poll_, next_stall_look_)
+              : std::min(now + kSecond, coordinator_.NextDeadline());
 }
 
 void Runtime::ReceiveAll(Time now, bool* moved) {
@@ -91,15 +95,19 @@ void Runtime::Route(Rank from, Message message, Time now) {
     case MessageType::kAnnounce:
       return coordinator_.OnAnnounce(from, std::move(message), now, &coordinator_outbox_);
     case MessageType::kAgreed:
-    case MessageType::kError: return negotiator_.OnAnswer(message);
+    case MessageType::kError:
+      return negotiator_.OnAnswer(message);
     case MessageType::kMissing: {
-      const std::string what = message.id.stream.empty()
-                                   ? "unnamed operation number " + std::to_string(message.id.occurrence)
-                                   : "'" + message.id.stream + "'";
-      return stall_.OnMissing(message.id, what, message.ranks, options_.stall_warning, &negotiator_.outbox());
+      const std::string what = message.id.stream.empty() ? "unnamed operation number " +
+                                                               std::to_string(message.id.occurrence)
+                                                         : "'" + message.id.stream + "'";
+      return stall_.OnMissing(message.id, what, message.ranks, options_.stall_warning,
+                              &negotiator_.outbox());
     }
-    case MessageType::kWhere: return stall_.OnQuestion(from, message.id);
-    case MessageType::kHere: return stall_.OnAnswer(from, message.text);
+    case MessageType::kWhere:
+      return stall_.OnQuestion(from, message.id);
+    case MessageType::kHere:
+      return stall_.OnAnswer(from, message.text);
   }
 }
 
@@ -120,7 +128,8 @@ void Runtime::StartAndProgress(bool* moved) {
     for (const Negotiator::Start& start : negotiator_.startable()) {
       *moved = true;
       const uint32_t entry = start.entry == nullptr ? 0 : start.entry->id;
-      executor_.Begin(start.request, &start.stream->channel, start.stream->occurrence, entry, start.stream, now);
+      executor_.Begin(start.request, &start.stream->channel, start.stream->occurrence, entry,
+                      start.stream, now);
       if (timeline_ != nullptr)
         timeline_->Span("negotiate", start.stream->name, start.request->submitted_at, now);
     }
@@ -161,7 +170,8 @@ void Runtime::SendAll(bool* moved) {
     for (const Envelope& envelope : *outbox) {
       counters_.coordinator_messages += envelope.message.type <= MessageType::kError;
       pending_.push_back({envelope.to, EncodeMessage(envelope.message)});
-      CHECK(pending_.back().bytes.size() <= transport_->MaxMessageBytes(), "a message longer than a mailbox");
+      CHECK(pending_.back().bytes.size() <= transport_->MaxMessageBytes(),
+            "a message longer than a mailbox");
     }
     outbox->clear();
   }
@@ -191,7 +201,8 @@ void Runtime::WatchStalls(Time now) {
     for (Rank r : executor_.AwaitedPeers(*exchange)) missing.push_back(ToInt(r));
     if (missing.empty()) continue;
     const OperationId id{stream->group->key, stream->name, stream->occurrence};
-    stall_.OnMissing(id, Negotiator::Describe(*stream), missing, now - exchange->begun_at, &negotiator_.outbox());
+    stall_.OnMissing(id, Negotiator::Describe(*stream), missing, now - exchange->begun_at,
+                     &negotiator_.outbox());
     // The missing ranks say it too, on their own stderr.
     Message told{.type = MessageType::kMissing, .id = id, .ranks = missing};
     for (int32_t rank : missing) negotiator_.outbox().push_back({Rank{rank}, told});
@@ -206,7 +217,8 @@ void Runtime::AbortAll(const Status& why) {
   executor_.AbortAll(why);
   executor_.Progress(options_.clock->Now());
   for (Exchange* exchange : executor_.ended()) {
-    negotiator_.OnExchangeEnd(static_cast<Stream*>(exchange->owner), Negotiator::ExchangeEnd::kAborted, why);
+    negotiator_.OnExchangeEnd(static_cast<Stream*>(exchange->owner),
+                              Negotiator::ExchangeEnd::kAborted, why);
     executor_.Recycle(exchange);
   }
   executor_.ended().clear();
@@ -221,16 +233,19 @@ std::string Runtime::StatusText() {
     const Request* front = stream->Front();
     if (front == nullptr) continue;
     char age[32];
-    std::snprintf(age, sizeof(age), "%.1f s", static_cast<double>(now - front->submitted_at) / kSecond);
+    std::snprintf(age, sizeof(age), "%.1f s",
+                  static_cast<double>(now - front->submitted_at) / kSecond);
     text += Negotiator::Describe(*stream) + " submitted " + age + " ago: ";
     if (stream->state == StreamState::kAnnounced) {
-      text += "not yet agreed, rank " + std::to_string(ToInt(stream->group->Coordinator())) + " collects it\n";
+      text += "not yet agreed, rank " + std::to_string(ToInt(stream->group->Coordinator())) +
+              " collects it\n";
       continue;
     }
     const auto& active = executor_.active();
     const auto running = std::find_if(active.begin(), active.end(),
                                       [&](const Exchange* x) { return x->owner == stream.get(); });
-    const std::vector<Rank> awaited = running == active.end() ? std::vector<Rank>{} : executor_.AwaitedPeers(**running);
+    const std::vector<Rank> awaited =
+        running == active.end() ? std::vector<Rank>{} : executor_.AwaitedPeers(**running);
     text += awaited.empty() ? "running\n" : "waits for " + RankText(awaited) + "\n";
   }
   return text.empty() ? "waits for nothing; " + stall_.LastOperation(now) + "\n" : text;

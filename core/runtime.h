@@ -1,9 +1,9 @@
-// The walk of a tensor through one rank: queue, negotiator, executor, completion. Owns every stage; the only file
-// that includes all of them.
+// The walk of a tensor through one rank: queue, negotiator, executor, completion. Owns every stage;
+// the only file that includes all of them.
 //
-// RunOnce is the only control flow. No thread, no lock, no clock of its own: core/engine.h runs it in production,
-// the simulator runs N of them in one process under a virtual clock. All functions are the baton holder's unless
-// said otherwise.
+// RunOnce is the only control flow. No thread, no lock, no clock of its own: core/engine.h runs it
+// in production, the simulator runs N of them in one process under a virtual clock. All functions
+// are the baton holder's unless said otherwise.
 #ifndef COVEY_CORE_RUNTIME_H_
 #define COVEY_CORE_RUNTIME_H_
 
@@ -40,15 +40,15 @@ class Runtime {
     uint64_t passes = 0;                // RunOnce calls
     uint64_t coordinator_messages = 0;  // ANNOUNCE, AGREED, ERROR sent by this rank (rule N13)
     uint64_t malformed_messages = 0;
-    uint64_t ended = 0, failed = 0;     // operations
+    uint64_t ended = 0, failed = 0;  // operations
   };
 
   // `transport` and `queue` outlive the runtime.
   Runtime(Options options, Transport* transport, TensorQueue* queue);
   ~Runtime();
 
-  // One pass. Returns when it wants to run again at the latest (kNever: only when something happens); *moved says
-  // whether anything happened.
+  // One pass. Returns when it wants to run again at the latest (kNever: only when something
+  // happens); *moved says whether anything happened.
   Time RunOnce(bool* moved);
 
   // Nothing begun and nothing to send: only a submission or a message can make work.

@@ -1,5 +1,6 @@
 #include "core/session.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,12 +44,15 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
   world->my_index = GroupIndex{ToInt(config.rank)};
   s->groups_.emplace(0, std::move(world));
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  s->engine_ = std::make_unique<Engine>(Engine::Options{.spin = config.spin,
-                                                        .yields = config.yield_count,
-                                                        .oversubscribed = config.local_size > cores},
-                                        s->runtime_.get(), s->transport_.get(), &s->queue_);
+  s->engine_ =
+      std::make_unique<Engine>(Engine::Options{.spin = config.spin,
+                                               .yields = config.yield_count,
+                                               .oversubscribed = config.local_size > cores},
+                               s->runtime_.get(), s->transport_.get(), &s->queue_);
   if (!config.timeline.empty()) {
-    const Status traced = s->StartTimeline(config.timeline + "/rank." + Text(config.rank) + ".json");
+    mkdir(config.timeline.c_str(), 0777);  // if it fails, opening the file says why
+    const Status traced =
+        s->StartTimeline(config.timeline + "/rank." + Text(config.rank) + ".json");
     if (!traced.ok()) s->log_->Write(LogLevel::kWarn, "no timeline: " + traced.message());
   }
   s->engine_->Start();
@@ -83,10 +87,12 @@ Status Session::GroupOf(std::span<const int32_t> ranks, uint64_t* key) {
   auto& members = group->members;
   std::sort(members.begin(), members.end());
   const auto twice = std::adjacent_find(members.begin(), members.end());
-  if (twice != members.end()) return Status::InvalidArgument("rank " + Text(*twice) + " stands twice in the group");
+  if (twice != members.end())
+    return Status::InvalidArgument("rank " + Text(*twice) + " stands twice in the group");
   group->key = static_cast<int>(members.size()) == size() ? 0 : GroupKey(members);
   const auto me = std::lower_bound(members.begin(), members.end(), rank());
-  if (me != members.end() && *me == rank()) group->my_index = GroupIndex{static_cast<int32_t>(me - members.begin())};
+  if (me != members.end() && *me == rank())
+    group->my_index = GroupIndex{static_cast<int32_t>(me - members.begin())};
   const std::lock_guard lock(mutex_);
   *key = group->key;
   const auto [it, fresh] = groups_.try_emplace(group->key);
@@ -105,6 +111,9 @@ const Group* Session::FindGroup(uint64_t key) {
 Status Session::StartTimeline(const std::string& path) {
   std::unique_ptr<Timeline> timeline;
   RETURN_IF_ERROR(Timeline::Open(path, config_.rank, config_.timeline_max_bytes, &timeline));
+  timeline->OnFailure([log = log_.get()](const Status& why) {
+    log->Write(LogLevel::kWarn, "the timeline ends here: " + why.message());
+  });
   SwapTimeline(std::move(timeline));
   return Status::Ok();
 }

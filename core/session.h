@@ -1,6 +1,8 @@
-// One rank of one job, put together: transport, queue, runtime, engine. What a covey_runtime holds while open.
+// One rank of one job, put together: transport, queue, runtime, engine. What a covey_runtime holds
+// while open.
 //
-// Construction order is destruction order reversed: the engine thread stops before what it drives goes away.
+// Construction order is destruction order reversed: the engine thread stops before what it drives
+// goes away.
 #ifndef COVEY_CORE_SESSION_H_
 #define COVEY_CORE_SESSION_H_
 

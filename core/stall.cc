@@ -31,18 +31,21 @@ void Stall::OnSubmit(Kind kind, const std::string& name, Time now) {
 
 std::string Stall::LastOperation(Time now) const {
   if (last_submit_ == 0) return "nothing submitted yet";
-  const std::string name = last_name_.empty() ? "unnamed " + std::string(NameOf(last_kind_))
-                                              : std::string(NameOf(last_kind_)) + " '" + last_name_ + "'";
+  const std::string name = last_name_.empty()
+                               ? "unnamed " + std::string(NameOf(last_kind_))
+                               : std::string(NameOf(last_kind_)) + " '" + last_name_ + "'";
   return "last operation " + name + ", " + Seconds(now - last_submit_) + " ago";
 }
 
-void Stall::OnMissing(const OperationId& id, const std::string& what, const std::vector<int32_t>& missing,
-                      Time waited, std::vector<Envelope>* outbox) {
+void Stall::OnMissing(const OperationId& id, const std::string& what,
+                      const std::vector<int32_t>& missing, Time waited,
+                      std::vector<Envelope>* outbox) {
   const bool me = std::find(missing.begin(), missing.end(), ToInt(self_)) != missing.end();
   const std::string since = waited > 0 ? " for " + Seconds(waited) : "";
-  log_->Write(LogLevel::kWarn, me ? "other ranks wait" + since + " for " + what + ", which " + Ranks(missing) +
-                                        " (this is rank " + std::to_string(ToInt(self_)) + ") did not submit"
-                                  : "waiting" + since + " for " + Ranks(missing) + " to submit " + what);
+  log_->Write(LogLevel::kWarn,
+              me ? "other ranks wait" + since + " for " + what + ", which " + Ranks(missing) +
+                       " (this is rank " + std::to_string(ToInt(self_)) + ") did not submit"
+                 : "waiting" + since + " for " + Ranks(missing) + " to submit " + what);
   for (int32_t rank : missing) {
     Message question;
     question.type = MessageType::kWhere;
@@ -75,7 +78,8 @@ void Stall::OnTick(Time now, std::vector<Envelope>* outbox) {
   if (!has_told_ && !overdue) return;
   Message answer;
   answer.type = MessageType::kHere;
-  answer.text = LastOperation(now) + "; now at " + (has_told_ ? told_ : "an unknown line (the interpreter is busy)");
+  answer.text = LastOperation(now) + "; now at " +
+                (has_told_ ? told_ : "an unknown line (the interpreter is busy)");
   for (const Question& q : questions_) {
     answer.id = q.id;
     outbox->push_back({q.from, answer});
@@ -86,7 +90,8 @@ void Stall::OnTick(Time now, std::vector<Envelope>* outbox) {
 
 int Stall::AwaitQuestion(Time timeout_ns) {
   std::unique_lock lock(mutex_);
-  asked_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [&] { return unseen_question_ || closed_; });
+  asked_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
+                  [&] { return unseen_question_ || closed_; });
   if (closed_) return -1;
   return std::exchange(unseen_question_, false) ? 1 : 0;
 }

@@ -1,11 +1,12 @@
-// Who waits for whom: turns "not begun for a while" into sentences that name the operation, the ranks, and the
-// Python line they stand on.
+// Who waits for whom: turns "not begun for a while" into sentences that name the operation, the
+// ranks, and the Python line they stand on.
 //
-// Sans-IO but for its log: facts and time in, log lines and envelopes out. A rank that waits asks the missing
-// ranks where they are (kWhere); their adapter's watching thread answers through Tell (kHere).
+// Sans-IO but for its log: facts and time in, log lines and envelopes out. A rank that waits asks
+// the missing ranks where they are (kWhere); their adapter's watching thread answers through Tell
+// (kHere).
 //
-// The questions are the one thing shared with another thread (the adapter's watcher): asked() and Tell are any
-// thread's, the rest the baton holder's.
+// The questions are the one thing shared with another thread (the adapter's watcher): asked() and
+// Tell are any thread's, the rest the baton holder's.
 #ifndef COVEY_CORE_STALL_H_
 #define COVEY_CORE_STALL_H_
 
@@ -27,8 +28,8 @@ class Stall {
   void OnSubmit(Kind kind, const std::string& name, Time now);
 
   // `missing` have not begun `what` for `waited`: says so, and asks them where they are.
-  void OnMissing(const OperationId& id, const std::string& what, const std::vector<int32_t>& missing, Time waited,
-                 std::vector<Envelope>* outbox);
+  void OnMissing(const OperationId& id, const std::string& what,
+                 const std::vector<int32_t>& missing, Time waited, std::vector<Envelope>* outbox);
   void OnQuestion(Rank from, const OperationId& id);
   void OnAnswer(Rank from, const std::string& text);
   // Answers open questions once the watcher has told, or after `patience` without it.

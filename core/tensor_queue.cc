@@ -47,10 +47,12 @@ void TensorQueue::Reuse(Operation* operation) {
 Status TensorQueue::Submit(Operation* operation, uint64_t* handle) {
   const std::lock_guard lock(mutex_);
   if (!operation->name.empty()) {
-    const auto [it, fresh] = in_flight_names_.emplace(Name{operation->group->key, operation->name}, operation);
+    const auto [it, fresh] =
+        in_flight_names_.emplace(Name{operation->group->key, operation->name}, operation);
     if (!fresh) {
-      const std::string text = std::string(NameOf(operation->kind)) + " '" + operation->name +
-                               "' is already in flight on this rank: wait for it first, or use another name";
+      const std::string text =
+          std::string(NameOf(operation->kind)) + " '" + operation->name +
+          "' is already in flight on this rank: wait for it first, or use another name";
       Reuse(operation);
       return Status::InvalidArgument(text);
     }
@@ -72,11 +74,13 @@ void TensorQueue::TakeAll(std::vector<Operation*>* taken) {
 
 void TensorQueue::Finish(Operation* operation, Status status) {
   const std::lock_guard lock(mutex_);
-  if (!operation->name.empty()) in_flight_names_.erase(Name{operation->group->key, operation->name});
+  if (!operation->name.empty())
+    in_flight_names_.erase(Name{operation->group->key, operation->name});
   in_flight_.fetch_sub(1, std::memory_order_relaxed);
   operation->status = std::move(status);
   if (operation->callback != nullptr) {
-    callbacks_.push_back({operation->callback, operation->context, operation->handle, operation->status});
+    callbacks_.push_back(
+        {operation->callback, operation->context, operation->handle, operation->status});
     callback_count_.fetch_add(1, std::memory_order_release);
   }
   operation->ended.store(true, std::memory_order_release);

@@ -1,11 +1,13 @@
 // Submissions from user threads, and the operations behind the handles they got.
 //
-// The only meeting point of user threads and the thread that holds the baton: one mutex, held for a few
-// instructions. It does not decide anything about an operation beyond refusing a name already in flight.
+// The only meeting point of user threads and the thread that holds the baton: one mutex, held for a
+// few instructions. It does not decide anything about an operation beyond refusing a name already
+// in flight.
 //
 // Invariants:
 //  1. An Operation is owned here from Submit until it has ended *and* its handle was released.
-//  2. A named operation in flight blocks its (group, name); ending it frees the name before `ended` is visible.
+//  2. A named operation in flight blocks its (group, name); ending it frees the name before `ended`
+//  is visible.
 #ifndef COVEY_CORE_TENSOR_QUEUE_H_
 #define COVEY_CORE_TENSOR_QUEUE_H_
 
@@ -25,9 +27,9 @@ struct Operation : Request {
   uint64_t handle = 0;
   void (*callback)(void* context, uint64_t handle, const Status& status) = nullptr;
   void* context = nullptr;
-  Status status;                    // valid once `ended`
+  Status status;  // valid once `ended`
   std::atomic<bool> ended{false};
-  bool released = false;            // protected by the queue's mutex
+  bool released = false;  // protected by the queue's mutex
 };
 
 class TensorQueue {
@@ -36,15 +38,17 @@ class TensorQueue {
   Operation* New();
   void Discard(Operation* operation);
 
-  // Queues it and gives it a handle; InvalidArgument when its name is already in flight in its group (then it
-  // is discarded).
+  // Queues it and gives it a handle; InvalidArgument when its name is already in flight in its
+  // group (then it is discarded).
   Status Submit(Operation* operation, uint64_t* handle);
 
-  // Baton holder: moves all queued operations to `taken` (which is cleared first). Cheap when there are none.
+  // Baton holder: moves all queued operations to `taken` (which is cleared first). Cheap when there
+  // are none.
   void TakeAll(std::vector<Operation*>* taken);
   bool HasQueued() const { return queued_count_.load(std::memory_order_acquire) > 0; }
 
-  // Baton holder: the operation has ended. Its callback, if any, is queued. Afterwards it may be gone.
+  // Baton holder: the operation has ended. Its callback, if any, is queued. Afterwards it may be
+  // gone.
   void Finish(Operation* operation, Status status);
 
   // Runs queued callbacks. Any thread that holds neither the baton nor a lock.

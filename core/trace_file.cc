@@ -1,7 +1,6 @@
 #include "core/trace_file.h"
 
 #include <fcntl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,11 +20,7 @@ constexpr std::string_view kFullName = "timeline full";
 constexpr size_t kFullBytes = 512;  // more than the lines of the event that says so
 
 // Wall-clock time minus monotonic time: lets files of hosts with different clocks be merged.
-Time WallClockOffset() {
-  timespec wall{};
-  clock_gettime(CLOCK_REALTIME, &wall);
-  return wall.tv_sec * kSecond + wall.tv_nsec - MonotonicNow();
-}
+Time WallClockOffset() { return WallClockNow() - MonotonicNow(); }
 
 // Microseconds with three decimals: what the format counts in.
 void AppendMicroseconds(Time time, std::string* text) {

@@ -27,7 +27,8 @@ Status CheckKind(const covey_request& r) {
   if (r.kind < 0 || r.kind >= kNumKinds)
     return Status::InvalidArgument("unknown operation kind " + std::to_string(r.kind));
   if (r.op < 0 || r.op >= kNumOps)
-    return Wrong(r, "unknown reduction op " + std::to_string(r.op) + "; there are sum, average, min, max, product");
+    return Wrong(r, "unknown reduction op " + std::to_string(r.op) +
+                        "; there are sum, average, min, max, product");
   if (r.name != nullptr && std::strlen(r.name) > kMaxNameBytes)
     return Wrong(r, "the name is longer than " + std::to_string(kMaxNameBytes) + " bytes");
   if (r.kind == COVEY_BARRIER && r.num_tensors != 0) return Wrong(r, "a barrier takes no tensors");
@@ -39,28 +40,31 @@ Status CheckKind(const covey_request& r) {
     return Wrong(r, "1 to " + std::to_string(kMaxTensors) + " tensors can travel together, not " +
                         std::to_string(r.num_tensors));
   if (r.num_tensors > 0 && r.inputs == nullptr) return Wrong(r, "inputs is NULL");
-  if (!std::isfinite(r.prescale) || !std::isfinite(r.postscale)) return Wrong(r, "a scale factor is not finite");
+  if (!std::isfinite(r.prescale) || !std::isfinite(r.postscale))
+    return Wrong(r, "a scale factor is not finite");
   return Status::Ok();
 }
 
 Status CheckGroup(const covey_request& r, const ValidationContext& c) {
-  if (c.group == nullptr) return Wrong(r, "no such group: make it with covey_group_of on this rank first");
+  if (c.group == nullptr)
+    return Wrong(r, "no such group: make it with covey_group_of on this rank first");
   const auto& members = c.group->members;
   if (ToInt(c.group->my_index) < 0) {
     std::string list;
     for (Rank m : members) list += (list.empty() ? "" : ", ") + RankText(m);
     return Wrong(r, "rank " + RankText(c.self) + " is not a member of the group [" + list + "]");
   }
-  if (r.kind == COVEY_BROADCAST && !std::binary_search(members.begin(), members.end(), Rank{r.root}))
+  if (r.kind == COVEY_BROADCAST &&
+      !std::binary_search(members.begin(), members.end(), Rank{r.root}))
     return Wrong(r, "root " + std::to_string(r.root) + " is not a member of the group (of " +
-                        std::to_string(members.size()) + " ranks, lowest " + RankText(members.front()) +
-                        ", highest " + RankText(members.back()) + ")");
+                        std::to_string(members.size()) + " ranks, lowest " +
+                        RankText(members.front()) + ", highest " + RankText(members.back()) + ")");
   return Status::Ok();
 }
 
 // Reads one tensor; `data_needed`: it will be read or written here.
-Status ReadTensor(const covey_request& r, const covey_tensor& from, const ValidationContext& c, bool data_needed,
-                  Tensor* to) {
+Status ReadTensor(const covey_request& r, const covey_tensor& from, const ValidationContext& c,
+                  bool data_needed, Tensor* to) {
   if (from.dtype < 0 || from.dtype >= kNumDTypes)
     return Status::Unsupported(Quoted(r) + ": unknown dtype code " + std::to_string(from.dtype));
   if (from.ndim < 0 || from.ndim > kMaxDims)
@@ -72,15 +76,16 @@ Status ReadTensor(const covey_request& r, const covey_tensor& from, const Valida
   int64_t elems = 1;
   for (int i = 0; i < from.ndim; ++i) {
     to->shape.dims[i] = from.shape[i];
-    if (from.shape[i] < 0 || __builtin_mul_overflow(elems, from.shape[i], &elems) || elems > INT64_MAX / 8)
+    if (from.shape[i] < 0 || __builtin_mul_overflow(elems, from.shape[i], &elems) ||
+        elems > INT64_MAX / 8)
       return Wrong(r, "impossible shape " + ToString(to->shape));
   }
   to->data = static_cast<std::byte*>(from.data);
   if (data_needed && elems > 0 && from.data == nullptr) return Wrong(r, "data is NULL");
   if (from.device_type < 0 || from.device_type > 2 || !c.has_device[from.device_type])
-    return Status::Unsupported(Quoted(r) + ": this build reaches no device of type " +
-                               std::to_string(from.device_type) + (from.device_type == 1 ? " (CUDA)" : "") +
-                               "; move the tensor to the CPU");
+    return Status::Unsupported(
+        Quoted(r) + ": this build reaches no device of type " + std::to_string(from.device_type) +
+        (from.device_type == 1 ? " (CUDA)" : "") + "; move the tensor to the CPU");
   to->device = static_cast<DeviceType>(from.device_type);
   to->device_index = from.device_index;
   to->stream = from.stream;
@@ -96,16 +101,18 @@ Status CheckTensors(const covey_request& r, const Operation& operation) {
     if (in.dtype != operation.inputs[0].dtype)
       return Wrong(r, std::string("tensors that travel together need one dtype, got ") +
                           NameOf(operation.inputs[0].dtype) + " and " + NameOf(in.dtype));
-    if (in.device != operation.inputs[0].device) return Wrong(r, "tensors that travel together need one device");
+    if (in.device != operation.inputs[0].device)
+      return Wrong(r, "tensors that travel together need one device");
     if (i < operation.outputs.size() &&
         (operation.outputs[i].dtype != in.dtype || !(operation.outputs[i].shape == in.shape)))
       return Wrong(r, "output has " + std::string(NameOf(operation.outputs[i].dtype)) + " " +
-                          ToString(operation.outputs[i].shape) + ", input has " + NameOf(in.dtype) + " " +
-                          ToString(in.shape));
+                          ToString(operation.outputs[i].shape) + ", input has " + NameOf(in.dtype) +
+                          " " + ToString(in.shape));
     if (in.dtype == DType::kBool && operation.kind == Kind::kAllreduce)
       return Status::Unsupported(Quoted(r) + ": allreduce does not take bool; use uint8");
     if (operation.kind == Kind::kAllgather && in.shape.ndim == 0)
-      return Wrong(r, "allgather concatenates on dimension 0 and the tensor is a scalar; reshape it to [1]");
+      return Wrong(
+          r, "allgather concatenates on dimension 0 and the tensor is a scalar; reshape it to [1]");
   }
   if (description > kMaxDescriptionBytes)
     return Wrong(r, "too many tensors with too many dimensions in one request; split it");
@@ -121,13 +128,15 @@ Status Validate(const covey_request& r, const ValidationContext& c, Operation* o
   operation->group = c.group;
   if (r.name != nullptr) operation->name = r.name;
   operation->average = r.kind == COVEY_ALLREDUCE && r.op == COVEY_AVERAGE;
-  operation->op = r.kind != COVEY_ALLREDUCE || operation->average ? Op::kSum : static_cast<Op>(r.op);
+  operation->op =
+      r.kind != COVEY_ALLREDUCE || operation->average ? Op::kSum : static_cast<Op>(r.op);
   operation->root = r.kind == COVEY_BROADCAST ? Rank{r.root} : kNoRank;
   operation->prescale = r.prescale == 0 ? 1.0 : r.prescale;
   operation->postscale = r.postscale == 0 ? 1.0 : r.postscale;
   operation->callback = nullptr;
   const bool reads = r.kind != COVEY_BROADCAST || Rank{r.root} == c.self;
-  const covey_tensor* outputs = r.outputs == nullptr && r.kind != COVEY_ALLGATHER ? r.inputs : r.outputs;
+  const covey_tensor* outputs =
+      r.outputs == nullptr && r.kind != COVEY_ALLGATHER ? r.inputs : r.outputs;
   for (int i = 0; i < r.num_tensors; ++i) {
     operation->inputs.emplace_back();
     RETURN_IF_ERROR(ReadTensor(r, r.inputs[i], c, reads, &operation->inputs.back()));

@@ -1,6 +1,8 @@
-// From what a caller wrote in a covey_request to an Operation, or the sentence that says what is wrong with it.
+// From what a caller wrote in a covey_request to an Operation, or the sentence that says what is
+// wrong with it.
 //
-// Local checks only; what ranks must agree on is core/agree's. Pure but for allocating in `operation`.
+// Local checks only; what ranks must agree on is core/agree's. Pure but for allocating in
+// `operation`.
 #ifndef COVEY_CORE_VALIDATE_H_
 #define COVEY_CORE_VALIDATE_H_
 
@@ -15,7 +17,8 @@ struct ValidationContext {
   bool has_device[3] = {true, false, false};  // by DeviceType
 };
 
-Status Validate(const covey_request& request, const ValidationContext& context, Operation* operation);
+Status Validate(const covey_request& request, const ValidationContext& context,
+                Operation* operation);
 
 }  // namespace covey
 #endif  // COVEY_CORE_VALIDATE_H_

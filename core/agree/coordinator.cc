@@ -7,14 +7,15 @@ namespace covey {
 namespace {
 
 Message ErrorFor(const OperationId& id, StatusCode code, int32_t peer, std::string text) {
-  return {.type = MessageType::kError, .id = id, .code = code, .peer = peer, .text = std::move(text)};
+  return {
+      .type = MessageType::kError, .id = id, .code = code, .peer = peer, .text = std::move(text)};
 }
 
 std::string RankName(int32_t rank) { return "rank " + std::to_string(rank); }
 
 // "rank 1" or "ranks 0, 2": the members whose announcement equals that of member `like`.
-std::string RanksLike(const std::vector<int32_t>& members, const std::vector<std::optional<Message>>& announced,
-                      size_t like) {
+std::string RanksLike(const std::vector<int32_t>& members,
+                      const std::vector<std::optional<Message>>& announced, size_t like) {
   std::string names;
   int count = 0;
   for (size_t i = 0; i < members.size(); ++i) {
@@ -24,8 +25,10 @@ std::string RanksLike(const std::vector<int32_t>& members, const std::vector<std
   return (count == 1 ? "rank " : "ranks ") + names;
 }
 
-// First "name=value" of a knob text that differs: "segment_bytes: rank 0 has 65536, rank 1 has 131072".
-std::string DifferingKnob(const std::string& a, int32_t rank_a, const std::string& b, int32_t rank_b) {
+// First "name=value" of a knob text that differs: "segment_bytes: rank 0 has 65536, rank 1 has
+// 131072".
+std::string DifferingKnob(const std::string& a, int32_t rank_a, const std::string& b,
+                          int32_t rank_b) {
   size_t begin = 0;
   while (begin < a.size() && begin < b.size()) {
     const size_t end_a = std::min(a.find(';', begin), a.size());
@@ -36,7 +39,8 @@ std::string DifferingKnob(const std::string& a, int32_t rank_a, const std::strin
       return RankName(rank_a) + " has " + knob_a + ", " + RankName(rank_b) + " has " + knob_b;
     begin = end_a + 1;
   }
-  return RankName(rank_a) + " and " + RankName(rank_b) + " know different knobs (different versions of Covey?)";
+  return RankName(rank_a) + " and " + RankName(rank_b) +
+         " know different knobs (different versions of Covey?)";
 }
 
 }  // namespace
@@ -51,7 +55,8 @@ void Coordinator::OnAnnounce(Rank from, Message message, Time now, std::vector<E
     if (stall_warning_ > 0) pending.next_report = now + stall_warning_;
   }
   const auto member = std::find(pending.members.begin(), pending.members.end(), ToInt(from));
-  if (member == pending.members.end()) return;  // a malformed announcement: its sender is not in its own group
+  if (member == pending.members.end())
+    return;  // a malformed announcement: its sender is not in its own group
   pending.announced[static_cast<size_t>(member - pending.members.begin())] = std::move(message);
   const auto& all = pending.announced;
   if (!std::all_of(all.begin(), all.end(), [](const auto& a) { return a.has_value(); })) return;
@@ -92,7 +97,8 @@ Message Coordinator::Agreed(const OperationId& id, const Pending& pending) {
     agreed.blocks.push_back(announced.blocks[0]);
   }
   if (!agreed.blocks.empty() && agreed.blocks.size() != pending.members.size())
-    return ErrorFor(id, StatusCode::kInternal, -1, "members disagree whether landing space must grow");
+    return ErrorFor(id, StatusCode::kInternal, -1,
+                    "members disagree whether landing space must grow");
   return agreed;
 }
 

@@ -1,11 +1,14 @@
-// The coordinator's half of negotiation (rule N2): collects announcements of one occurrence from every member
-// of a group and answers all of them alike, AGREED or one ERROR that names ranks and both values.
+// The coordinator's half of negotiation (rule N2): collects announcements of one occurrence from
+// every member of a group and answers all of them alike, AGREED or one ERROR that names ranks and
+// both values.
 //
-// Sans-IO: messages and time in, envelopes out. Every rank has one; it serves the groups whose lowest rank it
-// is. It holds no cache: members keep the entries, and announce only what they cannot match.
+// Sans-IO: messages and time in, envelopes out. Every rank has one; it serves the groups whose
+// lowest rank it is. It holds no cache: members keep the entries, and announce only what they
+// cannot match.
 //
 // Invariants:
-//  1. An occurrence is pending from its first announcement until all members announced it, then forgotten.
+//  1. An occurrence is pending from its first announcement until all members announced it, then
+//  forgotten.
 //  2. Members receive answers of one stream in the order of its occurrences.
 #ifndef COVEY_CORE_AGREE_COORDINATOR_H_
 #define COVEY_CORE_AGREE_COORDINATOR_H_
@@ -20,13 +23,14 @@ namespace covey {
 
 class Coordinator {
  public:
-  // `stall_warning`: an occurrence pending this long is reported as kMissing to all members, and again after
-  // each further interval; 0 = never.
+  // `stall_warning`: an occurrence pending this long is reported as kMissing to all members, and
+  // again after each further interval; 0 = never.
   explicit Coordinator(Time stall_warning) : stall_warning_(stall_warning) {}
 
   void OnAnnounce(Rank from, Message message, Time now, std::vector<Envelope>* outbox);
   void OnTick(Time now, std::vector<Envelope>* outbox);
-  // Pending occurrences of groups with this member are dropped: their members learn of the loss themselves.
+  // Pending occurrences of groups with this member are dropped: their members learn of the loss
+  // themselves.
   void OnLoss(Rank lost);
 
   Time NextDeadline() const;

@@ -1,4 +1,5 @@
-// How much landing space a stream needs (rule N9). Pure, and equal on every rank for an equal signature.
+// How much landing space a stream needs (rule N9). Pure, and equal on every rank for an equal
+// signature.
 #ifndef COVEY_CORE_AGREE_LANDING_H_
 #define COVEY_CORE_AGREE_LANDING_H_
 
@@ -10,12 +11,13 @@
 
 namespace covey {
 
-// Bytes of one landing slot: the whole message, or one segment of it. allgather's rows are not in the
-// signature, so it gets a full segment.
+// Bytes of one landing slot: the whole message, or one segment of it. allgather's rows are not in
+// the signature, so it gets a full segment.
 inline size_t LandingSlotBytes(const Signature& signature, size_t segment_bytes) {
   if (signature.kind == Kind::kBarrier) return kLandingAlign;
-  const size_t wanted =
-      signature.kind == Kind::kAllgather ? segment_bytes : std::min(signature.LengthBytes(), segment_bytes);
+  const size_t wanted = signature.kind == Kind::kAllgather
+                            ? segment_bytes
+                            : std::min(signature.LengthBytes(), segment_bytes);
   return std::max(kLandingAlign, (wanted + kLandingAlign - 1) / kLandingAlign * kLandingAlign);
 }
 

@@ -1,7 +1,7 @@
 // What ranks say to each other outside the exchanges themselves. One struct, one encoding.
 //
-// Sans-IO: the negotiator and the coordinator produce and consume Envelopes; the runtime carries them. In a
-// steady training step none is sent (rule N13 counts those of the agreeing kinds).
+// Sans-IO: the negotiator and the coordinator produce and consume Envelopes; the runtime carries
+// them. In a steady training step none is sent (rule N13 counts those of the agreeing kinds).
 #ifndef COVEY_CORE_AGREE_MESSAGE_H_
 #define COVEY_CORE_AGREE_MESSAGE_H_
 
@@ -16,7 +16,8 @@
 namespace covey {
 
 enum class MessageType : uint8_t {
-  kAnnounce,  // member -> coordinator: this occurrence is here, with this signature and this landing block
+  kAnnounce,  // member -> coordinator: this occurrence is here, with this signature and this
+              // landing block
   kAgreed,    // coordinator -> members: it is entry `entry`; everybody's landing blocks
   kError,     // coordinator -> members: this occurrence fails everywhere, for `text`
   kMissing,   // coordinator or waiter -> members: `ranks` have not submitted this occurrence
@@ -37,14 +38,14 @@ struct OperationId {
 struct Message {
   MessageType type = MessageType::kAnnounce;
   OperationId id;
-  std::vector<int32_t> ranks;      // announce: the group's members; missing: who is
-  Signature signature;             // announce
-  uint32_t entry = 0;              // agreed
-  uint64_t slot_bytes = 0;         // announce, agreed: bytes of one landing slot, 0 = keep the old blocks
-  std::vector<uint64_t> blocks;    // announce: [1] own block; agreed: [n] everybody's, in group order
+  std::vector<int32_t> ranks;  // announce: the group's members; missing: who is
+  Signature signature;         // announce
+  uint32_t entry = 0;          // agreed
+  uint64_t slot_bytes = 0;  // announce, agreed: bytes of one landing slot, 0 = keep the old blocks
+  std::vector<uint64_t> blocks;  // announce: [1] own block; agreed: [n] everybody's, in group order
   StatusCode code = StatusCode::kOk;  // error
-  int32_t peer = -1;               // error
-  std::string text;                // error, here; announce: the knobs that must agree
+  int32_t peer = -1;                  // error
+  std::string text;                   // error, here; announce: the knobs that must agree
 };
 
 struct Envelope {
@@ -53,7 +54,8 @@ struct Envelope {
 };
 
 Bytes EncodeMessage(const Message& message);
-bool DecodeMessage(std::span<const std::byte> bytes, Message* message);  // false: malformed, drop and count
+bool DecodeMessage(std::span<const std::byte> bytes,
+                   Message* message);  // false: malformed, drop and count
 
 }  // namespace covey
 #endif  // COVEY_CORE_AGREE_MESSAGE_H_

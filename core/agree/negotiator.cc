@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/base/check.h"
 #include "core/agree/landing.h"
+#include "core/base/check.h"
 
 namespace covey {
 
@@ -26,7 +26,8 @@ constexpr Negotiator::Transition Negotiator::kTransitions[] = {
     {StreamState::kRunning, Event::kDone, StreamState::kIdle, Action::kFinishFront},
     {StreamState::kRunning, Event::kVoid, StreamState::kAnnounced, Action::kAnnounce},
     {StreamState::kRunning, Event::kAborted, StreamState::kBroken, Action::kFailAll},
-    {StreamState::kRunning, Event::kLoss, StreamState::kRunning, Action::kNothing},  // the executor decides
+    {StreamState::kRunning, Event::kLoss, StreamState::kRunning,
+     Action::kNothing},  // the executor decides
     {StreamState::kBroken, Event::kLoss, StreamState::kBroken, Action::kFailAll},
     {StreamState::kBroken, Event::kAgreed, StreamState::kBroken, Action::kNothing},
     {StreamState::kBroken, Event::kError, StreamState::kBroken, Action::kNothing},
@@ -59,15 +60,18 @@ void Negotiator::Submit(Request* request) {
   Stream* stream = StreamFor(*request);
   stream->waiting.push_back(request);
   const bool is_front = stream->Front() == request;
-  if (is_front && (stream->state == StreamState::kIdle || stream->state == StreamState::kBroken)) Advance(stream);
+  if (is_front && (stream->state == StreamState::kIdle || stream->state == StreamState::kBroken))
+    Advance(stream);
 }
 
 void Negotiator::Advance(Stream* stream) {
   const Request* front = stream->Front();
   if (front == nullptr) return;
-  if (stream->state == StreamState::kBroken) return Apply(stream, Event::kLoss, nullptr, stream->broken);
+  if (stream->state == StreamState::kBroken)
+    return Apply(stream, Event::kLoss, nullptr, stream->broken);
   for (const auto& [rank, how] : lost_) {
-    if (!std::binary_search(stream->group->members.begin(), stream->group->members.end(), rank)) continue;
+    if (!std::binary_search(stream->group->members.begin(), stream->group->members.end(), rank))
+      continue;
     return Apply(stream, Event::kLoss, nullptr,
                  Status::Aborted("rank " + std::to_string(ToInt(rank)) + " " + how, rank));
   }
@@ -76,8 +80,9 @@ void Negotiator::Advance(Stream* stream) {
   Apply(stream, known ? Event::kKnown : Event::kDeviates, nullptr, {});
 }
 
-// The entry the request fits, remembered as last_entry; null when none. A stream that cycles through its
-// entries (unnamed requests of a training step) finds each at once: the one after the last.
+// The entry the request fits, remembered as last_entry; null when none. A stream that cycles
+// through its entries (unnamed requests of a training step) finds each at once: the one after the
+// last.
 const Entry* Negotiator::MatchingEntry(Stream* stream, const Request& request) {
   const size_t count = stream->entries.size();
   for (size_t step = 0; step < count; ++step) {
@@ -90,21 +95,28 @@ const Entry* Negotiator::MatchingEntry(Stream* stream, const Request& request) {
 }
 
 void Negotiator::Apply(Stream* stream, Event event, const Message* answer, const Status& why) {
-  const auto* t = std::find_if(std::begin(kTransitions), std::end(kTransitions), [&](const Transition& row) {
-    return row.from == stream->state && row.event == event;
-  });
+  const auto* t = std::find_if(
+      std::begin(kTransitions), std::end(kTransitions),
+      [&](const Transition& row) { return row.from == stream->state && row.event == event; });
   CHECK(t != std::end(kTransitions), "no transition for this state and event of a stream");
   stream->state = t->to;
   switch (t->action) {
-    case Action::kNothing: return;
+    case Action::kNothing:
+      return;
     case Action::kBegin:
       startable_.push_back({stream, stream->Front(), &stream->entries[stream->last_entry]});
-      if (stream->name.empty()) stream->last_entry = (stream->last_entry + 1) % stream->entries.size();
+      if (stream->name.empty())
+        stream->last_entry = (stream->last_entry + 1) % stream->entries.size();
       return;
-    case Action::kBeginVoid: startable_.push_back({stream, stream->Front(), nullptr}); return;
-    case Action::kAnnounce: return Announce(stream);
-    case Action::kAdopt: return Adopt(stream, *answer);
-    case Action::kFailAll: return FailAll(stream, why);
+    case Action::kBeginVoid:
+      startable_.push_back({stream, stream->Front(), nullptr});
+      return;
+    case Action::kAnnounce:
+      return Announce(stream);
+    case Action::kAdopt:
+      return Adopt(stream, *answer);
+    case Action::kFailAll:
+      return FailAll(stream, why);
     case Action::kFinishFront:
       FinishFront(stream, why);
       return Advance(stream);
@@ -113,7 +125,8 @@ void Negotiator::Apply(Stream* stream, Event event, const Message* answer, const
 
 void Negotiator::Announce(Stream* stream) {
   const Request* front = stream->Front();
-  Message m{.type = MessageType::kAnnounce, .id = {stream->group->key, stream->name, stream->occurrence}};
+  Message m{.type = MessageType::kAnnounce,
+            .id = {stream->group->key, stream->name, stream->occurrence}};
   for (Rank r : stream->group->members) m.ranks.push_back(ToInt(r));
   m.signature = SignatureOf(*front);
   m.text = options_.agreed_text;
@@ -147,7 +160,8 @@ void Negotiator::OnAnswer(const Message& m) {
   if (stream == nullptr || stream->occurrence != m.id.occurrence) return;  // broken meanwhile
   if (m.type == MessageType::kAgreed) return Apply(stream, Event::kAgreed, &m, {});
   DropProposal(stream);
-  Apply(stream, Event::kError, nullptr, Status(m.code, Describe(*stream) + ": " + m.text, Rank{m.peer}));
+  Apply(stream, Event::kError, nullptr,
+        Status(m.code, Describe(*stream) + ": " + m.text, Rank{m.peer}));
 }
 
 void Negotiator::OnExchangeEnd(Stream* stream, ExchangeEnd end, Status why) {

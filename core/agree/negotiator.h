@@ -1,7 +1,8 @@
 // The member's half of negotiation: when may an operation begin, and with what?
 //
-// Sans-IO: requests, messages, exchange ends and losses in; starts, ends and envelopes out. No clock, no thread.
-// The life of a stream's front occurrence is the transition table in negotiator.cc:
+// Sans-IO: requests, messages, exchange ends and losses in; starts, ends and envelopes out. No
+// clock, no thread. The life of a stream's front occurrence is the transition table in
+// negotiator.cc:
 //
 //            no channel                        AGREED
 //   kIdle ---------------> kAnnounced ---------------------> kRunning --done--> kIdle
@@ -11,13 +12,16 @@
 //     +---------------------------------------------------------> (kRunning)
 //
 // Rules (PROTOCOL.md) as implemented here:
-//  N1 occurrences count at submit; done, error and abort each use one up. A void leaves the occurrence in place.
-//  N2 first occurrence and unknown signatures are announced to the group's lowest rank.
-//  N3 a known signature begins in-band; begin headers carry (occurrence, entry), see core/base/channel.h.
-//  N5 a rank whose request fits no entry begins *void* on the existing channel; every member then sees the void
-//     (or two different entries) in the begin headers, nobody has written user memory, and all announce.
+//  N1 occurrences count at submit; done, error and abort each use one up. A void leaves the
+//  occurrence in place. N2 first occurrence and unknown signatures are announced to the group's
+//  lowest rank. N3 a known signature begins in-band; begin headers carry (occurrence, entry), see
+//  core/base/channel.h. N5 a rank whose request fits no entry begins *void* on the existing
+//  channel; every member then sees the void
+//     (or two different entries) in the begin headers, nobody has written user memory, and all
+//     announce.
 //  N9 landing space is reserved before ANNOUNCE and adopted at AGREED, or the operation is refused.
-//  N11 after the loss of a member its groups are broken: what cannot finish ends kAborted, naming the rank.
+//  N11 after the loss of a member its groups are broken: what cannot finish ends kAborted, naming
+//  the rank.
 #ifndef COVEY_CORE_AGREE_NEGOTIATOR_H_
 #define COVEY_CORE_AGREE_NEGOTIATOR_H_
 
@@ -32,7 +36,8 @@
 
 namespace covey {
 
-// Where landing blocks come from. Alloc returns ~0 when there is no room; a block holds BlockBytes(slot_bytes), zero-filled.
+// Where landing blocks come from. Alloc returns ~0 when there is no room; a block holds
+// BlockBytes(slot_bytes), zero-filled.
 class LandingBlocks {
  public:
   virtual ~LandingBlocks() = default;
@@ -61,7 +66,8 @@ class Negotiator {
   enum class ExchangeEnd : uint8_t { kDone, kVoid, kAborted };
 
   // `blocks` outlives the negotiator.
-  Negotiator(Options options, LandingBlocks* blocks) : options_(std::move(options)), blocks_(blocks) {}
+  Negotiator(Options options, LandingBlocks* blocks)
+      : options_(std::move(options)), blocks_(blocks) {}
 
   // `request` is borrowed until it appears in ended().
   void Submit(Request* request);
@@ -84,8 +90,26 @@ class Negotiator {
   static std::string Describe(const Stream& stream);
 
  private:
-  enum class Event : uint8_t { kKnown, kNoChannel, kDeviates, kAgreed, kError, kDone, kVoid, kAborted, kLoss };
-  enum class Action : uint8_t { kBegin, kBeginVoid, kAnnounce, kAdopt, kFinishFront, kFailAll, kNothing };
+  enum class Event : uint8_t {
+    kKnown,
+    kNoChannel,
+    kDeviates,
+    kAgreed,
+    kError,
+    kDone,
+    kVoid,
+    kAborted,
+    kLoss
+  };
+  enum class Action : uint8_t {
+    kBegin,
+    kBeginVoid,
+    kAnnounce,
+    kAdopt,
+    kFinishFront,
+    kFailAll,
+    kNothing
+  };
   struct Transition;
   static const Transition kTransitions[];
 

@@ -20,8 +20,11 @@ bool SameShape(Kind kind, const Shape& shape, const Shape& agreed) {
 
 std::string Differ(const char* what, const std::string& name_a, const std::string& value_a,
                    const std::string& name_b, const std::string& value_b) {
-  const auto has = [](const std::string& name) { return name.starts_with("ranks") ? " have " : " has "; };
-  return std::string(what) + " differ: " + name_a + has(name_a) + value_a + ", " + name_b + has(name_b) + value_b;
+  const auto has = [](const std::string& name) {
+    return name.starts_with("ranks") ? " have " : " has ";
+  };
+  return std::string(what) + " differ: " + name_a + has(name_a) + value_a + ", " + name_b +
+         has(name_b) + value_b;
 }
 
 std::string OpName(const Signature& s) { return NameOf(s.average ? Op::kAverage : s.op); }
@@ -61,35 +64,42 @@ Signature SignatureOf(const Request& request) {
 }
 
 bool Matches(const Request& request, const Signature& s) {
-  if (request.kind != s.kind || request.op != s.op || request.average != s.average || request.root != s.root ||
-      request.prescale != s.prescale || request.postscale != s.postscale ||
-      request.inputs.size() != s.shapes.size())
+  if (request.kind != s.kind || request.op != s.op || request.average != s.average ||
+      request.root != s.root || request.prescale != s.prescale ||
+      request.postscale != s.postscale || request.inputs.size() != s.shapes.size())
     return false;
   for (size_t i = 0; i < s.shapes.size(); ++i) {
     const Tensor& t = request.inputs[i];
-    if (t.dtype != s.dtype || t.device != s.device || !SameShape(s.kind, t.shape, s.shapes[i])) return false;
+    if (t.dtype != s.dtype || t.device != s.device || !SameShape(s.kind, t.shape, s.shapes[i]))
+      return false;
   }
   return true;
 }
 
 std::string DescribeDifference(const Signature& a, const std::string& name_a, const Signature& b,
                                const std::string& name_b) {
-  const auto differ = [&](const char* what, const std::string& value_a, const std::string& value_b) {
+  const auto differ = [&](const char* what, const std::string& value_a,
+                          const std::string& value_b) {
     return Differ(what, name_a, value_a, name_b, value_b);
   };
   if (a.kind != b.kind) return differ("operations", covey::NameOf(a.kind), covey::NameOf(b.kind));
   if (a.shapes.size() != b.shapes.size())
-    return differ("numbers of tensors", std::to_string(a.shapes.size()), std::to_string(b.shapes.size()));
+    return differ("numbers of tensors", std::to_string(a.shapes.size()),
+                  std::to_string(b.shapes.size()));
   if (a.dtype != b.dtype) return differ("dtypes", covey::NameOf(a.dtype), covey::NameOf(b.dtype));
   for (size_t i = 0; i < a.shapes.size(); ++i) {
     if (a.shapes[i] == b.shapes[i]) continue;
     const bool gather = a.kind == Kind::kAllgather;
-    return differ(gather ? "shapes beyond dimension 0" : "shapes", ToString(a.shapes[i]), ToString(b.shapes[i]));
+    return differ(gather ? "shapes beyond dimension 0" : "shapes", ToString(a.shapes[i]),
+                  ToString(b.shapes[i]));
   }
   if (OpName(a) != OpName(b)) return differ("reduction ops", OpName(a), OpName(b));
-  if (a.root != b.root) return differ("roots", std::to_string(ToInt(a.root)), std::to_string(ToInt(b.root)));
-  if (a.prescale != b.prescale) return differ("prescale factors", Number(a.prescale), Number(b.prescale));
-  if (a.postscale != b.postscale) return differ("postscale factors", Number(a.postscale), Number(b.postscale));
+  if (a.root != b.root)
+    return differ("roots", std::to_string(ToInt(a.root)), std::to_string(ToInt(b.root)));
+  if (a.prescale != b.prescale)
+    return differ("prescale factors", Number(a.prescale), Number(b.prescale));
+  if (a.postscale != b.postscale)
+    return differ("postscale factors", Number(a.postscale), Number(b.postscale));
   return differ("devices", NameOf(a.device), NameOf(b.device));
 }
 

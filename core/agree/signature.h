@@ -1,7 +1,8 @@
 // What all members of a group must agree on before an operation may run (rule N2).
 //
-// Not in the signature, because it may differ between ranks: memory placement, allgather's dimension 0 (it
-// travels in the begin header), the ready event, the stream. Plain values; pure functions.
+// Not in the signature, because it may differ between ranks: memory placement, allgather's
+// dimension 0 (it travels in the begin header), the ready event, the stream. Plain values; pure
+// functions.
 #ifndef COVEY_CORE_AGREE_SIGNATURE_H_
 #define COVEY_CORE_AGREE_SIGNATURE_H_
 
@@ -21,7 +22,7 @@ struct Signature {
   DeviceType device = DeviceType::kCpu;
   Rank root = kNoRank;
   double prescale = 1.0;
-  double postscale = 1.0;  // as the user gave it, without average's 1/n
+  double postscale = 1.0;     // as the user gave it, without average's 1/n
   std::vector<Shape> shapes;  // one per tensor; allgather: dims[0] is 0
 
   size_t Elems() const;
@@ -34,8 +35,8 @@ Signature SignatureOf(const Request& request);
 // SignatureOf(request) == signature, without building it: the check of every steady-state submit.
 bool Matches(const Request& request, const Signature& signature);
 
-// The first aspect in which two signatures differ, in words: "shapes differ: {a} has [2, 3], {b} has [3, 2]"
-// with the given names for the two sides. REQUIRES: a != b.
+// The first aspect in which two signatures differ, in words: "shapes differ: {a} has [2, 3], {b}
+// has [3, 2]" with the given names for the two sides. REQUIRES: a != b.
 std::string DescribeDifference(const Signature& a, const std::string& name_a, const Signature& b,
                                const std::string& name_b);
 

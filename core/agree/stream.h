@@ -1,8 +1,9 @@
 // A stream: all occurrences of one name in one group, executed one after the other (rules N1, N3).
 //
-// Plain state, changed only by the Negotiator (queue, entries, state) and the Executor (the channel's counters).
-// Because a stream runs one exchange at a time, an announcement of occurrence k tells its reader that k-1 is
-// over on the sender: landing blocks can be replaced and entries dropped at AGREED without asking anybody.
+// Plain state, changed only by the Negotiator (queue, entries, state) and the Executor (the
+// channel's counters). Because a stream runs one exchange at a time, an announcement of occurrence
+// k tells its reader that k-1 is over on the sender: landing blocks can be replaced and entries
+// dropped at AGREED without asking anybody.
 #ifndef COVEY_CORE_AGREE_STREAM_H_
 #define COVEY_CORE_AGREE_STREAM_H_
 

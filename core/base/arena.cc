@@ -24,11 +24,14 @@ static_assert(sizeof(DataHeader) == kAlign);
 
 }  // namespace
 
-Status Arena::Map(int fd, size_t mapping_bytes, uint64_t heap_begin, uint64_t heap_end, Arena** arena) {
-  void* base = mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+Status Arena::Map(int fd, size_t mapping_bytes, uint64_t heap_begin, uint64_t heap_end,
+                  Arena** arena) {
+  void* base =
+      mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (base == MAP_FAILED)
     return Status::Exhausted("cannot map " + std::to_string(mapping_bytes >> 20) +
-                             " MiB of shared memory: " + ErrnoText(errno) + "; lower COVEY_ARENA_BYTES");
+                             " MiB of shared memory: " + ErrnoText(errno) +
+                             "; lower COVEY_ARENA_BYTES");
   *arena = new Arena(static_cast<std::byte*>(base), mapping_bytes, heap_begin, heap_end);
   return Status::Ok();
 }

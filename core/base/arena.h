@@ -1,8 +1,8 @@
 // Memory that the ranks of a host share, and the heap in this rank's own part of it.
 //
-// An Arena owns one mapping of the job's shared memory and hands out pieces of one region of it. It outlives the
-// runtime while tensors still use it: whoever allocates through Alloc holds a reference, and the last Free (or
-// Unref) unmaps. Any thread (one mutex around the free list).
+// An Arena owns one mapping of the job's shared memory and hands out pieces of one region of it. It
+// outlives the runtime while tensors still use it: whoever allocates through Alloc holds a
+// reference, and the last Free (or Unref) unmaps. Any thread (one mutex around the free list).
 //
 // Invariants:
 //  1. Pieces are 64-byte aligned, disjoint, zero-filled when handed out.
@@ -21,9 +21,10 @@ namespace covey {
 
 class Arena {
  public:
-  // Maps all of `fd` (mapping_bytes) shared. The heap is [heap_begin, heap_end) of the mapping. The caller holds
-  // the first reference. `fd` may be closed afterwards.
-  static Status Map(int fd, size_t mapping_bytes, uint64_t heap_begin, uint64_t heap_end, Arena** arena);
+  // Maps all of `fd` (mapping_bytes) shared. The heap is [heap_begin, heap_end) of the mapping. The
+  // caller holds the first reference. `fd` may be closed afterwards.
+  static Status Map(int fd, size_t mapping_bytes, uint64_t heap_begin, uint64_t heap_end,
+                    Arena** arena);
 
   std::byte* base() const { return base_; }
 
@@ -32,15 +33,17 @@ class Arena {
   uint64_t Alloc(size_t length_bytes);
   void Free(uint64_t offset);
 
-  // The same for memory that leaves the runtime (framework tensors): holds a reference until FreeData.
+  // The same for memory that leaves the runtime (framework tensors): holds a reference until
+  // FreeData.
   void* AllocData(size_t length_bytes);  // null when full
   static void FreeData(void* data);
 
-  // The offset of `data` in the mapping, or kFull when [data, data + length_bytes) is not inside the heap.
+  // The offset of `data` in the mapping, or kFull when [data, data + length_bytes) is not inside
+  // the heap.
   uint64_t OffsetOf(const std::byte* data, size_t length_bytes) const;
 
-  // Where an arena made later over the same memory may begin its heap: past the tensors still in use, or at
-  // this one's begin when there are none.
+  // Where an arena made later over the same memory may begin its heap: past the tensors still in
+  // use, or at this one's begin when there are none.
   uint64_t NextHeapBegin();
   // Gives the pages of the heap back; they read as zeros. REQUIRES: nothing allocated.
   void DropPages();

@@ -1,9 +1,9 @@
-// The landing space of one stream and its counters. Plain state, shared by core/agree, which makes and replaces
-// it, and core/run, which uses it.
+// The landing space of one stream and its counters. Plain state, shared by core/agree, which makes
+// and replaces it, and core/run, which uses it.
 //
-// A block lies in its owner's shared region: a Cell (what the owner publishes about the running exchange), then
-// three landing slots. The three counters are equal on every member whenever no exchange runs, because every
-// schedule uses the same number of ticks and slots on all ranks.
+// A block lies in its owner's shared region: a Cell (what the owner publishes about the running
+// exchange), then three landing slots. The three counters are equal on every member whenever no
+// exchange runs, because every schedule uses the same number of ticks and slots on all ranks.
 #ifndef COVEY_CORE_BASE_CHANNEL_H_
 #define COVEY_CORE_BASE_CHANNEL_H_
 
@@ -14,8 +14,8 @@
 namespace covey {
 
 inline constexpr size_t kLandingAlign = 64;
-// Three slots in turn: one being filled, one being read, one that a slower peer may still be reading. Each
-// algorithm's file says why that suffices for it.
+// Three slots in turn: one being filled, one being read, one that a slower peer may still be
+// reading. Each algorithm's file says why that suffices for it.
 inline constexpr int kLandingSlots = 3;
 
 struct Channel {
@@ -36,14 +36,14 @@ struct Begin {
 
 // Where the owner's tensors lie for this exchange, and what its signature leaves open.
 struct Placement {
-  uint64_t input;   // offset in the owner's region, ~0 = private memory
+  uint64_t input;  // offset in the owner's region, ~0 = private memory
   uint64_t output;
-  uint64_t rows;    // allgather: dimension 0
+  uint64_t rows;  // allgather: dimension 0
 };
 
-// What a rank publishes. Written by its owner only. `begin` and `placement` of an exchange are stored before
-// `tick` is released past the channel's ticks, and are two deep: a rank that has begun exchange m+1 proves that
-// nobody needs those of m-1 any more.
+// What a rank publishes. Written by its owner only. `begin` and `placement` of an exchange are
+// stored before `tick` is released past the channel's ticks, and are two deep: a rank that has
+// begun exchange m+1 proves that nobody needs those of m-1 any more.
 struct alignas(64) Cell {
   uint64_t tick;   // cumulative over the channel's life
   uint64_t abort;  // 0, or 1 + the rank whose loss ended this stream

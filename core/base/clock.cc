@@ -3,11 +3,18 @@
 #include <ctime>
 
 namespace covey {
+namespace {
 
-Time MonotonicNow() {
+Time Read(clockid_t clock) {
   timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return now.tv_sec * kSecond + now.tv_nsec;
 }
+
+}  // namespace
+
+Time MonotonicNow() { return Read(CLOCK_MONOTONIC); }
+
+Time WallClockNow() { return Read(CLOCK_REALTIME); }
 
 }  // namespace covey

@@ -1,4 +1,5 @@
-// Time, handed in. Only core/engine and the C API ask a real clock; everything below takes one as an argument.
+// Time, handed in. Only core/engine and the C API ask a real clock; everything below takes one as
+// an argument.
 #ifndef COVEY_CORE_BASE_CLOCK_H_
 #define COVEY_CORE_BASE_CLOCK_H_
 
@@ -8,6 +9,9 @@ namespace covey {
 
 // Monotonic: not moved by clock changes. Equal on all processes of a host.
 Time MonotonicNow();
+
+// Time since 1970, for what leaves the process (traces). Never for deciding anything: it may jump.
+Time WallClockNow();
 
 class Clock {
  public:

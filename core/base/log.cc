@@ -10,11 +10,16 @@ namespace {
 
 spdlog::level::level_enum SpdlogLevel(LogLevel level) {
   switch (level) {
-    case LogLevel::kOff: return spdlog::level::off;
-    case LogLevel::kError: return spdlog::level::err;
-    case LogLevel::kWarn: return spdlog::level::warn;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kDebug: return spdlog::level::debug;
+    case LogLevel::kOff:
+      return spdlog::level::off;
+    case LogLevel::kError:
+      return spdlog::level::err;
+    case LogLevel::kWarn:
+      return spdlog::level::warn;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
   }
   return spdlog::level::off;
 }
@@ -22,7 +27,8 @@ spdlog::level::level_enum SpdlogLevel(LogLevel level) {
 }  // namespace
 
 struct Log::Sink {
-  explicit Sink(const std::string& name) : logger(name, std::make_shared<spdlog::sinks::stderr_sink_mt>()) {}
+  explicit Sink(const std::string& name)
+      : logger(name, std::make_shared<spdlog::sinks::stderr_sink_mt>()) {}
   spdlog::logger logger;
 };
 
@@ -35,7 +41,8 @@ Log::Log(LogLevel level, Rank rank)
 Log::~Log() = default;
 
 void Log::Write(LogLevel level, std::string_view text) {
-  if (Enabled(level)) sink_->logger.log(SpdlogLevel(level), spdlog::string_view_t(text.data(), text.size()));
+  if (Enabled(level))
+    sink_->logger.log(SpdlogLevel(level), spdlog::string_view_t(text.data(), text.size()));
 }
 
 }  // namespace covey

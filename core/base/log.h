@@ -1,6 +1,8 @@
-// What Covey says to the user, on stderr, one line each: "covey rank 3 warning: ...". One per runtime.
+// What Covey says to the user, on stderr, one line each: "covey rank 3 warning: ...". One per
+// runtime.
 //
-// error and warn once, at the place where the cause is found; info per object; debug per operation. Any thread.
+// error and warn once, at the place where the cause is found; info per object; debug per operation.
+// Any thread.
 #ifndef COVEY_CORE_BASE_LOG_H_
 #define COVEY_CORE_BASE_LOG_H_
 

@@ -1,4 +1,5 @@
-// Random numbers from a seed, the same on every machine. The seed stands in the configuration or the test.
+// Random numbers from a seed, the same on every machine. The seed stands in the configuration or
+// the test.
 //
 // SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014,
 // DOI 10.1145/2660193.2660195). Not for secrets. One per owner; not thread-safe.

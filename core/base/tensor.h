@@ -1,7 +1,7 @@
 // A tensor handed in by a framework, and the request made of tensors. Plain values.
 //
-// Memory is borrowed from the framework from submit until the operation has ended (covey.h, convention 5);
-// shapes and names are owned here.
+// Memory is borrowed from the framework from submit until the operation has ended (covey.h,
+// convention 5); shapes and names are owned here.
 #ifndef COVEY_CORE_BASE_TENSOR_H_
 #define COVEY_CORE_BASE_TENSOR_H_
 
@@ -79,7 +79,8 @@ struct Request {
   double prescale = 1.0;
   double postscale = 1.0;
   std::vector<Tensor> inputs;
-  std::vector<Tensor> outputs;  // one per input; allgather: may be empty, then `gathered` is allocated
+  std::vector<Tensor>
+      outputs;  // one per input; allgather: may be empty, then `gathered` is allocated
   Time submitted_at = 0;
 
   // Written by the runtime before the operation ends (allgather only).

@@ -1,7 +1,8 @@
 // The vocabulary every folder shares: ranks, element types, reduction operators, time.
 //
-// Plain values, no behaviour beyond naming and sizing. The numeric values of DType, Kind and Op are part of the
-// C API and of the wire format: append, never renumber (c_api.cc asserts that covey.h agrees).
+// Plain values, no behaviour beyond naming and sizing. The numeric values of DType, Kind and Op are
+// part of the C API and of the wire format: append, never renumber (c_api.cc asserts that covey.h
+// agrees).
 #ifndef COVEY_CORE_BASE_TYPES_H_
 #define COVEY_CORE_BASE_TYPES_H_
 
@@ -10,8 +11,8 @@
 
 namespace covey {
 
-// A member of the job, 0..size-1. A GroupIndex is a position in a group's ascending member list. The two never
-// convert silently.
+// A member of the job, 0..size-1. A GroupIndex is a position in a group's ascending member list.
+// The two never convert silently.
 enum class Rank : int32_t {};
 enum class GroupIndex : int32_t {};
 constexpr int32_t ToInt(Rank r) { return static_cast<int32_t>(r); }
@@ -42,8 +43,11 @@ constexpr size_t SizeOf(DType t) {
   return kSizes[static_cast<int>(t)];
 }
 
-// The type in which partial results of a reduction are kept: half precision sums in float and rounds once.
-constexpr DType AccumulatorOf(DType t) { return t == DType::kF16 || t == DType::kBF16 ? DType::kF32 : t; }
+// The type in which partial results of a reduction are kept: half precision sums in float and
+// rounds once.
+constexpr DType AccumulatorOf(DType t) {
+  return t == DType::kF16 || t == DType::kBF16 ? DType::kF32 : t;
+}
 
 const char* NameOf(DType t);  // "float32"
 const char* NameOf(Op op);    // "average"

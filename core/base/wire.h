@@ -1,8 +1,9 @@
 // Reading and writing flat little-endian messages, bounded and checked.
 //
-// Not a general serializer: fixed-width integers, doubles, and byte strings with a 32-bit length. A Reader never
-// reads beyond its span and never allocates more than the span holds; after the first short read it stays
-// failed and returns zeros, so a decoder checks ok() once at its end. Any thread; no state outside the object.
+// Not a general serializer: fixed-width integers, doubles, and byte strings with a 32-bit length. A
+// Reader never reads beyond its span and never allocates more than the span holds; after the first
+// short read it stays failed and returns zeros, so a decoder checks ok() once at its end. Any
+// thread; no state outside the object.
 #ifndef COVEY_CORE_BASE_WIRE_H_
 #define COVEY_CORE_BASE_WIRE_H_
 
@@ -21,7 +22,7 @@ using Bytes = std::vector<std::byte>;
 class Writer {
  public:
   template <typename T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   void Put(T value) {
     const auto* p = reinterpret_cast<const std::byte*>(&value);
     bytes_.insert(bytes_.end(), p, p + sizeof(T));
@@ -47,8 +48,7 @@ class Reader {
   explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
 
   template <typename T>
-    requires std::is_arithmetic_v<T>
-  T Get() {
+  requires std::is_arithmetic_v<T> T Get() {
     T value{};
     if (!Has(sizeof(T))) return value;
     std::memcpy(&value, rest_.data(), sizeof(T));

@@ -18,7 +18,8 @@ std::vector<const Algorithm*>& Catalogue() {
 AlgorithmRegistration::AlgorithmRegistration(const Algorithm& algorithm) {
   auto& all = Catalogue();
   const auto less = [](const Algorithm* a, const Algorithm* b) {
-    return std::make_tuple(a->kind, std::string_view(a->name)) < std::make_tuple(b->kind, std::string_view(b->name));
+    return std::make_tuple(a->kind, std::string_view(a->name)) <
+           std::make_tuple(b->kind, std::string_view(b->name));
   };
   all.insert(std::upper_bound(all.begin(), all.end(), &algorithm, less), &algorithm);
 }

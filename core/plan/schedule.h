@@ -1,18 +1,21 @@
 // A schedule: what one rank does to perform one collective, as data.
 //
-// A list of steps in program order. Steps name buffers and offsets, never pointers, so a schedule can be cached,
-// printed, verified for all ranks together (core/plan/verify.h) and run over any memory. It is not a thread of
-// control: the executor holds a cursor into it and leaves it whenever a kWait is not yet satisfied.
+// A list of steps in program order. Steps name buffers and offsets, never pointers, so a schedule
+// can be cached, printed, verified for all ranks together (core/plan/verify.h) and run over any
+// memory. It is not a thread of control: the executor holds a cursor into it and leaves it whenever
+// a kWait is not yet satisfied.
 //
-// Progress between ranks is one counter per rank, its *tick*, local to the exchange: 1 = begun (the first
-// segment, if any, lies in its landing slot). kSignal raises the own tick, kWait waits for others' ticks.
+// Progress between ranks is one counter per rank, its *tick*, local to the exchange: 1 = begun (the
+// first segment, if any, lies in its landing slot). kSignal raises the own tick, kWait waits for
+// others' ticks.
 //
-// Invariants, which tests/sim checks by running every algorithm under random interleavings of ranks:
+// Invariants, which tests/sim checks by running every algorithm under random interleavings of
+// ranks:
 //  S1. Before the first step runs, every rank's tick is known to be >= 1 (rule N4: all have begun).
-//  S2. Bytes another rank wrote are read only after a kWait that follows, through signals, their writing.
-//  S3. Bytes another rank may still read are not overwritten; also by the next exchange on the same channel.
-//  S4. At the end of rank r's steps nobody reads or writes r's user memory any more.
-//  S5. All ranks use the same number of ticks and landing slots.
+//  S2. Bytes another rank wrote are read only after a kWait that follows, through signals, their
+//  writing. S3. Bytes another rank may still read are not overwritten; also by the next exchange on
+//  the same channel. S4. At the end of rank r's steps nobody reads or writes r's user memory any
+//  more. S5. All ranks use the same number of ticks and landing slots.
 #ifndef COVEY_CORE_PLAN_SCHEDULE_H_
 #define COVEY_CORE_PLAN_SCHEDULE_H_
 
@@ -25,10 +28,12 @@
 
 namespace covey {
 
-// Where bytes live. kInput/kOutput of another rank exist only where its placement says so (arena memory).
+// Where bytes live. kInput/kOutput of another rank exist only where its placement says so (arena
+// memory).
 enum class Place : uint8_t { kInput, kOutput, kLanding };
 
-inline constexpr int16_t kEveryRank = -1;  // as Buffer::index: one buffer per member, in group order
+inline constexpr int16_t kEveryRank =
+    -1;  // as Buffer::index: one buffer per member, in group order
 
 struct Buffer {
   Place place = Place::kInput;
@@ -38,8 +43,9 @@ struct Buffer {
 };
 
 enum class StepKind : uint8_t {
-  kCopy,       // dst = src
-  kReduce,     // dst = post * op over src.index 0..n-1 of pre * src; dst.index kEveryRank: written to each output
+  kCopy,    // dst = src
+  kReduce,  // dst = post * op over src.index 0..n-1 of pre * src; dst.index kEveryRank: written to
+            // each output
   kBeginSum,   // dst = pre * own input, in the accumulator type
   kAddToSum,   // dst = src op pre * own input; dst and src in the accumulator type
   kFinishSum,  // dst = post * src; src in the accumulator type
@@ -68,21 +74,24 @@ struct Schedule {
 // What is common knowledge once all members have begun: everything a schedule may depend on.
 struct Problem {
   Kind kind = Kind::kBarrier;
-  int32_t size = 1;      // members
-  int32_t me = 0;        // own group index
-  int32_t root = 0;      // group index, broadcast
-  bool all_arena = false;  // every member's input and output lie in memory the others reach (broadcast: root's)
+  int32_t size = 1;  // members
+  int32_t me = 0;    // own group index
+  int32_t root = 0;  // group index, broadcast
+  bool all_arena =
+      false;  // every member's input and output lie in memory the others reach (broadcast: root's)
   DType dtype = DType::kF32;
-  uint64_t length_bytes = 0;       // allreduce, broadcast: of the (fused) message
+  uint64_t length_bytes = 0;  // allreduce, broadcast: of the (fused) message
   uint64_t slot_bytes = 64;
   std::vector<uint64_t> gathered;  // allgather: bytes of each member's input
 
   bool operator==(const Problem&) const = default;
 };
 
-// Segments of `slot_bytes` a message of `length_bytes` is cut into. At least one, so that a begin has a slot.
+// Segments of `slot_bytes` a message of `length_bytes` is cut into. At least one, so that a begin
+// has a slot.
 constexpr uint32_t NumSegments(uint64_t length_bytes, uint64_t slot_bytes) {
-  return length_bytes == 0 ? 1 : static_cast<uint32_t>((length_bytes + slot_bytes - 1) / slot_bytes);
+  return length_bytes == 0 ? 1
+                           : static_cast<uint32_t>((length_bytes + slot_bytes - 1) / slot_bytes);
 }
 
 // One line per step, for golden files and `covey` reports.

@@ -8,9 +8,9 @@ namespace {
 // First row that holds wins. Sizes are of the whole message.
 struct Row {
   Kind kind;
-  bool arena;            // only when all members' tensors lie in the arena
-  bool above_flat;       // only above flat_bytes
-  int32_t min_size;      // members
+  bool arena;        // only when all members' tensors lie in the arena
+  bool above_flat;   // only above flat_bytes
+  int32_t min_size;  // members
   const char* algorithm;
 };
 constexpr Row kTable[] = {

@@ -1,5 +1,5 @@
-// Which algorithm performs a problem: a table, and a user's override. Pure; equal on every rank because the
-// problem and the settings are.
+// Which algorithm performs a problem: a table, and a user's override. Pure; equal on every rank
+// because the problem and the settings are.
 #ifndef COVEY_CORE_PLAN_SELECTOR_H_
 #define COVEY_CORE_PLAN_SELECTOR_H_
 

@@ -1,10 +1,10 @@
 // One exchange under way on this rank: an occurrence of a stream between its begin and its end.
 //
 // Plain state of the Executor. Its life:
-//   kAwaitReady  a device still computes an input          -> all ready: publish the begin header, tick 1
-//   kAwaitBegins some member has not begun                 -> all begun: void, or choose a schedule
-//   kRunning     the cursor moves through the schedule     -> its end: done
-//   kEnded       done, void or aborted; handed out through Executor::ended()
+//   kAwaitReady  a device still computes an input          -> all ready: publish the begin header,
+//   tick 1 kAwaitBegins some member has not begun                 -> all begun: void, or choose a
+//   schedule kRunning     the cursor moves through the schedule     -> its end: done kEnded done,
+//   void or aborted; handed out through Executor::ended()
 #ifndef COVEY_CORE_RUN_EXCHANGE_H_
 #define COVEY_CORE_RUN_EXCHANGE_H_
 
@@ -28,8 +28,8 @@ struct Exchange {
   Request* request = nullptr;
   Channel* channel = nullptr;
   uint32_t occurrence = 0;
-  uint32_t entry = 0;      // 0 = void
-  void* owner = nullptr;   // whoever began it, returned at its end
+  uint32_t entry = 0;     // 0 = void
+  void* owner = nullptr;  // whoever began it, returned at its end
 
   ExchangeState state = ExchangeState::kAwaitReady;
   Outcome outcome = Outcome::kDone;
@@ -48,12 +48,13 @@ struct Exchange {
   size_t next_peer = 0;  // the members before it satisfy the wait at the cursor
   Time begun_at = 0;     // published
   Time all_begun_at = 0;
-  Time warned_at = 0;    // last stall report
+  Time warned_at = 0;  // last stall report
   size_t moved_bytes = 0;
 
   Cell* CellOf(size_t index) const { return reinterpret_cast<Cell*>(blocks[index]); }
   std::byte* Slot(size_t index, uint32_t slot) const {
-    return blocks[index] + sizeof(Cell) + (channel->slots + slot) % kLandingSlots * channel->slot_bytes;
+    return blocks[index] + sizeof(Cell) +
+           (channel->slots + slot) % kLandingSlots * channel->slot_bytes;
   }
   size_t Me() const { return static_cast<size_t>(ToInt(request->group->my_index)); }
   size_t size() const { return blocks.size(); }

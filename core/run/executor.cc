@@ -26,14 +26,14 @@ void AddAll(const std::vector<Tensor>& tensors, Spans* spans) {
 
 size_t Executor::ProblemHash::operator()(const Problem& p) const {
   size_t h = static_cast<size_t>(p.kind);
-  for (uint64_t v : {uint64_t(p.size), uint64_t(p.me), uint64_t(p.root), uint64_t(p.all_arena), uint64_t(p.dtype),
-                     p.length_bytes, p.slot_bytes})
+  for (uint64_t v : {uint64_t(p.size), uint64_t(p.me), uint64_t(p.root), uint64_t(p.all_arena),
+                     uint64_t(p.dtype), p.length_bytes, p.slot_bytes})
     h = (h ^ v) * 0x9e3779b97f4a7c15u;
   return h;
 }
 
-void Executor::Begin(Request* request, Channel* channel, uint32_t occurrence, uint32_t entry, void* owner,
-                     Time now) {
+void Executor::Begin(Request* request, Channel* channel, uint32_t occurrence, uint32_t entry,
+                     void* owner, Time now) {
   if (free_.empty()) {
     all_.push_back(std::make_unique<Exchange>());
     free_.push_back(all_.back().get());
@@ -71,7 +71,8 @@ void Executor::Recycle(Exchange* exchange) {
 
 bool Executor::Progress(Time now) {
   bool moved = false;
-  // Begun exchanges may be appended while ended ones are dropped; indices stay valid, iterators would not.
+  // Begun exchanges may be appended while ended ones are dropped; indices stay valid, iterators
+  // would not.
   size_t kept = 0;
   for (size_t i = 0; i < active_.size(); ++i) {
     Exchange* x = active_[i];
@@ -110,7 +111,8 @@ bool Executor::Advance(Exchange* x, Time now) {
 bool Executor::AllReady(const Exchange& x) const {
   for (const Tensor& t : x.request->inputs) {
     Device* device = options_.devices[static_cast<size_t>(t.device)];
-    if (device != nullptr && t.ready_event != nullptr && !device->IsReady(t.ready_event)) return false;
+    if (device != nullptr && t.ready_event != nullptr && !device->IsReady(t.ready_event))
+      return false;
   }
   return true;
 }
@@ -122,7 +124,8 @@ void Executor::Publish(Exchange* x, Time now) {
   cell->begin[turn] = {x->occurrence, x->entry};
   const auto offset_of = [&](const Spans& spans) {
     std::byte* data = spans.Contiguous();
-    return data == nullptr ? Transport::kNoOffset : transport_->OffsetOf(data, spans.length_bytes());
+    return data == nullptr ? Transport::kNoOffset
+                           : transport_->OffsetOf(data, spans.length_bytes());
   };
   const bool gather = x->request->kind == Kind::kAllgather;
   const auto rows = gather ? static_cast<uint64_t>(x->request->inputs[0].shape.dims[0]) : 0;
@@ -144,7 +147,8 @@ void Executor::Signal(const Exchange& x, uint32_t tick) {
   transport_->Wake(x.request->group->members);
 }
 
-// Whether `peer` (kEveryRank: every member) has reached `tick`. On false the exchange may have been aborted.
+// Whether `peer` (kEveryRank: every member) has reached `tick`. On false the exchange may have been
+// aborted.
 bool Executor::Await(Exchange* x, uint32_t tick, int peer) {
   const uint64_t target = x->channel->ticks + tick;
   const size_t begin = peer == kEveryRank ? x->next_peer : static_cast<size_t>(peer);
@@ -156,7 +160,8 @@ bool Executor::Await(Exchange* x, uint32_t tick, int peer) {
     const Rank rank = x->request->group->members[j];
     for (const PeerLoss& loss : lost_) {
       // Its last stores are visible (T4): look once more before giving up.
-      if (loss.rank == rank && transport_->LoadAcquire(&cell->tick) < target) Abort(x, loss.rank, loss.how);
+      if (loss.rank == rank && transport_->LoadAcquire(&cell->tick) < target)
+        Abort(x, loss.rank, loss.how);
     }
     const uint64_t abort = transport_->LoadAcquire(&cell->abort);
     if (abort != 0 && x->state != ExchangeState::kEnded) {
@@ -169,8 +174,8 @@ bool Executor::Await(Exchange* x, uint32_t tick, int peer) {
   return true;
 }
 
-// Compares all begin headers. False: they differ, or one is void, and the exchange has ended kVoid. Every
-// member reads the same headers, so every member judges alike.
+// Compares all begin headers. False: they differ, or one is void, and the exchange has ended kVoid.
+// Every member reads the same headers, so every member judges alike.
 bool Executor::JudgeBegins(Exchange* x, Time now) {
   const size_t turn = x->channel->exchanges % 2;
   for (size_t j = 0; j < x->size(); ++j) {
@@ -196,19 +201,22 @@ Problem Executor::ProblemOf(const Exchange& x) const {
     p.all_arena = true;
     for (size_t j = 0; j < x.size(); ++j) {
       const Placement& placement = x.CellOf(j)->placement[turn];
-      p.all_arena &= placement.input != Transport::kNoOffset && placement.output != Transport::kNoOffset;
+      p.all_arena &=
+          placement.input != Transport::kNoOffset && placement.output != Transport::kNoOffset;
     }
   }
   if (r.kind == Kind::kBroadcast) {
     const auto& members = r.group->members;
-    p.root = static_cast<int32_t>(std::lower_bound(members.begin(), members.end(), r.root) - members.begin());
+    p.root = static_cast<int32_t>(std::lower_bound(members.begin(), members.end(), r.root) -
+                                  members.begin());
     p.length_bytes = x.output.length_bytes();
   }
   if (r.kind == Kind::kAllgather) {
     const Tensor& t = r.inputs[0];
     const uint64_t row_bytes = static_cast<uint64_t>(t.shape.RowElems()) * SizeOf(t.dtype);
     p.length_bytes = 0;
-    for (size_t j = 0; j < x.size(); ++j) p.gathered.push_back(x.CellOf(j)->placement[turn].rows * row_bytes);
+    for (size_t j = 0; j < x.size(); ++j)
+      p.gathered.push_back(x.CellOf(j)->placement[turn].rows * row_bytes);
   }
   return p;
 }
@@ -257,86 +265,28 @@ bool Executor::RunSteps(Exchange* x, Time now) {
     const Step& step = steps[x->cursor];
     if (step.kind == StepKind::kWait && !Await(x, step.tick, step.peer)) break;
     switch (step.kind) {
-      case StepKind::kWait: break;
-      case StepKind::kSignal: Signal(*x, step.tick); break;
-      case StepKind::kCopy: RunCopy(*x, step); break;
-      case StepKind::kReduce: RunReduce(*x, step); break;
+      case StepKind::kWait:
+        break;
+      case StepKind::kSignal:
+        Signal(*x, step.tick);
+        break;
+      case StepKind::kCopy:
+        mover_.Copy(*x, step);
+        break;
+      case StepKind::kReduce:
+        mover_.Reduce(*x, step);
+        break;
       case StepKind::kBeginSum:
       case StepKind::kAddToSum:
-      case StepKind::kFinishSum: RunSum(*x, step); break;
+      case StepKind::kFinishSum:
+        mover_.Sum(*x, step);
+        break;
     }
     moved += step.length_bytes;
   }
-  if (x->state == ExchangeState::kRunning && x->cursor == steps.size()) End(x, Outcome::kDone, {}, now);
+  if (x->state == ExchangeState::kRunning && x->cursor == steps.size())
+    End(x, Outcome::kDone, {}, now);
   return x->cursor != begin_cursor || x->state == ExchangeState::kEnded;
-}
-
-std::byte* Executor::Locate(const Exchange& x, const Buffer& b, size_t index) const {
-  if (b.place == Place::kLanding) return x.Slot(index, b.slot) + b.offset;
-  const Placement& placement = x.CellOf(index)->placement[x.channel->exchanges % 2];
-  const uint64_t begin = b.place == Place::kInput ? placement.input : placement.output;
-  return transport_->Base(x.request->group->members[index]) + begin + b.offset;
-}
-
-// The pieces of one end of a copy: own input or output may lie in several, everything else is one.
-template <typename Fn>
-void Executor::ForEachPiece(const Exchange& x, const Buffer& b, size_t length_bytes, Fn fn) const {
-  if (b.place == Place::kLanding) return fn(Locate(x, b, static_cast<size_t>(b.index)), size_t{0}, length_bytes);
-  const Spans& spans = b.place == Place::kInput ? x.input : x.output;
-  spans.ForEach(b.offset, length_bytes, fn);
-}
-
-void Executor::RunCopy(const Exchange& x, const Step& step) {
-  const Stores stores = step.streaming ? Stores::kStreaming : Stores::kCached;
-  ForEachPiece(x, step.dst, step.length_bytes, [&](std::byte* dst, size_t delta, size_t length) {
-    Buffer from = step.src;
-    from.offset += delta;
-    ForEachPiece(x, from, length, [&](const std::byte* src, size_t within, size_t part) {
-      if (dst + within != src) options_.kernels->copy(dst + within, src, part, stores);
-    });
-  });
-}
-
-void Executor::RunSum(const Exchange& x, const Step& step) {
-  const Kernels& kernels = *options_.kernels;
-  const size_t elem_bytes = SizeOf(x.reduction.dtype);
-  const size_t widening = SizeOf(AccumulatorOf(x.reduction.dtype)) / elem_bytes;
-  if (step.kind == StepKind::kFinishSum) {
-    const std::byte* acc = Locate(x, step.src, static_cast<size_t>(step.src.index));
-    x.output.ForEach(step.dst.offset, step.length_bytes, [&](std::byte* piece, size_t delta, size_t length) {
-      kernels.finish(x.reduction, acc + delta * widening, piece, length / elem_bytes);
-    });
-    return;
-  }
-  std::byte* acc = Locate(x, step.dst, x.Me());
-  if (step.kind == StepKind::kAddToSum)
-    kernels.copy(acc, Locate(x, step.src, static_cast<size_t>(step.src.index)), step.length_bytes * widening,
-                 Stores::kCached);
-  const auto combine = step.kind == StepKind::kBeginSum ? kernels.begin : kernels.add;
-  x.input.ForEach(step.input_offset, step.length_bytes, [&](const std::byte* piece, size_t delta, size_t length) {
-    combine(x.reduction, piece, acc + delta * widening, length / elem_bytes);
-  });
-}
-
-void Executor::RunReduce(const Exchange& x, const Step& step) {
-  const size_t elem_bytes = SizeOf(x.reduction.dtype);
-  const Stores stores = step.streaming ? Stores::kStreaming : Stores::kCached;
-  sources_.clear();
-  targets_.clear();
-  for (size_t j = 0; j < x.size(); ++j) sources_.push_back(Locate(x, step.src, j));
-  if (step.dst.place == Place::kOutput && step.dst.index != kEveryRank) {
-    size_t before = 0;
-    x.output.ForEach(step.dst.offset, step.length_bytes, [&](std::byte* piece, size_t delta, size_t length) {
-      for (const std::byte*& source : sources_) source += delta - before;
-      before = delta;
-      options_.kernels->reduce(x.reduction, sources_, {&piece, 1}, length / elem_bytes, stores);
-    });
-    return;
-  }
-  const size_t first = step.dst.index == kEveryRank ? 0 : x.Me();
-  const size_t last = step.dst.index == kEveryRank ? x.size() : x.Me() + 1;
-  for (size_t j = first; j < last; ++j) targets_.push_back(Locate(x, step.dst, j));
-  options_.kernels->reduce(x.reduction, sources_, targets_, step.length_bytes / elem_bytes, stores);
 }
 
 void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {
@@ -366,7 +316,8 @@ void Executor::Abort(Exchange* x, Rank lost, const std::string& how) {
   Cell* cell = x->CellOf(x->Me());
   transport_->StoreRelease(&cell->abort, static_cast<uint64_t>(ToInt(lost)) + 1);
   transport_->Wake(x->request->group->members);
-  End(x, Outcome::kAborted, Status::Aborted("rank " + std::to_string(ToInt(lost)) + " " + how, lost), 0);
+  End(x, Outcome::kAborted,
+      Status::Aborted("rank " + std::to_string(ToInt(lost)) + " " + how, lost), 0);
 }
 
 void Executor::OnLoss(const PeerLoss& loss) { lost_.push_back(loss); }
@@ -385,7 +336,8 @@ std::vector<Rank> Executor::AwaitedPeers(const Exchange& x) const {
     if (step.kind == StepKind::kWait) target = x.channel->ticks + step.tick;
   }
   for (size_t j = 0; j < x.size(); ++j)
-    if (transport_->LoadAcquire(&x.CellOf(j)->tick) < target) peers.push_back(x.request->group->members[j]);
+    if (transport_->LoadAcquire(&x.CellOf(j)->tick) < target)
+      peers.push_back(x.request->group->members[j]);
   return peers;
 }
 

@@ -1,13 +1,17 @@
 // Moves every exchange that has begun, as far as its peers' ticks allow (rule N9).
 //
-// Called with the baton held; never blocks, never calls a framework. It does not decide what may begin (that is
-// core/agree) nor which algorithm runs (core/plan/selector.h, a pure function handed in).
+// Called with the baton held; never blocks, never calls a framework. It does not decide what may
+// begin (that is core/agree) nor which algorithm runs (core/plan/selector.h, a pure function handed
+// in).
 //
 // Invariants:
-//  1. User memory is written only after every member's begin is known and all begins agree (rule N4).
-//  2. An exchange ends exactly once, and its Outcome is the same on all members, except that after a loss some
+//  1. User memory is written only after every member's begin is known and all begins agree (rule
+//  N4).
+//  2. An exchange ends exactly once, and its Outcome is the same on all members, except that after
+//  a loss some
 //     may be done and others aborted (rule N11).
-//  3. An exchange is aborted only when it waits for a tick that a lost rank will never give, or a peer said so.
+//  3. An exchange is aborted only when it waits for a tick that a lost rank will never give, or a
+//  peer said so.
 #ifndef COVEY_CORE_RUN_EXECUTOR_H_
 #define COVEY_CORE_RUN_EXECUTOR_H_
 
@@ -19,6 +23,7 @@
 
 #include "core/run/device.h"
 #include "core/run/exchange.h"
+#include "core/run/mover.h"
 #include "core/run/transport.h"
 
 namespace covey {
@@ -34,17 +39,20 @@ class Executor {
   };
   struct Counters {
     uint64_t done = 0, voided = 0, aborted = 0;
-    uint64_t moved_bytes = 0;    // payload of done exchanges
-    uint64_t direct = 0;         // done without staging
-    Time wait_begin_ns = 0;      // summed over exchanges: own begin to last member's begin
-    Time run_ns = 0;             // summed: last begin to end
+    uint64_t moved_bytes = 0;  // payload of done exchanges
+    uint64_t direct = 0;       // done without staging
+    Time wait_begin_ns = 0;    // summed over exchanges: own begin to last member's begin
+    Time run_ns = 0;           // summed: last begin to end
   };
 
   // `transport` outlives the executor.
-  Executor(Options options, Transport* transport) : options_(std::move(options)), transport_(transport) {}
+  Executor(Options options, Transport* transport)
+      : options_(std::move(options)), transport_(transport), mover_(options_.kernels, transport) {}
 
-  // `request` and `channel` are borrowed until the exchange appears in ended(). entry 0 begins void.
-  void Begin(Request* request, Channel* channel, uint32_t occurrence, uint32_t entry, void* owner, Time now);
+  // `request` and `channel` are borrowed until the exchange appears in ended(). entry 0 begins
+  // void.
+  void Begin(Request* request, Channel* channel, uint32_t occurrence, uint32_t entry, void* owner,
+             Time now);
 
   // One pass over all exchanges. True if anything moved.
   bool Progress(Time now);
@@ -57,7 +65,8 @@ class Executor {
   void OnLoss(const PeerLoss& loss);
   void AbortAll(const Status& why);
 
-  // Exchanges under way, oldest first, and the members each waits for (ranks; empty: none, it only runs).
+  // Exchanges under way, oldest first, and the members each waits for (ranks; empty: none, it only
+  // runs).
   const std::vector<Exchange*>& active() const { return active_; }
   std::vector<Rank> AwaitedPeers(const Exchange& exchange) const;
   const Counters& counters() const { return counters_; }
@@ -71,12 +80,6 @@ class Executor {
   Problem ProblemOf(const Exchange& exchange) const;
   void AllocateGathered(Exchange* exchange);
   bool RunSteps(Exchange* exchange, Time now);
-  template <typename Fn>
-  void ForEachPiece(const Exchange& exchange, const Buffer& buffer, size_t length_bytes, Fn fn) const;
-  void RunCopy(const Exchange& exchange, const Step& step);
-  void RunReduce(const Exchange& exchange, const Step& step);
-  void RunSum(const Exchange& exchange, const Step& step);
-  std::byte* Locate(const Exchange& exchange, const Buffer& buffer, size_t index) const;
   bool Await(Exchange* exchange, uint32_t tick, int peer);
   void Signal(const Exchange& exchange, uint32_t tick);
   void End(Exchange* exchange, Outcome outcome, Status why, Time now);
@@ -88,6 +91,7 @@ class Executor {
 
   Options options_;
   Transport* transport_;
+  Mover mover_;
   std::vector<Exchange*> active_;
   std::vector<Exchange*> ended_;
   std::vector<Exchange*> free_;
@@ -95,9 +99,6 @@ class Executor {
   std::unordered_map<Problem, std::unique_ptr<Schedule>, ProblemHash> schedules_;
   std::vector<PeerLoss> lost_;
   Counters counters_;
-  // Scratch of RunReduce and Signal, kept to avoid allocating per step.
-  std::vector<const std::byte*> sources_;
-  std::vector<std::byte*> targets_;
 };
 
 }  // namespace covey

@@ -1,6 +1,7 @@
 // A message that lies in several pieces of memory: the tensors of one request, end to end.
 //
-// Offsets are in bytes of the whole message. Borrowed memory; rebuilt for every exchange, keeps its capacity.
+// Offsets are in bytes of the whole message. Borrowed memory; rebuilt for every exchange, keeps its
+// capacity.
 #ifndef COVEY_CORE_RUN_SPANS_H_
 #define COVEY_CORE_RUN_SPANS_H_
 
@@ -25,8 +26,8 @@ class Spans {
   // The memory of the whole message if it is one piece, else null.
   std::byte* Contiguous() const { return pieces_.size() == 1 ? pieces_[0].data : nullptr; }
 
-  // Calls fn(std::byte* piece, size_t delta, size_t length) for each piece of [offset, offset + length), delta
-  // counting from `offset`. REQUIRES: the range lies inside the message.
+  // Calls fn(std::byte* piece, size_t delta, size_t length) for each piece of [offset, offset +
+  // length), delta counting from `offset`. REQUIRES: the range lies inside the message.
   template <typename Fn>
   void ForEach(size_t offset, size_t length_bytes, Fn fn) const {
     auto piece = std::upper_bound(pieces_.begin(), pieces_.end(), offset,

@@ -11,7 +11,9 @@ std::vector<const TransportKind*>& Catalogue() {
 
 }  // namespace
 
-TransportRegistration::TransportRegistration(const TransportKind& kind) { Catalogue().push_back(&kind); }
+TransportRegistration::TransportRegistration(const TransportKind& kind) {
+  Catalogue().push_back(&kind);
+}
 
 const TransportKind* FindTransport(std::string_view name) {
   for (const TransportKind* kind : Catalogue())

@@ -1,14 +1,16 @@
-// What joins a rank to its peers: a mailbox, memory they share, news of their deaths, and a place to sleep.
+// What joins a rank to its peers: a mailbox, memory they share, news of their deaths, and a place
+// to sleep.
 //
-// A transport moves bytes and knows nothing of collectives. Unless said otherwise a call comes from the
-// thread that holds the baton (see core/engine.h); none of them blocks except Park().
+// A transport moves bytes and knows nothing of collectives. Unless said otherwise a call comes from
+// the thread that holds the baton (see core/engine.h); none of them blocks except Park().
 //
 // Contract:
 //  T1. Mailbox: per ordered pair once, whole, in order; between pairs any order.
-//  T2. Shared memory: every rank owns one region; Base(r) is where r's region is mapped here. What a rank wrote
+//  T2. Shared memory: every rank owns one region; Base(r) is where r's region is mapped here. What
+//  a rank wrote
 //      before StoreRelease of a word is seen by whoever LoadAcquires the stored value.
-//  T3. After Wake(peers) every listed peer that was parked runs again; a peer that is about to park re-checks.
-//  T4. PollPeers reports each lost peer once; its stores are all visible by then.
+//  T3. After Wake(peers) every listed peer that was parked runs again; a peer that is about to park
+//  re-checks. T4. PollPeers reports each lost peer once; its stores are all visible by then.
 #ifndef COVEY_CORE_RUN_TRANSPORT_H_
 #define COVEY_CORE_RUN_TRANSPORT_H_
 
@@ -24,7 +26,8 @@
 
 namespace covey {
 
-// A peer that will take no further part: `how` completes the sentence "rank 3 ..." ("has left (shut down)").
+// A peer that will take no further part: `how` completes the sentence "rank 3 ..." ("has left (shut
+// down)").
 struct PeerLoss {
   Rank rank = kNoRank;
   std::string how;
@@ -37,22 +40,24 @@ class Transport {
   virtual Rank rank() const = 0;
   virtual int size() const = 0;
 
-  // Mailbox. TrySend returns false when there is no room now (try again after progress). The longest message a
-  // mailbox takes is MaxMessageBytes().
+  // Mailbox. TrySend returns false when there is no room now (try again after progress). The
+  // longest message a mailbox takes is MaxMessageBytes().
   virtual bool TrySend(Rank to, std::span<const std::byte> message) = 0;
   virtual bool TryReceive(Rank* from, Bytes* message) = 0;
   virtual bool HasMail() = 0;
   virtual size_t MaxMessageBytes() const = 0;
 
-  // Shared memory. AllocShared takes from this rank's own region: 64-byte aligned, zero-filled, an offset from
-  // Base(rank()); kNoOffset when the region is full.
+  // Shared memory. AllocShared takes from this rank's own region: 64-byte aligned, zero-filled, an
+  // offset from Base(rank()); kNoOffset when the region is full.
   static constexpr uint64_t kNoOffset = ~uint64_t{0};
   virtual std::byte* Base(Rank r) = 0;
   virtual uint64_t AllocShared(size_t length_bytes) = 0;
   virtual void FreeShared(uint64_t offset) = 0;
-  // The same for memory that outlives the runtime (framework tensors); Arena::FreeData gives it back. Any thread.
+  // The same for memory that outlives the runtime (framework tensors); Arena::FreeData gives it
+  // back. Any thread.
   virtual void* AllocData(size_t length_bytes) = 0;  // null: the region is full
-  // The offset of `data` in this rank's own region, or kNoOffset when [data, data+length) is not inside it.
+  // The offset of `data` in this rank's own region, or kNoOffset when [data, data+length) is not
+  // inside it.
   virtual uint64_t OffsetOf(const std::byte* data, size_t length_bytes) const = 0;
 
   // Shared words. `word` is 8-byte aligned in some rank's region.
@@ -63,11 +68,12 @@ class Transport {
 
   virtual std::vector<PeerLoss> PollPeers() = 0;
 
-  // Parking, for core/engine.h. A process has two sleepers: its engine thread, and the waiter that holds the
-  // baton. A sleeper takes a ticket, calls SetParked, looks for work once more, and only then Park, which returns
-  // when rung since the ticket was taken, or at `until`. SetParked says whom peers must ring: kNobody: somebody is
-  // awake; kMailOnly: the engine thread, but only for messages, because no exchange waits for a tick. Ring wakes
-  // kEngine or kWaiter of this process. Any thread.
+  // Parking, for core/engine.h. A process has two sleepers: its engine thread, and the waiter that
+  // holds the baton. A sleeper takes a ticket, calls SetParked, looks for work once more, and only
+  // then Park, which returns when rung since the ticket was taken, or at `until`. SetParked says
+  // whom peers must ring: kNobody: somebody is awake; kMailOnly: the engine thread, but only for
+  // messages, because no exchange waits for a tick. Ring wakes kEngine or kWaiter of this process.
+  // Any thread.
   enum class Sleeper : uint32_t { kNobody = 0, kEngine = 1, kWaiter = 2, kMailOnly = 3 };
   virtual uint32_t Ticket(Sleeper sleeper) = 0;
   virtual void SetParked(Sleeper sleeper) = 0;
@@ -80,8 +86,8 @@ class Transport {
 struct TransportOptions {
   Rank rank = kNoRank;
   int32_t size = 0;
-  int shm_fd = -1;        // the job's shared memory; -1 = none: only a job of one
-  int launcher_pid = 0;   // where to find it when the descriptor was closed on the way; 0 = nowhere
+  int shm_fd = -1;       // the job's shared memory; -1 = none: only a job of one
+  int launcher_pid = 0;  // where to find it when the descriptor was closed on the way; 0 = nowhere
   uint64_t arena_bytes = 0;
   Time start_timeout = 0;
 };

@@ -1,10 +1,12 @@
-// allgather/flat: everybody stages its own rows segment by segment, everybody copies all of them out.
+// allgather/flat: everybody stages its own rows segment by segment, everybody copies all of them
+// out.
 //
-// Rows differ between ranks; a rank whose rows have ended goes on ticking. n ranks, m_j bytes of rank j,
-// T = the longest m_j in segments: T ticks; m_me bytes staged, sum of m_j copied out.
+// Rows differ between ranks; a rank whose rows have ended goes on ticking. n ranks, m_j bytes of
+// rank j, T = the longest m_j in segments: T ticks; m_me bytes staged, sum of m_j copied out.
 //
-// Worked example, 2 ranks, rank 0 has 1 segment, rank 1 has 2: as allreduce/flat, but instead of reducing, both
-// copy landing[0].0 and landing[1].0 to their places in the output, then landing[1].1.
+// Worked example, 2 ranks, rank 0 has 1 segment, rank 1 has 2: as allreduce/flat, but instead of
+// reducing, both copy landing[0].0 and landing[1].0 to their places in the output, then
+// landing[1].1.
 //
 // Why 3 slots suffice (S3): exactly as for allreduce/flat.
 #include <algorithm>
@@ -27,10 +29,11 @@ void CopyOut(const Problem& p, uint32_t t, Schedule* s) {
   for (int32_t j = 0; j < p.size; ++j) {
     const uint64_t bytes = SegmentBytes(p, p.gathered[j], t);
     if (bytes > 0)
-      s->steps.push_back({.kind = StepKind::kCopy,
-                          .dst = {Place::kOutput, static_cast<int16_t>(p.me), 0, offset + t * p.slot_bytes},
-                          .src = {Place::kLanding, static_cast<int16_t>(j), t, 0},
-                          .length_bytes = bytes});
+      s->steps.push_back(
+          {.kind = StepKind::kCopy,
+           .dst = {Place::kOutput, static_cast<int16_t>(p.me), 0, offset + t * p.slot_bytes},
+           .src = {Place::kLanding, static_cast<int16_t>(j), t, 0},
+           .length_bytes = bytes});
     offset += p.gathered[j];
   }
 }

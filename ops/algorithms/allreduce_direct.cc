@@ -1,11 +1,11 @@
 // allreduce/direct: tensors that live in the arena are reduced where they are.
 //
-// Rank i reduces the i-th of n pieces from everybody's input and writes it to everybody's output: no copy, no
-// landing slot. Per rank, n ranks, m bytes: 2 ticks; m bytes read, m bytes written.
+// Rank i reduces the i-th of n pieces from everybody's input and writes it to everybody's output:
+// no copy, no landing slot. Per rank, n ranks, m bytes: 2 ticks; m bytes read, m bytes written.
 //
-// Worked example, 3 ranks in place: after all have begun, rank 1 alone touches the second third of all three
-// buffers, so it may read three inputs and overwrite them; then everybody signals and waits, because a peer
-// still writing my buffer must be done before I call it mine (S4).
+// Worked example, 3 ranks in place: after all have begun, rank 1 alone touches the second third of
+// all three buffers, so it may read three inputs and overwrite them; then everybody signals and
+// waits, because a peer still writing my buffer must be done before I call it mine (S4).
 #include <algorithm>
 
 #include "core/plan/algorithm.h"
@@ -16,14 +16,16 @@ namespace {
 constexpr uint64_t kAlign = 64;
 // A step is the unit in which the executor changes between exchanges.
 constexpr uint64_t kStepBytes = 512 * 1024;
-// Above this the outputs do not stay in the cache, and stores that bypass it save reading them first.
+// Above this the outputs do not stay in the cache, and stores that bypass it save reading them
+// first.
 constexpr uint64_t kStreamingBytes = 4 * 1024 * 1024;
 
 bool Fits(const Problem& p) { return p.all_arena && p.length_bytes > 0; }
 
 uint64_t PieceBegin(const Problem& p, int32_t index) {
   const uint64_t lines = (p.length_bytes + kAlign - 1) / kAlign;
-  return std::min(p.length_bytes, lines * static_cast<uint64_t>(index) / static_cast<uint64_t>(p.size) * kAlign);
+  return std::min(p.length_bytes,
+                  lines * static_cast<uint64_t>(index) / static_cast<uint64_t>(p.size) * kAlign);
 }
 
 Schedule Build(const Problem& p) {

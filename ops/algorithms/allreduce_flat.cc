@@ -1,17 +1,20 @@
 // allreduce/flat: everybody reads everybody's landing slot and reduces all of it.
 //
-// One flag round for a message of one segment, the lowest latency there is on shared memory; and with two ranks
-// the least memory traffic, because nothing is copied twice. Longer messages are pipelined in segments.
-// Per rank, n ranks, m bytes, T = ceil(m / slot) segments: T ticks, m bytes written to the landing slots,
-// n*m bytes read. With many ranks and long messages the n*m reads lose against `staged`.
+// One flag round for a message of one segment, the lowest latency there is on shared memory; and
+// with two ranks the least memory traffic, because nothing is copied twice. Longer messages are
+// pipelined in segments. Per rank, n ranks, m bytes, T = ceil(m / slot) segments: T ticks, m bytes
+// written to the landing slots, n*m bytes read. With many ranks and long messages the n*m reads
+// lose against `staged`.
 //
 // Worked example, 3 ranks, two segments:
 //   begin: segment 0 -> landing[me].0, tick 1
 //   wait all >= 1; segment 1 -> landing[me].1, signal 2; output.0 = reduce(landing[*].0)
 //   wait all >= 2;                                       output.1 = reduce(landing[*].1)
 //
-// Why 3 slots suffice (S3): segment t+1 overwrites the slot of t-2. I write it after waiting for all ticks
-// >= t+1, and a peer signals t+1 after it reduced t-2. The same holds across exchanges of a channel.
+// Why 3 slots suffice (S3): segment t+1 overwrites the slot of t-2. I write it after waiting for
+// all ticks
+// >= t+1, and a peer signals t+1 after it reduced t-2. The same holds across exchanges of a
+// channel.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"
@@ -25,7 +28,9 @@ Schedule Build(const Problem& p) {
   const uint32_t segments = NumSegments(p.length_bytes, p.slot_bytes);
   const auto me = static_cast<int16_t>(p.me);
   Schedule s{.algorithm = "flat", .steps = {}, .ticks = segments, .slots = segments};
-  const auto bytes_of = [&](uint32_t t) { return std::min(p.slot_bytes, p.length_bytes - t * p.slot_bytes); };
+  const auto bytes_of = [&](uint32_t t) {
+    return std::min(p.slot_bytes, p.length_bytes - t * p.slot_bytes);
+  };
   for (uint32_t t = 0; t < segments; ++t) {
     if (t > 0) s.steps.push_back({.kind = StepKind::kWait, .tick = t + 1});
     if (t + 1 < segments) {

@@ -6,7 +6,9 @@ namespace {
 
 bool Fits(const Problem&) { return true; }
 
-Schedule Build(const Problem&) { return {.algorithm = "flat", .steps = {}, .ticks = 1, .slots = 1}; }
+Schedule Build(const Problem&) {
+  return {.algorithm = "flat", .steps = {}, .ticks = 1, .slots = 1};
+}
 
 constexpr Algorithm kAlgorithm{"flat", Kind::kBarrier, Fits, Build};
 const AlgorithmRegistration kRegistration(kAlgorithm);

@@ -1,14 +1,16 @@
-// broadcast/flat: the root stages segment after segment in its landing slots, everybody copies them out.
+// broadcast/flat: the root stages segment after segment in its landing slots, everybody copies them
+// out.
 //
-// n ranks, m bytes, T segments: T ticks; the root writes m bytes, the others read and write m bytes each.
+// n ranks, m bytes, T segments: T ticks; the root writes m bytes, the others read and write m bytes
+// each.
 //
 // Worked example, 3 ranks, root 0, two segments:
 //   begin: root: segment 0 -> landing[0].0; all: tick 1
 //   root:   wait all >= 1; segment 1 -> landing[0].1, signal 2
 //   others: output.0 = landing[0].0, signal 2; wait root >= 2; output.1 = landing[0].1
 //
-// Why 3 slots suffice (S3): segment t+1 overwrites the slot of t-2; the root writes it after waiting for all
-// ticks >= t+1, which the others signal after they copied t-1 out.
+// Why 3 slots suffice (S3): segment t+1 overwrites the slot of t-2; the root writes it after
+// waiting for all ticks >= t+1, which the others signal after they copied t-1 out.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"
@@ -43,7 +45,9 @@ Schedule Build(const Problem& p) {
   const uint32_t segments = NumSegments(p.length_bytes, p.slot_bytes);
   const auto me = static_cast<int16_t>(p.me);
   Schedule s{.algorithm = "flat", .steps = {}, .ticks = segments, .slots = segments};
-  const auto bytes_of = [&](uint32_t t) { return std::min(p.slot_bytes, p.length_bytes - t * p.slot_bytes); };
+  const auto bytes_of = [&](uint32_t t) {
+    return std::min(p.slot_bytes, p.length_bytes - t * p.slot_bytes);
+  };
   for (uint32_t t = 0; t < segments; ++t) {
     const bool last = t + 1 == segments;
     if (p.me != p.root) {

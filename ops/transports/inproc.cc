@@ -19,7 +19,8 @@ class InprocNetwork::Node final : public Transport {
   Node(InprocNetwork* network, Rank rank)
       : network_(network),
         rank_(rank),
-        region_(static_cast<std::byte*>(mmap(nullptr, network->options_.region_bytes, PROT_READ | PROT_WRITE,
+        region_(static_cast<std::byte*>(mmap(nullptr, network->options_.region_bytes,
+                                             PROT_READ | PROT_WRITE,
                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))),
         told_(static_cast<size_t>(network->options_.size), false) {
     CHECK(region_ != MAP_FAILED, "no memory for a region");
@@ -32,9 +33,11 @@ class InprocNetwork::Node final : public Transport {
   bool TrySend(Rank to, std::span<const std::byte> message) override {
     auto& link = network_->Link(rank_, to);
     if (link.size() >= kMailboxMessages) return false;
-    const Time delay = static_cast<Time>(network_->rng_.Below(static_cast<uint64_t>(network_->options_.longest_delay)));
+    const Time delay = static_cast<Time>(
+        network_->rng_.Below(static_cast<uint64_t>(network_->options_.longest_delay)));
     const Time before = link.empty() ? 0 : link.back().arrives;  // T1: in order
-    link.push_back({std::max(before, network_->clock_.Now() + delay), Bytes(message.begin(), message.end())});
+    link.push_back(
+        {std::max(before, network_->clock_.Now() + delay), Bytes(message.begin(), message.end())});
     return true;
   }
   bool TryReceive(Rank* from, Bytes* message) override {
@@ -55,7 +58,9 @@ class InprocNetwork::Node final : public Transport {
   }
   size_t MaxMessageBytes() const override { return 1 << 20; }
 
-  std::byte* Base(Rank r) override { return network_->nodes_[static_cast<size_t>(ToInt(r))]->region_; }
+  std::byte* Base(Rank r) override {
+    return network_->nodes_[static_cast<size_t>(ToInt(r))]->region_;
+  }
   uint64_t AllocShared(size_t length_bytes) override {
     const size_t length = (length_bytes + kAlign - 1) / kAlign * kAlign;
     if (used_ + length > network_->options_.region_bytes) return kNoOffset;
@@ -72,7 +77,8 @@ class InprocNetwork::Node final : public Transport {
     const auto at = reinterpret_cast<uintptr_t>(data);
     const auto begin = reinterpret_cast<uintptr_t>(region_);
     const size_t size = network_->options_.region_bytes;
-    return at >= begin && at - begin <= size && length_bytes <= size - (at - begin) ? at - begin : kNoOffset;
+    return at >= begin && at - begin <= size && length_bytes <= size - (at - begin) ? at - begin
+                                                                                    : kNoOffset;
   }
 
   uint64_t LoadAcquire(const uint64_t* word) override { return *word; }
@@ -93,7 +99,9 @@ class InprocNetwork::Node final : public Transport {
   uint32_t Ticket(Sleeper) override { return 0; }
   void SetParked(Sleeper) override {}
   Sleeper Parked() const override { return Sleeper::kNobody; }
-  void Park(Sleeper, uint32_t, Time) override { CHECK(false, "a rank of an InprocNetwork has no thread to park"); }
+  void Park(Sleeper, uint32_t, Time) override {
+    CHECK(false, "a rank of an InprocNetwork has no thread to park");
+  }
   void Ring(Sleeper) override {}
 
  private:
@@ -110,7 +118,8 @@ InprocNetwork::InprocNetwork(Options options)
       links_(static_cast<size_t>(options.size) * static_cast<size_t>(options.size)),
       dead_(static_cast<size_t>(options.size), false),
       how_(static_cast<size_t>(options.size)) {
-  for (int32_t r = 0; r < options.size; ++r) nodes_.push_back(std::make_unique<Node>(this, Rank{r}));
+  for (int32_t r = 0; r < options.size; ++r)
+    nodes_.push_back(std::make_unique<Node>(this, Rank{r}));
 }
 
 InprocNetwork::~InprocNetwork() = default;
@@ -118,7 +127,8 @@ InprocNetwork::~InprocNetwork() = default;
 Transport& InprocNetwork::transport(Rank r) { return *nodes_[static_cast<size_t>(ToInt(r))]; }
 
 std::deque<InprocNetwork::Mail>& InprocNetwork::Link(Rank from, Rank to) {
-  return links_[static_cast<size_t>(ToInt(from)) * static_cast<size_t>(options_.size) + static_cast<size_t>(ToInt(to))];
+  return links_[static_cast<size_t>(ToInt(from)) * static_cast<size_t>(options_.size) +
+                static_cast<size_t>(ToInt(to))];
 }
 
 void InprocNetwork::Kill(Rank r, const std::string& how) {

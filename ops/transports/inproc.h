@@ -1,7 +1,8 @@
 // The transport between ranks that are objects in one process: what tests and the simulator run on.
 //
-// Memory is plain memory, time is virtual, and one seed decides how long every message is under way. Everything
-// happens on one thread: whoever owns the network decides which rank runs next, so a run is repeatable.
+// Memory is plain memory, time is virtual, and one seed decides how long every message is under
+// way. Everything happens on one thread: whoever owns the network decides which rank runs next, so
+// a run is repeatable.
 #ifndef COVEY_OPS_TRANSPORTS_INPROC_H_
 #define COVEY_OPS_TRANSPORTS_INPROC_H_
 
@@ -39,7 +40,8 @@ class InprocNetwork {
   Rng& rng() { return rng_; }
   Transport& transport(Rank r);
 
-  // The rank is gone: peers learn it from PollPeers. Its memory stays, as that of a killed process does.
+  // The rank is gone: peers learn it from PollPeers. Its memory stays, as that of a killed process
+  // does.
   void Kill(Rank r, const std::string& how);
   bool IsDead(Rank r) const { return dead_[static_cast<size_t>(ToInt(r))]; }
 

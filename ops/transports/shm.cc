@@ -15,7 +15,9 @@ namespace covey {
 namespace {
 
 // Messages stand in a mailbox as a 32-bit length and the bytes, rounded up to 8.
-constexpr uint64_t Padded(uint64_t length_bytes) { return (sizeof(uint32_t) + length_bytes + 7) / 8 * 8; }
+constexpr uint64_t Padded(uint64_t length_bytes) {
+  return (sizeof(uint32_t) + length_bytes + 7) / 8 * 8;
+}
 
 void CopyInto(Mailbox* box, uint64_t at, const void* data, size_t length) {
   const size_t begin = at % Mailbox::kCapacityBytes;
@@ -37,8 +39,8 @@ void RingBell(RankPage* page, Transport::Sleeper sleeper) {
   FutexWake(bell);
 }
 
-// The descriptor a rank inherits may have been closed by a wrapper between coveyrun and this process; the
-// launcher still has it.
+// The descriptor a rank inherits may have been closed by a wrapper between coveyrun and this
+// process; the launcher still has it.
 Status OpenJob(const TransportOptions& options, std::unique_ptr<Transport>* transport) {
   const ShmJob::Identity identity{options.rank, options.size};
   int fd = options.shm_fd;
@@ -47,7 +49,8 @@ Status OpenJob(const TransportOptions& options, std::unique_ptr<Transport>* tran
     RETURN_IF_ERROR(ShmJob::Create(1, options.arena_bytes, &opened));
     fd = opened;
   } else if (fcntl(fd, F_GETFD) < 0 && options.launcher_pid > 0) {
-    const std::string path = "/proc/" + std::to_string(options.launcher_pid) + "/fd/" + std::to_string(fd);
+    const std::string path =
+        "/proc/" + std::to_string(options.launcher_pid) + "/fd/" + std::to_string(fd);
     opened = open(path.c_str(), O_RDWR | O_CLOEXEC);
     fd = opened;
   }
@@ -95,7 +98,8 @@ ShmTransport::~ShmTransport() {
 void ShmTransport::WatchPeers() {
   for (int32_t r = 0; r < size(); ++r) {
     const int32_t pid = job_.Page(Rank{r})->pid.load();
-    if (r == ToInt(rank()) || pid == getpid()) continue;  // several ranks in one process (tests) share a fate
+    if (r == ToInt(rank()) || pid == getpid())
+      continue;  // several ranks in one process (tests) share a fate
     pidfds_[static_cast<size_t>(r)] = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   }
 }
@@ -156,7 +160,8 @@ void ShmTransport::StoreRelease(uint64_t* word, uint64_t value) {
   std::atomic_ref(*word).store(value, std::memory_order_release);
 }
 
-// Dekker with SetParked: either this sees the peer parked, or the peer's last look sees what was stored.
+// Dekker with SetParked: either this sees the peer parked, or the peer's last look sees what was
+// stored.
 void ShmTransport::Wake(std::span<const Rank> peers) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (Rank peer : peers)
@@ -166,7 +171,8 @@ void ShmTransport::Wake(std::span<const Rank> peers) {
 void ShmTransport::RingPeer(Rank peer, Reason reason) {
   RankPage* page = job_.Page(peer);
   const auto sleeper = static_cast<Sleeper>(page->parked.load(std::memory_order_relaxed));
-  if (sleeper == Sleeper::kNobody || (sleeper == Sleeper::kMailOnly && reason == Reason::kTick)) return;
+  if (sleeper == Sleeper::kNobody || (sleeper == Sleeper::kMailOnly && reason == Reason::kTick))
+    return;
   RingBell(page, sleeper == Sleeper::kWaiter ? Sleeper::kWaiter : Sleeper::kEngine);
 }
 
@@ -192,27 +198,30 @@ std::vector<PeerLoss> ShmTransport::PollPeers() {
     lost_[i] = true;
     const bool left = job_.PresenceOf(Rank{ranks[k]}) == Presence::kLeft;
     const std::string pid = std::to_string(job_.Page(Rank{ranks[k]})->pid.load());
-    losses.push_back({Rank{ranks[k]}, left ? "has left the job (it called shutdown or its program ended)"
-                                           : "has died (process " + pid + " is gone)"});
+    losses.push_back(
+        {Rank{ranks[k]}, left ? "has left the job (it called shutdown or its program ended)"
+                              : "has died (process " + pid + " is gone)"});
   }
   return losses;
 }
 
-uint32_t ShmTransport::Ticket(Sleeper sleeper) { return own_->bells[static_cast<uint32_t>(sleeper)].load(); }
+uint32_t ShmTransport::Ticket(Sleeper sleeper) {
+  return own_->bells[static_cast<uint32_t>(sleeper)].load();
+}
 
 void ShmTransport::SetParked(Sleeper sleeper) {
   own_->parked.store(static_cast<uint32_t>(sleeper));
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-Transport::Sleeper ShmTransport::Parked() const { return static_cast<Sleeper>(own_->parked.load()); }
+Transport::Sleeper ShmTransport::Parked() const {
+  return static_cast<Sleeper>(own_->parked.load());
+}
 
 void ShmTransport::Park(Sleeper sleeper, uint32_t ticket, Time until) {
   FutexWait(&own_->bells[static_cast<uint32_t>(sleeper)], ticket, until - MonotonicNow());
 }
 
-void ShmTransport::Ring(Sleeper sleeper) {
-  RingBell(own_, sleeper);
-}
+void ShmTransport::Ring(Sleeper sleeper) { RingBell(own_, sleeper); }
 
 }  // namespace covey

@@ -1,6 +1,8 @@
-// The transport between processes of one host: mailboxes and words in the job's shared memory, futexes to sleep.
+// The transport between processes of one host: mailboxes and words in the job's shared memory,
+// futexes to sleep.
 //
-// Dead peers are noticed through pidfds (a process that is gone cannot say so), left ones through their page.
+// Dead peers are noticed through pidfds (a process that is gone cannot say so), left ones through
+// their page.
 #ifndef COVEY_OPS_TRANSPORTS_SHM_H_
 #define COVEY_OPS_TRANSPORTS_SHM_H_
 
@@ -15,7 +17,8 @@ namespace covey {
 class ShmTransport final : public Transport {
  public:
   // Joins the job behind `fd` as `identity`; waits for all ranks, at most `timeout_ns`.
-  static Status Open(int fd, ShmJob::Identity identity, Time timeout_ns, std::unique_ptr<ShmTransport>* transport);
+  static Status Open(int fd, ShmJob::Identity identity, Time timeout_ns,
+                     std::unique_ptr<ShmTransport>* transport);
   ~ShmTransport() override;  // leaves the job
 
   Rank rank() const override { return job_.identity.rank; }
@@ -23,7 +26,9 @@ class ShmTransport final : public Transport {
 
   bool TrySend(Rank to, std::span<const std::byte> message) override;
   bool TryReceive(Rank* from, Bytes* message) override;
-  bool HasMail() override { return own_->mail.load() != mail_taken_.load(std::memory_order_relaxed); }
+  bool HasMail() override {
+    return own_->mail.load() != mail_taken_.load(std::memory_order_relaxed);
+  }
   size_t MaxMessageBytes() const override { return Mailbox::kCapacityBytes - 64; }
 
   std::byte* Base(Rank r) override { return job_.Region(r); }
@@ -52,7 +57,8 @@ class ShmTransport final : public Transport {
   ShmJob job_;
   RankPage* own_;
   uint64_t region_offset_;  // of the own region in the mapping
-  std::atomic<uint64_t> mail_taken_{0};  // written by the baton holder, read by whoever is about to park
+  std::atomic<uint64_t> mail_taken_{
+      0};  // written by the baton holder, read by whoever is about to park
   int32_t next_mailbox_ = 0;
   std::vector<int> pidfds_;  // by rank; -1 = own, lost, or not watched
   std::vector<bool> lost_;

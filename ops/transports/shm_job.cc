@@ -18,9 +18,13 @@
 namespace covey {
 namespace {
 
-constexpr uint64_t Pages(uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+constexpr uint64_t Pages(uint64_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
 
-uint64_t MailboxesBytes(int32_t size) { return Pages(sizeof(Mailbox)) * static_cast<uint64_t>(size); }
+uint64_t MailboxesBytes(int32_t size) {
+  return Pages(sizeof(Mailbox)) * static_cast<uint64_t>(size);
+}
 
 constexpr uint64_t Presented(uint32_t incarnation, Presence presence) {
   return uint64_t{incarnation} << 32 | static_cast<uint32_t>(presence);
@@ -47,13 +51,17 @@ void FutexWake(std::atomic<uint32_t>* word) {
 
 Status ShmJob::Create(int32_t size, uint64_t heap_bytes, int* fd) {
   if (size < 1 || size > kMaxRanksPerHost)
-    return Status::InvalidArgument("a job on one host has 1 to " + std::to_string(kMaxRanksPerHost) +
-                                   " ranks, not " + std::to_string(size));
+    return Status::InvalidArgument("a job on one host has 1 to " +
+                                   std::to_string(kMaxRanksPerHost) + " ranks, not " +
+                                   std::to_string(size));
   const int memory = memfd_create("covey", MFD_CLOEXEC);
-  if (memory < 0) return Status::Exhausted("cannot make shared memory (memfd_create): " + ErrnoText(errno));
+  if (memory < 0)
+    return Status::Exhausted("cannot make shared memory (memfd_create): " + ErrnoText(errno));
   JobHeader header{kJobMagic, size, 0, kPageBytes + MailboxesBytes(size) + Pages(heap_bytes)};
-  const auto length = static_cast<off_t>(kPageBytes + header.region_bytes * static_cast<uint64_t>(size));
-  if (ftruncate(memory, length) != 0 || pwrite(memory, &header, sizeof(header), 0) != sizeof(header)) {
+  const auto length =
+      static_cast<off_t>(kPageBytes + header.region_bytes * static_cast<uint64_t>(size));
+  if (ftruncate(memory, length) != 0 ||
+      pwrite(memory, &header, sizeof(header), 0) != sizeof(header)) {
     const Status status = Status::Exhausted("cannot size shared memory: " + ErrnoText(errno));
     close(memory);
     return status;
@@ -67,21 +75,26 @@ Status ShmJob::Open(int fd, Identity identity, ShmJob* job) {
   struct stat info {};
   if (fstat(fd, &info) != 0 || pread(fd, &header, sizeof(header), 0) != sizeof(header) ||
       header.magic != kJobMagic)
-    return Status::InvalidArgument("descriptor " + std::to_string(fd) +
-                                   " (COVEY_SHM_FD) is not the shared memory of a Covey job of this version; was it "
-                                   "closed on the way from coveyrun to this process?");
+    return Status::InvalidArgument(
+        "descriptor " + std::to_string(fd) +
+        " (COVEY_SHM_FD) is not the shared memory of a Covey job of this version; was it "
+        "closed on the way from coveyrun to this process?");
   if (header.size != identity.size)
-    return Status::InvalidArgument("this rank was told a job of size " + std::to_string(identity.size) +
-                                   ", but its shared memory was made for " + std::to_string(header.size));
+    return Status::InvalidArgument(
+        "this rank was told a job of size " + std::to_string(identity.size) +
+        ", but its shared memory was made for " + std::to_string(header.size));
   job->identity = identity;
   job->region_bytes = header.region_bytes;
-  const uint64_t region = kPageBytes + header.region_bytes * static_cast<uint64_t>(ToInt(identity.rank));
+  const uint64_t region =
+      kPageBytes + header.region_bytes * static_cast<uint64_t>(ToInt(identity.rank));
   uint64_t heap_begin = region + kPageBytes + MailboxesBytes(header.size);
   RankPage page{};
-  if (pread(fd, static_cast<void*>(&page), sizeof(page), static_cast<off_t>(region)) != sizeof(page))
+  if (pread(fd, static_cast<void*>(&page), sizeof(page), static_cast<off_t>(region)) !=
+      sizeof(page))
     return Status::InvalidArgument("the job's shared memory is shorter than it says");
   if (page.heap_begin != 0) heap_begin = page.heap_begin;
-  return Arena::Map(fd, static_cast<size_t>(info.st_size), heap_begin, region + header.region_bytes, &job->arena);
+  return Arena::Map(fd, static_cast<size_t>(info.st_size), heap_begin, region + header.region_bytes,
+                    &job->arena);
 }
 
 Mailbox* ShmJob::MailboxOf(Rank to, Rank from) const {
@@ -102,13 +115,15 @@ Status ShmJob::AwaitAll(Presence wanted, uint32_t wanted_incarnation, Time deadl
   for (;;) {
     std::vector<int32_t> missing;
     for (int32_t r = 0; r < identity.size; ++r)
-      if (Page(Rank{r})->presence.load(std::memory_order_acquire) < Presented(wanted_incarnation, wanted))
+      if (Page(Rank{r})->presence.load(std::memory_order_acquire) <
+          Presented(wanted_incarnation, wanted))
         missing.push_back(r);
     if (missing.empty()) return Status::Ok();
     if (MonotonicNow() >= deadline)
       return Status::Timeout(RankList(missing) +
-                             (wanted == Presence::kLeft ? " did not shut down its earlier runtime in time"
-                                                        : " did not call init in time") +
+                             (wanted == Presence::kLeft
+                                  ? " did not shut down its earlier runtime in time"
+                                  : " did not call init in time") +
                              " (COVEY_START_TIMEOUT); did it crash, or is it still loading?");
     FutexWait(bell, bell->load(), kMillisecond);
   }

@@ -1,11 +1,13 @@
-// The memory of one job on one host: its layout, how it is made, and how ranks find each other in it.
+// The memory of one job on one host: its layout, how it is made, and how ranks find each other in
+// it.
 //
-// A memfd without a name: it lives exactly as long as some process of the job, survives the death of any one of
-// them, two jobs can never meet, and nothing is left behind (also after SIGKILL). The launcher makes it and its
-// children inherit the descriptor.
+// A memfd without a name: it lives exactly as long as some process of the job, survives the death
+// of any one of them, two jobs can never meet, and nothing is left behind (also after SIGKILL). The
+// launcher makes it and its children inherit the descriptor.
 //
-//   [JobHeader][region of rank 0][region of rank 1]...          regions are sparse: untouched pages cost nothing
-//   region = [RankPage][mailbox from rank 0]...[mailbox from rank size-1][heap: landing blocks, arena tensors]
+//   [JobHeader][region of rank 0][region of rank 1]...          regions are sparse: untouched pages
+//   cost nothing region = [RankPage][mailbox from rank 0]...[mailbox from rank size-1][heap:
+//   landing blocks, arena tensors]
 #ifndef COVEY_OPS_TRANSPORTS_SHM_JOB_H_
 #define COVEY_OPS_TRANSPORTS_SHM_JOB_H_
 
@@ -35,7 +37,7 @@ enum class Presence : uint32_t { kAbsent = 0, kJoined = 1, kLeft = 2 };
 struct RankPage {
   alignas(64) std::atomic<uint64_t> presence;  // incarnation << 32 | Presence
   std::atomic<int32_t> pid;
-  std::atomic<uint64_t> heap_begin;            // set while tensors of an earlier incarnation are still in use
+  std::atomic<uint64_t> heap_begin;  // set while tensors of an earlier incarnation are still in use
   alignas(64) std::atomic<uint32_t> parked;    // Transport::Sleeper
   alignas(64) std::atomic<uint32_t> bells[3];  // by Sleeper; futex words
   alignas(64) std::atomic<uint64_t> mail;      // messages ever put into this rank's mailboxes
@@ -62,14 +64,16 @@ class ShmJob {
   // Maps the job and checks that it was made for identity.size ranks.
   static Status Open(int fd, Identity identity, ShmJob* job);
 
-  // Waits until every rank has joined with this rank's next incarnation, at most timeout_ns. On return the own
-  // region is fresh and so is everybody's.
+  // Waits until every rank has joined with this rank's next incarnation, at most timeout_ns. On
+  // return the own region is fresh and so is everybody's.
   Status Join(Time timeout_ns);
   void Leave();
 
   RankPage* Page(Rank r) const { return reinterpret_cast<RankPage*>(Region(r)); }
   Mailbox* MailboxOf(Rank to, Rank from) const;
-  std::byte* Region(Rank r) const { return arena->base() + kPageBytes + region_bytes * static_cast<uint64_t>(ToInt(r)); }
+  std::byte* Region(Rank r) const {
+    return arena->base() + kPageBytes + region_bytes * static_cast<uint64_t>(ToInt(r));
+  }
   Presence PresenceOf(Rank r) const;  // in this incarnation; kAbsent: still in an earlier one
 
   Arena* arena = nullptr;  // a reference owned by the holder of this job
@@ -81,7 +85,8 @@ class ShmJob {
   Status AwaitAll(Presence wanted, uint32_t wanted_incarnation, Time deadline) const;
 };
 
-// Futex on memory shared between processes. Wait returns when woken, at the deadline, or on a signal.
+// Futex on memory shared between processes. Wait returns when woken, at the deadline, or on a
+// signal.
 void FutexWait(std::atomic<uint32_t>* word, uint32_t expected, Time timeout_ns);
 void FutexWake(std::atomic<uint32_t>* word);
 

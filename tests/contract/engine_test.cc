@@ -1,7 +1,8 @@
 // The C API end to end over real shared memory, engine threads and futexes, with ranks as threads.
 //
-// Goal: no lost wake-up, no callback lost or doubled, nobody hangs when a rank leaves. Under TSan this is the
-// test of the memory model. No timing is asserted; a lost wake-up shows as the test's own time limit.
+// Goal: no lost wake-up, no callback lost or doubled, nobody hangs when a rank leaves. Under TSan
+// this is the test of the memory model. No timing is asserted; a lost wake-up shows as the test's
+// own time limit.
 #include <gtest/gtest.h>
 
 #include <dirent.h>
@@ -31,7 +32,8 @@ TEST_P(EngineTest, BlockingOperationsOfAllSizes) {
     for (int round = 0; round < 60; ++round) {
       for (const int64_t elems : {1, 100, 20000}) {
         std::vector<float> data(static_cast<size_t>(elems));
-        for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>((1 << rank) + static_cast<int>(i % 7));
+        for (size_t i = 0; i < data.size(); ++i)
+          data[i] = static_cast<float>((1 << rank) + static_cast<int>(i % 7));
         AllreduceNow(runtime, ("x" + std::to_string(elems)).c_str(), data.data(), elems);
         for (size_t i = 0; i < data.size(); ++i)
           ASSERT_EQ(data[i], static_cast<float>((1 << size) - 1 + size * static_cast<int>(i % 7)));
@@ -47,18 +49,21 @@ TEST_P(EngineTest, ManyInFlightInAnyOrderWithCallbacks) {
   RunRanks(size, "", [&](int rank, covey_runtime*& runtime) {
     covey_error error = COVEY_INIT(covey_error);
     for (int round = 0; round < 10; ++round) {
-      std::vector<std::vector<float>> data(kOps, std::vector<float>(50, static_cast<float>(1 << rank)));
+      std::vector<std::vector<float>> data(kOps,
+                                           std::vector<float>(50, static_cast<float>(1 << rank)));
       std::vector<covey_handle> handles(kOps);
       std::vector<std::string> names;
       for (int i = 0; i < kOps; ++i) names.push_back("t" + std::to_string(i));
       for (int k = 0; k < kOps; ++k) {
         const int i = rank % 2 == 0 ? k : kOps - 1 - k;
-        FloatAllreduce op(names[static_cast<size_t>(i)].c_str(), data[static_cast<size_t>(i)].data(), 50);
+        FloatAllreduce op(names[static_cast<size_t>(i)].c_str(),
+                          data[static_cast<size_t>(i)].data(), 50);
         op.request.context = &called;
         op.request.callback = [](void* context, covey_handle, const covey_error* e) {
           if (e->code == COVEY_OK) static_cast<std::atomic<int>*>(context)->fetch_add(1);
         };
-        ASSERT_EQ(covey_submit(runtime, &op.request, &handles[static_cast<size_t>(i)], &error), COVEY_OK)
+        ASSERT_EQ(covey_submit(runtime, &op.request, &handles[static_cast<size_t>(i)], &error),
+                  COVEY_OK)
             << error.message;
       }
       for (covey_handle handle : handles) {
@@ -132,7 +137,8 @@ TEST_P(EngineTest, ArenaTensorsAreReducedInPlaceAndOutliveTheRuntime) {
     covey_error error = COVEY_INIT(covey_error);
     void* memory = nullptr;
     constexpr int64_t kElems = 100000;
-    ASSERT_EQ(covey_arena_alloc(runtime, kElems * sizeof(float), &memory, &error), COVEY_OK) << error.message;
+    ASSERT_EQ(covey_arena_alloc(runtime, kElems * sizeof(float), &memory, &error), COVEY_OK)
+        << error.message;
     auto* data = static_cast<float*>(memory);
     for (int64_t i = 0; i < kElems; ++i) data[i] = static_cast<float>(rank + i % 5);
     AllreduceNow(runtime, "arena", data, kElems);
@@ -181,9 +187,13 @@ TEST(LifeTest, UseBeforeInitAndAfterShutdownSaysSo) {
   float value = 1.0f;
   FloatAllreduce op("x", &value, 1);
   ASSERT_EQ(covey_init(nullptr, &error), COVEY_OK) << error.message;
-  ASSERT_EQ(covey_init(nullptr, &error), COVEY_OK) << "again with equal arguments: " << error.message;
-  const covey_config other = {
-      .struct_size = sizeof(covey_config), .rank = 0, .size = 1, .shm_fd = 0, .settings = "spin=7us"};
+  ASSERT_EQ(covey_init(nullptr, &error), COVEY_OK)
+      << "again with equal arguments: " << error.message;
+  const covey_config other = {.struct_size = sizeof(covey_config),
+                              .rank = 0,
+                              .size = 1,
+                              .shm_fd = 0,
+                              .settings = "spin=7us"};
   EXPECT_EQ(covey_init(&other, &error), COVEY_INVALID_ARGUMENT);
   EXPECT_NE(std::string(error.message).find("spin"), std::string::npos) << error.message;
   ASSERT_EQ(covey_shutdown(&error), COVEY_OK);

@@ -1,4 +1,5 @@
-// Ranks as threads: every rank a runtime of its own over real shared memory, with its engine thread.
+// Ranks as threads: every rank a runtime of its own over real shared memory, with its engine
+// thread.
 #ifndef COVEY_TESTS_CONTRACT_THREADS_H_
 #define COVEY_TESTS_CONTRACT_THREADS_H_
 
@@ -14,9 +15,10 @@
 
 namespace covey {
 
-// Runs body(rank, runtime) on `size` threads and waits for all. Each runtime is freed at the end of its body,
-// unless the body did it and set the pointer to null.
-inline void RunRanks(int size, const char* settings, const std::function<void(int, covey_runtime*&)>& body) {
+// Runs body(rank, runtime) on `size` threads and waits for all. Each runtime is freed at the end of
+// its body, unless the body did it and set the pointer to null.
+inline void RunRanks(int size, const char* settings,
+                     const std::function<void(int, covey_runtime*&)>& body) {
   covey_error error = COVEY_INIT(covey_error);
   const int fd = covey_job_create(size, &error);
   ASSERT_GE(fd, 0) << error.message;
@@ -25,8 +27,11 @@ inline void RunRanks(int size, const char* settings, const std::function<void(in
     threads.emplace_back([&, rank] {
       covey_error why = COVEY_INIT(covey_error);
       const std::string text = "local_size=" + std::to_string(size) + "\n" + settings;
-      const covey_config config = {
-          .struct_size = sizeof(covey_config), .rank = rank, .size = size, .shm_fd = fd, .settings = text.c_str()};
+      const covey_config config = {.struct_size = sizeof(covey_config),
+                                   .rank = rank,
+                                   .size = size,
+                                   .shm_fd = fd,
+                                   .settings = text.c_str()};
       covey_runtime* runtime = nullptr;
       ASSERT_EQ(covey_runtime_new(&config, &runtime, &why), COVEY_OK) << why.message;
       body(rank, runtime);

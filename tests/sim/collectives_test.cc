@@ -1,8 +1,10 @@
-// Every collective, on any number of ranks, is right whatever the order in which ranks and messages move.
+// Every collective, on any number of ranks, is right whatever the order in which ranks and messages
+// move.
 //
-// Method: N whole runtimes in one process; operations with random shapes, groups, algorithms and memory are
-// submitted on each rank in a random order; results are compared bit for bit with a slow obvious reference.
-// Values are random integers, so that a contribution lost, doubled or swapped shows.
+// Method: N whole runtimes in one process; operations with random shapes, groups, algorithms and
+// memory are submitted on each rank in a random order; results are compared bit for bit with a slow
+// obvious reference. Values are random integers, so that a contribution lost, doubled or swapped
+// shows.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,10 +38,14 @@ struct Case {
 
 float Combine(Op op, float a, float b) {
   switch (op) {
-    case Op::kMin: return std::min(a, b);
-    case Op::kMax: return std::max(a, b);
-    case Op::kProduct: return a * b;
-    default: return a + b;
+    case Op::kMin:
+      return std::min(a, b);
+    case Op::kMax:
+      return std::max(a, b);
+    case Op::kProduct:
+      return a * b;
+    default:
+      return a + b;
   }
 }
 
@@ -56,7 +62,8 @@ std::vector<float> Expected(const Case& c, size_t index) {
   if (c.kind == Kind::kBarrier) return c.shares[index].input;
   result = c.shares[0].input;
   for (size_t j = 1; j < c.shares.size(); ++j)
-    for (size_t i = 0; i < result.size(); ++i) result[i] = Combine(c.op, result[i], c.shares[j].input[i]);
+    for (size_t i = 0; i < result.size(); ++i)
+      result[i] = Combine(c.op, result[i], c.shares[j].input[i]);
   const auto n = static_cast<double>(c.members.size());
   if (c.average)
     for (float& v : result) v *= static_cast<float>(1.0 / n);
@@ -72,18 +79,21 @@ Case MakeCase(World* world, int number) {
   c.average = c.kind == Kind::kAllreduce && c.op == Op::kSum && rng.Percent(40);
   c.arena = c.kind == Kind::kAllreduce && rng.Percent(40);
   c.members = world->everybody();
-  while (c.members.size() > 1 && rng.Percent(30)) c.members.erase(c.members.begin() + static_cast<long>(rng.Below(c.members.size())));
+  while (c.members.size() > 1 && rng.Percent(30))
+    c.members.erase(c.members.begin() + static_cast<long>(rng.Below(c.members.size())));
   c.root = c.members[rng.Below(c.members.size())];
   c.name = rng.Percent(70) ? "op" + std::to_string(number) : "";
   c.elems = rng.Percent(20) ? 0 : static_cast<int64_t>(rng.Below(rng.Percent(30) ? 9000 : 60));
   for (size_t j = 0; j < c.members.size(); ++j) {
     Share s;
-    const int64_t mine = c.kind == Kind::kAllgather ? static_cast<int64_t>(rng.Below(3000)) : c.elems;
+    const int64_t mine =
+        c.kind == Kind::kAllgather ? static_cast<int64_t>(rng.Below(3000)) : c.elems;
     for (int64_t i = 0; i < mine; ++i)
       s.input.push_back(static_cast<float>(rng.Below(c.op == Op::kProduct ? 4 : 1000)));
     s.output.assign(static_cast<size_t>(c.elems), -1.0f);
     if (c.arena && c.elems > 0) {
-      s.arena = reinterpret_cast<float*>(world->ArenaMemory(c.members[j], s.input.size() * sizeof(float)));
+      s.arena = reinterpret_cast<float*>(
+          world->ArenaMemory(c.members[j], s.input.size() * sizeof(float)));
       std::copy(s.input.begin(), s.input.end(), s.arena);
     }
     c.shares.push_back(std::move(s));
@@ -109,7 +119,8 @@ void SubmitShare(World* world, Case* c, size_t index) {
   } else if (c->kind != Kind::kBarrier) {
     // Two tensors travelling together, cut at a place all ranks agree on.
     const int64_t cut = c->elems / 3;
-    r.inputs = {MakeTensor(DType::kF32, {cut}, s.input.data()), MakeTensor(DType::kF32, {rows - cut}, s.input.data() + cut)};
+    r.inputs = {MakeTensor(DType::kF32, {cut}, s.input.data()),
+                MakeTensor(DType::kF32, {rows - cut}, s.input.data() + cut)};
     r.outputs = {MakeTensor(DType::kF32, {cut}, s.output.data()),
                  MakeTensor(DType::kF32, {rows - cut}, s.output.data() + cut)};
   }
@@ -126,7 +137,8 @@ void CheckShare(const Case& c, size_t index) {
   if (s.arena != nullptr) got = s.arena;
   if (expected.empty()) return;
   EXPECT_EQ(std::memcmp(got, expected.data(), expected.size() * sizeof(float)), 0)
-      << NameOf(c.kind) << " of " << c.elems << " elems on " << c.members.size() << " ranks, member " << index;
+      << NameOf(c.kind) << " of " << c.elems << " elems on " << c.members.size()
+      << " ranks, member " << index;
 }
 
 // Each rank submits its shares in its own random order, except that unnamed operations keep theirs.
@@ -140,7 +152,8 @@ void RunRound(World* world, std::vector<Case>* cases) {
         if (c.members[j] == rank) (c.name.empty() ? unnamed : named).emplace_back(&c, j);
     for (size_t i = named.size(); i > 1; --i) std::swap(named[i - 1], named[world->rng().Below(i)]);
     while (!named.empty() || !unnamed.empty()) {
-      auto& from = unnamed.empty() || (!named.empty() && world->rng().Percent(60)) ? named : unnamed;
+      auto& from =
+          unnamed.empty() || (!named.empty() && world->rng().Percent(60)) ? named : unnamed;
       SubmitShare(world, from.front().first, from.front().second);
       operations.push_back(from.front().first->shares[from.front().second].operation);
       from.erase(from.begin());
@@ -158,8 +171,11 @@ TEST_P(CollectivesTest, AnyOrderAnyGroupAnyMemory) {
   constexpr const char* kAlgorithms[] = {"auto", "flat", "staged", "direct", "ring"};
   for (uint64_t seed = 1; seed <= 15; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    World world({.size = GetParam(), .seed = seed, .segment_bytes = seed % 3 == 0 ? size_t{64} : size_t{4096},
-                 .algorithm = kAlgorithms[seed % 5], .flat_bytes = seed % 2 == 0 ? size_t{0} : size_t{1024}});
+    World world({.size = GetParam(),
+                 .seed = seed,
+                 .segment_bytes = seed % 3 == 0 ? size_t{64} : size_t{4096},
+                 .algorithm = kAlgorithms[seed % 5],
+                 .flat_bytes = seed % 2 == 0 ? size_t{0} : size_t{1024}});
     std::vector<Case> cases;
     for (int i = 0; i < 8; ++i) cases.push_back(MakeCase(&world, i));
     RunRound(&world, &cases);
@@ -174,7 +190,8 @@ TEST_P(CollectivesTest, AnyOrderAnyGroupAnyMemory) {
     const uint64_t announced = world.runtime(0).negotiator().announced();
     RunRound(&world, &cases);
     if (HasFatalFailure()) return;
-    EXPECT_EQ(world.runtime(0).negotiator().announced(), announced) << "a steady round asked the coordinator";
+    EXPECT_EQ(world.runtime(0).negotiator().announced(), announced)
+        << "a steady round asked the coordinator";
   }
 }
 

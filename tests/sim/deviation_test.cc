@@ -1,5 +1,5 @@
-// When ranks disagree: every member gets one error naming ranks and both values, inputs stay whole, and the next
-// operation works. When a rank is lost, the others learn which.
+// When ranks disagree: every member gets one error naming ranks and both values, inputs stay whole,
+// and the next operation works. When a rank is lost, the others learn which.
 //
 // Method: whole runtimes in one process, random scheduling from a printed seed.
 #include <gtest/gtest.h>
@@ -18,13 +18,15 @@ Request Allreduce(World* world, int32_t rank, const std::string& name, std::vect
   r.kind = Kind::kAllreduce;
   r.group = world->GroupOn(rank, world->everybody());
   r.name = name;
-  r.inputs = r.outputs = {MakeTensor(DType::kF32, {static_cast<int64_t>(data->size())}, data->data())};
+  r.inputs =
+      r.outputs = {MakeTensor(DType::kF32, {static_cast<int64_t>(data->size())}, data->data())};
   return r;
 }
 
 // All ranks submit `name`, rank `odd` with a change. Returns the operations.
-std::vector<Operation*> SubmitAll(World* world, const std::string& name, std::vector<std::vector<float>>* data,
-                                  int32_t odd, const Change& change) {
+std::vector<Operation*> SubmitAll(World* world, const std::string& name,
+                                  std::vector<std::vector<float>>* data, int32_t odd,
+                                  const Change& change) {
   std::vector<Operation*> operations;
   for (int32_t r = 0; r < world->size(); ++r) {
     Request request = Allreduce(world, r, name, &(*data)[static_cast<size_t>(r)]);
@@ -46,18 +48,22 @@ const Deviation kDeviations[] = {
      "shapes differ: ranks 0, 2 have [6], rank 1 has [3]"},
     {"dtype", [](Request* r) { r->inputs[0].dtype = r->outputs[0].dtype = DType::kI32; },
      "dtypes differ: ranks 0, 2 have float32, rank 1 has int32"},
-    {"op", [](Request* r) { r->op = Op::kMax; }, "reduction ops differ: ranks 0, 2 have sum, rank 1 has max"},
+    {"op", [](Request* r) { r->op = Op::kMax; },
+     "reduction ops differ: ranks 0, 2 have sum, rank 1 has max"},
     {"average", [](Request* r) { r->average = true; },
      "reduction ops differ: ranks 0, 2 have sum, rank 1 has average"},
-    {"prescale", [](Request* r) { r->prescale = 0.5; }, "prescale factors differ: ranks 0, 2 have 1, rank 1 has 0.5"},
-    {"postscale", [](Request* r) { r->postscale = 3; }, "postscale factors differ: ranks 0, 2 have 1, rank 1 has 3"},
+    {"prescale", [](Request* r) { r->prescale = 0.5; },
+     "prescale factors differ: ranks 0, 2 have 1, rank 1 has 0.5"},
+    {"postscale", [](Request* r) { r->postscale = 3; },
+     "postscale factors differ: ranks 0, 2 have 1, rank 1 has 3"},
     {"kind",
      [](Request* r) {
        r->kind = Kind::kBroadcast;
        r->root = Rank{1};
      },
      "operations differ: ranks 0, 2 have allreduce, rank 1 has broadcast"},
-    {"tensors", [](Request* r) {
+    {"tensors",
+     [](Request* r) {
        r->inputs.push_back(r->inputs[0]);
        r->outputs.push_back(r->outputs[0]);
      },
@@ -69,7 +75,8 @@ class DeviationTest : public testing::TestWithParam<uint64_t> {};
 TEST_P(DeviationTest, EveryMemberHearsBothValuesAndTheNextCallWorks) {
   for (const Deviation& deviation : kDeviations) {
     for (const bool agreed_before : {false, true}) {
-      SCOPED_TRACE(std::string(deviation.name) + (agreed_before ? " after agreement" : " at first occurrence"));
+      SCOPED_TRACE(std::string(deviation.name) +
+                   (agreed_before ? " after agreement" : " at first occurrence"));
       World world({.size = 3, .seed = GetParam()});
       std::vector<std::vector<float>> data(3, std::vector<float>(6));
       const Change none = [](Request*) {};
@@ -86,8 +93,10 @@ TEST_P(DeviationTest, EveryMemberHearsBothValuesAndTheNextCallWorks) {
       ASSERT_TRUE(world.RunUntilEnded(failed));
       for (const Operation* operation : failed) {
         EXPECT_EQ(operation->status.code(), StatusCode::kMismatch);
-        EXPECT_NE(operation->status.message().find(deviation.text), std::string::npos) << operation->status.message();
-        EXPECT_NE(operation->status.message().find("'x'"), std::string::npos) << operation->status.message();
+        EXPECT_NE(operation->status.message().find(deviation.text), std::string::npos)
+            << operation->status.message();
+        EXPECT_NE(operation->status.message().find("'x'"), std::string::npos)
+            << operation->status.message();
       }
       for (size_t r = 0; r < 3; ++r)
         for (float v : data[r]) ASSERT_EQ(v, static_cast<float>(1 << r)) << "an input was touched";
@@ -120,8 +129,10 @@ TEST_P(DeviationTest, UnnamedOperationsThatDifferFailAndTheFollowingOnesWork) {
   for (int round = 0; round < 3; ++round) {
     const auto failed = SubmitAll(&world, "", &data, 1, kDeviations[2].change);
     ASSERT_TRUE(world.RunUntilEnded(failed));
-    for (const Operation* operation : failed) EXPECT_EQ(operation->status.code(), StatusCode::kMismatch);
-    std::vector<std::vector<float>> more = {std::vector<float>(4, 1.0f), std::vector<float>(4, 2.0f)};
+    for (const Operation* operation : failed)
+      EXPECT_EQ(operation->status.code(), StatusCode::kMismatch);
+    std::vector<std::vector<float>> more = {std::vector<float>(4, 1.0f),
+                                            std::vector<float>(4, 2.0f)};
     const auto good = SubmitAll(&world, "", &more, -1, [](Request*) {});
     ASSERT_TRUE(world.RunUntilEnded(good));
     EXPECT_TRUE(good[0]->status.ok() && good[1]->status.ok());
@@ -135,7 +146,8 @@ TEST_P(DeviationTest, ALostRankIsNamedAndOtherGroupsGoOn) {
   ASSERT_TRUE(world.RunUntilEnded(SubmitAll(&world, "x", &data, -1, [](Request*) {})));
   // Ranks 0..2 begin; rank 3 dies without submitting.
   std::vector<Operation*> waiting;
-  for (int32_t r = 0; r < 3; ++r) waiting.push_back(world.Submit(r, Allreduce(&world, r, "x", &data[static_cast<size_t>(r)])));
+  for (int32_t r = 0; r < 3; ++r)
+    waiting.push_back(world.Submit(r, Allreduce(&world, r, "x", &data[static_cast<size_t>(r)])));
   for (uint64_t passes = world.rng().Below(50); passes > 0; --passes) world.Step();
   world.network().Kill(Rank{3}, "has died (process 123 is gone)");
   ASSERT_TRUE(world.RunUntilEnded(waiting));
@@ -155,18 +167,22 @@ TEST_P(DeviationTest, ALostRankIsNamedAndOtherGroupsGoOn) {
     rest.push_back(world.Submit(r, std::move(request)));
   }
   ASSERT_TRUE(world.RunUntilEnded(rest));
-  for (const Operation* operation : rest) EXPECT_TRUE(operation->status.ok()) << operation->status.message();
+  for (const Operation* operation : rest)
+    EXPECT_TRUE(operation->status.ok()) << operation->status.message();
   EXPECT_EQ(fresh[1][5], 6.0f);
 }
 
 TEST_P(DeviationTest, KilledAtAnyMomentNobodyHangs) {
   for (int kill_after = 0; kill_after < 60; kill_after += 3) {
-    World world({.size = 3, .seed = GetParam() * 1000 + static_cast<uint64_t>(kill_after), .segment_bytes = 64});
+    World world({.size = 3,
+                 .seed = GetParam() * 1000 + static_cast<uint64_t>(kill_after),
+                 .segment_bytes = 64});
     std::vector<std::vector<float>> data(3, std::vector<float>(200, 1.0f));
     std::vector<Operation*> operations = SubmitAll(&world, "x", &data, -1, [](Request*) {});
     for (int passes = 0; passes < kill_after; ++passes) world.Step();
     world.network().Kill(Rank{1}, "has died");
-    ASSERT_TRUE(world.RunUntilEnded({operations[0], operations[2]})) << "killed after " << kill_after;
+    ASSERT_TRUE(world.RunUntilEnded({operations[0], operations[2]}))
+        << "killed after " << kill_after;
     for (int32_t r : {0, 2}) {
       const Status& status = operations[static_cast<size_t>(r)]->status;
       if (status.ok()) {

@@ -1,7 +1,7 @@
 // Tensors of a device whose events complete late and out of order are not read before their event.
 //
-// Method: a fake device whose memory is host memory; values are written only when the test completes the event,
-// so an early read shows as a wrong sum.
+// Method: a fake device whose memory is host memory; values are written only when the test
+// completes the event, so an early read shows as a wrong sum.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -60,7 +60,8 @@ TEST(DeviceTest, LateEventsOutOfOrderAreWaitedFor) {
     ASSERT_TRUE(world.RunUntilEnded(operations));
     for (std::vector<float>& values : data) {
       for (float v : values) ASSERT_EQ(v, 7.0f);
-      EXPECT_TRUE(device.Ordered(values.data())) << "the result was not ordered on the user's stream";
+      EXPECT_TRUE(device.Ordered(values.data()))
+          << "the result was not ordered on the user's stream";
     }
   }
 }

@@ -1,5 +1,5 @@
-// A tensor that one rank never submits: after the warning time every rank says which tensor, which ranks are
-// missing, what they did last, and where they are.
+// A tensor that one rank never submits: after the warning time every rank says which tensor, which
+// ranks are missing, what they did last, and where they are.
 #include <gtest/gtest.h>
 
 #include "tests/sim/world.h"
@@ -28,7 +28,8 @@ Logged RunStall(bool agreed_before) {
   for (const char* name : {"lost", "other"}) {
     if (!agreed_before && std::string(name) == "lost") continue;
     std::vector<Operation*> operations;
-    for (int32_t r = 0; r < 3; ++r) operations.push_back(world.Submit(r, Named(&world, r, name, &values[r])));
+    for (int32_t r = 0; r < 3; ++r)
+      operations.push_back(world.Submit(r, Named(&world, r, name, &values[r])));
     EXPECT_TRUE(world.RunUntilEnded(operations));
   }
   testing::internal::CaptureStderr();
@@ -43,10 +44,13 @@ Logged RunStall(bool agreed_before) {
 
 TEST(StallTest, NamesTensorRanksAndTheirLineBeforeAgreement) {
   const Logged logged = RunStall(false);
-  EXPECT_TRUE(logged.Has("covey rank 0 warning: waiting for 10.0 s for rank 2 to submit 'lost'")) << logged.text;
-  EXPECT_TRUE(logged.Has("covey rank 1 warning: waiting for 10.0 s for rank 2 to submit 'lost'")) << logged.text;
+  EXPECT_TRUE(logged.Has("covey rank 0 warning: waiting for 10.0 s for rank 2 to submit 'lost'"))
+      << logged.text;
+  EXPECT_TRUE(logged.Has("covey rank 1 warning: waiting for 10.0 s for rank 2 to submit 'lost'"))
+      << logged.text;
   EXPECT_TRUE(logged.Has("covey rank 2 warning: other ranks wait")) << logged.text;
-  EXPECT_TRUE(logged.Has("covey rank 0 warning: rank 2: last operation allreduce 'other'")) << logged.text;
+  EXPECT_TRUE(logged.Has("covey rank 0 warning: rank 2: last operation allreduce 'other'"))
+      << logged.text;
   EXPECT_TRUE(logged.Has("now at train.py:42 in step")) << logged.text;
 }
 
@@ -62,9 +66,11 @@ TEST(StallTest, StatusSaysWhoIsAwaited) {
   World world({.size = 2, .seed = 3});
   float values[2] = {1, 2};
   std::vector<Operation*> operations;
-  for (int32_t r = 0; r < 2; ++r) operations.push_back(world.Submit(r, Named(&world, r, "x", &values[r])));
+  for (int32_t r = 0; r < 2; ++r)
+    operations.push_back(world.Submit(r, Named(&world, r, "x", &values[r])));
   ASSERT_TRUE(world.RunUntilEnded(operations));
-  EXPECT_NE(world.runtime(0).StatusText().find("waits for nothing; last operation allreduce 'x'"), std::string::npos);
+  EXPECT_NE(world.runtime(0).StatusText().find("waits for nothing; last operation allreduce 'x'"),
+            std::string::npos);
   world.Submit(0, Named(&world, 0, "x", &values[0]));
   for (int step = 0; step < 50; ++step) world.Step();
   const std::string text = world.runtime(0).StatusText();

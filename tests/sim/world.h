@@ -1,5 +1,5 @@
-// A job in one process: N complete runtimes over an InprocNetwork, driven by one seed. Nothing stands in for a
-// stage; what runs is what ships.
+// A job in one process: N complete runtimes over an InprocNetwork, driven by one seed. Nothing
+// stands in for a stage; what runs is what ships.
 //
 // The seed decides which rank runs next, how far the clock moves, and how long messages take.
 #ifndef COVEY_TESTS_SIM_WORLD_H_
@@ -36,13 +36,14 @@ class World {
       Node& node = *nodes_.back();
       node.log = std::make_unique<Log>(options.log_level, Rank{r});
       node.runtime = std::make_unique<Runtime>(
-          Runtime::Options{.segment_bytes = options.segment_bytes,
-                           .agreed_text = "segment_bytes=" + std::to_string(options.segment_bytes),
-                           .selector = {.flat_bytes = options.flat_bytes, .algorithm = options.algorithm},
-                           .devices = {nullptr, nullptr, options.fake_device},
-                           .kernels = &BestKernels(),
-                           .clock = &network_.clock(),
-                           .log = node.log.get()},
+          Runtime::Options{
+              .segment_bytes = options.segment_bytes,
+              .agreed_text = "segment_bytes=" + std::to_string(options.segment_bytes),
+              .selector = {.flat_bytes = options.flat_bytes, .algorithm = options.algorithm},
+              .devices = {nullptr, nullptr, options.fake_device},
+              .kernels = &BestKernels(),
+              .clock = &network_.clock(),
+              .log = node.log.get()},
           &network_.transport(Rank{r}), &node.queue);
     }
     std::vector<int32_t> all(static_cast<size_t>(options.size));

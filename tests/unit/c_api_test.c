@@ -4,12 +4,12 @@
 
 #include "core/covey.h"
 
-#define EXPECT(condition)                                                   \
-  do {                                                                      \
-    if (!(condition)) {                                                     \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);       \
-      return 1;                                                             \
-    }                                                                       \
+#define EXPECT(condition)                                             \
+  do {                                                                \
+    if (!(condition)) {                                               \
+      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+      return 1;                                                       \
+    }                                                                 \
   } while (0)
 
 int main(void) {
@@ -31,7 +31,8 @@ int main(void) {
   EXPECT(strstr(error.message, "call init() first") != NULL);
   EXPECT(covey_init(NULL, &error) == COVEY_OK);
   EXPECT(covey_rank(NULL) == 0 && covey_size(NULL) == 1 && covey_local_size(NULL) == 1);
-  EXPECT(covey_group_of(NULL, ranks, 1, &group, &error) == COVEY_OK && covey_group_ranks(NULL, group, NULL, 0) == 1);
+  EXPECT(covey_group_of(NULL, ranks, 1, &group, &error) == COVEY_OK &&
+         covey_group_ranks(NULL, group, NULL, 0) == 1);
 
   tensor.ndim = 2;
   tensor.shape = shape;

@@ -1,5 +1,5 @@
-// Pieces of the arena are aligned, disjoint and zero; freed memory is found again and merged; tensors keep the
-// mapping alive.
+// Pieces of the arena are aligned, disjoint and zero; freed memory is found again and merged;
+// tensors keep the mapping alive.
 #include "core/base/arena.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,8 @@ TEST(ArenaTest, RandomUseKeepsPiecesDisjointAlignedAndZero) {
       EXPECT_EQ(offset % 64, 0u);
       EXPECT_GE(offset, kBegin);
       EXPECT_LE(offset + length, kEnd);
-      for (const auto& [begin, bytes] : held) EXPECT_TRUE(offset + length <= begin || begin + bytes <= offset);
+      for (const auto& [begin, bytes] : held)
+        EXPECT_TRUE(offset + length <= begin || begin + bytes <= offset);
       for (size_t k = 0; k < length; ++k) ASSERT_EQ(arena->base()[offset + k], std::byte{0});
       std::memset(arena->base() + offset, 0xff, length);
       held.emplace(offset, length);

@@ -21,24 +21,45 @@ const int64_t kHuge[] = {int64_t{1} << 62, 8};
 const int64_t kThree[] = {3};
 
 const Wrong kWrongs[] = {
-    {"kind", [](auto* r, auto*) { r->kind = static_cast<covey_kind>(9); }, StatusCode::kInvalidArgument, "kind 9"},
+    {"kind", [](auto* r, auto*) { r->kind = static_cast<covey_kind>(9); },
+     StatusCode::kInvalidArgument, "kind 9"},
     {"op", [](auto* r, auto*) { r->op = static_cast<covey_op>(5); }, StatusCode::kInvalidArgument,
      "unknown reduction op 5"},
-    {"dtype", [](auto*, auto* t) { t->dtype = static_cast<covey_dtype>(77); }, StatusCode::kUnsupported, "dtype code 77"},
-    {"bool", [](auto*, auto* t) { t->dtype = COVEY_BOOL; }, StatusCode::kUnsupported, "does not take bool"},
+    {"dtype", [](auto*, auto* t) { t->dtype = static_cast<covey_dtype>(77); },
+     StatusCode::kUnsupported, "dtype code 77"},
+    {"bool", [](auto*, auto* t) { t->dtype = COVEY_BOOL; }, StatusCode::kUnsupported,
+     "does not take bool"},
     {"dims", [](auto*, auto* t) { t->ndim = 17; }, StatusCode::kInvalidArgument, "17 dimensions"},
-    {"negative", [](auto*, auto* t) { t->shape = kNegative; }, StatusCode::kInvalidArgument, "impossible shape [-1]"},
-    {"huge", [](auto*, auto* t) { t->ndim = 2; t->shape = kHuge; }, StatusCode::kInvalidArgument, "impossible shape"},
-    {"null data", [](auto*, auto* t) { t->data = nullptr; }, StatusCode::kInvalidArgument, "data is NULL"},
-    {"no tensor", [](auto* r, auto*) { r->num_tensors = 0; }, StatusCode::kInvalidArgument, "not 0"},
-    {"null inputs", [](auto* r, auto*) { r->inputs = nullptr; }, StatusCode::kInvalidArgument, "inputs is NULL"},
+    {"negative", [](auto*, auto* t) { t->shape = kNegative; }, StatusCode::kInvalidArgument,
+     "impossible shape [-1]"},
+    {"huge",
+     [](auto*, auto* t) {
+       t->ndim = 2;
+       t->shape = kHuge;
+     },
+     StatusCode::kInvalidArgument, "impossible shape"},
+    {"null data", [](auto*, auto* t) { t->data = nullptr; }, StatusCode::kInvalidArgument,
+     "data is NULL"},
+    {"no tensor", [](auto* r, auto*) { r->num_tensors = 0; }, StatusCode::kInvalidArgument,
+     "not 0"},
+    {"null inputs", [](auto* r, auto*) { r->inputs = nullptr; }, StatusCode::kInvalidArgument,
+     "inputs is NULL"},
     {"cuda", [](auto*, auto* t) { t->device_type = COVEY_CUDA; }, StatusCode::kUnsupported, "CUDA"},
     {"nan scale", [](auto* r, auto*) { r->prescale = std::numeric_limits<double>::quiet_NaN(); },
      StatusCode::kInvalidArgument, "not finite"},
-    {"root", [](auto* r, auto*) { r->kind = COVEY_BROADCAST; r->root = 7; }, StatusCode::kInvalidArgument,
-     "root 7 is not a member"},
-    {"barrier", [](auto* r, auto*) { r->kind = COVEY_BARRIER; }, StatusCode::kInvalidArgument, "takes no tensors"},
-    {"scalar allgather", [](auto* r, auto* t) { r->kind = COVEY_ALLGATHER; t->ndim = 0; },
+    {"root",
+     [](auto* r, auto*) {
+       r->kind = COVEY_BROADCAST;
+       r->root = 7;
+     },
+     StatusCode::kInvalidArgument, "root 7 is not a member"},
+    {"barrier", [](auto* r, auto*) { r->kind = COVEY_BARRIER; }, StatusCode::kInvalidArgument,
+     "takes no tensors"},
+    {"scalar allgather",
+     [](auto* r, auto* t) {
+       r->kind = COVEY_ALLGATHER;
+       t->ndim = 0;
+     },
      StatusCode::kInvalidArgument, "reshape it to [1]"},
 };
 
@@ -74,7 +95,8 @@ TEST(ValidateTest, NonMembersAndUnknownGroupsAreRefused) {
   request.kind = COVEY_BARRIER;
   Operation operation;
   Status status = Validate(request, {.group = &group, .self = Rank{0}}, &operation);
-  EXPECT_NE(status.message().find("rank 0 is not a member of the group [1, 2]"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("rank 0 is not a member of the group [1, 2]"), std::string::npos)
+      << status.message();
   status = Validate(request, {.group = nullptr, .self = Rank{0}}, &operation);
   EXPECT_NE(status.message().find("no such group"), std::string::npos) << status.message();
 }

@@ -1,0 +1,77 @@
+#include "core/run/mover.h"
+
+namespace covey {
+
+std::byte* Mover::Locate(const Exchange& x, const Buffer& b, size_t index) const {
+  if (b.place == Place::kLanding) return x.Slot(index, b.slot) + b.offset;
+  const Placement& placement = x.CellOf(index)->placement[x.channel->exchanges % 2];
+  const uint64_t begin = b.place == Place::kInput ? placement.input : placement.output;
+  return transport_->Base(x.request->group->members[index]) + begin + b.offset;
+}
+
+// The pieces of one end of a copy: own input or output may lie in several, everything else is one.
+template <typename Fn>
+void Mover::ForEachPiece(const Exchange& x, const Buffer& b, size_t length_bytes, Fn fn) const {
+  if (b.place == Place::kLanding)
+    return fn(Locate(x, b, static_cast<size_t>(b.index)), size_t{0}, length_bytes);
+  const Spans& spans = b.place == Place::kInput ? x.input : x.output;
+  spans.ForEach(b.offset, length_bytes, fn);
+}
+
+void Mover::Copy(const Exchange& x, const Step& step) {
+  const Stores stores = step.streaming ? Stores::kStreaming : Stores::kCached;
+  ForEachPiece(x, step.dst, step.length_bytes, [&](std::byte* dst, size_t delta, size_t length) {
+    Buffer from = step.src;
+    from.offset += delta;
+    ForEachPiece(x, from, length, [&](const std::byte* src, size_t within, size_t part) {
+      if (dst + within != src) kernels_->copy(dst + within, src, part, stores);
+    });
+  });
+}
+
+void Mover::Sum(const Exchange& x, const Step& step) {
+  const Kernels& kernels = *kernels_;
+  const size_t elem_bytes = SizeOf(x.reduction.dtype);
+  const size_t widening = SizeOf(AccumulatorOf(x.reduction.dtype)) / elem_bytes;
+  if (step.kind == StepKind::kFinishSum) {
+    const std::byte* acc = Locate(x, step.src, static_cast<size_t>(step.src.index));
+    x.output.ForEach(
+        step.dst.offset, step.length_bytes, [&](std::byte* piece, size_t delta, size_t length) {
+          kernels.finish(x.reduction, acc + delta * widening, piece, length / elem_bytes);
+        });
+    return;
+  }
+  std::byte* acc = Locate(x, step.dst, x.Me());
+  if (step.kind == StepKind::kAddToSum)
+    kernels.copy(acc, Locate(x, step.src, static_cast<size_t>(step.src.index)),
+                 step.length_bytes * widening, Stores::kCached);
+  const auto combine = step.kind == StepKind::kBeginSum ? kernels.begin : kernels.add;
+  x.input.ForEach(step.input_offset, step.length_bytes,
+                  [&](const std::byte* piece, size_t delta, size_t length) {
+                    combine(x.reduction, piece, acc + delta * widening, length / elem_bytes);
+                  });
+}
+
+void Mover::Reduce(const Exchange& x, const Step& step) {
+  const size_t elem_bytes = SizeOf(x.reduction.dtype);
+  const Stores stores = step.streaming ? Stores::kStreaming : Stores::kCached;
+  sources_.clear();
+  targets_.clear();
+  for (size_t j = 0; j < x.size(); ++j) sources_.push_back(Locate(x, step.src, j));
+  if (step.dst.place == Place::kOutput && step.dst.index != kEveryRank) {
+    size_t before = 0;
+    x.output.ForEach(
+        step.dst.offset, step.length_bytes, [&](std::byte* piece, size_t delta, size_t length) {
+          for (const std::byte*& source : sources_) source += delta - before;
+          before = delta;
+          kernels_->reduce(x.reduction, sources_, {&piece, 1}, length / elem_bytes, stores);
+        });
+    return;
+  }
+  const size_t first = step.dst.index == kEveryRank ? 0 : x.Me();
+  const size_t last = step.dst.index == kEveryRank ? x.size() : x.Me() + 1;
+  for (size_t j = first; j < last; ++j) targets_.push_back(Locate(x, step.dst, j));
+  kernels_->reduce(x.reduction, sources_, targets_, step.length_bytes / elem_bytes, stores);
+}
+
+}  // namespace covey

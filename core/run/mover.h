@@ -1,0 +1,39 @@
+// Performs the steps of a schedule that touch data: resolves what a Buffer names to memory and
+// calls the kernels.
+//
+// No state of its own but scratch; called with the baton held.
+#ifndef COVEY_CORE_RUN_MOVER_H_
+#define COVEY_CORE_RUN_MOVER_H_
+
+#include <vector>
+
+#include "core/run/exchange.h"
+#include "core/run/transport.h"
+
+namespace covey {
+
+class Mover {
+ public:
+  // Both outlive the mover.
+  Mover(const Kernels* kernels, Transport* transport) : kernels_(kernels), transport_(transport) {}
+
+  void Copy(const Exchange& exchange, const Step& step);    // kCopy
+  void Reduce(const Exchange& exchange, const Step& step);  // kReduce
+  void Sum(const Exchange& exchange, const Step& step);     // kBeginSum, kAddToSum, kFinishSum
+
+ private:
+  // Memory of one piece: a landing slot of member `index`, or its tensor where that lies in the
+  // arena.
+  std::byte* Locate(const Exchange& exchange, const Buffer& buffer, size_t index) const;
+  template <typename Fn>
+  void ForEachPiece(const Exchange& exchange, const Buffer& buffer, size_t length_bytes,
+                    Fn fn) const;
+
+  const Kernels* kernels_;
+  Transport* transport_;
+  std::vector<const std::byte*> sources_;  // scratch of Reduce
+  std::vector<std::byte*> targets_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_RUN_MOVER_H_
