@@ -226,7 +226,16 @@ static PyMethodDef handle_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyObject* RefuseNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  (void)type;
+  (void)args;
+  (void)kwargs;
+  PyErr_SetString(PyExc_TypeError, "a Handle is made by submit() and submit1() only");
+  return NULL;
+}
+
 static PyType_Slot handle_slots[] = {
+    {Py_tp_new, (void*)RefuseNew},
     {Py_tp_dealloc, (void*)HandleDealloc},
     {Py_tp_methods, handle_methods},
     {Py_tp_doc, (void*)"One operation in flight. Made by submit() and submit1() only."},

@@ -44,7 +44,8 @@ def init_again() -> str:
 
 def before_init() -> None:
     assert not covey.is_initialized()
-    for call in (covey.rank, covey.size, covey.local_rank, covey.local_size, covey.cross_rank, covey.stats):
+    place = (covey.rank, covey.size, covey.local_rank, covey.local_size, covey.cross_rank)
+    for call in (*place, covey.stats):
         try:
             call()
             raise AssertionError(f"{call} worked before init")

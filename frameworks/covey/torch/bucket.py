@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, List, Optional, Tuple, Type
+from typing import Any, List, Optional, Type
 
 import torch
 
@@ -57,7 +57,8 @@ class Bucket:
     """Gradients that travel together.
 
     ``views[i]`` is the memory for the gradient of ``parameters[i]``. Between ``submit`` and
-    ``finish`` the memory belongs to the core. A parameter without a gradient contributes zeros.
+    ``finish`` the memory belongs to the core, and the parameters' ``grad`` is None: a further
+    backward pass cannot add to what travels. A parameter without a gradient contributes zeros.
     """
 
     def __init__(self, plan: BucketPlan, name: str, reduction: Reduction, densify: bool) -> None:
@@ -111,25 +112,21 @@ class Bucket:
         )
 
     def _collect(self) -> None:
-        """Gradients that lie elsewhere are copied in, and the parameters' ``grad`` points here."""
+        """Takes the gradients; those that lie elsewhere are copied in, all at once."""
         sources: List[torch.Tensor] = []
         targets: List[torch.Tensor] = []
-        moved: List[Tuple[torch.nn.Parameter, torch.Tensor]] = []
         self._missing = []
         for index, (parameter, view) in enumerate(zip(self.parameters, self.views)):
             grad = parameter.grad
-            if grad is view:
-                continue
             if grad is None:
                 self._missing.append(index)
                 continue
-            sources.append(self._dense(grad, index))
-            targets.append(view)
-            moved.append((parameter, view))
+            if grad is not view:
+                sources.append(self._dense(grad, index))
+                targets.append(view)
+            parameter.grad = None
         if sources:
             torch._foreach_copy_(targets, sources)
-            for parameter, view in moved:
-                parameter.grad = view
         self._flags.fill_(1)
         for index in self._missing:
             self.views[index].zero_()
@@ -181,7 +178,7 @@ class Bucket:
             self.flat.copy_(compression.decompress(self._compressed, self._context))
         unused = self._unused_everywhere() if self._missing else set()
         for index, (parameter, view) in enumerate(zip(self.parameters, self.views)):
-            if parameter.grad is not view and index not in unused:
+            if index not in unused:
                 parameter.grad = view
 
     def _unused_everywhere(self) -> set:

@@ -1,4 +1,11 @@
-"""The distributed optimizer: any torch optimizer, with gradients reduced over the ranks."""
+"""The distributed optimizer: any torch optimizer, with gradients reduced over the ranks.
+
+The gradients lie in buckets in memory shared between the ranks, and each bucket is reduced as soon
+as backward has completed it, while backward goes on. From then until ``step()`` or
+``synchronize()`` the parameters' ``grad`` is None; afterwards it is a view of the bucket. Where a
+rank has no gradient for a parameter it contributes zeros; where no rank has one, ``grad`` stays
+None.
+"""
 
 from __future__ import annotations
 
@@ -275,33 +282,29 @@ def DistributedOptimizer(
 ) -> torch.optim.Optimizer:
     """Wraps an optimizer so that ``step()`` uses gradients reduced over all ranks.
 
-    The gradients lie in buckets in memory shared between the ranks, and each bucket is reduced as
-    soon as backward has completed it, while backward goes on. Every rank must call this at the same
-    place.
+    Every rank must call this at the same place. The module says when gradients can be read.
 
     Args:
         optimizer: any torch optimizer. The result is of a subclass of its class and shares its
             state and parameter groups; use the result from now on.
-        named_parameters: ``model.named_parameters()``. The names appear in messages and must be the
-            same on every rank; None makes names up.
+        named_parameters: ``model.named_parameters()``: names for messages, the same on every
+            rank; None makes names up.
         compression: ``Compression.none``, ``.fp16``, ``.bf16`` or your own :class:`Compressor`.
-        backward_passes_per_step: passes to accumulate before a gradient is reduced. They are added,
-            not averaged. A last step with fewer passes is fine.
+        backward_passes_per_step: passes to add up (not to average) before a gradient is reduced.
+            A step with fewer passes is fine.
         op: Average, Sum, Min, Max or Product.
-        gradient_predivide_factor: f divides the gradients before and multiplies them after the sum;
-            with Average only.
+        gradient_predivide_factor: with Average: divides before the sum, multiplies after it.
         num_groups: into how many buckets to divide the parameters; 0 divides by size.
-        groups: a number as ``num_groups``, or lists of parameters to put into one bucket each.
+        groups: a number as ``num_groups``, or lists of parameters that share a bucket.
         sparse_as_dense: make sparse gradients dense; without it they are refused.
-        process_set: the ranks to reduce over. On another rank the optimizer stays as it is.
+        process_set: the ranks to reduce over; on others the optimizer does as before.
         model: instead of ``named_parameters``, the module to take names from.
         method: how the ranks train together; "allreduce" is the only one so far.
         bucket_bytes: size of a bucket; a larger gradient has its own.
 
     Returns:
-        An optimizer with the further methods ``synchronize``, ``skip_synchronize``, ``no_sync``,
-        ``set_backward_passes_per_step`` and ``rebuild_buckets``. ``state_dict()`` is unchanged, and
-        learning-rate schedulers work on it.
+        An optimizer with further methods: ``synchronize``, ``skip_synchronize``, ``no_sync``,
+        ``set_backward_passes_per_step``, ``rebuild_buckets``. ``state_dict()`` is unchanged.
 
     Raises:
         InvalidArgument: (a ValueError) wrong arguments.
@@ -309,37 +312,32 @@ def DistributedOptimizer(
         NotInitialized: (a ValueError) before ``init()``.
 
     Example:
-        >>> hvd.broadcast_parameters(model.state_dict(), root_rank=0)
         >>> optimizer = hvd.DistributedOptimizer(
         ...     torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size()),
         ...     named_parameters=model.named_parameters())
-        >>> for inputs, targets in batches:
-        ...     optimizer.zero_grad()
-        ...     loss_of(model(inputs), targets).backward()
-        ...     optimizer.step()
     """
     _check_options(method, op, gradient_predivide_factor)
     if hasattr(optimizer, "_covey_reducer"):
         raise InvalidArgument("this optimizer is a DistributedOptimizer already")
     if named_parameters is None and model is not None:
         named_parameters = model.named_parameters()
-    wrapped = _wrap(optimizer)
+    wrapped = _wrap(
+        optimizer,
+        named_parameters=None if named_parameters is None else list(named_parameters),
+        compression=compression,
+        op=op,
+        gradient_predivide_factor=gradient_predivide_factor,
+        groups=groups if groups is not None else num_groups,
+        sparse_as_dense=sparse_as_dense,
+        process_set=process_set,
+        bucket_bytes=bucket_bytes,
+    )
     wrapped.backward_passes_per_step = _check_passes(backward_passes_per_step)
-    wrapped._covey_options = {
-        "named_parameters": None if named_parameters is None else list(named_parameters),
-        "compression": compression,
-        "op": op,
-        "gradient_predivide_factor": gradient_predivide_factor,
-        "groups": groups if groups is not None else num_groups,
-        "sparse_as_dense": sparse_as_dense,
-        "process_set": process_set,
-        "bucket_bytes": bucket_bytes,
-    }
     _build(wrapped)
     return wrapped
 
 
-def _wrap(optimizer: torch.optim.Optimizer) -> Any:
+def _wrap(optimizer: torch.optim.Optimizer, **options: Any) -> Any:
     """A twin of ``optimizer``, sharing state and parameter groups, with the methods above."""
     own = {
         name: value
@@ -352,6 +350,7 @@ def _wrap(optimizer: torch.optim.Optimizer) -> Any:
     # A scheduler made before has put a `step` into the instance, bound to the old optimizer.
     wrapped.__dict__.update({k: v for k, v in vars(optimizer).items() if k != "step"})
     wrapped._covey_class = kind
+    wrapped._covey_options = options
     wrapped._covey_reducer = None
     wrapped._covey_outside = []
     wrapped._covey_synchronized = False

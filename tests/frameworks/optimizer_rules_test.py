@@ -1,0 +1,240 @@
+"""DistributedOptimizer's rules: buckets and groups, wrong orders of calls, kinds of parameters."""
+
+from __future__ import annotations
+
+import copy
+import unittest
+from typing import Any, Callable, List
+
+import torch
+from nets import assert_close, batch_of, loss_of, make_net, one_step, whole_batch
+from ranks import SEED, SharedPool
+
+import covey
+import covey.torch as hvd
+
+SIZE = 3
+
+pool = SharedPool(__file__)
+
+
+def setUpModule() -> None:
+    print(f"seed {SEED}")
+
+
+def tearDownModule() -> None:
+    pool.close()
+
+
+def groups_of_parameters() -> None:
+    net = make_net()
+    reference = copy.deepcopy(net)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.1),
+        model=net,
+        groups=[[net.embed.weight, net.out.bias], [net.scale]],
+    )
+    names = [bucket.names for bucket in optimizer._covey_reducer.buckets]
+    assert names[:2] == [["out.bias", "embed.weight"], ["scale"]], names
+    one_step(net, optimizer)
+    plain = torch.optim.SGD(reference.parameters(), lr=0.1)
+    loss_of(reference, whole_batch(0)).backward()
+    plain.step()
+    assert_close(net, reference, "groups", 1e-5)
+
+
+def guards() -> List[str]:
+    """Wrong orders of calls raise at once, and training goes on afterwards."""
+    texts = []
+    net = make_net()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+
+    def expect(kind: Any, call: Callable[[], Any]) -> None:
+        try:
+            call()
+        except kind as error:
+            texts.append(str(error))
+        else:
+            raise AssertionError(f"{kind} expected")
+
+    loss_of(net, batch_of(0, hvd.rank())).backward()
+    expect(AssertionError, optimizer.zero_grad)
+    expect(AssertionError, lambda: loss_of(net, batch_of(0, hvd.rank())).backward())
+    expect(AssertionError, optimizer.rebuild_buckets)
+    optimizer.step()
+    one_step(net, optimizer)
+    net.frozen.requires_grad_(True)
+    optimizer.zero_grad()
+    loss_of(net, batch_of(2, hvd.rank())).backward()
+    expect(RuntimeError, optimizer.step)
+    net.frozen.zero_grad()
+    optimizer.step()
+    optimizer.zero_grad()
+    optimizer.rebuild_buckets()
+    one_step(net, optimizer)
+    hvd.check_replicas(net)
+    return texts
+
+
+def more_parameters() -> None:
+    """add_param_group, and wrapping the same parameters again for a second stage."""
+    net, extra = make_net(), make_net(lambda: torch.nn.Linear(3, 3))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1))
+    one_step(net, optimizer)
+    optimizer.add_param_group({"params": list(extra.parameters()), "lr": 0.01})
+    optimizer.zero_grad()
+    inputs, targets = batch_of(1, hvd.rank())
+    ((extra(net(inputs)) - targets) ** 2).mean().backward()
+    optimizer.step()
+    both = torch.nn.ModuleList([net, extra])
+    hvd.check_replicas(both)
+    second = hvd.DistributedOptimizer(torch.optim.Adam(both.parameters()), model=both)
+    second.zero_grad()
+    ((extra(net(inputs)) - targets) ** 2).mean().backward()
+    second.step()
+    hvd.check_replicas(both)
+    assert not optimizer._covey_reducer.in_flight
+
+
+def overlaps_with_backward() -> None:
+    """The last layers' bucket travels while backward computes the first layer."""
+    net = make_net()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.1), model=net, bucket_bytes=256
+    )
+    seen = []
+    net.embed.weight.register_hook(lambda _: seen.append(optimizer._covey_reducer.in_flight))
+    one_step(net, optimizer)
+    assert seen == [True]
+    for bucket in optimizer._covey_reducer.buckets:
+        for parameter, view in zip(bucket.parameters, bucket.views):
+            assert parameter.grad is view
+            begin = bucket.flat.data_ptr()
+            assert begin <= view.data_ptr() < begin + bucket.flat.numel() * 4
+
+
+def channels_last() -> None:
+    net = make_net(lambda: torch.nn.Conv2d(3, 5, 3)).to(memory_format=torch.channels_last)
+    reference = copy.deepcopy(net)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+    torch.manual_seed(SEED + 1)
+    images = torch.randn(2 * hvd.size(), 3, 6, 6)
+    net(images[2 * hvd.rank() :][:2]).square().mean().backward()
+    optimizer.step()
+    reference(images).square().mean().backward()
+    torch.optim.SGD(reference.parameters(), lr=0.1).step()
+    assert net.weight.grad.stride() == net.weight.stride()
+    assert_close(net, reference, "channels last", 1e-5)
+
+
+def mixed_dtypes() -> None:
+    torch.manual_seed(SEED)
+    tensors = [torch.randn(5, 5, dtype=d) for d in (torch.float64, torch.float32, torch.bfloat16)]
+    parameters = [torch.nn.Parameter(tensor) for tensor in tensors]
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=1.0))
+    sum((p * 2.0 ** hvd.rank()).sum().float() for p in parameters).backward()
+    optimizer.synchronize()
+    for p in parameters:
+        wanted = torch.full((5, 5), (2.0 ** hvd.size() - 1) / hvd.size(), dtype=p.dtype)
+        torch.testing.assert_close(p.grad, wanted)
+    assert len(optimizer._covey_reducer.buckets) == 3
+
+
+def sparse_gradients() -> str:
+    torch.manual_seed(SEED)
+    text = ""
+    for densify in (True, False):
+        net = torch.nn.Embedding(10, 4, sparse=True)
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(net.parameters(), lr=1.0), model=net, sparse_as_dense=densify
+        )
+        hvd.broadcast_parameters(net.state_dict(), 0)
+        for _ in range(2):
+            optimizer.zero_grad()
+            try:
+                net(torch.tensor([hvd.rank(), 7])).sum().backward()
+            except ValueError as error:
+                return str(error)
+            optimizer.step()
+            wanted = torch.zeros(10, 4)
+            wanted[: hvd.size()] = 1 / hvd.size()
+            wanted[7] += 1
+            torch.testing.assert_close(net.weight.grad, wanted)
+            hvd.check_replicas(net)
+    return text
+
+
+def part_of_the_ranks() -> None:
+    group = hvd.ProcessSet([0, 2])
+    net = make_net()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.1), model=net, process_set=group
+    )
+    assert (optimizer._covey_reducer is not None) == group.included()
+    for step in range(3):
+        one_step(net, optimizer, step)
+    if group.included():
+        hvd.check_replicas(net, group)
+    else:
+        reference = make_net()
+        plain = torch.optim.SGD(reference.parameters(), lr=0.1)
+        for step in range(3):
+            one_step(reference, plain, step)
+        for actual, wanted in zip(net.parameters(), reference.parameters()):
+            assert torch.equal(actual, wanted)
+
+
+def different_models() -> str:
+    wide = 8 if hvd.rank() == 1 else 7
+    net = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, wide))
+    try:
+        hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+    except covey.Mismatch as error:
+        works = make_net()
+        one_step(works, hvd.DistributedOptimizer(torch.optim.SGD(works.parameters(), lr=0.1)))
+        hvd.check_replicas(works)
+        return str(error)
+    return ""
+
+
+class OptimizerRulesTest(unittest.TestCase):
+    def run_on_all(self, function: Callable[..., Any]) -> List[Any]:
+        return pool(SIZE).call(function, timeout=180)
+
+    def test_groups_of_parameters(self) -> None:
+        self.run_on_all(groups_of_parameters)
+
+    def test_guards(self) -> None:
+        for texts in self.run_on_all(guards):
+            self.assertIn("zero_grad() was called after loss.backward()", texts[0])
+            self.assertIn("backward_passes_per_step (1)", texts[1])
+            self.assertIn("rebuild_buckets", texts[2])
+            self.assertIn("frozen.weight began to require a gradient", texts[3])
+
+    def test_more_parameters(self) -> None:
+        self.run_on_all(more_parameters)
+
+    def test_overlaps_with_backward(self) -> None:
+        self.run_on_all(overlaps_with_backward)
+
+    def test_channels_last(self) -> None:
+        self.run_on_all(channels_last)
+
+    def test_mixed_dtypes(self) -> None:
+        self.run_on_all(mixed_dtypes)
+
+    def test_sparse_gradients(self) -> None:
+        for text in self.run_on_all(sparse_gradients):
+            self.assertIn("sparse_as_dense=True", text)
+
+    def test_process_set(self) -> None:
+        self.run_on_all(part_of_the_ranks)
+
+    def test_different_models_are_refused(self) -> None:
+        for text in self.run_on_all(different_models):
+            self.assertIn("1.bias: float32 [7]", text)
+            self.assertIn("rank 1 has '1.bias: float32 [8]", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

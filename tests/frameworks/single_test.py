@@ -1,0 +1,275 @@
+"""A job of one rank, without launcher: the surface, its errors, and the life of memory."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import subprocess
+import sys
+import unittest
+import weakref
+from typing import Any
+
+import numpy
+import torch
+from ranks import SEED
+
+import covey
+import covey.numpy
+import covey.torch as hvd
+from covey import _native
+
+
+ARENA_BYTES = 64 << 20
+
+
+def setUpModule() -> None:
+    print(f"seed {SEED}")
+    covey.init(settings={"arena_bytes": ARENA_BYTES})
+
+
+def tearDownModule() -> None:
+    covey.shutdown()
+
+
+class SingleTest(unittest.TestCase):
+    def test_place(self) -> None:
+        self.assertEqual((hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size()), (0, 1, 0, 1))
+        self.assertEqual((hvd.cross_rank(), hvd.cross_size()), (0, 1))
+        self.assertIsInstance(covey.stats()["operations"], int)
+        self.assertIn("start_timeout", [knob["name"] for knob in covey.knobs()])
+
+    def test_importing_covey_imports_no_framework(self) -> None:
+        code = (
+            "import covey, sys; assert not {'torch', 'numpy'} & set(sys.modules);"
+            "covey.init(); covey.barrier(); covey.broadcast_object(3);"
+            "assert not {'torch', 'numpy'} & set(sys.modules)"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+    def test_all_names_exist_and_are_documented(self) -> None:
+        for module in (covey, hvd, covey.numpy):
+            for name in module.__all__:
+                thing = getattr(module, name)
+                if inspect.isroutine(thing) or inspect.isclass(thing):
+                    self.assertTrue(thing.__doc__, f"{module.__name__}.{name}")
+
+    def test_operations_give_the_tensor(self) -> None:
+        for tensor in (torch.arange(6.0).view(2, 3), numpy.arange(6.0).reshape(2, 3)):
+            kind = type(tensor)
+            for result in (
+                covey.allreduce(tensor),
+                covey.allreduce(tensor, "x", covey.Product),
+                covey.synchronize(covey.allreduce_async(tensor)),
+                covey.grouped_allreduce([tensor])[0],
+                covey.synchronize(covey.grouped_allreduce_async([tensor]))[0],
+                covey.broadcast(tensor, 0),
+                covey.synchronize(covey.broadcast_async(tensor, 0)),
+                covey.allgather(tensor),
+                covey.synchronize(covey.allgather_async(tensor)),
+                covey.grouped_allgather([tensor])[0],
+                covey.synchronize(covey.grouped_allgather_async([tensor]))[0],
+            ):
+                self.assertIs(type(result), kind)
+                self.assertTrue((result == tensor).all())
+                self.assertIsNot(result, tensor)
+            for result in (
+                covey.allreduce_(tensor),
+                covey.synchronize(covey.allreduce_async_(tensor)),
+                covey.grouped_allreduce_([tensor])[0],
+                covey.synchronize(covey.grouped_allreduce_async_([tensor]))[0],
+                covey.broadcast_(tensor, 0),
+                covey.synchronize(covey.broadcast_async_(tensor, 0)),
+            ):
+                self.assertIs(result, tensor)
+        scaled = covey.allreduce(torch.ones(2), prescale_factor=3.0, postscale_factor=0.5)
+        self.assertEqual(scaled.tolist(), [1.5, 1.5])
+
+    def test_numpy_strides_scalars_and_empty(self) -> None:
+        array = numpy.arange(24, dtype=numpy.float32).reshape(4, 6)
+        view = array[::2, 1::2]
+        self.assertIs(covey.allreduce_(view, op=covey.Sum, prescale_factor=2.0), view)
+        self.assertEqual(array[0, 1], 2.0)
+        self.assertEqual(array[1, 1], 7.0)
+        self.assertEqual(covey.allreduce(numpy.float64(3.5)).shape, ())
+        self.assertEqual(covey.allgather(numpy.empty((0, 3))).shape, (0, 3))
+        big = covey.allgather(numpy.ones(1_000_000))
+        big += 1
+        frozen = numpy.ones(3)
+        frozen.flags.writeable = False
+        with self.assertRaises(ValueError):
+            covey.allreduce_(frozen)
+        with self.assertRaises(ValueError):
+            covey.allreduce(numpy.ones(3, dtype=">f4"))
+        with self.assertRaises(ValueError):
+            covey.allreduce(numpy.array(["text"]))
+
+    def test_refused_tensors(self) -> None:
+        for tensor, word in (
+            (torch.ones(2, dtype=torch.int16), "int16"),
+            (torch.ones(2, dtype=torch.complex64), "complex64"),
+            (torch.ones(2, device="meta"), "meta"),
+            (torch.ones(2, 2).to_sparse(), "to_dense"),
+        ):
+            for call in (hvd.allreduce, hvd.allreduce_, hvd.allgather, covey.allreduce_async):
+                with self.assertRaisesRegex(covey.Unsupported, word):
+                    call(tensor)
+        with self.assertRaisesRegex(ValueError, "bool"):
+            hvd.allreduce(torch.ones(2, dtype=torch.bool))
+        with self.assertRaisesRegex(ValueError, "scalar"):
+            hvd.allgather(torch.tensor(1.0))
+        for wrong in ([1.0], 3, None, "text"):
+            with self.assertRaises(TypeError):
+                hvd.allreduce(wrong)  # type: ignore[arg-type]
+            with self.assertRaises(TypeError):
+                covey.allreduce(wrong)
+        with self.assertRaises(TypeError):
+            covey.grouped_allreduce([torch.ones(1), numpy.ones(1)])
+
+    def test_refused_options(self) -> None:
+        ones = torch.ones(2)
+        for call in (
+            lambda: hvd.allreduce(ones, op=hvd.Adasum),
+            lambda: hvd.allreduce_(ones, op=hvd.Adasum),
+            lambda: hvd.allreduce(ones, op=17),
+            lambda: hvd.allreduce_(ones, op=-1),
+            lambda: hvd.allreduce(ones, average=True, op=hvd.Sum),
+            lambda: hvd.allreduce(ones, prescale_factor=0.0),
+            lambda: hvd.allreduce_(ones, postscale_factor=0.0),
+            lambda: hvd.allreduce(ones, prescale_factor=float("nan")),
+            lambda: hvd.broadcast(ones, 1),
+            lambda: hvd.broadcast_object(1, 1),
+            lambda: hvd.allreduce(ones, name="x" * 5000),
+            lambda: hvd.join(),
+            lambda: covey.arena_empty((2, -1), torch.float32),
+            lambda: covey.arena_empty(3, torch.complex64),
+            lambda: hvd.allreduce(torch.ones([1] * 17)),
+            lambda: covey.start_timeline("/no/such/folder/file.json"),
+        ):
+            with self.assertRaises(ValueError):
+                call()
+        self.assertEqual(hvd.allreduce(ones, average=False).tolist(), [1.0, 1.0])
+        with self.assertRaisesRegex(AttributeError, "not available"):
+            hvd.alltoall  # pylint: disable=pointless-statement
+        self.assertFalse(hasattr(hvd, "nonsense"))
+        self.assertIsNone(hvd.synchronize(None))
+
+    def test_refused_optimizers(self) -> None:
+        net = torch.nn.Linear(2, 2)
+        named = list(net.named_parameters())
+        make = lambda: torch.optim.SGD(net.parameters(), lr=0.1)  # noqa: E731
+        for options, word in (
+            ({"named_parameters": named + named}, "duplicates"),
+            ({"named_parameters": named[:1]}, "not named"),
+            ({"named_parameters": net.parameters()}, "tuples"),
+            ({"method": "gossip"}, "this version has: allreduce"),
+            ({"op": hvd.Adasum}, "Adasum"),
+            ({"op": hvd.Sum, "gradient_predivide_factor": 2.0}, "predivide"),
+            ({"gradient_predivide_factor": 0.0}, "predivide"),
+            ({"backward_passes_per_step": 0}, "backward_passes"),
+            ({"bucket_bytes": 0}, "bucket_bytes"),
+        ):
+            with self.assertRaisesRegex(ValueError, word):
+                hvd.DistributedOptimizer(make(), **options)
+        wrapped = hvd.DistributedOptimizer(make(), named)
+        with self.assertRaisesRegex(ValueError, "already"):
+            hvd.DistributedOptimizer(wrapped, named)
+
+    def test_wrapped_optimizer_is_its_class(self) -> None:
+        net = torch.nn.Linear(2, 2)
+        plain = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        early = torch.optim.lr_scheduler.StepLR(plain, 1, gamma=0.5)
+        wrapped = hvd.DistributedOptimizer(plain, net.named_parameters())
+        self.assertIsInstance(wrapped, torch.optim.SGD)
+        self.assertEqual(type(wrapped).__name__, "SGD")
+        self.assertEqual(wrapped.state_dict(), plain.state_dict())
+        late = torch.optim.lr_scheduler.StepLR(wrapped, 1, gamma=0.5)
+        steps = []
+        wrapped.register_step_post_hook(lambda *_: steps.append(1))
+        for _ in range(2):
+            wrapped.zero_grad()
+            net(torch.ones(1, 2)).sum().backward()
+            wrapped.step()
+            early.step()
+            late.step()
+        self.assertEqual(steps, [1, 1])
+        self.assertAlmostEqual(wrapped.param_groups[0]["lr"], 0.1 * 0.5**4)
+        wrapped.load_state_dict(wrapped.state_dict())
+        wrapped.step()
+        self.assertEqual(steps, [1, 1, 1])
+        with wrapped.no_sync(), wrapped.skip_synchronize():
+            wrapped.step(lambda: net(torch.ones(1, 2)).sum())
+
+    def test_capabilities(self) -> None:
+        for name in ("mpi", "gloo", "ccl", "ddl", "cuda", "rocm", "nccl"):
+            self.assertFalse(getattr(hvd, f"{name}_built")())
+
+
+class MemoryTest(unittest.TestCase):
+    def test_arena_memory_lives_as_long_as_its_tensors(self) -> None:
+        for make in (
+            lambda: covey.arena_empty((4, 5), torch.float64),
+            lambda: covey.arena_empty((4, 5), "float64"),
+        ):
+            tensor: Any = make()
+            self.assertEqual(tuple(tensor.shape), (4, 5))
+            self.assertTrue((tensor == 0).all())
+            row = tensor[1]
+            del tensor
+            gc.collect()
+            others = [make() for _ in range(10)]
+            row += 7
+            self.assertTrue(all((other == 0).all() for other in others))
+            self.assertTrue((row == 7).all())
+        self.assertEqual(covey.arena_empty(0, torch.int8).numel(), 0)
+        self.assertEqual(covey.arena_empty((), torch.int8).shape, ())
+
+    def test_arena_memory_is_used_again(self) -> None:
+        for _ in range(20):
+            covey.arena_empty(ARENA_BYTES // 4, torch.uint8)
+        with self.assertRaisesRegex(covey.Exhausted, "arena") as caught:
+            covey.arena_empty(ARENA_BYTES * 2, torch.uint8)
+        self.assertIsInstance(caught.exception, MemoryError)
+
+    def test_tensors_live_until_their_operation_has_ended(self) -> None:
+        tensor = torch.ones(1000)
+        seen = weakref.ref(tensor)
+        handle = hvd.allreduce_async_(tensor, name="kept")
+        del tensor
+        gc.collect()
+        self.assertIsNotNone(seen())
+        handle.wait()
+        del handle
+        gc.collect()
+        self.assertIsNone(seen())
+
+    def test_handles_and_results_are_let_go(self) -> None:
+        tensor = torch.ones(1000)
+        before = sys.getrefcount(tensor)
+        for _ in range(1000):
+            hvd.allreduce_(tensor, name="a")
+            hvd.allreduce(tensor, name="a")
+            hvd.allgather(tensor, name="a")
+            hvd.grouped_allreduce_([tensor, tensor], name="a")
+        hvd.barrier()  # Looks after dropped operations.
+        self.assertEqual(sys.getrefcount(tensor), before)
+
+    def test_wrong_arguments_of_the_extension(self) -> None:
+        good = (0, 0, "x", 0, 0, 1.0, 1.0, 0, bytearray(4), None, (1,), None)
+        _native.submit1(*good).wait()
+        for place, wrong in ((10, [1]), (10, ("a",)), (8, "text"), (10, (1,) * 17), (2, 3)):
+            arguments = list(good)
+            arguments[place] = wrong
+            with self.assertRaises((TypeError, ValueError, OverflowError)):
+                _native.submit1(*arguments)
+        for inputs, outputs in ((((0, 0),), None), (((0, 0, (1,)),), ()), ((1,), None)):
+            with self.assertRaises((TypeError, ValueError)):
+                _native.submit(0, 0, None, 0, 0, 1.0, 1.0, inputs, outputs, None)
+        with self.assertRaises(TypeError):
+            _native.Handle()
+        with self.assertRaises(ValueError):
+            hvd.allreduce_async(torch.ones(1)).wait(-1)
+
+
+if __name__ == "__main__":
+    unittest.main()
