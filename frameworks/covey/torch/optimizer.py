@@ -252,7 +252,11 @@ def _build(optimizer: Any) -> None:
     )
 
 
-def _check_options(method: str, op: int, gradient_predivide_factor: float) -> None:
+def _check_options(
+    optimizer: torch.optim.Optimizer, method: str, op: int, gradient_predivide_factor: float
+) -> None:
+    if hasattr(optimizer, "_covey_reducer"):
+        raise InvalidArgument("this optimizer is a DistributedOptimizer already")
     if method not in METHODS:
         raise InvalidArgument(
             f"method {method!r} is not available; this version has: {', '.join(METHODS)}"
@@ -316,9 +320,7 @@ def DistributedOptimizer(
         ...     torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size()),
         ...     named_parameters=model.named_parameters())
     """
-    _check_options(method, op, gradient_predivide_factor)
-    if hasattr(optimizer, "_covey_reducer"):
-        raise InvalidArgument("this optimizer is a DistributedOptimizer already")
+    _check_options(optimizer, method, op, gradient_predivide_factor)
     if named_parameters is None and model is not None:
         named_parameters = model.named_parameters()
     wrapped = _wrap(
