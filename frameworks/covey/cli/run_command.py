@@ -25,7 +25,7 @@ signals:
   kill -USR1 PID, the launcher's, tells where every rank is and lets the job go on.
 
 The exit code is that of the rank that failed first (128 + N when signal N killed it); 2 when the
-job could not start. OMP_NUM_THREADS becomes cores / N unless you set it.
+job could not start. OMP_NUM_THREADS becomes cores / N unless you set it. Ranks read no input.
 """
 _HOSTS = "several hosts are not available yet"
 _ELASTIC = "a changing number of ranks is not available yet"

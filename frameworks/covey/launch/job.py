@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence
 
 from covey import _native
+from covey.errors import InvalidArgument
 from covey.launch import endings, environment, report
 from covey.launch.output import Console, ConsoleGone, RankStream, TeeFile, discard_output
 from covey.launch.process import RankProcess
@@ -99,6 +100,8 @@ class Job:
         spec, job_id = self._spec, secrets.token_hex(8)
         try:
             shm_fd = _native.job_create(spec.size)
+        except InvalidArgument as error:  # of a COVEY_* variable or the size: it says which
+            raise LaunchError(str(error)) from error
         except Exception as error:  # whatever its type, it says why in one sentence
             raise LaunchError(f"cannot make the job's shared memory: {error}") from error
         try:
@@ -310,6 +313,7 @@ class Job:
         stuck = [p.rank for p in self._ranks if p.returncode is None]
         if stuck:
             self._say(f"{report.ranks_in_words(stuck)} did not end even by SIGKILL; leaving them")
+        self._tell_of_traces()
         code = self._ending.exit_code if self._ending is not None else 0
         if code is not None:
             return Outcome(code, None, [])
@@ -319,6 +323,11 @@ class Job:
         for line in summary:
             self._say(line)
         return Outcome(first.shell_code, first, summary)
+
+    def _tell_of_traces(self) -> None:
+        folder = self._spec.timeline_dir
+        if folder is not None and any(name.endswith(".json") for name in os.listdir(folder)):
+            self._say(f"one trace per rank in {folder}; ui.perfetto.dev shows them")
 
     def _close(self) -> None:
         """No rank outlives the launcher, not even one of a start that failed half way."""

@@ -1,0 +1,153 @@
+"""Goal: the launcher's parts decide rightly in cases that are hard to bring about with processes.
+Method: they are pure; times are given."""
+
+from __future__ import annotations
+
+import signal
+import unittest
+from typing import List, Optional
+
+import harness  # noqa: F401  # makes `covey` importable in a source tree
+
+from covey.launch import check, endings, output, report
+
+TRACEBACK = ["Traceback (most recent call last):", '  File "x.py", line 1, in <module>']
+
+
+def ended(
+    rank: int, at: float, code: int = 1, traceback_at: Optional[float] = None, last: str = ""
+) -> report.Exit:
+    tail: List[str] = [*TRACEBACK, last] if last else []
+    return report.Exit(rank, 100 + rank, code, at, traceback_at, tail)
+
+
+class FirstFailureTest(unittest.TestCase):
+    def first(self, *ends: report.Exit) -> int:
+        return report.first_failure(ends).rank
+
+    def test_the_earlier_traceback_counts_not_the_earlier_exit(self) -> None:
+        slow = ended(0, at=9.0, traceback_at=1.0, last="ValueError: a")
+        fast = ended(1, at=2.0, traceback_at=1.5, last="ValueError: b")
+        self.assertEqual(self.first(slow, fast), 0)
+
+    def test_a_killed_rank_counts_by_its_end(self) -> None:
+        killed = ended(0, at=1.0, code=-9)
+        other = ended(1, at=1.1, traceback_at=1.05, last="OSError: x")
+        self.assertEqual(self.first(other, killed), 0)
+
+    def test_who_blames_a_failed_rank_comes_after_it(self) -> None:
+        blames = ended(0, 1.0, traceback_at=0.9, last="covey.errors.Aborted: x: rank 1 has died")
+        cause = ended(1, 1.2, code=3)
+        self.assertEqual(self.first(blames, cause), 1)
+
+    def test_who_blames_a_rank_that_did_not_fail_may_be_first(self) -> None:
+        blames = ended(0, 1.0, traceback_at=0.9, last="covey.errors.Aborted: x: rank 2 has left")
+        later = ended(1, 1.2, traceback_at=1.1, last="ValueError: rank 0 is odd")
+        self.assertEqual(self.first(blames, later), 0)
+
+    def test_a_users_exception_that_mentions_a_rank_is_no_consequence(self) -> None:
+        mine = ended(0, 1.0, traceback_at=0.9, last="ValueError: rank 1 sent rubbish")
+        self.assertFalse(report.is_consequence(mine, {0, 1}))
+
+
+class TracebackTest(unittest.TestCase):
+    def test_chains_are_kept_whole_and_earlier_ones_left_out(self) -> None:
+        handled = [*TRACEBACK, "KeyError: handled and printed", "still going"]
+        chain = [*TRACEBACK, "A: 1", "", "During handling of the above exception, another", ""]
+        lines = [*handled, *chain, *TRACEBACK, "B: 2"]
+        self.assertEqual(report.last_traceback(lines), [*chain, *TRACEBACK, "B: 2"])
+        self.assertEqual(report.exception_line(report.last_traceback(lines)), "B: 2")
+
+    def test_without_one_the_last_lines_are_shown(self) -> None:
+        end = report.Exit(0, 1, -11, 0.0, None, [str(i) for i in range(50)])
+        self.assertEqual(report.last_words(end), [str(i) for i in range(30, 50)])
+
+    def test_a_long_one_is_cut_in_the_middle(self) -> None:
+        tail = [TRACEBACK[0], *["  frame"] * 150, "E: x"]
+        words = report.last_words(report.Exit(0, 1, 1, 0.0, 0.0, tail))
+        self.assertLessEqual(len(words), report.MAX_TRACEBACK_LINES + 1)
+        self.assertEqual((words[0], words[-1]), (TRACEBACK[0], "E: x"))
+
+    def test_they_can_be_left_out(self) -> None:
+        lines = ["before", *TRACEBACK, "KeyboardInterrupt", "saved"]
+        self.assertEqual(report.without_tracebacks(lines), ["before", "saved"])
+
+    def test_how_it_ended_in_words(self) -> None:
+        self.assertEqual(report.Exit(0, 1, 3, 0.0, None, []).how(), "exit code 3")
+        memory = report.Exit(0, 1, -9, 0.0, None, [], out_of_memory=True)
+        self.assertEqual(memory.how(), "killed by SIGKILL (the kernel was out of memory)")
+        self.assertEqual(memory.shell_code, 137)
+        self.assertEqual(report.ranks_in_words([3, 1, 2]), "ranks 1, 2 and 3")
+
+
+class EndingTest(unittest.TestCase):
+    def test_every_plan_kills_within_two_seconds(self) -> None:
+        plans = (endings.AFTER_FAILURE, endings.AFTER_INTERRUPT, endings.AFTER_TERMINATE)
+        for plan in (*plans, endings.AT_ONCE):
+            self.assertEqual(plan[-1].number, signal.SIGKILL)
+            self.assertLess(plan[-1].at, 2.0)
+            self.assertEqual([step.at for step in plan], sorted(step.at for step in plan))
+
+    def test_hurry_brings_the_next_step_and_keeps_the_distances(self) -> None:
+        ending = endings.Ending(endings.AFTER_INTERRUPT, 130, now=10.0)
+        self.assertIsNone(ending.due(10.2))
+        ending.hurry(10.3)
+        self.assertEqual(ending.due(10.3), signal.SIGINT)
+        self.assertIsNone(ending.due(10.3))
+        self.assertAlmostEqual(ending.deadline(), 10.7)
+        self.assertEqual(ending.due(12.0), signal.SIGTERM)
+        self.assertEqual(ending.due(12.0), signal.SIGKILL)
+        self.assertFalse(ending.given_up(12.0))
+        self.assertTrue(ending.given_up(20.0))
+
+
+class LineCutterTest(unittest.TestCase):
+    def test_pieces_become_lines(self) -> None:
+        cutter = output.LineCutter()
+        self.assertEqual(cutter.feed(b"one\ntw", 1.0), [b"one"])
+        self.assertEqual(cutter.deadline(), 1.0 + output.PARTIAL_LINE_S)
+        self.assertEqual(cutter.feed(b"o\r\n\nthree\n", 1.1), [b"two", b"", b"three"])
+        self.assertIsNone(cutter.deadline())
+
+    def test_the_deadline_is_that_of_the_lines_beginning(self) -> None:
+        cutter = output.LineCutter()
+        cutter.feed(b"a", 1.0)
+        cutter.feed(b"b", 1.1)
+        self.assertEqual(cutter.deadline(), 1.0 + output.PARTIAL_LINE_S)
+        cutter.feed(b"\nc", 1.2)
+        self.assertEqual(cutter.deadline(), 1.2 + output.PARTIAL_LINE_S)
+
+    def test_the_end_of_a_line_shown_already_makes_no_empty_one(self) -> None:
+        cutter = output.LineCutter()
+        cutter.feed(b"loading", 1.0)
+        self.assertEqual(cutter.flush(), [b"loading"])
+        self.assertEqual(cutter.feed(b"\n\n", 2.0), [b""])
+
+    def test_a_line_without_end_is_cut(self) -> None:
+        cutter = output.LineCutter()
+        size = output.MAX_PARTIAL_BYTES + 1
+        self.assertEqual(cutter.feed(b"x" * size, 1.0), [b"x" * size])
+
+
+class CommandTest(unittest.TestCase):
+    def test_the_script_among_pythons_arguments(self) -> None:
+        for arguments, script in (
+            (["train.py", "-c"], "train.py"),
+            (["-u", "-X", "dev", "-W", "error", "train.py"], "train.py"),
+            (["-m", "pkg"], None),
+            (["-c", "1", "x.py"], None),
+            (["-um", "pkg"], None),
+            (["-"], None),
+            ([], None),
+        ):
+            self.assertEqual(check.python_script(arguments), script, arguments)
+
+    def test_what_is_a_python(self) -> None:
+        for name in ("python", "/usr/bin/python3", "python3.11", "pypy3"):
+            self.assertTrue(check.is_python(name), name)
+        for name in ("pythonista", "bash", "train.py", "ipython"):
+            self.assertFalse(check.is_python(name), name)
+
+
+if __name__ == "__main__":
+    unittest.main()
