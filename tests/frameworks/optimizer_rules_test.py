@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import copy
+import os
+import signal
+import time
 import unittest
+import unittest.mock
+import warnings
 from typing import Any, Callable, List
 
 import torch
 from nets import assert_close, batch_of, loss_of, make_net, one_step, whole_batch
-from ranks import SEED, SharedPool
+from ranks import SEED, Pool, SharedPool
 
 import covey
 import covey.torch as hvd
@@ -197,6 +202,39 @@ def different_models() -> str:
     return ""
 
 
+def train_until_a_rank_dies() -> Any:
+    """Rank 1 is killed within a step; what the others see, and when."""
+    net = make_net()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.1), model=net, bucket_bytes=1
+    )
+    one_step(net, optimizer)
+    begun = time.monotonic()
+    if hvd.rank() == 1:
+        net.embed.weight.register_hook(lambda _: os.kill(os.getpid(), signal.SIGKILL))
+    try:
+        one_step(net, optimizer)
+    except hvd.HorovodInternalError as error:
+        assert not optimizer._covey_reducer.in_flight
+        optimizer.zero_grad()
+        return error.peer_rank, str(error), time.monotonic() - begun
+    return None
+
+
+def train_without_arena() -> List[str]:
+    """Gradients that do not fit into the arena lie outside of it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.manual_seed(SEED)
+        wide = 400_000
+        net = torch.nn.Sequential(torch.nn.Linear(6, wide), torch.nn.Linear(wide, 3))
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.001))
+    for step in range(3):
+        one_step(net, optimizer, step)
+    hvd.check_replicas(net)
+    return [str(warning.message) for warning in caught]
+
+
 class OptimizerRulesTest(unittest.TestCase):
     def run_on_all(self, function: Callable[..., Any]) -> List[Any]:
         return pool(SIZE).call(function, timeout=180)
@@ -226,6 +264,22 @@ class OptimizerRulesTest(unittest.TestCase):
     def test_sparse_gradients(self) -> None:
         for text in self.run_on_all(sparse_gradients):
             self.assertIn("sparse_as_dense=True", text)
+
+    def test_a_rank_that_dies_is_named(self) -> None:
+        with Pool(SIZE, __file__) as own:
+            own.send(train_until_a_rank_dies)
+            seen = own.collect(may_end=True)
+        for peer, text, seconds in (seen[0], seen[2]):
+            self.assertEqual(peer, 1)
+            self.assertIn("rank 1", text)
+            self.assertIn("grad", text)
+            self.assertLess(seconds, 5)
+
+    def test_a_full_arena(self) -> None:
+        with unittest.mock.patch.dict(os.environ, {"COVEY_ARENA_BYTES": "16MiB"}):
+            with Pool(2, __file__, env={"COVEY_ARENA_BYTES": "16MiB"}) as own:
+                for texts in own.call(train_without_arena):
+                    self.assertIn("outside of the arena", texts[0])
 
     def test_process_set(self) -> None:
         self.run_on_all(part_of_the_ranks)

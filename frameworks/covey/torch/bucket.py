@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, List, Optional, Type
+from typing import Any, Callable, List, Optional, Sequence, Type
 
 import torch
 
@@ -15,6 +15,10 @@ from covey.memory import arena_empty
 from covey.torch.compression import Compression, Compressor
 from covey.torch.layout import BucketPlan, gradient_strides
 from covey.torch.tensors import CODES
+
+
+RESERVE_BYTES = 4 << 20
+"""What must be free in the arena beside the gradients."""
 
 
 class Reduction:
@@ -44,13 +48,22 @@ class Reduction:
         self.flags_tell = flags_tell
 
 
-def _zeros(length: int, dtype: torch.dtype) -> torch.Tensor:
-    """Arena memory, or ordinary memory when the arena is full: slower, but right."""
+def make_buckets(
+    plans: Sequence[BucketPlan], prefix: str, reduction: Reduction, densify: bool
+) -> List["Bucket"]:
+    """The buckets in arena memory, or when they do not fit all of them outside: slower, but right.
+
+    The arena is never left full: the core needs room in it for what comes from outside.
+    """
+    numbered = [(plan, f"{prefix}.{number}") for number, plan in enumerate(plans)]
     try:
-        return arena_empty((length,), dtype)
+        in_arena = [Bucket(*item, reduction, densify, arena_empty) for item in numbered]
+        arena_empty((RESERVE_BYTES,), torch.uint8)
+        return in_arena
     except Exhausted as error:
-        warnings.warn(f"gradients are outside of the arena, which costs a copy: {error}")
-        return torch.zeros(length, dtype=dtype)
+        warnings.warn(f"gradients lie outside of the arena, which costs a copy: {error}")
+        in_arena = []
+    return [Bucket(*item, reduction, densify, torch.zeros) for item in numbered]
 
 
 class Bucket:
@@ -61,7 +74,23 @@ class Bucket:
     backward pass cannot add to what travels. A parameter without a gradient contributes zeros.
     """
 
-    def __init__(self, plan: BucketPlan, name: str, reduction: Reduction, densify: bool) -> None:
+    def __init__(
+        self,
+        plan: BucketPlan,
+        name: str,
+        reduction: Reduction,
+        densify: bool,
+        zeros: Callable[..., torch.Tensor],
+    ) -> None:
+        """Internal.
+
+        Args:
+            plan: which gradients lie where.
+            name: of the allreduce.
+            reduction: how to reduce.
+            densify: make sparse gradients dense.
+            zeros: makes the memory that travels, from a shape and a dtype.
+        """
         self.name = name
         self.names = [slot.name for slot in plan.slots]
         self.parameters = [slot.parameter for slot in plan.slots]
@@ -71,7 +100,7 @@ class Bucket:
         self._context: Any = None
         self._missing: List[int] = []
 
-        self.flat = self._allocate(plan)
+        self._allocate(plan, zeros)
         self._flags = self.flat[plan.flags_offset : plan.flags_offset + len(plan.slots)]
         self.views = [
             self.flat.as_strided(
@@ -82,14 +111,15 @@ class Bucket:
             for slot in plan.slots
         ]
 
-    def _allocate(self, plan: BucketPlan) -> torch.Tensor:
-        """The bucket's memory; what travels is in the arena, that is this or ``_wire``."""
+    def _allocate(self, plan: BucketPlan, zeros: Callable[..., torch.Tensor]) -> None:
+        """``flat`` holds the gradients; it travels itself unless there is a ``_wire``."""
         wire_dtype = self._reduction.compression.wire_dtype
         self._wire: Optional[torch.Tensor] = None
         if wire_dtype is not None and wire_dtype.itemsize < plan.dtype.itemsize:
-            self._wire = _zeros(plan.length, wire_dtype)
-            return torch.zeros(plan.length, dtype=plan.dtype)
-        return _zeros(plan.length, plan.dtype)
+            self._wire = zeros((plan.length,), dtype=wire_dtype)
+            self.flat = torch.zeros(plan.length, dtype=plan.dtype)
+        else:
+            self.flat = zeros((plan.length,), dtype=plan.dtype)
 
     def submit(self) -> None:
         """Collects the gradients and hands the bucket to the core."""

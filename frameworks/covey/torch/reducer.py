@@ -14,10 +14,10 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from covey.errors import Mismatch, OperationError
+from covey.errors import CoveyError, Mismatch
 from covey.objects import allgather_object
 from covey.state import state
-from covey.torch.bucket import Bucket, Reduction
+from covey.torch.bucket import Bucket, Reduction, make_buckets
 from covey.torch.layout import BucketPlan, describe, digest, first_difference
 
 # Parameter -> the hook of the optimizer that wrapped it last: a parameter wrapped again (a second
@@ -62,10 +62,7 @@ class Reducer:
         densify: bool,
     ) -> None:
         prefix = _next_prefix(reduction.group.ranks)
-        self.buckets = [
-            Bucket(plan, f"{prefix}.{number}", reduction, densify)
-            for number, plan in enumerate(plans)
-        ]
+        self.buckets = make_buckets(plans, prefix, reduction, densify)
         self._passes = passes
         self._paused = False
         self._left: List[List[int]] = []
@@ -133,14 +130,14 @@ class Reducer:
 
     def synchronize(self) -> None:
         """Submits what is left and waits for all; then raises the first error, if any."""
-        first_error: Optional[OperationError] = None
+        first_error: Optional[CoveyError] = None
         for bucket in self.buckets:
             if bucket.handle is None:
                 bucket.submit()
         for bucket in self.buckets:
             try:
                 bucket.finish()
-            except OperationError as error:
+            except CoveyError as error:
                 first_error = first_error or error
         self._reset()
         if first_error is not None:
@@ -155,7 +152,7 @@ class Reducer:
         """Waits for what is in flight, whatever comes of it, and begins anew."""
         for bucket in self.buckets:
             if bucket.handle is not None:
-                with contextlib.suppress(OperationError):
+                with contextlib.suppress(CoveyError):
                     bucket.finish()
         self._reset()
 
