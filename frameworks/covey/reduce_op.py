@@ -44,7 +44,11 @@ def core_code(op: Any) -> int:
 def choose_op(op: Optional[int], average: Optional[bool]) -> int:
     """Horovod's rule for its deprecated argument ``average`` beside ``op``; neither: Average."""
     if average is None:
-        return Average if op is None else op
+        if op is None:
+            return Average
+        if isinstance(op, int):
+            return op
+        raise InvalidArgument(f"op must be Average, Sum, Min, Max or Product, not {op!r}")
     if op is not None:
         raise InvalidArgument("give op= or the deprecated average=, not both")
     return Average if average else Sum

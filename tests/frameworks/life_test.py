@@ -148,7 +148,7 @@ def leave(rank: int, how: str) -> Any:
 
 def wait_with_timeout() -> str:
     if covey.rank() == 1:
-        time.sleep(0.5)
+        covey.broadcast_object(None, 0, name="go")
         assert covey.allreduce(ones(), op=covey.Sum, name="slow")[0] == 3
         return ""
     handle = covey.allreduce_async(ones(), op=covey.Sum, name="slow")
@@ -158,9 +158,10 @@ def wait_with_timeout() -> str:
         raise AssertionError("no timeout")
     except TimeoutError as error:
         assert isinstance(error, covey.Timeout)
-        assert 0.09 < time.monotonic() - begun < 0.45
+        assert time.monotonic() - begun > 0.09
     assert not handle.poll()
     status = covey.status()
+    covey.broadcast_object(None, 0, name="go")
     assert handle.wait()[0] == 3 and handle.poll()
     return status
 
@@ -168,7 +169,7 @@ def wait_with_timeout() -> str:
 def interrupt_and_report() -> str:
     """Rank 0 waits: SIGUSR1 prints where, Ctrl-C then ends the wait but not the operation."""
     if covey.rank() == 1:
-        time.sleep(0.8)
+        covey.broadcast_object(None, 0, name="go")
         assert covey.allreduce(ones(), op=covey.Sum, name="interrupted")[0] == 3
         return ""
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -176,12 +177,12 @@ def interrupt_and_report() -> str:
     threading.Timer(0.2, os.kill, (me, signal.SIGUSR1)).start()
     threading.Timer(0.4, os.kill, (me, signal.SIGINT)).start()
     handle = covey.allreduce_async(ones(), op=covey.Sum, name="interrupted")
-    begun = time.monotonic()
     try:
         handle.wait()
         raise AssertionError("not interrupted")
     except KeyboardInterrupt:
-        assert 0.3 < time.monotonic() - begun < 0.7
+        assert not handle.poll()
+    covey.broadcast_object(None, 0, name="go")
     assert handle.wait()[0] == 3
     return "interrupted"
 

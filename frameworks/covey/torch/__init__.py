@@ -61,7 +61,7 @@ from covey.torch.ops import (
 )
 from covey.torch.optimizer import DistributedOptimizer
 from covey.torch.replicas import check_replicas
-from covey.torch.tensors import FRAMEWORK, code_of_dtype
+from covey.torch.tensors import FRAMEWORK, code_of_dtype  # noqa: F401  # For covey.memory.
 
 ProcessSet = Group
 """Horovod's name of :class:`covey.Group`."""

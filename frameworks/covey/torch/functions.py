@@ -62,7 +62,7 @@ def _named(params: Union[Mapping[str, torch.Tensor], Iterable[Any]]) -> List[Nam
 class _TensorPlace(NamedTuple):
     """Stands for a tensor in a state that is sent as an object."""
 
-    index: int
+    number: int
     shape: Tuple[int, ...]
     dtype: torch.dtype
 
@@ -120,7 +120,7 @@ def _take_tensors(value: Any, tensors: List[torch.Tensor]) -> Any:
 
 
 def _places(value: Any) -> List[_TensorPlace]:
-    """The places in ``value`` in the order of their index."""
+    """The places in ``value`` in the order of their numbers."""
     if isinstance(value, _TensorPlace):
         return [value]
     children: Iterable[Any] = ()
@@ -134,7 +134,7 @@ def _places(value: Any) -> List[_TensorPlace]:
 def _put_tensors(value: Any, tensors: List[torch.Tensor]) -> Any:
     """The inverse of _take_tensors."""
     if isinstance(value, _TensorPlace):
-        return tensors[value.index]
+        return tensors[value.number]
     if isinstance(value, dict):
         result: Dict[Any, Any] = {}
         for key, item in value.items():

@@ -79,7 +79,7 @@ class Allgather(torch.autograd.Function):
     ) -> Tuple[torch.Tensor, ...]:
         mine = group.rank()
         ctx.arguments = (_gradient_name(name), Sum, 1.0, 1.0, group)
-        ctx.places: List[Tuple[int, int]] = []
+        places: List[Tuple[int, int]] = []
         results: List[torch.Tensor] = []
         handles = [
             collectives.allgather(tensor, _part(name, i, len(tensors)), group)
@@ -87,7 +87,8 @@ class Allgather(torch.autograd.Function):
         ]
         for handle in handles:
             results.append(handle.wait())
-            ctx.places.append((sum(handle.rows[:mine]), handle.rows[mine or 0]))
+            places.append((sum(handle.rows[:mine]), handle.rows[mine or 0]))
+        ctx.places = places
         return tuple(results)
 
     @staticmethod

@@ -29,9 +29,21 @@ METHODS = ("allreduce",)
 """What ``method=`` may be."""
 
 
-class _Distributed:
+class _Distributed(torch.optim.Optimizer):
     """The methods that a distributed optimizer has on top of its class. Never instantiated: the
     functions are copied into a subclass of the user's optimizer class."""
+
+    backward_passes_per_step: int
+    _covey_class: type
+    _covey_options: Dict[str, Any]
+    _covey_outside: List[Named]  # Parameters that require no gradient.
+    _covey_reducer: Optional[Reducer]  # None when there is nobody to reduce with.
+    _covey_should_synchronize: bool
+    _covey_synchronized: bool
+
+    def _covey_super(self) -> Any:
+        """The user's class."""
+        return super(self._covey_class, self)
 
     def synchronize(self) -> None:
         """Reduces the gradients that are not yet reduced and waits for all.
@@ -76,14 +88,14 @@ class _Distributed:
             self._refuse_in_flight("set_backward_passes_per_step()")
             self._covey_reducer.set_passes(passes)
 
-    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]
         """Waits for the reduced gradients, then does the step of the optimizer.
 
         With a closure, the gradients of each of its evaluations are reduced.
         """
         if not self._covey_should_synchronize:
             self._covey_synchronized = False
-            return super(self._covey_class, self).step(closure)
+            return self._covey_super().step(closure)
         if self._covey_synchronized:
             warnings.warn(
                 "optimizer.step() called without optimizer.skip_synchronize() context after "
@@ -94,9 +106,9 @@ class _Distributed:
         if closure is None:
             self.synchronize()
             self._covey_synchronized = False
-            return super(self._covey_class, self).step()
+            return self._covey_super().step()
         try:
-            return super(self._covey_class, self).step(self._reducing(closure))
+            return self._covey_super().step(self._reducing(closure))
         finally:
             self._covey_synchronized = False
 
@@ -125,10 +137,10 @@ class _Distributed:
         if self._covey_reducer is not None:
             self._refuse_in_flight("zero_grad()")
             self._covey_reducer.forget()
-        super(self._covey_class, self).zero_grad(*args, **kwargs)
+        self._covey_super().zero_grad(*args, **kwargs)
 
     def _refuse_in_flight(self, what: str) -> None:
-        if self._covey_reducer.in_flight:
+        if self._covey_reducer is not None and self._covey_reducer.in_flight:
             raise AssertionError(
                 f"optimizer.{what} was called after loss.backward() but before optimizer.step() or "
                 "optimizer.synchronize(). This is prohibited as it can cause a race condition."
@@ -139,11 +151,11 @@ class _Distributed:
         if self._covey_reducer is not None:
             self._covey_reducer.abandon()
         self._covey_synchronized = False
-        super(self._covey_class, self).load_state_dict(*args, **kwargs)
+        self._covey_super().load_state_dict(*args, **kwargs)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """As the optimizer's; the buckets are made anew, so every rank must call it."""
-        super(self._covey_class, self).add_param_group(param_group)
+        self._covey_super().add_param_group(param_group)
         self.rebuild_buckets()
 
     def rebuild_buckets(self, named_parameters: Optional[Iterable[Named]] = None) -> None:
@@ -344,11 +356,11 @@ def _wrap(optimizer: torch.optim.Optimizer, **options: Any) -> Any:
     own = {
         name: value
         for name, value in vars(_Distributed).items()
-        if name not in ("__dict__", "__weakref__", "__qualname__")
+        if name not in ("__annotations__", "__dict__", "__qualname__", "__weakref__")
     }
     own["__doc__"] = type(optimizer).__doc__
     kind = type(type(optimizer).__name__, (type(optimizer),), own)
-    wrapped = object.__new__(kind)
+    wrapped: Any = object.__new__(kind)
     # A scheduler made before has put a `step` into the instance, bound to the old optimizer.
     wrapped.__dict__.update({k: v for k, v in vars(optimizer).items() if k != "step"})
     wrapped._covey_class = kind

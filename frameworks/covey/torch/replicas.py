@@ -51,7 +51,8 @@ def _hash(tensor: torch.Tensor) -> bytes:
     flat = tensor.detach().cpu().contiguous().view(-1)
     if flat.numel() == 0:
         return b""
-    return hashlib.blake2b(flat.view(torch.uint8).numpy(), digest_size=16).digest()
+    memory: Any = flat.view(torch.uint8).numpy()
+    return hashlib.blake2b(memory, digest_size=16).digest()
 
 
 def _explain(index: int, values: List[Any], ranks: List[int]) -> str:
