@@ -47,6 +47,7 @@ Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
                   blocks_.get()),
       coordinator_(options_.stall_warning),
       executor_({.kernels = options_.kernels,
+                 .cache_bytes = options_.cache_bytes,
                  .plan = Plan,
                  .plan_settings = &options_.selector,
                  .devices = options_.devices},

@@ -31,6 +31,7 @@ class Runtime {
     Time stall_warning = 10 * kSecond;
     std::string agreed_text;
     SelectorSettings selector;
+    uint64_t cache_bytes = uint64_t{32} << 20;  // of the last-level cache
     std::array<Device*, 3> devices{};
     const Kernels* kernels = nullptr;
     Clock* clock = nullptr;  // outlives the runtime

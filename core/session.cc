@@ -10,6 +10,12 @@ namespace {
 
 std::string Text(Rank r) { return std::to_string(ToInt(r)); }
 
+// Results larger than this are stored around the cache; unknown to some virtual machines.
+uint64_t LastLevelCacheBytes() {
+  const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return bytes > 0 ? static_cast<uint64_t>(bytes) : uint64_t{32} << 20;
+}
+
 // "name":value, appended to a JSON object under construction.
 void Field(std::string* json, const char* name, uint64_t value) {
   *json += (json->size() > 1 ? ",\"" : "\"") + std::string(name) + "\":" + std::to_string(value);
@@ -34,7 +40,10 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
                        .cache_capacity = static_cast<size_t>(config.cache_capacity),
                        .stall_warning = config.stall_warning,
                        .agreed_text = config.AgreedText(),
-                       .selector = {.flat_bytes = config.flat_bytes, .algorithm = config.algorithm},
+                       .selector = {.flat_bytes = config.flat_bytes,
+                                    .read_bytes = config.read_bytes,
+                                    .algorithm = config.algorithm},
+                       .cache_bytes = LastLevelCacheBytes(),
                        .kernels = &BestKernels(),
                        .clock = &s->clock_,
                        .log = s->log_.get()},

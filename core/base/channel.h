@@ -36,6 +36,9 @@ struct Begin {
 
 // Where the owner's tensors lie for this exchange, and what its signature leaves open.
 struct Placement {
+  uint64_t
+      input_address;  // in the owner's address space; 0 = in pieces, or members may not read each other
+  uint64_t output_address;
   uint64_t input;  // offset in the owner's region, ~0 = private memory
   uint64_t output;
   uint64_t rows;  // allgather: dimension 0
@@ -50,7 +53,7 @@ struct alignas(64) Cell {
   Begin begin[2];
   alignas(64) Placement placement[2];
 };
-static_assert(sizeof(Cell) == 128);
+static_assert(sizeof(Cell) == 192);
 
 constexpr size_t BlockBytes(size_t slot_bytes) { return sizeof(Cell) + kLandingSlots * slot_bytes; }
 

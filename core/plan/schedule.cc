@@ -26,6 +26,10 @@ std::string Line(const Step& s) {
       return "copy " + Name(s.dst) + " <- " + Name(s.src) + bytes;
     case StepKind::kReduce:
       return "reduce " + Name(s.dst) + " <- " + Name(s.src) + bytes;
+    case StepKind::kFetch:
+      return "fetch " + Name(s.dst) + " <- " + Name(s.src) + bytes;
+    case StepKind::kReduceFetched:
+      return "reduce fetched " + Name(s.dst) + bytes;
     case StepKind::kBeginSum:
       return "begin sum " + Name(s.dst) + " <- input" + At(s) + bytes;
     case StepKind::kAddToSum:

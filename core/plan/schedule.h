@@ -46,6 +46,9 @@ enum class StepKind : uint8_t {
   kCopy,    // dst = src
   kReduce,  // dst = post * op over src.index 0..n-1 of pre * src; dst.index kEveryRank: written to
             // each output
+  kFetch,   // dst = src, which lies in the private memory of src.index
+  kReduceFetched,  // own output + dst.offset = post * op over ranks of pre * contribution: own input, and the
+  // peers' bytes in landing[me].0, `stride` bytes apart, in rank order without the own
   kBeginSum,   // dst = pre * own input, in the accumulator type
   kAddToSum,   // dst = src op pre * own input; dst and src in the accumulator type
   kFinishSum,  // dst = post * src; src in the accumulator type
@@ -60,6 +63,7 @@ struct Step {
   uint32_t tick = 0;
   Buffer dst;
   Buffer src;
+  uint64_t stride = 0;        // kReduceFetched
   uint64_t input_offset = 0;  // kBeginSum, kAddToSum: of the own input
   uint64_t length_bytes = 0;  // of the message, not of the accumulators
 };
@@ -79,6 +83,8 @@ struct Problem {
   int32_t root = 0;  // group index, broadcast
   bool all_arena =
       false;  // every member's input and output lie in memory the others reach (broadcast: root's)
+  bool all_readable = false;  // every member may read every other's private input and output
+  uint64_t cache_bytes = 0;   // of the last-level cache: larger results are stored around it
   DType dtype = DType::kF32;
   uint64_t length_bytes = 0;  // allreduce, broadcast: of the (fused) message
   uint64_t slot_bytes = 64;

@@ -8,18 +8,21 @@ namespace {
 // First row that holds wins. Sizes are of the whole message.
 struct Row {
   Kind kind;
-  bool arena;        // only when all members' tensors lie in the arena
-  bool above_flat;   // only above flat_bytes
-  int32_t min_size;  // members
+  bool arena;                         // only when all members' tensors lie in the arena
+  bool readable;                      // only when members may read each other's private memory
+  uint64_t SelectorSettings::*above;  // only above this many bytes; null = any
+  int32_t min_size;                   // members
   const char* algorithm;
 };
 constexpr Row kTable[] = {
-    {Kind::kAllreduce, true, true, 2, "direct"},
-    {Kind::kAllreduce, false, true, 3, "staged"},  // with two ranks `flat` moves fewer bytes
-    {Kind::kAllreduce, false, false, 1, "flat"},
-    {Kind::kBroadcast, false, false, 1, "flat"},
-    {Kind::kAllgather, false, false, 1, "flat"},
-    {Kind::kBarrier, false, false, 1, "flat"},
+    {Kind::kAllreduce, true, false, &SelectorSettings::flat_bytes, 2, "direct"},
+    {Kind::kAllreduce, false, true, &SelectorSettings::read_bytes, 2, "read"},
+    // With two ranks `flat` moves fewer bytes.
+    {Kind::kAllreduce, false, false, &SelectorSettings::flat_bytes, 3, "staged"},
+    {Kind::kAllreduce, false, false, nullptr, 1, "flat"},
+    {Kind::kBroadcast, false, false, nullptr, 1, "flat"},
+    {Kind::kAllgather, false, false, nullptr, 1, "flat"},
+    {Kind::kBarrier, false, false, nullptr, 1, "flat"},
 };
 
 }  // namespace
@@ -32,7 +35,8 @@ const Algorithm& Select(const SelectorSettings& settings, const Problem& problem
   for (const Row& row : kTable) {
     if (row.kind != problem.kind || problem.size < row.min_size) continue;
     if (row.arena && !problem.all_arena) continue;
-    if (row.above_flat && problem.length_bytes <= settings.flat_bytes) continue;
+    if (row.readable && !problem.all_readable) continue;
+    if (row.above != nullptr && problem.length_bytes <= settings.*row.above) continue;
     const Algorithm* found = FindAlgorithm(row.kind, row.algorithm);
     CHECK(found != nullptr, "an algorithm of the selector's table is not linked in");
     if (found->fits(problem)) return *found;

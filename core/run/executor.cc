@@ -1,6 +1,7 @@
 #include "core/run/executor.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "core/base/check.h"
 
@@ -27,7 +28,7 @@ void AddAll(const std::vector<Tensor>& tensors, Spans* spans) {
 size_t Executor::ProblemHash::operator()(const Problem& p) const {
   size_t h = static_cast<size_t>(p.kind);
   for (uint64_t v : {uint64_t(p.size), uint64_t(p.me), uint64_t(p.root), uint64_t(p.all_arena),
-                     uint64_t(p.dtype), p.length_bytes, p.slot_bytes})
+                     uint64_t(p.all_readable), uint64_t(p.dtype), p.length_bytes, p.slot_bytes})
     h = (h ^ v) * 0x9e3779b97f4a7c15u;
   return h;
 }
@@ -129,7 +130,11 @@ void Executor::Publish(Exchange* x, Time now) {
   };
   const bool gather = x->request->kind == Kind::kAllgather;
   const auto rows = gather ? static_cast<uint64_t>(x->request->inputs[0].shape.dims[0]) : 0;
-  cell->placement[turn] = {offset_of(x->input), offset_of(x->output), rows};
+  const auto address_of = [&](const Spans& spans) {
+    return transport_->CanReadPeers() ? reinterpret_cast<uint64_t>(spans.Contiguous()) : 0;
+  };
+  cell->placement[turn] = {address_of(x->input), address_of(x->output), offset_of(x->input),
+                           offset_of(x->output), rows};
   if (StagesInput(*x)) {
     const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
     std::byte* slot = x->Slot(x->Me(), 0);
@@ -195,12 +200,14 @@ Problem Executor::ProblemOf(const Exchange& x) const {
   p.me = static_cast<int32_t>(x.Me());
   p.dtype = x.reduction.dtype;
   p.slot_bytes = x.channel->slot_bytes;
+  p.cache_bytes = options_.cache_bytes;
   p.length_bytes = x.input.length_bytes();
   const size_t turn = x.channel->exchanges % 2;
   if (r.kind == Kind::kAllreduce) {
-    p.all_arena = true;
+    p.all_arena = p.all_readable = true;
     for (size_t j = 0; j < x.size(); ++j) {
       const Placement& placement = x.CellOf(j)->placement[turn];
+      p.all_readable &= placement.input_address != 0 && placement.output_address != 0;
       p.all_arena &=
           placement.input != Transport::kNoOffset && placement.output != Transport::kNoOffset;
     }
@@ -276,6 +283,12 @@ bool Executor::RunSteps(Exchange* x, Time now) {
       case StepKind::kReduce:
         mover_.Reduce(*x, step);
         break;
+      case StepKind::kReduceFetched:
+        mover_.ReduceFetched(*x, step);
+        break;
+      case StepKind::kFetch:
+        if (!Fetch(x, step)) return x->cursor != begin_cursor;
+        break;
       case StepKind::kBeginSum:
       case StepKind::kAddToSum:
       case StepKind::kFinishSum:
@@ -287,6 +300,18 @@ bool Executor::RunSteps(Exchange* x, Time now) {
   if (x->state == ExchangeState::kRunning && x->cursor == steps.size())
     End(x, Outcome::kDone, {}, now);
   return x->cursor != begin_cursor || x->state == ExchangeState::kEnded;
+}
+
+// False: the peer's memory cannot be read now; the exchange may have been aborted.
+bool Executor::Fetch(Exchange* x, const Step& step) {
+  const int error = mover_.Fetch(*x, step);
+  if (error == 0) return true;
+  const Rank peer = x->request->group->members[static_cast<size_t>(step.src.index)];
+  for (const PeerLoss& loss : lost_)
+    if (loss.rank == peer) Abort(x, peer, loss.how);
+  // A peer that is gone will be reported as lost; anything else will not get better.
+  if (error != ESRCH) Abort(x, peer, "cannot be read from: " + ErrnoText(error));
+  return false;
 }
 
 void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {

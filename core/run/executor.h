@@ -32,6 +32,7 @@ class Executor {
  public:
   struct Options {
     const Kernels* kernels = nullptr;
+    uint64_t cache_bytes = 0;  // of the last-level cache
     // Builds the schedule of a problem: the selector bound to this job's settings.
     Schedule (*plan)(const void* settings, const Problem& problem) = nullptr;
     const void* plan_settings = nullptr;
@@ -81,6 +82,7 @@ class Executor {
   void AllocateGathered(Exchange* exchange);
   bool RunSteps(Exchange* exchange, Time now);
   bool Await(Exchange* exchange, uint32_t tick, int peer);
+  bool Fetch(Exchange* exchange, const Step& step);
   void Signal(const Exchange& exchange, uint32_t tick);
   void End(Exchange* exchange, Outcome outcome, Status why, Time now);
   void Abort(Exchange* exchange, Rank lost, const std::string& how);

@@ -29,6 +29,34 @@ void Mover::Copy(const Exchange& x, const Step& step) {
   });
 }
 
+int Mover::Fetch(const Exchange& x, const Step& step) {
+  const auto peer = static_cast<size_t>(step.src.index);
+  const Placement& theirs = x.CellOf(peer)->placement[x.channel->exchanges % 2];
+  const uint64_t address =
+      step.src.place == Place::kInput ? theirs.input_address : theirs.output_address;
+  std::byte* to = step.dst.place == Place::kLanding ? Locate(x, step.dst, x.Me())
+                                                    : x.output.Contiguous() + step.dst.offset;
+  return transport_->ReadPeer(x.request->group->members[peer], address + step.src.offset, to,
+                              step.length_bytes);
+}
+
+void Mover::ReduceFetched(const Exchange& x, const Step& step) {
+  sources_.clear();
+  const std::byte* fetched = x.Slot(x.Me(), 0);
+  for (size_t j = 0; j < x.size(); ++j) {
+    if (j == x.Me()) {
+      sources_.push_back(x.input.Contiguous() + step.dst.offset);
+    } else {
+      sources_.push_back(fetched);
+      fetched += step.stride;
+    }
+  }
+  std::byte* output = x.output.Contiguous() + step.dst.offset;
+  kernels_->reduce(x.reduction, sources_, {&output, 1},
+                   step.length_bytes / SizeOf(x.reduction.dtype),
+                   step.streaming ? Stores::kStreaming : Stores::kCached);
+}
+
 void Mover::Sum(const Exchange& x, const Step& step) {
   const Kernels& kernels = *kernels_;
   const size_t elem_bytes = SizeOf(x.reduction.dtype);

@@ -17,9 +17,11 @@ class Mover {
   // Both outlive the mover.
   Mover(const Kernels* kernels, Transport* transport) : kernels_(kernels), transport_(transport) {}
 
-  void Copy(const Exchange& exchange, const Step& step);    // kCopy
-  void Reduce(const Exchange& exchange, const Step& step);  // kReduce
-  void Sum(const Exchange& exchange, const Step& step);     // kBeginSum, kAddToSum, kFinishSum
+  void Copy(const Exchange& exchange, const Step& step);           // kCopy
+  void Reduce(const Exchange& exchange, const Step& step);         // kReduce
+  void ReduceFetched(const Exchange& exchange, const Step& step);  // kReduceFetched
+  int Fetch(const Exchange& exchange, const Step& step);           // kFetch: 0 or an errno
+  void Sum(const Exchange& exchange, const Step& step);  // kBeginSum, kAddToSum, kFinishSum
 
  private:
   // Memory of one piece: a landing slot of member `index`, or its tensor where that lies in the

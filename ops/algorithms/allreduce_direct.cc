@@ -16,9 +16,6 @@ namespace {
 constexpr uint64_t kAlign = 64;
 // A step is the unit in which the executor changes between exchanges.
 constexpr uint64_t kStepBytes = 512 * 1024;
-// Above this the outputs do not stay in the cache, and stores that bypass it save reading them
-// first.
-constexpr uint64_t kStreamingBytes = 4 * 1024 * 1024;
 
 bool Fits(const Problem& p) { return p.all_arena && p.length_bytes > 0; }
 
@@ -33,7 +30,8 @@ Schedule Build(const Problem& p) {
   const uint64_t end = PieceBegin(p, p.me + 1);
   for (uint64_t at = PieceBegin(p, p.me); at < end; at += kStepBytes) {
     s.steps.push_back({.kind = StepKind::kReduce,
-                       .streaming = p.length_bytes >= kStreamingBytes,
+                       // What does not stay in the cache anyway need not be read into it first.
+                       .streaming = p.length_bytes * static_cast<uint64_t>(p.size) > p.cache_bytes,
                        .dst = {Place::kOutput, kEveryRank, 0, at},
                        .src = {Place::kInput, kEveryRank, 0, at},
                        .length_bytes = std::min(kStepBytes, end - at)});

@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "core/base/check.h"
 
@@ -79,6 +81,13 @@ class InprocNetwork::Node final : public Transport {
     const size_t size = network_->options_.region_bytes;
     return at >= begin && at - begin <= size && length_bytes <= size - (at - begin) ? at - begin
                                                                                     : kNoOffset;
+  }
+
+  bool CanReadPeers() const override { return network_->options_.can_read_peers; }
+  int ReadPeer(Rank peer, uint64_t address, std::byte* to, size_t length_bytes) override {
+    if (network_->IsDead(peer)) return ESRCH;
+    std::memcpy(to, reinterpret_cast<const std::byte*>(address), length_bytes);
+    return 0;
   }
 
   uint64_t LoadAcquire(const uint64_t* word) override { return *word; }

@@ -31,6 +31,7 @@ class InprocNetwork {
     int32_t size = 1;
     uint64_t seed = 1;
     size_t region_bytes = 8 << 20;
+    bool can_read_peers = true;
     Time longest_delay = 100 * kMicrosecond;  // of a message, drawn uniformly
   };
   explicit InprocNetwork(Options options);

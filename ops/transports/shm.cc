@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "core/base/check.h"
@@ -70,12 +73,15 @@ Status ShmTransport::Open(int fd, ShmJob::Identity identity, Time timeout_ns,
                           std::unique_ptr<ShmTransport>* transport) {
   ShmJob job;
   RETURN_IF_ERROR(ShmJob::Open(fd, identity, &job));
+  // Before peers probe: where Yama restricts reading to parents, this rank lets its peers.
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   if (const Status joined = job.Join(timeout_ns); !joined.ok()) {
     job.arena->Unref();
     return joined;
   }
   transport->reset(new ShmTransport(job));
   (*transport)->WatchPeers();
+  (*transport)->ProbeReading();
   return Status::Ok();
 }
 
@@ -102,6 +108,31 @@ void ShmTransport::WatchPeers() {
       continue;  // several ranks in one process (tests) share a fate
     pidfds_[static_cast<size_t>(r)] = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   }
+}
+
+// Whether the kernel lets this process read its peers' memory (Yama, containers and seccomp may not).
+void ShmTransport::ProbeReading() {
+  for (int32_t r = 0; r < size(); ++r) pids_.push_back(job_.Page(Rank{r})->pid.load());
+  can_read_peers_ = true;
+  for (int32_t r = 0; r < size(); ++r) {
+    uint64_t value = 0;
+    const uint64_t address = job_.Page(Rank{r})->probe_address.load();
+    const int error =
+        ReadPeer(Rank{r}, address, reinterpret_cast<std::byte*>(&value), sizeof(value));
+    can_read_peers_ &= error == 0 && value == kJobMagic;
+  }
+}
+
+int ShmTransport::ReadPeer(Rank peer, uint64_t address, std::byte* to, size_t length_bytes) {
+  const pid_t pid = pids_[static_cast<size_t>(ToInt(peer))];
+  for (size_t done = 0; done < length_bytes;) {
+    const iovec local{to + done, length_bytes - done};
+    const iovec remote{reinterpret_cast<void*>(address + done), length_bytes - done};
+    const ssize_t got = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+    if (got <= 0) return got < 0 ? errno : EFAULT;
+    done += static_cast<size_t>(got);
+  }
+  return 0;
 }
 
 bool ShmTransport::TrySend(Rank to, std::span<const std::byte> message) {

@@ -37,6 +37,9 @@ class ShmTransport final : public Transport {
   void* AllocData(size_t length_bytes) override { return job_.arena->AllocData(length_bytes); }
   uint64_t OffsetOf(const std::byte* data, size_t length_bytes) const override;
 
+  bool CanReadPeers() const override { return can_read_peers_; }
+  int ReadPeer(Rank peer, uint64_t address, std::byte* to, size_t length_bytes) override;
+
   uint64_t LoadAcquire(const uint64_t* word) override;
   void StoreRelease(uint64_t* word, uint64_t value) override;
   void Wake(std::span<const Rank> peers) override;
@@ -51,6 +54,7 @@ class ShmTransport final : public Transport {
  private:
   explicit ShmTransport(ShmJob job);
   void WatchPeers();
+  void ProbeReading();
   enum class Reason { kTick, kMail };
   void RingPeer(Rank peer, Reason reason);
 
@@ -62,6 +66,8 @@ class ShmTransport final : public Transport {
   int32_t next_mailbox_ = 0;
   std::vector<int> pidfds_;  // by rank; -1 = own, lost, or not watched
   std::vector<bool> lost_;
+  std::vector<int32_t> pids_;  // by rank
+  bool can_read_peers_ = false;
 };
 
 }  // namespace covey

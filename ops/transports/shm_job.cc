@@ -18,6 +18,8 @@
 namespace covey {
 namespace {
 
+constexpr uint64_t kProbe = kJobMagic;  // what peers try to read
+
 constexpr uint64_t Pages(uint64_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
@@ -145,6 +147,7 @@ Status ShmJob::Join(Time timeout_ns) {
   own->heap_begin.store(0);
   if (before > 0) arena->DropPages();
   own->pid.store(getpid());
+  own->probe_address.store(reinterpret_cast<uint64_t>(&kProbe));
   own->presence.store(Presented(incarnation, Presence::kJoined), std::memory_order_release);
   return AwaitAll(Presence::kJoined, incarnation, deadline);
 }

@@ -38,6 +38,7 @@ struct RankPage {
   alignas(64) std::atomic<uint64_t> presence;  // incarnation << 32 | Presence
   std::atomic<int32_t> pid;
   std::atomic<uint64_t> heap_begin;  // set while tensors of an earlier incarnation are still in use
+  std::atomic<uint64_t> probe_address;  // of a uint64_t that holds kJobMagic, in the rank's memory
   alignas(64) std::atomic<uint32_t> parked;    // Transport::Sleeper
   alignas(64) std::atomic<uint32_t> bells[3];  // by Sleeper; futex words
   alignas(64) std::atomic<uint64_t> mail;      // messages ever put into this rank's mailboxes

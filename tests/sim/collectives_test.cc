@@ -118,7 +118,7 @@ void SubmitShare(World* world, Case* c, size_t index) {
     r.inputs = r.outputs = {MakeTensor(DType::kF32, {rows}, s.arena)};
   } else if (c->kind != Kind::kBarrier) {
     // Two tensors travelling together, cut at a place all ranks agree on.
-    const int64_t cut = c->elems / 3;
+    const int64_t cut = c->elems % 2 == 0 ? c->elems : c->elems / 3;
     r.inputs = {MakeTensor(DType::kF32, {cut}, s.input.data()),
                 MakeTensor(DType::kF32, {rows - cut}, s.input.data() + cut)};
     r.outputs = {MakeTensor(DType::kF32, {cut}, s.output.data()),
@@ -168,13 +168,14 @@ void RunRound(World* world, std::vector<Case>* cases) {
 class CollectivesTest : public testing::TestWithParam<int32_t> {};
 
 TEST_P(CollectivesTest, AnyOrderAnyGroupAnyMemory) {
-  constexpr const char* kAlgorithms[] = {"auto", "flat", "staged", "direct", "ring"};
-  for (uint64_t seed = 1; seed <= 15; ++seed) {
+  constexpr const char* kAlgorithms[] = {"auto", "flat", "staged", "direct", "ring", "read"};
+  constexpr size_t kSegments[] = {64, 4096, 65536};
+  for (uint64_t seed = 1; seed <= 18; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     World world({.size = GetParam(),
                  .seed = seed,
-                 .segment_bytes = seed % 3 == 0 ? size_t{64} : size_t{4096},
-                 .algorithm = kAlgorithms[seed % 5],
+                 .segment_bytes = kSegments[seed % 3],
+                 .algorithm = kAlgorithms[seed / 3 % 6],
                  .flat_bytes = seed % 2 == 0 ? size_t{0} : size_t{1024}});
     std::vector<Case> cases;
     for (int i = 0; i < 8; ++i) cases.push_back(MakeCase(&world, i));

@@ -24,26 +24,32 @@ class World {
     size_t segment_bytes = 4096;
     std::string algorithm = "auto";
     size_t flat_bytes = 1024;
+    size_t read_bytes = 2048;
+    bool can_read_peers = true;
     Device* fake_device = nullptr;
     LogLevel log_level = LogLevel::kOff;
   };
 
   explicit World(const Options& options)
       : options_(options),
-        network_({.size = options.size, .seed = options.seed, .region_bytes = 24 << 20}) {
+        network_({.size = options.size,
+                  .seed = options.seed,
+                  .region_bytes = 24 << 20,
+                  .can_read_peers = options.can_read_peers}) {
     for (int32_t r = 0; r < options.size; ++r) {
       nodes_.push_back(std::make_unique<Node>());
       Node& node = *nodes_.back();
       node.log = std::make_unique<Log>(options.log_level, Rank{r});
       node.runtime = std::make_unique<Runtime>(
-          Runtime::Options{
-              .segment_bytes = options.segment_bytes,
-              .agreed_text = "segment_bytes=" + std::to_string(options.segment_bytes),
-              .selector = {.flat_bytes = options.flat_bytes, .algorithm = options.algorithm},
-              .devices = {nullptr, nullptr, options.fake_device},
-              .kernels = &BestKernels(),
-              .clock = &network_.clock(),
-              .log = node.log.get()},
+          Runtime::Options{.segment_bytes = options.segment_bytes,
+                           .agreed_text = "segment_bytes=" + std::to_string(options.segment_bytes),
+                           .selector = {.flat_bytes = options.flat_bytes,
+                                        .read_bytes = options.read_bytes,
+                                        .algorithm = options.algorithm},
+                           .devices = {nullptr, nullptr, options.fake_device},
+                           .kernels = &BestKernels(),
+                           .clock = &network_.clock(),
+                           .log = node.log.get()},
           &network_.transport(Rank{r}), &node.queue);
     }
     std::vector<int32_t> all(static_cast<size_t>(options.size));

@@ -134,7 +134,7 @@ TEST(Config, ValuesOutOfRangeAreRefusedWithTheRange) {
   EXPECT_EQ(ErrorOfVariable("COVEY_SIZE=0"),
             "COVEY_SIZE is \"0\", which is not a number from 1 to 1024");
   EXPECT_EQ(ErrorOfSettings("algorithm=bruck"),
-            "algorithm is \"bruck\", which is not one of auto, flat, direct, staged, ring");
+            "algorithm is \"bruck\", which is not one of auto, flat, direct, read, staged, ring");
   EXPECT_NE(ErrorOfVariable("COVEY_ARENA_BYTES=1e300"), "");
   EXPECT_NE(ErrorOfVariable("COVEY_ARENA_BYTES=-1e300"), "");
 }
@@ -158,10 +158,10 @@ TEST(Config, ARankBeyondTheSizeIsRefused) {
 
 TEST(Config, AgreedTextHoldsWhatMustBeEqualInBaseUnits) {
   Config config;
-  EXPECT_EQ(config.AgreedText(), "segment_bytes=65536;flat_bytes=32768;algorithm=auto");
+  EXPECT_EQ(config.AgreedText(), "segment_bytes=65536;flat_bytes=32768;read_bytes=1099511627776;algorithm=auto");
   config.segment_bytes = 4096;
   config.spin = 0;
-  EXPECT_EQ(config.AgreedText(), "segment_bytes=4096;flat_bytes=32768;algorithm=auto");
+  EXPECT_EQ(config.AgreedText(), "segment_bytes=4096;flat_bytes=32768;read_bytes=1099511627776;algorithm=auto");
 }
 
 TEST(Config, DifferenceNamesWhatDiffersAsTheUserWritesIt) {
