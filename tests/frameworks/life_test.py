@@ -187,6 +187,16 @@ def interrupt_and_report() -> str:
     return "interrupted"
 
 
+def be_late_until_asked() -> None:
+    """Rank 1 is late; it sees in its own stderr that others wait, and gives them time to ask."""
+    if covey.rank() == 1:
+        deadline = time.monotonic() + 20
+        while b"'allreduce.late'" not in os.pread(2, 1 << 16, 0) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+    assert covey.allreduce(ones(), op=covey.Sum, name="late")[0] == 3
+
+
 def wait_in_threads() -> None:
     """Several threads wait at once, while the main thread computes."""
     results: List[Any] = [None] * 8
@@ -251,6 +261,13 @@ class LifeTest(unittest.TestCase):
             self.assertIn("life_test.py:", text)
             self.assertIn("in interrupt_and_report", text)
             self.assertIn("interrupted", text)
+
+    def test_a_late_rank_tells_its_line(self) -> None:
+        with Pool(2, __file__, env={"COVEY_STALL_WARNING": "200ms"}) as pool:
+            pool.call(be_late_until_asked)
+            self.assertRegex(
+                pool.stderr(0), r"rank 1: .*now at .*life_test\.py:\d+ in be_late_until_asked"
+            )
 
     def test_threads(self) -> None:
         with Pool(2, __file__) as pool:
