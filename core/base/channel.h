@@ -36,8 +36,8 @@ struct Begin {
 
 // Where the owner's tensors lie for this exchange, and what its signature leaves open.
 struct Placement {
-  uint64_t
-      input_address;  // in the owner's address space; 0 = in pieces, or members may not read each other
+  // In the owner's address space; 0 = in pieces, or members may not read each other.
+  uint64_t input_address;
   uint64_t output_address;
   uint64_t input;  // offset in the owner's region, ~0 = private memory
   uint64_t output;

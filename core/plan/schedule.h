@@ -46,9 +46,10 @@ enum class StepKind : uint8_t {
   kCopy,    // dst = src
   kReduce,  // dst = post * op over src.index 0..n-1 of pre * src; dst.index kEveryRank: written to
             // each output
-  kFetch,   // dst = src, which lies in the private memory of src.index
-  kReduceFetched,  // own output + dst.offset = post * op over ranks of pre * contribution: own input, and the
-  // peers' bytes in landing[me].0, `stride` bytes apart, in rank order without the own
+  kFetch,      // dst = src, which lies in the private memory of src.index
+  // Own output + dst.offset = post * op over ranks of pre * contribution: the own input, and the
+  // peers' bytes in landing[me].0, `stride` bytes apart, in rank order without the own.
+  kReduceFetched,
   kBeginSum,   // dst = pre * own input, in the accumulator type
   kAddToSum,   // dst = src op pre * own input; dst and src in the accumulator type
   kFinishSum,  // dst = post * src; src in the accumulator type

@@ -11,8 +11,9 @@ namespace covey {
 
 struct SelectorSettings {
   uint64_t flat_bytes = 32 * 1024;  // up to this an allreduce is one flag round
-  // Above this, ordinary tensors are read from their owners. Never by default: on a Sapphire Rapids virtual
-  // machine (2026-11-21) 64 MiB at np=2 took 20-35 ms read and 13-41 ms staged, at np=4 88 and 46 ms.
+  // Above this, ordinary tensors are read from their owners. Never by default: on a Sapphire Rapids
+  // virtual machine (2026-11-21) 64 MiB at np=2 took 20-35 ms read and 13-41 ms staged, at np=4 88
+  // and 46 ms.
   uint64_t read_bytes = uint64_t{1} << 40;
   std::string algorithm = "auto";  // or the name of one, used wherever it fits
 };

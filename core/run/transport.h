@@ -60,8 +60,8 @@ class Transport {
   // inside it.
   virtual uint64_t OffsetOf(const std::byte* data, size_t length_bytes) const = 0;
 
-  // Reading a peer's private memory. CanReadPeers was probed when the job began and is this rank's own answer.
-  // ReadPeer copies from `address` in the address space of `peer`; 0 or an errno.
+  // Reading a peer's private memory. CanReadPeers was probed when the job began and is this rank's
+  // own answer. ReadPeer copies from `address` in the address space of `peer`; 0 or an errno.
   virtual bool CanReadPeers() const = 0;
   virtual int ReadPeer(Rank peer, uint64_t address, std::byte* to, size_t length_bytes) = 0;
 

@@ -1,17 +1,19 @@
 // allreduce/read: ordinary tensors are read where they are, with one system call per piece.
 //
-// Rank i fetches its own piece of everybody's input into a landing slot, reduces it into its output, and then
-// fetches the other pieces of the result from their owners' outputs. Nothing is staged for others. Per rank,
-// n ranks, m bytes: 3 ticks; 2(n-1)/n * m bytes fetched, m/n reduced. Pays where a system call
-// (process_vm_readv) per piece costs less than copying through landing slots; see SelectorSettings::read_bytes.
+// Rank i fetches its own piece of everybody's input into a landing slot, reduces it into its
+// output, and then fetches the other pieces of the result from their owners' outputs. Nothing is
+// staged for others. Per rank, n ranks, m bytes: 3 ticks; 2(n-1)/n * m bytes fetched, m/n reduced.
+// Pays where a system call (process_vm_readv) per piece costs less than copying through landing
+// slots; see SelectorSettings::read_bytes.
 //
 // Worked example, 2 ranks, in place:
 //   rank 0: fetch input[1]+0 (the first half), output+0 = x0+x1, signal 2
 //   rank 1: fetch input[0]+m/2, output+m/2 = x0+x1, signal 2
 //   rank 0: wait 1 >= 2; fetch output[1]+m/2; signal 3; wait all >= 3
 //
-// In place is right because the piece of rank j is read by rank j only before tick 2, and is overwritten here
-// only after waiting for j's tick 2. The last wait is S4: peers read my output until their tick 3.
+// In place is right because the piece of rank j is read by rank j only before tick 2, and is
+// overwritten here only after waiting for j's tick 2. The last wait is S4: peers read my output
+// until their tick 3.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"

@@ -110,7 +110,8 @@ void ShmTransport::WatchPeers() {
   }
 }
 
-// Whether the kernel lets this process read its peers' memory (Yama, containers and seccomp may not).
+// Whether the kernel lets this process read its peers' memory (Yama, containers and seccomp may
+// not).
 void ShmTransport::ProbeReading() {
   for (int32_t r = 0; r < size(); ++r) pids_.push_back(job_.Page(Rank{r})->pid.load());
   can_read_peers_ = true;
