@@ -1,20 +1,25 @@
 /* The C API of Covey: the only header a framework adapter includes.
  *
  * Conventions, true of every function:
- *  1. Every struct begins with `struct_size`; set it with COVEY_INIT(type). Fields beyond the size
- * a caller was compiled with take their default, so old callers run with newer libraries.
- *  2. Functions that can fail return covey_code (0 = COVEY_OK) and fill `*error` when `error` is
- * not NULL. The message is one sentence that names the operation, the ranks and the values
- * concerned.
+ *
+ *  1. Every struct begins with `struct_size`; set it with COVEY_INIT(type).
+ *
+ *  2. Functions that can fail return covey_code (0 = COVEY_OK) and fill `*error` when `error` is not
+ *     NULL. The message is one sentence that names the operation, the ranks and the values concerned.
+ *
  *  3. `runtime` may be NULL: the default runtime of this process, made by covey_init.
+ *
  *  4. Ranks are global ranks, also inside a group. Sizes are in elements unless the name ends in
- * _bytes.
+ *     _bytes.
+ *
  *  5. Memory handed in (tensor data) is borrowed from covey_submit until the operation has ended:
- * covey_wait returned its status, covey_poll said 1, or the callback ran. Shapes, names and structs
- * are copied.
+ *     covey_wait returned its status, covey_poll said 1, or the callback ran. Shapes, names and
+ *     structs are copied.
+ *
  *  6. Functions may be called from any thread. No function calls back into the caller except the
- * callback of a request, which runs on a Covey thread, exactly once, and must neither block nor
- * call covey_wait.
+ *     callback of a request, which runs on a thread of Covey or one inside covey_wait, exactly once,
+ *     and must neither block nor call covey_wait.
+ *
  *  7. After fork() every call in the child returns COVEY_FORKED; the parent is unaffected.
  */
 #ifndef COVEY_CORE_COVEY_H_
@@ -34,8 +39,7 @@ extern "C" {
 
 typedef struct covey_runtime covey_runtime; /* opaque */
 
-/* ---- Results
- * ---------------------------------------------------------------------------------------- */
+/* ---- Results ---- */
 
 typedef enum covey_code {
   COVEY_OK = 0,
@@ -57,8 +61,7 @@ typedef struct covey_error {
   char message[2000]; /* NUL-terminated UTF-8 */
 } covey_error;
 
-/* ---- Tensors
- * ---------------------------------------------------------------------------------------- */
+/* ---- Tensors ---- */
 
 typedef enum covey_dtype {
   COVEY_FLOAT32 = 0,
@@ -93,8 +96,7 @@ typedef struct covey_tensor {
   void* ready_event; /* the data may be read once this device event has completed; NULL = at once */
 } covey_tensor;
 
-/* ---- Operations
- * ------------------------------------------------------------------------------------- */
+/* ---- Operations ---- */
 
 typedef enum covey_kind {
   COVEY_ALLREDUCE = 0,
@@ -119,12 +121,20 @@ typedef void (*covey_callback)(void* context, covey_handle handle, const covey_e
 
 /* One operation over the members of a group. Every member submits the same kind, name, dtypes,
  * shapes, op, root and scales; what may differ between ranks: memory (in place or not, arena or
- * not), for allgather the first dimension, for broadcast the data. allreduce: outputs[i] =
- * postscale * op over ranks of (prescale * inputs[i]); same shape. Sums are taken in rank order.
- * All tensors of one request have one dtype and travel together (a grouped allreduce). broadcast:
- * outputs[i] = inputs[i] of root. On the root outputs may equal inputs. allgather: inputs
- * concatenated on dimension 0 in rank order; needs ndim >= 1; dimension 0 may differ per rank. With
- * outputs NULL the runtime allocates the result: see covey_result. barrier:   no tensors. */
+ * not), for allgather the first dimension, for broadcast the data.
+ *
+ *  allreduce: outputs[i] = postscale * op over ranks of (prescale * inputs[i]); same shape. Sums are
+ *             taken in rank order. All tensors of one request have one dtype and travel together (a
+ *             grouped allreduce).
+ *
+ *  broadcast: outputs[i] = inputs[i] of root. On the root outputs may equal inputs.
+ *
+ *  allgather: one tensor; inputs concatenated on dimension 0 in rank order; needs ndim >= 1;
+ *             dimension 0 may differ per rank. The runtime allocates the result: outputs must be
+ *             NULL, see covey_result.
+ *
+ *  barrier:   no tensors.
+ */
 typedef struct covey_request {
   uint32_t struct_size;
   covey_kind kind;
@@ -135,15 +145,13 @@ typedef struct covey_request {
   double prescale;  /* 0 means 1 */
   double postscale; /* 0 means 1 */
   int32_t num_tensors;
-  const covey_tensor* inputs; /* [num_tensors] */
-  const covey_tensor*
-      outputs; /* [num_tensors], or NULL = in place (allgather: allocated by the runtime) */
-  covey_callback callback; /* NULL = none */
+  const covey_tensor* inputs;  /* [num_tensors] */
+  const covey_tensor* outputs; /* [num_tensors], or NULL = in place */
+  covey_callback callback;     /* NULL = none */
   void* context;
 } covey_request;
 
-/* ---- Life
- * ------------------------------------------------------------------------------------------- */
+/* ---- Life ---- */
 
 /* Where this process stands in the job. Fields left at their default are read from the environment
  * that coveyrun sets (COVEY_RANK, COVEY_SIZE, COVEY_SHM_FD, ...); with neither, the job has size 1.
@@ -180,8 +188,7 @@ COVEY_API int covey_size(covey_runtime* runtime);
 COVEY_API int covey_local_rank(covey_runtime* runtime);
 COVEY_API int covey_local_size(covey_runtime* runtime);
 
-/* ---- Groups
- * ----------------------------------------------------------------------------------------- */
+/* ---- Groups ---- */
 
 /* The group of `ranks` ([count], distinct, each in 0..size-1; order does not matter). A local call:
  * nobody is asked, non-members need not call it. The same ranks give the same group on every rank.
@@ -194,8 +201,7 @@ COVEY_API covey_code covey_group_of(covey_runtime* runtime, const int32_t* ranks
 COVEY_API int covey_group_ranks(covey_runtime* runtime, covey_group group, int32_t* ranks,
                                 int32_t capacity);
 
-/* ---- Submitting and waiting
- * ------------------------------------------------------------------------- */
+/* ---- Submitting and waiting ---- */
 
 /* Hands one operation to the runtime. On success *handle must be released with covey_release
  * exactly once (also when a callback was given). Never blocks. */
@@ -210,8 +216,8 @@ COVEY_API covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int
 /* 1 = ended (covey_wait returns at once), 0 = in flight, -1 = unknown handle. */
 COVEY_API int covey_poll(covey_runtime* runtime, covey_handle handle);
 
-/* Result `index` of an ended allgather whose outputs were NULL: dtype, shape and data point into
- * memory owned by the handle and live until covey_release. `rows` (may be NULL, [group size]) gets
+/* Result `index` (0) of an ended allgather: dtype, shape and data point into memory owned by the
+ * handle, valid until covey_release or covey_shutdown. `rows` (may be NULL, [group size]) gets
  * dimension 0 per rank. */
 COVEY_API covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t index,
                                   covey_tensor* result, int64_t* rows, covey_error* error);
@@ -220,8 +226,7 @@ COVEY_API covey_code covey_result(covey_runtime* runtime, covey_handle handle, i
  * ends, and covey_release of an operation in flight therefore waits for its end. */
 COVEY_API void covey_release(covey_runtime* runtime, covey_handle handle);
 
-/* ---- The arena
- * -------------------------------------------------------------------------------------- */
+/* ---- The arena ---- */
 
 /* Memory every rank of this host can reach directly: tensors in it are reduced without a copy.
  * 64-byte aligned, zero-filled. Valid until covey_arena_free; after shutdown it stays mapped until
@@ -230,8 +235,7 @@ COVEY_API covey_code covey_arena_alloc(covey_runtime* runtime, size_t length_byt
                                        covey_error* error);
 COVEY_API void covey_arena_free(void* data);
 
-/* ---- Seeing what happens
- * ---------------------------------------------------------------------------- */
+/* ---- Seeing what happens ---- */
 
 /* Counters as one JSON object; keys are documented in the README of core. Writes at most `capacity`
  * bytes including the NUL, returns the length needed without the NUL. */
@@ -263,8 +267,7 @@ COVEY_API size_t covey_knobs(char* json, size_t capacity);
 COVEY_API const char* covey_version(void);
 COVEY_API const char* covey_dtype_name(covey_dtype dtype);
 
-/* ---- The job's shared memory (for launchers)
- * -------------------------------------------------------- */
+/* ---- The job's shared memory (for launchers) ---- */
 
 /* Makes the shared memory of a job of `size` ranks on this host: a memfd without a name, so it
  * vanishes with the last process that holds it. Pass the descriptor on to every rank as

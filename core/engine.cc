@@ -75,7 +75,7 @@ void Engine::ThreadMain() {
   while (!stop_.load()) {
     const uint32_t ticket = transport_->Ticket(Sleeper::kEngine);
     Turn turn{.until = kNever, .worked = false, .again = false};
-    if (TryAcquire()) turn = DriveUntilIdle();
+    if (claims_.load() == 0 && TryAcquire()) turn = DriveUntilIdle();
     if (queue_->HasCallbacks()) queue_->RunCallbacks();
     useless = turn.worked ? 0 : useless + 1;
     if (turn.worked) lazy_.store(false);
@@ -103,6 +103,7 @@ Engine::Turn Engine::DriveUntilIdle() {
   Turn turn{.until = kNever, .worked = false, .again = false};
   for (int looks = 0; looks < kEngineLooks && !stop_.load(std::memory_order_relaxed); ++looks) {
     if (wanted_.load(std::memory_order_relaxed) > 0 || queue_->HasCallbacks()) break;
+    if (claims_.load(std::memory_order_relaxed) > 0) break;
     bool moved = false;
     runtime_->RunOnce(&moved);
     if (!moved) continue;
@@ -116,6 +117,11 @@ Engine::Turn Engine::DriveUntilIdle() {
   transport_->SetParked(runtime_->Idle() ? Sleeper::kMailOnly : Sleeper::kEngine);
   baton_.store(false);
   if (sleepers_.load() > 0) NotifySleepers();
+  // A waiter that takes over sees to what is left.
+  if (claims_.load() > 0) {
+    turn.again = false;
+    return turn;
+  }
   turn.again |= queue_->HasQueued() || transport_->HasMail() || queue_->HasCallbacks();
   return turn;
 }
@@ -134,6 +140,8 @@ bool Engine::Wait(const Operation& operation, Time deadline) {
     }
     if (MonotonicNow() >= deadline) break;
   }
+  // The engine thread may have given way to this waiter, which leaves.
+  if (!operation.ended.load(std::memory_order_acquire)) transport_->Ring(Sleeper::kEngine);
   waited_ns_.fetch_add(MonotonicNow() - begin, std::memory_order_relaxed);
   return operation.ended.load(std::memory_order_acquire);
 }
@@ -177,9 +185,10 @@ void Engine::DriveFor(const Operation& operation, Time deadline) {
 
 // Another thread drives: until the operation has ended or the baton is free.
 void Engine::AwaitBaton(const Operation& operation, Time deadline) {
+  claims_.fetch_add(1);
   for (int i = 0; i < options_.yields; ++i) {
     if (operation.ended.load(std::memory_order_acquire) || !baton_.load(std::memory_order_relaxed))
-      return;
+      break;
     sched_yield();
   }
   std::unique_lock lock(mutex_);
@@ -188,6 +197,7 @@ void Engine::AwaitBaton(const Operation& operation, Time deadline) {
   changed_.wait_for(lock, std::chrono::nanoseconds(std::max<Time>(longest, 0)),
                     [&] { return operation.ended.load() || !baton_.load() || stop_.load(); });
   sleepers_.fetch_sub(1);
+  claims_.fetch_sub(1);
 }
 
 void Engine::WithBaton(const std::function<void()>& fn) {

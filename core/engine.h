@@ -77,6 +77,7 @@ class Engine {
   std::atomic<bool> baton_{false};
   std::atomic<bool> lazy_{false};  // submitters need not ring the engine thread
   std::atomic<int> wanted_{0};     // WithBaton callers in line: drivers give way
+  std::atomic<int> claims_{0};     // waiters that would drive: the engine thread gives way
   std::atomic<int> sleepers_{0};
   std::atomic<Time> waited_ns_{0};
   std::mutex mutex_;

@@ -39,8 +39,10 @@ struct Placement {
   // In the owner's address space; 0 = in pieces, or members may not read each other.
   uint64_t input_address;
   uint64_t output_address;
-  uint64_t input;  // offset in the owner's region, ~0 = private memory
+  // Offset of the first piece in the owner's region, ~0 = some piece is private memory.
+  uint64_t input;
   uint64_t output;
+  uint64_t layout;  // how further pieces lie; equal = addressed alike (core/run/spans.h)
   uint64_t rows;  // allgather: dimension 0
 };
 

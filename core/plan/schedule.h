@@ -46,7 +46,7 @@ enum class StepKind : uint8_t {
   kCopy,    // dst = src
   kReduce,  // dst = post * op over src.index 0..n-1 of pre * src; dst.index kEveryRank: written to
             // each output
-  kFetch,      // dst = src, which lies in the private memory of src.index
+  kFetch,   // dst = src, which lies in the private memory of src.index
   // Own output + dst.offset = post * op over ranks of pre * contribution: the own input, and the
   // peers' bytes in landing[me].0, `stride` bytes apart, in rank order without the own.
   kReduceFetched,

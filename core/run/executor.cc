@@ -124,17 +124,23 @@ void Executor::Publish(Exchange* x, Time now) {
   const size_t turn = x->channel->exchanges % 2;
   cell->begin[turn] = {x->occurrence, x->entry};
   const auto offset_of = [&](const Spans& spans) {
-    std::byte* data = spans.Contiguous();
-    return data == nullptr ? Transport::kNoOffset
-                           : transport_->OffsetOf(data, spans.length_bytes());
+    bool inside = spans.length_bytes() > 0;
+    spans.ForEachPiece([&](const std::byte* data, size_t length) {
+      inside = inside && transport_->OffsetOf(data, length) != Transport::kNoOffset;
+    });
+    return inside ? transport_->OffsetOf(spans.First(), 1) : Transport::kNoOffset;
   };
   const bool gather = x->request->kind == Kind::kAllgather;
   const auto rows = gather ? static_cast<uint64_t>(x->request->inputs[0].shape.dims[0]) : 0;
   const auto address_of = [&](const Spans& spans) {
     return transport_->CanReadPeers() ? reinterpret_cast<uint64_t>(spans.Contiguous()) : 0;
   };
-  cell->placement[turn] = {address_of(x->input), address_of(x->output), offset_of(x->input),
-                           offset_of(x->output), rows};
+  cell->placement[turn] = {.input_address = address_of(x->input),
+                           .output_address = address_of(x->output),
+                           .input = offset_of(x->input),
+                           .output = offset_of(x->output),
+                           .layout = x->input.Layout() * 31 ^ x->output.Layout(),
+                           .rows = rows};
   if (StagesInput(*x)) {
     const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
     std::byte* slot = x->Slot(x->Me(), 0);
@@ -204,12 +210,13 @@ Problem Executor::ProblemOf(const Exchange& x) const {
   p.length_bytes = x.input.length_bytes();
   const size_t turn = x.channel->exchanges % 2;
   if (r.kind == Kind::kAllreduce) {
+    const uint64_t layout = x.CellOf(x.Me())->placement[turn].layout;
     p.all_arena = p.all_readable = true;
     for (size_t j = 0; j < x.size(); ++j) {
       const Placement& placement = x.CellOf(j)->placement[turn];
       p.all_readable &= placement.input_address != 0 && placement.output_address != 0;
-      p.all_arena &=
-          placement.input != Transport::kNoOffset && placement.output != Transport::kNoOffset;
+      p.all_arena &= placement.input != Transport::kNoOffset &&
+                     placement.output != Transport::kNoOffset && placement.layout == layout;
     }
   }
   if (r.kind == Kind::kBroadcast) {

@@ -1,19 +1,18 @@
 #include "core/run/mover.h"
 
 namespace covey {
+namespace {
 
-std::byte* Mover::Locate(const Exchange& x, const Buffer& b, size_t index) const {
-  if (b.place == Place::kLanding) return x.Slot(index, b.slot) + b.offset;
-  const Placement& placement = x.CellOf(index)->placement[x.channel->exchanges % 2];
-  const uint64_t begin = b.place == Place::kInput ? placement.input : placement.output;
-  return transport_->Base(x.request->group->members[index]) + begin + b.offset;
+std::byte* InSlot(const Exchange& x, const Buffer& b) {
+  return x.Slot(static_cast<size_t>(b.index), b.slot) + b.offset;
 }
+
+}  // namespace
 
 // The pieces of one end of a copy: own input or output may lie in several, everything else is one.
 template <typename Fn>
 void Mover::ForEachPiece(const Exchange& x, const Buffer& b, size_t length_bytes, Fn fn) const {
-  if (b.place == Place::kLanding)
-    return fn(Locate(x, b, static_cast<size_t>(b.index)), size_t{0}, length_bytes);
+  if (b.place == Place::kLanding) return fn(InSlot(x, b), size_t{0}, length_bytes);
   const Spans& spans = b.place == Place::kInput ? x.input : x.output;
   spans.ForEach(b.offset, length_bytes, fn);
 }
@@ -34,7 +33,7 @@ int Mover::Fetch(const Exchange& x, const Step& step) {
   const Placement& theirs = x.CellOf(peer)->placement[x.channel->exchanges % 2];
   const uint64_t address =
       step.src.place == Place::kInput ? theirs.input_address : theirs.output_address;
-  std::byte* to = step.dst.place == Place::kLanding ? Locate(x, step.dst, x.Me())
+  std::byte* to = step.dst.place == Place::kLanding ? InSlot(x, step.dst)
                                                     : x.output.Contiguous() + step.dst.offset;
   return transport_->ReadPeer(x.request->group->members[peer], address + step.src.offset, to,
                               step.length_bytes);
@@ -62,17 +61,16 @@ void Mover::Sum(const Exchange& x, const Step& step) {
   const size_t elem_bytes = SizeOf(x.reduction.dtype);
   const size_t widening = SizeOf(AccumulatorOf(x.reduction.dtype)) / elem_bytes;
   if (step.kind == StepKind::kFinishSum) {
-    const std::byte* acc = Locate(x, step.src, static_cast<size_t>(step.src.index));
+    const std::byte* acc = InSlot(x, step.src);
     x.output.ForEach(
         step.dst.offset, step.length_bytes, [&](std::byte* piece, size_t delta, size_t length) {
           kernels.finish(x.reduction, acc + delta * widening, piece, length / elem_bytes);
         });
     return;
   }
-  std::byte* acc = Locate(x, step.dst, x.Me());
+  std::byte* acc = InSlot(x, step.dst);
   if (step.kind == StepKind::kAddToSum)
-    kernels.copy(acc, Locate(x, step.src, static_cast<size_t>(step.src.index)),
-                 step.length_bytes * widening, Stores::kCached);
+    kernels.copy(acc, InSlot(x, step.src), step.length_bytes * widening, Stores::kCached);
   const auto combine = step.kind == StepKind::kBeginSum ? kernels.begin : kernels.add;
   x.input.ForEach(step.input_offset, step.length_bytes,
                   [&](const std::byte* piece, size_t delta, size_t length) {
@@ -81,25 +79,39 @@ void Mover::Sum(const Exchange& x, const Step& step) {
 }
 
 void Mover::Reduce(const Exchange& x, const Step& step) {
+  if (step.dst.index == kEveryRank) return ReduceInArena(x, step);
   const size_t elem_bytes = SizeOf(x.reduction.dtype);
   const Stores stores = step.streaming ? Stores::kStreaming : Stores::kCached;
-  sources_.clear();
-  targets_.clear();
-  for (size_t j = 0; j < x.size(); ++j) sources_.push_back(Locate(x, step.src, j));
-  if (step.dst.place == Place::kOutput && step.dst.index != kEveryRank) {
-    size_t before = 0;
-    x.output.ForEach(
-        step.dst.offset, step.length_bytes, [&](std::byte* piece, size_t delta, size_t length) {
-          for (const std::byte*& source : sources_) source += delta - before;
-          before = delta;
-          kernels_->reduce(x.reduction, sources_, {&piece, 1}, length / elem_bytes, stores);
-        });
-    return;
-  }
-  const size_t first = step.dst.index == kEveryRank ? 0 : x.Me();
-  const size_t last = step.dst.index == kEveryRank ? x.size() : x.Me() + 1;
-  for (size_t j = first; j < last; ++j) targets_.push_back(Locate(x, step.dst, j));
-  kernels_->reduce(x.reduction, sources_, targets_, step.length_bytes / elem_bytes, stores);
+  ForEachPiece(x, step.dst, step.length_bytes, [&](std::byte* piece, size_t delta, size_t length) {
+    sources_.clear();
+    for (size_t j = 0; j < x.size(); ++j)
+      sources_.push_back(x.Slot(j, step.src.slot) + step.src.offset + delta);
+    kernels_->reduce(x.reduction, sources_, {&piece, 1}, length / elem_bytes, stores);
+  });
+}
+
+// Everybody's pieces lie alike, so one's own tell where the others' are.
+void Mover::ReduceInArena(const Exchange& x, const Step& step) {
+  const size_t elem_bytes = SizeOf(x.reduction.dtype);
+  const Stores stores = step.streaming ? Stores::kStreaming : Stores::kCached;
+  const auto reduce = [&](const std::byte* input, const std::byte* output, size_t length) {
+    sources_.clear();
+    targets_.clear();
+    for (size_t j = 0; j < x.size(); ++j) {
+      const Placement& theirs = x.CellOf(j)->placement[x.channel->exchanges % 2];
+      std::byte* base = transport_->Base(x.request->group->members[j]);
+      sources_.push_back(base + theirs.input + (input - x.input.First()));
+      targets_.push_back(base + theirs.output + (output - x.output.First()));
+    }
+    kernels_->reduce(x.reduction, sources_, targets_, length / elem_bytes, stores);
+  };
+  x.output.ForEach(step.dst.offset, step.length_bytes,
+                   [&](std::byte* out, size_t delta, size_t length) {
+                     x.input.ForEach(step.src.offset + delta, length,
+                                     [&](const std::byte* in, size_t within, size_t part) {
+                                       reduce(in, out + within, part);
+                                     });
+                   });
 }
 
 }  // namespace covey

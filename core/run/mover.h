@@ -24,9 +24,7 @@ class Mover {
   void Sum(const Exchange& exchange, const Step& step);  // kBeginSum, kAddToSum, kFinishSum
 
  private:
-  // Memory of one piece: a landing slot of member `index`, or its tensor where that lies in the
-  // arena.
-  std::byte* Locate(const Exchange& exchange, const Buffer& buffer, size_t index) const;
+  void ReduceInArena(const Exchange& exchange, const Step& step);
   template <typename Fn>
   void ForEachPiece(const Exchange& exchange, const Buffer& buffer, size_t length_bytes,
                     Fn fn) const;

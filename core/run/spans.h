@@ -23,9 +23,26 @@ class Spans {
     length_bytes_ += length_bytes;
   }
   size_t length_bytes() const { return length_bytes_; }
+  // Where the message begins; null when it is empty.
+  std::byte* First() const { return pieces_.empty() ? nullptr : pieces_[0].data; }
+  // How the pieces lie relative to the first. Messages of equal length and layout can be addressed
+  // alike: a piece at First() + d here is at First() + d there. Equal for all that are one piece.
+  uint64_t Layout() const {
+    uint64_t hash = 1;
+    for (size_t i = 1; i < pieces_.size(); ++i) {
+      const auto distance = static_cast<uint64_t>(pieces_[i].data - pieces_[0].data);
+      for (uint64_t v : {distance, uint64_t{pieces_[i].begin}}) hash = (hash ^ v) * 1099511628211u;
+    }
+    return hash;
+  }
   // The memory of the whole message if it is one piece, else null.
   std::byte* Contiguous() const { return pieces_.size() == 1 ? pieces_[0].data : nullptr; }
 
+  // Calls fn(std::byte* data, size_t length) for each piece.
+  template <typename Fn>
+  void ForEachPiece(Fn fn) const {
+    for (const Piece& piece : pieces_) fn(piece.data, piece.length);
+  }
   // Calls fn(std::byte* piece, size_t delta, size_t length) for each piece of [offset, offset +
   // length), delta counting from `offset`. REQUIRES: the range lies inside the message.
   template <typename Fn>
