@@ -1,4 +1,5 @@
-// The C API over core/session.h: checks, translates, and keeps the default runtime.
+// The C API over core/session.h: checks, translates, and keeps exceptions and the default runtime
+// in.
 #include <algorithm>
 #include <atomic>
 #include <cstring>

@@ -8,9 +8,8 @@
 // Invariants:
 //  1. At most one thread is inside RunOnce (baton_).
 //  2. Nobody sleeps while there is work nobody else will do: before parking a sleeper publishes it
-//  (SetParked)
-//     and looks once more; a waiter that gives the baton back leaves kEngine published and rings
-//     the engine thread when something is still under way.
+//     (SetParked) and looks once more; a waiter that gives the baton back leaves kEngine published
+//     and rings the engine thread when something is still under way.
 //  3. Callbacks run on the engine thread or a waiter, without the baton and without any lock.
 #ifndef COVEY_CORE_ENGINE_H_
 #define COVEY_CORE_ENGINE_H_

@@ -7,7 +7,7 @@
 // Invariants:
 //  1. An Operation is owned here from Submit until it has ended *and* its handle was released.
 //  2. A named operation in flight blocks its (group, name); ending it frees the name before `ended`
-//  is visible.
+//     is visible.
 #ifndef COVEY_CORE_TENSOR_QUEUE_H_
 #define COVEY_CORE_TENSOR_QUEUE_H_
 

@@ -8,7 +8,7 @@
 //
 // Invariants:
 //  1. An occurrence is pending from its first announcement until all members announced it, then
-//  forgotten.
+//     forgotten.
 //  2. Members receive answers of one stream in the order of its occurrences.
 #ifndef COVEY_CORE_AGREE_COORDINATOR_H_
 #define COVEY_CORE_AGREE_COORDINATOR_H_

@@ -13,15 +13,16 @@
 //
 // Rules (PROTOCOL.md) as implemented here:
 //  N1 occurrences count at submit; done, error and abort each use one up. A void leaves the
-//  occurrence in place. N2 first occurrence and unknown signatures are announced to the group's
-//  lowest rank. N3 a known signature begins in-band; begin headers carry (occurrence, entry), see
-//  core/base/channel.h. N5 a rank whose request fits no entry begins *void* on the existing
-//  channel; every member then sees the void
-//     (or two different entries) in the begin headers, nobody has written user memory, and all
-//     announce.
+//     occurrence in place.
+//  N2 first occurrence and unknown signatures are announced to the group's lowest rank.
+//  N3 a known signature begins in-band; begin headers carry (occurrence, entry), see
+//     core/base/channel.h.
+//  N5 a rank whose request fits no entry begins *void* on the existing channel; every member then
+//     sees the void (or two different entries) in the begin headers, nobody has written user
+//     memory, and all announce.
 //  N9 landing space is reserved before ANNOUNCE and adopted at AGREED, or the operation is refused.
 //  N11 after the loss of a member its groups are broken: what cannot finish ends kAborted, naming
-//  the rank.
+//      the rank.
 #ifndef COVEY_CORE_AGREE_NEGOTIATOR_H_
 #define COVEY_CORE_AGREE_NEGOTIATOR_H_
 

@@ -2,9 +2,10 @@
 //
 // Plain state of the Executor. Its life:
 //   kAwaitReady  a device still computes an input          -> all ready: publish the begin header,
-//   tick 1 kAwaitBegins some member has not begun                 -> all begun: void, or choose a
-//   schedule kRunning     the cursor moves through the schedule     -> its end: done kEnded done,
-//   void or aborted; handed out through Executor::ended()
+//   tick 1
+//   kAwaitBegins some member has not begun                 -> all begun: void, or choose a schedule
+//   kRunning     the cursor moves through the schedule     -> its end: done
+//   kEnded       done, void or aborted; handed out through Executor::ended()
 #ifndef COVEY_CORE_RUN_EXCHANGE_H_
 #define COVEY_CORE_RUN_EXCHANGE_H_
 

@@ -6,12 +6,11 @@
 //
 // Invariants:
 //  1. User memory is written only after every member's begin is known and all begins agree (rule
-//  N4).
+//     N4).
 //  2. An exchange ends exactly once, and its Outcome is the same on all members, except that after
-//  a loss some
-//     may be done and others aborted (rule N11).
+//     a loss some may be done and others aborted (rule N11).
 //  3. An exchange is aborted only when it waits for a tick that a lost rank will never give, or a
-//  peer said so.
+//     peer said so.
 #ifndef COVEY_CORE_RUN_EXECUTOR_H_
 #define COVEY_CORE_RUN_EXECUTOR_H_
 

@@ -7,10 +7,10 @@
 // Contract:
 //  T1. Mailbox: per ordered pair once, whole, in order; between pairs any order.
 //  T2. Shared memory: every rank owns one region; Base(r) is where r's region is mapped here. What
-//  a rank wrote
-//      before StoreRelease of a word is seen by whoever LoadAcquires the stored value.
+//      a rank wrote before StoreRelease of a word is seen by whoever LoadAcquires the stored value.
 //  T3. After Wake(peers) every listed peer that was parked runs again; a peer that is about to park
-//  re-checks. T4. PollPeers reports each lost peer once; its stores are all visible by then.
+//      re-checks.
+//  T4. PollPeers reports each lost peer once; its stores are all visible by then.
 #ifndef COVEY_CORE_RUN_TRANSPORT_H_
 #define COVEY_CORE_RUN_TRANSPORT_H_
 

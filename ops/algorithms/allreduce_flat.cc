@@ -12,9 +12,8 @@
 //   wait all >= 2;                                       output.1 = reduce(landing[*].1)
 //
 // Why 3 slots suffice (S3): segment t+1 overwrites the slot of t-2. I write it after waiting for
-// all ticks
-// >= t+1, and a peer signals t+1 after it reduced t-2. The same holds across exchanges of a
-// channel.
+// all ticks >= t+1, and a peer signals t+1 after it reduced t-2. The same holds across exchanges of
+// a channel.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"
