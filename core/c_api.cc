@@ -1,5 +1,4 @@
-// The C API over core/session.h: checks, translates, and keeps exceptions and the default runtime
-// in.
+// The C API over core/session.h: checks, translates, and keeps the default runtime.
 #include <algorithm>
 #include <atomic>
 #include <cstring>

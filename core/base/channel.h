@@ -43,7 +43,7 @@ struct Placement {
   uint64_t input;
   uint64_t output;
   uint64_t layout;  // how further pieces lie; equal = addressed alike (core/run/spans.h)
-  uint64_t rows;  // allgather: dimension 0
+  uint64_t rows;    // allgather: dimension 0
 };
 
 // What a rank publishes. Written by its owner only. `begin` and `placement` of an exchange are

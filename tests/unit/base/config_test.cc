@@ -158,11 +158,13 @@ TEST(Config, ARankBeyondTheSizeIsRefused) {
 
 TEST(Config, AgreedTextHoldsWhatMustBeEqualInBaseUnits) {
   Config config;
-  EXPECT_EQ(config.AgreedText(), "segment_bytes=65536;flat_bytes=32768;read_bytes=1099511627776;"
+  EXPECT_EQ(config.AgreedText(),
+            "segment_bytes=65536;flat_bytes=32768;read_bytes=1099511627776;"
             "algorithm=auto");
   config.segment_bytes = 4096;
   config.spin = 0;
-  EXPECT_EQ(config.AgreedText(), "segment_bytes=4096;flat_bytes=32768;read_bytes=1099511627776;"
+  EXPECT_EQ(config.AgreedText(),
+            "segment_bytes=4096;flat_bytes=32768;read_bytes=1099511627776;"
             "algorithm=auto");
 }
 
