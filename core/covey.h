@@ -4,8 +4,8 @@
  *
  *  1. Every struct begins with `struct_size`; set it with COVEY_INIT(type).
  *
- *  2. Functions that can fail return covey_code (0 = COVEY_OK) and fill `*error` when `error` is not
- *     NULL. The message is one sentence that names the operation, the ranks and the values concerned.
+ *  2. Functions that can fail return covey_code (0 = COVEY_OK) and fill `*error` when `error` is
+ *     not NULL. The message is one sentence that names the operation, the ranks and the values.
  *
  *  3. `runtime` may be NULL: the default runtime of this process, made by covey_init.
  *
@@ -17,8 +17,8 @@
  *     structs are copied.
  *
  *  6. Functions may be called from any thread. No function calls back into the caller except the
- *     callback of a request, which runs on a thread of Covey or one inside covey_wait, exactly once,
- *     and must neither block nor call covey_wait.
+ *     callback of a request, which runs on a thread of Covey or one inside covey_wait, exactly
+ *     once, and must neither block nor call covey_wait.
  *
  *  7. After fork() every call in the child returns COVEY_FORKED; the parent is unaffected.
  */
@@ -123,9 +123,9 @@ typedef void (*covey_callback)(void* context, covey_handle handle, const covey_e
  * shapes, op, root and scales; what may differ between ranks: memory (in place or not, arena or
  * not), for allgather the first dimension, for broadcast the data.
  *
- *  allreduce: outputs[i] = postscale * op over ranks of (prescale * inputs[i]); same shape. Sums are
- *             taken in rank order. All tensors of one request have one dtype and travel together (a
- *             grouped allreduce).
+ *  allreduce: outputs[i] = postscale * op over ranks of (prescale * inputs[i]); same shape. Sums
+ *             are taken in rank order. All tensors of one request have one dtype and travel
+ *             together (a grouped allreduce).
  *
  *  broadcast: outputs[i] = inputs[i] of root. On the root outputs may equal inputs.
  *
