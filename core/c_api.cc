@@ -87,7 +87,7 @@ Status Submit(Session* session, const covey_request& request, covey_handle* hand
     delete user;
     return queued;
   }
-  session->engine().Kick();
+  if (request.waits == 0) session->engine().Kick();
   return Status::Ok();
 }
 

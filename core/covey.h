@@ -149,6 +149,8 @@ typedef struct covey_request {
   const covey_tensor* outputs; /* [num_tensors], or NULL = in place */
   covey_callback callback;     /* NULL = none */
   void* context;
+  /* 1 = covey_wait follows at once on this thread, so the engine thread need not be woken. */
+  uint32_t waits;
 } covey_request;
 
 /* ---- Life ---- */

@@ -186,6 +186,7 @@ void Engine::DriveFor(const Operation& operation, Time deadline) {
 // Another thread drives: until the operation has ended or the baton is free.
 void Engine::AwaitBaton(const Operation& operation, Time deadline) {
   claims_.fetch_add(1);
+  Kick();  // what this thread submitted may have been announced to nobody: see covey_request.waits
   for (int i = 0; i < options_.yields; ++i) {
     if (operation.ended.load(std::memory_order_acquire) || !baton_.load(std::memory_order_relaxed))
       break;

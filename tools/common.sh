@@ -18,8 +18,3 @@ help() {
 # For people a progress bar; in a log a line every half minute.
 BAZEL_OPTIONS=()
 [ -t 2 ] || BAZEL_OPTIONS=(--curses=no --show_progress_rate_limit=30)
-
-# Bazel's JVM prints a warning of its own with every command.
-run_bazel() {
-  bazel "$@" 2> >(grep --line-buffered -v 'warning: Options -Xverify' >&2)
-}

@@ -45,6 +45,7 @@ def submit1(
     output: Optional[Address],
     shape: Tuple[int, ...],
     keep: Any,
+    waits: int = ...,
     /,
 ) -> Handle: ...
 def arena_alloc(length_bytes: int, /) -> int: ...

@@ -104,8 +104,9 @@ class Collectives:
         prescale: float,
         postscale: float,
         group: Group,
+        waits: bool = False,
     ) -> Handle:
-        """Submits the reduction of one tensor."""
+        """Submits the reduction of one tensor; with ``waits`` the caller waits for it at once."""
         fw = self.framework
         check_scale(prescale, postscale)
         code, op_code = fw.code(tensor), core_code(op)
@@ -124,6 +125,7 @@ class Collectives:
             None if in_place else fw.address(output),
             fw.shape(tensor),
             (dense, output),
+            waits,
         )
         return self._handle(native, tensor, output, in_place)
 

@@ -70,9 +70,10 @@ static PyObject* SubmitRequest(const covey_request* request, PyObject* keep) {
 }
 
 const char kSubmitOneDoc[] =
-    "submit1(kind, group, name, op, root, prescale, postscale, dtype, input, output, shape, keep)\n"
-    "-> Handle. Submits an operation on one tensor. `output` None means in place (allgather: the\n"
-    "runtime allocates). `keep` is held until the operation has ended.";
+    "submit1(kind, group, name, op, root, prescale, postscale, dtype, input, output, shape, keep,\n"
+    "waits=0) -> Handle. Submits an operation on one tensor. `output` None means in place\n"
+    "(allgather: the runtime allocates). `keep` is held until the operation has ended. `waits`:\n"
+    ".wait() follows at once on this thread.";
 
 PyObject* SubmitOne(PyObject* module, PyObject* args) {
   (void)module;
@@ -80,9 +81,9 @@ PyObject* SubmitOne(PyObject* module, PyObject* args) {
   int kind, op, dtype;
   unsigned long long group;
   PyObject *input_address, *output_address, *shape_tuple, *keep;
-  if (!PyArg_ParseTuple(args, "iKziiddiOOOO:submit1", &kind, &group, &request.name, &op,
+  if (!PyArg_ParseTuple(args, "iKziiddiOOOO|I:submit1", &kind, &group, &request.name, &op,
                         &request.root, &request.prescale, &request.postscale, &dtype,
-                        &input_address, &output_address, &shape_tuple, &keep)) {
+                        &input_address, &output_address, &shape_tuple, &keep, &request.waits)) {
     return NULL;
   }
   int64_t shape[COVEY_MAX_DIMS];

@@ -89,7 +89,7 @@ def allreduce(
     chosen = choose_op(op, average)
     if compression is Compression.none and not _wants_gradient(tensor):
         return collectives.allreduce(
-            tensor, False, name, chosen, prescale_factor, postscale_factor, process_set
+            tensor, False, name, chosen, prescale_factor, postscale_factor, process_set, waits=True
         ).wait()
     small, ctx = compression.compress(tensor)
     reduced = gradients.Allreduce.apply(
@@ -160,7 +160,7 @@ def allreduce_(
     op_code = CORE_CODES[chosen] if 0 <= chosen < len(CORE_CODES) else -1
     if code is None or op_code < 0 or not (tensor.is_cpu and tensor.is_contiguous()):
         return collectives.allreduce(
-            tensor, True, name, chosen, prescale_factor, postscale_factor, process_set
+            tensor, True, name, chosen, prescale_factor, postscale_factor, process_set, waits=True
         ).wait()
     # The common case without the layers between.
     check_scale(prescale_factor, postscale_factor)
@@ -177,6 +177,7 @@ def allreduce_(
         None,
         tensor.shape,
         tensor,
+        True,
     ).wait()
     return tensor
 
