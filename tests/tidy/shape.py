@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from typing import Iterator
 
 from tidy import source
@@ -14,7 +15,7 @@ FUNCTION_LINES = 70
 COLUMNS = 100
 README_LINES = 60
 
-_TOP_FILES = ("WORKSPACE", "BUILD", "README.md", "LICENSE", "compile_commands.json")
+_TOP_FILES = ("WORKSPACE", "BUILD", "README.md", "LICENSE")
 _CODE = source.CPP + (".py", ".bzl", ".sh", ".proto", "")
 
 
@@ -101,9 +102,10 @@ def readmes() -> Iterator[Finding]:
 
 
 def top_level() -> Iterator[Finding]:
-    """The top of the tree stays as README.md draws it."""
-    for entry in sorted(source.ROOT.iterdir()):
-        name = entry.name
-        if not name.startswith((".", "bazel-")) and name not in _TOP_FILES + source.TOP_FOLDERS:
+    """The top of the tree stays as README.md draws it: what is committed, not what a run left."""
+    listing = subprocess.run(["git", "-C", str(source.ROOT), "ls-files"], capture_output=True,
+                             text=True, check=False)
+    for name in sorted({path.split("/")[0] for path in listing.stdout.splitlines()}):
+        if not name.startswith(".") and name not in _TOP_FILES + source.TOP_FOLDERS:
             yield Finding("top level", name, 1,
                           "does not belong at the top: find its room in README.md")
