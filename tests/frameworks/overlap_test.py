@@ -1,0 +1,100 @@
+"""Goal: gradients travel while backward still runs, and the timeline shows it; a steady step asks
+no coordinator.
+
+Method: no clock decides. The gradient of the first layer, the last one backward computes, waits in
+a hook of the test until an exchange of this step has ended: without overlap that never happens.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import tempfile
+import time
+import unittest
+from typing import Any, Dict
+
+import torch
+from ranks import Pool
+
+import covey
+import covey.torch as hvd
+
+LIMIT_S = 60.0
+
+
+def exchanges() -> int:
+    return covey.stats()["exchanges"]
+
+
+def train_overlapped() -> bool:
+    net = torch.nn.Sequential(*[torch.nn.Linear(32, 32) for _ in range(6)])
+    hvd.broadcast_parameters(net.state_dict(), root_rank=0)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.1), model=net, bucket_bytes=4096
+    )
+    seen = []
+    before = 0
+
+    def wait_for_an_exchange(gradient: torch.Tensor) -> None:
+        until = time.monotonic() + LIMIT_S
+        while exchanges() == before and time.monotonic() < until:
+            time.sleep(0.001)
+        seen.append(exchanges() > before)
+        now = covey._native.now_ns()
+        covey._native.timeline_span("last gradient", now, now + 1)
+
+    net[0].weight.register_hook(wait_for_an_exchange)
+    for _ in range(3):
+        optimizer.zero_grad()
+        before = exchanges()
+        net(torch.ones(4, 32) * (hvd.rank() + 1)).sum().backward()
+        optimizer.step()
+    return all(seen) and len(seen) == 3
+
+
+def messages_of_steady_steps() -> Dict[str, Any]:
+    net = torch.nn.Linear(8, 8)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        net(torch.ones(2, 8)).sum().backward()
+        optimizer.step()
+
+    for _ in range(3):
+        step()
+    before = covey.stats()
+    for _ in range(10):
+        step()
+    after = covey.stats()
+    return {key: after[key] - before[key] for key in ("coordinator_messages", "exchanges")}
+
+
+class OverlapTest(unittest.TestCase):
+    def test_the_first_bucket_travels_before_the_last_gradient_is_there(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            pool = Pool(2, __file__, env={"COVEY_TIMELINE": folder})
+            try:
+                self.assertEqual(pool.call(train_overlapped), [True, True])
+            finally:
+                pool.close()
+            for rank in range(2):
+                events = json.loads(pathlib.Path(folder, f"rank.{rank}.json").read_text())
+                begun = [e["ts"] for e in events if e.get("name") == "grad.0" and "ts" in e]
+                last = [e["ts"] for e in events if e.get("name") == "last gradient"]
+                self.assertTrue(begun and last, f"rank {rank}: {len(begun)} and {len(last)}")
+                self.assertLess(min(begun), min(last))
+
+    def test_a_steady_step_sends_no_coordinator_message(self) -> None:
+        pool = Pool(3, __file__)
+        try:
+            for counted in pool.call(messages_of_steady_steps):
+                self.assertEqual(counted["coordinator_messages"], 0)
+                self.assertGreaterEqual(counted["exchanges"], 10)
+        finally:
+            pool.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

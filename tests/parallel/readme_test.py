@@ -1,0 +1,70 @@
+"""Goal: what the README tells a newcomer to type works. Method: its code blocks are read and run.
+
+tools/quickstart and tools/test cannot run inside themselves: of those the test makes sure that they
+exist, answer --help, and are what the README says; .ci/run runs tools/test.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from typing import List
+
+from harness import LIMIT_S, REPOSITORY, environment, run_launcher
+
+README = (REPOSITORY / "README.md").read_text()
+
+
+def blocks(language: str) -> List[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.M | re.S)
+
+
+class ReadmeTest(unittest.TestCase):
+    def test_every_shell_command_is_known_and_runs(self) -> None:
+        lines = [line for block in blocks("sh") for line in block.splitlines() if line]
+        commands = [line.partition("#")[0].split() for line in lines]
+        self.assertGreaterEqual(len(commands), 3)
+        for command in commands:
+            with self.subTest(" ".join(command)):
+                if command[0].startswith("tools/"):
+                    self.check_tool(command)
+                else:
+                    self.assertEqual(command[:4], ["coveyrun", "-np", "4", "python"])
+                    script = str(REPOSITORY / command[4])
+                    code, _, err = run_launcher(["-np", "4", sys.executable, script])
+                    self.assertEqual(code, 0, err)
+
+    def check_tool(self, command: List[str]) -> None:
+        self.assertEqual(len(command), 1, "a README command is typed as it stands")
+        result = subprocess.run(
+            [str(REPOSITORY / command[0]), "--help"],
+            timeout=LIMIT_S,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(command[0], result.stdout)
+
+    def test_the_python_block_runs_on_two_ranks(self) -> None:
+        (code,) = blocks("python")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "readme.py")
+            with open(path, "w", encoding="utf-8") as script:
+                script.write(code)
+            exit_code, _, err = run_launcher(["-np", "2", sys.executable, path])
+            self.assertEqual(exit_code, 0, err)
+
+    def test_the_python_block_runs_alone(self) -> None:
+        (code,) = blocks("python")
+        subprocess.run(
+            [sys.executable, "-c", code], env=environment(), timeout=LIMIT_S, check=True
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()
