@@ -95,7 +95,7 @@ MUTABLE_ALLOWED = {
 _CONSTANT = re.compile(r"\b(?:const|constexpr|consteval|using|typedef|friend|static_assert|operator"
                        r"|template|concept|extern|enum|struct|class|union|namespace|return)\b")
 _VARIABLE = re.compile(r"^(?:(?:static|inline|thread_local|constinit)\s+)*"
-                       r"[\w:]+(?:<[^;{}]*>)?[\s*&]+\w+"
+                       r"[\w:]+(?:<[^;{}]*>)?[\s*&]+[\w:]+"
                        r"(?:\[[^\]]*\])?\s*(?:=[^;]*|\{[^;]*\})?$", re.DOTALL)
 _STATIC = re.compile(r"(?:^|[;{}])\s*((?:static|thread_local)\s[^;(){}=]*?\w+\s*(?:\[[^\]]*\]\s*)?"
                      r"(?:=|;|\{|\([^)]*\)\s*;))", re.MULTILINE)
@@ -123,6 +123,10 @@ def _mutable_in(path: str) -> Iterator[int]:
         begin = match.end()
     text = source.code(path)
     for block in source.blocks(path):
+        words = block.head.rstrip("= ")  # int kinds[] = { ...
+        if block.kind == "other" and all(kind == "namespace" for kind in block.outer):
+            if _VARIABLE.match(words) and not _CONSTANT.search(words):
+                yield block.head_line
         if block.kind == "function":
             body = "\n".join(text.split("\n")[block.first_line - 1 : block.last_line])
             for match in _STATIC.finditer(body):
