@@ -1,8 +1,10 @@
 """Goal: the wheel installs into an empty environment without a network, and works there.
-Method: a new virtual environment, pip with no index, then the commands and a job of one rank."""
+Method: a new virtual environment, pip with no index, then the commands, a job of one rank, and a
+training of two with the torch of the test lent to it."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -34,9 +36,10 @@ class WheelTest(unittest.TestCase):
         cls.folder.cleanup()
 
     @classmethod
-    def run_there(cls, command: List[str]) -> str:
+    def run_there(cls, command: List[str], **extra: str) -> str:
         """Runs a command of the environment, outside the source tree."""
         env = {k: v for k, v in os.environ.items() if not k.startswith(("COVEY_", "PYTHON"))}
+        env.update(extra)
         done = subprocess.run(
             [str(cls.bin / command[0]), *command[1:]],
             cwd=cls.folder.name,
@@ -58,6 +61,21 @@ class WheelTest(unittest.TestCase):
     def test_is_imported_from_where_it_was_installed(self) -> None:
         where = self.run_there(["python", "-c", "import covey; print(covey.__file__)"])
         self.assertIn("site-packages", where)
+
+    def test_trains_once_torch_is_there(self) -> None:
+        spec = importlib.util.find_spec("torch")
+        self.assertIsNotNone(spec, "tools/setup installs torch")
+        packages = pathlib.Path(self.folder.name, "torch-and-what-it-needs")
+        packages.mkdir()
+        for path in pathlib.Path(spec.origin).parents[1].iterdir():
+            if not path.name.startswith(("covey", "pip", "__")):
+                (packages / path.name).symlink_to(path)
+        example = _ROOT / "examples" / "pytorch_minimal.py"
+        command = ["coveyrun", "-np", "2", str(self.bin / "python"), str(example)]
+        lines = self.run_there(command, PYTHONPATH=str(packages)).splitlines()
+        weights = {line.rpartition("weight ")[2] for line in lines if "weight " in line}
+        self.assertEqual(len(weights), 1, lines)
+        self.assertAlmostEqual(float(weights.pop()), 8.0, places=2)
 
     def test_brings_both_commands(self) -> None:
         self.assertIn("covey", self.run_there(["covey", "--version"]))
