@@ -10,6 +10,7 @@ comes first ("allreduce.loss"), so that one name may serve two kinds.
 
 from __future__ import annotations
 
+import abc
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from covey import _native
@@ -38,36 +39,36 @@ ITEM_BYTES = (4, 8, 2, 2, 1, 1, 4, 8, 1)
 AnyHandle = Union[Handle, HandleSet]
 
 
-class Framework:
+class Framework(abc.ABC):
     """What the collectives need to know of a framework's tensors. All methods are local."""
 
+    @abc.abstractmethod
     def code(self, tensor: Any) -> int:
         """covey_dtype of ``tensor``. Raises Unsupported when it cannot be sent."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def dense(self, tensor: Any) -> Any:
         """``tensor`` itself when its memory is row-major without gaps, else such a copy."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def empty_like(self, dense: Any) -> Any:
         """A new dense tensor of the same shape and dtype."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def address(self, dense: Any) -> int:
         """Where its memory begins."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def shape(self, tensor: Any) -> Tuple[int, ...]:
         """Its shape as a tuple."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def assign(self, target: Any, source: Any) -> Any:
         """Copies ``source`` into ``target``; returns ``target``."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def wrap(self, memory: Any, code: int, shape: Tuple[int, ...], copy: bool) -> Any:
         """A tensor over the bytes in ``memory``, or with ``copy`` one of its own; may be empty."""
-        raise NotImplementedError
 
 
 def full_name(kind: str, name: Optional[str]) -> Optional[str]:
