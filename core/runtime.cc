@@ -10,7 +10,7 @@ namespace {
 
 // How often dead peers are looked for while something is under way. Detection is bounded by this.
 constexpr Time kPeerPollInterval = 50 * kMillisecond;
-// Stalls are reported to the tenth of the warning time, at least this often.
+// How often waiting operations are looked at for a stall to report.
 constexpr Time kStallLook = 100 * kMillisecond;
 
 std::string RankText(const std::vector<Rank>& ranks) {

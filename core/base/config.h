@@ -44,7 +44,7 @@ struct Config {
   size_t arena_bytes = size_t{16} << 30;
   int32_t cache_capacity = 4096;
   size_t fusion_threshold = size_t{128} << 20;
-  std::string method;
+  std::string method = "allreduce";
 
   std::string timeline;  // folder; empty = off
   size_t timeline_max_bytes = size_t{64} << 20;

@@ -74,11 +74,11 @@ TEST(Config, LocalPlaceIsThatInTheJobWhenNotSet) {
 
 TEST(Config, SettingsWinOverVariablesAndLaterLinesOverEarlier) {
   Config config;
-  ASSERT_TRUE(
-      Read({"COVEY_SPIN=1us", "COVEY_METHOD=a"}, "spin=2us\n\n  spin = 3us \r\nmethod=b c", &config)
-          .ok());
+  ASSERT_TRUE(Read({"COVEY_SPIN=1us", "COVEY_TIMELINE=a"},
+                   "spin=2us\n\n  spin = 3us \r\ntimeline=b c", &config)
+                  .ok());
   EXPECT_EQ(config.spin, 3 * kMicrosecond);
-  EXPECT_EQ(config.method, "b c");
+  EXPECT_EQ(config.timeline, "b c");
 }
 
 TEST(Config, NumbersTakeTheUnitsOfTheirKnob) {
@@ -135,6 +135,7 @@ TEST(Config, ValuesOutOfRangeAreRefusedWithTheRange) {
             "COVEY_SIZE is \"0\", which is not a number from 1 to 1024");
   EXPECT_EQ(ErrorOfSettings("algorithm=bruck"),
             "algorithm is \"bruck\", which is not one of auto, flat, direct, read, staged, ring");
+  EXPECT_EQ(ErrorOfSettings("method=wagma"), "method is \"wagma\", which is not one of allreduce");
   EXPECT_NE(ErrorOfVariable("COVEY_ARENA_BYTES=1e300"), "");
   EXPECT_NE(ErrorOfVariable("COVEY_ARENA_BYTES=-1e300"), "");
 }
@@ -160,12 +161,12 @@ TEST(Config, AgreedTextHoldsWhatMustBeEqualInBaseUnits) {
   Config config;
   EXPECT_EQ(config.AgreedText(),
             "segment_bytes=65536;flat_bytes=32768;read_bytes=1099511627776;"
-            "algorithm=auto");
+            "algorithm=auto;method=allreduce");
   config.segment_bytes = 4096;
   config.spin = 0;
   EXPECT_EQ(config.AgreedText(),
             "segment_bytes=4096;flat_bytes=32768;read_bytes=1099511627776;"
-            "algorithm=auto");
+            "algorithm=auto;method=allreduce");
 }
 
 TEST(Config, DifferenceNamesWhatDiffersAsTheUserWritesIt) {
