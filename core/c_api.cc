@@ -18,6 +18,7 @@ constinit std::atomic<covey_runtime*> g_default{nullptr};  // process-wide: the 
 static_assert(static_cast<int>(DType::kBool) == COVEY_BOOL &&
               static_cast<int>(DType::kI64) == COVEY_INT64);
 static_assert(static_cast<int>(Kind::kBarrier) == COVEY_BARRIER &&
+              static_cast<int>(Kind::kJoin) == COVEY_JOIN &&
               static_cast<int>(Op::kProduct) == COVEY_PRODUCT);
 static_assert(static_cast<int>(StatusCode::kInternal) == COVEY_INTERNAL &&
               kMaxDims == COVEY_MAX_DIMS);
@@ -78,6 +79,8 @@ Status Submit(Session* session, const covey_request& request, covey_handle* hand
     return valid;
   }
   UserCallback* user = nullptr;
+  operation->awaited = request.waits != 0;
+  operation->callback_only = request.callback != nullptr;
   if (request.callback != nullptr) {
     user = new UserCallback{request.callback, request.context};
     operation->callback = CallBack;
@@ -202,9 +205,10 @@ covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int64_t timeo
                       covey_error* error) {
   const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
-  const covey::Operation* operation = use->queue().Find(handle);
+  covey::Operation* operation = use->queue().Find(handle);
   if (operation == nullptr)
     return Report(Status::InvalidArgument("unknown or released handle"), error);
+  use->queue().Await(operation);
   const covey::Time deadline = timeout_ns < 0 ? covey::kNever : covey::MonotonicNow() + timeout_ns;
   if (!use->engine().Wait(*operation, deadline)) {
     const bool closing = timeout_ns < 0;
@@ -217,8 +221,9 @@ covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int64_t timeo
 
 int covey_poll(covey_runtime* runtime, covey_handle handle) {
   const Use use(OrDefault(runtime));
-  const covey::Operation* operation = use.get() == nullptr ? nullptr : use->queue().Find(handle);
+  covey::Operation* operation = use.get() == nullptr ? nullptr : use->queue().Find(handle);
   if (operation == nullptr) return -1;
+  if (use->queue().Poll(operation)) use->engine().Kick();
   return operation->ended.load(std::memory_order_acquire) ? 1 : 0;
 }
 
@@ -232,6 +237,10 @@ covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t ind
   if (!operation->ended.load(std::memory_order_acquire))
     return Report(Status::Timeout("still in flight"), error);
   if (!operation->status.ok()) return Report(operation->status, error);
+  if (operation->kind == covey::Kind::kJoin && rows != nullptr) {
+    rows[0] = operation->rows[0];
+    return COVEY_OK;
+  }
   if (operation->kind != covey::Kind::kAllgather || index != 0)
     return Report(
         Status::InvalidArgument("only an allgather has a result of its own, with index 0"), error);
@@ -257,9 +266,12 @@ covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t ind
 void covey_release(covey_runtime* runtime, covey_handle handle) {
   const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return;
-  const covey::Operation* operation = use->queue().Find(handle);
+  covey::Operation* operation = use->queue().Find(handle);
   if (operation == nullptr) return;
-  if (operation->callback == nullptr) use->engine().Wait(*operation, covey::kNever);
+  if (operation->callback == nullptr) {
+    use->queue().Await(operation);
+    use->engine().Wait(*operation, covey::kNever);
+  }
   use->queue().Release(handle);
 }
 

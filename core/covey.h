@@ -102,7 +102,8 @@ typedef enum covey_kind {
   COVEY_ALLREDUCE = 0,
   COVEY_BROADCAST = 1,
   COVEY_ALLGATHER = 2,
-  COVEY_BARRIER = 3
+  COVEY_BARRIER = 3,
+  COVEY_JOIN = 6
 } covey_kind;
 
 typedef enum covey_op {
@@ -134,6 +135,12 @@ typedef void (*covey_callback)(void* context, covey_handle handle, const covey_e
  *             NULL, see covey_result.
  *
  *  barrier:   no tensors.
+ *
+ *  join:      no tensors, the world only. This rank has no more data; it ends on all ranks once
+ *             every rank has joined, and covey_result gives the last one that did. Until then the
+ *             ranks that go on need not wait for this one: in their allreduces it takes part with
+ *             the reduction's identity element (0 for a sum; an average still divides by the group
+ *             size) and in their barriers; other operations of the world fail on every rank.
  */
 typedef struct covey_request {
   uint32_t struct_size;
@@ -218,7 +225,8 @@ COVEY_API covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int
 /* 1 = ended (covey_wait returns at once), 0 = in flight, -1 = unknown handle. */
 COVEY_API int covey_poll(covey_runtime* runtime, covey_handle handle);
 
-/* Result `index` (0) of an ended allgather: dtype, shape and data point into memory owned by the
+/* Of an ended join: rows[0] = the last rank that joined; `result` may be NULL.
+ * Result `index` (0) of an ended allgather: dtype, shape and data point into memory owned by the
  * handle, valid until covey_release or covey_shutdown. `rows` (may be NULL, [group size]) gets
  * dimension 0 per rank. */
 COVEY_API covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t index,

@@ -20,7 +20,12 @@ std::string RankText(const std::vector<Rank>& ranks) {
   return text;
 }
 
+// Of a bundle: that of its first member, whose occurrence it runs.
 OperationId IdOf(const Stream& stream) {
+  if (stream.carries != nullptr) {
+    const Stream& first = *stream.carries->members[0];
+    return {stream.group->key, first.name, first.base + stream.occurrence};
+  }
   return {stream.group->key, stream.name, stream.occurrence};
 }
 
@@ -49,7 +54,11 @@ Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
                    .cache_capacity = options_.cache_capacity,
                    .agreed_text = options_.agreed_text},
                   blocks_.get()),
-      coordinator_(options_.stall_warning),
+      coordinator_({.stall_warning = options_.stall_warning,
+                    .fusion = options_.fusion,
+                    .segment_bytes = options_.segment_bytes,
+                    .world_size = transport->size()}),
+      join_(transport->rank()),
       executor_({.kernels = options_.kernels,
                  .cache_bytes = options_.cache_bytes,
                  .plan = Plan,
@@ -64,22 +73,49 @@ Time Runtime::RunOnce(bool* moved) {
   *moved = false;
   ++counters_.passes;
   const Time now = options_.clock->Now();
-  queue_->TakeAll(&taken_);
-  for (Operation* operation : taken_) {
-    operation->submitted_at = now;
-    stall_.OnSubmit(operation->kind, operation->name, now);
-    negotiator_.Submit(operation);
-    *moved = true;
-  }
+  NoteAwaited();
+  TakeSubmitted(now, moved);
   ReceiveAll(now, moved);
   WatchPeers(now);
+  join_.Progress(negotiator_);
+  negotiator_.BreakAwaited();
+  negotiator_.OnTick(now);
   StartAndProgress(moved);
   FinishEnded(moved);
   WatchStalls(now);
   SendAll(moved);
   const bool busy = !executor_.Idle() || queue_->in_flight() > 0;
-  return busy ? std::min(next_peer_poll_, next_stall_look_)
-              : std::min(now + kSecond, coordinator_.NextDeadline());
+  const Time next = std::min(coordinator_.NextDeadline(), negotiator_.NextDeadline());
+  return std::min(next, busy ? std::min(next_peer_poll_, next_stall_look_) : now + kSecond);
+}
+
+// Marks what somebody waits for. Before new submissions are taken: whoever waits has submitted all
+// it had to, so a bundle that is not full then stays so (rule N6).
+void Runtime::NoteAwaited() {
+  const uint64_t waits = queue_->waits();
+  if (waits == waits_seen_ && negotiator_.holds() == holds_seen_) return;
+  waits_seen_ = waits;
+  holds_seen_ = negotiator_.holds();
+  negotiator_.ForEachHeld([](Request* held) {
+    if (!held->shadow) held->awaited = static_cast<Operation*>(held)->waited_for.load();
+  });
+}
+
+void Runtime::TakeSubmitted(Time now, bool* moved) {
+  queue_->TakeAll(&taken_);
+  for (Operation* operation : taken_) {
+    operation->submitted_at = now;
+    stall_.OnSubmit(operation->kind, operation->name, now);
+    Submit(operation);
+    *moved = true;
+  }
+}
+
+void Runtime::Submit(Request* request) {
+  if (request->kind == Kind::kJoin) return join_.Submit(request);
+  if (const Status wrong = join_.Check(*request); !wrong.ok())
+    return negotiator_.ended().push_back({request, wrong});
+  join_.OnSubmit(negotiator_.Submit(request));
 }
 
 void Runtime::ReceiveAll(Time now, bool* moved) {
@@ -104,6 +140,23 @@ void Runtime::Route(Rank from, Message message, Time now) {
     case MessageType::kAgreed:
     case MessageType::kError:
       return negotiator_.OnAnswer(message);
+    case MessageType::kFreeze:
+      return negotiator_.OnFreeze(message);
+    case MessageType::kFrozen:
+      return coordinator_.OnFrozen(from, message, &coordinator_outbox_);
+    case MessageType::kSwitch:
+      return negotiator_.OnSwitch(message);
+    case MessageType::kBreak:
+      return negotiator_.OnBreak(message);
+    case MessageType::kJoin:
+      return coordinator_.OnJoin(from, &coordinator_outbox_);
+    case MessageType::kJoined:
+      return join_.OnJoined(message, negotiator_);
+    case MessageType::kAllJoined:
+      return join_.OnAllJoined(message);
+    case MessageType::kShadow:
+      if (Request* shadow = join_.OnShadow(message, negotiator_, now)) negotiator_.Submit(shadow);
+      return;
     case MessageType::kMissing: {
       const std::string what = message.id.stream.empty() ? "unnamed operation number " +
                                                                std::to_string(message.id.occurrence)
@@ -126,6 +179,8 @@ void Runtime::WatchPeers(Time now) {
     coordinator_.OnLoss(loss.rank);
     executor_.OnLoss(loss);
     negotiator_.OnLoss(loss.rank, loss.how);
+    join_.Abort(
+        Status::Aborted("rank " + std::to_string(ToInt(loss.rank)) + " " + loss.how, loss.rank));
   }
 }
 
@@ -167,21 +222,28 @@ void Runtime::HandleEnded(Exchange* exchange, Time now) {
 }
 
 void Runtime::FinishEnded(bool* moved) {
-  for (Negotiator::Ended& ended : negotiator_.ended()) {
-    *moved = true;
-    ++counters_.ended;
-    if (!ended.status.ok()) ++counters_.failed;
-    if (options_.observer != nullptr)
-      options_.observer->OnEnd(transport_->rank(), *ended.request, ended.status);
-    queue_->Finish(static_cast<Operation*>(ended.request), std::move(ended.status));
+  for (std::vector<Negotiator::Ended>* list : {&negotiator_.ended(), &join_.ended()}) {
+    for (Negotiator::Ended& ended : *list) {
+      *moved = true;
+      if (ended.request->shadow) {
+        join_.OnShadowEnded(ended.request);
+        continue;
+      }
+      ++counters_.ended;
+      if (!ended.status.ok()) ++counters_.failed;
+      if (options_.observer != nullptr)
+        options_.observer->OnEnd(transport_->rank(), *ended.request, ended.status);
+      queue_->Finish(static_cast<Operation*>(ended.request), std::move(ended.status));
+    }
+    list->clear();
   }
-  negotiator_.ended().clear();
 }
 
 void Runtime::SendAll(bool* moved) {
-  for (std::vector<Envelope>* outbox : {&negotiator_.outbox(), &coordinator_outbox_}) {
+  for (std::vector<Envelope>* outbox :
+       {&negotiator_.outbox(), &coordinator_outbox_, &join_.outbox()}) {
     for (const Envelope& envelope : *outbox) {
-      counters_.coordinator_messages += envelope.message.type <= MessageType::kError;
+      counters_.coordinator_messages += Agrees(envelope.message.type);
       if (options_.observer != nullptr)
         options_.observer->OnSend(transport_->rank(), envelope.to, envelope.message);
       pending_.push_back({envelope.to, EncodeMessage(envelope.message)});
@@ -203,9 +265,9 @@ void Runtime::SendAll(bool* moved) {
 }
 
 void Runtime::WatchStalls(Time now) {
+  if (now >= coordinator_.NextDeadline()) coordinator_.OnTick(now, &coordinator_outbox_);
   if (now < next_stall_look_) return;
   next_stall_look_ = now + kStallLook;
-  coordinator_.OnTick(now, &coordinator_outbox_);
   stall_.OnTick(now, &negotiator_.outbox());
   if (options_.stall_warning == 0) return;
   for (Exchange* exchange : executor_.active()) {
@@ -226,9 +288,13 @@ void Runtime::WatchStalls(Time now) {
 
 void Runtime::AbortAll(const Status& why) {
   bool moved = false;
-  queue_->TakeAll(&taken_);
-  for (Operation* operation : taken_) negotiator_.Submit(operation);
-  negotiator_.startable().clear();
+  TakeSubmitted(options_.clock->Now(), &moved);
+  // What was about to begin ends like what has begun.
+  while (!negotiator_.startable().empty()) {
+    Stream* stream = negotiator_.startable().back().stream;
+    negotiator_.startable().pop_back();
+    negotiator_.OnExchangeEnd(stream, Negotiator::ExchangeEnd::kAborted, why);
+  }
   executor_.AbortAll(why);
   executor_.Progress(options_.clock->Now());
   for (Exchange* exchange : executor_.ended()) {
@@ -238,6 +304,7 @@ void Runtime::AbortAll(const Status& why) {
   }
   executor_.ended().clear();
   negotiator_.AbortAll(why);
+  join_.Abort(why);
   FinishEnded(&moved);
 }
 
@@ -251,14 +318,21 @@ std::string Runtime::StatusText() {
     std::snprintf(age, sizeof(age), "%.1f s",
                   static_cast<double>(now - front->submitted_at) / kSecond);
     text += Negotiator::Describe(*stream) + " submitted " + age + " ago: ";
+    if (stream->state == StreamState::kHeld) {
+      text += stream->bundle == nullptr ? "waits for a plan to change\n"
+                                        : "waits for the rest of its bundle\n";
+      continue;
+    }
     if (stream->state == StreamState::kAnnounced) {
       text += "not yet agreed, rank " + std::to_string(ToInt(stream->group->Coordinator())) +
               " collects it\n";
       continue;
     }
     const auto& active = executor_.active();
-    const auto running = std::find_if(active.begin(), active.end(),
-                                      [&](const Exchange* x) { return x->owner == stream.get(); });
+    const auto running = std::find_if(active.begin(), active.end(), [&](const Exchange* x) {
+      return x->owner == stream.get() ||
+             (stream->state == StreamState::kMoving && x->owner == &stream->bundle->carrier);
+    });
     const std::vector<Rank> awaited =
         running == active.end() ? std::vector<Rank>{} : executor_.AwaitedPeers(**running);
     text += awaited.empty() ? "running\n" : "waits for " + RankText(awaited) + "\n";

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/agree/coordinator.h"
+#include "core/agree/join.h"
 #include "core/agree/negotiator.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -30,6 +31,7 @@ class Runtime {
     size_t segment_bytes = 64 * 1024;
     size_t cache_capacity = 4096;
     Time stall_warning = 10 * kSecond;
+    FusionRules fusion;
     std::string agreed_text;
     SelectorSettings selector;
     uint64_t cache_bytes = uint64_t{32} << 20;  // of the last-level cache
@@ -41,7 +43,7 @@ class Runtime {
   };
   struct Counters {
     uint64_t passes = 0;                // RunOnce calls
-    uint64_t coordinator_messages = 0;  // ANNOUNCE, AGREED, ERROR sent by this rank (rule N13)
+    uint64_t coordinator_messages = 0;  // sent by this rank (rule N13)
     uint64_t malformed_messages = 0;
     uint64_t ended = 0, failed = 0;  // operations
   };
@@ -74,6 +76,9 @@ class Runtime {
  private:
   class SharedBlocks;
 
+  void NoteAwaited();
+  void TakeSubmitted(Time now, bool* moved);
+  void Submit(Request* request);
   void ReceiveAll(Time now, bool* moved);
   void Route(Rank from, Message message, Time now);
   void WatchPeers(Time now);
@@ -90,11 +95,14 @@ class Runtime {
   std::unique_ptr<SharedBlocks> blocks_;
   Negotiator negotiator_;
   Coordinator coordinator_;
+  Join join_;
   Executor executor_;
   Stall stall_;
   Counters counters_;
   Time next_peer_poll_ = 0;
   Time next_stall_look_ = 0;
+  uint64_t waits_seen_ = 0;  // of the queue, and
+  uint64_t holds_seen_ = 0;  // of the negotiator, when it was last noted who is awaited
 
   std::vector<Operation*> taken_;
   Bytes received_;

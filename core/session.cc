@@ -36,17 +36,19 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
                              .start_timeout = config.start_timeout},
                             &s->transport_));
   s->runtime_ = std::make_unique<Runtime>(
-      Runtime::Options{.segment_bytes = config.segment_bytes,
-                       .cache_capacity = static_cast<size_t>(config.cache_capacity),
-                       .stall_warning = config.stall_warning,
-                       .agreed_text = config.AgreedText(),
-                       .selector = {.flat_bytes = config.flat_bytes,
-                                    .read_bytes = config.read_bytes,
-                                    .algorithm = config.algorithm},
-                       .cache_bytes = LastLevelCacheBytes(),
-                       .kernels = &BestKernels(),
-                       .clock = &s->clock_,
-                       .log = s->log_.get()},
+      Runtime::Options{
+          .segment_bytes = config.segment_bytes,
+          .cache_capacity = static_cast<size_t>(config.cache_capacity),
+          .stall_warning = config.stall_warning,
+          .fusion = {.threshold_bytes = config.fusion_threshold, .window = config.fusion_window},
+          .agreed_text = config.AgreedText(),
+          .selector = {.flat_bytes = config.flat_bytes,
+                       .read_bytes = config.read_bytes,
+                       .algorithm = config.algorithm},
+          .cache_bytes = LastLevelCacheBytes(),
+          .kernels = &BestKernels(),
+          .clock = &s->clock_,
+          .log = s->log_.get()},
       s->transport_.get(), &s->queue_);
   auto world = std::make_unique<Group>();
   for (int32_t r = 0; r < config.size; ++r) world->members.push_back(Rank{r});
@@ -159,6 +161,7 @@ std::string Session::StatsJson() {
     Field(&json, "malformed_messages", r.malformed_messages);
     Field(&json, "announced", runtime_->negotiator().announced());
     Field(&json, "streams", runtime_->negotiator().streams().size());
+    Field(&json, "bundles", runtime_->negotiator().bundles());
     Field(&json, "exchanges", e.done);
     Field(&json, "exchanges_voided", e.voided);
     Field(&json, "exchanges_aborted", e.aborted);

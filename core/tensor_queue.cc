@@ -40,6 +40,9 @@ void TensorQueue::Reuse(Operation* operation) {
   operation->status = Status::Ok();
   operation->callback = nullptr;
   operation->released = false;
+  operation->awaited = false;
+  operation->waited_for.store(false, std::memory_order_relaxed);
+  operation->polled.store(false, std::memory_order_relaxed);
   operation->ended.store(false, std::memory_order_relaxed);
   free_.push_back(static_cast<uint32_t>(slot - 1));
 }
@@ -57,11 +60,23 @@ Status TensorQueue::Submit(Operation* operation, uint64_t* handle) {
       return Status::InvalidArgument(text);
     }
   }
+  operation->waits = waits_.load(std::memory_order_relaxed);
+  if (operation->awaited) Await(operation);
   *handle = operation->handle;
   queued_.push_back(operation);
   queued_count_.fetch_add(1, std::memory_order_release);
   in_flight_.fetch_add(1, std::memory_order_relaxed);
   return Status::Ok();
+}
+
+void TensorQueue::Await(Operation* operation) {
+  if (!operation->waited_for.exchange(true)) waits_.fetch_add(1);
+}
+
+bool TensorQueue::Poll(Operation* operation) {
+  if (!operation->polled.exchange(true) || operation->waited_for.exchange(true)) return false;
+  waits_.fetch_add(1);
+  return true;
 }
 
 void TensorQueue::TakeAll(std::vector<Operation*>* taken) {

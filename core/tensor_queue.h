@@ -29,7 +29,9 @@ struct Operation : Request {
   void* context = nullptr;
   Status status;  // valid once `ended`
   std::atomic<bool> ended{false};
-  bool released = false;  // protected by the queue's mutex
+  std::atomic<bool> waited_for{false};  // somebody waits for it, or polled it twice (rule N6)
+  std::atomic<bool> polled{false};      // once
+  bool released = false;                // protected by the queue's mutex
 };
 
 class TensorQueue {
@@ -41,6 +43,15 @@ class TensorQueue {
   // Queues it and gives it a handle; InvalidArgument when its name is already in flight in its
   // group (then it is discarded).
   Status Submit(Operation* operation, uint64_t* handle);
+
+  // The caller is about to wait for it. Counts once per operation: what was submitted before and
+  // after is not outstanding together (rule N7). Any thread.
+  void Await(Operation* operation);
+  // The caller looks whether it has ended. Doing so twice is as good as waiting: true the second
+  // time.
+  bool Poll(Operation* operation);
+  // How often operations were first waited for.
+  uint64_t waits() const { return waits_.load(std::memory_order_acquire); }
 
   // Baton holder: moves all queued operations to `taken` (which is cleared first). Cheap when there
   // are none.
@@ -94,6 +105,7 @@ class TensorQueue {
   std::atomic<size_t> queued_count_{0};
   std::atomic<size_t> callback_count_{0};
   std::atomic<size_t> in_flight_{0};
+  std::atomic<uint64_t> waits_{0};
 };
 
 }  // namespace covey

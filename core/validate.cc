@@ -24,19 +24,22 @@ Status Wrong(const covey_request& r, const std::string& what) {
 std::string RankText(Rank r) { return std::to_string(ToInt(r)); }
 
 Status CheckKind(const covey_request& r) {
-  if (r.kind < 0 || r.kind >= kNumKinds)
+  if (r.kind < 0 || r.kind >= kNumKinds || *NameOf(static_cast<Kind>(r.kind)) == '\0')
     return Status::InvalidArgument("unknown operation kind " + std::to_string(r.kind));
   if (r.op < 0 || r.op >= kNumOps)
     return Wrong(r, "unknown reduction op " + std::to_string(r.op) +
                         "; there are sum, average, min, max, product");
   if (r.name != nullptr && std::strlen(r.name) > kMaxNameBytes)
     return Wrong(r, "the name is longer than " + std::to_string(kMaxNameBytes) + " bytes");
-  if (r.kind == COVEY_BARRIER && r.num_tensors != 0) return Wrong(r, "a barrier takes no tensors");
+  const bool no_tensors = r.kind == COVEY_BARRIER || r.kind == COVEY_JOIN;
+  if (no_tensors && r.num_tensors != 0) return Wrong(r, "takes no tensors");
+  if (r.kind == COVEY_JOIN && r.group != COVEY_WORLD)
+    return Wrong(r, "all ranks of the job join, not those of a group");
   if (r.kind == COVEY_ALLGATHER && r.num_tensors != 1)
     return Wrong(r, "an allgather takes one tensor, not " + std::to_string(r.num_tensors));
   if (r.kind == COVEY_ALLGATHER && r.outputs != nullptr)
     return Wrong(r, "an allgather allocates its result: outputs must be NULL");
-  if (r.kind != COVEY_BARRIER && (r.num_tensors < 1 || r.num_tensors > kMaxTensors))
+  if (!no_tensors && (r.num_tensors < 1 || r.num_tensors > kMaxTensors))
     return Wrong(r, "1 to " + std::to_string(kMaxTensors) + " tensors can travel together, not " +
                         std::to_string(r.num_tensors));
   if (r.num_tensors > 0 && r.inputs == nullptr) return Wrong(r, "inputs is NULL");

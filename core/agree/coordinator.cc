@@ -52,7 +52,7 @@ void Coordinator::OnAnnounce(Rank from, Message message, Time now, std::vector<E
   if (fresh) {
     pending.members = message.ranks;
     pending.announced.resize(pending.members.size());
-    if (stall_warning_ > 0) pending.next_report = now + stall_warning_;
+    if (options_.stall_warning > 0) pending.next_report = now + options_.stall_warning;
   }
   const auto member = std::find(pending.members.begin(), pending.members.end(), ToInt(from));
   if (member == pending.members.end())
@@ -63,7 +63,20 @@ void Coordinator::OnAnnounce(Rank from, Message message, Time now, std::vector<E
 
   const Message answer = Decide(id, pending);
   for (int32_t rank : pending.members) outbox->push_back({Rank{rank}, answer});
+  if (answer.type == MessageType::kAgreed)
+    planner_.OnAgreed(id, answer.entry, pending.members, all, now);
   pending_.erase(it);
+}
+
+void Coordinator::OnJoin(Rank from, std::vector<Envelope>* outbox) {
+  if (std::find(joined_.begin(), joined_.end(), ToInt(from)) != joined_.end()) return;  // malformed
+  joined_.push_back(ToInt(from));
+  Message told{.type = MessageType::kJoined, .ranks = joined_};
+  if (static_cast<int32_t>(joined_.size()) == options_.world_size) {
+    told = {.type = MessageType::kAllJoined, .peer = joined_.back()};
+    joined_.clear();
+  }
+  for (int32_t rank = 0; rank < options_.world_size; ++rank) outbox->push_back({Rank{rank}, told});
 }
 
 Message Coordinator::Decide(const OperationId& id, const Pending& pending) {
@@ -72,6 +85,10 @@ Message Coordinator::Decide(const OperationId& id, const Pending& pending) {
     const int32_t rank = pending.members[i];
     if (all[i]->ranks != pending.members)
       return ErrorFor(id, StatusCode::kMismatch, rank, "groups differ: two groups share a key");
+    if (all[i]->code != StatusCode::kOk)
+      return ErrorFor(id, all[i]->code, rank,
+                      RankName(rank) + " has joined (it has no more data): until all ranks have, " +
+                          "only barrier and allreduce without a prescale factor are possible");
     if (all[i]->text != all[0]->text)
       return ErrorFor(id, StatusCode::kMismatch, rank,
                       "a setting that must be equal on all ranks differs: " +
@@ -103,9 +120,10 @@ Message Coordinator::Agreed(const OperationId& id, const Pending& pending) {
 }
 
 void Coordinator::OnTick(Time now, std::vector<Envelope>* outbox) {
+  planner_.OnTick(now, &next_entry_, outbox);
   for (auto& [id, pending] : pending_) {
     if (now < pending.next_report) continue;
-    pending.next_report = now + stall_warning_;
+    pending.next_report = now + options_.stall_warning;
     Message report{.type = MessageType::kMissing, .id = id};
     for (size_t i = 0; i < pending.members.size(); ++i)
       if (!pending.announced[i]) report.ranks.push_back(pending.members[i]);
@@ -114,6 +132,7 @@ void Coordinator::OnTick(Time now, std::vector<Envelope>* outbox) {
 }
 
 void Coordinator::OnLoss(Rank lost) {
+  planner_.OnLoss(lost);
   std::erase_if(pending_, [lost](const auto& item) {
     const auto& members = item.second.members;
     return std::find(members.begin(), members.end(), ToInt(lost)) != members.end();
@@ -121,7 +140,7 @@ void Coordinator::OnLoss(Rank lost) {
 }
 
 Time Coordinator::NextDeadline() const {
-  Time next = kNever;
+  Time next = planner_.NextDeadline();
   for (const auto& [id, pending] : pending_) next = std::min(next, pending.next_report);
   return next;
 }

@@ -10,6 +10,8 @@
 //  1. An occurrence is pending from its first announcement until all members announced it, then
 //     forgotten.
 //  2. Members receive answers of one stream in the order of its occurrences.
+//
+// It also plans bundles (planner.h) and collects who has joined (rule N10, join.h).
 #ifndef COVEY_CORE_AGREE_COORDINATOR_H_
 #define COVEY_CORE_AGREE_COORDINATOR_H_
 
@@ -18,16 +20,28 @@
 #include <vector>
 
 #include "core/agree/message.h"
+#include "core/agree/planner.h"
 
 namespace covey {
 
 class Coordinator {
  public:
-  // `stall_warning`: an occurrence pending this long is reported as kMissing to all members, and
-  // again after each further interval; 0 = never.
-  explicit Coordinator(Time stall_warning) : stall_warning_(stall_warning) {}
+  struct Options {
+    // An occurrence pending this long is reported as kMissing to all members, and again after each
+    // further interval; 0 = never.
+    Time stall_warning = 0;
+    FusionRules fusion;
+    size_t segment_bytes = 0;
+    int32_t world_size = 1;
+  };
+  explicit Coordinator(const Options& options)
+      : options_(options), planner_(options.fusion, options.segment_bytes) {}
 
   void OnAnnounce(Rank from, Message message, Time now, std::vector<Envelope>* outbox);
+  void OnFrozen(Rank from, const Message& message, std::vector<Envelope>* outbox) {
+    planner_.OnFrozen(from, message, outbox);
+  }
+  void OnJoin(Rank from, std::vector<Envelope>* outbox);
   void OnTick(Time now, std::vector<Envelope>* outbox);
   // Pending occurrences of groups with this member are dropped: their members learn of the loss
   // themselves.
@@ -45,7 +59,9 @@ class Coordinator {
   Message Decide(const OperationId& id, const Pending& pending);
   Message Agreed(const OperationId& id, const Pending& pending);
 
-  Time stall_warning_;
+  Options options_;
+  Planner planner_;
+  std::vector<int32_t> joined_;  // in the order they did
   uint32_t next_entry_ = 1;
   std::map<OperationId, Pending> pending_;
 };

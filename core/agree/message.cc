@@ -1,23 +1,27 @@
 #include "core/agree/message.h"
 
+#include <iterator>
+
 namespace covey {
+namespace {
+
+bool HasSignature(MessageType type) {
+  return type == MessageType::kAnnounce || type == MessageType::kShadow;
+}
+
+bool HasPlan(MessageType type) {
+  return type == MessageType::kFreeze || type == MessageType::kFrozen ||
+         type == MessageType::kSwitch;
+}
+
+}  // namespace
 
 const char* NameOf(MessageType type) {
-  switch (type) {
-    case MessageType::kAnnounce:
-      return "ANNOUNCE";
-    case MessageType::kAgreed:
-      return "AGREED";
-    case MessageType::kError:
-      return "ERROR";
-    case MessageType::kMissing:
-      return "MISSING";
-    case MessageType::kWhere:
-      return "WHERE";
-    case MessageType::kHere:
-      return "HERE";
-  }
-  return "UNKNOWN";
+  constexpr const char* kNames[] = {"ANNOUNCE", "AGREED",  "ERROR", "FREEZE", "FROZEN",
+                                    "SWITCH",   "BREAK",   "JOIN",  "JOINED", "ALL_JOINED",
+                                    "SHADOW",   "MISSING", "WHERE", "HERE"};
+  static_assert(std::size(kNames) == static_cast<size_t>(MessageType::kHere) + 1);
+  return kNames[static_cast<int>(type)];
 }
 
 Bytes EncodeMessage(const Message& m) {
@@ -33,7 +37,19 @@ Bytes EncodeMessage(const Message& m) {
   w.Put(static_cast<uint8_t>(m.code));
   w.Put(m.peer);
   w.PutString(m.text);
-  if (m.type == MessageType::kAnnounce) Encode(m.signature, &w);
+  if (m.type == MessageType::kAnnounce) {
+    w.Put(m.waits);
+    w.Put(m.submitted_at);
+  }
+  if (HasSignature(m.type)) Encode(m.signature, &w);
+  if (HasPlan(m.type)) {
+    w.Put(static_cast<uint32_t>(m.members.size()));
+    for (const PlanMember& member : m.members) {
+      w.PutString(member.stream);
+      w.Put(member.entry);
+      w.Put(member.occurrence);
+    }
+  }
   return w.Take();
 }
 
@@ -54,7 +70,18 @@ bool DecodeMessage(std::span<const std::byte> bytes, Message* m) {
   m->code = StatusCode{code};
   m->peer = r.Get<int32_t>();
   m->text = r.GetString();
-  if (m->type == MessageType::kAnnounce && !Decode(&r, &m->signature)) return false;
+  if (m->type == MessageType::kAnnounce) {
+    m->waits = r.Get<uint64_t>();
+    m->submitted_at = r.Get<Time>();
+  }
+  if (HasSignature(m->type) && !Decode(&r, &m->signature)) return false;
+  const uint32_t planned = HasPlan(m->type) ? r.Get<uint32_t>() : 0;
+  for (uint32_t i = 0; i < planned && r.ok(); ++i) {
+    PlanMember& member = m->members.emplace_back();
+    member.stream = r.GetString();
+    member.entry = r.Get<uint32_t>();
+    member.occurrence = r.Get<uint32_t>();
+  }
   return r.AtEnd();
 }
 

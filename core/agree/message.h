@@ -1,7 +1,8 @@
 // What ranks say to each other outside the exchanges themselves. One struct, one encoding.
 //
 // Sans-IO: the negotiator and the coordinator produce and consume Envelopes; the runtime carries
-// them. In a steady training step none is sent (rule N13 counts those of the agreeing kinds).
+// them. In a steady training step none is sent (rule N13 counts those that agree on something, see
+// Agrees).
 #ifndef COVEY_CORE_AGREE_MESSAGE_H_
 #define COVEY_CORE_AGREE_MESSAGE_H_
 
@@ -16,13 +17,23 @@
 namespace covey {
 
 enum class MessageType : uint8_t {
-  kAnnounce,  // member -> coordinator: this occurrence is here, with this signature and this
-              // landing block
-  kAgreed,    // coordinator -> members: it is entry `entry`; everybody's landing blocks
-  kError,     // coordinator -> members: this occurrence fails everywhere, for `text`
-  kMissing,   // coordinator or waiter -> members: `ranks` have not submitted this occurrence
-  kWhere,     // asker -> rank: where are you?   answered by
-  kHere,      // rank -> asker: last operation and source line, in `text`
+  kAnnounce,   // member -> coordinator: this occurrence is here, with this signature and this
+               // landing block
+  kAgreed,     // coordinator -> members: it is entry `entry`; everybody's landing blocks
+  kError,      // coordinator -> members: this occurrence fails everywhere, for `text`
+  kFreeze,     // coordinator -> members: bundle `entry` of `members` is planned; begin nothing new
+               // of these streams
+  kFrozen,     // member -> coordinator: per member stream its next unbegun occurrence; own block
+  kSwitch,     // coordinator -> members: from these occurrences on the streams travel as bundle
+               // `entry`; everybody's blocks, none = the plan is dropped
+  kBreak,      // member -> members: occurrence `id.occurrence` of bundle `entry` is void
+  kJoin,       // member -> coordinator: this rank has no more data
+  kJoined,     // coordinator -> members: `ranks` have joined so far
+  kAllJoined,  // coordinator -> members: everybody has; `peer` was the last
+  kShadow,     // a member that goes on -> one that joined: take part in this occurrence
+  kMissing,    // coordinator or waiter -> members: `ranks` have not submitted this occurrence
+  kWhere,      // asker -> rank: where are you?   answered by
+  kHere,       // rank -> asker: last operation and source line, in `text`
 };
 const char* NameOf(MessageType type);  // "ANNOUNCE"
 
@@ -36,18 +47,35 @@ struct OperationId {
   auto operator<=>(const OperationId&) const = default;
 };
 
+// A stream in a bundle's plan.
+struct PlanMember {
+  std::string stream;
+  uint32_t entry = 0;
+  uint32_t occurrence = 0;  // frozen: the next unbegun one; switch: the first that is bundled
+
+  bool operator==(const PlanMember&) const = default;
+};
+
 struct Message {
   MessageType type = MessageType::kAnnounce;
   OperationId id;
   std::vector<int32_t> ranks;  // announce: the group's members; missing: who is
-  Signature signature;         // announce
-  uint32_t entry = 0;          // agreed
+  Signature signature;         // announce, shadow
+  uint32_t entry = 0;          // agreed; of a bundle: freeze, frozen, switch, break
   uint64_t slot_bytes = 0;  // announce, agreed: bytes of one landing slot, 0 = keep the old blocks
-  std::vector<uint64_t> blocks;  // announce: [1] own block; agreed: [n] everybody's, in group order
-  StatusCode code = StatusCode::kOk;  // error
-  int32_t peer = -1;                  // error
+  std::vector<uint64_t>
+      blocks;             // announce, frozen: [1] own block; agreed, switch: [n] everybody's,
+                          // in group order
+  uint64_t waits = 0;     // announce: how often its rank had waited when it was submitted
+  Time submitted_at = 0;  // announce: on its rank's clock
+  std::vector<PlanMember> members;    // freeze, frozen, switch
+  StatusCode code = StatusCode::kOk;  // error; announce: this rank cannot take part
+  int32_t peer = -1;                  // error; all joined
   std::string text;                   // error, here; announce: the knobs that must agree
 };
+
+// Whether rule N13 counts it: a steady step sends none of these.
+constexpr bool Agrees(MessageType type) { return type < MessageType::kMissing; }
 
 struct Envelope {
   Rank to = kNoRank;

@@ -28,6 +28,15 @@ constexpr Negotiator::Transition Negotiator::kTransitions[] = {
     {StreamState::kRunning, Event::kAborted, StreamState::kBroken, Action::kFailAll},
     {StreamState::kRunning, Event::kLoss, StreamState::kRunning,
      Action::kNothing},  // the executor decides
+    {StreamState::kIdle, Event::kFrozen, StreamState::kHeld, Action::kNothing},
+    {StreamState::kIdle, Event::kBundled, StreamState::kHeld, Action::kHold},
+    {StreamState::kHeld, Event::kMove, StreamState::kMoving, Action::kNothing},
+    {StreamState::kHeld, Event::kThaw, StreamState::kIdle, Action::kLookAgain},
+    {StreamState::kHeld, Event::kLoss, StreamState::kBroken, Action::kFailAll},
+    {StreamState::kMoving, Event::kDone, StreamState::kIdle, Action::kFinishFront},
+    {StreamState::kMoving, Event::kThaw, StreamState::kIdle, Action::kLookAgain},
+    {StreamState::kMoving, Event::kAborted, StreamState::kBroken, Action::kFailAll},
+    {StreamState::kMoving, Event::kLoss, StreamState::kMoving, Action::kNothing},
     {StreamState::kBroken, Event::kLoss, StreamState::kBroken, Action::kFailAll},
     {StreamState::kBroken, Event::kAgreed, StreamState::kBroken, Action::kNothing},
     {StreamState::kBroken, Event::kError, StreamState::kBroken, Action::kNothing},
@@ -51,17 +60,19 @@ Stream* Negotiator::StreamFor(const Request& request) {
   return stream;
 }
 
-Stream* Negotiator::Find(const OperationId& id) {
+Stream* Negotiator::Find(const OperationId& id) const {
   const auto found = by_key_.find(Key{id.group, id.stream});
   return found == by_key_.end() ? nullptr : found->second;
 }
 
-void Negotiator::Submit(Request* request) {
+const Stream& Negotiator::Submit(Request* request) {
   Stream* stream = StreamFor(*request);
   stream->waiting.push_back(request);
+  stream->last_submitted = request->submitted_at;
   const bool is_front = stream->Front() == request;
   if (is_front && (stream->state == StreamState::kIdle || stream->state == StreamState::kBroken))
     Advance(stream);
+  return *stream;
 }
 
 void Negotiator::Advance(Stream* stream) {
@@ -69,12 +80,11 @@ void Negotiator::Advance(Stream* stream) {
   if (front == nullptr) return;
   if (stream->state == StreamState::kBroken)
     return Apply(stream, Event::kLoss, nullptr, stream->broken);
-  for (const auto& [rank, how] : lost_) {
-    if (!std::binary_search(stream->group->members.begin(), stream->group->members.end(), rank))
-      continue;
-    return Apply(stream, Event::kLoss, nullptr,
-                 Status::Aborted("rank " + std::to_string(ToInt(rank)) + " " + how, rank));
-  }
+  if (const Status lost = LossIn(*stream->group); !lost.ok())
+    return Apply(stream, Event::kLoss, nullptr, lost);
+  if (stream->occurrence >= stream->frozen_from) return Apply(stream, Event::kFrozen, nullptr, {});
+  if (stream->bundle != nullptr && stream->bundle->Takes(*stream))
+    return Apply(stream, Event::kBundled, nullptr, {});
   if (!stream->channel.Exists()) return Apply(stream, Event::kNoChannel, nullptr, {});
   const bool known = MatchingEntry(stream, *front) != nullptr;
   Apply(stream, known ? Event::kKnown : Event::kDeviates, nullptr, {});
@@ -84,6 +94,7 @@ void Negotiator::Advance(Stream* stream) {
 // through its entries (unnamed requests of a training step) finds each at once: the one after the
 // last.
 const Entry* Negotiator::MatchingEntry(Stream* stream, const Request& request) {
+  if (request.refused) return nullptr;
   const size_t count = stream->entries.size();
   for (size_t step = 0; step < count; ++step) {
     const size_t i = (stream->last_entry + step) % count;
@@ -117,6 +128,10 @@ void Negotiator::Apply(Stream* stream, Event event, const Message* answer, const
       return Adopt(stream, *answer);
     case Action::kFailAll:
       return FailAll(stream, why);
+    case Action::kHold:
+      return Hold(stream);
+    case Action::kLookAgain:
+      return Advance(stream);
     case Action::kFinishFront:
       FinishFront(stream, why);
       return Advance(stream);
@@ -130,6 +145,9 @@ void Negotiator::Announce(Stream* stream) {
   for (Rank r : stream->group->members) m.ranks.push_back(ToInt(r));
   m.signature = SignatureOf(*front);
   m.text = options_.agreed_text;
+  m.waits = front->waits;
+  m.submitted_at = front->submitted_at;
+  if (front->refused) m.code = StatusCode::kUnsupported;
   const size_t slot_bytes = LandingSlotBytes(m.signature, options_.segment_bytes);
   if (slot_bytes > stream->channel.slot_bytes) {
     stream->proposed_slot_bytes = slot_bytes;
@@ -164,14 +182,20 @@ void Negotiator::OnAnswer(const Message& m) {
         Status(m.code, Describe(*stream) + ": " + m.text, Rank{m.peer}));
 }
 
+Status Negotiator::LossIn(const Group& group) const {
+  for (const auto& [rank, how] : lost_) {
+    if (std::binary_search(group.members.begin(), group.members.end(), rank))
+      return Status::Aborted("rank " + std::to_string(ToInt(rank)) + " " + how, rank);
+  }
+  return Status::Ok();
+}
+
 void Negotiator::OnExchangeEnd(Stream* stream, ExchangeEnd end, Status why) {
+  if (stream->carries != nullptr) return OnBundleEnd(stream->carries, end, why);
   if (end == ExchangeEnd::kDone) return Apply(stream, Event::kDone, nullptr, {});
   if (end == ExchangeEnd::kAborted) return Apply(stream, Event::kAborted, nullptr, why);
-  for (const auto& [rank, how] : lost_) {
-    if (std::binary_search(stream->group->members.begin(), stream->group->members.end(), rank))
-      return Apply(stream, Event::kAborted, nullptr,
-                   Status::Aborted("rank " + std::to_string(ToInt(rank)) + " " + how, rank));
-  }
+  if (const Status lost = LossIn(*stream->group); !lost.ok())
+    return Apply(stream, Event::kAborted, nullptr, lost);
   Apply(stream, Event::kVoid, nullptr, {});
 }
 

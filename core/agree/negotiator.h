@@ -10,6 +10,9 @@
 //     +----------------------------|--------------------------+   |
 //     | deviates: begins void      +---------- void --------------+
 //     +---------------------------------------------------------> (kRunning)
+//     | frozen, or bundled                      bundle full          done
+//     +--------------------------> kHeld ---------------> kMoving ---------> kIdle
+//                                    | plan changed, bundle void: kIdle, looked at again
 //
 // Rules (PROTOCOL.md) as implemented here:
 //  N1 occurrences count at submit; done, error and abort each use one up. A void leaves the
@@ -27,11 +30,13 @@
 #define COVEY_CORE_AGREE_NEGOTIATOR_H_
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "core/agree/bundle.h"
 #include "core/agree/message.h"
 #include "core/agree/stream.h"
 
@@ -71,10 +76,28 @@ class Negotiator {
       : options_(std::move(options)), blocks_(blocks) {}
 
   // `request` is borrowed until it appears in ended().
-  void Submit(Request* request);
+  const Stream& Submit(Request* request);
   void OnAnswer(const Message& message);  // kAgreed, kError
+  void OnFreeze(const Message& message);
+  void OnSwitch(const Message& message);
+  void OnBreak(const Message& message);
   void OnExchangeEnd(Stream* stream, ExchangeEnd end, Status why);
   void OnLoss(Rank lost, const std::string& how);
+  // Breaks the bundles that hold a request marked as awaited (rule N6).
+  void BreakAwaited();
+  // Calls fn(Request*) for each request held by a bundle; holds() grows with each new one.
+  template <typename Fn>
+  void ForEachHeld(Fn fn) {
+    for (const auto& [key, bundle] : bundles_) {
+      if (bundle->held == 0 || bundle->carrier.state != StreamState::kIdle) continue;
+      for (Stream* member : bundle->members)
+        if (member->state == StreamState::kHeld) fn(member->Front());
+    }
+  }
+  uint64_t holds() const { return holds_; }
+  // Breaks bundles by age (rule N6). Nothing changes before NextDeadline().
+  void OnTick(Time now);
+  Time NextDeadline() const;
   // Ends every operation that is not in an exchange (shutdown).
   void AbortAll(const Status& why);
 
@@ -83,9 +106,12 @@ class Negotiator {
   std::vector<Ended>& ended() { return ended_; }
   std::vector<Envelope>& outbox() { return outbox_; }
 
+  // The stream of this operation; null: nothing of it has been submitted.
+  Stream* Find(const OperationId& id) const;
   // All streams, in the order of their first submit (reports; deterministic).
   const std::deque<std::unique_ptr<Stream>>& streams() const { return streams_; }
-  uint64_t announced() const { return announced_; }  // ANNOUNCE messages ever sent
+  size_t bundles() const { return bundles_.size(); }  // ever planned
+  uint64_t announced() const { return announced_; }   // ANNOUNCE messages ever sent
 
   // What a status line says of a request: "allreduce 'x'" or "allreduce #3 of the unnamed stream".
   static std::string Describe(const Stream& stream);
@@ -100,7 +126,11 @@ class Negotiator {
     kDone,
     kVoid,
     kAborted,
-    kLoss
+    kLoss,
+    kFrozen,
+    kBundled,
+    kMove,
+    kThaw
   };
   enum class Action : uint8_t {
     kBegin,
@@ -109,6 +139,8 @@ class Negotiator {
     kAdopt,
     kFinishFront,
     kFailAll,
+    kHold,
+    kLookAgain,
     kNothing
   };
   struct Transition;
@@ -126,7 +158,6 @@ class Negotiator {
   };
 
   Stream* StreamFor(const Request& request);
-  Stream* Find(const OperationId& id);
   void Apply(Stream* stream, Event event, const Message* answer, const Status& why);
   void Advance(Stream* stream);  // looks at a new front
   const Entry* MatchingEntry(Stream* stream, const Request& request);
@@ -135,11 +166,19 @@ class Negotiator {
   void FinishFront(Stream* stream, Status status);
   void FailAll(Stream* stream, const Status& why);
   void DropProposal(Stream* stream);
+  Status LossIn(const Group& group) const;  // Ok: none of its members is lost
+
+  Bundle* FindBundle(const Message& message);
+  void Hold(Stream* stream);
+  void Break(Bundle* bundle, bool tell);
+  void OnBundleEnd(Bundle* bundle, ExchangeEnd end, const Status& why);
 
   Options options_;
   LandingBlocks* blocks_;
   std::deque<std::unique_ptr<Stream>> streams_;
   std::unordered_map<Key, Stream*, KeyHash> by_key_;  // keys point into the streams' names
+  std::map<std::pair<uint64_t, uint32_t>, std::unique_ptr<Bundle>> bundles_;  // by group, id
+  uint64_t holds_ = 0;  // fronts ever held by a bundle
   std::vector<std::pair<Rank, std::string>> lost_;
   std::vector<Start> startable_;
   std::vector<Ended> ended_;

@@ -23,7 +23,12 @@ struct Entry {
   Signature signature;
 };
 
-enum class StreamState : uint8_t { kIdle, kAnnounced, kRunning, kBroken };
+// kHeld: the front waits for a plan to change or for the rest of its bundle; kMoving: it is part of
+// an exchange of its bundle.
+enum class StreamState : uint8_t { kIdle, kAnnounced, kRunning, kHeld, kMoving, kBroken };
+
+struct Bundle;
+inline constexpr uint32_t kNoOccurrence = ~uint32_t{0};
 
 struct Stream {
   const Group* group = nullptr;
@@ -38,6 +43,14 @@ struct Stream {
   uint64_t proposed_block = 0;       // in our own region, while kAnnounced with a new block
   uint64_t proposed_slot_bytes = 0;  // 0 = none proposed
   Status broken;                     // why nothing can run any more (kBroken)
+
+  Time last_submitted = 0;  // when the latest request came
+
+  Bundle* bundle = nullptr;              // it is a member of; null = none
+  uint32_t base = 0;                     // the first occurrence that travels in `bundle`
+  uint32_t planned_entry = 0;            // the entry `bundle` was planned with
+  uint32_t frozen_from = kNoOccurrence;  // nothing from here on may begin (rule N8)
+  Bundle* carries = nullptr;             // the bundle whose exchanges this stream is; null = none
 
   Request* Front() const { return head < waiting.size() ? waiting[head] : nullptr; }
 };

@@ -43,7 +43,8 @@ struct Config {
   int32_t yield_count = 16;
   size_t arena_bytes = size_t{16} << 30;
   int32_t cache_capacity = 4096;
-  size_t fusion_threshold = size_t{128} << 20;
+  size_t fusion_threshold = size_t{64} << 20;
+  Time fusion_window = kMillisecond;
   std::string method = "allreduce";
 
   std::string timeline;  // folder; empty = off

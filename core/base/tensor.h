@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,9 @@ struct Tensor {
   size_t LengthBytes() const { return static_cast<size_t>(shape.Elems()) * SizeOf(dtype); }
 };
 
+// Fills memory of whole elements with what leaves every other operand of a reduction as it is.
+void FillIdentity(DType dtype, Op op, std::span<std::byte> memory);
+
 // The members of a group in ascending order. Immutable; lives as long as the runtime.
 struct Group {
   uint64_t key = 0;  // 0 = the world; else a hash of the members, equal on every rank
@@ -82,9 +86,14 @@ struct Request {
   std::vector<Tensor>
       outputs;  // one per input; allgather: may be empty, then `gathered` is allocated
   Time submitted_at = 0;
+  uint64_t waits = 0;    // how often this rank had waited for an operation before it submitted this
+  bool awaited = false;  // somebody waits for it (rule N6); the baton holder's
+  bool callback_only = false;  // nobody waits for its handle: a callback tells its end
+  bool shadow = false;   // submitted by the runtime for a rank that has joined (core/agree/join.h)
+  bool refused = false;  // a shadow of an operation that a joined rank cannot take part in
 
   // Written by the runtime before the operation ends (allgather only).
-  std::vector<int64_t> rows;  // dimension 0 of each member's input
+  std::vector<int64_t> rows;  // dimension 0 of each member's input; join: [1] the last rank
   std::unique_ptr<std::byte[]> gathered;
 };
 

@@ -14,7 +14,8 @@ const char* NameOf(Op op) {
 }
 
 const char* NameOf(Kind k) {
-  constexpr const char* kNames[kNumKinds] = {"allreduce", "broadcast", "allgather", "barrier"};
+  constexpr const char* kNames[kNumKinds] = {"allreduce", "broadcast", "allgather", "barrier",
+                                             "",          "",          "join"};
   return kNames[static_cast<int>(k)];
 }
 

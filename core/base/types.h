@@ -33,8 +33,14 @@ inline constexpr int kNumDTypes = 9;
 enum class Op : uint8_t { kSum, kAverage, kMin, kMax, kProduct };
 inline constexpr int kNumOps = 5;
 
-enum class Kind : uint8_t { kAllreduce, kBroadcast, kAllgather, kBarrier };
-inline constexpr int kNumKinds = 4;
+enum class Kind : uint8_t {
+  kAllreduce = 0,
+  kBroadcast = 1,
+  kAllgather = 2,
+  kBarrier = 3,
+  kJoin = 6
+};
+inline constexpr int kNumKinds = 7;
 
 enum class DeviceType : uint8_t { kCpu, kCuda, kFake };
 

@@ -84,7 +84,7 @@ Case MakeCase(World* world, int number) {
   Rng& rng = world->rng();
   constexpr Op kOps[] = {Op::kSum, Op::kMin, Op::kMax, Op::kProduct};
   Case c;
-  c.kind = static_cast<Kind>(rng.Below(kNumKinds));
+  c.kind = static_cast<Kind>(rng.Below(4));
   c.op = kOps[rng.Below(4)];
   c.average = c.kind == Kind::kAllreduce && c.op == Op::kSum && rng.Percent(40);
   c.arena = c.kind == Kind::kAllreduce && rng.Percent(40);

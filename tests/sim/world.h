@@ -28,6 +28,7 @@ class World {
     bool can_read_peers = true;
     Device* fake_device = nullptr;
     LogLevel log_level = LogLevel::kOff;
+    FusionRules fusion = {.threshold_bytes = 64 * 1024, .window = kMillisecond};
   };
 
   explicit World(const Options& options)
@@ -42,6 +43,7 @@ class World {
       node.log = std::make_unique<Log>(options.log_level, Rank{r});
       node.runtime = std::make_unique<Runtime>(
           Runtime::Options{.segment_bytes = options.segment_bytes,
+                           .fusion = options.fusion,
                            .agreed_text = "segment_bytes=" + std::to_string(options.segment_bytes),
                            .selector = {.flat_bytes = options.flat_bytes,
                                         .read_bytes = options.read_bytes,
@@ -86,6 +88,11 @@ class World {
     const Status status = node.queue.Submit(operation, &handle);
     EXPECT_TRUE(status.ok()) << status.message();
     return status.ok() ? operation : nullptr;
+  }
+
+  // Rank r's user begins to wait for the operation.
+  void Await(int32_t r, Operation* operation) {
+    nodes_[static_cast<size_t>(r)]->queue.Await(operation);
   }
 
   // One rank, chosen by the seed, does one pass.

@@ -1,0 +1,137 @@
+#include "core/agree/join.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace covey {
+
+struct Join::Shadow {
+  Request request;
+  Bytes memory;  // the identity element, then whatever the reduction writes
+};
+
+namespace {
+
+bool IsWorld(const Stream& stream) { return stream.group->key == 0; }
+
+bool CanTakePart(const Signature& signature) {
+  if (signature.kind == Kind::kBarrier) return true;
+  const bool scaled = signature.prescale != 1.0 && signature.op != Op::kSum;
+  return signature.kind == Kind::kAllreduce && signature.device == DeviceType::kCpu && !scaled;
+}
+
+}  // namespace
+
+Join::Join(Rank self) : self_(self) {}
+
+Join::~Join() = default;
+
+void Join::Submit(Request* join) {
+  if (join_ != nullptr) {
+    ended_.push_back({join, Status::InvalidArgument("join: another join is in progress")});
+    return;
+  }
+  join_ = join;
+  said_ = false;
+}
+
+void Join::Progress(const Negotiator& negotiator) {
+  if (join_ == nullptr || said_) return;
+  for (const auto& stream : negotiator.streams())
+    if (IsWorld(*stream) && stream->Front() != nullptr) return;
+  said_ = true;
+  outbox_.push_back({join_->group->Coordinator(), {.type = MessageType::kJoin}});
+}
+
+Status Join::Check(const Request& request) const {
+  if (!said_ || request.group->key != 0) return Status::Ok();
+  return Status::InvalidArgument(std::string(NameOf(request.kind)) + " '" + request.name +
+                                 "': this rank has joined; submit it after join() has returned");
+}
+
+bool Join::Leads() const {
+  if (joined_.empty() || said_) return false;
+  for (int32_t r = 0; r < ToInt(self_); ++r)
+    if (std::find(joined_.begin(), joined_.end(), r) == joined_.end()) return false;
+  return true;
+}
+
+// Tells the joined ranks of the stream's request at waiting[index].
+void Join::Tell(const Stream& stream, size_t index) {
+  const auto ahead = static_cast<uint32_t>(index - stream.head);
+  const Message told{.type = MessageType::kShadow,
+                     .id = {stream.group->key, stream.name, stream.occurrence + ahead},
+                     .signature = SignatureOf(*stream.waiting[index])};
+  for (int32_t rank : joined_) outbox_.push_back({Rank{rank}, told});
+}
+
+void Join::OnSubmit(const Stream& stream) {
+  if (joined_.empty() || !IsWorld(stream) || stream.Front() == nullptr || !Leads()) return;
+  Tell(stream, stream.waiting.size() - 1);
+}
+
+void Join::OnJoined(const Message& message, const Negotiator& negotiator) {
+  joined_ = message.ranks;
+  if (!Leads()) return;
+  for (const auto& stream : negotiator.streams()) {
+    if (!IsWorld(*stream)) continue;
+    for (size_t i = stream->head; i < stream->waiting.size(); ++i) Tell(*stream, i);
+  }
+}
+
+void Join::OnAllJoined(const Message& message) {
+  joined_.clear();
+  said_ = false;
+  if (join_ == nullptr) return;
+  join_->rows = {message.peer};
+  ended_.push_back({std::exchange(join_, nullptr), Status::Ok()});
+}
+
+Request* Join::OnShadow(const Message& message, const Negotiator& negotiator, Time now) {
+  if (join_ == nullptr || message.id.group != 0) return nullptr;
+  if (const Stream* stream = negotiator.Find(message.id); stream != nullptr) {
+    const size_t submitted = stream->occurrence + (stream->waiting.size() - stream->head);
+    if (message.id.occurrence < submitted) return nullptr;
+  }
+  const Signature& signature = message.signature;
+  Shadow& shadow = *shadows_.emplace_back(std::make_unique<Shadow>());
+  Request& request = shadow.request;
+  request.kind = signature.kind;
+  request.group = join_->group;
+  request.name = message.id.stream;
+  request.op = signature.op;
+  request.average = signature.average;
+  request.root = signature.root;
+  request.prescale = signature.prescale;
+  request.postscale = signature.postscale;
+  request.submitted_at = now;
+  request.shadow = true;
+  request.refused = !CanTakePart(signature);
+  if (!request.refused) {
+    shadow.memory.resize(signature.LengthBytes());
+    FillIdentity(signature.dtype, signature.op, shadow.memory);
+  }
+  size_t offset = 0;
+  for (const Shape& shape : signature.shapes) {
+    Tensor tensor{.dtype = signature.dtype, .shape = shape, .device = signature.device};
+    if (!request.refused) tensor.data = shadow.memory.data() + offset;
+    offset += tensor.LengthBytes();
+    request.inputs.push_back(tensor);
+  }
+  request.outputs = request.inputs;
+  return &request;
+}
+
+void Join::OnShadowEnded(Request* shadow) {
+  std::erase_if(shadows_, [shadow](const auto& own) { return &own->request == shadow; });
+}
+
+void Join::Abort(const Status& why) {
+  joined_.clear();
+  said_ = false;
+  if (join_ == nullptr) return;
+  ended_.push_back(
+      {std::exchange(join_, nullptr), Status(why.code(), "join: " + why.message(), why.peer())});
+}
+
+}  // namespace covey

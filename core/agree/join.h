@@ -1,0 +1,67 @@
+// The member's half of join (rule N10): ranks that have run out of data, and the rank that keeps
+// them in step.
+//
+// A rank that joins has nothing in flight and submits nothing more; its engine does, on its behalf.
+// The lowest rank that has not joined *leads*: every operation of the world it has in flight, and
+// every further one, it also tells the joined ranks (SHADOW), and those take part with the
+// reduction's identity element, in-band like everybody. Occurrences thus stay counted alike
+// everywhere, nothing has to be broken, and a rank may hear of the same occurrence from two leaders
+// (when the first joins too): it takes part once. What a joined rank cannot take part in (kinds
+// with results only users can receive) it refuses, which is an error on every rank.
+//
+// Once all have joined, nothing is in flight anywhere, and everybody goes on as before.
+//
+// Sans-IO: submissions and messages in; envelopes, shadows and ends out.
+#ifndef COVEY_CORE_AGREE_JOIN_H_
+#define COVEY_CORE_AGREE_JOIN_H_
+
+#include <memory>
+#include <vector>
+
+#include "core/agree/negotiator.h"
+
+namespace covey {
+
+class Join {
+ public:
+  explicit Join(Rank self);
+  ~Join();
+
+  // The user's join. Ends with `rows` = {the last rank that joined}.
+  void Submit(Request* join);
+  // Says JOIN as soon as nothing of the world is in flight here.
+  void Progress(const Negotiator& negotiator);
+  // Why `request` cannot be submitted now; Ok: it can.
+  Status Check(const Request& request) const;
+  // `stream` has just got a request of this rank's user.
+  void OnSubmit(const Stream& stream);
+
+  void OnJoined(const Message& message, const Negotiator& negotiator);
+  void OnAllJoined(const Message& message);
+  // The request by which this rank takes part, owned here until OnShadowEnded; null: it did so
+  // before.
+  Request* OnShadow(const Message& message, const Negotiator& negotiator, Time now);
+  void OnShadowEnded(Request* shadow);
+  // Ends a join in progress: a rank is lost, or this one shuts down.
+  void Abort(const Status& why);
+
+  std::vector<Envelope>& outbox() { return outbox_; }
+  std::vector<Negotiator::Ended>& ended() { return ended_; }
+
+ private:
+  struct Shadow;
+
+  bool Leads() const;
+  void Tell(const Stream& stream, size_t index);
+
+  Rank self_;
+  Request* join_ = nullptr;  // in progress
+  bool said_ = false;        // JOIN
+  std::vector<int32_t> joined_;
+  std::vector<std::unique_ptr<Shadow>> shadows_;
+  std::vector<Envelope> outbox_;
+  std::vector<Negotiator::Ended> ended_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_AGREE_JOIN_H_

@@ -1,0 +1,136 @@
+// The negotiator's half of bundles: rules N5 to N8.
+#include <algorithm>
+
+#include "core/agree/negotiator.h"
+
+namespace covey {
+
+Bundle* Negotiator::FindBundle(const Message& message) {
+  const auto found = bundles_.find({message.id.group, message.entry});
+  return found == bundles_.end() ? nullptr : found->second.get();
+}
+
+// Answers at once: waits for no exchange, so it cannot deadlock.
+void Negotiator::OnFreeze(const Message& message) {
+  std::vector<Stream*> streams;
+  for (const PlanMember& member : message.members) {
+    Stream* stream = Find({message.id.group, member.stream, 0});
+    if (stream == nullptr) return;  // malformed: a plan names what every member has announced
+    streams.push_back(stream);
+  }
+  if (streams.empty()) return;
+  Message answer{.type = MessageType::kFrozen,
+                 .id = message.id,
+                 .entry = message.entry,
+                 .slot_bytes = message.slot_bytes,
+                 .members = message.members};
+  for (size_t i = 0; i < streams.size(); ++i) {
+    streams[i]->frozen_from = NextUnbegun(*streams[i]);
+    answer.members[i].occurrence = streams[i]->frozen_from;
+  }
+  const Group* group = streams[0]->group;
+  auto bundle = std::make_unique<Bundle>(message, group, std::move(streams));
+  bundle->carrier.proposed_block = blocks_->Alloc(message.slot_bytes);
+  answer.blocks = {bundle->carrier.proposed_block};
+  bundles_[{message.id.group, message.entry}] = std::move(bundle);
+  outbox_.push_back({group->Coordinator(), std::move(answer)});
+}
+
+void Negotiator::OnSwitch(const Message& message) {
+  Bundle* bundle = FindBundle(message);
+  if (bundle == nullptr || message.members.size() != bundle->members.size()) return;
+  const std::vector<Stream*> streams = bundle->members;
+  const uint64_t block = bundle->carrier.proposed_block;
+  if (message.blocks.empty()) {
+    if (block != ~uint64_t{0}) blocks_->Free(block);
+    bundles_.erase({message.id.group, message.entry});
+    bundle = nullptr;
+  } else {
+    bundle->Switch(message);
+  }
+  for (Stream* stream : streams) {
+    stream->frozen_from = kNoOccurrence;
+    if (stream->state == StreamState::kHeld) Apply(stream, Event::kThaw, nullptr, {});
+  }
+  if (bundle != nullptr && bundle->broken_at == bundle->carrier.occurrence) Break(bundle, false);
+}
+
+// The front belongs to the exchange its bundle waits for.
+void Negotiator::Hold(Stream* stream) {
+  Bundle* bundle = stream->bundle;
+  const Entry* entry = MatchingEntry(stream, *stream->Front());
+  if (entry == nullptr || entry->id != stream->planned_entry) return Break(bundle, true);
+  bundle->Hold(*stream->Front());
+  ++holds_;
+  if (!bundle->Full() || bundle->carrier.state != StreamState::kIdle) return;
+  bundle->Concatenate();
+  for (Stream* member : bundle->members) Apply(member, Event::kMove, nullptr, {});
+  Apply(&bundle->carrier, Event::kKnown, nullptr, {});
+}
+
+// This rank will not begin the bundle's next exchange as planned: it begins it void, which every
+// member sees in the begin headers. Those who wait for more members hear it from BREAK.
+void Negotiator::Break(Bundle* bundle, bool tell) {
+  Stream& carrier = bundle->carrier;
+  if (!bundle->switched || bundle->dissolved || carrier.state != StreamState::kIdle) return;
+  Apply(&carrier, Event::kDeviates, nullptr, {});
+  if (!tell) return;
+  const Message broken{.type = MessageType::kBreak,
+                       .id = {carrier.group->key, "", carrier.occurrence},
+                       .entry = bundle->id};
+  for (Rank member : carrier.group->members)
+    if (member != options_.self) outbox_.push_back({member, broken});
+}
+
+void Negotiator::OnBreak(const Message& message) {
+  Bundle* bundle = FindBundle(message);
+  if (bundle == nullptr || message.id.occurrence < bundle->carrier.occurrence) return;
+  bundle->broken_at = message.id.occurrence;
+  if (bundle->broken_at == bundle->carrier.occurrence) Break(bundle, false);
+}
+
+void Negotiator::OnBundleEnd(Bundle* bundle, ExchangeEnd end, const Status& why) {
+  const Status lost = end == ExchangeEnd::kVoid ? LossIn(*bundle->carrier.group) : Status::Ok();
+  if (end == ExchangeEnd::kAborted || !lost.ok()) {
+    bundle->carrier.state = StreamState::kBroken;
+    for (Stream* member : bundle->members) {
+      if (member->state == StreamState::kMoving)
+        Apply(member, Event::kAborted, nullptr, lost.ok() ? why : lost);
+    }
+    return;
+  }
+  const bool was_void = end == ExchangeEnd::kVoid;
+  bundle->Next(was_void);
+  for (Stream* member : bundle->members) {
+    if (bundle->dissolved) member->bundle = nullptr;
+    if (member->state == StreamState::kMoving)
+      Apply(member, was_void ? Event::kThaw : Event::kDone, nullptr, {});
+    else if (member->state == StreamState::kHeld)
+      Apply(member, Event::kThaw, nullptr, {});
+  }
+  if (bundle->broken_at == bundle->carrier.occurrence) Break(bundle, false);
+}
+
+void Negotiator::BreakAwaited() {
+  for (const auto& [key, bundle] : bundles_) {
+    if (bundle->held == 0 || bundle->carrier.state != StreamState::kIdle) continue;
+    const auto awaited = [](const Stream* member) {
+      return member->state == StreamState::kHeld && member->Front()->awaited;
+    };
+    if (std::any_of(bundle->members.begin(), bundle->members.end(), awaited))
+      Break(bundle.get(), true);
+  }
+}
+
+void Negotiator::OnTick(Time now) {
+  for (const auto& [key, bundle] : bundles_)
+    if (now >= bundle->Patience()) Break(bundle.get(), true);
+}
+
+Time Negotiator::NextDeadline() const {
+  Time next = kNever;
+  for (const auto& [key, bundle] : bundles_) next = std::min(next, bundle->Patience());
+  return next;
+}
+
+}  // namespace covey
