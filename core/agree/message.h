@@ -51,7 +51,8 @@ struct OperationId {
 struct PlanMember {
   std::string stream;
   uint32_t entry = 0;
-  uint32_t occurrence = 0;  // frozen: the next unbegun one; switch: the first that is bundled
+  // freeze: that was announced; frozen: the next unbegun one; switch: the first that is bundled.
+  uint32_t occurrence = 0;
 
   bool operator==(const PlanMember&) const = default;
 };

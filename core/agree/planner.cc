@@ -76,6 +76,7 @@ void Planner::OnAgreed(const OperationId& id, uint32_t entry, const std::vector<
   Candidate& candidate = state.candidates.emplace_back();
   candidate.stream = id.stream;
   candidate.entry = entry;
+  candidate.occurrence = id.occurrence;
   candidate.signature = signature;
   for (const auto& message : announced) {
     candidate.waits.push_back(message->waits);
@@ -101,7 +102,7 @@ void Planner::Freeze(uint64_t group, const GroupState& state, const std::vector<
   whole.shapes.clear();
   for (size_t i : chosen) {
     const Candidate& candidate = state.candidates[i];
-    freeze.members.push_back({candidate.stream, candidate.entry, 0});
+    freeze.members.push_back({candidate.stream, candidate.entry, candidate.occurrence});
     whole.shapes.insert(whole.shapes.end(), candidate.signature.shapes.begin(),
                         candidate.signature.shapes.end());
   }
@@ -109,6 +110,7 @@ void Planner::Freeze(uint64_t group, const GroupState& state, const std::vector<
   for (int32_t rank : state.members) outbox->push_back({Rank{rank}, freeze});
   Freezing& freezing = freezing_[{group, id}];
   freezing.members = state.members;
+  freezing.freeze = std::move(freeze);
   freezing.answers.resize(state.members.size());
 }
 
@@ -122,20 +124,25 @@ void Planner::OnFrozen(Rank from, const Message& answer, std::vector<Envelope>* 
   const auto& answers = freezing.answers;
   if (!std::all_of(answers.begin(), answers.end(), [](const auto& a) { return a.has_value(); }))
     return;
-  Message plan = answer;
-  plan.type = MessageType::kSwitch;
-  plan.blocks.clear();
-  bool room = true;
-  for (const auto& theirs : answers) {
-    room = room && theirs->blocks[0] != ~uint64_t{0};
-    plan.blocks.push_back(theirs->blocks[0]);
-    for (size_t i = 0; i < plan.members.size() && i < theirs->members.size(); ++i)
-      plan.members[i].occurrence =
-          std::max(plan.members[i].occurrence, theirs->members[i].occurrence);
-  }
-  if (!room) plan.blocks.clear();  // somebody has no landing space left: the streams go on alone
+  const Message plan = Switch(freezing);
   for (int32_t rank : freezing.members) outbox->push_back({Rank{rank}, plan});
   freezing_.erase(found);
+}
+
+Message Planner::Switch(const Freezing& freezing) {
+  Message plan = freezing.freeze;
+  plan.type = MessageType::kSwitch;
+  bool room = true;
+  uint32_t ahead = 0;  // of what was announced
+  for (const auto& answer : freezing.answers) {
+    room = room && answer->blocks[0] != ~uint64_t{0};
+    plan.blocks.push_back(answer->blocks[0]);
+    for (size_t i = 0; i < plan.members.size() && i < answer->members.size(); ++i)
+      ahead = std::max(ahead, answer->members[i].occurrence - plan.members[i].occurrence);
+  }
+  for (PlanMember& member : plan.members) member.occurrence += ahead;
+  if (!room) plan.blocks.clear();  // somebody has no landing space left: the streams go on alone
+  return plan;
 }
 
 void Planner::OnLoss(Rank lost) {

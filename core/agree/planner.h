@@ -5,7 +5,9 @@
 // clock: such streams would otherwise travel one after the other with nothing to overlap. Streams
 // that come further apart, as gradients during backward do, stay apart. Once no new one has come
 // for a window, each bundle found is FROZEN on all members and, when all have answered, SWITCHed
-// to.
+// to: from the first occurrence that no member has begun, counted for every stream from the one
+// that was announced. (Taking each stream's own first unbegun occurrence would pair this step's
+// gradient of one layer with the next step's of another, and break every exchange.)
 //
 // Sans-IO: agreements, answers and time in, envelopes out. A stream is considered once.
 #ifndef COVEY_CORE_AGREE_PLANNER_H_
@@ -26,6 +28,7 @@ namespace covey {
 struct Candidate {
   std::string stream;
   uint32_t entry = 0;
+  uint32_t occurrence = 0;  // that was announced
   Signature signature;
   std::vector<uint64_t> waits;     // by group index
   std::vector<Time> submitted_at;  // by group index
@@ -64,9 +67,12 @@ class Planner {
   };
   struct Freezing {
     std::vector<int32_t> members;
+    Message freeze;
     std::vector<std::optional<Message>> answers;  // by group index
   };
 
+  // The plan that all have answered: SWITCH.
+  static Message Switch(const Freezing& freezing);
   void Freeze(uint64_t group, const GroupState& state, const std::vector<size_t>& chosen,
               uint32_t id, std::vector<Envelope>* outbox);
 

@@ -40,6 +40,24 @@ TEST(MessageTest, SurvivesTheWire) {
   EXPECT_EQ(got.text, sent.text);
 }
 
+TEST(MessageTest, PlansSurviveTheWire) {
+  for (const MessageType type :
+       {MessageType::kFreeze, MessageType::kFrozen, MessageType::kSwitch}) {
+    Message sent{.type = type, .id = {7, "", 0}, .entry = 12, .slot_bytes = 64, .blocks = {3, 4}};
+    sent.members = {{"a", 1, 0}, {"layer2.bias", 5, 4000000000u}};
+    Message got;
+    ASSERT_TRUE(DecodeMessage(EncodeMessage(sent), &got)) << NameOf(type);
+    EXPECT_EQ(got.type, type);
+    EXPECT_EQ(got.members, sent.members);
+    EXPECT_EQ(got.blocks, sent.blocks);
+    const Bytes bytes = EncodeMessage(sent);
+    for (size_t length = 0; length < bytes.size(); ++length) {
+      Message cut;
+      EXPECT_FALSE(DecodeMessage(std::span(bytes).first(length), &cut)) << length;
+    }
+  }
+}
+
 TEST(MessageTest, EveryTruncationIsRefused) {
   const Bytes bytes = EncodeMessage(Example());
   for (size_t length = 0; length < bytes.size(); ++length) {
