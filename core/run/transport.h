@@ -7,7 +7,8 @@
 // Contract:
 //  T1. Mailbox: per ordered pair once, whole, in order; between pairs any order.
 //  T2. Shared memory: every rank owns one region; Base(r) is where r's region is mapped here. What
-//      a rank wrote before StoreRelease of a word is seen by whoever LoadAcquires the stored value.
+//      a rank wrote before StoreRelease of a word is seen by whoever LoadAcquires the stored value;
+//      without SharesMemory, only what it gave to Push for that peer, and only after Wake of it.
 //  T3. After Wake(peers) every listed peer that was parked runs again; a peer that is about to park
 //      re-checks.
 //  T4. PollPeers reports each lost peer once; its stores are all visible by then.
@@ -64,6 +65,13 @@ class Transport {
   // own answer. ReadPeer copies from `address` in the address space of `peer`; 0 or an errno.
   virtual bool CanReadPeers() const = 0;
   virtual int ReadPeer(Rank peer, uint64_t address, std::byte* to, size_t length_bytes) = 0;
+
+  // Whether regions are one memory. False: peers hold mirrors of them (core/run/mirrored.h).
+  virtual bool SharesMemory() const { return true; }
+  // Peers will see these bytes of the own region with the next Wake of them.
+  virtual void Push(std::span<const Rank> peers, const std::byte* data, size_t length_bytes);
+  // False: only the thread that opened it may drive (core/engine.h).
+  virtual bool AnyThread() const { return true; }
 
   // Shared words. `word` is 8-byte aligned in some rank's region.
   virtual uint64_t LoadAcquire(const uint64_t* word) = 0;
