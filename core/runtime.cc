@@ -61,7 +61,7 @@ Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
       join_(transport->rank()),
       executor_({.kernels = options_.kernels,
                  .cache_bytes = options_.cache_bytes,
-                 .plan = Plan,
+                 .plan = options_.plan,
                  .plan_settings = &options_.selector,
                  .devices = options_.devices},
                 transport),

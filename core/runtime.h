@@ -34,6 +34,8 @@ class Runtime {
     FusionRules fusion;
     std::string agreed_text;
     SelectorSettings selector;
+    // From `selector` and a problem to this rank's schedule; tests put a verifier in between.
+    Schedule (*plan)(const void* settings, const Problem& problem) = Plan;
     uint64_t cache_bytes = uint64_t{32} << 20;  // of the last-level cache
     std::array<Device*, 3> devices{};
     const Kernels* kernels = nullptr;

@@ -22,7 +22,7 @@ _CC_DEPS = {
         "//core/run:interfaces",
         "//ops/transports",
     ],
-    "unit/plan": [],
+    "unit/plan": ["//ops/algorithms"],
     "unit/run": [
         "//core/plan",
         "//ops/kernels",

@@ -12,6 +12,12 @@
 
 namespace covey {
 
+// How a reduction combines the ranks' contributions: always in rank order and on every rank alike.
+enum class Association : uint8_t {
+  kInTurn,  // one after the other (rule K1): the same bits as every other such algorithm
+  kTree,    // in another grouping: floating-point sums differ from those in turn in their last bits
+};
+
 struct Algorithm {
   const char* name;  // "flat"
   Kind kind;
@@ -19,6 +25,7 @@ struct Algorithm {
   bool (*fits)(const Problem&);
   // REQUIRES: fits(problem).
   Schedule (*build)(const Problem&);
+  Association association = Association::kInTurn;
 };
 
 // All algorithms, sorted by (kind, name).

@@ -1,11 +1,11 @@
 #include "core/plan/schedule.h"
 
 #include <cstdio>
+#include <numeric>
 
 namespace covey {
-namespace {
 
-std::string Name(const Buffer& b) {
+std::string ToString(const Buffer& b) {
   constexpr const char* kPlaces[] = {"input", "output", "landing"};
   char text[96];
   const std::string who = b.index == kEveryRank ? "*" : std::to_string(b.index);
@@ -15,27 +15,26 @@ std::string Name(const Buffer& b) {
   return text;
 }
 
-std::string At(const Step& s) { return "+" + std::to_string(s.input_offset); }
-
-std::string Line(const Step& s) {
+std::string ToString(const Step& s) {
+  const std::string at = "+" + std::to_string(s.input_offset);
   const std::string peer = s.peer == kEveryRank ? "*" : std::to_string(s.peer);
   const std::string bytes =
       " " + std::to_string(s.length_bytes) + " bytes" + (s.streaming ? " streaming" : "");
   switch (s.kind) {
     case StepKind::kCopy:
-      return "copy " + Name(s.dst) + " <- " + Name(s.src) + bytes;
+      return "copy " + ToString(s.dst) + " <- " + ToString(s.src) + bytes;
     case StepKind::kReduce:
-      return "reduce " + Name(s.dst) + " <- " + Name(s.src) + bytes;
+      return "reduce " + ToString(s.dst) + " <- " + ToString(s.src) + bytes;
     case StepKind::kFetch:
-      return "fetch " + Name(s.dst) + " <- " + Name(s.src) + bytes;
+      return "fetch " + ToString(s.dst) + " <- " + ToString(s.src) + bytes;
     case StepKind::kReduceFetched:
-      return "reduce fetched " + Name(s.dst) + bytes;
+      return "reduce fetched " + ToString(s.dst) + bytes;
     case StepKind::kBeginSum:
-      return "begin sum " + Name(s.dst) + " <- input" + At(s) + bytes;
+      return "begin sum " + ToString(s.dst) + " <- input" + at + bytes;
     case StepKind::kAddToSum:
-      return "add to sum " + Name(s.dst) + " <- " + Name(s.src) + " + input" + At(s) + bytes;
+      return "add to sum " + ToString(s.dst) + " <- " + ToString(s.src) + " + input" + at + bytes;
     case StepKind::kFinishSum:
-      return "finish sum " + Name(s.dst) + " <- " + Name(s.src) + bytes;
+      return "finish sum " + ToString(s.dst) + " <- " + ToString(s.src) + bytes;
     case StepKind::kSignal:
       return "signal " + std::to_string(s.tick);
     case StepKind::kWait:
@@ -44,12 +43,19 @@ std::string Line(const Step& s) {
   return "?";
 }
 
-}  // namespace
+uint64_t InputBytes(const Problem& p, int32_t rank) {
+  return p.kind == Kind::kAllgather ? p.gathered[static_cast<size_t>(rank)] : p.length_bytes;
+}
+
+uint64_t OutputBytes(const Problem& p, int32_t) {
+  return p.kind == Kind::kAllgather ? std::accumulate(p.gathered.begin(), p.gathered.end(), 0ull)
+                                    : p.length_bytes;
+}
 
 std::string ToString(const Schedule& schedule) {
   std::string text = std::string(schedule.algorithm) + " ticks " + std::to_string(schedule.ticks) +
                      " slots " + std::to_string(schedule.slots) + "\n";
-  for (const Step& s : schedule.steps) text += "  " + Line(s) + "\n";
+  for (const Step& s : schedule.steps) text += "  " + ToString(s) + "\n";
   return text;
 }
 

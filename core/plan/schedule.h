@@ -9,8 +9,8 @@
 // first segment, if any, lies in its landing slot). kSignal raises the own tick, kWait waits for
 // others' ticks.
 //
-// Invariants, which tests/sim checks by running every algorithm under random interleavings of
-// ranks:
+// Invariants, which core/plan/verify.h proves for every algorithm and tests/sim tries under random
+// interleavings of ranks:
 //  S1. Before the first step runs, every rank's tick is known to be >= 1 (rule N4: all have begun).
 //  S2. Bytes another rank wrote are read only after a kWait that follows, through signals, their
 //      writing.
@@ -103,6 +103,12 @@ constexpr uint32_t NumSegments(uint64_t length_bytes, uint64_t slot_bytes) {
                            : static_cast<uint32_t>((length_bytes + slot_bytes - 1) / slot_bytes);
 }
 
+// Bytes of what `rank` (a group index) hands in and gets.
+uint64_t InputBytes(const Problem& problem, int32_t rank);
+uint64_t OutputBytes(const Problem& problem, int32_t rank);
+
+std::string ToString(const Buffer& buffer);  // "landing[2].1+64"
+std::string ToString(const Step& step);      // "wait 2 >= 1"
 // One line per step, for golden files and `covey` reports.
 std::string ToString(const Schedule& schedule);
 

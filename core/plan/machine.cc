@@ -1,0 +1,194 @@
+#include "core/plan/machine.h"
+
+#include <algorithm>
+
+namespace covey {
+namespace {
+
+constexpr size_t kSlots = 3;  // kLandingSlots of core/base/channel.h
+
+std::string Number(uint64_t value) { return std::to_string(value); }
+std::string RankText(int32_t rank) { return "rank " + std::to_string(rank); }
+
+}  // namespace
+
+Machine::Machine(const Problem& problem, std::span<const Schedule> schedules, Options options)
+    : problem_(problem),
+      schedules_(schedules),
+      options_(options),
+      widening_(SizeOf(AccumulatorOf(problem.dtype)) / SizeOf(problem.dtype)) {
+  const int32_t n = problem.size;
+  for (int32_t rank = 0; rank < n; ++rank) {
+    Member& m = members_.emplace_back();
+    m.epochs.assign(static_cast<size_t>(n), 0);
+    m.epochs[static_cast<size_t>(rank)] = 1;
+    const Access user{rank, 1};  // whoever knows of the begin may use what the user handed in
+    user_memory_.emplace_back(InputBytes(problem, rank), n, Content{symbols_.Input(rank), 0, 1},
+                              user);
+    m.input = m.output = &user_memory_.back();
+    if (!options.in_place) {
+      user_memory_.emplace_back(OutputBytes(problem, rank), n, Content{}, user);
+      m.output = &user_memory_.back();
+    }
+    for (size_t slot = 0; slot < kSlots; ++slot)
+      m.slots.emplace_back(problem.slot_bytes, n, Content{}, Access{});
+  }
+}
+
+std::string Machine::Where(int32_t rank) const {
+  return RankText(rank) + " step " + Number(Of(rank).cursor) + " (" + ToString(StepOf(rank)) + ")";
+}
+
+Status Machine::Run() {
+  const int32_t n = problem_.size;
+  for (int32_t r = 0; r < n; ++r)
+    if (const std::string wrong = Begin(r); !wrong.empty())
+      return Status::Internal(RankText(r) + " at its begin: " + wrong);
+  for (int32_t r = 0; options_.begins_awaited && r < n; ++r)
+    for (int32_t j = 0; j < n; ++j) Learn(r, j, 1);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int32_t r = 0; r < n; ++r) {
+      Member& m = Of(r);
+      const std::vector<Step>& steps = schedules_[static_cast<size_t>(r)].steps;
+      for (; m.cursor < steps.size(); ++m.cursor, moved = true) {
+        const Step& step = steps[m.cursor];
+        if (step.kind == StepKind::kWait && !Await(r, step)) break;
+        if (const std::string wrong = Perform(r, step); !wrong.empty())
+          return Status::Internal(Where(r) + ": " + wrong);
+      }
+      if (m.ended || m.cursor < steps.size()) continue;
+      m.ended = moved = true;
+      if (const std::string wrong = End(r); !wrong.empty())
+        return Status::Internal(RankText(r) + " at its end: " + wrong);
+    }
+  }
+  RETURN_IF_ERROR(Stuck());
+  for (int32_t r = 0; r < n; ++r)
+    if (const std::string wrong = BeginNext(r); !wrong.empty())
+      return Status::Internal(RankText(r) + " at its end: " + wrong);
+  return CheckQuiet();
+}
+
+// What the executor does before the first step: the first segment, then tick 1.
+std::string Machine::Begin(int32_t me) {
+  const uint64_t first = std::min(InputBytes(problem_, me), problem_.slot_bytes);
+  if (problem_.kind != Kind::kBroadcast || problem_.root == me) {
+    HeldBytes held;
+    Of(me).input->Read(0, first, me, Of(me).epochs, &held);
+    Of(me).slots[0].Write(0, first, me, Of(me).epochs, held);
+  }
+  GiveSignal(me, 1);
+  return {};
+}
+
+std::string Machine::End(int32_t me) {
+  const uint32_t last = Of(me).signals.back().tick;
+  const uint32_t ticks = schedules_[static_cast<size_t>(me)].ticks;
+  if (last == ticks) return {};
+  return "its last tick is " + Number(last) + " of " + Number(ticks) + " (S5)";
+}
+
+// A rank that has ended begins the next exchange, knowing what it knew at its end.
+std::string Machine::BeginNext(int32_t me) {
+  Member& m = Of(me);
+  const uint32_t slot = schedules_[static_cast<size_t>(me)].slots;
+  const HeldBytes garbage = {{0, problem_.slot_bytes, {}}};
+  const Access user = m.slots[slot % kSlots].Write(0, problem_.slot_bytes, me, m.epochs, garbage);
+  if (user.rank < 0) return {};
+  return "the first segment of the next exchange overwrites landing[" + std::to_string(me) + "]." +
+         Number(slot) + ", which " + RankText(user.rank) + " may still use (S3)";
+}
+
+bool Machine::Learn(int32_t me, int32_t peer, uint32_t tick) {
+  const std::vector<Signal>& signals = Of(peer).signals;
+  const auto first = std::lower_bound(signals.begin(), signals.end(), tick,
+                                      [](const Signal& s, uint32_t t) { return s.tick < t; });
+  if (first == signals.end()) return false;
+  Epochs& epochs = Of(me).epochs;
+  for (size_t j = 0; j < epochs.size(); ++j) epochs[j] = std::max(epochs[j], first->epochs[j]);
+  return true;
+}
+
+bool Machine::Await(int32_t me, const Step& step) {
+  if (step.peer != kEveryRank) return Learn(me, step.peer, step.tick);
+  for (int32_t j = 0; j < problem_.size; ++j)
+    if (!Learn(me, j, step.tick)) return false;
+  return true;
+}
+
+void Machine::GiveSignal(int32_t me, uint32_t tick) {
+  Member& m = Of(me);
+  m.signals.push_back({tick, m.epochs});
+  ++m.epochs[static_cast<size_t>(me)];
+}
+
+Status Machine::Stuck() const {
+  for (int32_t r = 0; r < problem_.size; ++r) {
+    if (Of(r).ended) continue;
+    const Step& wait = StepOf(r);
+    for (int32_t j = 0; j < problem_.size; ++j) {
+      const bool awaited = wait.peer == kEveryRank || wait.peer == j;
+      if (!awaited || Of(j).signals.back().tick >= wait.tick) continue;
+      const std::string state = Of(j).ended ? "has ended" : "waits itself: " + Where(j);
+      return Status::Internal(Where(r) + ": never satisfied, " + RankText(j) + " " + state);
+    }
+  }
+  return Status::Ok();
+}
+
+// S4, once all have ended.
+Status Machine::CheckQuiet() const {
+  for (int32_t r = 0; r < problem_.size; ++r) {
+    for (int32_t j = 0; j < problem_.size; ++j) {
+      const Member& m = Of(r);
+      const uint32_t touched = std::max(m.input->LastTouch(j), m.output->LastTouch(j));
+      if (j != r && touched > m.epochs[static_cast<size_t>(j)])
+        return Status::Internal(RankText(r) + " at its end: " + RankText(j) +
+                                " may still use its memory (S4)");
+    }
+  }
+  return Status::Ok();
+}
+
+std::string Machine::Find(const Buffer& b, uint64_t length, Region** region) const {
+  const uint32_t slots = schedules_[0].slots;
+  if (b.index < 0 || b.index >= problem_.size)
+    return "there is no rank " + std::to_string(b.index) + " among " + Number(members_.size());
+  if (b.place == Place::kLanding && b.slot >= slots)
+    return ToString(b) + " is beyond the " + Number(slots) + " landing slots of the schedule (S5)";
+  const Member& m = Of(b.index);
+  *region = b.place == Place::kInput    ? m.input
+            : b.place == Place::kOutput ? m.output
+                                        : const_cast<Region*>(&m.slots[b.slot % kSlots]);
+  if ((*region)->Holds(b.offset, length)) return {};
+  return Number(length) + " bytes at " + ToString(b) + " reach beyond its " +
+         Number((*region)->length_bytes());
+}
+
+std::string Machine::Load(int32_t me, const Buffer& b, uint64_t length, HeldBytes* held) {
+  Region* region = nullptr;
+  if (std::string wrong = Find(b, length, &region); !wrong.empty()) return wrong;
+  const Access writer = region->Read(b.offset, length, me, Of(me).epochs, held);
+  if (writer.rank >= 0)
+    return "reads " + ToString(b) + " while " + RankText(writer.rank) + " may still write it (S2)";
+  for (const Held& h : *held)
+    if (h.content.symbol == kNothing)
+      return "reads " + ToString(b) + ", of which byte " + Number(h.at) + " is not written by then";
+  return {};
+}
+
+std::string Machine::Store(int32_t me, const Buffer& b, uint64_t length, const HeldBytes& held) {
+  Region* region = nullptr;
+  if (std::string wrong = Find(b, length, &region); !wrong.empty()) return wrong;
+  const Epochs& epochs = Of(me).epochs;
+  if (b.place == Place::kInput) return "writes an input";
+  for (int32_t j = 0; b.place == Place::kOutput && j < problem_.size; ++j)
+    if (epochs[static_cast<size_t>(j)] == 0)
+      return "writes user memory before " + RankText(j) + " is known to have begun (N4)";
+  const Access user = region->Write(b.offset, length, me, epochs, held);
+  if (user.rank < 0) return {};
+  return "overwrites " + ToString(b) + ", which " + RankText(user.rank) + " may still use (S3)";
+}
+
+}  // namespace covey

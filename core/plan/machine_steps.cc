@@ -1,0 +1,205 @@
+// What each kind of step does to symbolic memory: the counterpart of core/run/mover.cc.
+#include <algorithm>
+
+#include "core/plan/machine.h"
+
+namespace covey {
+namespace {
+
+bool Overlap(const Buffer& a, const Buffer& b, uint64_t length) {
+  if (a.place != b.place || a.index != b.index || a.slot != b.slot) return false;
+  return a.offset < b.offset + length && b.offset < a.offset + length;
+}
+
+Buffer OwnInput(int32_t me, uint64_t offset) {
+  return {Place::kInput, static_cast<int16_t>(me), 0, offset};
+}
+
+}  // namespace
+
+std::string Machine::Perform(int32_t me, const Step& step) {
+  switch (step.kind) {
+    case StepKind::kWait:
+      return {};
+    case StepKind::kSignal:
+      GiveSignal(me, step.tick);
+      return {};
+    case StepKind::kCopy:
+    case StepKind::kFetch:
+      return Copy(me, step);
+    case StepKind::kReduce:
+    case StepKind::kReduceFetched: {
+      const std::string wrong = CheckElements(step);
+      if (!wrong.empty()) return wrong;
+      return step.kind == StepKind::kReduce ? Reduce(me, step) : ReduceFetched(me, step);
+    }
+    case StepKind::kBeginSum:
+    case StepKind::kAddToSum:
+    case StepKind::kFinishSum: {
+      const std::string wrong = CheckElements(step);
+      return wrong.empty() ? Sum(me, step) : wrong;
+    }
+  }
+  return "unknown kind of step";
+}
+
+std::string Machine::CheckElements(const Step& step) const {
+  const uint64_t elem_bytes = SizeOf(problem_.dtype);
+  for (uint64_t v : {step.length_bytes, step.dst.offset, step.src.offset, step.input_offset})
+    if (v % elem_bytes != 0)
+      return std::to_string(v) + " bytes are no whole number of " + NameOf(problem_.dtype);
+  return {};
+}
+
+std::string Machine::Copy(int32_t me, const Step& step) {
+  const bool fetch = step.kind == StepKind::kFetch;
+  const bool peers_memory = step.src.place != Place::kLanding && step.src.index != me;
+  if (peers_memory && !fetch) return "copies from a peer's own memory";
+  if (fetch && (!peers_memory || !problem_.all_readable)) return "fetches what cannot be fetched";
+  if (step.dst.place != Place::kLanding && step.dst.index != me) return "copies to a peer's memory";
+  const bool from_user = step.src.place != Place::kLanding;
+  const bool to_user = step.dst.place != Place::kLanding;
+  // In place the input is the output.
+  if (from_user && to_user && options_.in_place && !fetch) {
+    if (step.src.offset == step.dst.offset) return {};
+    Buffer src = step.src;
+    src.place = step.dst.place;
+    if (Overlap(src, step.dst, step.length_bytes)) return "copies onto a part of its source";
+  }
+  if (Overlap(step.src, step.dst, step.length_bytes)) return "copies onto its source";
+  HeldBytes held;
+  if (std::string wrong = Load(me, step.src, step.length_bytes, &held); !wrong.empty())
+    return wrong;
+  return Store(me, step.dst, step.length_bytes, held);
+}
+
+std::string Machine::LoadInput(int32_t me, const Buffer& b, uint64_t length, HeldBytes* terms) {
+  if (std::string wrong = Load(me, b, length, terms); !wrong.empty()) return wrong;
+  for (Held& h : *terms) {
+    if (!symbols_.IsInput(h.content.symbol))
+      return "combines " + symbols_.ToString(h.content.symbol) + " as if it were an input";
+    h.content.symbol = symbols_.Term(symbols_.RankOf(h.content.symbol));
+  }
+  return {};
+}
+
+// `length` and the positions in `partial` are of the message.
+std::string Machine::LoadPartial(int32_t me, const Buffer& b, uint64_t length, HeldBytes* partial) {
+  if (std::string wrong = Load(me, b, length * widening_, partial); !wrong.empty()) return wrong;
+  for (Held& h : *partial) {
+    if (!symbols_.IsPartial(h.content.symbol) || h.content.widening != widening_)
+      return "takes " + symbols_.ToString(h.content.symbol) + " for a partial result";
+    h.at /= widening_;
+    h.length /= widening_;
+    h.content.widening = 1;
+  }
+  return {};
+}
+
+std::string Machine::StorePartial(int32_t me, const Buffer& b, uint64_t length, HeldBytes partial) {
+  for (Held& h : partial) {
+    h.at *= widening_;
+    h.length *= widening_;
+    h.content.widening = static_cast<uint32_t>(widening_);
+  }
+  return Store(me, b, length * widening_, partial);
+}
+
+// sum = operands[0] op operands[1] op ..., which must be of the same bytes of the message.
+std::string Machine::Combine(const std::vector<HeldBytes>& operands, uint64_t length,
+                             HeldBytes* sum) {
+  std::vector<size_t> next(operands.size(), 0);
+  for (uint64_t at = 0; at < length;) {
+    uint64_t end = length;
+    Content all;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      while (operands[i][next[i]].at + operands[i][next[i]].length <= at) ++next[i];
+      const Held& h = operands[i][next[i]];
+      end = std::min(end, h.at + h.length);
+      const Content mine = h.content.After(at - h.at);
+      if (i > 0 && mine.origin != all.origin)
+        return "combines byte " + std::to_string(all.origin) + " of the message with byte " +
+               std::to_string(mine.origin);
+      all.symbol = i == 0 ? mine.symbol : symbols_.Sum(all.symbol, mine.symbol);
+      all.origin = mine.origin;
+    }
+    sum->push_back({at, end - at, all});
+    at = end;
+  }
+  return {};
+}
+
+void Machine::Finish(HeldBytes* sum) {
+  for (Held& h : *sum) h.content.symbol = symbols_.Finished(h.content.symbol);
+}
+
+std::string Machine::Reduce(int32_t me, const Step& step) {
+  const bool arena = step.src.place == Place::kInput;
+  if (step.src.place == Place::kOutput) return "reduces outputs";
+  if (arena && !problem_.all_arena) return "reduces inputs that are not all in the arena";
+  const bool everywhere = step.dst.index == kEveryRank;
+  if (everywhere && (!arena || step.dst.place != Place::kOutput))
+    return "only a reduction of inputs can be written to every output";
+  if (!everywhere && step.dst.place != Place::kLanding && step.dst.index != me)
+    return "writes to a peer's memory";
+  if (arena && options_.in_place && step.src.offset != step.dst.offset)
+    return "overlaps its own input in part";
+  std::vector<HeldBytes> operands(members_.size());
+  for (int32_t j = 0; j < problem_.size; ++j) {
+    Buffer src = step.src;
+    src.index = static_cast<int16_t>(j);
+    std::string wrong = LoadInput(me, src, step.length_bytes, &operands[static_cast<size_t>(j)]);
+    if (!wrong.empty()) return wrong;
+  }
+  HeldBytes sum;
+  if (std::string wrong = Combine(operands, step.length_bytes, &sum); !wrong.empty()) return wrong;
+  Finish(&sum);
+  if (!everywhere) return Store(me, step.dst, step.length_bytes, sum);
+  for (int32_t j = 0; j < problem_.size; ++j) {
+    Buffer dst = step.dst;
+    dst.index = static_cast<int16_t>(j);
+    if (std::string wrong = Store(me, dst, step.length_bytes, sum); !wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+std::string Machine::ReduceFetched(int32_t me, const Step& step) {
+  if (step.dst.place != Place::kOutput || step.dst.index != me) return "writes to no own output";
+  std::vector<HeldBytes> operands(members_.size());
+  Buffer fetched{Place::kLanding, static_cast<int16_t>(me), 0, 0};
+  for (int32_t j = 0; j < problem_.size; ++j) {
+    const Buffer src = j == me ? OwnInput(me, step.dst.offset) : fetched;
+    if (j != me) fetched.offset += step.stride;
+    std::string wrong = LoadInput(me, src, step.length_bytes, &operands[static_cast<size_t>(j)]);
+    if (!wrong.empty()) return wrong;
+  }
+  HeldBytes sum;
+  if (std::string wrong = Combine(operands, step.length_bytes, &sum); !wrong.empty()) return wrong;
+  Finish(&sum);
+  return Store(me, step.dst, step.length_bytes, sum);
+}
+
+std::string Machine::Sum(int32_t me, const Step& step) {
+  const uint64_t length = step.length_bytes;
+  std::vector<HeldBytes> operands;
+  std::string wrong;
+  if (step.kind != StepKind::kBeginSum)
+    wrong = LoadPartial(me, step.src, length, &operands.emplace_back());
+  if (wrong.empty() && step.kind != StepKind::kFinishSum)
+    wrong = LoadInput(me, OwnInput(me, step.input_offset), length, &operands.emplace_back());
+  HeldBytes sum;
+  if (wrong.empty()) wrong = Combine(operands, length, &sum);
+  if (!wrong.empty()) return wrong;
+  if (step.kind != StepKind::kFinishSum) {
+    if (step.dst.place != Place::kLanding) return "keeps a partial result in user memory";
+    const bool same = step.dst.offset == step.src.offset;
+    if (operands.size() > 1 && !same && Overlap(step.dst, step.src, length * widening_))
+      return "overwrites a part of its source";
+    return StorePartial(me, step.dst, length, std::move(sum));
+  }
+  if (step.dst.place != Place::kOutput || step.dst.index != me) return "writes to no own output";
+  Finish(&sum);
+  return Store(me, step.dst, length, sum);
+}
+
+}  // namespace covey

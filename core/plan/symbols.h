@@ -1,0 +1,52 @@
+// What a byte of a collective can stand for: a rank's contribution, a partial result, a result.
+//
+// Interned: equal symbols have equal ids, so equal ids on two ranks are equal bits. Not
+// thread-safe.
+#ifndef COVEY_CORE_PLAN_SYMBOLS_H_
+#define COVEY_CORE_PLAN_SYMBOLS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace covey {
+
+using Symbol = int32_t;
+inline constexpr Symbol kNothing = -1;  // bytes nobody wrote
+
+class Symbols {
+ public:
+  Symbol Input(int32_t rank);      // what `rank` handed in
+  Symbol Term(int32_t rank);       // pre * input, in the accumulator type
+  Symbol Sum(Symbol a, Symbol b);  // a op b, both a Term or a Sum
+  Symbol Finished(Symbol sum);     // post * sum
+  Symbol SumInTurn(int32_t size);  // (((0 op 1) op 2) op ...), finished: rule K1
+  bool IsInput(Symbol s) const { return s != kNothing && At(s).kind == Kind::kInput; }
+  bool IsFinished(Symbol s) const { return s != kNothing && At(s).kind == Kind::kFinished; }
+  bool IsPartial(Symbol s) const {
+    return s != kNothing && (At(s).kind == Kind::kTerm || At(s).kind == Kind::kSum);
+  }
+  int32_t RankOf(Symbol input) const { return At(input).a; }  // REQUIRES: IsInput(input)
+
+  // The ranks whose contributions are in it, in the order in which they are combined.
+  std::vector<int32_t> RanksIn(Symbol s) const;
+  std::string ToString(Symbol s) const;  // "the sum of 0 1 2"
+
+ private:
+  enum class Kind : int32_t { kInput, kTerm, kSum, kFinished };
+  struct Node {
+    Kind kind;
+    int32_t a;  // a rank, or a symbol
+    int32_t b;
+  };
+  const Node& At(Symbol s) const { return nodes_[static_cast<size_t>(s)]; }
+  Symbol Intern(Kind kind, int32_t a, int32_t b);
+
+  std::vector<Node> nodes_;
+  std::map<std::tuple<Kind, int32_t, int32_t>, Symbol> ids_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_PLAN_SYMBOLS_H_

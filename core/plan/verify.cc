@@ -1,0 +1,157 @@
+#include "core/plan/verify.h"
+
+#include <algorithm>
+
+namespace covey {
+namespace {
+
+std::string RankText(int32_t rank) { return "rank " + std::to_string(rank); }
+
+// Some bytes of an output as the operation defines them.
+struct Expected {
+  uint64_t begin;
+  uint64_t length;
+  int32_t source;   // the rank whose input it is; kEveryRank: the reduction of all
+  uint64_t origin;  // the byte of the message
+};
+
+std::vector<Expected> ExpectedOutput(const Problem& p, int32_t) {
+  switch (p.kind) {
+    case Kind::kAllreduce:
+      return {{0, p.length_bytes, kEveryRank, 0}};
+    case Kind::kBroadcast:
+      return {{0, p.length_bytes, p.root, 0}};
+    case Kind::kAllgather: {
+      std::vector<Expected> parts;
+      uint64_t begin = 0;
+      for (int32_t j = 0; j < p.size; ++j) {
+        parts.push_back({begin, InputBytes(p, j), j, 0});
+        begin += InputBytes(p, j);
+      }
+      return parts;
+    }
+    case Kind::kBarrier:
+      return {};
+  }
+  return {};
+}
+
+// S5, and that ticks rise.
+Status CheckTicks(std::span<const Schedule> schedules) {
+  for (size_t r = 0; r < schedules.size(); ++r) {
+    const Schedule& s = schedules[r];
+    const std::string who = RankText(static_cast<int32_t>(r));
+    if (s.ticks != schedules[0].ticks || s.slots != schedules[0].slots)
+      return Status::Internal(who + " uses " + std::to_string(s.ticks) + " ticks and " +
+                              std::to_string(s.slots) + " slots, rank 0 " +
+                              std::to_string(schedules[0].ticks) + " and " +
+                              std::to_string(schedules[0].slots) + " (S5)");
+    uint32_t last = 1;
+    for (size_t i = 0; i < s.steps.size(); ++i) {
+      const Step& step = s.steps[i];
+      const std::string where = who + " step " + std::to_string(i) + " (" + ToString(step) + "): ";
+      if (step.kind == StepKind::kSignal) {
+        if (step.tick <= last) return Status::Internal(where + "a tick that does not rise");
+        last = step.tick;
+      }
+      const bool ticks = step.kind == StepKind::kSignal || step.kind == StepKind::kWait;
+      if (ticks && step.tick > s.ticks)
+        return Status::Internal(where + "beyond the " + std::to_string(s.ticks) +
+                                " ticks of the schedule (S5)");
+      const bool somebody =
+          step.peer == kEveryRank || (step.peer >= 0 && size_t(step.peer) < schedules.size());
+      if (!somebody) return Status::Internal(where + "no such rank");
+    }
+  }
+  return Status::Ok();
+}
+
+std::string CheckContributions(const std::vector<int32_t>& ranks, int32_t size) {
+  for (int32_t j = 0; j < size; ++j) {
+    const auto count = std::count(ranks.begin(), ranks.end(), j);
+    if (count == 0) return "lacks the contribution of " + RankText(j);
+    if (count > 1)
+      return "counts the contribution of " + RankText(j) + " " + std::to_string(count) + " times";
+  }
+  return std::is_sorted(ranks.begin(), ranks.end()) ? "" : "is not combined in rank order";
+}
+
+class Judge {
+ public:
+  Judge(const Problem& problem, Association association, Machine* machine)
+      : problem_(problem), association_(association), machine_(machine) {}
+
+  Status Check(int32_t rank) {
+    uint64_t covered = 0;
+    for (const Expected& e : ExpectedOutput(problem_, rank)) {
+      for (const Held& h : machine_->output(rank).Contents()) {
+        const uint64_t begin = std::max(e.begin, h.at);
+        const uint64_t end = std::min(e.begin + e.length, h.at + h.length);
+        if (begin >= end) continue;
+        covered += end - begin;
+        const std::string wrong =
+            Compare(h.content.After(begin - h.at), e, e.origin + (begin - e.begin));
+        if (!wrong.empty())
+          return Status::Internal(RankText(rank) + " at its end: output bytes " +
+                                  std::to_string(begin) + " to " + std::to_string(end) + ": " +
+                                  wrong);
+      }
+    }
+    if (covered == OutputBytes(problem_, rank)) return Status::Ok();
+    return Status::Internal(RankText(rank) + ": what is expected does not cover its output");
+  }
+
+ private:
+  std::string Compare(const Content& is, const Expected& e, uint64_t origin) {
+    Symbols& symbols = machine_->symbols();
+    const std::string what = symbols.ToString(is.symbol);
+    if (is.symbol == kNothing) return "nobody wrote them";
+    if (is.origin != origin || is.widening != 1)
+      return "hold byte " + std::to_string(is.origin) + " of " + what + " instead of byte " +
+             std::to_string(origin);
+    if (e.source != kEveryRank) {
+      const Symbol wanted = symbols.Input(e.source);
+      return is.symbol == wanted ? "" : "hold " + what + " instead of " + symbols.ToString(wanted);
+    }
+    if (!symbols.IsFinished(is.symbol)) return "hold " + what + " instead of a result";
+    const std::string wrong = CheckContributions(symbols.RanksIn(is.symbol), problem_.size);
+    if (!wrong.empty()) return what + " " + wrong;
+    if (association_ == Association::kInTurn && is.symbol != symbols.SumInTurn(problem_.size))
+      return what + " is not combined one rank after the other (K1)";
+    if (result_ == kNothing) result_ = is.symbol;
+    return is.symbol == result_ ? "" : what + " is combined in two ways";
+  }
+
+  const Problem& problem_;
+  Association association_;
+  Machine* machine_;
+  Symbol result_ = kNothing;
+};
+
+}  // namespace
+
+std::vector<Schedule> BuildAll(const Algorithm& algorithm, Problem problem) {
+  std::vector<Schedule> schedules;
+  for (problem.me = 0; problem.me < problem.size; ++problem.me)
+    schedules.push_back(algorithm.build(problem));
+  return schedules;
+}
+
+Status VerifySchedules(const Problem& problem, std::span<const Schedule> schedules,
+                       Association association, Machine::Options options) {
+  RETURN_IF_ERROR(CheckTicks(schedules));
+  Machine machine(problem, schedules, options);
+  RETURN_IF_ERROR(machine.Run());
+  Judge judge(problem, association, &machine);
+  for (int32_t rank = 0; rank < problem.size; ++rank) RETURN_IF_ERROR(judge.Check(rank));
+  return Status::Ok();
+}
+
+Status Verify(const Algorithm& algorithm, const Problem& problem) {
+  const std::vector<Schedule> schedules = BuildAll(algorithm, problem);
+  RETURN_IF_ERROR(VerifySchedules(problem, schedules, algorithm.association, {}));
+  if (problem.kind != Kind::kAllreduce && problem.kind != Kind::kBroadcast) return Status::Ok();
+  return VerifySchedules(problem, schedules, algorithm.association, {.in_place = true});
+}
+
+}  // namespace covey

@@ -1,0 +1,40 @@
+// Proves that an algorithm is right for a problem, for all interleavings of the ranks at once.
+//
+// The schedules of all ranks are built and run on symbolic memory (core/plan/machine.h). Proven:
+//  - every wait is satisfied (no deadlock);
+//  - S2: what another rank wrote is read only after it was written, and S3: nothing is overwritten
+//    that somebody may still read, also by the next exchange on the channel;
+//  - S4: at the end of a rank's steps nobody uses its memory any more; S5: all ranks use the same
+//    ticks and slots, every tick higher than the one before;
+//  - N4: user memory is written only once every member's begin is known;
+//  - no step reaches beyond a buffer, writes an input or reads what nobody wrote;
+//  - every byte of every output is what the operation says it is: in a reduction every rank's
+//    contribution once, in rank order, combined alike in every byte on every rank (so all ranks
+//    hold the same bits) and, unless the algorithm says otherwise, one after the other (rule K1).
+//
+// Costs steps times ranks, whatever the sizes: bytes are handled in ranges. Pure; used by tests,
+// not in production.
+#ifndef COVEY_CORE_PLAN_VERIFY_H_
+#define COVEY_CORE_PLAN_VERIFY_H_
+
+#include <span>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/plan/algorithm.h"
+#include "core/plan/machine.h"
+
+namespace covey {
+
+// The schedule of every rank of `problem` (whose `me` is ignored).
+std::vector<Schedule> BuildAll(const Algorithm& algorithm, Problem problem);
+
+// Ordinary and, where the operation can be done so, in place. REQUIRES: algorithm.fits(problem).
+Status Verify(const Algorithm& algorithm, const Problem& problem);
+
+// The same for schedules as they stand. The message names rank, step and reason.
+Status VerifySchedules(const Problem& problem, std::span<const Schedule> schedules,
+                       Association association, Machine::Options options);
+
+}  // namespace covey
+#endif  // COVEY_CORE_PLAN_VERIFY_H_
