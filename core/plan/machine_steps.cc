@@ -20,6 +20,7 @@ Buffer OwnInput(int32_t me, uint64_t offset) {
 std::string Machine::Perform(int32_t me, const Step& step) {
   switch (step.kind) {
     case StepKind::kWait:
+    case StepKind::kPush:  // derived: core/plan/pushes.h
       return {};
     case StepKind::kSignal:
       GiveSignal(me, step.tick);

@@ -35,6 +35,8 @@ std::string ToString(const Step& s) {
       return "add to sum " + ToString(s.dst) + " <- " + ToString(s.src) + " + input" + at + bytes;
     case StepKind::kFinishSum:
       return "finish sum " + ToString(s.dst) + " <- " + ToString(s.src) + bytes;
+    case StepKind::kPush:
+      return "push " + ToString(s.src) + " to " + peer + bytes;
     case StepKind::kSignal:
       return "signal " + std::to_string(s.tick);
     case StepKind::kWait:

@@ -55,6 +55,8 @@ enum class StepKind : uint8_t {
   kBeginSum,   // dst = pre * own input, in the accumulator type
   kAddToSum,   // dst = src op pre * own input; dst and src in the accumulator type
   kFinishSum,  // dst = post * src; src in the accumulator type
+  kPush,       // `peer` (kEveryRank: every other) gets src, in the own landing slots, with the next
+               // kSignal; only where memory is mirrored
   kSignal,     // own tick = `tick`
   kWait,       // until the tick of `peer` (kEveryRank: of all) >= `tick`
 };
@@ -74,6 +76,7 @@ struct Step {
 struct Schedule {
   const char* algorithm = "";
   std::vector<Step> steps;
+  std::vector<Step> begin_pushes;  // kPush: what goes with the begin
   uint32_t ticks = 1;  // ticks used; the last is reached by every rank
   uint32_t slots = 0;  // landing slots used
 };
@@ -87,6 +90,7 @@ struct Problem {
   bool all_arena =
       false;  // every member's input and output lie in memory the others reach (broadcast: root's)
   bool all_readable = false;  // every member may read every other's private input and output
+  bool mirrored = false;      // members hold mirrors of each other's landing slots
   uint64_t cache_bytes = 0;   // of the last-level cache: larger results are stored around it
   DType dtype = DType::kF32;
   uint64_t length_bytes = 0;  // allreduce, broadcast: of the (fused) message

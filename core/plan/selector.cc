@@ -1,6 +1,7 @@
 #include "core/plan/selector.h"
 
 #include "core/base/check.h"
+#include "core/plan/pushes.h"
 
 namespace covey {
 namespace {
@@ -46,7 +47,13 @@ const Algorithm& Select(const SelectorSettings& settings, const Problem& problem
 }
 
 Schedule Plan(const void* settings, const Problem& problem) {
-  return Select(*static_cast<const SelectorSettings*>(settings), problem).build(problem);
+  const Algorithm& algorithm = Select(*static_cast<const SelectorSettings*>(settings), problem);
+  if (!problem.mirrored) return algorithm.build(problem);
+  std::vector<Schedule> schedules;
+  Problem of_rank = problem;
+  for (of_rank.me = 0; of_rank.me < problem.size; ++of_rank.me)
+    schedules.push_back(algorithm.build(of_rank));
+  return WithPushes(problem, schedules);
 }
 
 }  // namespace covey
