@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 
 #include "core/base/check.h"
 
@@ -101,7 +102,7 @@ bool Executor::Advance(Exchange* x, Time now) {
     if (!Await(x, 1, kEveryRank)) return moved || x->state == ExchangeState::kEnded;
     x->all_begun_at = now;
     if (!JudgeBegins(x, now)) return true;
-    ChooseSchedule(x);
+    if (x->schedule == nullptr) ChooseSchedule(x);
     x->state = ExchangeState::kRunning;
     moved = true;
   }
@@ -149,8 +150,32 @@ void Executor::Publish(Exchange* x, Time now) {
         options_.kernels->copy(slot + delta, piece, length, Stores::kCached);
       });
   }
+  if (!transport_->SharesMemory()) PushBegin(x);
   x->begun_at = x->warned_at = x->all_begun_at = now;
   Signal(*x, 1);
+}
+
+// The header, and what peers read of the first segment. Unless it depends on the other begins how
+// much that is, the schedule is known already.
+void Executor::PushBegin(Exchange* x) {
+  const auto& members = x->request->group->members;
+  auto* header = reinterpret_cast<std::byte*>(x->CellOf(x->Me())->begin);
+  transport_->Push(members, header, sizeof(Cell) - offsetof(Cell, begin));
+  if (x->entry == 0) return;
+  if (x->request->kind == Kind::kAllgather) {
+    const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
+    return transport_->Push(members, x->Slot(x->Me(), 0), first);
+  }
+  ChooseSchedule(x);
+  for (const Step& step : x->schedule->begin_pushes) Push(*x, step);
+}
+
+void Executor::Push(const Exchange& x, const Step& step) {
+  const std::vector<Rank>& members = x.request->group->members;
+  const auto peer = static_cast<size_t>(step.peer);
+  const std::span<const Rank> peers =
+      step.peer == kEveryRank ? std::span(members) : std::span(members).subspan(peer, 1);
+  transport_->Push(peers, x.Slot(x.Me(), step.src.slot) + step.src.offset, step.length_bytes);
 }
 
 void Executor::Signal(const Exchange& x, uint32_t tick) {
@@ -237,6 +262,7 @@ Problem Executor::ProblemOf(const Exchange& x) const {
 
 void Executor::ChooseSchedule(Exchange* x) {
   Problem problem = ProblemOf(*x);
+  problem.mirrored = !transport_->SharesMemory();
   if (problem.kind == Kind::kAllgather) {
     AllocateGathered(x);
     x->own_schedule = std::make_unique<Schedule>(options_.plan(options_.plan_settings, problem));
@@ -280,6 +306,9 @@ bool Executor::RunSteps(Exchange* x, Time now) {
     if (step.kind == StepKind::kWait && !Await(x, step.tick, step.peer)) break;
     switch (step.kind) {
       case StepKind::kWait:
+        break;
+      case StepKind::kPush:
+        Push(*x, step);
         break;
       case StepKind::kSignal:
         Signal(*x, step.tick);

@@ -75,6 +75,8 @@ class Executor {
   bool Advance(Exchange* exchange, Time now);
   bool AllReady(const Exchange& exchange) const;
   void Publish(Exchange* exchange, Time now);
+  void PushBegin(Exchange* exchange);
+  void Push(const Exchange& exchange, const Step& step);
   bool JudgeBegins(Exchange* exchange, Time now);
   void ChooseSchedule(Exchange* exchange);
   Problem ProblemOf(const Exchange& exchange) const;
