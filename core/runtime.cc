@@ -20,6 +20,10 @@ std::string RankText(const std::vector<Rank>& ranks) {
   return text;
 }
 
+OperationId IdOf(const Stream& stream) {
+  return {stream.group->key, stream.name, stream.occurrence};
+}
+
 }  // namespace
 
 // Landing blocks in the transport's shared memory.
@@ -84,6 +88,8 @@ void Runtime::ReceiveAll(Time now, bool* moved) {
     *moved = true;
     Message message;
     if (DecodeMessage(received_, &message)) {
+      if (options_.observer != nullptr)
+        options_.observer->OnReceive(transport_->rank(), from, message);
       Route(from, std::move(message), now);
     } else {
       ++counters_.malformed_messages;
@@ -129,6 +135,8 @@ void Runtime::StartAndProgress(bool* moved) {
     for (const Negotiator::Start& start : negotiator_.startable()) {
       *moved = true;
       const uint32_t entry = start.entry == nullptr ? 0 : start.entry->id;
+      if (options_.observer != nullptr)
+        options_.observer->OnBegin(transport_->rank(), IdOf(*start.stream), entry);
       executor_.Begin(start.request, &start.stream->channel, start.stream->occurrence, entry,
                       start.stream, now);
       if (timeline_ != nullptr)
@@ -149,6 +157,8 @@ void Runtime::HandleEnded(Exchange* exchange, Time now) {
     timeline_->Span("exchange", stream->name, exchange->begun_at, now);
     timeline_->Span("wait for peers", stream->name, exchange->begun_at, exchange->all_begun_at);
   }
+  if (options_.observer != nullptr)
+    options_.observer->OnExchangeEnd(transport_->rank(), IdOf(*stream), exchange->outcome);
   const auto end = exchange->outcome == Outcome::kDone   ? Negotiator::ExchangeEnd::kDone
                    : exchange->outcome == Outcome::kVoid ? Negotiator::ExchangeEnd::kVoid
                                                          : Negotiator::ExchangeEnd::kAborted;
@@ -161,6 +171,8 @@ void Runtime::FinishEnded(bool* moved) {
     *moved = true;
     ++counters_.ended;
     if (!ended.status.ok()) ++counters_.failed;
+    if (options_.observer != nullptr)
+      options_.observer->OnEnd(transport_->rank(), *ended.request, ended.status);
     queue_->Finish(static_cast<Operation*>(ended.request), std::move(ended.status));
   }
   negotiator_.ended().clear();
@@ -170,6 +182,8 @@ void Runtime::SendAll(bool* moved) {
   for (std::vector<Envelope>* outbox : {&negotiator_.outbox(), &coordinator_outbox_}) {
     for (const Envelope& envelope : *outbox) {
       counters_.coordinator_messages += envelope.message.type <= MessageType::kError;
+      if (options_.observer != nullptr)
+        options_.observer->OnSend(transport_->rank(), envelope.to, envelope.message);
       pending_.push_back({envelope.to, EncodeMessage(envelope.message)});
       CHECK(pending_.back().bytes.size() <= transport_->MaxMessageBytes(),
             "a message longer than a mailbox");
@@ -201,7 +215,7 @@ void Runtime::WatchStalls(Time now) {
     std::vector<int32_t> missing;
     for (Rank r : executor_.AwaitedPeers(*exchange)) missing.push_back(ToInt(r));
     if (missing.empty()) continue;
-    const OperationId id{stream->group->key, stream->name, stream->occurrence};
+    const OperationId id = IdOf(*stream);
     stall_.OnMissing(id, Negotiator::Describe(*stream), missing, now - exchange->begun_at,
                      &negotiator_.outbox());
     // The missing ranks say it too, on their own stderr.

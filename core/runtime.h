@@ -15,6 +15,7 @@
 #include "core/agree/negotiator.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "core/observer.h"
 #include "core/plan/selector.h"
 #include "core/run/executor.h"
 #include "core/stall.h"
@@ -34,8 +35,9 @@ class Runtime {
     uint64_t cache_bytes = uint64_t{32} << 20;  // of the last-level cache
     std::array<Device*, 3> devices{};
     const Kernels* kernels = nullptr;
-    Clock* clock = nullptr;  // outlives the runtime
-    Log* log = nullptr;      // outlives the runtime
+    Clock* clock = nullptr;        // outlives the runtime
+    Log* log = nullptr;            // outlives the runtime
+    Observer* observer = nullptr;  // null = nobody watches; outlives the runtime
   };
   struct Counters {
     uint64_t passes = 0;                // RunOnce calls

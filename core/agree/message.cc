@@ -2,6 +2,24 @@
 
 namespace covey {
 
+const char* NameOf(MessageType type) {
+  switch (type) {
+    case MessageType::kAnnounce:
+      return "ANNOUNCE";
+    case MessageType::kAgreed:
+      return "AGREED";
+    case MessageType::kError:
+      return "ERROR";
+    case MessageType::kMissing:
+      return "MISSING";
+    case MessageType::kWhere:
+      return "WHERE";
+    case MessageType::kHere:
+      return "HERE";
+  }
+  return "UNKNOWN";
+}
+
 Bytes EncodeMessage(const Message& m) {
   Writer w;
   w.Put(static_cast<uint8_t>(m.type));

@@ -24,6 +24,7 @@ enum class MessageType : uint8_t {
   kWhere,     // asker -> rank: where are you?   answered by
   kHere,      // rank -> asker: last operation and source line, in `text`
 };
+const char* NameOf(MessageType type);  // "ANNOUNCE"
 
 // Which occurrence of which stream (rule N1). The epoch is the transport's.
 struct OperationId {
