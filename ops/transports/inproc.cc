@@ -46,6 +46,7 @@ class InprocNetwork::Node final : public Transport {
       link.clogged_until = now + network_->Draw(options.longest_clog);
     const Time arrives = std::max(now + network_->Draw(options.longest_delay), link.clogged_until);
     const Time before = link.mail.empty() ? 0 : link.mail.back().arrives;  // T1: in order
+    ++accepted_;
     link.mail.push_back({std::max(before, arrives), Bytes(message.begin(), message.end())});
     return true;
   }
@@ -58,6 +59,7 @@ class InprocNetwork::Node final : public Transport {
       if (!network_->Arrived(link)) continue;
       *message = std::move(link.mail.front().bytes);
       link.mail.pop_front();
+      ++received_;
       *from = Rank{r};
       return true;
     }
@@ -129,7 +131,9 @@ class InprocNetwork::Node final : public Transport {
     Put({.word = word, .value = value});
   }
   void Wake(std::span<const Rank> peers) override {
+    waking_ = peers;
     Point();
+    waking_ = {};
     Put({.rung = std::vector<Rank>(peers.begin(), peers.end())});
   }
 
@@ -168,6 +172,15 @@ class InprocNetwork::Node final : public Transport {
   void SettleAll() { Settle(kNever); }
   Time NextSettling() const { return stores_.empty() ? kNever : stores_.front().seen_at; }
   size_t shared_pieces() const { return in_use_.size(); }
+  bool IsWaking(Rank r) const {
+    const auto has = [r](std::span<const Rank> ranks) {
+      return std::find(ranks.begin(), ranks.end(), r) != ranks.end();
+    };
+    return has(waking_) || std::any_of(stores_.begin(), stores_.end(),
+                                       [&](const Store& store) { return has(store.rung); });
+  }
+  uint64_t accepted() const { return accepted_; }
+  uint64_t received() const { return received_; }
 
  private:
   struct Store {
@@ -198,6 +211,9 @@ class InprocNetwork::Node final : public Transport {
   Rank rank_;
   std::byte* region_;
   uint64_t used_ = 0;
+  std::span<const Rank> waking_;  // inside Wake
+  uint64_t accepted_ = 0;
+  uint64_t received_ = 0;
   std::map<uint64_t, size_t> in_use_;              // offset -> length
   std::map<size_t, std::vector<uint64_t>> freed_;  // length -> offsets
   std::deque<Store> stores_;                       // made, not yet seen by others
@@ -245,12 +261,13 @@ bool InprocNetwork::HasArrived(Rank r) {
   return false;
 }
 
-Time InprocNetwork::NextArrival() const {
+Time InprocNetwork::NextArrival() {
   Time next = kNever;
   for (size_t i = 0; i < links_.size(); ++i) {
     const Link& link = links_[i];
     if (!link.held && !link.mail.empty() && !dead_[i % static_cast<size_t>(options_.size)])
-      next = std::min(next, link.mail.front().arrives);
+      if (link.mail.front().arrives > clock_.Now())
+        next = std::min(next, link.mail.front().arrives);
   }
   for (const auto& node : nodes_) next = std::min(next, node->NextSettling());
   return next;
@@ -261,8 +278,21 @@ void InprocNetwork::Settle() {
   for (const auto& node : nodes_) node->Settle(clock_.Now());
 }
 
+bool InprocNetwork::IsBeingRung(Rank r) const {
+  return std::any_of(nodes_.begin(), nodes_.end(),
+                     [r](const auto& node) { return node->IsWaking(r); });
+}
+
 size_t InprocNetwork::shared_pieces(Rank r) const {
   return nodes_[static_cast<size_t>(ToInt(r))]->shared_pieces();
+}
+
+uint64_t InprocNetwork::accepted(Rank r) const {
+  return nodes_[static_cast<size_t>(ToInt(r))]->accepted();
+}
+
+uint64_t InprocNetwork::received(Rank r) const {
+  return nodes_[static_cast<size_t>(ToInt(r))]->received();
 }
 
 size_t InprocNetwork::messages_under_way() const {

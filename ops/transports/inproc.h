@@ -76,13 +76,16 @@ class InprocNetwork {
   // For whoever lets ranks sleep: whether a message lies before rank r, and when the next thing
   // under way arrives anywhere (kNever: nothing is).
   bool HasArrived(Rank r);
-  Time NextArrival() const;
+  Time NextArrival();
   // Stores whose time has come are seen from now on. LoadAcquire does it by itself.
   void Settle();
 
   // For checkers.
+  bool IsBeingRung(Rank r) const;      // a Wake for rank r is under way
   size_t shared_pieces(Rank r) const;  // pieces of AllocShared in use
   size_t messages_under_way() const;   // to ranks that live
+  uint64_t accepted(Rank r) const;     // messages taken from rank r, ever
+  uint64_t received(Rank r) const;     // messages given to rank r, ever
 
  private:
   class Node;
