@@ -126,6 +126,22 @@ void Runtime::WatchPeers(Time now) {
     coordinator_.OnLoss(loss.rank);
     executor_.OnLoss(loss);
     negotiator_.OnLoss(loss.rank, loss.how);
+    for (const auto& stream : negotiator_.streams()) CloseIfLost(*stream);
+  }
+}
+
+// A group that has lost a member begins nothing more. Peers that have begun without knowing of the
+// loss, or of an AGREED that came too late here, learn it from this rank's cells.
+void Runtime::CloseIfLost(const Stream& stream) {
+  if (stream.state == StreamState::kRunning) return;  // its end comes here again
+  const auto& members = stream.group->members;
+  for (Rank lost : lost_) {
+    if (!std::binary_search(members.begin(), members.end(), lost)) continue;
+    const auto me = static_cast<size_t>(ToInt(stream.group->my_index));
+    if (stream.channel.Exists()) executor_.Close(*stream.group, stream.channel.blocks[me], lost);
+    if (stream.proposed_slot_bytes != 0 && stream.proposed_block != Transport::kNoOffset)
+      executor_.Close(*stream.group, stream.proposed_block, lost);
+    return;
   }
 }
 
@@ -164,6 +180,7 @@ void Runtime::HandleEnded(Exchange* exchange, Time now) {
                                                          : Negotiator::ExchangeEnd::kAborted;
   negotiator_.OnExchangeEnd(stream, end, std::move(exchange->why));
   executor_.Recycle(exchange);
+  CloseIfLost(*stream);
 }
 
 void Runtime::FinishEnded(bool* moved) {

@@ -77,6 +77,7 @@ class Runtime {
   void ReceiveAll(Time now, bool* moved);
   void Route(Rank from, Message message, Time now);
   void WatchPeers(Time now);
+  void CloseIfLost(const Stream& stream);
   void StartAndProgress(bool* moved);
   void HandleEnded(Exchange* exchange, Time now);
   void FinishEnded(bool* moved);

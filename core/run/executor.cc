@@ -165,24 +165,36 @@ bool Executor::Await(Exchange* x, uint32_t tick, int peer) {
   const size_t begin = peer == kEveryRank ? x->next_peer : static_cast<size_t>(peer);
   const size_t end = peer == kEveryRank ? x->size() : begin + 1;
   for (size_t j = begin; j < end; ++j) {
-    Cell* cell = x->CellOf(j);
-    if (transport_->LoadAcquire(&cell->tick) >= target) continue;
+    if (transport_->LoadAcquire(&x->CellOf(j)->tick) >= target) continue;
     x->next_peer = peer == kEveryRank ? j : x->next_peer;
-    const Rank rank = x->request->group->members[j];
-    for (const PeerLoss& loss : lost_) {
-      // Its last stores are visible (T4): look once more before giving up.
-      if (loss.rank == rank && transport_->LoadAcquire(&cell->tick) < target)
-        Abort(x, loss.rank, loss.how);
-    }
-    const uint64_t abort = transport_->LoadAcquire(&cell->abort);
-    if (abort != 0 && x->state != ExchangeState::kEnded) {
-      const Rank lost{static_cast<int32_t>(abort - 1)};
-      Abort(x, lost, "has gone (seen by rank " + std::to_string(ToInt(rank)) + ")");
-    }
+    AbortIfInVain(x, target, j);
+    // Whoever is awaited first may be well, and a later one gone.
+    for (size_t k = j + 1; k < end && !lost_.empty(); ++k) AbortIfInVain(x, target, k);
     return false;
   }
   x->next_peer = 0;
   return true;
+}
+
+// Aborts the exchange if the member at `index` will never reach `target` (a tick of the channel).
+void Executor::AbortIfInVain(Exchange* x, uint64_t target, size_t index) {
+  Cell* cell = x->CellOf(index);
+  const Rank rank = x->request->group->members[index];
+  // What a lost rank stored last is visible (T4), and what one stored before it gave up is visible
+  // with that: so look for the tick after looking for the end.
+  const auto never = [&] { return transport_->LoadAcquire(&cell->tick) < target; };
+  for (const PeerLoss& loss : lost_)
+    if (loss.rank == rank && never()) return Abort(x, loss.rank, loss.how);
+  const uint64_t abort = transport_->LoadAcquire(&cell->abort);
+  if (abort == 0 || !never()) return;
+  const Rank lost{static_cast<int32_t>(abort - 1)};
+  Abort(x, lost, "has gone (seen by rank " + std::to_string(ToInt(rank)) + ")");
+}
+
+void Executor::Close(const Group& group, uint64_t block, Rank lost) {
+  auto* cell = reinterpret_cast<Cell*>(transport_->Base(transport_->rank()) + block);
+  transport_->StoreRelease(&cell->abort, static_cast<uint64_t>(ToInt(lost)) + 1);
+  transport_->Wake(group.members);
 }
 
 // Compares all begin headers. False: they differ, or one is void, and the exchange has ended kVoid.

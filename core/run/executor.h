@@ -63,6 +63,9 @@ class Executor {
   void Recycle(Exchange* exchange);
 
   void OnLoss(const PeerLoss& loss);
+  // Nothing will begin any more over this rank's landing block `block`, because `lost` has gone:
+  // members that have begun must not wait for it.
+  void Close(const Group& group, uint64_t block, Rank lost);
   void AbortAll(const Status& why);
 
   // Exchanges under way, oldest first, and the members each waits for (ranks; empty: none, it only
@@ -81,6 +84,7 @@ class Executor {
   void AllocateGathered(Exchange* exchange);
   bool RunSteps(Exchange* exchange, Time now);
   bool Await(Exchange* exchange, uint32_t tick, int peer);
+  void AbortIfInVain(Exchange* exchange, uint64_t target, size_t index);
   bool Fetch(Exchange* exchange, const Step& step);
   void Signal(const Exchange& exchange, uint32_t tick);
   void End(Exchange* exchange, Outcome outcome, Status why, Time now);

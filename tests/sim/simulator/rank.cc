@@ -255,9 +255,13 @@ void SimRank::CheckRest() {
     if (ticket->callbacks != 1)
       Fail(*ticket, "its callback ran " + std::to_string(ticket->callbacks) + " times");
   }
+  // Once a member is lost, a block that was proposed is kept.
+  const auto is_proposed = [](const Stream& s) {
+    return s.proposed_slot_bytes != 0 && s.proposed_block != Transport::kNoOffset;
+  };
   size_t channels = 0;
   for (const auto& stream : runtime_->negotiator().streams())
-    channels += stream->channel.Exists() ? 1 : 0;
+    channels += (stream->channel.Exists() ? 1 : 0) + (is_proposed(*stream) ? 1 : 0);
   const size_t pieces = job_->network->shared_pieces(Rank{rank_});
   if (pieces != channels)
     job_->journal->Fail("rank " + std::to_string(rank_) + " holds " + std::to_string(pieces) +
