@@ -12,12 +12,19 @@ namespace {
 constexpr Time kPeerPollInterval = 50 * kMillisecond;
 // How often waiting operations are looked at for a stall to report.
 constexpr Time kStallLook = 100 * kMillisecond;
+// How long a message waits that found no room: nobody rings when a mailbox is emptied.
+constexpr Time kUnsentRetry = 200 * kMicrosecond;
 
 std::string RankText(const std::vector<Rank>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   for (size_t i = 0; i < ranks.size(); ++i)
     text += (i > 0 ? ", " : "") + std::to_string(ToInt(ranks[i]));
   return text;
+}
+
+// Who waits for whom, for humans: said again while it lasts, so one may be dropped.
+bool IsReport(MessageType type) {
+  return type == MessageType::kMissing || type == MessageType::kWhere || type == MessageType::kHere;
 }
 
 OperationId IdOf(const Stream& stream) {
@@ -78,8 +85,10 @@ Time Runtime::RunOnce(bool* moved) {
   WatchStalls(now);
   SendAll(moved);
   const bool busy = !executor_.Idle() || queue_->in_flight() > 0;
-  return busy ? std::min(next_peer_poll_, next_stall_look_)
-              : std::min(now + kSecond, coordinator_.NextDeadline());
+  const Time until =
+      busy ? std::min(next_peer_poll_, next_stall_look_)
+           : std::min(now + kSecond, std::max(next_stall_look_, coordinator_.NextDeadline()));
+  return pending_.empty() ? until : std::min(until, now + kUnsentRetry);
 }
 
 void Runtime::ReceiveAll(Time now, bool* moved) {
@@ -201,21 +210,23 @@ void Runtime::SendAll(bool* moved) {
       counters_.coordinator_messages += envelope.message.type <= MessageType::kError;
       if (options_.observer != nullptr)
         options_.observer->OnSend(transport_->rank(), envelope.to, envelope.message);
-      pending_.push_back({envelope.to, EncodeMessage(envelope.message)});
+      pending_.push_back(
+          {envelope.to, EncodeMessage(envelope.message), IsReport(envelope.message.type)});
       CHECK(pending_.back().bytes.size() <= transport_->MaxMessageBytes(),
             "a message longer than a mailbox");
     }
     outbox->clear();
   }
   if (pending_.empty()) return;
-  // Per receiver in order: once one does not fit, the later ones to that rank wait too.
+  // Per receiver in order: once one does not fit, the later ones to that rank wait too. Reports do
+  // not: to a rank that is stopped they would pile up without end.
   std::vector<Rank> full;
   std::erase_if(pending_, [&](const Unsent& unsent) {
     if (std::find(lost_.begin(), lost_.end(), unsent.to) != lost_.end()) return true;
-    if (std::find(full.begin(), full.end(), unsent.to) != full.end()) return false;
+    if (std::find(full.begin(), full.end(), unsent.to) != full.end()) return unsent.is_report;
     if (transport_->TrySend(unsent.to, unsent.bytes)) return *moved = true;
     full.push_back(unsent.to);
-    return false;
+    return unsent.is_report;
   });
 }
 

@@ -103,6 +103,7 @@ class Runtime {
   struct Unsent {
     Rank to;
     Bytes bytes;
+    bool is_report;
   };
   std::vector<Unsent> pending_;  // no room in the mailbox yet
   std::vector<Rank> lost_;
