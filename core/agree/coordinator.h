@@ -29,8 +29,8 @@ class Coordinator {
 
   void OnAnnounce(Rank from, Message message, Time now, std::vector<Envelope>* outbox);
   void OnTick(Time now, std::vector<Envelope>* outbox);
-  // Pending occurrences of groups with this member are dropped: their members learn of the loss
-  // themselves.
+  // Pending occurrences of groups with this member are dropped, now and when announced later: their
+  // members learn of the loss themselves.
   void OnLoss(Rank lost);
 
   Time NextDeadline() const;
@@ -48,6 +48,7 @@ class Coordinator {
   Time stall_warning_;
   uint32_t next_entry_ = 1;
   std::map<OperationId, Pending> pending_;
+  std::vector<Rank> lost_;
 };
 
 }  // namespace covey
