@@ -106,6 +106,8 @@ bool Executor::Advance(Exchange* x, Time now) {
     moved = true;
   }
   if (x->state == ExchangeState::kRunning) moved |= RunSteps(x, now);
+  if (x->state == ExchangeState::kLeaving && AllHaveLeft(*x))
+    End(x, Outcome::kAborted, std::move(x->why), now);
   return moved;
 }
 
@@ -174,27 +176,6 @@ bool Executor::Await(Exchange* x, uint32_t tick, int peer) {
   }
   x->next_peer = 0;
   return true;
-}
-
-// Aborts the exchange if the member at `index` will never reach `target` (a tick of the channel).
-void Executor::AbortIfInVain(Exchange* x, uint64_t target, size_t index) {
-  Cell* cell = x->CellOf(index);
-  const Rank rank = x->request->group->members[index];
-  // What a lost rank stored last is visible (T4), and what one stored before it gave up is visible
-  // with that: so look for the tick after looking for the end.
-  const auto never = [&] { return transport_->LoadAcquire(&cell->tick) < target; };
-  for (const PeerLoss& loss : lost_)
-    if (loss.rank == rank && never()) return Abort(x, loss.rank, loss.how);
-  const uint64_t abort = transport_->LoadAcquire(&cell->abort);
-  if (abort == 0 || !never()) return;
-  const Rank lost{static_cast<int32_t>(abort - 1)};
-  Abort(x, lost, "has gone (seen by rank " + std::to_string(ToInt(rank)) + ")");
-}
-
-void Executor::Close(const Group& group, uint64_t block, Rank lost) {
-  auto* cell = reinterpret_cast<Cell*>(transport_->Base(transport_->rank()) + block);
-  transport_->StoreRelease(&cell->abort, static_cast<uint64_t>(ToInt(lost)) + 1);
-  transport_->Wake(group.members);
 }
 
 // Compares all begin headers. False: they differ, or one is void, and the exchange has ended kVoid.
@@ -353,22 +334,6 @@ void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {
     Device* device = options_.devices[static_cast<size_t>(t.device)];
     if (device != nullptr) device->OrderAfter(t.stream);
   }
-}
-
-void Executor::Abort(Exchange* x, Rank lost, const std::string& how) {
-  if (x->state == ExchangeState::kEnded) return;
-  Cell* cell = x->CellOf(x->Me());
-  transport_->StoreRelease(&cell->abort, static_cast<uint64_t>(ToInt(lost)) + 1);
-  transport_->Wake(x->request->group->members);
-  End(x, Outcome::kAborted,
-      Status::Aborted("rank " + std::to_string(ToInt(lost)) + " " + how, lost), 0);
-}
-
-void Executor::OnLoss(const PeerLoss& loss) { lost_.push_back(loss); }
-
-void Executor::AbortAll(const Status& why) {
-  for (Exchange* x : active_)
-    if (x->state != ExchangeState::kEnded) End(x, Outcome::kAborted, why, 0);
 }
 
 std::vector<Rank> Executor::AwaitedPeers(const Exchange& x) const {
