@@ -13,7 +13,7 @@ constexpr Time kPeerPollInterval = 50 * kMillisecond;
 // How often waiting operations are looked at for a stall to report.
 constexpr Time kStallLook = 100 * kMillisecond;
 // How long a message waits that found no room: nobody rings when a mailbox is emptied.
-constexpr Time kUnsentRetry = 200 * kMicrosecond;
+constexpr Time kUnsentRetry = kMillisecond;
 
 std::string RankText(const std::vector<Rank>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";

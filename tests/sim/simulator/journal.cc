@@ -25,6 +25,12 @@ const char* NameOf(Outcome outcome) {
 
 }  // namespace
 
+void Tally::Add(const Tally& other) {
+  for (size_t i = 0; i < ended.size(); ++i) ended[i] += other.ended[i];
+  for (size_t i = 0; i < exchanges.size(); ++i) exchanges[i] += other.exchanges[i];
+  losses += other.losses;
+}
+
 Journal::Journal(const Options& options)
     : options_(options),
       ranks_(static_cast<size_t>(options.size)),
@@ -99,6 +105,7 @@ void Journal::OnBegin(Rank rank, const OperationId& id, uint32_t entry) {
 void Journal::OnExchangeEnd(Rank rank, const OperationId& id, Outcome outcome) {
   if (closed_) return;
   NoteProgress("rank " + Text(rank) + " exchange of " + Text(id) + " " + NameOf(outcome));
+  ++tally_.exchanges[static_cast<size_t>(outcome)];
   Attempts& attempts = Of(rank).attempts[id];
   if (attempts.empty() || attempts.back().ended)
     return Fail("rank " + Text(rank) + " ends an exchange of " + Text(id) + " it has not begun");
@@ -122,6 +129,7 @@ void Journal::CheckDone(Rank rank, const OperationId& id) {
 
 void Journal::OnEnd(Rank rank, const Request& request, const Status& status) {
   if (closed_) return;
+  ++tally_.ended[static_cast<size_t>(status.code())];
   PerRank& mine = Of(rank);
   const StreamKey stream{request.group->key, request.name};
   const OperationId id{request.group->key, request.name, mine.ended[stream]++};
@@ -169,6 +177,7 @@ void Journal::OnKill(Rank rank) {
   if (closed_) return;
   NoteProgress("rank " + Text(rank) + " is lost");
   lost_[static_cast<size_t>(ToInt(rank))] = true;
+  ++tally_.losses;
 }
 
 void Journal::CheckRest() {

@@ -14,6 +14,7 @@
 #ifndef COVEY_TESTS_SIM_SIMULATOR_JOURNAL_H_
 #define COVEY_TESTS_SIM_SIMULATOR_JOURNAL_H_
 
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -22,6 +23,15 @@
 #include "core/observer.h"
 
 namespace covey {
+
+// How often what happened: whether a set of seeds tests what it is meant to test.
+struct Tally {
+  std::array<uint64_t, kNumStatusCodes> ended{};  // operations by how they ended
+  std::array<uint64_t, 3> exchanges{};            // by Outcome
+  uint64_t losses = 0;
+
+  void Add(const Tally& other);
+};
 
 class Journal final : public Observer {
  public:
@@ -54,6 +64,7 @@ class Journal final : public Observer {
   void Fail(const std::string& what);  // the first counts
   const std::string& failure() const { return failure_; }
   uint64_t hash() const { return hash_; }
+  const Tally& tally() const { return tally_; }
   // When an operation last came forward.
   Time last_progress() const { return last_progress_; }
   bool IsLost(Rank r) const { return lost_[static_cast<size_t>(ToInt(r))]; }
@@ -94,6 +105,7 @@ class Journal final : public Observer {
   std::vector<int64_t> under_way_;                // [from * size + to] agreeing messages
   std::map<uint64_t, std::vector<Rank>> groups_;  // members by key
   std::string failure_;
+  Tally tally_;
   uint64_t hash_ = 14695981039346656037u;
   Time last_progress_ = 0;
   bool closed_ = false;

@@ -240,8 +240,9 @@ void SimRank::Sleep() {
   const uint64_t accepted = network.accepted(Rank{rank_});
   const uint64_t received = network.received(Rank{rank_});
   moved = Pass();
-  if (moved && !is_rung() && job_->journal->sent(Rank{rank_}) == sent &&
-      network.accepted(Rank{rank_}) == accepted && network.received(Rank{rank_}) == received)
+  if (moved && !is_rung() && !job_->journal->AnyLost() &&
+      job_->journal->sent(Rank{rank_}) == sent && network.accepted(Rank{rank_}) == accepted &&
+      network.received(Rank{rank_}) == received)
     job_->journal->Fail("rank " + std::to_string(rank_) +
                         " slept until its deadline though there was something to do");
 }

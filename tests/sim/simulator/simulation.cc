@@ -51,8 +51,7 @@ class Simulation final : public InprocWatcher {
                           .swarm = job_.swarm.ToString(),
                           .hash = job_.journal->hash(),
                           .steps = steps_,
-                          .operations = CountEnded(),
-                          .kills = kills_};
+                          .tally = job_.journal->tally()};
     // What dead ranks left in the middle must be run to its end, or their stacks would leak.
     job_.journal->Close();
     job_.stop = true;
@@ -124,7 +123,7 @@ class Simulation final : public InprocWatcher {
       paused_until_[victim] =
           job_.network->clock().Now() + static_cast<Time>(job_.rng.Below(uint64_t{kLongestFault}));
     }
-    if (static_cast<int32_t>(kills_) < s.most_kills && job_.rng.Below(kMillion) < s.kills_ppm) {
+    if (kills_ < s.most_kills && job_.rng.Below(kMillion) < s.kills_ppm) {
       ++kills_;
       const Rank rank{static_cast<int32_t>(victim)};
       job_.journal->OnKill(rank);
@@ -171,19 +170,13 @@ class Simulation final : public InprocWatcher {
     }
   }
 
-  uint64_t CountEnded() {
-    uint64_t count = 0;
-    for (const auto& rank : ranks_) count += rank->runtime().counters().ended;
-    return count;
-  }
-
   Job job_;
   std::vector<std::unique_ptr<SimRank>> ranks_;
   std::vector<Time> paused_until_;
   Rank running_ = kNoRank;
   uint64_t steps_ = 0;
   int pauses_ = 0;
-  uint64_t kills_ = 0;
+  int32_t kills_ = 0;
 };
 
 }  // namespace

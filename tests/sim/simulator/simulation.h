@@ -20,7 +20,7 @@
 
 #include <string>
 
-#include "core/base/types.h"
+#include "tests/sim/simulator/journal.h"
 
 namespace covey {
 
@@ -30,8 +30,7 @@ struct Verdict {
   std::string swarm;    // what the seed turned on
   uint64_t hash = 0;    // of everything that happened
   uint64_t steps = 0;
-  uint64_t operations = 0;  // ended, on all ranks together
-  uint64_t kills = 0;
+  Tally tally;
 };
 
 // Runs one seed to its end. `trace` prints what happens to stderr.
