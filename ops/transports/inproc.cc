@@ -52,7 +52,10 @@ class InprocNetwork::Node final : public Transport {
   }
   bool TryReceive(Rank* from, Bytes* message) override {
     Point();
-    const auto first = static_cast<int32_t>(network_->rng_.Below(static_cast<uint64_t>(size())));
+    const auto first =
+        network_->options_.in_rank_order
+            ? 0
+            : static_cast<int32_t>(network_->rng_.Below(static_cast<uint64_t>(size())));
     for (int32_t step = 0; step < size(); ++step) {
       const int32_t r = (first + step) % size();  // T1: between pairs any order
       Link& link = network_->LinkOf(Rank{r}, rank_);

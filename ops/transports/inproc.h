@@ -47,6 +47,7 @@ class InprocNetwork {
     int32_t size = 1;
     uint64_t seed = 1;
     size_t region_bytes = 8 << 20;
+    bool in_rank_order = false;  // senders are heard so, instead of as drawn
     bool can_read_peers = true;
     uint64_t blind_ranks = 0;                 // bit r: rank r cannot read its peers all the same
     Time longest_delay = 100 * kMicrosecond;  // of a message, drawn uniformly

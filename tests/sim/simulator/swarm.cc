@@ -49,7 +49,7 @@ void DrawFaults(Rng* rng, Swarm* s) {
     s->kills_ppm = 20 + rng->Below(rng->Percent(50) ? 200 : 3000);
     s->most_kills = 1 + static_cast<int32_t>(rng->Below(static_cast<uint64_t>(s->size)));
   }
-  if (rng->Percent(15)) s->region_bytes = 2048 + rng->Below(16 * 1024);
+  if (rng->Percent(20)) s->region_bytes = 512 + rng->Below(rng->Percent(50) ? 3000 : 16000);
 }
 
 }  // namespace
