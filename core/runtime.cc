@@ -12,6 +12,8 @@ namespace {
 constexpr Time kPeerPollInterval = 50 * kMillisecond;
 // How often waiting operations are looked at for a stall to report.
 constexpr Time kStallLook = 100 * kMillisecond;
+// How long a message waits that found no room: nobody rings when a mailbox is emptied.
+constexpr Time kUnsentRetry = kMillisecond;
 
 std::string RankText(const std::vector<Rank>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
@@ -86,7 +88,9 @@ Time Runtime::RunOnce(bool* moved) {
   SendAll(moved);
   const bool busy = !executor_.Idle() || queue_->in_flight() > 0;
   const Time next = std::min(coordinator_.NextDeadline(), negotiator_.NextDeadline());
-  return std::min(next, busy ? std::min(next_peer_poll_, next_stall_look_) : now + kSecond);
+  const Time until =
+      std::min(next, busy ? std::min(next_peer_poll_, next_stall_look_) : now + kSecond);
+  return pending_.empty() ? until : std::min(until, now + kUnsentRetry);
 }
 
 // Marks what somebody waits for. Before new submissions are taken: whoever waits has submitted all
@@ -141,7 +145,8 @@ void Runtime::Route(Rank from, Message message, Time now) {
     case MessageType::kError:
       return negotiator_.OnAnswer(message);
     case MessageType::kFreeze:
-      return negotiator_.OnFreeze(message);
+      negotiator_.OnFreeze(message);
+      return negotiator_.ForEachCarrier([this](const Stream& carrier) { CloseIfLost(carrier); });
     case MessageType::kFrozen:
       return coordinator_.OnFrozen(from, message, &coordinator_outbox_);
     case MessageType::kSwitch:
@@ -181,6 +186,23 @@ void Runtime::WatchPeers(Time now) {
     negotiator_.OnLoss(loss.rank, loss.how);
     join_.Abort(
         Status::Aborted("rank " + std::to_string(ToInt(loss.rank)) + " " + loss.how, loss.rank));
+    for (const auto& stream : negotiator_.streams()) CloseIfLost(*stream);
+    negotiator_.ForEachCarrier([this](const Stream& carrier) { CloseIfLost(carrier); });
+  }
+}
+
+// A group that has lost a member begins nothing more. Peers that have begun without knowing of the
+// loss, or of an AGREED that came too late here, learn it from this rank's cells.
+void Runtime::CloseIfLost(const Stream& stream) {
+  if (stream.state == StreamState::kRunning) return;  // its end comes here again
+  const auto& members = stream.group->members;
+  for (Rank lost : lost_) {
+    if (!std::binary_search(members.begin(), members.end(), lost)) continue;
+    const auto me = static_cast<size_t>(ToInt(stream.group->my_index));
+    if (stream.channel.Exists()) executor_.Close(*stream.group, stream.channel.blocks[me], lost);
+    if (stream.proposed_slot_bytes != 0 && stream.proposed_block != Transport::kNoOffset)
+      executor_.Close(*stream.group, stream.proposed_block, lost);
+    return;
   }
 }
 
@@ -219,6 +241,7 @@ void Runtime::HandleEnded(Exchange* exchange, Time now) {
                                                          : Negotiator::ExchangeEnd::kAborted;
   negotiator_.OnExchangeEnd(stream, end, std::move(exchange->why));
   executor_.Recycle(exchange);
+  CloseIfLost(*stream);
 }
 
 void Runtime::FinishEnded(bool* moved) {
@@ -246,21 +269,23 @@ void Runtime::SendAll(bool* moved) {
       counters_.coordinator_messages += Agrees(envelope.message.type);
       if (options_.observer != nullptr)
         options_.observer->OnSend(transport_->rank(), envelope.to, envelope.message);
-      pending_.push_back({envelope.to, EncodeMessage(envelope.message)});
+      pending_.push_back(
+          {envelope.to, EncodeMessage(envelope.message), !Agrees(envelope.message.type)});
       CHECK(pending_.back().bytes.size() <= transport_->MaxMessageBytes(),
             "a message longer than a mailbox");
     }
     outbox->clear();
   }
   if (pending_.empty()) return;
-  // Per receiver in order: once one does not fit, the later ones to that rank wait too.
+  // Per receiver in order: once one does not fit, the later ones to that rank wait too. Reports do
+  // not: to a rank that is stopped they would pile up without end.
   std::vector<Rank> full;
   std::erase_if(pending_, [&](const Unsent& unsent) {
     if (std::find(lost_.begin(), lost_.end(), unsent.to) != lost_.end()) return true;
-    if (std::find(full.begin(), full.end(), unsent.to) != full.end()) return false;
+    if (std::find(full.begin(), full.end(), unsent.to) != full.end()) return unsent.is_report;
     if (transport_->TrySend(unsent.to, unsent.bytes)) return *moved = true;
     full.push_back(unsent.to);
-    return false;
+    return unsent.is_report;
   });
 }
 

@@ -84,6 +84,7 @@ class Runtime {
   void ReceiveAll(Time now, bool* moved);
   void Route(Rank from, Message message, Time now);
   void WatchPeers(Time now);
+  void CloseIfLost(const Stream& stream);
   void StartAndProgress(bool* moved);
   void HandleEnded(Exchange* exchange, Time now);
   void FinishEnded(bool* moved);
@@ -112,6 +113,7 @@ class Runtime {
   struct Unsent {
     Rank to;
     Bytes bytes;
+    bool is_report;
   };
   std::vector<Unsent> pending_;  // no room in the mailbox yet
   std::vector<Rank> lost_;

@@ -47,6 +47,11 @@ std::string DifferingKnob(const std::string& a, int32_t rank_a, const std::strin
 
 void Coordinator::OnAnnounce(Rank from, Message message, Time now, std::vector<Envelope>* outbox) {
   const OperationId id = message.id;
+  const auto& ranks = message.ranks;
+  const auto is_member = [&](Rank r) {
+    return std::find(ranks.begin(), ranks.end(), ToInt(r)) != ranks.end();
+  };
+  if (std::any_of(lost_.begin(), lost_.end(), is_member)) return;  // it was under way then
   auto [it, fresh] = pending_.try_emplace(id);
   Pending& pending = it->second;
   if (fresh) {
@@ -133,6 +138,7 @@ void Coordinator::OnTick(Time now, std::vector<Envelope>* outbox) {
 
 void Coordinator::OnLoss(Rank lost) {
   planner_.OnLoss(lost);
+  lost_.push_back(lost);
   std::erase_if(pending_, [lost](const auto& item) {
     const auto& members = item.second.members;
     return std::find(members.begin(), members.end(), ToInt(lost)) != members.end();

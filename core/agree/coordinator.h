@@ -43,8 +43,8 @@ class Coordinator {
   }
   void OnJoin(Rank from, std::vector<Envelope>* outbox);
   void OnTick(Time now, std::vector<Envelope>* outbox);
-  // Pending occurrences of groups with this member are dropped: their members learn of the loss
-  // themselves.
+  // Pending occurrences of groups with this member are dropped, now and when announced later: their
+  // members learn of the loss themselves.
   void OnLoss(Rank lost);
 
   Time NextDeadline() const;
@@ -64,6 +64,7 @@ class Coordinator {
   std::vector<int32_t> joined_;  // in the order they did
   uint32_t next_entry_ = 1;
   std::map<OperationId, Pending> pending_;
+  std::vector<Rank> lost_;
 };
 
 }  // namespace covey

@@ -225,8 +225,8 @@ void Negotiator::FinishFront(Stream* stream, Status status) {
 }
 
 void Negotiator::FailAll(Stream* stream, const Status& why) {
+  // A landing block that is proposed is kept: others may have it from an AGREED that came too late.
   if (stream->broken.ok()) stream->broken = why;
-  DropProposal(stream);
   while (stream->Front() != nullptr) {
     const std::string message = Describe(*stream) + ": " + why.message();
     FinishFront(stream, Status(why.code(), message, why.peer()));

@@ -95,6 +95,11 @@ class Negotiator {
     }
   }
   uint64_t holds() const { return holds_; }
+  // Calls fn(const Stream&) for each bundle's own stream.
+  template <typename Fn>
+  void ForEachCarrier(Fn fn) const {
+    for (const auto& [key, bundle] : bundles_) fn(bundle->carrier);
+  }
   // Breaks bundles by age (rule N6). Nothing changes before NextDeadline().
   void OnTick(Time now);
   Time NextDeadline() const;

@@ -79,6 +79,9 @@ struct Schedule {
   std::vector<Step> begin_pushes;  // kPush: what goes with the begin
   uint32_t ticks = 1;  // ticks used; the last is reached by every rank
   uint32_t slots = 0;  // landing slots used
+  // Members touch each other's inputs or outputs. Equal on all of them: after a loss none ends before
+  // all have stopped.
+  bool shares_memory = false;
 };
 
 // What is common knowledge once all members have begun: everything a schedule may depend on.

@@ -5,6 +5,7 @@
 //   tick 1
 //   kAwaitBegins some member has not begun                 -> all begun: void, or choose a schedule
 //   kRunning     the cursor moves through the schedule     -> its end: done
+//   kLeaving     aborted here, but peers may still use this rank's memory -> none does: ended
 //   kEnded       done, void or aborted; handed out through Executor::ended()
 #ifndef COVEY_CORE_RUN_EXCHANGE_H_
 #define COVEY_CORE_RUN_EXCHANGE_H_
@@ -21,7 +22,7 @@
 
 namespace covey {
 
-enum class ExchangeState : uint8_t { kAwaitReady, kAwaitBegins, kRunning, kEnded };
+enum class ExchangeState : uint8_t { kAwaitReady, kAwaitBegins, kRunning, kLeaving, kEnded };
 enum class Outcome : uint8_t { kDone, kVoid, kAborted };
 
 struct Exchange {

@@ -107,6 +107,8 @@ bool Executor::Advance(Exchange* x, Time now) {
     moved = true;
   }
   if (x->state == ExchangeState::kRunning) moved |= RunSteps(x, now);
+  if (x->state == ExchangeState::kLeaving && AllHaveLeft(*x))
+    End(x, Outcome::kAborted, std::move(x->why), now);
   return moved;
 }
 
@@ -190,20 +192,11 @@ bool Executor::Await(Exchange* x, uint32_t tick, int peer) {
   const size_t begin = peer == kEveryRank ? x->next_peer : static_cast<size_t>(peer);
   const size_t end = peer == kEveryRank ? x->size() : begin + 1;
   for (size_t j = begin; j < end; ++j) {
-    Cell* cell = x->CellOf(j);
-    if (transport_->LoadAcquire(&cell->tick) >= target) continue;
+    if (transport_->LoadAcquire(&x->CellOf(j)->tick) >= target) continue;
     x->next_peer = peer == kEveryRank ? j : x->next_peer;
-    const Rank rank = x->request->group->members[j];
-    for (const PeerLoss& loss : lost_) {
-      // Its last stores are visible (T4): look once more before giving up.
-      if (loss.rank == rank && transport_->LoadAcquire(&cell->tick) < target)
-        Abort(x, loss.rank, loss.how);
-    }
-    const uint64_t abort = transport_->LoadAcquire(&cell->abort);
-    if (abort != 0 && x->state != ExchangeState::kEnded) {
-      const Rank lost{static_cast<int32_t>(abort - 1)};
-      Abort(x, lost, "has gone (seen by rank " + std::to_string(ToInt(rank)) + ")");
-    }
+    AbortIfInVain(x, target, j);
+    // Whoever is awaited first may be well, and a later one gone.
+    for (size_t k = j + 1; k < end && !lost_.empty(); ++k) AbortIfInVain(x, target, k);
     return false;
   }
   x->next_peer = 0;
@@ -370,22 +363,6 @@ void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {
     Device* device = options_.devices[static_cast<size_t>(t.device)];
     if (device != nullptr) device->OrderAfter(t.stream);
   }
-}
-
-void Executor::Abort(Exchange* x, Rank lost, const std::string& how) {
-  if (x->state == ExchangeState::kEnded) return;
-  Cell* cell = x->CellOf(x->Me());
-  transport_->StoreRelease(&cell->abort, static_cast<uint64_t>(ToInt(lost)) + 1);
-  transport_->Wake(x->request->group->members);
-  End(x, Outcome::kAborted,
-      Status::Aborted("rank " + std::to_string(ToInt(lost)) + " " + how, lost), 0);
-}
-
-void Executor::OnLoss(const PeerLoss& loss) { lost_.push_back(loss); }
-
-void Executor::AbortAll(const Status& why) {
-  for (Exchange* x : active_)
-    if (x->state != ExchangeState::kEnded) End(x, Outcome::kAborted, why, 0);
 }
 
 std::vector<Rank> Executor::AwaitedPeers(const Exchange& x) const {

@@ -10,7 +10,7 @@
 //  2. An exchange ends exactly once, and its Outcome is the same on all members, except that after
 //     a loss some may be done and others aborted (rule N11).
 //  3. An exchange is aborted only when it waits for a tick that a lost rank will never give, or a
-//     peer said so.
+//     peer said so; and it ends only when no peer touches this rank's memory any more.
 #ifndef COVEY_CORE_RUN_EXECUTOR_H_
 #define COVEY_CORE_RUN_EXECUTOR_H_
 
@@ -63,6 +63,9 @@ class Executor {
   void Recycle(Exchange* exchange);
 
   void OnLoss(const PeerLoss& loss);
+  // Nothing will begin any more over this rank's landing block `block`, because `lost` has gone:
+  // members that have begun must not wait for it.
+  void Close(const Group& group, uint64_t block, Rank lost);
   void AbortAll(const Status& why);
 
   // Exchanges under way, oldest first, and the members each waits for (ranks; empty: none, it only
@@ -72,6 +75,7 @@ class Executor {
   const Counters& counters() const { return counters_; }
 
  private:
+  // loss.cc: Close, OnLoss, AbortAll, AllHaveLeft, AbortIfInVain, Abort.
   bool Advance(Exchange* exchange, Time now);
   bool AllReady(const Exchange& exchange) const;
   void Publish(Exchange* exchange, Time now);
@@ -83,6 +87,8 @@ class Executor {
   void AllocateGathered(Exchange* exchange);
   bool RunSteps(Exchange* exchange, Time now);
   bool Await(Exchange* exchange, uint32_t tick, int peer);
+  bool AllHaveLeft(const Exchange& exchange) const;
+  void AbortIfInVain(Exchange* exchange, uint64_t target, size_t index);
   bool Fetch(Exchange* exchange, const Step& step);
   void Signal(const Exchange& exchange, uint32_t tick);
   void End(Exchange* exchange, Outcome outcome, Status why, Time now);

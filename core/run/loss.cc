@@ -1,0 +1,63 @@
+// The executor's part that deals with ranks which are gone (rule N11).
+#include <algorithm>
+
+#include "core/run/executor.h"
+
+namespace covey {
+
+// Aborts the exchange if the member at `index` will never reach `target` (a tick of the channel).
+void Executor::AbortIfInVain(Exchange* x, uint64_t target, size_t index) {
+  Cell* cell = x->CellOf(index);
+  const Rank rank = x->request->group->members[index];
+  // What a lost rank stored last is visible (T4), and what one stored before it gave up is visible
+  // with that: so look for the tick after looking for the end.
+  const auto never = [&] { return transport_->LoadAcquire(&cell->tick) < target; };
+  for (const PeerLoss& loss : lost_)
+    if (loss.rank == rank && never()) return Abort(x, loss.rank, loss.how);
+  const uint64_t abort = transport_->LoadAcquire(&cell->abort);
+  if (abort == 0 || !never()) return;
+  const Rank lost{static_cast<int32_t>(abort - 1)};
+  Abort(x, lost, "has gone (seen by rank " + std::to_string(ToInt(rank)) + ")");
+}
+
+void Executor::Close(const Group& group, uint64_t block, Rank lost) {
+  auto* cell = reinterpret_cast<Cell*>(transport_->Base(transport_->rank()) + block);
+  transport_->StoreRelease(&cell->abort, static_cast<uint64_t>(ToInt(lost)) + 1);
+  transport_->Wake(group.members);
+}
+
+void Executor::Abort(Exchange* x, Rank lost, const std::string& how) {
+  if (x->state == ExchangeState::kEnded || x->state == ExchangeState::kLeaving) return;
+  Cell* cell = x->CellOf(x->Me());
+  transport_->StoreRelease(&cell->abort, static_cast<uint64_t>(ToInt(lost)) + 1);
+  transport_->Wake(x->request->group->members);
+  const bool shared = x->state == ExchangeState::kRunning && x->schedule->shares_memory;
+  x->state = ExchangeState::kLeaving;
+  x->why = Status::Aborted("rank " + std::to_string(ToInt(lost)) + " " + how, lost);
+  if (!shared || AllHaveLeft(*x)) End(x, Outcome::kAborted, std::move(x->why), 0);
+}
+
+void Executor::OnLoss(const PeerLoss& loss) { lost_.push_back(loss); }
+
+void Executor::AbortAll(const Status& why) {
+  for (Exchange* x : active_)
+    if (x->state != ExchangeState::kEnded) End(x, Outcome::kAborted, why, 0);
+}
+
+// Whether no member touches this rank's memory any more: each is through, or has given up, or is
+// gone.
+bool Executor::AllHaveLeft(const Exchange& x) const {
+  const uint64_t last = x.channel->ticks + x.schedule->ticks;
+  for (size_t j = 0; j < x.size(); ++j) {
+    const Cell* cell = x.CellOf(j);
+    const Rank rank = x.request->group->members[j];
+    const bool lost = std::any_of(lost_.begin(), lost_.end(),
+                                  [rank](const PeerLoss& loss) { return loss.rank == rank; });
+    if (!lost && transport_->LoadAcquire(&cell->abort) == 0 &&
+        transport_->LoadAcquire(&cell->tick) < last)
+      return false;
+  }
+  return true;
+}
+
+}  // namespace covey

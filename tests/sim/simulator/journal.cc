@@ -1,0 +1,205 @@
+#include "tests/sim/simulator/journal.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace covey {
+namespace {
+
+bool Agrees(const Message& m) {
+  return m.type == MessageType::kAnnounce || m.type == MessageType::kAgreed ||
+         m.type == MessageType::kError;
+}
+
+std::string Text(Rank r) { return std::to_string(ToInt(r)); }
+
+std::string Text(const OperationId& id) {
+  return "'" + id.stream + "'." + std::to_string(id.occurrence) + " of group " +
+         std::to_string(id.group);
+}
+
+const char* NameOf(Outcome outcome) {
+  constexpr const char* kNames[] = {"done", "void", "aborted"};
+  return kNames[static_cast<int>(outcome)];
+}
+
+}  // namespace
+
+void Tally::Add(const Tally& other) {
+  for (size_t i = 0; i < ended.size(); ++i) ended[i] += other.ended[i];
+  for (size_t i = 0; i < exchanges.size(); ++i) exchanges[i] += other.exchanges[i];
+  losses += other.losses;
+}
+
+Journal::Journal(const Options& options)
+    : options_(options),
+      ranks_(static_cast<size_t>(options.size)),
+      lost_(static_cast<size_t>(options.size), false),
+      sent_(static_cast<size_t>(options.size), 0),
+      under_way_(static_cast<size_t>(options.size * options.size), 0) {}
+
+void Journal::Note(const std::string& line) {
+  const std::string text = std::to_string(options_.clock->Now()) + " " + line;
+  for (const char c : text) hash_ = (hash_ ^ static_cast<uint8_t>(c)) * 1099511628211u;
+  if (options_.trace) std::fprintf(stderr, "%s\n", text.c_str());
+}
+
+void Journal::NoteProgress(const std::string& line) {
+  last_progress_ = options_.clock->Now();
+  Note(line);
+}
+
+void Journal::Fail(const std::string& what) {
+  if (closed_ || !failure_.empty()) return;
+  failure_ = what;
+  Note("VIOLATION " + what);
+}
+
+bool Journal::AnyLost() const { return std::find(lost_.begin(), lost_.end(), true) != lost_.end(); }
+
+const Journal::Attempts* Journal::AttemptsOf(Rank r, const OperationId& id) {
+  const auto& attempts = Of(r).attempts;
+  const auto found = attempts.find(id);
+  return found == attempts.end() ? nullptr : &found->second;
+}
+
+void Journal::OnStep(Rank rank) {
+  hash_ = (hash_ ^ static_cast<uint64_t>(ToInt(rank) + 1)) * 1099511628211u;
+}
+
+void Journal::OnSend(Rank rank, Rank to, const Message& m) {
+  if (closed_) return;
+  Note("rank " + Text(rank) + " -> " + Text(to) + " " + covey::NameOf(m.type) + " " + Text(m.id) +
+       " entry " + std::to_string(m.entry) + " " + m.text);
+  ++sent_[static_cast<size_t>(ToInt(rank))];
+  if (!Agrees(m)) return;
+  if (m.type == MessageType::kAnnounce) ++Of(rank).unanswered[m.id];
+  auto& count = under_way_[static_cast<size_t>(ToInt(rank) * options_.size + ToInt(to))];
+  if (++count > static_cast<int64_t>(2 * options_.streams))
+    Fail("more than two messages per stream are under way from rank " + Text(rank) + " to rank " +
+         Text(to));
+}
+
+void Journal::OnReceive(Rank rank, Rank from, const Message& m) {
+  if (closed_) return;
+  Note("rank " + Text(rank) + " <- " + Text(from) + " " + covey::NameOf(m.type) + " " + Text(m.id));
+  if (!Agrees(m)) return;
+  --under_way_[static_cast<size_t>(ToInt(from) * options_.size + ToInt(rank))];
+  if (m.type == MessageType::kAnnounce) return;
+  if (--Of(rank).unanswered[m.id] < 0)
+    Fail("N2: rank " + Text(rank) + " got an answer for " + Text(m.id) + " it had not announced");
+}
+
+void Journal::OnBegin(Rank rank, const OperationId& id, uint32_t entry) {
+  if (closed_) return;
+  NoteProgress("rank " + Text(rank) + " begins " + Text(id) + " entry " + std::to_string(entry));
+  const StreamKey stream{id.group, id.stream};
+  if (id.occurrence < Of(rank).ended[stream] || id.occurrence >= Of(rank).submitted[stream])
+    Fail("N1: rank " + Text(rank) + " begins " + Text(id) + ", which is not in flight");
+  Attempts& attempts = Of(rank).attempts[id];
+  if (!attempts.empty() && !attempts.back().ended)
+    Fail("rank " + Text(rank) + " begins " + Text(id) + " twice");
+  attempts.push_back({.entry = entry});
+}
+
+void Journal::OnExchangeEnd(Rank rank, const OperationId& id, Outcome outcome) {
+  if (closed_) return;
+  NoteProgress("rank " + Text(rank) + " exchange of " + Text(id) + " " + NameOf(outcome));
+  ++tally_.exchanges[static_cast<size_t>(outcome)];
+  Attempts& attempts = Of(rank).attempts[id];
+  if (attempts.empty() || attempts.back().ended)
+    return Fail("rank " + Text(rank) + " ends an exchange of " + Text(id) + " it has not begun");
+  attempts.back().ended = true;
+  attempts.back().outcome = outcome;
+  if (outcome == Outcome::kDone) CheckDone(rank, id);
+}
+
+void Journal::CheckDone(Rank rank, const OperationId& id) {
+  const Attempts& mine = *AttemptsOf(rank, id);
+  for (Rank member : groups_[id.group]) {
+    const Attempts* theirs = AttemptsOf(member, id);
+    if (theirs == nullptr || theirs->size() < mine.size())
+      return Fail("N4: rank " + Text(rank) + " is done with " + Text(id) + ", which rank " +
+                  Text(member) + " has not begun");
+    if ((*theirs)[mine.size() - 1].entry != mine.back().entry || mine.back().entry == 0)
+      Fail("N3: rank " + Text(rank) + " is done with " + Text(id) + ", begun by rank " +
+           Text(member) + " as another entry");
+  }
+}
+
+void Journal::OnEnd(Rank rank, const Request& request, const Status& status) {
+  if (closed_) return;
+  ++tally_.ended[static_cast<size_t>(status.code())];
+  PerRank& mine = Of(rank);
+  const StreamKey stream{request.group->key, request.name};
+  const OperationId id{request.group->key, request.name, mine.ended[stream]++};
+  NoteProgress("rank " + Text(rank) + " ends " + Text(id) + " " + status.ToString());
+  const auto found = mine.ends.find(&request);
+  if (found == mine.ends.end()) return Fail("rank " + Text(rank) + " ends what is not in flight");
+  if (++found->second > 1) Fail("rank " + Text(rank) + " ends " + Text(id) + " twice");
+  const Attempts* attempts = AttemptsOf(rank, id);
+  if (status.ok() && (attempts == nullptr || !attempts->back().ended ||
+                      attempts->back().outcome != Outcome::kDone))
+    Fail("N1: rank " + Text(rank) + " ends " + Text(id) + " without an exchange of it");
+  if (status.code() == StatusCode::kAborted) CheckAborted(rank, id, request, status);
+}
+
+void Journal::CheckAborted(Rank rank, const OperationId& id, const Request& request,
+                           const Status& status) {
+  const auto& members = request.group->members;
+  const Rank peer = status.peer();
+  if (peer == kNoRank || !std::binary_search(members.begin(), members.end(), peer) || !IsLost(peer))
+    return Fail("N11: rank " + Text(rank) + " aborted " + Text(id) + " because of rank " +
+                Text(peer) + ", which is not lost");
+  for (Rank member : members) {
+    const Attempts* theirs = AttemptsOf(member, id);
+    const bool done = theirs != nullptr && !theirs->empty() && theirs->back().ended &&
+                      theirs->back().outcome == Outcome::kDone;
+    if (IsLost(member) && !done) return;
+  }
+  Fail("N11: rank " + Text(rank) + " aborted " + Text(id) + ", which every lost member had done");
+}
+
+void Journal::OnSubmit(Rank rank, const Request& request) {
+  if (closed_) return;
+  NoteProgress("rank " + Text(rank) + " submits " + covey::NameOf(request.kind) + " '" +
+               request.name + "'");
+  groups_[request.group->key] = request.group->members;
+  Of(rank).ends[&request] = 0;
+  ++Of(rank).submitted[{request.group->key, request.name}];
+}
+
+void Journal::OnForget(Rank rank, const Request& request) {
+  if (!closed_) Of(rank).ends.erase(&request);
+}
+
+void Journal::OnKill(Rank rank) {
+  if (closed_) return;
+  NoteProgress("rank " + Text(rank) + " is lost");
+  lost_[static_cast<size_t>(ToInt(rank))] = true;
+  ++tally_.losses;
+}
+
+void Journal::CheckRest() {
+  for (const auto& [key, members] : groups_) {
+    if (std::any_of(members.begin(), members.end(), [&](Rank r) { return IsLost(r); })) continue;
+    for (Rank r : members) {
+      for (const auto& [id, count] : Of(r).unanswered)
+        if (id.group == key && count != 0)
+          Fail("N2: rank " + Text(r) + " has no answer for " + Text(id));
+      for (const auto& [id, attempts] : Of(r).attempts) {
+        if (id.group != key) continue;
+        const Attempts* first = AttemptsOf(members[0], id);
+        const auto alike = [](const Attempt& a, const Attempt& b) {
+          return a.ended && b.ended && a.outcome == b.outcome;
+        };
+        if (first == nullptr ||
+            !std::equal(attempts.begin(), attempts.end(), first->begin(), first->end(), alike))
+          Fail("N3: ranks " + Text(members[0]) + " and " + Text(r) +
+               " did not judge the exchanges of " + Text(id) + " alike");
+      }
+    }
+  }
+}
+
+}  // namespace covey

@@ -1,0 +1,68 @@
+// The memory of one rank for one operation, and what must be in it afterwards: the slow obvious
+// reference.
+//
+// Every contribution is a small integer that no other member, element or operation has, so that one
+// lost, doubled or swapped shows; sums of them are exact in every element type. Memory is filled
+// with poison once the operation has ended: a peer that still reads it computes a wrong result, one
+// that still writes it is found by CheckPoison.
+#ifndef COVEY_TESTS_SIM_SIMULATOR_PAYLOAD_H_
+#define COVEY_TESTS_SIM_SIMULATOR_PAYLOAD_H_
+
+#include <string>
+#include <vector>
+
+#include "core/base/tensor.h"
+#include "core/base/wire.h"
+#include "core/run/transport.h"
+#include "tests/sim/simulator/program.h"
+
+namespace covey {
+
+// Which contributions: of member `index` of a group of `size` to operation `op`.
+struct Contributor {
+  uint64_t seed = 0;
+  size_t op = 0;
+  size_t index = 0;
+  size_t size = 1;
+};
+
+// What everybody's operation `op` must give: all tensors end to end; allgather: all rows.
+Bytes Expected(uint64_t seed, const Program& program, size_t op);
+
+class Payload {
+ public:
+  enum class Where : uint8_t { kHeap, kArena, kArenaAskew };  // askew: each rank's lie differently
+
+  // Memory filled with the contribution. In place where the draw says so.
+  Payload(const Contributor& who, const ProgramOp& op, Where where, bool in_place,
+          Transport* transport);
+
+  void FillIn(Request* request) const;
+
+  // Empty when right, else what is wrong. `gathered` is allgather's result, else ignored.
+  std::string CheckDone(const Bytes& expected, const std::byte* gathered) const;
+  std::string CheckInputsWhole() const;  // where outputs are apart
+  std::string CheckAllWhole() const;     // nothing was written at all
+
+  void Poison();
+  std::string CheckPoison() const;
+
+ private:
+  struct Piece {
+    std::byte* data = nullptr;
+    Bytes own;     // the memory, unless it lies in the arena
+    Bytes before;  // its content at submit
+  };
+
+  Piece NewPiece(size_t length_bytes, Where where, Transport* transport) const;
+
+  Spec spec_;
+  int64_t rows_ = 0;
+  bool is_root_ = false;
+  bool in_place_ = false;
+  std::vector<Piece> inputs_;
+  std::vector<Piece> outputs_;  // empty: in place, or allocated by the runtime
+};
+
+}  // namespace covey
+#endif  // COVEY_TESTS_SIM_SIMULATOR_PAYLOAD_H_

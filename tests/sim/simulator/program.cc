@@ -1,0 +1,189 @@
+#include "tests/sim/simulator/program.h"
+
+#include <algorithm>
+
+namespace covey {
+namespace {
+
+constexpr DType kDTypes[] = {DType::kF32,  DType::kF32, DType::kF64, DType::kI32, DType::kI64,
+                             DType::kBF16, DType::kF16, DType::kU8,  DType::kI8};
+constexpr Op kOps[] = {Op::kSum, Op::kSum, Op::kMin, Op::kMax, Op::kProduct};
+
+bool IsWide(DType t) {
+  return t == DType::kF32 || t == DType::kF64 || t == DType::kI32 || t == DType::kI64;
+}
+
+int64_t DrawElems(const Swarm& swarm, Rng* rng) {
+  if (rng->Percent(8)) return 0;
+  if (rng->Percent(60)) return static_cast<int64_t>(1 + rng->Below(24));
+  return static_cast<int64_t>(1 + rng->Below(std::min<size_t>(3000, swarm.segment_bytes * 4)));
+}
+
+Spec DrawSpec(const Swarm& swarm, const std::vector<int32_t>& members, Rng* rng) {
+  Spec s;
+  const uint64_t kind = rng->Below(10);
+  s.kind = kind < 6   ? Kind::kAllreduce
+           : kind < 8 ? Kind::kAllgather
+           : kind < 9 ? Kind::kBroadcast
+                      : Kind::kBarrier;
+  if (s.kind == Kind::kBarrier) return s;
+  s.dtype = kDTypes[rng->Below(std::size(kDTypes))];
+  if (s.kind == Kind::kBroadcast) s.root = members[rng->Below(members.size())];
+  if (s.kind == Kind::kAllgather) {
+    s.elems = {static_cast<int64_t>(1 + rng->Below(9))};
+    return s;
+  }
+  const size_t tensors = rng->Percent(70) ? 1 : 2 + rng->Below(3);
+  for (size_t i = 0; i < tensors; ++i) s.elems.push_back(DrawElems(swarm, rng));
+  if (s.kind == Kind::kBroadcast) return s;
+  s.op = kOps[rng->Below(std::size(kOps))];
+  if (!IsWide(s.dtype)) return s;
+  s.average = s.op == Op::kSum && rng->Percent(30);
+  if (rng->Percent(15)) s.prescale = 2.0;
+  if (rng->Percent(15)) s.postscale = 0.5;
+  return s;
+}
+
+// Another signature: one aspect of `spec` changed, or another spec of the stream.
+Spec Deviate(const ProgramStream& stream, const Spec& spec, const Swarm& swarm, Rng* rng) {
+  const auto signature = [](Spec s) {
+    if (s.kind == Kind::kBarrier) s.elems.clear();
+    return s;
+  };
+  for (;;) {
+    Spec odd = rng->Percent(40) ? stream.specs[rng->Below(stream.specs.size())] : spec;
+    if (odd == spec) {
+      const uint64_t aspect = rng->Below(5);
+      if (aspect == 0) odd = DrawSpec(swarm, stream.members, rng);
+      if (aspect == 1 && !odd.elems.empty()) odd.elems[0] += 1;
+      if (aspect == 2 && odd.kind == Kind::kAllreduce) odd.elems.push_back(3);
+      if (aspect == 3 && odd.kind == Kind::kAllreduce) odd.op = kOps[rng->Below(std::size(kOps))];
+      if (aspect == 4 && odd.kind == Kind::kAllreduce) odd.postscale = 3.0;
+      if (odd.op != Op::kSum) odd.average = false;
+      if (!IsWide(odd.dtype)) odd.postscale = 1.0;
+    }
+    if (!(signature(odd) == signature(spec))) return odd;
+  }
+}
+
+ProgramStream DrawStream(const Swarm& swarm, size_t number, Rng* rng) {
+  ProgramStream stream;
+  for (int32_t r = 0; r < swarm.size; ++r) stream.members.push_back(r);
+  if (rng->Percent(50))
+    while (stream.members.size() > 1 && rng->Percent(40))
+      stream.members.erase(stream.members.begin() +
+                           static_cast<long>(rng->Below(stream.members.size())));
+  if (rng->Percent(70)) stream.name = "s" + std::to_string(number);
+  const size_t specs = 1 + rng->Below(stream.name.empty() ? 4 : 3);
+  for (size_t i = 0; i < specs; ++i) stream.specs.push_back(DrawSpec(swarm, stream.members, rng));
+  return stream;
+}
+
+// The unnamed operations of one group are one stream, whoever drew them.
+size_t SameStream(const std::vector<ProgramStream>& streams, size_t drawn) {
+  for (size_t i = 0; i < drawn; ++i)
+    if (streams[i].name == streams[drawn].name && streams[i].members == streams[drawn].members)
+      return i;
+  return drawn;
+}
+
+// The order in which one rank does its part.
+class Script {
+ public:
+  Script(const Program& program, const Swarm& swarm, int32_t rank, Rng* rng)
+      : program_(program), swarm_(swarm), rng_(rng) {
+    for (size_t i = 0; i < program.ops.size(); ++i) {
+      const auto& members = program.MembersOf(i);
+      if (std::find(members.begin(), members.end(), rank) != members.end()) open_.push_back(i);
+    }
+  }
+
+  std::vector<Action> Write() {
+    while (!open_.empty()) {
+      size_t pick = rng_->Below(std::min(open_.size(), swarm_.window));
+      if (!MaySubmit(pick)) pick = 0;
+      Submit(pick);
+      if (rng_->Percent(swarm_.wait_percent)) WaitForAny();
+      if (rng_->Percent(swarm_.think_percent))
+        actions_.push_back(
+            {ActionKind::kThink, 0, static_cast<Time>(rng_->Below(20 * kMillisecond))});
+    }
+    while (!submitted_.empty()) Wait(rng_->Below(submitted_.size()));
+    return std::move(actions_);
+  }
+
+ private:
+  size_t StreamOf(size_t op) const { return program_.ops[op].stream; }
+
+  // Nothing earlier of its stream is left out, and what must be waited for may be.
+  bool MaySubmit(size_t pick) const {
+    const size_t stream = StreamOf(open_[pick]);
+    for (size_t i = 0; i < pick; ++i)
+      if (StreamOf(open_[i]) == stream) return false;
+    if (program_.streams[stream].name.empty()) return true;
+    return std::all_of(submitted_.begin(), submitted_.end(),
+                       [&](size_t op) { return StreamOf(op) != stream || op < open_[0]; });
+  }
+
+  void Submit(size_t pick) {
+    const size_t op = open_[pick];
+    if (!program_.streams[StreamOf(op)].name.empty()) {
+      for (size_t i = 0; i < submitted_.size(); ++i)
+        if (StreamOf(submitted_[i]) == StreamOf(op)) return Wait(i), SubmitNow(pick);
+    }
+    SubmitNow(pick);
+  }
+
+  void SubmitNow(size_t pick) {
+    actions_.push_back({ActionKind::kSubmit, open_[pick], 0});
+    submitted_.push_back(open_[pick]);
+    open_.erase(open_.begin() + static_cast<long>(pick));
+  }
+
+  void Wait(size_t i) {
+    actions_.push_back({ActionKind::kWait, submitted_[i], 0});
+    submitted_.erase(submitted_.begin() + static_cast<long>(i));
+  }
+
+  void WaitForAny() {
+    std::vector<size_t> allowed;
+    for (size_t i = 0; i < submitted_.size(); ++i)
+      if (open_.empty() || submitted_[i] < open_[0]) allowed.push_back(i);
+    if (!allowed.empty()) Wait(allowed[rng_->Below(allowed.size())]);
+  }
+
+  const Program& program_;
+  const Swarm& swarm_;
+  Rng* rng_;
+  std::vector<size_t> open_;       // not yet submitted, ascending
+  std::vector<size_t> submitted_;  // and not waited for
+  std::vector<Action> actions_;
+};
+
+}  // namespace
+
+Program MakeProgram(const Swarm& swarm, Rng* rng) {
+  Program program;
+  for (size_t i = 0; i < swarm.streams; ++i) program.streams.push_back(DrawStream(swarm, i, rng));
+  std::vector<uint32_t> occurrences(swarm.streams, 0);
+  std::vector<size_t> last_spec(swarm.streams, 0);
+  for (size_t i = 0; i < swarm.ops; ++i) {
+    const size_t stream = SameStream(program.streams, rng->Below(swarm.streams));
+    const ProgramStream& s = program.streams[stream];
+    if (rng->Percent(swarm.change_percent)) last_spec[stream] = rng->Below(s.specs.size());
+    ProgramOp op{.stream = stream, .occurrence = occurrences[stream]++};
+    op.spec = s.specs[last_spec[stream]];
+    for (size_t j = 0; j < s.members.size(); ++j)
+      op.rows.push_back(static_cast<int64_t>(rng->Below(rng->Percent(20) ? 200 : 9)));
+    if (s.members.size() > 1 && rng->Percent(swarm.odd_percent)) {
+      op.odd = static_cast<int32_t>(rng->Below(s.members.size()));
+      op.odd_spec = Deviate(s, op.spec, swarm, rng);
+    }
+    program.ops.push_back(std::move(op));
+  }
+  for (int32_t r = 0; r < swarm.size; ++r)
+    program.actions.push_back(Script(program, swarm, r, rng).Write());
+  return program;
+}
+
+}  // namespace covey

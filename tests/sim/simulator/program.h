@@ -1,0 +1,71 @@
+// A random program of a job: what every rank submits, in which order, and what it waits for.
+//
+// Pure: a program is a function of a Swarm and a seed. It ends whatever the ranks' speeds. Proof:
+// operations are numbered; a rank waits for operation k only when it has submitted all of its
+// operations up to k. Of all operations that are waited for take the lowest, k: a member that has
+// not submitted k would wait for a lower one. Unnamed operations of a group keep their order.
+#ifndef COVEY_TESTS_SIM_SIMULATOR_PROGRAM_H_
+#define COVEY_TESTS_SIM_SIMULATOR_PROGRAM_H_
+
+#include <string>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "core/base/types.h"
+#include "tests/sim/simulator/swarm.h"
+
+namespace covey {
+
+// What a member asks for.
+struct Spec {
+  Kind kind = Kind::kAllreduce;
+  DType dtype = DType::kF32;
+  Op op = Op::kSum;
+  bool average = false;
+  int32_t root = -1;  // a rank
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::vector<int64_t> elems;  // of each tensor; allgather: of one row
+
+  bool operator==(const Spec&) const = default;
+};
+
+struct ProgramStream {
+  std::string name;  // empty: the unnamed operations of the group
+  std::vector<int32_t> members;
+  std::vector<Spec> specs;  // its operations take one of them
+};
+
+struct ProgramOp {
+  size_t stream = 0;
+  uint32_t occurrence = 0;
+  Spec spec;
+  std::vector<int64_t> rows;  // allgather: of each member
+  int32_t odd = -1;           // group index of the member that asks for `odd_spec` instead
+  Spec odd_spec;
+
+  const Spec& SpecOf(size_t index) const {
+    return static_cast<int32_t>(index) == odd ? odd_spec : spec;
+  }
+};
+
+enum class ActionKind : uint8_t { kSubmit, kWait, kThink };
+
+struct Action {
+  ActionKind kind = ActionKind::kSubmit;
+  size_t op = 0;
+  Time think = 0;
+};
+
+struct Program {
+  std::vector<ProgramStream> streams;
+  std::vector<ProgramOp> ops;
+  std::vector<std::vector<Action>> actions;  // by rank
+
+  const std::vector<int32_t>& MembersOf(size_t op) const { return streams[ops[op].stream].members; }
+};
+
+Program MakeProgram(const Swarm& swarm, Rng* rng);
+
+}  // namespace covey
+#endif  // COVEY_TESTS_SIM_SIMULATOR_PROGRAM_H_

@@ -1,0 +1,272 @@
+#include "tests/sim/simulator/rank.h"
+
+#include <algorithm>
+
+namespace covey {
+
+const Bytes& Job::ExpectedOf(size_t op) {
+  if (expected[op].empty()) expected[op] = Expected(seed, program, op);
+  return expected[op];
+}
+
+bool Job::AnyLost(const std::vector<int32_t>& members) const {
+  return std::any_of(members.begin(), members.end(),
+                     [&](int32_t r) { return journal->IsLost(Rank{r}); });
+}
+
+SimRank::SimRank(Job* job, int32_t rank)
+    : job_(job), rank_(rank), log_(LogLevel::kOff, Rank{rank}) {
+  const Swarm& swarm = job->swarm;
+  runtime_ = std::make_unique<Runtime>(
+      Runtime::Options{.segment_bytes = swarm.segment_bytes,
+                       .stall_warning = swarm.stall_warning,
+                       .agreed_text = "segment_bytes=" + std::to_string(swarm.segment_bytes),
+                       .selector = {.flat_bytes = swarm.flat_bytes,
+                                    .read_bytes = swarm.read_bytes,
+                                    .algorithm = swarm.algorithm},
+                       .kernels = &BestKernels(),
+                       .clock = &job->network->clock(),
+                       .log = &log_,
+                       .observer = job->journal.get()},
+      &job->network->transport(Rank{rank}), &queue_);
+  fiber_ = std::make_unique<Fiber>([this] { Main(); });
+}
+
+bool SimRank::Finished() const {
+  return next_action_ == job_->program.actions[static_cast<size_t>(rank_)].size() && open_.empty();
+}
+
+bool SimRank::IsRunnable() const {
+  if (!asleep_ || rung_) return true;
+  return until_ <= job_->network->clock().Now() || job_->network->HasArrived(Rank{rank_});
+}
+
+bool SimRank::IsAtRest() const { return Finished() && asleep_ && !rung_ && runtime_->Idle(); }
+
+void SimRank::OnRing(bool mail) {
+  rung_late_ = true;
+  if (listens_ == Bell::kAll || (listens_ == Bell::kMailOnly && mail)) rung_ = true;
+}
+
+// ---- Inside the fiber ---------------------------------------------------------------------------
+
+void SimRank::Main() {
+  int32_t idle = 0;
+  while (!job_->stop) {
+    Act();
+    if (job_->swarm.leaving && Finished()) {
+      job_->journal->OnKill(Rank{rank_});
+      job_->network->Kill(Rank{rank_}, "has left the job");
+      return;
+    }
+    if (Pass()) {
+      idle = 0;
+    } else if (++idle > job_->swarm.looks) {
+      Sleep();
+      idle = 0;
+    } else {
+      Yield();
+    }
+  }
+}
+
+// Goes on in the program as far as it can without waiting.
+void SimRank::Act() {
+  const std::vector<Action>& actions = job_->program.actions[static_cast<size_t>(rank_)];
+  while (next_action_ < actions.size() && thinks_until_ <= job_->network->clock().Now()) {
+    const Action& action = actions[next_action_];
+    if (action.kind == ActionKind::kWait &&
+        std::any_of(open_.begin(), open_.end(), [&](Ticket* t) { return t->op == action.op; }))
+      return;
+    ++next_action_;
+    if (action.kind == ActionKind::kThink)
+      thinks_until_ = job_->network->clock().Now() + action.think;
+    if (action.kind == ActionKind::kSubmit) Submit(action.op);
+    if (job_->rng.Percent(30)) return;  // some passes in between
+  }
+}
+
+void SimRank::Submit(size_t number) {
+  const ProgramOp& op = job_->program.ops[number];
+  const std::vector<int32_t>& members = job_->program.MembersOf(number);
+  const auto index = std::find(members.begin(), members.end(), rank_) - members.begin();
+  // Where memory lies is the operation's: members in the arena must be so together to be `direct`.
+  const uint64_t draw = Rng(job_->seed * 1000003 + number).Next();
+  const auto where = draw % 100 < 50   ? Payload::Where::kHeap
+                     : draw % 100 < 90 ? Payload::Where::kArena
+                                       : Payload::Where::kArenaAskew;
+  const Contributor who{job_->seed, number, static_cast<size_t>(index), members.size()};
+  tickets_.push_back(std::unique_ptr<Ticket>(new Ticket{
+      .rank = this,
+      .op = number,
+      .index = who.index,
+      .by_callback = op.SpecOf(who.index).kind != Kind::kAllgather && draw / 100 % 4 == 0,
+      .payload =
+          Payload(who, op, where, job_->rng.Percent(70), &job_->network->transport(Rank{rank_}))}));
+  Ticket* ticket = tickets_.back().get();
+  Operation* operation = queue_.New();
+  operation->group = GroupOf(members);
+  operation->name = job_->program.streams[op.stream].name;
+  ticket->payload.FillIn(operation);
+  operation->callback = OnCallback;
+  operation->context = ticket;
+  ticket->operation = operation;
+  open_.push_back(ticket);
+  job_->journal->OnSubmit(Rank{rank_}, *operation);
+  const Status status = queue_.Submit(operation, &ticket->handle);
+  if (!status.ok()) return Fail(*ticket, "refused: " + status.message());
+  if (ticket->by_callback) queue_.Release(ticket->handle);
+}
+
+const Group* SimRank::GroupOf(const std::vector<int32_t>& members) {
+  auto group = std::make_unique<Group>();
+  for (size_t i = 0; i < members.size(); ++i) {
+    group->members.push_back(Rank{members[i]});
+    if (members[i] == rank_) group->my_index = GroupIndex{static_cast<int32_t>(i)};
+  }
+  group->key =
+      static_cast<int32_t>(members.size()) == job_->swarm.size ? 0 : GroupKey(group->members);
+  for (const auto& known : groups_)
+    if (known->key == group->key) return known.get();
+  groups_.push_back(std::move(group));
+  return groups_.back().get();
+}
+
+// One pass, and what the process does after it.
+bool SimRank::Pass() {
+  bool moved = false;
+  runtime_->RunOnce(&moved);
+  Collect();
+  return moved;
+}
+
+void SimRank::OnCallback(void* context, uint64_t, const Status& status) {
+  auto* ticket = static_cast<Ticket*>(context);
+  if (++ticket->callbacks > 1) ticket->rank->Fail(*ticket, "its callback ran twice");
+  if (ticket->by_callback) ticket->rank->Judge(ticket, status);
+}
+
+// Runs callbacks and looks at every operation that has ended, before anybody else moves.
+void SimRank::Collect() {
+  queue_.RunCallbacks();
+  for (Ticket* ticket : open_) {
+    if (ticket->by_callback || !ticket->operation->ended.load()) continue;
+    Judge(ticket, ticket->operation->status);
+    job_->journal->OnForget(Rank{rank_}, *ticket->operation);
+    queue_.Release(ticket->handle);
+  }
+  std::erase_if(open_, [](const Ticket* t) { return t->judged; });
+}
+
+void SimRank::Fail(const Ticket& ticket, const std::string& what) {
+  const ProgramOp& op = job_->program.ops[ticket.op];
+  job_->journal->Fail("operation " + std::to_string(ticket.op) + " (" + NameOf(op.spec.kind) +
+                      " '" + job_->program.streams[op.stream].name + "'." +
+                      std::to_string(op.occurrence) + ") on rank " + std::to_string(rank_) + ": " +
+                      what);
+}
+
+void SimRank::Judge(Ticket* ticket, const Status& status) {
+  if (job_->stop) return;
+  ticket->judged = true;
+  const ProgramOp& op = job_->program.ops[ticket->op];
+  const StatusCode code = status.code();
+  if (status.ok()) {
+    if (op.odd >= 0) Fail(*ticket, "rank at index " + std::to_string(op.odd) + " deviated unseen");
+    const std::string wrong =
+        ticket->payload.CheckDone(job_->ExpectedOf(ticket->op), ticket->operation->gathered.get());
+    if (!wrong.empty()) Fail(*ticket, wrong);
+  } else {
+    JudgeFailure(*ticket, status);
+  }
+  if (!job_->has_outcome[ticket->op]) {
+    job_->has_outcome[ticket->op] = true;
+    job_->outcomes[ticket->op] = code;
+  } else if (job_->outcomes[ticket->op] != code &&
+             !job_->AnyLost(job_->program.MembersOf(ticket->op))) {
+    Fail(*ticket, std::string("ended ") + NameOf(code) + ", elsewhere " +
+                      NameOf(job_->outcomes[ticket->op]));
+  }
+  ticket->payload.Poison();
+}
+
+void SimRank::JudgeFailure(const Ticket& ticket, const Status& status) {
+  const ProgramOp& op = job_->program.ops[ticket.op];
+  const bool aborted = status.code() == StatusCode::kAborted;
+  const std::string written =
+      aborted ? ticket.payload.CheckInputsWhole() : ticket.payload.CheckAllWhole();
+  if (!written.empty()) Fail(ticket, written + " though it failed: " + status.ToString());
+  if (aborted) return;  // the journal judges why
+  const std::string& name = job_->program.streams[op.stream].name;
+  if (status.message().find(name) == std::string::npos)
+    Fail(ticket, "its error does not name it: " + status.message());
+  if (status.code() == StatusCode::kExhausted && job_->swarm.small_region()) return;
+  if (op.odd < 0 || status.code() != StatusCode::kMismatch)
+    return Fail(ticket, "failed: " + status.ToString());
+  const std::string odd =
+      "rank " + std::to_string(job_->program.MembersOf(ticket.op)[static_cast<size_t>(op.odd)]);
+  if (status.message().find("differ: rank") == std::string::npos ||
+      status.message().find(odd + " ha") == std::string::npos)
+    Fail(ticket, "its error does not name " + odd + ": " + status.message());
+}
+
+// As Engine::DriveUntilIdle: says that it sleeps, looks once more, sleeps.
+void SimRank::Sleep() {
+  const auto bell = [&] { return runtime_->Idle() ? Bell::kMailOnly : Bell::kAll; };
+  rung_ = false;
+  listens_ = bell();
+  bool moved = false;
+  until_ = runtime_->RunOnce(&moved);
+  listens_ = bell();
+  Collect();
+  InprocNetwork& network = *job_->network;
+  const bool acts = next_action_ < job_->program.actions[static_cast<size_t>(rank_)].size() &&
+                    thinks_until_ > network.clock().Now();
+  if (acts) until_ = std::min(until_, thinks_until_);
+  if (moved || rung_ || network.HasArrived(Rank{rank_}) || job_->stop) {
+    listens_ = Bell::kNone;
+    return;
+  }
+  asleep_ = true;
+  Yield();
+  asleep_ = false;
+  listens_ = Bell::kNone;
+  const auto is_rung = [&] { return rung_ || rung_late_ || network.IsBeingRung(Rank{rank_}); };
+  rung_late_ = false;
+  const bool by_deadline = !is_rung() && !network.HasArrived(Rank{rank_});
+  if (!by_deadline || job_->stop || job_->journal->AnyLost()) return;
+  // Awake because of the clock alone: all there may be to do is what the clock asks for.
+  const uint64_t sent = job_->journal->sent(Rank{rank_});
+  const uint64_t accepted = network.accepted(Rank{rank_});
+  const uint64_t received = network.received(Rank{rank_});
+  moved = Pass();
+  if (moved && !is_rung() && !job_->journal->AnyLost() &&
+      job_->journal->sent(Rank{rank_}) == sent && network.accepted(Rank{rank_}) == accepted &&
+      network.received(Rank{rank_}) == received)
+    job_->journal->Fail("rank " + std::to_string(rank_) +
+                        " slept until its deadline though there was something to do");
+}
+
+// ---- At rest ------------------------------------------------------------------------------------
+
+void SimRank::CheckRest() {
+  for (const auto& ticket : tickets_) {
+    const std::string written = ticket->payload.CheckPoison();
+    if (!written.empty()) Fail(*ticket, written);
+    if (ticket->callbacks != 1)
+      Fail(*ticket, "its callback ran " + std::to_string(ticket->callbacks) + " times");
+  }
+  // Once a member is lost, a block that was proposed is kept.
+  const auto is_proposed = [](const Stream& s) {
+    return s.proposed_slot_bytes != 0 && s.proposed_block != Transport::kNoOffset;
+  };
+  size_t channels = 0;
+  for (const auto& stream : runtime_->negotiator().streams())
+    channels += (stream->channel.Exists() ? 1 : 0) + (is_proposed(*stream) ? 1 : 0);
+  const size_t pieces = job_->network->shared_pieces(Rank{rank_});
+  if (pieces != channels)
+    job_->journal->Fail("rank " + std::to_string(rank_) + " holds " + std::to_string(pieces) +
+                        " landing blocks for " + std::to_string(channels) + " channels");
+}
+
+}  // namespace covey

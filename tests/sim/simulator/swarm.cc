@@ -1,0 +1,99 @@
+#include "tests/sim/simulator/swarm.h"
+
+namespace covey {
+namespace {
+
+template <typename T, size_t n>
+T Pick(Rng* rng, const T (&choices)[n]) {
+  return choices[rng->Below(n)];
+}
+
+void DrawJob(Rng* rng, Swarm* s) {
+  s->size = Pick<int32_t>(rng, {1, 2, 2, 3, 3, 3, 3, 4, 4, 5, 6, 8});
+  s->segment_bytes = Pick<size_t>(rng, {64, 64, 256, 4096});
+  s->flat_bytes = Pick<size_t>(rng, {0, 128, 1024});
+  s->algorithm =
+      Pick<const char*>(rng, {"auto", "auto", "auto", "flat", "staged", "direct", "ring", "read"});
+  if (rng->Percent(20)) s->blind_ranks = rng->Below(256);
+  s->stall_warning = Pick<Time>(rng, {0, 200 * kMillisecond, 10 * kSecond});
+}
+
+void DrawProgram(Rng* rng, Swarm* s) {
+  s->streams = 1 + rng->Below(8);
+  s->ops = 10 + rng->Below(rng->Percent(10) ? 200 : 50);
+  s->window = 1 + rng->Below(8);
+  s->change_percent = Pick<uint64_t>(rng, {0, 0, 5, 20, 50});
+  s->odd_percent = Pick<uint64_t>(rng, {0, 0, 5, 20});
+  s->wait_percent = Pick<uint64_t>(rng, {0, 10, 50, 100});
+  s->think_percent = Pick<uint64_t>(rng, {0, 0, 10});
+  s->leaving = rng->Percent(30);
+}
+
+void DrawTime(Rng* rng, Swarm* s) {
+  s->step = Pick<Time>(rng, {kMicrosecond, 20 * kMicrosecond, kMillisecond});
+  s->message_delay =
+      Pick<Time>(rng, {kMicrosecond, 100 * kMicrosecond, kMillisecond, 100 * kMillisecond});
+  s->store_delay = Pick<Time>(rng, {0, 0, kMicrosecond, 100 * kMicrosecond, kMillisecond});
+  s->news_delay = Pick<Time>(rng, {0, kMillisecond, kSecond});
+  s->switch_permille = Pick<uint64_t>(rng, {0, 10, 50, 200, 500});
+  s->looks = Pick<int32_t>(rng, {0, 1, 4});
+  if (rng->Percent(30)) s->slow_ranks = rng->Below(256);
+}
+
+void DrawFaults(Rng* rng, Swarm* s) {
+  s->mailbox_messages = Pick<size_t>(rng, {1, 2, 4, 64, 64});
+  if (rng->Percent(30)) s->refusal_percent = 1 + rng->Below(50);
+  if (rng->Percent(30)) s->clog_percent = 1 + rng->Below(5);
+  if (rng->Percent(25)) s->pauses_ppm = 20 + rng->Below(1000);
+  if (rng->Percent(40)) {
+    s->kills_ppm = 20 + rng->Below(rng->Percent(50) ? 200 : 3000);
+    s->most_kills = 1 + static_cast<int32_t>(rng->Below(static_cast<uint64_t>(s->size)));
+  }
+  if (rng->Percent(20)) s->region_bytes = 512 + rng->Below(rng->Percent(50) ? 3000 : 16000);
+}
+
+}  // namespace
+
+Swarm Swarm::Draw(Rng* rng) {
+  Swarm s;
+  DrawJob(rng, &s);
+  DrawProgram(rng, &s);
+  DrawTime(rng, &s);
+  DrawFaults(rng, &s);
+  return s;
+}
+
+std::string Swarm::ToString() const {
+  std::string text = algorithm;
+  const auto say = [&](const char* what, uint64_t value) {
+    text += std::string(", ") + what + " " + std::to_string(value);
+  };
+  const auto say_time = [&](const char* what, Time value) {
+    text += std::string(", ") + what + " " + std::to_string(value / kMicrosecond) + " us";
+  };
+  say("ranks", static_cast<uint64_t>(size));
+  say("segment bytes", segment_bytes);
+  say("blind ranks", blind_ranks);
+  say("streams", streams);
+  say("ops", ops);
+  say("window", window);
+  say("change %", change_percent);
+  say("odd %", odd_percent);
+  say("wait %", wait_percent);
+  say("leaving", leaving);
+  say_time("step", step);
+  say_time("messages", message_delay);
+  say_time("stores", store_delay);
+  say_time("news", news_delay);
+  say("switch per mille", switch_permille);
+  say("slow ranks", slow_ranks);
+  say("mailbox", mailbox_messages);
+  say("refused %", refusal_percent);
+  say("clogged %", clog_percent);
+  say("pauses ppm", pauses_ppm);
+  say("kills ppm", kills_ppm);
+  say("region bytes", region_bytes);
+  return text;
+}
+
+}  // namespace covey

@@ -1,0 +1,93 @@
+// Whatever ranks, messages and faults do, operations end right, once, and alike on all members.
+//
+// Method: thousands of seeds of the simulator (tests/sim/simulator/simulation.h says what is
+// checked), after the corpus of seeds that once failed. A failing seed is printed; it replays to
+// the same trace:
+//
+//   bazel run //tests:sim/swarm_test with SIM_SEED=N in the environment; SIM_TRACE=1 prints it all
+//   bazel test //tests:sim/swarm_test --test_env=SIM_BASE=N begins elsewhere
+#include "tests/sim/simulator/simulation.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace covey {
+namespace {
+
+constexpr int kBlocks = 20;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kSeedsPerBlock = 15;
+#else
+constexpr uint64_t kSeedsPerBlock = 100;
+#endif
+
+uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+Verdict Try(uint64_t seed) {
+  const Verdict verdict = RunSeed(seed, FromEnvironment("SIM_TRACE", 0) != 0);
+  EXPECT_EQ(verdict.failure, "") << "seed " << seed << " (replay it with SIM_SEED=" << seed
+                                 << "): " << verdict.swarm;
+  return verdict;
+}
+
+TEST(CorpusTest, SeedsThatOnceFailed) {
+  std::ifstream corpus("tests/sim/corpus.txt");
+  ASSERT_TRUE(corpus.good()) << "tests/sim/corpus.txt cannot be read";
+  int count = 0;
+  for (std::string line; std::getline(corpus, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    SCOPED_TRACE(line);
+    std::istringstream words(line);
+    uint64_t seed = 0;
+    ASSERT_TRUE(words >> seed) << "a line of the corpus begins with a seed";
+    Try(seed);
+    ++count;
+  }
+  EXPECT_GT(count, 0);
+}
+
+class SwarmTest : public testing::TestWithParam<int> {};
+
+TEST_P(SwarmTest, EverythingHolds) {
+  const uint64_t only = FromEnvironment("SIM_SEED", 0);
+  if (only != 0) {
+    if (GetParam() == 0) Try(only);
+    return;
+  }
+  const uint64_t base = FromEnvironment("SIM_BASE", 1);
+  const uint64_t first = base + static_cast<uint64_t>(GetParam()) * kSeedsPerBlock;
+  std::printf("seeds %llu to %llu\n", static_cast<unsigned long long>(first),
+              static_cast<unsigned long long>(first + kSeedsPerBlock - 1));
+  Tally tally;
+  for (uint64_t seed = first; seed < first + kSeedsPerBlock && !HasFailure(); ++seed)
+    tally.Add(Try(seed).tally);
+  if (HasFailure() || kSeedsPerBlock < 100) return;
+  // A hundred seeds bring up every way to end.
+  for (const StatusCode code :
+       {StatusCode::kOk, StatusCode::kMismatch, StatusCode::kAborted, StatusCode::kExhausted})
+    EXPECT_GT(tally.ended[static_cast<size_t>(code)], 0u) << NameOf(code);
+  for (const uint64_t count : tally.exchanges) EXPECT_GT(count, 0u);
+  EXPECT_GT(tally.losses, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Blocks, SwarmTest, testing::Range(0, kBlocks));
+
+TEST(ReplayTest, ASeedGivesTheSameTraceAgainAndNoOtherDoes) {
+  std::vector<uint64_t> hashes;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const uint64_t hash = RunSeed(seed).hash;
+    EXPECT_EQ(RunSeed(seed).hash, hash) << "seed " << seed;
+    for (uint64_t other : hashes) EXPECT_NE(other, hash) << "seed " << seed;
+    hashes.push_back(hash);
+  }
+}
+
+}  // namespace
+}  // namespace covey
