@@ -12,6 +12,8 @@ namespace {
 constexpr Time kPeerPollInterval = 50 * kMillisecond;
 // How often waiting operations are looked at for a stall to report.
 constexpr Time kStallLook = 100 * kMillisecond;
+// Messages taken in one pass, so that a rank which many report about still comes to its exchanges.
+constexpr int kMailPerPass = 64;
 // How long a message waits that found no room: nobody rings when a mailbox is emptied.
 constexpr Time kUnsentRetry = kMillisecond;
 
@@ -22,12 +24,7 @@ std::string RankText(const std::vector<Rank>& ranks) {
   return text;
 }
 
-// Of a bundle: that of its first member, whose occurrence it runs.
 OperationId IdOf(const Stream& stream) {
-  if (stream.carries != nullptr) {
-    const Stream& first = *stream.carries->members[0];
-    return {stream.group->key, first.name, first.base + stream.occurrence};
-  }
   return {stream.group->key, stream.name, stream.occurrence};
 }
 
@@ -124,7 +121,7 @@ void Runtime::Submit(Request* request) {
 
 void Runtime::ReceiveAll(Time now, bool* moved) {
   Rank from = kNoRank;
-  while (transport_->TryReceive(&from, &received_)) {
+  for (int taken = 0; taken < kMailPerPass && transport_->TryReceive(&from, &received_); ++taken) {
     *moved = true;
     Message message;
     if (DecodeMessage(received_, &message)) {

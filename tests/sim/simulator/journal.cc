@@ -6,6 +6,9 @@
 namespace covey {
 namespace {
 
+// A bundle is no stream of the program: what it does for its members shows in their ends.
+bool IsBundle(const OperationId& id) { return id.stream.starts_with("bundle of "); }
+
 bool Agrees(const Message& m) {
   return m.type == MessageType::kAnnounce || m.type == MessageType::kAgreed ||
          m.type == MessageType::kError;
@@ -94,7 +97,9 @@ void Journal::OnBegin(Rank rank, const OperationId& id, uint32_t entry) {
   if (closed_) return;
   NoteProgress("rank " + Text(rank) + " begins " + Text(id) + " entry " + std::to_string(entry));
   const StreamKey stream{id.group, id.stream};
-  if (id.occurrence < Of(rank).ended[stream] || id.occurrence >= Of(rank).submitted[stream])
+  const bool in_flight =
+      id.occurrence >= Of(rank).ended[stream] && id.occurrence < Of(rank).submitted[stream];
+  if (!in_flight && !IsBundle(id))
     Fail("N1: rank " + Text(rank) + " begins " + Text(id) + ", which is not in flight");
   Attempts& attempts = Of(rank).attempts[id];
   if (!attempts.empty() && !attempts.back().ended)

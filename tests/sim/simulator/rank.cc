@@ -20,6 +20,8 @@ SimRank::SimRank(Job* job, int32_t rank)
   runtime_ = std::make_unique<Runtime>(
       Runtime::Options{.segment_bytes = swarm.segment_bytes,
                        .stall_warning = swarm.stall_warning,
+                       .fusion = {.threshold_bytes = swarm.fusion_bytes,
+                                  .window = swarm.fusion_window},
                        .agreed_text = "segment_bytes=" + std::to_string(swarm.segment_bytes),
                        .selector = {.flat_bytes = swarm.flat_bytes,
                                     .read_bytes = swarm.read_bytes,
@@ -75,15 +77,26 @@ void SimRank::Act() {
   const std::vector<Action>& actions = job_->program.actions[static_cast<size_t>(rank_)];
   while (next_action_ < actions.size() && thinks_until_ <= job_->network->clock().Now()) {
     const Action& action = actions[next_action_];
-    if (action.kind == ActionKind::kWait &&
-        std::any_of(open_.begin(), open_.end(), [&](Ticket* t) { return t->op == action.op; }))
-      return;
+    if (action.kind == ActionKind::kWait && IsOpen(action.op)) return;
     ++next_action_;
     if (action.kind == ActionKind::kThink)
       thinks_until_ = job_->network->clock().Now() + action.think;
     if (action.kind == ActionKind::kSubmit) Submit(action.op);
     if (job_->rng.Percent(30)) return;  // some passes in between
   }
+  if (next_action_ < actions.size()) return;
+  for (Ticket* ticket : open_)
+    if (!ticket->by_callback) queue_.Await(ticket->operation);
+}
+
+// Whether the operation this rank waits for has not ended. Some have only a callback, and a program
+// that waits for that does not tell the runtime.
+bool SimRank::IsOpen(size_t op) {
+  const auto found =
+      std::find_if(open_.begin(), open_.end(), [op](Ticket* t) { return t->op == op; });
+  if (found == open_.end()) return false;
+  if (!(*found)->by_callback) queue_.Await((*found)->operation);
+  return true;
 }
 
 void SimRank::Submit(size_t number) {
@@ -109,6 +122,7 @@ void SimRank::Submit(size_t number) {
   operation->name = job_->program.streams[op.stream].name;
   ticket->payload.FillIn(operation);
   operation->callback = OnCallback;
+  operation->callback_only = ticket->by_callback;
   operation->context = ticket;
   ticket->operation = operation;
   open_.push_back(ticket);
@@ -263,6 +277,9 @@ void SimRank::CheckRest() {
   size_t channels = 0;
   for (const auto& stream : runtime_->negotiator().streams())
     channels += (stream->channel.Exists() ? 1 : 0) + (is_proposed(*stream) ? 1 : 0);
+  runtime_->negotiator().ForEachCarrier([&](const Stream& carrier) {
+    channels += carrier.channel.Exists() || is_proposed(carrier) ? 1 : 0;
+  });
   const size_t pieces = job_->network->shared_pieces(Rank{rank_});
   if (pieces != channels)
     job_->journal->Fail("rank " + std::to_string(rank_) + " holds " + std::to_string(pieces) +

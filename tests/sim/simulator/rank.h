@@ -70,6 +70,7 @@ class SimRank {
 
   void Main();
   void Act();
+  bool IsOpen(size_t op);
   void Submit(size_t op);
   bool Pass();
   void Sleep();

@@ -154,19 +154,22 @@ class Simulation final : public InprocWatcher {
   // The channels of a stream stand alike on all members.
   void CheckChannels() {
     std::map<std::pair<uint64_t, std::string>, const Channel*> seen;
+    const auto check = [&](const Stream& stream) {
+      const auto& members = stream.group->members;
+      if (std::any_of(members.begin(), members.end(),
+                      [&](Rank m) { return job_.journal->IsLost(m); }))
+        return;
+      const Channel& mine = stream.channel;
+      const auto [it, fresh] = seen.try_emplace({stream.group->key, stream.name}, &mine);
+      const Channel& first = *it->second;
+      if (mine.ticks != first.ticks || mine.slots != first.slots ||
+          mine.exchanges != first.exchanges || mine.blocks != first.blocks)
+        job_.journal->Fail("the channels of '" + stream.name + "' differ between ranks");
+    };
     for (size_t r = 0; r < ranks_.size(); ++r) {
-      for (const auto& stream : ranks_[r]->runtime().negotiator().streams()) {
-        const auto& members = stream->group->members;
-        if (std::any_of(members.begin(), members.end(),
-                        [&](Rank m) { return job_.journal->IsLost(m); }))
-          continue;
-        const Channel& mine = stream->channel;
-        const auto [it, fresh] = seen.try_emplace({stream->group->key, stream->name}, &mine);
-        const Channel& first = *it->second;
-        if (mine.ticks != first.ticks || mine.slots != first.slots ||
-            mine.exchanges != first.exchanges || mine.blocks != first.blocks)
-          job_.journal->Fail("the channels of '" + stream->name + "' differ between ranks");
-      }
+      const Negotiator& negotiator = ranks_[r]->runtime().negotiator();
+      for (const auto& stream : negotiator.streams()) check(*stream);
+      negotiator.ForEachCarrier(check);
     }
   }
 

@@ -15,6 +15,8 @@ void DrawJob(Rng* rng, Swarm* s) {
   s->algorithm =
       Pick<const char*>(rng, {"auto", "auto", "auto", "flat", "staged", "direct", "ring", "read"});
   if (rng->Percent(20)) s->blind_ranks = rng->Below(256);
+  s->fusion_bytes = Pick<size_t>(rng, {0, 300, 4096, 1 << 20});
+  s->fusion_window = Pick<Time>(rng, {kMicrosecond, kMillisecond, kSecond});
   s->stall_warning = Pick<Time>(rng, {0, 200 * kMillisecond, 10 * kSecond});
 }
 
@@ -74,9 +76,11 @@ std::string Swarm::ToString() const {
   say("ranks", static_cast<uint64_t>(size));
   say("segment bytes", segment_bytes);
   say("blind ranks", blind_ranks);
+  say("fusion bytes", fusion_bytes);
+  say_time("window", fusion_window);
   say("streams", streams);
   say("ops", ops);
-  say("window", window);
+  say("ahead", window);
   say("change %", change_percent);
   say("odd %", odd_percent);
   say("wait %", wait_percent);
