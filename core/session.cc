@@ -33,7 +33,9 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
                              .shm_fd = config.shm_fd,
                              .launcher_pid = config.launcher_pid,
                              .arena_bytes = config.arena_bytes,
-                             .start_timeout = config.start_timeout},
+                             .start_timeout = config.start_timeout,
+                             .start_warning = config.stall_warning,
+                             .log = s->log_.get()},
                             &s->transport_));
   s->runtime_ = std::make_unique<Runtime>(
       Runtime::Options{
