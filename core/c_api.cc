@@ -5,6 +5,7 @@
 
 #include "core/base/arena.h"
 #include "core/covey.h"
+#include "core/run/plugin.h"
 #include "core/shell.h"
 #include "core/validate.h"
 
@@ -344,12 +345,21 @@ const char* covey_dtype_name(covey_dtype dtype) {
   return known ? covey::NameOf(static_cast<covey::DType>(dtype)) : "unknown";
 }
 
+covey_code covey_plugin_check(const char* name, covey_error* error) {
+  covey::Config config;
+  Status status = covey::Config::FromEnvironment(environ, "", &config);
+  covey::Plugin plugin;
+  if (status.ok()) status = covey::Plugin::Open(name, config.plugin_path, &plugin);
+  return Report(status, error);
+}
+
 int covey_job_create(int32_t size, covey_error* error) {
   covey::Config config;
   int fd = -1;
   Status status = covey::Config::FromEnvironment(environ, "", &config);
-  const covey::TransportKind* shm = covey::FindTransport("shm");
-  if (status.ok()) status = shm->create_job(size, config.arena_bytes, &fd);
+  const covey::TransportKind* asked = nullptr;
+  if (status.ok()) status = covey::TransportOf(config, &asked);
+  if (status.ok()) status = covey::FindTransport("shm")->create_job(size, config.arena_bytes, &fd);
   Report(status, error);
   return status.ok() ? fd : -1;
 }

@@ -277,6 +277,10 @@ COVEY_API size_t covey_knobs(char* json, size_t capacity);
 COVEY_API const char* covey_version(void);
 COVEY_API const char* covey_dtype_name(covey_dtype dtype);
 
+/* Whether the plug-in `name` (mpi, ucx, cuda, ...: libcovey_<name>.so) is there and fits; the error
+ * says what was looked for where, and what to do. It is opened by this. Needs no runtime. */
+COVEY_API covey_code covey_plugin_check(const char* name, covey_error* error);
+
 /* ---- The job's shared memory (for launchers) ---- */
 
 /* Makes the shared memory of a job of `size` ranks on this host: a memfd without a name, so it

@@ -234,6 +234,15 @@ static PyObject* NowNs(PyObject* module, PyObject* unused) {
   return PyLong_FromLongLong(covey_now_ns());
 }
 
+static PyObject* PluginCheck(PyObject* module, PyObject* args) {
+  (void)module;
+  const char* name;
+  if (!PyArg_ParseTuple(args, "s:plugin_check", &name)) return NULL;
+  covey_error error;
+  ClearError(&error);
+  return NoneOrError(covey_plugin_check(name, &error), &error);
+}
+
 static PyObject* JobCreate(PyObject* module, PyObject* args) {
   (void)module;
   int size;
@@ -268,6 +277,8 @@ static PyMethodDef methods[] = {
     {"timeline_stop", TimelineStop, METH_NOARGS, "timeline_stop()"},
     {"timeline_span", TimelineSpan, METH_VARARGS, "timeline_span(name, begin_ns, end_ns)"},
     {"now_ns", NowNs, METH_NOARGS, "now_ns() -> the clock of timeline_span"},
+    {"plugin_check", PluginCheck, METH_VARARGS,
+     "plugin_check(name): raises Unsupported, with what to do, when the plug-in cannot be used"},
     {"job_create", JobCreate, METH_VARARGS,
      "job_create(size) -> descriptor of a new job's shared memory, to be inherited by its ranks"},
     {NULL, NULL, 0, NULL},

@@ -6,8 +6,9 @@ from typing import Any, Optional, Tuple
 
 import torch
 
+from covey import _native
 from covey.collectives import DTYPE_NAMES, Collectives, Framework
-from covey.errors import Unsupported
+from covey.errors import CoveyError, Unsupported
 
 _DTYPES = tuple(getattr(torch, name) for name in DTYPE_NAMES)
 CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
@@ -19,6 +20,14 @@ def code_of_dtype(dtype: torch.dtype) -> Tuple[Optional[int], int]:
     return CODES.get(dtype), dtype.itemsize
 
 
+def _why_no_cuda() -> str:
+    try:
+        _native.plugin_check("cuda")
+    except CoveyError as error:
+        return str(error)
+    return "this version of covey.torch works on CPU tensors only"
+
+
 def refuse(tensor: Any) -> None:
     """Raises the reason why ``tensor`` cannot be sent."""
     if not isinstance(tensor, torch.Tensor):
@@ -28,9 +37,7 @@ def refuse(tensor: Any) -> None:
             f"a tensor of layout {tensor.layout} cannot be sent; make it dense with .to_dense()"
         )
     if tensor.device.type == "cuda":
-        raise Unsupported(
-            f"this build has no CUDA path yet: the tensor is on {tensor.device}; use tensor.cpu()"
-        )
+        raise Unsupported(f"the tensor is on {tensor.device}: {_why_no_cuda()}; use tensor.cpu()")
     if tensor.device.type != "cpu":
         raise Unsupported(f"a tensor on the device {tensor.device} cannot be sent")
     raise Unsupported(
