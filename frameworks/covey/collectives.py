@@ -67,8 +67,8 @@ class Framework(abc.ABC):
         """Copies ``source`` into ``target``; returns ``target``."""
 
     @abc.abstractmethod
-    def wrap(self, memory: Any, code: int, shape: Tuple[int, ...], copy: bool) -> Any:
-        """A tensor over the bytes in ``memory``, or with ``copy`` one of its own; may be empty."""
+    def wrap(self, memory: Any, code: int, shape: Tuple[int, ...]) -> Any:
+        """A tensor over the bytes in ``memory``, which it keeps alive; may be empty."""
 
 
 def full_name(kind: str, name: Optional[str]) -> Optional[str]:
@@ -260,9 +260,8 @@ class GatherHandle(Handle):
         self.rows: Tuple[int, ...] = ()
 
         def finish(ended: Any) -> Any:
-            memory, _, shape, self.rows = ended.result(0, group_size, ITEM_BYTES[code])
-            # A copy: the core's memory ends with shutdown(), a tensor may live longer.
-            return framework.wrap(memory, code, shape, True)
+            memory, _, shape, self.rows = ended.take_result(0, group_size, ITEM_BYTES[code])
+            return framework.wrap(memory, code, shape)
 
         super().__init__(native, None, finish)
 

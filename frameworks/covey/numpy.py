@@ -76,12 +76,11 @@ class _NumpyFramework(Framework):
         numpy.copyto(target, source)
         return target
 
-    def wrap(self, memory: Any, code: int, shape: Tuple[int, ...], copy: bool) -> Any:
+    def wrap(self, memory: Any, code: int, shape: Tuple[int, ...]) -> Any:
         dtype = numpy.dtype(DTYPE_NAMES[code])
         if len(memory) == 0:
             return numpy.empty(shape, dtype)
-        array = numpy.frombuffer(memory, dtype).reshape(shape)
-        return array.copy() if copy else array
+        return numpy.frombuffer(memory, dtype).reshape(shape)
 
 
 FRAMEWORK = _NumpyFramework()

@@ -106,9 +106,10 @@ def allgather_object(
         data,
     )
     native.wait()
-    memory, _, _, rows = native.result(0, process_set.size(), 1)
+    memory, _, _, rows = native.take_result(0, process_set.size(), 1)
+    data_of_all = memoryview(memory)
     objects, begin = [], 0
     for row in rows:
-        objects.append(pickle.loads(memory[begin : begin + row]))
+        objects.append(pickle.loads(data_of_all[begin : begin + row]))
         begin += row
     return objects

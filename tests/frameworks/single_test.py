@@ -224,6 +224,53 @@ class MemoryTest(unittest.TestCase):
         self.assertEqual(covey.arena_empty(0, torch.int8).numel(), 0)
         self.assertEqual(covey.arena_empty((), torch.int8).shape, ())
 
+    def test_gathered_memory_lives_as_long_as_its_tensors(self) -> None:
+        before = _native.memories_alive()
+        for make in (torch.ones, numpy.ones):
+            handle = covey.allgather_async(make((300, 7)), name="gathered")
+            tensor: Any = handle.wait()
+            self.assertIs(handle.wait(), tensor)
+            self.assertEqual(_native.memories_alive(), before + 1)
+            row = tensor[3]
+            del handle, tensor
+            gc.collect()
+            self.assertEqual(_native.memories_alive(), before + 1)
+            others = [covey.allgather(make((300, 7)) * 3, name="gathered") for _ in range(10)]
+            row += 1
+            self.assertTrue((row == 2).all() and all((other == 3).all() for other in others))
+            del row, others
+            gc.collect()
+            self.assertEqual(_native.memories_alive(), before)
+
+    def test_gathered_memory_outlives_shutdown(self) -> None:
+        before = _native.memories_alive()
+        tensor = hvd.allgather(torch.full((1000, 100), 3.0), name="late")
+        array = covey.numpy.allgather(numpy.full((1000, 100), 3.0), name="late")
+        covey.shutdown()
+        covey.init(settings={"arena_bytes": ARENA_BYTES})
+        tensor += 1
+        array += 1
+        self.assertTrue((tensor == 4).all() and (array == 4).all())
+        del tensor, array
+        self.assertEqual(_native.memories_alive(), before)
+
+    def test_memory_of_the_core_is_an_ordinary_buffer(self) -> None:
+        memory = _native.arena_alloc(6)
+        view = memoryview(memory)
+        self.assertEqual((view.format, view.shape, view.strides), ("B", (6,), (1,)))
+        self.assertEqual((len(memory), view.readonly, view.obj is memory), (6, False, True))
+        view[1:3] = b"ab"
+        self.assertEqual(bytes(memory), b"\0ab\0\0\0")
+        with self.assertRaises(TypeError):
+            type(memory)()
+
+    def test_a_differentiable_gather_may_be_overwritten(self) -> None:
+        tensor = torch.ones(3, requires_grad=True)
+        gathered = hvd.allgather(tensor, name="differentiable")
+        gathered.mul_(5)
+        gathered.sum().backward()
+        self.assertEqual(tensor.grad.tolist(), [5.0, 5.0, 5.0])
+
     def test_arena_memory_is_used_again(self) -> None:
         for _ in range(20):
             covey.arena_empty(ARENA_BYTES // 4, torch.uint8)

@@ -73,11 +73,12 @@ class TorchFramework(Framework):
         target.detach().copy_(source)
         return target
 
-    def wrap(self, memory: Any, code: int, shape: Tuple[int, ...], copy: bool) -> Any:
+    def wrap(self, memory: Any, code: int, shape: Tuple[int, ...]) -> Any:
         if len(memory) == 0:
             return torch.empty(shape, dtype=_DTYPES[code])
-        tensor = torch.frombuffer(memory, dtype=_DTYPES[code]).view(shape)
-        return tensor.clone() if copy else tensor
+        flat = torch.frombuffer(memory, dtype=_DTYPES[code])
+        # Not flat.view(shape): autograd refuses to write into a view that a Function returned.
+        return flat.new_empty(0).set_(flat.untyped_storage(), 0, shape)
 
 
 FRAMEWORK = TorchFramework()
