@@ -213,6 +213,22 @@ static PyObject* HandleTakeResult(PyObject* object, PyObject* args) {
   return answer;
 }
 
+static PyObject* HandleRows(PyObject* object, PyObject* args) {
+  Handle* self = (Handle*)object;
+  int count;
+  if (!PyArg_ParseTuple(args, "i:rows", &count) || RefuseOldHandle(self) != 0) return NULL;
+  int64_t* rows = calloc((size_t)(count > 0 ? count : 1), sizeof(*rows));
+  if (rows == NULL) return PyErr_NoMemory();
+  covey_error error;
+  ClearError(&error);
+  covey_tensor unused = COVEY_INIT(covey_tensor);
+  const covey_code code = covey_result(NULL, self->handle, 0, &unused, rows, &error);
+  error.code = code;
+  PyObject* answer = code == COVEY_OK ? TupleOf(rows, count) : RaiseError(&error);
+  free(rows);
+  return answer;
+}
+
 static PyMethodDef handle_methods[] = {
     {"wait", HandleWait, METH_VARARGS,
      "wait(timeout=None): waits until the operation has ended; raises its error, or Timeout after\n"
@@ -221,6 +237,8 @@ static PyMethodDef handle_methods[] = {
     {"take_result", HandleTakeResult, METH_VARARGS,
      "take_result(index, group_size, item_bytes) -> (Memory, dtype code, shape, rows per rank) of\n"
      "an allgather without outputs; once. The Memory outlives this Handle and the runtime."},
+    {"rows", HandleRows, METH_VARARGS,
+     "rows(count) -> numbers that an ended operation gave: of a join (1) the last to join."},
     {NULL, NULL, 0, NULL},
 };
 

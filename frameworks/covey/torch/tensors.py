@@ -7,8 +7,9 @@ from typing import Any, Optional, Tuple
 import torch
 
 from covey import _native
-from covey.collectives import DTYPE_NAMES, Collectives, Framework
+from covey.collectives import Collectives
 from covey.errors import CoveyError, Unsupported
+from covey.framework import DTYPE_NAMES, Framework
 
 _DTYPES = tuple(getattr(torch, name) for name in DTYPE_NAMES)
 CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
@@ -45,7 +46,7 @@ def refuse(tensor: Any) -> None:
     )
 
 
-class TorchFramework(Framework):
+class TorchFramework(Framework[torch.Tensor]):
     """Tensors on the CPU."""
 
     def code(self, tensor: Any) -> int:
@@ -78,8 +79,8 @@ class TorchFramework(Framework):
             return torch.empty(shape, dtype=_DTYPES[code])
         flat = torch.frombuffer(memory, dtype=_DTYPES[code])
         # Not flat.view(shape): autograd refuses to write into a view that a Function returned.
-        return flat.new_empty(0).set_(flat.untyped_storage(), 0, shape)
+        return flat.new_empty(0).set_(flat.untyped_storage(), 0, shape)  # type: ignore
 
 
 FRAMEWORK = TorchFramework()
-collectives = Collectives(FRAMEWORK)
+collectives = Collectives(FRAMEWORK, "covey.torch", "torch.Tensor")
