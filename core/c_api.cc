@@ -5,6 +5,7 @@
 
 #include "core/base/arena.h"
 #include "core/covey.h"
+#include "core/run/plugin.h"
 #include "core/shell.h"
 #include "core/validate.h"
 
@@ -91,6 +92,39 @@ Status Submit(Session* session, const covey_request& request, covey_handle* hand
     return queued;
   }
   if (request.waits == 0) session->engine().Kick();
+  return Status::Ok();
+}
+
+Status Ended(const Operation& operation) {
+  const bool ended = operation.ended.load(std::memory_order_acquire);
+  return ended ? operation.status : Status::Timeout("still in flight");
+}
+
+// Describes the result of an ended allgather (null: no such operation); the memory stays where it
+// is.
+Status Result(Operation* operation, int32_t index, covey_tensor* result, int64_t* rows) {
+  if (operation == nullptr) return Status::InvalidArgument("unknown or released handle");
+  RETURN_IF_ERROR(Ended(*operation));
+  if (operation->kind != Kind::kAllgather || index != 0)
+    return Status::InvalidArgument("only an allgather has a result of its own, with index 0");
+  if (operation->gathered == nullptr)
+    return Status::InvalidArgument("the result of this operation was taken before");
+  Tensor& tensor = operation->inputs[0];
+  int64_t total = 0;
+  for (size_t j = 0; j < operation->rows.size(); ++j) {
+    if (rows != nullptr) rows[j] = operation->rows[j];
+    total += operation->rows[j];
+  }
+  tensor.shape.dims[0] = total;
+  *result = {.struct_size = sizeof(covey_tensor),
+             .dtype = static_cast<covey_dtype>(tensor.dtype),
+             .ndim = tensor.shape.ndim,
+             .shape = tensor.shape.dims.data(),
+             .data = operation->gathered.get(),
+             .device_type = COVEY_CPU,
+             .device_index = 0,
+             .stream = nullptr,
+             .ready_event = nullptr};
   return Status::Ok();
 }
 
@@ -232,36 +266,26 @@ covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t ind
   const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
   covey::Operation* operation = use->queue().Find(handle);
-  if (operation == nullptr)
-    return Report(Status::InvalidArgument("unknown or released handle"), error);
-  if (!operation->ended.load(std::memory_order_acquire))
-    return Report(Status::Timeout("still in flight"), error);
-  if (!operation->status.ok()) return Report(operation->status, error);
-  if (operation->kind == covey::Kind::kJoin && rows != nullptr) {
+  const bool joined = operation != nullptr && operation->kind == covey::Kind::kJoin &&
+                      covey::Ended(*operation).ok();
+  if (joined && rows != nullptr) {
     rows[0] = operation->rows[0];
     return COVEY_OK;
   }
-  if (operation->kind != covey::Kind::kAllgather || index != 0)
-    return Report(
-        Status::InvalidArgument("only an allgather has a result of its own, with index 0"), error);
-  covey::Tensor& tensor = operation->inputs[0];
-  int64_t total = 0;
-  for (size_t j = 0; j < operation->rows.size(); ++j) {
-    if (rows != nullptr) rows[j] = operation->rows[j];
-    total += operation->rows[j];
-  }
-  tensor.shape.dims[0] = total;
-  *result = {.struct_size = sizeof(covey_tensor),
-             .dtype = static_cast<covey_dtype>(tensor.dtype),
-             .ndim = tensor.shape.ndim,
-             .shape = tensor.shape.dims.data(),
-             .data = operation->gathered.get(),
-             .device_type = COVEY_CPU,
-             .device_index = 0,
-             .stream = nullptr,
-             .ready_event = nullptr};
-  return COVEY_OK;
+  return Report(covey::Result(operation, index, result, rows), error);
 }
+
+covey_code covey_result_take(covey_runtime* runtime, covey_handle handle, int32_t index,
+                             covey_tensor* result, int64_t* rows, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  if (use.get() == nullptr) return Report(use.status(), error);
+  covey::Operation* operation = use->queue().Find(handle);
+  const Status status = covey::Result(operation, index, result, rows);
+  if (status.ok()) result->data = operation->gathered.release();
+  return Report(status, error);
+}
+
+void covey_free(void* data) { delete[] static_cast<std::byte*>(data); }
 
 void covey_release(covey_runtime* runtime, covey_handle handle) {
   const Use use(OrDefault(runtime));
@@ -344,12 +368,21 @@ const char* covey_dtype_name(covey_dtype dtype) {
   return known ? covey::NameOf(static_cast<covey::DType>(dtype)) : "unknown";
 }
 
+covey_code covey_plugin_check(const char* name, covey_error* error) {
+  covey::Config config;
+  Status status = covey::Config::FromEnvironment(environ, "", &config);
+  covey::Plugin plugin;
+  if (status.ok()) status = covey::Plugin::Open(name, config.plugin_path, &plugin);
+  return Report(status, error);
+}
+
 int covey_job_create(int32_t size, covey_error* error) {
   covey::Config config;
   int fd = -1;
   Status status = covey::Config::FromEnvironment(environ, "", &config);
-  const covey::TransportKind* shm = covey::FindTransport("shm");
-  if (status.ok()) status = shm->create_job(size, config.arena_bytes, &fd);
+  const covey::TransportKind* asked = nullptr;
+  if (status.ok()) status = covey::TransportOf(config, &asked);
+  if (status.ok()) status = covey::FindTransport("shm")->create_job(size, config.arena_bytes, &fd);
   Report(status, error);
   return status.ok() ? fd : -1;
 }

@@ -236,6 +236,13 @@ COVEY_API covey_code covey_result(covey_runtime* runtime, covey_handle handle, i
  * ends, and covey_release of an operation in flight therefore waits for its end. */
 COVEY_API void covey_release(covey_runtime* runtime, covey_handle handle);
 
+/* As covey_result, and the memory is the caller's from now on: result->data (never NULL) outlives
+ * the handle and the runtime, until covey_free. result->shape stays the handle's. Once per result;
+ * afterwards there is none for covey_result either. */
+COVEY_API covey_code covey_result_take(covey_runtime* runtime, covey_handle handle, int32_t index,
+                                       covey_tensor* result, int64_t* rows, covey_error* error);
+COVEY_API void covey_free(void* data); /* what covey_result_take gave; NULL: nothing */
+
 /* ---- The arena ---- */
 
 /* Memory every rank of this host can reach directly: tensors in it are reduced without a copy.
@@ -276,6 +283,10 @@ COVEY_API size_t covey_knobs(char* json, size_t capacity);
 
 COVEY_API const char* covey_version(void);
 COVEY_API const char* covey_dtype_name(covey_dtype dtype);
+
+/* Whether the plug-in `name` (mpi, ucx, cuda, ...: libcovey_<name>.so) is there and fits; the error
+ * says what was looked for where, and what to do. It is opened by this. Needs no runtime. */
+COVEY_API covey_code covey_plugin_check(const char* name, covey_error* error);
 
 /* ---- The job's shared memory (for launchers) ---- */
 

@@ -4,7 +4,8 @@
 // Called with the baton held, in the order in which things happen on that rank. An observer only
 // looks: it calls nothing of the runtime, and what it is shown is valid during the call.
 //
-// `id` is the operation a stream runs; for a bundle its own name and number.
+// `id` is the operation a stream runs. An exchange of a bundle is told once for each operation it
+// moves, with the bundle's entry; begun void, with the bundle's own name and number.
 #ifndef COVEY_CORE_OBSERVER_H_
 #define COVEY_CORE_OBSERVER_H_
 

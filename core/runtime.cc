@@ -28,6 +28,15 @@ OperationId IdOf(const Stream& stream) {
   return {stream.group->key, stream.name, stream.occurrence};
 }
 
+// Calls fn(id) for each operation an exchange of the stream moves: those of a bundle's members. A
+// bundle begun void moves none of them and stands for itself.
+template <typename Fn>
+void ForEachMoved(const Stream& stream, uint32_t entry, Fn fn) {
+  if (stream.carries == nullptr || entry == 0) return fn(IdOf(stream));
+  for (const Stream* member : stream.carries->members)
+    fn({stream.group->key, member->name, member->base + stream.occurrence});
+}
+
 }  // namespace
 
 // Landing blocks in the transport's shared memory.
@@ -210,7 +219,9 @@ void Runtime::StartAndProgress(bool* moved) {
       *moved = true;
       const uint32_t entry = start.entry == nullptr ? 0 : start.entry->id;
       if (options_.observer != nullptr)
-        options_.observer->OnBegin(transport_->rank(), IdOf(*start.stream), entry);
+        ForEachMoved(*start.stream, entry, [&](const OperationId& id) {
+          options_.observer->OnBegin(transport_->rank(), id, entry);
+        });
       executor_.Begin(start.request, &start.stream->channel, start.stream->occurrence, entry,
                       start.stream, now);
       if (timeline_ != nullptr)
@@ -232,7 +243,9 @@ void Runtime::HandleEnded(Exchange* exchange, Time now) {
     timeline_->Span("wait for peers", stream->name, exchange->begun_at, exchange->all_begun_at);
   }
   if (options_.observer != nullptr)
-    options_.observer->OnExchangeEnd(transport_->rank(), IdOf(*stream), exchange->outcome);
+    ForEachMoved(*stream, exchange->entry, [&](const OperationId& id) {
+      options_.observer->OnExchangeEnd(transport_->rank(), id, exchange->outcome);
+    });
   const auto end = exchange->outcome == Outcome::kDone   ? Negotiator::ExchangeEnd::kDone
                    : exchange->outcome == Outcome::kVoid ? Negotiator::ExchangeEnd::kVoid
                                                          : Negotiator::ExchangeEnd::kAborted;

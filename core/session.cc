@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "core/run/plugin.h"
+
 namespace covey {
 namespace {
 
@@ -23,18 +25,25 @@ void Field(std::string* json, const char* name, uint64_t value) {
 
 }  // namespace
 
+Status TransportOf(const Config& config, const TransportKind** kind) {
+  const bool shm = config.transport == "auto";
+  return LoadTransport(shm ? "shm" : config.transport, config.plugin_path, kind);
+}
+
 Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
-  const TransportKind* shm = FindTransport("shm");
-  if (shm == nullptr) return Status::Internal("the shared-memory transport is not linked in");
+  const TransportKind* transport = nullptr;
+  RETURN_IF_ERROR(TransportOf(config, &transport));
   std::unique_ptr<Session> s(new Session(config));
   s->log_ = std::make_unique<Log>(config.log_level, config.rank);
-  RETURN_IF_ERROR(shm->open({.rank = config.rank,
-                             .size = config.size,
-                             .shm_fd = config.shm_fd,
-                             .launcher_pid = config.launcher_pid,
-                             .arena_bytes = config.arena_bytes,
-                             .start_timeout = config.start_timeout},
-                            &s->transport_));
+  RETURN_IF_ERROR(transport->open({.rank = config.rank,
+                                   .size = config.size,
+                                   .shm_fd = config.shm_fd,
+                                   .launcher_pid = config.launcher_pid,
+                                   .arena_bytes = config.arena_bytes,
+                                   .start_timeout = config.start_timeout,
+                                   .start_warning = config.stall_warning,
+                                   .log = s->log_.get()},
+                                  &s->transport_));
   s->runtime_ = std::make_unique<Runtime>(
       Runtime::Options{
           .segment_bytes = config.segment_bytes,

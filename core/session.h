@@ -17,6 +17,9 @@
 
 namespace covey {
 
+// The transport a configuration asks for; opens its plug-in when it is one.
+Status TransportOf(const Config& config, const TransportKind** kind);
+
 class Session {
  public:
   // Joins the job; waits until all ranks have (config.start_timeout).

@@ -85,10 +85,13 @@ Status ReadTensor(const covey_request& r, const covey_tensor& from, const Valida
   }
   to->data = static_cast<std::byte*>(from.data);
   if (data_needed && elems > 0 && from.data == nullptr) return Wrong(r, "data is NULL");
+  if (from.device_type == COVEY_CUDA && !c.has_device[COVEY_CUDA])
+    return Status::Unsupported(Quoted(r) +
+                               ": a tensor on CUDA needs the plug-in libcovey_cuda.so, which is "
+                               "not open (covey_plugin_check says why); move it to the CPU");
   if (from.device_type < 0 || from.device_type > 2 || !c.has_device[from.device_type])
-    return Status::Unsupported(
-        Quoted(r) + ": this build reaches no device of type " + std::to_string(from.device_type) +
-        (from.device_type == 1 ? " (CUDA)" : "") + "; move the tensor to the CPU");
+    return Status::Unsupported(Quoted(r) + ": this build reaches no device of type " +
+                               std::to_string(from.device_type) + "; move the tensor to the CPU");
   to->device = static_cast<DeviceType>(from.device_type);
   to->device_index = from.device_index;
   to->stream = from.stream;

@@ -29,6 +29,11 @@ _CC_DEPS = {
     ],
 }
 
+# What a C++ test reads at run time.
+_CC_DATA = {
+    "unit/run/plugin_test.cc": ["//tests/plugins"],
+}
+
 _ALWAYS = [
     "//core/base",
     "//core:header",
@@ -52,6 +57,7 @@ def cc_tests(folder, **kwargs):
         native.cc_test(
             name = path[:-len(".cc")],
             srcs = [path] + [h for h in helpers if _near(h, path)],
+            data = _CC_DATA.get(path, []),
             linkstatic = True,
             deps = _deps(_CC_DEPS[prefix] + own + _ALWAYS),
             **kwargs

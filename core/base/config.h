@@ -31,6 +31,8 @@ struct Config {
   int32_t shm_fd = -1;       // the job's shared memory; -1 = none
   int32_t launcher_pid = 0;  // 0 = none
   std::string job;
+  std::string transport = "auto";  // or shm, mpi, ucx: the last two are plug-ins
+  std::string plugin_path;         // "folder:folder", looked into before libcovey.so's own
 
   Time start_timeout = 30 * kSecond;
   Time stall_warning = 10 * kSecond;

@@ -69,6 +69,18 @@ constexpr Knob kKnobs[] = {
      .type = Type::kText,
      .field = &Config::job,
      .help = "identifier of the job, for people"},
+    {.name = "transport",
+     .unit = "auto|shm|mpi|ucx",
+     .type = Type::kChoice,
+     .field = &Config::transport,
+     .help = "how the ranks reach each other; auto is shm, the memory of this host; mpi and ucx "
+             "are plug-ins"},
+    {.name = "plugin_path",
+     .unit = "folders",
+     .type = Type::kText,
+     .field = &Config::plugin_path,
+     .help = "where plug-ins (libcovey_NAME.so) are looked for, separated by ':', before the "
+             "folder of libcovey.so"},
     {.name = "start_timeout",
      .unit = "s",
      .type = Type::kTime,

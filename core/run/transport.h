@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/log.h"
 #include "core/base/status.h"
 #include "core/base/types.h"
 #include "core/base/wire.h"
@@ -103,6 +104,8 @@ struct TransportOptions {
   int launcher_pid = 0;  // where to find it when the descriptor was closed on the way; 0 = nowhere
   uint64_t arena_bytes = 0;
   Time start_timeout = 0;
+  Time start_warning = kNever;  // after this long the log says which ranks are missing
+  Log* log = nullptr;           // outlives the transport; null: nothing is said
 };
 struct TransportKind {
   const char* name;

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable
 
-from covey import _native
+from covey import _native, ops
 from covey.basics import (
     cross_rank,
     cross_size,
@@ -52,25 +52,7 @@ from covey.group import Group, group, world
 from covey.handles import Handle, poll, synchronize
 from covey.memory import arena_empty
 from covey.objects import allgather_object, broadcast_object
-from covey.ops import (
-    allgather,
-    allgather_async,
-    allreduce,
-    allreduce_,
-    allreduce_async,
-    allreduce_async_,
-    barrier,
-    broadcast,
-    broadcast_,
-    broadcast_async,
-    broadcast_async_,
-    grouped_allgather,
-    grouped_allgather_async,
-    grouped_allreduce,
-    grouped_allreduce_,
-    grouped_allreduce_async,
-    grouped_allreduce_async_,
-)
+from covey.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
 from covey.reduce_op import Adasum, Average, Max, Min, Product, ReduceOp, Sum
 
 if TYPE_CHECKING:
@@ -99,30 +81,13 @@ __all__ = [
     "Sum",
     "Timeout",
     "Unsupported",
-    "allgather",
-    "allgather_async",
     "allgather_object",
-    "allreduce",
-    "allreduce_",
-    "allreduce_async",
-    "allreduce_async_",
     "arena_empty",
-    "barrier",
-    "broadcast",
-    "broadcast_",
-    "broadcast_async",
-    "broadcast_async_",
     "broadcast_object",
     "check_replicas",
     "cross_rank",
     "cross_size",
     "group",
-    "grouped_allgather",
-    "grouped_allgather_async",
-    "grouped_allreduce",
-    "grouped_allreduce_",
-    "grouped_allreduce_async",
-    "grouped_allreduce_async_",
     "init",
     "is_homogeneous",
     "is_initialized",
@@ -140,7 +105,11 @@ __all__ = [
     "stop_timeline",
     "synchronize",
     "world",
-]
+] + ops.__all__
+
+
+def __getattr__(name: str) -> Any:
+    raise ops.absent(__name__, name)
 
 
 def check_replicas(model: Any, group: Group = world) -> None:

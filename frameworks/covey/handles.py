@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, Generic, List, Optional, Sequence, TypeVar
 
 from covey import _native
 from covey.errors import CoveyError
 
+T = TypeVar("T")
 
-class Handle:
+
+class Handle(Generic[T]):
     """One operation in flight. Made by the ``*_async`` functions.
 
     It may be dropped: the operation goes on and its tensors stay alive until it has ended.
@@ -39,7 +41,7 @@ class Handle:
         self._result = result
         self._finish = finish
 
-    def wait(self, timeout: Optional[float] = None) -> Any:
+    def wait(self, timeout: Optional[float] = None) -> T:
         """Waits until the operation has ended and returns its result; again: the same result.
 
         Args:
@@ -62,13 +64,13 @@ class Handle:
         return bool(self._native.poll())
 
 
-class HandleSet:
+class HandleSet(Generic[T]):
     """Several operations in flight whose results form one list."""
 
     __slots__ = ("_handles", "_places")
 
     def __init__(
-        self, handles: Sequence[Handle], places: Optional[Sequence[Sequence[int]]] = None
+        self, handles: Sequence[Handle[Any]], places: Optional[Sequence[Sequence[int]]] = None
     ) -> None:
         """Internal.
 
@@ -80,7 +82,7 @@ class HandleSet:
         self._handles = list(handles)
         self._places = places
 
-    def wait(self, timeout: Optional[float] = None) -> List[Any]:
+    def wait(self, timeout: Optional[float] = None) -> List[T]:
         """Waits for all and returns the list. Errors as :meth:`Handle.wait`: the first one met."""
         parts: List[Any] = []
         first_error: Optional[CoveyError] = None

@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
-import weakref
 from typing import Any, Sequence, Union
 
 from covey import _native
 from covey.errors import InvalidArgument, Unsupported
 from covey.ops import adapter_of_dtype
-
-
-def _arena_memory(length_bytes: int) -> Any:
-    """Zero-filled arena memory, 64-byte aligned, as an object with the buffer protocol.
-
-    It is freed when that object is gone, which every tensor made over it keeps. (A memoryview would
-    not do: NumPy keeps what is behind one, not the view itself.)
-
-    Raises:
-        NotInitialized: (a ValueError) before ``init()``.
-        Exhausted: (a MemoryError) the arena is full.
-    """
-    address = _native.arena_alloc(length_bytes)
-    memory = (ctypes.c_char * length_bytes).from_address(address)
-    weakref.finalize(memory, _native.arena_free, address).atexit = False
-    return memory
 
 
 def arena_empty(shape: Union[int, Sequence[int]], dtype: Any) -> Any:
@@ -60,5 +42,5 @@ def arena_empty(shape: Union[int, Sequence[int]], dtype: Any) -> Any:
     if code is None:
         raise Unsupported(f"arena_empty: dtype {dtype} cannot be sent")
     length_bytes = math.prod(extents) * item_bytes
-    memory = _arena_memory(length_bytes) if length_bytes else bytearray()
-    return framework.FRAMEWORK.wrap(memory, code, extents, False)
+    memory = _native.arena_alloc(length_bytes) if length_bytes else bytearray()
+    return framework.FRAMEWORK.wrap(memory, code, extents)

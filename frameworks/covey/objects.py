@@ -10,7 +10,7 @@ import pickle
 from typing import Any, List, Optional
 
 from covey import _native
-from covey.collectives import ALLGATHER, BROADCAST, SUM, full_name
+from covey.collectives import ALLGATHER, BROADCAST, How
 from covey.errors import InvalidArgument
 from covey.group import Group, world
 from covey.state import state
@@ -31,10 +31,8 @@ def _dumps(obj: Any) -> bytes:
 
 def _broadcast_bytes(data: bytearray, root: int, name: Optional[str], group: Group) -> None:
     """Overwrites ``data``, of one length everywhere, with the root's."""
-    shape = (len(data),)
-    _native.submit1(
-        BROADCAST, group.id, name, SUM, root, 1.0, 1.0, _UINT8, data, None, shape, data
-    ).wait()
+    head = How(BROADCAST, "broadcast_object", root=root).head(group, name)
+    _native.submit1(*head, _UINT8, data, None, (len(data),), data).wait()
 
 
 def broadcast_object(
@@ -66,7 +64,7 @@ def broadcast_object(
     is_root = place.rank == root_rank
     data = bytearray(_dumps(obj)) if is_root else bytearray()
     length = bytearray(len(data).to_bytes(8, "little"))
-    base = full_name("broadcast_object", name)
+    base = How(BROADCAST, "broadcast_object").stream(name)
     _broadcast_bytes(length, root_rank, base and base + ".length", process_set)
     if not is_root:
         data = bytearray(int.from_bytes(length, "little"))
@@ -91,24 +89,14 @@ def allgather_object(
         >>> hosts = covey.allgather_object(socket.gethostname(), name="hosts")
     """
     data = _dumps(obj)
-    native = _native.submit1(
-        ALLGATHER,
-        process_set.id,
-        full_name("allgather_object", name),
-        SUM,
-        0,
-        1.0,
-        1.0,
-        _UINT8,
-        data,
-        None,
-        (len(data),),
-        data,
-    )
+    how = How(ALLGATHER, "allgather_object")
+    head = how.head(process_set, how.stream(name))
+    native = _native.submit1(*head, _UINT8, data, None, (len(data),), data)
     native.wait()
-    memory, _, _, rows = native.result(0, process_set.size(), 1)
+    memory, _, _, rows = native.take_result(0, process_set.size(), 1)
+    data_of_all = memoryview(memory)
     objects, begin = [], 0
     for row in rows:
-        objects.append(pickle.loads(memory[begin : begin + row]))
+        objects.append(pickle.loads(data_of_all[begin : begin + row]))
         begin += row
     return objects

@@ -1,17 +1,58 @@
 """The operations of ``import covey``: each goes to the adapter of its tensor's framework.
 
-A framework is imported when one of its tensors is seen, so ``import covey`` loads none.
+A framework is imported when one of its tensors is seen, so ``import covey`` loads none. An
+operation is written once, as a function that picks the adapter's by the way it is called; see
+:mod:`covey.ways`.
 """
 
 from __future__ import annotations
 
 import importlib
 from types import ModuleType
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 from covey import collectives
 from covey.group import Group, world
 from covey.reduce_op import Average
+from covey.ways import LATER, LATER_IN_PLACE, NOW, NOW_IN_PLACE, Way, bound
+
+__all__ = [
+    "allgather",
+    "allgather_async",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "grouped_allgather",
+    "grouped_allgather_async",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "join",
+]
+
+_NOT_YET = (
+    "alltoall",
+    "alltoall_async",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
+    "reducescatter",
+    "reducescatter_async",
+)
+
+
+def absent(module: str, name: str, *also: str) -> AttributeError:
+    """What to raise for ``module.name``: of operations (and ``also``) still to come it says so."""
+    if name in _NOT_YET + also:
+        return AttributeError(f"{module}.{name} is not available in this version of Covey yet")
+    return AttributeError(f"module {module!r} has no attribute {name!r}")
+
 
 _ADAPTERS = {"torch": "covey.torch", "numpy": "covey.numpy"}
 _known: Dict[type, ModuleType] = {}
@@ -48,7 +89,8 @@ def _adapter_of_all(tensors: Sequence[Any]) -> ModuleType:
     return adapters.pop()
 
 
-def allreduce(
+def _allreduce(
+    way: Way,
     tensor: Any,
     name: Optional[str] = None,
     op: int = Average,
@@ -79,7 +121,7 @@ def allreduce(
     Example:
         >>> loss = covey.allreduce(loss, name="loss")
     """
-    return adapter_of(tensor).allreduce(
+    return getattr(adapter_of(tensor), way.name_of("allreduce"))(
         tensor,
         name=name,
         op=op,
@@ -89,64 +131,30 @@ def allreduce(
     )
 
 
-def allreduce_(
-    tensor: Any,
-    name: Optional[str] = None,
-    op: int = Average,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    group: Group = world,
-) -> Any:
-    """As :func:`allreduce`, in place: ``tensor`` is overwritten and returned."""
-    return adapter_of(tensor).allreduce_(
-        tensor, None, name, op, prescale_factor, postscale_factor, group
-    )
-
-
-def allreduce_async(
-    tensor: Any,
-    name: Optional[str] = None,
-    op: int = Average,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    group: Group = world,
-) -> Any:
-    """As :func:`allreduce`; returns a handle at once. Leave ``tensor`` alone until then."""
-    return adapter_of(tensor).allreduce_async(
-        tensor, None, name, op, prescale_factor, postscale_factor, group
-    )
-
-
-def allreduce_async_(
-    tensor: Any,
-    name: Optional[str] = None,
-    op: int = Average,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    group: Group = world,
-) -> Any:
-    """As :func:`allreduce_`; returns a handle at once. Leave ``tensor`` alone until then."""
-    return adapter_of(tensor).allreduce_async_(
-        tensor, None, name, op, prescale_factor, postscale_factor, group
-    )
-
-
-def grouped_allreduce(
+def _grouped_allreduce(
+    way: Way,
     tensors: Sequence[Any],
     name: Optional[str] = None,
     op: int = Average,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     group: Group = world,
-) -> List[Any]:
+) -> Any:
     """As :func:`allreduce` for a list of tensors that travel together; returns the list.
 
     Tensors of different dtypes may be mixed: those of one dtype travel together.
 
+    Args:
+        tensors: of one framework; as many, of the same shapes and dtypes, on every rank.
+        name, op, prescale_factor, postscale_factor, group: as :func:`allreduce`.
+
+    Raises:
+        As :func:`allreduce`.
+
     Example:
         >>> loss, hits = covey.grouped_allreduce([loss, hits], op=covey.Sum, name="metrics")
     """
-    return _adapter_of_all(tensors).grouped_allreduce(
+    return getattr(_adapter_of_all(tensors), way.name_of("grouped_allreduce"))(
         tensors,
         name=name,
         op=op,
@@ -156,50 +164,8 @@ def grouped_allreduce(
     )
 
 
-def grouped_allreduce_(
-    tensors: Sequence[Any],
-    name: Optional[str] = None,
-    op: int = Average,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    group: Group = world,
-) -> List[Any]:
-    """As :func:`grouped_allreduce`, in place."""
-    return _adapter_of_all(tensors).grouped_allreduce_(
-        tensors, None, name, op, prescale_factor, postscale_factor, group
-    )
-
-
-def grouped_allreduce_async(
-    tensors: Sequence[Any],
-    name: Optional[str] = None,
-    op: int = Average,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    group: Group = world,
-) -> Any:
-    """As :func:`grouped_allreduce`; returns a handle at once."""
-    return _adapter_of_all(tensors).grouped_allreduce_async(
-        tensors, None, name, op, prescale_factor, postscale_factor, group
-    )
-
-
-def grouped_allreduce_async_(
-    tensors: Sequence[Any],
-    name: Optional[str] = None,
-    op: int = Average,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    group: Group = world,
-) -> Any:
-    """As :func:`grouped_allreduce_`; returns a handle at once."""
-    return _adapter_of_all(tensors).grouped_allreduce_async_(
-        tensors, None, name, op, prescale_factor, postscale_factor, group
-    )
-
-
-def broadcast(
-    tensor: Any, root_rank: int, name: Optional[str] = None, group: Group = world
+def _broadcast(
+    way: Way, tensor: Any, root_rank: int, name: Optional[str] = None, group: Group = world
 ) -> Any:
     """The tensor of rank ``root_rank``, as a new tensor on every rank.
 
@@ -207,8 +173,7 @@ def broadcast(
         tensor: torch tensor or numpy array of any shape, the same on every rank; the dtypes of
             :func:`allreduce`, and bool.
         root_rank: a global rank, also inside a group; a member of ``group``.
-        name: as for :func:`allreduce`.
-        group: the ranks that take part; this rank must be one of them.
+        name, group: as :func:`allreduce`.
 
     Raises:
         As :func:`allreduce`.
@@ -216,38 +181,17 @@ def broadcast(
     Example:
         >>> seed = covey.broadcast(seed, root_rank=0, name="seed")
     """
-    return adapter_of(tensor).broadcast(tensor, root_rank, name=name, process_set=group)
+    function = getattr(adapter_of(tensor), way.name_of("broadcast"))
+    return function(tensor, root_rank, name=name, process_set=group)
 
 
-def broadcast_(
-    tensor: Any, root_rank: int, name: Optional[str] = None, group: Group = world
-) -> Any:
-    """As :func:`broadcast`, in place: ``tensor`` is overwritten and returned."""
-    return adapter_of(tensor).broadcast_(tensor, root_rank, name=name, process_set=group)
-
-
-def broadcast_async(
-    tensor: Any, root_rank: int, name: Optional[str] = None, group: Group = world
-) -> Any:
-    """As :func:`broadcast`; returns a handle at once."""
-    return adapter_of(tensor).broadcast_async(tensor, root_rank, name=name, process_set=group)
-
-
-def broadcast_async_(
-    tensor: Any, root_rank: int, name: Optional[str] = None, group: Group = world
-) -> Any:
-    """As :func:`broadcast_`; returns a handle at once."""
-    return adapter_of(tensor).broadcast_async_(tensor, root_rank, name=name, process_set=group)
-
-
-def allgather(tensor: Any, name: Optional[str] = None, group: Group = world) -> Any:
+def _allgather(way: Way, tensor: Any, name: Optional[str] = None, group: Group = world) -> Any:
     """The tensors of all ranks, concatenated on dimension 0 in rank order.
 
     Args:
         tensor: torch tensor or numpy array with at least one dimension; dimension 0 may differ
             between the ranks (and be 0), the others not. The dtypes of :func:`broadcast`.
-        name: as for :func:`allreduce`.
-        group: the ranks that take part; this rank must be one of them.
+        name, group: as :func:`allreduce`.
 
     Raises:
         As :func:`allreduce`.
@@ -255,28 +199,45 @@ def allgather(tensor: Any, name: Optional[str] = None, group: Group = world) -> 
     Example:
         >>> everyones = covey.allgather(mine, name="scores")
     """
-    return adapter_of(tensor).allgather(tensor, name=name, process_set=group)
+    function = getattr(adapter_of(tensor), way.name_of("allgather"))
+    return function(tensor, name=name, process_set=group)
 
 
-def allgather_async(tensor: Any, name: Optional[str] = None, group: Group = world) -> Any:
-    """As :func:`allgather`; returns a handle at once."""
-    return adapter_of(tensor).allgather_async(tensor, name=name, process_set=group)
-
-
-def grouped_allgather(
-    tensors: Sequence[Any], name: Optional[str] = None, group: Group = world
-) -> List[Any]:
-    """As :func:`allgather` for a list of tensors that travel together; returns the list."""
-    return _adapter_of_all(tensors).grouped_allgather(tensors, name=name, process_set=group)
-
-
-def grouped_allgather_async(
-    tensors: Sequence[Any], name: Optional[str] = None, group: Group = world
+def _grouped_allgather(
+    way: Way, tensors: Sequence[Any], name: Optional[str] = None, group: Group = world
 ) -> Any:
-    """As :func:`grouped_allgather`; returns a handle at once."""
-    return _adapter_of_all(tensors).grouped_allgather_async(
-        tensors, name=name, process_set=group
-    )
+    """As :func:`allgather` for a list of tensors; returns the list.
+
+    Args:
+        tensors: of one framework, as many on every rank.
+        name, group: as :func:`allreduce`.
+
+    Raises:
+        As :func:`allreduce`.
+
+    Example:
+        >>> scores, labels = covey.grouped_allgather([scores, labels], name="evaluation")
+    """
+    function = getattr(_adapter_of_all(tensors), way.name_of("grouped_allgather"))
+    return function(tensors, name=name, process_set=group)
+
+
+allreduce = bound(_allreduce, NOW)
+allreduce_ = bound(_allreduce, NOW_IN_PLACE)
+allreduce_async = bound(_allreduce, LATER)
+allreduce_async_ = bound(_allreduce, LATER_IN_PLACE)
+grouped_allreduce = bound(_grouped_allreduce, NOW)
+grouped_allreduce_ = bound(_grouped_allreduce, NOW_IN_PLACE)
+grouped_allreduce_async = bound(_grouped_allreduce, LATER)
+grouped_allreduce_async_ = bound(_grouped_allreduce, LATER_IN_PLACE)
+broadcast = bound(_broadcast, NOW)
+broadcast_ = bound(_broadcast, NOW_IN_PLACE)
+broadcast_async = bound(_broadcast, LATER)
+broadcast_async_ = bound(_broadcast, LATER_IN_PLACE)
+allgather = bound(_allgather, NOW)
+allgather_async = bound(_allgather, LATER)
+grouped_allgather = bound(_grouped_allgather, NOW)
+grouped_allgather_async = bound(_grouped_allgather, LATER)
 
 
 def barrier(group: Group = world) -> None:
@@ -289,3 +250,6 @@ def barrier(group: Group = world) -> None:
         >>> covey.barrier()
     """
     collectives.barrier(group)
+
+
+join = collectives.join

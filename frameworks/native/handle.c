@@ -159,41 +159,39 @@ static PyObject* HandlePoll(PyObject* object, PyObject* unused) {
   return PyBool_FromLong(!in_flight);
 }
 
+static PyObject* TupleOf(const int64_t* numbers, int count) {
+  PyObject* tuple = PyTuple_New(count);
+  for (int i = 0; tuple != NULL && i < count; ++i) {
+    PyObject* number = PyLong_FromLongLong(numbers[i]);
+    if (number == NULL || PyTuple_SetItem(tuple, i, number) != 0) {
+      Py_DECREF(tuple);
+      return NULL;
+    }
+  }
+  return tuple;
+}
+
+/* (memory, dtype, shape, rows); takes over result->data. */
 static PyObject* ResultTuple(const covey_tensor* result, Py_ssize_t length_bytes,
                              const int64_t* rows, int size) {
-  PyObject* shape = PyTuple_New(result->ndim);
-  PyObject* row_tuple = PyTuple_New(size);
-  PyObject* memory = NULL;
-  if (shape == NULL || row_tuple == NULL) goto fail;
-  for (int i = 0; i < result->ndim; ++i) {
-    PyObject* number = PyLong_FromLongLong(result->shape[i]);
-    if (number == NULL || PyTuple_SetItem(shape, i, number) != 0) goto fail;
-  }
-  for (int i = 0; i < size; ++i) {
-    PyObject* number = PyLong_FromLongLong(rows[i]);
-    if (number == NULL || PyTuple_SetItem(row_tuple, i, number) != 0) goto fail;
-  }
-  if (length_bytes > 0) {
-    memory = PyMemoryView_FromMemory(result->data, length_bytes, kWritable);
-  } else {
-    memory = PyByteArray_FromStringAndSize("", 0);
-  }
-  if (memory == NULL) goto fail;
-  return Py_BuildValue("(NiNN)", memory, (int)result->dtype, shape, row_tuple);
-fail:
+  PyObject* memory = NewMemory(result->data, length_bytes, covey_free);
+  PyObject* shape = TupleOf(result->shape, result->ndim);
+  PyObject* row_tuple = TupleOf(rows, size);
+  if (memory != NULL && shape != NULL && row_tuple != NULL)
+    return Py_BuildValue("(NiNN)", memory, (int)result->dtype, shape, row_tuple);
+  Py_XDECREF(memory);
   Py_XDECREF(shape);
   Py_XDECREF(row_tuple);
-  Py_XDECREF(memory);
   return NULL;
 }
 
-static PyObject* HandleResult(PyObject* object, PyObject* args) {
+static PyObject* HandleTakeResult(PyObject* object, PyObject* args) {
   Handle* self = (Handle*)object;
   int index, size, item_bytes;
-  if (!PyArg_ParseTuple(args, "iii:result", &index, &size, &item_bytes)) return NULL;
+  if (!PyArg_ParseTuple(args, "iii:take_result", &index, &size, &item_bytes)) return NULL;
   if (RefuseOldHandle(self) != 0) return NULL;
   if (size < 1 || item_bytes < 1) {
-    PyErr_SetString(PyExc_ValueError, "result: size and item_bytes must be positive");
+    PyErr_SetString(PyExc_ValueError, "take_result: size and item_bytes must be positive");
     return NULL;
   }
   int64_t* rows = calloc((size_t)size, sizeof(*rows));
@@ -201,7 +199,7 @@ static PyObject* HandleResult(PyObject* object, PyObject* args) {
   covey_error error;
   ClearError(&error);
   covey_tensor result = COVEY_INIT(covey_tensor);
-  const covey_code code = covey_result(NULL, self->handle, index, &result, rows, &error);
+  const covey_code code = covey_result_take(NULL, self->handle, index, &result, rows, &error);
   PyObject* answer;
   if (code != COVEY_OK) {
     error.code = code;
@@ -215,24 +213,34 @@ static PyObject* HandleResult(PyObject* object, PyObject* args) {
   return answer;
 }
 
+static PyObject* HandleRows(PyObject* object, PyObject* args) {
+  Handle* self = (Handle*)object;
+  int count;
+  if (!PyArg_ParseTuple(args, "i:rows", &count) || RefuseOldHandle(self) != 0) return NULL;
+  int64_t* rows = calloc((size_t)(count > 0 ? count : 1), sizeof(*rows));
+  if (rows == NULL) return PyErr_NoMemory();
+  covey_error error;
+  ClearError(&error);
+  covey_tensor unused = COVEY_INIT(covey_tensor);
+  const covey_code code = covey_result(NULL, self->handle, 0, &unused, rows, &error);
+  error.code = code;
+  PyObject* answer = code == COVEY_OK ? TupleOf(rows, count) : RaiseError(&error);
+  free(rows);
+  return answer;
+}
+
 static PyMethodDef handle_methods[] = {
     {"wait", HandleWait, METH_VARARGS,
      "wait(timeout=None): waits until the operation has ended; raises its error, or Timeout after\n"
      "`timeout` seconds (the operation then goes on and may be waited for again)."},
     {"poll", HandlePoll, METH_NOARGS, "poll() -> bool: True when wait() would return at once."},
-    {"result", HandleResult, METH_VARARGS,
-     "result(index, group_size, item_bytes) -> (memory, dtype code, shape, rows per rank) of an\n"
-     "allgather without outputs. `memory` is valid only while this Handle lives."},
+    {"take_result", HandleTakeResult, METH_VARARGS,
+     "take_result(index, group_size, item_bytes) -> (Memory, dtype code, shape, rows per rank) of\n"
+     "an allgather without outputs; once. The Memory outlives this Handle and the runtime."},
+    {"rows", HandleRows, METH_VARARGS,
+     "rows(count) -> numbers that an ended operation gave: of a join (1) the last to join."},
     {NULL, NULL, 0, NULL},
 };
-
-static PyObject* RefuseNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  (void)type;
-  (void)args;
-  (void)kwargs;
-  PyErr_SetString(PyExc_TypeError, "a Handle is made by submit() and submit1() only");
-  return NULL;
-}
 
 static PyType_Slot handle_slots[] = {
     {Py_tp_new, (void*)RefuseNew},
@@ -250,11 +258,5 @@ static PyType_Spec handle_spec = {
 };
 
 int AddHandleType(PyObject* module) {
-  PyObject* type = PyType_FromSpec(&handle_spec);
-  if (type == NULL) return -1;
-  handle_type = (PyTypeObject*)type;
-  Py_INCREF(type); /* One reference stays here, for as long as the process lives. */
-  if (PyModule_AddObject(module, "Handle", type) == 0) return 0;
-  Py_DECREF(type);
-  return -1;
+  return (handle_type = AddType(module, &handle_spec, "Handle")) != NULL ? 0 : -1;
 }

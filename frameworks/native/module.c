@@ -28,6 +28,24 @@ PyObject* RaiseError(const covey_error* error) {
   return NULL;
 }
 
+PyObject* RefuseNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  (void)type;
+  (void)args;
+  (void)kwargs;
+  PyErr_SetString(PyExc_TypeError, "objects of this type are made by functions of _native only");
+  return NULL;
+}
+
+PyTypeObject* AddType(PyObject* module, PyType_Spec* spec, const char* name) {
+  PyObject* type = PyType_FromSpec(spec);
+  if (type == NULL) return NULL;
+  Py_INCREF(type); /* One reference stays with the caller, for as long as the process lives. */
+  if (PyModule_AddObject(module, name, type) == 0) return (PyTypeObject*)type;
+  Py_DECREF(type);
+  Py_DECREF(type);
+  return NULL;
+}
+
 /* None, or the exception of a failed call. */
 static PyObject* NoneOrError(covey_code code, covey_error* error) {
   if (code == COVEY_OK) Py_RETURN_NONE;
@@ -127,19 +145,7 @@ static PyObject* ArenaAlloc(PyObject* module, PyObject* args) {
   void* data = NULL;
   const covey_code code = covey_arena_alloc(NULL, (size_t)length_bytes, &data, &error);
   if (code != COVEY_OK) return NoneOrError(code, &error);
-  PyObject* address = PyLong_FromVoidPtr(data);
-  if (address == NULL) covey_arena_free(data);
-  return address;
-}
-
-static PyObject* ArenaFree(PyObject* module, PyObject* args) {
-  (void)module;
-  PyObject* address;
-  if (!PyArg_ParseTuple(args, "O:arena_free", &address)) return NULL;
-  void* data = PyLong_AsVoidPtr(address);
-  if (data == NULL && PyErr_Occurred()) return NULL;
-  covey_arena_free(data);
-  Py_RETURN_NONE;
+  return NewMemory(data, length_bytes, covey_arena_free);
 }
 
 /* ---- Seeing what happens --------------------------------------------------------------------- */
@@ -234,6 +240,15 @@ static PyObject* NowNs(PyObject* module, PyObject* unused) {
   return PyLong_FromLongLong(covey_now_ns());
 }
 
+static PyObject* PluginCheck(PyObject* module, PyObject* args) {
+  (void)module;
+  const char* name;
+  if (!PyArg_ParseTuple(args, "s:plugin_check", &name)) return NULL;
+  covey_error error;
+  ClearError(&error);
+  return NoneOrError(covey_plugin_check(name, &error), &error);
+}
+
 static PyObject* JobCreate(PyObject* module, PyObject* args) {
   (void)module;
   int size;
@@ -257,8 +272,9 @@ static PyMethodDef methods[] = {
     {"submit", Submit, METH_VARARGS, kSubmitDoc},
     {"submit1", SubmitOne, METH_VARARGS, kSubmitOneDoc},
     {"arena_alloc", ArenaAlloc, METH_VARARGS,
-     "arena_alloc(bytes) -> address, to be given to arena_free"},
-    {"arena_free", ArenaFree, METH_VARARGS, "arena_free(address)"},
+     "arena_alloc(bytes) -> Memory of the arena, zero-filled, 64-byte aligned"},
+    {"memories_alive", MemoriesAlive, METH_NOARGS,
+     "memories_alive() -> number of Memory objects that were not given back yet"},
     {"stats", Stats, METH_NOARGS, "stats() -> JSON text"},
     {"status", StatusOf, METH_NOARGS, "status() -> text, one line per operation waited for"},
     {"knobs", Knobs, METH_NOARGS, "knobs() -> JSON text"},
@@ -268,6 +284,8 @@ static PyMethodDef methods[] = {
     {"timeline_stop", TimelineStop, METH_NOARGS, "timeline_stop()"},
     {"timeline_span", TimelineSpan, METH_VARARGS, "timeline_span(name, begin_ns, end_ns)"},
     {"now_ns", NowNs, METH_NOARGS, "now_ns() -> the clock of timeline_span"},
+    {"plugin_check", PluginCheck, METH_VARARGS,
+     "plugin_check(name): raises Unsupported, with what to do, when the plug-in cannot be used"},
     {"job_create", JobCreate, METH_VARARGS,
      "job_create(size) -> descriptor of a new job's shared memory, to be inherited by its ranks"},
     {NULL, NULL, 0, NULL},
@@ -284,7 +302,7 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__native(void) {
   PyObject* module = PyModule_Create(&definition);
   if (module == NULL) return NULL;
-  if (AddHandleType(module) != 0 ||
+  if (AddHandleType(module) != 0 || AddMemoryType(module) != 0 ||
       PyModule_AddStringConstant(module, "version", covey_version()) != 0) {
     Py_DECREF(module);
     return NULL;

@@ -18,14 +18,16 @@
 
 #include "core/covey.h"
 
-/* PyBUF_WRITE, part of the stable ABI but missing in its headers before 3.11. */
-enum { kWritable = 0x200 };
-
 /* Initialises an error without clearing its 2,000-byte message. */
 void ClearError(covey_error* error);
 
 /* Sets the exception of covey.errors that belongs to error->code. Always returns NULL. */
 PyObject* RaiseError(const covey_error* error);
+
+/* Makes the type of `spec`, which Python cannot instantiate (tp_new: RefuseNew), and adds it to
+ * `module`. It lives as long as the process. NULL with an exception set. */
+PyTypeObject* AddType(PyObject* module, PyType_Spec* spec, const char* name);
+PyObject* RefuseNew(PyTypeObject* type, PyObject* args, PyObject* kwargs);
 
 /* handle.c ------------------------------------------------------------------------------------- */
 
@@ -41,6 +43,16 @@ void SweepOrphans(int all);
 
 /* From now on handles belong to a next runtime: those made before are no longer released. */
 void EndLife(void);
+
+/* memory.c ------------------------------------------------------------------------------------- */
+
+int AddMemoryType(PyObject* module);
+
+/* A Memory that owns `data`, to be given back with `give_back`. NULL with an exception set; `data`
+ * was then given back. */
+PyObject* NewMemory(void* data, Py_ssize_t length_bytes, void (*give_back)(void* data));
+
+PyObject* MemoriesAlive(PyObject* module, PyObject* unused);
 
 /* submit.c ------------------------------------------------------------------------------------- */
 

@@ -1,9 +1,7 @@
 #include "ops/transports/shm.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -58,7 +56,10 @@ Status OpenJob(const TransportOptions& options, std::unique_ptr<Transport>* tran
     fd = opened;
   }
   std::unique_ptr<ShmTransport> shm;
-  Status status = ShmTransport::Open(fd, identity, options.start_timeout, &shm);
+  const ShmJob::Patience patience{.timeout_ns = options.start_timeout,
+                                  .warn_after_ns = options.start_warning,
+                                  .log = options.log};
+  Status status = ShmTransport::Open(fd, identity, patience, &shm);
   if (opened >= 0) close(opened);
   *transport = std::move(shm);
   return status;
@@ -69,45 +70,34 @@ const TransportRegistration kRegistration(kKind);
 
 }  // namespace
 
-Status ShmTransport::Open(int fd, ShmJob::Identity identity, Time timeout_ns,
+Status ShmTransport::Open(int fd, ShmJob::Identity identity, const ShmJob::Patience& patience,
                           std::unique_ptr<ShmTransport>* transport) {
   ShmJob job;
   RETURN_IF_ERROR(ShmJob::Open(fd, identity, &job));
   // Before peers probe: where Yama restricts reading to parents, this rank lets its peers.
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-  if (const Status joined = job.Join(timeout_ns); !joined.ok()) {
+  auto watch = std::make_unique<ProcessWatch>(identity.size);
+  if (const Status joined = job.Join(patience, watch.get()); !joined.ok()) {
     job.arena->Unref();
     return joined;
   }
-  transport->reset(new ShmTransport(job));
-  (*transport)->WatchPeers();
+  transport->reset(new ShmTransport(job, std::move(watch)));
   (*transport)->ProbeReading();
   return Status::Ok();
 }
 
-ShmTransport::ShmTransport(ShmJob job)
+ShmTransport::ShmTransport(ShmJob job, std::unique_ptr<ProcessWatch> watch)
     : job_(job),
       own_(job_.Page(job_.identity.rank)),
       region_offset_(static_cast<uint64_t>(job_.Region(job_.identity.rank) - job_.arena->base())),
-      pidfds_(static_cast<size_t>(job_.identity.size), -1),
+      watch_(std::move(watch)),
       lost_(static_cast<size_t>(job_.identity.size), false) {}
 
 ShmTransport::~ShmTransport() {
-  for (int fd : pidfds_)
-    if (fd >= 0) close(fd);
   job_.Leave();
   for (int32_t r = 0; r < size(); ++r)
     if (r != ToInt(rank())) RingPeer(Rank{r}, Reason::kMail);
   job_.arena->Unref();
-}
-
-void ShmTransport::WatchPeers() {
-  for (int32_t r = 0; r < size(); ++r) {
-    const int32_t pid = job_.Page(Rank{r})->pid.load();
-    if (r == ToInt(rank()) || pid == getpid())
-      continue;  // several ranks in one process (tests) share a fate
-    pidfds_[static_cast<size_t>(r)] = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  }
 }
 
 // Whether the kernel lets this process read its peers' memory (Yama, containers and seccomp may
@@ -210,29 +200,20 @@ void ShmTransport::RingPeer(Rank peer, Reason reason) {
 
 std::vector<PeerLoss> ShmTransport::PollPeers() {
   std::vector<PeerLoss> losses;
-  std::vector<pollfd> watched;
-  std::vector<int32_t> ranks;
+  const auto lose = [&](int32_t r, std::string how) {
+    lost_[static_cast<size_t>(r)] = true;
+    watch_->Forget(r);
+    losses.push_back({Rank{r}, std::move(how)});
+  };
+  // First the dead, then the left: one that left and ended in between is not called dead.
+  const std::vector<int32_t> gone = watch_->Gone();
   for (int32_t r = 0; r < size(); ++r) {
-    const auto i = static_cast<size_t>(r);
-    if (lost_[i] || r == ToInt(rank())) continue;
-    if (job_.PresenceOf(Rank{r}) == Presence::kLeft) {
-      lost_[i] = true;
-      losses.push_back({Rank{r}, "has left the job (it called shutdown or its program ended)"});
-    } else if (pidfds_[i] >= 0) {
-      watched.push_back({pidfds_[i], POLLIN, 0});
-      ranks.push_back(r);
-    }
-  }
-  if (watched.empty() || poll(watched.data(), watched.size(), 0) <= 0) return losses;
-  for (size_t k = 0; k < watched.size(); ++k) {
-    if ((watched[k].revents & POLLIN) == 0) continue;
-    const auto i = static_cast<size_t>(ranks[k]);
-    lost_[i] = true;
-    const bool left = job_.PresenceOf(Rank{ranks[k]}) == Presence::kLeft;
-    const std::string pid = std::to_string(job_.Page(Rank{ranks[k]})->pid.load());
-    losses.push_back(
-        {Rank{ranks[k]}, left ? "has left the job (it called shutdown or its program ended)"
-                              : "has died (process " + pid + " is gone)"});
+    const Presence presence = job_.PresenceOf(Rank{r});
+    if (lost_[static_cast<size_t>(r)] || r == ToInt(rank())) continue;
+    if (presence == Presence::kLeft || presence == Presence::kGaveUp)
+      lose(r, "has left the job (it called shutdown or its program ended)");
+    else if (std::find(gone.begin(), gone.end(), r) != gone.end())
+      lose(r, "has died (process " + std::to_string(job_.Page(Rank{r})->pid.load()) + " is gone)");
   }
   return losses;
 }

@@ -16,8 +16,8 @@ namespace covey {
 
 class ShmTransport final : public Transport {
  public:
-  // Joins the job behind `fd` as `identity`; waits for all ranks, at most `timeout_ns`.
-  static Status Open(int fd, ShmJob::Identity identity, Time timeout_ns,
+  // Joins the job behind `fd` as `identity`; waits for all ranks as ShmJob::Join does.
+  static Status Open(int fd, ShmJob::Identity identity, const ShmJob::Patience& patience,
                      std::unique_ptr<ShmTransport>* transport);
   ~ShmTransport() override;  // leaves the job
 
@@ -52,8 +52,7 @@ class ShmTransport final : public Transport {
   void Ring(Sleeper sleeper) override;
 
  private:
-  explicit ShmTransport(ShmJob job);
-  void WatchPeers();
+  ShmTransport(ShmJob job, std::unique_ptr<ProcessWatch> watch);
   void ProbeReading();
   enum class Reason { kTick, kMail };
   void RingPeer(Rank peer, Reason reason);
@@ -64,8 +63,8 @@ class ShmTransport final : public Transport {
   std::atomic<uint64_t> mail_taken_{
       0};  // written by the baton holder, read by whoever is about to park
   int32_t next_mailbox_ = 0;
-  std::vector<int> pidfds_;  // by rank; -1 = own, lost, or not watched
-  std::vector<bool> lost_;
+  std::unique_ptr<ProcessWatch> watch_;
+  std::vector<bool> lost_;     // by rank
   std::vector<int32_t> pids_;  // by rank
   bool can_read_peers_ = false;
 };

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <ctime>
 #include <vector>
 
@@ -30,6 +31,14 @@ uint64_t MailboxesBytes(int32_t size) {
 
 constexpr uint64_t Presented(uint32_t incarnation, Presence presence) {
   return uint64_t{incarnation} << 32 | static_cast<uint32_t>(presence);
+}
+
+std::string Seconds(Time time) {
+  char text[32];
+  std::snprintf(
+      text, sizeof(text), "%g s",
+      static_cast<double>(time / kMillisecond) / static_cast<double>(kSecond / kMillisecond));
+  return text;
 }
 
 std::string RankList(const std::vector<int32_t>& ranks) {
@@ -112,30 +121,70 @@ Presence ShmJob::PresenceOf(Rank r) const {
   return static_cast<Presence>(static_cast<uint32_t>(word));
 }
 
-Status ShmJob::AwaitAll(Presence wanted, uint32_t wanted_incarnation, Time deadline) const {
+uint64_t ShmJob::Shown(int32_t rank) const {
+  return Page(Rank{rank})->presence.load(std::memory_order_acquire);
+}
+
+ProcessId ShmJob::ProcessOf(int32_t rank) const {
+  const RankPage* page = Page(Rank{rank});
+  return {.pid = page->pid.load(), .name_space = page->pid_namespace.load()};
+}
+
+// An error when the milestone cannot be reached any more.
+Status ShmJob::LookForLosses(Milestone wanted, ProcessWatch* watch) const {
+  const uint64_t joined = Presented(wanted.incarnation, Presence::kJoined);
+  for (int32_t r = 0; r < identity.size; ++r) {
+    const bool gave_up = Shown(r) == Presented(wanted.incarnation, Presence::kGaveUp);
+    if (gave_up && wanted.presence == Presence::kJoined)
+      return Status::Aborted("rank " + std::to_string(r) +
+                                 " gave up before every rank had called init: its own error says "
+                                 "why",
+                             Rank{r});
+    if (Shown(r) == joined) watch->Watch(r, ProcessOf(r));
+  }
+  for (const int32_t r : watch->Gone()) {
+    if (Shown(r) != joined) continue;  // it had left, properly, before it ended
+    return Status::Aborted("rank " + std::to_string(r) + " has died (process " +
+                               std::to_string(ProcessOf(r).pid) +
+                               " is gone), so init cannot finish",
+                           Rank{r});
+  }
+  return Status::Ok();
+}
+
+Status ShmJob::AwaitAll(Milestone wanted, const Patience& patience, ProcessWatch* watch) const {
   std::atomic<uint32_t>* bell = &Page(identity.rank)->bells[0];
-  for (;;) {
+  const Time begin = MonotonicNow();
+  const char* what =
+      wanted.presence == Presence::kLeft ? "shut down its earlier runtime" : "call init";
+  bool warned = patience.log == nullptr;
+  for (Time next_look = begin;;) {
     std::vector<int32_t> missing;
     for (int32_t r = 0; r < identity.size; ++r)
-      if (Page(Rank{r})->presence.load(std::memory_order_acquire) <
-          Presented(wanted_incarnation, wanted))
-        missing.push_back(r);
+      if (Shown(r) < Presented(wanted.incarnation, wanted.presence)) missing.push_back(r);
+    const Time now = MonotonicNow();
+    if (missing.empty() || now >= next_look) {
+      next_look = now + kLookInterval;
+      RETURN_IF_ERROR(LookForLosses(wanted, watch));
+    }
     if (missing.empty()) return Status::Ok();
-    if (MonotonicNow() >= deadline)
-      return Status::Timeout(RankList(missing) +
-                             (wanted == Presence::kLeft
-                                  ? " did not shut down its earlier runtime in time"
-                                  : " did not call init in time") +
+    if (now - begin >= patience.timeout_ns)
+      return Status::Timeout(RankList(missing) + " did not " + what + " within " +
+                             Seconds(patience.timeout_ns) +
                              " (COVEY_START_TIMEOUT); did it crash, or is it still loading?");
+    if (!warned && now - begin >= patience.warn_after_ns) {
+      warned = true;
+      patience.log->Write(LogLevel::kWarn, "init: waiting for " + Seconds(now - begin) + " for " +
+                                               RankList(missing) + " to " + what);
+    }
     FutexWait(bell, bell->load(), kMillisecond);
   }
 }
 
-Status ShmJob::Join(Time timeout_ns) {
+Status ShmJob::Join(const Patience& patience, ProcessWatch* watch) {
   RankPage* own = Page(identity.rank);
-  const Time deadline = MonotonicNow() + timeout_ns;
   const auto before = static_cast<uint32_t>(own->presence.load() >> 32);
-  if (before > 0) RETURN_IF_ERROR(AwaitAll(Presence::kLeft, before, deadline));
+  if (before > 0) RETURN_IF_ERROR(AwaitAll({Presence::kLeft, before}, patience, watch));
   incarnation = before + 1;
   for (int32_t r = 0; r < identity.size; ++r) {
     Mailbox* mailbox = MailboxOf(identity.rank, Rank{r});
@@ -146,16 +195,22 @@ Status ShmJob::Join(Time timeout_ns) {
   own->mail.store(0);
   own->heap_begin.store(0);
   if (before > 0) arena->DropPages();
-  own->pid.store(getpid());
+  const ProcessId process = OwnProcess();
+  own->pid.store(process.pid);
+  own->pid_namespace.store(process.name_space);
   own->probe_address.store(reinterpret_cast<uint64_t>(&kProbe));
   own->presence.store(Presented(incarnation, Presence::kJoined), std::memory_order_release);
-  return AwaitAll(Presence::kJoined, incarnation, deadline);
+  Status joined = AwaitAll({Presence::kJoined, incarnation}, patience, watch);
+  if (!joined.ok()) ShowAs(Presence::kGaveUp);
+  return joined;
 }
 
-void ShmJob::Leave() {
+void ShmJob::Leave() { ShowAs(Presence::kLeft); }
+
+void ShmJob::ShowAs(Presence presence) {
   RankPage* own = Page(identity.rank);
   own->heap_begin.store(arena->NextHeapBegin());
-  own->presence.store(Presented(incarnation, Presence::kLeft), std::memory_order_release);
+  own->presence.store(Presented(incarnation, presence), std::memory_order_release);
 }
 
 }  // namespace covey

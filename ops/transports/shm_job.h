@@ -15,12 +15,14 @@
 #include <cstdint>
 
 #include "core/base/arena.h"
+#include "core/base/log.h"
 #include "core/base/status.h"
 #include "core/base/types.h"
+#include "ops/transports/shm_watch.h"
 
 namespace covey {
 
-inline constexpr uint64_t kJobMagic = 0x31796576'6f437631;  // changes with the layout
+inline constexpr uint64_t kJobMagic = 0x31796576'6f437632;  // changes with the layout
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr int kMaxRanksPerHost = 1024;
 
@@ -31,12 +33,14 @@ struct JobHeader {
   uint64_t region_bytes;
 };
 
-enum class Presence : uint32_t { kAbsent = 0, kJoined = 1, kLeft = 2 };
+// kGaveUp: left before every rank had joined.
+enum class Presence : uint32_t { kAbsent = 0, kJoined = 1, kLeft = 2, kGaveUp = 3 };
 
 // What a rank shows of itself. Each word on its own cache line: they are read by everybody.
 struct RankPage {
   alignas(64) std::atomic<uint64_t> presence;  // incarnation << 32 | Presence
   std::atomic<int32_t> pid;
+  std::atomic<uint64_t> pid_namespace;  // see ProcessId
   std::atomic<uint64_t> heap_begin;  // set while tensors of an earlier incarnation are still in use
   std::atomic<uint64_t> probe_address;  // of a uint64_t that holds kJobMagic, in the rank's memory
   alignas(64) std::atomic<uint32_t> parked;    // Transport::Sleeper
@@ -65,9 +69,19 @@ class ShmJob {
   // Maps the job and checks that it was made for identity.size ranks.
   static Status Open(int fd, Identity identity, ShmJob* job);
 
-  // Waits until every rank has joined with this rank's next incarnation, at most timeout_ns. On
-  // return the own region is fresh and so is everybody's.
-  Status Join(Time timeout_ns);
+  // How a rank waits for the others: at most timeout_ns; after warn_after_ns `log` (may be null)
+  // tells who is missing.
+  struct Patience {
+    Time timeout_ns = 0;
+    Time warn_after_ns = kNever;
+    Log* log = nullptr;
+  };
+  // Waits until every rank has joined with this rank's next incarnation. On return the own region
+  // is fresh and so is everybody's, and `watch` watches everybody. Errors: kAborted with the peer
+  // when a rank that had announced itself dies or gives up, within kLookInterval of it; kTimeout
+  // with the ranks that never came. After an error this rank has given up; it may join again.
+  static constexpr Time kLookInterval = 50 * kMillisecond;
+  Status Join(const Patience& patience, ProcessWatch* watch);
   void Leave();
 
   RankPage* Page(Rank r) const { return reinterpret_cast<RankPage*>(Region(r)); }
@@ -83,7 +97,16 @@ class ShmJob {
   uint32_t incarnation = 0;
 
  private:
-  Status AwaitAll(Presence wanted, uint32_t wanted_incarnation, Time deadline) const;
+  // A state that every rank is awaited to reach, or to have gone beyond.
+  struct Milestone {
+    Presence presence;
+    uint32_t incarnation;
+  };
+  uint64_t Shown(int32_t rank) const;  // its presence word
+  ProcessId ProcessOf(int32_t rank) const;
+  Status AwaitAll(Milestone wanted, const Patience& patience, ProcessWatch* watch) const;
+  Status LookForLosses(Milestone wanted, ProcessWatch* watch) const;
+  void ShowAs(Presence presence);
 };
 
 // Futex on memory shared between processes. Wait returns when woken, at the deadline, or on a

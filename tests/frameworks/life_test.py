@@ -71,6 +71,18 @@ def before_init() -> None:
     assert (covey.cross_rank(), covey.cross_size()) == (0, 1)
 
 
+def come_or_not() -> Any:
+    """Rank 0 waits as long as it takes, rank 1 is impatient, rank 2 does not come."""
+    rank = int(os.environ["COVEY_RANK"])
+    if rank == 2:
+        return None
+    try:
+        covey.init(settings={"start_timeout": ("3600s", "1ms")[rank]})
+    except covey.CoveyError as error:
+        return type(error).__name__, error.peer_rank, str(error)
+    return "joined"
+
+
 def live_twice() -> None:
     """shutdown and init on every rank; what was made before behaves."""
     group = covey.Group([0, 1])
@@ -225,6 +237,14 @@ class LifeTest(unittest.TestCase):
     def test_before_init(self) -> None:
         with Pool(2, __file__, init=False) as pool:
             pool.call(before_init)
+
+    def test_init_names_who_does_not_come(self) -> None:
+        with Pool(3, __file__, init=False) as pool:
+            patient, impatient, _ = pool.call(come_or_not)
+            self.assertEqual(patient[:2], ("Aborted", 1), patient)
+            self.assertIn("rank 1 gave up", patient[2])
+            self.assertEqual(impatient[0], "Timeout", impatient)
+            self.assertRegex(impatient[2], r"ranks? (0, )?2 did not call init within 0.001 s")
 
     def test_shutdown_and_init(self) -> None:
         with Pool(2, __file__) as pool:

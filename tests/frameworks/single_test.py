@@ -140,7 +140,6 @@ class SingleTest(unittest.TestCase):
             lambda: hvd.broadcast(ones, 1),
             lambda: hvd.broadcast_object(1, 1),
             lambda: hvd.allreduce(ones, name="x" * 5000),
-            lambda: hvd.join(),
             lambda: covey.arena_empty((2, -1), torch.float32),
             lambda: covey.arena_empty(3, torch.complex64),
             lambda: hvd.allreduce(torch.ones([1] * 17)),
@@ -153,6 +152,7 @@ class SingleTest(unittest.TestCase):
             hvd.alltoall  # pylint: disable=pointless-statement
         self.assertFalse(hasattr(hvd, "nonsense"))
         self.assertIsNone(hvd.synchronize(None))
+        self.assertEqual(hvd.join(), 0)
 
     def test_refused_optimizers(self) -> None:
         net = torch.nn.Linear(2, 2)
@@ -223,6 +223,53 @@ class MemoryTest(unittest.TestCase):
             self.assertTrue((row == 7).all())
         self.assertEqual(covey.arena_empty(0, torch.int8).numel(), 0)
         self.assertEqual(covey.arena_empty((), torch.int8).shape, ())
+
+    def test_gathered_memory_lives_as_long_as_its_tensors(self) -> None:
+        before = _native.memories_alive()
+        for make in (torch.ones, numpy.ones):
+            handle = covey.allgather_async(make((300, 7)), name="gathered")
+            tensor: Any = handle.wait()
+            self.assertIs(handle.wait(), tensor)
+            self.assertEqual(_native.memories_alive(), before + 1)
+            row = tensor[3]
+            del handle, tensor
+            gc.collect()
+            self.assertEqual(_native.memories_alive(), before + 1)
+            others = [covey.allgather(make((300, 7)) * 3, name="gathered") for _ in range(10)]
+            row += 1
+            self.assertTrue((row == 2).all() and all((other == 3).all() for other in others))
+            del row, others
+            gc.collect()
+            self.assertEqual(_native.memories_alive(), before)
+
+    def test_gathered_memory_outlives_shutdown(self) -> None:
+        before = _native.memories_alive()
+        tensor = hvd.allgather(torch.full((1000, 100), 3.0), name="late")
+        array = covey.numpy.allgather(numpy.full((1000, 100), 3.0), name="late")
+        covey.shutdown()
+        covey.init(settings={"arena_bytes": ARENA_BYTES})
+        tensor += 1
+        array += 1
+        self.assertTrue((tensor == 4).all() and (array == 4).all())
+        del tensor, array
+        self.assertEqual(_native.memories_alive(), before)
+
+    def test_memory_of_the_core_is_an_ordinary_buffer(self) -> None:
+        memory = _native.arena_alloc(6)
+        view = memoryview(memory)
+        self.assertEqual((view.format, view.shape, view.strides), ("B", (6,), (1,)))
+        self.assertEqual((len(memory), view.readonly, view.obj is memory), (6, False, True))
+        view[1:3] = b"ab"
+        self.assertEqual(bytes(memory), b"\0ab\0\0\0")
+        with self.assertRaises(TypeError):
+            type(memory)()
+
+    def test_a_differentiable_gather_may_be_overwritten(self) -> None:
+        tensor = torch.ones(3, requires_grad=True)
+        gathered = hvd.allgather(tensor, name="differentiable")
+        gathered.mul_(5)
+        gathered.sum().backward()
+        self.assertEqual(tensor.grad.tolist(), [5.0, 5.0, 5.0])
 
     def test_arena_memory_is_used_again(self) -> None:
         for _ in range(20):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence
 
 from covey import _native
-from covey.errors import InvalidArgument
+from covey.errors import InvalidArgument, Unsupported
 from covey.launch import endings, environment, report
 from covey.launch.output import Console, ConsoleGone, RankStream, TeeFile, discard_output
 from covey.launch.process import RankProcess
@@ -100,7 +100,7 @@ class Job:
         spec, job_id = self._spec, secrets.token_hex(8)
         try:
             shm_fd = _native.job_create(spec.size)
-        except InvalidArgument as error:  # of a COVEY_* variable or the size: it says which
+        except (InvalidArgument, Unsupported) as error:  # of a COVEY_* variable: it says which
             raise LaunchError(str(error)) from error
         except Exception as error:  # whatever its type, it says why in one sentence
             raise LaunchError(f"cannot make the job's shared memory: {error}") from error

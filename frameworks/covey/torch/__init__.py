@@ -12,7 +12,7 @@ A program written for Horovod changes one line::
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
-Tensors are on the CPU; this build has no CUDA path yet.
+Tensors are on the CPU; there is no CUDA path yet.
 """
 
 from __future__ import annotations
@@ -33,32 +33,16 @@ from covey.basics import (
     start_timeline,
     stop_timeline,
 )
-from covey.collectives import barrier as _barrier
-from covey.errors import OperationError, Unsupported
+from covey.errors import OperationError
 from covey.group import Group, world
 from covey.handles import Handle, poll
 from covey.objects import allgather_object, broadcast_object
+from covey.ops import absent
 from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
+from covey.torch import ops
 from covey.torch.compression import Compression, Compressor
 from covey.torch.functions import broadcast_optimizer_state, broadcast_parameters
-from covey.torch.ops import (
-    allgather,
-    allgather_async,
-    allreduce,
-    allreduce_,
-    allreduce_async,
-    allreduce_async_,
-    broadcast,
-    broadcast_,
-    broadcast_async,
-    broadcast_async_,
-    grouped_allgather,
-    grouped_allgather_async,
-    grouped_allreduce,
-    grouped_allreduce_,
-    grouped_allreduce_async,
-    grouped_allreduce_async_,
-)
+from covey.torch.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
 from covey.torch.optimizer import DistributedOptimizer
 from covey.torch.replicas import check_replicas
 from covey.torch.tensors import FRAMEWORK, code_of_dtype  # noqa: F401  # For covey.memory.
@@ -83,18 +67,7 @@ __all__ = [
     "Product",
     "Sum",
     "add_process_set",
-    "allgather",
-    "allgather_async",
     "allgather_object",
-    "allreduce",
-    "allreduce_",
-    "allreduce_async",
-    "allreduce_async_",
-    "barrier",
-    "broadcast",
-    "broadcast_",
-    "broadcast_async",
-    "broadcast_async_",
     "broadcast_object",
     "broadcast_optimizer_state",
     "broadcast_parameters",
@@ -107,16 +80,9 @@ __all__ = [
     "global_process_set",
     "gloo_built",
     "gloo_enabled",
-    "grouped_allgather",
-    "grouped_allgather_async",
-    "grouped_allreduce",
-    "grouped_allreduce_",
-    "grouped_allreduce_async",
-    "grouped_allreduce_async_",
     "init",
     "is_homogeneous",
     "is_initialized",
-    "join",
     "local_rank",
     "local_size",
     "mpi_built",
@@ -132,25 +98,10 @@ __all__ = [
     "start_timeline",
     "stop_timeline",
     "synchronize",
-]
-
-_NOT_YET = (
-    "SyncBatchNorm",
-    "alltoall",
-    "alltoall_async",
-    "elastic",
-    "grouped_reducescatter",
-    "grouped_reducescatter_async",
-    "reducescatter",
-    "reducescatter_async",
-    "sparse_allreduce_async",
-)
-
+] + ops.__all__
 
 def __getattr__(name: str) -> Any:
-    if name in _NOT_YET:
-        raise AttributeError(f"covey.torch.{name} is not available in this version of Covey yet")
-    raise AttributeError(f"module 'covey.torch' has no attribute {name!r}")
+    raise absent(__name__, name, "SyncBatchNorm", "elastic", "sparse_allreduce_async")
 
 
 def synchronize(handle: Any) -> Any:
@@ -163,28 +114,6 @@ def synchronize(handle: Any) -> Any:
         >>> mean = hvd.synchronize(hvd.allreduce_async(tensor, name="x"))
     """
     return None if handle is None else handle.wait()
-
-
-def barrier(process_set: Group = world) -> None:
-    """Waits until every rank of ``process_set`` has called this.
-
-    Example:
-        >>> hvd.barrier()
-    """
-    _barrier(process_set)
-
-
-def join(device: int = -1) -> int:
-    """Not available yet: raises Unsupported (a ValueError).
-
-    Give every rank the same number of batches; ``hvd.allreduce(count, op=hvd.Min)`` finds how many
-    all of them have.
-    """
-    del device
-    raise Unsupported(
-        "join() is not available in this version of Covey yet: give every rank the same number of "
-        "batches, e.g. the minimum found by allreduce(count, op=Min)"
-    )
 
 
 def add_process_set(process_set: Union[Group, Iterable[int]]) -> Group:

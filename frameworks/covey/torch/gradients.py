@@ -9,6 +9,7 @@ import torch
 from covey.group import Group
 from covey.reduce_op import Average, ReduceOp, Sum
 from covey.torch.tensors import collectives
+from covey.ways import LATER, NOW
 
 
 def _gradient_name(name: Optional[str]) -> Optional[str]:
@@ -34,7 +35,8 @@ class Allreduce(torch.autograd.Function):
         group: Group,
     ) -> torch.Tensor:
         ctx.arguments = (_gradient_name(name), op, prescale, postscale, group)
-        return collectives.allreduce(tensor, False, name, op, prescale, postscale, group).wait()
+        handle = collectives.allreduce(NOW, tensor, None, name, op, prescale, postscale, group)
+        return handle.wait()
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
@@ -59,7 +61,7 @@ class GroupedAllreduce(torch.autograd.Function):
     ) -> Tuple[torch.Tensor, ...]:
         ctx.arguments = (_gradient_name(name), op, prescale, postscale, group)
         handle = collectives.grouped_allreduce(
-            tensors, False, name, op, prescale, postscale, group
+            NOW, tensors, None, name, op, prescale, postscale, group
         )
         return tuple(handle.wait())
 
@@ -82,7 +84,7 @@ class Allgather(torch.autograd.Function):
         places: List[Tuple[int, int]] = []
         results: List[torch.Tensor] = []
         handles = [
-            collectives.allgather(tensor, _part(name, i, len(tensors)), group)
+            collectives.allgather(LATER, tensor, _part(name, i, len(tensors)), group)
             for i, tensor in enumerate(tensors)
         ]
         for handle in handles:
@@ -111,7 +113,7 @@ class Broadcast(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.arguments = (_gradient_name(name), Sum, 1.0, 1.0, group)
         ctx.is_root = group.rank() is not None and group.ranks[group.rank() or 0] == root
-        return collectives.broadcast(tensor, False, root, name, group).wait()
+        return collectives.broadcast(NOW, tensor, root, name, group).wait()
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:

@@ -17,18 +17,26 @@ What they have in common:
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Type
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Type, TypeVar
 
 import torch
 
 from covey import _native
-from covey.collectives import ALLREDUCE, AnyHandle, check_scale
+from covey.collectives import ALLREDUCE, barrier, check_scale, join  # noqa: F401
 from covey.group import Group, world
-from covey.handles import Handle, HandleSet
 from covey.reduce_op import CORE_CODES, choose_op
 from covey.torch import gradients
 from covey.torch.compression import Compression, Compressor
 from covey.torch.tensors import CODES, collectives
+from covey.ways import four_ways, two_ways
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
+    P = ParamSpec("P")
+R = TypeVar("R")
 
 __all__ = [
     "allgather",
@@ -37,6 +45,7 @@ __all__ = [
     "allreduce_",
     "allreduce_async",
     "allreduce_async_",
+    "barrier",
     "broadcast",
     "broadcast_",
     "broadcast_async",
@@ -47,6 +56,7 @@ __all__ = [
     "grouped_allreduce_",
     "grouped_allreduce_async",
     "grouped_allreduce_async_",
+    "join",
 ]
 
 
@@ -54,6 +64,48 @@ def _wants_gradient(*tensors: Any) -> bool:
     return torch.is_grad_enabled() and any(
         isinstance(tensor, torch.Tensor) and tensor.requires_grad for tensor in tensors
     )
+
+
+def _differentiable(plain: Callable[P, R], apply: Callable[..., Any]) -> Callable[P, R]:
+    """``plain``, or ``apply`` with its arguments when what is given first wants a gradient."""
+    signature = inspect.signature(plain)
+    first_name = next(iter(signature.parameters))
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        given: Any = args[0] if args else kwargs.get(first_name, ())
+        if not _wants_gradient(*(given if first_name == "tensors" else (given,))):
+            return plain(*args, **kwargs)
+        arguments = signature.bind(*args, **kwargs)
+        arguments.apply_defaults()
+        return apply(*arguments.args)
+
+    functools.update_wrapper(call, plain)
+    call.__doc__ = (plain.__doc__ or "").replace("\n\n", " Gradients flow.\n\n", 1)
+    return call
+
+
+def _gather_apply(tensor: Any, name: Optional[str], process_set: Group) -> Any:
+    return gradients.Allgather.apply(name, process_set, tensor)[0]
+
+
+def _grouped_gather_apply(tensors: Any, name: Optional[str], process_set: Group) -> Any:
+    return list(gradients.Allgather.apply(name, process_set, *tensors))
+
+
+# The first of these, and of allreduce the second, are written out below.
+_allreduce, _allreduce_, allreduce_async, allreduce_async_ = four_ways(collectives.allreduce)
+(
+    _grouped_allreduce,
+    grouped_allreduce_,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+) = four_ways(collectives.grouped_allreduce)
+_broadcast, broadcast_, broadcast_async, broadcast_async_ = four_ways(collectives.broadcast)
+broadcast = _differentiable(_broadcast, gradients.Broadcast.apply)
+_allgather, allgather_async = two_ways(collectives.allgather)
+allgather = _differentiable(_allgather, _gather_apply)
+_grouped_allgather, grouped_allgather_async = two_ways(collectives.grouped_allgather)
+grouped_allgather = _differentiable(_grouped_allgather, _grouped_gather_apply)
 
 
 def allreduce(
@@ -88,57 +140,14 @@ def allreduce(
     """
     chosen = choose_op(op, average)
     if compression is Compression.none and not _wants_gradient(tensor):
-        return collectives.allreduce(
-            tensor, False, name, chosen, prescale_factor, postscale_factor, process_set, waits=True
-        ).wait()
+        return _allreduce(
+            tensor, None, name, chosen, prescale_factor, postscale_factor, process_set
+        )
     small, ctx = compression.compress(tensor)
     reduced = gradients.Allreduce.apply(
         small, name, chosen, prescale_factor, postscale_factor, process_set
     )
     return compression.decompress(reduced, ctx)
-
-
-def allreduce_async(
-    tensor: torch.Tensor,
-    average: Optional[bool] = None,
-    name: Optional[str] = None,
-    op: Optional[int] = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: Group = world,
-) -> Handle:
-    """As :func:`allreduce`, without gradient; returns a handle.
-
-    Example:
-        >>> handle = hvd.allreduce_async(tensor, name="x")
-        >>> mean = hvd.synchronize(handle)
-    """
-    chosen = choose_op(op, average)
-    return collectives.allreduce(
-        tensor, False, name, chosen, prescale_factor, postscale_factor, process_set
-    )
-
-
-def allreduce_async_(
-    tensor: torch.Tensor,
-    average: Optional[bool] = None,
-    name: Optional[str] = None,
-    op: Optional[int] = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: Group = world,
-) -> Handle:
-    """As :func:`allreduce_`; returns a handle.
-
-    Example:
-        >>> handle = hvd.allreduce_async_(tensor, name="x", op=hvd.Sum)
-        >>> hvd.synchronize(handle) is tensor
-        True
-    """
-    chosen = choose_op(op, average)
-    return collectives.allreduce(
-        tensor, True, name, chosen, prescale_factor, postscale_factor, process_set
-    )
 
 
 def allreduce_(
@@ -159,9 +168,9 @@ def allreduce_(
     code = CODES.get(tensor.dtype) if isinstance(tensor, torch.Tensor) else None
     op_code = CORE_CODES[chosen] if 0 <= chosen < len(CORE_CODES) else -1
     if code is None or op_code < 0 or not (tensor.is_cpu and tensor.is_contiguous()):
-        return collectives.allreduce(
-            tensor, True, name, chosen, prescale_factor, postscale_factor, process_set, waits=True
-        ).wait()
+        return _allreduce_(
+            tensor, None, name, chosen, prescale_factor, postscale_factor, process_set
+        )
     # The common case without the layers between.
     check_scale(prescale_factor, postscale_factor)
     _native.submit1(
@@ -201,144 +210,11 @@ def grouped_allreduce(
     """
     chosen = choose_op(op, average)
     if compression is Compression.none and not _wants_gradient(*tensors):
-        return collectives.grouped_allreduce(
-            tensors, False, name, chosen, prescale_factor, postscale_factor, process_set
-        ).wait()
+        return _grouped_allreduce(
+            tensors, None, name, chosen, prescale_factor, postscale_factor, process_set
+        )
     pairs = [compression.compress(tensor) for tensor in tensors]
     reduced = gradients.GroupedAllreduce.apply(
         name, chosen, prescale_factor, postscale_factor, process_set, *(small for small, _ in pairs)
     )
     return [compression.decompress(small, ctx) for small, (_, ctx) in zip(reduced, pairs)]
-
-
-def grouped_allreduce_async(
-    tensors: Sequence[torch.Tensor],
-    average: Optional[bool] = None,
-    name: Optional[str] = None,
-    op: Optional[int] = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: Group = world,
-) -> HandleSet:
-    """As :func:`grouped_allreduce`, without gradient; returns one handle for the list."""
-    chosen = choose_op(op, average)
-    return collectives.grouped_allreduce(
-        tensors, False, name, chosen, prescale_factor, postscale_factor, process_set
-    )
-
-
-def grouped_allreduce_async_(
-    tensors: Sequence[torch.Tensor],
-    average: Optional[bool] = None,
-    name: Optional[str] = None,
-    op: Optional[int] = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: Group = world,
-) -> HandleSet:
-    """As :func:`grouped_allreduce_`; returns one handle for the list."""
-    chosen = choose_op(op, average)
-    return collectives.grouped_allreduce(
-        tensors, True, name, chosen, prescale_factor, postscale_factor, process_set
-    )
-
-
-def grouped_allreduce_(
-    tensors: Sequence[torch.Tensor],
-    average: Optional[bool] = None,
-    name: Optional[str] = None,
-    op: Optional[int] = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: Group = world,
-) -> List[torch.Tensor]:
-    """As :func:`grouped_allreduce`, in place and without gradient."""
-    return grouped_allreduce_async_(
-        tensors, average, name, op, prescale_factor, postscale_factor, process_set
-    ).wait()
-
-
-def broadcast(
-    tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: Group = world
-) -> torch.Tensor:
-    """The tensor of rank ``root_rank``, as a new tensor on every rank. Gradients flow to the root.
-
-    Args:
-        tensor: the same shape and dtype on every rank.
-        root_rank: a global rank, also inside a process set.
-        name: see the module.
-        process_set: see the module.
-
-    Example:
-        >>> order = hvd.broadcast(torch.randperm(1000), root_rank=0, name="order")
-    """
-    if _wants_gradient(tensor):
-        return gradients.Broadcast.apply(tensor, root_rank, name, process_set)
-    return broadcast_async(tensor, root_rank, name, process_set).wait()
-
-
-def broadcast_async(
-    tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: Group = world
-) -> Handle:
-    """As :func:`broadcast`, without gradient; returns a handle."""
-    return collectives.broadcast(tensor, False, root_rank, name, process_set)
-
-
-def broadcast_async_(
-    tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: Group = world
-) -> Handle:
-    """As :func:`broadcast_`; returns a handle."""
-    return collectives.broadcast(tensor, True, root_rank, name, process_set)
-
-
-def broadcast_(
-    tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: Group = world
-) -> torch.Tensor:
-    """As :func:`broadcast`, in place and without gradient."""
-    return broadcast_async_(tensor, root_rank, name, process_set).wait()
-
-
-def allgather(
-    tensor: torch.Tensor, name: Optional[str] = None, process_set: Group = world
-) -> torch.Tensor:
-    """The tensors of all ranks, concatenated on dimension 0 in rank order. Gradients flow.
-
-    Args:
-        tensor: at least one dimension; dimension 0 may differ between the ranks and may be 0, the
-            other dimensions and the dtype may not differ.
-        name: see the module.
-        process_set: see the module.
-
-    Example:
-        >>> predictions = hvd.allgather(predictions, name="predictions")
-    """
-    if _wants_gradient(tensor):
-        return gradients.Allgather.apply(name, process_set, tensor)[0]
-    return allgather_async(tensor, name, process_set).wait()
-
-
-def allgather_async(
-    tensor: torch.Tensor, name: Optional[str] = None, process_set: Group = world
-) -> Handle:
-    """As :func:`allgather`, without gradient; returns a handle."""
-    return collectives.allgather(tensor, name, process_set)
-
-
-def grouped_allgather(
-    tensors: Sequence[torch.Tensor], name: Optional[str] = None, process_set: Group = world
-) -> List[torch.Tensor]:
-    """As :func:`allgather` for a list of tensors.
-
-    Example:
-        >>> scores, labels = hvd.grouped_allgather([scores, labels], name="evaluation")
-    """
-    if _wants_gradient(*tensors):
-        return list(gradients.Allgather.apply(name, process_set, *tensors))
-    return grouped_allgather_async(tensors, name, process_set).wait()
-
-
-def grouped_allgather_async(
-    tensors: Sequence[torch.Tensor], name: Optional[str] = None, process_set: Group = world
-) -> AnyHandle:
-    """As :func:`grouped_allgather`, without gradient; returns one handle."""
-    return collectives.grouped_allgather(tensors, name, process_set)

@@ -6,8 +6,10 @@ from typing import Any, Optional, Tuple
 
 import torch
 
-from covey.collectives import DTYPE_NAMES, Collectives, Framework
-from covey.errors import Unsupported
+from covey import _native
+from covey.collectives import Collectives
+from covey.errors import CoveyError, Unsupported
+from covey.framework import DTYPE_NAMES, Framework
 
 _DTYPES = tuple(getattr(torch, name) for name in DTYPE_NAMES)
 CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
@@ -19,6 +21,14 @@ def code_of_dtype(dtype: torch.dtype) -> Tuple[Optional[int], int]:
     return CODES.get(dtype), dtype.itemsize
 
 
+def _why_no_cuda() -> str:
+    try:
+        _native.plugin_check("cuda")
+    except CoveyError as error:
+        return str(error)
+    return "this version of covey.torch works on CPU tensors only"
+
+
 def refuse(tensor: Any) -> None:
     """Raises the reason why ``tensor`` cannot be sent."""
     if not isinstance(tensor, torch.Tensor):
@@ -28,9 +38,7 @@ def refuse(tensor: Any) -> None:
             f"a tensor of layout {tensor.layout} cannot be sent; make it dense with .to_dense()"
         )
     if tensor.device.type == "cuda":
-        raise Unsupported(
-            f"this build has no CUDA path yet: the tensor is on {tensor.device}; use tensor.cpu()"
-        )
+        raise Unsupported(f"the tensor is on {tensor.device}: {_why_no_cuda()}; use tensor.cpu()")
     if tensor.device.type != "cpu":
         raise Unsupported(f"a tensor on the device {tensor.device} cannot be sent")
     raise Unsupported(
@@ -38,7 +46,7 @@ def refuse(tensor: Any) -> None:
     )
 
 
-class TorchFramework(Framework):
+class TorchFramework(Framework[torch.Tensor]):
     """Tensors on the CPU."""
 
     def code(self, tensor: Any) -> int:
@@ -66,12 +74,13 @@ class TorchFramework(Framework):
         target.detach().copy_(source)
         return target
 
-    def wrap(self, memory: Any, code: int, shape: Tuple[int, ...], copy: bool) -> Any:
+    def wrap(self, memory: Any, code: int, shape: Tuple[int, ...]) -> Any:
         if len(memory) == 0:
             return torch.empty(shape, dtype=_DTYPES[code])
-        tensor = torch.frombuffer(memory, dtype=_DTYPES[code]).view(shape)
-        return tensor.clone() if copy else tensor
+        flat = torch.frombuffer(memory, dtype=_DTYPES[code])
+        # Not flat.view(shape): autograd refuses to write into a view that a Function returned.
+        return flat.new_empty(0).set_(flat.untyped_storage(), 0, shape)  # type: ignore
 
 
 FRAMEWORK = TorchFramework()
-collectives = Collectives(FRAMEWORK)
+collectives = Collectives(FRAMEWORK, "covey.torch", "torch.Tensor")

@@ -104,6 +104,9 @@ void Journal::OnBegin(Rank rank, const OperationId& id, uint32_t entry) {
   Attempts& attempts = Of(rank).attempts[id];
   if (!attempts.empty() && !attempts.back().ended)
     Fail("rank " + Text(rank) + " begins " + Text(id) + " twice");
+  for (const Attempt& earlier : attempts)
+    if (entry != 0 && earlier.entry == entry)
+      Fail("rank " + Text(rank) + " begins " + Text(id) + " twice as one entry");
   attempts.push_back({.entry = entry});
 }
 
@@ -119,16 +122,20 @@ void Journal::OnExchangeEnd(Rank rank, const OperationId& id, Outcome outcome) {
   if (outcome == Outcome::kDone) CheckDone(rank, id);
 }
 
+// Whoever is done, everybody has begun as the same entry. An operation may be attempted several
+// times, but never twice as one entry; ranks need not attempt it equally often, because a bundle
+// that one rank breaks counts for those who hoped to fill it.
 void Journal::CheckDone(Rank rank, const OperationId& id) {
-  const Attempts& mine = *AttemptsOf(rank, id);
+  const Attempt mine = AttemptsOf(rank, id)->back();
+  if (mine.entry == 0) Fail("N3: rank " + Text(rank) + " is done with " + Text(id) + ", void");
   for (Rank member : groups_[id.group]) {
     const Attempts* theirs = AttemptsOf(member, id);
-    if (theirs == nullptr || theirs->size() < mine.size())
-      return Fail("N4: rank " + Text(rank) + " is done with " + Text(id) + ", which rank " +
-                  Text(member) + " has not begun");
-    if ((*theirs)[mine.size() - 1].entry != mine.back().entry || mine.back().entry == 0)
-      Fail("N3: rank " + Text(rank) + " is done with " + Text(id) + ", begun by rank " +
-           Text(member) + " as another entry");
+    const auto with_me = [&](const Attempt& a) {
+      return a.entry == mine.entry && (!a.ended || a.outcome != Outcome::kVoid);
+    };
+    if (theirs == nullptr || std::none_of(theirs->begin(), theirs->end(), with_me))
+      Fail("N3, N4: rank " + Text(rank) + " is done with " + Text(id) + ", which rank " +
+           Text(member) + " has not begun as the same entry");
   }
 }
 
@@ -185,6 +192,14 @@ void Journal::OnKill(Rank rank) {
   ++tally_.losses;
 }
 
+// The entries as which an operation was done: one at most. Void attempts may differ between ranks.
+std::vector<uint32_t> Journal::EntriesDone(const Attempts& attempts) {
+  std::vector<uint32_t> entries;
+  for (const Attempt& a : attempts)
+    if (!a.ended || a.outcome == Outcome::kDone) entries.push_back(a.entry);
+  return entries;
+}
+
 void Journal::CheckRest() {
   for (const auto& [key, members] : groups_) {
     if (std::any_of(members.begin(), members.end(), [&](Rank r) { return IsLost(r); })) continue;
@@ -195,11 +210,8 @@ void Journal::CheckRest() {
       for (const auto& [id, attempts] : Of(r).attempts) {
         if (id.group != key) continue;
         const Attempts* first = AttemptsOf(members[0], id);
-        const auto alike = [](const Attempt& a, const Attempt& b) {
-          return a.ended && b.ended && a.outcome == b.outcome;
-        };
-        if (first == nullptr ||
-            !std::equal(attempts.begin(), attempts.end(), first->begin(), first->end(), alike))
+        const bool none = first == nullptr && EntriesDone(attempts).empty();
+        if (!none && (first == nullptr || EntriesDone(attempts) != EntriesDone(*first)))
           Fail("N3: ranks " + Text(members[0]) + " and " + Text(r) +
                " did not judge the exchanges of " + Text(id) + " alike");
       }

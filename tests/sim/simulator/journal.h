@@ -95,6 +95,7 @@ class Journal final : public Observer {
   void NoteProgress(const std::string& line);
   PerRank& Of(Rank r) { return ranks_[static_cast<size_t>(ToInt(r))]; }
   const Attempts* AttemptsOf(Rank r, const OperationId& id);
+  static std::vector<uint32_t> EntriesDone(const Attempts& attempts);
   void CheckDone(Rank rank, const OperationId& id);
   void CheckAborted(Rank rank, const OperationId& id, const Request& request, const Status& status);
 

@@ -21,6 +21,10 @@ int64_t DrawElems(const Swarm& swarm, Rng* rng) {
 
 Spec DrawSpec(const Swarm& swarm, const std::vector<int32_t>& members, Rng* rng) {
   Spec s;
+  if (swarm.training) {
+    s.elems = {DrawElems(swarm, rng)};
+    return s;
+  }
   const uint64_t kind = rng->Below(10);
   s.kind = kind < 6   ? Kind::kAllreduce
            : kind < 8 ? Kind::kAllgather
@@ -69,11 +73,11 @@ Spec Deviate(const ProgramStream& stream, const Spec& spec, const Swarm& swarm, 
 ProgramStream DrawStream(const Swarm& swarm, size_t number, Rng* rng) {
   ProgramStream stream;
   for (int32_t r = 0; r < swarm.size; ++r) stream.members.push_back(r);
-  if (rng->Percent(50))
+  if (!swarm.training && rng->Percent(50))
     while (stream.members.size() > 1 && rng->Percent(40))
       stream.members.erase(stream.members.begin() +
                            static_cast<long>(rng->Below(stream.members.size())));
-  if (rng->Percent(70)) stream.name = "s" + std::to_string(number);
+  if (swarm.training || rng->Percent(70)) stream.name = "s" + std::to_string(number);
   const size_t specs = 1 + rng->Below(stream.name.empty() ? 4 : 3);
   for (size_t i = 0; i < specs; ++i) stream.specs.push_back(DrawSpec(swarm, stream.members, rng));
   return stream;
@@ -101,9 +105,13 @@ class Script {
   std::vector<Action> Write() {
     while (!open_.empty()) {
       size_t pick = rng_->Below(std::min(open_.size(), swarm_.window));
+      if (swarm_.training && open_[pick] / swarm_.streams != open_[0] / swarm_.streams) pick = 0;
+      if (swarm_.training && !submitted_.empty() &&
+          submitted_[0] / swarm_.streams != open_[0] / swarm_.streams)
+        while (!submitted_.empty()) Wait(rng_->Below(submitted_.size()));
       if (!MaySubmit(pick)) pick = 0;
       Submit(pick);
-      if (rng_->Percent(swarm_.wait_percent)) WaitForAny();
+      if (!swarm_.training && rng_->Percent(swarm_.wait_percent)) WaitForAny();
       if (rng_->Percent(swarm_.think_percent))
         actions_.push_back(
             {ActionKind::kThink, 0, static_cast<Time>(rng_->Below(20 * kMillisecond))});
@@ -168,7 +176,10 @@ Program MakeProgram(const Swarm& swarm, Rng* rng) {
   std::vector<uint32_t> occurrences(swarm.streams, 0);
   std::vector<size_t> last_spec(swarm.streams, 0);
   for (size_t i = 0; i < swarm.ops; ++i) {
-    const size_t stream = SameStream(program.streams, rng->Below(swarm.streams));
+    // A training step leaves something out now and then.
+    const size_t drawn =
+        swarm.training && rng->Percent(97) ? i % swarm.streams : rng->Below(swarm.streams);
+    const size_t stream = SameStream(program.streams, drawn);
     const ProgramStream& s = program.streams[stream];
     if (rng->Percent(swarm.change_percent)) last_spec[stream] = rng->Below(s.specs.size());
     ProgramOp op{.stream = stream, .occurrence = occurrences[stream]++};

@@ -21,6 +21,7 @@ void DrawJob(Rng* rng, Swarm* s) {
 }
 
 void DrawProgram(Rng* rng, Swarm* s) {
+  s->training = rng->Percent(40);
   s->streams = 1 + rng->Below(8);
   s->ops = 10 + rng->Below(rng->Percent(10) ? 200 : 50);
   s->window = 1 + rng->Below(8);
@@ -78,6 +79,7 @@ std::string Swarm::ToString() const {
   say("blind ranks", blind_ranks);
   say("fusion bytes", fusion_bytes);
   say_time("window", fusion_window);
+  say("training", training);
   say("streams", streams);
   say("ops", ops);
   say("ahead", window);

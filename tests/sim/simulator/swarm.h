@@ -23,6 +23,7 @@ struct Swarm {
   Time fusion_window = kMillisecond;
 
   // The program.
+  bool training = false;  // steps of alike allreduces in flight together, then waited for
   size_t streams = 6;
   size_t ops = 40;
   size_t window = 4;             // a rank submits out of order by so many

@@ -1,0 +1,46 @@
+// Engines that need what not every machine has (mpi, ucx, grpc, cuda) are plug-ins: shared objects
+// libcovey_<name>.so, opened when first asked for and never closed.
+//
+// A plug-in is linked as libcovey.so is: it holds its own copy of core/base and of the catalogues,
+// in which its files register themselves as they would in libcovey.so. Nothing of libcovey.so
+// changes when one is opened: what a plug-in offers is found by asking it. It shows two functions,
+// which core/run/plugin_entry.cc gives it:
+//
+//   covey_plugin_abi()                 a text; must equal kPluginAbi of whoever opens it
+//   covey_plugin_find_transport(name)  FindTransport over its own catalogue
+//
+// Any thread. No state of its own: the system's loader knows what is open.
+#ifndef COVEY_CORE_RUN_PLUGIN_H_
+#define COVEY_CORE_RUN_PLUGIN_H_
+
+#include <string>
+#include <string_view>
+
+#include "core/run/transport.h"
+
+namespace covey {
+
+// The version, and a fingerprint of the headers through which the two sides talk. Made by Bazel.
+extern const char kPluginAbi[];
+
+class Plugin {
+ public:
+  // Opens the plug-in `name`: the first libcovey_<name>.so in the folders of `path`
+  // ("folder:folder"), then beside libcovey.so. Errors (kUnsupported) say what was looked for
+  // where, what is wrong with it, and what to do: it is nowhere, cannot be loaded (in the loader's
+  // own words), is no plug-in of Covey, or was built for another version.
+  static Status Open(std::string_view name, std::string_view path, Plugin* plugin);
+
+  // Null: it offers no transport of this name. REQUIRES: opened.
+  const TransportKind* FindTransport(std::string_view name) const;
+
+ private:
+  const TransportKind* (*find_transport_)(const char* name) = nullptr;
+};
+
+// The transport `name`: one that is linked in, or that of the plug-in of this name.
+Status LoadTransport(std::string_view name, std::string_view plugin_path,
+                     const TransportKind** kind);
+
+}  // namespace covey
+#endif  // COVEY_CORE_RUN_PLUGIN_H_

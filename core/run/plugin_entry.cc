@@ -1,0 +1,13 @@
+// What every plug-in shows: linked into it, never into libcovey.so. See core/run/plugin.h.
+#include "core/run/plugin.h"
+
+extern "C" {
+
+[[gnu::visibility("default")]] const char* covey_plugin_abi() { return covey::kPluginAbi; }
+
+[[gnu::visibility("default")]] const covey::TransportKind* covey_plugin_find_transport(
+    const char* name) {
+  return covey::FindTransport(name);
+}
+
+}  // extern "C"

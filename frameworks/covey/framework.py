@@ -1,0 +1,59 @@
+"""What Covey must know of a framework's tensors. Internal."""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, Generic, Tuple, TypeVar
+
+T = TypeVar("T")
+
+DTYPE_NAMES = (
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "uint8",
+    "int8",
+    "int32",
+    "int64",
+    "bool",
+)
+"""covey_dtype -> name."""
+ITEM_BYTES = (4, 8, 2, 2, 1, 1, 4, 8, 1)
+
+
+class Framework(abc.ABC, Generic[T]):
+    """The tensors of one framework, as the collectives see them. All methods are local."""
+
+    def accept(self, tensor: T, in_place: bool) -> T:
+        """``tensor`` as the framework's own. Raises when it cannot be, or be overwritten."""
+        del in_place
+        return tensor
+
+    @abc.abstractmethod
+    def code(self, tensor: T) -> int:
+        """covey_dtype of ``tensor``. Raises Unsupported when it cannot be sent."""
+
+    @abc.abstractmethod
+    def dense(self, tensor: T) -> T:
+        """``tensor`` itself when its memory is row-major without gaps, else such a copy."""
+
+    @abc.abstractmethod
+    def empty_like(self, dense: T) -> T:
+        """A new dense tensor of the same shape and dtype."""
+
+    @abc.abstractmethod
+    def address(self, dense: T) -> int:
+        """Where its memory begins."""
+
+    @abc.abstractmethod
+    def shape(self, tensor: T) -> Tuple[int, ...]:
+        """Its shape as a tuple."""
+
+    @abc.abstractmethod
+    def assign(self, target: T, source: T) -> T:
+        """Copies ``source`` into ``target``; returns ``target``."""
+
+    @abc.abstractmethod
+    def wrap(self, memory: Any, code: int, shape: Tuple[int, ...]) -> T:
+        """A tensor over the bytes in ``memory``, which it keeps alive; may be empty."""

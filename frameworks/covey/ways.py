@@ -1,0 +1,128 @@
+"""The ways of calling an operation: waiting for it or not, in place or not. Internal.
+
+An operation is written once, as a function that begins it: its first argument is a :class:`Way`,
+the others are the user's, and it returns a handle. `two_ways` and `four_ways` make of it what users
+call::
+
+    allgather, allgather_async = two_ways(collectives.allgather)
+
+What they make has the name, the signature and the documentation it would have if it were written
+out: for help() and editors, and by its types for a type checker.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Tuple, TypeVar
+
+R = TypeVar("R")
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from typing_extensions import Concatenate, ParamSpec
+
+    P = ParamSpec("P")
+    R_co = TypeVar("R_co", covariant=True)
+
+    class InFlight(Protocol[R_co]):
+        """What ``wait`` ends."""
+
+        def wait(self, timeout: Optional[float] = ...) -> R_co: ...
+        def poll(self) -> bool: ...
+
+
+class Way(NamedTuple):
+    """How an operation is called.
+
+    Attributes:
+        in_place: the tensor is overwritten.
+        waits: the caller waits for it at once.
+    """
+
+    in_place: bool = False
+    waits: bool = False
+
+    def name_of(self, operation: str) -> str:
+        """What the function is called: ``allreduce_async_``."""
+        return operation + ("" if self.waits else "_async") + ("_" if self.in_place else "")
+
+
+NOW = Way(waits=True)
+NOW_IN_PLACE = Way(in_place=True, waits=True)
+LATER = Way()
+LATER_IN_PLACE = Way(in_place=True)
+
+
+def bound(begin: Callable[Concatenate[Way, P], R], way: Way) -> Callable[P, R]:
+    """``begin`` called this ``way``; it returns what ``begin`` does."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return begin(way, *args, **kwargs)
+
+    return dressed(call, begin, way)
+
+
+def _ended(begin: Callable[Concatenate[Way, P], InFlight[R]], way: Way) -> Callable[P, R]:
+    """``begin`` called this ``way``, and what it begins waited for."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return begin(way, *args, **kwargs).wait()
+
+    return dressed(call, begin, way)
+
+
+def two_ways(
+    begin: Callable[Concatenate[Way, P], InFlight[R]]
+) -> Tuple[Callable[P, R], Callable[P, InFlight[R]]]:
+    """The functions ``name``, which waits, and ``name_async``, which returns a handle."""
+    return _ended(begin, NOW), bound(begin, LATER)
+
+
+def four_ways(
+    begin: Callable[Concatenate[Way, P], InFlight[R]]
+) -> Tuple[
+    Callable[P, R], Callable[P, R], Callable[P, InFlight[R]], Callable[P, InFlight[R]]
+]:
+    """The functions ``name``, ``name_``, ``name_async`` and ``name_async_``."""
+    return (
+        _ended(begin, NOW),
+        _ended(begin, NOW_IN_PLACE),
+        bound(begin, LATER),
+        bound(begin, LATER_IN_PLACE),
+    )
+
+
+def dressed(call: Any, begin: Any, way: Way) -> Any:
+    """``call`` with the name, signature and documentation of ``begin`` called this ``way``.
+
+    A method says by ``module`` and ``tensor`` of its object where the function belongs and what T
+    is in its annotations.
+    """
+    owner = getattr(begin, "__self__", None)
+    base = begin.__name__.lstrip("_")
+    tensor = getattr(owner, "tensor", "T")
+    call.__name__ = call.__qualname__ = way.name_of(base)
+    call.__module__ = getattr(owner, "module", begin.__module__)
+    signature = inspect.signature(begin)
+    given = list(signature.parameters.values())[1:]
+    given = [one.replace(annotation=re.sub(r"\bT\b", tensor, one.annotation)) for one in given]
+    result = re.sub(r"\bT\b", tensor, signature.return_annotation)
+    if way.waits:  # what wait() of the handle returns
+        result = re.sub(r"^HandleSet\[", "List[", re.sub(r"^\w*Handle\[(.*)\]$", r"\1", result))
+    call.__signature__ = signature.replace(parameters=given, return_annotation=result)
+    call.__annotations__ = {}
+    call.__doc__ = begin.__doc__ if way == NOW else _as_base(base, begin.__doc__ or "", way)
+    return call
+
+
+def _as_base(base: str, text: str, way: Way) -> str:
+    """The documentation of another way: that of ``base`` without its result and example."""
+    how = [f"As :func:`{base}`, in place." if way.in_place else f"As :func:`{base}`."]
+    if way.in_place:
+        how.append("What is given is overwritten and returned; no gradient flows.")
+    if not way.waits:
+        how.append("Returns a handle at once: leave what was given alone until it has ended.")
+    parts = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(["\n".join(how), *(p for p in parts if p.startswith(("Args:", "Raises:")))])
