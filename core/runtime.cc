@@ -96,7 +96,8 @@ Time Runtime::RunOnce(bool* moved) {
   const Time next = std::min(coordinator_.NextDeadline(), negotiator_.NextDeadline());
   const Time until =
       std::min(next, busy ? std::min(next_peer_poll_, next_stall_look_) : now + kSecond);
-  return pending_.empty() ? until : std::min(until, now + kUnsentRetry);
+  const bool unsent = !pending_.empty() || transport_->HasUnsent();
+  return unsent ? std::min(until, now + kUnsentRetry) : until;
 }
 
 // Marks what somebody waits for. Before new submissions are taken: whoever waits has submitted all

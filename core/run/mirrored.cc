@@ -21,8 +21,6 @@ struct Record {
   uint32_t length;
   uint64_t offset;  // push, word: in the sender's region; hello: bytes of its region
 };
-// Mail waits at its sender beyond this.
-constexpr size_t kMaxUnsentBytes = 4 << 20;
 constexpr uint64_t kHeapBegin = 64;  // offset 0 is nobody's
 
 void Append(Bytes* to, RecordKind kind, uint64_t offset, const void* data, size_t length) {
@@ -106,8 +104,7 @@ Mirrored::~Mirrored() {
   const Time deadline = MonotonicNow() + options_.start_timeout;
   while (MonotonicNow() < deadline) {
     Pump();
-    const auto waits = [](const Outgoing& out) { return !out.unsent.empty(); };
-    if (std::none_of(out_.begin(), out_.end(), waits) && link_->Flushed()) break;
+    if (!HasUnsent() && link_->Flushed()) break;
     Park(Sleeper::kEngine, Ticket(Sleeper::kEngine), deadline);
   }
   for (int32_t r = 0; r < size(); ++r) {
@@ -123,7 +120,6 @@ void Mirrored::SendOpen(Rank to) {
   if (out.open.empty()) return;
   if (lost_[static_cast<size_t>(ToInt(to))]) return out.open.clear();
   if (out.unsent.empty() && link_->Send(to, out.open)) return out.open.clear();
-  out.unsent_bytes += out.open.size();
   out.unsent.push_back(std::move(out.open));
   out.open = {};
 }
@@ -139,7 +135,6 @@ void Mirrored::Pump() {
     Outgoing& out = out_[r];
     while (!out.unsent.empty() &&
            (lost_[r] || link_->Send(Rank{static_cast<int32_t>(r)}, out.unsent.front()))) {
-      out.unsent_bytes -= out.unsent.front().size();
       out.unsent.pop_front();
     }
   }
@@ -148,7 +143,9 @@ void Mirrored::Pump() {
 
 // False: malformed.
 bool Mirrored::Absorb(Rank from, std::span<const std::byte> message) {
-  std::byte* mirror = bases_[static_cast<size_t>(ToInt(from))];
+  const auto sender = static_cast<size_t>(ToInt(from));
+  if (lost_[sender]) return true;  // nothing of it counts any more (T4)
+  std::byte* mirror = bases_[sender];
   while (!message.empty()) {
     Record record;
     if (message.size() < sizeof(record)) return false;
@@ -199,7 +196,7 @@ bool Mirrored::TrySend(Rank to, std::span<const std::byte> message) {
     return true;
   }
   Outgoing& out = out_[static_cast<size_t>(ToInt(to))];
-  if (out.unsent_bytes > kMaxUnsentBytes) return false;
+  if (!out.unsent.empty()) return false;  // what has to wait anyway waits at its sender
   Append(&out.open, RecordKind::kMail, 0, message.data(), message.size());
   SendOpen(to);
   return true;
@@ -220,7 +217,13 @@ uint64_t Mirrored::AllocShared(size_t length_bytes) {
   return offset == Arena::kFull ? kNoOffset : offset;
 }
 
-void Mirrored::FreeShared(uint64_t offset) { arena_->Free(offset); }
+// Never handed out again: what the old owner of the space pushed may still be on its way to mirrors,
+// and would be read as the new one's.
+void Mirrored::FreeShared(uint64_t) {}
+
+bool Mirrored::HasUnsent() {
+  return std::any_of(out_.begin(), out_.end(), [](const Outgoing& o) { return !o.unsent.empty(); });
+}
 
 int Mirrored::ReadPeer(Rank, uint64_t, std::byte*, size_t) { return ENOSYS; }
 

@@ -43,6 +43,7 @@ class Mirrored final : public Transport {
   bool TrySend(Rank to, std::span<const std::byte> message) override;
   bool TryReceive(Rank* from, Bytes* message) override;
   bool HasMail() override { return inbox_count_.load(std::memory_order_relaxed) > 0; }
+  bool HasUnsent() override;
   size_t MaxMessageBytes() const override { return 256 * 1024; }
 
   std::byte* Base(Rank r) override { return bases_[static_cast<size_t>(ToInt(r))]; }
@@ -70,7 +71,6 @@ class Mirrored final : public Transport {
   struct Outgoing {
     Bytes open;                // being put together
     std::deque<Bytes> unsent;  // complete, the link had no room
-    size_t unsent_bytes = 0;
   };
 
   Mirrored(const Options& options, std::unique_ptr<Link> link);

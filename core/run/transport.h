@@ -47,6 +47,8 @@ class Transport {
   virtual bool TrySend(Rank to, std::span<const std::byte> message) = 0;
   virtual bool TryReceive(Rank* from, Bytes* message) = 0;
   virtual bool HasMail() = 0;
+  // Something accepted waits for room in the network; TryReceive sees to it.
+  virtual bool HasUnsent() { return false; }
   virtual size_t MaxMessageBytes() const = 0;
 
   // Shared memory. AllocShared takes from this rank's own region: 64-byte aligned, zero-filled, an

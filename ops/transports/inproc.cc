@@ -298,6 +298,8 @@ uint64_t InprocNetwork::received(Rank r) const {
   return nodes_[static_cast<size_t>(ToInt(r))]->received();
 }
 
+bool InprocNetwork::IsUnderWay(Rank from, Rank to) { return !LinkOf(from, to).mail.empty(); }
+
 size_t InprocNetwork::messages_under_way() const {
   size_t count = 0;
   for (size_t i = 0; i < links_.size(); ++i)

@@ -38,6 +38,7 @@ Journal::Journal(const Options& options)
     : options_(options),
       ranks_(static_cast<size_t>(options.size)),
       lost_(static_cast<size_t>(options.size), false),
+      died_(static_cast<size_t>(options.size), false),
       sent_(static_cast<size_t>(options.size), 0),
       under_way_(static_cast<size_t>(options.size * options.size), 0) {}
 
@@ -168,6 +169,7 @@ void Journal::CheckAborted(Rank rank, const OperationId& id, const Request& requ
     const bool done = theirs != nullptr && !theirs->empty() && theirs->back().ended &&
                       theirs->back().outcome == Outcome::kDone;
     if (IsLost(member) && !done) return;
+    if (options_.mirrored && died_[static_cast<size_t>(ToInt(member))]) return;
   }
   Fail("N11: rank " + Text(rank) + " aborted " + Text(id) + ", which every lost member had done");
 }
@@ -185,10 +187,11 @@ void Journal::OnForget(Rank rank, const Request& request) {
   if (!closed_) Of(rank).ends.erase(&request);
 }
 
-void Journal::OnKill(Rank rank) {
+void Journal::OnLoss(Rank rank, Loss loss) {
   if (closed_) return;
   NoteProgress("rank " + Text(rank) + " is lost");
   lost_[static_cast<size_t>(ToInt(rank))] = true;
+  died_[static_cast<size_t>(ToInt(rank))] = loss == Loss::kDied;
   ++tally_.losses;
 }
 

@@ -39,6 +39,7 @@ class Journal final : public Observer {
     Clock* clock = nullptr;
     int32_t size = 0;
     size_t streams = 0;
+    bool mirrored = false;  // what a rank that dies had stored need not be seen by its peers
     bool trace = false;  // print every line
   };
   explicit Journal(const Options& options);
@@ -52,7 +53,8 @@ class Journal final : public Observer {
   // What the simulation itself does.
   void OnSubmit(Rank rank, const Request& request);
   void OnForget(Rank rank, const Request& request);  // its handle is released
-  void OnKill(Rank rank);
+  enum class Loss : uint8_t { kLeft, kDied };
+  void OnLoss(Rank rank, Loss loss);
   void OnStep(Rank rank);
 
   // When nothing is under way any more.
@@ -102,6 +104,7 @@ class Journal final : public Observer {
   Options options_;
   std::vector<PerRank> ranks_;
   std::vector<bool> lost_;
+  std::vector<bool> died_;
   std::vector<uint64_t> sent_;
   std::vector<int64_t> under_way_;                // [from * size + to] agreeing messages
   std::map<uint64_t, std::vector<Rank>> groups_;  // members by key

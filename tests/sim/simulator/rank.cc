@@ -1,5 +1,8 @@
 #include "tests/sim/simulator/rank.h"
 
+#include "core/run/mirrored.h"
+#include "tests/sim/simulator/mail_link.h"
+
 #include <algorithm>
 
 namespace covey {
@@ -17,6 +20,14 @@ bool Job::AnyLost(const std::vector<int32_t>& members) const {
 SimRank::SimRank(Job* job, int32_t rank)
     : job_(job), rank_(rank), log_(LogLevel::kOff, Rank{rank}) {
   const Swarm& swarm = job->swarm;
+  transport_ = &job->network->transport(Rank{rank});
+  if (swarm.mirrored) {
+    const Status opened = Mirrored::Open({.arena_bytes = swarm.region_bytes},
+                                         std::make_unique<MailLink>(job->network.get(), Rank{rank}),
+                                         &mirrored_);
+    if (!opened.ok()) job->journal->Fail(opened.message());
+    transport_ = mirrored_.get();
+  }
   runtime_ = std::make_unique<Runtime>(
       Runtime::Options{.segment_bytes = swarm.segment_bytes,
                        .stall_warning = swarm.stall_warning,
@@ -30,7 +41,7 @@ SimRank::SimRank(Job* job, int32_t rank)
                        .clock = &job->network->clock(),
                        .log = &log_,
                        .observer = job->journal.get()},
-      &job->network->transport(Rank{rank}), &queue_);
+      transport_, &queue_);
   fiber_ = std::make_unique<Fiber>([this] { Main(); });
 }
 
@@ -56,8 +67,8 @@ void SimRank::Main() {
   int32_t idle = 0;
   while (!job_->stop) {
     Act();
-    if (job_->swarm.leaving && Finished()) {
-      job_->journal->OnKill(Rank{rank_});
+    if (job_->swarm.leaving && Finished() && !transport_->HasUnsent()) {
+      job_->journal->OnLoss(Rank{rank_}, Journal::Loss::kLeft);
       job_->network->Kill(Rank{rank_}, "has left the job");
       return;
     }
@@ -115,7 +126,7 @@ void SimRank::Submit(size_t number) {
       .index = who.index,
       .by_callback = op.SpecOf(who.index).kind != Kind::kAllgather && draw / 100 % 4 == 0,
       .payload =
-          Payload(who, op, where, job_->rng.Percent(70), &job_->network->transport(Rank{rank_}))}));
+          Payload(who, op, where, job_->rng.Percent(70), transport_)}));
   Ticket* ticket = tickets_.back().get();
   Operation* operation = queue_.New();
   operation->group = GroupOf(members);
@@ -270,6 +281,7 @@ void SimRank::CheckRest() {
     if (ticket->callbacks != 1)
       Fail(*ticket, "its callback ran " + std::to_string(ticket->callbacks) + " times");
   }
+  if (mirrored_ != nullptr) return;  // never gives landing blocks back
   // Once a member is lost, a block that was proposed is kept.
   const auto is_proposed = [](const Stream& s) {
     return s.proposed_slot_bytes != 0 && s.proposed_block != Transport::kNoOffset;

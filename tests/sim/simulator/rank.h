@@ -84,6 +84,8 @@ class SimRank {
   Job* job_;
   int32_t rank_;
   Log log_;
+  std::unique_ptr<Transport> mirrored_;  // over the network's mail; null: its shared memory is used
+  Transport* transport_ = nullptr;
   TensorQueue queue_;
   std::vector<std::unique_ptr<Group>> groups_;
   std::unique_ptr<Runtime> runtime_;

@@ -33,12 +33,16 @@ class Simulation final : public InprocWatcher {
                                .mailbox_messages = s.mailbox_messages,
                                .refusal_percent = s.refusal_percent,
                                .clog_percent = s.clog_percent,
-                               .longest_clog = kLongestFault,
+                               .longest_clog = s.mirrored ? kLongestFault / 100 : kLongestFault,
                                .longest_store_delay = s.store_delay,
                                .longest_news_delay = s.news_delay,
                                .watcher = this});
     job_.journal = std::make_unique<Journal>(Journal::Options{
-        .clock = &job_.network->clock(), .size = s.size, .streams = s.streams, .trace = trace});
+        .clock = &job_.network->clock(),
+        .size = s.size,
+        .streams = s.streams,
+        .mirrored = s.mirrored,
+        .trace = trace});
     for (int32_t r = 0; r < s.size; ++r) ranks_.push_back(std::make_unique<SimRank>(&job_, r));
     paused_until_.resize(ranks_.size(), 0);
   }
@@ -126,7 +130,7 @@ class Simulation final : public InprocWatcher {
     if (kills_ < s.most_kills && job_.rng.Below(kMillion) < s.kills_ppm) {
       ++kills_;
       const Rank rank{static_cast<int32_t>(victim)};
-      job_.journal->OnKill(rank);
+      job_.journal->OnLoss(rank, Journal::Loss::kDied);
       job_.network->Kill(rank, "has died");
     }
   }

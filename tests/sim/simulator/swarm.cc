@@ -1,5 +1,7 @@
 #include "tests/sim/simulator/swarm.h"
 
+#include <algorithm>
+
 namespace covey {
 namespace {
 
@@ -15,6 +17,7 @@ void DrawJob(Rng* rng, Swarm* s) {
   s->algorithm =
       Pick<const char*>(rng, {"auto", "auto", "auto", "flat", "staged", "direct", "ring", "read"});
   if (rng->Percent(20)) s->blind_ranks = rng->Below(256);
+  s->mirrored = rng->Percent(30);
   s->fusion_bytes = Pick<size_t>(rng, {0, 300, 4096, 1 << 20});
   s->fusion_window = Pick<Time>(rng, {kMicrosecond, kMillisecond, kSecond});
   s->stall_warning = Pick<Time>(rng, {0, 200 * kMillisecond, 10 * kSecond});
@@ -63,6 +66,11 @@ Swarm Swarm::Draw(Rng* rng) {
   DrawProgram(rng, &s);
   DrawTime(rng, &s);
   DrawFaults(rng, &s);
+  if (s.mirrored) {  // where every tick is a message
+    s.segment_bytes = std::max<size_t>(s.segment_bytes, 256);
+    s.ops = std::min<size_t>(s.ops, 30);
+    s.message_delay = std::min<Time>(s.message_delay, kMillisecond);
+  }
   return s;
 }
 
@@ -77,6 +85,7 @@ std::string Swarm::ToString() const {
   say("ranks", static_cast<uint64_t>(size));
   say("segment bytes", segment_bytes);
   say("blind ranks", blind_ranks);
+  say("mirrored", mirrored);
   say("fusion bytes", fusion_bytes);
   say_time("window", fusion_window);
   say("training", training);

@@ -19,6 +19,7 @@ struct Swarm {
   std::string algorithm = "auto";
   uint64_t blind_ranks = 0;  // bit r: rank r cannot read its peers' memory
   Time stall_warning = 10 * kSecond;
+  bool mirrored = false;  // ranks share no memory
   size_t fusion_bytes = 0;  // 0: no bundles
   Time fusion_window = kMillisecond;
 
