@@ -24,6 +24,8 @@ constexpr Row kTable[] = {
     {Kind::kBroadcast, false, false, nullptr, 1, "flat"},
     {Kind::kAllgather, false, false, nullptr, 1, "flat"},
     {Kind::kBarrier, false, false, nullptr, 1, "flat"},
+    {Kind::kReducescatter, false, false, nullptr, 1, "flat"},
+    {Kind::kAlltoall, false, false, nullptr, 1, "flat"},
 };
 
 }  // namespace

@@ -15,18 +15,23 @@ struct Expected {
   uint64_t origin;  // the byte of the message
 };
 
-std::vector<Expected> ExpectedOutput(const Problem& p, int32_t) {
+std::vector<Expected> ExpectedOutput(const Problem& p, int32_t me) {
   switch (p.kind) {
     case Kind::kAllreduce:
       return {{0, p.length_bytes, kEveryRank, 0}};
+    case Kind::kReducescatter:
+      return {{0, OutputBytes(p, me), kEveryRank, ShareBegin(p, me)}};
     case Kind::kBroadcast:
       return {{0, p.length_bytes, p.root, 0}};
-    case Kind::kAllgather: {
+    case Kind::kAllgather:
+    case Kind::kAlltoall: {
       std::vector<Expected> parts;
       uint64_t begin = 0;
       for (int32_t j = 0; j < p.size; ++j) {
-        parts.push_back({begin, InputBytes(p, j), j, 0});
-        begin += InputBytes(p, j);
+        const bool all = p.kind == Kind::kAllgather;
+        const uint64_t length = all ? InputBytes(p, j) : BlockBytes(p, j, me);
+        parts.push_back({begin, length, j, all ? 0 : BlockBegin(p, j, me)});
+        begin += length;
       }
       return parts;
     }

@@ -87,7 +87,7 @@ const Mutation kMutations[] = {
        ++(*s)[i].src.slot;
        return true;
      },
-     true},
+     false},  // what a begin staged may be just what is read
     {"write another slot",
      [](Steps* s, size_t i) {
        if (IsTick((*s)[i]) || !UsesSlot((*s)[i].dst)) return false;
