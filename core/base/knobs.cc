@@ -120,7 +120,7 @@ constexpr Knob kKnobs[] = {
      .help = "larger ordinary tensors are read from their owners instead of staged; the "
              "default, never, is the faster where a system call per piece is dear"},
     {.name = "algorithm",
-     .unit = "auto|flat|direct|read|staged|ring|pairwise",
+     .unit = "auto|flat|direct|read|staged|ring|pairwise|doubling|tree",
      .type = Type::kChoice,
      .field = &Config::algorithm,
      .agreed = true,

@@ -34,6 +34,9 @@ std::string ToString(const Step& s) {
       return "add to sum " + ToString(s.dst) + " <- " + ToString(s.src) + " + input" + at + bytes;
     case StepKind::kFinishSum:
       return "finish sum " + ToString(s.dst) + " <- " + ToString(s.src) + bytes;
+    case StepKind::kCombineSums:
+      return "combine sums " + ToString(s.dst) + " <- " + ToString(s.src) + " + " +
+             ToString(s.also) + bytes;
     case StepKind::kPush:
       return "push " + ToString(s.src) + " to " + peer + bytes;
     case StepKind::kSignal:

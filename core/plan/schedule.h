@@ -53,13 +53,14 @@ enum class StepKind : uint8_t {
   // Own output + dst.offset = post * op over ranks of pre * contribution: the own input, and the
   // peers' bytes in landing[me].0, `stride` bytes apart, in rank order without the own.
   kReduceFetched,
-  kBeginSum,   // dst = pre * own input, in the accumulator type
-  kAddToSum,   // dst = src op pre * own input; dst and src in the accumulator type
-  kFinishSum,  // dst = post * src; src in the accumulator type
-  kPush,       // `peer` (kEveryRank: every other) gets src, in the own landing slots, with the next
-               // kSignal; only where memory is mirrored
-  kSignal,     // own tick = `tick`
-  kWait,       // until the tick of `peer` (kEveryRank: of all) >= `tick`
+  kBeginSum,     // dst = pre * own input, in the accumulator type
+  kAddToSum,     // dst = src op pre * own input; dst and src in the accumulator type
+  kFinishSum,    // dst = post * src; src in the accumulator type
+  kCombineSums,  // dst = src op also; all in the accumulator type; dst may be one of them
+  kPush,    // `peer` (kEveryRank: every other) gets src, in the own landing slots, with the next
+            // kSignal; only where memory is mirrored
+  kSignal,  // own tick = `tick`
+  kWait,    // until the tick of `peer` (kEveryRank: of all) >= `tick`
 };
 
 struct Step {
@@ -69,6 +70,7 @@ struct Step {
   uint32_t tick = 0;
   Buffer dst;
   Buffer src;
+  Buffer also;                // kCombineSums
   uint64_t stride = 0;        // kReduceFetched
   uint64_t input_offset = 0;  // kBeginSum, kAddToSum: of the own input
   uint64_t length_bytes = 0;  // of the message, not of the accumulators
@@ -78,10 +80,10 @@ struct Schedule {
   const char* algorithm = "";
   std::vector<Step> steps;
   std::vector<Step> begin_pushes;  // kPush: what goes with the begin
-  uint32_t ticks = 1;  // ticks used; the last is reached by every rank
-  uint32_t slots = 0;  // landing slots used
-  // Members touch each other's inputs or outputs. Equal on all of them: after a loss none ends before
-  // all have stopped.
+  uint32_t ticks = 1;              // ticks used; the last is reached by every rank
+  uint32_t slots = 0;              // landing slots used
+  // Members touch each other's inputs or outputs. Equal on all of them: after a loss none ends
+  // before all have stopped.
   bool shares_memory = false;
 };
 

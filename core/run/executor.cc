@@ -267,6 +267,7 @@ bool Executor::RunSteps(Exchange* x, Time now) {
       case StepKind::kBeginSum:
       case StepKind::kAddToSum:
       case StepKind::kFinishSum:
+      case StepKind::kCombineSums:
         mover_.Sum(*x, step);
         break;
     }

@@ -69,6 +69,12 @@ void Mover::Sum(const Exchange& x, const Step& step) {
     return;
   }
   std::byte* acc = InSlot(x, step.dst);
+  if (step.kind == StepKind::kCombineSums) {
+    const Reduction sums{AccumulatorOf(x.reduction.dtype), x.reduction.op};
+    sources_ = {InSlot(x, step.src), InSlot(x, step.also)};
+    return kernels.reduce(sums, sources_, {&acc, 1}, step.length_bytes / elem_bytes,
+                          Stores::kCached);
+  }
   if (step.kind == StepKind::kAddToSum)
     kernels.copy(acc, InSlot(x, step.src), step.length_bytes * widening, Stores::kCached);
   const auto combine = step.kind == StepKind::kBeginSum ? kernels.begin : kernels.add;

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numeric>
 
@@ -248,8 +249,8 @@ void RunRound(World* world, std::vector<Case>* cases) {
 class CollectivesTest : public testing::TestWithParam<int32_t> {};
 
 TEST_P(CollectivesTest, AnyOrderAnyGroupAnyMemory) {
-  constexpr const char* kAlgorithms[] = {"auto", "flat", "staged",  "direct",
-                                         "ring", "read", "pairwise"};
+  constexpr const char* kAlgorithms[] = {"auto", "flat",     "staged",   "direct", "ring",
+                                         "read", "pairwise", "doubling", "tree"};
   constexpr size_t kSegments[] = {64, 4096, 65536};
   for (uint64_t seed = 1; seed <= 3 * std::size(kAlgorithms); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -276,6 +277,46 @@ TEST_P(CollectivesTest, AnyOrderAnyGroupAnyMemory) {
     if (HasFatalFailure()) return;
     EXPECT_EQ(world.runtime(0).negotiator().announced(), announced)
         << "a steady round asked the coordinator";
+  }
+}
+
+// The bits of a small whole number in half precision.
+uint16_t Half(uint32_t v) {
+  const auto exponent = static_cast<uint32_t>(std::bit_width(v)) - 1;
+  return static_cast<uint16_t>(v == 0 ? 0 : (15 + exponent) << 10 | (v << (10 - exponent) & 1023));
+}
+
+// Its partial sums are wider than the message.
+TEST_P(CollectivesTest, HalfPrecisionWithEveryAlgorithm) {
+  for (const Algorithm* algorithm : Algorithms()) {
+    if (algorithm->kind != Kind::kAllreduce) continue;
+    SCOPED_TRACE(algorithm->name);
+    World world({.size = GetParam(),
+                 .seed = 7,
+                 .segment_bytes = 256,
+                 .algorithm = algorithm->name,
+                 .flat_bytes = 0});
+    constexpr size_t kElems = 700;
+    std::vector<std::vector<uint16_t>> data(static_cast<size_t>(GetParam()));
+    std::vector<uint32_t> sums(kElems);
+    std::vector<Operation*> operations;
+    for (int32_t rank = 0; rank < GetParam(); ++rank) {
+      std::vector<uint16_t>& mine = data[static_cast<size_t>(rank)];
+      for (size_t i = 0; i < kElems; ++i) {
+        const auto value = static_cast<uint32_t>(world.rng().Below(100));
+        mine.push_back(Half(value));
+        sums[i] += value;
+      }
+      Request r;
+      r.kind = Kind::kAllreduce;
+      r.group = world.GroupOn(rank, world.everybody());
+      r.name = "half";
+      r.inputs = r.outputs = {MakeTensor(DType::kF16, {kElems}, mine.data())};
+      operations.push_back(world.Submit(rank, std::move(r)));
+    }
+    ASSERT_TRUE(world.RunUntilEnded(operations));
+    for (const std::vector<uint16_t>& mine : data)
+      for (size_t i = 0; i < kElems; ++i) ASSERT_EQ(mine[i], Half(sums[i])) << i;
   }
 }
 

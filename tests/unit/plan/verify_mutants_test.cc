@@ -129,6 +129,20 @@ const Mutation kMutations[] = {
        (*s)[i].src.index = static_cast<int16_t>((*s)[i].src.index == 0 ? 1 : 0);
        return true;
      },
+     false},  // another rank may have the same bytes
+    {"combine in the wrong order",
+     [](Steps* s, size_t i) {
+       if ((*s)[i].kind != StepKind::kCombineSums) return false;
+       std::swap((*s)[i].src, (*s)[i].also);
+       return true;
+     },
+     true},
+    {"combine with itself",
+     [](Steps* s, size_t i) {
+       if ((*s)[i].kind != StepKind::kCombineSums) return false;
+       (*s)[i].also = (*s)[i].src;
+       return true;
+     },
      true},
     {"add twice",
      [](Steps* s, size_t i) {

@@ -35,10 +35,9 @@ class VerifyTest : public testing::TestWithParam<int> {
 
 TEST_P(VerifyTest, EveryNumberOfRanksAndSize) {
   for (int32_t size = 1; size <= 64; ++size) {
-    for (const uint64_t elems : {1, 1237, 4097})
-      VerifyAll(KindOf(GetParam()), size, elems, DType::kF32, kSlot);
-    if (size > 12 && size < 64) continue;
-    for (const uint64_t elems : {0, 4096, 25 * 1024 + 3})
+    VerifyAll(KindOf(GetParam()), size, 1237, DType::kF32, kSlot);
+    if (size > 9 && size != 16 && size != 63) continue;
+    for (const uint64_t elems : {0, 1, 4096, 4097, 25 * 1024 + 3})
       VerifyAll(KindOf(GetParam()), size, elems, DType::kF32, kSlot);
   }
 }
