@@ -18,7 +18,7 @@ constinit std::atomic<covey_runtime*> g_default{nullptr};  // process-wide: the 
 
 static_assert(static_cast<int>(DType::kBool) == COVEY_BOOL &&
               static_cast<int>(DType::kI64) == COVEY_INT64);
-static_assert(static_cast<int>(Kind::kBarrier) == COVEY_BARRIER &&
+static_assert(static_cast<int>(Kind::kAlltoall) == COVEY_ALLTOALL &&
               static_cast<int>(Kind::kJoin) == COVEY_JOIN &&
               static_cast<int>(Op::kProduct) == COVEY_PRODUCT);
 static_assert(static_cast<int>(StatusCode::kInternal) == COVEY_INTERNAL &&
@@ -105,8 +105,9 @@ Status Ended(const Operation& operation) {
 Status Result(Operation* operation, int32_t index, covey_tensor* result, int64_t* rows) {
   if (operation == nullptr) return Status::InvalidArgument("unknown or released handle");
   RETURN_IF_ERROR(Ended(*operation));
-  if (operation->kind != Kind::kAllgather || index != 0)
-    return Status::InvalidArgument("only an allgather has a result of its own, with index 0");
+  if (!Gathers(operation->kind) || index != 0)
+    return Status::InvalidArgument(
+        "only an allgather or alltoall has a result of its own, with index 0");
   if (operation->gathered == nullptr)
     return Status::InvalidArgument("the result of this operation was taken before");
   Tensor& tensor = operation->inputs[0];

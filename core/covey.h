@@ -72,7 +72,7 @@ typedef enum covey_dtype {
   COVEY_INT8 = 5,
   COVEY_INT32 = 6,
   COVEY_INT64 = 7,
-  COVEY_BOOL = 8 /* broadcast and allgather only */
+  COVEY_BOOL = 8 /* not for reductions */
 } covey_dtype;
 
 typedef enum covey_device_type {
@@ -103,6 +103,8 @@ typedef enum covey_kind {
   COVEY_BROADCAST = 1,
   COVEY_ALLGATHER = 2,
   COVEY_BARRIER = 3,
+  COVEY_REDUCESCATTER = 4,
+  COVEY_ALLTOALL = 5,
   COVEY_JOIN = 6
 } covey_kind;
 
@@ -122,11 +124,12 @@ typedef void (*covey_callback)(void* context, covey_handle handle, const covey_e
 
 /* One operation over the members of a group. Every member submits the same kind, name, dtypes,
  * shapes, op, root and scales; what may differ between ranks: memory (in place or not, arena or
- * not), for allgather the first dimension, for broadcast the data.
+ * not), for allgather and alltoall the first dimension and the splits, for broadcast the data.
  *
  *  allreduce: outputs[i] = postscale * op over ranks of (prescale * inputs[i]); same shape. Sums
- *             are taken in rank order. All tensors of one request have one dtype and travel
- *             together (a grouped allreduce).
+ *             are taken in rank order, one rank after the other unless COVEY_ALGORITHM is one that
+ *             groups them as a tree. All tensors of one request have one dtype and travel together
+ *             (a grouped allreduce).
  *
  *  broadcast: outputs[i] = inputs[i] of root. On the root outputs may equal inputs.
  *
@@ -135,6 +138,17 @@ typedef void (*covey_callback)(void* context, covey_handle handle, const covey_e
  *             NULL, see covey_result.
  *
  *  barrier:   no tensors.
+ *
+ *  reducescatter: as allreduce, but dimension 0 of each tensor is split over the group in rank
+ *             order as evenly as possible, the first ranks get one row more, and outputs[i] is this
+ *             rank's part of result i: shape [its rows, ...]. Needs ndim >= 1 and outputs of its
+ *             own, which do not overlap the inputs. Grouped as allreduce.
+ *
+ *  alltoall:  one tensor; the first splits[0] rows go to the group's lowest rank, the next
+ *             splits[1] to the second, ...; what each rank gets is concatenated in rank order.
+ *             splits NULL: dimension 0 in equal parts. Rows beyond the splits' sum stay here. Needs
+ *             ndim >= 1. The runtime allocates the result as for allgather; covey_result gives the
+ *             received splits too.
  *
  *  join:      no tensors, the world only. This rank has no more data; it ends on all ranks once
  *             every rank has joined, and covey_result gives the last one that did. Until then the
@@ -158,6 +172,8 @@ typedef struct covey_request {
   void* context;
   /* 1 = covey_wait follows at once on this thread, so the engine thread need not be woken. */
   uint32_t waits;
+  const int64_t* splits; /* alltoall: [num_splits] rows for each member, or NULL */
+  int32_t num_splits;    /* the size of the group; 0 with NULL */
 } covey_request;
 
 /* ---- Life ---- */
@@ -226,9 +242,10 @@ COVEY_API covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int
 COVEY_API int covey_poll(covey_runtime* runtime, covey_handle handle);
 
 /* Of an ended join: rows[0] = the last rank that joined; `result` may be NULL.
- * Result `index` (0) of an ended allgather: dtype, shape and data point into memory owned by the
- * handle, valid until covey_release or covey_shutdown. `rows` (may be NULL, [group size]) gets
- * dimension 0 per rank. */
+ * Result `index` (0) of an ended allgather or alltoall: dtype, shape and data point into memory
+ * owned by the handle, valid until covey_release or covey_shutdown. `rows` (may be NULL, [group
+ * size]) gets how many rows came from each rank: allgather: its dimension 0, alltoall: its split
+ * for this rank. */
 COVEY_API covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t index,
                                   covey_tensor* result, int64_t* rows, covey_error* error);
 

@@ -43,8 +43,8 @@ void ForEachMoved(const Stream& stream, uint32_t entry, Fn fn) {
 class Runtime::SharedBlocks final : public LandingBlocks {
  public:
   explicit SharedBlocks(Transport* transport) : transport_(transport) {}
-  uint64_t Alloc(size_t slot_bytes) override {
-    return transport_->AllocShared(BlockBytes(slot_bytes));
+  uint64_t Alloc(size_t slot_bytes, size_t members) override {
+    return transport_->AllocShared(LandingBlockBytes(slot_bytes, members));
   }
   void Free(uint64_t block) override { transport_->FreeShared(block); }
 

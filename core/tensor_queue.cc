@@ -35,6 +35,7 @@ void TensorQueue::Reuse(Operation* operation) {
   operation->inputs.clear();
   operation->outputs.clear();
   operation->name.clear();
+  operation->splits.clear();
   operation->rows.clear();
   operation->gathered.reset();
   operation->status = Status::Ok();

@@ -35,10 +35,16 @@ Status CheckKind(const covey_request& r) {
   if (no_tensors && r.num_tensors != 0) return Wrong(r, "takes no tensors");
   if (r.kind == COVEY_JOIN && r.group != COVEY_WORLD)
     return Wrong(r, "all ranks of the job join, not those of a group");
-  if (r.kind == COVEY_ALLGATHER && r.num_tensors != 1)
-    return Wrong(r, "an allgather takes one tensor, not " + std::to_string(r.num_tensors));
-  if (r.kind == COVEY_ALLGATHER && r.outputs != nullptr)
-    return Wrong(r, "an allgather allocates its result: outputs must be NULL");
+  const auto kind = static_cast<Kind>(r.kind);
+  const std::string an = std::string("an ") + NameOf(kind);  // the kinds that gather begin with a
+  if (Gathers(kind) && r.num_tensors != 1)
+    return Wrong(r, an + " takes one tensor, not " + std::to_string(r.num_tensors));
+  if (Gathers(kind) && r.outputs != nullptr)
+    return Wrong(r, an + " allocates its result: outputs must be NULL");
+  if (kind == Kind::kReducescatter && r.outputs == nullptr)
+    return Wrong(r, "a reducescatter cannot be done in place: outputs is NULL");
+  if (kind != Kind::kAlltoall && (r.splits != nullptr || r.num_splits != 0))
+    return Wrong(r, "only an alltoall takes splits");
   if (!no_tensors && (r.num_tensors < 1 || r.num_tensors > kMaxTensors))
     return Wrong(r, "1 to " + std::to_string(kMaxTensors) + " tensors can travel together, not " +
                         std::to_string(r.num_tensors));
@@ -99,6 +105,56 @@ Status ReadTensor(const covey_request& r, const covey_tensor& from, const Valida
   return Status::Ok();
 }
 
+bool Overlap(const Tensor& a, const Tensor& b) {
+  if (a.LengthBytes() == 0 || b.LengthBytes() == 0) return false;
+  return a.data < b.data + b.LengthBytes() && b.data < a.data + a.LengthBytes();
+}
+
+Status CheckOutput(const covey_request& r, const Operation& operation, const Tensor& in,
+                   const Tensor& out) {
+  Shape wanted = in.shape;
+  std::string whose;
+  if (operation.kind == Kind::kReducescatter) {
+    const int64_t size = operation.group->size();
+    const int64_t me = ToInt(operation.group->my_index);
+    const int64_t rows = in.shape.dims[0];
+    wanted.dims[0] = PartBegin(rows, size, me + 1) - PartBegin(rows, size, me);
+    whose = ", of which this rank gets " + ToString(wanted);
+    if (Overlap(in, out)) return Wrong(r, "an output overlaps its input");
+  }
+  if (out.dtype == in.dtype && out.shape == wanted) return Status::Ok();
+  return Wrong(r, "output has " + std::string(NameOf(out.dtype)) + " " + ToString(out.shape) +
+                      ", input has " + NameOf(in.dtype) + " " + ToString(in.shape) + whose);
+}
+
+// alltoall: how many rows each member gets.
+Status ReadSplits(const covey_request& r, Operation* operation) {
+  const int64_t rows = operation->inputs[0].shape.dims[0];
+  const int64_t size = operation->group->size();
+  if (r.splits == nullptr) {
+    if (r.num_splits != 0) return Wrong(r, "splits is NULL");
+    if (rows % size != 0)
+      return Wrong(r, "dimension 0 is " + std::to_string(rows) +
+                          " and cannot be split evenly over " + std::to_string(size) +
+                          " ranks; give splits");
+    operation->splits.assign(static_cast<size_t>(size), rows / size);
+    return Status::Ok();
+  }
+  if (r.num_splits != size)
+    return Wrong(r, "there are " + std::to_string(r.num_splits) + " splits for a group of " +
+                        std::to_string(size) + " ranks");
+  operation->splits.assign(r.splits, r.splits + size);
+  int64_t left = rows;
+  for (int64_t split : operation->splits) {
+    if (split < 0) return Wrong(r, "split " + std::to_string(split) + " is negative");
+    if (split > left)
+      return Wrong(r,
+                   "the splits add up to more than dimension 0, which is " + std::to_string(rows));
+    left -= split;
+  }
+  return Status::Ok();
+}
+
 Status CheckTensors(const covey_request& r, const Operation& operation) {
   size_t description = 0;
   for (size_t i = 0; i < operation.inputs.size(); ++i) {
@@ -109,16 +165,15 @@ Status CheckTensors(const covey_request& r, const Operation& operation) {
                           NameOf(operation.inputs[0].dtype) + " and " + NameOf(in.dtype));
     if (in.device != operation.inputs[0].device)
       return Wrong(r, "tensors that travel together need one device");
-    if (i < operation.outputs.size() &&
-        (operation.outputs[i].dtype != in.dtype || !(operation.outputs[i].shape == in.shape)))
-      return Wrong(r, "output has " + std::string(NameOf(operation.outputs[i].dtype)) + " " +
-                          ToString(operation.outputs[i].shape) + ", input has " + NameOf(in.dtype) +
-                          " " + ToString(in.shape));
-    if (in.dtype == DType::kBool && operation.kind == Kind::kAllreduce)
-      return Status::Unsupported(Quoted(r) + ": allreduce does not take bool; use uint8");
-    if (operation.kind == Kind::kAllgather && in.shape.ndim == 0)
-      return Wrong(
-          r, "allgather concatenates on dimension 0 and the tensor is a scalar; reshape it to [1]");
+    if (in.dtype == DType::kBool && Reduces(operation.kind))
+      return Status::Unsupported(Quoted(r) + ": " + NameOf(operation.kind) +
+                                 " does not take bool; use uint8");
+    if ((Gathers(operation.kind) || operation.kind == Kind::kReducescatter) && in.shape.ndim == 0)
+      return Wrong(r, std::string(NameOf(operation.kind)) +
+                          (operation.kind == Kind::kAllgather ? " concatenates on" : " splits") +
+                          " dimension 0 and the tensor is a scalar; reshape it to [1]");
+    if (i < operation.outputs.size())
+      RETURN_IF_ERROR(CheckOutput(r, operation, in, operation.outputs[i]));
   }
   if (description > kMaxDescriptionBytes)
     return Wrong(r, "too many tensors with too many dimensions in one request; split it");
@@ -133,16 +188,16 @@ Status Validate(const covey_request& r, const ValidationContext& c, Operation* o
   operation->kind = static_cast<Kind>(r.kind);
   operation->group = c.group;
   if (r.name != nullptr) operation->name = r.name;
-  operation->average = r.kind == COVEY_ALLREDUCE && r.op == COVEY_AVERAGE;
+  operation->average = Reduces(operation->kind) && r.op == COVEY_AVERAGE;
   operation->op =
-      r.kind != COVEY_ALLREDUCE || operation->average ? Op::kSum : static_cast<Op>(r.op);
+      !Reduces(operation->kind) || operation->average ? Op::kSum : static_cast<Op>(r.op);
   operation->root = r.kind == COVEY_BROADCAST ? Rank{r.root} : kNoRank;
   operation->prescale = r.prescale == 0 ? 1.0 : r.prescale;
   operation->postscale = r.postscale == 0 ? 1.0 : r.postscale;
   operation->callback = nullptr;
   const bool reads = r.kind != COVEY_BROADCAST || Rank{r.root} == c.self;
   const covey_tensor* outputs =
-      r.outputs == nullptr && r.kind != COVEY_ALLGATHER ? r.inputs : r.outputs;
+      r.outputs == nullptr && !Gathers(operation->kind) ? r.inputs : r.outputs;
   for (int i = 0; i < r.num_tensors; ++i) {
     operation->inputs.emplace_back();
     RETURN_IF_ERROR(ReadTensor(r, r.inputs[i], c, reads, &operation->inputs.back()));
@@ -150,7 +205,8 @@ Status Validate(const covey_request& r, const ValidationContext& c, Operation* o
     operation->outputs.emplace_back();
     RETURN_IF_ERROR(ReadTensor(r, outputs[i], c, true, &operation->outputs.back()));
   }
-  return CheckTensors(r, *operation);
+  RETURN_IF_ERROR(CheckTensors(r, *operation));
+  return operation->kind == Kind::kAlltoall ? ReadSplits(r, operation) : Status::Ok();
 }
 
 }  // namespace covey

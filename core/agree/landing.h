@@ -11,13 +11,12 @@
 
 namespace covey {
 
-// Bytes of one landing slot: the whole message, or one segment of it. allgather's rows are not in
-// the signature, so it gets a full segment.
+// Bytes of one landing slot: the whole message, or one segment of it. What ranks hand
+// in to gather is not in the signature, so that gets a full segment.
 inline size_t LandingSlotBytes(const Signature& signature, size_t segment_bytes) {
   if (signature.kind == Kind::kBarrier) return kLandingAlign;
-  const size_t wanted = signature.kind == Kind::kAllgather
-                            ? segment_bytes
-                            : std::min(signature.LengthBytes(), segment_bytes);
+  const size_t wanted =
+      Gathers(signature.kind) ? segment_bytes : std::min(signature.LengthBytes(), segment_bytes);
   return std::max(kLandingAlign, (wanted + kLandingAlign - 1) / kLandingAlign * kLandingAlign);
 }
 

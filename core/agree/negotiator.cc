@@ -151,7 +151,7 @@ void Negotiator::Announce(Stream* stream) {
   const size_t slot_bytes = LandingSlotBytes(m.signature, options_.segment_bytes);
   if (slot_bytes > stream->channel.slot_bytes) {
     stream->proposed_slot_bytes = slot_bytes;
-    stream->proposed_block = blocks_->Alloc(slot_bytes);
+    stream->proposed_block = blocks_->Alloc(slot_bytes, stream->group->members.size());
     m.slot_bytes = slot_bytes;
     m.blocks = {stream->proposed_block};
   }

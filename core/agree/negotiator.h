@@ -43,11 +43,11 @@
 namespace covey {
 
 // Where landing blocks come from. Alloc returns ~0 when there is no room; a block holds
-// BlockBytes(slot_bytes), zero-filled.
+// LandingBlockBytes(slot_bytes, members), zero-filled.
 class LandingBlocks {
  public:
   virtual ~LandingBlocks() = default;
-  virtual uint64_t Alloc(size_t slot_bytes) = 0;
+  virtual uint64_t Alloc(size_t slot_bytes, size_t members) = 0;
   virtual void Free(uint64_t block) = 0;
 };
 

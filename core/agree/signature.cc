@@ -3,16 +3,16 @@
 namespace covey {
 namespace {
 
-// Shape as it stands in the signature: allgather may differ in dimension 0.
+// Shape as it stands in the signature: what is gathered may differ in dimension 0.
 Shape AgreedShape(Kind kind, const Shape& shape) {
   Shape agreed = shape;
-  if (kind == Kind::kAllgather) agreed.dims[0] = 0;
+  if (Gathers(kind)) agreed.dims[0] = 0;
   return agreed;
 }
 
 bool SameShape(Kind kind, const Shape& shape, const Shape& agreed) {
   if (shape.ndim != agreed.ndim) return false;
-  const int first = kind == Kind::kAllgather ? 1 : 0;
+  const int first = Gathers(kind) ? 1 : 0;
   for (int i = first; i < shape.ndim; ++i)
     if (shape.dims[i] != agreed.dims[i]) return false;
   return true;
@@ -89,8 +89,7 @@ std::string DescribeDifference(const Signature& a, const std::string& name_a, co
   if (a.dtype != b.dtype) return differ("dtypes", covey::NameOf(a.dtype), covey::NameOf(b.dtype));
   for (size_t i = 0; i < a.shapes.size(); ++i) {
     if (a.shapes[i] == b.shapes[i]) continue;
-    const bool gather = a.kind == Kind::kAllgather;
-    return differ(gather ? "shapes beyond dimension 0" : "shapes", ToString(a.shapes[i]),
+    return differ(Gathers(a.kind) ? "shapes beyond dimension 0" : "shapes", ToString(a.shapes[i]),
                   ToString(b.shapes[i]));
   }
   if (OpName(a) != OpName(b)) return differ("reduction ops", OpName(a), OpName(b));

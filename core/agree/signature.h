@@ -1,8 +1,8 @@
 // What all members of a group must agree on before an operation may run (rule N2).
 //
-// Not in the signature, because it may differ between ranks: memory placement, allgather's
-// dimension 0 (it travels in the begin header), the ready event, the stream. Plain values; pure
-// functions.
+// Not in the signature, because it may differ between ranks: memory placement, dimension 0 of what
+// is gathered and alltoall's splits (they travel with the begin header), the ready event, the
+// stream. Plain values; pure functions.
 #ifndef COVEY_CORE_AGREE_SIGNATURE_H_
 #define COVEY_CORE_AGREE_SIGNATURE_H_
 
@@ -23,7 +23,7 @@ struct Signature {
   Rank root = kNoRank;
   double prescale = 1.0;
   double postscale = 1.0;     // as the user gave it, without average's 1/n
-  std::vector<Shape> shapes;  // one per tensor; allgather: dims[0] is 0
+  std::vector<Shape> shapes;  // one per tensor; dims[0] is 0 where kinds gather
 
   size_t Elems() const;
   size_t LengthBytes() const { return Elems() * SizeOf(dtype); }

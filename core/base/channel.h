@@ -1,9 +1,10 @@
 // The landing space of one stream and its counters. Plain state, shared by core/agree, which makes
 // and replaces it, and core/run, which uses it.
 //
-// A block lies in its owner's shared region: a Cell (what the owner publishes about the running
-// exchange), then three landing slots. The three counters are equal on every member whenever no
-// exchange runs, because every schedule uses the same number of ticks and slots on all ranks.
+// A block lies in its owner's shared region: a Cell and a table of splits (what the owner publishes
+// about the running exchange), then three landing slots. The three counters are equal on every
+// member whenever no exchange runs, because every schedule uses the same number of ticks and slots
+// on all ranks.
 #ifndef COVEY_CORE_BASE_CHANNEL_H_
 #define COVEY_CORE_BASE_CHANNEL_H_
 
@@ -57,7 +58,19 @@ struct alignas(64) Cell {
 };
 static_assert(sizeof(Cell) == 192);
 
-constexpr size_t BlockBytes(size_t slot_bytes) { return sizeof(Cell) + kLandingSlots * slot_bytes; }
+// After the cell lie an alltoall's splits, one word per member, two deep as `placement` is. They do
+// not fit in a cell, and a landing slot is no place for them: slots turn as fast as an algorithm
+// allows, but a member may read a begin as late as that of the next exchange permits. Every block
+// has the table, so that a stream may become an alltoall in the landing space it has.
+constexpr size_t SplitsOffset(size_t turn, size_t members) {
+  return sizeof(Cell) + turn * members * sizeof(uint64_t);
+}
+constexpr size_t SlotsOffset(size_t members) {
+  return (SplitsOffset(2, members) + kLandingAlign - 1) / kLandingAlign * kLandingAlign;
+}
+constexpr size_t LandingBlockBytes(size_t slot_bytes, size_t members) {
+  return SlotsOffset(members) + kLandingSlots * slot_bytes;
+}
 
 }  // namespace covey
 #endif  // COVEY_CORE_BASE_CHANNEL_H_

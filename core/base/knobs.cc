@@ -120,11 +120,11 @@ constexpr Knob kKnobs[] = {
      .help = "larger ordinary tensors are read from their owners instead of staged; the "
              "default, never, is the faster where a system call per piece is dear"},
     {.name = "algorithm",
-     .unit = "auto|flat|direct|read|staged|ring",
+     .unit = "auto|flat|direct|read|staged|ring|pairwise|doubling|tree",
      .type = Type::kChoice,
      .field = &Config::algorithm,
      .agreed = true,
-     .help = "algorithm of allreduce wherever it fits"},
+     .help = "algorithm of every operation that has one of this name, wherever it fits"},
     {.name = "spin",
      .unit = "us",
      .type = Type::kTime,

@@ -59,6 +59,12 @@ struct Tensor {
 // Fills memory of whole elements with what leaves every other operand of a reduction as it is.
 void FillIdentity(DType dtype, Op op, std::span<std::byte> memory);
 
+// Dimension 0 split over `size` members as evenly as possible, the first get one more
+// (reducescatter): where the part of member `index` begins.
+constexpr int64_t PartBegin(int64_t rows, int64_t size, int64_t index) {
+  return rows / size * index + (index < rows % size ? index : rows % size);
+}
+
 // The members of a group in ascending order. Immutable; lives as long as the runtime.
 struct Group {
   uint64_t key = 0;  // 0 = the world; else a hash of the members, equal on every rank
@@ -83,8 +89,8 @@ struct Request {
   double prescale = 1.0;
   double postscale = 1.0;
   std::vector<Tensor> inputs;
-  std::vector<Tensor>
-      outputs;  // one per input; allgather: may be empty, then `gathered` is allocated
+  std::vector<Tensor> outputs;  // one per input; none where the kind gathers
+  std::vector<int64_t> splits;  // alltoall: rows of the input for each member, from the first on
   Time submitted_at = 0;
   uint64_t waits = 0;    // how often this rank had waited for an operation before it submitted this
   bool awaited = false;  // somebody waits for it (rule N6); the baton holder's
@@ -92,8 +98,8 @@ struct Request {
   bool shadow = false;   // submitted by the runtime for a rank that has joined (core/agree/join.h)
   bool refused = false;  // a shadow of an operation that a joined rank cannot take part in
 
-  // Written by the runtime before the operation ends (allgather only).
-  std::vector<int64_t> rows;  // dimension 0 of each member's input; join: [1] the last rank
+  // Written by the runtime before the operation ends, where the kind gathers; rows also by a join.
+  std::vector<int64_t> rows;  // of the result, from each member; join: [1] the last rank
   std::unique_ptr<std::byte[]> gathered;
 };
 

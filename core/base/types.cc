@@ -14,8 +14,8 @@ const char* NameOf(Op op) {
 }
 
 const char* NameOf(Kind k) {
-  constexpr const char* kNames[kNumKinds] = {"allreduce", "broadcast", "allgather", "barrier",
-                                             "",          "",          "join"};
+  constexpr const char* kNames[kNumKinds] = {"allreduce",     "broadcast", "allgather", "barrier",
+                                             "reducescatter", "alltoall",  "join"};
   return kNames[static_cast<int>(k)];
 }
 

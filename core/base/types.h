@@ -38,9 +38,17 @@ enum class Kind : uint8_t {
   kBroadcast = 1,
   kAllgather = 2,
   kBarrier = 3,
+  kReducescatter = 4,
+  kAlltoall = 5,
   kJoin = 6
 };
 inline constexpr int kNumKinds = 7;
+
+// Whether contributions are combined, so that op and scales mean something.
+constexpr bool Reduces(Kind k) { return k == Kind::kAllreduce || k == Kind::kReducescatter; }
+// Whether dimension 0 may differ between ranks, so that only all begins together tell how much a
+// rank gets: the runtime allocates the result.
+constexpr bool Gathers(Kind k) { return k == Kind::kAllgather || k == Kind::kAlltoall; }
 
 enum class DeviceType : uint8_t { kCpu, kCuda, kFake };
 

@@ -11,6 +11,10 @@ bool Overlap(const Buffer& a, const Buffer& b, uint64_t length) {
   return a.offset < b.offset + length && b.offset < a.offset + length;
 }
 
+bool OverlapInPart(const Buffer& a, const Buffer& b, uint64_t length) {
+  return a.offset != b.offset && Overlap(a, b, length);
+}
+
 Buffer OwnInput(int32_t me, uint64_t offset) {
   return {Place::kInput, static_cast<int16_t>(me), 0, offset};
 }
@@ -36,7 +40,8 @@ std::string Machine::Perform(int32_t me, const Step& step) {
     }
     case StepKind::kBeginSum:
     case StepKind::kAddToSum:
-    case StepKind::kFinishSum: {
+    case StepKind::kFinishSum:
+    case StepKind::kCombineSums: {
       const std::string wrong = CheckElements(step);
       return wrong.empty() ? Sum(me, step) : wrong;
     }
@@ -46,7 +51,8 @@ std::string Machine::Perform(int32_t me, const Step& step) {
 
 std::string Machine::CheckElements(const Step& step) const {
   const uint64_t elem_bytes = SizeOf(problem_.dtype);
-  for (uint64_t v : {step.length_bytes, step.dst.offset, step.src.offset, step.input_offset})
+  for (uint64_t v :
+       {step.length_bytes, step.dst.offset, step.src.offset, step.also.offset, step.input_offset})
     if (v % elem_bytes != 0)
       return std::to_string(v) + " bytes are no whole number of " + NameOf(problem_.dtype);
   return {};
@@ -57,6 +63,7 @@ std::string Machine::Copy(int32_t me, const Step& step) {
   const bool peers_memory = step.src.place != Place::kLanding && step.src.index != me;
   if (peers_memory && !fetch) return "copies from a peer's own memory";
   if (fetch && (!peers_memory || !problem_.all_readable)) return "fetches what cannot be fetched";
+  if (fetch && !SharesMemory()) return "uses a peer's memory, which the schedule denies";
   if (step.dst.place != Place::kLanding && step.dst.index != me) return "copies to a peer's memory";
   const bool from_user = step.src.place != Place::kLanding;
   const bool to_user = step.dst.place != Place::kLanding;
@@ -138,6 +145,7 @@ std::string Machine::Reduce(int32_t me, const Step& step) {
   const bool arena = step.src.place == Place::kInput;
   if (step.src.place == Place::kOutput) return "reduces outputs";
   if (arena && !problem_.all_arena) return "reduces inputs that are not all in the arena";
+  if (arena && !SharesMemory()) return "uses a peer's memory, which the schedule denies";
   const bool everywhere = step.dst.index == kEveryRank;
   if (everywhere && (!arena || step.dst.place != Place::kOutput))
     return "only a reduction of inputs can be written to every output";
@@ -186,15 +194,19 @@ std::string Machine::Sum(int32_t me, const Step& step) {
   std::string wrong;
   if (step.kind != StepKind::kBeginSum)
     wrong = LoadPartial(me, step.src, length, &operands.emplace_back());
-  if (wrong.empty() && step.kind != StepKind::kFinishSum)
+  const bool combines = step.kind == StepKind::kCombineSums;
+  if (combines && wrong.empty())
+    wrong = LoadPartial(me, step.also, length, &operands.emplace_back());
+  if (wrong.empty() && !combines && step.kind != StepKind::kFinishSum)
     wrong = LoadInput(me, OwnInput(me, step.input_offset), length, &operands.emplace_back());
   HeldBytes sum;
   if (wrong.empty()) wrong = Combine(operands, length, &sum);
   if (!wrong.empty()) return wrong;
   if (step.kind != StepKind::kFinishSum) {
     if (step.dst.place != Place::kLanding) return "keeps a partial result in user memory";
-    const bool same = step.dst.offset == step.src.offset;
-    if (operands.size() > 1 && !same && Overlap(step.dst, step.src, length * widening_))
+    if (step.kind != StepKind::kBeginSum && OverlapInPart(step.dst, step.src, length * widening_))
+      return "overwrites a part of its source";
+    if (combines && OverlapInPart(step.dst, step.also, length * widening_))
       return "overwrites a part of its source";
     return StorePartial(me, step.dst, length, std::move(sum));
   }

@@ -22,14 +22,24 @@ struct Write {
 
 // What one rank does to its own landing slots, and when it tells.
 struct History {
-  std::map<uint32_t, std::vector<Write>> writes;         // by slot, oldest first
-  std::vector<std::pair<uint32_t, int64_t>> signals;     // tick, position; ascending
+  std::map<uint32_t, std::vector<Write>> writes;      // by slot, oldest first
+  std::vector<std::pair<uint32_t, int64_t>> signals;  // tick, position; ascending
 };
 
-// Partial sums of half precision are wider than the message.
-uint64_t LandedBytes(const Problem& p, const Step& step) {
-  const bool partial = step.kind == StepKind::kBeginSum || step.kind == StepKind::kAddToSum;
+// Bytes of landing slots a step writes or reads: partial sums of half precision are wider than the
+// message.
+uint64_t LandedBytes(const Problem& p, const Step& step, bool partial) {
   return step.length_bytes * (partial ? SizeOf(AccumulatorOf(p.dtype)) / SizeOf(p.dtype) : 1);
+}
+uint64_t BytesWritten(const Problem& p, const Step& step) {
+  return LandedBytes(p, step,
+                     step.kind == StepKind::kBeginSum || step.kind == StepKind::kAddToSum ||
+                         step.kind == StepKind::kCombineSums);
+}
+uint64_t BytesRead(const Problem& p, const Step& step) {
+  return LandedBytes(p, step,
+                     step.kind == StepKind::kAddToSum || step.kind == StepKind::kCombineSums ||
+                         step.kind == StepKind::kFinishSum);
 }
 
 History HistoryOf(const Problem& p, int32_t rank, const Schedule& schedule) {
@@ -43,7 +53,7 @@ History HistoryOf(const Problem& p, int32_t rank, const Schedule& schedule) {
     if (step.kind == StepKind::kSignal) {
       history.signals.emplace_back(step.tick, position);
     } else if (step.kind != StepKind::kWait && step.dst.place == Place::kLanding) {
-      const Range range{step.dst.slot, step.dst.offset, step.dst.offset + LandedBytes(p, step)};
+      const Range range{step.dst.slot, step.dst.offset, step.dst.offset + BytesWritten(p, step)};
       history.writes[range.slot].push_back({position, range});
     }
   }
@@ -56,10 +66,10 @@ using Pushes = std::map<int64_t, std::map<Range, std::vector<int16_t>>>;
 // `peer` reads `range` having waited for `tick`.
 void Trace(const History& mine, int16_t peer, Range range, uint32_t tick, Pushes* pushes) {
   const auto by_tick = [](const auto& signal, uint32_t wanted) { return signal.first < wanted; };
-  const auto seen =
-      std::lower_bound(mine.signals.begin(), mine.signals.end(), tick, by_tick);
+  const auto seen = std::lower_bound(mine.signals.begin(), mine.signals.end(), tick, by_tick);
   const auto written = mine.writes.find(range.slot);
-  if (seen == mine.signals.end() || written == mine.writes.end()) return;  // the verifier's business
+  if (seen == mine.signals.end() || written == mine.writes.end())
+    return;  // the verifier's business
   std::vector<Range> rest = {range};
   for (auto w = written->second.rbegin(); w != written->second.rend() && !rest.empty(); ++w) {
     if (w->position > seen->second) continue;
@@ -92,11 +102,14 @@ void TraceReads(const Problem& p, const History& mine, int16_t peer, const Sched
       continue;
     }
     const bool reads = step.kind == StepKind::kCopy || step.kind == StepKind::kReduce ||
-                       step.kind == StepKind::kAddToSum || step.kind == StepKind::kFinishSum;
-    if (!reads || step.src.place != Place::kLanding) continue;
-    if (step.src.index != kEveryRank && step.src.index != p.me) continue;
-    const Range range{step.src.slot, step.src.offset, step.src.offset + LandedBytes(p, step)};
-    Trace(mine, peer, range, waited, pushes);
+                       step.kind == StepKind::kAddToSum || step.kind == StepKind::kFinishSum ||
+                       step.kind == StepKind::kCombineSums;
+    for (const Buffer& src : {step.src, step.also}) {
+      if (!reads || src.place != Place::kLanding) continue;
+      if (src.index != kEveryRank && src.index != p.me) continue;
+      const Range range{src.slot, src.offset, src.offset + BytesRead(p, step)};
+      Trace(mine, peer, range, waited, pushes);
+    }
   }
 }
 

@@ -1,7 +1,6 @@
 #include "core/plan/schedule.h"
 
 #include <cstdio>
-#include <numeric>
 
 namespace covey {
 
@@ -35,6 +34,9 @@ std::string ToString(const Step& s) {
       return "add to sum " + ToString(s.dst) + " <- " + ToString(s.src) + " + input" + at + bytes;
     case StepKind::kFinishSum:
       return "finish sum " + ToString(s.dst) + " <- " + ToString(s.src) + bytes;
+    case StepKind::kCombineSums:
+      return "combine sums " + ToString(s.dst) + " <- " + ToString(s.src) + " + " +
+             ToString(s.also) + bytes;
     case StepKind::kPush:
       return "push " + ToString(s.src) + " to " + peer + bytes;
     case StepKind::kSignal:
@@ -46,12 +48,19 @@ std::string ToString(const Step& s) {
 }
 
 uint64_t InputBytes(const Problem& p, int32_t rank) {
-  return p.kind == Kind::kAllgather ? p.gathered[static_cast<size_t>(rank)] : p.length_bytes;
+  const auto share = p.shares.begin() + rank * (p.kind == Kind::kAlltoall ? p.size : 1);
+  if (p.kind == Kind::kAllgather) return *share;
+  if (p.kind == Kind::kAlltoall) return std::accumulate(share, share + p.size, uint64_t{0});
+  return p.length_bytes;
 }
 
-uint64_t OutputBytes(const Problem& p, int32_t) {
-  return p.kind == Kind::kAllgather ? std::accumulate(p.gathered.begin(), p.gathered.end(), 0ull)
-                                    : p.length_bytes;
+uint64_t OutputBytes(const Problem& p, int32_t rank) {
+  if (p.kind == Kind::kReducescatter) return p.shares[static_cast<size_t>(rank)];
+  if (!Gathers(p.kind)) return p.length_bytes;
+  uint64_t bytes = 0;
+  for (int32_t j = 0; j < p.size; ++j)
+    bytes += p.kind == Kind::kAlltoall ? BlockBytes(p, j, rank) : InputBytes(p, j);
+  return bytes;
 }
 
 std::string ToString(const Schedule& schedule) {

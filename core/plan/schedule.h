@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -46,19 +47,20 @@ struct Buffer {
 
 enum class StepKind : uint8_t {
   kCopy,    // dst = src
-  kReduce,  // dst = post * op over src.index 0..n-1 of pre * src; dst.index kEveryRank: written to
-            // each output
+  kReduce,  // dst = post * op over src.index 0..n-1 of pre * src, which lie in landing slots or in
+            // inputs in the arena; dst.index kEveryRank: written to each output
   kFetch,   // dst = src, which lies in the private memory of src.index
   // Own output + dst.offset = post * op over ranks of pre * contribution: the own input, and the
   // peers' bytes in landing[me].0, `stride` bytes apart, in rank order without the own.
   kReduceFetched,
-  kBeginSum,   // dst = pre * own input, in the accumulator type
-  kAddToSum,   // dst = src op pre * own input; dst and src in the accumulator type
-  kFinishSum,  // dst = post * src; src in the accumulator type
-  kPush,       // `peer` (kEveryRank: every other) gets src, in the own landing slots, with the next
-               // kSignal; only where memory is mirrored
-  kSignal,     // own tick = `tick`
-  kWait,       // until the tick of `peer` (kEveryRank: of all) >= `tick`
+  kBeginSum,     // dst = pre * own input, in the accumulator type
+  kAddToSum,     // dst = src op pre * own input; dst and src in the accumulator type
+  kFinishSum,    // dst = post * src; src in the accumulator type
+  kCombineSums,  // dst = src op also; all in the accumulator type; dst may be one of them
+  kPush,    // `peer` (kEveryRank: every other) gets src, in the own landing slots, with the next
+            // kSignal; only where memory is mirrored
+  kSignal,  // own tick = `tick`
+  kWait,    // until the tick of `peer` (kEveryRank: of all) >= `tick`
 };
 
 struct Step {
@@ -68,6 +70,7 @@ struct Step {
   uint32_t tick = 0;
   Buffer dst;
   Buffer src;
+  Buffer also;                // kCombineSums
   uint64_t stride = 0;        // kReduceFetched
   uint64_t input_offset = 0;  // kBeginSum, kAddToSum: of the own input
   uint64_t length_bytes = 0;  // of the message, not of the accumulators
@@ -77,10 +80,10 @@ struct Schedule {
   const char* algorithm = "";
   std::vector<Step> steps;
   std::vector<Step> begin_pushes;  // kPush: what goes with the begin
-  uint32_t ticks = 1;  // ticks used; the last is reached by every rank
-  uint32_t slots = 0;  // landing slots used
-  // Members touch each other's inputs or outputs. Equal on all of them: after a loss none ends before
-  // all have stopped.
+  uint32_t ticks = 1;              // ticks used; the last is reached by every rank
+  uint32_t slots = 0;              // landing slots used
+  // Members touch each other's inputs or outputs. Equal on all of them: after a loss none ends
+  // before all have stopped.
   bool shares_memory = false;
 };
 
@@ -91,14 +94,18 @@ struct Problem {
   int32_t me = 0;    // own group index
   int32_t root = 0;  // group index, broadcast
   bool all_arena =
-      false;  // every member's input and output lie in memory the others reach (broadcast: root's)
+      false;  // every member's input and output lie in memory the others reach, all alike
+              // (reducescatter: the inputs)
   bool all_readable = false;  // every member may read every other's private input and output
   bool mirrored = false;      // members hold mirrors of each other's landing slots
   uint64_t cache_bytes = 0;   // of the last-level cache: larger results are stored around it
   DType dtype = DType::kF32;
-  uint64_t length_bytes = 0;  // allreduce, broadcast: of the (fused) message
+  uint64_t length_bytes = 0;  // allreduce, broadcast, reducescatter: of the (fused) message
   uint64_t slot_bytes = 64;
-  std::vector<uint64_t> gathered;  // allgather: bytes of each member's input
+  // Bytes. allgather: [size] of each member's input. reducescatter: [size] of each member's output;
+  // the message is in their order. alltoall: [size * size], what i has for j at i * size + j; i's
+  // message is in the order of j, j's output in the order of i.
+  std::vector<uint64_t> shares;
 
   bool operator==(const Problem&) const = default;
 };
@@ -113,9 +120,23 @@ constexpr uint32_t NumSegments(uint64_t length_bytes, uint64_t slot_bytes) {
 // Bytes of what `rank` (a group index) hands in and gets.
 uint64_t InputBytes(const Problem& problem, int32_t rank);
 uint64_t OutputBytes(const Problem& problem, int32_t rank);
+// reducescatter: where in the message the share of `rank` begins.
+inline uint64_t ShareBegin(const Problem& p, int32_t rank) {
+  return std::accumulate(p.shares.begin(), p.shares.begin() + rank, uint64_t{0});
+}
+// alltoall: what `from` has for `to`, and where it begins in the message of `from`.
+inline uint64_t BlockBytes(const Problem& p, int32_t from, int32_t to) {
+  return p
+      .shares[static_cast<size_t>(from) * static_cast<size_t>(p.size) + static_cast<size_t>(to)];
+}
 
 std::string ToString(const Buffer& buffer);  // "landing[2].1+64"
 std::string ToString(const Step& step);      // "wait 2 >= 1"
+inline uint64_t BlockBegin(const Problem& p, int32_t from, int32_t to) {
+  const auto row = p.shares.begin() + int64_t{from} * p.size;
+  return std::accumulate(row, row + to, uint64_t{0});
+}
+
 // One line per step, for golden files and `covey` reports.
 std::string ToString(const Schedule& schedule);
 

@@ -15,18 +15,23 @@ struct Expected {
   uint64_t origin;  // the byte of the message
 };
 
-std::vector<Expected> ExpectedOutput(const Problem& p, int32_t) {
+std::vector<Expected> ExpectedOutput(const Problem& p, int32_t me) {
   switch (p.kind) {
     case Kind::kAllreduce:
       return {{0, p.length_bytes, kEveryRank, 0}};
+    case Kind::kReducescatter:
+      return {{0, OutputBytes(p, me), kEveryRank, ShareBegin(p, me)}};
     case Kind::kBroadcast:
       return {{0, p.length_bytes, p.root, 0}};
-    case Kind::kAllgather: {
+    case Kind::kAllgather:
+    case Kind::kAlltoall: {
       std::vector<Expected> parts;
       uint64_t begin = 0;
       for (int32_t j = 0; j < p.size; ++j) {
-        parts.push_back({begin, InputBytes(p, j), j, 0});
-        begin += InputBytes(p, j);
+        const bool all = p.kind == Kind::kAllgather;
+        const uint64_t length = all ? InputBytes(p, j) : BlockBytes(p, j, me);
+        parts.push_back({begin, length, j, all ? 0 : BlockBegin(p, j, me)});
+        begin += length;
       }
       return parts;
     }
@@ -42,6 +47,8 @@ Status CheckTicks(std::span<const Schedule> schedules) {
   for (size_t r = 0; r < schedules.size(); ++r) {
     const Schedule& s = schedules[r];
     const std::string who = RankText(static_cast<int32_t>(r));
+    if (s.shares_memory != schedules[0].shares_memory)
+      return Status::Internal(who + " and rank 0 differ in whether peers use their memory");
     if (s.ticks != schedules[0].ticks || s.slots != schedules[0].slots)
       return Status::Internal(who + " uses " + std::to_string(s.ticks) + " ticks and " +
                               std::to_string(s.slots) + " slots, rank 0 " +

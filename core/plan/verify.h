@@ -5,7 +5,8 @@
 //  - S2: what another rank wrote is read only after it was written, and S3: nothing is overwritten
 //    that somebody may still read, also by the next exchange on the channel;
 //  - S4: at the end of a rank's steps nobody uses its memory any more; S5: all ranks use the same
-//    ticks and slots, every tick higher than the one before;
+//    ticks and slots, every tick higher than the one before; the schedule says if ranks use each
+//    other's memory;
 //  - N4: user memory is written only once every member's begin is known;
 //  - no step reaches beyond a buffer, writes an input or reads what nobody wrote;
 //  - every byte of every output is what the operation says it is: in a reduction every rank's

@@ -45,7 +45,7 @@ struct Exchange {
 
   // Progress.
   const Schedule* schedule = nullptr;
-  std::unique_ptr<Schedule> own_schedule;  // allgather: not worth caching
+  std::unique_ptr<Schedule> own_schedule;  // of what is gathered: not worth caching
   size_t cursor = 0;
   size_t next_peer = 0;  // the members before it satisfy the wait at the cursor
   Time begun_at = 0;     // published
@@ -55,9 +55,15 @@ struct Exchange {
 
   Cell* CellOf(size_t index) const { return reinterpret_cast<Cell*>(blocks[index]); }
   std::byte* Slot(size_t index, uint32_t slot) const {
-    return blocks[index] + sizeof(Cell) +
+    return blocks[index] + SlotsOffset(size()) +
            (channel->slots + slot) % kLandingSlots * channel->slot_bytes;
   }
+  // Rows that member `index` sends to each member (alltoall).
+  uint64_t* SplitsOf(size_t index) const {
+    return reinterpret_cast<uint64_t*>(blocks[index] + SplitsOffset(Turn(), size()));
+  }
+  // Which of the two begins, placements and tables of splits of a block is this exchange's.
+  size_t Turn() const { return channel->exchanges % 2; }
   size_t Me() const { return static_cast<size_t>(ToInt(request->group->my_index)); }
   size_t size() const { return blocks.size(); }
 };

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "core/base/check.h"
+#include "core/run/problem.h"
 
 namespace covey {
 namespace {
@@ -20,10 +21,6 @@ bool StagesInput(const Exchange& x) {
   return r.kind != Kind::kBroadcast || r.group->members[x.Me()] == r.root;
 }
 
-void AddAll(const std::vector<Tensor>& tensors, Spans* spans) {
-  for (const Tensor& t : tensors) spans->Add(t.data, t.LengthBytes());
-}
-
 }  // namespace
 
 size_t Executor::ProblemHash::operator()(const Problem& p) const {
@@ -31,6 +28,7 @@ size_t Executor::ProblemHash::operator()(const Problem& p) const {
   for (uint64_t v : {uint64_t(p.size), uint64_t(p.me), uint64_t(p.root), uint64_t(p.all_arena),
                      uint64_t(p.all_readable), uint64_t(p.dtype), p.length_bytes, p.slot_bytes})
     h = (h ^ v) * 0x9e3779b97f4a7c15u;
+  for (uint64_t share : p.shares) h = (h ^ share) * 0x9e3779b97f4a7c15u;
   return h;
 }
 
@@ -56,8 +54,8 @@ void Executor::Begin(Request* request, Channel* channel, uint32_t occurrence, ui
     x->blocks.push_back(transport_->Base(request->group->members[i]) + channel->blocks[i]);
   x->input.Clear();
   x->output.Clear();
-  AddAll(request->inputs, &x->input);
-  AddAll(request->outputs, &x->output);
+  AddInput(*request, &x->input);
+  for (const Tensor& t : request->outputs) x->output.Add(t.data, t.LengthBytes());
   const DType dtype = request->inputs.empty() ? DType::kF32 : request->inputs[0].dtype;
   const double average = request->average ? 1.0 / static_cast<double>(request->group->size()) : 1.0;
   x->reduction = {dtype, request->op, request->prescale, request->postscale * average};
@@ -124,7 +122,7 @@ bool Executor::AllReady(const Exchange& x) const {
 // The begin header, the placement and the first segment, then tick 1.
 void Executor::Publish(Exchange* x, Time now) {
   Cell* cell = x->CellOf(x->Me());
-  const size_t turn = x->channel->exchanges % 2;
+  const size_t turn = x->Turn();
   cell->begin[turn] = {x->occurrence, x->entry};
   const auto offset_of = [&](const Spans& spans) {
     bool inside = spans.length_bytes() > 0;
@@ -134,6 +132,7 @@ void Executor::Publish(Exchange* x, Time now) {
     return inside ? transport_->OffsetOf(spans.First(), 1) : Transport::kNoOffset;
   };
   const bool gather = x->request->kind == Kind::kAllgather;
+  const bool scatter = x->request->kind == Kind::kReducescatter;  // outputs lie apart
   const auto rows = gather ? static_cast<uint64_t>(x->request->inputs[0].shape.dims[0]) : 0;
   const auto address_of = [&](const Spans& spans) {
     return transport_->CanReadPeers() ? reinterpret_cast<uint64_t>(spans.Contiguous()) : 0;
@@ -142,8 +141,9 @@ void Executor::Publish(Exchange* x, Time now) {
                            .output_address = address_of(x->output),
                            .input = offset_of(x->input),
                            .output = offset_of(x->output),
-                           .layout = x->input.Layout() * 31 ^ x->output.Layout(),
+                           .layout = x->input.Layout() * 31 ^ (scatter ? 0 : x->output.Layout()),
                            .rows = rows};
+  std::copy(x->request->splits.begin(), x->request->splits.end(), x->SplitsOf(x->Me()));
   if (StagesInput(*x)) {
     const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
     std::byte* slot = x->Slot(x->Me(), 0);
@@ -157,14 +157,14 @@ void Executor::Publish(Exchange* x, Time now) {
   Signal(*x, 1);
 }
 
-// The header, and what peers read of the first segment. Unless it depends on the other begins how
-// much that is, the schedule is known already.
+// The header with the splits, and what peers read of the first segment. Unless it depends on the
+// other begins how much that is, the schedule is known already.
 void Executor::PushBegin(Exchange* x) {
   const auto& members = x->request->group->members;
   auto* header = reinterpret_cast<std::byte*>(x->CellOf(x->Me())->begin);
-  transport_->Push(members, header, sizeof(Cell) - offsetof(Cell, begin));
+  transport_->Push(members, header, SplitsOffset(2, x->size()) - offsetof(Cell, begin));
   if (x->entry == 0) return;
-  if (x->request->kind == Kind::kAllgather) {
+  if (Gathers(x->request->kind)) {
     const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
     return transport_->Push(members, x->Slot(x->Me(), 0), first);
   }
@@ -206,9 +206,8 @@ bool Executor::Await(Exchange* x, uint32_t tick, int peer) {
 // Compares all begin headers. False: they differ, or one is void, and the exchange has ended kVoid.
 // Every member reads the same headers, so every member judges alike.
 bool Executor::JudgeBegins(Exchange* x, Time now) {
-  const size_t turn = x->channel->exchanges % 2;
   for (size_t j = 0; j < x->size(); ++j) {
-    const covey::Begin& theirs = x->CellOf(j)->begin[turn];
+    const covey::Begin& theirs = x->CellOf(j)->begin[x->Turn()];
     if (x->entry != 0 && theirs.entry == x->entry && theirs.occurrence == x->occurrence) continue;
     End(x, Outcome::kVoid, {}, now);
     return false;
@@ -216,48 +215,11 @@ bool Executor::JudgeBegins(Exchange* x, Time now) {
   return true;
 }
 
-Problem Executor::ProblemOf(const Exchange& x) const {
-  const Request& r = *x.request;
-  Problem p;
-  p.kind = r.kind;
-  p.size = static_cast<int32_t>(x.size());
-  p.me = static_cast<int32_t>(x.Me());
-  p.dtype = x.reduction.dtype;
-  p.slot_bytes = x.channel->slot_bytes;
-  p.cache_bytes = options_.cache_bytes;
-  p.length_bytes = x.input.length_bytes();
-  const size_t turn = x.channel->exchanges % 2;
-  if (r.kind == Kind::kAllreduce) {
-    const uint64_t layout = x.CellOf(x.Me())->placement[turn].layout;
-    p.all_arena = p.all_readable = true;
-    for (size_t j = 0; j < x.size(); ++j) {
-      const Placement& placement = x.CellOf(j)->placement[turn];
-      p.all_readable &= placement.input_address != 0 && placement.output_address != 0;
-      p.all_arena &= placement.input != Transport::kNoOffset &&
-                     placement.output != Transport::kNoOffset && placement.layout == layout;
-    }
-  }
-  if (r.kind == Kind::kBroadcast) {
-    const auto& members = r.group->members;
-    p.root = static_cast<int32_t>(std::lower_bound(members.begin(), members.end(), r.root) -
-                                  members.begin());
-    p.length_bytes = x.output.length_bytes();
-  }
-  if (r.kind == Kind::kAllgather) {
-    const Tensor& t = r.inputs[0];
-    const uint64_t row_bytes = static_cast<uint64_t>(t.shape.RowElems()) * SizeOf(t.dtype);
-    p.length_bytes = 0;
-    for (size_t j = 0; j < x.size(); ++j)
-      p.gathered.push_back(x.CellOf(j)->placement[turn].rows * row_bytes);
-  }
-  return p;
-}
-
 void Executor::ChooseSchedule(Exchange* x) {
-  Problem problem = ProblemOf(*x);
+  Problem problem = ProblemOf(*x, options_.cache_bytes);
   problem.mirrored = !transport_->SharesMemory();
-  if (problem.kind == Kind::kAllgather) {
-    AllocateGathered(x);
+  if (Gathers(problem.kind)) {
+    AllocateResult(x);
     x->own_schedule = std::make_unique<Schedule>(options_.plan(options_.plan_settings, problem));
     x->schedule = x->own_schedule.get();
     return;
@@ -273,22 +235,6 @@ void Executor::ChooseSchedule(Exchange* x) {
     return;
   }
   x->schedule = schedules_.emplace(std::move(problem), std::move(built)).first->second.get();
-}
-
-void Executor::AllocateGathered(Exchange* x) {
-  Request& r = *x->request;
-  const size_t turn = x->channel->exchanges % 2;
-  r.rows.clear();
-  int64_t total = 0;
-  for (size_t j = 0; j < x->size(); ++j) {
-    r.rows.push_back(static_cast<int64_t>(x->CellOf(j)->placement[turn].rows));
-    total += r.rows.back();
-  }
-  if (!r.outputs.empty()) return;
-  const Tensor& t = r.inputs[0];
-  const size_t length = static_cast<size_t>(total * t.shape.RowElems()) * SizeOf(t.dtype);
-  r.gathered = std::make_unique_for_overwrite<std::byte[]>(length);
-  x->output.Add(r.gathered.get(), length);
 }
 
 bool Executor::RunSteps(Exchange* x, Time now) {
@@ -321,6 +267,7 @@ bool Executor::RunSteps(Exchange* x, Time now) {
       case StepKind::kBeginSum:
       case StepKind::kAddToSum:
       case StepKind::kFinishSum:
+      case StepKind::kCombineSums:
         mover_.Sum(*x, step);
         break;
     }

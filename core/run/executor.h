@@ -83,8 +83,6 @@ class Executor {
   void Push(const Exchange& exchange, const Step& step);
   bool JudgeBegins(Exchange* exchange, Time now);
   void ChooseSchedule(Exchange* exchange);
-  Problem ProblemOf(const Exchange& exchange) const;
-  void AllocateGathered(Exchange* exchange);
   bool RunSteps(Exchange* exchange, Time now);
   bool Await(Exchange* exchange, uint32_t tick, int peer);
   bool AllHaveLeft(const Exchange& exchange) const;

@@ -30,7 +30,7 @@ void Mover::Copy(const Exchange& x, const Step& step) {
 
 int Mover::Fetch(const Exchange& x, const Step& step) {
   const auto peer = static_cast<size_t>(step.src.index);
-  const Placement& theirs = x.CellOf(peer)->placement[x.channel->exchanges % 2];
+  const Placement& theirs = x.CellOf(peer)->placement[x.Turn()];
   const uint64_t address =
       step.src.place == Place::kInput ? theirs.input_address : theirs.output_address;
   std::byte* to = step.dst.place == Place::kLanding ? InSlot(x, step.dst)
@@ -69,6 +69,12 @@ void Mover::Sum(const Exchange& x, const Step& step) {
     return;
   }
   std::byte* acc = InSlot(x, step.dst);
+  if (step.kind == StepKind::kCombineSums) {
+    const Reduction sums{AccumulatorOf(x.reduction.dtype), x.reduction.op};
+    sources_ = {InSlot(x, step.src), InSlot(x, step.also)};
+    return kernels.reduce(sums, sources_, {&acc, 1}, step.length_bytes / elem_bytes,
+                          Stores::kCached);
+  }
   if (step.kind == StepKind::kAddToSum)
     kernels.copy(acc, InSlot(x, step.src), step.length_bytes * widening, Stores::kCached);
   const auto combine = step.kind == StepKind::kBeginSum ? kernels.begin : kernels.add;
@@ -79,7 +85,7 @@ void Mover::Sum(const Exchange& x, const Step& step) {
 }
 
 void Mover::Reduce(const Exchange& x, const Step& step) {
-  if (step.dst.index == kEveryRank) return ReduceInArena(x, step);
+  if (step.src.place == Place::kInput) return ReduceInArena(x, step);
   const size_t elem_bytes = SizeOf(x.reduction.dtype);
   const Stores stores = step.streaming ? Stores::kStreaming : Stores::kCached;
   ForEachPiece(x, step.dst, step.length_bytes, [&](std::byte* piece, size_t delta, size_t length) {
@@ -94,15 +100,17 @@ void Mover::Reduce(const Exchange& x, const Step& step) {
 void Mover::ReduceInArena(const Exchange& x, const Step& step) {
   const size_t elem_bytes = SizeOf(x.reduction.dtype);
   const Stores stores = step.streaming ? Stores::kStreaming : Stores::kCached;
-  const auto reduce = [&](const std::byte* input, const std::byte* output, size_t length) {
+  const bool everywhere = step.dst.index == kEveryRank;
+  const auto reduce = [&](const std::byte* input, std::byte* output, size_t length) {
     sources_.clear();
     targets_.clear();
     for (size_t j = 0; j < x.size(); ++j) {
-      const Placement& theirs = x.CellOf(j)->placement[x.channel->exchanges % 2];
+      const Placement& theirs = x.CellOf(j)->placement[x.Turn()];
       std::byte* base = transport_->Base(x.request->group->members[j]);
       sources_.push_back(base + theirs.input + (input - x.input.First()));
-      targets_.push_back(base + theirs.output + (output - x.output.First()));
+      if (everywhere) targets_.push_back(base + theirs.output + (output - x.output.First()));
     }
+    if (!everywhere) targets_.push_back(output);
     kernels_->reduce(x.reduction, sources_, targets_, length / elem_bytes, stores);
   };
   x.output.ForEach(step.dst.offset, step.length_bytes,

@@ -21,7 +21,7 @@ class Mover {
   void Reduce(const Exchange& exchange, const Step& step);         // kReduce
   void ReduceFetched(const Exchange& exchange, const Step& step);  // kReduceFetched
   int Fetch(const Exchange& exchange, const Step& step);           // kFetch: 0 or an errno
-  void Sum(const Exchange& exchange, const Step& step);  // kBeginSum, kAddToSum, kFinishSum
+  void Sum(const Exchange& exchange, const Step& step);            // k...Sum, kCombineSums
 
  private:
   void ReduceInArena(const Exchange& exchange, const Step& step);
@@ -31,7 +31,7 @@ class Mover {
 
   const Kernels* kernels_;
   Transport* transport_;
-  std::vector<const std::byte*> sources_;  // scratch of Reduce
+  std::vector<const std::byte*> sources_;  // scratch of reductions
   std::vector<std::byte*> targets_;
 };
 

@@ -27,26 +27,26 @@ uint64_t SegmentBytes(const Problem& p, uint64_t m, uint32_t t) {
 void CopyOut(const Problem& p, uint32_t t, Schedule* s) {
   uint64_t offset = 0;
   for (int32_t j = 0; j < p.size; ++j) {
-    const uint64_t bytes = SegmentBytes(p, p.gathered[j], t);
+    const uint64_t bytes = SegmentBytes(p, p.shares[j], t);
     if (bytes > 0)
       s->steps.push_back(
           {.kind = StepKind::kCopy,
            .dst = {Place::kOutput, static_cast<int16_t>(p.me), 0, offset + t * p.slot_bytes},
            .src = {Place::kLanding, static_cast<int16_t>(j), t, 0},
            .length_bytes = bytes});
-    offset += p.gathered[j];
+    offset += p.shares[j];
   }
 }
 
 Schedule Build(const Problem& p) {
-  const uint64_t longest = *std::max_element(p.gathered.begin(), p.gathered.end());
+  const uint64_t longest = *std::max_element(p.shares.begin(), p.shares.end());
   const uint32_t segments = NumSegments(longest, p.slot_bytes);
   const auto me = static_cast<int16_t>(p.me);
   Schedule s{.algorithm = "flat", .steps = {}, .ticks = segments, .slots = segments};
   for (uint32_t t = 0; t < segments; ++t) {
     if (t > 0) s.steps.push_back({.kind = StepKind::kWait, .tick = t + 1});
     if (t + 1 < segments) {
-      const uint64_t bytes = SegmentBytes(p, p.gathered[p.me], t + 1);
+      const uint64_t bytes = SegmentBytes(p, p.shares[p.me], t + 1);
       if (bytes > 0)
         s.steps.push_back({.kind = StepKind::kCopy,
                            .dst = {Place::kLanding, me, t + 1, 0},

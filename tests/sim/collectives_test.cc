@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numeric>
 
@@ -20,6 +21,7 @@ namespace {
 struct Share {
   std::vector<float> input;
   std::vector<float> output;
+  std::vector<int64_t> splits;  // alltoall, in rows
   float* arena = nullptr;  // input and output in place, instead: two tensors with a gap between
   int64_t gap = 0;
   Operation* operation = nullptr;
@@ -34,6 +36,7 @@ struct Case {
   int32_t root = 0;
   std::string name;
   int64_t elems = 0;
+  int64_t width = 1;          // alltoall: elems of a row
   std::vector<Share> shares;  // by group index
 };
 
@@ -50,8 +53,31 @@ float Combine(Op op, float a, float b) {
   }
 }
 
+// Where the message is cut into two tensors: a place all ranks agree on.
+int64_t CutOf(const Case& c) { return c.elems % 2 == 0 ? c.elems : c.elems / 3; }
+
+// What member `index` gets of the two tensors of a reducescatter: rows [begin, end) of the message.
+std::vector<std::pair<int64_t, int64_t>> PartsOf(const Case& c, size_t index) {
+  const auto size = static_cast<int64_t>(c.members.size());
+  const auto me = static_cast<int64_t>(index);
+  const int64_t cut = CutOf(c);
+  return {{PartBegin(cut, size, me), PartBegin(cut, size, me + 1)},
+          {cut + PartBegin(c.elems - cut, size, me), cut + PartBegin(c.elems - cut, size, me + 1)}};
+}
+
+int64_t Sum(const std::vector<int64_t>& splits, size_t count) {
+  return std::accumulate(splits.begin(), splits.begin() + static_cast<long>(count), int64_t{0});
+}
+
 std::vector<float> Expected(const Case& c, size_t index) {
   std::vector<float> result;
+  if (c.kind == Kind::kAlltoall) {
+    for (const Share& s : c.shares) {
+      const auto from = s.input.begin() + Sum(s.splits, index) * c.width;
+      result.insert(result.end(), from, from + s.splits[index] * c.width);
+    }
+    return result;
+  }
   if (c.kind == Kind::kAllgather) {
     for (const Share& s : c.shares) result.insert(result.end(), s.input.begin(), s.input.end());
     return result;
@@ -68,11 +94,12 @@ std::vector<float> Expected(const Case& c, size_t index) {
   const auto n = static_cast<double>(c.members.size());
   if (c.average)
     for (float& v : result) v *= static_cast<float>(1.0 / n);
-  return result;
+  if (c.kind == Kind::kAllreduce) return result;
+  std::vector<float> part;
+  for (const auto& [begin, end] : PartsOf(c, index))
+    part.insert(part.end(), result.begin() + begin, result.begin() + end);
+  return part;
 }
-
-// Where the message is cut into two tensors: a place all ranks agree on.
-int64_t CutOf(const Case& c) { return c.elems % 2 == 0 ? c.elems : c.elems / 3; }
 
 void CopyToArena(const Case& c, Share* s) {
   const int64_t cut = CutOf(c);
@@ -80,24 +107,43 @@ void CopyToArena(const Case& c, Share* s) {
   std::copy(s->input.begin() + cut, s->input.end(), s->arena + cut + s->gap);
 }
 
+// Rows for each member; some get none, some rows may stay.
+std::vector<int64_t> RandomSplits(Rng* rng, size_t members, int64_t rows) {
+  std::vector<int64_t> splits;
+  for (size_t j = 0; j < members; ++j) {
+    const bool all = j + 1 == members && rng->Percent(70);
+    const auto most = static_cast<uint64_t>(rows) * 2 / members;
+    const auto some = static_cast<int64_t>(rng->Percent(25) ? 0 : rng->Below(most + 1));
+    splits.push_back(all ? rows : std::min(rows, some));
+    rows -= splits.back();
+  }
+  return splits;
+}
+
 Case MakeCase(World* world, int number) {
   Rng& rng = world->rng();
   constexpr Op kOps[] = {Op::kSum, Op::kMin, Op::kMax, Op::kProduct};
   Case c;
-  c.kind = static_cast<Kind>(rng.Below(4));
+  c.kind = static_cast<Kind>(rng.Below(6));  // all but join
   c.op = kOps[rng.Below(4)];
-  c.average = c.kind == Kind::kAllreduce && c.op == Op::kSum && rng.Percent(40);
-  c.arena = c.kind == Kind::kAllreduce && rng.Percent(40);
+  c.average = Reduces(c.kind) && c.op == Op::kSum && rng.Percent(40);
+  c.arena = Reduces(c.kind) && rng.Percent(40);
   c.members = world->everybody();
   while (c.members.size() > 1 && rng.Percent(30))
     c.members.erase(c.members.begin() + static_cast<long>(rng.Below(c.members.size())));
   c.root = c.members[rng.Below(c.members.size())];
   c.name = rng.Percent(70) ? "op" + std::to_string(number) : "";
   c.elems = rng.Percent(20) ? 0 : static_cast<int64_t>(rng.Below(rng.Percent(30) ? 9000 : 60));
+  c.width = c.kind == Kind::kAlltoall ? static_cast<int64_t>(rng.Below(4)) : 1;
   for (size_t j = 0; j < c.members.size(); ++j) {
     Share s;
-    const int64_t mine =
-        c.kind == Kind::kAllgather ? static_cast<int64_t>(rng.Below(3000)) : c.elems;
+    int64_t mine = c.elems;
+    if (Gathers(c.kind))
+      mine = rng.Percent(20) ? 0 : static_cast<int64_t>(rng.Below(rng.Percent(50) ? 3000 : 60));
+    if (c.kind == Kind::kAlltoall) {
+      s.splits = RandomSplits(&rng, c.members.size(), mine);
+      mine *= c.width;
+    }
     for (int64_t i = 0; i < mine; ++i)
       s.input.push_back(static_cast<float>(rng.Below(c.op == Op::kProduct ? 4 : 1000)));
     s.output.assign(static_cast<size_t>(c.elems), -1.0f);
@@ -120,23 +166,34 @@ void SubmitShare(World* world, Case* c, size_t index) {
   r.kind = c->kind;
   r.group = world->GroupOn(rank, c->members);
   r.name = c->name;
-  r.op = c->kind == Kind::kAllreduce ? c->op : Op::kSum;
+  r.op = Reduces(c->kind) ? c->op : Op::kSum;
   r.average = c->average;
   if (c->kind == Kind::kBroadcast) r.root = Rank{c->root};
   const auto rows = static_cast<int64_t>(s.input.size());
   if (c->kind == Kind::kAllgather) {
     r.inputs = {MakeTensor(DType::kF32, {rows}, s.input.data())};
-  } else if (s.arena != nullptr) {
-    const int64_t cut = CutOf(*c);
-    r.inputs = r.outputs = {MakeTensor(DType::kF32, {cut}, s.arena),
-                            MakeTensor(DType::kF32, {rows - cut}, s.arena + cut + s.gap)};
+  } else if (c->kind == Kind::kAlltoall) {
+    const int64_t whole = c->width == 0 ? Sum(s.splits, s.splits.size()) : rows / c->width;
+    r.inputs = {MakeTensor(DType::kF32, {whole, c->width}, s.input.data())};
+    r.splits = s.splits;
   } else if (c->kind != Kind::kBarrier) {
     // Two tensors travelling together.
     const int64_t cut = CutOf(*c);
-    r.inputs = {MakeTensor(DType::kF32, {cut}, s.input.data()),
-                MakeTensor(DType::kF32, {rows - cut}, s.input.data() + cut)};
-    r.outputs = {MakeTensor(DType::kF32, {cut}, s.output.data()),
-                 MakeTensor(DType::kF32, {rows - cut}, s.output.data() + cut)};
+    float* from = s.arena != nullptr ? s.arena : s.input.data();
+    float* to = s.arena != nullptr ? s.arena : s.output.data();
+    const int64_t gap = s.arena != nullptr ? s.gap : 0;
+    r.inputs = {MakeTensor(DType::kF32, {cut}, from),
+                MakeTensor(DType::kF32, {rows - cut}, from + cut + gap)};
+    r.outputs = {MakeTensor(DType::kF32, {cut}, to),
+                 MakeTensor(DType::kF32, {rows - cut}, to + cut + gap)};
+    if (c->kind == Kind::kReducescatter) {
+      to = s.output.data();
+      r.outputs.clear();
+      for (const auto& [begin, end] : PartsOf(*c, index)) {
+        r.outputs.push_back(MakeTensor(DType::kF32, {end - begin}, to));
+        to += end - begin;
+      }
+    }
   }
   s.operation = world->Submit(rank, std::move(r));
 }
@@ -146,10 +203,14 @@ void CheckShare(const Case& c, size_t index) {
   ASSERT_TRUE(s.operation->status.ok()) << s.operation->status.message();
   const std::vector<float> expected = Expected(c, index);
   const float* got = s.output.data();
-  if (c.kind == Kind::kAllgather) got = reinterpret_cast<const float*>(s.operation->gathered.get());
+  if (Gathers(c.kind)) got = reinterpret_cast<const float*>(s.operation->gathered.get());
   if (c.kind == Kind::kBarrier) return;
+  for (size_t j = 0; Gathers(c.kind) && j < c.members.size(); ++j)
+    ASSERT_EQ(s.operation->rows[j], c.kind == Kind::kAlltoall
+                                        ? c.shares[j].splits[index]
+                                        : static_cast<int64_t>(c.shares[j].input.size()));
   std::vector<float> joined;
-  if (s.arena != nullptr) {
+  if (s.arena != nullptr && c.kind == Kind::kAllreduce) {
     const int64_t cut = CutOf(c);
     joined.assign(s.arena, s.arena + cut);
     joined.insert(joined.end(), s.arena + cut + s.gap, s.arena + c.elems + s.gap);
@@ -188,14 +249,15 @@ void RunRound(World* world, std::vector<Case>* cases) {
 class CollectivesTest : public testing::TestWithParam<int32_t> {};
 
 TEST_P(CollectivesTest, AnyOrderAnyGroupAnyMemory) {
-  constexpr const char* kAlgorithms[] = {"auto", "flat", "staged", "direct", "ring", "read"};
+  constexpr const char* kAlgorithms[] = {"auto", "flat",     "staged",   "direct", "ring",
+                                         "read", "pairwise", "doubling", "tree"};
   constexpr size_t kSegments[] = {64, 4096, 65536};
-  for (uint64_t seed = 1; seed <= 18; ++seed) {
+  for (uint64_t seed = 1; seed <= 3 * std::size(kAlgorithms); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     World world({.size = GetParam(),
                  .seed = seed,
                  .segment_bytes = kSegments[seed % 3],
-                 .algorithm = kAlgorithms[seed / 3 % 6],
+                 .algorithm = kAlgorithms[seed / 3 % std::size(kAlgorithms)],
                  .flat_bytes = seed % 2 == 0 ? size_t{0} : size_t{1024}});
     std::vector<Case> cases;
     for (int i = 0; i < 8; ++i) cases.push_back(MakeCase(&world, i));
@@ -205,6 +267,8 @@ TEST_P(CollectivesTest, AnyOrderAnyGroupAnyMemory) {
     for (Case& c : cases) {
       for (Share& s : c.shares) {
         for (float& v : s.input) v += 1.0f;
+        // Splits are no part of what is agreed.
+        if (!s.splits.empty()) std::rotate(s.splits.begin(), s.splits.begin() + 1, s.splits.end());
         if (s.arena != nullptr) CopyToArena(c, &s);
       }
     }
@@ -213,6 +277,46 @@ TEST_P(CollectivesTest, AnyOrderAnyGroupAnyMemory) {
     if (HasFatalFailure()) return;
     EXPECT_EQ(world.runtime(0).negotiator().announced(), announced)
         << "a steady round asked the coordinator";
+  }
+}
+
+// The bits of a small whole number in half precision.
+uint16_t Half(uint32_t v) {
+  const auto exponent = static_cast<uint32_t>(std::bit_width(v)) - 1;
+  return static_cast<uint16_t>(v == 0 ? 0 : (15 + exponent) << 10 | (v << (10 - exponent) & 1023));
+}
+
+// Its partial sums are wider than the message.
+TEST_P(CollectivesTest, HalfPrecisionWithEveryAlgorithm) {
+  for (const Algorithm* algorithm : Algorithms()) {
+    if (algorithm->kind != Kind::kAllreduce) continue;
+    SCOPED_TRACE(algorithm->name);
+    World world({.size = GetParam(),
+                 .seed = 7,
+                 .segment_bytes = 256,
+                 .algorithm = algorithm->name,
+                 .flat_bytes = 0});
+    constexpr size_t kElems = 700;
+    std::vector<std::vector<uint16_t>> data(static_cast<size_t>(GetParam()));
+    std::vector<uint32_t> sums(kElems);
+    std::vector<Operation*> operations;
+    for (int32_t rank = 0; rank < GetParam(); ++rank) {
+      std::vector<uint16_t>& mine = data[static_cast<size_t>(rank)];
+      for (size_t i = 0; i < kElems; ++i) {
+        const auto value = static_cast<uint32_t>(world.rng().Below(100));
+        mine.push_back(Half(value));
+        sums[i] += value;
+      }
+      Request r;
+      r.kind = Kind::kAllreduce;
+      r.group = world.GroupOn(rank, world.everybody());
+      r.name = "half";
+      r.inputs = r.outputs = {MakeTensor(DType::kF16, {kElems}, mine.data())};
+      operations.push_back(world.Submit(rank, std::move(r)));
+    }
+    ASSERT_TRUE(world.RunUntilEnded(operations));
+    for (const std::vector<uint16_t>& mine : data)
+      for (size_t i = 0; i < kElems; ++i) ASSERT_EQ(mine[i], Half(sums[i])) << i;
   }
 }
 

@@ -110,6 +110,38 @@ TEST_P(DeviationTest, EveryMemberHearsBothValuesAndTheNextCallWorks) {
   }
 }
 
+TEST_P(DeviationTest, RowsOfAnAlltoallMayDifferButNotWhatARowIs) {
+  World world({.size = 3, .seed = GetParam()});
+  const auto run = [&](int32_t odd, int64_t width) {
+    std::vector<std::vector<float>> data(3, std::vector<float>(60));
+    std::vector<Operation*> operations;
+    for (int32_t r = 0; r < 3; ++r) {
+      Request request;
+      request.kind = Kind::kAlltoall;
+      request.group = world.GroupOn(r, world.everybody());
+      request.name = "x";
+      request.inputs = {MakeTensor(DType::kF32, {3 * r, r == odd ? width : 2},
+                                   data[static_cast<size_t>(r)].data())};
+      request.splits = {r, 0, 2 * r};
+      operations.push_back(world.Submit(r, std::move(request)));
+    }
+    EXPECT_TRUE(world.RunUntilEnded(operations));
+    return operations;
+  };
+  for (int round = 0; round < 3; ++round) {
+    for (const Operation* operation : run(1, 2)) {
+      EXPECT_TRUE(operation->status.ok()) << operation->status.message();
+      EXPECT_EQ(operation->rows.size(), 3u);
+    }
+    for (const Operation* operation : run(1, 5)) {
+      EXPECT_EQ(operation->status.code(), StatusCode::kMismatch);
+      EXPECT_NE(operation->status.message().find("shapes beyond dimension 0 differ"),
+                std::string::npos)
+          << operation->status.message();
+    }
+  }
+}
+
 TEST_P(DeviationTest, AllRanksChangingShapeTogetherIsNoError) {
   World world({.size = 3, .seed = GetParam()});
   for (int64_t elems : {6, 6, 2, 6, 100, 2}) {

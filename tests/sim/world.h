@@ -17,8 +17,8 @@
 
 namespace covey {
 
-// Plan, but an algorithm is proven right for a problem before a world first uses it. Every group has
-// a member 0, and one proof holds for all members.
+// Plan, but an algorithm is proven right for a problem before a world first uses it. Every group
+// has a member 0, and one proof holds for all members.
 inline Schedule VerifiedPlan(const void* settings, const Problem& problem) {
   const Algorithm& algorithm = Select(*static_cast<const SelectorSettings*>(settings), problem);
   if (problem.me == 0) {

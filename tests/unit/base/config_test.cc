@@ -134,7 +134,8 @@ TEST(Config, ValuesOutOfRangeAreRefusedWithTheRange) {
   EXPECT_EQ(ErrorOfVariable("COVEY_SIZE=0"),
             "COVEY_SIZE is \"0\", which is not a number from 1 to 1024");
   EXPECT_EQ(ErrorOfSettings("algorithm=bruck"),
-            "algorithm is \"bruck\", which is not one of auto, flat, direct, read, staged, ring");
+            "algorithm is \"bruck\", which is not one of auto, flat, direct, read, staged, ring, "
+            "pairwise, doubling, tree");
   EXPECT_EQ(ErrorOfSettings("method=wagma"), "method is \"wagma\", which is not one of allreduce");
   EXPECT_NE(ErrorOfVariable("COVEY_ARENA_BYTES=1e300"), "");
   EXPECT_NE(ErrorOfVariable("COVEY_ARENA_BYTES=-1e300"), "");

@@ -19,6 +19,14 @@ struct Wrong {
 const int64_t kNegative[] = {-1};
 const int64_t kHuge[] = {int64_t{1} << 62, 8};
 const int64_t kThree[] = {3};
+const int64_t kTwoOne[] = {2, 1};
+const int64_t kMinus[] = {2, -1};
+const int64_t kTooMany[] = {INT64_MAX, 1};
+
+void Split(covey_request* request, const int64_t* splits, int32_t num_splits) {
+  request->splits = splits;
+  request->num_splits = num_splits;
+}
 
 const Wrong kWrongs[] = {
     {"kind", [](auto* r, auto*) { r->kind = static_cast<covey_kind>(9); },
@@ -61,6 +69,75 @@ const Wrong kWrongs[] = {
        t->ndim = 0;
      },
      StatusCode::kInvalidArgument, "reshape it to [1]"},
+    {"scalar alltoall",
+     [](auto* r, auto* t) {
+       r->kind = COVEY_ALLTOALL;
+       t->ndim = 0;
+     },
+     StatusCode::kInvalidArgument, "alltoall splits dimension 0 and the tensor is a scalar"},
+    {"scalar reducescatter",
+     [](auto* r, auto* t) {
+       r->kind = COVEY_REDUCESCATTER;
+       r->outputs = r->inputs;
+       t->ndim = 0;
+     },
+     StatusCode::kInvalidArgument, "reducescatter splits dimension 0 and the tensor is a scalar"},
+    {"reducescatter in place", [](auto* r, auto*) { r->kind = COVEY_REDUCESCATTER; },
+     StatusCode::kInvalidArgument, "cannot be done in place"},
+    {"reducescatter overlapping",
+     [](auto* r, auto*) {
+       r->kind = COVEY_REDUCESCATTER;
+       r->outputs = r->inputs;
+     },
+     StatusCode::kInvalidArgument, "an output overlaps its input"},
+    {"reducescatter bool",
+     [](auto* r, auto* t) {
+       r->kind = COVEY_REDUCESCATTER;
+       r->outputs = r->inputs;
+       t->dtype = COVEY_BOOL;
+     },
+     StatusCode::kUnsupported, "reducescatter does not take bool"},
+    {"alltoall outputs",
+     [](auto* r, auto*) {
+       r->kind = COVEY_ALLTOALL;
+       r->outputs = r->inputs;
+     },
+     StatusCode::kInvalidArgument, "an alltoall allocates its result"},
+    {"alltoall of two",
+     [](auto* r, auto*) {
+       r->kind = COVEY_ALLTOALL;
+       r->num_tensors = 2;
+     },
+     StatusCode::kInvalidArgument, "an alltoall takes one tensor, not 2"},
+    {"uneven without splits", [](auto* r, auto*) { r->kind = COVEY_ALLTOALL; },
+     StatusCode::kInvalidArgument,
+     "dimension 0 is 3 and cannot be split evenly over 2 ranks; give splits"},
+    {"splits of an allreduce", [](auto* r, auto*) { Split(r, kTwoOne, 2); },
+     StatusCode::kInvalidArgument, "only an alltoall takes splits"},
+    {"too few splits",
+     [](auto* r, auto*) {
+       r->kind = COVEY_ALLTOALL;
+       Split(r, kTwoOne, 1);
+     },
+     StatusCode::kInvalidArgument, "1 splits for a group of 2 ranks"},
+    {"no splits where some are counted",
+     [](auto* r, auto*) {
+       r->kind = COVEY_ALLTOALL;
+       Split(r, nullptr, 2);
+     },
+     StatusCode::kInvalidArgument, "splits is NULL"},
+    {"negative split",
+     [](auto* r, auto*) {
+       r->kind = COVEY_ALLTOALL;
+       Split(r, kMinus, 2);
+     },
+     StatusCode::kInvalidArgument, "split -1 is negative"},
+    {"splits too large",
+     [](auto* r, auto*) {
+       r->kind = COVEY_ALLTOALL;
+       Split(r, kTooMany, 2);
+     },
+     StatusCode::kInvalidArgument, "more than dimension 0, which is 3"},
 };
 
 TEST(ValidateTest, EveryRefusalNamesItsCause) {
@@ -121,6 +198,68 @@ TEST(ValidateTest, AverageBecomesASumAndInPlaceIsTheDefault) {
   EXPECT_EQ(operation.prescale, 1.0);
   ASSERT_EQ(operation.outputs.size(), 1u);
   EXPECT_EQ(operation.outputs[0].data, operation.inputs[0].data);
+}
+
+// A group of {0, 2} in which this is member 1 of 2.
+struct SecondOfTwo {
+  SecondOfTwo() {
+    group.members = {Rank{0}, Rank{2}};
+    group.my_index = GroupIndex{1};
+    for (covey_tensor* t : {&input, &output}) {
+      t->ndim = 2;
+      t->shape = t == &input ? in_shape : out_shape;
+      t->data = t == &input ? in_data : out_data;
+    }
+    request.num_tensors = 1;
+    request.inputs = &input;
+    request.outputs = &output;
+  }
+  Status Run() { return Validate(request, {.group = &group, .self = Rank{2}}, &operation); }
+
+  Group group;
+  float in_data[15] = {}, out_data[15] = {};
+  int64_t in_shape[2] = {5, 3}, out_shape[2] = {2, 3};
+  covey_tensor input = COVEY_INIT(covey_tensor), output = COVEY_INIT(covey_tensor);
+  covey_request request = COVEY_INIT(covey_request);
+  Operation operation;
+};
+
+TEST(ValidateTest, TheFirstRanksGetOneRowMoreOfAReducescatter) {
+  SecondOfTwo second;
+  second.request.kind = COVEY_REDUCESCATTER;
+  second.request.op = COVEY_AVERAGE;
+  EXPECT_TRUE(second.Run().ok());
+  EXPECT_TRUE(second.operation.average);
+  second.out_shape[0] = 3;
+  Status status = second.Run();
+  EXPECT_NE(
+      status.message().find(
+          "output has float32 [3, 3], input has float32 [5, 3], of which this rank gets [2, 3]"),
+      std::string::npos)
+      << status.message();
+  for (const int64_t rows : {0, 1, 2, 7, 12})
+    for (const int64_t size : {1, 2, 3, 5}) {
+      EXPECT_EQ(PartBegin(rows, size, 0), 0);
+      EXPECT_EQ(PartBegin(rows, size, size), rows);
+      for (int64_t i = 0; i < size; ++i)
+        EXPECT_EQ(PartBegin(rows, size, i + 1) - PartBegin(rows, size, i),
+                  rows / size + (i < rows % size ? 1 : 0));
+    }
+}
+
+TEST(ValidateTest, SplitsMayLeaveRowsOutAndDefaultToEqualParts) {
+  SecondOfTwo second;
+  second.request.kind = COVEY_ALLTOALL;
+  second.request.outputs = nullptr;
+  Split(&second.request, kTwoOne, 2);
+  ASSERT_TRUE(second.Run().ok());
+  EXPECT_EQ(second.operation.splits, (std::vector<int64_t>{2, 1}));
+  SecondOfTwo even;
+  even.request.kind = COVEY_ALLTOALL;
+  even.request.outputs = nullptr;
+  even.in_shape[0] = 4;
+  ASSERT_TRUE(even.Run().ok());
+  EXPECT_EQ(even.operation.splits, (std::vector<int64_t>{2, 2}));
 }
 
 }  // namespace

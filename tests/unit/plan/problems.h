@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "core/base/tensor.h"
 #include "core/plan/verify.h"
 
 namespace covey {
@@ -16,15 +17,38 @@ inline std::vector<uint64_t> UnevenShares(int32_t n, uint64_t length_bytes) {
   return shares;
 }
 
-inline Problem MakeProblem(Kind kind, int32_t size, uint64_t length_bytes, uint64_t slot_bytes) {
+// What members have for each other: every row adds up to at most `length_bytes`, unevenly, with
+// members that get nothing from some or send nothing at all.
+inline std::vector<uint64_t> UnevenBlocks(int32_t n, uint64_t length_bytes) {
+  std::vector<uint64_t> blocks;
+  for (int32_t i = 0; i < n; ++i) {
+    uint64_t left = i % 5 == 3 ? 0 : length_bytes / static_cast<uint64_t>(i + 1);
+    for (int32_t j = 0; j < n; ++j) {
+      const uint64_t block = (i + j) % 4 == 1 ? 0 : left / static_cast<uint64_t>(n - j) / 8 * 8;
+      blocks.push_back(block);
+      left -= block;
+    }
+  }
+  return blocks;
+}
+
+inline Problem MakeProblem(Kind kind, int32_t size, uint64_t length_bytes, uint64_t slot_bytes,
+                           DType dtype = DType::kF32) {
   Problem p{.kind = kind,
             .size = size,
             .root = size / 2,
+            .dtype = dtype,
             .length_bytes = kind == Kind::kBarrier ? 0 : length_bytes,
             .slot_bytes = slot_bytes};
-  if (kind == Kind::kAllgather) {
-    p.length_bytes = 0;
-    p.gathered = UnevenShares(size, length_bytes);
+  if (Gathers(kind)) p.length_bytes = 0;
+  if (kind == Kind::kAllgather) p.shares = UnevenShares(size, length_bytes);
+  if (kind == Kind::kAlltoall) p.shares = UnevenBlocks(size, length_bytes);
+  if (kind == Kind::kReducescatter) {
+    const auto elems = static_cast<int64_t>(length_bytes / SizeOf(dtype));
+    for (int32_t j = 0; j < size; ++j)
+      p.shares.push_back(
+          static_cast<uint64_t>(PartBegin(elems, size, j + 1) - PartBegin(elems, size, j)) *
+          SizeOf(dtype));
   }
   return p;
 }

@@ -87,7 +87,7 @@ const Mutation kMutations[] = {
        ++(*s)[i].src.slot;
        return true;
      },
-     true},
+     false},  // what a begin staged may be just what is read
     {"write another slot",
      [](Steps* s, size_t i) {
        if (IsTick((*s)[i]) || !UsesSlot((*s)[i].dst)) return false;
@@ -127,6 +127,20 @@ const Mutation kMutations[] = {
      [](Steps* s, size_t i) {
        if (!ReadsSource((*s)[i]) || (*s)[i].src.index == kEveryRank) return false;
        (*s)[i].src.index = static_cast<int16_t>((*s)[i].src.index == 0 ? 1 : 0);
+       return true;
+     },
+     false},  // another rank may have the same bytes
+    {"combine in the wrong order",
+     [](Steps* s, size_t i) {
+       if ((*s)[i].kind != StepKind::kCombineSums) return false;
+       std::swap((*s)[i].src, (*s)[i].also);
+       return true;
+     },
+     true},
+    {"combine with itself",
+     [](Steps* s, size_t i) {
+       if ((*s)[i].kind != StepKind::kCombineSums) return false;
+       (*s)[i].also = (*s)[i].src;
        return true;
      },
      true},

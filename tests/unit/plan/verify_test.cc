@@ -17,8 +17,7 @@ constexpr uint64_t kSlot = 16384;
 void VerifyAll(Kind kind, int32_t size, uint64_t elems, DType dtype, uint64_t slot_bytes) {
   for (const Algorithm* algorithm : Algorithms()) {
     if (algorithm->kind != kind) continue;
-    Problem base = MakeProblem(kind, size, elems * SizeOf(dtype), slot_bytes);
-    base.dtype = dtype;
+    const Problem base = MakeProblem(kind, size, elems * SizeOf(dtype), slot_bytes, dtype);
     for (const Problem& problem : InEveryMemory(*algorithm, base)) {
       const Status status = Verify(*algorithm, problem);
       ASSERT_TRUE(status.ok()) << NameOf(kind) << "/" << algorithm->name << " on " << size
@@ -36,10 +35,9 @@ class VerifyTest : public testing::TestWithParam<int> {
 
 TEST_P(VerifyTest, EveryNumberOfRanksAndSize) {
   for (int32_t size = 1; size <= 64; ++size) {
-    for (const uint64_t elems : {1, 1237, 4097})
-      VerifyAll(KindOf(GetParam()), size, elems, DType::kF32, kSlot);
-    if (size > 12 && size < 64) continue;
-    for (const uint64_t elems : {0, 4096, 25 * 1024 + 3})
+    VerifyAll(KindOf(GetParam()), size, 1237, DType::kF32, kSlot);
+    if (size > 9 && size != 16 && size != 63) continue;
+    for (const uint64_t elems : {0, 1, 4096, 4097, 25 * 1024 + 3})
       VerifyAll(KindOf(GetParam()), size, elems, DType::kF32, kSlot);
   }
 }
@@ -62,7 +60,7 @@ TEST_P(VerifyTest, MoreElementsThanAnIntCounts) {
     VerifyAll(KindOf(GetParam()), size, (uint64_t{1} << 33) + 5, DType::kF32, uint64_t{1} << 33);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, VerifyTest, testing::Range(0, kNumKinds),
+INSTANTIATE_TEST_SUITE_P(Kinds, VerifyTest, testing::Range(0, static_cast<int>(Kind::kJoin)),
                          [](const auto& info) { return NameOf(static_cast<Kind>(info.param)); });
 
 struct Damage {

@@ -1,0 +1,105 @@
+#include "core/run/problem.h"
+
+#include <algorithm>
+
+#include "core/run/transport.h"
+
+namespace covey {
+namespace {
+
+uint64_t RowBytes(const Tensor& t) {
+  return static_cast<uint64_t>(t.shape.RowElems()) * SizeOf(t.dtype);
+}
+
+// The bytes of `t` that member `index` of `size` gets from a reducescatter.
+struct Part {
+  uint64_t begin;
+  uint64_t end;
+};
+Part PartOf(const Tensor& t, size_t size, size_t index) {
+  const auto begin = [&](size_t i) {
+    const int64_t row =
+        PartBegin(t.shape.dims[0], static_cast<int64_t>(size), static_cast<int64_t>(i));
+    return static_cast<uint64_t>(row) * RowBytes(t);
+  };
+  return {begin(index), begin(index + 1)};
+}
+
+// Whether the schedule may address the members' memory alike, or read it.
+void ReadPlacements(const Exchange& x, Problem* p) {
+  const bool scatter = p->kind == Kind::kReducescatter;  // outputs are nobody else's business
+  const uint64_t layout = x.CellOf(x.Me())->placement[x.Turn()].layout;
+  p->all_arena = true;
+  p->all_readable = !scatter;
+  for (size_t j = 0; j < x.size(); ++j) {
+    const Placement& placement = x.CellOf(j)->placement[x.Turn()];
+    p->all_readable &= placement.input_address != 0 && placement.output_address != 0;
+    p->all_arena &= placement.input != Transport::kNoOffset && placement.layout == layout &&
+                    (scatter || placement.output != Transport::kNoOffset);
+  }
+}
+
+}  // namespace
+
+void AddInput(const Request& request, Spans* message) {
+  if (request.kind != Kind::kReducescatter || request.inputs.size() == 1) {
+    for (const Tensor& t : request.inputs) message->Add(t.data, t.LengthBytes());
+    return;
+  }
+  const size_t size = request.group->members.size();
+  for (size_t j = 0; j < size; ++j) {
+    for (const Tensor& t : request.inputs) {
+      const Part part = PartOf(t, size, j);
+      message->Add(t.data + part.begin, part.end - part.begin);
+    }
+  }
+}
+
+Problem ProblemOf(const Exchange& x, uint64_t cache_bytes) {
+  const Request& r = *x.request;
+  Problem p;
+  p.kind = r.kind;
+  p.size = static_cast<int32_t>(x.size());
+  p.me = static_cast<int32_t>(x.Me());
+  p.dtype = x.reduction.dtype;
+  p.slot_bytes = x.channel->slot_bytes;
+  p.cache_bytes = cache_bytes;
+  p.length_bytes = Gathers(r.kind) ? 0 : x.input.length_bytes();
+  if (Reduces(r.kind)) ReadPlacements(x, &p);
+  if (r.kind == Kind::kBroadcast) {
+    const auto& members = r.group->members;
+    p.root = static_cast<int32_t>(std::lower_bound(members.begin(), members.end(), r.root) -
+                                  members.begin());
+    p.length_bytes = x.output.length_bytes();
+  }
+  for (size_t j = 0; j < x.size(); ++j) {
+    if (r.kind == Kind::kAllgather)
+      p.shares.push_back(x.CellOf(j)->placement[x.Turn()].rows * RowBytes(r.inputs[0]));
+    if (r.kind == Kind::kAlltoall)
+      for (size_t k = 0; k < x.size(); ++k)
+        p.shares.push_back(x.SplitsOf(j)[k] * RowBytes(r.inputs[0]));
+    if (r.kind != Kind::kReducescatter) continue;
+    p.shares.push_back(0);
+    for (const Tensor& t : r.inputs) {
+      const Part part = PartOf(t, x.size(), j);
+      p.shares.back() += part.end - part.begin;
+    }
+  }
+  return p;
+}
+
+void AllocateResult(Exchange* x) {
+  Request& r = *x->request;
+  r.rows.clear();
+  uint64_t length_bytes = 0;
+  for (size_t j = 0; j < x->size(); ++j) {
+    const uint64_t rows = r.kind == Kind::kAlltoall ? x->SplitsOf(j)[x->Me()]
+                                                    : x->CellOf(j)->placement[x->Turn()].rows;
+    r.rows.push_back(static_cast<int64_t>(rows));
+    length_bytes += rows * RowBytes(r.inputs[0]);
+  }
+  r.gathered = std::make_unique_for_overwrite<std::byte[]>(length_bytes);
+  x->output.Add(r.gathered.get(), length_bytes);
+}
+
+}  // namespace covey

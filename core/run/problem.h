@@ -1,0 +1,24 @@
+// What all members know once all have begun, read from their begins: the problem a schedule is
+// built for, and the memory of a result whose size only the begins tell.
+//
+// Pure but for AllocateResult, which allocates. REQUIRES: every member's tick is >= 1 here.
+#ifndef COVEY_CORE_RUN_PROBLEM_H_
+#define COVEY_CORE_RUN_PROBLEM_H_
+
+#include "core/plan/schedule.h"
+#include "core/run/exchange.h"
+
+namespace covey {
+
+// Equal on every member but for `me`, and for `cache_bytes`, which is this rank's.
+Problem ProblemOf(const Exchange& exchange, uint64_t cache_bytes);
+
+// Where the kind gathers: the request's `rows` and `gathered`, and the exchange's output.
+void AllocateResult(Exchange* exchange);
+
+// The input as one message. A reducescatter's is ordered by who gets what: the parts of all tensors
+// for member 0, then those for member 1, ..., so that schedules need not know of tensors.
+void AddInput(const Request& request, Spans* message);
+
+}  // namespace covey
+#endif  // COVEY_CORE_RUN_PROBLEM_H_
