@@ -18,18 +18,18 @@ SimRank::SimRank(Job* job, int32_t rank)
     : job_(job), rank_(rank), log_(LogLevel::kOff, Rank{rank}) {
   const Swarm& swarm = job->swarm;
   runtime_ = std::make_unique<Runtime>(
-      Runtime::Options{.segment_bytes = swarm.segment_bytes,
-                       .stall_warning = swarm.stall_warning,
-                       .fusion = {.threshold_bytes = swarm.fusion_bytes,
-                                  .window = swarm.fusion_window},
-                       .agreed_text = "segment_bytes=" + std::to_string(swarm.segment_bytes),
-                       .selector = {.flat_bytes = swarm.flat_bytes,
-                                    .read_bytes = swarm.read_bytes,
-                                    .algorithm = swarm.algorithm},
-                       .kernels = &BestKernels(),
-                       .clock = &job->network->clock(),
-                       .log = &log_,
-                       .observer = job->journal.get()},
+      Runtime::Options{
+          .segment_bytes = swarm.segment_bytes,
+          .stall_warning = swarm.stall_warning,
+          .fusion = {.threshold_bytes = swarm.fusion_bytes, .window = swarm.fusion_window},
+          .agreed_text = "segment_bytes=" + std::to_string(swarm.segment_bytes),
+          .selector = {.flat_bytes = swarm.flat_bytes,
+                       .read_bytes = swarm.read_bytes,
+                       .algorithm = swarm.algorithm},
+          .kernels = &BestKernels(),
+          .clock = &job->network->clock(),
+          .log = &log_,
+          .observer = job->journal.get()},
       &job->network->transport(Rank{rank}), &queue_);
   fiber_ = std::make_unique<Fiber>([this] { Main(); });
 }
@@ -151,6 +151,11 @@ bool SimRank::Pass() {
   bool moved = false;
   runtime_->RunOnce(&moved);
   Collect();
+  // Of each stream, and of each bundle of streams, a message or two to each member.
+  const Swarm& swarm = job_->swarm;
+  if (runtime_->unsent() > 4 * (swarm.streams + 1) * static_cast<size_t>(swarm.size))
+    job_->journal->Fail("rank " + std::to_string(rank_) + " has " +
+                        std::to_string(runtime_->unsent()) + " messages that find no room");
   return moved;
 }
 
