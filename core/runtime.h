@@ -73,7 +73,8 @@ class Runtime {
   const Counters& counters() const { return counters_; }
   const Executor& executor() const { return executor_; }
   const Negotiator& negotiator() const { return negotiator_; }
-  std::string StatusText();  // covey_status
+  size_t unsent() const { return pending_.size(); }  // messages that found no room yet
+  std::string StatusText();                          // covey_status
 
  private:
   class SharedBlocks;

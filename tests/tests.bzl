@@ -8,6 +8,11 @@ _CC_DEPS = {
         "//core:runtime",
         "//ops",
     ],
+    "sim": [
+        "//core:runtime",
+        "//ops",
+        ":simulator",
+    ],
     "unit/agree": [],
     "unit/base": [],
     "unit/ops/algorithms": [
@@ -34,6 +39,17 @@ _CC_DATA = {
     "unit/run/plugin_test.cc": ["//tests/plugins"],
 }
 
+# Texts that C++ tests of a folder read.
+_CC_TEXTS = {
+    "sim": [
+        "sim/*.txt",
+        "golden/transcripts/*.txt",
+    ],
+}
+
+# Tests that run in parts, at once on as many cores.
+_CC_SHARDS = {"sim/swarm_test": 2}
+
 _ALWAYS = [
     "//core/base",
     "//core:header",
@@ -57,8 +73,9 @@ def cc_tests(folder, **kwargs):
         native.cc_test(
             name = path[:-len(".cc")],
             srcs = [path] + [h for h in helpers if _near(h, path)],
-            data = _CC_DATA.get(path, []),
+            data = _CC_DATA.get(path, []) + native.glob(_CC_TEXTS.get(folder, [])),
             linkstatic = True,
+            shard_count = _CC_SHARDS.get(path[:-len(".cc")], 0),
             deps = _deps(_CC_DEPS[prefix] + own + _ALWAYS),
             **kwargs
         )

@@ -8,8 +8,9 @@
 namespace covey {
 namespace {
 
-// A seed that takes more steps, or in which nothing comes forward for so long, hangs. The longest
-// fault, a clogged link or a stopped rank, lasts five seconds; a few may follow each other.
+// A seed that takes more steps, or in which everybody sleeps for so long while nothing comes forward,
+// hangs. The longest fault, a clogged link or a stopped rank, lasts five seconds; a few may follow
+// each other.
 constexpr uint64_t kMostSteps = 3'000'000;
 constexpr Time kLongestStandstill = 120 * kSecond;
 constexpr Time kLongestFault = 5 * kSecond;
@@ -103,7 +104,10 @@ class Simulation final : public InprocWatcher {
     if (runnable.empty()) {
       if (next == kNever && !IsOver())
         return job_.journal->Fail("everybody sleeps for ever\n" + StatusTexts());
-      if (next != kNever) network.clock().Advance(std::max<Time>(next - network.clock().Now(), 1));
+      if (next == kNever) return;
+      const Time leap = std::max<Time>(next - network.clock().Now(), 1);
+      network.clock().Advance(leap);
+      slept_ += leap;
       return CheckProgress();
     }
     const size_t r = runnable[job_.rng.Below(runnable.size())];
@@ -136,8 +140,9 @@ class Simulation final : public InprocWatcher {
   }
 
   void CheckProgress() {
-    const Time still = job_.network->clock().Now() - job_.journal->last_progress();
-    if (steps_ > kMostSteps || still > kLongestStandstill)
+    if (job_.journal->last_progress() != last_progress_) slept_ = 0;
+    last_progress_ = job_.journal->last_progress();
+    if (steps_ > kMostSteps || slept_ > kLongestStandstill)
       job_.journal->Fail("nothing comes forward\n" + StatusTexts());
   }
 
@@ -182,6 +187,8 @@ class Simulation final : public InprocWatcher {
   std::vector<Time> paused_until_;
   Rank running_ = kNoRank;
   uint64_t steps_ = 0;
+  Time last_progress_ = 0;
+  Time slept_ = 0;  // by all together, since then
   int pauses_ = 0;
   int32_t kills_ = 0;
 };

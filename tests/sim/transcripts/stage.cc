@@ -31,9 +31,11 @@ Enum Named(const std::string& text, int count) {
 
 std::string Text(Rank r) { return std::to_string(ToInt(r)); }
 
+bool HasTensors(Kind kind) { return kind != Kind::kBarrier && kind != Kind::kJoin; }
+
 std::string Text(const Signature& s) {
   std::string text = NameOf(s.kind);
-  if (s.kind == Kind::kBarrier) return text;
+  if (!HasTensors(s.kind)) return text;
   text += std::string(" ") + NameOf(s.dtype);
   for (const Shape& shape : s.shapes) text += " " + ToString(shape);
   if (s.kind == Kind::kAllreduce) text += std::string(" ") + NameOf(s.op);
@@ -46,6 +48,9 @@ std::string Content(const Message& m) {
   std::string text;
   if (m.type == MessageType::kAnnounce) return " " + Text(m.signature);
   if (m.entry != 0) text += " entry " + std::to_string(m.entry);
+  for (const PlanMember& member : m.members)
+    text += " " + (member.stream.empty() ? "-" : member.stream) + "." +
+            std::to_string(member.occurrence);
   if (!m.ranks.empty()) text += " ranks";
   for (int32_t r : m.ranks) text += " " + std::to_string(r);
   if (!m.text.empty()) text += ": " + m.text;
@@ -86,7 +91,7 @@ struct Stage::Node {
   TensorQueue queue;
   std::vector<std::unique_ptr<Group>> groups;
   std::vector<std::unique_ptr<std::byte[]>> memory;
-  std::map<std::string, const Operation*> last;  // by name as written
+  std::map<std::string, Operation*> last;  // by name as written
   std::unique_ptr<Runtime> runtime;
 };
 
@@ -129,6 +134,8 @@ std::vector<std::string> Stage::Do(const std::string& command) {
 void Stage::Ranks(const Words& words) {
   const int32_t size = std::stoi(words[1]);
   const size_t segment_bytes = std::stoul(Option(words, "segment", "4096"));
+  const FusionRules fusion{.threshold_bytes = std::stoul(Option(words, "fusion", "0")),
+                           .window = kSecond};
   network_ = std::make_unique<InprocNetwork>(
       InprocNetwork::Options{.size = size, .in_rank_order = true, .longest_delay = 0});
   for (int32_t r = 0; r < size; ++r) {
@@ -136,6 +143,7 @@ void Stage::Ranks(const Words& words) {
     nodes_.push_back(std::make_unique<Node>(Rank{r}));
     nodes_.back()->runtime =
         std::make_unique<Runtime>(Runtime::Options{.segment_bytes = segment_bytes,
+                                                   .fusion = fusion,
                                                    .kernels = &BestKernels(),
                                                    .clock = &network_->clock(),
                                                    .log = &nodes_.back()->log,
@@ -179,7 +187,7 @@ void Stage::SubmitOn(int32_t rank, const Words& words) {
   operation->op = Named<Op>(Option(words, "op", "sum"), kNumOps);
   if (operation->kind == Kind::kBroadcast)
     operation->root = Rank{std::stoi(Option(words, "root", "0"))};
-  if (operation->kind != Kind::kBarrier) {
+  if (HasTensors(operation->kind)) {
     Tensor t;
     t.dtype = Named<DType>(Option(words, "dtype", "float32"), kNumDTypes);
     for (const std::string& dim : Split(words[4], 'x'))
@@ -218,9 +226,10 @@ void Stage::Run() {
 
 void Stage::Wait(const Words& words) {
   const int32_t rank = std::stoi(words[1]);
-  const Node& node = *nodes_[static_cast<size_t>(rank)];
+  Node& node = *nodes_[static_cast<size_t>(rank)];
   const auto found = node.last.find(words[2]);
   if (found == node.last.end()) return Say("(nothing to wait for)");
+  node.queue.Await(found->second);
   while (!found->second->ended.load() && Pass(rank)) {
   }
   if (!found->second->ended.load()) Say(words[1] + " still waits for " + words[2]);

@@ -4,14 +4,16 @@
 // only when told. So a transcript depends on nothing but the protocol. The commands (RANKS is `0`,
 // `0,2` or `all`; the first command is `ranks`):
 //
-//   ranks N [segment=BYTES]       a job of N ranks
+//   ranks N [segment=BYTES] [fusion=BYTES]
+//                                 a job of N ranks; bundles of so many bytes (0: none)
 //   group NAME RANKS              a group, for group=NAME
 //   submit RANKS NAME KIND SHAPE [dtype=T] [op=O] [root=R] [group=G]
 //                                 NAME `-`: unnamed; SHAPE `2x3`; rank r's elements are all 2^r
 //   step RANKS                    each in turn makes passes until nothing moves
 //   pass RANKS                    each makes one pass
 //   run                           everybody steps in turn until nothing moves anywhere
-//   wait RANK NAME                the rank waits: makes passes until NAME has ended or nothing moves
+//   wait RANK NAME                the rank waits (rule N6): passes until NAME has ended or nothing
+//                                 moves
 //   hold FROM TO, release FROM TO messages FROM -> TO stay under way from now on, or go on
 //   kill RANK                     it is gone; peers notice when time has advanced by 50 ms
 //   advance MILLISECONDS          the clock
