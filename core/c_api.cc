@@ -382,7 +382,8 @@ int covey_job_create(int32_t size, covey_error* error) {
   int fd = -1;
   Status status = covey::Config::FromEnvironment(environ, "", &config);
   const covey::TransportKind* asked = nullptr;
-  if (status.ok()) status = covey::TransportOf(config, &asked);
+  const std::string transport = config.transport == "auto" ? "shm" : config.transport;
+  if (status.ok()) status = covey::LoadTransport(transport, config.plugin_path, &asked);
   if (status.ok()) status = covey::FindTransport("shm")->create_job(size, config.arena_bytes, &fd);
   Report(status, error);
   return status.ok() ? fd : -1;

@@ -31,16 +31,15 @@ Engine::Engine(Options options, Runtime* runtime, Transport* transport, TensorQu
 Engine::~Engine() { Stop(); }
 
 void Engine::Start() {
-  thread_ = std::thread([this] { ThreadMain(); });
+  if (options_.threaded) thread_ = std::thread([this] { ThreadMain(); });
 }
 
 void Engine::Stop() {
-  if (!thread_.joinable()) return;
-  stop_.store(true);
+  if (stop_.exchange(true)) return;
   transport_->Ring(Sleeper::kEngine);
   transport_->Ring(Sleeper::kWaiter);
   NotifySleepers();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 bool Engine::TryAcquire() {

@@ -30,6 +30,7 @@ class Engine {
     Time spin = 20 * kMicrosecond;  // by a waiter, before it yields
     int yields = 16;                // then before it parks
     bool oversubscribed = false;    // more ranks than cores: no spinning at all
+    bool threaded = true;           // false: no engine thread, only waiters drive
   };
 
   // All borrowed, outlive the engine.

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "core/run/plugin.h"
+#include "core/run/open_transport.h"
 
 namespace covey {
 namespace {
@@ -25,25 +25,20 @@ void Field(std::string* json, const char* name, uint64_t value) {
 
 }  // namespace
 
-Status TransportOf(const Config& config, const TransportKind** kind) {
-  const bool shm = config.transport == "auto";
-  return LoadTransport(shm ? "shm" : config.transport, config.plugin_path, kind);
-}
-
 Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
-  const TransportKind* transport = nullptr;
-  RETURN_IF_ERROR(TransportOf(config, &transport));
   std::unique_ptr<Session> s(new Session(config));
   s->log_ = std::make_unique<Log>(config.log_level, config.rank);
-  RETURN_IF_ERROR(transport->open({.rank = config.rank,
-                                   .size = config.size,
-                                   .shm_fd = config.shm_fd,
-                                   .launcher_pid = config.launcher_pid,
-                                   .arena_bytes = config.arena_bytes,
-                                   .start_timeout = config.start_timeout,
-                                   .start_warning = config.stall_warning,
-                                   .log = s->log_.get()},
-                                  &s->transport_));
+  RETURN_IF_ERROR(OpenTransport(config.TransportName(), config.plugin_path,
+                                {.rank = config.rank,
+                                 .size = config.size,
+                                 .shm_fd = config.shm_fd,
+                                 .launcher_pid = config.launcher_pid,
+                                 .arena_bytes = config.arena_bytes,
+                                 .start_timeout = config.start_timeout,
+                                 .start_warning = config.stall_warning,
+                                 .log = s->log_.get()},
+                                &s->transport_));
+  s->AdoptPlace();
   s->runtime_ = std::make_unique<Runtime>(
       Runtime::Options{
           .segment_bytes = config.segment_bytes,
@@ -60,24 +55,35 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
           .log = s->log_.get()},
       s->transport_.get(), &s->queue_);
   auto world = std::make_unique<Group>();
-  for (int32_t r = 0; r < config.size; ++r) world->members.push_back(Rank{r});
-  world->my_index = GroupIndex{ToInt(config.rank)};
+  for (int32_t r = 0; r < s->size(); ++r) world->members.push_back(Rank{r});
+  world->my_index = GroupIndex{ToInt(s->rank())};
   s->groups_.emplace(0, std::move(world));
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   s->engine_ =
       std::make_unique<Engine>(Engine::Options{.spin = config.spin,
                                                .yields = config.yield_count,
-                                               .oversubscribed = config.local_size > cores},
+                                               .oversubscribed = s->config_.local_size > cores,
+                                               .threaded = s->transport_->AnyThread()},
                                s->runtime_.get(), s->transport_.get(), &s->queue_);
   if (!config.timeline.empty()) {
     mkdir(config.timeline.c_str(), 0777);  // if it fails, opening the file says why
     const Status traced =
-        s->StartTimeline(config.timeline + "/rank." + Text(config.rank) + ".json");
+        s->StartTimeline(config.timeline + "/rank." + Text(s->rank()) + ".json");
     if (!traced.ok()) s->log_->Write(LogLevel::kWarn, "no timeline: " + traced.message());
   }
   s->engine_->Start();
   *session = std::move(s);
   return Status::Ok();
+}
+
+// A network knows the place of this rank; its launcher has told Covey nothing.
+void Session::AdoptPlace() {
+  config_.rank = transport_->rank();
+  config_.size = transport_->size();
+  if (transport_->local_rank() < 0) return;
+  config_.local_rank = transport_->local_rank();
+  config_.local_size = transport_->local_size();
+  log_ = std::make_unique<Log>(config_.log_level, config_.rank);
 }
 
 void Session::Interrupt() {

@@ -17,9 +17,6 @@
 
 namespace covey {
 
-// The transport a configuration asks for; opens its plug-in when it is one.
-Status TransportOf(const Config& config, const TransportKind** kind);
-
 class Session {
  public:
   // Joins the job; waits until all ranks have (config.start_timeout).
@@ -51,6 +48,7 @@ class Session {
 
  private:
   explicit Session(const Config& config) : config_(config) {}
+  void AdoptPlace();
   void SwapTimeline(std::unique_ptr<Timeline> timeline);
 
   Config config_;

@@ -19,7 +19,11 @@ Status ReadConfig(const covey_config* from, const char* const* environment, Conf
     if (from->shm_fd > 0) settings = "shm_fd=" + std::to_string(from->shm_fd) + "\n" + settings;
   }
   RETURN_IF_ERROR(Config::FromEnvironment(environment, settings, config));
-  if (config->size > 1 && config->shm_fd < 0)
+  if (config->started_by == "torchrun")
+    return Status::InvalidArgument(
+        "this process was started by torchrun as one of several, and Covey cannot join those yet: "
+        "start it with coveyrun -np N (the same script runs) or mpirun -np N");
+  if (config->size > 1 && config->shm_fd < 0 && config->TransportName() == "shm")
     return Status::InvalidArgument(
         "this process was told to be rank " + std::to_string(ToInt(config->rank)) + " of " +
         std::to_string(config->size) +

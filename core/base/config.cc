@@ -105,6 +105,34 @@ Status ReadSettings(std::string_view settings, Config* config) {
   return Status::Ok();
 }
 
+// Variables by which other launchers tell a process how many there are.
+struct Launcher {
+  std::string_view variable;
+  const char* name;
+};
+constexpr Launcher kLaunchers[] = {
+    {"OMPI_COMM_WORLD_SIZE", "mpirun"},  // Open MPI
+    {"PMI_SIZE", "mpirun"},              // MPICH, Intel MPI
+    {"SLURM_STEP_NUM_TASKS", "srun"},
+    {"TORCHELASTIC_RESTART_COUNT", "torchrun"},
+};
+
+// Who started this process as one of several; empty: none of those known.
+std::string StartedBy(const char* const* environment) {
+  std::string by;
+  bool several = false;  // torchrun: the size stands in another variable
+  for (; environment != nullptr && *environment != nullptr; ++environment) {
+    const std::string_view entry = *environment;
+    const size_t end = std::min(entry.find('='), entry.size() - 1);
+    const std::string_view name = entry.substr(0, end);
+    const std::string_view value = entry.substr(end + 1);
+    several |= name == "WORLD_SIZE" && value != "1";
+    for (const Launcher& launcher : kLaunchers)
+      if (name == launcher.variable && (value != "1" || launcher.name[0] == 't')) by = launcher.name;
+  }
+  return by == "torchrun" && !several ? "" : by;
+}
+
 Status CheckPlace(const char* rank_name, int32_t rank, const char* size_name, int32_t size) {
   if (rank < size) return Status::Ok();
   return Status::InvalidArgument(std::string(rank_name) + " is " + std::to_string(rank) +
@@ -143,6 +171,7 @@ Status Config::FromEnvironment(const char* const* environment, std::string_view 
   read.local_rank = kUnset;
   read.local_size = kUnset;
   RETURN_IF_ERROR(ReadVariables(environment, &read));
+  if (read.shm_fd < 0 && read.size == 1) read.started_by = StartedBy(environment);
   RETURN_IF_ERROR(ReadSettings(settings, &read));
   if (read.local_rank == kUnset) read.local_rank = ToInt(read.rank);
   if (read.local_size == kUnset) read.local_size = std::max(read.size, read.local_rank + 1);
@@ -150,6 +179,11 @@ Status Config::FromEnvironment(const char* const* environment, std::string_view 
   RETURN_IF_ERROR(CheckPlace("local_rank", read.local_rank, "local_size", read.local_size));
   *config = std::move(read);
   return Status::Ok();
+}
+
+std::string Config::TransportName() const {
+  if (transport != "auto") return transport;
+  return started_by == "mpirun" || started_by == "srun" ? "mpi" : "shm";
 }
 
 std::string Config::AgreedText() const {

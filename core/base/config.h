@@ -32,6 +32,7 @@ struct Config {
   int32_t launcher_pid = 0;  // 0 = none
   std::string job;
   std::string transport = "auto";  // or shm, mpi, ucx: the last two are plug-ins
+  std::string started_by;          // "mpirun", "srun", "torchrun"; empty: coveyrun, or nothing
   std::string plugin_path;         // "folder:folder", looked into before libcovey.so's own
 
   Time start_timeout = 30 * kSecond;
@@ -58,6 +59,9 @@ struct Config {
   // unchanged.
   static Status FromEnvironment(const char* const* environment, std::string_view settings,
                                 Config* config);
+
+  // What `transport` comes to: auto is mpi for ranks that mpirun or srun has started, else shm.
+  std::string TransportName() const;
 
   // The knobs that must be equal on all ranks, "segment_bytes=65536;flat_bytes=32768;...", in base
   // units: compared as text by the coordinator, which names the first that differs.

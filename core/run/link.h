@@ -22,6 +22,9 @@ class Link {
 
   virtual Rank rank() const = 0;
   virtual int size() const = 0;
+  // Among the ranks of this host; -1 = unknown.
+  virtual int local_rank() const { return -1; }
+  virtual int local_size() const { return -1; }
   // False: no room now; the same message again after some Receive calls. `message` is copied.
   virtual bool Send(Rank to, std::span<const std::byte> message) = 0;
   // The next message that has arrived, of any peer; valid until the next call. False: none.

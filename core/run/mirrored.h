@@ -37,6 +37,8 @@ class Mirrored final : public Transport {
 
   Rank rank() const override { return link_->rank(); }
   int size() const override { return link_->size(); }
+  int local_rank() const override { return link_->local_rank(); }
+  int local_size() const override { return link_->local_size(); }
   bool SharesMemory() const override { return false; }
   bool AnyThread() const override { return link_->AnyThread(); }
 

@@ -22,7 +22,7 @@ struct Known {
 };
 constexpr const char* kSharedMemory = "leave COVEY_TRANSPORT at auto (shared memory)";
 constexpr Known kKnown[] = {
-    {"mpi", "the MPI library of the machine", kSharedMemory},
+    {"mpi", "the MPI library of the machine (covey build mpi makes it)", kSharedMemory},
     {"ucx", "the UCX library of the machine", kSharedMemory},
     {"grpc", "gRPC", "run the job on one host"},
     {"cuda", "the CUDA driver of the machine", "move the tensors to the CPU"},
@@ -91,6 +91,8 @@ Status Plugin::Open(std::string_view name, std::string_view path, Plugin* plugin
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     return Status::Unsupported("the plug-in " + file + " cannot be loaded: " + LoaderError());
+  plugin->open_link_ = FunctionOf<covey_open_link_function*>(library, "covey_open_link");
+  if (plugin->open_link_ != nullptr) return Status::Ok();  // it checks COVEY_LINK_ABI itself
   const auto abi = FunctionOf<const char* (*)()>(library, "covey_plugin_abi");
   if (abi == nullptr)
     return Status::Unsupported(file + " is not a plug-in of Covey: it shows no covey_plugin_abi");
@@ -105,7 +107,7 @@ Status Plugin::Open(std::string_view name, std::string_view path, Plugin* plugin
 }
 
 const TransportKind* Plugin::FindTransport(std::string_view name) const {
-  return find_transport_(std::string(name).c_str());
+  return find_transport_ == nullptr ? nullptr : find_transport_(std::string(name).c_str());
 }
 
 Status LoadTransport(std::string_view name, std::string_view plugin_path,
@@ -115,6 +117,10 @@ Status LoadTransport(std::string_view name, std::string_view plugin_path,
   Plugin plugin;
   if (const Status opened = Plugin::Open(name, plugin_path, &plugin); !opened.ok())
     return Status::Unsupported("transport " + std::string(name) + ": " + opened.message());
+  if (plugin.open_link() != nullptr)
+    return Status::Unsupported("transport " + std::string(name) +
+                               " joins ranks that mpirun or srun has started, not coveyrun: run "
+                               "mpirun -np N python SCRIPT");
   *kind = plugin.FindTransport(name);
   if (*kind != nullptr) return Status::Ok();
   return Status::Unsupported("the plug-in " + FileOf(name) + " offers no transport " +

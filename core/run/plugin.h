@@ -9,6 +9,9 @@
 //   covey_plugin_abi()                 a text; must equal kPluginAbi of whoever opens it
 //   covey_plugin_find_transport(name)  FindTransport over its own catalogue
 //
+// Or it is a network, written in C against core/run/covey_link.h alone, and shows covey_open_link;
+// any compiler makes it, and it knows nothing of this side's classes.
+//
 // Any thread. No state of its own: the system's loader knows what is open.
 #ifndef COVEY_CORE_RUN_PLUGIN_H_
 #define COVEY_CORE_RUN_PLUGIN_H_
@@ -16,6 +19,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/run/covey_link.h"
 #include "core/run/transport.h"
 
 namespace covey {
@@ -33,12 +37,16 @@ class Plugin {
 
   // Null: it offers no transport of this name. REQUIRES: opened.
   const TransportKind* FindTransport(std::string_view name) const;
+  // Null: it is no network.
+  covey_open_link_function* open_link() const { return open_link_; }
 
  private:
   const TransportKind* (*find_transport_)(const char* name) = nullptr;
+  covey_open_link_function* open_link_ = nullptr;
 };
 
-// The transport `name`: one that is linked in, or that of the plug-in of this name.
+// The transport `name`: one that is linked in, or that of the plug-in of this name. An error for a
+// network, which joins ranks that something else has started (core/run/open_transport.h).
 Status LoadTransport(std::string_view name, std::string_view plugin_path,
                      const TransportKind** kind);
 

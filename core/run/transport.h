@@ -41,6 +41,9 @@ class Transport {
 
   virtual Rank rank() const = 0;
   virtual int size() const = 0;
+  // Among the ranks of this host; -1 = as the launcher said.
+  virtual int local_rank() const { return -1; }
+  virtual int local_size() const { return -1; }
 
   // Mailbox. TrySend returns false when there is no room now (try again after progress). The
   // longest message a mailbox takes is MaxMessageBytes().
