@@ -107,20 +107,21 @@ Status ReadSettings(std::string_view settings, Config* config) {
 
 // Variables by which other launchers tell a process how many there are.
 struct Launcher {
-  std::string_view variable;
+  std::string_view variable;  // holds the number of ranks
   const char* name;
+  bool counts_restarts = false;  // it does not: WORLD_SIZE has the number
 };
 constexpr Launcher kLaunchers[] = {
     {"OMPI_COMM_WORLD_SIZE", "mpirun"},  // Open MPI
     {"PMI_SIZE", "mpirun"},              // MPICH, Intel MPI
     {"SLURM_STEP_NUM_TASKS", "srun"},
-    {"TORCHELASTIC_RESTART_COUNT", "torchrun"},
+    {"TORCHELASTIC_RESTART_COUNT", "torchrun", true},
 };
 
 // Who started this process as one of several; empty: none of those known.
 std::string StartedBy(const char* const* environment) {
   std::string by;
-  bool several = false;  // torchrun: the size stands in another variable
+  bool several = false;  // according to WORLD_SIZE
   for (; environment != nullptr && *environment != nullptr; ++environment) {
     const std::string_view entry = *environment;
     const size_t end = std::min(entry.find('='), entry.size() - 1);
@@ -128,7 +129,8 @@ std::string StartedBy(const char* const* environment) {
     const std::string_view value = entry.substr(end + 1);
     several |= name == "WORLD_SIZE" && value != "1";
     for (const Launcher& launcher : kLaunchers)
-      if (name == launcher.variable && (value != "1" || launcher.name[0] == 't')) by = launcher.name;
+      if (name == launcher.variable && (value != "1" || launcher.counts_restarts))
+        by = launcher.name;
   }
   return by == "torchrun" && !several ? "" : by;
 }

@@ -13,8 +13,8 @@
 
 namespace covey {
 
-// `schedules` are those of all ranks of the problem, by group index; returns that of problem.me with
-// its pushes. REQUIRES: they reach landing slots only, of other ranks.
+// `schedules` are those of all ranks of the problem, by group index; returns that of problem.me
+// with its pushes. REQUIRES: they reach landing slots only, of other ranks.
 Schedule WithPushes(const Problem& problem, std::span<const Schedule> schedules);
 
 }  // namespace covey

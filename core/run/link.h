@@ -1,5 +1,5 @@
-// What a network has to offer: whole messages between two ranks, in order. core/run/mirrored.h makes
-// a Transport of it.
+// What a network has to offer: whole messages between two ranks, in order. core/run/mirrored.h
+// makes a Transport of it.
 //
 // Called with the baton held. Contract: per ordered pair every message arrives once, whole, in
 // order, or the peer is reported as lost and nothing follows; between pairs any order.

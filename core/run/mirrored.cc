@@ -1,7 +1,8 @@
 #include "core/run/mirrored.h"
 
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,6 +41,7 @@ Mirrored::Mirrored(const Options& options, std::unique_ptr<Link> link)
   out_.resize(size);
   heard_.assign(size, false);
   lost_.assign(size, false);
+  for (int& fd : bell_fds_) fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 }
 
 Status Mirrored::Open(const Options& options, std::unique_ptr<Link> link,
@@ -93,7 +95,17 @@ Status Mirrored::Join() {
 }
 
 Mirrored::~Mirrored() {
-  if (arena_ == nullptr) return;
+  SayGoodbye();
+  for (int fd : bell_fds_) close(fd);
+  for (int32_t r = 0; r < size(); ++r) {
+    std::byte* base = bases_[static_cast<size_t>(r)];
+    if (Rank{r} != rank() && base != nullptr) munmap(base, options_.arena_bytes);
+  }
+  if (arena_ != nullptr) arena_->Unref();
+}
+
+// Waits until the last message has left: peers that still need it get it.
+void Mirrored::SayGoodbye() {
   for (int32_t r = 0; r < size(); ++r) {
     if (Rank{r} == rank() || lost_[static_cast<size_t>(r)] ||
         bases_[static_cast<size_t>(r)] == nullptr)
@@ -107,11 +119,6 @@ Mirrored::~Mirrored() {
     if (!HasUnsent() && link_->Flushed()) break;
     Park(Sleeper::kEngine, Ticket(Sleeper::kEngine), deadline);
   }
-  for (int32_t r = 0; r < size(); ++r) {
-    std::byte* base = bases_[static_cast<size_t>(r)];
-    if (Rank{r} != rank() && base != nullptr) munmap(base, options_.arena_bytes);
-  }
-  arena_->Unref();
 }
 
 // Hands the open message over, or keeps it when the link has no room.
@@ -217,8 +224,8 @@ uint64_t Mirrored::AllocShared(size_t length_bytes) {
   return offset == Arena::kFull ? kNoOffset : offset;
 }
 
-// Never handed out again: what the old owner of the space pushed may still be on its way to mirrors,
-// and would be read as the new one's.
+// Never handed out again: what the old owner of the space pushed may still be on its way to
+// mirrors, and would be read as the new one's.
 void Mirrored::FreeShared(uint64_t) {}
 
 bool Mirrored::HasUnsent() {
@@ -260,14 +267,19 @@ void Mirrored::SetParked(Sleeper sleeper) { parked_.store(static_cast<uint32_t>(
 
 Transport::Sleeper Mirrored::Parked() const { return static_cast<Sleeper>(parked_.load()); }
 
-// Whatever rings, nobody sleeps longer than options_.look.
+// Until rung, but never longer than options_.look: messages do not ring.
 void Mirrored::Park(Sleeper sleeper, uint32_t ticket, Time until) {
   const Time sleep = std::min(until - MonotonicNow(), options_.look);
   if (Ticket(sleeper) != ticket || sleep <= 0) return;
   const timespec span{.tv_sec = 0, .tv_nsec = static_cast<long>(sleep)};
-  nanosleep(&span, nullptr);
+  pollfd bell{bell_fds_[static_cast<size_t>(sleeper)], POLLIN, 0};
+  eventfd_t rings = 0;
+  if (ppoll(&bell, 1, &span, nullptr) > 0) eventfd_read(bell.fd, &rings);
 }
 
-void Mirrored::Ring(Sleeper sleeper) { bells_[static_cast<size_t>(sleeper)].fetch_add(1); }
+void Mirrored::Ring(Sleeper sleeper) {
+  bells_[static_cast<size_t>(sleeper)].fetch_add(1);
+  eventfd_write(bell_fds_[static_cast<size_t>(sleeper)], 1);
+}
 
 }  // namespace covey

@@ -1,9 +1,9 @@
 // A Transport over a network: every rank keeps a mirror of the parts of its peers' regions that it
 // reads, and owners push what they write.
 //
-// The contract of shared memory (core/run/transport.h, T2) holds for what was pushed: bytes given to
-// Push and words stored before Wake(peers) are seen by those peers in that order. Schedules built
-// for such a transport name what to push to whom (StepKind::kPush); everything else, from begin
+// The contract of shared memory (core/run/transport.h, T2) holds for what was pushed: bytes given
+// to Push and words stored before Wake(peers) are seen by those peers in that order. Schedules
+// built for such a transport name what to push to whom (StepKind::kPush); everything else, from begin
 // headers to landing slots three deep, is as on one host.
 //
 // Words and pushes travel in one message per peer and Wake. Pages of mirrors cost memory when first
@@ -77,6 +77,7 @@ class Mirrored final : public Transport {
 
   Mirrored(const Options& options, std::unique_ptr<Link> link);
   Status Join();
+  void SayGoodbye();
   void SendOpen(Rank to);
   void Pump();
   bool Absorb(Rank from, std::span<const std::byte> message);
@@ -95,6 +96,7 @@ class Mirrored final : public Transport {
   std::vector<PeerLoss> losses_;                      // not yet polled
   std::atomic<uint32_t> parked_{0};
   std::atomic<uint32_t> bells_[4] = {};  // by Sleeper: times rung
+  int bell_fds_[4];                      // by Sleeper: eventfd
 };
 
 }  // namespace covey

@@ -1,5 +1,5 @@
-// Joins a job by the name of a transport: one that is linked in, one of a plug-in, or a network's link
-// under a Mirrored.
+// Joins a job by the name of a transport: one that is linked in, one of a plug-in, or a network's
+// link under a Mirrored.
 #ifndef COVEY_CORE_RUN_OPEN_TRANSPORT_H_
 #define COVEY_CORE_RUN_OPEN_TRANSPORT_H_
 

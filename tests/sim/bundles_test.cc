@@ -339,7 +339,9 @@ TEST_P(BundlesTest, RandomProgramsEndRightAtAnyPace) {
     if (GetParam() % 2 == 0) world.AdvanceClock(static_cast<Time>(rng.Below(200 * kMicrosecond)));
     for (uint64_t passes = rng.Below(4); passes > 0; --passes) world.Step();
   }
-  if (regular) EXPECT_EQ(job.Voids(), 0u) << "a plan that fits every step was broken";
+  if (regular) {
+    EXPECT_EQ(job.Voids(), 0u) << "a plan that fits every step was broken";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, BundlesTest, testing::Range<uint64_t>(1, 61));

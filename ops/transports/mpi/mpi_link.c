@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "covey_link.h"
+#include "core/run/covey_link.h"
 
 enum { kMaxOpen = 256, kTag = 0 };
 

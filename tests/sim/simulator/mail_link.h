@@ -1,5 +1,6 @@
-// A network made of an inproc transport's mailboxes: what a Mirrored runs over in the simulator. Delays,
-// refusals, clogged links and losses are the inproc network's; a loss is told after the last message.
+// A network made of an inproc transport's mailboxes: what a Mirrored runs over in the simulator.
+// Delays, refusals, clogged links and losses are the inproc network's; a loss is told after the
+// last message.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_MAIL_LINK_H_
 #define COVEY_TESTS_SIM_SIMULATOR_MAIL_LINK_H_
 
