@@ -4,8 +4,8 @@ MPI connects processes that its own mpiexec has started. So a contest with one i
 mpiexec starts and which find Covey's shared memory through this process: both libraries then work
 in the same processes, and take turns there. A process can hold one MPI, so each has its own job.
 
-Open MPI is Debian's. `tools/setup --with bench-peers` puts the others, which are wheels of PyPI with
-an mpiexec each, into folders of their own below the environment.
+Open MPI is Debian's. `tools/setup --with bench-peers` puts the others, which are wheels of PyPI
+with an mpiexec each, into folders of their own below the environment.
 """
 
 from __future__ import annotations
