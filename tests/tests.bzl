@@ -15,6 +15,7 @@ _CC_DEPS = {
     ],
     "unit/agree": [],
     "unit/base": [],
+    "unit/base/find_object": ["//core/base:find_object"],
     "unit/ops/algorithms": [
         "//core/plan",
         "//ops/algorithms",

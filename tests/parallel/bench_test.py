@@ -4,16 +4,32 @@ Method: the smallest effort. No figure is judged: a machine under test is no pla
 from __future__ import annotations
 
 import json
+import operator
 import os
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 from harness import environment
 
+from covey.bench import job, mpis
+from covey.launch.spec import LaunchError
+
 LIMIT_S = 240.0
 ENTRY = "import sys; from covey.cli import main; sys.exit(main())"
+# Does what an mpiexec does: starts its command -n times, tells each its rank.
+_MPIEXEC = """#!/bin/sh
+count=$2; shift 2; rank=0; pids=
+while [ $rank -lt $count ]; do
+  PMI_RANK=$rank "$@" & pids="$pids $!"
+  rank=$((rank + 1))
+done
+code=0
+for pid in $pids; do wait $pid || code=1; done
+exit $code
+"""
 LITTLE = ["--small", "--rounds", "1", "--samples", "1"]
 
 
@@ -36,8 +52,45 @@ class BenchTest(unittest.TestCase):
     def names(self, found: dict) -> list:
         return list(found["rows"][0]["contestants"])
 
+    def test_an_mpi_is_compared_or_named_as_absent(self) -> None:
+        for name in mpis.NAMES:
+            out, found = self.bench("latency", "--vs", name, "--sizes", "8,2KiB")
+            why = mpis.find(name)
+            if isinstance(why, str):
+                self.assertEqual(found["absent"], {name: why})
+                self.assertIn(f"{name} is absent: {why}", out)
+                self.assertEqual(self.names(found), ["covey", "covey arena"])
+            else:
+                self.assertEqual(found["absent"], {})
+                self.assertEqual(self.names(found), ["covey", "covey arena", name])
+                self.assertIn(name, found)
+            self.assertEqual([row["size_bytes"] for row in found["rows"]], [8, 2048])
+
+    def test_a_job_for_each_mpi_and_one_for_the_rest(self) -> None:
+        there = mpis.Mpi("openmpi", ("mpirun", "-np"), {})
+        other = mpis.Mpi("mpich", ("mpiexec", "-n"), {})
+        found = {"openmpi": there, "mpich": other, "intelmpi": "it is not here"}
+        with unittest.mock.patch.object(mpis, "find", found.get):
+            self.assertEqual(job.plan(["gloo", "ddp"]), ([(None, ["gloo", "ddp"])], {}))
+            jobs, absent = job.plan(["gloo", "openmpi", "mpich", "intelmpi"])
+        self.assertEqual(jobs, [(there, ["gloo", "openmpi"]), (other, ["mpich"])])
+        self.assertEqual(absent, {"intelmpi": "it is not here"})
+
+    def test_ranks_started_by_another_launcher(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            launcher = os.path.join(folder, "mpiexec")
+            with open(launcher, "w", encoding="ascii") as script:
+                script.write(_MPIEXEC)
+            os.chmod(launcher, 0o700)
+            calls = os.path.join(folder, "calls")
+            os.mkdir(calls)
+            mpi = mpis.Mpi("mpich", (launcher, "-n"), {})
+            self.assertEqual(mpis.run(mpi, 2, calls, operator.add, (3, 4)), 7)
+            with self.assertRaisesRegex(LaunchError, "ended with code 1"):
+                mpis.run(mpi, 2, calls, operator.truediv, (1, 0))
+
     def test_latency(self) -> None:
-        out, found = self.bench("latency")
+        out, found = self.bench("latency", "--vs", "gloo")
         self.assertEqual(self.names(found), ["covey", "covey arena", "gloo"])
         self.assertEqual([row["label"] for row in found["rows"]], ["8 B", "4 KiB"])
         self.assertIn("4 KiB", out)
@@ -48,7 +101,7 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(found["ranks"], 3)
 
     def test_step(self) -> None:
-        out, found = self.bench("step")
+        out, found = self.bench("step", "--vs", "gloo,ddp")
         names = self.names(found)
         for name in ("covey grouped", "gloo one by one", "covey optimizer, net", "ddp, net"):
             self.assertIn(name, names)
@@ -59,7 +112,12 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(self.names(found), ["alone", "covey", "ddp"])
 
     def test_mistakes_are_one_line(self) -> None:
-        for words in (["stpe"], ["step", "--np", "0"], ["step", "--vs", "nccl"]):
+        for words in (
+            ["stpe"],
+            ["step", "--np", "0"],
+            ["step", "--vs", "nccl"],
+            ["latency", "--sizes", "8,many"],
+        ):
             command = [sys.executable, "-c", ENTRY, "bench", *words]
             result = subprocess.run(
                 command, env=environment(), capture_output=True, text=True, check=False

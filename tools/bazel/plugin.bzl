@@ -19,6 +19,9 @@ def covey_plugin(name, deps, linkopts = [], **kwargs):
             "-lm",
         ] + linkopts,
         linkshared = True,
-        deps = deps + ["//core/run:plugin_entry"],
+        deps = deps + [
+            "//core/base:find_object",
+            "//core/run:plugin_entry",
+        ],
         **kwargs
     )

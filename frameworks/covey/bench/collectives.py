@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Callable, List
+from typing import Callable, List, Sequence
 
 import torch
 
 import covey
 import covey.torch as hvd
 from covey.bench.contest import Contestant, Effort, Row, measure
-from covey.bench.peers import Peers, gloo_allreduce
+from covey.bench.peers import Peers
 
 LATENCY_BYTES = tuple(8 << shift for shift in range(0, 10))  # 8 B to 4 KiB
 ALLREDUCE_BYTES = (8, 256, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20, 64 << 20)
 
 
 def size_in_words(size_bytes: int) -> str:
-    """`8 B`, `256 KiB`, `64 MiB`."""
+    """`8 B`, `256 KiB`, `64 MiB`, `25 MB`."""
+    if size_bytes > 0 and size_bytes % 10**6 == 0:
+        return f"{size_bytes // 10**6} MB"
     for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
         if size_bytes >= unit:
-            return f"{size_bytes // unit} {name}"
+            return f"{size_bytes / unit:.4g} {name}"
     return f"{size_bytes} B"
 
 
@@ -46,12 +48,12 @@ def _contestants(count_elems: int, peers: Peers) -> List[Contestant]:
         Contestant("covey", _repeated(sum_tensor, torch.zeros(count_elems))),
         Contestant("covey arena", _repeated(sum_arena, arena)),
     ]
-    if peers.has("gloo"):
-        found.append(Contestant("gloo", _repeated(gloo_allreduce, torch.zeros(count_elems))))
+    for peer, operation in peers.blocking_sums().items():
+        found.append(Contestant(peer, _repeated(operation, torch.zeros(count_elems))))
     return found
 
 
-def bench(sizes_bytes: List[int], peers: Peers, effort: Effort) -> List[Row]:
+def bench(sizes_bytes: Sequence[int], peers: Peers, effort: Effort) -> List[Row]:
     """One row per size."""
     return [
         measure(size_in_words(size), size, _contestants(size // 4, peers), effort, "covey")

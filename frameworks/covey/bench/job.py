@@ -1,26 +1,50 @@
-"""What the ranks of a bench job execute: `covey.run(rank_main, ...)`."""
+"""What the ranks of a bench job execute, and how such a job is started."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+import os
+import tempfile
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from covey.bench import mpis
 from covey.bench.contest import Effort, Row
+from covey.launch.run import run
 
 KINDS = ("latency", "allreduce", "step", "model")
+PEERS = ("gloo", "ddp", *mpis.NAMES)
 DEFAULT_PEERS = {
-    "latency": ("gloo",),
-    "allreduce": ("gloo",),
-    "step": ("gloo", "ddp"),
+    "latency": ("gloo", *mpis.NAMES),
+    "allreduce": ("gloo", *mpis.NAMES),
+    "step": ("gloo", "ddp", *mpis.NAMES),
     "model": ("ddp",),
 }
 
 
-def rank_main(
-    kind: str, peer_names: Sequence[str], folder: str, effort: Effort, small: bool
-) -> Tuple[List[Row], Dict[str, str]]:
+@dataclass(frozen=True)
+class Work:
+    """What to measure.
+
+    Attributes:
+        kind: of KINDS.
+        effort: how long.
+        small: a try-out with little work, for tests.
+        sizes: bytes, of latency and allreduce; None: the usual ones.
+    """
+
+    kind: str
+    effort: Effort
+    small: bool = False
+    sizes: Optional[Tuple[int, ...]] = None
+
+
+Found = Tuple[List[Row], Dict[str, str]]
+
+
+def rank_main(work: Work, peer_names: Sequence[str], folder: str) -> Found:
     """Measures and returns (rows, versions), the same on every rank.
 
-    `folder`: an empty folder of the job's. `small`: a try-out with little work, for tests.
+    `folder`: an empty folder of the job's.
     """
     import torch
 
@@ -29,18 +53,47 @@ def rank_main(
     from covey.bench.peers import Peers
 
     covey.init()
+    small = work.small
     with Peers(peer_names, folder) as peers:
         rows: List[Row]
-        if kind == "latency":
+        if work.kind in ("latency", "allreduce"):
             sizes: Any = collectives.LATENCY_BYTES[:: 9 if small else 1]
-            rows = collectives.bench(sizes, peers, effort)
-        elif kind == "allreduce":
-            sizes = collectives.ALLREDUCE_BYTES[: 3 if small else None]
-            rows = collectives.bench(sizes, peers, effort)
-        elif kind == "step":
-            rows = step.bench(shapes.resnet50()[: 20 if small else None], peers, effort)
+            if work.kind == "allreduce":
+                sizes = collectives.ALLREDUCE_BYTES[: 3 if small else None]
+            rows = collectives.bench(work.sizes or sizes, peers, work.effort)
+        elif work.kind == "step":
+            rows = step.bench(shapes.resnet50()[: 20 if small else None], peers, work.effort)
         else:
-            rows = model.bench(2 if small else 8, 32 if small else 64, peers, effort)
-    versions = {"covey": covey.__version__, "torch": torch.__version__}
+            rows = model.bench(2 if small else 8, 32 if small else 64, peers, work.effort)
+    versions = {"covey": covey.__version__, "torch": torch.__version__, **peers.versions}
     covey.shutdown()
     return rows, versions
+
+
+Jobs = List[Tuple[Optional[mpis.Mpi], List[str]]]
+
+
+def plan(names: Sequence[str]) -> Tuple[Jobs, Dict[str, str]]:
+    """The jobs that measuring `names` takes, as (mpi or None, peers), and why some are absent.
+
+    What needs no MPI takes part in the first job; every further MPI has a job of its own.
+    """
+    found = {name: mpis.find(name) for name in names if name in mpis.NAMES}
+    absent = {name: why for name, why in found.items() if isinstance(why, str)}
+    there = [mpi for mpi in found.values() if not isinstance(mpi, str)]
+    others = [name for name in names if name not in mpis.NAMES]
+    jobs: Jobs = [(mpi, [mpi.name]) for mpi in there] or [(None, [])]
+    jobs[0] = (jobs[0][0], others + jobs[0][1])
+    return jobs, absent
+
+
+def measure(work: Work, size: int, mpi: Optional[mpis.Mpi], peers: Sequence[str]) -> Found:
+    """One job: starts it, returns what it found. Raises LaunchError or JobFailed."""
+    with tempfile.TemporaryDirectory(prefix="covey-bench-") as folder:
+        arguments = (work, tuple(peers), folder)
+        if mpi is None:
+            found: Found = run(rank_main, arguments, num_proc=size)[0]
+            return found
+        call_folder = os.path.join(folder, "call")
+        os.mkdir(call_folder)
+        return mpis.run(mpi, size, call_folder, rank_main, arguments)

@@ -51,11 +51,12 @@ def _ratio(row: Row, name: str, named: bool) -> str:
     return f"{ratio:.2f} x {row.bases[name]}" if named else f"x{ratio:.2f}"
 
 
-def table(about: Dict[str, Any], rows: Sequence[Row]) -> List[str]:
+def table(about: Dict[str, Any], versions: Dict[str, str], rows: Sequence[Row]) -> List[str]:
     """Lines for a person: minimum / median, and the median ratio to the base."""
+    libraries = ", ".join(f"{name}: {version}" for name, version in versions.items())
     lines = [
-        f"{about['bench']}: {about['ranks']} ranks on {about['cores']} cores, covey "
-        f"{about['covey']}, torch {about['torch']}; minimum / median"
+        f"{about['bench']}: {about['ranks']} ranks on {about['cores']} cores; minimum / median",
+        libraries,
     ]
     if about["load"] > 0.5 * about["cores"]:
         lines.append(f"the machine was busy already (load {about['load']}): distrust the figures")

@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 import covey
 import covey.torch as hvd
 from covey.bench.contest import Contestant, Effort, Row, measure, net_of
-from covey.bench.peers import Peers, gloo_allreduce_all
+from covey.bench.peers import Peers, gloo_sum_all, in_buckets
 
 NET = ", net"
 IDLE = ", idle"
@@ -57,7 +57,7 @@ def _repeated(operation: Callable[[], object]) -> Callable[[int], None]:
     return run
 
 
-def _plain(shapes: Sequence[Tuple[int, ...]], peers: Peers) -> List[Contestant]:
+def _plain(shapes: Sequence[Tuple[int, ...]]) -> List[Contestant]:
     ordinary = [torch.zeros(shape) for shape in shapes]
     arena = [covey.arena_empty(shape, torch.float32) for shape in shapes]
 
@@ -75,15 +75,29 @@ def _plain(shapes: Sequence[Tuple[int, ...]], peers: Peers) -> List[Contestant]:
     def grouped_arena() -> None:
         hvd.grouped_allreduce_(arena, op=hvd.Average, name="bench.step.arena")
 
-    found = [
+    return [
         Contestant("covey one by one", _repeated(one_by_one)),
         Contestant("covey grouped", _repeated(grouped)),
         Contestant("covey grouped, arena", _repeated(grouped_arena)),
     ]
+
+
+def _peers(shapes: Sequence[Tuple[int, ...]], peers: Peers) -> List[Contestant]:
+    """Sums only: theirs are not divided by the number of ranks. Buckets as DDP would send them,
+    but without its copies into and out of them."""
+    tensors = [torch.zeros(shape) for shape in shapes]
+    buckets = in_buckets(sum(tensor.numel() for tensor in tensors))
+    found = []
     if peers.has("gloo"):
-        theirs = [torch.zeros(shape) for shape in shapes]
-        run = _repeated(lambda: gloo_allreduce_all(theirs))
-        found.append(Contestant("gloo one by one", run))
+        found += [
+            Contestant("gloo one by one", _repeated(lambda: gloo_sum_all(tensors))),
+            Contestant("gloo buckets", _repeated(lambda: gloo_sum_all(buckets))),
+        ]
+    if peers.mpi:
+        found += [
+            Contestant(peers.mpi + " one by one", _repeated(lambda: peers.mpi_sum_all(tensors))),
+            Contestant(peers.mpi + " buckets", _repeated(lambda: peers.mpi_sum_all(buckets))),
+        ]
     return found
 
 
@@ -126,7 +140,7 @@ def _ddp(shapes: Sequence[Tuple[int, ...]], views: bool) -> List[Contestant]:
 
 def bench(shapes: Sequence[Tuple[int, ...]], peers: Peers, effort: Effort) -> List[Row]:
     """One row; beside each optimizer's time stands the one net of its idle step."""
-    contestants = _plain(shapes, peers) + _covey_optimizer(shapes)
+    contestants = _plain(shapes) + _peers(shapes, peers) + _covey_optimizer(shapes)
     if peers.has("ddp"):
         contestants += _ddp(shapes, views=False) + _ddp(shapes, views=True)
     elements = sum(torch.Size(shape).numel() for shape in shapes)

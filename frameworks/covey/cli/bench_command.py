@@ -1,34 +1,36 @@
-"""`covey bench`: measures Covey beside torch's Gloo and DDP on this host."""
+"""`covey bench`: measures Covey beside torch's Gloo and DDP, and MPI, on this host."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
-import tempfile
-from typing import Any, Tuple
+from typing import Any, List, Tuple
 
 from covey.bench import job, show
-from covey.bench.contest import Effort
+from covey.bench.contest import Effort, Row
 from covey.cli.run_command import UsageError, number_of_ranks
 from covey.launch.check import check_writable_folder
-from covey.launch.run import run
 from covey.launch.spec import JobFailed, LaunchError
 
-_HELP = "measure Covey beside torch's Gloo and DDP on this host"
+_HELP = "measure Covey beside torch's Gloo and DDP, and MPI, on this host"
 _KINDS = {
     "latency": "blocking sums of 8 B to 4 KiB",
     "allreduce": "blocking sums of 8 B to 64 MiB",
     "step": "the 161 gradients of a ResNet-50, averaged",
     "model": "whole training steps of a ResNet-18",
 }
-_PEERS = ("gloo", "ddp")
+_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "MB": 10**6}
 _EPILOG = """examples:
   covey bench step --np 2
   covey bench allreduce --np 4 --vs none --out results
+  covey bench allreduce --sizes 8,64KiB,1MiB,25MB --vs gloo,openmpi,mpich
 
 The contestants take turns in the same processes. Compare figures of one run only, and rather the
-ratios: machines change their speed by themselves.
+ratios: machines change their speed by themselves. A process holds one MPI: each further one has a
+job of its own, in which Covey takes part again. Every library has its own defaults, also for the
+binding of processes to cores. What is not there is named; tools/setup --with bench-peers brings it.
 """
 
 
@@ -36,9 +38,20 @@ def peers(text: str) -> Tuple[str, ...]:
     """argparse type of --vs."""
     names = tuple(name for name in text.split(",") if name not in ("", "none"))
     for name in names:
-        if name not in _PEERS:
-            raise UsageError(f"{name} is none of {', '.join(_PEERS)}, none")
+        if name not in job.PEERS:
+            raise UsageError(f"{name} is none of {', '.join(job.PEERS)}, none")
     return names
+
+
+def sizes(text: str) -> Tuple[int, ...]:
+    """argparse type of --sizes: whole float32s."""
+    found = []
+    for word in text.split(","):
+        match = re.fullmatch(r"(\d+) ?(\w*)", word.strip())
+        if match is None or match.group(2) not in _UNITS:
+            raise UsageError(f"{word} is not a size such as 8, 64KiB or 25MB")
+        found.append(max(4, int(match.group(1)) * _UNITS[match.group(2)] // 4 * 4))
+    return tuple(found)
 
 
 def add_to(commands: Any) -> None:
@@ -56,8 +69,9 @@ def add_to(commands: Any) -> None:
         "--vs",
         type=peers,
         metavar="PEERS",
-        help="gloo, ddp, both with a comma, or none; default: what fits",
+        help=f"{', '.join(job.PEERS)}, with commas between, or none; default: what fits",
     )
+    parser.add_argument("--sizes", type=sizes, metavar="SIZES", help="of latency and allreduce")
     parser.add_argument("--rounds", type=number_of_ranks, default=5, help="turns of each (5)")
     parser.add_argument("--samples", type=number_of_ranks, default=5, help="samples per turn (5)")
     parser.add_argument("--out", metavar="DIR", help="also write DIR/WHAT.json and DIR/WHAT.png")
@@ -71,22 +85,29 @@ def _act(arguments: argparse.Namespace) -> int:
     names = job.DEFAULT_PEERS[kind] if arguments.vs is None else arguments.vs
     about = show.describe(kind, arguments.size)
     effort = Effort(rounds=arguments.rounds, samples=arguments.samples)
+    work = job.Work(kind, effort, arguments.small, arguments.sizes)
+    found: List[Row] = []
+    first: List[Row] = []
     try:
         if arguments.out is not None:
             check_writable_folder("--out", arguments.out)
-        with tempfile.TemporaryDirectory(prefix="covey-bench-") as folder:
-            options = (kind, names, folder, effort, arguments.small)
-            rows, versions = run(job.rank_main, options, num_proc=arguments.size)[0]
+        jobs, about["absent"] = job.plan(names)
+        for mpi, peer_names in jobs:
+            rows, versions = job.measure(work, arguments.size, mpi, peer_names)
+            found += rows
+            about.update(versions)
+            print("\n".join(show.table(about, versions, rows)), flush=True)
+            first = first or rows
     except LaunchError as error:
         sys.stderr.write(f"covey bench: {error}\n")
         return 2
     except JobFailed as error:
         return error.exit_code  # the launcher has told why
-    about.update(versions)
-    print("\n".join(show.table(about, rows)))
+    for name, why in about["absent"].items():
+        print(f"{name} is absent: {why}")
     if arguments.out is not None:
-        _write(arguments.out, kind, show.as_json(about, rows))
-        why = show.draw(about, rows, os.path.join(arguments.out, kind + ".png"))
+        _write(arguments.out, kind, show.as_json(about, found))
+        why = show.draw(about, first, os.path.join(arguments.out, kind + ".png"))
         if why is not None:
             print(f"no picture: {why}")
     return 0

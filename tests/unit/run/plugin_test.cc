@@ -3,8 +3,8 @@
 // Method: real shared objects, built beside (tests/plugins).
 #include "core/run/plugin.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 namespace covey {
 namespace {
@@ -80,6 +80,14 @@ TEST(PluginTest, AnotherLibraryIsRefused) {
 
 TEST(PluginTest, ABrokenFileIsRefusedInTheLoadersWords) {
   EXPECT_TRUE(Holds(ErrorOf("torn"), "libcovey_torn.so cannot be loaded: "));
+}
+
+TEST(PluginTest, ExceptionsAreCaughtInWhatIsLinkedAsOne) {
+  void* library = dlopen("tests/plugins/libcovey_thrower.so", RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto caught = reinterpret_cast<int (*)()>(dlsym(library, "covey_plugin_catch"));
+  ASSERT_NE(caught, nullptr);
+  EXPECT_EQ(caught(), 1);
 }
 
 TEST(PluginTest, AnEmptyOneOffersNoTransport) {
