@@ -3,8 +3,8 @@
 //
 // The contract of shared memory (core/run/transport.h, T2) holds for what was pushed: bytes given
 // to Push and words stored before Wake(peers) are seen by those peers in that order. Schedules
-// built for such a transport name what to push to whom (StepKind::kPush); everything else, from begin
-// headers to landing slots three deep, is as on one host.
+// built for such a transport name what to push to whom (StepKind::kPush); everything else, from
+// begin headers to landing slots three deep, is as on one host.
 //
 // Words and pushes travel in one message per peer and Wake. Pages of mirrors cost memory when first
 // written. The framework's tensors are never reached by peers: data memory is private.
