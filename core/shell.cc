@@ -21,8 +21,9 @@ Status ReadConfig(const covey_config* from, const char* const* environment, Conf
   RETURN_IF_ERROR(Config::FromEnvironment(environment, settings, config));
   if (config->started_by == "torchrun")
     return Status::InvalidArgument(
-        "this process was started by torchrun as one of several, and Covey cannot join those yet: "
-        "start it with coveyrun -np N (the same script runs) or mpirun -np N");
+        "this process was started by torchrun as one of several, and nothing has told it where the "
+        "job's memory is: use covey.init() of the Python package, which does, or start it with "
+        "coveyrun");
   if (config->size > 1 && config->shm_fd < 0 && config->TransportName() == "shm")
     return Status::InvalidArgument(
         "this process was told to be rank " + std::to_string(ToInt(config->rank)) + " of " +

@@ -173,8 +173,8 @@ Status Config::FromEnvironment(const char* const* environment, std::string_view 
   read.local_rank = kUnset;
   read.local_size = kUnset;
   RETURN_IF_ERROR(ReadVariables(environment, &read));
-  if (read.shm_fd < 0 && read.size == 1) read.started_by = StartedBy(environment);
   RETURN_IF_ERROR(ReadSettings(settings, &read));
+  if (read.shm_fd < 0 && read.size == 1) read.started_by = StartedBy(environment);
   if (read.local_rank == kUnset) read.local_rank = ToInt(read.rank);
   if (read.local_size == kUnset) read.local_size = std::max(read.size, read.local_rank + 1);
   RETURN_IF_ERROR(CheckPlace("rank", ToInt(read.rank), "size", read.size));

@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Union
 
-from covey import _native, watch
+from covey import _native, rendezvous, watch
 from covey.errors import CoveyError, InvalidArgument, Unsupported
 from covey.group import Group
 from covey.state import Place, state
@@ -62,7 +62,8 @@ def init(
 
 def _start(settings: Optional[Mapping[str, object]]) -> None:
     global _exit_registered
-    text = "\n".join(f"{name}={value}" for name, value in (settings or {}).items())
+    given = rendezvous.joined(settings)
+    text = "\n".join(f"{name}={value}" for name, value in given.items())
     was_running = _native.is_initialized()
     _native.init(-1, 0, -1, text or None)
     state.place = Place(*_native.place())

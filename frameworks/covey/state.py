@@ -6,7 +6,7 @@ child of ``fork()`` such as a data loader's worker.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Dict, NamedTuple, Optional
 
 from covey.errors import NotInitialized
 
@@ -28,12 +28,15 @@ class State:
         life: counts the calls of ``init()`` that made a runtime. What was learnt from one runtime
             (group numbers) does not hold for the next.
         process: id of the process that called ``init()``; another one is a child of ``fork()``.
+        meeting: settings by which this process finds its job, when the environment has none
+            (rendezvous.py).
     """
 
     def __init__(self) -> None:
         self.place: Optional[Place] = None
         self.life = 0
         self.process = 0
+        self.meeting: Optional[Dict[str, object]] = None
 
     def require(self) -> Place:
         """The place; raises NotInitialized when there is none."""

@@ -1,0 +1,227 @@
+"""Covey as a backend of torch.distributed: ``init_process_group("covey")``.
+
+Importing this module registers the backend for CPU tensors; DDP and whatever else speaks
+torch.distributed then runs over Covey, under coveyrun or torchrun.
+
+Every call of a process group is an operation of one ordered stream: ranks must make the calls of a
+group in one order, as with every backend. Covey's own unnamed operations on the same ranks are part
+of that order; named ones (DistributedOptimizer's, for one) are not.
+
+Example:
+    >>> import covey.torch.c10d  # doctest: +SKIP
+    >>> torch.distributed.init_process_group("covey")  # doctest: +SKIP
+    >>> model = torch.nn.parallel.DistributedDataParallel(model)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from datetime import timedelta
+from typing import Any, Callable, List, Optional
+
+import torch
+import torch.distributed as dist
+
+import covey.torch as hvd
+from covey import basics, rendezvous
+from covey.errors import Timeout, Unsupported
+from covey.group import Group
+
+NAME = "covey"
+_REDUCE_OPS = {
+    dist.ReduceOp.SUM: hvd.Sum,
+    dist.ReduceOp.AVG: hvd.Average,
+    dist.ReduceOp.MIN: hvd.Min,
+    dist.ReduceOp.MAX: hvd.Max,
+    dist.ReduceOp.PRODUCT: hvd.Product,
+}
+
+
+class Completions:
+    """The thread that ends futures: torch waits for them where no Python runs.
+
+    It waits for the operations in the order of their calls, which is that in which they end.
+    """
+
+    def __init__(self) -> None:
+        self._due: "queue.SimpleQueue[Optional[CoveyWork]]" = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="covey-c10d", daemon=True)
+        self._thread.start()
+
+    def add(self, work: "CoveyWork") -> None:
+        self._due.put(work)
+
+    def close(self) -> None:
+        self._due.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (work := self._due.get()) is not None:
+            work.complete()
+
+
+class CoveyWork(dist._Work):
+    """One call in flight."""
+
+    def __init__(self, handle: Any, outputs: List[torch.Tensor], finish: Callable[[Any], None]):
+        super().__init__()
+        self._handle = handle
+        self._outputs = outputs
+        self._finish = finish
+        self._lock = threading.Lock()
+        self._finished = False
+        self._future: torch.futures.Future = torch.futures.Future()
+
+    def _end(self, timeout: Optional[float]) -> None:
+        # A waiting thread and Completions may both come: the second waits for the first.
+        if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
+            raise Timeout(f"a call of torch.distributed has not ended within {timeout} s")
+        try:
+            if not self._finished:
+                self._finish(self._handle.wait(timeout))
+                self._finished = True
+        finally:
+            self._lock.release()
+
+    def complete(self) -> None:
+        """Ends the future. Called once, by Completions."""
+        try:
+            self._end(None)
+        except Exception as error:  # pylint: disable=broad-except
+            self._future.set_exception(error)
+        else:
+            self._future.set_result(self._outputs)
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        self._end(timeout.total_seconds() or None)
+        return True
+
+    def is_completed(self) -> bool:
+        return bool(self._handle.poll())
+
+    def is_success(self) -> bool:
+        return self.is_completed() and not isinstance(self.exception(), Exception)
+
+    def exception(self) -> Any:
+        try:
+            self._end(0.0)
+        except Exception as error:  # pylint: disable=broad-except
+            return error
+        return None
+
+    def get_future(self) -> torch.futures.Future:
+        return self._future
+
+    def result(self) -> List[torch.Tensor]:
+        self._end(None)
+        return self._outputs
+
+
+def _nothing(_: Any) -> None:
+    pass
+
+
+def _one(tensors: List[torch.Tensor], what: str) -> torch.Tensor:
+    if len(tensors) != 1:
+        raise Unsupported(f"{what} over Covey takes one tensor per rank, not {len(tensors)}")
+    return tensors[0]
+
+
+class CoveyProcessGroup(dist.ProcessGroup):
+    """A process group whose calls are Covey's operations on the same ranks."""
+
+    def __init__(self, rank: int, ranks: List[int]) -> None:
+        super().__init__(rank, len(ranks))
+        self._ranks = sorted(ranks)
+        self._group = Group(ranks)
+        self._completions = Completions()
+
+    def getBackendName(self) -> str:
+        return NAME
+
+    def _begun(
+        self, handle: Any, outputs: List[torch.Tensor], finish: Callable[[Any], None] = _nothing
+    ) -> CoveyWork:
+        work = CoveyWork(handle, outputs, finish)
+        self._completions.add(work)
+        return work
+
+    def _op(self, opts: Any) -> int:
+        for theirs, ours in _REDUCE_OPS.items():
+            if opts.reduceOp == theirs:
+                return ours
+        raise Unsupported(f"{opts.reduceOp} is no reduction of Covey's")
+
+    def allreduce(self, tensors: List[torch.Tensor], opts: Any = None) -> CoveyWork:
+        op = self._op(opts or dist.AllreduceOptions())
+        tensor = _one(tensors, "allreduce")
+        handle = hvd.allreduce_async_(tensor, op=op, process_set=self._group)
+        return self._begun(handle, tensors)
+
+    def allreduce_coalesced(self, tensors: List[torch.Tensor], opts: Any = None) -> CoveyWork:
+        op = self._op(opts or dist.AllreduceOptions())
+        handle = hvd.grouped_allreduce_async_(tensors, op=op, process_set=self._group)
+        return self._begun(handle, tensors)
+
+    def broadcast(self, tensors: List[torch.Tensor], opts: Any) -> CoveyWork:
+        tensor = _one(tensors, "broadcast")
+        root = self._ranks[opts.rootRank]
+        handle = hvd.broadcast_async_(tensor, root, process_set=self._group)
+        return self._begun(handle, tensors)
+
+    def allgather(
+        self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any = None
+    ) -> CoveyWork:
+        del opts
+        into = outputs[0]
+        handle = hvd.allgather_async(_one(inputs, "allgather").reshape(1, -1), process_set=self._group)
+
+        def finish(rows: torch.Tensor) -> None:
+            for target, row in zip(into, rows):
+                target.copy_(row.view(target.shape))
+
+        return self._begun(handle, into, finish)
+
+    def _allgather_base(
+        self, output: torch.Tensor, given: torch.Tensor, opts: Any = None
+    ) -> CoveyWork:
+        del opts
+        handle = hvd.allgather_async(given.reshape(1, -1), process_set=self._group)
+
+        def finish(rows: torch.Tensor) -> None:
+            output.copy_(rows.view(output.shape))
+
+        return self._begun(handle, [output], finish)
+
+    # The name since torch 2.13.
+    all_gather_single = _allgather_base
+
+    def barrier(self, opts: Any = None) -> CoveyWork:
+        del opts
+        handle = hvd.allreduce_async(torch.zeros(0), op=hvd.Sum, process_set=self._group)
+        return self._begun(handle, [])
+
+    def shutdown(self) -> None:
+        """Waits for what is in flight."""
+        self._completions.close()
+
+
+def _create(options: Any, _backend_options: Any = None) -> CoveyProcessGroup:
+    ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
+    if not basics.is_initialized():
+        if "COVEY_SHM_FD" not in os.environ and options.group_size > 1:
+            rendezvous.meet(options.store, options.group_rank, options.group_size)
+        basics.init()
+    if len(ranks) > basics.size() or ranks[options.group_rank] != basics.rank():
+        raise Unsupported(
+            f"this process is rank {ranks[options.group_rank]} of {len(ranks)} for "
+            f"torch.distributed and rank {basics.rank()} of {basics.size()} for Covey: both need "
+            "the same launcher"
+        )
+    return CoveyProcessGroup(options.group_rank, ranks)
+
+
+if not hasattr(dist.Backend, NAME.upper()):
+    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])

@@ -1,0 +1,79 @@
+"""Ranks that torchrun has started: as users of Covey's own functions, and of torch.distributed with
+Covey as its backend under DDP.
+
+Method: real torchrun jobs on this host; torch's own Gloo backend is the reference.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from harness import environment
+
+SIZE = 3
+FOLDER = pathlib.Path(__file__).resolve().parent
+LIMIT_S = 240
+
+OWN_FUNCTIONS = """
+import sys, torch, covey.torch as hvd
+for life in range(2):
+    hvd.init()
+    total = hvd.allreduce(torch.ones(3) * (hvd.rank() + 1), op=hvd.Sum, name="total")
+    hvd.shutdown()
+hvd.init()
+with open(f"{sys.argv[1]}.{hvd.rank()}", "w") as file:
+    file.write(f"{hvd.size()} {hvd.local_rank()} {hvd.local_size()} {total.tolist()}")
+"""
+
+
+def torchrun(size, script, *arguments):
+    """Runs the job to its end; fails with what it said."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", str(size), str(script), *map(str, arguments)]
+    done = subprocess.run(
+        command,
+        env=environment(OMP_NUM_THREADS="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
+
+
+class TorchrunTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def run_backend(self, backend):
+        out = self.folder / backend
+        torchrun(SIZE, FOLDER / "torchrun_script.py", backend, out)
+        return [json.loads(pathlib.Path(f"{out}.{rank}").read_text()) for rank in range(SIZE)]
+
+    def test_distributed_data_parallel_and_collectives_as_over_gloo(self):
+        ours = self.run_backend("covey")
+        theirs = self.run_backend("gloo")
+        models = {result.pop("model") for result in ours}
+        self.assertEqual(len(models), 1, "the ranks' models differ")
+        reference = {result.pop("model") for result in theirs}.pop()
+        self.assertAlmostEqual(models.pop(), reference, places=5)
+        self.assertEqual(ours, theirs)
+
+    def test_own_functions_find_the_job(self):
+        script = self.folder / "script.py"
+        script.write_text(OWN_FUNCTIONS)
+        torchrun(SIZE, script, self.folder / "out")
+        for rank in range(SIZE):
+            said = pathlib.Path(f"{self.folder / 'out'}.{rank}").read_text()
+            self.assertEqual(said, f"{SIZE} {rank} {SIZE} [6.0, 6.0, 6.0]")
+
+
+if __name__ == "__main__":
+    unittest.main()
