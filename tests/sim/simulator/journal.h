@@ -40,7 +40,7 @@ class Journal final : public Observer {
     int32_t size = 0;
     size_t streams = 0;
     bool mirrored = false;  // what a rank that dies had stored need not be seen by its peers
-    bool trace = false;  // print every line
+    bool trace = false;     // print every line
   };
   explicit Journal(const Options& options);
 
