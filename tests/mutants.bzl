@@ -1,7 +1,7 @@
-"""Mutants: the sources with one rule removed, which the simulator must catch (sim/mutants/*.txt)."""
+"""Mutants: sources with one rule removed, which the simulator must catch (sim/mutants/*.txt)."""
 
-# Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h): with it
-# a rare one takes few seeds.
+# Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
+# that a rare one takes few seeds.
 _MUTANTS = {
     "completion_lost": (["core/runtime.cc"], "none"),
     "completion_twice": (["core/runtime.cc"], "none"),

@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kMostSeeds = 1500;
 constexpr unsigned kLongestSeconds = 20;  // of one seed: a mutant may never return
 
-// What a seed comes to; empty: everything held. It counts from 1, so its number is how many it took.
+// What a seed comes to; empty: everything held.
 std::string Outcome(uint64_t seed, Focus focus) {
   int ends[2];
   if (pipe(ends) != 0) return "";

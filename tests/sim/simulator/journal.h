@@ -2,8 +2,8 @@
 // and the rules that can be checked as things happen.
 //
 // Rules, by the number in PROTOCOL.md where it has one:
-//  N1   a begin carries the occurrence of an operation in flight, and what ends well is the one that
-//       was exchanged, in order
+//  N1   a begin carries the occurrence of an operation in flight, and what ends well is the one
+//       that was exchanged, in order
 //  N2   an answer answers an announcement; at rest every announcement has its answer
 //  N3   members that finish an exchange began it with the same entry; at rest they have begun the
 //       same exchanges with the same outcomes

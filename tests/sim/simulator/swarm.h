@@ -11,8 +11,8 @@
 
 namespace covey {
 
-// What a set of seeds is to bring up often: rare mixtures that mutants need. The draw is the same but
-// for what the focus sets.
+// What a set of seeds is to bring up often: rare mixtures that mutants need. The draw is the same
+// but for what the focus sets.
 enum class Focus : uint8_t {
   kNone,
   kLosses,   // ranks die
