@@ -1,26 +1,26 @@
-"""Mutants: the sources with one rule removed, which the simulator must catch (sim/mutants/*.txt)."""
+"""Mutants: sources with one rule removed, which the simulator must catch (sim/mutants/*.txt)."""
 
-# Mutant -> the files it changes, and the first seed it is tried with: for a rare one a seed that is
-# known to catch it, so that the test is short.
+# Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
+# that a rare one takes few seeds.
 _MUTANTS = {
-    "completion_lost": (["core/runtime.cc"], 1),
-    "completion_twice": (["core/runtime.cc"], 1),
-    "late_announcement_stays_pending": (["core/agree/coordinator.cc"], 435),
-    "n1_error_uses_no_occurrence": (["core/agree/negotiator.cc"], 1),
-    "n2_answers_the_first_alone": (["core/agree/coordinator.cc"], 1),
-    "n3_headers_one_deep": (["core/run/executor.cc", "core/run/mover.cc"], 1),
-    "n4_runs_before_all_have_begun": (["core/run/executor.cc"], 1),
-    "n5_begins_what_it_does_not_know": (["core/agree/negotiator.cc"], 1),
-    "n9_block_freed_at_announce": (["core/agree/negotiator.cc"], 1),
-    "n9_two_landing_slots": (["core/run/executor.cc", "core/run/mover.cc"], 1),
-    "n11_aborts_what_does_not_wait": (["core/run/loss.cc"], 1),
-    "n11_begins_nothing_and_does_not_say_so": (["core/runtime.cc"], 1),
-    "n11_ends_while_peers_write": (["core/run/loss.cc"], 3494),
-    "n11_proposed_block_is_freed": (["core/agree/negotiator.cc"], 1458),
-    "reports_pile_up": (["core/runtime.cc"], 1),
-    "tick_before_data": (["core/run/executor.cc"], 1),
-    "void_uses_no_tick": (["core/run/executor.cc"], 1),
-    "wake_omitted": (["core/run/executor.cc"], 1),
+    "completion_lost": (["core/runtime.cc"], "none"),
+    "completion_twice": (["core/runtime.cc"], "none"),
+    "late_announcement_stays_pending": (["core/agree/coordinator.cc"], "agreed"),
+    "n1_error_uses_no_occurrence": (["core/agree/negotiator.cc"], "none"),
+    "n2_answers_the_first_alone": (["core/agree/coordinator.cc"], "none"),
+    "n3_headers_one_deep": (["core/run/executor.cc"], "none"),
+    "n4_runs_before_all_have_begun": (["core/run/executor.cc"], "none"),
+    "n5_begins_what_it_does_not_know": (["core/agree/negotiator.cc"], "none"),
+    "n9_block_freed_at_announce": (["core/agree/negotiator.cc"], "none"),
+    "n9_two_landing_slots": (["core/run/executor.cc", "core/run/mover.cc"], "none"),
+    "n11_aborts_what_does_not_wait": (["core/run/loss.cc"], "none"),
+    "n11_begins_nothing_and_does_not_say_so": (["core/runtime.cc"], "losses"),
+    "n11_ends_while_peers_write": (["core/run/loss.cc"], "direct"),
+    "n11_proposed_block_is_freed": (["core/agree/negotiator.cc"], "agreed"),
+    "reports_pile_up": (["core/runtime.cc"], "reports"),
+    "tick_before_data": (["core/run/executor.cc"], "none"),
+    "void_uses_no_tick": (["core/run/executor.cc"], "none"),
+    "wake_omitted": (["core/run/executor.cc"], "none"),
 }
 
 def mutant_tests(folder):
@@ -32,7 +32,7 @@ def mutant_tests(folder):
     found = [path[len(folder) + 1:-len(".txt")] for path in native.glob([folder + "/*.txt"])]
     if sorted(found) != sorted(_MUTANTS.keys()):
         fail("the table in mutants.bzl is not the mutants of %s: %s" % (folder, found))
-    for name, (files, first_seed) in _MUTANTS.items():
+    for name, (files, focus) in _MUTANTS.items():
         out = folder + "/" + name
         native.genrule(
             name = out + "_sources",
@@ -48,7 +48,7 @@ def mutant_tests(folder):
             size = "medium",
             srcs = [out + "/" + f for f in files],
             copts = ["-O1", "-w"],
-            env = {"FIRST_SEED": str(first_seed)},
+            env = {"FOCUS": focus},
             linkstatic = True,
             tags = ["mutants"],
             deps = [

@@ -4,7 +4,8 @@
 // checked), after the corpus of seeds that once failed. A failing seed is printed; it replays to
 // the same trace:
 //
-//   bazel run //tests:sim/swarm_test with SIM_SEED=N in the environment; SIM_TRACE=1 prints it all
+//   SIM_SEED=N bazel run //tests:sim/swarm_test   SIM_TRACE=1 prints it all, SIM_FOCUS=losses is
+//                                                 what stands behind the seed in the corpus
 //   bazel test //tests:sim/swarm_test --test_env=SIM_BASE=N begins elsewhere
 #include "tests/sim/simulator/simulation.h"
 
@@ -30,8 +31,13 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-Verdict Try(uint64_t seed) {
-  const Verdict verdict = RunSeed(seed, FromEnvironment("SIM_TRACE", 0) != 0);
+Focus FocusInEnvironment() {
+  const char* name = std::getenv("SIM_FOCUS");
+  return FocusNamed(name == nullptr ? "none" : name);
+}
+
+Verdict Try(uint64_t seed, Focus focus) {
+  const Verdict verdict = RunSeed(seed, FromEnvironment("SIM_TRACE", 0) != 0, focus);
   EXPECT_EQ(verdict.failure, "") << "seed " << seed << " (replay it with SIM_SEED=" << seed
                                  << "): " << verdict.swarm;
   return verdict;
@@ -46,8 +52,9 @@ TEST(CorpusTest, SeedsThatOnceFailed) {
     SCOPED_TRACE(line);
     std::istringstream words(line);
     uint64_t seed = 0;
-    ASSERT_TRUE(words >> seed) << "a line of the corpus begins with a seed";
-    Try(seed);
+    std::string focus;
+    ASSERT_TRUE(words >> seed >> focus) << "a line of the corpus begins with a seed and its focus";
+    Try(seed, FocusNamed(focus));
     ++count;
   }
   EXPECT_GT(count, 0);
@@ -58,7 +65,7 @@ class SwarmTest : public testing::TestWithParam<int> {};
 TEST_P(SwarmTest, EverythingHolds) {
   const uint64_t only = FromEnvironment("SIM_SEED", 0);
   if (only != 0) {
-    if (GetParam() == 0) Try(only);
+    if (GetParam() == 0) Try(only, FocusInEnvironment());
     return;
   }
   const uint64_t base = FromEnvironment("SIM_BASE", 1);
@@ -67,7 +74,7 @@ TEST_P(SwarmTest, EverythingHolds) {
               static_cast<unsigned long long>(first + kSeedsPerBlock - 1));
   Tally tally;
   for (uint64_t seed = first; seed < first + kSeedsPerBlock && !HasFailure(); ++seed)
-    tally.Add(Try(seed).tally);
+    tally.Add(Try(seed, Focus::kNone).tally);
   if (HasFailure() || kSeedsPerBlock < 100) return;
   // A hundred seeds bring up every way to end.
   for (const StatusCode code :

@@ -2,8 +2,8 @@
 // and the rules that can be checked as things happen.
 //
 // Rules, by the number in PROTOCOL.md where it has one:
-//  N1   a begin carries the occurrence of an operation in flight, and what ends well is the one that
-//       was exchanged, in order
+//  N1   a begin carries the occurrence of an operation in flight, and what ends well is the one
+//       that was exchanged, in order
 //  N2   an answer answers an announcement; at rest every announcement has its answer
 //  N3   members that finish an exchange began it with the same entry; at rest they have begun the
 //       same exchanges with the same outcomes
@@ -40,7 +40,7 @@ class Journal final : public Observer {
     int32_t size = 0;
     size_t streams = 0;
     bool mirrored = false;  // what a rank that dies had stored need not be seen by its peers
-    bool trace = false;  // print every line
+    bool trace = false;     // print every line
   };
   explicit Journal(const Options& options);
 

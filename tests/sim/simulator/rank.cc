@@ -22,25 +22,25 @@ SimRank::SimRank(Job* job, int32_t rank)
   const Swarm& swarm = job->swarm;
   transport_ = &job->network->transport(Rank{rank});
   if (swarm.mirrored) {
-    const Status opened = Mirrored::Open({.arena_bytes = swarm.region_bytes},
-                                         std::make_unique<MailLink>(job->network.get(), Rank{rank}),
-                                         &mirrored_);
+    const Status opened =
+        Mirrored::Open({.arena_bytes = swarm.region_bytes},
+                       std::make_unique<MailLink>(job->network.get(), Rank{rank}), &mirrored_);
     if (!opened.ok()) job->journal->Fail(opened.message());
     transport_ = mirrored_.get();
   }
   runtime_ = std::make_unique<Runtime>(
-      Runtime::Options{.segment_bytes = swarm.segment_bytes,
-                       .stall_warning = swarm.stall_warning,
-                       .fusion = {.threshold_bytes = swarm.fusion_bytes,
-                                  .window = swarm.fusion_window},
-                       .agreed_text = "segment_bytes=" + std::to_string(swarm.segment_bytes),
-                       .selector = {.flat_bytes = swarm.flat_bytes,
-                                    .read_bytes = swarm.read_bytes,
-                                    .algorithm = swarm.algorithm},
-                       .kernels = &BestKernels(),
-                       .clock = &job->network->clock(),
-                       .log = &log_,
-                       .observer = job->journal.get()},
+      Runtime::Options{
+          .segment_bytes = swarm.segment_bytes,
+          .stall_warning = swarm.stall_warning,
+          .fusion = {.threshold_bytes = swarm.fusion_bytes, .window = swarm.fusion_window},
+          .agreed_text = "segment_bytes=" + std::to_string(swarm.segment_bytes),
+          .selector = {.flat_bytes = swarm.flat_bytes,
+                       .read_bytes = swarm.read_bytes,
+                       .algorithm = swarm.algorithm},
+          .kernels = &BestKernels(),
+          .clock = &job->network->clock(),
+          .log = &log_,
+          .observer = job->journal.get()},
       transport_, &queue_);
   fiber_ = std::make_unique<Fiber>([this] { Main(); });
 }
@@ -125,8 +125,7 @@ void SimRank::Submit(size_t number) {
       .op = number,
       .index = who.index,
       .by_callback = op.SpecOf(who.index).kind != Kind::kAllgather && draw / 100 % 4 == 0,
-      .payload =
-          Payload(who, op, where, job_->rng.Percent(70), transport_)}));
+      .payload = Payload(who, op, where, job_->rng.Percent(70), transport_)}));
   Ticket* ticket = tickets_.back().get();
   Operation* operation = queue_.New();
   operation->group = GroupOf(members);

@@ -8,8 +8,8 @@
 namespace covey {
 namespace {
 
-// A seed that takes more steps, or in which everybody sleeps for so long while nothing comes forward,
-// hangs. The longest fault, a clogged link or a stopped rank, lasts five seconds; a few may follow
+// A seed that takes more steps, or in which everybody sleeps for so long while nothing comes
+// forward, hangs. The longest fault, a clogged link or a stopped rank, lasts five seconds; a few may follow
 // each other.
 constexpr uint64_t kMostSteps = 3'000'000;
 constexpr Time kLongestStandstill = 120 * kSecond;
@@ -18,8 +18,8 @@ constexpr int kMostPauses = 20;
 
 class Simulation final : public InprocWatcher {
  public:
-  Simulation(uint64_t seed, bool trace) : job_{.seed = seed, .rng = Rng(seed)} {
-    job_.swarm = Swarm::Draw(&job_.rng);
+  Simulation(uint64_t seed, bool trace, Focus focus) : job_{.seed = seed, .rng = Rng(seed)} {
+    job_.swarm = Swarm::Draw(&job_.rng, focus);
     const Swarm& s = job_.swarm;
     job_.program = MakeProgram(s, &job_.rng);
     job_.expected.resize(s.ops);
@@ -38,12 +38,11 @@ class Simulation final : public InprocWatcher {
                                .longest_store_delay = s.store_delay,
                                .longest_news_delay = s.news_delay,
                                .watcher = this});
-    job_.journal = std::make_unique<Journal>(Journal::Options{
-        .clock = &job_.network->clock(),
-        .size = s.size,
-        .streams = s.streams,
-        .mirrored = s.mirrored,
-        .trace = trace});
+    job_.journal = std::make_unique<Journal>(Journal::Options{.clock = &job_.network->clock(),
+                                                              .size = s.size,
+                                                              .streams = s.streams,
+                                                              .mirrored = s.mirrored,
+                                                              .trace = trace});
     for (int32_t r = 0; r < s.size; ++r) ranks_.push_back(std::make_unique<SimRank>(&job_, r));
     paused_until_.resize(ranks_.size(), 0);
   }
@@ -195,6 +194,8 @@ class Simulation final : public InprocWatcher {
 
 }  // namespace
 
-Verdict RunSeed(uint64_t seed, bool trace) { return Simulation(seed, trace).Run(); }
+Verdict RunSeed(uint64_t seed, bool trace, Focus focus) {
+  return Simulation(seed, trace, focus).Run();
+}
 
 }  // namespace covey

@@ -21,6 +21,7 @@
 #include <string>
 
 #include "tests/sim/simulator/journal.h"
+#include "tests/sim/simulator/swarm.h"
 
 namespace covey {
 
@@ -34,7 +35,7 @@ struct Verdict {
 };
 
 // Runs one seed to its end. `trace` prints what happens to stderr.
-Verdict RunSeed(uint64_t seed, bool trace = false);
+Verdict RunSeed(uint64_t seed, bool trace = false, Focus focus = Focus::kNone);
 
 }  // namespace covey
 #endif  // COVEY_TESTS_SIM_SIMULATOR_SIMULATION_H_

@@ -58,14 +58,39 @@ void DrawFaults(Rng* rng, Swarm* s) {
   if (rng->Percent(20)) s->region_bytes = 512 + rng->Below(rng->Percent(50) ? 3000 : 16000);
 }
 
+void SetFocus(Focus focus, Swarm* s) {
+  if (focus == Focus::kNone) return;
+  if (focus == Focus::kReports) {
+    s->stall_warning = 200 * kMillisecond;
+    s->mailbox_messages = 2;
+    s->clog_percent = 5;
+    s->mirrored = false;  // whose links have no mailbox
+    return;
+  }
+  s->size = std::max(s->size, 3);
+  s->kills_ppm = std::max<uint64_t>(s->kills_ppm, 500);
+  s->most_kills = std::max(s->most_kills, 1);
+  if (focus == Focus::kAgreed) s->change_percent = 50;
+  if (focus == Focus::kAgreed) s->clog_percent = 5;
+  if (focus == Focus::kDirect) s->algorithm = "direct";
+  if (focus == Focus::kDirect) s->mirrored = false;
+}
+
 }  // namespace
 
-Swarm Swarm::Draw(Rng* rng) {
+Focus FocusNamed(std::string_view name) {
+  constexpr std::string_view kNames[] = {"none", "losses", "agreed", "direct", "reports"};
+  const auto* found = std::find(std::begin(kNames), std::end(kNames), name);
+  return found == std::end(kNames) ? Focus::kNone : static_cast<Focus>(found - kNames);
+}
+
+Swarm Swarm::Draw(Rng* rng, Focus focus) {
   Swarm s;
   DrawJob(rng, &s);
   DrawProgram(rng, &s);
   DrawTime(rng, &s);
   DrawFaults(rng, &s);
+  SetFocus(focus, &s);
   if (s.mirrored) {  // where every tick is a message
     s.segment_bytes = std::max<size_t>(s.segment_bytes, 256);
     s.ops = std::min<size_t>(s.ops, 30);

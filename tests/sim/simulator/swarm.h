@@ -4,11 +4,23 @@
 #define COVEY_TESTS_SIM_SIMULATOR_SWARM_H_
 
 #include <string>
+#include <string_view>
 
 #include "core/base/rng.h"
 #include "core/base/types.h"
 
 namespace covey {
+
+// What a set of seeds is to bring up often: rare mixtures that mutants need. The draw is the same
+// but for what the focus sets.
+enum class Focus : uint8_t {
+  kNone,
+  kLosses,   // ranks die
+  kAgreed,   // while they agree
+  kDirect,   // while they write each other's memory
+  kReports,  // stalls, and mailboxes that are full
+};
+Focus FocusNamed(std::string_view name);  // "losses"; kNone of a name that it does not know
 
 struct Swarm {
   // The job.
@@ -19,7 +31,7 @@ struct Swarm {
   std::string algorithm = "auto";
   uint64_t blind_ranks = 0;  // bit r: rank r cannot read its peers' memory
   Time stall_warning = 10 * kSecond;
-  bool mirrored = false;  // ranks share no memory
+  bool mirrored = false;    // ranks share no memory
   size_t fusion_bytes = 0;  // 0: no bundles
   Time fusion_window = kMillisecond;
 
@@ -52,7 +64,7 @@ struct Swarm {
   int32_t most_kills = 0;
   size_t region_bytes = 24 << 20;
 
-  static Swarm Draw(Rng* rng);
+  static Swarm Draw(Rng* rng, Focus focus = Focus::kNone);
   bool small_region() const { return region_bytes < (1 << 20); }
   // One line, for whoever looks at a failing seed.
   std::string ToString() const;
