@@ -176,7 +176,8 @@ class CoveyProcessGroup(dist.ProcessGroup):
     ) -> CoveyWork:
         del opts
         into = outputs[0]
-        handle = hvd.allgather_async(_one(inputs, "allgather").reshape(1, -1), process_set=self._group)
+        row = _one(inputs, "allgather").reshape(1, -1)
+        handle = hvd.allgather_async(row, process_set=self._group)
 
         def finish(rows: torch.Tensor) -> None:
             for target, row in zip(into, rows):
