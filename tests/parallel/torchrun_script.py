@@ -1,5 +1,5 @@
-"""What torchrun_test starts: `torchrun_script.py BACKEND OUT` trains a small net under DDP and calls
-collectives of torch.distributed; each rank writes what came out to OUT.RANK."""
+"""What torchrun_test starts: `torchrun_script.py BACKEND OUT` trains a small net under DDP and
+calls collectives of torch.distributed; each rank writes what came out to OUT.RANK."""
 
 import json
 import sys
