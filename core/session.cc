@@ -188,6 +188,7 @@ std::string Session::StatsJson() {
   });
   Field(&json, "blocked_ns", static_cast<uint64_t>(engine_->waited_ns()));
   Field(&json, "in_flight", queue_.in_flight());
+  Field(&json, "polls_network", transport_->SharesMemory() ? 0 : 1);
   return json + "}";
 }
 

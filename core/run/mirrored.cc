@@ -267,9 +267,11 @@ void Mirrored::SetParked(Sleeper sleeper) { parked_.store(static_cast<uint32_t>(
 
 Transport::Sleeper Mirrored::Parked() const { return static_cast<Sleeper>(parked_.load()); }
 
-// Until rung, but never longer than options_.look: messages do not ring.
+// Until rung, but never longer than options_.look, because messages do not ring; with nothing under
+// way ten times as long.
 void Mirrored::Park(Sleeper sleeper, uint32_t ticket, Time until) {
-  const Time sleep = std::min(until - MonotonicNow(), options_.look);
+  const Time look = Parked() == Sleeper::kMailOnly ? 10 * options_.look : options_.look;
+  const Time sleep = std::min(until - MonotonicNow(), look);
   if (Ticket(sleeper) != ticket || sleep <= 0) return;
   const timespec span{.tv_sec = 0, .tv_nsec = static_cast<long>(sleep)};
   pollfd bell{bell_fds_[static_cast<size_t>(sleeper)], POLLIN, 0};

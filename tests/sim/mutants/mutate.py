@@ -2,8 +2,8 @@
 
 A mutant is a text: a comment says which rule it removes; `@@ path` begins a file, `@@ path N` one
 in which the text occurs N times; then lines of `-` are to be found there, as they stand, and
-replaced by the lines of `+` below them. A text that is not found just so is an error: whoever changes the
-source changes the mutant.
+replaced by the lines of `+` below them. A text that is not found just so is an error: whoever
+changes the source changes the mutant.
 """
 
 from __future__ import annotations
