@@ -67,8 +67,7 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
                                s->runtime_.get(), s->transport_.get(), &s->queue_);
   if (!config.timeline.empty()) {
     mkdir(config.timeline.c_str(), 0777);  // if it fails, opening the file says why
-    const Status traced =
-        s->StartTimeline(config.timeline + "/rank." + Text(s->rank()) + ".json");
+    const Status traced = s->StartTimeline(config.timeline + "/rank." + Text(s->rank()) + ".json");
     if (!traced.ok()) s->log_->Write(LogLevel::kWarn, "no timeline: " + traced.message());
   }
   s->engine_->Start();

@@ -20,8 +20,8 @@ Status OpenTransport(std::string_view name, std::string_view plugin_path,
   std::unique_ptr<PluginLink> link;
   RETURN_IF_ERROR(PluginLink::Open(name, plugin.open_link(), &link));
   return Mirrored::Open(
-      {.arena_bytes = options.arena_bytes, .start_timeout = options.start_timeout},
-      std::move(link), transport);
+      {.arena_bytes = options.arena_bytes, .start_timeout = options.start_timeout}, std::move(link),
+      transport);
 }
 
 }  // namespace covey

@@ -82,12 +82,12 @@ class InprocNetwork {
   void Settle();
 
   // For checkers.
-  bool IsBeingRung(Rank r) const;      // a Wake for rank r is under way
-  size_t shared_pieces(Rank r) const;  // pieces of AllocShared in use
-  size_t messages_under_way() const;   // to ranks that live
+  bool IsBeingRung(Rank r) const;       // a Wake for rank r is under way
+  size_t shared_pieces(Rank r) const;   // pieces of AllocShared in use
+  size_t messages_under_way() const;    // to ranks that live
   bool IsUnderWay(Rank from, Rank to);  // any message
-  uint64_t accepted(Rank r) const;     // messages taken from rank r, ever
-  uint64_t received(Rank r) const;     // messages given to rank r, ever
+  uint64_t accepted(Rank r) const;      // messages taken from rank r, ever
+  uint64_t received(Rank r) const;      // messages given to rank r, ever
 
  private:
   class Node;
