@@ -25,7 +25,7 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
     "ops/devices": ("core/base", "core/run/device.h"),
     "ops/kernels": ("core/base", "core/run/kernels.h"),
     "ops/methods": ("core/base", "core/round/method.h"),
-    "ops/transports": ("core/base", "core/run/transport.h"),
+    "ops/transports": ("core/base", "core/run/covey_link.h", "core/run/transport.h"),
     "frameworks/native": ("core/covey.h",),
 }
 
