@@ -51,6 +51,8 @@ def submit1(
     shape: Tuple[int, ...],
     keep: Any,
     waits: int = ...,
+    output_shape: Optional[Tuple[int, ...]] = ...,
+    splits: Optional[Tuple[int, ...]] = ...,
     /,
 ) -> Handle: ...
 def arena_alloc(length_bytes: int, /) -> Memory: ...

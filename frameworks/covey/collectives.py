@@ -11,52 +11,18 @@ comes first ("allreduce.loss"), so that one name may serve two kinds.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Generic, List, NamedTuple, Optional, Sequence, Tuple
-from typing import TypeVar
+from typing import Any, Optional, Sequence, TypeVar
 
-from covey import _native
 from covey.errors import InvalidArgument
-from covey.framework import DTYPE_NAMES, ITEM_BYTES, Framework
+from covey.framework import Framework
 from covey.group import Group, world
 from covey.handles import Handle, HandleSet
-from covey.reduce_op import choose_op, core_code
+from covey.reduce_op import Average, choose_op, core_code
+from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, BARRIER, BROADCAST, JOIN, REDUCESCATTER
+from covey.requests import GatherHandle, How, Requests, split_counts, without_tensors
 from covey.ways import LATER, Way
 
 T = TypeVar("T")
-
-ALLREDUCE, BROADCAST, ALLGATHER, BARRIER, JOIN = 0, 1, 2, 3, 6
-"""covey_kind."""
-SUM = 0
-
-
-class How(NamedTuple):
-    """What a request says beside its tensors.
-
-    Attributes:
-        kind: covey_kind.
-        kind_name: what the name begins with.
-        op: covey_op.
-        root: global rank.
-        prescale, postscale: factors.
-    """
-
-    kind: int
-    kind_name: str
-    op: int = SUM
-    root: int = 0
-    prescale: float = 1.0
-    postscale: float = 1.0
-
-    def stream(self, name: Optional[str]) -> Optional[str]:
-        """The stream's name in the core; None for the ordered stream of unnamed operations."""
-        return None if name is None else f"{self.kind_name}.{name}"
-
-    def head(
-        self, group: Group, name: Optional[str]
-    ) -> Tuple[int, int, Optional[str], int, int, float, float]:
-        """The first arguments of _native.submit and submit1; ``name`` is a stream's."""
-        return self.kind, group.id, name, self.op, self.root, self.prescale, self.postscale
-
 
 def check_scale(prescale: float, postscale: float) -> None:
     """Refuses factors the core would read as "not given"."""
@@ -64,36 +30,23 @@ def check_scale(prescale: float, postscale: float) -> None:
         raise InvalidArgument("prescale_factor and postscale_factor must not be 0")
 
 
-def _reduction(
-    kind_name: str, op: Optional[int], average: Optional[bool], prescale: float, postscale: float
-) -> How:
+def _reduction(kind: int, kind_name: str, op: int, prescale: float, postscale: float) -> How:
     check_scale(prescale, postscale)
-    return How(ALLREDUCE, kind_name, core_code(choose_op(op, average)), 0, prescale, postscale)
+    return How(kind, kind_name, core_code(op), 0, prescale, postscale)
 
 
-def _split_by_dtype(codes: Sequence[int]) -> Dict[int, List[int]]:
-    """covey_dtype -> places. One request of the core has one dtype."""
-    places: Dict[int, List[int]] = {}
-    for place, code in enumerate(codes):
-        places.setdefault(code, []).append(place)
-    return places
-
-
-class Collectives(Generic[T]):
+class Collectives(Requests[T]):
     """The operations for the tensors of one framework.
 
     Attributes:
-        framework: what is known of them.
         module: where users find the functions.
         tensor: the type in their signatures, as text.
     """
 
     def __init__(self, framework: Framework[T], module: str, tensor: str) -> None:
-        self.framework = framework
+        super().__init__(framework)
         self.module = module
         self.tensor = tensor
-
-    # ---- The operations --------------------------------------------------------------------------
 
     def allreduce(
         self,
@@ -129,7 +82,8 @@ class Collectives(Generic[T]):
         Example:
             >>> mean_loss = hvd.allreduce(loss, name="loss")
         """
-        how = _reduction("allreduce", op, average, prescale_factor, postscale_factor)
+        chosen = choose_op(op, average)
+        how = _reduction(ALLREDUCE, "allreduce", chosen, prescale_factor, postscale_factor)
         return self._alike(how, way, tensor, name, process_set)
 
     def grouped_allreduce(
@@ -157,7 +111,8 @@ class Collectives(Generic[T]):
         Example:
             >>> loss, hits = hvd.grouped_allreduce([loss, hits], op=hvd.Sum, name="metrics")
         """
-        how = _reduction("grouped_allreduce", op, average, prescale_factor, postscale_factor)
+        chosen = choose_op(op, average)
+        how = _reduction(ALLREDUCE, "grouped_allreduce", chosen, prescale_factor, postscale_factor)
         return self._grouped_alike(how, way, tensors, name, process_set)
 
     def broadcast(
@@ -227,117 +182,95 @@ class Collectives(Generic[T]):
             handles.append(self.allgather(LATER, tensor, part, process_set))
         return HandleSet(handles)
 
-    # ---- How requests are made -------------------------------------------------------------------
-
-    def _alike(
+    def reducescatter(
         self,
-        how: How,
         way: Way,
         tensor: T,
-        name: Optional[str],
-        group: Group,
-        empty: Optional[Callable[[T], T]] = None,
+        name: Optional[str] = None,
+        op: int = Average,
+        process_set: Group = world,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
     ) -> Handle[T]:
-        """One tensor in, one out, made by ``empty`` from the dense input; None: of its shape."""
-        fw = self.framework
-        tensor = fw.accept(tensor, way.in_place)
-        code = fw.code(tensor)
-        dense = fw.dense(tensor)
-        output = dense if way.in_place else (empty or fw.empty_like)(dense)
-        native = _native.submit1(
-            *how.head(group, how.stream(name)),
-            code,
-            fw.address(dense),
-            None if way.in_place else fw.address(output),
-            fw.shape(tensor),
-            (dense, output),
-            way.waits,
-        )
-        if not way.in_place or output is tensor:
-            return Handle(native, output)
-        return Handle(native, tensor, lambda _: fw.assign(tensor, output))
+        """As :func:`allreduce`, and each rank gets a part of the result's rows.
 
-    def _grouped_alike(
+        Args:
+            tensor: at least one dimension; the same shape and dtype on every rank.
+            name: as :func:`allreduce`.
+            op: Average, Sum, Min, Max or Product.
+            process_set, prescale_factor, postscale_factor: as :func:`allreduce`.
+
+        Returns:
+            A new tensor: dimension 0 is divided in rank order as evenly as possible, the first
+            ranks get one row more.
+
+        Raises:
+            As :func:`allreduce`.
+
+        Example:
+            >>> part = hvd.reducescatter(gradient, op=hvd.Sum, name="part")
+        """
+        how = _reduction(REDUCESCATTER, "reducescatter", op, prescale_factor, postscale_factor)
+        return self._alike(how, way, tensor, name, process_set)
+
+    def grouped_reducescatter(
         self,
-        how: How,
         way: Way,
         tensors: Sequence[T],
-        name: Optional[str],
-        group: Group,
-        empty: Optional[Callable[[T], T]] = None,
+        name: Optional[str] = None,
+        op: int = Average,
+        process_set: Group = world,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
     ) -> HandleSet[T]:
-        """As _alike for several tensors, one request for each dtype."""
-        fw = self.framework
-        given = [fw.accept(tensor, way.in_place) for tensor in tensors]
-        dense = [fw.dense(tensor) for tensor in given]
-        outputs = dense if way.in_place else [(empty or fw.empty_like)(one) for one in dense]
-        split = _split_by_dtype([fw.code(tensor) for tensor in given])
-        handles: List[Handle[List[T]]] = []
-        for code, places in split.items():
-            stream = how.stream(name)
-            if stream is not None and len(split) > 1:
-                stream += "." + DTYPE_NAMES[code]
-            native = _native.submit(
-                *how.head(group, stream),
-                self._describe([dense[i] for i in places], code),
-                None if way.in_place else self._describe([outputs[i] for i in places], code),
-                (dense, outputs),
-            )
-            results = [given[i] if way.in_place else outputs[i] for i in places]
-            moved = [(given[i], dense[i]) for i in places if given[i] is not dense[i]]
-            finish = self._copy_back(moved, results) if way.in_place and moved else None
-            handles.append(Handle(native, results, finish))
-        return HandleSet(handles, list(split.values()))
+        """As :func:`reducescatter` for a list of tensors that travel together; returns the list.
 
-    def _copy_back(self, moved: List[Tuple[T, T]], results: List[T]) -> Any:
-        def finish(_: Any) -> List[T]:
-            for target, source in moved:
-                self.framework.assign(target, source)
-            return results
+        Dtypes may be mixed: the tensors of one dtype then travel together.
 
-        return finish
+        Args:
+            tensors: as many, of the same shapes and dtypes, on every rank.
+            name, op, process_set, prescale_factor, postscale_factor: as :func:`reducescatter`.
 
-    def _gathered(
-        self, how: How, way: Way, tensor: T, name: Optional[str], group: Group
-    ) -> GatherHandle[T]:
-        """One tensor in; the core allocates what comes out."""
-        fw = self.framework
-        tensor = fw.accept(tensor, False)
-        code = fw.code(tensor)
-        dense = fw.dense(tensor)
-        native = _native.submit1(
-            *how.head(group, how.stream(name)),
-            code,
-            fw.address(dense),
-            None,
-            fw.shape(tensor),
-            dense,
-            way.waits,
-        )
-        return GatherHandle(native, fw, code, group.size())
+        Raises:
+            As :func:`allreduce`.
 
-    def _describe(self, tensors: Sequence[T], code: int) -> Tuple[Any, ...]:
-        fw = self.framework
-        return tuple((fw.address(tensor), code, fw.shape(tensor)) for tensor in tensors)
+        Example:
+            >>> weights, biases = hvd.grouped_reducescatter([weights, biases], name="parts")
+        """
+        kind_name = "grouped_reducescatter"
+        how = _reduction(REDUCESCATTER, kind_name, op, prescale_factor, postscale_factor)
+        return self._grouped_alike(how, way, tensors, name, process_set)
 
+    def alltoall(
+        self,
+        way: Way,
+        tensor: T,
+        splits: Any = None,
+        name: Optional[str] = None,
+        process_set: Group = world,
+    ) -> GatherHandle[Any]:
+        """Each rank sends some of its rows to each rank, and gets what the ranks send to it.
 
-class GatherHandle(Handle[T]):
-    """An operation in flight whose result the core allocates.
+        Args:
+            tensor: at least one dimension; dimension 0 may differ between the ranks, the others
+                and the dtype may not.
+            splits: how many rows go to each rank, in rank order: integers in a sequence, array or
+                tensor, as many as there are ranks; 0 is possible. None: equal parts.
+            name, process_set: as :func:`allreduce`.
 
-    Attributes:
-        rows: after ``wait``, the extent of dimension 0 that came from each rank, in rank order.
-    """
+        Returns:
+            What came, concatenated on dimension 0 in rank order. When ``splits`` is given a pair:
+            that, and how many rows came from each rank, as int32. As in Horovod the handle of
+            ``alltoall_async`` always gives the pair.
 
-    __slots__ = ("rows",)
+        Raises:
+            As :func:`allreduce`.
 
-    def __init__(self, native: Any, framework: Framework[T], code: int, group_size: int) -> None:
-        self.rows: Tuple[int, ...] = ()
-
-        def finish(ended: Any) -> T:
-            memory, _, shape, self.rows = ended.take_result(0, group_size, ITEM_BYTES[code])
-            return framework.wrap(memory, code, shape)
-
-        super().__init__(native, None, finish)
+        Example:
+            >>> mine, counts = hvd.alltoall(tokens, splits=per_expert, name="tokens")
+        """
+        counts = split_counts(splits)
+        return self._gathered(How(ALLTOALL, "alltoall"), way, tensor, name, process_set, counts)
 
 
 def barrier(process_set: Group = world) -> None:
@@ -352,7 +285,7 @@ def barrier(process_set: Group = world) -> None:
     Example:
         >>> hvd.barrier()
     """
-    _without_tensors(BARRIER, "barrier", process_set).wait()
+    without_tensors(BARRIER, "barrier", process_set).wait()
 
 
 def join(device: int = -1) -> int:
@@ -377,10 +310,6 @@ def join(device: int = -1) -> int:
         >>> last = hvd.join()
     """
     del device
-    ended = _without_tensors(JOIN, None, world)
+    ended = without_tensors(JOIN, None, world)
     ended.wait()
     return int(ended.rows(1)[0])
-
-
-def _without_tensors(kind: int, name: Optional[str], group: Group) -> Any:
-    return _native.submit(kind, group.id, name, SUM, 0, 1.0, 1.0, (), None, None)

@@ -43,6 +43,10 @@ class Framework(abc.ABC, Generic[T]):
         """A new dense tensor of the same shape and dtype."""
 
     @abc.abstractmethod
+    def empty(self, shape: Tuple[int, ...], code: int) -> T:
+        """A new dense tensor."""
+
+    @abc.abstractmethod
     def address(self, dense: T) -> int:
         """Where its memory begins."""
 

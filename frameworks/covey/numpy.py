@@ -2,7 +2,7 @@
 
 The same functions as :mod:`covey.torch`, without gradients and compression. Arrays of float32,
 float64, float16, uint8, int8, int32 and int64 can be reduced, and with the package ml_dtypes
-bfloat16 too; bool can be broadcast and gathered.
+bfloat16 too; bool can be moved.
 
 Example:
     >>> import numpy, covey
@@ -60,6 +60,9 @@ class _NumpyFramework(Framework[Any]):
     def empty_like(self, dense: Any) -> Any:
         return numpy.empty(dense.shape, dense.dtype)
 
+    def empty(self, shape: Tuple[int, ...], code: int) -> Any:
+        return numpy.empty(shape, DTYPE_NAMES[code])
+
     def address(self, dense: Any) -> int:
         return int(dense.__array_interface__["data"][0])
 
@@ -71,10 +74,9 @@ class _NumpyFramework(Framework[Any]):
         return target
 
     def wrap(self, memory: Any, code: int, shape: Tuple[int, ...]) -> Any:
-        dtype = numpy.dtype(DTYPE_NAMES[code])
         if len(memory) == 0:
-            return numpy.empty(shape, dtype)
-        return numpy.frombuffer(memory, dtype).reshape(shape)
+            return self.empty(shape, code)
+        return numpy.frombuffer(memory, DTYPE_NAMES[code]).reshape(shape)
 
 
 FRAMEWORK = _NumpyFramework()
@@ -90,6 +92,9 @@ allreduce, allreduce_, allreduce_async, allreduce_async_ = four_ways(_collective
 broadcast, broadcast_, broadcast_async, broadcast_async_ = four_ways(_collectives.broadcast)
 allgather, allgather_async = two_ways(_collectives.allgather)
 grouped_allgather, grouped_allgather_async = two_ways(_collectives.grouped_allgather)
+reducescatter, reducescatter_async = two_ways(_collectives.reducescatter)
+grouped_reducescatter, grouped_reducescatter_async = two_ways(_collectives.grouped_reducescatter)
+alltoall, alltoall_async = two_ways(_collectives.alltoall)
 
 
 def __getattr__(name: str) -> Any:

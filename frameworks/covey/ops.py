@@ -23,6 +23,8 @@ __all__ = [
     "allreduce_",
     "allreduce_async",
     "allreduce_async_",
+    "alltoall",
+    "alltoall_async",
     "barrier",
     "broadcast",
     "broadcast_",
@@ -34,22 +36,17 @@ __all__ = [
     "grouped_allreduce_",
     "grouped_allreduce_async",
     "grouped_allreduce_async_",
-    "join",
-]
-
-_NOT_YET = (
-    "alltoall",
-    "alltoall_async",
     "grouped_reducescatter",
     "grouped_reducescatter_async",
+    "join",
     "reducescatter",
     "reducescatter_async",
-)
+]
 
 
-def absent(module: str, name: str, *also: str) -> AttributeError:
-    """What to raise for ``module.name``: of operations (and ``also``) still to come it says so."""
-    if name in _NOT_YET + also:
+def absent(module: str, name: str, *not_yet: str) -> AttributeError:
+    """What to raise for ``module.name``: of what is ``not_yet`` there it says so."""
+    if name in not_yet:
         return AttributeError(f"{module}.{name} is not available in this version of Covey yet")
     return AttributeError(f"module {module!r} has no attribute {name!r}")
 
@@ -222,6 +219,101 @@ def _grouped_allgather(
     return function(tensors, name=name, process_set=group)
 
 
+def _alltoall(
+    way: Way, tensor: Any, splits: Any = None, name: Optional[str] = None, group: Group = world
+) -> Any:
+    """Each rank sends some of its rows to each rank, and gets what the ranks send to it.
+
+    Args:
+        tensor: torch tensor or numpy array with at least one dimension; dimension 0 may differ
+            between the ranks, the others not. The dtypes of :func:`broadcast`.
+        splits: how many rows go to each rank, in rank order: integers in a sequence, array or
+            tensor, as many as the group has members; 0 is possible. None: equal parts.
+        name, group: as :func:`allreduce`.
+
+    Returns:
+        What came, concatenated on dimension 0 in rank order. When ``splits`` is given a pair: that,
+        and how many rows came from each rank, as int32. As in Horovod the handle of
+        ``alltoall_async`` always gives the pair.
+
+    Raises:
+        As :func:`allreduce`.
+
+    Example:
+        >>> mine, counts = covey.alltoall(tokens, splits=per_expert, name="tokens")
+    """
+    function = getattr(adapter_of(tensor), way.name_of("alltoall"))
+    return function(tensor, splits, name=name, process_set=group)
+
+
+def _reducescatter(
+    way: Way,
+    tensor: Any,
+    name: Optional[str] = None,
+    op: int = Average,
+    group: Group = world,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
+    """As :func:`allreduce`, and each rank gets a part of the result's rows.
+
+    Args:
+        tensor: as :func:`allreduce`, with at least one dimension.
+        name, op, group, prescale_factor, postscale_factor: as :func:`allreduce`.
+
+    Returns:
+        A new tensor: dimension 0 is divided in rank order as evenly as possible, the first ranks
+        get one row more.
+
+    Raises:
+        As :func:`allreduce`.
+
+    Example:
+        >>> part = covey.reducescatter(gradient, op=covey.Sum, name="part")
+    """
+    function = getattr(adapter_of(tensor), way.name_of("reducescatter"))
+    return function(
+        tensor,
+        name=name,
+        op=op,
+        process_set=group,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+    )
+
+
+def _grouped_reducescatter(
+    way: Way,
+    tensors: Sequence[Any],
+    name: Optional[str] = None,
+    op: int = Average,
+    group: Group = world,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
+    """As :func:`reducescatter` for a list of tensors that travel together; returns the list.
+
+    Args:
+        tensors: of one framework; as many, of the same shapes and dtypes, on every rank.
+        name, op, group, prescale_factor, postscale_factor: as :func:`allreduce`.
+
+    Raises:
+        As :func:`allreduce`.
+
+    Example:
+        >>> weights, biases = covey.grouped_reducescatter([weights, biases], name="parts")
+    """
+    function = getattr(_adapter_of_all(tensors), way.name_of("grouped_reducescatter"))
+    return function(
+        tensors,
+        name=name,
+        op=op,
+        process_set=group,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+    )
+
+
 allreduce = bound(_allreduce, NOW)
 allreduce_ = bound(_allreduce, NOW_IN_PLACE)
 allreduce_async = bound(_allreduce, LATER)
@@ -238,6 +330,12 @@ allgather = bound(_allgather, NOW)
 allgather_async = bound(_allgather, LATER)
 grouped_allgather = bound(_grouped_allgather, NOW)
 grouped_allgather_async = bound(_grouped_allgather, LATER)
+alltoall = bound(_alltoall, NOW)
+alltoall_async = bound(_alltoall, LATER)
+reducescatter = bound(_reducescatter, NOW)
+reducescatter_async = bound(_reducescatter, LATER)
+grouped_reducescatter = bound(_grouped_reducescatter, NOW)
+grouped_reducescatter_async = bound(_grouped_reducescatter, LATER)
 
 
 def barrier(group: Group = world) -> None:

@@ -71,9 +71,32 @@ static PyObject* SubmitRequest(const covey_request* request, PyObject* keep) {
 
 const char kSubmitOneDoc[] =
     "submit1(kind, group, name, op, root, prescale, postscale, dtype, input, output, shape, keep,\n"
-    "waits=0) -> Handle. Submits an operation on one tensor. `output` None means in place\n"
-    "(allgather: the runtime allocates). `keep` is held until the operation has ended. `waits`:\n"
-    ".wait() follows at once on this thread.";
+    "waits=0, output_shape=None, splits=None) -> Handle. Submits an operation on one tensor.\n"
+    "`output` None means in place (allgather, alltoall: the runtime allocates); it has the shape\n"
+    "`output_shape`, None: `shape`. `keep` is held until the operation has ended. `waits`:\n"
+    ".wait() follows at once on this thread. `splits`: a tuple, of an alltoall.";
+
+/* Fills request->splits, to be freed. 0, or -1 with an exception set. */
+static int ParseSplits(PyObject* object, covey_request* request) {
+  if (object == Py_None) return 0;
+  if (!PyTuple_Check(object) || PyTuple_Size(object) > INT32_MAX) {
+    PyErr_SetString(PyExc_TypeError, "splits must be a tuple");
+    return -1;
+  }
+  const Py_ssize_t count = PyTuple_Size(object);
+  int64_t* splits = malloc(((size_t)count + 1) * sizeof(*splits));
+  if (splits == NULL) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  request->splits = splits;
+  request->num_splits = (int32_t)count;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    splits[i] = PyLong_AsLongLong(PyTuple_GetItem(object, i));
+    if (splits[i] == -1 && PyErr_Occurred()) return -1;
+  }
+  return 0;
+}
 
 PyObject* SubmitOne(PyObject* module, PyObject* args) {
   (void)module;
@@ -81,12 +104,15 @@ PyObject* SubmitOne(PyObject* module, PyObject* args) {
   int kind, op, dtype;
   unsigned long long group;
   PyObject *input_address, *output_address, *shape_tuple, *keep;
-  if (!PyArg_ParseTuple(args, "iKziiddiOOOO|I:submit1", &kind, &group, &request.name, &op,
+  PyObject *output_shape = Py_None, *splits = Py_None;
+  if (!PyArg_ParseTuple(args, "iKziiddiOOOO|IOO:submit1", &kind, &group, &request.name, &op,
                         &request.root, &request.prescale, &request.postscale, &dtype,
-                        &input_address, &output_address, &shape_tuple, &keep, &request.waits)) {
+                        &input_address, &output_address, &shape_tuple, &keep, &request.waits,
+                        &output_shape, &splits)) {
     return NULL;
   }
   int64_t shape[COVEY_MAX_DIMS];
+  int64_t out_shape[COVEY_MAX_DIMS];
   int32_t ndim;
   void* data;
   if (ParseShape(shape_tuple, shape, &ndim) != 0) return NULL;
@@ -95,7 +121,9 @@ PyObject* SubmitOne(PyObject* module, PyObject* args) {
   FillTensor(&input, dtype, shape, ndim, data);
   if (output_address != Py_None) {
     if (ParseAddress(output_address, &data) != 0) return NULL;
-    FillTensor(&output, dtype, shape, ndim, data);
+    if (output_shape == Py_None) output_shape = shape_tuple;
+    if (ParseShape(output_shape, out_shape, &ndim) != 0) return NULL;
+    FillTensor(&output, dtype, out_shape, ndim, data);
     request.outputs = &output;
   }
   request.kind = (covey_kind)kind;
@@ -103,7 +131,9 @@ PyObject* SubmitOne(PyObject* module, PyObject* args) {
   request.op = (covey_op)op;
   request.num_tensors = 1;
   request.inputs = &input;
-  return SubmitRequest(&request, keep);
+  PyObject* handle = ParseSplits(splits, &request) == 0 ? SubmitRequest(&request, keep) : NULL;
+  free((void*)request.splits);
+  return handle;
 }
 
 /* Fills `dims` from a tuple of (address, dtype, shape). 0, or -1 with an exception set. */

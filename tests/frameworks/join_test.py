@@ -54,6 +54,7 @@ def refused_while_one_has_joined() -> Any:
 def train() -> List[float]:
     torch.manual_seed(1)
     net = torch.nn.Linear(4, 1)
+    weight, bias = net.weight.detach().clone(), net.bias.detach().clone()
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters()
     )
@@ -63,6 +64,13 @@ def train() -> List[float]:
         optimizer.step()
     last = hvd.join()
     hvd.broadcast_parameters(net.state_dict(), root_rank=last)
+    size = hvd.size()
+    for step in range(steps_of(size - 1)):  # who has joined counts as one with gradient 0
+        going_on = [r for r in range(size) if steps_of(r) > step]
+        weight -= 0.1 * sum(2.0 * (r + step) for r in going_on) / size
+        bias -= 0.1 * 2.0 * len(going_on) / size
+    torch.testing.assert_close(net.weight.detach(), weight)
+    torch.testing.assert_close(net.bias.detach(), bias)
     return [parameter.sum().item() for parameter in net.parameters()]
 
 
@@ -77,8 +85,9 @@ class JoinTest(unittest.TestCase):
         self.assertRegex(seen[1], "rank 0")
 
     def test_training_with_unequal_numbers_of_batches(self) -> None:
-        weights = pool(2).call(train)
-        self.assertEqual(weights[0], weights[1])
+        for size in (2, 3):
+            weights = pool(size).call(train)
+            self.assertEqual(weights, [weights[0]] * size)
 
 
 if __name__ == "__main__":

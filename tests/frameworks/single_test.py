@@ -149,7 +149,7 @@ class SingleTest(unittest.TestCase):
                 call()
         self.assertEqual(hvd.allreduce(ones, average=False).tolist(), [1.0, 1.0])
         with self.assertRaisesRegex(AttributeError, "not available"):
-            hvd.alltoall  # pylint: disable=pointless-statement
+            hvd.SyncBatchNorm  # pylint: disable=pointless-statement
         self.assertFalse(hasattr(hvd, "nonsense"))
         self.assertIsNone(hvd.synchronize(None))
         self.assertEqual(hvd.join(), 0)

@@ -61,6 +61,9 @@ class SurfaceTest(unittest.TestCase):
         for function in (hvd.allreduce, hvd.grouped_allreduce):
             names = list(inspect.signature(function).parameters)
             self.assertEqual(names[1:5], ["average", "name", "compression", "op"])
+        for function in (hvd.reducescatter, hvd.grouped_reducescatter):
+            names = list(inspect.signature(function).parameters)
+            self.assertEqual(names[1:5], ["name", "compression", "op", "process_set"])
 
     def test_help_is_good(self) -> None:
         for module, tensor in zip(_MODULES, ("Any", "torch.Tensor", "numpy.ndarray")):

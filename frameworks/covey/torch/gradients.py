@@ -16,9 +16,9 @@ def _gradient_name(name: Optional[str]) -> Optional[str]:
     return None if name is None else name + ".gradient"
 
 
-def _check_differentiable(op: int) -> None:
+def _check_differentiable(op: int, kind: str = "allreduce") -> None:
     if op not in (Average, Sum):
-        raise NotImplementedError(f"allreduce with op={ReduceOp(op).name} has no gradient")
+        raise NotImplementedError(f"{kind} with op={ReduceOp(op).name} has no gradient")
 
 
 class Allreduce(torch.autograd.Function):
@@ -119,3 +119,81 @@ class Broadcast(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
         total = Allreduce.apply(grads[0], *ctx.arguments)
         return (total if ctx.is_root else torch.zeros_like(total)), None, None, None
+
+
+class Reducescatter(torch.autograd.Function):
+    """A row's gradient is with the rank that holds it. The scale is Horovod's: covey.torch.ops."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        tensor: torch.Tensor,
+        name: Optional[str],
+        op: int,
+        group: Group,
+        prescale: float,
+        postscale: float,
+    ) -> torch.Tensor:
+        ctx.arguments = (_gradient_name(name), op, group, prescale * postscale)
+        return collectives.reducescatter(NOW, tensor, name, op, group, prescale, postscale).wait()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
+        return (_gather_parts(grads, *ctx.arguments)[0], None, None, None, None, None)
+
+
+class GroupedReducescatter(torch.autograd.Function):
+    """As Reducescatter, for tensors that travel together."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        name: Optional[str],
+        op: int,
+        group: Group,
+        prescale: float,
+        postscale: float,
+        *tensors: torch.Tensor,
+    ) -> Tuple[torch.Tensor, ...]:
+        ctx.arguments = (_gradient_name(name), op, group, prescale * postscale)
+        handle = collectives.grouped_reducescatter(
+            NOW, tensors, name, op, group, prescale, postscale
+        )
+        return tuple(handle.wait())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
+        return (None, None, None, None, None, *_gather_parts(grads, *ctx.arguments))
+
+
+def _gather_parts(
+    grads: Tuple[torch.Tensor, ...], name: Optional[str], op: int, group: Group, scale: float
+) -> Tuple[torch.Tensor, ...]:
+    _check_differentiable(op, "reducescatter")
+    factor = scale * group.size() if op == Sum else scale
+    scaled = grads if factor == 1 else [grad * factor for grad in grads]
+    return Allgather.apply(name, group, *scaled)
+
+
+class Alltoall(torch.autograd.Function):
+    """The gradients of the rows go back where the rows came from."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, tensor: torch.Tensor, splits: Any, name: Optional[str], group: Group
+    ) -> Any:
+        handle = collectives.alltoall(NOW, tensor, splits, name, group)
+        result = handle.wait()
+        ctx.arguments = (handle.rows, _gradient_name(name), group)
+        ctx.rows = tensor.shape[0]
+        if splits is not None:
+            ctx.mark_non_differentiable(result[1])
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
+        back, _ = Alltoall.apply(grads[0], *ctx.arguments)
+        kept = ctx.rows - back.shape[0]  # rows beyond the splits went nowhere
+        if kept > 0:
+            back = torch.cat([back, back.new_zeros((kept, *back.shape[1:]))])
+        return back, None, None, None

@@ -3,7 +3,7 @@
 What they have in common:
 
 * Tensors are on the CPU, of any shape and strides. float32, float64, float16, bfloat16, uint8,
-  int8, int32 and int64 can be reduced; bool can be broadcast and gathered.
+  int8, int32 and int64 can be reduced; bool can be moved.
 * ``name``: the same name on every rank finds together, in any order. Operations without a name must
   come in one order on every rank. A name is free again when its operation has ended.
 * ``process_set``: the ranks that take part; this rank must be one of them.
@@ -13,6 +13,8 @@ What they have in common:
 * The functions without ``async`` wait. Those with it return a handle for ``synchronize`` and
   ``poll``; leave the tensors alone until then.
 * The functions ending in ``_`` overwrite the tensor and return it.
+* Gradients are those of the sum of all ranks' losses; but those of a reducescatter are, as in
+  Horovod, larger by a factor: the size of the process set.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Type,
 import torch
 
 from covey import _native
-from covey.collectives import ALLREDUCE, barrier, check_scale, join  # noqa: F401
+from covey.collectives import barrier, check_scale, join  # noqa: F401
 from covey.group import Group, world
-from covey.reduce_op import CORE_CODES, choose_op
+from covey.reduce_op import CORE_CODES, Average, choose_op
+from covey.requests import ALLREDUCE
 from covey.torch import gradients
 from covey.torch.compression import Compression, Compressor
 from covey.torch.tensors import CODES, collectives
@@ -45,6 +48,8 @@ __all__ = [
     "allreduce_",
     "allreduce_async",
     "allreduce_async_",
+    "alltoall",
+    "alltoall_async",
     "barrier",
     "broadcast",
     "broadcast_",
@@ -56,7 +61,11 @@ __all__ = [
     "grouped_allreduce_",
     "grouped_allreduce_async",
     "grouped_allreduce_async_",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
     "join",
+    "reducescatter",
+    "reducescatter_async",
 ]
 
 
@@ -92,7 +101,7 @@ def _grouped_gather_apply(tensors: Any, name: Optional[str], process_set: Group)
     return list(gradients.Allgather.apply(name, process_set, *tensors))
 
 
-# The first of these, and of allreduce the second, are written out below.
+# Of those with a `compression` the first, and of allreduce the second, are written out below.
 _allreduce, _allreduce_, allreduce_async, allreduce_async_ = four_ways(collectives.allreduce)
 (
     _grouped_allreduce,
@@ -106,6 +115,10 @@ _allgather, allgather_async = two_ways(collectives.allgather)
 allgather = _differentiable(_allgather, _gather_apply)
 _grouped_allgather, grouped_allgather_async = two_ways(collectives.grouped_allgather)
 grouped_allgather = _differentiable(_grouped_allgather, _grouped_gather_apply)
+_alltoall, alltoall_async = two_ways(collectives.alltoall)
+alltoall = _differentiable(_alltoall, gradients.Alltoall.apply)
+_reducescatter, reducescatter_async = two_ways(collectives.reducescatter)
+_grouped_reducescatter, grouped_reducescatter_async = two_ways(collectives.grouped_reducescatter)
 
 
 def allreduce(
@@ -218,3 +231,54 @@ def grouped_allreduce(
         name, chosen, prescale_factor, postscale_factor, process_set, *(small for small, _ in pairs)
     )
     return [compression.decompress(small, ctx) for small, (_, ctx) in zip(reduced, pairs)]
+
+
+def reducescatter(
+    tensor: torch.Tensor,
+    name: Optional[str] = None,
+    compression: Type[Compressor] = Compression.none,
+    op: int = Average,
+    process_set: Group = world,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> torch.Tensor:
+    """As :func:`allreduce`, and each rank gets a part of the result's rows.
+
+    Dimension 0 is divided in rank order as evenly as possible, the first ranks get one row more.
+    Gradients flow through Average and Sum; see the module for their scale.
+
+    Example:
+        >>> part = hvd.reducescatter(gradient, op=hvd.Sum, name="part")
+    """
+    scales = (prescale_factor, postscale_factor)
+    if compression is Compression.none and not _wants_gradient(tensor):
+        return _reducescatter(tensor, name, op, process_set, *scales)
+    small, ctx = compression.compress(tensor)
+    part = gradients.Reducescatter.apply(small, name, op, process_set, *scales)
+    return compression.decompress(part, ctx)
+
+
+def grouped_reducescatter(
+    tensors: Sequence[torch.Tensor],
+    name: Optional[str] = None,
+    compression: Type[Compressor] = Compression.none,
+    op: int = Average,
+    process_set: Group = world,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> List[torch.Tensor]:
+    """As :func:`reducescatter` for a list of tensors, which travel together.
+
+    Dtypes may be mixed: the tensors of one dtype then travel together.
+
+    Example:
+        >>> weights, biases = hvd.grouped_reducescatter([weights, biases], name="parts")
+    """
+    scales = (prescale_factor, postscale_factor)
+    if compression is Compression.none and not _wants_gradient(*tensors):
+        return _grouped_reducescatter(tensors, name, op, process_set, *scales)
+    pairs = [compression.compress(tensor) for tensor in tensors]
+    parts = gradients.GroupedReducescatter.apply(
+        name, op, process_set, *scales, *(small for small, _ in pairs)
+    )
+    return [compression.decompress(small, ctx) for small, (_, ctx) in zip(parts, pairs)]

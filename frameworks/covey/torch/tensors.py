@@ -64,6 +64,9 @@ class TorchFramework(Framework[torch.Tensor]):
     def empty_like(self, dense: Any) -> Any:
         return torch.empty(dense.shape, dtype=dense.dtype)
 
+    def empty(self, shape: Tuple[int, ...], code: int) -> Any:
+        return torch.empty(shape, dtype=_DTYPES[code])
+
     def address(self, dense: Any) -> int:
         return dense.data_ptr()
 
@@ -76,7 +79,7 @@ class TorchFramework(Framework[torch.Tensor]):
 
     def wrap(self, memory: Any, code: int, shape: Tuple[int, ...]) -> Any:
         if len(memory) == 0:
-            return torch.empty(shape, dtype=_DTYPES[code])
+            return self.empty(shape, code)
         flat = torch.frombuffer(memory, dtype=_DTYPES[code])
         # Not flat.view(shape): autograd refuses to write into a view that a Function returned.
         return flat.new_empty(0).set_(flat.untyped_storage(), 0, shape)  # type: ignore

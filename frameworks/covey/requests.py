@@ -1,0 +1,220 @@
+"""How the operations of collectives.py become requests of the core. Internal."""
+
+from __future__ import annotations
+
+import array
+import operator
+from typing import Any, Dict, Generic, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
+
+from covey import _native
+from covey.errors import InvalidArgument
+from covey.framework import DTYPE_NAMES, ITEM_BYTES, Framework
+from covey.group import Group
+from covey.handles import Handle, HandleSet
+from covey.ways import Way
+
+T = TypeVar("T")
+
+ALLREDUCE, BROADCAST, ALLGATHER, BARRIER, REDUCESCATTER, ALLTOALL, JOIN = range(7)
+"""covey_kind."""
+SUM = 0
+_INT32, _INT64 = DTYPE_NAMES.index("int32"), DTYPE_NAMES.index("int64")
+_INT32_MAX = (1 << 31) - 1
+
+
+class How(NamedTuple):
+    """What a request says beside its tensors.
+
+    Attributes:
+        kind: covey_kind.
+        kind_name: what the name begins with.
+        op: covey_op.
+        root: global rank.
+        prescale, postscale: factors.
+    """
+
+    kind: int
+    kind_name: str
+    op: int = SUM
+    root: int = 0
+    prescale: float = 1.0
+    postscale: float = 1.0
+
+    def stream(self, name: Optional[str]) -> Optional[str]:
+        """The stream's name in the core; None for the ordered stream of unnamed operations."""
+        return None if name is None else f"{self.kind_name}.{name}"
+
+    def head(
+        self, group: Group, name: Optional[str]
+    ) -> Tuple[int, int, Optional[str], int, int, float, float]:
+        """The first arguments of _native.submit and submit1; ``name`` is a stream's."""
+        return self.kind, group.id, name, self.op, self.root, self.prescale, self.postscale
+
+
+def split_counts(splits: Any) -> Optional[Tuple[int, ...]]:
+    """What a user gives as ``splits`` of an alltoall, as integers."""
+    if splits is None:
+        return None
+    try:
+        listed = splits.tolist() if hasattr(splits, "tolist") else splits
+        return tuple(operator.index(count) for count in listed)
+    except TypeError:
+        raise InvalidArgument(
+            f"splits must hold one integer for each rank of the process set, not {splits!r}"
+        ) from None
+
+
+def _split_by_dtype(codes: Sequence[int]) -> Dict[int, List[int]]:
+    """covey_dtype -> places. One request of the core has one dtype."""
+    places: Dict[int, List[int]] = {}
+    for place, code in enumerate(codes):
+        places.setdefault(code, []).append(place)
+    return places
+
+
+class Requests(Generic[T]):
+    """Makes requests of the tensors of one framework.
+
+    Attributes:
+        framework: what is known of them.
+    """
+
+    def __init__(self, framework: Framework[T]) -> None:
+        self.framework = framework
+
+    def _room(self, how: How, dense: T, code: int, group: Group) -> T:
+        """A tensor for what ``how`` makes of ``dense`` on this rank."""
+        fw = self.framework
+        shape = fw.shape(dense)
+        if how.kind != REDUCESCATTER or len(shape) == 0:  # a scalar: the core says why not
+            return fw.empty_like(dense)
+        rows, more = divmod(shape[0], group.size())
+        return fw.empty((rows + ((group.rank() or 0) < more), *shape[1:]), code)
+
+    def _alike(
+        self, how: How, way: Way, tensor: T, name: Optional[str], group: Group
+    ) -> Handle[T]:
+        """One tensor in, one out."""
+        fw = self.framework
+        tensor = fw.accept(tensor, way.in_place)
+        code = fw.code(tensor)
+        dense = fw.dense(tensor)
+        output = dense if way.in_place else self._room(how, dense, code, group)
+        native = _native.submit1(
+            *how.head(group, how.stream(name)),
+            code,
+            fw.address(dense),
+            None if way.in_place else fw.address(output),
+            fw.shape(tensor),
+            (dense, output),
+            way.waits,
+            fw.shape(output),
+        )
+        if not way.in_place or output is tensor:
+            return Handle(native, output)
+        return Handle(native, tensor, lambda _: fw.assign(tensor, output))
+
+    def _grouped_alike(
+        self,
+        how: How,
+        way: Way,
+        tensors: Sequence[T],
+        name: Optional[str],
+        group: Group,
+    ) -> HandleSet[T]:
+        """As _alike for several tensors, one request for each dtype."""
+        fw = self.framework
+        given = [fw.accept(tensor, way.in_place) for tensor in tensors]
+        dense = [fw.dense(tensor) for tensor in given]
+        codes = [fw.code(tensor) for tensor in given]
+        outputs = dense
+        if not way.in_place:
+            outputs = [self._room(how, one, code, group) for one, code in zip(dense, codes)]
+        split = _split_by_dtype(codes)
+        handles: List[Handle[List[T]]] = []
+        for code, places in split.items():
+            stream = how.stream(name)
+            if stream is not None and len(split) > 1:
+                stream += "." + DTYPE_NAMES[code]
+            native = _native.submit(
+                *how.head(group, stream),
+                self._describe([dense[i] for i in places], code),
+                None if way.in_place else self._describe([outputs[i] for i in places], code),
+                (dense, outputs),
+            )
+            results = [given[i] if way.in_place else outputs[i] for i in places]
+            moved = [(given[i], dense[i]) for i in places if given[i] is not dense[i]]
+            finish = self._copy_back(moved, results) if way.in_place and moved else None
+            handles.append(Handle(native, results, finish))
+        return HandleSet(handles, list(split.values()))
+
+    def _copy_back(self, moved: List[Tuple[T, T]], results: List[T]) -> Any:
+        def finish(_: Any) -> List[T]:
+            for target, source in moved:
+                self.framework.assign(target, source)
+            return results
+
+        return finish
+
+    def _gathered(
+        self,
+        how: How,
+        way: Way,
+        tensor: T,
+        name: Optional[str],
+        group: Group,
+        splits: Optional[Tuple[int, ...]] = None,
+    ) -> GatherHandle[T]:
+        """One tensor in; the core allocates what comes out."""
+        fw = self.framework
+        tensor = fw.accept(tensor, False)
+        code = fw.code(tensor)
+        dense = fw.dense(tensor)
+        native = _native.submit1(
+            *how.head(group, how.stream(name)),
+            code,
+            fw.address(dense),
+            None,
+            fw.shape(tensor),
+            dense,
+            way.waits,
+            None,
+            splits,
+        )
+        with_rows = splits is not None or (how.kind == ALLTOALL and not way.waits)
+        return GatherHandle(native, fw, code, group.size(), with_rows)
+
+    def _describe(self, tensors: Sequence[T], code: int) -> Tuple[Any, ...]:
+        fw = self.framework
+        return tuple((fw.address(tensor), code, fw.shape(tensor)) for tensor in tensors)
+
+
+class GatherHandle(Handle[T]):
+    """An operation in flight whose result the core allocates.
+
+    Attributes:
+        rows: after ``wait``, the extent of dimension 0 that came from each rank, in rank order.
+    """
+
+    __slots__ = ("rows",)
+
+    def __init__(
+        self, native: Any, framework: Framework[T], code: int, group_size: int, with_rows: bool
+    ) -> None:
+        """``with_rows``: ``wait`` returns the result and a tensor of ``rows``, int32 if it can."""
+        self.rows: Tuple[int, ...] = ()
+
+        def finish(ended: Any) -> Any:
+            memory, _, shape, self.rows = ended.take_result(0, group_size, ITEM_BYTES[code])
+            result = framework.wrap(memory, code, shape)
+            if not with_rows:
+                return result
+            wide = max(self.rows) > _INT32_MAX
+            numbers = bytearray(array.array("q" if wide else "i", self.rows))
+            return result, framework.wrap(numbers, _INT64 if wide else _INT32, (group_size,))
+
+        super().__init__(native, None, finish)
+
+
+def without_tensors(kind: int, name: Optional[str], group: Group) -> Any:
+    return _native.submit(kind, group.id, name, SUM, 0, 1.0, 1.0, (), None, None)
