@@ -150,6 +150,23 @@ WITH_MPI4PY = """
     print("fine", comm.Get_rank(), flush=True)
 """
 
+# Covey has initialised MPI here, and must have asked for what two threads at once need.
+MPI4PY_COMES_LATER = """
+    import numpy, covey
+    covey.init()
+    covey.allreduce(numpy.ones(3), name="before")
+    from mpi4py import MPI
+    comm = MPI.COMM_WORLD
+    assert MPI.Query_thread() == MPI.THREAD_MULTIPLE
+    for turn in range(300):
+        handles = [covey.allreduce_async(numpy.full(1000, turn, "float64"), op=covey.Sum)
+                   for _ in range(5)]
+        assert comm.allreduce(turn) == turn * comm.Get_size()
+        for handle in handles:
+            assert (handle.wait() == turn * covey.size()).all()
+    print("fine", comm.Get_rank(), flush=True)  # both end with the interpreter
+"""
+
 
 def run_here(command: List[str], **extra: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
@@ -220,6 +237,10 @@ class MpiTest(unittest.TestCase):
     @unittest.skipIf(importlib.util.find_spec("mpi4py") is None, "mpi4py is not installed")
     def test_beside_mpi4py(self) -> None:
         self.check_fine(2, WITH_MPI4PY)
+
+    @unittest.skipIf(importlib.util.find_spec("mpi4py") is None, "mpi4py is not installed")
+    def test_mpi4py_comes_later(self) -> None:
+        self.check_fine(2, MPI4PY_COMES_LATER)
 
     def test_one_process_is_a_job_of_one(self) -> None:
         code = "import covey; covey.init(); print('fine', covey.rank(), covey.size() - 1)"
