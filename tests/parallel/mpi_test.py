@@ -16,8 +16,12 @@ import tempfile
 import textwrap
 import unittest
 from typing import Any, List
+from unittest import mock
 
 from harness import LIMIT_S, environment, run_launcher
+
+from covey.cli import build_command
+from covey.launch.spec import LaunchError
 
 HAS_MPI = shutil.which("mpirun") is not None and shutil.which("mpicc") is not None
 WHY_NOT = "there is no mpirun and mpicc: apt-get install openmpi-bin libopenmpi-dev"
@@ -134,6 +138,26 @@ LEAVES = """
     print("fine", os.environ["OMPI_COMM_WORLD_RANK"], flush=True)
 """
 
+RAISES = """
+    import numpy, covey
+    covey.init()
+    covey.allreduce(numpy.ones(3), name="x")
+    if covey.rank() == 1:
+        raise RuntimeError("its own mistake")
+    covey.allreduce(numpy.ones(3), name="x")
+"""
+
+# Sums that depend on the order; the digest is compared with coveyrun's.
+SAME_BITS = """
+    import hashlib, numpy, covey
+    covey.init()
+    digest = hashlib.sha256()
+    for count in (3, 1000, 100_003, 1_000_001):
+        mine = numpy.random.default_rng(covey.rank()).normal(size=count).astype("float32")
+        digest.update(covey.allreduce(mine, name=str(count)).tobytes())
+    print("digest", digest.hexdigest(), flush=True)
+"""
+
 WITH_MPI4PY = """
     import threading, numpy, covey
     from mpi4py import MPI
@@ -234,6 +258,20 @@ class MpiTest(unittest.TestCase):
         self.assertEqual(out.count("aborted:"), 2, out)
         self.assertEqual(out.count("rank 1"), 2, out)
 
+    def test_a_rank_that_raises_ends_the_job_and_is_named(self) -> None:
+        done = self.mpirun(3, RAISES)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("RuntimeError: its own mistake", done.stderr)
+        self.assertIn("rank 1 has left the job", done.stderr)
+
+    def test_sums_have_the_bits_of_shared_memory(self) -> None:
+        over_mpi = self.mpirun(3, SAME_BITS).stdout.split()
+        script = str(pathlib.Path(self.folder.name, "script.py"))
+        code, lines, err = run_launcher(["-np", "3", sys.executable, script])
+        self.assertEqual(code, 0, err)
+        digests = {word for line in lines for word in line.split()[-1:]} | set(over_mpi[1::2])
+        self.assertEqual((len(digests), len(over_mpi)), (1, 6), (lines, over_mpi))
+
     @unittest.skipIf(importlib.util.find_spec("mpi4py") is None, "mpi4py is not installed")
     def test_beside_mpi4py(self) -> None:
         self.check_fine(2, WITH_MPI4PY)
@@ -275,6 +313,19 @@ class BuildTest(unittest.TestCase):
         compiler = ["--mpicc", str(shutil.which("true"))]
         done = self.build(*compiler, "--out", "/proc/nowhere")
         self.check_refused(done, "--out /proc/nowhere: cannot write there")
+
+    def test_a_package_that_cannot_be_written(self) -> None:
+        with tempfile.TemporaryDirectory() as home:
+            with mock.patch.dict(os.environ, XDG_DATA_HOME=home), mock.patch.object(
+                build_command, "_package", return_value="/proc/nowhere"
+            ):
+                wanted = os.path.join(home, "covey", "plugins")
+                self.assertEqual(build_command._folder(None), (wanted, False))
+                with mock.patch.dict(os.environ, COVEY_PLUGIN_PATH=f"/x:{wanted}"):
+                    self.assertEqual(build_command._folder(None), (wanted, True))
+                os.environ["XDG_DATA_HOME"] = "/proc/nowhere"
+                with self.assertRaisesRegex(LaunchError, "name a folder with --out DIR"):
+                    build_command._folder(None)
 
     def test_a_compiler_that_fails(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
