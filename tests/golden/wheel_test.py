@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -80,6 +81,14 @@ class WheelTest(unittest.TestCase):
     def test_brings_both_commands(self) -> None:
         self.assertIn("covey", self.run_there(["covey", "--version"]))
         self.assertIn("-np", self.run_there(["coveyrun", "--help"]))
+
+    @unittest.skipIf(shutil.which("mpicc") is None, "there is no mpicc")
+    def test_makes_the_plug_in_for_mpi_beside_the_library(self) -> None:
+        said = self.run_there(["covey", "build", "mpi"])
+        self.assertRegex(said, r"makes \S+/site-packages/covey/libcovey_mpi.so")
+        self.assertNotIn("COVEY_PLUGIN_PATH", said)
+        code = "from covey import _native; _native.plugin_check('mpi')"
+        self.run_there(["python", "-c", code])
 
     def test_records_every_file(self) -> None:
         with zipfile.ZipFile(_wheel()) as archive:

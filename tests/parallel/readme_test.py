@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,8 @@ from typing import List
 
 from harness import LIMIT_S, REPOSITORY, environment, run_launcher
 
+# This user may be root, and the machine small.
+_OPEN_MPI = ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM", "MCA_rmaps_base_oversubscribe")
 README = (REPOSITORY / "README.md").read_text()
 
 
@@ -32,11 +35,29 @@ class ReadmeTest(unittest.TestCase):
             with self.subTest(" ".join(command)):
                 if command[0].startswith("tools/"):
                     self.check_tool(command)
+                elif command[0] in ("covey", "mpirun"):
+                    self.check_mpi(command)
                 else:
                     self.assertEqual(command[:4], ["coveyrun", "-np", "4", "python"])
                     script = str(REPOSITORY / command[4])
                     code, _, err = run_launcher(["-np", "4", sys.executable, script])
                     self.assertEqual(code, 0, err)
+
+    def check_mpi(self, command: List[str]) -> None:
+        if shutil.which("mpirun") is None or shutil.which("mpicc") is None:
+            self.skipTest("there is no mpirun and mpicc")
+        env = {f"OMPI_{name}": "1" for name in _OPEN_MPI}
+        with tempfile.TemporaryDirectory() as folder:
+            build = ["build", "mpi", "--out", folder]
+            made = [sys.executable, "-m", "covey.cli", *build]
+            subprocess.run(made, env=environment(), timeout=LIMIT_S, check=True)
+            if command[0] == "covey":
+                self.assertEqual(command[1:], build[:2])
+                return
+            self.assertEqual(command[:4], ["mpirun", "-np", "4", "python"])
+            command = [*command[:3], sys.executable, str(REPOSITORY / command[4])]
+            env.update(COVEY_PLUGIN_PATH=folder, TMPDIR=folder, OMP_NUM_THREADS="1")
+            subprocess.run(command, env=environment(**env), timeout=LIMIT_S, check=True)
 
     def check_tool(self, command: List[str]) -> None:
         self.assertEqual(len(command), 1, "a README command is typed as it stands")

@@ -2,8 +2,9 @@
  * PATH.
  *
  * Uses a duplicate of MPI_COMM_WORLD, so it meets nobody else's messages. If somebody (mpi4py) has
- * initialised MPI, that is used as it is; else MPI is initialised with MPI_THREAD_SERIALIZED and
- * finalised when the process exits. With less than that granted only the opening thread may call.
+ * initialised MPI, that is used as it is; else MPI is initialised with MPI_THREAD_MULTIPLE, as the
+ * program may use MPI too while Covey's thread does, and finalised when the process exits. With
+ * less than MPI_THREAD_SERIALIZED granted only the opening thread may call.
  * MPI has no descriptor to sleep on: whoever uses this looks again and again.
  *
  * MPI_Isend keeps the message until it is complete, so every message is copied once here; at most
@@ -129,7 +130,7 @@ __attribute__((visibility("default"))) int covey_open_link(uint32_t abi, covey_l
   if (finalized) return Fail(error, capacity, "MPI has been finalized in this process");
   MPI_Initialized(&initialized);
   if (!initialized) {
-    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &granted) != MPI_SUCCESS)
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &granted) != MPI_SUCCESS)
       return Fail(error, capacity, "MPI_Init_thread failed");
     atexit(Finalize);
   }
