@@ -183,6 +183,7 @@ void Stage::SubmitOn(int32_t rank, const Words& words) {
   operation->group = group.get();
   node.groups.push_back(std::move(group));
   operation->name = words[2] == "-" ? "" : words[2];
+  operation->callback_only = Option(words, "callback", "no") == "yes";
   operation->kind = Named<Kind>(words[3], kNumKinds);
   operation->op = Named<Op>(Option(words, "op", "sum"), kNumOps);
   if (operation->kind == Kind::kBroadcast)

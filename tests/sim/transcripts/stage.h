@@ -7,8 +7,9 @@
 //   ranks N [segment=BYTES] [fusion=BYTES]
 //                                 a job of N ranks; bundles of so many bytes (0: none)
 //   group NAME RANKS              a group, for group=NAME
-//   submit RANKS NAME KIND SHAPE [dtype=T] [op=O] [root=R] [group=G]
-//                                 NAME `-`: unnamed; SHAPE `2x3`; rank r's elements are all 2^r
+//   submit RANKS NAME KIND SHAPE [dtype=T] [op=O] [root=R] [group=G] [callback=yes]
+//                                 NAME `-`: unnamed; SHAPE `2x3`; rank r's elements are all 2^r;
+//                                 callback: nobody waits for it
 //   step RANKS                    each in turn makes passes until nothing moves
 //   pass RANKS                    each makes one pass
 //   run                           everybody steps in turn until nothing moves anywhere
