@@ -297,40 +297,32 @@ def init_error() -> str:
     return ""
 
 
+def all_of_one_size() -> None:
+    """One job does all: starting ranks takes longer than these."""
+    local_equals_the_reference()
+    one_local_step_of_sgd_is_allreduce()
+    two_optimizers_and_more_groups()
+    elsewhere_and_back()
+    state_loads_in_plain_torch()
+
+
 class MethodTest(unittest.TestCase):
-    def on_all_sizes(self, function: Callable[..., Any]) -> None:
-        for size in (1, 2, 3):
-            with self.subTest(size=size):
-                pool(size).call(function)
+    def test_alone(self) -> None:
+        pool(1).call(all_of_one_size)
 
-    def test_local_equals_the_reference(self) -> None:
-        self.on_all_sizes(local_equals_the_reference)
-
-    def test_one_local_step_of_sgd_is_allreduce(self) -> None:
-        self.on_all_sizes(one_local_step_of_sgd_is_allreduce)
-
-    def test_parameters_of_all_kinds(self) -> None:
+    def test_by_two(self) -> None:
+        pool(2).call(all_of_one_size)
         for message in pool(2).call(parameters_of_all_kinds):
             self.assertRegex(message, "late.weight began to require a gradient")
+        for message in pool(2).call(disagreement):
+            self.assertRegex(message, "local_steps=2,.*rank 1 has .*local_steps=3,")
 
-    def test_two_optimizers_and_more_groups(self) -> None:
-        self.on_all_sizes(two_optimizers_and_more_groups)
-
-    def test_elsewhere_and_back(self) -> None:
-        self.on_all_sizes(elsewhere_and_back)
-
-    def test_state_loads_in_plain_torch(self) -> None:
-        self.on_all_sizes(state_loads_in_plain_torch)
-
-    def test_uneven_ends(self) -> None:
+    def test_by_three(self) -> None:
+        pool(3).call(all_of_one_size)
         pool(3).call(uneven_ends)
 
 
 class ChoiceTest(unittest.TestCase):
-    def test_ranks_that_disagree_are_told(self) -> None:
-        for message in pool(2).call(disagreement):
-            self.assertRegex(message, "local_steps=2,.*rank 1 has .*local_steps=3,")
-
     def test_the_script_wins_over_the_environment_and_says_so_once(self) -> None:
         with Pool(2, __file__, env={"COVEY_METHOD": "local:H=5"}) as ranks:
             told = "local:local_steps=5,warmup_steps=0"
