@@ -260,6 +260,19 @@ def uneven_ends() -> None:
     agree(net, wanted, "a joined rank's zeros are no model")
 
 
+def two_in_one_memory() -> str:
+    net = torch.nn.ModuleDict({"a": torch.nn.Linear(3, 3), "b": torch.nn.Linear(3, 3)})
+    net["b"].weight.data = net["a"].weight.data
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.1), model=net, method="local:H=1"
+    )
+    try:
+        optimizer.step()
+    except covey.InvalidArgument as error:
+        return str(error)
+    return ""
+
+
 def disagreement() -> str:
     net = make_net()
     try:
@@ -314,6 +327,8 @@ class MethodTest(unittest.TestCase):
         pool(2).call(all_of_one_size)
         for message in pool(2).call(parameters_of_all_kinds):
             self.assertRegex(message, "late.weight began to require a gradient")
+        for message in pool(2).call(two_in_one_memory):
+            self.assertRegex(message, "a.weight and b.weight are two parameters in the same memory")
         for message in pool(2).call(disagreement):
             self.assertRegex(message, "local_steps=2,.*rank 1 has .*local_steps=3,")
 

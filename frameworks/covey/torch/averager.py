@@ -8,19 +8,31 @@ is brought back.
 from __future__ import annotations
 
 import warnings
-from typing import List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 import torch
 
 from covey import _native
 from covey.collectives import ALLREDUCE
-from covey.errors import CoveyError, Exhausted
+from covey.errors import CoveyError, Exhausted, InvalidArgument
 from covey.group import Group
 from covey.memory import arena_empty
 from covey.reduce_op import Average, core_code
 from covey.torch.bucket import RESERVE_BYTES
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
 from covey.torch.tensors import CODES
+
+
+def _refuse_shared_memory(named: Sequence[Named]) -> None:
+    """Moving such parameters would part them. One parameter used twice is fine."""
+    owner: Dict[int, str] = {}
+    for name, parameter in named:
+        other = owner.setdefault(parameter.data_ptr(), name) if parameter.numel() else name
+        if other != name:
+            raise InvalidArgument(
+                f"{other} and {name} are two parameters in the same memory, which a method that "
+                "averages models cannot keep so: use one torch.nn.Parameter in both places"
+            )
 
 
 def _memory_of(plans: Sequence[BucketPlan]) -> List[torch.Tensor]:
@@ -82,7 +94,12 @@ class Averager:
     """The trained parameters of one optimizer."""
 
     def __init__(self, named: Sequence[Named], prefix: str, group: Group) -> None:
-        """Every member of the group makes one, with the same parameters."""
+        """Every member of the group makes one, with the same parameters.
+
+        Raises:
+            InvalidArgument: (a ValueError) two parameters lie in the same memory.
+        """
+        _refuse_shared_memory(named)
         self._group = group
         plans = plan_whole(named)
         self._flats = [
