@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/base/arena.h"
+#include "core/c_api.h"
 #include "core/covey.h"
 #include "core/run/plugin.h"
 #include "core/shell.h"
@@ -23,6 +24,8 @@ static_assert(static_cast<int>(Kind::kAlltoall) == COVEY_ALLTOALL &&
               static_cast<int>(Op::kProduct) == COVEY_PRODUCT);
 static_assert(static_cast<int>(StatusCode::kInternal) == COVEY_INTERNAL &&
               kMaxDims == COVEY_MAX_DIMS);
+
+}  // namespace
 
 covey_code Report(const Status& status, covey_error* error) {
   const auto code = static_cast<covey_code>(status.code());
@@ -48,6 +51,8 @@ size_t Fill(const std::string& text, char* out, size_t capacity) {
 covey_runtime* OrDefault(covey_runtime* runtime) {
   return runtime != nullptr ? runtime : g_default.load();
 }
+
+namespace {
 
 covey_runtime* MakeDefault() {
   covey_runtime* shell = g_default.load();

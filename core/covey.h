@@ -305,6 +305,44 @@ COVEY_API const char* covey_dtype_name(covey_dtype dtype);
  * says what was looked for where, and what to do. It is opened by this. Needs no runtime. */
 COVEY_API covey_code covey_plugin_check(const char* name, covey_error* error);
 
+/* ---- Methods: what the ranks exchange at which step ---- */
+
+typedef enum covey_payload {
+  COVEY_NOTHING = 0,   /* this step is done by each rank alone */
+  COVEY_GRADIENTS = 1, /* before the update: the gradients, reduced */
+  COVEY_MODEL = 2      /* after the update: the parameters, averaged */
+} covey_payload;
+
+typedef enum covey_admission {
+  COVEY_ADMIT_ALL = 0 /* the exchange runs once every member has come */
+} covey_admission;
+
+typedef struct covey_plan {
+  uint32_t struct_size;
+  covey_payload payload;
+  covey_admission admission;
+  covey_group group; /* with whom */
+} covey_plan;
+
+/* All methods as a JSON array of {name, help, bytes, citation, parameters: [{name, letter, unit,
+ * default, minimum, maximum, help}]}; `bytes` is per rank, with P ranks, g bytes of gradients and m
+ * of parameters. Same buffer rule as covey_stats; needs no runtime. */
+COVEY_API size_t covey_methods(char* json, size_t capacity);
+
+/* Whether `text`, such as "local:local_steps=8,warmup_steps=100", chooses a method. The error names
+ * what there is and the nearest to what was written. Needs no runtime. */
+COVEY_API covey_code covey_method_check(const char* text, covey_error* error);
+
+/* `text` (NULL: the knob `method` of the runtime) with every parameter by its full name: equal
+ * texts mean equal methods. Empty when it chooses none. Same buffer rule as covey_stats. */
+COVEY_API size_t covey_method_text(covey_runtime* runtime, const char* text, char* out,
+                                   size_t capacity);
+
+/* What the members of `group` exchange at the end of step `version` (0 is the first) by the method
+ * `text` (NULL as above). Pure: every member gets the same answer, at any time. */
+COVEY_API covey_code covey_method_plan(covey_runtime* runtime, const char* text, covey_group group,
+                                       int64_t version, covey_plan* plan, covey_error* error);
+
 /* ---- The job's shared memory (for launchers) ---- */
 
 /* Makes the shared memory of a job of `size` ranks on this host: a memfd without a name, so it

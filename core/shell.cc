@@ -5,6 +5,8 @@
 #include <new>
 #include <thread>
 
+#include "core/plan/method.h"
+
 namespace covey {
 namespace {
 
@@ -31,6 +33,9 @@ Status ReadConfig(const covey_config* from, const char* const* environment, Conf
         ", but not where the job's shared memory is (COVEY_SHM_FD): start it with "
         "coveyrun -np " +
         std::to_string(config->size));
+  MethodChoice choice;
+  RETURN_IF_ERROR(ParseMethod(config->method, &choice));
+  config->method = choice.Text();  // ranks that spell one method differently agree
   return Status::Ok();
 }
 

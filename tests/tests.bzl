@@ -24,6 +24,10 @@ _CC_DEPS = {
         "//core/run:interfaces",
         "//ops/kernels",
     ],
+    "unit/ops/methods": [
+        "//core/plan:method",
+        "//ops/methods",
+    ],
     "unit/ops/transports": [
         "//core/run:interfaces",
         "//ops/transports",

@@ -48,7 +48,7 @@ struct Config {
   int32_t cache_capacity = 4096;
   size_t fusion_threshold = size_t{64} << 20;
   Time fusion_window = kMillisecond;
-  std::string method = "allreduce";
+  std::string method = "allreduce";  // a text for ParseMethod of core/plan/method.h
 
   std::string timeline;  // folder; empty = off
   size_t timeline_max_bytes = size_t{64} << 20;

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <system_error>
 #include <type_traits>
-#include <utility>
 
 #include "core/base/check.h"
+#include "core/base/nearest.h"
 
 namespace covey {
 namespace {
@@ -163,11 +163,11 @@ constexpr Knob kKnobs[] = {
      .maximum = kSecond,
      .help = "tensors first submitted within this time of each other may travel together"},
     {.name = "method",
-     .unit = "allreduce",
-     .type = Type::kChoice,
+     .unit = "text",
+     .type = Type::kText,
      .field = &Config::method,
      .agreed = true,
-     .help = "how the ranks train together"},
+     .help = "how the ranks train together, such as local:local_steps=8; `covey methods` tells"},
     {.name = "timeline",
      .unit = "folder",
      .type = Type::kText,
@@ -208,21 +208,6 @@ std::optional<int64_t> FactorOf(std::string_view name, const std::array<Unit, kC
 
 static_assert(static_cast<int>(LogLevel::kOff) == 0 && static_cast<int>(LogLevel::kDebug) == 4,
               "the choices of log_level stand in the order of the enum");
-
-// Levenshtein's distance: insertions, deletions and replacements from a to b.
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
 
 }  // namespace
 

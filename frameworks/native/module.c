@@ -46,8 +46,7 @@ PyTypeObject* AddType(PyObject* module, PyType_Spec* spec, const char* name) {
   return NULL;
 }
 
-/* None, or the exception of a failed call. */
-static PyObject* NoneOrError(covey_code code, covey_error* error) {
+PyObject* NoneOrError(covey_code code, covey_error* error) {
   if (code == COVEY_OK) Py_RETURN_NONE;
   error->code = code;
   return RaiseError(error);
@@ -150,18 +149,27 @@ static PyObject* ArenaAlloc(PyObject* module, PyObject* args) {
 
 /* ---- Seeing what happens --------------------------------------------------------------------- */
 
-typedef size_t (*TextFunction)(char* text, size_t capacity);
+static size_t StatsText(const void* context, char* text, size_t capacity) {
+  (void)context;
+  return covey_stats(NULL, text, capacity);
+}
 
-static size_t StatsText(char* text, size_t capacity) { return covey_stats(NULL, text, capacity); }
-static size_t StatusText(char* text, size_t capacity) { return covey_status(NULL, text, capacity); }
+static size_t StatusText(const void* context, char* text, size_t capacity) {
+  (void)context;
+  return covey_status(NULL, text, capacity);
+}
 
-/* The text of a function with covey_stats' buffer rule. It may grow between calls: asks again. */
-static PyObject* TextOf(TextFunction function) {
+static size_t KnobsText(const void* context, char* text, size_t capacity) {
+  (void)context;
+  return covey_knobs(text, capacity);
+}
+
+PyObject* TextOf(TextFunction function, const void* context) {
   size_t capacity = 4096;
   for (;;) {
     char* text = malloc(capacity);
     if (text == NULL) return PyErr_NoMemory();
-    const size_t needed = function(text, capacity);
+    const size_t needed = function(context, text, capacity);
     if (needed < capacity) {
       PyObject* answer = PyUnicode_DecodeUTF8(text, (Py_ssize_t)needed, "replace");
       free(text);
@@ -175,19 +183,19 @@ static PyObject* TextOf(TextFunction function) {
 static PyObject* Stats(PyObject* module, PyObject* unused) {
   (void)module;
   (void)unused;
-  return TextOf(StatsText);
+  return TextOf(StatsText, NULL);
 }
 
 static PyObject* StatusOf(PyObject* module, PyObject* unused) {
   (void)module;
   (void)unused;
-  return TextOf(StatusText);
+  return TextOf(StatusText, NULL);
 }
 
 static PyObject* Knobs(PyObject* module, PyObject* unused) {
   (void)module;
   (void)unused;
-  return TextOf(covey_knobs);
+  return TextOf(KnobsText, NULL);
 }
 
 static PyObject* Asked(PyObject* module, PyObject* args) {
@@ -278,6 +286,11 @@ static PyMethodDef methods[] = {
     {"stats", Stats, METH_NOARGS, "stats() -> JSON text"},
     {"status", StatusOf, METH_NOARGS, "status() -> text, one line per operation waited for"},
     {"knobs", Knobs, METH_NOARGS, "knobs() -> JSON text"},
+    {"methods", MethodsText, METH_NOARGS, "methods() -> JSON text"},
+    {"method_check", MethodCheck, METH_VARARGS, "method_check(text): raises InvalidArgument"},
+    {"method_text", MethodText, METH_VARARGS,
+     "method_text(text or None) -> the text with every parameter; empty when wrong"},
+    {"method_plan", MethodPlan, METH_VARARGS, "method_plan(text, group, version) -> payload"},
     {"asked", Asked, METH_VARARGS, "asked(seconds) -> 1 asked, 0 timeout, -1 shut down"},
     {"tell", Tell, METH_VARARGS, "tell(where): answers a peer that asked"},
     {"timeline_start", TimelineStart, METH_VARARGS, "timeline_start(path)"},

@@ -29,6 +29,14 @@ PyObject* RaiseError(const covey_error* error);
 PyTypeObject* AddType(PyObject* module, PyType_Spec* spec, const char* name);
 PyObject* RefuseNew(PyTypeObject* type, PyObject* args, PyObject* kwargs);
 
+/* The text of a function with covey_stats' buffer rule: asks again while it grows. NULL with an
+ * exception set. */
+typedef size_t (*TextFunction)(const void* context, char* text, size_t capacity);
+PyObject* TextOf(TextFunction function, const void* context);
+
+/* None, or NULL with the exception of a failed call. */
+PyObject* NoneOrError(covey_code code, covey_error* error);
+
 /* handle.c ------------------------------------------------------------------------------------- */
 
 /* Makes the Handle type and adds it to `module`. 0, or -1 with an exception set. */
@@ -58,6 +66,13 @@ PyObject* MemoriesAlive(PyObject* module, PyObject* unused);
 
 PyObject* Submit(PyObject* module, PyObject* args);
 PyObject* SubmitOne(PyObject* module, PyObject* args);
+
+/* methods.c ------------------------------------------------------------------------------------ */
+
+PyObject* MethodsText(PyObject* module, PyObject* unused);
+PyObject* MethodCheck(PyObject* module, PyObject* args);
+PyObject* MethodText(PyObject* module, PyObject* args);
+PyObject* MethodPlan(PyObject* module, PyObject* args);
 
 extern const char kSubmitDoc[];
 extern const char kSubmitOneDoc[];

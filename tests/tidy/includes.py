@@ -24,7 +24,7 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
     "ops/control": ("core/base", "core/run/control.h", "proto"),
     "ops/devices": ("core/base", "core/run/device.h"),
     "ops/kernels": ("core/base", "core/run/kernels.h"),
-    "ops/methods": ("core/base", "core/round/method.h"),
+    "ops/methods": ("core/base", "core/plan/method.h"),
     "ops/transports": ("core/base", "core/run/covey_link.h", "core/run/transport.h"),
     "frameworks/native": ("core/covey.h",),
 }

@@ -24,6 +24,7 @@ int main(void) {
   covey_tensor tensor = COVEY_INIT(covey_tensor);
   covey_tensor result = COVEY_INIT(covey_tensor);
   covey_request request = COVEY_INIT(covey_request);
+  covey_plan plan = COVEY_INIT(covey_plan);
   void* arena = NULL;
 
   EXPECT(covey_is_initialized() == 0 && covey_rank(NULL) == -1);
@@ -60,6 +61,19 @@ int main(void) {
   EXPECT(covey_stats(NULL, text, sizeof(text)) < sizeof(text) && text[0] == '{');
   EXPECT(covey_status(NULL, text, sizeof(text)) > 0 && strstr(text, "waits for nothing") != NULL);
   EXPECT(covey_knobs(text, sizeof(text)) > 100);
+  EXPECT(covey_methods(text, sizeof(text)) > 100 && strstr(text, "\"local_steps\"") != NULL);
+  EXPECT(covey_method_check("local:H=2", &error) == COVEY_OK);
+  EXPECT(covey_method_check("local:H=0", &error) == COVEY_INVALID_ARGUMENT);
+  EXPECT(covey_method_check(NULL, &error) == COVEY_INVALID_ARGUMENT);
+  EXPECT(covey_method_text(NULL, NULL, text, sizeof(text)) == 9 && strcmp(text, "allreduce") == 0);
+  EXPECT(covey_method_text(NULL, "nothing", text, sizeof(text)) == 0 && text[0] == 0);
+  EXPECT(covey_method_plan(NULL, "local:H=2", group, 1, &plan, &error) == COVEY_OK);
+  EXPECT(plan.payload == COVEY_MODEL && plan.admission == COVEY_ADMIT_ALL && plan.group == group);
+  EXPECT(covey_method_plan(NULL, NULL, COVEY_WORLD, 1, &plan, &error) == COVEY_OK);
+  EXPECT(plan.payload == COVEY_GRADIENTS && plan.group == COVEY_WORLD);
+  EXPECT(covey_method_plan(NULL, NULL, 12345, 1, &plan, &error) == COVEY_INVALID_ARGUMENT);
+  EXPECT(covey_method_plan(NULL, NULL, COVEY_WORLD, -1, &plan, &error) == COVEY_INVALID_ARGUMENT);
+  EXPECT(covey_method_plan(NULL, NULL, COVEY_WORLD, 0, NULL, &error) == COVEY_INVALID_ARGUMENT);
   EXPECT(strcmp(covey_dtype_name(COVEY_BFLOAT16), "bfloat16") == 0);
   EXPECT(covey_shutdown(&error) == COVEY_OK && covey_is_initialized() == 0);
   covey_arena_free(arena);

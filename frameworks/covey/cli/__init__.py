@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import List, Optional
 
-from covey.cli import bench_command, build_command, run_command
+from covey.cli import bench_command, build_command, methods_command, run_command
 from covey.cli.parser import Parser, package_version
 
 
@@ -21,6 +21,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     run_command.add_to(commands)
     bench_command.add_to(commands)
     build_command.add_to(commands)
+    methods_command.add_to(commands)
     arguments = parser.parse_args(argv)
     if arguments.subcommand is None:
         parser.print_help()

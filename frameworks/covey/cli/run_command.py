@@ -6,18 +6,21 @@ import argparse
 import os
 import socket
 import sys
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from covey.cli.parser import Parser, package_version, split_command
+from covey.errors import InvalidArgument
 from covey.launch.check import check_command, check_writable_folder
 from covey.launch.job import Job
 from covey.launch.spec import JobSpec, LaunchError
+from covey.method import check, full_text
 
 _HELP = "start a command as N ranks on this host"
 _EXAMPLES = """examples:
   {prog} -np 4 python train.py --epochs 5
   {prog} -np 4 --output-dir logs python train.py        also into logs/rank.N/stdout and stderr
   {prog} -np 4 --timeline trace python train.py         one trace per rank, for ui.perfetto.dev
+  {prog} -np 4 --method local:local_steps=8 python train.py    models averaged each 8 steps
   {prog} -np 2 -x LR=0.1 python -m package.module
 
 signals:
@@ -86,9 +89,24 @@ def local_hosts(text: str) -> int:
     return slots
 
 
+def method(text: str) -> str:
+    """argparse type of --method."""
+    try:
+        check(text)
+    except InvalidArgument as error:
+        raise UsageError(str(error)) from error
+    return text
+
+
 def _describe(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-np", "--num-proc", type=number_of_ranks, metavar="N", help="number of ranks")
+    add(
+        "--method",
+        type=method,
+        metavar="METHOD",
+        help="how the ranks train together, such as local:local_steps=8 (covey methods lists all)",
+    )
     add("--timeline", metavar="DIR", help="write one trace per rank into DIR")
     add("--output-dir", metavar="DIR", help="also write DIR/rank.N/stdout and DIR/rank.N/stderr")
     add(
@@ -150,18 +168,30 @@ def _size(arguments: argparse.Namespace) -> int:
     return int(size)
 
 
+def _announce_ignored(arguments: argparse.Namespace, told: Optional[str]) -> None:
+    """--method wins over the variable; says so where they differ."""
+    if told is not None and full_text(told) != full_text(arguments.method):
+        program = arguments.parser.prog
+        text = f"{program}: --method {arguments.method} is used, COVEY_METHOD={told} is ignored\n"
+        sys.stderr.write(text)
+
+
 def _spec(arguments: argparse.Namespace) -> JobSpec:
     size = _size(arguments)
     variables: List[str] = [text for text in arguments.variables if "=" in text]
     settings = {}
     if arguments.start_timeout is not None:
         settings["COVEY_START_TIMEOUT"] = f"{arguments.start_timeout}s"
+    extra_env = dict(text.split("=", 1) for text in variables)
+    if arguments.method is not None:
+        settings["COVEY_METHOD"] = arguments.method
+        _announce_ignored(arguments, {**os.environ, **extra_env}.get("COVEY_METHOD"))
     return JobSpec(
         command=split_command(arguments.command),
         size=size,
         output_dir=arguments.output_dir,
         timeline_dir=_timeline_dir(arguments),
-        extra_env=dict(text.split("=", 1) for text in variables),
+        extra_env=extra_env,
         settings_env=settings,
         verbose=arguments.verbose,
         program=arguments.parser.prog,

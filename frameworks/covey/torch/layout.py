@@ -8,7 +8,7 @@ first one is small, so that the first transfer begins early.
 from __future__ import annotations
 
 import hashlib
-from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple, Union
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 
@@ -40,6 +40,51 @@ class BucketPlan(NamedTuple):
     slots: Tuple[Slot, ...]
     flags_offset: int  # In elements; [len(slots)] elements.
     length: int  # In elements, flags included.
+
+
+def name_parameters(
+    optimizer: torch.optim.Optimizer, given: Optional[List[Named]]
+) -> List[Named]:
+    """The optimizer's parameters with names, in the order of ``given``. Checks as Horovod does."""
+    own = [
+        (f"param.{g}.{i}", parameter)
+        for g, group in enumerate(optimizer.param_groups)
+        for i, parameter in enumerate(group["params"])
+    ]
+    if given is None:
+        return own
+    if any(not isinstance(item, tuple) or len(item) != 2 for item in given):
+        raise InvalidArgument(
+            "named_parameters should be a sequence of tuples (name, parameter), usually produced "
+            "by model.named_parameters()"
+        )
+    names = [name for name, _ in given]
+    twice = sorted({name for name in names if names.count(name) > 1}) if (
+        len(set(names)) < len(names)
+    ) else []
+    if twice:
+        raise InvalidArgument(
+            f"Parameter names in named_parameters must be unique. Found duplicates: "
+            f"{', '.join(twice)}"
+        )
+    known = {id(parameter): name for name, parameter in reversed(given)}
+    unnamed = [name for name, parameter in own if id(parameter) not in known]
+    if unnamed:
+        raise InvalidArgument(
+            "named_parameters was specified, but one or more model parameters were not named: "
+            f"{', '.join(unnamed)} (param.<group>.<index>)"
+        )
+    mine = {id(parameter) for _, parameter in own}
+    return [
+        (name, parameter)
+        for name, parameter in given
+        if id(parameter) in mine and known[id(parameter)] == name
+    ]
+
+
+def plan_whole(named: Sequence[Named]) -> List[BucketPlan]:
+    """One bucket per dtype."""
+    return _divide_by_dtype(list(named))
 
 
 def plan_buckets(

@@ -1,33 +1,39 @@
-"""The distributed optimizer: any torch optimizer, with gradients reduced over the ranks.
+"""The distributed optimizer: any torch optimizer, whose ranks train together by a method.
 
-The gradients lie in buckets in memory shared between the ranks, and each bucket is reduced as soon
-as backward has completed it, while backward goes on. From then until ``step()`` or
-``synchronize()`` the parameters' ``grad`` is None; afterwards it is a view of the bucket. Where a
-rank has no gradient for a parameter it contributes zeros; where no rank has one, ``grad`` stays
-None.
+Each step the method says what travels (``covey methods`` lists them): gradients before the update,
+the model after it, or nothing. Gradients lie in buckets in memory shared between the ranks, and
+each bucket is reduced as soon as backward has completed it, while backward goes on. From then until
+``step()`` or ``synchronize()`` the parameters' ``grad`` is None; afterwards it is a view of the
+bucket. Where a rank has no gradient for a parameter it contributes zeros; where no rank has one,
+``grad`` stays None. In a step that reduces no gradients they are those of this rank.
 """
 
 from __future__ import annotations
 
 import contextlib
 import warnings
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Type
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Type
 
 import torch
 
 from covey.errors import InvalidArgument
 from covey.group import Group, world
+from covey.method import choose
 from covey.reduce_op import Average, Max, ReduceOp, Sum, core_code
 from covey.torch.bucket import Reduction
 from covey.torch.compression import Compression, Compressor
-from covey.torch.layout import BUCKET_BYTES, Groups, Named, plan_buckets
+from covey.torch.layout import (
+    BUCKET_BYTES,
+    BucketPlan,
+    Groups,
+    Named,
+    name_parameters,
+    plan_buckets,
+)
 from covey.torch.ops import allreduce
+from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer, check_agreement
 from covey.torch.tensors import CODES
-
-METHODS = ("allreduce",)
-"""What ``method=`` may be."""
-
 
 class _Distributed(torch.optim.Optimizer):
     """The methods that a distributed optimizer has on top of its class. Never instantiated: the
@@ -37,7 +43,9 @@ class _Distributed(torch.optim.Optimizer):
     _covey_class: type
     _covey_options: Dict[str, Any]
     _covey_outside: List[Named]  # Parameters that require no gradient.
-    _covey_reducer: Optional[Reducer]  # None when there is nobody to reduce with.
+    _covey_plans: Tuple[List[BucketPlan], Reduction]
+    _covey_progress: Progress
+    _covey_reducer: Optional[Reducer]  # None when there is nothing to reduce, or nobody with whom.
     _covey_should_synchronize: bool
     _covey_synchronized: bool
 
@@ -51,8 +59,8 @@ class _Distributed(torch.optim.Optimizer):
         ``parameter.grad`` then is the same on every rank: the place for clipping. Follow it by
         ``with optimizer.skip_synchronize(): optimizer.step()``.
         """
+        self._check_parameters()
         if self._covey_reducer is not None:
-            self._check_parameters()
             self._covey_reducer.synchronize()
         self._covey_synchronized = True
 
@@ -91,8 +99,17 @@ class _Distributed(torch.optim.Optimizer):
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]
         """Waits for the reduced gradients, then does the step of the optimizer.
 
-        With a closure, the gradients of each of its evaluations are reduced.
+        With a closure, the gradients of each of its evaluations are reduced. Models are averaged
+        afterwards when the method says so: every rank must do equally many steps.
         """
+        result = self._update(closure)
+        self._covey_progress.after_update()
+        _turn(self)
+        return result
+
+    step.hooked = True  # type: ignore[attr-defined]  # The class below runs torch's step hooks.
+
+    def _update(self, closure: Optional[Callable[[], Any]]) -> Any:
         if not self._covey_should_synchronize:
             self._covey_synchronized = False
             return self._covey_super().step(closure)
@@ -112,14 +129,35 @@ class _Distributed(torch.optim.Optimizer):
         finally:
             self._covey_synchronized = False
 
-    step.hooked = True  # type: ignore[attr-defined]  # The class below runs torch's step hooks.
+    @property
+    def version(self) -> int:
+        """How many steps were done. Set it, on every rank alike, when training is taken up again:
+        it says where in its warm-up and in its local steps the method is."""
+        return self._covey_progress.version
+
+    @version.setter
+    def version(self, steps: int) -> None:
+        if not isinstance(steps, int) or steps < 0:
+            raise InvalidArgument(f"version must be a number of steps, not {steps!r}")
+        self._refuse_in_flight("version")
+        self._covey_progress.turn(steps)
+        _turn(self)
+
+    def finish(self) -> None:
+        """Makes the parameters the mean over the ranks, if the method has let them differ.
+
+        To be called by every rank at the end of training, or before it is evaluated or saved;
+        training may go on.
+        """
+        self._refuse_in_flight("finish()")
+        self._covey_progress.finish()
 
     def _reducing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         def reduced() -> Any:
             with torch.enable_grad():
                 loss = closure()
             self.synchronize()
-            if isinstance(self, torch.optim.LBFGS) and self._covey_reducer is not None:
+            if isinstance(self, torch.optim.LBFGS) and self._covey_progress.reduces:
                 # It decides by the loss how often to evaluate, so the ranks must see one loss.
                 group = self._covey_options["process_set"]
                 value = torch.as_tensor(loss, dtype=torch.float64).detach()
@@ -189,51 +227,11 @@ def _check_passes(passes: int) -> int:
     return passes
 
 
-def _name_parameters(
-    optimizer: torch.optim.Optimizer, given: Optional[List[Named]]
-) -> List[Named]:
-    """The optimizer's parameters with names, in the order of ``given``. Checks as Horovod does."""
-    own = [
-        (f"param.{g}.{i}", parameter)
-        for g, group in enumerate(optimizer.param_groups)
-        for i, parameter in enumerate(group["params"])
-    ]
-    if given is None:
-        return own
-    if any(not isinstance(item, tuple) or len(item) != 2 for item in given):
-        raise InvalidArgument(
-            "named_parameters should be a sequence of tuples (name, parameter), usually produced "
-            "by model.named_parameters()"
-        )
-    names = [name for name, _ in given]
-    twice = sorted({name for name in names if names.count(name) > 1}) if (
-        len(set(names)) < len(names)
-    ) else []
-    if twice:
-        raise InvalidArgument(
-            f"Parameter names in named_parameters must be unique. Found duplicates: "
-            f"{', '.join(twice)}"
-        )
-    known = {id(parameter): name for name, parameter in reversed(given)}
-    unnamed = [name for name, parameter in own if id(parameter) not in known]
-    if unnamed:
-        raise InvalidArgument(
-            "named_parameters was specified, but one or more model parameters were not named: "
-            f"{', '.join(unnamed)} (param.<group>.<index>)"
-        )
-    mine = {id(parameter) for _, parameter in own}
-    return [
-        (name, parameter)
-        for name, parameter in given
-        if id(parameter) in mine and known[id(parameter)] == name
-    ]
-
-
 def _build(optimizer: Any) -> None:
     """Makes the reducer of ``optimizer`` from its options and parameters."""
     options = optimizer._covey_options
     group: Group = options["process_set"]
-    named = _name_parameters(optimizer, options["named_parameters"])
+    named = name_parameters(optimizer, options["named_parameters"])
     trained = [(name, parameter) for name, parameter in named if parameter.requires_grad]
     optimizer._covey_outside = [
         (name, parameter) for name, parameter in named if not parameter.requires_grad
@@ -254,25 +252,33 @@ def _build(optimizer: Any) -> None:
         core_code(op), factor, options["compression"], group, op in (Average, Sum, Max)
     )
     header = [
-        f"op {ReduceOp(op).name}, gradient_predivide_factor {factor}, "
+        f"method {optimizer._covey_progress.method}, op {ReduceOp(op).name}, "
+        f"gradient_predivide_factor {factor}, "
         f"compression {options['compression'].__name__}, bucket_bytes {options['bucket_bytes']}, "
         f"backward_passes_per_step {optimizer.backward_passes_per_step}"
     ]
     check_agreement(header, plans, reduction)
-    optimizer._covey_reducer = Reducer(
-        plans, reduction, optimizer.backward_passes_per_step, options["sparse_as_dense"]
-    )
+    optimizer._covey_plans = (plans, reduction)
+    optimizer._covey_progress.share(trained)
+    _turn(optimizer)
+
+
+def _turn(optimizer: Any) -> None:
+    """Reduces gradients from now on, or does not, as the step that comes has it."""
+    wanted = optimizer._covey_progress.reduces
+    if wanted and optimizer._covey_reducer is None:
+        passes = optimizer.backward_passes_per_step
+        densify = optimizer._covey_options["sparse_as_dense"]
+        optimizer._covey_reducer = Reducer(*optimizer._covey_plans, passes, densify)
+    if optimizer._covey_reducer is not None:
+        optimizer._covey_reducer.active = wanted
 
 
 def _check_options(
-    optimizer: torch.optim.Optimizer, method: str, op: int, gradient_predivide_factor: float
+    optimizer: torch.optim.Optimizer, op: int, gradient_predivide_factor: float
 ) -> None:
     if hasattr(optimizer, "_covey_reducer"):
         raise InvalidArgument("this optimizer is a DistributedOptimizer already")
-    if method not in METHODS:
-        raise InvalidArgument(
-            f"method {method!r} is not available; this version has: {', '.join(METHODS)}"
-        )
     core_code(op)
     if not gradient_predivide_factor > 0:
         raise InvalidArgument("gradient_predivide_factor must be positive")
@@ -293,12 +299,13 @@ def DistributedOptimizer(
     process_set: Group = world,
     *,
     model: Optional[torch.nn.Module] = None,
-    method: str = "allreduce",
+    method: Optional[str] = None,
     bucket_bytes: int = BUCKET_BYTES,
+    **settings: object,
 ) -> torch.optim.Optimizer:
     """Wraps an optimizer so that ``step()`` uses gradients reduced over all ranks.
 
-    Every rank must call this at the same place. The module says when gradients can be read.
+    Every rank must call this at the same place.
 
     Args:
         optimizer: any torch optimizer. The result is of a subclass of its class and shares its
@@ -308,36 +315,36 @@ def DistributedOptimizer(
         compression: ``Compression.none``, ``.fp16``, ``.bf16`` or your own :class:`Compressor`.
         backward_passes_per_step: passes to add up (not to average) before a gradient is reduced.
             A step with fewer passes is fine.
-        op: Average, Sum, Min, Max or Product.
+        op: of gradients: Average, Sum, Min, Max or Product. Models are always averaged.
         gradient_predivide_factor: with Average: divides before the sum, multiplies after it.
         num_groups: into how many buckets to divide the parameters; 0 divides by size.
         groups: a number as ``num_groups``, or lists of parameters that share a bucket.
         sparse_as_dense: make sparse gradients dense; without it they are refused.
-        process_set: the ranks to reduce over; on others the optimizer does as before.
+        process_set: the ranks to train with; on others the optimizer does as before.
         model: instead of ``named_parameters``, the module to take names from.
-        method: how the ranks train together; "allreduce" is the only one so far.
+        method: how the ranks train together, such as "local" or "local:local_steps=8". None: as
+            ``coveyrun --method`` or COVEY_METHOD says, else "allreduce".
         bucket_bytes: size of a bucket; a larger gradient has its own.
+        **settings: parameters of the method: ``local_steps=8``; ``covey methods`` tells.
 
     Returns:
-        An optimizer with further methods: ``synchronize``, ``skip_synchronize``, ``no_sync``,
-        ``set_backward_passes_per_step``, ``rebuild_buckets``. ``state_dict()`` is unchanged.
+        An optimizer that also has ``synchronize``, ``skip_synchronize``, ``no_sync``, ``finish``,
+        ``set_backward_passes_per_step``, ``rebuild_buckets``, and ``version``, the number of steps
+        done. ``state_dict()`` is unchanged.
 
     Raises:
-        InvalidArgument: (a ValueError) wrong arguments.
+        InvalidArgument, NotInitialized: (ValueErrors) wrong arguments; before ``init()``.
         Mismatch: the ranks' parameters or options differ; the message names the first difference.
-        NotInitialized: (a ValueError) before ``init()``.
 
     Example:
-        >>> optimizer = hvd.DistributedOptimizer(
-        ...     torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size()),
-        ...     named_parameters=model.named_parameters())
+        >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size())
+        >>> optimizer = hvd.DistributedOptimizer(sgd, named_parameters=model.named_parameters())
     """
-    _check_options(optimizer, method, op, gradient_predivide_factor)
-    if named_parameters is None and model is not None:
-        named_parameters = model.named_parameters()
+    _check_options(optimizer, op, gradient_predivide_factor)
     wrapped = _wrap(
         optimizer,
-        named_parameters=None if named_parameters is None else list(named_parameters),
+        Progress(choose(method, settings), process_set),
+        named_parameters=_names_of(named_parameters, model),
         compression=compression,
         op=op,
         gradient_predivide_factor=gradient_predivide_factor,
@@ -351,7 +358,15 @@ def DistributedOptimizer(
     return wrapped
 
 
-def _wrap(optimizer: torch.optim.Optimizer, **options: Any) -> Any:
+def _names_of(
+    named: Optional[Iterable[Named]], model: Optional[torch.nn.Module]
+) -> Optional[List[Named]]:
+    if named is None and model is not None:
+        named = model.named_parameters()
+    return None if named is None else list(named)
+
+
+def _wrap(optimizer: torch.optim.Optimizer, progress: Progress, **options: Any) -> Any:
     """A twin of ``optimizer``, sharing state and parameter groups, with the methods above."""
     own = {
         name: value
@@ -365,6 +380,7 @@ def _wrap(optimizer: torch.optim.Optimizer, **options: Any) -> Any:
     wrapped.__dict__.update({k: v for k, v in vars(optimizer).items() if k != "step"})
     wrapped._covey_class = kind
     wrapped._covey_options = options
+    wrapped._covey_progress = progress
     wrapped._covey_reducer = None
     wrapped._covey_outside = []
     wrapped._covey_synchronized = False

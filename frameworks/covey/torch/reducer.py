@@ -24,15 +24,17 @@ from covey.torch.layout import BucketPlan, describe, digest, first_difference
 # training stage, say) must not be reduced twice.
 _hooks: "WeakTensorKeyDictionary" = WeakTensorKeyDictionary()
 
-# Group -> (life, optimizers made): the same on every member, so it can be part of a name.
-_made: Dict[Tuple[int, ...], Tuple[int, int]] = {}
+# (word, group) -> (life, made so far): the same on every member, so it can be part of a name.
+_made: Dict[Tuple[str, Tuple[int, ...]], Tuple[int, int]] = {}
 
 
-def _next_prefix(ranks: Sequence[int]) -> str:
-    life, count = _made.get(tuple(ranks), (state.life, 0))
+def next_prefix(word: str, ranks: Sequence[int]) -> str:
+    """`word`, with a number when it was asked for before: the same on every member of the group."""
+    key = (word, tuple(ranks))
+    life, count = _made.get(key, (state.life, 0))
     count = count if life == state.life else 0
-    _made[tuple(ranks)] = (state.life, count + 1)
-    return "grad" if count == 0 else f"grad{count}"
+    _made[key] = (state.life, count + 1)
+    return word if count == 0 else f"{word}{count}"
 
 
 def check_agreement(header: List[str], plans: Sequence[BucketPlan], reduction: Reduction) -> None:
@@ -52,7 +54,11 @@ def check_agreement(header: List[str], plans: Sequence[BucketPlan], reduction: R
 
 
 class Reducer:
-    """The buckets of one optimizer and the state of the step."""
+    """The buckets of one optimizer and the state of the step.
+
+    Attributes:
+        active: whether gradients are reduced in this step; else they are left alone.
+    """
 
     def __init__(
         self,
@@ -61,8 +67,9 @@ class Reducer:
         passes: int,
         densify: bool,
     ) -> None:
-        prefix = _next_prefix(reduction.group.ranks)
+        prefix = next_prefix("grad", reduction.group.ranks)
         self.buckets = make_buckets(plans, prefix, reduction, densify)
+        self.active = True
         self._passes = passes
         self._paused = False
         self._left: List[List[int]] = []
@@ -93,7 +100,7 @@ class Reducer:
         def hook(_: torch.Tensor) -> None:
             if bucket.handle is not None:
                 self._refuse_pass(bucket, index)
-            if self._paused:
+            if self._paused or not self.active:
                 return
             left = self._left[number]
             left[index] -= 1
@@ -130,6 +137,8 @@ class Reducer:
 
     def synchronize(self) -> None:
         """Submits what is left and waits for all; then raises the first error, if any."""
+        if not self.active:
+            return
         first_error: Optional[CoveyError] = None
         for bucket in self.buckets:
             if bucket.handle is None:

@@ -136,7 +136,6 @@ TEST(Config, ValuesOutOfRangeAreRefusedWithTheRange) {
   EXPECT_EQ(ErrorOfSettings("algorithm=bruck"),
             "algorithm is \"bruck\", which is not one of auto, flat, direct, read, staged, ring, "
             "pairwise, doubling, tree");
-  EXPECT_EQ(ErrorOfSettings("method=wagma"), "method is \"wagma\", which is not one of allreduce");
   EXPECT_NE(ErrorOfVariable("COVEY_ARENA_BYTES=1e300"), "");
   EXPECT_NE(ErrorOfVariable("COVEY_ARENA_BYTES=-1e300"), "");
 }

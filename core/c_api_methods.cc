@@ -1,0 +1,67 @@
+// The C API over core/plan/method.h: which methods there are, and what one does at a version.
+#include "core/c_api.h"
+#include "core/plan/method.h"
+#include "core/shell.h"
+
+namespace covey {
+namespace {
+
+static_assert(static_cast<int>(Payload::kModel) == COVEY_MODEL &&
+              static_cast<int>(Payload::kGradients) == COVEY_GRADIENTS);
+static_assert(static_cast<int>(Admission::kAll) == COVEY_ADMIT_ALL);
+
+// What `text` chooses; null: what the knob of the runtime does.
+Status Choose(const Use& use, const char* text, MethodChoice* choice) {
+  if (text != nullptr) return ParseMethod(text, choice);
+  if (use.get() == nullptr) return use.status();
+  return ParseMethod(use->config().method, choice);
+}
+
+Status PlanOf(const Use& use, const char* text, covey_group key, int64_t version,
+              covey_plan* plan) {
+  if (plan == nullptr || plan->struct_size != sizeof(covey_plan))
+    return Status::InvalidArgument("plan is NULL, or its struct_size is not that of covey_plan");
+  if (version < 0)
+    return Status::InvalidArgument("a version is not negative, as " + std::to_string(version) +
+                                   " is");
+  if (use.get() == nullptr) return use.status();
+  const Group* group = use->FindGroup(key);
+  if (group == nullptr || ToInt(group->my_index) < 0)
+    return Status::InvalidArgument("there is no such group, or this rank is not in it");
+  MethodChoice choice;
+  RETURN_IF_ERROR(Choose(use, text, &choice));
+  const MethodPlan made = choice.Plan({.size = group->size(), .rank = group->my_index}, version);
+  plan->payload = static_cast<covey_payload>(made.payload);
+  plan->admission = static_cast<covey_admission>(made.admission);
+  plan->group = key;  // Membership::kAll
+  return Status::Ok();
+}
+
+}  // namespace
+}  // namespace covey
+
+extern "C" {
+
+size_t covey_methods(char* json, size_t capacity) {
+  return covey::Fill(covey::MethodsJson(), json, capacity);
+}
+
+covey_code covey_method_check(const char* text, covey_error* error) {
+  covey::MethodChoice choice;
+  return covey::Report(covey::ParseMethod(text == nullptr ? "" : text, &choice), error);
+}
+
+size_t covey_method_text(covey_runtime* runtime, const char* text, char* out, size_t capacity) {
+  const covey::Use use(covey::OrDefault(runtime));
+  covey::MethodChoice choice;
+  const bool known = covey::Choose(use, text, &choice).ok();
+  return covey::Fill(known ? choice.Text() : "", out, capacity);
+}
+
+covey_code covey_method_plan(covey_runtime* runtime, const char* text, covey_group group,
+                             int64_t version, covey_plan* plan, covey_error* error) {
+  const covey::Use use(covey::OrDefault(runtime));
+  return covey::Report(covey::PlanOf(use, text, group, version, plan), error);
+}
+
+}  // extern "C"

@@ -1,0 +1,102 @@
+// The interface a distributed training method implements, the catalogue of those linked in, and
+// the text that chooses one.
+//
+// A method answers one question: what do the ranks exchange at the end of step `version`? The
+// answer is pure (rule W13): it depends on settings, view and version only, so every rank, and
+// every rank's engine without its trainer, knows it without asking. A method lives in one file of
+// ops/methods and registers itself; adapters do what the plan says and know no method by name.
+//
+// The text is flat and survives a shell unquoted: "local", "local:local_steps=8,warmup_steps=100",
+// "local:H=8". Any thread: the catalogue is constant once main() runs.
+#ifndef COVEY_CORE_PLAN_METHOD_H_
+#define COVEY_CORE_PLAN_METHOD_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/base/types.h"
+
+namespace covey {
+
+// A whole number that the user may set. All ranks must have the same.
+struct MethodParameter {
+  const char* name;    // "local_steps"
+  const char* letter;  // the papers' name, accepted too: "H"; empty when there is none
+  const char* unit;    // "steps"
+  int64_t standard;    // the default
+  int64_t minimum;
+  int64_t maximum;
+  const char* help;
+};
+
+// The values covey_payload and covey_admission have in covey.h: append, never renumber.
+enum class Payload : int32_t {
+  kNone = 0,       // a step on this rank alone
+  kGradients = 1,  // before the update: gradients, reduced as the optimizer was told
+  kModel = 2,      // after the update: parameters, averaged
+};
+enum class Admission : int32_t {
+  kAll = 0,  // an exchange runs once every member has come
+};
+enum class Membership : int32_t {
+  kAll = 0,  // every rank of the view
+};
+
+struct MethodPlan {
+  Payload payload = Payload::kNone;
+  Membership members = Membership::kAll;
+  Admission admission = Admission::kAll;
+
+  friend bool operator==(const MethodPlan&, const MethodPlan&) = default;
+};
+
+// The ranks that train together, and which of them asks.
+struct MethodView {
+  int32_t size;
+  GroupIndex rank;
+};
+
+struct Method {
+  const char* name;      // "local"
+  const char* help;      // one sentence: what is exchanged when
+  const char* bytes;     // per rank, P ranks; g: bytes of the gradients, m: of the parameters
+  const char* citation;  // authors, title, year, where
+  std::span<const MethodParameter> parameters;
+  // `settings[i]` is the value of parameters[i], in its range. REQUIRES: version >= 0, the number
+  // of steps this rank has done.
+  MethodPlan (*plan)(std::span<const int64_t> settings, const MethodView& view, int64_t version);
+};
+
+std::span<const Method* const> Methods();         // sorted by name
+const Method* FindMethod(std::string_view name);  // null: none of that name
+
+struct MethodRegistration {
+  explicit MethodRegistration(const Method& method);
+};
+
+// A method with a value for each of its parameters.
+struct MethodChoice {
+  const Method* method = nullptr;
+  std::vector<int64_t> settings;
+
+  // With every parameter by its full name: equal texts mean equal choices.
+  std::string Text() const;
+  MethodPlan Plan(const MethodView& view, int64_t version) const {
+    return method->plan(settings, view, version);
+  }
+};
+
+// kInvalidArgument names what is wrong, what exists, and the nearest to what was written; *choice
+// is then unchanged.
+Status ParseMethod(std::string_view text, MethodChoice* choice);
+
+// All methods: a JSON array of {name, help, bytes, citation, parameters: [{name, letter, unit,
+// default, minimum, maximum, help}]}.
+std::string MethodsJson();
+
+}  // namespace covey
+#endif  // COVEY_CORE_PLAN_METHOD_H_

@@ -1,0 +1,64 @@
+"""`covey methods [NAME]`: the card of each method, or of one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+from typing import Any, Dict, List
+
+from covey.launch.check import nearest
+from covey.method import methods
+
+_HELP = "list the methods by which ranks train together, with their parameters"
+_EPILOG = """A method is one argument:
+  coveyrun -np 4 --method local:local_steps=8 python train.py
+  COVEY_METHOD=local:local_steps=8 coveyrun -np 4 python train.py
+  hvd.DistributedOptimizer(optimizer, method="local", local_steps=8)
+The script wins over the flag, the flag over the variable; what is ignored is announced.
+"""
+_WIDTH = 96
+
+
+def add_to(commands: Any) -> None:
+    """Adds `methods` to the subcommands of `covey`."""
+    parser = commands.add_parser(
+        "methods", help=_HELP, description=f"{_HELP[0].upper()}{_HELP[1:]}.", epilog=_EPILOG
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="only this one")
+    parser.set_defaults(act=_act, parser=parser)
+
+
+def card(method: Dict[str, Any]) -> str:
+    """What a person wants to know of a method, in lines of at most _WIDTH characters."""
+    lines = [method["name"], *_lines("", method["help"])]
+    about = " (P ranks; g, m: bytes of gradients, model)"
+    lines += _lines("bytes per rank  ", method["bytes"] + about)
+    for parameter in method["parameters"]:
+        letter = f" ({parameter['letter']})" if parameter["letter"] else ""
+        lines.append(
+            f"  {parameter['name']}{letter} = {parameter['default']} {parameter['unit']}, "
+            f"{parameter['minimum']} to {parameter['maximum']}"
+        )
+        lines += _lines("    ", parameter["help"])
+    lines += _lines("source  ", method["citation"])
+    return "\n".join(lines)
+
+
+def _lines(label: str, text: str) -> List[str]:
+    first = "  " + label
+    rest = " " * len(first)
+    return textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=rest)
+
+
+def _act(arguments: argparse.Namespace) -> int:
+    """Prints."""
+    known = {method["name"]: method for method in methods()}
+    name = arguments.name
+    if name is not None and name not in known:
+        near = nearest(name, list(known)) or f" (there are: {', '.join(known)})"
+        sys.stderr.write(f"{arguments.parser.prog}: there is no method {name}{near}\n")
+        return 2
+    chosen = known.values() if name is None else [known[name]]
+    print("\n\n".join(card(method) for method in chosen))
+    return 0

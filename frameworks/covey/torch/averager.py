@@ -1,0 +1,128 @@
+"""Averaging the parameters of a model over the ranks. Internal.
+
+The parameters of a dtype are moved into one piece of the arena and stay views of it, so averaging
+them is one allreduce in place, without a copy. A parameter that was pointed elsewhere since then
+is brought back.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Dict, List, Optional, Sequence
+
+import torch
+
+from covey import _native
+from covey.collectives import ALLREDUCE
+from covey.errors import CoveyError, Exhausted, InvalidArgument
+from covey.group import Group
+from covey.memory import arena_empty
+from covey.reduce_op import Average, core_code
+from covey.torch.bucket import RESERVE_BYTES
+from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
+from covey.torch.tensors import CODES
+
+
+def _refuse_shared_memory(named: Sequence[Named]) -> None:
+    """Moving such parameters would part them. One parameter used twice is fine."""
+    owner: Dict[int, str] = {}
+    for name, parameter in named:
+        other = owner.setdefault(parameter.data_ptr(), name) if parameter.numel() else name
+        if other != name:
+            raise InvalidArgument(
+                f"{other} and {name} are two parameters in the same memory, which a method that "
+                "averages models cannot keep so: use one torch.nn.Parameter in both places"
+            )
+
+
+def _memory_of(plans: Sequence[BucketPlan]) -> List[torch.Tensor]:
+    """In the arena, or when not all of them fit, outside: slower, but right."""
+    try:
+        flats = [arena_empty((plan.length,), plan.dtype) for plan in plans]
+        arena_empty((RESERVE_BYTES,), torch.uint8)
+        return flats
+    except Exhausted as error:
+        warnings.warn(f"parameters lie outside of the arena, which costs a copy: {error}")
+        return [torch.zeros(plan.length, dtype=plan.dtype) for plan in plans]
+
+
+class _Flat:
+    """The parameters of one dtype, side by side, and one element that is 1.
+
+    That element tells after an averaging which part of the ranks took part: ranks that have joined
+    contribute zeros.
+    """
+
+    def __init__(self, plan: BucketPlan, name: str, flat: torch.Tensor) -> None:
+        self.name = name
+        self.flat = flat
+        self._present = flat[plan.flags_offset : plan.flags_offset + 1]
+        self.parameters = [slot.parameter for slot in plan.slots]
+        self.views = [
+            flat.as_strided(
+                slot.parameter.shape,
+                gradient_strides(slot.parameter),
+                flat.storage_offset() + slot.offset,
+            )
+            for slot in plan.slots
+        ]
+
+    def gather(self) -> None:
+        """Moves what does not lie here."""
+        for parameter, view in zip(self.parameters, self.views):
+            data = parameter.data
+            if data.data_ptr() == view.data_ptr() and data.stride() == view.stride():
+                continue
+            view.copy_(data)
+            parameter.data = view
+        self._present.fill_(1)
+
+    def submit(self, group: Group) -> "_native.Handle":
+        code = core_code(Average)
+        flat = self.flat
+        where = (CODES[flat.dtype], flat.data_ptr(), None, (flat.numel(),))
+        return _native.submit1(ALLREDUCE, group.id, self.name, code, 0, 1.0, 1.0, *where, flat)
+
+    def settle(self, size: int) -> None:
+        """Corrects the average for ranks that have joined."""
+        present = round(float(self._present) * size)
+        if 0 < present < size:
+            self.flat.mul_(size / present)
+
+
+class Averager:
+    """The trained parameters of one optimizer."""
+
+    def __init__(self, named: Sequence[Named], prefix: str, group: Group) -> None:
+        """Every member of the group makes one, with the same parameters.
+
+        Raises:
+            InvalidArgument: (a ValueError) two parameters lie in the same memory.
+        """
+        _refuse_shared_memory(named)
+        self._group = group
+        plans = plan_whole(named)
+        self._flats = [
+            _Flat(plan, f"{prefix}.{number}", memory)
+            for number, (plan, memory) in enumerate(zip(plans, _memory_of(plans)))
+        ]
+
+    def average(self) -> None:
+        """Parameters become their mean over the ranks, with the same bits on each.
+
+        Raises:
+            CoveyError: a rank is gone or disagrees; parameters are undefined then.
+        """
+        with torch.no_grad():
+            for flat in self._flats:
+                flat.gather()
+            handles = [flat.submit(self._group) for flat in self._flats]
+            first_error: Optional[CoveyError] = None
+            for flat, handle in zip(self._flats, handles):
+                try:
+                    handle.wait()
+                    flat.settle(self._group.size())
+                except CoveyError as error:
+                    first_error = first_error or error
+        if first_error is not None:
+            raise first_error

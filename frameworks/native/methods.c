@@ -1,0 +1,47 @@
+/* Methods: which there are, and what one does at a version. */
+#include "frameworks/native/native.h"
+
+static size_t Methods(const void* context, char* text, size_t capacity) {
+  (void)context;
+  return covey_methods(text, capacity);
+}
+
+PyObject* MethodsText(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  return TextOf(Methods, NULL);
+}
+
+PyObject* MethodCheck(PyObject* module, PyObject* args) {
+  (void)module;
+  const char* text;
+  if (!PyArg_ParseTuple(args, "s:method_check", &text)) return NULL;
+  covey_error error;
+  ClearError(&error);
+  return NoneOrError(covey_method_check(text, &error), &error);
+}
+
+static size_t FullText(const void* context, char* text, size_t capacity) {
+  return covey_method_text(NULL, context, text, capacity);
+}
+
+PyObject* MethodText(PyObject* module, PyObject* args) {
+  (void)module;
+  const char* text;
+  if (!PyArg_ParseTuple(args, "z:method_text", &text)) return NULL;
+  return TextOf(FullText, text);
+}
+
+PyObject* MethodPlan(PyObject* module, PyObject* args) {
+  (void)module;
+  const char* text;
+  unsigned long long group;
+  long long version;
+  if (!PyArg_ParseTuple(args, "sKL:method_plan", &text, &group, &version)) return NULL;
+  covey_error error;
+  ClearError(&error);
+  covey_plan plan = COVEY_INIT(covey_plan);
+  const covey_code code = covey_method_plan(NULL, text, group, version, &plan, &error);
+  if (code != COVEY_OK) return NoneOrError(code, &error);
+  return PyLong_FromLong(plan.payload);
+}

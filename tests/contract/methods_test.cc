@@ -1,0 +1,130 @@
+// Goal: what is true of every method: its parameters are well formed, its text can be written and
+// read back, its plan is pure and the same on all ranks; and wrong texts are refused by sentences
+// that say what exists.
+// Method: all methods of the catalogue, their defaults and drawn settings, many versions and views.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/base/rng.h"
+#include "core/plan/method.h"
+
+namespace covey {
+namespace {
+
+constexpr uint64_t kSeed = 20261121;
+
+std::string ErrorOf(std::string_view text) {
+  MethodChoice choice;
+  const Status status = ParseMethod(text, &choice);
+  EXPECT_TRUE(status.ok() == (choice.method != nullptr));
+  return status.message();
+}
+
+// Settings of `method`, drawn from the small end of their ranges.
+MethodChoice Draw(const Method& method, Rng* rng) {
+  MethodChoice choice{.method = &method, .settings = {}};
+  for (const MethodParameter& p : method.parameters)
+    choice.settings.push_back(p.minimum + static_cast<int64_t>(rng->Below(static_cast<uint64_t>(
+                                              std::min<int64_t>(p.maximum - p.minimum, 20) + 1))));
+  return choice;
+}
+
+TEST(EveryMethod, IsListedOnceInOrder) {
+  const auto methods = Methods();
+  for (size_t i = 1; i < methods.size(); ++i)
+    EXPECT_LT(std::string_view(methods[i - 1]->name), methods[i]->name);
+  EXPECT_NE(FindMethod("allreduce"), nullptr);
+  EXPECT_NE(FindMethod("local"), nullptr);
+  EXPECT_EQ(FindMethod("gossip"), nullptr);
+}
+
+TEST(EveryMethod, SaysWhatItIs) {
+  for (const Method* method : Methods()) {
+    for (const char* text : {method->help, method->bytes, method->citation})
+      EXPECT_NE(std::string_view(text), "") << method->name;
+    for (const MethodParameter& p : method->parameters) {
+      EXPECT_LE(p.minimum, p.standard) << p.name;
+      EXPECT_LE(p.standard, p.maximum) << p.name;
+      EXPECT_NE(std::string_view(p.help), "") << p.name;
+      EXPECT_EQ(std::string_view(p.name).find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_"),
+                std::string_view::npos);
+    }
+  }
+}
+
+TEST(EveryMethod, TextIsReadBack) {
+  Rng rng(kSeed);
+  for (const Method* method : Methods()) {
+    for (int i = 0; i < 50; ++i) {
+      const MethodChoice drawn = Draw(*method, &rng);
+      const std::string text = drawn.Text();
+      EXPECT_EQ(text.find_first_of(" \t\n;&|<>()$`\\\"'*?[]#~!{}"), std::string::npos) << text;
+      MethodChoice read;
+      ASSERT_TRUE(ParseMethod(text, &read).ok()) << text;
+      EXPECT_EQ(read.method, method);
+      EXPECT_EQ(read.settings, drawn.settings);
+    }
+  }
+}
+
+TEST(EveryMethod, PlansAlikeOnAllRanksAndEachTime) {
+  Rng rng(kSeed);
+  for (const Method* method : Methods()) {
+    for (int i = 0; i < 20; ++i) {
+      const MethodChoice choice = Draw(*method, &rng);
+      for (int32_t size : {1, 2, 3, 7, 64}) {
+        for (int64_t version = 0; version < 50; ++version) {
+          const MethodPlan first = choice.Plan({size, GroupIndex{0}}, version);
+          for (int32_t rank = size - 1; rank >= 0; --rank)
+            EXPECT_EQ(choice.Plan({size, GroupIndex{rank}}, version), first)
+                << choice.Text() << " version " << version << " rank " << rank;
+        }
+      }
+    }
+  }
+}
+
+TEST(MethodText, WithoutParametersHasTheDefaults) {
+  MethodChoice choice;
+  ASSERT_TRUE(ParseMethod("local", &choice).ok());
+  EXPECT_EQ(choice.Text(), "local:local_steps=8,warmup_steps=0");
+  ASSERT_TRUE(ParseMethod("local:warmup_steps=5,H=2", &choice).ok());
+  EXPECT_EQ(choice.Text(), "local:local_steps=2,warmup_steps=5");
+  ASSERT_TRUE(ParseMethod("allreduce", &choice).ok());
+  EXPECT_EQ(choice.Text(), "allreduce");
+}
+
+TEST(MethodText, WrongOnesAreRefusedWithWhatExists) {
+  const std::string unknown = ErrorOf("lokal");
+  EXPECT_TRUE(unknown.starts_with("there is no method \"lokal\"; there are: ")) << unknown;
+  EXPECT_TRUE(unknown.ends_with("; the nearest is \"local\"")) << unknown;
+  EXPECT_NE(ErrorOf(""), "");
+  EXPECT_EQ(ErrorOf("local:local_step=8"),
+            "the method \"local\" has no parameter \"local_step\"; it has local_steps (H), "
+            "warmup_steps; the nearest is \"local_steps\"");
+  EXPECT_EQ(ErrorOf("allreduce:H=2"),
+            "the method \"allreduce\" has no parameters, so there is no \"H\"");
+  EXPECT_EQ(ErrorOf("local:H=0"),
+            "local_steps is \"0\", which is not a number of steps from 1 to 1000000000");
+  for (const char* number : {"", "-1", "1.5", "x", "8 ", " 8", "+8", "99999999999999999999", "0x8"})
+    EXPECT_NE(ErrorOf("local:local_steps=" + std::string(number)), "") << number;
+  EXPECT_EQ(ErrorOf("local:H"), "\"H\" in the method \"local:H\" is not of the form name=value");
+  EXPECT_EQ(ErrorOf("local:H=2,local_steps=3"),
+            "local_steps is given twice in the method \"local:H=2,local_steps=3\"");
+  for (const char* text : {"local:", "local:H=2,", "local:,H=2", "local:=2", "Local", " local",
+                           "local ", "local:h=2", "local;H=2"})
+    EXPECT_NE(ErrorOf(text), "") << text;
+}
+
+TEST(MethodText, JsonListsAll) {
+  const std::string json = MethodsJson();
+  EXPECT_NE(json.find(R"({"name":"local","help":")"), std::string::npos) << json;
+  EXPECT_NE(json.find(R"({"name":"local_steps","letter":"H","unit":"steps","default":8,)"
+                      R"("minimum":1,"maximum":1000000000,"help":")"),
+            std::string::npos)
+      << json;
+}
+
+}  // namespace
+}  // namespace covey

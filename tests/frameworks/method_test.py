@@ -1,0 +1,369 @@
+"""Methods of training: local SGD against a slow reference, its averaging, and who may choose."""
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+import unittest
+from typing import Any, Callable, Dict, List
+
+import torch
+from nets import batch_of, loss_of, make_net, whole_batch
+from ranks import SEED, Pool, SharedPool
+
+import covey
+import covey.torch as hvd
+
+OPTIMIZERS: Dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.05),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.01),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01),
+}
+STEPS = 9
+
+pool = SharedPool(__file__)
+
+
+def setUpModule() -> None:
+    print(f"seed {SEED}")
+
+
+def tearDownModule() -> None:
+    pool.close()
+
+
+def do_step(net: torch.nn.Module, optimizer: Any, batch: Any) -> None:
+    optimizer.zero_grad()
+    loss_of(net, batch).backward()
+    optimizer.step()
+
+
+def average(nets: List[torch.nn.Module]) -> None:
+    """The slow reference: sums in rank order, then a division."""
+    with torch.no_grad():
+        for same in zip(*(net.parameters() for net in nets)):
+            total = torch.zeros_like(same[0])
+            for parameter in same:
+                total += parameter
+            for parameter in same:
+                parameter.copy_(total / len(nets))
+
+
+class Reference:
+    """All ranks in one process, each with a network and an optimizer of its own."""
+
+    def __init__(self, net: torch.nn.Module, kind: str) -> None:
+        self.nets = [copy.deepcopy(net) for _ in range(hvd.size())]
+        self.optimizers = [OPTIMIZERS[kind](list(net.parameters())) for net in self.nets]
+
+    def local_step(self, step: int) -> None:
+        for rank, (net, optimizer) in enumerate(zip(self.nets, self.optimizers)):
+            do_step(net, optimizer, batch_of(step, rank))
+
+    def shared_step(self, step: int) -> None:
+        for net, optimizer in zip(self.nets, self.optimizers):
+            do_step(net, optimizer, whole_batch(step))
+
+
+def agree(net: torch.nn.Module, other: torch.nn.Module, what: Any) -> None:
+    for (name, actual), wanted in zip(net.named_parameters(), other.parameters()):
+        torch.testing.assert_close(
+            actual, wanted, rtol=1e-5, atol=1e-5, msg=lambda text: f"{what} {name}: {text}"
+        )
+
+
+def replicas_are_equal(net: torch.nn.Module) -> bool:
+    try:
+        hvd.check_replicas(net)
+    except covey.Mismatch:
+        return False
+    return True
+
+
+def train_local(kind: str, every: int, warmup: int, set_to_none: bool = True) -> None:
+    net = make_net()
+    reference = Reference(net, kind)
+    optimizer = hvd.DistributedOptimizer(
+        OPTIMIZERS[kind](net.parameters()), model=net, method="local",
+        local_steps=every, warmup_steps=warmup,
+    )
+    for step in range(STEPS):
+        optimizer.zero_grad(set_to_none=set_to_none)
+        loss_of(net, batch_of(step, hvd.rank())).backward()
+        optimizer.step()
+        assert optimizer.version == step + 1
+        if step < warmup:
+            reference.shared_step(step)
+        else:
+            reference.local_step(step)
+        averages = step >= warmup and (step - warmup + 1) % every == 0
+        if averages:
+            average(reference.nets)
+        what = (kind, every, warmup, step)
+        agree(net, reference.nets[hvd.rank()], what)
+        alone = hvd.size() == 1
+        assert replicas_are_equal(net) == (alone or step < warmup or averages), what
+    optimizer.finish()
+    average(reference.nets)
+    agree(net, reference.nets[0], "finish")
+    hvd.check_replicas(net)
+
+
+def local_equals_the_reference() -> None:
+    for kind in OPTIMIZERS:
+        for every in (1, 3, 4):
+            for warmup in (0, 2):
+                train_local(kind, every, warmup)
+    train_local("momentum", 3, 2, set_to_none=False)
+
+
+def one_local_step_of_sgd_is_allreduce() -> None:
+    nets = [make_net(), make_net()]
+    methods = ("local:H=1", "allreduce")
+    optimizers = [
+        hvd.DistributedOptimizer(OPTIMIZERS["sgd"](net.parameters()), model=net, method=method)
+        for net, method in zip(nets, methods)
+    ]
+    for step in range(STEPS):
+        for net, optimizer in zip(nets, optimizers):
+            do_step(net, optimizer, batch_of(step, hvd.rank()))
+        agree(nets[0], nets[1], step)
+
+
+class Branches(torch.nn.Module):
+    """a: used by all; b: by rank 1 only; c: by nobody. And a buffer of each rank's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = torch.nn.Linear(6, 3)
+        self.b = torch.nn.Linear(6, 3)
+        self.c = torch.nn.Linear(6, 3)
+        self.late = torch.nn.Linear(6, 3).requires_grad_(False)
+        self.wide = torch.nn.Linear(6, 3).double()
+        self.register_buffer("own", torch.tensor([0.0]))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        out = self.a(inputs) + self.late(inputs) + self.wide(inputs.double()).float()
+        return out + self.b(inputs) if hvd.rank() == 1 else out
+
+
+def parameters_of_all_kinds() -> str:
+    net = make_net(Branches)
+    start = copy.deepcopy(net)
+    net.own.fill_(hvd.rank())
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.1), model=net, method="local", local_steps=2
+    )
+    before = covey.stats()["exchanges"]
+    for step in range(4):
+        do_step(net, optimizer, batch_of(step, hvd.rank()))
+    assert covey.stats()["exchanges"] - before == 2 * 2, "one exchange per dtype and averaging"
+    assert net.own.item() == hvd.rank(), "buffers are left alone"
+    assert torch.equal(net.c.weight, start.c.weight) and net.c.weight.grad is None
+    assert (hvd.rank() == 1) == (net.b.weight.grad is not None)
+    assert not torch.equal(net.b.weight, start.b.weight), "the mean with rank 1's"
+    assert torch.equal(net.late.weight, start.late.weight)
+    net.own.zero_()
+    hvd.check_replicas(net)
+
+    net.late.requires_grad_(True)
+    message = ""
+    optimizer.zero_grad()
+    loss_of(net, batch_of(4, hvd.rank())).backward()
+    try:
+        optimizer.step()
+    except RuntimeError as error:
+        message = str(error)
+    optimizer.zero_grad()
+    optimizer.rebuild_buckets()
+    for step in (4, 5):
+        do_step(net, optimizer, batch_of(step, hvd.rank()))
+    assert not torch.equal(net.late.weight, start.late.weight)
+    hvd.check_replicas(net)
+    return message
+
+
+def two_optimizers_and_more_groups() -> None:
+    net = make_net()
+    layers = [p for p in net.out.parameters()], [p for p in net.embed.parameters()]
+    first = hvd.DistributedOptimizer(
+        torch.optim.SGD(layers[0], lr=0.05), method="local", local_steps=2
+    )
+    second = hvd.DistributedOptimizer(
+        torch.optim.SGD(layers[1], lr=0.05), method="local", local_steps=3
+    )
+    for step in range(12):
+        net.zero_grad()
+        loss_of(net, batch_of(step, hvd.rank())).backward()
+        first.step()
+        second.step()
+        if step == 5:
+            first.add_param_group({"params": list(net.hidden.parameters()), "lr": 0.02})
+    hvd.check_replicas(net)
+
+
+def elsewhere_and_back() -> None:
+    """Parameters that are pointed to other memory between two averagings are found again."""
+    net = make_net()
+    optimizer = hvd.DistributedOptimizer(
+        OPTIMIZERS["momentum"](net.parameters()), model=net, method="local:H=1"
+    )
+    reference = Reference(net, "momentum")
+    for step in range(4):
+        do_step(net, optimizer, batch_of(step, hvd.rank()))
+        reference.local_step(step)
+        average(reference.nets)
+        net.hidden.weight.data = net.hidden.weight.data.clone().t().contiguous().t()
+        net.load_state_dict(copy.deepcopy(net.state_dict()))
+        agree(net, reference.nets[hvd.rank()], step)
+
+
+def state_loads_in_plain_torch() -> None:
+    net = make_net()
+    optimizer = hvd.DistributedOptimizer(
+        OPTIMIZERS["adam"](net.parameters()), model=net, method="local", local_steps=2
+    )
+    for step in range(4):
+        do_step(net, optimizer, batch_of(step, hvd.rank()))
+    file = io.BytesIO()
+    torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, file)
+    file.seek(0)
+    saved = torch.load(file)
+    plain = make_net()
+    plain.load_state_dict(saved["net"])
+    other = OPTIMIZERS["adam"](plain.parameters())
+    other.load_state_dict(saved["optimizer"])
+    do_step(plain, other, batch_of(4, hvd.rank()))
+    do_step(net, optimizer, batch_of(4, hvd.rank()))
+    agree(net, plain, "taken up in plain torch")
+
+    again = hvd.DistributedOptimizer(other, model=plain, method="local", local_steps=2)
+    again.version = 5
+    do_step(plain, again, batch_of(5, hvd.rank()))
+    do_step(net, optimizer, batch_of(5, hvd.rank()))
+    agree(net, plain, "taken up in the middle of the local steps")
+    hvd.check_replicas(plain)
+
+
+def uneven_ends() -> None:
+    """Rank 0 has one averaging less; those that go on average without it."""
+    net = make_net()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.0), model=net, method="local:H=1"
+    )
+    do_step(net, optimizer, batch_of(0, hvd.rank()))
+    wanted = copy.deepcopy(net)
+    if hvd.rank() != 0:
+        do_step(net, optimizer, batch_of(1, hvd.rank()))
+    hvd.join()
+    agree(net, wanted, "a joined rank's zeros are no model")
+
+
+def two_in_one_memory() -> str:
+    net = torch.nn.ModuleDict({"a": torch.nn.Linear(3, 3), "b": torch.nn.Linear(3, 3)})
+    net["b"].weight.data = net["a"].weight.data
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.1), model=net, method="local:H=1"
+    )
+    try:
+        optimizer.step()
+    except covey.InvalidArgument as error:
+        return str(error)
+    return ""
+
+
+def disagreement() -> str:
+    net = make_net()
+    try:
+        hvd.DistributedOptimizer(
+            torch.optim.SGD(net.parameters(), lr=0.1), method="local", H=2 + hvd.rank()
+        )
+    except covey.Mismatch as error:
+        return str(error)
+    return ""
+
+
+def chosen(method: Any = None, settings: Any = None) -> str:
+    net = torch.nn.Linear(2, 2)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.1), method=method, **(settings or {})
+    )
+    return optimizer._covey_progress.method
+
+
+def started_differently() -> str:
+    rank = int(os.environ["COVEY_RANK"])
+    covey.init(settings={"method": f"local:H={2 + rank}"})
+    try:
+        covey.allreduce(torch.ones(1), name="first")
+    except covey.CoveyError as error:
+        return str(error)
+    return ""
+
+
+def init_error() -> str:
+    try:
+        covey.init()
+    except covey.InvalidArgument as error:
+        return str(error)
+    return ""
+
+
+def all_of_one_size() -> None:
+    """One job does all: starting ranks takes longer than these."""
+    local_equals_the_reference()
+    one_local_step_of_sgd_is_allreduce()
+    two_optimizers_and_more_groups()
+    elsewhere_and_back()
+    state_loads_in_plain_torch()
+
+
+class MethodTest(unittest.TestCase):
+    def test_alone(self) -> None:
+        pool(1).call(all_of_one_size)
+
+    def test_by_two(self) -> None:
+        pool(2).call(all_of_one_size)
+        for message in pool(2).call(parameters_of_all_kinds):
+            self.assertRegex(message, "late.weight began to require a gradient")
+        for message in pool(2).call(two_in_one_memory):
+            self.assertRegex(message, "a.weight and b.weight are two parameters in the same memory")
+        for message in pool(2).call(disagreement):
+            self.assertRegex(message, "local_steps=2,.*rank 1 has .*local_steps=3,")
+
+    def test_by_three(self) -> None:
+        pool(3).call(all_of_one_size)
+        pool(3).call(uneven_ends)
+
+
+class ChoiceTest(unittest.TestCase):
+    def test_the_script_wins_over_the_environment_and_says_so_once(self) -> None:
+        with Pool(2, __file__, env={"COVEY_METHOD": "local:H=5"}) as ranks:
+            told = "local:local_steps=5,warmup_steps=0"
+            self.assertEqual(ranks.call(chosen), [told] * 2)
+            self.assertEqual(ranks.call(chosen, "local", {"local_steps": 5}), [told] * 2)
+            self.assertEqual(ranks.stderr(0), "")
+            for _ in range(2):
+                self.assertEqual(ranks.call(chosen, "allreduce"), ["allreduce"] * 2)
+            self.assertRegex(ranks.stderr(0), r"allreduce \(.*method_test.py:\d+\); local:local_s")
+            self.assertEqual(ranks.stderr(0).count("is ignored"), 1)
+            self.assertEqual(ranks.stderr(1), "")
+
+    def test_ranks_started_differently_are_refused(self) -> None:
+        with Pool(2, __file__, init=False) as ranks:
+            for message in ranks.call(started_differently):
+                self.assertRegex(message, "local:local_steps=2.*local:local_steps=3")
+
+    def test_a_wrong_method_is_refused_at_start(self) -> None:
+        with Pool(1, __file__, env={"COVEY_METHOD": "lokal"}, init=False) as ranks:
+            self.assertRegex(ranks.call(init_error)[0], 'no method "lokal".*"local"')
+
+    def test_methods_are_listed(self) -> None:
+        names = [method["name"] for method in covey.methods()]
+        self.assertEqual(names, sorted(names))
+        self.assertLessEqual({"allreduce", "local"}, set(names))
+
+
+if __name__ == "__main__":
+    unittest.main()

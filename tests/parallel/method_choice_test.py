@@ -1,0 +1,108 @@
+"""Goal: one argument chooses the method, from the script, the flag or the environment; the first of
+these wins, what is ignored is announced, and what is wrong is one line.
+Method: the launcher with a script that prints its method, and an example as it is."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import tempfile
+import unittest
+from typing import Any, List
+
+from harness import REPOSITORY, run_launcher
+
+from covey.cli import main
+
+SCRIPT = """
+import sys, torch, covey.torch as hvd
+hvd.init()
+net = torch.nn.Linear(2, 2)
+method = sys.argv[1] if len(sys.argv) > 1 else None
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), method=method)
+if hvd.rank() == 0:
+    print(optimizer._covey_progress.method)
+"""
+LOCAL = "local:local_steps={},warmup_steps=0"
+
+
+def covey(*arguments: str) -> Any:
+    """(exit code, stdout, stderr) of the command `covey`."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(list(arguments))
+        except SystemExit as end:
+            code = end.code
+    return code, out.getvalue(), err.getvalue()
+
+
+class MethodChoiceTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.script = os.path.join(folder.name, "script.py")
+        with open(self.script, "w", encoding="utf-8") as file:
+            file.write(SCRIPT)
+
+    def chosen(self, flag: List[str], told: str, *asked: str) -> Any:
+        """(what rank 0 prints, lines of stderr)."""
+        env = {"COVEY_METHOD": told} if told else {}
+        command = ["-np", "2", *flag, sys.executable, self.script, *asked]
+        code, out, err = run_launcher(command, env=env)
+        self.assertEqual(code, 0, err)
+        return [line.partition("] ")[2] or line for line in out], err
+
+    def test_the_environment(self) -> None:
+        self.assertEqual(self.chosen([], "local:H=3"), ([LOCAL.format(3)], []))
+
+    def test_the_flag_wins_over_the_environment(self) -> None:
+        out, err = self.chosen(["--method", "local:H=3"], "local:H=4")
+        self.assertEqual(out, [LOCAL.format(3)])
+        self.assertEqual(
+            err, ["coveyrun: --method local:H=3 is used, COVEY_METHOD=local:H=4 is ignored"]
+        )
+
+    def test_the_script_wins_over_the_flag(self) -> None:
+        out, err = self.chosen(["--method", "local:H=3"], "", "local:H=5")
+        self.assertEqual((out, len(err)), ([LOCAL.format(5)], 1))
+        self.assertIn("script.py:6); local:local_steps=3", err[0])
+        self.assertIn("is ignored", err[0])
+
+    def test_an_unchanged_script_under_local(self) -> None:
+        script = str(REPOSITORY / "examples" / "pytorch_minimal.py")
+        method = ["--method", "local:local_steps=4,warmup_steps=8"]
+        code, out, err = run_launcher(["-np", "2", *method, sys.executable, script])
+        self.assertEqual((code, len(out)), (0, 2), err)
+        weights = {line.partition("weight ")[2] for line in out}
+        self.assertEqual(len(weights), 1, "100 steps end with an averaging")
+
+    def test_a_wrong_method_is_one_line(self) -> None:
+        for text, expected in (
+            ("lokal", 'the nearest is "local"'),
+            ("local:H=0", "not a number of steps from 1"),
+            ("local:step=2", "it has local_steps (H), warmup_steps"),
+            ("", "there are: "),
+        ):
+            code, out, err = run_launcher(["-np", "2", "--method", text, "true"])
+            self.assertEqual((code, out, len(err)), (2, [], 1), err)
+            self.assertIn(expected, err[0])
+
+    def test_cards(self) -> None:
+        code, text, _ = covey("methods")
+        self.assertEqual(code, 0)
+        for word in ("allreduce", "local", "local_steps (H) = 8 steps, 1 to", "warmup_steps",
+                     "2 g (P-1)/P every step", "arXiv:1805.09767", "arXiv:1604.00981"):
+            self.assertIn(word, text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 100)
+        code, text, _ = covey("methods", "allreduce")
+        self.assertEqual((code, "local_steps" in text), (0, False))
+        code, text, err = covey("methods", "lokal")
+        self.assertEqual((code, text), (2, ""))
+        self.assertEqual(err, "covey methods: there is no method lokal (did you mean local?)\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
