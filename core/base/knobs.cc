@@ -209,7 +209,8 @@ std::optional<int64_t> FactorOf(std::string_view name, const std::array<Unit, kC
 static_assert(static_cast<int>(LogLevel::kOff) == 0 && static_cast<int>(LogLevel::kDebug) == 4,
               "the choices of log_level stand in the order of the enum");
 
-// Levenshtein's distance: insertions, deletions and replacements from a to b.
+}  // namespace
+
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -223,8 +224,6 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   }
   return row.back();
 }
-
-}  // namespace
 
 std::span<const Knob> AllKnobs() { return kKnobs; }
 

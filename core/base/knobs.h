@@ -38,6 +38,8 @@ struct Knob {
 std::span<const Knob> AllKnobs();
 const Knob* FindKnob(std::string_view name);         // null when there is none
 const Knob& NearestKnob(std::string_view mistyped);  // by edit distance
+// Levenshtein's distance: insertions, deletions and replacements from a to b.
+size_t EditDistance(std::string_view a, std::string_view b);
 
 // REQUIRES: a choice.
 std::vector<std::string_view> ChoicesOf(const Knob& knob);
