@@ -11,7 +11,8 @@ import unittest
 
 from tidy import source
 
-_COMPILE = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"]
+_COMPILE = ["g++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror",
+            "-Wno-missing-field-initializers"]  # as .bazelrc
 
 
 class NewTest(unittest.TestCase):
