@@ -146,12 +146,11 @@ void Executor::Publish(Exchange* x, Time now) {
                            .layout = x->input.Layout() * 31 ^ (scatter ? 0 : x->output.Layout()),
                            .rows = rows};
   std::copy(x->request->splits.begin(), x->request->splits.end(), x->SplitsOf(x->Me()));
-  if (x->codec != nullptr && StagesInput(*x)) {
-    coder_.EncodeFirst(*x);
-  } else if (StagesInput(*x)) {
+  if (StagesInput(*x)) {
     const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
     std::byte* slot = x->Slot(x->Me(), 0);
-    if (first > 0)
+    if (x->codec != nullptr) coder_.EncodeFirst(*x);
+    if (x->codec == nullptr && first > 0)
       x->input.ForEach(0, first, [&](const std::byte* piece, size_t delta, size_t length) {
         options_.kernels->copy(slot + delta, piece, length, Stores::kCached);
       });
