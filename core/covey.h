@@ -174,6 +174,10 @@ typedef struct covey_request {
   uint32_t waits;
   const int64_t* splits; /* alltoall: [num_splits] rows for each member, or NULL */
   int32_t num_splits;    /* the size of the group; 0 with NULL */
+  /* allreduce of float32 on the CPU: how contributions are made smaller before they travel, equal
+   * on all ranks: "bf16", "fp16", "int8", "int8@block=512". Each is encoded once, decoded on every
+   * rank and reduced in float32, so all ranks get the same bits. NULL or "" = not at all. */
+  const char* codec;
 } covey_request;
 
 /* ---- Life ---- */

@@ -181,6 +181,7 @@ std::string Session::StatsJson() {
     Field(&json, "exchanges_aborted", e.aborted);
     Field(&json, "exchanges_direct", e.direct);
     Field(&json, "moved_bytes", e.moved_bytes);
+    Field(&json, "wire_bytes", e.wire_bytes);
     Field(&json, "wait_for_peers_ns", static_cast<uint64_t>(e.wait_begin_ns));
     Field(&json, "exchange_ns", static_cast<uint64_t>(e.run_ns));
     Field(&json, "passes", r.passes);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/run/codec.h"
+
 namespace covey {
 namespace {
 
@@ -180,6 +182,26 @@ Status CheckTensors(const covey_request& r, const Operation& operation) {
   return Status::Ok();
 }
 
+// The codec's name with every parameter, and its form.
+Status ReadCodec(const covey_request& r, Operation* operation) {
+  if (r.codec == nullptr || r.codec[0] == '\0') return Status::Ok();
+  if (operation->kind != Kind::kAllreduce)
+    return Wrong(r, std::string("a codec (") + r.codec + ") is for allreduce only");
+  ChosenCodec chosen;
+  if (const Status status = ParseCodec(r.codec, &chosen); !status.ok())
+    return Wrong(r, status.message());
+  const Tensor& first = operation->inputs[0];
+  if (first.dtype != DType::kF32)
+    return Status::Unsupported(Quoted(r) + ": codec " + chosen.codec->name +
+                               " encodes float32, and the tensor has " + NameOf(first.dtype));
+  if (first.device != DeviceType::kCpu)
+    return Status::Unsupported(Quoted(r) + ": codec " + chosen.codec->name +
+                               " reads memory of the CPU, and the tensor lies on a device");
+  operation->codec = chosen.text;
+  operation->form = chosen.form;
+  return Status::Ok();
+}
+
 }  // namespace
 
 Status Validate(const covey_request& r, const ValidationContext& c, Operation* operation) {
@@ -206,6 +228,7 @@ Status Validate(const covey_request& r, const ValidationContext& c, Operation* o
     RETURN_IF_ERROR(ReadTensor(r, outputs[i], c, true, &operation->outputs.back()));
   }
   RETURN_IF_ERROR(CheckTensors(r, *operation));
+  RETURN_IF_ERROR(ReadCodec(r, operation));
   return operation->kind == Kind::kAlltoall ? ReadSplits(r, operation) : Status::Ok();
 }
 

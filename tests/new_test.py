@@ -72,6 +72,18 @@ class NewTest(unittest.TestCase):
     def test_an_algorithm(self) -> None:
         self.assertIn("PASSED", self.start("algorithm", "allreduce_hops", "algorithms"))
 
+    def test_a_codec(self) -> None:
+        # Its test needs every kernel and codec; that it compiles is enough here.
+        made = self.new("codec", "two_bits")
+        self.assertEqual(made.returncode, 0, made.stderr)
+        for path in ("ops/codecs/two_bits.cc", "tests/unit/ops/codecs/two_bits_test.cc"):
+            command = [os.environ.get("CXX", "g++"), *_FLAGS, "-fsyntax-only", f"-I{self.copy}"]
+            command += [f"-I{_ROOT}", str(self.copy / path)]
+            built = subprocess.run(
+                command, timeout=_LIMIT_S, capture_output=True, text=True, check=False
+            )
+            self.assertEqual(built.returncode, 0, built.stderr)
+
     def test_wrong_names_are_refused(self) -> None:
         for arguments in (["method"], ["method", "Swap"], ["method", "a/b"], ["method", "a-b"],
                           ["method", "a", "b"], ["algorithm", "hops"], ["nothing", "x"], []):

@@ -20,6 +20,11 @@ _CC_DEPS = {
         "//core/plan",
         "//ops/algorithms",
     ],
+    "unit/ops/codecs": [
+        "//core/run:interfaces",
+        "//ops/codecs",
+        "//ops/kernels",
+    ],
     "unit/ops/kernels": [
         "//core/run:interfaces",
         "//ops/kernels",

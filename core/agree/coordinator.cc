@@ -91,9 +91,11 @@ Message Coordinator::Decide(const OperationId& id, const Pending& pending) {
     if (all[i]->ranks != pending.members)
       return ErrorFor(id, StatusCode::kMismatch, rank, "groups differ: two groups share a key");
     if (all[i]->code != StatusCode::kOk)
-      return ErrorFor(id, all[i]->code, rank,
-                      RankName(rank) + " has joined (it has no more data): until all ranks have, " +
-                          "only barrier and allreduce without a prescale factor are possible");
+      return ErrorFor(
+          id, all[i]->code, rank,
+          RankName(rank) + " has joined (it has no more data): until all ranks have, " +
+              "only barrier and allreduce without a prescale factor, or a codec for other than "
+              "a sum, are possible");
     if (all[i]->text != all[0]->text)
       return ErrorFor(id, StatusCode::kMismatch, rank,
                       "a setting that must be equal on all ranks differs: " +

@@ -17,7 +17,10 @@ bool IsWorld(const Stream& stream) { return stream.group->key == 0; }
 bool CanTakePart(const Signature& signature) {
   if (signature.kind == Kind::kBarrier) return true;
   const bool scaled = signature.prescale != 1.0 && signature.op != Op::kSum;
-  return signature.kind == Kind::kAllreduce && signature.device == DeviceType::kCpu && !scaled;
+  // The identity element of a minimum or maximum is infinite, which a codec need not keep.
+  const bool coded = !signature.codec.empty() && signature.op != Op::kSum;
+  return signature.kind == Kind::kAllreduce && signature.device == DeviceType::kCpu && !scaled &&
+         !coded;
 }
 
 }  // namespace
@@ -104,6 +107,8 @@ Request* Join::OnShadow(const Message& message, const Negotiator& negotiator, Ti
   request.root = signature.root;
   request.prescale = signature.prescale;
   request.postscale = signature.postscale;
+  request.codec = signature.codec;
+  request.form = signature.form;
   request.submitted_at = now;
   request.shadow = true;
   request.refused = !CanTakePart(signature);

@@ -15,8 +15,9 @@ namespace covey {
 // in to gather is not in the signature, so that gets a full segment.
 inline size_t LandingSlotBytes(const Signature& signature, size_t segment_bytes) {
   if (signature.kind == Kind::kBarrier) return kLandingAlign;
-  const size_t wanted =
-      Gathers(signature.kind) ? segment_bytes : std::min(signature.LengthBytes(), segment_bytes);
+  const size_t wanted = Gathers(signature.kind)
+                            ? segment_bytes
+                            : std::min(signature.TravellingBytes(), segment_bytes);
   return std::max(kLandingAlign, (wanted + kLandingAlign - 1) / kLandingAlign * kLandingAlign);
 }
 

@@ -19,7 +19,8 @@ struct Open {
 
 bool SameClass(const Signature& a, const Signature& b) {
   return a.dtype == b.dtype && a.op == b.op && a.average == b.average && a.device == b.device &&
-         a.prescale == b.prescale && a.postscale == b.postscale;
+         a.prescale == b.prescale && a.postscale == b.postscale && a.codec.empty() &&
+         b.codec.empty();  // a block would reach over tensors, and results depend on the plan
 }
 
 bool Together(const Candidate& a, const Candidate& b, Time window) {

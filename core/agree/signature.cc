@@ -29,6 +29,8 @@ std::string Differ(const char* what, const std::string& name_a, const std::strin
 
 std::string OpName(const Signature& s) { return NameOf(s.average ? Op::kAverage : s.op); }
 
+std::string CodecName(const Signature& s) { return s.codec.empty() ? "none" : s.codec; }
+
 std::string Number(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.17g", value);
@@ -54,7 +56,9 @@ Signature SignatureOf(const Request& request) {
               .average = request.average,
               .root = request.root,
               .prescale = request.prescale,
-              .postscale = request.postscale};
+              .postscale = request.postscale,
+              .codec = request.codec,
+              .form = request.form};
   for (const Tensor& t : request.inputs) {
     s.dtype = t.dtype;
     s.device = t.device;
@@ -66,7 +70,8 @@ Signature SignatureOf(const Request& request) {
 bool Matches(const Request& request, const Signature& s) {
   if (request.kind != s.kind || request.op != s.op || request.average != s.average ||
       request.root != s.root || request.prescale != s.prescale ||
-      request.postscale != s.postscale || request.inputs.size() != s.shapes.size())
+      request.postscale != s.postscale || request.codec != s.codec ||
+      request.inputs.size() != s.shapes.size())
     return false;
   for (size_t i = 0; i < s.shapes.size(); ++i) {
     const Tensor& t = request.inputs[i];
@@ -99,6 +104,7 @@ std::string DescribeDifference(const Signature& a, const std::string& name_a, co
     return differ("prescale factors", Number(a.prescale), Number(b.prescale));
   if (a.postscale != b.postscale)
     return differ("postscale factors", Number(a.postscale), Number(b.postscale));
+  if (a.codec != b.codec) return differ("codecs", CodecName(a), CodecName(b));
   return differ("devices", NameOf(a.device), NameOf(b.device));
 }
 
@@ -111,6 +117,10 @@ void Encode(const Signature& s, Writer* writer) {
   writer->Put(ToInt(s.root));
   writer->Put(s.prescale);
   writer->Put(s.postscale);
+  writer->PutString(s.codec);
+  writer->Put(s.form.block_elems);
+  writer->Put(s.form.header_bytes);
+  writer->Put(s.form.elem_bits);
   writer->Put(static_cast<uint32_t>(s.shapes.size()));
   for (const Shape& shape : s.shapes) {
     writer->Put(static_cast<uint8_t>(shape.ndim));
@@ -127,7 +137,12 @@ bool Decode(Reader* reader, Signature* s) {
   s->root = Rank{reader->Get<int32_t>()};
   s->prescale = reader->Get<double>();
   s->postscale = reader->Get<double>();
+  s->codec = reader->GetString();
+  s->form.block_elems = reader->Get<uint32_t>();
+  s->form.header_bytes = reader->Get<uint32_t>();
+  s->form.elem_bits = reader->Get<uint32_t>();
   const auto count = reader->Get<uint32_t>();
+  if (s->codec.empty() ? s->form != CodedForm{} : !s->form.Possible()) return false;
   if (!reader->ok() || kind >= kNumKinds || dtype >= kNumDTypes || op >= kNumOps ||
       device > static_cast<uint8_t>(DeviceType::kFake))
     return false;

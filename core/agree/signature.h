@@ -22,11 +22,17 @@ struct Signature {
   DeviceType device = DeviceType::kCpu;
   Rank root = kNoRank;
   double prescale = 1.0;
-  double postscale = 1.0;     // as the user gave it, without average's 1/n
+  double postscale = 1.0;  // as the user gave it, without average's 1/n
+  std::string codec;       // empty = none; its form follows from it
+  CodedForm form;
   std::vector<Shape> shapes;  // one per tensor; dims[0] is 0 where kinds gather
 
   size_t Elems() const;
   size_t LengthBytes() const { return Elems() * SizeOf(dtype); }
+  // Of what travels.
+  size_t TravellingBytes() const {
+    return form.Codes() ? form.EncodedBytes(Elems()) : LengthBytes();
+  }
   bool operator==(const Signature&) const = default;
 };
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/coded_form.h"
 #include "core/base/types.h"
 
 namespace covey {
@@ -88,6 +89,8 @@ struct Request {
   Rank root = kNoRank;
   double prescale = 1.0;
   double postscale = 1.0;
+  std::string codec;  // with every parameter (core/run/codec.h); empty = none
+  CodedForm form;     // of the codec
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;  // one per input; none where the kind gathers
   std::vector<int64_t> splits;  // alltoall: rows of the input for each member, from the first on

@@ -21,12 +21,18 @@ enum class Association : uint8_t {
 struct Algorithm {
   const char* name;  // "flat"
   Kind kind;
-  // Whether it can do this problem (placement, size). Equal answer on every rank.
+  // Whether it can do this problem (placement, size). Equal answer on every rank. Ask CanDo.
   bool (*fits)(const Problem&);
-  // REQUIRES: fits(problem).
+  // REQUIRES: CanDo(algorithm, problem).
   Schedule (*build)(const Problem&);
   Association association = Association::kInTurn;
+  bool codes = false;  // for problems with a codec, and for no others
 };
+
+// Whether `algorithm` can do `problem`.
+inline bool CanDo(const Algorithm& algorithm, const Problem& problem) {
+  return algorithm.codes == problem.form.Codes() && algorithm.fits(problem);
+}
 
 // All algorithms, sorted by (kind, name).
 std::span<const Algorithm* const> Algorithms();

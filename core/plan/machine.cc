@@ -72,8 +72,11 @@ Status Machine::Run() {
 
 // What the executor does before the first step: the first segment, then tick 1.
 std::string Machine::Begin(int32_t me) {
-  const uint64_t first = std::min(InputBytes(problem_, me), problem_.slot_bytes);
-  if (problem_.kind != Kind::kBroadcast || problem_.root == me) {
+  const uint64_t first = std::min(InputBytes(problem_, me), SegmentBytes(problem_));
+  if (problem_.form.Codes()) {
+    const Buffer slot{Place::kLanding, static_cast<int16_t>(me), 0, 0};
+    if (std::string wrong = Encode(me, slot, 0, first); !wrong.empty()) return wrong;
+  } else if (problem_.kind != Kind::kBroadcast || problem_.root == me) {
     HeldBytes held;
     Of(me).input->Read(0, first, me, Of(me).epochs, &held);
     Of(me).slots[0].Write(0, first, me, Of(me).epochs, held);

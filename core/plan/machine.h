@@ -74,6 +74,9 @@ class Machine {
   std::string Reduce(int32_t me, const Step& step);
   std::string ReduceFetched(int32_t me, const Step& step);
   std::string Sum(int32_t me, const Step& step);
+  std::string Encode(int32_t me, const Buffer& slot, uint64_t begin, uint64_t length);
+  std::string ReduceCoded(int32_t me, const Step& step);
+  std::string LoadCoded(int32_t me, const Buffer& buffer, uint64_t length, HeldBytes* terms);
   std::string Find(const Buffer& buffer, uint64_t length, Region** region) const;
   std::string Load(int32_t me, const Buffer& buffer, uint64_t length, HeldBytes* held);
   std::string LoadInput(int32_t me, const Buffer& buffer, uint64_t length, HeldBytes* terms);
@@ -97,6 +100,7 @@ class Machine {
   uint64_t widening_;
   Symbols symbols_;
   std::deque<Region> user_memory_;
+  std::vector<std::pair<uint64_t, uint64_t>> coded_;  // ranges of the message: begin, length
   std::vector<Member> members_;
 };
 

@@ -45,6 +45,15 @@ std::string Machine::Perform(int32_t me, const Step& step) {
       const std::string wrong = CheckElements(step);
       return wrong.empty() ? Sum(me, step) : wrong;
     }
+    case StepKind::kEncode:
+    case StepKind::kReduceCoded: {
+      std::string wrong = CheckElements(step);
+      if (wrong.empty() && !problem_.form.Codes()) wrong = "encodes, and there is no codec";
+      if (!wrong.empty()) return wrong;
+      return step.kind == StepKind::kReduceCoded
+                 ? ReduceCoded(me, step)
+                 : Encode(me, step.dst, step.input_offset, step.length_bytes);
+    }
   }
   return "unknown kind of step";
 }

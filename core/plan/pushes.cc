@@ -32,11 +32,13 @@ uint64_t LandedBytes(const Problem& p, const Step& step, bool partial) {
   return step.length_bytes * (partial ? SizeOf(AccumulatorOf(p.dtype)) / SizeOf(p.dtype) : 1);
 }
 uint64_t BytesWritten(const Problem& p, const Step& step) {
+  if (step.kind == StepKind::kEncode) return TravellingBytes(p.form, step.length_bytes);
   return LandedBytes(p, step,
                      step.kind == StepKind::kBeginSum || step.kind == StepKind::kAddToSum ||
                          step.kind == StepKind::kCombineSums);
 }
 uint64_t BytesRead(const Problem& p, const Step& step) {
+  if (step.kind == StepKind::kReduceCoded) return TravellingBytes(p.form, step.length_bytes);
   return LandedBytes(p, step,
                      step.kind == StepKind::kAddToSum || step.kind == StepKind::kCombineSums ||
                          step.kind == StepKind::kFinishSum);
@@ -44,7 +46,7 @@ uint64_t BytesRead(const Problem& p, const Step& step) {
 
 History HistoryOf(const Problem& p, int32_t rank, const Schedule& schedule) {
   History history;
-  const uint64_t first = std::min(InputBytes(p, rank), p.slot_bytes);
+  const uint64_t first = TravellingBytes(p.form, std::min(InputBytes(p, rank), SegmentBytes(p)));
   if (first > 0) history.writes[0].push_back({-1, {0, 0, first}});
   history.signals.emplace_back(1, -1);
   for (size_t i = 0; i < schedule.steps.size(); ++i) {
@@ -103,7 +105,7 @@ void TraceReads(const Problem& p, const History& mine, int16_t peer, const Sched
     }
     const bool reads = step.kind == StepKind::kCopy || step.kind == StepKind::kReduce ||
                        step.kind == StepKind::kAddToSum || step.kind == StepKind::kFinishSum ||
-                       step.kind == StepKind::kCombineSums;
+                       step.kind == StepKind::kCombineSums || step.kind == StepKind::kReduceCoded;
     for (const Buffer& src : {step.src, step.also}) {
       if (!reads || src.place != Place::kLanding) continue;
       if (src.index != kEveryRank && src.index != p.me) continue;

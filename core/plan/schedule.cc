@@ -37,6 +37,10 @@ std::string ToString(const Step& s) {
     case StepKind::kCombineSums:
       return "combine sums " + ToString(s.dst) + " <- " + ToString(s.src) + " + " +
              ToString(s.also) + bytes;
+    case StepKind::kEncode:
+      return "encode " + ToString(s.dst) + " <- input" + at + bytes;
+    case StepKind::kReduceCoded:
+      return "reduce coded " + ToString(s.dst) + " <- " + ToString(s.src) + bytes;
     case StepKind::kPush:
       return "push " + ToString(s.src) + " to " + peer + bytes;
     case StepKind::kSignal:

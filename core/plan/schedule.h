@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/coded_form.h"
 #include "core/base/types.h"
 
 namespace covey {
@@ -57,6 +58,8 @@ enum class StepKind : uint8_t {
   kAddToSum,     // dst = src op pre * own input; dst and src in the accumulator type
   kFinishSum,    // dst = post * src; src in the accumulator type
   kCombineSums,  // dst = src op also; all in the accumulator type; dst may be one of them
+  kEncode,       // dst, in the own landing slots, = the own input from input_offset on, encoded
+  kReduceCoded,  // as kReduce, of what kEncode made of the same bytes in src on every rank
   kPush,    // `peer` (kEveryRank: every other) gets src, in the own landing slots, with the next
             // kSignal; only where memory is mirrored
   kSignal,  // own tick = `tick`
@@ -72,8 +75,8 @@ struct Step {
   Buffer src;
   Buffer also;                // kCombineSums
   uint64_t stride = 0;        // kReduceFetched
-  uint64_t input_offset = 0;  // kBeginSum, kAddToSum: of the own input
-  uint64_t length_bytes = 0;  // of the message, not of the accumulators
+  uint64_t input_offset = 0;  // kBeginSum, kAddToSum, kEncode: of the own input
+  uint64_t length_bytes = 0;  // of the message, not of the accumulators or codes
 };
 
 struct Schedule {
@@ -102,6 +105,7 @@ struct Problem {
   DType dtype = DType::kF32;
   uint64_t length_bytes = 0;  // allreduce, broadcast, reducescatter: of the (fused) message
   uint64_t slot_bytes = 64;
+  CodedForm form;  // of the codec of an allreduce of float32; none: what travels are the elements
   // Bytes. allgather: [size] of each member's input. reducescatter: [size] of each member's output;
   // the message is in their order. alltoall: [size * size], what i has for j at i * size + j; i's
   // message is in the order of j, j's output in the order of i.
@@ -115,6 +119,14 @@ struct Problem {
 constexpr uint32_t NumSegments(uint64_t length_bytes, uint64_t slot_bytes) {
   return length_bytes == 0 ? 1
                            : static_cast<uint32_t>((length_bytes + slot_bytes - 1) / slot_bytes);
+}
+
+// Bytes of the message in one segment, and what they take in a landing slot.
+inline uint64_t SegmentBytes(const Problem& p) {
+  return p.form.Codes() ? p.form.ElemsIn(p.slot_bytes) * sizeof(float) : p.slot_bytes;
+}
+inline uint64_t TravellingBytes(const CodedForm& form, uint64_t length_bytes) {
+  return form.Codes() ? form.EncodedBytes(length_bytes / sizeof(float)) : length_bytes;
 }
 
 // Bytes of what `rank` (a group index) hands in and gets.

@@ -19,6 +19,7 @@ struct Row {
   bool segmented = false;  // only when somebody's message takes more than one landing slot
 };
 constexpr Row kTable[] = {
+    {Kind::kAllreduce, false, false, nullptr, 1, "coded"},  // with a codec, and only then
     {Kind::kAllreduce, true, false, &SelectorSettings::flat_bytes, 2, "direct"},
     {Kind::kAllreduce, false, true, &SelectorSettings::read_bytes, 2, "read"},
     // With two ranks `flat` moves fewer bytes.
@@ -48,7 +49,7 @@ uint64_t LongestInput(const Problem& p) {
 const Algorithm& Select(const SelectorSettings& settings, const Problem& problem) {
   if (settings.algorithm != "auto") {
     const Algorithm* wanted = FindAlgorithm(problem.kind, settings.algorithm);
-    if (wanted != nullptr && wanted->fits(problem)) return *wanted;
+    if (wanted != nullptr && CanDo(*wanted, problem)) return *wanted;
   }
   for (const Row& row : kTable) {
     if (row.kind != problem.kind || problem.size < row.min_size) continue;
@@ -58,7 +59,7 @@ const Algorithm& Select(const SelectorSettings& settings, const Problem& problem
     if (row.above != nullptr && problem.length_bytes <= settings.*row.above) continue;
     const Algorithm* found = FindAlgorithm(row.kind, row.algorithm);
     CHECK(found != nullptr, "an algorithm of the selector's table is not linked in");
-    if (found->fits(problem)) return *found;
+    if (CanDo(*found, problem)) return *found;
   }
   CHECK(false, "no algorithm fits");
   __builtin_unreachable();

@@ -13,9 +13,13 @@ Symbol Symbols::Term(int32_t rank) { return Intern(Kind::kTerm, rank, 0); }
 Symbol Symbols::Sum(Symbol a, Symbol b) { return Intern(Kind::kSum, a, b); }
 Symbol Symbols::Finished(Symbol sum) { return Intern(Kind::kFinished, sum, 0); }
 
-Symbol Symbols::SumInTurn(int32_t size) {
-  Symbol sum = Term(0);
-  for (int32_t rank = 1; rank < size; ++rank) sum = Sum(sum, Term(rank));
+Symbol Symbols::Encoded(int32_t rank, int32_t range) { return Intern(Kind::kEncoded, rank, range); }
+Symbol Symbols::DecodedTerm(int32_t rank) { return Intern(Kind::kTerm, rank, 1); }
+
+Symbol Symbols::SumInTurn(int32_t size, bool coded) {
+  const auto term = [&](int32_t rank) { return coded ? DecodedTerm(rank) : Term(rank); };
+  Symbol sum = term(0);
+  for (int32_t rank = 1; rank < size; ++rank) sum = Sum(sum, term(rank));
   return Finished(sum);
 }
 
@@ -27,7 +31,7 @@ std::vector<int32_t> Symbols::RanksIn(Symbol s) const {
     open.pop_back();
     if (top == kNothing) continue;
     const Node& node = At(top);
-    if (node.kind == Kind::kInput || node.kind == Kind::kTerm) {
+    if (node.kind == Kind::kInput || node.kind == Kind::kEncoded || node.kind == Kind::kTerm) {
       ranks.push_back(node.a);
     } else {
       if (node.kind == Kind::kSum) open.push_back(node.b);
@@ -40,6 +44,7 @@ std::vector<int32_t> Symbols::RanksIn(Symbol s) const {
 std::string Symbols::ToString(Symbol s) const {
   if (s == kNothing) return "nothing";
   if (IsInput(s)) return "the input of rank " + std::to_string(RankOf(s));
+  if (IsEncoded(s)) return "the code of rank " + std::to_string(RankOf(s));
   std::string text = IsFinished(s) ? "the result over ranks" : "the partial result over ranks";
   for (int32_t rank : RanksIn(s)) text += " " + std::to_string(rank);
   return text;

@@ -18,24 +18,32 @@ inline constexpr Symbol kNothing = -1;  // bytes nobody wrote
 
 class Symbols {
  public:
-  Symbol Input(int32_t rank);      // what `rank` handed in
-  Symbol Term(int32_t rank);       // pre * input, in the accumulator type
+  Symbol Input(int32_t rank);  // what `rank` handed in
+  Symbol Term(int32_t rank);   // pre * input, in the accumulator type
+  // What `rank` handed in, encoded; ranges of it that are encoded each on their own are numbered by
+  // the caller. And pre * what decoding it gives.
+  Symbol Encoded(int32_t rank, int32_t range);
+  Symbol DecodedTerm(int32_t rank);
   Symbol Sum(Symbol a, Symbol b);  // a op b, both a Term or a Sum
   Symbol Finished(Symbol sum);     // post * sum
-  Symbol SumInTurn(int32_t size);  // (((0 op 1) op 2) op ...), finished: rule K1
+  // (((0 op 1) op 2) op ...), finished: rule K1; of what decoding gives, if `coded`.
+  Symbol SumInTurn(int32_t size, bool coded);
   bool IsInput(Symbol s) const { return s != kNothing && At(s).kind == Kind::kInput; }
   bool IsFinished(Symbol s) const { return s != kNothing && At(s).kind == Kind::kFinished; }
   bool IsPartial(Symbol s) const {
     return s != kNothing && (At(s).kind == Kind::kTerm || At(s).kind == Kind::kSum);
   }
-  int32_t RankOf(Symbol input) const { return At(input).a; }  // REQUIRES: IsInput(input)
+  bool IsEncoded(Symbol s) const { return s != kNothing && At(s).kind == Kind::kEncoded; }
+  // REQUIRES: IsInput(s) or IsEncoded(s); IsEncoded(s).
+  int32_t RankOf(Symbol s) const { return At(s).a; }
+  int32_t RangeOf(Symbol s) const { return At(s).b; }
 
   // The ranks whose contributions are in it, in the order in which they are combined.
   std::vector<int32_t> RanksIn(Symbol s) const;
   std::string ToString(Symbol s) const;  // "the sum of 0 1 2"
 
  private:
-  enum class Kind : int32_t { kInput, kTerm, kSum, kFinished };
+  enum class Kind : int32_t { kInput, kEncoded, kTerm, kSum, kFinished };
   struct Node {
     Kind kind;
     int32_t a;  // a rank, or a symbol

@@ -124,7 +124,8 @@ class Judge {
     if (!symbols.IsFinished(is.symbol)) return "hold " + what + " instead of a result";
     const std::string wrong = CheckContributions(symbols.RanksIn(is.symbol), problem_.size);
     if (!wrong.empty()) return what + " " + wrong;
-    if (association_ == Association::kInTurn && is.symbol != symbols.SumInTurn(problem_.size))
+    if (association_ == Association::kInTurn &&
+        is.symbol != symbols.SumInTurn(problem_.size, problem_.form.Codes()))
       return what + " is not combined one rank after the other (K1)";
     if (result_ == kNothing) result_ = is.symbol;
     return is.symbol == result_ ? "" : what + " is combined in two ways";

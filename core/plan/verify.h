@@ -30,7 +30,7 @@ namespace covey {
 // The schedule of every rank of `problem` (whose `me` is ignored).
 std::vector<Schedule> BuildAll(const Algorithm& algorithm, Problem problem);
 
-// Ordinary and, where the operation can be done so, in place. REQUIRES: algorithm.fits(problem).
+// Ordinary and, where the operation can be done so, in place. REQUIRES: CanDo(algorithm, problem).
 Status Verify(const Algorithm& algorithm, const Problem& problem);
 
 // The same for schedules as they stand. The message names rank, step and reason.

@@ -17,6 +17,7 @@
 #include "core/base/status.h"
 #include "core/base/tensor.h"
 #include "core/plan/schedule.h"
+#include "core/run/codec.h"
 #include "core/run/kernels.h"
 #include "core/run/spans.h"
 
@@ -42,6 +43,7 @@ struct Exchange {
   Spans input;
   Spans output;
   Reduction reduction;
+  const ChosenCodec* codec = nullptr;  // null: none
 
   // Progress.
   const Schedule* schedule = nullptr;

@@ -26,7 +26,8 @@ bool StagesInput(const Exchange& x) {
 size_t Executor::ProblemHash::operator()(const Problem& p) const {
   size_t h = static_cast<size_t>(p.kind);
   for (uint64_t v : {uint64_t(p.size), uint64_t(p.me), uint64_t(p.root), uint64_t(p.all_arena),
-                     uint64_t(p.all_readable), uint64_t(p.dtype), p.length_bytes, p.slot_bytes})
+                     uint64_t(p.all_readable), uint64_t(p.dtype), p.length_bytes, p.slot_bytes,
+                     uint64_t(p.form.block_elems), uint64_t(p.form.elem_bits)})
     h = (h ^ v) * 0x9e3779b97f4a7c15u;
   for (uint64_t share : p.shares) h = (h ^ share) * 0x9e3779b97f4a7c15u;
   return h;
@@ -59,6 +60,7 @@ void Executor::Begin(Request* request, Channel* channel, uint32_t occurrence, ui
   const DType dtype = request->inputs.empty() ? DType::kF32 : request->inputs[0].dtype;
   const double average = request->average ? 1.0 / static_cast<double>(request->group->size()) : 1.0;
   x->reduction = {dtype, request->op, request->prescale, request->postscale * average};
+  x->codec = coder_.Find(request->codec);
   active_.push_back(x);
   Advance(x, now);
 }
@@ -147,7 +149,8 @@ void Executor::Publish(Exchange* x, Time now) {
   if (StagesInput(*x)) {
     const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
     std::byte* slot = x->Slot(x->Me(), 0);
-    if (first > 0)
+    if (x->codec != nullptr) coder_.EncodeFirst(*x);
+    if (x->codec == nullptr && first > 0)
       x->input.ForEach(0, first, [&](const std::byte* piece, size_t delta, size_t length) {
         options_.kernels->copy(slot + delta, piece, length, Stores::kCached);
       });
@@ -270,6 +273,12 @@ bool Executor::RunSteps(Exchange* x, Time now) {
       case StepKind::kCombineSums:
         mover_.Sum(*x, step);
         break;
+      case StepKind::kEncode:
+        coder_.Encode(*x, step);
+        break;
+      case StepKind::kReduceCoded:
+        coder_.Reduce(*x, step);
+        break;
     }
     moved += step.length_bytes;
   }
@@ -303,6 +312,7 @@ void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {
   if (outcome != Outcome::kDone) return;
   ++counters_.done;
   counters_.moved_bytes += x->output.length_bytes();
+  counters_.wire_bytes += TravellingBytes(x->request->form, x->output.length_bytes());
   counters_.direct += std::string_view(x->schedule->algorithm) == "direct";
   counters_.wait_begin_ns += x->all_begun_at - x->begun_at;
   counters_.run_ns += now - x->all_begun_at;

@@ -20,6 +20,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/run/coder.h"
 #include "core/run/device.h"
 #include "core/run/exchange.h"
 #include "core/run/mover.h"
@@ -40,6 +41,7 @@ class Executor {
   struct Counters {
     uint64_t done = 0, voided = 0, aborted = 0;
     uint64_t moved_bytes = 0;  // payload of done exchanges
+    uint64_t wire_bytes = 0;   // the same, encoded where there is a codec
     uint64_t direct = 0;       // done without staging
     Time wait_begin_ns = 0;    // summed over exchanges: own begin to last member's begin
     Time run_ns = 0;           // summed: last begin to end
@@ -47,7 +49,10 @@ class Executor {
 
   // `transport` outlives the executor.
   Executor(Options options, Transport* transport)
-      : options_(std::move(options)), transport_(transport), mover_(options_.kernels, transport) {}
+      : options_(std::move(options)),
+        transport_(transport),
+        mover_(options_.kernels, transport),
+        coder_(options_.kernels) {}
 
   // `request` and `channel` are borrowed until the exchange appears in ended(). entry 0 begins
   // void.
@@ -99,6 +104,7 @@ class Executor {
   Options options_;
   Transport* transport_;
   Mover mover_;
+  Coder coder_;
   std::vector<Exchange*> active_;
   std::vector<Exchange*> ended_;
   std::vector<Exchange*> free_;

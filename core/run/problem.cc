@@ -62,6 +62,7 @@ Problem ProblemOf(const Exchange& x, uint64_t cache_bytes) {
   p.size = static_cast<int32_t>(x.size());
   p.me = static_cast<int32_t>(x.Me());
   p.dtype = x.reduction.dtype;
+  p.form = r.form;
   p.slot_bytes = x.channel->slot_bytes;
   p.cache_bytes = cache_bytes;
   p.length_bytes = Gathers(r.kind) ? 0 : x.input.length_bytes();

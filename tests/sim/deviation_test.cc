@@ -56,6 +56,12 @@ const Deviation kDeviations[] = {
      "prescale factors differ: ranks 0, 2 have 1, rank 1 has 0.5"},
     {"postscale", [](Request* r) { r->postscale = 3; },
      "postscale factors differ: ranks 0, 2 have 1, rank 1 has 3"},
+    {"codec",
+     [](Request* r) {
+       r->codec = "bf16";
+       r->form = {.block_elems = 64, .elem_bits = 16};
+     },
+     "codecs differ: ranks 0, 2 have none, rank 1 has bf16"},
     {"kind",
      [](Request* r) {
        r->kind = Kind::kBroadcast;

@@ -44,6 +44,11 @@ class JoinTest : public testing::TestWithParam<uint64_t> {
     return r;
   }
 
+  static void Encode(Request* r) {
+    r->codec = "int8@block=16";
+    r->form = {.block_elems = 16, .header_bytes = 4, .elem_bits = 8};
+  }
+
   World world_;
   std::deque<std::vector<float>> memory_;
 };
@@ -126,13 +131,14 @@ TEST_P(JoinTest, RanksWithMoreDataGoOnAndTheSecondEpochWorks) {
 TEST_P(JoinTest, WhatAJoinedRankCannotTakePartInFailsEverywhereAndTheNextCallWorks) {
   const int32_t last = world_.size() - 1;
   Operation* early = Join(last);
-  for (int32_t kind = 0; kind < 3; ++kind) {
+  for (int32_t kind = 0; kind < 4; ++kind) {
     std::vector<Operation*> refused;
     for (int32_t rank = 0; rank < last; ++rank) {
       Request r = Allreduce(rank, "x", Op::kSum, 1.0f);
       if (kind == 0) r.kind = Kind::kBroadcast, r.root = Rank{0};
       if (kind == 1) r.kind = Kind::kAllgather, r.outputs.clear();
       if (kind == 2) r.op = Op::kProduct, r.prescale = 2.0;
+      if (kind == 3) r.op = Op::kMax, Encode(&r);
       refused.push_back(world_.Submit(rank, std::move(r)));
     }
     ASSERT_TRUE(world_.RunUntilEnded(refused));
@@ -145,7 +151,11 @@ TEST_P(JoinTest, WhatAJoinedRankCannotTakePartInFailsEverywhereAndTheNextCallWor
   }
   std::vector<Operation*> good;
   for (int32_t rank = 0; rank < last; ++rank)
-    good.push_back(world_.Submit(rank, Allreduce(rank, "x", Op::kSum, 2.0f)));
+    for (const bool coded : {false, true}) {
+      Request r = Allreduce(rank, coded ? "coded" : "x", Op::kSum, 2.0f);
+      if (coded) Encode(&r);
+      good.push_back(world_.Submit(rank, std::move(r)));
+    }
   ASSERT_TRUE(world_.RunUntilEnded(good));
   EXPECT_TRUE(good[0]->status.ok()) << good[0]->status.message();
   EXPECT_EQ(memory_.back()[7], 2.0f * static_cast<float>(last));

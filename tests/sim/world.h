@@ -11,9 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "core/plan/selector.h"
 #include "core/plan/verify.h"
+#include "core/run/mirrored.h"
 #include "core/runtime.h"
 #include "ops/transports/inproc.h"
+#include "tests/sim/simulator/mail_link.h"
 
 namespace covey {
 
@@ -26,7 +29,7 @@ inline Schedule VerifiedPlan(const void* settings, const Problem& problem) {
     EXPECT_TRUE(status.ok()) << NameOf(problem.kind) << "/" << algorithm.name << ": "
                              << status.message();
   }
-  return algorithm.build(problem);
+  return Plan(settings, problem);
 }
 
 class World {
@@ -39,6 +42,7 @@ class World {
     size_t flat_bytes = 1024;
     size_t read_bytes = 2048;
     bool can_read_peers = true;
+    bool mirrored = false;  // ranks share no memory: they mail each other what they write
     Device* fake_device = nullptr;
     LogLevel log_level = LogLevel::kOff;
     FusionRules fusion = {.threshold_bytes = 64 * 1024, .window = kMillisecond};
@@ -54,6 +58,12 @@ class World {
       nodes_.push_back(std::make_unique<Node>());
       Node& node = *nodes_.back();
       node.log = std::make_unique<Log>(options.log_level, Rank{r});
+      if (options.mirrored) {
+        const Status opened =
+            Mirrored::Open({.arena_bytes = kMirrorBytes},
+                           std::make_unique<MailLink>(&network_, Rank{r}), &node.mirrored);
+        EXPECT_TRUE(opened.ok()) << opened.message();
+      }
       node.runtime = std::make_unique<Runtime>(
           Runtime::Options{.segment_bytes = options.segment_bytes,
                            .fusion = options.fusion,
@@ -66,7 +76,7 @@ class World {
                            .kernels = &BestKernels(),
                            .clock = &network_.clock(),
                            .log = node.log.get()},
-          &network_.transport(Rank{r}), &node.queue);
+          options.mirrored ? node.mirrored.get() : &network_.transport(Rank{r}), &node.queue);
     }
     std::vector<int32_t> all(static_cast<size_t>(options.size));
     for (int32_t r = 0; r < options.size; ++r) all[static_cast<size_t>(r)] = r;
@@ -135,10 +145,13 @@ class World {
   }
 
  private:
+  static constexpr size_t kMirrorBytes = 4 << 20;
+
   struct Node {
     TensorQueue queue;
     std::unique_ptr<Log> log;
     std::vector<std::unique_ptr<Group>> groups;
+    std::unique_ptr<Transport> mirrored;
     std::unique_ptr<Runtime> runtime;
   };
 

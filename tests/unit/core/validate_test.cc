@@ -112,6 +112,23 @@ const Wrong kWrongs[] = {
     {"uneven without splits", [](auto* r, auto*) { r->kind = COVEY_ALLTOALL; },
      StatusCode::kInvalidArgument,
      "dimension 0 is 3 and cannot be split evenly over 2 ranks; give splits"},
+    {"codec", [](auto* r, auto*) { r->codec = "int9"; }, StatusCode::kInvalidArgument,
+     "there is no codec 'int9'; there are bf16, fp16, int8; the nearest is int8"},
+    {"codec's block", [](auto* r, auto*) { r->codec = "int8@block=7"; },
+     StatusCode::kInvalidArgument, "block 7 is not a multiple of 4 from 16 to 65536"},
+    {"codec of a broadcast",
+     [](auto* r, auto*) {
+       r->kind = COVEY_BROADCAST;
+       r->root = 0;
+       r->codec = "bf16";
+     },
+     StatusCode::kInvalidArgument, "a codec (bf16) is for allreduce only"},
+    {"codec of doubles",
+     [](auto* r, auto* t) {
+       t->dtype = COVEY_FLOAT64;
+       r->codec = "bf16";
+     },
+     StatusCode::kUnsupported, "codec bf16 encodes float32, and the tensor has float64"},
     {"splits of an allreduce", [](auto* r, auto*) { Split(r, kTwoOne, 2); },
      StatusCode::kInvalidArgument, "only an alltoall takes splits"},
     {"too few splits",

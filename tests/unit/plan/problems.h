@@ -53,14 +53,15 @@ inline Problem MakeProblem(Kind kind, int32_t size, uint64_t length_bytes, uint6
   return p;
 }
 
-// The same in every memory an algorithm may ask for.
+// The same in every memory an algorithm may ask for, and with a codec for one that codes.
 inline std::vector<Problem> InEveryMemory(const Algorithm& algorithm, Problem problem) {
   std::vector<Problem> problems;
+  if (algorithm.codes) problem.form = {.block_elems = 256, .header_bytes = 4, .elem_bits = 8};
   for (const auto& [arena, readable] :
        {std::pair{false, false}, std::pair{true, false}, std::pair{false, true}}) {
     problem.all_arena = arena;
     problem.all_readable = readable;
-    if (algorithm.fits(problem)) problems.push_back(problem);
+    if (CanDo(algorithm, problem)) problems.push_back(problem);
   }
   return problems;
 }

@@ -19,7 +19,8 @@ using Steps = std::vector<Step>;
 bool IsTick(const Step& s) { return s.kind == StepKind::kSignal || s.kind == StepKind::kWait; }
 bool UsesSlot(const Buffer& b) { return b.place == Place::kLanding; }
 bool ReadsSource(const Step& s) {
-  return !IsTick(s) && s.kind != StepKind::kBeginSum && s.kind != StepKind::kReduceFetched;
+  return !IsTick(s) && s.kind != StepKind::kBeginSum && s.kind != StepKind::kReduceFetched &&
+         s.kind != StepKind::kEncode;
 }
 
 struct Mutation {
@@ -99,6 +100,13 @@ const Mutation kMutations[] = {
      [](Steps* s, size_t i) {
        if (!ReadsSource((*s)[i])) return false;
        (*s)[i].src.offset += 64;
+       return true;
+     },
+     true},
+    {"shift what is encoded",
+     [](Steps* s, size_t i) {
+       if ((*s)[i].kind != StepKind::kEncode) return false;
+       (*s)[i].input_offset -= 64;
        return true;
      },
      true},

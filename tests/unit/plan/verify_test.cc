@@ -156,6 +156,27 @@ const Damage kDamages[] = {
     {"other bytes", Kind::kAllreduce, "ring",
      [](auto* s) { Nth(&(*s)[1], StepKind::kAddToSum, 0)->input_offset += 4; },
      "combines byte 0 of the message with byte 4"},
+    {"a part of a code", Kind::kAllreduce, "coded",
+     [](auto* s) { Nth(&(*s)[1], StepKind::kReduceCoded, 0)->length_bytes -= 1024; },
+     "decodes a part of the code of rank 0"},
+    {"another segment's code", Kind::kAllreduce, "coded",
+     [](auto* s) { Nth(&(*s)[1], StepKind::kEncode, 0)->input_offset -= 1024; },
+     "combines byte 64512 of the message with byte 63488"},
+    {"no code", Kind::kAllreduce, "coded",
+     [](auto* s) {
+       Step* encode = Nth(&(*s)[1], StepKind::kEncode, 0);
+       encode->kind = StepKind::kCopy;
+       encode->src = {Place::kInput, 1, 0, 0};
+       encode->length_bytes = 16380;
+     },
+     "decodes the input of rank 1 as if it were a code"},
+    {"a code as a number", Kind::kAllreduce, "coded",
+     [](auto* s) {
+       Step* reduce = Nth(&(*s)[1], StepKind::kReduceCoded, 0);
+       reduce->kind = StepKind::kReduce;
+       reduce->length_bytes = 640;
+     },
+     "combines the code of rank 0 as if it were an input"},
     {"half an element", Kind::kAllreduce, "flat",
      [](auto* s) { Nth(&(*s)[1], StepKind::kReduce, 0)->length_bytes -= 2; },
      "16382 bytes are no whole number of float32"},
@@ -171,6 +192,7 @@ TEST(VerifyMessageTest, NamesRankStepAndReason) {
     ASSERT_NE(algorithm, nullptr);
     Problem problem = MakeProblem(damage.kind, 3, 5 * kSlot + 640, kSlot);
     problem.all_arena = true;
+    if (algorithm->codes) problem.form = {.block_elems = 256, .header_bytes = 4, .elem_bits = 8};
     std::vector<Schedule> schedules = BuildAll(*algorithm, problem);
     damage.change(&schedules);
     const Status status = VerifySchedules(problem, schedules, algorithm->association, {});

@@ -1,0 +1,61 @@
+// What steps with codes do to symbolic memory. A code is whole or it is nothing: its bytes stand
+// for a range of the message that was encoded at once, and only all of them together can be
+// decoded.
+#include <algorithm>
+
+#include "core/plan/machine.h"
+
+namespace covey {
+
+// The own input from `begin` on.
+std::string Machine::Encode(int32_t me, const Buffer& slot, uint64_t begin, uint64_t length) {
+  if (slot.place != Place::kLanding || slot.index != me) return "encodes to no own landing slot";
+  if (length == 0) return {};
+  const Buffer input{Place::kInput, static_cast<int16_t>(me), 0, begin};
+  HeldBytes terms;
+  if (std::string wrong = LoadInput(me, input, length, &terms); !wrong.empty()) return wrong;
+  for (const Held& h : terms)
+    if (h.content.origin != begin + h.at || h.content.symbol != symbols_.Term(me))
+      return "encodes other than the own input";
+  const auto range = std::find(coded_.begin(), coded_.end(), std::pair(begin, length));
+  const auto number = static_cast<int32_t>(range - coded_.begin());
+  if (range == coded_.end()) coded_.emplace_back(begin, length);
+  const uint64_t coded_bytes = TravellingBytes(problem_.form, length);
+  const HeldBytes code = {{0, coded_bytes, {symbols_.Encoded(me, number), 0, 1}}};
+  return Store(me, slot, coded_bytes, code);
+}
+
+// `terms`: what decoding gives, `length` bytes of the message.
+std::string Machine::LoadCoded(int32_t me, const Buffer& b, uint64_t length, HeldBytes* terms) {
+  const uint64_t coded_bytes = TravellingBytes(problem_.form, length);
+  HeldBytes code;
+  if (std::string wrong = Load(me, b, coded_bytes, &code); !wrong.empty()) return wrong;
+  const Content& content = code[0].content;
+  if (!symbols_.IsEncoded(content.symbol))
+    return "decodes " + symbols_.ToString(content.symbol) + " as if it were a code";
+  const auto& [begin, coded_length] = coded_[static_cast<size_t>(symbols_.RangeOf(content.symbol))];
+  if (code.size() != 1 || content.origin != 0 || coded_length != length)
+    return "decodes a part of " + symbols_.ToString(content.symbol);
+  const int32_t rank = symbols_.RankOf(content.symbol);
+  *terms = {{0, length, {symbols_.DecodedTerm(rank), begin, 1}}};
+  return {};
+}
+
+std::string Machine::ReduceCoded(int32_t me, const Step& step) {
+  if (step.src.place != Place::kLanding || step.src.index != kEveryRank)
+    return "decodes what is not in every rank's landing slot";
+  if (step.dst.place != Place::kOutput || step.dst.index != me) return "writes to no own output";
+  std::vector<HeldBytes> operands(members_.size());
+  for (int32_t j = 0; j < problem_.size; ++j) {
+    Buffer src = step.src;
+    src.index = static_cast<int16_t>(j);
+    std::string wrong = LoadCoded(me, src, step.length_bytes, &operands[static_cast<size_t>(j)]);
+    if (!wrong.empty()) return wrong;
+  }
+  HeldBytes sum;
+  if (std::string wrong = Combine(operands, step.length_bytes, &sum); !wrong.empty()) return wrong;
+  Finish(&sum);
+  return Store(me, step.dst, step.length_bytes, sum);
+}
+
+}  // namespace covey

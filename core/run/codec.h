@@ -1,0 +1,79 @@
+// The interface a codec implements, and the catalogue of those linked in.
+//
+// A codec makes float32 elements smaller before they travel and makes float32 of them again, in
+// which they are reduced: codes are never added to each other. It is one file of ops/codecs,
+// registers itself and is found by name. It keeps no state, allocates nothing; any thread.
+//
+// Rules, which tests/unit/ops/codecs proves for every codec of the catalogue:
+//  D1. Determinism: the bytes written are a function of the values of the parameters, the elements
+//      and the seed, whatever the kernels; what is decoded is a function of those bytes. So all
+//      ranks that decode the same bytes hold the same bits.
+//  D2. Layout: exactly form.EncodedBytes(count) bytes are written, padding as zeros, and read.
+//      Blocks are coded on their own: coding a message in pieces that begin with a block is coding
+//      it at once.
+//  D3. |decoded - element| <= bound(values, largest magnitude of its block) where all elements of
+//      the block are finite. What is not finite never becomes finite.
+#ifndef COVEY_CORE_RUN_CODEC_H_
+#define COVEY_CORE_RUN_CODEC_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/base/coded_form.h"
+#include "core/base/status.h"
+#include "core/run/kernels.h"
+
+namespace covey {
+
+inline constexpr size_t kMaxCodecParameters = 4;
+using CodecValues = std::array<int64_t, kMaxCodecParameters>;  // in the order of the parameters
+
+// A whole number that a user may choose: `int8@block=256`.
+struct CodecParameter {
+  const char* name;
+  int64_t standard;  // when it is not given
+  int64_t minimum;
+  int64_t maximum;
+  int64_t multiple;
+};
+
+struct Codec {
+  const char* name;  // "int8"
+  const char* card;  // for users: bytes per element, error, what happens to NaN; one line
+  std::span<const CodecParameter> parameters;  // at most kMaxCodecParameters
+  CodedForm (*form)(const CodecValues&);       // ENSURES: Possible()
+  // Of rule D3.
+  double (*bound)(const CodecValues&, double largest_magnitude);
+  // `seed` is for codecs that round at random: it differs between ranks, occurrences and pieces of
+  // a message, and repeats when a run is repeated.
+  void (*encode)(const Kernels&, const CodecValues&, std::span<const float> elements, uint64_t seed,
+                 std::byte* out);
+  void (*decode)(const Kernels&, const CodecValues&, const std::byte* in,
+                 std::span<float> elements);
+};
+
+// All codecs, sorted by name.
+std::span<const Codec* const> Codecs();
+const Codec* FindCodec(std::string_view name);  // null: none of that name
+
+struct CodecRegistration {
+  explicit CodecRegistration(const Codec& codec);
+};
+
+// A codec with values for its parameters.
+struct ChosenCodec {
+  const Codec* codec = nullptr;
+  CodecValues values{};
+  CodedForm form;
+  std::string text;  // with every value, so equal texts are equal codecs: "int8@block=256"
+};
+
+// Reads NAME or NAME@PARAMETER=NUMBER,... The error says what there is and what is nearest.
+Status ParseCodec(std::string_view text, ChosenCodec* chosen);
+
+}  // namespace covey
+#endif  // COVEY_CORE_RUN_CODEC_H_

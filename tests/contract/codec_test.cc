@@ -1,0 +1,57 @@
+// Goal: an allreduce with a codec works through the C API, over real shared memory.
+// Method: ranks as threads; small whole numbers, which every codec keeps; the statistics.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/contract/threads.h"
+
+namespace covey {
+namespace {
+
+TEST(CodecTest, SumsAndSaysWhatTravelled) {
+  for (const char* codec : {"bf16", "fp16", "int8", "int8@block=512"}) {
+    SCOPED_TRACE(codec);
+    RunRanks(3, "", [codec](int rank, covey_runtime*& runtime) {
+      std::vector<float> data(100000);
+      for (int round = 0; round < 3; ++round) {
+        for (size_t i = 0; i < data.size(); ++i)
+          data[i] = i % 16 == 0 ? 127.0f : static_cast<float>((i + static_cast<size_t>(rank)) % 8);
+        FloatAllreduce allreduce("gradient", data.data(), static_cast<int64_t>(data.size()));
+        allreduce.request.codec = codec;
+        covey_error error = COVEY_INIT(covey_error);
+        covey_handle handle = 0;
+        ASSERT_EQ(covey_submit(runtime, &allreduce.request, &handle, &error), COVEY_OK)
+            << error.message;
+        ASSERT_EQ(covey_wait(runtime, handle, -1, &error), COVEY_OK) << error.message;
+        covey_release(runtime, handle);
+        for (size_t i = 0; i < data.size(); ++i)
+          ASSERT_EQ(data[i],
+                    i % 16 == 0 ? 381.0f : static_cast<float>(i % 8 + (i + 1) % 8 + (i + 2) % 8));
+      }
+      char json[4096];
+      covey_stats(runtime, json, sizeof(json));
+      EXPECT_NE(std::string(json).find("\"moved_bytes\":1200000"), std::string::npos) << json;
+      EXPECT_EQ(std::string(json).find("\"wire_bytes\":1200000"), std::string::npos) << json;
+    });
+  }
+}
+
+TEST(CodecTest, RanksThatDifferHearBothCodecs) {
+  RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
+    std::vector<float> data(100);
+    FloatAllreduce allreduce("gradient", data.data(), 100);
+    allreduce.request.codec = rank == 0 ? "int8" : "int8@block=512";
+    covey_error error = COVEY_INIT(covey_error);
+    covey_handle handle = 0;
+    ASSERT_EQ(covey_submit(runtime, &allreduce.request, &handle, &error), COVEY_OK);
+    EXPECT_EQ(covey_wait(runtime, handle, -1, &error), COVEY_MISMATCH);
+    EXPECT_NE(std::string(error.message).find("int8@block=256"), std::string::npos);
+    EXPECT_NE(std::string(error.message).find("int8@block=512"), std::string::npos);
+    covey_release(runtime, handle);
+  });
+}
+
+}  // namespace
+}  // namespace covey
