@@ -116,9 +116,10 @@ void SimRank::Submit(size_t number) {
   const auto index = std::find(members.begin(), members.end(), rank_) - members.begin();
   // Where memory lies is the operation's: members in the arena must be so together to be `direct`.
   const uint64_t draw = Rng(job_->seed * 1000003 + number).Next();
-  const auto where = draw % 100 < 50   ? Payload::Where::kHeap
-                     : draw % 100 < 90 ? Payload::Where::kArena
-                                       : Payload::Where::kArenaAskew;
+  // Ranks that share no memory reach no arena of each other's.
+  const auto where = job_->swarm.mirrored || draw % 100 < 50 ? Payload::Where::kHeap
+                     : draw % 100 < 90                       ? Payload::Where::kArena
+                                                             : Payload::Where::kArenaAskew;
   const Contributor who{job_->seed, number, static_cast<size_t>(index), members.size()};
   tickets_.push_back(std::unique_ptr<Ticket>(new Ticket{
       .rank = this,
