@@ -37,6 +37,7 @@ class Runtime {
     // From `selector` and a problem to this rank's schedule; tests put a verifier in between.
     Schedule (*plan)(const void* settings, const Problem& problem) = Plan;
     uint64_t cache_bytes = uint64_t{32} << 20;  // of the last-level cache
+    uint64_t landing_bytes = 0;                 // that a stream's slots take turns over, if it may
     std::array<Device*, 3> devices{};
     const Kernels* kernels = nullptr;
     Clock* clock = nullptr;        // outlives the runtime

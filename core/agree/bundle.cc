@@ -33,7 +33,8 @@ Bundle::Bundle(const Message& freeze, const Group* group, std::vector<Stream*> s
 }
 
 void Bundle::Switch(const Message& plan) {
-  carrier.channel = Channel{.blocks = plan.blocks, .slot_bytes = plan.slot_bytes};
+  carrier.channel =
+      Channel{.blocks = plan.blocks, .slot_bytes = plan.slot_bytes, .depth = plan.depth};
   carrier.proposed_slot_bytes = 0;
   Time first = kNever;
   Time last = 0;

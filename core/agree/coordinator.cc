@@ -118,6 +118,8 @@ Message Coordinator::Agreed(const OperationId& id, const Pending& pending) {
                       "no shared memory left on rank " + std::to_string(pending.members[i]) +
                           " for its landing space; raise COVEY_ARENA_BYTES");
     agreed.slot_bytes = announced.slot_bytes;
+    agreed.depth =
+        agreed.blocks.empty() ? announced.depth : std::min(agreed.depth, announced.depth);
     agreed.blocks.push_back(announced.blocks[0]);
   }
   if (!agreed.blocks.empty() && agreed.blocks.size() != pending.members.size())

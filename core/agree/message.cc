@@ -33,6 +33,7 @@ Bytes EncodeMessage(const Message& m) {
   w.PutList(m.ranks);
   w.Put(m.entry);
   w.Put(m.slot_bytes);
+  w.Put(m.depth);
   w.PutList(m.blocks);
   w.Put(static_cast<uint8_t>(m.code));
   w.Put(m.peer);
@@ -64,6 +65,8 @@ bool DecodeMessage(std::span<const std::byte> bytes, Message* m) {
   m->ranks = r.GetList<int32_t>();
   m->entry = r.Get<uint32_t>();
   m->slot_bytes = r.Get<uint64_t>();
+  m->depth = r.Get<uint32_t>();
+  if (m->depth < kMinLandingSlots || m->depth > kMaxLandingSlots) return false;
   m->blocks = r.GetList<uint64_t>();
   const auto code = r.Get<uint8_t>();
   if (code > static_cast<uint8_t>(StatusCode::kInternal)) return false;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/agree/signature.h"
+#include "core/base/channel.h"
 #include "core/base/status.h"
 #include "core/base/types.h"
 #include "core/base/wire.h"
@@ -64,6 +65,8 @@ struct Message {
   Signature signature;         // announce, shadow
   uint32_t entry = 0;          // agreed; of a bundle: freeze, frozen, switch, break
   uint64_t slot_bytes = 0;  // announce, agreed: bytes of one landing slot, 0 = keep the old blocks
+  // announce, frozen: slots of the own block; agreed, switch: of all, the least of them
+  uint32_t depth = kMinLandingSlots;
   std::vector<uint64_t>
       blocks;             // announce, frozen: [1] own block; agreed, switch: [n] everybody's,
                           // in group order

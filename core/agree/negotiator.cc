@@ -151,7 +151,7 @@ void Negotiator::Announce(Stream* stream) {
   const size_t slot_bytes = LandingSlotBytes(m.signature, options_.segment_bytes);
   if (slot_bytes > stream->channel.slot_bytes) {
     stream->proposed_slot_bytes = slot_bytes;
-    stream->proposed_block = blocks_->Alloc(slot_bytes, stream->group->members.size());
+    stream->proposed_block = blocks_->Alloc(slot_bytes, stream->group->members.size(), &m.depth);
     m.slot_bytes = slot_bytes;
     m.blocks = {stream->proposed_block};
   }
@@ -164,7 +164,8 @@ void Negotiator::Adopt(Stream* stream, const Message& agreed) {
   if (agreed.slot_bytes != 0) {
     const size_t me = static_cast<size_t>(ToInt(stream->group->my_index));
     if (channel.Exists()) blocks_->Free(channel.blocks[me]);
-    channel = Channel{.blocks = agreed.blocks, .slot_bytes = agreed.slot_bytes};
+    channel =
+        Channel{.blocks = agreed.blocks, .slot_bytes = agreed.slot_bytes, .depth = agreed.depth};
     stream->proposed_slot_bytes = 0;
   }
   if (stream->entries.size() >= options_.cache_capacity) stream->entries.clear();

@@ -42,12 +42,13 @@
 
 namespace covey {
 
-// Where landing blocks come from. Alloc returns ~0 when there is no room; a block holds
-// LandingBlockBytes(slot_bytes, members), zero-filled.
+// Where landing blocks come from. Alloc chooses how many slots a block gets and returns where it
+// lies, or ~0 when there is no room; it holds LandingBlockBytes(slot_bytes, depth, members),
+// zero-filled.
 class LandingBlocks {
  public:
   virtual ~LandingBlocks() = default;
-  virtual uint64_t Alloc(size_t slot_bytes, size_t members) = 0;
+  virtual uint64_t Alloc(size_t slot_bytes, size_t members, uint32_t* depth) = 0;
   virtual void Free(uint64_t block) = 0;
 };
 

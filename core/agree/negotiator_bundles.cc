@@ -31,7 +31,8 @@ void Negotiator::OnFreeze(const Message& message) {
   const Group* group = streams[0]->group;
   auto bundle = std::make_unique<Bundle>(message, group, std::move(streams));
   bundle->carrier.proposed_slot_bytes = message.slot_bytes;
-  bundle->carrier.proposed_block = blocks_->Alloc(message.slot_bytes, group->members.size());
+  bundle->carrier.proposed_block =
+      blocks_->Alloc(message.slot_bytes, group->members.size(), &answer.depth);
   answer.blocks = {bundle->carrier.proposed_block};
   bundles_[{message.id.group, message.entry}] = std::move(bundle);
   outbox_.push_back({group->Coordinator(), std::move(answer)});

@@ -135,8 +135,10 @@ Message Planner::Switch(const Freezing& freezing) {
   plan.type = MessageType::kSwitch;
   bool room = true;
   uint32_t ahead = 0;  // of what was announced
+  plan.depth = freezing.answers[0]->depth;
   for (const auto& answer : freezing.answers) {
     room = room && answer->blocks[0] != ~uint64_t{0};
+    plan.depth = std::min(plan.depth, answer->depth);
     plan.blocks.push_back(answer->blocks[0]);
     for (size_t i = 0; i < plan.members.size() && i < answer->members.size(); ++i)
       ahead = std::max(ahead, answer->members[i].occurrence - plan.members[i].occurrence);

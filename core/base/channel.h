@@ -2,9 +2,9 @@
 // and replaces it, and core/run, which uses it.
 //
 // A block lies in its owner's shared region: a Cell and a table of splits (what the owner publishes
-// about the running exchange), then three landing slots. The three counters are equal on every
-// member whenever no exchange runs, because every schedule uses the same number of ticks and slots
-// on all ranks.
+// about the running exchange), then its landing slots, which take turns. The three counters are
+// equal on every member whenever no exchange runs, because every schedule uses the same number of
+// ticks and slots on all ranks.
 #ifndef COVEY_CORE_BASE_CHANNEL_H_
 #define COVEY_CORE_BASE_CHANNEL_H_
 
@@ -15,16 +15,18 @@
 namespace covey {
 
 inline constexpr size_t kLandingAlign = 64;
-// Three slots in turn: one being filled, one being read, one that a slower peer may still be
+// Slots of a block at least: one being filled, one being read, one that a slower peer may still be
 // reading. Each algorithm's file says why that suffices for it.
-inline constexpr int kLandingSlots = 3;
+inline constexpr uint32_t kMinLandingSlots = 3;
+inline constexpr uint32_t kMaxLandingSlots = 64;
 
 struct Channel {
   std::vector<uint64_t> blocks;  // by group index: offset of the member's block; empty = none yet
   uint64_t slot_bytes = 0;
-  uint64_t ticks = 0;      // ticks used by ended exchanges
-  uint64_t slots = 0;      // landing slots used by ended exchanges
-  uint64_t exchanges = 0;  // ended exchanges
+  uint32_t depth = kMinLandingSlots;  // slots of every member's block
+  uint64_t ticks = 0;                 // ticks used by ended exchanges
+  uint64_t slots = 0;                 // landing slots used by ended exchanges
+  uint64_t exchanges = 0;             // ended exchanges
 
   bool Exists() const { return !blocks.empty(); }
 };
@@ -68,8 +70,8 @@ constexpr size_t SplitsOffset(size_t turn, size_t members) {
 constexpr size_t SlotsOffset(size_t members) {
   return (SplitsOffset(2, members) + kLandingAlign - 1) / kLandingAlign * kLandingAlign;
 }
-constexpr size_t LandingBlockBytes(size_t slot_bytes, size_t members) {
-  return SlotsOffset(members) + kLandingSlots * slot_bytes;
+constexpr size_t LandingBlockBytes(size_t slot_bytes, uint32_t depth, size_t members) {
+  return SlotsOffset(members) + depth * slot_bytes;
 }
 
 }  // namespace covey

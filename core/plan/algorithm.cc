@@ -24,6 +24,27 @@ AlgorithmRegistration::AlgorithmRegistration(const Algorithm& algorithm) {
   all.insert(std::upper_bound(all.begin(), all.end(), &algorithm, less), &algorithm);
 }
 
+Schedule BuildSchedule(const Algorithm& algorithm, const Problem& p) {
+  Schedule s = algorithm.build(p);
+  if (!s.reads_begin || std::find(p.late.begin(), p.late.end(), true) == p.late.end()) return s;
+  std::vector<Step> steps;
+  const auto me = static_cast<int16_t>(p.me);
+  if (IsLate(p, p.me))
+    steps.push_back({.kind = StepKind::kCopy,
+                     .dst = {Place::kLanding, me, 0, 0},
+                     .src = {Place::kInput, me, 0, 0},
+                     .length_bytes = std::min(InputBytes(p, p.me), p.slot_bytes)});
+  steps.push_back({.kind = StepKind::kSignal, .tick = 2});
+  steps.push_back({.kind = StepKind::kWait, .tick = 2});
+  for (Step& step : s.steps) {
+    if (step.kind == StepKind::kSignal || step.kind == StepKind::kWait) ++step.tick;
+    steps.push_back(step);
+  }
+  s.steps = std::move(steps);
+  ++s.ticks;
+  return s;
+}
+
 std::span<const Algorithm* const> Algorithms() { return Catalogue(); }
 
 const Algorithm* FindAlgorithm(Kind kind, std::string_view name) {

@@ -23,7 +23,7 @@ struct Algorithm {
   Kind kind;
   // Whether it can do this problem (placement, size). Equal answer on every rank. Ask CanDo.
   bool (*fits)(const Problem&);
-  // REQUIRES: CanDo(algorithm, problem).
+  // REQUIRES: CanDo(algorithm, problem). Takes all first segments for staged: call BuildSchedule.
   Schedule (*build)(const Problem&);
   Association association = Association::kInTurn;
   bool codes = false;  // for problems with a codec, and for no others
@@ -33,6 +33,10 @@ struct Algorithm {
 inline bool CanDo(const Algorithm& algorithm, const Problem& problem) {
   return algorithm.codes == problem.form.Codes() && algorithm.fits(problem);
 }
+
+// This rank's schedule. Where somebody's first segment is late and needed, everybody waits for it
+// first: one more tick. REQUIRES: CanDo(algorithm, problem).
+Schedule BuildSchedule(const Algorithm& algorithm, const Problem& problem);
 
 // All algorithms, sorted by (kind, name).
 std::span<const Algorithm* const> Algorithms();

@@ -5,7 +5,8 @@
 namespace covey {
 namespace {
 
-constexpr size_t kSlots = 3;  // kLandingSlots of core/base/channel.h
+constexpr size_t kSlots =
+    3;  // kMinLandingSlots of core/base/channel.h: with more, all is over for longer
 
 std::string Number(uint64_t value) { return std::to_string(value); }
 std::string RankText(int32_t rank) { return "rank " + std::to_string(rank); }
@@ -76,7 +77,8 @@ std::string Machine::Begin(int32_t me) {
   if (problem_.form.Codes()) {
     const Buffer slot{Place::kLanding, static_cast<int16_t>(me), 0, 0};
     if (std::string wrong = Encode(me, slot, 0, first); !wrong.empty()) return wrong;
-  } else if (problem_.kind != Kind::kBroadcast || problem_.root == me) {
+  } else if (schedules_[0].reads_begin && !IsLate(problem_, me) &&
+             (problem_.kind != Kind::kBroadcast || problem_.root == me)) {
     HeldBytes held;
     Of(me).input->Read(0, first, me, Of(me).epochs, &held);
     Of(me).slots[0].Write(0, first, me, Of(me).epochs, held);

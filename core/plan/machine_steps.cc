@@ -160,12 +160,14 @@ std::string Machine::Reduce(int32_t me, const Step& step) {
     return "only a reduction of inputs can be written to every output";
   if (!everywhere && step.dst.place != Place::kLanding && step.dst.index != me)
     return "writes to a peer's memory";
-  if (arena && options_.in_place && step.src.offset != step.dst.offset)
+  const uint64_t own_offset = arena ? step.src.offset : step.input_offset;
+  if (options_.in_place && step.dst.place == Place::kOutput && own_offset != step.dst.offset)
     return "overlaps its own input in part";
   std::vector<HeldBytes> operands(members_.size());
   for (int32_t j = 0; j < problem_.size; ++j) {
     Buffer src = step.src;
     src.index = static_cast<int16_t>(j);
+    if (j == me && !arena) src = OwnInput(me, own_offset);
     std::string wrong = LoadInput(me, src, step.length_bytes, &operands[static_cast<size_t>(j)]);
     if (!wrong.empty()) return wrong;
   }

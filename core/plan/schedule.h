@@ -49,8 +49,10 @@ struct Buffer {
 enum class StepKind : uint8_t {
   kCopy,    // dst = src
   kReduce,  // dst = post * op over src.index 0..n-1 of pre * src, which lie in landing slots or in
-            // inputs in the arena; dst.index kEveryRank: written to each output
-  kFetch,   // dst = src, which lies in the private memory of src.index
+            // inputs in the arena; dst.index kEveryRank: written to each output. In landing slots
+            // the own contribution is not read, but the same bytes of the own input, from
+  // input_offset on: what peers read meanwhile is slow to read, what was read before fast.
+  kFetch,  // dst = src, which lies in the private memory of src.index
   // Own output + dst.offset = post * op over ranks of pre * contribution: the own input, and the
   // peers' bytes in landing[me].0, `stride` bytes apart, in rank order without the own.
   kReduceFetched,
@@ -75,7 +77,7 @@ struct Step {
   Buffer src;
   Buffer also;                // kCombineSums
   uint64_t stride = 0;        // kReduceFetched
-  uint64_t input_offset = 0;  // kBeginSum, kAddToSum, kEncode: of the own input
+  uint64_t input_offset = 0;  // kReduce of slots, kBeginSum, kAddToSum, kEncode: of the own input
   uint64_t length_bytes = 0;  // of the message, not of the accumulators or codes
 };
 
@@ -88,6 +90,7 @@ struct Schedule {
   // Members touch each other's inputs or outputs. Equal on all of them: after a loss none ends
   // before all have stopped.
   bool shares_memory = false;
+  bool reads_begin = true;  // some step needs the first segments in the landing slots
 };
 
 // What is common knowledge once all members have begun: everything a schedule may depend on.
@@ -101,7 +104,10 @@ struct Problem {
               // (reducescatter: the inputs)
   bool all_readable = false;  // every member may read every other's private input and output
   bool mirrored = false;      // members hold mirrors of each other's landing slots
-  uint64_t cache_bytes = 0;   // of the last-level cache: larger results are stored around it
+  // By group index: whose first segment is not in its landing slot at tick 1, because its input
+  // lies in the arena, where most likely all do; empty: nobody's.
+  std::vector<bool> late;
+  uint64_t cache_bytes = 0;  // of the last-level cache: larger results are stored around it
   DType dtype = DType::kF32;
   uint64_t length_bytes = 0;  // allreduce, broadcast, reducescatter: of the (fused) message
   uint64_t slot_bytes = 64;
@@ -127,6 +133,10 @@ inline uint64_t SegmentBytes(const Problem& p) {
 }
 inline uint64_t TravellingBytes(const CodedForm& form, uint64_t length_bytes) {
   return form.Codes() ? form.EncodedBytes(length_bytes / sizeof(float)) : length_bytes;
+}
+
+inline bool IsLate(const Problem& p, int32_t rank) {
+  return !p.late.empty() && p.late[static_cast<size_t>(rank)];
 }
 
 // Bytes of what `rank` (a group index) hands in and gets.

@@ -67,7 +67,7 @@ const Algorithm& Select(const SelectorSettings& settings, const Problem& problem
 
 Schedule Plan(const void* settings, const Problem& problem) {
   const Algorithm& algorithm = Select(*static_cast<const SelectorSettings*>(settings), problem);
-  if (!problem.mirrored) return algorithm.build(problem);
+  if (!problem.mirrored) return BuildSchedule(algorithm, problem);
   std::vector<Schedule> schedules;
   Problem of_rank = problem;
   for (of_rank.me = 0; of_rank.me < problem.size; ++of_rank.me)

@@ -142,7 +142,7 @@ class Judge {
 std::vector<Schedule> BuildAll(const Algorithm& algorithm, Problem problem) {
   std::vector<Schedule> schedules;
   for (problem.me = 0; problem.me < problem.size; ++problem.me)
-    schedules.push_back(algorithm.build(problem));
+    schedules.push_back(BuildSchedule(algorithm, problem));
   return schedules;
 }
 

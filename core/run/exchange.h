@@ -58,7 +58,7 @@ struct Exchange {
   Cell* CellOf(size_t index) const { return reinterpret_cast<Cell*>(blocks[index]); }
   std::byte* Slot(size_t index, uint32_t slot) const {
     return blocks[index] + SlotsOffset(size()) +
-           (channel->slots + slot) % kLandingSlots * channel->slot_bytes;
+           (channel->slots + slot) % channel->depth * channel->slot_bytes;
   }
   // Rows that member `index` sends to each member (alltoall).
   uint64_t* SplitsOf(size_t index) const {

@@ -15,12 +15,6 @@ constexpr size_t kTurnBytes = 1024 * 1024;
 // Schedules kept; a job has as many as it has distinct message shapes.
 constexpr size_t kMaxSchedules = 4096;
 
-bool StagesInput(const Exchange& x) {
-  const Request& r = *x.request;
-  if (x.entry == 0 || r.kind == Kind::kBarrier) return false;
-  return r.kind != Kind::kBroadcast || r.group->members[x.Me()] == r.root;
-}
-
 }  // namespace
 
 size_t Executor::ProblemHash::operator()(const Problem& p) const {
@@ -29,6 +23,7 @@ size_t Executor::ProblemHash::operator()(const Problem& p) const {
                      uint64_t(p.all_readable), uint64_t(p.dtype), p.length_bytes, p.slot_bytes,
                      uint64_t(p.form.block_elems), uint64_t(p.form.elem_bits)})
     h = (h ^ v) * 0x9e3779b97f4a7c15u;
+  for (bool late : p.late) h = (h ^ uint64_t{late}) * 0x9e3779b97f4a7c15u;
   for (uint64_t share : p.shares) h = (h ^ share) * 0x9e3779b97f4a7c15u;
   return h;
 }
@@ -110,6 +105,19 @@ bool Executor::Advance(Exchange* x, Time now) {
   if (x->state == ExchangeState::kLeaving && AllHaveLeft(*x))
     End(x, Outcome::kAborted, std::move(x->why), now);
   return moved;
+}
+
+// Whether member `index` begins without its first segment in its landing slot.
+bool Executor::IsLate(const Exchange& x, size_t index) const {
+  if (!Reduces(x.request->kind) || x.codec != nullptr || !transport_->SharesMemory()) return false;
+  return x.input.length_bytes() > options_.late_above &&
+         x.CellOf(index)->placement[x.Turn()].input != Transport::kNoOffset;
+}
+
+bool Executor::StagesInput(const Exchange& x) const {
+  const Request& r = *x.request;
+  if (x.entry == 0 || r.kind == Kind::kBarrier || IsLate(x, x.Me())) return false;
+  return r.kind != Kind::kBroadcast || r.group->members[x.Me()] == r.root;
 }
 
 bool Executor::AllReady(const Exchange& x) const {
@@ -221,6 +229,11 @@ bool Executor::JudgeBegins(Exchange* x, Time now) {
 void Executor::ChooseSchedule(Exchange* x) {
   Problem problem = ProblemOf(*x, options_.cache_bytes);
   problem.mirrored = !transport_->SharesMemory();
+  for (size_t j = 0; j < x->size(); ++j) {
+    if (!IsLate(*x, j)) continue;
+    problem.late.resize(x->size());
+    problem.late[j] = true;
+  }
   if (Gathers(problem.kind)) {
     AllocateResult(x);
     x->own_schedule = std::make_unique<Schedule>(options_.plan(options_.plan_settings, problem));

@@ -33,6 +33,8 @@ class Executor {
   struct Options {
     const Kernels* kernels = nullptr;
     uint64_t cache_bytes = 0;  // of the last-level cache
+    // A longer input in the arena is not staged at its begin: it is likely reduced where it lies.
+    uint64_t late_above = 0;
     // Builds the schedule of a problem: the selector bound to this job's settings.
     Schedule (*plan)(const void* settings, const Problem& problem) = nullptr;
     const void* plan_settings = nullptr;
@@ -83,6 +85,8 @@ class Executor {
   // loss.cc: Close, OnLoss, AbortAll, AllHaveLeft, AbortIfInVain, Abort.
   bool Advance(Exchange* exchange, Time now);
   bool AllReady(const Exchange& exchange) const;
+  bool IsLate(const Exchange& exchange, size_t index) const;
+  bool StagesInput(const Exchange& exchange) const;
   void Publish(Exchange* exchange, Time now);
   void PushBegin(Exchange* exchange);
   void Push(const Exchange& exchange, const Step& step);

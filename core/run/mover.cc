@@ -88,20 +88,27 @@ void Mover::Reduce(const Exchange& x, const Step& step) {
   if (step.src.place == Place::kInput) return ReduceInArena(x, step);
   const size_t elem_bytes = SizeOf(x.reduction.dtype);
   const Stores stores = step.streaming ? Stores::kStreaming : Stores::kCached;
-  ForEachPiece(x, step.dst, step.length_bytes, [&](std::byte* piece, size_t delta, size_t length) {
+  const auto reduce = [&](const std::byte* own, std::byte* output, size_t at, size_t length) {
     sources_.clear();
     for (size_t j = 0; j < x.size(); ++j)
-      sources_.push_back(x.Slot(j, step.src.slot) + step.src.offset + delta);
-    kernels_->reduce(x.reduction, sources_, {&piece, 1}, length / elem_bytes, stores);
+      sources_.push_back(j == x.Me() ? own : x.Slot(j, step.src.slot) + step.src.offset + at);
+    kernels_->reduce(x.reduction, sources_, {&output, 1}, length / elem_bytes, stores);
+  };
+  ForEachPiece(x, step.dst, step.length_bytes, [&](std::byte* out, size_t delta, size_t length) {
+    x.input.ForEach(step.input_offset + delta, length,
+                    [&](const std::byte* own, size_t within, size_t part) {
+                      reduce(own, out + within, delta + within, part);
+                    });
   });
 }
 
 // Everybody's pieces lie alike, so one's own tell where the others' are.
 void Mover::ReduceInArena(const Exchange& x, const Step& step) {
   const size_t elem_bytes = SizeOf(x.reduction.dtype);
-  const Stores stores = step.streaming ? Stores::kStreaming : Stores::kCached;
   const bool everywhere = step.dst.index == kEveryRank;
   const auto reduce = [&](const std::byte* input, std::byte* output, size_t length) {
+    // In place the lines are in the cache already: storing around it would only throw them out.
+    const bool streaming = step.streaming && input != output;
     sources_.clear();
     targets_.clear();
     for (size_t j = 0; j < x.size(); ++j) {
@@ -111,7 +118,8 @@ void Mover::ReduceInArena(const Exchange& x, const Step& step) {
       if (everywhere) targets_.push_back(base + theirs.output + (output - x.output.First()));
     }
     if (!everywhere) targets_.push_back(output);
-    kernels_->reduce(x.reduction, sources_, targets_, length / elem_bytes, stores);
+    kernels_->reduce(x.reduction, sources_, targets_, length / elem_bytes,
+                     streaming ? Stores::kStreaming : Stores::kCached);
   };
   x.output.ForEach(step.dst.offset, step.length_bytes,
                    [&](std::byte* out, size_t delta, size_t length) {

@@ -26,7 +26,12 @@ uint64_t PieceBegin(const Problem& p, int32_t index) {
 }
 
 Schedule Build(const Problem& p) {
-  Schedule s{.algorithm = "direct", .steps = {}, .ticks = 2, .slots = 1, .shares_memory = true};
+  Schedule s{.algorithm = "direct",
+             .steps = {},
+             .ticks = 2,
+             .slots = 1,
+             .shares_memory = true,
+             .reads_begin = false};
   const uint64_t end = PieceBegin(p, p.me + 1);
   for (uint64_t at = PieceBegin(p, p.me); at < end; at += kStepBytes) {
     s.steps.push_back({.kind = StepKind::kReduce,

@@ -122,7 +122,11 @@ struct Doubling {
 Schedule Build(const Problem& p) {
   const Doubling doubling(p);
   const uint32_t slots = doubling.segments * doubling.rounds;
-  Schedule out{.algorithm = "doubling", .steps = {}, .ticks = slots + 1, .slots = slots};
+  Schedule out{.algorithm = "doubling",
+               .steps = {},
+               .ticks = slots + 1,
+               .slots = slots,
+               .reads_begin = false};
   for (uint32_t q = 0; q < doubling.segments; ++q) {
     for (uint32_t round = 0; round < doubling.rounds; ++round) doubling.Round(q, round, &out);
     doubling.Finish(q, &out);

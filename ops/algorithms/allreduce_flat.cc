@@ -43,6 +43,7 @@ Schedule Build(const Problem& p) {
     s.steps.push_back({.kind = StepKind::kReduce,
                        .dst = {Place::kOutput, me, 0, t * p.slot_bytes},
                        .src = {Place::kLanding, kEveryRank, t, 0},
+                       .input_offset = t * p.slot_bytes,
                        .length_bytes = bytes_of(t)});
   }
   return s;

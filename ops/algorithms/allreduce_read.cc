@@ -67,7 +67,12 @@ void ReduceOwnPiece(const Problem& p, Schedule* s) {
 
 Schedule Build(const Problem& p) {
   const auto me = static_cast<int16_t>(p.me);
-  Schedule s{.algorithm = "read", .steps = {}, .ticks = 3, .slots = 1, .shares_memory = true};
+  Schedule s{.algorithm = "read",
+             .steps = {},
+             .ticks = 3,
+             .slots = 1,
+             .shares_memory = true,
+             .reads_begin = false};
   ReduceOwnPiece(p, &s);
   s.steps.push_back({.kind = StepKind::kSignal, .tick = 2});
   for (int32_t step = 1; step < p.size; ++step) {

@@ -85,7 +85,8 @@ Schedule Build(const Problem& p) {
   const auto n = static_cast<uint32_t>(p.size);
   const auto r = static_cast<uint32_t>(p.me);
   const uint32_t steps = ring.segments + 2 * n - 2;
-  Schedule out{.algorithm = "ring", .steps = {}, .ticks = steps + 1, .slots = steps};
+  Schedule out{
+      .algorithm = "ring", .steps = {}, .ticks = steps + 1, .slots = steps, .reads_begin = false};
   for (uint32_t s = 0; s < steps; ++s) {
     out.steps.push_back({.kind = StepKind::kWait, .peer = ring.previous, .tick = s + 1});
     if (s > 0) out.steps.push_back({.kind = StepKind::kWait, .peer = ring.next, .tick = s});

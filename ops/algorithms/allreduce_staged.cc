@@ -14,6 +14,7 @@
 #include <algorithm>
 
 #include "core/plan/algorithm.h"
+#include "ops/algorithms/staging.h"
 
 namespace covey {
 namespace {
@@ -31,11 +32,10 @@ uint64_t PieceBegin(uint64_t segment_bytes, int32_t index, int32_t size) {
 }
 
 void CopyIn(const Problem& p, uint32_t t, uint64_t bytes, Schedule* s) {
-  const auto me = static_cast<int16_t>(p.me);
-  s->steps.push_back({.kind = StepKind::kCopy,
-                      .dst = {Place::kLanding, me, t, 0},
-                      .src = {Place::kInput, me, 0, t * p.slot_bytes},
-                      .length_bytes = bytes});
+  const uint64_t at = t * p.slot_bytes;
+  StageForPeers(p, t, {at, at + bytes},
+                {at + PieceBegin(bytes, p.me, p.size), at + PieceBegin(bytes, p.me + 1, p.size)},
+                s);
 }
 
 Schedule Build(const Problem& p) {
@@ -54,6 +54,7 @@ Schedule Build(const Problem& p) {
       s.steps.push_back({.kind = StepKind::kReduce,
                          .dst = {Place::kLanding, me, t, begin},
                          .src = {Place::kLanding, kEveryRank, t, begin},
+                         .input_offset = t * p.slot_bytes + begin,
                          .length_bytes = end - begin});
     s.steps.push_back({.kind = StepKind::kSignal, .tick = t + 2});
     s.steps.push_back({.kind = StepKind::kWait, .tick = t + 2});

@@ -93,7 +93,8 @@ struct Tree {
 Schedule Build(const Problem& p) {
   const Tree tree(p);
   const uint32_t slots = 2 * tree.segments;
-  Schedule out{.algorithm = "tree", .steps = {}, .ticks = slots + 1, .slots = slots};
+  Schedule out{
+      .algorithm = "tree", .steps = {}, .ticks = slots + 1, .slots = slots, .reads_begin = false};
   tree.Up(0, &out);
   for (uint32_t q = 0; q < tree.segments; ++q) {
     if (q + 1 < tree.segments) tree.Up(q + 1, &out);

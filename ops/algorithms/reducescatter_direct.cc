@@ -19,7 +19,12 @@ constexpr uint64_t kStepBytes = 512 * 1024;
 bool Fits(const Problem& p) { return p.all_arena && p.length_bytes > 0; }
 
 Schedule Build(const Problem& p) {
-  Schedule s{.algorithm = "direct", .steps = {}, .ticks = 2, .slots = 1, .shares_memory = true};
+  Schedule s{.algorithm = "direct",
+             .steps = {},
+             .ticks = 2,
+             .slots = 1,
+             .shares_memory = true,
+             .reads_begin = false};
   const uint64_t share = p.shares[static_cast<size_t>(p.me)];
   for (uint64_t at = 0; at < share; at += kStepBytes) {
     s.steps.push_back({.kind = StepKind::kReduce,

@@ -12,6 +12,7 @@
 #include <algorithm>
 
 #include "core/plan/algorithm.h"
+#include "ops/algorithms/staging.h"
 
 namespace covey {
 namespace {
@@ -29,21 +30,20 @@ void ReduceOwn(const Problem& p, uint32_t t, Schedule* s) {
   s->steps.push_back({.kind = StepKind::kReduce,
                       .dst = {Place::kOutput, static_cast<int16_t>(p.me), 0, begin - share},
                       .src = {Place::kLanding, kEveryRank, t, begin - segment},
+                      .input_offset = begin,
                       .length_bytes = end - begin});
 }
 
 Schedule Build(const Problem& p) {
   const uint32_t segments = NumSegments(p.length_bytes, p.slot_bytes);
-  const auto me = static_cast<int16_t>(p.me);
+  const uint64_t share = ShareBegin(p, p.me);
   Schedule s{.algorithm = "flat", .steps = {}, .ticks = segments, .slots = segments};
   for (uint32_t t = 0; t < segments; ++t) {
     if (t > 0) s.steps.push_back({.kind = StepKind::kWait, .tick = t + 1});
     if (t + 1 < segments) {
       const uint64_t at = (t + 1) * p.slot_bytes;
-      s.steps.push_back({.kind = StepKind::kCopy,
-                         .dst = {Place::kLanding, me, t + 1, 0},
-                         .src = {Place::kInput, me, 0, at},
-                         .length_bytes = std::min(p.slot_bytes, p.length_bytes - at)});
+      StageForPeers(p, t + 1, {at, std::min(at + p.slot_bytes, p.length_bytes)},
+                    {share, share + p.shares[static_cast<size_t>(p.me)]}, &s);
       s.steps.push_back({.kind = StepKind::kSignal, .tick = t + 2});
     }
     ReduceOwn(p, t, &s);

@@ -38,7 +38,7 @@ void Stage(const Problem& p, uint32_t q, Schedule* s) {
   uint64_t share_begin = 0;
   for (int32_t j = 0; j < p.size; ++j) {
     const uint64_t bytes = BytesOf(p, j, q);
-    if (bytes > 0)
+    if (bytes > 0 && j != p.me)
       s->steps.push_back(
           {.kind = StepKind::kCopy,
            .dst = {Place::kLanding, me, q + 1, static_cast<uint64_t>(j) * ChunkBytes(p)},
@@ -54,7 +54,11 @@ Schedule Build(const Problem& p) {
   const uint64_t chunk = ChunkBytes(p);
   const uint64_t longest = *std::max_element(p.shares.begin(), p.shares.end());
   const uint32_t segments = NumSegments(longest, chunk);
-  Schedule s{.algorithm = "staged", .steps = {}, .ticks = segments + 1, .slots = segments + 1};
+  Schedule s{.algorithm = "staged",
+             .steps = {},
+             .ticks = segments + 1,
+             .slots = segments + 1,
+             .reads_begin = false};
   Stage(p, 0, &s);
   for (uint32_t q = 0; q < segments; ++q) {
     s.steps.push_back({.kind = StepKind::kWait, .tick = q + 2});
@@ -65,6 +69,7 @@ Schedule Build(const Problem& p) {
         {.kind = StepKind::kReduce,
          .dst = {Place::kOutput, me, 0, q * chunk},
          .src = {Place::kLanding, kEveryRank, q + 1, static_cast<uint64_t>(p.me) * chunk},
+         .input_offset = ShareBegin(p, p.me) + q * chunk,
          .length_bytes = bytes});
   }
   return s;

@@ -37,6 +37,7 @@ SimRank::SimRank(Job* job, int32_t rank)
           .selector = {.flat_bytes = swarm.flat_bytes,
                        .read_bytes = swarm.read_bytes,
                        .algorithm = swarm.algorithm},
+          .landing_bytes = swarm.landing_bytes * (rank % 2 == 1 ? 1 : 2),
           .kernels = &BestKernels(),
           .clock = &job->network->clock(),
           .log = &log_,

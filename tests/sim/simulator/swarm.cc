@@ -91,6 +91,7 @@ Swarm Swarm::Draw(Rng* rng, Focus focus) {
   DrawTime(rng, &s);
   DrawFaults(rng, &s);
   SetFocus(focus, &s);
+  s.landing_bytes = Pick<uint64_t>(rng, {0, 0, 0, 300, 3000});
   if (s.mirrored) {  // where every tick is a message
     s.segment_bytes = std::max<size_t>(s.segment_bytes, 256);
     s.ops = std::min<size_t>(s.ops, 30);
@@ -109,6 +110,7 @@ std::string Swarm::ToString() const {
   };
   say("ranks", static_cast<uint64_t>(size));
   say("segment bytes", segment_bytes);
+  say("landing bytes", landing_bytes);
   say("blind ranks", blind_ranks);
   say("mirrored", mirrored);
   say("fusion bytes", fusion_bytes);

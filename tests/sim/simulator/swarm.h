@@ -27,6 +27,7 @@ struct Swarm {
   int32_t size = 3;
   size_t segment_bytes = 4096;
   size_t flat_bytes = 1024;
+  uint64_t landing_bytes = 0;  // odd ranks; the others twice that
   size_t read_bytes = 2048;
   std::string algorithm = "auto";
   uint64_t blind_ranks = 0;  // bit r: rank r cannot read its peers' memory

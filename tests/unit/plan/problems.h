@@ -53,7 +53,8 @@ inline Problem MakeProblem(Kind kind, int32_t size, uint64_t length_bytes, uint6
   return p;
 }
 
-// The same in every memory an algorithm may ask for, and with a codec for one that codes.
+// The same in every memory an algorithm may ask for, with none, some and all beginning late, and
+// with a codec for one that codes.
 inline std::vector<Problem> InEveryMemory(const Algorithm& algorithm, Problem problem) {
   std::vector<Problem> problems;
   if (algorithm.codes) problem.form = {.block_elems = 256, .header_bytes = 4, .elem_bits = 8};
@@ -61,7 +62,16 @@ inline std::vector<Problem> InEveryMemory(const Algorithm& algorithm, Problem pr
        {std::pair{false, false}, std::pair{true, false}, std::pair{false, true}}) {
     problem.all_arena = arena;
     problem.all_readable = readable;
-    if (CanDo(algorithm, problem)) problems.push_back(problem);
+    problem.late.clear();
+    if (!CanDo(algorithm, problem)) continue;
+    problems.push_back(problem);
+    if (!Reduces(problem.kind) || algorithm.codes || problem.size > 6) continue;
+    for (const bool all : {true, false}) {
+      if (arena && !all) continue;
+      for (int32_t j = 0; j < problem.size; ++j) problem.late.push_back(all || j % 2 == 1);
+      problems.push_back(problem);
+      problem.late.clear();
+    }
   }
   return problems;
 }
@@ -71,8 +81,10 @@ inline std::vector<Problem> SmallProblems(const Algorithm& algorithm) {
   std::vector<Problem> problems;
   for (const int32_t size : {2, 3, 4}) {
     for (const uint64_t length_bytes : {640u, 5 * 16384u + 640u}) {
-      const std::vector<Problem> fitting =
+      std::vector<Problem> fitting =
           InEveryMemory(algorithm, MakeProblem(algorithm.kind, size, length_bytes, 16384));
+      // A first segment that comes late comes whole, also the part that nobody needs.
+      std::erase_if(fitting, [](const Problem& p) { return !p.late.empty(); });
       if (!fitting.empty()) problems.push_back(fitting.back());
     }
   }
