@@ -13,6 +13,7 @@ _MUTANTS = {
     "n5_begins_what_it_does_not_know": (["core/agree/negotiator.cc"], "none"),
     "n6_callbacks_have_patience": (["core/agree/negotiator_bundles.cc"], "none"),
     "n6_nobody_is_awaited": (["core/agree/negotiator_bundles.cc"], "none"),
+    "n7_never_dissolved": (["core/agree/bundle.cc"], "none"),
     "n8_begins_while_frozen": (["core/agree/negotiator_bundles.cc"], "none"),
     "n9_block_freed_at_announce": (["core/agree/negotiator.cc"], "none"),
     "n9_two_landing_slots": (["core/run/executor.cc", "core/run/mover.cc"], "none"),

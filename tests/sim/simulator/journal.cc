@@ -100,6 +100,9 @@ void Journal::OnBegin(Rank rank, const OperationId& id, uint32_t entry) {
   const StreamKey stream{id.group, id.stream};
   const bool in_flight =
       id.occurrence >= Of(rank).ended[stream] && id.occurrence < Of(rank).submitted[stream];
+  if (IsBundle(id) && entry == 0 && voids_[stream].insert(id.occurrence).second &&
+      voids_[stream].size() > 2)
+    Fail("N7: " + Text(id) + " is void for a third time, and not dissolved");
   if (!in_flight && !IsBundle(id))
     Fail("N1: rank " + Text(rank) + " begins " + Text(id) + ", which is not in flight");
   Attempts& attempts = Of(rank).attempts[id];

@@ -16,6 +16,7 @@
 
 #include <array>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -106,8 +107,9 @@ class Journal final : public Observer {
   std::vector<bool> lost_;
   std::vector<bool> died_;
   std::vector<uint64_t> sent_;
-  std::vector<int64_t> under_way_;                // [from * size + to] agreeing messages
-  std::map<uint64_t, std::vector<Rank>> groups_;  // members by key
+  std::vector<int64_t> under_way_;                 // [from * size + to] agreeing messages
+  std::map<StreamKey, std::set<uint32_t>> voids_;  // of bundles
+  std::map<uint64_t, std::vector<Rank>> groups_;   // members by key
   std::string failure_;
   Tally tally_;
   uint64_t hash_ = 14695981039346656037u;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 namespace covey {
 namespace {
@@ -74,6 +75,23 @@ size_t Total(const std::vector<int64_t>& elems) {
   return total;
 }
 
+int64_t SumOf(std::vector<int64_t>::const_iterator begin,
+              std::vector<int64_t>::const_iterator end) {
+  return std::accumulate(begin, end, int64_t{0});
+}
+
+struct ElemRange {
+  int64_t begin;
+  int64_t end;
+};
+
+// Elements of a tensor of `elems` that a reducescatter gives to `who`.
+ElemRange PartOf(const Contributor& who, int64_t elems) {
+  const auto size = static_cast<int64_t>(who.size);
+  const auto index = static_cast<int64_t>(who.index);
+  return {PartBegin(elems, size, index), PartBegin(elems, size, index + 1)};
+}
+
 void PutReduced(Contributor who, const Spec& spec, size_t elem, std::byte* to) {
   int64_t sum = 0;
   for (who.index = 0; who.index < who.size; ++who.index) {
@@ -101,7 +119,7 @@ Bytes Expected(uint64_t seed, const Program& program, size_t number) {
   const auto own = [&](size_t i, std::byte* to) {
     PutInteger(spec.dtype, Value(who, spec, i), to);
   };
-  if (spec.kind == Kind::kAllreduce)
+  if (Reduces(spec.kind))
     append(Total(spec.elems), [&](size_t i, std::byte* to) { PutReduced(who, spec, i, to); });
   if (spec.kind == Kind::kBroadcast) {
     const auto root = std::find(members.begin(), members.end(), spec.root) - members.begin();
@@ -111,6 +129,16 @@ Bytes Expected(uint64_t seed, const Program& program, size_t number) {
   if (spec.kind == Kind::kAllgather)
     for (who.index = 0; who.index < members.size(); ++who.index)
       append(static_cast<size_t>(op.rows[who.index] * spec.elems[0]), own);
+  for (size_t to = 0; spec.kind == Kind::kAlltoall && to < members.size(); ++to) {
+    for (who.index = 0; who.index < members.size(); ++who.index) {
+      const auto row = op.splits.begin() + static_cast<long>(who.index * members.size());
+      const auto begin = static_cast<size_t>(SumOf(row, row + static_cast<long>(to)));
+      const auto width = static_cast<size_t>(spec.elems[0]);
+      append(static_cast<size_t>(row[static_cast<long>(to)]) * width, [&](size_t i, std::byte* at) {
+        PutInteger(spec.dtype, Value(who, spec, begin * width + i), at);
+      });
+    }
+  }
   return result;
 }
 
@@ -118,20 +146,43 @@ Payload::Payload(const Contributor& who, const ProgramOp& op, Where where, bool 
                  Transport* transport)
     : spec_(op.SpecOf(who.index)),
       rows_(op.rows[who.index]),
-      in_place_(in_place && spec_.kind != Kind::kAllgather) {
+      in_place_(in_place && !Gathers(spec_.kind) && spec_.kind != Kind::kReducescatter) {
+  if (spec_.kind == Kind::kAlltoall) TakeSplits(who, op);
+  const size_t elem_bytes = SizeOf(spec_.dtype);
   size_t elem = 0;
   for (int64_t n : spec_.elems) {
-    const auto count = static_cast<size_t>(spec_.kind == Kind::kAllgather ? n * rows_ : n);
-    Piece piece = NewPiece(count * SizeOf(spec_.dtype), where, transport);
+    const auto count = static_cast<size_t>(Gathers(spec_.kind) ? n * rows_ : n);
+    Piece piece = NewPiece(count * elem_bytes, where, transport);
+    piece.expected_at = elem * elem_bytes;
     for (size_t i = 0; i < count; ++i)
-      PutInteger(spec_.dtype, Value(who, spec_, elem++), piece.data + i * SizeOf(spec_.dtype));
+      PutInteger(spec_.dtype, Value(who, spec_, elem++), piece.data + i * elem_bytes);
     piece.before.assign(piece.data, piece.data + piece.before.size());
     inputs_.push_back(std::move(piece));
     if (where == Where::kArenaAskew && who.index % 2 == 1) transport->AllocData(64);
   }
-  if (in_place_ || spec_.kind == Kind::kAllgather) return;
-  for (const Piece& input : inputs_)
-    outputs_.push_back(NewPiece(input.before.size(), where, transport));
+  if (in_place_ || Gathers(spec_.kind)) return;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    ElemRange part{0, spec_.elems[i]};
+    if (spec_.kind == Kind::kReducescatter) part = PartOf(who, spec_.elems[i]);
+    Piece piece =
+        NewPiece(static_cast<size_t>(part.end - part.begin) * elem_bytes, where, transport);
+    piece.expected_at = inputs_[i].expected_at + static_cast<size_t>(part.begin) * elem_bytes;
+    outputs_.push_back(std::move(piece));
+  }
+}
+
+// What this member hands in, and which part of what all get is its own.
+void Payload::TakeSplits(const Contributor& who, const ProgramOp& op) {
+  const auto rows_of = [&](size_t from, size_t to) { return op.splits[from * who.size + to]; };
+  const size_t row_bytes = static_cast<size_t>(spec_.elems[0]) * SizeOf(spec_.dtype);
+  rows_ = 0;
+  for (size_t j = 0; j < who.size; ++j) {
+    splits_.push_back(rows_of(who.index, j));
+    rows_ += splits_.back();
+    gathered_.length += static_cast<size_t>(rows_of(j, who.index)) * row_bytes;
+    for (size_t to = 0; to < who.index; ++to)
+      gathered_.begin += static_cast<size_t>(rows_of(j, to)) * row_bytes;
+  }
 }
 
 Payload::Piece Payload::NewPiece(size_t length_bytes, Where where, Transport* transport) const {
@@ -160,7 +211,7 @@ void Payload::FillIn(Request* request) const {
     t.data = data;
     t.shape.ndim = 1;
     t.shape.dims[0] = elems;
-    if (spec_.kind == Kind::kAllgather) {
+    if (Gathers(spec_.kind)) {
       t.shape.ndim = 2;
       t.shape.dims[0] = rows_;
       t.shape.dims[1] = elems;
@@ -171,17 +222,26 @@ void Payload::FillIn(Request* request) const {
     request->inputs.push_back(tensor(spec_.elems[i], inputs_[i].data));
   if (in_place_) request->outputs = request->inputs;
   for (size_t i = 0; i < outputs_.size(); ++i)
-    request->outputs.push_back(tensor(spec_.elems[i], outputs_[i].data));
+    request->outputs.push_back(tensor(
+        static_cast<int64_t>(outputs_[i].before.size() / SizeOf(spec_.dtype)), outputs_[i].data));
+  request->splits = splits_;
 }
 
 std::string Payload::CheckDone(const Bytes& expected, const std::byte* gathered) const {
-  if (spec_.kind == Kind::kAllgather) {
-    if (!expected.empty() && std::memcmp(gathered, expected.data(), expected.size()) != 0)
+  if (Gathers(spec_.kind)) {
+    const size_t length = splits_.empty() ? expected.size() : gathered_.length;
+    if (gathered_.begin + length > expected.size()) return "the result has another length";
+    if (length > 0 && std::memcmp(gathered, expected.data() + gathered_.begin, length) != 0)
       return "gathered rows are wrong";
     return CheckInputsWhole();
   }
-  size_t at = 0;
-  for (const Piece& piece : in_place_ ? inputs_ : outputs_) {
+  const std::vector<Piece>& results = in_place_ ? inputs_ : outputs_;
+  const size_t end =
+      results.empty() ? 0 : results.back().expected_at + results.back().before.size();
+  if (spec_.kind != Kind::kReducescatter && end != expected.size())
+    return "the result has another length";
+  for (const Piece& piece : results) {
+    const size_t at = piece.expected_at;
     const size_t length = piece.before.size();
     if (at + length > expected.size()) return "the result has another length";
     for (size_t i = 0; i < length; ++i)
@@ -189,9 +249,7 @@ std::string Payload::CheckDone(const Bytes& expected, const std::byte* gathered)
         return "byte " + std::to_string(at + i) + " of " + std::to_string(expected.size()) +
                " of the result is " + std::to_string(static_cast<int>(piece.data[i])) + ", not " +
                std::to_string(static_cast<int>(expected[at + i]));
-    at += length;
   }
-  if (at != expected.size()) return "the result has another length";
   return in_place_ ? "" : CheckInputsWhole();
 }
 

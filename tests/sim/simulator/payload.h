@@ -26,7 +26,8 @@ struct Contributor {
   size_t size = 1;
 };
 
-// What everybody's operation `op` must give: all tensors end to end; allgather: all rows.
+// What everybody's operation `op` must give: all tensors end to end; allgather: all rows; alltoall:
+// what each member gets, end to end.
 Bytes Expected(uint64_t seed, const Program& program, size_t op);
 
 class Payload {
@@ -50,14 +51,23 @@ class Payload {
  private:
   struct Piece {
     std::byte* data = nullptr;
-    Bytes own;     // the memory, unless it lies in the arena
-    Bytes before;  // its content at submit
+    Bytes own;               // the memory, unless it lies in the arena
+    Bytes before;            // its content at submit
+    size_t expected_at = 0;  // where its result stands in what is expected
   };
 
+  struct Slice {
+    size_t begin = 0;
+    size_t length = 0;
+  };
+
+  void TakeSplits(const Contributor& who, const ProgramOp& op);
   Piece NewPiece(size_t length_bytes, Where where, Transport* transport) const;
 
   Spec spec_;
   int64_t rows_ = 0;
+  std::vector<int64_t> splits_;  // alltoall
+  Slice gathered_;               // alltoall: of what all get
   bool is_root_ = false;
   bool in_place_ = false;
   std::vector<Piece> inputs_;

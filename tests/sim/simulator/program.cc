@@ -25,15 +25,14 @@ Spec DrawSpec(const Swarm& swarm, const std::vector<int32_t>& members, Rng* rng)
     s.elems = {DrawElems(swarm, rng)};
     return s;
   }
-  const uint64_t kind = rng->Below(10);
-  s.kind = kind < 6   ? Kind::kAllreduce
-           : kind < 8 ? Kind::kAllgather
-           : kind < 9 ? Kind::kBroadcast
-                      : Kind::kBarrier;
+  constexpr Kind kKinds[] = {
+      Kind::kAllreduce, Kind::kAllreduce,     Kind::kAllreduce, Kind::kAllreduce, Kind::kAllreduce,
+      Kind::kAllgather, Kind::kReducescatter, Kind::kAlltoall,  Kind::kBroadcast, Kind::kBarrier};
+  s.kind = kKinds[rng->Below(std::size(kKinds))];
   if (s.kind == Kind::kBarrier) return s;
   s.dtype = kDTypes[rng->Below(std::size(kDTypes))];
   if (s.kind == Kind::kBroadcast) s.root = members[rng->Below(members.size())];
-  if (s.kind == Kind::kAllgather) {
+  if (Gathers(s.kind)) {
     s.elems = {static_cast<int64_t>(1 + rng->Below(9))};
     return s;
   }
@@ -186,6 +185,8 @@ Program MakeProgram(const Swarm& swarm, Rng* rng) {
     op.spec = s.specs[last_spec[stream]];
     for (size_t j = 0; j < s.members.size(); ++j)
       op.rows.push_back(static_cast<int64_t>(rng->Below(rng->Percent(20) ? 200 : 9)));
+    for (size_t j = 0; j < s.members.size() * s.members.size(); ++j)
+      op.splits.push_back(static_cast<int64_t>(rng->Below(rng->Percent(10) ? 60 : 4)));
     if (s.members.size() > 1 && rng->Percent(swarm.odd_percent)) {
       op.odd = static_cast<int32_t>(rng->Below(s.members.size()));
       op.odd_spec = Deviate(s, op.spec, swarm, rng);

@@ -25,7 +25,7 @@ struct Spec {
   int32_t root = -1;  // a rank
   double prescale = 1.0;
   double postscale = 1.0;
-  std::vector<int64_t> elems;  // of each tensor; allgather: of one row
+  std::vector<int64_t> elems;  // of each tensor; allgather, alltoall: of one row
 
   bool operator==(const Spec&) const = default;
 };
@@ -40,8 +40,9 @@ struct ProgramOp {
   size_t stream = 0;
   uint32_t occurrence = 0;
   Spec spec;
-  std::vector<int64_t> rows;  // allgather: of each member
-  int32_t odd = -1;           // group index of the member that asks for `odd_spec` instead
+  std::vector<int64_t> rows;    // allgather: of each member
+  std::vector<int64_t> splits;  // alltoall: rows that member i has for j at i * members + j
+  int32_t odd = -1;             // group index of the member that asks for `odd_spec` instead
   Spec odd_spec;
 
   const Spec& SpecOf(size_t index) const {

@@ -122,12 +122,12 @@ void SimRank::Submit(size_t number) {
                      : draw % 100 < 90                       ? Payload::Where::kArena
                                                              : Payload::Where::kArenaAskew;
   const Contributor who{job_->seed, number, static_cast<size_t>(index), members.size()};
-  tickets_.push_back(std::unique_ptr<Ticket>(new Ticket{
-      .rank = this,
-      .op = number,
-      .index = who.index,
-      .by_callback = op.SpecOf(who.index).kind != Kind::kAllgather && draw / 100 % 4 == 0,
-      .payload = Payload(who, op, where, job_->rng.Percent(70), transport_)}));
+  tickets_.push_back(std::unique_ptr<Ticket>(
+      new Ticket{.rank = this,
+                 .op = number,
+                 .index = who.index,
+                 .by_callback = !Gathers(op.SpecOf(who.index).kind) && draw / 100 % 4 == 0,
+                 .payload = Payload(who, op, where, job_->rng.Percent(70), transport_)}));
   Ticket* ticket = tickets_.back().get();
   Operation* operation = queue_.New();
   operation->group = GroupOf(members);
