@@ -26,6 +26,7 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
     "ops/kernels": ("core/base", "core/run/kernels.h"),
     "ops/methods": ("core/base", "core/plan/method.h"),
     "ops/transports": ("core/base", "core/run/covey_link.h", "core/run/transport.h"),
+    "frameworks/bench": (),
     "frameworks/native": ("core/covey.h",),
     "frameworks/tensorflow": ("core/covey.h",),
 }
@@ -39,6 +40,7 @@ _BORDERS = {
     "grpc": ("ops/control/grpc",),
     "Python.h": ("frameworks/native/",),
     "tensorflow/": ("frameworks/tensorflow/",),
+    "oneapi/": ("frameworks/bench/",),
 }
 
 

@@ -1,6 +1,7 @@
 """`covey build`: compiles a part that is bound to something of this machine, from sources of Covey.
 
-What is the same for all is here; what differs is a Part: build_mpi.py, build_tensorflow.py.
+What is the same for all is here; what differs is a Part: build_mpi.py, build_oneccl.py,
+build_tensorflow.py.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import time
 from typing import Any, List, NamedTuple, Tuple
 
-from covey.cli import build_mpi, build_tensorflow
+from covey.cli import build_mpi, build_oneccl, build_tensorflow
 from covey.cli.build_part import Part
 from covey.launch.check import check_writable_folder
 from covey.launch.spec import LaunchError
@@ -26,9 +27,10 @@ _EPILOG = """examples:
   covey build mpi --out DIR                   then set COVEY_PLUGIN_PATH=DIR
 
 mpi: with it `mpirun -np N python SCRIPT` and `srun -n N python SCRIPT` start a job. tensorflow: the
-operations of covey.tensorflow. Each is for one MPI, one TensorFlow: build it again after a change.
+operations of covey.tensorflow. oneccl: a peer of `covey bench`. Each is for one version of its
+library: build it again after a change.
 """
-_PARTS = {"mpi": build_mpi, "tensorflow": build_tensorflow}
+_PARTS = {"mpi": build_mpi, "tensorflow": build_tensorflow, "oneccl": build_oneccl}
 
 
 class _Target(NamedTuple):
@@ -46,7 +48,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("part", choices=sorted(_PARTS), metavar="PART", help=" or ".join(_PARTS))
     parser.add_argument("--out", metavar="DIR", help="where to put it (beside libcovey.so)")
     parser.add_argument("--mpicc", metavar="PATH", default="mpicc", help="MPI's compiler (mpicc)")
-    parser.add_argument("--cxx", metavar="PATH", default="g++", help="for tensorflow (g++)")
+    parser.add_argument("--cxx", metavar="PATH", default="g++", help="C++ compiler (g++)")
     parser.set_defaults(act=_act, parser=parser)
 
 
