@@ -13,11 +13,9 @@ import torch
 import covey
 import covey.torch as hvd
 from covey import _native
-from covey.bench.contest import Contest, Contestant, Row
+from covey.bench.contest import IN_C, Contest, Contestant, Row
 from covey.bench.peers import Peers
 
-IN_C = ", C"
-"""Ends the name of a contestant that is called in a loop in C, the others from Python."""
 LATENCY_BYTES = tuple(8 << shift for shift in range(0, 10))  # 8 B to 4 KiB
 ALLREDUCE_BYTES = (8, 256, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20, 64 << 20)
 

@@ -13,6 +13,8 @@ from covey.bench.ratio import Ratio, ratio_of_medians
 
 WARM_UP = 3
 MAX_COUNT = 2000
+IN_C = ", C"
+"""Ends the name of a contestant that is called in a loop in C, the others from Python."""
 
 
 @dataclass(frozen=True)
