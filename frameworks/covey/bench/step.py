@@ -1,10 +1,9 @@
 """`covey bench step` and `covey bench fusion`: what one training step sends, and nothing else.
 
 The 161 float32 gradients of a ResNet-50, 25,557,032 elements, or 1,000 gradients of 256 bytes,
-averaged over the ranks: by the plain functions on
-ordinary tensors and on tensors in the arena, and as an optimizer does it, where an autograd node
-that computes nothing hands out ready gradients. Of the latter the same step without communication
-is subtracted, each contestant's own.
+averaged over the ranks: by the plain functions on ordinary tensors and on tensors in the arena, and
+as an optimizer does it, where an autograd node that computes nothing hands out ready gradients. Of
+the latter the same step without communication is subtracted, each contestant's own.
 """
 
 from __future__ import annotations
