@@ -7,7 +7,7 @@
 /* ---- A word that two processes share --------------------------------------------------------- */
 
 enum { kLineBytes = 128 }; /* Two cache lines: the hardware fetches them in pairs. */
-enum { kSpins = 1 << 12 }; /* About 50 us: then the other one may need this core. */
+enum { kSpins = 1 << 8 };  /* About 10 us: then the other one may need this core. */
 static const int64_t kDeadlineNs = 10LL * 1000 * 1000 * 1000;
 
 const char kBenchFlagDoc[] =

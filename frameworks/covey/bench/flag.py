@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 from covey import _native
 
-ROUNDS = 2000
+ROUNDS = 500
 _BYTES = 4096
 
 
