@@ -9,8 +9,9 @@ Every process of a job is a *rank*. They are started together by ``coveyrun`` an
     tensor = torch.full((4,), float(covey.rank()))
     total = covey.allreduce(tensor, op=covey.Sum, name="example")
 
-The operations take torch tensors and numpy arrays and give back the same kind. For training with
-torch see :mod:`covey.torch`, which also has the names of Horovod.
+The operations take torch tensors and numpy arrays and give back the same kind; allreduce, broadcast
+and allgather take those of TensorFlow too. For training see :mod:`covey.torch` and
+:mod:`covey.tensorflow`, which also have the names of Horovod.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def absent(module: str, name: str, *not_yet: str) -> AttributeError:
     return AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
-_ADAPTERS = {"torch": "covey.torch", "numpy": "covey.numpy"}
+_ADAPTERS = {"torch": "covey.torch", "numpy": "covey.numpy", "tensorflow": "covey.tensorflow"}
 _known: Dict[type, ModuleType] = {}
 
 
@@ -64,7 +64,7 @@ def _adapter_of_type(kind: type, what: str) -> ModuleType:
         if adapter is not None:
             _known[kind] = importlib.import_module(adapter)
             return _known[kind]
-    raise TypeError(f"covey works on torch tensors and numpy arrays, not on {what}")
+    raise TypeError(f"covey works on torch, TensorFlow and numpy tensors, not on {what}")
 
 
 def adapter_of(tensor: Any) -> ModuleType:

@@ -74,7 +74,16 @@ PyObject* MethodCheck(PyObject* module, PyObject* args);
 PyObject* MethodText(PyObject* module, PyObject* args);
 PyObject* MethodPlan(PyObject* module, PyObject* args);
 
+/* bench.c -------------------------------------------------------------------------------------- */
+
+PyObject* BenchFlag(PyObject* module, PyObject* args);
+PyObject* BenchAllreduce(PyObject* module, PyObject* args);
+PyObject* BenchMpi(PyObject* module, PyObject* args);
+
 extern const char kSubmitDoc[];
 extern const char kSubmitOneDoc[];
+extern const char kBenchFlagDoc[];
+extern const char kBenchAllreduceDoc[];
+extern const char kBenchMpiDoc[];
 
 #endif /* COVEY_FRAMEWORKS_NATIVE_NATIVE_H_ */

@@ -164,15 +164,16 @@ class Pool:
 class SharedPool:
     """One pool per size for all tests of a module; a pool that a failed test ended is made anew."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, env: Optional[Dict[str, str]] = None) -> None:
         self._file = file
+        self.env = dict(env or {})
         self._pools: Dict[int, Pool] = {}
 
     def __call__(self, size: int) -> Pool:
         pool = self._pools.get(size)
         if pool is None or not pool.is_alive:
             self.close()  # One job at a time: the machine may have few cores.
-            pool = self._pools[size] = Pool(size, self._file)
+            pool = self._pools[size] = Pool(size, self._file, self.env)
         return pool
 
     def close(self) -> None:

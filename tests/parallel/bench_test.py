@@ -30,6 +30,7 @@ code=0
 for pid in $pids; do wait $pid || code=1; done
 exit $code
 """
+OWN = ["covey", "covey arena", "covey, C", "covey arena, C"]
 LITTLE = ["--small", "--rounds", "1", "--samples", "1"]
 
 
@@ -47,22 +48,29 @@ class BenchTest(unittest.TestCase):
             )
             self.assertEqual(result.returncode, 0, result.stderr)
             with open(os.path.join(folder, kind + ".json"), encoding="utf-8") as file:
-                return result.stdout, json.load(file)
+                found = json.load(file)
+            try:
+                import matplotlib  # noqa: F401
+            except ImportError:
+                return result.stdout, found
+            with open(os.path.join(folder, kind + ".png"), "rb") as picture:
+                self.assertEqual(picture.read(4)[1:], b"PNG")
+            return result.stdout, found
 
     def names(self, found: dict) -> list:
         return list(found["rows"][0]["contestants"])
 
     def test_an_mpi_is_compared_or_named_as_absent(self) -> None:
-        for name in mpis.NAMES:
+        for name in mpis.NAMES:  # each in a job of its own
             out, found = self.bench("latency", "--vs", name, "--sizes", "8,2KiB")
             why = mpis.find(name)
             if isinstance(why, str):
                 self.assertEqual(found["absent"], {name: why})
                 self.assertIn(f"{name} is absent: {why}", out)
-                self.assertEqual(self.names(found), ["covey", "covey arena"])
+                self.assertEqual(self.names(found), OWN)
             else:
                 self.assertEqual(found["absent"], {})
-                self.assertEqual(self.names(found), ["covey", "covey arena", name])
+                self.assertEqual(self.names(found), [*OWN, name, name + ", C"])
                 self.assertIn(name, found)
             self.assertEqual([row["size_bytes"] for row in found["rows"]], [8, 2048])
 
@@ -91,20 +99,38 @@ class BenchTest(unittest.TestCase):
 
     def test_latency(self) -> None:
         out, found = self.bench("latency", "--vs", "gloo")
-        self.assertEqual(self.names(found), ["covey", "covey arena", "gloo"])
+        self.assertEqual(self.names(found), [*OWN, "gloo"])
+        for row in found["rows"]:
+            self.assertGreater(row["flag_us"][0], 0)
+            ratios = {name: one.get("ratio") for name, one in row["contestants"].items()}
+            self.assertIsNone(ratios["covey"] or ratios["covey, C"])
+            self.assertEqual(ratios["gloo"]["to"], "covey")
+            self.assertEqual(ratios["covey arena, C"]["to"], "covey, C")
         self.assertEqual([row["label"] for row in found["rows"]], ["8 B", "4 KiB"])
         self.assertIn("4 KiB", out)
 
     def test_allreduce_alone(self) -> None:
         _, found = self.bench("allreduce", "--vs", "none", "--np", "3")
-        self.assertEqual(self.names(found), ["covey", "covey arena"])
+        self.assertEqual(self.names(found), OWN)
         self.assertEqual(found["ranks"], 3)
+
+    def test_one_rank_has_no_flag(self) -> None:
+        out, found = self.bench("allreduce", "--vs", "none", "--np", "1", "--sizes", "8")
+        self.assertEqual(found["rows"][0]["flag_us"], [0.0])
+        self.assertNotIn("a flag", out)
 
     def test_step(self) -> None:
         out, found = self.bench("step", "--vs", "gloo,ddp")
         names = self.names(found)
         for name in ("covey grouped", "gloo one by one", "covey optimizer, net", "ddp, net"):
             self.assertIn(name, names)
+            self.assertIn(name, out)
+
+    def test_fusion(self) -> None:
+        out, found = self.bench("fusion", "--vs", "ddp")
+        self.assertEqual(found["rows"][0]["label"], "20 gradients, 1,280 float32, averaged")
+        for name in ("covey one by one", "covey grouped, arena", "ddp, net"):
+            self.assertIn(name, self.names(found))
             self.assertIn(name, out)
 
     def test_model(self) -> None:

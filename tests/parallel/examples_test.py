@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pathlib
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from typing import Any
 
 from harness import LIMIT_S, REPOSITORY, environment, run_launcher
 
@@ -19,8 +21,23 @@ FEW = ["--epochs", "2", "--max-steps", "5", "--batch-size", "16"]
 
 class MinimalTest(unittest.TestCase):
     def test_two_ranks_learn_the_same_weights(self) -> None:
-        script = str(EXAMPLES / "pytorch_minimal.py")
-        code, out, err = run_launcher(["-np", "2", sys.executable, script])
+        self.check("pytorch_minimal.py")
+
+    @unittest.skipIf(
+        importlib.util.find_spec("tensorflow") is None,
+        "no TensorFlow here: tools/setup --with tensorflow",
+    )
+    def test_under_tensorflow(self) -> None:
+        from covey.cli import main
+
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(main(["build", "tensorflow", "--out", folder]), 0)
+            env = {"COVEY_PLUGIN_PATH": folder, "TF_CPP_MIN_LOG_LEVEL": "3"}
+            self.check("tensorflow_minimal.py", env=env)
+
+    def check(self, name: str, **options: Any) -> None:
+        script = str(EXAMPLES / name)
+        code, out, err = run_launcher(["-np", "2", sys.executable, script], **options)
         self.assertEqual(code, 0, err)
         self.assertEqual(len(out), 2, out)
         weights = {line.rpartition("weight ")[2] for line in out}

@@ -317,7 +317,7 @@ class BuildTest(unittest.TestCase):
     def test_a_package_that_cannot_be_written(self) -> None:
         with tempfile.TemporaryDirectory() as home:
             with mock.patch.dict(os.environ, XDG_DATA_HOME=home), mock.patch.object(
-                build_command, "_package", return_value="/proc/nowhere"
+                build_command, "package_folder", return_value="/proc/nowhere"
             ):
                 wanted = os.path.join(home, "covey", "plugins")
                 self.assertEqual(build_command._folder(None), (wanted, False))

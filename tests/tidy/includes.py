@@ -26,7 +26,9 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
     "ops/kernels": ("core/base", "core/run/kernels.h"),
     "ops/methods": ("core/base", "core/plan/method.h"),
     "ops/transports": ("core/base", "core/run/covey_link.h", "core/run/transport.h"),
+    "frameworks/bench": (),
     "frameworks/native": ("core/covey.h",),
+    "frameworks/tensorflow": ("core/covey.h",),
 }
 
 # Headers of libraries -> the files that may include them.
@@ -37,6 +39,8 @@ _BORDERS = {
     "nccl.h": ("ops/transports/nccl",),
     "grpc": ("ops/control/grpc",),
     "Python.h": ("frameworks/native/",),
+    "tensorflow/": ("frameworks/tensorflow/",),
+    "oneapi/": ("frameworks/bench/",),
 }
 
 

@@ -1,14 +1,19 @@
-"""`covey bench latency` and `covey bench allreduce`: one blocking sum of float32 at a time."""
+"""`covey bench latency` and `covey bench allreduce`: one blocking sum of float32 at a time.
+
+Each is called through torch (MPI through mpi4py), and once more in a loop in C.
+"""
 
 from __future__ import annotations
 
+import functools
 from typing import Callable, List, Sequence
 
 import torch
 
 import covey
 import covey.torch as hvd
-from covey.bench.contest import Contestant, Effort, Row, measure
+from covey import _native
+from covey.bench.contest import IN_C, Contest, Contestant, Row
 from covey.bench.peers import Peers
 
 LATENCY_BYTES = tuple(8 << shift for shift in range(0, 10))  # 8 B to 4 KiB
@@ -33,6 +38,15 @@ def _repeated(operation: Callable[[torch.Tensor], object], tensor: torch.Tensor)
     return run
 
 
+def _through_c(name: str, tensor: torch.Tensor) -> Callable[[int], None]:
+    """The C API alone, by handle: submit, wait, release."""
+
+    def run(count: int) -> None:
+        _native.bench_allreduce(name, tensor.data_ptr(), tensor.numel(), count)
+
+    return run
+
+
 def _contestants(count_elems: int, peers: Peers) -> List[Contestant]:
     name = f"bench.{count_elems}"
 
@@ -47,15 +61,25 @@ def _contestants(count_elems: int, peers: Peers) -> List[Contestant]:
     found = [
         Contestant("covey", _repeated(sum_tensor, torch.zeros(count_elems))),
         Contestant("covey arena", _repeated(sum_arena, arena)),
+        Contestant("covey" + IN_C, _through_c(name + ".c", torch.zeros(count_elems))),
+        Contestant("covey arena" + IN_C, _through_c(name + ".c.arena", arena)),
     ]
     for peer, operation in peers.blocking_sums().items():
         found.append(Contestant(peer, _repeated(operation, torch.zeros(count_elems))))
+    for peer, operation_in_c in peers.blocking_sums_in_c().items():
+        run = functools.partial(operation_in_c, torch.zeros(count_elems))
+        found.append(Contestant(peer + IN_C, run))
     return found
 
 
-def bench(sizes_bytes: Sequence[int], peers: Peers, effort: Effort) -> List[Row]:
+def bench(sizes_bytes: Sequence[int], peers: Peers, contest: Contest) -> List[Row]:
     """One row per size."""
-    return [
-        measure(size_in_words(size), size, _contestants(size // 4, peers), effort, "covey")
-        for size in sizes_bytes
-    ]
+    rows = []
+    for size in sizes_bytes:
+        contestants = _contestants(size // 4, peers)
+        row = contest.measure(size_in_words(size), size, contestants, "covey")
+        for name in [name for name in row.bases if name.endswith(IN_C)]:
+            row.bases[name] = "covey" + IN_C
+        del row.bases["covey" + IN_C]
+        rows.append(row)
+    return rows

@@ -8,9 +8,13 @@ from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Optional, Sequence
 
 import covey
+from covey.bench.flag import Flag
+from covey.bench.ratio import Ratio, ratio_of_medians
 
 WARM_UP = 3
 MAX_COUNT = 2000
+IN_C = ", C"
+"""Ends the name of a contestant that is called in a loop in C, the others from Python."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Row:
         size_bytes: its payload.
         seconds: contestant -> round -> samples; each the slowest rank's time for one operation.
         barrier_s: round -> time of a barrier then, which tells a slow moment of the machine.
+        flag_s: round -> one-way latency of a shared word then (flag.py); 0 with one rank.
         bases: contestant -> the one its ratio is taken to; without an entry none is.
     """
 
@@ -52,7 +57,9 @@ class Row:
     size_bytes: int
     seconds: Dict[str, List[List[float]]] = field(default_factory=dict)
     barrier_s: List[float] = field(default_factory=list)
+    flag_s: List[float] = field(default_factory=list)
     bases: Dict[str, str] = field(default_factory=dict)
+    _ratios: Dict[str, Optional[Ratio]] = field(default_factory=dict)  # once found
 
     def minimum(self, name: str) -> float:
         """The best sample, seconds."""
@@ -62,16 +69,15 @@ class Row:
         """The median of all samples, seconds."""
         return statistics.median(sample for turn in self.seconds[name] for sample in turn)
 
-    def ratio(self, name: str) -> Optional[float]:
-        """How many times longer than its base it takes: median over the rounds of the medians'
-        ratio. None without a base, or when the base takes no time."""
+    def ratio(self, name: str) -> Optional[Ratio]:
+        """How many times longer than its base it takes. None without a base, or when the base
+        takes no time. REQUIRES: all has been measured."""
         if name not in self.bases:
             return None
-        pairs = zip(self.seconds[name], self.seconds[self.bases[name]])
-        medians = [(statistics.median(a), statistics.median(b)) for a, b in pairs]
-        if any(base == 0 for _, base in medians):
-            return None
-        return statistics.median(mine / base for mine, base in medians)
+        if name not in self._ratios:
+            base = self.seconds[self.bases[name]]
+            self._ratios[name] = ratio_of_medians(self.seconds[name], base)
+        return self._ratios[name]
 
 
 def _timed(run: Callable[[int], None], count: int) -> float:
@@ -81,41 +87,58 @@ def _timed(run: Callable[[int], None], count: int) -> float:
     return (time.perf_counter() - begin) / count
 
 
-def _agreed_count(contestant: Contestant, effort: Effort) -> int:
-    """Operations per sample, the same on every rank; warms up on the way."""
-    contestant.run(WARM_UP)
-    took_s = min(_timed(contestant.run, 1) for _ in range(2))
-    count = max(1, min(MAX_COUNT, int(effort.sample_s / max(took_s, 1e-9))))
-    return int(covey.broadcast_object(count, root_rank=0))
-
-
-def measure(
-    label: str, size_bytes: int, contestants: Sequence[Contestant], effort: Effort, base: str
-) -> Row:
-    """Gives every contestant its turn in every round, in rotating order. The same row on every
-    rank; ratios to the contestant named `base`."""
-    counts = {one.name: _agreed_count(one, effort) for one in contestants}
-    mine: Dict[str, List[List[float]]] = {one.name: [] for one in contestants}
-    row = Row(label, size_bytes, bases={name: base for name in mine if name != base})
-    for number in range(effort.rounds):
-        first = number % len(contestants)
-        for one in [*contestants[first:], *contestants[:first]]:
-            one.run(1)  # its own caches and threads, after another's turn
-            count = counts[one.name]
-            mine[one.name].append([_timed(one.run, count) for _ in range(effort.samples)])
-        row.barrier_s.append(min(_barrier_s() for _ in range(5)))
-    for name in mine:
-        everyone = covey.allgather_object(mine[name])
-        row.seconds[name] = [[max(samples) for samples in zip(*turns)] for turns in zip(*everyone)]
-    return row
-
-
 def _barrier_s() -> float:
     covey.barrier()
     begin = time.perf_counter()
     for _ in range(20):
         covey.barrier()
     return (time.perf_counter() - begin) / 20
+
+
+class Contest:
+    """How contestants of one job are measured.
+
+    Attributes:
+        effort: how much.
+    """
+
+    def __init__(self, effort: Effort, flag: Flag) -> None:
+        self.effort = effort
+        self._flag = flag
+
+    def _agreed_count(self, contestant: Contestant) -> int:
+        """Operations per sample, the same on every rank; warms up on the way."""
+        contestant.run(WARM_UP)
+        took_s = min(_timed(contestant.run, 1) for _ in range(2))
+        count = max(1, min(MAX_COUNT, int(self.effort.sample_s / max(took_s, 1e-9))))
+        return int(covey.broadcast_object(count, root_rank=0))
+
+    def _flag_s(self) -> float:
+        covey.barrier()
+        return float(covey.broadcast_object(self._flag.one_way_s(), root_rank=0))
+
+    def measure(
+        self, label: str, size_bytes: int, contestants: Sequence[Contestant], base: str
+    ) -> Row:
+        """Gives every contestant its turn in every round, in rotating order. The same row on every
+        rank; ratios to the contestant named `base`."""
+        counts = {one.name: self._agreed_count(one) for one in contestants}
+        mine: Dict[str, List[List[float]]] = {one.name: [] for one in contestants}
+        row = Row(label, size_bytes, bases={name: base for name in mine if name != base})
+        for number in range(self.effort.rounds):
+            row.flag_s.append(self._flag_s())
+            first = number % len(contestants)
+            for one in [*contestants[first:], *contestants[:first]]:
+                one.run(1)  # its own caches and threads, after another's turn
+                count = counts[one.name]
+                turn = [_timed(one.run, count) for _ in range(self.effort.samples)]
+                mine[one.name].append(turn)
+            row.barrier_s.append(min(_barrier_s() for _ in range(5)))
+        for name in mine:
+            everyone = covey.allgather_object(mine[name])
+            turns = zip(*everyone)
+            row.seconds[name] = [[max(samples) for samples in zip(*turn)] for turn in turns]
+        return row
 
 
 def net_of(row: Row, name: str, idle: str) -> List[List[float]]:

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from covey.bench import mpis
-from covey.bench.contest import Effort, Row
+from covey.bench.contest import Contest, Effort, Row
+from covey.bench.flag import Flag
 from covey.launch.run import run
 
-KINDS = ("latency", "allreduce", "step", "model")
+KINDS = ("latency", "allreduce", "step", "fusion", "model")
 PEERS = ("gloo", "ddp", *mpis.NAMES)
 DEFAULT_PEERS = {
     "latency": ("gloo", *mpis.NAMES),
     "allreduce": ("gloo", *mpis.NAMES),
     "step": ("gloo", "ddp", *mpis.NAMES),
+    "fusion": ("gloo", "ddp", *mpis.NAMES),
     "model": ("ddp",),
 }
 
@@ -54,17 +56,21 @@ def rank_main(work: Work, peer_names: Sequence[str], folder: str) -> Found:
 
     covey.init()
     small = work.small
-    with Peers(peer_names, folder) as peers:
+    flag = Flag(folder, covey.rank(), covey.size())
+    with flag, Peers(peer_names, folder) as peers:
+        contest = Contest(work.effort, flag)
         rows: List[Row]
         if work.kind in ("latency", "allreduce"):
             sizes: Any = collectives.LATENCY_BYTES[:: 9 if small else 1]
             if work.kind == "allreduce":
                 sizes = collectives.ALLREDUCE_BYTES[: 3 if small else None]
-            rows = collectives.bench(work.sizes or sizes, peers, work.effort)
+            rows = collectives.bench(work.sizes or sizes, peers, contest)
         elif work.kind == "step":
-            rows = step.bench(shapes.resnet50()[: 20 if small else None], peers, work.effort)
+            rows = step.bench(shapes.resnet50()[: 20 if small else None], peers, contest)
+        elif work.kind == "fusion":
+            rows = step.bench(shapes.many_small()[: 20 if small else None], peers, contest)
         else:
-            rows = model.bench(2 if small else 8, 32 if small else 64, peers, work.effort)
+            rows = model.bench(2 if small else 8, 32 if small else 64, peers, contest)
     versions = {"covey": covey.__version__, "torch": torch.__version__, **peers.versions}
     covey.shutdown()
     return rows, versions

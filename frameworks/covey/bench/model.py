@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import covey.torch as hvd
-from covey.bench.contest import Contestant, Effort, Row, measure
+from covey.bench.contest import Contest, Contestant, Row
 from covey.bench.peers import Peers
 
 CLASSES = 1000
@@ -78,9 +78,9 @@ def _contestant(name: str, batch: int, pixels: int) -> Contestant:
     return Contestant(name, run)
 
 
-def bench(batch: int, pixels: int, peers: Peers, effort: Effort) -> List[Row]:
+def bench(batch: int, pixels: int, peers: Peers, contest: Contest) -> List[Row]:
     """One row: a step alone, with Covey, with DDP over Gloo."""
     names = ["alone", "covey"] + (["ddp"] if peers.has("ddp") else [])
     contestants = [_contestant(name, batch, pixels) for name in names]
     label = f"ResNet-18 step, {batch} images of {pixels} x {pixels} per rank"
-    return [measure(label, 4 * 11_689_512, contestants, effort, "covey")]
+    return [contest.measure(label, 4 * 11_689_512, contestants, "covey")]

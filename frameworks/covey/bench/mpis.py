@@ -5,7 +5,8 @@ mpiexec starts and which find Covey's shared memory through this process: both l
 in the same processes, and take turns there. A process can hold one MPI, so each has its own job.
 
 Open MPI is Debian's. `tools/setup --with bench-peers` puts the others, which are wheels of PyPI
-with an mpiexec each, into folders of their own below the environment.
+with an mpiexec each, into folders of their own below the environment. oneCCL is no MPI, but goes
+over Intel's and so is started by it, in a job of its own too.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ import sys
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 from covey import _native
+from covey.bench import oneccl
 from covey.launch.environment import THREAD_VARIABLES, threads_per_rank
 from covey.launch.spec import LaunchError
 
-NAMES = ("openmpi", "mpich", "intelmpi")
+NAMES = ("openmpi", "mpich", "intelmpi", "oneccl")
 _HOW = "tools/setup --with bench-peers"
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _END_S = 5.0
@@ -47,6 +49,8 @@ def _open_mpi() -> Union[Mpi, str]:
     mpirun = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
     if mpirun is None:
         return f"there is no mpirun ({_HOW})"
+    # It takes where it lies for its prefix: /bin, a link to /usr/bin, would be the prefix "/".
+    mpirun = os.path.join(os.path.realpath(os.path.dirname(mpirun)), os.path.basename(mpirun))
     done = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False)
     if not any(name in done.stdout for name in ("Open MPI", "OpenRTE", "PRRTE")):
         return f"{mpirun} is not Open MPI's ({_HOW})"
@@ -66,10 +70,21 @@ def _of_wheel(name: str) -> Union[Mpi, str]:
     return Mpi(name, (mpiexec, "-n"), env)
 
 
+def _oneccl() -> Union[Mpi, str]:
+    if oneccl.find() is None:
+        return f"there is no {oneccl.FILE_NAME} ({_HOW}, or covey build oneccl)"
+    below = _of_wheel("intelmpi")
+    if isinstance(below, str):
+        return f"it goes over Intel MPI: {below}"
+    return Mpi("oneccl", below.launcher, {**below.env, **oneccl.ENVIRONMENT})
+
+
 def find(name: str) -> Union[Mpi, str]:
     """The library, or in words why it cannot be measured."""
     if importlib.util.find_spec("mpi4py") is None:
         return f"there is no mpi4py ({_HOW})"
+    if name == "oneccl":
+        return _oneccl()
     return _open_mpi() if name == "openmpi" else _of_wheel(name)
 
 

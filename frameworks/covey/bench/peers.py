@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes
 import datetime
 import os
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
 
 import covey
+from covey import _native
 from covey.bench import mpis
+from covey.bench.oneccl import OneCcl
 
 DDP_BUCKET_ELEMS = 25 * 1024 * 1024 // 4
 """As much as DDP sends at once."""
 
 
 class Peers:
-    """Within `with`, the runtimes that `names` need are up: torch.distributed over Gloo, MPI.
+    """Within `with`, the runtimes that `names` need are up: torch.distributed over Gloo, MPI,
+    oneCCL. After covey.init().
 
     Attributes:
-        mpi: the name of the MPI that takes part, "" for none.
+        mpi: the name of the MPI or oneCCL that takes part, "" for none.
         versions: of what takes part.
     """
 
@@ -31,17 +35,23 @@ class Peers:
         self.versions: Dict[str, str] = {}
         self._folder = folder
         self._mpi: Any = None
+        self._oneccl: Optional[OneCcl] = None
 
     def __enter__(self) -> Peers:
         if self.mpi:
             import mpi4py
 
-            mpi4py.rc.thread_level = "funneled"  # the faster, and one thread is all it needs
+            # One thread is all that MPI needs, and the faster; oneCCL collapses with it.
+            is_oneccl = self.mpi == "oneccl"
+            mpi4py.rc.thread_level = "multiple" if is_oneccl else "funneled"
             from mpi4py import MPI
 
             self._mpi = MPI
             version = MPI.Get_library_version().strip("\0").split("\n")[0]
             self.versions[self.mpi] = " ".join(version.split()).partition(",")[0]
+            if is_oneccl:
+                self.versions[self.mpi] = "over " + self.versions[self.mpi]
+                self._oneccl = OneCcl()
         if self.has("gloo") or self.has("ddp"):
             dist.init_process_group(
                 "gloo",
@@ -55,6 +65,8 @@ class Peers:
     def __exit__(self, *exception: object) -> None:
         if dist.is_initialized():
             dist.destroy_process_group()
+        if self._oneccl is not None:
+            self._oneccl.close()
 
     def has(self, name: str) -> bool:
         """Whether this peer takes part."""
@@ -66,17 +78,50 @@ class Peers:
         if self.has("gloo"):
             found["gloo"] = dist.all_reduce
         if self.mpi:
-            found[self.mpi] = self._mpi_sum
+            found[self.mpi] = self._sum
         return found
 
-    def _mpi_sum(self, tensor: torch.Tensor) -> None:
-        self._mpi.COMM_WORLD.Allreduce(self._mpi.IN_PLACE, tensor.numpy())
+    def blocking_sums_in_c(self) -> Dict[str, Callable[[torch.Tensor, int], None]]:
+        """Peer -> so many blocking sums of a float32 tensor in place, without Python in between."""
+        if not self.mpi:
+            return {}
+        if self._oneccl is not None:
+            return {self.mpi: self._oneccl_sums}
+        return {self.mpi: self._mpi_sums()}
 
-    def mpi_sum_all(self, tensors: Sequence[torch.Tensor]) -> None:
-        """One blocking sum after another."""
-        world, in_place = self._mpi.COMM_WORLD, self._mpi.IN_PLACE
+    def _mpi_sums(self) -> Callable[[torch.Tensor, int], None]:
+        mpi, handle = self._mpi, self._mpi._handleof
+        function = ctypes.cast(_library_of_mpi().MPI_Allreduce, ctypes.c_void_p).value
+        in_place = int(mpi.IN_PLACE) % (1 << 64)
+        handles = [handle(one) for one in (mpi.FLOAT, mpi.SUM, mpi.COMM_WORLD)]
+
+        def run(tensor: torch.Tensor, times: int) -> None:
+            data = tensor.data_ptr(), tensor.numel()
+            _native.bench_mpi(function, in_place, *data, *handles, times)
+
+        return run
+
+    def _oneccl_sums(self, tensor: torch.Tensor, times: int) -> None:
+        assert self._oneccl is not None
+        self._oneccl.sum(tensor.data_ptr(), tensor.numel(), times)
+
+    def _sum(self, tensor: torch.Tensor) -> None:
+        if self._oneccl is not None:
+            self._oneccl_sums(tensor, 1)
+        else:
+            self._mpi.COMM_WORLD.Allreduce(self._mpi.IN_PLACE, tensor.numpy())
+
+    def sum_all(self, tensors: Sequence[torch.Tensor]) -> None:
+        """One blocking sum after another, by the MPI or oneCCL."""
         for tensor in tensors:
-            world.Allreduce(in_place, tensor.numpy())
+            self._sum(tensor)
+
+
+def _library_of_mpi() -> ctypes.CDLL:
+    """The MPI that mpi4py has opened."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        paths = {line.split()[-1] for line in maps if "/libmpi.so" in line}
+    return ctypes.CDLL(min(paths))
 
 
 def gloo_sum_all(tensors: Sequence[torch.Tensor]) -> None:

@@ -1,4 +1,6 @@
-"""The parameters of ResNet (He et al., 2015, arXiv:1512.03385) as shapes, in the usual order.
+"""Shapes of gradients: those of ResNet, and many small ones.
+
+The parameters of ResNet (He et al., 2015, arXiv:1512.03385) as shapes, in the usual order.
 
 ResNet-50: 161 tensors, 25,557,032 elements. ResNet-18: 62 tensors, 11,689,512 elements.
 """
@@ -28,6 +30,11 @@ def resnet50() -> List[Shape]:
                 shapes += _convolution(4 * width, inputs, 1)
             inputs = 4 * width
     return shapes + [(CLASSES, inputs), (CLASSES,)]
+
+
+def many_small() -> List[Shape]:
+    """1,000 tensors of 256 bytes: what fusion is for."""
+    return [(64,)] * 1000
 
 
 def resnet18() -> List[Shape]:

@@ -1,14 +1,16 @@
-"""A bench result as a table, as JSON and as a picture."""
+"""A bench result as a table and as JSON."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import statistics
 import time
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Sequence
 
 from covey.bench.contest import Row
+from covey.bench.ratio import CONFIDENCE
 
 
 def describe(kind: str, ranks: int) -> Dict[str, Any]:
@@ -31,46 +33,60 @@ def _time(seconds: float) -> str:
 
 
 def _aligned(cells: List[List[str]]) -> List[str]:
-    """Rows of cells as lines: the first column to the left, the others to the right."""
+    """Rows of cells as lines: the first and the last column to the left, the others right."""
     widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
     lines = []
     for line in cells:
-        rest = [cell.rjust(width) for cell, width in zip(line[1:], widths[1:])]
-        lines.append("  ".join([line[0].ljust(widths[0]), *rest]).rstrip())
+        middle = [cell.rjust(width) for cell, width in zip(line[1:-1], widths[1:])]
+        lines.append("  ".join([line[0].ljust(widths[0]), *middle, line[-1]]).rstrip())
     return lines
 
 
-def _times(row: Row, name: str) -> str:
-    return f"{_time(row.minimum(name))} / {_time(row.median(name))}"
-
-
-def _ratio(row: Row, name: str, named: bool) -> str:
+def _ratio(row: Row, name: str) -> str:
     ratio = row.ratio(name)
     if ratio is None:
         return ""
-    return f"{ratio:.2f} x {row.bases[name]}" if named else f"x{ratio:.2f}"
+    return f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] x {row.bases[name]}"
+
+
+def calibration(row: Row) -> str:
+    """What the machine was like while the row was measured."""
+    words = [f"a barrier {_time(min(row.barrier_s))}"]
+    if max(row.flag_s) > 0:
+        least, median = min(row.flag_s), statistics.median(row.flag_s)
+        words.insert(0, f"a flag {least * 1e9:.0f} / {median * 1e9:.0f} ns")
+    return ", ".join(words)
 
 
 def table(about: Dict[str, Any], versions: Dict[str, str], rows: Sequence[Row]) -> List[str]:
-    """Lines for a person: minimum / median, and the median ratio to the base."""
+    """Lines for a person: each contestant's minimum and median, and the ratio of medians to its
+    base with a confidence interval; beside a workload its calibration."""
     libraries = ", ".join(f"{name}: {version}" for name, version in versions.items())
     lines = [
-        f"{about['bench']}: {about['ranks']} ranks on {about['cores']} cores; minimum / median",
+        f"{about['bench']}: {about['ranks']} ranks on {about['cores']} cores; minimum / median, "
+        f"ratio of medians [{CONFIDENCE:.0%} interval]",
         libraries,
     ]
     if about["load"] > 0.5 * about["cores"]:
         lines.append(f"the machine was busy already (load {about['load']}): distrust the figures")
-    names = list(rows[0].seconds)
-    if len(rows) == 1:
-        (row,) = rows
-        lines.append(f"{row.label}; a barrier takes {_time(min(row.barrier_s))}")
-        cells = [[name, _times(row, name), _ratio(row, name, True)] for name in names]
-        return lines + _aligned(cells)
-    cells = [["", *names, "barrier"]]
+    cells = [
+        ["  " + name, _time(row.minimum(name)), "/", _time(row.median(name)), _ratio(row, name)]
+        for row in rows
+        for name in row.seconds
+    ]
+    aligned = iter(_aligned(cells))
     for row in rows:
-        columns = [f"{_times(row, name)} {_ratio(row, name, False)}".strip() for name in names]
-        cells.append([row.label, *columns, _time(min(row.barrier_s))])
-    return lines + _aligned(cells)
+        lines.append(f"{row.label}; {calibration(row)}")
+        lines += [next(aligned) for _ in row.seconds]
+    return lines
+
+
+def _ratio_json(row: Row, name: str) -> Dict[str, Any]:
+    ratio = row.ratio(name)
+    if ratio is None:
+        return {}
+    numbers = {key: round(value, 4) for key, value in ratio._asdict().items()}
+    return {"ratio": {"to": row.bases[name], **numbers}}
 
 
 def as_json(about: Dict[str, Any], rows: Sequence[Row]) -> str:
@@ -81,6 +97,7 @@ def as_json(about: Dict[str, Any], rows: Sequence[Row]) -> str:
             name: {
                 "min_us": round(row.minimum(name) * 1e6, 3),
                 "median_us": round(row.median(name) * 1e6, 3),
+                **_ratio_json(row, name),
                 "samples_us": [[round(s * 1e6, 3) for s in turn] for turn in turns],
             }
             for name, turns in row.seconds.items()
@@ -90,43 +107,8 @@ def as_json(about: Dict[str, Any], rows: Sequence[Row]) -> str:
                 "label": row.label,
                 "size_bytes": row.size_bytes,
                 "barrier_us": [round(s * 1e6, 3) for s in row.barrier_s],
+                "flag_us": [round(s * 1e6, 4) for s in row.flag_s],
                 "contestants": contestants,
             }
         )
     return json.dumps({**about, "rows": found}, indent=1) + "\n"
-
-
-def draw(about: Dict[str, Any], rows: Sequence[Row], path: str) -> Optional[str]:
-    """Writes a picture. Returns why not, or None."""
-    try:
-        import matplotlib
-    except ImportError:
-        return "matplotlib is not installed"
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-    if len(rows) > 1:
-        for name in rows[0].seconds:
-            sizes = [row.size_bytes for row in rows]
-            medians = [row.median(name) * 1e6 for row in rows]
-            least = [row.minimum(name) * 1e6 for row in rows]
-            (line,) = axes.plot(sizes, medians, "o-", label=name)
-            axes.fill_between(sizes, least, medians, alpha=0.2, color=line.get_color())
-        axes.set(xscale="log", yscale="log", xlabel="bytes", ylabel="us (minimum to median)")
-        axes.set_xticks([row.size_bytes for row in rows], [row.label for row in rows], rotation=30)
-        axes.minorticks_off()
-        axes.legend()
-    else:
-        names = [name for name in rows[0].seconds][::-1]
-        medians = [rows[0].median(name) * 1e3 for name in names]
-        least = [rows[0].minimum(name) * 1e3 for name in names]
-        axes.barh(names, medians, color="tab:blue", alpha=0.4, label="median")
-        axes.barh(names, least, color="tab:blue", label="minimum", height=0.5)
-        axes.set(xlabel="ms per step", title=rows[0].label)
-        axes.legend()
-    axes.grid(alpha=0.3)
-    figure.suptitle(f"covey bench {about['bench']}, {about['ranks']} ranks")
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
-    return None

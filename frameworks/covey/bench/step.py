@@ -1,9 +1,9 @@
-"""`covey bench step`: what one training step of ResNet-50 sends, and nothing else.
+"""`covey bench step` and `covey bench fusion`: what one training step sends, and nothing else.
 
-161 float32 gradients, 25,557,032 elements, averaged over the ranks: by the plain functions on
-ordinary tensors and on tensors in the arena, and as an optimizer does it, where an autograd node
-that computes nothing hands out ready gradients. Of the latter the same step without communication
-is subtracted, each contestant's own.
+The 161 float32 gradients of a ResNet-50, 25,557,032 elements, or 1,000 gradients of 256 bytes,
+averaged over the ranks: by the plain functions on ordinary tensors and on tensors in the arena, and
+as an optimizer does it, where an autograd node that computes nothing hands out ready gradients. Of
+the latter the same step without communication is subtracted, each contestant's own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import covey
 import covey.torch as hvd
-from covey.bench.contest import Contestant, Effort, Row, measure, net_of
+from covey.bench.contest import Contest, Contestant, Row, net_of
 from covey.bench.peers import Peers, gloo_sum_all, in_buckets
 
 NET = ", net"
@@ -95,8 +95,8 @@ def _peers(shapes: Sequence[Tuple[int, ...]], peers: Peers) -> List[Contestant]:
         ]
     if peers.mpi:
         found += [
-            Contestant(peers.mpi + " one by one", _repeated(lambda: peers.mpi_sum_all(tensors))),
-            Contestant(peers.mpi + " buckets", _repeated(lambda: peers.mpi_sum_all(buckets))),
+            Contestant(peers.mpi + " one by one", _repeated(lambda: peers.sum_all(tensors))),
+            Contestant(peers.mpi + " buckets", _repeated(lambda: peers.sum_all(buckets))),
         ]
     return found
 
@@ -138,14 +138,14 @@ def _ddp(shapes: Sequence[Tuple[int, ...]], views: bool) -> List[Contestant]:
     return [Contestant(name, _repeated(step)), Contestant(name + IDLE, _repeated(idle))]
 
 
-def bench(shapes: Sequence[Tuple[int, ...]], peers: Peers, effort: Effort) -> List[Row]:
+def bench(shapes: Sequence[Tuple[int, ...]], peers: Peers, contest: Contest) -> List[Row]:
     """One row; beside each optimizer's time stands the one net of its idle step."""
     contestants = _plain(shapes) + _peers(shapes, peers) + _covey_optimizer(shapes)
     if peers.has("ddp"):
         contestants += _ddp(shapes, views=False) + _ddp(shapes, views=True)
     elements = sum(torch.Size(shape).numel() for shape in shapes)
-    label = f"{len(shapes)} gradients, {elements:,} float32, averaged"
-    row = measure(label, 4 * elements, contestants, effort, "covey one by one")
+    label = f"{len(shapes):,} gradients, {elements:,} float32, averaged"
+    row = contest.measure(label, 4 * elements, contestants, "covey one by one")
     for name in [name for name in row.seconds if name + IDLE in row.seconds]:
         row.seconds[name + NET] = net_of(row, name, name + IDLE)
         row.bases.update({name: OPTIMIZER, name + NET: OPTIMIZER + NET})

@@ -1,4 +1,4 @@
-"""`covey bench`: measures Covey beside torch's Gloo and DDP, and MPI, on this host."""
+"""`covey bench`: measures Covey beside torch's Gloo and DDP, MPI and oneCCL, on this host."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import re
 import sys
 from typing import Any, List, Tuple
 
-from covey.bench import job, show
+from covey.bench import job, picture, show
 from covey.bench.contest import Effort, Row
 from covey.cli.run_command import UsageError, number_of_ranks
 from covey.launch.check import check_writable_folder
 from covey.launch.spec import JobFailed, LaunchError
 
-_HELP = "measure Covey beside torch's Gloo and DDP, and MPI, on this host"
+_HELP = "measure Covey beside torch's Gloo and DDP, MPI and oneCCL, on this host"
 _KINDS = {
     "latency": "blocking sums of 8 B to 4 KiB",
     "allreduce": "blocking sums of 8 B to 64 MiB",
     "step": "the 161 gradients of a ResNet-50, averaged",
+    "fusion": "1,000 gradients of 256 bytes, averaged",
     "model": "whole training steps of a ResNet-18",
 }
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "MB": 10**6}
@@ -28,9 +29,13 @@ _EPILOG = """examples:
   covey bench allreduce --sizes 8,64KiB,1MiB,25MB --vs gloo,openmpi,mpich
 
 The contestants take turns in the same processes. Compare figures of one run only, and rather the
-ratios: machines change their speed by themselves. A process holds one MPI: each further one has a
-job of its own, in which Covey takes part again. Every library has its own defaults, also for the
-binding of processes to cores. What is not there is named; tools/setup --with bench-peers brings it.
+ratios: machines change their speed by themselves. Beside each workload stands what the machine was
+like: how long a word that one process writes takes to be seen by another that spins.
+
+A process holds one MPI: each further one has a job of its own, in which Covey takes part again.
+Every library has its own defaults, also for the binding of processes to cores. "NAME, C" is called
+in a loop in C, the others from Python. What is not there is named; tools/setup --with bench-peers
+brings it.
 """
 
 
@@ -87,7 +92,6 @@ def _act(arguments: argparse.Namespace) -> int:
     effort = Effort(rounds=arguments.rounds, samples=arguments.samples)
     work = job.Work(kind, effort, arguments.small, arguments.sizes)
     found: List[Row] = []
-    first: List[Row] = []
     try:
         if arguments.out is not None:
             check_writable_folder("--out", arguments.out)
@@ -97,7 +101,6 @@ def _act(arguments: argparse.Namespace) -> int:
             found += rows
             about.update(versions)
             print("\n".join(show.table(about, versions, rows)), flush=True)
-            first = first or rows
     except LaunchError as error:
         sys.stderr.write(f"covey bench: {error}\n")
         return 2
@@ -107,7 +110,7 @@ def _act(arguments: argparse.Namespace) -> int:
         print(f"{name} is absent: {why}")
     if arguments.out is not None:
         _write(arguments.out, kind, show.as_json(about, found))
-        why = show.draw(about, first, os.path.join(arguments.out, kind + ".png"))
+        why = picture.draw(about, found, os.path.join(arguments.out, kind + ".png"))
         if why is not None:
             print(f"no picture: {why}")
     return 0

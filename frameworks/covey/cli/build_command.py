@@ -1,32 +1,43 @@
-"""`covey build`: makes a plug-in that needs a library of this machine, from sources of Covey.
+"""`covey build`: compiles a part that is bound to something of this machine, from sources of Covey.
 
-The only one so far is mpi: one file of C over MPI's point-to-point calls (ops/transports/mpi).
+What is the same for all is here; what differs is a Part: build_mpi.py, build_oneccl.py,
+build_tensorflow.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import time
-from typing import Any, Tuple
+from typing import Any, List, NamedTuple, Tuple
 
+from covey.cli import build_mpi, build_oneccl, build_tensorflow
+from covey.cli.build_part import Part
 from covey.launch.check import check_writable_folder
 from covey.launch.spec import LaunchError
+from covey.plugin_path import package_folder
 
-_HELP = "make a plug-in that needs a library of this machine"
+_HELP = "compile a part that is bound to a library of this machine"
 _EPILOG = """examples:
   covey build mpi                             with the mpicc in PATH, into the installed package
   covey build mpi --mpicc /opt/mpi/bin/mpicc  for another MPI
+  covey build tensorflow                      for the TensorFlow of this Python
   covey build mpi --out DIR                   then set COVEY_PLUGIN_PATH=DIR
 
-With it `mpirun -np N python SCRIPT` and `srun -n N python SCRIPT` start a job. A plug-in is for one
-MPI: build it again after changing to another.
+mpi: with it `mpirun -np N python SCRIPT` and `srun -n N python SCRIPT` start a job. tensorflow: the
+operations of covey.tensorflow. oneccl: a peer of `covey bench`. Each is for one version of its
+library: build it again after a change.
 """
-_FLAGS = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden")
-_SOURCE = "mpi_link.c"
+_PARTS = {"mpi": build_mpi, "tensorflow": build_tensorflow, "oneccl": build_oneccl}
+
+
+class _Target(NamedTuple):
+    """Where the part goes."""
+
+    folder: str
+    is_found: bool  # there, without being told
 
 
 def add_to(commands: Any) -> None:
@@ -34,47 +45,30 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "build", help=_HELP, description=f"{_HELP[0].upper()}{_HELP[1:]}.", epilog=_EPILOG
     )
-    parser.add_argument("plugin", choices=["mpi"], metavar="PLUGIN", help="mpi")
+    parser.add_argument("part", choices=sorted(_PARTS), metavar="PART", help=" or ".join(_PARTS))
     parser.add_argument("--out", metavar="DIR", help="where to put it (beside libcovey.so)")
     parser.add_argument("--mpicc", metavar="PATH", default="mpicc", help="MPI's compiler (mpicc)")
+    parser.add_argument("--cxx", metavar="PATH", default="g++", help="C++ compiler (g++)")
     parser.set_defaults(act=_act, parser=parser)
 
 
 def _act(arguments: argparse.Namespace) -> int:
-    begun = time.monotonic()
+    begun, what = time.monotonic(), f"covey build {arguments.part}"
     try:
-        compiler = _compiler(arguments.mpicc)
-        folder, is_found = _folder(arguments.out)
-        path = os.path.join(folder, "libcovey_mpi.so")
-        print(f"covey build mpi: {compiler} makes {path}", flush=True)
-        _compile(compiler, path)
-        _check(folder)
+        part = _PARTS[arguments.part].describe(arguments, os.path.join(package_folder(), "plugins"))
+        target = _Target(*_folder(arguments.out))
+        path = os.path.join(target.folder, part.file_name)
+        print(f"{what}: {part.command[0]} makes {path}", flush=True)
+        _compile(part, path)
+        _check(part, target.folder)
     except LaunchError as error:
-        sys.stderr.write(f"covey build mpi: {error}\n")
+        sys.stderr.write(f"{what}: {error}\n")
         return 2
-    print(f"covey build mpi: done, and it loads ({time.monotonic() - begun:.1f} s)")
-    if not is_found:
-        print(f"covey build mpi: so that it is found: export COVEY_PLUGIN_PATH={folder}")
-    print("covey build mpi: start a job with: mpirun -np N python SCRIPT")
+    print(f"{what}: done, and it loads ({time.monotonic() - begun:.1f} s)")
+    if not target.is_found:
+        print(f"{what}: so that it is found: export COVEY_PLUGIN_PATH={target.folder}")
+    print(f"{what}: {part.next_step}")
     return 0
-
-
-def _package() -> str:
-    import covey
-
-    return os.path.dirname(os.path.abspath(covey.__file__))
-
-
-def _compiler(name: str) -> str:
-    found = shutil.which(name)
-    if found is not None:
-        return found
-    if name != "mpicc":
-        raise LaunchError(f"there is no program {name}")
-    raise LaunchError(
-        "there is no mpicc in PATH: install an MPI with its headers (Debian, Ubuntu: apt-get "
-        "install libopenmpi-dev openmpi-bin), or name its compiler with --mpicc PATH"
-    )
 
 
 def _folder(wanted: Any) -> Tuple[str, bool]:
@@ -84,7 +78,7 @@ def _folder(wanted: Any) -> Tuple[str, bool]:
         folder = os.path.abspath(wanted)
         check_writable_folder("--out", folder)
         return folder, folder in listed
-    package = _package()
+    package = package_folder()
     try:
         check_writable_folder("", package)
         return package, True
@@ -101,12 +95,10 @@ def _folder(wanted: Any) -> Tuple[str, bool]:
     return folder, folder in listed
 
 
-def _compile(compiler: str, path: str) -> None:
+def _compile(part: Part, path: str) -> None:
     """Compiles aside and moves it there: a job that starts meanwhile sees a whole file."""
-    sources = os.path.join(_package(), "plugins")
-    part = f"{path}.{os.getpid()}"
-    source = os.path.join(sources, _SOURCE)
-    command = [compiler, *_FLAGS, f"-I{sources}", source, "-o", part]
+    aside = f"{path}.{os.getpid()}"
+    command: List[str] = [*part.command, "-o", aside]
     try:
         done = subprocess.run(
             command,
@@ -120,21 +112,20 @@ def _compile(compiler: str, path: str) -> None:
         if done.returncode != 0:
             sys.stderr.write(done.stdout)
             raise LaunchError(f"{' '.join(command)} ended with code {done.returncode}")
-        os.replace(part, path)
+        os.replace(aside, path)
     except OSError as error:
-        raise LaunchError(f"{compiler} does not run: {error.strerror}") from error
+        raise LaunchError(f"{command[0]} does not run: {error.strerror}") from error
     finally:
-        if os.path.exists(part):
-            os.unlink(part)
+        if os.path.exists(aside):
+            os.unlink(aside)
 
 
-def _check(folder: str) -> None:
-    """Raises when the plug-in cannot be opened, in a process of its own: MPI stays out of this."""
-    code = "from covey import _native; _native.plugin_check('mpi')"
+def _check(part: Part, folder: str) -> None:
+    """Raises when it cannot be opened, in a process of its own: its library stays out of this."""
     env = {**os.environ, "COVEY_PLUGIN_PATH": folder}
     env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", part.check],
         env=env,
         stdin=subprocess.DEVNULL,
         capture_output=True,

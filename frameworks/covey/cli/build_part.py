@@ -1,0 +1,32 @@
+"""What `covey build` must know of a part, and finding its compiler. Internal."""
+
+from __future__ import annotations
+
+import shutil
+from typing import List, NamedTuple
+
+from covey.launch.spec import LaunchError
+
+
+class Part(NamedTuple):
+    """One thing to compile.
+
+    Attributes:
+        file_name: of the result.
+        command: compiles it; `-o FILE` is added.
+        check: Python that raises when the result cannot be used.
+        next_step: what to tell the user afterwards.
+    """
+
+    file_name: str
+    command: List[str]
+    check: str
+    next_step: str
+
+
+def find_compiler(name: str, usual: str, advice: str) -> str:
+    """The path of a compiler; of the usual one the error has an advice."""
+    found = shutil.which(name)
+    if found is not None:
+        return found
+    raise LaunchError(f"there is no program {name}" if name != usual else advice)

@@ -1,0 +1,120 @@
+"""Covey for TensorFlow 2, by the names of Horovod.
+
+A program written for Horovod changes one line::
+
+    import covey.tensorflow as hvd
+
+    hvd.init()
+    hvd.broadcast_variables(model.variables, root_rank=0)
+    with tf.GradientTape() as tape:
+        loss = loss_of(model(images), labels)
+    tape = hvd.DistributedGradientTape(tape)
+    optimizer.apply_gradients(
+        zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+    )
+
+The operations are compiled for the TensorFlow that is installed, by ``covey build tensorflow``.
+torch and TensorFlow in one process share one runtime.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import tensorflow  # noqa: F401
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        "covey.tensorflow needs TensorFlow, which is not installed here: pip install "
+        "tensorflow-cpu, then `covey build tensorflow` (in a clone of the sources: tools/setup "
+        "--with tensorflow)",
+        name=missing.name,
+    ) from missing
+
+from covey.basics import (
+    cross_rank,
+    cross_size,
+    init,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    rank,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
+from covey.collectives import barrier, join
+from covey.errors import Unsupported
+from covey.group import Group, world
+from covey.objects import allgather_object, broadcast_object
+from covey.ops import absent
+from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
+from covey.tensorflow import ops
+from covey.tensorflow.compression import Compression
+from covey.tensorflow.functions import broadcast_variables
+from covey.tensorflow.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
+from covey.tensorflow.tape import DistributedGradientTape
+
+ProcessSet = Group
+"""Horovod's name of :class:`covey.Group`."""
+global_process_set = world
+
+__all__ = [
+    "Adasum",
+    "Average",
+    "Compression",
+    "DistributedGradientTape",
+    "Max",
+    "Min",
+    "ProcessSet",
+    "Product",
+    "Sum",
+    "allgather_object",
+    "barrier",
+    "broadcast_object",
+    "broadcast_variables",
+    "cross_rank",
+    "cross_size",
+    "global_process_set",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "join",
+    "local_rank",
+    "local_size",
+    "rank",
+    "shutdown",
+    "size",
+    "start_timeline",
+    "stop_timeline",
+] + ops.__all__
+
+_NOT_YET = (
+    "BroadcastGlobalVariablesHook",
+    "DistributedOptimizer",
+    "PartialDistributedGradientTape",
+    "SyncBatchNormalization",
+    "alltoall",
+    "broadcast_",
+    "broadcast_global_variables",
+    "elastic",
+    "grouped_reducescatter",
+    "reducescatter",
+)
+
+
+def code_of_dtype(dtype: Any) -> Any:
+    """For covey.arena_empty: TensorFlow makes no tensors over memory of others."""
+    raise Unsupported(f"{dtype!r}: TensorFlow's tensors cannot lie in the arena")
+
+
+def __getattr__(name: str) -> Any:
+    base = name.rstrip("_")
+    if base.endswith("_async") or (name.endswith("_") and base in ops.__all__):
+        raise AttributeError(
+            f"{__name__} has no {name}: tensors are never overwritten, and operations in a "
+            f"tf.function are asynchronous as they are; use {base.replace('_async', '')}"
+        )
+    raise absent(__name__, name, *_NOT_YET)

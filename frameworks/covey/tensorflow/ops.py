@@ -1,0 +1,231 @@
+"""Collective operations on TensorFlow's tensors, by Horovod's names.
+
+What they have in common:
+
+* They work eagerly and in a ``tf.function``. There they are asynchronous: an operation begins as
+  soon as its tensor is computed, any number is in flight at once, in any order on any rank, and no
+  thread waits.
+* Dense tensors on the CPU (of others TensorFlow makes copies there), variables, and what
+  ``tf.convert_to_tensor`` takes. float32, float64, float16, bfloat16, uint8, int8, int32 and int64
+  can be reduced; bool can be moved.
+* ``name``: the same name on every rank finds together. Without one an operation is known by its
+  turn, and in a ``tf.function`` by its place in it. One name is in flight once at a time: in a
+  ``tf.while_loop`` its operations come one after the other.
+* ``process_set``: the ranks that take part; this rank must be one of them.
+* Errors are TensorFlow's, with Covey's message: ``tf.errors.InvalidArgumentError`` when the call is
+  wrong or the ranks disagree (later operations work), ``AbortedError`` when a rank died or left,
+  ``FailedPreconditionError`` before ``init()``, ``UnimplementedError`` and
+  ``ResourceExhaustedError``. What is wrong in every graph is a ``ValueError`` at once.
+* Gradients are those of the sum of all ranks' losses.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Type
+
+import tensorflow as tf
+
+from covey.collectives import check_scale
+from covey.errors import InvalidArgument
+from covey.group import Group, world
+from covey.reduce_op import Average, Sum, choose_op, core_code
+from covey.requests import ALLGATHER, ALLREDUCE, BROADCAST, How
+from covey.tensorflow import requests
+from covey.tensorflow.compression import Compression, Compressor
+
+__all__ = ["allgather", "allreduce", "broadcast", "grouped_allgather", "grouped_allreduce"]
+
+
+def allreduce(
+    tensor: Any,
+    average: Optional[bool] = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Type[Compressor] = Compression.none,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: Optional[str] = None,
+    process_set: Group = world,
+    ignore_name_scope: bool = False,
+) -> Any:
+    """``postscale_factor`` * ``op`` over the ranks of (``prescale_factor`` * tensor).
+
+    Gradients flow through Average and Sum.
+
+    Args:
+        tensor: the same shape and dtype on every rank; or ``tf.IndexedSlices``, whose rows are
+            gathered instead of added (Average and Sum only, without factors).
+        average: deprecated, use ``op``.
+        device_dense, device_sparse, ignore_name_scope: accepted for Horovod's sake.
+        compression: ``Compression.none``, ``.fp16`` or ``.bf16``.
+        op: Average (when None), Sum, Min, Max or Product.
+        prescale_factor, postscale_factor: not 0.
+        name, process_set: see the module.
+
+    Returns:
+        A tensor of the same shape and dtype, bitwise equal on every rank.
+
+    Raises:
+        ValueError: wrong here; nothing was submitted. Others: see the module.
+
+    Example:
+        >>> mean_loss = hvd.allreduce(loss, name="loss")
+    """
+    del device_dense, device_sparse, ignore_name_scope
+    chosen = choose_op(op, average)
+    if isinstance(tensor, tf.IndexedSlices):
+        if prescale_factor != 1.0 or postscale_factor != 1.0:
+            raise NotImplementedError("allreduce of tf.IndexedSlices takes no factors")
+        return _allreduce_slices(tensor, chosen, name, process_set)
+    how = _reduction("allreduce", chosen, prescale_factor, postscale_factor)
+    small, ctx = compression.compress(tf.convert_to_tensor(tensor))
+    return compression.decompress(requests.allreduce(how, [small], name, process_set)[0], ctx)
+
+
+def _reduction(kind_name: str, op: int, prescale: float, postscale: float) -> How:
+    check_scale(prescale, postscale)
+    return How(ALLREDUCE, kind_name, core_code(op), 0, prescale, postscale)
+
+
+def _allreduce_slices(slices: Any, op: int, name: Optional[str], group: Group) -> Any:
+    if op not in (Average, Sum):
+        raise NotImplementedError("allreduce of tf.IndexedSlices: op must be Average or Sum")
+    parts = [None if name is None else f"{name}.{part}" for part in ("values", "indices")]
+    values = allgather(slices.values, parts[0], process_set=group)
+    indices = allgather(slices.indices, parts[1], process_set=group)
+    if op == Average:
+        values = values / tf.cast(group.size(), values.dtype)
+    return tf.IndexedSlices(values, indices, dense_shape=slices.dense_shape)
+
+
+def grouped_allreduce(
+    tensors: Sequence[Any],
+    average: Optional[bool] = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Type[Compressor] = Compression.none,
+    op: Optional[int] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: Group = world,
+    ignore_name_scope: bool = False,
+    name: Optional[str] = None,
+) -> List[Any]:
+    """As :func:`allreduce` for a list of tensors that travel together; returns the list.
+
+    Dtypes may be mixed: the tensors of one dtype then travel together.
+
+    Args:
+        tensors: dense; as many, of the same shapes and dtypes, on every rank.
+        average, compression, op, prescale_factor, postscale_factor, process_set, name: as
+            :func:`allreduce`.
+        device_dense, device_sparse, ignore_name_scope: accepted for Horovod's sake.
+
+    Raises:
+        As :func:`allreduce`.
+
+    Example:
+        >>> loss, hits = hvd.grouped_allreduce([loss, hits], op=hvd.Sum, name="metrics")
+    """
+    del device_dense, device_sparse, ignore_name_scope
+    chosen = choose_op(op, average)
+    how = _reduction("grouped_allreduce", chosen, prescale_factor, postscale_factor)
+    pairs = [compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors]
+    small = [tensor for tensor, _ in pairs]
+    reduced = by_dtype(requests.allreduce, how, small, name, process_set)
+    return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(reduced, pairs)]
+
+
+def by_dtype(
+    operation: Any, how: How, tensors: Sequence[Any], name: Optional[str], group: Group
+) -> List[Any]:
+    """The results of ``operation`` (of covey.tensorflow.requests), one request for each dtype."""
+    places: Dict[Any, List[int]] = {}
+    for place, tensor in enumerate(tensors):
+        places.setdefault(tensor.dtype, []).append(place)
+    if not places:
+        raise InvalidArgument("a grouped operation needs at least one tensor")
+    results: List[Any] = [None] * len(tensors)
+    for dtype, mine in places.items():
+        part = name if name is None or len(places) == 1 else f"{name}.{dtype.name}"
+        done = operation(how, [tensors[place] for place in mine], part, group)
+        for place, result in zip(mine, done):
+            results[place] = result
+    return results
+
+
+def broadcast(
+    tensor: Any,
+    root_rank: int,
+    name: Optional[str] = None,
+    ignore_name_scope: bool = False,
+    process_set: Group = world,
+) -> Any:
+    """The tensor of rank ``root_rank``, as a new tensor on every rank. Gradients flow.
+
+    Args:
+        tensor: the same shape and dtype on every rank.
+        root_rank: a global rank, also inside a process set.
+        name, process_set: see the module.
+        ignore_name_scope: accepted for Horovod's sake.
+
+    Raises:
+        See the module.
+
+    Example:
+        >>> order = hvd.broadcast(order, root_rank=0, name="order")
+    """
+    del ignore_name_scope
+    how = How(BROADCAST, "broadcast", root=root_rank)
+    return requests.broadcast(how, [tf.convert_to_tensor(tensor)], name, process_set)[0]
+
+
+def allgather(
+    tensor: Any,
+    name: Optional[str] = None,
+    ignore_name_scope: bool = False,
+    process_set: Group = world,
+) -> Any:
+    """The tensors of all ranks, concatenated on dimension 0 in rank order. Gradients flow.
+
+    Args:
+        tensor: at least one dimension; dimension 0 may differ between the ranks and may be 0, the
+            other dimensions and the dtype may not differ.
+        name, process_set: see the module.
+        ignore_name_scope: accepted for Horovod's sake.
+
+    Raises:
+        See the module.
+
+    Example:
+        >>> predictions = hvd.allgather(predictions, name="predictions")
+    """
+    del ignore_name_scope
+    how = How(ALLGATHER, "allgather")
+    return requests.allgather(how, tf.convert_to_tensor(tensor), name, process_set)
+
+
+def grouped_allgather(
+    tensors: Sequence[Any],
+    name: Optional[str] = None,
+    ignore_name_scope: bool = False,
+    process_set: Group = world,
+) -> List[Any]:
+    """As :func:`allgather` for a list of tensors; returns the list.
+
+    Args:
+        tensors: as many on every rank.
+        name, process_set: see the module.
+        ignore_name_scope: accepted for Horovod's sake.
+
+    Raises:
+        See the module.
+
+    Example:
+        >>> scores, labels = hvd.grouped_allgather([scores, labels], name="evaluation")
+    """
+    del ignore_name_scope
+    count = len(tensors)
+    names = [None if name is None else f"{name}.{i}of{count}" for i in range(count)]
+    return [allgather(t, part, process_set=process_set) for t, part in zip(tensors, names)]

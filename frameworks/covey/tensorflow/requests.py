@@ -1,0 +1,121 @@
+"""How the operations become nodes of TensorFlow, and their gradients. Internal.
+
+Names, factors and ranks are attributes of a node (frameworks/tensorflow/collectives.cc), which is
+all that its gradient has: the gradients below read them there.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import tensorflow as tf
+
+from covey.basics import rank
+from covey.group import Group
+from covey.reduce_op import Average, Sum, core_code
+from covey.requests import ALLGATHER, ALLREDUCE, How
+from covey.state import state
+from covey.tensorflow.streams import handle_of, name_of, operations
+
+_SUM, _AVERAGE = core_code(Sum), core_code(Average)
+
+
+def _bits(factor: float) -> int:
+    return int(struct.unpack("<q", struct.pack("<d", factor))[0])
+
+
+def _ranks(group: Group) -> Tuple[int, ...]:
+    return () if group.id == 0 else tuple(group.ranks)
+
+
+def _head(how: How, name: Optional[str], group: Group) -> Tuple[Any, Dict[str, Any]]:
+    """The handle of the stream, and the attributes that all operations have."""
+    state.require()
+    stream, ranks = name_of(how, name), _ranks(group)
+    return handle_of(stream, ranks), {"request": stream, "ranks": list(ranks)}
+
+
+def allreduce(how: How, tensors: Sequence[Any], name: Optional[str], group: Group) -> List[Any]:
+    """Tensors of one dtype, which travel together. ``how.op`` is a covey_op."""
+    handle, attributes = _head(how, name, group)
+    return list(
+        operations.covey_allreduce(
+            handle,
+            tensors,
+            op=how.op,
+            prescale_bits=_bits(how.prescale),
+            postscale_bits=_bits(how.postscale),
+            **attributes,
+        )
+    )
+
+
+def broadcast(how: How, tensors: Sequence[Any], name: Optional[str], group: Group) -> List[Any]:
+    """Tensors of one dtype, which travel together."""
+    handle, attributes = _head(how, name, group)
+    return list(operations.covey_broadcast(handle, tensors, root=how.root, **attributes))
+
+
+def allgather(how: How, tensor: Any, name: Optional[str], group: Group) -> Any:
+    """One tensor."""
+    handle, attributes = _head(how, name, group)
+    return operations.covey_allgather(handle, tensor, **attributes)
+
+
+# ---- Gradients: those of the sum of all ranks' losses --------------------------------------------
+
+
+class _Node:
+    """What the attributes of a node say."""
+
+    def __init__(self, node: Any) -> None:
+        self.node = node
+        request = tf.compat.as_str(node.get_attr("request"))
+        _, _, own = request.partition(".")  # what How.stream has put before it
+        self.name = f"{own}.gradient" if own else None
+        ranks = list(node.get_attr("ranks"))
+        self.group = Group(ranks) if ranks else Group()
+
+    def factor(self, attribute: str) -> float:
+        return float(struct.unpack("<d", struct.pack("<q", self.node.get_attr(attribute)))[0])
+
+    def sum(self, grads: Sequence[Any]) -> List[Any]:
+        """The sums over the ranks."""
+        how = How(ALLREDUCE, "allreduce", _SUM)
+        return allreduce(how, [tf.convert_to_tensor(g) for g in grads], self.name, self.group)
+
+
+@tf.RegisterGradient("CoveyAllreduce")
+def _allreduce_gradient(node: Any, *grads: Any) -> List[Any]:
+    """The gradient of a sum over ranks is the sum of the ranks' gradients."""
+    op = node.get_attr("op")
+    if op not in (_SUM, _AVERAGE):
+        raise NotImplementedError("an allreduce has a gradient with op=Average and op=Sum only")
+    made = _Node(node)
+    factors = made.factor("prescale_bits"), made.factor("postscale_bits")
+    how = How(ALLREDUCE, "allreduce", op, 0, *factors)
+    dense = [tf.convert_to_tensor(grad) for grad in grads]
+    return [None, *allreduce(how, dense, made.name, made.group)]
+
+
+@tf.RegisterGradient("CoveyBroadcast")
+def _broadcast_gradient(node: Any, *grads: Any) -> List[Any]:
+    """The root's tensor is used by all ranks, so it gets the sum of their gradients."""
+    sums = _Node(node).sum(grads)
+    if node.get_attr("root") != rank():
+        sums = [tf.zeros_like(total) for total in sums]
+    return [None, *sums]
+
+
+@tf.RegisterGradient("CoveyAllgather")
+def _allgather_gradient(node: Any, grad: Any) -> List[Any]:
+    """Every rank holds a copy of every row, so a row's gradient is the sum over the ranks."""
+    made = _Node(node)
+    rows = tf.shape(node.inputs[1], out_type=tf.int64)[:1]
+    name = f"{made.name}.rows" if made.name else None
+    rows_of_all = allgather(How(ALLGATHER, "allgather"), rows, name, made.group)
+    mine = made.group.rank() or 0
+    begin = tf.reduce_sum(rows_of_all[:mine])
+    (total,) = made.sum([grad])
+    return [None, total[begin : begin + rows[0]]]
