@@ -12,15 +12,15 @@ from tools import elf
 _ROOT = pathlib.Path(__file__).absolute().parents[2]
 _LIBRARY = str(_ROOT / "libcovey.so")
 _EXTENSION = str(_ROOT / "frameworks/covey/_native.abi3.so")
-_HEADER = _ROOT / "core/covey.h"
+_HEADERS = [_ROOT / "core/covey.h", _ROOT / "core/covey_control.h"]
 
 # libpthread and libdl are part of libc since glibc 2.34.
 _SYSTEM = {"ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0"}
 
 
 def _declared() -> set:
-    """The functions of covey.h: names after COVEY_API."""
-    text = _HEADER.read_text(encoding="utf-8")
+    """The functions of the C API's headers: names after COVEY_API."""
+    text = "\n".join(header.read_text(encoding="utf-8") for header in _HEADERS)
     return set(re.findall(r"^COVEY_API\b[^(;]*?\b(covey_\w+)\s*\(", text, re.MULTILINE))
 
 

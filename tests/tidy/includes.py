@@ -14,6 +14,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.
 ALLOWED: Dict[str, Tuple[str, ...]] = {
     "core": ("core",),
     "core/covey.h": (),
+    "core/covey_control.h": ("core/covey.h",),
     "core/base": (),
     "core/agree": ("core/base",),
     "core/round": ("core/base",),
@@ -26,7 +27,7 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
     "ops/kernels": ("core/base", "core/run/kernels.h"),
     "ops/methods": ("core/base", "core/plan/method.h"),
     "ops/transports": ("core/base", "core/run/covey_link.h", "core/run/transport.h"),
-    "frameworks/native": ("core/covey.h",),
+    "frameworks/native": ("core/covey.h", "core/covey_control.h"),
 }
 
 # Headers of libraries -> the files that may include them.
@@ -36,6 +37,7 @@ _BORDERS = {
     "ucp/": ("ops/transports/ucx",),
     "nccl.h": ("ops/transports/nccl",),
     "grpc": ("ops/control/grpc",),
+    "openssl/": ("ops/control/",),
     "Python.h": ("frameworks/native/",),
 }
 
