@@ -114,7 +114,7 @@ class Desk {
     std::deque<ControlEvent>& outbox = outboxes_[ticket];
     uint64_t sequence = 0;
     bool connected = true;
-    while (connected && !closing_ && !context->IsCancelled()) {
+    while (connected && !context->IsCancelled() && !(closing_ && outbox.empty())) {
       if (outbox.empty()) {
         news_.wait_for(lock, std::chrono::nanoseconds(GrpcServer::kLook));
         rendezvous_.Tick(MonotonicNow());
@@ -221,7 +221,9 @@ class Server final : public GrpcServer {
   ~Server() override {
     desk_.Close();
     if (server_ == nullptr) return;
-    server_->Shutdown(gpr_inf_past(GPR_CLOCK_MONOTONIC));  // cancels what is under way
+    // What was said goes out; who does not take it is cut off.
+    server_->Shutdown(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                                   gpr_time_from_nanos(kLastWords, GPR_TIMESPAN)));
     server_->Wait();
   }
   std::string address() const override { return address_; }
@@ -244,6 +246,7 @@ class Server final : public GrpcServer {
 
  private:
   static constexpr int kMaxReceiveBytes = 64 * 1024;
+  static constexpr Time kLastWords = 500 * kMillisecond;
 
   Desk desk_;
   RendezvousService rendezvous_;

@@ -36,7 +36,7 @@ _BORDERS = {
     "mpi.h": ("ops/transports/mpi",),
     "ucp/": ("ops/transports/ucx",),
     "nccl.h": ("ops/transports/nccl",),
-    "grpc": ("ops/control/grpc",),
+    "grpc": ("ops/control/grpc", "tests/contract/control"),
     "openssl/": ("ops/control/",),
     "Python.h": ("frameworks/native/",),
 }

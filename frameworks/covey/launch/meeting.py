@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
@@ -44,6 +45,13 @@ def host_id() -> str:
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         boot = file.read().strip()
     return f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
+
+
+def start_timeout_s() -> float:
+    """The knob start_timeout, in seconds. A value that is wrong is refused when the runtime starts."""
+    (knob,) = (knob for knob in json.loads(_native.knobs()) if knob["name"] == "start_timeout")
+    number, unit = re.fullmatch(r"([\d.]+)(\D*)", knob["value"]).groups()
+    return float(number) * {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit or "s"]
 
 
 class Meeting:
@@ -108,6 +116,13 @@ class Meeting:
                 break
             events.append(json.loads(text))
         return events
+
+    def has_ended(self) -> bool:
+        """Whether all nodes have left. Raises Aborted when one has died before."""
+        kinds = {event["kind"]: event["text"] for event in self.news()}
+        if "lost" in kinds:
+            raise Aborted(kinds["lost"])
+        return "ended" in kinds
 
     def report(self, kind: str, text: str = "") -> bool:
         """Tells the others. False: there is nobody to tell any more."""
