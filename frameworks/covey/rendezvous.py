@@ -113,8 +113,12 @@ def meet_at(address: str, environ: Mapping[str, str]) -> Dict[str, object]:
             place = meeting.advance()
         meeting.report("left")
         meeting.waiting_for = "not every rank has opened the job's memory"
-        while rank == 0 and not meeting.has_ended():  # who serves stays until they have
-            rest()
+        try:
+            while rank == 0 and not meeting.has_ended():  # who serves stays until they have
+                rest()
+        except BaseException:
+            os.close(place.shm_fd)
+            raise
     finally:
         meeting.close()
     state.meeting = _on_this_host(rank, size, place.shm_fd)

@@ -117,11 +117,12 @@ Status Door::Open(const std::string& session, std::string_view call, uint64_t se
     ++refused_;
     return Status::InvalidArgument("the seal of a message is wrong");
   }
-  if (sequence <= inside.last_sequence) {
+  uint64_t& last_sequence = inside.last_sequence[std::string(call)];
+  if (sequence <= last_sequence) {
     ++refused_;
     return Status::InvalidArgument("a message was repeated");
   }
-  inside.last_sequence = sequence;
+  last_sequence = sequence;
   return Status::Ok();
 }
 

@@ -59,7 +59,8 @@ std::string Seal(std::string_view key, std::string_view call, uint64_t sequence,
 //     kPatience after its Hello.
 //     At most kMaxInside have been.
 //  2. A session is proved at most once and by its own nonces; a failed proof ends it.
-//  3. Opened sequences of a session only grow.
+//  3. The sequences of a session's messages of one call only grow. (Of one call: what is sent by two
+//     calls at a time may arrive in any order.)
 class Door {
  public:
   static constexpr size_t kMaxAtDoor = 1024;
@@ -89,7 +90,7 @@ class Door {
     SessionKeys keys;
   };
   struct Inside {
-    uint64_t last_sequence = 0;
+    std::map<std::string, uint64_t, std::less<>> last_sequence;  // by call
     SessionKeys keys;
   };
   void DropOld(Time now);

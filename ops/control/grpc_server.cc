@@ -134,13 +134,16 @@ class Desk {
     tickets_.erase(session);
     outboxes_.erase(ticket);
     door_.Leave(session);
+    news_.notify_all();
     return grpc::Status::OK;
   }
 
-  void Close() {
-    const std::lock_guard lock(mutex_);
+  // Returns when every node has taken its last news, or `patience` is over.
+  void Close(Time patience) {
+    std::unique_lock lock(mutex_);
     closing_ = true;
     news_.notify_all();
+    news_.wait_for(lock, std::chrono::nanoseconds(patience), [this] { return tickets_.empty(); });
   }
 
  private:
@@ -219,11 +222,10 @@ class Server final : public GrpcServer {
   explicit Server(const ControlOptions& options)
       : desk_(options), rendezvous_(&desk_), membership_(&desk_) {}
   ~Server() override {
-    desk_.Close();
     if (server_ == nullptr) return;
-    // What was said goes out; who does not take it is cut off.
-    server_->Shutdown(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                                   gpr_time_from_nanos(kLastWords, GPR_TIMESPAN)));
+    desk_.Close(kLastWords);
+    server_->Shutdown(
+        gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(kLastWords, GPR_TIMESPAN)));
     server_->Wait();
   }
   std::string address() const override { return address_; }

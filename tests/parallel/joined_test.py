@@ -72,6 +72,13 @@ class JoinedTestCase(unittest.TestCase):
         server = self.serve(2, *command)
         return [server, self.launch("--join", self.address(server), *command)]
 
+    def check_ends(self, jobs: List[Launched], code: int) -> None:
+        codes = [job.finish() for job in jobs]
+        dumps = "\n--\n".join(job.dump() for job in jobs)
+        self.assertEqual(codes, [code] * len(jobs), dumps)
+        for job in jobs:
+            job.wait_until_gone()
+
     def write_secret(self, mode: int = 0o600, text: bytes = b"x" * 32) -> List[str]:
         with open(self.secret, "wb") as file:
             file.write(text)
@@ -89,11 +96,8 @@ class JoinedTestCase(unittest.TestCase):
 class JoinedTest(JoinedTestCase):
     def test_two_launchers_are_one_job(self) -> None:
         jobs = self.pair(SUMS)
-        lines = []
-        for job in jobs:
-            self.assertEqual(job.finish(), 0, job.dump())
-            lines.append(sorted(job.stdout()))
-            job.wait_until_gone()
+        self.check_ends(jobs, 0)
+        lines = [sorted(job.stdout()) for job in jobs]
         self.assertEqual(lines[0], ["[0] sum 0 4 0 1111", "[1] sum 1 4 1 1111"])
         self.assertEqual(lines[1], ["[2] sum 2 4 2 1111", "[3] sum 3 4 3 1111"])
         self.assertEqual(os.stat(self.secret).st_mode & 0o777, 0o600)
@@ -105,8 +109,7 @@ class JoinedTest(JoinedTestCase):
             self.launch("--join", self.address(server), "--node", str(node), *code, np=node + 1)
             for node in (1, 0)
         ]
-        for job in (server, *others):
-            self.assertEqual(job.finish(), 0, job.dump())
+        self.check_ends([server, *others], 0)
         ranks = [sorted(line[:3] for line in job.stdout()) for job in (server, *others)]
         self.assertEqual(ranks, [["[3]"], ["[1]", "[2]"], ["[0]"]])
 
@@ -117,21 +120,20 @@ class JoinedTest(JoinedTestCase):
             file.write("127.0.0.1:9")  # left by a job that was killed; nobody listens there
         server = self.launch("--nodes", "2", "--serve", f"file:{path}", *code)
         other = self.launch("--join", f"file:{path}", *code)
-        for job in (server, other):
-            self.assertEqual(job.finish(), 0, job.dump())
+        self.check_ends([server, other], 0)
         self.assertFalse(os.path.exists(path))
 
     def test_the_failing_rank_is_named_by_both_launchers(self) -> None:
         for rank in (2, 0):
             jobs = self.pair(FAILS, str(rank))
+            self.check_ends(jobs, 1)
             for job, is_own in zip(jobs, (rank < 2, rank >= 2)):
-                self.assertEqual(job.finish(), 1, job.dump())
                 said = [line for line in job.stderr() if not line.startswith("[")]
                 first = [line for line in said if "failed first" in line]
                 where = "" if is_own else r" on \S+"
+                self.assertEqual(len(first), 1, said)
                 self.assertRegex(first[0], rf"^coveyrun: rank {rank}{where} \(pid \d+\) failed")
                 self.assertIn("coveyrun:   ValueError: its own mistake", said)
-                job.wait_until_gone()
 
     def test_a_killed_launcher_is_named_with_its_ranks(self) -> None:
         for victim in (1, 0):

@@ -128,7 +128,8 @@ class Job:
                 self._ranks.append(process)
                 self._watch(process, tees)
         finally:
-            os.close(shm_fd)
+            if self._node is None:
+                os.close(shm_fd)
         pids = " ".join(str(process.pid) for process in self._ranks)
         self._tell(f"job {job_id}: {spec.size} ranks, pids {pids}")
 

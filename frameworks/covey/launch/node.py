@@ -135,8 +135,11 @@ class Node:
         return f"waiting for {report.ranks_in_words(ranks)} on {', '.join(hosts)}"
 
     def close(self) -> None:
-        """May be called again."""
+        """Leaves. The job's memory goes now: others may have opened it by this process's number."""
         self._meeting.close()
+        if self._place is not None:
+            os.close(self._place.shm_fd)
+            self._place = None
 
 
 def fitting(lines: Sequence[str], limit_bytes: int) -> List[str]:

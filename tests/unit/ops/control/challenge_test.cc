@@ -114,6 +114,9 @@ TEST(ChallengeTest, ASealedMessageIsTakenOnceAndUnchanged) {
   EXPECT_EQ(door.Open(Nonce(2), "Report", 7, "body", seal).message(), "a message was repeated");
   const std::string older = Seal(entered.keys.client_seal, "Report", 6, "body");
   EXPECT_FALSE(door.Open(Nonce(2), "Report", 6, "body", older).ok());
+  const std::string watch = Seal(entered.keys.client_seal, "Watch", 5, "");
+  EXPECT_TRUE(door.Open(Nonce(2), "Watch", 5, "", watch).ok()) << "it was under way meanwhile";
+  EXPECT_FALSE(door.Open(Nonce(2), "Watch", 5, "", watch).ok());
 }
 
 TEST(ChallengeTest, WhatTheServerSaysCannotBeSaidToIt) {
