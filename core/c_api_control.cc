@@ -78,6 +78,7 @@ Status Open(const covey_control_config& from, std::unique_ptr<Control>* control)
                                .host = Text(from.host),
                                .host_id = Text(from.host_id),
                                .process = getpid()},
+                     .build = kPluginAbi,
                      .lease = config.lease},
                     control);
 }

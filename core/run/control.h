@@ -42,6 +42,7 @@ struct ControlOptions {
   bool serve = false;
   int32_t nodes = 0;  // of the job; 0 when joining: as the server says
   Node offer;
+  std::string build;  // version and interfaces: must be equal on all nodes
   Time lease = 0;  // who serves says it: a node that is silent for so long is lost
 };
 inline constexpr size_t kMinSecretBytes = 16;

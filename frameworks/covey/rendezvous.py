@@ -81,8 +81,8 @@ def place_of(environ: Mapping[str, str]) -> Tuple[int, int]:
         raise InvalidArgument(f"{rank_name}={rank} and {size_name}={size} are no place in a job")
     known = ", ".join(f"{rank} and {size}" for rank, size in _PLACES)
     raise InvalidArgument(
-        "COVEY_RENDEZVOUS is set, but nothing says which rank this is: start it with torchrun, srun "
-        f"or mpirun, or set COVEY_RANK and COVEY_SIZE (looked for: {known})"
+        "COVEY_RENDEZVOUS is set, but nothing says which rank this is: start it with torchrun, "
+        f"srun or mpirun, or set COVEY_RANK and COVEY_SIZE (looked for: {known})"
     )
 
 
@@ -94,7 +94,9 @@ def meet_at(address: str, environ: Mapping[str, str]) -> Dict[str, object]:
     rank, size = place_of(environ)
     secret_file = environ.get("COVEY_SECRET_FILE", "")
     if not secret_file:
-        raise InvalidArgument("COVEY_RENDEZVOUS needs COVEY_SECRET_FILE, a file with the job's secret")
+        raise InvalidArgument(
+            "COVEY_RENDEZVOUS needs COVEY_SECRET_FILE, a file with the job's secret"
+        )
     timeout_s = start_timeout_s()
     plan = Rendezvous(address, secret_file, rank == 0, size, rank, timeout_s)
     until = time.monotonic() + timeout_s

@@ -56,11 +56,10 @@ std::string Seal(std::string_view key, std::string_view call, uint64_t sequence,
 //
 // Invariants:
 //  1. At most kMaxAtDoor sessions have not been proved; one more drops the oldest. Each is dropped
-//     kPatience after its Hello.
-//     At most kMaxInside have been.
+//     kPatience after its Hello. At most kMaxInside have been proved.
 //  2. A session is proved at most once and by its own nonces; a failed proof ends it.
-//  3. The sequences of a session's messages of one call only grow. (Of one call: what is sent by two
-//     calls at a time may arrive in any order.)
+//  3. The sequences of a session's messages of one call only grow. (Of one call: what two calls
+//     send at a time may arrive in any order.)
 class Door {
  public:
   static constexpr size_t kMaxAtDoor = 1024;

@@ -9,7 +9,6 @@
 #include <mutex>
 
 #include "core/base/clock.h"
-#include "core/run/plugin.h"
 #include "ops/control/challenge.h"
 #include "ops/control/grpc_address.h"
 #include "ops/control/grpc_messages.h"
@@ -36,7 +35,7 @@ class Desk {
  public:
   explicit Desk(const ControlOptions& options)
       : door_(options.secret),
-        rendezvous_({.nodes = options.nodes, .lease = options.lease, .build = kPluginAbi}),
+        rendezvous_({.nodes = options.nodes, .lease = options.lease, .build = options.build}),
         lease_(options.lease) {}
 
   grpc::Status Hello(const control::HelloRequest& request, control::HelloReply* reply) {

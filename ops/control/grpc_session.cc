@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/run/plugin.h"
 #include "ops/control/grpc_messages.h"
 
 namespace covey {
@@ -100,7 +99,7 @@ Status GrpcSession::Enter() {
 Status GrpcSession::Join(Time* lease) {
   control::JoinRequest join;
   *join.mutable_node() = ToMessage(options_.offer);
-  join.set_build(kPluginAbi);
+  join.set_build(options_.build);
   join.set_nodes(options_.nodes);
   std::string answer;
   RETURN_IF_ERROR(SealedCall("Join", join.SerializeAsString(), &answer));

@@ -40,6 +40,7 @@ ControlOptions Serving(int32_t nodes) {
           .serve = true,
           .nodes = nodes,
           .offer = {.node = 0, .slots = 2, .host = "a", .host_id = "a", .process = 7},
+          .build = "this build",
           .lease = 30 * kSecond};
 }
 
@@ -198,6 +199,14 @@ TEST(ControlTest, AnotherProtocolIsRefusedInWords) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_TRUE(Holds(status.error_message(), "install the same version of Covey on every node"));
   EXPECT_EQ(reply.server_nonce(), "");
+}
+
+TEST(ControlTest, AnotherBuildIsRefusedInWords) {
+  const std::unique_ptr<Control> server = Opened(Serving(2));
+  ControlOptions options = Joining(*server);
+  options.build = "another build";
+  ExpectNext(Opened(options).get(), Kind::kRefused,
+             "this node has another build, the rendezvous this build");
 }
 
 TEST(ControlTest, WithoutAProofEveryCallIsRefused) {

@@ -31,7 +31,7 @@ _PURE = ("core/agree/", "core/round/", "core/plan/")
 BANS = (
     Ban("getenv", r"\b(?:secure_)?getenv\s*\(", _ENGINE, ("core/base/config.cc",),
         "only core/base/config.cc reads the environment: add a field to Config"),
-    Ban("environ", r"\benviron\b", _ENGINE, ("core/base/config.cc", "core/c_api.cc", "core/c_api_control.cc"),
+    Ban("environ", r"\benviron\b", _ENGINE, ("core/base/config.cc", "core/c_api"),
         "the C API hands the environment to core/base/config.cc: add a field to Config"),
     Ban("shared_ptr", r"\bstd::(?:shared_ptr|make_shared|weak_ptr)\b", ("core/",),
         ("core/base/log.cc",),

@@ -1,7 +1,7 @@
 """grpc_of_the_system: a repository that says whether this machine can build the plug-in grpc.
 
-  @covey_grpc//:has.bzl  HAS_GRPC: 1 when the compilers of protobuf and gRPC, their headers and those
-                         of libcrypto are there (Debian: the list GRPC_PACKAGES of tools/setup), or 0
+  @covey_grpc//:has.bzl  HAS_GRPC: 1 when the compilers of protobuf and gRPC, their headers and
+                         libcrypto's are there (GRPC_PACKAGES of tools/setup), else 0
 """
 
 _PROGRAMS = ["protoc", "grpc_cpp_plugin"]

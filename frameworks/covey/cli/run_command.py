@@ -162,7 +162,7 @@ def _describe_rendezvous(parser: argparse.ArgumentParser) -> None:
     )
     add("--join", metavar="ADDRESS", help="join the launcher that serves there")
     add("--nodes", type=number_of_nodes, metavar="N", help="number of launchers (with --serve)")
-    add("--node", type=node_number, metavar="K", help="number of this one, 0 to N-1; ranks follow it")
+    add("--node", type=node_number, metavar="K", help="number of this one, 0 to N-1")
     add(
         "--secret-file",
         metavar="FILE",

@@ -41,14 +41,14 @@ class Place:
 
 
 def host_id() -> str:
-    """Equal for processes that can open each other's memory: one kernel, one space of process ids."""
+    """Equal for processes that can open each other's memory: one kernel, one name space of ids."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         boot = file.read().strip()
     return f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
 
 
 def start_timeout_s() -> float:
-    """The knob start_timeout, in seconds. A value that is wrong is refused when the runtime starts."""
+    """The knob start_timeout, in seconds; the default when the variable is wrong."""
     (knob,) = (knob for knob in json.loads(_native.knobs()) if knob["name"] == "start_timeout")
     number, unit = re.fullmatch(r"([\d.]+)(\D*)", knob["value"]).groups()
     return float(number) * {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit or "s"]

@@ -36,7 +36,8 @@ def read(path: str) -> bytes:
         raise LaunchError(f"secret file {path} is open to other users (mode {mode:04o}): chmod 600")
     if not _LEAST_BYTES <= len(text) <= _MOST_BYTES:
         raise LaunchError(
-            f"secret file {path} holds {len(text)} bytes; a secret has {_LEAST_BYTES} to {_MOST_BYTES}"
+            f"secret file {path} holds {len(text)} bytes; a secret has {_LEAST_BYTES} to "
+            f"{_MOST_BYTES}"
         )
     return text
 
