@@ -95,7 +95,7 @@ Status Door::Prove(Time now, const std::string& session, std::string_view proof,
   DropOld(now);
   const auto found = at_door_.find(session);
   if (found == at_door_.end())
-    return Status::InvalidArgument("no such session: it was too slow, or proved before");
+    return Status::Aborted("no such session: it was too slow, crowded out, or proved before");
   const SessionKeys keys = std::move(found->second.keys);
   at_door_.erase(found);
   if (!SameBytes(proof, keys.client_proof)) {

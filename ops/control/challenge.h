@@ -71,6 +71,7 @@ class Door {
   // `server_nonce`: of NewNonce, never used before.
   Status Hello(Time now, uint32_t protocol, std::string_view client_nonce,
                const std::string& server_nonce);
+  // Errors: kInvalidArgument: the secrets differ; kAborted: begin again with Hello.
   Status Prove(Time now, const std::string& session, std::string_view proof,
                std::string* server_proof);
   // Whether this sealed message is what it says. Its sequence is used up.

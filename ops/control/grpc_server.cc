@@ -22,10 +22,10 @@ using control::Sealed;
 using grpc::ServerContext;
 
 grpc::Status Refusal(const Status& status) {
-  const bool stranger = status.code() == StatusCode::kInvalidArgument;
-  const auto code =
-      stranger ? grpc::StatusCode::UNAUTHENTICATED : grpc::StatusCode::FAILED_PRECONDITION;
-  return {code, status.message()};
+  if (status.code() == StatusCode::kInvalidArgument)
+    return {grpc::StatusCode::UNAUTHENTICATED, status.message()};
+  if (status.code() == StatusCode::kAborted) return {grpc::StatusCode::ABORTED, status.message()};
+  return {grpc::StatusCode::FAILED_PRECONDITION, status.message()};
 }
 
 grpc::Status Garbage() { return {grpc::StatusCode::INVALID_ARGUMENT, "not a message of Covey"}; }

@@ -54,6 +54,7 @@ Status GrpcSession::FailureOf(const grpc::Status& status) const {
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::DEADLINE_EXCEEDED:
     case grpc::StatusCode::CANCELLED:
+    case grpc::StatusCode::ABORTED:
       return Status::Timeout("no answer from " + who + " (" + status.error_message() + ")");
     case grpc::StatusCode::UNAUTHENTICATED:
       return Status::InvalidArgument("the rendezvous at " + who +

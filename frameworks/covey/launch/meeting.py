@@ -66,6 +66,7 @@ class Meeting:
         self._control: Optional[_native.Control] = None
         self._address = ""  # that was found in the file
         self._view: Optional[Dict[str, Any]] = None
+        self._taken: List[Dict[str, Any]] = []  # events that came with the last that was looked at
         self._file = ""
         if rendezvous.address.startswith(_FILE):
             self._file = rendezvous.address[len(_FILE) :]
@@ -92,7 +93,9 @@ class Meeting:
         """
         if self._file and self._view is None and not self._rendezvous.serve:
             self._look_into_file()
-        for event in self.news():
+        self._taken = self.news()
+        while self._taken:
+            event = self._taken.pop(0)
             if event["kind"] == "waiting":
                 self.waiting_for = event["text"]
             elif event["kind"] == "view":
@@ -109,7 +112,7 @@ class Meeting:
 
     def news(self) -> List[Dict[str, Any]]:
         """The events that have come: see core/covey_control.h."""
-        events = []
+        events, self._taken = self._taken, []
         while self._control is not None:
             text = self._control.next()
             if text is None:
