@@ -53,6 +53,8 @@ class Desk {
     std::string proof;
     const Status status =
         door_.Prove(MonotonicNow(), request.session(), request.client_proof(), &proof);
+    if (status.code() == StatusCode::kInvalidArgument) rendezvous_.NoteStranger();
+    Deliver();
     if (!status.ok()) return Refusal(status);
     reply->set_server_proof(proof);
     return grpc::Status::OK;

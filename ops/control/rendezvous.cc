@@ -1,6 +1,7 @@
 #include "ops/control/rendezvous.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 namespace covey {
@@ -129,7 +130,9 @@ std::string Rendezvous::WhoIsMissing() const {
                      " more. Here:";
   for (const auto& [ticket, member] : members_)
     text += (text.ends_with(':') ? " " : ", ") + NodeText(member.node);
-  return text.substr(0, kMaxControlTextBytes);
+  text.resize(std::min(text.size(), kMaxControlTextBytes));
+  if (strangers_ > 0) text += "; turned away for another secret: " + std::to_string(strangers_);
+  return text;
 }
 
 Rendezvous::Decision Rendezvous::Report(Time now, int32_t ticket, const ControlReport& report) {
@@ -210,6 +213,12 @@ void Rendezvous::Tick(Time now) {
       silent.push_back(ticket);
   for (int32_t ticket : silent)
     Lose(ticket, "is silent for longer than " + SecondsText(options_.lease) + " (COVEY_LEASE)");
+}
+
+void Rendezvous::NoteStranger() {
+  ++strangers_;
+  if (phase_ == Phase::kWaiting && std::has_single_bit(strangers_))
+    TellOthers(-1, {.kind = ControlEvent::Kind::kWaiting, .text = WhoIsMissing()});
 }
 
 int32_t Rendezvous::Present() const {

@@ -7,6 +7,7 @@
 //             join       the last, one host      complete  numbers and ranks; VIEW to all
 //             join       the last, more hosts    ended     REFUSED to all
 //             lost       (left: the same)        waiting   its place is free; WAITING to all
+//             stranger   the 1st, 2nd, 4th, 8th  waiting   WAITING to all
 //   complete  memory     from node 0             complete  MEMORY to the others
 //             ready      not the last            complete
 //             ready      the last                running
@@ -66,6 +67,8 @@ class Rendezvous {
   // `how` completes "node 1 on a (process 7, ranks 2 and 3) ...".
   void Lose(int32_t ticket, const std::string& how);
   void Tick(Time now);  // loses those whose lease has run out
+  // Somebody with another secret was turned away: told while nodes are missing, ever more seldom.
+  void NoteStranger();
 
   std::vector<Mail> TakeMail() { return std::exchange(mail_, {}); }
   Phase phase() const { return phase_; }
@@ -96,6 +99,7 @@ class Rendezvous {
   Phase phase_ = Phase::kWaiting;
   std::map<int32_t, Member> members_;  // by ticket; in kWaiting only those that are there
   int32_t next_ticket_ = 0;
+  uint64_t strangers_ = 0;
   std::vector<Mail> mail_;
 };
 

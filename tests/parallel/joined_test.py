@@ -170,9 +170,7 @@ class RefusalTest(JoinedTestCase):
         self.at = self.address(self.server)
 
     def test_what_does_not_fit_is_refused_and_the_job_begins_without_it(self) -> None:
-        other = os.path.join(self.folder, "other")
-        with open(os.open(other, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
-            file.write("another secret, long enough\n")
+        other = self.another_secret()
         join = ["--join", self.at]
         self.check_refused(
             self.launch(*join, "true", secret=other),
@@ -196,9 +194,18 @@ class RefusalTest(JoinedTestCase):
         self.assertEqual(self.launch(*join, "true").finish(), 0)
         self.assertEqual(self.server.finish(), 0, self.server.dump())
 
-    def test_who_waits_can_be_interrupted(self) -> None:
+    def test_who_waits_hears_of_strangers_and_can_be_interrupted(self) -> None:
+        stranger = self.launch("--join", self.at, "true", secret=self.another_secret())
+        self.assertEqual(stranger.finish(), 2)
+        self.server.wait_for("1 of 2 nodes have joined.*turned away for another secret: 1")
         self.server.send(signal.SIGINT)
         self.assertEqual(self.server.finish(), 130, self.server.dump())
+
+    def another_secret(self) -> str:
+        path = os.path.join(self.folder, "other")
+        with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
+            file.write("another secret, long enough\n")
+        return path
 
     @unittest.skipIf(os.getuid() != 0 or shutil.which("unshare") is None, "needs root and unshare")
     def test_machines_that_share_no_memory_are_named(self) -> None:

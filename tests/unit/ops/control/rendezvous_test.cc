@@ -241,6 +241,23 @@ TEST(RendezvousTest, ALeaseRunsOutBeforeTheBeginningToo) {
   EXPECT_EQ(stage.Join(OfferOf(0, 1), kLease + 1), 1);
 }
 
+TEST(RendezvousTest, StrangersAreToldOfEverMoreSeldom) {
+  Stage stage(2);
+  stage.Join(OfferOf(0, 1));
+  stage.Sent();
+  std::string told;
+  for (int i = 1; i <= 9; ++i) {
+    stage.rendezvous.NoteStranger();
+    if (stage.Sent() == "0:waiting") told += " " + std::to_string(i);
+  }
+  EXPECT_EQ(told, " 1 2 4 8");
+  stage.Join(OfferOf(0, 2));
+  stage.Join(OfferOf(1, 2));
+  stage.Sent();
+  for (int i = 10; i <= 16; ++i) stage.rendezvous.NoteStranger();
+  EXPECT_EQ(stage.Sent(), "") << "nobody is missing any more";
+}
+
 TEST(RendezvousTest, UnknownTicketsAreRefused) {
   Stage stage(1);
   EXPECT_FALSE(stage.Tell(5, Report::kBeat));
