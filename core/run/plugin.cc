@@ -79,7 +79,7 @@ std::string LoaderError() {
 
 }  // namespace
 
-Status Plugin::Open(std::string_view name, std::string_view path, Plugin* plugin) {
+Status Plugin::Open(std::string_view name, std::string_view path, Plugin* plugin, Scope scope) {
   const std::vector<Folder> folders = FoldersOf(path);
   std::string file;
   for (const Folder& folder : folders) {
@@ -89,7 +89,8 @@ Status Plugin::Open(std::string_view name, std::string_view path, Plugin* plugin
     break;
   }
   if (file.empty()) return Absent(name, folders);
-  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const int first = scope == Scope::kOwn ? RTLD_DEEPBIND : 0;
+  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | first);
   if (library == nullptr)
     return Status::Unsupported("the plug-in " + file + " cannot be loaded: " + LoaderError());
   plugin->open_link_ = FunctionOf<covey_open_link_function*>(library, "covey_open_link");
@@ -136,8 +137,8 @@ Status LoadTransport(std::string_view name, std::string_view plugin_path,
 
 Status LoadControl(std::string_view name, std::string_view plugin_path, const ControlKind** kind) {
   Plugin plugin;
-  if (const Status opened = Plugin::Open(name, plugin_path, &plugin); !opened.ok())
-    return Status::Unsupported("the control plane: " + opened.message());
+  const Status opened = Plugin::Open(name, plugin_path, &plugin, Plugin::Scope::kOwn);
+  if (!opened.ok()) return Status::Unsupported("the control plane: " + opened.message());
   *kind = plugin.FindControl(name);
   if (*kind != nullptr) return Status::Ok();
   return Status::Unsupported("the plug-in " + FileOf(name) + " offers no control plane " +

@@ -31,11 +31,17 @@ extern const char kPluginAbi[];
 
 class Plugin {
  public:
+  // Where the names that a plug-in uses are looked up first. kOwn: in the libraries it was linked
+  // with. An application may show the whole process its own copy of them: TensorFlow shows gRPC's.
+  // kProcess: wherever the process has them, as MPI must, of which there is one.
+  enum class Scope { kProcess, kOwn };
+
   // Opens the plug-in `name`: the first libcovey_<name>.so in the folders of `path`
   // ("folder:folder"), then beside libcovey.so. Errors (kUnsupported) say what was looked for
   // where, what is wrong with it, and what to do: it is nowhere, cannot be loaded (in the loader's
   // own words), is no plug-in of Covey, or was built for another version.
-  static Status Open(std::string_view name, std::string_view path, Plugin* plugin);
+  static Status Open(std::string_view name, std::string_view path, Plugin* plugin,
+                     Scope scope = Scope::kProcess);
 
   // Null: it offers no transport of this name. REQUIRES: opened.
   const TransportKind* FindTransport(std::string_view name) const;
