@@ -43,7 +43,7 @@ struct ControlOptions {
   int32_t nodes = 0;  // of the job; 0 when joining: as the server says
   Node offer;
   std::string build;  // version and interfaces: must be equal on all nodes
-  Time lease = 0;  // who serves says it: a node that is silent for so long is lost
+  Time lease = 0;     // who serves says it: a node that is silent for so long is lost
 };
 inline constexpr size_t kMinSecretBytes = 16;
 inline constexpr int32_t kMaxNodes = 1024;

@@ -1,10 +1,8 @@
-/* covey.h and covey_control.h are C: this file is compiled as C, pedantically, and runs a whole life
- * of a job of one. */
+/* covey.h is C: this file is compiled as C, pedantically, and runs a whole life of a job of one. */
 #include <stdio.h>
 #include <string.h>
 
 #include "core/covey.h"
-#include "core/covey_control.h"
 
 #define EXPECT(condition)                                             \
   do {                                                                \
@@ -28,14 +26,6 @@ int main(void) {
   covey_request request = COVEY_INIT(covey_request);
   covey_plan plan = COVEY_INIT(covey_plan);
   void* arena = NULL;
-  covey_control_config node = COVEY_INIT(covey_control_config);
-  covey_control* control = NULL;
-
-  node.address = "127.0.0.1:0";
-  EXPECT(covey_control_open(&node, &control, &error) == COVEY_UNSUPPORTED && control == NULL);
-  EXPECT(strstr(error.message, "the plug-in libcovey_grpc.so is in none of the places") != NULL);
-  node.struct_size = 1;
-  EXPECT(covey_control_open(&node, &control, &error) == COVEY_INVALID_ARGUMENT && control == NULL);
 
   EXPECT(covey_is_initialized() == 0 && covey_rank(NULL) == -1);
   EXPECT(covey_submit(NULL, &request, &handle, &error) == COVEY_NOT_INITIALIZED);
