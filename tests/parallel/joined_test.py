@@ -258,6 +258,7 @@ class MistakeTest(JoinedTestCase):
         for words, wanted in (
             (["--nodes", "2"], "--nodes needs --serve ADDRESS or --join ADDRESS"),
             (["--node", "0"], "--node needs --serve ADDRESS or --join ADDRESS"),
+            (["--secret-file", "x"], "--secret-file needs --serve ADDRESS or --join ADDRESS"),
             (["--serve", at, "--join", at], "a launcher does one of them"),
             (["--serve", at], "--serve needs --nodes N"),
             (["--join", at], "--secret-file FILE is missing"),

@@ -161,7 +161,7 @@ def _describe_rendezvous(parser: argparse.ArgumentParser) -> None:
         "shown), or file:PATH, where the address is written",
     )
     add("--join", metavar="ADDRESS", help="join the launcher that serves there")
-    add("--nodes", type=number_of_nodes, metavar="N", help="number of launchers (with --serve)")
+    add("--nodes", type=number_of_nodes, metavar="N", help="number of launchers, for --serve")
     add("--node", type=node_number, metavar="K", help="number of this one, 0 to N-1")
     add(
         "--secret-file",
@@ -173,8 +173,8 @@ def _describe_rendezvous(parser: argparse.ArgumentParser) -> None:
 def _rendezvous(arguments: argparse.Namespace) -> Optional[Rendezvous]:
     """What --serve or --join ask for; None without them."""
     address = arguments.serve or arguments.join
-    given = (("--nodes", arguments.nodes), ("--node", arguments.node))
-    for name, value in given:
+    for name in ("--nodes", "--node", "--secret-file"):
+        value = getattr(arguments, name[2:].replace("-", "_"))
         if address is None and value is not None:
             raise LaunchError(f"{name} needs --serve ADDRESS or --join ADDRESS")
     if address is None:
