@@ -1,5 +1,7 @@
 """Finds the tests: a file with the right name in the right folder is one; nothing is registered."""
 
+load("@covey_grpc//:has.bzl", "HAS_GRPC")
+
 # What a C++ test of this folder links. The longest prefix counts; a short list keeps an unfinished
 # room from breaking the tests of another.
 _CC_DEPS = {
@@ -7,6 +9,10 @@ _CC_DEPS = {
         "//core:c_api",
         "//core:runtime",
         "//ops",
+    ],
+    "contract/control": [
+        "//ops/control:grpc",
+        "//proto:control",
     ],
     "sim": [
         "//core:runtime",
@@ -25,6 +31,8 @@ _CC_DEPS = {
         "//ops/codecs",
         "//ops/kernels",
     ],
+    "unit/ops/control": ["//ops/control:rendezvous"],
+    "unit/ops/control/challenge": ["//ops/control:challenge"],
     "unit/ops/kernels": [
         "//core/run:interfaces",
         "//ops/kernels",
@@ -57,6 +65,15 @@ _CC_TEXTS = {
     ],
 }
 
+# Tests of what only a machine with gRPC builds.
+_CC_OF_GRPC = [
+    "contract/control_test.cc",
+    "unit/ops/control/challenge_test.cc",
+]
+
+# A test through gRPC's own threads, which the sanitizers do not know: tools/check leaves it out.
+_CC_TAGS = {"contract/control_test.cc": ["grpc"]}
+
 # Tests that run in parts, at once on as many cores.
 _CC_SHARDS = {"sim/swarm_test": 2}
 
@@ -73,10 +90,12 @@ def _prefix(path, table):
             best = prefix
     return best
 
-def cc_tests(folder, **kwargs):
+def cc_tests(folder, tags, **kwargs):
     """One cc_test for each `*_test.cc` (GoogleTest) under `folder`; other files are shared."""
     helpers = native.glob([folder + "/**/*.h", folder + "/**/*.cc"], exclude = ["**/*_test.cc"])
     for path in native.glob([folder + "/**/*_test.cc"]):
+        if path in _CC_OF_GRPC and not HAS_GRPC:
+            continue
         prefix = _prefix(path, _CC_DEPS)
         room = prefix.split("/")[-1] if prefix.startswith("unit/") else ""
         own = ["//core/" + room] if room in ["agree", "base", "plan", "run"] else []
@@ -87,6 +106,7 @@ def cc_tests(folder, **kwargs):
             linkstatic = True,
             shard_count = _CC_SHARDS.get(path[:-len(".cc")], 0),
             deps = _deps(_CC_DEPS[prefix] + own + _ALWAYS),
+            tags = _CC_TAGS.get(path, tags),
             **kwargs
         )
 

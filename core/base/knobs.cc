@@ -81,6 +81,18 @@ constexpr Knob kKnobs[] = {
      .field = &Config::plugin_path,
      .help = "where plug-ins (libcovey_NAME.so) are looked for, separated by ':', before the "
              "folder of libcovey.so"},
+    {.name = "rendezvous",
+     .unit = "text",
+     .type = Type::kText,
+     .field = &Config::rendezvous,
+     .help = "HOST:PORT where rank 0 serves and the others join, for ranks that torchrun or srun "
+             "has started; or file:PATH, where rank 0 writes the address; needs secret_file"},
+    {.name = "secret_file",
+     .unit = "file",
+     .type = Type::kText,
+     .field = &Config::secret_file,
+     .help =
+         "file with the job's secret, which no other user can read (coveyrun --serve makes it)"},
     {.name = "start_timeout",
      .unit = "s",
      .type = Type::kTime,
@@ -88,6 +100,14 @@ constexpr Knob kKnobs[] = {
      .minimum = kMillisecond,
      .maximum = 86400 * kSecond,
      .help = "how long init waits for the other ranks"},
+    {.name = "lease",
+     .unit = "s",
+     .type = Type::kTime,
+     .field = &Config::lease,
+     .minimum = 10 * kMillisecond,
+     .maximum = 86400 * kSecond,
+     .help = "how long the rendezvous may hear nothing of a launcher before it counts as dead (a "
+             "broken connection is seen at once); that of the launcher which serves counts"},
     {.name = "stall_warning",
      .unit = "s",
      .type = Type::kTime,

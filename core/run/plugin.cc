@@ -24,7 +24,8 @@ constexpr const char* kSharedMemory = "leave COVEY_TRANSPORT at auto (shared mem
 constexpr Known kKnown[] = {
     {"mpi", "the MPI library of the machine (covey build mpi makes it)", kSharedMemory},
     {"ucx", "the UCX library of the machine", kSharedMemory},
-    {"grpc", "gRPC", "run the job on one host"},
+    {"grpc", "the gRPC library of the machine (tools/setup of Covey's sources makes it)",
+     "start all ranks with one coveyrun"},
     {"cuda", "the CUDA driver of the machine", "move the tensors to the CPU"},
 };
 
@@ -78,7 +79,7 @@ std::string LoaderError() {
 
 }  // namespace
 
-Status Plugin::Open(std::string_view name, std::string_view path, Plugin* plugin) {
+Status Plugin::Open(std::string_view name, std::string_view path, Plugin* plugin, Scope scope) {
   const std::vector<Folder> folders = FoldersOf(path);
   std::string file;
   for (const Folder& folder : folders) {
@@ -88,7 +89,8 @@ Status Plugin::Open(std::string_view name, std::string_view path, Plugin* plugin
     break;
   }
   if (file.empty()) return Absent(name, folders);
-  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const int first = scope == Scope::kOwn ? RTLD_DEEPBIND : 0;
+  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | first);
   if (library == nullptr)
     return Status::Unsupported("the plug-in " + file + " cannot be loaded: " + LoaderError());
   plugin->open_link_ = FunctionOf<covey_open_link_function*>(library, "covey_open_link");
@@ -101,13 +103,19 @@ Status Plugin::Open(std::string_view name, std::string_view path, Plugin* plugin
                                kPluginAbi + ": build it again from the same sources");
   plugin->find_transport_ =
       FunctionOf<const TransportKind* (*)(const char*)>(library, "covey_plugin_find_transport");
-  if (plugin->find_transport_ == nullptr)
+  plugin->find_control_ =
+      FunctionOf<const ControlKind* (*)(const char*)>(library, "covey_plugin_find_control");
+  if (plugin->find_transport_ == nullptr || plugin->find_control_ == nullptr)
     return Status::Unsupported("the plug-in " + file + " is incomplete: " + LoaderError());
   return Status::Ok();
 }
 
 const TransportKind* Plugin::FindTransport(std::string_view name) const {
   return find_transport_ == nullptr ? nullptr : find_transport_(std::string(name).c_str());
+}
+
+const ControlKind* Plugin::FindControl(std::string_view name) const {
+  return find_control_ == nullptr ? nullptr : find_control_(std::string(name).c_str());
 }
 
 Status LoadTransport(std::string_view name, std::string_view plugin_path,
@@ -124,6 +132,16 @@ Status LoadTransport(std::string_view name, std::string_view plugin_path,
   *kind = plugin.FindTransport(name);
   if (*kind != nullptr) return Status::Ok();
   return Status::Unsupported("the plug-in " + FileOf(name) + " offers no transport " +
+                             std::string(name));
+}
+
+Status LoadControl(std::string_view name, std::string_view plugin_path, const ControlKind** kind) {
+  Plugin plugin;
+  const Status opened = Plugin::Open(name, plugin_path, &plugin, Plugin::Scope::kOwn);
+  if (!opened.ok()) return Status::Unsupported("the control plane: " + opened.message());
+  *kind = plugin.FindControl(name);
+  if (*kind != nullptr) return Status::Ok();
+  return Status::Unsupported("the plug-in " + FileOf(name) + " offers no control plane " +
                              std::string(name));
 }
 

@@ -10,4 +10,9 @@ extern "C" {
   return covey::FindTransport(name);
 }
 
+[[gnu::visibility("default")]] const covey::ControlKind* covey_plugin_find_control(
+    const char* name) {
+  return covey::FindControl(name);
+}
+
 }  // extern "C"

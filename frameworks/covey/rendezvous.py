@@ -1,20 +1,36 @@
-"""How ranks find the job's shared memory when torchrun has started them. Internal.
+"""How ranks find the job's shared memory when coveyrun has not started them. Internal.
 
-coveyrun makes the memory and hands it down. Under torchrun the first rank of the host makes it and
-says in the store of torch.distributed, which torchrun's agent serves, where the others find it: its
-process and descriptor.
+coveyrun makes the memory and hands it down. Otherwise the first rank makes it and tells the others
+its process and descriptor, by one of two ways:
+
+COVEY_RENDEZVOUS   rank 0 serves there over the control plane (the plug-in grpc, with the job's
+                   secret): for ranks of torchrun, srun or mpirun, whose variables say which rank
+                   this is. It is closed again when all have the memory: from then on they see each
+                   other's deaths in it.
+torchrun's store   without that variable. The agent of torchrun serves it before any rank runs, so
+                   nothing has to be configured, and neither a plug-in nor a secret is needed: what
+                   torchrun's users trust already is not made less safe.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Mapping, Optional
+import select
+import time
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from covey import _native
-from covey.errors import Unsupported
+from covey.errors import InvalidArgument, Unsupported
 from covey.state import state
 
 _KEY = "covey/memory"
+# Who starts ranks tells them their number and how many they are.
+_PLACES = (
+    ("RANK", "WORLD_SIZE"),  # torchrun
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # srun
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # Open MPI's mpirun
+    ("PMI_RANK", "PMI_SIZE"),  # MPICH's and Intel MPI's
+)
 
 
 def by_torchrun(environ: Mapping[str, str]) -> bool:
@@ -24,25 +40,91 @@ def by_torchrun(environ: Mapping[str, str]) -> bool:
 
 
 def settings(environ: Mapping[str, str]) -> Dict[str, object]:
-    """The place of this process as settings for the core; empty when torchrun did not start it.
+    """The place of this process as settings for the core; empty when it was told its place already.
 
     Raises:
-        Unsupported: (a ValueError) ranks of several hosts, or torchrun without its agent's store.
+        Unsupported: (a ValueError) ranks of several hosts, the plug-in is not there, or torchrun
+            without its agent's store.
+        InvalidArgument: (a ValueError) COVEY_RENDEZVOUS without what it needs.
+        CoveyError: the others did not come in time, or one has died.
     """
     if state.meeting is not None:
         return state.meeting
+    if environ.get("COVEY_RENDEZVOUS") and "COVEY_SHM_FD" not in environ:
+        return meet_at(environ["COVEY_RENDEZVOUS"], environ)
     if not by_torchrun(environ):
         return {}
     if environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         raise Unsupported(
             "torchrun serves no store here (TORCHELASTIC_USE_AGENT_STORE is not True); start the "
-            "ranks with coveyrun"
+            "ranks with coveyrun, or set COVEY_RENDEZVOUS"
         )
     from torch.distributed import PrefixStore, TCPStore
 
     agent = TCPStore(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]), is_master=False)
     attempt = f"{environ['TORCHELASTIC_RUN_ID']}/{environ['TORCHELASTIC_RESTART_COUNT']}"
     return meet(PrefixStore(attempt, agent), int(environ["RANK"]), int(environ["WORLD_SIZE"]))
+
+
+def place_of(environ: Mapping[str, str]) -> Tuple[int, int]:
+    """(rank, size) as whoever started this process told it; Covey's own variables win.
+
+    Raises:
+        InvalidArgument: (a ValueError) nobody did, or what was told is no place.
+    """
+    for rank_name, size_name in (("COVEY_RANK", "COVEY_SIZE"), *_PLACES):
+        if rank_name not in environ or size_name not in environ:
+            continue
+        rank, size = environ[rank_name], environ[size_name]
+        if rank.isdigit() and size.isdigit() and int(rank) < int(size):
+            return int(rank), int(size)
+        raise InvalidArgument(f"{rank_name}={rank} and {size_name}={size} are no place in a job")
+    known = ", ".join(f"{rank} and {size}" for rank, size in _PLACES)
+    raise InvalidArgument(
+        "COVEY_RENDEZVOUS is set, but nothing says which rank this is: start it with torchrun, "
+        f"srun or mpirun, or set COVEY_RANK and COVEY_SIZE (looked for: {known})"
+    )
+
+
+def meet_at(address: str, environ: Mapping[str, str]) -> Dict[str, object]:
+    """Joins the job at ``address``, which rank 0 serves; returns when all have its memory."""
+    from covey.launch.meeting import LOOK_S, Meeting, start_timeout_s, too_late
+    from covey.launch.spec import Rendezvous
+
+    rank, size = place_of(environ)
+    secret_file = environ.get("COVEY_SECRET_FILE", "")
+    if not secret_file:
+        raise InvalidArgument(
+            "COVEY_RENDEZVOUS needs COVEY_SECRET_FILE, a file with the job's secret"
+        )
+    timeout_s = start_timeout_s()
+    plan = Rendezvous(address, secret_file, rank == 0, size, rank, timeout_s)
+    until = time.monotonic() + timeout_s
+    meeting = Meeting(plan, slots=1)
+
+    def rest() -> None:
+        if time.monotonic() > until:
+            raise too_late(meeting, timeout_s)
+        fd = meeting.fileno()
+        select.select([fd] if fd >= 0 else [], [], [], LOOK_S)
+
+    try:
+        place = meeting.advance()
+        while place is None:
+            rest()
+            place = meeting.advance()
+        meeting.report("left")
+        meeting.waiting_for = "not every rank has opened the job's memory"
+        try:
+            while rank == 0 and not meeting.has_ended():  # who serves stays until they have
+                rest()
+        except BaseException:
+            os.close(place.shm_fd)
+            raise
+    finally:
+        meeting.close()
+    state.meeting = _on_this_host(rank, size, place.shm_fd)
+    return state.meeting
 
 
 def meet(store: Any, rank: int, size: int) -> Dict[str, object]:
@@ -64,14 +146,18 @@ def meet(store: Any, rank: int, size: int) -> Dict[str, object]:
     else:
         process, theirs = store.get(_KEY).decode().split()
         descriptor = os.open(f"/proc/{process}/fd/{theirs}", os.O_RDWR | os.O_CLOEXEC)
-    state.meeting = {
+    state.meeting = _on_this_host(rank, size, descriptor)
+    return state.meeting
+
+
+def _on_this_host(rank: int, size: int, shm_fd: int) -> Dict[str, object]:
+    return {
         "rank": rank,
         "size": size,
         "local_rank": rank,
         "local_size": size,
-        "shm_fd": descriptor,
+        "shm_fd": shm_fd,
     }
-    return state.meeting
 
 
 def joined(given: Optional[Mapping[str, object]]) -> Dict[str, object]:

@@ -304,6 +304,8 @@ static PyMethodDef methods[] = {
     {"bench_mpi", BenchMpi, METH_VARARGS, kBenchMpiDoc},
     {"job_create", JobCreate, METH_VARARGS,
      "job_create(size) -> descriptor of a new job's shared memory, to be inherited by its ranks"},
+    {"control_open", ControlOpen, METH_VARARGS,
+     "control_open(address, secret, serve, nodes, node, slots, host, host id) -> Control"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -318,7 +320,7 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__native(void) {
   PyObject* module = PyModule_Create(&definition);
   if (module == NULL) return NULL;
-  if (AddHandleType(module) != 0 || AddMemoryType(module) != 0 ||
+  if (AddHandleType(module) != 0 || AddMemoryType(module) != 0 || AddControlType(module) != 0 ||
       PyModule_AddStringConstant(module, "version", covey_version()) != 0) {
     Py_DECREF(module);
     return NULL;

@@ -62,6 +62,11 @@ PyObject* NewMemory(void* data, Py_ssize_t length_bytes, void (*give_back)(void*
 
 PyObject* MemoriesAlive(PyObject* module, PyObject* unused);
 
+/* control.c ------------------------------------------------------------------------------------ */
+
+int AddControlType(PyObject* module);
+PyObject* ControlOpen(PyObject* module, PyObject* args);
+
 /* submit.c ------------------------------------------------------------------------------------- */
 
 PyObject* Submit(PyObject* module, PyObject* args);

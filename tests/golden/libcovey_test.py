@@ -3,6 +3,7 @@ Method: read what they need and export, compare with what is allowed."""
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 import unittest
@@ -12,15 +13,16 @@ from tools import elf
 _ROOT = pathlib.Path(__file__).absolute().parents[2]
 _LIBRARY = str(_ROOT / "libcovey.so")
 _EXTENSION = str(_ROOT / "frameworks/covey/_native.abi3.so")
-_HEADER = _ROOT / "core/covey.h"
+_PLUGIN = str(_ROOT / "ops/control/libcovey_grpc.so")
+_HEADERS = [_ROOT / "core/covey.h", _ROOT / "core/covey_control.h"]
 
 # libpthread and libdl are part of libc since glibc 2.34.
 _SYSTEM = {"ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0"}
 
 
 def _declared() -> set:
-    """The functions of covey.h: names after COVEY_API."""
-    text = _HEADER.read_text(encoding="utf-8")
+    """The functions of the C API's headers: names after COVEY_API."""
+    text = "\n".join(header.read_text(encoding="utf-8") for header in _HEADERS)
     return set(re.findall(r"^COVEY_API\b[^(;]*?\b(covey_\w+)\s*\(", text, re.MULTILINE))
 
 
@@ -38,6 +40,20 @@ class LibraryTest(unittest.TestCase):
         major, minor = elf.glibc_floor(_LIBRARY)
         print(f"libcovey.so needs glibc {major}.{minor}")
         self.assertLessEqual((major, minor), (2, 34))
+
+
+@unittest.skipUnless(os.path.exists(_PLUGIN), "not built: there is no gRPC on this machine")
+class ControlPlaneTest(unittest.TestCase):
+    """The plug-in grpc, which is in no wheel."""
+
+    def test_shows_only_what_the_loader_asks_for(self) -> None:
+        names = {"covey_plugin_abi", "covey_plugin_find_control", "covey_plugin_find_transport"}
+        self.assertEqual(elf.exported(_PLUGIN), names)
+
+    def test_finds_the_libraries_of_the_machine_where_the_system_does(self) -> None:
+        self.assertEqual(elf.search_paths(_PLUGIN), [])
+        self.assertIn("libprotobuf-lite", " ".join(elf.needed(_PLUGIN)))
+        self.assertNotIn("libprotobuf.so", " ".join(elf.needed(_PLUGIN)), "it brings descriptors")
 
 
 class ExtensionTest(unittest.TestCase):

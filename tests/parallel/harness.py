@@ -19,6 +19,10 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 LIMIT_S = 60.0
+# The control plane of jobs of several launchers, where the machine that built this has gRPC.
+PLUGIN_FOLDER = str(pathlib.Path(__file__).absolute().parents[2] / "ops" / "control")
+PLUGIN = os.path.exists(os.path.join(PLUGIN_FOLDER, "libcovey_grpc.so"))
+WHY_NO_PLUGIN = "libcovey_grpc.so was not built: tools/setup says what it needs"
 _MARK = "LAUNCHER_TEST_MARK"
 
 try:

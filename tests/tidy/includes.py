@@ -14,6 +14,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.
 ALLOWED: Dict[str, Tuple[str, ...]] = {
     "core": ("core",),
     "core/covey.h": (),
+    "core/covey_control.h": ("core/covey.h",),
     "core/base": (),
     "core/agree": ("core/base",),
     "core/round": ("core/base",),
@@ -27,7 +28,7 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
     "ops/methods": ("core/base", "core/plan/method.h"),
     "ops/transports": ("core/base", "core/run/covey_link.h", "core/run/transport.h"),
     "frameworks/bench": (),
-    "frameworks/native": ("core/covey.h",),
+    "frameworks/native": ("core/covey.h", "core/covey_control.h"),
     "frameworks/tensorflow": ("core/covey.h",),
 }
 
@@ -37,7 +38,8 @@ _BORDERS = {
     "mpi.h": ("ops/transports/mpi",),
     "ucp/": ("ops/transports/ucx",),
     "nccl.h": ("ops/transports/nccl",),
-    "grpc": ("ops/control/grpc",),
+    "grpc": ("ops/control/grpc", "tests/contract/control"),
+    "openssl/": ("ops/control/",),
     "Python.h": ("frameworks/native/",),
     "tensorflow/": ("frameworks/tensorflow/",),
     "oneapi/": ("frameworks/bench/",),

@@ -1,8 +1,10 @@
 """covey_plugin: libcovey_<name>.so, opened by libcovey.so when asked for (core/run/plugin.h)."""
 
-def covey_plugin(name, deps, linkopts = [], **kwargs):
+def covey_plugin(name, deps, linkopts = [], shared_libstdcxx = False, **kwargs):
     """The plug-in `name`: `deps` are files of ops that register themselves (alwayslink), `linkopts`
-    the libraries of the machine that they need. Its own part of libstdc++ is linked in."""
+    the libraries of the machine that they need. Its own part of libstdc++ is linked in, unless it
+    shares that of C++ libraries of the machine."""
+    runtime = [] if shared_libstdcxx else ["-static-libgcc", "-l:libstdc++.a"]
     native.cc_binary(
         name = "libcovey_{}.so".format(name),
         additional_linker_inputs = ["//tools/bazel:plugin_exports.lds"],
@@ -14,14 +16,9 @@ def covey_plugin(name, deps, linkopts = [], **kwargs):
             "-Wl,-Bsymbolic",
             "-Wl,--as-needed",
             "-Wl,-z,defs",
-            "-static-libgcc",
-            "-l:libstdc++.a",
-            "-lm",
-        ] + linkopts,
+        ] + runtime + ["-lm"] + linkopts,
         linkshared = True,
-        deps = deps + [
-            "//core/base:find_object",
-            "//core/run:plugin_entry",
-        ],
+        deps = deps + ["//core/run:plugin_entry"] +
+               ([] if shared_libstdcxx else ["//core/base:find_object"]),
         **kwargs
     )

@@ -10,9 +10,11 @@ from typing import Any, Dict, List, Optional
 
 from covey.cli.parser import Parser, package_version, split_command
 from covey.errors import InvalidArgument
+from covey.launch import secret
 from covey.launch.check import check_command, check_writable_folder
 from covey.launch.job import Job
-from covey.launch.spec import JobSpec, LaunchError
+from covey.launch.meeting import start_timeout_s
+from covey.launch.spec import JobSpec, LaunchError, Rendezvous
 from covey.method import check, full_text
 
 _HELP = "start a command as N ranks on this host"
@@ -22,6 +24,10 @@ _EXAMPLES = """examples:
   {prog} -np 4 --timeline trace python train.py         one trace per rank, for ui.perfetto.dev
   {prog} -np 4 --method local:local_steps=8 python train.py    models averaged each 8 steps
   {prog} -np 2 -x LR=0.1 python -m package.module
+
+one job by several launchers (of one machine; with the plug-in grpc), each with its -np:
+  {prog} -np 2 --nodes 2 --serve 127.0.0.1:29500 --secret-file job.secret python train.py
+  {prog} -np 2 --join 127.0.0.1:29500 --secret-file job.secret python train.py
 
 signals:
   Ctrl-C tells where every rank is, then ends the job within 2 s; a second Ctrl-C ends it at once.
@@ -67,6 +73,20 @@ def seconds(text: str) -> int:
     """argparse type of --start-timeout."""
     if not text.isdigit() or int(text) < 1:
         raise UsageError(f"{text} is not a number of seconds (1, 2, 3, ...)")
+    return int(text)
+
+
+def number_of_nodes(text: str) -> int:
+    """argparse type of --nodes."""
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"{text} is not a number of launchers (1, 2, 3, ...)")
+    return int(text)
+
+
+def node_number(text: str) -> int:
+    """argparse type of --node."""
+    if not text.isdigit():
+        raise UsageError(f"{text} is not the number of a launcher (0, 1, 2, ...)")
     return int(text)
 
 
@@ -121,6 +141,7 @@ def _describe(parser: argparse.ArgumentParser) -> None:
     add("--start-timeout", type=seconds, metavar="S", help="give up when ranks are not up after S")
     add("--verbose", action="store_true", help="tell what the launcher does")
     add("--version", action="version", version=f"covey {package_version()}")
+    _describe_rendezvous(parser)
     horovod = parser.add_argument_group("as horovodrun spells it")
     add = horovod.add_argument
     add("-H", "--hosts", type=local_hosts, metavar="localhost:N", help="only this host, so far")
@@ -129,6 +150,53 @@ def _describe(parser: argparse.ArgumentParser) -> None:
     add("--disable-cache", action="store_true", help="without effect: nothing is cached")
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     parser.set_defaults(act=_act, parser=parser)
+
+
+def _describe_rendezvous(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("one job by several launchers").add_argument
+    add(
+        "--serve",
+        metavar="ADDRESS",
+        help="join the others there, and serve it: HOST:PORT (port 0: any free one, which is then "
+        "shown), or file:PATH, where the address is written",
+    )
+    add("--join", metavar="ADDRESS", help="join the launcher that serves there")
+    add("--nodes", type=number_of_nodes, metavar="N", help="number of launchers, for --serve")
+    add("--node", type=node_number, metavar="K", help="number of this one, 0 to N-1")
+    add(
+        "--secret-file",
+        metavar="FILE",
+        help="the job's secret, the same for all, for your eyes only; --serve makes it if need be",
+    )
+
+
+def _rendezvous(arguments: argparse.Namespace) -> Optional[Rendezvous]:
+    """What --serve or --join ask for; None without them."""
+    address = arguments.serve or arguments.join
+    for name in ("--nodes", "--node", "--secret-file"):
+        value = getattr(arguments, name[2:].replace("-", "_"))
+        if address is None and value is not None:
+            raise LaunchError(f"{name} needs --serve ADDRESS or --join ADDRESS")
+    if address is None:
+        return None
+    if arguments.serve and arguments.join:
+        raise LaunchError("--serve and --join: a launcher does one of them")
+    if arguments.serve and arguments.nodes is None:
+        raise LaunchError("--serve needs --nodes N, the number of launchers of the job")
+    file = arguments.secret_file or os.environ.get("COVEY_SECRET_FILE")
+    if not file:
+        raise LaunchError("--secret-file FILE is missing: the job's secret, the same for all")
+    if arguments.serve:
+        secret.make(file)
+    first = 0 if arguments.serve else -1
+    return Rendezvous(
+        address=address,
+        secret_file=file,
+        serve=arguments.serve is not None,
+        nodes=arguments.nodes or 0,
+        node=first if arguments.node is None else arguments.node,
+        timeout_s=arguments.start_timeout or start_timeout_s(),
+    )
 
 
 def _options(prog: str) -> Dict[str, Any]:
@@ -195,6 +263,7 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         settings_env=settings,
         verbose=arguments.verbose,
         program=arguments.parser.prog,
+        rendezvous=_rendezvous(arguments),
     )
 
 

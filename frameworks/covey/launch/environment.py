@@ -12,6 +12,8 @@ from covey.launch.spec import JobSpec
 
 # The first of these decides: whoever set it has thought about threads.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# How launchers find each other; a rank that has one does not look.
+OF_LAUNCHERS = ("COVEY_RENDEZVOUS", "COVEY_SECRET_FILE")
 
 
 def threads_per_rank(size: int) -> int:
@@ -20,18 +22,23 @@ def threads_per_rank(size: int) -> int:
 
 
 def rank_environment(
-    base: Mapping[str, str], spec: JobSpec, rank: int, job_id: str, shm_fd: int
+    base: Mapping[str, str], spec: JobSpec, rank: int, size: int, job_id: str, shm_fd: int
 ) -> Dict[str, str]:
-    """The environment of `rank`: `base`, the user's -x, then what the launcher sets."""
+    """The environment of `rank`: `base`, the user's -x, then what the launcher sets.
+
+    `size` is that of the whole job, which is on one machine.
+    """
     env = dict(base)
     env.update(spec.extra_env)
     if THREAD_VARIABLES[0] not in env:
         for name in THREAD_VARIABLES:
-            env.setdefault(name, str(threads_per_rank(spec.size)))
+            env.setdefault(name, str(threads_per_rank(size)))
     env.setdefault("PYTHONUNBUFFERED", "1")
     env.update(spec.settings_env)
+    for name in OF_LAUNCHERS:
+        env.pop(name, None)
     env["COVEY_RANK"] = env["COVEY_LOCAL_RANK"] = str(rank)
-    env["COVEY_SIZE"] = env["COVEY_LOCAL_SIZE"] = str(spec.size)
+    env["COVEY_SIZE"] = env["COVEY_LOCAL_SIZE"] = str(size)
     env["COVEY_SHM_FD"] = str(shm_fd)
     env["COVEY_LAUNCHER_PID"] = str(os.getpid())
     env["COVEY_JOB"] = job_id

@@ -21,8 +21,9 @@ from typing import Dict, List, Optional, Sequence
 from covey import _native
 from covey.errors import InvalidArgument, Unsupported
 from covey.launch import endings, environment, report
-from covey.launch.output import Console, ConsoleGone, RankStream, TeeFile, discard_output
-from covey.launch.process import RankProcess
+from covey.launch.node import NEWS_S, Node
+from covey.launch.output import Console, ConsoleGone, RankStream, TeeFile, discard_output, open_tees
+from covey.launch.process import RankProcess, oom_kills
 from covey.launch.signals import SignalInbox
 from covey.launch.spec import JobSpec, LaunchError
 
@@ -47,18 +48,6 @@ class Outcome:
     summary: Sequence[str]
 
 
-def kernel_oom_kills() -> int:
-    """Processes the kernel has killed for lack of memory since boot; 0 when it does not say."""
-    try:
-        with open("/proc/vmstat", encoding="ascii") as vmstat:
-            for line in vmstat:
-                if line.startswith("oom_kill "):
-                    return int(line.split()[1])
-    except (OSError, ValueError):
-        pass
-    return 0
-
-
 class Job:
     """One job. Use once: `Job(spec).run()`."""
 
@@ -78,55 +67,71 @@ class Job:
         self._asked_at = 0.0
         self._asked: List[int] = []  # ranks whose answer a Ctrl-C waits for
         self._oom_kills = 0
+        self._node: Optional[Node] = None  # None: no other launchers
+        self._first = 0  # the rank that _ranks begins with
 
     def run(self) -> Outcome:
         """Starts the ranks and returns when all have ended. Raises LaunchError."""
-        self._oom_kills = kernel_oom_kills()
+        self._oom_kills = oom_kills()
         with SignalInbox() as inbox:
             if inbox.fd is not None:
                 self._selector.register(inbox.fd, selectors.EVENT_READ, inbox)
             try:
-                self._start()
+                if self._spec.rendezvous is None:
+                    self._start(0, self._spec.size, self._make_memory())
+                elif not self._meet(inbox):
+                    assert self._ending is not None and self._ending.exit_code is not None
+                    return Outcome(self._ending.exit_code, None, [])
                 while not self._all_ended():
                     self._turn(inbox)
                 self._drain()
+                self._await_others(inbox)
                 return self._conclude()
             finally:
                 self._close()
 
     # ---- Starting ----------------------------------------------------------------------------
 
-    def _start(self) -> None:
-        spec, job_id = self._spec, secrets.token_hex(8)
+    def _make_memory(self) -> int:
         try:
-            shm_fd = _native.job_create(spec.size)
+            return _native.job_create(self._spec.size)
         except (InvalidArgument, Unsupported) as error:  # of a COVEY_* variable: it says which
             raise LaunchError(str(error)) from error
         except Exception as error:  # whatever its type, it says why in one sentence
             raise LaunchError(f"cannot make the job's shared memory: {error}") from error
+
+    def _meet(self, inbox: SignalInbox) -> bool:
+        """Becomes one job with the other launchers, and starts. False: a signal came before."""
+        assert self._spec.rendezvous is not None
+
+        def stopped() -> bool:
+            for number in inbox.take():
+                self._on_signal(number, time.monotonic())
+            return self._ending is not None
+
+        self._node = Node(self._spec.rendezvous, self._spec.size, self._say)
+        place = self._node.meet(inbox.fd, stopped)
+        if place is None:
+            return False
+        self._selector.register(self._node, selectors.EVENT_READ, self._node)
+        self._start(place.first_rank, place.size, place.shm_fd)
+        return True
+
+    def _start(self, first: int, size: int, shm_fd: int) -> None:
+        spec, job_id = self._spec, secrets.token_hex(8)
+        self._first = first
         try:
-            for rank in range(spec.size):
-                env = environment.rank_environment(os.environ, spec, rank, job_id, shm_fd)
-                tees = self._open_tees(rank)
+            for rank in range(first, first + spec.size):
+                env = environment.rank_environment(os.environ, spec, rank, size, job_id, shm_fd)
+                tees = open_tees(spec.output_dir, rank, self._say)
                 process = RankProcess(rank, spec.command, env, (shm_fd,))
                 self._ranks.append(process)
                 self._watch(process, tees)
         finally:
-            os.close(shm_fd)
+            if self._node is None:
+                os.close(shm_fd)
         pids = " ".join(str(process.pid) for process in self._ranks)
         self._tell(f"job {job_id}: {spec.size} ranks, pids {pids}")
-
-    def _open_tees(self, rank: int) -> Dict[str, TeeFile]:
-        """The rank's files under --output-dir; none without it."""
-        if self._spec.output_dir is None:
-            return {}
-        folder = os.path.join(self._spec.output_dir, f"rank.{rank}")
-        try:
-            os.makedirs(folder, exist_ok=True)
-            names = ("stdout", "stderr")
-            return {name: TeeFile(os.path.join(folder, name), self._say) for name in names}
-        except OSError as error:
-            raise LaunchError(f"cannot write {folder}: {error.strerror}") from error
 
     def _watch(self, process: RankProcess, tees: Dict[str, TeeFile]) -> None:
         for fd, name, console in (
@@ -159,7 +164,15 @@ class Job:
         except ConsoleGone:
             self._on_console_gone(now)
         self._reap(now)
+        self._hear(now)
         self._advance_ending(now)
+
+    def _hear(self, now: float) -> None:
+        """What the other launchers tell: a rank of theirs that fails ends the job here too."""
+        ends = [] if self._node is None else self._node.failures(now)
+        self._exits += ends
+        if ends and self._ending is None:
+            self._ending = endings.Ending(endings.AFTER_FAILURE, None, now)
 
     def _timeout(self) -> Optional[float]:
         deadlines = [stream.deadline() for stream in self._streams.values()]
@@ -186,6 +199,8 @@ class Job:
             if process.rank in self._ended_by_us:
                 continue
             self._exits.append(self._exit_of(process, now))
+            if self._node is not None:
+                self._node.tell_failure(self._exits[-1])
             if self._ending is None:
                 self._ending = endings.Ending(endings.AFTER_FAILURE, None, now)
 
@@ -204,7 +219,7 @@ class Job:
             at=now,
             traceback_at=stream.traceback_at,
             stderr_tail=[line.decode("utf-8", "replace") for line in stream.tail],
-            out_of_memory=killed and kernel_oom_kills() > self._oom_kills,
+            out_of_memory=killed and oom_kills() > self._oom_kills,
         )
 
     def _advance_ending(self, now: float) -> None:
@@ -235,7 +250,7 @@ class Job:
         """True when every rank asked has said something since, or ended, and is quiet."""
         for rank in self._asked:
             said_at = self._stderr[rank].last_data_at
-            if self._ranks[rank].returncode is not None:
+            if self._ranks[rank - self._first].returncode is not None:
                 continue
             if said_at is None or said_at < self._asked_at or now < said_at + endings.QUIET_S:
                 return False
@@ -261,6 +276,7 @@ class Job:
         elif number == signal.SIGINT:
             self._say("interrupted; where the ranks are (Ctrl-C again kills them at once):")
             self._ending = endings.Ending(endings.AFTER_INTERRUPT, 128 + number, now)
+            self._tell_others(number)
             self._asked_at = now
             self._asked = self._ask_where()
             if not self._asked:
@@ -268,6 +284,11 @@ class Job:
         else:
             self._say(f"{signal.Signals(number).name}: ending the ranks")
             self._ending = endings.Ending(endings.AFTER_TERMINATE, 128 + number, now)
+            self._tell_others(number)
+
+    def _tell_others(self, number: int) -> None:
+        if self._node is not None:
+            self._node.tell_signal(signal.Signals(number).name, 128 + number)
 
     def _ask_where(self) -> List[int]:
         """Has the ranks say what they wait for. Returns those that will."""
@@ -309,6 +330,19 @@ class Job:
         except ConsoleGone:
             self._on_console_gone(now)
 
+    def _await_others(self, inbox: SignalInbox) -> None:
+        """Until all launchers have ended: one serves the others, and any may fail yet."""
+        if self._node is None:
+            return
+        self._exits += self._node.await_cause(self._exits)
+        self._node.leave()
+        said = False
+        while not self._node.ended and self._ending is None:
+            if not said and not self._selector.select(NEWS_S):
+                said = True
+                self._say(self._node.who_is_left())
+            self._turn(inbox)
+
     def _conclude(self) -> Outcome:
         stuck = [p.rank for p in self._ranks if p.returncode is None]
         if stuck:
@@ -331,6 +365,8 @@ class Job:
 
     def _close(self) -> None:
         """No rank outlives the launcher, not even one of a start that failed half way."""
+        if self._node is not None:
+            self._node.close()
         for process in self._ranks:
             process.kill()
         for stream in self._streams.values():

@@ -9,7 +9,9 @@ import collections
 import os
 import select
 import sys
-from typing import BinaryIO, Callable, Deque, List, Optional, TextIO
+from typing import BinaryIO, Callable, Deque, Dict, List, Optional, TextIO
+
+from covey.launch.spec import LaunchError
 
 # A line that has not ended after this long is shown as it stands: a progress bar, a prompt.
 PARTIAL_LINE_S = 0.2
@@ -153,6 +155,18 @@ class TeeFile:
             except OSError as error:
                 self._warn(f"{self._path}: {error.strerror}")
             self._file = None
+
+
+def open_tees(folder: Optional[str], rank: int, warn: Callable[[str], None]) -> Dict[str, TeeFile]:
+    """The rank's files below `folder`, by the name of the stream; none without a folder."""
+    if folder is None:
+        return {}
+    own = os.path.join(folder, f"rank.{rank}")
+    try:
+        os.makedirs(own, exist_ok=True)
+        return {name: TeeFile(os.path.join(own, name), warn) for name in ("stdout", "stderr")}
+    except OSError as error:
+        raise LaunchError(f"cannot write {own}: {error.strerror}") from error
 
 
 class RankStream:

@@ -48,6 +48,18 @@ def signals_caught(pid: int) -> int:
     return 0
 
 
+def oom_kills() -> int:
+    """Processes the kernel has killed for lack of memory since boot; 0 when it does not say."""
+    try:
+        with open("/proc/vmstat", encoding="ascii") as vmstat:
+            for line in vmstat:
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+    except (OSError, ValueError):
+        pass
+    return 0
+
+
 def group_members(group: int) -> List[int]:
     """Process ids in process group `group`, by a walk over /proc."""
     members = []

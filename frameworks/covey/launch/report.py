@@ -25,6 +25,8 @@ class Exit:
         traceback_at: when the last traceback began on its stderr, or None.
         stderr_tail: its last lines of stderr.
         out_of_memory: the kernel killed a process for memory while the job ran.
+        host: where it ran, when another launcher told of it; else empty.
+        lost: how its launcher was lost, in words, when nobody saw the end of the rank itself.
     """
 
     rank: int
@@ -34,6 +36,8 @@ class Exit:
     traceback_at: Optional[float]
     stderr_tail: Sequence[str]
     out_of_memory: bool = False
+    host: str = ""
+    lost: str = ""
 
     @property
     def shell_code(self) -> int:
@@ -77,12 +81,17 @@ def exception_line(traceback: Sequence[str]) -> str:
     return ""
 
 
-def is_consequence(end: Exit, failed: Set[int]) -> bool:
-    """True when the rank died of an error of the runtime that blames another failed rank."""
+def blamed(end: Exit) -> Set[int]:
+    """Other ranks that the error of the runtime of which this one died names."""
     line = exception_line(last_traceback(end.stderr_tail))
     if not _FROM_RUNTIME.match(line):
-        return False
-    return any(int(r) in failed and int(r) != end.rank for r in _RANK_NAMED.findall(line))
+        return set()
+    return {int(rank) for rank in _RANK_NAMED.findall(line)} - {end.rank}
+
+
+def is_consequence(end: Exit, failed: Set[int]) -> bool:
+    """True when the rank died of an error of the runtime that blames another failed rank."""
+    return bool(blamed(end) & failed)
 
 
 def first_failure(ends: Sequence[Exit]) -> Exit:
@@ -126,11 +135,16 @@ def failure_summary(
 ) -> List[str]:
     """The last thing on the screen. `others` failed too; `ended` were ended by the launcher; `done`
     had ended well before, which may be what the first one failed of."""
-    lines = [f"rank {first.rank} (pid {first.pid}) failed first: {first.how()}"]
+    where = f" on {first.host}" if first.host else ""
+    lines = [f"rank {first.rank}{where} (pid {first.pid}) failed first: {first.how()}"]
+    if first.lost:
+        lines = [first.lost]
     lines += ["  " + line for line in last_words(first)]
     if done:
         lines.append(f"before that {ranks_in_words(done)} had ended with exit code 0")
     for end in sorted(others, key=lambda end: end.at):
+        if end.lost:
+            continue
         words = exception_line(last_traceback(end.stderr_tail))
         lines.append(f"then rank {end.rank}: {end.how()}" + (f": {words}" if words else ""))
     if ended:

@@ -13,6 +13,28 @@ class LaunchError(CoveyError):
 
 
 @dataclass(frozen=True)
+class Rendezvous:
+    """Where several launchers, or ranks that something else has started, become one job.
+
+    Attributes:
+        address: HOST:PORT (port 0: any free one, when serving), or file:PATH, the file in which
+            who serves writes it (for nodes of one machine).
+        secret_file: file with the job's secret.
+        serve: serve the rendezvous as well.
+        nodes: number of launchers; 0 when joining: as the one that serves was told.
+        node: number of this one; -1: any that is free.
+        timeout_s: how long to wait for the others.
+    """
+
+    address: str
+    secret_file: str
+    serve: bool = False
+    nodes: int = 0
+    node: int = -1
+    timeout_s: float = 30.0
+
+
+@dataclass(frozen=True)
 class JobSpec:
     """A command to run as `size` ranks on this host.
 
@@ -25,6 +47,7 @@ class JobSpec:
         settings_env: variables that carry the launcher's own options to the runtime.
         verbose: tell on stderr what the launcher does.
         program: the launcher's name in its own messages.
+        rendezvous: the other launchers of the job; None: there are none.
     """
 
     command: Sequence[str]
@@ -35,6 +58,7 @@ class JobSpec:
     settings_env: Dict[str, str] = field(default_factory=dict)
     verbose: bool = False
     program: str = "coveyrun"
+    rendezvous: Optional[Rendezvous] = None
 
 
 class JobFailed(CoveyError):

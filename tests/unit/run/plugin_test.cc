@@ -98,5 +98,18 @@ TEST(PluginTest, AnEmptyOneOffersNoTransport) {
   EXPECT_EQ(kind, nullptr);
 }
 
+TEST(PluginTest, AnAbsentControlPlaneIsNamedWithTheWayOut) {
+  const ControlKind* kind = nullptr;
+  const Status status = LoadControl("grpc", "/nowhere", &kind);
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(kind, nullptr);
+  EXPECT_TRUE(
+      Holds(status.message(), "the control plane: the plug-in libcovey_grpc.so is in none"));
+  EXPECT_TRUE(Holds(status.message(), "start all ranks with one coveyrun"));
+  Plugin plugin;
+  ASSERT_TRUE(Plugin::Open("tiny", kFolder, &plugin).ok());
+  EXPECT_EQ(plugin.FindControl("tiny"), nullptr);
+}
+
 }  // namespace
 }  // namespace covey

@@ -1,0 +1,223 @@
+"""How launchers, or ranks that something else has started, become one job: over the control plane
+of the plug-in grpc (core/run/control.h), with the job's memory from node 0.
+
+waiting -> (view: all are there, who has which ranks) -> node 0 makes the memory and says where ->
+the others open it -> formed. Nothing here waits: `advance` takes what has come.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional
+
+from covey import _native
+from covey.errors import Aborted, CoveyError
+from covey.launch import secret
+from covey.launch.spec import LaunchError, Rendezvous
+
+_FILE = "file:"
+# How often a file with the address, which the system tells nobody of, is looked for.
+LOOK_S = 0.05
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a node has become: its ranks, first_rank and on, of the job's `size`.
+
+    Attributes:
+        nodes: all nodes: number, slots, first_rank, process and host of each.
+        shm_fd: the job's memory, this process's to close.
+    """
+
+    node: int
+    first_rank: int
+    size: int
+    nodes: List[Dict[str, Any]]
+    shm_fd: int
+
+
+def host_id() -> str:
+    """Equal for processes that can open each other's memory: one kernel, one name space of ids."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        boot = file.read().strip()
+    return f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
+
+
+def start_timeout_s() -> float:
+    """The knob start_timeout, in seconds; the default when the variable is wrong."""
+    (knob,) = (knob for knob in json.loads(_native.knobs()) if knob["name"] == "start_timeout")
+    number, unit = re.fullmatch(r"([\d.]+)(\D*)", knob["value"]).groups()
+    return float(number) * {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit or "s"]
+
+
+class Meeting:
+    """One node. Close it; without `leave` the others take that for its death."""
+
+    def __init__(self, rendezvous: Rendezvous, slots: int) -> None:
+        """Begins to serve, or to look for who does. Raises CoveyError."""
+        self.waiting_for = f"an answer from {rendezvous.address}"
+        self._rendezvous = rendezvous
+        self._slots = slots
+        self._secret = secret.read(rendezvous.secret_file)
+        self._control: Optional[_native.Control] = None
+        self._address = ""  # that was found in the file
+        self._view: Optional[Dict[str, Any]] = None
+        self._taken: List[Dict[str, Any]] = []  # events that came with the last that was looked at
+        self._file = ""
+        if rendezvous.address.startswith(_FILE):
+            self._file = rendezvous.address[len(_FILE) :]
+        if rendezvous.serve:
+            self._open("127.0.0.1:0" if self._file else rendezvous.address)
+            self._write_file()
+        elif not self._file:
+            self._open(rendezvous.address)
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT in use; empty while it is looked for."""
+        return "" if self._control is None else self._control.address()
+
+    def fileno(self) -> int:
+        """Readable when there is something to take. Only once formed does it stay the same."""
+        return -1 if self._control is None else self._control.fileno()
+
+    def advance(self) -> Optional[Place]:
+        """Takes what has come. The place once the job is formed, until then None.
+
+        Raises:
+            CoveyError: there will be no job: why, and what to do.
+        """
+        if self._file and self._view is None and not self._rendezvous.serve:
+            self._look_into_file()
+        self._taken = self.news()
+        while self._taken:
+            event = self._taken.pop(0)
+            if event["kind"] == "waiting":
+                self.waiting_for = event["text"]
+            elif event["kind"] == "view":
+                self._view = event
+                if event["node"] == 0:
+                    return self._make_memory(event)
+            elif event["kind"] == "memory":
+                return self._open_memory(event["text"])
+            elif event["kind"] == "refused":
+                raise LaunchError(event["text"])
+            else:
+                raise Aborted(event["text"] or "the job ended before it began")
+        return None
+
+    def news(self) -> List[Dict[str, Any]]:
+        """The events that have come: see core/covey_control.h."""
+        events, self._taken = self._taken, []
+        while self._control is not None:
+            text = self._control.next()
+            if text is None:
+                break
+            events.append(json.loads(text))
+        return events
+
+    def has_ended(self) -> bool:
+        """Whether all nodes have left. Raises Aborted when one has died before."""
+        kinds = {event["kind"]: event["text"] for event in self.news()}
+        if "lost" in kinds:
+            raise Aborted(kinds["lost"])
+        return "ended" in kinds
+
+    def report(self, kind: str, text: str = "") -> bool:
+        """Tells the others. False: there is nobody to tell any more."""
+        try:
+            assert self._control is not None
+            self._control.report(kind, text)
+            return True
+        except Aborted:
+            return False
+
+    def close(self) -> None:
+        """Leaves."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._file and self._rendezvous.serve:
+            try:
+                os.unlink(self._file)
+            except OSError:
+                pass  # somebody was faster
+
+    def _open(self, address: str) -> None:
+        wanted = self._rendezvous
+        self._control = _native.control_open(
+            address,
+            self._secret,
+            wanted.serve,
+            wanted.nodes,
+            wanted.node,
+            self._slots,
+            socket.gethostname(),
+            host_id(),
+        )
+
+    def _write_file(self) -> None:
+        if not self._file:
+            return
+        part = f"{self._file}.{os.getpid()}"
+        try:
+            with open(part, "w", encoding="ascii") as file:
+                file.write(self.address)
+            os.replace(part, self._file)
+        except OSError as error:
+            raise LaunchError(f"cannot write {self._file}: {error.strerror}") from error
+
+    def _look_into_file(self) -> None:
+        """Follows the file: what an earlier job left there is written over by this one's."""
+        try:
+            with open(self._file, encoding="ascii") as file:
+                address = file.read().strip()
+        except FileNotFoundError:
+            address = ""
+        except (OSError, ValueError) as error:
+            raise LaunchError(f"cannot read the address in {self._file}: {error}") from error
+        if address == self._address or not address:
+            return
+        if self._control is not None:
+            self._control.close()
+        self._address = address
+        self._open(address)
+
+    def _make_memory(self, view: Dict[str, Any]) -> Place:
+        size = sum(node["slots"] for node in view["nodes"])
+        descriptor = _native.job_create(size)
+        told = self.report("memory", f"{os.getpid()} {descriptor}") and self.report("ready")
+        if not told:
+            os.close(descriptor)
+            raise Aborted("the rendezvous ended before the job began")
+        return self._place(descriptor)
+
+    def _open_memory(self, where: str) -> Place:
+        process, _, descriptor = where.partition(" ")
+        path = f"/proc/{int(process)}/fd/{int(descriptor)}"
+        try:
+            opened = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise LaunchError(
+                f"cannot open the job's memory of process {process}: {error.strerror}"
+            ) from error
+        self.report("ready")
+        return self._place(opened)
+
+    def _place(self, shm_fd: int) -> Place:
+        assert self._view is not None
+        number, nodes = self._view["node"], self._view["nodes"]
+        size = sum(node["slots"] for node in nodes)
+        return Place(number, nodes[number]["first_rank"], size, nodes, shm_fd)
+
+
+def too_late(meeting: Meeting, timeout_s: float) -> CoveyError:
+    """The error when the job has not formed in time."""
+    return LaunchError(
+        f"the job did not form within {timeout_s:g} s (--start-timeout, COVEY_START_TIMEOUT): "
+        f"{meeting.waiting_for}"
+    )

@@ -1,0 +1,182 @@
+"""This launcher among the others of a job: how they become one, and what each hears of the others'
+ends. The launcher's loop watches `fileno()` and asks for `failures()`."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+from covey.errors import CoveyError
+from covey.launch import meeting, report
+from covey.launch.meeting import Meeting, Place
+from covey.launch.spec import LaunchError, Rendezvous
+
+# A rank blames one of another launcher: so long its news is waited for. It comes at once when the
+# connection breaks.
+NEWS_S = 2.0
+_TELL_AFTER_S = 3.0
+_TAIL_LINES = report.MAX_TRACEBACK_LINES
+_TAIL_BYTES = 12000
+
+
+class Node:
+    """One launcher of several. Close it."""
+
+    def __init__(self, rendezvous: Rendezvous, slots: int, say: Callable[[str], None]) -> None:
+        """Begins to look for the others. Raises LaunchError."""
+        try:
+            self._meeting = Meeting(rendezvous, slots)
+        except CoveyError as error:
+            raise LaunchError(str(error)) from error
+        self._say = say
+        self._timeout_s = rendezvous.timeout_s
+        self._begun_at = time.monotonic()
+        self._told = ""
+        self._place: Optional[Place] = None
+        self.ended = False  # nothing more comes from the others
+        if rendezvous.serve:
+            say(
+                f"serving the rendezvous at {self._meeting.address}; the others: --join "
+                f"{self._meeting.address} --secret-file {rendezvous.secret_file}"
+            )
+
+    def fileno(self) -> int:
+        """Readable when there is news; changes until formed."""
+        return self._meeting.fileno()
+
+    def meet(self, signals_fd: Optional[int], stopped: Callable[[], bool]) -> Optional[Place]:
+        """Waits until all are there. None: `stopped` said so, which is asked when `signals_fd` is
+        readable and now and then.
+
+        Raises:
+            LaunchError: there will be no job, or the others did not come in time.
+        """
+        try:
+            while True:
+                self._place = self._meeting.advance()
+                waited_s = time.monotonic() - self._begun_at
+                if self._place is not None:
+                    return self._place
+                if waited_s >= self._timeout_s:
+                    raise meeting.too_late(self._meeting, self._timeout_s)
+                if waited_s >= _TELL_AFTER_S:
+                    self._tell(self._meeting.waiting_for)
+                wanted = [fd for fd in (self.fileno(), signals_fd) if fd is not None and fd >= 0]
+                select.select(wanted, [], [], meeting.LOOK_S)
+                if stopped():
+                    return None
+        except CoveyError as error:
+            raise LaunchError(str(error)) from error
+
+    def _tell(self, text: str) -> None:
+        if text != self._told:
+            self._told = text
+            self._say(text)
+
+    # ---- While the ranks run -----------------------------------------------------------------
+
+    def failures(self, now: float) -> List[report.Exit]:
+        """What was heard since: ranks of others that failed, or are gone with their launcher."""
+        ends: List[report.Exit] = []
+        for event in self._meeting.news():
+            self.ended = self.ended or event["kind"] == "ended"
+            if event["kind"] == "failed":
+                ends += _of_report(event["text"], now)
+            elif event["kind"] == "lost":
+                ends += _of_loss(event, now)
+        return ends
+
+    def await_cause(self, ends: Sequence[report.Exit]) -> List[report.Exit]:
+        """When ranks here failed only because one of another launcher did: the news of that one."""
+        until, more = time.monotonic() + NEWS_S, []
+        while ends and not more and all(self._blames_others(end) for end in ends):
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([self], [], [], left)[0]:
+                break
+            more += self.failures(time.monotonic())
+        return more
+
+    def _blames_others(self, end: report.Exit) -> bool:
+        own = self._own()
+        ours = range(own["first_rank"], own["first_rank"] + own["slots"])
+        return end.rank in ours and any(rank not in ours for rank in report.blamed(end))
+
+    def _own(self) -> Dict[str, Any]:
+        assert self._place is not None
+        return self._place.nodes[self._place.node]
+
+    def tell_failure(self, end: report.Exit) -> None:
+        """The others' launchers hear of it."""
+        tail = fitting(report.last_words(end)[-_TAIL_LINES:], _TAIL_BYTES)
+        fields = {"rank": end.rank, "pid": end.pid, "code": end.code, "tail": tail}
+        fields["host"] = self._own()["host"]
+        self._meeting.report("failed", json.dumps(fields))
+
+    def tell_signal(self, name: str, code: int) -> None:
+        """The others' launchers hear that a signal ends the ranks of this one."""
+        if self._place is not None:
+            words = [f"its launcher got {name}"]
+            first = self._own()["first_rank"]
+            self.tell_failure(report.Exit(first, os.getpid(), code, 0.0, None, words))
+
+    def leave(self) -> None:
+        """The ranks have ended. The others' may go on: see `ended`."""
+        self.ended = not self._meeting.report("left") or self.ended
+
+    def who_is_left(self) -> str:
+        """For people, when this launcher waits for the others."""
+        assert self._place is not None
+        others = [node for node in self._place.nodes if node["node"] != self._place.node]
+        hosts = sorted({node["host"] for node in others})
+        ranks = [r for n in others for r in range(n["first_rank"], n["first_rank"] + n["slots"])]
+        return f"waiting for {report.ranks_in_words(ranks)} on {', '.join(hosts)}"
+
+    def close(self) -> None:
+        """Leaves. The job's memory goes now: others may have opened it by this process's number."""
+        self._meeting.close()
+        if self._place is not None:
+            os.close(self._place.shm_fd)
+            self._place = None
+
+
+def fitting(lines: Sequence[str], limit_bytes: int) -> List[str]:
+    """The last of `lines` that have room, as JSON, in `limit_bytes`."""
+    kept: List[str] = []
+    for line in reversed(lines):
+        limit_bytes -= len(json.dumps(line)) + 2
+        if limit_bytes < 0:
+            break
+        kept.append(line)
+    return kept[::-1]
+
+
+def _of_report(text: str, now: float) -> List[report.Exit]:
+    try:
+        fields = json.loads(text)
+        return [
+            report.Exit(
+                rank=int(fields["rank"]),
+                pid=int(fields["pid"]),
+                code=int(fields["code"]),
+                at=now,
+                traceback_at=None,
+                stderr_tail=[str(line) for line in fields["tail"]],
+                host=str(fields["host"]),
+            )
+        ]
+    except (ValueError, KeyError, TypeError):  # of a launcher that is no launcher of ours
+        return [report.Exit(-1, -1, 1, now, None, [], lost="a node told of a failure in vain")]
+
+
+def _of_loss(event: dict, now: float) -> List[report.Exit]:
+    """Each rank of the node that is gone; the loss of the rendezvous itself when none is known."""
+    text = event["text"]
+    if not event["nodes"]:
+        return [report.Exit(-1, -1, 1, now, None, [], lost=text)]
+    (node,) = event["nodes"]
+    ranks = range(node["first_rank"], node["first_rank"] + node["slots"])
+    end = (node["process"], 1, now, None, [])
+    return [report.Exit(rank, *end, host=node["host"], lost=text) for rank in ranks]

@@ -1,0 +1,299 @@
+// Goal: nodes over a real network (loopback) become one job, hear of each other's ends, and whoever
+// does not hold the secret, speaks another version, or talks rubbish is refused and does no harm.
+// Method: the control plane opened as the plug-in does, ports chosen by the system; strangers are
+// raw stubs and raw sockets. Waits are for events, with a limit only a hang reaches.
+#include "core/run/control.h"
+
+#include <arpa/inet.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "ops/control/challenge.h"
+#include "proto/control.grpc.pb.h"
+
+namespace covey {
+namespace {
+
+using Kind = ControlEvent::Kind;
+using Report = ControlReport::Kind;
+using Nodes = std::vector<std::unique_ptr<Control>>;
+
+constexpr int kLimitMs = 60000;
+const std::string kSecret = "the secret of a test, long enough";
+
+testing::AssertionResult Holds(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "no \"" << part << "\" in \"" << text << "\"";
+}
+
+Status Open(const ControlOptions& options, std::unique_ptr<Control>* control) {
+  return FindControl("grpc")->open(options, control);
+}
+
+ControlOptions Serving(int32_t nodes) {
+  return {.address = "127.0.0.1:0",
+          .secret = kSecret,
+          .serve = true,
+          .nodes = nodes,
+          .offer = {.node = 0, .slots = 2, .host = "a", .host_id = "a", .process = 7},
+          .build = "this build",
+          .lease = 30 * kSecond};
+}
+
+ControlOptions Joining(const Control& server) {
+  ControlOptions options = Serving(0);
+  options.address = server.address();
+  options.serve = false;
+  options.offer.node = -1;
+  return options;
+}
+
+std::unique_ptr<Control> Opened(const ControlOptions& options) {
+  std::unique_ptr<Control> control;
+  const Status status = Open(options, &control);
+  EXPECT_TRUE(status.ok()) << status.message();
+  return control;
+}
+
+// The next event that is not kWaiting.
+ControlEvent Await(Control* control) {
+  ControlEvent event;
+  for (;;) {
+    while (control->Next(&event))
+      if (event.kind != Kind::kWaiting) return event;
+    pollfd polled{control->event_fd(), POLLIN, 0};
+    if (poll(&polled, 1, kLimitMs) != 1) {
+      ADD_FAILURE() << "no event came";
+      return {.kind = Kind::kRefused, .text = "no event"};
+    }
+  }
+}
+
+void ExpectNext(Control* control, Kind kind, const std::string& part) {
+  const ControlEvent event = Await(control);
+  EXPECT_EQ(static_cast<int>(event.kind), static_cast<int>(kind)) << event.text;
+  EXPECT_TRUE(Holds(event.text, part));
+}
+
+// A job of `count` nodes that have all seen the view.
+Nodes Formed(int32_t count) {
+  Nodes nodes;
+  nodes.push_back(Opened(Serving(count)));
+  for (int32_t i = 1; i < count; ++i) nodes.push_back(Opened(Joining(*nodes[0])));
+  for (const auto& node : nodes) {
+    const ControlEvent view = Await(node.get());
+    EXPECT_EQ(static_cast<int>(view.kind), static_cast<int>(Kind::kView)) << view.text;
+    EXPECT_EQ(view.nodes.size(), static_cast<size_t>(count));
+  }
+  return nodes;
+}
+
+std::unique_ptr<control::Rendezvous::Stub> StubOf(const std::string& address) {
+  return control::Rendezvous::NewStub(
+      grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+}
+
+// A socket of the system's choice on loopback, bound; connected when `to` is given.
+int Socket(const std::string& to, uint16_t* port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  auto* raw = reinterpret_cast<sockaddr*>(&address);
+  socklen_t length = sizeof(address);
+  if (to.empty()) {
+    EXPECT_EQ(bind(fd, raw, length), 0);
+    EXPECT_EQ(listen(fd, 16), 0);
+    EXPECT_EQ(getsockname(fd, raw, &length), 0);
+    *port = ntohs(address.sin_port);
+  } else {
+    address.sin_port = htons(static_cast<uint16_t>(std::stoi(to.substr(to.rfind(':') + 1))));
+    EXPECT_EQ(connect(fd, raw, length), 0);
+  }
+  return fd;
+}
+
+TEST(ControlTest, AJobFromItsFirstNodeToItsLast) {
+  Nodes nodes = Formed(3);
+  EXPECT_TRUE(nodes[0]->Report({Report::kMemory, "12 34"}).ok());
+  for (int i : {1, 2}) ExpectNext(nodes[static_cast<size_t>(i)].get(), Kind::kMemory, "12 34");
+  for (const auto& node : nodes) EXPECT_TRUE(node->Report({Report::kReady, ""}).ok());
+  EXPECT_EQ(nodes[0]->Report({Report::kMemory, "5 6"}).message(),
+            "it is not the time to make memory");
+  EXPECT_TRUE(nodes[2]->Report({Report::kFailed, "boom"}).ok());
+  for (int i : {0, 1}) ExpectNext(nodes[static_cast<size_t>(i)].get(), Kind::kFailed, "boom");
+  for (const auto& node : nodes) EXPECT_TRUE(node->Report({Report::kLeft, ""}).ok());
+  for (const auto& node : nodes) ExpectNext(node.get(), Kind::kEnded, "");
+}
+
+TEST(ControlTest, WhoGoesWithoutAWordIsLost) {
+  Nodes nodes = Formed(3);
+  nodes[1].reset();
+  for (int i : {0, 2}) {
+    const ControlEvent lost = Await(nodes[static_cast<size_t>(i)].get());
+    EXPECT_EQ(static_cast<int>(lost.kind), static_cast<int>(Kind::kLost));
+    EXPECT_TRUE(Holds(lost.text, " on a (process 7, ranks "));
+    EXPECT_TRUE(Holds(lost.text, "has died (its connection broke)"));
+    EXPECT_EQ(lost.nodes.size(), 1u);
+  }
+}
+
+TEST(ControlTest, TheLossOfTheServerIsSeen) {
+  Nodes nodes = Formed(2);
+  nodes[0].reset();
+  ExpectNext(nodes[1].get(), Kind::kLost, "node 0 on a (process 7, ranks 0-1)");
+  EXPECT_EQ(nodes[1]->Report({Report::kLeft, ""}).code(), StatusCode::kAborted);
+}
+
+TEST(ControlTest, AnotherSecretIsRefusedAndDoesNoHarm) {
+  const std::unique_ptr<Control> server = Opened(Serving(2));
+  ControlOptions options = Joining(*server);
+  options.secret += "x";
+  ExpectNext(Opened(options).get(), Kind::kRefused, "does not accept this node's secret");
+  const std::unique_ptr<Control> node = Opened(Joining(*server));
+  ExpectNext(node.get(), Kind::kView, "");
+}
+
+TEST(ControlTest, AServerWithoutTheSecretIsToldNothing) {
+  class Impostor final : public control::Rendezvous::Service {
+   public:
+    grpc::Status Hello(grpc::ServerContext*, const control::HelloRequest*,
+                       control::HelloReply* reply) override {
+      reply->set_server_nonce(std::string(kNonceBytes, 'n'));
+      return grpc::Status::OK;
+    }
+    grpc::Status Prove(grpc::ServerContext*, const control::ProveRequest* request,
+                       control::ProveReply* reply) override {
+      reply->set_server_proof(request->client_proof());  // handed back
+      return grpc::Status::OK;
+    }
+    grpc::Status Join(grpc::ServerContext*, const control::Sealed*, control::Sealed*) override {
+      joined = true;
+      return grpc::Status::OK;
+    }
+    std::atomic<bool> joined = false;
+  };
+  Impostor impostor;
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&impostor);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  ControlOptions options = Serving(0);
+  options.serve = false;
+  options.address = "127.0.0.1:" + std::to_string(port);
+  ExpectNext(Opened(options).get(), Kind::kRefused, "does not hold the job's secret");
+  EXPECT_FALSE(impostor.joined);
+}
+
+TEST(ControlTest, AnotherProtocolIsRefusedInWords) {
+  const std::unique_ptr<Control> server = Opened(Serving(2));
+  grpc::ClientContext context;
+  control::HelloRequest hello;
+  control::HelloReply reply;
+  hello.set_protocol(kControlProtocol + 1);
+  hello.set_client_nonce(NewNonce());
+  const grpc::Status status = StubOf(server->address())->Hello(&context, hello, &reply);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_TRUE(Holds(status.error_message(), "install the same version of Covey on every node"));
+  EXPECT_EQ(reply.server_nonce(), "");
+}
+
+TEST(ControlTest, AnotherBuildIsRefusedInWords) {
+  const std::unique_ptr<Control> server = Opened(Serving(2));
+  ControlOptions options = Joining(*server);
+  options.build = "another build";
+  ExpectNext(Opened(options).get(), Kind::kRefused,
+             "this node has another build, the rendezvous this build");
+}
+
+TEST(ControlTest, WithoutAProofEveryCallIsRefused) {
+  const std::unique_ptr<Control> server = Opened(Serving(2));
+  const auto channel = grpc::CreateChannel(server->address(), grpc::InsecureChannelCredentials());
+  control::Sealed sealed, reply;
+  sealed.set_session(NewNonce());
+  sealed.set_sequence(1);
+  sealed.set_mac(NewNonce());
+  grpc::ClientContext join, report, watch, large;
+  EXPECT_EQ(control::Rendezvous::NewStub(channel)->Join(&join, sealed, &reply).error_code(),
+            grpc::StatusCode::UNAUTHENTICATED);
+  const auto membership = control::Membership::NewStub(channel);
+  EXPECT_EQ(membership->Report(&report, sealed, &reply).error_code(),
+            grpc::StatusCode::UNAUTHENTICATED);
+  const auto reader = membership->Watch(&watch, sealed);
+  EXPECT_FALSE(reader->Read(&reply));
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  sealed.set_body(std::string(1 << 20, 'x'));
+  EXPECT_EQ(membership->Report(&large, sealed, &reply).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST(ControlTest, RubbishAndHalfOpenConnectionsDoNoHarm) {
+  const std::unique_ptr<Control> server = Opened(Serving(2));
+  std::vector<int> strangers;
+  for (int i = 0; i < 100; ++i) {
+    strangers.push_back(Socket(server->address(), nullptr));
+    const std::string rubbish(static_cast<size_t>(i), static_cast<char>(i));
+    if (i % 2 == 0) send(strangers.back(), rubbish.data(), rubbish.size(), MSG_NOSIGNAL);
+  }
+  const std::unique_ptr<Control> node = Opened(Joining(*server));
+  ExpectNext(node.get(), Kind::kView, "");
+  for (int fd : strangers) close(fd);
+}
+
+TEST(ControlTest, WhereNobodyOrNoRendezvousListensItWaitsAndSaysForWhat) {
+  uint16_t port = 0;
+  const int mute = Socket("", &port);  // takes connections and says nothing
+  ControlOptions options = Serving(0);
+  options.serve = false;
+  options.address = "127.0.0.1:" + std::to_string(port);
+  for (const bool listening : {true, false}) {
+    if (!listening) close(mute);
+    const std::unique_ptr<Control> node = Opened(options);
+    pollfd polled{node->event_fd(), POLLIN, 0};
+    ASSERT_EQ(poll(&polled, 1, kLimitMs), 1);
+    ControlEvent event;
+    ASSERT_TRUE(node->Next(&event));
+    EXPECT_EQ(static_cast<int>(event.kind), static_cast<int>(Kind::kWaiting));
+    EXPECT_TRUE(Holds(event.text, "no answer from " + options.address));
+  }
+}
+
+TEST(ControlTest, WrongOptionsAreRefusedAtOnce) {
+  std::unique_ptr<Control> control;
+  const std::unique_ptr<Control> server = Opened(Serving(2));
+  ControlOptions options = Serving(2);
+  options.address = server->address();
+  EXPECT_TRUE(Holds(Open(options, &control).message(), "Address already in use"));
+  options.address = "192.0.2.1:0";  // of nobody: RFC 5737
+  EXPECT_TRUE(Holds(Open(options, &control).message(), "Cannot assign requested address"));
+  for (const char* address : {"", "host", ":1", "host:", "host:x", "host:65536", "host:-1"}) {
+    options.address = address;
+    EXPECT_TRUE(Holds(Open(options, &control).message(), "not an address of the form HOST:PORT"));
+  }
+  options = Serving(0);
+  EXPECT_TRUE(Holds(Open(options, &control).message(), "a job has 1 to 1024 nodes, not 0"));
+  options = Serving(2);
+  options.secret = "short";
+  EXPECT_TRUE(Holds(Open(options, &control).message(), "has 5 bytes; at least 16"));
+  EXPECT_EQ(control, nullptr);
+  EXPECT_TRUE(Holds(server->Report({Report::kFailed, std::string(20000, 'x')}).message(),
+                    "at most 16384 bytes"));
+}
+
+TEST(ControlTest, BeatsKeepANodeBeyondItsLease) {
+  ControlOptions options = Serving(2);
+  options.lease = 3 * kSecond;
+  const std::unique_ptr<Control> server = Opened(options);
+  const std::unique_ptr<Control> node = Opened(Joining(*server));
+  ExpectNext(server.get(), Kind::kView, "");
+  ExpectNext(node.get(), Kind::kView, "");
+
+  pollfd polled{server->event_fd(), POLLIN, 0};
+  EXPECT_EQ(poll(&polled, 1, 4000), 0);
+}
+
+}  // namespace
+}  // namespace covey

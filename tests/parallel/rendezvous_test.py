@@ -1,0 +1,167 @@
+"""Goal: ranks that srun or torchrun has started become a job at COVEY_RENDEZVOUS, with nothing but
+their launcher's variables, an address and a secret; what is missing or wrong is named by init().
+Method: processes with the variables that srun and mpirun set (there is no Slurm here), and a real
+torchrun. Addresses are files, so no port is fixed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from typing import Dict, List, Optional, Tuple
+
+from harness import PLUGIN, PLUGIN_FOLDER, WHY_NO_PLUGIN, environment
+
+LIMIT_S = 120.0
+SUMS = """
+import numpy, os, covey
+for life in range(2):
+    covey.init()
+    total = covey.allreduce(numpy.full(1000, 10.0 ** covey.rank()), op=covey.Sum, name="x")
+    covey.shutdown()
+covey.init()
+print("fine", covey.rank(), covey.size(), covey.local_rank(), int(total[0]), flush=True)
+"""
+TO_FILE = SUMS.replace("flush=True", "file=open(os.environ['OUT'] + str(covey.rank()), 'w')")
+LAUNCHERS = {
+    "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    "mpirun": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+}
+
+
+class RanksTestCase(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.secret = self.write_secret("secret", "x" * 32)
+
+    def write_secret(self, name: str, text: str, mode: int = 0o600) -> str:
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+        os.chmod(path, mode)
+        return path
+
+    def variables(self, **extra: Optional[str]) -> Dict[str, str]:
+        env = environment(
+            OMP_NUM_THREADS="1",
+            COVEY_PLUGIN_PATH=PLUGIN_FOLDER,
+            COVEY_RENDEZVOUS=f"file:{self.folder}/address",
+            COVEY_SECRET_FILE=self.secret,
+        )
+        env.update({name: value for name, value in extra.items() if value is not None})
+        return {name: value for name, value in env.items() if extra.get(name, "") is not None}
+
+    def start(self, code: str = SUMS, **extra: Optional[str]) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            env=self.variables(**extra),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process: "subprocess.Popen[str]") -> None:
+        process.kill()
+        process.communicate()
+
+    def ranks(
+        self, launcher: str, size: int, numbers: Optional[List[int]] = None, **extra: Optional[str]
+    ) -> "List[subprocess.Popen[str]]":
+        rank_name, size_name = LAUNCHERS[launcher]
+        every = range(size) if numbers is None else numbers
+        return [self.start(**{rank_name: str(r), size_name: str(size)}, **extra) for r in every]
+
+    def finish(self, process: "subprocess.Popen[str]") -> Tuple[int, str, str]:
+        out, err = process.communicate(timeout=LIMIT_S)
+        return process.returncode, out, err
+
+    def check_raises(self, process: "subprocess.Popen[str]", *words: str) -> None:
+        code, _, err = self.finish(process)
+        self.assertEqual(code, 1, err)
+        for word in words:
+            self.assertIn(word, err.strip().splitlines()[-1])
+
+
+@unittest.skipUnless(PLUGIN, WHY_NO_PLUGIN)
+class RanksTest(RanksTestCase):
+    def test_three_ranks_of_each_launcher(self) -> None:
+        for launcher in LAUNCHERS:
+            ranks = self.ranks(launcher, 3)
+            for rank, process in enumerate(ranks):
+                done = self.finish(process)
+                self.assertEqual(done, (0, f"fine {rank} 3 {rank} 111\n", ""))
+            self.assertFalse(os.path.exists(f"{self.folder}/address"))
+
+    def test_one_rank_alone(self) -> None:
+        (rank,) = self.ranks("srun", 1)
+        self.assertEqual(self.finish(rank), (0, "fine 0 1 0 1\n", ""))
+
+    @unittest.skipIf(importlib.util.find_spec("torch") is None, "torch is not installed")
+    def test_ranks_of_torchrun(self) -> None:
+        script = pathlib.Path(self.folder, "script.py")
+        script.write_text(TO_FILE, encoding="ascii")
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        out = f"{self.folder}/out"
+        done = subprocess.run(
+            [*command, "--nproc-per-node", "2", str(script)],
+            env=self.variables(OUT=out),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for rank in range(2):
+            said = pathlib.Path(f"{out}{rank}").read_text(encoding="ascii")
+            self.assertEqual(said, f"fine {rank} 2 {rank} 11\n")
+
+    def test_a_rank_with_another_secret_is_refused_and_does_no_harm(self) -> None:
+        other = self.write_secret("other", "y" * 32)
+        waiting = self.ranks("srun", 2, [0], COVEY_START_TIMEOUT="20s")
+        (refused,) = self.ranks("srun", 2, [1], COVEY_SECRET_FILE=other)
+        self.check_raises(refused, "does not accept this node's secret")
+        (right,) = self.ranks("srun", 2, [1])
+        for process in (*waiting, right):
+            self.assertEqual(self.finish(process)[0], 0)
+
+    def test_a_rank_that_does_not_come(self) -> None:
+        ranks = self.ranks("srun", 3, [0], COVEY_START_TIMEOUT="1s")
+        ranks += self.ranks("srun", 3, [2], COVEY_START_TIMEOUT="60s")
+        self.check_raises(ranks[0], "did not form within 1 s", "of 3 nodes have joined; waiting")
+        self.assertEqual(self.finish(ranks[1])[0], 1)
+
+    def test_two_ranks_with_one_number(self) -> None:
+        waiting = self.ranks("srun", 3, [0, 1], COVEY_START_TIMEOUT="60s")
+        # Either of the two may be first; the other one hears it.
+        waiting += self.ranks("srun", 3, [1], COVEY_START_TIMEOUT="60s")
+        (last,) = self.ranks("srun", 3, [2])
+        codes = sorted(self.finish(process)[0] for process in (*waiting, last))
+        self.assertEqual(codes, [0, 0, 0, 1])
+
+
+class MistakeTest(RanksTestCase):
+    def test_what_is_missing_or_wrong_is_named(self) -> None:
+        place = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"}
+        open_to_all = self.write_secret("open", "x" * 32, 0o644)
+        for extra, words in (
+            ({}, "nothing says which rank this is: start it with torchrun, srun or mpirun"),
+            ({**place, "SLURM_PROCID": "2"}, "SLURM_PROCID=2 and SLURM_STEP_NUM_TASKS=2 are no"),
+            ({**place, "COVEY_SECRET_FILE": None}, "needs COVEY_SECRET_FILE"),
+            ({**place, "COVEY_SECRET_FILE": open_to_all}, "open to other users (mode 0644)"),
+            ({**place, "COVEY_PLUGIN_PATH": "/nowhere"}, "libcovey_grpc.so is in none of"),
+        ):
+            self.check_raises(self.start("import covey; covey.init()", **extra), words)
+
+
+if __name__ == "__main__":
+    unittest.main()
