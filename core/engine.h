@@ -61,6 +61,7 @@ class Engine {
   struct Turn {
     Time until;   // when to look again at the latest
     bool worked;  // something happened at all
+    bool took;    // something had been submitted
     bool again;   // something happened in the last look: do not park
   };
   Turn DriveUntilIdle();
@@ -75,9 +76,11 @@ class Engine {
   std::thread thread_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> baton_{false};
-  std::atomic<bool> lazy_{false};  // submitters need not ring the engine thread
-  std::atomic<int> wanted_{0};     // WithBaton callers in line: drivers give way
-  std::atomic<int> claims_{0};     // waiters that would drive: the engine thread gives way
+  // Submitters need not ring the engine thread: waiters drive anyway; it looks again soon.
+  std::atomic<bool> lazy_{false};
+  std::atomic<bool> gathers_{false};
+  std::atomic<int> wanted_{0};  // WithBaton callers in line: drivers give way
+  std::atomic<int> claims_{0};  // waiters that would drive: the engine thread gives way
   std::atomic<int> sleepers_{0};
   std::atomic<Time> waited_ns_{0};
   std::mutex mutex_;
