@@ -11,6 +11,7 @@ comes first ("allreduce.loss"), so that one name may serve two kinds.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Optional, Sequence, TypeVar
 
 from covey.errors import InvalidArgument
@@ -30,9 +31,36 @@ def check_scale(prescale: float, postscale: float) -> None:
         raise InvalidArgument("prescale_factor and postscale_factor must not be 0")
 
 
-def _reduction(kind: int, kind_name: str, op: int, prescale: float, postscale: float) -> How:
+def _new_reduction(
+    kind: int,
+    kind_name: str,
+    op: Optional[int],
+    average: Optional[bool],
+    prescale: float,
+    postscale: float,
+) -> How:
+    """Horovod's arguments of a reduction. Raises InvalidArgument, Unsupported."""
+    chosen = choose_op(op, average)
     check_scale(prescale, postscale)
-    return How(kind, kind_name, core_code(op), 0, prescale, postscale)
+    return How(kind, kind_name, core_code(chosen), 0, prescale, postscale)
+
+
+# Programs use few different ones. What is refused is not kept.
+_kept_reduction = functools.lru_cache(maxsize=64, typed=True)(_new_reduction)
+
+
+def _reduction(
+    kind: int,
+    kind_name: str,
+    op: Optional[int],
+    average: Optional[bool],
+    prescale: float,
+    postscale: float,
+) -> How:
+    plain = type(prescale) is float and type(postscale) is float  # a tensor may change
+    if plain and (op is None or isinstance(op, int)):
+        return _kept_reduction(kind, kind_name, op, average, prescale, postscale)
+    return _new_reduction(kind, kind_name, op, average, prescale, postscale)
 
 
 class Collectives(Requests[T]):
@@ -82,8 +110,7 @@ class Collectives(Requests[T]):
         Example:
             >>> mean_loss = hvd.allreduce(loss, name="loss")
         """
-        chosen = choose_op(op, average)
-        how = _reduction(ALLREDUCE, "allreduce", chosen, prescale_factor, postscale_factor)
+        how = _reduction(ALLREDUCE, "allreduce", op, average, prescale_factor, postscale_factor)
         return self._alike(how, way, tensor, name, process_set)
 
     def grouped_allreduce(
@@ -111,8 +138,8 @@ class Collectives(Requests[T]):
         Example:
             >>> loss, hits = hvd.grouped_allreduce([loss, hits], op=hvd.Sum, name="metrics")
         """
-        chosen = choose_op(op, average)
-        how = _reduction(ALLREDUCE, "grouped_allreduce", chosen, prescale_factor, postscale_factor)
+        kind_name = "grouped_allreduce"
+        how = _reduction(ALLREDUCE, kind_name, op, average, prescale_factor, postscale_factor)
         return self._grouped_alike(how, way, tensors, name, process_set)
 
     def broadcast(
@@ -210,7 +237,8 @@ class Collectives(Requests[T]):
         Example:
             >>> part = hvd.reducescatter(gradient, op=hvd.Sum, name="part")
         """
-        how = _reduction(REDUCESCATTER, "reducescatter", op, prescale_factor, postscale_factor)
+        kind_name = "reducescatter"
+        how = _reduction(REDUCESCATTER, kind_name, op, None, prescale_factor, postscale_factor)
         return self._alike(how, way, tensor, name, process_set)
 
     def grouped_reducescatter(
@@ -238,7 +266,7 @@ class Collectives(Requests[T]):
             >>> weights, biases = hvd.grouped_reducescatter([weights, biases], name="parts")
         """
         kind_name = "grouped_reducescatter"
-        how = _reduction(REDUCESCATTER, kind_name, op, prescale_factor, postscale_factor)
+        how = _reduction(REDUCESCATTER, kind_name, op, None, prescale_factor, postscale_factor)
         return self._grouped_alike(how, way, tensors, name, process_set)
 
     def alltoall(

@@ -22,6 +22,10 @@ DTYPE_NAMES = (
 ITEM_BYTES = (4, 8, 2, 2, 1, 1, 4, 8, 1)
 
 
+View = Tuple[T, T, int, int, Tuple[int, ...]]
+"""(tensor as accepted, the same without gaps, covey_dtype, address of that, shape)"""
+
+
 class Framework(abc.ABC, Generic[T]):
     """The tensors of one framework, as the collectives see them. All methods are local."""
 
@@ -37,6 +41,16 @@ class Framework(abc.ABC, Generic[T]):
     @abc.abstractmethod
     def dense(self, tensor: T) -> T:
         """``tensor`` itself when its memory is row-major without gaps, else such a copy."""
+
+    def view(self, tensor: T, in_place: bool) -> "View[T]":
+        """All the core wants to know of ``tensor``. Raises as `accept` and `code` do.
+
+        Every operation comes here: a framework may have a shorter way to the same.
+        """
+        given = self.accept(tensor, in_place)
+        code = self.code(given)
+        dense = self.dense(given)
+        return given, dense, code, self.address(dense), self.shape(given)
 
     @abc.abstractmethod
     def empty_like(self, dense: T) -> T:

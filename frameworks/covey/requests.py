@@ -96,21 +96,23 @@ class Requests(Generic[T]):
     ) -> Handle[T]:
         """One tensor in, one out."""
         fw = self.framework
-        tensor = fw.accept(tensor, way.in_place)
-        code = fw.code(tensor)
-        dense = fw.dense(tensor)
-        output = dense if way.in_place else self._room(how, dense, code, group)
+        in_place, waits = way
+        tensor, dense, code, address, shape = fw.view(tensor, in_place)
+        output, output_address, output_shape = dense, None, shape
+        if not in_place:
+            output = self._room(how, dense, code, group)
+            output_address, output_shape = fw.address(output), fw.shape(output)
         native = _native.submit1(
             *how.head(group, how.stream(name)),
             code,
-            fw.address(dense),
-            None if way.in_place else fw.address(output),
-            fw.shape(tensor),
+            address,
+            output_address,
+            shape,
             (dense, output),
-            way.waits,
-            fw.shape(output),
+            waits,
+            output_shape,
         )
-        if not way.in_place or output is tensor:
+        if not in_place or output is tensor:
             return Handle(native, output)
         return Handle(native, tensor, lambda _: fw.assign(tensor, output))
 
@@ -124,9 +126,10 @@ class Requests(Generic[T]):
     ) -> HandleSet[T]:
         """As _alike for several tensors, one request for each dtype."""
         fw = self.framework
-        given = [fw.accept(tensor, way.in_place) for tensor in tensors]
-        dense = [fw.dense(tensor) for tensor in given]
-        codes = [fw.code(tensor) for tensor in given]
+        views = [fw.view(tensor, way.in_place) for tensor in tensors]
+        given = [view[0] for view in views]
+        dense = [view[1] for view in views]
+        codes = [view[2] for view in views]
         outputs = dense
         if not way.in_place:
             outputs = [self._room(how, one, code, group) for one, code in zip(dense, codes)]
@@ -138,7 +141,7 @@ class Requests(Generic[T]):
                 stream += "." + DTYPE_NAMES[code]
             native = _native.submit(
                 *how.head(group, stream),
-                self._describe([dense[i] for i in places], code),
+                tuple((views[i][3], code, views[i][4]) for i in places),
                 None if way.in_place else self._describe([outputs[i] for i in places], code),
                 (dense, outputs),
             )
@@ -167,15 +170,13 @@ class Requests(Generic[T]):
     ) -> GatherHandle[T]:
         """One tensor in; the core allocates what comes out."""
         fw = self.framework
-        tensor = fw.accept(tensor, False)
-        code = fw.code(tensor)
-        dense = fw.dense(tensor)
+        tensor, dense, code, address, shape = fw.view(tensor, False)
         native = _native.submit1(
             *how.head(group, how.stream(name)),
             code,
-            fw.address(dense),
+            address,
             None,
-            fw.shape(tensor),
+            shape,
             dense,
             way.waits,
             None,

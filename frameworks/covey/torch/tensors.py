@@ -9,8 +9,9 @@ import torch
 from covey import _native
 from covey.collectives import Collectives
 from covey.errors import CoveyError, Unsupported
-from covey.framework import DTYPE_NAMES, Framework
+from covey.framework import DTYPE_NAMES, Framework, View
 
+_STRIDED = torch.strided
 _DTYPES = tuple(getattr(torch, name) for name in DTYPE_NAMES)
 CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
 """torch dtype -> covey_dtype."""
@@ -48,6 +49,14 @@ def refuse(tensor: Any) -> None:
 
 class TorchFramework(Framework[torch.Tensor]):
     """Tensors on the CPU."""
+
+    def view(self, tensor: Any, in_place: bool) -> View[Any]:
+        try:
+            if tensor.is_cpu and tensor.layout is _STRIDED and tensor.is_contiguous():
+                return tensor, tensor, CODES[tensor.dtype], tensor.data_ptr(), tensor.shape
+        except (KeyError, AttributeError):
+            pass
+        return super().view(tensor, in_place)
 
     def code(self, tensor: Any) -> int:
         try:
