@@ -15,7 +15,8 @@ RoundLayout::RoundLayout(std::span<const RoundSpan> spans, size_t shard_bytes)
     CHECK(span.dtype != DType::kBool, "there is no sum of bools");
     const size_t item = SizeOf(span.dtype);
     const size_t most = shard_bytes / item;
-    offsets_.push_back(length_bytes_);
+    offsets_bytes_.push_back(length_bytes_);
+    lengths_bytes_.push_back(span.count * item);
     for (size_t done = 0; done < span.count; done += most)
       shards_.push_back(
           {span.dtype, length_bytes_ + done * item, std::min(most, span.count - done)});

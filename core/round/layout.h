@@ -31,7 +31,9 @@ class RoundLayout {
   // REQUIRES: no span is of kBool; shard_bytes is a multiple of 64, at least 64.
   RoundLayout(std::span<const RoundSpan> spans, size_t shard_bytes);
 
-  const std::vector<size_t>& offsets() const { return offsets_; }  // of the spans, in bytes
+  // Where each span begins in a contribution, and how long it is.
+  const std::vector<size_t>& offsets_bytes() const { return offsets_bytes_; }
+  const std::vector<size_t>& lengths_bytes() const { return lengths_bytes_; }
   const std::vector<Shard>& shards() const { return shards_; }
   size_t length_bytes() const { return length_bytes_; }
   size_t shard_bytes() const { return shard_bytes_; }
@@ -39,7 +41,7 @@ class RoundLayout {
  private:
   size_t shard_bytes_;
   size_t length_bytes_ = 0;
-  std::vector<size_t> offsets_;
+  std::vector<size_t> offsets_bytes_, lengths_bytes_;
   std::vector<Shard> shards_;
 };
 

@@ -30,7 +30,7 @@ void ResultLog::Enter(uint64_t version, uint32_t buffer) {
     words_->CompareExchange(word, before, LogEntry{version, buffer}.Word());
 }
 
-Found ResultLog::Read(uint64_t version, std::byte* to, RoundRecord* record) const {
+Found ResultLog::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) const {
   const uint64_t word = words_->Load(memory_->LogAt(version));
   const LogEntry entry = LogEntry::Of(word);
   if (entry.version != version) return entry.version < version ? Found::kNotYet : Found::kGone;
@@ -46,9 +46,12 @@ Found ResultLog::Read(uint64_t version, std::byte* to, RoundRecord* record) cons
       std::memcpy(record->hypers.data(), at + bytes, sizeof(double) * record->hypers.size());
     if (record->header.leader < 0) record->hypers.clear();
   }
-  if (to != nullptr)
-    kernels_->copy(to, from + memory_->record_bytes(), memory_->layout().length_bytes(),
-                   Stores::kCached);
+  const RoundLayout& layout = memory_->layout();
+  for (size_t i = 0; i < to.size(); ++i)
+    if (to[i] != nullptr)
+      kernels_->copy(static_cast<std::byte*>(to[i]),
+                     from + memory_->record_bytes() + layout.offsets_bytes()[i],
+                     layout.lengths_bytes()[i], Stores::kCached);
   return words_->Load(memory_->LogAt(version)) == word ? Found::kYes : Found::kGone;
 }
 

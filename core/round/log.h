@@ -6,6 +6,7 @@
 #ifndef COVEY_CORE_ROUND_LOG_H_
 #define COVEY_CORE_ROUND_LOG_H_
 
+#include <span>
 #include <vector>
 
 #include "core/round/memory.h"
@@ -34,9 +35,9 @@ class ResultLog {
   // `version` lies in `buffer` from now on; nothing when that is so, or was.
   void Enter(uint64_t version, uint32_t buffer);
 
-  // Copies the sum of `version` to to[0..length_bytes) and the record. Neither is to be used unless
-  // kYes. Either may be null.
-  Found Read(uint64_t version, std::byte* to, RoundRecord* record) const;
+  // Copies the spans of `version` to to[0], to[1], ... (`to` may be empty, an address null), and
+  // the record (which may be null). Nothing of it is to be used unless kYes.
+  Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) const;
 
  private:
   const RoundMemory* memory_;

@@ -5,10 +5,10 @@
 //     slot word      the owner; whoever collects it               see SlotWord
 //     member word    the owner       odd: has finished so many times (see Standing)
 //     pin word       the owner       1 + the result buffer it may be writing; 0: none
-//     left words     [size] member j writes word j of all blocks once it will touch none any more
+//     left words     [size] member j writes word j of all blocks, once it touches none any more
 //     headers        [3] the owner, while that buffer is open     SlotHeader, [hypers] float64
 //     buffers        [3] the owner, while open: one contribution each (RoundLayout)
-//     left words     [size] member j writes word j of all blocks when it will touch none any more
+//     results        those with buffer % size == i              RecordHeader, [size] Contribution,
 //                    [hypers] float64, then one contribution: the sum. Whoever has pinned it.
 //   board, behind the block of member 0:
 //     turn word      whoever is first, by CAS                     see Turn

@@ -81,12 +81,19 @@ void Rounds::Finish() {
   words_->Ring(memory_->BellAt());  // it may have been the one they waited for
 }
 
-bool Rounds::IsFlushed() {
+std::vector<int32_t> Rounds::Unfinished() {
   const uint64_t times = Standing{words_->Load(memory_->MemberAt(self_))}.times();
+  std::vector<int32_t> members;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const Standing other{words_->Load(memory_->MemberAt(i))};
-    if (!lost_[static_cast<size_t>(i)] && other.times() < times) return false;
+    if (lost_[static_cast<size_t>(i)] || other.times() >= times) continue;
+    if (words_->Load(memory_->LeftAt(self_, i)) == 0) members.push_back(i);
   }
+  return members;
+}
+
+bool Rounds::IsFlushed() {
+  if (!Unfinished().empty()) return false;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
     if (slot.state == SlotState::kSealed) return false;
@@ -96,6 +103,7 @@ bool Rounds::IsFlushed() {
 }
 
 void Rounds::Leave() {
+  Finish();
   for (int32_t i = 0; i < memory_->size(); ++i) words_->Store(memory_->LeftAt(i, self_), 1);
 }
 

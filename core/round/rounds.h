@@ -51,7 +51,7 @@ class Rounds {
   // shard. Returns when to come again at the latest, if nobody rings: *moved: at once.
   Time Advance(Time now, bool* moved);
 
-  Found Read(uint64_t version, std::byte* to, RoundRecord* record) const {
+  Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) const {
     return log_.Read(version, to, record);
   }
 
@@ -59,6 +59,8 @@ class Rounds {
   // its way into versions; IsFlushed once that is so for all members, all of which have finished.
   void Finish();
   bool IsFlushed();
+  // Members that are awaited by a rank that has finished: those that live and have not.
+  std::vector<int32_t> Unfinished();
   // Its next step is the one after the last version, as it is for all after a flush.
   void CatchUp() { step_ = executed(); }
 

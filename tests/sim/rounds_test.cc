@@ -2,7 +2,7 @@
 // every gradient counts once, and ranks that run are not held up.
 //
 // Method: seeds of the simulator of rounds (tests/sim/simulator/round_simulation.h says what is
-// checked). SIM_SEED=N bazel run //tests:sim/rounds_test repeats one.
+// checked). SIM_SEED=N bazel run //tests:sim/rounds_test repeats one; SIM_BASE=N begins elsewhere.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -20,8 +20,10 @@ constexpr uint64_t kSeeds = 3000;
 
 TEST(RoundsTest, EverythingHolds) {
   const char* only = std::getenv("SIM_SEED");
-  const uint64_t first = only == nullptr ? 1 : std::strtoull(only, nullptr, 10);
-  const uint64_t last = only == nullptr ? kSeeds : first;
+  const char* base = std::getenv("SIM_BASE");
+  const char* begin = only != nullptr ? only : base != nullptr ? base : "1";
+  const uint64_t first = std::strtoull(begin, nullptr, 10);
+  const uint64_t last = only == nullptr ? first + kSeeds - 1 : first;
   RoundVerdict sum;
   for (uint64_t seed = first; seed <= last && !HasFailure(); ++seed) {
     const RoundVerdict verdict = RunRounds(seed);

@@ -232,9 +232,11 @@ void RoundSimulation::ReadAll(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   const uint64_t executed = player.rounds->executed();
   std::vector<std::byte> data(layout_.length_bytes());
+  std::vector<void*> to;
+  for (size_t offset : layout_.offsets_bytes()) to.push_back(data.data() + offset);
   RoundRecord record;
   while (!closing_ && player.read < executed) {
-    const Found found = player.rounds->Read(++player.read, data.data(), &record);
+    const Found found = player.rounds->Read(++player.read, to, &record);
     if (found == Found::kYes) journal_->OnRead(rank, player.read, data, record);
     if (found == Found::kNotYet && !closing_) journal_->Fail("1: an executed version is not there");
     if (found == Found::kYes && record.header.leader >= 0 &&
