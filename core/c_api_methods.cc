@@ -8,7 +8,8 @@ namespace {
 
 static_assert(static_cast<int>(Payload::kModel) == COVEY_MODEL &&
               static_cast<int>(Payload::kGradients) == COVEY_GRADIENTS);
-static_assert(static_cast<int>(Admission::kAll) == COVEY_ADMIT_ALL);
+static_assert(static_cast<int>(Admission::kAll) == COVEY_ADMIT_ALL &&
+              static_cast<int>(Admission::kRounds) == COVEY_ADMIT_ROUNDS);
 
 // What `text` chooses; null: what the knob of the runtime does.
 Status Choose(const Use& use, const char* text, MethodChoice* choice) {

@@ -318,7 +318,8 @@ typedef enum covey_payload {
 } covey_payload;
 
 typedef enum covey_admission {
-  COVEY_ADMIT_ALL = 0 /* the exchange runs once every member has come */
+  COVEY_ADMIT_ALL = 0,   /* the exchange runs once every member has come */
+  COVEY_ADMIT_ROUNDS = 1 /* as versions, see core/covey_rounds.h: once enough have come */
 } covey_admission;
 
 typedef struct covey_plan {
@@ -329,8 +330,9 @@ typedef struct covey_plan {
 } covey_plan;
 
 /* All methods as a JSON array of {name, help, bytes, citation, parameters: [{name, letter, unit,
- * default, minimum, maximum, help}]}; `bytes` is per rank, with P ranks, g bytes of gradients and m
- * of parameters. Same buffer rule as covey_stats; needs no runtime. */
+ * default, minimum, maximum, help}]}, where values that are not written as numbers are strings;
+ * `bytes` is per rank, with P ranks, g bytes of gradients and m of parameters. Same buffer rule as
+ * covey_stats; needs no runtime. */
 COVEY_API size_t covey_methods(char* json, size_t capacity);
 
 /* Whether `text`, such as "local:local_steps=8,warmup_steps=100", chooses a method. The error names

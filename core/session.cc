@@ -95,6 +95,8 @@ void Session::AdoptPlace() {
 void Session::Interrupt() {
   engine_->Stop();
   runtime_->stall().Close();
+  const std::lock_guard lock(mutex_);
+  for (const auto& [number, rounds] : rounds_) rounds->Interrupt();
 }
 
 Session::~Session() {
@@ -138,6 +140,61 @@ const Group* Session::FindGroup(uint64_t key) {
   const std::lock_guard lock(mutex_);
   const auto found = groups_.find(key);
   return found == groups_.end() ? nullptr : found->second.get();
+}
+
+uint64_t Session::AllocBlock(size_t length_bytes) {
+  SweepRounds();
+  uint64_t offset = Transport::kNoOffset;
+  engine_->WithBaton([&] { offset = transport_->AllocShared(length_bytes); });
+  return offset;
+}
+
+void Session::FreeBlock(uint64_t offset) {
+  engine_->WithBaton([&] { transport_->FreeShared(offset); });
+}
+
+// Numbers begin at the time, so that one of an earlier life is not taken for one of this.
+uint64_t Session::KeepRounds(std::unique_ptr<RoundsPort> rounds) {
+  const std::lock_guard lock(mutex_);
+  if (next_rounds_ == 0) next_rounds_ = static_cast<uint64_t>(clock_.Now());
+  rounds_.emplace(++next_rounds_, std::move(rounds));
+  return next_rounds_;
+}
+
+RoundsPort::Waiting Session::waiting() const {
+  const bool oversubscribed = config_.local_size > sysconf(_SC_NPROCESSORS_ONLN);
+  return {.spin = oversubscribed ? 0 : config_.spin, .yields = config_.yield_count};
+}
+
+RoundsPort* Session::FindRounds(uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  const auto found = rounds_.find(number);
+  return found == rounds_.end() ? nullptr : found->second.get();
+}
+
+void Session::CloseRounds(uint64_t number) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = rounds_.find(number);
+    if (found == rounds_.end()) return;
+    found->second->Close();
+    closed_rounds_.push_back(std::move(found->second));
+    rounds_.erase(found);
+  }
+  SweepRounds();
+}
+
+void Session::SweepRounds() {
+  std::vector<uint64_t> offsets;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(closed_rounds_, [&](const std::unique_ptr<RoundsPort>& rounds) {
+      if (!rounds->CanBeFreed()) return false;
+      offsets.push_back(rounds->offset());
+      return true;
+    });
+  }
+  for (uint64_t offset : offsets) FreeBlock(offset);
 }
 
 Status Session::StartTimeline(const std::string& path) {

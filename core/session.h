@@ -14,6 +14,7 @@
 
 #include "core/base/config.h"
 #include "core/engine.h"
+#include "core/rounds_port.h"
 
 namespace covey {
 
@@ -36,6 +37,15 @@ class Session {
   Status GroupOf(std::span<const int32_t> ranks, uint64_t* key);
   const Group* FindGroup(uint64_t key);  // null: none
 
+  // Rounds, by number. Room of a block in this rank's region: kNoOffset when there is none. Any
+  // thread; CloseRounds while nobody uses them. Blocks go back once no member can touch them.
+  uint64_t AllocBlock(size_t length_bytes);
+  void FreeBlock(uint64_t offset);
+  uint64_t KeepRounds(std::unique_ptr<RoundsPort> rounds);
+  RoundsPort::Waiting waiting() const;
+  RoundsPort* FindRounds(uint64_t number);  // null: none
+  void CloseRounds(uint64_t number);
+
   Status StartTimeline(const std::string& path);
   void StopTimeline();
   void TraceSpan(const char* name, Time begin, Time end);
@@ -49,6 +59,7 @@ class Session {
  private:
   explicit Session(const Config& config) : config_(config) {}
   void AdoptPlace();
+  void SweepRounds();
   void SwapTimeline(std::unique_ptr<Timeline> timeline);
 
   Config config_;
@@ -61,7 +72,10 @@ class Session {
   std::unique_ptr<Engine> engine_;
 
   std::mutex mutex_;
-  std::map<uint64_t, std::unique_ptr<Group>> groups_;  // protected by mutex_; never shrinks
+  std::map<uint64_t, std::unique_ptr<Group>> groups_;       // protected by mutex_; never shrinks
+  std::map<uint64_t, std::unique_ptr<RoundsPort>> rounds_;  // protected by mutex_
+  std::vector<std::unique_ptr<RoundsPort>> closed_rounds_;  // protected by mutex_
+  uint64_t next_rounds_ = 0;                                // protected by mutex_
 };
 
 }  // namespace covey

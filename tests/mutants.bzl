@@ -1,7 +1,7 @@
 """Mutants: sources with one rule removed, which the simulator must catch (sim/mutants/*.txt)."""
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
-# that a rare one takes few seeds.
+# that a rare one takes few seeds; "rounds": the simulator of rounds is to catch it.
 _MUTANTS = {
     "completion_lost": (["core/runtime.cc"], "none"),
     "completion_twice": (["core/runtime.cc"], "none"),
@@ -25,6 +25,18 @@ _MUTANTS = {
     "tick_before_data": (["core/run/executor.cc"], "none"),
     "void_uses_no_tick": (["core/run/executor.cc"], "none"),
     "wake_omitted": (["core/run/executor.cc"], "none"),
+    "w1_turn_goes_back": (["core/round/rounds.cc"], "rounds"),
+    "w2_owner_does_not_say_that_it_was_taken": (["core/round/slot.cc"], "rounds"),
+    "w2_taken_back_without_exchange": (["core/round/slot.cc"], "rounds"),
+    "w2_taken_buffer_written_at_once": (["core/round/slot.cc"], "rounds"),
+    "w4_older_content_counts": (["core/round/arrivals.cc"], "rounds"),
+    "w4_only_the_kth_fires": (["core/round/arrivals.cc"], "rounds"),
+    "w5_own_opinion": (["core/round/collect.cc"], "rounds"),
+    "w5_slot_seen_once": (["core/round/collect.cc"], "rounds"),
+    "w6_a_claim_is_waited_for": (["core/round/shards.cc"], "rounds"),
+    "w6_copied_without_a_look": (["core/round/shards.cc"], "rounds"),
+    "w6_pins_are_ignored": (["core/round/log.cc"], "rounds"),
+    "w10_read_without_a_second_look": (["core/round/log.cc"], "rounds"),
 }
 
 def mutant_tests(folder):

@@ -14,6 +14,9 @@ namespace {
 
 constexpr uint64_t kAlign = 64;
 constexpr uint64_t kPageBytes = 4096;
+// Pieces from here on get fresh pages instead of zeros, so that a large one that is handed out
+// again costs nothing until used, either.
+constexpr uint64_t kLargeBytes = 64 << 20;
 
 // Stands before every piece of AllocData, so that FreeData needs nothing but the pointer.
 struct alignas(kAlign) DataHeader {
@@ -60,7 +63,7 @@ uint64_t Arena::Alloc(size_t length_bytes) {
     offset = best->first;
     if (best->second > length) free_.emplace(offset + length, best->second - length);
     free_.erase(best);
-    std::memset(base_ + offset, 0, length);
+    Zero(offset, length);
   } else {
     // A free piece at the very end grows into untouched memory.
     const auto last = free_.empty() ? free_.end() : std::prev(free_.end());
@@ -68,13 +71,26 @@ uint64_t Arena::Alloc(size_t length_bytes) {
     if (grows) offset = last->first;
     if (length > heap_end_ - offset) return kFull;
     if (grows) {
-      std::memset(base_ + offset, 0, last->second);
+      Zero(offset, last->second);
       free_.erase(last);
     }
     high_water_ = offset + length;
   }
   in_use_.emplace(offset, length);
   return offset;
+}
+
+void Arena::Zero(uint64_t offset, uint64_t length) {
+  if (length < kLargeBytes) {
+    std::memset(base_ + offset, 0, length);
+    return;
+  }
+  const uint64_t begin = (offset + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const uint64_t end = (offset + length) / kPageBytes * kPageBytes;
+  std::memset(base_ + offset, 0, begin - offset);
+  std::memset(base_ + end, 0, offset + length - end);
+  if (madvise(base_ + begin, end - begin, MADV_REMOVE) != 0)
+    std::memset(base_ + begin, 0, end - begin);
 }
 
 void Arena::Free(uint64_t offset) {

@@ -53,6 +53,7 @@ class Arena {
  private:
   Arena(std::byte* base, size_t mapping_bytes, uint64_t heap_begin, uint64_t heap_end);
   ~Arena();
+  void Zero(uint64_t offset, uint64_t length);
 
   std::byte* const base_;
   const size_t mapping_bytes_;

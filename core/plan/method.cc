@@ -1,11 +1,11 @@
 #include "core/plan/method.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "core/base/json.h"
 #include "core/base/nearest.h"
+#include "core/plan/notation.h"
 
 namespace covey {
 namespace {
@@ -59,16 +59,22 @@ Status UnknownParameter(const Method& method, std::string_view name) {
                                  Quoted(Nearest(name, names)));
 }
 
-Status ReadNumber(const MethodParameter& parameter, std::string_view text, int64_t* number) {
-  const char* last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, *number);
-  if (error == std::errc() && end == last && *number >= parameter.minimum &&
-      *number <= parameter.maximum)
+Status ReadValue(const MethodParameter& parameter, std::string_view text, int64_t* value) {
+  const std::optional<int64_t> read = ReadAs(parameter.notation, text);
+  if (read.has_value() && *read >= parameter.minimum && *read <= parameter.maximum) {
+    *value = *read;
     return Status::Ok();
+  }
+  std::string range = std::string("a number of ") + parameter.unit;
+  if (parameter.notation == Notation::kTime) range = "a time such as 20ms";
+  if (parameter.notation == Notation::kAdmission)
+    return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
+                                   ", which is not solo, all, a number of ranks from 1, or a part "
+                                   "of them such as 0.5");
   return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
-                                 ", which is not a number of " + parameter.unit + " from " +
-                                 std::to_string(parameter.minimum) + " to " +
-                                 std::to_string(parameter.maximum));
+                                 ", which is not " + range + " from " +
+                                 WriteAs(parameter.notation, parameter.minimum) + " to " +
+                                 WriteAs(parameter.notation, parameter.maximum));
 }
 
 // The parameter with this name or letter; size() when there is none.
@@ -94,9 +100,16 @@ Status ReadSetting(std::string_view word, std::string_view text, const Method& m
     return Status::InvalidArgument(std::string(method.parameters[index].name) +
                                    " is given twice in the method " + Quoted(text));
   int64_t number = 0;
-  RETURN_IF_ERROR(ReadNumber(method.parameters[index], word.substr(equals + 1), &number));
+  RETURN_IF_ERROR(ReadValue(method.parameters[index], word.substr(equals + 1), &number));
   (*values)[index] = number;
   return Status::Ok();
+}
+
+std::string JsonValue(const MethodParameter& parameter, int64_t value) {
+  if (parameter.notation == Notation::kNumber) return std::to_string(value);
+  std::string json;
+  AppendJsonString(WriteAs(parameter.notation, value), &json);
+  return json;
 }
 
 std::string JsonOf(const MethodParameter& parameter) {
@@ -106,9 +119,9 @@ std::string JsonOf(const MethodParameter& parameter) {
   AppendJsonString(parameter.letter, &json);
   json += ",\"unit\":";
   AppendJsonString(parameter.unit, &json);
-  json += ",\"default\":" + std::to_string(parameter.standard);
-  json += ",\"minimum\":" + std::to_string(parameter.minimum);
-  json += ",\"maximum\":" + std::to_string(parameter.maximum) + ",\"help\":";
+  json += ",\"default\":" + JsonValue(parameter, parameter.standard);
+  json += ",\"minimum\":" + JsonValue(parameter, parameter.minimum);
+  json += ",\"maximum\":" + JsonValue(parameter, parameter.maximum) + ",\"help\":";
   AppendJsonString(parameter.help, &json);
   return json + "}";
 }
@@ -150,7 +163,7 @@ std::string MethodChoice::Text() const {
   std::string text = method->name;
   for (size_t i = 0; i < settings.size(); ++i)
     text += (i == 0 ? ":" : ",") + std::string(method->parameters[i].name) + "=" +
-            std::to_string(settings[i]);
+            WriteAs(method->parameters[i].notation, settings[i]);
   return text;
 }
 

@@ -22,7 +22,16 @@
 
 namespace covey {
 
-// A whole number that the user may set. All ranks must have the same.
+// How a parameter is written. Its value is a whole number in any case.
+enum class Notation : uint8_t {
+  kNumber,
+  kTime,       // "20ms"; nanoseconds
+  kAdmission,  // "solo", "all", a number of ranks, or "0.5" of them: ranks, or minus permille
+};
+inline constexpr int64_t kAdmitSolo = 1;
+inline constexpr int64_t kAdmitAll = -1000;
+
+// What the user may set. All ranks must have the same.
 struct MethodParameter {
   const char* name;    // "local_steps"
   const char* letter;  // the papers' name, accepted too: "H"; empty when there is none
@@ -31,6 +40,7 @@ struct MethodParameter {
   int64_t minimum;
   int64_t maximum;
   const char* help;
+  Notation notation = Notation::kNumber;
 };
 
 // The values covey_payload and covey_admission have in covey.h: append, never renumber.
@@ -40,16 +50,27 @@ enum class Payload : int32_t {
   kModel = 2,      // after the update: parameters, averaged
 };
 enum class Admission : int32_t {
-  kAll = 0,  // an exchange runs once every member has come
+  kAll = 0,     // an exchange runs once every member has come
+  kRounds = 1,  // as versions of core/round: once enough have come, as MethodRounds says
 };
 enum class Membership : int32_t {
   kAll = 0,  // every rank of the view
+};
+
+// The versions of a method that has them; the same at all versions.
+struct MethodRounds {
+  int64_t admit = kAdmitAll;  // who must have come, as Notation::kAdmission has it
+  Time grace = 0;             // then it waits so long for more
+  int64_t log = 0;            // results kept
+
+  friend bool operator==(const MethodRounds&, const MethodRounds&) = default;
 };
 
 struct MethodPlan {
   Payload payload = Payload::kNone;
   Membership members = Membership::kAll;
   Admission admission = Admission::kAll;
+  MethodRounds rounds = {};  // kRounds
 
   friend bool operator==(const MethodPlan&, const MethodPlan&) = default;
 };
@@ -95,7 +116,7 @@ struct MethodChoice {
 Status ParseMethod(std::string_view text, MethodChoice* choice);
 
 // All methods: a JSON array of {name, help, bytes, citation, parameters: [{name, letter, unit,
-// default, minimum, maximum, help}]}.
+// default, minimum, maximum, help}]}; what is not written as a number is a string.
 std::string MethodsJson();
 
 }  // namespace covey

@@ -25,6 +25,7 @@
 #include "core/base/status.h"
 #include "core/base/types.h"
 #include "core/base/wire.h"
+#include "core/run/words.h"
 
 namespace covey {
 
@@ -86,6 +87,12 @@ class Transport {
   virtual void Wake(std::span<const Rank> peers) = 0;
 
   virtual std::vector<PeerLoss> PollPeers() = 0;
+
+  // Words that any rank may change, for core/round; null where ranks share no memory. They go with
+  // the transport.
+  virtual SharedWords* words() { return nullptr; }
+  // Where there are words: whether PollPeers has reported the peer. Any thread.
+  virtual bool IsLost(Rank) const { return false; }
 
   // Parking, for core/engine.h. A process has two sleepers: its engine thread, and the waiter that
   // holds the baton. A sleeper takes a ticket, calls SetParked, looks for work once more, and only

@@ -12,8 +12,9 @@ from covey import _native
 from covey.errors import InvalidArgument
 from covey.state import state
 
-# What a step exchanges: covey_payload of core/covey.h.
+# What a step exchanges: covey_payload of core/covey.h; and when: covey_admission.
 NOTHING, GRADIENTS, MODEL = 0, 1, 2
+ALL, ROUNDS = 0, 1
 
 _DEFAULT = "allreduce"
 _announced: set = set()  # (life, texts) of what was said: once is enough.
@@ -26,7 +27,7 @@ def methods() -> List[Dict[str, Any]]:
 
     Example:
         >>> [method["name"] for method in covey.methods()]
-        ['allreduce', 'local']
+        ['allreduce', 'eager', 'local']
     """
     return list(json.loads(_native.methods()))
 
@@ -95,4 +96,9 @@ def payload(text: str, group: int, version: int) -> int:
 
     The same on every member, at any time.
     """
-    return int(_native.method_plan(text, group, version))
+    return int(_native.method_plan(text, group, version)[0])
+
+
+def goes_in_rounds(text: str, group: int) -> bool:
+    """Whether the method waits for enough ranks instead of all."""
+    return bool(_native.method_plan(text, group, 0)[1] == ROUNDS)

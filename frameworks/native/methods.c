@@ -43,5 +43,5 @@ PyObject* MethodPlan(PyObject* module, PyObject* args) {
   covey_plan plan = COVEY_INIT(covey_plan);
   const covey_code code = covey_method_plan(NULL, text, group, version, &plan, &error);
   if (code != COVEY_OK) return NoneOrError(code, &error);
-  return PyLong_FromLong(plan.payload);
+  return Py_BuildValue("(ii)", (int)plan.payload, (int)plan.admission);
 }

@@ -85,6 +85,17 @@ PyObject* BenchFlag(PyObject* module, PyObject* args);
 PyObject* BenchAllreduce(PyObject* module, PyObject* args);
 PyObject* BenchMpi(PyObject* module, PyObject* args);
 
+/* rounds.c ------------------------------------------------------------------------------------- */
+
+PyObject* RoundsOpen(PyObject* module, PyObject* args);
+PyObject* RoundsSpans(PyObject* module, PyObject* args);
+PyObject* RoundsPublish(PyObject* module, PyObject* args);
+PyObject* RoundsWait(PyObject* module, PyObject* args);
+PyObject* RoundsExecuted(PyObject* module, PyObject* args);
+PyObject* RoundsRead(PyObject* module, PyObject* args);
+PyObject* RoundsFinish(PyObject* module, PyObject* args);
+PyObject* RoundsClose(PyObject* module, PyObject* args);
+
 extern const char kSubmitDoc[];
 extern const char kSubmitOneDoc[];
 extern const char kBenchFlagDoc[];

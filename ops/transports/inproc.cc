@@ -16,11 +16,46 @@ constexpr int kFreedByte = 0xee;  // whoever still reads freed memory shall noti
 
 }  // namespace
 
+// Every call is a point, so that a rank may stop between any two.
+class InprocNetwork::Words final : public SharedWords {
+ public:
+  Words(InprocWatcher* watcher, Rank rank) : watcher_(watcher), rank_(rank) {}
+
+  uint64_t Load(const uint64_t* word) override {
+    Point();
+    return *word;
+  }
+  void Store(uint64_t* word, uint64_t value) override {
+    Point();
+    *word = value;
+  }
+  bool CompareExchange(uint64_t* word, uint64_t expected, uint64_t desired) override {
+    Point();
+    if (*word != expected) return false;
+    *word = desired;
+    return true;
+  }
+  uint32_t Ticket(const uint64_t*) override { return 0; }
+  void Sleep(uint64_t*, uint32_t, Time) override {
+    CHECK(false, "a rank of an InprocNetwork has no thread to sleep");
+  }
+  void Ring(uint64_t*) override { Point(); }
+
+ private:
+  void Point() {
+    if (watcher_ != nullptr) watcher_->OnPoint(rank_);
+  }
+
+  InprocWatcher* watcher_;
+  Rank rank_;
+};
+
 class InprocNetwork::Node final : public Transport {
  public:
   Node(InprocNetwork* network, Rank rank)
       : network_(network),
         rank_(rank),
+        words_(network->options_.watcher, rank),
         region_(static_cast<std::byte*>(mmap(nullptr, network->options_.region_bytes,
                                              PROT_READ | PROT_WRITE,
                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))),
@@ -155,6 +190,10 @@ class InprocNetwork::Node final : public Transport {
     return losses;
   }
 
+  bool IsLost(Rank peer) const override { return told_[static_cast<size_t>(ToInt(peer))]; }
+
+  SharedWords* words() override { return &words_; }
+
   // Nobody sleeps here: the owner of the network runs every rank.
   uint32_t Ticket(Sleeper) override { return 0; }
   void SetParked(Sleeper) override {}
@@ -212,6 +251,7 @@ class InprocNetwork::Node final : public Transport {
 
   InprocNetwork* network_;
   Rank rank_;
+  Words words_;
   std::byte* region_;
   uint64_t used_ = 0;
   std::span<const Rank> waking_;  // inside Wake

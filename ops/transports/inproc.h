@@ -91,6 +91,7 @@ class InprocNetwork {
 
  private:
   class Node;
+  class Words;
   friend class Node;
   struct Mail {
     Time arrives;

@@ -91,7 +91,7 @@ ShmTransport::ShmTransport(ShmJob job, std::unique_ptr<ProcessWatch> watch)
       own_(job_.Page(job_.identity.rank)),
       region_offset_(static_cast<uint64_t>(job_.Region(job_.identity.rank) - job_.arena->base())),
       watch_(std::move(watch)),
-      lost_(static_cast<size_t>(job_.identity.size), false) {}
+      lost_(static_cast<size_t>(job_.identity.size)) {}
 
 ShmTransport::~ShmTransport() {
   job_.Leave();

@@ -11,6 +11,7 @@
 
 #include "core/run/transport.h"
 #include "ops/transports/shm_job.h"
+#include "ops/transports/shm_words.h"
 
 namespace covey {
 
@@ -44,6 +45,8 @@ class ShmTransport final : public Transport {
   void StoreRelease(uint64_t* word, uint64_t value) override;
   void Wake(std::span<const Rank> peers) override;
   std::vector<PeerLoss> PollPeers() override;
+  bool IsLost(Rank peer) const override { return lost_[static_cast<size_t>(ToInt(peer))].load(); }
+  SharedWords* words() override { return &words_; }
 
   uint32_t Ticket(Sleeper sleeper) override;
   void SetParked(Sleeper sleeper) override;
@@ -64,7 +67,8 @@ class ShmTransport final : public Transport {
       0};  // written by the baton holder, read by whoever is about to park
   int32_t next_mailbox_ = 0;
   std::unique_ptr<ProcessWatch> watch_;
-  std::vector<bool> lost_;     // by rank
+  std::vector<std::atomic<bool>> lost_;  // by rank
+  ShmWords words_;
   std::vector<int32_t> pids_;  // by rank
   bool can_read_peers_ = false;
 };

@@ -95,6 +95,33 @@ TEST(MethodText, WithoutParametersHasTheDefaults) {
   EXPECT_EQ(choice.Text(), "allreduce");
 }
 
+TEST(MethodText, AdmissionsAndTimesAreReadAndWritten) {
+  MethodChoice choice;
+  const auto text = [&](const char* written) {
+    return ParseMethod(written, &choice).ok() ? choice.Text() : "refused";
+  };
+  EXPECT_EQ(text("eager"), "eager:admit=0.5,grace=0s,log=16");
+  EXPECT_EQ(text("eager:admit=solo,grace=20ms"), "eager:admit=solo,grace=20ms,log=16");
+  EXPECT_EQ(text("eager:admit=1,grace=1500us"), "eager:admit=solo,grace=1500us,log=16");
+  EXPECT_EQ(text("eager:admit=all,grace=2s"), "eager:admit=all,grace=2s,log=16");
+  EXPECT_EQ(text("eager:admit=1.0,grace=0,log=2"), "eager:admit=all,grace=0s,log=2");
+  EXPECT_EQ(text("eager:admit=6"), "eager:admit=6,grace=0s,log=16");
+  EXPECT_EQ(text("eager:admit=0.250"), "eager:admit=0.25,grace=0s,log=16");
+  EXPECT_EQ(text("eager:admit=0.005"), "eager:admit=0.005,grace=0s,log=16");
+  for (const char* admit : {"", "0", "-1", "0.0", "1.1", "2.0", ".5", "0.", "0.0001", "0.5x",
+                            "some", "Solo", "1e0", "99999999999999999999"})
+    EXPECT_NE(ErrorOf("eager:admit=" + std::string(admit)), "") << admit;
+  for (const char* grace : {"", "5", "ms", "-1ms", "1.5ms", "5 ms", "5min", "2h", "4000s",
+                            "99999999999999999999s", "9999999999999999s"})
+    EXPECT_NE(ErrorOf("eager:grace=" + std::string(grace)), "") << grace;
+  EXPECT_EQ(
+      ErrorOf("eager:admit=some"),
+      "admit is \"some\", which is not solo, all, a number of ranks from 1, or a part of them "
+      "such as 0.5");
+  EXPECT_EQ(ErrorOf("eager:grace=5"),
+            "grace is \"5\", which is not a time such as 20ms from 0s to 3600s");
+}
+
 TEST(MethodText, WrongOnesAreRefusedWithWhatExists) {
   const std::string unknown = ErrorOf("lokal");
   EXPECT_TRUE(unknown.starts_with("there is no method \"lokal\"; there are: ")) << unknown;
@@ -122,6 +149,10 @@ TEST(MethodText, JsonListsAll) {
   EXPECT_NE(json.find(R"({"name":"local","help":")"), std::string::npos) << json;
   EXPECT_NE(json.find(R"({"name":"local_steps","letter":"H","unit":"steps","default":8,)"
                       R"("minimum":1,"maximum":1000000000,"help":")"),
+            std::string::npos)
+      << json;
+  EXPECT_NE(json.find(R"("name":"admit","letter":"","unit":"ranks","default":"0.5",)"
+                      R"("minimum":"all","maximum":"1048576","help":")"),
             std::string::npos)
       << json;
 }

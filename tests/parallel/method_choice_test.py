@@ -79,6 +79,21 @@ class MethodChoiceTest(unittest.TestCase):
         weights = {line.partition("weight ")[2] for line in out}
         self.assertEqual(len(weights), 1, "100 steps end with an averaging")
 
+    def test_an_unchanged_script_under_eager(self) -> None:
+        script = str(REPOSITORY / "examples" / "pytorch_minimal.py")
+        weights = set()
+        for method in ("eager:admit=all", "allreduce"):
+            code, out, err = run_launcher(
+                ["-np", "2", "--method", method, sys.executable, script]
+            )
+            self.assertEqual((code, len(out)), (0, 2), err)
+            weights |= {line.partition("weight ")[2] for line in out}
+        self.assertEqual(len(weights), 1, weights)
+        code, out, err = run_launcher(
+            ["-np", "2", "--method", "eager:admit=solo,log=200", sys.executable, script]
+        )
+        self.assertEqual((code, len(out)), (0, 2), err)
+
     def test_a_wrong_method_is_one_line(self) -> None:
         for text, expected in (
             ("lokal", 'the nearest is "local"'),
@@ -94,7 +109,8 @@ class MethodChoiceTest(unittest.TestCase):
         code, text, _ = covey("methods")
         self.assertEqual(code, 0)
         for word in ("allreduce", "local", "local_steps (H) = 8 steps, 1 to", "warmup_steps",
-                     "2 g (P-1)/P every step", "arXiv:1805.09767", "arXiv:1604.00981"):
+                     "2 g (P-1)/P every step", "arXiv:1805.09767", "arXiv:1604.00981",
+                     "admit = 0.5\n", "grace = 0s\n", "doi:10.1145/3332466.3374528"):
             self.assertIn(word, text)
         self.assertLessEqual(max(map(len, text.splitlines())), 100)
         code, text, _ = covey("methods", "allreduce")

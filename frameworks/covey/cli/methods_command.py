@@ -36,10 +36,10 @@ def card(method: Dict[str, Any]) -> str:
     lines += _lines("bytes per rank  ", method["bytes"] + about)
     for parameter in method["parameters"]:
         letter = f" ({parameter['letter']})" if parameter["letter"] else ""
-        lines.append(
-            f"  {parameter['name']}{letter} = {parameter['default']} {parameter['unit']}, "
-            f"{parameter['minimum']} to {parameter['maximum']}"
-        )
+        line = f"  {parameter['name']}{letter} = {parameter['default']}"
+        if isinstance(parameter["default"], int):  # Else the help says what can be written.
+            line += f" {parameter['unit']}, {parameter['minimum']} to {parameter['maximum']}"
+        lines.append(line)
         lines += _lines("    ", parameter["help"])
     lines += _lines("source  ", method["citation"])
     return "\n".join(lines)

@@ -18,7 +18,7 @@ import torch
 
 from covey.errors import InvalidArgument
 from covey.group import Group, world
-from covey.method import choose
+from covey.method import choose, goes_in_rounds
 from covey.reduce_op import Average, Max, ReduceOp, Sum, core_code
 from covey.torch.bucket import Reduction
 from covey.torch.compression import Compression, Compressor
@@ -28,11 +28,13 @@ from covey.torch.layout import (
     Groups,
     Named,
     name_parameters,
+    names_of,
     plan_buckets,
 )
 from covey.torch.ops import allreduce
 from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer, check_agreement
+from covey.torch.rounds import RoundTrainer, refuse_synchronize
 from covey.torch.tensors import CODES
 
 class _Distributed(torch.optim.Optimizer):
@@ -46,6 +48,7 @@ class _Distributed(torch.optim.Optimizer):
     _covey_plans: Tuple[List[BucketPlan], Reduction]
     _covey_progress: Progress
     _covey_reducer: Optional[Reducer]  # None when there is nothing to reduce, or nobody with whom.
+    _covey_rounds: Optional[RoundTrainer]  # Of a method that does not wait for all ranks.
     _covey_should_synchronize: bool
     _covey_synchronized: bool
 
@@ -59,6 +62,8 @@ class _Distributed(torch.optim.Optimizer):
         ``parameter.grad`` then is the same on every rank: the place for clipping. Follow it by
         ``with optimizer.skip_synchronize(): optimizer.step()``.
         """
+        if self._covey_rounds is not None:
+            refuse_synchronize()
         self._check_parameters()
         if self._covey_reducer is not None:
             self._covey_reducer.synchronize()
@@ -102,6 +107,9 @@ class _Distributed(torch.optim.Optimizer):
         With a closure, the gradients of each of its evaluations are reduced. Models are averaged
         afterwards when the method says so: every rank must do equally many steps.
         """
+        if self._covey_rounds is not None:
+            self._check_parameters()
+            return self._covey_rounds.step(closure)
         result = self._update(closure)
         self._covey_progress.after_update()
         _turn(self)
@@ -149,6 +157,8 @@ class _Distributed(torch.optim.Optimizer):
         To be called by every rank at the end of training, or before it is evaluated or saved;
         training may go on.
         """
+        if self._covey_rounds is not None:
+            return self._covey_rounds.finish()
         self._refuse_in_flight("finish()")
         self._covey_progress.finish()
 
@@ -207,6 +217,9 @@ class _Distributed(torch.optim.Optimizer):
         if self._covey_reducer is not None:
             self._refuse_in_flight("rebuild_buckets()")
             self._covey_reducer.remove_hooks()
+        if self._covey_rounds is not None:
+            self._covey_rounds.finish()
+            self._covey_rounds.close()
         if named_parameters is not None:
             self._covey_options["named_parameters"] = list(named_parameters)
         _build(self)
@@ -258,6 +271,11 @@ def _build(optimizer: Any) -> None:
         f"backward_passes_per_step {optimizer.backward_passes_per_step}"
     ]
     check_agreement(header, plans, reduction)
+    if goes_in_rounds(optimizer._covey_progress.method, group.id):
+        optimizer._covey_rounds = RoundTrainer(
+            optimizer, plans, reduction, optimizer._covey_progress.method
+        )
+        return
     optimizer._covey_plans = (plans, reduction)
     optimizer._covey_progress.share(trained)
     _turn(optimizer)
@@ -344,7 +362,7 @@ def DistributedOptimizer(
     wrapped = _wrap(
         optimizer,
         Progress(choose(method, settings), process_set),
-        named_parameters=_names_of(named_parameters, model),
+        named_parameters=names_of(named_parameters, model),
         compression=compression,
         op=op,
         gradient_predivide_factor=gradient_predivide_factor,
@@ -356,14 +374,6 @@ def DistributedOptimizer(
     wrapped.backward_passes_per_step = _check_passes(backward_passes_per_step)
     _build(wrapped)
     return wrapped
-
-
-def _names_of(
-    named: Optional[Iterable[Named]], model: Optional[torch.nn.Module]
-) -> Optional[List[Named]]:
-    if named is None and model is not None:
-        named = model.named_parameters()
-    return None if named is None else list(named)
 
 
 def _wrap(optimizer: torch.optim.Optimizer, progress: Progress, **options: Any) -> Any:
@@ -382,6 +392,7 @@ def _wrap(optimizer: torch.optim.Optimizer, progress: Progress, **options: Any) 
     wrapped._covey_options = options
     wrapped._covey_progress = progress
     wrapped._covey_reducer = None
+    wrapped._covey_rounds = None
     wrapped._covey_outside = []
     wrapped._covey_synchronized = False
     wrapped._covey_should_synchronize = True

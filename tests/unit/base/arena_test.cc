@@ -69,6 +69,29 @@ TEST(ArenaTest, FullIsSaidAndNothingIsLost) {
   arena->Unref();
 }
 
+// Large pieces get fresh pages; their ends share pages with others.
+TEST(ArenaTest, LargePiecesAreZeroAgainAndNeighboursStayAsTheyAre) {
+  constexpr size_t kLarge = (size_t{64} << 20) + 3 * 64;
+  const int fd = memfd_create("arena", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(fd, 2 * kLarge), 0);
+  Arena* arena = nullptr;
+  ASSERT_TRUE(Arena::Map(fd, 2 * kLarge, kBegin, 2 * kLarge, &arena).ok());
+  close(fd);
+  const uint64_t before = arena->Alloc(64);
+  const uint64_t large = arena->Alloc(kLarge);
+  const uint64_t after = arena->Alloc(64);
+  std::byte* base = arena->base();
+  for (uint64_t offset : {before, large, large + kLarge - 64, large + kLarge / 2, after})
+    std::memset(base + offset, 7, 64);
+  arena->Free(large);
+  ASSERT_EQ(arena->Alloc(kLarge), large);
+  for (uint64_t offset : {large, large + kLarge - 64, large + kLarge / 2})
+    for (int i = 0; i < 64; ++i) ASSERT_EQ(base[offset + static_cast<uint64_t>(i)], std::byte{0});
+  for (uint64_t offset : {before, after})
+    for (int i = 0; i < 64; ++i) ASSERT_EQ(base[offset + static_cast<uint64_t>(i)], std::byte{7});
+  arena->Unref();
+}
+
 TEST(ArenaTest, DataOutlivesItsOwner) {
   Arena* arena = MakeArena();
   void* data = arena->AllocData(1000);

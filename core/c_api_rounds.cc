@@ -1,0 +1,292 @@
+// The C API over core/rounds_port.h: checks, translates, and agrees on what is opened.
+#include <algorithm>
+#include <cstring>
+
+#include "core/c_api.h"
+#include "core/covey_rounds.h"
+#include "core/plan/method.h"
+#include "core/shell.h"
+
+namespace covey {
+namespace {
+
+constexpr size_t kShardBytes = 256 * 1024;  // of a sum, so that it and a few slots lie in a L2
+constexpr int32_t kMostHypers = 4096;
+
+RoundsPort* Find(const Use& use, covey_rounds number) {
+  return use.get() == nullptr ? nullptr : use->FindRounds(number);
+}
+
+Status NoneOf(const Use& use) {
+  if (use.get() == nullptr) return use.status();
+  return Status::InvalidArgument("there are no such rounds, or they were closed");
+}
+
+Time DeadlineOf(int64_t timeout_ns) {
+  return timeout_ns < 0 ? kNever : MonotonicNow() + timeout_ns;
+}
+
+Status CheckConfig(const covey_rounds_config& config) {
+  const auto wrong = [](const std::string& what) {
+    return Status::InvalidArgument("rounds: " + what);
+  };
+  if (config.name == nullptr || config.name[0] == '\0') return wrong("they need a name");
+  if (config.op != COVEY_SUM && config.op != COVEY_AVERAGE)
+    return wrong("op is COVEY_SUM or COVEY_AVERAGE");
+  if (config.num_spans < 1 || config.dtypes == nullptr || config.counts == nullptr)
+    return wrong("there is no span");
+  for (int32_t i = 0; i < config.num_spans; ++i) {
+    const auto dtype = static_cast<int>(config.dtypes[i]);
+    if (dtype < 0 || dtype >= static_cast<int>(DType::kBool))
+      return wrong("span " + std::to_string(i) + " has no dtype that can be summed");
+    if (config.counts[i] < 1)
+      return wrong("span " + std::to_string(i) + " has " + std::to_string(config.counts[i]) +
+                   " elements");
+  }
+  if (config.num_hypers < 0 || config.num_hypers > kMostHypers)
+    return wrong("num_hypers is " + std::to_string(config.num_hypers) + ", which is not 0 to " +
+                 std::to_string(kMostHypers));
+  return Status::Ok();
+}
+
+Status MethodOf(const Use& use, const char* text, const Group& group, std::string* full,
+                MethodRounds* rounds) {
+  MethodChoice choice;
+  RETURN_IF_ERROR(ParseMethod(text == nullptr ? use->config().method : text, &choice));
+  const MethodPlan plan = choice.Plan({.size = group.size(), .rank = group.my_index}, 0);
+  *full = choice.Text();
+  *rounds = plan.rounds;
+  if (plan.admission != Admission::kRounds)
+    return Status::InvalidArgument("the method " + *full + " has no rounds: it exchanges with all");
+  if (plan.rounds.admit > group.size())
+    return Status::InvalidArgument("the method " + *full + " admits with " +
+                                   std::to_string(plan.rounds.admit) + " ranks, but there are " +
+                                   std::to_string(group.size()));
+  return Status::Ok();
+}
+
+// One line that says everything that must agree.
+std::string Describe(const covey_rounds_config& config, const std::string& method) {
+  std::string text = "method " + method + ", op " + NameOf(static_cast<Op>(config.op)) + ", " +
+                     std::to_string(config.num_hypers) + " hyper-parameters, spans";
+  for (int32_t i = 0; i < config.num_spans; ++i)
+    text += std::string(i > 0 ? ", " : " ") + NameOf(static_cast<DType>(config.dtypes[i])) + "[" +
+            std::to_string(config.counts[i]) + "]";
+  return text;
+}
+
+// What every member tells the others: the offset of its block, and its line.
+struct Offer {
+  uint64_t offset = Transport::kNoOffset;
+  std::string text;
+};
+
+// Gathers `text` of every member, by index. Blocks.
+Status Gather(covey_runtime* runtime, const covey_rounds_config& config, const Offer& mine,
+              std::vector<Offer>* offers) {
+  std::string bytes(sizeof(mine.offset), '\0');
+  std::memcpy(bytes.data(), &mine.offset, sizeof(mine.offset));
+  bytes += mine.text;
+  const std::string name = std::string("covey.rounds.") + config.name;
+  const auto length = static_cast<int64_t>(bytes.size());
+  covey_tensor tensor = COVEY_INIT(covey_tensor);
+  tensor.dtype = COVEY_UINT8;
+  tensor.ndim = 1;
+  tensor.shape = &length;
+  tensor.data = bytes.data();
+  covey_request request = COVEY_INIT(covey_request);
+  request.kind = COVEY_ALLGATHER;
+  request.group = config.group;
+  request.name = name.c_str();
+  request.num_tensors = 1;
+  request.inputs = &tensor;
+  request.waits = 1;
+  covey_handle handle = 0;
+  covey_error error = COVEY_INIT(covey_error);
+  std::vector<int64_t> rows(offers->size());
+  covey_tensor all = COVEY_INIT(covey_tensor);
+  covey_code code = covey_submit(runtime, &request, &handle, &error);
+  if (code == COVEY_OK) code = covey_wait(runtime, handle, -1, &error);
+  if (code == COVEY_OK) code = covey_result(runtime, handle, 0, &all, rows.data(), &error);
+  const char* at = static_cast<const char*>(all.data);
+  for (size_t i = 0; code == COVEY_OK && i < offers->size(); ++i) {
+    Offer* offer = &(*offers)[i];
+    std::memcpy(&offer->offset, at, sizeof(offer->offset));
+    offer->text.assign(at + sizeof(offer->offset), at + rows[i]);
+    at += rows[i];
+  }
+  if (handle != 0) covey_release(runtime, handle);
+  if (code == COVEY_OK) return Status::Ok();
+  return {static_cast<StatusCode>(code), error.message, Rank{error.peer_rank}};
+}
+
+// Alike on all members.
+Status Judge(const Group& group, const std::string& name, const std::vector<Offer>& offers) {
+  const auto rank = [&](size_t i) { return "rank " + std::to_string(ToInt(group.members[i])); };
+  for (size_t i = 1; i < offers.size(); ++i)
+    if (offers[i].text != offers[0].text)
+      return Status::Mismatch("rounds '" + name + "' differ: " + rank(0) + " has " +
+                              offers[0].text + "; " + rank(i) + " has " + offers[i].text);
+  for (size_t i = 0; i < offers.size(); ++i)
+    if (offers[i].offset == Transport::kNoOffset)
+      return Status::Exhausted("rounds '" + name + "': the arena of " + rank(i) +
+                                   " has no room for them; raise COVEY_ARENA_BYTES or lower log=",
+                               group.members[i]);
+  return Status::Ok();
+}
+
+RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, const Group& group,
+                            const MethodRounds& rounds) {
+  std::vector<RoundSpan> spans;
+  for (int32_t i = 0; i < config.num_spans; ++i)
+    spans.push_back({static_cast<DType>(config.dtypes[i]), static_cast<size_t>(config.counts[i])});
+  AdmissionRule admission{.grace = rounds.grace};
+  if (rounds.admit > 0) admission.count = static_cast<int32_t>(rounds.admit);
+  if (rounds.admit < 0) admission.permille = static_cast<int32_t>(-rounds.admit);
+  return {.name = config.name,
+          .shape = {.size = group.size(),
+                    .log = static_cast<int32_t>(rounds.log),
+                    .hypers = config.num_hypers},
+          .layout = RoundLayout(spans, kShardBytes),
+          .options = {.self = ToInt(group.my_index),
+                      .admission = admission,
+                      .average = config.op == COVEY_AVERAGE,
+                      .kernels = &BestKernels()},
+          .waiting = use->waiting()};
+}
+
+Status Open(const Use& use, covey_runtime* runtime, const covey_rounds_config* config,
+            covey_rounds* number) {
+  if (config == nullptr || number == nullptr || config->struct_size != sizeof(*config))
+    return Status::InvalidArgument(
+        "config or rounds is NULL, or struct_size is not that of covey_rounds_config");
+  if (use.get() == nullptr) return use.status();
+  RETURN_IF_ERROR(CheckConfig(*config));
+  const Group* group = use->FindGroup(config->group);
+  if (group == nullptr || ToInt(group->my_index) < 0)
+    return Status::InvalidArgument("there is no such group, or this rank is not in it");
+  if (use->transport().words() == nullptr)
+    return Status::Unsupported("rounds need ranks that share memory: all on one host, over shm");
+  Offer mine;
+  MethodRounds rounds;
+  RETURN_IF_ERROR(MethodOf(use, config->method, *group, &mine.text, &rounds));
+  mine.text = Describe(*config, mine.text);
+  auto port = std::make_unique<RoundsPort>(BundleOf(use, *config, *group, rounds), group,
+                                           &use->transport());
+  mine.offset = use->AllocBlock(port->BlockBytes());
+  std::vector<Offer> offers(group->members.size());
+  // When this fails it may have worked for others, who then use this rank's block: it is not freed.
+  RETURN_IF_ERROR(Gather(runtime, *config, mine, &offers));
+  if (const Status judged = Judge(*group, config->name, offers); !judged.ok()) {
+    if (mine.offset != Transport::kNoOffset) use->FreeBlock(mine.offset);
+    return judged;
+  }
+  std::vector<uint64_t> offsets;
+  for (const Offer& offer : offers) offsets.push_back(offer.offset);
+  port->Open(offsets);
+  *number = use->KeepRounds(std::move(port));
+  return Status::Ok();
+}
+
+Status Read(RoundsPort* port, int64_t version, void* const* spans, covey_round_record* record) {
+  if (record != nullptr && record->struct_size != sizeof(*record))
+    return Status::InvalidArgument("struct_size is not that of covey_round_record");
+  RoundRecord known;
+  const size_t count = spans == nullptr ? 0 : port->layout().offsets_bytes().size();
+  const auto wanted = static_cast<uint64_t>(std::max<int64_t>(version, 0));
+  RETURN_IF_ERROR(port->Read(wanted, {spans, count}, &known));
+  if (record == nullptr) return Status::Ok();
+  const auto& members = port->group().members;
+  record->version = version;
+  record->divisor = known.header.divisor;
+  record->leader =
+      known.header.leader < 0 ? -1 : ToInt(members[static_cast<size_t>(known.header.leader)]);
+  for (size_t i = 0; i < members.size(); ++i) {
+    const Contribution& contribution = known.contributions[i];
+    if (record->first != nullptr) record->first[i] = static_cast<int64_t>(contribution.first);
+    if (record->last != nullptr) record->last[i] = static_cast<int64_t>(contribution.last);
+  }
+  if (record->hypers != nullptr) {
+    known.hypers.resize(port->hypers());
+    std::copy(known.hypers.begin(), known.hypers.end(), record->hypers);
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+}  // namespace covey
+
+using covey::OrDefault;
+using covey::Report;
+using covey::RoundsPort;
+using covey::Status;
+using covey::Use;
+
+extern "C" {
+
+covey_code covey_rounds_open(covey_runtime* runtime, const covey_rounds_config* config,
+                             covey_rounds* rounds, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  return Report(covey::Open(use, runtime, config, rounds), error);
+}
+
+covey_code covey_rounds_spans(covey_runtime* runtime, covey_rounds rounds, void** spans,
+                              covey_error* error) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  if (port == nullptr) return Report(covey::NoneOf(use), error);
+  std::byte* open = port->open();
+  const std::vector<size_t>& offsets = port->layout().offsets_bytes();
+  for (size_t i = 0; i < offsets.size(); ++i) spans[i] = open + offsets[i];
+  return COVEY_OK;
+}
+
+covey_code covey_rounds_publish(covey_runtime* runtime, covey_rounds rounds, const double* hypers,
+                                int64_t* step, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  if (port == nullptr) return Report(covey::NoneOf(use), error);
+  if (hypers == nullptr && port->hypers() > 0)
+    return Report(Status::InvalidArgument("hypers is NULL, but they were agreed"), error);
+  const uint64_t published = port->Publish({hypers, port->hypers()});
+  if (step != nullptr) *step = static_cast<int64_t>(published);
+  return COVEY_OK;
+}
+
+covey_code covey_rounds_wait(covey_runtime* runtime, covey_rounds rounds, int64_t version,
+                             int64_t timeout_ns, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  if (port == nullptr) return Report(covey::NoneOf(use), error);
+  if (version <= 0) return COVEY_OK;
+  return Report(port->Wait(static_cast<uint64_t>(version), covey::DeadlineOf(timeout_ns)), error);
+}
+
+int64_t covey_rounds_executed(covey_runtime* runtime, covey_rounds rounds) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  return port == nullptr ? -1 : static_cast<int64_t>(port->executed());
+}
+
+covey_code covey_rounds_read(covey_runtime* runtime, covey_rounds rounds, int64_t version,
+                             void* const* spans, covey_round_record* record, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  if (port == nullptr) return Report(covey::NoneOf(use), error);
+  return Report(covey::Read(port, version, spans, record), error);
+}
+
+covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds rounds, int64_t timeout_ns,
+                               covey_error* error) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  if (port == nullptr) return Report(covey::NoneOf(use), error);
+  return Report(port->Finish(covey::DeadlineOf(timeout_ns)), error);
+}
+
+void covey_rounds_close(covey_runtime* runtime, covey_rounds rounds) {
+  const Use use(OrDefault(runtime));
+  if (use.get() != nullptr) use->CloseRounds(rounds);
+}
+
+}  // extern "C"

@@ -1,0 +1,91 @@
+/* Rounds: exchanges that wait for enough ranks instead of all. A part of the C API, with the
+ * conventions of covey.h.
+ *
+ * The rounds of one bundle of spans between the members of a group, all on one host. Versions 1, 2,
+ * 3, ... are made once each, in order: version v once as many members have published their step v
+ * as the method's `admit` says. It is the sum, in rank order, of what lies in the members' slots
+ * then; what is published later goes with a later version, each step exactly once. Whoever waits in
+ * these functions does the work: a member that is stopped or killed, wherever, holds up none of the
+ * others, unless they are too few for `admit`. core/round/README.md has the rules.
+ *
+ * A training step: write the gradients to the memory covey_rounds_spans gives, covey_rounds_publish
+ * them as step t, covey_rounds_wait for version t, and for each version not yet read up to
+ * covey_rounds_executed, in order: covey_rounds_read, and the optimizer's step. Members that do so
+ * hold equal parameters at equal versions. One thread at a time per rounds. */
+#ifndef COVEY_CORE_COVEY_ROUNDS_H_
+#define COVEY_CORE_COVEY_ROUNDS_H_
+
+#include "core/covey.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef uint64_t covey_rounds; /* 0 is never one */
+
+typedef struct covey_rounds_config {
+  uint32_t struct_size;
+  covey_group group;
+  const char* name;          /* not empty; members open the same names in the same order */
+  const char* method;        /* one with COVEY_ADMIT_ROUNDS; NULL = the knob `method` */
+  covey_op op;               /* COVEY_SUM, or COVEY_AVERAGE: by the record's divisor */
+  int32_t num_spans;         /* at least 1 */
+  const covey_dtype* dtypes; /* [num_spans], not bool */
+  const int64_t* counts;     /* [num_spans] elements, each at least 1 */
+  int32_t num_hypers;        /* hyper-parameters that travel with each step, 0 to 4096 */
+} covey_rounds_config;
+
+/* What a version consists of; the same on all members. Arrays may be NULL. */
+typedef struct covey_round_record {
+  uint32_t struct_size;
+  int64_t version;
+  int32_t divisor; /* members that are not dead */
+  int32_t leader;  /* the lowest rank with a fresh contribution, else with any; -1 = none */
+  int64_t* first;  /* [group size] steps first..last of each member are in it; 0..0: none. A */
+  int64_t* last;   /* contribution is fresh when `last` >= `version`. */
+  double* hypers;  /* [num_hypers] the leader's; zeros when there is none */
+} covey_round_record;
+
+/* Every member calls it; waits for all. COVEY_MISMATCH on every member when name, method, op, spans
+ * or hyper-parameters differ: the message names the first difference, the ranks and both values.
+ * COVEY_EXHAUSTED on every member when one has no room. COVEY_UNSUPPORTED: not on one host. */
+COVEY_API covey_code covey_rounds_open(covey_runtime* runtime, const covey_rounds_config* config,
+                                       covey_rounds* rounds, covey_error* error);
+
+/* Where the next contribution is to be written: spans[i] gets the address of span i. Until the next
+ * covey_rounds_publish, all of it has to be written, what lies there is undefined. */
+COVEY_API covey_code covey_rounds_spans(covey_runtime* runtime, covey_rounds rounds, void** spans,
+                                        covey_error* error);
+
+/* Hands over what was written, as this rank's next step: 1, 2, 3, ... Never waits. If no version
+ * has taken the step before, it goes together with it. hypers: [num_hypers], copied. */
+COVEY_API covey_code covey_rounds_publish(covey_runtime* runtime, covey_rounds rounds,
+                                          const double* hypers, int64_t* step, covey_error* error);
+
+/* Waits until `version` has been made; COVEY_TIMEOUT after timeout_ns (negative: no limit). */
+COVEY_API covey_code covey_rounds_wait(covey_runtime* runtime, covey_rounds rounds, int64_t version,
+                                       int64_t timeout_ns, covey_error* error);
+
+/* The last version made; -1: no such rounds. */
+COVEY_API int64_t covey_rounds_executed(covey_runtime* runtime, covey_rounds rounds);
+
+/* Copies version `version` to spans[i] (spans or one of them may be NULL) and fills *record (may be
+ * NULL). COVEY_EXHAUSTED when it is no longer in the log: this rank has fallen behind for good. */
+COVEY_API covey_code covey_rounds_read(covey_runtime* runtime, covey_rounds rounds, int64_t version,
+                                       void* const* spans, covey_round_record* record,
+                                       covey_error* error);
+
+/* This rank has nothing more to contribute: it is waited for no longer. Waits until all members
+ * that live have called it and everything published is in a version. Then executed is the same on
+ * all, and their next steps are numbered from there. None may publish before all have returned.
+ * After COVEY_TIMEOUT, whose message names the ranks that are missing, it may be called again. */
+COVEY_API covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds rounds,
+                                         int64_t timeout_ns, covey_error* error);
+
+/* This rank leaves: the others do not wait for it any more. What it has published still counts. */
+COVEY_API void covey_rounds_close(covey_runtime* runtime, covey_rounds rounds);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* COVEY_CORE_COVEY_ROUNDS_H_ */

@@ -1,0 +1,86 @@
+#include "core/plan/notation.h"
+
+#include <charconv>
+
+namespace covey {
+namespace {
+
+struct Unit {
+  const char* name;
+  Time length;
+};
+constexpr Unit kUnits[] = {{"s", kSecond}, {"ms", kMillisecond}, {"us", kMicrosecond}, {"ns", 1}};
+
+constexpr int64_t kWhole = 1000;  // permille
+
+std::optional<int64_t> ReadNumber(std::string_view text) {
+  int64_t number = 0;
+  const char* last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, number);
+  return error == std::errc() && end == last ? std::optional(number) : std::nullopt;
+}
+
+std::optional<int64_t> ReadTime(std::string_view text) {
+  const size_t digits = text.find_first_not_of("0123456789");
+  if (digits == 0 || digits == std::string_view::npos) return ReadNumber(text == "0" ? text : "");
+  const std::optional<int64_t> number = ReadNumber(text.substr(0, digits));
+  for (const Unit& unit : kUnits)
+    if (text.substr(digits) == unit.name && number.has_value() && *number <= kNever / unit.length)
+      return *number * unit.length;
+  return std::nullopt;
+}
+
+// "0.5", "0.25", "1.0": at most three decimals.
+std::optional<int64_t> ReadPart(std::string_view text) {
+  const size_t point = text.find('.');
+  const std::optional<int64_t> whole = ReadNumber(text.substr(0, point));
+  std::string decimals(text.substr(point + 1));
+  if (decimals.empty() || decimals.size() > 3 ||
+      decimals.find_first_not_of("0123456789") != std::string::npos)
+    return std::nullopt;
+  decimals.resize(3, '0');
+  const int64_t permille = whole.value_or(-1) * kWhole + ReadNumber(decimals).value_or(0);
+  return permille >= 1 && permille <= kWhole ? std::optional(-permille) : std::nullopt;
+}
+
+std::optional<int64_t> ReadAdmission(std::string_view text) {
+  if (text == "solo") return kAdmitSolo;
+  if (text == "all") return kAdmitAll;
+  if (text.find('.') != std::string_view::npos) return ReadPart(text);
+  const std::optional<int64_t> count = ReadNumber(text);
+  return count.value_or(0) >= 1 ? count : std::nullopt;
+}
+
+std::string WritePart(int64_t permille) {
+  std::string decimals = std::to_string(kWhole + permille).substr(1);
+  while (decimals.ends_with('0')) decimals.pop_back();
+  return "0." + decimals;
+}
+
+}  // namespace
+
+std::optional<int64_t> ReadAs(Notation notation, std::string_view text) {
+  switch (notation) {
+    case Notation::kNumber:
+      return ReadNumber(text);
+    case Notation::kTime:
+      return ReadTime(text);
+    case Notation::kAdmission:
+      return ReadAdmission(text);
+  }
+  return std::nullopt;
+}
+
+std::string WriteAs(Notation notation, int64_t value) {
+  if (notation == Notation::kAdmission) {
+    if (value == kAdmitSolo) return "solo";
+    if (value == kAdmitAll) return "all";
+    if (value < 0) return WritePart(-value);
+  }
+  if (notation == Notation::kTime)
+    for (const Unit& unit : kUnits)
+      if (value % unit.length == 0) return std::to_string(value / unit.length) + unit.name;
+  return std::to_string(value);
+}
+
+}  // namespace covey

@@ -1,0 +1,58 @@
+#include "core/round/log.h"
+
+#include <cstring>
+
+#include "core/base/check.h"
+
+namespace covey {
+
+// The order matters: what could be found when the log was read was pinned before it was found.
+uint32_t ResultLog::FreeBuffer() const {
+  std::vector<bool> used(memory_->result_buffers(), false);
+  for (uint64_t i = 0; i < memory_->log(); ++i) {
+    const LogEntry entry = LogEntry::Of(words_->Load(memory_->LogAt(i)));
+    if (entry.version > 0) used[entry.buffer] = true;
+  }
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const uint64_t pin = words_->Load(memory_->PinAt(i));
+    if (pin > 0) used[pin - 1] = true;
+  }
+  for (uint32_t buffer = 0; buffer < memory_->result_buffers(); ++buffer)
+    if (!used[buffer]) return buffer;
+  CHECK(false, "there is a buffer more than can be in use");
+  return 0;
+}
+
+void ResultLog::Enter(uint64_t version, uint32_t buffer) {
+  uint64_t* word = memory_->LogAt(version);
+  const uint64_t before = words_->Load(word);
+  if (LogEntry::Of(before).version < version)
+    words_->CompareExchange(word, before, LogEntry{version, buffer}.Word());
+}
+
+Found ResultLog::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) const {
+  const uint64_t word = words_->Load(memory_->LogAt(version));
+  const LogEntry entry = LogEntry::Of(word);
+  if (entry.version != version) return entry.version < version ? Found::kNotYet : Found::kGone;
+  const std::byte* from = memory_->Result(entry.buffer);
+  if (record != nullptr) {
+    std::memcpy(&record->header, from, sizeof(RecordHeader));
+    const std::byte* at = from + sizeof(RecordHeader);
+    record->contributions.resize(static_cast<size_t>(memory_->size()));
+    const size_t bytes = sizeof(Contribution) * record->contributions.size();
+    std::memcpy(record->contributions.data(), at, bytes);
+    record->hypers.resize(memory_->hypers());
+    if (!record->hypers.empty())
+      std::memcpy(record->hypers.data(), at + bytes, sizeof(double) * record->hypers.size());
+    if (record->header.leader < 0) record->hypers.clear();
+  }
+  const RoundLayout& layout = memory_->layout();
+  for (size_t i = 0; i < to.size(); ++i)
+    if (to[i] != nullptr)
+      kernels_->copy(static_cast<std::byte*>(to[i]),
+                     from + memory_->record_bytes() + layout.offsets_bytes()[i],
+                     layout.lengths_bytes()[i], Stores::kCached);
+  return words_->Load(memory_->LogAt(version)) == word ? Found::kYes : Found::kGone;
+}
+
+}  // namespace covey

@@ -1,0 +1,49 @@
+// The results of the last versions, shared by all ranks of a host (rule W10, first part).
+//
+// Version v is found through log word v % log until version v + log has ended. A result is never
+// changed while it can be found, and a buffer is used again only when it can neither be found nor
+// is pinned. Readers pin nothing: they read and look whether it can still be found.
+#ifndef COVEY_CORE_ROUND_LOG_H_
+#define COVEY_CORE_ROUND_LOG_H_
+
+#include <span>
+#include <vector>
+
+#include "core/round/memory.h"
+#include "core/run/kernels.h"
+
+namespace covey {
+
+// What is known of a version that has ended; equal on all ranks.
+struct RoundRecord {
+  RecordHeader header;
+  std::vector<Contribution> contributions;  // by member
+  std::vector<double> hypers;               // the leader's; empty when there is no leader
+};
+
+enum class Found : uint8_t { kYes, kNotYet, kGone };
+
+class ResultLog {
+ public:
+  ResultLog(const RoundMemory* memory, SharedWords* words, const Kernels* kernels)
+      : memory_(memory), words_(words), kernels_(kernels) {}
+
+  // A buffer for the version that comes. REQUIRES: nothing has fired since the turn was read for
+  // which this is used, else the answer is worthless (and the exchange of the turn word refused).
+  uint32_t FreeBuffer() const;
+
+  // `version` lies in `buffer` from now on; nothing when that is so, or was.
+  void Enter(uint64_t version, uint32_t buffer);
+
+  // Copies the spans of `version` to to[0], to[1], ... (`to` may be empty, an address null), and
+  // the record (which may be null). Nothing of it is to be used unless kYes.
+  Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) const;
+
+ private:
+  const RoundMemory* memory_;
+  SharedWords* words_;
+  const Kernels* kernels_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_ROUND_LOG_H_

@@ -1,0 +1,202 @@
+// What the ranks of a host share for the versions of one bundle, as data: where it lies, who writes
+// it, and what the words say.
+//
+//   block of each member, in its own region, by member index i; who writes:
+//     slot word      the owner; whoever collects it               see SlotWord
+//     member word    the owner       odd: has finished so many times (see Standing)
+//     pin word       the owner       1 + the result buffer it may be writing; 0: none
+//     left words     [size] member j writes word j of all blocks, once it touches none any more
+//     headers        [3] the owner, while that buffer is open     SlotHeader, [hypers] float64
+//     buffers        [3] the owner, while open: one contribution each (RoundLayout)
+//     results        those with buffer % size == i              RecordHeader, [size] Contribution,
+//                    [hypers] float64, then one contribution: the sum. Whoever has pinned it.
+//   board, behind the block of member 0:
+//     turn word      whoever is first, by CAS                     see Turn
+//     bell           rung when a version has fired or ended
+//     pick words     [size] by CAS                                see Pick
+//     log words      [log] by CAS: version v stands in v % log    see LogEntry
+//     cursor words   [buffers] by CAS: shards claimed             see Cursor
+//     shard words    [buffers][1 + shards] the version that was done there; number 0 is the record
+//
+// Words change by Store where one rank writes, else by CompareExchange, and every word that others
+// change carries a version or a step, so none takes a value twice: a rank that was stopped for long
+// finds its exchange refused. Plain bytes are written by their owner while nobody else reads them
+// (open buffers, headers), or by anybody with the same values (results, see shards.h).
+//
+// There are log + size result buffers: `log` hold results, each of the others but one may be pinned
+// by a stopped rank, one is free. What is never touched costs no memory.
+#ifndef COVEY_CORE_ROUND_MEMORY_H_
+#define COVEY_CORE_ROUND_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/round/layout.h"
+#include "core/run/words.h"
+
+namespace covey {
+
+inline constexpr uint32_t kSlotBuffers = 3;
+inline constexpr uint32_t kMostResultBuffers = 1 << 15;
+
+// Which version is being made. `executed` versions have ended; the next is executed + 1.
+struct Turn {
+  uint64_t executed = 0;
+  bool fired = false;
+  uint32_t buffer = 0;  // of results; fired only
+
+  uint64_t version() const { return executed + 1; }
+  uint64_t Word() const { return executed << 16 | uint64_t{fired} << 15 | buffer; }
+  static Turn Of(uint64_t word) {
+    return {word >> 16, (word >> 15 & 1) != 0, static_cast<uint32_t>(word & 0x7fff)};
+  }
+};
+
+enum class SlotState : uint8_t { kOpen = 0, kSealed = 1, kTaken = 2 };
+// What the owner offers: its buffer `buffer`, up to its step `step`. Steps only grow.
+struct SlotWord {
+  SlotState state = SlotState::kOpen;
+  uint32_t buffer = 0;
+  uint64_t step = 0;
+
+  uint64_t Word() const {
+    return static_cast<uint64_t>(state) << 62 | uint64_t{buffer} << 60 | step;
+  }
+  static SlotWord Of(uint64_t word) {
+    return {static_cast<SlotState>(word >> 62), static_cast<uint32_t>(word >> 60 & 3),
+            word & ((uint64_t{1} << 60) - 1)};
+  }
+};
+
+enum class Fate : uint8_t {
+  kUndecided = 0,
+  kAsked = 1,  // its seal is to be taken
+  kIn = 2,     // it was
+  kOut = 3,    // there was none, or its owner was faster
+  kGone = 4,   // there was none and its owner is dead
+};
+// What became of a member's slot in a version.
+struct Pick {
+  uint64_t version = 0;
+  Fate fate = Fate::kUndecided;
+  uint32_t buffer = 0;
+  uint64_t step = 0;  // its low kStepBits
+
+  static constexpr int kStepBits = 25;
+  uint64_t Word() const {
+    return version << 30 | static_cast<uint64_t>(fate) << 27 | uint64_t{buffer} << 25 | step;
+  }
+  static Pick Of(uint64_t word) {
+    return {word >> 30, static_cast<Fate>(word >> 27 & 7), static_cast<uint32_t>(word >> 25 & 3),
+            word & ((uint64_t{1} << kStepBits) - 1)};
+  }
+  bool Names(const SlotWord& slot) const {
+    return buffer == slot.buffer && step == (slot.step & ((uint64_t{1} << kStepBits) - 1));
+  }
+};
+
+// The result of `version` lies in `buffer`.
+struct LogEntry {
+  uint64_t version = 0;
+  uint32_t buffer = 0;
+
+  uint64_t Word() const { return version << 16 | buffer; }
+  static LogEntry Of(uint64_t word) { return {word >> 16, static_cast<uint32_t>(word & 0xffff)}; }
+};
+
+// Shards below `next` of `version` were claimed.
+struct Cursor {
+  uint64_t version = 0;
+  uint32_t next = 0;
+
+  uint64_t Word() const { return version << 24 | next; }
+  static Cursor Of(uint64_t word) { return {word >> 24, static_cast<uint32_t>(word & 0xffffff)}; }
+};
+inline constexpr size_t kMostShards = 0xffffff;
+
+// Steps first..last of a member, as far as they are in; `count` of them. 0 = nothing.
+struct Contribution {
+  uint64_t first = 0, last = 0, count = 0;
+};
+struct SlotHeader {
+  Contribution content;
+};
+struct RecordHeader {
+  uint64_t version = 0;
+  int32_t divisor = 0;  // members that were not gone
+  int32_t leader = -1;  // member whose hyper-parameters these are; -1 = nobody contributed
+};
+
+class RoundMemory {
+ public:
+  struct Shape {
+    int32_t size = 1;    // members
+    int32_t log = 4;     // results kept
+    int32_t hypers = 0;  // hyper-parameters that travel
+  };
+
+  RoundMemory(const Shape& shape, const RoundLayout& layout);
+
+  // How much of its region member `index` gives; zero-filled, 64-byte aligned.
+  size_t BlockBytes(int32_t index) const;
+  // Where the blocks are mapped here, by member.
+  void Map(std::vector<std::byte*> blocks) { blocks_ = std::move(blocks); }
+
+  int32_t size() const { return shape_.size; }
+  uint32_t log() const { return static_cast<uint32_t>(shape_.log); }
+  uint32_t result_buffers() const { return static_cast<uint32_t>(shape_.log + shape_.size); }
+  size_t hypers() const { return static_cast<size_t>(shape_.hypers); }
+  size_t record_bytes() const { return record_bytes_; }
+  const RoundLayout& layout() const { return layout_; }
+
+  uint64_t* SlotAt(int32_t i) const { return At(i, 0); }
+  uint64_t* MemberAt(int32_t i) const { return At(i, kLine); }
+  uint64_t* PinAt(int32_t i) const { return At(i, 2 * kLine); }
+  uint64_t* LeftAt(int32_t of, int32_t by) const {
+    return At(of, 3 * kLine + sizeof(uint64_t) * static_cast<size_t>(by));
+  }
+  SlotHeader* Header(int32_t i, uint32_t buffer) const {
+    return reinterpret_cast<SlotHeader*>(At(i, headers_ + header_bytes_ * buffer));
+  }
+  std::span<double> HeaderHypers(int32_t i, uint32_t buffer) const {
+    return {reinterpret_cast<double*>(Header(i, buffer) + 1), hypers()};
+  }
+  std::byte* Buffer(int32_t i, uint32_t buffer) const {
+    return Bytes(i, buffers_ + layout_.length_bytes() * buffer);
+  }
+  std::byte* Result(uint32_t buffer) const;  // the record; the sum follows after record_bytes()
+
+  uint64_t* TurnAt() const { return At(0, board_); }
+  uint64_t* BellAt() const { return At(0, board_ + kLine); }
+  uint64_t* PickAt(int32_t i) const { return Word(picks_ + static_cast<size_t>(i)); }
+  uint64_t* LogAt(uint64_t version) const { return Word(log_ + version % log()); }
+  uint64_t* CursorAt(uint32_t buffer) const { return Word(cursors_ + buffer); }
+  uint64_t* DoneAt(uint32_t buffer, size_t shard) const {
+    return Word(done_ + (layout_.shards().size() + 1) * buffer + shard);
+  }
+
+ private:
+  static constexpr size_t kLine = 64;
+
+  std::byte* Bytes(int32_t i, size_t offset) const {
+    return blocks_[static_cast<size_t>(i)] + offset;
+  }
+  uint64_t* At(int32_t i, size_t offset) const {
+    return reinterpret_cast<uint64_t*>(Bytes(i, offset));
+  }
+  uint64_t* Word(size_t number) const { return At(0, board_) + number; }
+  size_t ResultsOf(int32_t i) const;
+
+  Shape shape_;
+  RoundLayout layout_;
+  size_t header_bytes_, record_bytes_;
+  size_t headers_, buffers_, results_;         // offsets in a block
+  size_t board_;                               // behind the block of member 0
+  size_t picks_, log_, cursors_, done_, end_;  // in words of the board
+  std::vector<std::byte*> blocks_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_ROUND_MEMORY_H_

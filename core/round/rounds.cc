@@ -1,0 +1,117 @@
+#include "core/round/rounds.h"
+
+#include "core/round/collect.h"
+
+namespace covey {
+
+Rounds::Rounds(const Options& options, const RoundMemory* memory, SharedWords* words)
+    : self_(options.self),
+      memory_(memory),
+      words_(words),
+      slot_(options.self, memory, words, options.kernels),
+      arrivals_(options.admission, memory, words),
+      log_(memory, words, options.kernels),
+      shards_({.self = options.self,
+               .average = options.average,
+               .overdue = options.overdue,
+               .kernels = options.kernels},
+              memory, words),
+      lost_(static_cast<size_t>(memory->size()), false) {}
+
+uint64_t Rounds::executed() { return Turn::Of(words_->Load(memory_->TurnAt())).executed; }
+
+uint64_t Rounds::Publish(std::span<const double> hypers) {
+  uint64_t* word = memory_->MemberAt(self_);
+  const Standing standing{words_->Load(word)};
+  slot_.Publish(++step_, hypers);
+  if (standing.finished()) words_->Store(word, standing.word + 1);
+  return step_;
+}
+
+Time Rounds::Advance(Time now, bool* moved) {
+  *moved = false;
+  Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
+  if (!turn.fired) {
+    const Time fire_at = arrivals_.FireAt(turn.version(), lost_, now);
+    if (fire_at > now) return fire_at;
+    *moved = true;
+    if (!Fire(&turn)) return now;
+  }
+  Time until = kNever;
+  words_->Store(memory_->PinAt(self_), turn.buffer + 1);
+  Work(turn, now, &until, moved);
+  words_->Store(memory_->PinAt(self_), 0);
+  return until;
+}
+
+bool Rounds::Fire(Turn* turn) {
+  Turn fired = *turn;
+  fired.fired = true;
+  fired.buffer = log_.FreeBuffer();
+  if (!words_->CompareExchange(memory_->TurnAt(), turn->Word(), fired.Word())) return false;
+  *turn = fired;
+  ++counters_.fired;
+  words_->Ring(memory_->BellAt());
+  return true;
+}
+
+void Rounds::Work(const Turn& turn, Time now, Time* until, bool* moved) {
+  if (collected_ != turn.version()) {
+    *moved = true;
+    if (!Collect(*memory_, words_, lost_, turn.version(), &picks_)) return;
+    collected_ = turn.version();
+  }
+  const Shards::Outcome outcome = shards_.Work(turn, picks_, now, until);
+  *moved |= outcome != Shards::Outcome::kWaiting;
+  counters_.shards += outcome == Shards::Outcome::kWorked ? 1 : 0;
+  if (outcome == Shards::Outcome::kDone) End(turn);
+}
+
+void Rounds::End(const Turn& turn) {
+  log_.Enter(turn.version(), turn.buffer);
+  const Turn next{.executed = turn.version()};
+  if (words_->CompareExchange(memory_->TurnAt(), turn.Word(), next.Word()))
+    words_->Ring(memory_->BellAt());
+}
+
+void Rounds::Finish() {
+  uint64_t* word = memory_->MemberAt(self_);
+  const Standing standing{words_->Load(word)};
+  if (!standing.finished()) words_->Store(word, standing.word + 1);
+  words_->Ring(memory_->BellAt());  // it may have been the one they waited for
+}
+
+std::vector<int32_t> Rounds::Unfinished() {
+  const uint64_t times = Standing{words_->Load(memory_->MemberAt(self_))}.times();
+  std::vector<int32_t> members;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const Standing other{words_->Load(memory_->MemberAt(i))};
+    if (lost_[static_cast<size_t>(i)] || other.times() >= times) continue;
+    if (words_->Load(memory_->LeftAt(self_, i)) == 0) members.push_back(i);
+  }
+  return members;
+}
+
+bool Rounds::IsFlushed() {
+  if (!Unfinished().empty()) return false;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
+    if (slot.state == SlotState::kSealed) return false;
+  }
+  // After the slots: the version that has taken the last of them may be under way.
+  return !Turn::Of(words_->Load(memory_->TurnAt())).fired;
+}
+
+void Rounds::Leave() {
+  Finish();
+  for (int32_t i = 0; i < memory_->size(); ++i) words_->Store(memory_->LeftAt(i, self_), 1);
+}
+
+bool Rounds::HaveAllLeft() {
+  for (int32_t i = 0; i < memory_->size(); ++i)
+    if (!lost_[static_cast<size_t>(i)] && words_->Load(memory_->LeftAt(self_, i)) == 0)
+      return false;
+  return true;
+}
+
+}  // namespace covey

@@ -1,0 +1,97 @@
+// One rank's part in the versions of one bundle, on one host (core/round/README.md has the rules).
+//
+// Versions 1, 2, 3, ... are executed once each, in order. A rank publishes its contributions step
+// by step and waits until its step is executed; while it waits it calls Advance, which is all the
+// work there is: there is no thread, no message, and no rank whose help another needs. A rank may
+// stop for ever, or be killed, between any two instructions.
+//
+// Sans-IO: time is an argument, the lock around it and the sleep between passes are the caller's
+// (core/rounds_port.h). One thread at a time.
+#ifndef COVEY_CORE_ROUND_ROUNDS_H_
+#define COVEY_CORE_ROUND_ROUNDS_H_
+
+#include <span>
+#include <vector>
+
+#include "core/round/arrivals.h"
+#include "core/round/log.h"
+#include "core/round/shards.h"
+#include "core/round/slot.h"
+
+namespace covey {
+
+class Rounds {
+ public:
+  struct Options {
+    int32_t self = 0;  // index among the members
+    AdmissionRule admission;
+    bool average = false;
+    Time overdue = kMillisecond;  // how long a claimed shard may take
+    const Kernels* kernels = nullptr;
+  };
+  struct Counters {
+    uint64_t fired = 0;   // versions that this rank fired
+    uint64_t shards = 0;  // that it did, those done by others meanwhile included
+  };
+
+  // `memory` is mapped: all members have agreed on shape, layout and options before (rule W1). Both
+  // outlive the rounds.
+  Rounds(const Options& options, const RoundMemory* memory, SharedWords* words);
+
+  // The buffer for the next contribution, and its publishing as the next step, whose number is
+  // returned: 1, 2, 3, ... See slot.h. A rank that had finished trains on.
+  std::byte* open() const { return slot_.open(); }
+  uint64_t Publish(std::span<const double> hypers);
+  uint64_t step() const { return step_; }
+
+  // The last version that has ended.
+  uint64_t executed();
+
+  // One pass of the work for whoever waits: fires the next version if it may, collects, does one
+  // shard. Returns when to come again at the latest, if nobody rings: *moved: at once.
+  Time Advance(Time now, bool* moved);
+
+  Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) const {
+    return log_.Read(version, to, record);
+  }
+
+  // This rank has no more contributions for now: it is not waited for. What it has published makes
+  // its way into versions; IsFlushed once that is so for all members, all of which have finished.
+  void Finish();
+  bool IsFlushed();
+  // Members that are awaited by a rank that has finished: those that live and have not.
+  std::vector<int32_t> Unfinished();
+  // Its next step is the one after the last version, as it is for all after a flush.
+  void CatchUp() { step_ = executed(); }
+
+  // Member `index` is dead: it is not waited for. What it had sealed counts.
+  void OnLoss(int32_t index) { lost_[static_cast<size_t>(index)] = true; }
+
+  // This rank will touch no block any more. Then nothing but HaveAllLeft may be called, which says
+  // whether its own block can be given back.
+  void Leave();
+  bool HaveAllLeft();
+
+  const Counters& counters() const { return counters_; }
+
+ private:
+  bool Fire(Turn* turn);
+  void Work(const Turn& turn, Time now, Time* until, bool* moved);
+  void End(const Turn& turn);
+
+  int32_t self_;
+  const RoundMemory* memory_;
+  SharedWords* words_;
+  Slot slot_;
+  Arrivals arrivals_;
+  ResultLog log_;
+  Shards shards_;
+  uint64_t step_ = 0;
+  std::vector<bool> lost_;   // by member
+  uint64_t collected_ = 0;   // the version whose fates these are
+  std::vector<Pick> picks_;  // by member
+  Counters counters_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_ROUND_ROUNDS_H_

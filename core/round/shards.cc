@@ -1,0 +1,133 @@
+#include "core/round/shards.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/check.h"
+
+namespace covey {
+namespace {
+
+int32_t DivisorOf(const std::vector<Pick>& picks) {
+  const auto gone = std::count_if(picks.begin(), picks.end(),
+                                  [](const Pick& p) { return p.fate == Fate::kGone; });
+  return std::max(1, static_cast<int32_t>(picks.size()) - static_cast<int32_t>(gone));
+}
+
+}  // namespace
+
+Shards::Shards(const Options& options, const RoundMemory* memory, SharedWords* words)
+    : options_(options),
+      memory_(memory),
+      words_(words),
+      own_(std::make_unique_for_overwrite<std::byte[]>(
+          std::max(memory->layout().shard_bytes(), memory->record_bytes()))) {}
+
+Shards::Outcome Shards::Work(const Turn& turn, const std::vector<Pick>& picks, Time now,
+                             Time* until) {
+  size_t shard = 0;
+  if (Claim(turn, &shard)) {
+    Do(turn, picks, shard);
+    return Outcome::kWorked;
+  }
+  if (!FindUndone(turn, &shard)) return Outcome::kDone;
+  if (stalled_version_ != turn.version()) {
+    stalled_version_ = turn.version();
+    stalled_since_ = now;
+  }
+  *until = stalled_since_ + options_.overdue;
+  if (now < *until) return Outcome::kWaiting;
+  Do(turn, picks, shard);
+  return Outcome::kWorked;
+}
+
+bool Shards::Claim(const Turn& turn, size_t* shard) {
+  uint64_t* word = memory_->CursorAt(turn.buffer);
+  for (;;) {
+    Cursor cursor = Cursor::Of(words_->Load(word));
+    const uint64_t before = cursor.Word();
+    if (cursor.version > turn.version()) return false;
+    if (cursor.version < turn.version()) cursor = {turn.version(), 0};
+    if (cursor.next > memory_->layout().shards().size()) return false;
+    *shard = cursor.next++;
+    if (words_->CompareExchange(word, before, cursor.Word())) return true;
+  }
+}
+
+// Each rank begins elsewhere, so that those who do overdue shards do not all do the same.
+bool Shards::FindUndone(const Turn& turn, size_t* shard) {
+  const size_t count = memory_->layout().shards().size() + 1;
+  const size_t first =
+      count * static_cast<size_t>(options_.self) / static_cast<size_t>(memory_->size());
+  for (size_t i = 0; i < count; ++i) {
+    *shard = (first + i) % count;
+    if (words_->Load(memory_->DoneAt(turn.buffer, *shard)) != turn.version()) return true;
+  }
+  return false;
+}
+
+void Shards::Do(const Turn& turn, const std::vector<Pick>& picks, size_t shard) {
+  std::byte* result = memory_->Result(turn.buffer);
+  size_t length_bytes = 0;
+  if (shard == 0) {
+    length_bytes = MakeRecord(turn, picks);
+  } else {
+    const RoundLayout::Shard& part = memory_->layout().shards()[shard - 1];
+    length_bytes = Reduce(part, picks);
+    result += memory_->record_bytes() + part.offset_bytes;
+  }
+  // While the version is under way nobody writes a slot that it has taken, and this rank's pin of
+  // its buffer came in time.
+  if (words_->Load(memory_->TurnAt()) != turn.Word()) return;
+  options_.kernels->copy(result, own_.get(), length_bytes, Stores::kCached);
+  words_->Store(memory_->DoneAt(turn.buffer, shard), turn.version());
+}
+
+size_t Shards::Reduce(const RoundLayout::Shard& shard, const std::vector<Pick>& picks) {
+  const size_t length_bytes = shard.count * SizeOf(shard.dtype);
+  inputs_.clear();
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const Pick& pick = picks[static_cast<size_t>(i)];
+    if (pick.fate == Fate::kIn)
+      inputs_.push_back(memory_->Buffer(i, pick.buffer) + shard.offset_bytes);
+  }
+  if (inputs_.empty()) {
+    std::memset(own_.get(), 0, length_bytes);
+    return length_bytes;
+  }
+  const double scale = options_.average ? 1.0 / DivisorOf(picks) : 1.0;
+  std::byte* output = own_.get();
+  options_.kernels->reduce({.dtype = shard.dtype, .op = Op::kSum, .postscale = scale}, inputs_,
+                           std::span<std::byte* const>(&output, 1), shard.count, Stores::kCached);
+  return length_bytes;
+}
+
+// The leader is the lowest contributor that is fresh; where nobody is, the lowest contributor.
+size_t Shards::MakeRecord(const Turn& turn, const std::vector<Pick>& picks) {
+  RecordHeader header{.version = turn.version(), .divisor = DivisorOf(picks)};
+  std::vector<Contribution> contributions(picks.size());
+  bool leader_is_fresh = false;
+  for (size_t i = 0; i < picks.size(); ++i) {
+    if (picks[i].fate != Fate::kIn) continue;
+    const auto member = static_cast<int32_t>(i);
+    contributions[i] = memory_->Header(member, picks[i].buffer)->content;
+    const bool fresh = contributions[i].last >= turn.version();
+    if (header.leader >= 0 && (leader_is_fresh || !fresh)) continue;
+    header.leader = member;
+    leader_is_fresh = fresh;
+  }
+  std::byte* at = own_.get();
+  std::memset(at, 0, memory_->record_bytes());
+  std::memcpy(at, &header, sizeof(header));
+  at += sizeof(header);
+  std::memcpy(at, contributions.data(), sizeof(Contribution) * contributions.size());
+  at += sizeof(Contribution) * contributions.size();
+  if (header.leader >= 0 && memory_->hypers() > 0) {
+    const Pick& pick = picks[static_cast<size_t>(header.leader)];
+    const auto hypers = memory_->HeaderHypers(header.leader, pick.buffer);
+    std::memcpy(at, hypers.data(), hypers.size_bytes());
+  }
+  return memory_->record_bytes();
+}
+
+}  // namespace covey

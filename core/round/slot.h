@@ -1,0 +1,57 @@
+// A member's own slot (rules W2, W3): three buffers and one word.
+//
+// The trainer writes the open buffer and publishes it; whoever makes a version collects what is
+// sealed (collect.h), without the owner's help. Nobody waits: what is not sealed is not in the
+// version and travels with a later one. The owner's thread only.
+//
+//   word              event       action                       word after
+//   open              Publish     header                       sealed(open buffer)
+//   sealed, by CAS    Publish     open, add, header            sealed(same buffer)
+//   sealed, by CAS    collected   the buffer is only read      taken
+//   taken             Publish     its pick says `in` (3)       sealed(open buffer)
+//
+// Invariants:
+//  1. A step is in the slot until it is collected, then in exactly one version.
+//  2. A taken buffer is written again only after its version has ended.
+//  3. `taken` is overwritten only once the pick of that version says that it was taken: whoever
+//     collects later than the owner publishes must not take the slot for one that was not.
+#ifndef COVEY_CORE_ROUND_SLOT_H_
+#define COVEY_CORE_ROUND_SLOT_H_
+
+#include <array>
+#include <span>
+
+#include "core/round/memory.h"
+#include "core/run/kernels.h"
+
+namespace covey {
+
+class Slot {
+ public:
+  // All borrowed, outlive the slot.
+  Slot(int32_t self, const RoundMemory* memory, SharedWords* words, const Kernels* kernels)
+      : self_(self), memory_(memory), words_(words), kernels_(kernels) {}
+
+  // The buffer to write the next contribution to, all of it: what lies there is undefined.
+  std::byte* open() const { return memory_->Buffer(self_, open_); }
+
+  // Seals the open buffer as step `step`, together with earlier steps that nobody has collected.
+  // REQUIRES: step grows; hypers.size() is the memory's.
+  void Publish(uint64_t step, std::span<const double> hypers);
+
+ private:
+  void Add(uint32_t to, uint32_t from);
+  void Acknowledge(const SlotWord& taken);
+  void ChooseOpen(uint32_t sealed);
+  void WriteHeader(uint32_t buffer, const Contribution& content, std::span<const double> hypers);
+
+  int32_t self_;
+  const RoundMemory* memory_;
+  SharedWords* words_;
+  const Kernels* kernels_;
+  uint32_t open_ = 0;
+  std::array<uint64_t, kSlotBuffers> busy_until_{};  // the version that reads it; 0 = none
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_ROUND_SLOT_H_

@@ -1,0 +1,86 @@
+// One rank's rounds of one bundle as the threads of its process meet them: a lock, a clock and
+// sleep around core/round.
+//
+// Whoever waits here does the work; the engine thread has no part in it. Waiting spins, yields and
+// then sleeps on the rounds' bell, for a bounded time: a peer that was to ring may have been
+// stopped. Memory that peers may still read is given back only when all members have left.
+//
+// Any thread; one at a time is meant to wait.
+#ifndef COVEY_CORE_ROUNDS_PORT_H_
+#define COVEY_CORE_ROUNDS_PORT_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/base/tensor.h"
+#include "core/round/rounds.h"
+#include "core/run/transport.h"
+
+namespace covey {
+
+class RoundsPort {
+ public:
+  struct Waiting {
+    Time spin = 0;
+    int yields = 0;
+  };
+  struct Bundle {
+    std::string name;
+    RoundMemory::Shape shape;
+    RoundLayout layout;
+    Rounds::Options options;
+    Waiting waiting;
+  };
+
+  // `transport` has words and outlives the port, as does `group`, of which this rank is a member.
+  RoundsPort(Bundle bundle, const Group* group, Transport* transport);
+
+  // Before Open: how much of this rank's region to give.
+  size_t BlockBytes() const { return memory_.BlockBytes(bundle_.options.self); }
+  // `offsets`: where each member's block lies in its region. All members have agreed.
+  void Open(const std::vector<uint64_t>& offsets);
+
+  const RoundLayout& layout() const { return memory_.layout(); }
+  size_t hypers() const { return memory_.hypers(); }
+  const Group& group() const { return *group_; }
+
+  std::byte* open();
+  uint64_t Publish(std::span<const double> hypers);
+  uint64_t executed();
+  Status Wait(uint64_t version, Time deadline);
+  // See ResultLog::Read.
+  Status Read(uint64_t version, std::span<void* const> to, RoundRecord* record);
+  Status Finish(Time deadline);
+
+  // Waits in progress and to come end with kAborted.
+  void Interrupt();
+  // Nothing but CanBeFreed may be called afterwards.
+  void Close();
+  bool CanBeFreed();
+  uint64_t offset() const { return offset_; }  // of this rank's block in its region
+
+ private:
+  Status Drive(const std::function<bool()>& done, Time deadline);
+  bool Pass(const std::function<bool()>& done, Time now, Time* until, bool* moved);
+  void HearOfLosses();
+  std::string Missing();
+
+  Bundle bundle_;
+  const Group* group_;
+  Transport* transport_;
+  SharedWords* words_;
+  RoundMemory memory_;
+  uint64_t offset_ = 0;
+  std::atomic<bool> stop_{false};
+
+  std::mutex mutex_;
+  std::unique_ptr<Rounds> rounds_;  // protected by mutex_
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_ROUNDS_PORT_H_

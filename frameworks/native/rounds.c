@@ -1,0 +1,220 @@
+/* Rounds: see core/covey_rounds.h. Numbers stand for them; those of an earlier life
+ * are known to nobody. */
+#include "frameworks/native/native.h"
+
+#include "core/covey_rounds.h"
+
+enum { kSliceNs = 50 * 1000 * 1000 }; /* how long a signal waits at most */
+enum { kMostSpans = 1 << 16, kMostHypers = 4096 };
+
+/* The tuple as an array of int64_t; NULL with an exception set. */
+static int64_t* NumbersOf(PyObject* tuple) {
+  const Py_ssize_t count = PyTuple_Size(tuple);
+  int64_t* numbers = calloc((size_t)count + 1, sizeof(*numbers));
+  if (numbers == NULL) return (int64_t*)PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < count; ++i) numbers[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+  if (!PyErr_Occurred()) return numbers;
+  free(numbers);
+  return NULL;
+}
+
+static double* DoublesOf(PyObject* tuple) {
+  const Py_ssize_t count = PyTuple_Size(tuple);
+  double* numbers = calloc((size_t)count + 1, sizeof(*numbers));
+  if (numbers == NULL) return (double*)PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < count; ++i) numbers[i] = PyFloat_AsDouble(PyTuple_GetItem(tuple, i));
+  if (!PyErr_Occurred()) return numbers;
+  free(numbers);
+  return NULL;
+}
+
+PyObject* RoundsOpen(PyObject* module, PyObject* args) {
+  (void)module;
+  covey_rounds_config config = COVEY_INIT(covey_rounds_config);
+  unsigned long long group;
+  int op;
+  PyObject *dtypes, *counts;
+  if (!PyArg_ParseTuple(args, "KsziiO!O!:rounds_open", &group, &config.name, &config.method, &op,
+                        &config.num_hypers, &PyTuple_Type, &dtypes, &PyTuple_Type, &counts))
+    return NULL;
+  const Py_ssize_t spans = PyTuple_Size(dtypes);
+  if (PyTuple_Size(counts) != spans || spans > kMostSpans) {
+    PyErr_SetString(PyExc_ValueError, "rounds_open: as many counts as dtypes");
+    return NULL;
+  }
+  int64_t* codes = NumbersOf(dtypes);
+  int64_t* lengths = codes == NULL ? NULL : NumbersOf(counts);
+  covey_dtype* types = lengths == NULL ? NULL : calloc((size_t)spans + 1, sizeof(*types));
+  PyObject* answer = NULL;
+  if (types != NULL) {
+    for (Py_ssize_t i = 0; i < spans; ++i) types[i] = (covey_dtype)codes[i];
+    config.group = group;
+    config.op = (covey_op)op;
+    config.num_spans = (int32_t)spans;
+    config.dtypes = types;
+    config.counts = lengths;
+    covey_rounds rounds = 0;
+    covey_error error;
+    ClearError(&error);
+    Py_BEGIN_ALLOW_THREADS
+    error.code = covey_rounds_open(NULL, &config, &rounds, &error);
+    Py_END_ALLOW_THREADS
+    answer = error.code == COVEY_OK ? PyLong_FromUnsignedLongLong(rounds) : RaiseError(&error);
+  } else if (!PyErr_Occurred()) {
+    PyErr_NoMemory();
+  }
+  free(types);
+  free(lengths);
+  free(codes);
+  return answer;
+}
+
+PyObject* RoundsSpans(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long rounds;
+  int count;
+  if (!PyArg_ParseTuple(args, "Ki:rounds_spans", &rounds, &count)) return NULL;
+  if (count < 1 || count > kMostSpans) {
+    PyErr_SetString(PyExc_ValueError, "rounds_spans: a number of spans");
+    return NULL;
+  }
+  void** spans = calloc((size_t)count, sizeof(*spans));
+  if (spans == NULL) return PyErr_NoMemory();
+  covey_error error;
+  ClearError(&error);
+  error.code = covey_rounds_spans(NULL, rounds, spans, &error);
+  PyObject* answer = error.code == COVEY_OK ? PyTuple_New(count) : RaiseError(&error);
+  for (int i = 0; answer != NULL && i < count; ++i) {
+    PyObject* address = PyLong_FromVoidPtr(spans[i]);
+    if (address == NULL || PyTuple_SetItem(answer, i, address) != 0) Py_CLEAR(answer);
+  }
+  free(spans);
+  return answer;
+}
+
+PyObject* RoundsPublish(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long rounds;
+  PyObject* tuple;
+  if (!PyArg_ParseTuple(args, "KO!:rounds_publish", &rounds, &PyTuple_Type, &tuple)) return NULL;
+  double* hypers = DoublesOf(tuple);
+  if (hypers == NULL) return NULL;
+  int64_t step = 0;
+  covey_error error;
+  ClearError(&error);
+  Py_BEGIN_ALLOW_THREADS
+  error.code = covey_rounds_publish(NULL, rounds, hypers, &step, &error);
+  Py_END_ALLOW_THREADS
+  free(hypers);
+  return error.code == COVEY_OK ? PyLong_FromLongLong(step) : RaiseError(&error);
+}
+
+/* Waits in slices for `version`, or for the flush when it is negative. */
+static PyObject* WaitFor(unsigned long long rounds, long long version, double seconds) {
+  const int64_t deadline = seconds < 0 ? INT64_MAX : covey_now_ns() + (int64_t)(seconds * 1e9);
+  covey_error error;
+  for (;;) {
+    const int64_t left = deadline - covey_now_ns();
+    const int64_t slice = left > kSliceNs ? kSliceNs : left < 0 ? 0 : left;
+    ClearError(&error);
+    Py_BEGIN_ALLOW_THREADS
+    error.code = version < 0 ? covey_rounds_finish(NULL, rounds, slice, &error)
+                             : covey_rounds_wait(NULL, rounds, version, slice, &error);
+    Py_END_ALLOW_THREADS
+    if (error.code == COVEY_OK) Py_RETURN_NONE;
+    if (error.code != COVEY_TIMEOUT || covey_now_ns() >= deadline) return RaiseError(&error);
+    if (PyErr_CheckSignals() != 0) return NULL;
+  }
+}
+
+PyObject* RoundsWait(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long rounds;
+  long long version;
+  double seconds = -1;
+  if (!PyArg_ParseTuple(args, "KL|d:rounds_wait", &rounds, &version, &seconds)) return NULL;
+  return WaitFor(rounds, version < 0 ? 0 : version, seconds);
+}
+
+PyObject* RoundsFinish(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long rounds;
+  double seconds = -1;
+  if (!PyArg_ParseTuple(args, "K|d:rounds_finish", &rounds, &seconds)) return NULL;
+  return WaitFor(rounds, -1, seconds);
+}
+
+PyObject* RoundsExecuted(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long rounds;
+  if (!PyArg_ParseTuple(args, "K:rounds_executed", &rounds)) return NULL;
+  return PyLong_FromLongLong(covey_rounds_executed(NULL, rounds));
+}
+
+static PyObject* RecordOf(const covey_round_record* record, int size, int hypers) {
+  PyObject* members = PyTuple_New(size);
+  PyObject* numbers = PyTuple_New(hypers);
+  for (int i = 0; members != NULL && i < size; ++i) {
+    PyObject* pair = Py_BuildValue("(LL)", (long long)record->first[i], (long long)record->last[i]);
+    if (pair == NULL || PyTuple_SetItem(members, i, pair) != 0) Py_CLEAR(members);
+  }
+  for (int i = 0; numbers != NULL && i < hypers; ++i) {
+    PyObject* number = PyFloat_FromDouble(record->hypers[i]);
+    if (number == NULL || PyTuple_SetItem(numbers, i, number) != 0) Py_CLEAR(numbers);
+  }
+  if (members != NULL && numbers != NULL)
+    return Py_BuildValue("(iiNN)", (int)record->divisor, (int)record->leader, members, numbers);
+  Py_XDECREF(members);
+  Py_XDECREF(numbers);
+  return NULL;
+}
+
+PyObject* RoundsRead(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long rounds;
+  long long version;
+  PyObject* tuple;
+  int size, hypers;
+  if (!PyArg_ParseTuple(args, "KLO!ii:rounds_read", &rounds, &version, &PyTuple_Type, &tuple, &size,
+                        &hypers))
+    return NULL;
+  if (size < 1 || hypers < 0 || hypers > kMostHypers) {
+    PyErr_SetString(PyExc_ValueError, "rounds_read: the group's size, and the hyper-parameters");
+    return NULL;
+  }
+  int64_t* addresses = NumbersOf(tuple);
+  const Py_ssize_t count = PyTuple_Size(tuple);
+  if (addresses == NULL) return NULL;
+  void** spans = calloc((size_t)count + 1, sizeof(*spans));
+  int64_t* steps = calloc((size_t)size * 2, sizeof(*steps));
+  double* numbers = calloc((size_t)hypers + 1, sizeof(*numbers));
+  PyObject* answer = NULL;
+  if (spans != NULL && steps != NULL && numbers != NULL) {
+    for (Py_ssize_t i = 0; i < count; ++i) spans[i] = (void*)(uintptr_t)addresses[i];
+    covey_round_record record = COVEY_INIT(covey_round_record);
+    record.first = steps;
+    record.last = steps + size;
+    record.hypers = numbers;
+    covey_error error;
+    ClearError(&error);
+    Py_BEGIN_ALLOW_THREADS
+    error.code = covey_rounds_read(NULL, rounds, version, spans, &record, &error);
+    Py_END_ALLOW_THREADS
+    answer = error.code == COVEY_OK ? RecordOf(&record, size, hypers) : RaiseError(&error);
+  } else {
+    PyErr_NoMemory();
+  }
+  free(numbers);
+  free(steps);
+  free(spans);
+  free(addresses);
+  return answer;
+}
+
+PyObject* RoundsClose(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long rounds;
+  if (!PyArg_ParseTuple(args, "K:rounds_close", &rounds)) return NULL;
+  covey_rounds_close(NULL, rounds);
+  Py_RETURN_NONE;
+}

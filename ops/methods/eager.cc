@@ -1,0 +1,72 @@
+// eager: gradients summed over whoever has come (eager-SGD: partial collectives); who is late is
+// not waited for, and its gradient counts later, once.
+//
+// At step t a rank hands its gradient to its slot and waits until version t has been executed. A
+// version fires once `admit` ranks have come, and takes what lies in all slots; a rank that comes
+// later finds it executed and goes on at once, its gradient is summed with its next one and travels
+// with the next version. Every rank applies every version in order, so replicas are equal at equal
+// version. With admit=all it is allreduce, bit for bit.
+// Source: S. Li, T. Ben-Nun, S. Di Girolamo, D. Alistarh, T. Hoefler, "Taming Unbalanced Training
+// Workloads in Deep Learning with Partial Collective Operations", PPoPP 2020,
+// DOI 10.1145/3332466.3374528. The released code loses late gradients; this does not.
+// Bytes per rank and step: g read from its slot and g of the result, on one host.
+//
+// Worked example, 3 ranks, solo; rank 2 is late at step 1: version 1 = (g0,1 + g1,1) / 3, if 1 was
+// there when 0 came; version 2 = (g0,2 + g1,2 + g2,1) / 3, or + g2,2 when rank 2 has caught up.
+#include "core/plan/method.h"
+
+namespace covey {
+namespace {
+
+enum Setting : uint8_t { kAdmit, kGrace, kLog };
+
+constexpr MethodParameter kParameters[] = {
+    {.name = "admit",
+     .letter = "",
+     .unit = "ranks",
+     .standard = -500,
+     .minimum = kAdmitAll,
+     .maximum = 1 << 20,
+     .help = "who must have come before a step is done: solo, all, a number of ranks, or a part of "
+             "them such as 0.5",
+     .notation = Notation::kAdmission},
+    {.name = "grace",
+     .letter = "",
+     .unit = "time",
+     .standard = 0,
+     .minimum = 0,
+     .maximum = 3600 * kSecond,
+     .help = "how long it waits for more once they have",
+     .notation = Notation::kTime},
+    {.name = "log",
+     .letter = "",
+     .unit = "results",
+     .standard = 16,
+     .minimum = 1,
+     .maximum = 16384,
+     .help =
+         "steps a rank may lag behind before it cannot catch up any more; each costs g bytes of "
+         "memory per host"},
+};
+
+MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
+  return {.payload = Payload::kGradients,
+          .admission = Admission::kRounds,
+          .rounds = {.admit = settings[kAdmit], .grace = settings[kGrace], .log = settings[kLog]}};
+}
+
+constexpr Method kMethod{
+    .name = "eager",
+    .help =
+        "gradients of whoever has come are averaged before every update; a rank that is late is "
+        "not waited for, and its gradient counts later, once; replicas are equal at equal step",
+    .bytes = "2 g every step; memory: 3 g, and log g per host",
+    .citation =
+        "Li, Ben-Nun, Di Girolamo, Alistarh, Hoefler: Taming Unbalanced Training Workloads in Deep "
+        "Learning with Partial Collective Operations, PPoPP 2020, doi:10.1145/3332466.3374528",
+    .parameters = kParameters,
+    .plan = Plan};
+const MethodRegistration kRegistration(kMethod);
+
+}  // namespace
+}  // namespace covey

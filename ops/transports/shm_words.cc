@@ -1,0 +1,49 @@
+#include "ops/transports/shm_words.h"
+
+#include <atomic>
+
+#include "core/base/clock.h"
+#include "ops/transports/shm_job.h"
+
+namespace covey {
+namespace {
+
+// A rank that was killed asleep is counted for ever: its peers then ring for nobody, which costs
+// them a system call and is never wrong.
+struct Bell {
+  std::atomic<uint32_t> rings;
+  std::atomic<uint32_t> sleepers;
+};
+static_assert(sizeof(Bell) == sizeof(uint64_t) && std::atomic<uint32_t>::is_always_lock_free);
+
+Bell* BellOf(uint64_t* word) { return reinterpret_cast<Bell*>(word); }
+const Bell* BellOf(const uint64_t* word) { return reinterpret_cast<const Bell*>(word); }
+
+}  // namespace
+
+uint64_t ShmWords::Load(const uint64_t* word) {
+  std::atomic_thread_fence(std::memory_order_acquire);  // earlier reads stay before it
+  return std::atomic_ref(*const_cast<uint64_t*>(word)).load();
+}
+
+void ShmWords::Store(uint64_t* word, uint64_t value) { std::atomic_ref(*word).store(value); }
+
+bool ShmWords::CompareExchange(uint64_t* word, uint64_t expected, uint64_t desired) {
+  return std::atomic_ref(*word).compare_exchange_strong(expected, desired);
+}
+
+uint32_t ShmWords::Ticket(const uint64_t* bell) { return BellOf(bell)->rings.load(); }
+
+// Dekker with Ring: either the ringer sees the sleeper, or the futex sees another number of rings.
+void ShmWords::Sleep(uint64_t* bell, uint32_t ticket, Time until) {
+  BellOf(bell)->sleepers.fetch_add(1);
+  FutexWait(&BellOf(bell)->rings, ticket, until - MonotonicNow());
+  BellOf(bell)->sleepers.fetch_sub(1);
+}
+
+void ShmWords::Ring(uint64_t* bell) {
+  BellOf(bell)->rings.fetch_add(1);
+  if (BellOf(bell)->sleepers.load() > 0) FutexWake(&BellOf(bell)->rings);
+}
+
+}  // namespace covey

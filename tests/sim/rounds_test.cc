@@ -1,0 +1,58 @@
+// Whatever ranks stop, die or dawdle wherever, versions are right, alike on all ranks and in order,
+// every gradient counts once, and ranks that run are not held up.
+//
+// Method: seeds of the simulator of rounds (tests/sim/simulator/round_simulation.h says what is
+// checked). SIM_SEED=N bazel run //tests:sim/rounds_test repeats one; SIM_BASE=N begins elsewhere.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tests/sim/simulator/round_simulation.h"
+
+namespace covey {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kSeeds = 300;
+#else
+constexpr uint64_t kSeeds = 3000;
+#endif
+
+TEST(RoundsTest, EverythingHolds) {
+  const char* only = std::getenv("SIM_SEED");
+  const char* base = std::getenv("SIM_BASE");
+  const char* begin = only != nullptr ? only : base != nullptr ? base : "1";
+  const uint64_t first = std::strtoull(begin, nullptr, 10);
+  const uint64_t last = only == nullptr ? first + kSeeds - 1 : first;
+  RoundVerdict sum;
+  for (uint64_t seed = first; seed <= last && !HasFailure(); ++seed) {
+    const RoundVerdict verdict = RunRounds(seed);
+    EXPECT_EQ(verdict.failure, "")
+        << "seed " << seed << " (replay it with SIM_SEED=" << seed << "): " << verdict.swarm;
+    sum.versions += verdict.versions;
+    sum.late += verdict.late;
+    sum.merged += verdict.merged;
+    sum.stopped += verdict.stopped;
+    sum.killed += verdict.killed;
+    sum.again += verdict.again;
+    sum.gone += verdict.gone;
+  }
+  std::printf("seeds %d to %d: %d versions, %d late, %d merged, %d stopped, %d killed, %d again\n",
+              static_cast<int>(first), static_cast<int>(last), static_cast<int>(sum.versions),
+              static_cast<int>(sum.late), static_cast<int>(sum.merged),
+              static_cast<int>(sum.stopped), static_cast<int>(sum.killed),
+              static_cast<int>(sum.again));
+  if (HasFailure() || only != nullptr) return;
+  // The seeds bring up what they are for.
+  for (const uint64_t count :
+       {sum.versions, sum.late, sum.merged, sum.stopped, sum.killed, sum.again, sum.gone})
+    EXPECT_GT(count, 50u);
+}
+
+TEST(RoundsTest, ASeedGivesTheSameRunAgain) {
+  for (uint64_t seed = 1; seed <= 20; ++seed)
+    EXPECT_EQ(RunRounds(seed).hash, RunRounds(seed).hash) << "seed " << seed;
+}
+
+}  // namespace
+}  // namespace covey

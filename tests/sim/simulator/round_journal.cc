@@ -1,0 +1,147 @@
+#include "tests/sim/simulator/round_journal.h"
+
+#include <cstring>
+
+namespace covey {
+namespace {
+
+int64_t ValueOf(int32_t rank, uint64_t step, size_t element) {
+  return static_cast<int64_t>((step * 131 + static_cast<uint64_t>(rank) * 31 + element * 7) % 997);
+}
+
+template <typename T>
+void AddAs(std::byte* at, int64_t value) {
+  T sum;
+  std::memcpy(&sum, at, sizeof(sum));
+  sum = static_cast<T>(sum + static_cast<T>(value));
+  std::memcpy(at, &sum, sizeof(sum));
+}
+
+void AddTo(const RoundLayout& layout, int32_t rank, uint64_t step, std::byte* to) {
+  for (const RoundLayout::Shard& shard : layout.shards()) {
+    for (size_t i = 0; i < shard.count; ++i) {
+      std::byte* at = to + shard.offset_bytes + i * SizeOf(shard.dtype);
+      const int64_t value = ValueOf(rank, step, shard.offset_bytes + i);
+      if (shard.dtype == DType::kI64) AddAs<int64_t>(at, value);
+      if (shard.dtype == DType::kI32) AddAs<int32_t>(at, static_cast<int32_t>(value));
+      if (shard.dtype == DType::kF32) AddAs<float>(at, value);
+    }
+  }
+}
+
+std::string Name(int32_t rank) { return "rank " + std::to_string(rank); }
+std::string Number(uint64_t version) { return "version " + std::to_string(version); }
+
+}  // namespace
+
+RoundJournal::RoundJournal(const RoundMemory* memory, int32_t wanted)
+    : memory_(memory),
+      wanted_(wanted),
+      published_(static_cast<size_t>(memory->size())),
+      collected_(static_cast<size_t>(memory->size())) {}
+
+void RoundJournal::Fill(const RoundLayout& layout, int32_t rank, uint64_t step, std::byte* to) {
+  std::memset(to, 0, layout.length_bytes());
+  AddTo(layout, rank, step, to);
+}
+
+void RoundJournal::Fail(const std::string& what) {
+  if (failure_.empty()) failure_ = what;
+}
+
+void RoundJournal::Look() {
+  const Turn turn = Turn::Of(*memory_->TurnAt());
+  if (turn.executed == results_.size()) return;
+  if (turn.executed != results_.size() + 1)
+    return Fail("1: " + Number(results_.size()) + " is followed by " + Number(turn.executed));
+  CheckVersion(turn.executed);
+  CheckLog();
+}
+
+// What can be found is what it was when its version ended.
+void RoundJournal::CheckLog() {
+  for (uint64_t i = 0; i < memory_->log(); ++i) {
+    const LogEntry entry = LogEntry::Of(*memory_->LogAt(i));
+    if (entry.version == 0 || entry.version > results_.size()) continue;
+    const std::vector<std::byte>& data = results_[entry.version - 1].data;
+    const std::byte* at = memory_->Result(entry.buffer) + memory_->record_bytes();
+    if (std::memcmp(at, data.data(), data.size()) != 0)
+      Fail("2: " + Number(entry.version) + " was changed after its end");
+  }
+}
+
+// Right after its end, before anybody else has done anything.
+void RoundJournal::CheckVersion(uint64_t version) {
+  const LogEntry entry = LogEntry::Of(*memory_->LogAt(version));
+  results_.emplace_back();
+  if (entry.version != version) return Fail("1: " + Number(version) + " is not in the log");
+  const std::byte* at = memory_->Result(entry.buffer);
+  RecordHeader header;
+  std::memcpy(&header, at, sizeof(header));
+  if (header.version != version) return Fail("5: the record of " + Number(version) + " is another");
+  Result& result = results_.back();
+  result.contributions.resize(static_cast<size_t>(memory_->size()));
+  std::memcpy(result.contributions.data(), at + sizeof(header),
+              sizeof(Contribution) * result.contributions.size());
+  result.data.resize(memory_->layout().length_bytes());
+  std::memcpy(result.data.data(), at + memory_->record_bytes(), result.data.size());
+  std::vector<std::byte> expected(result.data.size());
+  int32_t fresh = 0;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const Contribution& contribution = result.contributions[static_cast<size_t>(i)];
+    if (contribution.count == 0) continue;
+    CheckContribution(i, version, contribution);
+    fresh += contribution.last >= version ? 1 : 0;
+    for (uint64_t step = contribution.first; step <= contribution.last; ++step)
+      AddTo(memory_->layout(), i, step, expected.data());
+  }
+  if (expected != result.data) Fail("2: " + Number(version) + " is not the sum of its record");
+  if (!fewer_ && fresh < wanted_)
+    Fail("3: " + Number(version) + " has " + std::to_string(fresh) + " fresh members of " +
+         std::to_string(wanted_));
+  for (const std::byte byte : result.data)
+    hash_ = (hash_ ^ static_cast<uint64_t>(byte)) * 1099511628211u;
+}
+
+void RoundJournal::CheckContribution(int32_t rank, uint64_t version, const Contribution& c) {
+  const auto index = static_cast<size_t>(rank);
+  if (c.first != collected_[index] + 1 || c.last < c.first || c.count != c.last - c.first + 1)
+    Fail("2: " + Number(version) + " has steps " + std::to_string(c.first) + " to " +
+         std::to_string(c.last) + " of " + Name(rank) + " after " +
+         std::to_string(collected_[index]));
+  collected_[index] = c.last;
+  late_ += c.last < version ? 1 : 0;
+  merged_ += c.count > 1 ? 1 : 0;
+}
+
+void RoundJournal::OnRead(int32_t rank, uint64_t version, const std::vector<std::byte>& data,
+                          const RoundRecord& record) {
+  if (version == 0 || version > results_.size())
+    return Fail("1: " + Name(rank) + " reads " + Number(version) + ", which has not ended");
+  const Result& result = results_[version - 1];
+  if (record.header.version != version || data != result.data ||
+      std::memcmp(record.contributions.data(), result.contributions.data(),
+                  sizeof(Contribution) * result.contributions.size()) != 0)
+    Fail("2: " + Name(rank) + " reads something else in " + Number(version));
+}
+
+void RoundJournal::CheckRank(int32_t rank, bool runs, bool flushed) {
+  const auto index = static_cast<size_t>(rank);
+  uint64_t held = collected_[index];
+  const SlotWord slot = SlotWord::Of(*memory_->SlotAt(rank));
+  // Taken by a version that nobody waits for any more.
+  const bool under_way = slot.state == SlotState::kTaken && Turn::Of(*memory_->TurnAt()).fired &&
+                         memory_->Header(rank, slot.buffer)->content.last > held;
+  if (slot.state == SlotState::kSealed || under_way) {
+    const Contribution& content = memory_->Header(rank, slot.buffer)->content;
+    if (content.first != held + 1)
+      Fail("2: " + Name(rank) + " still holds steps from " + std::to_string(content.first));
+    held = content.last;
+    if (flushed) Fail("4: finish() has left something with " + Name(rank));
+  }
+  if (runs && held != published_[index])
+    Fail("2: " + Name(rank) + " has published " + std::to_string(published_[index]) +
+         " steps, and " + std::to_string(held) + " are in versions or its slot");
+}
+
+}  // namespace covey

@@ -1,0 +1,32 @@
+// The simulator of rounds: the ranks of a host, each a fiber with the shipping round engine over
+// words that are points, so that a rank may be left between any two, and in the middle of a copy, a
+// sum or a shard; for a while, for ever, or killed. One seed repeats a run. What must hold:
+//
+//  1. Versions end once each, in order (W1).
+//  2. Every step of every rank is in exactly one version, or still in its slot; a result is the sum
+//     of what its record names (W2, W5), and all who read it get the same bytes (W6, W10).
+//  3. A version has as many fresh members as its admission asks for (W4).
+//  4. Ranks that run finish, whoever else has stopped wherever: with a rank that does not count for
+//     admission nobody waits (W4, W6). With finish() nothing is left in any slot.
+//  5. Memory is bounded: result buffers do not run out (a CHECK in core/round/log.cc).
+#ifndef COVEY_TESTS_SIM_SIMULATOR_ROUND_SIMULATION_H_
+#define COVEY_TESTS_SIM_SIMULATOR_ROUND_SIMULATION_H_
+
+#include <cstdint>
+#include <string>
+
+namespace covey {
+
+struct RoundVerdict {
+  std::string failure;  // empty: everything held
+  std::string swarm;    // what the seed turned on
+  uint64_t hash = 0;    // of everything that happened
+  // What came up, for tests that want it to.
+  uint64_t versions = 0, late = 0, merged = 0, stopped = 0, killed = 0, again = 0, gone = 0;
+};
+
+// Runs one seed to its end.
+RoundVerdict RunRounds(uint64_t seed);
+
+}  // namespace covey
+#endif  // COVEY_TESTS_SIM_SIMULATOR_ROUND_SIMULATION_H_

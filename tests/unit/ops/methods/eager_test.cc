@@ -1,0 +1,34 @@
+// Goal: eager's settings become the versions that core/round makes, the same at every step.
+// Method: plans of a few texts.
+#include <gtest/gtest.h>
+
+#include "core/plan/method.h"
+
+namespace covey {
+namespace {
+
+MethodPlan PlanOf(std::string_view text, int64_t version) {
+  MethodChoice choice;
+  EXPECT_TRUE(ParseMethod(text, &choice).ok()) << text;
+  return choice.Plan({.size = 4, .rank = GroupIndex{1}}, version);
+}
+
+TEST(EagerTest, ExchangesGradientsInRounds) {
+  for (int64_t version : {0, 1, 1000}) {
+    const MethodPlan plan = PlanOf("eager:admit=solo,grace=20ms,log=4", version);
+    EXPECT_EQ(plan.payload, Payload::kGradients);
+    EXPECT_EQ(plan.admission, Admission::kRounds);
+    EXPECT_EQ(plan.rounds.admit, 1);
+    EXPECT_EQ(plan.rounds.grace, 20 * kMillisecond);
+    EXPECT_EQ(plan.rounds.log, 4);
+  }
+}
+
+TEST(EagerTest, WaitsForHalfOfTheRanksUnlessTold) {
+  EXPECT_EQ(PlanOf("eager", 0).rounds.admit, -500);
+  EXPECT_EQ(PlanOf("eager", 0).rounds.grace, 0);
+  EXPECT_EQ(PlanOf("eager:admit=all", 0).rounds.admit, kAdmitAll);
+}
+
+}  // namespace
+}  // namespace covey
