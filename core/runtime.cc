@@ -86,6 +86,7 @@ Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
       executor_({.kernels = options_.kernels,
                  .cache_bytes = options_.cache_bytes,
                  .late_above = options_.selector.flat_bytes,
+                 .clock = options_.clock,
                  .plan = options_.plan,
                  .plan_settings = &options_.selector,
                  .devices = options_.devices},

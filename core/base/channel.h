@@ -27,6 +27,7 @@ struct Channel {
   uint64_t ticks = 0;                 // ticks used by ended exchanges
   uint64_t slots = 0;                 // landing slots used by ended exchanges
   uint64_t exchanges = 0;             // ended exchanges
+  bool streaming = false;             // what is staged is stored around the cache
 
   bool Exists() const { return !blocks.empty(); }
 };
@@ -45,8 +46,9 @@ struct Placement {
   // Offset of the first piece in the owner's region, ~0 = some piece is private memory.
   uint64_t input;
   uint64_t output;
-  uint64_t layout;  // how further pieces lie; equal = addressed alike (core/run/spans.h)
-  uint64_t rows;    // allgather: dimension 0
+  uint64_t layout;     // how further pieces lie; equal = addressed alike (core/run/spans.h)
+  uint64_t rows;       // allgather: dimension 0
+  uint64_t streaming;  // the first member's: the next exchange of the channel stages around caches
 };
 
 // What a rank publishes. Written by its owner only. `begin` and `placement` of an exchange are

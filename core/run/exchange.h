@@ -54,6 +54,9 @@ struct Exchange {
   Time all_begun_at = 0;
   Time warned_at = 0;  // last stall report
   size_t moved_bytes = 0;
+  bool streaming = false;  // as the channel was at its begin
+  Time busy_since = 0;     // where the first member learns how long an exchange takes:
+  Time busy = 0;           // its own begin, and from the last begin on
 
   Cell* CellOf(size_t index) const { return reinterpret_cast<Cell*>(blocks[index]); }
   std::byte* Slot(size_t index, uint32_t slot) const {

@@ -97,6 +97,8 @@ bool Executor::Advance(Exchange* x, Time now) {
     if (!Await(x, 1, kEveryRank)) return moved || x->state == ExchangeState::kEnded;
     x->all_begun_at = now;
     if (!JudgeBegins(x, now)) return true;
+    x->channel->streaming = x->CellOf(0)->placement[x->Turn()].streaming != 0;
+    if (LearnsStores(*x)) x->busy_since = options_.clock->Now();
     if (x->schedule == nullptr) ChooseSchedule(x);
     x->state = ExchangeState::kRunning;
     moved = true;
@@ -120,6 +122,13 @@ bool Executor::StagesInput(const Exchange& x) const {
   return r.kind != Kind::kBroadcast || r.group->members[x.Me()] == r.root;
 }
 
+// Whether this rank decides how what the group reduces is staged, see core/run/store_choice.h.
+bool Executor::LearnsStores(const Exchange& x) const {
+  return x.Me() == 0 && x.size() > 1 && x.entry != 0 && Reduces(x.request->kind) &&
+         x.codec == nullptr && transport_->SharesMemory() &&
+         x.input.length_bytes() >= StoreChoice::kLeastBytes;
+}
+
 bool Executor::AllReady(const Exchange& x) const {
   for (const Tensor& t : x.request->inputs) {
     Device* device = options_.devices[static_cast<size_t>(t.device)];
@@ -131,6 +140,9 @@ bool Executor::AllReady(const Exchange& x) const {
 
 // The begin header, the placement and the first segment, then tick 1.
 void Executor::Publish(Exchange* x, Time now) {
+  const bool learns = LearnsStores(*x);
+  if (learns) x->busy_since = options_.clock->Now();
+  x->streaming = x->channel->streaming;
   Cell* cell = x->CellOf(x->Me());
   const size_t turn = x->Turn();
   cell->begin[turn] = {x->occurrence, x->entry};
@@ -147,12 +159,14 @@ void Executor::Publish(Exchange* x, Time now) {
   const auto address_of = [&](const Spans& spans) {
     return transport_->CanReadPeers() ? reinterpret_cast<uint64_t>(spans.Contiguous()) : 0;
   };
-  cell->placement[turn] = {.input_address = address_of(x->input),
-                           .output_address = address_of(x->output),
-                           .input = offset_of(x->input),
-                           .output = offset_of(x->output),
-                           .layout = x->input.Layout() * 31 ^ (scatter ? 0 : x->output.Layout()),
-                           .rows = rows};
+  cell->placement[turn] = {
+      .input_address = address_of(x->input),
+      .output_address = address_of(x->output),
+      .input = offset_of(x->input),
+      .output = offset_of(x->output),
+      .layout = x->input.Layout() * 31 ^ (scatter ? 0 : x->output.Layout()),
+      .rows = rows,
+      .streaming = learns && stores_.Next(x->input.length_bytes()) == Stores::kStreaming};
   std::copy(x->request->splits.begin(), x->request->splits.end(), x->SplitsOf(x->Me()));
   if (StagesInput(*x)) {
     const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
@@ -160,9 +174,11 @@ void Executor::Publish(Exchange* x, Time now) {
     if (x->codec != nullptr) coder_.EncodeFirst(*x);
     if (x->codec == nullptr && first > 0)
       x->input.ForEach(0, first, [&](const std::byte* piece, size_t delta, size_t length) {
-        options_.kernels->copy(slot + delta, piece, length, Stores::kCached);
+        options_.kernels->copy(slot + delta, piece, length,
+                               x->streaming ? Stores::kStreaming : Stores::kCached);
       });
   }
+  if (learns) x->busy = options_.clock->Now() - x->busy_since;
   if (!transport_->SharesMemory()) PushBegin(x);
   x->begun_at = x->warned_at = x->all_begun_at = now;
   Signal(*x, 1);
@@ -295,8 +311,12 @@ bool Executor::RunSteps(Exchange* x, Time now) {
     }
     moved += step.length_bytes;
   }
-  if (x->state == ExchangeState::kRunning && x->cursor == steps.size())
+  if (x->state == ExchangeState::kRunning && x->cursor == steps.size()) {
+    if (!x->schedule->shares_memory && LearnsStores(*x))
+      stores_.Learn(x->input.length_bytes(), x->streaming ? Stores::kStreaming : Stores::kCached,
+                    x->busy + options_.clock->Now() - x->busy_since);
     End(x, Outcome::kDone, {}, now);
+  }
   return x->cursor != begin_cursor || x->state == ExchangeState::kEnded;
 }
 

@@ -20,10 +20,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/clock.h"
 #include "core/run/coder.h"
 #include "core/run/device.h"
 #include "core/run/exchange.h"
 #include "core/run/mover.h"
+#include "core/run/store_choice.h"
 #include "core/run/transport.h"
 
 namespace covey {
@@ -35,6 +37,7 @@ class Executor {
     uint64_t cache_bytes = 0;  // of the last-level cache
     // A longer input in the arena is not staged at its begin: it is likely reduced where it lies.
     uint64_t late_above = 0;
+    Clock* clock = nullptr;  // outlives the executor
     // Builds the schedule of a problem: the selector bound to this job's settings.
     Schedule (*plan)(const void* settings, const Problem& problem) = nullptr;
     const void* plan_settings = nullptr;
@@ -87,6 +90,7 @@ class Executor {
   bool AllReady(const Exchange& exchange) const;
   bool IsLate(const Exchange& exchange, size_t index) const;
   bool StagesInput(const Exchange& exchange) const;
+  bool LearnsStores(const Exchange& exchange) const;
   void Publish(Exchange* exchange, Time now);
   void PushBegin(Exchange* exchange);
   void Push(const Exchange& exchange, const Step& step);
@@ -109,6 +113,7 @@ class Executor {
   Transport* transport_;
   Mover mover_;
   Coder coder_;
+  StoreChoice stores_;
   std::vector<Exchange*> active_;
   std::vector<Exchange*> ended_;
   std::vector<Exchange*> free_;

@@ -18,7 +18,8 @@ void Mover::ForEachPiece(const Exchange& x, const Buffer& b, size_t length_bytes
 }
 
 void Mover::Copy(const Exchange& x, const Step& step) {
-  const Stores stores = step.streaming ? Stores::kStreaming : Stores::kCached;
+  const bool staged = step.dst.place == Place::kLanding && x.streaming;
+  const Stores stores = step.streaming || staged ? Stores::kStreaming : Stores::kCached;
   ForEachPiece(x, step.dst, step.length_bytes, [&](std::byte* dst, size_t delta, size_t length) {
     Buffer from = step.src;
     from.offset += delta;

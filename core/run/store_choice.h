@@ -1,0 +1,57 @@
+// Whether staging stores around the cache: learned from how long exchanges take.
+//
+// A peer reads what this rank stages. Where both cores share a cache it is there at once if it was
+// stored into it; where they do not, fetching it out of another core's cache costs more than out of
+// memory. On one and the same virtual machine both were seen within minutes, as its host moved the
+// processors: 256 KiB at np=2 took 17 us cached and 26 us around the cache, or 145 us and 52 us.
+//
+// Kept per size of message (powers of two). Both ways are tried a few times at first and again
+// after kTrialEvery exchanges; in between the better one is used. Results do not depend on it. One
+// member of a group decides for all, because what one rank stores another one waits for. Pure:
+// times are arguments. Not thread-safe.
+#ifndef COVEY_CORE_RUN_STORE_CHOICE_H_
+#define COVEY_CORE_RUN_STORE_CHOICE_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/types.h"
+#include "core/run/kernels.h"
+
+namespace covey {
+
+class StoreChoice {
+ public:
+  static constexpr size_t kLeastBytes = 32 * 1024;  // below it the difference does not show
+  static constexpr uint32_t kSamples = 8;           // of each way; the best of the latest counts
+  static constexpr uint32_t kTrialEvery = 128;      // exchanges
+
+  // For the next exchange of so long a message.
+  Stores Next(size_t length_bytes);
+  // One took so long.
+  void Learn(size_t length_bytes, Stores stores, Time took);
+
+ private:
+  struct Way {
+    std::array<Time, kSamples> latest{};
+    uint32_t count = 0;  // ever learned
+
+    Time Best() const;
+  };
+  struct Size {
+    std::array<Way, 2> ways;  // by Stores
+    uint32_t since_trial = 0;
+    Stores preferred = Stores::kCached;
+  };
+
+  static Stores Other(Stores s) {
+    return s == Stores::kCached ? Stores::kStreaming : Stores::kCached;
+  }
+  static Way& Of(Size& size, Stores s) { return size.ways[static_cast<size_t>(s)]; }
+
+  std::array<Size, 64> sizes_;  // by the length's highest bit
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_RUN_STORE_CHOICE_H_

@@ -1,0 +1,60 @@
+// Goal: staging goes the way that is faster now, also after that has changed, and trying the other
+// way costs little.
+// Method: exchanges that take what a given way costs, with noise from a printed seed.
+#include "core/run/store_choice.h"
+
+#include <gtest/gtest.h>
+
+#include "core/base/rng.h"
+
+namespace covey {
+namespace {
+
+constexpr size_t kBytes = 256 * 1024;
+constexpr Stores kWays[] = {Stores::kCached, Stores::kStreaming};
+
+class StoreChoiceTest : public testing::TestWithParam<uint64_t> {
+ protected:
+  StoreChoiceTest() : rng_(GetParam()) {}
+
+  // Runs `count` exchanges of which each takes costs[way] and up to half as much again, one in ten
+  // a multiple; how many went around the cache.
+  int Run(int count, Time cached, Time streaming) {
+    int streamed = 0;
+    for (int i = 0; i < count; ++i) {
+      const Stores stores = choice_.Next(kBytes);
+      const Time cost = stores == Stores::kCached ? cached : streaming;
+      streamed += stores == Stores::kStreaming ? 1 : 0;
+      const auto most = static_cast<uint64_t>(rng_.Percent(10) ? 10 * cost : cost / 4);
+      choice_.Learn(kBytes, stores, cost + static_cast<Time>(rng_.Below(most)));
+    }
+    return streamed;
+  }
+
+  Rng rng_;
+  StoreChoice choice_;
+};
+
+TEST_P(StoreChoiceTest, TheFasterWayIsUsedButForTrials) {
+  EXPECT_LE(Run(2000, 17000, 26000), 2000 / 128 * 2 + 20) << "seed " << GetParam();
+}
+
+TEST_P(StoreChoiceTest, AChangeIsNoticedWithinTwoTrials) {
+  Run(1000, 17000, 26000);
+  Run(300, 145000, 52000);
+  EXPECT_GE(Run(1000, 145000, 52000), 1000 - 1000 / 128 * 2 - 20) << "seed " << GetParam();
+  Run(300, 17000, 26000);
+  EXPECT_LE(Run(1000, 17000, 26000), 1000 / 128 * 2 + 20) << "seed " << GetParam();
+}
+
+TEST_P(StoreChoiceTest, ShortMessagesAreCached) {
+  for (int i = 0; i < 500; ++i) {
+    EXPECT_EQ(choice_.Next(StoreChoice::kLeastBytes - 1), Stores::kCached);
+    choice_.Learn(StoreChoice::kLeastBytes - 1, kWays[i % 2], 1000 - i);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, StoreChoiceTest, testing::Range<uint64_t>(1, 21));
+
+}  // namespace
+}  // namespace covey
