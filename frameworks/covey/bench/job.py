@@ -70,7 +70,7 @@ def rank_main(work: Work, peer_names: Sequence[str], folder: str) -> Found:
         elif work.kind == "fusion":
             rows = step.bench(shapes.many_small()[: 20 if small else None], peers, contest)
         else:
-            rows = model.bench(2 if small else 8, 32 if small else 64, peers, contest)
+            rows = model.bench(small, peers, contest)
     versions = {"covey": covey.__version__, "torch": torch.__version__, **peers.versions}
     covey.shutdown()
     return rows, versions

@@ -20,7 +20,7 @@ _KINDS = {
     "allreduce": "blocking sums of 8 B to 64 MiB",
     "step": "the 161 gradients of a ResNet-50, averaged",
     "fusion": "1,000 gradients of 256 bytes, averaged",
-    "model": "whole training steps of a ResNet-18",
+    "model": "whole training steps of a ResNet-18 and a small GPT",
 }
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "MB": 10**6}
 _EPILOG = """examples:
