@@ -152,6 +152,7 @@ def train(data: Dataset, args: argparse.Namespace) -> Tuple[nn.Module, List[Dict
         batches = my_batches(data.train, epoch, args)
         began, waited = time.perf_counter(), waited_s()
         loss = train_epoch(model, optimizer, schedule, data.train, batches)
+        optimizer.finish()  # where the method lets replicas differ, they are equal from here on
         seconds, waiting = time.perf_counter() - began, waited_s() - waited
         mine["steps"] += len(batches)
         mine["seconds"] += seconds

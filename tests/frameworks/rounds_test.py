@@ -69,6 +69,7 @@ def train_with_schedule(kind: str) -> Dict[int, str]:
         parameters, lr=0.1, momentum=0.9
     )
     optimizer = hvd.DistributedOptimizer(base, model=net, method="eager", admit="solo", log=200)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)  # new parameter groups on some ranks
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=20)
     seen = watch(optimizer, parameters)
     for step in range(20):

@@ -31,7 +31,11 @@ class Hypers:
     """The numbers of an optimizer that a version is applied with."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self._groups = optimizer.param_groups
+        self._optimizer = optimizer
+
+    @property
+    def _groups(self) -> List[Dict[str, Any]]:
+        return self._optimizer.param_groups  # load_state_dict() makes a new list
 
     def read(self) -> Tuple[float, ...]:
         """All of them, group by group."""
