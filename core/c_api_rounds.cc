@@ -150,6 +150,7 @@ RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, c
           .layout = RoundLayout(spans, kShardBytes),
           .options = {.self = ToInt(group.my_index),
                       .admission = admission,
+                      .max_wait = rounds.max_wait,
                       .average = config.op == COVEY_AVERAGE,
                       .kernels = &BestKernels()},
           .waiting = use->waiting()};
@@ -205,6 +206,7 @@ Status Read(RoundsPort* port, int64_t version, void* const* spans, covey_round_r
     const Contribution& contribution = known.contributions[i];
     if (record->first != nullptr) record->first[i] = static_cast<int64_t>(contribution.first);
     if (record->last != nullptr) record->last[i] = static_cast<int64_t>(contribution.last);
+    if (record->overdue != nullptr) record->overdue[i] = static_cast<int64_t>(known.missing[i]);
   }
   if (record->hypers != nullptr) {
     known.hypers.resize(port->hypers());

@@ -3,10 +3,12 @@
  *
  * The rounds of one bundle of spans between the members of a group, all on one host. Versions 1, 2,
  * 3, ... are made once each, in order: version v once as many members have published their step v
- * as the method's `admit` says. It is the sum, in rank order, of what lies in the members' slots
- * then; what is published later goes with a later version, each step exactly once. Whoever waits in
- * these functions does the work: a member that is stopped or killed, wherever, holds up none of the
- * others, unless they are too few for `admit`. core/round/README.md has the rules.
+ * as the method's `admit` says, or a member has waited for `max_wait`. It is the sum, in rank
+ * order, of what lies in the members' slots then; what is published later goes with a later
+ * version, each step exactly once. Whoever waits in these functions does the work: a member that is
+ * stopped or killed, wherever, holds up the others for at most `max_wait`, and only when they are
+ * too few for `admit`; then it is overdue, and not waited for until it keeps up again.
+ * core/round/README.md has the rules.
  *
  * A training step: write the gradients to the memory covey_rounds_spans gives, covey_rounds_publish
  * them as step t, covey_rounds_wait for version t, and for each version not yet read up to
@@ -39,11 +41,13 @@ typedef struct covey_rounds_config {
 typedef struct covey_round_record {
   uint32_t struct_size;
   int64_t version;
-  int32_t divisor; /* members that are not dead */
-  int32_t leader;  /* the lowest rank with a fresh contribution, else with any; -1 = none */
-  int64_t* first;  /* [group size] steps first..last of each member are in it; 0..0: none. A */
-  int64_t* last;   /* contribution is fresh when `last` >= `version`. */
-  double* hypers;  /* [num_hypers] the leader's; zeros when there is none */
+  int32_t divisor;  /* members that are not dead */
+  int32_t leader;   /* the lowest rank with a fresh contribution, else with any; -1 = none */
+  int64_t* first;   /* [group size] steps first..last of each member are in it; 0..0: none. A */
+  int64_t* last;    /* contribution is fresh when `last` >= `version`. */
+  int64_t* overdue; /* [group size] 0: the member is waited for; else it is not, until it has been
+                     * fresh in so many versions running: it was missing when max_wait was over */
+  double* hypers;   /* [num_hypers] the leader's; zeros when there is none */
 } covey_round_record;
 
 /* Every member calls it; waits for all. COVEY_MISMATCH on every member when name, method, op, spans
@@ -78,7 +82,9 @@ COVEY_API covey_code covey_rounds_read(covey_runtime* runtime, covey_rounds roun
 /* This rank has nothing more to contribute: it is waited for no longer. Waits until all members
  * that live have called it and everything published is in a version. Then executed is the same on
  * all, and their next steps are numbered from there. None may publish before all have returned.
- * After COVEY_TIMEOUT, whose message names the ranks that are missing, it may be called again. */
+ * COVEY_TIMEOUT after timeout_ns (negative: no limit of its own), or once the method's max_wait is
+ * over: the message names the ranks that are missing, what the others have published is in
+ * versions, and it may be called again. */
 COVEY_API covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds rounds,
                                          int64_t timeout_ns, covey_error* error);
 

@@ -11,6 +11,8 @@ namespace {
 
 // A peer that is stopped rings for nobody, and news of a death rings no bell.
 constexpr Time kLongestSleep = 20 * kMillisecond;
+// Before finish() a rank may evaluate or save, which says nothing about its steps.
+constexpr Time kLeastAtEnd = 60 * kSecond;
 
 }  // namespace
 
@@ -37,7 +39,11 @@ std::byte* RoundsPort::open() {
 
 uint64_t RoundsPort::Publish(std::span<const double> hypers) {
   const std::lock_guard lock(mutex_);
-  return rounds_->Publish(hypers);
+  pace_.OnEnd(MonotonicNow());
+  rounds_->set_max_wait(MaxWait(0));
+  const uint64_t step = rounds_->Publish(hypers);
+  pace_.OnBegin(MonotonicNow());
+  return step;
 }
 
 uint64_t RoundsPort::executed() {
@@ -46,7 +52,10 @@ uint64_t RoundsPort::executed() {
 }
 
 Status RoundsPort::Wait(uint64_t version, Time deadline) {
-  return Drive([&] { return rounds_->executed() >= version; }, deadline);
+  const Status status = Drive([&] { return rounds_->executed() >= version; }, deadline);
+  const std::lock_guard lock(mutex_);
+  pace_.OnBegin(MonotonicNow());
+  return status;
 }
 
 Status RoundsPort::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) {
@@ -61,15 +70,33 @@ Status RoundsPort::Read(uint64_t version, std::span<void* const> to, RoundRecord
 }
 
 Status RoundsPort::Finish(Time deadline) {
+  Time max_wait = 0;
   {
     const std::lock_guard lock(mutex_);
+    max_wait = MaxWait(kLeastAtEnd);
+    rounds_->set_max_wait(max_wait);
     rounds_->Finish();
   }
-  const Status status = Drive([&] { return rounds_->IsFlushed(); }, deadline);
+  const Status status =
+      Drive([&] { return rounds_->HasGivenUp() || rounds_->IsFlushed(); }, deadline);
   const std::lock_guard lock(mutex_);
-  if (status.ok()) rounds_->CatchUp();
-  if (status.code() != StatusCode::kTimeout) return status;
-  return Status::Timeout("finish() of '" + bundle_.name + "' still waits for " + Missing());
+  const std::string what = "finish() of '" + bundle_.name + "' ";
+  if (status.code() == StatusCode::kTimeout)
+    return Status::Timeout(what + "still waits for " + Missing());
+  if (!status.ok()) return status;
+  if (rounds_->HasGivenUp())
+    return Status::Timeout(what + "has waited " + std::to_string(max_wait / kMillisecond) +
+                           " ms (max_wait) for " + Missing() +
+                           ": all the others have published counts, what those ranks do from now "
+                           "on does not reach this one; call it again to wait on");
+  rounds_->CatchUp();
+  return Status::Ok();
+}
+
+// With the lock held. `least`: unless the user has said it.
+Time RoundsPort::MaxWait(Time least) const {
+  const Time told = bundle_.options.max_wait;
+  return told > 0 ? told : std::max(least, pace_.MaxWait());
 }
 
 // With the lock held.

@@ -18,6 +18,7 @@
 
 #include "core/base/status.h"
 #include "core/base/tensor.h"
+#include "core/round/pace.h"
 #include "core/round/rounds.h"
 #include "core/run/transport.h"
 
@@ -33,7 +34,7 @@ class RoundsPort {
     std::string name;
     RoundMemory::Shape shape;
     RoundLayout layout;
-    Rounds::Options options;
+    Rounds::Options options;  // max_wait == 0: by the pace of this rank
     Waiting waiting;
   };
 
@@ -55,6 +56,7 @@ class RoundsPort {
   Status Wait(uint64_t version, Time deadline);
   // See ResultLog::Read.
   Status Read(uint64_t version, std::span<void* const> to, RoundRecord* record);
+  // kTimeout also when max_wait is over; the message names the ranks that are missing.
   Status Finish(Time deadline);
 
   // Waits in progress and to come end with kAborted.
@@ -69,6 +71,7 @@ class RoundsPort {
   bool Pass(const std::function<bool()>& done, Time now, Time* until, bool* moved);
   void HearOfLosses();
   std::string Missing();
+  Time MaxWait(Time least) const;
 
   Bundle bundle_;
   const Group* group_;
@@ -80,6 +83,7 @@ class RoundsPort {
 
   std::mutex mutex_;
   std::unique_ptr<Rounds> rounds_;  // protected by mutex_
+  Pace pace_;                       // likewise
 };
 
 }  // namespace covey

@@ -36,6 +36,10 @@ _MUTANTS = {
     "w6_a_claim_is_waited_for": (["core/round/shards.cc"], "rounds"),
     "w6_copied_without_a_look": (["core/round/shards.cc"], "rounds"),
     "w6_pins_are_ignored": (["core/round/log.cc"], "rounds"),
+    "w8_attendance_counted_twice": (["core/round/attendance.cc"], "rounds"),
+    "w8_fires_without_exchange": (["core/round/rounds.cc"], "rounds"),
+    "w8_overdue_is_waited_for": (["core/round/arrivals.cc"], "rounds"),
+    "w8_overdue_never_ends": (["core/round/attendance.cc"], "rounds"),
     "w10_read_without_a_second_look": (["core/round/log.cc"], "rounds"),
 }
 

@@ -62,6 +62,7 @@ struct MethodRounds {
   int64_t admit = kAdmitAll;  // who must have come, as Notation::kAdmission has it
   Time grace = 0;             // then it waits so long for more
   int64_t log = 0;            // results kept
+  Time max_wait = 0;          // how long a rank waits for one version; 0: by its own steps
 
   friend bool operator==(const MethodRounds&, const MethodRounds&) = default;
 };

@@ -3,33 +3,73 @@
 #include <algorithm>
 
 namespace covey {
+namespace {
+
+// At most this part of max_wait counts between two looks of a waiter: it was stopped.
+constexpr Time kLooks = 4;
+
+}  // namespace
 
 int32_t AdmissionRule::Wanted(int32_t active) const {
   if (count > 0) return std::min(count, active);
   return std::max(1, (active * permille + 999) / 1000);
 }
 
-Time Arrivals::FireAt(uint64_t version, const std::vector<bool>& lost, Time now) {
-  int32_t active = 0;
-  int32_t arrived = 0;
-  bool anything = false;
+Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& lost,
+                                  const Waiter& waiter, Time now) {
+  const Count count = CountMembers(version, lost);
+  over_ = false;
+  if (count.active == 0 && !count.others) return {.at = count.sealed ? now : kNever};
+  if (count.active == 0 && count.others_arrived) return {.at = now};
+  if (count.active > 0 && count.arrived == count.active) return {.at = now};
+  Answer answer;
+  if (count.active > 0 && count.arrived >= rule_.Wanted(count.active)) {
+    if (met_version_ != version) {
+      met_version_ = version;
+      met_at_ = now;
+    }
+    answer.at = met_at_ + rule_.grace;
+  }
+  if (!waiter.finished && waiter.step < version) return answer;
+  const Time over_at = OverAt(version, waiter, now);
+  over_ = waiter.finished && over_at <= now && !count.sealed_finished;
+  if (over_ || over_at >= answer.at) return answer;
+  return {.at = over_at, .expired = answer.at == kNever};
+}
+
+Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>& lost) {
+  Count count;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const Standing standing{words_->Load(memory_->MemberAt(i))};
     const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
     const bool sealed = slot.state == SlotState::kSealed;
-    anything |= sealed;
+    count.sealed |= sealed;
+    count.sealed_finished |= sealed && standing.finished();
     if (standing.finished() || lost[static_cast<size_t>(i)]) continue;
-    ++active;
-    arrived += sealed && slot.step >= version ? 1 : 0;
+    const bool arrived = sealed && slot.step >= version;
+    if (Attendance::Of(words_->Load(memory_->AttendanceAt(i))).overdue()) {
+      count.others = true;
+      count.others_arrived |= arrived;
+      continue;
+    }
+    ++count.active;
+    count.arrived += arrived ? 1 : 0;
   }
-  if (active == 0) return anything ? now : kNever;
-  if (arrived == active) return now;
-  if (arrived < rule_.Wanted(active)) return kNever;
-  if (met_version_ != version) {
-    met_version_ = version;
-    met_at_ = now;
+  return count;
+}
+
+// When max_wait is over for this rank.
+Time Arrivals::OverAt(uint64_t version, const Waiter& waiter, Time now) {
+  if (waiter.max_wait == kNever) return kNever;
+  if (timed_version_ != version) {
+    const bool goes_on = waiter.finished && expired_version_ > 0 && version == expired_version_ + 1;
+    if (!goes_on || timed_version_ != expired_version_) waited_ = 0;
+    timed_version_ = version;
+    seen_at_ = now;
   }
-  return met_at_ + rule_.grace;
+  waited_ += std::min(now - seen_at_, waiter.max_wait / kLooks);
+  seen_at_ = now;
+  return now + std::max<Time>(0, waiter.max_wait - waited_);
 }
 
 }  // namespace covey

@@ -1,11 +1,18 @@
-// Whether a version may fire (rule W4): how many members have come, and how many are wanted.
+// Whether a version may fire: how many members have come, how many are wanted (rule W4), and how
+// long this rank has waited for them (rule W8).
 //
 // A member has arrived at v when its slot is sealed at a step of v or later; what it seals for an
-// earlier step travels, but does not count. Members that have finished, left or died count neither
-// as arrived nor as wanted. When all have finished, what is still sealed makes one more version.
+// earlier step travels, but does not count. Members that have finished, left or died, and those
+// that are overdue, count neither as arrived nor as wanted. When only overdue ones are left, the
+// first of them that arrives is enough. When all have finished, what is still sealed makes one more
+// version.
 //
 // Arrivals are counted from the slot words by whoever waits, and the exchange of the turn word
 // decides who fires: no member is *the* k-th, on whom all depend if it stops.
+//
+// max_wait runs on each waiter's own clock, and only while it waits: of the time in which it was
+// stopped itself a part counts, else a job that was stopped as a whole and goes on would find
+// everybody overdue who is a little later.
 #ifndef COVEY_CORE_ROUND_ARRIVALS_H_
 #define COVEY_CORE_ROUND_ARRIVALS_H_
 
@@ -24,28 +31,59 @@ struct AdmissionRule {
   int32_t Wanted(int32_t active) const;
 };
 
-// The member word.
-struct Standing {
-  uint64_t word = 0;
-
-  bool finished() const { return word % 2 == 1; }
-  uint64_t times() const { return (word + 1) / 2; }  // it has finished so often
+// The rank that waits.
+struct Waiter {
+  uint64_t step = 0;       // its last
+  bool finished = false;   // what it waits for is that all have
+  Time max_wait = kNever;  // how long for one version
 };
 
 class Arrivals {
  public:
+  struct Answer {
+    Time at = kNever;  // when it may fire: at or before `now`, or later; kNever: others must come
+    bool expired = false;  // then without members that are wanted: max_wait is over
+  };
+
   Arrivals(const AdmissionRule& rule, const RoundMemory* memory, SharedWords* words)
       : rule_(rule), memory_(memory), words_(words) {}
 
-  // When `version`, the next one, may fire: at or before `now`, or later; kNever: others must come.
-  Time FireAt(uint64_t version, const std::vector<bool>& lost, Time now);
+  // When `version`, the next one, may fire.
+  Answer FireAt(uint64_t version, const std::vector<bool>& lost, const Waiter& waiter, Time now);
+
+  // Who has finished waits once, not again for those that were missing when `version` expired.
+  void OnExpired(uint64_t version) { expired_version_ = version; }
+  // It begins to wait anew.
+  void Restart() {
+    timed_version_ = expired_version_ = 0;
+    over_ = false;
+  }
+  // As of the last answer: max_wait is over for a waiter that has finished, and no member that has
+  // holds anything that a version could take.
+  bool over() const { return over_; }
 
  private:
+  struct Count {
+    int32_t active = 0, arrived = 0;
+    bool others = false;           // there are members that are overdue,
+    bool others_arrived = false;   // and one has arrived
+    bool sealed = false;           // some slot is,
+    bool sealed_finished = false;  // and that of a member that has finished
+  };
+
+  Count CountMembers(uint64_t version, const std::vector<bool>& lost);
+  Time OverAt(uint64_t version, const Waiter& waiter, Time now);
+
   AdmissionRule rule_;
   const RoundMemory* memory_;
   SharedWords* words_;
   uint64_t met_version_ = 0;  // the last version this rank saw enough members at
   Time met_at_ = 0;
+  uint64_t timed_version_ = 0;  // the last version this rank waited for,
+  Time waited_ = 0;             // how long,
+  Time seen_at_ = 0;            // until when
+  uint64_t expired_version_ = 0;
+  bool over_ = false;
 };
 
 }  // namespace covey

@@ -4,13 +4,16 @@ namespace covey {
 namespace {
 
 // What a member without a fate in `version` gets, its slot being `slot`.
-Pick FirstFate(const SlotWord& slot, bool lost, uint64_t version) {
-  if (slot.state != SlotState::kSealed)
-    return {.version = version, .fate = lost ? Fate::kGone : Fate::kOut};
-  return {.version = version,
-          .fate = Fate::kAsked,
-          .buffer = slot.buffer,
-          .step = slot.step & ((uint64_t{1} << Pick::kStepBits) - 1)};
+Pick FirstFate(const SlotWord& slot, bool lost, bool finished, uint64_t version) {
+  Pick pick{.version = version, .excused = lost || finished};
+  if (slot.state != SlotState::kSealed) {
+    pick.fate = lost ? Fate::kGone : Fate::kOut;
+    return pick;
+  }
+  pick.fate = Fate::kAsked;
+  pick.buffer = slot.buffer;
+  pick.step = slot.step & ((uint64_t{1} << Pick::kStepBits) - 1);
+  return pick;
 }
 
 // One member's; its version is another when `version` is over.
@@ -27,7 +30,8 @@ Pick Decide(const RoundMemory& memory, SharedWords* words, int32_t member, bool 
     const SlotWord slot = SlotWord::Of(before);
     Pick next = pick;
     if (pick.version < version) {
-      next = FirstFate(slot, lost, version);
+      const Standing standing{words->Load(memory.MemberAt(member))};
+      next = FirstFate(slot, lost, standing.finished(), version);
     } else if (!pick.Names(slot) || slot.state == SlotState::kOpen) {
       next.fate = Fate::kOut;
     } else if (slot.state == SlotState::kTaken) {

@@ -41,9 +41,13 @@ Found ResultLog::Read(uint64_t version, std::span<void* const> to, RoundRecord* 
     record->contributions.resize(static_cast<size_t>(memory_->size()));
     const size_t bytes = sizeof(Contribution) * record->contributions.size();
     std::memcpy(record->contributions.data(), at, bytes);
+    at += bytes;
+    record->missing.resize(record->contributions.size());
+    std::memcpy(record->missing.data(), at, sizeof(uint64_t) * record->missing.size());
+    at += sizeof(uint64_t) * record->missing.size();
     record->hypers.resize(memory_->hypers());
     if (!record->hypers.empty())
-      std::memcpy(record->hypers.data(), at + bytes, sizeof(double) * record->hypers.size());
+      std::memcpy(record->hypers.data(), at, sizeof(double) * record->hypers.size());
     if (record->header.leader < 0) record->hypers.clear();
   }
   const RoundLayout& layout = memory_->layout();

@@ -18,6 +18,7 @@ namespace covey {
 struct RoundRecord {
   RecordHeader header;
   std::vector<Contribution> contributions;  // by member
+  std::vector<uint64_t> missing;            // by member: Attendance::missing, after the version
   std::vector<double> hypers;               // the leader's; empty when there is no leader
 };
 

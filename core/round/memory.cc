@@ -16,13 +16,15 @@ RoundMemory::RoundMemory(const Shape& shape, const RoundLayout& layout)
   const auto members = static_cast<size_t>(shape.size);
   const size_t hyper_bytes = sizeof(double) * hypers();
   header_bytes_ = Lines(sizeof(SlotHeader) + hyper_bytes);
-  record_bytes_ = Lines(sizeof(RecordHeader) + sizeof(Contribution) * members + hyper_bytes);
+  record_bytes_ = Lines(sizeof(RecordHeader) + (sizeof(Contribution) + sizeof(uint64_t)) * members +
+                        hyper_bytes);
   headers_ = 3 * kLine + Lines(sizeof(uint64_t) * members);
   buffers_ = headers_ + header_bytes_ * kSlotBuffers;
   results_ = buffers_ + layout.length_bytes() * kSlotBuffers;
   board_ = results_ + (record_bytes_ + layout.length_bytes()) * ResultsOf(0);
   picks_ = 2 * kLineWords;  // after the turn word and the bell
-  log_ = picks_ + members;
+  attendance_ = picks_ + members;
+  log_ = attendance_ + members;
   cursors_ = log_ + log();
   done_ = cursors_ + result_buffers();
   end_ = done_ + (layout.shards().size() + 1) * result_buffers();

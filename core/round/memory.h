@@ -9,11 +9,13 @@
 //     headers        [3] the owner, while that buffer is open     SlotHeader, [hypers] float64
 //     buffers        [3] the owner, while open: one contribution each (RoundLayout)
 //     results        those with buffer % size == i              RecordHeader, [size] Contribution,
-//                    [hypers] float64, then one contribution: the sum. Whoever has pinned it.
+//                    [size] uint64: Attendance::missing after it, [hypers] float64, then one
+//                    contribution: the sum. Whoever has pinned it.
 //   board, behind the block of member 0:
 //     turn word      whoever is first, by CAS                     see Turn
 //     bell           rung when a version has fired or ended
 //     pick words     [size] by CAS                                see Pick
+//     attendance     [size] by CAS                                see Attendance
 //     log words      [log] by CAS: version v stands in v % log    see LogEntry
 //     cursor words   [buffers] by CAS: shards claimed             see Cursor
 //     shard words    [buffers][1 + shards] the version that was done there; number 0 is the record
@@ -45,13 +47,27 @@ inline constexpr uint32_t kMostResultBuffers = 1 << 15;
 struct Turn {
   uint64_t executed = 0;
   bool fired = false;
-  uint32_t buffer = 0;  // of results; fired only
+  uint32_t buffer = 0;   // of results; fired only
+  bool expired = false;  // fired only: not all who were wanted had come, but max_wait was over
 
   uint64_t version() const { return executed + 1; }
-  uint64_t Word() const { return executed << 16 | uint64_t{fired} << 15 | buffer; }
-  static Turn Of(uint64_t word) {
-    return {word >> 16, (word >> 15 & 1) != 0, static_cast<uint32_t>(word & 0x7fff)};
+  uint64_t Word() const {
+    return executed << 17 | uint64_t{expired} << 16 | uint64_t{fired} << 15 | buffer;
   }
+  static Turn Of(uint64_t word) {
+    return {.executed = word >> 17,
+            .fired = (word >> 15 & 1) != 0,
+            .buffer = static_cast<uint32_t>(word & 0x7fff),
+            .expired = (word >> 16 & 1) != 0};
+  }
+};
+
+// The member word.
+struct Standing {
+  uint64_t word = 0;
+
+  bool finished() const { return word % 2 == 1; }
+  uint64_t times() const { return (word + 1) / 2; }  // it has finished so often
 };
 
 enum class SlotState : uint8_t { kOpen = 0, kSealed = 1, kTaken = 2 };
@@ -82,19 +98,35 @@ struct Pick {
   uint64_t version = 0;
   Fate fate = Fate::kUndecided;
   uint32_t buffer = 0;
-  uint64_t step = 0;  // its low kStepBits
+  uint64_t step = 0;     // its low kStepBits
+  bool excused = false;  // it had finished or was dead: whether it came or not does not matter
 
-  static constexpr int kStepBits = 25;
+  static constexpr int kStepBits = 24;
   uint64_t Word() const {
-    return version << 30 | static_cast<uint64_t>(fate) << 27 | uint64_t{buffer} << 25 | step;
+    return version << 30 | static_cast<uint64_t>(fate) << 27 | uint64_t{buffer} << 25 |
+           uint64_t{excused} << kStepBits | step;
   }
   static Pick Of(uint64_t word) {
-    return {word >> 30, static_cast<Fate>(word >> 27 & 7), static_cast<uint32_t>(word >> 25 & 3),
-            word & ((uint64_t{1} << kStepBits) - 1)};
+    return {.version = word >> 30,
+            .fate = static_cast<Fate>(word >> 27 & 7),
+            .buffer = static_cast<uint32_t>(word >> 25 & 3),
+            .step = word & ((uint64_t{1} << kStepBits) - 1),
+            .excused = (word >> kStepBits & 1) != 0};
   }
   bool Names(const SlotWord& slot) const {
     return buffer == slot.buffer && step == (slot.step & ((uint64_t{1} << kStepBits) - 1));
   }
+};
+
+// Whether a member is waited for, as of the end of `version`: not while it is overdue (rule W8).
+struct Attendance {
+  uint64_t version = 0;
+  uint32_t missing = 0;  // versions running it must be fresh in until it is; 0: it is waited for
+
+  static constexpr uint32_t kUntilTrusted = 3;
+  bool overdue() const { return missing > 0; }
+  uint64_t Word() const { return version << 2 | missing; }
+  static Attendance Of(uint64_t word) { return {word >> 2, static_cast<uint32_t>(word & 3)}; }
 };
 
 // The result of `version` lies in `buffer`.
@@ -125,8 +157,9 @@ struct SlotHeader {
 };
 struct RecordHeader {
   uint64_t version = 0;
-  int32_t divisor = 0;  // members that were not gone
-  int32_t leader = -1;  // member whose hyper-parameters these are; -1 = nobody contributed
+  int32_t divisor = 0;   // members that were not gone
+  int32_t leader = -1;   // member whose hyper-parameters these are; -1 = nobody contributed
+  bool expired = false;  // see Turn
 };
 
 class RoundMemory {
@@ -171,6 +204,7 @@ class RoundMemory {
   uint64_t* TurnAt() const { return At(0, board_); }
   uint64_t* BellAt() const { return At(0, board_ + kLine); }
   uint64_t* PickAt(int32_t i) const { return Word(picks_ + static_cast<size_t>(i)); }
+  uint64_t* AttendanceAt(int32_t i) const { return Word(attendance_ + static_cast<size_t>(i)); }
   uint64_t* LogAt(uint64_t version) const { return Word(log_ + version % log()); }
   uint64_t* CursorAt(uint32_t buffer) const { return Word(cursors_ + buffer); }
   uint64_t* DoneAt(uint32_t buffer, size_t shard) const {
@@ -192,9 +226,9 @@ class RoundMemory {
   Shape shape_;
   RoundLayout layout_;
   size_t header_bytes_, record_bytes_;
-  size_t headers_, buffers_, results_;         // offsets in a block
-  size_t board_;                               // behind the block of member 0
-  size_t picks_, log_, cursors_, done_, end_;  // in words of the board
+  size_t headers_, buffers_, results_;                      // offsets in a block
+  size_t board_;                                            // behind the block of member 0
+  size_t picks_, attendance_, log_, cursors_, done_, end_;  // in words of the board
   std::vector<std::byte*> blocks_;
 };
 

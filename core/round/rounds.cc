@@ -1,11 +1,13 @@
 #include "core/round/rounds.h"
 
+#include "core/round/attendance.h"
 #include "core/round/collect.h"
 
 namespace covey {
 
 Rounds::Rounds(const Options& options, const RoundMemory* memory, SharedWords* words)
     : self_(options.self),
+      max_wait_(options.max_wait),
       memory_(memory),
       words_(words),
       slot_(options.self, memory, words, options.kernels),
@@ -32,10 +34,12 @@ Time Rounds::Advance(Time now, bool* moved) {
   *moved = false;
   Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
   if (!turn.fired) {
-    const Time fire_at = arrivals_.FireAt(turn.version(), lost_, now);
-    if (fire_at > now) return fire_at;
+    const Standing standing{words_->Load(memory_->MemberAt(self_))};
+    const Waiter self{.step = step_, .finished = standing.finished(), .max_wait = max_wait_};
+    const Arrivals::Answer answer = arrivals_.FireAt(turn.version(), lost_, self, now);
+    if (answer.at > now) return answer.at;
     *moved = true;
-    if (!Fire(&turn)) return now;
+    if (!Fire(&turn, answer.expired)) return now;
   }
   Time until = kNever;
   words_->Store(memory_->PinAt(self_), turn.buffer + 1);
@@ -44,13 +48,15 @@ Time Rounds::Advance(Time now, bool* moved) {
   return until;
 }
 
-bool Rounds::Fire(Turn* turn) {
+bool Rounds::Fire(Turn* turn, bool expired) {
   Turn fired = *turn;
   fired.fired = true;
+  fired.expired = expired;
   fired.buffer = log_.FreeBuffer();
   if (!words_->CompareExchange(memory_->TurnAt(), turn->Word(), fired.Word())) return false;
   *turn = fired;
   ++counters_.fired;
+  counters_.expired += expired ? 1 : 0;
   words_->Ring(memory_->BellAt());
   return true;
 }
@@ -58,6 +64,7 @@ bool Rounds::Fire(Turn* turn) {
 void Rounds::Work(const Turn& turn, Time now, Time* until, bool* moved) {
   if (collected_ != turn.version()) {
     *moved = true;
+    if (turn.expired) arrivals_.OnExpired(turn.version());
     if (!Collect(*memory_, words_, lost_, turn.version(), &picks_)) return;
     collected_ = turn.version();
   }
@@ -68,6 +75,7 @@ void Rounds::Work(const Turn& turn, Time now, Time* until, bool* moved) {
 }
 
 void Rounds::End(const Turn& turn) {
+  Attend(*memory_, words_, turn, picks_);
   log_.Enter(turn.version(), turn.buffer);
   const Turn next{.executed = turn.version()};
   if (words_->CompareExchange(memory_->TurnAt(), turn.Word(), next.Word()))
@@ -78,6 +86,7 @@ void Rounds::Finish() {
   uint64_t* word = memory_->MemberAt(self_);
   const Standing standing{words_->Load(word)};
   if (!standing.finished()) words_->Store(word, standing.word + 1);
+  arrivals_.Restart();
   words_->Ring(memory_->BellAt());  // it may have been the one they waited for
 }
 

@@ -25,13 +25,15 @@ class Rounds {
   struct Options {
     int32_t self = 0;  // index among the members
     AdmissionRule admission;
+    Time max_wait = kNever;  // how long this rank waits for one version; then it fires without
     bool average = false;
     Time overdue = kMillisecond;  // how long a claimed shard may take
     const Kernels* kernels = nullptr;
   };
   struct Counters {
-    uint64_t fired = 0;   // versions that this rank fired
-    uint64_t shards = 0;  // that it did, those done by others meanwhile included
+    uint64_t fired = 0;    // versions that this rank fired
+    uint64_t expired = 0;  // those of them for which max_wait was over
+    uint64_t shards = 0;   // that it did, those done by others meanwhile included
   };
 
   // `memory` is mapped: all members have agreed on shape, layout and options before (rule W1). Both
@@ -43,6 +45,9 @@ class Rounds {
   std::byte* open() const { return slot_.open(); }
   uint64_t Publish(std::span<const double> hypers);
   uint64_t step() const { return step_; }
+
+  // From the next Advance on; max_wait is this rank's own affair.
+  void set_max_wait(Time max_wait) { max_wait_ = max_wait; }
 
   // The last version that has ended.
   uint64_t executed();
@@ -59,6 +64,9 @@ class Rounds {
   // its way into versions; IsFlushed once that is so for all members, all of which have finished.
   void Finish();
   bool IsFlushed();
+  // After Finish: this rank has waited for max_wait; what those hold that have finished is in
+  // versions, and Unfinished() are missing. To be asked after Advance.
+  bool HasGivenUp() const { return arrivals_.over(); }
   // Members that are awaited by a rank that has finished: those that live and have not.
   std::vector<int32_t> Unfinished();
   // Its next step is the one after the last version, as it is for all after a flush.
@@ -75,11 +83,12 @@ class Rounds {
   const Counters& counters() const { return counters_; }
 
  private:
-  bool Fire(Turn* turn);
+  bool Fire(Turn* turn, bool expired);
   void Work(const Turn& turn, Time now, Time* until, bool* moved);
   void End(const Turn& turn);
 
   int32_t self_;
+  Time max_wait_;
   const RoundMemory* memory_;
   SharedWords* words_;
   Slot slot_;

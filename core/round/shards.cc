@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/base/check.h"
+#include "core/round/attendance.h"
 
 namespace covey {
 namespace {
@@ -105,6 +106,7 @@ size_t Shards::Reduce(const RoundLayout::Shard& shard, const std::vector<Pick>& 
 // The leader is the lowest contributor that is fresh; where nobody is, the lowest contributor.
 size_t Shards::MakeRecord(const Turn& turn, const std::vector<Pick>& picks) {
   RecordHeader header{.version = turn.version(), .divisor = DivisorOf(picks)};
+  header.expired = turn.expired;
   std::vector<Contribution> contributions(picks.size());
   bool leader_is_fresh = false;
   for (size_t i = 0; i < picks.size(); ++i) {
@@ -122,6 +124,11 @@ size_t Shards::MakeRecord(const Turn& turn, const std::vector<Pick>& picks) {
   at += sizeof(header);
   std::memcpy(at, contributions.data(), sizeof(Contribution) * contributions.size());
   at += sizeof(Contribution) * contributions.size();
+  for (const Attendance& member : AttendanceAfter(*memory_, words_, turn, picks)) {
+    const uint64_t missing = member.missing;
+    std::memcpy(at, &missing, sizeof(missing));
+    at += sizeof(missing);
+  }
   if (header.leader >= 0 && memory_->hypers() > 0) {
     const Pick& pick = picks[static_cast<size_t>(header.leader)];
     const auto hypers = memory_->HeaderHypers(header.leader, pick.buffer);

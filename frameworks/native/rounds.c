@@ -153,18 +153,25 @@ PyObject* RoundsExecuted(PyObject* module, PyObject* args) {
 
 static PyObject* RecordOf(const covey_round_record* record, int size, int hypers) {
   PyObject* members = PyTuple_New(size);
+  PyObject* overdue = PyTuple_New(size);
   PyObject* numbers = PyTuple_New(hypers);
   for (int i = 0; members != NULL && i < size; ++i) {
     PyObject* pair = Py_BuildValue("(LL)", (long long)record->first[i], (long long)record->last[i]);
     if (pair == NULL || PyTuple_SetItem(members, i, pair) != 0) Py_CLEAR(members);
   }
+  for (int i = 0; overdue != NULL && i < size; ++i) {
+    PyObject* number = PyLong_FromLongLong((long long)record->overdue[i]);
+    if (number == NULL || PyTuple_SetItem(overdue, i, number) != 0) Py_CLEAR(overdue);
+  }
   for (int i = 0; numbers != NULL && i < hypers; ++i) {
     PyObject* number = PyFloat_FromDouble(record->hypers[i]);
     if (number == NULL || PyTuple_SetItem(numbers, i, number) != 0) Py_CLEAR(numbers);
   }
-  if (members != NULL && numbers != NULL)
-    return Py_BuildValue("(iiNN)", (int)record->divisor, (int)record->leader, members, numbers);
+  if (members != NULL && overdue != NULL && numbers != NULL)
+    return Py_BuildValue("(iiNNN)", (int)record->divisor, (int)record->leader, members, numbers,
+                         overdue);
   Py_XDECREF(members);
+  Py_XDECREF(overdue);
   Py_XDECREF(numbers);
   return NULL;
 }
@@ -186,7 +193,7 @@ PyObject* RoundsRead(PyObject* module, PyObject* args) {
   const Py_ssize_t count = PyTuple_Size(tuple);
   if (addresses == NULL) return NULL;
   void** spans = calloc((size_t)count + 1, sizeof(*spans));
-  int64_t* steps = calloc((size_t)size * 2, sizeof(*steps));
+  int64_t* steps = calloc((size_t)size * 3, sizeof(*steps));
   double* numbers = calloc((size_t)hypers + 1, sizeof(*numbers));
   PyObject* answer = NULL;
   if (spans != NULL && steps != NULL && numbers != NULL) {
@@ -194,6 +201,7 @@ PyObject* RoundsRead(PyObject* module, PyObject* args) {
     covey_round_record record = COVEY_INIT(covey_round_record);
     record.first = steps;
     record.last = steps + size;
+    record.overdue = steps + 2 * size;
     record.hypers = numbers;
     covey_error error;
     ClearError(&error);

@@ -9,6 +9,9 @@
 // Source: S. Li, T. Ben-Nun, S. Di Girolamo, D. Alistarh, T. Hoefler, "Taming Unbalanced Training
 // Workloads in Deep Learning with Partial Collective Operations", PPoPP 2020,
 // DOI 10.1145/3332466.3374528. The released code loses late gradients; this does not.
+// No rank waits longer than max_wait for a version: it fires with those that have come, and those
+// that are missing are overdue: not waited for until they were in time for three versions running.
+// Their gradients count later, once, like all that are late.
 // Bytes per rank and step: g read from its slot and g of the result, on one host.
 //
 // Worked example, 3 ranks, solo; rank 2 is late at step 1: version 1 = (g0,1 + g1,1) / 3, if 1 was
@@ -18,7 +21,7 @@
 namespace covey {
 namespace {
 
-enum Setting : uint8_t { kAdmit, kGrace, kLog };
+enum Setting : uint8_t { kAdmit, kGrace, kMaxWait, kLog };
 
 constexpr MethodParameter kParameters[] = {
     {.name = "admit",
@@ -38,6 +41,18 @@ constexpr MethodParameter kParameters[] = {
      .maximum = 3600 * kSecond,
      .help = "how long it waits for more once they have",
      .notation = Notation::kTime},
+    {.name = "max_wait",
+     .letter = "",
+     .unit = "time",
+     .standard = 0,
+     .minimum = 0,
+     .maximum = 24 * 3600 * kSecond,
+     .help =
+         "how long a rank waits for the others at one step, and in finish(): then it goes on "
+         "with those that have come, and who is missing is not waited for until it has kept up "
+         "for 3 steps; 0s: 10 times the median of its own steps, at least 1s, and 60s in finish() "
+         "and in its first steps",
+     .notation = Notation::kTime},
     {.name = "log",
      .letter = "",
      .unit = "results",
@@ -52,7 +67,10 @@ constexpr MethodParameter kParameters[] = {
 MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
   return {.payload = Payload::kGradients,
           .admission = Admission::kRounds,
-          .rounds = {.admit = settings[kAdmit], .grace = settings[kGrace], .log = settings[kLog]}};
+          .rounds = {.admit = settings[kAdmit],
+                     .grace = settings[kGrace],
+                     .log = settings[kLog],
+                     .max_wait = settings[kMaxWait]}};
 }
 
 constexpr Method kMethod{

@@ -10,116 +10,13 @@
 #include <numeric>
 
 #include "core/base/rng.h"
-#include "core/covey_rounds.h"
+#include "tests/contract/round_trainer.h"
 #include "tests/contract/threads.h"
 
 namespace covey {
 namespace {
 
 constexpr uint64_t kSeed = 20261121;
-
-int64_t ValueOf(int rank, int64_t step, int64_t element) {
-  return step * 1000 + rank * 100 + element % 97;
-}
-
-// Two spans, float32 and int64, of which one has several shards.
-class Trainer {
- public:
-  Trainer(int rank, int size, covey_runtime* runtime, const char* method, covey_op op = COVEY_SUM)
-      : rank_(rank), size_(size), runtime_(runtime) {
-    covey_rounds_config config = COVEY_INIT(covey_rounds_config);
-    config.name = "test";
-    config.method = method;
-    config.op = op;
-    config.num_spans = 2;
-    config.dtypes = kTypes;
-    config.counts = kCounts;
-    config.num_hypers = 1;
-    code = covey_rounds_open(runtime, &config, &rounds_, &error);
-  }
-  Trainer(const Trainer&) = delete;
-  ~Trainer() { covey_rounds_close(runtime_, rounds_); }
-
-  int64_t Publish() {
-    void* spans[2];
-    EXPECT_EQ(covey_rounds_spans(runtime_, rounds_, spans, &error), COVEY_OK) << error.message;
-    ++steps;
-    for (int64_t i = 0; i < kCounts[0]; ++i)
-      static_cast<float*>(spans[0])[i] = static_cast<float>(ValueOf(rank_, steps, i));
-    for (int64_t i = 0; i < kCounts[1]; ++i)
-      static_cast<int64_t*>(spans[1])[i] = ValueOf(rank_, steps, i);
-    const double hyper = 0.5 * rank_;
-    int64_t step = 0;
-    EXPECT_EQ(covey_rounds_publish(runtime_, rounds_, &hyper, &step, &error), COVEY_OK);
-    return step;
-  }
-  covey_code Wait(int64_t version, int64_t timeout_ns = -1) {
-    return covey_rounds_wait(runtime_, rounds_, version, timeout_ns, &error);
-  }
-  covey_code Finish(int64_t timeout_ns = -1) {
-    return covey_rounds_finish(runtime_, rounds_, timeout_ns, &error);
-  }
-  int64_t executed() { return covey_rounds_executed(runtime_, rounds_); }
-
-  // Reads what is new; every sum must be that of its record, every step come once and in order.
-  void ReadAll() {
-    const int64_t last = executed();
-    while (read < last) {
-      std::vector<int64_t> first(static_cast<size_t>(size_)), until(first.size());
-      double hyper = -1;
-      covey_round_record record = COVEY_INIT(covey_round_record);
-      record.first = first.data();
-      record.last = until.data();
-      record.hypers = &hyper;
-      std::vector<float> floats(static_cast<size_t>(kCounts[0]));
-      std::vector<int64_t> whole(static_cast<size_t>(kCounts[1]));
-      void* spans[2] = {floats.data(), whole.data()};
-      ASSERT_EQ(covey_rounds_read(runtime_, rounds_, ++read, spans, &record, &error), COVEY_OK)
-          << error.message;
-      ASSERT_EQ(record.version, read);
-      ASSERT_EQ(hyper, record.leader < 0 ? 0 : 0.5 * record.leader);
-      for (int64_t i : {int64_t{0}, int64_t{1}, kCounts[0] / 2, kCounts[0] - 1}) {
-        const int64_t expected = Expected(first, until, i);
-        ASSERT_EQ(floats[static_cast<size_t>(i)], static_cast<float>(expected))
-            << "version " << read;
-      }
-      for (int64_t i = 0; i < kCounts[1]; ++i)
-        ASSERT_EQ(whole[static_cast<size_t>(i)], Expected(first, until, i)) << "version " << read;
-      for (size_t r = 0; r < first.size(); ++r) {
-        if (first[r] == 0) continue;
-        ASSERT_EQ(first[r], counted[r] + 1) << "version " << read << " rank " << r;
-        counted[r] = until[r];
-      }
-      results.push_back(std::move(floats));
-    }
-  }
-
-  covey_rounds rounds() const { return rounds_; }
-
-  covey_code code;
-  covey_error error = COVEY_INIT(covey_error);
-  int64_t steps = 0, read = 0;
-  std::vector<int64_t> counted = std::vector<int64_t>(64);  // by rank: steps that were in versions
-  std::vector<std::vector<float>> results;                  // by version - 1
-
-  static constexpr int64_t kCounts[2] = {100'000, 5};
-
- private:
-  static constexpr covey_dtype kTypes[2] = {COVEY_FLOAT32, COVEY_INT64};
-
-  static int64_t Expected(const std::vector<int64_t>& first, const std::vector<int64_t>& last,
-                          int64_t element) {
-    int64_t sum = 0;
-    for (size_t r = 0; r < first.size(); ++r)
-      for (int64_t step = first[r]; step > 0 && step <= last[r]; ++step)
-        sum += ValueOf(static_cast<int>(r), step, element);
-    return sum;
-  }
-
-  int rank_, size_;
-  covey_runtime* runtime_;
-  covey_rounds rounds_ = 0;
-};
 
 class RoundsTest : public testing::TestWithParam<int> {
  protected:
@@ -245,6 +142,59 @@ TEST_P(RoundsTest, WhoLeavesIsNotWaitedFor) {
   });
 }
 
+// With max_wait it is bounded how long one that is missing is waited for, also where all are
+// wanted; the record names it, it comes back, and its steps count once.
+TEST_P(RoundsTest, WhoIsMissingIsWaitedForOnce) {
+  std::atomic<int> ahead{0};
+  constexpr int64_t kSteps = 12;
+  RunRanks(size(), "", [&](int rank, covey_runtime*& runtime) {
+    Trainer trainer(rank, size(), runtime, "eager:admit=all,max_wait=20ms,log=200");
+    ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
+    const auto last = static_cast<size_t>(size() - 1);
+    for (int64_t step = 1; step <= kSteps; ++step) {
+      // Only when all the others are done.
+      if (rank == size() - 1 && step == 4)
+        while (ahead.load() < size() - 1) std::this_thread::yield();
+      trainer.Publish();
+      ASSERT_EQ(trainer.Wait(step), COVEY_OK) << trainer.error.message;
+      trainer.ReadAll();
+      if (rank == size() - 1 || step < 4) continue;
+      EXPECT_EQ(trainer.overdue[last], 3) << "step " << step;
+    }
+    ++ahead;
+    covey_code code = COVEY_TIMEOUT;
+    while (code == COVEY_TIMEOUT) code = trainer.Finish();
+    ASSERT_EQ(code, COVEY_OK) << trainer.error.message;
+    trainer.ReadAll();
+    for (int r = 0; r < size(); ++r) EXPECT_EQ(trainer.counted[static_cast<size_t>(r)], kSteps);
+  });
+}
+
+// finish() waits for max_wait, names who is missing, and leaves nothing of those that are there.
+TEST_P(RoundsTest, FinishNamesWhoIsMissing) {
+  std::atomic<int> told{0};
+  RunRanks(size(), "", [&](int rank, covey_runtime*& runtime) {
+    Trainer trainer(rank, size(), runtime, "eager:admit=solo,max_wait=20ms,log=200");
+    ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
+    trainer.Publish();
+    if (rank == size() - 1) {
+      while (told.load() < size() - 1) std::this_thread::yield();
+    } else {
+      EXPECT_EQ(trainer.Finish(), COVEY_TIMEOUT);
+      const std::string message = trainer.error.message;
+      EXPECT_NE(message.find("rank " + std::to_string(size() - 1)), message.npos) << message;
+      trainer.ReadAll();
+      EXPECT_EQ(trainer.counted[static_cast<size_t>(rank)], 1);
+      ++told;
+    }
+    covey_code code = COVEY_TIMEOUT;
+    while (code == COVEY_TIMEOUT) code = trainer.Finish();
+    ASSERT_EQ(code, COVEY_OK) << trainer.error.message;
+    trainer.ReadAll();
+    for (int r = 0; r < size(); ++r) EXPECT_EQ(trainer.counted[static_cast<size_t>(r)], 1);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, RoundsTest, testing::Values(1, 2, 3, 4));
 
 TEST(RoundsRefusalTest, DifferencesAreNamedOnEveryRank) {
@@ -253,7 +203,8 @@ TEST(RoundsRefusalTest, DifferencesAreNamedOnEveryRank) {
     const Trainer trainer(rank, 3, runtime, method);
     EXPECT_EQ(trainer.code, COVEY_MISMATCH);
     const std::string message = trainer.error.message;
-    EXPECT_NE(message.find("rank 0 has method eager:admit=solo,grace=0s,log=16"), message.npos)
+    EXPECT_NE(message.find("rank 0 has method eager:admit=solo,grace=0s,max_wait=0s,log=16"),
+              message.npos)
         << message;
     EXPECT_NE(message.find("rank 1 has method eager:admit=2"), message.npos) << message;
     const Trainer again(rank, 3, runtime, "eager:admit=solo");

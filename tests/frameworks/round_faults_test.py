@@ -36,12 +36,20 @@ def train_until(folder: str, method: str) -> Tuple[int, Dict[int, str], List[flo
     while not (place / "end").exists():
         trainer.step()
         os.pwrite(report.fileno(), b"%12d" % trainer.optimizer.version, 0)
-    error = ""
-    try:
-        trainer.optimizer.finish()
-    except covey.Aborted as aborted:
-        error = str(aborted)
+    error = finish(trainer)
     return trainer.steps, trainer.seen, trainer.parameter.tolist(), error
+
+
+def finish(trainer: Trainer) -> str:
+    """Until all have come, or one is known to be dead."""
+    while True:
+        try:
+            trainer.optimizer.finish()
+            return ""
+        except covey.Timeout as missing:
+            assert "(max_wait) for rank" in str(missing), missing
+        except covey.Aborted as aborted:
+            return str(aborted)
 
 
 class Watched:
@@ -122,6 +130,29 @@ class RoundFaultsTest(unittest.TestCase):
                 results = job.end()
                 self.check_histories([seen for _, seen, _, _ in results])
                 self.assertEqual(results[0][2], sum_of([steps for steps, _, _, _ in results]))
+
+    def test_a_stopped_rank_is_waited_for_once(self) -> None:
+        """Also where all are wanted; when it goes on it catches up and nothing is lost."""
+        rng = random.Random(SEED)
+        for stopped in (0, 2):
+            method = "eager:admit=all,max_wait=200ms,log=16384"
+            with self.subTest(stopped=stopped), Watched(3, method) as job:
+                for rank in range(3):
+                    job.wait_for_version(rank, 3)
+                for _ in range(2):
+                    time.sleep(rng.uniform(0, 0.02))  # Anywhere in a step.
+                    job.pool.processes[stopped].send_signal(signal.SIGSTOP)
+                    job.wait_until_stopped(stopped)
+                    behind = job.version(stopped)
+                    job.others_go_on(stopped, 200)
+                    self.assertLessEqual(job.version(stopped), behind)
+                    job.pool.processes[stopped].send_signal(signal.SIGCONT)
+                    job.wait_for_version(stopped, behind + 190)
+                results = job.end()
+                self.check_histories([seen for _, seen, _, _ in results])
+                self.assertEqual(results[0][2], sum_of([steps for steps, _, _, _ in results]))
+                other = (stopped + 1) % 3
+                self.assertIn(f"rank {stopped} was missing", job.pool.stderr(other))
 
     def test_a_killed_rank_holds_up_nobody(self) -> None:
         for size, killed in ((2, 1), (3, 0)):

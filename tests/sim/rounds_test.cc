@@ -36,16 +36,24 @@ TEST(RoundsTest, EverythingHolds) {
     sum.killed += verdict.killed;
     sum.again += verdict.again;
     sum.gone += verdict.gone;
+    sum.expired += verdict.expired;
+    sum.overdue += verdict.overdue;
+    sum.returned += verdict.returned;
+    sum.gave_up += verdict.gave_up;
   }
   std::printf("seeds %d to %d: %d versions, %d late, %d merged, %d stopped, %d killed, %d again\n",
               static_cast<int>(first), static_cast<int>(last), static_cast<int>(sum.versions),
               static_cast<int>(sum.late), static_cast<int>(sum.merged),
               static_cast<int>(sum.stopped), static_cast<int>(sum.killed),
               static_cast<int>(sum.again));
+  std::printf("%d expired, %d overdue, %d returned, %d gave up\n", static_cast<int>(sum.expired),
+              static_cast<int>(sum.overdue), static_cast<int>(sum.returned),
+              static_cast<int>(sum.gave_up));
   if (HasFailure() || only != nullptr) return;
   // The seeds bring up what they are for.
   for (const uint64_t count :
-       {sum.versions, sum.late, sum.merged, sum.stopped, sum.killed, sum.again, sum.gone})
+       {sum.versions, sum.late, sum.merged, sum.stopped, sum.killed, sum.again, sum.gone,
+        sum.expired, sum.overdue, sum.returned, sum.gave_up})
     EXPECT_GT(count, 50u);
 }
 

@@ -155,7 +155,7 @@ class _Distributed(torch.optim.Optimizer):
         """Makes the parameters the mean over the ranks, if the method has let them differ.
 
         To be called by every rank at the end of training, or before it is evaluated or saved;
-        training may go on.
+        training may go on. Raises Timeout when a rank is missing for the method's ``max_wait``.
         """
         if self._covey_rounds is not None:
             return self._covey_rounds.finish()

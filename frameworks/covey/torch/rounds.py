@@ -9,6 +9,7 @@ whoever was late. Versions are made by the core while ranks wait: see ``core/rou
 from __future__ import annotations
 
 import ctypes
+import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -121,6 +122,8 @@ class RoundTrainer:
         self._spans = [_Span(plan) for plan in plans]
         self._slots: Dict[int, List[List[torch.Tensor]]] = {}  # By address: the core has three.
         self.applied = 0
+        self.overdue = [0] * self._group.size()  # By member: how often it has become so.
+        self._missing = (0,) * self._group.size()
         self._rounds = _native.rounds_open(
             self._group.id,
             next_prefix("rounds", self._group.ranks),
@@ -154,9 +157,16 @@ class RoundTrainer:
         return loss
 
     def finish(self) -> None:
-        """Waits until every gradient counts and applies what is left: then replicas are equal."""
-        _native.rounds_finish(self._rounds)
-        self._apply_all()
+        """Waits until every gradient counts and applies what is left: then replicas are equal.
+
+        Raises:
+            Timeout: after ``max_wait``; the message names the ranks that are missing. Those that
+                are there have applied what they have published, and may call it again.
+        """
+        try:
+            _native.rounds_finish(self._rounds)
+        finally:
+            self._apply_all()
         barrier(self._group)  # Nobody trains on before all know the last version.
 
     def _open(self) -> List[List[torch.Tensor]]:
@@ -203,6 +213,7 @@ class RoundTrainer:
                 size = self._group.size()
                 record = _native.rounds_read(self._rounds, version, addresses, size, len(own))
                 leader, hypers = record[1], record[3]
+                self._note(version, record[4])
                 for span in self._spans:
                     span.give()
                 if leader >= 0:
@@ -212,6 +223,19 @@ class RoundTrainer:
                 self._optimizer._covey_progress.after_update()
         finally:
             self._hypers.write(own)
+
+
+    def _note(self, version: int, missing: Tuple[int, ...]) -> None:
+        """Says who is overdue, each time it becomes so."""
+        for index, (before, after) in enumerate(zip(self._missing, missing)):
+            if after > 0 and before == 0:
+                self.overdue[index] += 1
+                warnings.warn(
+                    f"rank {self._group.ranks[index]} was missing at version {version} when "
+                    "max_wait was over: it is not waited for until it has kept up for 3 steps; "
+                    "its gradients count when it publishes them"
+                )
+        self._missing = missing
 
 
 def _check_options(optimizer: Any, options: Dict[str, Any]) -> None:

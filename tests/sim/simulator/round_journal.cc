@@ -1,5 +1,6 @@
 #include "tests/sim/simulator/round_journal.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace covey {
@@ -34,9 +35,11 @@ std::string Number(uint64_t version) { return "version " + std::to_string(versio
 
 }  // namespace
 
-RoundJournal::RoundJournal(const RoundMemory* memory, int32_t wanted)
+RoundJournal::RoundJournal(const RoundMemory* memory, const AdmissionRule& rule)
     : memory_(memory),
-      wanted_(wanted),
+      rule_(rule),
+      excusable_(static_cast<size_t>(memory->size())),
+      missing_(static_cast<size_t>(memory->size())),
       published_(static_cast<size_t>(memory->size())),
       collected_(static_cast<size_t>(memory->size())) {}
 
@@ -47,6 +50,26 @@ void RoundJournal::Fill(const RoundLayout& layout, int32_t rank, uint64_t step, 
 
 void RoundJournal::Fail(const std::string& what) {
   if (failure_.empty()) failure_ = what;
+}
+
+void RoundJournal::OnFewer(int32_t rank) {
+  fewer_ = true;
+  excusable_[static_cast<size_t>(rank)] = true;
+}
+
+uint64_t RoundJournal::IsMet() const {
+  const Turn turn = Turn::Of(*memory_->TurnAt());
+  int32_t active = 0;
+  int32_t arrived = 0;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const SlotWord slot = SlotWord::Of(*memory_->SlotAt(i));
+    if (Standing{*memory_->MemberAt(i)}.finished() || missing_[static_cast<size_t>(i)] > 0)
+      continue;
+    ++active;
+    arrived += slot.state == SlotState::kSealed && slot.step >= turn.version() ? 1 : 0;
+  }
+  const bool met = !turn.fired && active > 0 && arrived >= rule_.Wanted(active);
+  return met ? turn.version() : 0;
 }
 
 void RoundJournal::Look() {
@@ -83,24 +106,50 @@ void RoundJournal::CheckVersion(uint64_t version) {
   result.contributions.resize(static_cast<size_t>(memory_->size()));
   std::memcpy(result.contributions.data(), at + sizeof(header),
               sizeof(Contribution) * result.contributions.size());
+  result.missing.resize(result.contributions.size());
+  std::memcpy(result.missing.data(),
+              at + sizeof(header) + sizeof(Contribution) * result.contributions.size(),
+              sizeof(uint64_t) * result.missing.size());
   result.data.resize(memory_->layout().length_bytes());
   std::memcpy(result.data.data(), at + memory_->record_bytes(), result.data.size());
   std::vector<std::byte> expected(result.data.size());
+  // Where only overdue ones are left, one of them is enough.
+  const auto awaited = static_cast<int32_t>(std::count(missing_.begin(), missing_.end(), 0));
   int32_t fresh = 0;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const Contribution& contribution = result.contributions[static_cast<size_t>(i)];
+    const bool is_counted = awaited == 0 || missing_[static_cast<size_t>(i)] == 0;
+    CheckAttendance(i, header, contribution, result.missing[static_cast<size_t>(i)]);
     if (contribution.count == 0) continue;
     CheckContribution(i, version, contribution);
-    fresh += contribution.last >= version ? 1 : 0;
+    fresh += is_counted && contribution.last >= version ? 1 : 0;
     for (uint64_t step = contribution.first; step <= contribution.last; ++step)
       AddTo(memory_->layout(), i, step, expected.data());
   }
   if (expected != result.data) Fail("2: " + Number(version) + " is not the sum of its record");
-  if (!fewer_ && fresh < wanted_)
+  if (!fewer_ && !header.expired && fresh < std::max(1, rule_.Wanted(awaited)))
     Fail("3: " + Number(version) + " has " + std::to_string(fresh) + " fresh members of " +
-         std::to_string(wanted_));
+         std::to_string(std::max(1, rule_.Wanted(awaited))));
   for (const std::byte byte : result.data)
     hash_ = (hash_ ^ static_cast<uint64_t>(byte)) * 1099511628211u;
+}
+
+// Rule W8, said another way than in core/round/attendance.h.
+void RoundJournal::CheckAttendance(int32_t rank, const RecordHeader& header, const Contribution& c,
+                                   uint64_t missing) {
+  uint64_t* known = &missing_[static_cast<size_t>(rank)];
+  uint64_t expected = *known;
+  if (c.count > 0 && c.last >= header.version) {
+    expected = *known > 0 ? *known - 1 : 0;
+    returned_ += *known == 1 ? 1 : 0;
+  } else if (*known > 0 || header.expired) {
+    expected = missing == 0 && excusable_[static_cast<size_t>(rank)] ? 0 : 3;
+    overdue_ += *known == 0 && expected > 0 ? 1 : 0;
+  }
+  if (missing != expected)
+    Fail("6: after " + Number(header.version) + " " + Name(rank) + " is to be fresh in " +
+         std::to_string(expected) + " versions, and the record says " + std::to_string(missing));
+  *known = expected;
 }
 
 void RoundJournal::CheckContribution(int32_t rank, uint64_t version, const Contribution& c) {
@@ -119,7 +168,7 @@ void RoundJournal::OnRead(int32_t rank, uint64_t version, const std::vector<std:
   if (version == 0 || version > results_.size())
     return Fail("1: " + Name(rank) + " reads " + Number(version) + ", which has not ended");
   const Result& result = results_[version - 1];
-  if (record.header.version != version || data != result.data ||
+  if (record.header.version != version || data != result.data || record.missing != result.missing ||
       std::memcmp(record.contributions.data(), result.contributions.data(),
                   sizeof(Contribution) * result.contributions.size()) != 0)
     Fail("2: " + Name(rank) + " reads something else in " + Number(version));

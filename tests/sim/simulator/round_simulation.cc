@@ -21,7 +21,7 @@ constexpr Time kLongestNews = 5 * kMillisecond;  // until a death is known
 struct RoundSwarm {
   int32_t size, log;
   AdmissionRule admission;
-  Time overdue;
+  Time overdue, max_wait;
   std::vector<RoundSpan> spans;
   std::vector<uint64_t> steps;  // by rank
   uint64_t switch_permille;
@@ -55,10 +55,13 @@ RoundSwarm RoundSwarm::Draw(Rng* rng) {
   // For ever only as many as the admission can do without.
   const int32_t spare = s.size - s.admission.Wanted(s.size);
   // A rank that ends early is as good as stopped, when its finish() cannot be waited for.
-  const bool all_needed = uneven && s.admission.Wanted(s.size) > 1;
+  // With max_wait anybody.
+  s.max_wait = rng->Percent(50) ? kNever : static_cast<Time>(1 + rng->Below(2000)) * kMicrosecond;
+  const bool bounded = s.max_wait != kNever;
+  const bool all_needed = uneven && s.admission.Wanted(s.size) > 1 && !bounded;
   if (rng->Percent(40) && !all_needed)
-    s.most_stopped = rng->Below(static_cast<uint64_t>(spare) + 1);
-  const bool all_spared = s.most_stopped == 0 || s.admission.Wanted(s.size) == 1;
+    s.most_stopped = rng->Below(static_cast<uint64_t>(bounded ? s.size : spare + 1));
+  const bool all_spared = s.most_stopped == 0 || s.admission.Wanted(s.size) == 1 || bounded;
   if (rng->Percent(30) && all_spared) s.most_killed = rng->Below(static_cast<uint64_t>(s.size));
   s.strikes_permille = 1 + rng->Below(60);
   return s;
@@ -67,7 +70,8 @@ RoundSwarm RoundSwarm::Draw(Rng* rng) {
 std::string RoundSwarm::ToString() const {
   return std::to_string(size) + " ranks, log " + std::to_string(log) + ", wanted " +
          std::to_string(admission.Wanted(size)) + ", grace " + std::to_string(admission.grace) +
-         " ns, steps " + std::to_string(steps[0]) + ", stopped " + std::to_string(most_stopped) +
+         " ns, max_wait " + (max_wait == kNever ? "none" : std::to_string(max_wait) + " ns") +
+         ", steps " + std::to_string(steps[0]) + ", stopped " + std::to_string(most_stopped) +
          ", killed " + std::to_string(most_killed) + ", switches " +
          std::to_string(switch_permille) + " permille";
 }
@@ -105,10 +109,11 @@ class RoundSimulation final : public InprocWatcher {
   void Main(int32_t rank);
   void Hear(Rounds* rounds);
   void Step(int32_t rank, uint64_t step);
+  void Advance(int32_t rank, bool* moved);
   void AwaitVersion(int32_t rank, uint64_t version);
   void ReadAll(int32_t rank);
   bool AllHaveEnded() const;
-  bool IsFlushable() const { return swarm_.most_stopped == 0; }
+  bool IsFlushable() const { return swarm_.most_stopped == 0 || swarm_.max_wait != kNever; }
 
   Rng rng_;
   RoundSwarm swarm_;
@@ -119,7 +124,7 @@ class RoundSimulation final : public InprocWatcher {
   std::vector<Player> players_;
   int32_t current_ = -1;
   bool closing_ = false;
-  uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gone_ = 0;
+  uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gone_ = 0, gave_up_ = 0;
 };
 
 const Kernels& Arithmetic() { return ScalarKernels(); }
@@ -167,12 +172,13 @@ RoundSimulation::RoundSimulation(uint64_t seed)
     blocks.push_back(transport.Base(Rank{r}) + transport.AllocShared(memory_.BlockBytes(r)));
   }
   memory_.Map(std::move(blocks));
-  journal_ = std::make_unique<RoundJournal>(&memory_, swarm_.admission.Wanted(swarm_.size));
+  journal_ = std::make_unique<RoundJournal>(&memory_, swarm_.admission);
   players_.resize(static_cast<size_t>(swarm_.size));
   for (int32_t r = 0; r < swarm_.size; ++r) {
     Player& player = players_[static_cast<size_t>(r)];
     player.rounds = std::make_unique<Rounds>(Rounds::Options{.self = r,
                                                              .admission = swarm_.admission,
+                                                             .max_wait = swarm_.max_wait,
                                                              .overdue = swarm_.overdue,
                                                              .kernels = &KernelsWithPoints()},
                                              &memory_, network_.transport(Rank{r}).words());
@@ -197,14 +203,16 @@ void RoundSimulation::Main(int32_t rank) {
     ReadAll(rank);
   }
   if (!IsFlushable() || closing_) return;
-  journal_->OnFewer();
+  journal_->OnFewer(rank);
   player.rounds->Finish();
-  while (!closing_ && !player.rounds->IsFlushed()) {
+  bool gives_up = false;
+  while (!closing_ && !gives_up && !player.rounds->IsFlushed()) {
     bool moved = false;
-    Hear(player.rounds.get());
-    player.rounds->Advance(network_.clock().Now(), &moved);
+    Advance(rank, &moved);
+    gives_up = player.rounds->HasGivenUp();
     player.fiber->Yield();
   }
+  gave_up_ += gives_up ? 1 : 0;
   ReadAll(rank);
 }
 
@@ -218,12 +226,24 @@ void RoundSimulation::Step(int32_t rank, uint64_t step) {
   rounds->Publish(hypers);
 }
 
+void RoundSimulation::Advance(int32_t rank, bool* moved) {
+  Rounds* rounds = players_[static_cast<size_t>(rank)].rounds.get();
+  Hear(rounds);
+  const uint64_t met = killed_ == 0 ? journal_->IsMet() : 0;
+  const uint64_t expired = rounds->counters().expired;
+  rounds->Advance(network_.clock().Now(), moved);
+  if (closing_ || met == 0 || rounds->counters().expired == expired) return;
+  const Turn turn = Turn::Of(*memory_.TurnAt());
+  if (turn.fired && turn.version() == met)
+    journal_->Fail("6: somebody has waited for a rank that is overdue, in version " +
+                   std::to_string(met));
+}
+
 void RoundSimulation::AwaitVersion(int32_t rank, uint64_t version) {
   Player& player = players_[static_cast<size_t>(rank)];
   while (!closing_ && player.rounds->executed() < version) {
     bool moved = false;
-    Hear(player.rounds.get());
-    player.rounds->Advance(network_.clock().Now(), &moved);
+    Advance(rank, &moved);
     if (!moved) player.fiber->Yield();
   }
 }
@@ -273,7 +293,7 @@ void RoundSimulation::Strike() {
     player.state = State::kKilled;
     player.known_dead_at =
         network_.clock().Now() + static_cast<Time>(rng_.Below(uint64_t{kLongestNews}));
-    journal_->OnFewer();
+    journal_->OnFewer(static_cast<int32_t>(victim));
   }
 }
 
@@ -314,7 +334,11 @@ RoundVerdict RoundSimulation::Run() {
     journal_->CheckRank(r, players_[static_cast<size_t>(r)].state == State::kRuns,
                         IsFlushable() && players_[static_cast<size_t>(r)].state == State::kRuns);
   uint64_t again = 0;
-  for (const Player& player : players_) again += player.rounds->counters().shards;
+  uint64_t expired = 0;
+  for (const Player& player : players_) {
+    again += player.rounds->counters().shards;
+    expired += player.rounds->counters().expired;
+  }
   const uint64_t needed = journal_->versions() * (layout_.shards().size() + 1);
   RoundVerdict verdict{.failure = journal_->failure(),
                        .swarm = swarm_.ToString(),
@@ -325,7 +349,11 @@ RoundVerdict RoundSimulation::Run() {
                        .stopped = stopped_,
                        .killed = killed_,
                        .again = again > needed ? again - needed : 0,
-                       .gone = gone_};
+                       .gone = gone_,
+                       .expired = expired,
+                       .overdue = journal_->overdue(),
+                       .returned = journal_->returned(),
+                       .gave_up = gave_up_};
   // What stopped ranks left in the middle must be run to its end, or their stacks would leak.
   closing_ = true;
   for (Player& player : players_)

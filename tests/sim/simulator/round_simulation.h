@@ -5,10 +5,13 @@
 //  1. Versions end once each, in order (W1).
 //  2. Every step of every rank is in exactly one version, or still in its slot; a result is the sum
 //     of what its record names (W2, W5), and all who read it get the same bytes (W6, W10).
-//  3. A version has as many fresh members as its admission asks for (W4).
+//  3. A version has as many fresh members as its admission asks for (W4), unless it has expired.
 //  4. Ranks that run finish, whoever else has stopped wherever: with a rank that does not count for
-//     admission nobody waits (W4, W6). With finish() nothing is left in any slot.
+//     admission nobody waits (W4, W6), and with max_wait for nobody else either (W8). With finish()
+//     nothing is left in any slot of a rank that runs.
 //  5. Memory is bounded: result buffers do not run out (a CHECK in core/round/log.cc).
+//  6. Who was missing in a version that expired is overdue until it was fresh in three versions
+//     running, and is not waited for until then (W8); all who read a record agree on it.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_ROUND_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_ROUND_SIMULATION_H_
 
@@ -23,6 +26,7 @@ struct RoundVerdict {
   uint64_t hash = 0;    // of everything that happened
   // What came up, for tests that want it to.
   uint64_t versions = 0, late = 0, merged = 0, stopped = 0, killed = 0, again = 0, gone = 0;
+  uint64_t expired = 0, overdue = 0, returned = 0, gave_up = 0;
 };
 
 // Runs one seed to its end.

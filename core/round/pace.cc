@@ -1,0 +1,21 @@
+#include "core/round/pace.h"
+
+#include <algorithm>
+
+namespace covey {
+
+void Pace::OnEnd(Time now) {
+  if (begun_at_ == 0) return;
+  last_[count_++ % last_.size()] = now - begun_at_;
+  begun_at_ = 0;
+}
+
+Time Pace::MaxWait() const {
+  if (count_ < kFewest) return kUnknown;
+  std::array<Time, 31> sorted = last_;
+  const auto count = static_cast<std::ptrdiff_t>(std::min(count_, last_.size()));
+  std::nth_element(sorted.begin(), sorted.begin() + count / 2, sorted.begin() + count);
+  return std::max(kLeast, kSteps * sorted[static_cast<size_t>(count / 2)]);
+}
+
+}  // namespace covey

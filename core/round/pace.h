@@ -1,0 +1,34 @@
+// How long this rank's own steps take, and from that how long it waits for others unless it was
+// told: ten times the median, so that a rank which is only uneven is not found missing.
+#ifndef COVEY_CORE_ROUND_PACE_H_
+#define COVEY_CORE_ROUND_PACE_H_
+
+#include <array>
+#include <cstddef>
+
+#include "core/base/types.h"
+
+namespace covey {
+
+class Pace {
+ public:
+  static constexpr Time kLeast = kSecond;
+  static constexpr Time kUnknown = 60 * kSecond;  // first steps may load, compile, page in
+  static constexpr int64_t kSteps = 10;
+  static constexpr size_t kFewest = 5;  // steps that make a median
+
+  // A step begins: this rank has come back from waiting. Also when it had not waited.
+  void OnBegin(Time now) { begun_at_ = now; }
+  // It has ended. Nothing when none had begun.
+  void OnEnd(Time now);
+
+  Time MaxWait() const;
+
+ private:
+  std::array<Time, 31> last_{};
+  size_t count_ = 0;  // of all steps
+  Time begun_at_ = 0;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_ROUND_PACE_H_

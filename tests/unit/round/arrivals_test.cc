@@ -1,0 +1,69 @@
+// Goal: max_wait runs while a rank waits, and of the time in which it was stopped a part counts.
+// Method: a member that has come, one that has not, and times as arguments.
+#include "core/round/arrivals.h"
+
+#include <gtest/gtest.h>
+
+#include "ops/transports/inproc.h"
+
+namespace covey {
+namespace {
+
+class ArrivalsTest : public testing::Test {
+ protected:
+  ArrivalsTest()
+      : network_({.size = 2, .seed = 1, .region_bytes = 1 << 20}),
+        memory_({.size = 2, .log = 1}, RoundLayout(kSpans, 64)),
+        words_(network_.transport(Rank{0}).words()),
+        arrivals_({}, &memory_, words_) {
+    std::vector<std::byte*> blocks;
+    for (int32_t r = 0; r < 2; ++r) {
+      Transport& transport = network_.transport(Rank{r});
+      blocks.push_back(transport.Base(Rank{r}) + transport.AllocShared(memory_.BlockBytes(r)));
+    }
+    memory_.Map(std::move(blocks));
+    words_->Store(memory_.SlotAt(0), SlotWord{SlotState::kSealed, 0, 1}.Word());
+  }
+
+  Arrivals::Answer FireAt(Time now) {
+    return arrivals_.FireAt(1, {false, false}, {.step = 1, .max_wait = 100}, now);
+  }
+
+  static constexpr RoundSpan kSpans[1] = {{DType::kF32, 1}};
+  InprocNetwork network_;
+  RoundMemory memory_;
+  SharedWords* words_;
+  Arrivals arrivals_;
+};
+
+TEST_F(ArrivalsTest, FiresWithoutTheOtherOnceMaxWaitIsOver) {
+  EXPECT_EQ(FireAt(1000).at, 1100);
+  for (Time now : {1020, 1045, 1070, 1090}) EXPECT_EQ(FireAt(now).at, 1100);
+  const Arrivals::Answer answer = FireAt(1100);
+  EXPECT_LE(answer.at, 1100);
+  EXPECT_TRUE(answer.expired);
+}
+
+TEST_F(ArrivalsTest, AWaiterThatWasStoppedItselfWaitsOn) {
+  FireAt(1000);
+  EXPECT_EQ(FireAt(9000).at, 9075);
+  words_->Store(memory_.SlotAt(1), SlotWord{SlotState::kSealed, 0, 1}.Word());
+  const Arrivals::Answer answer = FireAt(9001);
+  EXPECT_LE(answer.at, 9001);
+  EXPECT_FALSE(answer.expired);
+}
+
+TEST_F(ArrivalsTest, WhoIsOverdueIsNotWaitedFor) {
+  words_->Store(memory_.AttendanceAt(1), Attendance{0, 1}.Word());
+  const Arrivals::Answer answer = FireAt(1000);
+  EXPECT_LE(answer.at, 1000);
+  EXPECT_FALSE(answer.expired);
+}
+
+TEST_F(ArrivalsTest, WhoHasNotComeItselfTakesNobodyForMissing) {
+  EXPECT_EQ(arrivals_.FireAt(1, {false, false}, {.step = 0, .max_wait = 100}, 1000).at, kNever);
+  EXPECT_EQ(arrivals_.FireAt(1, {false, false}, {.step = 0, .max_wait = 100}, 9000).at, kNever);
+}
+
+}  // namespace
+}  // namespace covey

@@ -1,0 +1,34 @@
+// Goal: how long a rank waits follows the median of its own steps, not one that took long.
+// Method: steps of known length.
+#include "core/round/pace.h"
+
+#include <gtest/gtest.h>
+
+namespace covey {
+namespace {
+
+TEST(PaceTest, TenTimesTheMedianButNotLessThanASecond) {
+  Pace pace;
+  EXPECT_EQ(pace.MaxWait(), Pace::kUnknown);
+  Time now = kSecond;
+  const auto step = [&](Time length) {
+    pace.OnBegin(now);
+    pace.OnEnd(now += length);
+    now += kSecond;  // of waiting, which does not count
+  };
+  for (int i = 0; i < 4; ++i) step(300 * kMillisecond);
+  EXPECT_EQ(pace.MaxWait(), Pace::kUnknown);
+  step(3600 * kSecond);
+  EXPECT_EQ(pace.MaxWait(), 3 * kSecond);
+  for (int i = 0; i < 31; ++i) step(kMillisecond);
+  EXPECT_EQ(pace.MaxWait(), Pace::kLeast);
+}
+
+TEST(PaceTest, WhatHasNotBegunDoesNotEnd) {
+  Pace pace;
+  for (int i = 0; i < 10; ++i) pace.OnEnd(kSecond);
+  EXPECT_EQ(pace.MaxWait(), Pace::kUnknown);
+}
+
+}  // namespace
+}  // namespace covey
