@@ -10,8 +10,8 @@
 // this exchange's last. Everything else of the next exchange comes after all ranks have ended this
 // one (S1), so two exchanges in succession need no second run.
 //
-// Where memory is mirrored (Problem::mirrored) a rank reads its mirrors of peers' landing slots, which
-// hold what was pushed to it, and may use it once it knows of the signal the push goes with.
+// Where memory is mirrored (Problem::mirrored) a rank reads its mirrors of peers' landing slots,
+// which hold what was pushed to it, and may use that once it knows of the signal it goes with.
 //
 // Not thread-safe.
 #ifndef COVEY_CORE_PLAN_MACHINE_H_

@@ -1,5 +1,5 @@
-// Goal: where memory is mirrored, every byte that a rank reads of a peer's landing slot was pushed to
-// it before the signal it waited for.
+// Goal: where memory is mirrored, every byte that a rank reads of a peer's landing slot was pushed
+// to it before the signal it waited for.
 // Method: the symbolic verifier over the whole catalogue; pinned damage. (That any push that is
 // dropped, late or short is found: verify_mutants_test.cc.)
 #include "core/plan/pushes.h"
