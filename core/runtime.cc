@@ -122,11 +122,14 @@ Time Runtime::RunOnce(bool* moved) {
 // it had to, so a bundle that is not full then stays so (rule N6).
 void Runtime::NoteAwaited() {
   const uint64_t waits = queue_->waits();
-  if (waits == waits_seen_ && negotiator_.holds() == holds_seen_) return;
+  const bool all = join_.AwaitsWorld();
+  if (!all && waits == waits_seen_ && negotiator_.holds() == holds_seen_) return;
   waits_seen_ = waits;
   holds_seen_ = negotiator_.holds();
-  negotiator_.ForEachHeld([](Request* held) {
-    if (!held->shadow) held->awaited = static_cast<Operation*>(held)->waited_for.load();
+  negotiator_.ForEachHeld([all](Request* held) {
+    if (held->shadow) return;
+    held->awaited =
+        (all && held->group->key == 0) || static_cast<Operation*>(held)->waited_for.load();
   });
 }
 

@@ -35,6 +35,8 @@ void TensorQueue::Reuse(Operation* operation) {
   operation->inputs.clear();
   operation->outputs.clear();
   operation->name.clear();
+  operation->codec.clear();
+  operation->form = {};
   operation->splits.clear();
   operation->rows.clear();
   operation->gathered.reset();

@@ -36,6 +36,7 @@ void Join::Submit(Request* join) {
   }
   join_ = join;
   said_ = false;
+  if (!aborted_.ok()) Abort(aborted_);
 }
 
 void Join::Progress(const Negotiator& negotiator) {
@@ -132,6 +133,7 @@ void Join::OnShadowEnded(Request* shadow) {
 }
 
 void Join::Abort(const Status& why) {
+  if (aborted_.ok()) aborted_ = why;
   joined_.clear();
   said_ = false;
   if (join_ == nullptr) return;

@@ -29,6 +29,9 @@ class Join {
 
   // The user's join. Ends with `rows` = {the last rank that joined}.
   void Submit(Request* join);
+  // The user has asked to join, and that waits for all of the world that is in flight here. Nothing
+  // more of it comes, so no bundle need be held for the rest.
+  bool AwaitsWorld() const { return join_ != nullptr && !said_; }
   // Says JOIN as soon as nothing of the world is in flight here.
   void Progress(const Negotiator& negotiator);
   // Why `request` cannot be submitted now; Ok: it can.
@@ -42,7 +45,7 @@ class Join {
   // before.
   Request* OnShadow(const Message& message, const Negotiator& negotiator, Time now);
   void OnShadowEnded(Request* shadow);
-  // Ends a join in progress: a rank is lost, or this one shuts down.
+  // Ends a join in progress, and every later one: a rank is lost, or this one shuts down.
   void Abort(const Status& why);
 
   std::vector<Envelope>& outbox() { return outbox_; }
@@ -57,6 +60,7 @@ class Join {
   Rank self_;
   Request* join_ = nullptr;  // in progress
   bool said_ = false;        // JOIN
+  Status aborted_;           // why no join can end any more
   std::vector<int32_t> joined_;
   std::vector<std::unique_ptr<Shadow>> shadows_;
   std::vector<Envelope> outbox_;

@@ -83,6 +83,8 @@ std::string Machine::Begin(int32_t me) {
     Of(me).input->Read(0, first, me, Of(me).epochs, &held);
     Of(me).slots[0].Write(0, first, me, Of(me).epochs, held);
   }
+  for (const Step& push : schedules_[static_cast<size_t>(me)].begin_pushes)
+    if (std::string wrong = Push(me, push); !wrong.empty()) return wrong;
   GiveSignal(me, 1);
   return {};
 }
@@ -99,7 +101,9 @@ std::string Machine::BeginNext(int32_t me) {
   Member& m = Of(me);
   const uint32_t slot = schedules_[static_cast<size_t>(me)].slots;
   const HeldBytes garbage = {{0, problem_.slot_bytes, {}}};
-  const Access user = m.slots[slot % kSlots].Write(0, problem_.slot_bytes, me, m.epochs, garbage);
+  Access user = m.slots[slot % kSlots].Write(0, problem_.slot_bytes, me, m.epochs, garbage);
+  for (int32_t j = 0; problem_.mirrored && user.rank < 0 && j < problem_.size; ++j)
+    if (j != me) user = MirrorOf(j, me, slot)->Write(0, problem_.slot_bytes, me, m.epochs, garbage);
   if (user.rank < 0) return {};
   return "the first segment of the next exchange overwrites landing[" + std::to_string(me) + "]." +
          Number(slot) + ", which " + RankText(user.rank) + " may still use (S3)";
@@ -156,16 +160,26 @@ Status Machine::CheckQuiet() const {
   return Status::Ok();
 }
 
-std::string Machine::Find(const Buffer& b, uint64_t length, Region** region) const {
+// What `reader` sees of a landing slot of `owner`, where it is not its own.
+Region* Machine::MirrorOf(int32_t reader, int32_t owner, uint32_t slot) {
+  const auto [mirror, _] = Of(reader).mirrors.try_emplace(
+      {owner, slot % kSlots}, problem_.slot_bytes, problem_.size, Content{}, Access{});
+  return &mirror->second;
+}
+
+std::string Machine::Find(int32_t me, const Buffer& b, uint64_t length, Region** region) {
   const uint32_t slots = schedules_[0].slots;
   if (b.index < 0 || b.index >= problem_.size)
     return "there is no rank " + std::to_string(b.index) + " among " + Number(members_.size());
   if (b.place == Place::kLanding && b.slot >= slots)
     return ToString(b) + " is beyond the " + Number(slots) + " landing slots of the schedule (S5)";
-  const Member& m = Of(b.index);
+  Member& m = Of(b.index);
+  const bool mirrored = problem_.mirrored && b.index != me;
+  if (mirrored && b.place != Place::kLanding) return "uses memory of a rank that shares none";
   *region = b.place == Place::kInput    ? m.input
             : b.place == Place::kOutput ? m.output
-                                        : const_cast<Region*>(&m.slots[b.slot % kSlots]);
+            : mirrored                  ? MirrorOf(me, b.index, b.slot)
+                                        : &m.slots[b.slot % kSlots];
   if ((*region)->Holds(b.offset, length)) return {};
   return Number(length) + " bytes at " + ToString(b) + " reach beyond its " +
          Number((*region)->length_bytes());
@@ -173,19 +187,21 @@ std::string Machine::Find(const Buffer& b, uint64_t length, Region** region) con
 
 std::string Machine::Load(int32_t me, const Buffer& b, uint64_t length, HeldBytes* held) {
   Region* region = nullptr;
-  if (std::string wrong = Find(b, length, &region); !wrong.empty()) return wrong;
+  if (std::string wrong = Find(me, b, length, &region); !wrong.empty()) return wrong;
   const Access writer = region->Read(b.offset, length, me, Of(me).epochs, held);
   if (writer.rank >= 0)
     return "reads " + ToString(b) + " while " + RankText(writer.rank) + " may still write it (S2)";
   for (const Held& h : *held)
     if (h.content.symbol == kNothing)
-      return "reads " + ToString(b) + ", of which byte " + Number(h.at) + " is not written by then";
+      return "reads " + ToString(b) + ", of which byte " + Number(h.at) + " is not " +
+             (problem_.mirrored && b.index != me ? "pushed" : "written") + " by then";
   return {};
 }
 
 std::string Machine::Store(int32_t me, const Buffer& b, uint64_t length, const HeldBytes& held) {
   Region* region = nullptr;
-  if (std::string wrong = Find(b, length, &region); !wrong.empty()) return wrong;
+  if (std::string wrong = Find(me, b, length, &region); !wrong.empty()) return wrong;
+  if (problem_.mirrored && b.index != me) return "writes a mirror of " + RankText(b.index);
   const Epochs& epochs = Of(me).epochs;
   if (b.place == Place::kInput) return "writes an input";
   for (int32_t j = 0; b.place == Place::kOutput && j < problem_.size; ++j)

@@ -10,11 +10,15 @@
 // this exchange's last. Everything else of the next exchange comes after all ranks have ended this
 // one (S1), so two exchanges in succession need no second run.
 //
+// Where memory is mirrored (Problem::mirrored) a rank reads its mirrors of peers' landing slots,
+// which hold what was pushed to it, and may use that once it knows of the signal it goes with.
+//
 // Not thread-safe.
 #ifndef COVEY_CORE_PLAN_MACHINE_H_
 #define COVEY_CORE_PLAN_MACHINE_H_
 
 #include <deque>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -55,6 +59,7 @@ class Machine {
     Region* input = nullptr;
     Region* output = nullptr;  // the input's, when in place
     std::vector<Region> slots;
+    std::map<std::pair<int32_t, size_t>, Region> mirrors;  // of peers' slots, by owner and slot
   };
   using HeldBytes = std::vector<Held>;
 
@@ -70,6 +75,7 @@ class Machine {
   std::string End(int32_t me);
   std::string BeginNext(int32_t me);
   std::string Perform(int32_t me, const Step& step);
+  std::string Push(int32_t me, const Step& step);
   std::string Copy(int32_t me, const Step& step);
   std::string Reduce(int32_t me, const Step& step);
   std::string ReduceFetched(int32_t me, const Step& step);
@@ -77,7 +83,8 @@ class Machine {
   std::string Encode(int32_t me, const Buffer& slot, uint64_t begin, uint64_t length);
   std::string ReduceCoded(int32_t me, const Step& step);
   std::string LoadCoded(int32_t me, const Buffer& buffer, uint64_t length, HeldBytes* terms);
-  std::string Find(const Buffer& buffer, uint64_t length, Region** region) const;
+  Region* MirrorOf(int32_t reader, int32_t owner, uint32_t slot);
+  std::string Find(int32_t me, const Buffer& buffer, uint64_t length, Region** region);
   std::string Load(int32_t me, const Buffer& buffer, uint64_t length, HeldBytes* held);
   std::string LoadInput(int32_t me, const Buffer& buffer, uint64_t length, HeldBytes* terms);
   std::string LoadPartial(int32_t me, const Buffer& buffer, uint64_t length, HeldBytes* partial);

@@ -24,8 +24,9 @@ Buffer OwnInput(int32_t me, uint64_t offset) {
 std::string Machine::Perform(int32_t me, const Step& step) {
   switch (step.kind) {
     case StepKind::kWait:
-    case StepKind::kPush:  // derived: core/plan/pushes.h
       return {};
+    case StepKind::kPush:
+      return Push(me, step);
     case StepKind::kSignal:
       GiveSignal(me, step.tick);
       return {};
@@ -56,6 +57,27 @@ std::string Machine::Perform(int32_t me, const Step& step) {
     }
   }
   return "unknown kind of step";
+}
+
+// Of what the own slots hold now. A peer may use it once it knows of the next signal.
+std::string Machine::Push(int32_t me, const Step& step) {
+  if (!problem_.mirrored) return "pushes where memory is not mirrored";
+  if (step.src.place != Place::kLanding || step.src.index != me)
+    return "pushes other than the own landing slots";
+  Region* own = nullptr;
+  if (std::string wrong = Find(me, step.src, step.length_bytes, &own); !wrong.empty()) return wrong;
+  HeldBytes held;
+  const Epochs& epochs = Of(me).epochs;
+  own->Read(step.src.offset, step.length_bytes, me, epochs, &held);
+  for (int32_t j = 0; j < problem_.size; ++j) {
+    if (j == me || (step.peer != kEveryRank && step.peer != j)) continue;
+    const Access user =
+        MirrorOf(j, me, step.src.slot)->Write(step.src.offset, step.length_bytes, me, epochs, held);
+    if (user.rank >= 0)
+      return "overwrites the mirror of " + ToString(step.src) + " that rank " +
+             std::to_string(user.rank) + " may still use (S3)";
+  }
+  return {};
 }
 
 std::string Machine::CheckElements(const Step& step) const {

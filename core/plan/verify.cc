@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/plan/pushes.h"
+
 namespace covey {
 namespace {
 
@@ -143,7 +145,11 @@ std::vector<Schedule> BuildAll(const Algorithm& algorithm, Problem problem) {
   std::vector<Schedule> schedules;
   for (problem.me = 0; problem.me < problem.size; ++problem.me)
     schedules.push_back(BuildSchedule(algorithm, problem));
-  return schedules;
+  if (!problem.mirrored) return schedules;
+  std::vector<Schedule> pushing;
+  for (problem.me = 0; problem.me < problem.size; ++problem.me)
+    pushing.push_back(WithPushes(problem, schedules));
+  return pushing;
 }
 
 Status VerifySchedules(const Problem& problem, std::span<const Schedule> schedules,

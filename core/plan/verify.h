@@ -9,6 +9,8 @@
 //    other's memory;
 //  - N4: user memory is written only once every member's begin is known;
 //  - no step reaches beyond a buffer, writes an input or reads what nobody wrote;
+//  - where memory is mirrored, what a rank reads of a peer's landing slots was pushed to it before
+//    a signal it has waited for, and nothing is pushed over what it may still read;
 //  - every byte of every output is what the operation says it is: in a reduction every rank's
 //    contribution once, in rank order, combined alike in every byte on every rank (so all ranks
 //    hold the same bits) and, unless the algorithm says otherwise, one after the other (rule K1).
@@ -27,7 +29,8 @@
 
 namespace covey {
 
-// The schedule of every rank of `problem` (whose `me` is ignored).
+// The schedule of every rank of `problem` (whose `me` is ignored), with its pushes where memory is
+// mirrored.
 std::vector<Schedule> BuildAll(const Algorithm& algorithm, Problem problem);
 
 // Ordinary and, where the operation can be done so, in place. REQUIRES: CanDo(algorithm, problem).

@@ -38,6 +38,24 @@ TEST(CodecTest, SumsAndSaysWhatTravelled) {
   }
 }
 
+// What a handle was used for before is forgotten with it.
+TEST(CodecTest, TheNextOperationHasNone) {
+  RunRanks(2, "", [](int, covey_runtime*& runtime) {
+    for (const char* codec : {"int8", ""}) {
+      std::vector<float> data(100, 0.001f);
+      data[0] = 1000.0f;
+      FloatAllreduce allreduce(codec, data.data(), 100);
+      allreduce.request.codec = codec;
+      covey_error error = COVEY_INIT(covey_error);
+      covey_handle handle = 0;
+      ASSERT_EQ(covey_submit(runtime, &allreduce.request, &handle, &error), COVEY_OK);
+      ASSERT_EQ(covey_wait(runtime, handle, -1, &error), COVEY_OK) << error.message;
+      covey_release(runtime, handle);
+      EXPECT_EQ(data[1], *codec == '\0' ? 0.002f : 0.0f);
+    }
+  });
+}
+
 TEST(CodecTest, RanksThatDifferHearBothCodecs) {
   RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
     std::vector<float> data(100);

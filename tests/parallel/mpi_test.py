@@ -19,6 +19,7 @@ from typing import Any, List
 from unittest import mock
 
 from harness import LIMIT_S, environment, run_launcher
+from operations import EVERY_OPERATION
 
 from covey.cli import build_command
 from covey.launch.spec import LaunchError
@@ -27,9 +28,10 @@ HAS_MPI = shutil.which("mpirun") is not None and shutil.which("mpicc") is not No
 WHY_NOT = "there is no mpirun and mpicc: apt-get install openmpi-bin libopenmpi-dev"
 BUILD = "import sys; from covey.cli import main; sys.exit(main(['build', 'mpi', *sys.argv[1:]]))"
 
-# Rows differ by rank; sums are exact.
-OPERATIONS = """
-    import os, sys, numpy, covey
+# The ranks are those of mpirun.
+OPERATIONS = (
+    """
+    import os, sys, covey
     assert not [name for name in os.environ if name.startswith("COVEY_RANK")]
     covey.init()
     rank, size = covey.rank(), covey.size()
@@ -38,64 +40,9 @@ OPERATIONS = """
     assert covey.local_rank() == int(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"])
     assert covey.local_size() == int(os.environ["OMPI_COMM_WORLD_LOCAL_SIZE"])
     assert covey.cross_rank() == 0 and covey.cross_size() == 1
-
-    def check(actual, wanted, what):
-        assert actual.dtype == wanted.dtype and actual.shape == wanted.shape, (what, actual.shape)
-        assert (actual == wanted).all(), (what, actual, wanted)
-
-    def of(r, count, dtype="float32"):
-        return (numpy.arange(count) % 13 + r).astype(dtype)
-
-    def part(whole, i, n):
-        rows = [len(whole) // n + (r < len(whole) % n) for r in range(n)]
-        return whole[sum(rows[:i]):sum(rows[:i + 1])]
-
-    for turn in range(3):  # the first agrees, the others run at once
-        for count in (0, 1, 7, 1000, 300_001):
-            for dtype in ("float32", "float64", "int64"):
-                all_ranks = [of(r, count, dtype) for r in range(size)]
-                total, name = sum(all_ranks), f"{count}.{dtype}"
-                mine = all_ranks[rank]
-                check(covey.allreduce(mine, op=covey.Sum, name=name), total, "allreduce")
-                check(covey.allreduce(mine, op=covey.Max), all_ranks[-1], "max")
-                for one in covey.grouped_allreduce([mine, mine], op=covey.Sum, name=name):
-                    check(one, total, "grouped")
-                check(covey.broadcast(mine, size - 1, name=name), all_ranks[-1], "broadcast")
-                check(covey.allgather(mine[rank:], name=name),
-                      numpy.concatenate([all_ranks[r][r:] for r in range(size)]), "allgather")
-                check(covey.reducescatter(mine, name, covey.Sum), part(total, rank, size), "parts")
-                splits = [count // (2 * size) + (r == rank) * (count > 0) for r in range(size)]
-                sent = [[count // (2 * size) + (t == r) * (count > 0) for t in range(size)]
-                        for r in range(size)]
-                rows, came = covey.alltoall(mine, splits, name=name)
-                pieces = [all_ranks[r][sum(sent[r][:rank]):sum(sent[r][:rank + 1])]
-                          for r in range(size)]
-                check(rows, numpy.concatenate(pieces), "alltoall")
-                assert came.tolist() == [len(piece) for piece in pieces]
-    handles = [covey.allreduce_async(of(rank, i), op=covey.Sum, name=f"many.{i}")
-               for i in (range(100) if rank else reversed(range(100)))]
-    for i, handle in zip(range(100) if rank else reversed(range(100)), handles):
-        check(handle.wait(), sum(of(r, i) for r in range(size)), "many")
-    group = covey.group([0, size - 1])
-    if group.included():
-        total = of(0, 50) + of(size - 1, 50)
-        check(covey.allreduce(of(rank, 50), op=covey.Sum, name="g", group=group), total, "group")
-        check(covey.reducescatter(of(rank, 50), "g", covey.Sum, group),
-              part(total, group.rank(), 2), "group")
-    alone = covey.group([rank])
-    check(covey.allreduce(of(rank, 5), name="alone", group=alone), of(rank, 5), "alone")
-    assert covey.allgather_object({"rank": rank})[size - 1] == {"rank": size - 1}
-    try:
-        covey.allreduce(numpy.ones(3 + rank), name="shapes")
-    except covey.Mismatch as error:
-        assert "rank" in str(error)
-    else:
-        raise AssertionError("shapes that differ were not refused")
-    covey.barrier()
-    assert covey.join() in range(size)
-    covey.shutdown()
-    print("fine", rank, flush=True)
 """
+    + EVERY_OPERATION
+)
 
 TRAINING = """
     import torch, covey.torch as hvd
@@ -244,11 +191,20 @@ class MpiTest(unittest.TestCase):
         self.assertRegex(self.said, r"done, and it loads \(\d+\.\d s\)\n")
         self.assertIn(f"export COVEY_PLUGIN_PATH={self.folder.name}\n", self.said)
 
+    def test_operations_of_one_rank(self) -> None:
+        self.check_fine(1, OPERATIONS)
+
     def test_operations_of_two_ranks(self) -> None:
         self.check_fine(2, OPERATIONS)
 
     def test_operations_of_three_ranks(self) -> None:
         self.check_fine(3, OPERATIONS)
+
+    def test_operations_of_four_ranks(self) -> None:
+        self.check_fine(4, OPERATIONS)
+
+    def test_operations_of_eight_ranks(self) -> None:
+        self.check_fine(8, OPERATIONS)
 
     def test_training(self) -> None:
         self.check_fine(2, TRAINING)

@@ -77,8 +77,8 @@ TEST_P(SwarmTest, EverythingHolds) {
     tally.Add(Try(seed, Focus::kNone).tally);
   if (HasFailure() || kSeedsPerBlock < 100) return;
   // A hundred seeds bring up every way to end.
-  for (const StatusCode code :
-       {StatusCode::kOk, StatusCode::kMismatch, StatusCode::kAborted, StatusCode::kExhausted})
+  for (const StatusCode code : {StatusCode::kOk, StatusCode::kMismatch, StatusCode::kAborted,
+                                StatusCode::kExhausted, StatusCode::kUnsupported})
     EXPECT_GT(tally.ended[static_cast<size_t>(code)], 0u) << NameOf(code);
   for (const uint64_t count : tally.exchanges) EXPECT_GT(count, 0u);
   EXPECT_GT(tally.losses, 0u);

@@ -98,8 +98,8 @@ void Journal::OnBegin(Rank rank, const OperationId& id, uint32_t entry) {
   if (closed_) return;
   NoteProgress("rank " + Text(rank) + " begins " + Text(id) + " entry " + std::to_string(entry));
   const StreamKey stream{id.group, id.stream};
-  const bool in_flight =
-      id.occurrence >= Of(rank).ended[stream] && id.occurrence < Of(rank).submitted[stream];
+  const bool for_joined = Of(rank).joined && id.group == 0;
+  const bool in_flight = for_joined || Of(rank).open[stream].contains(id.occurrence);
   if (IsBundle(id) && entry == 0 && voids_[stream].insert(id.occurrence).second &&
       voids_[stream].size() > 2)
     Fail("N7: " + Text(id) + " is void for a third time, and not dissolved");
@@ -108,6 +108,8 @@ void Journal::OnBegin(Rank rank, const OperationId& id, uint32_t entry) {
   Attempts& attempts = Of(rank).attempts[id];
   if (!attempts.empty() && !attempts.back().ended)
     Fail("rank " + Text(rank) + " begins " + Text(id) + " twice");
+  if (!attempts.empty() && attempts.back().outcome == Outcome::kDone)
+    Fail("N1: rank " + Text(rank) + " begins " + Text(id) + ", with which it is done");
   for (const Attempt& earlier : attempts)
     if (entry != 0 && earlier.entry == entry)
       Fail("rank " + Text(rank) + " begins " + Text(id) + " twice as one entry");
@@ -147,17 +149,37 @@ void Journal::OnEnd(Rank rank, const Request& request, const Status& status) {
   if (closed_) return;
   ++tally_.ended[static_cast<size_t>(status.code())];
   PerRank& mine = Of(rank);
-  const StreamKey stream{request.group->key, request.name};
-  const OperationId id{request.group->key, request.name, mine.ended[stream]++};
-  NoteProgress("rank " + Text(rank) + " ends " + Text(id) + " " + status.ToString());
-  const auto found = mine.ends.find(&request);
-  if (found == mine.ends.end()) return Fail("rank " + Text(rank) + " ends what is not in flight");
-  if (++found->second > 1) Fail("rank " + Text(rank) + " ends " + Text(id) + " twice");
+  const auto found = mine.submitted.find(&request);
+  if (found == mine.submitted.end())
+    return Fail("rank " + Text(rank) + " ends what is not in flight");
+  const OperationId id{request.group->key, request.name, found->second.occurrence};
+  const bool is_join = request.kind == Kind::kJoin;
+  NoteProgress("rank " + Text(rank) + " ends " + (is_join ? "join" : Text(id)) + " " +
+               status.ToString());
+  if (++found->second.ends > 1) Fail("rank " + Text(rank) + " ends " + Text(id) + " twice");
+  if (is_join) return CheckJoined(rank, status);
+  std::set<uint32_t>& open = mine.open[{id.group, id.stream}];
+  if (!open.empty() && id.occurrence != *open.begin())
+    Fail("N1: rank " + Text(rank) + " ends " + Text(id) + " before an earlier one");
+  open.erase(id.occurrence);
   const Attempts* attempts = AttemptsOf(rank, id);
   if (status.ok() && (attempts == nullptr || !attempts->back().ended ||
                       attempts->back().outcome != Outcome::kDone))
     Fail("N1: rank " + Text(rank) + " ends " + Text(id) + " without an exchange of it");
   if (status.code() == StatusCode::kAborted) CheckAborted(rank, id, request, status);
+}
+
+// A join ends well once all have begun to join, or because of a loss.
+void Journal::CheckJoined(Rank rank, const Status& status) {
+  Of(rank).joined = false;
+  ++Of(rank).joins;
+  if (!status.ok() &&
+      (status.code() != StatusCode::kAborted || status.peer() == kNoRank || !IsLost(status.peer())))
+    Fail("N10: the join of rank " + Text(rank) + " failed: " + status.ToString());
+  for (size_t r = 0; status.ok() && r < ranks_.size(); ++r)
+    if (ranks_[r].joins + (ranks_[r].joined ? 1 : 0) < Of(rank).joins)
+      Fail("N10: the join of rank " + Text(rank) + " ended before that of rank " +
+           std::to_string(r) + " began");
 }
 
 void Journal::CheckAborted(Rank rank, const OperationId& id, const Request& request,
@@ -177,17 +199,20 @@ void Journal::CheckAborted(Rank rank, const OperationId& id, const Request& requ
   Fail("N11: rank " + Text(rank) + " aborted " + Text(id) + ", which every lost member had done");
 }
 
-void Journal::OnSubmit(Rank rank, const Request& request) {
+void Journal::OnSubmit(Rank rank, const Request& request, uint32_t occurrence) {
   if (closed_) return;
   NoteProgress("rank " + Text(rank) + " submits " + covey::NameOf(request.kind) + " '" +
                request.name + "'");
   groups_[request.group->key] = request.group->members;
-  Of(rank).ends[&request] = 0;
-  ++Of(rank).submitted[{request.group->key, request.name}];
+  Of(rank).submitted[&request] = {.occurrence = occurrence};
+  if (request.kind == Kind::kJoin)
+    Of(rank).joined = true;
+  else
+    Of(rank).open[{request.group->key, request.name}].insert(occurrence);
 }
 
 void Journal::OnForget(Rank rank, const Request& request) {
-  if (!closed_) Of(rank).ends.erase(&request);
+  if (!closed_) Of(rank).submitted.erase(&request);
 }
 
 void Journal::OnLoss(Rank rank, Loss loss) {

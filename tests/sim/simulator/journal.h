@@ -8,6 +8,7 @@
 //  N3   members that finish an exchange began it with the same entry; at rest they have begun the
 //       same exchanges with the same outcomes
 //  N4   who is done, is so after the begin of every member
+//  N10  a rank that has joined begins what it has not submitted, once; nobody else does
 //  N11  an aborted operation names a lost member, and a lost member that had finished it is no
 //       reason
 //  Every operation ends once. No rank has more unanswered messages under way than streams.
@@ -52,7 +53,7 @@ class Journal final : public Observer {
   void OnEnd(Rank rank, const Request& request, const Status& status) override;
 
   // What the simulation itself does.
-  void OnSubmit(Rank rank, const Request& request);
+  void OnSubmit(Rank rank, const Request& request, uint32_t occurrence);
   void OnForget(Rank rank, const Request& request);  // its handle is released
   enum class Loss : uint8_t { kLeft, kDied };
   void OnLoss(Rank rank, Loss loss);
@@ -87,11 +88,17 @@ class Journal final : public Observer {
     std::string name;
     auto operator<=>(const StreamKey&) const = default;
   };
+  struct Submitted {
+    uint32_t occurrence = 0;
+    int ends = 0;
+  };
   struct PerRank {
-    std::map<const Request*, int> ends;
-    std::map<StreamKey, uint32_t> submitted, ended;  // operations of a stream
-    std::map<OperationId, Attempts> attempts;        // exchanges begun for an operation
-    std::map<OperationId, int> unanswered;           // announcements
+    std::map<const Request*, Submitted> submitted;
+    std::map<StreamKey, std::set<uint32_t>> open;  // operations of a stream in flight
+    bool joined = false;                           // or about to; until all have
+    uint32_t joins = 0;                            // that have ended
+    std::map<OperationId, Attempts> attempts;      // exchanges begun for an operation
+    std::map<OperationId, int> unanswered;         // announcements
   };
 
   void Note(const std::string& line);
@@ -100,6 +107,7 @@ class Journal final : public Observer {
   const Attempts* AttemptsOf(Rank r, const OperationId& id);
   static std::vector<uint32_t> EntriesDone(const Attempts& attempts);
   void CheckDone(Rank rank, const OperationId& id);
+  void CheckJoined(Rank rank, const Status& status);
   void CheckAborted(Rank rank, const OperationId& id, const Request& request, const Status& status);
 
   Options options_;

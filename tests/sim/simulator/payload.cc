@@ -7,10 +7,14 @@
 #include <limits>
 #include <numeric>
 
+#include "core/base/check.h"
+#include "core/run/codec.h"
+
 namespace covey {
 namespace {
 
 constexpr int kPoisonByte = 0xdb;
+constexpr int64_t kLargestCoded = 127;  // which half precision holds exactly
 constexpr int kUnwrittenByte = 0x5a;
 
 uint64_t Mix(uint64_t a, uint64_t b) { return Rng(a * 0x9e3779b97f4a7c15u + b).Next(); }
@@ -21,6 +25,7 @@ bool IsByte(DType t) { return t == DType::kU8 || t == DType::kI8; }
 // What member `index` contributes as element `elem`.
 int64_t Value(const Contributor& who, const Spec& spec, size_t elem) {
   const uint64_t h = Mix(Mix(who.seed, who.op * 64 + who.index), elem);
+  if (!spec.codec.empty()) return static_cast<int64_t>(h % (kLargestCoded + 1));
   if (spec.op == Op::kProduct)
     return static_cast<int64_t>(SizeOf(spec.dtype) < 4 ? 1 + h % 2 : h % 4);
   if (IsHalf(spec.dtype)) return static_cast<int64_t>((h & 1) << who.index);
@@ -92,14 +97,30 @@ ElemRange PartOf(const Contributor& who, int64_t elems) {
   return {PartBegin(elems, size, index), PartBegin(elems, size, index + 1)};
 }
 
-void PutReduced(Contributor who, const Spec& spec, size_t elem, std::byte* to) {
+// Who has joined contributes nothing, but counts where an average divides.
+void PutReduced(Contributor who, const ProgramOp& op, size_t elem, std::byte* to) {
+  const Spec& spec = op.spec;
   int64_t sum = 0;
+  bool any = false;
   for (who.index = 0; who.index < who.size; ++who.index) {
+    if (op.Joined(who.index)) continue;
     const int64_t mine = Value(who, spec, elem) * static_cast<int64_t>(spec.prescale);
-    sum = who.index == 0 ? mine : Combine(spec.op, sum, mine);
+    sum = any ? Combine(spec.op, sum, mine) : mine;
+    any = true;
   }
   const double average = spec.average ? 1.0 / static_cast<double>(who.size) : 1.0;
   PutScaled(spec.dtype, sum, spec.postscale * average, to);
+}
+
+// How far from what is exact an element may be: every contribution by the codec's bound (rule D3),
+// and the sums by what float32 rounds.
+double LargestError(const Spec& spec, size_t members) {
+  if (spec.codec.empty()) return 0;
+  ChosenCodec chosen;
+  CHECK(ParseCodec(spec.codec, &chosen).ok(), "the program draws a codec there is not");
+  const double average = spec.average ? 1.0 / static_cast<double>(members) : 1.0;
+  const double of_one = chosen.codec->bound(chosen.values, double{kLargestCoded}) + 1e-3;
+  return of_one * static_cast<double>(members) * spec.prescale * spec.postscale * average;
 }
 
 }  // namespace
@@ -120,7 +141,7 @@ Bytes Expected(uint64_t seed, const Program& program, size_t number) {
     PutInteger(spec.dtype, Value(who, spec, i), to);
   };
   if (Reduces(spec.kind))
-    append(Total(spec.elems), [&](size_t i, std::byte* to) { PutReduced(who, spec, i, to); });
+    append(Total(spec.elems), [&](size_t i, std::byte* to) { PutReduced(who, op, i, to); });
   if (spec.kind == Kind::kBroadcast) {
     const auto root = std::find(members.begin(), members.end(), spec.root) - members.begin();
     who.index = static_cast<size_t>(root);
@@ -146,6 +167,7 @@ Payload::Payload(const Contributor& who, const ProgramOp& op, Where where, bool 
                  Transport* transport)
     : spec_(op.SpecOf(who.index)),
       rows_(op.rows[who.index]),
+      largest_error_(LargestError(spec_, who.size)),
       in_place_(in_place && !Gathers(spec_.kind) && spec_.kind != Kind::kReducescatter) {
   if (spec_.kind == Kind::kAlltoall) TakeSplits(who, op);
   const size_t elem_bytes = SizeOf(spec_.dtype);
@@ -205,6 +227,10 @@ void Payload::FillIn(Request* request) const {
   request->root = Rank{spec_.root};
   request->prescale = spec_.prescale;
   request->postscale = spec_.postscale;
+  if (ChosenCodec chosen; !spec_.codec.empty() && ParseCodec(spec_.codec, &chosen).ok()) {
+    request->codec = chosen.text;
+    request->form = chosen.form;
+  }
   const auto tensor = [&](int64_t elems, std::byte* data) {
     Tensor t;
     t.dtype = spec_.dtype;
@@ -235,7 +261,7 @@ std::string Payload::CheckDone(const Bytes& expected, const std::byte* gathered)
       return "gathered rows are wrong";
     return CheckInputsWhole();
   }
-  const std::vector<Piece>& results = in_place_ ? inputs_ : outputs_;
+  const std::vector<Piece>& results = Results();
   const size_t end =
       results.empty() ? 0 : results.back().expected_at + results.back().before.size();
   if (spec_.kind != Kind::kReducescatter && end != expected.size())
@@ -244,6 +270,11 @@ std::string Payload::CheckDone(const Bytes& expected, const std::byte* gathered)
     const size_t at = piece.expected_at;
     const size_t length = piece.before.size();
     if (at + length > expected.size()) return "the result has another length";
+    if (!spec_.codec.empty()) {
+      const std::string wrong = CheckClose(piece, expected.data() + at);
+      if (!wrong.empty()) return wrong;
+      continue;
+    }
     for (size_t i = 0; i < length; ++i)
       if (piece.data[i] != expected[at + i])
         return "byte " + std::to_string(at + i) + " of " + std::to_string(expected.size()) +
@@ -251,6 +282,26 @@ std::string Payload::CheckDone(const Bytes& expected, const std::byte* gathered)
                std::to_string(static_cast<int>(expected[at + i]));
   }
   return in_place_ ? "" : CheckInputsWhole();
+}
+
+std::string Payload::CheckClose(const Piece& piece, const std::byte* expected) const {
+  for (size_t i = 0; i < piece.before.size(); i += sizeof(float)) {
+    float is = 0;
+    float exact = 0;
+    std::memcpy(&is, piece.data + i, sizeof(float));
+    std::memcpy(&exact, expected + i, sizeof(float));
+    if (std::abs(double{is} - double{exact}) <= largest_error_) continue;  // not of a NaN
+    return "element " + std::to_string(i / sizeof(float)) + " is " + std::to_string(is) +
+           ", farther than " + std::to_string(largest_error_) + " from " + std::to_string(exact);
+  }
+  return "";
+}
+
+Bytes Payload::Result() const {
+  Bytes result;
+  for (const Piece& piece : Results())
+    result.insert(result.end(), piece.data, piece.data + piece.before.size());
+  return result;
 }
 
 std::string Payload::CheckInputsWhole() const {

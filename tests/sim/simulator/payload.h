@@ -42,6 +42,7 @@ class Payload {
 
   // Empty when right, else what is wrong. `gathered` is allgather's result, else ignored.
   std::string CheckDone(const Bytes& expected, const std::byte* gathered) const;
+  Bytes Result() const;                  // as it lies in the outputs, end to end
   std::string CheckInputsWhole() const;  // where outputs are apart
   std::string CheckAllWhole() const;     // nothing was written at all
 
@@ -61,13 +62,16 @@ class Payload {
     size_t length = 0;
   };
 
+  const std::vector<Piece>& Results() const { return in_place_ ? inputs_ : outputs_; }
   void TakeSplits(const Contributor& who, const ProgramOp& op);
+  std::string CheckClose(const Piece& piece, const std::byte* expected) const;
   Piece NewPiece(size_t length_bytes, Where where, Transport* transport) const;
 
   Spec spec_;
   int64_t rows_ = 0;
   std::vector<int64_t> splits_;  // alltoall
   Slice gathered_;               // alltoall: of what all get
+  double largest_error_ = 0;     // of an element of the result; where it travels encoded
   bool is_root_ = false;
   bool in_place_ = false;
   std::vector<Piece> inputs_;

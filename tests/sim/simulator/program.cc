@@ -19,10 +19,16 @@ int64_t DrawElems(const Swarm& swarm, Rng* rng) {
   return static_cast<int64_t>(1 + rng->Below(std::min<size_t>(3000, swarm.segment_bytes * 4)));
 }
 
+const char* DrawCodec(Rng* rng) {
+  constexpr const char* kCodecs[] = {"bf16", "fp16", "int8", "int8@block=16", "int8@block=1000"};
+  return kCodecs[rng->Below(std::size(kCodecs))];
+}
+
 Spec DrawSpec(const Swarm& swarm, const std::vector<int32_t>& members, Rng* rng) {
   Spec s;
   if (swarm.training) {
     s.elems = {DrawElems(swarm, rng)};
+    if (swarm.coding && rng->Percent(50)) s.codec = DrawCodec(rng);
     return s;
   }
   constexpr Kind kKinds[] = {
@@ -44,6 +50,9 @@ Spec DrawSpec(const Swarm& swarm, const std::vector<int32_t>& members, Rng* rng)
   s.average = s.op == Op::kSum && rng->Percent(30);
   if (rng->Percent(15)) s.prescale = 2.0;
   if (rng->Percent(15)) s.postscale = 0.5;
+  if (swarm.coding && s.kind == Kind::kAllreduce && s.dtype == DType::kF32 &&
+      s.op != Op::kProduct)  // whose error no small bound holds
+    s.codec = DrawCodec(rng);
   return s;
 }
 
@@ -63,6 +72,7 @@ Spec Deviate(const ProgramStream& stream, const Spec& spec, const Swarm& swarm, 
       if (aspect == 3 && odd.kind == Kind::kAllreduce) odd.op = kOps[rng->Below(std::size(kOps))];
       if (aspect == 4 && odd.kind == Kind::kAllreduce) odd.postscale = 3.0;
       if (odd.op != Op::kSum) odd.average = false;
+      if (odd.op == Op::kProduct) odd.codec.clear();
       if (!IsWide(odd.dtype)) odd.postscale = 1.0;
     }
     if (!(signature(odd) == signature(spec))) return odd;
@@ -95,19 +105,32 @@ class Script {
  public:
   Script(const Program& program, const Swarm& swarm, int32_t rank, Rng* rng)
       : program_(program), swarm_(swarm), rng_(rng) {
-    for (size_t i = 0; i < program.ops.size(); ++i) {
+    const auto me = static_cast<size_t>(rank);
+    size_t epoch = 0;
+    for (size_t i = 0; i <= swarm.ops; ++i) {
+      for (; epoch < program.joins.size(); ++epoch) {
+        const ProgramJoin& join = program.joins[epoch];
+        if (join.from[me] == i) open_.push_back({join.op, i, join.end - 1, epoch});
+        if (join.end != i) break;
+      }
+      if (i == swarm.ops) break;
       const auto& members = program.MembersOf(i);
-      if (std::find(members.begin(), members.end(), rank) != members.end()) open_.push_back(i);
+      const auto found = std::find(members.begin(), members.end(), rank);
+      if (found == members.end()) continue;
+      if (!program.ops[i].Joined(static_cast<size_t>(found - members.begin())))
+        open_.push_back({i, i, i, epoch});
     }
   }
 
   std::vector<Action> Write() {
     while (!open_.empty()) {
       size_t pick = rng_->Below(std::min(open_.size(), swarm_.window));
-      if (swarm_.training && open_[pick] / swarm_.streams != open_[0] / swarm_.streams) pick = 0;
-      if (swarm_.training && !submitted_.empty() &&
-          submitted_[0] / swarm_.streams != open_[0] / swarm_.streams)
+      if (open_[pick].epoch != open_[0].epoch) pick = 0;
+      if (swarm_.training && StepOf(open_[pick]) != StepOf(open_[0])) pick = 0;
+      if (swarm_.training && !submitted_.empty() && StepOf(submitted_[0]) != StepOf(open_[0]))
         while (!submitted_.empty()) Wait(rng_->Below(submitted_.size()));
+      for (size_t i = 0; i < submitted_.size(); ++i)
+        if (IsJoin(submitted_[i]) && submitted_[i].epoch != open_[pick].epoch) Wait(i--);
       if (!MaySubmit(pick)) pick = 0;
       Submit(pick);
       if (!swarm_.training && rng_->Percent(swarm_.wait_percent)) WaitForAny();
@@ -120,58 +143,116 @@ class Script {
   }
 
  private:
-  size_t StreamOf(size_t op) const { return program_.ops[op].stream; }
+  // Its part in an operation.
+  struct Part {
+    size_t op;
+    size_t turn;  // submitted when all of a lower turn are, but for the window
+    size_t due;   // waited for when none of such a turn or a lower one is open
+    size_t epoch;
+  };
+
+  size_t StreamOf(const Part& part) const { return program_.ops[part.op].stream; }
+  size_t StepOf(const Part& part) const { return part.turn / swarm_.streams; }
+  bool IsJoin(const Part& part) const { return program_.ops[part.op].spec.kind == Kind::kJoin; }
+  bool OfWorld(const Part& part) const {
+    return static_cast<int32_t>(program_.MembersOf(part.op).size()) == swarm_.size;
+  }
+
+  bool IsDue(const Part& part) const { return open_.empty() || part.due < open_[0].turn; }
 
   // Nothing earlier of its stream is left out, and what must be waited for may be.
   bool MaySubmit(size_t pick) const {
     const size_t stream = StreamOf(open_[pick]);
     for (size_t i = 0; i < pick; ++i)
-      if (StreamOf(open_[i]) == stream) return false;
+      if (StreamOf(open_[i]) == stream || (IsJoin(open_[pick]) && OfWorld(open_[i]))) return false;
+    for (size_t i = 0; i < pick; ++i)
+      if (IsJoin(open_[i]) && OfWorld(open_[pick])) return false;
     if (program_.streams[stream].name.empty()) return true;
     return std::all_of(submitted_.begin(), submitted_.end(),
-                       [&](size_t op) { return StreamOf(op) != stream || op < open_[0]; });
+                       [&](const Part& s) { return StreamOf(s) != stream || IsDue(s); });
   }
 
   void Submit(size_t pick) {
-    const size_t op = open_[pick];
-    if (!program_.streams[StreamOf(op)].name.empty()) {
+    const size_t stream = StreamOf(open_[pick]);
+    if (!program_.streams[stream].name.empty()) {
       for (size_t i = 0; i < submitted_.size(); ++i)
-        if (StreamOf(submitted_[i]) == StreamOf(op)) return Wait(i), SubmitNow(pick);
+        if (StreamOf(submitted_[i]) == stream) return Wait(i), SubmitNow(pick);
     }
     SubmitNow(pick);
   }
 
   void SubmitNow(size_t pick) {
-    actions_.push_back({ActionKind::kSubmit, open_[pick], 0});
+    actions_.push_back({ActionKind::kSubmit, open_[pick].op, 0});
     submitted_.push_back(open_[pick]);
     open_.erase(open_.begin() + static_cast<long>(pick));
   }
 
   void Wait(size_t i) {
-    actions_.push_back({ActionKind::kWait, submitted_[i], 0});
+    actions_.push_back({ActionKind::kWait, submitted_[i].op, 0});
     submitted_.erase(submitted_.begin() + static_cast<long>(i));
   }
 
   void WaitForAny() {
     std::vector<size_t> allowed;
     for (size_t i = 0; i < submitted_.size(); ++i)
-      if (open_.empty() || submitted_[i] < open_[0]) allowed.push_back(i);
+      if (IsDue(submitted_[i])) allowed.push_back(i);
     if (!allowed.empty()) Wait(allowed[rng_->Below(allowed.size())]);
   }
 
   const Program& program_;
   const Swarm& swarm_;
   Rng* rng_;
-  std::vector<size_t> open_;       // not yet submitted, ascending
-  std::vector<size_t> submitted_;  // and not waited for
+  std::vector<Part> open_;       // not yet submitted, by turn
+  std::vector<Part> submitted_;  // and not waited for
   std::vector<Action> actions_;
 };
+
+// Some ranks have data for all of an epoch.
+std::vector<ProgramJoin> DrawJoins(const Swarm& swarm, Rng* rng) {
+  std::vector<ProgramJoin> joins;
+  size_t begin = 0;
+  for (size_t left = 1 + rng->Below(3); left > 0 && begin < swarm.ops; --left) {
+    ProgramJoin join{.begin = begin, .end = begin + 1 + rng->Below(swarm.ops - begin)};
+    for (int32_t r = 0; r < swarm.size; ++r)
+      join.from.push_back(rng->Percent(40) ? join.end
+                                           : join.begin + rng->Below(join.end - join.begin + 1));
+    join.from[rng->Below(join.from.size())] = join.end;
+    begin = join.end;
+    joins.push_back(std::move(join));
+  }
+  return joins;
+}
+
+// Which members have joined before operation `number`; empty: nobody has.
+std::vector<bool> JoinedAt(const std::vector<ProgramJoin>& joins, size_t number) {
+  std::vector<bool> joined;
+  for (const ProgramJoin& join : joins) {
+    if (number < join.begin || number >= join.end) continue;
+    for (const size_t from : join.from) joined.push_back(from <= number);
+  }
+  return joined;
+}
+
+// The joins themselves, behind all other operations.
+void AppendJoins(int32_t size, Program* program) {
+  ProgramStream world;
+  for (int32_t r = 0; r < size; ++r) world.members.push_back(r);
+  for (ProgramJoin& join : program->joins) {
+    join.op = program->ops.size();
+    ProgramOp op{.stream = program->streams.size()};
+    op.spec.kind = Kind::kJoin;
+    op.rows.resize(world.members.size());
+    program->ops.push_back(std::move(op));
+  }
+  program->streams.push_back(std::move(world));
+}
 
 }  // namespace
 
 Program MakeProgram(const Swarm& swarm, Rng* rng) {
   Program program;
   for (size_t i = 0; i < swarm.streams; ++i) program.streams.push_back(DrawStream(swarm, i, rng));
+  if (swarm.joining) program.joins = DrawJoins(swarm, rng);
   std::vector<uint32_t> occurrences(swarm.streams, 0);
   std::vector<size_t> last_spec(swarm.streams, 0);
   for (size_t i = 0; i < swarm.ops; ++i) {
@@ -187,12 +268,15 @@ Program MakeProgram(const Swarm& swarm, Rng* rng) {
       op.rows.push_back(static_cast<int64_t>(rng->Below(rng->Percent(20) ? 200 : 9)));
     for (size_t j = 0; j < s.members.size() * s.members.size(); ++j)
       op.splits.push_back(static_cast<int64_t>(rng->Below(rng->Percent(10) ? 60 : 4)));
-    if (s.members.size() > 1 && rng->Percent(swarm.odd_percent)) {
+    if (static_cast<int32_t>(s.members.size()) == swarm.size)
+      op.joined = JoinedAt(program.joins, i);
+    if (s.members.size() > 1 && !op.AnyJoined() && rng->Percent(swarm.odd_percent)) {
       op.odd = static_cast<int32_t>(rng->Below(s.members.size()));
       op.odd_spec = Deviate(s, op.spec, swarm, rng);
     }
     program.ops.push_back(std::move(op));
   }
+  AppendJoins(swarm.size, &program);
   for (int32_t r = 0; r < swarm.size; ++r)
     program.actions.push_back(Script(program, swarm, r, rng).Write());
   return program;

@@ -12,6 +12,17 @@ const Bytes& Job::ExpectedOf(size_t op) {
   return expected[op];
 }
 
+namespace {
+
+// What ranks that have joined take part in, with the reduction's identity element.
+bool CanDoWithJoined(const Spec& spec) {
+  if (spec.kind == Kind::kBarrier) return true;
+  return spec.kind == Kind::kAllreduce &&
+         (spec.op == Op::kSum || (spec.prescale == 1.0 && spec.codec.empty()));
+}
+
+}  // namespace
+
 bool Job::AnyLost(const std::vector<int32_t>& members) const {
   return std::any_of(members.begin(), members.end(),
                      [&](int32_t r) { return journal->IsLost(Rank{r}); });
@@ -122,12 +133,13 @@ void SimRank::Submit(size_t number) {
                      : draw % 100 < 90                       ? Payload::Where::kArena
                                                              : Payload::Where::kArenaAskew;
   const Contributor who{job_->seed, number, static_cast<size_t>(index), members.size()};
-  tickets_.push_back(std::unique_ptr<Ticket>(
-      new Ticket{.rank = this,
-                 .op = number,
-                 .index = who.index,
-                 .by_callback = !Gathers(op.SpecOf(who.index).kind) && draw / 100 % 4 == 0,
-                 .payload = Payload(who, op, where, job_->rng.Percent(70), transport_)}));
+  tickets_.push_back(std::unique_ptr<Ticket>(new Ticket{
+      .rank = this,
+      .op = number,
+      .index = who.index,
+      .by_callback =
+          !Gathers(op.SpecOf(who.index).kind) && op.spec.kind != Kind::kJoin && draw / 100 % 4 == 0,
+      .payload = Payload(who, op, where, job_->rng.Percent(70), transport_)}));
   Ticket* ticket = tickets_.back().get();
   Operation* operation = queue_.New();
   operation->group = GroupOf(members);
@@ -138,7 +150,7 @@ void SimRank::Submit(size_t number) {
   operation->context = ticket;
   ticket->operation = operation;
   open_.push_back(ticket);
-  job_->journal->OnSubmit(Rank{rank_}, *operation);
+  job_->journal->OnSubmit(Rank{rank_}, *operation, op.occurrence);
   const Status status = queue_.Submit(operation, &ticket->handle);
   if (!status.ok()) return Fail(*ticket, "refused: " + status.message());
   if (ticket->by_callback) queue_.Release(ticket->handle);
@@ -202,6 +214,10 @@ void SimRank::Judge(Ticket* ticket, const Status& status) {
     const std::string wrong =
         ticket->payload.CheckDone(job_->ExpectedOf(ticket->op), ticket->operation->gathered.get());
     if (!wrong.empty()) Fail(*ticket, wrong);
+    if (!op.spec.codec.empty()) JudgeCoded(*ticket);
+    if (op.AnyJoined() && !CanDoWithJoined(op.spec))
+      Fail(*ticket, "done without a rank that has joined");
+    if (op.spec.kind == Kind::kJoin) JudgeJoin(*ticket);
   } else {
     JudgeFailure(*ticket, status);
   }
@@ -216,6 +232,24 @@ void SimRank::Judge(Ticket* ticket, const Status& status) {
   ticket->payload.Poison();
 }
 
+// Codes are rounded, but decoded and combined to the same bits on all ranks.
+void SimRank::JudgeCoded(const Ticket& ticket) {
+  Bytes& first = job_->first_result[ticket.op];
+  const Bytes mine = ticket.payload.Result();
+  if (first.empty()) first = mine;
+  if (first != mine) Fail(ticket, "ranks decode to other bits");
+}
+
+// All ranks are told of the same one, which took part.
+void SimRank::JudgeJoin(const Ticket& ticket) {
+  const std::vector<int64_t>& rows = ticket.operation->rows;
+  int64_t& first = job_->last_joined[ticket.op];
+  if (rows.size() != 1 || rows[0] < 0 || rows[0] >= job_->swarm.size)
+    return Fail(ticket, "it does not say who joined last");
+  if (first == -1) first = rows[0];
+  if (first != rows[0]) Fail(ticket, "ranks disagree who joined last");
+}
+
 void SimRank::JudgeFailure(const Ticket& ticket, const Status& status) {
   const ProgramOp& op = job_->program.ops[ticket.op];
   const bool aborted = status.code() == StatusCode::kAborted;
@@ -227,6 +261,17 @@ void SimRank::JudgeFailure(const Ticket& ticket, const Status& status) {
   if (status.message().find(name) == std::string::npos)
     Fail(ticket, "its error does not name it: " + status.message());
   if (status.code() == StatusCode::kExhausted && job_->swarm.small_region()) return;
+  if (status.code() == StatusCode::kUnsupported && op.AnyJoined() && !CanDoWithJoined(op.spec)) {
+    const auto named = [&](int32_t r) {
+      return op.Joined(static_cast<size_t>(r)) &&
+             status.message().find("rank " + std::to_string(r) + " has joined") !=
+                 std::string::npos;
+    };
+    const std::vector<int32_t>& members = job_->program.MembersOf(ticket.op);
+    if (std::none_of(members.begin(), members.end(), named))
+      Fail(ticket, "its error names no rank that has joined: " + status.message());
+    return;
+  }
   if (op.odd < 0 || status.code() != StatusCode::kMismatch)
     return Fail(ticket, "failed: " + status.ToString());
   const std::string odd =

@@ -29,7 +29,9 @@ struct Job {
   std::vector<Bytes> expected;       // by operation, once it is needed
   std::vector<StatusCode> outcomes;  // by operation: of the first member that ended it
   std::vector<bool> has_outcome;
-  bool stop = false;  // fibers end
+  std::vector<Bytes> first_result;   // by operation, encoded: of the first member that ended it
+  std::vector<int64_t> last_joined;  // by operation, as a join told it first
+  bool stop = false;                 // fibers end
 
   const Bytes& ExpectedOf(size_t op);
   bool AnyLost(const std::vector<int32_t>& members) const;
@@ -76,6 +78,8 @@ class SimRank {
   void Sleep();
   void Collect();
   void Judge(Ticket* ticket, const Status& status);
+  void JudgeCoded(const Ticket& ticket);
+  void JudgeJoin(const Ticket& ticket);
   void JudgeFailure(const Ticket& ticket, const Status& status);
   void Fail(const Ticket& ticket, const std::string& what);
   const Group* GroupOf(const std::vector<int32_t>& members);

@@ -22,9 +22,12 @@ class Simulation final : public InprocWatcher {
     job_.swarm = Swarm::Draw(&job_.rng, focus);
     const Swarm& s = job_.swarm;
     job_.program = MakeProgram(s, &job_.rng);
-    job_.expected.resize(s.ops);
-    job_.outcomes.resize(s.ops);
-    job_.has_outcome.resize(s.ops);
+    const size_t ops = job_.program.ops.size();
+    job_.expected.resize(ops);
+    job_.outcomes.resize(ops);
+    job_.has_outcome.resize(ops);
+    job_.first_result.resize(ops);
+    job_.last_joined.resize(ops, -1);
     job_.network = std::make_unique<InprocNetwork>(
         InprocNetwork::Options{.size = s.size,
                                .seed = job_.rng.Next(),

@@ -33,6 +33,8 @@ void DrawProgram(Rng* rng, Swarm* s) {
   s->wait_percent = Pick<uint64_t>(rng, {0, 10, 50, 100});
   s->think_percent = Pick<uint64_t>(rng, {0, 0, 10});
   s->leaving = rng->Percent(30);
+  s->coding = rng->Percent(25);
+  s->joining = rng->Percent(25);
 }
 
 void DrawTime(Rng* rng, Swarm* s) {
@@ -60,6 +62,12 @@ void DrawFaults(Rng* rng, Swarm* s) {
 
 void SetFocus(Focus focus, Swarm* s) {
   if (focus == Focus::kNone) return;
+  if (focus == Focus::kJoins) {
+    s->size = std::max(s->size, 3);
+    s->joining = true;
+    s->most_kills = 0;
+    return;
+  }
   if (focus == Focus::kReports) {
     s->stall_warning = 200 * kMillisecond;
     s->mailbox_messages = 2;
@@ -79,7 +87,7 @@ void SetFocus(Focus focus, Swarm* s) {
 }  // namespace
 
 Focus FocusNamed(std::string_view name) {
-  constexpr std::string_view kNames[] = {"none", "losses", "agreed", "direct", "reports"};
+  constexpr std::string_view kNames[] = {"none", "losses", "agreed", "direct", "reports", "joins"};
   const auto* found = std::find(std::begin(kNames), std::end(kNames), name);
   return found == std::end(kNames) ? Focus::kNone : static_cast<Focus>(found - kNames);
 }
@@ -123,6 +131,8 @@ std::string Swarm::ToString() const {
   say("odd %", odd_percent);
   say("wait %", wait_percent);
   say("leaving", leaving);
+  say("coding", coding);
+  say("joining", joining);
   say_time("step", step);
   say_time("messages", message_delay);
   say_time("stores", store_delay);

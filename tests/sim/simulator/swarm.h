@@ -19,6 +19,7 @@ enum class Focus : uint8_t {
   kAgreed,   // while they agree
   kDirect,   // while they write each other's memory
   kReports,  // stalls, and mailboxes that are full
+  kJoins,    // ranks that run out of data
 };
 Focus FocusNamed(std::string_view name);  // "losses"; kNone of a name that it does not know
 
@@ -46,6 +47,8 @@ struct Swarm {
   uint64_t wait_percent = 30;    // of submits followed by waiting for something
   uint64_t think_percent = 5;    // of submits after which the program does something else
   bool leaving = false;          // who has finished leaves at once
+  bool coding = false;           // some reductions travel encoded
+  bool joining = false;          // ranks run out of data; later all go on together
 
   // Time. Delays are the longest; each is drawn uniformly.
   Time step = 20 * kMicrosecond;

@@ -76,6 +76,13 @@ inline std::vector<Problem> InEveryMemory(const Algorithm& algorithm, Problem pr
   return problems;
 }
 
+// The same where ranks share no memory.
+inline Problem Mirrored(const Algorithm& algorithm, Problem problem) {
+  if (algorithm.codes) problem.form = {.block_elems = 256, .header_bytes = 4, .elem_bits = 8};
+  problem.mirrored = true;
+  return problem;
+}
+
 // Few and small, with several segments.
 inline std::vector<Problem> SmallProblems(const Algorithm& algorithm) {
   std::vector<Problem> problems;
@@ -86,6 +93,9 @@ inline std::vector<Problem> SmallProblems(const Algorithm& algorithm) {
       // A first segment that comes late comes whole, also the part that nobody needs.
       std::erase_if(fitting, [](const Problem& p) { return !p.late.empty(); });
       if (!fitting.empty()) problems.push_back(fitting.back());
+      const Problem mirrored =
+          Mirrored(algorithm, MakeProblem(algorithm.kind, size, length_bytes, 16384));
+      if (CanDo(algorithm, mirrored)) problems.push_back(mirrored);
     }
   }
   return problems;

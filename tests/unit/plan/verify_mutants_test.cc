@@ -112,7 +112,7 @@ const Mutation kMutations[] = {
      true},
     {"shift what is written",
      [](Steps* s, size_t i) {
-       if (IsTick((*s)[i])) return false;
+       if (IsTick((*s)[i]) || (*s)[i].kind == StepKind::kPush) return false;
        (*s)[i].dst.offset += 64;
        return true;
      },
