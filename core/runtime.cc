@@ -39,35 +39,6 @@ void ForEachMoved(const Stream& stream, uint32_t entry, Fn fn) {
 
 }  // namespace
 
-// Landing blocks in the transport's shared memory.
-//
-// A block takes turns over as many slots as leave a core's own cache before their turn comes again:
-// a line that a peer has read and both still hold costs both of them when it is written next. (On a
-// 2-core EPYC virtual machine with 1 MiB of level 2, ordinary tensors, np=2: 256 KiB in 46 us with
-// three slots of 64 KiB, 18 us with 24 of them.) Only the first streams get so many: with
-// many streams each one's slots are cold without it.
-class Runtime::SharedBlocks final : public LandingBlocks {
- public:
-  SharedBlocks(Transport* transport, uint64_t wanted_bytes)
-      : transport_(transport), wanted_bytes_(transport->SharesMemory() ? wanted_bytes : 0) {}
-
-  uint64_t Alloc(size_t slot_bytes, size_t members, uint32_t* depth) override {
-    const uint64_t wanted = used_bytes_ < kMostBytes ? wanted_bytes_ / slot_bytes : 0;
-    *depth =
-        static_cast<uint32_t>(std::clamp<uint64_t>(wanted, kMinLandingSlots, kMaxLandingSlots));
-    used_bytes_ += *depth * slot_bytes;
-    return transport_->AllocShared(LandingBlockBytes(slot_bytes, *depth, members));
-  }
-  void Free(uint64_t block) override { transport_->FreeShared(block); }
-
- private:
-  static constexpr uint64_t kMostBytes = uint64_t{32} << 20;
-
-  Transport* transport_;
-  const uint64_t wanted_bytes_;
-  uint64_t used_bytes_ = 0;
-};
-
 Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
     : options_(std::move(options)),
       transport_(transport),

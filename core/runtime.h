@@ -19,6 +19,7 @@
 #include "core/observer.h"
 #include "core/plan/selector.h"
 #include "core/run/executor.h"
+#include "core/shared_blocks.h"
 #include "core/stall.h"
 #include "core/tensor_queue.h"
 #include "core/timeline.h"
@@ -78,8 +79,6 @@ class Runtime {
   std::string StatusText();                          // covey_status
 
  private:
-  class SharedBlocks;
-
   void NoteAwaited();
   void TakeSubmitted(Time now, bool* moved);
   void Submit(Request* request);
