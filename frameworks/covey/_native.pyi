@@ -1,6 +1,6 @@
 """The extension over core/covey.h: see frameworks/native. Internal."""
 
-from typing import Any, Optional, Tuple, Union
+from typing import Any, Dict, Optional, Tuple, Union
 
 Address = Union[int, bytes, bytearray]
 Tensor = Tuple[Address, int, Tuple[int, ...]]
@@ -55,6 +55,13 @@ def submit1(
     splits: Optional[Tuple[int, ...]] = ...,
     /,
 ) -> Handle: ...
+
+class Shortcut:
+    def call(self, args: Tuple[Any, ...], kwargs: Dict[str, Any], /) -> Any: ...
+
+def shortcut(
+    kind: int, kind_name: bytes, in_place: bool, waits: bool, parts: Tuple[Any, ...], /
+) -> Shortcut: ...
 def arena_alloc(length_bytes: int, /) -> Memory: ...
 def memories_alive() -> int: ...
 def stats() -> str: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, Generic, Tuple, TypeVar
+from typing import Any, Generic, Optional, Tuple, TypeVar
 
 T = TypeVar("T")
 
@@ -27,7 +27,17 @@ View = Tuple[T, T, int, int, Tuple[int, ...]]
 
 
 class Framework(abc.ABC, Generic[T]):
-    """The tensors of one framework, as the collectives see them. All methods are local."""
+    """The tensors of one framework, as the collectives see them. All methods are local.
+
+    Attributes:
+        questions: for a shortcut (`Requests.shortcut`), the names of what a tensor tells of itself:
+            that it lies in this process's memory, and (a method) without gaps; its dtype; (a
+            method) its address; its shape. None: there is none.
+        dtypes: covey_dtype -> such a dtype.
+    """
+
+    questions: Optional[Tuple[str, str, str, str, str]] = None
+    dtypes: Tuple[Any, ...] = ()
 
     def accept(self, tensor: T, in_place: bool) -> T:
         """``tensor`` as the framework's own. Raises when it cannot be, or be overwritten."""

@@ -6,6 +6,8 @@ call::
 
     allgather, allgather_async = two_ways(collectives.allgather)
 
+An object whose method it is may know a shortcut for most calls: `Requests.shortcut`.
+
 What they make has the name, the signature and the documentation it would have if it were written
 out: for help() and editors, and by its types for a type checker.
 """
@@ -58,19 +60,36 @@ LATER_IN_PLACE = Way(in_place=True)
 def bound(begin: Callable[Concatenate[Way, P], R], way: Way) -> Callable[P, R]:
     """``begin`` called this ``way``; it returns what ``begin`` does."""
 
+    short = _shortcut(begin, way)
+
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         return begin(way, *args, **kwargs)
 
-    return dressed(call, begin, way)
+    def quick(*args: P.args, **kwargs: P.kwargs) -> R:
+        return short(args, kwargs) or begin(way, *args, **kwargs)
+
+    return dressed(call if short is None else quick, begin, way)
 
 
 def _ended(begin: Callable[Concatenate[Way, P], InFlight[R]], way: Way) -> Callable[P, R]:
     """``begin`` called this ``way``, and what it begins waited for."""
 
+    short = _shortcut(begin, way)
+
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         return begin(way, *args, **kwargs).wait()
 
-    return dressed(call, begin, way)
+    def quick(*args: P.args, **kwargs: P.kwargs) -> R:
+        result = short(args, kwargs)
+        return begin(way, *args, **kwargs).wait() if result is None else result
+
+    return dressed(call if short is None else quick, begin, way)
+
+
+def _shortcut(begin: Any, way: Way) -> Any:
+    """What does most calls without ``begin``, and answers None to others; None: nothing does."""
+    owner = getattr(begin, "__self__", None)
+    return owner.shortcut(begin.__name__, way) if hasattr(owner, "shortcut") else None
 
 
 def two_ways(

@@ -135,20 +135,23 @@ static int ParseTimeout(PyObject* args, int64_t* limit_ns) {
   return 0;
 }
 
-static PyObject* HandleWait(PyObject* object, PyObject* args) {
-  Handle* self = (Handle*)object;
-  int64_t limit_ns;
-  if (ParseTimeout(args, &limit_ns) != 0 || RefuseOldHandle(self) != 0) return NULL;
+int WaitForEnd(PyObject* object, int64_t limit_ns) {
+  const Handle* self = (Handle*)object;
+  if (RefuseOldHandle(self) != 0) return -1;
   covey_error error;
   ClearError(&error);
   const int ended = covey_poll(NULL, self->handle) == 1;
   const int code = ended ? (int)covey_wait(NULL, self->handle, 0, &error)
                          : WaitInSlices(self->handle, limit_ns, &error);
-  if (code < 0) return NULL;
-  if (code != COVEY_OK) {
-    error.code = (covey_code)code;
-    return RaiseError(&error);
-  }
+  if (code <= 0) return code; /* COVEY_OK, or an exception is set */
+  error.code = (covey_code)code;
+  RaiseError(&error);
+  return -1;
+}
+
+static PyObject* HandleWait(PyObject* object, PyObject* args) {
+  int64_t limit_ns;
+  if (ParseTimeout(args, &limit_ns) != 0 || WaitForEnd(object, limit_ns) != 0) return NULL;
   Py_RETURN_NONE;
 }
 

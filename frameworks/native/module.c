@@ -279,6 +279,7 @@ static PyMethodDef methods[] = {
     {"group_of", GroupOf, METH_VARARGS, "group_of(tuple of ranks) -> group number"},
     {"submit", Submit, METH_VARARGS, kSubmitDoc},
     {"submit1", SubmitOne, METH_VARARGS, kSubmitOneDoc},
+    {"shortcut", NewShortcut, METH_VARARGS, kShortcutDoc},
     {"arena_alloc", ArenaAlloc, METH_VARARGS,
      "arena_alloc(bytes) -> Memory of the arena, zero-filled, 64-byte aligned"},
     {"memories_alive", MemoriesAlive, METH_NOARGS,
@@ -338,6 +339,7 @@ PyMODINIT_FUNC PyInit__native(void) {
   PyObject* module = PyModule_Create(&definition);
   if (module == NULL) return NULL;
   if (AddHandleType(module) != 0 || AddMemoryType(module) != 0 || AddControlType(module) != 0 ||
+      AddShortcutType(module) != 0 ||
       PyModule_AddStringConstant(module, "version", covey_version()) != 0) {
     Py_DECREF(module);
     return NULL;

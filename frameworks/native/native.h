@@ -49,6 +49,9 @@ PyObject* NewHandle(covey_handle handle, PyObject* keep);
 /* Lets go of dropped operations that have ended. `all` says that every one has (after shutdown). */
 void SweepOrphans(int all);
 
+/* Waits as Handle.wait(timeout) does; limit_ns < 0: no limit. 0, or -1 with an exception set. */
+int WaitForEnd(PyObject* handle, int64_t limit_ns);
+
 /* From now on handles belong to a next runtime: those made before are no longer released. */
 void EndLife(void);
 
@@ -69,8 +72,20 @@ PyObject* ControlOpen(PyObject* module, PyObject* args);
 
 /* submit.c ------------------------------------------------------------------------------------- */
 
+/* Fills `shape` from a tuple. 0, or -1 with an exception set. */
+int ParseShape(PyObject* object, int64_t* shape, int32_t* ndim);
+void FillTensor(covey_tensor* tensor, int dtype, const int64_t* shape, int32_t ndim, void* data);
+
+/* A Handle that keeps `keep` until the operation has ended; NULL with an exception set. */
+PyObject* SubmitRequest(const covey_request* request, PyObject* keep);
+
 PyObject* Submit(PyObject* module, PyObject* args);
 PyObject* SubmitOne(PyObject* module, PyObject* args);
+
+/* shortcut.c ----------------------------------------------------------------------------------- */
+
+int AddShortcutType(PyObject* module);
+PyObject* NewShortcut(PyObject* module, PyObject* args);
 
 /* methods.c ------------------------------------------------------------------------------------ */
 
@@ -98,6 +113,7 @@ PyObject* RoundsClose(PyObject* module, PyObject* args);
 
 extern const char kSubmitDoc[];
 extern const char kSubmitOneDoc[];
+extern const char kShortcutDoc[];
 extern const char kBenchFlagDoc[];
 extern const char kBenchAllreduceDoc[];
 extern const char kBenchMpiDoc[];

@@ -27,8 +27,7 @@ static int ParseAddress(PyObject* object, void** address) {
   return -1;
 }
 
-/* Fills `shape` from a tuple. 0, or -1 with an exception set. */
-static int ParseShape(PyObject* object, int64_t* shape, int32_t* ndim) {
+int ParseShape(PyObject* object, int64_t* shape, int32_t* ndim) {
   if (!PyTuple_Check(object)) {
     PyErr_SetString(PyExc_TypeError, "a tensor's shape must be a tuple");
     return -1;
@@ -47,8 +46,7 @@ static int ParseShape(PyObject* object, int64_t* shape, int32_t* ndim) {
   return 0;
 }
 
-static void FillTensor(covey_tensor* tensor, int dtype, const int64_t* shape, int32_t ndim,
-                       void* data) {
+void FillTensor(covey_tensor* tensor, int dtype, const int64_t* shape, int32_t ndim, void* data) {
   *tensor = (covey_tensor)COVEY_INIT(covey_tensor);
   tensor->dtype = (covey_dtype)dtype;
   tensor->ndim = ndim;
@@ -56,7 +54,7 @@ static void FillTensor(covey_tensor* tensor, int dtype, const int64_t* shape, in
   tensor->data = data;
 }
 
-static PyObject* SubmitRequest(const covey_request* request, PyObject* keep) {
+PyObject* SubmitRequest(const covey_request* request, PyObject* keep) {
   SweepOrphans(0);
   covey_error error;
   ClearError(&error);

@@ -25,14 +25,12 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Type,
 
 import torch
 
-from covey import _native
-from covey.collectives import barrier, check_scale, join  # noqa: F401
+from covey.collectives import barrier, join  # noqa: F401
 from covey.group import Group, world
-from covey.reduce_op import CORE_CODES, Average, choose_op
-from covey.requests import ALLREDUCE
+from covey.reduce_op import Average, choose_op
 from covey.torch import gradients
 from covey.torch.compression import Compression, Compressor
-from covey.torch.tensors import CODES, collectives
+from covey.torch.tensors import collectives
 from covey.ways import four_ways, two_ways
 
 if TYPE_CHECKING:
@@ -101,8 +99,8 @@ def _grouped_gather_apply(tensors: Any, name: Optional[str], process_set: Group)
     return list(gradients.Allgather.apply(name, process_set, *tensors))
 
 
-# Of those with a `compression` the first, and of allreduce the second, are written out below.
-_allreduce, _allreduce_, allreduce_async, allreduce_async_ = four_ways(collectives.allreduce)
+# Of those with a `compression` the first is written out below.
+_allreduce, allreduce_, allreduce_async, allreduce_async_ = four_ways(collectives.allreduce)
 (
     _grouped_allreduce,
     grouped_allreduce_,
@@ -151,57 +149,18 @@ def allreduce(
     Example:
         >>> mean_loss = hvd.allreduce(loss.detach(), name="loss")
     """
-    chosen = choose_op(op, average)
     if compression is Compression.none and not _wants_gradient(tensor):
+        if average is None and prescale_factor == 1.0 and postscale_factor == 1.0:
+            return _allreduce(tensor, name=name, op=op, process_set=process_set)
         return _allreduce(
-            tensor, None, name, chosen, prescale_factor, postscale_factor, process_set
+            tensor, average, name, op, prescale_factor, postscale_factor, process_set
         )
+    chosen = choose_op(op, average)
     small, ctx = compression.compress(tensor)
     reduced = gradients.Allreduce.apply(
         small, name, chosen, prescale_factor, postscale_factor, process_set
     )
     return compression.decompress(reduced, ctx)
-
-
-def allreduce_(
-    tensor: torch.Tensor,
-    average: Optional[bool] = None,
-    name: Optional[str] = None,
-    op: Optional[int] = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: Group = world,
-) -> torch.Tensor:
-    """As :func:`allreduce`, in place and without gradient.
-
-    Example:
-        >>> hvd.allreduce_(tensor, op=hvd.Max, name="peak")
-    """
-    chosen = choose_op(op, average)
-    code = CODES.get(tensor.dtype) if isinstance(tensor, torch.Tensor) else None
-    op_code = CORE_CODES[chosen] if 0 <= chosen < len(CORE_CODES) else -1
-    if code is None or op_code < 0 or not (tensor.is_cpu and tensor.is_contiguous()):
-        return _allreduce_(
-            tensor, None, name, chosen, prescale_factor, postscale_factor, process_set
-        )
-    # The common case without the layers between.
-    check_scale(prescale_factor, postscale_factor)
-    _native.submit1(
-        ALLREDUCE,
-        0 if process_set is world else process_set.id,
-        None if name is None else "allreduce." + name,
-        op_code,
-        0,
-        prescale_factor,
-        postscale_factor,
-        code,
-        tensor.data_ptr(),
-        None,
-        tensor.shape,
-        tensor,
-        True,
-    ).wait()
-    return tensor
 
 
 def grouped_allreduce(

@@ -50,6 +50,9 @@ def refuse(tensor: Any) -> None:
 class TorchFramework(Framework[torch.Tensor]):
     """Tensors on the CPU."""
 
+    questions = ("is_cpu", "is_contiguous", "dtype", "data_ptr", "shape")
+    dtypes = _DTYPES
+
     def view(self, tensor: Any, in_place: bool) -> View[Any]:
         try:
             if tensor.is_cpu and tensor.layout is _STRIDED and tensor.is_contiguous():
@@ -71,7 +74,7 @@ class TorchFramework(Framework[torch.Tensor]):
         return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
 
     def empty_like(self, dense: Any) -> Any:
-        return torch.empty(dense.shape, dtype=dense.dtype)
+        return torch.empty_like(dense, memory_format=torch.contiguous_format)
 
     def empty(self, shape: Tuple[int, ...], code: int) -> Any:
         return torch.empty(shape, dtype=_DTYPES[code])

@@ -1,0 +1,308 @@
+/* The type covey._native.Shortcut: an operation on one tensor that is called the usual way, begun
+ * without the Python layers that handle the unusual.
+ *
+ * It is given the arguments of the Python function as they came, and either begins the operation or
+ * answers None, having done nothing: then the Python way decides, and says what is wrong if
+ * something is. The usual way: the tensor by position, at most `name`, `op` and `process_set` by
+ * keyword, and a tensor that can be sent as it lies in memory. What a framework's tensors are asked
+ * is told by attribute names, so nothing here knows a framework.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "frameworks/native/native.h"
+
+enum { kMostOps = 8, kMostName = 480 };
+
+/* The tuple that a shortcut is made of. What a tensor is asked comes first, as attribute names: two
+ * that are to be True (the second is a method), its dtype, the address of its memory (a method) and
+ * its shape, a tuple. Then the dtypes by covey_dtype, two functions: tensor -> a new one like it,
+ * op as users give it -> covey_op; the group of number 0; covey.handles.Handle, and the names of
+ * its attributes; those of the keywords; and that of a group's number. */
+enum {
+  kIsHere,
+  kIsDense,
+  kDtype,
+  kAddress,
+  kShape,
+  kDtypes,
+  kEmptyLike,
+  kOpCode,
+  kWorld,
+  kHandle,
+  kHandleNative,
+  kHandleResult,
+  kHandleFinish,
+  kNameKey,
+  kOpKey,
+  kGroupKey,
+  kGroupNumber,
+  kParts
+};
+
+typedef struct {
+  PyObject* op; /* as users give it */
+  int code;     /* covey_op */
+} KnownOp;
+
+typedef struct {
+  PyObject_HEAD
+  covey_kind kind;
+  int in_place, waits;
+  PyObject* kind_name;    /* bytes: "allreduce." */
+  PyObject* parts;        /* the tuple */
+  PyObject* part[kParts]; /* what is in it, borrowed from it */
+  KnownOp ops[kMostOps];
+  int op_count;
+} Shortcut;
+
+/* What the arguments say. Borrowed references. */
+typedef struct {
+  PyObject *tensor, *name, *op, *group;
+} Call;
+
+/* 1: usual; 0: not. */
+static int ReadCall(const Shortcut* self, PyObject* args, PyObject* kwargs, Call* call) {
+  if (PyTuple_Size(args) != 1) return 0;
+  *call = (Call){.tensor = PyTuple_GetItem(args, 0), .name = Py_None, .op = Py_None};
+  Py_ssize_t at = 0;
+  PyObject *key, *value;
+  while (PyDict_Next(kwargs, &at, &key, &value)) {
+    if (key == self->part[kNameKey])
+      call->name = value;
+    else if (key == self->part[kOpKey])
+      call->op = value;
+    else if (key == self->part[kGroupKey])
+      call->group = value;
+    else
+      return 0;
+  }
+  return call->name == Py_None || PyUnicode_CheckExact(call->name);
+}
+
+/* covey_op, or -1 with an exception set. Known ones are told by identity. */
+static int OpCode(Shortcut* self, PyObject* op) {
+  for (int i = 0; i < self->op_count; ++i)
+    if (self->ops[i].op == op) return self->ops[i].code;
+  PyObject* answer = PyObject_CallFunctionObjArgs(self->part[kOpCode], op, NULL);
+  if (answer == NULL) return -1;
+  const int code = (int)PyLong_AsLong(answer);
+  Py_DECREF(answer);
+  if (code >= 0 && self->op_count < kMostOps) {
+    Py_INCREF(op);
+    self->ops[self->op_count++] = (KnownOp){op, code};
+  }
+  return code;
+}
+
+static int GroupNumber(const Shortcut* self, PyObject* group, covey_group* number) {
+  *number = 0;
+  if (group == NULL || group == self->part[kWorld]) return 0;
+  PyObject* id = PyObject_GetAttr(group, self->part[kGroupNumber]);
+  if (id == NULL) return -1;
+  *number = PyLong_AsUnsignedLongLong(id);
+  Py_DECREF(id);
+  return PyErr_Occurred() != NULL ? -1 : 0;
+}
+
+/* Whether an answer is True; takes it over. */
+static int IsTrue(PyObject* answer) {
+  Py_XDECREF(answer);
+  return answer == Py_True;
+}
+
+static int Address(const Shortcut* self, PyObject* tensor, void** address) {
+  PyObject* answer = PyObject_CallMethodObjArgs(tensor, self->part[kAddress], NULL);
+  if (answer == NULL) return 0;
+  *address = PyLong_AsVoidPtr(answer);
+  Py_DECREF(answer);
+  return PyErr_Occurred() == NULL;
+}
+
+/* 1: filled in; 0: no tensor that can be sent as it lies, perhaps with an exception set. */
+static int ReadTensor(const Shortcut* self, PyObject* object, covey_tensor* tensor,
+                      int64_t* shape) {
+  if (!IsTrue(PyObject_GetAttr(object, self->part[kIsHere]))) return 0;
+  if (!IsTrue(PyObject_CallMethodObjArgs(object, self->part[kIsDense], NULL))) return 0;
+  PyObject* dtype = PyObject_GetAttr(object, self->part[kDtype]);
+  if (dtype == NULL) return 0;
+  const Py_ssize_t known = PyTuple_Size(self->part[kDtypes]);
+  Py_ssize_t code = 0;
+  while (code < known && PyTuple_GetItem(self->part[kDtypes], code) != dtype) ++code;
+  Py_DECREF(dtype);
+  void* data = NULL;
+  if (code == known || !Address(self, object, &data)) return 0;
+  PyObject* extents = PyObject_GetAttr(object, self->part[kShape]);
+  if (extents == NULL) return 0;
+  int32_t ndim = 0;
+  const int read = ParseShape(extents, shape, &ndim);
+  Py_DECREF(extents);
+  if (read != 0) return 0;
+  FillTensor(tensor, (int)code, shape, ndim, data);
+  return 1;
+}
+
+/* "allreduce.NAME" in `text`, and request->name. 1, or 0 perhaps with an exception set. */
+static int FillName(const Shortcut* self, PyObject* name, char* text, covey_request* request) {
+  if (name == Py_None) return 1;
+  const char* given;
+  Py_ssize_t given_length;
+  if (!PyArg_Parse(name, "s#", &given, &given_length)) return 0;
+  const Py_ssize_t kind_length = PyBytes_Size(self->kind_name);
+  if (kind_length + given_length >= kMostName) return 0;
+  if (memchr(given, 0, (size_t)given_length) != NULL) return 0;
+  memcpy(text, PyBytes_AsString(self->kind_name), (size_t)kind_length);
+  memcpy(text + kind_length, given, (size_t)given_length);
+  text[kind_length + given_length] = '\0';
+  request->name = text;
+  return 1;
+}
+
+/* covey.handles.Handle(native, result), its attributes set as its constructor does. */
+static PyObject* Wrap(const Shortcut* self, PyObject* native, PyObject* result) {
+  PyObject* handle = PyType_GenericAlloc((PyTypeObject*)self->part[kHandle], 0);
+  if (handle == NULL) return NULL;
+  if (PyObject_SetAttr(handle, self->part[kHandleNative], native) == 0 &&
+      PyObject_SetAttr(handle, self->part[kHandleResult], result) == 0 &&
+      PyObject_SetAttr(handle, self->part[kHandleFinish], Py_None) == 0)
+    return handle;
+  Py_DECREF(handle);
+  return NULL;
+}
+
+/* Submits `request`, which borrows from `keep`: a handle, or `result` once it is over. */
+static PyObject* Run(const Shortcut* self, const covey_request* request, PyObject* keep,
+                     PyObject* result) {
+  PyObject* native = SubmitRequest(request, keep);
+  if (native == NULL) return NULL;
+  PyObject* answer = NULL;
+  if (!self->waits) {
+    answer = Wrap(self, native, result);
+  } else if (WaitForEnd(native, -1) == 0) {
+    Py_INCREF(result);
+    answer = result;
+  }
+  Py_DECREF(native);
+  return answer;
+}
+
+/* The same into `fresh` instead of in place. */
+static PyObject* RunInto(const Shortcut* self, covey_request* request, PyObject* tensor,
+                         PyObject* fresh) {
+  void* address = NULL;
+  if (!Address(self, fresh, &address)) return NULL;
+  covey_tensor output = *request->inputs;
+  output.data = address;
+  request->outputs = &output;
+  PyObject* keep = PyTuple_Pack(2, tensor, fresh);
+  if (keep == NULL) return NULL;
+  PyObject* answer = Run(self, request, keep, fresh);
+  Py_DECREF(keep);
+  return answer;
+}
+
+/* None: the Python way is to be taken. What is no error (a signal's exception) goes on. */
+static PyObject* Unusual(void) {
+  if (PyErr_Occurred() != NULL && !PyErr_ExceptionMatches(PyExc_Exception)) return NULL;
+  PyErr_Clear();
+  Py_RETURN_NONE;
+}
+
+static PyObject* ShortcutCall(PyObject* object, PyObject* args) {
+  Shortcut* self = (Shortcut*)object;
+  PyObject *given, *keywords;
+  if (!PyArg_ParseTuple(args, "O!O!:call", &PyTuple_Type, &given, &PyDict_Type, &keywords))
+    return NULL;
+  Call call;
+  int64_t shape[COVEY_MAX_DIMS];
+  char name[kMostName];
+  covey_tensor input;
+  covey_request request = COVEY_INIT(covey_request);
+  if (!ReadCall(self, given, keywords, &call)) return Unusual();
+  const int op = OpCode(self, call.op);
+  if (op < 0 || GroupNumber(self, call.group, &request.group) != 0) return Unusual();
+  if (!FillName(self, call.name, name, &request)) return Unusual();
+  if (!ReadTensor(self, call.tensor, &input, shape)) return Unusual();
+  request.kind = self->kind;
+  request.op = (covey_op)op;
+  request.prescale = request.postscale = 1.0;
+  request.waits = self->waits;
+  request.num_tensors = 1;
+  request.inputs = &input;
+  if (self->in_place) return Run(self, &request, call.tensor, call.tensor);
+  PyObject* fresh = PyObject_CallFunctionObjArgs(self->part[kEmptyLike], call.tensor, NULL);
+  if (fresh == NULL) return NULL;
+  PyObject* answer = RunInto(self, &request, call.tensor, fresh);
+  Py_DECREF(fresh);
+  return answer;
+}
+
+/* ---- The type -------------------------------------------------------------------------------- */
+
+/* Guarded by the interpreter lock. */
+static PyTypeObject* shortcut_type;
+
+const char kShortcutDoc[] =
+    "shortcut(kind, kind name, in place, waits, parts) -> Shortcut: see "
+    "frameworks/native/shortcut.c";
+
+PyObject* NewShortcut(PyObject* module, PyObject* args) {
+  (void)module;
+  int kind, in_place, waits;
+  PyObject *kind_name, *parts;
+  if (!PyArg_ParseTuple(args, "iO!ppO!:shortcut", &kind, &PyBytes_Type, &kind_name, &in_place,
+                        &waits, &PyTuple_Type, &parts))
+    return NULL;
+  if (PyTuple_Size(parts) != kParts) {
+    PyErr_Format(PyExc_ValueError, "shortcut: there must be %d parts", (int)kParts);
+    return NULL;
+  }
+  Shortcut* self = PyObject_New(Shortcut, shortcut_type);
+  if (self == NULL) return NULL;
+  self->kind = (covey_kind)kind;
+  self->in_place = in_place;
+  self->waits = waits;
+  self->op_count = 0;
+  self->kind_name = kind_name;
+  self->parts = parts;
+  Py_INCREF(kind_name);
+  Py_INCREF(parts);
+  for (int i = 0; i < kParts; ++i) self->part[i] = PyTuple_GetItem(parts, i);
+  return (PyObject*)self;
+}
+
+static void ShortcutDealloc(PyObject* object) {
+  Shortcut* self = (Shortcut*)object;
+  PyTypeObject* type = Py_TYPE(object);
+  for (int i = 0; i < self->op_count; ++i) Py_DECREF(self->ops[i].op);
+  Py_DECREF(self->kind_name);
+  Py_DECREF(self->parts);
+  PyObject_Free(object);
+  Py_DECREF(type);
+}
+
+static PyMethodDef shortcut_methods[] = {
+    {"call", ShortcutCall, METH_VARARGS,
+     "call(args, kwargs) -> a covey.handles.Handle, or the result of a way that waits; None: it\n"
+     "is an unusual call and nothing was done."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot shortcut_slots[] = {
+    {Py_tp_new, (void*)RefuseNew},
+    {Py_tp_dealloc, (void*)ShortcutDealloc},
+    {Py_tp_methods, shortcut_methods},
+    {Py_tp_doc, (void*)"Begins an operation that is called the usual way. Made by shortcut()."},
+    {0, NULL},
+};
+
+static PyType_Spec shortcut_spec = {
+    .name = "covey._native.Shortcut",
+    .basicsize = sizeof(Shortcut),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = shortcut_slots,
+};
+
+int AddShortcutType(PyObject* module) {
+  return (shortcut_type = AddType(module, &shortcut_spec, "Shortcut")) != NULL ? 0 : -1;
+}

@@ -1,0 +1,120 @@
+"""The shortcut of allreduce: which calls it takes, that they give what the long way gives, and that
+it leaves everything else alone. One rank: every result is its input.
+"""
+
+from __future__ import annotations
+
+import unittest
+import weakref
+from typing import Any
+
+import numpy
+import torch
+from ranks import SEED
+
+import covey
+import covey.torch as hvd
+from covey.torch.tensors import collectives
+from covey.ways import LATER, LATER_IN_PLACE, NOW, NOW_IN_PLACE
+
+
+def setUpModule() -> None:
+    print(f"seed {SEED}")
+    covey.init()
+
+
+def tearDownModule() -> None:
+    covey.shutdown()
+
+
+WAYS = (NOW, NOW_IN_PLACE, LATER, LATER_IN_PLACE)
+
+
+def short(way: Any, *args: Any, **kwargs: Any) -> Any:
+    return collectives.shortcut("allreduce", way)(args, kwargs)
+
+
+class ShortcutTest(unittest.TestCase):
+    def test_takes_the_usual_calls(self) -> None:
+        group = covey.Group([0])
+        for way in WAYS:
+            for dtype in (torch.float32, torch.bfloat16, torch.int64):
+                for shape in ((), (0,), (5,), (2, 3, 4)):
+                    given = torch.randint(0, 9, shape).to(dtype)
+                    kept = given.clone()
+                    for options in ({}, {"name": "a"}, {"op": hvd.Max, "process_set": group}):
+                        result = short(way, given, **options)
+                        if not way.waits:
+                            self.assertIsInstance(result, covey.Handle)
+                            result = result.wait()
+                        self.assertEqual(result is given, way.in_place)
+                        self.assertEqual(result.dtype, dtype)
+                        self.assertEqual(result.shape, kept.shape)
+                        self.assertTrue(torch.equal(result, kept))
+
+    def test_leaves_unusual_calls_alone(self) -> None:
+        tensor = torch.ones(4, 4)
+        before = covey.stats()["operations"]
+        for way in WAYS:
+            for args, options in (
+                ((), {}),
+                ((), {"tensor": tensor}),
+                ((tensor, None), {}),
+                ((tensor,), {"average": True}),
+                ((tensor,), {"prescale_factor": 2.0}),
+                ((tensor,), {"name": 3}),
+                ((tensor,), {"name": "x" * 1000}),
+                ((tensor,), {"name": "a\0b"}),
+                ((tensor,), {"op": hvd.Adasum}),
+                ((tensor,), {"op": "sum"}),
+                ((tensor,), {"process_set": "all"}),
+                ((tensor.t()[1:, 1:],), {}),
+                ((tensor.to_sparse(),), {}),
+                ((tensor.to("meta"),), {}),
+                ((tensor.to(torch.complex64),), {}),
+                ((numpy.ones(3),), {}),
+                (([1.0],), {}),
+                ((None,), {}),
+            ):
+                self.assertIsNone(short(way, *args, **options), f"{way} {args} {options}")
+        self.assertEqual(covey.stats()["operations"], before)
+
+    def test_errors_are_those_of_the_long_way(self) -> None:
+        for wrong, kind, text in (
+            ({"op": hvd.Adasum}, covey.Unsupported, "Adasum"),
+            ({"op": 17}, covey.InvalidArgument, "17"),
+            ({"process_set": covey.Group([0, 3])}, covey.InvalidArgument, "3"),
+        ):
+            with self.assertRaisesRegex(kind, text):
+                hvd.allreduce_async_(torch.ones(2), **wrong)
+        with self.assertRaisesRegex(TypeError, "ndarray"):
+            hvd.allreduce_async(numpy.ones(2))  # type: ignore[arg-type]
+        with self.assertRaisesRegex(TypeError, "nonsense"):
+            hvd.allreduce_async(torch.ones(2), nonsense=1)  # type: ignore[call-arg]
+
+    def test_a_default_device_elsewhere_changes_nothing(self) -> None:
+        with torch.device("meta"):
+            result = hvd.allreduce(torch.ones(3, device="cpu"))
+        self.assertEqual(result.tolist(), [1.0, 1.0, 1.0])
+
+    def test_tensors_live_until_the_end_and_no_longer(self) -> None:
+        for function in (hvd.allreduce_async, hvd.allreduce_async_):
+            tensor = torch.ones(1000)
+            watched = weakref.ref(tensor)
+            handle = function(tensor, name="life")
+            del tensor
+            self.assertTrue(torch.equal(handle.wait(), torch.ones(1000)))
+            del handle
+            self.assertIsNone(watched())
+
+    def test_refuses_wrong_parts(self) -> None:
+        from covey import _native
+
+        with self.assertRaisesRegex(ValueError, "parts"):
+            _native.shortcut(0, b"allreduce.", True, True, ("is_cpu",))
+        with self.assertRaises(TypeError):
+            _native.Shortcut()
+
+
+if __name__ == "__main__":
+    unittest.main()
