@@ -60,7 +60,13 @@ class Shortcut:
     def call(self, args: Tuple[Any, ...], kwargs: Dict[str, Any], /) -> Any: ...
 
 def shortcut(
-    kind: int, kind_name: bytes, in_place: bool, waits: bool, parts: Tuple[Any, ...], /
+    kind: int,
+    kind_name: bytes,
+    grouped: bool,
+    in_place: bool,
+    waits: bool,
+    parts: Tuple[Any, ...],
+    /,
 ) -> Shortcut: ...
 def arena_alloc(length_bytes: int, /) -> Memory: ...
 def memories_alive() -> int: ...

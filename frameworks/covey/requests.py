@@ -102,12 +102,14 @@ class Requests(Generic[T]):
         """What begins most calls of ``operation`` in C: (args, kwargs) -> what `way` gives, or None
         when the call is an unusual one, and nothing was done then."""
         fw = self.framework
-        if operation != "allreduce" or fw.questions is None:
+        grouped = operation == "grouped_allreduce"
+        if fw.questions is None or (operation != "allreduce" and not (grouped and way.waits)):
             return None
         keywords = ("name", "op", "process_set", "id")
         parts = (*fw.questions, fw.dtypes, fw.empty_like, _op_code, world)
         parts += (Handle, "_native", "_result", "_finish", *keywords)
-        return _native.shortcut(ALLREDUCE, b"allreduce.", way.in_place, way.waits, parts).call
+        prefix = operation.encode() + b"."
+        return _native.shortcut(ALLREDUCE, prefix, grouped, way.in_place, way.waits, parts).call
 
     def _room(self, how: How, dense: T, code: int, group: Group) -> T:
         """A tensor for what ``how`` makes of ``dense`` on this rank."""

@@ -72,6 +72,11 @@ PyObject* ControlOpen(PyObject* module, PyObject* args);
 
 /* submit.c ------------------------------------------------------------------------------------- */
 
+/* Room for one tensor's shape, so that a request needs no allocation per tensor. */
+typedef struct {
+  int64_t shape[COVEY_MAX_DIMS];
+} Dims;
+
 /* Fills `shape` from a tuple. 0, or -1 with an exception set. */
 int ParseShape(PyObject* object, int64_t* shape, int32_t* ndim);
 void FillTensor(covey_tensor* tensor, int dtype, const int64_t* shape, int32_t ndim, void* data);

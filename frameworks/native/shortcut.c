@@ -1,13 +1,13 @@
-/* The type covey._native.Shortcut: an operation on one tensor that is called the usual way, begun
- * without the Python layers that handle the unusual.
+/* The type covey._native.Shortcut: an operation on a tensor, or on a list of them, called in the
+ * usual way and begun without the Python layers that handle the unusual.
  *
  * It is given the arguments of the Python function as they came, and either begins the operation or
  * answers None, having done nothing: then the Python way decides, and says what is wrong if
- * something is. The usual way: the tensor by position, at most `name`, `op` and `process_set` by
- * keyword, and a tensor that can be sent as it lies in memory. What a framework's tensors are asked
- * is told by attribute names, so nothing here knows a framework.
+ * something is. The usual way: the tensor (or list) by position, at most `name`, `op` and
+ * `process_set` by keyword, and a tensor that can be sent as it lies in memory (in a list: all of one
+ * dtype). What a framework's tensors are asked is told by attribute names: no framework is known.
  */
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "frameworks/native/native.h"
@@ -48,7 +48,7 @@ typedef struct {
 typedef struct {
   PyObject_HEAD
   covey_kind kind;
-  int in_place, waits;
+  int grouped, in_place, waits;
   PyObject* kind_name;    /* bytes: "allreduce." */
   PyObject* parts;        /* the tuple */
   PyObject* part[kParts]; /* what is in it, borrowed from it */
@@ -208,33 +208,102 @@ static PyObject* Unusual(void) {
   Py_RETURN_NONE;
 }
 
+static PyObject* CallOne(const Shortcut* self, PyObject* tensor, covey_request* request) {
+  int64_t shape[COVEY_MAX_DIMS];
+  covey_tensor input;
+  if (!ReadTensor(self, tensor, &input, shape)) return Unusual();
+  request->num_tensors = 1;
+  request->inputs = &input;
+  if (self->in_place) return Run(self, request, tensor, tensor);
+  PyObject* fresh = PyObject_CallFunctionObjArgs(self->part[kEmptyLike], tensor, NULL);
+  if (fresh == NULL) return NULL;
+  PyObject* answer = RunInto(self, request, tensor, fresh);
+  Py_DECREF(fresh);
+  return answer;
+}
+
+/* 1: all of one dtype; 0 as ReadTensor. */
+static int ReadTensors(const Shortcut* self, PyObject* tuple, covey_tensor* tensors, Dims* dims) {
+  const Py_ssize_t count = PyTuple_Size(tuple);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!ReadTensor(self, PyTuple_GetItem(tuple, i), &tensors[i], dims[i].shape)) return 0;
+    if (tensors[i].dtype != tensors[0].dtype) return 0;
+  }
+  return 1;
+}
+
+/* The outputs of `inputs`, a list of new tensors, and their addresses. NULL with an exception. */
+static PyObject* MakeOutputs(const Shortcut* self, PyObject* inputs, covey_tensor* tensors) {
+  const Py_ssize_t count = PyTuple_Size(inputs);
+  PyObject* outputs = PyList_New(count);
+  for (Py_ssize_t i = 0; outputs != NULL && i < count; ++i) {
+    PyObject* input = PyTuple_GetItem(inputs, i);
+    PyObject* fresh = PyObject_CallFunctionObjArgs(self->part[kEmptyLike], input, NULL);
+    if (fresh == NULL || PyList_SetItem(outputs, i, fresh) != 0 ||
+        !Address(self, fresh, &tensors[i].data)) {
+      Py_DECREF(outputs);
+      return NULL;
+    }
+  }
+  return outputs;
+}
+
+/* `room`: for twice as many tensors as there are. */
+static PyObject* CallTuple(const Shortcut* self, PyObject* inputs, covey_tensor* room, Dims* dims,
+                           covey_request* request) {
+  const Py_ssize_t count = PyTuple_Size(inputs);
+  if (!ReadTensors(self, inputs, room, dims)) return Unusual();
+  request->num_tensors = (int32_t)count;
+  request->inputs = room;
+  PyObject* outputs;
+  if (self->in_place) {
+    outputs = PySequence_List(inputs);
+  } else {
+    memcpy(room + count, room, (size_t)count * sizeof(*room));
+    outputs = MakeOutputs(self, inputs, room + count);
+    request->outputs = room + count;
+  }
+  PyObject* keep = outputs == NULL ? NULL : PyTuple_Pack(2, inputs, outputs);
+  PyObject* answer = keep == NULL ? NULL : Run(self, request, keep, outputs);
+  Py_XDECREF(keep);
+  Py_XDECREF(outputs);
+  return answer;
+}
+
+static PyObject* CallList(const Shortcut* self, PyObject* list, covey_request* request) {
+  if (!PyList_Check(list) && !PyTuple_Check(list)) return Unusual();
+  PyObject* inputs = PySequence_Tuple(list); /* What users do to the list is their own affair. */
+  if (inputs == NULL) return Unusual();
+  const size_t count = (size_t)PyTuple_Size(inputs);
+  covey_tensor* room = malloc(2 * count * sizeof(*room) + 1);
+  Dims* dims = malloc(count * sizeof(*dims) + 1);
+  PyObject* answer = count == 0 || count > INT32_MAX ? Unusual()
+                     : room == NULL || dims == NULL  ? PyErr_NoMemory()
+                                                     : CallTuple(self, inputs, room, dims, request);
+  free(room);
+  free(dims);
+  Py_DECREF(inputs);
+  return answer;
+}
+
 static PyObject* ShortcutCall(PyObject* object, PyObject* args) {
   Shortcut* self = (Shortcut*)object;
   PyObject *given, *keywords;
   if (!PyArg_ParseTuple(args, "O!O!:call", &PyTuple_Type, &given, &PyDict_Type, &keywords))
     return NULL;
   Call call;
-  int64_t shape[COVEY_MAX_DIMS];
   char name[kMostName];
-  covey_tensor input;
   covey_request request = COVEY_INIT(covey_request);
   if (!ReadCall(self, given, keywords, &call)) return Unusual();
   const int op = OpCode(self, call.op);
   if (op < 0 || GroupNumber(self, call.group, &request.group) != 0) return Unusual();
   if (!FillName(self, call.name, name, &request)) return Unusual();
-  if (!ReadTensor(self, call.tensor, &input, shape)) return Unusual();
   request.kind = self->kind;
   request.op = (covey_op)op;
   request.prescale = request.postscale = 1.0;
   request.waits = self->waits;
-  request.num_tensors = 1;
-  request.inputs = &input;
-  if (self->in_place) return Run(self, &request, call.tensor, call.tensor);
-  PyObject* fresh = PyObject_CallFunctionObjArgs(self->part[kEmptyLike], call.tensor, NULL);
-  if (fresh == NULL) return NULL;
-  PyObject* answer = RunInto(self, &request, call.tensor, fresh);
-  Py_DECREF(fresh);
-  return answer;
+  return self->grouped ? CallList(self, call.tensor, &request)
+                       : CallOne(self, call.tensor, &request);
 }
 
 /* ---- The type -------------------------------------------------------------------------------- */
@@ -243,15 +312,15 @@ static PyObject* ShortcutCall(PyObject* object, PyObject* args) {
 static PyTypeObject* shortcut_type;
 
 const char kShortcutDoc[] =
-    "shortcut(kind, kind name, in place, waits, parts) -> Shortcut: see "
+    "shortcut(kind, kind name, grouped, in place, waits, parts) -> Shortcut: see "
     "frameworks/native/shortcut.c";
 
 PyObject* NewShortcut(PyObject* module, PyObject* args) {
   (void)module;
-  int kind, in_place, waits;
+  int kind, grouped, in_place, waits;
   PyObject *kind_name, *parts;
-  if (!PyArg_ParseTuple(args, "iO!ppO!:shortcut", &kind, &PyBytes_Type, &kind_name, &in_place,
-                        &waits, &PyTuple_Type, &parts))
+  if (!PyArg_ParseTuple(args, "iO!pppO!:shortcut", &kind, &PyBytes_Type, &kind_name, &grouped,
+                        &in_place, &waits, &PyTuple_Type, &parts))
     return NULL;
   if (PyTuple_Size(parts) != kParts) {
     PyErr_Format(PyExc_ValueError, "shortcut: there must be %d parts", (int)kParts);
@@ -260,6 +329,7 @@ PyObject* NewShortcut(PyObject* module, PyObject* args) {
   Shortcut* self = PyObject_New(Shortcut, shortcut_type);
   if (self == NULL) return NULL;
   self->kind = (covey_kind)kind;
+  self->grouped = grouped;
   self->in_place = in_place;
   self->waits = waits;
   self->op_count = 0;

@@ -3,11 +3,6 @@
 
 #include "frameworks/native/native.h"
 
-/* Room for one tensor's shape, so that a request needs no allocation per tensor. */
-typedef struct {
-  int64_t shape[COVEY_MAX_DIMS];
-} Dims;
-
 /* The address of a tensor's memory: an integer, or the memory of a bytes or bytearray object.
  * 0, or -1 with an exception set. */
 static int ParseAddress(PyObject* object, void** address) {

@@ -52,6 +52,24 @@ class ShortcutTest(unittest.TestCase):
                         self.assertEqual(result.shape, kept.shape)
                         self.assertTrue(torch.equal(result, kept))
 
+    def test_takes_lists_of_one_dtype(self) -> None:
+        for way in (NOW, NOW_IN_PLACE):
+            call = collectives.shortcut("grouped_allreduce", way)
+            for dtype in (torch.float32, torch.int64):
+                given = [torch.randint(0, 9, shape).to(dtype) for shape in ((2, 3), (), (0,), (7,))]
+                kept = [tensor.clone() for tensor in given]
+                for listed in (given, tuple(given)):
+                    result = call((listed,), {"name": "g", "op": hvd.Sum})
+                    self.assertIs(type(result), list)
+                    for one, before, after in zip(given, kept, result):
+                        self.assertEqual(one is after, way.in_place)
+                        self.assertTrue(torch.equal(before, after))
+            mixed = [torch.ones(1), torch.ones(1, dtype=torch.float64)]
+            for unusual in (mixed, [], [torch.ones(2, 2).t(), 1], iter(mixed), torch.ones(3)):
+                self.assertIsNone(call((unusual,), {}))
+        self.assertEqual(hvd.grouped_allreduce(mixed)[1].dtype, torch.float64)
+        self.assertEqual(hvd.grouped_allreduce([]), [])
+
     def test_leaves_unusual_calls_alone(self) -> None:
         tensor = torch.ones(4, 4)
         before = covey.stats()["operations"]
@@ -111,7 +129,7 @@ class ShortcutTest(unittest.TestCase):
         from covey import _native
 
         with self.assertRaisesRegex(ValueError, "parts"):
-            _native.shortcut(0, b"allreduce.", True, True, ("is_cpu",))
+            _native.shortcut(0, b"allreduce.", False, True, True, ("is_cpu",))
         with self.assertRaises(TypeError):
             _native.Shortcut()
 

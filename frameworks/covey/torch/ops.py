@@ -180,11 +180,13 @@ def grouped_allreduce(
     Example:
         >>> loss, hits = hvd.grouped_allreduce([loss, hits], op=hvd.Sum, name="metrics")
     """
-    chosen = choose_op(op, average)
     if compression is Compression.none and not _wants_gradient(*tensors):
+        if average is None and prescale_factor == 1.0 and postscale_factor == 1.0:
+            return _grouped_allreduce(tensors, name=name, op=op, process_set=process_set)
         return _grouped_allreduce(
-            tensors, None, name, chosen, prescale_factor, postscale_factor, process_set
+            tensors, average, name, op, prescale_factor, postscale_factor, process_set
         )
+    chosen = choose_op(op, average)
     pairs = [compression.compress(tensor) for tensor in tensors]
     reduced = gradients.GroupedAllreduce.apply(
         name, chosen, prescale_factor, postscale_factor, process_set, *(small for small, _ in pairs)
