@@ -1,19 +1,24 @@
 """The extension over core/covey.h: see frameworks/native. Internal."""
 
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Any, Dict, Generic, Optional, Tuple, TypeVar, Union
+
+T = TypeVar("T")
 
 Address = Union[int, bytes, bytearray]
 Tensor = Tuple[Address, int, Tuple[int, ...]]
 
 version: str
 
-class Handle:
-    def wait(self, timeout: Optional[float] = ..., /) -> None: ...
+class Handle(Generic[T]):
+    rows: Any
+    _result: Any
+    _finish: Any
+    def wait(self, timeout: Optional[float] = ...) -> T: ...
     def poll(self) -> bool: ...
-    def take_result(
+    def _take_result(
         self, index: int, group_size: int, item_bytes: int, /
     ) -> Tuple["Memory", int, Tuple[int, ...], Tuple[int, ...]]: ...
-    def rows(self, count: int, /) -> Tuple[int, ...]: ...
+    def _numbers(self, count: int, /) -> Tuple[int, ...]: ...
 
 class Memory:
     def __len__(self) -> int: ...
@@ -36,7 +41,7 @@ def submit(
     outputs: Optional[Tuple[Tensor, ...]],
     keep: Any,
     /,
-) -> Handle: ...
+) -> Handle[Any]: ...
 def submit1(
     kind: int,
     group: int,
@@ -54,7 +59,7 @@ def submit1(
     output_shape: Optional[Tuple[int, ...]] = ...,
     splits: Optional[Tuple[int, ...]] = ...,
     /,
-) -> Handle: ...
+) -> Handle[Any]: ...
 
 class Shortcut:
     def call(self, args: Tuple[Any, ...], kwargs: Dict[str, Any], /) -> Any: ...

@@ -20,7 +20,7 @@ from covey.group import Group, world
 from covey.handles import Handle, HandleSet
 from covey.reduce_op import Average, choose_op, core_code
 from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, BARRIER, BROADCAST, JOIN, REDUCESCATTER
-from covey.requests import GatherHandle, How, Requests, split_counts, without_tensors
+from covey.requests import How, Requests, split_counts, without_tensors
 from covey.ways import LATER, Way
 
 T = TypeVar("T")
@@ -168,7 +168,7 @@ class Collectives(Requests[T]):
 
     def allgather(
         self, way: Way, tensor: T, name: Optional[str] = None, process_set: Group = world
-    ) -> GatherHandle[T]:
+    ) -> Handle[T]:
         """The tensors of all ranks, concatenated on dimension 0 in rank order.
 
         Args:
@@ -276,7 +276,7 @@ class Collectives(Requests[T]):
         splits: Any = None,
         name: Optional[str] = None,
         process_set: Group = world,
-    ) -> GatherHandle[Any]:
+    ) -> Handle[Any]:
         """Each rank sends some of its rows to each rank, and gets what the ranks send to it.
 
         Args:
@@ -340,4 +340,4 @@ def join(device: int = -1) -> int:
     del device
     ended = without_tensors(JOIN, None, world)
     ended.wait()
-    return int(ended.rows(1)[0])
+    return int(ended._numbers(1)[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Generic, List, Optional, Sequence, TypeVar
+from typing import Any, Generic, List, Optional, Sequence, TypeVar
 
 from covey import _native
 from covey.errors import CoveyError
@@ -10,58 +10,7 @@ from covey.errors import CoveyError
 T = TypeVar("T")
 
 
-class Handle(Generic[T]):
-    """One operation in flight. Made by the ``*_async`` functions.
-
-    It may be dropped: the operation goes on and its tensors stay alive until it has ended.
-
-    Example:
-        >>> handle = covey.allreduce_async(tensor, name="loss")
-        >>> handle.poll()  # doctest: +SKIP
-        False
-        >>> total = handle.wait()
-    """
-
-    __slots__ = ("_native", "_result", "_finish", "__weakref__")
-
-    def __init__(
-        self,
-        native: "_native.Handle",
-        result: Any,
-        finish: Optional[Callable[["_native.Handle"], Any]] = None,
-    ) -> None:
-        """Internal.
-
-        Args:
-            native: the operation.
-            result: what ``wait`` returns.
-            finish: when given, makes that result once the operation has ended.
-        """
-        self._native = native
-        self._result = result
-        self._finish = finish
-
-    def wait(self, timeout: Optional[float] = None) -> T:
-        """Waits until the operation has ended and returns its result; again: the same result.
-
-        Args:
-            timeout: seconds, None for no limit.
-
-        Raises:
-            Timeout: not finished in time; the operation goes on and may be waited for again.
-            Mismatch: the ranks disagree about the operation.
-            Aborted: a rank died or left.
-            KeyboardInterrupt: the operation goes on.
-        """
-        self._native.wait(timeout)
-        if self._finish is not None:
-            self._result = self._finish(self._native)
-            self._finish = None
-        return self._result
-
-    def poll(self) -> bool:
-        """Whether ``wait`` would return at once."""
-        return bool(self._native.poll())
+Handle = _native.Handle
 
 
 class HandleSet(Generic[T]):

@@ -93,7 +93,7 @@ def allgather_object(
     head = how.head(process_set, how.stream(name))
     native = _native.submit1(*head, _UINT8, data, None, (len(data),), data)
     native.wait()
-    memory, _, _, rows = native.take_result(0, process_set.size(), 1)
+    memory, _, _, rows = native._take_result(0, process_set.size(), 1)
     data_of_all = memoryview(memory)
     objects, begin = [], 0
     for row in rows:

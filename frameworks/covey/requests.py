@@ -106,8 +106,7 @@ class Requests(Generic[T]):
         if fw.questions is None or (operation != "allreduce" and not (grouped and way.waits)):
             return None
         keywords = ("name", "op", "process_set", "id")
-        parts = (*fw.questions, fw.dtypes, fw.empty_like, _op_code, world)
-        parts += (Handle, "_native", "_result", "_finish", *keywords)
+        parts = (*fw.questions, fw.dtypes, fw.empty_like, _op_code, world, *keywords)
         prefix = operation.encode() + b"."
         return _native.shortcut(ALLREDUCE, prefix, grouped, way.in_place, way.waits, parts).call
 
@@ -131,7 +130,7 @@ class Requests(Generic[T]):
         if not in_place:
             output = self._room(how, dense, code, group)
             output_address, output_shape = fw.address(output), fw.shape(output)
-        native = _native.submit1(
+        handle = _native.submit1(
             *how.head(group, how.stream(name)),
             code,
             address,
@@ -141,9 +140,10 @@ class Requests(Generic[T]):
             waits,
             output_shape,
         )
-        if not in_place or output is tensor:
-            return Handle(native, output)
-        return Handle(native, tensor, lambda _: fw.assign(tensor, output))
+        handle._result = output
+        if in_place and output is not tensor:
+            handle._finish = lambda _: fw.assign(tensor, output)
+        return handle
 
     def _grouped_alike(
         self,
@@ -168,16 +168,17 @@ class Requests(Generic[T]):
             stream = how.stream(name)
             if stream is not None and len(split) > 1:
                 stream += "." + DTYPE_NAMES[code]
-            native = _native.submit(
+            handle = _native.submit(
                 *how.head(group, stream),
                 tuple((views[i][3], code, views[i][4]) for i in places),
                 None if way.in_place else self._describe([outputs[i] for i in places], code),
                 (dense, outputs),
             )
-            results = [given[i] if way.in_place else outputs[i] for i in places]
+            handle._result = [given[i] if way.in_place else outputs[i] for i in places]
             moved = [(given[i], dense[i]) for i in places if given[i] is not dense[i]]
-            finish = self._copy_back(moved, results) if way.in_place and moved else None
-            handles.append(Handle(native, results, finish))
+            if way.in_place and moved:
+                handle._finish = self._copy_back(moved, handle._result)
+            handles.append(handle)
         return HandleSet(handles, list(split.values()))
 
     def _copy_back(self, moved: List[Tuple[T, T]], results: List[T]) -> Any:
@@ -196,11 +197,11 @@ class Requests(Generic[T]):
         name: Optional[str],
         group: Group,
         splits: Optional[Tuple[int, ...]] = None,
-    ) -> GatherHandle[T]:
+    ) -> Handle[T]:
         """One tensor in; the core allocates what comes out."""
         fw = self.framework
         tensor, dense, code, address, shape = fw.view(tensor, False)
-        native = _native.submit1(
+        handle = _native.submit1(
             *how.head(group, how.stream(name)),
             code,
             address,
@@ -212,38 +213,28 @@ class Requests(Generic[T]):
             splits,
         )
         with_rows = splits is not None or (how.kind == ALLTOALL and not way.waits)
-        return GatherHandle(native, fw, code, group.size(), with_rows)
+        handle._finish = self._take(code, group.size(), with_rows)
+        return handle
+
+    def _take(self, code: int, size: int, with_rows: bool) -> Callable[[Any], Any]:
+        """Takes over what the core allocated, and says in ``rows`` what came from each rank.
+
+        ``with_rows``: the result is a pair, of that and a tensor of ``rows``, int32 if it can."""
+
+        def finish(ended: Any) -> Any:
+            memory, _, shape, ended.rows = ended._take_result(0, size, ITEM_BYTES[code])
+            result = self.framework.wrap(memory, code, shape)
+            if not with_rows:
+                return result
+            wide = max(ended.rows) > _INT32_MAX
+            numbers = bytearray(array.array("q" if wide else "i", ended.rows))
+            return result, self.framework.wrap(numbers, _INT64 if wide else _INT32, (size,))
+
+        return finish
 
     def _describe(self, tensors: Sequence[T], code: int) -> Tuple[Any, ...]:
         fw = self.framework
         return tuple((fw.address(tensor), code, fw.shape(tensor)) for tensor in tensors)
-
-
-class GatherHandle(Handle[T]):
-    """An operation in flight whose result the core allocates.
-
-    Attributes:
-        rows: after ``wait``, the extent of dimension 0 that came from each rank, in rank order.
-    """
-
-    __slots__ = ("rows",)
-
-    def __init__(
-        self, native: Any, framework: Framework[T], code: int, group_size: int, with_rows: bool
-    ) -> None:
-        """``with_rows``: ``wait`` returns the result and a tensor of ``rows``, int32 if it can."""
-        self.rows: Tuple[int, ...] = ()
-
-        def finish(ended: Any) -> Any:
-            memory, _, shape, self.rows = ended.take_result(0, group_size, ITEM_BYTES[code])
-            result = framework.wrap(memory, code, shape)
-            if not with_rows:
-                return result
-            wide = max(self.rows) > _INT32_MAX
-            numbers = bytearray(array.array("q" if wide else "i", self.rows))
-            return result, framework.wrap(numbers, _INT64 if wide else _INT32, (group_size,))
-
-        super().__init__(native, None, finish)
 
 
 def without_tensors(kind: int, name: Optional[str], group: Group) -> Any:

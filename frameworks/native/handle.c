@@ -1,4 +1,6 @@
-/* The type covey._native.Handle: one operation in flight, and the tensors it borrows.
+/* The type covey.Handle: one operation in flight, and the tensors it borrows. It is written in C
+ * because one is made for each operation: an object of a Python class costs more than all the rest
+ * of submitting, and the garbage collector looks at each.
  *
  * Invariants:
  *  1. Memory handed to the core stays alive until the operation has ended: a Handle holds `keep`,
@@ -6,9 +8,12 @@
  *  2. A handle number is used only with the runtime that made it: `life` counts runtimes.
  *  3. wait() lets other Python threads run and looks for signals at least every 50 ms.
  */
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "frameworks/native/native.h"
+
+#include <structmember.h>
 
 enum { kSliceNs = 50 * 1000 * 1000 };
 
@@ -16,7 +21,12 @@ typedef struct {
   PyObject_HEAD
   covey_handle handle;
   uint64_t life;
+  int ended; /* known to have */
   PyObject* keep;
+  PyObject* result; /* what wait() returns; NULL: None */
+  PyObject* finish; /* when given, makes that of the Handle once the operation has ended */
+  PyObject* rows;   /* see the documentation */
+  PyObject* weak;   /* weak references to this */
 } Handle;
 
 typedef struct Orphan {
@@ -72,13 +82,26 @@ PyObject* NewHandle(covey_handle handle, PyObject* keep) {
   self->handle = handle;
   self->life = current_life;
   self->keep = keep;
+  self->ended = 0;
+  self->result = self->finish = self->rows = self->weak = NULL;
   return (PyObject*)self;
+}
+
+void SetResult(PyObject* object, PyObject* result) {
+  Handle* self = (Handle*)object;
+  Py_INCREF(result);
+  self->result = result;
 }
 
 static void HandleDealloc(PyObject* object) {
   Handle* self = (Handle*)object;
   PyTypeObject* type = Py_TYPE(object);
-  int state = self->life == current_life ? covey_poll(NULL, self->handle) : -1;
+  if (self->weak != NULL) PyObject_ClearWeakRefs(object);
+  Py_XDECREF(self->result);
+  Py_XDECREF(self->finish);
+  Py_XDECREF(self->rows);
+  int state = self->life == current_life ? 1 : -1;
+  if (state == 1 && !self->ended) state = covey_poll(NULL, self->handle);
   if (state == 0) {
     AddOrphan(self->handle, self->keep);
   } else {
@@ -120,10 +143,12 @@ static int WaitInSlices(covey_handle handle, int64_t limit_ns, covey_error* erro
   }
 }
 
-static int ParseTimeout(PyObject* args, int64_t* limit_ns) {
+static int ParseTimeout(PyObject* args, PyObject* kwargs, int64_t* limit_ns) {
+  static char name[] = "timeout";
+  char* names[] = {name, NULL};
   PyObject* timeout = Py_None;
-  if (!PyArg_ParseTuple(args, "|O:wait", &timeout)) return -1;
   *limit_ns = -1;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:wait", names, &timeout)) return -1;
   if (timeout == Py_None) return 0;
   const double seconds = PyFloat_AsDouble(timeout);
   if (seconds == -1.0 && PyErr_Occurred()) return -1;
@@ -136,23 +161,43 @@ static int ParseTimeout(PyObject* args, int64_t* limit_ns) {
 }
 
 int WaitForEnd(PyObject* object, int64_t limit_ns) {
-  const Handle* self = (Handle*)object;
+  Handle* self = (Handle*)object;
   if (RefuseOldHandle(self) != 0) return -1;
   covey_error error;
   ClearError(&error);
   const int ended = covey_poll(NULL, self->handle) == 1;
   const int code = ended ? (int)covey_wait(NULL, self->handle, 0, &error)
                          : WaitInSlices(self->handle, limit_ns, &error);
+  self->ended = code == COVEY_OK;
   if (code <= 0) return code; /* COVEY_OK, or an exception is set */
   error.code = (covey_code)code;
   RaiseError(&error);
   return -1;
 }
 
-static PyObject* HandleWait(PyObject* object, PyObject* args) {
+/* Makes the result of an operation that has ended, once. 0, or -1 with an exception set. */
+static int Finish(PyObject* object) {
+  Handle* self = (Handle*)object;
+  if (self->finish == NULL || self->finish == Py_None) return 0;
+  PyObject* made = PyObject_CallFunctionObjArgs(self->finish, object, NULL);
+  if (made == NULL) return -1;
+  PyObject* const old_result = self->result;
+  PyObject* const old_finish = self->finish;
+  self->result = made;
+  self->finish = NULL;
+  Py_XDECREF(old_result);
+  Py_XDECREF(old_finish);
+  return 0;
+}
+
+static PyObject* HandleWait(PyObject* object, PyObject* args, PyObject* kwargs) {
+  const Handle* self = (Handle*)object;
   int64_t limit_ns;
-  if (ParseTimeout(args, &limit_ns) != 0 || WaitForEnd(object, limit_ns) != 0) return NULL;
-  Py_RETURN_NONE;
+  if (ParseTimeout(args, kwargs, &limit_ns) != 0 || WaitForEnd(object, limit_ns) != 0) return NULL;
+  if (Finish(object) != 0) return NULL;
+  PyObject* result = self->result != NULL ? self->result : Py_None;
+  Py_INCREF(result);
+  return result;
 }
 
 static PyObject* HandlePoll(PyObject* object, PyObject* unused) {
@@ -191,10 +236,10 @@ static PyObject* ResultTuple(const covey_tensor* result, Py_ssize_t length_bytes
 static PyObject* HandleTakeResult(PyObject* object, PyObject* args) {
   Handle* self = (Handle*)object;
   int index, size, item_bytes;
-  if (!PyArg_ParseTuple(args, "iii:take_result", &index, &size, &item_bytes)) return NULL;
+  if (!PyArg_ParseTuple(args, "iii:_take_result", &index, &size, &item_bytes)) return NULL;
   if (RefuseOldHandle(self) != 0) return NULL;
   if (size < 1 || item_bytes < 1) {
-    PyErr_SetString(PyExc_ValueError, "take_result: size and item_bytes must be positive");
+    PyErr_SetString(PyExc_ValueError, "_take_result: size and item_bytes must be positive");
     return NULL;
   }
   int64_t* rows = calloc((size_t)size, sizeof(*rows));
@@ -216,10 +261,10 @@ static PyObject* HandleTakeResult(PyObject* object, PyObject* args) {
   return answer;
 }
 
-static PyObject* HandleRows(PyObject* object, PyObject* args) {
+static PyObject* HandleNumbers(PyObject* object, PyObject* args) {
   Handle* self = (Handle*)object;
   int count;
-  if (!PyArg_ParseTuple(args, "i:rows", &count) || RefuseOldHandle(self) != 0) return NULL;
+  if (!PyArg_ParseTuple(args, "i:numbers", &count) || RefuseOldHandle(self) != 0) return NULL;
   int64_t* rows = calloc((size_t)(count > 0 ? count : 1), sizeof(*rows));
   if (rows == NULL) return PyErr_NoMemory();
   covey_error error;
@@ -233,28 +278,58 @@ static PyObject* HandleRows(PyObject* object, PyObject* args) {
 }
 
 static PyMethodDef handle_methods[] = {
-    {"wait", HandleWait, METH_VARARGS,
-     "wait(timeout=None): waits until the operation has ended; raises its error, or Timeout after\n"
-     "`timeout` seconds (the operation then goes on and may be waited for again)."},
-    {"poll", HandlePoll, METH_NOARGS, "poll() -> bool: True when wait() would return at once."},
-    {"take_result", HandleTakeResult, METH_VARARGS,
-     "take_result(index, group_size, item_bytes) -> (Memory, dtype code, shape, rows per rank) of\n"
+    {"wait", (PyCFunction)(void (*)(void))HandleWait, METH_VARARGS | METH_KEYWORDS,
+     "wait($self, timeout=None)\n--\n\n"
+     "Waits until the operation has ended and returns its result; again: the same result.\n\n"
+     "Args:\n"
+     "    timeout: seconds, None for no limit.\n\n"
+     "Raises:\n"
+     "    Timeout: not finished in time; the operation goes on and may be waited for again.\n"
+     "    Mismatch: the ranks disagree about the operation.\n"
+     "    Aborted: a rank died or left.\n"
+     "    KeyboardInterrupt: the operation goes on."},
+    {"poll", HandlePoll, METH_NOARGS, "poll($self)\n--\n\nWhether ``wait`` would return at once."},
+    {"_take_result", HandleTakeResult, METH_VARARGS,
+     "_take_result(index, group_size, item_bytes) -> (Memory, dtype code, shape, rows per rank) "
+     "of\n"
      "an allgather without outputs; once. The Memory outlives this Handle and the runtime."},
-    {"rows", HandleRows, METH_VARARGS,
-     "rows(count) -> numbers that an ended operation gave: of a join (1) the last to join."},
+    {"_numbers", HandleNumbers, METH_VARARGS,
+     "_numbers(count) -> numbers that an ended operation gave: of a join (1) the last to join."},
+    {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, "Handle[T]: wait() returns a T."},
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef handle_members[] = {
+    {"_result", T_OBJECT, offsetof(Handle, result), 0, NULL},
+    {"_finish", T_OBJECT, offsetof(Handle, finish), 0, NULL},
+    {"rows", T_OBJECT, offsetof(Handle, rows), 0,
+     "After wait() of an allgather or alltoall: the extent of dimension 0 that came from each\n"
+     "rank, in rank order; else None."},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Handle, weak), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static const char kHandleDoc[] =
+    "One operation in flight. Made by the ``*_async`` functions.\n\n"
+    "It may be dropped: the operation goes on and its tensors stay alive until it has ended.\n\n"
+    "Attributes:\n"
+    "    rows: after ``wait`` of an allgather or alltoall, the extent of dimension 0 that came "
+    "from\n"
+    "        each rank, in rank order; else None.\n\n"
+    "Example:\n"
+    "    >>> handle = covey.allreduce_async(tensor, name=\"loss\")\n"
+    "    >>> handle.poll()  # doctest: +SKIP\n"
+    "    False\n"
+    "    >>> total = handle.wait()\n";
+
 static PyType_Slot handle_slots[] = {
-    {Py_tp_new, (void*)RefuseNew},
-    {Py_tp_dealloc, (void*)HandleDealloc},
-    {Py_tp_methods, handle_methods},
-    {Py_tp_doc, (void*)"One operation in flight. Made by submit() and submit1() only."},
-    {0, NULL},
+    {Py_tp_new, (void*)RefuseNew},   {Py_tp_dealloc, (void*)HandleDealloc},
+    {Py_tp_methods, handle_methods}, {Py_tp_members, handle_members},
+    {Py_tp_doc, (void*)kHandleDoc},  {0, NULL},
 };
 
 static PyType_Spec handle_spec = {
-    .name = "covey._native.Handle",
+    .name = "covey.Handle",
     .basicsize = sizeof(Handle),
     .flags = Py_TPFLAGS_DEFAULT,
     .slots = handle_slots,

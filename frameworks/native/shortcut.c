@@ -4,8 +4,8 @@
  * It is given the arguments of the Python function as they came, and either begins the operation or
  * answers None, having done nothing: then the Python way decides, and says what is wrong if
  * something is. The usual way: the tensor (or list) by position, at most `name`, `op` and
- * `process_set` by keyword, and a tensor that can be sent as it lies in memory (in a list: all of one
- * dtype). What a framework's tensors are asked is told by attribute names: no framework is known.
+ * `process_set` by keyword, and a tensor that can be sent as it lies in memory (in a list: all of
+ * one dtype). What tensors are asked is told by attribute names: no framework is known.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +17,8 @@ enum { kMostOps = 8, kMostName = 480 };
 /* The tuple that a shortcut is made of. What a tensor is asked comes first, as attribute names: two
  * that are to be True (the second is a method), its dtype, the address of its memory (a method) and
  * its shape, a tuple. Then the dtypes by covey_dtype, two functions: tensor -> a new one like it,
- * op as users give it -> covey_op; the group of number 0; covey.handles.Handle, and the names of
- * its attributes; those of the keywords; and that of a group's number. */
+ * op as users give it -> covey_op; the group of number 0; the names of the keywords; that of a
+ * group's number. */
 enum {
   kIsHere,
   kIsDense,
@@ -29,10 +29,6 @@ enum {
   kEmptyLike,
   kOpCode,
   kWorld,
-  kHandle,
-  kHandleNative,
-  kHandleResult,
-  kHandleFinish,
   kNameKey,
   kOpKey,
   kGroupKey,
@@ -158,32 +154,18 @@ static int FillName(const Shortcut* self, PyObject* name, char* text, covey_requ
   return 1;
 }
 
-/* covey.handles.Handle(native, result), its attributes set as its constructor does. */
-static PyObject* Wrap(const Shortcut* self, PyObject* native, PyObject* result) {
-  PyObject* handle = PyType_GenericAlloc((PyTypeObject*)self->part[kHandle], 0);
-  if (handle == NULL) return NULL;
-  if (PyObject_SetAttr(handle, self->part[kHandleNative], native) == 0 &&
-      PyObject_SetAttr(handle, self->part[kHandleResult], result) == 0 &&
-      PyObject_SetAttr(handle, self->part[kHandleFinish], Py_None) == 0)
-    return handle;
-  Py_DECREF(handle);
-  return NULL;
-}
-
 /* Submits `request`, which borrows from `keep`: a handle, or `result` once it is over. */
 static PyObject* Run(const Shortcut* self, const covey_request* request, PyObject* keep,
                      PyObject* result) {
-  PyObject* native = SubmitRequest(request, keep);
-  if (native == NULL) return NULL;
-  PyObject* answer = NULL;
-  if (!self->waits) {
-    answer = Wrap(self, native, result);
-  } else if (WaitForEnd(native, -1) == 0) {
-    Py_INCREF(result);
-    answer = result;
-  }
-  Py_DECREF(native);
-  return answer;
+  PyObject* handle = SubmitRequest(request, keep);
+  if (handle == NULL) return NULL;
+  SetResult(handle, result);
+  if (!self->waits) return handle;
+  const int waited = WaitForEnd(handle, -1);
+  Py_DECREF(handle);
+  if (waited != 0) return NULL;
+  Py_INCREF(result);
+  return result;
 }
 
 /* The same into `fresh` instead of in place. */
@@ -353,7 +335,7 @@ static void ShortcutDealloc(PyObject* object) {
 
 static PyMethodDef shortcut_methods[] = {
     {"call", ShortcutCall, METH_VARARGS,
-     "call(args, kwargs) -> a covey.handles.Handle, or the result of a way that waits; None: it\n"
+     "call(args, kwargs) -> a Handle, or the result of a way that waits; None: it\n"
      "is an unusual call and nothing was done."},
     {NULL, NULL, 0, NULL},
 };
