@@ -9,6 +9,8 @@ namespace covey {
 namespace {
 
 // How often dead peers are looked for while something is under way. Detection is bounded by this.
+// How often a device is looked at that still computes an input.
+constexpr Time kDeviceLook = 50 * kMicrosecond;
 constexpr Time kPeerPollInterval = 50 * kMillisecond;
 // How often waiting operations are looked at for a stall to report.
 constexpr Time kStallLook = 100 * kMillisecond;
@@ -83,8 +85,8 @@ Time Runtime::RunOnce(bool* moved) {
   SendAll(moved);
   const bool busy = !executor_.Idle() || queue_->in_flight() > 0;
   const Time next = std::min(coordinator_.NextDeadline(), negotiator_.NextDeadline());
-  const Time until =
-      std::min(next, busy ? std::min(next_peer_poll_, next_stall_look_) : now + kSecond);
+  Time until = std::min(next, busy ? std::min(next_peer_poll_, next_stall_look_) : now + kSecond);
+  if (executor_.AwaitsDevice()) until = std::min(until, now + kDeviceLook);
   const bool unsent = !pending_.empty() || transport_->HasUnsent();
   return unsent ? std::min(until, now + kUnsentRetry) : until;
 }

@@ -5,6 +5,7 @@
 _MUTANTS = {
     "completion_lost": (["core/runtime.cc"], "none"),
     "completion_twice": (["core/runtime.cc"], "none"),
+    "device_is_not_waited_for": (["core/run/executor.cc"], "none"),
     "late_announcement_stays_pending": (["core/agree/coordinator.cc"], "agreed"),
     "n1_error_uses_no_occurrence": (["core/agree/negotiator.cc"], "none"),
     "n2_answers_the_first_alone": (["core/agree/coordinator.cc"], "none"),

@@ -94,8 +94,8 @@ Message Coordinator::Decide(const OperationId& id, const Pending& pending) {
       return ErrorFor(
           id, all[i]->code, rank,
           RankName(rank) + " has joined (it has no more data): until all ranks have, " +
-              "only barrier and allreduce without a prescale factor, or a codec for other than "
-              "a sum, are possible");
+              "only barrier and allreduce on the CPU, without a prescale factor or a codec for "
+              "other than a sum, are possible");
     if (all[i]->text != all[0]->text)
       return ErrorFor(id, StatusCode::kMismatch, rank,
                       "a setting that must be equal on all ranks differs: " +

@@ -71,9 +71,11 @@ bool Executor::Progress(Time now) {
   // Begun exchanges may be appended while ended ones are dropped; indices stay valid, iterators
   // would not.
   size_t kept = 0;
+  awaits_device_ = false;
   for (size_t i = 0; i < active_.size(); ++i) {
     Exchange* x = active_[i];
     if (x->state != ExchangeState::kEnded) moved |= Advance(x, now);
+    awaits_device_ |= x->state == ExchangeState::kAwaitReady;
     if (x->state == ExchangeState::kEnded) {
       ended_.push_back(x);
       moved = true;
@@ -88,7 +90,7 @@ bool Executor::Progress(Time now) {
 bool Executor::Advance(Exchange* x, Time now) {
   bool moved = false;
   if (x->state == ExchangeState::kAwaitReady) {
-    if (!AllReady(*x)) return false;
+    if (x->entry != 0 && !AllReady(*x)) return false;  // what begins void reads nothing
     Publish(x, now);
     x->state = ExchangeState::kAwaitBegins;
     moved = true;

@@ -67,6 +67,9 @@ class Executor {
   // One pass over all exchanges. True if anything moved.
   bool Progress(Time now);
   bool Idle() const { return active_.empty(); }
+  // As of the last Progress: a device still computes what an exchange is to begin with. Devices
+  // ring nobody, so it is for the caller to come again.
+  bool AwaitsDevice() const { return awaits_device_; }
 
   // Ended exchanges, to be handled and then given back with Recycle().
   std::vector<Exchange*>& ended() { return ended_; }
@@ -115,6 +118,7 @@ class Executor {
   Coder coder_;
   StoreChoice stores_;
   std::vector<Exchange*> active_;
+  bool awaits_device_ = false;
   std::vector<Exchange*> ended_;
   std::vector<Exchange*> free_;
   std::vector<std::unique_ptr<Exchange>> all_;

@@ -66,5 +66,28 @@ TEST(DeviceTest, LateEventsOutOfOrderAreWaitedFor) {
   }
 }
 
+// A device rings nobody: whoever drives must be told to come again soon.
+TEST(DeviceTest, WhoWaitsForADeviceComesAgainSoon) {
+  FakeDevice device;
+  World world({.size = 1, .seed = 1, .fake_device = &device});
+  std::vector<float> values(100);
+  Request r;
+  r.kind = Kind::kAllreduce;
+  r.group = world.GroupOn(0, world.everybody());
+  r.name = "t";
+  Tensor t = MakeTensor(DType::kF32, {100}, values.data());
+  t.device = DeviceType::kFake;
+  t.ready_event = &values;
+  r.inputs = r.outputs = {t};
+  Operation* operation = world.Submit(0, std::move(r));
+  for (int pass = 0; pass < 20; ++pass) world.Step();
+  bool moved = false;
+  EXPECT_LE(world.runtime(0).RunOnce(&moved), world.now() + kMillisecond);
+  device.Complete(&values);
+  ASSERT_TRUE(world.RunUntilEnded({operation}));
+  world.runtime(0).RunOnce(&moved);
+  EXPECT_GT(world.runtime(0).RunOnce(&moved), world.now() + kMillisecond);
+}
+
 }  // namespace
 }  // namespace covey

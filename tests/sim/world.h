@@ -140,6 +140,7 @@ class World {
   }
 
   void AdvanceClock(Time by) { network_.clock().Advance(by); }
+  Time now() { return network_.clock().Now(); }
   std::byte* ArenaMemory(int32_t r, size_t length_bytes) {
     return static_cast<std::byte*>(network_.transport(Rank{r}).AllocData(length_bytes));
   }

@@ -14,6 +14,7 @@ namespace covey {
 namespace {
 
 constexpr int kPoisonByte = 0xdb;
+constexpr int kHiddenByte = 0x5d;
 constexpr int64_t kLargestCoded = 127;  // which half precision holds exactly
 constexpr int kUnwrittenByte = 0x5a;
 
@@ -251,6 +252,20 @@ void Payload::FillIn(Request* request) const {
     request->outputs.push_back(tensor(
         static_cast<int64_t>(outputs_[i].before.size() / SizeOf(spec_.dtype)), outputs_[i].data));
   request->splits = splits_;
+}
+
+void Payload::Hide() {
+  for (Piece& piece : inputs_) std::memset(piece.data, kHiddenByte, piece.before.size());
+}
+
+bool Payload::Show() {
+  bool whole = true;
+  for (Piece& piece : inputs_) {
+    for (size_t i = 0; i < piece.before.size(); ++i)
+      whole &= piece.data[i] == std::byte{kHiddenByte};
+    std::copy(piece.before.begin(), piece.before.end(), piece.data);
+  }
+  return whole;
 }
 
 std::string Payload::CheckDone(const Bytes& expected, const std::byte* gathered) const {

@@ -40,6 +40,10 @@ class Payload {
 
   void FillIn(Request* request) const;
 
+  // The inputs hold something else until they are shown. Show: false when that was written to.
+  void Hide();
+  bool Show();
+
   // Empty when right, else what is wrong. `gathered` is allgather's result, else ignored.
   std::string CheckDone(const Bytes& expected, const std::byte* gathered) const;
   Bytes Result() const;                  // as it lies in the outputs, end to end

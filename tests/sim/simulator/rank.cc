@@ -29,7 +29,7 @@ bool Job::AnyLost(const std::vector<int32_t>& members) const {
 }
 
 SimRank::SimRank(Job* job, int32_t rank)
-    : job_(job), rank_(rank), log_(LogLevel::kOff, Rank{rank}) {
+    : job_(job), rank_(rank), log_(LogLevel::kOff, Rank{rank}), device_(&job->network->clock()) {
   const Swarm& swarm = job->swarm;
   transport_ = &job->network->transport(Rank{rank});
   if (swarm.mirrored) {
@@ -49,6 +49,7 @@ SimRank::SimRank(Job* job, int32_t rank)
                        .read_bytes = swarm.read_bytes,
                        .algorithm = swarm.algorithm},
           .landing_bytes = swarm.landing_bytes * (rank % 2 == 1 ? 1 : 2),
+          .devices = {nullptr, nullptr, &device_},
           .kernels = &BestKernels(),
           .clock = &job->network->clock(),
           .log = &log_,
@@ -145,15 +146,41 @@ void SimRank::Submit(size_t number) {
   operation->group = GroupOf(members);
   operation->name = job_->program.streams[op.stream].name;
   ticket->payload.FillIn(operation);
+  ticket->operation = operation;
+  if (job_->swarm.device_delay > 0 && op.spec.codec.empty() && op.odd_spec.codec.empty())
+    MakeLate(ticket);
   operation->callback = OnCallback;
   operation->callback_only = ticket->by_callback;
   operation->context = ticket;
-  ticket->operation = operation;
   open_.push_back(ticket);
   job_->journal->OnSubmit(Rank{rank_}, *operation, op.occurrence);
   const Status status = queue_.Submit(operation, &ticket->handle);
   if (!status.ok()) return Fail(*ticket, "refused: " + status.message());
   if (ticket->by_callback) queue_.Release(ticket->handle);
+}
+
+// A device of this rank makes the inputs, by and by, and wants to be told of the results.
+void SimRank::MakeLate(Ticket* ticket) {
+  Operation* operation = ticket->operation;
+  if (operation->inputs.empty()) return;
+  const auto longest = static_cast<uint64_t>(job_->swarm.device_delay);
+  const Time at = job_->network->clock().Now() + static_cast<Time>(job_->rng.Below(longest));
+  ticket->event = device_.Record(&ticket->payload, at);
+  for (auto* tensors : {&operation->inputs, &operation->outputs})
+    for (Tensor& t : *tensors) {
+      t.device = DeviceType::kFake;
+      t.stream = ticket->event;
+    }
+  for (Tensor& t : operation->inputs) t.ready_event = ticket->event;
+}
+
+void SimRank::JudgeDevice(const Ticket& ticket, const Status& status) {
+  if (status.ok() && !device_.IsReady(ticket.event)) Fail(ticket, "done before its input");
+  device_.Finish(ticket.event);
+  if (!device_.failure().empty()) Fail(ticket, device_.failure());
+  const bool writes = !Gathers(job_->program.ops[ticket.op].spec.kind);
+  if (status.ok() && writes && !device_.IsOrdered(ticket.event))
+    Fail(ticket, "the user's stream was not told of the result");
 }
 
 const Group* SimRank::GroupOf(const std::vector<int32_t>& members) {
@@ -209,6 +236,7 @@ void SimRank::Judge(Ticket* ticket, const Status& status) {
   ticket->judged = true;
   const ProgramOp& op = job_->program.ops[ticket->op];
   const StatusCode code = status.code();
+  if (ticket->event != nullptr) JudgeDevice(*ticket, status);
   if (status.ok()) {
     if (op.odd >= 0) Fail(*ticket, "rank at index " + std::to_string(op.odd) + " deviated unseen");
     const std::string wrong =
@@ -306,6 +334,7 @@ void SimRank::Sleep() {
   rung_late_ = false;
   const bool by_deadline = !is_rung() && !network.HasArrived(Rank{rank_});
   if (!by_deadline || job_->stop || job_->journal->AnyLost()) return;
+  if (job_->swarm.device_delay > 0) return;  // devices ring nobody
   // Awake because of the clock alone: all there may be to do is what the clock asks for.
   const uint64_t sent = job_->journal->sent(Rank{rank_});
   const uint64_t accepted = network.accepted(Rank{rank_});

@@ -13,6 +13,7 @@
 #include "ops/transports/inproc.h"
 #include "tests/sim/simulator/fiber.h"
 #include "tests/sim/simulator/journal.h"
+#include "tests/sim/simulator/late_device.h"
 #include "tests/sim/simulator/payload.h"
 #include "tests/sim/simulator/program.h"
 
@@ -63,6 +64,7 @@ class SimRank {
     size_t index = 0;  // in the group
     Operation* operation = nullptr;
     uint64_t handle = 0;
+    void* event = nullptr;     // a device computes the inputs
     bool by_callback = false;  // nobody waits: the handle is released at once
     int callbacks = 0;
     bool judged = false;
@@ -81,6 +83,8 @@ class SimRank {
   void JudgeCoded(const Ticket& ticket);
   void JudgeJoin(const Ticket& ticket);
   void JudgeFailure(const Ticket& ticket, const Status& status);
+  void MakeLate(Ticket* ticket);
+  void JudgeDevice(const Ticket& ticket, const Status& status);
   void Fail(const Ticket& ticket, const std::string& what);
   const Group* GroupOf(const std::vector<int32_t>& members);
   static void OnCallback(void* ticket, uint64_t handle, const Status& status);
@@ -91,6 +95,7 @@ class SimRank {
   std::unique_ptr<Transport> mirrored_;  // over the network's mail; null: its shared memory is used
   Transport* transport_ = nullptr;
   TensorQueue queue_;
+  LateDevice device_;
   std::vector<std::unique_ptr<Group>> groups_;
   std::unique_ptr<Runtime> runtime_;
   std::vector<std::unique_ptr<Ticket>> tickets_;  // all ever, by submit

@@ -99,6 +99,9 @@ Swarm Swarm::Draw(Rng* rng, Focus focus) {
   DrawTime(rng, &s);
   DrawFaults(rng, &s);
   SetFocus(focus, &s);
+  s.device_delay = Pick<Time>(
+      rng, {0, 0, 0, 0, 10 * kMicrosecond, 100 * kMicrosecond, kMillisecond, 10 * kMillisecond});
+  if (s.joining) s.device_delay = 0;  // a rank that has joined has no memory of a device
   s.landing_bytes = Pick<uint64_t>(rng, {0, 0, 0, 300, 3000});
   if (s.mirrored) {  // where every tick is a message
     s.segment_bytes = std::max<size_t>(s.segment_bytes, 256);
@@ -133,6 +136,7 @@ std::string Swarm::ToString() const {
   say("leaving", leaving);
   say("coding", coding);
   say("joining", joining);
+  say_time("device", device_delay);
   say_time("step", step);
   say_time("messages", message_delay);
   say_time("stores", store_delay);

@@ -49,6 +49,7 @@ struct Swarm {
   bool leaving = false;          // who has finished leaves at once
   bool coding = false;           // some reductions travel encoded
   bool joining = false;          // ranks run out of data; later all go on together
+  Time device_delay = 0;  // inputs are computed by a device, at most so late; 0: there is none
 
   // Time. Delays are the longest; each is drawn uniformly.
   Time step = 20 * kMicrosecond;
