@@ -60,11 +60,12 @@ def _repeated(operation: Callable[[], object]) -> Callable[[int], None]:
 def _plain(shapes: Sequence[Tuple[int, ...]]) -> List[Contestant]:
     ordinary = [torch.zeros(shape) for shape in shapes]
     arena = [covey.arena_empty(shape, torch.float32) for shape in shapes]
+    names = [f"bench.step.{i}" for i in range(len(shapes))]  # a model's parameters have theirs
 
     def one_by_one() -> None:
         handles = [
-            hvd.allreduce_async_(tensor, op=hvd.Average, name=f"bench.step.{i}")
-            for i, tensor in enumerate(ordinary)
+            hvd.allreduce_async_(tensor, op=hvd.Average, name=name)
+            for tensor, name in zip(ordinary, names)
         ]
         for handle in handles:
             hvd.synchronize(handle)
