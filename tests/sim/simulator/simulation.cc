@@ -11,7 +11,7 @@ namespace {
 // A seed that takes more steps, or in which everybody sleeps for so long while nothing comes
 // forward, hangs. The longest fault, a clogged link or a stopped rank, lasts five seconds; a few
 // may follow each other.
-constexpr uint64_t kMostSteps = 3'000'000;
+constexpr uint64_t kMostSteps = 10'000'000;
 constexpr Time kLongestStandstill = 120 * kSecond;
 constexpr Time kLongestFault = 5 * kSecond;
 constexpr int kMostPauses = 20;
