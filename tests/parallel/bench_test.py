@@ -137,6 +137,13 @@ class BenchTest(unittest.TestCase):
         _, found = self.bench("model")
         self.assertEqual(self.names(found), ["alone", "covey", "ddp"])
 
+    def test_methods(self) -> None:
+        _, found = self.bench("methods")
+        bare, real = found["rows"]
+        for name in ("ordinary tensors", "allreduce, net", "eager:admit=all, net"):
+            self.assertIn(name, bare["contestants"])
+        self.assertIn("eager:admit=all", real["contestants"])
+
     def test_mistakes_are_one_line(self) -> None:
         for words in (
             ["stpe"],

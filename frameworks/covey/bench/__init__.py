@@ -3,7 +3,7 @@ processes.
 
 A machine's speed wanders, so two figures can be compared only when they were taken side by side:
 the contestants of a table take turns within every round. `contest` does that; `ratio` says how sure
-a ratio of two is; `flag` calibrates; `collectives`, `step` and `model` say what is measured;
-`peers`, `mpis` and `oneccl` start the other runtimes; `shapes` knows ResNet; `show` prints and
-saves, `picture` draws.
+a ratio of two is; `flag` calibrates; `collectives`, `step`, `model` and `methods` say what is
+measured; `peers`, `mpis` and `oneccl` start the other runtimes; `shapes` knows ResNet; `show`
+prints and saves, `picture` draws.
 """

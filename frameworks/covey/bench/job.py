@@ -12,7 +12,7 @@ from covey.bench.contest import Contest, Effort, Row
 from covey.bench.flag import Flag
 from covey.launch.run import run
 
-KINDS = ("latency", "allreduce", "step", "fusion", "model")
+KINDS = ("latency", "allreduce", "step", "fusion", "model", "methods")
 PEERS = ("gloo", "ddp", *mpis.NAMES)
 DEFAULT_PEERS = {
     "latency": ("gloo", *mpis.NAMES),
@@ -20,6 +20,7 @@ DEFAULT_PEERS = {
     "step": ("gloo", "ddp", *mpis.NAMES),
     "fusion": ("gloo", "ddp", *mpis.NAMES),
     "model": ("ddp",),
+    "methods": (),
 }
 
 
@@ -51,7 +52,7 @@ def rank_main(work: Work, peer_names: Sequence[str], folder: str) -> Found:
     import torch
 
     import covey
-    from covey.bench import collectives, model, shapes, step
+    from covey.bench import collectives, methods, model, shapes, step
     from covey.bench.peers import Peers
 
     covey.init()
@@ -69,6 +70,8 @@ def rank_main(work: Work, peer_names: Sequence[str], folder: str) -> Found:
             rows = step.bench(shapes.resnet50()[: 20 if small else None], peers, contest)
         elif work.kind == "fusion":
             rows = step.bench(shapes.many_small()[: 20 if small else None], peers, contest)
+        elif work.kind == "methods":
+            rows = methods.bench(shapes.resnet50()[: 20 if small else None], small, contest)
         else:
             rows = model.bench(small, peers, contest)
     versions = {"covey": covey.__version__, "torch": torch.__version__, **peers.versions}

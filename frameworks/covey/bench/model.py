@@ -53,6 +53,15 @@ def _text(batch: int, context: int) -> _Task:
     )
 
 
+def resnet_task(small: bool) -> _Task:
+    return _images(2, 32) if small else _images(8, 64)
+
+
+def trained(model: nn.Module, task: _Task) -> Callable[[], torch.Tensor]:
+    """What computes the loss of ``model``."""
+    return lambda: functional.cross_entropy(model(task.inputs), task.wanted)
+
+
 def _contestant(name: str, task: _Task) -> Contestant:
     torch.manual_seed(0)
     model = task.build()
@@ -62,10 +71,12 @@ def _contestant(name: str, task: _Task) -> Contestant:
     if name == "covey":
         optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
+    loss = trained(model, task)
+
     def run(count: int) -> None:
         for _ in range(count):
             optimizer.zero_grad()
-            functional.cross_entropy(model(task.inputs), task.wanted).backward()
+            loss().backward()
             optimizer.step()
 
     return Contestant(name, run)
@@ -76,7 +87,7 @@ def bench(small: bool, peers: Peers, contest: Contest) -> List[Row]:
     names = ["alone", "covey"] + (["ddp"] if peers.has("ddp") else [])
     torch.manual_seed(1)
     rows = []
-    for task in (_images(2, 32), _text(1, 8)) if small else (_images(8, 64), _text(4, 64)):
+    for task in (resnet_task(small), _text(1, 8) if small else _text(4, 64)):
         elements = sum(parameter.numel() for parameter in task.build().parameters())
         contestants = [_contestant(name, task) for name in names]
         rows.append(contest.measure(task.label, 4 * elements, contestants, "covey"))

@@ -57,18 +57,25 @@ def _repeated(operation: Callable[[], object]) -> Callable[[int], None]:
     return run
 
 
-def _plain(shapes: Sequence[Tuple[int, ...]]) -> List[Contestant]:
-    ordinary = [torch.zeros(shape) for shape in shapes]
-    arena = [covey.arena_empty(shape, torch.float32) for shape in shapes]
+def ordinary_allreduce(shapes: Sequence[Tuple[int, ...]]) -> Callable[[int], None]:
+    """Averages tensors of these shapes in place, begun one by one."""
+    tensors = [torch.zeros(shape) for shape in shapes]
     names = [f"bench.step.{i}" for i in range(len(shapes))]  # a model's parameters have theirs
 
     def one_by_one() -> None:
         handles = [
             hvd.allreduce_async_(tensor, op=hvd.Average, name=name)
-            for tensor, name in zip(ordinary, names)
+            for tensor, name in zip(tensors, names)
         ]
         for handle in handles:
             hvd.synchronize(handle)
+
+    return _repeated(one_by_one)
+
+
+def _plain(shapes: Sequence[Tuple[int, ...]]) -> List[Contestant]:
+    ordinary = [torch.zeros(shape) for shape in shapes]
+    arena = [covey.arena_empty(shape, torch.float32) for shape in shapes]
 
     def grouped() -> None:
         hvd.grouped_allreduce_(ordinary, op=hvd.Average, name="bench.step.grouped")
@@ -77,7 +84,7 @@ def _plain(shapes: Sequence[Tuple[int, ...]]) -> List[Contestant]:
         hvd.grouped_allreduce_(arena, op=hvd.Average, name="bench.step.arena")
 
     return [
-        Contestant("covey one by one", _repeated(one_by_one)),
+        Contestant("covey one by one", ordinary_allreduce(shapes)),
         Contestant("covey grouped", _repeated(grouped)),
         Contestant("covey grouped, arena", _repeated(grouped_arena)),
     ]

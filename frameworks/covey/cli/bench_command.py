@@ -21,6 +21,7 @@ _KINDS = {
     "step": "the 161 gradients of a ResNet-50, averaged",
     "fusion": "1,000 gradients of 256 bytes, averaged",
     "model": "whole training steps of a ResNet-18 and a small GPT",
+    "methods": "steps by method when nobody is late",
 }
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "MB": 10**6}
 _EPILOG = """examples:
