@@ -8,10 +8,10 @@ import os
 import tempfile
 import time
 import unittest
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List
 
 from ranks import SEED, SharedPool
-from tensorflows import IS_RANK, Operations
+from tensorflows import IS_RANK, set_up
 
 import covey
 
@@ -24,20 +24,10 @@ if IS_RANK:
 MANY = 50
 LIMIT_S = 60.0
 pool = SharedPool(__file__)
-operations: Optional[Operations] = None
 
 
 def setUpModule() -> None:
-    global operations
-    print(f"seed {SEED}")
-    operations = Operations()
-    pool.env.update(operations.environment())
-
-
-def tearDownModule() -> None:
-    pool.close()
-    if operations is not None:
-        operations.close()
+    set_up(pool)
 
 
 # ---- Run on ranks -------------------------------------------------------------------------------

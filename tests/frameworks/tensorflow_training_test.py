@@ -5,10 +5,10 @@ Method: real processes; gradients are compared with those of all ranks' data, co
 from __future__ import annotations
 
 import unittest
-from typing import Any, List, Optional
+from typing import Any, List
 
 from ranks import SEED, SharedPool
-from tensorflows import IS_RANK, Operations
+from tensorflows import IS_RANK, set_up
 
 if IS_RANK:
     import numpy
@@ -17,20 +17,10 @@ if IS_RANK:
     import covey.tensorflow as hvd
 
 pool = SharedPool(__file__)
-operations: Optional[Operations] = None
 
 
 def setUpModule() -> None:
-    global operations
-    print(f"seed {SEED}")
-    operations = Operations()
-    pool.env.update(operations.environment())
-
-
-def tearDownModule() -> None:
-    pool.close()
-    if operations is not None:
-        operations.close()
+    set_up(pool)
 
 
 def batch(rank: int) -> Any:

@@ -14,6 +14,8 @@ import tempfile
 import unittest
 from typing import Dict, Sequence
 
+from ranks import SEED, SharedPool
+
 IS_RANK = "TEST_INIT" in os.environ
 _BUILD = "import sys; from covey.cli import main; sys.exit(main(sys.argv[1:]))"
 
@@ -59,3 +61,12 @@ class Operations:
     def close(self) -> None:
         """Removes them."""
         self.folder.cleanup()
+
+
+def set_up(pool: SharedPool) -> None:
+    """For setUpModule: the ranks of `pool` find the operations; both end with the module."""
+    print(f"seed {SEED}")
+    unittest.addModuleCleanup(pool.close)
+    operations = Operations()
+    unittest.addModuleCleanup(operations.close)
+    pool.env.update(operations.environment())
