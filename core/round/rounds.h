@@ -15,6 +15,7 @@
 
 #include "core/round/arrivals.h"
 #include "core/round/log.h"
+#include "core/round/merge.h"
 #include "core/round/shards.h"
 #include "core/round/slot.h"
 
@@ -60,6 +61,11 @@ class Rounds {
     return log_.Read(version, to, record);
   }
 
+  // Models: this rank's own merges with `version` or, when that is gone, with the newest: see
+  // merge.h. Who was late and has missed a version of all goes on from the newest: its next step is
+  // the one after that. REQUIRES: version >= 1 has ended, this rank has published.
+  void Merge(uint64_t version, std::span<void* const> to, Merged* merged);
+
   // This rank has no more contributions for now: it is not waited for. What it has published makes
   // its way into versions; IsFlushed once that is so for all members, all of which have finished.
   void Finish();
@@ -83,7 +89,7 @@ class Rounds {
   const Counters& counters() const { return counters_; }
 
  private:
-  bool Fire(Turn* turn, bool expired);
+  bool Fire(Turn* turn, const Arrivals::Answer& answer);
   void Work(const Turn& turn, Time now, Time* until, bool* moved);
   void End(const Turn& turn);
 
@@ -91,6 +97,7 @@ class Rounds {
   Time max_wait_;
   const RoundMemory* memory_;
   SharedWords* words_;
+  const Kernels* kernels_;
   Slot slot_;
   Arrivals arrivals_;
   ResultLog log_;

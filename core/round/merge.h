@@ -1,0 +1,43 @@
+// A member's model after a version of models: what its group's mean and its own become.
+//
+//   its own, as it published it last    its model
+//   is in the mean                      the mean
+//   is not: it was late                 (count * mean + its own) / (count + 1)
+//
+// `count` models are in the mean; an older one of its own may be one of them, where the paper has it
+// so too. Which of the two holds is what the version's record says, never a guess.
+//
+// The result's buffer is pinned while it is read, so it takes as long as it takes. The member's own
+// model is read from its slot, which keeps it until it publishes again: what is written may be
+// anything, also the buffer that it will publish next.
+#ifndef COVEY_CORE_ROUND_MERGE_H_
+#define COVEY_CORE_ROUND_MERGE_H_
+
+#include <span>
+
+#include "core/round/log.h"
+#include "core/round/memory.h"
+#include "core/run/kernels.h"
+
+namespace covey {
+
+struct Merged {
+  uint64_t version = 0;  // with this one
+  int32_t count = 0;     // models in its mean
+  bool late = false;     // this member's own was not one of them
+  RoundRecord record;
+};
+
+// A member, and the model it published last.
+struct MergeOf {
+  int32_t self = 0;
+  SlotWord own = {};
+};
+
+// Merges with `version`, to the spans to[0], to[1], ... (an address may be null); *merged is what was
+// done. Nothing is written unless kYes. REQUIRES: this member works for no version now.
+Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernels,
+            const MergeOf& member, uint64_t version, std::span<void* const> to, Merged* merged);
+
+}  // namespace covey
+#endif  // COVEY_CORE_ROUND_MERGE_H_
