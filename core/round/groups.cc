@@ -72,11 +72,4 @@ int32_t MostGroups(int32_t size, int32_t group_size) {
   return most;
 }
 
-int32_t DefaultGroupSize(int32_t size) {
-  // 2^k with k = round(log2(size) / 2): the largest for which 4^k <= 2 size.
-  int32_t group = 1;
-  while (int64_t{4} * group * group <= int64_t{2} * size && group * 2 <= size) group *= 2;
-  return group;
-}
-
 }  // namespace covey

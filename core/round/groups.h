@@ -44,8 +44,5 @@ std::vector<int32_t> GroupsOf(int32_t size, int32_t group_size, uint64_t version
 // The most groups that any version has.
 int32_t MostGroups(int32_t size, int32_t group_size);
 
-// The power of two nearest to the root of `size`, on the scale of logarithms, and at most `size`.
-int32_t DefaultGroupSize(int32_t size);
-
 }  // namespace covey
 #endif  // COVEY_CORE_ROUND_GROUPS_H_

@@ -25,6 +25,7 @@ struct Merged {
   uint64_t version = 0;  // with this one
   int32_t count = 0;     // models in its mean
   bool late = false;     // this member's own was not one of them
+  uint64_t step = 0;     // where it stands now; see Rounds::Merge
   RoundRecord record;
 };
 

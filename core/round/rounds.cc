@@ -97,13 +97,14 @@ void Rounds::Merge(uint64_t version, std::span<void* const> to, Merged* merged) 
   const uint64_t newest = executed();
   if (merged->late && newest - newest % memory_->models().sync_every >= member.own.step)
     step_ = std::max(step_, newest);
+  merged->step = step_;
 }
 
 void Rounds::Finish() {
   uint64_t* word = memory_->MemberAt(self_);
   const Standing standing{words_->Load(word)};
   if (!standing.finished()) words_->Store(word, standing.word + 1);
-  arrivals_.Restart();
+  if (!standing.finished() || arrivals_.over()) arrivals_.Restart();  // else it waits on
   words_->Ring(memory_->BellAt());  // it may have been the one they waited for
 }
 

@@ -68,6 +68,8 @@ class Rounds {
 
   // This rank has no more contributions for now: it is not waited for. What it has published makes
   // its way into versions; IsFlushed once that is so for all members, all of which have finished.
+  // Called again it waits on; after it has given up, anew. Models: what has been published last are
+  // those that the final version is the mean of.
   void Finish();
   bool IsFlushed();
   // After Finish: this rank has waited for max_wait; what those hold that have finished is in

@@ -70,7 +70,7 @@ TEST(GroupsTest, DivideTheMembersWhateverTheSizes) {
   for (int32_t size = 1; size <= 1024; ++size) {
     const int32_t log = std::bit_width(static_cast<uint32_t>(size));
     for (const int32_t group_size :
-         {1, 2, 3, DefaultGroupSize(size),
+         {1, 2, 3, static_cast<int32_t>(std::sqrt(size)),
           1 + static_cast<int32_t>(rng.Below(static_cast<uint64_t>(size))), size}) {
       if (group_size > size) continue;
       const int32_t most = MostGroups(size, group_size);
@@ -162,14 +162,6 @@ TEST(GroupsTest, MoveNoMeanAndBringModelsCloser) {
       EXPECT_LT(SpreadOf(models), 0.05 * before + 1e-6)
           << size << " in groups of " << group_size << ", seed " << kSeed;
     }
-}
-
-TEST(GroupsTest, AreBesideTheRootUnlessTold) {
-  constexpr int32_t kExpected[][2] = {{1, 1},    {2, 2},    {3, 2},    {4, 2},    {7, 2},  {8, 4},
-                                      {12, 4},   {16, 4},   {31, 4},   {32, 8},   {64, 8}, {127, 8},
-                                      {128, 16}, {256, 16}, {512, 32}, {1024, 32}};
-  for (const auto& [size, group_size] : kExpected)
-    EXPECT_EQ(DefaultGroupSize(size), group_size) << size;
 }
 
 // A model is kept out once a version of all has passed it by: it is at most tau - 1 versions old.
