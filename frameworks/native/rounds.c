@@ -208,7 +208,8 @@ PyObject* RoundsRead(PyObject* module, PyObject* args) {
     covey_error error;
     ClearError(&error);
     Py_BEGIN_ALLOW_THREADS
-    error.code = covey_rounds_read(NULL, rounds, version, spans, &record, &error);
+    error.code =
+        covey_rounds_read(NULL, rounds, version, count > 0 ? spans : NULL, &record, &error);
     Py_END_ALLOW_THREADS
     answer = error.code == COVEY_OK ? RecordOf(&record, size, hypers) : RaiseError(&error);
   } else {
