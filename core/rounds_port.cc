@@ -102,7 +102,7 @@ Status RoundsPort::Finish(Time deadline) {
             ": all the others have published counts, what those ranks do from now "
             "on does not reach this one; call it again to wait on",
         FirstMissing());
-  rounds_->CatchUp();
+  rounds_->GoOn();
   return Status::Ok();
 }
 

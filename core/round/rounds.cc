@@ -108,6 +108,14 @@ void Rounds::Finish() {
   words_->Ring(memory_->BellAt());  // it may have been the one they waited for
 }
 
+// Those who wait for the flush yet count how often it has finished.
+void Rounds::GoOn() {
+  uint64_t* word = memory_->MemberAt(self_);
+  const Standing standing{words_->Load(word)};
+  if (standing.finished()) words_->Store(word, standing.word + 1);
+  step_ = executed();
+}
+
 std::vector<int32_t> Rounds::Unfinished() {
   const uint64_t times = Standing{words_->Load(memory_->MemberAt(self_))}.times();
   std::vector<int32_t> members;
