@@ -109,7 +109,8 @@ COVEY_API covey_code covey_rounds_merge(covey_runtime* runtime, covey_rounds rou
  * COVEY_TIMEOUT after timeout_ns (negative: no limit of its own), or once the method's max_wait is
  * over: the message names the ranks that are missing, peer_rank is the first of them, what the
  * others have published is in versions, and it may be called again. Models: each publishes its own
- * before, once, and merges with the last version afterwards: then all have the mean of all. */
+ * before, but not again before it calls again, and merges with the last version afterwards: then
+ * all have the mean of all, or after max_wait of those that are there. */
 COVEY_API covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds rounds,
                                          int64_t timeout_ns, covey_error* error);
 

@@ -54,6 +54,7 @@ _MUTANTS = {
     "w8_overdue_never_ends": (["core/round/attendance.cc"], "rounds"),
     "w10_merge_pins_nothing": (["core/round/merge.cc"], "models"),
     "w10_read_without_a_second_look": (["core/round/log.cc"], "rounds"),
+    "w10_versions_of_all_are_not_kept": (["core/round/memory.cc"], "models"),
     "w12_end_is_in_groups": (["core/round/memory.cc"], "models"),
     "w12_lateness_is_guessed": (["core/round/merge.cc"], "models"),
     "w12_nobody_waits_for_all": (["core/round/arrivals.cc"], "models"),

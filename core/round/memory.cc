@@ -29,7 +29,7 @@ RoundMemory::RoundMemory(const Shape& shape, const RoundLayout& layout)
   picks_ = 2 * kLineWords;  // after the turn word and the bell
   attendance_ = picks_ + members;
   log_ = attendance_ + members;
-  cursors_ = log_ + log();
+  cursors_ = log_ + log_words();
   done_ = cursors_ + result_buffers();
   end_ = done_ + (layout.shards().size() * sums_ + 1) * result_buffers();
 }
@@ -50,6 +50,11 @@ std::byte* RoundMemory::Result(uint32_t buffer) const {
   const auto members = static_cast<uint32_t>(shape_.size);
   return Bytes(static_cast<int32_t>(buffer % members),
                results_ + result_bytes_ * (buffer / members));
+}
+
+uint64_t* RoundMemory::LogAt(uint64_t version) const {
+  const bool is_kept = models().on() && models().IsSync(version);
+  return LogWordAt(is_kept ? log() : static_cast<uint32_t>(version % log()));
 }
 
 std::vector<int32_t> RoundMemory::SumsOf(uint64_t version, bool final) const {

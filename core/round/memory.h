@@ -17,7 +17,8 @@
 //     bell           rung when a version has fired or ended
 //     pick words     [size] by CAS                                see Pick
 //     attendance     [size] by CAS                                see Attendance
-//     log words      [log] by CAS: version v stands in v % log    see LogEntry
+//     log words      [log] by CAS: version v stands in v % log    see LogEntry. Models: one more for
+//                    versions of all, of which the last is kept: whoever was in it gets it
 //     cursor words   [buffers] by CAS: shards claimed             see Cursor
 //     shard words    [buffers][1 + shards of all sums] the version that was done there; number 0
 //                    is the record
@@ -27,8 +28,8 @@
 // finds its exchange refused. Plain bytes are written by their owner while nobody else reads them
 // (open buffers, headers), or by anybody with the same values (results, see shards.h).
 //
-// There are log + size result buffers: `log` hold results, each of the others but one may be pinned
-// by a stopped rank, one is free. What is never touched costs no memory.
+// There are as many result buffers as log words, and `size` more: the first hold results, each of
+// the others but one may be pinned by a stopped rank, one is free. What is never touched costs no memory.
 #ifndef COVEY_CORE_ROUND_MEMORY_H_
 #define COVEY_CORE_ROUND_MEMORY_H_
 
@@ -188,7 +189,8 @@ class RoundMemory {
 
   int32_t size() const { return shape_.size; }
   uint32_t log() const { return static_cast<uint32_t>(shape_.log); }
-  uint32_t result_buffers() const { return static_cast<uint32_t>(shape_.log + shape_.size); }
+  uint32_t log_words() const { return log() + (models().on() ? 1 : 0); }
+  uint32_t result_buffers() const { return log_words() + static_cast<uint32_t>(shape_.size); }
   size_t hypers() const { return static_cast<size_t>(shape_.hypers); }
   size_t record_bytes() const { return record_bytes_; }
   const ModelRule& models() const { return shape_.models; }
@@ -217,7 +219,8 @@ class RoundMemory {
   uint64_t* BellAt() const { return At(0, board_ + kLine); }
   uint64_t* PickAt(int32_t i) const { return Word(picks_ + static_cast<size_t>(i)); }
   uint64_t* AttendanceAt(int32_t i) const { return Word(attendance_ + static_cast<size_t>(i)); }
-  uint64_t* LogAt(uint64_t version) const { return Word(log_ + version % log()); }
+  uint64_t* LogWordAt(uint32_t number) const { return Word(log_ + number); }
+  uint64_t* LogAt(uint64_t version) const;
   uint64_t* CursorAt(uint32_t buffer) const { return Word(cursors_ + buffer); }
   uint64_t* DoneAt(uint32_t buffer, size_t shard) const {
     return Word(done_ + (layout_.shards().size() * sums_ + 1) * buffer + shard);

@@ -92,6 +92,7 @@ class ModelRounds:
         self._plans = plan_whole(named)
         self._pieces: Dict[int, List[_Piece]] = {}  # By address: there are three.
         self._step = 0
+        self._is_offered = False  # To the finish() that others are missing in.
         self.late = 0
         self.overdue = [0] * group.size()
         self._missing = (0,) * group.size()
@@ -127,6 +128,7 @@ class ModelRounds:
         """A step of the optimizer with this rank's gradients, then the average."""
         loss = self._optimizer._covey_super().step(closure)
         self._gather()
+        self._is_offered = False
         step = _native.rounds_publish(self._rounds, ())
         try:
             _native.rounds_wait(self._rounds, step)
@@ -141,12 +143,16 @@ class ModelRounds:
 
         Raises:
             Timeout: after ``max_wait``; the message names the ranks that are missing. Those that
-                are there have the mean of theirs, and may call it again.
+                are there have the mean of theirs. Called again it goes on: once all have come, all
+                have the mean of all.
         """
         self._gather()
-        _native.rounds_publish(self._rounds, ())
+        if not self._is_offered:
+            _native.rounds_publish(self._rounds, ())
+            self._is_offered = True
         try:
             _native.rounds_finish(self._rounds)
+            self._is_offered = False
         finally:
             executed = _native.rounds_executed(self._rounds)
             if executed > 0:

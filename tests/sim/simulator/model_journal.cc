@@ -92,8 +92,8 @@ void ModelJournal::Look() {
 
 // What can be found is what it was when its version ended.
 void ModelJournal::CheckLog() {
-  for (uint64_t i = 0; i < memory_->log(); ++i) {
-    const LogEntry entry = LogEntry::Of(*memory_->LogAt(i));
+  for (uint32_t i = 0; i < memory_->log_words(); ++i) {
+    const LogEntry entry = LogEntry::Of(*memory_->LogWordAt(i));
     if (entry.version == 0 || entry.version > results_.size()) continue;
     const Bytes& means = results_[entry.version - 1].means;
     const std::byte* at = memory_->Result(entry.buffer) + memory_->record_bytes();
@@ -222,8 +222,16 @@ void ModelJournal::OnMerge(int32_t rank, uint64_t step, uint64_t wanted, const M
   const std::string who = Name(rank) + " after step " + std::to_string(step);
   if (merged.version < wanted || merged.version > results_.size())
     return Fail("3: " + who + " merges with " + Number(merged.version));
-  const Result& result = results_[merged.version - 1];
   const auto index = static_cast<size_t>(rank);
+  // Unless it is not waited for, or max_wait was over since then.
+  const uint64_t every = memory_->models().sync_every;
+  const bool was_in = results_[wanted - 1].contributions[index].last == step &&
+                      results_[wanted - 1].missing[index] == 0;
+  const bool is_over = std::any_of(results_.begin() + static_cast<int64_t>(wanted), results_.end(),
+                                   [](const Result& r) { return r.header.expired; });
+  if (was_in && wanted % every == 0 && !is_over && merged.version != wanted)
+    Fail("3: " + who + " was in a version of all and merges with " + Number(merged.version));
+  const Result& result = results_[merged.version - 1];
   const bool is_late = result.contributions[index].last != step;
   int32_t count = 0;
   for (size_t i = 0; i < result.sum_of.size(); ++i)
