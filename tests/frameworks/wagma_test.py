@@ -1,9 +1,7 @@
-"""Models averaged by groups, without waiting for all: with nobody late it is local SGD with one step,
-every so-many-th step and finish() make replicas equal, and ranks that are late or stopped hold up
-nobody.
+"""Models averaged by groups, without waiting for all: with nobody late it is local SGD with one
+step, every so-many-th step and finish() make replicas equal, and what is not trained stays apart.
 
-Method: replicas are compared by hash; models move towards a point of each rank, so that what the
-mean of all is to be is known within bounds.
+Method: replicas are compared by hash; models begin where the mean of all is known.
 """
 
 from __future__ import annotations
@@ -197,7 +195,7 @@ class WagmaTest(unittest.TestCase):
     def test_wrong_options_are_refused_with_their_range(self) -> None:
         for options, words in (
             ({"group_size": 4}, "has groups of 4 ranks, but there are 3: group_size is auto or 1"),
-            ({"group_size": 0}, "group_size is \"0\", which is not auto or a number of ranks from 1"),
+            ({"group_size": 0}, "group_size is \"0\", which is not auto or a number of ranks"),
             ({"group_size": -2}, "group_size is \"-2\", which is not auto or a number of ranks"),
             ({"sync_every": 0}, "sync_every is \"0\", which is not a number of steps from 1"),
             ({"admit": 4}, "admits with 4 ranks, but there are 3"),
