@@ -48,7 +48,10 @@ _MUTANTS = {
     "w6_pins_are_ignored": (["core/round/log.cc"], "rounds"),
     "w8_any_version_tells_who_keeps_up": (["core/round/attendance.cc"], "models"),
     "w8_attendance_counted_twice": (["core/round/attendance.cc"], "rounds"),
-    "w8_ends_without_a_version_of_all": (["core/round/arrivals.cc", "core/round/rounds.cc"], "models"),
+    "w8_ends_without_a_version_of_all": (
+        ["core/round/arrivals.cc", "core/round/rounds.cc"],
+        "models",
+    ),
     "w8_fires_without_exchange": (["core/round/rounds.cc"], "rounds"),
     "w8_overdue_is_waited_for": (["core/round/arrivals.cc"], "rounds"),
     "w8_overdue_never_ends": (["core/round/attendance.cc"], "rounds"),

@@ -17,8 +17,8 @@
 //     bell           rung when a version has fired or ended
 //     pick words     [size] by CAS                                see Pick
 //     attendance     [size] by CAS                                see Attendance
-//     log words      [log] by CAS: version v stands in v % log    see LogEntry. Models: one more for
-//                    versions of all, of which the last is kept: whoever was in it gets it
+//     log words      [log] by CAS: version v stands in v % log    see LogEntry. Models: one more,
+//                    for the last version of all, which is kept: whoever was in it gets it
 //     cursor words   [buffers] by CAS: shards claimed             see Cursor
 //     shard words    [buffers][1 + shards of all sums] the version that was done there; number 0
 //                    is the record
@@ -29,7 +29,8 @@
 // (open buffers, headers), or by anybody with the same values (results, see shards.h).
 //
 // There are as many result buffers as log words, and `size` more: the first hold results, each of
-// the others but one may be pinned by a stopped rank, one is free. What is never touched costs no memory.
+// the others but one may be pinned by a stopped rank, one is free. What is never touched costs no
+// memory.
 #ifndef COVEY_CORE_ROUND_MEMORY_H_
 #define COVEY_CORE_ROUND_MEMORY_H_
 

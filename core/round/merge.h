@@ -4,8 +4,8 @@
 //   is in the mean                      the mean
 //   is not: it was late                 (count * mean + its own) / (count + 1)
 //
-// `count` models are in the mean; an older one of its own may be one of them, where the paper has it
-// so too. Which of the two holds is what the version's record says, never a guess.
+// `count` models are in the mean; an older one of its own may be one of them, as in the paper.
+// Which of the two holds is what the version's record says, never a guess.
 //
 // The result's buffer is pinned while it is read, so it takes as long as it takes. The member's own
 // model is read from its slot, which keeps it until it publishes again: what is written may be
@@ -35,8 +35,8 @@ struct MergeOf {
   SlotWord own = {};
 };
 
-// Merges with `version`, to the spans to[0], to[1], ... (an address may be null); *merged is what was
-// done. Nothing is written unless kYes. REQUIRES: this member works for no version now.
+// Merges with `version`, to the spans to[0], to[1], ... (an address may be null); *merged is what
+// was done. Nothing is written unless kYes. REQUIRES: this member works for no version now.
 Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernels,
             const MergeOf& member, uint64_t version, std::span<void* const> to, Merged* merged);
 

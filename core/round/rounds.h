@@ -77,8 +77,8 @@ class Rounds {
   bool HasGivenUp() const { return arrivals_.over(); }
   // Members that are awaited by a rank that has finished: those that live and have not.
   std::vector<int32_t> Unfinished();
-  // After a flush: it trains on, is waited for again, also before its next step, and that is the one
-  // after the last version, as it is for all.
+  // After a flush: it trains on and is waited for again, also before its next step, and that is the
+  // one after the last version, as it is for all.
   void GoOn();
 
   // Member `index` is dead: it is not waited for. What it had sealed counts.

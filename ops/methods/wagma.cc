@@ -1,15 +1,18 @@
-// wagma: after each step a small group averages its models, another one each step; who is late is not
-// waited for, an older model of it is averaged (WAGMA-SGD). Every sync_every-th step all average.
+// wagma: after each step a small group averages its models, another one each step; who is late is
+// not waited for, an older model of it is averaged (WAGMA-SGD). Every sync_every-th step all do.
 //
-// At step t a rank does the optimizer's step with its own gradients, hands its model W' to its slot,
-// and waits until version t has been executed. A version fires once `admit` ranks have come, for all
-// groups, and takes of every slot the newest model there is. If W' was in its group's mean X the
-// rank goes on with X; if it was late, with (n X + W') / (n + 1), n being the models in X. Versions
-// sync_every, 2 sync_every, ... have one group and wait for all, so no model in a version is more
-// than sync_every - 1 steps old; none waits longer than max_wait: who is missing then is not waited
-// for until it has kept up for three of them, its models are left out as soon as they are too old,
-// and when it comes it goes on from the newest version. With group_size = P and sync_every = 1 it
-// is local SGD with one local step.
+// At step t a rank does the optimizer's step with its own gradients, hands its model W' to its
+// slot, and waits until version t has been executed. A version fires once `admit` ranks have come,
+// for all groups, and takes of every slot the newest model there is. If W' was in its group's mean
+// X the rank goes on with X; if it was late, with (n X + W') / (n + 1), n models being in X.
+// Versions sync_every, 2 sync_every, ... have one group and wait for all, so no model in a version
+// is more than sync_every - 1 steps old. None waits longer than max_wait: who is missing then is
+// not waited for until it has kept up for three of them, its models are left out as soon as they
+// are too old, and when it comes it goes on from the newest version. With sync_every = 1 it is
+// local SGD with one local step, as it is with group_size = P where nobody is late.
+//
+// The mean of all models stays where nobody is late; else it may move, as in the paper: what is
+// certain is that the weights of a rank's average sum to 1.
 // Source: S. Li, T. Ben-Nun, G. Nadiradze, S. Di Girolamo, N. Dryden, D. Alistarh, T. Hoefler,
 // "Breaking (Global) Barriers in Parallel Stochastic Optimization With Wait-Avoiding Group
 // Averaging", IEEE TPDS 32(7), 2021, DOI 10.1109/TPDS.2020.3040606. The released code averages

@@ -3,7 +3,7 @@
 //
 //  1. Versions end once each, in order, and are not changed afterwards (W1, W10).
 //  2. A version has of every member the newest model it had offered when the version fired, or a
-//     newer one; each group's result is the mean of those, in rank order, bit for bit (W2, W5, W12).
+//     newer one; each group's result is their mean, in rank order, bit for bit (W2, W5, W12).
 //  3. A rank has after its step the mean of its group, if its own model was in it, else
 //     (count * mean + own) / (count + 1), bit for bit (W6).
 //  4. Versions wait for as many as the admission says, and every so-many-th for all that are
