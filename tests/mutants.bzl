@@ -45,6 +45,7 @@ _MUTANTS = {
     "w5_slot_seen_once": (["core/round/collect.cc"], "rounds"),
     "w6_a_claim_is_waited_for": (["core/round/shards.cc"], "rounds"),
     "w6_copied_without_a_look": (["core/round/shards.cc"], "rounds"),
+    "w6_merged_early_elsewhere": (["core/round/rounds.cc"], "models"),
     "w6_pins_are_ignored": (["core/round/log.cc"], "rounds"),
     "w8_any_version_tells_who_keeps_up": (["core/round/attendance.cc"], "models"),
     "w8_attendance_counted_twice": (["core/round/attendance.cc"], "rounds"),

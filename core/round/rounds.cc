@@ -14,6 +14,7 @@ Rounds::Rounds(const Options& options, const RoundMemory* memory, SharedWords* w
       words_(words),
       kernels_(options.kernels),
       slot_(options.self, memory, words, options.kernels),
+      early_(options.self, memory, words, options.kernels),
       arrivals_(options.admission, memory, words),
       log_(memory, words, options.kernels),
       shards_({.self = options.self,
@@ -29,6 +30,8 @@ uint64_t Rounds::Publish(std::span<const double> hypers) {
   uint64_t* word = memory_->MemberAt(self_);
   const Standing standing{words_->Load(word)};
   ++step_;
+  early_.Forget();
+  is_merged_ = false;
   if (memory_->models().on())
     slot_.Replace(step_, hypers);
   else
@@ -78,6 +81,7 @@ void Rounds::Work(const Turn& turn, Time now, Time* until, bool* moved) {
   }
   const Shards::Outcome outcome = shards_.Work(turn, picks_, now, until);
   *moved |= outcome != Shards::Outcome::kWaiting;
+  *moved |= MergeEarly(turn);
   counters_.shards += outcome == Shards::Outcome::kWorked ? 1 : 0;
   if (outcome == Shards::Outcome::kDone) End(turn);
 }
@@ -90,10 +94,26 @@ void Rounds::End(const Turn& turn) {
     words_->Ring(memory_->BellAt());
 }
 
+// Only while the trainer waits for what its model becomes: then open() is written by nobody else.
+bool Rounds::MergeEarly(const Turn& turn) {
+  if (!memory_->models().on() || is_merged_) return false;
+  const Pick& own = picks_[static_cast<size_t>(self_)];
+  return own.fate == Fate::kIn && own.Names(slot_.offered()) && early_.Work(turn, open());
+}
+
 void Rounds::Merge(uint64_t version, std::span<void* const> to, Merged* merged) {
-  const MergeOf member{.self = self_, .own = slot_.offered()};
-  while (covey::Merge(*memory_, words_, *kernels_, member, version, to, merged) != Found::kYes)
+  MergeOf member{.self = self_, .own = slot_.offered()};
+  const auto& offsets = memory_->layout().offsets_bytes();
+  bool is_open = true;
+  for (size_t i = 0; i < to.size(); ++i) is_open &= to[i] == open() + offsets[i];
+  is_merged_ = true;
+  do {
+    member.shards = is_open ? early_.ShardsOf(version) : 0;
+    if (covey::Merge(*memory_, words_, *kernels_, member, version, to, merged) == Found::kYes)
+      break;
     version = executed();
+  } while (true);
+  early_.Forget();
   const uint64_t newest = executed();
   if (merged->late && newest - newest % memory_->models().sync_every >= member.own.step)
     step_ = std::max(step_, newest);

@@ -63,7 +63,8 @@ class Rounds {
 
   // Models: this rank's own merges with `version` or, when that is gone, with the newest: see
   // merge.h. Who was late and has missed a version of all goes on from the newest: its next step is
-  // the one after that. REQUIRES: version >= 1 has ended, this rank has published.
+  // the one after that. To the spans of open() it costs less: some of it was done while the version
+  // was under way. REQUIRES: version >= 1 has ended, this rank has published.
   void Merge(uint64_t version, std::span<void* const> to, Merged* merged);
 
   // This rank has no more contributions for now: it is not waited for. What it has published makes
@@ -95,6 +96,7 @@ class Rounds {
   bool Fire(Turn* turn, const Arrivals::Answer& answer);
   void Work(const Turn& turn, Time now, Time* until, bool* moved);
   void End(const Turn& turn);
+  bool MergeEarly(const Turn& turn);
 
   int32_t self_;
   Time max_wait_;
@@ -102,10 +104,12 @@ class Rounds {
   SharedWords* words_;
   const Kernels* kernels_;
   Slot slot_;
+  EarlyMerge early_;
   Arrivals arrivals_;
   ResultLog log_;
   Shards shards_;
   uint64_t step_ = 0;
+  bool is_merged_ = true;    // models: what it has published last
   std::vector<bool> lost_;   // by member
   uint64_t collected_ = 0;   // the version whose fates these are
   std::vector<Pick> picks_;  // by member

@@ -206,10 +206,13 @@ uint64_t ModelSimulation::Publish(int32_t rank) {
 void ModelSimulation::MergeWith(int32_t rank, uint64_t step, uint64_t version) {
   Player& player = players_[static_cast<size_t>(rank)];
   std::vector<void*> to;
-  for (size_t offset : layout_.offsets_bytes()) to.push_back(player.model.data() + offset);
+  // To the next contribution, or elsewhere.
+  std::byte* at = rng_.Percent(60) ? player.rounds->open() : player.model.data();
+  for (size_t offset : layout_.offsets_bytes()) to.push_back(at + offset);
   Merged merged;
   player.rounds->Merge(version, to, &merged);
   if (closing_) return;
+  if (at != player.model.data()) std::memcpy(player.model.data(), at, player.model.size());
   journal_->OnMerge(rank, step, version, merged, player.model);
   newer_ += merged.version > version ? 1 : 0;
   const uint64_t every = swarm_.models.sync_every;
