@@ -97,8 +97,8 @@ typedef struct covey_round_merge {
 /* Models: writes to spans[i] (one may be NULL) what the model published last becomes by `version`
  * or, when that is no longer in the log, by the newest one: the mean of this rank's group if it was
  * in it; (count * mean + own) / (count + 1) if it was late, of which the version's record decides.
- * The spans may be those of covey_rounds_spans, the next contribution, which is the fastest: between
- * covey_rounds_publish and this call these are the core's. `merge` may be NULL.
+ * The spans may be those of covey_rounds_spans, the next contribution, which is the fastest;
+ * between covey_rounds_publish and this call these are the core's. `merge` may be NULL.
  * COVEY_INVALID_ARGUMENT: the version has not been made, nothing was published, no models. */
 COVEY_API covey_code covey_rounds_merge(covey_runtime* runtime, covey_rounds rounds,
                                         int64_t version, void* const* spans,

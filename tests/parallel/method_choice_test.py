@@ -94,6 +94,14 @@ class MethodChoiceTest(unittest.TestCase):
         )
         self.assertEqual((code, len(out)), (0, 2), err)
 
+    def test_an_unchanged_script_under_wagma(self) -> None:
+        script = str(REPOSITORY / "examples" / "pytorch_minimal.py")
+        method = ["--method", "wagma:S=2,tau=10"]
+        code, out, err = run_launcher(["-np", "2", *method, sys.executable, script])
+        self.assertEqual((code, len(out)), (0, 2), err)
+        weights = {line.partition("weight ")[2] for line in out}
+        self.assertEqual(len(weights), 1, "100 steps end with a version of all")
+
     def test_a_wrong_method_is_one_line(self) -> None:
         for text, expected in (
             ("lokal", 'the nearest is "local"'),
