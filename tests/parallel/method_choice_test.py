@@ -118,7 +118,8 @@ class MethodChoiceTest(unittest.TestCase):
         self.assertEqual(code, 0)
         for word in ("allreduce", "local", "local_steps (H) = 8 steps, 1 to", "warmup_steps",
                      "2 g (P-1)/P every step", "arXiv:1805.09767", "arXiv:1604.00981",
-                     "admit = 0.5\n", "grace = 0s\n", "doi:10.1145/3332466.3374528"):
+                     "admit = 0.5\n", "grace = 0s\n", "doi:10.1145/3332466.3374528",
+                     "group_size (S) = auto\n", "doi:10.1109/TPDS.2020.3040606"):
             self.assertIn(word, text)
         self.assertLessEqual(max(map(len, text.splitlines())), 100)
         code, text, _ = covey("methods", "allreduce")

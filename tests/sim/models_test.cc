@@ -14,9 +14,9 @@ namespace covey {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kSeeds = 150;
+constexpr uint64_t kSeeds = 200;
 #else
-constexpr uint64_t kSeeds = 1500;
+constexpr uint64_t kSeeds = 3000;
 #endif
 
 void Add(const ModelVerdict& one, ModelVerdict* sum) {

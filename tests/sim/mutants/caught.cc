@@ -14,7 +14,7 @@
 namespace covey {
 namespace {
 
-constexpr uint64_t kMostSeeds = 1500;
+constexpr uint64_t kMostSeeds = 3000;
 constexpr unsigned kLongestSeconds = 20;  // of one seed: a mutant may never return
 
 std::string Run(uint64_t seed, const std::string& focus) {

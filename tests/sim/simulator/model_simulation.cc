@@ -13,7 +13,7 @@
 namespace covey {
 namespace {
 
-constexpr uint64_t kMostResumes = 1'000'000;
+constexpr uint64_t kMostResumes = 5'000'000;
 constexpr Time kLongestStep = 20 * kMicrosecond;
 constexpr Time kLongestStop = 5 * kMillisecond;
 constexpr uint64_t kMostStops = 40;
