@@ -62,6 +62,11 @@ Status MethodOf(const Use& use, const char* text, const Group& group, std::strin
     return Status::InvalidArgument("the method " + *full + " admits with " +
                                    std::to_string(plan.rounds.admit) + " ranks, but there are " +
                                    std::to_string(group.size()));
+  if (plan.rounds.group_size > group.size())
+    return Status::InvalidArgument("the method " + *full + " has groups of " +
+                                   std::to_string(plan.rounds.group_size) +
+                                   " ranks, but there are " + std::to_string(group.size()) +
+                                   ": group_size is auto or 1 to " + std::to_string(group.size()));
   return Status::Ok();
 }
 
@@ -146,7 +151,9 @@ RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, c
   return {.name = config.name,
           .shape = {.size = group.size(),
                     .log = static_cast<int32_t>(rounds.log),
-                    .hypers = config.num_hypers},
+                    .hypers = config.num_hypers,
+                    .models = {.group_size = static_cast<int32_t>(rounds.group_size),
+                               .sync_every = static_cast<uint64_t>(rounds.sync_every)}},
           .layout = RoundLayout(spans, kShardBytes),
           .options = {.self = ToInt(group.my_index),
                       .admission = admission,
@@ -171,6 +178,9 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_rounds_config* c
   Offer mine;
   MethodRounds rounds;
   RETURN_IF_ERROR(MethodOf(use, config->method, *group, &mine.text, &rounds));
+  if (rounds.group_size > 0 && config->op != COVEY_AVERAGE)
+    return Status::InvalidArgument("rounds: the method " + mine.text +
+                                   " averages models: op is COVEY_AVERAGE");
   mine.text = Describe(*config, mine.text);
   auto port = std::make_unique<RoundsPort>(BundleOf(use, *config, *group, rounds), group,
                                            &use->transport());
@@ -192,6 +202,9 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_rounds_config* c
 Status Read(RoundsPort* port, int64_t version, void* const* spans, covey_round_record* record) {
   if (record != nullptr && record->struct_size != sizeof(*record))
     return Status::InvalidArgument("struct_size is not that of covey_round_record");
+  if (spans != nullptr && port->has_models())
+    return Status::InvalidArgument(
+        "a version of models has a mean for each group: covey_rounds_merge, not covey_rounds_read");
   RoundRecord known;
   const size_t count = spans == nullptr ? 0 : port->layout().offsets_bytes().size();
   const auto wanted = static_cast<uint64_t>(std::max<int64_t>(version, 0));
@@ -212,6 +225,24 @@ Status Read(RoundsPort* port, int64_t version, void* const* spans, covey_round_r
     known.hypers.resize(port->hypers());
     std::copy(known.hypers.begin(), known.hypers.end(), record->hypers);
   }
+  return Status::Ok();
+}
+
+Status MergeModels(RoundsPort* port, int64_t version, void* const* spans,
+                   covey_round_merge* merge) {
+  if (merge != nullptr && merge->struct_size != sizeof(*merge))
+    return Status::InvalidArgument("struct_size is not that of covey_round_merge");
+  if (!port->has_models() || spans == nullptr)
+    return Status::InvalidArgument(
+        "spans is NULL, or these rounds are of gradients: covey_rounds_read");
+  Merged merged;
+  RETURN_IF_ERROR(port->Merge(static_cast<uint64_t>(std::max<int64_t>(version, 0)),
+                              {spans, port->layout().offsets_bytes().size()}, &merged));
+  if (merge == nullptr) return Status::Ok();
+  merge->version = static_cast<int64_t>(merged.version);
+  merge->count = merged.count;
+  merge->late = merged.late ? 1 : 0;
+  merge->step = static_cast<int64_t>(merged.step);
   return Status::Ok();
 }
 
@@ -276,6 +307,14 @@ covey_code covey_rounds_read(covey_runtime* runtime, covey_rounds rounds, int64_
   RoundsPort* port = covey::Find(use, rounds);
   if (port == nullptr) return Report(covey::NoneOf(use), error);
   return Report(covey::Read(port, version, spans, record), error);
+}
+
+covey_code covey_rounds_merge(covey_runtime* runtime, covey_rounds rounds, int64_t version,
+                              void* const* spans, covey_round_merge* merge, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  if (port == nullptr) return Report(covey::NoneOf(use), error);
+  return Report(covey::MergeModels(port, version, spans, merge), error);
 }
 
 covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds rounds, int64_t timeout_ns,

@@ -10,6 +10,10 @@
  * too few for `admit`; then it is overdue, and not waited for until it keeps up again.
  * core/round/README.md has the rules.
  *
+ * With a method that exchanges models (COVEY_MODEL) a version is the mean of the members' newest
+ * models, of each group by itself, and every so-many-th of all; then covey_rounds_merge takes the
+ * place of covey_rounds_read.
+ *
  * A training step: write the gradients to the memory covey_rounds_spans gives, covey_rounds_publish
  * them as step t, covey_rounds_wait for version t, and for each version not yet read up to
  * covey_rounds_executed, in order: covey_rounds_read, and the optimizer's step. Members that do so
@@ -30,7 +34,8 @@ typedef struct covey_rounds_config {
   covey_group group;
   const char* name;          /* not empty; members open the same names in the same order */
   const char* method;        /* one with COVEY_ADMIT_ROUNDS; NULL = the knob `method` */
-  covey_op op;               /* COVEY_SUM, or COVEY_AVERAGE: by the record's divisor */
+  covey_op op;               /* COVEY_SUM, or COVEY_AVERAGE: by the record's divisor. Models are
+                              * always averaged, over those that are in: COVEY_AVERAGE */
   int32_t num_spans;         /* at least 1 */
   const covey_dtype* dtypes; /* [num_spans], not bool */
   const int64_t* counts;     /* [num_spans] elements, each at least 1 */
@@ -79,12 +84,34 @@ COVEY_API covey_code covey_rounds_read(covey_runtime* runtime, covey_rounds roun
                                        void* const* spans, covey_round_record* record,
                                        covey_error* error);
 
+/* What covey_rounds_merge has done. */
+typedef struct covey_round_merge {
+  uint32_t struct_size;
+  int64_t version; /* with that version */
+  int32_t count;   /* models in the mean of this rank's group */
+  int32_t late;    /* 1: the one this rank published last was not among them */
+  int64_t step;    /* this rank's: the next is the one after. More than was published when it has
+                    * missed a version of all: it goes on from the newest */
+} covey_round_merge;
+
+/* Models: writes to spans[i] (one may be NULL) what the model published last becomes by `version`
+ * or, when that is no longer in the log, by the newest one: the mean of this rank's group if it was
+ * in it; (count * mean + own) / (count + 1) if it was late, of which the version's record decides.
+ * The spans may be those of covey_rounds_spans, the next contribution, which is the fastest;
+ * between covey_rounds_publish and this call these are the core's. `merge` may be NULL.
+ * COVEY_INVALID_ARGUMENT: the version has not been made, nothing was published, no models. */
+COVEY_API covey_code covey_rounds_merge(covey_runtime* runtime, covey_rounds rounds,
+                                        int64_t version, void* const* spans,
+                                        covey_round_merge* merge, covey_error* error);
+
 /* This rank has nothing more to contribute: it is waited for no longer. Waits until all members
  * that live have called it and everything published is in a version. Then executed is the same on
  * all, and their next steps are numbered from there. None may publish before all have returned.
  * COVEY_TIMEOUT after timeout_ns (negative: no limit of its own), or once the method's max_wait is
- * over: the message names the ranks that are missing, what the others have published is in
- * versions, and it may be called again. */
+ * over: the message names the ranks that are missing, peer_rank is the first of them, what the
+ * others have published is in versions, and it may be called again. Models: each publishes its own
+ * before, but not again before it calls again, and merges with the last version afterwards: then
+ * all have the mean of all, or after max_wait of those that are there. */
 COVEY_API covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds rounds,
                                          int64_t timeout_ns, covey_error* error);
 

@@ -69,6 +69,17 @@ Status RoundsPort::Read(uint64_t version, std::span<void* const> to, RoundRecord
       " results: this rank has fallen behind for good; a larger log= of the method lets it");
 }
 
+Status RoundsPort::Merge(uint64_t version, std::span<void* const> to, Merged* merged) {
+  const std::lock_guard lock(mutex_);
+  const std::string what = "version " + std::to_string(version) + " of '" + bundle_.name + "'";
+  if (rounds_->step() == 0)
+    return Status::InvalidArgument("merging with " + what + ": this rank has published no model");
+  if (version < 1 || version > rounds_->executed())
+    return Status::InvalidArgument(what + " has not been made yet: wait for it first");
+  rounds_->Merge(version, to, merged);
+  return Status::Ok();
+}
+
 Status RoundsPort::Finish(Time deadline) {
   Time max_wait = 0;
   {
@@ -85,11 +96,13 @@ Status RoundsPort::Finish(Time deadline) {
     return Status::Timeout(what + "still waits for " + Missing());
   if (!status.ok()) return status;
   if (rounds_->HasGivenUp())
-    return Status::Timeout(what + "has waited " + std::to_string(max_wait / kMillisecond) +
-                           " ms (max_wait) for " + Missing() +
-                           ": all the others have published counts, what those ranks do from now "
-                           "on does not reach this one; call it again to wait on");
-  rounds_->CatchUp();
+    return Status::Timeout(
+        what + "has waited " + std::to_string(max_wait / kMillisecond) + " ms (max_wait) for " +
+            Missing() +
+            ": all the others have published counts, what those ranks do from now "
+            "on does not reach this one; call it again to wait on",
+        FirstMissing());
+  rounds_->GoOn();
   return Status::Ok();
 }
 
@@ -97,6 +110,12 @@ Status RoundsPort::Finish(Time deadline) {
 Time RoundsPort::MaxWait(Time least) const {
   const Time told = bundle_.options.max_wait;
   return told > 0 ? told : std::max(least, pace_.MaxWait());
+}
+
+// With the lock held.
+Rank RoundsPort::FirstMissing() {
+  const std::vector<int32_t> missing = rounds_->Unfinished();
+  return group_->members[static_cast<size_t>(missing.empty() ? 0 : missing[0])];
 }
 
 // With the lock held.

@@ -56,7 +56,11 @@ class RoundsPort {
   Status Wait(uint64_t version, Time deadline);
   // See ResultLog::Read.
   Status Read(uint64_t version, std::span<void* const> to, RoundRecord* record);
-  // kTimeout also when max_wait is over; the message names the ranks that are missing.
+  // Models. See Rounds::Merge.
+  Status Merge(uint64_t version, std::span<void* const> to, Merged* merged);
+  bool has_models() const { return memory_.models().on(); }
+  // kTimeout also when max_wait is over, then with a peer: the first of the ranks that are missing,
+  // which the message names. Otherwise it goes on when called again.
   Status Finish(Time deadline);
 
   // Waits in progress and to come end with kAborted.
@@ -71,6 +75,7 @@ class RoundsPort {
   bool Pass(const std::function<bool()>& done, Time now, Time* until, bool* moved);
   void HearOfLosses();
   std::string Missing();
+  Rank FirstMissing();
   Time MaxWait(Time least) const;
 
   Bundle bundle_;

@@ -1,7 +1,8 @@
 """Mutants: sources with one rule removed, which the simulator must catch (sim/mutants/*.txt)."""
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
-# that a rare one takes few seeds; "rounds": the simulator of rounds is to catch it.
+# that a rare one takes few seeds; "rounds", "models": the simulator of rounds, or of rounds of
+# models, is to catch it.
 _MUTANTS = {
     "completion_lost": (["core/runtime.cc"], "none"),
     "completion_twice": (["core/runtime.cc"], "none"),
@@ -32,7 +33,10 @@ _MUTANTS = {
     "void_uses_no_tick": (["core/run/executor.cc"], "none"),
     "wake_omitted": (["core/run/executor.cc"], "none"),
     "w1_turn_goes_back": (["core/round/rounds.cc"], "rounds"),
+    "w2_looks_before_it_replaces": (["core/round/slot.cc"], "models"),
+    "w2_newer_model_is_out": (["core/round/collect.cc"], "models"),
     "w2_owner_does_not_say_that_it_was_taken": (["core/round/slot.cc"], "rounds"),
+    "w2_replaced_model_is_not_kept": (["core/round/slot.cc"], "models"),
     "w2_taken_back_without_exchange": (["core/round/slot.cc"], "rounds"),
     "w2_taken_buffer_written_at_once": (["core/round/slot.cc"], "rounds"),
     "w4_older_content_counts": (["core/round/arrivals.cc"], "rounds"),
@@ -41,12 +45,24 @@ _MUTANTS = {
     "w5_slot_seen_once": (["core/round/collect.cc"], "rounds"),
     "w6_a_claim_is_waited_for": (["core/round/shards.cc"], "rounds"),
     "w6_copied_without_a_look": (["core/round/shards.cc"], "rounds"),
+    "w6_merged_early_elsewhere": (["core/round/rounds.cc"], "models"),
     "w6_pins_are_ignored": (["core/round/log.cc"], "rounds"),
+    "w8_any_version_tells_who_keeps_up": (["core/round/attendance.cc"], "models"),
     "w8_attendance_counted_twice": (["core/round/attendance.cc"], "rounds"),
+    "w8_ends_without_a_version_of_all": (
+        ["core/round/arrivals.cc", "core/round/rounds.cc"],
+        "models",
+    ),
     "w8_fires_without_exchange": (["core/round/rounds.cc"], "rounds"),
     "w8_overdue_is_waited_for": (["core/round/arrivals.cc"], "rounds"),
     "w8_overdue_never_ends": (["core/round/attendance.cc"], "rounds"),
+    "w10_merge_pins_nothing": (["core/round/merge.cc"], "models"),
     "w10_read_without_a_second_look": (["core/round/log.cc"], "rounds"),
+    "w10_versions_of_all_are_not_kept": (["core/round/memory.cc"], "models"),
+    "w12_end_is_in_groups": (["core/round/memory.cc"], "models"),
+    "w12_lateness_is_guessed": (["core/round/merge.cc"], "models"),
+    "w12_nobody_waits_for_all": (["core/round/arrivals.cc"], "models"),
+    "w12_old_models_count": (["core/round/collect.cc"], "models"),
 }
 
 def mutant_tests(folder):

@@ -71,9 +71,13 @@ Status ReadValue(const MethodParameter& parameter, std::string_view text, int64_
     return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
                                    ", which is not solo, all, a number of ranks from 1, or a part "
                                    "of them such as 0.5");
+  std::string least = WriteAs(parameter.notation, parameter.minimum);
+  if (parameter.notation == Notation::kGroupSize) {
+    range = "auto or " + range;
+    least = "1";
+  }
   return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
-                                 ", which is not " + range + " from " +
-                                 WriteAs(parameter.notation, parameter.minimum) + " to " +
+                                 ", which is not " + range + " from " + least + " to " +
                                  WriteAs(parameter.notation, parameter.maximum));
 }
 

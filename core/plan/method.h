@@ -27,9 +27,11 @@ enum class Notation : uint8_t {
   kNumber,
   kTime,       // "20ms"; nanoseconds
   kAdmission,  // "solo", "all", a number of ranks, or "0.5" of them: ranks, or minus permille
+  kGroupSize,  // "auto", or a number of ranks: 0, or that
 };
 inline constexpr int64_t kAdmitSolo = 1;
 inline constexpr int64_t kAdmitAll = -1000;
+inline constexpr int64_t kGroupSizeAuto = 0;
 
 // What the user may set. All ranks must have the same.
 struct MethodParameter {
@@ -63,6 +65,8 @@ struct MethodRounds {
   Time grace = 0;             // then it waits so long for more
   int64_t log = 0;            // results kept
   Time max_wait = 0;          // how long a rank waits for one version; 0: by its own steps
+  int64_t group_size = 0;     // kModel: so many average, at most
+  int64_t sync_every = 0;     // kModel: all, each so-many-th version
 
   friend bool operator==(const MethodRounds&, const MethodRounds&) = default;
 };

@@ -51,6 +51,12 @@ std::optional<int64_t> ReadAdmission(std::string_view text) {
   return count.value_or(0) >= 1 ? count : std::nullopt;
 }
 
+std::optional<int64_t> ReadGroupSize(std::string_view text) {
+  if (text == "auto") return kGroupSizeAuto;
+  const std::optional<int64_t> count = ReadNumber(text);
+  return count.value_or(0) >= 1 ? count : std::nullopt;
+}
+
 std::string WritePart(int64_t permille) {
   std::string decimals = std::to_string(kWhole + permille).substr(1);
   while (decimals.ends_with('0')) decimals.pop_back();
@@ -67,6 +73,8 @@ std::optional<int64_t> ReadAs(Notation notation, std::string_view text) {
       return ReadTime(text);
     case Notation::kAdmission:
       return ReadAdmission(text);
+    case Notation::kGroupSize:
+      return ReadGroupSize(text);
   }
   return std::nullopt;
 }
@@ -77,6 +85,7 @@ std::string WriteAs(Notation notation, int64_t value) {
     if (value == kAdmitAll) return "all";
     if (value < 0) return WritePart(-value);
   }
+  if (notation == Notation::kGroupSize && value == kGroupSizeAuto) return "auto";
   if (notation == Notation::kTime)
     for (const Unit& unit : kUnits)
       if (value % unit.length == 0) return std::to_string(value / unit.length) + unit.name;

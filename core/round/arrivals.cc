@@ -19,26 +19,44 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& los
                                   const Waiter& waiter, Time now) {
   const Count count = CountMembers(version, lost);
   over_ = false;
-  if (count.active == 0 && !count.others) return {.at = count.sealed ? now : kNever};
+  if (count.active == 0 && !count.others) {
+    if (!memory_->models().on()) return {.at = count.sealed ? now : kNever};
+    return {.at = IsLeft(count) ? now : kNever, .final = true};
+  }
   if (count.active == 0 && count.others_arrived) return {.at = now};
   if (count.active > 0 && count.arrived == count.active) return {.at = now};
   Answer answer;
-  if (count.active > 0 && count.arrived >= rule_.Wanted(count.active)) {
+  const AdmissionRule rule = RuleOf(version);
+  if (count.active > 0 && count.arrived >= rule.Wanted(count.active)) {
     if (met_version_ != version) {
       met_version_ = version;
       met_at_ = now;
     }
-    answer.at = met_at_ + rule_.grace;
+    answer.at = met_at_ + rule.grace;
   }
   if (!waiter.finished && waiter.step < version) return answer;
   const Time over_at = OverAt(version, waiter, now);
-  over_ = waiter.finished && over_at <= now && !count.sealed_finished;
+  over_ = waiter.finished && over_at <= now && !IsLeft(count);
   if (over_ || over_at >= answer.at) return answer;
-  return {.at = over_at, .expired = answer.at == kNever};
+  const bool expired = answer.at == kNever;
+  return {.at = over_at,
+          .expired = expired,
+          .final = expired && waiter.finished && memory_->models().on()};
+}
+
+AdmissionRule Arrivals::RuleOf(uint64_t version) const {
+  const ModelRule& models = memory_->models();
+  return models.on() && models.IsSync(version) ? AdmissionRule{} : rule_;
+}
+
+// Whether members that have finished have something that is to be in a version yet.
+bool Arrivals::IsLeft(const Count& count) const {
+  return count.sealed_finished || (memory_->models().on() && !count.final);
 }
 
 Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>& lost) {
   Count count;
+  count.final = Turn::Of(words_->Load(memory_->TurnAt())).final;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const Standing standing{words_->Load(memory_->MemberAt(i))};
     const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
@@ -46,7 +64,8 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
     count.sealed |= sealed;
     count.sealed_finished |= sealed && standing.finished();
     if (standing.finished() || lost[static_cast<size_t>(i)]) continue;
-    const bool arrived = sealed && slot.step >= version;
+    const bool offered = sealed || (memory_->models().on() && slot.state == SlotState::kTaken);
+    const bool arrived = offered && slot.step >= version;
     if (Attendance::Of(words_->Load(memory_->AttendanceAt(i))).overdue()) {
       count.others = true;
       count.others_arrived |= arrived;

@@ -7,6 +7,9 @@
 // first of them that arrives is enough. When all have finished, what is still sealed makes one more
 // version.
 //
+// Models stay arrived until the next comes. Every so-many-th version waits for all that are waited
+// for. When all have finished a final version is made of all models, whatever their steps.
+//
 // Arrivals are counted from the slot words by whoever waits, and the exchange of the turn word
 // decides who fires: no member is *the* k-th, on whom all depend if it stops.
 //
@@ -43,6 +46,7 @@ class Arrivals {
   struct Answer {
     Time at = kNever;  // when it may fire: at or before `now`, or later; kNever: others must come
     bool expired = false;  // then without members that are wanted: max_wait is over
+    bool final = false;    // then as a version of all, for those that have finished (models)
   };
 
   Arrivals(const AdmissionRule& rule, const RoundMemory* memory, SharedWords* words)
@@ -69,9 +73,12 @@ class Arrivals {
     bool others_arrived = false;   // and one has arrived
     bool sealed = false;           // some slot is,
     bool sealed_finished = false;  // and that of a member that has finished
+    bool final = false;            // the last version was
   };
 
   Count CountMembers(uint64_t version, const std::vector<bool>& lost);
+  AdmissionRule RuleOf(uint64_t version) const;
+  bool IsLeft(const Count& count) const;
   Time OverAt(uint64_t version, const Waiter& waiter, Time now);
 
   AdmissionRule rule_;

@@ -3,21 +3,32 @@
 namespace covey {
 namespace {
 
-Attendance After(const Attendance& before, const Turn& turn, const Pick& pick, bool fresh) {
+// The step up to which a member's gradients or model are in the version; 0: it has none there.
+uint64_t StepOf(const RoundMemory& memory, int32_t member, const Pick& pick) {
+  return pick.fate == Fate::kIn ? memory.Header(member, pick.buffer)->content.last : 0;
+}
+
+// Whether the version says anything about members that are overdue, and about one that has come to
+// `step` in it that it keeps up.
+bool Tells(const ModelRule& models, const Turn& turn) {
+  return !models.on() || models.IsSync(turn.version());
+}
+bool KeepsUp(const ModelRule& models, const Turn& turn, uint64_t step) {
+  const uint64_t slack = models.on() ? models.sync_every / 2 : 0;
+  return step > 0 && step + slack >= turn.version();
+}
+
+Attendance After(const ModelRule& models, const Attendance& before, const Turn& turn,
+                 const Pick& pick, uint64_t step) {
   Attendance after{.version = turn.version(), .missing = before.missing};
-  if (fresh) {
-    after.missing -= before.overdue() ? 1 : 0;
+  if (before.overdue() && Tells(models, turn) && KeepsUp(models, turn, step)) {
+    --after.missing;
   } else if (pick.excused) {
     after.missing = 0;
-  } else if (before.overdue() || turn.expired) {
+  } else if (before.overdue() ? Tells(models, turn) : turn.expired && step < turn.version()) {
     after.missing = Attendance::kUntilTrusted;
   }
   return after;
-}
-
-bool IsFresh(const RoundMemory& memory, const Turn& turn, int32_t member, const Pick& pick) {
-  return pick.fate == Fate::kIn &&
-         memory.Header(member, pick.buffer)->content.last >= turn.version();
 }
 
 }  // namespace
@@ -28,8 +39,9 @@ std::vector<Attendance> AttendanceAfter(const RoundMemory& memory, SharedWords* 
   for (int32_t i = 0; i < memory.size(); ++i) {
     const Pick& pick = picks[static_cast<size_t>(i)];
     const Attendance known = Attendance::Of(words->Load(memory.AttendanceAt(i)));
-    const bool fresh = IsFresh(memory, turn, i, pick);
-    all.push_back(known.version < turn.version() ? After(known, turn, pick, fresh) : known);
+    const uint64_t step = StepOf(memory, i, pick);
+    const bool is_new = known.version < turn.version();
+    all.push_back(is_new ? After(memory.models(), known, turn, pick, step) : known);
   }
   return all;
 }
@@ -41,8 +53,8 @@ void Attend(const RoundMemory& memory, SharedWords* words, const Turn& turn,
     const Attendance known = Attendance::Of(before);
     if (known.version >= turn.version()) continue;
     const Pick& pick = picks[static_cast<size_t>(i)];
-    const bool fresh = IsFresh(memory, turn, i, pick);
-    words->CompareExchange(memory.AttendanceAt(i), before, After(known, turn, pick, fresh).Word());
+    const Attendance after = After(memory.models(), known, turn, pick, StepOf(memory, i, pick));
+    words->CompareExchange(memory.AttendanceAt(i), before, after.Word());
   }
 }
 

@@ -7,6 +7,9 @@
 //   n                excused                                     0
 //   n                neither                                     3
 //
+// Models: who is overdue shows at the versions of all whether it keeps up, by a model of the last
+// half of the versions between two of them: fresh in others is whoever happens to be first.
+//
 // A function of what all who work for a version agree on, so all write the same words and records.
 #ifndef COVEY_CORE_ROUND_ATTENDANCE_H_
 #define COVEY_CORE_ROUND_ATTENDANCE_H_

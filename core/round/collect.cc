@@ -3,11 +3,25 @@
 namespace covey {
 namespace {
 
-// What a member without a fate in `version` gets, its slot being `slot`.
-Pick FirstFate(const SlotWord& slot, bool lost, bool finished, uint64_t version) {
-  Pick pick{.version = version, .excused = lost || finished};
-  if (slot.state != SlotState::kSealed) {
-    pick.fate = lost ? Fate::kGone : Fate::kOut;
+// What is known of a member besides its slot.
+struct Owner {
+  bool lost, finished;
+};
+
+bool IsOffered(const ModelRule& models, const Turn& turn, const SlotWord& slot,
+               const Owner& owner) {
+  if (!models.on()) return slot.state == SlotState::kSealed;
+  if (slot.state == SlotState::kOpen) return false;
+  if (owner.lost && slot.state == SlotState::kTaken) return false;
+  return (turn.final && owner.finished) || !models.IsTooOld(slot.step, turn.version());
+}
+
+// What a member without a fate gets, its slot being `slot`.
+Pick FirstFate(const ModelRule& models, const Turn& turn, const SlotWord& slot,
+               const Owner& owner) {
+  Pick pick{.version = turn.version(), .excused = owner.lost || owner.finished};
+  if (!IsOffered(models, turn, slot, owner)) {
+    pick.fate = owner.lost ? Fate::kGone : Fate::kOut;
     return pick;
   }
   pick.fate = Fate::kAsked;
@@ -16,9 +30,11 @@ Pick FirstFate(const SlotWord& slot, bool lost, bool finished, uint64_t version)
   return pick;
 }
 
-// One member's; its version is another when `version` is over.
+// One member's; its version is another when that of `turn` is over.
 Pick Decide(const RoundMemory& memory, SharedWords* words, int32_t member, bool lost,
-            uint64_t version) {
+            const Turn& turn) {
+  const uint64_t version = turn.version();
+  const ModelRule& models = memory.models();
   uint64_t* at_slot = memory.SlotAt(member);
   uint64_t* at_pick = memory.PickAt(member);
   for (;;) {
@@ -29,9 +45,9 @@ Pick Decide(const RoundMemory& memory, SharedWords* words, int32_t member, bool 
     if (words->Load(at_slot) != before) continue;
     const SlotWord slot = SlotWord::Of(before);
     Pick next = pick;
-    if (pick.version < version) {
+    if (pick.version < version || (models.on() && !pick.Names(slot))) {
       const Standing standing{words->Load(memory.MemberAt(member))};
-      next = FirstFate(slot, lost, standing.finished(), version);
+      next = FirstFate(models, turn, slot, {.lost = lost, .finished = standing.finished()});
     } else if (!pick.Names(slot) || slot.state == SlotState::kOpen) {
       next.fate = Fate::kOut;
     } else if (slot.state == SlotState::kTaken) {
@@ -48,11 +64,11 @@ Pick Decide(const RoundMemory& memory, SharedWords* words, int32_t member, bool 
 }  // namespace
 
 bool Collect(const RoundMemory& memory, SharedWords* words, const std::vector<bool>& lost,
-             uint64_t version, std::vector<Pick>* picks) {
+             const Turn& turn, std::vector<Pick>* picks) {
   picks->clear();
   for (int32_t i = 0; i < memory.size(); ++i) {
-    picks->push_back(Decide(memory, words, i, lost[static_cast<size_t>(i)], version));
-    if (picks->back().version != version) return false;
+    picks->push_back(Decide(memory, words, i, lost[static_cast<size_t>(i)], turn));
+    if (picks->back().version != turn.version()) return false;
   }
   return true;
 }

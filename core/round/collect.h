@@ -14,6 +14,12 @@
 //   in, out, gone                                      none: that is the answer
 //   of a later one                                     none: the version is over
 //
+// Models are on offer also when they were taken by an earlier version, unless they are too old, or
+// their owner is dead; and they are replaced, not added to:
+//
+//   of an earlier one   the slot is sealed or taken    pick           asked(buffer, step)
+//   asked               the slot has something newer   pick           asked(that)
+//
 // "Seen" means seen before and after the pick was read: a slot seen only before may have been
 // sealed, asked for and taken since then.
 #ifndef COVEY_CORE_ROUND_COLLECT_H_
@@ -25,10 +31,10 @@
 
 namespace covey {
 
-// The fate of every member in `version`, by index. `lost`: members known to be dead. False: the
-// version is over.
+// The fate of every member in the version of `turn`, by index. `lost`: members known to be dead.
+// False: the version is over.
 bool Collect(const RoundMemory& memory, SharedWords* words, const std::vector<bool>& lost,
-             uint64_t version, std::vector<Pick>* picks);
+             const Turn& turn, std::vector<Pick>* picks);
 
 }  // namespace covey
 #endif  // COVEY_CORE_ROUND_COLLECT_H_

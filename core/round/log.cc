@@ -9,8 +9,8 @@ namespace covey {
 // The order matters: what could be found when the log was read was pinned before it was found.
 uint32_t ResultLog::FreeBuffer() const {
   std::vector<bool> used(memory_->result_buffers(), false);
-  for (uint64_t i = 0; i < memory_->log(); ++i) {
-    const LogEntry entry = LogEntry::Of(words_->Load(memory_->LogAt(i)));
+  for (uint32_t i = 0; i < memory_->log_words(); ++i) {
+    const LogEntry entry = LogEntry::Of(words_->Load(memory_->LogWordAt(i)));
     if (entry.version > 0) used[entry.buffer] = true;
   }
   for (int32_t i = 0; i < memory_->size(); ++i) {

@@ -1,6 +1,7 @@
 // The results of the last versions, shared by all ranks of a host (rule W10, first part).
 //
-// Version v is found through log word v % log until version v + log has ended. A result is never
+// Version v is found through log word v % log until version v + log has ended; a version of all
+// models until the next of these has. A result is never
 // changed while it can be found, and a buffer is used again only when it can neither be found nor
 // is pinned. Readers pin nothing: they read and look whether it can still be found.
 #ifndef COVEY_CORE_ROUND_LOG_H_

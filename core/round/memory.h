@@ -10,23 +10,27 @@
 //     buffers        [3] the owner, while open: one contribution each (RoundLayout)
 //     results        those with buffer % size == i              RecordHeader, [size] Contribution,
 //                    [size] uint64: Attendance::missing after it, [hypers] float64, then one
-//                    contribution: the sum. Whoever has pinned it.
+//                    contribution: the sum; of models, the mean of each group. Whoever has pinned
+//                    it.
 //   board, behind the block of member 0:
 //     turn word      whoever is first, by CAS                     see Turn
 //     bell           rung when a version has fired or ended
 //     pick words     [size] by CAS                                see Pick
 //     attendance     [size] by CAS                                see Attendance
-//     log words      [log] by CAS: version v stands in v % log    see LogEntry
+//     log words      [log] by CAS: version v stands in v % log    see LogEntry. Models: one more,
+//                    for the last version of all, which is kept: whoever was in it gets it
 //     cursor words   [buffers] by CAS: shards claimed             see Cursor
-//     shard words    [buffers][1 + shards] the version that was done there; number 0 is the record
+//     shard words    [buffers][1 + shards of all sums] the version that was done there; number 0
+//                    is the record
 //
 // Words change by Store where one rank writes, else by CompareExchange, and every word that others
 // change carries a version or a step, so none takes a value twice: a rank that was stopped for long
 // finds its exchange refused. Plain bytes are written by their owner while nobody else reads them
 // (open buffers, headers), or by anybody with the same values (results, see shards.h).
 //
-// There are log + size result buffers: `log` hold results, each of the others but one may be pinned
-// by a stopped rank, one is free. What is never touched costs no memory.
+// There are as many result buffers as log words, and `size` more: the first hold results, each of
+// the others but one may be pinned by a stopped rank, one is free. What is never touched costs no
+// memory.
 #ifndef COVEY_CORE_ROUND_MEMORY_H_
 #define COVEY_CORE_ROUND_MEMORY_H_
 
@@ -35,6 +39,7 @@
 #include <span>
 #include <vector>
 
+#include "core/round/groups.h"
 #include "core/round/layout.h"
 #include "core/run/words.h"
 
@@ -49,16 +54,20 @@ struct Turn {
   bool fired = false;
   uint32_t buffer = 0;   // of results; fired only
   bool expired = false;  // fired only: not all who were wanted had come, but max_wait was over
+  // Models: it is of all, for those that have finished. Not fired: the last one was.
+  bool final = false;
 
   uint64_t version() const { return executed + 1; }
   uint64_t Word() const {
-    return executed << 17 | uint64_t{expired} << 16 | uint64_t{fired} << 15 | buffer;
+    return executed << 18 | uint64_t{final} << 17 | uint64_t{expired} << 16 |
+           uint64_t{fired} << 15 | buffer;
   }
   static Turn Of(uint64_t word) {
-    return {.executed = word >> 17,
+    return {.executed = word >> 18,
             .fired = (word >> 15 & 1) != 0,
             .buffer = static_cast<uint32_t>(word & 0x7fff),
-            .expired = (word >> 16 & 1) != 0};
+            .expired = (word >> 16 & 1) != 0,
+            .final = (word >> 17 & 1) != 0};
   }
 };
 
@@ -160,6 +169,7 @@ struct RecordHeader {
   int32_t divisor = 0;   // members that were not gone
   int32_t leader = -1;   // member whose hyper-parameters these are; -1 = nobody contributed
   bool expired = false;  // see Turn
+  bool final = false;
 };
 
 class RoundMemory {
@@ -168,6 +178,7 @@ class RoundMemory {
     int32_t size = 1;    // members
     int32_t log = 4;     // results kept
     int32_t hypers = 0;  // hyper-parameters that travel
+    ModelRule models = {};
   };
 
   RoundMemory(const Shape& shape, const RoundLayout& layout);
@@ -179,9 +190,13 @@ class RoundMemory {
 
   int32_t size() const { return shape_.size; }
   uint32_t log() const { return static_cast<uint32_t>(shape_.log); }
-  uint32_t result_buffers() const { return static_cast<uint32_t>(shape_.log + shape_.size); }
+  uint32_t log_words() const { return log() + (models().on() ? 1 : 0); }
+  uint32_t result_buffers() const { return log_words() + static_cast<uint32_t>(shape_.size); }
   size_t hypers() const { return static_cast<size_t>(shape_.hypers); }
   size_t record_bytes() const { return record_bytes_; }
+  const ModelRule& models() const { return shape_.models; }
+  // Which sum of a version is whose, by member; 0 for all where there is one.
+  std::vector<int32_t> SumsOf(uint64_t version, bool final) const;
   const RoundLayout& layout() const { return layout_; }
 
   uint64_t* SlotAt(int32_t i) const { return At(i, 0); }
@@ -199,16 +214,17 @@ class RoundMemory {
   std::byte* Buffer(int32_t i, uint32_t buffer) const {
     return Bytes(i, buffers_ + layout_.length_bytes() * buffer);
   }
-  std::byte* Result(uint32_t buffer) const;  // the record; the sum follows after record_bytes()
+  std::byte* Result(uint32_t buffer) const;  // the record; the sums follow after record_bytes()
 
   uint64_t* TurnAt() const { return At(0, board_); }
   uint64_t* BellAt() const { return At(0, board_ + kLine); }
   uint64_t* PickAt(int32_t i) const { return Word(picks_ + static_cast<size_t>(i)); }
   uint64_t* AttendanceAt(int32_t i) const { return Word(attendance_ + static_cast<size_t>(i)); }
-  uint64_t* LogAt(uint64_t version) const { return Word(log_ + version % log()); }
+  uint64_t* LogWordAt(uint32_t number) const { return Word(log_ + number); }
+  uint64_t* LogAt(uint64_t version) const;
   uint64_t* CursorAt(uint32_t buffer) const { return Word(cursors_ + buffer); }
   uint64_t* DoneAt(uint32_t buffer, size_t shard) const {
-    return Word(done_ + (layout_.shards().size() + 1) * buffer + shard);
+    return Word(done_ + (layout_.shards().size() * sums_ + 1) * buffer + shard);
   }
 
  private:
@@ -225,7 +241,8 @@ class RoundMemory {
 
   Shape shape_;
   RoundLayout layout_;
-  size_t header_bytes_, record_bytes_;
+  size_t sums_;  // of a version, at most
+  size_t header_bytes_, record_bytes_, result_bytes_;
   size_t headers_, buffers_, results_;                      // offsets in a block
   size_t board_;                                            // behind the block of member 0
   size_t picks_, attendance_, log_, cursors_, done_, end_;  // in words of the board

@@ -1,5 +1,7 @@
 #include "core/round/rounds.h"
 
+#include <algorithm>
+
 #include "core/round/attendance.h"
 #include "core/round/collect.h"
 
@@ -10,7 +12,9 @@ Rounds::Rounds(const Options& options, const RoundMemory* memory, SharedWords* w
       max_wait_(options.max_wait),
       memory_(memory),
       words_(words),
+      kernels_(options.kernels),
       slot_(options.self, memory, words, options.kernels),
+      early_(options.self, memory, words, options.kernels),
       arrivals_(options.admission, memory, words),
       log_(memory, words, options.kernels),
       shards_({.self = options.self,
@@ -25,7 +29,13 @@ uint64_t Rounds::executed() { return Turn::Of(words_->Load(memory_->TurnAt())).e
 uint64_t Rounds::Publish(std::span<const double> hypers) {
   uint64_t* word = memory_->MemberAt(self_);
   const Standing standing{words_->Load(word)};
-  slot_.Publish(++step_, hypers);
+  ++step_;
+  early_.Forget();
+  is_merged_ = false;
+  if (memory_->models().on())
+    slot_.Replace(step_, hypers);
+  else
+    slot_.Publish(step_, hypers);
   if (standing.finished()) words_->Store(word, standing.word + 1);
   return step_;
 }
@@ -39,7 +49,7 @@ Time Rounds::Advance(Time now, bool* moved) {
     const Arrivals::Answer answer = arrivals_.FireAt(turn.version(), lost_, self, now);
     if (answer.at > now) return answer.at;
     *moved = true;
-    if (!Fire(&turn, answer.expired)) return now;
+    if (!Fire(&turn, answer)) return now;
   }
   Time until = kNever;
   words_->Store(memory_->PinAt(self_), turn.buffer + 1);
@@ -48,15 +58,16 @@ Time Rounds::Advance(Time now, bool* moved) {
   return until;
 }
 
-bool Rounds::Fire(Turn* turn, bool expired) {
+bool Rounds::Fire(Turn* turn, const Arrivals::Answer& answer) {
   Turn fired = *turn;
   fired.fired = true;
-  fired.expired = expired;
+  fired.expired = answer.expired;
+  fired.final = answer.final;
   fired.buffer = log_.FreeBuffer();
   if (!words_->CompareExchange(memory_->TurnAt(), turn->Word(), fired.Word())) return false;
   *turn = fired;
   ++counters_.fired;
-  counters_.expired += expired ? 1 : 0;
+  counters_.expired += answer.expired ? 1 : 0;
   words_->Ring(memory_->BellAt());
   return true;
 }
@@ -65,11 +76,12 @@ void Rounds::Work(const Turn& turn, Time now, Time* until, bool* moved) {
   if (collected_ != turn.version()) {
     *moved = true;
     if (turn.expired) arrivals_.OnExpired(turn.version());
-    if (!Collect(*memory_, words_, lost_, turn.version(), &picks_)) return;
+    if (!Collect(*memory_, words_, lost_, turn, &picks_)) return;
     collected_ = turn.version();
   }
   const Shards::Outcome outcome = shards_.Work(turn, picks_, now, until);
   *moved |= outcome != Shards::Outcome::kWaiting;
+  *moved |= MergeEarly(turn);
   counters_.shards += outcome == Shards::Outcome::kWorked ? 1 : 0;
   if (outcome == Shards::Outcome::kDone) End(turn);
 }
@@ -77,17 +89,51 @@ void Rounds::Work(const Turn& turn, Time now, Time* until, bool* moved) {
 void Rounds::End(const Turn& turn) {
   Attend(*memory_, words_, turn, picks_);
   log_.Enter(turn.version(), turn.buffer);
-  const Turn next{.executed = turn.version()};
+  const Turn next{.executed = turn.version(), .final = turn.final};
   if (words_->CompareExchange(memory_->TurnAt(), turn.Word(), next.Word()))
     words_->Ring(memory_->BellAt());
+}
+
+// Only while the trainer waits for what its model becomes: then open() is written by nobody else.
+bool Rounds::MergeEarly(const Turn& turn) {
+  if (!memory_->models().on() || is_merged_) return false;
+  const Pick& own = picks_[static_cast<size_t>(self_)];
+  return own.fate == Fate::kIn && own.Names(slot_.offered()) && early_.Work(turn, open());
+}
+
+void Rounds::Merge(uint64_t version, std::span<void* const> to, Merged* merged) {
+  MergeOf member{.self = self_, .own = slot_.offered()};
+  const auto& offsets = memory_->layout().offsets_bytes();
+  bool is_open = true;
+  for (size_t i = 0; i < to.size(); ++i) is_open &= to[i] == open() + offsets[i];
+  is_merged_ = true;
+  do {
+    member.shards = is_open ? early_.ShardsOf(version) : 0;
+    if (covey::Merge(*memory_, words_, *kernels_, member, version, to, merged) == Found::kYes)
+      break;
+    version = executed();
+  } while (true);
+  early_.Forget();
+  const uint64_t newest = executed();
+  if (merged->late && newest - newest % memory_->models().sync_every >= member.own.step)
+    step_ = std::max(step_, newest);
+  merged->step = step_;
 }
 
 void Rounds::Finish() {
   uint64_t* word = memory_->MemberAt(self_);
   const Standing standing{words_->Load(word)};
   if (!standing.finished()) words_->Store(word, standing.word + 1);
-  arrivals_.Restart();
+  if (!standing.finished() || arrivals_.over()) arrivals_.Restart();  // else it waits on
   words_->Ring(memory_->BellAt());  // it may have been the one they waited for
+}
+
+// Those who wait for the flush yet count how often it has finished.
+void Rounds::GoOn() {
+  uint64_t* word = memory_->MemberAt(self_);
+  const Standing standing{words_->Load(word)};
+  if (standing.finished()) words_->Store(word, standing.word + 1);
+  step_ = executed();
 }
 
 std::vector<int32_t> Rounds::Unfinished() {
@@ -105,10 +151,14 @@ bool Rounds::IsFlushed() {
   if (!Unfinished().empty()) return false;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
-    if (slot.state == SlotState::kSealed) return false;
+    // What a member that is dead has left of a model is in no version.
+    const Standing standing{words_->Load(memory_->MemberAt(i))};
+    const bool is_left = !memory_->models().on() || standing.finished();
+    if (slot.state == SlotState::kSealed && is_left) return false;
   }
   // After the slots: the version that has taken the last of them may be under way.
-  return !Turn::Of(words_->Load(memory_->TurnAt())).fired;
+  const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
+  return !turn.fired && (turn.final || !memory_->models().on());
 }
 
 void Rounds::Leave() {

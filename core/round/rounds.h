@@ -15,6 +15,7 @@
 
 #include "core/round/arrivals.h"
 #include "core/round/log.h"
+#include "core/round/merge.h"
 #include "core/round/shards.h"
 #include "core/round/slot.h"
 
@@ -60,8 +61,16 @@ class Rounds {
     return log_.Read(version, to, record);
   }
 
+  // Models: this rank's own merges with `version` or, when that is gone, with the newest: see
+  // merge.h. Who was late and has missed a version of all goes on from the newest: its next step is
+  // the one after that. To the spans of open() it costs less: some of it was done while the version
+  // was under way. REQUIRES: version >= 1 has ended, this rank has published.
+  void Merge(uint64_t version, std::span<void* const> to, Merged* merged);
+
   // This rank has no more contributions for now: it is not waited for. What it has published makes
   // its way into versions; IsFlushed once that is so for all members, all of which have finished.
+  // Called again it waits on; after it has given up, anew. Models: what has been published last are
+  // those that the final version is the mean of.
   void Finish();
   bool IsFlushed();
   // After Finish: this rank has waited for max_wait; what those hold that have finished is in
@@ -69,8 +78,9 @@ class Rounds {
   bool HasGivenUp() const { return arrivals_.over(); }
   // Members that are awaited by a rank that has finished: those that live and have not.
   std::vector<int32_t> Unfinished();
-  // Its next step is the one after the last version, as it is for all after a flush.
-  void CatchUp() { step_ = executed(); }
+  // After a flush: it trains on and is waited for again, also before its next step, and that is the
+  // one after the last version, as it is for all.
+  void GoOn();
 
   // Member `index` is dead: it is not waited for. What it had sealed counts.
   void OnLoss(int32_t index) { lost_[static_cast<size_t>(index)] = true; }
@@ -83,19 +93,23 @@ class Rounds {
   const Counters& counters() const { return counters_; }
 
  private:
-  bool Fire(Turn* turn, bool expired);
+  bool Fire(Turn* turn, const Arrivals::Answer& answer);
   void Work(const Turn& turn, Time now, Time* until, bool* moved);
   void End(const Turn& turn);
+  bool MergeEarly(const Turn& turn);
 
   int32_t self_;
   Time max_wait_;
   const RoundMemory* memory_;
   SharedWords* words_;
+  const Kernels* kernels_;
   Slot slot_;
+  EarlyMerge early_;
   Arrivals arrivals_;
   ResultLog log_;
   Shards shards_;
   uint64_t step_ = 0;
+  bool is_merged_ = true;    // models: what it has published last
   std::vector<bool> lost_;   // by member
   uint64_t collected_ = 0;   // the version whose fates these are
   std::vector<Pick> picks_;  // by member

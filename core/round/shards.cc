@@ -27,6 +27,7 @@ Shards::Shards(const Options& options, const RoundMemory* memory, SharedWords* w
 Shards::Outcome Shards::Work(const Turn& turn, const std::vector<Pick>& picks, Time now,
                              Time* until) {
   size_t shard = 0;
+  Look(turn);
   if (Claim(turn, &shard)) {
     Do(turn, picks, shard);
     return Outcome::kWorked;
@@ -42,6 +43,15 @@ Shards::Outcome Shards::Work(const Turn& turn, const std::vector<Pick>& picks, T
   return Outcome::kWorked;
 }
 
+// What there is to do in the version of `turn`.
+void Shards::Look(const Turn& turn) {
+  if (version_ == turn.version()) return;
+  version_ = turn.version();
+  sum_of_ = memory_->SumsOf(version_, turn.final);
+  const int32_t sums = 1 + *std::max_element(sum_of_.begin(), sum_of_.end());
+  count_ = 1 + memory_->layout().shards().size() * static_cast<size_t>(sums);
+}
+
 bool Shards::Claim(const Turn& turn, size_t* shard) {
   uint64_t* word = memory_->CursorAt(turn.buffer);
   for (;;) {
@@ -49,7 +59,7 @@ bool Shards::Claim(const Turn& turn, size_t* shard) {
     const uint64_t before = cursor.Word();
     if (cursor.version > turn.version()) return false;
     if (cursor.version < turn.version()) cursor = {turn.version(), 0};
-    if (cursor.next > memory_->layout().shards().size()) return false;
+    if (cursor.next >= count_) return false;
     *shard = cursor.next++;
     if (words_->CompareExchange(word, before, cursor.Word())) return true;
   }
@@ -57,11 +67,10 @@ bool Shards::Claim(const Turn& turn, size_t* shard) {
 
 // Each rank begins elsewhere, so that those who do overdue shards do not all do the same.
 bool Shards::FindUndone(const Turn& turn, size_t* shard) {
-  const size_t count = memory_->layout().shards().size() + 1;
   const size_t first =
-      count * static_cast<size_t>(options_.self) / static_cast<size_t>(memory_->size());
-  for (size_t i = 0; i < count; ++i) {
-    *shard = (first + i) % count;
+      count_ * static_cast<size_t>(options_.self) / static_cast<size_t>(memory_->size());
+  for (size_t i = 0; i < count_; ++i) {
+    *shard = (first + i) % count_;
     if (words_->Load(memory_->DoneAt(turn.buffer, *shard)) != turn.version()) return true;
   }
   return false;
@@ -73,9 +82,11 @@ void Shards::Do(const Turn& turn, const std::vector<Pick>& picks, size_t shard) 
   if (shard == 0) {
     length_bytes = MakeRecord(turn, picks);
   } else {
-    const RoundLayout::Shard& part = memory_->layout().shards()[shard - 1];
-    length_bytes = Reduce(part, picks);
-    result += memory_->record_bytes() + part.offset_bytes;
+    const RoundLayout& layout = memory_->layout();
+    const size_t sum = (shard - 1) / layout.shards().size();
+    const RoundLayout::Shard& part = layout.shards()[(shard - 1) % layout.shards().size()];
+    length_bytes = Reduce(part, static_cast<int32_t>(sum), picks);
+    result += memory_->record_bytes() + layout.length_bytes() * sum + part.offset_bytes;
   }
   // While the version is under way nobody writes a slot that it has taken, and this rank's pin of
   // its buffer came in time.
@@ -84,19 +95,21 @@ void Shards::Do(const Turn& turn, const std::vector<Pick>& picks, size_t shard) 
   words_->Store(memory_->DoneAt(turn.buffer, shard), turn.version());
 }
 
-size_t Shards::Reduce(const RoundLayout::Shard& shard, const std::vector<Pick>& picks) {
+size_t Shards::Reduce(const RoundLayout::Shard& shard, int32_t sum,
+                      const std::vector<Pick>& picks) {
   const size_t length_bytes = shard.count * SizeOf(shard.dtype);
   inputs_.clear();
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const Pick& pick = picks[static_cast<size_t>(i)];
-    if (pick.fate == Fate::kIn)
+    if (pick.fate == Fate::kIn && sum_of_[static_cast<size_t>(i)] == sum)
       inputs_.push_back(memory_->Buffer(i, pick.buffer) + shard.offset_bytes);
   }
   if (inputs_.empty()) {
     std::memset(own_.get(), 0, length_bytes);
     return length_bytes;
   }
-  const double scale = options_.average ? 1.0 / DivisorOf(picks) : 1.0;
+  double scale = options_.average ? 1.0 / DivisorOf(picks) : 1.0;
+  if (memory_->models().on()) scale = 1.0 / static_cast<double>(inputs_.size());
   std::byte* output = own_.get();
   options_.kernels->reduce({.dtype = shard.dtype, .op = Op::kSum, .postscale = scale}, inputs_,
                            std::span<std::byte* const>(&output, 1), shard.count, Stores::kCached);
@@ -107,6 +120,7 @@ size_t Shards::Reduce(const RoundLayout::Shard& shard, const std::vector<Pick>& 
 size_t Shards::MakeRecord(const Turn& turn, const std::vector<Pick>& picks) {
   RecordHeader header{.version = turn.version(), .divisor = DivisorOf(picks)};
   header.expired = turn.expired;
+  header.final = turn.final;
   std::vector<Contribution> contributions(picks.size());
   bool leader_is_fresh = false;
   for (size_t i = 0; i < picks.size(); ++i) {

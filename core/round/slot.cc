@@ -26,6 +26,21 @@ void Slot::Publish(uint64_t step, std::span<const double> hypers) {
   ChooseOpen(open_);
 }
 
+void Slot::Replace(uint64_t step, std::span<const double> hypers) {
+  uint64_t* word = memory_->SlotAt(self_);
+  SlotWord before = SlotWord::Of(words_->Load(word));
+  CHECK(step > before.step, "steps grow");
+  WriteHeader(open_, {.first = step, .last = step, .count = 1}, hypers);
+  const SlotWord next{SlotState::kSealed, open_, step};
+  if (before.state != SlotState::kSealed ||
+      !words_->CompareExchange(word, before.Word(), next.Word())) {
+    before = SlotWord::Of(words_->Load(word));
+    words_->Store(word, next.Word());
+    Acknowledge(before);
+  }
+  ChooseOpen(open_);
+}
+
 void Slot::WriteHeader(uint32_t buffer, const Contribution& content,
                        std::span<const double> hypers) {
   CHECK(hypers.size() == memory_->hypers(), "as many hyper-parameters as were agreed");
@@ -43,7 +58,8 @@ void Slot::Add(uint32_t to, uint32_t from) {
   }
 }
 
-// The version that took the slot needs to know it once the word says something else.
+// The version that took the slot needs to know it once the word says something else. (What was open
+// is named by no pick.)
 void Slot::Acknowledge(const SlotWord& taken) {
   uint64_t* word = memory_->PickAt(self_);
   Pick pick = Pick::Of(words_->Load(word));

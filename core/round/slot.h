@@ -10,11 +10,23 @@
 //   sealed, by CAS    collected   the buffer is only read      taken
 //   taken             Publish     its pick says `in` (3)       sealed(open buffer)
 //
+// Models replace each other instead, and one that was taken is taken by later versions again until
+// the next comes:
+//
+//   open              Replace     header                       sealed(open buffer)
+//   sealed, by CAS    Replace     header; the old is free      sealed(open buffer)
+//   taken             Replace     header                       sealed(open buffer), then (4)
+//
 // Invariants:
 //  1. A step is in the slot until it is collected, then in exactly one version.
 //  2. A taken buffer is written again only after its version has ended.
 //  3. `taken` is overwritten only once the pick of that version says that it was taken: whoever
 //     collects later than the owner publishes must not take the slot for one that was not.
+//  4. Models: once the word says something else, the owner looks whether the version under way has
+//     asked for the old buffer, says that it is in, and keeps it until that version has ended.
+//     Before would be too early: somebody may still ask, and see it taken. Afterwards nobody comes
+//     to `in` who had not asked before.
+// Of three buffers one is on offer, one at most is read by the version under way, one is open.
 #ifndef COVEY_CORE_ROUND_SLOT_H_
 #define COVEY_CORE_ROUND_SLOT_H_
 
@@ -38,6 +50,11 @@ class Slot {
   // Seals the open buffer as step `step`, together with earlier steps that nobody has collected.
   // REQUIRES: step grows; hypers.size() is the memory's.
   void Publish(uint64_t step, std::span<const double> hypers);
+  // The same, instead of what was there.
+  void Replace(uint64_t step, std::span<const double> hypers);
+
+  // What it offers. REQUIRES: it has published.
+  SlotWord offered() const { return SlotWord::Of(words_->Load(memory_->SlotAt(self_))); }
 
  private:
   void Add(uint32_t to, uint32_t from);

@@ -27,7 +27,7 @@ def methods() -> List[Dict[str, Any]]:
 
     Example:
         >>> [method["name"] for method in covey.methods()]
-        ['allreduce', 'eager', 'local']
+        ['allreduce', 'eager', 'local', 'wagma']
     """
     return list(json.loads(_native.methods()))
 

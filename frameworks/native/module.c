@@ -306,6 +306,8 @@ static PyMethodDef methods[] = {
     {"rounds_read", RoundsRead, METH_VARARGS,
      "rounds_read(rounds, version, addresses, group size, hypers) -> (divisor, leader, ((first,\n"
      "last) step of each member), hypers); raises Exhausted when it is no longer there"},
+    {"rounds_merge", RoundsMerge, METH_VARARGS,
+     "rounds_merge(rounds, version, addresses) -> (version, count, late, step): models only"},
     {"rounds_finish", RoundsFinish, METH_VARARGS,
      "rounds_finish(rounds, seconds=-1): waits until everything counts; raises Timeout"},
     {"rounds_close", RoundsClose, METH_VARARGS, "rounds_close(rounds): this rank leaves"},

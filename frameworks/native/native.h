@@ -117,6 +117,7 @@ PyObject* RoundsWait(PyObject* module, PyObject* args);
 PyObject* RoundsExecuted(PyObject* module, PyObject* args);
 PyObject* RoundsRead(PyObject* module, PyObject* args);
 PyObject* RoundsFinish(PyObject* module, PyObject* args);
+PyObject* RoundsMerge(PyObject* module, PyObject* args);
 PyObject* RoundsClose(PyObject* module, PyObject* args);
 
 extern const char kSubmitDoc[];

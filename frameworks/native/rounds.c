@@ -122,7 +122,9 @@ static PyObject* WaitFor(unsigned long long rounds, long long version, double se
                              : covey_rounds_wait(NULL, rounds, version, slice, &error);
     Py_END_ALLOW_THREADS
     if (error.code == COVEY_OK) Py_RETURN_NONE;
-    if (error.code != COVEY_TIMEOUT || covey_now_ns() >= deadline) return RaiseError(&error);
+    /* With a peer it is max_wait that is over. */
+    if (error.code != COVEY_TIMEOUT || error.peer_rank >= 0 || covey_now_ns() >= deadline)
+      return RaiseError(&error);
     if (PyErr_CheckSignals() != 0) return NULL;
   }
 }
@@ -206,7 +208,8 @@ PyObject* RoundsRead(PyObject* module, PyObject* args) {
     covey_error error;
     ClearError(&error);
     Py_BEGIN_ALLOW_THREADS
-    error.code = covey_rounds_read(NULL, rounds, version, spans, &record, &error);
+    error.code =
+        covey_rounds_read(NULL, rounds, version, count > 0 ? spans : NULL, &record, &error);
     Py_END_ALLOW_THREADS
     answer = error.code == COVEY_OK ? RecordOf(&record, size, hypers) : RaiseError(&error);
   } else {
@@ -214,6 +217,37 @@ PyObject* RoundsRead(PyObject* module, PyObject* args) {
   }
   free(numbers);
   free(steps);
+  free(spans);
+  free(addresses);
+  return answer;
+}
+
+PyObject* RoundsMerge(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long rounds;
+  long long version;
+  PyObject* tuple;
+  if (!PyArg_ParseTuple(args, "KLO!:rounds_merge", &rounds, &version, &PyTuple_Type, &tuple))
+    return NULL;
+  int64_t* addresses = NumbersOf(tuple);
+  const Py_ssize_t count = PyTuple_Size(tuple);
+  void** spans = addresses == NULL ? NULL : calloc((size_t)count + 1, sizeof(*spans));
+  PyObject* answer = NULL;
+  if (spans != NULL) {
+    for (Py_ssize_t i = 0; i < count; ++i) spans[i] = (void*)(uintptr_t)addresses[i];
+    covey_round_merge merge = COVEY_INIT(covey_round_merge);
+    covey_error error;
+    ClearError(&error);
+    Py_BEGIN_ALLOW_THREADS
+    error.code = covey_rounds_merge(NULL, rounds, version, spans, &merge, &error);
+    Py_END_ALLOW_THREADS
+    answer = error.code == COVEY_OK
+                 ? Py_BuildValue("(LiiL)", (long long)merge.version, (int)merge.count,
+                                 (int)merge.late, (long long)merge.step)
+                 : RaiseError(&error);
+  } else if (addresses != NULL) {
+    PyErr_NoMemory();
+  }
   free(spans);
   free(addresses);
   return answer;

@@ -6,22 +6,18 @@ Versions are counted, not seconds; when a rank is stopped is drawn, from a seed 
 
 from __future__ import annotations
 
-import os
-import pathlib
 import random
 import signal
-import tempfile
 import time
 import unittest
-from typing import Any, Dict, List, Tuple
+from typing import Dict, List, Tuple
 
-from ranks import SEED, Pool
+from ranks import SEED
+from watched import Report, Watched
 from whole_numbers import Trainer, sum_of
 
 import covey
 import covey.torch as hvd
-
-LIMIT_S = 60.0
 
 
 def setUpModule() -> None:
@@ -31,11 +27,10 @@ def setUpModule() -> None:
 def train_until(folder: str, method: str) -> Tuple[int, Dict[int, str], List[float], str]:
     """Writes its version down after every step; ends when there is a file `end`."""
     trainer = Trainer(method)
-    place = pathlib.Path(folder)
-    report = open(place / str(hvd.rank()), "wb", buffering=0)
-    while not (place / "end").exists():
+    report = Report(folder, hvd.rank())
+    while report.goes_on:
         trainer.step()
-        os.pwrite(report.fileno(), b"%12d" % trainer.optimizer.version, 0)
+        report.write(trainer.optimizer.version)
     error = finish(trainer)
     return trainer.steps, trainer.seen, trainer.parameter.tolist(), error
 
@@ -52,60 +47,6 @@ def finish(trainer: Trainer) -> str:
             return str(aborted)
 
 
-class Watched:
-    """A job that trains until told, whose ranks write their versions down."""
-
-    def __init__(self, size: int, method: str) -> None:
-        self.folder = tempfile.TemporaryDirectory()
-        self.pool = Pool(size, __file__)
-        self.pool.send(train_until, self.folder.name, method)
-
-    def __enter__(self) -> Watched:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in self.pool.processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGCONT)
-        self.pool.close()
-        self.folder.cleanup()
-
-    def version(self, rank: int) -> int:
-        try:
-            return int((pathlib.Path(self.folder.name) / str(rank)).read_bytes() or 0)
-        except FileNotFoundError:
-            return 0
-
-    def wait_for_version(self, rank: int, version: int) -> None:
-        deadline = time.monotonic() + LIMIT_S
-        while self.version(rank) < version:
-            if time.monotonic() > deadline:
-                raise AssertionError(
-                    f"seed {SEED}: rank {rank} is at version {self.version(rank)}, not {version}: "
-                    + self.pool.stderr(rank)
-                )
-            time.sleep(0.001)  # A poll: the ranks go on by themselves.
-
-    def wait_until_stopped(self, rank: int) -> None:
-        deadline = time.monotonic() + LIMIT_S
-        path = f"/proc/{self.pool.processes[rank].pid}/stat"
-        while pathlib.Path(path).read_text().rpartition(")")[2].split()[0] != "T":
-            if time.monotonic() > deadline:
-                raise AssertionError(f"rank {rank} does not stop")
-            time.sleep(0.001)  # A poll: the system tells only its parent.
-
-    def others_go_on(self, rank: int, versions: int = 50) -> None:
-        """Each other rank does so many versions from now on."""
-        others = [r for r in range(self.pool.size) if r != rank]
-        begin = {r: self.version(r) for r in others}
-        for other in others:
-            self.wait_for_version(other, begin[other] + versions)
-
-    def end(self, may_end: bool = False) -> List[Any]:
-        (pathlib.Path(self.folder.name) / "end").touch()
-        return self.pool.collect(may_end=may_end)
-
-
 class RoundFaultsTest(unittest.TestCase):
     def check_histories(self, histories: List[Dict[int, str]]) -> None:
         """Equal parameters at equal version, and all have come to the same last one."""
@@ -115,7 +56,9 @@ class RoundFaultsTest(unittest.TestCase):
     def test_a_stopped_rank_holds_up_nobody_and_catches_up(self) -> None:
         for size, stopped in ((2, 0), (3, 2), (4, 1)):
             rng = random.Random(SEED + size)
-            with self.subTest(size=size), Watched(size, "eager:admit=solo,log=16384") as job:
+            with self.subTest(size=size), Watched(
+                size, __file__, train_until, "eager:admit=solo,log=16384"
+            ) as job:
                 for rank in range(size):
                     job.wait_for_version(rank, 3)
                 for _ in range(5):
@@ -136,7 +79,7 @@ class RoundFaultsTest(unittest.TestCase):
         rng = random.Random(SEED)
         for stopped in (0, 2):
             method = "eager:admit=all,max_wait=200ms,log=16384"
-            with self.subTest(stopped=stopped), Watched(3, method) as job:
+            with self.subTest(stopped=stopped), Watched(3, __file__, train_until, method) as job:
                 for rank in range(3):
                     job.wait_for_version(rank, 3)
                 for _ in range(2):
@@ -157,7 +100,9 @@ class RoundFaultsTest(unittest.TestCase):
     def test_a_killed_rank_holds_up_nobody(self) -> None:
         for size, killed in ((2, 1), (3, 0)):
             rng = random.Random(SEED - size)
-            with self.subTest(size=size), Watched(size, "eager:admit=solo,log=16384") as job:
+            with self.subTest(size=size), Watched(
+                size, __file__, train_until, "eager:admit=solo,log=16384"
+            ) as job:
                 for rank in range(size):
                     job.wait_for_version(rank, 3)
                 time.sleep(rng.uniform(0, 0.05))  # Anywhere in a step.
@@ -171,7 +116,7 @@ class RoundFaultsTest(unittest.TestCase):
                     self.assertIn(f"rank {killed}", error)
 
     def test_a_death_ends_the_wait_for_all(self) -> None:
-        with Watched(3, "eager:admit=all") as job:
+        with Watched(3, __file__, train_until, "eager:admit=all") as job:
             for rank in range(3):
                 job.wait_for_version(rank, 3)
             job.pool.processes[1].kill()

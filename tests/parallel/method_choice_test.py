@@ -94,6 +94,14 @@ class MethodChoiceTest(unittest.TestCase):
         )
         self.assertEqual((code, len(out)), (0, 2), err)
 
+    def test_an_unchanged_script_under_wagma(self) -> None:
+        script = str(REPOSITORY / "examples" / "pytorch_minimal.py")
+        method = ["--method", "wagma:S=2,tau=10"]
+        code, out, err = run_launcher(["-np", "2", *method, sys.executable, script])
+        self.assertEqual((code, len(out)), (0, 2), err)
+        weights = {line.partition("weight ")[2] for line in out}
+        self.assertEqual(len(weights), 1, "100 steps end with a version of all")
+
     def test_a_wrong_method_is_one_line(self) -> None:
         for text, expected in (
             ("lokal", 'the nearest is "local"'),
@@ -110,7 +118,8 @@ class MethodChoiceTest(unittest.TestCase):
         self.assertEqual(code, 0)
         for word in ("allreduce", "local", "local_steps (H) = 8 steps, 1 to", "warmup_steps",
                      "2 g (P-1)/P every step", "arXiv:1805.09767", "arXiv:1604.00981",
-                     "admit = 0.5\n", "grace = 0s\n", "doi:10.1145/3332466.3374528"):
+                     "admit = 0.5\n", "grace = 0s\n", "doi:10.1145/3332466.3374528",
+                     "group_size (S) = auto\n", "doi:10.1109/TPDS.2020.3040606"):
             self.assertIn(word, text)
         self.assertLessEqual(max(map(len, text.splitlines())), 100)
         code, text, _ = covey("methods", "allreduce")

@@ -23,7 +23,7 @@ from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
 from covey.torch.tensors import CODES
 
 
-def _refuse_shared_memory(named: Sequence[Named]) -> None:
+def refuse_shared_memory(named: Sequence[Named]) -> None:
     """Moving such parameters would part them. One parameter used twice is fine."""
     owner: Dict[int, str] = {}
     for name, parameter in named:
@@ -99,7 +99,7 @@ class Averager:
         Raises:
             InvalidArgument: (a ValueError) two parameters lie in the same memory.
         """
-        _refuse_shared_memory(named)
+        refuse_shared_memory(named)
         self._group = group
         plans = plan_whole(named)
         self._flats = [

@@ -18,7 +18,7 @@ import torch
 
 from covey.errors import InvalidArgument
 from covey.group import Group, world
-from covey.method import choose, goes_in_rounds
+from covey.method import choose
 from covey.reduce_op import Average, Max, ReduceOp, Sum, core_code
 from covey.torch.bucket import Reduction
 from covey.torch.compression import Compression, Compressor
@@ -34,8 +34,8 @@ from covey.torch.layout import (
 from covey.torch.ops import allreduce
 from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer, check_agreement
-from covey.torch.rounds import RoundTrainer, refuse_synchronize
 from covey.torch.tensors import CODES
+from covey.torch.trainers import Trainer, trainer_of
 
 class _Distributed(torch.optim.Optimizer):
     """The methods that a distributed optimizer has on top of its class. Never instantiated: the
@@ -48,7 +48,7 @@ class _Distributed(torch.optim.Optimizer):
     _covey_plans: Tuple[List[BucketPlan], Reduction]
     _covey_progress: Progress
     _covey_reducer: Optional[Reducer]  # None when there is nothing to reduce, or nobody with whom.
-    _covey_rounds: Optional[RoundTrainer]  # Of a method that does not wait for all ranks.
+    _covey_rounds: Optional[Trainer]  # Of a method that does not wait for all ranks.
     _covey_should_synchronize: bool
     _covey_synchronized: bool
 
@@ -63,7 +63,7 @@ class _Distributed(torch.optim.Optimizer):
         ``with optimizer.skip_synchronize(): optimizer.step()``.
         """
         if self._covey_rounds is not None:
-            refuse_synchronize()
+            return self._covey_rounds.synchronize()
         self._check_parameters()
         if self._covey_reducer is not None:
             self._covey_reducer.synchronize()
@@ -271,10 +271,8 @@ def _build(optimizer: Any) -> None:
         f"backward_passes_per_step {optimizer.backward_passes_per_step}"
     ]
     check_agreement(header, plans, reduction)
-    if goes_in_rounds(optimizer._covey_progress.method, group.id):
-        optimizer._covey_rounds = RoundTrainer(
-            optimizer, plans, reduction, optimizer._covey_progress.method
-        )
+    optimizer._covey_rounds = trainer_of(optimizer, trained, plans, reduction)
+    if optimizer._covey_rounds is not None:
         return
     optimizer._covey_plans = (plans, reduction)
     optimizer._covey_progress.share(trained)

@@ -144,6 +144,14 @@ class RoundTrainer:
         if getattr(self, "_rounds", 0):
             self.close()
 
+    def synchronize(self) -> None:
+        """It has no place here: a step may apply several versions, or none."""
+        raise InvalidArgument(
+            "optimizer.synchronize() cannot be used with a method that does not wait for all "
+            "ranks: a step applies as many versions as were made meanwhile; call optimizer.step() "
+            "alone"
+        )
+
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """One step of the optimizer, or several when this rank was late. See the module."""
         loss = None
@@ -224,7 +232,6 @@ class RoundTrainer:
         finally:
             self._hypers.write(own)
 
-
     def _note(self, version: int, missing: Tuple[int, ...]) -> None:
         """Says who is overdue, each time it becomes so."""
         for index, (before, after) in enumerate(zip(self._missing, missing)):
@@ -250,11 +257,3 @@ def _check_options(optimizer: Any, options: Dict[str, Any]) -> None:
         wrong = "LBFGS evaluates its closure as often as it likes, which no step can be made of"
     if wrong is not None:
         raise Unsupported(f"{wrong}, with a method that does not wait for all ranks")
-
-
-def refuse_synchronize() -> None:
-    """``synchronize()`` has no place here: a step may apply several versions, or none."""
-    raise InvalidArgument(
-        "optimizer.synchronize() cannot be used with a method that does not wait for all ranks: a "
-        "step applies as many versions as were made meanwhile; call optimizer.step() alone"
-    )

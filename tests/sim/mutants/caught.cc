@@ -7,14 +7,21 @@
 
 #include <cstdlib>
 
+#include "tests/sim/simulator/model_simulation.h"
 #include "tests/sim/simulator/round_simulation.h"
 #include "tests/sim/simulator/simulation.h"
 
 namespace covey {
 namespace {
 
-constexpr uint64_t kMostSeeds = 1500;
+constexpr uint64_t kMostSeeds = 3000;
 constexpr unsigned kLongestSeconds = 20;  // of one seed: a mutant may never return
+
+std::string Run(uint64_t seed, const std::string& focus) {
+  if (focus == "rounds") return RunRounds(seed).failure;
+  if (focus == "models") return RunModels(seed).failure;
+  return RunSeed(seed, false, FocusNamed(focus)).failure;
+}
 
 // What a seed comes to; empty: everything held.
 std::string Outcome(uint64_t seed, const std::string& focus) {
@@ -23,8 +30,7 @@ std::string Outcome(uint64_t seed, const std::string& focus) {
   const pid_t child = fork();
   if (child == 0) {
     alarm(kLongestSeconds);
-    const std::string failure = focus == "rounds" ? RunRounds(seed).failure
-                                                  : RunSeed(seed, false, FocusNamed(focus)).failure;
+    const std::string failure = Run(seed, focus);
     const bool told = write(ends[1], failure.data(), failure.size()) >= 0;
     _exit(failure.empty() && told ? 0 : 1);
   }

@@ -7,6 +7,7 @@
 #include "ops/transports/inproc.h"
 #include "tests/sim/simulator/fiber.h"
 #include "tests/sim/simulator/round_journal.h"
+#include "tests/sim/simulator/split_kernels.h"
 
 namespace covey {
 namespace {
@@ -76,9 +77,6 @@ std::string RoundSwarm::ToString() const {
          std::to_string(switch_permille) + " permille";
 }
 
-class RoundSimulation;
-RoundSimulation* running = nullptr;  // the kernels below know nothing else
-
 class RoundSimulation final : public InprocWatcher {
  public:
   explicit RoundSimulation(uint64_t seed);
@@ -127,39 +125,6 @@ class RoundSimulation final : public InprocWatcher {
   uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gone_ = 0, gave_up_ = 0;
 };
 
-const Kernels& Arithmetic() { return ScalarKernels(); }
-
-// Half a copy, a point, the other half; likewise a sum.
-void CopyInHalves(std::byte* to, const std::byte* from, size_t length_bytes, Stores stores) {
-  const size_t half = length_bytes / 2;
-  Arithmetic().copy(to, from, half, stores);
-  running->OnWork();
-  Arithmetic().copy(to + half, from + half, length_bytes - half, stores);
-}
-
-void ReduceInHalves(const Reduction& reduction, std::span<const std::byte* const> inputs,
-                    std::span<std::byte* const> outputs, size_t count, Stores stores) {
-  const size_t half = count / 2;
-  const size_t half_bytes = half * SizeOf(reduction.dtype);
-  Arithmetic().reduce(reduction, inputs, outputs, half, stores);
-  running->OnWork();
-  std::vector<const std::byte*> rest_in(inputs.begin(), inputs.end());
-  std::vector<std::byte*> rest_out(outputs.begin(), outputs.end());
-  for (const std::byte*& input : rest_in) input += half_bytes;
-  for (std::byte*& output : rest_out) output += half_bytes;
-  Arithmetic().reduce(reduction, rest_in, rest_out, count - half, stores);
-}
-
-const Kernels& KernelsWithPoints() {
-  static const Kernels kernels = [] {
-    Kernels k = ScalarKernels();
-    k.copy = CopyInHalves;
-    k.reduce = ReduceInHalves;
-    return k;
-  }();
-  return kernels;
-}
-
 RoundSimulation::RoundSimulation(uint64_t seed)
     : rng_(seed),
       swarm_(RoundSwarm::Draw(&rng_)),
@@ -180,7 +145,7 @@ RoundSimulation::RoundSimulation(uint64_t seed)
                                                              .admission = swarm_.admission,
                                                              .max_wait = swarm_.max_wait,
                                                              .overdue = swarm_.overdue,
-                                                             .kernels = &KernelsWithPoints()},
+                                                             .kernels = &SplitKernels()},
                                              &memory_, network_.transport(Rank{r}).words());
     player.fiber = std::make_unique<Fiber>([this, r] { Main(r); });
   }
@@ -312,7 +277,7 @@ bool RoundSimulation::AllHaveEnded() const {
 }
 
 RoundVerdict RoundSimulation::Run() {
-  running = this;
+  OnWorkDo([this] { OnWork(); });
   uint64_t resumes = 0;
   for (; !AllHaveEnded() && journal_->failure().empty() && resumes < kMostResumes; ++resumes) {
     Strike();
@@ -358,7 +323,7 @@ RoundVerdict RoundSimulation::Run() {
   closing_ = true;
   for (Player& player : players_)
     while (!player.fiber->done()) player.fiber->Resume();
-  running = nullptr;
+  OnWorkDo(nullptr);
   return verdict;
 }
 

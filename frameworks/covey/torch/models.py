@@ -1,0 +1,222 @@
+"""An optimizer whose models are averaged with those of enough ranks instead of all. Internal.
+
+``step()`` updates the parameters with this rank's gradients, publishes them, waits until the
+version of its step has been made, and goes on with what they become by it: the mean of this rank's
+group, or, when it was late, the merge of that mean with its own. The core decides which and does
+it: see ``core/round/merge.h``.
+
+The parameters of a dtype lie side by side in memory that the core reads, of which it has three
+pieces: one is trained, one is on offer, one may be read. So nothing is copied to be published; the
+parameters are pointed to another piece each step. One that was pointed elsewhere meanwhile is
+brought back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import warnings
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+from covey import _native
+from covey.errors import CoveyError, Unsupported
+from covey.group import Group
+from covey.ops import barrier
+from covey.reduce_op import Average, core_code
+from covey.torch.averager import refuse_shared_memory
+from covey.torch.compression import Compression
+from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
+from covey.torch.reducer import next_prefix
+from covey.torch.tensors import CODES
+
+_KEEP_BYTES = 64
+
+
+class _Piece:
+    """The parameters of one dtype in one of the pieces."""
+
+    def __init__(self, plan: BucketPlan, address: int, keep: Any) -> None:
+        length_bytes = plan.length * torch.empty(0, dtype=plan.dtype).element_size()
+        memory: Any = (ctypes.c_char * length_bytes).from_address(address)
+        memory.keep = keep  # Parameters that outlive the runtime still have their memory.
+        flat = torch.frombuffer(memory, dtype=plan.dtype)
+        self.parameters = [slot.parameter for slot in plan.slots]
+        self.views = [
+            flat.as_strided(slot.parameter.shape, gradient_strides(slot.parameter), slot.offset)
+            for slot in plan.slots
+        ]
+
+    def gather(self) -> None:
+        """Moves what does not lie here."""
+        for parameter, view in zip(self.parameters, self.views):
+            data = parameter.data
+            if data.data_ptr() == view.data_ptr() and data.stride() == view.stride():
+                continue
+            view.copy_(data)
+            parameter.data = view
+
+    def take(self) -> None:
+        """The parameters are what lies here."""
+        for parameter, view in zip(self.parameters, self.views):
+            parameter.data = view
+
+    def release(self) -> None:
+        """Parameters that lie here get memory of their own."""
+        for parameter, view in zip(self.parameters, self.views):
+            if parameter.data_ptr() == view.data_ptr():
+                parameter.data = parameter.data.clone()
+
+
+class ModelRounds:
+    """The rounds of one optimizer that averages models.
+
+    Attributes:
+        late: steps after which this rank's model was not in the mean.
+        overdue: by member: how often it has become so.
+    """
+
+    def __init__(self, optimizer: Any, named: Sequence[Named], group: Group, method: str) -> None:
+        """Every member of the group makes one, with the same parameters and options.
+
+        Raises:
+            Unsupported, InvalidArgument: (ValueErrors) an option that this method does not go
+                with; two parameters in the same memory.
+            Mismatch, Exhausted: on every rank: the ranks differ; a rank has no room.
+        """
+        _check_options(optimizer._covey_options)
+        refuse_shared_memory(named)
+        self._optimizer = optimizer
+        self._group = group
+        self._plans = plan_whole(named)
+        self._pieces: Dict[int, List[_Piece]] = {}  # By address: there are three.
+        self._step = 0
+        self._is_offered = False  # To the finish() that others are missing in.
+        self.late = 0
+        self.overdue = [0] * group.size()
+        self._missing = (0,) * group.size()
+        self._rounds = _native.rounds_open(
+            group.id,
+            next_prefix("rounds", group.ranks),
+            method,
+            core_code(Average),
+            0,
+            tuple(CODES[plan.dtype] for plan in self._plans),
+            tuple(plan.length for plan in self._plans),
+        )
+        self._keep = _native.arena_alloc(_KEEP_BYTES)
+        self._gather()
+
+    def close(self) -> None:
+        """This rank leaves; the parameters keep their values."""
+        rounds, self._rounds = self._rounds, 0
+        if rounds:
+            for pieces in self._pieces.values():
+                for piece in pieces:
+                    piece.release()
+            _native.rounds_close(rounds)
+
+    def __del__(self) -> None:
+        if getattr(self, "_rounds", 0):
+            self.close()
+
+    def synchronize(self) -> None:
+        """Gradients are this rank's own: there is nothing to wait for."""
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """A step of the optimizer with this rank's gradients, then the average."""
+        loss = self._optimizer._covey_super().step(closure)
+        self._gather()
+        self._is_offered = False
+        step = _native.rounds_publish(self._rounds, ())
+        try:
+            _native.rounds_wait(self._rounds, step)
+            self._merge(step)
+        except BaseException:
+            self._take_back()
+            raise
+        return loss
+
+    def finish(self) -> None:
+        """Makes the parameters the mean of all, with the same bits on each.
+
+        Raises:
+            Timeout: after ``max_wait``; the message names the ranks that are missing. Those that
+                are there have the mean of theirs. Called again it goes on: once all have come, all
+                have the mean of all.
+        """
+        self._gather()
+        if not self._is_offered:
+            _native.rounds_publish(self._rounds, ())
+            self._is_offered = True
+        try:
+            _native.rounds_finish(self._rounds)
+            self._is_offered = False
+        finally:
+            executed = _native.rounds_executed(self._rounds)
+            if executed > 0:
+                self._merge(executed)
+            else:
+                self._take_back()
+        barrier(self._group)  # Nobody trains on before all know the last version.
+
+    def _open(self) -> List[_Piece]:
+        addresses = _native.rounds_spans(self._rounds, len(self._plans))
+        if addresses[0] not in self._pieces:
+            self._pieces[addresses[0]] = [
+                _Piece(plan, address, self._keep)
+                for plan, address in zip(self._plans, addresses)
+            ]
+        return self._pieces[addresses[0]]
+
+    def _gather(self) -> None:
+        with torch.no_grad():
+            for piece in self._open():
+                piece.gather()
+
+    def _take_back(self) -> None:
+        """What is on offer must not be trained on, if there will be a next step."""
+        with contextlib.suppress(CoveyError):
+            self._gather()
+
+    def _merge(self, version: int) -> None:
+        """The parameters become what this version makes of them."""
+        addresses = _native.rounds_spans(self._rounds, len(self._plans))
+        version, _, late, step = _native.rounds_merge(self._rounds, version, addresses)
+        for piece in self._open():
+            piece.take()
+        self.late += late
+        progress = self._optimizer._covey_progress
+        progress.turn(progress.version + step - self._step)
+        self._step = step
+        self._note(version)
+
+    def _note(self, version: int) -> None:
+        """Says who is overdue, each time it becomes so."""
+        try:
+            record = _native.rounds_read(self._rounds, version, (), self._group.size(), 0)
+        except MemoryError:  # It has left the log meanwhile.
+            return
+        missing: Tuple[int, ...] = record[4]
+        for index, (before, after) in enumerate(zip(self._missing, missing)):
+            if after > 0 and before == 0:
+                self.overdue[index] += 1
+                warnings.warn(
+                    f"rank {self._group.ranks[index]} was missing at version {version} when "
+                    "max_wait was over: it is not waited for until it has kept up for three "
+                    "averages of all; its model is left out once it is too old"
+                )
+        self._missing = missing
+
+
+def _check_options(options: Dict[str, Any]) -> None:
+    wrong = None
+    if options["op"] != Average:
+        wrong = "op must be Average"
+    elif options["gradient_predivide_factor"] != 1.0:
+        wrong = "gradient_predivide_factor must be 1"
+    elif options["compression"] is not Compression.none:
+        wrong = "compression must be none"
+    if wrong is not None:
+        raise Unsupported(f"{wrong}, with a method that averages models of enough ranks")

@@ -1,0 +1,129 @@
+// wagma: after each step a small group averages its models, another one each step; who is late is
+// not waited for, an older model of it is averaged (WAGMA-SGD). Every sync_every-th step all do.
+//
+// At step t a rank does the optimizer's step with its own gradients, hands its model W' to its
+// slot, and waits until version t has been executed. A version fires once `admit` ranks have come,
+// for all groups, and takes of every slot the newest model there is. If W' was in its group's mean
+// X the rank goes on with X; if it was late, with (n X + W') / (n + 1), n models being in X.
+// Versions sync_every, 2 sync_every, ... have one group and wait for all, so no model in a version
+// is more than sync_every - 1 steps old. None waits longer than max_wait: who is missing then is
+// not waited for until it has kept up for three of them, its models are left out as soon as they
+// are too old, and when it comes it goes on from the newest version. With sync_every = 1 it is
+// local SGD with one local step, as it is with group_size = P where nobody is late.
+//
+// The mean of all models stays where nobody is late; else it may move, as in the paper: what is
+// certain is that the weights of a rank's average sum to 1.
+// Source: S. Li, T. Ben-Nun, G. Nadiradze, S. Di Girolamo, N. Dryden, D. Alistarh, T. Hoefler,
+// "Breaking (Global) Barriers in Parallel Stochastic Optimization With Wait-Avoiding Group
+// Averaging", IEEE TPDS 32(7), 2021, DOI 10.1109/TPDS.2020.3040606. The released code averages
+// before the update, divides by S + 1 whether or not a rank was late, and does not wrap the bits of
+// its groups (core/round/groups.h), so that for many sizes models mix only when all average.
+// Bytes per rank and step, on one host: m read from its slot, m / S written, m of the mean.
+//
+// Worked example, 4 ranks, S = 2, tau = 3, nobody late: versions 1 2 3 4 5 6 -> groups {0 2} {1 3},
+// {0 1} {2 3}, all, {0 1} {2 3}, {0 2} {1 3}, all.
+#include "core/plan/method.h"
+
+namespace covey {
+namespace {
+
+enum Setting : uint8_t { kGroupSize, kSyncEvery, kAdmit, kGrace, kMaxWait, kLog };
+
+constexpr MethodParameter kParameters[] = {
+    {.name = "group_size",
+     .letter = "S",
+     .unit = "ranks",
+     .standard = kGroupSizeAuto,
+     .minimum = kGroupSizeAuto,
+     .maximum = 1 << 20,
+     .help =
+         "how many average their models after a step, at most; auto: the power of two beside the "
+         "root of all",
+     .notation = Notation::kGroupSize},
+    {.name = "sync_every",
+     .letter = "tau",
+     .unit = "steps",
+     .standard = 10,
+     .minimum = 1,
+     .maximum = 1000000000,
+     .help = "each so-many-th step all ranks are waited for, and average"},
+    {.name = "admit",
+     .letter = "",
+     .unit = "ranks",
+     .standard = kAdmitSolo,
+     .minimum = kAdmitAll,
+     .maximum = 1 << 20,
+     .help =
+         "who must have come before the other steps are done: solo, all, a number of ranks, or a "
+         "part of them such as 0.5",
+     .notation = Notation::kAdmission},
+    {.name = "grace",
+     .letter = "",
+     .unit = "time",
+     .standard = 0,
+     .minimum = 0,
+     .maximum = 3600 * kSecond,
+     .help = "how long these wait for more once they have",
+     .notation = Notation::kTime},
+    {.name = "max_wait",
+     .letter = "",
+     .unit = "time",
+     .standard = 0,
+     .minimum = 0,
+     .maximum = 24 * 3600 * kSecond,
+     .help =
+         "how long a rank waits for the others at one step, and in finish(): then it goes on "
+         "with those that have come, and who is missing is not waited for until it has kept up "
+         "for 3 times sync_every steps; 0s: 10 times the median of its own steps, at least 1s, and "
+         "60s in finish() and in its first steps",
+     .notation = Notation::kTime},
+    {.name = "log",
+     .letter = "",
+     .unit = "results",
+     .standard = 2,
+     .minimum = 1,
+     .maximum = 16384,
+     .help =
+         "steps whose means are kept for ranks that are late, which take the newest when theirs is "
+         "gone; each costs the groups' m bytes of memory per host"},
+};
+
+// 2^k with k = round(log2(size) / 2): the largest for which 4^k <= 2 size.
+int64_t AutoGroupSize(int64_t size) {
+  int64_t group = 1;
+  while (4 * group * group <= 2 * size && 2 * group <= size) group *= 2;
+  return group;
+}
+
+MethodPlan Plan(std::span<const int64_t> settings, const MethodView& view, int64_t) {
+  const int64_t told = settings[kGroupSize];
+  return {.payload = Payload::kModel,
+          .admission = Admission::kRounds,
+          .rounds = {.admit = settings[kAdmit],
+                     .grace = settings[kGrace],
+                     .log = settings[kLog],
+                     .max_wait = settings[kMaxWait],
+                     .group_size = told == kGroupSizeAuto ? AutoGroupSize(view.size) : told,
+                     .sync_every = settings[kSyncEvery]}};
+}
+
+constexpr Method kMethod{
+    .name = "wagma",
+    .help =
+        "each rank does a step with its own gradients, then groups of group_size, others each "
+        "step, "
+        "average their models, and every sync_every steps all do; a rank that is late is not "
+        "waited "
+        "for in between: an older model of it is averaged, and it merges the mean with its own",
+    .bytes = "2 m + m/S every step; memory: 3 m, and m/S for each result of the log",
+    .citation =
+        "Li, Ben-Nun, Nadiradze, Di Girolamo, Dryden, Alistarh, Hoefler: Breaking (Global) "
+        "Barriers "
+        "in Parallel Stochastic Optimization With Wait-Avoiding Group Averaging, IEEE TPDS 32(7), "
+        "2021, doi:10.1109/TPDS.2020.3040606",
+    .parameters = kParameters,
+    .plan = Plan};
+const MethodRegistration kRegistration(kMethod);
+
+}  // namespace
+}  // namespace covey

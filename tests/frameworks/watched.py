@@ -1,0 +1,89 @@
+"""Jobs that are watched while they train, for the tests of ranks that are stopped or killed.
+
+A rank keeps a Report in the job's folder and trains until there is a file `end`.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import tempfile
+import time
+from typing import Any, Callable, List
+
+from ranks import SEED, Pool
+
+LIMIT_S = 60.0
+
+
+class Report:
+    """What a rank writes down."""
+
+    def __init__(self, folder: str, rank: int) -> None:
+        self._end = pathlib.Path(folder) / "end"
+        self._file = open(pathlib.Path(folder) / str(rank), "wb", buffering=0)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether to train on."""
+        return not self._end.exists()
+
+    def write(self, version: int) -> None:
+        """After every step."""
+        os.pwrite(self._file.fileno(), b"%12d" % version, 0)
+
+
+class Watched:
+    """A job whose ranks train until told and write their versions down: ``train_until`` of the
+    test in ``file``, called with a folder and ``args``."""
+
+    def __init__(self, size: int, file: str, train_until: Callable[..., Any], *args: Any) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.pool = Pool(size, file)
+        self.pool.send(train_until, self.folder.name, *args)
+
+    def __enter__(self) -> Watched:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.pool.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+        self.pool.close()
+        self.folder.cleanup()
+
+    def version(self, rank: int) -> int:
+        try:
+            return int((pathlib.Path(self.folder.name) / str(rank)).read_bytes() or 0)
+        except FileNotFoundError:
+            return 0
+
+    def wait_for_version(self, rank: int, version: int) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while self.version(rank) < version:
+            if time.monotonic() > deadline:
+                raise AssertionError(
+                    f"seed {SEED}: rank {rank} is at version {self.version(rank)}, not {version}: "
+                    + self.pool.stderr(rank)
+                )
+            time.sleep(0.001)  # A poll: the ranks go on by themselves.
+
+    def wait_until_stopped(self, rank: int) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        path = f"/proc/{self.pool.processes[rank].pid}/stat"
+        while pathlib.Path(path).read_text().rpartition(")")[2].split()[0] != "T":
+            if time.monotonic() > deadline:
+                raise AssertionError(f"rank {rank} does not stop")
+            time.sleep(0.001)  # A poll: the system tells only its parent.
+
+    def others_go_on(self, rank: int, versions: int = 50) -> None:
+        """Each other rank does so many versions from now on."""
+        others = [r for r in range(self.pool.size) if r != rank]
+        begin = {r: self.version(r) for r in others}
+        for other in others:
+            self.wait_for_version(other, begin[other] + versions)
+
+    def end(self, may_end: bool = False) -> List[Any]:
+        (pathlib.Path(self.folder.name) / "end").touch()
+        return self.pool.collect(may_end=may_end)

@@ -1,0 +1,250 @@
+#include "tests/sim/simulator/model_journal.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace covey {
+namespace {
+
+std::string Name(int32_t rank) { return "rank " + std::to_string(rank); }
+std::string Number(uint64_t version) { return "version " + std::to_string(version); }
+
+// to = scale * (times[0] * from[0] + times[1] * from[1] + ...), one after the other.
+template <typename T>
+void CombineAs(const RoundLayout::Shard& shard, const std::vector<const Bytes*>& from,
+               const std::vector<double>& times, double scale, Bytes* to) {
+  for (size_t i = 0; i < shard.count; ++i) {
+    const size_t at = shard.offset_bytes + i * sizeof(T);
+    T sum = 0;
+    for (size_t j = 0; j < from.size(); ++j) {
+      T value;
+      std::memcpy(&value, from[j]->data() + at, sizeof(T));
+      value *= static_cast<T>(times[j]);
+      sum = j == 0 ? value : sum + value;
+    }
+    sum *= static_cast<T>(scale);
+    std::memcpy(to->data() + at, &sum, sizeof(T));
+  }
+}
+
+Bytes Combine(const RoundLayout& layout, const std::vector<const Bytes*>& from,
+              const std::vector<double>& times, double scale) {
+  Bytes to(layout.length_bytes());
+  if (from.empty()) return to;
+  for (const RoundLayout::Shard& shard : layout.shards()) {
+    if (shard.dtype == DType::kF32) CombineAs<float>(shard, from, times, scale, &to);
+    if (shard.dtype == DType::kF64) CombineAs<double>(shard, from, times, scale, &to);
+  }
+  return to;
+}
+
+// Padding between spans is nobody's.
+bool AreEqual(const RoundLayout& layout, const std::byte* one, const Bytes& other) {
+  return std::all_of(layout.shards().begin(), layout.shards().end(), [&](const auto& shard) {
+    return std::memcmp(one + shard.offset_bytes, other.data() + shard.offset_bytes,
+                       shard.count * SizeOf(shard.dtype)) == 0;
+  });
+}
+
+}  // namespace
+
+ModelJournal::ModelJournal(const RoundMemory* memory, const AdmissionRule& rule)
+    : memory_(memory), rule_(rule) {
+  const auto size = static_cast<size_t>(memory->size());
+  excusable_.resize(size);
+  killed_.resize(size);
+  missing_.resize(size);
+  contributed_.resize(size);
+  published_.resize(size);
+  offered_.resize(size);
+}
+
+void ModelJournal::Fail(const std::string& what) {
+  if (failure_.empty()) failure_ = what;
+}
+
+void ModelJournal::OnFewer(int32_t rank) {
+  fewer_ = true;
+  excusable_[static_cast<size_t>(rank)] = true;
+}
+
+void ModelJournal::OnPublish(int32_t rank, uint64_t step, const Bytes& model) {
+  published_[static_cast<size_t>(rank)][step] = model;
+}
+
+const Bytes& ModelJournal::ModelOf(int32_t rank, uint64_t step) const {
+  return published_[static_cast<size_t>(rank)].at(step);
+}
+
+void ModelJournal::Look() {
+  const Turn turn = Turn::Of(*memory_->TurnAt());
+  if (turn.fired && fired_ != turn.version()) {
+    fired_ = turn.version();
+    for (int32_t i = 0; i < memory_->size(); ++i)
+      offered_[static_cast<size_t>(i)] = SlotWord::Of(*memory_->SlotAt(i)).step;
+  }
+  if (turn.executed == results_.size()) return;
+  if (turn.executed != results_.size() + 1)
+    return Fail("1: " + Number(results_.size()) + " is followed by " + Number(turn.executed));
+  CheckVersion(turn.executed);
+  CheckLog();
+}
+
+// What can be found is what it was when its version ended.
+void ModelJournal::CheckLog() {
+  for (uint32_t i = 0; i < memory_->log_words(); ++i) {
+    const LogEntry entry = LogEntry::Of(*memory_->LogWordAt(i));
+    if (entry.version == 0 || entry.version > results_.size()) continue;
+    const Bytes& means = results_[entry.version - 1].means;
+    const std::byte* at = memory_->Result(entry.buffer) + memory_->record_bytes();
+    if (std::memcmp(at, means.data(), means.size()) != 0)
+      Fail("1: " + Number(entry.version) + " was changed after its end");
+  }
+}
+
+// Right after its end, before anybody else has done anything.
+void ModelJournal::CheckVersion(uint64_t version) {
+  const LogEntry entry = LogEntry::Of(*memory_->LogAt(version));
+  results_.emplace_back();
+  if (entry.version != version) return Fail("1: " + Number(version) + " is not in the log");
+  Result& result = results_.back();
+  const auto size = static_cast<size_t>(memory_->size());
+  const std::byte* at = memory_->Result(entry.buffer);
+  std::memcpy(&result.header, at, sizeof(result.header));
+  if (result.header.version != version)
+    return Fail("1: the record of " + Number(version) + " is another");
+  at += sizeof(result.header);
+  result.contributions.resize(size);
+  std::memcpy(result.contributions.data(), at, sizeof(Contribution) * size);
+  at += sizeof(Contribution) * size;
+  result.missing.resize(size);
+  std::memcpy(result.missing.data(), at, sizeof(uint64_t) * size);
+  const bool of_all = result.header.final || version % memory_->models().sync_every == 0;
+  result.sum_of = of_all ? std::vector<int32_t>(size)
+                         : GroupsOf(memory_->size(), memory_->models().group_size, version);
+  syncs += of_all && !result.header.final ? 1 : 0;
+  finals += result.header.final ? 1 : 0;
+  CheckMembers(result, version);
+  if (failure_.empty()) CheckMeans(result, version);
+}
+
+void ModelJournal::CheckMembers(const Result& result, uint64_t version) {
+  const auto awaited = static_cast<int32_t>(std::count(missing_.begin(), missing_.end(), 0));
+  const bool is_sync = version % memory_->models().sync_every == 0;
+  int32_t fresh = 0;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const auto index = static_cast<size_t>(i);
+    const bool is_counted = awaited == 0 || missing_[index] == 0;
+    fresh += is_counted && result.contributions[index].last >= version ? 1 : 0;
+    CheckAttendance(i, result);
+    CheckMember(i, result, version);
+  }
+  const int32_t wanted = std::max(1, is_sync ? awaited : rule_.Wanted(awaited));
+  if (!fewer_ && !result.header.expired && fresh < wanted)
+    Fail("4: " + Number(version) + " has " + std::to_string(fresh) + " fresh members of " +
+         std::to_string(wanted));
+}
+
+void ModelJournal::CheckMember(int32_t rank, const Result& result, uint64_t version) {
+  const auto index = static_cast<size_t>(rank);
+  const Contribution& c = result.contributions[index];
+  const std::string who = Name(rank) + " in " + Number(version);
+  const uint64_t offered = offered_[index];
+  const bool is_of_all = result.header.final && excusable_[index];
+  const uint64_t oldest = version + 1 - std::min(version, memory_->models().sync_every);
+  if (c.count == 0) {
+    old += offered > 0 ? 1 : 0;
+    if (offered >= oldest && offered > 0 && !killed_[index])
+      Fail("2: " + who + " has offered step " + std::to_string(offered) + " and is out");
+    return;
+  }
+  if (c.count != 1 || c.first != c.last || published_[index].count(c.last) == 0)
+    return Fail("2: " + who + " has no step " + std::to_string(c.last));
+  if (c.last < contributed_[index] || c.last < offered)
+    Fail("2: " + who + " has step " + std::to_string(c.last) + " though there is a newer one");
+  if (c.last < oldest && !is_of_all)
+    Fail("6: " + who + " has step " + std::to_string(c.last) + ", which is too old");
+  passive += c.last < version ? 1 : 0;
+  again += c.last == contributed_[index] ? 1 : 0;
+  contributed_[index] = c.last;
+}
+
+// Rule W8 for models, said another way than in core/round/attendance.h.
+void ModelJournal::CheckAttendance(int32_t rank, const Result& result) {
+  const auto index = static_cast<size_t>(rank);
+  const uint64_t version = result.header.version;
+  const uint64_t every = memory_->models().sync_every;
+  const Contribution& c = result.contributions[index];
+  uint64_t* known = &missing_[index];
+  uint64_t expected = *known;
+  if (*known == 0 && result.header.expired && c.last < version) expected = 3;
+  if (*known > 0 && version % every == 0)
+    expected = c.count > 0 && c.last + every / 2 >= version ? *known - 1 : 3;
+  if (result.missing[index] == 0 && excusable_[index]) expected = 0;
+  overdue += *known == 0 && expected > 0 ? 1 : 0;
+  returned += *known > 0 && expected == 0 && !excusable_[index] ? 1 : 0;
+  if (result.missing[index] != expected)
+    Fail("4: after " + Number(version) + " " + Name(rank) + " is to keep up in " +
+         std::to_string(expected) + " versions of all, and the record says " +
+         std::to_string(result.missing[index]));
+  *known = expected;
+}
+
+void ModelJournal::CheckMeans(const Result& known, uint64_t version) {
+  Result& result = results_[version - 1];
+  const RoundLayout& layout = memory_->layout();
+  const LogEntry entry = LogEntry::Of(*memory_->LogAt(version));
+  const std::byte* at = memory_->Result(entry.buffer) + memory_->record_bytes();
+  const int32_t sums = 1 + *std::max_element(known.sum_of.begin(), known.sum_of.end());
+  result.means.assign(at, at + static_cast<size_t>(sums) * layout.length_bytes());
+  for (int32_t sum = 0; sum < sums; ++sum)
+    if (!AreEqual(layout, at + static_cast<size_t>(sum) * layout.length_bytes(),
+                  MeanOf(result, sum)))
+      Fail("2: group " + std::to_string(sum) + " of " + Number(version) +
+           " has not the mean of its record");
+  for (const std::byte byte : result.means)
+    hash_ = (hash_ ^ static_cast<uint64_t>(byte)) * 1099511628211u;
+}
+
+Bytes ModelJournal::MeanOf(const Result& result, int32_t sum) const {
+  std::vector<const Bytes*> models;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (result.sum_of[index] == sum && result.contributions[index].count > 0)
+      models.push_back(&ModelOf(i, result.contributions[index].last));
+  }
+  return Combine(memory_->layout(), models, std::vector<double>(models.size(), 1.0),
+                 1.0 / static_cast<double>(models.size()));
+}
+
+void ModelJournal::OnMerge(int32_t rank, uint64_t step, uint64_t wanted, const Merged& merged,
+                           const Bytes& model) {
+  const std::string who = Name(rank) + " after step " + std::to_string(step);
+  if (merged.version < wanted || merged.version > results_.size())
+    return Fail("3: " + who + " merges with " + Number(merged.version));
+  const auto index = static_cast<size_t>(rank);
+  // Unless it is not waited for, or max_wait was over since then.
+  const uint64_t every = memory_->models().sync_every;
+  const bool was_in = results_[wanted - 1].contributions[index].last == step &&
+                      results_[wanted - 1].missing[index] == 0;
+  const bool is_over = std::any_of(results_.begin() + static_cast<int64_t>(wanted), results_.end(),
+                                   [](const Result& r) { return r.header.expired; });
+  if (was_in && wanted % every == 0 && !is_over && merged.version != wanted)
+    Fail("3: " + who + " was in a version of all and merges with " + Number(merged.version));
+  const Result& result = results_[merged.version - 1];
+  const bool is_late = result.contributions[index].last != step;
+  int32_t count = 0;
+  for (size_t i = 0; i < result.sum_of.size(); ++i)
+    count += result.sum_of[i] == result.sum_of[index] && result.contributions[i].count > 0 ? 1 : 0;
+  if (merged.late != is_late || merged.count != count)
+    Fail("3: " + who + " is taken for " + (merged.late ? "late" : "in time"));
+  Bytes expected = MeanOf(result, result.sum_of[index]);
+  if (is_late)
+    expected = Combine(memory_->layout(), {&expected, &ModelOf(rank, step)},
+                       {static_cast<double>(count), 1.0}, 1.0 / (count + 1.0));
+  if (!AreEqual(memory_->layout(), model.data(), expected))
+    Fail("3: " + who + " has something else than the merge with " + Number(merged.version));
+  late += is_late ? 1 : 0;
+}
+
+}  // namespace covey

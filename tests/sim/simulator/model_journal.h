@@ -1,0 +1,77 @@
+// What a simulation of rounds of models knows of them, and what must hold: see model_simulation.h,
+// whose numbers the checks bear.
+#ifndef COVEY_TESTS_SIM_SIMULATOR_MODEL_JOURNAL_H_
+#define COVEY_TESTS_SIM_SIMULATOR_MODEL_JOURNAL_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/round/rounds.h"
+
+namespace covey {
+
+using Bytes = std::vector<std::byte>;
+
+class ModelJournal {
+ public:
+  // `memory` is that of the simulated ranks.
+  ModelJournal(const RoundMemory* memory, const AdmissionRule& rule);
+
+  // Looks at the shared memory as it is, between any two instructions of any rank.
+  void Look();
+  // A rank is about to publish `model` as its step `step`.
+  void OnPublish(int32_t rank, uint64_t step, const Bytes& model);
+  // A rank has merged what it published as `step`, with `wanted` or later, and has `model` now.
+  void OnMerge(int32_t rank, uint64_t step, uint64_t wanted, const Merged& merged,
+               const Bytes& model);
+  // A rank finishes or is killed: from now on versions may have fewer fresh members.
+  void OnFewer(int32_t rank);
+  void OnKill(int32_t rank) { killed_[static_cast<size_t>(rank)] = true; }
+
+  void Fail(const std::string& what);
+  const std::string& failure() const { return failure_; }
+  uint64_t hash() const { return hash_; }
+  uint64_t versions() const { return results_.size(); }
+
+  // What came up.
+  uint64_t passive = 0;  // models that were not their owner's of this version
+  uint64_t again = 0;    // that were in a version before
+  uint64_t late = 0;     // merges of one that was not in the mean
+  uint64_t old = 0;      // models that were kept out
+  uint64_t syncs = 0, finals = 0, overdue = 0, returned = 0;
+
+ private:
+  struct Result {
+    RecordHeader header;
+    std::vector<Contribution> contributions;
+    std::vector<uint64_t> missing;
+    std::vector<int32_t> sum_of;
+    Bytes means;
+  };
+
+  void CheckVersion(uint64_t version);
+  void CheckLog();
+  void CheckMembers(const Result& result, uint64_t version);
+  void CheckMember(int32_t rank, const Result& result, uint64_t version);
+  void CheckAttendance(int32_t rank, const Result& result);
+  void CheckMeans(const Result& result, uint64_t version);
+  Bytes MeanOf(const Result& result, int32_t sum) const;
+  const Bytes& ModelOf(int32_t rank, uint64_t step) const;
+
+  const RoundMemory* memory_;
+  AdmissionRule rule_;
+  bool fewer_ = false;
+  std::vector<bool> excusable_, killed_;  // by rank
+  std::vector<uint64_t> missing_;         // by rank, as of the last version
+  std::vector<uint64_t> contributed_;     // by rank: its step in the last version it was in
+  std::vector<std::map<uint64_t, Bytes>> published_;  // by rank and step
+  uint64_t fired_ = 0;                                // the last version seen fired,
+  std::vector<uint64_t> offered_;                     // and what was on offer then, by rank
+  std::vector<Result> results_;                       // by version - 1
+  std::string failure_;
+  uint64_t hash_ = 1469598103934665603u;
+};
+
+}  // namespace covey
+#endif  // COVEY_TESTS_SIM_SIMULATOR_MODEL_JOURNAL_H_

@@ -1,0 +1,367 @@
+#include "tests/sim/simulator/model_simulation.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "ops/transports/inproc.h"
+#include "tests/sim/simulator/fiber.h"
+#include "tests/sim/simulator/model_journal.h"
+#include "tests/sim/simulator/split_kernels.h"
+
+namespace covey {
+namespace {
+
+constexpr uint64_t kMostResumes = 5'000'000;
+constexpr Time kLongestStep = 20 * kMicrosecond;
+constexpr Time kLongestStop = 5 * kMillisecond;
+constexpr uint64_t kMostStops = 40;
+constexpr Time kLongestNews = 5 * kMillisecond;  // until a death is known
+
+// What a seed turns on.
+struct ModelSwarm {
+  int32_t size, log;
+  ModelRule models;
+  AdmissionRule admission;
+  Time overdue, max_wait;
+  std::vector<RoundSpan> spans;
+  std::vector<uint64_t> steps;  // by rank
+  uint64_t switch_permille;
+  uint64_t slow_ranks;                                   // bit r: runs rarely
+  uint64_t stops_permille;                               // of resumes: a rank stops for a while
+  uint64_t most_stopped, most_killed, strikes_permille;  // for ever
+
+  static ModelSwarm Draw(Rng* rng);
+  std::string ToString() const;
+};
+
+ModelSwarm ModelSwarm::Draw(Rng* rng) {
+  ModelSwarm s{};
+  const uint64_t kind = rng->Below(100);
+  const uint64_t most = kind < 85 ? 6 : kind < 97 ? 16 : 64;
+  s.size = static_cast<int32_t>(1 + rng->Below(most));
+  s.log = static_cast<int32_t>(1 + rng->Below(3));
+  const auto members = static_cast<uint64_t>(s.size);
+  const auto drawn = static_cast<int32_t>(1 + rng->Below(members));
+  s.models.group_size = rng->Percent(30) ? (s.size + 1) / 2 : drawn;
+  s.models.sync_every = rng->Percent(20) ? 1000 : 1 + rng->Below(6);
+  const auto count = static_cast<int32_t>(1 + rng->Below(members));
+  const AdmissionRule rules[] = {{.count = 1}, {.count = 1}, {.count = 1}, {}, {.count = count}};
+  s.admission = rules[rng->Below(5)];
+  if (rng->Percent(20)) s.admission.grace = static_cast<Time>(rng->Below(200)) * kMicrosecond;
+  s.overdue = static_cast<Time>(rng->Below(100)) * kMicrosecond;
+  for (uint64_t i = 0; i <= rng->Below(3); ++i)
+    s.spans.push_back({rng->Percent(50) ? DType::kF32 : DType::kF64, 1 + rng->Below(40)});
+  const uint64_t steps = 2 + rng->Below(s.size > 16 ? 4 : 12);
+  const bool uneven = rng->Percent(30);
+  for (int32_t r = 0; r < s.size; ++r) s.steps.push_back(uneven ? 1 + rng->Below(steps) : steps);
+  constexpr uint64_t kSwitch[] = {5, 50, 300, 700};
+  s.switch_permille = kSwitch[rng->Below(s.size > 16 ? 2 : 4)];
+  s.slow_ranks = rng->Percent(50) ? rng->Next() : 0;
+  s.stops_permille = rng->Percent(50) ? 1 + rng->Below(20) : 0;
+  s.max_wait = rng->Percent(40) ? kNever : static_cast<Time>(1 + rng->Below(3000)) * kMicrosecond;
+  if (rng->Percent(40) && s.max_wait != kNever) s.most_stopped = rng->Below(members);
+  if (rng->Percent(30)) s.most_killed = rng->Below(members);
+  s.strikes_permille = 1 + rng->Below(60);
+  return s;
+}
+
+std::string ModelSwarm::ToString() const {
+  return std::to_string(size) + " ranks in groups of " + std::to_string(models.group_size) +
+         ", all every " + std::to_string(models.sync_every) + ", log " + std::to_string(log) +
+         ", wanted " + std::to_string(admission.Wanted(size)) + ", grace " +
+         std::to_string(admission.grace) + " ns, max_wait " +
+         (max_wait == kNever ? "none" : std::to_string(max_wait) + " ns") + ", steps " +
+         std::to_string(steps[0]) + ", stopped " + std::to_string(most_stopped) + ", killed " +
+         std::to_string(most_killed) + ", switches " + std::to_string(switch_permille) +
+         " permille";
+}
+
+class ModelSimulation final : public InprocWatcher {
+ public:
+  explicit ModelSimulation(uint64_t seed);
+  ModelVerdict Run();
+
+  void OnPoint(Rank r) override { Point(ToInt(r)); }
+  void OnRing(Rank, bool) override {}
+  void OnWork() {
+    if (swarm_.stops_permille > 0 && rng_.Percent(5)) StopForAWhile(current_);
+    Point(current_);
+  }
+
+ private:
+  enum class State : uint8_t { kRuns, kStopped, kKilled };
+  struct Player {
+    std::unique_ptr<Rounds> rounds;
+    std::unique_ptr<Fiber> fiber;
+    State state = State::kRuns;
+    Time stopped_until = 0;
+    Time known_dead_at = kNever;
+    Bytes model;
+    bool has_finished = false;
+  };
+
+  void Point(int32_t rank);
+  void Strike();
+  void StopForAWhile(int32_t rank);
+  void Main(int32_t rank);
+  void Learn(int32_t rank);
+  uint64_t Publish(int32_t rank);
+  void MergeWith(int32_t rank, uint64_t step, uint64_t version);
+  void Advance(int32_t rank, bool* moved);
+  void AwaitVersion(int32_t rank, uint64_t version);
+  void Finish(int32_t rank);
+  bool AllHaveEnded() const;
+  void CheckEnd();
+  ModelVerdict Verdict(uint64_t resumes) const;
+
+  Rng rng_;
+  ModelSwarm swarm_;
+  InprocNetwork network_;
+  RoundLayout layout_;
+  RoundMemory memory_;
+  std::unique_ptr<ModelJournal> journal_;
+  std::vector<Player> players_;
+  int32_t current_ = -1;
+  bool closing_ = false;
+  uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gave_up_ = 0, equal_ = 0, newer_ = 0, jumps_ = 0;
+};
+
+ModelSimulation::ModelSimulation(uint64_t seed)
+    : rng_(seed),
+      swarm_(ModelSwarm::Draw(&rng_)),
+      network_({.size = swarm_.size, .seed = seed, .region_bytes = 4 << 20, .watcher = this}),
+      layout_(swarm_.spans, 64),
+      memory_({.size = swarm_.size, .log = swarm_.log, .models = swarm_.models}, layout_) {
+  std::vector<std::byte*> blocks;
+  for (int32_t r = 0; r < swarm_.size; ++r) {
+    Transport& transport = network_.transport(Rank{r});
+    blocks.push_back(transport.Base(Rank{r}) + transport.AllocShared(memory_.BlockBytes(r)));
+  }
+  memory_.Map(std::move(blocks));
+  journal_ = std::make_unique<ModelJournal>(&memory_, swarm_.admission);
+  players_.resize(static_cast<size_t>(swarm_.size));
+  for (int32_t r = 0; r < swarm_.size; ++r) {
+    Player& player = players_[static_cast<size_t>(r)];
+    player.model.resize(layout_.length_bytes());
+    player.rounds = std::make_unique<Rounds>(Rounds::Options{.self = r,
+                                                             .admission = swarm_.admission,
+                                                             .max_wait = swarm_.max_wait,
+                                                             .overdue = swarm_.overdue,
+                                                             .kernels = &SplitKernels()},
+                                             &memory_, network_.transport(Rank{r}).words());
+    player.fiber = std::make_unique<Fiber>([this, r] { Main(r); });
+  }
+}
+
+// ---- Inside a fiber -----------------------------------------------------------------------------
+
+void ModelSimulation::Point(int32_t rank) {
+  if (closing_ || rank != current_) return;
+  journal_->Look();
+  if (rng_.Below(1000) < swarm_.switch_permille) players_[static_cast<size_t>(rank)].fiber->Yield();
+}
+
+void ModelSimulation::Main(int32_t rank) {
+  const uint64_t steps = swarm_.steps[static_cast<size_t>(rank)];
+  for (uint64_t i = 0; i < steps && !closing_; ++i) {
+    Learn(rank);
+    const uint64_t step = Publish(rank);
+    AwaitVersion(rank, step);
+    if (!closing_) MergeWith(rank, step, step);
+  }
+  if (!closing_) Finish(rank);
+}
+
+// A local update: any numbers.
+void ModelSimulation::Learn(int32_t rank) {
+  Bytes* model = &players_[static_cast<size_t>(rank)].model;
+  for (const RoundLayout::Shard& shard : layout_.shards()) {
+    for (size_t i = 0; i < shard.count; ++i) {
+      std::byte* at = model->data() + shard.offset_bytes + i * SizeOf(shard.dtype);
+      const double change = static_cast<double>(rng_.Below(2000)) / 7.0 - 140.0;
+      if (shard.dtype == DType::kF32) {
+        float value;
+        std::memcpy(&value, at, sizeof(value));
+        value += static_cast<float>(change);
+        std::memcpy(at, &value, sizeof(value));
+      } else {
+        double value;
+        std::memcpy(&value, at, sizeof(value));
+        value += change;
+        std::memcpy(at, &value, sizeof(value));
+      }
+    }
+  }
+}
+
+uint64_t ModelSimulation::Publish(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  CopyInHalves(player.rounds->open(), player.model.data(), player.model.size(), Stores::kCached);
+  journal_->OnPublish(rank, player.rounds->step() + 1, player.model);
+  return player.rounds->Publish({});
+}
+
+void ModelSimulation::MergeWith(int32_t rank, uint64_t step, uint64_t version) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  std::vector<void*> to;
+  // To the next contribution, or elsewhere.
+  std::byte* at = rng_.Percent(60) ? player.rounds->open() : player.model.data();
+  for (size_t offset : layout_.offsets_bytes()) to.push_back(at + offset);
+  Merged merged;
+  player.rounds->Merge(version, to, &merged);
+  if (closing_) return;
+  if (at != player.model.data()) std::memcpy(player.model.data(), at, player.model.size());
+  journal_->OnMerge(rank, step, version, merged, player.model);
+  newer_ += merged.version > version ? 1 : 0;
+  const uint64_t every = swarm_.models.sync_every;
+  const uint64_t next = player.rounds->step();
+  if (merged.late && merged.version / every * every >= step && next < merged.version)
+    journal_->Fail("6: rank " + std::to_string(rank) + " has missed a version of all and stays");
+  jumps_ += next > step ? 1 : 0;
+}
+
+void ModelSimulation::Advance(int32_t rank, bool* moved) {
+  Rounds* rounds = players_[static_cast<size_t>(rank)].rounds.get();
+  for (size_t r = 0; r < players_.size(); ++r)
+    if (players_[r].known_dead_at <= network_.clock().Now())
+      rounds->OnLoss(static_cast<int32_t>(r));
+  rounds->Advance(network_.clock().Now(), moved);
+}
+
+void ModelSimulation::AwaitVersion(int32_t rank, uint64_t version) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  while (!closing_ && player.rounds->executed() < version) {
+    bool moved = false;
+    Advance(rank, &moved);
+    if (!moved) player.fiber->Yield();
+  }
+}
+
+void ModelSimulation::Finish(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  const uint64_t step = Publish(rank);
+  journal_->OnFewer(rank);
+  player.rounds->Finish();
+  bool gives_up = false;
+  while (!closing_ && !gives_up && !player.rounds->IsFlushed()) {
+    bool moved = false;
+    Advance(rank, &moved);
+    gives_up = player.rounds->HasGivenUp();
+    player.fiber->Yield();
+  }
+  if (closing_) return;
+  MergeWith(rank, step, player.rounds->executed());
+  gave_up_ += gives_up ? 1 : 0;
+  player.has_finished = !gives_up;
+}
+
+// ---- Outside ------------------------------------------------------------------------------------
+
+// Stops or kills somebody, wherever it is.
+void ModelSimulation::Strike() {
+  const size_t victim = rng_.Below(players_.size());
+  Player& player = players_[victim];
+  if (player.state != State::kRuns || player.fiber->done()) return;
+  if (rng_.Below(1000) < swarm_.stops_permille) StopForAWhile(static_cast<int32_t>(victim));
+  if (rng_.Below(1000) >= swarm_.strikes_permille) return;
+  const auto runs = std::count_if(players_.begin(), players_.end(),
+                                  [](const Player& p) { return p.state == State::kRuns; });
+  if (runs == 1) return;
+  if (stopped_ < swarm_.most_stopped) {
+    ++stopped_;
+    player.state = State::kStopped;
+  } else if (killed_ < swarm_.most_killed) {
+    ++killed_;
+    player.state = State::kKilled;
+    player.known_dead_at =
+        network_.clock().Now() + static_cast<Time>(rng_.Below(uint64_t{kLongestNews}));
+    journal_->OnFewer(static_cast<int32_t>(victim));
+    journal_->OnKill(static_cast<int32_t>(victim));
+  }
+}
+
+void ModelSimulation::StopForAWhile(int32_t rank) {
+  if (closing_ || stops_ == kMostStops) return;
+  ++stops_;
+  Player& player = players_[static_cast<size_t>(rank)];
+  player.stopped_until =
+      network_.clock().Now() + static_cast<Time>(rng_.Below(uint64_t{kLongestStop}));
+  if (rank == current_) player.fiber->Yield();
+}
+
+bool ModelSimulation::AllHaveEnded() const {
+  return std::all_of(players_.begin(), players_.end(),
+                     [](const Player& p) { return p.state != State::kRuns || p.fiber->done(); });
+}
+
+// Where nobody was struck or gave up, all have one model.
+void ModelSimulation::CheckEnd() {
+  const bool all =
+      std::all_of(players_.begin(), players_.end(), [](const Player& p) { return p.has_finished; });
+  if (!all || stopped_ + killed_ + gave_up_ > 0) return;
+  ++equal_;
+  for (const Player& player : players_)
+    for (const RoundLayout::Shard& shard : layout_.shards())
+      if (std::memcmp(player.model.data() + shard.offset_bytes,
+                      players_[0].model.data() + shard.offset_bytes,
+                      shard.count * SizeOf(shard.dtype)) != 0)
+        journal_->Fail("5: finish() has left the ranks with different models");
+}
+
+ModelVerdict ModelSimulation::Run() {
+  OnWorkDo([this] { OnWork(); });
+  uint64_t resumes = 0;
+  for (; !AllHaveEnded() && journal_->failure().empty() && resumes < kMostResumes; ++resumes) {
+    Strike();
+    const size_t r = rng_.Below(players_.size());
+    network_.clock().Advance(static_cast<Time>(rng_.Below(uint64_t{kLongestStep})));
+    Player& player = players_[r];
+    const bool slow = (swarm_.slow_ranks >> r & 1) != 0 && !rng_.Percent(3);
+    if (player.state != State::kRuns || player.fiber->done() || slow) continue;
+    if (player.stopped_until > network_.clock().Now()) continue;
+    current_ = static_cast<int32_t>(r);
+    player.fiber->Resume();
+    current_ = -1;
+    journal_->Look();
+  }
+  if (resumes == kMostResumes)
+    journal_->Fail("5: somebody who runs waits for ever after version " +
+                   std::to_string(journal_->versions()));
+  CheckEnd();
+  const ModelVerdict verdict = Verdict(resumes);
+  // What stopped ranks left in the middle must be run to its end, or their stacks would leak.
+  closing_ = true;
+  for (Player& player : players_)
+    while (!player.fiber->done()) player.fiber->Resume();
+  OnWorkDo(nullptr);
+  return verdict;
+}
+
+ModelVerdict ModelSimulation::Verdict(uint64_t resumes) const {
+  return {.failure = journal_->failure(),
+          .swarm = swarm_.ToString(),
+          .hash = journal_->hash() * 31 + resumes,
+          .versions = journal_->versions(),
+          .passive = journal_->passive,
+          .again = journal_->again,
+          .late = journal_->late,
+          .old = journal_->old,
+          .syncs = journal_->syncs,
+          .finals = journal_->finals,
+          .stopped = stopped_,
+          .killed = killed_,
+          .overdue = journal_->overdue,
+          .returned = journal_->returned,
+          .gave_up = gave_up_,
+          .equal = equal_,
+          .newer = newer_,
+          .jumps = jumps_};
+}
+
+}  // namespace
+
+ModelVerdict RunModels(uint64_t seed) { return ModelSimulation(seed).Run(); }
+
+}  // namespace covey

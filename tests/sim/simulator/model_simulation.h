@@ -1,0 +1,35 @@
+// The simulator of rounds of models: like round_simulation.h, with ranks that train as WAGMA-SGD
+// has it. One seed repeats a run. What must hold:
+//
+//  1. Versions end once each, in order, and are not changed afterwards (W1, W10).
+//  2. A version has of every member the newest model it had offered when the version fired, or a
+//     newer one; each group's result is their mean, in rank order, bit for bit (W2, W5, W12).
+//  3. A rank has after its step the mean of its group, if its own model was in it, else
+//     (count * mean + own) / (count + 1), bit for bit (W6).
+//  4. Versions wait for as many as the admission says, and every so-many-th for all that are
+//     waited for, unless it has expired; attendance is what the versions of all show (W4, W8).
+//  5. Ranks that run finish, whoever else has stopped wherever; where all do, with one model (W8).
+//  6. No model is in a version that is older than the last version of all before it.
+#ifndef COVEY_TESTS_SIM_SIMULATOR_MODEL_SIMULATION_H_
+#define COVEY_TESTS_SIM_SIMULATOR_MODEL_SIMULATION_H_
+
+#include <cstdint>
+#include <string>
+
+namespace covey {
+
+struct ModelVerdict {
+  std::string failure;  // empty: everything held
+  std::string swarm;    // what the seed turned on
+  uint64_t hash = 0;    // of everything that happened
+  // What came up, for tests that want it to.
+  uint64_t versions = 0, passive = 0, again = 0, late = 0, old = 0, syncs = 0, finals = 0;
+  uint64_t stopped = 0, killed = 0, overdue = 0, returned = 0, gave_up = 0, equal = 0, newer = 0;
+  uint64_t jumps = 0;
+};
+
+// Runs one seed to its end.
+ModelVerdict RunModels(uint64_t seed);
+
+}  // namespace covey
+#endif  // COVEY_TESTS_SIM_SIMULATOR_MODEL_SIMULATION_H_
