@@ -53,6 +53,7 @@ _MUTANTS = {
         ["core/round/arrivals.cc", "core/round/rounds.cc"],
         "models",
     ),
+    "w8_finished_is_not_waited_for_again": (["core/round/rounds.cc"], "models"),
     "w8_fires_without_exchange": (["core/round/rounds.cc"], "rounds"),
     "w8_overdue_is_waited_for": (["core/round/arrivals.cc"], "rounds"),
     "w8_overdue_never_ends": (["core/round/attendance.cc"], "rounds"),

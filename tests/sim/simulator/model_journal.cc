@@ -68,6 +68,11 @@ void ModelJournal::OnFewer(int32_t rank) {
   excusable_[static_cast<size_t>(rank)] = true;
 }
 
+void ModelJournal::OnAllGoOn() {
+  fewer_ = false;
+  excusable_.assign(excusable_.size(), false);
+}
+
 void ModelJournal::OnPublish(int32_t rank, uint64_t step, const Bytes& model) {
   published_[static_cast<size_t>(rank)][step] = model;
 }

@@ -27,6 +27,8 @@ class ModelJournal {
                const Bytes& model);
   // A rank finishes or is killed: from now on versions may have fewer fresh members.
   void OnFewer(int32_t rank);
+  // All have finished and go on.
+  void OnAllGoOn();
   void OnKill(int32_t rank) { killed_[static_cast<size_t>(rank)] = true; }
 
   void Fail(const std::string& what);

@@ -31,6 +31,7 @@ struct ModelSwarm {
   uint64_t slow_ranks;                                   // bit r: runs rarely
   uint64_t stops_permille;                               // of resumes: a rank stops for a while
   uint64_t most_stopped, most_killed, strikes_permille;  // for ever
+  int epochs;                                            // of so many steps, each with its end
 
   static ModelSwarm Draw(Rng* rng);
   std::string ToString() const;
@@ -64,6 +65,9 @@ ModelSwarm ModelSwarm::Draw(Rng* rng) {
   if (rng->Percent(40) && s.max_wait != kNever) s.most_stopped = rng->Below(members);
   if (rng->Percent(30)) s.most_killed = rng->Below(members);
   s.strikes_permille = 1 + rng->Below(60);
+  // Those that have given up would have to be brought together again.
+  const bool all_finish = s.max_wait == kNever && s.most_killed == 0;
+  s.epochs = all_finish && rng->Percent(60) ? 2 : 1;
   return s;
 }
 
@@ -112,6 +116,7 @@ class ModelSimulation final : public InprocWatcher {
   void Advance(int32_t rank, bool* moved);
   void AwaitVersion(int32_t rank, uint64_t version);
   void Finish(int32_t rank);
+  void GoOn(int32_t rank);
   bool AllHaveEnded() const;
   void CheckEnd();
   ModelVerdict Verdict(uint64_t resumes) const;
@@ -125,6 +130,7 @@ class ModelSimulation final : public InprocWatcher {
   std::vector<Player> players_;
   int32_t current_ = -1;
   bool closing_ = false;
+  int32_t gone_on_ = 0;
   uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gave_up_ = 0, equal_ = 0, newer_ = 0, jumps_ = 0;
 };
 
@@ -165,13 +171,25 @@ void ModelSimulation::Point(int32_t rank) {
 
 void ModelSimulation::Main(int32_t rank) {
   const uint64_t steps = swarm_.steps[static_cast<size_t>(rank)];
-  for (uint64_t i = 0; i < steps && !closing_; ++i) {
-    Learn(rank);
-    const uint64_t step = Publish(rank);
-    AwaitVersion(rank, step);
-    if (!closing_) MergeWith(rank, step, step);
+  for (int epoch = 0; epoch < swarm_.epochs && !closing_; ++epoch) {
+    if (epoch > 0) GoOn(rank);
+    for (uint64_t i = 0; i < steps && !closing_; ++i) {
+      Learn(rank);
+      const uint64_t step = Publish(rank);
+      AwaitVersion(rank, step);
+      if (!closing_) MergeWith(rank, step, step);
+    }
+    if (!closing_) Finish(rank);
   }
-  if (!closing_) Finish(rank);
+}
+
+// Nobody publishes before all have come from finish().
+void ModelSimulation::GoOn(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  player.rounds->GoOn();
+  ++gone_on_;
+  if (gone_on_ == swarm_.size) journal_->OnAllGoOn();
+  while (!closing_ && gone_on_ < swarm_.size) player.fiber->Yield();
 }
 
 // A local update: any numbers.
