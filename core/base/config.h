@@ -55,6 +55,7 @@ struct Config {
   size_t fusion_threshold = size_t{4} << 20;
   Time fusion_window = kMillisecond;
   std::string method = "allreduce";  // a text for ParseMethod of core/plan/method.h
+  std::string method_by = "variable";  // or flag, force: what is said of a choice that is ignored
 
   std::string timeline;  // folder; empty = off
   size_t timeline_max_bytes = size_t{64} << 20;

@@ -188,6 +188,12 @@ constexpr Knob kKnobs[] = {
      .field = &Config::method,
      .agreed = true,
      .help = "how the ranks train together, such as local:local_steps=8; `covey methods` tells"},
+    {.name = "method_by",
+     .unit = "variable|flag|force",
+     .type = Type::kChoice,
+     .field = &Config::method_by,
+     .help = "who has chosen the method: the variable, coveyrun's --method, or --force-method, "
+             "over which a script does not win"},
     {.name = "timeline",
      .unit = "folder",
      .type = Type::kText,

@@ -67,6 +67,7 @@ def _start(settings: Optional[Mapping[str, object]]) -> None:
     was_running = _native.is_initialized()
     _native.init(-1, 0, -1, text or None)
     state.place = Place(*_native.place())
+    state.settings = dict(settings or {})
     state.process = os.getpid()
     if not was_running:
         state.life += 1

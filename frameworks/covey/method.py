@@ -11,13 +11,14 @@ from typing import Any, Dict, List, Mapping, Optional
 from covey import _native
 from covey.errors import InvalidArgument
 from covey.state import state
+from covey.watch import where
 
 # What a step exchanges: covey_payload of core/covey.h; and when: covey_admission.
 NOTHING, GRADIENTS, MODEL = 0, 1, 2
 ALL, ROUNDS = 0, 1
 
 _DEFAULT = "allreduce"
-_announced: set = set()  # (life, texts) of what was said: once is enough.
+_announced: set = set()  # (life, line) of what was said: once is enough.
 
 
 def methods() -> List[Dict[str, Any]]:
@@ -69,26 +70,54 @@ def choose(name: Optional[str], settings: Mapping[str, object]) -> str:
     text = str(name)
     for key, value in settings.items():
         text += ("," if ":" in text else ":") + f"{key}={value}"
+    asked = ", ".join([f"method={name!r}", *(f"{key}={it!r}" for key, it in settings.items())])
+    if _chosen_by() == "force":
+        if full_text(text) != told:
+            _announce("{place} says " + asked + f", ignored: --force-method, so {_told()} holds")
+        return told
     check(text)
     chosen = full_text(text)
     if told != chosen and (told != _DEFAULT or "COVEY_METHOD" in os.environ):
-        _announce(chosen, told)
+        hint = " (--force-method would make the flag win)" if _chosen_by() == "flag" else ""
+        _announce(f"{_told()} ignored: " + "{place} says " + asked + hint)
     return chosen
 
 
-def _announce(chosen: str, told: str) -> None:
-    """Says on rank 0, once, that what was told to this job is not what it does."""
-    if (state.life, chosen, told) in _announced or state.require().rank != 0:
+def unused(by: str) -> None:
+    """Says, once, that ``by`` trains by allreduce whatever this job was told.
+
+    Example:
+        >>> unused("DistributedGradientTape")  # doctest: +SKIP
+    """
+    if state.place is not None and full_text(None) != _DEFAULT:
+        _announce(f"{_told()} ignored: {by} (" + "{place}) knows no methods but allreduce")
+
+
+def _chosen_by() -> str:
+    """Where the method that this job was told comes from: init, variable, flag or force."""
+    if "method" in state.settings:
+        return "init"
+    return os.environ.get("COVEY_METHOD_BY", "variable")
+
+
+def _told() -> str:
+    """The method this job was told, as the user wrote it."""
+    by, text = _chosen_by(), os.environ.get("COVEY_METHOD", _DEFAULT)
+    if by == "init":
+        return f"init(settings={{'method': {state.settings['method']!r}}})"
+    return f"COVEY_METHOD={text}" if by == "variable" else f"--method {text}"
+
+
+def _announce(sentence: str) -> None:
+    """Says on rank 0, once, what of this job's choices is not done; {place}: the script's line."""
+    file, _, number = where(sys._getframe()).rpartition(" in ")[0].rpartition(":")
+    short = os.path.relpath(file)
+    place = f"{file if short.startswith(os.pardir) else short}:{number}"
+    line = sentence.replace("{place}", place, 1)
+    if (state.life, line) in _announced or state.require().rank != 0:
         return
-    _announced.add((state.life, chosen, told))
-    frame = sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("covey"):
-        frame = frame.f_back
-    place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-    sys.stderr.write(
-        f"covey: the script asks for the method {chosen} ({place}); {told}, which --method or "
-        "COVEY_METHOD asks for, is ignored\n"
-    )
+    _announced.add((state.life, line))
+    sys.stderr.write(f"covey: {line}\n")
 
 
 def payload(text: str, group: int, version: int) -> int:

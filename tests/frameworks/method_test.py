@@ -14,6 +14,7 @@ from ranks import SEED, Pool, SharedPool
 
 import covey
 import covey.torch as hvd
+from covey.method import unused
 
 OPTIMIZERS: Dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.05),
@@ -292,6 +293,10 @@ def chosen(method: Any = None, settings: Any = None) -> str:
     return optimizer._covey_progress.method
 
 
+def knows_no_methods() -> None:
+    unused("SomethingElse")
+
+
 def started_differently() -> str:
     rank = int(os.environ["COVEY_RANK"])
     covey.init(settings={"method": f"local:H={2 + rank}"})
@@ -346,8 +351,18 @@ class ChoiceTest(unittest.TestCase):
             self.assertEqual(ranks.stderr(0), "")
             for _ in range(2):
                 self.assertEqual(ranks.call(chosen, "allreduce"), ["allreduce"] * 2)
-            self.assertRegex(ranks.stderr(0), r"allreduce \(.*method_test.py:\d+\); local:local_s")
-            self.assertEqual(ranks.stderr(0).count("is ignored"), 1)
+            self.assertRegex(
+                ranks.stderr(0),
+                r"^covey: COVEY_METHOD=local:H=5 ignored: .*method_test.py:\d+ says "
+                r"method='allreduce'\n$",
+            )
+            for _ in range(2):
+                ranks.call(knows_no_methods)
+            self.assertRegex(
+                ranks.stderr(0).partition("\n")[2],
+                r"^covey: COVEY_METHOD=local:H=5 ignored: SomethingElse \(.*method_test.py:\d+\) "
+                r"knows no methods but allreduce\n$",
+            )
             self.assertEqual(ranks.stderr(1), "")
 
     def test_ranks_started_differently_are_refused(self) -> None:

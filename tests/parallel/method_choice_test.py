@@ -68,8 +68,23 @@ class MethodChoiceTest(unittest.TestCase):
     def test_the_script_wins_over_the_flag(self) -> None:
         out, err = self.chosen(["--method", "local:H=3"], "", "local:H=5")
         self.assertEqual((out, len(err)), ([LOCAL.format(5)], 1))
-        self.assertIn("script.py:6); local:local_steps=3", err[0])
-        self.assertIn("is ignored", err[0])
+        self.assertRegex(
+            err[0],
+            r"^\[0\] covey: --method local:H=3 ignored: .*script.py:6 says method='local:H=5' \("
+        )
+
+    def test_the_forced_flag_wins_over_the_script(self) -> None:
+        force = ["--force-method", "--method", "local:H=3"]
+        out, err = self.chosen(force, "", "gossip")
+        self.assertEqual((out, len(err)), ([LOCAL.format(3)], 1))
+        self.assertRegex(
+            err[0],
+            r"^\[0\] covey: .*script.py:6 says method='gossip', ignored: --force-method, so "
+            r"--method local:H=3 holds$",
+        )
+        self.assertEqual(self.chosen(force, "", "local:local_steps=3"), ([LOCAL.format(3)], []))
+        code, _, err = run_launcher(["-np", "2", "--force-method", "true"])
+        self.assertEqual((code, err), (2, ["coveyrun: --force-method needs --method METHOD"]))
 
     def test_an_unchanged_script_under_local(self) -> None:
         script = str(REPOSITORY / "examples" / "pytorch_minimal.py")

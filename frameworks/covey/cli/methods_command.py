@@ -15,7 +15,8 @@ _EPILOG = """A method is one argument:
   coveyrun -np 4 --method local:local_steps=8 python train.py
   COVEY_METHOD=local:local_steps=8 coveyrun -np 4 python train.py
   hvd.DistributedOptimizer(optimizer, method="local", local_steps=8)
-The script wins over the flag, the flag over the variable; what is ignored is announced.
+The script wins over the flag, unless --force-method is given, and the flag over the variable; what
+is ignored is announced.
 """
 _WIDTH = 96
 

@@ -127,6 +127,7 @@ def _describe(parser: argparse.ArgumentParser) -> None:
         metavar="METHOD",
         help="how the ranks train together, such as local:local_steps=8 (covey methods lists all)",
     )
+    add("--force-method", action="store_true", help="--method wins over the script too")
     add("--timeline", metavar="DIR", help="write one trace per rank into DIR")
     add("--output-dir", metavar="DIR", help="also write DIR/rank.N/stdout and DIR/rank.N/stderr")
     add(
@@ -251,8 +252,11 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
     if arguments.start_timeout is not None:
         settings["COVEY_START_TIMEOUT"] = f"{arguments.start_timeout}s"
     extra_env = dict(text.split("=", 1) for text in variables)
+    if arguments.force_method and arguments.method is None:
+        raise LaunchError("--force-method needs --method METHOD")
     if arguments.method is not None:
         settings["COVEY_METHOD"] = arguments.method
+        settings["COVEY_METHOD_BY"] = "force" if arguments.force_method else "flag"
         _announce_ignored(arguments, {**os.environ, **extra_env}.get("COVEY_METHOD"))
     return JobSpec(
         command=split_command(arguments.command),
