@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from covey import _native
 from covey.errors import InvalidArgument
@@ -16,6 +16,7 @@ from covey.watch import where
 # What a step exchanges: covey_payload of core/covey.h; and when: covey_admission.
 NOTHING, GRADIENTS, MODEL = 0, 1, 2
 ALL, ROUNDS = 0, 1
+FOREVER = (1 << 63) - 1
 
 _DEFAULT = "allreduce"
 _announced: set = set()  # (life, line) of what was said: once is enough.
@@ -120,14 +121,46 @@ def _announce(sentence: str) -> None:
     sys.stderr.write(f"covey: {line}\n")
 
 
-def payload(text: str, group: int, version: int) -> int:
-    """What the members of a group exchange at the end of step `version`: NOTHING, GRADIENTS, MODEL.
+class Plan(NamedTuple):
+    """What a step is by its method.
+
+    Attributes:
+        payload: NOTHING, GRADIENTS or MODEL.
+        in_rounds: whether it waits for enough ranks instead of all.
+        until: the next version at which another method holds, or a warm-up is over.
+    """
+
+    payload: int
+    in_rounds: bool
+    until: int
+
+
+def plan(text: str, group: int, version: int) -> Plan:
+    """What the members of a group exchange at the end of step ``version``.
 
     The same on every member, at any time.
+
+    Raises:
+        InvalidArgument: (a ValueError) the group has fewer members than the method waits for.
     """
-    return int(_native.method_plan(text, group, version)[0])
+    payload, admission, until = _native.method_plan(text, group, version)
+    return Plan(payload, admission == ROUNDS, until)
 
 
-def goes_in_rounds(text: str, group: int) -> bool:
-    """Whether the method waits for enough ranks instead of all."""
-    return bool(_native.method_plan(text, group, 0)[1] == ROUNDS)
+def plans(text: str, group: int) -> Iterator[Tuple[int, Plan]]:
+    """Where each part of a training begins, and its plan there: warm-ups, and what ``then=`` names.
+
+    Example:
+        >>> [begin for begin, _ in plans("local:warmup_steps=5,then=allreduce@90", 0)]
+        [0, 5, 90]
+    """
+    version = 0
+    while version < FOREVER:
+        part = plan(text, group, version)
+        yield version, part
+        version = part.until
+
+
+def text_at(text: str, version: int) -> str:
+    """The method of ``text`` that holds at ``version``, alone."""
+    return str(_native.method_at(text, version))

@@ -6,21 +6,17 @@ import copy
 import io
 import os
 import unittest
-from typing import Any, Callable, Dict, List
+from typing import Any
 
 import torch
-from nets import batch_of, loss_of, make_net, whole_batch
+from nets import batch_of, loss_of, make_net
 from ranks import SEED, Pool, SharedPool
+from references import OPTIMIZERS, Reference, agree, average, do_step
 
 import covey
 import covey.torch as hvd
 from covey.method import unused
 
-OPTIMIZERS: Dict[str, Callable[[Any], torch.optim.Optimizer]] = {
-    "sgd": lambda p: torch.optim.SGD(p, lr=0.05),
-    "momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.01),
-    "adam": lambda p: torch.optim.Adam(p, lr=0.01),
-}
 STEPS = 9
 
 pool = SharedPool(__file__)
@@ -32,46 +28,6 @@ def setUpModule() -> None:
 
 def tearDownModule() -> None:
     pool.close()
-
-
-def do_step(net: torch.nn.Module, optimizer: Any, batch: Any) -> None:
-    optimizer.zero_grad()
-    loss_of(net, batch).backward()
-    optimizer.step()
-
-
-def average(nets: List[torch.nn.Module]) -> None:
-    """The slow reference: sums in rank order, then a division."""
-    with torch.no_grad():
-        for same in zip(*(net.parameters() for net in nets)):
-            total = torch.zeros_like(same[0])
-            for parameter in same:
-                total += parameter
-            for parameter in same:
-                parameter.copy_(total / len(nets))
-
-
-class Reference:
-    """All ranks in one process, each with a network and an optimizer of its own."""
-
-    def __init__(self, net: torch.nn.Module, kind: str) -> None:
-        self.nets = [copy.deepcopy(net) for _ in range(hvd.size())]
-        self.optimizers = [OPTIMIZERS[kind](list(net.parameters())) for net in self.nets]
-
-    def local_step(self, step: int) -> None:
-        for rank, (net, optimizer) in enumerate(zip(self.nets, self.optimizers)):
-            do_step(net, optimizer, batch_of(step, rank))
-
-    def shared_step(self, step: int) -> None:
-        for net, optimizer in zip(self.nets, self.optimizers):
-            do_step(net, optimizer, whole_batch(step))
-
-
-def agree(net: torch.nn.Module, other: torch.nn.Module, what: Any) -> None:
-    for (name, actual), wanted in zip(net.named_parameters(), other.parameters()):
-        torch.testing.assert_close(
-            actual, wanted, rtol=1e-5, atol=1e-5, msg=lambda text: f"{what} {name}: {text}"
-        )
 
 
 def replicas_are_equal(net: torch.nn.Module) -> bool:
@@ -345,7 +301,7 @@ class MethodTest(unittest.TestCase):
 class ChoiceTest(unittest.TestCase):
     def test_the_script_wins_over_the_environment_and_says_so_once(self) -> None:
         with Pool(2, __file__, env={"COVEY_METHOD": "local:H=5"}) as ranks:
-            told = "local:local_steps=5,warmup_steps=0"
+            told = "local:local_steps=5"
             self.assertEqual(ranks.call(chosen), [told] * 2)
             self.assertEqual(ranks.call(chosen, "local", {"local_steps": 5}), [told] * 2)
             self.assertEqual(ranks.stderr(0), "")

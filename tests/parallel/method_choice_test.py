@@ -25,7 +25,7 @@ optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), 
 if hvd.rank() == 0:
     print(optimizer._covey_progress.method)
 """
-LOCAL = "local:local_steps={},warmup_steps=0"
+LOCAL = "local:local_steps={}"
 
 
 def covey(*arguments: str) -> Any:

@@ -85,7 +85,7 @@ class ModelRounds:
                 with; two parameters in the same memory.
             Mismatch, Exhausted: on every rank: the ranks differ; a rank has no room.
         """
-        _check_options(optimizer._covey_options)
+        check_options(optimizer._covey_options)
         refuse_shared_memory(named)
         self._optimizer = optimizer
         self._group = group
@@ -210,7 +210,8 @@ class ModelRounds:
         self._missing = missing
 
 
-def _check_options(options: Dict[str, Any]) -> None:
+def check_options(options: Dict[str, Any]) -> None:
+    """Raises Unsupported (a ValueError) for an option that rounds of models do not go with."""
     wrong = None
     if options["op"] != Average:
         wrong = "op must be Average"

@@ -32,10 +32,11 @@ from covey.torch.layout import (
     plan_buckets,
 )
 from covey.torch.ops import allreduce
+from covey.torch.parts import begin_part, check_parts, end_step, move_to
 from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer, check_agreement
 from covey.torch.tensors import CODES
-from covey.torch.trainers import Trainer, trainer_of
+from covey.torch.trainers import Trainer
 
 class _Distributed(torch.optim.Optimizer):
     """The methods that a distributed optimizer has on top of its class. Never instantiated: the
@@ -109,10 +110,11 @@ class _Distributed(torch.optim.Optimizer):
         """
         if self._covey_rounds is not None:
             self._check_parameters()
-            return self._covey_rounds.step(closure)
-        result = self._update(closure)
-        self._covey_progress.after_update()
-        _turn(self)
+            result = self._covey_rounds.step(closure)
+        else:
+            result = self._update(closure)
+            self._covey_progress.after_update()
+        end_step(self)
         return result
 
     step.hooked = True  # type: ignore[attr-defined]  # The class below runs torch's step hooks.
@@ -148,8 +150,7 @@ class _Distributed(torch.optim.Optimizer):
         if not isinstance(steps, int) or steps < 0:
             raise InvalidArgument(f"version must be a number of steps, not {steps!r}")
         self._refuse_in_flight("version")
-        self._covey_progress.turn(steps)
-        _turn(self)
+        move_to(self, steps)
 
     def finish(self) -> None:
         """Makes the parameters the mean over the ranks, if the method has let them differ.
@@ -220,6 +221,7 @@ class _Distributed(torch.optim.Optimizer):
         if self._covey_rounds is not None:
             self._covey_rounds.finish()
             self._covey_rounds.close()
+            self._covey_rounds = None
         if named_parameters is not None:
             self._covey_options["named_parameters"] = list(named_parameters)
         _build(self)
@@ -271,23 +273,10 @@ def _build(optimizer: Any) -> None:
         f"backward_passes_per_step {optimizer.backward_passes_per_step}"
     ]
     check_agreement(header, plans, reduction)
-    optimizer._covey_rounds = trainer_of(optimizer, trained, plans, reduction)
-    if optimizer._covey_rounds is not None:
-        return
     optimizer._covey_plans = (plans, reduction)
     optimizer._covey_progress.share(trained)
-    _turn(optimizer)
-
-
-def _turn(optimizer: Any) -> None:
-    """Reduces gradients from now on, or does not, as the step that comes has it."""
-    wanted = optimizer._covey_progress.reduces
-    if wanted and optimizer._covey_reducer is None:
-        passes = optimizer.backward_passes_per_step
-        densify = optimizer._covey_options["sparse_as_dense"]
-        optimizer._covey_reducer = Reducer(*optimizer._covey_plans, passes, densify)
-    if optimizer._covey_reducer is not None:
-        optimizer._covey_reducer.active = wanted
+    check_parts(optimizer)
+    begin_part(optimizer)
 
 
 def _check_options(

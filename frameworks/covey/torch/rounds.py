@@ -114,7 +114,7 @@ class RoundTrainer:
             Mismatch, Exhausted: on every rank: the ranks differ; a rank has no room.
         """
         options = optimizer._covey_options
-        _check_options(optimizer, options)
+        check_options(optimizer, options)
         self._optimizer = optimizer
         self._group = reduction.group
         self._densify = options["sparse_as_dense"]
@@ -245,7 +245,8 @@ class RoundTrainer:
         self._missing = missing
 
 
-def _check_options(optimizer: Any, options: Dict[str, Any]) -> None:
+def check_options(optimizer: Any, options: Dict[str, Any]) -> None:
+    """Raises Unsupported (a ValueError) for an option that rounds do not go with."""
     wrong = None
     if options["op"] not in (Average, Sum):
         wrong = "op must be Average or Sum"
