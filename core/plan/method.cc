@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <optional>
+#include <utility>
 
 #include "core/base/json.h"
 #include "core/base/nearest.h"
@@ -205,14 +207,19 @@ std::string JsonOf(const MethodParameter& parameter) {
 }
 
 std::string JsonOf(const Method& method) {
-  std::string json = "{\"name\":";
-  AppendJsonString(method.name, &json);
-  json += ",\"help\":";
-  AppendJsonString(method.help, &json);
-  json += ",\"bytes\":";
-  AppendJsonString(method.bytes, &json);
-  json += ",\"citation\":";
-  AppendJsonString(method.citation, &json);
+  std::string json;
+  for (const auto& [key, text] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"name", method.name},
+           {"help", method.help},
+           {"bytes", method.bytes},
+           {"citation", method.citation},
+           {"late", method.late},
+           {"learning_rate", method.learning_rate},
+           {"memory", method.memory},
+           {"lr_scale", method.scaling == Scaling::kRanks ? "ranks" : "one"}}) {
+    json += std::string(json.empty() ? "{\"" : ",\"") + key + "\":";
+    AppendJsonString(text, &json);
+  }
   json += ",\"parameters\":[";
   for (const MethodParameter& parameter : method.parameters) json += JsonOf(parameter) + ",";
   return json + JsonOf(kWarmup) + "]}";

@@ -90,11 +90,21 @@ struct MethodView {
   GroupIndex rank;
 };
 
+// By what a learning rate that is right for one rank is to be multiplied.
+enum class Scaling : uint8_t {
+  kRanks,  // their number: an update stands for a batch that is so much larger
+  kOne,
+};
+
 struct Method {
-  const char* name;      // "local"
-  const char* help;      // one sentence: what is exchanged when
-  const char* bytes;     // per rank, P ranks; g: bytes of the gradients, m: of the parameters
-  const char* citation;  // authors, title, year, where
+  const char* name;       // "local"
+  const char* help;       // one sentence: what is exchanged when
+  const char* bytes;      // per rank, P ranks; g: bytes of the gradients, m: of the parameters
+  const char* citation;   // authors, title, year, where
+  const char* late = "";  // who may be late, how far, and what becomes of it
+  const char* learning_rate = "";  // the rule, in words
+  const char* memory = "";         // beyond gradients and model
+  Scaling scaling = Scaling::kRanks;
   std::span<const MethodParameter> parameters;
   // `settings[i]` is the value of parameters[i], in its range. REQUIRES: version >= 0, the number
   // of steps this rank has done.
@@ -136,7 +146,8 @@ struct MethodChoice {
 // is then unchanged.
 Status ParseMethod(std::string_view text, MethodChoice* choice);
 
-// All methods: a JSON array of {name, help, bytes, citation, parameters: [{name, letter, unit,
+// All methods: a JSON array of {name, help, bytes, citation, late, learning_rate, memory, lr_scale
+// ("ranks" or "one"), parameters: [{name, letter, unit,
 // default, minimum, maximum, help}]}; what is not written as a number is a string. The parameters
 // that all methods have come last.
 std::string MethodsJson();

@@ -4,12 +4,14 @@ chooses. What a method does is in the core; adapters ask it for each step."""
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from covey import _native
 from covey.errors import InvalidArgument
+from covey.group import Group
 from covey.state import state
 from covey.watch import where
 
@@ -164,3 +166,63 @@ def plans(text: str, group: int) -> Iterator[Tuple[int, Plan]]:
 def text_at(text: str, version: int) -> str:
     """The method of ``text`` that holds at ``version``, alone."""
     return str(_native.method_at(text, version))
+
+
+def name_of(text: str) -> str:
+    """The name of the method that a text of one method chooses."""
+    return text.partition(":")[0]
+
+
+def lr_scale(method: Optional[str] = None, process_set: Optional[Group] = None) -> float:
+    """By what to multiply a learning rate that is right for one rank.
+
+    With most methods that is the number of ranks: an update stands for a batch that is so much
+    larger. Such a rate needs a warm-up (Goyal et al., 2017, arXiv:1706.02677). It is the factor for
+    the mean; with ``op=hvd.Sum`` gradients are as large already, and ``optimizer.lr_scale()`` is 1.
+
+    Args:
+        method: as for ``DistributedOptimizer``; None: what this job was told.
+        process_set: the ranks that train together; None: all.
+
+    Raises:
+        InvalidArgument: (a ValueError) there is no such method.
+        NotInitialized: (a ValueError) before ``init()``.
+
+    Example:
+        >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1 * covey.lr_scale())  # doctest: +SKIP
+    """
+    place = state.require()
+    if method is not None:
+        check(method)
+    return scale_at(full_text(method), 0, place.size if process_set is None else process_set.size())
+
+
+def scale_at(text: str, version: int, ranks: int) -> float:
+    """``lr_scale`` of the method that holds at ``version``."""
+    name = name_of(text_at(text, version))
+    kind = next(known["lr_scale"] for known in methods() if known["name"] == name)
+    return float(ranks if kind == "ranks" else 1)
+
+
+def setting(text: str, name: str, otherwise: str) -> str:
+    """The value of a parameter in the full text of one method.
+
+    Example:
+        >>> setting("local:local_steps=8", "local_steps", "1")
+        '8'
+    """
+    words = text.partition(":")[2].split(",")
+    return dict(word.split("=", 1) for word in words if word).get(name, otherwise)
+
+
+def ranks_needed(text: str, size: int) -> int:
+    """How many of ``size`` ranks a method in rounds waits for, by the ``admit`` of its full text.
+
+    Example:
+        >>> ranks_needed("eager:admit=0.5,grace=0s", 5)
+        3
+    """
+    admit = setting(text, "admit", "solo")
+    if admit in ("solo", "all"):
+        return 1 if admit == "solo" else size
+    return min(size, math.ceil(float(admit) * size) if "." in admit else int(admit))

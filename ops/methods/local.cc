@@ -43,6 +43,11 @@ constexpr Method kMethod{
         "Stich: Local SGD Converges Fast and Communicates Little, ICLR 2019, "
         "arXiv:1805.09767; Lin, Stich, Patel, Jaggi: Don't Use Large Mini-Batches, Use "
         "Local SGD, ICLR 2020, arXiv:1808.07217",
+    .late =
+        "within local_steps steps anybody; each averaging waits for all ranks, and a rank that is "
+        "slow for good holds up all",
+    .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
+    .memory = "none; the parameters move into shared memory",
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

@@ -41,7 +41,8 @@ TEST(EveryMethod, IsListedOnceInOrder) {
 
 TEST(EveryMethod, SaysWhatItIs) {
   for (const Method* method : Methods()) {
-    for (const char* text : {method->help, method->bytes, method->citation})
+    for (const char* text : {method->help, method->bytes, method->citation, method->late,
+                             method->learning_rate, method->memory})
       EXPECT_NE(std::string_view(text), "") << method->name;
     for (const MethodParameter& p : method->parameters) {
       EXPECT_LE(p.minimum, p.standard) << p.name;
@@ -150,6 +151,9 @@ TEST(MethodText, WrongOnesAreRefusedWithWhatExists) {
 TEST(MethodText, JsonListsAll) {
   const std::string json = MethodsJson();
   EXPECT_NE(json.find(R"({"name":"local","help":")"), std::string::npos) << json;
+  EXPECT_NE(json.find(R"(,"lr_scale":"ranks","parameters":[{"name":"local_steps")"),
+            std::string::npos)
+      << json;
   EXPECT_NE(json.find(R"({"name":"local_steps","letter":"H","unit":"steps","default":8,)"
                       R"("minimum":1,"maximum":1000000000,"help":")"),
             std::string::npos)

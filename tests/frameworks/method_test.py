@@ -299,23 +299,28 @@ class MethodTest(unittest.TestCase):
 
 
 class ChoiceTest(unittest.TestCase):
+    def said(self, ranks: Pool) -> str:
+        """What rank 0 has said beside the method's card."""
+        lines = ranks.stderr(0).splitlines(keepends=True)
+        return "".join(line for line in lines if not line.startswith("covey | "))
+
     def test_the_script_wins_over_the_environment_and_says_so_once(self) -> None:
         with Pool(2, __file__, env={"COVEY_METHOD": "local:H=5"}) as ranks:
             told = "local:local_steps=5"
             self.assertEqual(ranks.call(chosen), [told] * 2)
             self.assertEqual(ranks.call(chosen, "local", {"local_steps": 5}), [told] * 2)
-            self.assertEqual(ranks.stderr(0), "")
+            self.assertEqual(self.said(ranks), "")
             for _ in range(2):
                 self.assertEqual(ranks.call(chosen, "allreduce"), ["allreduce"] * 2)
             self.assertRegex(
-                ranks.stderr(0),
+                self.said(ranks),
                 r"^covey: COVEY_METHOD=local:H=5 ignored: .*method_test.py:\d+ says "
                 r"method='allreduce'\n$",
             )
             for _ in range(2):
                 ranks.call(knows_no_methods)
             self.assertRegex(
-                ranks.stderr(0).partition("\n")[2],
+                self.said(ranks).partition("\n")[2],
                 r"^covey: COVEY_METHOD=local:H=5 ignored: SomethingElse \(.*method_test.py:\d+\) "
                 r"knows no methods but allreduce\n$",
             )

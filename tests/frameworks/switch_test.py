@@ -147,6 +147,23 @@ def taken_up_again() -> List[int]:
     return exchanges
 
 
+def lr_scales() -> List[float]:
+    """covey's for three methods and half of the ranks, then an optimizer's by op."""
+    scales = [covey.lr_scale(), covey.lr_scale("local"), hvd.lr_scale("eager:then=local@5")]
+    if hvd.rank() < 2:
+        scales.append(covey.lr_scale(process_set=covey.group([0, 1])))
+    for op, method in ((hvd.Average, "allreduce"), (hvd.Sum, "allreduce"), (hvd.Sum, "local:H=1"),
+                       (hvd.Sum, "eager:admit=all")):
+        sgd = torch.optim.SGD([torch.nn.Parameter(torch.zeros(3))], lr=1.0)
+        optimizer = hvd.DistributedOptimizer(sgd, op=op, method=method)
+        scales.append(optimizer.lr_scale())
+    try:
+        covey.lr_scale("lokal")
+    except ValueError as error:
+        assert 'nearest is "local"' in str(error)
+    return scales
+
+
 def refusal_of(method: str, options: Dict[str, Any]) -> str:
     parameter = torch.nn.Parameter(torch.zeros(3))
     try:
@@ -203,6 +220,12 @@ class SwitchTest(unittest.TestCase):
         for kind in ("momentum", "adam", "lbfgs"):
             with self.subTest(kind):
                 pool(2).call(rare_state, kind)
+
+    def test_the_factor_of_the_learning_rate(self) -> None:
+        last = [3.0, 1.0, 3.0, 1.0]
+        self.assertEqual(
+            pool(3).call(lr_scales), [[3.0] * 3 + [2.0] + last] * 2 + [[3.0] * 3 + last]
+        )
 
     def test_a_checkpoint_of_a_later_part(self) -> None:
         for local, allreduce, _ in pool(2).call(taken_up_again):

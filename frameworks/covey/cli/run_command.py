@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional
 
 from covey.cli.parser import Parser, package_version, split_command
 from covey.errors import InvalidArgument
+from covey.inject import KINDS, parse
 from covey.launch import secret
 from covey.launch.check import check_command, check_writable_folder
 from covey.launch.job import Job
@@ -118,6 +119,15 @@ def method(text: str) -> str:
     return text
 
 
+def injection(text: str) -> str:
+    """argparse type of --inject."""
+    try:
+        parse(text)
+    except InvalidArgument as error:
+        raise UsageError(str(error)) from error
+    return text
+
+
 def _describe(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-np", "--num-proc", type=number_of_ranks, metavar="N", help="number of ranks")
@@ -128,6 +138,14 @@ def _describe(parser: argparse.ArgumentParser) -> None:
         help="how the ranks train together, such as local:local_steps=8 (covey methods lists all)",
     )
     add("--force-method", action="store_true", help="--method wins over the script too")
+    add("--summary", action="store_true", help="tell at the end what each rank did and waited for")
+    add(
+        "--inject",
+        type=injection,
+        metavar="WHAT",
+        help="delay ranks at the end of their steps, such as delay:320ms@2 (two random ranks each "
+        "step), slow:10x@1, pause:5s:100@rank2; there are " + ", ".join(KINDS),
+    )
     add("--timeline", metavar="DIR", help="write one trace per rank into DIR")
     add("--output-dir", metavar="DIR", help="also write DIR/rank.N/stdout and DIR/rank.N/stderr")
     add(
@@ -245,6 +263,16 @@ def _announce_ignored(arguments: argparse.Namespace, told: Optional[str]) -> Non
         sys.stderr.write(text)
 
 
+def _tell_of_injection(spec: JobSpec) -> None:
+    """Nobody shall take a job that is delayed on purpose for one that is slow."""
+    text = {**os.environ, **spec.extra_env, **spec.settings_env}.get("COVEY_INJECT")
+    if text:
+        try:
+            sys.stderr.write(f"{spec.program}: injects {parse(text)}\n")
+        except InvalidArgument as error:
+            raise LaunchError(f"COVEY_INJECT: {error}") from error
+
+
 def _spec(arguments: argparse.Namespace) -> JobSpec:
     size = _size(arguments)
     variables: List[str] = [text for text in arguments.variables if "=" in text]
@@ -258,6 +286,10 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         settings["COVEY_METHOD"] = arguments.method
         settings["COVEY_METHOD_BY"] = "force" if arguments.force_method else "flag"
         _announce_ignored(arguments, {**os.environ, **extra_env}.get("COVEY_METHOD"))
+    if arguments.summary:
+        settings["COVEY_SUMMARY"] = "always"
+    if arguments.inject is not None:
+        settings["COVEY_INJECT"] = arguments.inject
     return JobSpec(
         command=split_command(arguments.command),
         size=size,
@@ -280,6 +312,7 @@ def _act(arguments: argparse.Namespace) -> int:
             check_writable_folder("--timeline", spec.timeline_dir)
         if spec.output_dir is not None:
             check_writable_folder("--output-dir", spec.output_dir)
+        _tell_of_injection(spec)
         return Job(spec).run().exit_code
     except LaunchError as error:
         sys.stderr.write(f"{arguments.parser.prog}: {error}\n")

@@ -32,7 +32,7 @@ from covey.torch.layout import (
     plan_buckets,
 )
 from covey.torch.ops import allreduce
-from covey.torch.parts import begin_part, check_parts, end_step, move_to
+from covey.torch.parts import begin_part, check_parts, end_step, lr_scale, move_to, show_card
 from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer, check_agreement
 from covey.torch.tensors import CODES
@@ -108,6 +108,7 @@ class _Distributed(torch.optim.Optimizer):
         With a closure, the gradients of each of its evaluations are reduced. Models are averaged
         afterwards when the method says so: every rank must do equally many steps.
         """
+        self._covey_progress.begin_step()
         if self._covey_rounds is not None:
             self._check_parameters()
             result = self._covey_rounds.step(closure)
@@ -162,6 +163,10 @@ class _Distributed(torch.optim.Optimizer):
             return self._covey_rounds.finish()
         self._refuse_in_flight("finish()")
         self._covey_progress.finish()
+
+    def lr_scale(self) -> float:
+        """By what to multiply a learning rate that is right for one rank: ``covey.lr_scale``."""
+        return lr_scale(self)
 
     def _reducing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         def reduced() -> Any:
@@ -276,6 +281,7 @@ def _build(optimizer: Any) -> None:
     optimizer._covey_plans = (plans, reduction)
     optimizer._covey_progress.share(trained)
     check_parts(optimizer)
+    show_card(optimizer)
     begin_part(optimizer)
 
 
@@ -334,8 +340,8 @@ def DistributedOptimizer(
 
     Returns:
         An optimizer that also has ``synchronize``, ``skip_synchronize``, ``no_sync``, ``finish``,
-        ``set_backward_passes_per_step``, ``rebuild_buckets``, and ``version``, the number of steps
-        done. ``state_dict()`` is unchanged.
+        ``lr_scale``, ``set_backward_passes_per_step``, ``rebuild_buckets``, and ``version``, the
+        number of steps done. ``state_dict()`` is unchanged.
 
     Raises:
         InvalidArgument, NotInitialized: (ValueErrors) wrong arguments; before ``init()``.

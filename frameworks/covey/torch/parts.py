@@ -12,8 +12,9 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
+from covey.card import show
 from covey.group import Group
-from covey.method import plans, text_at
+from covey.method import GRADIENTS, plans, scale_at, text_at
 from covey.objects import allgather_object
 from covey.reduce_op import Average, Max
 from covey.torch.layout import Named
@@ -33,6 +34,23 @@ def check_parts(optimizer: Any) -> None:
         check_options(optimizer, plan)
 
 
+def show_card(optimizer: Any) -> None:
+    """Says on rank 0 by what method training begins."""
+    group = optimizer._covey_options["process_set"]
+    size = sum(p.numel() * p.element_size() for _, p in optimizer._covey_progress.named)
+    show(optimizer._covey_progress.method, group.size(), size, group.id)
+
+
+def lr_scale(optimizer: Any) -> float:
+    """By what a learning rate for one rank is to be multiplied, for the step that comes."""
+    progress, options = optimizer._covey_progress, optimizer._covey_options
+    if not progress.is_shared or (
+        progress.plan.payload == GRADIENTS and options["op"] != Average
+    ):
+        return 1.0
+    return scale_at(progress.method, progress.steps, options["process_set"].size())
+
+
 def begin_part(optimizer: Any) -> None:
     """Makes ready for the next step. All ranks call it at the same one."""
     if optimizer._covey_progress.plan.in_rounds and optimizer._covey_rounds is None:
@@ -44,6 +62,7 @@ def end_step(optimizer: Any) -> None:
     """After each ``step()``: looks what the next one is."""
     progress = optimizer._covey_progress
     progress.steps += 1
+    progress.tally.end_step()
     if progress.is_over:
         _end_part(optimizer)
     elif not progress.plan.in_rounds:

@@ -13,6 +13,7 @@ import torch
 from covey.group import Group
 from covey.method import FOREVER, GRADIENTS, MODEL, NOTHING, Plan, plan
 from covey.reduce_op import Max
+from covey.tally import Tally
 from covey.torch.averager import Averager
 from covey.torch.layout import Named
 from covey.torch.ops import allreduce
@@ -28,6 +29,7 @@ class Progress:
         plan: what is exchanged in the next one.
         is_shared: whether there is anybody to exchange with.
         named: the parameters that are trained.
+        tally: counts what happens.
         differs: whether optimizers may keep different things since ``steps`` were last alike.
     """
 
@@ -38,7 +40,9 @@ class Progress:
         self.steps = 0
         self.plan = Plan(NOTHING, False, FOREVER)
         self.differs = False
+        self.tally = Tally(method, group.ranks)
         self._group = group
+        self._averagings = 0
         self.named: Sequence[Named] = ()
         self._prefix = ""
         self._averager: Optional[Averager] = None
@@ -69,6 +73,12 @@ class Progress:
         if self.is_shared:
             self.plan = plan(self.method, self._group.id, steps)
 
+    def begin_step(self) -> None:
+        """``step()`` begins."""
+        self.tally.begin_step()
+        if self.is_shared and self.plan.payload != NOTHING and not self.plan.in_rounds:
+            self.tally.arrived(self.steps, self._group.size())
+
     def after_update(self) -> None:
         """Ends an update: exchanges models if it is time."""
         self.version += 1
@@ -92,5 +102,10 @@ class Progress:
     def _average(self) -> None:
         if self._averager is None:
             self._averager = Averager(self.named, self._prefix, self._group)
-        self._averager.average()
+        self._averagings += 1
+        # How far apart models are costs a copy of them: looked at ever more rarely.
+        if self._averagings & (self._averagings - 1) == 0:
+            self.tally.distance = self._averager.average_and_measure()
+        else:
+            self._averager.average()
         self._is_apart = False
