@@ -150,8 +150,8 @@ def _blocked_ns() -> int:
 
 
 def main_tally() -> Optional[Tally]:
-    """That of the optimizer with the most steps since ``init()``, if any has done one."""
-    mine = [tally for tally in _tallies if tally.life == state.life and tally.steps > 0]
+    """That of the optimizer with the most steps since ``init()``, the newest of equals, if any."""
+    mine = [tally for tally in reversed(_tallies) if tally.life == state.life and tally.steps > 0]
     return max(mine, key=lambda tally: tally.steps) if mine else None
 
 
