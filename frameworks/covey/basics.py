@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Union
 
-from covey import _native, rendezvous, tally, watch
+from covey import _native, method, rendezvous, tally, watch
 from covey.errors import CoveyError, InvalidArgument, Unsupported
 from covey.group import Group
 from covey.state import Place, state
@@ -62,15 +62,17 @@ def init(
 
 def _start(settings: Optional[Mapping[str, object]]) -> None:
     global _exit_registered
-    given = rendezvous.joined(settings)
+    kept = method.settle(settings or {})
+    given = rendezvous.joined(kept or None)
     text = "\n".join(f"{name}={value}" for name, value in given.items())
     was_running = _native.is_initialized()
     _native.init(-1, 0, -1, text or None)
     state.place = Place(*_native.place())
-    state.settings = dict(settings or {})
+    state.settings = kept
     state.process = os.getpid()
     if not was_running:
         state.life += 1
+    method.compare(settings or {})
     if not _exit_registered:
         _exit_registered = True
         atexit.register(_shutdown_at_exit)

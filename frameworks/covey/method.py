@@ -86,6 +86,27 @@ def choose(name: Optional[str], settings: Mapping[str, object]) -> str:
     return chosen
 
 
+def settle(settings: Mapping[str, object]) -> Dict[str, object]:
+    """What of ``init(settings=...)`` holds: --force-method wins over its method too."""
+    kept = dict(settings)
+    if os.environ.get("COVEY_METHOD_BY") == "force":
+        kept.pop("method", None)
+    return kept
+
+
+def compare(settings: Mapping[str, object]) -> None:
+    """Says after ``init(settings=...)`` which of two methods that this job was told is ignored."""
+    if "method" not in settings or "COVEY_METHOD" not in os.environ:
+        return
+    asked, variable = f"init(settings={{'method': {settings['method']!r}}})", _variable()
+    if full_text(str(settings["method"])) == full_text(os.environ["COVEY_METHOD"]):
+        return
+    if _chosen_by() == "force":
+        _announce("{place} says " + asked + f", ignored: --force-method, so {variable} holds")
+    else:
+        _announce(f"{variable} ignored: " + "{place} says " + asked)
+
+
 def unused(by: str) -> None:
     """Says, once, that ``by`` trains by allreduce whatever this job was told.
 
@@ -105,9 +126,15 @@ def _chosen_by() -> str:
 
 def _told() -> str:
     """The method this job was told, as the user wrote it."""
-    by, text = _chosen_by(), os.environ.get("COVEY_METHOD", _DEFAULT)
-    if by == "init":
+    if _chosen_by() == "init":
         return f"init(settings={{'method': {state.settings['method']!r}}})"
+    return _variable()
+
+
+def _variable() -> str:
+    """What the flag or the variable says, as the user wrote it."""
+    text = os.environ.get("COVEY_METHOD", _DEFAULT)
+    by = os.environ.get("COVEY_METHOD_BY", "variable")
     return f"COVEY_METHOD={text}" if by == "variable" else f"--method {text}"
 
 

@@ -263,6 +263,11 @@ def started_differently() -> str:
     return ""
 
 
+def started_with(method: str) -> str:
+    covey.init(settings={"method": method})
+    return chosen()
+
+
 def init_error() -> str:
     try:
         covey.init()
@@ -325,6 +330,21 @@ class ChoiceTest(unittest.TestCase):
                 r"knows no methods but allreduce\n$",
             )
             self.assertEqual(ranks.stderr(1), "")
+
+    def test_settings_of_init_are_the_script(self) -> None:
+        for force, by, holds, line in (
+            ("variable", "COVEY_METHOD=local:H=5", "local:local_steps=3",
+             r"^covey: COVEY_METHOD=local:H=5 ignored: .*:\d+ says init\(settings={"),
+            ("flag", "--method local:H=5", "local:local_steps=3", r"^covey: --method local:H=5 ign"),
+            ("force", "--method local:H=5", "local:local_steps=5",
+             r"^covey: .*:\d+ says init\(.*ignored: --force-method, so --method local:H=5"),
+        ):
+            env = {"COVEY_METHOD": "local:H=5", "COVEY_METHOD_BY": force}
+            with self.subTest(by), Pool(2, __file__, env=env, init=False) as ranks:
+                self.assertEqual(ranks.call(started_with, "local:H=3"), [holds] * 2)
+                self.assertRegex(self.said(ranks), line)
+                self.assertEqual(self.said(ranks).count("\n"), 1)
+                self.assertEqual(ranks.stderr(1), "")
 
     def test_ranks_started_differently_are_refused(self) -> None:
         with Pool(2, __file__, init=False) as ranks:

@@ -58,7 +58,8 @@ class OneScriptTest(unittest.TestCase):
 
     def test_under_every_method(self) -> None:
         methods = [method["name"] for method in covey.methods()]
-        for method in [*methods, "eager:admit=0.5,grace=20ms"]:
+        for method in [*methods, "eager:admit=0.5,grace=20ms",
+                       "eager:then=local@80:H=4,then=allreduce@160"]:
             with self.subTest(method):
                 self.assertLess(max(self.errors(method)), 0.05)
 

@@ -24,6 +24,7 @@ _EXAMPLES = """examples:
   {prog} -np 4 --output-dir logs python train.py        also into logs/rank.N/stdout and stderr
   {prog} -np 4 --timeline trace python train.py         one trace per rank, for ui.perfetto.dev
   {prog} -np 4 --method local:local_steps=8 python train.py    models averaged each 8 steps
+  {prog} -np 4 --inject delay:50ms@1 --summary python train.py    one random rank late each step
   {prog} -np 2 -x LR=0.1 python -m package.module
 
 one job by several launchers (of one machine; with the plug-in grpc), each with its -np:
