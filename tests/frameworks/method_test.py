@@ -335,7 +335,7 @@ class ChoiceTest(unittest.TestCase):
         for force, by, holds, line in (
             ("variable", "COVEY_METHOD=local:H=5", "local:local_steps=3",
              r"^covey: COVEY_METHOD=local:H=5 ignored: .*:\d+ says init\(settings={"),
-            ("flag", "--method local:H=5", "local:local_steps=3", r"^covey: --method local:H=5 ign"),
+            ("flag", "--method local:H=5", "local:local_steps=3", r"^covey: --method local:H=5 i"),
             ("force", "--method local:H=5", "local:local_steps=5",
              r"^covey: .*:\d+ says init\(.*ignored: --force-method, so --method local:H=5"),
         ):

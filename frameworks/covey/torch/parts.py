@@ -66,7 +66,7 @@ def end_step(optimizer: Any) -> None:
     if progress.is_over:
         _end_part(optimizer)
     elif not progress.plan.in_rounds:
-        progress.turn(progress.steps)
+        progress.move(progress.steps)
         _turn(optimizer)
 
 
@@ -74,7 +74,7 @@ def move_to(optimizer: Any, steps: int) -> None:
     """Training is taken up again where ``steps`` were done, with equal replicas. On all ranks."""
     progress = optimizer._covey_progress
     before = text_at(progress.method, progress.steps)
-    progress.turn(steps)
+    progress.move(steps)
     if not progress.plan.in_rounds or text_at(progress.method, steps) != before:
         _leave_rounds(optimizer)
     if progress.is_shared:
@@ -99,7 +99,7 @@ def _end_part(optimizer: Any) -> None:
         group = optimizer._covey_options["process_set"]
         average_state(optimizer, progress.named, group)
         progress.differs = False
-    progress.turn(progress.steps)
+    progress.move(progress.steps)
     begin_part(optimizer)
 
 

@@ -67,22 +67,26 @@ class Progress:
         """Whether the plan has ended: another method holds from here on, or a warm-up is over."""
         return self.steps >= self.plan.until
 
-    def turn(self, steps: int) -> None:
-        """The next step is step ``steps``."""
+    def move(self, steps: int) -> None:
+        """So many steps, and updates, were done; the next step is step ``steps``."""
         self.version = self.steps = steps
         if self.is_shared:
             self.plan = plan(self.method, self._group.id, steps)
 
+    def turn(self, version: int) -> None:
+        """So many updates were done; in rounds a step may do several, or go on from elsewhere."""
+        self.version = version
+
     def begin_step(self) -> None:
         """``step()`` begins."""
         self.tally.begin_step()
+        self.differs |= self.plan.payload != GRADIENTS
         if self.is_shared and self.plan.payload != NOTHING and not self.plan.in_rounds:
             self.tally.arrived(self.steps, self._group.size())
 
     def after_update(self) -> None:
         """Ends an update: exchanges models if it is time."""
         self.version += 1
-        self.differs |= self.plan.payload != GRADIENTS
         if self.plan.in_rounds:
             return
         if self.plan.payload == MODEL:
