@@ -39,7 +39,7 @@ def _facts(method: Dict[str, Any]) -> List[Tuple[str, str]]:
     return [
         ("who may be late ", method["late"]),
         ("learning rate   ", method["learning_rate"]),
-        ("extra memory    ", method["memory"] + " (g: bytes of gradients)"),
+        ("extra memory    ", method["memory"]),
     ]
 
 

@@ -107,9 +107,9 @@ def _footer(
     total = sum(stale.values())
     if total:
         parts = [f"{age}: {count / total:.1%}" for age, count in stale.items() if count]
-        lines.append(f"gradients by how many steps late they counted: {', '.join(parts)}")
+        lines.append(f"contributions by how many steps late they counted: {', '.join(parts)}")
     if shown["fresh"]:
-        lines.append("fresh: in how many of the steps the rank's own gradient of that step was")
+        lines.append("fresh: in how many steps the rank's own contribution of that step was")
     if shown["apart"]:
         lines.append("apart: this rank's model from the mean, in parts of its norm, when last "
                      "averaged")
