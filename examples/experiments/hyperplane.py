@@ -164,7 +164,7 @@ def measure(run: Dict[str, Any], names: List[str]) -> None:
 def save(run: Dict[str, Any], path: str) -> None:
     """Whole, or not at all."""
     with open(f"{path}.part", "w", encoding="utf-8") as file:
-        json.dump(run, file, indent=1)
+        file.write(json.dumps(run) + "\n")
     os.replace(f"{path}.part", path)
 
 

@@ -66,7 +66,8 @@ class TableTest(unittest.TestCase):
         self.assertEqual(lines[1].split()[-4:], ["s", "fresh", "overdue", "apart"])
         self.assertEqual(lines[2].split()[-4:], ["0.0", "100%", "0", "1.0e-03"])
         self.assertEqual(lines[3].split()[-4:], ["1.5", "25%", "2", "-"])
-        self.assertIn("contributions by how many steps late they counted: 0: 75.0%, 2: 25.0%", lines)
+        words = "contributions by how many steps late they counted: 0: 75.0%, 2: 25.0%"
+        self.assertIn(words, lines)
         self.assertEqual(table([]), [])
 
     def test_half_a_line_of_a_killed_rank_is_left_out(self) -> None:
@@ -115,7 +116,8 @@ class JobTest(unittest.TestCase):
         code, out, lines = self.run_script(["--method", "eager:admit=all"])
         self.assertEqual(code, 0, lines)
         self.assertEqual({row["fresh"] for row in self.rows(lines).values()}, {"100%"})
-        self.assertIn("coveyrun: contributions by how many steps late they counted: 0: 100.0%", lines)
+        words = "coveyrun: contributions by how many steps late they counted: 0: 100.0%"
+        self.assertIn(words, lines)
         self.assertIn("training.staleness.0", out[0])
 
     def test_models_apart(self) -> None:
