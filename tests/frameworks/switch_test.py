@@ -189,6 +189,10 @@ class SwitchTest(unittest.TestCase):
                 self.equal_at(runs, [False] * 5 + [True] * 4)
                 runs = pool(3).call(train, kind, "local:H=4,then=eager@6:admit=all", 9)
                 self.equal_at(runs, [False] * 5 + [True] * 4)
+                runs = pool(3).call(train, kind, "wagma:S=2,tau=4,then=allreduce@6", 9)
+                self.equal_at([run[5:] for run in runs], [True] * 4)
+                runs = pool(3).call(train, kind, "local:H=4,then=wagma@6:S=1,tau=90", 9)
+                self.equal_at(runs, [False] * 5 + [True] + [False] * 3)
                 pool(3).call(equals_the_reference, kind)
 
     def test_the_switch_is_at_its_step(self) -> None:
@@ -235,6 +239,8 @@ class SwitchTest(unittest.TestCase):
     def test_what_a_later_part_cannot_do_is_refused_at_the_start(self) -> None:
         for method, options, words in (
             ("allreduce:then=eager@1000:admit=4", {}, "admits with 4 ranks, but there are 3"),
+            ("allreduce:then=wagma@1000:S=4", {}, "groups of 4 ranks, but there are 3"),
+            ("allreduce:then=wagma@1000", {"op": hvd.Sum}, "op must be Average"),
             ("allreduce:then=eager@1000", {"op": hvd.Max}, "op must be Average or Sum"),
             ("eager:warmup_steps=9", {"op": hvd.Max}, "op must be Average or Sum"),
         ):
