@@ -32,9 +32,19 @@ Status PlanOf(const Use& use, const char* text, covey_group key, int64_t version
   MethodChoice choice;
   RETURN_IF_ERROR(Choose(use, text, &choice));
   const MethodPlan made = choice.Plan({.size = group->size(), .rank = group->my_index}, version);
+  if (made.admission == Admission::kRounds && made.rounds.admit > group->size())
+    return Status::InvalidArgument("the method " + choice.At(version).OwnText() + " admits with " +
+                                   std::to_string(made.rounds.admit) + " ranks, but there are " +
+                                   std::to_string(group->size()));
+  if (made.admission == Admission::kRounds && made.rounds.group_size > group->size())
+    return Status::InvalidArgument("the method " + choice.At(version).OwnText() +
+                                   " has groups of " + std::to_string(made.rounds.group_size) +
+                                   " ranks, but there are " + std::to_string(group->size()) +
+                                   ": group_size is auto or 1 to " + std::to_string(group->size()));
   plan->payload = static_cast<covey_payload>(made.payload);
   plan->admission = static_cast<covey_admission>(made.admission);
   plan->group = key;  // Membership::kAll
+  plan->until = choice.Until(version);
   return Status::Ok();
 }
 
@@ -57,6 +67,14 @@ size_t covey_method_text(covey_runtime* runtime, const char* text, char* out, si
   covey::MethodChoice choice;
   const bool known = covey::Choose(use, text, &choice).ok();
   return covey::Fill(known ? choice.Text() : "", out, capacity);
+}
+
+size_t covey_method_at(covey_runtime* runtime, const char* text, int64_t version, char* out,
+                       size_t capacity) {
+  const covey::Use use(covey::OrDefault(runtime));
+  covey::MethodChoice choice;
+  const bool known = covey::Choose(use, text, &choice).ok() && version >= 0;
+  return covey::Fill(known ? choice.At(version).OwnText() : "", out, capacity);
 }
 
 covey_code covey_method_plan(covey_runtime* runtime, const char* text, covey_group group,

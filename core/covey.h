@@ -327,12 +327,15 @@ typedef struct covey_plan {
   covey_payload payload;
   covey_admission admission;
   covey_group group; /* with whom */
+  int64_t until;     /* the next version at which another method holds, or warm-up is over;
+                      * INT64_MAX when there is none */
 } covey_plan;
 
-/* All methods as a JSON array of {name, help, bytes, citation, parameters: [{name, letter, unit,
- * default, minimum, maximum, help}]}, where values that are not written as numbers are strings;
- * `bytes` is per rank, with P ranks, g bytes of gradients and m of parameters. Same buffer rule as
- * covey_stats; needs no runtime. */
+/* All methods as a JSON array of {name, help, bytes, citation, late, learning_rate, memory,
+ * lr_scale, parameters: [{name, letter, unit, default, minimum, maximum, help}]}, where values that
+ * are not written as numbers are strings. `bytes` is per rank, with P ranks, g bytes of gradients
+ * and m of parameters; lr_scale is "ranks" or "one": by what a learning rate for one rank is to be
+ * multiplied. Same buffer rule as covey_stats; needs no runtime. */
 COVEY_API size_t covey_methods(char* json, size_t capacity);
 
 /* Whether `text`, such as "local:local_steps=8,warmup_steps=100", chooses a method. The error names
@@ -344,8 +347,14 @@ COVEY_API covey_code covey_method_check(const char* text, covey_error* error);
 COVEY_API size_t covey_method_text(covey_runtime* runtime, const char* text, char* out,
                                    size_t capacity);
 
+/* The text of the method that `text` (NULL as above) has at `version`, alone: without warm-up and
+ * what follows. Empty when it chooses none. Same buffer rule as covey_stats. */
+COVEY_API size_t covey_method_at(covey_runtime* runtime, const char* text, int64_t version,
+                                 char* out, size_t capacity);
+
 /* What the members of `group` exchange at the end of step `version` (0 is the first) by the method
- * `text` (NULL as above). Pure: every member gets the same answer, at any time. */
+ * `text` (NULL as above). Pure: every member gets the same answer, at any time.
+ * COVEY_INVALID_ARGUMENT when the group has fewer members than the method waits for. */
 COVEY_API covey_code covey_method_plan(covey_runtime* runtime, const char* text, covey_group group,
                                        int64_t version, covey_plan* plan, covey_error* error);
 

@@ -54,7 +54,11 @@ struct Config {
   // (2026-11-21), medians: 17-27 ms unbundled, 21-24 ms at 4 MiB, 25-26 ms at 64 MiB.
   size_t fusion_threshold = size_t{4} << 20;
   Time fusion_window = kMillisecond;
-  std::string method = "allreduce";  // a text for ParseMethod of core/plan/method.h
+  std::string method = "allreduce";    // a text for ParseMethod of core/plan/method.h
+  std::string method_by = "variable";  // or flag, force: what is said of a choice that is ignored
+  std::string inject;                  // delays: frameworks/covey/inject.py reads it
+  std::string summary = "auto";        // or always
+  int32_t summary_fd = -1;             // -1 = none
 
   std::string timeline;  // folder; empty = off
   size_t timeline_max_bytes = size_t{64} << 20;

@@ -1,7 +1,10 @@
 #include "core/plan/method.h"
 
 #include <algorithm>
+#include <cstring>
+#include <initializer_list>
 #include <optional>
+#include <utility>
 
 #include "core/base/json.h"
 #include "core/base/nearest.h"
@@ -43,10 +46,19 @@ Status UnknownMethod(std::string_view name) {
   return Status::InvalidArgument(std::move(text));
 }
 
+constexpr int64_t kManySteps = 1000000000;
+// What every method has beside its own parameters, and how it says that another one follows.
+constexpr MethodParameter kWarmup{
+    .name = "warmup_steps",
+    .letter = "",
+    .unit = "steps",
+    .standard = 0,
+    .minimum = 0,
+    .maximum = kManySteps,
+    .help = "first steps, in which gradients are averaged over all ranks as by allreduce"};
+constexpr std::string_view kThen = "then";
+
 Status UnknownParameter(const Method& method, std::string_view name) {
-  std::string text = "the method " + Quoted(method.name);
-  if (method.parameters.empty())
-    return Status::InvalidArgument(text + " has no parameters, so there is no " + Quoted(name));
   std::vector<std::string_view> names;
   std::vector<std::string> shown;
   for (const MethodParameter& parameter : method.parameters) {
@@ -54,8 +66,12 @@ Status UnknownParameter(const Method& method, std::string_view name) {
     names.emplace_back(parameter.name);
     shown.push_back(parameter.name + (letter.empty() ? "" : " (" + letter + ")"));
   }
-  return Status::InvalidArgument(text + " has no parameter " + Quoted(name) + "; it has " +
-                                 Joined(shown) + "; the nearest is " +
+  for (std::string_view common : {std::string_view(kWarmup.name), kThen}) {
+    names.push_back(common);
+    shown.emplace_back(common);
+  }
+  return Status::InvalidArgument("the method " + Quoted(method.name) + " has no parameter " +
+                                 Quoted(name) + "; it has " + Joined(shown) + "; the nearest is " +
                                  Quoted(Nearest(name, names)));
 }
 
@@ -90,23 +106,83 @@ size_t IndexOf(std::span<const MethodParameter> parameters, std::string_view nam
   return static_cast<size_t>(found - parameters.begin());
 }
 
+// What is read of one method; no value: not given.
+struct Draft {
+  const Method* method;
+  std::vector<std::optional<int64_t>> values;
+  std::optional<int64_t> warmup_steps;
+};
+
 // One "name=value" of `text`.
-Status ReadSetting(std::string_view word, std::string_view text, const Method& method,
-                   std::vector<std::optional<int64_t>>* values) {
+Status ReadSetting(std::string_view word, std::string_view text, Draft* draft) {
   const size_t equals = word.find('=');
   if (equals == std::string_view::npos)
     return Status::InvalidArgument(Quoted(word) + " in the method " + Quoted(text) +
                                    " is not of the form name=value");
   const std::string_view name = word.substr(0, equals);
-  const size_t index = IndexOf(method.parameters, name);
-  if (index == method.parameters.size()) return UnknownParameter(method, name);
-  if ((*values)[index].has_value())
-    return Status::InvalidArgument(std::string(method.parameters[index].name) +
-                                   " is given twice in the method " + Quoted(text));
+  const std::span<const MethodParameter> own = draft->method->parameters;
+  const size_t index = IndexOf(own, name);
+  const bool is_own = index < own.size();
+  if (!is_own && name != kWarmup.name) return UnknownParameter(*draft->method, name);
+  const MethodParameter& parameter = is_own ? own[index] : kWarmup;
+  std::optional<int64_t>& value = is_own ? draft->values[index] : draft->warmup_steps;
+  if (value.has_value())
+    return Status::InvalidArgument(std::string(parameter.name) + " is given twice in the method " +
+                                   Quoted(text));
   int64_t number = 0;
-  RETURN_IF_ERROR(ReadValue(method.parameters[index], word.substr(equals + 1), &number));
-  (*values)[index] = number;
+  RETURN_IF_ERROR(ReadValue(parameter, word.substr(equals + 1), &number));
+  value = number;
   return Status::Ok();
+}
+
+Status ReadMethod(std::string_view name, std::string_view settings, std::string_view text,
+                  MethodChoice* choice);
+
+// The method that follows `before`: "local@1000", "local@1000:H=8,..." or "local@1000,H=8,...": all
+// that comes after `then=` is its own.
+Status ReadThen(std::string_view word, std::string_view text, MethodChoice* before) {
+  const size_t end = std::min(word.find_first_of(":,"), word.size());
+  const std::string_view head = word.substr(0, end);
+  const size_t at = std::min(head.find('@'), head.size());
+  const std::string_view step = head.substr(std::min(at + 1, head.size()));
+  const std::optional<int64_t> from = ReadAs(Notation::kNumber, step);
+  if (at == head.size() || from.value_or(-1) < 0 || *from > kManySteps)
+    return Status::InvalidArgument("then is " + Quoted(word) +
+                                   ", which is not a method and the step it begins at, such as "
+                                   "local@1000 or local@1000:local_steps=8");
+  const int64_t earliest = before->from + before->warmup_steps + 1;
+  if (*from < earliest)
+    return Status::InvalidArgument(
+        std::string(head) + " in the method " + Quoted(text) + " begins before " +
+        before->method->name + " has done a step: it may from step " + std::to_string(earliest));
+  MethodChoice next{.from = *from};
+  RETURN_IF_ERROR(ReadMethod(head.substr(0, at), word.substr(end), text, &next));
+  before->then.push_back(std::move(next));
+  return Status::Ok();
+}
+
+// `settings`: ":name=value,..." or nothing. Fills *choice, whose `from` is known.
+Status ReadMethod(std::string_view name, std::string_view settings, std::string_view text,
+                  MethodChoice* choice) {
+  choice->method = FindMethod(name);
+  if (choice->method == nullptr) return UnknownMethod(name);
+  const std::span<const MethodParameter> own = choice->method->parameters;
+  Draft draft{choice->method, std::vector<std::optional<int64_t>>(own.size()), {}};
+  std::string_view then;  // nothing may follow it
+  for (size_t begin = settings.empty() ? std::string_view::npos : 0;
+       begin != std::string_view::npos && then.empty();) {
+    const std::string_view rest = settings.substr(begin + 1);
+    if (rest.starts_with(std::string(kThen) + "=")) {
+      then = rest;
+    } else {
+      RETURN_IF_ERROR(ReadSetting(rest.substr(0, rest.find(',')), text, &draft));
+      begin = settings.find(',', begin + 1);
+    }
+  }
+  for (size_t i = 0; i < own.size(); ++i)
+    choice->settings.push_back(draft.values[i].value_or(own[i].standard));
+  choice->warmup_steps = draft.warmup_steps.value_or(kWarmup.standard);
+  return then.empty() ? Status::Ok() : ReadThen(then.substr(kThen.size() + 1), text, choice);
 }
 
 std::string JsonValue(const MethodParameter& parameter, int64_t value) {
@@ -131,18 +207,22 @@ std::string JsonOf(const MethodParameter& parameter) {
 }
 
 std::string JsonOf(const Method& method) {
-  std::string json = "{\"name\":";
-  AppendJsonString(method.name, &json);
-  json += ",\"help\":";
-  AppendJsonString(method.help, &json);
-  json += ",\"bytes\":";
-  AppendJsonString(method.bytes, &json);
-  json += ",\"citation\":";
-  AppendJsonString(method.citation, &json);
+  std::string json;
+  for (const auto& [key, text] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"name", method.name},
+           {"help", method.help},
+           {"bytes", method.bytes},
+           {"citation", method.citation},
+           {"late", method.late},
+           {"learning_rate", method.learning_rate},
+           {"memory", method.memory},
+           {"lr_scale", method.scaling == Scaling::kRanks ? "ranks" : "one"}}) {
+    json += std::string(json.empty() ? "{\"" : ",\"") + key + "\":";
+    AppendJsonString(text, &json);
+  }
   json += ",\"parameters\":[";
-  for (const MethodParameter& parameter : method.parameters)
-    json += (json.ends_with('[') ? "" : ",") + JsonOf(parameter);
-  return json + "]}";
+  for (const MethodParameter& parameter : method.parameters) json += JsonOf(parameter) + ",";
+  return json + JsonOf(kWarmup) + "]}";
 }
 
 }  // namespace
@@ -163,7 +243,7 @@ const Method* FindMethod(std::string_view name) {
   return nullptr;
 }
 
-std::string MethodChoice::Text() const {
+std::string MethodChoice::OwnText() const {
   std::string text = method->name;
   for (size_t i = 0; i < settings.size(); ++i)
     text += (i == 0 ? ":" : ",") + std::string(method->parameters[i].name) + "=" +
@@ -171,21 +251,43 @@ std::string MethodChoice::Text() const {
   return text;
 }
 
+std::string MethodChoice::Text() const {
+  std::string text = OwnText();
+  const auto add = [&text](const std::string& word) {
+    text += (text.find(':') == std::string::npos ? ":" : ",") + word;
+  };
+  if (from > 0) text.insert(std::strlen(method->name), "@" + std::to_string(from));
+  if (warmup_steps > 0) add(std::string(kWarmup.name) + "=" + std::to_string(warmup_steps));
+  if (!then.empty()) add(std::string(kThen) + "=" + then[0].Text());
+  return text;
+}
+
+const MethodChoice& MethodChoice::At(int64_t version) const {
+  return then.empty() || version < then[0].from ? *this : then[0].At(version);
+}
+
+int64_t MethodChoice::Until(int64_t version) const {
+  const MethodChoice& here = At(version);
+  if (version < here.from + here.warmup_steps) return here.from + here.warmup_steps;
+  return here.then.empty() ? kForever : here.then[0].from;
+}
+
+MethodPlan MethodChoice::Plan(const MethodView& view, int64_t version) const {
+  const MethodChoice& here = At(version);
+  const int64_t step = version - here.from - here.warmup_steps;
+  if (step < 0) return {.payload = Payload::kGradients};
+  const MethodPlan plan = here.method->plan(here.settings, view, step);
+  const bool is_last = !here.then.empty() && version == here.then[0].from - 1;
+  if (is_last && plan.payload != Payload::kGradients && plan.admission == Admission::kAll)
+    return {.payload = Payload::kModel};
+  return plan;
+}
+
 Status ParseMethod(std::string_view text, MethodChoice* choice) {
-  const size_t colon = text.find(':');
-  const std::string_view name = text.substr(0, colon);
-  const Method* method = FindMethod(name);
-  if (method == nullptr) return UnknownMethod(name);
-  std::vector<std::optional<int64_t>> values(method->parameters.size());
-  for (size_t begin = colon; begin != std::string_view::npos;) {
-    const size_t end = text.find(',', begin + 1);
-    RETURN_IF_ERROR(ReadSetting(text.substr(begin + 1, end - begin - 1), text, *method, &values));
-    begin = end;
-  }
-  std::vector<int64_t> settings;
-  for (size_t i = 0; i < values.size(); ++i)
-    settings.push_back(values[i].value_or(method->parameters[i].standard));
-  *choice = {.method = method, .settings = std::move(settings)};
+  const size_t colon = std::min(text.find(':'), text.size());
+  MethodChoice read;
+  RETURN_IF_ERROR(ReadMethod(text.substr(0, colon), text.substr(colon), text, &read));
+  *choice = std::move(read);
   return Status::Ok();
 }
 

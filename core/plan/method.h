@@ -7,7 +7,11 @@
 // ops/methods and registers itself; adapters do what the plan says and know no method by name.
 //
 // The text is flat and survives a shell unquoted: "local", "local:local_steps=8,warmup_steps=100",
-// "local:H=8". Any thread: the catalogue is constant once main() runs.
+// "local:H=8". All methods have warmup_steps=N, gradients averaged over all ranks in the first N
+// steps; and as the last setting then=METHOD@N, another method from step N on, whose own settings
+// follow: "allreduce:then=local@1000:H=8,then=allreduce@9000". All that follows `then=` belongs to
+// that method, so nothing is ambiguous; steps are counted from the start of training.
+// Any thread: the catalogue is constant once main() runs.
 #ifndef COVEY_CORE_PLAN_METHOD_H_
 #define COVEY_CORE_PLAN_METHOD_H_
 
@@ -86,11 +90,21 @@ struct MethodView {
   GroupIndex rank;
 };
 
+// By what a learning rate that is right for one rank is to be multiplied.
+enum class Scaling : uint8_t {
+  kRanks,  // their number: an update stands for a batch that is so much larger
+  kOne,
+};
+
 struct Method {
-  const char* name;      // "local"
-  const char* help;      // one sentence: what is exchanged when
-  const char* bytes;     // per rank, P ranks; g: bytes of the gradients, m: of the parameters
-  const char* citation;  // authors, title, year, where
+  const char* name;       // "local"
+  const char* help;       // one sentence: what is exchanged when
+  const char* bytes;      // per rank, P ranks; g: bytes of the gradients, m: of the parameters
+  const char* citation;   // authors, title, year, where
+  const char* late = "";  // who may be late, how far, and what becomes of it
+  const char* learning_rate = "";  // the rule, in words
+  const char* memory = "";         // beyond gradients and model
+  Scaling scaling = Scaling::kRanks;
   std::span<const MethodParameter> parameters;
   // `settings[i]` is the value of parameters[i], in its range. REQUIRES: version >= 0, the number
   // of steps this rank has done.
@@ -104,24 +118,38 @@ struct MethodRegistration {
   explicit MethodRegistration(const Method& method);
 };
 
-// A method with a value for each of its parameters.
+inline constexpr int64_t kForever = INT64_MAX;  // a version that never comes
+
+// A method with a value for each of its parameters, and what follows it.
 struct MethodChoice {
   const Method* method = nullptr;
   std::vector<int64_t> settings;
+  int64_t warmup_steps = 0;             // in its first steps gradients of all
+  int64_t from = 0;                     // the version it begins at
+  std::vector<MethodChoice> then = {};  // none, or the one that begins later
 
   // With every parameter by its full name: equal texts mean equal choices.
   std::string Text() const;
-  MethodPlan Plan(const MethodView& view, int64_t version) const {
-    return method->plan(settings, view, version);
-  }
+  // The text of this method alone, as it would be chosen by itself without a warm-up.
+  std::string OwnText() const;
+  // What is exchanged at `version`. A method's own plan counts from where it begins. The last step
+  // of a method whose replicas differ, before another one begins, averages the models of all,
+  // unless it goes in rounds: those have to be finished.
+  MethodPlan Plan(const MethodView& view, int64_t version) const;
+  // The one of this and `then` that holds at `version`, and the first later version at which
+  // another one holds, or a warm-up is over; kForever when there is none.
+  const MethodChoice& At(int64_t version) const;
+  int64_t Until(int64_t version) const;
 };
 
 // kInvalidArgument names what is wrong, what exists, and the nearest to what was written; *choice
 // is then unchanged.
 Status ParseMethod(std::string_view text, MethodChoice* choice);
 
-// All methods: a JSON array of {name, help, bytes, citation, parameters: [{name, letter, unit,
-// default, minimum, maximum, help}]}; what is not written as a number is a string.
+// All methods: a JSON array of {name, help, bytes, citation, late, learning_rate, memory, lr_scale
+// ("ranks" or "one"), parameters: [{name, letter, unit,
+// default, minimum, maximum, help}]}; what is not written as a number is a string. The parameters
+// that all methods have come last.
 std::string MethodsJson();
 
 }  // namespace covey

@@ -31,7 +31,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Fashion-MNIST, data parallel.")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=64, help="per rank")
-    parser.add_argument("--lr", type=float, default=0.04, help="for one rank; times the ranks")
+    parser.add_argument("--lr", type=float, default=0.04, help="for one rank; times lr_scale()")
     parser.add_argument("--weight-decay", type=float, default=5e-4)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--max-steps", type=int, help="at most so many steps per epoch")
@@ -67,8 +67,8 @@ def waited_s() -> float:
 class Schedule:
     """The learning rate: up linearly during the warm-up, then down linearly to zero.
 
-    The peak is the rate for one rank times the number of ranks (the batch is so much larger), and
-    such a rate needs the warm-up (Goyal et al., 2017, arXiv:1706.02677).
+    The peak is the rate for one rank times lr_scale(), with most methods the number of ranks (the
+    batch is so much larger). It needs the warm-up (Goyal et al., 2017, arXiv:1706.02677).
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, steps: int, warm_up_steps: int) -> None:
@@ -135,7 +135,7 @@ def train(data: Dataset, args: argparse.Namespace) -> Tuple[nn.Module, List[Dict
     model = make_model()
     optimizer: Any = torch.optim.SGD(
         model.parameters(),
-        lr=args.lr * hvd.size(),
+        lr=args.lr * hvd.lr_scale(),
         momentum=0.9,
         nesterov=True,
         weight_decay=args.weight_decay,

@@ -52,7 +52,7 @@ from covey.errors import (
 from covey.group import Group, group, world
 from covey.handles import Handle, poll, synchronize
 from covey.memory import arena_empty
-from covey.method import methods
+from covey.method import lr_scale, methods
 from covey.objects import allgather_object, broadcast_object
 from covey.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
 from covey.reduce_op import Adasum, Average, Max, Min, Product, ReduceOp, Sum
@@ -96,6 +96,7 @@ __all__ = [
     "knobs",
     "local_rank",
     "local_size",
+    "lr_scale",
     "methods",
     "poll",
     "rank",

@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Union
 
-from covey import _native, rendezvous, watch
+from covey import _native, method, rendezvous, tally, watch
 from covey.errors import CoveyError, InvalidArgument, Unsupported
 from covey.group import Group
 from covey.state import Place, state
@@ -62,14 +62,17 @@ def init(
 
 def _start(settings: Optional[Mapping[str, object]]) -> None:
     global _exit_registered
-    given = rendezvous.joined(settings)
+    kept = method.settle(settings or {})
+    given = rendezvous.joined(kept or None)
     text = "\n".join(f"{name}={value}" for name, value in given.items())
     was_running = _native.is_initialized()
     _native.init(-1, 0, -1, text or None)
     state.place = Place(*_native.place())
+    state.settings = kept
     state.process = os.getpid()
     if not was_running:
         state.life += 1
+    method.compare(settings or {})
     if not _exit_registered:
         _exit_registered = True
         atexit.register(_shutdown_at_exit)
@@ -99,6 +102,7 @@ def shutdown() -> None:
     """
     if state.place is None:
         return
+    tally.write_report()
     _native.shutdown()
     state.place = None
     state.life += 1
@@ -147,15 +151,37 @@ def is_homogeneous() -> bool:
     return place.size % max(place.local_size, 1) == 0
 
 
-def stats() -> Dict[str, Any]:
+def stats(flat: bool = False) -> Dict[str, Any]:
     """Counters of this rank since ``init()``: operations, bytes, waiting time and more.
+
+    Under "training" are those of the optimizer that has done the most steps, once there is one:
+    steps, seconds, steps per second, waiting, and with a method in rounds how fresh gradients were
+    and who was overdue; with one that averages models how far they were apart.
+
+    Args:
+        flat: as a logger likes it: numbers only, by names such as "training.steps".
 
     Example:
         >>> covey.stats()["coordinator_messages"]  # doctest: +SKIP
         0
+        >>> logger.log(covey.stats(flat=True))  # doctest: +SKIP
     """
     state.require()
-    return dict(json.loads(_native.stats() or "{}"))
+    counters = dict(json.loads(_native.stats() or "{}"))
+    main = tally.main_tally()
+    if main is not None:
+        counters["training"] = main.figures()
+    return _flat(counters) if flat else counters
+
+
+def _flat(counters: Dict[str, Any], prefix: str = "") -> Dict[str, float]:
+    result: Dict[str, float] = {}
+    for key, value in counters.items():
+        if isinstance(value, dict):
+            result.update(_flat(value, f"{prefix}{key}."))
+        elif isinstance(value, (int, float)):
+            result[f"{prefix}{key}"] = value
+    return result
 
 
 def status() -> str:

@@ -4,20 +4,24 @@ chooses. What a method does is in the core; adapters ask it for each step."""
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from covey import _native
 from covey.errors import InvalidArgument
+from covey.group import Group
 from covey.state import state
+from covey.watch import where
 
 # What a step exchanges: covey_payload of core/covey.h; and when: covey_admission.
 NOTHING, GRADIENTS, MODEL = 0, 1, 2
 ALL, ROUNDS = 0, 1
+FOREVER = (1 << 63) - 1
 
 _DEFAULT = "allreduce"
-_announced: set = set()  # (life, texts) of what was said: once is enough.
+_announced: set = set()  # (life, line) of what was said: once is enough.
 
 
 def methods() -> List[Dict[str, Any]]:
@@ -69,36 +73,183 @@ def choose(name: Optional[str], settings: Mapping[str, object]) -> str:
     text = str(name)
     for key, value in settings.items():
         text += ("," if ":" in text else ":") + f"{key}={value}"
+    asked = ", ".join([f"method={name!r}", *(f"{key}={it!r}" for key, it in settings.items())])
+    if _chosen_by() == "force":
+        if full_text(text) != told:
+            _announce("{place} says " + asked + f", ignored: --force-method, so {_told()} holds")
+        return told
     check(text)
     chosen = full_text(text)
     if told != chosen and (told != _DEFAULT or "COVEY_METHOD" in os.environ):
-        _announce(chosen, told)
+        hint = " (--force-method would make the flag win)" if _chosen_by() == "flag" else ""
+        _announce(f"{_told()} ignored: " + "{place} says " + asked + hint)
     return chosen
 
 
-def _announce(chosen: str, told: str) -> None:
-    """Says on rank 0, once, that what was told to this job is not what it does."""
-    if (state.life, chosen, told) in _announced or state.require().rank != 0:
+def settle(settings: Mapping[str, object]) -> Dict[str, object]:
+    """What of ``init(settings=...)`` holds: --force-method wins over its method too."""
+    kept = dict(settings)
+    if os.environ.get("COVEY_METHOD_BY") == "force":
+        kept.pop("method", None)
+    return kept
+
+
+def compare(settings: Mapping[str, object]) -> None:
+    """Says after ``init(settings=...)`` which of two methods that this job was told is ignored."""
+    if "method" not in settings or "COVEY_METHOD" not in os.environ:
         return
-    _announced.add((state.life, chosen, told))
-    frame = sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("covey"):
-        frame = frame.f_back
-    place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-    sys.stderr.write(
-        f"covey: the script asks for the method {chosen} ({place}); {told}, which --method or "
-        "COVEY_METHOD asks for, is ignored\n"
-    )
+    asked, variable = f"init(settings={{'method': {settings['method']!r}}})", _variable()
+    if full_text(str(settings["method"])) == full_text(os.environ["COVEY_METHOD"]):
+        return
+    if _chosen_by() == "force":
+        _announce("{place} says " + asked + f", ignored: --force-method, so {variable} holds")
+    else:
+        _announce(f"{variable} ignored: " + "{place} says " + asked)
 
 
-def payload(text: str, group: int, version: int) -> int:
-    """What the members of a group exchange at the end of step `version`: NOTHING, GRADIENTS, MODEL.
+def unused(by: str) -> None:
+    """Says, once, that ``by`` trains by allreduce whatever this job was told.
+
+    Example:
+        >>> unused("DistributedGradientTape")  # doctest: +SKIP
+    """
+    if state.place is not None and full_text(None) != _DEFAULT:
+        _announce(f"{_told()} ignored: {by} (" + "{place}) knows no methods but allreduce")
+
+
+def _chosen_by() -> str:
+    """Where the method that this job was told comes from: init, variable, flag or force."""
+    if "method" in state.settings:
+        return "init"
+    return os.environ.get("COVEY_METHOD_BY", "variable")
+
+
+def _told() -> str:
+    """The method this job was told, as the user wrote it."""
+    if _chosen_by() == "init":
+        return f"init(settings={{'method': {state.settings['method']!r}}})"
+    return _variable()
+
+
+def _variable() -> str:
+    """What the flag or the variable says, as the user wrote it."""
+    text = os.environ.get("COVEY_METHOD", _DEFAULT)
+    by = os.environ.get("COVEY_METHOD_BY", "variable")
+    return f"COVEY_METHOD={text}" if by == "variable" else f"--method {text}"
+
+
+def _announce(sentence: str) -> None:
+    """Says on rank 0, once, what of this job's choices is not done; {place}: the script's line."""
+    file, _, number = where(sys._getframe()).rpartition(" in ")[0].rpartition(":")
+    short = os.path.relpath(file)
+    place = f"{file if short.startswith(os.pardir) else short}:{number}"
+    line = sentence.replace("{place}", place, 1)
+    if (state.life, line) in _announced or state.require().rank != 0:
+        return
+    _announced.add((state.life, line))
+    sys.stderr.write(f"covey: {line}\n")
+
+
+class Plan(NamedTuple):
+    """What a step is by its method.
+
+    Attributes:
+        payload: NOTHING, GRADIENTS or MODEL.
+        in_rounds: whether it waits for enough ranks instead of all.
+        until: the next version at which another method holds, or a warm-up is over.
+    """
+
+    payload: int
+    in_rounds: bool
+    until: int
+
+
+def plan(text: str, group: int, version: int) -> Plan:
+    """What the members of a group exchange at the end of step ``version``.
 
     The same on every member, at any time.
+
+    Raises:
+        InvalidArgument: (a ValueError) the group has fewer members than the method waits for.
     """
-    return int(_native.method_plan(text, group, version)[0])
+    payload, admission, until = _native.method_plan(text, group, version)
+    return Plan(payload, admission == ROUNDS, until)
 
 
-def goes_in_rounds(text: str, group: int) -> bool:
-    """Whether the method waits for enough ranks instead of all."""
-    return bool(_native.method_plan(text, group, 0)[1] == ROUNDS)
+def plans(text: str, group: int) -> Iterator[Tuple[int, Plan]]:
+    """Where each part of a training begins, and its plan there: warm-ups, and what ``then=`` names.
+
+    Example:
+        >>> [begin for begin, _ in plans("local:warmup_steps=5,then=allreduce@90", 0)]
+        [0, 5, 90]
+    """
+    version = 0
+    while version < FOREVER:
+        part = plan(text, group, version)
+        yield version, part
+        version = part.until
+
+
+def text_at(text: str, version: int) -> str:
+    """The method of ``text`` that holds at ``version``, alone."""
+    return str(_native.method_at(text, version))
+
+
+def name_of(text: str) -> str:
+    """The name of the method that a text of one method chooses."""
+    return text.partition(":")[0]
+
+
+def lr_scale(method: Optional[str] = None, process_set: Optional[Group] = None) -> float:
+    """By what to multiply a learning rate that is right for one rank.
+
+    With most methods that is the number of ranks: an update stands for a batch that is so much
+    larger. Such a rate needs a warm-up (Goyal et al., 2017, arXiv:1706.02677). It is the factor for
+    the mean; with ``op=hvd.Sum`` gradients are as large already, and ``optimizer.lr_scale()`` is 1.
+
+    Args:
+        method: as for ``DistributedOptimizer``; None: what this job was told.
+        process_set: the ranks that train together; None: all.
+
+    Raises:
+        InvalidArgument: (a ValueError) there is no such method.
+        NotInitialized: (a ValueError) before ``init()``.
+
+    Example:
+        >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1 * covey.lr_scale())  # doctest: +SKIP
+    """
+    place = state.require()
+    if method is not None:
+        check(method)
+    return scale_at(full_text(method), 0, place.size if process_set is None else process_set.size())
+
+
+def scale_at(text: str, version: int, ranks: int) -> float:
+    """``lr_scale`` of the method that holds at ``version``."""
+    name = name_of(text_at(text, version))
+    kind = next(known["lr_scale"] for known in methods() if known["name"] == name)
+    return float(ranks if kind == "ranks" else 1)
+
+
+def setting(text: str, name: str, otherwise: str) -> str:
+    """The value of a parameter in the full text of one method.
+
+    Example:
+        >>> setting("local:local_steps=8", "local_steps", "1")
+        '8'
+    """
+    words = text.partition(":")[2].split(",")
+    return dict(word.split("=", 1) for word in words if word).get(name, otherwise)
+
+
+def ranks_needed(text: str, size: int) -> int:
+    """How many of ``size`` ranks a method in rounds waits for, by the ``admit`` of its full text.
+
+    Example:
+        >>> ranks_needed("eager:admit=0.5,grace=0s", 5)
+        3
+    """
+    admit = setting(text, "admit", "solo")
+    if admit in ("solo", "all"):
+        return 1 if admit == "solo" else size
+    return min(size, math.ceil(float(admit) * size) if "." in admit else int(admit))

@@ -28,6 +28,7 @@ class State:
         life: counts the calls of ``init()`` that made a runtime. What was learnt from one runtime
             (group numbers) does not hold for the next.
         process: id of the process that called ``init()``; another one is a child of ``fork()``.
+        settings: what ``init(settings=...)`` was given.
         meeting: settings by which this process finds its job, when the environment has none
             (rendezvous.py).
     """
@@ -36,6 +37,7 @@ class State:
         self.place: Optional[Place] = None
         self.life = 0
         self.process = 0
+        self.settings: Dict[str, object] = {}
         self.meeting: Optional[Dict[str, object]] = None
 
     def require(self) -> Place:

@@ -32,6 +32,23 @@ PyObject* MethodText(PyObject* module, PyObject* args) {
   return TextOf(FullText, text);
 }
 
+typedef struct MethodStep {
+  const char* text;
+  long long version;
+} MethodStep;
+
+static size_t TextAt(const void* context, char* text, size_t capacity) {
+  const MethodStep* step = context;
+  return covey_method_at(NULL, step->text, step->version, text, capacity);
+}
+
+PyObject* MethodAt(PyObject* module, PyObject* args) {
+  (void)module;
+  MethodStep step;
+  if (!PyArg_ParseTuple(args, "sL:method_at", &step.text, &step.version)) return NULL;
+  return TextOf(TextAt, &step);
+}
+
 PyObject* MethodPlan(PyObject* module, PyObject* args) {
   (void)module;
   const char* text;
@@ -43,5 +60,5 @@ PyObject* MethodPlan(PyObject* module, PyObject* args) {
   covey_plan plan = COVEY_INIT(covey_plan);
   const covey_code code = covey_method_plan(NULL, text, group, version, &plan, &error);
   if (code != COVEY_OK) return NoneOrError(code, &error);
-  return Py_BuildValue("(ii)", (int)plan.payload, (int)plan.admission);
+  return Py_BuildValue("(iiL)", (int)plan.payload, (int)plan.admission, (long long)plan.until);
 }

@@ -291,8 +291,10 @@ static PyMethodDef methods[] = {
     {"method_check", MethodCheck, METH_VARARGS, "method_check(text): raises InvalidArgument"},
     {"method_text", MethodText, METH_VARARGS,
      "method_text(text or None) -> the text with every parameter; empty when wrong"},
+    {"method_at", MethodAt, METH_VARARGS,
+     "method_at(text, version) -> the text of the method that holds then, alone"},
     {"method_plan", MethodPlan, METH_VARARGS,
-     "method_plan(text, group, version) -> (payload, admission)"},
+     "method_plan(text, group, version) -> (payload, admission, until which version)"},
     {"rounds_open", RoundsOpen, METH_VARARGS,
      "rounds_open(group, name, method, op, hypers, dtypes, counts) -> rounds; every member calls "
      "it"},

@@ -100,6 +100,7 @@ PyObject* NewShortcut(PyObject* module, PyObject* args);
 PyObject* MethodsText(PyObject* module, PyObject* unused);
 PyObject* MethodCheck(PyObject* module, PyObject* args);
 PyObject* MethodText(PyObject* module, PyObject* args);
+PyObject* MethodAt(PyObject* module, PyObject* args);
 PyObject* MethodPlan(PyObject* module, PyObject* args);
 
 /* bench.c -------------------------------------------------------------------------------------- */

@@ -23,6 +23,10 @@ constexpr Method kMethod{
     .citation =
         "Chen, Pan, Monga, Bengio, Jozefowicz: Revisiting Distributed Synchronous SGD, "
         "2016, arXiv:1604.00981",
+    .late = "nobody: every step waits for all ranks",
+    .learning_rate =
+        "that for one rank times P, with a warm-up: a step stands for the batches of all",
+    .memory = "none",
     .parameters = {},
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

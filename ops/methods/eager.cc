@@ -82,6 +82,12 @@ constexpr Method kMethod{
     .citation =
         "Li, Ben-Nun, Di Girolamo, Alistarh, Hoefler: Taming Unbalanced Training Workloads in Deep "
         "Learning with Partial Collective Operations, PPoPP 2020, doi:10.1145/3332466.3374528",
+    .late =
+        "whoever is not among the first `admit`, for `log` steps at most; nobody waits longer than "
+        "max_wait for anybody; no gradient is lost: late ones count once, in a later step",
+    .learning_rate =
+        "that for one rank times P, with a warm-up; less where gradients come many steps late",
+    .memory = "3 g in each rank, and log g for all together",
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

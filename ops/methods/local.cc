@@ -1,5 +1,5 @@
-// local: H steps of each rank by itself, then the models are averaged (local SGD); with
-// warmup_steps, gradients are averaged every step until then (post-local SGD).
+// local: H steps of each rank by itself, then the models are averaged (local SGD); with the
+// warmup_steps that every method has, gradients are averaged every step until then: post-local SGD.
 //
 // Sends H times less than allreduce, and delays that come at random even out over H steps; a rank
 // that is slow for good still holds up all. Replicas differ between two averagings; momentum stays
@@ -9,14 +9,13 @@
 // Mini-Batches, Use Local SGD", ICLR 2020, arXiv:1808.07217. Bytes per rank: 2 m (P-1)/P each H
 // steps of m bytes of parameters; 2 g (P-1)/P each step of the warm-up.
 //
-// Worked example, H = 3, warmup_steps = 2: versions 0 1 | 2 3 4 | 5 6 7 -> gradients gradients |
-// none none model | none none model.
+// Worked example, H = 3: versions 0 1 2 | 3 4 5 -> none none model | none none model.
 #include "core/plan/method.h"
 
 namespace covey {
 namespace {
 
-enum Setting : uint8_t { kLocalSteps, kWarmupSteps };
+enum Setting : uint8_t { kLocalSteps };
 
 constexpr int64_t kMany = 1000000000;
 constexpr MethodParameter kParameters[] = {
@@ -27,19 +26,10 @@ constexpr MethodParameter kParameters[] = {
      .minimum = 1,
      .maximum = kMany,
      .help = "steps each rank does by itself before the models are averaged"},
-    {.name = "warmup_steps",
-     .letter = "",
-     .unit = "steps",
-     .standard = 0,
-     .minimum = 0,
-     .maximum = kMany,
-     .help = "first steps, in which gradients are averaged as by allreduce"},
 };
 
 MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t version) {
-  const int64_t local = version - settings[kWarmupSteps];  // steps since the warm-up, before this
-  if (local < 0) return {.payload = Payload::kGradients};
-  const bool last = local % settings[kLocalSteps] == settings[kLocalSteps] - 1;
+  const bool last = version % settings[kLocalSteps] == settings[kLocalSteps] - 1;
   return {.payload = last ? Payload::kModel : Payload::kNone};
 }
 
@@ -47,12 +37,17 @@ constexpr Method kMethod{
     .name = "local",
     .help =
         "each rank does local_steps steps with its own gradients, then all average their "
-        "models; warmup_steps of allreduce may come first",
+        "models; with warmup_steps it is post-local SGD",
     .bytes = "2 m (P-1)/P every local_steps steps; 2 g (P-1)/P each step of the warm-up",
     .citation =
         "Stich: Local SGD Converges Fast and Communicates Little, ICLR 2019, "
         "arXiv:1805.09767; Lin, Stich, Patel, Jaggi: Don't Use Large Mini-Batches, Use "
         "Local SGD, ICLR 2020, arXiv:1808.07217",
+    .late =
+        "within local_steps steps anybody; each averaging waits for all ranks, and a rank that is "
+        "slow for good holds up all",
+    .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
+    .memory = "none; the parameters move into shared memory",
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

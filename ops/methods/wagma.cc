@@ -121,6 +121,12 @@ constexpr Method kMethod{
         "Barriers "
         "in Parallel Stochastic Optimization With Wait-Avoiding Group Averaging, IEEE TPDS 32(7), "
         "2021, doi:10.1109/TPDS.2020.3040606",
+    .late =
+        "anybody between two averages of all, by sync_every steps at most: its older model is "
+        "averaged meanwhile, and it merges the mean with its own; nobody waits longer than "
+        "max_wait for anybody",
+    .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
+    .memory = "3 models in each rank, and one over S for each of `log` results",
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

@@ -41,7 +41,8 @@ TEST(EveryMethod, IsListedOnceInOrder) {
 
 TEST(EveryMethod, SaysWhatItIs) {
   for (const Method* method : Methods()) {
-    for (const char* text : {method->help, method->bytes, method->citation})
+    for (const char* text : {method->help, method->bytes, method->citation, method->late,
+                             method->learning_rate, method->memory})
       EXPECT_NE(std::string_view(text), "") << method->name;
     for (const MethodParameter& p : method->parameters) {
       EXPECT_LE(p.minimum, p.standard) << p.name;
@@ -64,6 +65,8 @@ TEST(EveryMethod, TextIsReadBack) {
       ASSERT_TRUE(ParseMethod(text, &read).ok()) << text;
       EXPECT_EQ(read.method, method);
       EXPECT_EQ(read.settings, drawn.settings);
+      EXPECT_EQ(read.warmup_steps, 0);
+      EXPECT_TRUE(read.then.empty());
     }
   }
 }
@@ -88,7 +91,7 @@ TEST(EveryMethod, PlansAlikeOnAllRanksAndEachTime) {
 TEST(MethodText, WithoutParametersHasTheDefaults) {
   MethodChoice choice;
   ASSERT_TRUE(ParseMethod("local", &choice).ok());
-  EXPECT_EQ(choice.Text(), "local:local_steps=8,warmup_steps=0");
+  EXPECT_EQ(choice.Text(), "local:local_steps=8");
   ASSERT_TRUE(ParseMethod("local:warmup_steps=5,H=2", &choice).ok());
   EXPECT_EQ(choice.Text(), "local:local_steps=2,warmup_steps=5");
   ASSERT_TRUE(ParseMethod("allreduce", &choice).ok());
@@ -129,9 +132,10 @@ TEST(MethodText, WrongOnesAreRefusedWithWhatExists) {
   EXPECT_NE(ErrorOf(""), "");
   EXPECT_EQ(ErrorOf("local:local_step=8"),
             "the method \"local\" has no parameter \"local_step\"; it has local_steps (H), "
-            "warmup_steps; the nearest is \"local_steps\"");
-  EXPECT_EQ(ErrorOf("allreduce:H=2"),
-            "the method \"allreduce\" has no parameters, so there is no \"H\"");
+            "warmup_steps, then; the nearest is \"local_steps\"");
+  EXPECT_EQ(ErrorOf("allreduce:warmup=2"),
+            "the method \"allreduce\" has no parameter \"warmup\"; it has warmup_steps, then; the "
+            "nearest is \"warmup_steps\"");
   EXPECT_EQ(ErrorOf("local:H=0"),
             "local_steps is \"0\", which is not a number of steps from 1 to 1000000000");
   for (const char* number : {"", "-1", "1.5", "x", "8 ", " 8", "+8", "99999999999999999999", "0x8"})
@@ -147,6 +151,9 @@ TEST(MethodText, WrongOnesAreRefusedWithWhatExists) {
 TEST(MethodText, JsonListsAll) {
   const std::string json = MethodsJson();
   EXPECT_NE(json.find(R"({"name":"local","help":")"), std::string::npos) << json;
+  EXPECT_NE(json.find(R"(,"lr_scale":"ranks","parameters":[{"name":"local_steps")"),
+            std::string::npos)
+      << json;
   EXPECT_NE(json.find(R"({"name":"local_steps","letter":"H","unit":"steps","default":8,)"
                       R"("minimum":1,"maximum":1000000000,"help":")"),
             std::string::npos)

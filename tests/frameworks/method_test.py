@@ -6,20 +6,17 @@ import copy
 import io
 import os
 import unittest
-from typing import Any, Callable, Dict, List
+from typing import Any
 
 import torch
-from nets import batch_of, loss_of, make_net, whole_batch
+from nets import batch_of, loss_of, make_net
 from ranks import SEED, Pool, SharedPool
+from references import OPTIMIZERS, Reference, agree, average, do_step
 
 import covey
 import covey.torch as hvd
+from covey.method import unused
 
-OPTIMIZERS: Dict[str, Callable[[Any], torch.optim.Optimizer]] = {
-    "sgd": lambda p: torch.optim.SGD(p, lr=0.05),
-    "momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.01),
-    "adam": lambda p: torch.optim.Adam(p, lr=0.01),
-}
 STEPS = 9
 
 pool = SharedPool(__file__)
@@ -31,46 +28,6 @@ def setUpModule() -> None:
 
 def tearDownModule() -> None:
     pool.close()
-
-
-def do_step(net: torch.nn.Module, optimizer: Any, batch: Any) -> None:
-    optimizer.zero_grad()
-    loss_of(net, batch).backward()
-    optimizer.step()
-
-
-def average(nets: List[torch.nn.Module]) -> None:
-    """The slow reference: sums in rank order, then a division."""
-    with torch.no_grad():
-        for same in zip(*(net.parameters() for net in nets)):
-            total = torch.zeros_like(same[0])
-            for parameter in same:
-                total += parameter
-            for parameter in same:
-                parameter.copy_(total / len(nets))
-
-
-class Reference:
-    """All ranks in one process, each with a network and an optimizer of its own."""
-
-    def __init__(self, net: torch.nn.Module, kind: str) -> None:
-        self.nets = [copy.deepcopy(net) for _ in range(hvd.size())]
-        self.optimizers = [OPTIMIZERS[kind](list(net.parameters())) for net in self.nets]
-
-    def local_step(self, step: int) -> None:
-        for rank, (net, optimizer) in enumerate(zip(self.nets, self.optimizers)):
-            do_step(net, optimizer, batch_of(step, rank))
-
-    def shared_step(self, step: int) -> None:
-        for net, optimizer in zip(self.nets, self.optimizers):
-            do_step(net, optimizer, whole_batch(step))
-
-
-def agree(net: torch.nn.Module, other: torch.nn.Module, what: Any) -> None:
-    for (name, actual), wanted in zip(net.named_parameters(), other.parameters()):
-        torch.testing.assert_close(
-            actual, wanted, rtol=1e-5, atol=1e-5, msg=lambda text: f"{what} {name}: {text}"
-        )
 
 
 def replicas_are_equal(net: torch.nn.Module) -> bool:
@@ -292,6 +249,10 @@ def chosen(method: Any = None, settings: Any = None) -> str:
     return optimizer._covey_progress.method
 
 
+def knows_no_methods() -> None:
+    unused("SomethingElse")
+
+
 def started_differently() -> str:
     rank = int(os.environ["COVEY_RANK"])
     covey.init(settings={"method": f"local:H={2 + rank}"})
@@ -300,6 +261,11 @@ def started_differently() -> str:
     except covey.CoveyError as error:
         return str(error)
     return ""
+
+
+def started_with(method: str) -> str:
+    covey.init(settings={"method": method})
+    return chosen()
 
 
 def init_error() -> str:
@@ -338,17 +304,47 @@ class MethodTest(unittest.TestCase):
 
 
 class ChoiceTest(unittest.TestCase):
+    def said(self, ranks: Pool) -> str:
+        """What rank 0 has said beside the method's card."""
+        lines = ranks.stderr(0).splitlines(keepends=True)
+        return "".join(line for line in lines if not line.startswith("covey | "))
+
     def test_the_script_wins_over_the_environment_and_says_so_once(self) -> None:
         with Pool(2, __file__, env={"COVEY_METHOD": "local:H=5"}) as ranks:
-            told = "local:local_steps=5,warmup_steps=0"
+            told = "local:local_steps=5"
             self.assertEqual(ranks.call(chosen), [told] * 2)
             self.assertEqual(ranks.call(chosen, "local", {"local_steps": 5}), [told] * 2)
-            self.assertEqual(ranks.stderr(0), "")
+            self.assertEqual(self.said(ranks), "")
             for _ in range(2):
                 self.assertEqual(ranks.call(chosen, "allreduce"), ["allreduce"] * 2)
-            self.assertRegex(ranks.stderr(0), r"allreduce \(.*method_test.py:\d+\); local:local_s")
-            self.assertEqual(ranks.stderr(0).count("is ignored"), 1)
+            self.assertRegex(
+                self.said(ranks),
+                r"^covey: COVEY_METHOD=local:H=5 ignored: .*method_test.py:\d+ says "
+                r"method='allreduce'\n$",
+            )
+            for _ in range(2):
+                ranks.call(knows_no_methods)
+            self.assertRegex(
+                self.said(ranks).partition("\n")[2],
+                r"^covey: COVEY_METHOD=local:H=5 ignored: SomethingElse \(.*method_test.py:\d+\) "
+                r"knows no methods but allreduce\n$",
+            )
             self.assertEqual(ranks.stderr(1), "")
+
+    def test_settings_of_init_are_the_script(self) -> None:
+        for force, by, holds, line in (
+            ("variable", "COVEY_METHOD=local:H=5", "local:local_steps=3",
+             r"^covey: COVEY_METHOD=local:H=5 ignored: .*:\d+ says init\(settings={"),
+            ("flag", "--method local:H=5", "local:local_steps=3", r"^covey: --method local:H=5 i"),
+            ("force", "--method local:H=5", "local:local_steps=5",
+             r"^covey: .*:\d+ says init\(.*ignored: --force-method, so --method local:H=5"),
+        ):
+            env = {"COVEY_METHOD": "local:H=5", "COVEY_METHOD_BY": force}
+            with self.subTest(by), Pool(2, __file__, env=env, init=False) as ranks:
+                self.assertEqual(ranks.call(started_with, "local:H=3"), [holds] * 2)
+                self.assertRegex(self.said(ranks), line)
+                self.assertEqual(self.said(ranks).count("\n"), 1)
+                self.assertEqual(ranks.stderr(1), "")
 
     def test_ranks_started_differently_are_refused(self) -> None:
         with Pool(2, __file__, init=False) as ranks:

@@ -25,7 +25,7 @@ optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), 
 if hvd.rank() == 0:
     print(optimizer._covey_progress.method)
 """
-LOCAL = "local:local_steps={},warmup_steps=0"
+LOCAL = "local:local_steps={}"
 
 
 def covey(*arguments: str) -> Any:
@@ -48,12 +48,13 @@ class MethodChoiceTest(unittest.TestCase):
             file.write(SCRIPT)
 
     def chosen(self, flag: List[str], told: str, *asked: str) -> Any:
-        """(what rank 0 prints, lines of stderr)."""
+        """(what rank 0 prints, lines of stderr without the method's card)."""
         env = {"COVEY_METHOD": told} if told else {}
         command = ["-np", "2", *flag, sys.executable, self.script, *asked]
         code, out, err = run_launcher(command, env=env)
         self.assertEqual(code, 0, err)
-        return [line.partition("] ")[2] or line for line in out], err
+        told = [line for line in err if not line.startswith("[0] covey | ")]
+        return [line.partition("] ")[2] or line for line in out], told
 
     def test_the_environment(self) -> None:
         self.assertEqual(self.chosen([], "local:H=3"), ([LOCAL.format(3)], []))
@@ -68,8 +69,23 @@ class MethodChoiceTest(unittest.TestCase):
     def test_the_script_wins_over_the_flag(self) -> None:
         out, err = self.chosen(["--method", "local:H=3"], "", "local:H=5")
         self.assertEqual((out, len(err)), ([LOCAL.format(5)], 1))
-        self.assertIn("script.py:6); local:local_steps=3", err[0])
-        self.assertIn("is ignored", err[0])
+        self.assertRegex(
+            err[0],
+            r"^\[0\] covey: --method local:H=3 ignored: .*script.py:6 says method='local:H=5' \("
+        )
+
+    def test_the_forced_flag_wins_over_the_script(self) -> None:
+        force = ["--force-method", "--method", "local:H=3"]
+        out, err = self.chosen(force, "", "gossip")
+        self.assertEqual((out, len(err)), ([LOCAL.format(3)], 1))
+        self.assertRegex(
+            err[0],
+            r"^\[0\] covey: .*script.py:6 says method='gossip', ignored: --force-method, so "
+            r"--method local:H=3 holds$",
+        )
+        self.assertEqual(self.chosen(force, "", "local:local_steps=3"), ([LOCAL.format(3)], []))
+        code, _, err = run_launcher(["-np", "2", "--force-method", "true"])
+        self.assertEqual((code, err), (2, ["coveyrun: --force-method needs --method METHOD"]))
 
     def test_an_unchanged_script_under_local(self) -> None:
         script = str(REPOSITORY / "examples" / "pytorch_minimal.py")
@@ -94,6 +110,23 @@ class MethodChoiceTest(unittest.TestCase):
         )
         self.assertEqual((code, len(out)), (0, 2), err)
 
+    def test_a_card_at_the_start(self) -> None:
+        command = [sys.executable, self.script]
+        method = "eager:admit=2,warmup_steps=5,then=local@9:H=2"
+        _, _, err = run_launcher(["-np", "2", "--method", method, *command])
+        card = "\n".join(line for line in err if line.startswith("[0] covey | "))
+        for words in ("method eager:admit=2,grace=0s,max_wait=0s,log=16,warmup_steps=5,then=loc",
+                      "2 ranks, g = 24 B of gradients", "from step 0 to step 4: warm-up",
+                      "from step 5 to step 8: eager:admit=2", "from step 9 on: local:local_steps=2",
+                      "exchanged       gradients of whoever", "who may be late whoever is not",
+                      "learning rate   that for one rank", "extra memory    3 g in each rank"):
+            self.assertIn(words, card)
+        self.assertEqual([line for line in err if "covey | " in line and "[0]" not in line], [])
+        _, _, err = run_launcher(["-np", "2", *command])
+        self.assertEqual(err, [], "plain allreduce needs no card")
+        _, _, err = run_launcher(["-np", "2", "--summary", *command])
+        self.assertRegex(err[0], "^\\[0\\] covey \\| method allreduce, 2 ranks, g = 24 B")
+
     def test_an_unchanged_script_under_wagma(self) -> None:
         script = str(REPOSITORY / "examples" / "pytorch_minimal.py")
         method = ["--method", "wagma:S=2,tau=10"]
@@ -116,7 +149,8 @@ class MethodChoiceTest(unittest.TestCase):
     def test_cards(self) -> None:
         code, text, _ = covey("methods")
         self.assertEqual(code, 0)
-        for word in ("allreduce", "local", "local_steps (H) = 8 steps, 1 to", "warmup_steps",
+        for word in ("who may be late nobody: every step", "learning rate   that for one rank",
+                     "allreduce", "local", "local_steps (H) = 8 steps, 1 to", "warmup_steps",
                      "2 g (P-1)/P every step", "arXiv:1805.09767", "arXiv:1604.00981",
                      "admit = 0.5\n", "grace = 0s\n", "doi:10.1145/3332466.3374528",
                      "group_size (S) = auto\n", "doi:10.1109/TPDS.2020.3040606"):

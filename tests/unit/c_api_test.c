@@ -12,6 +12,34 @@
     }                                                                 \
   } while (0)
 
+static int Methods(covey_group group) {
+  covey_error error = COVEY_INIT(covey_error);
+  covey_plan plan = COVEY_INIT(covey_plan);
+  char text[16384];
+  EXPECT(covey_methods(text, sizeof(text)) > 100 && strstr(text, "\"local_steps\"") != NULL);
+  EXPECT(covey_method_check("local:H=2", &error) == COVEY_OK);
+  EXPECT(covey_method_check("local:H=0", &error) == COVEY_INVALID_ARGUMENT);
+  EXPECT(covey_method_check(NULL, &error) == COVEY_INVALID_ARGUMENT);
+  EXPECT(covey_method_text(NULL, NULL, text, sizeof(text)) == 9 && strcmp(text, "allreduce") == 0);
+  EXPECT(covey_method_text(NULL, "nothing", text, sizeof(text)) == 0 && text[0] == 0);
+  EXPECT(covey_method_plan(NULL, "local:H=2", group, 1, &plan, &error) == COVEY_OK);
+  EXPECT(plan.payload == COVEY_MODEL && plan.admission == COVEY_ADMIT_ALL && plan.group == group);
+  EXPECT(plan.until == INT64_MAX);
+  EXPECT(covey_method_plan(NULL, "local:then=allreduce@7", group, 1, &plan, &error) == COVEY_OK);
+  EXPECT(plan.until == 7);
+  EXPECT(covey_method_plan(NULL, "eager:admit=99", group, 0, &plan, &error) ==
+         COVEY_INVALID_ARGUMENT);
+  EXPECT(covey_method_at(NULL, "local:H=2,then=local@7:H=3", 7, text, sizeof(text)) == 19 &&
+         strcmp(text, "local:local_steps=3") == 0);
+  EXPECT(covey_method_at(NULL, "local", -1, text, sizeof(text)) == 0);
+  EXPECT(covey_method_plan(NULL, NULL, COVEY_WORLD, 1, &plan, &error) == COVEY_OK);
+  EXPECT(plan.payload == COVEY_GRADIENTS && plan.group == COVEY_WORLD);
+  EXPECT(covey_method_plan(NULL, NULL, 12345, 1, &plan, &error) == COVEY_INVALID_ARGUMENT);
+  EXPECT(covey_method_plan(NULL, NULL, COVEY_WORLD, -1, &plan, &error) == COVEY_INVALID_ARGUMENT);
+  EXPECT(covey_method_plan(NULL, NULL, COVEY_WORLD, 0, NULL, &error) == COVEY_INVALID_ARGUMENT);
+  return 0;
+}
+
 int main(void) {
   covey_error error = COVEY_INIT(covey_error);
   covey_handle handle = 0;
@@ -20,11 +48,10 @@ int main(void) {
   const int64_t shape[2] = {2, 2};
   const int32_t ranks[1] = {0};
   int64_t rows[1] = {0};
-  char text[8192];
+  char text[16384];
   covey_tensor tensor = COVEY_INIT(covey_tensor);
   covey_tensor result = COVEY_INIT(covey_tensor);
   covey_request request = COVEY_INIT(covey_request);
-  covey_plan plan = COVEY_INIT(covey_plan);
   void* arena = NULL;
 
   EXPECT(covey_is_initialized() == 0 && covey_rank(NULL) == -1);
@@ -61,19 +88,7 @@ int main(void) {
   EXPECT(covey_stats(NULL, text, sizeof(text)) < sizeof(text) && text[0] == '{');
   EXPECT(covey_status(NULL, text, sizeof(text)) > 0 && strstr(text, "waits for nothing") != NULL);
   EXPECT(covey_knobs(text, sizeof(text)) > 100);
-  EXPECT(covey_methods(text, sizeof(text)) > 100 && strstr(text, "\"local_steps\"") != NULL);
-  EXPECT(covey_method_check("local:H=2", &error) == COVEY_OK);
-  EXPECT(covey_method_check("local:H=0", &error) == COVEY_INVALID_ARGUMENT);
-  EXPECT(covey_method_check(NULL, &error) == COVEY_INVALID_ARGUMENT);
-  EXPECT(covey_method_text(NULL, NULL, text, sizeof(text)) == 9 && strcmp(text, "allreduce") == 0);
-  EXPECT(covey_method_text(NULL, "nothing", text, sizeof(text)) == 0 && text[0] == 0);
-  EXPECT(covey_method_plan(NULL, "local:H=2", group, 1, &plan, &error) == COVEY_OK);
-  EXPECT(plan.payload == COVEY_MODEL && plan.admission == COVEY_ADMIT_ALL && plan.group == group);
-  EXPECT(covey_method_plan(NULL, NULL, COVEY_WORLD, 1, &plan, &error) == COVEY_OK);
-  EXPECT(plan.payload == COVEY_GRADIENTS && plan.group == COVEY_WORLD);
-  EXPECT(covey_method_plan(NULL, NULL, 12345, 1, &plan, &error) == COVEY_INVALID_ARGUMENT);
-  EXPECT(covey_method_plan(NULL, NULL, COVEY_WORLD, -1, &plan, &error) == COVEY_INVALID_ARGUMENT);
-  EXPECT(covey_method_plan(NULL, NULL, COVEY_WORLD, 0, NULL, &error) == COVEY_INVALID_ARGUMENT);
+  EXPECT(Methods(group) == 0);
   EXPECT(strcmp(covey_dtype_name(COVEY_BFLOAT16), "bfloat16") == 0);
   EXPECT(covey_shutdown(&error) == COVEY_OK && covey_is_initialized() == 0);
   covey_arena_free(arena);

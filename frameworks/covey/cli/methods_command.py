@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-import textwrap
-from typing import Any, Dict, List
+from typing import Any
 
+from covey.card import card
 from covey.launch.check import nearest
 from covey.method import methods
 
@@ -15,9 +15,12 @@ _EPILOG = """A method is one argument:
   coveyrun -np 4 --method local:local_steps=8 python train.py
   COVEY_METHOD=local:local_steps=8 coveyrun -np 4 python train.py
   hvd.DistributedOptimizer(optimizer, method="local", local_steps=8)
-The script wins over the flag, the flag over the variable; what is ignored is announced.
+Of every method: warmup_steps=N, and as the last setting then=METHOD@N, another method from step N
+on; whatever follows then= belongs to that method:
+  coveyrun -np 4 --method allreduce:then=local@1000:H=8,then=allreduce@9000 python train.py
+The script wins over the flag, unless --force-method is given, and the flag over the variable; what
+is ignored is announced.
 """
-_WIDTH = 96
 
 
 def add_to(commands: Any) -> None:
@@ -27,28 +30,6 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="only this one")
     parser.set_defaults(act=_act, parser=parser)
-
-
-def card(method: Dict[str, Any]) -> str:
-    """What a person wants to know of a method, in lines of at most _WIDTH characters."""
-    lines = [method["name"], *_lines("", method["help"])]
-    about = " (P ranks; g, m: bytes of gradients, model)"
-    lines += _lines("bytes per rank  ", method["bytes"] + about)
-    for parameter in method["parameters"]:
-        letter = f" ({parameter['letter']})" if parameter["letter"] else ""
-        line = f"  {parameter['name']}{letter} = {parameter['default']}"
-        if isinstance(parameter["default"], int):  # Else the help says what can be written.
-            line += f" {parameter['unit']}, {parameter['minimum']} to {parameter['maximum']}"
-        lines.append(line)
-        lines += _lines("    ", parameter["help"])
-    lines += _lines("source  ", method["citation"])
-    return "\n".join(lines)
-
-
-def _lines(label: str, text: str) -> List[str]:
-    first = "  " + label
-    rest = " " * len(first)
-    return textwrap.wrap(text, _WIDTH, initial_indent=first, subsequent_indent=rest)
 
 
 def _act(arguments: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional
 
 from covey.cli.parser import Parser, package_version, split_command
 from covey.errors import InvalidArgument
+from covey.inject import KINDS, parse
 from covey.launch import secret
 from covey.launch.check import check_command, check_writable_folder
 from covey.launch.job import Job
@@ -23,6 +24,7 @@ _EXAMPLES = """examples:
   {prog} -np 4 --output-dir logs python train.py        also into logs/rank.N/stdout and stderr
   {prog} -np 4 --timeline trace python train.py         one trace per rank, for ui.perfetto.dev
   {prog} -np 4 --method local:local_steps=8 python train.py    models averaged each 8 steps
+  {prog} -np 4 --inject delay:50ms@1 --summary python train.py    one random rank late each step
   {prog} -np 2 -x LR=0.1 python -m package.module
 
 one job by several launchers (of one machine; with the plug-in grpc), each with its -np:
@@ -118,6 +120,15 @@ def method(text: str) -> str:
     return text
 
 
+def injection(text: str) -> str:
+    """argparse type of --inject."""
+    try:
+        parse(text)
+    except InvalidArgument as error:
+        raise UsageError(str(error)) from error
+    return text
+
+
 def _describe(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-np", "--num-proc", type=number_of_ranks, metavar="N", help="number of ranks")
@@ -126,6 +137,15 @@ def _describe(parser: argparse.ArgumentParser) -> None:
         type=method,
         metavar="METHOD",
         help="how the ranks train together, such as local:local_steps=8 (covey methods lists all)",
+    )
+    add("--force-method", action="store_true", help="--method wins over the script too")
+    add("--summary", action="store_true", help="tell at the end what each rank did and waited for")
+    add(
+        "--inject",
+        type=injection,
+        metavar="WHAT",
+        help="delay ranks at the end of their steps, such as delay:320ms@2 (two random ranks each "
+        "step), slow:10x@1, pause:5s:100@rank2; there are " + ", ".join(KINDS),
     )
     add("--timeline", metavar="DIR", help="write one trace per rank into DIR")
     add("--output-dir", metavar="DIR", help="also write DIR/rank.N/stdout and DIR/rank.N/stderr")
@@ -244,6 +264,16 @@ def _announce_ignored(arguments: argparse.Namespace, told: Optional[str]) -> Non
         sys.stderr.write(text)
 
 
+def _tell_of_injection(spec: JobSpec) -> None:
+    """Nobody shall take a job that is delayed on purpose for one that is slow."""
+    text = {**os.environ, **spec.extra_env, **spec.settings_env}.get("COVEY_INJECT")
+    if text:
+        try:
+            sys.stderr.write(f"{spec.program}: injects {parse(text)}\n")
+        except InvalidArgument as error:
+            raise LaunchError(f"COVEY_INJECT: {error}") from error
+
+
 def _spec(arguments: argparse.Namespace) -> JobSpec:
     size = _size(arguments)
     variables: List[str] = [text for text in arguments.variables if "=" in text]
@@ -251,9 +281,16 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
     if arguments.start_timeout is not None:
         settings["COVEY_START_TIMEOUT"] = f"{arguments.start_timeout}s"
     extra_env = dict(text.split("=", 1) for text in variables)
+    if arguments.force_method and arguments.method is None:
+        raise LaunchError("--force-method needs --method METHOD")
     if arguments.method is not None:
         settings["COVEY_METHOD"] = arguments.method
+        settings["COVEY_METHOD_BY"] = "force" if arguments.force_method else "flag"
         _announce_ignored(arguments, {**os.environ, **extra_env}.get("COVEY_METHOD"))
+    if arguments.summary:
+        settings["COVEY_SUMMARY"] = "always"
+    if arguments.inject is not None:
+        settings["COVEY_INJECT"] = arguments.inject
     return JobSpec(
         command=split_command(arguments.command),
         size=size,
@@ -276,6 +313,7 @@ def _act(arguments: argparse.Namespace) -> int:
             check_writable_folder("--timeline", spec.timeline_dir)
         if spec.output_dir is not None:
             check_writable_folder("--output-dir", spec.output_dir)
+        _tell_of_injection(spec)
         return Job(spec).run().exit_code
     except LaunchError as error:
         sys.stderr.write(f"{arguments.parser.prog}: {error}\n")

@@ -6,7 +6,7 @@ The runtime refuses COVEY_* variables it does not know, so this list and its lis
 from __future__ import annotations
 
 import os
-from typing import Dict, Mapping
+from typing import Dict, Mapping, Sequence
 
 from covey.launch.spec import JobSpec
 
@@ -22,11 +22,11 @@ def threads_per_rank(size: int) -> int:
 
 
 def rank_environment(
-    base: Mapping[str, str], spec: JobSpec, rank: int, size: int, job_id: str, shm_fd: int
+    base: Mapping[str, str], spec: JobSpec, rank: int, size: int, job_id: str, fds: Sequence[int]
 ) -> Dict[str, str]:
     """The environment of `rank`: `base`, the user's -x, then what the launcher sets.
 
-    `size` is that of the whole job, which is on one machine.
+    `size` is that of the whole job, which is on one machine. `fds`: the job's memory, the summary.
     """
     env = dict(base)
     env.update(spec.extra_env)
@@ -39,7 +39,7 @@ def rank_environment(
         env.pop(name, None)
     env["COVEY_RANK"] = env["COVEY_LOCAL_RANK"] = str(rank)
     env["COVEY_SIZE"] = env["COVEY_LOCAL_SIZE"] = str(size)
-    env["COVEY_SHM_FD"] = str(shm_fd)
+    env["COVEY_SHM_FD"], env["COVEY_SUMMARY_FD"] = (str(fd) for fd in fds)
     env["COVEY_LAUNCHER_PID"] = str(os.getpid())
     env["COVEY_JOB"] = job_id
     if spec.timeline_dir is not None:

@@ -26,6 +26,7 @@ from covey.launch.output import Console, ConsoleGone, RankStream, TeeFile, disca
 from covey.launch.process import RankProcess, oom_kills
 from covey.launch.signals import SignalInbox
 from covey.launch.spec import JobSpec, LaunchError
+from covey.launch.summary import Summary
 
 # Looked at this often when the system has no descriptor for a process's end.
 POLL_S = 0.05
@@ -68,6 +69,7 @@ class Job:
         self._asked: List[int] = []  # ranks whose answer a Ctrl-C waits for
         self._oom_kills = 0
         self._node: Optional[Node] = None  # None: no other launchers
+        self._summary = Summary()
         self._first = 0  # the rank that _ranks begins with
 
     def run(self) -> Outcome:
@@ -120,11 +122,12 @@ class Job:
     def _start(self, first: int, size: int, shm_fd: int) -> None:
         spec, job_id = self._spec, secrets.token_hex(8)
         self._first = first
+        fds = (shm_fd, self._summary.fd)
         try:
             for rank in range(first, first + spec.size):
-                env = environment.rank_environment(os.environ, spec, rank, size, job_id, shm_fd)
+                env = environment.rank_environment(os.environ, spec, rank, size, job_id, fds)
                 tees = open_tees(spec.output_dir, rank, self._say)
-                process = RankProcess(rank, spec.command, env, (shm_fd,))
+                process = RankProcess(rank, spec.command, env, fds)
                 self._ranks.append(process)
                 self._watch(process, tees)
         finally:
@@ -347,6 +350,8 @@ class Job:
         stuck = [p.rank for p in self._ranks if p.returncode is None]
         if stuck:
             self._say(f"{report.ranks_in_words(stuck)} did not end even by SIGKILL; leaving them")
+        for line in self._summary.lines():
+            self._say(line)
         self._tell_of_traces()
         code = self._ending.exit_code if self._ending is not None else 0
         if code is not None:
@@ -367,6 +372,7 @@ class Job:
         """No rank outlives the launcher, not even one of a start that failed half way."""
         if self._node is not None:
             self._node.close()
+        self._summary.close()
         for process in self._ranks:
             process.kill()
         for stream in self._streams.values():

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from covey.errors import InvalidArgument, Unsupported
 from covey.group import Group, world
+from covey.method import unused
 from covey.reduce_op import Average, Sum
 from covey.tensorflow.compression import Compression, Compressor
 from covey.tensorflow.ops import allreduce, grouped_allreduce
@@ -88,6 +89,7 @@ class DistributedGradientTape:
             scales = (1.0 / gradient_predivide_factor, gradient_predivide_factor)
         self._options = _Options(op, *scales, compression, sparse_as_dense, process_set)
         self._tape = gradtape
+        unused("DistributedGradientTape")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tape, name)

@@ -36,6 +36,7 @@ from covey.basics import (
 from covey.errors import OperationError
 from covey.group import Group, world
 from covey.handles import Handle, poll
+from covey.method import lr_scale
 from covey.objects import allgather_object, broadcast_object
 from covey.ops import absent
 from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
@@ -85,6 +86,7 @@ __all__ = [
     "is_initialized",
     "local_rank",
     "local_size",
+    "lr_scale",
     "mpi_built",
     "mpi_enabled",
     "mpi_threads_supported",

@@ -56,6 +56,7 @@ class _Flat:
     def __init__(self, plan: BucketPlan, name: str, flat: torch.Tensor) -> None:
         self.name = name
         self.flat = flat
+        self.numbers = flat[: plan.flags_offset]
         self._present = flat[plan.flags_offset : plan.flags_offset + 1]
         self.parameters = [slot.parameter for slot in plan.slots]
         self.views = [
@@ -106,6 +107,18 @@ class Averager:
             _Flat(plan, f"{prefix}.{number}", memory)
             for number, (plan, memory) in enumerate(zip(plans, _memory_of(plans)))
         ]
+
+    def average_and_measure(self) -> float:
+        """As ``average``. How far this rank's parameters were from the mean, by its norm."""
+        with torch.no_grad():
+            for flat in self._flats:
+                flat.gather()
+            before = [flat.numbers.clone() for flat in self._flats]
+            self.average()
+            after = [flat.numbers for flat in self._flats]
+            apart = sum(float((a - b).double().square().sum()) for a, b in zip(before, after))
+            norm = sum(float(a.double().square().sum()) for a in after)
+        return (apart / norm) ** 0.5 if norm > 0 else 0.0
 
     def average(self) -> None:
         """Parameters become their mean over the ranks, with the same bits on each.

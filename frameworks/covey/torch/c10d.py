@@ -28,6 +28,7 @@ import covey.torch as hvd
 from covey import basics, rendezvous
 from covey.errors import Timeout, Unsupported
 from covey.group import Group
+from covey.method import unused
 
 NAME = "covey"
 _REDUCE_OPS = {
@@ -215,6 +216,7 @@ def _create(options: Any, _backend_options: Any = None) -> CoveyProcessGroup:
         if "COVEY_SHM_FD" not in os.environ and options.group_size > 1:
             rendezvous.meet(options.store, options.group_rank, options.group_size)
         basics.init()
+    unused("torch.distributed's backend")
     if len(ranks) > basics.size() or ranks[options.group_rank] != basics.rank():
         raise Unsupported(
             f"this process is rank {ranks[options.group_rank]} of {len(ranks)} for "

@@ -23,6 +23,7 @@ import torch
 from covey import _native
 from covey.errors import CoveyError, Unsupported
 from covey.group import Group
+from covey.method import ranks_needed, setting
 from covey.ops import barrier
 from covey.reduce_op import Average, core_code
 from covey.torch.averager import refuse_shared_memory
@@ -85,7 +86,7 @@ class ModelRounds:
                 with; two parameters in the same memory.
             Mismatch, Exhausted: on every rank: the ranks differ; a rank has no room.
         """
-        _check_options(optimizer._covey_options)
+        check_options(optimizer._covey_options)
         refuse_shared_memory(named)
         self._optimizer = optimizer
         self._group = group
@@ -96,6 +97,9 @@ class ModelRounds:
         self.late = 0
         self.overdue = [0] * group.size()
         self._missing = (0,) * group.size()
+        self._tally = optimizer._covey_progress.tally
+        self._part = (optimizer._covey_progress.steps + 1) << 32  # Apart from steps of other parts.
+        self._method = method
         self._rounds = _native.rounds_open(
             group.id,
             next_prefix("rounds", group.ranks),
@@ -131,7 +135,8 @@ class ModelRounds:
         self._is_offered = False
         step = _native.rounds_publish(self._rounds, ())
         try:
-            _native.rounds_wait(self._rounds, step)
+            with self._tally.waiting(self._part + step, self._needed(step)):
+                _native.rounds_wait(self._rounds, step)
             self._merge(step)
         except BaseException:
             self._take_back()
@@ -175,6 +180,11 @@ class ModelRounds:
             for piece in self._open():
                 piece.gather()
 
+    def _needed(self, step: int) -> int:
+        """How many have to come before this version is made."""
+        is_of_all = step % int(setting(self._method, "sync_every", "1")) == 0
+        return self._group.size() if is_of_all else ranks_needed(self._method, self._group.size())
+
     def _take_back(self) -> None:
         """What is on offer must not be trained on, if there will be a next step."""
         with contextlib.suppress(CoveyError):
@@ -198,10 +208,12 @@ class ModelRounds:
             record = _native.rounds_read(self._rounds, version, (), self._group.size(), 0)
         except MemoryError:  # It has left the log meanwhile.
             return
+        self._tally.version(version, record[2])
         missing: Tuple[int, ...] = record[4]
         for index, (before, after) in enumerate(zip(self._missing, missing)):
             if after > 0 and before == 0:
                 self.overdue[index] += 1
+                self._tally.overdue(index)
                 warnings.warn(
                     f"rank {self._group.ranks[index]} was missing at version {version} when "
                     "max_wait was over: it is not waited for until it has kept up for three "
@@ -210,7 +222,8 @@ class ModelRounds:
         self._missing = missing
 
 
-def _check_options(options: Dict[str, Any]) -> None:
+def check_options(options: Dict[str, Any]) -> None:
+    """Raises Unsupported (a ValueError) for an option that rounds of models do not go with."""
     wrong = None
     if options["op"] != Average:
         wrong = "op must be Average"

@@ -32,10 +32,11 @@ from covey.torch.layout import (
     plan_buckets,
 )
 from covey.torch.ops import allreduce
+from covey.torch.parts import begin_part, check_parts, end_step, lr_scale, move_to, show_card
 from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer, check_agreement
 from covey.torch.tensors import CODES
-from covey.torch.trainers import Trainer, trainer_of
+from covey.torch.trainers import Trainer
 
 class _Distributed(torch.optim.Optimizer):
     """The methods that a distributed optimizer has on top of its class. Never instantiated: the
@@ -107,12 +108,14 @@ class _Distributed(torch.optim.Optimizer):
         With a closure, the gradients of each of its evaluations are reduced. Models are averaged
         afterwards when the method says so: every rank must do equally many steps.
         """
+        self._covey_progress.begin_step()
         if self._covey_rounds is not None:
             self._check_parameters()
-            return self._covey_rounds.step(closure)
-        result = self._update(closure)
-        self._covey_progress.after_update()
-        _turn(self)
+            result = self._covey_rounds.step(closure)
+        else:
+            result = self._update(closure)
+            self._covey_progress.after_update()
+        end_step(self)
         return result
 
     step.hooked = True  # type: ignore[attr-defined]  # The class below runs torch's step hooks.
@@ -148,8 +151,7 @@ class _Distributed(torch.optim.Optimizer):
         if not isinstance(steps, int) or steps < 0:
             raise InvalidArgument(f"version must be a number of steps, not {steps!r}")
         self._refuse_in_flight("version")
-        self._covey_progress.turn(steps)
-        _turn(self)
+        move_to(self, steps)
 
     def finish(self) -> None:
         """Makes the parameters the mean over the ranks, if the method has let them differ.
@@ -161,6 +163,10 @@ class _Distributed(torch.optim.Optimizer):
             return self._covey_rounds.finish()
         self._refuse_in_flight("finish()")
         self._covey_progress.finish()
+
+    def lr_scale(self) -> float:
+        """By what to multiply a learning rate that is right for one rank: ``covey.lr_scale``."""
+        return lr_scale(self)
 
     def _reducing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         def reduced() -> Any:
@@ -220,6 +226,7 @@ class _Distributed(torch.optim.Optimizer):
         if self._covey_rounds is not None:
             self._covey_rounds.finish()
             self._covey_rounds.close()
+            self._covey_rounds = None
         if named_parameters is not None:
             self._covey_options["named_parameters"] = list(named_parameters)
         _build(self)
@@ -271,23 +278,11 @@ def _build(optimizer: Any) -> None:
         f"backward_passes_per_step {optimizer.backward_passes_per_step}"
     ]
     check_agreement(header, plans, reduction)
-    optimizer._covey_rounds = trainer_of(optimizer, trained, plans, reduction)
-    if optimizer._covey_rounds is not None:
-        return
     optimizer._covey_plans = (plans, reduction)
     optimizer._covey_progress.share(trained)
-    _turn(optimizer)
-
-
-def _turn(optimizer: Any) -> None:
-    """Reduces gradients from now on, or does not, as the step that comes has it."""
-    wanted = optimizer._covey_progress.reduces
-    if wanted and optimizer._covey_reducer is None:
-        passes = optimizer.backward_passes_per_step
-        densify = optimizer._covey_options["sparse_as_dense"]
-        optimizer._covey_reducer = Reducer(*optimizer._covey_plans, passes, densify)
-    if optimizer._covey_reducer is not None:
-        optimizer._covey_reducer.active = wanted
+    check_parts(optimizer)
+    show_card(optimizer)
+    begin_part(optimizer)
 
 
 def _check_options(
@@ -345,8 +340,8 @@ def DistributedOptimizer(
 
     Returns:
         An optimizer that also has ``synchronize``, ``skip_synchronize``, ``no_sync``, ``finish``,
-        ``set_backward_passes_per_step``, ``rebuild_buckets``, and ``version``, the number of steps
-        done. ``state_dict()`` is unchanged.
+        ``lr_scale``, ``set_backward_passes_per_step``, ``rebuild_buckets``, and ``version``, the
+        number of steps done. ``state_dict()`` is unchanged.
 
     Raises:
         InvalidArgument, NotInitialized: (ValueErrors) wrong arguments; before ``init()``.

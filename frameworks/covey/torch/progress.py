@@ -11,8 +11,9 @@ from typing import Optional, Sequence
 import torch
 
 from covey.group import Group
-from covey.method import GRADIENTS, MODEL, NOTHING, payload
+from covey.method import FOREVER, GRADIENTS, MODEL, NOTHING, Plan, plan
 from covey.reduce_op import Max
+from covey.tally import Tally
 from covey.torch.averager import Averager
 from covey.torch.layout import Named
 from covey.torch.ops import allreduce
@@ -23,52 +24,79 @@ class Progress:
     """The steps of one optimizer.
 
     Attributes:
-        version: steps done; the next step is this one, counted from 0.
-        payload: what is exchanged in it.
+        version: updates done; the next one is this one, counted from 0.
+        steps: calls of ``step()``: the same, unless the method goes in rounds.
+        plan: what is exchanged in the next one.
+        is_shared: whether there is anybody to exchange with.
+        named: the parameters that are trained.
+        tally: counts what happens.
+        differs: whether optimizers may keep different things since ``steps`` were last alike.
     """
 
     def __init__(self, method: str, group: Group) -> None:
         """``method`` is the full text. With nobody to exchange with, nothing ever is."""
         self.method = method
         self.version = 0
-        self.payload = NOTHING
+        self.steps = 0
+        self.plan = Plan(NOTHING, False, FOREVER)
+        self.differs = False
+        self.tally = Tally(method, group.ranks)
         self._group = group
-        self._named: Sequence[Named] = ()
+        self._averagings = 0
+        self.named: Sequence[Named] = ()
         self._prefix = ""
         self._averager: Optional[Averager] = None
-        self._is_shared = False
+        self.is_shared = False
         self._is_apart = False  # Steps were done alone since the last exchange.
 
     def share(self, named: Sequence[Named]) -> None:
         """From now on the parameters ``named`` are trained together with the other members."""
-        self._is_shared = True
-        self._named = named
+        self.is_shared = True
+        self.named = named
         self._prefix = next_prefix("model", self._group.ranks)
         self._averager = None
-        self.turn(self.version)
+        self.plan = plan(self.method, self._group.id, self.steps)
 
     @property
     def reduces(self) -> bool:
-        """Whether the gradients of this step are reduced."""
-        return self.payload == GRADIENTS
+        """Whether the gradients of this step are reduced by all ranks together."""
+        return self.plan.payload == GRADIENTS and not self.plan.in_rounds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the plan has ended: another method holds from here on, or a warm-up is over."""
+        return self.steps >= self.plan.until
+
+    def move(self, steps: int) -> None:
+        """So many steps, and updates, were done; the next step is step ``steps``."""
+        self.version = self.steps = steps
+        if self.is_shared:
+            self.plan = plan(self.method, self._group.id, steps)
 
     def turn(self, version: int) -> None:
-        """The next step is step ``version``."""
+        """So many updates were done; in rounds a step may do several, or go on from elsewhere."""
         self.version = version
-        if self._is_shared:
-            self.payload = payload(self.method, self._group.id, version)
+
+    def begin_step(self) -> None:
+        """``step()`` begins."""
+        self.tally.begin_step()
+        self.differs |= self.plan.payload != GRADIENTS
+        if self.is_shared and self.plan.payload != NOTHING and not self.plan.in_rounds:
+            self.tally.arrived(self.steps, self._group.size())
 
     def after_update(self) -> None:
-        """Ends a step: exchanges models if it is time."""
-        if self.payload == MODEL:
+        """Ends an update: exchanges models if it is time."""
+        self.version += 1
+        if self.plan.in_rounds:
+            return
+        if self.plan.payload == MODEL:
             self._average()
-        elif self.payload == NOTHING:
+        elif self.plan.payload == NOTHING:
             self._is_apart = True
-        self.turn(self.version + 1)
 
     def finish(self) -> None:
         """Makes the replicas equal, if a member has done steps alone. Every member calls it."""
-        if not self._is_shared:
+        if not self.is_shared:
             return
         apart = torch.tensor(int(self._is_apart))
         name = f"DistributedOptimizer.finish.{self._prefix}"
@@ -77,6 +105,11 @@ class Progress:
 
     def _average(self) -> None:
         if self._averager is None:
-            self._averager = Averager(self._named, self._prefix, self._group)
-        self._averager.average()
+            self._averager = Averager(self.named, self._prefix, self._group)
+        self._averagings += 1
+        # How far apart models are costs a copy of them: looked at ever more rarely.
+        if self._averagings & (self._averagings - 1) == 0:
+            self.tally.distance = self._averager.average_and_measure()
+        else:
+            self._averager.average()
         self._is_apart = False

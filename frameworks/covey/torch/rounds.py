@@ -16,6 +16,7 @@ import torch
 
 from covey import _native
 from covey.errors import InvalidArgument, Unsupported
+from covey.method import ranks_needed
 from covey.ops import barrier
 from covey.reduce_op import Average, Sum
 from covey.torch.bucket import Reduction
@@ -114,7 +115,7 @@ class RoundTrainer:
             Mismatch, Exhausted: on every rank: the ranks differ; a rank has no room.
         """
         options = optimizer._covey_options
-        _check_options(optimizer, options)
+        check_options(optimizer, options)
         self._optimizer = optimizer
         self._group = reduction.group
         self._densify = options["sparse_as_dense"]
@@ -124,6 +125,9 @@ class RoundTrainer:
         self.applied = 0
         self.overdue = [0] * self._group.size()  # By member: how often it has become so.
         self._missing = (0,) * self._group.size()
+        self._tally = optimizer._covey_progress.tally
+        self._part = (optimizer._covey_progress.steps + 1) << 32  # Apart from steps of other parts.
+        self._needed = ranks_needed(method, self._group.size())
         self._rounds = _native.rounds_open(
             self._group.id,
             next_prefix("rounds", self._group.ranks),
@@ -160,7 +164,8 @@ class RoundTrainer:
                 loss = closure()
         self._write(self._open())
         step = _native.rounds_publish(self._rounds, self._hypers.read())
-        _native.rounds_wait(self._rounds, step)
+        with self._tally.waiting(self._part + step, self._needed):
+            _native.rounds_wait(self._rounds, step)
         self._apply_all()
         return loss
 
@@ -221,6 +226,7 @@ class RoundTrainer:
                 size = self._group.size()
                 record = _native.rounds_read(self._rounds, version, addresses, size, len(own))
                 leader, hypers = record[1], record[3]
+                self._tally.version(version, record[2])
                 self._note(version, record[4])
                 for span in self._spans:
                     span.give()
@@ -237,6 +243,7 @@ class RoundTrainer:
         for index, (before, after) in enumerate(zip(self._missing, missing)):
             if after > 0 and before == 0:
                 self.overdue[index] += 1
+                self._tally.overdue(index)
                 warnings.warn(
                     f"rank {self._group.ranks[index]} was missing at version {version} when "
                     "max_wait was over: it is not waited for until it has kept up for 3 steps; "
@@ -245,7 +252,8 @@ class RoundTrainer:
         self._missing = missing
 
 
-def _check_options(optimizer: Any, options: Dict[str, Any]) -> None:
+def check_options(optimizer: Any, options: Dict[str, Any]) -> None:
+    """Raises Unsupported (a ValueError) for an option that rounds do not go with."""
     wrong = None
     if options["op"] not in (Average, Sum):
         wrong = "op must be Average or Sum"

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence, Union
+from typing import Any, Union
 
-from covey.method import MODEL, goes_in_rounds, payload
-from covey.torch.bucket import Reduction
-from covey.torch.layout import BucketPlan, Named
+from covey.method import MODEL, Plan, text_at
+from covey.torch import models, rounds
 from covey.torch.models import ModelRounds
 from covey.torch.rounds import RoundTrainer
 
 Trainer = Union[RoundTrainer, ModelRounds]
 
 
-def trainer_of(
-    optimizer: Any, named: Sequence[Named], plans: Sequence[BucketPlan], reduction: Reduction
-) -> Optional[Trainer]:
-    """That of ``optimizer``, by its method; None: it waits for all.
+def check_options(optimizer: Any, plan: Plan) -> None:
+    """Raises Unsupported (a ValueError) for an option that a part by ``plan`` does not go with."""
+    if plan.in_rounds and plan.payload == MODEL:
+        models.check_options(optimizer._covey_options)
+    elif plan.in_rounds:
+        rounds.check_options(optimizer, optimizer._covey_options)
 
-    Args:
-        optimizer: a distributed one.
-        named: the parameters that are trained.
-        plans: their gradients in buckets.
-        reduction: what becomes of gradients, and between whom.
-    """
-    method = optimizer._covey_progress.method
-    if not goes_in_rounds(method, reduction.group.id):
-        return None
-    if payload(method, reduction.group.id, 0) == MODEL:
-        return ModelRounds(optimizer, named, reduction.group, method)
-    return RoundTrainer(optimizer, plans, reduction, method)
+
+def trainer_of(optimizer: Any) -> Trainer:
+    """That of ``optimizer`` for the part that begins with its next step, which is in rounds."""
+    progress = optimizer._covey_progress
+    buckets, reduction = optimizer._covey_plans
+    text = text_at(progress.method, progress.steps)
+    if progress.plan.payload == MODEL:
+        return ModelRounds(optimizer, progress.named, reduction.group, text)
+    return RoundTrainer(optimizer, buckets, reduction, text)

@@ -1,0 +1,93 @@
+"""A method in the words a person wants: what is exchanged, who may be late, what it costs.
+
+``covey methods`` prints all of it; rank 0 prints the short form when training begins.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from typing import Any, Dict, List, Set, Tuple
+
+from covey.method import FOREVER, GRADIENTS, Plan, methods, name_of, plans, text_at
+from covey.state import state
+from covey.tally import told
+
+WIDTH = 96
+_shown: Set[Tuple[int, str]] = set()  # (life, text): once is enough.
+
+
+def card(method: Dict[str, Any]) -> str:
+    """All there is to say of a method, in lines of at most WIDTH characters."""
+    lines = [method["name"], *_lines("", method["help"])]
+    for label, text in _facts(method):
+        lines += _lines(label, text)
+    about = " (P ranks; g, m: bytes of gradients, model)"
+    lines += _lines("bytes per rank  ", method["bytes"] + about)
+    for parameter in method["parameters"]:
+        letter = f" ({parameter['letter']})" if parameter["letter"] else ""
+        line = f"  {parameter['name']}{letter} = {parameter['default']}"
+        if isinstance(parameter["default"], int):  # Else the help says what can be written.
+            line += f" {parameter['unit']}, {parameter['minimum']} to {parameter['maximum']}"
+        lines.append(line)
+        lines += _lines("    ", parameter["help"])
+    lines += _lines("source  ", method["citation"])
+    return "\n".join(lines)
+
+
+def _facts(method: Dict[str, Any]) -> List[Tuple[str, str]]:
+    return [
+        ("who may be late ", method["late"]),
+        ("learning rate   ", method["learning_rate"]),
+        ("extra memory    ", method["memory"]),
+    ]
+
+
+def _lines(label: str, text: str) -> List[str]:
+    first = "  " + label
+    rest = " " * len(first)
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest)
+
+
+def show(text: str, ranks: int, gradient_bytes: int, group: int) -> None:
+    """Prints on rank 0, once, by what method ``ranks`` train, unless that is plain allreduce."""
+    wanted = text != "allreduce" or told("inject") or told("summary") == "always"
+    if not wanted or state.require().rank != 0 or (state.life, text) in _shown:
+        return
+    _shown.add((state.life, text))
+    lines = start_card(text, ranks, gradient_bytes, group)
+    sys.stderr.write("".join(f"covey | {line}\n" for line in lines))
+
+
+def start_card(text: str, ranks: int, gradient_bytes: int, group: int) -> List[str]:
+    """The lines of ``show``: for each part of the training its method in short."""
+    known = {method["name"]: method for method in methods()}
+    lines = [f"method {text}, {ranks} ranks, g = {_bytes(gradient_bytes)} of gradients"]
+    begins = list(plans(text, group))
+    seen: Set[str] = set()
+    for begin, plan in begins:
+        part, until = text_at(text, begin), plan.until
+        is_warm_up = until < FOREVER and text_at(text, until) == part and _is_allreduce(plan)
+        if len(begins) > 1:
+            last = f"to step {until - 1}" if until < FOREVER else "on"
+            what = "warm-up, gradients averaged over all ranks" if is_warm_up else part
+            lines.append(f"from step {begin} {last}: {what}")
+        if is_warm_up or part in seen:
+            continue
+        seen.add(part)
+        method = known[name_of(part)]
+        lines += _lines("exchanged       ", method["help"])
+        for label, fact in _facts(method):
+            lines += _lines(label, fact)
+    return lines
+
+
+def _is_allreduce(plan: Plan) -> bool:
+    return plan.payload == GRADIENTS and not plan.in_rounds
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} B"

@@ -1,0 +1,119 @@
+"""The table at the end of a job: what each rank did, as it has told the launcher.
+
+Ranks append a line of JSON each, at their end, to a file without a name that they inherit; who was
+killed has told nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from typing import Any, Dict, List, Sequence, Tuple
+
+
+class Summary:
+    """The file."""
+
+    def __init__(self) -> None:
+        """Makes it."""
+        self.fd = os.memfd_create("covey-summary", os.MFD_CLOEXEC)
+        fcntl.fcntl(self.fd, fcntl.F_SETFL, fcntl.fcntl(self.fd, fcntl.F_GETFL) | os.O_APPEND)
+
+    def lines(self) -> List[str]:
+        """The table of what was told so far; none when nothing was."""
+        data = os.pread(self.fd, os.fstat(self.fd).st_size, 0)
+        reports = []
+        for line in data.decode("utf-8", "replace").splitlines():
+            try:
+                reports.append(json.loads(line))
+            except ValueError:
+                continue  # A rank that was killed while it wrote.
+        return table(sorted(reports, key=lambda report: report["rank"]))
+
+    def close(self) -> None:
+        """May be called again."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def held_up(reports: Sequence[Dict[str, Any]]) -> Dict[int, float]:
+    """Seconds for which each rank was the last one that an exchange needed, after all others
+    needed had come: what it alone made the others wait. By rank."""
+    by_step: Dict[Tuple[str, int], List[Tuple[float, int, int]]] = {}
+    for report in reports:
+        for step, at, needed in report["arrivals"]:
+            key = (str(report["group"]), step)
+            by_step.setdefault(key, []).append((at, report["rank"], needed))
+    seconds = {report["rank"]: 0.0 for report in reports}
+    for arrivals in by_step.values():
+        arrivals.sort()
+        needed = arrivals[0][2]
+        if 1 < needed <= len(arrivals):
+            last, before = arrivals[needed - 1], arrivals[needed - 2]
+            seconds[last[1]] += last[0] - before[0]
+    return seconds
+
+
+def table(reports: Sequence[Dict[str, Any]]) -> List[str]:
+    """The lines to show."""
+    if not reports:
+        return []
+    best = max(reports, key=lambda report: report.get("versions", 0))
+    held = held_up(reports)
+    cores = len(os.sched_getaffinity(0))
+    lines = [f"method {best['method']}: {len(reports)} ranks on {cores} cores"]
+    columns = ["rank", "steps", "steps/s", "own work s", "waiting s", "held up s", "cpu busy"]
+    optional = {
+        "injected s": any(report["injected_s"] for report in reports),
+        "fresh": "versions" in best,
+        "overdue": any(best.get("overdue_of_rank", {}).values()),
+        "apart": any("consensus_distance" in report for report in reports),
+    }
+    columns += [name for name, wanted in optional.items() if wanted]
+    rows = [[_cells(report, best, held)[name] for name in columns] for report in reports]
+    widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
+    lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths))
+              for row in [columns, *rows]]
+    return lines + _footer(reports, best, optional)
+
+
+def _cells(report: Dict[str, Any], best: Dict[str, Any], held: Dict[int, float]) -> Dict[str, str]:
+    rank = report["rank"]
+    own = report["seconds"] - report["waited_s"] - report["injected_s"]
+    fresh = best.get("fresh_fraction_of_rank", {}).get(str(rank), 0.0)
+    return {
+        "rank": str(rank),
+        "steps": str(report["steps"]),
+        "steps/s": f"{report['steps_per_second']:.1f}",
+        "own work s": f"{max(0.0, own):.1f}",
+        "waiting s": f"{report['waited_s']:.1f}",
+        "held up s": f"{held[rank]:.1f}",
+        "cpu busy": f"{report['busy_fraction']:.0%}",
+        "injected s": f"{report['injected_s']:.1f}",
+        "fresh": f"{fresh:.0%}",
+        "overdue": str(best.get("overdue_of_rank", {}).get(str(rank), 0)),
+        "apart": f"{report['consensus_distance']:.1e}" if "consensus_distance" in report else "-",
+    }
+
+
+def _footer(
+    reports: Sequence[Dict[str, Any]], best: Dict[str, Any], shown: Dict[str, bool]
+) -> List[str]:
+    lines = ["held up: how long this rank alone was missing. cpu busy: processor time in parts of "
+             "the time; much below 100% without waiting or sleeping is want of cores"]
+    stale = best.get("staleness", {})
+    total = sum(stale.values())
+    if total:
+        parts = [f"{age}: {count / total:.1%}" for age, count in stale.items() if count]
+        lines.append(f"contributions by how many steps late they counted: {', '.join(parts)}")
+    if shown["fresh"]:
+        lines.append("fresh: in how many steps the rank's own contribution of that step was")
+    if shown["apart"]:
+        lines.append("apart: this rank's model from the mean, in parts of its norm, when last "
+                     "averaged")
+    silent = sorted(set(best["group"]) - {report["rank"] for report in reports})
+    if silent:
+        lines.append(f"nothing was told by: {', '.join(map(str, silent))}")
+    return lines

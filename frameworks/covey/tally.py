@@ -1,0 +1,170 @@
+"""What a rank did in its steps, counted: for ``covey.stats()`` and for the table at a job's end.
+
+A Tally belongs to one optimizer. Nothing here waits or asks anybody; a step costs about a
+microsecond. Times are seconds of the clock all ranks of a host share.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import time
+from typing import Any, Deque, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from covey import _native
+from covey.inject import Injector, parse
+from covey.state import state
+
+# The last arrivals are kept, for who made others wait: 16384 exchanges, some 400 KB.
+_ARRIVALS = 1 << 14
+_MOST = 64  # Optimizers that are remembered.
+# Staleness is counted by step up to here, then by powers of two.
+_STALE = ("0", "1", "2", "3-4", "5-8", "9-16", "17 and more")
+_STALE_ENDS = (0, 1, 2, 4, 8, 16)
+
+_tallies: List["Tally"] = []
+
+
+def told(name: str) -> str:
+    """The setting ``name`` as ``init(settings=...)`` or the environment has it; else empty."""
+    return str(state.settings.get(name, os.environ.get(f"COVEY_{name.upper()}", "")))
+
+
+class Tally:
+    """The steps of one optimizer on this rank."""
+
+    def __init__(self, method: str, ranks: Sequence[int]) -> None:
+        """``ranks`` train together, by ``method``."""
+        self.method = method
+        self.ranks = list(ranks)
+        self.steps = 0
+        self.life = state.life
+        self.waited_s = 0.0  # For versions of rounds; other waiting is in the core's blocked_ns.
+        self.versions = 0
+        self.distance = -1.0  # Of this rank's model from the mean, in parts of its norm.
+        self._fresh = [0] * len(self.ranks)
+        self._overdue = [0] * len(self.ranks)
+        self._missing = (0,) * len(self.ranks)
+        self._stale = [0] * len(_STALE)
+        self._arrivals: Deque[Tuple[int, float, int]] = collections.deque(maxlen=_ARRIVALS)
+        self._began: Optional[Tuple[float, float, int]] = None  # Clock, processor time, blocked.
+        self._last = (0.0, 0.0)
+        self._work_s = 0.0
+        self._injector = self._make_injector()
+        _tallies.append(self)
+        del _tallies[:-_MOST]
+
+    def _make_injector(self) -> Optional[Injector]:
+        text = told("inject")
+        if not text or state.place is None:
+            return None
+        place = state.place
+        return Injector(parse(text), place.rank, place.size, time.monotonic, time.sleep)
+
+    @property
+    def injected_s(self) -> float:
+        """Seconds slept because of ``--inject``."""
+        return 0.0 if self._injector is None else self._injector.injected_s
+
+    def begin_step(self) -> None:
+        """``step()`` begins."""
+        if self._injector is not None:
+            self._work_s = self._injector.work_s()
+
+    def arrived(self, step: int, needed: int) -> None:
+        """This rank has come to exchange ``step``, which happens once ``needed`` have."""
+        self._arrivals.append((step, time.monotonic(), needed))
+
+    @contextlib.contextmanager
+    def waiting(self, step: int, needed: int) -> Iterator[None]:
+        """Within it this rank, having ``arrived``, waits in rounds."""
+        self.arrived(step, needed)
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.waited_s += time.monotonic() - began
+
+    def end_step(self) -> None:
+        """``step()`` ends. The counts begin with the end of the first one."""
+        self.steps += 1
+        if self._injector is not None:
+            self._injector.end_step(self.steps - 1, self._work_s)
+        if self._began is None:
+            self._begin()
+        self._last = (time.monotonic(), time.process_time())
+
+    def _begin(self) -> None:
+        """The first step is over: it has made buckets, and more."""
+        self._began = (time.monotonic(), time.process_time(), _blocked_ns())
+        self.waited_s = 0.0
+        if self._injector is not None:
+            self._injector.injected_s = 0.0
+
+    def version(self, version: int, steps: Sequence[Tuple[int, int]]) -> None:
+        """A version of rounds: first and last step of each rank that are in it; (0, 0): none."""
+        self.versions += 1
+        for index, (first, last) in enumerate(steps):
+            self._fresh[index] += last >= version
+            for step in range(first, last + 1 if first > 0 else first):
+                self._stale[_bin(version - step)] += 1
+
+    def overdue(self, index: int) -> None:
+        """The rank with that index was missing when max_wait was over."""
+        self._overdue[index] += 1
+
+    def figures(self) -> Dict[str, Any]:
+        """What ``covey.stats()["training"]`` has: figures of this rank, and of all by rank."""
+        clock, processor, blocked = self._began or (0.0, 0.0, 0)
+        seconds = max(0.0, self._last[0] - clock)
+        figures: Dict[str, Any] = {
+            "steps": self.steps,
+            "seconds": seconds,
+            "steps_per_second": (self.steps - 1) / seconds if seconds > 0 else 0.0,
+            "waited_s": (_blocked_ns() - blocked) / 1e9 + self.waited_s if self._began else 0.0,
+            "injected_s": self.injected_s,
+            "busy_fraction": (self._last[1] - processor) / seconds if seconds > 0 else 0.0,
+        }
+        if self.versions:
+            share = {rank: n / self.versions for rank, n in zip(self.ranks, self._fresh)}
+            figures["versions"] = self.versions
+            figures["fresh_fraction"] = sum(share.values()) / len(share)
+            figures["fresh_fraction_of_rank"] = share
+            figures["overdue_of_rank"] = dict(zip(self.ranks, self._overdue))
+            figures["staleness"] = dict(zip(_STALE, self._stale))
+        if self.distance >= 0:
+            figures["consensus_distance"] = self.distance
+        return figures
+
+
+def _bin(age: int) -> int:
+    return next((i for i, end in enumerate(_STALE_ENDS) if age <= end), len(_STALE_ENDS))
+
+
+def _blocked_ns() -> int:
+    if state.place is None:
+        return 0
+    return int(json.loads(_native.stats() or "{}").get("blocked_ns", 0))
+
+
+def main_tally() -> Optional[Tally]:
+    """That of the optimizer with the most steps since ``init()``, the newest of equals, if any."""
+    mine = [tally for tally in reversed(_tallies) if tally.life == state.life and tally.steps > 0]
+    return max(mine, key=lambda tally: tally.steps) if mine else None
+
+
+def write_report() -> None:
+    """Tells the launcher what this rank did, if it wants to know: one line of JSON."""
+    tally, place, descriptor = main_tally(), state.place, int(told("summary_fd") or -1)
+    if tally is None or place is None or descriptor < 0:
+        return
+    if told("summary") != "always" and not tally.versions and not told("inject"):
+        return
+    line = {"rank": place.rank, "method": tally.method, "group": tally.ranks, **tally.figures(),
+            "arrivals": list(tally._arrivals)}
+    try:
+        os.write(descriptor, json.dumps(line).encode() + b"\n")
+    except OSError:
+        pass  # It was closed, or is no file of the launcher's: then nobody wants to know.

@@ -1,0 +1,132 @@
+// Goal: warmup_steps and then=METHOD@N are read, written and done alike by every method: the text
+// nests without ambiguity, and what is exchanged changes at exactly the step that was named.
+// Method: golden texts and errors; plans of every pair of methods beside the plans of each alone.
+#include <gtest/gtest.h>
+
+#include "core/plan/method.h"
+
+namespace covey {
+namespace {
+
+// The text as it is written back, or the error.
+std::string Read(std::string_view text) {
+  MethodChoice choice;
+  const Status status = ParseMethod(text, &choice);
+  return status.ok() ? choice.Text() : status.message();
+}
+
+MethodChoice Choice(std::string_view text) {
+  MethodChoice choice;
+  EXPECT_TRUE(ParseMethod(text, &choice).ok()) << text;
+  return choice;
+}
+
+// The payloads of versions 0, 1, ...: "-" none, "g" gradients, "m" model.
+std::string Payloads(std::string_view text, int64_t versions) {
+  const MethodChoice choice = Choice(text);
+  std::string letters;
+  for (int64_t v = 0; v < versions; ++v)
+    letters += "-gm"[static_cast<int>(choice.Plan({.size = 3, .rank = GroupIndex{1}}, v).payload)];
+  return letters;
+}
+
+TEST(SwitchText, IsWrittenBackWithAllParameters) {
+  EXPECT_EQ(Read("allreduce:then=local@1000"), "allreduce:then=local@1000:local_steps=8");
+  EXPECT_EQ(Read("allreduce:then=local@1000:H=4,warmup_steps=5"),
+            "allreduce:then=local@1000:local_steps=4,warmup_steps=5");
+  EXPECT_EQ(Read("local:warmup_steps=5,H=4,then=local@100:H=16,then=allreduce@900"),
+            "local:local_steps=4,warmup_steps=5,then=local@100:local_steps=16,then=allreduce@900");
+  EXPECT_EQ(Read("allreduce:then=local@9,H=2,then=allreduce@20"),
+            "allreduce:then=local@9:local_steps=2,then=allreduce@20");
+  EXPECT_EQ(Read("allreduce:warmup_steps=3"), "allreduce:warmup_steps=3");
+  EXPECT_EQ(Read("allreduce:warmup_steps=0"), "allreduce");
+  EXPECT_EQ(Read("eager:admit=solo,then=allreduce@1"),
+            "eager:admit=solo,grace=0s,max_wait=0s,log=16,then=allreduce@1");
+}
+
+TEST(SwitchText, IsReadBack) {
+  for (const Method* first : Methods())
+    for (const Method* second : Methods()) {
+      const std::string text = std::string(first->name) + ":warmup_steps=2,then=" + second->name +
+                               "@7:warmup_steps=3,then=" + first->name + "@20";
+      const std::string full = Read(text);
+      EXPECT_EQ(Read(full), full);
+      EXPECT_EQ(full.find_first_of(" \t\n;&|<>()$`\\\"'*?[]#~!{}"), std::string::npos) << full;
+    }
+}
+
+TEST(SwitchText, WrongOnesAreRefusedWithWhatExists) {
+  const std::string form =
+      ", which is not a method and the step it begins at, such as local@1000 "
+      "or local@1000:local_steps=8";
+  EXPECT_EQ(Read("allreduce:then=local"), "then is \"local\"" + form);
+  for (const char* word : {"", "@", "local@", "local@x", "local@-1", "local@1.5", "local@1@2",
+                           "local:H=2@5", "local@99999999999"})
+    EXPECT_EQ(Read("allreduce:then=" + std::string(word)),
+              "then is \"" + std::string(word) + "\"" + form);
+  EXPECT_EQ(Read("allreduce:then=lokal@5").substr(0, 47),
+            "there is no method \"lokal\"; there are: allreduc");
+  EXPECT_EQ(
+      Read("allreduce:then=local@5:h=2"),
+      "the method \"local\" has no parameter \"h\"; it has local_steps (H), warmup_steps, then; "
+      "the nearest is \"then\"");
+  EXPECT_EQ(
+      Read("local:warmup_steps=5,then=allreduce@5"),
+      "allreduce@5 in the method \"local:warmup_steps=5,then=allreduce@5\" begins before local "
+      "has done a step: it may from step 6");
+  EXPECT_NE(Read("allreduce:then=local@9:then=local@9").find("may from step 10"),
+            std::string::npos);
+  EXPECT_NE(Read("allreduce:then=local@0").find("may from step 1"), std::string::npos);
+  EXPECT_EQ(Read("local:warmup_steps=-1"),
+            "warmup_steps is \"-1\", which is not a number of steps from 0 to 1000000000");
+  EXPECT_EQ(Read("eager:warmup_steps=1,warmup_steps=2"),
+            "warmup_steps is given twice in the method \"eager:warmup_steps=1,warmup_steps=2\"");
+}
+
+TEST(Switch, HappensAtItsStepAndLeavesEqualReplicas) {
+  EXPECT_EQ(Payloads("allreduce:then=local@3:H=2", 9), "ggg-m-m-m");
+  EXPECT_EQ(Payloads("local:H=4,then=allreduce@6", 9), "---m-mggg");
+  EXPECT_EQ(Payloads("local:H=4,then=allreduce@4", 6), "---mgg");
+  EXPECT_EQ(Payloads("local:H=4,then=allreduce@1", 3), "mgg");
+  EXPECT_EQ(Payloads("local:H=3,warmup_steps=2,then=local@6:H=2,warmup_steps=1", 11),
+            "gg--mmg-m-m");
+  EXPECT_EQ(Payloads("local:H=100,then=local@4:H=3,then=allreduce@9", 11), "---m--m-mgg");
+}
+
+TEST(Switch, TellsWhatHoldsAndUntilWhen) {
+  const MethodChoice choice = Choice("eager:admit=2,warmup_steps=3,then=local@9:H=2");
+  EXPECT_EQ(choice.Until(0), 3);
+  EXPECT_EQ(choice.Until(3), 9);
+  EXPECT_EQ(choice.Until(8), 9);
+  EXPECT_EQ(choice.Until(9), kForever);
+  EXPECT_EQ(choice.At(8).OwnText(), "eager:admit=2,grace=0s,max_wait=0s,log=16");
+  EXPECT_EQ(choice.At(9).OwnText(), "local:local_steps=2");
+}
+
+// In its own part of the steps a method does what it does alone, but for the last of them.
+TEST(Switch, EveryMethodCountsFromWhereItBegins) {
+  const MethodView view{.size = 4, .rank = GroupIndex{1}};
+  for (const Method* first : Methods())
+    for (const Method* second : Methods()) {
+      const std::string text =
+          std::string(first->name) + ":warmup_steps=5,then=" + second->name + "@40:warmup_steps=10";
+      const MethodChoice both = Choice(text);
+      for (int64_t v = 0; v < 100; ++v) {
+        const bool warms_up = v < 5 || (v >= 40 && v < 50);
+        const MethodPlan alone = v < 40
+                                     ? Choice(first->name).Plan(view, v - 5 + (v < 5 ? 5 : 0))
+                                     : Choice(second->name).Plan(view, v - 50 + (v < 50 ? 50 : 0));
+        if (warms_up) {
+          EXPECT_EQ(both.Plan(view, v), MethodPlan{.payload = Payload::kGradients}) << text << v;
+        } else if (v != 39) {
+          EXPECT_EQ(both.Plan(view, v), alone) << text << " version " << v;
+        } else if (alone.admission == Admission::kAll) {
+          EXPECT_NE(both.Plan(view, v).payload, Payload::kNone) << text;
+          EXPECT_EQ(both.Plan(view, v).members, Membership::kAll) << text;
+        }
+      }
+    }
+}
+
+}  // namespace
+}  // namespace covey

@@ -1,0 +1,148 @@
+"""Goal: at its end a job tells what each rank did and waited for, when somebody wants to know or
+when that is the point; what is injected is told at the start.
+Method: the table from reports that are given; whole jobs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import unittest
+from typing import Any, Dict, List
+
+from harness import run_launcher
+
+from covey.launch.summary import Summary, held_up, table
+
+SCRIPT = """
+import os, signal, sys, torch, covey, covey.torch as hvd
+hvd.init()
+parameter = torch.nn.Parameter(torch.zeros(3))
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0))
+for step in range(5):
+    optimizer.zero_grad()
+    (parameter * hvd.rank()).sum().backward()
+    optimizer.step()
+optimizer.finish()
+flat = covey.stats(flat=True)
+assert all(type(value) in (int, float) for value in flat.values()), flat
+if hvd.rank() == 0:
+    print(*sorted(name for name in flat if name.startswith("training.")))
+if "die" in sys.argv and hvd.rank() == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def report(rank: int, arrivals: List[Any], **more: Any) -> Dict[str, Any]:
+    return {"rank": rank, "method": "m", "group": [0, 1, 2], "steps": 11, "seconds": 4.0,
+            "steps_per_second": 2.5, "waited_s": 1.0, "injected_s": 0.0, "busy_fraction": 0.5,
+            "arrivals": arrivals, **more}
+
+
+class TableTest(unittest.TestCase):
+    def test_who_held_up_is_who_was_missing_alone(self) -> None:
+        reports = [
+            report(0, [(0, 10.0, 3), (1, 20.0, 3), (2, 30.0, 2), (3, 40.0, 1)]),
+            report(1, [(0, 11.0, 3), (1, 20.0, 3), (2, 31.0, 2), (3, 47.0, 1)]),
+            report(2, [(0, 14.0, 3), (1, 26.0, 3), (2, 38.0, 2), (3, 49.0, 1)]),
+        ]
+        self.assertEqual(held_up(reports), {0: 0.0, 1: 1.0, 2: 3.0 + 6.0})
+        self.assertEqual(held_up(reports[:2]), {0: 0.0, 1: 1.0}, "steps that are not all known")
+
+    def test_columns_are_shown_where_they_say_something(self) -> None:
+        lines = table([report(rank, []) for rank in range(2)])
+        self.assertRegex(lines[0], r"^method m: 2 ranks on \d+ cores$")
+        self.assertEqual(lines[1].split("  ")[0], "rank")
+        self.assertEqual(lines[2].split(), ["0", "11", "2.5", "3.0", "1.0", "0.0", "50%"])
+        self.assertEqual(lines[-1], "nothing was told by: 2")
+        more = {
+            "versions": 10,
+            "fresh_fraction_of_rank": {"0": 1.0, "1": 0.25, "2": 0.5},
+            "overdue_of_rank": {"0": 0, "1": 2, "2": 0},
+            "staleness": {"0": 3, "1": 0, "2": 1},
+            "consensus_distance": 0.001,
+        }
+        lines = table([report(0, [], **more), report(1, [], injected_s=1.5), report(2, [])])
+        self.assertEqual(lines[1].split()[-4:], ["s", "fresh", "overdue", "apart"])
+        self.assertEqual(lines[2].split()[-4:], ["0.0", "100%", "0", "1.0e-03"])
+        self.assertEqual(lines[3].split()[-4:], ["1.5", "25%", "2", "-"])
+        words = "contributions by how many steps late they counted: 0: 75.0%, 2: 25.0%"
+        self.assertIn(words, lines)
+        self.assertEqual(table([]), [])
+
+    def test_half_a_line_of_a_killed_rank_is_left_out(self) -> None:
+        summary = Summary()
+        self.addCleanup(summary.close)
+        os.write(summary.fd, b'{"rank": 0, "met')
+        self.assertEqual(summary.lines(), [])
+
+
+class JobTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.script = os.path.join(folder.name, "script.py")
+        with open(self.script, "w", encoding="utf-8") as file:
+            file.write(SCRIPT)
+
+    def run_script(self, flags: List[str], *asked: str) -> Any:
+        """(exit code, what rank 0 printed, lines of the launcher)."""
+        command = ["-np", "3", *flags, sys.executable, self.script, *asked]
+        code, out, err = run_launcher(command)
+        return code, out, [line for line in err if line.startswith("coveyrun: ")]
+
+    def rows(self, lines: List[str]) -> Dict[int, Dict[str, str]]:
+        begin = next(i for i, line in enumerate(lines) if line.split()[1] == "rank")
+        names = lines[begin].replace("own work s", "own").replace(" s ", " ").replace(
+            "cpu busy", "busy").replace("held up", "held").split()[1:]
+        found = [dict(zip(names, line.split()[1:])) for line in lines[begin + 1 :]
+                 if line.split()[1].isdigit()]
+        return {int(row["rank"]): row for row in found}
+
+    def test_when_asked_for(self) -> None:
+        code, out, lines = self.run_script(["--summary"])
+        self.assertEqual(code, 0, lines)
+        self.assertRegex(lines[0], r"^coveyrun: method allreduce: 3 ranks on \d+ cores$")
+        self.assertEqual({rank: row["steps"] for rank, row in self.rows(lines).items()},
+                         {0: "5", 1: "5", 2: "5"})
+        self.assertIn("training.steps_per_second", out[0])
+        self.assertNotIn("training.fresh_fraction", out[0])
+
+    def test_not_otherwise(self) -> None:
+        self.assertEqual(self.run_script([])[2], [])
+        self.assertEqual(self.run_script(["--method", "local:H=2"])[2], [])
+
+    def test_with_a_method_in_rounds(self) -> None:
+        code, out, lines = self.run_script(["--method", "eager:admit=all"])
+        self.assertEqual(code, 0, lines)
+        self.assertEqual({row["fresh"] for row in self.rows(lines).values()}, {"100%"})
+        words = "coveyrun: contributions by how many steps late they counted: 0: 100.0%"
+        self.assertIn(words, lines)
+        self.assertIn("training.staleness.0", out[0])
+
+    def test_models_apart(self) -> None:
+        code, out, lines = self.run_script(["--summary", "--method", "local:H=5"])
+        self.assertEqual(code, 0, lines)
+        apart = [row["apart"] for row in self.rows(lines).values()]
+        self.assertEqual(apart, ["1.0e+00", "0.0e+00", "1.0e+00"], "-5 rank around their mean -5")
+        self.assertIn("training.consensus_distance", out[0])
+
+    def test_injection_is_told_before_and_after(self) -> None:
+        code, _, lines = self.run_script(["--inject", "delay:10ms@rank1"])
+        self.assertEqual(code, 0, lines)
+        self.assertEqual(lines[0], "coveyrun: injects 10ms to rank 1, each step (seed 1)")
+        injected = {rank: row["injected"] for rank, row in self.rows(lines).items()}
+        self.assertEqual(injected[0], "0.0")
+        code, _, lines = self.run_script(["--inject", "dealy:3ms"])
+        self.assertEqual((code, len(lines)), (2, 1), lines)
+        self.assertIn("--inject: there is nothing 'dealy' to inject (did you mean del", lines[0])
+
+    def test_a_killed_rank_has_told_nothing(self) -> None:
+        code, _, lines = self.run_script(["--summary"], "die")
+        self.assertEqual(code, 128 + 9, lines)
+        self.assertNotIn(1, self.rows(lines))
+        self.assertIn("coveyrun: nothing was told by: 1", lines)
+
+
+if __name__ == "__main__":
+    unittest.main()
