@@ -31,12 +31,17 @@ def draw(about: Dict[str, Any], rows: Sequence[Row], path: str) -> Optional[str]
     from matplotlib import pyplot
 
     together = merged(rows)
-    figure, axes = pyplot.subplots(figsize=(9, 5), layout="constrained")
-    if len(together) > 1:
-        _curves(axes, together)
-    else:
-        _bars(axes, together[0])
-    axes.grid(alpha=0.3)
+    one = len(together) > 1 and all(list(row.seconds) == list(together[0].seconds) for row in rows)
+    panels = 1 if one else len(together)
+    figure, grid = pyplot.subplots(
+        panels, figsize=(9, 5 * panels), layout="constrained", squeeze=False
+    )
+    if one:
+        _curves(grid[0][0], together)
+    for (axes,), row in zip(grid, [] if one else together):
+        _bars(axes, row)
+    for (axes,) in grid:
+        axes.grid(alpha=0.3)
     figure.suptitle(f"covey bench {about['bench']}, {about['ranks']} ranks")
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
