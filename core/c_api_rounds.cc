@@ -2,29 +2,14 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/c_api.h"
-#include "core/covey_rounds.h"
+#include "core/c_api_rounds.h"
 #include "core/plan/method.h"
-#include "core/shell.h"
 
 namespace covey {
 namespace {
 
 constexpr size_t kShardBytes = 256 * 1024;  // of a sum, so that it and a few slots lie in a L2
 constexpr int32_t kMostHypers = 4096;
-
-RoundsPort* Find(const Use& use, covey_rounds number) {
-  return use.get() == nullptr ? nullptr : use->FindRounds(number);
-}
-
-Status NoneOf(const Use& use) {
-  if (use.get() == nullptr) return use.status();
-  return Status::InvalidArgument("there are no such rounds, or they were closed");
-}
-
-Time DeadlineOf(int64_t timeout_ns) {
-  return timeout_ns < 0 ? kNever : MonotonicNow() + timeout_ns;
-}
 
 Status CheckConfig(const covey_rounds_config& config) {
   const auto wrong = [](const std::string& what) {
@@ -145,9 +130,14 @@ RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, c
   std::vector<RoundSpan> spans;
   for (int32_t i = 0; i < config.num_spans; ++i)
     spans.push_back({static_cast<DType>(config.dtypes[i]), static_cast<size_t>(config.counts[i])});
-  AdmissionRule admission{.grace = rounds.grace};
+  AdmissionRule admission{.grace = rounds.grace,
+                          .staleness = static_cast<uint64_t>(rounds.max_staleness)};
   if (rounds.admit > 0) admission.count = static_cast<int32_t>(rounds.admit);
-  if (rounds.admit < 0) admission.permille = static_cast<int32_t>(-rounds.admit);
+  admission.seed = rounds.seed;
+  if (rounds.admit < kAdmitDrawn)
+    admission.drawn = static_cast<int32_t>(kAdmitDrawn - rounds.admit);
+  else if (rounds.admit < 0)
+    admission.permille = static_cast<int32_t>(-rounds.admit);
   return {.name = config.name,
           .shape = {.size = group.size(),
                     .log = static_cast<int32_t>(rounds.log),
@@ -158,6 +148,7 @@ RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, c
           .options = {.self = ToInt(group.my_index),
                       .admission = admission,
                       .max_wait = rounds.max_wait,
+                      .skips_ahead = rounds.skips_ahead,
                       .average = config.op == COVEY_AVERAGE,
                       .kernels = &BestKernels()},
           .waiting = use->waiting()};
@@ -218,6 +209,7 @@ Status Read(RoundsPort* port, int64_t version, void* const* spans, covey_round_r
   for (size_t i = 0; i < members.size(); ++i) {
     const Contribution& contribution = known.contributions[i];
     if (record->first != nullptr) record->first[i] = static_cast<int64_t>(contribution.first);
+    if (record->count != nullptr) record->count[i] = static_cast<int64_t>(contribution.count);
     if (record->last != nullptr) record->last[i] = static_cast<int64_t>(contribution.last);
     if (record->overdue != nullptr) record->overdue[i] = static_cast<int64_t>(known.missing[i]);
   }

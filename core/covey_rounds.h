@@ -50,6 +50,7 @@ typedef struct covey_round_record {
   int32_t leader;   /* the lowest rank with a fresh contribution, else with any; -1 = none */
   int64_t* first;   /* [group size] steps first..last of each member are in it; 0..0: none. A */
   int64_t* last;    /* contribution is fresh when `last` >= `version`. */
+  int64_t* count;   /* [group size] so many of these steps: who skips ahead leaves numbers out */
   int64_t* overdue; /* [group size] 0: the member is waited for; else it is not, until it has been
                      * fresh in so many versions running: it was missing when max_wait was over */
   double* hypers;   /* [num_hypers] the leader's; zeros when there is none */
@@ -66,8 +67,9 @@ COVEY_API covey_code covey_rounds_open(covey_runtime* runtime, const covey_round
 COVEY_API covey_code covey_rounds_spans(covey_runtime* runtime, covey_rounds rounds, void** spans,
                                         covey_error* error);
 
-/* Hands over what was written, as this rank's next step: 1, 2, 3, ... Never waits. If no version
- * has taken the step before, it goes together with it. hypers: [num_hypers], copied. */
+/* Hands over what was written, as this rank's next step: 1, 2, 3, ...; one that has skipped ahead
+ * (progress=skip, or it was overdue) goes on after the last version it has read. Never waits. If no
+ * version has taken the step before, it goes together with it. hypers: [num_hypers], copied. */
 COVEY_API covey_code covey_rounds_publish(covey_runtime* runtime, covey_rounds rounds,
                                           const double* hypers, int64_t* step, covey_error* error);
 
@@ -79,7 +81,7 @@ COVEY_API covey_code covey_rounds_wait(covey_runtime* runtime, covey_rounds roun
 COVEY_API int64_t covey_rounds_executed(covey_runtime* runtime, covey_rounds rounds);
 
 /* Copies version `version` to spans[i] (spans or one of them may be NULL) and fills *record (may be
- * NULL). COVEY_EXHAUSTED when it is no longer in the log: this rank has fallen behind for good. */
+ * NULL). COVEY_EXHAUSTED when it is no longer in the log: see covey_rounds_seek. */
 COVEY_API covey_code covey_rounds_read(covey_runtime* runtime, covey_rounds rounds, int64_t version,
                                        void* const* spans, covey_round_record* record,
                                        covey_error* error);
@@ -114,6 +116,59 @@ COVEY_API covey_code covey_rounds_merge(covey_runtime* runtime, covey_rounds rou
  * all have the mean of all, or after max_wait of those that are there. */
 COVEY_API covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds rounds,
                                          int64_t timeout_ns, covey_error* error);
+
+/* Snapshots: how a rank goes on that has fallen out of the log. It asks for the state of a
+ * trainer that has not, and reads on from there. The trainers see to it between their steps:
+ *
+ *   covey_rounds_serve instead of covey_rounds_wait, and covey_rounds_asked after each step;
+ *   when they say so, covey_rounds_give. Nobody who gives waits for anybody.
+ *   covey_rounds_seek when covey_rounds_read says COVEY_EXHAUSTED; then covey_rounds_take.
+ *
+ * `applied`: the versions up to it are in the state of this rank. */
+typedef enum covey_round_event {
+  COVEY_ROUND_DONE = 0,
+  COVEY_ROUND_ASKED = 1,  /* give a snapshot, then call it again */
+  COVEY_ROUND_BEHIND = 2, /* finishing: apply what was made meanwhile, then call it again */
+  COVEY_ROUND_TIME = 3    /* timeout_ns is over; call it again */
+} covey_round_event;
+#define COVEY_ROUNDS_FINISH INT64_C(-1)
+#define COVEY_ROUNDS_MEET INT64_C(-2)
+
+/* covey_rounds_wait, or with COVEY_ROUNDS_FINISH covey_rounds_finish, until *event. With
+ * COVEY_ROUNDS_MEET, after finishing and applying everything: until all that live are so far; until
+ * then one may need a snapshot. COVEY_TIMEOUT: only for max_wait, as covey_rounds_finish has it. */
+COVEY_API covey_code covey_rounds_serve(covey_runtime* runtime, covey_rounds rounds,
+                                        int64_t version, int64_t applied, int64_t timeout_ns,
+                                        covey_round_event* event, covey_error* error);
+
+/* 1: this rank is to give a snapshot now. Costs nothing while nobody asks. */
+COVEY_API int32_t covey_rounds_asked(covey_runtime* runtime, covey_rounds rounds, int64_t applied);
+
+/* Copies parts[i], lengths[i] bytes each, one after the other, for whoever asks. */
+COVEY_API covey_code covey_rounds_give(covey_runtime* runtime, covey_rounds rounds, int64_t applied,
+                                       const void* const* parts, const int64_t* lengths,
+                                       int32_t num_parts, covey_error* error);
+
+typedef struct covey_snapshot {
+  uint32_t struct_size;
+  int32_t rank;         /* that gives it; -1: there is none yet, call covey_rounds_seek again */
+  int64_t version;      /* applied in it; versions from the next one on are in the log */
+  int64_t length_bytes; /* of all its parts */
+  uint64_t place[2];    /* for covey_rounds_take */
+} covey_snapshot;
+
+/* Asks, and waits for a snapshot; for timeout_ns at most. COVEY_EXHAUSTED: nobody is left who could
+ * give one, or who gives it has no room for it; COVEY_TIMEOUT: all others have finished, and have
+ * given none for max_wait. */
+COVEY_API covey_code covey_rounds_seek(covey_runtime* runtime, covey_rounds rounds, int64_t applied,
+                                       int64_t timeout_ns, covey_snapshot* snapshot,
+                                       covey_error* error);
+
+/* Copies it to `to`, length_bytes bytes. *taken 0: it was replaced meanwhile, seek again; what lies
+ * at `to` is then undefined. */
+COVEY_API covey_code covey_rounds_take(covey_runtime* runtime, covey_rounds rounds,
+                                       const covey_snapshot* snapshot, void* to, int32_t* taken,
+                                       covey_error* error);
 
 /* This rank leaves: the others do not wait for it any more. What it has published still counts. */
 COVEY_API void covey_rounds_close(covey_runtime* runtime, covey_rounds rounds);

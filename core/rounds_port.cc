@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/clock.h"
 
@@ -13,6 +14,7 @@ namespace {
 constexpr Time kLongestSleep = 20 * kMillisecond;
 // Before finish() a rank may evaluate or save, which says nothing about its steps.
 constexpr Time kLeastAtEnd = 60 * kSecond;
+constexpr uint64_t kNotServing = ~uint64_t{0};
 
 }  // namespace
 
@@ -40,6 +42,7 @@ std::byte* RoundsPort::open() {
 uint64_t RoundsPort::Publish(std::span<const double> hypers) {
   const std::lock_guard lock(mutex_);
   pace_.OnEnd(MonotonicNow());
+  finishing_ = false;
   rounds_->set_max_wait(MaxWait(0));
   const uint64_t step = rounds_->Publish(hypers);
   pace_.OnBegin(MonotonicNow());
@@ -52,7 +55,24 @@ uint64_t RoundsPort::executed() {
 }
 
 Status RoundsPort::Wait(uint64_t version, Time deadline) {
-  const Status status = Drive([&] { return rounds_->executed() >= version; }, deadline);
+  Event event = Event::kDone;
+  const Status status = WaitServing(version, kNotServing, deadline, &event);
+  if (!status.ok() || event == Event::kDone) return status;
+  return Status::Timeout("the version has not been made yet");
+}
+
+Status RoundsPort::WaitServing(uint64_t version, uint64_t applied, Time deadline, Event* event) {
+  const auto look = [&] {
+    *event = Event::kDone;
+    if (rounds_->executed() >= version) return true;
+    *event = Event::kAsked;
+    return applied != kNotServing && rounds_->IsAsked(applied, MonotonicNow());
+  };
+  const Status status = Drive(look, deadline);
+  if (status.code() == StatusCode::kTimeout) {
+    *event = Event::kTime;
+    return Status::Ok();
+  }
   const std::lock_guard lock(mutex_);
   pace_.OnBegin(MonotonicNow());
   return status;
@@ -63,10 +83,23 @@ Status RoundsPort::Read(uint64_t version, std::span<void* const> to, RoundRecord
   const std::string what = "version " + std::to_string(version) + " of '" + bundle_.name + "'";
   if (version > rounds_->executed())
     return Status::InvalidArgument(what + " has not been made yet: wait for it first");
-  if (version >= 1 && rounds_->Read(version, to, record) == Found::kYes) return Status::Ok();
+  RoundRecord known;
+  if (record == nullptr) record = &known;
+  if (version >= 1 && rounds_->Read(version, to, record) == Found::kYes) {
+    Count(*record);
+    return Status::Ok();
+  }
   return Status::Exhausted(
       what + " is no longer in the log, which keeps " + std::to_string(memory_.log()) +
-      " results: this rank has fallen behind for good; a larger log= of the method lets it");
+      " results: this rank goes on from a snapshot, or with a larger log= of the method");
+}
+
+void RoundsPort::BeginFinish() {
+  const std::lock_guard lock(mutex_);
+  if (finishing_) return;
+  finishing_ = true;
+  rounds_->set_max_wait(MaxWait(kLeastAtEnd));
+  rounds_->Finish();
 }
 
 Status RoundsPort::Merge(uint64_t version, std::span<void* const> to, Merged* merged) {
@@ -81,29 +114,67 @@ Status RoundsPort::Merge(uint64_t version, std::span<void* const> to, Merged* me
 }
 
 Status RoundsPort::Finish(Time deadline) {
-  Time max_wait = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    max_wait = MaxWait(kLeastAtEnd);
-    rounds_->set_max_wait(max_wait);
-    rounds_->Finish();
-  }
-  const Status status =
-      Drive([&] { return rounds_->HasGivenUp() || rounds_->IsFlushed(); }, deadline);
+  Event event = Event::kDone;
+  RETURN_IF_ERROR(FinishServing(kNotServing, deadline, &event));
+  if (event == Event::kDone) return Status::Ok();
   const std::lock_guard lock(mutex_);
-  const std::string what = "finish() of '" + bundle_.name + "' ";
-  if (status.code() == StatusCode::kTimeout)
-    return Status::Timeout(what + "still waits for " + Missing());
-  if (!status.ok()) return status;
+  return Status::Timeout("finish() of '" + bundle_.name + "' still waits for " +
+                         Missing(rounds_->Unfinished()));
+}
+
+Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) {
+  BeginFinish();
+  const uint64_t half = std::max<uint64_t>(1, memory_.log() / 2);
+  const auto look = [&] {
+    *event = Event::kDone;
+    if (rounds_->HasGivenUp() || rounds_->IsFlushed()) return true;
+    *event = Event::kBehind;
+    if (applied != kNotServing && rounds_->executed() >= applied + half) return true;
+    *event = Event::kAsked;
+    return applied != kNotServing && rounds_->IsAsked(applied, MonotonicNow());
+  };
+  const Status status = Drive(look, deadline);
+  if (status.code() == StatusCode::kTimeout) {
+    *event = Event::kTime;
+    return Status::Ok();
+  }
+  if (!status.ok() || *event != Event::kDone) return status;
+  const std::lock_guard lock(mutex_);
+  finishing_ = false;
   if (rounds_->HasGivenUp())
-    return Status::Timeout(
-        what + "has waited " + std::to_string(max_wait / kMillisecond) + " ms (max_wait) for " +
-            Missing() +
-            ": all the others have published counts, what those ranks do from now "
-            "on does not reach this one; call it again to wait on",
-        FirstMissing());
+    return Status::Timeout("finish() of '" + bundle_.name + "' has waited " +
+                               std::to_string(MaxWait(kLeastAtEnd) / kMillisecond) +
+                               " ms (max_wait) for " + Missing(rounds_->Unfinished()) +
+                               ": all the others have published counts, what those ranks do from "
+                               "now on does not reach this one; call it again to wait on",
+                           FirstMissing());
   rounds_->GoOn();
   return Status::Ok();
+}
+
+Status RoundsPort::MeetServing(uint64_t applied, Time deadline, Event* event) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (meeting_since_ == 0) meeting_since_ = MonotonicNow();
+    rounds_->Meet();
+  }
+  const auto look = [&] {
+    *event = Event::kDone;
+    if (rounds_->Unmet().empty()) return true;
+    *event = Event::kAsked;
+    return rounds_->IsAsked(applied, MonotonicNow());
+  };
+  const Status status = Drive(look, deadline);
+  const std::lock_guard lock(mutex_);
+  const bool is_over = status.code() == StatusCode::kTimeout;
+  if (is_over) *event = Event::kTime;
+  if (is_over && MonotonicNow() - meeting_since_ < MaxWait(kLeastAtEnd)) return Status::Ok();
+  if (!is_over && (!status.ok() || *event != Event::kDone)) return status;
+  meeting_since_ = 0;
+  if (!is_over) return Status::Ok();
+  return Status::Timeout("finish() of '" + bundle_.name + "': all that was published counts, but " +
+                         Missing(rounds_->Unmet()) +
+                         " has not applied it for max_wait; call it again to wait on");
 }
 
 // With the lock held. `least`: unless the user has said it.
@@ -119,15 +190,40 @@ Rank RoundsPort::FirstMissing() {
 }
 
 // With the lock held.
-std::string RoundsPort::Missing() {
+std::string RoundsPort::Missing(const std::vector<int32_t>& members) {
   std::string text;
-  for (int32_t index : rounds_->Unfinished())
+  for (int32_t index : members)
     text += (text.empty() ? "rank " : ", ") +
             std::to_string(ToInt(group_->members[static_cast<size_t>(index)]));
   return text.empty() ? "the last version" : text;
 }
 
+// With the lock held.
+void RoundsPort::Count(const RoundRecord& record) {
+  const auto self = static_cast<size_t>(bundle_.options.self);
+  const Contribution& own = record.contributions[self];
+  const bool is_overdue = record.missing[self] > 0;
+  ++counters_.versions;
+  counters_.fresh += own.count > 0 && own.last >= record.header.version ? 1 : 0;
+  counters_.late += own.count > 0 && own.last < record.header.version ? 1 : 0;
+  counters_.overdue += is_overdue && !was_overdue_ ? 1 : 0;
+  was_overdue_ = is_overdue;
+}
+
+RoundsPort::Counters RoundsPort::counters() {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
 Status RoundsPort::Drive(const std::function<bool()>& done, Time deadline) {
+  const Time begin = MonotonicNow();
+  Status status = DriveOn(done, deadline);
+  const std::lock_guard lock(mutex_);
+  counters_.waited_ns += static_cast<uint64_t>(MonotonicNow() - begin);
+  return status;
+}
+
+Status RoundsPort::DriveOn(const std::function<bool()>& done, Time deadline) {
   Time idle_since = 0;
   int yields = 0;
   for (;;) {
@@ -137,7 +233,7 @@ Status RoundsPort::Drive(const std::function<bool()>& done, Time deadline) {
     bool moved = false;
     if (Pass(done, now, &until, &moved)) return Status::Ok();
     if (stop_.load()) return Status::Aborted("this rank is shutting down");
-    if (now >= deadline) return Status::Timeout("the version has not been made yet");
+    if (now >= deadline) return Status::Timeout("the deadline is over");
     if (moved) {
       idle_since = 0;
       yields = 0;
@@ -159,6 +255,58 @@ bool RoundsPort::Pass(const std::function<bool()>& done, Time now, Time* until, 
   HearOfLosses();
   *until = rounds_->Advance(now, moved);
   return done();
+}
+
+bool RoundsPort::IsAsked(uint64_t applied, uint64_t* unused) {
+  const std::lock_guard lock(mutex_);
+  *unused = Transport::kNoOffset;
+  if (rounds_->snapshots().IsStale(applied)) {
+    rounds_->snapshots().Withdraw();
+    std::swap(*unused, snapshot_offset_);
+  }
+  return rounds_->IsAsked(applied, MonotonicNow());
+}
+
+void RoundsPort::Give(uint64_t version, uint64_t offset, std::span<const Snapshots::Part> parts,
+                      uint64_t* unused) {
+  const std::lock_guard lock(mutex_);
+  const bool has_room = offset != Transport::kNoOffset;
+  std::byte* region = transport_->Base(transport_->rank());
+  rounds_->snapshots().Give(version, has_room ? region + offset : nullptr, parts);
+  *unused = std::exchange(snapshot_offset_, offset);
+}
+
+Status RoundsPort::Seek(uint64_t applied, Time deadline, Offer* offer) {
+  Rounds::Givers givers;
+  const auto look = [&] {
+    *offer = rounds_->snapshots().Find(applied, rounds_->executed());
+    givers = rounds_->FindGivers();
+    return offer->member >= 0 || !givers.any;
+  };
+  const Status status = Drive(look, deadline);
+  if (!status.ok() && status.code() != StatusCode::kTimeout) return status;
+  const std::lock_guard lock(mutex_);
+  const std::string what = "this rank has applied version " + std::to_string(applied) + " of '" +
+                           bundle_.name + "', the log begins later, and ";
+  if (offer->member < 0 && !givers.any)
+    return Status::Exhausted(what +
+                             "nobody is left who could give it a snapshot: all others have "
+                             "left, died, or need one themselves");
+  const Time now = MonotonicNow();
+  if (offer->member >= 0 || givers.any_unfinished || seeking_since_ == 0)
+    seeking_since_ = offer->member >= 0 ? 0 : now;
+  if (seeking_since_ == 0 || now - seeking_since_ < MaxWait(kLeastAtEnd)) return Status::Ok();
+  seeking_since_ = 0;
+  return Status::Timeout(what +
+                         "the others, who are in finish(), have not given it a snapshot for "
+                         "max_wait");
+}
+
+bool RoundsPort::Take(const Offer& offer, std::byte* to) {
+  const std::lock_guard lock(mutex_);
+  if (!rounds_->snapshots().Take(offer, to)) return false;
+  rounds_->OnSnapshot(offer.version);
+  return true;
 }
 
 void RoundsPort::HearOfLosses() {

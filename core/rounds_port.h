@@ -38,6 +38,15 @@ class RoundsPort {
     Waiting waiting;
   };
 
+  // Of this rank.
+  struct Counters {
+    uint64_t versions = 0;  // read
+    uint64_t fresh = 0;     // of those: with a contribution of this rank in time,
+    uint64_t late = 0;      // with an older one
+    uint64_t overdue = 0;   // how often it was no longer waited for
+    uint64_t waited_ns = 0;
+  };
+
   // `transport` has words and outlives the port, as does `group`, of which this rank is a member.
   RoundsPort(Bundle bundle, const Group* group, Transport* transport);
 
@@ -63,18 +72,48 @@ class RoundsPort {
   // which the message names. Otherwise it goes on when called again.
   Status Finish(Time deadline);
 
+  // ---- Snapshots (core/round/snapshots.h) of a trainer that has applied the versions up to
+  // `applied`.
+  enum class Event : uint8_t {
+    kDone,
+    kAsked,   // a snapshot is to be given
+    kBehind,  // Finish: half of the log is not applied yet
+    kTime,    // the deadline is over
+  };
+  // As Wait and Finish, which end early for such an event.
+  Status WaitServing(uint64_t version, uint64_t applied, Time deadline, Event* event);
+  Status FinishServing(uint64_t applied, Time deadline, Event* event);
+  // After FinishServing, when everything is applied: until all that live are so far.
+  Status MeetServing(uint64_t applied, Time deadline, Event* event);
+  // Whether one is to be given now. *unused: the block of an old one, which can be freed;
+  // Transport::kNoOffset: there is none. Nothing else is read but one word.
+  bool IsAsked(uint64_t applied, uint64_t* unused);
+  // In the block at `offset` of this rank's region, which is this port's from now on; kNoOffset:
+  // there is no room. *unused as above.
+  void Give(uint64_t version, uint64_t offset, std::span<const Snapshots::Part> parts,
+            uint64_t* unused);
+  // Waits for one. An offer of nobody (member -1): not yet. kExhausted: nobody is left who could
+  // give one. kTimeout: all others have finished, and have not given one for max_wait.
+  Status Seek(uint64_t applied, Time deadline, Offer* offer);
+  bool Take(const Offer& offer, std::byte* to);
+  uint64_t snapshot_offset() const { return snapshot_offset_; }  // kNoOffset: there is none
+
   // Waits in progress and to come end with kAborted.
   void Interrupt();
   // Nothing but CanBeFreed may be called afterwards.
   void Close();
   bool CanBeFreed();
+  Counters counters();
   uint64_t offset() const { return offset_; }  // of this rank's block in its region
 
  private:
   Status Drive(const std::function<bool()>& done, Time deadline);
+  Status DriveOn(const std::function<bool()>& done, Time deadline);
   bool Pass(const std::function<bool()>& done, Time now, Time* until, bool* moved);
   void HearOfLosses();
-  std::string Missing();
+  void BeginFinish();
+  void Count(const RoundRecord& record);
+  std::string Missing(const std::vector<int32_t>& members);
   Rank FirstMissing();
   Time MaxWait(Time least) const;
 
@@ -84,11 +123,17 @@ class RoundsPort {
   SharedWords* words_;
   RoundMemory memory_;
   uint64_t offset_ = 0;
+  uint64_t snapshot_offset_ = Transport::kNoOffset;
   std::atomic<bool> stop_{false};
 
   std::mutex mutex_;
   std::unique_ptr<Rounds> rounds_;  // protected by mutex_
   Pace pace_;                       // likewise
+  Counters counters_;               // likewise
+  bool was_overdue_ = false;        // likewise: in the last version read
+  bool finishing_ = false;          // likewise: the clock of max_wait runs
+  Time meeting_since_ = 0;          // likewise; 0: it does not
+  Time seeking_since_ = 0;          // likewise: nobody but finished ranks could give; 0: no
 };
 
 }  // namespace covey

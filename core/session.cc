@@ -29,6 +29,14 @@ void Field(std::string* json, const char* name, uint64_t value) {
   *json += (json->size() > 1 ? ",\"" : "\"") + std::string(name) + "\":" + std::to_string(value);
 }
 
+void Add(const RoundsPort::Counters& more, RoundsPort::Counters* sum) {
+  sum->versions += more.versions;
+  sum->fresh += more.fresh;
+  sum->late += more.late;
+  sum->overdue += more.overdue;
+  sum->waited_ns += more.waited_ns;
+}
+
 }  // namespace
 
 Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
@@ -177,6 +185,7 @@ void Session::CloseRounds(uint64_t number) {
     const std::lock_guard lock(mutex_);
     const auto found = rounds_.find(number);
     if (found == rounds_.end()) return;
+    Add(found->second->counters(), &past_rounds_);
     found->second->Close();
     closed_rounds_.push_back(std::move(found->second));
     rounds_.erase(found);
@@ -191,6 +200,8 @@ void Session::SweepRounds() {
     std::erase_if(closed_rounds_, [&](const std::unique_ptr<RoundsPort>& rounds) {
       if (!rounds->CanBeFreed()) return false;
       offsets.push_back(rounds->offset());
+      if (rounds->snapshot_offset() != Transport::kNoOffset)
+        offsets.push_back(rounds->snapshot_offset());
       return true;
     });
   }
@@ -228,7 +239,15 @@ std::string Session::StatusText() {
   return text;
 }
 
+RoundsPort::Counters Session::RoundCounters() {
+  const std::lock_guard lock(mutex_);
+  RoundsPort::Counters sum = past_rounds_;
+  for (const auto& [number, rounds] : rounds_) Add(rounds->counters(), &sum);
+  return sum;
+}
+
 std::string Session::StatsJson() {
+  const RoundsPort::Counters rounds = RoundCounters();
   std::string json = "{";
   engine_->WithBaton([&] {
     const Runtime::Counters& r = runtime_->counters();
@@ -250,7 +269,12 @@ std::string Session::StatsJson() {
     Field(&json, "exchange_ns", static_cast<uint64_t>(e.run_ns));
     Field(&json, "passes", r.passes);
   });
-  Field(&json, "blocked_ns", static_cast<uint64_t>(engine_->waited_ns()));
+  Field(&json, "blocked_ns", static_cast<uint64_t>(engine_->waited_ns()) + rounds.waited_ns);
+  Field(&json, "round_versions", rounds.versions);
+  Field(&json, "round_fresh", rounds.fresh);
+  Field(&json, "round_late", rounds.late);
+  Field(&json, "round_overdue", rounds.overdue);
+  Field(&json, "round_waited_ns", rounds.waited_ns);
   Field(&json, "in_flight", queue_.in_flight());
   Field(&json, "polls_network", transport_->SharesMemory() ? 0 : 1);
   return json + "}";

@@ -44,6 +44,7 @@ class Session {
   uint64_t KeepRounds(std::unique_ptr<RoundsPort> rounds);
   RoundsPort::Waiting waiting() const;
   RoundsPort* FindRounds(uint64_t number);  // null: none
+  RoundsPort::Counters RoundCounters();     // of all there are and were
   void CloseRounds(uint64_t number);
 
   Status StartTimeline(const std::string& path);
@@ -76,6 +77,7 @@ class Session {
   std::map<uint64_t, std::unique_ptr<RoundsPort>> rounds_;  // protected by mutex_
   std::vector<std::unique_ptr<RoundsPort>> closed_rounds_;  // protected by mutex_
   uint64_t next_rounds_ = 0;                                // protected by mutex_
+  RoundsPort::Counters past_rounds_;                        // of closed ones; protected by mutex_
 };
 
 }  // namespace covey

@@ -83,10 +83,14 @@ Status ReadValue(const MethodParameter& parameter, std::string_view text, int64_
   }
   std::string range = std::string("a number of ") + parameter.unit;
   if (parameter.notation == Notation::kTime) range = "a time such as 20ms";
+  if (parameter.notation == Notation::kProgress)
+    return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
+                                   ", which is not lockstep or skip");
   if (parameter.notation == Notation::kAdmission)
     return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
-                                   ", which is not solo, all, a number of ranks from 1, or a part "
-                                   "of them such as 0.5");
+                                   ", which is not solo, all, majority, first2 (one of 2 that "
+                                   "are drawn), a number of ranks from 1, or a part of them such "
+                                   "as 0.5");
   std::string least = WriteAs(parameter.notation, parameter.minimum);
   if (parameter.notation == Notation::kGroupSize) {
     range = "auto or " + range;

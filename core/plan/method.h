@@ -30,12 +30,16 @@ namespace covey {
 enum class Notation : uint8_t {
   kNumber,
   kTime,       // "20ms"; nanoseconds
+  kProgress,   // "lockstep" or "skip": 0 or 1
   kAdmission,  // "solo", "all", a number of ranks, or "0.5" of them: ranks, or minus permille
   kGroupSize,  // "auto", or a number of ranks: 0, or that
 };
 inline constexpr int64_t kAdmitSolo = 1;
 inline constexpr int64_t kAdmitAll = -1000;
 inline constexpr int64_t kGroupSizeAuto = 0;
+// "majority", "first2": one of so many drawn ranks; this minus their number.
+inline constexpr int64_t kAdmitDrawn = -2000;
+inline constexpr int64_t kMostDrawn = 1000;
 
 // What the user may set. All ranks must have the same.
 struct MethodParameter {
@@ -66,11 +70,14 @@ enum class Membership : int32_t {
 // The versions of a method that has them; the same at all versions.
 struct MethodRounds {
   int64_t admit = kAdmitAll;  // who must have come, as Notation::kAdmission has it
+  uint64_t seed = 0;          // of what is drawn
   Time grace = 0;             // then it waits so long for more
   int64_t log = 0;            // results kept
   Time max_wait = 0;          // how long a rank waits for one version; 0: by its own steps
   int64_t group_size = 0;     // kModel: so many average, at most
   int64_t sync_every = 0;     // kModel: all, each so-many-th version
+  bool skips_ahead = false;   // who was late goes on with the step after the last version
+  int64_t max_staleness = 0;  // versions a rank may be behind before all wait for it; 0: any number
 
   friend bool operator==(const MethodRounds&, const MethodRounds&) = default;
 };

@@ -46,6 +46,11 @@ std::optional<int64_t> ReadPart(std::string_view text) {
 std::optional<int64_t> ReadAdmission(std::string_view text) {
   if (text == "solo") return kAdmitSolo;
   if (text == "all") return kAdmitAll;
+  if (text == "majority") return kAdmitDrawn - 1;
+  if (text.starts_with("first")) {
+    const int64_t drawn = ReadNumber(text.substr(5)).value_or(0);
+    return drawn >= 1 && drawn <= kMostDrawn ? std::optional(kAdmitDrawn - drawn) : std::nullopt;
+  }
   if (text.find('.') != std::string_view::npos) return ReadPart(text);
   const std::optional<int64_t> count = ReadNumber(text);
   return count.value_or(0) >= 1 ? count : std::nullopt;
@@ -55,6 +60,11 @@ std::optional<int64_t> ReadGroupSize(std::string_view text) {
   if (text == "auto") return kGroupSizeAuto;
   const std::optional<int64_t> count = ReadNumber(text);
   return count.value_or(0) >= 1 ? count : std::nullopt;
+}
+
+std::optional<int64_t> ReadProgress(std::string_view text) {
+  if (text == "lockstep") return 0;
+  return text == "skip" ? std::optional<int64_t>(1) : std::nullopt;
 }
 
 std::string WritePart(int64_t permille) {
@@ -71,6 +81,8 @@ std::optional<int64_t> ReadAs(Notation notation, std::string_view text) {
       return ReadNumber(text);
     case Notation::kTime:
       return ReadTime(text);
+    case Notation::kProgress:
+      return ReadProgress(text);
     case Notation::kAdmission:
       return ReadAdmission(text);
     case Notation::kGroupSize:
@@ -83,9 +95,12 @@ std::string WriteAs(Notation notation, int64_t value) {
   if (notation == Notation::kAdmission) {
     if (value == kAdmitSolo) return "solo";
     if (value == kAdmitAll) return "all";
+    if (value == kAdmitDrawn - 1) return "majority";
+    if (value < kAdmitDrawn) return "first" + std::to_string(kAdmitDrawn - value);
     if (value < 0) return WritePart(-value);
   }
   if (notation == Notation::kGroupSize && value == kGroupSizeAuto) return "auto";
+  if (notation == Notation::kProgress) return value == 0 ? "lockstep" : "skip";
   if (notation == Notation::kTime)
     for (const Unit& unit : kUnits)
       if (value % unit.length == 0) return std::to_string(value / unit.length) + unit.name;

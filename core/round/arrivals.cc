@@ -15,6 +15,13 @@ int32_t AdmissionRule::Wanted(int32_t active) const {
   return std::max(1, (active * permille + 999) / 1000);
 }
 
+bool AdmissionRule::IsMet(const std::vector<Counted>& counted, uint64_t version) const {
+  if (drawn > 0) return HasOneDrawnArrived(counted, drawn, seed, version);
+  const auto arrived =
+      std::count_if(counted.begin(), counted.end(), [](const Counted& one) { return one.arrived; });
+  return arrived >= Wanted(static_cast<int32_t>(counted.size()));
+}
+
 Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& lost,
                                   const Waiter& waiter, Time now) {
   const Count count = CountMembers(version, lost);
@@ -27,7 +34,7 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& los
   if (count.active > 0 && count.arrived == count.active) return {.at = now};
   Answer answer;
   const AdmissionRule rule = RuleOf(version);
-  if (count.active > 0 && count.arrived >= rule.Wanted(count.active)) {
+  if (count.active > 0 && !count.stale && rule.IsMet(counted_, version)) {
     if (met_version_ != version) {
       met_version_ = version;
       met_at_ = now;
@@ -57,6 +64,7 @@ bool Arrivals::IsLeft(const Count& count) const {
 Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>& lost) {
   Count count;
   count.final = Turn::Of(words_->Load(memory_->TurnAt())).final;
+  counted_.clear();
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const Standing standing{words_->Load(memory_->MemberAt(i))};
     const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
@@ -71,8 +79,10 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
       count.others_arrived |= arrived;
       continue;
     }
+    counted_.push_back({.member = i, .arrived = arrived});
     ++count.active;
     count.arrived += arrived ? 1 : 0;
+    count.stale |= rule_.staleness > 0 && slot.step + rule_.staleness < version;
   }
   return count;
 }

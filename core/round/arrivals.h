@@ -13,6 +13,9 @@
 // Arrivals are counted from the slot words by whoever waits, and the exchange of the turn word
 // decides who fires: no member is *the* k-th, on whom all depend if it stops.
 //
+// A member whose last step is more than `staleness` behind holds up the version (rule W9): what it
+// publishes next would be older than that. Its next step lets the version fire.
+//
 // max_wait runs on each waiter's own clock, and only while it waits: of the time in which it was
 // stopped itself a part counts, else a job that was stopped as a whole and goes on would find
 // everybody overdue who is a little later.
@@ -21,6 +24,7 @@
 
 #include <vector>
 
+#include "core/round/drawn.h"
 #include "core/round/memory.h"
 
 namespace covey {
@@ -29,9 +33,13 @@ namespace covey {
 struct AdmissionRule {
   int32_t count = 0;        // members wanted; 0: a part of those that are left
   int32_t permille = 1000;  // that part; rounded up, at least one
+  int32_t drawn = 0;        // not 0: instead, one of so many that are drawn (drawn.h)
+  uint64_t seed = 0;        // of the draw
   Time grace = 0;           // how long a version waits for more once these have come
+  uint64_t staleness = 0;   // v waits for all at a step below v - staleness (rule W9); 0: for none
 
   int32_t Wanted(int32_t active) const;
+  bool IsMet(const std::vector<Counted>& counted, uint64_t version) const;
 };
 
 // The rank that waits.
@@ -69,6 +77,7 @@ class Arrivals {
  private:
   struct Count {
     int32_t active = 0, arrived = 0;
+    bool stale = false;            // one of them is further behind than it may be
     bool others = false;           // there are members that are overdue,
     bool others_arrived = false;   // and one has arrived
     bool sealed = false;           // some slot is,
@@ -84,7 +93,8 @@ class Arrivals {
   AdmissionRule rule_;
   const RoundMemory* memory_;
   SharedWords* words_;
-  uint64_t met_version_ = 0;  // the last version this rank saw enough members at
+  std::vector<Counted> counted_;  // as of the last count
+  uint64_t met_version_ = 0;      // the last version this rank saw enough members at
   Time met_at_ = 0;
   uint64_t timed_version_ = 0;  // the last version this rank waited for,
   Time waited_ = 0;             // how long,

@@ -31,7 +31,9 @@ RoundMemory::RoundMemory(const Shape& shape, const RoundLayout& layout)
   log_ = attendance_ + members;
   cursors_ = log_ + log_words();
   done_ = cursors_ + result_buffers();
-  end_ = done_ + (layout.shards().size() * sums_ + 1) * result_buffers();
+  snapshots_ = done_ + (layout.shards().size() * sums_ + 1) * result_buffers();
+  snapshots_ = (snapshots_ + kLineWords - 1) / kLineWords * kLineWords;  // read at every step
+  end_ = snapshots_ + 2 + 5 * members;
 }
 
 // How many results lie in the block of member i.

@@ -22,6 +22,8 @@
 //     cursor words   [buffers] by CAS: shards claimed             see Cursor
 //     shard words    [buffers][1 + shards of all sums] the version that was done there; number 0
 //                    is the record
+//     met words      [size] the owner: after how many flushes it had applied everything
+//     snapshots      whoever needs one, whoever makes one       see snapshots.h
 //
 // Words change by Store where one rank writes, else by CompareExchange, and every word that others
 // change carries a version or a step, so none takes a value twice: a rank that was stopped for long
@@ -226,6 +228,18 @@ class RoundMemory {
   uint64_t* DoneAt(uint32_t buffer, size_t shard) const {
     return Word(done_ + (layout_.shards().size() * sums_ + 1) * buffer + shard);
   }
+  uint64_t* AskAt() const { return Word(snapshots_); }
+  uint64_t* ClaimAt() const { return Word(snapshots_ + 1); }
+  // Four words of member i, and how often it has met the others after finishing.
+  uint64_t* OfferAt(int32_t i) const { return Word(snapshots_ + 2 + 5 * static_cast<size_t>(i)); }
+  uint64_t* MetAt(int32_t i) const { return OfferAt(i) + 4; }
+  // An address in a member's region as the distance from its block, which is the same everywhere.
+  uint64_t DistanceOf(int32_t i, const std::byte* at) const {
+    return static_cast<uint64_t>(at - Bytes(i, 0));
+  }
+  std::byte* AtDistance(int32_t i, uint64_t distance) const {
+    return Bytes(i, 0) + static_cast<int64_t>(distance);
+  }
 
  private:
   static constexpr size_t kLine = 64;
@@ -243,9 +257,9 @@ class RoundMemory {
   RoundLayout layout_;
   size_t sums_;  // of a version, at most
   size_t header_bytes_, record_bytes_, result_bytes_;
-  size_t headers_, buffers_, results_;                      // offsets in a block
-  size_t board_;                                            // behind the block of member 0
-  size_t picks_, attendance_, log_, cursors_, done_, end_;  // in words of the board
+  size_t headers_, buffers_, results_;  // offsets in a block
+  size_t board_;                        // behind the block of member 0
+  size_t picks_, attendance_, log_, cursors_, done_, snapshots_, end_;  // in words of the board
   std::vector<std::byte*> blocks_;
 };
 

@@ -22,6 +22,8 @@ Rounds::Rounds(const Options& options, const RoundMemory* memory, SharedWords* w
                .overdue = options.overdue,
                .kernels = options.kernels},
               memory, words),
+      snapshots_(options.self, options.snapshot_overdue, memory, words, options.kernels),
+      skips_ahead_(options.skips_ahead),
       lost_(static_cast<size_t>(memory->size()), false) {}
 
 uint64_t Rounds::executed() { return Turn::Of(words_->Load(memory_->TurnAt())).executed; }
@@ -29,15 +31,35 @@ uint64_t Rounds::executed() { return Turn::Of(words_->Load(memory_->TurnAt())).e
 uint64_t Rounds::Publish(std::span<const double> hypers) {
   uint64_t* word = memory_->MemberAt(self_);
   const Standing standing{words_->Load(word)};
-  ++step_;
+  const bool has_models = memory_->models().on();
+  step_ = has_models ? step_ + 1 : next_step();
   early_.Forget();
   is_merged_ = false;
-  if (memory_->models().on())
+  if (has_models)
     slot_.Replace(step_, hypers);
   else
     slot_.Publish(step_, hypers);
+  // One that is late does not wait: who waits for it is to see it (rule W9).
+  if (!has_models && step_ <= executed()) words_->Ring(memory_->BellAt());
   if (standing.finished()) words_->Store(word, standing.word + 1);
   return step_;
+}
+
+uint64_t Rounds::next_step() const {
+  return (skips_ahead_ || is_overdue_ ? std::max(step_, read_) : step_) + 1;
+}
+
+Found Rounds::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) {
+  const Found found = log_.Read(version, to, record);
+  if (found != Found::kYes) return found;
+  read_ = std::max(read_, version);
+  if (record != nullptr) is_overdue_ = record->missing[static_cast<size_t>(self_)] > 0;
+  return found;
+}
+
+void Rounds::OnSnapshot(uint64_t version) {
+  read_ = std::max(read_, version);
+  is_overdue_ = true;
 }
 
 Time Rounds::Advance(Time now, bool* moved) {
@@ -161,7 +183,34 @@ bool Rounds::IsFlushed() {
   return !turn.fired && (turn.final || !memory_->models().on());
 }
 
+Rounds::Givers Rounds::FindGivers() {
+  Givers givers;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    if (i == self_ || lost_[static_cast<size_t>(i)]) continue;
+    if (words_->Load(memory_->LeftAt(self_, i)) != 0 || snapshots_.IsInNeed(i)) continue;
+    givers.any = true;
+    givers.any_unfinished |= !Standing{words_->Load(memory_->MemberAt(i))}.finished();
+  }
+  return givers;
+}
+
+void Rounds::Meet() {
+  words_->Store(memory_->MetAt(self_), Standing{words_->Load(memory_->MemberAt(self_))}.times());
+  words_->Ring(memory_->BellAt());
+}
+
+std::vector<int32_t> Rounds::Unmet() {
+  const uint64_t times = words_->Load(memory_->MetAt(self_));
+  std::vector<int32_t> members;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    if (lost_[static_cast<size_t>(i)] || words_->Load(memory_->MetAt(i)) >= times) continue;
+    if (words_->Load(memory_->LeftAt(self_, i)) == 0) members.push_back(i);
+  }
+  return members;
+}
+
 void Rounds::Leave() {
+  snapshots_.Leave();
   Finish();
   for (int32_t i = 0; i < memory_->size(); ++i) words_->Store(memory_->LeftAt(i, self_), 1);
 }

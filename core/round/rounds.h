@@ -18,6 +18,7 @@
 #include "core/round/merge.h"
 #include "core/round/shards.h"
 #include "core/round/slot.h"
+#include "core/round/snapshots.h"
 
 namespace covey {
 
@@ -26,9 +27,11 @@ class Rounds {
   struct Options {
     int32_t self = 0;  // index among the members
     AdmissionRule admission;
-    Time max_wait = kNever;  // how long this rank waits for one version; then it fires without
+    Time max_wait = kNever;    // how long this rank waits for one version; then it fires without
+    bool skips_ahead = false;  // always; else only after it was overdue
     bool average = false;
-    Time overdue = kMillisecond;  // how long a claimed shard may take
+    Time overdue = kMillisecond;      // how long a claimed shard may take,
+    Time snapshot_overdue = kSecond;  // and a snapshot
     const Kernels* kernels = nullptr;
   };
   struct Counters {
@@ -46,6 +49,9 @@ class Rounds {
   std::byte* open() const { return slot_.open(); }
   uint64_t Publish(std::span<const double> hypers);
   uint64_t step() const { return step_; }
+  // Its number, from the last Read on: who skips ahead is at the version it has read, so that it is
+  // not late for ever because it was late once (W8, W9).
+  uint64_t next_step() const;
 
   // From the next Advance on; max_wait is this rank's own affair.
   void set_max_wait(Time max_wait) { max_wait_ = max_wait; }
@@ -57,9 +63,10 @@ class Rounds {
   // shard. Returns when to come again at the latest, if nobody rings: *moved: at once.
   Time Advance(Time now, bool* moved);
 
-  Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) const {
-    return log_.Read(version, to, record);
-  }
+  // The record tells this rank whether it is overdue. Forgets nothing when it is null.
+  Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record);
+  // The same for a snapshot of `version`, which it has taken: it had fallen out of the log.
+  void OnSnapshot(uint64_t version);
 
   // Models: this rank's own merges with `version` or, when that is gone, with the newest: see
   // merge.h. Who was late and has missed a version of all goes on from the newest: its next step is
@@ -81,6 +88,21 @@ class Rounds {
   // After a flush: it trains on and is waited for again, also before its next step, and that is the
   // one after the last version, as it is for all.
   void GoOn();
+
+  // For who has fallen out of the log, and who is asked for its state: see snapshots.h.
+  Snapshots& snapshots() { return snapshots_; }
+  bool IsAsked(uint64_t applied, Time now) { return snapshots_.IsAsked(applied, lost_, now); }
+  // Members that could still give a snapshot: who lives, has not left, and needs none itself.
+  struct Givers {
+    bool any = false;
+    bool any_unfinished = false;
+  };
+  Givers FindGivers();
+
+  // After a flush, with everything applied: nobody leaves, or trains on, before all that live are
+  // so far, because until then one may need a snapshot.
+  void Meet();
+  std::vector<int32_t> Unmet();
 
   // Member `index` is dead: it is not waited for. What it had sealed counts.
   void OnLoss(int32_t index) { lost_[static_cast<size_t>(index)] = true; }
@@ -108,8 +130,12 @@ class Rounds {
   Arrivals arrivals_;
   ResultLog log_;
   Shards shards_;
+  Snapshots snapshots_;
+  bool skips_ahead_;
   uint64_t step_ = 0;
   bool is_merged_ = true;    // models: what it has published last
+  uint64_t read_ = 0;        // the last version that was
+  bool is_overdue_ = false;  // as of then
   std::vector<bool> lost_;   // by member
   uint64_t collected_ = 0;   // the version whose fates these are
   std::vector<Pick> picks_;  // by member

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import sys
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Union
 
 from covey import _native, method, rendezvous, tally, watch
@@ -83,7 +84,11 @@ def _shutdown_at_exit() -> None:
     if state.process != os.getpid():
         return  # A child of fork(): the runtime is the parent's.
     try:
-        shutdown()
+        # A script that has failed does not wait for the others.
+        if hasattr(sys, "last_type"):
+            _end()
+        else:
+            shutdown()
     except CoveyError:
         pass  # The process ends anyway, and its peers see that.
 
@@ -93,13 +98,23 @@ def shutdown() -> None:
 
     Operations of this rank that are still in flight end with :class:`covey.Aborted`; so do the
     operations in which other ranks still wait for this one. ``init()`` may follow if every rank
-    does the same. Without a runtime it does nothing.
+    does the same. Without a runtime it does nothing. What a method that does not wait for all
+    ranks has published, and ``finish()`` was not called for, is made to count first, with the other
+    ranks, which takes ``max_wait`` at most.
 
     Example:
         >>> covey.shutdown()
         >>> covey.is_initialized()
         False
     """
+    if state.place is None:
+        return
+    for trainer in list(state.flushes):
+        trainer.flush()
+    _end()
+
+
+def _end() -> None:
     if state.place is None:
         return
     tally.write_report()

@@ -250,6 +250,8 @@ def ranks_needed(text: str, size: int) -> int:
         3
     """
     admit = setting(text, "admit", "solo")
-    if admit in ("solo", "all"):
-        return 1 if admit == "solo" else size
+    if admit in ("solo", "majority") or admit.startswith("first"):
+        return 1
+    if admit == "all":
+        return size
     return min(size, math.ceil(float(admit) * size) if "." in admit else int(admit))

@@ -6,7 +6,8 @@ child of ``fork()`` such as a data loader's worker.
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Optional
+import weakref
+from typing import Dict, NamedTuple, Optional, Protocol
 
 from covey.errors import NotInitialized
 
@@ -18,6 +19,13 @@ class Place(NamedTuple):
     size: int
     local_rank: int
     local_size: int
+
+
+class Flush(Protocol):
+    """What may still have to be said to the other ranks."""
+
+    def flush(self) -> None:
+        """Says it, for a bounded time. Raises nothing."""
 
 
 class State:
@@ -38,6 +46,8 @@ class State:
         self.life = 0
         self.process = 0
         self.settings: Dict[str, object] = {}
+        # To be called before the runtime ends; each says what it has done, or nothing.
+        self.flushes: "weakref.WeakSet[Flush]" = weakref.WeakSet()
         self.meeting: Optional[Dict[str, object]] = None
 
     def require(self) -> Place:

@@ -121,6 +121,14 @@ PyObject* RoundsFinish(PyObject* module, PyObject* args);
 PyObject* RoundsMerge(PyObject* module, PyObject* args);
 PyObject* RoundsClose(PyObject* module, PyObject* args);
 
+/* snapshots.c ---------------------------------------------------------------------------------- */
+
+PyObject* RoundsServe(PyObject* module, PyObject* args);
+PyObject* RoundsAsked(PyObject* module, PyObject* args);
+PyObject* RoundsGive(PyObject* module, PyObject* args);
+PyObject* RoundsSeek(PyObject* module, PyObject* args);
+PyObject* RoundsTake(PyObject* module, PyObject* args);
+
 extern const char kSubmitDoc[];
 extern const char kSubmitOneDoc[];
 extern const char kShortcutDoc[];

@@ -12,6 +12,10 @@
 // No rank waits longer than max_wait for a version: it fires with those that have come, and those
 // that are missing are overdue: not waited for until they were in time for three versions running.
 // Their gradients count later, once, like all that are late.
+// A gradient that counts is at most L = max_staleness versions old (the limiter, without its
+// periodic allreduce): a version waits for whoever is further behind, for max_wait at most.
+// progress=skip (skip-ahead): after a rank has applied all versions there are, its next step is the
+// one after the last of them, whatever it has done itself.
 // Bytes per rank and step: g read from its slot and g of the result, on one host.
 //
 // Worked example, 3 ranks, solo; rank 2 is late at step 1: version 1 = (g0,1 + g1,1) / 3, if 1 was
@@ -21,17 +25,17 @@
 namespace covey {
 namespace {
 
-enum Setting : uint8_t { kAdmit, kGrace, kMaxWait, kLog };
+enum Setting : uint8_t { kAdmit, kGrace, kMaxWait, kLog, kMaxStaleness, kProgress, kSeed };
 
 constexpr MethodParameter kParameters[] = {
     {.name = "admit",
      .letter = "",
      .unit = "ranks",
      .standard = -500,
-     .minimum = kAdmitAll,
+     .minimum = kAdmitDrawn - kMostDrawn,
      .maximum = 1 << 20,
-     .help = "who must have come before a step is done: solo, all, a number of ranks, or a part of "
-             "them such as 0.5",
+     .help = "who must have come before a step is done: solo, all, a number of ranks, a part of "
+             "them such as 0.5, majority (one that is drawn for each step), first2 (one of two)",
      .notation = Notation::kAdmission},
     {.name = "grace",
      .letter = "",
@@ -39,7 +43,7 @@ constexpr MethodParameter kParameters[] = {
      .standard = 0,
      .minimum = 0,
      .maximum = 3600 * kSecond,
-     .help = "how long it waits for more once they have",
+     .help = "how long it waits for more once they have: with solo, a deadline after the first",
      .notation = Notation::kTime},
     {.name = "max_wait",
      .letter = "",
@@ -60,17 +64,47 @@ constexpr MethodParameter kParameters[] = {
      .minimum = 1,
      .maximum = 16384,
      .help =
-         "steps a rank may lag behind before it cannot catch up any more; each costs g bytes of "
-         "memory per host"},
+         "steps a rank may lag behind before it goes on from another one's snapshot; each costs g "
+         "bytes of memory per host"},
+    {.name = "max_staleness",
+     .letter = "L",
+     .unit = "steps",
+     .standard = 32,
+     .minimum = 1,
+     .maximum = 1 << 30,
+     .help = "steps a rank may lag behind before the others wait for its next one, for max_wait at "
+             "most: so old is a gradient that counts"},
+    {.name = "progress",
+     .letter = "",
+     .unit = "",
+     .standard = 0,
+     .minimum = 0,
+     .maximum = 1,
+     .help =
+         "lockstep: every rank does as many steps; skip: one that was late leaves out the numbers "
+         "of "
+         "the steps it has missed, so that one that is always slow holds up nobody; one that was "
+         "not waited for does so in any case",
+     .notation = Notation::kProgress},
+    {.name = "seed",
+     .letter = "",
+     .unit = "",
+     .standard = 1,
+     .minimum = 0,
+     .maximum = int64_t{1} << 40,
+     .help = "of the ranks that are drawn"},
 };
 
 MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
   return {.payload = Payload::kGradients,
           .admission = Admission::kRounds,
           .rounds = {.admit = settings[kAdmit],
+                     .seed = static_cast<uint64_t>(settings[kSeed]),
                      .grace = settings[kGrace],
                      .log = settings[kLog],
-                     .max_wait = settings[kMaxWait]}};
+                     .max_wait = settings[kMaxWait],
+                     .skips_ahead = settings[kProgress] == 1,
+                     .max_staleness = settings[kMaxStaleness]}};
 }
 
 constexpr Method kMethod{

@@ -103,14 +103,28 @@ TEST(MethodText, AdmissionsAndTimesAreReadAndWritten) {
   const auto text = [&](const char* written) {
     return ParseMethod(written, &choice).ok() ? choice.Text() : "refused";
   };
-  EXPECT_EQ(text("eager"), "eager:admit=0.5,grace=0s,max_wait=0s,log=16");
-  EXPECT_EQ(text("eager:admit=solo,grace=20ms"), "eager:admit=solo,grace=20ms,max_wait=0s,log=16");
-  EXPECT_EQ(text("eager:admit=1,grace=1500us"), "eager:admit=solo,grace=1500us,max_wait=0s,log=16");
-  EXPECT_EQ(text("eager:admit=all,grace=2s"), "eager:admit=all,grace=2s,max_wait=0s,log=16");
-  EXPECT_EQ(text("eager:admit=1.0,grace=0,log=2"), "eager:admit=all,grace=0s,max_wait=0s,log=2");
-  EXPECT_EQ(text("eager:admit=6"), "eager:admit=6,grace=0s,max_wait=0s,log=16");
-  EXPECT_EQ(text("eager:admit=0.250"), "eager:admit=0.25,grace=0s,max_wait=0s,log=16");
-  EXPECT_EQ(text("eager:admit=0.005"), "eager:admit=0.005,grace=0s,max_wait=0s,log=16");
+  EXPECT_EQ(
+      text("eager"),
+      "eager:admit=0.5,grace=0s,max_wait=0s,log=16,max_staleness=32,progress=lockstep,seed=1");
+  EXPECT_EQ(
+      text("eager:admit=solo,grace=20ms"),
+      "eager:admit=solo,grace=20ms,max_wait=0s,log=16,max_staleness=32,progress=lockstep,seed=1");
+  EXPECT_EQ(
+      text("eager:admit=1,grace=1500us"),
+      "eager:admit=solo,grace=1500us,max_wait=0s,log=16,max_staleness=32,progress=lockstep,seed=1");
+  EXPECT_EQ(
+      text("eager:admit=all,grace=2s"),
+      "eager:admit=all,grace=2s,max_wait=0s,log=16,max_staleness=32,progress=lockstep,seed=1");
+  EXPECT_EQ(text("eager:admit=1.0,grace=0,log=2"),
+            "eager:admit=all,grace=0s,max_wait=0s,log=2,max_staleness=32,progress=lockstep,seed=1");
+  EXPECT_EQ(text("eager:admit=6"),
+            "eager:admit=6,grace=0s,max_wait=0s,log=16,max_staleness=32,progress=lockstep,seed=1");
+  EXPECT_EQ(
+      text("eager:admit=0.250"),
+      "eager:admit=0.25,grace=0s,max_wait=0s,log=16,max_staleness=32,progress=lockstep,seed=1");
+  EXPECT_EQ(
+      text("eager:admit=0.005"),
+      "eager:admit=0.005,grace=0s,max_wait=0s,log=16,max_staleness=32,progress=lockstep,seed=1");
   for (const char* admit : {"", "0", "-1", "0.0", "1.1", "2.0", ".5", "0.", "0.0001", "0.5x",
                             "some", "Solo", "1e0", "99999999999999999999"})
     EXPECT_NE(ErrorOf("eager:admit=" + std::string(admit)), "") << admit;
@@ -119,8 +133,8 @@ TEST(MethodText, AdmissionsAndTimesAreReadAndWritten) {
     EXPECT_NE(ErrorOf("eager:grace=" + std::string(grace)), "") << grace;
   EXPECT_EQ(
       ErrorOf("eager:admit=some"),
-      "admit is \"some\", which is not solo, all, a number of ranks from 1, or a part of them "
-      "such as 0.5");
+      "admit is \"some\", which is not solo, all, majority, first2 (one of 2 that are drawn), a "
+      "number of ranks from 1, or a part of them such as 0.5");
   EXPECT_EQ(ErrorOf("eager:grace=5"),
             "grace is \"5\", which is not a time such as 20ms from 0s to 3600s");
 }
@@ -159,7 +173,7 @@ TEST(MethodText, JsonListsAll) {
             std::string::npos)
       << json;
   EXPECT_NE(json.find(R"("name":"admit","letter":"","unit":"ranks","default":"0.5",)"
-                      R"("minimum":"all","maximum":"1048576","help":")"),
+                      R"("minimum":"first1000","maximum":"1048576","help":")"),
             std::string::npos)
       << json;
 }

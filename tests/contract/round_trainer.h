@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "core/covey_rounds.h"
@@ -36,7 +37,9 @@ class Trainer {
   int64_t Publish() {
     void* spans[2];
     EXPECT_EQ(covey_rounds_spans(runtime_, rounds_, spans, &error), COVEY_OK) << error.message;
-    ++steps;
+    // Who was overdue goes on after the last version.
+    const bool was_overdue = !overdue.empty() && overdue[static_cast<size_t>(rank_)] > 0;
+    steps = (was_overdue || skips_ahead ? std::max(steps, read) : steps) + 1;
     for (int64_t i = 0; i < kCounts[0]; ++i)
       static_cast<float*>(spans[0])[i] = static_cast<float>(ValueOf(rank_, steps, i));
     for (int64_t i = 0; i < kCounts[1]; ++i)
@@ -59,10 +62,12 @@ class Trainer {
     const int64_t last = executed();
     while (read < last) {
       std::vector<int64_t> first(static_cast<size_t>(size_)), until(first.size());
+      std::vector<int64_t> counts(first.size());
       double hyper = -1;
       covey_round_record record = COVEY_INIT(covey_round_record);
       record.first = first.data();
       record.last = until.data();
+      record.count = counts.data();
       record.hypers = &hyper;
       overdue.assign(first.size(), 0);
       record.overdue = overdue.data();
@@ -73,17 +78,24 @@ class Trainer {
           << error.message;
       ASSERT_EQ(record.version, read);
       ASSERT_EQ(hyper, record.leader < 0 ? 0 : 0.5 * record.leader);
+      bool is_known = true;  // what the sum is of: nobody has left out a number
+      for (size_t r = 0; r < first.size(); ++r)
+        is_known &= first[r] == 0 || counts[r] == until[r] - first[r] + 1;
       for (int64_t i : {int64_t{0}, int64_t{1}, kCounts[0] / 2, kCounts[0] - 1}) {
         const int64_t expected = Expected(first, until, i);
+        if (!is_known) break;
         ASSERT_EQ(floats[static_cast<size_t>(i)], static_cast<float>(expected))
             << "version " << read;
       }
-      for (int64_t i = 0; i < kCounts[1]; ++i)
+      for (int64_t i = 0; is_known && i < kCounts[1]; ++i)
         ASSERT_EQ(whole[static_cast<size_t>(i)], Expected(first, until, i)) << "version " << read;
       for (size_t r = 0; r < first.size(); ++r) {
         if (first[r] == 0) continue;
-        ASSERT_EQ(first[r], counted[r] + 1) << "version " << read << " rank " << r;
+        ASSERT_GT(first[r], counted[r]) << "version " << read << " rank " << r;
+        total[r] += counts[r];
         counted[r] = until[r];
+        if (steps < read) continue;  // this rank has finished: the others may have
+        oldest = std::max(oldest, read - until[r]);
       }
       results.push_back(std::move(floats));
     }
@@ -94,7 +106,10 @@ class Trainer {
   covey_code code;
   covey_error error = COVEY_INIT(covey_error);
   int64_t steps = 0, read = 0;
+  bool skips_ahead = false;  // the method is told so
+  int64_t oldest = 0;        // age of a contribution to a version of this rank's own steps
   std::vector<int64_t> counted = std::vector<int64_t>(64);  // by rank: steps that were in versions
+  std::vector<int64_t> total = std::vector<int64_t>(64);    // by rank: how many of them
   std::vector<int64_t> overdue;                             // by rank, as of the last version read
   std::vector<std::vector<float>> results;                  // by version - 1
 

@@ -63,6 +63,26 @@ TEST_P(RoundsTest, SoloCountsEveryStepOnce) {
 }
 
 // After finish() all stand at the same version, and steps are numbered from there.
+// One drawn rank lets a version fire: it is fresh there, and all draw the same.
+TEST_P(RoundsTest, OneThatIsDrawnSuffices) {
+  constexpr int64_t kSteps = 30;
+  for (const char* method : {"eager:admit=majority,log=200", "eager:admit=first2,log=200,seed=9"}) {
+    RunRanks(size(), "", [&](int rank, covey_runtime*& runtime) {
+      Rng rng(kSeed + static_cast<uint64_t>(rank));
+      Trainer trainer(rank, size(), runtime, method);
+      ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
+      for (int64_t step = 1; step <= kSteps; ++step) {
+        for (uint64_t i = rng.Below(20); i > 0; --i) std::this_thread::yield();
+        ASSERT_EQ(trainer.Wait(trainer.Publish()), COVEY_OK) << trainer.error.message;
+        trainer.ReadAll();
+      }
+      ASSERT_EQ(trainer.Finish(), COVEY_OK) << trainer.error.message;
+      trainer.ReadAll();
+      for (int r = 0; r < size(); ++r) EXPECT_EQ(trainer.counted[static_cast<size_t>(r)], kSteps);
+    });
+  }
+}
+
 TEST_P(RoundsTest, TrainingGoesOnAfterFinish) {
   std::barrier meeting(size());
   RunRanks(size(), "", [&](int rank, covey_runtime*& runtime) {
@@ -155,8 +175,7 @@ TEST_P(RoundsTest, WhoIsMissingIsWaitedForOnce) {
       // Only when all the others are done.
       if (rank == size() - 1 && step == 4)
         while (ahead.load() < size() - 1) std::this_thread::yield();
-      trainer.Publish();
-      ASSERT_EQ(trainer.Wait(step), COVEY_OK) << trainer.error.message;
+      ASSERT_EQ(trainer.Wait(trainer.Publish()), COVEY_OK) << trainer.error.message;
       trainer.ReadAll();
       if (rank == size() - 1 || step < 4) continue;
       EXPECT_EQ(trainer.overdue[last], 3) << "step " << step;
@@ -166,7 +185,7 @@ TEST_P(RoundsTest, WhoIsMissingIsWaitedForOnce) {
     while (code == COVEY_TIMEOUT) code = trainer.Finish();
     ASSERT_EQ(code, COVEY_OK) << trainer.error.message;
     trainer.ReadAll();
-    for (int r = 0; r < size(); ++r) EXPECT_EQ(trainer.counted[static_cast<size_t>(r)], kSteps);
+    for (int r = 0; r < size(); ++r) EXPECT_EQ(trainer.total[static_cast<size_t>(r)], kSteps);
   });
 }
 
@@ -192,6 +211,58 @@ TEST_P(RoundsTest, FinishNamesWhoIsMissing) {
     ASSERT_EQ(code, COVEY_OK) << trainer.error.message;
     trainer.ReadAll();
     for (int r = 0; r < size(); ++r) EXPECT_EQ(trainer.counted[static_cast<size_t>(r)], 1);
+  });
+}
+
+// With max_staleness the others wait for who is too far behind, and its next step lets them go on.
+TEST_P(RoundsTest, WhoIsTooFarBehindIsWaitedFor) {
+  std::atomic<int64_t> ahead{0};
+  constexpr int64_t kSteps = 30;
+  constexpr int64_t kMost = 3;
+  RunRanks(size(), "", [&](int rank, covey_runtime*& runtime) {
+    Trainer trainer(rank, size(), runtime, "eager:admit=solo,max_wait=3600s,log=200,L=3");
+    ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
+    const bool late = rank == size() - 1;
+    for (int64_t step = 1; step <= kSteps; ++step) {
+      // Only when another one waits for it.
+      if (late && size() > 1)
+        while (ahead.load() < step + kMost) std::this_thread::yield();
+      trainer.Publish();
+      if (!late && step > ahead.load()) ahead = step;
+      ASSERT_EQ(trainer.Wait(step), COVEY_OK) << trainer.error.message;
+      trainer.ReadAll();
+      EXPECT_GE(trainer.executed(), step);
+      if (late && step + kMost >= kSteps) break;
+    }
+    ASSERT_EQ(trainer.Finish(), COVEY_OK) << trainer.error.message;
+    trainer.ReadAll();
+    EXPECT_GE(trainer.oldest, size() > 1 && !late ? 1 : 0);
+    EXPECT_LE(trainer.oldest, kMost);
+  });
+}
+
+// With progress=skip a rank that was late once is not late at its next step.
+TEST_P(RoundsTest, WhoSkipsAheadIsNotLateForEver) {
+  std::atomic<int> ahead{0};
+  RunRanks(size(), "", [&](int rank, covey_runtime*& runtime) {
+    Trainer trainer(rank, size(), runtime, "eager:admit=solo,log=200,progress=skip");
+    ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
+    const bool late = rank == size() - 1;
+    while (late && ahead.load() < size() - 1) std::this_thread::yield();
+    trainer.skips_ahead = true;
+    for (int i = 0; i < (late ? 1 : 20); ++i) {
+      ASSERT_EQ(trainer.Wait(trainer.Publish()), COVEY_OK) << trainer.error.message;
+      trainer.ReadAll();
+    }
+    ++ahead;
+    if (late) {
+      const int64_t before = trainer.read;
+      EXPECT_EQ(trainer.Publish(), before + 1);
+      ASSERT_EQ(trainer.Wait(before + 1), COVEY_OK) << trainer.error.message;
+    }
+    ASSERT_EQ(trainer.Finish(), COVEY_OK) << trainer.error.message;
+    trainer.ReadAll();
+    EXPECT_EQ(trainer.total[static_cast<size_t>(size() - 1)], 2);
   });
 }
 
@@ -253,7 +324,7 @@ TEST(RoundsMemoryTest, BlocksAreGivenBackOnceAllHaveLeft) {
 TEST(RoundsRefusalTest, WrongUseIsRefused) {
   RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
     for (const char* method : {"allreduce", "eager:admit=3", "eager:admit=0", "eager:admit=x",
-                               "eager:log=0", "eager:grace=5", "eager:H=1"}) {
+                               "eager:log=0", "eager:L=0", "eager:grace=5", "eager:H=1"}) {
       const Trainer wrong(rank, 2, runtime, method);
       EXPECT_EQ(wrong.code, COVEY_INVALID_ARGUMENT) << method;
     }

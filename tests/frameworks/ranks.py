@@ -130,6 +130,13 @@ class Pool:
         file = self._errors[rank]
         return os.pread(file.fileno(), 1 << 20, 0).decode("utf-8", "replace")
 
+    def says(self, rank: int) -> str:
+        """Where it is, or what it has failed with, and its stderr; for messages."""
+        if self._connections[rank].poll():
+            return f"rank {rank}: {pickle.loads(self._connections[rank].recv_bytes())}"
+        self._ask_where({rank: self._connections[rank]})
+        return f"stderr of rank {rank}:\n{self.stderr(rank)}"
+
     def _ask_where(self, open_ranks: Dict[int, Connection]) -> None:
         for rank in open_ranks:
             self.processes[rank].send_signal(signal.SIGUSR1)

@@ -84,6 +84,61 @@ def train_with_schedule(kind: str) -> Dict[int, str]:
     return seen
 
 
+def clips(kind: str) -> Dict[int, str]:
+    """Clipped before each update; ranks are late, and a GradScaler finds overflows on some."""
+    rng = random.Random(SEED + hvd.rank())
+    net = make_net()
+    parameters = list(net.parameters())
+    sgd = torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+    optimizer = hvd.DistributedOptimizer(sgd, model=net, method="eager", admit="solo", log=200)
+    norms: List[float] = []
+
+    def clip() -> None:
+        torch.nn.utils.clip_grad_norm_(parameters, 0.01)
+        total = sum(float(p.grad.square().sum()) for p in parameters if p.grad is not None)
+        norms.append(total ** 0.5)
+
+    optimizer.before_update(clip)
+    seen = watch(optimizer, parameters)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for step in range(20):
+        for _ in range(rng.randrange(60)):
+            os.sched_yield()
+        optimizer.zero_grad()
+        loss = loss_of(net, batch_of(step, hvd.rank()))
+        if kind == "plain":
+            loss.backward()
+            optimizer.step()
+            continue
+        scaler.scale(loss).backward()
+        if step % 5 == hvd.rank():
+            parameters[0].grad.fill_(float("inf"))
+        scaler.step(optimizer)
+        scaler.update()
+    optimizer.finish()
+    assert norms and max(norms) <= 0.0101, norms
+    assert all(bool(p.isfinite().all()) for p in parameters)
+    return seen
+
+
+def overflow_is_null() -> None:
+    """One rank's overflow: the others' gradients count, divided by all."""
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    sgd = torch.optim.SGD([parameter], lr=1.0)
+    optimizer = hvd.DistributedOptimizer(sgd, method="eager", admit="all")
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    scaler.scale(parameter.sum()).backward()
+    if hvd.rank() == 0:
+        parameter.grad.fill_(float("nan"))
+    scaler.step(optimizer)
+    scaler.update()
+    assert optimizer.version == 1
+    expected = -(hvd.size() - 1) / hvd.size()
+    assert torch.allclose(parameter, torch.full((3,), expected)), parameter
+    assert scaler.get_scale() == (4.0 if hvd.rank() == 0 else 8.0)
+    optimizer.finish()
+
+
 def unused_parameters() -> None:
     """One that only rank 0 uses has a gradient everywhere, one that nobody uses has none."""
     used, rare, unused = (torch.nn.Parameter(torch.ones(3)) for _ in range(3))
@@ -159,7 +214,9 @@ class RoundsTest(unittest.TestCase):
     def test_every_gradient_counts_once_and_replicas_are_equal(self) -> None:
         for size in (3, 2, 4):
             for method in ("eager:admit=solo,log=200", "eager:admit=all", "eager:log=200",
-                           "eager:admit=2,grace=1ms,log=200"):
+                           "eager:admit=2,grace=1ms,log=200", "eager:admit=solo,L=1",
+                           "eager:admit=solo,progress=skip,L=4",
+                           "eager:admit=majority,log=200", "eager:admit=first2,seed=5,log=200"):
                 with self.subTest(size=size, method=method):
                     results = pool(size).call(train, method, 30)
                     self.check_histories([seen for _, seen, _ in results])
@@ -172,6 +229,13 @@ class RoundsTest(unittest.TestCase):
         for kind in ("momentum", "adam"):
             self.check_histories(pool(3).call(train_with_schedule, kind))
 
+    def test_clipping_is_of_what_is_applied(self) -> None:
+        for kind in ("plain", "scaled"):
+            self.check_histories(pool(3).call(clips, kind))
+
+    def test_an_overflow_contributes_nothing(self) -> None:
+        pool(3).call(overflow_is_null)
+
     def test_flags_tell_who_had_a_gradient(self) -> None:
         pool(3).call(unused_parameters)
 
@@ -181,6 +245,8 @@ class RoundsTest(unittest.TestCase):
     def test_wrong_options_are_refused_with_what_to_do(self) -> None:
         for options, words in (
             ({"method": "eager:admit=4"}, "admits with 4 ranks, but there are 3"),
+            ({"method": "eager", "max_staleness": 0}, "which is not a number of steps from 1"),
+            ({"method": "eager", "progress": "jump"}, "which is not lockstep or skip"),
             ({"method": "eager", "admit": "most"}, "a part of them such as 0.5"),
             ({"method": "eager", "op": hvd.Max}, "op must be Average or Sum"),
             ({"method": "eager", "compression": hvd.Compression.fp16}, "compression must be none"),

@@ -63,9 +63,10 @@ class Watched:
         deadline = time.monotonic() + LIMIT_S
         while self.version(rank) < version:
             if time.monotonic() > deadline:
+                at = self.version(rank)
                 raise AssertionError(
-                    f"seed {SEED}: rank {rank} is at version {self.version(rank)}, not {version}: "
-                    + self.pool.stderr(rank)
+                    f"seed {SEED}: rank {rank} is at version {at}, not {version}; "
+                    + "; ".join(self.pool.says(r) for r in range(self.pool.size))
                 )
             time.sleep(0.001)  # A poll: the ranks go on by themselves.
 

@@ -40,6 +40,11 @@ TEST(RoundsTest, EverythingHolds) {
     sum.overdue += verdict.overdue;
     sum.returned += verdict.returned;
     sum.gave_up += verdict.gave_up;
+    sum.at_limit += verdict.at_limit;
+    sum.skipped += verdict.skipped;
+    sum.given += verdict.given;
+    sum.taken += verdict.taken;
+    sum.withdrawn += verdict.withdrawn;
   }
   std::printf("seeds %d to %d: %d versions, %d late, %d merged, %d stopped, %d killed, %d again\n",
               static_cast<int>(first), static_cast<int>(last), static_cast<int>(sum.versions),
@@ -49,12 +54,16 @@ TEST(RoundsTest, EverythingHolds) {
   std::printf("%d expired, %d overdue, %d returned, %d gave up\n", static_cast<int>(sum.expired),
               static_cast<int>(sum.overdue), static_cast<int>(sum.returned),
               static_cast<int>(sum.gave_up));
+  std::printf("%d snapshots given, %d taken, %d withdrawn, %d at limit\n",
+              static_cast<int>(sum.given), static_cast<int>(sum.taken),
+              static_cast<int>(sum.withdrawn), static_cast<int>(sum.at_limit));
   if (HasFailure() || only != nullptr) return;
   // The seeds bring up what they are for.
   for (const uint64_t count :
        {sum.versions, sum.late, sum.merged, sum.stopped, sum.killed, sum.again, sum.gone,
-        sum.expired, sum.overdue, sum.returned, sum.gave_up})
+        sum.expired, sum.overdue, sum.returned, sum.gave_up, sum.given, sum.taken, sum.skipped})
     EXPECT_GT(count, kSeeds / 60);
+  EXPECT_GT(sum.at_limit, kSeeds / 200);
 }
 
 TEST(RoundsTest, ASeedGivesTheSameRunAgain) {

@@ -35,6 +35,7 @@ from covey.torch.ops import allreduce
 from covey.torch.parts import begin_part, check_parts, end_step, lr_scale, move_to, show_card
 from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer, check_agreement
+from covey.torch.rounds import before_update
 from covey.torch.tensors import CODES
 from covey.torch.trainers import Trainer
 
@@ -152,6 +153,8 @@ class _Distributed(torch.optim.Optimizer):
             raise InvalidArgument(f"version must be a number of steps, not {steps!r}")
         self._refuse_in_flight("version")
         move_to(self, steps)
+
+    before_update = before_update
 
     def finish(self) -> None:
         """Makes the parameters the mean over the ranks, if the method has let them differ.
@@ -314,9 +317,7 @@ def DistributedOptimizer(
     bucket_bytes: int = BUCKET_BYTES,
     **settings: object,
 ) -> torch.optim.Optimizer:
-    """Wraps an optimizer so that ``step()`` uses gradients reduced over all ranks.
-
-    Every rank must call this at the same place.
+    """Wraps an optimizer so that ``step()`` uses gradients reduced over all ranks; all call it.
 
     Args:
         optimizer: any torch optimizer. The result is of a subclass of its class and shares its
@@ -332,7 +333,7 @@ def DistributedOptimizer(
         groups: a number as ``num_groups``, or lists of parameters that share a bucket.
         sparse_as_dense: make sparse gradients dense; without it they are refused.
         process_set: the ranks to train with; on others the optimizer does as before.
-        model: instead of ``named_parameters``, the module to take names from.
+        model: the module to take names from, and buffers (BatchNorm's) of a rank that recovers.
         method: how the ranks train together, such as "local" or "local:local_steps=8". None: as
             ``coveyrun --method`` or COVEY_METHOD says, else "allreduce".
         bucket_bytes: size of a bucket; a larger gradient has its own.
@@ -356,6 +357,7 @@ def DistributedOptimizer(
         optimizer,
         Progress(choose(method, settings), process_set),
         named_parameters=names_of(named_parameters, model),
+        model=model,
         compression=compression,
         op=op,
         gradient_predivide_factor=gradient_predivide_factor,

@@ -9,21 +9,26 @@ whoever was late. Versions are made by the core while ranks wait: see ``core/rou
 from __future__ import annotations
 
 import ctypes
+import sys
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
 from covey import _native
-from covey.errors import InvalidArgument, Unsupported
+from covey.errors import CoveyError, Exhausted, InvalidArgument, Unsupported
 from covey.method import ranks_needed
-from covey.ops import barrier
 from covey.reduce_op import Average, Sum
+from covey.state import state
 from covey.torch.bucket import Reduction
 from covey.torch.compression import Compression
 from covey.torch.layout import BucketPlan, gradient_strides
 from covey.torch.reducer import next_prefix
+from covey.torch.snapshot import State, addresses_of
 from covey.torch.tensors import CODES
+
+_DONE, _ASKED = 0, 1  # covey_round_event; the other is that there is something to apply.
+_FINISH, _MEET = -1, -2
 
 # What travels with a step, where an optimizer has it.
 _HYPERS = ("lr", "momentum", "betas", "weight_decay")
@@ -120,10 +125,16 @@ class RoundTrainer:
         self._group = reduction.group
         self._densify = options["sparse_as_dense"]
         self._hypers = Hypers(optimizer)
+        self._state = State(optimizer, options["model"])
         self._spans = [_Span(plan) for plan in plans]
         self._slots: Dict[int, List[List[torch.Tensor]]] = {}  # By address: the core has three.
         self.applied = 0
         self.overdue = [0] * self._group.size()  # By member: how often it has become so.
+        self.recovered = 0  # How often this rank went on from another one's snapshot.
+        self._is_apart = False  # Steps were published since the last finish().
+        self.before_update: List[Callable[[], Any]] = []
+        optimizer._step_supports_amp_scaling = True  # A GradScaler calls step() also to skip it.
+        state.flushes.add(self)
         self._missing = (0,) * self._group.size()
         self._tally = optimizer._covey_progress.tally
         self._part = (optimizer._covey_progress.steps + 1) << 32  # Apart from steps of other parts.
@@ -162,11 +173,14 @@ class RoundTrainer:
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self._write(self._open())
+        self._write(self._open(), *self._take_scale())
+        self._is_apart = True
         step = _native.rounds_publish(self._rounds, self._hypers.read())
         with self._tally.waiting(self._part + step, self._needed):
-            _native.rounds_wait(self._rounds, step)
+            self._wait(step)
         self._apply_all()
+        if _native.rounds_asked(self._rounds, self.applied):
+            self._give()
         return loss
 
     def finish(self) -> None:
@@ -177,10 +191,66 @@ class RoundTrainer:
                 are there have applied what they have published, and may call it again.
         """
         try:
-            _native.rounds_finish(self._rounds)
+            self._wait(_FINISH)
         finally:
             self._apply_all()
-        barrier(self._group)  # Nobody trains on before all know the last version.
+        self._is_apart = False
+        # Nobody trains on, or leaves, before all have applied the last version.
+        self._wait(_MEET)
+
+    def flush(self) -> None:
+        """For the end of a script that has not called ``finish()``."""
+        if not self._is_apart or not self._rounds:
+            return
+        before = self.applied
+        try:
+            self._wait(_FINISH)
+            self._apply_all()
+            self._wait(_MEET)
+            done = "all gradients count now"
+        except CoveyError as error:
+            done = str(error)
+        self._is_apart = False
+        print(
+            "covey: a script ends without optimizer.finish(): "
+            f"{done}; {self.applied - before} versions were applied after its last step",
+            file=sys.stderr,
+        )
+
+    def _wait(self, version: int) -> None:
+        """Until ``version`` has been made. Meanwhile this rank helps who has fallen behind."""
+        while True:
+            event = _native.rounds_serve(self._rounds, version, self.applied)
+            if event == _DONE:
+                return
+            if event == _ASKED:
+                self._give()
+            else:
+                self._apply_all()
+
+    def _give(self) -> None:
+        """A snapshot of this rank, for one that has fallen out of the log."""
+        pieces = self._state.pack()
+        _native.rounds_give(self._rounds, self.applied, *addresses_of(pieces))
+
+    def _recover(self) -> None:
+        """Goes on from another rank's snapshot."""
+        before = self.applied
+        while True:
+            snapshot = _native.rounds_seek(self._rounds, self.applied)
+            rank, version, length, _ = snapshot
+            image = torch.empty(length, dtype=torch.uint8)
+            if _native.rounds_take(self._rounds, snapshot, image.data_ptr()):
+                break
+        self._state.unpack(image)
+        self.applied = version
+        progress = self._optimizer._covey_progress
+        progress.turn(progress.version + version - before)
+        self.recovered += 1
+        warnings.warn(
+            f"this rank was at version {before}, further behind than the log= of the method "
+            f"reaches: it goes on from a snapshot of version {version} by rank {rank}"
+        )
 
     def _open(self) -> List[List[torch.Tensor]]:
         addresses = _native.rounds_spans(self._rounds, len(self._spans))
@@ -190,22 +260,39 @@ class RoundTrainer:
             ]
         return self._slots[addresses[0]]
 
-    def _write(self, slots: List[List[torch.Tensor]]) -> None:
-        """Copies this rank's gradients; zeros where it has none."""
+    def _take_scale(self) -> Tuple[Optional[torch.Tensor], bool]:
+        """What a GradScaler says of this rank's gradients: their scale, and whether they are whole.
+
+        It is for those alone: what is applied is unscaled, and whole.
+        """
+        scale = getattr(self._optimizer, "grad_scale", None)
+        overflow = getattr(self._optimizer, "found_inf", None)
+        if overflow is not None:
+            self._optimizer.grad_scale = self._optimizer.found_inf = None
+        return scale, overflow is None or not bool(overflow)
+
+    def _write(
+        self, slots: List[List[torch.Tensor]], scale: Optional[torch.Tensor], is_whole: bool
+    ) -> None:
+        """Copies this rank's gradients; zeros where it has none, everywhere if they overflowed: it
+        has come all the same, so that nobody waits for it."""
         sources: List[torch.Tensor] = []
         targets: List[torch.Tensor] = []
         with torch.no_grad():
             for span, views in zip(self._spans, slots):
-                flags = [float(parameter.grad is not None) for parameter in span.parameters]
+                has = [is_whole and parameter.grad is not None for parameter in span.parameters]
+                flags = [float(one) for one in has]
                 views[-1].copy_(torch.tensor(flags))
-                for parameter, view in zip(span.parameters, views):
-                    if parameter.grad is None:
+                for parameter, view, given in zip(span.parameters, views, has):
+                    if not given:
                         view.zero_()
                         continue
                     sources.append(self._dense(parameter.grad))
                     targets.append(view)
             if sources:
                 torch._foreach_copy_(targets, sources)
+                if scale is not None:
+                    torch._foreach_div_(targets, float(scale))
 
     def _dense(self, gradient: torch.Tensor) -> torch.Tensor:
         if gradient.layout is torch.strided:
@@ -224,7 +311,12 @@ class RoundTrainer:
             while self.applied < executed:
                 version = self.applied + 1
                 size = self._group.size()
-                record = _native.rounds_read(self._rounds, version, addresses, size, len(own))
+                try:
+                    record = _native.rounds_read(self._rounds, version, addresses, size, len(own))
+                except Exhausted:
+                    self._recover()
+                    executed = _native.rounds_executed(self._rounds)
+                    continue
                 leader, hypers = record[1], record[3]
                 self._tally.version(version, record[2])
                 self._note(version, record[4])
@@ -232,6 +324,8 @@ class RoundTrainer:
                     span.give()
                 if leader >= 0:
                     self._hypers.write(hypers)
+                    for function in self.before_update:
+                        function()
                     self._optimizer._covey_super().step()
                 self.applied = version
                 self._optimizer._covey_progress.after_update()
@@ -265,3 +359,23 @@ def check_options(optimizer: Any, options: Dict[str, Any]) -> None:
         wrong = "LBFGS evaluates its closure as often as it likes, which no step can be made of"
     if wrong is not None:
         raise Unsupported(f"{wrong}, with a method that does not wait for all ranks")
+
+
+def before_update(optimizer: Any, function: Callable[[], Any]) -> None:
+    """From now on calls ``function()`` before each update, when ``grad`` is what it will use.
+
+    With a method that does not wait for all ranks a step applies as many versions as were made: so
+    clipping is exact and the same on all ranks, also for one that is late.
+
+    Raises:
+        Unsupported: (a ValueError) the method waits for all: clip after ``synchronize()``.
+
+    Example:
+        >>> optimizer.before_update(lambda: torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0))
+    """
+    if not isinstance(optimizer._covey_rounds, RoundTrainer):
+        raise Unsupported(
+            "before_update() is for methods that do not wait for all ranks: with this one call "
+            "optimizer.synchronize(), clip, then step() in optimizer.skip_synchronize()"
+        )
+    optimizer._covey_rounds.before_update.append(function)

@@ -35,6 +35,12 @@ std::string Number(uint64_t version) { return "version " + std::to_string(versio
 
 }  // namespace
 
+void RoundModel::Apply(const std::vector<std::byte>& data) {
+  uint64_t hash = 1469598103934665603u;
+  for (const std::byte byte : data) hash = (hash ^ static_cast<uint64_t>(byte)) * 1099511628211u;
+  for (uint64_t& word : words) word = (word ^ hash++) * 1099511628211u + 1;
+}
+
 RoundJournal::RoundJournal(const RoundMemory* memory, const AdmissionRule& rule)
     : memory_(memory),
       rule_(rule),
@@ -59,16 +65,18 @@ void RoundJournal::OnFewer(int32_t rank) {
 
 uint64_t RoundJournal::IsMet() const {
   const Turn turn = Turn::Of(*memory_->TurnAt());
-  int32_t active = 0;
-  int32_t arrived = 0;
+  std::vector<Counted> counted;
+  bool stale = false;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const SlotWord slot = SlotWord::Of(*memory_->SlotAt(i));
     if (Standing{*memory_->MemberAt(i)}.finished() || missing_[static_cast<size_t>(i)] > 0)
       continue;
-    ++active;
-    arrived += slot.state == SlotState::kSealed && slot.step >= turn.version() ? 1 : 0;
+    const bool arrived = slot.state == SlotState::kSealed && slot.step >= turn.version();
+    counted.push_back({.member = i, .arrived = arrived});
+    stale |= rule_.staleness > 0 && slot.step + rule_.staleness < turn.version();
   }
-  const bool met = !turn.fired && active > 0 && arrived >= rule_.Wanted(active);
+  const bool met =
+      !turn.fired && !stale && !counted.empty() && rule_.IsMet(counted, turn.version());
   return met ? turn.version() : 0;
 }
 
@@ -115,21 +123,29 @@ void RoundJournal::CheckVersion(uint64_t version) {
   std::vector<std::byte> expected(result.data.size());
   // Where only overdue ones are left, one of them is enough.
   const auto awaited = static_cast<int32_t>(std::count(missing_.begin(), missing_.end(), 0));
-  int32_t fresh = 0;
+  std::vector<Counted> counted;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const Contribution& contribution = result.contributions[static_cast<size_t>(i)];
-    const bool is_counted = awaited == 0 || missing_[static_cast<size_t>(i)] == 0;
+    const bool is_overdue = missing_[static_cast<size_t>(i)] > 0;
+    const bool is_counted = awaited == 0 || !is_overdue;
+    const bool is_fresh = contribution.count > 0 && contribution.last >= version;
+    if (is_counted) counted.push_back({.member = i, .arrived = is_fresh});
     CheckAttendance(i, header, contribution, result.missing[static_cast<size_t>(i)]);
     if (contribution.count == 0) continue;
     CheckContribution(i, version, contribution);
-    fresh += is_counted && contribution.last >= version ? 1 : 0;
-    for (uint64_t step = contribution.first; step <= contribution.last; ++step)
-      AddTo(memory_->layout(), i, step, expected.data());
+    if (!is_overdue) CheckAge(i, header, contribution);
+    for (const uint64_t step : published_[static_cast<size_t>(i)])
+      if (step >= contribution.first && step <= contribution.last)
+        AddTo(memory_->layout(), i, step, expected.data());
   }
   if (expected != result.data) Fail("2: " + Number(version) + " is not the sum of its record");
-  if (!fewer_ && !header.expired && fresh < std::max(1, rule_.Wanted(awaited)))
-    Fail("3: " + Number(version) + " has " + std::to_string(fresh) + " fresh members of " +
-         std::to_string(std::max(1, rule_.Wanted(awaited))));
+  const bool any =
+      std::any_of(counted.begin(), counted.end(), [](const Counted& one) { return one.arrived; });
+  const bool met = awaited == 0 ? any : any && rule_.IsMet(counted, version);
+  if (!fewer_ && !header.expired && !met)
+    Fail("3: " + Number(version) + " has not the fresh members that it needs");
+  models_.push_back(models_.back());
+  models_.back().Apply(result.data);
   for (const std::byte byte : result.data)
     hash_ = (hash_ ^ static_cast<uint64_t>(byte)) * 1099511628211u;
 }
@@ -152,15 +168,33 @@ void RoundJournal::CheckAttendance(int32_t rank, const RecordHeader& header, con
   *known = expected;
 }
 
+// Rule W9. Its first step may be older: what is taken back while collected goes with the next.
+void RoundJournal::CheckAge(int32_t rank, const RecordHeader& header, const Contribution& c) {
+  if (rule_.staleness == 0 || header.expired || fewer_) return;
+  oldest_ = std::max(oldest_, header.version - std::min(header.version, c.last));
+  if (c.last + rule_.staleness < header.version)
+    Fail("8: " + Number(header.version) + " has steps " + std::to_string(c.first) + " to " +
+         std::to_string(c.last) + " of " + Name(rank));
+}
+
+// The first `count` of those that have not been in a version.
+bool RoundJournal::AreNext(int32_t rank, const Contribution& c) const {
+  const std::vector<uint64_t>& steps = published_[static_cast<size_t>(rank)];
+  const size_t begin = collected_[static_cast<size_t>(rank)];
+  return c.count >= 1 && begin + c.count <= steps.size() && steps[begin] == c.first &&
+         steps[begin + c.count - 1] == c.last;
+}
+
 void RoundJournal::CheckContribution(int32_t rank, uint64_t version, const Contribution& c) {
   const auto index = static_cast<size_t>(rank);
-  if (c.first != collected_[index] + 1 || c.last < c.first || c.count != c.last - c.first + 1)
+  if (!AreNext(rank, c))
     Fail("2: " + Number(version) + " has steps " + std::to_string(c.first) + " to " +
          std::to_string(c.last) + " of " + Name(rank) + " after " +
-         std::to_string(collected_[index]));
-  collected_[index] = c.last;
+         std::to_string(collected_[index]) + " of them");
+  collected_[index] += c.count;
   late_ += c.last < version ? 1 : 0;
   merged_ += c.count > 1 ? 1 : 0;
+  skipped_ += c.last - c.first >= c.count ? 1 : 0;
 }
 
 void RoundJournal::OnRead(int32_t rank, uint64_t version, const std::vector<std::byte>& data,
@@ -174,23 +208,30 @@ void RoundJournal::OnRead(int32_t rank, uint64_t version, const std::vector<std:
     Fail("2: " + Name(rank) + " reads something else in " + Number(version));
 }
 
+void RoundJournal::OnApplied(int32_t rank, uint64_t version, const RoundModel& model) {
+  if (version >= models_.size() || !(model == models_[version]))
+    Fail("7: the model of " + Name(rank) + " after " + Number(version) + " is another");
+}
+
 void RoundJournal::CheckRank(int32_t rank, bool runs, bool flushed) {
   const auto index = static_cast<size_t>(rank);
+  const std::vector<uint64_t>& steps = published_[index];
+  const uint64_t last = collected_[index] == 0 ? 0 : steps[collected_[index] - 1];
   uint64_t held = collected_[index];
   const SlotWord slot = SlotWord::Of(*memory_->SlotAt(rank));
   // Taken by a version that nobody waits for any more.
   const bool under_way = slot.state == SlotState::kTaken && Turn::Of(*memory_->TurnAt()).fired &&
-                         memory_->Header(rank, slot.buffer)->content.last > held;
+                         memory_->Header(rank, slot.buffer)->content.last > last;
   if (slot.state == SlotState::kSealed || under_way) {
     const Contribution& content = memory_->Header(rank, slot.buffer)->content;
-    if (content.first != held + 1)
+    if (!AreNext(rank, content))
       Fail("2: " + Name(rank) + " still holds steps from " + std::to_string(content.first));
-    held = content.last;
+    held += content.count;
     if (flushed) Fail("4: finish() has left something with " + Name(rank));
   }
-  if (runs && held != published_[index])
-    Fail("2: " + Name(rank) + " has published " + std::to_string(published_[index]) +
-         " steps, and " + std::to_string(held) + " are in versions or its slot");
+  if (runs && held != steps.size())
+    Fail("2: " + Name(rank) + " has published " + std::to_string(steps.size()) + " steps, and " +
+         std::to_string(held) + " are in versions or its slot");
 }
 
 }  // namespace covey

@@ -3,12 +3,21 @@
 #ifndef COVEY_TESTS_SIM_SIMULATOR_ROUND_JOURNAL_H_
 #define COVEY_TESTS_SIM_SIMULATOR_ROUND_JOURNAL_H_
 
+#include <array>
 #include <string>
 #include <vector>
 
 #include "core/round/rounds.h"
 
 namespace covey {
+
+// What a trainer has: it says which versions were applied, in which order.
+struct RoundModel {
+  std::array<uint64_t, 12> words{};
+
+  void Apply(const std::vector<std::byte>& data);
+  friend bool operator==(const RoundModel&, const RoundModel&) = default;
+};
 
 class RoundJournal {
  public:
@@ -20,9 +29,13 @@ class RoundJournal {
 
   // Looks at the shared memory as it is, between any two instructions of any rank.
   void Look();
-  void OnPublish(int32_t rank, uint64_t step) { published_[static_cast<size_t>(rank)] = step; }
+  void OnPublish(int32_t rank, uint64_t step) {
+    published_[static_cast<size_t>(rank)].push_back(step);
+  }
   void OnRead(int32_t rank, uint64_t version, const std::vector<std::byte>& data,
               const RoundRecord& record);
+  // That is its model after `version`.
+  void OnApplied(int32_t rank, uint64_t version, const RoundModel& model);
   // A rank finishes or is killed: from now on versions may have fewer fresh members.
   void OnFewer(int32_t rank);
   // Enough members have come for the next version, as the memory is now: nobody may take it that
@@ -36,6 +49,8 @@ class RoundJournal {
   uint64_t hash() const { return hash_; }
   uint64_t versions() const { return results_.size(); }
   uint64_t late() const { return late_; }          // contributions that were not fresh
+  uint64_t oldest() const { return oldest_; }      // the greatest age where it is limited
+  uint64_t skipped() const { return skipped_; }    // of several steps with gaps
   uint64_t merged() const { return merged_; }      // of several steps
   uint64_t overdue() const { return overdue_; }    // members that have become so,
   uint64_t returned() const { return returned_; }  // and such as were waited for again
@@ -45,7 +60,9 @@ class RoundJournal {
   void CheckLog();
   void CheckAttendance(int32_t rank, const RecordHeader& header, const Contribution& contribution,
                        uint64_t missing);
+  void CheckAge(int32_t rank, const RecordHeader& header, const Contribution& contribution);
   void CheckContribution(int32_t rank, uint64_t version, const Contribution& contribution);
+  bool AreNext(int32_t rank, const Contribution& contribution) const;
 
   struct Result {
     std::vector<std::byte> data;
@@ -56,14 +73,15 @@ class RoundJournal {
   const RoundMemory* memory_;
   AdmissionRule rule_;
   bool fewer_ = false;
-  std::vector<bool> excusable_;      // by rank: it has finished once, or was killed
-  std::vector<uint64_t> missing_;    // by rank, as of the last version
-  std::vector<Result> results_;      // by version - 1
-  std::vector<uint64_t> published_;  // by rank: its last step
-  std::vector<uint64_t> collected_;  // by rank: the last step that is in a version
+  std::vector<bool> excusable_;    // by rank: it has finished once, or was killed
+  std::vector<uint64_t> missing_;  // by rank, as of the last version
+  std::vector<Result> results_;    // by version - 1
+  std::vector<RoundModel> models_ = std::vector<RoundModel>(1);  // by version
+  std::vector<std::vector<uint64_t>> published_;                 // by rank: its steps
+  std::vector<size_t> collected_;  // by rank: how many of them are in versions
   std::string failure_;
   uint64_t hash_ = 1469598103934665603u;
-  uint64_t late_ = 0, merged_ = 0, overdue_ = 0, returned_ = 0;
+  uint64_t late_ = 0, merged_ = 0, overdue_ = 0, returned_ = 0, oldest_ = 0, skipped_ = 0;
 };
 
 }  // namespace covey

@@ -12,6 +12,10 @@
 //  5. Memory is bounded: result buffers do not run out (a CHECK in core/round/log.cc).
 //  6. Who was missing in a version that expired is overdue until it was fresh in three versions
 //     running, and is not waited for until then (W8); all who read a record agree on it.
+//  7. A rank that has fallen out of the log goes on from another one's snapshot, if there is one
+//     that runs: what was applied to every model at equal version is equal (W8, W10).
+//  8. No contribution of a rank that is waited for ends before `staleness` versions ago (W9, T6).
+//  9. Who skips ahead, or was overdue and has applied all there is, is not late at its next step.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_ROUND_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_ROUND_SIMULATION_H_
 
@@ -27,6 +31,9 @@ struct RoundVerdict {
   // What came up, for tests that want it to.
   uint64_t versions = 0, late = 0, merged = 0, stopped = 0, killed = 0, again = 0, gone = 0;
   uint64_t expired = 0, overdue = 0, returned = 0, gave_up = 0;
+  uint64_t at_limit = 0;                         // a contribution is as old as it may be
+  uint64_t skipped = 0;                          // steps between those of a contribution
+  uint64_t given = 0, taken = 0, withdrawn = 0;  // snapshots; while it was read
 };
 
 // Runs one seed to its end.

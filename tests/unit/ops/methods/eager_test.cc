@@ -30,6 +30,13 @@ TEST(EagerTest, WaitsForHalfOfTheRanksUnlessTold) {
   EXPECT_EQ(PlanOf("eager:admit=all", 0).rounds.admit, kAdmitAll);
   EXPECT_EQ(PlanOf("eager", 0).rounds.max_wait, 0);
   EXPECT_EQ(PlanOf("eager:max_wait=2s", 0).rounds.max_wait, 2 * kSecond);
+  EXPECT_EQ(PlanOf("eager", 0).rounds.max_staleness, 32);
+  EXPECT_EQ(PlanOf("eager:L=3", 0).rounds.max_staleness, 3);
+  EXPECT_EQ(PlanOf("eager:admit=majority", 0).rounds.admit, kAdmitDrawn - 1);
+  EXPECT_EQ(PlanOf("eager:admit=first2,seed=7", 0).rounds.admit, kAdmitDrawn - 2);
+  EXPECT_EQ(PlanOf("eager:admit=first2,seed=7", 0).rounds.seed, 7u);
+  EXPECT_FALSE(PlanOf("eager", 0).rounds.skips_ahead);
+  EXPECT_TRUE(PlanOf("eager:progress=skip", 0).rounds.skips_ahead);
 }
 
 }  // namespace

@@ -1,0 +1,117 @@
+#include "core/round/snapshots.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+
+namespace covey {
+
+bool Snapshots::IsAsked(uint64_t applied, const std::vector<bool>& lost, Time now) {
+  const uint64_t asked = words_->Load(memory_->AskAt());
+  const Ask ask = Ask::Of(asked);
+  if (asked == settled_ || applied < ask.version) return false;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    if (OfferOf(i).version < ask.version) continue;
+    settled_ = asked;
+    return false;
+  }
+  const uint64_t word = words_->Load(memory_->ClaimAt());
+  const Claim claim = Claim::Of(word);
+  if (claim.number > ask.number) return false;
+  Claim mine{.number = ask.number, .member = self_};
+  if (claim.number == ask.number) {
+    if (seen_claim_ != word) {
+      seen_claim_ = word;
+      seen_claim_at_ = now;
+    }
+    const bool is_dead = lost[static_cast<size_t>(claim.member)];
+    if (!is_dead && now - seen_claim_at_ < overdue_) return false;
+    if (claim.attempt == Claim::kMostAttempts) return false;
+    mine.attempt = claim.attempt + 1;
+  }
+  return words_->CompareExchange(memory_->ClaimAt(), word, mine.Word());
+}
+
+void Snapshots::Give(uint64_t version, std::byte* place, std::span<const Part> parts) {
+  Withdraw();
+  uint64_t* at = memory_->OfferAt(self_);
+  uint64_t length_bytes = 0;
+  for (const Part& part : parts) {
+    if (place == nullptr) break;
+    kernels_->copy(place + length_bytes, part.data, part.length_bytes, Stores::kCached);
+    length_bytes += part.length_bytes;
+  }
+  words_->Store(at + 1, place == nullptr ? 0 : memory_->DistanceOf(self_, place));
+  words_->Store(at + 2, length_bytes);
+  words_->Store(at, version << 1 | kStands);
+  offered_ = version;
+  words_->Ring(memory_->BellAt());
+}
+
+bool Snapshots::IsStale(uint64_t applied) const {
+  return offered_ > 0 && offered_ + memory_->log() < applied;
+}
+
+void Snapshots::Withdraw() {
+  // An exchange: what is written next is not to be seen before it.
+  if (offered_ > 0)
+    words_->CompareExchange(memory_->OfferAt(self_), offered_ << 1 | kStands, offered_ << 1);
+  offered_ = 0;
+}
+
+void Snapshots::Leave() {
+  if (offered_ == 0) return;
+  Withdraw();
+  for (;;) {
+    const uint64_t before = words_->Load(memory_->AskAt());
+    Ask ask = Ask::Of(before);
+    ++ask.number;
+    if (words_->CompareExchange(memory_->AskAt(), before, ask.Word())) return;
+  }
+}
+
+// Its version is 0 when it does not stand.
+Offer Snapshots::OfferOf(int32_t member) const {
+  const uint64_t* at = memory_->OfferAt(member);
+  const uint64_t word = words_->Load(at);
+  if ((word & kStands) == 0) return {};
+  const Offer offer{.member = member,
+                    .version = word >> 1,
+                    .distance = words_->Load(at + 1),
+                    .length_bytes = words_->Load(at + 2)};
+  return words_->Load(at) == word ? offer : Offer{};
+}
+
+Offer Snapshots::Find(uint64_t applied, uint64_t executed) {
+  // Not the oldest from which the log leads on: it moves while the snapshot is made and read.
+  const uint64_t margin = memory_->log() / 2;
+  const uint64_t lowest = std::max(applied + 1, executed > margin ? executed - margin : 0);
+  Offer best;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const Offer offer = OfferOf(i);
+    if (offer.version >= lowest && (best.member < 0 || offer.version > best.version)) best = offer;
+  }
+  uint64_t* in_need = memory_->OfferAt(self_) + 3;
+  if (best.member >= 0) {
+    // Before it is read: whoever sees it withdrawn afterwards sees that this rank may have it.
+    words_->Store(in_need, 0);
+    return best;
+  }
+  words_->Store(in_need, 1);
+  const uint64_t before = words_->Load(memory_->AskAt());
+  const Ask ask = Ask::Of(before);
+  if (ask.version < lowest &&
+      words_->CompareExchange(memory_->AskAt(), before, Ask{ask.number + 1, lowest}.Word()))
+    words_->Ring(memory_->BellAt());
+  return {};
+}
+
+bool Snapshots::Take(const Offer& offer, std::byte* to) {
+  uint64_t* at = memory_->OfferAt(offer.member);
+  const uint64_t stands = offer.version << 1 | kStands;
+  const std::byte* from = memory_->AtDistance(offer.member, offer.distance);
+  kernels_->copy(to, from, offer.length_bytes, Stores::kCached);
+  return words_->Load(at) == stands;
+}
+
+}  // namespace covey

@@ -1,0 +1,118 @@
+"""The state of a trainer as bytes: what a rank goes on from that has fallen behind. Internal.
+
+Parameters, the optimizer's state and buffers of the model, after a version. Not the numbers in the
+parameter groups (learning rates): those of a version travel with it, and a rank's own are its own.
+No pickle: a header in JSON, then the tensors.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+
+from covey.errors import Unsupported
+
+_LINE = 64  # Tensors begin at multiples of it.
+
+
+class State:
+    """What of a trainer is the same on all ranks at the same version."""
+
+    def __init__(self, optimizer: Any, model: Optional[torch.nn.Module]) -> None:
+        self._optimizer = optimizer
+        self._buffers = [] if model is None else list(model.buffers())
+
+    @property
+    def _parameters(self) -> List[torch.nn.Parameter]:
+        return [p for group in self._optimizer.param_groups for p in group["params"]]
+
+    def pack(self) -> List[torch.Tensor]:
+        """Pieces that make the image one after the other; some are the live tensors."""
+        tensors: List[torch.Tensor] = []
+
+        def entry(value: Any) -> List[Any]:
+            if isinstance(value, torch.Tensor):
+                tensors.append(value.detach().contiguous())
+                return [str(value.dtype).rpartition(".")[2], list(value.shape)]
+            if value is None or isinstance(value, (bool, int, float, str)):
+                return [value]
+            raise Unsupported(
+                f"the optimizer's state holds a {type(value).__name__}, which no snapshot can hold"
+            )
+
+        try:
+            header: Dict[str, Any] = {
+                "parameters": [entry(p) for p in self._parameters],
+                "state": [
+                    {key: entry(value) for key, value in self._optimizer.state.get(p, {}).items()}
+                    for p in self._parameters
+                ],
+                "buffers": [entry(buffer) for buffer in self._buffers],
+            }
+        except Unsupported as unsupported:
+            tensors, header = [], {"error": str(unsupported)}
+        text = json.dumps(header).encode()
+        text = struct.pack("<Q", len(text)) + text
+        pieces = [torch.frombuffer(bytearray(text.ljust(_up(len(text)), b" ")), dtype=torch.uint8)]
+        for tensor in tensors:
+            length = tensor.numel() * tensor.element_size()
+            pieces += [tensor, torch.zeros(_up(length) - length, dtype=torch.uint8)]
+        return [piece for piece in pieces if piece.numel() > 0]
+
+    @torch.no_grad()
+    def unpack(self, image: torch.Tensor) -> None:
+        """Takes over what ``pack`` gave on another rank, as one tensor of bytes.
+
+        Raises:
+            Unsupported: (a ValueError) the giver could not pack its state.
+        """
+        (length,) = struct.unpack("<Q", bytes(image[:8].numpy()))
+        header = json.loads(bytes(image[8 : 8 + length].numpy()))
+        if "error" in header:
+            raise Unsupported(header["error"])
+        at = _up(8 + length)
+
+        def read(entry: List[Any]) -> Any:
+            nonlocal at
+            if len(entry) == 1:
+                return entry[0]
+            dtype, shape = getattr(torch, entry[0]), entry[1]
+            end = at + torch.Size(shape).numel() * torch.empty(0, dtype=dtype).element_size()
+            tensor = image[at:end].view(dtype).reshape(shape)
+            at = _up(end)
+            return tensor
+
+        for parameter, entry in zip(self._parameters, header["parameters"]):
+            parameter.copy_(read(entry))
+        for parameter, entries in zip(self._parameters, header["state"]):
+            own = self._optimizer.state[parameter] if entries else {}
+            for key, entry in entries.items():
+                own[key] = _adopt(own.get(key), read(entry), parameter)
+        for buffer, entry in zip(self._buffers, header["buffers"]):
+            buffer.copy_(read(entry))
+
+
+def _adopt(old: Any, new: Any, parameter: torch.Tensor) -> Any:
+    """In place where there is a tensor already; else one that lies as the parameter does."""
+    if not isinstance(new, torch.Tensor):
+        return new
+    if isinstance(old, torch.Tensor) and old.shape == new.shape and old.dtype == new.dtype:
+        return old.copy_(new)
+    if new.shape == parameter.shape:
+        return torch.empty_like(parameter, dtype=new.dtype, requires_grad=False).copy_(new)
+    return new.clone()
+
+
+def _up(length: int) -> int:
+    return (length + _LINE - 1) // _LINE * _LINE
+
+
+def addresses_of(pieces: List[torch.Tensor]) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
+    """Where they lie and how many bytes each has."""
+    return (
+        tuple(piece.data_ptr() for piece in pieces),
+        tuple(piece.numel() * piece.element_size() for piece in pieces),
+    )

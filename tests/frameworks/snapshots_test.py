@@ -1,0 +1,135 @@
+"""A rank that was stopped for longer than the log reaches goes on from another one's snapshot, and
+ends with what all have: parameters, the optimizer's state, and buffers if it was told the model.
+
+Method: SIGSTOP until the others are far enough ahead, by versions; replicas are compared bitwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import signal
+import time
+import unittest
+from typing import Any, Tuple
+
+import torch
+from ranks import SEED
+from watched import Report, Watched
+
+import covey.torch as hvd
+from covey.errors import Unsupported
+from covey.torch.snapshot import State
+
+
+def setUpModule() -> None:
+    print(f"seed {SEED}")
+
+
+class Net(torch.nn.Module):
+    """With statistics of its own, and a layer whose weights lie otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(2, 3, 3).to(memory_format=torch.channels_last)
+        self.norm = torch.nn.BatchNorm2d(3)
+        self.out = torch.nn.Linear(3, 2)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.out(self.norm(self.conv(inputs)).mean((2, 3)))
+
+
+def optimizer_of(kind: str, net: torch.nn.Module) -> torch.optim.Optimizer:
+    if kind == "adam":
+        return torch.optim.Adam(net.parameters(), lr=0.01, amsgrad=True)
+    return torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3)
+
+
+def digest(optimizer: Any, net: torch.nn.Module) -> str:
+    """Of parameters and the optimizer's state."""
+    total = hashlib.blake2b(digest_size=8)
+    for parameter in net.parameters():
+        total.update(parameter.detach().contiguous().numpy().tobytes())
+        for key, value in sorted(optimizer.state[parameter].items()):
+            total.update(key.encode() + value.contiguous().numpy().tobytes())
+    return total.hexdigest()
+
+
+def train(folder: str, kind: str, method: str) -> Tuple[str, int, int]:
+    """Trains with a schedule until told: the digest, the version, and how often it recovered."""
+    torch.manual_seed(SEED)
+    net = Net()
+    base = optimizer_of(kind, net)
+    optimizer: Any = hvd.DistributedOptimizer(base, model=net, method=method)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=50)
+    report = Report(folder, hvd.rank())
+    random_numbers = torch.Generator().manual_seed(SEED + hvd.rank())
+    while report.goes_on:
+        optimizer.zero_grad()
+        net(torch.randn(4, 2, 6, 6, generator=random_numbers)).square().sum().backward()
+        optimizer.step()
+        schedule.step()
+        report.write(optimizer.version)
+    optimizer.finish()
+    return digest(optimizer, net), optimizer.version, optimizer._covey_rounds.recovered
+
+
+class SnapshotsTest(unittest.TestCase):
+    def check(self, kind: str, method: str, stopped: int) -> None:
+        rng = random.Random(SEED)
+        with Watched(3, __file__, train, kind, method) as job:
+            for rank in range(3):
+                job.wait_for_version(rank, 3)
+            for _ in range(2):
+                time.sleep(rng.uniform(0, 0.02))  # Anywhere in a step.
+                job.pool.processes[stopped].send_signal(signal.SIGSTOP)
+                job.wait_until_stopped(stopped)
+                job.others_go_on(stopped, 20)
+                ahead = max(job.version(rank) for rank in range(3))
+                job.pool.processes[stopped].send_signal(signal.SIGCONT)
+                job.wait_for_version(stopped, ahead + 3)
+            results = job.end()
+            self.assertEqual(len({(state, version) for state, version, _ in results}), 1, results)
+            self.assertGreaterEqual(results[stopped][2], 1)
+            self.assertIn("goes on from a snapshot of version", job.pool.stderr(stopped))
+
+    def test_momentum(self) -> None:
+        self.check("momentum", "eager:admit=solo,log=4", 1)
+
+    def test_adam(self) -> None:
+        self.check("adam", "eager:admit=solo,log=4", 0)
+
+    def test_who_is_overdue(self) -> None:
+        self.check("adam", "eager:admit=all,max_wait=50ms,log=4", 2)
+
+
+class StateTest(unittest.TestCase):
+    def trained(self, kind: str, steps: int) -> Tuple[torch.nn.Module, torch.optim.Optimizer]:
+        torch.manual_seed(SEED + steps)
+        net = Net()
+        optimizer = optimizer_of(kind, net)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            net(torch.randn(4, 2, 6, 6)).square().sum().backward()
+            optimizer.step()
+        return net, optimizer
+
+    def test_everything_is_taken_over(self) -> None:
+        for kind in ("momentum", "adam"):
+            for steps in (0, 2):
+                net, optimizer = self.trained(kind, 5)
+                other, twin = self.trained(kind, steps)
+                pieces = State(optimizer, net).pack()
+                image = torch.cat([piece.reshape(-1).view(torch.uint8) for piece in pieces])
+                State(twin, other).unpack(image)
+                self.assertEqual(digest(optimizer, net), digest(twin, other))
+                for one, same in zip(net.buffers(), other.buffers()):
+                    self.assertTrue(torch.equal(one, same))
+                self.assertEqual(other.conv.weight.stride(), net.conv.weight.stride())
+
+    def test_what_cannot_be_packed_is_said_where_it_is_needed(self) -> None:
+        net, optimizer = self.trained("momentum", 1)
+        optimizer.state[net.out.bias]["history"] = [1, 2]
+        image = torch.cat([p.reshape(-1) for p in State(optimizer, None).pack()])
+        with self.assertRaisesRegex(Unsupported, "holds a list"):
+            State(optimizer, None).unpack(image)

@@ -1,0 +1,86 @@
+// The stage of round_simulation.h: ranks, their fibers, and what the seed does to them. What they
+// do themselves is in round_trainee.cc, what is done to them in round_simulation.cc.
+#ifndef COVEY_TESTS_SIM_SIMULATOR_ROUND_STAGE_H_
+#define COVEY_TESTS_SIM_SIMULATOR_ROUND_STAGE_H_
+
+#include <memory>
+#include <vector>
+
+#include "ops/transports/inproc.h"
+#include "tests/sim/simulator/fiber.h"
+#include "tests/sim/simulator/round_journal.h"
+#include "tests/sim/simulator/round_simulation.h"
+#include "tests/sim/simulator/round_swarm.h"
+
+namespace covey {
+
+class RoundSimulation final : public InprocWatcher {
+ public:
+  explicit RoundSimulation(uint64_t seed);
+  RoundVerdict Run();
+
+  void OnPoint(Rank r) override { Point(ToInt(r)); }
+  void OnRing(Rank, bool) override {}
+  // In the middle of a copy or a sum: where a stop hurts most.
+  void OnWork() {
+    if (swarm_.stops_permille > 0 && rng_.Percent(5)) StopForAWhile(current_);
+    if (!closing_ && in_snapshot_ && rng_.Percent(50))
+      players_[static_cast<size_t>(current_)].fiber->Yield();
+    Point(current_);
+  }
+
+ private:
+  enum class State : uint8_t { kRuns, kStopped, kKilled };
+  struct Player {
+    std::unique_ptr<Rounds> rounds;
+    std::unique_ptr<Fiber> fiber;
+    State state = State::kRuns;
+    Time stopped_until = 0;
+    Time known_dead_at = kNever;
+    uint64_t read = 0;            // versions
+    RoundModel model;             // after them
+    std::byte* place = nullptr;   // of its snapshots
+    bool has_fallen_out = false;  // and nobody could help
+    uint64_t claim = 0;           // of a snapshot, that it could give as well,
+    Time claim_since = 0;
+    int looks = 0;             // since it was overdue
+    bool skips_ahead = false;  // as far as it knows
+    bool leaves = false;       // in the middle of finish()
+  };
+
+  void Point(int32_t rank);
+  void Strike();
+  bool Stop(int32_t rank);
+  bool IsLast() const;
+  void StopForAWhile(int32_t rank);
+  void Main(int32_t rank);
+  void Hear(Rounds* rounds);
+  uint64_t Step(int32_t rank);
+  void Advance(int32_t rank, bool* moved);
+  void AwaitVersion(int32_t rank, uint64_t version);
+  void ReadAll(int32_t rank);
+  void Serve(int32_t rank);
+  void CheckClaim(int32_t rank, Time looked_at);
+  bool Recover(int32_t rank);
+  void Flush(int32_t rank);
+  void Meet(int32_t rank);
+  bool CanAnybodyGive(int32_t to) const;
+  bool AllHaveEnded() const;
+  bool IsFlushable() const { return swarm_.most_stopped == 0 || swarm_.max_wait != kNever; }
+
+  Rng rng_;
+  RoundSwarm swarm_;
+  InprocNetwork network_;
+  RoundLayout layout_;
+  RoundMemory memory_;
+  std::unique_ptr<RoundJournal> journal_;
+  std::vector<Player> players_;
+  int32_t current_ = -1;
+  bool closing_ = false;
+  bool in_snapshot_ = false;  // somebody copies one
+  uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gone_ = 0, gave_up_ = 0;
+  uint64_t given_ = 0, taken_ = 0, withdrawn_ = 0;
+};
+
+}  // namespace covey
+#endif  // COVEY_TESTS_SIM_SIMULATOR_ROUND_STAGE_H_

@@ -1,0 +1,223 @@
+// What a simulated rank does: all that runs inside its fiber.
+#include <cstring>
+
+#include "tests/sim/simulator/round_stage.h"
+#include "tests/sim/simulator/split_kernels.h"
+
+namespace covey {
+namespace {
+
+constexpr Time kLongestMeeting = 20 * kMillisecond;
+
+}  // namespace
+
+void RoundSimulation::Point(int32_t rank) {
+  if (closing_ || rank != current_) return;
+  journal_->Look();
+  if (rng_.Below(1000) < swarm_.switch_permille) players_[static_cast<size_t>(rank)].fiber->Yield();
+}
+
+void RoundSimulation::Main(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  const uint64_t steps = swarm_.steps[static_cast<size_t>(rank)];
+  for (uint64_t step = 1; step <= steps && !closing_ && !player.has_fallen_out; ++step) {
+    AwaitVersion(rank, Step(rank));
+    ReadAll(rank);
+    Serve(rank);
+  }
+  if (IsFlushable() && !closing_ && !player.has_fallen_out) Flush(rank);
+}
+
+void RoundSimulation::Flush(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  journal_->OnFewer(rank);
+  player.rounds->Finish();
+  bool gives_up = false;
+  while (!closing_ && !gives_up && !player.has_fallen_out && !player.rounds->IsFlushed()) {
+    bool moved = false;
+    Advance(rank, &moved);
+    gives_up = player.rounds->HasGivenUp();
+    if (!gives_up && player.rounds->executed() > player.read) ReadAll(rank);
+    const uint64_t given = given_;
+    Serve(rank);
+    player.fiber->Yield();
+    player.leaves |= given_ > given && rng_.Percent(30);
+    gives_up |= player.leaves;
+  }
+  gave_up_ += gives_up ? 1 : 0;
+  if (!player.has_fallen_out) ReadAll(rank);
+  if (!gives_up) Meet(rank);
+  if (closing_ || player.has_fallen_out) return;
+  player.rounds->Leave();
+  std::memset(player.place, 0x55, sizeof(RoundModel));  // given back
+}
+
+uint64_t RoundSimulation::Step(int32_t rank) {
+  Rounds* rounds = players_[static_cast<size_t>(rank)].rounds.get();
+  const uint64_t step = rounds->next_step();
+  const Player& player = players_[static_cast<size_t>(rank)];
+  if (player.skips_ahead && step <= player.read)
+    journal_->Fail("9: rank " + std::to_string(rank) + " is late for ever");
+  std::vector<std::byte> gradient(layout_.length_bytes());
+  RoundJournal::Fill(layout_, rank, step, gradient.data());
+  CopyInHalves(rounds->open(), gradient.data(), gradient.size(), Stores::kCached);
+  const double hypers[] = {1.0 / static_cast<double>(step), static_cast<double>(rank)};
+  journal_->OnPublish(rank, step);
+  return rounds->Publish(hypers);
+}
+
+void RoundSimulation::Advance(int32_t rank, bool* moved) {
+  Rounds* rounds = players_[static_cast<size_t>(rank)].rounds.get();
+  Hear(rounds);
+  const uint64_t met = killed_ == 0 ? journal_->IsMet() : 0;
+  const uint64_t expired = rounds->counters().expired;
+  rounds->Advance(network_.clock().Now(), moved);
+  if (closing_ || met == 0 || rounds->counters().expired == expired) return;
+  const Turn turn = Turn::Of(*memory_.TurnAt());
+  if (turn.fired && turn.version() == met)
+    journal_->Fail("6: somebody has waited for a rank that is overdue, in version " +
+                   std::to_string(met));
+}
+
+void RoundSimulation::AwaitVersion(int32_t rank, uint64_t version) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  while (!closing_ && player.rounds->executed() < version) {
+    bool moved = false;
+    Advance(rank, &moved);
+    Serve(rank);
+    if (!moved) player.fiber->Yield();
+  }
+}
+
+void RoundSimulation::ReadAll(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  const uint64_t executed = player.rounds->executed();
+  std::vector<std::byte> data(layout_.length_bytes());
+  std::vector<void*> to;
+  for (size_t offset : layout_.offsets_bytes()) to.push_back(data.data() + offset);
+  RoundRecord record;
+  while (!closing_ && player.read < executed) {
+    const uint64_t version = player.read + 1;
+    const Found found = player.rounds->Read(version, to, &record);
+    if (found == Found::kNotYet && !closing_) journal_->Fail("1: an executed version is not there");
+    if (found == Found::kGone) {
+      ++gone_;
+      player.has_fallen_out = !Recover(rank);
+      if (player.has_fallen_out) return;
+      continue;
+    }
+    journal_->OnRead(rank, version, data, record);
+    if (record.header.leader >= 0 && record.hypers[1] != static_cast<double>(record.header.leader))
+      journal_->Fail("2: the hyper-parameters are not the leader's");
+    player.skips_ahead = swarm_.skips_ahead || record.missing[static_cast<size_t>(rank)] > 0;
+    player.model.Apply(data);
+    player.read = version;
+    journal_->OnApplied(rank, version, player.model);
+  }
+}
+
+// Until all have applied everything, or it has waited for long.
+void RoundSimulation::Meet(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  if (closing_ || player.has_fallen_out) return;
+  player.rounds->Meet();
+  const Time until = swarm_.max_wait == kNever ? kNever : network_.clock().Now() + kLongestMeeting;
+  while (!closing_ && CanAnybodyGive(rank) && network_.clock().Now() < until) {
+    Hear(player.rounds.get());
+    if (player.rounds->Unmet().empty()) return;
+    Serve(rank);
+    player.fiber->Yield();
+  }
+}
+
+// Who could give, and has seen one claim for long, does not wait for it any longer.
+void RoundSimulation::CheckClaim(int32_t rank, Time looked_at) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  const Ask ask = Ask::Of(*memory_.AskAt());
+  const uint64_t claim = *memory_.ClaimAt();
+  bool is_open = ask.number > 0 && ask.number == Claim::Of(claim).number &&
+                 ask.version <= player.read &&
+                 ask.version + memory_.log() >= player.read;  // one given for it is of use
+  for (int32_t r = 0; r < swarm_.size; ++r)
+    is_open &= *memory_.OfferAt(r) % 2 == 0 || *memory_.OfferAt(r) / 2 < ask.version;
+  if (!is_open || player.claim != claim) {
+    player.claim = is_open ? claim : 0;
+    player.claim_since = network_.clock().Now();
+    player.looks = 0;
+    return;
+  }
+  // The first of these may have seen an offer that was withdrawn since.
+  if (looked_at - player.claim_since <= swarm_.snapshot_overdue || ++player.looks < 4) return;
+  journal_->Fail("7: rank " + std::to_string(rank) + " waits for another one's snapshot");
+}
+
+// Gives a snapshot if it is this rank's turn. The model is that after all versions it has read.
+void RoundSimulation::Serve(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  if (closing_) return;
+  Snapshots& snapshots = player.rounds->snapshots();
+  if (snapshots.IsStale(player.read)) snapshots.Withdraw();
+  const Time now = network_.clock().Now();
+  if (!player.rounds->IsAsked(player.read, now)) return CheckClaim(rank, now);
+  if (rng_.Percent(50)) Stop(rank);
+  const auto* bytes = reinterpret_cast<const std::byte*>(&player.model);
+  const Snapshots::Part parts[] = {{bytes, 24}, {bytes + 24, sizeof(RoundModel) - 24}};
+  in_snapshot_ = true;
+  snapshots.Give(player.read, player.place, parts);
+  in_snapshot_ = false;
+  ++given_;
+}
+
+// False: nobody is there who could give a snapshot.
+bool RoundSimulation::Recover(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  Rounds* rounds = player.rounds.get();
+  while (!closing_) {
+    const Offer offer = rounds->snapshots().Find(player.read, rounds->executed());
+    if (offer.member < 0) {
+      if (!rounds->FindGivers().any || !CanAnybodyGive(rank)) return false;
+      bool moved = false;
+      Advance(rank, &moved);
+      player.fiber->Yield();
+      continue;
+    }
+    std::vector<std::byte> image(offer.length_bytes);
+    in_snapshot_ = true;
+    const bool taken = rounds->snapshots().Take(offer, image.data());
+    in_snapshot_ = false;
+    if (!taken) {
+      ++withdrawn_;
+      continue;
+    }
+    if (image.size() != sizeof(RoundModel) || offer.version <= player.read) {
+      journal_->Fail("7: a snapshot that is none");
+      return false;
+    }
+    std::memcpy(&player.model, image.data(), image.size());
+    player.read = offer.version;
+    rounds->OnSnapshot(offer.version);
+    player.skips_ahead = true;
+    journal_->OnApplied(rank, player.read, player.model);
+    ++taken_;
+    return true;
+  }
+  return false;
+}
+
+bool RoundSimulation::CanAnybodyGive(int32_t to) const {
+  for (size_t r = 0; r < players_.size(); ++r) {
+    const Player& other = players_[r];
+    if (static_cast<int32_t>(r) == to || other.has_fallen_out) continue;
+    if (other.rounds->snapshots().IsInNeed(static_cast<int32_t>(r))) continue;
+    if (other.state == State::kRuns && !other.fiber->done()) return true;
+  }
+  return false;
+}
+
+void RoundSimulation::Hear(Rounds* rounds) {
+  for (size_t r = 0; r < players_.size(); ++r)
+    if (players_[r].known_dead_at <= network_.clock().Now())
+      rounds->OnLoss(static_cast<int32_t>(r));
+}
+
+}  // namespace covey
