@@ -34,7 +34,7 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& los
   if (count.active > 0 && count.arrived == count.active) return {.at = now};
   Answer answer;
   const AdmissionRule rule = RuleOf(version);
-  if (count.active > 0 && !count.stale && rule.IsMet(counted_, version)) {
+  if (count.active > 0 && !count.stale && IsKept(count) && rule.IsMet(counted_, version)) {
     if (met_version_ != version) {
       met_version_ = version;
       met_at_ = now;
@@ -61,6 +61,12 @@ bool Arrivals::IsLeft(const Count& count) const {
   return count.sealed_finished || (memory_->models().on() && !count.final);
 }
 
+// Whether two members can go on without a snapshot, if there are two: else all depend on one, and
+// what it alone knows ends with it. A limit on staleness, too: who has none waits for nobody.
+bool Arrivals::IsKept(const Count& count) const {
+  return rule_.staleness == 0 || count.active < 2 || count.keepers >= 2;
+}
+
 Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>& lost) {
   Count count;
   count.final = Turn::Of(words_->Load(memory_->TurnAt())).final;
@@ -82,6 +88,9 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
     counted_.push_back({.member = i, .arrived = arrived});
     ++count.active;
     count.arrived += arrived ? 1 : 0;
+    // Before its step it had applied all up to the one before, and perhaps more.
+    const uint64_t next = std::max(words_->Load(memory_->AppliedAt(i)) + 1, slot.step);
+    count.keepers += next + memory_->log() > version ? 1 : 0;
     count.stale |= rule_.staleness > 0 && slot.step + rule_.staleness < version;
   }
   return count;

@@ -4,6 +4,7 @@
 //   block of each member, in its own region, by member index i; who writes:
 //     slot word      the owner; whoever collects it               see SlotWord
 //     member word    the owner       odd: has finished so many times (see Standing)
+//     applied word   the owner       the last version it has read
 //     pin word       the owner       1 + the result buffer it may be writing; 0: none
 //     left words     [size] member j writes word j of all blocks, once it touches none any more
 //     headers        [3] the owner, while that buffer is open     SlotHeader, [hypers] float64
@@ -203,6 +204,7 @@ class RoundMemory {
 
   uint64_t* SlotAt(int32_t i) const { return At(i, 0); }
   uint64_t* MemberAt(int32_t i) const { return At(i, kLine); }
+  uint64_t* AppliedAt(int32_t i) const { return At(i, kLine + sizeof(uint64_t)); }
   uint64_t* PinAt(int32_t i) const { return At(i, 2 * kLine); }
   uint64_t* LeftAt(int32_t of, int32_t by) const {
     return At(of, 3 * kLine + sizeof(uint64_t) * static_cast<size_t>(by));

@@ -52,13 +52,19 @@ uint64_t Rounds::next_step() const {
 Found Rounds::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) {
   const Found found = log_.Read(version, to, record);
   if (found != Found::kYes) return found;
-  read_ = std::max(read_, version);
+  NoteApplied(version);
   if (record != nullptr) is_overdue_ = record->missing[static_cast<size_t>(self_)] > 0;
   return found;
 }
 
+void Rounds::NoteApplied(uint64_t version) {
+  if (version <= read_) return;
+  read_ = version;
+  words_->Store(memory_->AppliedAt(self_), version);
+}
+
 void Rounds::OnSnapshot(uint64_t version) {
-  read_ = std::max(read_, version);
+  NoteApplied(version);
   is_overdue_ = true;
 }
 

@@ -115,6 +115,7 @@ class Rounds {
   const Counters& counters() const { return counters_; }
 
  private:
+  void NoteApplied(uint64_t version);
   bool Fire(Turn* turn, const Arrivals::Answer& answer);
   void Work(const Turn& turn, Time now, Time* until, bool* moved);
   void End(const Turn& turn);

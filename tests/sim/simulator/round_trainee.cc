@@ -175,7 +175,10 @@ bool RoundSimulation::Recover(int32_t rank) {
   while (!closing_) {
     const Offer offer = rounds->snapshots().Find(player.read, rounds->executed());
     if (offer.member < 0) {
-      if (!rounds->FindGivers().any || !CanAnybodyGive(rank)) return false;
+      if (!rounds->FindGivers().any || !CanAnybodyGive(rank)) {
+        CheckKept(rank);
+        return false;
+      }
       bool moved = false;
       Advance(rank, &moved);
       player.fiber->Yield();
@@ -202,6 +205,18 @@ bool RoundSimulation::Recover(int32_t rank) {
     return true;
   }
   return false;
+}
+
+// One that stopped or died took nothing with it that others needed.
+void RoundSimulation::CheckKept(int32_t rank) {
+  uint64_t expired = 0;
+  uint64_t ended = 0;
+  for (const Player& player : players_) {
+    expired += player.rounds->counters().expired;
+    ended += player.fiber->done() || player.leaves ? 1 : 0;
+  }
+  if (swarm_.admission.staleness > 0 && expired == 0 && ended == 0 && stopped_ + killed_ <= 1)
+    journal_->Fail("10: rank " + std::to_string(rank) + " can go on from nobody's snapshot");
 }
 
 bool RoundSimulation::CanAnybodyGive(int32_t to) const {
