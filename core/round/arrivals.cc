@@ -77,7 +77,14 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
     const bool sealed = slot.state == SlotState::kSealed;
     count.sealed |= sealed;
     count.sealed_finished |= sealed && standing.finished();
-    if (standing.finished() || lost[static_cast<size_t>(i)]) continue;
+    if (lost[static_cast<size_t>(i)]) continue;
+    // Before its step it had applied all up to the one before, and perhaps more.
+    const uint64_t next = std::max(words_->Load(memory_->AppliedAt(i)) + 1, slot.step);
+    const bool keeps = next + memory_->log() > version;
+    if (standing.finished()) {
+      count.keepers += keeps && words_->Load(memory_->LeftAt(i, i)) == 0 ? 1 : 0;
+      continue;
+    }
     const bool offered = sealed || (memory_->models().on() && slot.state == SlotState::kTaken);
     const bool arrived = offered && slot.step >= version;
     if (Attendance::Of(words_->Load(memory_->AttendanceAt(i))).overdue()) {
@@ -88,9 +95,7 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
     counted_.push_back({.member = i, .arrived = arrived});
     ++count.active;
     count.arrived += arrived ? 1 : 0;
-    // Before its step it had applied all up to the one before, and perhaps more.
-    const uint64_t next = std::max(words_->Load(memory_->AppliedAt(i)) + 1, slot.step);
-    count.keepers += next + memory_->log() > version ? 1 : 0;
+    count.keepers += keeps ? 1 : 0;
     count.stale |= rule_.staleness > 0 && slot.step + rule_.staleness < version;
   }
   return count;

@@ -10,9 +10,9 @@
 // Models stay arrived until the next comes. Every so-many-th version waits for all that are waited
 // for. When all have finished a final version is made of all models, whatever their steps.
 //
-// Nobody runs ahead alone: a version fires only when the log leads on from what two of those that
-// are waited for have applied (rule W10). Else all would need a snapshot that one rank alone could
-// give, and that one may be stopped.
+// Nobody runs ahead alone: a version fires only when the log leads on from what two have applied,
+// of those that are waited for and those that have finished and are still there (rule W10). Else
+// all would need a snapshot that one rank alone could give, and that one may be stopped.
 //
 // Arrivals are counted from the slot words by whoever waits, and the exchange of the turn word
 // decides who fires: no member is *the* k-th, on whom all depend if it stops.
@@ -82,7 +82,7 @@ class Arrivals {
   struct Count {
     int32_t active = 0, arrived = 0;
     bool stale = false;            // one of them is further behind than it may be
-    int32_t keepers = 0;           // of them: those that the log still leads on from
+    int32_t keepers = 0;           // of them or finished: the log leads on from it
     bool others = false;           // there are members that are overdue,
     bool others_arrived = false;   // and one has arrived
     bool sealed = false;           // some slot is,

@@ -70,13 +70,17 @@ uint64_t RoundJournal::IsMet() const {
   int keepers = 0;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const SlotWord slot = SlotWord::Of(*memory_->SlotAt(i));
-    if (Standing{*memory_->MemberAt(i)}.finished() || missing_[static_cast<size_t>(i)] > 0)
+    if (missing_[static_cast<size_t>(i)] > 0) continue;
+    const uint64_t next = std::max(*memory_->AppliedAt(i) + 1, slot.step);
+    const bool keeps = next + memory_->log() > turn.version();
+    if (Standing{*memory_->MemberAt(i)}.finished()) {
+      keepers += keeps && *memory_->LeftAt(i, i) == 0 ? 1 : 0;
       continue;
+    }
     const bool arrived = slot.state == SlotState::kSealed && slot.step >= turn.version();
     counted.push_back({.member = i, .arrived = arrived});
     stale |= rule_.staleness > 0 && slot.step + rule_.staleness < turn.version();
-    const uint64_t next = std::max(*memory_->AppliedAt(i) + 1, slot.step);
-    keepers += next + memory_->log() > turn.version() ? 1 : 0;
+    keepers += keeps ? 1 : 0;
   }
   stale |= rule_.staleness > 0 && counted.size() > 1 && keepers < 2;
   const bool met =
