@@ -105,8 +105,7 @@ Status Ended(const Operation& operation) {
   return ended ? operation.status : Status::Timeout("still in flight");
 }
 
-// Describes the result of an ended allgather (null: no such operation); the memory stays where it
-// is.
+// Describes the result of an ended allgather; the memory stays where it is. Null: none such.
 Status Result(Operation* operation, int32_t index, covey_tensor* result, int64_t* rows) {
   if (operation == nullptr) return Status::InvalidArgument("unknown or released handle");
   RETURN_IF_ERROR(Ended(*operation));
@@ -298,11 +297,14 @@ void covey_release(covey_runtime* runtime, covey_handle handle) {
   if (use.get() == nullptr) return;
   covey::Operation* operation = use->queue().Find(handle);
   if (operation == nullptr) return;
-  if (operation->callback == nullptr) {
-    use->queue().Await(operation);
-    use->engine().Wait(*operation, covey::kNever);
-  }
+  if (operation->callback == nullptr) use->queue().Await(operation);
+  if (operation->callback == nullptr) use->engine().Wait(*operation, covey::kNever);
   use->queue().Release(handle);
+}
+
+int covey_release_if_done(covey_runtime* runtime, covey_handle handle) {
+  const Use use(OrDefault(runtime));
+  return use.get() != nullptr && use->queue().ReleaseIfDone(handle);
 }
 
 covey_code covey_arena_alloc(covey_runtime* runtime, size_t length_bytes, void** data,

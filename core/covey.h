@@ -257,6 +257,9 @@ COVEY_API covey_code covey_result(covey_runtime* runtime, covey_handle handle, i
  * ends, and covey_release of an operation in flight therefore waits for its end. */
 COVEY_API void covey_release(covey_runtime* runtime, covey_handle handle);
 
+/* 1 = the operation has ended with COVEY_OK, and its handle is now released; 0 = it has not. */
+COVEY_API int covey_release_if_done(covey_runtime* runtime, covey_handle handle);
+
 /* As covey_result, and the memory is the caller's from now on: result->data (never NULL) outlives
  * the handle and the runtime, until covey_free. result->shape stays the handle's. Once per result;
  * afterwards there is none for covey_result either. */

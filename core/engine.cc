@@ -23,6 +23,9 @@ constexpr Time kLongestPark = kSecond;
 // After a submission the engine thread looks for more by itself this much later: those that follow
 // one another closely are taken together, and wake it once instead of once each.
 constexpr Time kGather = 100 * kMicrosecond;
+// While more keep coming, and nothing else is to be done, it leaves them so many times: each that
+// it takes costs the submitter's core the memory it lies in.
+constexpr int kMostGathers = 8;
 
 inline void Pause() { __builtin_ia32_pause(); }
 
@@ -75,9 +78,14 @@ void Engine::Kick() {
 void Engine::ThreadMain() {
   int useless = 0;
   int lazy_looks = 0;
+  Burst burst;
   while (!stop_.load()) {
     const uint32_t ticket = transport_->Ticket(Sleeper::kEngine);
-    Turn turn{.until = kNever, .worked = false, .took = false, .again = false};
+    if (GoesOn(&burst)) {
+      transport_->Park(Sleeper::kEngine, ticket, MonotonicNow() + kGather);
+      continue;
+    }
+    Turn turn{.until = kNever, .worked = false, .took = false, .idle = false, .again = false};
     if (claims_.load() == 0 && TryAcquire()) turn = DriveUntilIdle();
     if (queue_->HasCallbacks()) queue_->RunCallbacks();
     useless = turn.worked ? 0 : useless + 1;
@@ -93,6 +101,7 @@ void Engine::ThreadMain() {
       if (queue_->HasQueued()) continue;  // by somebody who saw no need to ring
     }
     if (turn.took) longest = kGather;
+    burst = {.looks = turn.took && turn.idle ? kMostGathers : 0, .queued = 0};
     if (lazy_.load(std::memory_order_relaxed)) {
       longest = kLazyLook;
       if (++lazy_looks > kLazyLooks) {
@@ -105,10 +114,19 @@ void Engine::ThreadMain() {
   }
 }
 
+// Whether what was submitted since the last look is better left alone for now.
+bool Engine::GoesOn(Burst* burst) {
+  if (burst->looks == 0 || transport_->HasMail() || queue_->HasCallbacks()) return false;
+  const size_t queued = queue_->queued();
+  const bool more = queued > burst->queued;
+  *burst = {.looks = burst->looks - 1, .queued = queued};
+  return more;
+}
+
 // With the baton; gives it back.
 Engine::Turn Engine::DriveUntilIdle() {
   transport_->SetParked(Sleeper::kNobody);
-  Turn turn{.until = kNever, .worked = false, .took = false, .again = false};
+  Turn turn{.until = kNever, .worked = false, .took = false, .idle = false, .again = false};
   for (int looks = 0; looks < kEngineLooks && !stop_.load(std::memory_order_relaxed); ++looks) {
     if (wanted_.load(std::memory_order_relaxed) > 0 || queue_->HasCallbacks()) break;
     if (claims_.load(std::memory_order_relaxed) > 0) break;
@@ -123,7 +141,8 @@ Engine::Turn Engine::DriveUntilIdle() {
   transport_->SetParked(runtime_->Idle() ? Sleeper::kMailOnly : Sleeper::kEngine);
   turn.until = runtime_->RunOnce(&turn.again);
   turn.worked |= turn.again;
-  transport_->SetParked(runtime_->Idle() ? Sleeper::kMailOnly : Sleeper::kEngine);
+  turn.idle = runtime_->Idle();
+  transport_->SetParked(turn.idle ? Sleeper::kMailOnly : Sleeper::kEngine);
   baton_.store(false);
   if (sleepers_.load() > 0) NotifySleepers();
   // A waiter that takes over sees to what is left.

@@ -62,9 +62,16 @@ class Engine {
     Time until;   // when to look again at the latest
     bool worked;  // something happened at all
     bool took;    // something had been submitted
+    bool idle;    // nothing is under way
     bool again;   // something happened in the last look: do not park
   };
+  // Of submissions that follow one another closely.
+  struct Burst {
+    int looks = 0;      // more that may leave them alone
+    size_t queued = 0;  // at the last
+  };
   Turn DriveUntilIdle();
+  bool GoesOn(Burst* burst);
   void DriveFor(const Operation& operation, Time deadline);
   void AwaitBaton(const Operation& operation, Time deadline);
   void NotifySleepers();

@@ -261,10 +261,11 @@ void Runtime::FinishEnded(bool* moved) {
       if (!ended.status.ok()) ++counters_.failed;
       if (options_.observer != nullptr)
         options_.observer->OnEnd(transport_->rank(), *ended.request, ended.status);
-      queue_->Finish(static_cast<Operation*>(ended.request), std::move(ended.status));
+      finished_.push_back({static_cast<Operation*>(ended.request), std::move(ended.status)});
     }
     list->clear();
   }
+  queue_->Finish(&finished_);
 }
 
 void Runtime::SendAll(bool* moved) {

@@ -109,6 +109,7 @@ class Runtime {
   uint64_t holds_seen_ = 0;  // of the negotiator, when it was last noted who is awaited
 
   std::vector<Operation*> taken_;
+  std::vector<TensorQueue::Ended> finished_;
   Bytes received_;
   std::vector<Envelope> coordinator_outbox_;
   struct Unsent {

@@ -35,6 +35,7 @@ void TensorQueue::Reuse(Operation* operation) {
   operation->inputs.clear();
   operation->outputs.clear();
   operation->name.clear();
+  operation->memo = nullptr;
   operation->codec.clear();
   operation->form = {};
   operation->splits.clear();
@@ -50,18 +51,33 @@ void TensorQueue::Reuse(Operation* operation) {
   free_.push_back(static_cast<uint32_t>(slot - 1));
 }
 
+TensorQueue::Known& TensorQueue::KnownOf(const Operation& operation) {
+  const uint64_t group = operation.group->key;
+  const auto it = names_.find(Name{group, operation.name});
+  if (it != names_.end()) return *it->second;
+  known_.push_back({.name = operation.name});
+  names_.emplace(Name{group, known_.back().name}, &known_.back());
+  return known_.back();
+}
+
+bool TensorQueue::Claim(Operation* operation) {
+  if (operation->name.empty()) return true;
+  Known& known = KnownOf(*operation);
+  if (known.in_flight != nullptr) return false;
+  known.in_flight = operation;
+  operation->claimed = &known.in_flight;
+  operation->memo = &known.memo;
+  return true;
+}
+
 Status TensorQueue::Submit(Operation* operation, uint64_t* handle) {
   const std::lock_guard lock(mutex_);
-  if (!operation->name.empty()) {
-    const auto [it, fresh] =
-        in_flight_names_.emplace(Name{operation->group->key, operation->name}, operation);
-    if (!fresh) {
-      const std::string text =
-          std::string(NameOf(operation->kind)) + " '" + operation->name +
-          "' is already in flight on this rank: wait for it first, or use another name";
-      Reuse(operation);
-      return Status::InvalidArgument(text);
-    }
+  if (!Claim(operation)) {
+    const std::string text =
+        std::string(NameOf(operation->kind)) + " '" + operation->name +
+        "' is already in flight on this rank: wait for it first, or use another name";
+    Reuse(operation);
+    return Status::InvalidArgument(text);
   }
   operation->waits = waits_.load(std::memory_order_relaxed);
   if (operation->awaited) Await(operation);
@@ -90,12 +106,19 @@ void TensorQueue::TakeAll(std::vector<Operation*>* taken) {
   queued_count_.store(0, std::memory_order_release);
 }
 
-void TensorQueue::Finish(Operation* operation, Status status) {
+void TensorQueue::Finish(std::vector<Ended>* ended) {
+  if (ended->empty()) return;
   const std::lock_guard lock(mutex_);
-  if (!operation->name.empty())
-    in_flight_names_.erase(Name{operation->group->key, operation->name});
+  for (Ended& one : *ended) FinishOne(&one);
+  ended->clear();
+}
+
+void TensorQueue::FinishOne(Ended* ended) {
+  Operation* operation = ended->operation;
+  if (operation->claimed != nullptr) *operation->claimed = nullptr;
+  operation->claimed = nullptr;
   in_flight_.fetch_sub(1, std::memory_order_relaxed);
-  operation->status = std::move(status);
+  operation->status = std::move(ended->status);
   if (operation->callback != nullptr) {
     callbacks_.push_back(
         {operation->callback, operation->context, operation->handle, operation->status});
@@ -115,22 +138,33 @@ void TensorQueue::RunCallbacks() {
   for (const Callback& c : due) c.function(c.context, c.handle, c.status);
 }
 
-Operation* TensorQueue::Find(uint64_t handle) {
+Operation* TensorQueue::FindLocked(uint64_t handle) {
   const uint64_t slot = handle & kSlotMask;
-  const std::lock_guard lock(mutex_);
   if (slot == 0 || slot > all_.size()) return nullptr;
   Operation* operation = all_[slot - 1].get();
   return operation->handle == handle && !operation->released ? operation : nullptr;
 }
 
-bool TensorQueue::Release(uint64_t handle) {
-  const uint64_t slot = handle & kSlotMask;
+Operation* TensorQueue::Find(uint64_t handle) {
   const std::lock_guard lock(mutex_);
-  if (slot == 0 || slot > all_.size()) return false;
-  Operation* operation = all_[slot - 1].get();
-  if (operation->handle != handle || operation->released) return false;
+  return FindLocked(handle);
+}
+
+bool TensorQueue::Release(uint64_t handle) {
+  const std::lock_guard lock(mutex_);
+  Operation* operation = FindLocked(handle);
+  if (operation == nullptr) return false;
   operation->released = true;
   if (operation->ended.load(std::memory_order_relaxed)) Reuse(operation);
+  return true;
+}
+
+bool TensorQueue::ReleaseIfDone(uint64_t handle) {
+  const std::lock_guard lock(mutex_);
+  Operation* operation = FindLocked(handle);
+  if (operation == nullptr || !operation->ended.load(std::memory_order_relaxed)) return false;
+  if (!operation->status.ok()) return false;
+  Reuse(operation);
   return true;
 }
 

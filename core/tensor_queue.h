@@ -7,11 +7,12 @@
 // Invariants:
 //  1. An Operation is owned here from Submit until it has ended *and* its handle was released.
 //  2. A named operation in flight blocks its (group, name); ending it frees the name before `ended`
-//     is visible.
+//     is visible. What is known of a name stays.
 #ifndef COVEY_CORE_TENSOR_QUEUE_H_
 #define COVEY_CORE_TENSOR_QUEUE_H_
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -32,6 +33,7 @@ struct Operation : Request {
   std::atomic<bool> waited_for{false};  // somebody waits for it, or polled it twice (rule N6)
   std::atomic<bool> polled{false};      // once
   bool released = false;                // protected by the queue's mutex
+  Operation** claimed = nullptr;        // the same: who has its name in flight
 };
 
 class TensorQueue {
@@ -56,11 +58,16 @@ class TensorQueue {
   // Baton holder: moves all queued operations to `taken` (which is cleared first). Cheap when there
   // are none.
   void TakeAll(std::vector<Operation*>* taken);
-  bool HasQueued() const { return queued_count_.load(std::memory_order_acquire) > 0; }
+  bool HasQueued() const { return queued() > 0; }
+  size_t queued() const { return queued_count_.load(std::memory_order_acquire); }
 
-  // Baton holder: the operation has ended. Its callback, if any, is queued. Afterwards it may be
-  // gone.
-  void Finish(Operation* operation, Status status);
+  // Baton holder: these have ended. Their callbacks, if any, are queued. Afterwards they may be
+  // gone. Clears `ended`.
+  struct Ended {
+    Operation* operation;
+    Status status;
+  };
+  void Finish(std::vector<Ended>* ended);
 
   // Runs queued callbacks. Any thread that holds neither the baton nor a lock.
   bool HasCallbacks() const { return callback_count_.load(std::memory_order_acquire) > 0; }
@@ -69,19 +76,27 @@ class TensorQueue {
   Operation* Find(uint64_t handle);  // null: unknown or released
   // Forgets the handle; the operation itself is kept until it ends. False: unknown handle.
   bool Release(uint64_t handle);
+  // The same for one that has ended well; false: it has not, or is unknown.
+  bool ReleaseIfDone(uint64_t handle);
 
   size_t in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
 
  private:
   struct Name {
     uint64_t group;
-    std::string_view name;  // points into the operation
+    std::string_view name;  // points into what is known of it, or into an operation
     bool operator==(const Name&) const = default;
   };
   struct NameHash {
     size_t operator()(const Name& n) const {
       return std::hash<std::string_view>()(n.name) ^ (n.group * 0x9e3779b97f4a7c15u);
     }
+  };
+  // A name that was ever used: a training step uses the same ones again.
+  struct Known {
+    std::string name;
+    Operation* in_flight = nullptr;
+    NameMemo memo;
   };
 
   struct Callback {
@@ -91,14 +106,20 @@ class TensorQueue {
     Status status;
   };
 
-  void Reuse(Operation* operation);  // mutex held
+  // mutex_ held.
+  void FinishOne(Ended* ended);
+  Known& KnownOf(const Operation& operation);
+  bool Claim(Operation* operation);  // its name; false: in flight
+  void Reuse(Operation* operation);
+  Operation* FindLocked(uint64_t handle);
 
   std::mutex mutex_;
   // Protected by mutex_.
   std::vector<std::unique_ptr<Operation>> all_;
   std::vector<uint32_t> free_;
   std::vector<Operation*> queued_;
-  std::unordered_map<Name, Operation*, NameHash> in_flight_names_;
+  std::deque<Known> known_;
+  std::unordered_map<Name, Known*, NameHash> names_;
 
   std::vector<Callback> callbacks_;
 

@@ -50,6 +50,14 @@ std::string Negotiator::Describe(const Stream& stream) {
 }
 
 Stream* Negotiator::StreamFor(const Request& request) {
+  if (request.memo != nullptr && request.memo->stream != nullptr)
+    return static_cast<Stream*>(request.memo->stream);
+  Stream* stream = FindOrMake(request);
+  if (request.memo != nullptr) request.memo->stream = stream;
+  return stream;
+}
+
+Stream* Negotiator::FindOrMake(const Request& request) {
   const auto found = by_key_.find(Key{request.group->key, request.name});
   if (found != by_key_.end()) return found->second;
   streams_.push_back(std::make_unique<Stream>());

@@ -164,6 +164,7 @@ class Negotiator {
   };
 
   Stream* StreamFor(const Request& request);
+  Stream* FindOrMake(const Request& request);
   void Apply(Stream* stream, Event event, const Message* answer, const Status& why);
   void Advance(Stream* stream);  // looks at a new front
   const Entry* MatchingEntry(Stream* stream, const Request& request);

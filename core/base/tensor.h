@@ -79,12 +79,19 @@ struct Group {
 // The key of the group with these (sorted, distinct) members. Never 0.
 uint64_t GroupKey(const std::vector<Rank>& members);
 
+// What is kept of a name from one request to the next, so that it need not be looked up again. The
+// baton holder's.
+struct NameMemo {
+  void* stream = nullptr;  // the negotiator's
+};
+
 // One operation over the members of a group, as covey_request describes it, validated.
 struct Request {
   Kind kind = Kind::kBarrier;
   const Group* group = nullptr;
-  std::string name;  // empty = unnamed
-  Op op = Op::kSum;  // never kAverage: folded into postscale, `average` kept for messages
+  std::string name;          // empty = unnamed
+  NameMemo* memo = nullptr;  // of the name, in its group; null: nothing is kept
+  Op op = Op::kSum;          // never kAverage: folded into postscale, `average` kept for messages
   bool average = false;
   Rank root = kNoRank;
   double prescale = 1.0;

@@ -34,10 +34,13 @@ class Framework(abc.ABC, Generic[T]):
             that it lies in this process's memory, and (a method) without gaps; its dtype; (a
             method) its address; its shape. None: there is none.
         dtypes: covey_dtype -> such a dtype.
+        plain_types: types (none of theirs) whose tensors may be read by DLPack's exchange table,
+            where the framework has one, instead.
     """
 
     questions: Optional[Tuple[str, str, str, str, str]] = None
     dtypes: Tuple[Any, ...] = ()
+    plain_types: Tuple[type, ...] = ()
 
     def accept(self, tensor: T, in_place: bool) -> T:
         """``tensor`` as the framework's own. Raises when it cannot be, or be overwritten."""

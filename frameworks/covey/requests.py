@@ -106,7 +106,8 @@ class Requests(Generic[T]):
         if fw.questions is None or (operation != "allreduce" and not (grouped and way.waits)):
             return None
         keywords = ("name", "op", "process_set", "id")
-        parts = (*fw.questions, fw.dtypes, fw.empty_like, _op_code, world, *keywords)
+        known = (*fw.questions, fw.dtypes, fw.plain_types, fw.empty_like)
+        parts = (*known, _op_code, world, *keywords)
         prefix = operation.encode() + b"."
         return _native.shortcut(ALLREDUCE, prefix, grouped, way.in_place, way.waits, parts).call
 

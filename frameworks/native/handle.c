@@ -6,7 +6,8 @@
  *  1. Memory handed to the core stays alive until the operation has ended: a Handle holds `keep`,
  *     and a Handle dropped before the end gives both to the orphans; dealloc never waits.
  *  2. A handle number is used only with the runtime that made it: `life` counts runtimes.
- *  3. wait() lets other Python threads run and looks for signals at least every 50 ms.
+ *  3. A handle number is used until it is released, by dealloc or by the end that wait() saw.
+ *  4. wait() lets other Python threads run and looks for signals at least every 50 ms.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -21,7 +22,10 @@ typedef struct {
   PyObject_HEAD
   covey_handle handle;
   uint64_t life;
-  int ended; /* known to have */
+  int ended;    /* known to have */
+  int plain;    /* nothing but its end is asked of the operation: the end releases `handle` */
+  int released; /* it has been */
+  int waiting;  /* threads that use it without the interpreter lock */
   PyObject* keep;
   PyObject* result; /* what wait() returns; NULL: None */
   PyObject* finish; /* when given, makes that of the Handle once the operation has ended */
@@ -82,7 +86,7 @@ PyObject* NewHandle(covey_handle handle, PyObject* keep) {
   self->handle = handle;
   self->life = current_life;
   self->keep = keep;
-  self->ended = 0;
+  self->ended = self->plain = self->released = self->waiting = 0;
   self->result = self->finish = self->rows = self->weak = NULL;
   return (PyObject*)self;
 }
@@ -91,6 +95,7 @@ void SetResult(PyObject* object, PyObject* result) {
   Handle* self = (Handle*)object;
   Py_INCREF(result);
   self->result = result;
+  self->plain = 1;
 }
 
 static void HandleDealloc(PyObject* object) {
@@ -100,7 +105,7 @@ static void HandleDealloc(PyObject* object) {
   Py_XDECREF(self->result);
   Py_XDECREF(self->finish);
   Py_XDECREF(self->rows);
-  int state = self->life == current_life ? 1 : -1;
+  int state = self->life == current_life && !self->released ? 1 : -1;
   if (state == 1 && !self->ended) state = covey_poll(NULL, self->handle);
   if (state == 0) {
     AddOrphan(self->handle, self->keep);
@@ -163,11 +168,18 @@ static int ParseTimeout(PyObject* args, PyObject* kwargs, int64_t* limit_ns) {
 int WaitForEnd(PyObject* object, int64_t limit_ns) {
   Handle* self = (Handle*)object;
   if (RefuseOldHandle(self) != 0) return -1;
+  if (self->released) return 0;
+  if (self->plain && self->waiting == 0 && covey_release_if_done(NULL, self->handle) == 1) {
+    self->ended = self->released = 1;
+    return 0;
+  }
   covey_error error;
   ClearError(&error);
-  const int ended = covey_poll(NULL, self->handle) == 1;
+  ++self->waiting;
+  const int ended = !self->plain && covey_poll(NULL, self->handle) == 1;
   const int code = ended ? (int)covey_wait(NULL, self->handle, 0, &error)
                          : WaitInSlices(self->handle, limit_ns, &error);
+  --self->waiting;
   self->ended = code == COVEY_OK;
   if (code <= 0) return code; /* COVEY_OK, or an exception is set */
   error.code = (covey_code)code;
@@ -203,7 +215,8 @@ static PyObject* HandleWait(PyObject* object, PyObject* args, PyObject* kwargs) 
 static PyObject* HandlePoll(PyObject* object, PyObject* unused) {
   (void)unused;
   Handle* self = (Handle*)object;
-  const int in_flight = self->life == current_life && covey_poll(NULL, self->handle) == 0;
+  const int known = self->life == current_life && !self->released;
+  const int in_flight = known && covey_poll(NULL, self->handle) == 0;
   return PyBool_FromLong(!in_flight);
 }
 

@@ -90,6 +90,15 @@ PyObject* SubmitRequest(const covey_request* request, PyObject* keep);
 PyObject* Submit(PyObject* module, PyObject* args);
 PyObject* SubmitOne(PyObject* module, PyObject* args);
 
+/* dlpack.c ------------------------------------------------------------------------------------- */
+
+/* How tensors of a type are read; NULL: not this way. No exception is set. */
+typedef struct ExchangeTable ExchangeTable;
+const ExchangeTable* ExchangeTableOf(PyObject* type);
+
+/* 1: filled in; 0: no tensor that can be sent as it lies, perhaps with an exception set. */
+int ReadByTable(const ExchangeTable* table, PyObject* object, covey_tensor* tensor, int64_t* shape);
+
 /* shortcut.c ----------------------------------------------------------------------------------- */
 
 int AddShortcutType(PyObject* module);

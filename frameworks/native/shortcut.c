@@ -5,18 +5,20 @@
  * answers None, having done nothing: then the Python way decides, and says what is wrong if
  * something is. The usual way: the tensor (or list) by position, at most `name`, `op` and
  * `process_set` by keyword, and a tensor that can be sent as it lies in memory (in a list: all of
- * one dtype). What tensors are asked is told by attribute names: no framework is known.
+ * one dtype). What tensors are asked is told by attribute names: no framework is known. Types that
+ * have one are read by DLPack's table instead (dlpack.c).
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "frameworks/native/native.h"
 
-enum { kMostOps = 8, kMostName = 480 };
+enum { kMostOps = 8, kMostName = 480, kMostTypes = 4 };
 
 /* The tuple that a shortcut is made of. What a tensor is asked comes first, as attribute names: two
  * that are to be True (the second is a method), its dtype, the address of its memory (a method) and
- * its shape, a tuple. Then the dtypes by covey_dtype, two functions: tensor -> a new one like it,
+ * its shape, a tuple. Then the dtypes by covey_dtype, the types (and none of theirs) that may be
+ * read by a table, two functions: tensor -> a new one like it,
  * op as users give it -> covey_op; the group of number 0; the names of the keywords; that of a
  * group's number. */
 enum {
@@ -26,6 +28,7 @@ enum {
   kAddress,
   kShape,
   kDtypes,
+  kTypes,
   kEmptyLike,
   kOpCode,
   kWorld,
@@ -42,6 +45,11 @@ typedef struct {
 } KnownOp;
 
 typedef struct {
+  PyObject* type;
+  const ExchangeTable* table; /* not NULL */
+} KnownType;
+
+typedef struct {
   PyObject_HEAD
   covey_kind kind;
   int grouped, in_place, waits;
@@ -50,6 +58,8 @@ typedef struct {
   PyObject* part[kParts]; /* what is in it, borrowed from it */
   KnownOp ops[kMostOps];
   int op_count;
+  KnownType types[kMostTypes];
+  int type_count;
 } Shortcut;
 
 /* What the arguments say. Borrowed references. */
@@ -107,6 +117,12 @@ static int IsTrue(PyObject* answer) {
   return answer == Py_True;
 }
 
+static const ExchangeTable* TableFor(const Shortcut* self, PyObject* tensor) {
+  for (int i = 0; i < self->type_count; ++i)
+    if (self->types[i].type == (PyObject*)Py_TYPE(tensor)) return self->types[i].table;
+  return NULL;
+}
+
 static int Address(const Shortcut* self, PyObject* tensor, void** address) {
   PyObject* answer = PyObject_CallMethodObjArgs(tensor, self->part[kAddress], NULL);
   if (answer == NULL) return 0;
@@ -118,6 +134,8 @@ static int Address(const Shortcut* self, PyObject* tensor, void** address) {
 /* 1: filled in; 0: no tensor that can be sent as it lies, perhaps with an exception set. */
 static int ReadTensor(const Shortcut* self, PyObject* object, covey_tensor* tensor,
                       int64_t* shape) {
+  const ExchangeTable* table = TableFor(self, object);
+  if (table != NULL) return ReadByTable(table, object, tensor, shape);
   if (!IsTrue(PyObject_GetAttr(object, self->part[kIsHere]))) return 0;
   if (!IsTrue(PyObject_CallMethodObjArgs(object, self->part[kIsDense], NULL))) return 0;
   PyObject* dtype = PyObject_GetAttr(object, self->part[kDtype]);
@@ -171,10 +189,8 @@ static PyObject* Run(const Shortcut* self, const covey_request* request, PyObjec
 /* The same into `fresh` instead of in place. */
 static PyObject* RunInto(const Shortcut* self, covey_request* request, PyObject* tensor,
                          PyObject* fresh) {
-  void* address = NULL;
-  if (!Address(self, fresh, &address)) return NULL;
   covey_tensor output = *request->inputs;
-  output.data = address;
+  if (!Address(self, fresh, &output.data)) return NULL;
   request->outputs = &output;
   PyObject* keep = PyTuple_Pack(2, tensor, fresh);
   if (keep == NULL) return NULL;
@@ -320,6 +336,13 @@ PyObject* NewShortcut(PyObject* module, PyObject* args) {
   Py_INCREF(kind_name);
   Py_INCREF(parts);
   for (int i = 0; i < kParts; ++i) self->part[i] = PyTuple_GetItem(parts, i);
+  self->type_count = 0;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(self->part[kTypes]); ++i) {
+    PyObject* type = PyTuple_GetItem(self->part[kTypes], i);
+    const ExchangeTable* table = ExchangeTableOf(type);
+    if (table != NULL && self->type_count < kMostTypes)
+      self->types[self->type_count++] = (KnownType){type, table};
+  }
   return (PyObject*)self;
 }
 

@@ -4,6 +4,7 @@ it leaves everything else alone. One rank: every result is its input.
 
 from __future__ import annotations
 
+import threading
 import unittest
 import weakref
 from typing import Any
@@ -69,6 +70,35 @@ class ShortcutTest(unittest.TestCase):
                 self.assertIsNone(call((unusual,), {}))
         self.assertEqual(hvd.grouped_allreduce(mixed)[1].dtype, torch.float64)
         self.assertEqual(hvd.grouped_allreduce([]), [])
+
+    def test_reads_alike_by_table_and_by_attributes(self) -> None:
+        class Asked(torch.Tensor):
+            pass
+
+        plain = torch.arange(24, dtype=torch.int32).reshape(2, 3, 4)
+        for given in (plain, plain[1:], plain[:, :1, :1], plain[:, 1], plain[..., 0], plain[:0]):
+            results = [
+                short(NOW, tensor, op=hvd.Sum)
+                for tensor in (given, given.as_subclass(Asked), torch.nn.Parameter(given, False))
+            ]
+            for result in results:
+                self.assertEqual(result is None, not given.is_contiguous(), given.stride())
+                self.assertTrue(result is None or torch.equal(torch.Tensor(result), given.float()))
+
+    def test_two_threads_may_wait_for_one_handle(self) -> None:
+        for _ in range(100):
+            handle = hvd.allreduce_async(torch.ones(2000), name="shared")
+            results: list[Any] = []
+            threads = [
+                threading.Thread(target=lambda: results.append(handle.wait())) for _ in range(2)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(len(results), 2)
+            self.assertIs(results[0], results[1])
+            self.assertTrue(handle.poll())
 
     def test_leaves_unusual_calls_alone(self) -> None:
         tensor = torch.ones(4, 4)

@@ -52,6 +52,7 @@ class TorchFramework(Framework[torch.Tensor]):
 
     questions = ("is_cpu", "is_contiguous", "dtype", "data_ptr", "shape")
     dtypes = _DTYPES
+    plain_types = (torch.Tensor, torch.nn.Parameter)
 
     def view(self, tensor: Any, in_place: bool) -> View[Any]:
         try:

@@ -20,6 +20,12 @@ class TensorQueueTest : public testing::Test {
     return handle;
   }
 
+  void Finish(Operation* operation, Status status) {
+    std::vector<TensorQueue::Ended> ended = {{operation, std::move(status)}};
+    queue_.Finish(&ended);
+    EXPECT_TRUE(ended.empty());
+  }
+
   Group group_;
   TensorQueue queue_;
 };
@@ -31,7 +37,7 @@ TEST_F(TensorQueueTest, ANameInFlightIsRefusedUntilItEnds) {
   const Status again = queue_.Submit(NewNamed("x"), &handle);
   EXPECT_EQ(again.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(again.message().find("'x' is already in flight"), std::string::npos) << again.message();
-  queue_.Finish(first, Status::Ok());
+  Finish(first, Status::Ok());
   SubmitOk(NewNamed("x"));
 }
 
@@ -48,7 +54,7 @@ TEST_F(TensorQueueTest, AReleasedHandleIsUnknownEvenWhenItsSlotIsReused) {
   Operation* operation = NewNamed("a");
   const uint64_t handle = SubmitOk(operation);
   EXPECT_EQ(queue_.Find(handle), operation);
-  queue_.Finish(operation, Status::Aborted("gone"));
+  Finish(operation, Status::Aborted("gone"));
   EXPECT_EQ(queue_.Find(handle)->status.code(), StatusCode::kAborted);
   EXPECT_TRUE(queue_.Release(handle));
   EXPECT_EQ(queue_.Find(handle), nullptr);
@@ -66,8 +72,44 @@ TEST_F(TensorQueueTest, ReleasedBeforeItEndsItIsKeptUntilThen) {
   EXPECT_TRUE(queue_.Release(handle));
   EXPECT_EQ(queue_.Find(handle), nullptr);
   EXPECT_EQ(operation->name, "a") << "its memory was reused while in flight";
-  queue_.Finish(operation, Status::Ok());
+  Finish(operation, Status::Ok());
   EXPECT_EQ(queue_.in_flight(), 0u);
+}
+
+TEST_F(TensorQueueTest, WhatHasEndedWellIsReleasedInOneCall) {
+  Operation* good = NewNamed("good");
+  Operation* bad = NewNamed("bad");
+  const uint64_t good_handle = SubmitOk(good);
+  const uint64_t bad_handle = SubmitOk(bad);
+  EXPECT_FALSE(queue_.ReleaseIfDone(good_handle)) << "still in flight";
+  std::vector<TensorQueue::Ended> ended = {{good, Status::Ok()}, {bad, Status::Aborted("gone")}};
+  queue_.Finish(&ended);
+  EXPECT_TRUE(queue_.ReleaseIfDone(good_handle));
+  EXPECT_FALSE(queue_.ReleaseIfDone(good_handle)) << "released already";
+  EXPECT_EQ(queue_.Find(good_handle), nullptr);
+  EXPECT_FALSE(queue_.ReleaseIfDone(bad_handle));
+  EXPECT_EQ(queue_.Find(bad_handle)->status.code(), StatusCode::kAborted);
+}
+
+// By group: the same name in another group is another one.
+TEST_F(TensorQueueTest, WhatIsKeptOfANameComesWithItsNextRequest) {
+  Operation* first = NewNamed("x");
+  SubmitOk(first);
+  ASSERT_NE(first->memo, nullptr);
+  first->memo->stream = this;
+  Finish(first, Status::Ok());
+  Operation* second = NewNamed("x");
+  SubmitOk(second);
+  EXPECT_EQ(second->memo->stream, this);
+  Group other;
+  other.key = 7;
+  Operation* third = NewNamed("x");
+  third->group = &other;
+  SubmitOk(third);
+  EXPECT_EQ(third->memo->stream, nullptr);
+  Operation* unnamed = NewNamed("");
+  SubmitOk(unnamed);
+  EXPECT_EQ(unnamed->memo, nullptr);
 }
 
 TEST_F(TensorQueueTest, CallbacksFireOnceWithTheStatus) {
@@ -84,7 +126,7 @@ TEST_F(TensorQueueTest, CallbacksFireOnceWithTheStatus) {
   };
   SubmitOk(operation);
   EXPECT_FALSE(queue_.HasCallbacks());
-  queue_.Finish(operation, Status::Mismatch("no"));
+  Finish(operation, Status::Mismatch("no"));
   EXPECT_TRUE(queue_.HasCallbacks());
   queue_.RunCallbacks();
   queue_.RunCallbacks();
