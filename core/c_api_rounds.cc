@@ -111,18 +111,40 @@ Status Gather(covey_runtime* runtime, const covey_rounds_config& config, const O
 }
 
 // Alike on all members.
-Status Judge(const Group& group, const std::string& name, const std::vector<Offer>& offers) {
+Status Judge(const Group& group, const std::string& name, const std::vector<Offer>& offers,
+             const Status& enough) {
   const auto rank = [&](size_t i) { return "rank " + std::to_string(ToInt(group.members[i])); };
   for (size_t i = 1; i < offers.size(); ++i)
     if (offers[i].text != offers[0].text)
       return Status::Mismatch("rounds '" + name + "' differ: " + rank(0) + " has " +
                               offers[0].text + "; " + rank(i) + " has " + offers[i].text);
+  RETURN_IF_ERROR(enough);
   for (size_t i = 0; i < offers.size(); ++i)
     if (offers[i].offset == Transport::kNoOffset)
       return Status::Exhausted("rounds '" + name + "': the arena of " + rank(i) +
                                    " has no room for them; raise COVEY_ARENA_BYTES or lower log=",
                                group.members[i]);
   return Status::Ok();
+}
+
+// Alike on all members: they agree on the shape, or are refused for that.
+Status CheckMemory(const RoundMemory& memory, const Group& group, size_t limit_bytes,
+                   const std::string& name) {
+  size_t all_bytes = 0, most_bytes = 0;
+  int32_t most = 0;
+  for (int32_t i = 0; i < memory.size(); ++i) {
+    const size_t length_bytes = memory.BlockBytes(i);
+    all_bytes += length_bytes;
+    if (length_bytes <= most_bytes) continue;
+    most_bytes = length_bytes;
+    most = i;
+  }
+  if (limit_bytes == 0 || most_bytes <= limit_bytes) return Status::Ok();
+  return Status::Exhausted(
+      "rounds '" + name + "' take " + std::to_string(most_bytes) + " bytes of rank " +
+      std::to_string(ToInt(group.members[static_cast<size_t>(most)])) + " (" +
+      std::to_string(all_bytes) + " of all together), and memory_limit is " +
+      std::to_string(limit_bytes) + ": lower log=, or raise COVEY_MEMORY_LIMIT");
 }
 
 RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, const Group& group,
@@ -175,11 +197,13 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_rounds_config* c
   mine.text = Describe(*config, mine.text);
   auto port = std::make_unique<RoundsPort>(BundleOf(use, *config, *group, rounds), group,
                                            &use->transport());
-  mine.offset = use->AllocBlock(port->BlockBytes());
+  const Status enough =
+      CheckMemory(port->memory(), *group, use->config().memory_limit, config->name);
+  if (enough.ok()) mine.offset = use->AllocBlock(port->BlockBytes());
   std::vector<Offer> offers(group->members.size());
   // When this fails it may have worked for others, who then use this rank's block: it is not freed.
   RETURN_IF_ERROR(Gather(runtime, *config, mine, &offers));
-  if (const Status judged = Judge(*group, config->name, offers); !judged.ok()) {
+  if (const Status judged = Judge(*group, config->name, offers, enough); !judged.ok()) {
     if (mine.offset != Transport::kNoOffset) use->FreeBlock(mine.offset);
     return judged;
   }

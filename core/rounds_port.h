@@ -52,6 +52,7 @@ class RoundsPort {
 
   // Before Open: how much of this rank's region to give.
   size_t BlockBytes() const { return memory_.BlockBytes(bundle_.options.self); }
+  const RoundMemory& memory() const { return memory_; }
   // `offsets`: where each member's block lies in its region. All members have agreed.
   void Open(const std::vector<uint64_t>& offsets);
 

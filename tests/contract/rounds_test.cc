@@ -300,6 +300,19 @@ TEST(RoundsRefusalTest, NoRoomIsSaidOnEveryRank) {
   });
 }
 
+TEST(RoundsRefusalTest, MoreThanTheMemoryLimitIsSaidOnEveryRankAndLessWorks) {
+  RunRanks(3, "memory_limit=4MiB", [](int rank, covey_runtime*& runtime) {
+    const Trainer greedy(rank, 3, runtime, "eager:admit=solo,log=16384");
+    EXPECT_EQ(greedy.code, COVEY_EXHAUSTED) << rank;
+    const std::string message = greedy.error.message;
+    EXPECT_NE(message.find("memory_limit is 4194304: lower log=, or raise COVEY_MEMORY_LIMIT"),
+              message.npos)
+        << message;
+    const Trainer modest(rank, 3, runtime, "eager:admit=solo,log=4");
+    EXPECT_EQ(modest.code, COVEY_OK) << modest.error.message;
+  });
+}
+
 // Four gigabytes of address space each time: twenty of them are more than there is.
 TEST(RoundsMemoryTest, BlocksAreGivenBackOnceAllHaveLeft) {
   RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
