@@ -13,7 +13,9 @@ struct Parts {
   bool late;
 };
 
-constexpr size_t kPieceElems = 2048;  // so that the scratch stays in a core's first cache
+// So that the scratch stays in a core's own cache.
+constexpr size_t kPieceElems = 8192;
+constexpr size_t kPieceBytes = kPieceElems * sizeof(double);
 
 void MergeShard(const Kernels& kernels, const RoundLayout::Shard& shard, const Parts& parts,
                 std::byte* to, std::byte* scratch, Stores stores) {
@@ -22,13 +24,15 @@ void MergeShard(const Kernels& kernels, const RoundLayout::Shard& shard, const P
   if (!parts.late) return kernels.copy(to, mean, shard.count * item, stores);
   const std::byte* own = parts.own + shard.offset_bytes;
   const double count = parts.count;
+  std::byte* merged = scratch + kPieceBytes;
   for (size_t at = 0; at < shard.count; at += kPieceElems) {
     const size_t piece = std::min(kPieceElems, shard.count - at);
     kernels.begin({.dtype = shard.dtype, .op = Op::kSum, .prescale = count}, mean + at * item,
                   scratch, piece);
     kernels.add({.dtype = shard.dtype, .op = Op::kSum}, own + at * item, scratch, piece);
     kernels.finish({.dtype = shard.dtype, .op = Op::kSum, .postscale = 1.0 / (count + 1.0)},
-                   scratch, to + at * item, piece);
+                   scratch, merged, piece);
+    kernels.copy(to + at * item, merged, piece * item, stores);
   }
 }
 
@@ -36,14 +40,14 @@ void MergeShard(const Kernels& kernels, const RoundLayout::Shard& shard, const P
 void MergeSpans(const RoundMemory& memory, const Kernels& kernels, const Parts& parts,
                 const EarlyCopy* early, uint64_t version, std::span<void* const> to) {
   const RoundLayout& layout = memory.layout();
-  alignas(64) std::byte scratch[kPieceElems * sizeof(double)];
+  std::vector<std::byte> scratch(parts.late ? 2 * kPieceBytes : 0);
   for (size_t i = 0; i < layout.shards().size(); ++i) {
     const RoundLayout::Shard& shard = layout.shards()[i];
     if (to[shard.span] == nullptr) continue;
     if (early != nullptr && !parts.late && early->Has(version, i)) continue;
     std::byte* at = static_cast<std::byte*>(to[shard.span]) +
                     (shard.offset_bytes - layout.offsets_bytes()[shard.span]);
-    MergeShard(kernels, shard, parts, at, scratch, StoresOf(layout));
+    MergeShard(kernels, shard, parts, at, scratch.data(), StoresOf(layout));
   }
 }
 

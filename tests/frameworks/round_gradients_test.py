@@ -117,11 +117,15 @@ def with_a_graph() -> List[float]:
     return parameter.tolist()
 
 
+def add_one(parameter: torch.Tensor) -> None:
+    parameter.grad.add_(1)
+
+
 def with_hooks() -> List[float]:
     """One before the gradient is accumulated and one after it, which writes in place."""
     parameter, optimizer = vector()
     parameter.register_hook(lambda gradient: 10 * gradient)
-    parameter.register_post_accumulate_grad_hook(lambda p: p.grad.add_(1))
+    parameter.register_post_accumulate_grad_hook(add_one)
     backward(parameter, 1)
     optimizer.step()
     return parameter.tolist()
