@@ -317,6 +317,17 @@ int64_t covey_rounds_executed(covey_runtime* runtime, covey_rounds rounds) {
   return port == nullptr ? -1 : static_cast<int64_t>(port->executed());
 }
 
+covey_code covey_rounds_expect(covey_runtime* runtime, covey_rounds rounds, void* const* spans,
+                               covey_error* error) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  if (port == nullptr) return Report(covey::NoneOf(use), error);
+  if (port->has_models())
+    return Report(Status::InvalidArgument("covey_rounds_expect is for gradients"), error);
+  port->Expect({spans, spans == nullptr ? 0 : port->layout().offsets_bytes().size()});
+  return COVEY_OK;
+}
+
 covey_code covey_rounds_read(covey_runtime* runtime, covey_rounds rounds, int64_t version,
                              void* const* spans, covey_round_record* record, covey_error* error) {
   const Use use(OrDefault(runtime));

@@ -80,6 +80,14 @@ COVEY_API covey_code covey_rounds_wait(covey_runtime* runtime, covey_rounds roun
 /* The last version made; -1: no such rounds. */
 COVEY_API int64_t covey_rounds_executed(covey_runtime* runtime, covey_rounds rounds);
 
+/* Says where versions of gradients will be read to: spans[i], or NULL for spans: nowhere any more.
+ * covey_rounds_read to the same spans then costs less, because some of it is done while the version
+ * is made. From covey_rounds_publish on, and while this rank waits or finishes, until
+ * covey_rounds_read or a waiting that ends with an error or a timeout, nobody else may write there.
+ * Models need no such thing: they are merged early with the spans of covey_rounds_spans. */
+COVEY_API covey_code covey_rounds_expect(covey_runtime* runtime, covey_rounds rounds,
+                                         void* const* spans, covey_error* error);
+
 /* Copies version `version` to spans[i] (spans or one of them may be NULL) and fills *record (may be
  * NULL). COVEY_EXHAUSTED when it is no longer in the log: see covey_rounds_seek. */
 COVEY_API covey_code covey_rounds_read(covey_runtime* runtime, covey_rounds rounds, int64_t version,

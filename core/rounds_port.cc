@@ -78,6 +78,11 @@ Status RoundsPort::WaitServing(uint64_t version, uint64_t applied, Time deadline
   return status;
 }
 
+void RoundsPort::Expect(std::span<void* const> to) {
+  const std::lock_guard lock(mutex_);
+  rounds_->Expect(to);
+}
+
 Status RoundsPort::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) {
   const std::lock_guard lock(mutex_);
   const std::string what = "version " + std::to_string(version) + " of '" + bundle_.name + "'";
@@ -220,6 +225,7 @@ Status RoundsPort::Drive(const std::function<bool()>& done, Time deadline) {
   Status status = DriveOn(done, deadline);
   const std::lock_guard lock(mutex_);
   counters_.waited_ns += static_cast<uint64_t>(MonotonicNow() - begin);
+  if (!status.ok()) rounds_->Forget();
   return status;
 }
 

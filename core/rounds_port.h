@@ -64,6 +64,8 @@ class RoundsPort {
   uint64_t Publish(std::span<const double> hypers);
   uint64_t executed();
   Status Wait(uint64_t version, Time deadline);
+  // See Rounds::Expect. Waiting that ends otherwise than well gives the memory back.
+  void Expect(std::span<void* const> to);
   // See ResultLog::Read.
   Status Read(uint64_t version, std::span<void* const> to, RoundRecord* record);
   // Models. See Rounds::Merge.

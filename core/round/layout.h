@@ -26,6 +26,7 @@ class RoundLayout {
     DType dtype = DType::kF32;
     size_t offset_bytes = 0;  // in a contribution
     size_t count = 0;         // elements
+    size_t span = 0;          // of which it is a piece
   };
 
   // REQUIRES: no span is of kBool; shard_bytes is a multiple of 64, at least 64.

@@ -30,7 +30,8 @@ void ResultLog::Enter(uint64_t version, uint32_t buffer) {
     words_->CompareExchange(word, before, LogEntry{version, buffer}.Word());
 }
 
-Found ResultLog::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) const {
+Found ResultLog::Read(uint64_t version, std::span<void* const> to, RoundRecord* record,
+                      const EarlyCopy* early) const {
   const uint64_t word = words_->Load(memory_->LogAt(version));
   const LogEntry entry = LogEntry::Of(word);
   if (entry.version != version) return entry.version < version ? Found::kNotYet : Found::kGone;
@@ -50,13 +51,20 @@ Found ResultLog::Read(uint64_t version, std::span<void* const> to, RoundRecord* 
       std::memcpy(record->hypers.data(), at, sizeof(double) * record->hypers.size());
     if (record->header.leader < 0) record->hypers.clear();
   }
-  const RoundLayout& layout = memory_->layout();
-  for (size_t i = 0; i < to.size(); ++i)
-    if (to[i] != nullptr)
-      kernels_->copy(static_cast<std::byte*>(to[i]),
-                     from + memory_->record_bytes() + layout.offsets_bytes()[i],
-                     layout.lengths_bytes()[i], Stores::kCached);
+  if (!to.empty()) CopySpans(version, from + memory_->record_bytes(), to, early);
   return words_->Load(memory_->LogAt(version)) == word ? Found::kYes : Found::kGone;
+}
+
+void ResultLog::CopySpans(uint64_t version, const std::byte* from, std::span<void* const> to,
+                          const EarlyCopy* early) const {
+  const RoundLayout& layout = memory_->layout();
+  for (size_t i = 0; i < layout.shards().size(); ++i) {
+    const RoundLayout::Shard& shard = layout.shards()[i];
+    if (to[shard.span] == nullptr || (early != nullptr && early->Has(version, i))) continue;
+    const size_t offset = shard.offset_bytes - layout.offsets_bytes()[shard.span];
+    kernels_->copy(static_cast<std::byte*>(to[shard.span]) + offset, from + shard.offset_bytes,
+                   shard.count * SizeOf(shard.dtype), StoresOf(layout));
+  }
 }
 
 }  // namespace covey

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "core/round/early.h"
 #include "core/round/memory.h"
 #include "core/run/kernels.h"
 
@@ -38,10 +39,15 @@ class ResultLog {
   void Enter(uint64_t version, uint32_t buffer);
 
   // Copies the spans of `version` to to[0], to[1], ... (`to` may be empty, an address null), and
-  // the record (which may be null). Nothing of it is to be used unless kYes.
-  Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) const;
+  // the record (which may be null). Nothing of it is to be used unless kYes. `early`: what of it
+  // lies there already; null: nothing.
+  Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record,
+             const EarlyCopy* early = nullptr) const;
 
  private:
+  void CopySpans(uint64_t version, const std::byte* from, std::span<void* const> to,
+                 const EarlyCopy* early) const;
+
   const RoundMemory* memory_;
   SharedWords* words_;
   const Kernels* kernels_;

@@ -9,48 +9,49 @@ namespace {
 struct Parts {
   const std::byte* mean;
   const std::byte* own;
-  size_t shards;  // that are merged already
   int32_t count;
   bool late;
 };
 
-constexpr size_t kLargeBytes = 8 << 20;
-constexpr int kAtOnce = 4;  // shards that are merged early in one pass
+// So that the scratch stays in a core's own cache.
+constexpr size_t kPieceElems = 8192;
+constexpr size_t kPieceBytes = kPieceElems * sizeof(double);
 
 void MergeShard(const Kernels& kernels, const RoundLayout::Shard& shard, const Parts& parts,
                 std::byte* to, std::byte* scratch, Stores stores) {
   const std::byte* mean = parts.mean + shard.offset_bytes;
-  if (!parts.late) return kernels.copy(to, mean, shard.count * SizeOf(shard.dtype), stores);
+  const size_t item = SizeOf(shard.dtype);
+  if (!parts.late) return kernels.copy(to, mean, shard.count * item, stores);
   const std::byte* own = parts.own + shard.offset_bytes;
   const double count = parts.count;
-  kernels.begin({.dtype = shard.dtype, .op = Op::kSum, .prescale = count}, mean, scratch,
-                shard.count);
-  kernels.add({.dtype = shard.dtype, .op = Op::kSum}, own, scratch, shard.count);
-  kernels.finish({.dtype = shard.dtype, .op = Op::kSum, .postscale = 1.0 / (count + 1.0)}, scratch,
-                 to, shard.count);
+  std::byte* merged = scratch + kPieceBytes;
+  for (size_t at = 0; at < shard.count; at += kPieceElems) {
+    const size_t piece = std::min(kPieceElems, shard.count - at);
+    kernels.begin({.dtype = shard.dtype, .op = Op::kSum, .prescale = count}, mean + at * item,
+                  scratch, piece);
+    kernels.add({.dtype = shard.dtype, .op = Op::kSum}, own + at * item, scratch, piece);
+    kernels.finish({.dtype = shard.dtype, .op = Op::kSum, .postscale = 1.0 / (count + 1.0)},
+                   scratch, merged, piece);
+    kernels.copy(to + at * item, merged, piece * item, stores);
+  }
 }
 
+// `early`: what lies there already; null: nothing.
 void MergeSpans(const RoundMemory& memory, const Kernels& kernels, const Parts& parts,
-                std::span<void* const> to) {
+                const EarlyCopy* early, uint64_t version, std::span<void* const> to) {
   const RoundLayout& layout = memory.layout();
-  // Half precision is added up in float32.
-  std::vector<std::byte> scratch(parts.late ? 2 * layout.shard_bytes() : 0);
-  for (size_t i = parts.shards; i < layout.shards().size(); ++i) {
+  std::vector<std::byte> scratch(parts.late ? 2 * kPieceBytes : 0);
+  for (size_t i = 0; i < layout.shards().size(); ++i) {
     const RoundLayout::Shard& shard = layout.shards()[i];
-    const auto& offsets = layout.offsets_bytes();
-    const auto span = static_cast<size_t>(
-        std::upper_bound(offsets.begin(), offsets.end(), shard.offset_bytes) - offsets.begin() - 1);
-    if (to[span] == nullptr) continue;
-    std::byte* at = static_cast<std::byte*>(to[span]) + (shard.offset_bytes - offsets[span]);
+    if (to[shard.span] == nullptr) continue;
+    if (early != nullptr && !parts.late && early->Has(version, i)) continue;
+    std::byte* at = static_cast<std::byte*>(to[shard.span]) +
+                    (shard.offset_bytes - layout.offsets_bytes()[shard.span]);
     MergeShard(kernels, shard, parts, at, scratch.data(), StoresOf(layout));
   }
 }
 
 }  // namespace
-
-Stores StoresOf(const RoundLayout& layout) {
-  return layout.length_bytes() < kLargeBytes ? Stores::kCached : Stores::kStreaming;
-}
 
 Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernels,
             const MergeOf& member, uint64_t version, std::span<void* const> to, Merged* merged) {
@@ -74,37 +75,12 @@ Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernel
     const size_t offset = memory.layout().length_bytes() * static_cast<size_t>(sums[self]);
     const Parts parts{.mean = memory.Result(entry.buffer) + memory.record_bytes() + offset,
                       .own = memory.Buffer(member.self, member.own.buffer),
-                      .shards = merged->late ? 0 : member.shards,
                       .count = merged->count,
                       .late = merged->late};
-    MergeSpans(memory, kernels, parts, to);
+    MergeSpans(memory, kernels, parts, member.early, version, to);
   }
   words->Store(memory.PinAt(member.self), 0);
   return found;
-}
-
-bool EarlyMerge::Work(const Turn& turn, std::byte* open) {
-  if (version_ != turn.version()) {
-    version_ = turn.version();
-    sum_ = static_cast<size_t>(memory_->SumsOf(version_, turn.final)[static_cast<size_t>(self_)]);
-    next_ = 0;
-  }
-  const RoundLayout& layout = memory_->layout();
-  const std::byte* mean =
-      memory_->Result(turn.buffer) + memory_->record_bytes() + layout.length_bytes() * sum_;
-  // If the version is over and the buffer is another's, the version cannot be found any more, so
-  // nobody will ask for these.
-  size_t next = next_;
-  for (int i = 0; i < kAtOnce && next < layout.shards().size(); ++i, ++next) {
-    const size_t number = 1 + layout.shards().size() * sum_ + next;
-    if (words_->Load(memory_->DoneAt(turn.buffer, number)) != version_) break;
-    const RoundLayout::Shard& shard = layout.shards()[next];
-    kernels_->copy(open + shard.offset_bytes, mean + shard.offset_bytes,
-                   shard.count * SizeOf(shard.dtype), StoresOf(layout));
-  }
-  const bool moved = next > next_;
-  next_ = next;
-  return moved;
 }
 
 }  // namespace covey

@@ -15,6 +15,7 @@
 
 #include <span>
 
+#include "core/round/early.h"
 #include "core/round/log.h"
 #include "core/round/memory.h"
 #include "core/run/kernels.h"
@@ -29,45 +30,17 @@ struct Merged {
   RoundRecord record;
 };
 
-// A member, the model it published last, and how many shards lie where they are to be already.
+// A member, the model it published last, and what of the mean lies where it is to be already.
 struct MergeOf {
   int32_t self = 0;
   SlotWord own = {};
-  size_t shards = 0;
+  const EarlyCopy* early = nullptr;  // null: nothing
 };
 
 // Merges with `version`, to the spans to[0], to[1], ... (an address may be null); *merged is what
 // was done. Nothing is written unless kYes. REQUIRES: this member works for no version now.
 Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernels,
             const MergeOf& member, uint64_t version, std::span<void* const> to, Merged* merged);
-
-// Where a merge writes: cached, unless it is so large that nothing of it would stay.
-Stores StoresOf(const RoundLayout& layout);
-
-// What of a merge is done while its version is under way, by a member whose model is in it: the
-// mean's shards are copied as soon as they are done, and still in the cache. To the buffer that the
-// member publishes next, which nobody else reads.
-class EarlyMerge {
- public:
-  EarlyMerge(int32_t self, const RoundMemory* memory, SharedWords* words, const Kernels* kernels)
-      : self_(self), memory_(memory), words_(words), kernels_(kernels) {}
-
-  // Some more of the version of `turn`; false: there are none.
-  bool Work(const Turn& turn, std::byte* open);
-  // That buffer is another, or is written otherwise.
-  void Forget() { version_ = 0; }
-
-  // The first so many are there.
-  size_t ShardsOf(uint64_t version) const { return version == version_ ? next_ : 0; }
-
- private:
-  int32_t self_;
-  const RoundMemory* memory_;
-  SharedWords* words_;
-  const Kernels* kernels_;
-  uint64_t version_ = 0;
-  size_t sum_ = 0, next_ = 0;
-};
 
 }  // namespace covey
 #endif  // COVEY_CORE_ROUND_MERGE_H_

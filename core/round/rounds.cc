@@ -35,10 +35,12 @@ uint64_t Rounds::Publish(std::span<const double> hypers) {
   step_ = has_models ? step_ + 1 : next_step();
   early_.Forget();
   is_merged_ = false;
-  if (has_models)
+  if (has_models) {
     slot_.Replace(step_, hypers);
-  else
+    early_.Aim(OpenSpans());
+  } else {
     slot_.Publish(step_, hypers);
+  }
   // One that is late does not wait: who waits for it is to see it (rule W9).
   if (!has_models && step_ <= executed()) words_->Ring(memory_->BellAt());
   if (standing.finished()) words_->Store(word, standing.word + 1);
@@ -50,7 +52,8 @@ uint64_t Rounds::next_step() const {
 }
 
 Found Rounds::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) {
-  const Found found = log_.Read(version, to, record);
+  const Found found = log_.Read(version, to, record, early_.IsAimedAt(to) ? &early_ : nullptr);
+  if (!to.empty()) early_.Forget();
   if (found != Found::kYes) return found;
   NoteApplied(version);
   if (record != nullptr) is_overdue_ = record->missing[static_cast<size_t>(self_)] > 0;
@@ -107,9 +110,10 @@ void Rounds::Work(const Turn& turn, Time now, Time* until, bool* moved) {
     if (!Collect(*memory_, words_, lost_, turn, &picks_)) return;
     collected_ = turn.version();
   }
-  const Shards::Outcome outcome = shards_.Work(turn, picks_, now, until);
+  EarlyCopy* early = WantsEarly(turn) ? &early_ : nullptr;
+  const Shards::Outcome outcome = shards_.Work(turn, picks_, early, now, until);
   *moved |= outcome != Shards::Outcome::kWaiting;
-  *moved |= MergeEarly(turn);
+  *moved |= early != nullptr && early->Work(turn);
   counters_.shards += outcome == Shards::Outcome::kWorked ? 1 : 0;
   if (outcome == Shards::Outcome::kDone) End(turn);
 }
@@ -122,21 +126,26 @@ void Rounds::End(const Turn& turn) {
     words_->Ring(memory_->BellAt());
 }
 
-// Only while the trainer waits for what its model becomes: then open() is written by nobody else.
-bool Rounds::MergeEarly(const Turn& turn) {
-  if (!memory_->models().on() || is_merged_) return false;
+// Models: only while the trainer waits for what its model becomes; then open() is written by nobody
+// else.
+bool Rounds::WantsEarly(const Turn& turn) {
+  if (!memory_->models().on()) return turn.version() == read_ + 1;
+  if (is_merged_) return false;
   const Pick& own = picks_[static_cast<size_t>(self_)];
-  return own.fate == Fate::kIn && own.Names(slot_.offered()) && early_.Work(turn, open());
+  return own.fate == Fate::kIn && own.Names(slot_.offered());
+}
+
+std::vector<void*> Rounds::OpenSpans() const {
+  std::vector<void*> spans;
+  for (const size_t offset : memory_->layout().offsets_bytes()) spans.push_back(open() + offset);
+  return spans;
 }
 
 void Rounds::Merge(uint64_t version, std::span<void* const> to, Merged* merged) {
   MergeOf member{.self = self_, .own = slot_.offered()};
-  const auto& offsets = memory_->layout().offsets_bytes();
-  bool is_open = true;
-  for (size_t i = 0; i < to.size(); ++i) is_open &= to[i] == open() + offsets[i];
+  if (early_.IsAimedAt(to)) member.early = &early_;
   is_merged_ = true;
   do {
-    member.shards = is_open ? early_.ShardsOf(version) : 0;
     if (covey::Merge(*memory_, words_, *kernels_, member, version, to, merged) == Found::kYes)
       break;
     version = executed();

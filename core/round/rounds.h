@@ -63,6 +63,11 @@ class Rounds {
   // shard. Returns when to come again at the latest, if nobody rings: *moved: at once.
   Time Advance(Time now, bool* moved);
 
+  // Gradients: where versions will be read to. Read costs less then, because some of it is done
+  // while the version is made. That memory belongs to the rounds from Publish, or the first Advance
+  // after a Read, until the Read of the next version, or Forget.
+  void Expect(std::span<void* const> to) { early_.Aim(to); }
+  void Forget() { early_.Forget(); }
   // The record tells this rank whether it is overdue. Forgets nothing when it is null.
   Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record);
   // The same for a snapshot of `version`, which it has taken: it had fallen out of the log.
@@ -119,7 +124,8 @@ class Rounds {
   bool Fire(Turn* turn, const Arrivals::Answer& answer);
   void Work(const Turn& turn, Time now, Time* until, bool* moved);
   void End(const Turn& turn);
-  bool MergeEarly(const Turn& turn);
+  bool WantsEarly(const Turn& turn);
+  std::vector<void*> OpenSpans() const;
 
   int32_t self_;
   Time max_wait_;
@@ -127,7 +133,7 @@ class Rounds {
   SharedWords* words_;
   const Kernels* kernels_;
   Slot slot_;
-  EarlyMerge early_;
+  EarlyCopy early_;
   Arrivals arrivals_;
   ResultLog log_;
   Shards shards_;

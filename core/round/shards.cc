@@ -24,12 +24,12 @@ Shards::Shards(const Options& options, const RoundMemory* memory, SharedWords* w
       own_(std::make_unique_for_overwrite<std::byte[]>(
           std::max(memory->layout().shard_bytes(), memory->record_bytes()))) {}
 
-Shards::Outcome Shards::Work(const Turn& turn, const std::vector<Pick>& picks, Time now,
-                             Time* until) {
+Shards::Outcome Shards::Work(const Turn& turn, const std::vector<Pick>& picks, EarlyCopy* early,
+                             Time now, Time* until) {
   size_t shard = 0;
   Look(turn);
   if (Claim(turn, &shard)) {
-    Do(turn, picks, shard);
+    Do(turn, picks, early, shard);
     return Outcome::kWorked;
   }
   if (!FindUndone(turn, &shard)) return Outcome::kDone;
@@ -39,7 +39,7 @@ Shards::Outcome Shards::Work(const Turn& turn, const std::vector<Pick>& picks, T
   }
   *until = stalled_since_ + options_.overdue;
   if (now < *until) return Outcome::kWaiting;
-  Do(turn, picks, shard);
+  Do(turn, picks, early, shard);
   return Outcome::kWorked;
 }
 
@@ -76,15 +76,16 @@ bool Shards::FindUndone(const Turn& turn, size_t* shard) {
   return false;
 }
 
-void Shards::Do(const Turn& turn, const std::vector<Pick>& picks, size_t shard) {
+void Shards::Do(const Turn& turn, const std::vector<Pick>& picks, EarlyCopy* early, size_t shard) {
   std::byte* result = memory_->Result(turn.buffer);
   size_t length_bytes = 0;
+  const RoundLayout& layout = memory_->layout();
+  const size_t sum = shard == 0 ? 0 : (shard - 1) / layout.shards().size();
+  const size_t number = shard == 0 ? 0 : (shard - 1) % layout.shards().size();
   if (shard == 0) {
     length_bytes = MakeRecord(turn, picks);
   } else {
-    const RoundLayout& layout = memory_->layout();
-    const size_t sum = (shard - 1) / layout.shards().size();
-    const RoundLayout::Shard& part = layout.shards()[(shard - 1) % layout.shards().size()];
+    const RoundLayout::Shard& part = layout.shards()[number];
     length_bytes = Reduce(part, static_cast<int32_t>(sum), picks);
     result += memory_->record_bytes() + layout.length_bytes() * sum + part.offset_bytes;
   }
@@ -93,6 +94,7 @@ void Shards::Do(const Turn& turn, const std::vector<Pick>& picks, size_t shard) 
   if (words_->Load(memory_->TurnAt()) != turn.Word()) return;
   options_.kernels->copy(result, own_.get(), length_bytes, Stores::kCached);
   words_->Store(memory_->DoneAt(turn.buffer, shard), turn.version());
+  if (shard > 0 && early != nullptr) early->Take(turn, sum, number, own_.get());
 }
 
 size_t Shards::Reduce(const RoundLayout::Shard& shard, int32_t sum,

@@ -19,6 +19,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/round/early.h"
 #include "core/round/memory.h"
 #include "core/run/kernels.h"
 
@@ -41,14 +42,16 @@ class Shards {
 
   Shards(const Options& options, const RoundMemory* memory, SharedWords* words);
 
-  // One shard of the version of `turn`, in which the members' fates are `picks`.
-  Outcome Work(const Turn& turn, const std::vector<Pick>& picks, Time now, Time* until);
+  // One shard of the version of `turn`, in which the members' fates are `picks`. `early`: who takes
+  // it as well; null: nobody.
+  Outcome Work(const Turn& turn, const std::vector<Pick>& picks, EarlyCopy* early, Time now,
+               Time* until);
 
  private:
   void Look(const Turn& turn);
   bool Claim(const Turn& turn, size_t* shard);
   bool FindUndone(const Turn& turn, size_t* shard);
-  void Do(const Turn& turn, const std::vector<Pick>& picks, size_t shard);
+  void Do(const Turn& turn, const std::vector<Pick>& picks, EarlyCopy* early, size_t shard);
   size_t MakeRecord(const Turn& turn, const std::vector<Pick>& picks);
   size_t Reduce(const RoundLayout::Shard& shard, int32_t sum, const std::vector<Pick>& picks);
 

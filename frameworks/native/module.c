@@ -305,6 +305,8 @@ static PyMethodDef methods[] = {
      "rounds_wait(rounds, version, seconds=-1): raises Timeout"},
     {"rounds_executed", RoundsExecuted, METH_VARARGS,
      "rounds_executed(rounds) -> version; -1: none"},
+    {"rounds_expect", RoundsExpect, METH_VARARGS,
+     "rounds_expect(rounds, addresses): where versions will be read to"},
     {"rounds_read", RoundsRead, METH_VARARGS,
      "rounds_read(rounds, version, addresses, group size, hypers) -> (divisor, leader, ((first,\n"
      "last) step of each member), hypers); raises Exhausted when it is no longer there"},

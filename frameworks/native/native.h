@@ -125,6 +125,7 @@ PyObject* RoundsSpans(PyObject* module, PyObject* args);
 PyObject* RoundsPublish(PyObject* module, PyObject* args);
 PyObject* RoundsWait(PyObject* module, PyObject* args);
 PyObject* RoundsExecuted(PyObject* module, PyObject* args);
+PyObject* RoundsExpect(PyObject* module, PyObject* args);
 PyObject* RoundsRead(PyObject* module, PyObject* args);
 PyObject* RoundsFinish(PyObject* module, PyObject* args);
 PyObject* RoundsMerge(PyObject* module, PyObject* args);

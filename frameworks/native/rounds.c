@@ -178,6 +178,29 @@ static PyObject* RecordOf(const covey_round_record* record, int size, int hypers
   return NULL;
 }
 
+PyObject* RoundsExpect(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long rounds;
+  PyObject* tuple;
+  if (!PyArg_ParseTuple(args, "KO!:rounds_expect", &rounds, &PyTuple_Type, &tuple)) return NULL;
+  int64_t* addresses = NumbersOf(tuple);
+  const Py_ssize_t count = PyTuple_Size(tuple);
+  void** spans = addresses == NULL ? NULL : calloc((size_t)count + 1, sizeof(*spans));
+  covey_error error;
+  ClearError(&error);
+  if (spans != NULL) {
+    for (Py_ssize_t i = 0; i < count; ++i) spans[i] = (void*)(uintptr_t)addresses[i];
+    error.code = covey_rounds_expect(NULL, rounds, count > 0 ? spans : NULL, &error);
+  } else if (addresses != NULL) {
+    PyErr_NoMemory();
+  }
+  free(spans);
+  free(addresses);
+  if (PyErr_Occurred()) return NULL;
+  if (error.code != COVEY_OK) return RaiseError(&error);
+  Py_RETURN_NONE;
+}
+
 PyObject* RoundsRead(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long rounds;

@@ -305,6 +305,8 @@ TEST(ModelsRefusalTest, WrongUseIsRefused) {
     ASSERT_EQ(covey_rounds_wait(runtime, learner.rounds, 1, -1, &learner.error), COVEY_OK);
     EXPECT_EQ(covey_rounds_read(runtime, learner.rounds, 1, spans, nullptr, &learner.error),
               COVEY_INVALID_ARGUMENT);
+    EXPECT_EQ(covey_rounds_expect(runtime, learner.rounds, spans, &learner.error),
+              COVEY_INVALID_ARGUMENT);
     EXPECT_EQ(covey_rounds_merge(runtime, learner.rounds, 1, nullptr, nullptr, &learner.error),
               COVEY_INVALID_ARGUMENT);
     EXPECT_EQ(covey_rounds_merge(runtime, 77, 1, spans, nullptr, &learner.error),

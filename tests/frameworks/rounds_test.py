@@ -215,7 +215,7 @@ class RoundsTest(unittest.TestCase):
         for size in (3, 2, 4):
             for method in ("eager:admit=solo,log=200", "eager:admit=all", "eager:log=200",
                            "eager:admit=2,grace=1ms,log=200", "eager:admit=solo,L=1",
-                           "eager:admit=solo,progress=skip,L=4",
+                           "eager:admit=solo,progress=skip,L=4,log=200",
                            "eager:admit=majority,log=200", "eager:admit=first2,seed=5,log=200"):
                 with self.subTest(size=size, method=method):
                     results = pool(size).call(train, method, 30)

@@ -19,7 +19,7 @@ from covey.method import methods
 
 ALONE = "alone"
 # All wait for all: what these cost beside allreduce is the price of not having to.
-_TEXTS = ("allreduce", "eager:admit=all", "wagma")
+_TEXTS = ("allreduce", "eager:admit=all", "wagma:admit=all", "wagma")
 _ORDINARY = "ordinary tensors"
 
 

@@ -8,7 +8,6 @@ whoever was late. Versions are made by the core while ranks wait: see ``core/rou
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -22,13 +21,15 @@ from covey.reduce_op import Average, Sum
 from covey.state import state
 from covey.torch.bucket import Reduction
 from covey.torch.compression import Compression
-from covey.torch.layout import BucketPlan, gradient_strides
+from covey.torch.layout import BucketPlan
 from covey.torch.reducer import next_prefix
 from covey.torch.snapshot import State, addresses_of
+from covey.torch.spans import Span
 from covey.torch.tensors import CODES
 
 _DONE, _ASKED = 0, 1  # covey_round_event; the other is that there is something to apply.
 _FINISH, _MEET = -1, -2
+_KEEP_BYTES = 64
 
 # What travels with a step, where an optimizer has it.
 _HYPERS = ("lr", "momentum", "betas", "weight_decay")
@@ -72,37 +73,6 @@ class Hypers:
                     group[name] = next(left)
 
 
-class _Span:
-    """The gradients of one bucket: where a version is read to, and its views by parameter."""
-
-    def __init__(self, plan: BucketPlan) -> None:
-        self.plan = plan
-        self.parameters = [slot.parameter for slot in plan.slots]
-        self.result = torch.zeros(plan.length, dtype=plan.dtype)
-        self.views = self.views_of(self.result)
-
-    def views_of(self, flat: torch.Tensor) -> List[torch.Tensor]:
-        """A view for each parameter, then the flags that tell who had a gradient."""
-        plan = self.plan
-        views = [
-            flat.as_strided(slot.parameter.shape, gradient_strides(slot.parameter), slot.offset)
-            for slot in plan.slots
-        ]
-        return views + [flat[plan.flags_offset : plan.flags_offset + len(plan.slots)]]
-
-    def at(self, address: int) -> List[torch.Tensor]:
-        """``views_of`` memory of the core."""
-        size = self.plan.length * self.result.element_size()
-        memory = (ctypes.c_char * size).from_address(address)
-        return self.views_of(torch.frombuffer(memory, dtype=self.plan.dtype))
-
-    def give(self) -> None:
-        """Gradients are those of the version that was read; None where no rank had one."""
-        flags = self.views[-1].tolist()
-        for parameter, view, flag in zip(self.parameters, self.views, flags):
-            parameter.grad = view if flag != 0 else None
-
-
 class RoundTrainer:
     """The rounds of one optimizer."""
 
@@ -126,12 +96,11 @@ class RoundTrainer:
         self._densify = options["sparse_as_dense"]
         self._hypers = Hypers(optimizer)
         self._state = State(optimizer, options["model"])
-        self._spans = [_Span(plan) for plan in plans]
-        self._slots: Dict[int, List[List[torch.Tensor]]] = {}  # By address: the core has three.
         self.applied = 0
         self.overdue = [0] * self._group.size()  # By member: how often it has become so.
         self.recovered = 0  # How often this rank went on from another one's snapshot.
         self._is_apart = False  # Steps were published since the last finish().
+        self._has_given = True  # A version, since the last step was published.
         self.before_update: List[Callable[[], Any]] = []
         optimizer._step_supports_amp_scaling = True  # A GradScaler calls step() also to skip it.
         state.flushes.add(self)
@@ -148,11 +117,18 @@ class RoundTrainer:
             tuple(CODES[plan.dtype] for plan in plans),
             tuple(plan.length for plan in plans),
         )
+        keep = _native.arena_alloc(_KEEP_BYTES)
+        self._spans = [Span(plan, keep) for plan in plans]
+        self._addresses = tuple(span.result.data_ptr() for span in self._spans)
+        _native.rounds_expect(self._rounds, self._addresses)
+        self._open()
 
     def close(self) -> None:
         """This rank leaves."""
         rounds, self._rounds = self._rounds, 0
         if rounds:
+            for span in self._spans:
+                span.close()
             _native.rounds_close(rounds)
 
     def __del__(self) -> None:
@@ -173,12 +149,19 @@ class RoundTrainer:
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self._write(self._open(), *self._take_scale())
+        self._write(*self._take_scale())
         self._is_apart = True
         step = _native.rounds_publish(self._rounds, self._hypers.read())
-        with self._tally.waiting(self._part + step, self._needed):
-            self._wait(step)
-        self._apply_all()
+        self._open()
+        self._has_given = False
+        try:
+            with self._tally.waiting(self._part + step, self._needed):
+                self._wait(step)
+            self._apply_all()
+        finally:
+            if not self._has_given:
+                for span in self._spans:
+                    span.leave()
         if _native.rounds_asked(self._rounds, self.applied):
             self._give()
         return loss
@@ -252,13 +235,10 @@ class RoundTrainer:
             f"reaches: it goes on from a snapshot of version {version} by rank {rank}"
         )
 
-    def _open(self) -> List[List[torch.Tensor]]:
+    def _open(self) -> None:
         addresses = _native.rounds_spans(self._rounds, len(self._spans))
-        if addresses[0] not in self._slots:
-            self._slots[addresses[0]] = [
-                span.at(address) for span, address in zip(self._spans, addresses)
-            ]
-        return self._slots[addresses[0]]
+        for span, address in zip(self._spans, addresses):
+            span.open(address)
 
     def _take_scale(self) -> Tuple[Optional[torch.Tensor], bool]:
         """What a GradScaler says of this rank's gradients: their scale, and whether they are whole.
@@ -271,28 +251,10 @@ class RoundTrainer:
             self._optimizer.grad_scale = self._optimizer.found_inf = None
         return scale, overflow is None or not bool(overflow)
 
-    def _write(
-        self, slots: List[List[torch.Tensor]], scale: Optional[torch.Tensor], is_whole: bool
-    ) -> None:
-        """Copies this rank's gradients; zeros where it has none, everywhere if they overflowed: it
-        has come all the same, so that nobody waits for it."""
-        sources: List[torch.Tensor] = []
-        targets: List[torch.Tensor] = []
+    def _write(self, scale: Optional[torch.Tensor], is_whole: bool) -> None:
         with torch.no_grad():
-            for span, views in zip(self._spans, slots):
-                has = [is_whole and parameter.grad is not None for parameter in span.parameters]
-                flags = [float(one) for one in has]
-                views[-1].copy_(torch.tensor(flags))
-                for parameter, view, given in zip(span.parameters, views, has):
-                    if not given:
-                        view.zero_()
-                        continue
-                    sources.append(self._dense(parameter.grad))
-                    targets.append(view)
-            if sources:
-                torch._foreach_copy_(targets, sources)
-                if scale is not None:
-                    torch._foreach_div_(targets, float(scale))
+            for span in self._spans:
+                span.collect(self._dense, None if scale is None else float(scale), is_whole)
 
     def _dense(self, gradient: torch.Tensor) -> torch.Tensor:
         if gradient.layout is torch.strided:
@@ -305,14 +267,15 @@ class RoundTrainer:
 
     def _apply_all(self) -> None:
         executed = _native.rounds_executed(self._rounds)
-        addresses = tuple(span.result.data_ptr() for span in self._spans)
         own = self._hypers.read()
         try:
             while self.applied < executed:
                 version = self.applied + 1
                 size = self._group.size()
                 try:
-                    record = _native.rounds_read(self._rounds, version, addresses, size, len(own))
+                    record = _native.rounds_read(
+                        self._rounds, version, self._addresses, size, len(own)
+                    )
                 except Exhausted:
                     self._recover()
                     executed = _native.rounds_executed(self._rounds)
@@ -322,6 +285,7 @@ class RoundTrainer:
                 self._note(version, record[4])
                 for span in self._spans:
                     span.give()
+                self._has_given = True
                 if leader >= 0:
                     self._hypers.write(hypers)
                     for function in self.before_update:

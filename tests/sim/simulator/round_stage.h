@@ -38,6 +38,7 @@ class RoundSimulation final : public InprocWatcher {
     Time stopped_until = 0;
     Time known_dead_at = kNever;
     uint64_t read = 0;            // versions
+    std::vector<std::byte> data;  // of the last one; of every second rank it is known beforehand
     RoundModel model;             // after them
     std::byte* place = nullptr;   // of its snapshots
     bool has_fallen_out = false;  // and nobody could help
@@ -59,6 +60,7 @@ class RoundSimulation final : public InprocWatcher {
   void Advance(int32_t rank, bool* moved);
   void AwaitVersion(int32_t rank, uint64_t version);
   void ReadAll(int32_t rank);
+  std::vector<void*> SpansOf(std::vector<std::byte>* data) const;
   void Serve(int32_t rank);
   void CheckClaim(int32_t rank, Time looked_at);
   bool Recover(int32_t rank);

@@ -19,6 +19,8 @@ void RoundSimulation::Point(int32_t rank) {
 
 void RoundSimulation::Main(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
+  player.data.resize(layout_.length_bytes());
+  if (rank % 2 == 1) player.rounds->Expect(SpansOf(&player.data));
   const uint64_t steps = swarm_.steps[static_cast<size_t>(rank)];
   for (uint64_t step = 1; step <= steps && !closing_ && !player.has_fallen_out; ++step) {
     AwaitVersion(rank, Step(rank));
@@ -92,9 +94,7 @@ void RoundSimulation::AwaitVersion(int32_t rank, uint64_t version) {
 void RoundSimulation::ReadAll(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   const uint64_t executed = player.rounds->executed();
-  std::vector<std::byte> data(layout_.length_bytes());
-  std::vector<void*> to;
-  for (size_t offset : layout_.offsets_bytes()) to.push_back(data.data() + offset);
+  const std::vector<void*> to = SpansOf(&player.data);
   RoundRecord record;
   while (!closing_ && player.read < executed) {
     const uint64_t version = player.read + 1;
@@ -106,14 +106,20 @@ void RoundSimulation::ReadAll(int32_t rank) {
       if (player.has_fallen_out) return;
       continue;
     }
-    journal_->OnRead(rank, version, data, record);
+    journal_->OnRead(rank, version, player.data, record);
     if (record.header.leader >= 0 && record.hypers[1] != static_cast<double>(record.header.leader))
       journal_->Fail("2: the hyper-parameters are not the leader's");
     player.skips_ahead = swarm_.skips_ahead || record.missing[static_cast<size_t>(rank)] > 0;
-    player.model.Apply(data);
+    player.model.Apply(player.data);
     player.read = version;
     journal_->OnApplied(rank, version, player.model);
   }
+}
+
+std::vector<void*> RoundSimulation::SpansOf(std::vector<std::byte>* data) const {
+  std::vector<void*> spans;
+  for (size_t offset : layout_.offsets_bytes()) spans.push_back(data->data() + offset);
+  return spans;
 }
 
 // Until all have applied everything, or it has waited for long.

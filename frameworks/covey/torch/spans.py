@@ -1,0 +1,171 @@
+"""The gradients of one bucket in rounds, which backward puts straight to where the core reads them.
+Internal.
+
+A hook runs before a gradient is accumulated. Where the parameter has none yet, it copies the
+gradient, which was just computed, to its place in what is published next, and gives autograd that
+place for it. So ``grad`` lies there: later backward passes add to it there, and publishing copies
+nothing. What a hook leaves alone (sparse, ``create_graph=True``, while somebody keeps the ``grad``
+of an earlier backward pass) and what was put into ``grad`` otherwise is copied by ``collect``.
+
+After publishing no ``grad`` may stay there, since the core reads it. A ``grad`` that a user keeps
+over ``step()`` without cloning it changes later.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import torch
+from torch.autograd.graph import get_gradient_edge
+
+from covey.torch.layout import BucketPlan, Slot, gradient_strides
+
+Gradients = Tuple[Optional[torch.Tensor], ...]
+_holders: Optional[Callable[[int], int]] = getattr(torch._C, "_storage_Use_Count", None)
+
+
+class _Place:
+    """Where the gradient of one parameter lies in memory of the core."""
+
+    __slots__ = ("view", "_storage", "_own")
+
+    def __init__(self, memory: Any, slot: Slot, dtype: torch.dtype) -> None:
+        shape, count = slot.parameter.shape, slot.parameter.numel()
+        offset = slot.offset * dtype.itemsize
+        flat = (
+            torch.frombuffer(memory, dtype=dtype, count=count, offset=offset)
+            if count > 0  # It takes nothing for nothing.
+            else torch.empty(0, dtype=dtype)
+        )
+        self.view = flat.as_strided(shape, gradient_strides(slot.parameter))
+        del flat
+        self._storage = self.view.untyped_storage()
+        self._own = 0 if _holders is None else _holders(self._storage._cdata)
+
+    def is_free(self) -> bool:
+        """Nobody has a tensor here, such as a ``grad`` of before that somebody has kept."""
+        return _holders is not None and _holders(self._storage._cdata) == self._own
+
+
+def _hook_of(
+    parameter: torch.nn.Parameter, places: List[_Place], index: int
+) -> Callable[[Gradients], Optional[Gradients]]:
+    """The hook of a parameter whose place is ``places[index]``."""
+
+    def hook(gradients: Gradients) -> Optional[Gradients]:
+        gradient = gradients[0]
+        # With a graph (create_graph=True) autograd adds instead of taking what it gets.
+        if gradient is None or parameter.grad is not None or torch.is_grad_enabled():
+            return None
+        place = places[index]
+        if gradient.layout is not torch.strided or not place.is_free():
+            return None
+        alias = place.view.detach()  # Nobody else's tensor: autograd takes such a one uncopied.
+        alias.copy_(gradient)
+        return (alias,)
+
+    return hook
+
+
+class Span:
+    """See the module.
+
+    Attributes:
+        plan: which gradients lie where.
+        parameters: theirs.
+        result: where a version is read to; ``views`` by parameter, then the flags that tell who
+            had a gradient.
+    """
+
+    def __init__(self, plan: BucketPlan, keep: Any) -> None:
+        """``keep``: holds memory of the core while somebody has a tensor in it."""
+        self.plan = plan
+        self.parameters = [slot.parameter for slot in plan.slots]
+        self.result = torch.zeros(plan.length, dtype=plan.dtype)
+        self.views = self._views_of(self.result)
+        self._keep = keep
+        self._known: Dict[int, Tuple[List[_Place], torch.Tensor]] = {}  # By address: three.
+        self._open: List[_Place] = []  # One of them; the list that the hooks know.
+        self._published: List[_Place] = []  # The one before.
+        self._flags = self.views[-1]  # Of the open one.
+        # A parameter knows its node only while somebody else does.
+        self._nodes = [get_gradient_edge(parameter).node for parameter in self.parameters]
+        self._hooks = [
+            node.register_prehook(_hook_of(parameter, self._open, index))
+            for index, (node, parameter) in enumerate(zip(self._nodes, self.parameters))
+        ]
+
+    def _views_of(self, flat: torch.Tensor) -> List[torch.Tensor]:
+        plan = self.plan
+        views = [
+            flat.as_strided(slot.parameter.shape, gradient_strides(slot.parameter), slot.offset)
+            for slot in plan.slots
+        ]
+        return views + [flat[plan.flags_offset : plan.flags_offset + len(plan.slots)]]
+
+    def open(self, address: int) -> None:
+        """The next contribution is written to ``address``."""
+        if address not in self._known:
+            plan = self.plan
+            memory: Any = (ctypes.c_char * (plan.length * plan.dtype.itemsize))
+            memory = memory.from_address(address)
+            memory.keep = self._keep
+            places = [_Place(memory, slot, plan.dtype) for slot in plan.slots]
+            flags = torch.frombuffer(memory, dtype=plan.dtype)[plan.flags_offset :]
+            self._known[address] = places, flags[: len(plan.slots)]
+        self._published = list(self._open)
+        self._open[:], self._flags = self._known[address]
+
+    def collect(
+        self, dense: Callable[[torch.Tensor], torch.Tensor], scale: Optional[float], is_whole: bool
+    ) -> None:
+        """What is published next is this rank's gradients, divided by ``scale``; zeros where it has
+        none, and everywhere if they are not whole: it has come all the same, so that nobody waits
+        for it."""
+        sources: List[torch.Tensor] = []
+        targets: List[torch.Tensor] = []
+        present: List[torch.Tensor] = []
+        self._flags.fill_(1)
+        for index, (parameter, place) in enumerate(zip(self.parameters, self._open)):
+            gradient = parameter.grad
+            if gradient is None or not is_whole:
+                place.view.zero_()
+                self._flags[index] = 0
+                continue
+            present.append(place.view)
+            if gradient.layout is not torch.strided or not gradient.is_set_to(place.view):
+                sources.append(dense(gradient))
+                targets.append(place.view)
+        if sources:
+            torch._foreach_copy_(targets, sources)
+        if scale is not None and present:
+            torch._foreach_div_(present, scale)
+
+    def give(self) -> None:
+        """Gradients are those of the version that was read; None where no rank had one."""
+        flags = self.views[-1].tolist()
+        for parameter, view, flag in zip(self.parameters, self.views, flags):
+            parameter.grad = view if flag != 0 else None
+
+    def leave(self) -> None:
+        """What was published does not stay anybody's gradient, though no version was read."""
+        self._move_from(self._published, self.views)
+
+    def close(self) -> None:
+        """Gradients that lie in memory of the core get memory of their own."""
+        for handle in self._hooks:
+            handle.remove()
+        for places, _ in self._known.values():
+            self._move_from(places, None)
+
+    def _move_from(
+        self, places: List[_Place], views: Optional[List[torch.Tensor]]
+    ) -> None:
+        """Gradients in ``places`` become ``views``; None: copies."""
+        for index, (parameter, place) in enumerate(zip(self.parameters, places)):
+            gradient = parameter.grad
+            if gradient is None or gradient.layout is not torch.strided:
+                continue
+            if gradient.is_set_to(place.view):
+                parameter.grad = gradient.clone() if views is None else views[index]
