@@ -12,7 +12,7 @@ from typing import List, Sequence
 
 
 def seconds(
-    delays: Sequence[Sequence[float]], base: float, needed: int, sync_every: int = 0
+    delays: Sequence[Sequence[float]], base: float, needed: int, *sync_every: int
 ) -> float:
     """How long the training takes.
 
@@ -20,7 +20,7 @@ def seconds(
         delays: seconds by step and rank.
         base: seconds that each rank computes in each step.
         needed: ranks that have to come before an exchange takes place.
-        sync_every: all have to at each so-many-th step; 0: never.
+        sync_every: all have to at each so-many-th step, of each of these numbers; 0: never.
 
     Returns:
         Until the last rank has ended its last step.
@@ -32,7 +32,7 @@ def seconds(
     ends: List[float] = [0.0] * len(delays[0])
     for step, row in enumerate(delays, 1):
         arrivals = [end + base for end in ends]
-        is_sync = sync_every > 0 and step % sync_every == 0
+        is_sync = any(every > 0 and step % every == 0 for every in sync_every)
         exchanged = max(arrivals) if is_sync else sorted(arrivals)[needed - 1]
         ends = [max(at, exchanged) + delay for at, delay in zip(arrivals, row)]
     return max(ends)

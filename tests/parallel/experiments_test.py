@@ -29,7 +29,7 @@ class BoundTest(unittest.TestCase):
         delays = [[rng.random() for _ in range(5)] for _ in range(40)]
         wanted = 40 * 2.0 + sum(max(row) for row in delays)
         self.assertAlmostEqual(seconds(delays, 2.0, needed=5), wanted)
-        self.assertAlmostEqual(seconds(delays, 2.0, needed=1, sync_every=1), wanted)
+        self.assertAlmostEqual(seconds(delays, 2.0, 1, 1), wanted)
 
     def test_waiting_for_nobody_takes_the_longest_of_all_steps(self) -> None:
         rng = random.Random(2)
@@ -44,7 +44,9 @@ class BoundTest(unittest.TestCase):
         self.assertEqual(seconds(delays, 1, needed=3), 8)
         self.assertEqual(seconds([[0, 3, 5], [0, 9, 0], [0, 0, 0]], 1, needed=2), 15)
         self.assertEqual(seconds([[0, 3, 5], [0, 9, 0], [0, 0, 0]], 1, needed=3), 17)
-        self.assertEqual(seconds([[4, 0]] + [[0, 0]] * 3, 1, 1, sync_every=2), 8)
+        self.assertEqual(seconds([[4, 0]] + [[0, 0]] * 3, 1, 1, 2), 8)
+        self.assertEqual(seconds([[4, 0], [0, 0], [0, 9], [0, 0]], 1, 1, 0), 13)
+        self.assertEqual(seconds([[4, 0], [0, 0], [0, 9], [0, 0]], 1, 1, 0, 3), 17)
 
 
 class HyperplaneTest(unittest.TestCase):
