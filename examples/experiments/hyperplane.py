@@ -21,7 +21,7 @@ import torch
 
 import covey
 import covey.torch as hvd
-from bound import seconds as bound_seconds
+from covey.bench.bound import seconds as bound_seconds
 from covey.inject import drawn, parse
 from covey.method import full_text, ranks_needed
 from runs import save
