@@ -117,7 +117,7 @@ class Trainer:
         self.model().backward()
         self.optimizer.step()
         time.sleep(delay_s)
-        self.lengths.append(time.monotonic() - began)
+        self.lengths.append(round(time.monotonic() - began, 6))
 
 
 def _start() -> None:
@@ -235,9 +235,15 @@ def stopped(effort: Effort) -> Panel:
 
 
 def _pace_after_first_wait(lengths: List[float], wait_s: float) -> float:
-    """Steps per second after the first that was as long as max_wait, or of all."""
-    waited = [i for i, length in enumerate(lengths) if length > 0.8 * wait_s]
-    rest = lengths[waited[0] + 1 :] if waited else lengths
+    """Steps per second after those that were longer than usual by max_wait in all; of all where
+    none were."""
+    usual, waited, begin = statistics.median(lengths), 0.0, 0
+    for number, length in enumerate(lengths, 1):
+        waited += length - usual if length > 2 * usual else 0.0
+        if waited >= 0.8 * wait_s:
+            begin = number
+            break
+    rest = lengths[begin:]
     return len(rest) / sum(rest) if rest else 0.0
 
 
@@ -351,7 +357,7 @@ def draw(panels: List[Panel], path: str) -> Optional[str]:
         axes.set_title(panel.title, fontsize="medium")
         axes.set(xlabel=panel.unit)
         axes.grid(axis="x", alpha=0.3)
-        axes.legend(fontsize="small")
+        axes.legend(fontsize="small", loc="lower left")
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
     return None
