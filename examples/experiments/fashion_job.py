@@ -90,7 +90,8 @@ def my_batch(images: Images, run: Run, step: int) -> torch.Tensor:
 
 def accuracy(model: nn.Module, images: Images) -> float:
     """In percent, each rank looking at its share."""
-    pixels, labels = images.pixels[hvd.rank() :: hvd.size()], images.labels[hvd.rank() :: hvd.size()]
+    mine = slice(hvd.rank(), None, hvd.size())
+    pixels, labels = images.pixels[mine], images.labels[mine]
     with torch.no_grad():
         right = (model(pixels).argmax(dim=1) == labels).sum().double()
     counts = torch.tensor([float(right), float(len(labels))], dtype=torch.float64)
