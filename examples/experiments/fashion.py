@@ -221,6 +221,8 @@ def verdict(low: float, high: float) -> str:
     """What the interval of the difference to allreduce says."""
     if low > 0:
         return "better"
+    if high < -MARGIN:
+        return "worse by more than the margin"
     if high < 0:
         return "worse" if low > -MARGIN else "worse, maybe by more than the margin"
     return "not inferior" if low > -MARGIN else "undecided"
