@@ -166,7 +166,9 @@ class FashionTest(unittest.TestCase):
 
     def test_verdicts(self) -> None:
         said = {(0.1, 0.2): "better", (-0.4, 0.2): "not inferior", (-0.6, 0.2): "undecided",
-                (-0.4, -0.1): "worse", (-0.9, -0.6): "worse by more than the margin", (-0.9, -0.1): "worse, maybe by more than the margin"}
+                (-0.4, -0.1): "worse",
+                (-0.9, -0.6): "worse by more than the margin",
+                (-0.9, -0.1): "worse, maybe by more than the margin"}
         for (low, high), words in said.items():
             self.assertEqual(fashion.verdict(low, high), words)
 
