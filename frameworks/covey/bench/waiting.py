@@ -228,7 +228,8 @@ def stopped(effort: Effort) -> Panel:
     lines = []
     for name, ranks in found.items():
         others = [length for rank in ranks[:-1] for length in rank["lengths"]]
-        wanted = effort.wait_s + max(x for x in others if x < 0.8 * effort.wait_s)
+        ordinary = [length for length in others if length < 0.8 * effort.wait_s]
+        wanted = effort.wait_s + max(ordinary, default=effort.step_s)
         lines.append(Line(name, max(others), wanted, None, _busy(ranks), {"ranks": ranks}))
     title = f"one of 4 ranks stopped for {effort.stop_s:g} s: longest step of the others"
     return Panel(title, "s", True, lines)
