@@ -61,6 +61,7 @@ _MUTANTS = {
     "w8_overdue_is_late_for_ever": (["core/round/rounds.cc"], "rounds"),
     "w8_overdue_never_ends": (["core/round/attendance.cc"], "rounds"),
     "w9_nobody_is_too_late": (["core/round/arrivals.cc"], "rounds"),
+    "w9_waited_for_each_version_anew": (["core/round/arrivals.cc"], "rounds"),
     "w10_a_claim_is_waited_for": (["core/round/snapshots.cc"], "rounds"),
     "w10_merge_pins_nothing": (["core/round/merge.cc"], "models"),
     "w10_one_runs_ahead_alone": (["core/round/arrivals.cc"], "rounds"),

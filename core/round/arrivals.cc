@@ -71,12 +71,15 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
   Count count;
   count.final = Turn::Of(words_->Load(memory_->TurnAt())).final;
   counted_.clear();
+  laggards_.resize(static_cast<size_t>(memory_->size()));
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const Standing standing{words_->Load(memory_->MemberAt(i))};
     const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
     const bool sealed = slot.state == SlotState::kSealed;
     count.sealed |= sealed;
     count.sealed_finished |= sealed && standing.finished();
+    Laggard& laggard = laggards_[static_cast<size_t>(i)];
+    laggard = {.was_stale = laggard.is_stale, .waited = laggard.waited};
     if (lost[static_cast<size_t>(i)]) continue;
     // Before its step it had applied all up to the one before, and perhaps more.
     const uint64_t next = std::max(words_->Load(memory_->AppliedAt(i)) + 1, slot.step);
@@ -96,12 +99,15 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
     ++count.active;
     count.arrived += arrived ? 1 : 0;
     count.keepers += keeps ? 1 : 0;
-    count.stale |= rule_.staleness > 0 && slot.step + rule_.staleness < version;
+    if (rule_.staleness == 0) continue;
+    laggard.is_stale = slot.step + rule_.staleness < version;
+    if (slot.step + rule_.staleness > version) laggard.waited = 0;
+    count.stale |= laggard.is_stale;
   }
   return count;
 }
 
-// When max_wait is over for this rank.
+// When max_wait is over for this rank: for the version, or for one that has held up many.
 Time Arrivals::OverAt(uint64_t version, const Waiter& waiter, Time now) {
   if (waiter.max_wait == kNever) return kNever;
   if (timed_version_ != version) {
@@ -110,9 +116,14 @@ Time Arrivals::OverAt(uint64_t version, const Waiter& waiter, Time now) {
     timed_version_ = version;
     seen_at_ = now;
   }
-  waited_ += std::min(now - seen_at_, waiter.max_wait / kLooks);
+  const Time since = std::min(now - seen_at_, waiter.max_wait / kLooks);
   seen_at_ = now;
-  return now + std::max<Time>(0, waiter.max_wait - waited_);
+  Time longest = waited_ += since;
+  for (Laggard& laggard : laggards_) {
+    if (laggard.was_stale) laggard.waited += since;
+    if (laggard.is_stale) longest = std::max(longest, laggard.waited);
+  }
+  return now + std::max<Time>(0, waiter.max_wait - longest);
 }
 
 }  // namespace covey

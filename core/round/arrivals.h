@@ -18,7 +18,9 @@
 // decides who fires: no member is *the* k-th, on whom all depend if it stops.
 //
 // A member whose last step is more than `staleness` behind holds up the version (rule W9): what it
-// publishes next would be older than that. Its next step lets the version fire.
+// publishes next would be older than that. Its next step lets the version fire. One that is slow
+// for good would hold up every version so, by less than max_wait each: what is waited for it counts
+// together, until it has gained on the limit.
 //
 // max_wait runs on each waiter's own clock, and only while it waits: of the time in which it was
 // stopped itself a part counts, else a job that was stopped as a whole and goes on would find
@@ -90,6 +92,13 @@ class Arrivals {
     bool final = false;            // the last version was
   };
 
+  // A member that may be too far behind, by this rank's clock.
+  struct Laggard {
+    bool is_stale = false;   // it holds up the version
+    bool was_stale = false;  // at the look before
+    Time waited = 0;         // for it, since it was last better than it has to be
+  };
+
   Count CountMembers(uint64_t version, const std::vector<bool>& lost);
   AdmissionRule RuleOf(uint64_t version) const;
   bool IsLeft(const Count& count) const;
@@ -102,9 +111,10 @@ class Arrivals {
   std::vector<Counted> counted_;  // as of the last count
   uint64_t met_version_ = 0;      // the last version this rank saw enough members at
   Time met_at_ = 0;
-  uint64_t timed_version_ = 0;  // the last version this rank waited for,
-  Time waited_ = 0;             // how long,
-  Time seen_at_ = 0;            // until when
+  uint64_t timed_version_ = 0;     // the last version this rank waited for,
+  Time waited_ = 0;                // how long,
+  Time seen_at_ = 0;               // until when
+  std::vector<Laggard> laggards_;  // by member
   uint64_t expired_version_ = 0;
   bool over_ = false;
 };

@@ -21,9 +21,10 @@ import torch
 
 import covey
 import covey.torch as hvd
-from bound import seconds as bound_seconds
+from covey.bench.bound import seconds as bound_seconds
 from covey.inject import drawn, parse
 from covey.method import full_text, ranks_needed
+from runs import save
 
 BASE_MS = 325  # One step of the paper, by its speed-ups.
 PUBLISHED_SOLO = {200: 1.50, 300: 1.75, 400: 2.01}
@@ -159,13 +160,6 @@ def measure(run: Dict[str, Any], names: List[str]) -> None:
     run["results"].update(covey.run(job, arguments, np=settings["ranks"], env=env)[0])
     run["methods"].update(chosen)
     run.update(cores=len(os.sched_getaffinity(0)), torch=torch.__version__)
-
-
-def save(run: Dict[str, Any], path: str) -> None:
-    """Whole, or not at all."""
-    with open(f"{path}.part", "w", encoding="utf-8") as file:
-        file.write(json.dumps(run) + "\n")
-    os.replace(f"{path}.part", path)
 
 
 def rows_of(run: Dict[str, Any]) -> List[Dict[str, Any]]:

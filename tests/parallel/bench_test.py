@@ -144,6 +144,26 @@ class BenchTest(unittest.TestCase):
             self.assertIn(name, bare["contestants"])
         self.assertIn("eager:admit=all", real["contestants"])
 
+    def test_waiting(self) -> None:
+        out, found = self.bench("waiting")
+        stopped, slow, random = found["panels"]
+        names = [[line["name"] for line in panel["lines"]] for panel in (stopped, slow, random)]
+        self.assertEqual(names[:2], [["eager", "wagma"]] * 2)
+        self.assertEqual(names[2], ["allreduce", "solo", "eager", "wagma", "eager, skip",
+                                    "solo, skip"])
+        for line in [*stopped["lines"], *slow["lines"]]:
+            steps = [len(rank["lengths"]) for rank in line["raw"]["ranks"]]
+            self.assertEqual(len(steps), 4)
+            self.assertGreater(min(steps), 0)
+        for line in slow["lines"]:
+            self.assertGreaterEqual(min(line["raw"]["ranks"][3]["lengths"]), 10 * 0.004)
+        for line in random["lines"]:
+            steps = [len(rank["lengths"]) for rank in line["raw"]["ranks"]]
+            exact = line["name"].endswith("skip")
+            self.assertTrue(max(steps) <= 12 if exact else steps == [12] * 8, (line["name"], steps))
+            self.assertGreater(line["bound"], 0)
+        self.assertIn("possible", out)
+
     def test_mistakes_are_one_line(self) -> None:
         for words in (
             ["stpe"],

@@ -6,13 +6,21 @@ import importlib.util
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import unittest
 from typing import Any
 
-from harness import LIMIT_S, REPOSITORY, environment, run_launcher
+from harness import (
+    LIMIT_S,
+    REPOSITORY,
+    Launched,
+    environment,
+    run_launcher,
+    wait_for_state,
+)
 
 EXAMPLES = REPOSITORY / "examples"
 TRAIN = str(EXAMPLES / "fashion_mnist" / "train.py")
@@ -43,6 +51,29 @@ class MinimalTest(unittest.TestCase):
         weights = {line.rpartition("weight ")[2] for line in out}
         self.assertEqual(len(weights), 1, out)
         self.assertAlmostEqual(float(weights.pop()), 8.0, places=2)
+
+
+class StopAndGoTest(unittest.TestCase):
+    def test_the_others_go_on_while_one_is_stopped(self) -> None:
+        typed = "coveyrun -np 4 --method eager python examples/stop_and_go.py "
+        self.assertIn(typed, (REPOSITORY / "README.md").read_text())
+        script = [sys.executable, str(EXAMPLES / "stop_and_go.py"), "--step", "0.005"]
+        for method in ("eager", "wagma"):
+            command = ["-np", "4", "--method", method, *script, "--versions", "1500"]
+            with self.subTest(method), Launched(command) as job:
+                lines = job.wait_for(r"^\[2\] pid (\d+): version \d+, error", 3)
+                pid = int(lines[0][1])
+                os.kill(pid, signal.SIGSTOP)
+                wait_for_state(pid, "T")
+                for rank in (0, 1, 3):
+                    pattern = rf"^\[{rank}\] pid \d+: version (\d+)"
+                    seen = len(job.wait_for(pattern))
+                    job.wait_for(pattern, seen + 10)
+                stopped = len(job.wait_for(r"^\[2\] pid"))
+                os.kill(pid, signal.SIGCONT)
+                job.wait_for(r"^\[2\] pid", stopped + 2)
+                self.assertEqual(job.finish(), 0, job.dump())
+                job.wait_for(r"^\[\d\] pid \d+: the end, parameters equal on all workers", 4)
 
 
 class FashionMnistTest(unittest.TestCase):
@@ -77,6 +108,42 @@ class FashionMnistTest(unittest.TestCase):
                 text=True,
             )
             self.check(out.splitlines(), 1, folder)
+
+    def test_a_race(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            few = ["--epochs", "2", "--max-steps", "6", "--late", "1", "--out", folder]
+            out = subprocess.check_output(
+                [sys.executable, str(EXAMPLES / "fashion_mnist" / "race.py"), *few],
+                env=environment(),
+                timeout=2 * LIMIT_S,
+                text=True,
+            ).splitlines()
+            self.assertEqual(len([line for line in out if "epoch " in line and "/2" in line]), 4)
+            title = out.index("method     accuracy  seconds  waited s  replicas")
+            rows = [re.split(r"  +", line) for line in out[title + 1 : title + 3]]
+            self.assertEqual([row[0] for row in rows], ["allreduce", "eager"])
+            for row in rows:
+                self.assertRegex(row[4], r"^equal, [0-9a-f]{8}$")
+            workers = [line.split() for line in out if re.match(r" +\d( +[\d.]+){4}$", line)]
+            self.assertEqual([row[0] for row in workers], ["0", "1", "2", "3"])
+            self.assertIn("With --method eager the same script", out[-3])
+            self.assertRegex(out[-1], r"^After \d+ s allreduce was (at|in) ")
+            self.assertIn("accuracy", pathlib.Path(folder, "eager.log").read_text())
+
+    def test_a_race_that_fails_says_why(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [sys.executable, str(EXAMPLES / "fashion_mnist" / "race.py"), "--out", folder,
+                 "--data", os.devnull],
+                env=environment(),
+                timeout=LIMIT_S,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("has no train-images-idx3-ubyte.gz", done.stderr)
+            self.assertIn("allreduce ended with code 1", done.stderr)
 
     def test_a_wrong_folder_is_said_in_one_line(self) -> None:
         result = subprocess.run(

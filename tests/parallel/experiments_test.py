@@ -4,6 +4,8 @@ Method: few steps, no timing; the bound against what can be said in closed form.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import random
@@ -11,13 +13,18 @@ import subprocess
 import sys
 import tempfile
 import unittest
-from typing import List
+import unittest.mock
+from typing import Any, List
 
 from harness import LIMIT_S, REPOSITORY, environment
 
+from covey.bench.bound import seconds, skipping_seconds
+
 FOLDER = REPOSITORY / "examples" / "experiments"
 sys.path.insert(0, str(FOLDER))
-from bound import seconds  # noqa: E402
+import fashion  # noqa: E402
+import latency  # noqa: E402
+from runs import bootstrap  # noqa: E402
 
 FEW = ["--steps", "6", "--time-scale", "0.01", "--features", "16"]
 FEW += ["--delays", "300", "--seeds", "4"]
@@ -29,7 +36,7 @@ class BoundTest(unittest.TestCase):
         delays = [[rng.random() for _ in range(5)] for _ in range(40)]
         wanted = 40 * 2.0 + sum(max(row) for row in delays)
         self.assertAlmostEqual(seconds(delays, 2.0, needed=5), wanted)
-        self.assertAlmostEqual(seconds(delays, 2.0, needed=1, sync_every=1), wanted)
+        self.assertAlmostEqual(seconds(delays, 2.0, 1, 1), wanted)
 
     def test_waiting_for_nobody_takes_the_longest_of_all_steps(self) -> None:
         rng = random.Random(2)
@@ -44,7 +51,20 @@ class BoundTest(unittest.TestCase):
         self.assertEqual(seconds(delays, 1, needed=3), 8)
         self.assertEqual(seconds([[0, 3, 5], [0, 9, 0], [0, 0, 0]], 1, needed=2), 15)
         self.assertEqual(seconds([[0, 3, 5], [0, 9, 0], [0, 0, 0]], 1, needed=3), 17)
-        self.assertEqual(seconds([[4, 0]] + [[0, 0]] * 3, 1, 1, sync_every=2), 8)
+        self.assertEqual(seconds([[4, 0]] + [[0, 0]] * 3, 1, 1, 2), 8)
+        self.assertEqual(seconds([[4, 0], [0, 0], [0, 9], [0, 0]], 1, 1, 0), 13)
+        self.assertEqual(seconds([[4, 0], [0, 0], [0, 9], [0, 0]], 1, 1, 0, 3), 17)
+
+
+    def test_who_skips_ahead_leaves_out_what_it_has_missed(self) -> None:
+        # Ranks 0 and 1 make a version each second; rank 2 sleeps over those until the fourth.
+        delays = [[0, 0, 3.5], [0, 0, 9], [0, 0, 9], [0, 0, 9], [0, 0, 0], [0, 5, 0]]
+        self.assertEqual(skipping_seconds(delays, 1, needed=2, versions=5), 5)
+        self.assertEqual(skipping_seconds(delays, 1, needed=2, versions=6), 6)
+        rng = random.Random(3)
+        delays = [[rng.random() for _ in range(4)] for _ in range(30)]
+        wanted = 30 + sum(max(row) for row in delays[:-1])
+        self.assertAlmostEqual(skipping_seconds(delays, 1, needed=4, versions=30), wanted)
 
 
 class HyperplaneTest(unittest.TestCase):
@@ -102,6 +122,125 @@ class HyperplaneTest(unittest.TestCase):
         self.assertIn("more than 90: take fewer --steps", done.stderr)
         done = self.run_it("--show")
         self.assertIn("hyperplane_200ms_seed1.json has no figures of allreduce, ", done.stderr)
+
+
+class LatencyTest(unittest.TestCase):
+    def test_bounds_are_what_the_skew_makes(self) -> None:
+        least = latency.bounds(2.0)
+        self.assertEqual(least[latency.ALL], 7.0)  # 2 x mean of 7, 6, ... 0
+        self.assertEqual(least[latency.SOLO], 0.0)
+        self.assertEqual(least[latency.HALF], 1.5)
+        self.assertAlmostEqual(least[latency.MAJORITY], 2 * 84 / 64)
+
+    def test_few_sums(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            few = ["--out", folder, "--times", "4", "--sizes", "64", "4096", "--skew", "0.1"]
+            command = [sys.executable, str(FOLDER / "latency.py"), *few]
+            out = subprocess.check_output(
+                command, env=environment(), timeout=2 * LIMIT_S, text=True
+            )
+            with open(os.path.join(folder, "latency.json"), encoding="utf-8") as file:
+                figures = json.load(file)["results"]["figures"]
+            names = {one["name"] for one in figures}
+            self.assertLessEqual({"allreduce", "solo", "half", "majority"}, names)
+            for one in figures:
+                self.assertEqual([len(rank) for rank in one["seconds"]], [4] * 8)
+            self.assertRegex(out, r"(?m)^ +4 KiB ")
+            before = os.stat(os.path.join(folder, "latency.json")).st_mtime_ns
+            again = subprocess.check_output([*command, "--show"], env=environment(), text=True)
+            self.assertIn("4 KiB", again)
+            self.assertEqual(os.stat(os.path.join(folder, "latency.json")).st_mtime_ns, before)
+
+
+class FashionTest(unittest.TestCase):
+    def test_every_resample_of_few_is_taken(self) -> None:
+        mean, low, high = bootstrap([0.0, 1.0])
+        self.assertEqual((mean, low, high), (0.5, 0.0, 1.0))
+        mean, low, high = bootstrap([0.3] * 5)
+        self.assertAlmostEqual(low, 0.3)
+        self.assertAlmostEqual(high, 0.3)
+        rng = random.Random(4)
+        values = [rng.gauss(0, 1) for _ in range(5)]
+        mean, low, high = bootstrap(values)
+        self.assertTrue(min(values) < low < mean < high < max(values), values)
+
+    def test_verdicts(self) -> None:
+        said = {(0.1, 0.2): "better", (-0.4, 0.2): "not inferior", (-0.6, 0.2): "undecided",
+                (-0.4, -0.1): "worse",
+                (-0.9, -0.6): "worse by more than the margin",
+                (-0.9, -0.1): "worse, maybe by more than the margin"}
+        for (low, high), words in said.items():
+            self.assertEqual(fashion.verdict(low, high), words)
+
+    def test_steps_in_equal_wall_time_fit_and_no_more_would(self) -> None:
+        size = fashion.WHOLE
+        limit = fashion.bound(size, "allreduce", size.sample_steps, 1)
+        for method in ("eager", "wagma", "local:local_steps=8"):
+            steps = fashion.wall_steps(size, method, 1)
+            self.assertLessEqual(fashion.bound(size, method, steps, 1), limit)
+            self.assertGreater(fashion.bound(size, method, steps + fashion.WALL_STEPS, 1), limit)
+        self.assertEqual(fashion.wall_steps(size, fashion.DDP, 1), size.sample_steps)
+
+    def main(self, folder: str, *options: str) -> str:
+        out = io.StringIO()
+        with unittest.mock.patch.object(sys, "argv", ["fashion.py", "--out", folder, *options]):
+            with contextlib.redirect_stdout(out):
+                fashion.main()
+        return out.getvalue()
+
+    def test_the_protocol_from_tuning_to_the_table(self) -> None:
+        done = []
+
+        def measure(one: Any) -> None:
+            done.append(one.key)
+            one.file["results"][one.key] = [
+                {"run": run._asdict(),
+                 "ranks": [{"seconds": [float(i + 1) for i in range(6)], "processor_s": 1.0,
+                            "accuracies": [80.0 + i + run.lr for i in range(6)]}] * 8}
+                for run in one.runs
+            ]
+            one.file["cores"] = 2
+            fashion.save(one.file, one.path)
+
+        small = fashion.SMALL._replace(rates=(0.1, 0.4, 0.2), local_steps=(4, 8), seeds=(1, 2))
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.multiple(
+            fashion, measure=measure, SMALL=small
+        ):
+            self.assertEqual(self.main(folder, "--small", "--jobs", "1").count("\n"), 1)
+            self.assertEqual(done, ["allreduce"])
+            out = self.main(folder, "--small")
+            self.assertEqual(done, ["allreduce", "ddp", "local:local_steps=4",
+                                    "local:local_steps=8", "eager", "wagma",
+                                    *["equal samples", "equal wall time"] * 2])
+            self.assertIn("eager: eager, rate 0.4", out)
+            self.assertIn("local: local:local_steps=4, rate 0.4", out)
+            self.assertEqual(out.count("+0.00 [+0.00, +0.00]"), 8)
+            with self.assertRaisesRegex(SystemExit, "is of other settings"):
+                self.main(folder)
+
+    def test_a_job(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, str(FOLDER / "fashion.py"), "--small", "--out", folder]
+            done = subprocess.run(
+                [*command, "--jobs", "2"], env=environment(), timeout=3 * LIMIT_S, text=True,
+                capture_output=True, check=False,
+            )
+            self.assertEqual(done.returncode, 0, done.stderr)
+            path = os.path.join(folder, "fashion_tuning.json")
+            with open(path, encoding="utf-8") as file:
+                results = json.load(file)["results"]
+            self.assertEqual(list(results), ["allreduce", "ddp"])
+            for runs in results.values():
+                (run,) = runs
+                self.assertEqual(len(run["ranks"]), 8)
+                accuracies = {tuple(rank["accuracies"]) for rank in run["ranks"]}
+                self.assertEqual(len(accuracies), 1, "all look at the same model")
+                self.assertGreater(max(accuracies.pop()), 40, "it learns")
+            alike = [runs[0]["ranks"][0]["accuracies"][-1] for runs in results.values()]
+            self.assertAlmostEqual(alike[0], alike[1], delta=3)
+            shown = subprocess.run([*command, "--show"], env=environment(), text=True,
+                                   capture_output=True, check=False)
+            self.assertIn("has no figures of local:local_steps=4 yet", shown.stderr)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import sys
 from typing import Any, List, Tuple
 
-from covey.bench import job, picture, show
+from covey.bench import job, picture, show, waiting
 from covey.bench.contest import Effort, Row
 from covey.cli.run_command import UsageError, number_of_ranks
 from covey.launch.check import check_writable_folder
@@ -22,6 +23,7 @@ _KINDS = {
     "fusion": "1,000 gradients of 256 bytes, averaged",
     "model": "whole training steps of a ResNet-18 and a small GPT",
     "methods": "steps by method when nobody is late",
+    "waiting": "how long who is late, slow or stopped holds up the others, by method",
 }
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "MB": 10**6}
 _EPILOG = """examples:
@@ -86,8 +88,10 @@ def add_to(commands: Any) -> None:
 
 
 def _act(arguments: argparse.Namespace) -> int:
-    """Measures, prints, writes."""
+    """Measures, prints, writes. `waiting` has neither contestants nor a choice of ranks."""
     kind = arguments.kind
+    if kind == "waiting":
+        return _act_waiting(arguments)
     names = job.DEFAULT_PEERS[kind] if arguments.vs is None else arguments.vs
     about = show.describe(kind, arguments.size)
     effort = Effort(rounds=arguments.rounds, samples=arguments.samples)
@@ -112,6 +116,27 @@ def _act(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         _write(arguments.out, kind, show.as_json(about, found))
         why = picture.draw(about, found, os.path.join(arguments.out, kind + ".png"))
+        if why is not None:
+            print(f"no picture: {why}")
+    return 0
+
+
+def _act_waiting(arguments: argparse.Namespace) -> int:
+    about = show.describe("waiting", 8)
+    try:
+        if arguments.out is not None:
+            check_writable_folder("--out", arguments.out)
+        panels = waiting.bench(arguments.small)
+    except LaunchError as error:
+        sys.stderr.write(f"covey bench: {error}\n")
+        return 2
+    except JobFailed as error:
+        return error.exit_code
+    print("\n".join(waiting.table(about, panels)), flush=True)
+    if arguments.out is not None:
+        text = json.dumps(waiting.as_json(about, panels)) + "\n"
+        _write(arguments.out, "waiting", text)
+        why = waiting.draw(panels, os.path.join(arguments.out, "waiting.png"))
         if why is not None:
             print(f"no picture: {why}")
     return 0

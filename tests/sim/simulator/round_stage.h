@@ -31,6 +31,12 @@ class RoundSimulation final : public InprocWatcher {
 
  private:
   enum class State : uint8_t { kRuns, kStopped, kKilled };
+  // Another rank as one that waits has seen it, and how long it has waited for it.
+  struct Laggard {
+    uint64_t step = 0;
+    bool is_stale = false;
+    Time waited = 0;
+  };
   struct Player {
     std::unique_ptr<Rounds> rounds;
     std::unique_ptr<Fiber> fiber;
@@ -44,9 +50,12 @@ class RoundSimulation final : public InprocWatcher {
     bool has_fallen_out = false;  // and nobody could help
     uint64_t claim = 0;           // of a snapshot, that it could give as well,
     Time claim_since = 0;
-    int looks = 0;             // since it was overdue
-    bool skips_ahead = false;  // as far as it knows
-    bool leaves = false;       // in the middle of finish()
+    int looks = 0;                  // since it was overdue
+    bool skips_ahead = false;       // as far as it knows
+    bool leaves = false;            // in the middle of finish()
+    std::vector<Laggard> laggards;  // by rank
+    uint64_t waits_for = 0;         // the version at its last look,
+    Time looked_at = 0;             // when that was
   };
 
   void Point(int32_t rank);
@@ -58,6 +67,9 @@ class RoundSimulation final : public InprocWatcher {
   void Hear(Rounds* rounds);
   uint64_t Step(int32_t rank);
   void Advance(int32_t rank, bool* moved);
+  bool IsStale(int32_t rank, uint64_t version) const;
+  Time WaitedForOne(int32_t rank);
+  void CheckLaggards(int32_t rank, Time waited);
   void AwaitVersion(int32_t rank, uint64_t version);
   void ReadAll(int32_t rank);
   std::vector<void*> SpansOf(std::vector<std::byte>* data) const;

@@ -1,4 +1,5 @@
 // What a simulated rank does: all that runs inside its fiber.
+#include <algorithm>
 #include <cstring>
 
 #include "tests/sim/simulator/round_stage.h"
@@ -81,11 +82,57 @@ void RoundSimulation::Advance(int32_t rank, bool* moved) {
                    std::to_string(met));
 }
 
+// Whether a rank that is waited for is too far behind for `version`.
+bool RoundSimulation::IsStale(int32_t rank, uint64_t version) const {
+  const bool counts = players_[static_cast<size_t>(rank)].known_dead_at == kNever &&
+                      !Standing{*memory_.MemberAt(rank)}.finished() &&
+                      !Attendance::Of(*memory_.AttendanceAt(rank)).overdue();
+  const uint64_t step = SlotWord::Of(*memory_.SlotAt(rank)).step;
+  return counts && swarm_.admission.staleness > 0 && step + swarm_.admission.staleness < version;
+}
+
+// Before a look: how long it has waited, at least, for the one for which it has waited longest and
+// that has not gained on its limit since, nor may have in between.
+Time RoundSimulation::WaitedForOne(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  const Turn turn = Turn::Of(*memory_.TurnAt());
+  const Time now = network_.clock().Now();
+  const bool goes_on = player.waits_for == turn.version() && swarm_.max_wait != kNever;
+  const Time since = goes_on ? std::min(now - player.looked_at, swarm_.max_wait / 4) : 0;
+  player.waits_for = turn.version();
+  player.looked_at = now;
+  player.laggards.resize(players_.size());
+  Time longest = 0;
+  for (size_t r = 0; r < players_.size(); ++r) {
+    Laggard& laggard = player.laggards[r];
+    const uint64_t step = SlotWord::Of(*memory_.SlotAt(static_cast<int32_t>(r))).step;
+    if (laggard.is_stale) laggard.waited += since;
+    if (step > laggard.step + (laggard.is_stale ? 1 : 0)) laggard.waited = 0;
+    laggard.step = step;
+    laggard.is_stale = !turn.fired && IsStale(static_cast<int32_t>(r), turn.version());
+    if (laggard.is_stale) longest = std::max(longest, laggard.waited);
+  }
+  return longest;
+}
+
+void RoundSimulation::CheckLaggards(int32_t rank, Time waited) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  const Turn turn = Turn::Of(*memory_.TurnAt());
+  const bool waits = !turn.fired && turn.version() == player.waits_for;
+  for (size_t r = 0; r < players_.size(); ++r)
+    player.laggards[r].is_stale &= waits && IsStale(static_cast<int32_t>(r), turn.version());
+  if (waits && swarm_.max_wait != kNever && waited >= swarm_.max_wait)
+    journal_->Fail("11: rank " + std::to_string(rank) + " has waited for one that is slow for " +
+                   std::to_string(waited) + " ns");
+}
+
 void RoundSimulation::AwaitVersion(int32_t rank, uint64_t version) {
   Player& player = players_[static_cast<size_t>(rank)];
   while (!closing_ && player.rounds->executed() < version) {
     bool moved = false;
+    const Time waited = WaitedForOne(rank);
     Advance(rank, &moved);
+    if (!closing_) CheckLaggards(rank, waited);
     Serve(rank);
     if (!moved) player.fiber->Yield();
   }

@@ -1,4 +1,5 @@
-// Goal: max_wait runs while a rank waits, and of the time in which it was stopped a part counts.
+// Goal: max_wait runs while a rank waits, and of the time in which it was stopped a part counts;
+// what is waited for one that is slow for good counts together.
 // Method: a member that has come, one that has not, and times as arguments.
 #include "core/round/arrivals.h"
 
@@ -63,6 +64,50 @@ TEST_F(ArrivalsTest, WhoIsOverdueIsNotWaitedFor) {
 TEST_F(ArrivalsTest, WhoHasNotComeItselfTakesNobodyForMissing) {
   EXPECT_EQ(arrivals_.FireAt(1, {false, false}, {.step = 0, .max_wait = 100}, 1000).at, kNever);
   EXPECT_EQ(arrivals_.FireAt(1, {false, false}, {.step = 0, .max_wait = 100}, 9000).at, kNever);
+}
+
+// Member 1 needs 60 for a step, member 0 nothing, and a version waits for who is 3 steps behind.
+class LaggardTest : public ArrivalsTest {
+ protected:
+  LaggardTest() : limited_({.count = 1, .staleness = 2}, &memory_, words_) {
+    for (int32_t r = 0; r < 2; ++r) words_->Store(memory_.AppliedAt(r), 1000);  // of the log
+  }
+
+  void Seal(int32_t rank, uint64_t step) {
+    words_->Store(memory_.SlotAt(rank), SlotWord{SlotState::kSealed, 0, step}.Word());
+  }
+  // From `version` on; member 1 comes to its next step with each. The version that expires, or 0.
+  uint64_t Expires(uint64_t version, uint64_t last) {
+    for (; version <= last; ++version) {
+      Seal(0, version);
+      for (Time until = now_ + 60; now_ < until; now_ += 20) {
+        const Arrivals::Answer answer =
+            limited_.FireAt(version, {false, false}, {.step = version, .max_wait = 100}, now_);
+        if (answer.at <= now_) return answer.expired ? version : 0;
+      }
+      Seal(1, version - 2);
+    }
+    return 0;
+  }
+
+  Arrivals limited_;
+  Time now_ = 1000;
+};
+
+TEST_F(LaggardTest, WhoHoldsUpEachVersionIsWaitedForMaxWaitInAll) {
+  Seal(1, 1);
+  EXPECT_EQ(Expires(4, 50), 6u);  // Waiting is seen at looks: 40 for each before.
+}
+
+TEST_F(LaggardTest, WhoHasGainedOnTheLimitIsWaitedForAnew) {
+  Seal(1, 1);
+  EXPECT_EQ(Expires(4, 4), 0u);
+  Seal(0, 5);
+  Seal(1, 4);  // One better than it has to be at 5.
+  EXPECT_LE(limited_.FireAt(5, {false, false}, {.step = 5, .max_wait = 100}, now_).at, now_);
+  Seal(1, 3);
+  EXPECT_EQ(Expires(6, 6), 0u);
+  EXPECT_EQ(Expires(7, 50), 8u);
 }
 
 }  // namespace

@@ -1,0 +1,44 @@
+"""Files of runs that are whole or not there, and statistics over paired seeds."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import statistics
+from typing import Any, Dict, Sequence, Tuple
+
+
+def load(path: str, settings: Dict[str, Any]) -> Dict[str, Any]:
+    """What the file holds, if it is of these settings; without figures when there is no file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            run = dict(json.load(file))
+    except FileNotFoundError:
+        return {"settings": settings, "results": {}}
+    if run["settings"] != settings:
+        raise SystemExit(f"{path} is of other settings: remove it, or take another --out")
+    return run
+
+
+def save(run: Dict[str, Any], path: str) -> None:
+    """Whole, or not at all."""
+    with open(f"{path}.part", "w", encoding="utf-8") as file:
+        file.write(json.dumps(run) + "\n")
+    os.replace(f"{path}.part", path)
+
+
+def bootstrap(values: Sequence[float]) -> Tuple[float, float, float]:
+    """Mean of a few paired differences, and its 95 % interval from every resample there is.
+
+    With n values these are n^n, all of them while n is at most 6.
+
+    Example:
+        >>> bootstrap([1.0, 1.0, 4.0])
+        (2.0, 1.0, 4.0)
+    """
+    means = sorted(
+        statistics.fmean(some) for some in itertools.product(values, repeat=len(values))
+    )
+    low, high = (means[round(part * (len(means) - 1))] for part in (0.025, 0.975))
+    return statistics.fmean(values), low, high

@@ -1,0 +1,83 @@
+"""What a method could gain at most: how long steps take when nothing but computing and the drawn
+delays costs any time.
+
+A rank begins a step when it has ended the one before. It comes to the exchange after computing;
+the exchange takes place once as many ranks as the method needs have come; who comes later goes on
+at once. What is injected is slept after that.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import List, Sequence, Tuple
+
+
+def ends(
+    delays: Sequence[Sequence[float]], base: float, needed: int, *sync_every: int, begun: int = 0
+) -> List[float]:
+    """When each rank has ended its last step, in seconds.
+
+    Args:
+        delays: seconds by step and rank.
+        base: seconds that each rank computes in each step.
+        needed: ranks that have to come before an exchange takes place.
+        sync_every: all have to at each so-many-th step, of each of these numbers; 0: never.
+        begun: how many steps were done before.
+
+    Example:
+        >>> ends([[0, 2], [2, 0]], 1.0, 2), ends([[0, 2], [2, 0]], 1.0, 1)
+        ([6.0, 4.0], [4.0, 4.0])
+    """
+    found: List[float] = [0.0] * len(delays[0])
+    for step, row in enumerate(delays, begun + 1):
+        arrivals = [end + base for end in found]
+        is_sync = any(every > 0 and step % every == 0 for every in sync_every)
+        exchanged = max(arrivals) if is_sync else sorted(arrivals)[needed - 1]
+        found = [max(at, exchanged) + delay for at, delay in zip(arrivals, row)]
+    return found
+
+
+def seconds(
+    delays: Sequence[Sequence[float]], base: float, needed: int, *sync_every: int
+) -> float:
+    """Until the last rank has ended its last step; arguments as for ``ends``.
+
+    Example:
+        >>> seconds([[0, 2], [2, 0]], 1.0, needed=2), seconds([[0, 2], [2, 0]], 1.0, needed=1)
+        (6.0, 4.0)
+    """
+    return max(ends(delays, base, needed, *sync_every))
+
+
+def skipping_seconds(
+    delays: Sequence[Sequence[float]], base: float, needed: int, versions: int
+) -> float:
+    """Until so many exchanges have taken place when a rank that was late leaves out the steps it
+    has missed: its next one is that after the last exchange it has seen.
+
+    Args:
+        delays: seconds by exchange that a step was for, and rank; those of steps that are left out
+            are not slept.
+        base, needed: as for ``ends``.
+
+    Example:
+        >>> skipping_seconds([[9, 0, 0], [0, 0, 0], [0, 0, 0]], 1.0, needed=2, versions=3)
+        3.0
+    """
+    size = len(delays[0])
+    done = 0
+    coming = [(base, rank, 1) for rank in range(size)]  # when, who, for which exchange
+    waiting: List[Tuple[int, int]] = []
+    while True:
+        now, rank, step = heapq.heappop(coming)
+        free = [(rank, step)]
+        if step > done:
+            waiting.append((rank, step))
+            free = []
+            if len(waiting) >= needed:
+                done += 1
+                free, waiting = waiting, []
+        if done == versions:
+            return now
+        for one, was in free:
+            heapq.heappush(coming, (now + delays[was - 1][one] + base, one, done + 1))

@@ -1,0 +1,364 @@
+"""`covey bench waiting`: how long who is late holds up the others, by the methods' defaults.
+
+Sleeping stands for computing, so that ranks wait for each other and not for a core. Three
+questions, each with what is wanted and what is possible at most: one of 4 ranks is stopped (`kill
+-STOP`) for seconds; one of 4 is 10 times slower for good; each step one random rank of 8 is late.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import threading
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+import covey
+from covey.bench.bound import ends, skipping_seconds
+from covey.inject import drawn, parse
+from covey.launch.run import run
+from covey.method import full_text, methods, ranks_needed, setting
+
+ELEMENTS = 1_000_000
+WAIT_FACTOR, LEAST_WAIT_S = 10, 1.0  # max_wait by default: core/round/pace.h.
+SLOW = 10
+_TAU = "sync_every"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much: times are seconds.
+
+    Attributes:
+        step_s: what a step computes, with 4 ranks; with 8 it is twice as long.
+        stop_s: how long a rank is stopped.
+        slow_s: how long one is slow.
+        steps: with 8 ranks.
+        max_wait: of the methods; empty: their default.
+    """
+
+    step_s: float = 0.05
+    stop_s: float = 5.0
+    slow_s: float = 10.0
+    steps: int = 60
+    max_wait: str = ""
+
+    def method(self, text: str) -> str:
+        """The text with this max_wait."""
+        if not self.max_wait or text == "allreduce":
+            return text
+        return f"{text}{',' if ':' in text else ':'}max_wait={self.max_wait}"
+
+    @property
+    def wait_s(self) -> float:
+        """What max_wait then is."""
+        told = float(self.max_wait.removesuffix("ms")) / 1000 if self.max_wait else 0.0
+        return told or max(LEAST_WAIT_S, WAIT_FACTOR * self.step_s)
+
+
+SMALL = Effort(step_s=0.004, stop_s=0.2, slow_s=0.6, steps=12, max_wait="100ms")
+
+
+class Line(NamedTuple):
+    """One figure.
+
+    Attributes:
+        name: the contestant.
+        value: what was measured.
+        wanted: what is to be reached.
+        bound: what is possible at most; None where that is not another number than `wanted`.
+        busy: processor time in parts of the cores.
+        raw: what it was made of.
+    """
+
+    name: str
+    value: float
+    wanted: float
+    bound: Optional[float]
+    busy: float
+    raw: Dict[str, Any]
+
+
+class Panel(NamedTuple):
+    """A question and its figures. `less`: whether what is wanted is at most that."""
+
+    title: str
+    unit: str
+    less: bool
+    lines: List[Line]
+
+
+# ---- On the ranks ------------------------------------------------------------------------------
+
+
+class Trainer:
+    """An optimizer whose steps compute nothing but sleep."""
+
+    def __init__(self, method: str) -> None:
+        import torch
+
+        import covey.torch as hvd
+        from covey.bench.step import NoCompute
+
+        warnings.simplefilter("ignore")  # Who is missing is what is measured.
+        self.model = NoCompute([(ELEMENTS,)])
+        sgd = torch.optim.SGD(self.model.parameters(), lr=0.0)
+        self.optimizer: Any = hvd.DistributedOptimizer(sgd, model=self.model, method=method)
+        self.lengths: List[float] = []
+
+    def step(self, compute_s: float, delay_s: float = 0.0) -> None:
+        """Computes, steps and is late; notes how long it all took."""
+        began = time.monotonic()
+        time.sleep(compute_s)
+        self.optimizer.zero_grad()
+        self.model().backward()
+        self.optimizer.step()
+        time.sleep(delay_s)
+        self.lengths.append(round(time.monotonic() - began, 6))
+
+
+def _start() -> None:
+    os.environ.pop("COVEY_SUMMARY_FD", None)  # The bench has its own table.
+    covey.init()
+
+
+def _timed(work: Callable[[Trainer], None], method: str, base_s: float) -> Dict[str, Any]:
+    """What this rank did in `work`, after steps that warm up."""
+    trainer = Trainer(method)
+    for _ in range(12):  # Makes max_wait's median, and what is made once.
+        trainer.step(base_s)
+    trainer.optimizer.finish()
+    trainer.lengths.clear()
+    covey.barrier()
+    begun = trainer.optimizer.version
+    began, processor = time.monotonic(), time.process_time()
+    work(trainer)
+    seconds, processor = time.monotonic() - began, time.process_time() - processor
+    trainer.optimizer.finish()
+    return {"lengths": trainer.lengths, "seconds": seconds, "processor_s": processor,
+            "begun": begun}
+
+
+def _stop_for(pid: int, after_s: float, seconds: float) -> None:
+    time.sleep(after_s)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(seconds)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def stopped_main(names: Tuple[str, ...], effort: Effort) -> Dict[str, Any]:
+    """By method the figures of all ranks, of which the last is stopped."""
+    _start()
+    pids = covey.allgather_object(os.getpid())
+    before_s = 20 * effort.step_s
+
+    def work(trainer: Trainer) -> None:
+        end = time.monotonic() + 2 * before_s + effort.stop_s + effort.wait_s
+        stopper = threading.Thread(target=_stop_for, args=(pids[-1], before_s, effort.stop_s))
+        if covey.rank() == 0:
+            stopper.start()
+        while time.monotonic() < end:
+            trainer.step(effort.step_s)
+        if covey.rank() == 0:
+            stopper.join()
+
+    return {name: covey.allgather_object(_timed(work, effort.method(name), effort.step_s))
+            for name in names}
+
+
+def slow_main(names: Tuple[str, ...], effort: Effort) -> Dict[str, Any]:
+    """By method the figures of all ranks when none is slow ("free"), and when the last is."""
+    _start()
+    found = {}
+    for name in names:
+        for free in (True, False):
+            is_slow = not free and covey.rank() == covey.size() - 1
+            length = effort.slow_s / 3 if free else effort.slow_s
+
+            def work(trainer: Trainer, is_slow: bool = is_slow, length: float = length) -> None:
+                end = time.monotonic() + length
+                while time.monotonic() < end:
+                    trainer.step(effort.step_s * (SLOW if is_slow else 1))
+
+            mine = _timed(work, effort.method(name), effort.step_s)
+            found[name + (", free" if free else "")] = covey.allgather_object(mine)
+    return found
+
+
+def random_main(
+    texts: Tuple[str, ...], delays: List[List[float]], base_s: float, steps: int
+) -> List[Any]:
+    """By method the figures of all ranks of which a random one is late each step. Who skips ahead
+    ends with the version of so many steps."""
+    _start()
+    found = []
+    for text in texts:
+        skips = setting(full_text(text), "progress", "") == "skip"
+
+        def work(trainer: Trainer, skips: bool = skips) -> None:
+            first, number = trainer.optimizer.version, 0
+            while number < steps:
+                trainer.step(base_s, delays[number][covey.rank()])
+                number = trainer.optimizer.version - first if skips else number + 1
+
+        found.append(covey.allgather_object(_timed(work, text, base_s)))
+    return found
+
+
+# ---- What is asked -----------------------------------------------------------------------------
+
+
+def _busy(ranks: List[Dict[str, Any]]) -> float:
+    seconds = max(rank["seconds"] for rank in ranks)
+    return sum(rank["processor_s"] for rank in ranks) / seconds / len(os.sched_getaffinity(0))
+
+
+def _names() -> Tuple[str, ...]:
+    return tuple(m["name"] for m in methods() if m["name"] in ("eager", "wagma"))
+
+
+def stopped(effort: Effort) -> Panel:
+    """The longest step of those that are not stopped."""
+    found = run(stopped_main, (_names(), effort), num_proc=4)[0]
+    lines = []
+    for name, ranks in found.items():
+        others = [length for rank in ranks[:-1] for length in rank["lengths"]]
+        ordinary = [length for length in others if length < 0.8 * effort.wait_s]
+        wanted = effort.wait_s + max(ordinary, default=effort.step_s)
+        lines.append(Line(name, max(others), wanted, None, _busy(ranks), {"ranks": ranks}))
+    title = f"one of 4 ranks stopped for {effort.stop_s:g} s: longest step of the others"
+    return Panel(title, "s", True, lines)
+
+
+def _pace_after_first_wait(lengths: List[float], wait_s: float) -> float:
+    """Steps per second after those that were longer than usual by max_wait in all; of all where
+    none were."""
+    usual, waited, begin = statistics.median(lengths), 0.0, 0
+    for number, length in enumerate(lengths, 1):
+        waited += length - usual if length > 2 * usual else 0.0
+        if waited >= 0.8 * wait_s:
+            begin = number
+            break
+    rest = lengths[begin:]
+    return len(rest) / sum(rest) if rest else 0.0
+
+
+def slow(effort: Effort) -> Panel:
+    """The pace of those that are not slow, in percent of what it is without who is."""
+    found = run(slow_main, (_names(), effort), num_proc=4)[0]
+    lines = []
+    for name in _names():
+        ranks, free = found[name], found[name + ", free"]
+        alone = statistics.fmean(len(rank["lengths"]) / sum(rank["lengths"]) for rank in free)
+        pace = statistics.fmean(
+            _pace_after_first_wait(rank["lengths"], effort.wait_s) for rank in ranks[:-1]
+        )
+        raw = {"ranks": ranks, "free": free}
+        lines.append(Line(name, 100 * pace / alone, 90.0, 100.0, _busy(ranks), raw))
+    title = f"one of 4 ranks {SLOW} times slower for good: pace of the others after the first wait"
+    return Panel(title, "% of free pace", False, lines)
+
+
+# Name, method, steps/s wanted of 100 ms and 300 ms.
+_RANDOM = (
+    ("allreduce", "allreduce", 2.4),
+    ("solo", "eager:admit=solo,log=64,max_staleness=64", 6.5),
+    ("eager", "eager", 5.6),
+    ("wagma", "wagma", 4.7),
+    ("eager, skip", "eager:progress=skip", 9.0),
+    ("solo, skip", "eager:admit=solo,progress=skip", 9.0),
+)
+
+
+def random(effort: Effort) -> Panel:
+    """Steps per second of the average rank."""
+    base_s, size, steps = 2 * effort.step_s, 8, effort.steps
+    there = {method["name"] for method in methods()}
+    chosen = [one for one in _RANDOM if one[1].partition(":")[0] in there]
+    delays = drawn(parse(f"delay:{round(3e6 * base_s)}us@1"), steps, size)
+    texts = tuple(text for _, text, _ in chosen)
+    found = run(random_main, (texts, delays, base_s, steps), num_proc=size)[0]
+    lines = []
+    for (name, text, wanted), ranks in zip(chosen, found):
+        full = full_text(text)
+        needed = size if name == "allreduce" else ranks_needed(full, size)
+        if setting(full, "progress", "") == "skip":
+            bound = steps / skipping_seconds(delays, base_s, needed, steps)
+            value = steps / min(rank["seconds"] for rank in ranks)
+        else:
+            tau = int(setting(full, _TAU, "0"))
+            last = ends(delays, base_s, needed, tau, begun=ranks[0]["begun"])
+            bound = steps * size / sum(last)
+            value = steps * size / sum(rank["seconds"] for rank in ranks)
+        scaled = wanted * 0.1 / base_s
+        lines.append(Line(name, value, scaled, bound, _busy(ranks), {"ranks": ranks}))
+    title = (f"one random rank of 8 late by {3e3 * base_s:g} ms each step of {1e3 * base_s:g} ms, "
+             f"{ELEMENTS:,} float32, {steps} steps")
+    return Panel(title, "steps/s", False, lines)
+
+
+def bench(small: bool) -> List[Panel]:
+    """All three, each a job of its own."""
+    effort = SMALL if small else Effort()
+    return [stopped(effort), slow(effort), random(effort)]
+
+
+# ---- What is shown -----------------------------------------------------------------------------
+
+
+def table(about: Dict[str, Any], panels: List[Panel]) -> List[str]:
+    """Lines for a person."""
+    lines = [f"waiting: {about['cores']} cores, covey {covey.__version__}; sleeping stands for "
+             "computing; methods as they are by default"]
+    for panel in panels:
+        lines.append(f"{panel.title}; {panel.unit}")
+        for line in panel.lines:
+            sign = "<=" if panel.less else ">="
+            holds = line.value <= line.wanted if panel.less else line.value >= line.wanted
+            bound = f"  possible {line.bound:6.2f}" if line.bound is not None else ""
+            lines.append(f"  {line.name:12}{line.value:7.2f}  wanted {sign} {line.wanted:5.2f}"
+                         f"{bound}  cores busy {line.busy:4.0%}{'' if holds else '  MISSED'}")
+    return lines
+
+
+def as_json(about: Dict[str, Any], panels: List[Panel]) -> Dict[str, Any]:
+    """Everything, the length of each step in seconds."""
+    found = [{**panel._asdict(), "lines": [line._asdict() for line in panel.lines]}
+             for panel in panels]
+    return {**about, "panels": found}
+
+
+def draw(panels: List[Panel], path: str) -> Optional[str]:
+    """Writes a picture. Returns why not, or None."""
+    try:
+        import matplotlib
+    except ImportError:
+        return "matplotlib is not installed"
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, rows = pyplot.subplots(len(panels), figsize=(8, 8), layout="constrained")
+    for axes, panel in zip(rows, panels):
+        places = range(len(panel.lines))
+        axes.barh(places, [line.value for line in panel.lines], color="tab:blue", alpha=0.6)
+        for at, colour, label in (
+            ([line.wanted for line in panel.lines], "tab:red", "wanted"),
+            ([line.bound for line in panel.lines], "black", "possible at most"),
+        ):
+            if None not in at:
+                low, high = [p - 0.4 for p in places], [p + 0.4 for p in places]
+                axes.vlines(at, low, high, colour, label=label)
+        axes.set_yticks(places, [line.name for line in panel.lines])
+        axes.invert_yaxis()
+        axes.set_title(panel.title, fontsize="medium")
+        axes.set(xlabel=panel.unit)
+        axes.grid(axis="x", alpha=0.3)
+        axes.legend(fontsize="small", loc="lower left")
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+    return None
