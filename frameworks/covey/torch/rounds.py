@@ -21,6 +21,7 @@ from covey.method import ranks_needed
 from covey.reduce_op import Average, Sum
 from covey.state import state
 from covey.torch.bucket import Reduction
+from covey.torch.clip import clip
 from covey.torch.compression import Compression
 from covey.torch.layout import BucketPlan, gradient_strides
 from covey.torch.reducer import next_prefix
@@ -324,6 +325,7 @@ class RoundTrainer:
                     span.give()
                 if leader >= 0:
                     self._hypers.write(hypers)
+                    clip(self._optimizer)
                     for function in self.before_update:
                         function()
                     self._optimizer._covey_super().step()
@@ -365,7 +367,8 @@ def before_update(optimizer: Any, function: Callable[[], Any]) -> None:
     """From now on calls ``function()`` before each update, when ``grad`` is what it will use.
 
     With a method that does not wait for all ranks a step applies as many versions as were made: so
-    clipping is exact and the same on all ranks, also for one that is late.
+    clipping is exact and the same on all ranks, also for one that is late. (By the norm of all
+    gradients: ``clip_norm=`` of the method does it, before ``function``.)
 
     Raises:
         Unsupported: (a ValueError) the method waits for all: clip after ``synchronize()``.
