@@ -279,6 +279,8 @@ static PyMethodDef methods[] = {
     {"group_of", GroupOf, METH_VARARGS, "group_of(tuple of ranks) -> group number"},
     {"submit", Submit, METH_VARARGS, kSubmitDoc},
     {"submit1", SubmitOne, METH_VARARGS, kSubmitOneDoc},
+    {"count_not_finite", CountNotFinite, METH_VARARGS,
+     "count_not_finite(dtype, address, count) -> how many elements are NaN or infinite"},
     {"shortcut", NewShortcut, METH_VARARGS, kShortcutDoc},
     {"arena_alloc", ArenaAlloc, METH_VARARGS,
      "arena_alloc(bytes) -> Memory of the arena, zero-filled, 64-byte aligned"},

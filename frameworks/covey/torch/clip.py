@@ -17,6 +17,7 @@ from typing import Any, Callable, List, Optional, Sequence
 import torch
 
 from covey.errors import Unsupported
+from covey.torch.look import refuse_own
 
 _PIECE = 4096  # Elements. Fewer than torch divides between threads.
 _HALVES = (torch.float16, torch.bfloat16)
@@ -24,15 +25,17 @@ _TINY = 1e-6  # As torch has it, so that both give the same.
 
 
 def clipped_step(optimizer: Any, closure: Optional[Callable[[], Any]] = None) -> Any:
-    """The step of the user's class, with clipped gradients."""
-    if optimizer._covey_progress.clip_norm is None or closure is None:
+    """The step of the user's class, with clipped gradients, if they are fit."""
+    if closure is None:
+        refuse_own(optimizer)
         clip(optimizer)
-        return optimizer._covey_super().step(closure)
+        return optimizer._covey_super().step()
     whole: Callable[[], Any] = closure
 
     def clipped() -> Any:
         with torch.enable_grad():
             loss = whole()
+        refuse_own(optimizer)
         clip(optimizer)
         return loss
 

@@ -18,6 +18,7 @@ from covey.method import GRADIENTS, plans, scale_at, text_at
 from covey.objects import allgather_object
 from covey.reduce_op import Average, Max
 from covey.torch.layout import Named
+from covey.torch.look import is_on
 from covey.torch.ops import allreduce
 from covey.torch.reducer import Reducer, next_prefix
 from covey.torch.trainers import check_options, trainer_of
@@ -90,6 +91,7 @@ def _turn(optimizer: Any) -> None:
         optimizer._covey_reducer = Reducer(*optimizer._covey_plans, passes, densify)
     if optimizer._covey_reducer is not None:
         optimizer._covey_reducer.active = wanted
+        optimizer._covey_reducer.look_at = optimizer._covey_progress.steps if is_on() else None
 
 
 def _end_part(optimizer: Any) -> None:

@@ -24,6 +24,7 @@ from covey.torch.bucket import Reduction
 from covey.torch.clip import clip
 from covey.torch.compression import Compression
 from covey.torch.layout import BucketPlan, gradient_strides
+from covey.torch.look import is_on, refuse, unfit
 from covey.torch.reducer import next_prefix
 from covey.torch.snapshot import State, addresses_of
 from covey.torch.tensors import CODES
@@ -174,7 +175,10 @@ class RoundTrainer:
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self._write(self._open(), *self._take_scale())
+        scale, is_whole = self._take_scale()
+        if is_whole and is_on():
+            refuse(self._unfit())
+        self._write(self._open(), scale, is_whole)
         self._is_apart = True
         step = _native.rounds_publish(self._rounds, self._hypers.read())
         with self._tally.waiting(self._part + step, self._needed):
@@ -252,6 +256,11 @@ class RoundTrainer:
             f"this rank was at version {before}, further behind than the log= of the method "
             f"reaches: it goes on from a snapshot of version {version} by rank {rank}"
         )
+
+    def _unfit(self) -> str:
+        slots = (slot for span in self._spans for slot in span.plan.slots)
+        step = self._optimizer._covey_progress.steps
+        return unfit(((slot.name, slot.parameter.grad) for slot in slots), step)
 
     def _open(self) -> List[List[torch.Tensor]]:
         addresses = _native.rounds_spans(self._rounds, len(self._spans))
