@@ -24,7 +24,7 @@ from covey.torch.bucket import Reduction
 from covey.torch.clip import clip
 from covey.torch.compression import Compression
 from covey.torch.layout import BucketPlan, gradient_strides
-from covey.torch.look import is_on, refuse, unfit
+from covey.torch.look import is_on, unfit
 from covey.torch.reducer import next_prefix
 from covey.torch.snapshot import State, addresses_of
 from covey.torch.tensors import CODES
@@ -135,6 +135,7 @@ class RoundTrainer:
         self.recovered = 0  # How often this rank went on from another one's snapshot.
         self._is_apart = False  # Steps were published since the last finish().
         self.before_update: List[Callable[[], Any]] = []
+        self.unfit = ""  # Why its last gradients were not published: raised when the step is over.
         optimizer._step_supports_amp_scaling = True  # A GradScaler calls step() also to skip it.
         state.flushes.add(self)
         self._missing = (0,) * self._group.size()
@@ -176,11 +177,13 @@ class RoundTrainer:
             with torch.enable_grad():
                 loss = closure()
         scale, is_whole = self._take_scale()
-        if is_whole and is_on():
-            refuse(self._unfit())
-        self._write(self._open(), scale, is_whole)
+        self.unfit = self._find_unfit() if is_whole and is_on() else ""
         self._is_apart = True
-        step = _native.rounds_publish(self._rounds, self._hypers.read())
+        if is_whole and not self.unfit:
+            self._write(self._open(), scale)
+            step = _native.rounds_publish(self._rounds, self._hypers.read())
+        else:  # It has come all the same, so that nobody waits for it.
+            step = _native.rounds_publish(self._rounds, None)
         with self._tally.waiting(self._part + step, self._needed):
             self._wait(step)
         self._apply_all()
@@ -257,7 +260,7 @@ class RoundTrainer:
             f"reaches: it goes on from a snapshot of version {version} by rank {rank}"
         )
 
-    def _unfit(self) -> str:
+    def _find_unfit(self) -> str:
         slots = (slot for span in self._spans for slot in span.plan.slots)
         step = self._optimizer._covey_progress.steps
         return unfit(((slot.name, slot.parameter.grad) for slot in slots), step)
@@ -281,16 +284,13 @@ class RoundTrainer:
             self._optimizer.grad_scale = self._optimizer.found_inf = None
         return scale, overflow is None or not bool(overflow)
 
-    def _write(
-        self, slots: List[List[torch.Tensor]], scale: Optional[torch.Tensor], is_whole: bool
-    ) -> None:
-        """Copies this rank's gradients; zeros where it has none, everywhere if they overflowed: it
-        has come all the same, so that nobody waits for it."""
+    def _write(self, slots: List[List[torch.Tensor]], scale: Optional[torch.Tensor]) -> None:
+        """Copies this rank's gradients; zeros where it has none."""
         sources: List[torch.Tensor] = []
         targets: List[torch.Tensor] = []
         with torch.no_grad():
             for span, views in zip(self._spans, slots):
-                has = [is_whole and parameter.grad is not None for parameter in span.parameters]
+                has = [parameter.grad is not None for parameter in span.parameters]
                 flags = [float(one) for one in has]
                 views[-1].copy_(torch.tensor(flags))
                 for parameter, view, given in zip(span.parameters, views, has):

@@ -19,9 +19,9 @@ constexpr Time kLongestNews = 5 * kMillisecond;  // until a death is known
 
 }  // namespace
 
-RoundSimulation::RoundSimulation(uint64_t seed)
+RoundSimulation::RoundSimulation(uint64_t seed, int32_t ranks)
     : rng_(seed),
-      swarm_(RoundSwarm::Draw(&rng_)),
+      swarm_(RoundSwarm::Draw(&rng_, ranks)),
       network_({.size = swarm_.size, .seed = seed, .region_bytes = 1 << 20, .watcher = this}),
       layout_(swarm_.spans, 64),
       memory_({.size = swarm_.size, .log = swarm_.log, .hypers = 2}, layout_) {
@@ -147,7 +147,8 @@ RoundVerdict RoundSimulation::Run() {
       .skipped = journal_->skipped(),
       .given = given_,
       .taken = taken_,
-      .withdrawn = withdrawn_};
+      .withdrawn = withdrawn_,
+      .nulls = nulls_};
   // What stopped ranks left in the middle must be run to its end, or their stacks would leak.
   closing_ = true;
   for (Player& player : players_)
@@ -156,6 +157,6 @@ RoundVerdict RoundSimulation::Run() {
   return verdict;
 }
 
-RoundVerdict RunRounds(uint64_t seed) { return RoundSimulation(seed).Run(); }
+RoundVerdict RunRounds(uint64_t seed, int32_t ranks) { return RoundSimulation(seed, ranks).Run(); }
 
 }  // namespace covey
