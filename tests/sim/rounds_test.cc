@@ -17,7 +17,7 @@ constexpr uint64_t kSeeds = 300;
 constexpr uint64_t kSeedsOfASize = 1;
 #else
 constexpr uint64_t kSeeds = 3000;
-constexpr uint64_t kSeedsOfASize = 8;
+constexpr uint64_t kSeedsOfASize = 3;
 #endif
 
 TEST(RoundsTest, EverythingHolds) {

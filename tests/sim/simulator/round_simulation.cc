@@ -11,7 +11,7 @@
 namespace covey {
 namespace {
 
-constexpr uint64_t kMostResumes = 1'500'000;
+constexpr uint64_t kMostResumes = 250'000;  // for each rank, and as for six at least
 constexpr Time kLongestStep = 20 * kMicrosecond;
 constexpr Time kLongestStop = 5 * kMillisecond;
 constexpr uint64_t kMostStops = 40;
@@ -99,8 +99,9 @@ bool RoundSimulation::AllHaveEnded() const {
 
 RoundVerdict RoundSimulation::Run() {
   OnWorkDo([this] { OnWork(); });
+  const uint64_t most = kMostResumes * std::max<size_t>(6, players_.size());
   uint64_t resumes = 0;
-  for (; !AllHaveEnded() && journal_->failure().empty() && resumes < kMostResumes; ++resumes) {
+  for (; !AllHaveEnded() && journal_->failure().empty() && resumes < most; ++resumes) {
     Strike();
     const size_t r = rng_.Below(players_.size());
     network_.clock().Advance(static_cast<Time>(rng_.Below(uint64_t{kLongestStep})));
@@ -113,7 +114,7 @@ RoundVerdict RoundSimulation::Run() {
     current_ = -1;
     journal_->Look();
   }
-  if (resumes == kMostResumes)
+  if (resumes == most)
     journal_->Fail("4: somebody who runs waits for ever after version " +
                    std::to_string(journal_->versions()));
   for (int32_t r = 0; r < swarm_.size; ++r) {
