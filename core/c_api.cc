@@ -22,7 +22,7 @@ static_assert(static_cast<int>(DType::kBool) == COVEY_BOOL &&
 static_assert(static_cast<int>(Kind::kAlltoall) == COVEY_ALLTOALL &&
               static_cast<int>(Kind::kJoin) == COVEY_JOIN &&
               static_cast<int>(Op::kProduct) == COVEY_PRODUCT);
-static_assert(static_cast<int>(StatusCode::kInternal) == COVEY_INTERNAL &&
+static_assert(static_cast<int>(StatusCode::kNotFinite) == COVEY_NOT_FINITE &&
               kMaxDims == COVEY_MAX_DIMS);
 
 }  // namespace
@@ -78,7 +78,8 @@ void CallBack(void* context, uint64_t handle, const Status& status) {
 
 Status Submit(Session* session, const covey_request& request, covey_handle* handle) {
   const ValidationContext context{.group = session->FindGroup(request.group),
-                                  .self = session->rank()};
+                                  .self = session->rank(),
+                                  .check_nan = session->config().check_nan != 0};
   Operation* operation = session->queue().New();
   if (Status valid = Validate(request, context, operation); !valid.ok()) {
     session->queue().Discard(operation);

@@ -302,6 +302,18 @@ covey_code covey_rounds_publish(covey_runtime* runtime, covey_rounds rounds, con
   return COVEY_OK;
 }
 
+covey_code covey_rounds_skip(covey_runtime* runtime, covey_rounds rounds, int64_t* step,
+                             covey_error* error) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  if (port == nullptr) return Report(covey::NoneOf(use), error);
+  if (port->has_models())
+    return Report(Status::InvalidArgument("models: publish the last one again instead"), error);
+  const uint64_t skipped = port->Skip();
+  if (step != nullptr) *step = static_cast<int64_t>(skipped);
+  return COVEY_OK;
+}
+
 covey_code covey_rounds_wait(covey_runtime* runtime, covey_rounds rounds, int64_t version,
                              int64_t timeout_ns, covey_error* error) {
   const Use use(OrDefault(runtime));

@@ -51,7 +51,8 @@ typedef enum covey_code {
   COVEY_UNSUPPORTED = 6,      /* dtype, op or device this build cannot do */
   COVEY_EXHAUSTED = 7,        /* memory or a bound of the configuration */
   COVEY_FORKED = 8,           /* called in a child of fork() */
-  COVEY_INTERNAL = 9          /* a bug in Covey: please report the message */
+  COVEY_INTERNAL = 9,         /* a bug in Covey: please report the message */
+  COVEY_NOT_FINITE = 10       /* a member has NaN or infinite numbers: it failed on every member */
 } covey_code;
 
 typedef struct covey_error {
@@ -178,7 +179,15 @@ typedef struct covey_request {
    * on all ranks: "bf16", "fp16", "int8", "int8@block=512". Each is encoded once, decoded on every
    * rank and reduced in float32, so all ranks get the same bits. NULL or "" = not at all. */
   const char* codec;
+  /* Why this rank's contribution must not be mixed with those of others, for people: the operation
+   * then fails on every member with COVEY_NOT_FINITE and this text (of which 1000 bytes count);
+   * inputs stay whole, and the next one works. "": the caller has looked, all is well. NULL: with
+   * the knob check_nan, floating-point inputs of reductions that lie on the CPU are looked at. */
+  const char* unfit;
 } covey_request;
+
+/* How many of `count` elements at `data` are NaN or infinite; 0 for types that have none such. */
+COVEY_API int64_t covey_count_not_finite(covey_dtype dtype, const void* data, int64_t count);
 
 /* ---- Life ---- */
 

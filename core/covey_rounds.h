@@ -46,7 +46,7 @@ typedef struct covey_rounds_config {
 typedef struct covey_round_record {
   uint32_t struct_size;
   int64_t version;
-  int32_t divisor;  /* members that are not dead */
+  int32_t divisor;  /* members that are not dead, and have not come with nothing alone */
   int32_t leader;   /* the lowest rank with a fresh contribution, else with any; -1 = none */
   int64_t* first;   /* [group size] steps first..last of each member are in it; 0..0: none. A */
   int64_t* last;    /* contribution is fresh when `last` >= `version`. */
@@ -72,6 +72,12 @@ COVEY_API covey_code covey_rounds_spans(covey_runtime* runtime, covey_rounds rou
  * version has taken the step before, it goes together with it. hypers: [num_hypers], copied. */
 COVEY_API covey_code covey_rounds_publish(covey_runtime* runtime, covey_rounds rounds,
                                           const double* hypers, int64_t* step, covey_error* error);
+
+/* Gradients: this rank has come to its next step and has nothing to give there (an overflow): it is
+ * not waited for, as if it had published, but nothing is summed and the mean is over the others.
+ * What lies in the spans does not matter. */
+COVEY_API covey_code covey_rounds_skip(covey_runtime* runtime, covey_rounds rounds, int64_t* step,
+                                       covey_error* error);
 
 /* Waits until `version` has been made; COVEY_TIMEOUT after timeout_ns (negative: no limit). */
 COVEY_API covey_code covey_rounds_wait(covey_runtime* runtime, covey_rounds rounds, int64_t version,

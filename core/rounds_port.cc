@@ -40,11 +40,19 @@ std::byte* RoundsPort::open() {
 }
 
 uint64_t RoundsPort::Publish(std::span<const double> hypers) {
+  return Arrive([&] { return rounds_->Publish(hypers); });
+}
+
+uint64_t RoundsPort::Skip() {
+  return Arrive([this] { return rounds_->Skip(); });
+}
+
+uint64_t RoundsPort::Arrive(const std::function<uint64_t()>& publish) {
   const std::lock_guard lock(mutex_);
   pace_.OnEnd(MonotonicNow());
   finishing_ = false;
   rounds_->set_max_wait(MaxWait(0));
-  const uint64_t step = rounds_->Publish(hypers);
+  const uint64_t step = publish();
   pace_.OnBegin(MonotonicNow());
   return step;
 }

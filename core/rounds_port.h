@@ -62,6 +62,7 @@ class RoundsPort {
 
   std::byte* open();
   uint64_t Publish(std::span<const double> hypers);
+  uint64_t Skip();
   uint64_t executed();
   Status Wait(uint64_t version, Time deadline);
   // See Rounds::Expect. Waiting that ends otherwise than well gives the memory back.
@@ -110,6 +111,7 @@ class RoundsPort {
   uint64_t offset() const { return offset_; }  // of this rank's block in its region
 
  private:
+  uint64_t Arrive(const std::function<uint64_t()>& publish);
   Status Drive(const std::function<bool()>& done, Time deadline);
   Status DriveOn(const std::function<bool()>& done, Time deadline);
   bool Pass(const std::function<bool()>& done, Time now, Time* until, bool* moved);

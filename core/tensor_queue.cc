@@ -42,6 +42,7 @@ void TensorQueue::Reuse(Operation* operation) {
   operation->rows.clear();
   operation->gathered.reset();
   operation->status = Status::Ok();
+  operation->refusal = Status::Ok();
   operation->callback = nullptr;
   operation->released = false;
   operation->awaited = false;

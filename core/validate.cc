@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/base/finite.h"
 #include "core/run/codec.h"
 
 namespace covey {
@@ -13,6 +14,7 @@ constexpr size_t kMaxNameBytes = 1024;
 // So that one announcement, which lists every shape, fits in a mailbox.
 constexpr int kMaxTensors = 8192;
 constexpr size_t kMaxDescriptionBytes = 128 * 1024;
+constexpr size_t kMaxUnfitBytes = 1000;
 
 std::string Quoted(const covey_request& r) {
   const std::string kind = NameOf(static_cast<Kind>(r.kind));
@@ -202,6 +204,30 @@ Status ReadCodec(const covey_request& r, Operation* operation) {
   return Status::Ok();
 }
 
+// Why the others must not get what this rank has; ok: they may.
+Status Fitness(const covey_request& r, const ValidationContext& c, const Operation& operation) {
+  const auto unfit = [&c](const std::string& why) {
+    return Status(StatusCode::kNotFinite, "rank " + RankText(c.self) + " has " + why, c.self);
+  };
+  if (r.unfit != nullptr)
+    return r.unfit[0] == '\0' ? Status::Ok()
+                              : unfit(std::string(r.unfit).substr(0, kMaxUnfitBytes));
+  if (!c.check_nan || !Reduces(operation.kind)) return Status::Ok();
+  for (size_t i = 0; i < operation.inputs.size(); ++i) {
+    const Tensor& t = operation.inputs[i];
+    if (t.device != DeviceType::kCpu) continue;
+    const auto count = static_cast<size_t>(t.shape.Elems());
+    const size_t found = CountNotFinite(t.dtype, t.data, count);
+    if (found == 0) continue;
+    const std::string which =
+        operation.inputs.size() == 1 ? "" : " in tensor " + std::to_string(i) + " of the request";
+    return unfit(std::to_string(found) + " NaN or infinite numbers of " + std::to_string(count) +
+                 which + ", the first at element " +
+                 std::to_string(FirstNotFinite(t.dtype, t.data, count)));
+  }
+  return Status::Ok();
+}
+
 }  // namespace
 
 Status Validate(const covey_request& r, const ValidationContext& c, Operation* operation) {
@@ -229,6 +255,7 @@ Status Validate(const covey_request& r, const ValidationContext& c, Operation* o
   }
   RETURN_IF_ERROR(CheckTensors(r, *operation));
   RETURN_IF_ERROR(ReadCodec(r, operation));
+  operation->refusal = Fitness(r, c, *operation);
   return operation->kind == Kind::kAlltoall ? ReadSplits(r, operation) : Status::Ok();
 }
 

@@ -15,6 +15,7 @@ struct ValidationContext {
   const Group* group = nullptr;  // null: the request named a group that does not exist
   Rank self = kNoRank;
   bool has_device[3] = {true, false, false};  // by DeviceType
+  bool check_nan = false;                     // the knob
 };
 
 Status Validate(const covey_request& request, const ValidationContext& context,

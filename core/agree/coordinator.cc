@@ -11,6 +11,8 @@ Message ErrorFor(const OperationId& id, StatusCode code, int32_t peer, std::stri
       .type = MessageType::kError, .id = id, .code = code, .peer = peer, .text = std::move(text)};
 }
 
+constexpr int kMostRefusals = 3;
+
 std::string RankName(int32_t rank) { return "rank " + std::to_string(rank); }
 
 // "rank 1" or "ranks 0, 2": the members whose announcement equals that of member `like`.
@@ -23,6 +25,18 @@ std::string RanksLike(const std::vector<int32_t>& members,
     names += (count++ > 0 ? ", " : "") + std::to_string(members[i]);
   }
   return (count == 1 ? "rank " : "ranks ") + names;
+}
+
+// What those say that cannot take part for a reason of this kind; the first few of them.
+std::string Refusals(const std::vector<std::optional<Message>>& announced, StatusCode code) {
+  std::string text;
+  int left = kMostRefusals;
+  for (const auto& one : announced) {
+    if (one->code != code || left-- <= 0) continue;
+    text += (text.empty() ? "" : "; ") + one->text;
+    if (code != StatusCode::kNotFinite) return text;  // one alone explains it
+  }
+  return left < 0 ? text + "; and " + std::to_string(-left) + " more ranks" : text;
 }
 
 // First "name=value" of a knob text that differs: "segment_bytes: rank 0 has 65536, rank 1 has
@@ -91,11 +105,7 @@ Message Coordinator::Decide(const OperationId& id, const Pending& pending) {
     if (all[i]->ranks != pending.members)
       return ErrorFor(id, StatusCode::kMismatch, rank, "groups differ: two groups share a key");
     if (all[i]->code != StatusCode::kOk)
-      return ErrorFor(
-          id, all[i]->code, rank,
-          RankName(rank) + " has joined (it has no more data): until all ranks have, " +
-              "only barrier and allreduce on the CPU, without a prescale factor or a codec for "
-              "other than a sum, are possible");
+      return ErrorFor(id, all[i]->code, rank, Refusals(all, all[i]->code));
     if (all[i]->text != all[0]->text)
       return ErrorFor(id, StatusCode::kMismatch, rank,
                       "a setting that must be equal on all ranks differs: " +

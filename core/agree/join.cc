@@ -112,15 +112,19 @@ Request* Join::OnShadow(const Message& message, const Negotiator& negotiator, Ti
   request.form = signature.form;
   request.submitted_at = now;
   request.shadow = true;
-  request.refused = !CanTakePart(signature);
-  if (!request.refused) {
+  if (!CanTakePart(signature))
+    request.refusal = Status::Unsupported(
+        "rank " + std::to_string(ToInt(self_)) +
+        " has joined (it has no more data): until all ranks have, only barrier and allreduce on "
+        "the CPU, without a prescale factor or a codec for other than a sum, are possible");
+  if (request.refusal.ok()) {
     shadow.memory.resize(signature.LengthBytes());
     FillIdentity(signature.dtype, signature.op, shadow.memory);
   }
   size_t offset = 0;
   for (const Shape& shape : signature.shapes) {
     Tensor tensor{.dtype = signature.dtype, .shape = shape, .device = signature.device};
-    if (!request.refused) tensor.data = shadow.memory.data() + offset;
+    if (request.refusal.ok()) tensor.data = shadow.memory.data() + offset;
     offset += tensor.LengthBytes();
     request.inputs.push_back(tensor);
   }

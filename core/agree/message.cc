@@ -69,7 +69,7 @@ bool DecodeMessage(std::span<const std::byte> bytes, Message* m) {
   if (m->depth < kMinLandingSlots || m->depth > kMaxLandingSlots) return false;
   m->blocks = r.GetList<uint64_t>();
   const auto code = r.Get<uint8_t>();
-  if (code > static_cast<uint8_t>(StatusCode::kInternal)) return false;
+  if (code >= kNumStatusCodes) return false;
   m->code = StatusCode{code};
   m->peer = r.Get<int32_t>();
   m->text = r.GetString();

@@ -75,7 +75,7 @@ struct Message {
   std::vector<PlanMember> members;    // freeze, frozen, switch
   StatusCode code = StatusCode::kOk;  // error; announce: this rank cannot take part
   int32_t peer = -1;                  // error; all joined
-  std::string text;                   // error, here; announce: the knobs that must agree
+  std::string text;  // error, here; announce: the knobs that must agree, or why it cannot take part
 };
 
 // Whether rule N13 counts it: a steady step sends none of these.

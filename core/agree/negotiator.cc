@@ -102,7 +102,7 @@ void Negotiator::Advance(Stream* stream) {
 // through its entries (unnamed requests of a training step) finds each at once: the one after the
 // last.
 const Entry* Negotiator::MatchingEntry(Stream* stream, const Request& request) {
-  if (request.refused) return nullptr;
+  if (!request.refusal.ok()) return nullptr;
   const size_t count = stream->entries.size();
   for (size_t step = 0; step < count; ++step) {
     const size_t i = (stream->last_entry + step) % count;
@@ -155,7 +155,10 @@ void Negotiator::Announce(Stream* stream) {
   m.text = options_.agreed_text;
   m.waits = front->waits;
   m.submitted_at = front->submitted_at;
-  if (front->refused) m.code = StatusCode::kUnsupported;
+  if (!front->refusal.ok()) {
+    m.code = front->refusal.code();
+    m.text = front->refusal.message();
+  }
   const size_t slot_bytes = LandingSlotBytes(m.signature, options_.segment_bytes);
   if (slot_bytes > stream->channel.slot_bytes) {
     stream->proposed_slot_bytes = slot_bytes;

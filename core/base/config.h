@@ -57,6 +57,7 @@ struct Config {
   Time fusion_window = kMillisecond;
   std::string method = "allreduce";    // a text for ParseMethod of core/plan/method.h
   std::string method_by = "variable";  // or flag, force: what is said of a choice that is ignored
+  int32_t check_nan = 0;               // 1: refuse NaN and infinite numbers before they are mixed
   std::string inject;                  // delays: frameworks/covey/inject.py reads it
   std::string summary = "auto";        // or always
   int32_t summary_fd = -1;             // -1 = none

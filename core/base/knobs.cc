@@ -202,6 +202,13 @@ constexpr Knob kKnobs[] = {
      .field = &Config::method_by,
      .help = "who has chosen the method: the variable, coveyrun's --method, or --force-method, "
              "over which a script does not win"},
+    {.name = "check_nan",
+     .type = Type::kCount,
+     .field = &Config::check_nan,
+     .maximum = 1,
+     .help = "1: looks for NaN and infinite numbers in what is about to be reduced, and refuses it "
+             "with rank, name, count and step before it is mixed with that of others; costs a pass "
+             "over the data, about 0.1 ms per million float32"},
     {.name = "inject",
      .unit = "text",
      .type = Type::kText,

@@ -8,8 +8,8 @@ namespace covey {
 
 const char* NameOf(StatusCode code) {
   constexpr const char* kNames[kNumStatusCodes] = {
-      "ok",      "invalid argument", "not initialized", "mismatch", "aborted",
-      "timeout", "unsupported",      "exhausted",       "forked",   "internal"};
+      "ok",          "invalid argument", "not initialized", "mismatch", "aborted",   "timeout",
+      "unsupported", "exhausted",        "forked",          "internal", "not finite"};
   const int index = static_cast<int>(code);
   CHECK(index >= 0 && index < kNumStatusCodes);
   return kNames[index];

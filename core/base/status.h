@@ -31,8 +31,9 @@ enum class StatusCode : int32_t {
   kExhausted = 7,
   kForked = 8,
   kInternal = 9,
+  kNotFinite = 10,
 };
-inline constexpr int kNumStatusCodes = 10;
+inline constexpr int kNumStatusCodes = 11;
 
 const char* NameOf(StatusCode code);  // "invalid argument"
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/base/coded_form.h"
+#include "core/base/status.h"
 #include "core/base/types.h"
 
 namespace covey {
@@ -105,8 +106,8 @@ struct Request {
   uint64_t waits = 0;    // how often this rank had waited for an operation before it submitted this
   bool awaited = false;  // somebody waits for it (rule N6); the baton holder's
   bool callback_only = false;  // nobody waits for its handle: a callback tells its end
-  bool shadow = false;   // submitted by the runtime for a rank that has joined (core/agree/join.h)
-  bool refused = false;  // a shadow of an operation that a joined rank cannot take part in
+  bool shadow = false;  // submitted by the runtime for a rank that has joined (core/agree/join.h)
+  Status refusal;       // not ok: this rank takes no part, so all members fail, for this reason
 
   // Written by the runtime before the operation ends, where the kind gathers; rows also by a join.
   std::vector<int64_t> rows;  // of the result, from each member; join: [1] the last rank

@@ -1,8 +1,10 @@
 #include "core/plan/method.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -47,15 +49,30 @@ Status UnknownMethod(std::string_view name) {
 }
 
 constexpr int64_t kManySteps = 1000000000;
+constexpr int64_t kGreatNorm = 1000000000000000;  // 1e9
 // What every method has beside its own parameters, and how it says that another one follows.
-constexpr MethodParameter kWarmup{
-    .name = "warmup_steps",
-    .letter = "",
-    .unit = "steps",
-    .standard = 0,
-    .minimum = 0,
-    .maximum = kManySteps,
-    .help = "first steps, in which gradients are averaged over all ranks as by allreduce"};
+constexpr MethodParameter kCommon[] = {
+    {.name = "warmup_steps",
+     .letter = "",
+     .unit = "steps",
+     .standard = 0,
+     .minimum = 0,
+     .maximum = kManySteps,
+     .help = "first steps, in which gradients are averaged over all ranks as by allreduce"},
+    {.name = "clip_norm",
+     .letter = "",
+     .unit = "",
+     .standard = 0,
+     .minimum = 0,
+     .maximum = kGreatNorm,
+     .help =
+         "the largest norm, over all parameters, of the gradients of an update: longer ones are "
+         "scaled down to it. Averaged gradients once for each update, alike on all ranks; where "
+         "models are averaged, each rank's own before its own step. off: any norm",
+     .notation = Notation::kNorm},
+};
+enum Common : uint8_t { kWarmup, kClip, kNumCommon };
+static_assert(std::size(kCommon) == kNumCommon);
 constexpr std::string_view kThen = "then";
 
 Status UnknownParameter(const Method& method, std::string_view name) {
@@ -66,7 +83,8 @@ Status UnknownParameter(const Method& method, std::string_view name) {
     names.emplace_back(parameter.name);
     shown.push_back(parameter.name + (letter.empty() ? "" : " (" + letter + ")"));
   }
-  for (std::string_view common : {std::string_view(kWarmup.name), kThen}) {
+  for (std::string_view common :
+       {std::string_view(kCommon[kWarmup].name), std::string_view(kCommon[kClip].name), kThen}) {
     names.push_back(common);
     shown.emplace_back(common);
   }
@@ -96,6 +114,10 @@ Status ReadValue(const MethodParameter& parameter, std::string_view text, int64_
     range = "auto or " + range;
     least = "1";
   }
+  if (parameter.notation == Notation::kNorm) {
+    range = "off or a number";
+    least = WriteAs(parameter.notation, 1);
+  }
   return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
                                  ", which is not " + range + " from " + least + " to " +
                                  WriteAs(parameter.notation, parameter.maximum));
@@ -114,7 +136,7 @@ size_t IndexOf(std::span<const MethodParameter> parameters, std::string_view nam
 struct Draft {
   const Method* method;
   std::vector<std::optional<int64_t>> values;
-  std::optional<int64_t> warmup_steps;
+  std::array<std::optional<int64_t>, kNumCommon> common;
 };
 
 // One "name=value" of `text`.
@@ -127,9 +149,10 @@ Status ReadSetting(std::string_view word, std::string_view text, Draft* draft) {
   const std::span<const MethodParameter> own = draft->method->parameters;
   const size_t index = IndexOf(own, name);
   const bool is_own = index < own.size();
-  if (!is_own && name != kWarmup.name) return UnknownParameter(*draft->method, name);
-  const MethodParameter& parameter = is_own ? own[index] : kWarmup;
-  std::optional<int64_t>& value = is_own ? draft->values[index] : draft->warmup_steps;
+  const size_t common = IndexOf(kCommon, name);
+  if (!is_own && common == kNumCommon) return UnknownParameter(*draft->method, name);
+  const MethodParameter& parameter = is_own ? own[index] : kCommon[common];
+  std::optional<int64_t>& value = is_own ? draft->values[index] : draft->common[common];
   if (value.has_value())
     return Status::InvalidArgument(std::string(parameter.name) + " is given twice in the method " +
                                    Quoted(text));
@@ -185,7 +208,8 @@ Status ReadMethod(std::string_view name, std::string_view settings, std::string_
   }
   for (size_t i = 0; i < own.size(); ++i)
     choice->settings.push_back(draft.values[i].value_or(own[i].standard));
-  choice->warmup_steps = draft.warmup_steps.value_or(kWarmup.standard);
+  choice->warmup_steps = draft.common[kWarmup].value_or(kCommon[kWarmup].standard);
+  choice->clip_norm = draft.common[kClip].value_or(kCommon[kClip].standard);
   return then.empty() ? Status::Ok() : ReadThen(then.substr(kThen.size() + 1), text, choice);
 }
 
@@ -226,7 +250,15 @@ std::string JsonOf(const Method& method) {
   }
   json += ",\"parameters\":[";
   for (const MethodParameter& parameter : method.parameters) json += JsonOf(parameter) + ",";
-  return json + JsonOf(kWarmup) + "]}";
+  return json + JsonOf(kCommon[kWarmup]) + "," + JsonOf(kCommon[kClip]) + "]}";
+}
+
+std::string WordOf(const MethodParameter& parameter, int64_t value) {
+  return std::string(parameter.name) + "=" + WriteAs(parameter.notation, value);
+}
+
+void AddWord(const std::string& word, std::string* text) {
+  *text += (text->find(':') == std::string::npos ? ":" : ",") + word;
 }
 
 }  // namespace
@@ -250,19 +282,16 @@ const Method* FindMethod(std::string_view name) {
 std::string MethodChoice::OwnText() const {
   std::string text = method->name;
   for (size_t i = 0; i < settings.size(); ++i)
-    text += (i == 0 ? ":" : ",") + std::string(method->parameters[i].name) + "=" +
-            WriteAs(method->parameters[i].notation, settings[i]);
+    AddWord(WordOf(method->parameters[i], settings[i]), &text);
+  if (clip_norm > 0) AddWord(WordOf(kCommon[kClip], clip_norm), &text);
   return text;
 }
 
 std::string MethodChoice::Text() const {
   std::string text = OwnText();
-  const auto add = [&text](const std::string& word) {
-    text += (text.find(':') == std::string::npos ? ":" : ",") + word;
-  };
   if (from > 0) text.insert(std::strlen(method->name), "@" + std::to_string(from));
-  if (warmup_steps > 0) add(std::string(kWarmup.name) + "=" + std::to_string(warmup_steps));
-  if (!then.empty()) add(std::string(kThen) + "=" + then[0].Text());
+  if (warmup_steps > 0) AddWord(WordOf(kCommon[kWarmup], warmup_steps), &text);
+  if (!then.empty()) AddWord(std::string(kThen) + "=" + then[0].Text(), &text);
   return text;
 }
 

@@ -8,9 +8,10 @@
 //
 // The text is flat and survives a shell unquoted: "local", "local:local_steps=8,warmup_steps=100",
 // "local:H=8". All methods have warmup_steps=N, gradients averaged over all ranks in the first N
-// steps; and as the last setting then=METHOD@N, another method from step N on, whose own settings
-// follow: "allreduce:then=local@1000:H=8,then=allreduce@9000". All that follows `then=` belongs to
-// that method, so nothing is ambiguous; steps are counted from the start of training.
+// steps; clip_norm=X, the largest norm of the gradients of an update; and as the last setting
+// then=METHOD@N, another method from step N on, whose own settings follow:
+// "allreduce:then=local@1000:H=8,then=allreduce@9000". All that follows `then=` belongs to that
+// method, so nothing is ambiguous; steps are counted from the start of training.
 // Any thread: the catalogue is constant once main() runs.
 #ifndef COVEY_CORE_PLAN_METHOD_H_
 #define COVEY_CORE_PLAN_METHOD_H_
@@ -33,6 +34,7 @@ enum class Notation : uint8_t {
   kProgress,   // "lockstep" or "skip": 0 or 1
   kAdmission,  // "solo", "all", a number of ranks, or "0.5" of them: ranks, or minus permille
   kGroupSize,  // "auto", or a number of ranks: 0, or that
+  kNorm,       // "off", or a number such as "0.25": 0, or millionths
 };
 inline constexpr int64_t kAdmitSolo = 1;
 inline constexpr int64_t kAdmitAll = -1000;
@@ -132,12 +134,14 @@ struct MethodChoice {
   const Method* method = nullptr;
   std::vector<int64_t> settings;
   int64_t warmup_steps = 0;             // in its first steps gradients of all
+  int64_t clip_norm = 0;                // Notation::kNorm
   int64_t from = 0;                     // the version it begins at
   std::vector<MethodChoice> then = {};  // none, or the one that begins later
 
   // With every parameter by its full name: equal texts mean equal choices.
   std::string Text() const;
-  // The text of this method alone, as it would be chosen by itself without a warm-up.
+  // The text of this method alone, as it would be chosen by itself without a warm-up; it is clipped
+  // there too, so clip_norm stays.
   std::string OwnText() const;
   // What is exchanged at `version`. A method's own plan counts from where it begins. The last step
   // of a method whose replicas differ, before another one begins, averages the models of all,

@@ -1,6 +1,7 @@
 #include "core/plan/notation.h"
 
 #include <charconv>
+#include <cmath>
 
 namespace covey {
 namespace {
@@ -12,6 +13,8 @@ struct Unit {
 constexpr Unit kUnits[] = {{"s", kSecond}, {"ms", kMillisecond}, {"us", kMicrosecond}, {"ns", 1}};
 
 constexpr int64_t kWhole = 1000;  // permille
+constexpr int64_t kMillionths = 1000000;
+constexpr double kGreatest = 1e9;  // of a norm
 
 std::optional<int64_t> ReadNumber(std::string_view text) {
   int64_t number = 0;
@@ -67,10 +70,31 @@ std::optional<int64_t> ReadProgress(std::string_view text) {
   return text == "skip" ? std::optional<int64_t>(1) : std::nullopt;
 }
 
+// "1", "0.25", "1e-3"; what would have to be rounded is no norm.
+std::optional<int64_t> ReadNorm(std::string_view text) {
+  if (text == "off") return 0;
+  double number = 0;
+  const char* last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, number);
+  if (error != std::errc() || end != last || !(number > 0 && number <= kGreatest))
+    return std::nullopt;
+  const int64_t millionths = std::llround(number * kMillionths);
+  const bool is_whole = static_cast<double>(millionths) / kMillionths == number;
+  return is_whole && millionths > 0 ? std::optional(millionths) : std::nullopt;
+}
+
 std::string WritePart(int64_t permille) {
   std::string decimals = std::to_string(kWhole + permille).substr(1);
   while (decimals.ends_with('0')) decimals.pop_back();
   return "0." + decimals;
+}
+
+std::string WriteNorm(int64_t millionths) {
+  if (millionths == 0) return "off";
+  std::string decimals = "." + std::to_string(kMillionths + millionths % kMillionths).substr(1);
+  while (decimals.ends_with('0')) decimals.pop_back();
+  if (decimals == ".") decimals.clear();
+  return std::to_string(millionths / kMillionths) + decimals;
 }
 
 }  // namespace
@@ -87,6 +111,8 @@ std::optional<int64_t> ReadAs(Notation notation, std::string_view text) {
       return ReadAdmission(text);
     case Notation::kGroupSize:
       return ReadGroupSize(text);
+    case Notation::kNorm:
+      return ReadNorm(text);
   }
   return std::nullopt;
 }
@@ -100,6 +126,7 @@ std::string WriteAs(Notation notation, int64_t value) {
     if (value < 0) return WritePart(-value);
   }
   if (notation == Notation::kGroupSize && value == kGroupSizeAuto) return "auto";
+  if (notation == Notation::kNorm) return WriteNorm(value);
   if (notation == Notation::kProgress) return value == 0 ? "lockstep" : "skip";
   if (notation == Notation::kTime)
     for (const Unit& unit : kUnits)

@@ -3,9 +3,9 @@
 namespace covey {
 namespace {
 
-// The step up to which a member's gradients or model are in the version; 0: it has none there.
+// The step up to which a member has come in the version; 0: it is not there.
 uint64_t StepOf(const RoundMemory& memory, int32_t member, const Pick& pick) {
-  return pick.fate == Fate::kIn ? memory.Header(member, pick.buffer)->content.last : 0;
+  return pick.fate == Fate::kIn ? memory.Header(member, pick.buffer)->content.arrived : 0;
 }
 
 // Whether the version says anything about members that are overdue, and about one that has come to

@@ -160,16 +160,17 @@ struct Cursor {
 };
 inline constexpr size_t kMostShards = 0xffffff;
 
-// Steps first..last of a member, as far as they are in; `count` of them. 0 = nothing.
+// Steps first..last of a member, as far as they are in; `count` of them. 0 = nothing. Its owner has
+// come up to step `arrived`: later than `last` when it had nothing to give there (a null).
 struct Contribution {
-  uint64_t first = 0, last = 0, count = 0;
+  uint64_t first = 0, last = 0, count = 0, arrived = 0;
 };
 struct SlotHeader {
   Contribution content;
 };
 struct RecordHeader {
   uint64_t version = 0;
-  int32_t divisor = 0;   // members that were not gone
+  int32_t divisor = 0;   // members that were not gone, and are not there with nulls alone
   int32_t leader = -1;   // member whose hyper-parameters these are; -1 = nobody contributed
   bool expired = false;  // see Turn
   bool final = false;
@@ -214,6 +215,10 @@ class RoundMemory {
   }
   std::span<double> HeaderHypers(int32_t i, uint32_t buffer) const {
     return {reinterpret_cast<double*>(Header(i, buffer) + 1), hypers()};
+  }
+  // Whether a member is in the version of `pick` with more than nulls. While it is under way.
+  bool Contributes(int32_t i, const Pick& pick) const {
+    return pick.fate == Fate::kIn && Header(i, pick.buffer)->content.count > 0;
   }
   std::byte* Buffer(int32_t i, uint32_t buffer) const {
     return Bytes(i, buffers_ + layout_.length_bytes() * buffer);

@@ -29,18 +29,26 @@ Rounds::Rounds(const Options& options, const RoundMemory* memory, SharedWords* w
 uint64_t Rounds::executed() { return Turn::Of(words_->Load(memory_->TurnAt())).executed; }
 
 uint64_t Rounds::Publish(std::span<const double> hypers) {
+  if (memory_->models().on())
+    return Arrive([&](uint64_t step) {
+      slot_.Replace(step, hypers);
+      early_.Aim(OpenSpans());
+    });
+  return Arrive([&](uint64_t step) { slot_.Publish(step, hypers); });
+}
+
+uint64_t Rounds::Skip() {
+  return Arrive([&](uint64_t step) { slot_.Skip(step); });
+}
+
+uint64_t Rounds::Arrive(const std::function<void(uint64_t)>& seal) {
   uint64_t* word = memory_->MemberAt(self_);
   const Standing standing{words_->Load(word)};
   const bool has_models = memory_->models().on();
   step_ = has_models ? step_ + 1 : next_step();
   early_.Forget();
   is_merged_ = false;
-  if (has_models) {
-    slot_.Replace(step_, hypers);
-    early_.Aim(OpenSpans());
-  } else {
-    slot_.Publish(step_, hypers);
-  }
+  seal(step_);
   // One that is late does not wait: who waits for it is to see it (rule W9).
   if (!has_models && step_ <= executed()) words_->Ring(memory_->BellAt());
   if (standing.finished()) words_->Store(word, standing.word + 1);

@@ -10,6 +10,7 @@
 #ifndef COVEY_CORE_ROUND_ROUNDS_H_
 #define COVEY_CORE_ROUND_ROUNDS_H_
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -48,6 +49,8 @@ class Rounds {
   // returned: 1, 2, 3, ... See slot.h. A rank that had finished trains on.
   std::byte* open() const { return slot_.open(); }
   uint64_t Publish(std::span<const double> hypers);
+  // Gradients: as Publish, with nothing to give at this step; what lies in open() does not matter.
+  uint64_t Skip();
   uint64_t step() const { return step_; }
   // Its number, from the last Read on: who skips ahead is at the version it has read, so that it is
   // not late for ever because it was late once (W8, W9).
@@ -120,6 +123,7 @@ class Rounds {
   const Counters& counters() const { return counters_; }
 
  private:
+  uint64_t Arrive(const std::function<void(uint64_t)>& seal);
   void NoteApplied(uint64_t version);
   bool Fire(Turn* turn, const Arrivals::Answer& answer);
   void Work(const Turn& turn, Time now, Time* until, bool* moved);

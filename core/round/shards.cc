@@ -9,10 +9,14 @@
 namespace covey {
 namespace {
 
-int32_t DivisorOf(const std::vector<Pick>& picks) {
-  const auto gone = std::count_if(picks.begin(), picks.end(),
-                                  [](const Pick& p) { return p.fate == Fate::kGone; });
-  return std::max(1, static_cast<int32_t>(picks.size()) - static_cast<int32_t>(gone));
+// Who is late counts: its gradient comes later, by the same measure. That of a null never comes.
+int32_t DivisorOf(const RoundMemory& memory, const std::vector<Pick>& picks) {
+  int32_t divisor = 0;
+  for (int32_t i = 0; i < memory.size(); ++i) {
+    const Pick& pick = picks[static_cast<size_t>(i)];
+    divisor += pick.fate == Fate::kOut || memory.Contributes(i, pick) ? 1 : 0;
+  }
+  return std::max(1, divisor);
 }
 
 }  // namespace
@@ -103,14 +107,14 @@ size_t Shards::Reduce(const RoundLayout::Shard& shard, int32_t sum,
   inputs_.clear();
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const Pick& pick = picks[static_cast<size_t>(i)];
-    if (pick.fate == Fate::kIn && sum_of_[static_cast<size_t>(i)] == sum)
+    if (memory_->Contributes(i, pick) && sum_of_[static_cast<size_t>(i)] == sum)
       inputs_.push_back(memory_->Buffer(i, pick.buffer) + shard.offset_bytes);
   }
   if (inputs_.empty()) {
     std::memset(own_.get(), 0, length_bytes);
     return length_bytes;
   }
-  double scale = options_.average ? 1.0 / DivisorOf(picks) : 1.0;
+  double scale = options_.average ? 1.0 / DivisorOf(*memory_, picks) : 1.0;
   if (memory_->models().on()) scale = 1.0 / static_cast<double>(inputs_.size());
   std::byte* output = own_.get();
   options_.kernels->reduce({.dtype = shard.dtype, .op = Op::kSum, .postscale = scale}, inputs_,
@@ -120,7 +124,7 @@ size_t Shards::Reduce(const RoundLayout::Shard& shard, int32_t sum,
 
 // The leader is the lowest contributor that is fresh; where nobody is, the lowest contributor.
 size_t Shards::MakeRecord(const Turn& turn, const std::vector<Pick>& picks) {
-  RecordHeader header{.version = turn.version(), .divisor = DivisorOf(picks)};
+  RecordHeader header{.version = turn.version(), .divisor = DivisorOf(*memory_, picks)};
   header.expired = turn.expired;
   header.final = turn.final;
   std::vector<Contribution> contributions(picks.size());
@@ -129,6 +133,7 @@ size_t Shards::MakeRecord(const Turn& turn, const std::vector<Pick>& picks) {
     if (picks[i].fate != Fate::kIn) continue;
     const auto member = static_cast<int32_t>(i);
     contributions[i] = memory_->Header(member, picks[i].buffer)->content;
+    if (contributions[i].count == 0) continue;
     const bool fresh = contributions[i].last >= turn.version();
     if (header.leader >= 0 && (leader_is_fresh || !fresh)) continue;
     header.leader = member;

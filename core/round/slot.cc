@@ -5,6 +5,13 @@
 #include "core/base/check.h"
 
 namespace covey {
+namespace {
+
+Contribution ContentOf(uint64_t step) {
+  return {.first = step, .last = step, .count = 1, .arrived = step};
+}
+
+}  // namespace
 
 void Slot::Publish(uint64_t step, std::span<const double> hypers) {
   uint64_t* word = memory_->SlotAt(self_);
@@ -13,15 +20,33 @@ void Slot::Publish(uint64_t step, std::span<const double> hypers) {
   const SlotWord back{SlotState::kOpen, slot.buffer, slot.step};
   if (slot.state == SlotState::kSealed && words_->CompareExchange(word, slot.Word(), back.Word())) {
     Contribution content = memory_->Header(self_, slot.buffer)->content;
-    Add(slot.buffer, open_);
-    content.last = step;
-    ++content.count;
-    WriteHeader(slot.buffer, content, hypers);
+    if (content.count > 0) {
+      Add(slot.buffer, open_);
+      content.last = content.arrived = step;
+      ++content.count;
+      WriteHeader(slot.buffer, content, hypers);
+      return words_->Store(word, SlotWord{SlotState::kSealed, slot.buffer, step}.Word());
+    }
+  }
+  slot = SlotWord::Of(words_->Load(word));
+  if (slot.state == SlotState::kTaken) Acknowledge(slot);
+  WriteHeader(open_, ContentOf(step), hypers);
+  words_->Store(word, SlotWord{SlotState::kSealed, open_, step}.Word());
+  ChooseOpen(open_);
+}
+
+void Slot::Skip(uint64_t step) {
+  uint64_t* word = memory_->SlotAt(self_);
+  SlotWord slot = SlotWord::Of(words_->Load(word));
+  CHECK(step > slot.step, "steps grow");
+  const SlotWord back{SlotState::kOpen, slot.buffer, slot.step};
+  if (slot.state == SlotState::kSealed && words_->CompareExchange(word, slot.Word(), back.Word())) {
+    memory_->Header(self_, slot.buffer)->content.arrived = step;
     return words_->Store(word, SlotWord{SlotState::kSealed, slot.buffer, step}.Word());
   }
   slot = SlotWord::Of(words_->Load(word));
   if (slot.state == SlotState::kTaken) Acknowledge(slot);
-  WriteHeader(open_, {.first = step, .last = step, .count = 1}, hypers);
+  memory_->Header(self_, open_)->content = {.arrived = step};
   words_->Store(word, SlotWord{SlotState::kSealed, open_, step}.Word());
   ChooseOpen(open_);
 }
@@ -30,7 +55,7 @@ void Slot::Replace(uint64_t step, std::span<const double> hypers) {
   uint64_t* word = memory_->SlotAt(self_);
   SlotWord before = SlotWord::Of(words_->Load(word));
   CHECK(step > before.step, "steps grow");
-  WriteHeader(open_, {.first = step, .last = step, .count = 1}, hypers);
+  WriteHeader(open_, ContentOf(step), hypers);
   const SlotWord next{SlotState::kSealed, open_, step};
   if (before.state != SlotState::kSealed ||
       !words_->CompareExchange(word, before.Word(), next.Word())) {

@@ -10,6 +10,13 @@
 //   sealed, by CAS    collected   the buffer is only read      taken
 //   taken             Publish     its pick says `in` (3)       sealed(open buffer)
 //
+// A step with nothing to give is a null (rule W11): it arrives, and is no contribution. What lies
+// in the buffer of nulls alone is undefined, and read by nobody.
+//
+//   open, taken       Skip        as Publish; no content       sealed(open buffer)
+//   sealed, by CAS    Skip        only how far it has come     sealed(same buffer)
+//   nulls, by CAS     Publish     as if it were open           sealed(open buffer)
+//
 // Models replace each other instead, and one that was taken is taken by later versions again until
 // the next comes:
 //
@@ -50,7 +57,9 @@ class Slot {
   // Seals the open buffer as step `step`, together with earlier steps that nobody has collected.
   // REQUIRES: step grows; hypers.size() is the memory's.
   void Publish(uint64_t step, std::span<const double> hypers);
-  // The same, instead of what was there.
+  // Seals that there is nothing at step `step`, beside what is there.
+  void Skip(uint64_t step);
+  // As Publish, instead of what was there.
   void Replace(uint64_t step, std::span<const double> hypers);
 
   // What it offers. REQUIRES: it has published.

@@ -9,7 +9,16 @@ import sys
 import textwrap
 from typing import Any, Dict, List, Set, Tuple
 
-from covey.method import FOREVER, GRADIENTS, Plan, methods, name_of, plans, text_at
+from covey.method import (
+    FOREVER,
+    GRADIENTS,
+    Plan,
+    clip_norm_at,
+    methods,
+    name_of,
+    plans,
+    text_at,
+)
 from covey.state import state
 from covey.tally import told
 
@@ -79,7 +88,16 @@ def start_card(text: str, ranks: int, gradient_bytes: int, group: int) -> List[s
         lines += _lines("exchanged       ", method["help"])
         for label, fact in _facts(method):
             lines += _lines(label, fact)
+        norm = clip_norm_at(text, begin)
+        if norm is not None:
+            lines += _lines("clipped         ", f"{_clipped(plan)}, to a norm of {norm:g}")
     return lines
+
+
+def _clipped(plan: Plan) -> str:
+    if plan.payload == GRADIENTS:
+        return "what was averaged, once for each update, alike on all ranks"
+    return "each rank's own gradients, before its own step; in a warm-up what was averaged"
 
 
 def _is_allreduce(plan: Plan) -> bool:

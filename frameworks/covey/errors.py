@@ -87,6 +87,16 @@ class Internal(CoveyError):
     code = 9
 
 
+class NotFinite(OperationError, ArithmeticError):
+    """A rank has NaN or infinite numbers where ``check_nan`` looks for them: nothing was mixed.
+
+    ``peer_rank`` is that rank, the message says in what, how many and at which step. A reduction
+    failed on every rank; later operations work.
+    """
+
+    code = 10
+
+
 _CLASSES: Dict[int, Type[CoveyError]] = {
     kind.code: kind
     for kind in (
@@ -99,6 +109,7 @@ _CLASSES: Dict[int, Type[CoveyError]] = {
         Exhausted,
         Forked,
         Internal,
+        NotFinite,
     )
 }
 

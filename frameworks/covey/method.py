@@ -242,6 +242,19 @@ def setting(text: str, name: str, otherwise: str) -> str:
     return dict(word.split("=", 1) for word in words if word).get(name, otherwise)
 
 
+def clip_norm_at(text: str, version: int) -> Optional[float]:
+    """The largest norm of gradients by the method that holds at ``version``; None: any.
+
+    Example:
+        >>> clip_norm_at("local:local_steps=8,clip_norm=0.5", 3)
+        0.5
+    """
+    if "clip_norm=" not in text:  # Most have none, and this is asked at each step.
+        return None
+    norm = setting(text_at(text, version), "clip_norm", "off")
+    return None if norm == "off" else float(norm)
+
+
 def ranks_needed(text: str, size: int) -> int:
     """How many of ``size`` ranks a method in rounds waits for, by the ``admit`` of its full text.
 

@@ -89,6 +89,7 @@ PyObject* SubmitRequest(const covey_request* request, PyObject* keep);
 
 PyObject* Submit(PyObject* module, PyObject* args);
 PyObject* SubmitOne(PyObject* module, PyObject* args);
+PyObject* CountNotFinite(PyObject* module, PyObject* args);
 
 /* dlpack.c ------------------------------------------------------------------------------------- */
 

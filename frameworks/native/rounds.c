@@ -96,14 +96,19 @@ PyObject* RoundsPublish(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long rounds;
   PyObject* tuple;
-  if (!PyArg_ParseTuple(args, "KO!:rounds_publish", &rounds, &PyTuple_Type, &tuple)) return NULL;
-  double* hypers = DoublesOf(tuple);
-  if (hypers == NULL) return NULL;
+  if (!PyArg_ParseTuple(args, "KO:rounds_publish", &rounds, &tuple)) return NULL;
+  if (tuple != Py_None && !PyTuple_Check(tuple)) {
+    PyErr_SetString(PyExc_TypeError, "hypers must be a tuple or None");
+    return NULL;
+  }
+  double* hypers = tuple == Py_None ? NULL : DoublesOf(tuple);
+  if (hypers == NULL && tuple != Py_None) return NULL;
   int64_t step = 0;
   covey_error error;
   ClearError(&error);
   Py_BEGIN_ALLOW_THREADS
-  error.code = covey_rounds_publish(NULL, rounds, hypers, &step, &error);
+  error.code = hypers == NULL ? covey_rounds_skip(NULL, rounds, &step, &error)
+                              : covey_rounds_publish(NULL, rounds, hypers, &step, &error);
   Py_END_ALLOW_THREADS
   free(hypers);
   return error.code == COVEY_OK ? PyLong_FromLongLong(step) : RaiseError(&error);

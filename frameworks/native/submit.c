@@ -64,10 +64,12 @@ PyObject* SubmitRequest(const covey_request* request, PyObject* keep) {
 
 const char kSubmitOneDoc[] =
     "submit1(kind, group, name, op, root, prescale, postscale, dtype, input, output, shape, keep,\n"
-    "waits=0, output_shape=None, splits=None) -> Handle. Submits an operation on one tensor.\n"
+    "waits=0, output_shape=None, splits=None, unfit=None) -> Handle. Submits an operation on one\n"
+    "tensor.\n"
     "`output` None means in place (allgather, alltoall: the runtime allocates); it has the shape\n"
     "`output_shape`, None: `shape`. `keep` is held until the operation has ended. `waits`:\n"
-    ".wait() follows at once on this thread. `splits`: a tuple, of an alltoall.";
+    ".wait() follows at once on this thread. `splits`: a tuple, of an alltoall. `unfit`: why it\n"
+    "must not be mixed with that of others; empty: it was looked at.";
 
 /* Fills request->splits, to be freed. 0, or -1 with an exception set. */
 static int ParseSplits(PyObject* object, covey_request* request) {
@@ -98,10 +100,10 @@ PyObject* SubmitOne(PyObject* module, PyObject* args) {
   unsigned long long group;
   PyObject *input_address, *output_address, *shape_tuple, *keep;
   PyObject *output_shape = Py_None, *splits = Py_None;
-  if (!PyArg_ParseTuple(args, "iKziiddiOOOO|IOO:submit1", &kind, &group, &request.name, &op,
+  if (!PyArg_ParseTuple(args, "iKziiddiOOOO|IOOz:submit1", &kind, &group, &request.name, &op,
                         &request.root, &request.prescale, &request.postscale, &dtype,
                         &input_address, &output_address, &shape_tuple, &keep, &request.waits,
-                        &output_shape, &splits)) {
+                        &output_shape, &splits, &request.unfit)) {
     return NULL;
   }
   int64_t shape[COVEY_MAX_DIMS];
@@ -191,4 +193,17 @@ PyObject* Submit(PyObject* module, PyObject* args) {
   free(dims);
   free(tensors);
   return handle;
+}
+
+PyObject* CountNotFinite(PyObject* module, PyObject* args) {
+  (void)module;
+  int dtype;
+  unsigned long long address;
+  long long count;
+  if (!PyArg_ParseTuple(args, "iKL:count_not_finite", &dtype, &address, &count)) return NULL;
+  int64_t found;
+  Py_BEGIN_ALLOW_THREADS
+  found = covey_count_not_finite((covey_dtype)dtype, (const void*)(uintptr_t)address, count);
+  Py_END_ALLOW_THREADS
+  return PyLong_FromLongLong(found);
 }

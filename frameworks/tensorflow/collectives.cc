@@ -117,7 +117,7 @@ absl::Status StatusOf(covey_code code, const covey_error& error) {
       /* INTERNAL */ absl::StatusCode::kInternal,
   };
   if (code == COVEY_OK) return absl::OkStatus();
-  const bool known = code > 0 && code <= COVEY_INTERNAL;
+  const bool known = code > 0 && code <= COVEY_NOT_FINITE;
   return absl::Status(known ? kCodes[code] : absl::StatusCode::kInternal, error.message);
 }
 

@@ -67,10 +67,9 @@ TEST(SwitchText, WrongOnesAreRefusedWithWhatExists) {
               "then is \"" + std::string(word) + "\"" + form);
   EXPECT_EQ(Read("allreduce:then=lokal@5").substr(0, 47),
             "there is no method \"lokal\"; there are: allreduc");
-  EXPECT_EQ(
-      Read("allreduce:then=local@5:h=2"),
-      "the method \"local\" has no parameter \"h\"; it has local_steps (H), warmup_steps, then; "
-      "the nearest is \"then\"");
+  EXPECT_EQ(Read("allreduce:then=local@5:h=2"),
+            "the method \"local\" has no parameter \"h\"; it has local_steps (H), warmup_steps, "
+            "clip_norm, then; the nearest is \"then\"");
   EXPECT_EQ(
       Read("local:warmup_steps=5,then=allreduce@5"),
       "allreduce@5 in the method \"local:warmup_steps=5,then=allreduce@5\" begins before local "
@@ -103,6 +102,16 @@ TEST(Switch, TellsWhatHoldsAndUntilWhen) {
   EXPECT_EQ(choice.At(8).OwnText(),
             "eager:admit=2,grace=0s,max_wait=0s,log=4,max_staleness=32,progress=lockstep,seed=1");
   EXPECT_EQ(choice.At(9).OwnText(), "local:local_steps=2");
+}
+
+TEST(Switch, EachMethodHasItsOwnClipNorm) {
+  const std::string text = "allreduce:clip_norm=2,warmup_steps=3,then=local@9:clip_norm=0.5";
+  EXPECT_EQ(Read(text),
+            "allreduce:clip_norm=2,warmup_steps=3,then=local@9:local_steps=8,clip_norm=0.5");
+  const MethodChoice choice = Choice(text + ",then=eager@20:admit=2");
+  EXPECT_EQ(choice.At(0).OwnText(), "allreduce:clip_norm=2");
+  EXPECT_EQ(choice.At(9).OwnText(), "local:local_steps=8,clip_norm=0.5");
+  EXPECT_EQ(choice.At(20).OwnText().find("clip_norm"), std::string::npos);
 }
 
 // In its own part of the steps a method does what it does alone, but for the last of them.

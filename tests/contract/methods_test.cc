@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <initializer_list>
+#include <utility>
 
 #include "core/base/rng.h"
 #include "core/plan/method.h"
@@ -139,6 +141,44 @@ TEST(MethodText, AdmissionsAndTimesAreReadAndWritten) {
             "grace is \"5\", which is not a time such as 20ms from 0s to 3600s");
 }
 
+TEST(MethodText, NormsAreReadAndWritten) {
+  for (const Method* method : Methods()) {
+    const std::string name = method->name;
+    MethodChoice choice;
+    ASSERT_TRUE(ParseMethod(name, &choice).ok());
+    const std::string plain = choice.Text();
+    const auto text = [&](const std::string& norm) {
+      return ParseMethod(name + ":clip_norm=" + norm, &choice).ok() ? choice.Text() : "refused";
+    };
+    EXPECT_EQ(text("off"), plain);
+    for (const auto& [given, written] :
+         std::initializer_list<std::pair<const char*, const char*>>{{"1", "1"},
+                                                                    {"1.0", "1"},
+                                                                    {"0.25", "0.25"},
+                                                                    {"0.1", "0.1"},
+                                                                    {"2.50", "2.5"},
+                                                                    {"1e-05", "0.00001"},
+                                                                    {"0.000001", "0.000001"},
+                                                                    {"1e9", "1000000000"}}) {
+      EXPECT_TRUE(text(given).ends_with(std::string("clip_norm=") + written)) << text(given);
+      EXPECT_EQ(choice.OwnText(), choice.Text());
+      MethodChoice again;
+      EXPECT_TRUE(ParseMethod(choice.Text(), &again).ok());
+      EXPECT_EQ(again.clip_norm, choice.clip_norm);
+    }
+    for (const char* norm : {"", "0", "0.0", "-1", "nan", "inf", "x", "1x", " 1", "1e-7", "1e10",
+                             "1.2345678", "0x1", "None", "True"})
+      EXPECT_EQ(text(norm), "refused") << norm;
+  }
+  EXPECT_EQ(ErrorOf("eager:clip_norm=0"),
+            "clip_norm is \"0\", which is not off or a number from 0.000001 to 1000000000");
+  EXPECT_EQ(ErrorOf("wagma:clip_nrom=1").substr(0, 47),
+            "the method \"wagma\" has no parameter \"clip_nrom\"");
+  EXPECT_TRUE(ErrorOf("wagma:clip_nrom=1").ends_with("the nearest is \"clip_norm\""));
+  EXPECT_EQ(ErrorOf("local:clip_norm=1,clip_norm=2"),
+            "clip_norm is given twice in the method \"local:clip_norm=1,clip_norm=2\"");
+}
+
 TEST(MethodText, WrongOnesAreRefusedWithWhatExists) {
   const std::string unknown = ErrorOf("lokal");
   EXPECT_TRUE(unknown.starts_with("there is no method \"lokal\"; there are: ")) << unknown;
@@ -146,10 +186,10 @@ TEST(MethodText, WrongOnesAreRefusedWithWhatExists) {
   EXPECT_NE(ErrorOf(""), "");
   EXPECT_EQ(ErrorOf("local:local_step=8"),
             "the method \"local\" has no parameter \"local_step\"; it has local_steps (H), "
-            "warmup_steps, then; the nearest is \"local_steps\"");
+            "warmup_steps, clip_norm, then; the nearest is \"local_steps\"");
   EXPECT_EQ(ErrorOf("allreduce:warmup=2"),
-            "the method \"allreduce\" has no parameter \"warmup\"; it has warmup_steps, then; the "
-            "nearest is \"warmup_steps\"");
+            "the method \"allreduce\" has no parameter \"warmup\"; it has warmup_steps, clip_norm, "
+            "then; the nearest is \"warmup_steps\"");
   EXPECT_EQ(ErrorOf("local:H=0"),
             "local_steps is \"0\", which is not a number of steps from 1 to 1000000000");
   for (const char* number : {"", "-1", "1.5", "x", "8 ", " 8", "+8", "99999999999999999999", "0x8"})

@@ -122,7 +122,7 @@ def clips(kind: str) -> Dict[int, str]:
 
 
 def overflow_is_null() -> None:
-    """One rank's overflow: the others' gradients count, divided by all."""
+    """One rank's overflow: the mean is that of the others; when all overflow there is no update."""
     parameter = torch.nn.Parameter(torch.zeros(3))
     sgd = torch.optim.SGD([parameter], lr=1.0)
     optimizer = hvd.DistributedOptimizer(sgd, method="eager", admit="all")
@@ -133,9 +133,16 @@ def overflow_is_null() -> None:
     scaler.step(optimizer)
     scaler.update()
     assert optimizer.version == 1
-    expected = -(hvd.size() - 1) / hvd.size()
-    assert torch.allclose(parameter, torch.full((3,), expected)), parameter
+    assert parameter.tolist() == [-1.0] * 3, parameter
     assert scaler.get_scale() == (4.0 if hvd.rank() == 0 else 8.0)
+    updates = []
+    optimizer.before_update(lambda: updates.append(1))
+    scaler.scale(parameter.sum()).backward()
+    parameter.grad.fill_(float("inf"))
+    scaler.step(optimizer)
+    scaler.update()
+    assert optimizer.version == 2 and not updates
+    assert parameter.tolist() == [-1.0] * 3, parameter
     optimizer.finish()
 
 

@@ -116,6 +116,61 @@ TEST_P(DeviationTest, EveryMemberHearsBothValuesAndTheNextCallWorks) {
   }
 }
 
+// A rank that has nothing fit to be mixed says so, alone or in a bundle: all hear of it, no input
+// is touched, and the next one works.
+TEST_P(DeviationTest, WhoCannotTakePartIsHeardByAll) {
+  const Change unfit = [](Request* r) {
+    r->refusal = Status(StatusCode::kNotFinite, "rank 1 has 7 NaN", Rank{1});
+  };
+  const Change none = [](Request*) {};
+  World world({.size = 3, .seed = GetParam()});
+  std::vector<std::vector<std::vector<float>>> data(4, {3, std::vector<float>(6)});
+  const auto run = [&](bool is_unfit, int which) {
+    std::vector<std::vector<Operation*>> all;
+    for (size_t i = 0; i < data.size(); ++i) {
+      for (size_t r = 0; r < 3; ++r)
+        std::fill(data[i][r].begin(), data[i][r].end(), static_cast<float>(1 << r));
+      const bool is_odd = is_unfit && static_cast<int>(i) == which;
+      all.push_back(SubmitAll(&world, "x" + std::to_string(i), &data[i], 1, is_odd ? unfit : none));
+    }
+    for (const auto& operations : all)
+      for (int32_t r = 0; r < 3; ++r) world.Await(r, operations[static_cast<size_t>(r)]);
+    for (const auto& operations : all) EXPECT_TRUE(world.RunUntilEnded(operations));
+    return all;
+  };
+  for (int step = 0; step < 12; ++step) {
+    const bool is_unfit = step % 3 == 2;
+    const auto all = run(is_unfit, step % 4);
+    for (size_t i = 0; i < all.size(); ++i)
+      for (size_t r = 0; r < 3; ++r) {
+        const Status& status = all[i][r]->status;
+        const bool is_odd = is_unfit && static_cast<int>(i) == step % 4;
+        EXPECT_EQ(status.code(), is_odd ? StatusCode::kNotFinite : StatusCode::kOk);
+        if (is_odd) {
+          EXPECT_EQ(status.message(), "allreduce 'x" + std::to_string(i) + "': rank 1 has 7 NaN");
+          EXPECT_EQ(status.peer(), Rank{1});
+        }
+        for (float v : data[i][r]) ASSERT_EQ(v, is_odd ? static_cast<float>(1 << r) : 7.0f);
+      }
+  }
+}
+
+TEST_P(DeviationTest, AllWhoCannotTakePartAreNamedUpToAFew) {
+  World world({.size = 6, .seed = GetParam()});
+  std::vector<float> data(6);
+  std::vector<Operation*> operations;
+  for (int32_t r = 0; r < 6; ++r) {
+    Request request = Allreduce(&world, r, "x", &data);
+    if (r > 0)
+      request.refusal = Status(StatusCode::kNotFinite, "rank " + std::to_string(r) + " has NaN");
+    operations.push_back(world.Submit(r, std::move(request)));
+  }
+  ASSERT_TRUE(world.RunUntilEnded(operations));
+  for (const Operation* operation : operations)
+    EXPECT_EQ(operation->status.message(),
+              "allreduce 'x': rank 1 has NaN; rank 2 has NaN; rank 3 has NaN; and 2 more ranks");
+}
+
 TEST_P(DeviationTest, RowsOfAnAlltoallMayDifferButNotWhatARowIs) {
   World world({.size = 3, .seed = GetParam()});
   const auto run = [&](int32_t odd, int64_t width) {

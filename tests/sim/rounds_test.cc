@@ -14,8 +14,10 @@ namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t kSeeds = 300;
+constexpr uint64_t kSeedsOfASize = 1;
 #else
 constexpr uint64_t kSeeds = 3000;
+constexpr uint64_t kSeedsOfASize = 3;
 #endif
 
 TEST(RoundsTest, EverythingHolds) {
@@ -45,6 +47,7 @@ TEST(RoundsTest, EverythingHolds) {
     sum.given += verdict.given;
     sum.taken += verdict.taken;
     sum.withdrawn += verdict.withdrawn;
+    sum.nulls += verdict.nulls;
   }
   std::printf("seeds %d to %d: %d versions, %d late, %d merged, %d stopped, %d killed, %d again\n",
               static_cast<int>(first), static_cast<int>(last), static_cast<int>(sum.versions),
@@ -59,11 +62,22 @@ TEST(RoundsTest, EverythingHolds) {
               static_cast<int>(sum.withdrawn), static_cast<int>(sum.at_limit));
   if (HasFailure() || only != nullptr) return;
   // The seeds bring up what they are for.
-  for (const uint64_t count :
-       {sum.versions, sum.late, sum.merged, sum.stopped, sum.killed, sum.again, sum.gone,
-        sum.expired, sum.overdue, sum.returned, sum.gave_up, sum.given, sum.taken, sum.skipped})
+  for (const uint64_t count : {sum.versions, sum.late, sum.merged, sum.stopped, sum.killed,
+                               sum.again, sum.gone, sum.expired, sum.overdue, sum.returned,
+                               sum.gave_up, sum.given, sum.taken, sum.skipped, sum.nulls})
     EXPECT_GT(count, kSeeds / 60);
   EXPECT_GT(sum.at_limit, kSeeds / 200);
+}
+
+// Odd numbers and primes too.
+TEST(RoundsTest, EverythingHoldsForUpTo64Ranks) {
+  for (int32_t ranks = 1; ranks <= 64; ++ranks)
+    for (uint64_t i = 1; i <= kSeedsOfASize && !HasFailure(); ++i) {
+      const uint64_t seed = static_cast<uint64_t>(ranks) * 1000 + i;
+      const RoundVerdict verdict = RunRounds(seed, ranks);
+      EXPECT_EQ(verdict.failure, "") << ranks << " ranks, seed " << seed << ": " << verdict.swarm;
+      EXPECT_GT(verdict.versions, 0u) << ranks << " ranks, seed " << seed;
+    }
 }
 
 TEST(RoundsTest, ASeedGivesTheSameRunAgain) {

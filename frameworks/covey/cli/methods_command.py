@@ -15,8 +15,8 @@ _EPILOG = """A method is one argument:
   coveyrun -np 4 --method local:local_steps=8 python train.py
   COVEY_METHOD=local:local_steps=8 coveyrun -np 4 python train.py
   hvd.DistributedOptimizer(optimizer, method="local", local_steps=8)
-Of every method: warmup_steps=N, and as the last setting then=METHOD@N, another method from step N
-on; whatever follows then= belongs to that method:
+Of every method: warmup_steps=N, clip_norm=X, and as the last setting then=METHOD@N, another method
+from step N on; whatever follows then= belongs to that method:
   coveyrun -np 4 --method allreduce:then=local@1000:H=8,then=allreduce@9000 python train.py
 The script wins over the flag, unless --force-method is given, and the flag over the variable; what
 is ignored is announced.

@@ -141,6 +141,12 @@ def _describe(parser: argparse.ArgumentParser) -> None:
     add("--force-method", action="store_true", help="--method wins over the script too")
     add("--summary", action="store_true", help="tell at the end what each rank did and waited for")
     add(
+        "--check-nan",
+        action="store_true",
+        help="refuse gradients with NaN or infinite numbers before they are mixed, and tell whose "
+        "they are; costs a pass over them",
+    )
+    add(
         "--inject",
         type=injection,
         metavar="WHAT",
@@ -289,6 +295,8 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         _announce_ignored(arguments, {**os.environ, **extra_env}.get("COVEY_METHOD"))
     if arguments.summary:
         settings["COVEY_SUMMARY"] = "always"
+    if arguments.check_nan:
+        settings["COVEY_CHECK_NAN"] = "1"
     if arguments.inject is not None:
         settings["COVEY_INJECT"] = arguments.inject
     return JobSpec(

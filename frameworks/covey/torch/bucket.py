@@ -14,6 +14,7 @@ from covey.group import Group
 from covey.memory import arena_empty
 from covey.torch.compression import Compression, Compressor
 from covey.torch.layout import BucketPlan, gradient_strides
+from covey.torch.look import count, unfit
 from covey.torch.tensors import CODES
 
 
@@ -121,9 +122,16 @@ class Bucket:
         else:
             self.flat = zeros((plan.length,), dtype=plan.dtype)
 
-    def submit(self) -> None:
-        """Collects the gradients and hands the bucket to the core."""
+    def submit(self, step: Optional[int] = None) -> None:
+        """Collects the gradients and hands the bucket to the core.
+
+        Args:
+            step: look for NaN and infinite numbers, and name this one with them.
+        """
         self._collect()
+        why = ""
+        if step is not None and count(self.flat) > 0:
+            why = unfit(zip(self.names, self.views), step)
         payload = self._compress()
         reduction = self._reduction
         self.handle = _native.submit1(
@@ -139,6 +147,10 @@ class Bucket:
             None,
             (payload.numel(),),
             payload,
+            0,
+            None,
+            None,
+            why or (None if payload is not self.flat else ""),
         )
 
     def _collect(self) -> None:

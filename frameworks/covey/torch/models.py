@@ -27,6 +27,7 @@ from covey.method import ranks_needed, setting
 from covey.ops import barrier
 from covey.reduce_op import Average, core_code
 from covey.torch.averager import refuse_shared_memory
+from covey.torch.clip import clipped_step
 from covey.torch.compression import Compression
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
 from covey.torch.reducer import next_prefix
@@ -130,7 +131,7 @@ class ModelRounds:
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """A step of the optimizer with this rank's gradients, then the average."""
-        loss = self._optimizer._covey_super().step(closure)
+        loss = clipped_step(self._optimizer, closure)
         self._gather()
         self._is_offered = False
         step = _native.rounds_publish(self._rounds, ())

@@ -21,6 +21,7 @@ from covey.group import Group, world
 from covey.method import choose
 from covey.reduce_op import Average, Max, ReduceOp, Sum, core_code
 from covey.torch.bucket import Reduction
+from covey.torch.clip import clipped_step
 from covey.torch.compression import Compression, Compressor
 from covey.torch.layout import (
     BUCKET_BYTES,
@@ -124,7 +125,7 @@ class _Distributed(torch.optim.Optimizer):
     def _update(self, closure: Optional[Callable[[], Any]]) -> Any:
         if not self._covey_should_synchronize:
             self._covey_synchronized = False
-            return self._covey_super().step(closure)
+            return clipped_step(self, closure)
         if self._covey_synchronized:
             warnings.warn(
                 "optimizer.step() called without optimizer.skip_synchronize() context after "
@@ -135,9 +136,9 @@ class _Distributed(torch.optim.Optimizer):
         if closure is None:
             self.synchronize()
             self._covey_synchronized = False
-            return self._covey_super().step()
+            return clipped_step(self)
         try:
-            return self._covey_super().step(self._reducing(closure))
+            return clipped_step(self, self._reducing(closure))
         finally:
             self._covey_synchronized = False
 
@@ -337,7 +338,8 @@ def DistributedOptimizer(
         method: how the ranks train together, such as "local" or "local:local_steps=8". None: as
             ``coveyrun --method`` or COVEY_METHOD says, else "allreduce".
         bucket_bytes: size of a bucket; a larger gradient has its own.
-        **settings: parameters of the method: ``local_steps=8``; ``covey methods`` tells.
+        **settings: parameters of the method: ``local_steps=8``, ``clip_norm=1.0``; ``covey
+            methods`` tells.
 
     Returns:
         An optimizer that also has ``synchronize``, ``skip_synchronize``, ``no_sync``, ``finish``,

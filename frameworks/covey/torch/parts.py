@@ -18,6 +18,7 @@ from covey.method import GRADIENTS, plans, scale_at, text_at
 from covey.objects import allgather_object
 from covey.reduce_op import Average, Max
 from covey.torch.layout import Named
+from covey.torch.look import is_on, refuse
 from covey.torch.ops import allreduce
 from covey.torch.reducer import Reducer, next_prefix
 from covey.torch.trainers import check_options, trainer_of
@@ -59,8 +60,13 @@ def begin_part(optimizer: Any) -> None:
 
 
 def end_step(optimizer: Any) -> None:
-    """After each ``step()``: looks what the next one is."""
+    """After each ``step()``: looks what the next one is.
+
+    Raises:
+        NotFinite: this rank took part in the step with nothing, for its gradients were unfit.
+    """
     progress = optimizer._covey_progress
+    why = getattr(optimizer._covey_rounds, "unfit", "")
     progress.steps += 1
     progress.tally.end_step()
     if progress.is_over:
@@ -68,6 +74,7 @@ def end_step(optimizer: Any) -> None:
     elif not progress.plan.in_rounds:
         progress.move(progress.steps)
         _turn(optimizer)
+    refuse(why)
 
 
 def move_to(optimizer: Any, steps: int) -> None:
@@ -90,6 +97,7 @@ def _turn(optimizer: Any) -> None:
         optimizer._covey_reducer = Reducer(*optimizer._covey_plans, passes, densify)
     if optimizer._covey_reducer is not None:
         optimizer._covey_reducer.active = wanted
+        optimizer._covey_reducer.look_at = optimizer._covey_progress.steps if is_on() else None
 
 
 def _end_part(optimizer: Any) -> None:

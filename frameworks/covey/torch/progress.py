@@ -11,7 +11,7 @@ from typing import Optional, Sequence
 import torch
 
 from covey.group import Group
-from covey.method import FOREVER, GRADIENTS, MODEL, NOTHING, Plan, plan
+from covey.method import FOREVER, GRADIENTS, MODEL, NOTHING, Plan, clip_norm_at, plan
 from covey.reduce_op import Max
 from covey.tally import Tally
 from covey.torch.averager import Averager
@@ -27,6 +27,7 @@ class Progress:
         version: updates done; the next one is this one, counted from 0.
         steps: calls of ``step()``: the same, unless the method goes in rounds.
         plan: what is exchanged in the next one.
+        clip_norm: the largest norm of its gradients; None: any.
         is_shared: whether there is anybody to exchange with.
         named: the parameters that are trained.
         tally: counts what happens.
@@ -39,6 +40,7 @@ class Progress:
         self.version = 0
         self.steps = 0
         self.plan = Plan(NOTHING, False, FOREVER)
+        self.clip_norm = clip_norm_at(method, 0)
         self.differs = False
         self.tally = Tally(method, group.ranks)
         self._group = group
@@ -70,6 +72,7 @@ class Progress:
     def move(self, steps: int) -> None:
         """So many steps, and updates, were done; the next step is step ``steps``."""
         self.version = self.steps = steps
+        self.clip_norm = clip_norm_at(self.method, steps)
         if self.is_shared:
             self.plan = plan(self.method, self._group.id, steps)
 

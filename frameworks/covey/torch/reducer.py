@@ -58,6 +58,7 @@ class Reducer:
 
     Attributes:
         active: whether gradients are reduced in this step; else they are left alone.
+        look_at: the number of this step, for messages, when gradients are looked at; else None.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Reducer:
         prefix = next_prefix("grad", reduction.group.ranks)
         self.buckets = make_buckets(plans, prefix, reduction, densify)
         self.active = True
+        self.look_at: Optional[int] = None
         self._passes = passes
         self._paused = False
         self._left: List[List[int]] = []
@@ -110,7 +112,7 @@ class Reducer:
                 self._refuse_pass(bucket, index)
             self._pending[number] -= 1
             if self._pending[number] == 0:
-                bucket.submit()
+                bucket.submit(self.look_at)
 
         return hook
 
@@ -142,7 +144,7 @@ class Reducer:
         first_error: Optional[CoveyError] = None
         for bucket in self.buckets:
             if bucket.handle is None:
-                bucket.submit()
+                bucket.submit(self.look_at)
         for bucket in self.buckets:
             try:
                 bucket.finish()

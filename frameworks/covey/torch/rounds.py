@@ -20,8 +20,10 @@ from covey.method import ranks_needed
 from covey.reduce_op import Average, Sum
 from covey.state import state
 from covey.torch.bucket import Reduction
+from covey.torch.clip import clip
 from covey.torch.compression import Compression
 from covey.torch.layout import BucketPlan
+from covey.torch.look import is_on, unfit
 from covey.torch.reducer import next_prefix
 from covey.torch.snapshot import State, addresses_of
 from covey.torch.spans import Span
@@ -102,6 +104,7 @@ class RoundTrainer:
         self._is_apart = False  # Steps were published since the last finish().
         self._has_given = True  # A version, since the last step was published.
         self.before_update: List[Callable[[], Any]] = []
+        self.unfit = ""  # Why its last gradients were not published: raised when the step is over.
         optimizer._step_supports_amp_scaling = True  # A GradScaler calls step() also to skip it.
         state.flushes.add(self)
         self._missing = (0,) * self._group.size()
@@ -149,9 +152,14 @@ class RoundTrainer:
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self._write(*self._take_scale())
+        scale, is_whole = self._take_scale()
+        self.unfit = self._find_unfit() if is_whole and is_on() else ""
         self._is_apart = True
-        step = _native.rounds_publish(self._rounds, self._hypers.read())
+        if is_whole and not self.unfit:
+            self._write(scale)
+            step = _native.rounds_publish(self._rounds, self._hypers.read())
+        else:  # It has come all the same, so that nobody waits for it.
+            step = _native.rounds_publish(self._rounds, None)
         self._open()
         self._has_given = False
         try:
@@ -235,6 +243,11 @@ class RoundTrainer:
             f"reaches: it goes on from a snapshot of version {version} by rank {rank}"
         )
 
+    def _find_unfit(self) -> str:
+        slots = (slot for span in self._spans for slot in span.plan.slots)
+        step = self._optimizer._covey_progress.steps
+        return unfit(((slot.name, slot.parameter.grad) for slot in slots), step)
+
     def _open(self) -> None:
         addresses = _native.rounds_spans(self._rounds, len(self._spans))
         for span, address in zip(self._spans, addresses):
@@ -251,10 +264,10 @@ class RoundTrainer:
             self._optimizer.grad_scale = self._optimizer.found_inf = None
         return scale, overflow is None or not bool(overflow)
 
-    def _write(self, scale: Optional[torch.Tensor], is_whole: bool) -> None:
+    def _write(self, scale: Optional[torch.Tensor]) -> None:
         with torch.no_grad():
             for span in self._spans:
-                span.collect(self._dense, None if scale is None else float(scale), is_whole)
+                span.collect(self._dense, None if scale is None else float(scale))
 
     def _dense(self, gradient: torch.Tensor) -> torch.Tensor:
         if gradient.layout is torch.strided:
@@ -288,6 +301,7 @@ class RoundTrainer:
                 self._has_given = True
                 if leader >= 0:
                     self._hypers.write(hypers)
+                    clip(self._optimizer)
                     for function in self.before_update:
                         function()
                     self._optimizer._covey_super().step()
@@ -329,7 +343,8 @@ def before_update(optimizer: Any, function: Callable[[], Any]) -> None:
     """From now on calls ``function()`` before each update, when ``grad`` is what it will use.
 
     With a method that does not wait for all ranks a step applies as many versions as were made: so
-    clipping is exact and the same on all ranks, also for one that is late.
+    clipping is exact and the same on all ranks, also for one that is late. (By the norm of all
+    gradients: ``clip_norm=`` of the method does it, before ``function``.)
 
     Raises:
         Unsupported: (a ValueError) the method waits for all: clip after ``synchronize()``.

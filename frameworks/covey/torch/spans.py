@@ -118,18 +118,17 @@ class Span:
         self._open[:], self._flags = self._known[address]
 
     def collect(
-        self, dense: Callable[[torch.Tensor], torch.Tensor], scale: Optional[float], is_whole: bool
+        self, dense: Callable[[torch.Tensor], torch.Tensor], scale: Optional[float]
     ) -> None:
         """What is published next is this rank's gradients, divided by ``scale``; zeros where it has
-        none, and everywhere if they are not whole: it has come all the same, so that nobody waits
-        for it."""
+        none."""
         sources: List[torch.Tensor] = []
         targets: List[torch.Tensor] = []
         present: List[torch.Tensor] = []
         self._flags.fill_(1)
         for index, (parameter, place) in enumerate(zip(self.parameters, self._open)):
             gradient = parameter.grad
-            if gradient is None or not is_whole:
+            if gradient is None:
                 place.view.zero_()
                 self._flags[index] = 0
                 continue

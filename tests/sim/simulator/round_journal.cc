@@ -132,21 +132,25 @@ void RoundJournal::CheckVersion(uint64_t version) {
   // Where only overdue ones are left, one of them is enough.
   const auto awaited = static_cast<int32_t>(std::count(missing_.begin(), missing_.end(), 0));
   std::vector<Counted> counted;
+  int32_t nulls = 0;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const Contribution& contribution = result.contributions[static_cast<size_t>(i)];
     const bool is_overdue = missing_[static_cast<size_t>(i)] > 0;
     const bool is_counted = awaited == 0 || !is_overdue;
-    const bool is_fresh = contribution.count > 0 && contribution.last >= version;
+    const bool is_fresh = contribution.arrived >= version;
+    nulls += contribution.count == 0 && contribution.arrived > 0 ? 1 : 0;
     if (is_counted) counted.push_back({.member = i, .arrived = is_fresh});
     CheckAttendance(i, header, contribution, result.missing[static_cast<size_t>(i)]);
+    if (!is_overdue && contribution.arrived > 0) CheckAge(i, header, contribution);
     if (contribution.count == 0) continue;
     CheckContribution(i, version, contribution);
-    if (!is_overdue) CheckAge(i, header, contribution);
     for (const uint64_t step : published_[static_cast<size_t>(i)])
       if (step >= contribution.first && step <= contribution.last)
         AddTo(memory_->layout(), i, step, expected.data());
   }
   if (expected != result.data) Fail("2: " + Number(version) + " is not the sum of its record");
+  if (!fewer_ && header.divisor != std::max(1, memory_->size() - nulls))
+    Fail("3: " + Number(version) + " is divided by " + std::to_string(header.divisor));
   const bool any =
       std::any_of(counted.begin(), counted.end(), [](const Counted& one) { return one.arrived; });
   const bool met = awaited == 0 ? any : any && rule_.IsMet(counted, version);
@@ -163,7 +167,7 @@ void RoundJournal::CheckAttendance(int32_t rank, const RecordHeader& header, con
                                    uint64_t missing) {
   uint64_t* known = &missing_[static_cast<size_t>(rank)];
   uint64_t expected = *known;
-  if (c.count > 0 && c.last >= header.version) {
+  if (c.arrived >= header.version) {
     expected = *known > 0 ? *known - 1 : 0;
     returned_ += *known == 1 ? 1 : 0;
   } else if (*known > 0 || header.expired) {
@@ -179,8 +183,8 @@ void RoundJournal::CheckAttendance(int32_t rank, const RecordHeader& header, con
 // Rule W9. Its first step may be older: what is taken back while collected goes with the next.
 void RoundJournal::CheckAge(int32_t rank, const RecordHeader& header, const Contribution& c) {
   if (rule_.staleness == 0 || header.expired || fewer_) return;
-  oldest_ = std::max(oldest_, header.version - std::min(header.version, c.last));
-  if (c.last + rule_.staleness < header.version)
+  oldest_ = std::max(oldest_, header.version - std::min(header.version, c.arrived));
+  if (c.arrived + rule_.staleness < header.version)
     Fail("8: " + Number(header.version) + " has steps " + std::to_string(c.first) + " to " +
          std::to_string(c.last) + " of " + Name(rank));
 }
@@ -232,7 +236,7 @@ void RoundJournal::CheckRank(int32_t rank, bool runs, bool flushed) {
                          memory_->Header(rank, slot.buffer)->content.last > last;
   if (slot.state == SlotState::kSealed || under_way) {
     const Contribution& content = memory_->Header(rank, slot.buffer)->content;
-    if (!AreNext(rank, content))
+    if (content.count > 0 && !AreNext(rank, content))
       Fail("2: " + Name(rank) + " still holds steps from " + std::to_string(content.first));
     held += content.count;
     if (flushed) Fail("4: finish() has left something with " + Name(rank));

@@ -11,7 +11,7 @@
 namespace covey {
 namespace {
 
-constexpr uint64_t kMostResumes = 1'500'000;
+constexpr uint64_t kMostResumes = 250'000;  // for each rank, and as for six at least
 constexpr Time kLongestStep = 20 * kMicrosecond;
 constexpr Time kLongestStop = 5 * kMillisecond;
 constexpr uint64_t kMostStops = 40;
@@ -19,9 +19,9 @@ constexpr Time kLongestNews = 5 * kMillisecond;  // until a death is known
 
 }  // namespace
 
-RoundSimulation::RoundSimulation(uint64_t seed)
+RoundSimulation::RoundSimulation(uint64_t seed, int32_t ranks)
     : rng_(seed),
-      swarm_(RoundSwarm::Draw(&rng_)),
+      swarm_(RoundSwarm::Draw(&rng_, ranks)),
       network_({.size = swarm_.size, .seed = seed, .region_bytes = 1 << 20, .watcher = this}),
       layout_(swarm_.spans, 64),
       memory_({.size = swarm_.size, .log = swarm_.log, .hypers = 2}, layout_) {
@@ -99,8 +99,9 @@ bool RoundSimulation::AllHaveEnded() const {
 
 RoundVerdict RoundSimulation::Run() {
   OnWorkDo([this] { OnWork(); });
+  const uint64_t most = kMostResumes * std::max<size_t>(6, players_.size());
   uint64_t resumes = 0;
-  for (; !AllHaveEnded() && journal_->failure().empty() && resumes < kMostResumes; ++resumes) {
+  for (; !AllHaveEnded() && journal_->failure().empty() && resumes < most; ++resumes) {
     Strike();
     const size_t r = rng_.Below(players_.size());
     network_.clock().Advance(static_cast<Time>(rng_.Below(uint64_t{kLongestStep})));
@@ -113,7 +114,7 @@ RoundVerdict RoundSimulation::Run() {
     current_ = -1;
     journal_->Look();
   }
-  if (resumes == kMostResumes)
+  if (resumes == most)
     journal_->Fail("4: somebody who runs waits for ever after version " +
                    std::to_string(journal_->versions()));
   for (int32_t r = 0; r < swarm_.size; ++r) {
@@ -147,7 +148,8 @@ RoundVerdict RoundSimulation::Run() {
       .skipped = journal_->skipped(),
       .given = given_,
       .taken = taken_,
-      .withdrawn = withdrawn_};
+      .withdrawn = withdrawn_,
+      .nulls = nulls_};
   // What stopped ranks left in the middle must be run to its end, or their stacks would leak.
   closing_ = true;
   for (Player& player : players_)
@@ -156,6 +158,6 @@ RoundVerdict RoundSimulation::Run() {
   return verdict;
 }
 
-RoundVerdict RunRounds(uint64_t seed) { return RoundSimulation(seed).Run(); }
+RoundVerdict RunRounds(uint64_t seed, int32_t ranks) { return RoundSimulation(seed, ranks).Run(); }
 
 }  // namespace covey

@@ -6,6 +6,7 @@
 //  2. Every step of every rank is in exactly one version, or still in its slot; a result is the sum
 //     of what its record names (W2, W5), and all who read it get the same bytes (W6, W10).
 //  3. A version has as many fresh members as its admission asks for (W4), unless it has expired.
+//     Those with nothing to give (nulls) have come too, but are not summed nor divided by (W11).
 //  4. Ranks that run finish, whoever else has stopped wherever: with a rank that does not count for
 //     admission nobody waits (W4, W6), and with max_wait for nobody else either (W8). With finish()
 //     nothing is left in any slot of a rank that runs.
@@ -37,10 +38,11 @@ struct RoundVerdict {
   uint64_t at_limit = 0;                         // a contribution is as old as it may be
   uint64_t skipped = 0;                          // steps between those of a contribution
   uint64_t given = 0, taken = 0, withdrawn = 0;  // snapshots; while it was read
+  uint64_t nulls = 0;                            // steps with nothing to give
 };
 
-// Runs one seed to its end.
-RoundVerdict RunRounds(uint64_t seed);
+// Runs one seed to its end, with that many ranks; 0: as the seed has it, up to six.
+RoundVerdict RunRounds(uint64_t seed, int32_t ranks = 0);
 
 }  // namespace covey
 #endif  // COVEY_TESTS_SIM_SIMULATOR_ROUND_SIMULATION_H_

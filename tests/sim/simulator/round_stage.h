@@ -16,7 +16,7 @@ namespace covey {
 
 class RoundSimulation final : public InprocWatcher {
  public:
-  explicit RoundSimulation(uint64_t seed);
+  RoundSimulation(uint64_t seed, int32_t ranks);
   RoundVerdict Run();
 
   void OnPoint(Rank r) override { Point(ToInt(r)); }
@@ -94,7 +94,7 @@ class RoundSimulation final : public InprocWatcher {
   bool closing_ = false;
   bool in_snapshot_ = false;  // somebody copies one
   uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gone_ = 0, gave_up_ = 0;
-  uint64_t given_ = 0, taken_ = 0, withdrawn_ = 0;
+  uint64_t given_ = 0, taken_ = 0, withdrawn_ = 0, nulls_ = 0;
 };
 
 }  // namespace covey

@@ -18,11 +18,13 @@ struct RoundSwarm {
   std::vector<RoundSpan> spans;
   std::vector<uint64_t> steps;  // by rank
   uint64_t switch_permille;
+  uint64_t nulls_permille;                               // of steps
   uint64_t slow_ranks;                                   // bit r: runs rarely
   uint64_t stops_permille;                               // of resumes: a rank stops for a while
   uint64_t most_stopped, most_killed, strikes_permille;  // for ever
 
-  static RoundSwarm Draw(Rng* rng);
+  // With that many ranks; 0: a few.
+  static RoundSwarm Draw(Rng* rng, int32_t ranks);
   void DrawLaggards(Rng* rng);
   std::string ToString() const;
 };

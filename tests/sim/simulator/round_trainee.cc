@@ -62,6 +62,11 @@ uint64_t RoundSimulation::Step(int32_t rank) {
   if (player.skips_ahead && step <= player.read)
     journal_->Fail("9: rank " + std::to_string(rank) + " is late for ever");
   std::vector<std::byte> gradient(layout_.length_bytes());
+  if (swarm_.nulls_permille > 0 && rng_.Below(1000) < swarm_.nulls_permille) {
+    std::memset(rounds->open(), 0x55, gradient.size());
+    ++nulls_;
+    return rounds->Skip();
+  }
   RoundJournal::Fill(layout_, rank, step, gradient.data());
   CopyInHalves(rounds->open(), gradient.data(), gradient.size(), Stores::kCached);
   const double hypers[] = {1.0 / static_cast<double>(step), static_cast<double>(rank)};

@@ -46,6 +46,7 @@ TEST(Status, CodesAreThoseOfTheCApi) {
   EXPECT_EQ(static_cast<int>(StatusCode::kExhausted), COVEY_EXHAUSTED);
   EXPECT_EQ(static_cast<int>(StatusCode::kForked), COVEY_FORKED);
   EXPECT_EQ(static_cast<int>(StatusCode::kInternal), COVEY_INTERNAL);
+  EXPECT_EQ(static_cast<int>(StatusCode::kNotFinite), COVEY_NOT_FINITE);
 }
 
 TEST(Status, CopiesAreIndependent) {
