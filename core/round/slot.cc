@@ -13,12 +13,19 @@ Contribution ContentOf(uint64_t step) {
 
 }  // namespace
 
+// Whether nobody has collected its seal, nor will.
+bool Slot::TakeBack(const SlotWord& slot) {
+  uint64_t* word = memory_->SlotAt(self_);
+  const SlotWord back{SlotState::kOpen, slot.buffer, slot.step};
+  return slot.state == SlotState::kSealed &&
+         words_->CompareExchange(word, slot.Word(), back.Word());
+}
+
 void Slot::Publish(uint64_t step, std::span<const double> hypers) {
   uint64_t* word = memory_->SlotAt(self_);
   SlotWord slot = SlotWord::Of(words_->Load(word));
   CHECK(step > slot.step, "steps grow");
-  const SlotWord back{SlotState::kOpen, slot.buffer, slot.step};
-  if (slot.state == SlotState::kSealed && words_->CompareExchange(word, slot.Word(), back.Word())) {
+  if (TakeBack(slot)) {
     Contribution content = memory_->Header(self_, slot.buffer)->content;
     if (content.count > 0) {
       Add(slot.buffer, open_);
@@ -39,8 +46,7 @@ void Slot::Skip(uint64_t step) {
   uint64_t* word = memory_->SlotAt(self_);
   SlotWord slot = SlotWord::Of(words_->Load(word));
   CHECK(step > slot.step, "steps grow");
-  const SlotWord back{SlotState::kOpen, slot.buffer, slot.step};
-  if (slot.state == SlotState::kSealed && words_->CompareExchange(word, slot.Word(), back.Word())) {
+  if (TakeBack(slot)) {
     memory_->Header(self_, slot.buffer)->content.arrived = step;
     return words_->Store(word, SlotWord{SlotState::kSealed, slot.buffer, step}.Word());
   }

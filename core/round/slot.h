@@ -66,6 +66,7 @@ class Slot {
   SlotWord offered() const { return SlotWord::Of(words_->Load(memory_->SlotAt(self_))); }
 
  private:
+  bool TakeBack(const SlotWord& slot);
   void Add(uint32_t to, uint32_t from);
   void Acknowledge(const SlotWord& taken);
   void ChooseOpen(uint32_t sealed);
