@@ -186,11 +186,15 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_rounds_config* c
   const Group* group = use->FindGroup(config->group);
   if (group == nullptr || ToInt(group->my_index) < 0)
     return Status::InvalidArgument("there is no such group, or this rank is not in it");
-  if (use->transport().words() == nullptr)
-    return Status::Unsupported("rounds need ranks that share memory: all on one host, over shm");
   Offer mine;
   MethodRounds rounds;
   RETURN_IF_ERROR(MethodOf(use, config->method, *group, &mine.text, &rounds));
+  if (use->transport().words() == nullptr)
+    return Status::Unsupported(
+        "the method " + mine.text +
+        " needs ranks that share memory: all on one host, started by coveyrun (shm). A network "
+        "does not carry its rounds yet (core/hosts has them, without a transport): use the method "
+        "allreduce or local");
   if (rounds.group_size > 0 && config->op != COVEY_AVERAGE)
     return Status::InvalidArgument("rounds: the method " + mine.text +
                                    " averages models: op is COVEY_AVERAGE");

@@ -1,8 +1,8 @@
 """Mutants: sources with one rule removed, which the simulator must catch (sim/mutants/*.txt)."""
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
-# that a rare one takes few seeds; "rounds", "models": the simulator of rounds, or of rounds of
-# models, is to catch it.
+# that a rare one takes few seeds; "rounds", "models", "hosts": the simulator of rounds, of
+# rounds of models, or of seats is to catch it.
 _MUTANTS = {
     "completion_lost": (["core/runtime.cc"], "none"),
     "completion_twice": (["core/runtime.cc"], "none"),
@@ -40,8 +40,11 @@ _MUTANTS = {
     "w2_taken_back_without_exchange": (["core/round/slot.cc"], "rounds"),
     "w2_taken_buffer_written_at_once": (["core/round/slot.cc"], "rounds"),
     "w4_anybody_is_drawn": (["core/round/arrivals.cc"], "rounds"),
+    "w4_half_is_enough": (["core/hosts/quorum.cc"], "hosts"),
     "w4_older_content_counts": (["core/round/arrivals.cc"], "rounds"),
     "w4_only_the_kth_fires": (["core/round/arrivals.cc"], "rounds"),
+    "w4_votes_twice": (["core/hosts/seat.cc"], "hosts"),
+    "w5_decides_alone": (["core/hosts/reign.cc"], "hosts"),
     "w5_own_opinion": (["core/round/collect.cc"], "rounds"),
     "w5_slot_seen_once": (["core/round/collect.cc"], "rounds"),
     "w6_a_claim_is_waited_for": (["core/round/shards.cc"], "rounds"),
@@ -49,6 +52,13 @@ _MUTANTS = {
     "w6_copied_early_before_it_is_done": (["core/round/early.cc"], "rounds"),
     "w6_merged_early_elsewhere": (["core/round/early.cc"], "models"),
     "w6_pins_are_ignored": (["core/round/log.cc"], "rounds"),
+    "w7_counts_again_for_the_next_leader": (["core/hosts/reign.cc"], "hosts"),
+    "w7_decided_of_another_attempt": (["core/hosts/seat.cc"], "hosts"),
+    "w7_not_fenced": (["core/hosts/seat.cc"], "hosts"),
+    "w7_open_before_the_last_is_void": (["core/hosts/reign.cc"], "hosts"),
+    "w7_sent_is_added_to": (["core/hosts/pieces.cc"], "hosts"),
+    "w7_sent_is_not_sent_again": (["core/hosts/pieces.cc"], "hosts"),
+    "w7_what_is_kept_is_not_asked": (["core/hosts/ledger.cc"], "hosts"),
     "w8_any_version_tells_who_keeps_up": (["core/round/attendance.cc"], "models"),
     "w8_attendance_counted_twice": (["core/round/attendance.cc"], "rounds"),
     "w8_ends_without_a_version_of_all": (

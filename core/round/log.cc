@@ -30,27 +30,29 @@ void ResultLog::Enter(uint64_t version, uint32_t buffer) {
     words_->CompareExchange(word, before, LogEntry{version, buffer}.Word());
 }
 
+void ReadRecord(const RoundMemory& memory, const std::byte* from, RoundRecord* record) {
+  std::memcpy(&record->header, from, sizeof(RecordHeader));
+  const std::byte* at = from + sizeof(RecordHeader);
+  record->contributions.resize(static_cast<size_t>(memory.size()));
+  const size_t bytes = sizeof(Contribution) * record->contributions.size();
+  std::memcpy(record->contributions.data(), at, bytes);
+  at += bytes;
+  record->missing.resize(record->contributions.size());
+  std::memcpy(record->missing.data(), at, sizeof(uint64_t) * record->missing.size());
+  at += sizeof(uint64_t) * record->missing.size();
+  record->hypers.resize(memory.hypers());
+  if (!record->hypers.empty())
+    std::memcpy(record->hypers.data(), at, sizeof(double) * record->hypers.size());
+  if (record->header.leader < 0) record->hypers.clear();
+}
+
 Found ResultLog::Read(uint64_t version, std::span<void* const> to, RoundRecord* record,
                       const EarlyCopy* early) const {
   const uint64_t word = words_->Load(memory_->LogAt(version));
   const LogEntry entry = LogEntry::Of(word);
   if (entry.version != version) return entry.version < version ? Found::kNotYet : Found::kGone;
   const std::byte* from = memory_->Result(entry.buffer);
-  if (record != nullptr) {
-    std::memcpy(&record->header, from, sizeof(RecordHeader));
-    const std::byte* at = from + sizeof(RecordHeader);
-    record->contributions.resize(static_cast<size_t>(memory_->size()));
-    const size_t bytes = sizeof(Contribution) * record->contributions.size();
-    std::memcpy(record->contributions.data(), at, bytes);
-    at += bytes;
-    record->missing.resize(record->contributions.size());
-    std::memcpy(record->missing.data(), at, sizeof(uint64_t) * record->missing.size());
-    at += sizeof(uint64_t) * record->missing.size();
-    record->hypers.resize(memory_->hypers());
-    if (!record->hypers.empty())
-      std::memcpy(record->hypers.data(), at, sizeof(double) * record->hypers.size());
-    if (record->header.leader < 0) record->hypers.clear();
-  }
+  if (record != nullptr) ReadRecord(*memory_, from, record);
   if (!to.empty()) CopySpans(version, from + memory_->record_bytes(), to, early);
   return words_->Load(memory_->LogAt(version)) == word ? Found::kYes : Found::kGone;
 }

@@ -24,6 +24,9 @@ struct RoundRecord {
   std::vector<double> hypers;               // the leader's; empty when there is no leader
 };
 
+// The record that lies at `from`; its layout is that of `memory`, which need not be mapped.
+void ReadRecord(const RoundMemory& memory, const std::byte* from, RoundRecord* record);
+
 enum class Found : uint8_t { kYes, kNotYet, kGone };
 
 class ResultLog {

@@ -71,6 +71,19 @@ TRAINING = """
     print("fine", hvd.rank(), flush=True)
 """
 
+# Eager's rounds are not carried by a network yet: every rank is told so, and what there is.
+ROUNDS = """
+    import torch, covey, covey.torch as hvd
+    hvd.init()
+    net = torch.nn.Linear(3, 2)
+    try:
+        hvd.DistributedOptimizer(
+            torch.optim.SGD(net.parameters(), lr=0.1), model=net, method="eager")
+    except covey.Unsupported as error:
+        print(error, flush=True)
+        print("fine", hvd.rank(), flush=True)
+"""
+
 LEAVES = """
     import os, numpy, covey
     covey.init()
@@ -208,6 +221,11 @@ class MpiTest(unittest.TestCase):
 
     def test_training(self) -> None:
         self.check_fine(2, TRAINING)
+
+    def test_rounds_are_refused_and_what_there_is_is_named(self) -> None:
+        out = self.check_fine(2, ROUNDS)
+        self.assertEqual(out.count("the method eager"), 2, out)
+        self.assertEqual(out.count("use the method allreduce or local"), 2, out)
 
     def test_who_leaves_is_named(self) -> None:
         out = self.check_fine(3, LEAVES)

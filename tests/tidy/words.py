@@ -27,7 +27,7 @@ _THREADED = (
     "core/timeline.", "core/base/arena.", "core/shell.", "ops/control/grpc_",
     "ops/transports/inproc.",
 )
-_PURE = ("core/agree/", "core/round/", "core/plan/")
+_PURE = ("core/agree/", "core/round/", "core/hosts/", "core/plan/")
 
 BANS = (
     Ban("getenv", r"\b(?:secure_)?getenv\s*\(", _ENGINE, ("core/base/config.cc",),

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 
+#include "tests/sim/simulator/host_simulation.h"
 #include "tests/sim/simulator/model_simulation.h"
 #include "tests/sim/simulator/round_simulation.h"
 #include "tests/sim/simulator/simulation.h"
@@ -21,6 +22,7 @@ constexpr unsigned kLongestSeconds = 20;    // of one seed: a mutant may never r
 std::string Run(uint64_t seed, const std::string& focus) {
   if (focus == "rounds") return RunRounds(seed).failure;
   if (focus == "models") return RunModels(seed).failure;
+  if (focus == "hosts") return RunHosts(seed).failure;
   return RunSeed(seed, false, FocusNamed(focus)).failure;
 }
 
@@ -50,7 +52,7 @@ std::string Outcome(uint64_t seed, const std::string& focus) {
 TEST(MutantTest, IsCaught) {
   const char* name = std::getenv("FOCUS");
   const std::string focus = name == nullptr ? "none" : name;
-  const uint64_t most = focus == "rounds" ? kMostRoundSeeds : kMostSeeds;
+  const uint64_t most = focus == "rounds" || focus == "hosts" ? kMostRoundSeeds : kMostSeeds;
   for (uint64_t seed = 1; seed <= most; ++seed) {
     const std::string outcome = Outcome(seed, focus);
     if (outcome.empty()) continue;

@@ -1,0 +1,75 @@
+// What seats write to each other, as data, and as bytes.
+//
+//   letter   from, to            says
+//   kAsk     candidate, all      may I lead this attempt? I know `executed`, and keep `kept`
+//   kYes     seat, candidate     yes, and nobody else
+//   kBeat    leader, seat        I lead; so many versions are decided; how the others stand
+//   kState   seat, leader        what it knows and keeps, and how it stands; answers kBeat, kEntry
+//   kPiece   seat, leader        a contribution
+//   kHeld    leader, seat        that lies here as one piece; up to `consumed` it is in versions
+//   kEntry   leader, seat        a version: keep it; decided when version <= executed
+//   kSkip    leader, seat        you are too late for the log: go on after version `executed`
+//   kGift    seat, seat          a snapshot of my trainer after `version`, for who asked
+//
+// A letter of an attempt that is over is dropped, but for kGift, and its writer told which one runs
+// (rule W7). All fields of all kinds stand in one struct: letters are few and small but for `body`.
+#ifndef COVEY_CORE_HOSTS_LETTER_H_
+#define COVEY_CORE_HOSTS_LETTER_H_
+
+#include <span>
+#include <vector>
+
+#include "core/base/types.h"
+#include "core/base/wire.h"
+#include "core/round/memory.h"
+
+namespace covey {
+
+enum class LetterKind : uint8_t {
+  kAsk = 1,
+  kYes,
+  kBeat,
+  kState,
+  kPiece,
+  kHeld,
+  kEntry,
+  kSkip,
+  kGift,
+};
+
+struct Letter {
+  LetterKind kind = LetterKind::kState;
+  uint64_t attempt = 0;
+  uint64_t executed = 0;  // versions that the writer knows to be decided
+  uint64_t version = 0;   // kEntry: which; kAsk, kState: the one that is kept, undecided; 0: none
+  uint64_t kept = 0;      // kAsk, kState: the attempt in which what the writer keeps was proposed
+  uint64_t number = 0;    // of beats; kState: of the last one that has come
+
+  // kState: how its trainer stands.
+  uint64_t standing = 0, applied = 0, tries = 0;
+  Time max_wait = kNever;
+  bool left = false;
+  uint64_t need = 0;  // the lowest version of which a snapshot would do; 0: it needs none
+
+  // kBeat: no version is under way and no slot sealed; the receiver has waited for max_wait since
+  // the try of its finish() of that number; nothing is kept that was proposed.
+  bool quiet = false;
+  uint64_t over = 0;
+  bool is_void = false;
+  uint64_t ask = 0, ask_version = 0;  // 1 + the seat that it may give a snapshot, from that version
+
+  Contribution content;   // kPiece, kHeld
+  uint64_t consumed = 0;  // kHeld
+  std::vector<uint64_t>
+      list;  // kBeat: standings; kEntry, kSkip: the last step that is in a version
+  std::vector<uint64_t> missing;  // kEntry, kSkip: Attendance::missing, by member
+  std::vector<double> hypers;     // kPiece
+  Bytes body;                     // kPiece: the sum; kEntry: record, sum; kGift: the state
+
+  Bytes Encode() const;
+  // False: it is none.
+  static bool Decode(std::span<const std::byte> bytes, Letter* letter);
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_HOSTS_LETTER_H_

@@ -1,0 +1,398 @@
+#include "core/hosts/seat.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/check.h"
+#include "core/hosts/quorum.h"
+
+namespace covey {
+namespace {
+
+// At most this part of a patience counts between two looks of a seat: it was stopped itself, and
+// the leader's letters lie before it.
+constexpr Time kLooks = 4;
+constexpr int kMostDoublings = 6;
+
+}  // namespace
+
+Seat::Seat(const Options& options, const RoundMemory::Shape& shape, const RoundLayout& layout)
+    : options_(options),
+      shape_(shape),
+      layout_(layout),
+      geometry_(shape, layout),
+      ledger_(shape.size, static_cast<uint64_t>(shape.log)),
+      pieces_(&layout_, options.kernels),
+      votes_(static_cast<size_t>(shape.size)),
+      lost_(static_cast<size_t>(shape.size)),
+      max_wait_(options.max_wait) {
+  CHECK(!shape.models.on(), "models are averaged on one host only");
+  ledger_.Void(attempt_);
+  if (options.self != leader_) return;
+  Lead();
+  reign_->BeginFirst();
+}
+
+// ---- The trainer --------------------------------------------------------------------------------
+
+uint64_t Seat::next_step() const {
+  return (options_.skips_ahead || is_overdue_ ? std::max(step_, read_) : step_) + 1;
+}
+
+uint64_t Seat::Publish(std::span<const double> hypers) {
+  step_ = next_step();
+  pieces_.Publish(step_, hypers);
+  if (Standing{standing_}.finished()) ++standing_;
+  SendPieces();
+  return step_;
+}
+
+Found Seat::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) {
+  if (version > executed()) return Found::kNotYet;
+  const LedgerEntry* entry = ledger_.Find(version);
+  if (entry == nullptr) return Found::kGone;
+  RoundRecord known;
+  if (record == nullptr) record = &known;
+  ReadRecord(geometry_, entry->body.data(), record);
+  const std::byte* from = entry->body.data() + geometry_.record_bytes();
+  for (size_t i = 0; i < to.size(); ++i)
+    if (to[i] != nullptr)
+      options_.kernels->copy(static_cast<std::byte*>(to[i]), from + layout_.offsets_bytes()[i],
+                             layout_.lengths_bytes()[i], Stores::kCached);
+  read_ = std::max(read_, version);
+  is_overdue_ = record->missing[static_cast<size_t>(options_.self)] > 0;
+  return Found::kYes;
+}
+
+bool Seat::IsAsked(uint64_t applied) const {
+  return view_.attempt == attempt_ && view_.ask > 0 && applied >= view_.ask_version &&
+         given_number_ != view_.number;
+}
+
+void Seat::Give(uint64_t applied, Bytes state) {
+  // Once for each beat that asks: the leader goes on asking until it has come.
+  given_number_ = view_.number;
+  Letter gift{.kind = LetterKind::kGift, .version = applied};
+  gift.body = std::move(state);
+  outbox_.Send(static_cast<int32_t>(view_.ask) - 1, std::move(gift));
+}
+
+bool Seat::Seek(uint64_t* version, Bytes* state) {
+  const uint64_t lowest = std::max(read_ + 1, ledger_.first() - 1);
+  if (gift_version_ >= lowest) {
+    *version = read_ = gift_version_;
+    *state = std::move(gift_);
+    is_overdue_ = true;
+    need_ = gift_version_ = 0;
+    if (leader_ >= 0) SendState(leader_);
+    return true;
+  }
+  if (need_ == lowest) return false;
+  need_ = lowest;
+  if (leader_ >= 0) SendState(leader_);
+  return false;
+}
+
+void Seat::Finish() {
+  const Standing standing{standing_};
+  if (!standing.finished() || HasGivenUp()) ++tries_;
+  if (!standing.finished()) ++standing_;
+  SendPieces();
+  if (leader_ >= 0) SendState(leader_);
+}
+
+void Seat::GoOn() {
+  if (Standing{standing_}.finished()) ++standing_;
+  step_ = executed();
+}
+
+void Seat::Leave() {
+  has_left_ = true;
+  Finish();
+}
+
+std::vector<int32_t> Seat::Unfinished() const {
+  const uint64_t times = Standing{standing_}.times();
+  std::vector<int32_t> members;
+  for (int32_t i = 0; i < shape_.size; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (i == options_.self || lost_[index]) continue;
+    if (index >= view_.standings.size() || Standing{view_.standings[index]}.times() < times)
+      members.push_back(i);
+  }
+  return members;
+}
+
+bool Seat::IsFlushed() const {
+  return pieces_.empty() && view_.attempt == attempt_ && view_.quiet &&
+         view_.executed == executed() && Unfinished().empty();
+}
+
+// ---- The network --------------------------------------------------------------------------------
+
+void Seat::OnLetter(int32_t from, std::span<const std::byte> bytes, Time now) {
+  Letter letter;
+  if (!Letter::Decode(bytes, &letter) || !IsSound(letter)) return;
+  has_heard_ = true;
+  Handle(from, std::move(letter), now);
+  Drain(now);
+}
+
+// Whether all that it carries is as long as was agreed.
+bool Seat::IsSound(const Letter& letter) const {
+  const auto size = static_cast<size_t>(shape_.size);
+  const bool has_lists = letter.list.size() == size && letter.missing.size() == size;
+  switch (letter.kind) {
+    case LetterKind::kPiece:
+      return letter.hypers.size() == geometry_.hypers() &&
+             letter.body.size() == layout_.length_bytes();
+    case LetterKind::kEntry:
+      return has_lists && letter.body.size() == geometry_.record_bytes() + layout_.length_bytes();
+    case LetterKind::kSkip:
+      return has_lists;
+    case LetterKind::kBeat:
+      return letter.list.size() == size && letter.ask <= size;
+    default:
+      return true;
+  }
+}
+
+void Seat::Handle(int32_t from, Letter letter, Time now) {
+  if (letter.attempt > attempt_) Follow(letter.attempt);
+  if (letter.kind == LetterKind::kGift) return OnGift(std::move(letter));
+  if (letter.attempt < attempt_) {
+    const bool is_leaders = letter.kind == LetterKind::kAsk || letter.kind == LetterKind::kBeat ||
+                            letter.kind == LetterKind::kEntry || letter.kind == LetterKind::kSkip;
+    if (is_leaders && from != options_.self) SendState(from);  // it is fenced (rule W7)
+    return;
+  }
+  switch (letter.kind) {
+    case LetterKind::kAsk:
+      return OnAsk(from, letter);
+    case LetterKind::kYes:
+      votes_[static_cast<size_t>(from)] = true;
+      return LeadIfChosen();
+    case LetterKind::kState:
+      if (reign_ != nullptr) reign_->OnState(from, letter, now);
+      return;
+    case LetterKind::kPiece:
+      if (reign_ != nullptr) reign_->OnPiece(from, std::move(letter));
+      return;
+    case LetterKind::kHeld:
+      pieces_.OnConsumed(letter.consumed);
+      pieces_.OnHeld(letter.content);
+      return SendPieces();
+    case LetterKind::kBeat:
+      LearnLeader(from);
+      return OnBeat(letter);
+    case LetterKind::kEntry:
+      LearnLeader(from);
+      return OnEntry(std::move(letter));
+    case LetterKind::kSkip:
+      LearnLeader(from);
+      if (letter.executed > executed())
+        ledger_.Skip(
+            {.version = letter.executed, .consumed = letter.list, .missing = letter.missing});
+      NoteDecided();
+      return SendState(leader_);
+    case LetterKind::kGift:
+      return;
+  }
+}
+
+void Seat::OnBeat(const Letter& beat) {
+  DecideUpTo(beat.executed);
+  // Nothing that an earlier attempt has proposed can be decided any more.
+  if (beat.is_void && beat.executed == executed() && ledger_.progress().kept < attempt_)
+    ledger_.Void(attempt_);
+  view_ = {.attempt = attempt_,
+           .executed = beat.executed,
+           .number = beat.number,
+           .over = beat.over,
+           .quiet = beat.quiet,
+           .standings = beat.list,
+           .ask = beat.ask,
+           .ask_version = beat.ask_version};
+  SendState(leader_);
+}
+
+void Seat::OnGift(Letter gift) {
+  if (need_ == 0 || gift.version <= gift_version_) return;
+  gift_version_ = gift.version;
+  gift_ = std::move(gift.body);
+}
+
+void Seat::OnEntry(Letter entry) {
+  DecideUpTo(entry.executed);
+  if (entry.version == executed() + 1) {
+    LedgerEntry next{.version = entry.version,
+                     .consumed = std::move(entry.list),
+                     .missing = std::move(entry.missing),
+                     .body = std::move(entry.body)};
+    if (entry.version <= entry.executed)
+      ledger_.Learn(std::move(next));
+    else
+      ledger_.Propose(std::move(next), attempt_);
+    NoteDecided();
+  }
+  SendState(leader_);
+}
+
+// What it keeps is decided if the leader has proposed it, not one before it.
+void Seat::DecideUpTo(uint64_t version) {
+  const Progress& progress = ledger_.progress();
+  if (!progress.has_entry || progress.kept != attempt_ || progress.executed >= version) return;
+  ledger_.Decide();
+  NoteDecided();
+}
+
+void Seat::NoteDecided() {
+  if (executed() > asked_at_) asked_ = 0;
+  asked_at_ = executed();
+  pieces_.OnConsumed(ledger_.consumed()[static_cast<size_t>(options_.self)]);
+  SendPieces();
+}
+
+void Seat::OnAsk(int32_t from, const Letter& ask) {
+  const Progress theirs{.executed = ask.executed, .kept = ask.kept, .has_entry = ask.version > 0};
+  if (voted_for_ >= 0 || leader_ >= 0) return;
+  if (!Progress::MayFollow(ledger_.progress(), theirs)) return;
+  voted_for_ = from;
+  silent_ = 0;
+  outbox_.Send(from, {.kind = LetterKind::kYes});
+}
+
+void Seat::Follow(uint64_t attempt) {
+  attempt_ = attempt;
+  leader_ = voted_for_ = -1;
+  asks_ = false;
+  told_standing_ = 0;
+  if (reign_ != nullptr) fired_ += reign_->fired();
+  reign_.reset();
+  pieces_.OnNewLeader();
+}
+
+void Seat::LearnLeader(int32_t from) {
+  silent_ = 0;
+  if (leader_ == from) return;
+  leader_ = from;
+  SendPieces();
+}
+
+// ---- Leaders ------------------------------------------------------------------------------------
+
+// The lowest that lives asks first; who has asked in vain is more patient: a leader that is only
+// slow gets its time.
+Time Seat::Patience() const {
+  Time patience = leader_ >= 0 && lost_[static_cast<size_t>(leader_)] ? 0 : options_.engine_grace;
+  for (int32_t i = 0; i < options_.self; ++i)
+    if (!lost_[static_cast<size_t>(i)] && i != leader_) patience += options_.engine_grace / kLooks;
+  return patience << std::min(asked_, kMostDoublings);
+}
+
+void Seat::Ask() {
+  // Who hears nobody would only pile up letters before those that are stopped.
+  if (!has_heard_) return;
+  Follow(attempt_ + 1);
+  asks_ = true;
+  ++asked_;
+  silent_ = 0;
+  has_heard_ = false;
+  voted_for_ = options_.self;
+  std::fill(votes_.begin(), votes_.end(), false);
+  votes_[static_cast<size_t>(options_.self)] = true;
+  const Progress& mine = ledger_.progress();
+  for (int32_t i = 0; i < shape_.size; ++i)
+    if (i != options_.self && !lost_[static_cast<size_t>(i)])
+      outbox_.Send(i, {.kind = LetterKind::kAsk,
+                       .version = mine.has_entry ? mine.executed + 1 : 0,
+                       .kept = mine.kept});
+  LeadIfChosen();
+}
+
+void Seat::LeadIfChosen() {
+  if (asks_ && IsQuorum(votes_, lost_)) Lead();
+}
+
+void Seat::Lead() {
+  asks_ = false;
+  adopted_ += ledger_.undecided().has_value() ? 1 : 0;
+  reign_ = std::make_unique<Reign>(Reign::Options{.self = options_.self,
+                                                  .grace = options_.engine_grace,
+                                                  .tally = {.admission = options_.admission,
+                                                            .average = options_.average,
+                                                            .kernels = options_.kernels}},
+                                   shape_, layout_, attempt_, &ledger_, &outbox_);
+  LearnLeader(options_.self);
+}
+
+Time Seat::Advance(Time now) {
+  if (looked_at_ > 0) silent_ += std::min(now - looked_at_, options_.engine_grace / kLooks);
+  looked_at_ = now;
+  Time until = now + options_.engine_grace / kLooks;
+  if (reign_ == nullptr && silent_ >= Patience()) Ask();
+  LeadIfChosen();
+  Drain(now);
+  // What it sends to itself may let it go on.
+  for (bool moved = true; reign_ != nullptr && moved;) {
+    const uint64_t before = executed();
+    until = std::min(until, reign_->Advance(lost_, now));
+    NoteDecided();
+    moved = executed() > before;
+    moved |= Drain(now);
+  }
+  return until;
+}
+
+void Seat::SendState(int32_t to) {
+  const Progress& mine = ledger_.progress();
+  Letter state{.kind = LetterKind::kState};
+  state.version = mine.has_entry ? mine.executed + 1 : 0;
+  state.kept = mine.kept;
+  state.number = view_.attempt == attempt_ ? view_.number : 0;
+  // It has finished once the leader has all it has published.
+  const bool is_early = Standing{standing_}.finished() && !pieces_.AreAllSent();
+  state.standing = is_early ? standing_ - 1 : standing_;
+  state.applied = read_;
+  state.tries = is_early ? 0 : tries_;
+  state.max_wait = max_wait_;
+  state.left = has_left_;
+  state.need = need_;
+  if (to == leader_) told_standing_ = state.standing;
+  outbox_.Send(to, std::move(state));
+}
+
+void Seat::SendPieces() {
+  if (leader_ < 0) return;
+  if (const Pieces::Piece* piece = pieces_.Send()) {
+    Letter letter{.kind = LetterKind::kPiece};
+    letter.content = piece->content;
+    letter.hypers = piece->hypers;
+    letter.body.assign(piece->sum.get(), piece->sum.get() + layout_.length_bytes());
+    outbox_.Send(leader_, std::move(letter));
+  }
+  if (pieces_.AreAllSent() && told_standing_ != standing_) SendState(leader_);
+}
+
+// To this seat what is to it.
+bool Seat::Drain(Time now) {
+  bool moved = false;
+  do {
+    for (Post& post : outbox_.Take()) {
+      if (post.to == options_.self)
+        local_.push_back(std::move(post));
+      else
+        sealed_.push_back({post.to, post.letter.Encode()});
+    }
+    if (local_.empty()) continue;
+    moved = true;
+    Post post = std::move(local_.front());
+    local_.pop_front();
+    Handle(options_.self, std::move(post.letter), now);
+  } while (!local_.empty() || !outbox_.empty());
+  return moved;
+}
+
+std::vector<Seat::Sealed> Seat::TakePosts() { return std::exchange(sealed_, {}); }
+
+}  // namespace covey

@@ -1,0 +1,167 @@
+// One rank's part in the versions of one bundle, where ranks share no memory: what Rounds
+// (core/round/rounds.h) is on one host. Of gradients; models are not for this yet.
+//
+// A job has one seat for each rank, and one of them leads. A rank publishes to its own seat, which
+// keeps what it has published until a decided version says that it counts (pieces.h) and sends it
+// to the leader; the leader counts arrivals and makes versions by the same rules as one host
+// (tally.h), and a version is decided once a majority of seats keeps it (reign.h, ledger.h). Then
+// all can read it, and only then.
+//
+// Leaders have numbers, their attempts. A seat that has not heard of its leader for engine_grace,
+// the lowest first, asks all for the next attempt; whoever says yes takes no letter of an earlier
+// one. A majority says what it keeps: what may have been decided is decided again, the same bytes.
+//
+//   seat           event                                        becomes
+//   follows        silence of the leader for its patience       asks: attempt + 1, votes for itself
+//   asks           yes of a majority                            leads
+//   asks           silence, but somebody was heard              asks again: attempt + 1
+//   any            letter of a later attempt                    follows, whom it will learn
+//   follows        kAsk of its attempt, from who is as far      votes, once for each attempt
+//
+// Invariants, whoever stops or dies wherever, and for however long:
+//  1. A version is decided once: no two seats read different ones.
+//  2. A step of a rank is in one version at most, and in its seat until it is in one.
+//  3. With a majority that runs (quorum.h) and can hear each other, versions go on. Without one
+//     nobody can tell what the others have read, so all wait: for longer than max_wait, too.
+//
+// Each seat belongs to one process, whose engine runs it while the trainer computes. Sans-IO:
+// letters and time come as arguments, letters go by TakePosts. One thread at a time.
+#ifndef COVEY_CORE_HOSTS_SEAT_H_
+#define COVEY_CORE_HOSTS_SEAT_H_
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/hosts/ledger.h"
+#include "core/hosts/letter.h"
+#include "core/hosts/pieces.h"
+#include "core/hosts/reign.h"
+#include "core/round/log.h"
+
+namespace covey {
+
+class Seat {
+ public:
+  struct Options {
+    int32_t self = 0;
+    AdmissionRule admission;
+    Time max_wait = kNever;
+    bool skips_ahead = false;
+    bool average = false;
+    Time engine_grace = kSecond;
+    const Kernels* kernels = nullptr;
+  };
+
+  // Equal on all ranks but for `self` and `max_wait` (rule W1).
+  Seat(const Options& options, const RoundMemory::Shape& shape, const RoundLayout& layout);
+
+  // ---- Of the trainer: as in Rounds.
+  std::byte* open() const { return pieces_.open(); }
+  uint64_t Publish(std::span<const double> hypers);
+  uint64_t step() const { return step_; }
+  uint64_t next_step() const;
+  void set_max_wait(Time max_wait) { max_wait_ = max_wait; }
+  uint64_t executed() const { return ledger_.executed(); }
+  Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record);
+  // Between two steps: whether this trainer, which has applied the versions up to `applied`, is to
+  // give its state, and that it does.
+  bool IsAsked(uint64_t applied) const;
+  void Give(uint64_t applied, Bytes state);
+  // It has fallen out of the log (kGone): asks for a state from which the log leads on. True: that
+  // is *state now, after *version, and is_overdue as if it had been waited for in vain.
+  bool Seek(uint64_t* version, Bytes* state);
+  void Finish();
+  bool IsFlushed() const;
+  bool HasGivenUp() const { return tries_ > 0 && view_.over == tries_; }
+  std::vector<int32_t> Unfinished() const;
+  void GoOn();
+  void Leave();
+
+  // ---- Of the network: whole letters, in order for each pair. Advance after the last that has
+  // come; it returns when to come again at the latest.
+  void OnLetter(int32_t from, std::span<const std::byte> bytes, Time now);
+  // `member` is dead, and all that it has sent was given to OnLetter before.
+  void OnLoss(int32_t member) { lost_[static_cast<size_t>(member)] = true; }
+  Time Advance(Time now);
+  // What is to be sent, in this order.
+  struct Sealed {
+    int32_t to = -1;
+    Bytes bytes;
+  };
+  std::vector<Sealed> TakePosts();
+
+  // For checkers.
+  const Ledger& ledger() const { return ledger_; }
+  const Pieces& pieces() const { return pieces_; }
+  bool leads() const { return reign_ != nullptr; }
+  uint64_t attempt() const { return attempt_; }
+  // Versions that it had from an earlier attempt when it came to lead.
+  uint64_t adopted() const { return adopted_; }
+  uint64_t fired() const { return fired_ + (reign_ != nullptr ? reign_->fired() : 0); }
+
+ private:
+  // The leader's last beat.
+  struct View {
+    uint64_t attempt = 0, executed = 0, number = 0, over = 0;
+    bool quiet = false;
+    std::vector<uint64_t> standings;
+    uint64_t ask = 0, ask_version = 0;
+  };
+
+  bool IsSound(const Letter& letter) const;
+  void Handle(int32_t from, Letter letter, Time now);
+  void OnBeat(const Letter& beat);
+  void OnEntry(Letter entry);
+  void OnGift(Letter gift);
+  void OnAsk(int32_t from, const Letter& ask);
+  void Follow(uint64_t attempt);
+  void LearnLeader(int32_t from);
+  void DecideUpTo(uint64_t executed);
+  void Ask();
+  void LeadIfChosen();
+  void Lead();
+  void SendState(int32_t to);
+  void SendPieces();
+  void NoteDecided();
+  bool Drain(Time now);
+  Time Patience() const;
+
+  Options options_;
+  RoundMemory::Shape shape_;
+  RoundLayout layout_;
+  RoundMemory geometry_;  // not mapped: where things lie in a result
+  Ledger ledger_;
+  Pieces pieces_;
+  Outbox outbox_{&attempt_, &ledger_};
+  std::deque<Post> local_;  // to this seat itself
+  std::vector<Sealed> sealed_;
+
+  uint64_t attempt_ = 1;
+  int32_t leader_ = 0;  // -1: not known yet
+  int32_t voted_for_ = 0;
+  bool asks_ = false;
+  std::vector<bool> votes_;
+  std::unique_ptr<Reign> reign_;
+  uint64_t fired_ = 0;  // in earlier reigns
+  uint64_t adopted_ = 0;
+  std::vector<bool> lost_;
+  Time silent_ = 0, looked_at_ = 0;
+  int asked_ = 0;          // since a version was decided,
+  uint64_t asked_at_ = 0;  // which was the last
+  bool has_heard_ = true;  // anybody, since it asked last
+
+  uint64_t step_ = 0, read_ = 0, standing_ = 0, tries_ = 0;
+  uint64_t told_standing_ = 0;
+  uint64_t need_ = 0;          // see Letter::need
+  uint64_t given_number_ = 0;  // the beat that asked for what it gave last
+  uint64_t gift_version_ = 0;  // 0: none
+  Bytes gift_;
+  bool is_overdue_ = false, has_left_ = false;
+  Time max_wait_;
+  View view_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_HOSTS_SEAT_H_

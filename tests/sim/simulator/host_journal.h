@@ -1,0 +1,61 @@
+// What the simulator of seats knows of a job: what was published, and which versions were decided.
+#ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_JOURNAL_H_
+#define COVEY_TESTS_SIM_SIMULATOR_HOST_JOURNAL_H_
+
+#include <string>
+#include <vector>
+
+#include "core/hosts/seat.h"
+#include "tests/sim/simulator/round_journal.h"
+
+namespace covey {
+
+class HostJournal {
+ public:
+  HostJournal(const RoundMemory* geometry, const AdmissionRule& rule);
+
+  void OnPublish(int32_t rank, uint64_t step) {
+    published_[static_cast<size_t>(rank)].push_back(step);
+  }
+  // A seat knows that a version is decided, as this.
+  void OnDecided(int32_t rank, const LedgerEntry& entry);
+  // That is the model of a rank after `version`.
+  void OnApplied(int32_t rank, uint64_t version, const RoundModel& model);
+  // A rank finishes or is killed: versions may have fewer fresh members.
+  void OnFewer(int32_t rank);
+  // At the end: what its seat holds; `flushed`: it has finished, as all have.
+  void CheckRank(int32_t rank, const std::vector<Contribution>& held, bool flushed);
+
+  void Fail(const std::string& what);
+  const std::string& failure() const { return failure_; }
+  uint64_t hash() const { return hash_; }
+  uint64_t versions() const { return results_.size(); }
+  uint64_t late() const { return late_; }
+  uint64_t merged() const { return merged_; }
+  uint64_t expired() const { return expired_; }
+  uint64_t overdue() const { return overdue_; }
+  uint64_t returned() const { return returned_; }
+
+ private:
+  void CheckVersion(const LedgerEntry& entry);
+  void CheckContribution(int32_t rank, uint64_t version, const Contribution& contribution);
+  void CheckAttendance(int32_t rank, const RoundRecord& record);
+  bool AreNext(int32_t rank, const Contribution& contribution) const;
+  void AddSteps(int32_t rank, const Contribution& contribution, std::vector<std::byte>* to);
+
+  const RoundMemory* geometry_;
+  AdmissionRule rule_;
+  bool fewer_ = false;
+  std::vector<bool> excusable_;
+  std::vector<uint64_t> missing_;
+  std::vector<LedgerEntry> results_;                             // by version - 1
+  std::vector<RoundModel> models_ = std::vector<RoundModel>(1);  // by version
+  std::vector<std::vector<uint64_t>> published_;                 // by rank: its steps
+  std::vector<size_t> collected_;  // by rank: how many of them are in versions
+  std::string failure_;
+  uint64_t hash_ = 1469598103934665603u;
+  uint64_t late_ = 0, merged_ = 0, expired_ = 0, overdue_ = 0, returned_ = 0;
+};
+
+}  // namespace covey
+#endif  // COVEY_TESTS_SIM_SIMULATOR_HOST_JOURNAL_H_

@@ -1,0 +1,220 @@
+#include "tests/sim/simulator/host_simulation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/hosts/quorum.h"
+#include "tests/sim/simulator/host_stage.h"
+
+namespace covey {
+namespace {
+
+constexpr uint64_t kMostTurns = 400'000;  // for each rank
+constexpr Time kLongestTurn = 20 * kMicrosecond;
+constexpr Time kLongestStop = 8 * kMillisecond;
+constexpr uint64_t kMostStops = 60;
+
+RoundSwarm Drawn(Rng* rng, int32_t size) {
+  RoundSwarm swarm = RoundSwarm::Draw(rng, 0);
+  if (rng->Percent(50)) swarm.log = 1000;
+  // Larger ones too, odd and prime.
+  if (size == 0) size = swarm.size + (rng->Percent(15) ? static_cast<int32_t>(rng->Below(10)) : 0);
+  swarm.size = size;
+  swarm.steps.resize(static_cast<size_t>(size), swarm.steps[0]);
+  // As in the draw, for so many.
+  if (swarm.admission.Wanted(size) > 1 && swarm.max_wait == kNever) swarm.most_stopped = 0;
+  return swarm;
+}
+
+}  // namespace
+
+HostSimulation::HostSimulation(uint64_t seed, int32_t size)
+    : rng_(seed),
+      swarm_(Drawn(&rng_, size)),
+      layout_(swarm_.spans, 64),
+      geometry_({.size = swarm_.size, .log = swarm_.log, .hypers = 2}, layout_),
+      journal_(&geometry_, swarm_.admission),
+      has_storms_(rng_.Percent(30)),
+      grace_(static_cast<Time>(has_storms_ ? 50 + rng_.Below(200) : 200 + rng_.Below(2000)) *
+             kMicrosecond),
+      longest_delay_(static_cast<Time>(1 + rng_.Below(has_storms_ ? 800 : 200)) * kMicrosecond),
+      slow_seats_(rng_.Percent(20) ? rng_.Next() & rng_.Next() : 0),
+      clog_permille_(rng_.Percent(40) ? 1 + rng_.Below(20) : 0),
+      players_(static_cast<size_t>(swarm_.size)),
+      links_(players_.size() * players_.size()) {
+  for (int32_t r = 0; r < swarm_.size; ++r) {
+    Player& player = players_[static_cast<size_t>(r)];
+    player.told.resize(players_.size());
+    player.seat = std::make_unique<Seat>(
+        Seat::Options{.self = r,
+                      .admission = swarm_.admission,
+                      .max_wait = swarm_.max_wait,
+                      .skips_ahead = swarm_.skips_ahead,
+                      .engine_grace = grace_,
+                      .kernels = &ScalarKernels()},
+        RoundMemory::Shape{.size = swarm_.size, .log = swarm_.log, .hypers = 2}, layout_);
+  }
+}
+
+// ---- What is done to ranks ----------------------------------------------------------------------
+
+// Whether seats that decide are left without it.
+bool HostSimulation::CanSpare(int32_t rank) const {
+  std::vector<bool> in;
+  std::vector<bool> lost;
+  for (size_t r = 0; r < players_.size(); ++r) {
+    in.push_back(players_[r].state == State::kRuns && static_cast<int32_t>(r) != rank);
+    lost.push_back(players_[r].state == State::kKilled);
+  }
+  return IsQuorum(in, lost) && std::count(in.begin(), in.end(), true) > 0;
+}
+
+void HostSimulation::Strike() {
+  const size_t victim = rng_.Below(players_.size());
+  const auto rank = static_cast<int32_t>(victim);
+  Player& player = players_[victim];
+  if (player.state != State::kRuns) return;
+  if (rng_.Below(1000) < swarm_.stops_permille && stops_ < kMostStops) {
+    ++stops_;
+    player.stopped_until = now_ + static_cast<Time>(rng_.Below(uint64_t{kLongestStop}));
+  }
+  if (rng_.Below(1000) >= swarm_.strikes_permille || !CanSpare(rank)) return;
+  if (stopped_ < swarm_.most_stopped) {
+    ++stopped_;
+    player.state = State::kStopped;
+  } else if (killed_ < swarm_.most_killed) {
+    Kill(rank);
+  }
+}
+
+void HostSimulation::Kill(int32_t rank) {
+  ++killed_;
+  players_[static_cast<size_t>(rank)].state = State::kKilled;
+  players_[static_cast<size_t>(rank)].unsent.clear();
+  journal_.OnFewer(rank);
+}
+
+bool HostSimulation::AllHaveEnded() const {
+  return std::all_of(players_.begin(), players_.end(), [](const Player& p) {
+    return p.state != State::kRuns || p.phase == Phase::kDone;
+  });
+}
+
+HostVerdict HostSimulation::Run() {
+  const uint64_t most_turns = kMostTurns * players_.size();
+  uint64_t turns = 0;
+  for (; !AllHaveEnded() && journal_.failure().empty() && turns < most_turns; ++turns) {
+    Strike();
+    now_ += static_cast<Time>(rng_.Below(uint64_t{kLongestTurn}));
+    const size_t r = rng_.Below(players_.size());
+    Player& player = players_[r];
+    if (player.state != State::kRuns || player.stopped_until > now_) continue;
+    if ((slow_seats_ >> r & 1) != 0 && !rng_.Percent(10)) continue;
+    Act(static_cast<int32_t>(r));
+  }
+  if (turns == most_turns)
+    journal_.Fail("4: somebody who runs waits for ever after version " +
+                  std::to_string(journal_.versions()));
+  for (int32_t r = 0; r < swarm_.size && journal_.failure().empty(); ++r) {
+    const Player& player = players_[static_cast<size_t>(r)];
+    if (player.state != State::kKilled)
+      journal_.CheckRank(r, player.seat->pieces().contents(), player.is_flushed);
+  }
+  return Verdict(turns);
+}
+
+HostVerdict HostSimulation::Verdict(uint64_t turns) const {
+  uint64_t adopted = 0;
+  for (const Player& player : players_) adopted += player.seat->adopted();
+  return {.failure = journal_.failure(),
+          .swarm = swarm_.ToString() + ", engine_grace " + std::to_string(grace_) + " ns, delays " +
+                   std::to_string(longest_delay_) + " ns",
+          .hash = journal_.hash() * 31 + turns,
+          .versions = journal_.versions(),
+          .late = journal_.late(),
+          .merged = journal_.merged(),
+          .stopped = stopped_,
+          .killed = killed_,
+          .expired = journal_.expired(),
+          .overdue = journal_.overdue(),
+          .returned = journal_.returned(),
+          .gave_up = gave_up_,
+          .attempts = attempts_.size(),
+          .reigns = reigns_.size(),
+          .skipped = skipped_,
+          .taken = taken_,
+          .adopted = adopted};
+}
+
+// ---- What ranks do ------------------------------------------------------------------------------
+
+// One turn of its engine, and perhaps of its trainer.
+void HostSimulation::Act(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  Send(rank);
+  if (!player.unsent.empty()) return;
+  HearOfLosses(rank);
+  for (uint64_t letters = rng_.Below(has_storms_ ? 3 : 8); letters > 0; --letters) Deliver(rank);
+  player.seat->Advance(now_);
+  Check(rank);
+  const bool slow = (swarm_.slow_ranks >> rank & 1) != 0 && !rng_.Percent(3);
+  if (!slow && rng_.Percent(50)) Train(rank);
+  for (Seat::Sealed& letter : player.seat->TakePosts()) player.unsent.push_back(std::move(letter));
+  Send(rank);
+  if (player.seat->attempt() > player.attempt) attempts_.insert(player.seat->attempt());
+  player.attempt = player.seat->attempt();
+  if (player.seat->leads() && player.attempt > 1) reigns_.insert(player.attempt);
+}
+
+// A rank that is stopped here has sent some of its letters.
+void HostSimulation::Send(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  while (!player.unsent.empty()) {
+    if (rng_.Percent(2)) return;
+    Seat::Sealed letter = std::move(player.unsent.front());
+    player.unsent.pop_front();
+    std::deque<Mail>& link = LinkOf(rank, letter.to);
+    Time arrives = now_ + static_cast<Time>(rng_.Below(static_cast<uint64_t>(longest_delay_)));
+    if (rng_.Below(1000) < clog_permille_)
+      arrives += static_cast<Time>(rng_.Below(static_cast<uint64_t>(3 * grace_)));
+    if (!link.empty()) arrives = std::max(arrives, link.back().arrives);
+    link.push_back({arrives, std::move(letter.bytes)});
+  }
+}
+
+// Of somebody of whom there is any.
+void HostSimulation::Deliver(int32_t rank) {
+  const auto first = static_cast<int32_t>(rng_.Below(players_.size()));
+  for (int32_t i = 0; i < swarm_.size; ++i) {
+    const int32_t from = (first + i) % swarm_.size;
+    std::deque<Mail>& link = LinkOf(from, rank);
+    if (link.empty() || link.front().arrives > now_) continue;
+    const Bytes bytes = std::move(link.front().bytes);
+    link.pop_front();
+    return players_[static_cast<size_t>(rank)].seat->OnLetter(from, bytes, now_);
+  }
+}
+
+// Of a death a rank hears after the last letter.
+void HostSimulation::HearOfLosses(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  for (size_t r = 0; r < players_.size(); ++r) {
+    if (players_[r].state != State::kKilled || player.told[r]) continue;
+    if (!LinkOf(static_cast<int32_t>(r), rank).empty() || !rng_.Percent(5)) continue;
+    player.told[r] = true;
+    player.seat->OnLoss(static_cast<int32_t>(r));
+  }
+}
+
+// What it knows to be decided, before anybody else does anything.
+void HostSimulation::Check(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  while (player.checked < player.seat->executed()) {
+    const LedgerEntry* entry = player.seat->ledger().Find(++player.checked);
+    if (entry != nullptr) journal_.OnDecided(rank, *entry);
+  }
+}
+
+HostVerdict RunHosts(uint64_t seed, int32_t size) { return HostSimulation(seed, size).Run(); }
+
+}  // namespace covey

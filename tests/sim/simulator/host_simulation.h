@@ -1,0 +1,36 @@
+// The simulator of seats (core/hosts): ranks that share no memory, with letters between them that
+// take their time and now and then far longer than engine_grace, in order for each pair and in any
+// order between pairs. A rank may be stopped between any two letters it reads or sends, for a
+// while, for ever, or killed, and a returned one finds its letters before it. One seed repeats a
+// run. What must hold is what the simulator of rounds says (round_simulation.h, 1-9), and:
+//
+//  1. No two seats read different versions, whoever has led, stopped, come back, or leads at once.
+//  2. What no version has yet is in its rank's seat, once.
+//  4. While seats that decide run (core/hosts/quorum.h), ranks that run finish.
+#ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_
+#define COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_
+
+#include <cstdint>
+#include <string>
+
+namespace covey {
+
+struct HostVerdict {
+  std::string failure;  // empty: everything held
+  std::string swarm;    // what the seed turned on
+  uint64_t hash = 0;    // of everything that happened
+  // What came up, for tests that want it to.
+  uint64_t versions = 0, late = 0, merged = 0, stopped = 0, killed = 0;
+  uint64_t expired = 0, overdue = 0, returned = 0, gave_up = 0;
+  uint64_t attempts = 0;  // beyond the first,
+  uint64_t reigns = 0;    // and those that somebody came to lead
+  uint64_t skipped = 0;   // times that a rank fell out of the log,
+  uint64_t taken = 0;     // and went on from a snapshot
+  uint64_t adopted = 0;   // versions that a leader had from an earlier one
+};
+
+// Runs one seed to its end; of so many ranks, where that is not 0.
+HostVerdict RunHosts(uint64_t seed, int32_t size = 0);
+
+}  // namespace covey
+#endif  // COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_

@@ -1,0 +1,88 @@
+// The stage of host_simulation.h: ranks, the links between them, and what the seed does to them.
+// What they do as trainers is in host_trainee.cc, all else in host_simulation.cc.
+#ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_STAGE_H_
+#define COVEY_TESTS_SIM_SIMULATOR_HOST_STAGE_H_
+
+#include <deque>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "core/hosts/seat.h"
+#include "tests/sim/simulator/host_journal.h"
+#include "tests/sim/simulator/host_simulation.h"
+#include "tests/sim/simulator/round_swarm.h"
+
+namespace covey {
+
+class HostSimulation {
+ public:
+  HostSimulation(uint64_t seed, int32_t size);
+  HostVerdict Run();
+
+ private:
+  enum class State : uint8_t { kRuns, kStopped, kKilled };
+  enum class Phase : uint8_t { kComputes, kWaits, kFinishes, kSeeks, kDone };
+  struct Mail {
+    Time arrives;
+    Bytes bytes;
+  };
+  struct Player {
+    std::unique_ptr<Seat> seat;
+    State state = State::kRuns;
+    Phase phase = Phase::kComputes;
+    Time stopped_until = 0, computes_until = 0;
+    std::deque<Seat::Sealed> unsent;
+    std::vector<bool> told;  // by rank: that it is dead
+    uint64_t checked = 0;    // versions
+    uint64_t attempt = 1;
+    uint64_t awaited = 0;
+    uint64_t read = 0;
+    uint64_t steps = 0;
+    RoundModel model;
+    bool is_flushed = false;
+    Phase goes_on = Phase::kWaits;  // after it has sought
+    bool skips_ahead = false;
+  };
+
+  std::deque<Mail>& LinkOf(int32_t from, int32_t to) {
+    return links_[static_cast<size_t>(from * swarm_.size + to)];
+  }
+  void Strike();
+  bool CanSpare(int32_t rank) const;
+  void Act(int32_t rank);
+  void Deliver(int32_t rank);
+  void HearOfLosses(int32_t rank);
+  void Send(int32_t rank);
+  void Check(int32_t rank);
+  void Train(int32_t rank);
+  void Publish(int32_t rank);
+  void ReadAll(int32_t rank);
+  void AwaitFlush(int32_t rank);
+  void Serve(int32_t rank);
+  void Seek(int32_t rank);
+  bool CanAnybodyGive(int32_t to) const;
+  void Kill(int32_t rank);
+  bool AllHaveEnded() const;
+  bool IsFlushable() const { return swarm_.most_stopped == 0 || swarm_.max_wait != kNever; }
+  HostVerdict Verdict(uint64_t turns) const;
+
+  Rng rng_;
+  RoundSwarm swarm_;
+  RoundLayout layout_;
+  RoundMemory geometry_;
+  HostJournal journal_;
+  Time now_ = kSecond;
+  bool has_storms_;  // leaders change all the time
+  Time grace_, longest_delay_;
+  uint64_t slow_seats_ = 0, clog_permille_ = 0;
+  std::vector<Player> players_;
+  std::vector<std::deque<Mail>> links_;
+  uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gave_up_ = 0;
+  uint64_t skipped_ = 0, taken_ = 0;
+  std::set<uint64_t> attempts_, reigns_;
+};
+
+}  // namespace covey
+#endif  // COVEY_TESTS_SIM_SIMULATOR_HOST_STAGE_H_

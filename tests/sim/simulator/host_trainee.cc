@@ -1,0 +1,123 @@
+// What a trainer does in the simulator of seats.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "tests/sim/simulator/host_stage.h"
+
+namespace covey {
+
+void HostSimulation::Train(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  if (player.phase != Phase::kSeeks) Serve(rank);
+  switch (player.phase) {
+    case Phase::kComputes:
+      if (player.computes_until <= now_) Publish(rank);
+      return;
+    case Phase::kWaits:
+      if (player.seat->executed() < player.awaited) return;
+      ReadAll(rank);
+      if (player.phase == Phase::kSeeks) return;
+      player.phase = Phase::kComputes;
+      player.computes_until = now_ + static_cast<Time>(rng_.Below(100)) * kMicrosecond;
+      if (player.steps < swarm_.steps[static_cast<size_t>(rank)]) return;
+      player.phase = IsFlushable() ? Phase::kFinishes : Phase::kDone;
+      if (!IsFlushable()) return;
+      journal_.OnFewer(rank);
+      player.seat->Finish();
+      return;
+    case Phase::kFinishes:
+      return AwaitFlush(rank);
+    case Phase::kSeeks:
+      return Seek(rank);
+    case Phase::kDone:
+      ReadAll(rank);
+      return;
+  }
+}
+
+// Gives a snapshot if it is this rank's turn.
+void HostSimulation::Serve(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  if (!player.seat->IsAsked(player.read)) return;
+  const auto* bytes = reinterpret_cast<const std::byte*>(&player.model);
+  player.seat->Give(player.read, Bytes(bytes, bytes + sizeof(RoundModel)));
+}
+
+void HostSimulation::Seek(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  uint64_t version = 0;
+  Bytes state;
+  if (!player.seat->Seek(&version, &state)) {
+    if (!CanAnybodyGive(rank)) Kill(rank);
+    return;
+  }
+  if (state.size() != sizeof(RoundModel) || version <= player.read)
+    return journal_.Fail("7: a snapshot that is none");
+  std::memcpy(&player.model, state.data(), state.size());
+  player.read = version;
+  player.skips_ahead = true;
+  player.phase = player.goes_on;
+  ++taken_;
+  journal_.OnApplied(rank, version, player.model);
+}
+
+// Somebody who runs has applied what it lacks.
+bool HostSimulation::CanAnybodyGive(int32_t to) const {
+  for (size_t r = 0; r < players_.size(); ++r) {
+    const Player& other = players_[r];
+    if (static_cast<int32_t>(r) == to || other.state != State::kRuns) continue;
+    if (other.phase != Phase::kSeeks) return true;
+  }
+  return false;
+}
+
+void HostSimulation::AwaitFlush(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  ReadAll(rank);
+  if (player.phase == Phase::kSeeks) return;
+  const bool gives_up = player.seat->HasGivenUp();
+  player.is_flushed = !gives_up && player.seat->IsFlushed();
+  if (!gives_up && !player.is_flushed) return;
+  gave_up_ += gives_up ? 1 : 0;
+  player.phase = Phase::kDone;
+}
+
+void HostSimulation::Publish(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  const uint64_t step = player.seat->next_step();
+  if (player.skips_ahead && step <= player.read)
+    journal_.Fail("9: rank " + std::to_string(rank) + " is late for ever");
+  RoundJournal::Fill(layout_, rank, step, player.seat->open());
+  const double hypers[] = {1.0 / static_cast<double>(step), static_cast<double>(rank)};
+  journal_.OnPublish(rank, step);
+  player.awaited = player.seat->Publish(hypers);
+  ++player.steps;
+  player.phase = Phase::kWaits;
+}
+
+void HostSimulation::ReadAll(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  std::vector<std::byte> data(layout_.length_bytes());
+  std::vector<void*> to;
+  for (size_t offset : layout_.offsets_bytes()) to.push_back(data.data() + offset);
+  RoundRecord record;
+  while (player.read < player.seat->executed()) {
+    std::fill(data.begin(), data.end(), std::byte{0});
+    const Found found = player.seat->Read(player.read + 1, to, &record);
+    if (found == Found::kNotYet) return journal_.Fail("1: an executed version is not there");
+    if (found == Found::kGone) {
+      ++skipped_;
+      player.goes_on = player.phase;
+      player.phase = Phase::kSeeks;
+      return;
+    }
+    if (record.header.leader >= 0 && record.hypers[1] != static_cast<double>(record.header.leader))
+      journal_.Fail("2: the hyper-parameters are not the leader's");
+    player.skips_ahead = swarm_.skips_ahead || record.missing[static_cast<size_t>(rank)] > 0;
+    player.model.Apply(data);
+    journal_.OnApplied(rank, ++player.read, player.model);
+  }
+}
+
+}  // namespace covey
