@@ -10,6 +10,9 @@ namespace {
 
 constexpr size_t kShardBytes = 256 * 1024;  // of a sum, so that it and a few slots lie in a L2
 constexpr int32_t kMostHypers = 4096;
+// Results that are kept where nobody says how many.
+constexpr size_t kAutoLogBytes = size_t{64} << 20;
+constexpr size_t kLeastAutoLog = 4, kMostAutoLog = 16;
 
 Status CheckConfig(const covey_rounds_config& config) {
   const auto wrong = [](const std::string& what) {
@@ -147,11 +150,18 @@ Status CheckMemory(const RoundMemory& memory, const Group& group, size_t limit_b
       std::to_string(limit_bytes) + ": lower log=, or raise COVEY_MEMORY_LIMIT");
 }
 
+int32_t LogOf(const MethodRounds& rounds, const RoundLayout& layout) {
+  if (rounds.log != kAuto) return static_cast<int32_t>(rounds.log);
+  const size_t fit = kAutoLogBytes / std::max<size_t>(layout.length_bytes(), 1);
+  return static_cast<int32_t>(std::clamp(fit, kLeastAutoLog, kMostAutoLog));
+}
+
 RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, const Group& group,
                             const MethodRounds& rounds) {
   std::vector<RoundSpan> spans;
   for (int32_t i = 0; i < config.num_spans; ++i)
     spans.push_back({static_cast<DType>(config.dtypes[i]), static_cast<size_t>(config.counts[i])});
+  const RoundLayout layout(spans, kShardBytes);
   AdmissionRule admission{.grace = rounds.grace,
                           .staleness = static_cast<uint64_t>(rounds.max_staleness)};
   if (rounds.admit > 0) admission.count = static_cast<int32_t>(rounds.admit);
@@ -162,11 +172,11 @@ RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, c
     admission.permille = static_cast<int32_t>(-rounds.admit);
   return {.name = config.name,
           .shape = {.size = group.size(),
-                    .log = static_cast<int32_t>(rounds.log),
+                    .log = LogOf(rounds, layout),
                     .hypers = config.num_hypers,
                     .models = {.group_size = static_cast<int32_t>(rounds.group_size),
                                .sync_every = static_cast<uint64_t>(rounds.sync_every)}},
-          .layout = RoundLayout(spans, kShardBytes),
+          .layout = layout,
           .options = {.self = ToInt(group.my_index),
                       .admission = admission,
                       .max_wait = rounds.max_wait,

@@ -320,6 +320,7 @@ bool RoundsPort::Take(const Offer& offer, std::byte* to) {
   const std::lock_guard lock(mutex_);
   if (!rounds_->snapshots().Take(offer, to)) return false;
   rounds_->OnSnapshot(offer.version);
+  ++counters_.snapshots;
   return true;
 }
 

@@ -40,10 +40,11 @@ class RoundsPort {
 
   // Of this rank.
   struct Counters {
-    uint64_t versions = 0;  // read
-    uint64_t fresh = 0;     // of those: with a contribution of this rank in time,
-    uint64_t late = 0;      // with an older one
-    uint64_t overdue = 0;   // how often it was no longer waited for
+    uint64_t versions = 0;   // read
+    uint64_t fresh = 0;      // of those: with a contribution of this rank in time,
+    uint64_t late = 0;       // with an older one
+    uint64_t overdue = 0;    // how often it was no longer waited for
+    uint64_t snapshots = 0;  // of others, that it has gone on from
     uint64_t waited_ns = 0;
   };
 

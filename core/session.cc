@@ -34,6 +34,7 @@ void Add(const RoundsPort::Counters& more, RoundsPort::Counters* sum) {
   sum->fresh += more.fresh;
   sum->late += more.late;
   sum->overdue += more.overdue;
+  sum->snapshots += more.snapshots;
   sum->waited_ns += more.waited_ns;
 }
 
@@ -274,6 +275,7 @@ std::string Session::StatsJson() {
   Field(&json, "round_fresh", rounds.fresh);
   Field(&json, "round_late", rounds.late);
   Field(&json, "round_overdue", rounds.overdue);
+  Field(&json, "round_snapshots", rounds.snapshots);
   Field(&json, "round_waited_ns", rounds.waited_ns);
   Field(&json, "in_flight", queue_.in_flight());
   Field(&json, "polls_network", transport_->SharesMemory() ? 0 : 1);

@@ -110,7 +110,7 @@ Status ReadValue(const MethodParameter& parameter, std::string_view text, int64_
                                    "are drawn), a number of ranks from 1, or a part of them such "
                                    "as 0.5");
   std::string least = WriteAs(parameter.notation, parameter.minimum);
-  if (parameter.notation == Notation::kGroupSize) {
+  if (parameter.notation == Notation::kOrAuto) {
     range = "auto or " + range;
     least = "1";
   }

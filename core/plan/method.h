@@ -33,12 +33,12 @@ enum class Notation : uint8_t {
   kTime,       // "20ms"; nanoseconds
   kProgress,   // "lockstep" or "skip": 0 or 1
   kAdmission,  // "solo", "all", a number of ranks, or "0.5" of them: ranks, or minus permille
-  kGroupSize,  // "auto", or a number of ranks: 0, or that
+  kOrAuto,     // "auto", or a number from 1: 0, or that
   kNorm,       // "off", or a number such as "0.25": 0, or millionths
 };
 inline constexpr int64_t kAdmitSolo = 1;
 inline constexpr int64_t kAdmitAll = -1000;
-inline constexpr int64_t kGroupSizeAuto = 0;
+inline constexpr int64_t kAuto = 0;
 // "majority", "first2": one of so many drawn ranks; this minus their number.
 inline constexpr int64_t kAdmitDrawn = -2000;
 inline constexpr int64_t kMostDrawn = 1000;

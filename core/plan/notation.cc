@@ -59,8 +59,8 @@ std::optional<int64_t> ReadAdmission(std::string_view text) {
   return count.value_or(0) >= 1 ? count : std::nullopt;
 }
 
-std::optional<int64_t> ReadGroupSize(std::string_view text) {
-  if (text == "auto") return kGroupSizeAuto;
+std::optional<int64_t> ReadOrAuto(std::string_view text) {
+  if (text == "auto") return kAuto;
   const std::optional<int64_t> count = ReadNumber(text);
   return count.value_or(0) >= 1 ? count : std::nullopt;
 }
@@ -109,8 +109,8 @@ std::optional<int64_t> ReadAs(Notation notation, std::string_view text) {
       return ReadProgress(text);
     case Notation::kAdmission:
       return ReadAdmission(text);
-    case Notation::kGroupSize:
-      return ReadGroupSize(text);
+    case Notation::kOrAuto:
+      return ReadOrAuto(text);
     case Notation::kNorm:
       return ReadNorm(text);
   }
@@ -125,7 +125,7 @@ std::string WriteAs(Notation notation, int64_t value) {
     if (value < kAdmitDrawn) return "first" + std::to_string(kAdmitDrawn - value);
     if (value < 0) return WritePart(-value);
   }
-  if (notation == Notation::kGroupSize && value == kGroupSizeAuto) return "auto";
+  if (notation == Notation::kOrAuto && value == kAuto) return "auto";
   if (notation == Notation::kNorm) return WriteNorm(value);
   if (notation == Notation::kProgress) return value == 0 ? "lockstep" : "skip";
   if (notation == Notation::kTime)

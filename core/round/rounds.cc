@@ -76,7 +76,7 @@ void Rounds::NoteApplied(uint64_t version) {
 
 void Rounds::OnSnapshot(uint64_t version) {
   NoteApplied(version);
-  is_overdue_ = true;
+  is_overdue_ = Attendance::Of(words_->Load(memory_->AttendanceAt(self_))).overdue();
 }
 
 Time Rounds::Advance(Time now, bool* moved) {

@@ -60,12 +60,13 @@ constexpr MethodParameter kParameters[] = {
     {.name = "log",
      .letter = "",
      .unit = "results",
-     .standard = 4,
-     .minimum = 1,
+     .standard = kAuto,
+     .minimum = kAuto,
      .maximum = 16384,
      .help =
          "steps a rank may lag behind before it goes on from another one's snapshot; each costs g "
-         "bytes of memory per host"},
+         "bytes of memory per host; auto: as many as 64 MiB hold, 4 to 16",
+     .notation = Notation::kOrAuto},
     {.name = "max_staleness",
      .letter = "L",
      .unit = "steps",

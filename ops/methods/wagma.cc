@@ -33,13 +33,13 @@ constexpr MethodParameter kParameters[] = {
     {.name = "group_size",
      .letter = "S",
      .unit = "ranks",
-     .standard = kGroupSizeAuto,
-     .minimum = kGroupSizeAuto,
+     .standard = kAuto,
+     .minimum = kAuto,
      .maximum = 1 << 20,
      .help =
          "how many average their models after a step, at most; auto: the power of two beside the "
          "root of all",
-     .notation = Notation::kGroupSize},
+     .notation = Notation::kOrAuto},
     {.name = "sync_every",
      .letter = "tau",
      .unit = "steps",
@@ -103,7 +103,7 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView& view, int64
                      .grace = settings[kGrace],
                      .log = settings[kLog],
                      .max_wait = settings[kMaxWait],
-                     .group_size = told == kGroupSizeAuto ? AutoGroupSize(view.size) : told,
+                     .group_size = told == kAuto ? AutoGroupSize(view.size) : told,
                      .sync_every = settings[kSyncEvery]}};
 }
 

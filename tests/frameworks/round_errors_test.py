@@ -99,7 +99,7 @@ def refusal_of(options: Dict[str, Any]) -> str:
 
 class RoundErrorsTest(unittest.TestCase):
     def test_what_a_closure_throws_leaves_nothing_in_a_version(self) -> None:
-        for method in ("eager:admit=all,max_wait=30s", "eager:admit=solo"):
+        for method in ("eager:admit=all,max_wait=30s", "eager:admit=solo,log=16"):
             results = pool(3).call(throws_in_its_closure, method)
             expected = torch.tensor(sum_of([6, 6, 6]), dtype=torch.float64) + gradient_of(1, 3)
             for parameter, seen in results:

@@ -17,6 +17,7 @@ import torch
 from ranks import SEED
 from watched import Report, Watched
 
+import covey
 import covey.torch as hvd
 from covey.errors import Unsupported
 from covey.torch.snapshot import State
@@ -71,7 +72,7 @@ def train(folder: str, kind: str, method: str) -> Tuple[str, int, int]:
         schedule.step()
         report.write(optimizer.version)
     optimizer.finish()
-    return digest(optimizer, net), optimizer.version, optimizer._covey_rounds.recovered
+    return digest(optimizer, net), optimizer.version, covey.stats()["round_snapshots"]
 
 
 class SnapshotsTest(unittest.TestCase):

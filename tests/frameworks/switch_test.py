@@ -217,7 +217,8 @@ class SwitchTest(unittest.TestCase):
             with self.subTest(method):
                 for total, _ in pool(3).call(whole_numbers, method, 20):
                     self.assertEqual(total, sum_of([20] * 3), f"seed {SEED}")
-        for _, version in pool(3).call(whole_numbers, "eager:admit=solo,then=allreduce@7", 9):
+        method = "eager:admit=solo,log=16,then=allreduce@7"
+        for _, version in pool(3).call(whole_numbers, method, 9):
             self.assertEqual(version, 9, "versions are steps again after the switch")
 
     def test_what_only_some_keep(self) -> None:

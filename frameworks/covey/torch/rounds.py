@@ -238,10 +238,12 @@ class RoundTrainer:
         progress = self._optimizer._covey_progress
         progress.turn(progress.version + version - before)
         self.recovered += 1
-        warnings.warn(
-            f"this rank was at version {before}, further behind than the log= of the method "
-            f"reaches: it goes on from a snapshot of version {version} by rank {rank}"
-        )
+        if self.recovered == 1:
+            warnings.warn(
+                f"this rank was at version {before}, further behind than the log= of the method "
+                f"reaches: it goes on from a snapshot of version {version} by rank {rank}; further "
+                'ones are counted only: covey.stats()["round_snapshots"]'
+            )
 
     def _find_unfit(self) -> str:
         slots = (slot for span in self._spans for slot in span.plan.slots)

@@ -79,6 +79,7 @@ class RoundSimulation final : public InprocWatcher {
   void Flush(int32_t rank);
   void Meet(int32_t rank);
   void CheckKept(int32_t rank);
+  bool IsAnybodyThere(int32_t rank) const;
   bool CanAnybodyGive(int32_t to) const;
   bool AllHaveEnded() const;
   bool IsFlushable() const { return swarm_.most_stopped == 0 || swarm_.max_wait != kNever; }

@@ -180,7 +180,7 @@ void RoundSimulation::Meet(int32_t rank) {
   if (closing_ || player.has_fallen_out) return;
   player.rounds->Meet();
   const Time until = swarm_.max_wait == kNever ? kNever : network_.clock().Now() + kLongestMeeting;
-  while (!closing_ && CanAnybodyGive(rank) && network_.clock().Now() < until) {
+  while (!closing_ && IsAnybodyThere(rank) && network_.clock().Now() < until) {
     Hear(player.rounds.get());
     if (player.rounds->Unmet().empty()) return;
     Serve(rank);
@@ -257,7 +257,8 @@ bool RoundSimulation::Recover(int32_t rank) {
     std::memcpy(&player.model, image.data(), image.size());
     player.read = offer.version;
     rounds->OnSnapshot(offer.version);
-    player.skips_ahead = true;
+    player.skips_ahead =
+        swarm_.skips_ahead || Attendance::Of(*memory_.AttendanceAt(rank)).overdue();
     journal_->OnApplied(rank, player.read, player.model);
     ++taken_;
     return true;
@@ -265,16 +266,27 @@ bool RoundSimulation::Recover(int32_t rank) {
   return false;
 }
 
-// One that stopped or died took nothing with it that others needed.
+// One that stopped or died took nothing with it that others needed. But the last that has not
+// finished goes on alone.
 void RoundSimulation::CheckKept(int32_t rank) {
   uint64_t expired = 0;
   uint64_t ended = 0;
-  for (const Player& player : players_) {
-    expired += player.rounds->counters().expired;
-    ended += player.fiber->done() || player.leaves ? 1 : 0;
+  for (int32_t r = 0; r < swarm_.size; ++r) {
+    expired += players_[static_cast<size_t>(r)].rounds->counters().expired;
+    ended += Standing{*memory_.MemberAt(r)}.finished() ? 1 : 0;
   }
   if (swarm_.admission.staleness > 0 && expired == 0 && ended == 0 && stopped_ + killed_ <= 1)
     journal_->Fail("10: rank " + std::to_string(rank) + " can go on from nobody's snapshot");
+}
+
+// But `rank`; perhaps in need of what it has.
+bool RoundSimulation::IsAnybodyThere(int32_t rank) const {
+  for (size_t r = 0; r < players_.size(); ++r) {
+    const Player& other = players_[r];
+    if (static_cast<int32_t>(r) == rank || other.has_fallen_out) continue;
+    if (other.state == State::kRuns && !other.fiber->done()) return true;
+  }
+  return false;
 }
 
 bool RoundSimulation::CanAnybodyGive(int32_t to) const {
