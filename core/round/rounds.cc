@@ -90,6 +90,7 @@ Time Rounds::Advance(Time now, bool* moved) {
     *moved = true;
     if (!Fire(&turn, answer)) return now;
   }
+  arrivals_.OnFired(turn.version(), max_wait_, now);
   Time until = kNever;
   words_->Store(memory_->PinAt(self_), turn.buffer + 1);
   Work(turn, now, &until, moved);
@@ -233,7 +234,7 @@ std::vector<int32_t> Rounds::Unmet() {
 }
 
 void Rounds::Leave() {
-  snapshots_.Leave();
+  snapshots_.Withdraw();
   Finish();
   for (int32_t i = 0; i < memory_->size(); ++i) words_->Store(memory_->LeftAt(i, self_), 1);
 }

@@ -16,8 +16,9 @@
 //                                 then as above                           this ask, next attempt
 //
 // Nobody waits for an asker, an asker waits for nobody in particular. An offer is withdrawn when
-// another takes its place, when it is too old for the log, and when its owner leaves: who leaves
-// asks once more for whoever had it in view. Readers pin nothing: they copy to memory of their own
+// another takes its place, when it is too old for the log, and when its owner leaves. Who has seen
+// it stand serves that ask no more; so an asker that finds it withdrawn asks once more. Its owner
+// does not: it may be dead in between. Readers pin nothing: they copy to memory of their own
 // and look whether the offer still stands. A version is offered once by a member, so that an offer
 // which was withdrawn never stands again.
 #ifndef COVEY_CORE_ROUND_SNAPSHOTS_H_
@@ -84,8 +85,6 @@ class Snapshots {
   // What this rank offers cannot be used any more once this is true. Loads nothing.
   bool IsStale(uint64_t applied) const;
   void Withdraw();
-  // This rank gives nothing any more.
-  void Leave();
 
   // ---- Of a trainer that needs one.
   // One that is later than `applied` and from which the log leads on: an offer that stands, or
@@ -101,16 +100,18 @@ class Snapshots {
   static constexpr uint64_t kStands = 1;
 
   Offer OfferOf(int32_t member) const;
+  bool SeesWithdrawn(const Ask& ask);
 
   int32_t self_;
   Time overdue_;
   const RoundMemory* memory_;
   SharedWords* words_;
   const Kernels* kernels_;
-  uint64_t settled_ = 0;     // the ask that is served
-  uint64_t seen_claim_ = 0;  // by another
-  Time seen_claim_at_ = 0;   // for the first time
-  uint64_t offered_ = 0;     // the version; 0: this rank offers nothing
+  uint64_t settled_ = 0;             // the ask that is served
+  uint64_t seen_claim_ = 0;          // by another
+  Time seen_claim_at_ = 0;           // for the first time
+  uint64_t offered_ = 0;             // the version; 0: this rank offers nothing
+  std::vector<uint64_t> withdrawn_;  // offers that were, as this rank has seen them, by member
 };
 
 }  // namespace covey

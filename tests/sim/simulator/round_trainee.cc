@@ -104,7 +104,8 @@ Time RoundSimulation::WaitedForOne(int32_t rank) {
   const Time now = network_.clock().Now();
   const bool goes_on = player.waits_for == turn.version() && swarm_.max_wait != kNever;
   const Time since = goes_on ? std::min(now - player.looked_at, swarm_.max_wait / 4) : 0;
-  player.waits_for = turn.version();
+  // The version of its step may have ended since it asked: it waits for no later one.
+  player.waits_for = turn.version() <= player.rounds->step() ? turn.version() : 0;
   player.looked_at = now;
   player.laggards.resize(players_.size());
   Time longest = 0;
@@ -196,16 +197,16 @@ void RoundSimulation::CheckClaim(int32_t rank, Time looked_at) {
   bool is_open = ask.number > 0 && ask.number == Claim::Of(claim).number &&
                  ask.version <= player.read &&
                  ask.version + memory_.log() >= player.read;  // one given for it is of use
-  for (int32_t r = 0; r < swarm_.size; ++r)
-    is_open &= *memory_.OfferAt(r) % 2 == 0 || *memory_.OfferAt(r) / 2 < ask.version;
+  // Withdrawn or not: who has seen it stand has settled the ask, until there is another.
+  for (int32_t r = 0; r < swarm_.size; ++r) is_open &= *memory_.OfferAt(r) / 2 < ask.version;
   if (!is_open || player.claim != claim) {
     player.claim = is_open ? claim : 0;
-    player.claim_since = network_.clock().Now();
-    player.looks = 0;
+    player.claim_since = kNever;
     return;
   }
-  // The first of these may have seen an offer that was withdrawn since.
-  if (looked_at - player.claim_since <= swarm_.snapshot_overdue || ++player.looks < 4) return;
+  // It was claimed before the look that ends here: from then on its patience runs.
+  if (player.claim_since == kNever) player.claim_since = looked_at;
+  if (looked_at - player.claim_since < swarm_.snapshot_overdue) return;
   journal_->Fail("7: rank " + std::to_string(rank) + " waits for another one's snapshot");
 }
 
@@ -271,11 +272,15 @@ bool RoundSimulation::Recover(int32_t rank) {
 void RoundSimulation::CheckKept(int32_t rank) {
   uint64_t expired = 0;
   uint64_t ended = 0;
+  int awaited = 0;  // who is alone among those that have finished runs ahead of them
   for (int32_t r = 0; r < swarm_.size; ++r) {
-    expired += players_[static_cast<size_t>(r)].rounds->counters().expired;
-    ended += Standing{*memory_.MemberAt(r)}.finished() ? 1 : 0;
+    const Player& player = players_[static_cast<size_t>(r)];
+    expired += player.rounds->counters().expired;
+    ended += player.fiber->done() || player.leaves ? 1 : 0;
+    awaited += Standing{*memory_.MemberAt(r)}.finished() ? 0 : 1;
   }
-  if (swarm_.admission.staleness > 0 && expired == 0 && ended == 0 && stopped_ + killed_ <= 1)
+  const bool is_kept = swarm_.admission.staleness > 0 && expired == 0 && awaited >= 2;
+  if (is_kept && ended == 0 && stopped_ + killed_ <= 1)
     journal_->Fail("10: rank " + std::to_string(rank) + " can go on from nobody's snapshot");
 }
 
