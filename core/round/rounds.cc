@@ -1,6 +1,7 @@
 #include "core/round/rounds.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/round/attendance.h"
 #include "core/round/collect.h"
@@ -209,12 +210,18 @@ bool Rounds::IsFlushed() {
 
 Rounds::Givers Rounds::FindGivers() {
   Givers givers;
+  std::vector<uint64_t> needs;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     if (i == self_ || lost_[static_cast<size_t>(i)]) continue;
-    if (words_->Load(memory_->LeftAt(self_, i)) != 0 || snapshots_.IsInNeed(i)) continue;
+    if (words_->Load(memory_->LeftAt(self_, i)) != 0) continue;
+    needs.push_back(snapshots_.NeedOf(i));
+    if (needs.back() % 2 == 1) continue;
     givers.any = true;
     givers.any_unfinished |= !Standing{words_->Load(memory_->MemberAt(i))}.finished();
   }
+  // They were seen one after the other: all are in need at once if nothing has changed since.
+  if (!givers.any && needs != needs_) givers.any = true;
+  needs_ = std::move(needs);
   return givers;
 }
 

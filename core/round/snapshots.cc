@@ -80,13 +80,9 @@ Offer Snapshots::Find(uint64_t applied, uint64_t executed) {
     const Offer offer = OfferOf(i);
     if (offer.version >= lowest && (best.member < 0 || offer.version > best.version)) best = offer;
   }
-  uint64_t* in_need = memory_->OfferAt(self_) + 3;
-  if (best.member >= 0) {
-    // Before it is read: whoever sees it withdrawn afterwards sees that this rank may have it.
-    words_->Store(in_need, 0);
-    return best;
-  }
-  words_->Store(in_need, 1);
+  // Before it is read: whoever sees it withdrawn afterwards sees that this rank may have it.
+  SetInNeed(best.member < 0);
+  if (best.member >= 0) return best;
   const uint64_t before = words_->Load(memory_->AskAt());
   const Ask ask = Ask::Of(before);
   if (!SeesWithdrawn(ask) && ask.version >= lowest) return {};
@@ -96,6 +92,11 @@ Offer Snapshots::Find(uint64_t applied, uint64_t executed) {
   else
     withdrawn_.clear();  // the other's ask may have been settled before what this rank saw
   return {};
+}
+
+void Snapshots::SetInNeed(bool is_in_need) {
+  if ((need_ % 2 == 1) != is_in_need) ++need_;
+  words_->Store(memory_->OfferAt(self_) + 3, need_);
 }
 
 // Whether an offer that would do for `ask` was withdrawn since this rank has looked for it last.

@@ -298,7 +298,7 @@ bool RoundSimulation::CanAnybodyGive(int32_t to) const {
   for (size_t r = 0; r < players_.size(); ++r) {
     const Player& other = players_[r];
     if (static_cast<int32_t>(r) == to || other.has_fallen_out) continue;
-    if (other.rounds->snapshots().IsInNeed(static_cast<int32_t>(r))) continue;
+    if (other.rounds->snapshots().NeedOf(static_cast<int32_t>(r)) % 2 == 1) continue;
     if (other.state == State::kRuns && !other.fiber->done()) return true;
   }
   return false;
