@@ -67,8 +67,8 @@ class RoundSimulation final : public InprocWatcher {
   uint64_t Step(int32_t rank);
   void Advance(int32_t rank, bool* moved);
   bool IsStale(int32_t rank, uint64_t version) const;
-  Time WaitedForOne(int32_t rank);
-  void CheckLaggards(int32_t rank, Time waited);
+  void CountLaggards(int32_t rank);
+  void CheckLaggards(int32_t rank);
   void AwaitVersion(int32_t rank, uint64_t version);
   void ReadAll(int32_t rank);
   std::vector<void*> SpansOf(std::vector<std::byte>* data) const;

@@ -96,9 +96,9 @@ bool RoundSimulation::IsStale(int32_t rank, uint64_t version) const {
   return counts && swarm_.admission.staleness > 0 && step + swarm_.admission.staleness < version;
 }
 
-// Before a look: how long it has waited, at least, for the one for which it has waited longest and
-// that has not gained on its limit since, nor may have in between.
-Time RoundSimulation::WaitedForOne(int32_t rank) {
+// Before a look: how long it has waited, at least, for each that has not gained on its limit since,
+// nor may have in between.
+void RoundSimulation::CountLaggards(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   const Turn turn = Turn::Of(*memory_.TurnAt());
   const Time now = network_.clock().Now();
@@ -108,7 +108,6 @@ Time RoundSimulation::WaitedForOne(int32_t rank) {
   player.waits_for = turn.version() <= player.rounds->step() ? turn.version() : 0;
   player.looked_at = now;
   player.laggards.resize(players_.size());
-  Time longest = 0;
   for (size_t r = 0; r < players_.size(); ++r) {
     Laggard& laggard = player.laggards[r];
     const uint64_t step = SlotWord::Of(*memory_.SlotAt(static_cast<int32_t>(r))).step;
@@ -116,29 +115,31 @@ Time RoundSimulation::WaitedForOne(int32_t rank) {
     if (step > laggard.step + (laggard.is_stale ? 1 : 0)) laggard.waited = 0;
     laggard.step = step;
     laggard.is_stale = !turn.fired && IsStale(static_cast<int32_t>(r), turn.version());
-    if (laggard.is_stale) longest = std::max(longest, laggard.waited);
   }
-  return longest;
 }
 
-void RoundSimulation::CheckLaggards(int32_t rank, Time waited) {
+// After it: who held up the version all the time, for max_wait.
+void RoundSimulation::CheckLaggards(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   const Turn turn = Turn::Of(*memory_.TurnAt());
   const bool waits = !turn.fired && turn.version() == player.waits_for;
-  for (size_t r = 0; r < players_.size(); ++r)
-    player.laggards[r].is_stale &= waits && IsStale(static_cast<int32_t>(r), turn.version());
-  if (waits && swarm_.max_wait != kNever && waited >= swarm_.max_wait)
-    journal_->Fail("11: rank " + std::to_string(rank) + " has waited for one that is slow for " +
-                   std::to_string(waited) + " ns");
+  for (size_t r = 0; r < players_.size(); ++r) {
+    Laggard& laggard = player.laggards[r];
+    laggard.is_stale &= waits && IsStale(static_cast<int32_t>(r), turn.version());
+    if (laggard.is_stale && swarm_.max_wait != kNever && laggard.waited >= swarm_.max_wait)
+      journal_->Fail("11: rank " + std::to_string(rank) + " has waited for rank " +
+                     std::to_string(r) + ", which is slow, for " + std::to_string(laggard.waited) +
+                     " ns");
+  }
 }
 
 void RoundSimulation::AwaitVersion(int32_t rank, uint64_t version) {
   Player& player = players_[static_cast<size_t>(rank)];
   while (!closing_ && player.rounds->executed() < version) {
     bool moved = false;
-    const Time waited = WaitedForOne(rank);
+    CountLaggards(rank);
     Advance(rank, &moved);
-    if (!closing_) CheckLaggards(rank, waited);
+    if (!closing_) CheckLaggards(rank);
     Serve(rank);
     if (!moved) player.fiber->Yield();
   }
