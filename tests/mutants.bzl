@@ -80,7 +80,6 @@ _MUTANTS = {
     "w10_snapshot_not_withdrawn": (["core/round/snapshots.cc"], "rounds"),
     "w10_snapshot_without_a_second_look": (["core/round/snapshots.cc"], "rounds"),
     "w10_versions_of_all_are_not_kept": (["core/round/memory.cc"], "models"),
-    "w10_whoever_gives_is_looked_for_once": (["core/round/rounds.cc"], "rounds"),
     "w10_withdrawn_is_not_asked_for_again": (["core/round/snapshots.cc"], "rounds"),
     "w11_null_is_added_to": (["core/round/slot.cc"], "rounds"),
     "w11_null_is_divided_by": (["core/round/shards.cc"], "rounds"),
