@@ -1,6 +1,7 @@
 #include "core/round/arrivals.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace covey {
 namespace {
@@ -116,14 +117,25 @@ Time Arrivals::OverAt(uint64_t version, const Waiter& waiter, Time now) {
     timed_version_ = version;
     seen_at_ = now;
   }
-  const Time since = std::min(now - seen_at_, waiter.max_wait / kLooks);
-  seen_at_ = now;
+  const Time since = SinceLook(waiter.max_wait, now);
   Time longest = waited_ += since;
   for (Laggard& laggard : laggards_) {
     if (laggard.was_stale) laggard.waited += since;
     if (laggard.is_stale) longest = std::max(longest, laggard.waited);
   }
   return now + std::max<Time>(0, waiter.max_wait - longest);
+}
+
+void Arrivals::OnFired(uint64_t version, Time max_wait, Time now) {
+  if (timed_version_ != version || max_wait == kNever) return;
+  const Time since = SinceLook(max_wait, now);
+  for (Laggard& laggard : laggards_)
+    if (std::exchange(laggard.is_stale, false)) laggard.waited += since;
+}
+
+// What counts of the time since the last look.
+Time Arrivals::SinceLook(Time max_wait, Time now) {
+  return std::min(now - std::exchange(seen_at_, now), max_wait / kLooks);
 }
 
 }  // namespace covey

@@ -69,6 +69,9 @@ class Arrivals {
   // When `version`, the next one, may fire.
   Answer FireAt(uint64_t version, const std::vector<bool>& lost, const Waiter& waiter, Time now);
 
+  // `version` has fired, by whomever: what this rank has waited since its last look still counts
+  // for whom it has waited then.
+  void OnFired(uint64_t version, Time max_wait, Time now);
   // Who has finished waits once, not again for those that were missing when `version` expired.
   void OnExpired(uint64_t version) { expired_version_ = version; }
   // It begins to wait anew.
@@ -104,6 +107,7 @@ class Arrivals {
   bool IsLeft(const Count& count) const;
   bool IsKept(const Count& count) const;
   Time OverAt(uint64_t version, const Waiter& waiter, Time now);
+  Time SinceLook(Time max_wait, Time now);
 
   AdmissionRule rule_;
   const RoundMemory* memory_;

@@ -1,6 +1,7 @@
 #include "core/round/rounds.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/round/attendance.h"
 #include "core/round/collect.h"
@@ -90,6 +91,7 @@ Time Rounds::Advance(Time now, bool* moved) {
     *moved = true;
     if (!Fire(&turn, answer)) return now;
   }
+  arrivals_.OnFired(turn.version(), max_wait_, now);
   Time until = kNever;
   words_->Store(memory_->PinAt(self_), turn.buffer + 1);
   Work(turn, now, &until, moved);
@@ -208,12 +210,18 @@ bool Rounds::IsFlushed() {
 
 Rounds::Givers Rounds::FindGivers() {
   Givers givers;
+  std::vector<uint64_t> needs;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     if (i == self_ || lost_[static_cast<size_t>(i)]) continue;
-    if (words_->Load(memory_->LeftAt(self_, i)) != 0 || snapshots_.IsInNeed(i)) continue;
+    if (words_->Load(memory_->LeftAt(self_, i)) != 0) continue;
+    needs.push_back(snapshots_.NeedOf(i));
+    if (needs.back() % 2 == 1) continue;
     givers.any = true;
     givers.any_unfinished |= !Standing{words_->Load(memory_->MemberAt(i))}.finished();
   }
+  // They were seen one after the other: all are in need at once if nothing has changed since.
+  if (!givers.any && needs != needs_) givers.any = true;
+  needs_ = std::move(needs);
   return givers;
 }
 
@@ -233,7 +241,7 @@ std::vector<int32_t> Rounds::Unmet() {
 }
 
 void Rounds::Leave() {
-  snapshots_.Leave();
+  snapshots_.Withdraw();
   Finish();
   for (int32_t i = 0; i < memory_->size(); ++i) words_->Store(memory_->LeftAt(i, self_), 1);
 }

@@ -100,7 +100,8 @@ class Rounds {
   // For who has fallen out of the log, and who is asked for its state: see snapshots.h.
   Snapshots& snapshots() { return snapshots_; }
   bool IsAsked(uint64_t applied, Time now) { return snapshots_.IsAsked(applied, lost_, now); }
-  // Members that could still give a snapshot: who lives, has not left, and needs none itself.
+  // Members that could still give a snapshot: who lives, has not left, and needs none itself. To be
+  // asked after each look for an offer: that there are none shows at the second time.
   struct Givers {
     bool any = false;
     bool any_unfinished = false;
@@ -144,12 +145,13 @@ class Rounds {
   Snapshots snapshots_;
   bool skips_ahead_;
   uint64_t step_ = 0;
-  bool is_merged_ = true;    // models: what it has published last
-  uint64_t read_ = 0;        // the last version that was
-  bool is_overdue_ = false;  // as of then
-  std::vector<bool> lost_;   // by member
-  uint64_t collected_ = 0;   // the version whose fates these are
-  std::vector<Pick> picks_;  // by member
+  bool is_merged_ = true;        // models: what it has published last
+  uint64_t read_ = 0;            // the last version that was
+  bool is_overdue_ = false;      // as of then
+  std::vector<bool> lost_;       // by member
+  std::vector<uint64_t> needs_;  // of those who could give, when they were looked at last
+  uint64_t collected_ = 0;       // the version whose fates these are
+  std::vector<Pick> picks_;      // by member
   Counters counters_;
 };
 

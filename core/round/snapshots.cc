@@ -59,17 +59,6 @@ void Snapshots::Withdraw() {
   offered_ = 0;
 }
 
-void Snapshots::Leave() {
-  if (offered_ == 0) return;
-  Withdraw();
-  for (;;) {
-    const uint64_t before = words_->Load(memory_->AskAt());
-    Ask ask = Ask::Of(before);
-    ++ask.number;
-    if (words_->CompareExchange(memory_->AskAt(), before, ask.Word())) return;
-  }
-}
-
 // Its version is 0 when it does not stand.
 Offer Snapshots::OfferOf(int32_t member) const {
   const uint64_t* at = memory_->OfferAt(member);
@@ -91,19 +80,37 @@ Offer Snapshots::Find(uint64_t applied, uint64_t executed) {
     const Offer offer = OfferOf(i);
     if (offer.version >= lowest && (best.member < 0 || offer.version > best.version)) best = offer;
   }
-  uint64_t* in_need = memory_->OfferAt(self_) + 3;
-  if (best.member >= 0) {
-    // Before it is read: whoever sees it withdrawn afterwards sees that this rank may have it.
-    words_->Store(in_need, 0);
-    return best;
-  }
-  words_->Store(in_need, 1);
+  // Before it is read: whoever sees it withdrawn afterwards sees that this rank may have it.
+  SetInNeed(best.member < 0);
+  if (best.member >= 0) return best;
   const uint64_t before = words_->Load(memory_->AskAt());
   const Ask ask = Ask::Of(before);
-  if (ask.version < lowest &&
-      words_->CompareExchange(memory_->AskAt(), before, Ask{ask.number + 1, lowest}.Word()))
+  if (!SeesWithdrawn(ask) && ask.version >= lowest) return {};
+  const Ask next{ask.number + 1, std::max(ask.version, lowest)};
+  if (words_->CompareExchange(memory_->AskAt(), before, next.Word()))
     words_->Ring(memory_->BellAt());
+  else
+    withdrawn_.clear();  // the other's ask may have been settled before what this rank saw
   return {};
+}
+
+void Snapshots::SetInNeed(bool is_in_need) {
+  if ((need_ % 2 == 1) != is_in_need) ++need_;
+  words_->Store(memory_->OfferAt(self_) + 3, need_);
+}
+
+// Whether an offer that would do for `ask` was withdrawn since this rank has looked for it last.
+bool Snapshots::SeesWithdrawn(const Ask& ask) {
+  bool is_new = false;
+  withdrawn_.resize(static_cast<size_t>(memory_->size()));
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const uint64_t word = words_->Load(memory_->OfferAt(i));
+    uint64_t* known = &withdrawn_[static_cast<size_t>(i)];
+    if ((word & kStands) != 0 || word >> 1 < ask.version || *known == word) continue;
+    is_new = true;
+    *known = word;
+  }
+  return is_new;
 }
 
 bool Snapshots::Take(const Offer& offer, std::byte* to) {

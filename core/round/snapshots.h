@@ -5,8 +5,8 @@
 //   ask      the lowest version that would do, and how often was asked      see Ask
 //   claim    who serves which ask                                           see Claim
 //   offers   of each member, four words: what it offers (see Offer), and where that lies: its
-//            distance from the member's block, and its length; 1 while the member itself is in need
-//            of one. The owner only.
+//            distance from the member's block, and its length; how often the member itself has
+//            come to need one or no longer does: odd while it is in need. The owner only.
 //
 //   ask        claim              a trainer at a step boundary            claim after
 //   settled                       goes on: it has loaded one word
@@ -16,8 +16,9 @@
 //                                 then as above                           this ask, next attempt
 //
 // Nobody waits for an asker, an asker waits for nobody in particular. An offer is withdrawn when
-// another takes its place, when it is too old for the log, and when its owner leaves: who leaves
-// asks once more for whoever had it in view. Readers pin nothing: they copy to memory of their own
+// another takes its place, when it is too old for the log, and when its owner leaves. Who has seen
+// it stand serves that ask no more; so an asker that finds it withdrawn asks once more. Its owner
+// does not: it may be dead in between. Readers pin nothing: they copy to memory of their own
 // and look whether the offer still stands. A version is offered once by a member, so that an offer
 // which was withdrawn never stands again.
 #ifndef COVEY_CORE_ROUND_SNAPSHOTS_H_
@@ -84,15 +85,13 @@ class Snapshots {
   // What this rank offers cannot be used any more once this is true. Loads nothing.
   bool IsStale(uint64_t applied) const;
   void Withdraw();
-  // This rank gives nothing any more.
-  void Leave();
 
   // ---- Of a trainer that needs one.
   // One that is later than `applied` and from which the log leads on: an offer that stands, or
   // else it asks for one, and `member` is -1.
   Offer Find(uint64_t applied, uint64_t executed);
-  // Whether `member` looks for one itself.
-  bool IsInNeed(int32_t member) const { return words_->Load(memory_->OfferAt(member) + 3) != 0; }
+  // Odd while `member` looks for one itself; only grows.
+  uint64_t NeedOf(int32_t member) const { return words_->Load(memory_->OfferAt(member) + 3); }
   // Copies it; false: it was withdrawn meanwhile, and what was copied is to be forgotten.
   bool Take(const Offer& offer, std::byte* to);
 
@@ -101,16 +100,20 @@ class Snapshots {
   static constexpr uint64_t kStands = 1;
 
   Offer OfferOf(int32_t member) const;
+  bool SeesWithdrawn(const Ask& ask);
+  void SetInNeed(bool is_in_need);
 
   int32_t self_;
   Time overdue_;
   const RoundMemory* memory_;
   SharedWords* words_;
   const Kernels* kernels_;
-  uint64_t settled_ = 0;     // the ask that is served
-  uint64_t seen_claim_ = 0;  // by another
-  Time seen_claim_at_ = 0;   // for the first time
-  uint64_t offered_ = 0;     // the version; 0: this rank offers nothing
+  uint64_t settled_ = 0;             // the ask that is served
+  uint64_t seen_claim_ = 0;          // by another
+  Time seen_claim_at_ = 0;           // for the first time
+  uint64_t offered_ = 0;             // the version; 0: this rank offers nothing
+  uint64_t need_ = 0;                // of this rank
+  std::vector<uint64_t> withdrawn_;  // offers that were, as this rank has seen them, by member
 };
 
 }  // namespace covey

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 
+#include "tests/sim/simulator/round_seeds.h"
 #include "tests/sim/simulator/round_simulation.h"
 
 namespace covey {
@@ -67,6 +68,13 @@ TEST(RoundsTest, EverythingHolds) {
                                sum.gave_up, sum.given, sum.taken, sum.skipped, sum.nulls})
     EXPECT_GT(count, kSeeds / 60);
   EXPECT_GT(sum.at_limit, kSeeds / 200);
+}
+
+TEST(RoundsTest, EverythingHoldsForSeedsThatFoundSomething) {
+  for (const uint64_t seed : kRoundSeeds) {
+    const RoundVerdict verdict = RunRounds(seed);
+    EXPECT_EQ(verdict.failure, "") << "seed " << seed << ": " << verdict.swarm;
+  }
 }
 
 // Odd numbers and primes too.

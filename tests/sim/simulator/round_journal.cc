@@ -227,23 +227,37 @@ void RoundJournal::OnApplied(int32_t rank, uint64_t version, const RoundModel& m
 
 void RoundJournal::CheckRank(int32_t rank, bool runs, bool flushed) {
   const auto index = static_cast<size_t>(rank);
-  const std::vector<uint64_t>& steps = published_[index];
-  const uint64_t last = collected_[index] == 0 ? 0 : steps[collected_[index] - 1];
-  uint64_t held = collected_[index];
   const SlotWord slot = SlotWord::Of(*memory_->SlotAt(rank));
-  // Taken by a version that nobody waits for any more.
-  const bool under_way = slot.state == SlotState::kTaken && Turn::Of(*memory_->TurnAt()).fired &&
-                         memory_->Header(rank, slot.buffer)->content.last > last;
-  if (slot.state == SlotState::kSealed || under_way) {
-    const Contribution& content = memory_->Header(rank, slot.buffer)->content;
-    if (content.count > 0 && !AreNext(rank, content))
-      Fail("2: " + Name(rank) + " still holds steps from " + std::to_string(content.first));
-    held += content.count;
+  // A version that nobody waits for any more may be under way, and what the owner has sealed since
+  // comes after what that has taken.
+  if (IsUnderWay(rank, slot)) {
+    Hold(rank, memory_->Header(rank, Pick::Of(*memory_->PickAt(rank)).buffer)->content);
+    if (flushed) Fail("4: finish() has left a version under way with " + Name(rank));
+  }
+  if (slot.state == SlotState::kSealed) {
+    Hold(rank, memory_->Header(rank, slot.buffer)->content);
     if (flushed) Fail("4: finish() has left something with " + Name(rank));
   }
-  if (runs && held != steps.size())
-    Fail("2: " + Name(rank) + " has published " + std::to_string(steps.size()) + " steps, and " +
-         std::to_string(held) + " are in versions or its slot");
+  const size_t published = published_[index].size();
+  if (runs && collected_[index] != published)
+    Fail("2: " + Name(rank) + " has published " + std::to_string(published) + " steps, and " +
+         std::to_string(collected_[index]) + " are in versions or its slot");
+}
+
+// Whether a version that has not ended has taken from the slot of `rank`.
+bool RoundJournal::IsUnderWay(int32_t rank, const SlotWord& slot) const {
+  const Turn turn = Turn::Of(*memory_->TurnAt());
+  const Pick pick = Pick::Of(*memory_->PickAt(rank));
+  if (!turn.fired || pick.version != turn.version()) return false;
+  const bool is_taken = slot.state == SlotState::kTaken && pick.Names(slot);
+  return pick.fate == Fate::kIn || (pick.fate == Fate::kAsked && is_taken);
+}
+
+// At the end: what a version takes, or would have taken next.
+void RoundJournal::Hold(int32_t rank, const Contribution& content) {
+  if (content.count > 0 && !AreNext(rank, content))
+    Fail("2: " + Name(rank) + " still holds steps from " + std::to_string(content.first));
+  collected_[static_cast<size_t>(rank)] += content.count;
 }
 
 }  // namespace covey

@@ -63,6 +63,8 @@ class RoundJournal {
   void CheckAge(int32_t rank, const RecordHeader& header, const Contribution& contribution);
   void CheckContribution(int32_t rank, uint64_t version, const Contribution& contribution);
   bool AreNext(int32_t rank, const Contribution& contribution) const;
+  bool IsUnderWay(int32_t rank, const SlotWord& slot) const;
+  void Hold(int32_t rank, const Contribution& content);
 
   struct Result {
     std::vector<std::byte> data;

@@ -17,7 +17,7 @@
 //     that runs: what was applied to every model at equal version is equal (W8, W10).
 //  8. No contribution of a rank that is waited for ends before `staleness` versions ago (W9, T6).
 //  9. Who skips ahead, or was overdue and has applied all there is, is not late at its next step.
-// 10. While all others run, nobody has finished and nothing has expired, somebody can give a
+// 10. While all others run, two have not finished and nothing has expired, somebody can give a
 //     snapshot (W10).
 // 11. Nobody waits longer than max_wait for one rank while it stays behind its limit, in however
 //     many versions (W9).

@@ -43,14 +43,13 @@ class RoundSimulation final : public InprocWatcher {
     State state = State::kRuns;
     Time stopped_until = 0;
     Time known_dead_at = kNever;
-    uint64_t read = 0;            // versions
-    std::vector<std::byte> data;  // of the last one; of every second rank it is known beforehand
-    RoundModel model;             // after them
-    std::byte* place = nullptr;   // of its snapshots
-    bool has_fallen_out = false;  // and nobody could help
-    uint64_t claim = 0;           // of a snapshot, that it could give as well,
-    Time claim_since = 0;
-    int looks = 0;                  // since it was overdue
+    uint64_t read = 0;              // versions
+    std::vector<std::byte> data;    // of the last one; of every second rank it is known beforehand
+    RoundModel model;               // after them
+    std::byte* place = nullptr;     // of its snapshots
+    bool has_fallen_out = false;    // and nobody could help
+    uint64_t claim = 0;             // of a snapshot, that it could give as well,
+    Time claim_since = kNever;      // of its first whole look at that
     bool skips_ahead = false;       // as far as it knows
     bool leaves = false;            // in the middle of finish()
     std::vector<Laggard> laggards;  // by rank
@@ -68,8 +67,8 @@ class RoundSimulation final : public InprocWatcher {
   uint64_t Step(int32_t rank);
   void Advance(int32_t rank, bool* moved);
   bool IsStale(int32_t rank, uint64_t version) const;
-  Time WaitedForOne(int32_t rank);
-  void CheckLaggards(int32_t rank, Time waited);
+  void CountLaggards(int32_t rank);
+  void CheckLaggards(int32_t rank);
   void AwaitVersion(int32_t rank, uint64_t version);
   void ReadAll(int32_t rank);
   std::vector<void*> SpansOf(std::vector<std::byte>* data) const;

@@ -1,11 +1,6 @@
 #include "tests/sim/simulator/round_swarm.h"
 
 namespace covey {
-namespace {
-
-constexpr int32_t kMostLaggards = 16;
-
-}  // namespace
 
 RoundSwarm RoundSwarm::Draw(Rng* rng, int32_t ranks) {
   RoundSwarm s{};
@@ -50,8 +45,7 @@ RoundSwarm RoundSwarm::Draw(Rng* rng, int32_t ranks) {
   }
   s.skips_ahead = rng->Percent(30);
   s.strikes_permille = 1 + rng->Below(60);
-  // Snapshots are given to one after the other: with many the chase takes too long for a test.
-  if (rng->Percent(30) && s.size <= kMostLaggards) s.DrawLaggards(rng);
+  if (rng->Percent(30)) s.DrawLaggards(rng);
   s.snapshot_overdue = static_cast<Time>(rng->Below(1000)) * kMicrosecond;
   s.nulls_permille = rng->Percent(25) ? 100 + rng->Below(600) : 0;
   return s;

@@ -96,18 +96,18 @@ bool RoundSimulation::IsStale(int32_t rank, uint64_t version) const {
   return counts && swarm_.admission.staleness > 0 && step + swarm_.admission.staleness < version;
 }
 
-// Before a look: how long it has waited, at least, for the one for which it has waited longest and
-// that has not gained on its limit since, nor may have in between.
-Time RoundSimulation::WaitedForOne(int32_t rank) {
+// Before a look: how long it has waited, at least, for each that has not gained on its limit since,
+// nor may have in between.
+void RoundSimulation::CountLaggards(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   const Turn turn = Turn::Of(*memory_.TurnAt());
   const Time now = network_.clock().Now();
   const bool goes_on = player.waits_for == turn.version() && swarm_.max_wait != kNever;
   const Time since = goes_on ? std::min(now - player.looked_at, swarm_.max_wait / 4) : 0;
-  player.waits_for = turn.version();
+  // The version of its step may have ended since it asked: it waits for no later one.
+  player.waits_for = turn.version() <= player.rounds->step() ? turn.version() : 0;
   player.looked_at = now;
   player.laggards.resize(players_.size());
-  Time longest = 0;
   for (size_t r = 0; r < players_.size(); ++r) {
     Laggard& laggard = player.laggards[r];
     const uint64_t step = SlotWord::Of(*memory_.SlotAt(static_cast<int32_t>(r))).step;
@@ -115,29 +115,31 @@ Time RoundSimulation::WaitedForOne(int32_t rank) {
     if (step > laggard.step + (laggard.is_stale ? 1 : 0)) laggard.waited = 0;
     laggard.step = step;
     laggard.is_stale = !turn.fired && IsStale(static_cast<int32_t>(r), turn.version());
-    if (laggard.is_stale) longest = std::max(longest, laggard.waited);
   }
-  return longest;
 }
 
-void RoundSimulation::CheckLaggards(int32_t rank, Time waited) {
+// After it: who held up the version all the time, for max_wait.
+void RoundSimulation::CheckLaggards(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   const Turn turn = Turn::Of(*memory_.TurnAt());
   const bool waits = !turn.fired && turn.version() == player.waits_for;
-  for (size_t r = 0; r < players_.size(); ++r)
-    player.laggards[r].is_stale &= waits && IsStale(static_cast<int32_t>(r), turn.version());
-  if (waits && swarm_.max_wait != kNever && waited >= swarm_.max_wait)
-    journal_->Fail("11: rank " + std::to_string(rank) + " has waited for one that is slow for " +
-                   std::to_string(waited) + " ns");
+  for (size_t r = 0; r < players_.size(); ++r) {
+    Laggard& laggard = player.laggards[r];
+    laggard.is_stale &= waits && IsStale(static_cast<int32_t>(r), turn.version());
+    if (laggard.is_stale && swarm_.max_wait != kNever && laggard.waited >= swarm_.max_wait)
+      journal_->Fail("11: rank " + std::to_string(rank) + " has waited for rank " +
+                     std::to_string(r) + ", which is slow, for " + std::to_string(laggard.waited) +
+                     " ns");
+  }
 }
 
 void RoundSimulation::AwaitVersion(int32_t rank, uint64_t version) {
   Player& player = players_[static_cast<size_t>(rank)];
   while (!closing_ && player.rounds->executed() < version) {
     bool moved = false;
-    const Time waited = WaitedForOne(rank);
+    CountLaggards(rank);
     Advance(rank, &moved);
-    if (!closing_) CheckLaggards(rank, waited);
+    if (!closing_) CheckLaggards(rank);
     Serve(rank);
     if (!moved) player.fiber->Yield();
   }
@@ -196,16 +198,16 @@ void RoundSimulation::CheckClaim(int32_t rank, Time looked_at) {
   bool is_open = ask.number > 0 && ask.number == Claim::Of(claim).number &&
                  ask.version <= player.read &&
                  ask.version + memory_.log() >= player.read;  // one given for it is of use
-  for (int32_t r = 0; r < swarm_.size; ++r)
-    is_open &= *memory_.OfferAt(r) % 2 == 0 || *memory_.OfferAt(r) / 2 < ask.version;
+  // Withdrawn or not: who has seen it stand has settled the ask, until there is another.
+  for (int32_t r = 0; r < swarm_.size; ++r) is_open &= *memory_.OfferAt(r) / 2 < ask.version;
   if (!is_open || player.claim != claim) {
     player.claim = is_open ? claim : 0;
-    player.claim_since = network_.clock().Now();
-    player.looks = 0;
+    player.claim_since = kNever;
     return;
   }
-  // The first of these may have seen an offer that was withdrawn since.
-  if (looked_at - player.claim_since <= swarm_.snapshot_overdue || ++player.looks < 4) return;
+  // It was claimed before the look that ends here: from then on its patience runs.
+  if (player.claim_since == kNever) player.claim_since = looked_at;
+  if (looked_at - player.claim_since < swarm_.snapshot_overdue) return;
   journal_->Fail("7: rank " + std::to_string(rank) + " waits for another one's snapshot");
 }
 
@@ -271,11 +273,15 @@ bool RoundSimulation::Recover(int32_t rank) {
 void RoundSimulation::CheckKept(int32_t rank) {
   uint64_t expired = 0;
   uint64_t ended = 0;
+  int awaited = 0;  // who is alone among those that have finished runs ahead of them
   for (int32_t r = 0; r < swarm_.size; ++r) {
-    expired += players_[static_cast<size_t>(r)].rounds->counters().expired;
-    ended += Standing{*memory_.MemberAt(r)}.finished() ? 1 : 0;
+    const Player& player = players_[static_cast<size_t>(r)];
+    expired += player.rounds->counters().expired;
+    ended += player.fiber->done() || player.leaves ? 1 : 0;
+    awaited += Standing{*memory_.MemberAt(r)}.finished() ? 0 : 1;
   }
-  if (swarm_.admission.staleness > 0 && expired == 0 && ended == 0 && stopped_ + killed_ <= 1)
+  const bool is_kept = swarm_.admission.staleness > 0 && expired == 0 && awaited >= 2;
+  if (is_kept && ended == 0 && stopped_ + killed_ <= 1)
     journal_->Fail("10: rank " + std::to_string(rank) + " can go on from nobody's snapshot");
 }
 
@@ -293,7 +299,7 @@ bool RoundSimulation::CanAnybodyGive(int32_t to) const {
   for (size_t r = 0; r < players_.size(); ++r) {
     const Player& other = players_[r];
     if (static_cast<int32_t>(r) == to || other.has_fallen_out) continue;
-    if (other.rounds->snapshots().IsInNeed(static_cast<int32_t>(r))) continue;
+    if (other.rounds->snapshots().NeedOf(static_cast<int32_t>(r)) % 2 == 1) continue;
     if (other.state == State::kRuns && !other.fiber->done()) return true;
   }
   return false;

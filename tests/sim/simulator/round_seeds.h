@@ -1,0 +1,24 @@
+// Seeds of the simulator of rounds beyond those that every run takes, and what each has found.
+//
+// The test of rounds replays them, and so does that of every mutant of the rounds. A seed says what
+// happens only to the code of its day: once the code asks for other words it is one like any other.
+#ifndef COVEY_TESTS_SIM_SIMULATOR_ROUND_SEEDS_H_
+#define COVEY_TESTS_SIM_SIMULATOR_ROUND_SEEDS_H_
+
+#include <cstdint>
+
+namespace covey {
+
+inline constexpr uint64_t kRoundSeeds[] = {
+    22231,   // what was waited for one that is slow was forgotten when another rank fired (W9)
+    71175,   // the same, up to the end of the version
+    32606,   // its steps are in a version that nobody ends: the check took them for lost
+    40697,   // a claim that the rank saw later than the check did, after it was stopped itself
+    93397,   // the same, of a rank that was stopped between its look and the check
+    86568,   // an offer is withdrawn, and its owner stops before it asks again (W10)
+    2432,    // the last that trains runs ahead of one that has finished: the check took it for two
+    180912,  // ranks need a snapshot one after the other, not all at once (W10)
+};
+
+}  // namespace covey
+#endif  // COVEY_TESTS_SIM_SIMULATOR_ROUND_SEEDS_H_
