@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 namespace covey {
 namespace {
@@ -9,19 +10,19 @@ namespace {
 // Looked at as integers: all bits of the exponent are set in what is not finite, and in nothing
 // else.
 struct F32 {
-  using Word __attribute__((may_alias, aligned(1))) = uint32_t;
+  using Word = uint32_t;
   static constexpr uint32_t kExponent = 0x7f800000;
 };
 struct F64 {
-  using Word __attribute__((may_alias, aligned(1))) = uint64_t;
+  using Word = uint64_t;
   static constexpr uint64_t kExponent = 0x7ff0000000000000;
 };
 struct F16 {
-  using Word __attribute__((may_alias, aligned(1))) = uint16_t;
+  using Word = uint16_t;
   static constexpr uint16_t kExponent = 0x7c00;
 };
 struct BF16 {
-  using Word __attribute__((may_alias, aligned(1))) = uint16_t;
+  using Word = uint16_t;
   static constexpr uint16_t kExponent = 0x7f80;
 };
 
@@ -29,16 +30,19 @@ constexpr size_t kBlock = 1024;  // of a known length, so that it becomes vector
 
 template <typename F>
 size_t Count(const std::byte* data, size_t count) {
-  const auto* words = reinterpret_cast<const typename F::Word*>(data);
+  const auto is_not = [data](size_t i) {
+    typename F::Word word;  // memory may begin anywhere
+    std::memcpy(&word, data + i * sizeof(word), sizeof(word));
+    return (word & F::kExponent) == F::kExponent;
+  };
   size_t found = 0;
   size_t i = 0;
   for (; i + kBlock <= count; i += kBlock) {
     decltype(F::kExponent + 0) block = 0;
-    for (size_t j = 0; j < kBlock; ++j)
-      block += (words[i + j] & F::kExponent) == F::kExponent ? 1 : 0;
+    for (size_t j = 0; j < kBlock; ++j) block += is_not(i + j) ? 1 : 0;
     found += static_cast<size_t>(block);
   }
-  for (; i < count; ++i) found += (words[i] & F::kExponent) == F::kExponent ? 1 : 0;
+  for (; i < count; ++i) found += is_not(i) ? 1 : 0;
   return found;
 }
 
