@@ -76,7 +76,7 @@ Time Runtime::RunOnce(bool* moved) {
   TakeSubmitted(now, moved);
   ReceiveAll(now, moved);
   WatchPeers(now);
-  join_.Progress(negotiator_);
+  join_.Progress(negotiator_, now);
   negotiator_.BreakAwaited();
   negotiator_.OnTick(now);
   StartAndProgress(moved);
@@ -185,8 +185,9 @@ void Runtime::WatchPeers(Time now) {
     coordinator_.OnLoss(loss.rank);
     executor_.OnLoss(loss);
     negotiator_.OnLoss(loss.rank, loss.how);
-    join_.Abort(
-        Status::Aborted("rank " + std::to_string(ToInt(loss.rank)) + " " + loss.how, loss.rank));
+    join_.OnLoss(
+        Status::Aborted("rank " + std::to_string(ToInt(loss.rank)) + " " + loss.how, loss.rank),
+        now);
     for (const auto& stream : negotiator_.streams()) CloseIfLost(*stream);
     negotiator_.ForEachCarrier([this](const Stream& carrier) { CloseIfLost(carrier); });
   }

@@ -12,6 +12,9 @@ struct Join::Shadow {
 
 namespace {
 
+// How long a message may be under way to this rank that another one has had and acted on.
+constexpr Time kLastWords = kSecond;
+
 bool IsWorld(const Stream& stream) { return stream.group->key == 0; }
 
 bool CanTakePart(const Signature& signature) {
@@ -39,7 +42,8 @@ void Join::Submit(Request* join) {
   if (!aborted_.ok()) Abort(aborted_);
 }
 
-void Join::Progress(const Negotiator& negotiator) {
+void Join::Progress(const Negotiator& negotiator, Time now) {
+  if (abort_at_ <= now) Abort(aborted_);
   if (join_ == nullptr || said_) return;
   for (const auto& stream : negotiator.streams())
     if (IsWorld(*stream) && stream->Front() != nullptr) return;
@@ -84,6 +88,7 @@ void Join::OnJoined(const Message& message, const Negotiator& negotiator) {
 }
 
 void Join::OnAllJoined(const Message& message) {
+  abort_at_ = kNever;
   joined_.clear();
   said_ = false;
   if (join_ == nullptr) return;
@@ -136,8 +141,15 @@ void Join::OnShadowEnded(Request* shadow) {
   std::erase_if(shadows_, [shadow](const auto& own) { return &own->request == shadow; });
 }
 
+void Join::OnLoss(const Status& why, Time now) {
+  if (!said_) return Abort(why);
+  if (aborted_.ok()) aborted_ = why;
+  abort_at_ = std::min(abort_at_, now + kLastWords);
+}
+
 void Join::Abort(const Status& why) {
   if (aborted_.ok()) aborted_ = why;
+  abort_at_ = kNever;
   joined_.clear();
   said_ = false;
   if (join_ == nullptr) return;

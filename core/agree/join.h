@@ -33,7 +33,7 @@ class Join {
   // more of it comes, so no bundle need be held for the rest.
   bool AwaitsWorld() const { return join_ != nullptr && !said_; }
   // Says JOIN as soon as nothing of the world is in flight here.
-  void Progress(const Negotiator& negotiator);
+  void Progress(const Negotiator& negotiator, Time now);
   // Why `request` cannot be submitted now; Ok: it can.
   Status Check(const Request& request) const;
   // `stream` has just got a request of this rank's user.
@@ -45,6 +45,9 @@ class Join {
   // before.
   Request* OnShadow(const Message& message, const Negotiator& negotiator, Time now);
   void OnShadowEnded(Request* shadow);
+  // A rank is lost. It may have left because all had joined, which this rank is about to hear: one
+  // that waits for nothing else gives that some time. Else as Abort.
+  void OnLoss(const Status& why, Time now);
   // Ends a join in progress, and every later one: a rank is lost, or this one shuts down.
   void Abort(const Status& why);
 
@@ -61,6 +64,7 @@ class Join {
   Request* join_ = nullptr;  // in progress
   bool said_ = false;        // JOIN
   Status aborted_;           // why no join can end any more
+  Time abort_at_ = kNever;   // the one in progress, for that
   std::vector<int32_t> joined_;
   std::vector<std::unique_ptr<Shadow>> shadows_;
   std::vector<Envelope> outbox_;
