@@ -124,7 +124,10 @@ class Node:
 
     def leave(self) -> None:
         """The ranks have ended. The others' may go on: see `ended`."""
-        self.ended = not self._meeting.report("left") or self.ended
+        try:
+            self.ended = not self._meeting.report("left") or self.ended
+        except CoveyError:  # Whoever served the meeting has ended, and with it the job.
+            self.ended = True
 
     def who_is_left(self) -> str:
         """For people, when this launcher waits for the others."""
