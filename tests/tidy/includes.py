@@ -20,6 +20,7 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
     "core/agree": ("core/base",),
     "core/round": ("core/base", "core/run/kernels.h", "core/run/words.h"),
     "core/hosts": ("core/base", "core/round", "core/run/kernels.h", "core/run/words.h"),
+    "core/pair": ("core/base", "core/round/layout.h", "core/run/kernels.h", "core/run/words.h"),
     "core/plan": ("core/base",),
     "core/run": ("core/base", "core/plan/schedule.h"),
     "ops/algorithms": ("core/base", "core/plan/algorithm.h", "core/plan/schedule.h"),

@@ -1,0 +1,258 @@
+#include "core/pair/pairs.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/base/check.h"
+
+namespace covey {
+namespace {
+
+// So that the scratch stays in a core's own cache.
+constexpr size_t kPieceElems = 8192;
+constexpr size_t kPieceBytes = kPieceElems * sizeof(double);
+
+// Where a shard of a model lies that is given by spans.
+template <typename Pointer>
+auto ShardOf(const RoundLayout& layout, const RoundLayout::Shard& shard,
+             std::span<Pointer const> model) {
+  using Byte = std::conditional_t<std::is_same_v<Pointer, const void*>, const std::byte, std::byte>;
+  return static_cast<Byte*>(model[shard.span]) +
+         (shard.offset_bytes - layout.offsets_bytes()[shard.span]);
+}
+
+size_t BytesOf(const RoundLayout::Shard& shard) { return shard.count * SizeOf(shard.dtype); }
+
+}  // namespace
+
+Pairs::Pairs(int32_t self, const PairMemory* memory, SharedWords* words, const Kernels* kernels)
+    : self_(self),
+      memory_(memory),
+      words_(words),
+      kernels_(kernels),
+      exchange_(self, memory, words),
+      lost_(static_cast<size_t>(memory->size())),
+      scratch_(kPieceBytes) {}
+
+void Pairs::Begin(std::span<const void* const> model) {
+  Put(model, base_);
+  CHECK(Publish({}, base_), "a rank begins once");
+}
+
+void Pairs::Update(std::span<void* const> model) {
+  ++counters_.updates;
+  for (;;) {
+    const ModelWord current = exchange_.Settled(self_);
+    const uint32_t buffer = FreeBuffers().at(0);
+    const bool is_own = current.IsIn(self_, base_);
+    if (is_own)
+      Put({const_cast<const void* const*>(model.data()), model.size()}, buffer);
+    else
+      Merge(model, current, buffer);
+    if (!Publish(current, buffer)) continue;
+    base_ = buffer;
+    if (is_own) return;
+    ++counters_.merged;
+    return Take(memory_->Buffer(self_, base_), model);
+  }
+}
+
+Pairs::Outcome Pairs::Exchange(int32_t partner, std::span<void* const> model) {
+  // Which settles all words: else it might change, by another one's exchange, what is read below.
+  const std::vector<uint32_t> free = FreeBuffers();
+  const MemberWord state = StateOf(partner);
+  PairRecord record{
+      .partner = partner, .own = exchange_.Settled(self_), .others = exchange_.Settled(partner)};
+  if (state.state == MemberState::kDead || state.epoch != epoch_ || record.others.number == 0) {
+    ++counters_.absent;
+    return Outcome::kAbsent;
+  }
+  // One more has to be left for the next update, which comes while the partner holds this one.
+  if (free.size() < (record.others.owner == self_ ? 1 : 2)) {
+    ++counters_.no_room;
+    return Outcome::kNoRoom;
+  }
+  record.buffer = free[0];
+  const bool is_lower = self_ < partner;
+  const std::byte* inputs[] = {memory_->Buffer(is_lower ? record.own : record.others),
+                               memory_->Buffer(is_lower ? record.others : record.own)};
+  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
+    const std::array from{inputs[0] + shard.offset_bytes, inputs[1] + shard.offset_bytes};
+    const std::array to{memory_->Buffer(self_, record.buffer) + shard.offset_bytes,
+                        ShardOf(memory_->layout(), shard, model)};
+    kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .postscale = 0.5}, from, to,
+                     shard.count, Stores::kCached);
+  }
+  if (!exchange_.Commit(record)) {
+    ++counters_.busy;
+    Take(memory_->Buffer(self_, base_), model);
+    return Outcome::kBusy;
+  }
+  base_ = record.buffer;
+  ++counters_.exchanges;
+  return Outcome::kDone;
+}
+
+bool Pairs::Look(int32_t member, std::span<void* const> to) {
+  const ModelWord model = exchange_.Settled(member);
+  if (model.number == 0) return false;
+  Take(memory_->Buffer(model), to);
+  return words_->Load(memory_->ModelAt(member)) == model.Word();
+}
+
+// ---- The end of an epoch ------------------------------------------------------------------------
+
+MemberWord Pairs::StateOf(int32_t i) { return MemberWord::Of(words_->Load(memory_->MemberAt(i))); }
+
+// Who died after it had finished is in the mean of this epoch; all see it alike.
+void Pairs::BuryLost() {
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    if (!lost_[static_cast<size_t>(i)]) continue;
+    const MemberWord state = StateOf(i);
+    const bool had_finished = state.epoch == epoch_ && state.state != MemberState::kRuns;
+    if (had_finished || state.state == MemberState::kDead) continue;
+    words_->CompareExchange(memory_->MemberAt(i), state.Word(),
+                            MemberWord{MemberState::kDead, state.epoch}.Word());
+  }
+}
+
+void Pairs::Finish() {
+  words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kFinished, epoch_}.Word());
+}
+
+std::vector<int32_t> Pairs::Unfinished() {
+  BuryLost();
+  std::vector<int32_t> unfinished;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const MemberWord state = StateOf(i);
+    const bool has_finished = state.epoch == epoch_ && state.state != MemberState::kRuns;
+    if (!has_finished && state.state != MemberState::kDead) unfinished.push_back(i);
+  }
+  return unfinished;
+}
+
+// All at one moment: nothing has changed between two looks.
+std::vector<ModelWord> Pairs::AllSettled() {
+  std::vector<ModelWord> models;
+  for (bool again = true; again;) {
+    again = false;
+    models.resize(static_cast<size_t>(memory_->size()));
+    for (int32_t i = 0; i < memory_->size(); ++i) {
+      const ModelWord model = exchange_.Settled(i);
+      again |= model.Word() != models[static_cast<size_t>(i)].Word();
+      models[static_cast<size_t>(i)] = model;
+    }
+  }
+  return models;
+}
+
+void Pairs::Mean(std::span<void* const> model) {
+  BuryLost();
+  std::vector<const std::byte*> all;
+  const std::vector<ModelWord> models = AllSettled();
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const ModelWord& one = models[static_cast<size_t>(i)];
+    if (StateOf(i).state != MemberState::kDead && one.number > 0)
+      all.push_back(memory_->Buffer(one));
+  }
+  std::vector<const std::byte*> from(all.size());
+  const double scale = 1.0 / static_cast<double>(all.size());
+  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
+    for (size_t i = 0; i < all.size(); ++i) from[i] = all[i] + shard.offset_bytes;
+    std::byte* to = ShardOf(memory_->layout(), shard, model);
+    kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .postscale = scale}, from,
+                     std::span<std::byte* const>(&to, 1), shard.count, Stores::kCached);
+  }
+}
+
+void Pairs::Meet() {
+  words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kMet, epoch_}.Word());
+}
+
+std::vector<int32_t> Pairs::Unmet() {
+  std::vector<int32_t> unmet;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const MemberWord state = StateOf(i);
+    const bool has_met = state.epoch > epoch_ || state.state >= MemberState::kMet;
+    if (!has_met && !lost_[static_cast<size_t>(i)]) unmet.push_back(i);
+  }
+  return unmet;
+}
+
+// The model first: who sees that this rank is in the next epoch averages with that one.
+void Pairs::GoOn(std::span<const void* const> model) {
+  const uint32_t buffer = FreeBuffers().at(0);
+  Put(model, buffer);
+  CHECK(Publish(exchange_.Settled(self_), buffer), "nobody averages between two epochs");
+  base_ = buffer;
+  ++epoch_;
+  words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kRuns, epoch_}.Word());
+}
+
+void Pairs::Leave() {
+  for (int32_t i = 0; i < memory_->size(); ++i) words_->Store(memory_->LeftAt(i, self_), 1);
+}
+
+bool Pairs::HaveAllLeft() {
+  for (int32_t i = 0; i < memory_->size(); ++i)
+    if (!lost_[static_cast<size_t>(i)] && words_->Load(memory_->LeftAt(self_, i)) == 0)
+      return false;
+  return true;
+}
+
+// ---- Buffers ------------------------------------------------------------------------------------
+
+// Those of this rank that no word names, nor this rank itself. Nobody but this rank can make a word
+// name one of them.
+std::vector<uint32_t> Pairs::FreeBuffers() {
+  std::array<bool, kPairBuffers> used{};
+  used[base_] = true;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const ModelWord model = exchange_.Settled(i);
+    if (model.owner == self_ && model.number > 0) used[model.buffer] = true;
+  }
+  std::vector<uint32_t> free;
+  for (uint32_t buffer = 0; buffer < kPairBuffers; ++buffer)
+    if (!used[buffer]) free.push_back(buffer);
+  return free;
+}
+
+bool Pairs::Publish(const ModelWord& before, uint32_t buffer) {
+  const ModelWord after{
+      .engaged = false, .owner = self_, .buffer = buffer, .number = before.number + 1};
+  return words_->CompareExchange(memory_->ModelAt(self_), before.Word(), after.Word());
+}
+
+void Pairs::Put(std::span<const void* const> model, uint32_t buffer) {
+  for (const RoundLayout::Shard& shard : memory_->layout().shards())
+    kernels_->copy(memory_->Buffer(self_, buffer) + shard.offset_bytes,
+                   ShardOf(memory_->layout(), shard, model), BytesOf(shard), Stores::kCached);
+}
+
+void Pairs::Take(const std::byte* from, std::span<void* const> model) const {
+  for (const RoundLayout::Shard& shard : memory_->layout().shards())
+    kernels_->copy(ShardOf(memory_->layout(), shard, model), from + shard.offset_bytes,
+                   BytesOf(shard), Stores::kCached);
+}
+
+// buffer = (model - base) + current.
+void Pairs::Merge(std::span<void* const> model, const ModelWord& current, uint32_t buffer) {
+  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
+    const size_t item = SizeOf(shard.dtype);
+    const std::byte* base = memory_->Buffer(self_, base_) + shard.offset_bytes;
+    const std::byte* own = ShardOf(memory_->layout(), shard, model);
+    const std::byte* others = memory_->Buffer(current) + shard.offset_bytes;
+    std::byte* to = memory_->Buffer(self_, buffer) + shard.offset_bytes;
+    const Reduction sum{.dtype = shard.dtype, .op = Op::kSum};
+    for (size_t at = 0; at < shard.count; at += kPieceElems) {
+      const size_t piece = std::min(kPieceElems, shard.count - at);
+      kernels_->begin({.dtype = shard.dtype, .op = Op::kSum, .prescale = -1}, base + at * item,
+                      scratch_.data(), piece);
+      kernels_->add(sum, own + at * item, scratch_.data(), piece);
+      kernels_->add(sum, others + at * item, scratch_.data(), piece);
+      kernels_->finish(sum, scratch_.data(), to + at * item, piece);
+    }
+  }
+}
+
+}  // namespace covey

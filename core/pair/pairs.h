@@ -1,0 +1,108 @@
+// One rank's part in averaging models in pairs, on one host: AD-PSGD's pair exchange without a
+// thread, a message or a lock (core/pair/README.md).
+//
+// A rank trains on its own copy of its model and hands in what it has become; in between others may
+// average with what it handed in last, and what they have moved it by is added to the rank's own
+// progress: neither is lost. Nobody waits for anybody: every call ends however many other ranks are
+// stopped, wherever.
+//
+// Invariants, at any point between two words, whoever stops or dies wherever:
+//  1. The sum of all models is that of the first ones and of all progress that was handed in, up to
+//     rounding: an exchange moves no mean, and loses no update.
+//  2. What a model word names is not written.
+//  3. With all others stopped a call of a rank ends, and an exchange with any of them is done.
+//
+// Lian, Zhang, Zhang, Liu: Asynchronous Decentralized Parallel Stochastic Gradient Descent, ICML
+// 2018, arXiv:1710.06952. Sans-IO; one thread at a time.
+#ifndef COVEY_CORE_PAIR_PAIRS_H_
+#define COVEY_CORE_PAIR_PAIRS_H_
+
+#include <span>
+#include <vector>
+
+#include "core/pair/exchange.h"
+#include "core/pair/memory.h"
+#include "core/run/kernels.h"
+#include "core/run/words.h"
+
+namespace covey {
+
+class Pairs {
+ public:
+  enum class Outcome : uint8_t {
+    kDone,
+    kBusy,    // one of the two models was changed meanwhile; nothing was done
+    kNoRoom,  // slower partners hold all buffers of this rank; nothing was done
+    kAbsent,  // the partner is dead, has not begun, or is still in the last epoch
+  };
+  struct Counters {
+    uint64_t updates = 0;
+    uint64_t merged = 0;  // of those: somebody had averaged with it since the one before
+    uint64_t exchanges = 0;
+    uint64_t busy = 0, no_room = 0, absent = 0;
+  };
+
+  // `memory` is mapped: all members have agreed on size and layout before. All outlive the pairs.
+  Pairs(int32_t self, const PairMemory* memory, SharedWords* words, const Kernels* kernels);
+
+  // All models below are given by span of the layout: the memory that this rank trains on.
+
+  // The first model of this rank. Once, before anything else.
+  void Begin(std::span<const void* const> model);
+  // What has become of `model` since the last call that wrote it: that progress is handed in, and
+  // model is what this rank has now: itself, with what others have moved it by.
+  void Update(std::span<void* const> model);
+  // Averages with `partner`: both have the mean then, and model is it. REQUIRES: model is as Begin,
+  // Update or Exchange left it; partner != self.
+  Outcome Exchange(int32_t partner, std::span<void* const> model);
+
+  // Any rank, at any time, alone: a copy of what `member` has now. False: it has changed while it
+  // was copied, or has not begun.
+  bool Look(int32_t member, std::span<void* const> to);
+
+  // This rank trains no more in this epoch. Others may average with it until all have finished.
+  void Finish();
+  // Members that live and have not finished. When there are none, Mean is the same on all ranks.
+  std::vector<int32_t> Unfinished();
+  // The mean of all that have finished, and of those that live, in rank order.
+  void Mean(std::span<void* const> model);
+  // It has taken the mean. Once nobody that lives is Unmet it may go on with `model` as a new
+  // epoch.
+  void Meet();
+  std::vector<int32_t> Unmet();
+  void GoOn(std::span<const void* const> model);
+
+  // `member` is dead. Unless it had finished, its model is out of the mean.
+  void OnLoss(int32_t member) { lost_[static_cast<size_t>(member)] = true; }
+
+  // This rank will touch no block any more. Then nothing but HaveAllLeft may be called, which says
+  // whether its own block can be given back.
+  void Leave();
+  bool HaveAllLeft();
+
+  const Counters& counters() const { return counters_; }
+
+ private:
+  std::vector<uint32_t> FreeBuffers();
+  void Put(std::span<const void* const> model, uint32_t buffer);
+  void Take(const std::byte* from, std::span<void* const> model) const;
+  void Merge(std::span<void* const> model, const ModelWord& current, uint32_t buffer);
+  bool Publish(const ModelWord& before, uint32_t buffer);
+  MemberWord StateOf(int32_t i);
+  void BuryLost();
+  std::vector<ModelWord> AllSettled();
+
+  int32_t self_;
+  const PairMemory* memory_;
+  SharedWords* words_;
+  const Kernels* kernels_;
+  PairExchange exchange_;
+  uint64_t epoch_ = 0;
+  uint32_t base_ = 0;  // the buffer with what `model` was when it was written last
+  std::vector<bool> lost_;
+  std::vector<std::byte> scratch_;
+  Counters counters_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_PAIR_PAIRS_H_

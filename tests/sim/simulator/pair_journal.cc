@@ -1,0 +1,192 @@
+#include "tests/sim/simulator/pair_journal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/run/kernels.h"
+
+namespace covey {
+namespace {
+
+constexpr double kRounding = 1e-2;  // of sums of float32; progress is 1 or more
+
+}  // namespace
+
+PairJournal::PairJournal(const PairMemory* memory) : memory_(memory) {
+  const auto size = static_cast<size_t>(memory->size());
+  models_.resize(size);
+  progress_.resize(size);
+  goes_on_.resize(size);
+  own_.resize(size);
+}
+
+void PairJournal::Fail(const std::string& what) {
+  if (failure_.empty()) failure_ = what;
+}
+
+PairJournal::Model PairJournal::Resolve(int32_t i) {
+  const ModelWord word = ModelWord::Of(*memory_->ModelAt(i));
+  if (word.number == 0) return {};
+  if (!word.engaged) return {{word.owner, word.buffer}, word.number};
+  const RecordWord decision = RecordWord::Of(*memory_->RecordWordAt(word.owner));
+  if (decision.number != word.number) {
+    Fail("3: model " + std::to_string(i) + " is engaged in an exchange that is over");
+    return models_[static_cast<size_t>(i)];
+  }
+  ++undecided;
+  const bool own = i == word.owner;
+  const ModelWord before = ModelWord::Of(*memory_->RecordAt(word.owner, own ? 1 : 2));
+  if (decision.state != RecordState::kCommitted)
+    return {{before.owner, before.buffer}, before.number};
+  const auto buffer = static_cast<uint32_t>(*memory_->RecordAt(word.owner, 0) & 0xff);
+  return {{word.owner, buffer}, before.number + 1};
+}
+
+void PairJournal::Look() {
+  std::vector<Model> now;
+  std::vector<int32_t> changed;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    now.push_back(Resolve(i));
+    // An exchange that was aborted changes the number alone.
+    if (now.back().place != models_[static_cast<size_t>(i)].place) changed.push_back(i);
+  }
+  for (const auto& [place, bytes] : held_)
+    if (std::memcmp(memory_->Buffer(place.first, place.second), bytes.data(), bytes.size()) != 0)
+      Fail("2: buffer " + std::to_string(place.second) + " of rank " + std::to_string(place.first) +
+           " was written while a word names it");
+  if (!changed.empty() && failure_.empty()) OnChange(now, changed);
+}
+
+void PairJournal::OnChange(const std::vector<Model>& now, const std::vector<int32_t>& changed) {
+  for (const int32_t i : changed) {
+    const Model& model = now[static_cast<size_t>(i)];
+    if (held_.count(model.place) == 0) {
+      const std::byte* at = memory_->Buffer(model.place.first, model.place.second);
+      held_[model.place] = Bytes(at, at + memory_->layout().length_bytes());
+    }
+    if (model.place.first == i) own_[static_cast<size_t>(i)] = held_[model.place];
+    hash_ = (hash_ ^ (static_cast<uint64_t>(i) * 31 + model.number)) * 1099511628211u;
+  }
+  if (changed.size() == 2) {
+    CheckMean(now, changed[0], changed[1]);
+  } else {
+    const auto i = static_cast<size_t>(changed[0]);
+    if (changed.size() > 2 || now[i].place.first != changed[0])
+      Fail("1: model " + std::to_string(i) + " was changed by another rank alone");
+    if (models_[i].number == 0) {
+      Count(own_[i], 1);
+    } else if (goes_on_[i]) {
+      goes_on_[i] = false;
+      Count(*ModelOf(changed[0]), -1);
+      Count(own_[i], 1);
+    } else if (progress_[i].empty()) {
+      Fail("1: rank " + std::to_string(i) + " has changed its model, and had nothing to hand in");
+    } else {
+      ++updates;
+      for (size_t e = 0; e < expected_.size(); ++e) expected_[e] += progress_[i][e];
+      progress_[i].clear();
+    }
+  }
+  models_ = now;
+  for (auto at = held_.begin(); at != held_.end();) {
+    const bool named = std::any_of(models_.begin(), models_.end(), [&](const Model& model) {
+      return model.number > 0 && model.place == at->first;
+    });
+    at = named ? std::next(at) : held_.erase(at);
+  }
+  CheckSum();
+}
+
+// Two models change at once to what is their mean, bit for bit.
+void PairJournal::CheckMean(const std::vector<Model>& now, int32_t a, int32_t b) {
+  ++exchanges;
+  const Model& one = now[static_cast<size_t>(a)];
+  if (one.place != now[static_cast<size_t>(b)].place)
+    return Fail("1: ranks " + std::to_string(a) + " and " + std::to_string(b) +
+                " have changed at once, and differ");
+  const Bytes* before_a = ModelOf(a);
+  const Bytes* before_b = ModelOf(b);
+  if (before_a == nullptr || before_b == nullptr) return Fail("1: who has not begun was averaged");
+  const Bytes& mean = held_[one.place];
+  Bytes expected(mean.size());
+  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
+    const std::byte* inputs[] = {before_a->data() + shard.offset_bytes,
+                                 before_b->data() + shard.offset_bytes};
+    std::byte* output = expected.data() + shard.offset_bytes;
+    ScalarKernels().reduce({.dtype = shard.dtype, .op = Op::kSum, .postscale = 0.5},
+                           std::span<const std::byte* const>(inputs),
+                           std::span<std::byte* const>(&output, 1), shard.count, Stores::kCached);
+  }
+  if (!IsEqual(mean, expected))
+    Fail("1: ranks " + std::to_string(a) + " and " + std::to_string(b) +
+         " have something else than their mean");
+}
+
+void PairJournal::CheckSum() {
+  std::vector<double> sum(expected_.size());
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const Bytes* model = ModelOf(i);
+    if (model == nullptr) continue;
+    const std::vector<double> values = Values(*model);
+    for (size_t e = 0; e < sum.size(); ++e) sum[e] += values[e];
+  }
+  for (size_t e = 0; e < sum.size(); ++e)
+    if (std::abs(sum[e] - expected_[e]) > kRounding)
+      return Fail("1: the sum of all models is " + std::to_string(sum[e]) + " at element " +
+                  std::to_string(e) + ", not " + std::to_string(expected_[e]));
+}
+
+void PairJournal::OnProgress(int32_t rank, std::vector<double> progress) {
+  progress_[static_cast<size_t>(rank)] = std::move(progress);
+}
+
+void PairJournal::OnTaken(int32_t rank, const Bytes& model) {
+  Look();
+  if (!IsEqual(model, own_[static_cast<size_t>(rank)]))
+    Fail("4: rank " + std::to_string(rank) + " trains on something else than it has published");
+  if (!progress_[static_cast<size_t>(rank)].empty())
+    Fail("1: rank " + std::to_string(rank) + " has handed in what is in no model");
+}
+
+void PairJournal::OnGoOn(int32_t rank) { goes_on_[static_cast<size_t>(rank)] = true; }
+
+const Bytes* PairJournal::ModelOf(int32_t i) const {
+  const Model& model = models_[static_cast<size_t>(i)];
+  return model.number == 0 ? nullptr : &held_.at(model.place);
+}
+
+bool PairJournal::IsEqual(const Bytes& a, const Bytes& b) const {
+  const auto& shards = memory_->layout().shards();
+  return a.size() == b.size() &&
+         std::all_of(shards.begin(), shards.end(), [&](const RoundLayout::Shard& shard) {
+           return std::memcmp(a.data() + shard.offset_bytes, b.data() + shard.offset_bytes,
+                              shard.count * SizeOf(shard.dtype)) == 0;
+         });
+}
+
+std::vector<double> PairJournal::Values(const Bytes& model) const {
+  std::vector<double> values;
+  for (const RoundLayout::Shard& shard : memory_->layout().shards())
+    for (size_t i = 0; i < shard.count; ++i) {
+      const std::byte* at = model.data() + shard.offset_bytes + i * SizeOf(shard.dtype);
+      float single = 0;
+      double value = 0;
+      if (shard.dtype == DType::kF32) {
+        std::memcpy(&single, at, sizeof(single));
+        value = static_cast<double>(single);
+      } else {
+        std::memcpy(&value, at, sizeof(value));
+      }
+      values.push_back(value);
+    }
+  return values;
+}
+
+void PairJournal::Count(const Bytes& model, double sign) {
+  const std::vector<double> values = Values(model);
+  expected_.resize(values.size());
+  for (size_t e = 0; e < values.size(); ++e) expected_[e] += sign * values[e];
+}
+
+}  // namespace covey

@@ -1,0 +1,68 @@
+// What a simulation of models averaged in pairs knows of them, and what must hold: see
+// pair_simulation.h, whose numbers the checks bear.
+#ifndef COVEY_TESTS_SIM_SIMULATOR_PAIR_JOURNAL_H_
+#define COVEY_TESTS_SIM_SIMULATOR_PAIR_JOURNAL_H_
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/pair/memory.h"
+#include "tests/sim/simulator/model_journal.h"
+
+namespace covey {
+
+class PairJournal {
+ public:
+  // `memory` is that of the simulated ranks.
+  explicit PairJournal(const PairMemory* memory);
+
+  // Looks at the shared memory as it is, between any two instructions of any rank.
+  void Look();
+  // A rank is about to hand in a model that is `progress` (by element of all shards) more than what
+  // it had. Its next own change of its model word makes that count, once.
+  void OnProgress(int32_t rank, std::vector<double> progress);
+  // It has done so, or averaged, and has `model` now: what it made its word say.
+  void OnTaken(int32_t rank, const Bytes& model);
+  // A rank begins a new epoch: what it has then is what counts.
+  void OnGoOn(int32_t rank);
+
+  // What member i has, whatever is being decided. Nothing before it has begun.
+  const Bytes* ModelOf(int32_t i) const;
+  bool IsEqual(const Bytes& a, const Bytes& b) const;  // but for what is between the shards
+
+  void Fail(const std::string& what);
+  const std::string& failure() const { return failure_; }
+  uint64_t hash() const { return hash_; }
+
+  // What came up.
+  uint64_t updates = 0, exchanges = 0, undecided = 0;
+
+ private:
+  using Place = std::pair<int32_t, uint32_t>;  // a buffer: owner, number
+  struct Model {
+    Place place{-1, 0};
+    uint64_t number = 0;
+  };
+
+  Model Resolve(int32_t i);
+  void OnChange(const std::vector<Model>& now, const std::vector<int32_t>& changed);
+  void CheckMean(const std::vector<Model>& now, int32_t a, int32_t b);
+  void CheckSum();
+  std::vector<double> Values(const Bytes& model) const;
+  void Count(const Bytes& model, double sign);
+
+  const PairMemory* memory_;
+  std::vector<Model> models_;                  // as of the last look
+  std::map<Place, Bytes> held_;                // what words name, as it was when the first did
+  std::vector<double> expected_;               // the sum of all models, by element
+  std::vector<std::vector<double>> progress_;  // of whoever hands in, by rank; else empty
+  std::vector<bool> goes_on_;
+  std::vector<Bytes> own_;  // what a rank made its word say last
+  std::string failure_;
+  uint64_t hash_ = 1469598103934665603u;
+};
+
+}  // namespace covey
+#endif  // COVEY_TESTS_SIM_SIMULATOR_PAIR_JOURNAL_H_

@@ -1,0 +1,408 @@
+#include "tests/sim/simulator/pair_simulation.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "core/pair/pairs.h"
+#include "ops/transports/inproc.h"
+#include "tests/sim/simulator/fiber.h"
+#include "tests/sim/simulator/pair_journal.h"
+#include "tests/sim/simulator/split_kernels.h"
+
+namespace covey {
+namespace {
+
+constexpr uint64_t kMostResumes = 3'000'000;
+constexpr Time kLongestStep = 20 * kMicrosecond;
+constexpr Time kLongestStop = 5 * kMillisecond;
+constexpr uint64_t kMostStops = 40;
+constexpr Time kLongestNews = 5 * kMillisecond;  // until a death is known
+
+// What a seed turns on.
+struct PairSwarm {
+  int32_t size;
+  std::vector<RoundSpan> spans;
+  std::vector<uint64_t> steps;  // by rank
+  uint64_t exchange_percent;    // of steps
+  bool half_ask;                // even ranks alone begin exchanges
+  int tries;                    // of an exchange that finds a model busy
+  uint64_t switch_permille;
+  uint64_t slow_ranks;                                   // bit r: runs rarely
+  uint64_t stops_permille;                               // of resumes: a rank stops for a while
+  uint64_t most_stopped, most_killed, strikes_permille;  // for ever
+  int epochs;                                            // of so many steps, each with its end
+
+  static PairSwarm Draw(Rng* rng, int32_t ranks);
+  std::string ToString() const;
+};
+
+PairSwarm PairSwarm::Draw(Rng* rng, int32_t ranks) {
+  PairSwarm s{};
+  s.size = ranks > 0 ? ranks : static_cast<int32_t>(1 + rng->Below(6));
+  const auto members = static_cast<uint64_t>(s.size);
+  for (uint64_t i = 0; i <= rng->Below(3); ++i)
+    s.spans.push_back({rng->Percent(50) ? DType::kF32 : DType::kF64, 1 + rng->Below(24)});
+  const uint64_t steps = 2 + rng->Below(s.size > 16 ? 3 : 12);
+  const bool uneven = rng->Percent(40);
+  for (int32_t r = 0; r < s.size; ++r) s.steps.push_back(uneven ? 1 + rng->Below(steps) : steps);
+  s.exchange_percent = rng->Percent(50) ? 100 : 20 + rng->Below(80);
+  s.half_ask = rng->Percent(40);
+  s.tries = rng->Percent(50) ? 1 : 4;
+  constexpr uint64_t kSwitch[] = {5, 50, 300, 700};
+  s.switch_permille = kSwitch[rng->Below(s.size > 16 ? 2 : 4)];
+  s.slow_ranks = rng->Percent(50) ? rng->Next() : 0;
+  s.stops_permille = rng->Percent(50) ? 1 + rng->Below(20) : 0;
+  if (rng->Percent(40)) s.most_stopped = rng->Below(members);
+  if (rng->Percent(30)) s.most_killed = rng->Below(members);
+  s.strikes_permille = 1 + rng->Below(60);
+  s.epochs = s.most_stopped + s.most_killed == 0 && rng->Percent(60) ? 2 : 1;
+  return s;
+}
+
+std::string PairSwarm::ToString() const {
+  return std::to_string(size) + " ranks, steps " + std::to_string(steps[0]) + ", exchanges " +
+         std::to_string(exchange_percent) + " %" + (half_ask ? " by even ranks" : "") +
+         ", stopped " + std::to_string(most_stopped) + ", killed " + std::to_string(most_killed) +
+         ", switches " + std::to_string(switch_permille) + " permille, epochs " +
+         std::to_string(epochs);
+}
+
+class PairSimulation final : public InprocWatcher {
+ public:
+  PairSimulation(uint64_t seed, int32_t ranks);
+  PairVerdict Run();
+
+  void OnPoint(Rank r) override { Point(ToInt(r)); }
+  void OnRing(Rank, bool) override {}
+  void OnWork() {
+    if (swarm_.stops_permille > 0 && rng_.Percent(5)) StopForAWhile(current_);
+    Point(current_);
+  }
+
+ private:
+  enum class State : uint8_t { kRuns, kStopped, kKilled };
+  struct Player {
+    std::unique_ptr<Pairs> pairs;
+    std::unique_ptr<Fiber> fiber;
+    State state = State::kRuns;
+    Time stopped_until = 0;
+    Time known_dead_at = kNever;
+    Bytes model;
+    bool finishes = false, has_finished = false;
+  };
+
+  void Point(int32_t rank);
+  void Strike();
+  void StopForAWhile(int32_t rank);
+  void Main(int32_t rank);
+  void Learn(int32_t rank);
+  void Average(int32_t rank);
+  void LookAtOne(int32_t rank);
+  void Finish(int32_t rank);
+  void GoOn(int32_t rank);
+  void Hear(Pairs* pairs);
+  bool IsAwaited(const std::vector<int32_t>& ranks) const;
+  std::vector<void*> SpansOf(Bytes* model) const;
+  std::vector<const void*> ConstSpansOf(Bytes* model) const;
+  void CheckEnd();
+  bool AllHaveEnded() const;
+  PairVerdict Verdict(uint64_t resumes) const;
+
+  Rng rng_;
+  PairSwarm swarm_;
+  InprocNetwork network_;
+  RoundLayout layout_;
+  PairMemory memory_;
+  PairJournal journal_;
+  std::vector<Player> players_;
+  int32_t current_ = -1;
+  bool closing_ = false;
+  int32_t goes_on_ = 0, gone_on_ = 0;  // ranks
+  uint64_t resumes_ = 0;
+  uint64_t others_ran_ = 0;  // how often the rank that runs was another one than before
+  int32_t ran_last_ = -1;
+  uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, equal_ = 0, epochs_ = 0, looks_ = 0, torn_ = 0;
+};
+
+PairMemory Mapped(InprocNetwork* network, int32_t size, const RoundLayout& layout) {
+  PairMemory memory(size, layout);
+  std::vector<std::byte*> blocks;
+  for (int32_t r = 0; r < size; ++r) {
+    Transport& transport = network->transport(Rank{r});
+    blocks.push_back(transport.Base(Rank{r}) + transport.AllocShared(memory.BlockBytes()));
+  }
+  memory.Map(std::move(blocks));
+  return memory;
+}
+
+PairSimulation::PairSimulation(uint64_t seed, int32_t ranks)
+    : rng_(seed),
+      swarm_(PairSwarm::Draw(&rng_, ranks)),
+      network_({.size = swarm_.size, .seed = seed, .region_bytes = 1 << 20, .watcher = this}),
+      layout_(swarm_.spans, 64),
+      memory_(Mapped(&network_, swarm_.size, layout_)),
+      journal_(&memory_) {
+  players_.resize(static_cast<size_t>(swarm_.size));
+  for (int32_t r = 0; r < swarm_.size; ++r) {
+    Player& player = players_[static_cast<size_t>(r)];
+    player.model.resize(layout_.length_bytes());
+    player.pairs =
+        std::make_unique<Pairs>(r, &memory_, network_.transport(Rank{r}).words(), &SplitKernels());
+    player.fiber = std::make_unique<Fiber>([this, r] { Main(r); });
+  }
+}
+
+// ---- Inside a fiber -----------------------------------------------------------------------------
+
+void PairSimulation::Point(int32_t rank) {
+  if (closing_ || rank != current_) return;
+  journal_.Look();
+  if (rng_.Below(1000) < swarm_.switch_permille) players_[static_cast<size_t>(rank)].fiber->Yield();
+}
+
+void PairSimulation::Main(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  player.pairs->Begin(ConstSpansOf(&player.model));
+  for (int epoch = 0; epoch < swarm_.epochs && !closing_; ++epoch) {
+    if (epoch > 0) GoOn(rank);
+    for (uint64_t i = 0; i < swarm_.steps[static_cast<size_t>(rank)] && !closing_; ++i) {
+      Hear(player.pairs.get());
+      Learn(rank);
+      player.pairs->Update(SpansOf(&player.model));
+      if (closing_) return;
+      journal_.OnTaken(rank, player.model);
+      if (rng_.Percent(10)) LookAtOne(rank);
+      if (rng_.Percent(swarm_.exchange_percent)) Average(rank);
+    }
+    if (!closing_) Finish(rank);
+  }
+}
+
+// Progress in whole numbers, so that what is lost shows.
+void PairSimulation::Learn(int32_t rank) {
+  Bytes* model = &players_[static_cast<size_t>(rank)].model;
+  std::vector<double> progress;
+  for (const RoundLayout::Shard& shard : layout_.shards())
+    for (size_t i = 0; i < shard.count; ++i) {
+      std::byte* at = model->data() + shard.offset_bytes + i * SizeOf(shard.dtype);
+      progress.push_back(1 + static_cast<double>(rng_.Below(200)));
+      if (shard.dtype == DType::kF32) {
+        float value;
+        std::memcpy(&value, at, sizeof(value));
+        value += static_cast<float>(progress.back());
+        std::memcpy(at, &value, sizeof(value));
+      } else {
+        double value;
+        std::memcpy(&value, at, sizeof(value));
+        value += progress.back();
+        std::memcpy(at, &value, sizeof(value));
+      }
+    }
+  journal_.OnProgress(rank, std::move(progress));
+}
+
+void PairSimulation::Average(int32_t rank) {
+  if (swarm_.size == 1 || (swarm_.half_ask && rank % 2 == 1)) return;
+  Player& player = players_[static_cast<size_t>(rank)];
+  const auto others = static_cast<uint64_t>(swarm_.size - 1);
+  const auto hop = static_cast<int32_t>(1 + rng_.Below(others));
+  Pairs::Outcome outcome = Pairs::Outcome::kBusy;
+  for (int i = 0; i < swarm_.tries && outcome == Pairs::Outcome::kBusy; ++i) {
+    const uint64_t ran = others_ran_;
+    outcome = player.pairs->Exchange((rank + hop) % swarm_.size, SpansOf(&player.model));
+    if (closing_) return;
+    if (outcome == Pairs::Outcome::kBusy && ran == others_ran_)
+      journal_.Fail("3: rank " + std::to_string(rank) + " was refused, and nobody else ran");
+    if (outcome != Pairs::Outcome::kAbsent && outcome != Pairs::Outcome::kNoRoom)
+      journal_.OnTaken(rank, player.model);
+  }
+}
+
+void PairSimulation::LookAtOne(int32_t rank) {
+  Bytes copy(layout_.length_bytes());
+  const auto member = static_cast<int32_t>(rng_.Below(players_.size()));
+  const bool whole = players_[static_cast<size_t>(rank)].pairs->Look(member, SpansOf(&copy));
+  if (closing_) return;
+  ++looks_;
+  torn_ += whole ? 0 : 1;
+  if (whole && !journal_.IsEqual(copy, *journal_.ModelOf(member)))
+    journal_.Fail("1: rank " + std::to_string(rank) + " has seen what rank " +
+                  std::to_string(member) + " does not have");
+}
+
+void PairSimulation::Hear(Pairs* pairs) {
+  for (size_t r = 0; r < players_.size(); ++r)
+    if (players_[r].known_dead_at <= network_.clock().Now()) pairs->OnLoss(static_cast<int32_t>(r));
+}
+
+// Whether one of those will come, or is known to be dead soon.
+bool PairSimulation::IsAwaited(const std::vector<int32_t>& ranks) const {
+  return std::any_of(ranks.begin(), ranks.end(), [&](int32_t rank) {
+    return players_[static_cast<size_t>(rank)].state != State::kStopped;
+  });
+}
+
+void PairSimulation::Finish(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  player.pairs->Finish();
+  player.finishes = true;
+  while (!closing_ && IsAwaited(player.pairs->Unfinished())) {
+    Hear(player.pairs.get());
+    player.fiber->Yield();
+  }
+  if (closing_) return;
+  Hear(player.pairs.get());
+  const bool all = player.pairs->Unfinished().empty();
+  player.pairs->Mean(SpansOf(&player.model));
+  player.pairs->Meet();
+  while (!closing_ && IsAwaited(player.pairs->Unmet())) {
+    Hear(player.pairs.get());
+    player.fiber->Yield();
+  }
+  player.has_finished = all && !closing_;
+  player.finishes = false;
+}
+
+void PairSimulation::GoOn(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  if (goes_on_++ == 0) CheckEnd();
+  journal_.OnGoOn(rank);
+  player.pairs->GoOn(ConstSpansOf(&player.model));
+  ++gone_on_;
+  epochs_ += gone_on_ == swarm_.size ? 1 : 0;
+}
+
+std::vector<void*> PairSimulation::SpansOf(Bytes* model) const {
+  std::vector<void*> spans;
+  for (size_t offset : layout_.offsets_bytes()) spans.push_back(model->data() + offset);
+  return spans;
+}
+
+std::vector<const void*> PairSimulation::ConstSpansOf(Bytes* model) const {
+  std::vector<const void*> spans;
+  for (size_t offset : layout_.offsets_bytes()) spans.push_back(model->data() + offset);
+  return spans;
+}
+
+// ---- Outside ------------------------------------------------------------------------------------
+
+// Stops or kills somebody, wherever it is.
+void PairSimulation::Strike() {
+  const size_t victim = rng_.Below(players_.size());
+  Player& player = players_[victim];
+  if (player.state != State::kRuns || player.fiber->done()) return;
+  if (rng_.Below(1000) < swarm_.stops_permille) StopForAWhile(static_cast<int32_t>(victim));
+  const uint64_t often = player.finishes ? 10 : 1;
+  if (rng_.Below(1000) >= swarm_.strikes_permille * often) return;
+  const auto runs = std::count_if(players_.begin(), players_.end(),
+                                  [](const Player& p) { return p.state == State::kRuns; });
+  if (runs == 1) return;
+  if (stopped_ < swarm_.most_stopped) {
+    ++stopped_;
+    player.state = State::kStopped;
+  } else if (killed_ < swarm_.most_killed) {
+    ++killed_;
+    player.state = State::kKilled;
+    player.known_dead_at =
+        network_.clock().Now() + static_cast<Time>(rng_.Below(uint64_t{kLongestNews}));
+  }
+}
+
+void PairSimulation::StopForAWhile(int32_t rank) {
+  if (closing_ || stops_ == kMostStops) return;
+  ++stops_;
+  Player& player = players_[static_cast<size_t>(rank)];
+  player.stopped_until =
+      network_.clock().Now() + static_cast<Time>(rng_.Below(uint64_t{kLongestStop}));
+  if (rank == current_) player.fiber->Yield();
+}
+
+bool PairSimulation::AllHaveEnded() const {
+  return std::all_of(players_.begin(), players_.end(),
+                     [](const Player& p) { return p.state != State::kRuns || p.fiber->done(); });
+}
+
+// All that have finished, with nobody missing, have one model.
+void PairSimulation::CheckEnd() {
+  const Player* first = nullptr;
+  for (const Player& player : players_) {
+    if (!player.has_finished && player.state != State::kKilled) return;
+    if (first == nullptr && player.has_finished) first = &player;
+  }
+  ++equal_;
+  for (const Player& player : players_)
+    if (player.has_finished && !journal_.IsEqual(player.model, first->model))
+      journal_.Fail("5: finish() has left the ranks with different models");
+  if (killed_ > 0) return;
+  std::vector<const std::byte*> models(players_.size());
+  Bytes mean(layout_.length_bytes());
+  for (const RoundLayout::Shard& shard : layout_.shards()) {
+    for (int32_t i = 0; i < swarm_.size; ++i)
+      models[static_cast<size_t>(i)] = journal_.ModelOf(i)->data() + shard.offset_bytes;
+    std::byte* to = mean.data() + shard.offset_bytes;
+    ScalarKernels().reduce(
+        {.dtype = shard.dtype, .op = Op::kSum, .postscale = 1.0 / static_cast<double>(swarm_.size)},
+        models, std::span<std::byte* const>(&to, 1), shard.count, Stores::kCached);
+  }
+  if (!journal_.IsEqual(mean, first->model))
+    journal_.Fail("5: what all have after finish() is not the mean of all");
+}
+
+PairVerdict PairSimulation::Run() {
+  OnWorkDo([this] { OnWork(); });
+  for (; !AllHaveEnded() && journal_.failure().empty() && resumes_ < kMostResumes; ++resumes_) {
+    Strike();
+    const size_t r = rng_.Below(players_.size());
+    network_.clock().Advance(static_cast<Time>(rng_.Below(uint64_t{kLongestStep})));
+    Player& player = players_[r];
+    const bool slow = (swarm_.slow_ranks >> r & 1) != 0 && !rng_.Percent(3);
+    if (player.state != State::kRuns || player.fiber->done() || slow) continue;
+    if (player.stopped_until > network_.clock().Now()) continue;
+    current_ = static_cast<int32_t>(r);
+    others_ran_ += current_ != ran_last_ ? 1 : 0;
+    ran_last_ = current_;
+    player.fiber->Resume();
+    current_ = -1;
+    journal_.Look();
+  }
+  if (resumes_ == kMostResumes) journal_.Fail("3: somebody who runs waits for ever");
+  CheckEnd();
+  const PairVerdict verdict = Verdict(resumes_);
+  // What stopped ranks left in the middle must be run to its end, or their stacks would leak.
+  closing_ = true;
+  for (Player& player : players_)
+    while (!player.fiber->done()) player.fiber->Resume();
+  OnWorkDo(nullptr);
+  return verdict;
+}
+
+PairVerdict PairSimulation::Verdict(uint64_t resumes) const {
+  PairVerdict verdict{.failure = journal_.failure(),
+                      .swarm = swarm_.ToString(),
+                      .hash = journal_.hash() * 31 + resumes,
+                      .updates = journal_.updates,
+                      .exchanges = journal_.exchanges,
+                      .undecided = journal_.undecided,
+                      .stopped = stopped_,
+                      .killed = killed_,
+                      .equal = equal_,
+                      .epochs = epochs_,
+                      .looks = looks_,
+                      .torn = torn_};
+  for (const Player& player : players_) {
+    const Pairs::Counters& counters = player.pairs->counters();
+    verdict.merged += counters.merged;
+    verdict.busy += counters.busy;
+    verdict.no_room += counters.no_room;
+    verdict.absent += counters.absent;
+  }
+  return verdict;
+}
+
+}  // namespace
+
+PairVerdict RunPairs(uint64_t seed, int32_t ranks) { return PairSimulation(seed, ranks).Run(); }
+
+}  // namespace covey

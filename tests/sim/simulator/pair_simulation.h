@@ -1,0 +1,35 @@
+// The simulator of models that are averaged in pairs: the ranks of a host, each a fiber with the
+// shipping code over words that are points, so that a rank may be left between any two, and in the
+// middle of a copy or a sum; for a while, for ever, or killed. One seed repeats a run. What must
+// hold:
+//
+//  1. At any point the sum of all models is that of the first ones and of all progress that was
+//     handed in, each once; models change by their own rank's progress, or two at once to their
+//     mean, bit for bit.
+//  2. What a model word names is not written.
+//  3. Ranks that run end every call, whoever else has stopped wherever; an exchange in which nobody
+//     else runs is not refused as busy.
+//  4. A rank trains on what it has published.
+//  5. After finish() all that have finished have the mean of all models, bit for bit, and go on.
+#ifndef COVEY_TESTS_SIM_SIMULATOR_PAIR_SIMULATION_H_
+#define COVEY_TESTS_SIM_SIMULATOR_PAIR_SIMULATION_H_
+
+#include <cstdint>
+#include <string>
+
+namespace covey {
+
+struct PairVerdict {
+  std::string failure;  // empty: everything held
+  std::string swarm;    // what the seed turned on
+  uint64_t hash = 0;    // of everything that happened
+  // What came up, for tests that want it to.
+  uint64_t updates = 0, merged = 0, exchanges = 0, busy = 0, no_room = 0, absent = 0;
+  uint64_t undecided = 0, stopped = 0, killed = 0, equal = 0, epochs = 0, looks = 0, torn = 0;
+};
+
+// Runs one seed to its end, with that many ranks; 0: as the seed has it, up to six.
+PairVerdict RunPairs(uint64_t seed, int32_t ranks = 0);
+
+}  // namespace covey
+#endif  // COVEY_TESTS_SIM_SIMULATOR_PAIR_SIMULATION_H_
