@@ -1,6 +1,6 @@
 // Goal: topologies are what their table says at any number of ranks: doubly stochastic, symmetric
 // where pairs are promised, exact where the exact mean is promised; bad ones are refused by name.
-// Method: all ranks of all rounds of a period, for every P to 64 and some larger; models as numbers.
+// Method: all ranks of all rounds of a period, for many P to 128; models as numbers.
 #include "core/plan/topology.h"
 
 #include <gtest/gtest.h>

@@ -1,0 +1,36 @@
+#include "tests/sim/simulator/pair_swarm.h"
+
+namespace covey {
+
+PairSwarm PairSwarm::Draw(Rng* rng, int32_t ranks) {
+  PairSwarm s{};
+  s.size = ranks > 0 ? ranks : static_cast<int32_t>(1 + rng->Below(6));
+  const auto members = static_cast<uint64_t>(s.size);
+  for (uint64_t i = 0; i <= rng->Below(3); ++i)
+    s.spans.push_back({rng->Percent(50) ? DType::kF32 : DType::kF64, 1 + rng->Below(24)});
+  const uint64_t steps = 2 + rng->Below(s.size > 16 ? 3 : 12);
+  const bool uneven = rng->Percent(40);
+  for (int32_t r = 0; r < s.size; ++r) s.steps.push_back(uneven ? 1 + rng->Below(steps) : steps);
+  s.exchange_percent = rng->Percent(50) ? 100 : 20 + rng->Below(80);
+  s.half_ask = rng->Percent(40);
+  s.tries = rng->Percent(50) ? 1 : 4;
+  constexpr uint64_t kSwitch[] = {5, 50, 300, 700};
+  s.switch_permille = kSwitch[rng->Below(s.size > 16 ? 2 : 4)];
+  s.slow_ranks = rng->Percent(50) ? rng->Next() : 0;
+  s.stops_permille = rng->Percent(50) ? 1 + rng->Below(20) : 0;
+  if (rng->Percent(40)) s.most_stopped = rng->Below(members);
+  if (rng->Percent(30)) s.most_killed = rng->Below(members);
+  s.strikes_permille = 1 + rng->Below(60);
+  s.epochs = s.most_stopped + s.most_killed == 0 && rng->Percent(60) ? 2 : 1;
+  return s;
+}
+
+std::string PairSwarm::ToString() const {
+  return std::to_string(size) + " ranks, steps " + std::to_string(steps[0]) + ", exchanges " +
+         std::to_string(exchange_percent) + " %" + (half_ask ? " by even ranks" : "") +
+         ", stopped " + std::to_string(most_stopped) + ", killed " + std::to_string(most_killed) +
+         ", switches " + std::to_string(switch_permille) + " permille, epochs " +
+         std::to_string(epochs);
+}
+
+}  // namespace covey

@@ -1,0 +1,33 @@
+// What a seed of the simulator of pairs turns on.
+#ifndef COVEY_TESTS_SIM_SIMULATOR_PAIR_SWARM_H_
+#define COVEY_TESTS_SIM_SIMULATOR_PAIR_SWARM_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "core/round/layout.h"
+
+namespace covey {
+
+struct PairSwarm {
+  int32_t size;
+  std::vector<RoundSpan> spans;
+  std::vector<uint64_t> steps;  // by rank
+  uint64_t exchange_percent;    // of steps
+  bool half_ask;                // even ranks alone begin exchanges
+  int tries;                    // of an exchange that finds a model busy
+  uint64_t switch_permille;
+  uint64_t slow_ranks;                                   // bit r: runs rarely
+  uint64_t stops_permille;                               // of resumes: a rank stops for a while
+  uint64_t most_stopped, most_killed, strikes_permille;  // for ever
+  int epochs;                                            // of so many steps, each with its end
+
+  // `ranks` 0: as the seed has it.
+  static PairSwarm Draw(Rng* rng, int32_t ranks);
+  std::string ToString() const;
+};
+
+}  // namespace covey
+#endif  // COVEY_TESTS_SIM_SIMULATOR_PAIR_SWARM_H_
