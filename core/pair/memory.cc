@@ -13,7 +13,7 @@ constexpr int32_t kMostMembers = 1 << 15;  // an owner's bits in a model word
 PairMemory::PairMemory(int32_t size, const RoundLayout& layout)
     : size_(size),
       layout_(layout),
-      buffers_(3 * kLine + Lines(sizeof(uint64_t) * static_cast<size_t>(size))) {
+      buffers_(4 * kLine + Lines(sizeof(uint64_t) * static_cast<size_t>(size))) {
   CHECK(size >= 1 && size <= kMostMembers);
 }
 

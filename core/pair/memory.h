@@ -7,6 +7,7 @@
 //     record word    anybody, by CAS   the exchange that member i has begun last: see RecordWord
 //     record         the owner, before the record word says its number: partner, the model words
 //                    of both as it found them, and the buffer with their mean
+//     bell           of member 0: rung when somebody finishes, or has met
 //     left words     [size] member j writes word j of all blocks, once it touches none any more
 //     buffers        [kPairBuffers] the owner: one model each (RoundLayout)
 //
@@ -105,8 +106,9 @@ class PairMemory {
   uint64_t* RecordWordAt(int32_t i) const { return At(i, 2 * kLine); }
   // Its three words: partner and buffer, both model words.
   uint64_t* RecordAt(int32_t i, size_t number) const { return RecordWordAt(i) + 1 + number; }
+  uint64_t* BellAt() const { return At(0, 3 * kLine); }
   uint64_t* LeftAt(int32_t of, int32_t by) const {
-    return At(of, 3 * kLine) + static_cast<size_t>(by);
+    return At(of, 4 * kLine) + static_cast<size_t>(by);
   }
   std::byte* Buffer(int32_t i, uint32_t buffer) const {
     return Bytes(i, buffers_ + layout_.length_bytes() * buffer);

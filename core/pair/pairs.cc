@@ -118,6 +118,11 @@ void Pairs::BuryLost() {
 
 void Pairs::Finish() {
   words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kFinished, epoch_}.Word());
+  words_->Ring(memory_->BellAt());
+}
+
+void Pairs::TrainOn() {
+  words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kRuns, epoch_}.Word());
 }
 
 std::vector<int32_t> Pairs::Unfinished() {
@@ -167,6 +172,7 @@ void Pairs::Mean(std::span<void* const> model) {
 
 void Pairs::Meet() {
   words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kMet, epoch_}.Word());
+  words_->Ring(memory_->BellAt());
 }
 
 std::vector<int32_t> Pairs::Unmet() {

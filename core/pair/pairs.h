@@ -62,6 +62,8 @@ class Pairs {
 
   // This rank trains no more in this epoch. Others may average with it until all have finished.
   void Finish();
+  // Unless it has taken the mean it may still train on instead.
+  void TrainOn();
   // Members that live and have not finished. When there are none, Mean is the same on all ranks.
   std::vector<int32_t> Unfinished();
   // The mean of all that have finished, and of those that live, in rank order.

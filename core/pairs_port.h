@@ -1,0 +1,100 @@
+// One rank's part in models averaged in pairs (core/pair) as the threads of its process meet it: a
+// lock, a clock, sleep, and who averages with whom.
+//
+// Nothing waits but Finish. Any thread; one at a time is meant to train.
+#ifndef COVEY_CORE_PAIRS_PORT_H_
+#define COVEY_CORE_PAIRS_PORT_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/status.h"
+#include "core/base/tensor.h"
+#include "core/pair/pairs.h"
+#include "core/plan/topology.h"
+#include "core/run/transport.h"
+
+namespace covey {
+
+// Who averages with whom, and who begins it.
+struct PairRule {
+  Topology topology;      // that gives pairs
+  bool all_begin = true;  // else even members alone; whom odd ones meet does
+};
+
+class PairsPort {
+ public:
+  struct Bundle {
+    std::string name;
+    RoundLayout layout;
+    int32_t self = 0;
+    PairRule rule;
+    Time max_wait = 60 * kSecond;  // in Finish
+    const Kernels* kernels = nullptr;
+  };
+  // What a step has done.
+  struct Met {
+    int32_t partner = -1;  // its index; -1: it has averaged with nobody
+    bool merged = false;   // others had averaged with this rank since its last step
+  };
+
+  // `transport` has words and outlives the port, as does `group`, of which this rank is a member.
+  PairsPort(Bundle bundle, const Group* group, Transport* transport);
+
+  size_t BlockBytes() const { return memory_.BlockBytes(); }
+  // `offsets`: where each member's block lies in its region. All members have agreed.
+  void Open(const std::vector<uint64_t>& offsets);
+
+  const RoundLayout& layout() const { return memory_.layout(); }
+  const Group& group() const { return *group_; }
+
+  // The model that this rank begins with. Once, before anything else; all begin.
+  void Begin(std::span<const void* const> model);
+  // `model` has become what it is by one step, or several, of this rank. Hands that in, averages
+  // with a partner when it is this rank's turn, and writes what it has then to `model`.
+  Met Step(std::span<void* const> model);
+  // As Pairs::Look.
+  bool Look(int32_t member, std::span<void* const> to);
+  // Waits until all that live have finished; then `model` is the mean of all, the same bits on each
+  // rank, and all may train on. kTimeout: the deadline is over, and it goes on when called again;
+  // with a peer: max_wait is, the message names who is missing, and `model` is as it was.
+  Status Finish(std::span<void* const> model, Time deadline);
+
+  // Waits in progress and to come end with kAborted.
+  void Interrupt();
+  // Nothing but CanBeFreed may be called afterwards.
+  void Close();
+  bool CanBeFreed();
+  Pairs::Counters counters();
+  uint64_t offset() const { return offset_; }  // of this rank's block in its region
+
+ private:
+  enum class Phase : uint8_t { kTrains, kFinishes, kMeets };
+
+  Status Await(std::vector<int32_t> (Pairs::*missing)(), Time deadline);
+  Status MissingAfter(const std::vector<int32_t>& members) const;
+  int32_t AverageWithNext(std::span<void* const> model);
+  void HearOfLosses();
+
+  Bundle bundle_;
+  const Group* group_;
+  Transport* transport_;
+  SharedWords* words_;
+  PairMemory memory_;
+  uint64_t offset_ = 0;
+  MonotonicClock clock_;
+  std::atomic<bool> stop_{false};
+
+  std::mutex mutex_;
+  std::unique_ptr<Pairs> pairs_;  // protected by mutex_
+  uint64_t round_ = 0;            // likewise: the next of the topology that this rank begins
+  Phase phase_ = Phase::kTrains;  // likewise
+  Time since_ = 0;                // likewise: when that phase began
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_PAIRS_PORT_H_
