@@ -200,9 +200,8 @@ void Session::SweepRounds() {
     const std::lock_guard lock(mutex_);
     std::erase_if(closed_rounds_, [&](const std::unique_ptr<RoundsPort>& rounds) {
       if (!rounds->CanBeFreed()) return false;
-      offsets.push_back(rounds->offset());
-      if (rounds->snapshot_offset() != Transport::kNoOffset)
-        offsets.push_back(rounds->snapshot_offset());
+      const std::vector<uint64_t> blocks = rounds->Blocks();
+      offsets.insert(offsets.end(), blocks.begin(), blocks.end());
       return true;
     });
   }
