@@ -5,7 +5,6 @@
 
 #include "core/c_api_rounds.h"
 #include "core/plan/method.h"
-#include "core/shared_port.h"
 
 namespace covey {
 namespace {
@@ -70,7 +69,7 @@ std::string Describe(const covey_rounds_config& config, const std::string& metho
   return text;
 }
 
-// What every member tells the others: the offset of its block, and its line.
+// What every member tells the others: the offset of its block, or a channel for all, and its line.
 struct Offer {
   uint64_t offset = Transport::kNoOffset;
   std::string text;
@@ -129,6 +128,22 @@ Status Judge(const Group& group, const std::string& name, const std::vector<Offe
       return Status::Exhausted("rounds '" + name + "': the arena of " + rank(i) +
                                    " has no room for them; raise COVEY_ARENA_BYTES or lower log=",
                                group.members[i]);
+  return Status::Ok();
+}
+
+// What ranks that share no memory can do.
+Status CheckNetwork(const Use& use, const std::string& method, const MethodRounds& rounds) {
+  if (rounds.group_size > 0)
+    return Status::Unsupported(
+        "the method " + method +
+        " averages models in groups, for which ranks have to share memory: all on one host, "
+        "started by coveyrun (shm). Over a network there are the methods eager, local and "
+        "allreduce");
+  if (!use->transport().AnyThread())
+    return Status::Unsupported(
+        "the method " + method +
+        " needs a network that Covey's own thread may use, and MPI was initialised for one thread "
+        "alone: initialise it with MPI_THREAD_SERIALIZED or MULTIPLE, or leave it to Covey");
   return Status::Ok();
 }
 
@@ -195,25 +210,21 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_rounds_config* c
   Offer mine;
   MethodRounds rounds;
   RETURN_IF_ERROR(MethodOf(use, config->method, *group, &mine.text, &rounds));
-  if (use->transport().words() == nullptr)
-    return Status::Unsupported(
-        "the method " + mine.text +
-        " needs ranks that share memory: all on one host, started by coveyrun (shm). A network "
-        "does not carry its rounds yet (core/hosts has them, without a transport): use the method "
-        "allreduce or local");
+  const bool is_shared = use->transport().words() != nullptr;
+  if (!is_shared) RETURN_IF_ERROR(CheckNetwork(use, mine.text, rounds));
   if (rounds.group_size > 0 && config->op != COVEY_AVERAGE)
     return Status::InvalidArgument("rounds: the method " + mine.text +
                                    " averages models: op is COVEY_AVERAGE");
   mine.text = Describe(*config, mine.text);
-  auto port = std::make_unique<SharedPort>(BundleOf(use, *config, *group, rounds), group,
-                                           &use->transport());
+  std::unique_ptr<RoundsPort> port = use->NewRounds(BundleOf(use, *config, *group, rounds), group);
   const Status enough = CheckMemory(*port, use->config().memory_limit, config->name);
-  if (enough.ok()) mine.offset = use->AllocBlock(port->BlockBytes());
+  if (enough.ok())
+    mine.offset = is_shared ? use->AllocBlock(port->BlockBytes()) : use->NewChannel();
   std::vector<Offer> offers(group->members.size());
   // When this fails it may have worked for others, who then use this rank's block: it is not freed.
   RETURN_IF_ERROR(Gather(runtime, *config, mine, &offers));
   if (const Status judged = Judge(*group, config->name, offers, enough); !judged.ok()) {
-    if (mine.offset != Transport::kNoOffset) use->FreeBlock(mine.offset);
+    if (is_shared && mine.offset != Transport::kNoOffset) use->FreeBlock(mine.offset);
     return judged;
   }
   std::vector<uint64_t> offsets;

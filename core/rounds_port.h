@@ -27,6 +27,8 @@
 
 namespace covey {
 
+class LetterBox;
+
 class RoundsPort {
  public:
   struct Waiting {
@@ -59,6 +61,9 @@ class RoundsPort {
   // All members have agreed. `places`, by member: what each has offered, an offset in its region
   // where they share memory.
   virtual void Open(const std::vector<uint64_t>& places) = 0;
+  // With the baton: its letters are carried from now on, or no longer.
+  virtual void Join(LetterBox*) {}
+  virtual void Part(LetterBox*) {}
 
   const RoundLayout& layout() const { return memory_.layout(); }
   size_t hypers() const { return memory_.hypers(); }
@@ -112,6 +117,8 @@ class RoundsPort {
   // Nothing but CanBeFreed may be called afterwards.
   void Close();
   virtual bool CanBeFreed() = 0;
+  // The process leaves: waits until peers have what only this rank has, for so long.
+  virtual void Settle(Time) {}
   Counters counters();
   // Blocks of this rank's region that are freed with it.
   virtual std::vector<uint64_t> Blocks() const = 0;
