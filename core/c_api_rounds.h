@@ -1,4 +1,4 @@
-// What the two files of the C API over core/rounds_port.h share.
+// What the files of the C API over core/rounds_port.h share.
 #ifndef COVEY_CORE_C_API_ROUNDS_H_
 #define COVEY_CORE_C_API_ROUNDS_H_
 

@@ -34,7 +34,8 @@ Status Give(const Use& use, RoundsPort* port, int64_t applied,
   if (applied < 1 || length_bytes == 0)
     return Status::InvalidArgument("a snapshot is of version 1 or later and not empty");
   // The old one stays until the new one stands: somebody may be reading it.
-  const uint64_t offset = use->AllocBlock(length_bytes);
+  const uint64_t offset =
+      port->GivesInBlocks() ? use->AllocBlock(length_bytes) : Transport::kNoOffset;
   uint64_t unused = Transport::kNoOffset;
   port->Give(static_cast<uint64_t>(applied), offset, parts, &unused);
   Free(use, unused);

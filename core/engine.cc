@@ -157,25 +157,29 @@ Engine::Turn Engine::DriveUntilIdle() {
 bool Engine::Wait(const Operation& operation, Time deadline) {
   if (operation.ended.load(std::memory_order_acquire)) return true;
   const Time begin = MonotonicNow();
-  while (!operation.ended.load(std::memory_order_acquire) &&
-         !stop_.load(std::memory_order_relaxed)) {
+  const bool has_ended = DriveUntil(operation.ended, deadline);
+  waited_ns_.fetch_add(MonotonicNow() - begin, std::memory_order_relaxed);
+  return has_ended;
+}
+
+bool Engine::DriveUntil(const std::atomic<bool>& ended, Time deadline) {
+  while (!ended.load(std::memory_order_acquire) && !stop_.load(std::memory_order_relaxed)) {
     if (TryAcquire()) {
-      DriveFor(operation, deadline);
+      DriveFor(ended, deadline);
       Release();
       if (queue_->HasCallbacks()) queue_->RunCallbacks();
     } else {
-      AwaitBaton(operation, deadline);
+      AwaitBaton(ended, deadline);
     }
     if (MonotonicNow() >= deadline) break;
   }
   // The engine thread may have given way to this waiter, which leaves.
-  if (!operation.ended.load(std::memory_order_acquire)) transport_->Ring(Sleeper::kEngine);
-  waited_ns_.fetch_add(MonotonicNow() - begin, std::memory_order_relaxed);
-  return operation.ended.load(std::memory_order_acquire);
+  if (!ended.load(std::memory_order_acquire)) transport_->Ring(Sleeper::kEngine);
+  return ended.load(std::memory_order_acquire);
 }
 
-// With the baton: until the operation has ended, the deadline, or somebody else needs the baton.
-void Engine::DriveFor(const Operation& operation, Time deadline) {
+// With the baton: until it has ended, the deadline, or somebody else needs the baton.
+void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
   transport_->SetParked(Sleeper::kNobody);
   Time idle_since = 0;
   int yields = 0;
@@ -183,8 +187,7 @@ void Engine::DriveFor(const Operation& operation, Time deadline) {
     bool moved = false;
     Time until = runtime_->RunOnce(&moved);
     if (moved && sleepers_.load() > 0) NotifySleepers();
-    if (operation.ended.load(std::memory_order_relaxed) || queue_->HasCallbacks() ||
-        wanted_.load() > 0)
+    if (ended.load(std::memory_order_relaxed) || queue_->HasCallbacks() || wanted_.load() > 0)
       return;
     const Time now = MonotonicNow();
     if (now >= deadline) return;
@@ -211,20 +214,19 @@ void Engine::DriveFor(const Operation& operation, Time deadline) {
   }
 }
 
-// Another thread drives: until the operation has ended or the baton is free.
-void Engine::AwaitBaton(const Operation& operation, Time deadline) {
+// Another thread drives: until it has ended or the baton is free.
+void Engine::AwaitBaton(const std::atomic<bool>& ended, Time deadline) {
   claims_.fetch_add(1);
   Kick();  // what this thread submitted may have been announced to nobody: see covey_request.waits
   for (int i = 0; i < options_.yields; ++i) {
-    if (operation.ended.load(std::memory_order_acquire) || !baton_.load(std::memory_order_relaxed))
-      break;
+    if (ended.load(std::memory_order_acquire) || !baton_.load(std::memory_order_relaxed)) break;
     sched_yield();
   }
   std::unique_lock lock(mutex_);
   sleepers_.fetch_add(1);
   const Time longest = std::min(deadline - MonotonicNow(), 50 * kMillisecond);
   changed_.wait_for(lock, std::chrono::nanoseconds(std::max<Time>(longest, 0)),
-                    [&] { return operation.ended.load() || !baton_.load() || stop_.load(); });
+                    [&] { return ended.load() || !baton_.load() || stop_.load(); });
   sleepers_.fetch_sub(1);
   claims_.fetch_sub(1);
 }

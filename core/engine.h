@@ -47,6 +47,8 @@ class Engine {
 
   // Waits until `operation` has ended: true. False at the deadline. Any thread.
   bool Wait(const Operation& operation, Time deadline);
+  // The same for what RunOnce makes true; not counted in waited_ns.
+  bool DriveUntil(const std::atomic<bool>& ended, Time deadline);
 
   // Runs `fn` with the baton held. Any thread but one that holds it.
   void WithBaton(const std::function<void()>& fn);
@@ -72,8 +74,8 @@ class Engine {
   };
   Turn DriveUntilIdle();
   bool GoesOn(Burst* burst);
-  void DriveFor(const Operation& operation, Time deadline);
-  void AwaitBaton(const Operation& operation, Time deadline);
+  void DriveFor(const std::atomic<bool>& ended, Time deadline);
+  void AwaitBaton(const std::atomic<bool>& ended, Time deadline);
   void NotifySleepers();
 
   Options options_;

@@ -1,65 +1,50 @@
 #include "core/rounds_port.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <utility>
-
-#include "core/base/clock.h"
 
 namespace covey {
 namespace {
 
-// A peer that is stopped rings for nobody, and news of a death rings no bell.
-constexpr Time kLongestSleep = 20 * kMillisecond;
 // Before finish() a rank may evaluate or save, which says nothing about its steps.
 constexpr Time kLeastAtEnd = 60 * kSecond;
 constexpr uint64_t kNotServing = ~uint64_t{0};
 
 }  // namespace
 
-RoundsPort::RoundsPort(Bundle bundle, const Group* group, Transport* transport)
-    : bundle_(std::move(bundle)),
-      group_(group),
-      transport_(transport),
-      words_(transport->words()),
-      memory_(bundle_.shape, bundle_.layout) {}
-
-void RoundsPort::Open(const std::vector<uint64_t>& offsets) {
-  std::vector<std::byte*> blocks;
-  for (size_t i = 0; i < offsets.size(); ++i)
-    blocks.push_back(transport_->Base(group_->members[i]) + offsets[i]);
-  offset_ = offsets[static_cast<size_t>(bundle_.options.self)];
-  memory_.Map(std::move(blocks));
-  rounds_ = std::make_unique<Rounds>(bundle_.options, &memory_, words_);
-}
+RoundsPort::RoundsPort(Bundle bundle, const Group* group)
+    : bundle_(std::move(bundle)), group_(group), memory_(bundle_.shape, bundle_.layout) {}
 
 std::byte* RoundsPort::open() {
   const std::lock_guard lock(mutex_);
-  return rounds_->open();
+  return versions().open();
 }
 
 uint64_t RoundsPort::Publish(std::span<const double> hypers) {
-  return Arrive([&] { return rounds_->Publish(hypers); });
+  return Arrive([&] { return versions().Publish(hypers); });
 }
 
 uint64_t RoundsPort::Skip() {
-  return Arrive([this] { return rounds_->Skip(); });
+  return Arrive([this] { return versions().Skip(); });
 }
 
 uint64_t RoundsPort::Arrive(const std::function<uint64_t()>& publish) {
-  const std::lock_guard lock(mutex_);
-  pace_.OnEnd(MonotonicNow());
-  finishing_ = false;
-  rounds_->set_max_wait(MaxWait(0));
-  const uint64_t step = publish();
-  pace_.OnBegin(MonotonicNow());
+  uint64_t step = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    pace_.OnEnd(clock_->Now());
+    finishing_ = false;
+    versions().set_max_wait(MaxWait(0));
+    step = publish();
+    pace_.OnBegin(clock_->Now());
+  }
+  Stir();
   return step;
 }
 
 uint64_t RoundsPort::executed() {
   const std::lock_guard lock(mutex_);
-  return rounds_->executed();
+  return versions().executed();
 }
 
 Status RoundsPort::Wait(uint64_t version, Time deadline) {
@@ -72,9 +57,9 @@ Status RoundsPort::Wait(uint64_t version, Time deadline) {
 Status RoundsPort::WaitServing(uint64_t version, uint64_t applied, Time deadline, Event* event) {
   const auto look = [&] {
     *event = Event::kDone;
-    if (rounds_->executed() >= version) return true;
+    if (versions().executed() >= version) return true;
     *event = Event::kAsked;
-    return applied != kNotServing && rounds_->IsAsked(applied, MonotonicNow());
+    return applied != kNotServing && versions().IsAsked(applied, clock_->Now());
   };
   const Status status = Drive(look, deadline);
   if (status.code() == StatusCode::kTimeout) {
@@ -82,23 +67,18 @@ Status RoundsPort::WaitServing(uint64_t version, uint64_t applied, Time deadline
     return Status::Ok();
   }
   const std::lock_guard lock(mutex_);
-  pace_.OnBegin(MonotonicNow());
+  pace_.OnBegin(clock_->Now());
   return status;
-}
-
-void RoundsPort::Expect(std::span<void* const> to) {
-  const std::lock_guard lock(mutex_);
-  rounds_->Expect(to);
 }
 
 Status RoundsPort::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) {
   const std::lock_guard lock(mutex_);
   const std::string what = "version " + std::to_string(version) + " of '" + bundle_.name + "'";
-  if (version > rounds_->executed())
+  if (version > versions().executed())
     return Status::InvalidArgument(what + " has not been made yet: wait for it first");
   RoundRecord known;
   if (record == nullptr) record = &known;
-  if (version >= 1 && rounds_->Read(version, to, record) == Found::kYes) {
+  if (version >= 1 && versions().Read(version, to, record) == Found::kYes) {
     Count(*record);
     return Status::Ok();
   }
@@ -111,19 +91,8 @@ void RoundsPort::BeginFinish() {
   const std::lock_guard lock(mutex_);
   if (finishing_) return;
   finishing_ = true;
-  rounds_->set_max_wait(MaxWait(kLeastAtEnd));
-  rounds_->Finish();
-}
-
-Status RoundsPort::Merge(uint64_t version, std::span<void* const> to, Merged* merged) {
-  const std::lock_guard lock(mutex_);
-  const std::string what = "version " + std::to_string(version) + " of '" + bundle_.name + "'";
-  if (rounds_->step() == 0)
-    return Status::InvalidArgument("merging with " + what + ": this rank has published no model");
-  if (version < 1 || version > rounds_->executed())
-    return Status::InvalidArgument(what + " has not been made yet: wait for it first");
-  rounds_->Merge(version, to, merged);
-  return Status::Ok();
+  versions().set_max_wait(MaxWait(kLeastAtEnd));
+  versions().Finish();
 }
 
 Status RoundsPort::Finish(Time deadline) {
@@ -132,7 +101,7 @@ Status RoundsPort::Finish(Time deadline) {
   if (event == Event::kDone) return Status::Ok();
   const std::lock_guard lock(mutex_);
   return Status::Timeout("finish() of '" + bundle_.name + "' still waits for " +
-                         Missing(rounds_->Unfinished()));
+                         Missing(versions().Unfinished()));
 }
 
 Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) {
@@ -140,11 +109,11 @@ Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) 
   const uint64_t half = std::max<uint64_t>(1, memory_.log() / 2);
   const auto look = [&] {
     *event = Event::kDone;
-    if (rounds_->HasGivenUp() || rounds_->IsFlushed()) return true;
+    if (versions().HasGivenUp() || versions().IsFlushed()) return true;
     *event = Event::kBehind;
-    if (applied != kNotServing && rounds_->executed() >= applied + half) return true;
+    if (applied != kNotServing && versions().executed() >= applied + half) return true;
     *event = Event::kAsked;
-    return applied != kNotServing && rounds_->IsAsked(applied, MonotonicNow());
+    return applied != kNotServing && versions().IsAsked(applied, clock_->Now());
   };
   const Status status = Drive(look, deadline);
   if (status.code() == StatusCode::kTimeout) {
@@ -154,39 +123,39 @@ Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) 
   if (!status.ok() || *event != Event::kDone) return status;
   const std::lock_guard lock(mutex_);
   finishing_ = false;
-  if (rounds_->HasGivenUp())
+  if (versions().HasGivenUp())
     return Status::Timeout("finish() of '" + bundle_.name + "' has waited " +
                                std::to_string(MaxWait(kLeastAtEnd) / kMillisecond) +
-                               " ms (max_wait) for " + Missing(rounds_->Unfinished()) +
+                               " ms (max_wait) for " + Missing(versions().Unfinished()) +
                                ": all the others have published counts, what those ranks do from "
                                "now on does not reach this one; call it again to wait on",
                            FirstMissing());
-  rounds_->GoOn();
+  versions().GoOn();
   return Status::Ok();
 }
 
 Status RoundsPort::MeetServing(uint64_t applied, Time deadline, Event* event) {
   {
     const std::lock_guard lock(mutex_);
-    if (meeting_since_ == 0) meeting_since_ = MonotonicNow();
-    rounds_->Meet();
+    if (meeting_since_ == 0) meeting_since_ = clock_->Now();
+    versions().Meet();
   }
   const auto look = [&] {
     *event = Event::kDone;
-    if (rounds_->Unmet().empty()) return true;
+    if (versions().Unmet().empty()) return true;
     *event = Event::kAsked;
-    return rounds_->IsAsked(applied, MonotonicNow());
+    return versions().IsAsked(applied, clock_->Now());
   };
   const Status status = Drive(look, deadline);
   const std::lock_guard lock(mutex_);
   const bool is_over = status.code() == StatusCode::kTimeout;
   if (is_over) *event = Event::kTime;
-  if (is_over && MonotonicNow() - meeting_since_ < MaxWait(kLeastAtEnd)) return Status::Ok();
+  if (is_over && clock_->Now() - meeting_since_ < MaxWait(kLeastAtEnd)) return Status::Ok();
   if (!is_over && (!status.ok() || *event != Event::kDone)) return status;
   meeting_since_ = 0;
   if (!is_over) return Status::Ok();
   return Status::Timeout("finish() of '" + bundle_.name + "': all that was published counts, but " +
-                         Missing(rounds_->Unmet()) +
+                         Missing(versions().Unmet()) +
                          " has not applied it for max_wait; call it again to wait on");
 }
 
@@ -198,12 +167,12 @@ Time RoundsPort::MaxWait(Time least) const {
 
 // With the lock held.
 Rank RoundsPort::FirstMissing() {
-  const std::vector<int32_t> missing = rounds_->Unfinished();
+  const std::vector<int32_t> missing = versions().Unfinished();
   return group_->members[static_cast<size_t>(missing.empty() ? 0 : missing[0])];
 }
 
 // With the lock held.
-std::string RoundsPort::Missing(const std::vector<int32_t>& members) {
+std::string RoundsPort::Missing(const std::vector<int32_t>& members) const {
   std::string text;
   for (int32_t index : members)
     text += (text.empty() ? "rank " : ", ") +
@@ -229,72 +198,19 @@ RoundsPort::Counters RoundsPort::counters() {
 }
 
 Status RoundsPort::Drive(const std::function<bool()>& done, Time deadline) {
-  const Time begin = MonotonicNow();
-  Status status = DriveOn(done, deadline);
+  const Time begin = clock_->Now();
+  const Status status = DriveOn(done, deadline);
   const std::lock_guard lock(mutex_);
-  counters_.waited_ns += static_cast<uint64_t>(MonotonicNow() - begin);
-  if (!status.ok()) rounds_->Forget();
+  counters_.waited_ns += static_cast<uint64_t>(clock_->Now() - begin);
+  if (!status.ok()) Forget();
   return status;
-}
-
-Status RoundsPort::DriveOn(const std::function<bool()>& done, Time deadline) {
-  Time idle_since = 0;
-  int yields = 0;
-  for (;;) {
-    const uint32_t ticket = words_->Ticket(memory_.BellAt());
-    const Time now = MonotonicNow();
-    Time until = kNever;
-    bool moved = false;
-    if (Pass(done, now, &until, &moved)) return Status::Ok();
-    if (stop_.load()) return Status::Aborted("this rank is shutting down");
-    if (now >= deadline) return Status::Timeout("the deadline is over");
-    if (moved) {
-      idle_since = 0;
-      yields = 0;
-      continue;
-    }
-    if (idle_since == 0) idle_since = now;
-    if (now - idle_since < bundle_.waiting.spin) continue;
-    if (yields++ < bundle_.waiting.yields) {
-      sched_yield();
-      continue;
-    }
-    words_->Sleep(memory_.BellAt(), ticket, std::min({until, deadline, now + kLongestSleep}));
-  }
-}
-
-bool RoundsPort::Pass(const std::function<bool()>& done, Time now, Time* until, bool* moved) {
-  const std::lock_guard lock(mutex_);
-  if (done()) return true;
-  HearOfLosses();
-  *until = rounds_->Advance(now, moved);
-  return done();
-}
-
-bool RoundsPort::IsAsked(uint64_t applied, uint64_t* unused) {
-  const std::lock_guard lock(mutex_);
-  *unused = Transport::kNoOffset;
-  if (rounds_->snapshots().IsStale(applied)) {
-    rounds_->snapshots().Withdraw();
-    std::swap(*unused, snapshot_offset_);
-  }
-  return rounds_->IsAsked(applied, MonotonicNow());
-}
-
-void RoundsPort::Give(uint64_t version, uint64_t offset, std::span<const Snapshots::Part> parts,
-                      uint64_t* unused) {
-  const std::lock_guard lock(mutex_);
-  const bool has_room = offset != Transport::kNoOffset;
-  std::byte* region = transport_->Base(transport_->rank());
-  rounds_->snapshots().Give(version, has_room ? region + offset : nullptr, parts);
-  *unused = std::exchange(snapshot_offset_, offset);
 }
 
 Status RoundsPort::Seek(uint64_t applied, Time deadline, Offer* offer) {
   Rounds::Givers givers;
   const auto look = [&] {
-    *offer = rounds_->snapshots().Find(applied, rounds_->executed());
-    givers = rounds_->FindGivers();
+    *offer = FindOffer(applied);
+    givers = versions().FindGivers();
     return offer->member >= 0 || !givers.any;
   };
   const Status status = Drive(look, deadline);
@@ -306,7 +222,7 @@ Status RoundsPort::Seek(uint64_t applied, Time deadline, Offer* offer) {
     return Status::Exhausted(what +
                              "nobody is left who could give it a snapshot: all others have "
                              "left, died, or need one themselves");
-  const Time now = MonotonicNow();
+  const Time now = clock_->Now();
   if (offer->member >= 0 || givers.any_unfinished || seeking_since_ == 0)
     seeking_since_ = offer->member >= 0 ? 0 : now;
   if (seeking_since_ == 0 || now - seeking_since_ < MaxWait(kLeastAtEnd)) return Status::Ok();
@@ -316,33 +232,12 @@ Status RoundsPort::Seek(uint64_t applied, Time deadline, Offer* offer) {
                          "max_wait");
 }
 
-bool RoundsPort::Take(const Offer& offer, std::byte* to) {
-  const std::lock_guard lock(mutex_);
-  if (!rounds_->snapshots().Take(offer, to)) return false;
-  rounds_->OnSnapshot(offer.version);
-  ++counters_.snapshots;
-  return true;
-}
-
-void RoundsPort::HearOfLosses() {
-  for (size_t i = 0; i < group_->members.size(); ++i)
-    if (transport_->IsLost(group_->members[i])) rounds_->OnLoss(static_cast<int32_t>(i));
-}
-
-void RoundsPort::Interrupt() {
-  stop_.store(true);
-  words_->Ring(memory_.BellAt());
-}
-
 void RoundsPort::Close() {
-  const std::lock_guard lock(mutex_);
-  rounds_->Leave();
-}
-
-bool RoundsPort::CanBeFreed() {
-  const std::lock_guard lock(mutex_);
-  HearOfLosses();
-  return rounds_->HaveAllLeft();
+  {
+    const std::lock_guard lock(mutex_);
+    versions().Leave();
+  }
+  Stir();
 }
 
 }  // namespace covey

@@ -1,9 +1,9 @@
 // One rank's rounds of one bundle as the threads of its process meet them: a lock, a clock and
-// sleep around core/round.
+// sleep around a Versions (core/round/versions.h).
 //
-// Whoever waits here does the work; the engine thread has no part in it. Waiting spins, yields and
-// then sleeps on the rounds' bell, for a bounded time: a peer that was to ring may have been
-// stopped. Memory that peers may still read is given back only when all members have left.
+// Two kinds: SharedPort, where the members share memory (core/shared_port.h), and SeatPort, where
+// they write letters (core/seat_port.h). What a trainer sees is the same, and is here: when waiting
+// ends, what it says then, and what is counted.
 //
 // Any thread; one at a time is meant to wait.
 #ifndef COVEY_CORE_ROUNDS_PORT_H_
@@ -16,13 +16,18 @@
 #include <string>
 #include <vector>
 
+#include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
+#include "core/round/merge.h"
 #include "core/round/pace.h"
 #include "core/round/rounds.h"
+#include "core/round/versions.h"
 #include "core/run/transport.h"
 
 namespace covey {
+
+class LetterBox;
 
 class RoundsPort {
  public:
@@ -48,14 +53,17 @@ class RoundsPort {
     uint64_t waited_ns = 0;
   };
 
-  // `transport` has words and outlives the port, as does `group`, of which this rank is a member.
-  RoundsPort(Bundle bundle, const Group* group, Transport* transport);
+  virtual ~RoundsPort() = default;
 
-  // Before Open: how much of this rank's region to give.
-  size_t BlockBytes() const { return memory_.BlockBytes(bundle_.options.self); }
-  const RoundMemory& memory() const { return memory_; }
-  // `offsets`: where each member's block lies in its region. All members have agreed.
-  void Open(const std::vector<uint64_t>& offsets);
+  // Before it is open: what it takes of this rank's region, and of each member's memory.
+  virtual size_t BlockBytes() const = 0;
+  virtual std::vector<size_t> MemberBytes() const = 0;
+  // All members have agreed. `places`, by member: what each has offered, an offset in its region
+  // where they share memory.
+  virtual void Open(const std::vector<uint64_t>& places) = 0;
+  // With the baton: its letters are carried from now on, or no longer.
+  virtual void Join(LetterBox*) {}
+  virtual void Part(LetterBox*) {}
 
   const RoundLayout& layout() const { return memory_.layout(); }
   size_t hypers() const { return memory_.hypers(); }
@@ -67,11 +75,11 @@ class RoundsPort {
   uint64_t executed();
   Status Wait(uint64_t version, Time deadline);
   // See Rounds::Expect. Waiting that ends otherwise than well gives the memory back.
-  void Expect(std::span<void* const> to);
+  virtual void Expect(std::span<void* const> to) = 0;
   // See ResultLog::Read.
   Status Read(uint64_t version, std::span<void* const> to, RoundRecord* record);
   // Models. See Rounds::Merge.
-  Status Merge(uint64_t version, std::span<void* const> to, Merged* merged);
+  virtual Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) = 0;
   bool has_models() const { return memory_.models().on(); }
   // kTimeout also when max_wait is over, then with a peer: the first of the ranks that are missing,
   // which the message names. Otherwise it goes on when called again.
@@ -92,54 +100,70 @@ class RoundsPort {
   Status MeetServing(uint64_t applied, Time deadline, Event* event);
   // Whether one is to be given now. *unused: the block of an old one, which can be freed;
   // Transport::kNoOffset: there is none. Nothing else is read but one word.
-  bool IsAsked(uint64_t applied, uint64_t* unused);
-  // In the block at `offset` of this rank's region, which is this port's from now on; kNoOffset:
-  // there is no room. *unused as above.
-  void Give(uint64_t version, uint64_t offset, std::span<const Snapshots::Part> parts,
-            uint64_t* unused);
+  virtual bool IsAsked(uint64_t applied, uint64_t* unused) = 0;
+  // Whether it lies in a block of this rank's region.
+  virtual bool GivesInBlocks() const = 0;
+  // If so, in the block at `offset`, which is this port's from now on; kNoOffset: there is no room.
+  // *unused as above.
+  virtual void Give(uint64_t version, uint64_t offset, std::span<const Snapshots::Part> parts,
+                    uint64_t* unused) = 0;
   // Waits for one. An offer of nobody (member -1): not yet. kExhausted: nobody is left who could
   // give one. kTimeout: all others have finished, and have not given one for max_wait.
   Status Seek(uint64_t applied, Time deadline, Offer* offer);
-  bool Take(const Offer& offer, std::byte* to);
-  uint64_t snapshot_offset() const { return snapshot_offset_; }  // kNoOffset: there is none
+  virtual bool Take(const Offer& offer, std::byte* to) = 0;
 
   // Waits in progress and to come end with kAborted.
-  void Interrupt();
+  virtual void Interrupt() = 0;
   // Nothing but CanBeFreed may be called afterwards.
   void Close();
-  bool CanBeFreed();
+  virtual bool CanBeFreed() = 0;
+  // The process leaves: waits until peers have what only this rank has, for so long.
+  virtual void Settle(Time) {}
   Counters counters();
-  uint64_t offset() const { return offset_; }  // of this rank's block in its region
+  // Blocks of this rank's region that are freed with it.
+  virtual std::vector<uint64_t> Blocks() const = 0;
 
- private:
-  uint64_t Arrive(const std::function<uint64_t()>& publish);
-  Status Drive(const std::function<bool()>& done, Time deadline);
-  Status DriveOn(const std::function<bool()>& done, Time deadline);
-  bool Pass(const std::function<bool()>& done, Time now, Time* until, bool* moved);
-  void HearOfLosses();
-  void BeginFinish();
-  void Count(const RoundRecord& record);
-  std::string Missing(const std::vector<int32_t>& members);
-  Rank FirstMissing();
+ protected:
+  using Done = std::function<bool()>;
+
+  // `group` outlives the port; this rank is a member of it.
+  RoundsPort(Bundle bundle, const Group* group);
+
+  // Until done(), which is asked with the lock held.
+  virtual Status DriveOn(const Done& done, Time deadline) = 0;
+  // There is something new for peers. Without the lock.
+  virtual void Stir() {}
+  // ---- With the lock held.
+  virtual Versions& versions() = 0;
+  virtual void Forget() {}
+  // Another member's snapshot that would do; of nobody (-1): asks for one.
+  virtual Offer FindOffer(uint64_t applied) = 0;
   Time MaxWait(Time least) const;
 
   Bundle bundle_;
   const Group* group_;
-  Transport* transport_;
-  SharedWords* words_;
   RoundMemory memory_;
-  uint64_t offset_ = 0;
-  uint64_t snapshot_offset_ = Transport::kNoOffset;
   std::atomic<bool> stop_{false};
+  MonotonicClock monotonic_;
+  Clock* clock_ = &monotonic_;
 
   std::mutex mutex_;
-  std::unique_ptr<Rounds> rounds_;  // protected by mutex_
-  Pace pace_;                       // likewise
-  Counters counters_;               // likewise
-  bool was_overdue_ = false;        // likewise: in the last version read
-  bool finishing_ = false;          // likewise: the clock of max_wait runs
-  Time meeting_since_ = 0;          // likewise; 0: it does not
-  Time seeking_since_ = 0;          // likewise: nobody but finished ranks could give; 0: no
+  Counters counters_;  // protected by mutex_
+
+ private:
+  uint64_t Arrive(const std::function<uint64_t()>& publish);
+  Status Drive(const Done& done, Time deadline);
+  void BeginFinish();
+  void Count(const RoundRecord& record);
+  std::string Missing(const std::vector<int32_t>& members) const;
+  Rank FirstMissing();
+
+  // Protected by mutex_.
+  Pace pace_;
+  bool was_overdue_ = false;  // in the last version read
+  bool finishing_ = false;    // the clock of max_wait runs
+  Time meeting_since_ = 0;    // 0: it does not
+  Time seeking_since_ = 0;    // nobody but finished ranks could give; 0: no
 };
 
 }  // namespace covey

@@ -64,7 +64,8 @@ Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
                  .plan_settings = &options_.selector,
                  .devices = options_.devices},
                 transport),
-      stall_(transport->rank(), options_.log) {}
+      stall_(transport->rank(), options_.log),
+      letters_(transport) {}
 
 Runtime::~Runtime() = default;
 
@@ -83,8 +84,9 @@ Time Runtime::RunOnce(bool* moved) {
   FinishEnded(moved);
   WatchStalls(now);
   SendAll(moved);
+  const Time letters = letters_.Advance(now, moved);
   const bool busy = !executor_.Idle() || queue_->in_flight() > 0;
-  const Time next = std::min(coordinator_.NextDeadline(), negotiator_.NextDeadline());
+  const Time next = std::min({coordinator_.NextDeadline(), negotiator_.NextDeadline(), letters});
   Time until = std::min(next, busy ? std::min(next_peer_poll_, next_stall_look_) : now + kSecond);
   if (executor_.AwaitsDevice()) until = std::min(until, now + kDeviceLook);
   const bool unsent = !pending_.empty() || transport_->HasUnsent();
@@ -127,6 +129,10 @@ void Runtime::ReceiveAll(Time now, bool* moved) {
   Rank from = kNoRank;
   for (int taken = 0; taken < kMailPerPass && transport_->TryReceive(&from, &received_); ++taken) {
     *moved = true;
+    if (Courier::IsFrame(received_)) {
+      letters_.OnFrame(from, std::move(received_), now);
+      continue;
+    }
     Message message;
     if (DecodeMessage(received_, &message)) {
       if (options_.observer != nullptr)
@@ -182,6 +188,7 @@ void Runtime::WatchPeers(Time now) {
   next_peer_poll_ = now + kPeerPollInterval;
   for (const PeerLoss& loss : transport_->PollPeers()) {
     lost_.push_back(loss.rank);
+    letters_.OnLoss(loss.rank);
     coordinator_.OnLoss(loss.rank);
     executor_.OnLoss(loss);
     negotiator_.OnLoss(loss.rank, loss.how);

@@ -16,6 +16,7 @@
 #include "core/agree/negotiator.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
+#include "core/letter_box.h"
 #include "core/observer.h"
 #include "core/plan/selector.h"
 #include "core/run/executor.h"
@@ -61,7 +62,7 @@ class Runtime {
   Time RunOnce(bool* moved);
 
   // Nothing begun and nothing to send: only a submission or a message can make work.
-  bool Idle() const { return executor_.Idle() && pending_.empty(); }
+  bool Idle() const { return executor_.Idle() && pending_.empty() && letters_.Idle(); }
 
   // Ends every operation in flight with `why` (shutdown).
   void AbortAll(const Status& why);
@@ -71,6 +72,9 @@ class Runtime {
 
   // Questions of peers ("where are you?") waiting for Tell; see core/stall.h.
   Stall& stall() { return stall_; }
+
+  // What seats write to each other.
+  LetterBox& letters() { return letters_; }
 
   const Counters& counters() const { return counters_; }
   const Executor& executor() const { return executor_; }
@@ -102,6 +106,7 @@ class Runtime {
   Join join_;
   Executor executor_;
   Stall stall_;
+  LetterBox letters_;
   Counters counters_;
   Time next_peer_poll_ = 0;
   Time next_stall_look_ = 0;

@@ -4,11 +4,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/run/open_transport.h"
+#include "core/seat_port.h"
+#include "core/shared_port.h"
 
 namespace covey {
 namespace {
+
+// How long a rank that leaves sees to it that what its rounds know does not go with it.
+constexpr Time kLinger = kSecond;
+// Numbers of channels: above these bits the rank that has made them.
+constexpr int kChannelBits = 40;
 
 std::string Text(Rank r) { return std::to_string(ToInt(r)); }
 
@@ -101,7 +109,20 @@ void Session::AdoptPlace() {
   log_ = std::make_unique<Log>(config_.log_level, config_.rank);
 }
 
+void Session::SettleRounds() {
+  std::vector<RoundsPort*> ports;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(leaves_, true)) return;
+    for (const auto& [number, rounds] : rounds_) ports.push_back(rounds.get());
+    for (const auto& rounds : closed_rounds_) ports.push_back(rounds.get());
+  }
+  const Time deadline = MonotonicNow() + kLinger;
+  for (RoundsPort* rounds : ports) rounds->Settle(deadline);
+}
+
 void Session::Interrupt() {
+  SettleRounds();
   engine_->Stop();
   runtime_->stall().Close();
   const std::lock_guard lock(mutex_);
@@ -164,10 +185,31 @@ void Session::FreeBlock(uint64_t offset) {
 
 // Numbers begin at the time, so that one of an earlier life is not taken for one of this.
 uint64_t Session::KeepRounds(std::unique_ptr<RoundsPort> rounds) {
+  engine_->WithBaton([&] { rounds->Join(&runtime_->letters()); });
   const std::lock_guard lock(mutex_);
   if (next_rounds_ == 0) next_rounds_ = static_cast<uint64_t>(clock_.Now());
   rounds_.emplace(++next_rounds_, std::move(rounds));
   return next_rounds_;
+}
+
+std::unique_ptr<RoundsPort> Session::NewRounds(RoundsPort::Bundle bundle, const Group* group) {
+  if (transport_->words() != nullptr)
+    return std::make_unique<SharedPort>(std::move(bundle), group, transport_.get());
+  return std::make_unique<SeatPort>(
+      std::move(bundle), group,
+      SeatPort::Driver{
+          .drive = [this](const std::atomic<bool>& ended,
+                          Time deadline) { return engine_->DriveUntil(ended, deadline); },
+          .kick = [this] { engine_->Kick(); },
+          .clock = &clock_,
+          .log = log_.get(),
+          .warning = config_.stall_warning});
+}
+
+uint64_t Session::NewChannel() {
+  SweepRounds();
+  const std::lock_guard lock(mutex_);
+  return static_cast<uint64_t>(ToInt(rank())) << kChannelBits | ++channels_;
 }
 
 RoundsPort::Waiting Session::waiting() const {
@@ -195,18 +237,18 @@ void Session::CloseRounds(uint64_t number) {
 }
 
 void Session::SweepRounds() {
-  std::vector<uint64_t> offsets;
+  std::vector<std::unique_ptr<RoundsPort>> unused;
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(closed_rounds_, [&](const std::unique_ptr<RoundsPort>& rounds) {
-      if (!rounds->CanBeFreed()) return false;
-      offsets.push_back(rounds->offset());
-      if (rounds->snapshot_offset() != Transport::kNoOffset)
-        offsets.push_back(rounds->snapshot_offset());
-      return true;
-    });
+    if (leaves_) return;
+    for (std::unique_ptr<RoundsPort>& rounds : closed_rounds_)
+      if (rounds->CanBeFreed()) unused.push_back(std::move(rounds));
+    std::erase(closed_rounds_, nullptr);
   }
-  for (uint64_t offset : offsets) FreeBlock(offset);
+  for (const std::unique_ptr<RoundsPort>& rounds : unused) {
+    engine_->WithBaton([&] { rounds->Part(&runtime_->letters()); });
+    for (uint64_t offset : rounds->Blocks()) FreeBlock(offset);
+  }
 }
 
 Status Session::StartTimeline(const std::string& path) {

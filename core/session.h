@@ -42,6 +42,10 @@ class Session {
   uint64_t AllocBlock(size_t length_bytes);
   void FreeBlock(uint64_t offset);
   uint64_t KeepRounds(std::unique_ptr<RoundsPort> rounds);
+  // Rounds that are not open yet, of the kind that the transport asks for.
+  std::unique_ptr<RoundsPort> NewRounds(RoundsPort::Bundle bundle, const Group* group);
+  // No other rank has it, nor has this one had it before.
+  uint64_t NewChannel();
   RoundsPort::Waiting waiting() const;
   RoundsPort* FindRounds(uint64_t number);  // null: none
   RoundsPort::Counters RoundCounters();     // of all there are and were
@@ -61,6 +65,7 @@ class Session {
   explicit Session(const Config& config) : config_(config) {}
   void AdoptPlace();
   void SweepRounds();
+  void SettleRounds();
   void SwapTimeline(std::unique_ptr<Timeline> timeline);
 
   Config config_;
@@ -77,6 +82,8 @@ class Session {
   std::map<uint64_t, std::unique_ptr<RoundsPort>> rounds_;  // protected by mutex_
   std::vector<std::unique_ptr<RoundsPort>> closed_rounds_;  // protected by mutex_
   uint64_t next_rounds_ = 0;                                // protected by mutex_
+  uint64_t channels_ = 0;                                   // protected by mutex_
+  bool leaves_ = false;                                     // nothing is swept; protected by mutex_
   RoundsPort::Counters past_rounds_;                        // of closed ones; protected by mutex_
 };
 

@@ -37,6 +37,9 @@ enum class LetterKind : uint8_t {
   kGift,
 };
 
+// The standing (core/round/memory.h) of a seat that has left: it has finished for good.
+inline constexpr uint64_t kHasLeft = (uint64_t{1} << 62) + 1;
+
 struct Letter {
   LetterKind kind = LetterKind::kState;
   uint64_t attempt = 0;
@@ -49,6 +52,7 @@ struct Letter {
   uint64_t standing = 0, applied = 0, tries = 0;
   Time max_wait = kNever;
   bool left = false;
+  uint64_t met = 0;   // how often it has met the others after finishing
   uint64_t need = 0;  // the lowest version of which a snapshot would do; 0: it needs none
 
   // kBeat: no version is under way and no slot sealed; the receiver has waited for max_wait since
@@ -57,6 +61,9 @@ struct Letter {
   uint64_t over = 0;
   bool is_void = false;
   uint64_t ask = 0, ask_version = 0;  // 1 + the seat that it may give a snapshot, from that version
+  // By member: whether it needs a snapshot, how often it has met the others, and for how long the
+  // leader has not heard of it, in nanoseconds; 0 for the leader and for who is dead.
+  std::vector<uint64_t> needs, mets, silences;
 
   Contribution content;   // kPiece, kHeld
   uint64_t consumed = 0;  // kHeld

@@ -16,6 +16,12 @@ struct Post {
   Letter letter;
 };
 
+// What is to be sent, as bytes.
+struct Sealed {
+  int32_t to = -1;
+  Bytes bytes;
+};
+
 class Outbox {
  public:
   // Both outlive the outbox.

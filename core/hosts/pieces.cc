@@ -26,12 +26,16 @@ void Pieces::Add(Piece* to, const std::byte* sum, const Contribution& content) {
                      shard.count, Stores::kCached);
   }
   to->content.last = content.last;
+  to->content.arrived = content.arrived;
   to->content.count += content.count;
 }
 
 void Pieces::Publish(uint64_t step, std::span<const double> hypers) {
-  CHECK(pieces_.empty() || step > pieces_.back().content.last, "steps grow");
-  const Contribution content{.first = step, .last = step, .count = 1};
+  CHECK(pieces_.empty() || step > pieces_.back().content.arrived, "steps grow");
+  const Contribution content{.first = step, .last = step, .count = 1, .arrived = step};
+  // What is not sent and has no sum says less than the step that comes.
+  if (!pieces_.empty() && pieces_.back().is_new && pieces_.back().sum == nullptr)
+    pieces_.pop_back();
   if (!pieces_.empty() && pieces_.back().is_new) {
     Add(&pieces_.back(), open_.get(), content);
   } else {
@@ -42,6 +46,14 @@ void Pieces::Publish(uint64_t step, std::span<const double> hypers) {
     open_ = NewBuffer();
   }
   pieces_.back().hypers.assign(hypers.begin(), hypers.end());
+}
+
+void Pieces::Skip(uint64_t step) {
+  CHECK(pieces_.empty() || step > pieces_.back().content.arrived, "steps grow");
+  if (pieces_.empty() || !pieces_.back().is_new) pieces_.emplace_back();
+  Contribution* content = &pieces_.back().content;
+  content->arrived = step;
+  if (content->count == 0) content->first = content->last = step;
 }
 
 const Pieces::Piece* Pieces::Send() {
@@ -59,26 +71,38 @@ const Pieces::Piece* Pieces::Send() {
 void Pieces::OnHeld(const Contribution& content) {
   Piece* first = nullptr;
   for (Piece& piece : pieces_) {
-    if (!piece.is_sent || piece.content.last > content.last) break;
+    if (!piece.is_sent || piece.content.arrived > content.arrived) break;
     piece.is_held = true;
-    if (piece.content.first < content.first) continue;
-    if (first == nullptr) {
+    // What is older than all that lies there is in a version, which is not known here yet.
+    const bool is_null = piece.sum == nullptr;
+    if (!is_null && (content.count == 0 || piece.content.first < content.first)) continue;
+    if (first == nullptr && (!is_null || content.count == 0)) {
       first = &piece;
       continue;
     }
-    Add(first, piece.sum.get(), piece.content);
-    first->hypers = piece.hypers;
-    spare_.push_back(std::move(piece.sum));
+    if (first != nullptr) first->content.arrived = piece.content.arrived;
+    if (!is_null) {
+      Add(first, piece.sum.get(), piece.content);
+      first->hypers = piece.hypers;
+      spare_.push_back(std::move(piece.sum));
+    }
+    piece.content = {};
   }
-  std::erase_if(pieces_, [](const Piece& piece) { return piece.sum == nullptr; });
+  std::erase_if(pieces_, [](const Piece& piece) { return piece.content.arrived == 0; });
 }
 
 void Pieces::OnConsumed(uint64_t step) {
   while (!pieces_.empty() && pieces_.front().content.first <= step) {
     CHECK(pieces_.front().content.last <= step, "a version ends between two pieces");
-    spare_.push_back(std::move(pieces_.front().sum));
+    if (pieces_.front().sum != nullptr) spare_.push_back(std::move(pieces_.front().sum));
     pieces_.pop_front();
   }
+}
+
+void Pieces::OnExecuted(uint64_t version) {
+  std::erase_if(pieces_, [version](const Piece& piece) {
+    return piece.sum == nullptr && piece.content.arrived <= version;
+  });
 }
 
 void Pieces::OnNewLeader() {
@@ -87,8 +111,13 @@ void Pieces::OnNewLeader() {
 
 std::vector<Contribution> Pieces::contents() const {
   std::vector<Contribution> all;
-  for (const Piece& piece : pieces_) all.push_back(piece.content);
+  for (const Piece& piece : pieces_)
+    if (piece.sum != nullptr) all.push_back(piece.content);
   return all;
+}
+
+bool Pieces::empty() const {
+  return std::all_of(pieces_.begin(), pieces_.end(), [](const Piece& p) { return !p.sum; });
 }
 
 bool Pieces::AreAllSent() const {

@@ -11,6 +11,10 @@
 //   any          consumed up to its last     nothing: it counts
 //   any          another leader              the same, to be sent again, but not `new` again
 //
+// A step with nothing to give is a null (rule W11): a piece without a sum, which says how far its
+// rank has come, or the `arrived` of the piece before it. It counts for nothing: once versions have
+// come as far it is gone.
+//
 // Invariant: a version ends between two pieces, never within one: the leader that holds two as one
 // takes them as one, and what an earlier leader had proposed is decided or void before a leader
 // holds anything (rule W7).
@@ -33,7 +37,7 @@ class Pieces {
   struct Piece {
     Contribution content;
     std::vector<double> hypers;
-    std::unique_ptr<std::byte[]> sum;
+    std::unique_ptr<std::byte[]> sum;       // null: it is a null
     bool is_new = true;                     // it was never sent
     bool is_sent = false, is_held = false;  // by, to the present leader
   };
@@ -44,15 +48,22 @@ class Pieces {
   std::byte* open() const { return open_.get(); }
   // REQUIRES: step grows.
   void Publish(uint64_t step, std::span<const double> hypers);
+  // The same with nothing to give.
+  void Skip(uint64_t step);
   // The piece to send now, which is sent from now on; null: none.
   const Piece* Send();
   void OnHeld(const Contribution& content);
   void OnConsumed(uint64_t step);
+  // The last version that is decided.
+  void OnExecuted(uint64_t version);
+  // It has finished, and is not waited for: a version of nulls alone would serve nobody.
+  void OnFinished() { OnExecuted(~uint64_t{0}); }
   void OnNewLeader();
 
-  bool empty() const { return pieces_.empty(); }
+  // Nothing but nulls.
+  bool empty() const;
   bool AreAllSent() const;
-  std::vector<Contribution> contents() const;  // for checkers
+  std::vector<Contribution> contents() const;  // for checkers; without nulls
 
  private:
   std::unique_ptr<std::byte[]> NewBuffer();

@@ -35,6 +35,7 @@ void Reign::OnState(int32_t from, const Letter& state, Time now) {
   seat.progress = {.executed = state.executed, .kept = state.kept, .has_entry = state.version > 0};
   seat.applied = state.applied;
   seat.need = state.need;
+  seat.met = std::max(seat.met, state.met);
   seat.answered = std::max(seat.answered, state.number);
   tally_.OnState(from, state);
   // It has caught up: it is to hear that nothing is proposed.
@@ -86,6 +87,7 @@ void Reign::Settle(const std::vector<bool>& lost) {
 
 Time Reign::Advance(const std::vector<bool>& lost, Time now) {
   Time until = kNever;
+  if (begun_at_ == 0) begun_at_ = now;
   std::vector<bool> heard;
   for (const Seated& seat : seats_)
     heard.push_back(seat.is_known && now - seat.heard_at <= options_.grace);
@@ -148,6 +150,9 @@ void Reign::NoteNews() {
   for (int32_t i = 0; i < size_; ++i) {
     news.push_back(tally_.StandingOf(i));
     news.push_back(tally_.OverOf(i));
+    const Seated& seat = seats_[static_cast<size_t>(i)];
+    news.push_back(seat.met);
+    news.push_back(seat.need > 0 ? 1 : 0);
   }
   // Whom it is for changes by itself while nobody can give one.
   news.push_back(giver_ < 0 ? 0 : static_cast<uint64_t>(needy_ + 1));
@@ -183,6 +188,22 @@ void Reign::FindGiver(const std::vector<bool>& lost, const std::vector<bool>& he
     if (may_give((last + i) % size_)) giver_ = (last + i) % size_;
 }
 
+Time Reign::SilenceOf(int32_t index, const std::vector<bool>& lost, Time now) const {
+  const Seated& seat = seats_[static_cast<size_t>(index)];
+  if (index == options_.self || lost[static_cast<size_t>(index)]) return 0;
+  return std::max<Time>(0, now - std::max(seat.heard_at, begun_at_));
+}
+
+bool Reign::AreAllTold(const std::vector<bool>& lost, Time now) const {
+  for (int32_t i = 0; i < size_; ++i) {
+    const Seated& seat = seats_[static_cast<size_t>(i)];
+    if (i == options_.self || lost[static_cast<size_t>(i)]) continue;
+    if (SilenceOf(i, lost, now) > options_.grace) continue;
+    if (seat.progress.executed < ledger_->executed() || seat.answered < seat.beats) return false;
+  }
+  return true;
+}
+
 void Reign::Beat(const std::vector<bool>& lost, Time now, Time* until) {
   for (int32_t i = 0; i < size_; ++i) {
     Seated& seat = seats_[static_cast<size_t>(i)];
@@ -201,7 +222,12 @@ void Reign::Beat(const std::vector<bool>& lost, Time now, Time* until) {
       beat.ask_version = seats_[static_cast<size_t>(needy_)].need;
     }
     beat.is_void = !ledger_->undecided().has_value();
-    for (int32_t other = 0; other < size_; ++other) beat.list.push_back(tally_.StandingOf(other));
+    for (int32_t other = 0; other < size_; ++other) {
+      beat.list.push_back(tally_.StandingOf(other));
+      beat.needs.push_back(seats_[static_cast<size_t>(other)].need > 0 ? 1 : 0);
+      beat.mets.push_back(seats_[static_cast<size_t>(other)].met);
+      beat.silences.push_back(static_cast<uint64_t>(SilenceOf(other, lost, now)));
+    }
     outbox_->Send(i, std::move(beat));
     *until = std::min(*until, seat.next_beat);
   }

@@ -43,6 +43,10 @@ class Reign {
   Time Advance(const std::vector<bool>& lost, Time now);
 
   uint64_t fired() const { return fired_; }
+  // How long the seat was not heard of; 0: the leader's own, and those that are dead.
+  Time SilenceOf(int32_t seat, const std::vector<bool>& lost, Time now) const;
+  // Those that are heard of know all that is decided, and have answered the last beat.
+  bool AreAllTold(const std::vector<bool>& lost, Time now) const;
 
  private:
   struct Seated {
@@ -53,7 +57,7 @@ class Reign {
     uint64_t beats = 0, answered = 0;
     Time next_beat = 0;
     bool is_due = true;  // there is news
-    uint64_t applied = 0, need = 0;
+    uint64_t applied = 0, need = 0, met = 0;
   };
 
   void Settle(const std::vector<bool>& lost);
@@ -76,6 +80,7 @@ class Reign {
   std::vector<uint64_t> news_;
   int32_t needy_ = -1, giver_ = -1;  // who gets a snapshot, from whom
   Time given_since_ = 0;
+  Time begun_at_ = 0;
   uint64_t fired_ = 0;
 };
 

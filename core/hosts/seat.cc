@@ -25,6 +25,7 @@ Seat::Seat(const Options& options, const RoundMemory::Shape& shape, const RoundL
       pieces_(&layout_, options.kernels),
       votes_(static_cast<size_t>(shape.size)),
       lost_(static_cast<size_t>(shape.size)),
+      heard_at_(static_cast<size_t>(shape.size)),
       max_wait_(options.max_wait) {
   CHECK(!shape.models.on(), "models are averaged on one host only");
   ledger_.Void(attempt_);
@@ -33,107 +34,13 @@ Seat::Seat(const Options& options, const RoundMemory::Shape& shape, const RoundL
   reign_->BeginFirst();
 }
 
-// ---- The trainer --------------------------------------------------------------------------------
-
-uint64_t Seat::next_step() const {
-  return (options_.skips_ahead || is_overdue_ ? std::max(step_, read_) : step_) + 1;
-}
-
-uint64_t Seat::Publish(std::span<const double> hypers) {
-  step_ = next_step();
-  pieces_.Publish(step_, hypers);
-  if (Standing{standing_}.finished()) ++standing_;
-  SendPieces();
-  return step_;
-}
-
-Found Seat::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) {
-  if (version > executed()) return Found::kNotYet;
-  const LedgerEntry* entry = ledger_.Find(version);
-  if (entry == nullptr) return Found::kGone;
-  RoundRecord known;
-  if (record == nullptr) record = &known;
-  ReadRecord(geometry_, entry->body.data(), record);
-  const std::byte* from = entry->body.data() + geometry_.record_bytes();
-  for (size_t i = 0; i < to.size(); ++i)
-    if (to[i] != nullptr)
-      options_.kernels->copy(static_cast<std::byte*>(to[i]), from + layout_.offsets_bytes()[i],
-                             layout_.lengths_bytes()[i], Stores::kCached);
-  read_ = std::max(read_, version);
-  is_overdue_ = record->missing[static_cast<size_t>(options_.self)] > 0;
-  return Found::kYes;
-}
-
-bool Seat::IsAsked(uint64_t applied) const {
-  return view_.attempt == attempt_ && view_.ask > 0 && applied >= view_.ask_version &&
-         given_number_ != view_.number;
-}
-
-void Seat::Give(uint64_t applied, Bytes state) {
-  // Once for each beat that asks: the leader goes on asking until it has come.
-  given_number_ = view_.number;
-  Letter gift{.kind = LetterKind::kGift, .version = applied};
-  gift.body = std::move(state);
-  outbox_.Send(static_cast<int32_t>(view_.ask) - 1, std::move(gift));
-}
-
-bool Seat::Seek(uint64_t* version, Bytes* state) {
-  const uint64_t lowest = std::max(read_ + 1, ledger_.first() - 1);
-  if (gift_version_ >= lowest) {
-    *version = read_ = gift_version_;
-    *state = std::move(gift_);
-    is_overdue_ = true;
-    need_ = gift_version_ = 0;
-    if (leader_ >= 0) SendState(leader_);
-    return true;
-  }
-  if (need_ == lowest) return false;
-  need_ = lowest;
-  if (leader_ >= 0) SendState(leader_);
-  return false;
-}
-
-void Seat::Finish() {
-  const Standing standing{standing_};
-  if (!standing.finished() || HasGivenUp()) ++tries_;
-  if (!standing.finished()) ++standing_;
-  SendPieces();
-  if (leader_ >= 0) SendState(leader_);
-}
-
-void Seat::GoOn() {
-  if (Standing{standing_}.finished()) ++standing_;
-  step_ = executed();
-}
-
-void Seat::Leave() {
-  has_left_ = true;
-  Finish();
-}
-
-std::vector<int32_t> Seat::Unfinished() const {
-  const uint64_t times = Standing{standing_}.times();
-  std::vector<int32_t> members;
-  for (int32_t i = 0; i < shape_.size; ++i) {
-    const auto index = static_cast<size_t>(i);
-    if (i == options_.self || lost_[index]) continue;
-    if (index >= view_.standings.size() || Standing{view_.standings[index]}.times() < times)
-      members.push_back(i);
-  }
-  return members;
-}
-
-bool Seat::IsFlushed() const {
-  return pieces_.empty() && view_.attempt == attempt_ && view_.quiet &&
-         view_.executed == executed() && Unfinished().empty();
-}
-
 // ---- The network --------------------------------------------------------------------------------
 
 void Seat::OnLetter(int32_t from, std::span<const std::byte> bytes, Time now) {
   Letter letter;
   if (!Letter::Decode(bytes, &letter) || !IsSound(letter)) return;
   has_heard_ = true;
+  heard_at_[static_cast<size_t>(from)] = now;
   Handle(from, std::move(letter), now);
   Drain(now);
 }
@@ -144,14 +51,15 @@ bool Seat::IsSound(const Letter& letter) const {
   const bool has_lists = letter.list.size() == size && letter.missing.size() == size;
   switch (letter.kind) {
     case LetterKind::kPiece:
-      return letter.hypers.size() == geometry_.hypers() &&
-             letter.body.size() == layout_.length_bytes();
+      return letter.content.count == 0 || (letter.hypers.size() == geometry_.hypers() &&
+                                           letter.body.size() == layout_.length_bytes());
     case LetterKind::kEntry:
       return has_lists && letter.body.size() == geometry_.record_bytes() + layout_.length_bytes();
     case LetterKind::kSkip:
       return has_lists;
     case LetterKind::kBeat:
-      return letter.list.size() == size && letter.ask <= size;
+      return letter.list.size() == size && letter.needs.size() == size &&
+             letter.mets.size() == size && letter.silences.size() == size && letter.ask <= size;
     default:
       return true;
   }
@@ -159,7 +67,7 @@ bool Seat::IsSound(const Letter& letter) const {
 
 void Seat::Handle(int32_t from, Letter letter, Time now) {
   if (letter.attempt > attempt_) Follow(letter.attempt);
-  if (letter.kind == LetterKind::kGift) return OnGift(std::move(letter));
+  if (letter.kind == LetterKind::kGift) return OnGift(from, std::move(letter));
   if (letter.attempt < attempt_) {
     const bool is_leaders = letter.kind == LetterKind::kAsk || letter.kind == LetterKind::kBeat ||
                             letter.kind == LetterKind::kEntry || letter.kind == LetterKind::kSkip;
@@ -183,13 +91,13 @@ void Seat::Handle(int32_t from, Letter letter, Time now) {
       pieces_.OnHeld(letter.content);
       return SendPieces();
     case LetterKind::kBeat:
-      LearnLeader(from);
-      return OnBeat(letter);
+      LearnLeader(from, now);
+      return OnBeat(std::move(letter));
     case LetterKind::kEntry:
-      LearnLeader(from);
+      LearnLeader(from, now);
       return OnEntry(std::move(letter));
     case LetterKind::kSkip:
-      LearnLeader(from);
+      LearnLeader(from, now);
       if (letter.executed > executed())
         ledger_.Skip(
             {.version = letter.executed, .consumed = letter.list, .missing = letter.missing});
@@ -200,7 +108,7 @@ void Seat::Handle(int32_t from, Letter letter, Time now) {
   }
 }
 
-void Seat::OnBeat(const Letter& beat) {
+void Seat::OnBeat(Letter beat) {
   DecideUpTo(beat.executed);
   // Nothing that an earlier attempt has proposed can be decided any more.
   if (beat.is_void && beat.executed == executed() && ledger_.progress().kept < attempt_)
@@ -210,16 +118,29 @@ void Seat::OnBeat(const Letter& beat) {
            .number = beat.number,
            .over = beat.over,
            .quiet = beat.quiet,
-           .standings = beat.list,
+           .standings = std::move(beat.list),
            .ask = beat.ask,
-           .ask_version = beat.ask_version};
+           .ask_version = beat.ask_version,
+           .needs = std::move(beat.needs),
+           .mets = std::move(beat.mets),
+           .silences = std::move(beat.silences)};
+  all_in_need_ = AreAllInNeed(view_) ? all_in_need_ + 1 : 0;
   SendState(leader_);
 }
 
-void Seat::OnGift(Letter gift) {
-  if (need_ == 0 || gift.version <= gift_version_) return;
-  gift_version_ = gift.version;
-  gift_ = std::move(gift.body);
+// All but those that have left or are dead.
+bool Seat::AreAllInNeed(const View& view) const {
+  for (int32_t i = 0; i < shape_.size; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (i == options_.self || lost_[index] || view.standings[index] == kHasLeft) continue;
+    if (view.needs[index] == 0) return false;
+  }
+  return true;
+}
+
+void Seat::OnGift(int32_t from, Letter gift) {
+  if (need_ == 0 || gift.version <= gift_.version) return;
+  gift_ = {.from = from, .version = gift.version, .state = std::move(gift.body)};
 }
 
 void Seat::OnEntry(Letter entry) {
@@ -250,6 +171,7 @@ void Seat::NoteDecided() {
   if (executed() > asked_at_) asked_ = 0;
   asked_at_ = executed();
   pieces_.OnConsumed(ledger_.consumed()[static_cast<size_t>(options_.self)]);
+  pieces_.OnExecuted(executed());
   SendPieces();
 }
 
@@ -272,8 +194,9 @@ void Seat::Follow(uint64_t attempt) {
   pieces_.OnNewLeader();
 }
 
-void Seat::LearnLeader(int32_t from) {
+void Seat::LearnLeader(int32_t from, Time now) {
   silent_ = 0;
+  led_at_ = now;
   if (leader_ == from) return;
   leader_ = from;
   SendPieces();
@@ -323,7 +246,7 @@ void Seat::Lead() {
                                                             .average = options_.average,
                                                             .kernels = options_.kernels}},
                                    shape_, layout_, attempt_, &ledger_, &outbox_);
-  LearnLeader(options_.self);
+  LearnLeader(options_.self, led_at_);
 }
 
 Time Seat::Advance(Time now) {
@@ -358,6 +281,7 @@ void Seat::SendState(int32_t to) {
   state.max_wait = max_wait_;
   state.left = has_left_;
   state.need = need_;
+  state.met = met_;
   if (to == leader_) told_standing_ = state.standing;
   outbox_.Send(to, std::move(state));
 }
@@ -368,7 +292,8 @@ void Seat::SendPieces() {
     Letter letter{.kind = LetterKind::kPiece};
     letter.content = piece->content;
     letter.hypers = piece->hypers;
-    letter.body.assign(piece->sum.get(), piece->sum.get() + layout_.length_bytes());
+    if (piece->content.count > 0)
+      letter.body.assign(piece->sum.get(), piece->sum.get() + layout_.length_bytes());
     outbox_.Send(leader_, std::move(letter));
   }
   if (pieces_.AreAllSent() && told_standing_ != standing_) SendState(leader_);
@@ -393,6 +318,6 @@ bool Seat::Drain(Time now) {
   return moved;
 }
 
-std::vector<Seat::Sealed> Seat::TakePosts() { return std::exchange(sealed_, {}); }
+std::vector<Sealed> Seat::TakePosts() { return std::exchange(sealed_, {}); }
 
 }  // namespace covey

@@ -38,11 +38,11 @@
 #include "core/hosts/letter.h"
 #include "core/hosts/pieces.h"
 #include "core/hosts/reign.h"
-#include "core/round/log.h"
+#include "core/round/versions.h"
 
 namespace covey {
 
-class Seat {
+class Seat final : public Versions {
  public:
   struct Options {
     int32_t self = 0;
@@ -57,39 +57,56 @@ class Seat {
   // Equal on all ranks but for `self` and `max_wait` (rule W1).
   Seat(const Options& options, const RoundMemory::Shape& shape, const RoundLayout& layout);
 
-  // ---- Of the trainer: as in Rounds.
-  std::byte* open() const { return pieces_.open(); }
-  uint64_t Publish(std::span<const double> hypers);
-  uint64_t step() const { return step_; }
-  uint64_t next_step() const;
-  void set_max_wait(Time max_wait) { max_wait_ = max_wait; }
-  uint64_t executed() const { return ledger_.executed(); }
-  Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record);
-  // Between two steps: whether this trainer, which has applied the versions up to `applied`, is to
-  // give its state, and that it does.
-  bool IsAsked(uint64_t applied) const;
+  // ---- Of the trainer: see Versions.
+  std::byte* open() const override { return pieces_.open(); }
+  uint64_t Publish(std::span<const double> hypers) override;
+  uint64_t Skip() override;
+  uint64_t step() const override { return step_; }
+  uint64_t next_step() const override;
+  void set_max_wait(Time max_wait) override { max_wait_ = max_wait; }
+  uint64_t executed() override { return ledger_.executed(); }
+  Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) override;
+  // Between two steps; and that it does.
+  bool IsAsked(uint64_t applied, Time now) override;
   void Give(uint64_t applied, Bytes state);
   // It has fallen out of the log (kGone): asks for a state from which the log leads on. True: that
-  // is *state now, after *version, and is_overdue as if it had been waited for in vain.
-  bool Seek(uint64_t* version, Bytes* state);
-  void Finish();
-  bool IsFlushed() const;
-  bool HasGivenUp() const { return tries_ > 0 && view_.over == tries_; }
-  std::vector<int32_t> Unfinished() const;
-  void GoOn();
-  void Leave();
+  // is *gift now, and is_overdue as if it had been waited for in vain.
+  struct Gift {
+    int32_t from = -1;
+    uint64_t version = 0;
+    Bytes state;
+  };
+  bool Seek(Gift* gift);
+  Givers FindGivers() override;
+  void Finish() override;
+  bool IsFlushed() override;
+  bool HasGivenUp() const override { return tries_ > 0 && view_.over == tries_; }
+  std::vector<int32_t> Unfinished() override;
+  void GoOn() override;
+  void Meet() override;
+  std::vector<int32_t> Unmet() override;
+  void Leave() override;
+  bool HaveAllLeft() override;
+  // Nothing that only this seat knows is needed by those that it hears of.
+  bool IsSettled(Time now) const;
+  // It leads, and a version is under way.
+  bool IsBusy() const { return reign_ != nullptr && ledger_.undecided().has_value(); }
+
+  // Without whom no majority answers, and for how long: those that are silent. Empty: a majority
+  // does.
+  struct Silence {
+    int32_t member = -1;
+    Time since = 0;
+  };
+  std::vector<Silence> HeldUpBy(Time now) const;
 
   // ---- Of the network: whole letters, in order for each pair. Advance after the last that has
   // come; it returns when to come again at the latest.
   void OnLetter(int32_t from, std::span<const std::byte> bytes, Time now);
   // `member` is dead, and all that it has sent was given to OnLetter before.
-  void OnLoss(int32_t member) { lost_[static_cast<size_t>(member)] = true; }
+  void OnLoss(int32_t member) override { lost_[static_cast<size_t>(member)] = true; }
   Time Advance(Time now);
   // What is to be sent, in this order.
-  struct Sealed {
-    int32_t to = -1;
-    Bytes bytes;
-  };
   std::vector<Sealed> TakePosts();
 
   // For checkers.
@@ -108,16 +125,20 @@ class Seat {
     bool quiet = false;
     std::vector<uint64_t> standings;
     uint64_t ask = 0, ask_version = 0;
+    std::vector<uint64_t> needs, mets, silences;
   };
 
+  uint64_t Arrive();
+  bool HasLeft(int32_t member) const;
+  bool AreAllInNeed(const View& view) const;
   bool IsSound(const Letter& letter) const;
   void Handle(int32_t from, Letter letter, Time now);
-  void OnBeat(const Letter& beat);
+  void OnBeat(Letter beat);
   void OnEntry(Letter entry);
-  void OnGift(Letter gift);
+  void OnGift(int32_t from, Letter gift);
   void OnAsk(int32_t from, const Letter& ask);
   void Follow(uint64_t attempt);
-  void LearnLeader(int32_t from);
+  void LearnLeader(int32_t from, Time now);
   void DecideUpTo(uint64_t executed);
   void Ask();
   void LeadIfChosen();
@@ -151,13 +172,16 @@ class Seat {
   int asked_ = 0;          // since a version was decided,
   uint64_t asked_at_ = 0;  // which was the last
   bool has_heard_ = true;  // anybody, since it asked last
+  std::vector<Time> heard_at_;
+  Time led_at_ = 0;  // when it heard of a leader last
 
   uint64_t step_ = 0, read_ = 0, standing_ = 0, tries_ = 0;
   uint64_t told_standing_ = 0;
   uint64_t need_ = 0;          // see Letter::need
   uint64_t given_number_ = 0;  // the beat that asked for what it gave last
-  uint64_t gift_version_ = 0;  // 0: none
-  Bytes gift_;
+  Gift gift_;                  // of version 0: none
+  int all_in_need_ = 0;        // beats running that have told so
+  uint64_t met_ = 0;
   bool is_overdue_ = false, has_left_ = false;
   Time max_wait_;
   View view_;

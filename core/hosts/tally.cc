@@ -40,25 +40,26 @@ void Tally::OnState(int32_t member, const Letter& state) {
 }
 
 uint64_t Tally::StandingOf(int32_t member) {
-  if (words_.Load(memory_.LeftAt(member, member)) != 0) return kLeft;
+  if (words_.Load(memory_.LeftAt(member, member)) != 0) return kHasLeft;
   return words_.Load(memory_.MemberAt(member));
 }
 
-Contribution Tally::OnPiece(int32_t member, const Letter& piece) {
+Contribution Tally::OnPiece(int32_t member, const Letter& letter) {
   Slot& slot = members_[static_cast<size_t>(member)].slot;
+  const Contribution& piece = letter.content;
   const SlotWord before = slot.offered();
-  const bool is_added = before.state == SlotState::kSealed;
-  CHECK(piece.content.first > consumed_[static_cast<size_t>(member)], "a step counts once");
-  std::memcpy(slot.open(), piece.body.data(), memory_.layout().length_bytes());
-  slot.Publish(piece.content.last, piece.hypers);
-  Contribution* content = &memory_.Header(member, slot.offered().buffer)->content;
-  if (is_added) {
-    content->count += piece.content.count - 1;
-  } else {
-    content->first = piece.content.first;
-    content->count = piece.content.count;
+  const bool is_added = before.state == SlotState::kSealed &&
+                        memory_.Header(member, before.buffer)->content.count > 0;
+  CHECK(piece.first > consumed_[static_cast<size_t>(member)], "a step counts once");
+  if (piece.count > 0) {
+    std::memcpy(slot.open(), letter.body.data(), memory_.layout().length_bytes());
+    slot.Publish(piece.last, letter.hypers);
+    Contribution* content = &memory_.Header(member, slot.offered().buffer)->content;
+    if (!is_added) content->first = piece.first;
+    content->count = is_added ? content->count + piece.count - 1 : piece.count;
   }
-  return *content;
+  if (piece.count == 0 || piece.arrived > piece.last) slot.Skip(piece.arrived);
+  return memory_.Header(member, slot.offered().buffer)->content;
 }
 
 std::optional<LedgerEntry> Tally::Fire(const std::vector<bool>& lost,

@@ -36,7 +36,7 @@ class Tally {
 
   void OnState(int32_t member, const Letter& state);
   // What now lies in the member's slot as one piece. REQUIRES: none of it is in a version.
-  Contribution OnPiece(int32_t member, const Letter& piece);
+  Contribution OnPiece(int32_t member, const Letter& letter);
 
   // The next version if it may fire now; else *until is when to ask again, if nothing comes. The
   // clocks of members that are not `heard` stand still.
@@ -53,8 +53,6 @@ class Tally {
   uint64_t StandingOf(int32_t member);
 
  private:
-  static constexpr uint64_t kLeft = (uint64_t{1} << 62) + 1;
-
   struct Member {
     Slot slot;
     Arrivals arrivals;

@@ -15,15 +15,15 @@
 #include <vector>
 
 #include "core/round/arrivals.h"
-#include "core/round/log.h"
 #include "core/round/merge.h"
 #include "core/round/shards.h"
 #include "core/round/slot.h"
 #include "core/round/snapshots.h"
+#include "core/round/versions.h"
 
 namespace covey {
 
-class Rounds {
+class Rounds final : public Versions {
  public:
   struct Options {
     int32_t self = 0;  // index among the members
@@ -45,22 +45,14 @@ class Rounds {
   // outlive the rounds.
   Rounds(const Options& options, const RoundMemory* memory, SharedWords* words);
 
-  // The buffer for the next contribution, and its publishing as the next step, whose number is
-  // returned: 1, 2, 3, ... See slot.h. A rank that had finished trains on.
-  std::byte* open() const { return slot_.open(); }
-  uint64_t Publish(std::span<const double> hypers);
-  // Gradients: as Publish, with nothing to give at this step; what lies in open() does not matter.
-  uint64_t Skip();
-  uint64_t step() const { return step_; }
-  // Its number, from the last Read on: who skips ahead is at the version it has read, so that it is
-  // not late for ever because it was late once (W8, W9).
-  uint64_t next_step() const;
-
-  // From the next Advance on; max_wait is this rank's own affair.
-  void set_max_wait(Time max_wait) { max_wait_ = max_wait; }
-
-  // The last version that has ended.
-  uint64_t executed();
+  std::byte* open() const override { return slot_.open(); }
+  uint64_t Publish(std::span<const double> hypers) override;
+  uint64_t Skip() override;
+  uint64_t step() const override { return step_; }
+  uint64_t next_step() const override;
+  // From the next Advance on.
+  void set_max_wait(Time max_wait) override { max_wait_ = max_wait; }
+  uint64_t executed() override;
 
   // One pass of the work for whoever waits: fires the next version if it may, collects, does one
   // shard. Returns when to come again at the latest, if nobody rings: *moved: at once.
@@ -71,8 +63,7 @@ class Rounds {
   // after a Read, until the Read of the next version, or Forget.
   void Expect(std::span<void* const> to) { early_.Aim(to); }
   void Forget() { early_.Forget(); }
-  // The record tells this rank whether it is overdue. Forgets nothing when it is null.
-  Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record);
+  Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) override;
   // The same for a snapshot of `version`, which it has taken: it had fallen out of the log.
   void OnSnapshot(uint64_t version);
 
@@ -82,44 +73,29 @@ class Rounds {
   // was under way. REQUIRES: version >= 1 has ended, this rank has published.
   void Merge(uint64_t version, std::span<void* const> to, Merged* merged);
 
-  // This rank has no more contributions for now: it is not waited for. What it has published makes
-  // its way into versions; IsFlushed once that is so for all members, all of which have finished.
-  // Called again it waits on; after it has given up, anew. Models: what has been published last are
-  // those that the final version is the mean of.
-  void Finish();
-  bool IsFlushed();
-  // After Finish: this rank has waited for max_wait; what those hold that have finished is in
-  // versions, and Unfinished() are missing. To be asked after Advance.
-  bool HasGivenUp() const { return arrivals_.over(); }
-  // Members that are awaited by a rank that has finished: those that live and have not.
-  std::vector<int32_t> Unfinished();
-  // After a flush: it trains on and is waited for again, also before its next step, and that is the
-  // one after the last version, as it is for all.
-  void GoOn();
+  void Finish() override;
+  bool IsFlushed() override;
+  // To be asked after Advance.
+  bool HasGivenUp() const override { return arrivals_.over(); }
+  std::vector<int32_t> Unfinished() override;
+  void GoOn() override;
 
   // For who has fallen out of the log, and who is asked for its state: see snapshots.h.
   Snapshots& snapshots() { return snapshots_; }
-  bool IsAsked(uint64_t applied, Time now) { return snapshots_.IsAsked(applied, lost_, now); }
-  // Members that could still give a snapshot: who lives, has not left, and needs none itself. To be
-  // asked after each look for an offer: that there are none shows at the second time.
-  struct Givers {
-    bool any = false;
-    bool any_unfinished = false;
-  };
-  Givers FindGivers();
+  bool IsAsked(uint64_t applied, Time now) override {
+    return snapshots_.IsAsked(applied, lost_, now);
+  }
+  // That there are none shows at the second time.
+  Givers FindGivers() override;
 
-  // After a flush, with everything applied: nobody leaves, or trains on, before all that live are
-  // so far, because until then one may need a snapshot.
-  void Meet();
-  std::vector<int32_t> Unmet();
-
-  // Member `index` is dead: it is not waited for. What it had sealed counts.
-  void OnLoss(int32_t index) { lost_[static_cast<size_t>(index)] = true; }
+  void Meet() override;
+  std::vector<int32_t> Unmet() override;
+  void OnLoss(int32_t index) override { lost_[static_cast<size_t>(index)] = true; }
 
   // This rank will touch no block any more. Then nothing but HaveAllLeft may be called, which says
   // whether its own block can be given back.
-  void Leave();
-  bool HaveAllLeft();
+  void Leave() override;
+  bool HaveAllLeft() override;
 
   const Counters& counters() const { return counters_; }
 

@@ -7,14 +7,15 @@
 namespace covey {
 namespace {
 
-class NullsTest : public testing::TestWithParam<int> {
+class NullsTest : public testing::TestWithParam<Place> {
  protected:
-  int size() const { return GetParam(); }
+  int size() const { return GetParam().size; }
+  const char* settings() const { return GetParam().settings; }
 };
 
 // Rank 0 has nothing to give at step 1, nobody at step 2: the mean is that of the others, or none.
 TEST_P(NullsTest, HaveComeAndAreNoContribution) {
-  RunRanks(size(), "", [&](int rank, covey_runtime*& runtime) {
+  RunRanks(size(), settings(), [&](int rank, covey_runtime*& runtime) {
     Trainer trainer(rank, size(), runtime, "eager:admit=all", COVEY_AVERAGE);
     ASSERT_EQ(trainer.code, COVEY_OK) << trainer.error.message;
     int64_t step = 1;
@@ -49,7 +50,11 @@ TEST_P(NullsTest, HaveComeAndAreNoContribution) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, NullsTest, testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Sizes, NullsTest,
+                         testing::Values(Place{1, ""}, Place{2, ""}, Place{3, ""}, Place{4, ""}));
+INSTANTIATE_TEST_SUITE_P(OverNetwork, NullsTest,
+                         testing::Values(Place{1, kOverNetwork}, Place{2, kOverNetwork},
+                                         Place{3, kOverNetwork}, Place{4, kOverNetwork}));
 
 }  // namespace
 }  // namespace covey

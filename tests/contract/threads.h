@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/covey.h"
+#include "tests/contract/thread_network.h"
 
 namespace covey {
 
@@ -22,6 +23,8 @@ inline void RunRanks(int size, const char* settings,
   covey_error error = COVEY_INIT(covey_error);
   const int fd = covey_job_create(size, &error);
   ASSERT_GE(fd, 0) << error.message;
+  ThreadNetwork network(size);
+  ThreadNetwork::Current() = &network;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
@@ -39,6 +42,7 @@ inline void RunRanks(int size, const char* settings,
     });
   }
   for (std::thread& t : threads) t.join();
+  ThreadNetwork::Current() = nullptr;
   close(fd);
 }
 

@@ -43,6 +43,7 @@ TEST(HostsTest, EverythingHolds) {
     sum.adopted += verdict.adopted;
     sum.skipped += verdict.skipped;
     sum.taken += verdict.taken;
+    sum.nulls += verdict.nulls;
   }
   std::printf("seeds %d to %d: %d versions, %d late, %d merged, %d stopped, %d killed\n",
               static_cast<int>(first), static_cast<int>(last), static_cast<int>(sum.versions),
@@ -59,7 +60,7 @@ TEST(HostsTest, EverythingHolds) {
   // The seeds bring up what they are for.
   for (const uint64_t count :
        {sum.versions, sum.late, sum.merged, sum.stopped, sum.killed, sum.expired, sum.overdue,
-        sum.returned, sum.gave_up, sum.reigns, sum.adopted, sum.taken})
+        sum.returned, sum.gave_up, sum.reigns, sum.adopted, sum.taken, sum.nulls})
     EXPECT_GT(count, kSeeds / 60);
 }
 

@@ -52,24 +52,28 @@ void HostJournal::CheckVersion(const LedgerEntry& entry) {
   std::vector<std::byte> expected(data.size());
   const auto awaited = static_cast<int32_t>(std::count(missing_.begin(), missing_.end(), 0));
   std::vector<Counted> counted;
+  int32_t nulls = 0;
   for (int32_t i = 0; i < geometry_->size(); ++i) {
     const auto index = static_cast<size_t>(i);
     const Contribution& contribution = record.contributions[index];
     const bool is_overdue = missing_[index] > 0;
-    const bool is_fresh = contribution.count > 0 && contribution.last >= version;
+    const bool is_fresh = contribution.arrived >= version;
+    nulls += contribution.count == 0 && contribution.arrived > 0 ? 1 : 0;
     if (awaited == 0 || !is_overdue) counted.push_back({.member = i, .arrived = is_fresh});
     CheckAttendance(i, record);
     if (contribution.count == 0) continue;
     CheckContribution(i, version, contribution);
     AddSteps(i, contribution, &expected);
     const bool is_limited = rule_.staleness > 0 && !record.header.expired && !fewer_;
-    if (is_limited && !is_overdue && contribution.last + rule_.staleness < version)
+    if (is_limited && !is_overdue && contribution.arrived + rule_.staleness < version)
       Fail("8: " + Number(version) + " has an old step of " + Name(i));
     const std::vector<uint64_t>& steps = published_[index];
     if (entry.consumed[index] != steps[collected_[index] - 1])
       Fail("2: " + Number(version) + " says that another step is the last of " + Name(i));
   }
   if (expected != data) Fail("2: " + Number(version) + " is not the sum of its record");
+  if (!fewer_ && record.header.divisor != std::max(1, geometry_->size() - nulls))
+    Fail("3: " + Number(version) + " is divided by " + std::to_string(record.header.divisor));
   const bool any =
       std::any_of(counted.begin(), counted.end(), [](const Counted& one) { return one.arrived; });
   const bool met = awaited == 0 ? any : any && rule_.IsMet(counted, version);
@@ -85,7 +89,7 @@ void HostJournal::CheckAttendance(int32_t rank, const RoundRecord& record) {
   const auto index = static_cast<size_t>(rank);
   const Contribution& c = record.contributions[index];
   uint64_t expected = missing_[index];
-  if (c.count > 0 && c.last >= record.header.version) {
+  if (c.arrived >= record.header.version) {
     expected = expected > 0 ? expected - 1 : 0;
     returned_ += missing_[index] == 1 ? 1 : 0;
   } else if (expected > 0 || record.header.expired) {

@@ -143,6 +143,7 @@ HostVerdict HostSimulation::Verdict(uint64_t turns) const {
           .reigns = reigns_.size(),
           .skipped = skipped_,
           .taken = taken_,
+          .nulls = nulls_,
           .adopted = adopted};
 }
 
@@ -159,7 +160,7 @@ void HostSimulation::Act(int32_t rank) {
   Check(rank);
   const bool slow = (swarm_.slow_ranks >> rank & 1) != 0 && !rng_.Percent(3);
   if (!slow && rng_.Percent(50)) Train(rank);
-  for (Seat::Sealed& letter : player.seat->TakePosts()) player.unsent.push_back(std::move(letter));
+  for (Sealed& letter : player.seat->TakePosts()) player.unsent.push_back(std::move(letter));
   Send(rank);
   if (player.seat->attempt() > player.attempt) attempts_.insert(player.seat->attempt());
   player.attempt = player.seat->attempt();
@@ -171,7 +172,7 @@ void HostSimulation::Send(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   while (!player.unsent.empty()) {
     if (rng_.Percent(2)) return;
-    Seat::Sealed letter = std::move(player.unsent.front());
+    Sealed letter = std::move(player.unsent.front());
     player.unsent.pop_front();
     std::deque<Mail>& link = LinkOf(rank, letter.to);
     Time arrives = now_ + static_cast<Time>(rng_.Below(static_cast<uint64_t>(longest_delay_)));

@@ -26,6 +26,7 @@ struct HostVerdict {
   uint64_t reigns = 0;    // and those that somebody came to lead
   uint64_t skipped = 0;   // times that a rank fell out of the log,
   uint64_t taken = 0;     // and went on from a snapshot
+  uint64_t nulls = 0;     // steps with nothing to give
   uint64_t adopted = 0;   // versions that a leader had from an earlier one
 };
 

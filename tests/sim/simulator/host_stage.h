@@ -23,7 +23,7 @@ class HostSimulation {
 
  private:
   enum class State : uint8_t { kRuns, kStopped, kKilled };
-  enum class Phase : uint8_t { kComputes, kWaits, kFinishes, kSeeks, kDone };
+  enum class Phase : uint8_t { kComputes, kWaits, kFinishes, kSeeks, kMeets, kDone };
   struct Mail {
     Time arrives;
     Bytes bytes;
@@ -33,7 +33,7 @@ class HostSimulation {
     State state = State::kRuns;
     Phase phase = Phase::kComputes;
     Time stopped_until = 0, computes_until = 0;
-    std::deque<Seat::Sealed> unsent;
+    std::deque<Sealed> unsent;
     std::vector<bool> told;  // by rank: that it is dead
     uint64_t checked = 0;    // versions
     uint64_t attempt = 1;
@@ -60,6 +60,7 @@ class HostSimulation {
   void Publish(int32_t rank);
   void ReadAll(int32_t rank);
   void AwaitFlush(int32_t rank);
+  void AwaitOthers(int32_t rank);
   void Serve(int32_t rank);
   void Seek(int32_t rank);
   bool CanAnybodyGive(int32_t to) const;
@@ -80,7 +81,7 @@ class HostSimulation {
   std::vector<Player> players_;
   std::vector<std::deque<Mail>> links_;
   uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gave_up_ = 0;
-  uint64_t skipped_ = 0, taken_ = 0;
+  uint64_t skipped_ = 0, taken_ = 0, nulls_ = 0;
   std::set<uint64_t> attempts_, reigns_;
 };
 

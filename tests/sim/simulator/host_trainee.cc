@@ -30,6 +30,8 @@ void HostSimulation::Train(int32_t rank) {
       return AwaitFlush(rank);
     case Phase::kSeeks:
       return Seek(rank);
+    case Phase::kMeets:
+      return AwaitOthers(rank);
     case Phase::kDone:
       ReadAll(rank);
       return;
@@ -39,27 +41,26 @@ void HostSimulation::Train(int32_t rank) {
 // Gives a snapshot if it is this rank's turn.
 void HostSimulation::Serve(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  if (!player.seat->IsAsked(player.read)) return;
+  if (!player.seat->IsAsked(player.read, now_)) return;
   const auto* bytes = reinterpret_cast<const std::byte*>(&player.model);
   player.seat->Give(player.read, Bytes(bytes, bytes + sizeof(RoundModel)));
 }
 
 void HostSimulation::Seek(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  uint64_t version = 0;
-  Bytes state;
-  if (!player.seat->Seek(&version, &state)) {
+  Seat::Gift gift;
+  if (!player.seat->Seek(&gift)) {
     if (!CanAnybodyGive(rank)) Kill(rank);
     return;
   }
-  if (state.size() != sizeof(RoundModel) || version <= player.read)
+  if (gift.state.size() != sizeof(RoundModel) || gift.version <= player.read)
     return journal_.Fail("7: a snapshot that is none");
-  std::memcpy(&player.model, state.data(), state.size());
-  player.read = version;
+  std::memcpy(&player.model, gift.state.data(), gift.state.size());
+  player.read = gift.version;
   player.skips_ahead = true;
   player.phase = player.goes_on;
   ++taken_;
-  journal_.OnApplied(rank, version, player.model);
+  journal_.OnApplied(rank, gift.version, player.model);
 }
 
 // Somebody who runs has applied what it lacks.
@@ -80,6 +81,21 @@ void HostSimulation::AwaitFlush(int32_t rank) {
   player.is_flushed = !gives_up && player.seat->IsFlushed();
   if (!gives_up && !player.is_flushed) return;
   gave_up_ += gives_up ? 1 : 0;
+  player.phase = gives_up ? Phase::kDone : Phase::kMeets;
+  if (!gives_up) player.seat->Meet();
+}
+
+// Until all that live have applied everything; but for those that are stopped for ever.
+void HostSimulation::AwaitOthers(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  for (const int32_t other : player.seat->Unmet()) {
+    const Player& unmet = players_[static_cast<size_t>(other)];
+    if (unmet.state == State::kRuns && unmet.phase != Phase::kDone) return;
+  }
+  for (size_t r = 0; player.seat->Unmet().empty() && r < players_.size(); ++r)
+    if (players_[r].state != State::kKilled && players_[r].read < player.read)
+      journal_.Fail("7: rank " + std::to_string(rank) + " has met rank " + std::to_string(r) +
+                    ", which has not applied everything");
   player.phase = Phase::kDone;
 }
 
@@ -88,12 +104,18 @@ void HostSimulation::Publish(int32_t rank) {
   const uint64_t step = player.seat->next_step();
   if (player.skips_ahead && step <= player.read)
     journal_.Fail("9: rank " + std::to_string(rank) + " is late for ever");
+  ++player.steps;
+  player.phase = Phase::kWaits;
+  if (swarm_.nulls_permille > 0 && rng_.Below(1000) < swarm_.nulls_permille) {
+    std::memset(player.seat->open(), 0x55, layout_.length_bytes());
+    ++nulls_;
+    player.awaited = player.seat->Skip();
+    return;
+  }
   RoundJournal::Fill(layout_, rank, step, player.seat->open());
   const double hypers[] = {1.0 / static_cast<double>(step), static_cast<double>(rank)};
   journal_.OnPublish(rank, step);
   player.awaited = player.seat->Publish(hypers);
-  ++player.steps;
-  player.phase = Phase::kWaits;
 }
 
 void HostSimulation::ReadAll(int32_t rank) {

@@ -1,0 +1,185 @@
+// What a seat is to its trainer; what it is to the others is in seat.cc.
+#include <algorithm>
+#include <utility>
+
+#include "core/hosts/quorum.h"
+#include "core/hosts/seat.h"
+
+namespace covey {
+namespace {
+
+// Nobody can give a snapshot when so many beats running say so: one may be under way.
+constexpr int kBeatsInNeed = 4;
+
+}  // namespace
+
+uint64_t Seat::next_step() const {
+  return (options_.skips_ahead || is_overdue_ ? std::max(step_, read_) : step_) + 1;
+}
+
+uint64_t Seat::Publish(std::span<const double> hypers) {
+  step_ = next_step();
+  pieces_.Publish(step_, hypers);
+  return Arrive();
+}
+
+uint64_t Seat::Skip() {
+  step_ = next_step();
+  pieces_.Skip(step_);
+  return Arrive();
+}
+
+uint64_t Seat::Arrive() {
+  if (Standing{standing_}.finished()) ++standing_;
+  SendPieces();
+  return step_;
+}
+
+Found Seat::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) {
+  if (version > executed()) return Found::kNotYet;
+  const LedgerEntry* entry = ledger_.Find(version);
+  if (entry == nullptr) return Found::kGone;
+  RoundRecord known;
+  if (record == nullptr) record = &known;
+  ReadRecord(geometry_, entry->body.data(), record);
+  const std::byte* from = entry->body.data() + geometry_.record_bytes();
+  for (size_t i = 0; i < to.size(); ++i)
+    if (to[i] != nullptr)
+      options_.kernels->copy(static_cast<std::byte*>(to[i]), from + layout_.offsets_bytes()[i],
+                             layout_.lengths_bytes()[i], Stores::kCached);
+  read_ = std::max(read_, version);
+  is_overdue_ = record->missing[static_cast<size_t>(options_.self)] > 0;
+  return Found::kYes;
+}
+
+bool Seat::IsAsked(uint64_t applied, Time) {
+  return view_.attempt == attempt_ && view_.ask > 0 && applied >= view_.ask_version &&
+         given_number_ != view_.number;
+}
+
+void Seat::Give(uint64_t applied, Bytes state) {
+  // Once for each beat that asks: the leader goes on asking until it has come.
+  given_number_ = view_.number;
+  Letter gift{.kind = LetterKind::kGift, .version = applied};
+  gift.body = std::move(state);
+  outbox_.Send(static_cast<int32_t>(view_.ask) - 1, std::move(gift));
+}
+
+bool Seat::Seek(Gift* gift) {
+  const uint64_t lowest = std::max(read_ + 1, ledger_.first() - 1);
+  if (gift_.version >= lowest) {
+    *gift = std::exchange(gift_, {});
+    read_ = gift->version;
+    is_overdue_ = true;
+    need_ = 0;
+    if (leader_ >= 0) SendState(leader_);
+    return true;
+  }
+  if (need_ == lowest) return false;
+  need_ = lowest;
+  if (leader_ >= 0) SendState(leader_);
+  return false;
+}
+
+void Seat::Finish() {
+  const Standing standing{standing_};
+  pieces_.OnFinished();
+  if (!standing.finished() || HasGivenUp()) ++tries_;
+  if (!standing.finished()) ++standing_;
+  SendPieces();
+  if (leader_ >= 0) SendState(leader_);
+}
+
+void Seat::GoOn() {
+  if (Standing{standing_}.finished()) ++standing_;
+  step_ = executed();
+}
+
+void Seat::Leave() {
+  has_left_ = true;
+  Finish();
+}
+
+std::vector<int32_t> Seat::Unfinished() {
+  const uint64_t times = Standing{standing_}.times();
+  std::vector<int32_t> members;
+  for (int32_t i = 0; i < shape_.size; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (i == options_.self || lost_[index]) continue;
+    if (index >= view_.standings.size() || Standing{view_.standings[index]}.times() < times)
+      members.push_back(i);
+  }
+  return members;
+}
+
+Versions::Givers Seat::FindGivers() {
+  Givers givers{.any = all_in_need_ < kBeatsInNeed};
+  for (int32_t i = 0; i < shape_.size; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (i == options_.self || lost_[index] || HasLeft(i)) continue;
+    const bool is_known = index < view_.standings.size();
+    givers.any_unfinished |= !is_known || !Standing{view_.standings[index]}.finished();
+  }
+  return givers;
+}
+
+bool Seat::HasLeft(int32_t member) const {
+  const auto index = static_cast<size_t>(member);
+  return index < view_.standings.size() && view_.standings[index] == kHasLeft;
+}
+
+void Seat::Meet() {
+  met_ = Standing{standing_}.times();
+  if (leader_ >= 0) SendState(leader_);
+}
+
+std::vector<int32_t> Seat::Unmet() {
+  std::vector<int32_t> members;
+  for (int32_t i = 0; i < shape_.size; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (i == options_.self || lost_[index] || HasLeft(i)) continue;
+    if (index >= view_.mets.size() || view_.mets[index] < met_) members.push_back(i);
+  }
+  return members;
+}
+
+bool Seat::HaveAllLeft() {
+  bool all = has_left_ && pieces_.empty();
+  for (int32_t i = 0; i < shape_.size; ++i)
+    all &= i == options_.self || lost_[static_cast<size_t>(i)] || HasLeft(i);
+  return all;
+}
+
+bool Seat::IsSettled(Time now) const {
+  return pieces_.empty() && (reign_ == nullptr || reign_->AreAllTold(lost_, now));
+}
+
+// Who has lost its leader asks all: those that it has not heard since are silent, too.
+std::vector<Seat::Silence> Seat::HeldUpBy(Time now) const {
+  std::vector<Silence> silences;
+  std::vector<bool> answers(static_cast<size_t>(shape_.size), true);
+  const bool is_led = reign_ == nullptr && silent_ <= options_.engine_grace && leader_ >= 0;
+  for (int32_t i = 0; i < shape_.size; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (i == options_.self || lost_[index]) continue;
+    Time since = 0;
+    if (reign_ != nullptr)
+      since = reign_->SilenceOf(i, lost_, now);
+    else if (is_led)
+      since = index < view_.silences.size() ? static_cast<Time>(view_.silences[index]) : 0;
+    else if (heard_at_[index] <= led_at_)
+      since = now - std::max(heard_at_[index], led_at_);
+    if (since <= options_.engine_grace) continue;
+    answers[index] = false;
+    silences.push_back({i, since});
+  }
+  if (IsQuorum(answers, lost_)) silences.clear();
+  return silences;
+}
+
+bool Seat::IsFlushed() {
+  return pieces_.empty() && view_.attempt == attempt_ && view_.quiet &&
+         view_.executed == executed() && Unfinished().empty();
+}
+
+}  // namespace covey
