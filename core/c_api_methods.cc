@@ -9,7 +9,8 @@ namespace {
 static_assert(static_cast<int>(Payload::kModel) == COVEY_MODEL &&
               static_cast<int>(Payload::kGradients) == COVEY_GRADIENTS);
 static_assert(static_cast<int>(Admission::kAll) == COVEY_ADMIT_ALL &&
-              static_cast<int>(Admission::kRounds) == COVEY_ADMIT_ROUNDS);
+              static_cast<int>(Admission::kRounds) == COVEY_ADMIT_ROUNDS &&
+              static_cast<int>(Admission::kPairs) == COVEY_ADMIT_PAIRS);
 
 // What `text` chooses; null: what the knob of the runtime does.
 Status Choose(const Use& use, const char* text, MethodChoice* choice) {
@@ -41,6 +42,11 @@ Status PlanOf(const Use& use, const char* text, covey_group key, int64_t version
                                    " has groups of " + std::to_string(made.rounds.group_size) +
                                    " ranks, but there are " + std::to_string(group->size()) +
                                    ": group_size is auto or 1 to " + std::to_string(group->size()));
+  if (made.admission == Admission::kPairs)
+    if (const Status pairs = CheckPairs({.kind = made.pairs.topology, .size = group->size()});
+        !pairs.ok())
+      return Status::InvalidArgument("the method " + choice.At(version).OwnText() + ": " +
+                                     pairs.message());
   plan->payload = static_cast<covey_payload>(made.payload);
   plan->admission = static_cast<covey_admission>(made.admission);
   plan->group = key;  // Membership::kAll

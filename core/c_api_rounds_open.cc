@@ -1,15 +1,14 @@
 // Opening rounds: what is asked for is checked, and agreed between the members.
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
+#include "core/c_api_offers.h"
 #include "core/c_api_rounds.h"
 #include "core/plan/method.h"
 
 namespace covey {
 namespace {
 
-constexpr size_t kShardBytes = 256 * 1024;  // of a sum, so that it and a few slots lie in a L2
 constexpr int32_t kMostHypers = 4096;
 // Results that are kept where nobody says how many.
 constexpr size_t kAutoLogBytes = size_t{64} << 20;
@@ -22,16 +21,7 @@ Status CheckConfig(const covey_rounds_config& config) {
   if (config.name == nullptr || config.name[0] == '\0') return wrong("they need a name");
   if (config.op != COVEY_SUM && config.op != COVEY_AVERAGE)
     return wrong("op is COVEY_SUM or COVEY_AVERAGE");
-  if (config.num_spans < 1 || config.dtypes == nullptr || config.counts == nullptr)
-    return wrong("there is no span");
-  for (int32_t i = 0; i < config.num_spans; ++i) {
-    const auto dtype = static_cast<int>(config.dtypes[i]);
-    if (dtype < 0 || dtype >= static_cast<int>(DType::kBool))
-      return wrong("span " + std::to_string(i) + " has no dtype that can be summed");
-    if (config.counts[i] < 1)
-      return wrong("span " + std::to_string(i) + " has " + std::to_string(config.counts[i]) +
-                   " elements");
-  }
+  RETURN_IF_ERROR(CheckSpans("rounds", {config.num_spans, config.dtypes, config.counts}));
   if (config.num_hypers < 0 || config.num_hypers > kMostHypers)
     return wrong("num_hypers is " + std::to_string(config.num_hypers) + ", which is not 0 to " +
                  std::to_string(kMostHypers));
@@ -61,74 +51,9 @@ Status MethodOf(const Use& use, const char* text, const Group& group, std::strin
 
 // One line that says everything that must agree.
 std::string Describe(const covey_rounds_config& config, const std::string& method) {
-  std::string text = "method " + method + ", op " + NameOf(static_cast<Op>(config.op)) + ", " +
-                     std::to_string(config.num_hypers) + " hyper-parameters, spans";
-  for (int32_t i = 0; i < config.num_spans; ++i)
-    text += std::string(i > 0 ? ", " : " ") + NameOf(static_cast<DType>(config.dtypes[i])) + "[" +
-            std::to_string(config.counts[i]) + "]";
-  return text;
-}
-
-// What every member tells the others: the offset of its block, or a channel for all, and its line.
-struct Offer {
-  uint64_t offset = Transport::kNoOffset;
-  std::string text;
-};
-
-// Gathers `text` of every member, by index. Blocks.
-Status Gather(covey_runtime* runtime, const covey_rounds_config& config, const Offer& mine,
-              std::vector<Offer>* offers) {
-  std::string bytes(sizeof(mine.offset), '\0');
-  std::memcpy(bytes.data(), &mine.offset, sizeof(mine.offset));
-  bytes += mine.text;
-  const std::string name = std::string("covey.rounds.") + config.name;
-  const auto length = static_cast<int64_t>(bytes.size());
-  covey_tensor tensor = COVEY_INIT(covey_tensor);
-  tensor.dtype = COVEY_UINT8;
-  tensor.ndim = 1;
-  tensor.shape = &length;
-  tensor.data = bytes.data();
-  covey_request request = COVEY_INIT(covey_request);
-  request.kind = COVEY_ALLGATHER;
-  request.group = config.group;
-  request.name = name.c_str();
-  request.num_tensors = 1;
-  request.inputs = &tensor;
-  request.waits = 1;
-  covey_handle handle = 0;
-  covey_error error = COVEY_INIT(covey_error);
-  std::vector<int64_t> rows(offers->size());
-  covey_tensor all = COVEY_INIT(covey_tensor);
-  covey_code code = covey_submit(runtime, &request, &handle, &error);
-  if (code == COVEY_OK) code = covey_wait(runtime, handle, -1, &error);
-  if (code == COVEY_OK) code = covey_result(runtime, handle, 0, &all, rows.data(), &error);
-  const char* at = static_cast<const char*>(all.data);
-  for (size_t i = 0; code == COVEY_OK && i < offers->size(); ++i) {
-    Offer* offer = &(*offers)[i];
-    std::memcpy(&offer->offset, at, sizeof(offer->offset));
-    offer->text.assign(at + sizeof(offer->offset), at + rows[i]);
-    at += rows[i];
-  }
-  if (handle != 0) covey_release(runtime, handle);
-  if (code == COVEY_OK) return Status::Ok();
-  return {static_cast<StatusCode>(code), error.message, Rank{error.peer_rank}};
-}
-
-// Alike on all members.
-Status Judge(const Group& group, const std::string& name, const std::vector<Offer>& offers,
-             const Status& enough) {
-  const auto rank = [&](size_t i) { return "rank " + std::to_string(ToInt(group.members[i])); };
-  for (size_t i = 1; i < offers.size(); ++i)
-    if (offers[i].text != offers[0].text)
-      return Status::Mismatch("rounds '" + name + "' differ: " + rank(0) + " has " +
-                              offers[0].text + "; " + rank(i) + " has " + offers[i].text);
-  RETURN_IF_ERROR(enough);
-  for (size_t i = 0; i < offers.size(); ++i)
-    if (offers[i].offset == Transport::kNoOffset)
-      return Status::Exhausted("rounds '" + name + "': the arena of " + rank(i) +
-                                   " has no room for them; raise COVEY_ARENA_BYTES or lower log=",
-                               group.members[i]);
-  return Status::Ok();
+  return "method " + method + ", op " + NameOf(static_cast<Op>(config.op)) + ", " +
+         std::to_string(config.num_hypers) + " hyper-parameters, " +
+         TextOf({config.num_spans, config.dtypes, config.counts});
 }
 
 // What ranks that share no memory can do.
@@ -169,10 +94,7 @@ int32_t LogOf(const MethodRounds& rounds, const RoundLayout& layout) {
 
 RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, const Group& group,
                             const MethodRounds& rounds) {
-  std::vector<RoundSpan> spans;
-  for (int32_t i = 0; i < config.num_spans; ++i)
-    spans.push_back({static_cast<DType>(config.dtypes[i]), static_cast<size_t>(config.counts[i])});
-  const RoundLayout layout(spans, kShardBytes);
+  const RoundLayout layout = LayoutOf({config.num_spans, config.dtypes, config.counts});
   AdmissionRule admission{.grace = rounds.grace,
                           .staleness = static_cast<uint64_t>(rounds.max_staleness)};
   if (rounds.admit > 0) admission.count = static_cast<int32_t>(rounds.admit);
@@ -207,7 +129,7 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_rounds_config* c
   const Group* group = use->FindGroup(config->group);
   if (group == nullptr || ToInt(group->my_index) < 0)
     return Status::InvalidArgument("there is no such group, or this rank is not in it");
-  Offer mine;
+  BlockOffer mine;
   MethodRounds rounds;
   RETURN_IF_ERROR(MethodOf(use, config->method, *group, &mine.text, &rounds));
   const bool is_shared = use->transport().words() != nullptr;
@@ -220,15 +142,17 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_rounds_config* c
   const Status enough = CheckMemory(*port, use->config().memory_limit, config->name);
   if (enough.ok())
     mine.offset = is_shared ? use->AllocBlock(port->BlockBytes()) : use->NewChannel();
-  std::vector<Offer> offers(group->members.size());
+  std::vector<BlockOffer> offers(group->members.size());
   // When this fails it may have worked for others, who then use this rank's block: it is not freed.
-  RETURN_IF_ERROR(Gather(runtime, *config, mine, &offers));
-  if (const Status judged = Judge(*group, config->name, offers, enough); !judged.ok()) {
+  const std::string what = std::string("rounds '") + config->name + "'";
+  RETURN_IF_ERROR(
+      Gather(runtime, config->group, std::string("covey.rounds.") + config->name, mine, &offers));
+  if (const Status judged = Judge(*group, what, offers, enough); !judged.ok()) {
     if (is_shared && mine.offset != Transport::kNoOffset) use->FreeBlock(mine.offset);
     return judged;
   }
   std::vector<uint64_t> offsets;
-  for (const Offer& offer : offers) offsets.push_back(offer.offset);
+  for (const BlockOffer& offer : offers) offsets.push_back(offer.offset);
   port->Open(offsets);
   *number = use->KeepRounds(std::move(port));
   return Status::Ok();

@@ -330,8 +330,9 @@ typedef enum covey_payload {
 } covey_payload;
 
 typedef enum covey_admission {
-  COVEY_ADMIT_ALL = 0,   /* the exchange runs once every member has come */
-  COVEY_ADMIT_ROUNDS = 1 /* as versions, see core/covey_rounds.h: once enough have come */
+  COVEY_ADMIT_ALL = 0,    /* the exchange runs once every member has come */
+  COVEY_ADMIT_ROUNDS = 1, /* as versions, see core/covey_rounds.h: once enough have come */
+  COVEY_ADMIT_PAIRS = 2   /* two at a time, see core/covey_pairs.h: nobody waits for anybody */
 } covey_admission;
 
 typedef struct covey_plan {

@@ -16,7 +16,8 @@ PairsPort::PairsPort(Bundle bundle, const Group* group, Transport* transport)
       group_(group),
       transport_(transport),
       words_(transport->words()),
-      memory_(group->size(), bundle_.layout) {}
+      memory_(group->size(), bundle_.layout),
+      rng_(bundle_.rule.topology.seed + static_cast<uint64_t>(bundle_.self)) {}
 
 void PairsPort::Open(const std::vector<uint64_t>& offsets) {
   std::vector<std::byte*> blocks;
@@ -39,11 +40,23 @@ PairsPort::Met PairsPort::Step(std::span<void* const> model) {
   if (phase_ == Phase::kMeets)
     pairs_->GoOn({const_cast<const void* const*>(model.data()), model.size()});
   phase_ = Phase::kTrains;
+  if (!IsDue()) return {};
   const uint64_t merged = pairs_->counters().merged;
   pairs_->Update(model);
   Met met{.partner = -1, .merged = pairs_->counters().merged > merged};
   if (bundle_.rule.all_begin || bundle_.self % 2 == 0) met.partner = AverageWithNext(model);
   return met;
+}
+
+// A local step is over: whether it was the last.
+bool PairsPort::IsDue() {
+  const PairRule& rule = bundle_.rule;
+  if (left_ == 0) {
+    left_ = rule.local_steps;
+    if (rule.is_random)
+      for (left_ = 1; rng_.Below(static_cast<uint64_t>(rule.local_steps)) != 0;) ++left_;
+  }
+  return --left_ == 0;
 }
 
 // Passes over who is dead or has not begun.

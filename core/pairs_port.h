@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/rng.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
 #include "core/pair/pairs.h"
@@ -22,8 +23,10 @@ namespace covey {
 
 // Who averages with whom, and who begins it.
 struct PairRule {
-  Topology topology;      // that gives pairs
-  bool all_begin = true;  // else even members alone; whom odd ones meet does
+  Topology topology;        // that gives pairs
+  bool all_begin = true;    // else even members alone, and odd ones are met by them
+  int64_t local_steps = 1;  // of a rank between what it hands in
+  bool is_random = false;   // these are a mean: geometrically distributed
 };
 
 class PairsPort {
@@ -36,7 +39,7 @@ class PairsPort {
     Time max_wait = 60 * kSecond;  // in Finish
     const Kernels* kernels = nullptr;
   };
-  // What a step has done.
+  // What a step has done: nothing while its local steps are not over.
   struct Met {
     int32_t partner = -1;  // its index; -1: it has averaged with nobody
     bool merged = false;   // others had averaged with this rank since its last step
@@ -77,6 +80,7 @@ class PairsPort {
 
   Status Await(std::vector<int32_t> (Pairs::*missing)(), Time deadline);
   Status MissingAfter(const std::vector<int32_t>& members) const;
+  bool IsDue();
   int32_t AverageWithNext(std::span<void* const> model);
   void HearOfLosses();
 
@@ -91,9 +95,12 @@ class PairsPort {
 
   std::mutex mutex_;
   std::unique_ptr<Pairs> pairs_;  // protected by mutex_
-  uint64_t round_ = 0;            // likewise: the next of the topology that this rank begins
-  Phase phase_ = Phase::kTrains;  // likewise
-  Time since_ = 0;                // likewise: when that phase began
+  // Of the thread that trains.
+  Rng rng_;
+  int64_t left_ = 0;    // local steps; 0: not drawn yet
+  uint64_t round_ = 0;  // of the topology: the next one that this rank begins
+  Phase phase_ = Phase::kTrains;
+  Time since_ = 0;  // when that phase began
 };
 
 }  // namespace covey

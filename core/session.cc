@@ -127,6 +127,7 @@ void Session::Interrupt() {
   runtime_->stall().Close();
   const std::lock_guard lock(mutex_);
   for (const auto& [number, rounds] : rounds_) rounds->Interrupt();
+  pairs_.Interrupt();
 }
 
 Session::~Session() {
@@ -249,6 +250,7 @@ void Session::SweepRounds() {
     engine_->WithBaton([&] { rounds->Part(&runtime_->letters()); });
     for (uint64_t offset : rounds->Blocks()) FreeBlock(offset);
   }
+  for (uint64_t offset : pairs_.TakeUnused()) FreeBlock(offset);
 }
 
 Status Session::StartTimeline(const std::string& path) {

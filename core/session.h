@@ -14,6 +14,7 @@
 
 #include "core/base/config.h"
 #include "core/engine.h"
+#include "core/pairs_shelf.h"
 #include "core/rounds_port.h"
 
 namespace covey {
@@ -50,6 +51,8 @@ class Session {
   RoundsPort* FindRounds(uint64_t number);  // null: none
   RoundsPort::Counters RoundCounters();     // of all there are and were
   void CloseRounds(uint64_t number);
+  // Their blocks are had and go back like those of rounds.
+  PairsShelf& pairs() { return pairs_; }
 
   Status StartTimeline(const std::string& path);
   void StopTimeline();
@@ -84,7 +87,8 @@ class Session {
   uint64_t next_rounds_ = 0;                                // protected by mutex_
   uint64_t channels_ = 0;                                   // protected by mutex_
   bool leaves_ = false;                                     // nothing is swept; protected by mutex_
-  RoundsPort::Counters past_rounds_;                        // of closed ones; protected by mutex_
+  PairsShelf pairs_;
+  RoundsPort::Counters past_rounds_;  // of closed ones; protected by mutex_
 };
 
 }  // namespace covey

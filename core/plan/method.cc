@@ -104,6 +104,9 @@ Status ReadValue(const MethodParameter& parameter, std::string_view text, int64_
   if (parameter.notation == Notation::kProgress)
     return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
                                    ", which is not lockstep or skip");
+  if (parameter.notation == Notation::kPairing)
+    return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
+                                   ", which is not auto, bipartite, ring, full or matching");
   if (parameter.notation == Notation::kAdmission)
     return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
                                    ", which is not solo, all, majority, first2 (one of 2 that "

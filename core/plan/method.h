@@ -24,6 +24,7 @@
 
 #include "core/base/status.h"
 #include "core/base/types.h"
+#include "core/plan/topology.h"
 
 namespace covey {
 
@@ -35,6 +36,7 @@ enum class Notation : uint8_t {
   kAdmission,  // "solo", "all", a number of ranks, or "0.5" of them: ranks, or minus permille
   kOrAuto,     // "auto", or a number from 1: 0, or that
   kNorm,       // "off", or a number such as "0.25": 0, or millionths
+  kPairing,    // "auto", or a topology that gives pairs: 0, or 1 + TopologyKind
 };
 inline constexpr int64_t kAdmitSolo = 1;
 inline constexpr int64_t kAdmitAll = -1000;
@@ -64,6 +66,7 @@ enum class Payload : int32_t {
 enum class Admission : int32_t {
   kAll = 0,     // an exchange runs once every member has come
   kRounds = 1,  // as versions of core/round: once enough have come, as MethodRounds says
+  kPairs = 2,   // two at a time, by core/pair: nobody waits for anybody
 };
 enum class Membership : int32_t {
   kAll = 0,  // every rank of the view
@@ -84,11 +87,24 @@ struct MethodRounds {
   friend bool operator==(const MethodRounds&, const MethodRounds&) = default;
 };
 
+// Who averages with whom, and when; the same at all versions.
+struct MethodPairs {
+  TopologyKind topology = TopologyKind::kMatching;
+  uint64_t seed = 0;        // of a random one, and of random numbers of steps
+  bool all_begin = true;    // else even ranks alone, and odd ones are met by them
+  int64_t local_steps = 1;  // steps between a rank's exchanges
+  bool is_random = false;   // these are a mean: geometrically distributed
+  Time max_wait = 0;        // in finish(), which is all that waits
+
+  friend bool operator==(const MethodPairs&, const MethodPairs&) = default;
+};
+
 struct MethodPlan {
   Payload payload = Payload::kNone;
   Membership members = Membership::kAll;
   Admission admission = Admission::kAll;
   MethodRounds rounds = {};  // kRounds
+  MethodPairs pairs = {};    // kPairs
 
   friend bool operator==(const MethodPlan&, const MethodPlan&) = default;
 };

@@ -3,6 +3,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/plan/topology.h"
+
 namespace covey {
 namespace {
 
@@ -83,6 +85,13 @@ std::optional<int64_t> ReadNorm(std::string_view text) {
   return is_whole && millionths > 0 ? std::optional(millionths) : std::nullopt;
 }
 
+std::optional<int64_t> ReadPairing(std::string_view text) {
+  if (text == "auto") return kAuto;
+  TopologyKind kind{};
+  if (!KindOf(text, &kind).ok() || !CheckPairs({.kind = kind, .size = 2}).ok()) return std::nullopt;
+  return 1 + static_cast<int64_t>(kind);
+}
+
 std::string WritePart(int64_t permille) {
   std::string decimals = std::to_string(kWhole + permille).substr(1);
   while (decimals.ends_with('0')) decimals.pop_back();
@@ -113,6 +122,8 @@ std::optional<int64_t> ReadAs(Notation notation, std::string_view text) {
       return ReadOrAuto(text);
     case Notation::kNorm:
       return ReadNorm(text);
+    case Notation::kPairing:
+      return ReadPairing(text);
   }
   return std::nullopt;
 }
@@ -127,6 +138,8 @@ std::string WriteAs(Notation notation, int64_t value) {
   }
   if (notation == Notation::kOrAuto && value == kAuto) return "auto";
   if (notation == Notation::kNorm) return WriteNorm(value);
+  if (notation == Notation::kPairing)
+    return value == kAuto ? "auto" : NameOf(static_cast<TopologyKind>(value - 1));
   if (notation == Notation::kProgress) return value == 0 ? "lockstep" : "skip";
   if (notation == Notation::kTime)
     for (const Unit& unit : kUnits)

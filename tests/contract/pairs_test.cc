@@ -1,0 +1,189 @@
+// Goal: the C API of pairs over real shared memory: nothing that is learnt is lost, finish() leaves
+// the exact mean on all, who stops or leaves holds up nobody, and bad calls are refused.
+// Method: ranks as threads; progress in whole numbers, so that sums are exact.
+#include "core/covey_pairs.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+#include <vector>
+
+#include "tests/contract/threads.h"
+
+namespace covey {
+namespace {
+
+constexpr int kSteps = 60;
+constexpr int64_t kCounts[] = {1000, 70000};
+constexpr covey_dtype kTypes[] = {COVEY_FLOAT32, COVEY_FLOAT64};
+
+// One rank: its model, and what it trains it with.
+struct Student {
+  explicit Student(covey_runtime* of) : runtime(of), single(1000), whole(70000) {
+    spans[0] = single.data();
+    spans[1] = whole.data();
+  }
+  covey_code Open(const char* method, const char* name = "net") {
+    covey_pairs_config config = COVEY_INIT(covey_pairs_config);
+    config.name = name;
+    config.method = method;
+    config.num_spans = 2;
+    config.dtypes = kTypes;
+    config.counts = kCounts;
+    return covey_pairs_open(runtime, &config, spans, &pairs, &error);
+  }
+  void Learn(double by) {
+    for (float& one : single) one += static_cast<float>(by);
+    for (double& one : whole) one += by;
+  }
+  covey_code Step(covey_pairs_met* met = nullptr) {
+    return covey_pairs_step(runtime, pairs, spans, met, &error);
+  }
+  covey_code Finish(int64_t timeout_ns = -1) {
+    return covey_pairs_finish(runtime, pairs, spans, timeout_ns, &error);
+  }
+
+  covey_runtime* runtime;
+  covey_pairs pairs = 0;
+  std::vector<float> single;
+  std::vector<double> whole;
+  void* spans[2];
+  covey_error error = COVEY_INIT(covey_error);
+};
+
+class PairsTest : public testing::TestWithParam<std::pair<int, const char*>> {};
+
+TEST_P(PairsTest, WhatAllHaveLearntIsInTheMean) {
+  const auto [size, method] = GetParam();
+  std::vector<double> ends(static_cast<size_t>(size));
+  std::atomic<int> met_somebody{0};
+  RunRanks(size, "", [&, size = size, method = method](int rank, covey_runtime*& runtime) {
+    Student student(runtime);
+    ASSERT_EQ(student.Open(method), COVEY_OK) << student.error.message;
+    double expected = 0;
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      for (int step = 0; step < kSteps; ++step) {
+        student.Learn(rank + 1);
+        covey_pairs_met met = COVEY_INIT(covey_pairs_met);
+        ASSERT_EQ(student.Step(&met), COVEY_OK) << student.error.message;
+        if (met.partner >= 0) ++met_somebody;
+        EXPECT_NE(met.partner, rank);
+      }
+      ASSERT_EQ(student.Finish(), COVEY_OK) << student.error.message;
+      // The mean of 1 .. size, kSteps times each.
+      expected += kSteps * (size + 1) / 2.0;
+      for (const double one : student.whole) ASSERT_NEAR(one, expected, 1e-6);
+      for (const float one : student.single) ASSERT_NEAR(one, expected, 0.05);
+    }
+    ends[static_cast<size_t>(rank)] = student.whole[0];
+    covey_pairs_close(runtime, student.pairs);
+  });
+  for (const double one : ends) EXPECT_EQ(one, ends[0]);
+  if (size > 1) {
+    EXPECT_GT(met_somebody, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, PairsTest,
+    testing::Values(std::pair{1, "adpsgd"}, std::pair{2, "adpsgd"}, std::pair{3, "adpsgd"},
+                    std::pair{4, "adpsgd:topology=ring"}, std::pair{5, "adpsgd:topology=full"},
+                    std::pair{8, "adpsgd"}, std::pair{4, "adpsgd:topology=matching"}));
+
+// Rank 1 does nothing at all; rank 0 trains, averages with it, and is refused only by finish().
+TEST(PairsFaultTest, WhoDoesNothingHoldsUpNobody) {
+  std::atomic<bool> over{false};
+  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+    Student student(runtime);
+    ASSERT_EQ(student.Open("adpsgd:max_wait=30ms"), COVEY_OK) << student.error.message;
+    if (rank == 1) {
+      while (!over) std::this_thread::yield();
+      EXPECT_EQ(student.Finish(), COVEY_OK) << student.error.message;
+      return;
+    }
+    int met_one = 0;
+    for (int step = 0; step < kSteps; ++step) {
+      student.Learn(1);
+      covey_pairs_met met = COVEY_INIT(covey_pairs_met);
+      ASSERT_EQ(student.Step(&met), COVEY_OK);
+      met_one += met.partner == 1 ? 1 : 0;
+    }
+    EXPECT_EQ(met_one, kSteps);
+    const std::vector<double> before = student.whole;
+    EXPECT_EQ(student.Finish(), COVEY_TIMEOUT);
+    EXPECT_EQ(student.error.peer_rank, 1);
+    EXPECT_NE(std::string(student.error.message).find("30 ms (max_wait) for rank 1"),
+              std::string::npos)
+        << student.error.message;
+    EXPECT_EQ(student.whole, before);
+    student.Learn(1);
+    EXPECT_EQ(student.Step(), COVEY_OK);
+    over = true;
+    covey_code code = COVEY_TIMEOUT;
+    while (code == COVEY_TIMEOUT) code = student.Finish();
+    EXPECT_EQ(code, COVEY_OK) << student.error.message;
+    for (const double one : student.whole) ASSERT_NEAR(one, (kSteps + 1) / 2.0, 1e-9);
+  });
+}
+
+TEST(PairsFaultTest, AnybodyLooksAtAnybodyAlone) {
+  RunRanks(3, "", [&](int rank, covey_runtime*& runtime) {
+    Student student(runtime);
+    ASSERT_EQ(student.Open("adpsgd"), COVEY_OK);
+    student.Learn(rank + 1);
+    if (rank == 0) {
+      Student other(runtime);
+      int32_t whole = 0;
+      while (whole == 0)
+        ASSERT_EQ(covey_pairs_look(runtime, student.pairs, 1, other.spans, &whole, nullptr),
+                  COVEY_OK);
+      EXPECT_EQ(other.whole[0], 0);
+      EXPECT_EQ(covey_pairs_look(runtime, student.pairs, 3, other.spans, &whole, &student.error),
+                COVEY_INVALID_ARGUMENT);
+      EXPECT_STREQ(student.error.message, "pairs: rank 3 is not a member of their group");
+    }
+    // Nobody has handed anything in before: all wait for rank 0 here.
+    covey_request request = COVEY_INIT(covey_request);
+    covey_handle handle = 0;
+    request.kind = COVEY_BARRIER;
+    ASSERT_EQ(covey_submit(runtime, &request, &handle, nullptr), COVEY_OK);
+    ASSERT_EQ(covey_wait(runtime, handle, -1, nullptr), COVEY_OK);
+    covey_release(runtime, handle);
+    EXPECT_EQ(student.Step(), COVEY_OK);
+    EXPECT_EQ(student.Finish(), COVEY_OK);
+    for (const double one : student.whole) ASSERT_NEAR(one, 2, 1e-9);
+  });
+}
+
+TEST(PairsFaultTest, RanksThatDifferAreToldHow) {
+  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+    Student student(runtime);
+    EXPECT_EQ(student.Open(rank == 0 ? "adpsgd" : "adpsgd:seed=2"), COVEY_MISMATCH);
+    EXPECT_NE(std::string(student.error.message).find("seed=2"), std::string::npos)
+        << student.error.message;
+    EXPECT_EQ(student.Open("local", "other"), COVEY_INVALID_ARGUMENT);
+    EXPECT_EQ(student.Open("adpsgd", "again"), COVEY_OK) << student.error.message;
+    EXPECT_EQ(student.Finish(), COVEY_OK);
+  });
+}
+
+TEST(PairsFaultTest, BadCallsAreRefused) {
+  RunRanks(3, "", [&](int, covey_runtime*& runtime) {
+    Student student(runtime);
+    EXPECT_EQ(student.Open("adpsgd:topology=bipartite"), COVEY_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(student.error.message).find("needs an even number of ranks, not 3"),
+              std::string::npos)
+        << student.error.message;
+    EXPECT_EQ(student.Step(), COVEY_INVALID_ARGUMENT);
+    EXPECT_STREQ(student.error.message, "there are no such pairs, or they were closed");
+    ASSERT_EQ(student.Open("adpsgd"), COVEY_OK) << student.error.message;
+    void* none[] = {student.spans[0], nullptr};
+    EXPECT_EQ(covey_pairs_step(runtime, student.pairs, none, nullptr, &student.error),
+              COVEY_INVALID_ARGUMENT);
+    EXPECT_EQ(student.Finish(), COVEY_OK);
+  });
+}
+
+}  // namespace
+}  // namespace covey
