@@ -1,5 +1,5 @@
-// How the members of a group agree on what is opened, with a block of each one's memory: what rounds
-// and pairs have in common.
+// How the members of a group agree on what is opened, with a block of each one's memory: what
+// rounds and pairs have in common.
 #ifndef COVEY_CORE_C_API_OFFERS_H_
 #define COVEY_CORE_C_API_OFFERS_H_
 

@@ -17,7 +17,7 @@ from covey.watch import where
 
 # What a step exchanges: covey_payload of core/covey.h; and when: covey_admission.
 NOTHING, GRADIENTS, MODEL = 0, 1, 2
-ALL, ROUNDS = 0, 1
+ALL, ROUNDS, PAIRS = 0, 1, 2
 FOREVER = (1 << 63) - 1
 
 _DEFAULT = "allreduce"
@@ -31,7 +31,7 @@ def methods() -> List[Dict[str, Any]]:
 
     Example:
         >>> [method["name"] for method in covey.methods()]
-        ['allreduce', 'eager', 'local', 'wagma']
+        ['adpsgd', 'allreduce', 'eager', 'local', 'wagma']
     """
     return list(json.loads(_native.methods()))
 
@@ -155,13 +155,15 @@ class Plan(NamedTuple):
 
     Attributes:
         payload: NOTHING, GRADIENTS or MODEL.
-        in_rounds: whether it waits for enough ranks instead of all.
+        in_rounds: whether it does not wait for all ranks: for enough of them, or for none.
+        in_pairs: whether it is for none: models are averaged two at a time.
         until: the next version at which another method holds, or a warm-up is over.
     """
 
     payload: int
     in_rounds: bool
     until: int
+    in_pairs: bool = False
 
 
 def plan(text: str, group: int, version: int) -> Plan:
@@ -173,7 +175,7 @@ def plan(text: str, group: int, version: int) -> Plan:
         InvalidArgument: (a ValueError) the group has fewer members than the method waits for.
     """
     payload, admission, until = _native.method_plan(text, group, version)
-    return Plan(payload, admission == ROUNDS, until)
+    return Plan(payload, admission != ALL, until, admission == PAIRS)
 
 
 def plans(text: str, group: int) -> Iterator[Tuple[int, Plan]]:

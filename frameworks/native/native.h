@@ -119,6 +119,20 @@ PyObject* BenchFlag(PyObject* module, PyObject* args);
 PyObject* BenchAllreduce(PyObject* module, PyObject* args);
 PyObject* BenchMpi(PyObject* module, PyObject* args);
 
+/* tuples.c ------------------------------------------------------------------------------------- */
+
+/* As arrays of malloc's, with one element more; NULL with an exception set. */
+int64_t* NumbersOf(PyObject* tuple);
+void** AddressesOf(PyObject* tuple);
+
+/* pairs.c -------------------------------------------------------------------------------------- */
+
+PyObject* PairsOpen(PyObject* module, PyObject* args);
+PyObject* PairsStep(PyObject* module, PyObject* args);
+PyObject* PairsLook(PyObject* module, PyObject* args);
+PyObject* PairsFinish(PyObject* module, PyObject* args);
+PyObject* PairsClose(PyObject* module, PyObject* args);
+
 /* rounds.c ------------------------------------------------------------------------------------- */
 
 PyObject* RoundsOpen(PyObject* module, PyObject* args);

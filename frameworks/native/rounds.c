@@ -7,17 +7,6 @@
 enum { kSliceNs = 50 * 1000 * 1000 }; /* how long a signal waits at most */
 enum { kMostSpans = 1 << 16, kMostHypers = 4096 };
 
-/* The tuple as an array of int64_t; NULL with an exception set. */
-static int64_t* NumbersOf(PyObject* tuple) {
-  const Py_ssize_t count = PyTuple_Size(tuple);
-  int64_t* numbers = calloc((size_t)count + 1, sizeof(*numbers));
-  if (numbers == NULL) return (int64_t*)PyErr_NoMemory();
-  for (Py_ssize_t i = 0; i < count; ++i) numbers[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
-  if (!PyErr_Occurred()) return numbers;
-  free(numbers);
-  return NULL;
-}
-
 static double* DoublesOf(PyObject* tuple) {
   const Py_ssize_t count = PyTuple_Size(tuple);
   double* numbers = calloc((size_t)count + 1, sizeof(*numbers));

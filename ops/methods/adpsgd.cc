@@ -5,8 +5,8 @@
 // meanwhile by others, who may have averaged with it. Then, when it is one that begins, it averages
 // with its next partner: both models become the mean of the two, at once, whatever the partner is
 // doing. On a bipartite graph even ranks begin, and their partners are odd, at the hops 1, -1, 3,
-// -3, 5, -5, 9, ... in turn; for an odd number of ranks all begin, with partners of random matchings
-// that a seed draws.
+// -3, 5, -5, 9, ... in turn; for an odd number of ranks all begin, with partners of random
+// matchings that a seed draws.
 //
 // The sum of all models is moved by what ranks have learnt alone: averaging two moves no mean, and
 // loses no update that comes meanwhile. A rank that is slow or stopped takes part with the model it
@@ -32,7 +32,7 @@ constexpr MethodParameter kParameters[] = {
      .unit = "",
      .standard = kAuto,
      .minimum = kAuto,
-     .maximum = kNumTopologyKinds,
+     .maximum = 1 + static_cast<int64_t>(TopologyKind::kMatching),
      .help =
          "who averages with whom: bipartite, ring (both for even numbers of ranks), full (all in "
          "turn), matching (random pairs); auto: bipartite, or for an odd number matching",

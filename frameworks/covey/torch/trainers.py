@@ -7,9 +7,10 @@ from typing import Any, Union
 from covey.method import MODEL, Plan, text_at
 from covey.torch import models, rounds
 from covey.torch.models import ModelRounds
+from covey.torch.pairs import PairTrainer
 from covey.torch.rounds import RoundTrainer
 
-Trainer = Union[RoundTrainer, ModelRounds]
+Trainer = Union[RoundTrainer, ModelRounds, PairTrainer]
 
 
 def check_options(optimizer: Any, plan: Plan) -> None:
@@ -25,6 +26,8 @@ def trainer_of(optimizer: Any) -> Trainer:
     progress = optimizer._covey_progress
     buckets, reduction = optimizer._covey_plans
     text = text_at(progress.method, progress.steps)
+    if progress.plan.in_pairs:
+        return PairTrainer(optimizer, progress.named, reduction.group, text)
     if progress.plan.payload == MODEL:
         return ModelRounds(optimizer, progress.named, reduction.group, text)
     return RoundTrainer(optimizer, buckets, reduction, text)

@@ -1,0 +1,121 @@
+"""An optimizer whose model is averaged with one other rank's at a time. Internal.
+
+``step()`` updates the parameters with this rank's gradients, hands in what it has learnt and, when
+it is its turn, averages with a partner; nobody waits for anybody. What others have made of this
+rank's model meanwhile comes back with its next step. The core does it: see ``core/pair/README.md``.
+
+The parameters of a dtype lie side by side in memory of this rank's own. One that was pointed
+elsewhere meanwhile is brought back.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Sequence
+
+import torch
+
+from covey import _native
+from covey.group import Group
+from covey.torch.averager import refuse_shared_memory
+from covey.torch.clip import clipped_step
+from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
+from covey.torch.models import check_options
+from covey.torch.reducer import next_prefix
+from covey.torch.tensors import CODES
+
+
+class _Flat:
+    """The parameters of one dtype."""
+
+    def __init__(self, plan: BucketPlan) -> None:
+        self.numbers = torch.zeros(plan.length, dtype=plan.dtype)
+        self._parameters = [slot.parameter for slot in plan.slots]
+        self._views = [
+            self.numbers.as_strided(
+                slot.parameter.shape, gradient_strides(slot.parameter), slot.offset
+            )
+            for slot in plan.slots
+        ]
+
+    def gather(self) -> None:
+        """Moves what does not lie here."""
+        for parameter, view in zip(self._parameters, self._views):
+            data = parameter.data
+            if data.data_ptr() == view.data_ptr() and data.stride() == view.stride():
+                continue
+            view.copy_(data)
+            parameter.data = view
+
+
+class PairTrainer:
+    """The pairs of one optimizer.
+
+    Attributes:
+        met: how often this rank has begun an average with another one.
+        merged: steps before which others had averaged with it.
+    """
+
+    def __init__(self, optimizer: Any, named: Sequence[Named], group: Group, method: str) -> None:
+        """Every member of the group makes one, with the same parameters and options.
+
+        Raises:
+            Unsupported, InvalidArgument: (ValueErrors) an option that this method does not go
+                with; two parameters in the same memory.
+            Mismatch, Exhausted: on every rank: the ranks differ; a rank has no room.
+        """
+        check_options(optimizer._covey_options)
+        refuse_shared_memory(named)
+        self._optimizer = optimizer
+        plans = plan_whole(named)
+        self._flats = [_Flat(plan) for plan in plans]
+        self._addresses = tuple(flat.numbers.data_ptr() for flat in self._flats)
+        self.met = 0
+        self.merged = 0
+        self._gather()
+        self._pairs = _native.pairs_open(
+            group.id,
+            next_prefix("pairs", group.ranks),
+            method,
+            tuple(CODES[plan.dtype] for plan in plans),
+            tuple(plan.length for plan in plans),
+            self._addresses,
+        )
+
+    def close(self) -> None:
+        """This rank leaves; the parameters keep their values."""
+        pairs, self._pairs = self._pairs, 0
+        if pairs:
+            _native.pairs_close(pairs)
+
+    def __del__(self) -> None:
+        if getattr(self, "_pairs", 0):
+            self.close()
+
+    def synchronize(self) -> None:
+        """Gradients are this rank's own: there is nothing to wait for."""
+
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """A step of the optimizer with this rank's gradients, then the average."""
+        loss = clipped_step(self._optimizer, closure)
+        self._gather()
+        partner, merged = _native.pairs_step(self._pairs, self._addresses)
+        self.met += partner >= 0
+        self.merged += merged
+        progress = self._optimizer._covey_progress
+        progress.turn(progress.version + 1)
+        return loss
+
+    def finish(self) -> None:
+        """Makes the parameters the mean of all, with the same bits on each.
+
+        Raises:
+            Timeout: after ``max_wait``; the message names the ranks that are missing. The
+                parameters are as they were; called again it waits on.
+        """
+        self._gather()
+        _native.pairs_finish(self._pairs, self._addresses)
+
+    def _gather(self) -> None:
+        with torch.no_grad():
+            for flat in self._flats:
+                flat.gather()
