@@ -32,7 +32,7 @@ TEST_P(SnapshotsTest, WhoHasFallenOutOfTheLogGoesOnFromOne) {
     for (int64_t step = 1; late ? step <= 20 : step <= kSteps || !late_is_done.load(); ++step) {
       if (late && step % 10 == 0) {
         const int64_t enough = std::max(student.applied, version.load()) + 12;
-        while (version.load() < enough) {
+        while (version.load() < enough || student.executed() < enough) {
           student.GiveIfAsked();  // it may have been ahead
           std::this_thread::yield();
         }
