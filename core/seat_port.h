@@ -1,9 +1,9 @@
 // Rounds of members that share no memory: a lock and waiting around a Seat (core/hosts/seat.h).
 //
 // The seat is run, and its letters are carried, by whoever drives the process's runtime
-// (core/letter_box.h): its engine thread while the trainer computes, and a trainer that waits. Where
-// no majority of members answers, nobody goes on, for longer than max_wait; who waits says so in the
-// log, and of whom.
+// (core/letter_box.h): its engine thread while the trainer computes, and a trainer that waits.
+// Where no majority of members answers, nobody goes on, for longer than max_wait; who waits says so
+// in the log, and of whom.
 //
 // Any thread, but for what LetterPort has: the baton holder.
 #ifndef COVEY_CORE_SEAT_PORT_H_

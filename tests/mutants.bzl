@@ -93,6 +93,7 @@ _MUTANTS = {
     "w10_snapshot_without_a_second_look": (["core/round/snapshots.cc"], "rounds"),
     "w10_versions_of_all_are_not_kept": (["core/round/memory.cc"], "models"),
     "w10_withdrawn_is_not_asked_for_again": (["core/round/snapshots.cc"], "rounds"),
+    "w11_flushed_before_its_nulls_have_come": (["core/hosts/seat_trainer.cc"], "hosts"),
     "w11_null_goes_before_its_version": (["core/hosts/pieces.cc"], "hosts"),
     "w11_null_is_added_to": (["core/round/slot.cc"], "rounds"),
     "w11_null_is_divided_by": (["core/round/shards.cc"], "rounds"),

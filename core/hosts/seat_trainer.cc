@@ -177,9 +177,11 @@ std::vector<Seat::Silence> Seat::HeldUpBy(Time now) const {
   return silences;
 }
 
+// As of a beat that was written after this seat's nulls, which it does not keep, had come.
 bool Seat::IsFlushed() {
+  const auto self = static_cast<size_t>(options_.self);
   return pieces_.empty() && view_.attempt == attempt_ && view_.quiet &&
-         view_.executed == executed() && Unfinished().empty();
+         view_.executed == executed() && view_.standings[self] == standing_ && Unfinished().empty();
 }
 
 }  // namespace covey

@@ -1,5 +1,6 @@
 // One rank's part in the versions of one bundle, as its trainer's port sees it
-// (core/rounds_port.h): Rounds where ranks share memory, Seat (core/hosts/seat.h) where they do not.
+// (core/rounds_port.h): Rounds where ranks share memory, Seat (core/hosts/seat.h) where they do
+// not.
 //
 // Sans-IO: whoever holds the lock around it calls, one thread at a time.
 #ifndef COVEY_CORE_ROUND_VERSIONS_H_

@@ -16,7 +16,10 @@
 // periodic allreduce): a version waits for whoever is further behind, for max_wait at most.
 // progress=skip (skip-ahead): after a rank has applied all versions there are, its next step is the
 // one after the last of them, whatever it has done itself.
-// Bytes per rank and step: g read from its slot and g of the result, on one host.
+// Bytes per rank and step: g read from its slot and g of the result, on one host. Over a network one
+// rank counts for all (core/hosts): g to it and g of the result from it, for each of the others.
+// There a version needs a majority of the ranks (of two: the first): who is silent may have been cut
+// off, and go on by itself; without a majority all wait, also longer than max_wait.
 //
 // Worked example, 3 ranks, solo; rank 2 is late at step 1: version 1 = (g0,1 + g1,1) / 3, if 1 was
 // there when 0 came; version 2 = (g0,2 + g1,2 + g2,1) / 3, or + g2,2 when rank 2 has caught up.
@@ -119,10 +122,13 @@ constexpr Method kMethod{
         "Learning with Partial Collective Operations, PPoPP 2020, doi:10.1145/3332466.3374528",
     .late =
         "whoever is not among the first `admit`, for `log` steps at most; nobody waits longer than "
-        "max_wait for anybody; no gradient is lost: late ones count once, in a later step",
+        "max_wait for anybody, but over a network (MPI) for a majority of the ranks to answer (of "
+        "two: the first); no gradient is lost: late ones count once, in a later step",
     .learning_rate =
         "that for one rank times P, with a warm-up; less where gradients come many steps late",
-    .memory = "3 g in each rank, and log g for all together",
+    .memory =
+        "3 g in each rank, and log g for all together; over a network log g in each rank, and "
+        "3 g for each rank in the one that counts for all",
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

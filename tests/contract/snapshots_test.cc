@@ -32,7 +32,7 @@ TEST_P(SnapshotsTest, WhoHasFallenOutOfTheLogGoesOnFromOne) {
     for (int64_t step = 1; late ? step <= 20 : step <= kSteps || !late_is_done.load(); ++step) {
       if (late && step % 10 == 0) {
         const int64_t enough = std::max(student.applied, version.load()) + 12;
-        while (version.load() < enough) {
+        while (version.load() < enough || student.executed() < enough) {
           student.GiveIfAsked();  // it may have been ahead
           std::this_thread::yield();
         }
@@ -95,6 +95,7 @@ TEST_P(SnapshotsTest, ItIsSaidWhenNobodyIsLeft) {
         ASSERT_EQ(student.Apply(), COVEY_OK) << student.error().message;
       }
       if (late) {
+        while (student.executed() < 20) std::this_thread::yield();  // news of it take their time
         EXPECT_EQ(student.Apply(), COVEY_EXHAUSTED);
         const std::string message = student.error().message;
         EXPECT_NE(message.find("nobody is left"), message.npos) << message;

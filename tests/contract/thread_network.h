@@ -1,5 +1,5 @@
-// A network between ranks that are threads: what stands for MPI in contract tests. Covey knows of no
-// memory that they share. A rank can be stopped between any two of its messages, and killed.
+// A network between ranks that are threads: what stands for MPI in contract tests. Covey knows of
+// no memory that they share. A rank can be stopped between any two of its messages, and killed.
 #ifndef COVEY_TESTS_CONTRACT_THREAD_NETWORK_H_
 #define COVEY_TESTS_CONTRACT_THREAD_NETWORK_H_
 

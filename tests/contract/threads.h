@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <functional>
 #include <string>
 #include <thread>
@@ -25,6 +26,7 @@ inline void RunRanks(int size, const char* settings,
   ASSERT_GE(fd, 0) << error.message;
   ThreadNetwork network(size);
   ThreadNetwork::Current() = &network;
+  std::barrier joined(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
@@ -36,7 +38,9 @@ inline void RunRanks(int size, const char* settings,
                                    .shm_fd = fd,
                                    .settings = text.c_str()};
       covey_runtime* runtime = nullptr;
-      ASSERT_EQ(covey_runtime_new(&config, &runtime, &why), COVEY_OK) << why.message;
+      const covey_code opened = covey_runtime_new(&config, &runtime, &why);
+      joined.arrive_and_wait();  // over a network, who leaves at once ends the joining of others
+      ASSERT_EQ(opened, COVEY_OK) << why.message;
       body(rank, runtime);
       covey_runtime_free(runtime);
     });

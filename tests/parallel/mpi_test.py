@@ -10,23 +10,18 @@ import importlib.util
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
-import textwrap
 import unittest
-from typing import Any, List
+from typing import Any
 from unittest import mock
 
-from harness import LIMIT_S, environment, run_launcher
+from harness import run_launcher
+from mpi_job import BUILD, HAS_MPI, WHY_NOT, MpiJob, run_here
 from operations import EVERY_OPERATION
 
 from covey.cli import build_command
 from covey.launch.spec import LaunchError
-
-HAS_MPI = shutil.which("mpirun") is not None and shutil.which("mpicc") is not None
-WHY_NOT = "there is no mpirun and mpicc: apt-get install openmpi-bin libopenmpi-dev"
-BUILD = "import sys; from covey.cli import main; sys.exit(main(['build', 'mpi', *sys.argv[1:]]))"
 
 # The ranks are those of mpirun.
 OPERATIONS = (
@@ -69,19 +64,6 @@ TRAINING = """
     for mine, wanted in zip(net.parameters(), plain.parameters()):
         torch.testing.assert_close(mine, wanted, rtol=1e-4, atol=1e-6)
     print("fine", hvd.rank(), flush=True)
-"""
-
-# Eager's rounds are not carried by a network yet: every rank is told so, and what there is.
-ROUNDS = """
-    import torch, covey, covey.torch as hvd
-    hvd.init()
-    net = torch.nn.Linear(3, 2)
-    try:
-        hvd.DistributedOptimizer(
-            torch.optim.SGD(net.parameters(), lr=0.1), model=net, method="eager")
-    except covey.Unsupported as error:
-        print(error, flush=True)
-        print("fine", hvd.rank(), flush=True)
 """
 
 LEAVES = """
@@ -152,52 +134,8 @@ MPI4PY_COMES_LATER = """
 """
 
 
-def run_here(command: List[str], **extra: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        command,
-        env=environment(**extra),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=3 * LIMIT_S,
-        check=False,
-    )
-
-
 @unittest.skipUnless(HAS_MPI, WHY_NOT)
-class MpiTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.folder = tempfile.TemporaryDirectory()
-        done = run_here([sys.executable, "-c", BUILD, "--out", cls.folder.name])
-        assert done.returncode == 0, done.stderr
-        cls.said = done.stdout
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.folder.cleanup()
-
-    def mpirun(self, size: int, code: str, **extra: str) -> "subprocess.CompletedProcess[str]":
-        script = pathlib.Path(self.folder.name, "script.py")
-        script.write_text(textwrap.dedent(code), encoding="ascii")
-        env = {
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            "OMP_NUM_THREADS": "1",
-            "MPI4PY_MPIABI": "openmpi",
-            "TMPDIR": self.folder.name,
-            "COVEY_PLUGIN_PATH": self.folder.name,  # the installed package needs none
-        }
-        command = ["mpirun", "--oversubscribe", "-np", str(size), sys.executable, str(script)]
-        return run_here([*command, str(size)], **{**env, **extra})
-
-    def check_fine(self, size: int, code: str) -> str:
-        done = self.mpirun(size, code)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        for rank in range(size):
-            self.assertIn(f"fine {rank}\n", done.stdout, done.stderr)
-        return done.stdout
-
+class MpiTest(MpiJob):
     def test_build_says_what_it_does(self) -> None:
         path = os.path.join(self.folder.name, "libcovey_mpi.so")
         self.assertIn(f"{shutil.which('mpicc')} makes {path}\n", self.said)
@@ -222,13 +160,8 @@ class MpiTest(unittest.TestCase):
     def test_training(self) -> None:
         self.check_fine(2, TRAINING)
 
-    def test_rounds_are_refused_and_what_there_is_is_named(self) -> None:
-        out = self.check_fine(2, ROUNDS)
-        self.assertEqual(out.count("the method eager"), 2, out)
-        self.assertEqual(out.count("use the method allreduce or local"), 2, out)
-
     def test_who_leaves_is_named(self) -> None:
-        out = self.check_fine(3, LEAVES)
+        out = self.check_fine(3, LEAVES).stdout
         self.assertEqual(out.count("aborted:"), 2, out)
         self.assertEqual(out.count("rank 1"), 2, out)
 

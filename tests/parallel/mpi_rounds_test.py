@@ -1,0 +1,208 @@
+"""Goal: the method eager trains over MPI as on one host: replicas are equal bit for bit, every step
+counts once, one that is stopped holds up nobody and catches up, and what is held up without a
+majority says so.
+Method: real mpirun; whole numbers as gradients, so that what counts can be counted; SIGSTOP and
+SIGCONT between versions that are counted in a file, not timed. Without an MPI on the machine all is
+skipped."""
+
+from __future__ import annotations
+
+import unittest
+
+from mpi_job import HAS_MPI, WHY_NOT, MpiJob
+
+# Each rank's gradient of each step is 1 at an element of its own: after finish() the model says how
+# many steps of each rank count.
+COUNTING = """
+    import os, signal, subprocess, sys, time
+    import numpy, torch, covey, covey.torch as hvd
+    torch.set_num_threads(1)
+    hvd.init()
+    rank, size = hvd.rank(), hvd.size()
+    class Net(torch.nn.Module):
+        def __init__(self, more=0):
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.zeros(size))
+            self.more = torch.nn.Parameter(torch.zeros(more + 1))
+    def make(method, more=0):
+        net = Net(more)
+        return net, hvd.DistributedOptimizer(
+            torch.optim.SGD(net.parameters(), lr=1.0), model=net, op=hvd.Sum, method=method)
+    def step(net, optimizer):
+        optimizer.zero_grad()
+        (-net.w[rank] + net.more.sum() * 0.001).backward()
+        optimizer.step()
+    def finish(optimizer):
+        while True:
+            try:
+                return optimizer.finish()
+            except covey.Timeout:
+                pass
+"""
+
+TRAINS = (
+    COUNTING
+    + """
+    for method in ("eager:admit=all", "eager:admit=solo,log=200", "eager:admit=majority,log=200"):
+        net, optimizer = make(method, more=300_000)  # longer than a frame
+        for _ in range(20):
+            step(net, optimizer)
+            mine = covey.allreduce(numpy.ones(1000), name="beside", op=covey.Sum)
+            assert (mine == size).all()
+        finish(optimizer)
+        assert net.w.tolist() == [20.0] * size, (method, net.w)
+        hvd.check_replicas(net)
+        for _ in range(rank + 1):  # training goes on
+            step(net, optimizer)
+        finish(optimizer)
+        assert net.w.tolist() == [21.0 + r for r in range(size)], (method, net.w)
+        hvd.check_replicas(net)
+    stats = covey.stats()
+    assert stats["round_versions"] >= 60 and stats["malformed_messages"] == 0, stats
+    print("fine", rank, flush=True)
+"""
+)
+
+# The rank that is told stops itself; a child wakes it when the others have gone far beyond its log.
+STOPS = (
+    COUNTING
+    + """
+    stopped, folder = int(sys.argv[2]), sys.argv[3]
+    net, optimizer = make("eager:admit=all,max_wait=200ms,log=4")
+    def path(r):
+        return os.path.join(folder, f"ahead.{r}")
+    def count():
+        return covey.stats()["round_versions"]
+    for _ in range(5):
+        step(net, optimizer)
+    steps = 5
+    if rank == stopped:
+        others = [path(r) for r in range(size) if r != rank]
+        code = ("import os, signal, sys, time\\n"
+                "end = time.monotonic() + 60\\n"
+                "while time.monotonic() < end and not all(map(os.path.exists, sys.argv[2:])):\\n"
+                "    time.sleep(0.01)\\n"
+                "os.kill(int(sys.argv[1]), signal.SIGCONT)\\n")
+        subprocess.Popen([sys.executable, "-c", code, str(os.getpid()), *others])
+        os.kill(os.getpid(), signal.SIGSTOP)
+        assert all(map(os.path.exists, others)), "the others were held up"
+    else:
+        begin = count()
+        while count() < begin + 25:
+            step(net, optimizer)
+            steps += 1
+        open(path(rank), "w").close()
+    for _ in range(3):
+        step(net, optimizer)
+        steps += 1
+    finish(optimizer)
+    hvd.check_replicas(net)
+    assert net.w[rank].item() == steps, (net.w, steps)
+    print("recovered", covey.stats()["round_snapshots"], flush=True)
+    print("fine", rank, flush=True)
+"""
+)
+
+# Of two ranks the second waits for the first, and says whom it waits for.
+HELD_UP = (
+    COUNTING
+    + """
+    net, optimizer = make("eager:admit=solo,max_wait=100ms")
+    for _ in range(3):
+        step(net, optimizer)
+    if rank == 0:
+        code = ("import os, signal, sys, time; time.sleep(4); "
+                "os.kill(int(sys.argv[1]), signal.SIGCONT)")
+        subprocess.Popen([sys.executable, "-c", code, str(os.getpid())])
+        os.kill(os.getpid(), signal.SIGSTOP)
+    for _ in range(3):
+        step(net, optimizer)
+    finish(optimizer)
+    assert net.w.tolist() == [6.0, 6.0], net.w
+    hvd.check_replicas(net)
+    print("fine", rank, flush=True)
+"""
+)
+
+LEAVES = (
+    COUNTING
+    + """
+    net, optimizer = make("eager:admit=all,max_wait=200ms,log=200")
+    for _ in range(5):
+        step(net, optimizer)
+    if rank == 0:
+        covey.shutdown()
+    else:
+        for _ in range(10):
+            step(net, optimizer)
+        finish(optimizer)
+        assert net.w.tolist() == [5.0] + [15.0] * (size - 1), net.w
+    print("fine", rank, flush=True)
+"""
+)
+
+NULLS = (
+    COUNTING
+    + """
+    from covey import _native
+    net, optimizer = make("eager:admit=all")
+    for turn in range(6):
+        if turn % size == rank:
+            optimizer.grad_scale, optimizer.found_inf = torch.ones(1), torch.ones(1)
+        step(net, optimizer)
+    finish(optimizer)
+    wanted = [float(6 - len([t for t in range(6) if t % size == r])) for r in range(size)]
+    assert net.w.tolist() == wanted, (net.w, wanted)
+    hvd.check_replicas(net)
+    print("fine", rank, flush=True)
+"""
+)
+
+MODELS = """
+    import torch, covey, covey.torch as hvd
+    hvd.init()
+    net = torch.nn.Linear(3, 2)
+    try:
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(net.parameters(), lr=0.1), model=net, method="wagma:group_size=2")
+        net(torch.ones(1, 3)).sum().backward()
+        optimizer.step()
+    except covey.Unsupported as error:
+        print(error, flush=True)
+        print("fine", hvd.rank(), flush=True)
+"""
+
+
+@unittest.skipUnless(HAS_MPI, WHY_NOT)
+class MpiRoundsTest(MpiJob):
+    def test_eager_trains_and_every_step_counts_once(self) -> None:
+        self.check_fine(4, TRAINS)
+
+    def test_two_ranks_train(self) -> None:
+        self.check_fine(2, TRAINS)
+
+    def test_one_that_is_stopped_holds_up_nobody_and_catches_up(self) -> None:
+        out = self.check_fine(4, STOPS, "3", self.new_folder()).stdout
+        self.assertRegex(out, "recovered [1-9]")
+
+    def test_nor_does_the_first_rank(self) -> None:
+        out = self.check_fine(4, STOPS, "0", self.new_folder()).stdout
+        self.assertRegex(out, "recovered [1-9]")
+
+    def test_of_two_ranks_the_second_says_that_it_waits_for_the_first(self) -> None:
+        err = self.check_fine(2, HELD_UP).stderr
+        self.assertRegex(err, "covey rank 1 warning: version .* is held up.* rank 0 for ")
+
+    def test_one_that_leaves_is_waited_for_no_longer(self) -> None:
+        self.check_fine(3, LEAVES)
+
+    def test_steps_with_nothing_to_give(self) -> None:
+        self.check_fine(3, NULLS)
+
+    def test_models_are_refused_and_what_there_is_is_named(self) -> None:
+        out = self.check_fine(2, MODELS).stdout
+        self.assertEqual(out.count("the methods eager, local and allreduce"), 2, out)
+
+
+if __name__ == "__main__":
+    unittest.main()
