@@ -23,11 +23,12 @@ _ENGINE = ("core/", "ops/")
 _ALL_CPP = ("core/", "ops/", "frameworks/", "tests/", "examples/")
 # User threads meet Covey's in the first row; each of the others guards one thing by one lock.
 _THREADED = (
-    "core/engine.", "core/rounds_port.", "core/seat_port.", "core/session.", "core/shared_port.",
-    "core/stall.", "core/tensor_queue.", "core/timeline.", "core/base/arena.", "core/shell.",
-    "ops/control/grpc_", "ops/transports/inproc.",
+    "core/engine.", "core/pairs_port.", "core/pairs_shelf.", "core/rounds_port.",
+    "core/seat_port.", "core/session.", "core/shared_port.", "core/stall.", "core/tensor_queue.",
+    "core/timeline.", "core/base/arena.", "core/shell.", "ops/control/grpc_",
+    "ops/transports/inproc.",
 )
-_PURE = ("core/agree/", "core/round/", "core/hosts/", "core/plan/")
+_PURE = ("core/agree/", "core/round/", "core/hosts/", "core/pair/", "core/plan/")
 
 BANS = (
     Ban("getenv", r"\b(?:secure_)?getenv\s*\(", _ENGINE, ("core/base/config.cc",),
