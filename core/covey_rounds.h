@@ -1,19 +1,20 @@
 /* Rounds: exchanges that wait for enough ranks instead of all. A part of the C API, with the
  * conventions of covey.h.
  *
- * The rounds of one bundle of spans between the members of a group. Versions 1, 2, 3, ... are made once each, in order: version v once as many members have published their step v
- * as the method's `admit` says, or a member has waited for `max_wait`. It is the sum, in rank
- * order, of what lies in the members' slots then; what is published later goes with a later
- * version, each step exactly once. Whoever waits in these functions does the work: a member that is
- * stopped or killed, wherever, holds up the others for at most `max_wait`, and only when they are
- * too few for `admit`; then it is overdue, and not waited for until it keeps up again.
+ * The rounds of one bundle of spans between the members of a group. Versions 1, 2, 3, ... are made
+ * once each, in order: version v once as many members have published their step v as the method's
+ * `admit` says, or a member has waited for `max_wait`. It is the sum, in rank order, of what lies
+ * in the members' slots then; what is published later goes with a later version, each step exactly
+ * once. Whoever waits in these functions does the work: a member that is stopped or killed,
+ * wherever, holds up the others for at most `max_wait`, and only when they are too few for `admit`;
+ * then it is overdue, and not waited for until it keeps up again.
  * core/round/README.md has the rules.
  *
- * Members that share no memory (COVEY_TRANSPORT=mpi) write letters, which Covey's own thread carries
- * (core/hosts/README.md). All of this holds there too, for gradients, while a majority of the
- * members runs, dead ones not counted (of two: the first). Without one nobody goes on, for longer
- * than max_wait; who waits then says so on stderr every `stall_warning`, with the ranks that are
- * silent. Who leaves before covey_rounds_finish waits for a second at most until what it has
+ * Members that share no memory (COVEY_TRANSPORT=mpi) write letters, which Covey's own thread
+ * carries (core/hosts/README.md). All of this holds there too, for gradients, while a majority of
+ * the members runs, dead ones not counted (of two: the first). Without one nobody goes on, for
+ * longer than max_wait; who waits then says so on stderr every `stall_warning`, with the ranks that
+ * are silent. Who leaves before covey_rounds_finish waits for a second at most until what it has
  * published is in a version.
  *
  * With a method that exchanges models (COVEY_MODEL) a version is the mean of the members' newest

@@ -1,5 +1,5 @@
-// Goal: rounds over a network go on without a rank that is stopped or dead, whoever that is, while a
-// majority of ranks runs; who comes back has in the end what all have; without a majority nobody
+// Goal: rounds over a network go on without a rank that is stopped or dead, whoever that is, while
+// a majority of ranks runs; who comes back has in the end what all have; without a majority nobody
 // goes on, and all do once there is one.
 // Method: ranks as threads over a network that stops a rank between two messages. Versions are
 // counted, not seconds.
