@@ -52,6 +52,7 @@ uint64_t RoundsPort::Arrive(const std::function<uint64_t()>& publish) {
   pace_.OnEnd(MonotonicNow());
   finishing_ = false;
   rounds_->set_max_wait(MaxWait(0));
+  if (bundle_.options.admission.grace < 0) rounds_->set_grace(pace_.Grace());
   const uint64_t step = publish();
   pace_.OnBegin(MonotonicNow());
   return step;

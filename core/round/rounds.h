@@ -56,8 +56,9 @@ class Rounds {
   // not late for ever because it was late once (W8, W9).
   uint64_t next_step() const;
 
-  // From the next Advance on; max_wait is this rank's own affair.
+  // From the next Advance on; how long it waits is this rank's own affair.
   void set_max_wait(Time max_wait) { max_wait_ = max_wait; }
+  void set_grace(Time grace) { arrivals_.set_grace(grace); }
 
   // The last version that has ended.
   uint64_t executed();
@@ -76,10 +77,11 @@ class Rounds {
   // The same for a snapshot of `version`, which it has taken: it had fallen out of the log.
   void OnSnapshot(uint64_t version);
 
-  // Models: this rank's own merges with `version` or, when that is gone, with the newest: see
-  // merge.h. Who was late and has missed a version of all goes on from the newest: its next step is
-  // the one after that. To the spans of open() it costs less: some of it was done while the version
-  // was under way. REQUIRES: version >= 1 has ended, this rank has published.
+  // Models: this rank's own merges with `version` or, when that is gone or a version of all has
+  // come after its step, with the newest: see merge.h. Who was late and has missed a version of all
+  // goes on from the newest: its next step is the one after that. To the spans of open() it costs
+  // less: some of it was done while the version was under way. REQUIRES: version >= 1 has ended,
+  // this rank has published.
   void Merge(uint64_t version, std::span<void* const> to, Merged* merged);
 
   // This rank has no more contributions for now: it is not waited for. What it has published makes
