@@ -35,6 +35,7 @@ uint64_t RoundsPort::Arrive(const std::function<uint64_t()>& publish) {
     pace_.OnEnd(clock_->Now());
     finishing_ = false;
     versions().set_max_wait(MaxWait(0));
+    if (bundle_.options.admission.grace < 0) versions().set_grace(pace_.Grace());
     step = publish();
     pace_.OnBegin(clock_->Now());
   }

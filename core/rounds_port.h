@@ -39,7 +39,7 @@ class RoundsPort {
     std::string name;
     RoundMemory::Shape shape;
     RoundLayout layout;
-    Rounds::Options options;  // max_wait == 0: by the pace of this rank
+    Rounds::Options options;  // max_wait == 0, grace < 0: by the pace of this rank
     Waiting waiting;
   };
 

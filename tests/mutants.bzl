@@ -82,6 +82,7 @@ _MUTANTS = {
     "w8_overdue_is_late_for_ever": (["core/round/rounds.cc"], "rounds"),
     "w8_overdue_never_ends": (["core/round/attendance.cc"], "rounds"),
     "w9_nobody_is_too_late": (["core/round/arrivals.cc"], "rounds"),
+    "w9_slow_holds_up_each_version_of_all": (["core/round/arrivals.cc"], "models"),
     "w9_waited_for_each_version_anew": (["core/round/arrivals.cc"], "rounds"),
     "w9_what_others_end_does_not_count": (["core/round/rounds.cc"], "rounds"),
     "w10_a_claim_is_waited_for": (["core/round/snapshots.cc"], "rounds"),
@@ -100,9 +101,11 @@ _MUTANTS = {
     "w11_null_is_missing": (["core/round/attendance.cc"], "rounds"),
     "w11_null_is_summed": (["core/round/shards.cc"], "rounds"),
     "w12_end_is_in_groups": (["core/round/memory.cc"], "models"),
+    "w12_goes_on_from_before_a_version_of_all": (["core/round/rounds.cc"], "models"),
     "w12_lateness_is_guessed": (["core/round/merge.cc"], "models"),
     "w12_nobody_waits_for_all": (["core/round/arrivals.cc"], "models"),
     "w12_old_models_count": (["core/round/collect.cc"], "models"),
+    "w12_what_was_passed_by_comes_back": (["core/round/merge.cc"], "models"),
 }
 
 def mutant_tests(folder):

@@ -42,6 +42,7 @@ class Reign {
   // Returns when to come again at the latest.
   Time Advance(const std::vector<bool>& lost, Time now);
 
+  void set_grace(Time grace) { tally_.set_grace(grace); }
   uint64_t fired() const { return fired_; }
   // How long the seat was not heard of; 0: the leader's own, and those that are dead.
   Time SilenceOf(int32_t seat, const std::vector<bool>& lost, Time now) const;

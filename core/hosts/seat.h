@@ -64,6 +64,7 @@ class Seat final : public Versions {
   uint64_t step() const override { return step_; }
   uint64_t next_step() const override;
   void set_max_wait(Time max_wait) override { max_wait_ = max_wait; }
+  void set_grace(Time grace) override;
   uint64_t executed() override { return ledger_.executed(); }
   Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) override;
   // Between two steps; and that it does.

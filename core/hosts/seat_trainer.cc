@@ -17,6 +17,12 @@ uint64_t Seat::next_step() const {
   return (options_.skips_ahead || is_overdue_ ? std::max(step_, read_) : step_) + 1;
 }
 
+// The leader lets versions fire.
+void Seat::set_grace(Time grace) {
+  options_.admission.grace = grace;
+  if (reign_ != nullptr) reign_->set_grace(grace);
+}
+
 uint64_t Seat::Publish(std::span<const double> hypers) {
   step_ = next_step();
   pieces_.Publish(step_, hypers);

@@ -19,6 +19,10 @@ Tally::Tally(const Options& options, const RoundMemory::Shape& shape, const Roun
                         .arrivals = Arrivals(options.admission, &memory_, &words_)});
 }
 
+void Tally::set_grace(Time grace) {
+  for (auto& member : members_) member.arrivals.set_grace(grace);
+}
+
 void Tally::Open(const Ledger& ledger) {
   is_open_ = true;
   consumed_ = ledger.consumed();

@@ -42,6 +42,8 @@ class Tally {
   // clocks of members that are not `heard` stand still.
   std::optional<LedgerEntry> Fire(const std::vector<bool>& lost, const std::vector<bool>& heard,
                                   Time now, Time* until);
+  // Of all members' versions from now on.
+  void set_grace(Time grace);
   // The version that was fired is decided.
   void OnDecided();
 

@@ -117,6 +117,10 @@ Status ReadValue(const MethodParameter& parameter, std::string_view text, int64_
     range = "auto or " + range;
     least = "1";
   }
+  if (parameter.notation == Notation::kTimeOrAuto) {
+    range = "auto or a time such as 20ms";
+    least = "0s";
+  }
   if (parameter.notation == Notation::kNorm) {
     range = "off or a number";
     least = WriteAs(parameter.notation, 1);

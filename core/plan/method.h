@@ -31,16 +31,18 @@ namespace covey {
 // How a parameter is written. Its value is a whole number in any case.
 enum class Notation : uint8_t {
   kNumber,
-  kTime,       // "20ms"; nanoseconds
-  kProgress,   // "lockstep" or "skip": 0 or 1
-  kAdmission,  // "solo", "all", a number of ranks, or "0.5" of them: ranks, or minus permille
-  kOrAuto,     // "auto", or a number from 1: 0, or that
-  kNorm,       // "off", or a number such as "0.25": 0, or millionths
-  kPairing,    // "auto", or a topology that gives pairs: 0, or 1 + TopologyKind
+  kTime,        // "20ms"; nanoseconds
+  kProgress,    // "lockstep" or "skip": 0 or 1
+  kAdmission,   // "solo", "all", a number of ranks, or "0.5" of them: ranks, or minus permille
+  kOrAuto,      // "auto", or a number from 1: 0, or that
+  kNorm,        // "off", or a number such as "0.25": 0, or millionths
+  kTimeOrAuto,  // "auto", or as kTime: kAutoTime, or that
+  kPairing,     // "auto", or a topology that gives pairs: 0, or 1 + TopologyKind
 };
 inline constexpr int64_t kAdmitSolo = 1;
 inline constexpr int64_t kAdmitAll = -1000;
 inline constexpr int64_t kAuto = 0;
+inline constexpr int64_t kAutoTime = -1;
 // "majority", "first2": one of so many drawn ranks; this minus their number.
 inline constexpr int64_t kAdmitDrawn = -2000;
 inline constexpr int64_t kMostDrawn = 1000;
@@ -76,7 +78,7 @@ enum class Membership : int32_t {
 struct MethodRounds {
   int64_t admit = kAdmitAll;  // who must have come, as Notation::kAdmission has it
   uint64_t seed = 0;          // of what is drawn
-  Time grace = 0;             // then it waits so long for more
+  Time grace = 0;             // then it waits so long for more; kAutoTime: by its own steps
   int64_t log = 0;            // results kept
   Time max_wait = 0;          // how long a rank waits for one version; 0: by its own steps
   int64_t group_size = 0;     // kModel: so many average, at most

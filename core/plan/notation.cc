@@ -124,6 +124,8 @@ std::optional<int64_t> ReadAs(Notation notation, std::string_view text) {
       return ReadNorm(text);
     case Notation::kPairing:
       return ReadPairing(text);
+    case Notation::kTimeOrAuto:
+      return text == "auto" ? kAutoTime : ReadTime(text);
   }
   return std::nullopt;
 }
@@ -141,7 +143,8 @@ std::string WriteAs(Notation notation, int64_t value) {
   if (notation == Notation::kPairing)
     return value == kAuto ? "auto" : NameOf(static_cast<TopologyKind>(value - 1));
   if (notation == Notation::kProgress) return value == 0 ? "lockstep" : "skip";
-  if (notation == Notation::kTime)
+  if (notation == Notation::kTimeOrAuto && value == kAutoTime) return "auto";
+  if (notation == Notation::kTime || notation == Notation::kTimeOrAuto)
     for (const Unit& unit : kUnits)
       if (value % unit.length == 0) return std::to_string(value / unit.length) + unit.name;
   return std::to_string(value);

@@ -8,6 +8,8 @@ namespace {
 
 // At most this part of max_wait counts between two looks of a waiter: it was stopped.
 constexpr Time kLooks = 4;
+// Of the time that passes so much is forgiven to who is behind.
+constexpr Time kForgiven = 12;
 
 }  // namespace
 
@@ -26,6 +28,7 @@ bool AdmissionRule::IsMet(const std::vector<Counted>& counted, uint64_t version)
 Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& lost,
                                   const Waiter& waiter, Time now) {
   const Count count = CountMembers(version, lost);
+  FindLaggards(version, count, now);
   over_ = false;
   if (count.active == 0 && !count.others) {
     if (!memory_->models().on()) return {.at = count.sealed ? now : kNever};
@@ -108,7 +111,22 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
   return count;
 }
 
-// When max_wait is over for this rank: for the version, or for one that has held up many.
+// Models: who holds up a version of all in which half have come, the first that have among them.
+void Arrivals::FindLaggards(uint64_t version, const Count& count, Time now) {
+  const bool is_half = 2 * count.arrived >= count.active;
+  if (!memory_->models().on() || !memory_->models().IsSync(version) || !is_half) return;
+  const bool is_first = std::exchange(half_version_, version) != version;
+  const Time forgiven = is_first ? (now - std::exchange(forgiven_at_, now)) / kForgiven : 0;
+  for (const Counted& one : counted_) {
+    Laggard& laggard = laggards_[static_cast<size_t>(one.member)];
+    laggard.is_stale = !one.arrived;
+    laggard.waited = std::max<Time>(0, laggard.waited - forgiven);
+    if (is_first && one.arrived) laggard.waited = 0;
+  }
+}
+
+// When max_wait is over for this rank: for the version, or while it trains for one that has held up
+// many.
 Time Arrivals::OverAt(uint64_t version, const Waiter& waiter, Time now) {
   if (waiter.max_wait == kNever) return kNever;
   if (timed_version_ != version) {
@@ -121,7 +139,7 @@ Time Arrivals::OverAt(uint64_t version, const Waiter& waiter, Time now) {
   Time longest = waited_ += since;
   for (Laggard& laggard : laggards_) {
     if (laggard.was_stale) laggard.waited += since;
-    if (laggard.is_stale) longest = std::max(longest, laggard.waited);
+    if (laggard.is_stale && !waiter.finished) longest = std::max(longest, laggard.waited);
   }
   return now + std::max<Time>(0, waiter.max_wait - longest);
 }

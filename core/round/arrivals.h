@@ -20,7 +20,9 @@
 // A member whose last step is more than `staleness` behind holds up the version (rule W9): what it
 // publishes next would be older than that. Its next step lets the version fire. One that is slow
 // for good would hold up every version so, by less than max_wait each: what is waited for it counts
-// together, until it has gained on the limit.
+// together, until it has gained on the limit. Of models that is so at versions of all, from when
+// half have come; until it comes with the first half again, and less a twelfth of the time: so the
+// others keep nine tenths of their pace, and who is a little slower is waited for.
 //
 // max_wait runs on each waiter's own clock, and only while it waits: of the time in which it was
 // stopped itself a part counts, else a job that was stopped as a whole and goes on would find
@@ -41,7 +43,8 @@ struct AdmissionRule {
   int32_t permille = 1000;  // that part; rounded up, at least one
   int32_t drawn = 0;        // not 0: instead, one of so many that are drawn (drawn.h)
   uint64_t seed = 0;        // of the draw
-  Time grace = 0;           // how long a version waits for more once these have come
+  Time grace = 0;           // how long a version waits for more once these have come, by the clock
+                            // of whoever waits
   uint64_t staleness = 0;   // v waits for all at a step below v - staleness (rule W9); 0: for none
 
   int32_t Wanted(int32_t active) const;
@@ -65,6 +68,8 @@ class Arrivals {
 
   Arrivals(const AdmissionRule& rule, const RoundMemory* memory, SharedWords* words)
       : rule_(rule), memory_(memory), words_(words) {}
+
+  void set_grace(Time grace) { rule_.grace = grace; }
 
   // When `version`, the next one, may fire.
   Answer FireAt(uint64_t version, const std::vector<bool>& lost, const Waiter& waiter, Time now);
@@ -103,6 +108,7 @@ class Arrivals {
   };
 
   Count CountMembers(uint64_t version, const std::vector<bool>& lost);
+  void FindLaggards(uint64_t version, const Count& count, Time now);
   AdmissionRule RuleOf(uint64_t version) const;
   bool IsLeft(const Count& count) const;
   bool IsKept(const Count& count) const;
@@ -119,6 +125,8 @@ class Arrivals {
   Time waited_ = 0;                // how long,
   Time seen_at_ = 0;               // until when
   std::vector<Laggard> laggards_;  // by member
+  uint64_t half_version_ = 0;      // models: the last version of all that half were seen at,
+  Time forgiven_at_ = 0;           // and when
   uint64_t expired_version_ = 0;
   bool over_ = false;
 };

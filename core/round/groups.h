@@ -33,6 +33,10 @@ struct ModelRule {
 
   bool on() const { return group_size > 0; }
   bool IsSync(uint64_t version) const { return version % sync_every == 0; }
+  // A version of all has come after step `step`, up to `version`.
+  bool HasPassedBy(uint64_t step, uint64_t version) const {
+    return version - version % sync_every > step;
+  }
   // A model of step `step` is in no version from `version` on: it missed a version of all.
   bool IsTooOld(uint64_t step, uint64_t version) const { return step + sync_every <= version; }
 };

@@ -10,7 +10,7 @@ struct Parts {
   const std::byte* mean;
   const std::byte* own;
   int32_t count;
-  bool late;
+  bool merges;  // else the mean is all
 };
 
 // So that the scratch stays in a core's own cache.
@@ -21,7 +21,7 @@ void MergeShard(const Kernels& kernels, const RoundLayout::Shard& shard, const P
                 std::byte* to, std::byte* scratch, Stores stores) {
   const std::byte* mean = parts.mean + shard.offset_bytes;
   const size_t item = SizeOf(shard.dtype);
-  if (!parts.late) return kernels.copy(to, mean, shard.count * item, stores);
+  if (!parts.merges) return kernels.copy(to, mean, shard.count * item, stores);
   const std::byte* own = parts.own + shard.offset_bytes;
   const double count = parts.count;
   std::byte* merged = scratch + kPieceBytes;
@@ -40,11 +40,11 @@ void MergeShard(const Kernels& kernels, const RoundLayout::Shard& shard, const P
 void MergeSpans(const RoundMemory& memory, const Kernels& kernels, const Parts& parts,
                 const EarlyCopy* early, uint64_t version, std::span<void* const> to) {
   const RoundLayout& layout = memory.layout();
-  std::vector<std::byte> scratch(parts.late ? 2 * kPieceBytes : 0);
+  std::vector<std::byte> scratch(parts.merges ? 2 * kPieceBytes : 0);
   for (size_t i = 0; i < layout.shards().size(); ++i) {
     const RoundLayout::Shard& shard = layout.shards()[i];
     if (to[shard.span] == nullptr) continue;
-    if (early != nullptr && !parts.late && early->Has(version, i)) continue;
+    if (early != nullptr && !parts.merges && early->Has(version, i)) continue;
     std::byte* at = static_cast<std::byte*>(to[shard.span]) +
                     (shard.offset_bytes - layout.offsets_bytes()[shard.span]);
     MergeShard(kernels, shard, parts, at, scratch.data(), StoresOf(layout));
@@ -73,10 +73,11 @@ Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernel
     for (size_t i = 0; i < sums.size(); ++i)
       merged->count += sums[i] == sums[self] && record.contributions[i].count > 0 ? 1 : 0;
     const size_t offset = memory.layout().length_bytes() * static_cast<size_t>(sums[self]);
+    const bool passed_by = memory.models().HasPassedBy(member.own.step, version);
     const Parts parts{.mean = memory.Result(entry.buffer) + memory.record_bytes() + offset,
                       .own = memory.Buffer(member.self, member.own.buffer),
                       .count = merged->count,
-                      .late = merged->late};
+                      .merges = merged->late && !passed_by};
     MergeSpans(memory, kernels, parts, member.early, version, to);
   }
   words->Store(memory.PinAt(member.self), 0);

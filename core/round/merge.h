@@ -3,6 +3,12 @@
 //   its own, as it published it last    its model
 //   is in the mean                      the mean
 //   is not: it was late                 (count * mean + its own) / (count + 1)
+//   is not, and a version of all has    the mean
+//   come after its step
+//
+// The last, because what a version of all has passed by is not to come back into others by a merge:
+// such a rank begins anew from the mean. It is parameters that travel: the optimizer's momenta and
+// the model's buffers are each rank's own, always.
 //
 // `count` models are in the mean; an older one of its own may be one of them, as in the paper.
 // Which of the two holds is what the version's record says, never a guess.

@@ -12,10 +12,16 @@ void Pace::OnEnd(Time now) {
 
 Time Pace::MaxWait() const {
   if (count_ < kFewest) return kUnknown;
+  return std::max(kLeast, kSteps * Median());
+}
+
+Time Pace::Grace() const { return count_ < kFewest ? 0 : Median() / kGraces; }
+
+Time Pace::Median() const {
   std::array<Time, 31> sorted = last_;
   const auto count = static_cast<std::ptrdiff_t>(std::min(count_, last_.size()));
   std::nth_element(sorted.begin(), sorted.begin() + count / 2, sorted.begin() + count);
-  return std::max(kLeast, kSteps * sorted[static_cast<size_t>(count / 2)]);
+  return sorted[static_cast<size_t>(count / 2)];
 }
 
 }  // namespace covey

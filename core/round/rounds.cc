@@ -155,6 +155,8 @@ void Rounds::Merge(uint64_t version, std::span<void* const> to, Merged* merged) 
   MergeOf member{.self = self_, .own = slot_.offered()};
   if (early_.IsAimedAt(to)) member.early = &early_;
   is_merged_ = true;
+  const uint64_t last = executed();
+  if (memory_->models().HasPassedBy(member.own.step, last)) version = last;
   do {
     if (covey::Merge(*memory_, words_, *kernels_, member, version, to, merged) == Found::kYes)
       break;

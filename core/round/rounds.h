@@ -52,6 +52,7 @@ class Rounds final : public Versions {
   uint64_t next_step() const override;
   // From the next Advance on.
   void set_max_wait(Time max_wait) override { max_wait_ = max_wait; }
+  void set_grace(Time grace) override { arrivals_.set_grace(grace); }
   uint64_t executed() override;
 
   // One pass of the work for whoever waits: fires the next version if it may, collects, does one
@@ -67,10 +68,11 @@ class Rounds final : public Versions {
   // The same for a snapshot of `version`, which it has taken: it had fallen out of the log.
   void OnSnapshot(uint64_t version);
 
-  // Models: this rank's own merges with `version` or, when that is gone, with the newest: see
-  // merge.h. Who was late and has missed a version of all goes on from the newest: its next step is
-  // the one after that. To the spans of open() it costs less: some of it was done while the version
-  // was under way. REQUIRES: version >= 1 has ended, this rank has published.
+  // Models: this rank's own merges with `version` or, when that is gone or a version of all has
+  // come after its step, with the newest: see merge.h. Who was late and has missed a version of all
+  // goes on from the newest: its next step is the one after that. To the spans of open() it costs
+  // less: some of it was done while the version was under way. REQUIRES: version >= 1 has ended,
+  // this rank has published.
   void Merge(uint64_t version, std::span<void* const> to, Merged* merged);
 
   void Finish() override;

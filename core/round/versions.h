@@ -28,8 +28,10 @@ class Versions {
   // not late for ever because it was late once (W8, W9).
   virtual uint64_t next_step() const = 0;
 
-  // max_wait is this rank's own affair.
+  // How long it waits is this rank's own affair; for more, once enough have come, that of whoever
+  // lets a version fire.
   virtual void set_max_wait(Time max_wait) = 0;
+  virtual void set_grace(Time grace) = 0;
 
   // The last version that has ended.
   virtual uint64_t executed() = 0;

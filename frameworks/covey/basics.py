@@ -109,7 +109,7 @@ def shutdown() -> None:
     """
     if state.place is None:
         return
-    for trainer in list(state.flushes):
+    for trainer in list(state.flushes.values()):
         trainer.flush()
     _end()
 

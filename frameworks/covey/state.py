@@ -46,9 +46,16 @@ class State:
         self.life = 0
         self.process = 0
         self.settings: Dict[str, object] = {}
-        # To be called before the runtime ends; each says what it has done, or nothing.
-        self.flushes: "weakref.WeakSet[Flush]" = weakref.WeakSet()
+        # To be called before the runtime ends, in the order in which they were made, which is the
+        # other ranks' too: each waits for them, then says what it has done, or nothing.
+        self.flushes: "weakref.WeakValueDictionary[int, Flush]" = weakref.WeakValueDictionary()
+        self._made = 0
         self.meeting: Optional[Dict[str, object]] = None
+
+    def add_flush(self, flush: Flush) -> None:
+        """Keeps it as long as it lives."""
+        self._made += 1
+        self.flushes[self._made] = flush
 
     def require(self) -> Place:
         """The place; raises NotInitialized when there is none."""

@@ -2,14 +2,20 @@
 // not waited for, an older model of it is averaged (WAGMA-SGD). Every sync_every-th step all do.
 //
 // At step t a rank does the optimizer's step with its own gradients, hands its model W' to its
-// slot, and waits until version t has been executed. A version fires once `admit` ranks have come,
-// for all groups, and takes of every slot the newest model there is. If W' was in its group's mean
-// X the rank goes on with X; if it was late, with (n X + W') / (n + 1), n models being in X.
-// Versions sync_every, 2 sync_every, ... have one group and wait for all, so no model in a version
-// is more than sync_every - 1 steps old. None waits longer than max_wait: who is missing then is
-// not waited for until it has kept up for three of them, its models are left out as soon as they
-// are too old, and when it comes it goes on from the newest version. With sync_every = 1 it is
-// local SGD with one local step, as it is with group_size = P where nobody is late.
+// slot, and waits until version t has been executed. A version fires once `admit` ranks have come
+// and `grace` is over, or all have come, for all groups, and takes of every slot the newest model
+// there is. If W' was in its group's mean X the rank goes on with X; if it was late, with
+// (n X + W') / (n + 1), n models being in X. `grace` is for ranks that are equally fast: without it
+// the first of them would average older models of the others, which then merge, each with a pass
+// of its own. Versions sync_every, 2 sync_every, ... have one group and wait for all, so no model
+// in a version is more than sync_every - 1 steps old. None waits longer than max_wait, also for one
+// that is slow for good, in all of these together (rule W9): who is missing then is not waited for
+// until it has kept up for three of them, its models are left out as soon as they are too old, and
+// when it comes it goes on from the newest version's X alone. With sync_every = 1 it is local SGD
+// with one local step, as it is with group_size = P where nobody is late.
+//
+// Momenta and buffers (BatchNorm's) stay with each rank, always: those of ranks that count their
+// steps apart must not be mixed, and the paper does not.
 //
 // The mean of all models stays where nobody is late; else it may move, as in the paper: what is
 // certain is that the weights of a rank's average sum to 1.
@@ -60,11 +66,13 @@ constexpr MethodParameter kParameters[] = {
     {.name = "grace",
      .letter = "",
      .unit = "time",
-     .standard = 0,
-     .minimum = 0,
+     .standard = kAutoTime,
+     .minimum = kAutoTime,
      .maximum = 3600 * kSecond,
-     .help = "how long these wait for more once they have",
-     .notation = Notation::kTime},
+     .help =
+         "how long these wait for more once they have; auto: a twentieth of the median of a rank's "
+         "own steps",
+     .notation = Notation::kTimeOrAuto},
     {.name = "max_wait",
      .letter = "",
      .unit = "time",
@@ -123,8 +131,9 @@ constexpr Method kMethod{
         "2021, doi:10.1109/TPDS.2020.3040606",
     .late =
         "anybody between two averages of all, by sync_every steps at most: its older model is "
-        "averaged meanwhile, and it merges the mean with its own; nobody waits longer than "
-        "max_wait for anybody",
+        "averaged meanwhile, and it merges the mean with its own, or where it has missed an "
+        "average "
+        "of all takes the mean; nobody waits longer than max_wait for anybody",
     .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
     .memory = "3 models in each rank, and one over S for each of `log` results",
     .parameters = kParameters,

@@ -61,6 +61,18 @@ def end_without_finish(steps: int) -> Tuple[int, List[float]]:
     return trainer.steps, trainer.parameter.tolist()
 
 
+def end_several() -> List[List[float]]:
+    """Each rank makes them in the same order, and garbage of its own between them."""
+    trainers, garbage = [], []
+    for _ in range(8):
+        garbage.append([object() for _ in range(1000 * hvd.rank() + 7)])
+        trainers.append(Trainer("eager:admit=solo,log=20,max_wait=3600s"))
+    for trainer in trainers:
+        trainer.step()
+    hvd.shutdown()
+    return [trainer.parameter.tolist() for trainer in trainers]
+
+
 class RoundFaultsTest(unittest.TestCase):
     def check_histories(self, histories: List[Dict[int, str]]) -> None:
         """Equal parameters at equal version, and all have come to the same last one."""
@@ -135,6 +147,12 @@ class RoundFaultsTest(unittest.TestCase):
             for _, parameter in results:
                 self.assertEqual(parameter, sum_of([steps for steps, _ in results]))
             self.assertIn("ends without optimizer.finish(): all gradients count", pool.stderr(0))
+
+    def test_several_are_flushed_in_one_order(self) -> None:
+        """Else ranks wait for each other for max_wait, which here is for ever."""
+        with Pool(3, __file__) as pool:
+            for parameters in pool.call(end_several):
+                self.assertEqual(parameters, [sum_of([1, 1, 1])] * 8)
 
     def test_a_death_ends_the_wait_for_all(self) -> None:
         with Watched(3, __file__, train_until, "eager:admit=all") as job:

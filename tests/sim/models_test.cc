@@ -35,6 +35,7 @@ void Add(const ModelVerdict& one, ModelVerdict* sum) {
   sum->equal += one.equal;
   sum->newer += one.newer;
   sum->jumps += one.jumps;
+  sum->anew += one.anew;
 }
 
 TEST(ModelsTest, EverythingHolds) {
@@ -57,7 +58,8 @@ TEST(ModelsTest, EverythingHolds) {
                 {"passive", sum.passive},   {"again", sum.again},       {"late", sum.late},
                 {"too old", sum.old},       {"stopped", sum.stopped},   {"killed", sum.killed},
                 {"overdue", sum.overdue},   {"returned", sum.returned}, {"gave up", sum.gave_up},
-                {"equal ends", sum.equal},  {"newer", sum.newer},       {"jumps", sum.jumps}};
+                {"equal ends", sum.equal},  {"newer", sum.newer},       {"jumps", sum.jumps},
+                {"begun anew", sum.anew}};
   for (const auto& [what, count] : counts) std::printf("%s: %d\n", what, static_cast<int>(count));
   if (HasFailure() || only != nullptr) return;
   // The seeds bring up what they are for.

@@ -3,7 +3,8 @@
 ``step()`` updates the parameters with this rank's gradients, publishes them, waits until the
 version of its step has been made, and goes on with what they become by it: the mean of this rank's
 group, or, when it was late, the merge of that mean with its own. The core decides which and does
-it: see ``core/round/merge.h``.
+it: see ``core/round/merge.h``. The optimizer's state and the model's buffers are this rank's own,
+as in the paper, also when it comes back so late that it begins anew from a mean.
 
 The parameters of a dtype lie side by side in memory that the core reads, of which it has three
 pieces: one is trained, one is on offer, one may be read. So nothing is copied to be published; the

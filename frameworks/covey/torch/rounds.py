@@ -106,7 +106,7 @@ class RoundTrainer:
         self.before_update: List[Callable[[], Any]] = []
         self.unfit = ""  # Why its last gradients were not published: raised when the step is over.
         optimizer._step_supports_amp_scaling = True  # A GradScaler calls step() also to skip it.
-        state.flushes.add(self)
+        state.add_flush(self)
         self._missing = (0,) * self._group.size()
         self._tally = optimizer._covey_progress.tally
         self._part = (optimizer._covey_progress.steps + 1) << 32  # Apart from steps of other parts.

@@ -243,13 +243,15 @@ void ModelJournal::OnMerge(int32_t rank, uint64_t step, uint64_t wanted, const M
     count += result.sum_of[i] == result.sum_of[index] && result.contributions[i].count > 0 ? 1 : 0;
   if (merged.late != is_late || merged.count != count)
     Fail("3: " + who + " is taken for " + (merged.late ? "late" : "in time"));
+  const bool is_passed = merged.version / every * every > step;
   Bytes expected = MeanOf(result, result.sum_of[index]);
-  if (is_late)
+  if (is_late && !is_passed)
     expected = Combine(memory_->layout(), {&expected, &ModelOf(rank, step)},
                        {static_cast<double>(count), 1.0}, 1.0 / (count + 1.0));
   if (!AreEqual(memory_->layout(), model.data(), expected))
     Fail("3: " + who + " has something else than the merge with " + Number(merged.version));
   late += is_late ? 1 : 0;
+  anew += is_late && is_passed ? 1 : 0;
 }
 
 }  // namespace covey

@@ -40,6 +40,7 @@ class ModelJournal {
   uint64_t passive = 0;  // models that were not their owner's of this version
   uint64_t again = 0;    // that were in a version before
   uint64_t late = 0;     // merges of one that was not in the mean
+  uint64_t anew = 0;     // such as a version of all had passed by
   uint64_t old = 0;      // models that were kept out
   uint64_t syncs = 0, finals = 0, overdue = 0, returned = 0;
 

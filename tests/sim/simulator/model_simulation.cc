@@ -8,6 +8,7 @@
 #include "ops/transports/inproc.h"
 #include "tests/sim/simulator/fiber.h"
 #include "tests/sim/simulator/model_journal.h"
+#include "tests/sim/simulator/model_patience.h"
 #include "tests/sim/simulator/split_kernels.h"
 
 namespace covey {
@@ -99,6 +100,7 @@ class ModelSimulation final : public InprocWatcher {
   struct Player {
     std::unique_ptr<Rounds> rounds;
     std::unique_ptr<Fiber> fiber;
+    ModelPatience patience = {};
     State state = State::kRuns;
     Time stopped_until = 0;
     Time known_dead_at = kNever;
@@ -228,12 +230,15 @@ void ModelSimulation::MergeWith(int32_t rank, uint64_t step, uint64_t version) {
   std::byte* at = rng_.Percent(60) ? player.rounds->open() : player.model.data();
   for (size_t offset : layout_.offsets_bytes()) to.push_back(at + offset);
   Merged merged;
+  const uint64_t every = swarm_.models.sync_every;
+  const uint64_t last = player.rounds->executed();
   player.rounds->Merge(version, to, &merged);
   if (closing_) return;
   if (at != player.model.data()) std::memcpy(player.model.data(), at, player.model.size());
   journal_->OnMerge(rank, step, version, merged, player.model);
   newer_ += merged.version > version ? 1 : 0;
-  const uint64_t every = swarm_.models.sync_every;
+  if (last / every * every > step && merged.version < last)
+    journal_->Fail("6: rank " + std::to_string(rank) + " goes on from before a version of all");
   const uint64_t next = player.rounds->step();
   if (merged.late && merged.version / every * every >= step && next < merged.version)
     journal_->Fail("6: rank " + std::to_string(rank) + " has missed a version of all and stays");
@@ -241,11 +246,19 @@ void ModelSimulation::MergeWith(int32_t rank, uint64_t step, uint64_t version) {
 }
 
 void ModelSimulation::Advance(int32_t rank, bool* moved) {
-  Rounds* rounds = players_[static_cast<size_t>(rank)].rounds.get();
+  Player& player = players_[static_cast<size_t>(rank)];
+  Rounds* rounds = player.rounds.get();
   for (size_t r = 0; r < players_.size(); ++r)
     if (players_[r].known_dead_at <= network_.clock().Now())
       rounds->OnLoss(static_cast<int32_t>(r));
-  rounds->Advance(network_.clock().Now(), moved);
+  const Time now = network_.clock().Now();
+  player.patience.Before(memory_, rank, rounds->step(), swarm_.max_wait, now);
+  rounds->Advance(now, moved);
+  if (closing_ || killed_ > 0) return;
+  const int32_t slow = player.patience.After(memory_, swarm_.max_wait);
+  if (slow >= 0)
+    journal_->Fail("7: rank " + std::to_string(rank) + " goes on waiting for rank " +
+                   std::to_string(slow) + ", which is slow");
 }
 
 void ModelSimulation::AwaitVersion(int32_t rank, uint64_t version) {
@@ -375,7 +388,8 @@ ModelVerdict ModelSimulation::Verdict(uint64_t resumes) const {
           .gave_up = gave_up_,
           .equal = equal_,
           .newer = newer_,
-          .jumps = jumps_};
+          .jumps = jumps_,
+          .anew = journal_->anew};
 }
 
 }  // namespace

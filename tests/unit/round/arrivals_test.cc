@@ -110,5 +110,67 @@ TEST_F(LaggardTest, WhoHasGainedOnTheLimitIsWaitedForAnew) {
   EXPECT_EQ(Expires(7, 50), 8u);
 }
 
+// Member 1 of models comes to every second version, which is of all, `late` after member 0, whose
+// steps take 100. Waiting is seen at looks, 20 apart; max_wait is 200.
+class SlowModelTest : public testing::Test {
+ protected:
+  SlowModelTest()
+      : network_({.size = 2, .seed = 1, .region_bytes = 1 << 20}),
+        memory_({.size = 2, .log = 1, .models = {.group_size = 1, .sync_every = 2}},
+                RoundLayout(kSpans, 64)),
+        words_(network_.transport(Rank{0}).words()),
+        arrivals_({.count = 1}, &memory_, words_) {
+    std::vector<std::byte*> blocks;
+    for (int32_t r = 0; r < 2; ++r) {
+      Transport& transport = network_.transport(Rank{r});
+      blocks.push_back(transport.Base(Rank{r}) + transport.AllocShared(memory_.BlockBytes(r)));
+    }
+    memory_.Map(std::move(blocks));
+  }
+
+  void Seal(int32_t rank, uint64_t step) {
+    words_->Store(memory_.SlotAt(rank), SlotWord{SlotState::kSealed, 0, step}.Word());
+  }
+  Arrivals::Answer Look(uint64_t version) {
+    return arrivals_.FireAt(version, {false, false}, {.step = version, .max_wait = 200}, now_);
+  }
+  // The version of all that expires, of so many; 0: none.
+  int Expires(int versions, Time late) {
+    for (int i = 1; i <= versions; ++i) {
+      Seal(0, version_ += 2);
+      now_ += 2 * 100;
+      for (const Time until = now_ + late; now_ < until; now_ += 20) {
+        const Arrivals::Answer answer = Look(version_);
+        if (answer.at <= now_) return answer.expired ? i : -1;
+      }
+      Seal(1, version_);
+      const Arrivals::Answer answer = Look(version_);
+      if (answer.at > now_ || answer.expired) return -1;
+    }
+    return 0;
+  }
+
+  static constexpr RoundSpan kSpans[1] = {{DType::kF32, 1}};
+  InprocNetwork network_;
+  RoundMemory memory_;
+  SharedWords* words_;
+  Arrivals arrivals_;
+  uint64_t version_ = 0;
+  Time now_ = 1000;
+};
+
+TEST_F(SlowModelTest, IsWaitedForMaxWaitInAll) {
+  EXPECT_EQ(Expires(50, 100), 4);  // Each time 80 are seen, and a twelfth of 300 is forgiven.
+}
+
+TEST_F(SlowModelTest, IsWaitedForAlwaysWhenItIsALittleSlower) { EXPECT_EQ(Expires(500, 20), 0); }
+
+TEST_F(SlowModelTest, IsWaitedForAnewWhenItHasComeFirst) {
+  EXPECT_EQ(Expires(3, 100), 0);
+  Seal(1, version_ + 2);
+  EXPECT_EQ(Expires(1, 0), 0);
+  EXPECT_EQ(Expires(50, 100), 4);
+}
+
 }  // namespace
 }  // namespace covey

@@ -1,4 +1,5 @@
-// Goal: how long a rank waits follows the median of its own steps, not one that took long.
+// Goal: how long a rank waits for one that is missing, and for others once enough have come,
+// follows the median of its own steps, not one that took long.
 // Method: steps of known length.
 #include "core/round/pace.h"
 
@@ -22,6 +23,17 @@ TEST(PaceTest, TenTimesTheMedianButNotLessThanASecond) {
   EXPECT_EQ(pace.MaxWait(), 3 * kSecond);
   for (int i = 0; i < 31; ++i) step(kMillisecond);
   EXPECT_EQ(pace.MaxWait(), Pace::kLeast);
+}
+
+TEST(PaceTest, GraceIsATwentiethOfTheMedian) {
+  Pace pace;
+  Time now = kSecond;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(pace.Grace(), 0);
+    pace.OnBegin(now);
+    pace.OnEnd(now += (i == 2 ? 100 : 1) * kMillisecond);
+  }
+  EXPECT_EQ(pace.Grace(), kMillisecond / 20);
 }
 
 TEST(PaceTest, WhatHasNotBegunDoesNotEnd) {

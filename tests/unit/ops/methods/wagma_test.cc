@@ -34,6 +34,8 @@ TEST(WagmaTest, ExchangesModelsInRounds) {
   EXPECT_EQ(standard.admit, kAdmitSolo);
   EXPECT_EQ(standard.sync_every, 10);
   EXPECT_EQ(standard.log, 2);
+  EXPECT_EQ(standard.grace, kAutoTime);
+  EXPECT_EQ(PlanOf("wagma:grace=0s", 4).rounds.grace, 0);
 }
 
 TEST(WagmaTest, GroupsAreBesideTheRootUnlessTold) {
@@ -48,8 +50,11 @@ TEST(WagmaTest, TextsAreReadAndWritten) {
   MethodChoice choice;
   ASSERT_TRUE(ParseMethod("wagma", &choice).ok());
   EXPECT_EQ(choice.Text(),
-            "wagma:group_size=auto,sync_every=10,admit=solo,grace=0s,max_wait=0s,log=2");
+            "wagma:group_size=auto,sync_every=10,admit=solo,grace=auto,max_wait=0s,log=2");
   ASSERT_TRUE(ParseMethod("wagma:S=4,tau=8", &choice).ok());
+  EXPECT_EQ(choice.Text(),
+            "wagma:group_size=4,sync_every=8,admit=solo,grace=auto,max_wait=0s,log=2");
+  ASSERT_TRUE(ParseMethod("wagma:S=4,tau=8,grace=0s", &choice).ok());
   EXPECT_EQ(choice.Text(), "wagma:group_size=4,sync_every=8,admit=solo,grace=0s,max_wait=0s,log=2");
 }
 
@@ -58,6 +63,10 @@ TEST(WagmaTest, WrongSettingsAreRefusedWithTheirRange) {
     EXPECT_EQ(ErrorOf("wagma:group_size=" + std::string(size)),
               "group_size is \"" + std::string(size) +
                   "\", which is not auto or a number of ranks from 1 to 1048576");
+  for (const char* grace : {"-1", "-1ns", "5", "Auto", "", "4000s"})
+    EXPECT_EQ(ErrorOf("wagma:grace=" + std::string(grace)),
+              "grace is \"" + std::string(grace) +
+                  "\", which is not auto or a time such as 20ms from 0s to 3600s");
   EXPECT_EQ(ErrorOf("wagma:tau=0"),
             "sync_every is \"0\", which is not a number of steps from 1 to 1000000000");
 }
