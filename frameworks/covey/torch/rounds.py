@@ -24,6 +24,7 @@ from covey.torch.clip import clip
 from covey.torch.compression import Compression
 from covey.torch.layout import BucketPlan
 from covey.torch.look import is_on, unfit
+from covey.torch.own import take_scale
 from covey.torch.reducer import next_prefix
 from covey.torch.snapshot import State, addresses_of
 from covey.torch.spans import Span
@@ -104,8 +105,6 @@ class RoundTrainer:
         self._is_apart = False  # Steps were published since the last finish().
         self._has_given = True  # A version, since the last step was published.
         self.before_update: List[Callable[[], Any]] = []
-        self.unfit = ""  # Why its last gradients were not published: raised when the step is over.
-        optimizer._step_supports_amp_scaling = True  # A GradScaler calls step() also to skip it.
         state.flushes.add(self)
         self._missing = (0,) * self._group.size()
         self._tally = optimizer._covey_progress.tally
@@ -152,10 +151,11 @@ class RoundTrainer:
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        scale, is_whole = self._take_scale()
-        self.unfit = self._find_unfit() if is_whole and is_on() else ""
+        scale, is_whole = take_scale(self._optimizer)
+        why = self._find_unfit() if is_whole and is_on() else ""
+        self._optimizer._covey_progress.unfit = why
         self._is_apart = True
-        if is_whole and not self.unfit:
+        if is_whole and not why:
             self._write(scale)
             step = _native.rounds_publish(self._rounds, self._hypers.read())
         else:  # It has come all the same, so that nobody waits for it.
@@ -254,17 +254,6 @@ class RoundTrainer:
         addresses = _native.rounds_spans(self._rounds, len(self._spans))
         for span, address in zip(self._spans, addresses):
             span.open(address)
-
-    def _take_scale(self) -> Tuple[Optional[torch.Tensor], bool]:
-        """What a GradScaler says of this rank's gradients: their scale, and whether they are whole.
-
-        It is for those alone: what is applied is unscaled, and whole.
-        """
-        scale = getattr(self._optimizer, "grad_scale", None)
-        overflow = getattr(self._optimizer, "found_inf", None)
-        if overflow is not None:
-            self._optimizer.grad_scale = self._optimizer.found_inf = None
-        return scale, overflow is None or not bool(overflow)
 
     def _write(self, scale: Optional[torch.Tensor]) -> None:
         with torch.no_grad():
