@@ -61,6 +61,9 @@ class BoundTest(unittest.TestCase):
         delays = [[0, 0, 3.5], [0, 0, 9], [0, 0, 9], [0, 0, 9], [0, 0, 0], [0, 5, 0]]
         self.assertEqual(skipping_seconds(delays, 1, needed=2, versions=5), 5)
         self.assertEqual(skipping_seconds(delays, 1, needed=2, versions=6), 6)
+        # Rank 2 begins at 2.2, when version 2 has been made; rank 1 sleeps over version 3.
+        delays = [[0, 0, 1.2], [0, 5, 0], [0, 0, 0]]
+        self.assertAlmostEqual(skipping_seconds(delays, 1, needed=2, versions=3), 3.2)
         rng = random.Random(3)
         delays = [[rng.random() for _ in range(4)] for _ in range(30)]
         wanted = 30 + sum(max(row) for row in delays[:-1])

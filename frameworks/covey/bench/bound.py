@@ -53,7 +53,7 @@ def skipping_seconds(
     delays: Sequence[Sequence[float]], base: float, needed: int, versions: int
 ) -> float:
     """Until so many exchanges have taken place when a rank that was late leaves out the steps it
-    has missed: its next one is that after the last exchange it has seen.
+    has missed: what it computes is for the exchange after the last one when it begins.
 
     Args:
         delays: seconds by exchange that a step was for, and rank; those of steps that are left out
@@ -64,12 +64,15 @@ def skipping_seconds(
         >>> skipping_seconds([[9, 0, 0], [0, 0, 0], [0, 0, 0]], 1.0, needed=2, versions=3)
         3.0
     """
-    size = len(delays[0])
     done = 0
-    coming = [(base, rank, 1) for rank in range(size)]  # when, who, for which exchange
+    # When, whether it begins (after all that comes to an exchange then), who, for which exchange.
+    events = [(base, False, rank, 1) for rank in range(len(delays[0]))]
     waiting: List[Tuple[int, int]] = []
-    while True:
-        now, rank, step = heapq.heappop(coming)
+    while done < versions:
+        now, begins, rank, step = heapq.heappop(events)
+        if begins:
+            heapq.heappush(events, (now + base, False, rank, done + 1))
+            continue
         free = [(rank, step)]
         if step > done:
             waiting.append((rank, step))
@@ -77,7 +80,6 @@ def skipping_seconds(
             if len(waiting) >= needed:
                 done += 1
                 free, waiting = waiting, []
-        if done == versions:
-            return now
         for one, was in free:
-            heapq.heappush(coming, (now + delays[was - 1][one] + base, one, done + 1))
+            heapq.heappush(events, (now + delays[was - 1][one], True, one, was))
+    return now

@@ -109,12 +109,15 @@ class Trainer:
         self.optimizer: Any = hvd.DistributedOptimizer(sgd, model=self.model, method=method)
         self.lengths: List[float] = []
 
-    def step(self, compute_s: float, delay_s: float = 0.0) -> None:
-        """Computes, steps and is late; notes how long it all took."""
+    def step(self, compute_s: float, delay: Callable[[], float] = lambda: 0.0) -> None:
+        """Computes, steps and is late, by the seconds that `delay` has said when it began; notes
+        how long it all took."""
         began = time.monotonic()
+        self.optimizer.zero_grad()  # What others have decided is taken up here.
+        delay_s = delay()
+        loss = self.model()
         time.sleep(compute_s)
-        self.optimizer.zero_grad()
-        self.model().backward()
+        loss.backward()
         self.optimizer.step()
         time.sleep(delay_s)
         self.lengths.append(round(time.monotonic() - began, 6))
@@ -202,8 +205,15 @@ def random_main(
 
         def work(trainer: Trainer, skips: bool = skips) -> None:
             first, number = trainer.optimizer.version, 0
+
+            def delay() -> float:
+                nonlocal number
+                if skips:
+                    number = min(trainer.optimizer.version - first, steps - 1)
+                return delays[number][covey.rank()]
+
             while number < steps:
-                trainer.step(base_s, delays[number][covey.rank()])
+                trainer.step(base_s, delay)
                 number = trainer.optimizer.version - first if skips else number + 1
 
         found.append(covey.allgather_object(_timed(work, text, base_s)))

@@ -20,6 +20,7 @@ from covey.errors import InvalidArgument
 from covey.group import Group, world
 from covey.method import choose
 from covey.reduce_op import Average, Max, ReduceOp, Sum, core_code
+from covey.torch.ahead import begin_pass
 from covey.torch.bucket import Reduction
 from covey.torch.clip import clipped_step
 from covey.torch.compression import Compression, Compressor
@@ -199,6 +200,7 @@ class _Distributed(torch.optim.Optimizer):
             self._refuse_in_flight("zero_grad()")
             self._covey_reducer.forget()
         self._covey_super().zero_grad(*args, **kwargs)
+        begin_pass(self)
 
     def _refuse_in_flight(self, what: str) -> None:
         if self._covey_reducer is not None and self._covey_reducer.in_flight:

@@ -4,6 +4,7 @@
 then applies every version it has not applied yet, in order: gradients and hyper-parameters from the
 version's record. So all ranks do the same updates, and their parameters are equal at equal version,
 whoever was late. Versions are made by the core while ranks wait: see ``core/round/README.md``.
+A rank that skips ahead also applies them before it begins a pass: see ``ahead.py``.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import torch
 
 from covey import _native
 from covey.errors import CoveyError, Exhausted, InvalidArgument, Unsupported
-from covey.method import ranks_needed
+from covey.method import ranks_needed, setting
 from covey.reduce_op import Average, Sum
 from covey.state import state
+from covey.torch.ahead import Ahead
 from covey.torch.bucket import Reduction
 from covey.torch.clip import clip
 from covey.torch.compression import Compression
@@ -107,6 +109,8 @@ class RoundTrainer:
         self.before_update: List[Callable[[], Any]] = []
         state.flushes.add(self)
         self._missing = (0,) * self._group.size()
+        self._index = self._group.rank() or 0
+        self._skips = setting(method, "progress", "") == "skip"
         self._tally = optimizer._covey_progress.tally
         self._part = (optimizer._covey_progress.steps + 1) << 32  # Apart from steps of other parts.
         self._needed = ranks_needed(method, self._group.size())
@@ -119,16 +123,20 @@ class RoundTrainer:
             tuple(CODES[plan.dtype] for plan in plans),
             tuple(plan.length for plan in plans),
         )
+        self.ahead = Ahead(self, options["model"])
         keep = _native.arena_alloc(_KEEP_BYTES)
         self._spans = [Span(plan, keep) for plan in plans]
+        self.parameters = [parameter for span in self._spans for parameter in span.parameters]
         self._addresses = tuple(span.result.data_ptr() for span in self._spans)
         _native.rounds_expect(self._rounds, self._addresses)
         self._open()
+        self.ahead.settle()
 
     def close(self) -> None:
         """This rank leaves."""
         rounds, self._rounds = self._rounds, 0
         if rounds:
+            self.ahead.close()
             for span in self._spans:
                 span.close()
             _native.rounds_close(rounds)
@@ -151,6 +159,7 @@ class RoundTrainer:
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self.ahead.pause()
         scale, is_whole = take_scale(self._optimizer)
         why = self._find_unfit() if is_whole and is_on() else ""
         self._optimizer._covey_progress.unfit = why
@@ -172,7 +181,19 @@ class RoundTrainer:
                     span.leave()
         if _native.rounds_asked(self._rounds, self.applied):
             self._give()
+        self.ahead.settle()
         return loss
+
+    def has_news(self) -> bool:
+        """Whether versions were made whose steps this rank may leave out if it applies them."""
+        if not self._rounds or not (self._skips or self._missing[self._index] > 0):
+            return False
+        return _native.rounds_executed(self._rounds) > self.applied
+
+    def catch_up(self) -> None:
+        """Applies what there is, between two steps; ``grad`` is that of the last of them then."""
+        self.ahead.pause()
+        self._apply_all()
 
     def finish(self) -> None:
         """Waits until every gradient counts and applies what is left: then replicas are equal.
@@ -181,6 +202,7 @@ class RoundTrainer:
             Timeout: after ``max_wait``; the message names the ranks that are missing. Those that
                 are there have applied what they have published, and may call it again.
         """
+        self.ahead.pause()
         try:
             self._wait(_FINISH)
         finally:
@@ -188,6 +210,7 @@ class RoundTrainer:
         self._is_apart = False
         # Nobody trains on, or leaves, before all have applied the last version.
         self._wait(_MEET)
+        self.ahead.settle()
 
     def flush(self) -> None:
         """For the end of a script that has not called ``finish()``."""
