@@ -39,6 +39,7 @@ _MUTANTS = {
     "w2_replaced_model_is_not_kept": (["core/round/slot.cc"], "models"),
     "w2_taken_back_without_exchange": (["core/round/slot.cc"], "rounds"),
     "w2_taken_buffer_written_at_once": (["core/round/slot.cc"], "rounds"),
+    "w3_sealed_before_all_is_added": (["core/round/slot.cc"], "rounds"),
     "w4_anybody_is_drawn": (["core/round/arrivals.cc"], "rounds"),
     "w4_half_is_enough": (["core/hosts/quorum.cc"], "hosts"),
     "w4_older_content_counts": (["core/round/arrivals.cc"], "rounds"),
@@ -89,6 +90,8 @@ _MUTANTS = {
     "w12_lateness_is_guessed": (["core/round/merge.cc"], "models"),
     "w12_nobody_waits_for_all": (["core/round/arrivals.cc"], "models"),
     "w12_old_models_count": (["core/round/collect.cc"], "models"),
+    "w14_dead_is_waited_for": (["core/round/arrivals.cc"], "rounds"),
+    "w14_what_the_dead_left_is_dropped": (["core/round/collect.cc"], "rounds"),
 }
 
 def mutant_tests(folder):
