@@ -214,6 +214,24 @@ def compiled() -> Dict[int, str]:
     return pair.end()
 
 
+def waits_for_what_is_due(seconds: float, more: int) -> Dict[int, str]:
+    """Rank 1 takes a version for due, and rank 0 makes ``more`` while it waits."""
+    pair = Pair()
+    pair.optimizer.zero_grad(set_to_none=False)
+    pair.let_others_go_on()
+    if hvd.rank() == 1:
+        pair.optimizer._covey_rounds.beat.patience = lambda version: seconds
+        before = pair.optimizer.version
+        pair.optimizer.zero_grad(set_to_none=False)
+        assert pair.net.weight.grad.tolist() == [0.0] * 3
+        assert pair.optimizer.version >= before + 3 + more, pair.optimizer.version
+        pair.net().backward()
+        pair.optimizer.step()
+    for _ in range(more if hvd.rank() == 0 else 0):
+        pair.step()
+    return pair.end()
+
+
 def of_an_overdue_rank() -> Dict[int, str]:
     """In lockstep: once it knows that it is not waited for."""
     pair = Pair(method="eager:admit=all,max_wait=1s,log=64,L=64")
@@ -286,7 +304,7 @@ def train(method: str, steps: int) -> Tuple[int, Dict[int, str], List[float]]:
 
 
 class SkipAheadTest(unittest.TestCase):
-    def check(self, function: Callable[..., Dict[int, str]], *args: str) -> None:
+    def check(self, function: Callable[..., Dict[int, str]], *args: Any) -> None:
         """Its versions are the same on both ranks."""
         first, second = pool(2).call(function, *args)
         self.assertEqual(first, second, args)
@@ -313,6 +331,10 @@ class SkipAheadTest(unittest.TestCase):
 
     def test_a_compiled_model(self) -> None:
         self.check(compiled)
+
+    def test_it_waits_for_a_version_that_is_due(self) -> None:
+        self.check(waits_for_what_is_due, 60.0, 1)
+        self.check(waits_for_what_is_due, 0.001, 0)  # In vain.
 
     def test_who_is_overdue_takes_it_up_too(self) -> None:
         self.check(of_an_overdue_rank)

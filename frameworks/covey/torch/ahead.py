@@ -4,7 +4,8 @@ Internal.
 A rank that was late, in loading data or in anything else between two steps, would compute its next
 gradient at parameters of some versions ago, for a step that is over. So when it begins a pass, at
 ``zero_grad()`` or at the forward pass of the ``model`` that the optimizer was told, it applies the
-versions that there are; its gradient is for the step after the last of them.
+versions that there are, and for one that is due in a moment it waits (``beat.py``); its gradient is
+for the step after the last of them.
 
 Parameters may not change between a forward pass and its backward pass. That one has begun shows in
 that this thread has made a node of a graph since ``step()``, for whatever model.
@@ -61,10 +62,13 @@ class Ahead:
         if torch.compiler.is_compiling() or self._settled is None or self._settled != _now():
             return
         trainer = self._trainer()
-        if trainer is None or not trainer.has_news():
+        if trainer is None or not trainer.leaves_out():
             return
-        if torch.is_inference_mode_enabled() or _is_watched():
-            return
+        if trainer.is_behind() and not torch.is_inference_mode_enabled() and not _is_watched():
+            self._catch_up(trainer)
+        trainer.beat.begin()
+
+    def _catch_up(self, trainer: Any) -> None:
         kept = [parameter.grad for parameter in trainer.parameters]
         if any(gradient is not None and _holds(gradient) for gradient in kept):
             return  # Somebody adds to it.

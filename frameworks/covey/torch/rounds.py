@@ -9,6 +9,7 @@ A rank that skips ahead also applies them before it begins a pass: see ``ahead.p
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -16,11 +17,12 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 
 from covey import _native
-from covey.errors import CoveyError, Exhausted, InvalidArgument, Unsupported
+from covey.errors import CoveyError, Exhausted, InvalidArgument, Timeout, Unsupported
 from covey.method import ranks_needed, setting
 from covey.reduce_op import Average, Sum
 from covey.state import state
 from covey.torch.ahead import Ahead
+from covey.torch.beat import Beat
 from covey.torch.bucket import Reduction
 from covey.torch.clip import clip
 from covey.torch.compression import Compression
@@ -110,6 +112,8 @@ class RoundTrainer:
         state.flushes.add(self)
         self._missing = (0,) * self._group.size()
         self._index = self._group.rank() or 0
+        self._is_late = False  # Its last step was for a version that had ended.
+        self.beat = Beat()
         self._skips = setting(method, "progress", "") == "skip"
         self._tally = optimizer._covey_progress.tally
         self._part = (optimizer._covey_progress.steps + 1) << 32  # Apart from steps of other parts.
@@ -160,6 +164,7 @@ class RoundTrainer:
             with torch.enable_grad():
                 loss = closure()
         self.ahead.pause()
+        self.beat.end()
         scale, is_whole = take_scale(self._optimizer)
         why = self._find_unfit() if is_whole and is_on() else ""
         self._optimizer._covey_progress.unfit = why
@@ -171,9 +176,12 @@ class RoundTrainer:
             step = _native.rounds_publish(self._rounds, None)
         self._open()
         self._has_given = False
+        self._is_late = step <= _native.rounds_executed(self._rounds)
         try:
             with self._tally.waiting(self._part + step, self._needed):
                 self._wait(step)
+            if not self._is_late:
+                self.beat.see(step)
             self._apply_all()
         finally:
             if not self._has_given:
@@ -184,15 +192,25 @@ class RoundTrainer:
         self.ahead.settle()
         return loss
 
-    def has_news(self) -> bool:
-        """Whether versions were made whose steps this rank may leave out if it applies them."""
-        if not self._rounds or not (self._skips or self._missing[self._index] > 0):
-            return False
-        return _native.rounds_executed(self._rounds) > self.applied
+    def leaves_out(self) -> bool:
+        """Whether this rank's next step is the one after the last version it has applied."""
+        return bool(self._rounds) and (self._skips or self._missing[self._index] > 0)
+
+    def is_behind(self) -> bool:
+        """Whether there are versions that it has not applied, or its last step was late."""
+        return self._is_late or _native.rounds_executed(self._rounds) > self.applied
 
     def catch_up(self) -> None:
-        """Applies what there is, between two steps; ``grad`` is that of the last of them then."""
+        """Applies what there is, and what will be in a moment, between two steps; ``grad`` is that
+        of the last of them then."""
         self.ahead.pause()
+        self._is_late = False
+        executed = _native.rounds_executed(self._rounds)
+        patience = self.beat.patience(executed + 1)
+        if patience > 0:
+            with contextlib.suppress(Timeout), self._tally.waiting_on():
+                _native.rounds_wait(self._rounds, executed + 1, patience)
+                self.beat.see(executed + 1)
         self._apply_all()
 
     def finish(self) -> None:
