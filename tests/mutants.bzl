@@ -76,6 +76,7 @@ _MUTANTS = {
     "w9_what_others_end_does_not_count": (["core/round/rounds.cc"], "rounds"),
     "w10_a_claim_is_waited_for": (["core/round/snapshots.cc"], "rounds"),
     "w10_merge_pins_nothing": (["core/round/merge.cc"], "models"),
+    "w10_need_seen_once": (["core/round/rounds.cc"], "rounds"),
     "w10_one_runs_ahead_alone": (["core/round/arrivals.cc"], "rounds"),
     "w10_read_without_a_second_look": (["core/round/log.cc"], "rounds"),
     "w10_snapshot_not_withdrawn": (["core/round/snapshots.cc"], "rounds"),
