@@ -1,5 +1,5 @@
-"""Goal: a rank whose gradients overflow, as a GradScaler finds, does no update in that step, but does
-the step: where models are averaged it takes part with the one it has, and nobody is behind.
+"""Goal: a rank whose gradients overflow, as a GradScaler finds, does no update in that step, but
+does the step: where models are averaged it takes part with the one it has, and nobody is behind.
 
 Method: gradients of whole numbers, whose means are known; who overflows when is the test's choice.
 """

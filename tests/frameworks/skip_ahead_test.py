@@ -1,5 +1,5 @@
-"""Goal: a rank that skips ahead takes up what others have decided before it begins a forward pass, and
-at no other time; every gradient counts once and replicas are equal at equal version.
+"""Goal: a rank that skips ahead takes up what others have decided before it begins a forward pass,
+and at no other time; every gradient counts once and replicas are equal at equal version.
 
 Method: while rank 1 stands between two steps, rank 0 makes versions, a known number of them; what
 rank 1 does then may change its parameters or must not. Gradients are whole numbers, or the

@@ -1,5 +1,5 @@
-// Many seeds of a simulator, one after the other: SIM_SEED=N takes that one alone, SIM_BASE=N begins
-// elsewhere.
+// Many seeds of a simulator, one after the other: SIM_SEED=N takes that one alone, SIM_BASE=N
+// begins elsewhere.
 #ifndef COVEY_TESTS_SIM_SWEEP_H_
 #define COVEY_TESTS_SIM_SWEEP_H_
 

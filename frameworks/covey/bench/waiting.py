@@ -24,7 +24,7 @@ from covey.method import full_text, methods, ranks_needed, setting
 
 ELEMENTS = 1_000_000
 WAIT_FACTOR, LEAST_WAIT_S = 10, 1.0  # max_wait by default: core/round/pace.h.
-PATIENCE = 10  # So many times less than a pass: frameworks/covey/torch/beat.py.
+PATIENCE = 1 / 4  # Of a pass: frameworks/covey/torch/beat.py.
 SLOW = 10
 _TAU = "sync_every"
 
@@ -299,7 +299,7 @@ def random(effort: Effort) -> Panel:
         full = full_text(text)
         needed = size if name == "allreduce" else ranks_needed(full, size)
         if setting(full, "progress", "") == "skip":
-            bound = steps / skipping_seconds(delays, base_s, needed, steps, base_s / PATIENCE)
+            bound = steps / skipping_seconds(delays, base_s, needed, steps, base_s * PATIENCE)
             value = steps / min(rank["seconds"] for rank in ranks)
         else:
             tau = int(setting(full, _TAU, "0"))

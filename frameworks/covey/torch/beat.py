@@ -13,7 +13,8 @@ import statistics
 import time
 from typing import Callable, Deque, Optional, Tuple
 
-_PART = 10  # Of a pass: so much it may wait, and so much the time may be wrong.
+_WAIT = 1 / 4  # Of a pass or of a period: so long it waits at most, once: then it is in time.
+_SLACK = 1 / 10  # So wrong the time may be.
 _KEPT = 9  # Figures of which there is the median.
 
 
@@ -48,7 +49,7 @@ class Beat:
         """How long to wait for that version, the next one, before a pass begins; 0: not at all."""
         if self._seen is None or not self._periods or not self._passes:
             return 0.0
-        most = statistics.median(self._passes) / _PART
-        due = self._seen[1] + (version - self._seen[0]) * statistics.median(self._periods)
-        left = due - self._clock()
-        return left + most if abs(left) < most else 0.0
+        period = statistics.median(self._periods)
+        length = min(period, statistics.median(self._passes))
+        left = self._seen[1] + (version - self._seen[0]) * period - self._clock()
+        return left + _SLACK * length if -_SLACK * length < left < _WAIT * length else 0.0

@@ -1,8 +1,8 @@
-"""A step with this rank's own gradients, which nobody else sees before its result is mixed. Internal.
+"""A step with this rank's own gradients, which nobody sees before its result is mixed. Internal.
 
-A rank whose gradients overflowed, as a GradScaler has found, or hold what ``check_nan`` refuses does
-no update. It has done the step all the same, and takes part in what follows with what it has: else
-it would be one step behind, and the others wait for it in the end.
+A rank whose gradients overflowed, as a GradScaler has found, or hold what ``check_nan`` refuses
+does no update. It has done the step all the same, and takes part in what follows with what it has:
+else it would be one step behind, and the others wait for it in the end.
 """
 
 from __future__ import annotations
@@ -61,4 +61,4 @@ def _keep(optimizer: Any, value: bool) -> None:
 
 
 supports_scaling = property(_scales_itself, _keep)
-"""Of an optimizer: ``_step_supports_amp_scaling``, for which torch asks; it changes with the part."""
+"""Of an optimizer: ``_step_supports_amp_scaling``, which torch asks for."""
