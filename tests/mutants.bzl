@@ -50,6 +50,7 @@ _MUTANTS = {
     "w2_replaced_model_is_not_kept": (["core/round/slot.cc"], "models"),
     "w2_taken_back_without_exchange": (["core/round/slot.cc"], "rounds"),
     "w2_taken_buffer_written_at_once": (["core/round/slot.cc"], "rounds"),
+    "w3_sealed_before_all_is_added": (["core/round/slot.cc"], "rounds"),
     "w4_anybody_is_drawn": (["core/round/arrivals.cc"], "rounds"),
     "w4_half_is_enough": (["core/hosts/quorum.cc"], "hosts"),
     "w4_older_content_counts": (["core/round/arrivals.cc"], "rounds"),
@@ -88,6 +89,7 @@ _MUTANTS = {
     "w10_a_claim_is_waited_for": (["core/round/snapshots.cc"], "rounds"),
     "w10_met_is_not_asked": (["core/hosts/reign.cc"], "hosts"),
     "w10_merge_pins_nothing": (["core/round/merge.cc"], "models"),
+    "w10_need_seen_once": (["core/round/rounds.cc"], "rounds"),
     "w10_one_runs_ahead_alone": (["core/round/arrivals.cc"], "rounds"),
     "w10_read_without_a_second_look": (["core/round/log.cc"], "rounds"),
     "w10_snapshot_not_withdrawn": (["core/round/snapshots.cc"], "rounds"),
@@ -106,6 +108,8 @@ _MUTANTS = {
     "w12_nobody_waits_for_all": (["core/round/arrivals.cc"], "models"),
     "w12_old_models_count": (["core/round/collect.cc"], "models"),
     "w12_what_was_passed_by_comes_back": (["core/round/merge.cc"], "models"),
+    "w14_dead_is_waited_for": (["core/round/arrivals.cc"], "rounds"),
+    "w14_what_the_dead_left_is_dropped": (["core/round/collect.cc"], "rounds"),
 }
 
 def mutant_tests(folder):

@@ -81,6 +81,12 @@ class Tally:
     def waiting(self, step: int, needed: int) -> Iterator[None]:
         """Within it this rank, having ``arrived``, waits in rounds."""
         self.arrived(step, needed)
+        with self.waiting_on():
+            yield
+
+    @contextlib.contextmanager
+    def waiting_on(self) -> Iterator[None]:
+        """Within it this rank waits in rounds."""
         began = time.monotonic()
         try:
             yield

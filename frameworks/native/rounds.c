@@ -17,6 +17,19 @@ static double* DoublesOf(PyObject* tuple) {
   return NULL;
 }
 
+/* Addresses, of which NULL is none; NULL with an exception set. *spans is NULL where the tuple is
+ * empty; what is to be freed is the answer. */
+static void** SpansOf(PyObject* tuple, void* const** spans) {
+  const Py_ssize_t count = PyTuple_Size(tuple);
+  void** addresses = calloc((size_t)count + 1, sizeof(*addresses));
+  if (addresses == NULL) return (void**)PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < count; ++i) addresses[i] = PyLong_AsVoidPtr(PyTuple_GetItem(tuple, i));
+  *spans = count > 0 ? addresses : NULL;
+  if (!PyErr_Occurred()) return addresses;
+  free(addresses);
+  return NULL;
+}
+
 PyObject* RoundsOpen(PyObject* module, PyObject* args) {
   (void)module;
   covey_rounds_config config = COVEY_INIT(covey_rounds_config);
@@ -177,22 +190,14 @@ PyObject* RoundsExpect(PyObject* module, PyObject* args) {
   unsigned long long rounds;
   PyObject* tuple;
   if (!PyArg_ParseTuple(args, "KO!:rounds_expect", &rounds, &PyTuple_Type, &tuple)) return NULL;
-  int64_t* addresses = NumbersOf(tuple);
-  const Py_ssize_t count = PyTuple_Size(tuple);
-  void** spans = addresses == NULL ? NULL : calloc((size_t)count + 1, sizeof(*spans));
+  void* const* spans;
+  void** addresses = SpansOf(tuple, &spans);
+  if (addresses == NULL) return NULL;
   covey_error error;
   ClearError(&error);
-  if (spans != NULL) {
-    for (Py_ssize_t i = 0; i < count; ++i) spans[i] = (void*)(uintptr_t)addresses[i];
-    error.code = covey_rounds_expect(NULL, rounds, count > 0 ? spans : NULL, &error);
-  } else if (addresses != NULL) {
-    PyErr_NoMemory();
-  }
-  free(spans);
+  error.code = covey_rounds_expect(NULL, rounds, spans, &error);
   free(addresses);
-  if (PyErr_Occurred()) return NULL;
-  if (error.code != COVEY_OK) return RaiseError(&error);
-  Py_RETURN_NONE;
+  return NoneOrError(error.code, &error);
 }
 
 PyObject* RoundsRead(PyObject* module, PyObject* args) {
@@ -208,15 +213,12 @@ PyObject* RoundsRead(PyObject* module, PyObject* args) {
     PyErr_SetString(PyExc_ValueError, "rounds_read: the group's size, and the hyper-parameters");
     return NULL;
   }
-  int64_t* addresses = NumbersOf(tuple);
-  const Py_ssize_t count = PyTuple_Size(tuple);
-  if (addresses == NULL) return NULL;
-  void** spans = calloc((size_t)count + 1, sizeof(*spans));
-  int64_t* steps = calloc((size_t)size * 3, sizeof(*steps));
-  double* numbers = calloc((size_t)hypers + 1, sizeof(*numbers));
+  void* const* spans;
+  void** addresses = SpansOf(tuple, &spans);
+  int64_t* steps = addresses == NULL ? NULL : calloc((size_t)size * 3, sizeof(*steps));
+  double* numbers = steps == NULL ? NULL : calloc((size_t)hypers + 1, sizeof(*numbers));
   PyObject* answer = NULL;
-  if (spans != NULL && steps != NULL && numbers != NULL) {
-    for (Py_ssize_t i = 0; i < count; ++i) spans[i] = (void*)(uintptr_t)addresses[i];
+  if (numbers != NULL) {
     covey_round_record record = COVEY_INIT(covey_round_record);
     record.first = steps;
     record.last = steps + size;
@@ -225,16 +227,14 @@ PyObject* RoundsRead(PyObject* module, PyObject* args) {
     covey_error error;
     ClearError(&error);
     Py_BEGIN_ALLOW_THREADS
-    error.code =
-        covey_rounds_read(NULL, rounds, version, count > 0 ? spans : NULL, &record, &error);
+    error.code = covey_rounds_read(NULL, rounds, version, spans, &record, &error);
     Py_END_ALLOW_THREADS
     answer = error.code == COVEY_OK ? RecordOf(&record, size, hypers) : RaiseError(&error);
-  } else {
+  } else if (addresses != NULL) {
     PyErr_NoMemory();
   }
   free(numbers);
   free(steps);
-  free(spans);
   free(addresses);
   return answer;
 }
@@ -246,28 +246,19 @@ PyObject* RoundsMerge(PyObject* module, PyObject* args) {
   PyObject* tuple;
   if (!PyArg_ParseTuple(args, "KLO!:rounds_merge", &rounds, &version, &PyTuple_Type, &tuple))
     return NULL;
-  int64_t* addresses = NumbersOf(tuple);
-  const Py_ssize_t count = PyTuple_Size(tuple);
-  void** spans = addresses == NULL ? NULL : calloc((size_t)count + 1, sizeof(*spans));
-  PyObject* answer = NULL;
-  if (spans != NULL) {
-    for (Py_ssize_t i = 0; i < count; ++i) spans[i] = (void*)(uintptr_t)addresses[i];
-    covey_round_merge merge = COVEY_INIT(covey_round_merge);
-    covey_error error;
-    ClearError(&error);
-    Py_BEGIN_ALLOW_THREADS
-    error.code = covey_rounds_merge(NULL, rounds, version, spans, &merge, &error);
-    Py_END_ALLOW_THREADS
-    answer = error.code == COVEY_OK
-                 ? Py_BuildValue("(LiiL)", (long long)merge.version, (int)merge.count,
-                                 (int)merge.late, (long long)merge.step)
-                 : RaiseError(&error);
-  } else if (addresses != NULL) {
-    PyErr_NoMemory();
-  }
-  free(spans);
+  void* const* spans;
+  void** addresses = SpansOf(tuple, &spans);
+  if (addresses == NULL) return NULL;
+  covey_round_merge merge = COVEY_INIT(covey_round_merge);
+  covey_error error;
+  ClearError(&error);
+  Py_BEGIN_ALLOW_THREADS
+  error.code = covey_rounds_merge(NULL, rounds, version, spans, &merge, &error);
+  Py_END_ALLOW_THREADS
   free(addresses);
-  return answer;
+  if (error.code != COVEY_OK) return RaiseError(&error);
+  return Py_BuildValue("(LiiL)", (long long)merge.version, (int)merge.count, (int)merge.late,
+                       (long long)merge.step);
 }
 
 PyObject* RoundsClose(PyObject* module, PyObject* args) {

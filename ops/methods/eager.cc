@@ -15,7 +15,11 @@
 // A gradient that counts is at most L = max_staleness versions old (the limiter, without its
 // periodic allreduce): a version waits for whoever is further behind, for max_wait at most.
 // progress=skip (skip-ahead): after a rank has applied all versions there are, its next step is the
-// one after the last of them, whatever it has done itself.
+// one after the last of them, whatever it has done itself. It looks for them after its step and
+// again before its next forward pass, so that what it computes is of the newest parameters; for one
+// that is due in a moment it waits there. (A script's own collectives in the loop come at other
+// versions on each rank then; who waits in one is waited for as any rank that is late, for max_wait
+// at most.)
 // Bytes per rank and step: g read from its slot and g of the result, on one host. Over a network
 // one rank counts for all (core/hosts): g to it and g of the result from it, for each other rank.
 // There a version needs a majority of the ranks (of two: the first): who is silent may have been

@@ -7,13 +7,11 @@ Versions are counted, not seconds; when a rank is stopped is drawn, from a seed 
 from __future__ import annotations
 
 import random
-import signal
-import time
 import unittest
 from typing import Dict, List, Tuple
 
 from ranks import SEED, Pool
-from watched import Report, Watched
+from watched import Report, Watched, finish
 from whole_numbers import Trainer, sum_of
 
 import covey
@@ -31,20 +29,8 @@ def train_until(folder: str, method: str) -> Tuple[int, Dict[int, str], List[flo
     while report.goes_on:
         trainer.step()
         report.write(trainer.optimizer.version)
-    error = finish(trainer)
+    error = finish(trainer.optimizer)
     return trainer.steps, trainer.seen, trainer.parameter.tolist(), error
-
-
-def finish(trainer: Trainer) -> str:
-    """Until all have come, or one is known to be dead."""
-    while True:
-        try:
-            trainer.optimizer.finish()
-            return ""
-        except covey.Timeout as missing:
-            assert "(max_wait) for rank" in str(missing), missing
-        except covey.Aborted as aborted:
-            return str(aborted)
 
 
 def end_without_finish(steps: int) -> Tuple[int, List[float]]:
@@ -85,16 +71,11 @@ class RoundFaultsTest(unittest.TestCase):
             with self.subTest(size=size), Watched(
                 size, __file__, train_until, "eager:admit=solo,log=16384"
             ) as job:
-                for rank in range(size):
-                    job.wait_for_version(rank, 3)
+                job.wait_for_all(3)
                 for _ in range(5):
-                    time.sleep(rng.uniform(0, 0.02))  # Anywhere in a step.
-                    job.pool.processes[stopped].send_signal(signal.SIGSTOP)
-                    job.wait_until_stopped(stopped)
-                    behind = job.version(stopped)
-                    job.others_go_on(stopped)
-                    self.assertLessEqual(job.version(stopped), behind)
-                    job.pool.processes[stopped].send_signal(signal.SIGCONT)
+                    with job.stopped(stopped, rng) as behind:
+                        job.others_go_on(stopped)
+                        self.assertLessEqual(job.version(stopped), behind)
                     job.wait_for_version(stopped, behind + 40)
                 results = job.end()
                 self.check_histories([seen for _, seen, _, _ in results])
@@ -106,16 +87,11 @@ class RoundFaultsTest(unittest.TestCase):
         for stopped in (0, 2):
             method = "eager:admit=all,max_wait=200ms,log=16384"
             with self.subTest(stopped=stopped), Watched(3, __file__, train_until, method) as job:
-                for rank in range(3):
-                    job.wait_for_version(rank, 3)
+                job.wait_for_all(3)
                 for _ in range(2):
-                    time.sleep(rng.uniform(0, 0.02))  # Anywhere in a step.
-                    job.pool.processes[stopped].send_signal(signal.SIGSTOP)
-                    job.wait_until_stopped(stopped)
-                    behind = job.version(stopped)
-                    job.others_go_on(stopped, 200)
-                    self.assertLessEqual(job.version(stopped), behind)
-                    job.pool.processes[stopped].send_signal(signal.SIGCONT)
+                    with job.stopped(stopped, rng) as behind:
+                        job.others_go_on(stopped, 200)
+                        self.assertLessEqual(job.version(stopped), behind)
                     job.wait_for_version(stopped, behind + 190)
                 results = job.end()
                 self.check_histories([seen for _, seen, _, _ in results])
@@ -129,11 +105,8 @@ class RoundFaultsTest(unittest.TestCase):
             with self.subTest(size=size), Watched(
                 size, __file__, train_until, "eager:admit=solo,log=16384"
             ) as job:
-                for rank in range(size):
-                    job.wait_for_version(rank, 3)
-                time.sleep(rng.uniform(0, 0.05))  # Anywhere in a step.
-                job.pool.processes[killed].kill()
-                job.pool.processes[killed].wait()
+                job.wait_for_all(3)
+                job.kill(killed, rng)
                 job.others_go_on(killed)
                 results = [result for result in job.end(may_end=True) if result is not None]
                 self.assertEqual(len(results), size - 1)
@@ -156,10 +129,8 @@ class RoundFaultsTest(unittest.TestCase):
 
     def test_a_death_ends_the_wait_for_all(self) -> None:
         with Watched(3, __file__, train_until, "eager:admit=all") as job:
-            for rank in range(3):
-                job.wait_for_version(rank, 3)
-            job.pool.processes[1].kill()
-            job.pool.processes[1].wait()
+            job.wait_for_all(3)
+            job.kill(1, random.Random(SEED))
             job.others_go_on(1)
             results = [result for result in job.end(may_end=True) if result is not None]
             self.check_histories([seen for _, seen, _, _ in results])

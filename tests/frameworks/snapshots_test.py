@@ -7,9 +7,9 @@ Method: SIGSTOP until the others are far enough ahead, by versions; replicas are
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import signal
-import time
 import unittest
 from typing import Any, Tuple
 
@@ -75,19 +75,34 @@ def train(folder: str, kind: str, method: str) -> Tuple[str, int, int]:
     return digest(optimizer, net), optimizer.version, covey.stats()["round_snapshots"]
 
 
+def train_by_parts(folder: str, method: str, steps: int, stop: int) -> Tuple[str, int, int]:
+    """As above, for so many steps; rank 1 stops itself before its step `stop`."""
+    torch.manual_seed(SEED)
+    net = Net()
+    optimizer: Any = hvd.DistributedOptimizer(optimizer_of("adam", net), model=net, method=method)
+    report = Report(folder, hvd.rank())
+    random_numbers = torch.Generator().manual_seed(SEED + hvd.rank())
+    before = covey.stats()["round_snapshots"]
+    for step in range(steps):
+        if step == stop and hvd.rank() == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        optimizer.zero_grad()
+        net(torch.randn(4, 2, 6, 6, generator=random_numbers)).square().sum().backward()
+        optimizer.step()
+        report.write(optimizer.version)
+    optimizer.finish()
+    return digest(optimizer, net), optimizer.version, covey.stats()["round_snapshots"] - before
+
+
 class SnapshotsTest(unittest.TestCase):
     def check(self, kind: str, method: str, stopped: int) -> None:
         rng = random.Random(SEED)
         with Watched(3, __file__, train, kind, method) as job:
-            for rank in range(3):
-                job.wait_for_version(rank, 3)
+            job.wait_for_all(3)
             for _ in range(2):
-                time.sleep(rng.uniform(0, 0.02))  # Anywhere in a step.
-                job.pool.processes[stopped].send_signal(signal.SIGSTOP)
-                job.wait_until_stopped(stopped)
-                job.others_go_on(stopped, 20)
-                ahead = max(job.version(rank) for rank in range(3))
-                job.pool.processes[stopped].send_signal(signal.SIGCONT)
+                with job.stopped(stopped, rng):
+                    job.others_go_on(stopped, 20)
+                    ahead = max(job.version(rank) for rank in range(3))
                 job.wait_for_version(stopped, ahead + 3)
             results = job.end()
             self.assertEqual(len({(state, version) for state, version, _ in results}), 1, results)
@@ -102,6 +117,25 @@ class SnapshotsTest(unittest.TestCase):
 
     def test_who_is_overdue(self) -> None:
         self.check("adam", "eager:admit=all,max_wait=50ms,log=4", 2)
+
+    def test_in_a_part_of_a_training(self) -> None:
+        solo = "admit=solo,log=4"
+        for method, steps, stop in (
+            (f"allreduce:then=eager@20:{solo}", 70, 30),
+            (f"eager:{solo},then=allreduce@60", 70, 10),
+            (f"local:H=4,then=eager@12:{solo},then=eager@60:admit=all,then=allreduce@63", 70, 20),
+            (f"wagma:S=2,then=eager@10:{solo},progress=skip,then=allreduce@55", 66, 20),
+        ):
+            with self.subTest(method), Watched(
+                3, __file__, train_by_parts, method, steps, stop
+            ) as job:
+                job.wait_until_stopped(1)
+                for other in (0, 2):
+                    job.wait_for_version(other, stop + 20)
+                job.go_on(1)
+                results = job.pool.collect()
+                self.assertEqual(len({result[:2] for result in results}), 1, results)
+                self.assertGreaterEqual(results[1][2], 1)
 
 
 class StateTest(unittest.TestCase):

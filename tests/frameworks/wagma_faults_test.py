@@ -7,18 +7,15 @@ Versions are counted, not seconds; when a rank is stopped is drawn, from a seed 
 from __future__ import annotations
 
 import random
-import signal
-import time
 import unittest
 from typing import Tuple
 
 import torch
 from nets import batch_of, loss_of, make_net
 from ranks import SEED
-from watched import Report, Watched
+from watched import Report, Watched, finish
 from whole_numbers import digest
 
-import covey
 import covey.torch as hvd
 
 METHOD = "wagma:S=2,tau=5,max_wait=200ms"
@@ -45,33 +42,16 @@ def train_until(folder: str) -> Tuple[str, str, int, int]:
     return digest(net.parameters()), error, steps, optimizer._covey_rounds.late
 
 
-def finish(optimizer: torch.optim.Optimizer) -> str:
-    """Until all have come, or one is known to be dead."""
-    while True:
-        try:
-            optimizer.finish()  # type: ignore[attr-defined]
-            return ""
-        except covey.Timeout as missing:
-            assert "(max_wait) for rank" in str(missing), missing
-        except covey.Aborted as aborted:
-            return str(aborted)
-
-
 class WagmaFaultsTest(unittest.TestCase):
     def test_a_stopped_rank_holds_up_nobody_and_merges_when_it_returns(self) -> None:
         for size, stopped in ((2, 0), (3, 2), (4, 1)):
             rng = random.Random(SEED + size)
             with self.subTest(size=size), Watched(size, __file__, train_until) as job:
-                for rank in range(size):
-                    job.wait_for_version(rank, 3)
+                job.wait_for_all(3)
                 for _ in range(3):
-                    time.sleep(rng.uniform(0, 0.02))  # Anywhere in a step.
-                    job.pool.processes[stopped].send_signal(signal.SIGSTOP)
-                    job.wait_until_stopped(stopped)
-                    behind = job.version(stopped)
-                    job.others_go_on(stopped)
-                    self.assertLessEqual(job.version(stopped), behind)
-                    job.pool.processes[stopped].send_signal(signal.SIGCONT)
+                    with job.stopped(stopped, rng) as behind:
+                        job.others_go_on(stopped)
+                        self.assertLessEqual(job.version(stopped), behind)
                     job.wait_for_version(stopped, behind + 45)
                 results = job.end()
                 self.assertEqual(len({model for model, _, _, _ in results}), 1, f"seed {SEED}")
@@ -85,11 +65,8 @@ class WagmaFaultsTest(unittest.TestCase):
         for size, killed in ((2, 1), (3, 0)):
             rng = random.Random(SEED - size)
             with self.subTest(size=size), Watched(size, __file__, train_until) as job:
-                for rank in range(size):
-                    job.wait_for_version(rank, 3)
-                time.sleep(rng.uniform(0, 0.05))  # Anywhere in a step.
-                job.pool.processes[killed].kill()
-                job.pool.processes[killed].wait()
+                job.wait_for_all(3)
+                job.kill(killed, rng)
                 job.others_go_on(killed)
                 results = [result for result in job.end(may_end=True) if result is not None]
                 self.assertEqual(len(results), size - 1)

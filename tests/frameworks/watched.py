@@ -5,14 +5,18 @@ A rank keeps a Report in the job's folder and trains until there is a file `end`
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
+import random
 import signal
 import tempfile
 import time
-from typing import Any, Callable, List
+from typing import Any, Callable, Iterator, List
 
 from ranks import SEED, Pool
+
+import covey
 
 LIMIT_S = 60.0
 
@@ -32,6 +36,18 @@ class Report:
     def write(self, version: int) -> None:
         """After every step."""
         os.pwrite(self._file.fileno(), b"%12d" % version, 0)
+
+
+def finish(optimizer: Any) -> str:
+    """Until all have come, or one is known to be dead: then what was said of it."""
+    while True:
+        try:
+            optimizer.finish()
+            return ""
+        except covey.Timeout as missing:
+            assert "(max_wait) for rank" in str(missing), missing
+        except covey.Aborted as aborted:
+            return str(aborted)
 
 
 class Watched:
@@ -69,6 +85,29 @@ class Watched:
                     + "; ".join(self.pool.says(r) for r in range(self.pool.size))
                 )
             time.sleep(0.001)  # A poll: the ranks go on by themselves.
+
+    def wait_for_all(self, version: int) -> None:
+        for rank in range(self.pool.size):
+            self.wait_for_version(rank, version)
+
+    @contextlib.contextmanager
+    def stopped(self, rank: int, rng: random.Random) -> Iterator[int]:
+        """Within it that rank is stopped, anywhere in a step: at the version that it is given."""
+        time.sleep(rng.uniform(0, 0.02))
+        self.pool.processes[rank].send_signal(signal.SIGSTOP)
+        self.wait_until_stopped(rank)
+        yield self.version(rank)
+        self.go_on(rank)
+
+    def go_on(self, rank: int) -> None:
+        """It is not stopped any more."""
+        self.pool.processes[rank].send_signal(signal.SIGCONT)
+
+    def kill(self, rank: int, rng: random.Random) -> None:
+        """Anywhere in a step."""
+        time.sleep(rng.uniform(0, 0.05))
+        self.pool.processes[rank].kill()
+        self.pool.processes[rank].wait()
 
     def wait_until_stopped(self, rank: int) -> None:
         deadline = time.monotonic() + LIMIT_S

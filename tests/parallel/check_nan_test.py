@@ -46,6 +46,16 @@ class CheckNanTest(unittest.TestCase):
             self.assertIn("rank 1 has an unfit gradient at step 2: ", line)
             self.assertIn("1 NaN or infinite numbers of 1 in that of 1.bias", line)
 
+    def test_names_them_where_each_rank_does_steps_by_itself(self) -> None:
+        for method in ("local:local_steps=2", "wagma:sync_every=2"):
+            with self.subTest(method):
+                code, out, err = self.run_script("--check-nan", "--method", method)
+                self.assertNotEqual(code, 0)
+                self.assertEqual(out, [])
+                told = [line for line in err if "rank 1 has an unfit gradient at step 2: " in line]
+                self.assertTrue(told, err)
+                self.assertTrue([line for line in err if "came to its end" in line], err)
+
     def test_is_off_unless_asked_for(self) -> None:
         code, out, err = self.run_script()
         self.assertEqual((code, len(out)), (0, 2), err)

@@ -61,6 +61,14 @@ class BoundTest(unittest.TestCase):
         delays = [[0, 0, 3.5], [0, 0, 9], [0, 0, 9], [0, 0, 9], [0, 0, 0], [0, 5, 0]]
         self.assertEqual(skipping_seconds(delays, 1, needed=2, versions=5), 5)
         self.assertEqual(skipping_seconds(delays, 1, needed=2, versions=6), 6)
+        # Rank 2 begins at 2.2, when version 2 has been made; rank 1 sleeps over version 3.
+        delays = [[0, 0, 1.2], [0, 5, 0], [0, 0, 0]]
+        self.assertAlmostEqual(skipping_seconds(delays, 1, needed=2, versions=3), 3.2)
+        # Rank 1 wakes at 2.9, and version 3, the last that rank 0 makes, ends at 3.
+        delays = [[0, 1.9], [0, 0], [9, 0], [0, 0], [0, 0]]
+        self.assertAlmostEqual(skipping_seconds(delays, 1, needed=1, versions=5), 5.9)
+        self.assertAlmostEqual(skipping_seconds(delays, 1, 1, 5, patience=0.09), 5.9)
+        self.assertAlmostEqual(skipping_seconds(delays, 1, 1, 5, patience=0.2), 5)
         rng = random.Random(3)
         delays = [[rng.random() for _ in range(4)] for _ in range(30)]
         wanted = 30 + sum(max(row) for row in delays[:-1])

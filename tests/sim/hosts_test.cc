@@ -5,9 +5,8 @@
 // checked). SIM_SEED=N bazel run //tests:sim/hosts_test repeats one; SIM_BASE=N begins elsewhere.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "tests/sim/simulator/host_simulation.h"
+#include "tests/sim/sweep.h"
 
 namespace covey {
 namespace {
@@ -19,49 +18,23 @@ constexpr uint64_t kSeeds = 3000;
 #endif
 
 TEST(HostsTest, EverythingHolds) {
-  const char* only = std::getenv("SIM_SEED");
-  const char* base = std::getenv("SIM_BASE");
-  const char* begin = only != nullptr ? only : base != nullptr ? base : "1";
-  const uint64_t first = std::strtoull(begin, nullptr, 10);
-  const uint64_t last = only == nullptr ? first + kSeeds - 1 : first;
-  HostVerdict sum;
-  for (uint64_t seed = first; seed <= last && !HasFailure(); ++seed) {
-    const HostVerdict verdict = RunHosts(seed);
-    EXPECT_EQ(verdict.failure, "")
-        << "seed " << seed << " (replay it with SIM_SEED=" << seed << "): " << verdict.swarm;
-    sum.versions += verdict.versions;
-    sum.late += verdict.late;
-    sum.merged += verdict.merged;
-    sum.stopped += verdict.stopped;
-    sum.killed += verdict.killed;
-    sum.expired += verdict.expired;
-    sum.overdue += verdict.overdue;
-    sum.returned += verdict.returned;
-    sum.gave_up += verdict.gave_up;
-    sum.attempts += verdict.attempts;
-    sum.reigns += verdict.reigns;
-    sum.adopted += verdict.adopted;
-    sum.skipped += verdict.skipped;
-    sum.taken += verdict.taken;
-    sum.nulls += verdict.nulls;
-  }
-  std::printf("seeds %d to %d: %d versions, %d late, %d merged, %d stopped, %d killed\n",
-              static_cast<int>(first), static_cast<int>(last), static_cast<int>(sum.versions),
-              static_cast<int>(sum.late), static_cast<int>(sum.merged),
-              static_cast<int>(sum.stopped), static_cast<int>(sum.killed));
-  std::printf("%d fell out of the log, %d snapshots taken\n", static_cast<int>(sum.skipped),
-              static_cast<int>(sum.taken));
-  std::printf("%d expired, %d overdue, %d returned, %d gave up, %d attempts, %d led, %d adopted\n",
-              static_cast<int>(sum.expired), static_cast<int>(sum.overdue),
-              static_cast<int>(sum.returned), static_cast<int>(sum.gave_up),
-              static_cast<int>(sum.attempts), static_cast<int>(sum.reigns),
-              static_cast<int>(sum.adopted));
-  if (HasFailure() || only != nullptr) return;
-  // The seeds bring up what they are for.
-  for (const uint64_t count :
-       {sum.versions, sum.late, sum.merged, sum.stopped, sum.killed, sum.expired, sum.overdue,
-        sum.returned, sum.gave_up, sum.reigns, sum.adopted, sum.taken, sum.nulls})
-    EXPECT_GT(count, kSeeds / 60);
+  using V = HostVerdict;
+  Sweep<V>(kSeeds, [](uint64_t seed) { return RunHosts(seed); },
+           {{"versions", &V::versions},
+            {"late", &V::late},
+            {"merged", &V::merged},
+            {"stopped", &V::stopped},
+            {"killed", &V::killed},
+            {"expired", &V::expired},
+            {"overdue", &V::overdue},
+            {"returned", &V::returned},
+            {"gave up", &V::gave_up},
+            {"attempts", &V::attempts, 0},
+            {"reigns", &V::reigns},
+            {"adopted", &V::adopted},
+            {"fell out of the log", &V::skipped, 0},
+            {"snapshots taken", &V::taken},
+            {"nulls", &V::nulls}});
 }
 
 // Up to 64 ranks that come at once, whoever leads.
@@ -78,8 +51,7 @@ TEST(HostsTest, HoldsForAnyNumberOfRanks) {
 }
 
 TEST(HostsTest, ASeedGivesTheSameRunAgain) {
-  for (uint64_t seed = 1; seed <= 20; ++seed)
-    EXPECT_EQ(RunHosts(seed).hash, RunHosts(seed).hash) << "seed " << seed;
+  RunTwice<HostVerdict>([](uint64_t seed) { return RunHosts(seed); });
 }
 
 }  // namespace

@@ -6,9 +6,8 @@
 // elsewhere.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "tests/sim/simulator/model_simulation.h"
+#include "tests/sim/sweep.h"
 
 namespace covey {
 namespace {
@@ -19,56 +18,39 @@ constexpr uint64_t kSeeds = 200;
 constexpr uint64_t kSeeds = 3000;
 #endif
 
-void Add(const ModelVerdict& one, ModelVerdict* sum) {
-  sum->versions += one.versions;
-  sum->passive += one.passive;
-  sum->again += one.again;
-  sum->late += one.late;
-  sum->old += one.old;
-  sum->syncs += one.syncs;
-  sum->finals += one.finals;
-  sum->stopped += one.stopped;
-  sum->killed += one.killed;
-  sum->overdue += one.overdue;
-  sum->returned += one.returned;
-  sum->gave_up += one.gave_up;
-  sum->equal += one.equal;
-  sum->newer += one.newer;
-  sum->jumps += one.jumps;
-  sum->anew += one.anew;
+TEST(ModelsTest, EverythingHolds) {
+  using V = ModelVerdict;
+  Sweep<V>(kSeeds, [](uint64_t seed) { return RunModels(seed); },
+           {{"versions", &V::versions},
+            {"of all", &V::syncs},
+            {"final", &V::finals},
+            {"passive", &V::passive},
+            {"again", &V::again},
+            {"late", &V::late},
+            {"too old", &V::old},
+            {"stopped", &V::stopped},
+            {"killed", &V::killed},
+            {"overdue", &V::overdue},
+            {"returned", &V::returned},
+            {"gave up", &V::gave_up},
+            {"equal ends", &V::equal},
+            {"newer", &V::newer},
+            {"jumps", &V::jumps},
+            {"begun anew", &V::anew}});
 }
 
-TEST(ModelsTest, EverythingHolds) {
-  const char* only = std::getenv("SIM_SEED");
-  const char* base = std::getenv("SIM_BASE");
-  const char* begin = only != nullptr ? only : base != nullptr ? base : "1";
-  const uint64_t first = std::strtoull(begin, nullptr, 10);
-  const uint64_t last = only == nullptr ? first + kSeeds - 1 : first;
-  ModelVerdict sum;
-  for (uint64_t seed = first; seed <= last && !HasFailure(); ++seed) {
-    const ModelVerdict verdict = RunModels(seed);
-    EXPECT_EQ(verdict.failure, "")
-        << "seed " << seed << " (replay it with SIM_SEED=" << seed << "): " << verdict.swarm;
-    Add(verdict, &sum);
+// Odd numbers and primes too.
+TEST(ModelsTest, EverythingHoldsForUpTo64Ranks) {
+  for (int32_t ranks = 1; ranks <= 64 && !HasFailure(); ++ranks) {
+    const uint64_t seed = static_cast<uint64_t>(ranks) * 1000;
+    const ModelVerdict verdict = RunModels(seed, ranks);
+    EXPECT_EQ(verdict.failure, "") << ranks << " ranks, seed " << seed << ": " << verdict.swarm;
+    EXPECT_GT(verdict.versions, 0u) << ranks << " ranks, seed " << seed;
   }
-  const struct {
-    const char* what;
-    uint64_t count;
-  } counts[] = {{"versions", sum.versions}, {"of all", sum.syncs},      {"final", sum.finals},
-                {"passive", sum.passive},   {"again", sum.again},       {"late", sum.late},
-                {"too old", sum.old},       {"stopped", sum.stopped},   {"killed", sum.killed},
-                {"overdue", sum.overdue},   {"returned", sum.returned}, {"gave up", sum.gave_up},
-                {"equal ends", sum.equal},  {"newer", sum.newer},       {"jumps", sum.jumps},
-                {"begun anew", sum.anew}};
-  for (const auto& [what, count] : counts) std::printf("%s: %d\n", what, static_cast<int>(count));
-  if (HasFailure() || only != nullptr) return;
-  // The seeds bring up what they are for.
-  for (const auto& [what, count] : counts) EXPECT_GT(count, kSeeds / 60) << what;
 }
 
 TEST(ModelsTest, ASeedGivesTheSameRunAgain) {
-  for (uint64_t seed = 1; seed <= 20; ++seed)
-    EXPECT_EQ(RunModels(seed).hash, RunModels(seed).hash) << "seed " << seed;
+  RunTwice<ModelVerdict>([](uint64_t seed) { return RunModels(seed); });
 }
 
 }  // namespace

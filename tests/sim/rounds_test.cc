@@ -5,10 +5,9 @@
 // checked). SIM_SEED=N bazel run //tests:sim/rounds_test repeats one; SIM_BASE=N begins elsewhere.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "tests/sim/simulator/round_seeds.h"
 #include "tests/sim/simulator/round_simulation.h"
+#include "tests/sim/sweep.h"
 
 namespace covey {
 namespace {
@@ -22,52 +21,25 @@ constexpr uint64_t kSeedsOfASize = 3;
 #endif
 
 TEST(RoundsTest, EverythingHolds) {
-  const char* only = std::getenv("SIM_SEED");
-  const char* base = std::getenv("SIM_BASE");
-  const char* begin = only != nullptr ? only : base != nullptr ? base : "1";
-  const uint64_t first = std::strtoull(begin, nullptr, 10);
-  const uint64_t last = only == nullptr ? first + kSeeds - 1 : first;
-  RoundVerdict sum;
-  for (uint64_t seed = first; seed <= last && !HasFailure(); ++seed) {
-    const RoundVerdict verdict = RunRounds(seed);
-    EXPECT_EQ(verdict.failure, "")
-        << "seed " << seed << " (replay it with SIM_SEED=" << seed << "): " << verdict.swarm;
-    sum.versions += verdict.versions;
-    sum.late += verdict.late;
-    sum.merged += verdict.merged;
-    sum.stopped += verdict.stopped;
-    sum.killed += verdict.killed;
-    sum.again += verdict.again;
-    sum.gone += verdict.gone;
-    sum.expired += verdict.expired;
-    sum.overdue += verdict.overdue;
-    sum.returned += verdict.returned;
-    sum.gave_up += verdict.gave_up;
-    sum.at_limit += verdict.at_limit;
-    sum.skipped += verdict.skipped;
-    sum.given += verdict.given;
-    sum.taken += verdict.taken;
-    sum.withdrawn += verdict.withdrawn;
-    sum.nulls += verdict.nulls;
-  }
-  std::printf("seeds %d to %d: %d versions, %d late, %d merged, %d stopped, %d killed, %d again\n",
-              static_cast<int>(first), static_cast<int>(last), static_cast<int>(sum.versions),
-              static_cast<int>(sum.late), static_cast<int>(sum.merged),
-              static_cast<int>(sum.stopped), static_cast<int>(sum.killed),
-              static_cast<int>(sum.again));
-  std::printf("%d expired, %d overdue, %d returned, %d gave up\n", static_cast<int>(sum.expired),
-              static_cast<int>(sum.overdue), static_cast<int>(sum.returned),
-              static_cast<int>(sum.gave_up));
-  std::printf("%d snapshots given, %d taken, %d withdrawn, %d at limit\n",
-              static_cast<int>(sum.given), static_cast<int>(sum.taken),
-              static_cast<int>(sum.withdrawn), static_cast<int>(sum.at_limit));
-  if (HasFailure() || only != nullptr) return;
-  // The seeds bring up what they are for.
-  for (const uint64_t count : {sum.versions, sum.late, sum.merged, sum.stopped, sum.killed,
-                               sum.again, sum.gone, sum.expired, sum.overdue, sum.returned,
-                               sum.gave_up, sum.given, sum.taken, sum.skipped, sum.nulls})
-    EXPECT_GT(count, kSeeds / 60);
-  EXPECT_GT(sum.at_limit, kSeeds / 200);
+  using V = RoundVerdict;
+  Sweep<V>(kSeeds, [](uint64_t seed) { return RunRounds(seed); },
+           {{"versions", &V::versions},
+            {"late", &V::late},
+            {"merged", &V::merged},
+            {"stopped", &V::stopped},
+            {"killed", &V::killed},
+            {"again", &V::again},
+            {"gone", &V::gone},
+            {"expired", &V::expired},
+            {"overdue", &V::overdue},
+            {"returned", &V::returned},
+            {"gave up", &V::gave_up},
+            {"skipped", &V::skipped},
+            {"snapshots given", &V::given},
+            {"taken", &V::taken},
+            {"withdrawn", &V::withdrawn, 0},
+            {"nulls", &V::nulls},
+            {"at limit", &V::at_limit, 200}});
 }
 
 TEST(RoundsTest, EverythingHoldsForSeedsThatFoundSomething) {
@@ -89,8 +61,7 @@ TEST(RoundsTest, EverythingHoldsForUpTo64Ranks) {
 }
 
 TEST(RoundsTest, ASeedGivesTheSameRunAgain) {
-  for (uint64_t seed = 1; seed <= 20; ++seed)
-    EXPECT_EQ(RunRounds(seed).hash, RunRounds(seed).hash) << "seed " << seed;
+  RunTwice<RoundVerdict>([](uint64_t seed) { return RunRounds(seed); });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@ at once. What is injected is slept after that.
 
 from __future__ import annotations
 
+import bisect
 import heapq
 from typing import List, Sequence, Tuple
 
@@ -50,34 +51,50 @@ def seconds(
 
 
 def skipping_seconds(
-    delays: Sequence[Sequence[float]], base: float, needed: int, versions: int
+    delays: Sequence[Sequence[float]],
+    base: float,
+    needed: int,
+    versions: int,
+    patience: float = 0.0,
 ) -> float:
     """Until so many exchanges have taken place when a rank that was late leaves out the steps it
-    has missed: its next one is that after the last exchange it has seen.
+    has missed: what it computes is for the exchange after the last one when it begins.
 
     Args:
         delays: seconds by exchange that a step was for, and rank; those of steps that are left out
             are not slept.
         base, needed: as for ``ends``.
+        patience: a rank that was late, or has slept, begins with the others if an exchange takes
+            place within so many seconds, less than ``base``; as if it knew.
 
     Example:
         >>> skipping_seconds([[9, 0, 0], [0, 0, 0], [0, 0, 0]], 1.0, needed=2, versions=3)
         3.0
+        >>> skipping_seconds([[0, 1.9], [0, 0], [9, 0], [0, 0], [0, 0]], 1.0, 1, 5, patience=0.2)
+        5.0
     """
-    size = len(delays[0])
-    done = 0
-    coming = [(base, rank, 1) for rank in range(size)]  # when, who, for which exchange
+    exchanges: List[float] = []  # When they took place.
+    # When, whether it begins (after all that comes to an exchange then), who, for which exchange;
+    # since when it could have begun.
+    events = [(base, False, rank, 1, 0.0) for rank in range(len(delays[0]))]
     waiting: List[Tuple[int, int]] = []
-    while True:
-        now, rank, step = heapq.heappop(coming)
-        free = [(rank, step)]
-        if step > done:
+    while len(exchanges) < versions:
+        now, begins, rank, step, since = heapq.heappop(events)
+        if begins:
+            seen = bisect.bisect_right(exchanges, since)
+            if seen < len(exchanges):  # One has taken place while it waited.
+                since, seen = exchanges[seen], seen + 1
+            heapq.heappush(events, (since + base, False, rank, seen + 1, since))
+            continue
+        free, was_late = [(rank, step)], step <= len(exchanges)
+        if not was_late:
             waiting.append((rank, step))
             free = []
             if len(waiting) >= needed:
-                done += 1
+                exchanges.append(now)
                 free, waiting = waiting, []
-        if done == versions:
-            return now
         for one, was in free:
-            heapq.heappush(coming, (now + delays[was - 1][one] + base, one, done + 1))
+            slept = delays[was - 1][one]
+            waits = patience if was_late or slept > 0 else 0.0
+            heapq.heappush(events, (now + slept + waits, True, one, was, now + slept))
+    return exchanges[-1]

@@ -24,6 +24,7 @@ from covey.method import full_text, methods, ranks_needed, setting
 
 ELEMENTS = 1_000_000
 WAIT_FACTOR, LEAST_WAIT_S = 10, 1.0  # max_wait by default: core/round/pace.h.
+PATIENCE = 1 / 4  # Of a pass: frameworks/covey/torch/beat.py.
 SLOW = 10
 _TAU = "sync_every"
 
@@ -109,12 +110,15 @@ class Trainer:
         self.optimizer: Any = hvd.DistributedOptimizer(sgd, model=self.model, method=method)
         self.lengths: List[float] = []
 
-    def step(self, compute_s: float, delay_s: float = 0.0) -> None:
-        """Computes, steps and is late; notes how long it all took."""
+    def step(self, compute_s: float, delay: Callable[[], float] = lambda: 0.0) -> None:
+        """Computes, steps and is late, by the seconds that `delay` has said when it began; notes
+        how long it all took."""
         began = time.monotonic()
+        self.optimizer.zero_grad()  # What others have decided is taken up here.
+        delay_s = delay()
+        loss = self.model()
         time.sleep(compute_s)
-        self.optimizer.zero_grad()
-        self.model().backward()
+        loss.backward()
         self.optimizer.step()
         time.sleep(delay_s)
         self.lengths.append(round(time.monotonic() - began, 6))
@@ -202,8 +206,15 @@ def random_main(
 
         def work(trainer: Trainer, skips: bool = skips) -> None:
             first, number = trainer.optimizer.version, 0
+
+            def delay() -> float:
+                nonlocal number
+                if skips:
+                    number = min(trainer.optimizer.version - first, steps - 1)
+                return delays[number][covey.rank()]
+
             while number < steps:
-                trainer.step(base_s, delays[number][covey.rank()])
+                trainer.step(base_s, delay)
                 number = trainer.optimizer.version - first if skips else number + 1
 
         found.append(covey.allgather_object(_timed(work, text, base_s)))
@@ -288,7 +299,7 @@ def random(effort: Effort) -> Panel:
         full = full_text(text)
         needed = size if name == "allreduce" else ranks_needed(full, size)
         if setting(full, "progress", "") == "skip":
-            bound = steps / skipping_seconds(delays, base_s, needed, steps)
+            bound = steps / skipping_seconds(delays, base_s, needed, steps, base_s * PATIENCE)
             value = steps / min(rank["seconds"] for rank in ranks)
         else:
             tau = int(setting(full, _TAU, "0"))

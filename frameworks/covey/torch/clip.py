@@ -17,17 +17,26 @@ from typing import Any, Callable, List, Optional, Sequence
 import torch
 
 from covey.errors import Unsupported
-from covey.torch.look import refuse_own
+from covey.torch.own import make_fit
 
 _PIECE = 4096  # Elements. Fewer than torch divides between threads.
 _HALVES = (torch.float16, torch.bfloat16)
 _TINY = 1e-6  # As torch has it, so that both give the same.
 
 
+class _Unfit(Exception):
+    """Ends the step of the user's class without an update."""
+
+    def __init__(self, loss: Any) -> None:
+        super().__init__()
+        self.loss = loss
+
+
 def clipped_step(optimizer: Any, closure: Optional[Callable[[], Any]] = None) -> Any:
-    """The step of the user's class, with clipped gradients, if they are fit."""
+    """The step of the user's class, with clipped gradients; none if they are unfit (``own.py``)."""
     if closure is None:
-        refuse_own(optimizer)
+        if not make_fit(optimizer):
+            return None
         clip(optimizer)
         return optimizer._covey_super().step()
     whole: Callable[[], Any] = closure
@@ -35,11 +44,15 @@ def clipped_step(optimizer: Any, closure: Optional[Callable[[], Any]] = None) ->
     def clipped() -> Any:
         with torch.enable_grad():
             loss = whole()
-        refuse_own(optimizer)
+        if not make_fit(optimizer):
+            raise _Unfit(loss)
         clip(optimizer)
         return loss
 
-    return optimizer._covey_super().step(clipped)
+    try:
+        return optimizer._covey_super().step(clipped)
+    except _Unfit as unfit:
+        return unfit.loss
 
 
 def clip(optimizer: Any) -> None:

@@ -69,17 +69,6 @@ def unfit(gradients: Found, step: int) -> str:
     return f"an unfit gradient at step {step}: {', '.join(words)}{more}"
 
 
-def refuse_own(optimizer: Any) -> None:
-    """Before a step with this rank's own gradients, whose result will be mixed.
-
-    Raises:
-        NotFinite: on this rank alone; it has not done the step.
-    """
-    progress = optimizer._covey_progress
-    if is_on() and not progress.reduces:
-        refuse(unfit(((name, it.grad) for name, it in progress.named), progress.steps))
-
-
 def refuse(why: str) -> None:
     """Raises NotFinite for what ``unfit`` says of this rank, if it says anything."""
     if why:

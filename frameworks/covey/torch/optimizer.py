@@ -20,6 +20,7 @@ from covey.errors import InvalidArgument
 from covey.group import Group, world
 from covey.method import choose
 from covey.reduce_op import Average, Max, ReduceOp, Sum, core_code
+from covey.torch.ahead import begin_pass
 from covey.torch.bucket import Reduction
 from covey.torch.clip import clipped_step
 from covey.torch.compression import Compression, Compressor
@@ -33,6 +34,8 @@ from covey.torch.layout import (
     plan_buckets,
 )
 from covey.torch.ops import allreduce
+from covey.torch.options import check_options, check_passes
+from covey.torch.own import supports_scaling
 from covey.torch.parts import begin_part, check_parts, end_step, lr_scale, move_to, show_card
 from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer, check_agreement
@@ -99,7 +102,7 @@ class _Distributed(torch.optim.Optimizer):
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Changes after how many backward passes a gradient is reduced."""
-        self.backward_passes_per_step = _check_passes(passes)
+        self.backward_passes_per_step = check_passes(passes)
         if self._covey_reducer is not None:
             self._refuse_in_flight("set_backward_passes_per_step()")
             self._covey_reducer.set_passes(passes)
@@ -156,6 +159,7 @@ class _Distributed(torch.optim.Optimizer):
         move_to(self, steps)
 
     before_update = before_update
+    _step_supports_amp_scaling = supports_scaling
 
     def finish(self) -> None:
         """Makes the parameters the mean over the ranks, if the method has let them differ.
@@ -196,6 +200,7 @@ class _Distributed(torch.optim.Optimizer):
             self._refuse_in_flight("zero_grad()")
             self._covey_reducer.forget()
         self._covey_super().zero_grad(*args, **kwargs)
+        begin_pass(self)
 
     def _refuse_in_flight(self, what: str) -> None:
         if self._covey_reducer is not None and self._covey_reducer.in_flight:
@@ -245,12 +250,6 @@ class _Distributed(torch.optim.Optimizer):
                 )
 
 
-def _check_passes(passes: int) -> int:
-    if not isinstance(passes, int) or passes < 1:
-        raise InvalidArgument(f"backward_passes_per_step must be 1 or more, not {passes!r}")
-    return passes
-
-
 def _build(optimizer: Any) -> None:
     """Makes the reducer of ``optimizer`` from its options and parameters."""
     options = optimizer._covey_options
@@ -287,18 +286,6 @@ def _build(optimizer: Any) -> None:
     check_parts(optimizer)
     show_card(optimizer)
     begin_part(optimizer)
-
-
-def _check_options(
-    optimizer: torch.optim.Optimizer, op: int, gradient_predivide_factor: float
-) -> None:
-    if hasattr(optimizer, "_covey_reducer"):
-        raise InvalidArgument("this optimizer is a DistributedOptimizer already")
-    core_code(op)
-    if not gradient_predivide_factor > 0:
-        raise InvalidArgument("gradient_predivide_factor must be positive")
-    if gradient_predivide_factor != 1.0 and op != Average:
-        raise InvalidArgument("gradient_predivide_factor needs op=Average")
 
 
 def DistributedOptimizer(
@@ -354,7 +341,7 @@ def DistributedOptimizer(
         >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size())
         >>> optimizer = hvd.DistributedOptimizer(sgd, named_parameters=model.named_parameters())
     """
-    _check_options(optimizer, op, gradient_predivide_factor)
+    check_options(optimizer, op, gradient_predivide_factor)
     wrapped = _wrap(
         optimizer,
         Progress(choose(method, settings), process_set),
@@ -368,7 +355,7 @@ def DistributedOptimizer(
         process_set=process_set,
         bucket_bytes=bucket_bytes,
     )
-    wrapped.backward_passes_per_step = _check_passes(backward_passes_per_step)
+    wrapped.backward_passes_per_step = check_passes(backward_passes_per_step)
     _build(wrapped)
     return wrapped
 

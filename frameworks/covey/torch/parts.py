@@ -63,10 +63,10 @@ def end_step(optimizer: Any) -> None:
     """After each ``step()``: looks what the next one is.
 
     Raises:
-        NotFinite: this rank took part in the step with nothing, for its gradients were unfit.
+        NotFinite: this rank's gradients were unfit: it took part in the step without them.
     """
     progress = optimizer._covey_progress
-    why = getattr(optimizer._covey_rounds, "unfit", "")
+    why, progress.unfit = progress.unfit, ""
     progress.steps += 1
     progress.tally.end_step()
     if progress.is_over:

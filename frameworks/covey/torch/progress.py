@@ -31,6 +31,7 @@ class Progress:
         is_shared: whether there is anybody to exchange with.
         named: the parameters that are trained.
         tally: counts what happens.
+        unfit: why its last gradients were no good: raised when the step is over.
         differs: whether optimizers may keep different things since ``steps`` were last alike.
     """
 
@@ -42,6 +43,7 @@ class Progress:
         self.plan = Plan(NOTHING, False, FOREVER)
         self.clip_norm = clip_norm_at(method, 0)
         self.differs = False
+        self.unfit = ""
         self.tally = Tally(method, group.ranks)
         self._group = group
         self._averagings = 0

@@ -4,10 +4,12 @@
 then applies every version it has not applied yet, in order: gradients and hyper-parameters from the
 version's record. So all ranks do the same updates, and their parameters are equal at equal version,
 whoever was late. Versions are made by the core while ranks wait: see ``core/round/README.md``.
+A rank that skips ahead also applies them before it begins a pass: see ``ahead.py``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -15,15 +17,18 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 
 from covey import _native
-from covey.errors import CoveyError, Exhausted, InvalidArgument, Unsupported
-from covey.method import ranks_needed
+from covey.errors import CoveyError, Exhausted, InvalidArgument, Timeout, Unsupported
+from covey.method import ranks_needed, setting
 from covey.reduce_op import Average, Sum
 from covey.state import state
+from covey.torch.ahead import Ahead
+from covey.torch.beat import Beat
 from covey.torch.bucket import Reduction
 from covey.torch.clip import clip
 from covey.torch.compression import Compression
 from covey.torch.layout import BucketPlan
 from covey.torch.look import is_on, unfit
+from covey.torch.own import take_scale
 from covey.torch.reducer import next_prefix
 from covey.torch.snapshot import State, addresses_of
 from covey.torch.spans import Span
@@ -104,10 +109,12 @@ class RoundTrainer:
         self._is_apart = False  # Steps were published since the last finish().
         self._has_given = True  # A version, since the last step was published.
         self.before_update: List[Callable[[], Any]] = []
-        self.unfit = ""  # Why its last gradients were not published: raised when the step is over.
-        optimizer._step_supports_amp_scaling = True  # A GradScaler calls step() also to skip it.
         state.add_flush(self)
         self._missing = (0,) * self._group.size()
+        self._index = self._group.rank() or 0
+        self._is_late = False  # Its last step was for a version that had ended.
+        self.beat = Beat()
+        self._skips = setting(method, "progress", "") == "skip"
         self._tally = optimizer._covey_progress.tally
         self._part = (optimizer._covey_progress.steps + 1) << 32  # Apart from steps of other parts.
         self._needed = ranks_needed(method, self._group.size())
@@ -120,16 +127,20 @@ class RoundTrainer:
             tuple(CODES[plan.dtype] for plan in plans),
             tuple(plan.length for plan in plans),
         )
+        self.ahead = Ahead(self, options["model"])
         keep = _native.arena_alloc(_KEEP_BYTES)
         self._spans = [Span(plan, keep) for plan in plans]
+        self.parameters = [parameter for span in self._spans for parameter in span.parameters]
         self._addresses = tuple(span.result.data_ptr() for span in self._spans)
         _native.rounds_expect(self._rounds, self._addresses)
         self._open()
+        self.ahead.settle()
 
     def close(self) -> None:
         """This rank leaves."""
         rounds, self._rounds = self._rounds, 0
         if rounds:
+            self.ahead.close()
             for span in self._spans:
                 span.close()
             _native.rounds_close(rounds)
@@ -152,19 +163,25 @@ class RoundTrainer:
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        scale, is_whole = self._take_scale()
-        self.unfit = self._find_unfit() if is_whole and is_on() else ""
+        self.ahead.pause()
+        self.beat.end()
+        scale, is_whole = take_scale(self._optimizer)
+        why = self._find_unfit() if is_whole and is_on() else ""
+        self._optimizer._covey_progress.unfit = why
         self._is_apart = True
-        if is_whole and not self.unfit:
+        if is_whole and not why:
             self._write(scale)
             step = _native.rounds_publish(self._rounds, self._hypers.read())
         else:  # It has come all the same, so that nobody waits for it.
             step = _native.rounds_publish(self._rounds, None)
         self._open()
         self._has_given = False
+        self._is_late = step <= _native.rounds_executed(self._rounds)
         try:
             with self._tally.waiting(self._part + step, self._needed):
                 self._wait(step)
+            if not self._is_late:
+                self.beat.see(step)
             self._apply_all()
         finally:
             if not self._has_given:
@@ -172,7 +189,29 @@ class RoundTrainer:
                     span.leave()
         if _native.rounds_asked(self._rounds, self.applied):
             self._give()
+        self.ahead.settle()
         return loss
+
+    def leaves_out(self) -> bool:
+        """Whether this rank's next step is the one after the last version it has applied."""
+        return bool(self._rounds) and (self._skips or self._missing[self._index] > 0)
+
+    def is_behind(self) -> bool:
+        """Whether there are versions that it has not applied, or its last step was late."""
+        return self._is_late or _native.rounds_executed(self._rounds) > self.applied
+
+    def catch_up(self) -> None:
+        """Applies what there is, and what will be in a moment, between two steps; ``grad`` is that
+        of the last of them then."""
+        self.ahead.pause()
+        self._is_late = False
+        executed = _native.rounds_executed(self._rounds)
+        patience = self.beat.patience(executed + 1)
+        if patience > 0:
+            with contextlib.suppress(Timeout), self._tally.waiting_on():
+                _native.rounds_wait(self._rounds, executed + 1, patience)
+                self.beat.see(executed + 1)
+        self._apply_all()
 
     def finish(self) -> None:
         """Waits until every gradient counts and applies what is left: then replicas are equal.
@@ -181,6 +220,7 @@ class RoundTrainer:
             Timeout: after ``max_wait``; the message names the ranks that are missing. Those that
                 are there have applied what they have published, and may call it again.
         """
+        self.ahead.pause()
         try:
             self._wait(_FINISH)
         finally:
@@ -188,6 +228,7 @@ class RoundTrainer:
         self._is_apart = False
         # Nobody trains on, or leaves, before all have applied the last version.
         self._wait(_MEET)
+        self.ahead.settle()
 
     def flush(self) -> None:
         """For the end of a script that has not called ``finish()``."""
@@ -254,17 +295,6 @@ class RoundTrainer:
         addresses = _native.rounds_spans(self._rounds, len(self._spans))
         for span, address in zip(self._spans, addresses):
             span.open(address)
-
-    def _take_scale(self) -> Tuple[Optional[torch.Tensor], bool]:
-        """What a GradScaler says of this rank's gradients: their scale, and whether they are whole.
-
-        It is for those alone: what is applied is unscaled, and whole.
-        """
-        scale = getattr(self._optimizer, "grad_scale", None)
-        overflow = getattr(self._optimizer, "found_inf", None)
-        if overflow is not None:
-            self._optimizer.grad_scale = self._optimizer.found_inf = None
-        return scale, overflow is None or not bool(overflow)
 
     def _write(self, scale: Optional[torch.Tensor]) -> None:
         with torch.no_grad():

@@ -34,15 +34,17 @@ struct ModelSwarm {
   uint64_t most_stopped, most_killed, strikes_permille;  // for ever
   int epochs;                                            // of so many steps, each with its end
 
-  static ModelSwarm Draw(Rng* rng);
+  static ModelSwarm Draw(Rng* rng, int32_t ranks);
   std::string ToString() const;
 };
 
-ModelSwarm ModelSwarm::Draw(Rng* rng) {
+// `ranks`: 0: drawn too.
+ModelSwarm ModelSwarm::Draw(Rng* rng, int32_t ranks) {
   ModelSwarm s{};
   const uint64_t kind = rng->Below(100);
   const uint64_t most = kind < 85 ? 6 : kind < 97 ? 16 : 64;
-  s.size = static_cast<int32_t>(1 + rng->Below(most));
+  const auto drawn_size = static_cast<int32_t>(1 + rng->Below(most));
+  s.size = ranks > 0 ? ranks : drawn_size;
   s.log = static_cast<int32_t>(1 + rng->Below(3));
   const auto members = static_cast<uint64_t>(s.size);
   const auto drawn = static_cast<int32_t>(1 + rng->Below(members));
@@ -85,7 +87,7 @@ std::string ModelSwarm::ToString() const {
 
 class ModelSimulation final : public InprocWatcher {
  public:
-  explicit ModelSimulation(uint64_t seed);
+  ModelSimulation(uint64_t seed, int32_t ranks);
   ModelVerdict Run();
 
   void OnPoint(Rank r) override { Point(ToInt(r)); }
@@ -136,9 +138,9 @@ class ModelSimulation final : public InprocWatcher {
   uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gave_up_ = 0, equal_ = 0, newer_ = 0, jumps_ = 0;
 };
 
-ModelSimulation::ModelSimulation(uint64_t seed)
+ModelSimulation::ModelSimulation(uint64_t seed, int32_t ranks)
     : rng_(seed),
-      swarm_(ModelSwarm::Draw(&rng_)),
+      swarm_(ModelSwarm::Draw(&rng_, ranks)),
       network_({.size = swarm_.size, .seed = seed, .region_bytes = 4 << 20, .watcher = this}),
       layout_(swarm_.spans, 64),
       memory_({.size = swarm_.size, .log = swarm_.log, .models = swarm_.models}, layout_) {
@@ -394,6 +396,6 @@ ModelVerdict ModelSimulation::Verdict(uint64_t resumes) const {
 
 }  // namespace
 
-ModelVerdict RunModels(uint64_t seed) { return ModelSimulation(seed).Run(); }
+ModelVerdict RunModels(uint64_t seed, int32_t ranks) { return ModelSimulation(seed, ranks).Run(); }
 
 }  // namespace covey

@@ -32,8 +32,8 @@ struct ModelVerdict {
   uint64_t jumps = 0, anew = 0;
 };
 
-// Runs one seed to its end.
-ModelVerdict RunModels(uint64_t seed);
+// Runs one seed to its end, with that many ranks; 0: as the seed has it.
+ModelVerdict RunModels(uint64_t seed, int32_t ranks = 0);
 
 }  // namespace covey
 #endif  // COVEY_TESTS_SIM_SIMULATOR_MODEL_SIMULATION_H_

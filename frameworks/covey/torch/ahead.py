@@ -1,0 +1,117 @@
+"""Taking up what others have decided meanwhile before a pass begins, by a rank that skips ahead.
+Internal.
+
+A rank that was late, in loading data or in anything else between two steps, would compute its next
+gradient at parameters of some versions ago, for a step that is over. So when it begins a pass, at
+``zero_grad()`` or at the forward pass of the ``model`` that the optimizer was told, it applies the
+versions that there are, and for one that is due in a moment it waits (``beat.py``); its gradient is
+for the step after the last of them.
+
+Parameters may not change between a forward pass and its backward pass. That one has begun shows in
+that this thread has made a node of a graph since ``step()``, for whatever model.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from typing import Any, Callable, Optional, Tuple
+
+import torch
+
+from covey import _native
+
+# How many nodes of graphs this thread has made.
+_nodes: Optional[Callable[[], int]] = getattr(torch._C._autograd, "_get_sequence_nr", None)
+
+
+def _now() -> Optional[Tuple[int, int]]:
+    return None if _nodes is None else (threading.get_ident(), _nodes())
+
+
+class Ahead:
+    """When a pass of one optimizer in rounds of gradients may begin, and that it does."""
+
+    def __init__(self, trainer: Any, model: Optional[torch.nn.Module]) -> None:
+        self._trainer = weakref.ref(trainer)
+        self._settled: Optional[Tuple[int, int]] = None
+        hook = _BeforeForward(self)
+        self._hook = None if model is None else model.register_forward_pre_hook(hook)
+
+    def close(self) -> None:
+        """There are no passes any more."""
+        self.pause()
+        if self._hook is not None:
+            self._hook.remove()
+
+    def pause(self) -> None:
+        """A step has begun, or versions are being applied."""
+        self._settled = None
+
+    def settle(self) -> None:
+        """That is over: from now on nothing but a pass depends on the parameters."""
+        self._settled = _now()
+
+    def look(self) -> None:
+        """A pass may begin. Where there is nothing new it costs the look at a word.
+
+        Raises:
+            As ``step()``, on a rank that has fallen behind further than the log.
+        """
+        if torch.compiler.is_compiling() or self._settled is None or self._settled != _now():
+            return
+        trainer = self._trainer()
+        if trainer is None or not trainer.leaves_out():
+            return
+        if trainer.is_behind() and not torch.is_inference_mode_enabled() and not _is_watched():
+            self._catch_up(trainer)
+        trainer.beat.begin()
+
+    def _catch_up(self, trainer: Any) -> None:
+        kept = [parameter.grad for parameter in trainer.parameters]
+        if any(gradient is not None and _holds(gradient) for gradient in kept):
+            return  # Somebody adds to it.
+        try:
+            trainer.catch_up()
+        finally:
+            with torch.no_grad():
+                for parameter, gradient in zip(trainer.parameters, kept):
+                    parameter.grad = None if gradient is None else gradient.zero_()
+        self.settle()
+
+
+def begin_pass(optimizer: Any) -> None:
+    """``zero_grad()`` was called."""
+    ahead: Optional[Ahead] = getattr(optimizer._covey_rounds, "ahead", None)
+    if ahead is not None:
+        ahead.look()
+
+
+def _holds(gradient: torch.Tensor) -> bool:
+    """Something besides zeros."""
+    return gradient.layout is not torch.strided or bool(gradient.any())
+
+
+def _is_watched() -> bool:
+    """Somebody writes down what the model does, or does it with other parameters."""
+    transforms = torch._C._functorch.peek_interpreter_stack()
+    return torch.jit.is_tracing() or transforms is not None
+
+
+class _BeforeForward:
+    """The hook of the model. A copy of it, also of another process, does nothing."""
+
+    def __init__(self, ahead: Ahead) -> None:
+        self._ahead = weakref.ref(ahead)
+
+    def __call__(self, module: torch.nn.Module, _: Any) -> None:
+        if torch.compiler.is_compiling() or not module.training or not torch.is_grad_enabled():
+            return
+        ahead = self._ahead()
+        if ahead is not None:
+            ahead.look()
+
+    def __reduce__(self) -> Any:
+        # Gives back the inputs that it is called with, and needs nothing of ours to be loaded.
+        return functools.partial, (dict.get, {})

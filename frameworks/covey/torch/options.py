@@ -1,0 +1,36 @@
+"""What a distributed optimizer may be asked for, whatever its method. Internal."""
+
+from __future__ import annotations
+
+import torch
+
+from covey.errors import InvalidArgument
+from covey.reduce_op import Average, core_code
+
+
+def check_options(
+    optimizer: torch.optim.Optimizer, op: int, gradient_predivide_factor: float
+) -> None:
+    """Refuses what no method can do.
+
+    Raises:
+        InvalidArgument: (a ValueError) names what is wrong.
+    """
+    if hasattr(optimizer, "_covey_reducer"):
+        raise InvalidArgument("this optimizer is a DistributedOptimizer already")
+    core_code(op)
+    if not gradient_predivide_factor > 0:
+        raise InvalidArgument("gradient_predivide_factor must be positive")
+    if gradient_predivide_factor != 1.0 and op != Average:
+        raise InvalidArgument("gradient_predivide_factor needs op=Average")
+
+
+def check_passes(passes: int) -> int:
+    """The number of backward passes per step, which is 1 or more.
+
+    Raises:
+        InvalidArgument: (a ValueError) it is not.
+    """
+    if not isinstance(passes, int) or passes < 1:
+        raise InvalidArgument(f"backward_passes_per_step must be 1 or more, not {passes!r}")
+    return passes

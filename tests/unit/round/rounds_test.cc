@@ -1,0 +1,100 @@
+// Goal: when all come, a version is the sum of all in rank order, bit for bit, as an allreduce has
+// it (T11), and every rank reads that, for any number of ranks; nobody takes it that there is no
+// one to give a snapshot before it has seen all others in the same need twice (W10).
+// Method: ranks in turn on one thread: all publish, one makes the version, all read.
+#include "core/round/rounds.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "core/base/rng.h"
+#include "ops/transports/inproc.h"
+
+namespace covey {
+namespace {
+
+constexpr uint64_t kSeed = 20261122;
+constexpr RoundSpan kSpans[1] = {{DType::kF32, 5}};
+
+class Ranks {
+ public:
+  explicit Ranks(int32_t size)
+      : network_({.size = size, .seed = 1, .region_bytes = 1 << 20}),
+        memory_({.size = size, .log = 1}, RoundLayout(kSpans, 64)) {
+    std::vector<std::byte*> blocks;
+    for (int32_t r = 0; r < size; ++r) {
+      Transport& transport = network_.transport(Rank{r});
+      blocks.push_back(transport.Base(Rank{r}) + transport.AllocShared(memory_.BlockBytes(r)));
+    }
+    memory_.Map(std::move(blocks));
+    for (int32_t r = 0; r < size; ++r)
+      ranks_.push_back(
+          std::make_unique<Rounds>(Rounds::Options{.self = r, .kernels = &ScalarKernels()},
+                                   &memory_, network_.transport(Rank{r}).words()));
+  }
+
+  Rounds& operator[](int32_t rank) { return *ranks_[static_cast<size_t>(rank)]; }
+  // Memory of `rank` that the others see.
+  std::byte* Place(int32_t rank) {
+    Transport& transport = network_.transport(Rank{rank});
+    return transport.Base(Rank{rank}) + transport.AllocShared(64);
+  }
+
+ private:
+  InprocNetwork network_;
+  RoundMemory memory_;
+  std::vector<std::unique_ptr<Rounds>> ranks_;
+};
+
+TEST(RoundsTest, WhenAllComeAVersionIsTheSumInRankOrder) {
+  Rng rng(kSeed);
+  for (int32_t size = 1; size <= 64; ++size) {
+    Ranks ranks(size);
+    for (uint64_t version = 1; version <= 6; ++version) {
+      float sum[5] = {};
+      for (int32_t r = 0; r < size; ++r) {
+        auto* gradient = reinterpret_cast<float*>(ranks[r].open());
+        for (int i = 0; i < 5; ++i) {
+          gradient[i] = static_cast<float>(rng.Below(1 << 20)) / 3.0f;
+          sum[i] = r == 0 ? gradient[i] : sum[i] + gradient[i];
+        }
+        ASSERT_EQ(ranks[r].Publish({}), version);
+        bool moved;
+        if (r + 1 < size) ranks[r].Advance(0, &moved);
+        ASSERT_EQ(ranks[0].executed(), version - 1) << "before all have come";
+      }
+      Rounds& one = ranks[static_cast<int32_t>(rng.Below(static_cast<uint64_t>(size)))];
+      for (bool moved = true; one.executed() < version && moved;) one.Advance(0, &moved);
+      for (int32_t r = 0; r < size; ++r) {
+        float result[5];
+        void* to[] = {result};
+        RoundRecord record;
+        ASSERT_EQ(ranks[r].Read(version, to, &record), Found::kYes) << size;
+        EXPECT_EQ(record.header.divisor, size);
+        for (int i = 0; i < 5; ++i) EXPECT_EQ(result[i], sum[i]) << size << " ranks";
+      }
+    }
+  }
+}
+
+TEST(RoundsTest, NobodyIsLeftToGiveASnapshotOnlyWhenTwoLooksFindTheSameNeed) {
+  Ranks ranks(3);
+  const auto needs_one = [&](int32_t rank) { ranks[rank].snapshots().Find(0, 10); };
+  EXPECT_TRUE(ranks[0].FindGivers().any) << "two that need none";
+  needs_one(1);
+  EXPECT_TRUE(ranks[0].FindGivers().any) << "one of them";
+  needs_one(2);
+  EXPECT_TRUE(ranks[0].FindGivers().any) << "they may have come to it one after the other";
+  EXPECT_FALSE(ranks[0].FindGivers().any) << "nothing has changed between two looks";
+  // In need all the time, by the looks; not so in between.
+  ranks[2].snapshots().Give(10, ranks.Place(2), {});
+  needs_one(1);
+  ranks[2].snapshots().Withdraw();
+  needs_one(1);
+  EXPECT_TRUE(ranks[0].FindGivers().any) << "it had found one, and needs another";
+  EXPECT_FALSE(ranks[0].FindGivers().any);
+}
+
+}  // namespace
+}  // namespace covey
