@@ -7,8 +7,8 @@
 #include "core/c_api.h"
 #include "core/covey.h"
 #include "core/run/plugin.h"
+#include "core/run/plugin_device.h"
 #include "core/shell.h"
-#include "core/validate.h"
 
 extern char** environ;
 
@@ -61,44 +61,6 @@ covey_runtime* MakeDefault() {
   if (fresh == nullptr || g_default.compare_exchange_strong(shell, fresh)) return fresh;
   DeleteShell(fresh);
   return shell;
-}
-
-// The caller's callback and its context, owned by the operation until called.
-struct UserCallback {
-  covey_callback function;
-  void* context;
-};
-
-void CallBack(void* context, uint64_t handle, const Status& status) {
-  const std::unique_ptr<UserCallback> user(static_cast<UserCallback*>(context));
-  covey_error error = COVEY_INIT(covey_error);
-  Report(status, &error);
-  user->function(user->context, handle, &error);
-}
-
-Status Submit(Session* session, const covey_request& request, covey_handle* handle) {
-  const ValidationContext context{.group = session->FindGroup(request.group),
-                                  .self = session->rank(),
-                                  .check_nan = session->config().check_nan != 0};
-  Operation* operation = session->queue().New();
-  if (Status valid = Validate(request, context, operation); !valid.ok()) {
-    session->queue().Discard(operation);
-    return valid;
-  }
-  UserCallback* user = nullptr;
-  operation->awaited = request.waits != 0;
-  operation->callback_only = request.callback != nullptr;
-  if (request.callback != nullptr) {
-    user = new UserCallback{request.callback, request.context};
-    operation->callback = CallBack;
-    operation->context = user;
-  }
-  if (Status queued = session->queue().Submit(operation, handle); !queued.ok()) {
-    delete user;
-    return queued;
-  }
-  if (request.waits == 0) session->engine().Kick();
-  return Status::Ok();
 }
 
 Status Ended(const Operation& operation) {
@@ -225,20 +187,6 @@ int covey_group_ranks(covey_runtime* runtime, covey_group group, int32_t* ranks,
   for (int32_t i = 0; i < std::min(capacity, found->size()); ++i)
     ranks[i] = covey::ToInt(found->members[static_cast<size_t>(i)]);
   return found->size();
-}
-
-covey_code covey_submit(covey_runtime* runtime, const covey_request* request, covey_handle* handle,
-                        covey_error* error) {
-  const Use use(OrDefault(runtime));
-  if (use.get() == nullptr) return Report(use.status(), error);
-  if (request == nullptr || handle == nullptr)
-    return Report(Status::InvalidArgument("request or handle is NULL"), error);
-  if (request->struct_size != sizeof(covey_request))
-    return Report(Status::InvalidArgument(
-                      "covey_request has another size here: built against another covey.h, or "
-                      "struct_size not set"),
-                  error);
-  return Report(covey::Submit(use.get(), *request, handle), error);
 }
 
 covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int64_t timeout_ns,
@@ -382,6 +330,8 @@ covey_code covey_plugin_check(const char* name, covey_error* error) {
   Status status = covey::Config::FromEnvironment(environ, "", &config);
   covey::Plugin plugin;
   if (status.ok()) status = covey::Plugin::Open(name, config.plugin_path, &plugin);
+  if (status.ok() && plugin.open_device() != nullptr)
+    status = covey::CheckDevice(name, plugin.open_device());
   return Report(status, error);
 }
 

@@ -84,7 +84,9 @@ typedef enum covey_device_type {
 
 enum { COVEY_MAX_DIMS = 16 };
 
-/* A dense, contiguous, row-major tensor. */
+/* A dense, contiguous, row-major tensor. On CUDA: the first one opens libcovey_cuda.so and the
+ * device, which takes a while, and this rank uses no other device; when the operation has ended its
+ * results may still be on their way, and what is done on `stream` from then on comes after them. */
 typedef struct covey_tensor {
   uint32_t struct_size;
   covey_dtype dtype;
@@ -93,8 +95,10 @@ typedef struct covey_tensor {
   void* data;           /* may be NULL when a dimension is 0 */
   int32_t device_type;  /* covey_device_type */
   int32_t device_index;
-  void* stream;      /* the device stream results are ordered on; NULL on the CPU */
-  void* ready_event; /* the data may be read once this device event has completed; NULL = at once */
+  void* stream; /* the device stream (cudaStream_t) results are ordered on; NULL on the CPU */
+  /* The data may be read, and the outputs written, once this event of the device (cudaEvent_t) has
+   * completed. NULL: once `stream` has done what it has to do at covey_submit. */
+  void* ready_event;
 } covey_tensor;
 
 /* ---- Operations ---- */
@@ -256,7 +260,8 @@ COVEY_API int covey_poll(covey_runtime* runtime, covey_handle handle);
 
 /* Of an ended join: rows[0] = the last rank that joined; `result` may be NULL.
  * Result `index` (0) of an ended allgather or alltoall: dtype, shape and data point into memory
- * owned by the handle, valid until covey_release or covey_shutdown. `rows` (may be NULL, [group
+ * owned by the handle, on the host wherever the input was, valid until covey_release or
+ * covey_shutdown. `rows` (may be NULL, [group
  * size]) gets how many rows came from each rank: allgather: its dimension 0, alltoall: its split
  * for this rank. */
 COVEY_API covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t index,

@@ -8,9 +8,9 @@
 namespace covey {
 namespace {
 
-// How often dead peers are looked for while something is under way. Detection is bounded by this.
-// How often a device is looked at that still computes an input.
+// How often a device is looked at that is awaited: it rings nobody.
 constexpr Time kDeviceLook = 50 * kMicrosecond;
+// How often dead peers are looked for while something is under way. Detection is bounded by this.
 constexpr Time kPeerPollInterval = 50 * kMillisecond;
 // How often waiting operations are looked at for a stall to report.
 constexpr Time kStallLook = 100 * kMillisecond;
@@ -62,12 +62,20 @@ Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
                  .clock = options_.clock,
                  .plan = options_.plan,
                  .plan_settings = &options_.selector,
-                 .devices = options_.devices},
+                 .device_arena_bytes = options_.device_arena_bytes},
                 transport),
       stall_(transport->rank(), options_.log),
-      letters_(transport) {}
+      letters_(transport) {
+  for (size_t i = 0; i < options_.devices.size(); ++i)
+    if (options_.devices[i] != nullptr) executor_.AddDevice(DeviceType(i), options_.devices[i]);
+}
 
 Runtime::~Runtime() = default;
+
+void Runtime::AddDevice(DeviceType type, Device* device) {
+  options_.devices[static_cast<size_t>(type)] = device;
+  executor_.AddDevice(type, device);
+}
 
 Time Runtime::RunOnce(bool* moved) {
   *moved = false;
@@ -269,6 +277,8 @@ void Runtime::FinishEnded(bool* moved) {
       if (!ended.status.ok()) ++counters_.failed;
       if (options_.observer != nullptr)
         options_.observer->OnEnd(transport_->rank(), *ended.request, ended.status);
+      for (void* event : ended.request->recorded)
+        options_.devices[static_cast<size_t>(ended.request->inputs[0].device)]->GiveBack(event);
       finished_.push_back({static_cast<Operation*>(ended.request), std::move(ended.status)});
     }
     list->clear();
@@ -372,9 +382,12 @@ std::string Runtime::StatusText() {
       return x->owner == stream.get() ||
              (stream->state == StreamState::kMoving && x->owner == &stream->bundle->carrier);
     });
-    const std::vector<Rank> awaited =
-        running == active.end() ? std::vector<Rank>{} : executor_.AwaitedPeers(**running);
-    text += awaited.empty() ? "running\n" : "waits for " + RankText(awaited) + "\n";
+    std::vector<Rank> awaited;
+    if (running != active.end()) awaited = executor_.AwaitedPeers(**running);
+    const bool begins = running == active.end() || (*running)->state != ExchangeState::kAwaitReady;
+    text += !begins           ? "waits for the device of this rank\n"
+            : awaited.empty() ? "running\n"
+                              : "waits for " + RankText(awaited) + "\n";
   }
   return text.empty() ? "waits for nothing; " + stall_.LastOperation(now) + "\n" : text;
 }

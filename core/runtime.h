@@ -40,7 +40,8 @@ class Runtime {
     Schedule (*plan)(const void* settings, const Problem& problem) = Plan;
     uint64_t cache_bytes = uint64_t{32} << 20;  // of the last-level cache
     uint64_t landing_bytes = 0;                 // that a stream's slots take turns over, if it may
-    std::array<Device*, 3> devices{};
+    std::array<Device*, 3> devices{};           // by DeviceType; null: none
+    uint64_t device_arena_bytes = 0;            // of the arena, for messages of device tensors
     const Kernels* kernels = nullptr;
     Clock* clock = nullptr;        // outlives the runtime
     Log* log = nullptr;            // outlives the runtime
@@ -66,6 +67,9 @@ class Runtime {
 
   // Ends every operation in flight with `why` (shutdown).
   void AbortAll(const Status& why);
+
+  // Tensors may lie on this device from now on; it outlives the runtime.
+  void AddDevice(DeviceType type, Device* device);
 
   // Any thread may set it before the first RunOnce or under the baton; null = off.
   void SetTimeline(Timeline* timeline) { timeline_ = timeline; }

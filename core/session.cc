@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/covey.h"
 #include "core/run/open_transport.h"
+#include "core/run/plugin_device.h"
 #include "core/seat_port.h"
 #include "core/shared_port.h"
 
@@ -74,6 +76,7 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
                        .algorithm = config.algorithm},
           .cache_bytes = LastLevelCacheBytes(),
           .landing_bytes = LandingBytes(),
+          .device_arena_bytes = config.arena_bytes / 2,
           .kernels = &BestKernels(),
           .clock = &s->clock_,
           .log = s->log_.get()},
@@ -171,6 +174,24 @@ const Group* Session::FindGroup(uint64_t key) {
   const std::lock_guard lock(mutex_);
   const auto found = groups_.find(key);
   return found == groups_.end() ? nullptr : found->second.get();
+}
+
+Status Session::UseDevice(int32_t type, int32_t index, Device** device) {
+  if (type != COVEY_CUDA)
+    return Status::Unsupported("this build reaches no device of type " + std::to_string(type) +
+                               "; move the tensor to the CPU");
+  const std::lock_guard lock(device_mutex_);
+  if (device_ == nullptr) {
+    RETURN_IF_ERROR(PluginDevice::Open("cuda", config_.plugin_path, index, &device_));
+    device_index_ = index;
+    engine_->WithBaton([this] { runtime_->AddDevice(DeviceType::kCuda, device_.get()); });
+  }
+  if (index != device_index_)
+    return Status::Unsupported("rank " + Text(rank()) + " uses CUDA device " +
+                               std::to_string(device_index_) + ", and the tensor lies on device " +
+                               std::to_string(index) + "; a rank uses one");
+  *device = device_.get();
+  return Status::Ok();
 }
 
 uint64_t Session::AllocBlock(size_t length_bytes) {
@@ -313,6 +334,11 @@ std::string Session::StatsJson() {
     Field(&json, "wait_for_peers_ns", static_cast<uint64_t>(e.wait_begin_ns));
     Field(&json, "exchange_ns", static_cast<uint64_t>(e.run_ns));
     Field(&json, "passes", r.passes);
+    if (const Ferry* ferry = runtime_->executor().ferry(DeviceType::kCuda)) {
+      Field(&json, "device_to_host_bytes", ferry->counters().to_host_bytes);
+      Field(&json, "host_to_device_bytes", ferry->counters().to_device_bytes);
+      Field(&json, "device_pinned_bytes", ferry->rooms().pinned_bytes());
+    }
   });
   Field(&json, "blocked_ns", static_cast<uint64_t>(engine_->waited_ns()) + rounds.waited_ns);
   Field(&json, "round_versions", rounds.versions);

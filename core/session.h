@@ -38,6 +38,10 @@ class Session {
   Status GroupOf(std::span<const int32_t> ranks, uint64_t* key);
   const Group* FindGroup(uint64_t key);  // null: none
 
+  // The device of this type (not the CPU) and number, opened by the first tensor on it; one per
+  // rank. Any thread.
+  Status UseDevice(int32_t type, int32_t index, Device** device);
+
   // Rounds, by number. Room of a block in this rank's region: kNoOffset when there is none. Any
   // thread; CloseRounds while nobody uses them. Blocks go back once no member can touch them.
   uint64_t AllocBlock(size_t length_bytes);
@@ -76,6 +80,9 @@ class Session {
   std::unique_ptr<Log> log_;
   std::unique_ptr<Transport> transport_;
   TensorQueue queue_;
+  std::mutex device_mutex_;
+  std::unique_ptr<Device> device_;      // protected by device_mutex_; once there it stays
+  int32_t device_index_ = 0;            // the same
   std::unique_ptr<Timeline> timeline_;  // changed with the baton and mutex_ held
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Engine> engine_;

@@ -40,6 +40,7 @@ void TensorQueue::Reuse(Operation* operation) {
   operation->form = {};
   operation->splits.clear();
   operation->rows.clear();
+  operation->recorded.clear();
   operation->gathered.reset();
   operation->status = Status::Ok();
   operation->refusal = Status::Ok();

@@ -95,10 +95,6 @@ Status ReadTensor(const covey_request& r, const covey_tensor& from, const Valida
   }
   to->data = static_cast<std::byte*>(from.data);
   if (data_needed && elems > 0 && from.data == nullptr) return Wrong(r, "data is NULL");
-  if (from.device_type == COVEY_CUDA && !c.has_device[COVEY_CUDA])
-    return Status::Unsupported(Quoted(r) +
-                               ": a tensor on CUDA needs the plug-in libcovey_cuda.so, which is "
-                               "not open (covey_plugin_check says why); move it to the CPU");
   if (from.device_type < 0 || from.device_type > 2 || !c.has_device[from.device_type])
     return Status::Unsupported(Quoted(r) + ": this build reaches no device of type " +
                                std::to_string(from.device_type) + "; move the tensor to the CPU");
@@ -126,6 +122,8 @@ Status CheckOutput(const covey_request& r, const Operation& operation, const Ten
     whose = ", of which this rank gets " + ToString(wanted);
     if (Overlap(in, out)) return Wrong(r, "an output overlaps its input");
   }
+  if (out.device != in.device || out.device_index != in.device_index)
+    return Wrong(r, "an output lies on another device than its input");
   if (out.dtype == in.dtype && out.shape == wanted) return Status::Ok();
   return Wrong(r, "output has " + std::string(NameOf(out.dtype)) + " " + ToString(out.shape) +
                       ", input has " + NameOf(in.dtype) + " " + ToString(in.shape) + whose);
@@ -167,7 +165,8 @@ Status CheckTensors(const covey_request& r, const Operation& operation) {
     if (in.dtype != operation.inputs[0].dtype)
       return Wrong(r, std::string("tensors that travel together need one dtype, got ") +
                           NameOf(operation.inputs[0].dtype) + " and " + NameOf(in.dtype));
-    if (in.device != operation.inputs[0].device)
+    const Tensor& first = operation.inputs[0];
+    if (in.device != first.device || in.device_index != first.device_index)
       return Wrong(r, "tensors that travel together need one device");
     if (in.dtype == DType::kBool && Reduces(operation.kind))
       return Status::Unsupported(Quoted(r) + ": " + NameOf(operation.kind) +

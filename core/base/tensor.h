@@ -107,7 +107,9 @@ struct Request {
   bool awaited = false;  // somebody waits for it (rule N6); the baton holder's
   bool callback_only = false;  // nobody waits for its handle: a callback tells its end
   bool shadow = false;  // submitted by the runtime for a rank that has joined (core/agree/join.h)
-  Status refusal;       // not ok: this rank takes no part, so all members fail, for this reason
+  // Events of the inputs' device that the runtime recorded, and gives back at the end.
+  std::vector<void*> recorded;
+  Status refusal;  // not ok: this rank takes no part, so all members fail, for this reason
 
   // Written by the runtime before the operation ends, where the kind gathers; rows also by a join.
   std::vector<int64_t> rows;  // of the result, from each member; join: [1] the last rank

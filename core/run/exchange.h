@@ -1,8 +1,9 @@
 // One exchange under way on this rank: an occurrence of a stream between its begin and its end.
 //
 // Plain state of the Executor. Its life:
-//   kAwaitReady  a device still computes an input          -> all ready: publish the begin header,
-//   tick 1
+//   kAwaitReady  a device still computes an input, or what of it goes with the begin is on its way
+//                to the host                               -> it is here: publish the begin header,
+//                tick 1
 //   kAwaitBegins some member has not begun                 -> all begun: void, or choose a schedule
 //   kRunning     the cursor moves through the schedule     -> its end: done
 //   kLeaving     aborted here, but peers may still use this rank's memory -> none does: ended
@@ -18,6 +19,7 @@
 #include "core/base/tensor.h"
 #include "core/plan/schedule.h"
 #include "core/run/codec.h"
+#include "core/run/ferry.h"
 #include "core/run/kernels.h"
 #include "core/run/spans.h"
 
@@ -44,6 +46,9 @@ struct Exchange {
   Spans output;
   Reduction reduction;
   const ChosenCodec* codec = nullptr;  // null: none
+  // Of device tensors, null for others: input and output lie in a room of the host.
+  Ferry* ferry = nullptr;
+  Passage* passage = nullptr;
 
   // Progress.
   const Schedule* schedule = nullptr;

@@ -56,6 +56,7 @@ void Executor::Begin(Request* request, Channel* channel, uint32_t occurrence, ui
   const double average = request->average ? 1.0 / static_cast<double>(request->group->size()) : 1.0;
   x->reduction = {dtype, request->op, request->prescale, request->postscale * average};
   x->codec = coder_.Find(request->codec);
+  Board(x);
   active_.push_back(x);
   Advance(x, now);
 }
@@ -90,7 +91,7 @@ bool Executor::Progress(Time now) {
 bool Executor::Advance(Exchange* x, Time now) {
   bool moved = false;
   if (x->state == ExchangeState::kAwaitReady) {
-    if (x->entry != 0 && !AllReady(*x)) return false;  // what begins void reads nothing
+    if (x->ferry != nullptr && !HasInput(x)) return x->state == ExchangeState::kEnded;
     Publish(x, now);
     x->state = ExchangeState::kAwaitBegins;
     moved = true;
@@ -129,15 +130,6 @@ bool Executor::LearnsStores(const Exchange& x) const {
   return x.Me() == 0 && x.size() > 1 && x.entry != 0 && Reduces(x.request->kind) &&
          x.codec == nullptr && transport_->SharesMemory() &&
          x.input.length_bytes() >= StoreChoice::kLeastBytes;
-}
-
-bool Executor::AllReady(const Exchange& x) const {
-  for (const Tensor& t : x.request->inputs) {
-    Device* device = options_.devices[static_cast<size_t>(t.device)];
-    if (device != nullptr && t.ready_event != nullptr && !device->IsReady(t.ready_event))
-      return false;
-  }
-  return true;
 }
 
 // The begin header, the placement and the first segment, then tick 1.
@@ -277,6 +269,7 @@ bool Executor::RunSteps(Exchange* x, Time now) {
   for (size_t moved = 0; x->cursor < steps.size() && moved < kTurnBytes; ++x->cursor) {
     const Step& step = steps[x->cursor];
     if (step.kind == StepKind::kWait && !Await(x, step.tick, step.peer)) break;
+    if (x->ferry != nullptr && !MayRun(x, step)) break;
     switch (step.kind) {
       case StepKind::kWait:
         break;
@@ -311,6 +304,7 @@ bool Executor::RunSteps(Exchange* x, Time now) {
         coder_.Reduce(*x, step);
         break;
     }
+    if (x->ferry != nullptr && !DidRun(x, step)) break;
     moved += step.length_bytes;
   }
   if (x->state == ExchangeState::kRunning && x->cursor == steps.size()) {
@@ -337,11 +331,15 @@ bool Executor::Fetch(Exchange* x, const Step& step) {
 void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {
   Channel& channel = *x->channel;
   x->state = ExchangeState::kEnded;
-  x->outcome = outcome;
-  x->why = std::move(why);
   channel.ticks += outcome == Outcome::kDone ? x->schedule->ticks : 1;
   channel.slots += outcome == Outcome::kDone ? x->schedule->slots : 1;
   channel.exchanges += 1;
+  if (x->ferry != nullptr && !Land(x, outcome == Outcome::kDone) && outcome == Outcome::kDone) {
+    outcome = Outcome::kAborted;  // for the peers it is done
+    why = DeviceLoss(*x);
+  }
+  x->outcome = outcome;
+  x->why = std::move(why);
   if (outcome == Outcome::kVoid) ++counters_.voided;
   if (outcome == Outcome::kAborted) ++counters_.aborted;
   if (outcome != Outcome::kDone) return;
@@ -351,10 +349,6 @@ void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {
   counters_.direct += std::string_view(x->schedule->algorithm) == "direct";
   counters_.wait_begin_ns += x->all_begun_at - x->begun_at;
   counters_.run_ns += now - x->all_begun_at;
-  for (const Tensor& t : x->request->outputs) {
-    Device* device = options_.devices[static_cast<size_t>(t.device)];
-    if (device != nullptr) device->OrderAfter(t.stream);
-  }
 }
 
 std::vector<Rank> Executor::AwaitedPeers(const Exchange& x) const {

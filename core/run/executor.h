@@ -22,7 +22,6 @@
 
 #include "core/base/clock.h"
 #include "core/run/coder.h"
-#include "core/run/device.h"
 #include "core/run/exchange.h"
 #include "core/run/mover.h"
 #include "core/run/store_choice.h"
@@ -41,7 +40,7 @@ class Executor {
     // Builds the schedule of a problem: the selector bound to this job's settings.
     Schedule (*plan)(const void* settings, const Problem& problem) = nullptr;
     const void* plan_settings = nullptr;
-    std::array<Device*, 3> devices{};  // by DeviceType; null = host memory, always ready
+    uint64_t device_arena_bytes = 0;  // of the arena, for messages of device tensors
   };
   struct Counters {
     uint64_t done = 0, voided = 0, aborted = 0;
@@ -67,8 +66,10 @@ class Executor {
   // One pass over all exchanges. True if anything moved.
   bool Progress(Time now);
   bool Idle() const { return active_.empty(); }
-  // As of the last Progress: a device still computes what an exchange is to begin with. Devices
-  // ring nobody, so it is for the caller to come again.
+  // From now on exchanges may be of tensors on this device, which outlives the executor.
+  void AddDevice(DeviceType type, Device* device);
+  // As of the last Progress: an exchange waits for a device. Devices ring nobody, so it is for the
+  // caller to come again.
   bool AwaitsDevice() const { return awaits_device_; }
 
   // Ended exchanges, to be handled and then given back with Recycle().
@@ -86,11 +87,20 @@ class Executor {
   const std::vector<Exchange*>& active() const { return active_; }
   std::vector<Rank> AwaitedPeers(const Exchange& exchange) const;
   const Counters& counters() const { return counters_; }
+  const Ferry* ferry(DeviceType type) const { return ferries_[static_cast<size_t>(type)].get(); }
 
  private:
   // loss.cc: Close, OnLoss, AbortAll, AllHaveLeft, AbortIfInVain, Abort.
+  // device_side.cc: AddDevice, Board, HasInput, MayRun, DidRun, Land.
   bool Advance(Exchange* exchange, Time now);
-  bool AllReady(const Exchange& exchange) const;
+  void Board(Exchange* exchange);
+  bool HasInput(Exchange* exchange);
+  bool MayRun(Exchange* exchange, const Step& step);
+  bool DidRun(Exchange* exchange, const Step& step);
+  bool Land(Exchange* exchange, bool done);
+  bool IsHere(Exchange* exchange, size_t end);
+  void LoseDevice(Exchange* exchange);
+  Status DeviceLoss(const Exchange& exchange) const;
   bool IsLate(const Exchange& exchange, size_t index) const;
   bool StagesInput(const Exchange& exchange) const;
   bool LearnsStores(const Exchange& exchange) const;
@@ -124,6 +134,7 @@ class Executor {
   std::vector<std::unique_ptr<Exchange>> all_;
   std::unordered_map<Problem, std::unique_ptr<Schedule>, ProblemHash> schedules_;
   std::vector<PeerLoss> lost_;
+  std::array<std::unique_ptr<Ferry>, 3> ferries_;  // by DeviceType; null: there is no such device
   Counters counters_;
 };
 

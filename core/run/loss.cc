@@ -17,7 +17,9 @@ void Executor::AbortIfInVain(Exchange* x, uint64_t target, size_t index) {
   const uint64_t abort = transport_->LoadAcquire(&cell->abort);
   if (abort == 0 || !never()) return;
   const Rank lost{static_cast<int32_t>(abort - 1)};
-  Abort(x, lost, "has gone (seen by rank " + std::to_string(ToInt(rank)) + ")");
+  Abort(x, lost,
+        lost == rank ? "could not go on; its own error says why"
+                     : "has gone (seen by rank " + std::to_string(ToInt(rank)) + ")");
 }
 
 void Executor::Close(const Group& group, uint64_t block, Rank lost) {

@@ -26,7 +26,7 @@ constexpr Known kKnown[] = {
     {"ucx", "the UCX library of the machine", kSharedMemory},
     {"grpc", "the gRPC library of the machine (tools/setup of Covey's sources makes it)",
      "start all ranks with one coveyrun"},
-    {"cuda", "the CUDA driver of the machine", "move the tensors to the CPU"},
+    {"cuda", "", "move the tensors to the CPU"},  // in the wheel
 };
 
 std::string FileOf(std::string_view name) { return "libcovey_" + std::string(name) + ".so"; }
@@ -57,13 +57,15 @@ Status Absent(std::string_view name, const std::vector<Folder>& folders) {
   std::string text = "the plug-in " + FileOf(name) + " is in none of the places looked at:";
   for (size_t i = 0; i < folders.size(); ++i)
     text += (i > 0 ? ", " : " ") + folders[i].path + " (" + folders[i].why + ")";
-  text += "; the wheel of Covey comes without it";
-  for (const Known& known : kKnown)
-    if (known.name == name) text += ", because it needs " + std::string(known.needs);
+  const auto* known = std::find_if(std::begin(kKnown), std::end(kKnown),
+                                   [name](const Known& one) { return one.name == name; });
+  const bool is_known = known != std::end(kKnown);
+  text += is_known && *known->needs == '\0' ? "; the wheel of Covey has it"
+                                            : "; the wheel of Covey comes without it";
+  if (is_known && *known->needs != '\0') text += ", because it needs " + std::string(known->needs);
   text += ": put one built for " + std::string(kPluginAbi) +
           " there or name its folder in COVEY_PLUGIN_PATH";
-  for (const Known& known : kKnown)
-    if (known.name == name) text += ", or " + std::string(known.otherwise);
+  if (is_known) text += ", or " + std::string(known->otherwise);
   return Status::Unsupported(text);
 }
 
@@ -94,7 +96,9 @@ Status Plugin::Open(std::string_view name, std::string_view path, Plugin* plugin
   if (library == nullptr)
     return Status::Unsupported("the plug-in " + file + " cannot be loaded: " + LoaderError());
   plugin->open_link_ = FunctionOf<covey_open_link_function*>(library, "covey_open_link");
-  if (plugin->open_link_ != nullptr) return Status::Ok();  // it checks COVEY_LINK_ABI itself
+  plugin->open_device_ = FunctionOf<covey_open_device_function*>(library, "covey_open_device");
+  // These check COVEY_LINK_ABI and COVEY_DEVICE_ABI themselves.
+  if (plugin->open_link_ != nullptr || plugin->open_device_ != nullptr) return Status::Ok();
   const auto abi = FunctionOf<const char* (*)()>(library, "covey_plugin_abi");
   if (abi == nullptr)
     return Status::Unsupported(file + " is not a plug-in of Covey: it shows no covey_plugin_abi");
@@ -125,6 +129,8 @@ Status LoadTransport(std::string_view name, std::string_view plugin_path,
   Plugin plugin;
   if (const Status opened = Plugin::Open(name, plugin_path, &plugin); !opened.ok())
     return Status::Unsupported("transport " + std::string(name) + ": " + opened.message());
+  if (plugin.open_device() != nullptr)
+    return Status::Unsupported("the plug-in " + FileOf(name) + " is a device, no transport");
   if (plugin.open_link() != nullptr)
     return Status::Unsupported("transport " + std::string(name) +
                                " joins ranks that mpirun or srun has started, not coveyrun: run "

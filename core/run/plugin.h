@@ -10,8 +10,9 @@
 //   covey_plugin_find_transport(name)  FindTransport over its own catalogue
 //   covey_plugin_find_control(name)    FindControl, likewise
 //
-// Or it is a network, written in C against core/run/covey_link.h alone, and shows covey_open_link;
-// any compiler makes it, and it knows nothing of this side's classes.
+// Or it is a network, written in C against core/run/covey_link.h alone, and shows covey_open_link,
+// or a device (core/run/covey_device.h, covey_open_device); any compiler makes it, and it knows
+// nothing of this side's classes.
 //
 // Any thread. No state of its own: the system's loader knows what is open.
 #ifndef COVEY_CORE_RUN_PLUGIN_H_
@@ -21,6 +22,7 @@
 #include <string_view>
 
 #include "core/run/control.h"
+#include "core/run/covey_device.h"
 #include "core/run/covey_link.h"
 #include "core/run/transport.h"
 
@@ -48,11 +50,14 @@ class Plugin {
   const ControlKind* FindControl(std::string_view name) const;  // null: none of this name
   // Null: it is no network.
   covey_open_link_function* open_link() const { return open_link_; }
+  // Null: it is no device.
+  covey_open_device_function* open_device() const { return open_device_; }
 
  private:
   const TransportKind* (*find_transport_)(const char* name) = nullptr;
   const ControlKind* (*find_control_)(const char* name) = nullptr;
   covey_open_link_function* open_link_ = nullptr;
+  covey_open_device_function* open_device_ = nullptr;
 };
 
 // The transport `name`: one that is linked in, or that of the plug-in of this name. An error for a

@@ -43,7 +43,8 @@ class World {
     size_t read_bytes = 2048;
     bool can_read_peers = true;
     bool mirrored = false;  // ranks share no memory: they mail each other what they write
-    Device* fake_device = nullptr;
+    std::vector<Device*> fake_devices;  // by rank; empty: there are none
+    uint64_t device_arena_bytes = 1 << 20;
     LogLevel log_level = LogLevel::kOff;
     FusionRules fusion = {.threshold_bytes = 64 * 1024, .window = kMillisecond};
   };
@@ -72,7 +73,11 @@ class World {
                                         .read_bytes = options.read_bytes,
                                         .algorithm = options.algorithm},
                            .plan = VerifiedPlan,
-                           .devices = {nullptr, nullptr, options.fake_device},
+                           .devices = {nullptr, nullptr,
+                                       options.fake_devices.empty()
+                                           ? nullptr
+                                           : options.fake_devices[static_cast<size_t>(r)]},
+                           .device_arena_bytes = options.device_arena_bytes,
                            .kernels = &BestKernels(),
                            .clock = &network_.clock(),
                            .log = node.log.get()},

@@ -1,60 +1,98 @@
-// A device that computes inputs late: its events complete in the order of their times, whatever the
-// order in which they were recorded, and until then the memory holds something else.
+// A device whose memory the host cannot reach: its addresses are none of the host's, and following
+// one ends the process. It computes and copies late, each queue in order, and a copy reads and
+// writes at the time at which it is done.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_LATE_DEVICE_H_
 #define COVEY_TESTS_SIM_SIMULATOR_LATE_DEVICE_H_
 
+#include <array>
 #include <deque>
-#include <set>
+#include <functional>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/rng.h"
 #include "core/run/device.h"
-#include "tests/sim/simulator/payload.h"
 
 namespace covey {
 
 class LateDevice final : public Device {
  public:
-  explicit LateDevice(Clock* clock) : clock_(clock) {}
+  // A copy takes up to `longest`.
+  LateDevice(Clock* clock, uint64_t seed, Time longest)
+      : clock_(clock), rng_(seed), longest_(longest) {}
 
-  // The event of the inputs of `payload`, which the device has computed at `at`. It outlives this.
-  void* Record(Payload* payload, Time at) {
-    payload->Hide();
-    events_.push_back({payload, at});
-    return &events_.back();
+  // The device's address of what the test keeps at `memory`, and back.
+  static std::byte* OnDevice(const std::byte* memory) {
+    return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(memory) ^ kNotOfTheHost);
   }
 
-  bool IsReady(void* recorded) override {
-    auto* event = static_cast<Event*>(recorded);
-    if (!event->completed && event->at <= clock_->Now()) Complete(event);
-    return event->completed;
-  }
-  void OrderAfter(void* stream) override { ordered_.insert(stream); }
+  // An event that completes at `at`, when `compute` is called. kNever: only by Finish.
+  void* Compute(Time at, std::function<void()> compute);
+  void Finish(void* event);
+  // As the user does: what `stream` was ordered after is done now.
+  void Synchronize(void* stream);
+  // Whether a copy is still to be done from or to this memory of the test's.
+  bool Uses(const std::byte* memory, size_t length_bytes) const;
+  size_t Waiting(Queue queue) const { return queues_[static_cast<size_t>(queue)].copies.size(); }
+  // The driver fails in the call after `calls` more.
+  void FailAfter(int calls) { calls_left_ = calls; }
+  // Called with each copy that is handed over.
+  void OnCopy(std::function<void(Queue)> watch) { watch_ = std::move(watch); }
 
-  // Before an operation is judged that ended without its inputs.
-  void Finish(void* event) {
-    if (!static_cast<Event*>(event)->completed) Complete(static_cast<Event*>(event));
-  }
-
-  bool IsOrdered(void* stream) const { return ordered_.count(stream) > 0; }
-  const std::string& failure() const { return failure_; }
+  void* Record(void* stream) override;
+  void GiveBack(void*) override { ++given_back_; }
+  int given_back() const { return given_back_; }
+  Answer IsReady(void* event) override;
+  bool Copy(Queue queue, std::byte* to, const std::byte* from, size_t length_bytes) override;
+  uint64_t Mark(Queue queue) override;
+  Answer IsReached(Queue queue, uint64_t mark) override;
+  bool OrderAfter(void* stream, Queue queue, uint64_t mark) override;
+  bool Pin(std::byte*, size_t) override { return true; }
+  void Unpin(std::byte*) override {}
+  // Whoever the copies were for is gone with its memory.
+  void Drain() override { queues_ = {}; }
+  std::string Failure() override { return failed_ ? "it has fallen off the bus" : ""; }
 
  private:
+  // Bits that no address of this machine's processes has set.
+  static constexpr uintptr_t kNotOfTheHost = uintptr_t{0x4a} << 56;
+
   struct Event {
-    Payload* payload = nullptr;
     Time at = 0;
+    std::function<void()> compute;
     bool completed = false;
   };
+  struct Pending {
+    std::byte* to = nullptr;
+    const std::byte* from = nullptr;
+    size_t length_bytes = 0;
+    Time at = 0;
+  };
+  struct Line {
+    std::deque<Pending> copies;
+    uint64_t done = 0;
+  };
+  struct Order {
+    Queue queue;
+    uint64_t mark;
+  };
 
-  void Complete(Event* event) {
-    event->completed = true;
-    if (!event->payload->Show()) failure_ = "an input was written before the device had made it";
-  }
+  Line& Of(Queue queue) { return queues_[static_cast<size_t>(queue)]; }
+  bool Fails();
+  void DoOne(Line* line);
 
   Clock* clock_;
+  Rng rng_;
+  Time longest_;
   std::deque<Event> events_;
-  std::set<void*> ordered_;
-  std::string failure_;
+  std::array<Line, 2> queues_;
+  std::map<void*, std::vector<Order>> orders_;
+  std::function<void(Queue)> watch_;
+  int calls_left_ = -1;  // never
+  int given_back_ = 0;
+  bool failed_ = false;
 };
 
 }  // namespace covey

@@ -29,7 +29,11 @@ bool Job::AnyLost(const std::vector<int32_t>& members) const {
 }
 
 SimRank::SimRank(Job* job, int32_t rank)
-    : job_(job), rank_(rank), log_(LogLevel::kOff, Rank{rank}), device_(&job->network->clock()) {
+    : job_(job),
+      rank_(rank),
+      log_(LogLevel::kOff, Rank{rank}),
+      device_(&job->network->clock(), job->seed * 1009 + static_cast<uint64_t>(rank),
+              job->swarm.device_delay) {
   const Swarm& swarm = job->swarm;
   transport_ = &job->network->transport(Rank{rank});
   if (swarm.mirrored) {
@@ -50,6 +54,7 @@ SimRank::SimRank(Job* job, int32_t rank)
                        .algorithm = swarm.algorithm},
           .landing_bytes = swarm.landing_bytes * (rank % 2 == 1 ? 1 : 2),
           .devices = {nullptr, nullptr, &device_},
+          .device_arena_bytes = swarm.region_bytes / 16,
           .kernels = &BestKernels(),
           .clock = &job->network->clock(),
           .log = &log_,
@@ -165,22 +170,28 @@ void SimRank::MakeLate(Ticket* ticket) {
   if (operation->inputs.empty()) return;
   const auto longest = static_cast<uint64_t>(job_->swarm.device_delay);
   const Time at = job_->network->clock().Now() + static_cast<Time>(job_->rng.Below(longest));
-  ticket->event = device_.Record(&ticket->payload, at);
+  ticket->payload.Hide();
+  ticket->event = device_.Compute(at, [this, ticket] {
+    if (!ticket->payload.Show()) Fail(*ticket, "an input was written before it was computed");
+  });
   for (auto* tensors : {&operation->inputs, &operation->outputs})
     for (Tensor& t : *tensors) {
+      ticket->on_device.push_back(t);
       t.device = DeviceType::kFake;
+      t.data = LateDevice::OnDevice(t.data);
       t.stream = ticket->event;
     }
   for (Tensor& t : operation->inputs) t.ready_event = ticket->event;
 }
 
 void SimRank::JudgeDevice(const Ticket& ticket, const Status& status) {
-  if (status.ok() && !device_.IsReady(ticket.event)) Fail(ticket, "done before its input");
+  if (status.ok() && device_.IsReady(ticket.event) != Device::Answer::kYes)
+    Fail(ticket, "done before its input");
   device_.Finish(ticket.event);
-  if (!device_.failure().empty()) Fail(ticket, device_.failure());
-  const bool writes = !Gathers(job_->program.ops[ticket.op].spec.kind);
-  if (status.ok() && writes && !device_.IsOrdered(ticket.event))
-    Fail(ticket, "the user's stream was not told of the result");
+  device_.Synchronize(ticket.event);
+  for (const Tensor& t : ticket.on_device)
+    if (device_.Uses(t.data, t.LengthBytes()))
+      Fail(ticket, "the user's stream comes before a copy from or to its memory");
 }
 
 const Group* SimRank::GroupOf(const std::vector<int32_t>& members) {
@@ -361,7 +372,7 @@ void SimRank::CheckRest() {
   const auto is_proposed = [](const Stream& s) {
     return s.proposed_slot_bytes != 0 && s.proposed_block != Transport::kNoOffset;
   };
-  size_t channels = 0;
+  size_t channels = runtime_->executor().ferry(DeviceType::kFake)->rooms().arena_slabs();
   for (const auto& stream : runtime_->negotiator().streams())
     channels += (stream->channel.Exists() ? 1 : 0) + (is_proposed(*stream) ? 1 : 0);
   runtime_->negotiator().ForEachCarrier([&](const Stream& carrier) {

@@ -64,7 +64,8 @@ class SimRank {
     size_t index = 0;  // in the group
     Operation* operation = nullptr;
     uint64_t handle = 0;
-    void* event = nullptr;     // a device computes the inputs
+    void* event = nullptr;  // a device computes the inputs, which lie on it
+    std::vector<Tensor> on_device;
     bool by_callback = false;  // nobody waits: the handle is released at once
     int callbacks = 0;
     bool judged = false;

@@ -1,0 +1,33 @@
+#include "core/run/plugin_device.h"
+
+#include "core/run/plugin.h"
+
+namespace covey {
+namespace {
+
+Status Open(std::string_view name, covey_open_device_function* open, int32_t index,
+            covey_device* device) {
+  char error[512] = "it does not say why";
+  if (open(COVEY_DEVICE_ABI, index, device, error, sizeof(error)) == 0) return Status::Ok();
+  return Status::Unsupported("the plug-in " + std::string(name) + " reaches no device: " + error);
+}
+
+}  // namespace
+
+Status PluginDevice::Open(std::string_view name, std::string_view plugin_path, int32_t index,
+                          std::unique_ptr<Device>* device) {
+  Plugin plugin;
+  RETURN_IF_ERROR(Plugin::Open(name, plugin_path, &plugin));
+  if (plugin.open_device() == nullptr)
+    return Status::Unsupported("the plug-in " + std::string(name) + " is no device");
+  covey_device opened = {};
+  RETURN_IF_ERROR(covey::Open(name, plugin.open_device(), index, &opened));
+  device->reset(new PluginDevice(opened));
+  return Status::Ok();
+}
+
+Status CheckDevice(std::string_view name, covey_open_device_function* open) {
+  return Open(name, open, -1, nullptr);
+}
+
+}  // namespace covey

@@ -1,0 +1,60 @@
+// A Device made of what a plug-in written in C offers (core/run/covey_device.h).
+#ifndef COVEY_CORE_RUN_PLUGIN_DEVICE_H_
+#define COVEY_CORE_RUN_PLUGIN_DEVICE_H_
+
+#include <memory>
+#include <string_view>
+
+#include "core/base/status.h"
+#include "core/run/covey_device.h"
+#include "core/run/device.h"
+
+namespace covey {
+
+class PluginDevice final : public Device {
+ public:
+  // Opens device `index` of the plug-in `name`, which is looked for as core/run/plugin.h says.
+  // Errors (kUnsupported): the plug-in is not there, is no device, or reaches none, in its words.
+  static Status Open(std::string_view name, std::string_view plugin_path, int32_t index,
+                     std::unique_ptr<Device>* device);
+  ~PluginDevice() override { c_.close(c_.self); }
+
+  void* Record(void* stream) override { return c_.record(c_.self, stream); }
+  void GiveBack(void* event) override { c_.give_back(c_.self, event); }
+  Answer IsReady(void* event) override { return AnswerOf(c_.is_ready(c_.self, event)); }
+  bool Copy(Queue queue, std::byte* to, const std::byte* from, size_t length_bytes) override {
+    return c_.copy(c_.self, In(queue), to, from, length_bytes) == 0;
+  }
+  uint64_t Mark(Queue queue) override { return c_.mark(c_.self, In(queue)); }
+  Answer IsReached(Queue queue, uint64_t mark) override {
+    return AnswerOf(c_.is_reached(c_.self, In(queue), mark));
+  }
+  bool OrderAfter(void* stream, Queue queue, uint64_t mark) override {
+    return c_.order_after(c_.self, stream, In(queue), mark) == 0;
+  }
+  bool Pin(std::byte* memory, size_t length_bytes) override {
+    return c_.pin(c_.self, memory, length_bytes) == 0;
+  }
+  void Unpin(std::byte* memory) override { c_.unpin(c_.self, memory); }
+  void Drain() override { c_.drain(c_.self); }
+  std::string Failure() override { return c_.failure(c_.self); }
+
+ private:
+  explicit PluginDevice(const covey_device& device) : c_(device) {}
+
+  static covey_queue In(Queue queue) {
+    return queue == Queue::kToHost ? COVEY_TO_HOST : COVEY_TO_DEVICE;
+  }
+  static Answer AnswerOf(int answer) {
+    if (answer < 0) return Answer::kFailed;
+    return answer > 0 ? Answer::kYes : Answer::kNotYet;
+  }
+
+  covey_device c_;
+};
+
+// Whether the plug-in `name`, which is one for a device, reaches any device of this machine.
+Status CheckDevice(std::string_view name, covey_open_device_function* open);
+
+}  // namespace covey
+#endif  // COVEY_CORE_RUN_PLUGIN_DEVICE_H_
