@@ -10,6 +10,11 @@ _CC_DEPS = {
         "//core:runtime",
         "//ops",
     ],
+    "contract/cuda": [
+        "//core:c_api",
+        "//ops",
+        "//tests/plugins:fake_cuda",
+    ],
     "contract/control": [
         "//ops/control:grpc",
         "//proto:control",
@@ -54,6 +59,10 @@ _CC_DEPS = {
 
 # What a C++ test reads at run time.
 _CC_DATA = {
+    "contract/cuda_test.cc": [
+        "//ops/devices:libcovey_cuda.so",
+        "//tests/plugins:driver/libcuda.so.1",
+    ],
     "unit/run/plugin_test.cc": ["//tests/plugins"],
 }
 

@@ -25,6 +25,7 @@ _ALL_CPP = ("core/", "ops/", "frameworks/", "tests/", "examples/")
 _THREADED = (
     "core/engine.", "core/rounds_port.", "core/session.", "core/stall.", "core/tensor_queue.",
     "core/timeline.", "core/base/arena.", "core/shell.", "ops/control/grpc_",
+    "ops/devices/cuda/cuda_device.",
     "ops/transports/inproc.",
 )
 _PURE = ("core/agree/", "core/round/", "core/hosts/", "core/plan/")

@@ -1,0 +1,48 @@
+#include "ops/devices/cuda/driver.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+const char* const kCudaDriverNames[] = {
+    "cuInit",
+    "cuDeviceGetCount",
+    "cuDeviceGet",
+    "cuDevicePrimaryCtxRetain",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuCtxPushCurrent_v2",
+    "cuCtxPopCurrent_v2",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventRecord",
+    "cuEventQuery",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
+    "cuGetErrorString",
+};
+
+enum { kCount = sizeof(kCudaDriverNames) / sizeof(kCudaDriverNames[0]) };
+
+int CudaOpenDriver(CudaDriver* driver, char* error, size_t capacity) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) {
+    snprintf(error, capacity, "there is no driver of CUDA on this machine (%s)", dlerror());
+    return 1;
+  }
+  void* found[kCount];
+  for (int i = 0; i < kCount; ++i) {
+    found[i] = dlsym(library, kCudaDriverNames[i]);
+    if (found[i] != NULL) continue;
+    snprintf(error, capacity, "the driver of CUDA on this machine has no function %s",
+             kCudaDriverNames[i]);
+    return 1;
+  }
+  memcpy(driver, found, sizeof(found));
+  return 0;
+}

@@ -1,0 +1,51 @@
+/* The part of CUDA's driver that the plug-in uses, found at run time in libcuda.so.1.
+ *
+ * Declared here and not taken from cuda.h, so that the plug-in is built everywhere, once, and needs
+ * no toolkit: the driver keeps these functions as they are (those with _v2 since CUDA 4). Where
+ * there is a cuda.h, tests/golden/cuda_driver_test.py holds the declarations against it.
+ */
+#ifndef COVEY_OPS_DEVICES_CUDA_DRIVER_H_
+#define COVEY_OPS_DEVICES_CUDA_DRIVER_H_
+
+#include <stddef.h>
+
+/* CUresult. */
+enum { kCudaSuccess = 0, kCudaNotReady = 600 };
+/* Flags. */
+enum { kCudaStreamNonBlocking = 1, kCudaEventDisableTiming = 2, kCudaHostRegisterPortable = 1 };
+
+typedef struct CUctx_st* CudaContext;
+typedef struct CUstream_st* CudaStream; /* cudaStream_t too */
+typedef struct CUevent_st* CudaEvent;   /* cudaEvent_t too */
+typedef unsigned long long CudaAddress; /* CUdeviceptr */
+
+typedef struct CudaDriver {
+  int (*init)(unsigned flags);
+  int (*device_count)(int* count);
+  int (*device)(int* device, int index);
+  int (*retain_context)(CudaContext* context, int device);
+  int (*release_context)(int device);
+  int (*push_context)(CudaContext context);
+  int (*pop_context)(CudaContext* context);
+  int (*create_stream)(CudaStream* stream, unsigned flags);
+  int (*destroy_stream)(CudaStream stream);
+  int (*synchronize)(CudaStream stream);
+  int (*wait_event)(CudaStream stream, CudaEvent event, unsigned flags);
+  int (*create_event)(CudaEvent* event, unsigned flags);
+  int (*destroy_event)(CudaEvent event);
+  int (*record_event)(CudaEvent event, CudaStream stream);
+  int (*query_event)(CudaEvent event);
+  int (*copy_to_host)(void* to, CudaAddress from, size_t length, CudaStream stream);
+  int (*copy_to_device)(CudaAddress to, const void* from, size_t length, CudaStream stream);
+  int (*register_host)(void* memory, size_t length, unsigned flags);
+  int (*unregister_host)(void* memory);
+  int (*error_text)(int error, const char** text);
+} CudaDriver;
+
+/* Their names in the library, in the order of the struct. */
+extern const char* const kCudaDriverNames[sizeof(CudaDriver) / sizeof(void (*)(void))];
+
+/* Opens the library. 0, or 1 with one sentence in `error`. */
+int CudaOpenDriver(CudaDriver* driver, char* error, size_t capacity);
+
+#endif /* COVEY_OPS_DEVICES_CUDA_DRIVER_H_ */

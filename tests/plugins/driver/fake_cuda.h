@@ -1,0 +1,31 @@
+// A driver of CUDA without a card: the functions of ops/devices/cuda/driver.h over memory of the
+// host under addresses that no host can follow, and these, with which a test plays the user.
+//
+// A stream does one thing each time anybody asks for an event, so everything is late, and what is
+// not ordered happens in the wrong order. Copies to and from the host need a current context.
+#ifndef COVEY_TESTS_PLUGINS_DRIVER_FAKE_CUDA_H_
+#define COVEY_TESTS_PLUGINS_DRIVER_FAKE_CUDA_H_
+
+#include <cstddef>
+#include <cstdint>
+
+struct FakeCuda {
+  void* (*alloc)(size_t length_bytes);  // on the device
+  void (*free)(void* memory);
+  void* (*stream)();
+  void* (*event)();
+  void (*record)(void* event, void* stream);
+  // The stream computes: once it has come so far, `memory` holds these bytes.
+  void (*compute)(void* memory, const void* bytes, size_t length_bytes, void* stream);
+  // The stream reads: waits for it.
+  void (*read)(void* memory, void* bytes, size_t length_bytes, void* stream);
+  int (*depth)();           // contexts pushed and not popped by this thread
+  int (*waits)();           // calls of this thread that waited for the device
+  int (*unpinned)();        // copies from or to memory of the host that was not registered
+  int (*left)();            // streams and events there are, and memory registered
+  void (*fail)(int calls);  // the calls-th copy from now on fails; -1: none
+};
+
+extern "C" const FakeCuda* fake_cuda();
+
+#endif  // COVEY_TESTS_PLUGINS_DRIVER_FAKE_CUDA_H_
