@@ -4,7 +4,7 @@ from typing import Any, Dict, Generic, Optional, Tuple, TypeVar, Union
 
 T = TypeVar("T")
 
-Address = Union[int, bytes, bytearray]
+Address = Union[int, bytes, bytearray, Tuple[int, int, int]]
 Tensor = Tuple[Address, int, Tuple[int, ...]]
 
 version: str

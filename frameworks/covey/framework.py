@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, Generic, Optional, Tuple, TypeVar
+from typing import Any, Generic, Optional, Tuple, TypeVar, Union
 
 T = TypeVar("T")
 
@@ -22,7 +22,9 @@ DTYPE_NAMES = (
 ITEM_BYTES = (4, 8, 2, 2, 1, 1, 4, 8, 1)
 
 
-View = Tuple[T, T, int, int, Tuple[int, ...]]
+Address = Union[int, Tuple[int, int, int]]
+"""Where memory begins; on CUDA with the number of the device and the stream in use there."""
+View = Tuple[T, T, int, Address, Tuple[int, ...]]
 """(tensor as accepted, the same without gaps, covey_dtype, address of that, shape)"""
 
 
@@ -73,8 +75,18 @@ class Framework(abc.ABC, Generic[T]):
     def empty(self, shape: Tuple[int, ...], code: int) -> T:
         """A new dense tensor."""
 
+    def empty_beside(self, dense: T, shape: Tuple[int, ...], code: int) -> T:
+        """As `empty`, where ``dense`` lies."""
+        del dense
+        return self.empty(shape, code)
+
+    def beside(self, result: T, dense: T) -> T:
+        """``result``, which lies in memory of the host, where ``dense`` lies."""
+        del dense
+        return result
+
     @abc.abstractmethod
-    def address(self, dense: T) -> int:
+    def address(self, dense: T) -> Address:
         """Where its memory begins."""
 
     @abc.abstractmethod

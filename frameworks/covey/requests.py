@@ -118,7 +118,7 @@ class Requests(Generic[T]):
         if how.kind != REDUCESCATTER or len(shape) == 0:  # a scalar: the core says why not
             return fw.empty_like(dense)
         rows, more = divmod(shape[0], group.size())
-        return fw.empty((rows + ((group.rank() or 0) < more), *shape[1:]), code)
+        return fw.empty_beside(dense, (rows + ((group.rank() or 0) < more), *shape[1:]), code)
 
     def _alike(
         self, how: How, way: Way, tensor: T, name: Optional[str], group: Group
@@ -214,17 +214,17 @@ class Requests(Generic[T]):
             splits,
         )
         with_rows = splits is not None or (how.kind == ALLTOALL and not way.waits)
-        handle._finish = self._take(code, group.size(), with_rows)
+        handle._finish = self._take(code, group.size(), with_rows, dense)
         return handle
 
-    def _take(self, code: int, size: int, with_rows: bool) -> Callable[[Any], Any]:
+    def _take(self, code: int, size: int, with_rows: bool, dense: T) -> Callable[[Any], Any]:
         """Takes over what the core allocated, and says in ``rows`` what came from each rank.
 
         ``with_rows``: the result is a pair, of that and a tensor of ``rows``, int32 if it can."""
 
         def finish(ended: Any) -> Any:
             memory, _, shape, ended.rows = ended._take_result(0, size, ITEM_BYTES[code])
-            result = self.framework.wrap(memory, code, shape)
+            result = self.framework.beside(self.framework.wrap(memory, code, shape), dense)
             if not with_rows:
                 return result
             wide = max(ended.rows) > _INT32_MAX

@@ -3,23 +3,34 @@
 
 #include "frameworks/native/native.h"
 
-/* The address of a tensor's memory: an integer, or the memory of a bytes or bytearray object.
- * 0, or -1 with an exception set. */
-static int ParseAddress(PyObject* object, void** address) {
+/* Where a tensor's memory lies: an address, the memory of a bytes or bytearray object, or on CUDA
+ * (address, device number, stream). 0, or -1 with an exception set. */
+static int ParseMemory(PyObject* object, covey_tensor* tensor) {
   if (PyLong_Check(object)) {
-    *address = PyLong_AsVoidPtr(object);
-    return *address == NULL && PyErr_Occurred() ? -1 : 0;
+    tensor->data = PyLong_AsVoidPtr(object);
+    return tensor->data == NULL && PyErr_Occurred() ? -1 : 0;
   }
   if (PyByteArray_Check(object)) {
-    *address = PyByteArray_AsString(object);
+    tensor->data = PyByteArray_AsString(object);
     return 0;
   }
   if (PyBytes_Check(object)) {
-    *address = PyBytes_AsString(object);
+    tensor->data = PyBytes_AsString(object);
     return 0;
   }
-  PyErr_SetString(PyExc_TypeError, "a tensor's address must be an int, bytes or bytearray");
-  return -1;
+  unsigned long long address, stream;
+  if (!PyTuple_Check(object)) {
+    PyErr_SetString(PyExc_TypeError,
+                    "a tensor's address must be an int, bytes, bytearray, or on CUDA a tuple");
+    return -1;
+  }
+  if (!PyArg_ParseTuple(object, "KiK;(address, device, stream)", &address, &tensor->device_index,
+                        &stream))
+    return -1;
+  tensor->data = (void*)(uintptr_t)address;
+  tensor->stream = (void*)(uintptr_t)stream;
+  tensor->device_type = COVEY_CUDA;
+  return 0;
 }
 
 int ParseShape(PyObject* object, int64_t* shape, int32_t* ndim) {
@@ -67,9 +78,10 @@ const char kSubmitOneDoc[] =
     "waits=0, output_shape=None, splits=None, unfit=None) -> Handle. Submits an operation on one\n"
     "tensor.\n"
     "`output` None means in place (allgather, alltoall: the runtime allocates); it has the shape\n"
-    "`output_shape`, None: `shape`. `keep` is held until the operation has ended. `waits`:\n"
-    ".wait() follows at once on this thread. `splits`: a tuple, of an alltoall. `unfit`: why it\n"
-    "must not be mixed with that of others; empty: it was looked at.";
+    "`output_shape`, None: `shape`. An address is an int, or on CUDA (address, device number,\n"
+    "stream), and the result is ordered on that stream. `keep` is held until the operation has\n"
+    "ended. `waits`: .wait() follows at once on this thread. `splits`: a tuple, of an alltoall.\n"
+    "`unfit`: why it must not be mixed with that of others; empty: it was looked at.";
 
 /* Fills request->splits, to be freed. 0, or -1 with an exception set. */
 static int ParseSplits(PyObject* object, covey_request* request) {
@@ -109,16 +121,15 @@ PyObject* SubmitOne(PyObject* module, PyObject* args) {
   int64_t shape[COVEY_MAX_DIMS];
   int64_t out_shape[COVEY_MAX_DIMS];
   int32_t ndim;
-  void* data;
   if (ParseShape(shape_tuple, shape, &ndim) != 0) return NULL;
-  if (ParseAddress(input_address, &data) != 0) return NULL;
   covey_tensor input, output;
-  FillTensor(&input, dtype, shape, ndim, data);
+  FillTensor(&input, dtype, shape, ndim, NULL);
+  if (ParseMemory(input_address, &input) != 0) return NULL;
   if (output_address != Py_None) {
-    if (ParseAddress(output_address, &data) != 0) return NULL;
     if (output_shape == Py_None) output_shape = shape_tuple;
     if (ParseShape(output_shape, out_shape, &ndim) != 0) return NULL;
-    FillTensor(&output, dtype, out_shape, ndim, data);
+    FillTensor(&output, dtype, out_shape, ndim, NULL);
+    if (ParseMemory(output_address, &output) != 0) return NULL;
     request.outputs = &output;
   }
   request.kind = (covey_kind)kind;
@@ -140,13 +151,12 @@ static int ParseTensors(PyObject* tuple, Dims* dims, covey_tensor* tensors) {
       PyErr_SetString(PyExc_TypeError, "a tensor must be a tuple (address, dtype, shape)");
       return -1;
     }
-    void* data;
     int32_t ndim;
     const long dtype = PyLong_AsLong(PyTuple_GetItem(item, 1));
     if (dtype == -1 && PyErr_Occurred()) return -1;
-    if (ParseAddress(PyTuple_GetItem(item, 0), &data) != 0) return -1;
     if (ParseShape(PyTuple_GetItem(item, 2), dims[i].shape, &ndim) != 0) return -1;
-    FillTensor(&tensors[i], (int)dtype, dims[i].shape, ndim, data);
+    FillTensor(&tensors[i], (int)dtype, dims[i].shape, ndim, NULL);
+    if (ParseMemory(PyTuple_GetItem(item, 0), &tensors[i]) != 0) return -1;
   }
   return 0;
 }

@@ -72,11 +72,13 @@ class PluginTest(unittest.TestCase):
         class OnCuda(torch.Tensor):
             device = torch.device("cuda:0")
             is_cpu = False
+            is_cuda = True
 
         with self.assertRaises(covey.Unsupported) as caught:
             FRAMEWORK.code(torch.ones(3).as_subclass(OnCuda))
         text = str(caught.exception)
-        self.assertIn("the tensor is on cuda:0: the plug-in libcovey_cuda.so is in none of", text)
+        self.assertIn("the tensor is on cuda:0: the plug-in cuda reaches no device: ", text)
+        self.assertIn("use tensor.cpu()", text)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ A program written for Horovod changes one line::
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
-Tensors are on the CPU; there is no CUDA path yet.
+Tensors are on the CPU, or on CUDA: collectives copy those to the host and back, which has not run
+on a card yet. DistributedOptimizer takes parameters on the CPU only.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ def ccl_built() -> bool:
 
 
 def cuda_built() -> bool:
-    """False: this build has no CUDA path yet."""
+    """False: what there is for CUDA has not run on a card yet."""
     return False
 
 

@@ -12,7 +12,7 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, 
 
 import torch
 
-from covey.errors import InvalidArgument
+from covey.errors import InvalidArgument, Unsupported
 
 FIRST_BUCKET_BYTES = 1 << 20
 BUCKET_BYTES = 8 << 20
@@ -60,6 +60,12 @@ def name_parameters(
         for g, group in enumerate(optimizer.param_groups)
         for i, parameter in enumerate(group["params"])
     ]
+    for name, parameter in own:
+        if parameter.device.type != "cpu":
+            raise Unsupported(
+                f"parameter {name} is on {parameter.device}: DistributedOptimizer works on "
+                "parameters on the CPU; the collectives of covey.torch take tensors on CUDA"
+            )
     if given is None:
         return own
     if any(not isinstance(item, tuple) or len(item) != 2 for item in given):

@@ -9,7 +9,7 @@ import torch
 from covey import _native
 from covey.collectives import Collectives
 from covey.errors import CoveyError, Unsupported
-from covey.framework import DTYPE_NAMES, Framework, View
+from covey.framework import DTYPE_NAMES, Address, Framework, View
 
 _STRIDED = torch.strided
 _DTYPES = tuple(getattr(torch, name) for name in DTYPE_NAMES)
@@ -22,14 +22,6 @@ def code_of_dtype(dtype: torch.dtype) -> Tuple[Optional[int], int]:
     return CODES.get(dtype), dtype.itemsize
 
 
-def _why_no_cuda() -> str:
-    try:
-        _native.plugin_check("cuda")
-    except CoveyError as error:
-        return str(error)
-    return "this version of covey.torch works on CPU tensors only"
-
-
 def refuse(tensor: Any) -> None:
     """Raises the reason why ``tensor`` cannot be sent."""
     if not isinstance(tensor, torch.Tensor):
@@ -38,9 +30,7 @@ def refuse(tensor: Any) -> None:
         raise Unsupported(
             f"a tensor of layout {tensor.layout} cannot be sent; make it dense with .to_dense()"
         )
-    if tensor.device.type == "cuda":
-        raise Unsupported(f"the tensor is on {tensor.device}: {_why_no_cuda()}; use tensor.cpu()")
-    if tensor.device.type != "cpu":
+    if tensor.device.type not in ("cpu", "cuda"):
         raise Unsupported(f"a tensor on the device {tensor.device} cannot be sent")
     raise Unsupported(
         f"tensors of {tensor.dtype} cannot be sent; possible are {', '.join(DTYPE_NAMES)}"
@@ -48,11 +38,23 @@ def refuse(tensor: Any) -> None:
 
 
 class TorchFramework(Framework[torch.Tensor]):
-    """Tensors on the CPU."""
+    """Tensors on the CPU and on CUDA."""
 
     questions = ("is_cpu", "is_contiguous", "dtype", "data_ptr", "shape")
     dtypes = _DTYPES
     plain_types = (torch.Tensor, torch.nn.Parameter)
+    _has_cuda = False
+
+    def _check_cuda(self, tensor: Any) -> None:
+        """Raises the reason why no tensor on CUDA can be sent from here."""
+        if self._has_cuda:
+            return
+        try:
+            _native.plugin_check("cuda")
+        except CoveyError as error:
+            why = f"the tensor is on {tensor.device}: {error}; use tensor.cpu()"
+            raise Unsupported(why) from error
+        self._has_cuda = True
 
     def view(self, tensor: Any, in_place: bool) -> View[Any]:
         try:
@@ -64,8 +66,11 @@ class TorchFramework(Framework[torch.Tensor]):
 
     def code(self, tensor: Any) -> int:
         try:
-            if tensor.is_cpu and tensor.layout is torch.strided:
-                return CODES[tensor.dtype]
+            if tensor.layout is torch.strided and (tensor.is_cpu or tensor.is_cuda):
+                code = CODES[tensor.dtype]
+                if tensor.is_cuda:
+                    self._check_cuda(tensor)
+                return code
         except (KeyError, AttributeError):
             pass
         refuse(tensor)
@@ -80,8 +85,17 @@ class TorchFramework(Framework[torch.Tensor]):
     def empty(self, shape: Tuple[int, ...], code: int) -> Any:
         return torch.empty(shape, dtype=_DTYPES[code])
 
-    def address(self, dense: Any) -> int:
-        return dense.data_ptr()
+    def empty_beside(self, dense: Any, shape: Tuple[int, ...], code: int) -> Any:
+        return torch.empty(shape, dtype=_DTYPES[code], device=dense.device)
+
+    def beside(self, result: Any, dense: Any) -> Any:
+        return result if dense.is_cpu else result.to(dense.device)
+
+    def address(self, dense: Any) -> Address:
+        if dense.is_cpu:
+            return dense.data_ptr()
+        stream = torch.cuda.current_stream(dense.device)
+        return dense.data_ptr(), stream.device_index, stream.cuda_stream
 
     def shape(self, tensor: Any) -> Tuple[int, ...]:
         return tensor.shape

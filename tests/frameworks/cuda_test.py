@@ -1,0 +1,149 @@
+"""Goal: torch tensors on CUDA are sent from where they lie, and what comes back is on the stream
+that was in use; without CUDA the package works as ever and says what is missing.
+Method: this torch has no CUDA, so a tensor's class says that it has, and a driver without a card
+(tests/plugins/driver) holds its memory. Cases that need a card say `skipped: no GPU`."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import pathlib
+import types
+import unittest
+from typing import Any, Iterator, List
+from unittest import mock
+
+import torch
+from ranks import Pool
+
+import covey
+import covey.torch as hvd
+
+_DRIVER = pathlib.Path(__file__).absolute().parents[1] / "plugins" / "driver" / "libcuda.so.1"
+_P, _N, _I = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+
+
+class _Fake(ctypes.Structure):
+    """FakeCuda of fake_cuda.h."""
+
+    _fields_ = [
+        ("alloc", ctypes.CFUNCTYPE(_P, _N)),
+        ("free", ctypes.CFUNCTYPE(None, _P)),
+        ("stream", ctypes.CFUNCTYPE(_P)),
+        ("event", ctypes.CFUNCTYPE(_P)),
+        ("record", ctypes.CFUNCTYPE(None, _P, _P)),
+        ("compute", ctypes.CFUNCTYPE(None, _P, _P, _N, _P)),
+        ("read", ctypes.CFUNCTYPE(None, _P, _P, _N, _P)),
+        ("depth", ctypes.CFUNCTYPE(_I)),
+        ("waits", ctypes.CFUNCTYPE(_I)),
+        ("unpinned", ctypes.CFUNCTYPE(_I)),
+        ("left", ctypes.CFUNCTYPE(_I)),
+        ("fail", ctypes.CFUNCTYPE(None, _I)),
+    ]
+
+
+def _fake() -> Any:
+    library = ctypes.CDLL(str(_DRIVER))
+    library.fake_cuda.restype = ctypes.POINTER(_Fake)
+    return library.fake_cuda().contents
+
+
+class _OnCuda(torch.Tensor):
+    """What the adapter asks of a tensor on CUDA."""
+
+    is_cpu = False
+    is_cuda = True
+    device = torch.device("cuda:0")
+    memory = 0
+
+    def data_ptr(self) -> int:
+        return self.memory
+
+
+@contextlib.contextmanager
+def _stream(stream: int) -> Iterator[None]:
+    """As torch.cuda.stream."""
+    current = types.SimpleNamespace(device_index=0, cuda_stream=stream)
+    with mock.patch.object(torch.cuda, "current_stream", lambda device: current):
+        yield
+
+
+def _on_cuda(fake: Any, stream: int, values: torch.Tensor) -> Any:
+    """A tensor on CUDA that the stream computes by and by."""
+    length = values.numel() * values.element_size()
+    made = torch.empty_like(values).as_subclass(_OnCuda)
+    made.memory = fake.alloc(length)
+    fake.compute(made.memory, values.data_ptr(), length, stream)
+    return made
+
+
+def _read(fake: Any, stream: int, tensor: Any) -> List[float]:
+    values = torch.empty(tensor.shape, dtype=tensor.dtype)
+    fake.read(tensor.memory, values.data_ptr(), values.numel() * values.element_size(), stream)
+    return values.tolist()
+
+
+def sum_in_place(steps: int) -> Any:
+    fake = _fake()
+    stream = fake.stream()
+    sums = []
+    with _stream(stream):
+        for step in range(steps):
+            one = torch.arange(1000, dtype=torch.float32) * (hvd.rank() + 1) + step
+            tensor = _on_cuda(fake, stream, one)
+            assert hvd.allreduce_(tensor, op=hvd.Sum, name="x") is tensor
+            sums.append(_read(fake, stream, tensor))
+    return sums, fake.waits(), fake.unpinned(), fake.depth()
+
+
+def broadcast_and_group() -> Any:
+    fake = _fake()
+    stream = fake.stream()
+    with _stream(stream):
+        shared = _on_cuda(fake, stream, torch.full((7, 3), float(hvd.rank() + 5)))
+        hvd.broadcast_(shared, root_rank=1, name="b")
+        pair = [_on_cuda(fake, stream, torch.full((n,), float(hvd.rank()))) for n in (3, 50)]
+        hvd.grouped_allreduce_(pair, op=hvd.Average, name="g")
+        return [_read(fake, stream, one) for one in (shared, *pair)]
+
+
+class CudaTest(unittest.TestCase):
+    def test_sums_are_right_and_no_thread_of_the_user_waits_for_the_device(self) -> None:
+        with Pool(3, __file__) as pool:
+            for sums, waits, unpinned, depth in pool.call(sum_in_place, 3):
+                for step, values in enumerate(sums):
+                    self.assertEqual(values, [6.0 * i + 3 * step for i in range(1000)])
+                self.assertEqual((waits, unpinned, depth), (0, 0, 0))
+
+    def test_broadcast_and_grouped(self) -> None:
+        with Pool(2, __file__) as pool:
+            for shared, short, long in pool.call(broadcast_and_group):
+                self.assertEqual(shared, [[6.0] * 3] * 7)
+                self.assertEqual((short, long), ([0.5] * 3, [0.5] * 50))
+
+    def test_an_optimizer_says_that_it_does_not_work_there(self) -> None:
+        net = torch.nn.Linear(3, 2, device="meta")
+        hvd.init()
+        try:
+            with self.assertRaisesRegex(covey.Unsupported, "param.0.0 is on meta: .* on the CPU"):
+                hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+        finally:
+            hvd.shutdown()
+
+    @unittest.skipUnless(torch.cuda.is_available(), "skipped: no GPU")
+    def test_on_a_card(self) -> None:
+        hvd.init()
+        try:
+            tensor = torch.arange(100_000, device="cuda", dtype=torch.float32)
+            result = hvd.allreduce(tensor, op=hvd.Sum, name="x")
+            self.assertEqual(result.device, tensor.device)
+            self.assertTrue(torch.equal(result, tensor))
+            gathered = hvd.allgather(tensor, name="g")
+            self.assertEqual(gathered.device, tensor.device)
+            self.assertTrue(torch.equal(gathered, tensor))
+        finally:
+            hvd.shutdown()
+
+
+if __name__ == "__main__":
+    unittest.main()
