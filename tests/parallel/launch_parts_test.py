@@ -3,13 +3,16 @@ Method: they are pure; times are given."""
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
 import unittest
 from typing import List, Optional
 
 import harness  # noqa: F401  # makes `covey` importable in a source tree
 
-from covey.launch import check, endings, output, report
+from covey.launch import check, endings, environment, output, report
+from covey.launch.spec import JobSpec, LaunchError
 
 TRACEBACK = ["Traceback (most recent call last):", '  File "x.py", line 1, in <module>']
 
@@ -147,6 +150,41 @@ class CommandTest(unittest.TestCase):
             self.assertTrue(check.is_python(name), name)
         for name in ("pythonista", "bash", "train.py", "ipython"):
             self.assertFalse(check.is_python(name), name)
+
+
+class GpusTest(unittest.TestCase):
+    def test_each_rank_sees_one_in_turn(self) -> None:
+        for listed, ranks, seen in (
+            ("0,1", 3, ["0", "1", "0"]),
+            ("GPU-4fa, 7 ,2", 2, ["GPU-4fa", "7"]),
+            ("3,-1,5", 2, ["3", "3"]),
+        ):
+            gpus = environment.gpus_of({"CUDA_VISIBLE_DEVICES": listed})
+            spec = JobSpec(command=["true"], size=ranks, gpus=gpus)
+            made = [
+                environment.rank_environment({}, spec, rank, ranks, "job", (3, 4))
+                for rank in range(ranks)
+            ]
+            self.assertEqual([env["CUDA_VISIBLE_DEVICES"] for env in made], seen)
+        spec = JobSpec(command=["true"], size=1)
+        env = environment.rank_environment({}, spec, 0, 1, "job", (3, 4))
+        self.assertNotIn("CUDA_VISIBLE_DEVICES", env)
+
+    def test_without_the_variable_the_driver_tells(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("0000:17:00.0", "0000:65:00.0"):
+                os.mkdir(os.path.join(folder, name))
+            self.assertEqual(environment.gpus_of({}, folder), ["0", "1"])
+
+    def test_a_machine_without_one_is_said(self) -> None:
+        for base, why in (
+            ({"CUDA_VISIBLE_DEVICES": ""}, "CUDA_VISIBLE_DEVICES= shows none"),
+            ({"CUDA_VISIBLE_DEVICES": "-1"}, "CUDA_VISIBLE_DEVICES=-1 shows none"),
+            ({}, "there is none in /nowhere"),
+        ):
+            with self.assertRaisesRegex(LaunchError, "--bind-gpus: this machine has no GPU") as e:
+                environment.gpus_of(base, "/nowhere")
+            self.assertIn(why, str(e.exception))
 
 
 if __name__ == "__main__":

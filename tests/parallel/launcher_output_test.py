@@ -30,6 +30,16 @@ class PrefixTest(unittest.TestCase):
         self.assertEqual(sorted(out), [f"[{r}] out {r}" for r in range(3)])
         self.assertEqual(sorted(err), [f"[{r}] err {r}" for r in range(3)])
 
+    def test_each_rank_sees_one_gpu_if_that_is_asked_for(self) -> None:
+        show = python("import os; print(os.environ['CUDA_VISIBLE_DEVICES'])")
+        of_two = ["-x", "CUDA_VISIBLE_DEVICES=5,6", *show]
+        for options, seen in (
+            (["-np", "3", "--bind-gpus", *of_two], ["[0] 5", "[1] 6", "[2] 5"]),
+            (["-np", "2", *of_two], ["[0] 5,6", "[1] 5,6"]),
+        ):
+            exit_code, out, err = run_launcher(options)
+            self.assertEqual((exit_code, sorted(out)), (0, seen), err)
+
     def test_lines_of_ranks_are_never_mixed(self) -> None:
         code = "import os\nfor i in range(3000): print(os.environ['COVEY_RANK'] * 60, i)"
         _, out, err = run_launcher(["-np", "4", *python(code)])
@@ -168,6 +178,10 @@ class MistakeTest(unittest.TestCase):
             (["-np", "2", "-x", "=1", "true"], "is not NAME=VALUE"),
             (["-np", "2", "--timeline", "/dev/null/x", "true"], "--timeline /dev/null/x"),
             (["-np", "2", "--output-dir", "/dev/null/x", "true"], "--output-dir /dev/null/x"),
+            (
+                ["-np", "2", "--bind-gpus", "-x", "CUDA_VISIBLE_DEVICES=", "true"],
+                "--bind-gpus: this machine has no GPU",
+            ),
         ):
             with self.subTest(arguments=arguments):
                 self.refuse(arguments, expected)

@@ -13,6 +13,7 @@ from covey.errors import InvalidArgument
 from covey.inject import KINDS, parse
 from covey.launch import secret
 from covey.launch.check import check_command, check_writable_folder
+from covey.launch.environment import gpus_of
 from covey.launch.job import Job
 from covey.launch.meeting import start_timeout_s
 from covey.launch.spec import JobSpec, LaunchError, Rendezvous
@@ -164,6 +165,11 @@ def _describe(parser: argparse.ArgumentParser) -> None:
         dest="variables",
         help="set an environment variable of the ranks (may be repeated)",
     )
+    add(
+        "--bind-gpus",
+        action="store_true",
+        help="each rank sees one of this machine's GPUs, as its device 0, in turn",
+    )
     add("--start-timeout", type=seconds, metavar="S", help="give up when ranks are not up after S")
     add("--verbose", action="store_true", help="tell what the launcher does")
     add("--version", action="version", version=f"covey {package_version()}")
@@ -306,6 +312,7 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         timeline_dir=_timeline_dir(arguments),
         extra_env=extra_env,
         settings_env=settings,
+        gpus=gpus_of({**os.environ, **extra_env}) if arguments.bind_gpus else (),
         verbose=arguments.verbose,
         program=arguments.parser.prog,
         rendezvous=_rendezvous(arguments),

@@ -45,6 +45,7 @@ class JobSpec:
         timeline_dir: folder that gets one trace per rank, or None.
         extra_env: variables of the user's (-x) on top of the launcher's own environment.
         settings_env: variables that carry the launcher's own options to the runtime.
+        gpus: as CUDA_VISIBLE_DEVICES names them: each rank sees one, in turn. Empty: all see all.
         verbose: tell on stderr what the launcher does.
         program: the launcher's name in its own messages.
         rendezvous: the other launchers of the job; None: there are none.
@@ -56,6 +57,7 @@ class JobSpec:
     timeline_dir: Optional[str] = None
     extra_env: Dict[str, str] = field(default_factory=dict)
     settings_env: Dict[str, str] = field(default_factory=dict)
+    gpus: Sequence[str] = ()
     verbose: bool = False
     program: str = "coveyrun"
     rendezvous: Optional[Rendezvous] = None
