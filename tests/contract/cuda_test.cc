@@ -51,6 +51,7 @@ struct CudaAllreduce : FloatAllreduce {
 
 TEST(CudaTest, ResultsAreOnTheUsersStreamAndNobodyWaitsForTheDevice) {
   const FakeCuda& cuda = Fake();
+  const int before = cuda.left();
   RunRanks(3, kSettings, [&](int rank, covey_runtime*& runtime) {
     const size_t sizes[] = {1, 1000, 300'000};
     for (const size_t elems : sizes) {
@@ -74,6 +75,7 @@ TEST(CudaTest, ResultsAreOnTheUsersStreamAndNobodyWaitsForTheDevice) {
         << stats;
   });
   EXPECT_EQ(cuda.unpinned(), 0) << "copies from and to memory that was not pinned";
+  EXPECT_EQ(cuda.left() - before, 9) << "there is more left than the streams of this test";
 }
 
 TEST(CudaTest, WaitsForTheEventItIsGiven) {

@@ -32,6 +32,11 @@ struct Stream {
 };
 
 struct Driver {
+  ~Driver() {
+    for (Stream* stream : streams) delete stream;
+    for (Event* event : events) delete event;
+  }
+
   std::mutex mutex;
   std::set<Stream*> streams;
   std::set<Event*> events;
