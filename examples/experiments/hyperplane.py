@@ -37,8 +37,8 @@ def methods() -> Dict[str, str]:
     """Name in the table -> method."""
     known = {
         "allreduce": "allreduce",
-        "solo": "eager:admit=solo,log=64",
-        "half": "eager:admit=0.5,log=64",
+        "solo": "eager:admit=solo,grace=0s,log=64",
+        "half": "eager:admit=0.5,grace=0s,log=64",
         "majority": "eager:admit=5,log=64",  # more than half of the eight
     }
     if any(method["name"] == "wagma" for method in covey.methods()):

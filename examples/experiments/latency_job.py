@@ -16,7 +16,7 @@ from covey.reduce_op import core_code
 from covey.torch.tensors import CODES
 
 MPI, ALL, SOLO, HALF, MAJORITY = "MPI_Allreduce", "allreduce", "solo", "half", "majority"
-METHODS = {SOLO: "eager:admit=solo", HALF: "eager:admit=0.5", MAJORITY: "eager:admit=majority"}
+METHODS = {SOLO: "eager:admit=solo,grace=0s", HALF: "eager:admit=0.5,grace=0s", MAJORITY: "eager:admit=majority,grace=0s"}
 
 
 class PartialSum:

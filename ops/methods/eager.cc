@@ -2,8 +2,8 @@
 // not waited for, and its gradient counts later, once.
 //
 // At step t a rank hands its gradient to its slot and waits until version t has been executed. A
-// version fires once `admit` ranks have come, and takes what lies in all slots; a rank that comes
-// later finds it executed and goes on at once, its gradient is summed with its next one and travels
+// version fires once `admit` ranks have come and `grace` is over, or all have come, and takes what
+// lies in all slots; a rank that comes later finds it executed and goes on at once, its gradient is summed with its next one and travels
 // with the next version. Every rank applies every version in order, so replicas are equal at equal
 // version. With admit=all it is allreduce, bit for bit.
 // Source: S. Li, T. Ben-Nun, S. Di Girolamo, D. Alistarh, T. Hoefler, "Taming Unbalanced Training
@@ -47,11 +47,13 @@ constexpr MethodParameter kParameters[] = {
     {.name = "grace",
      .letter = "",
      .unit = "time",
-     .standard = 0,
-     .minimum = 0,
+     .standard = kAutoTime,
+     .minimum = kAutoTime,
      .maximum = 3600 * kSecond,
-     .help = "how long it waits for more once they have: with solo, a deadline after the first",
-     .notation = Notation::kTime},
+     .help = "how long it waits for more once they have: with solo, a deadline after the first; "
+             "auto: a "
+             "twentieth of the median of a rank's own steps",
+     .notation = Notation::kTimeOrAuto},
     {.name = "max_wait",
      .letter = "",
      .unit = "time",

@@ -115,7 +115,7 @@ class MethodChoiceTest(unittest.TestCase):
         method = "eager:admit=2,warmup_steps=5,then=local@9:H=2"
         _, _, err = run_launcher(["-np", "2", "--method", method, *command])
         card = "\n".join(line for line in err if line.startswith("[0] covey | "))
-        for words in ("method eager:admit=2,grace=0s,", ",warmup_steps=5,then=local@9:local",
+        for words in ("method eager:admit=2,grace=auto,", ",warmup_steps=5,then=local@9:local",
                       "2 ranks, g = 24 B of gradients", "from step 0 to step 4: warm-up",
                       "from step 5 to step 8: eager:admit=2", "from step 9 on: local:local_steps=2",
                       "exchanged       gradients of whoever", "who may be late whoever is not",
