@@ -37,7 +37,7 @@ enum class Notation : uint8_t {
   kOrAuto,      // "auto", or a number from 1: 0, or that
   kNorm,        // "off", or a number such as "0.25": 0, or millionths
   kTimeOrAuto,  // "auto", or as kTime: kAutoTime, or that
-  kPairing,     // "auto", or a topology that gives pairs: 0, or 1 + TopologyKind
+  kPairing,     // "auto", or a topology that gives pairs: 0, or 1 + its place in kPairKinds
 };
 inline constexpr int64_t kAdmitSolo = 1;
 inline constexpr int64_t kAdmitAll = -1000;

@@ -87,9 +87,9 @@ std::optional<int64_t> ReadNorm(std::string_view text) {
 
 std::optional<int64_t> ReadPairing(std::string_view text) {
   if (text == "auto") return kAuto;
-  TopologyKind kind{};
-  if (!KindOf(text, &kind).ok() || !CheckPairs({.kind = kind, .size = 2}).ok()) return std::nullopt;
-  return 1 + static_cast<int64_t>(kind);
+  for (int64_t i = 0; i < kNumPairKinds; ++i)
+    if (text == NameOf(kPairKinds[i])) return 1 + i;
+  return std::nullopt;
 }
 
 std::string WritePart(int64_t permille) {
@@ -141,7 +141,7 @@ std::string WriteAs(Notation notation, int64_t value) {
   if (notation == Notation::kOrAuto && value == kAuto) return "auto";
   if (notation == Notation::kNorm) return WriteNorm(value);
   if (notation == Notation::kPairing)
-    return value == kAuto ? "auto" : NameOf(static_cast<TopologyKind>(value - 1));
+    return value == kAuto ? "auto" : NameOf(kPairKinds[value - 1]);
   if (notation == Notation::kProgress) return value == 0 ? "lockstep" : "skip";
   if (notation == Notation::kTimeOrAuto && value == kAutoTime) return "auto";
   if (notation == Notation::kTime || notation == Notation::kTimeOrAuto)

@@ -47,6 +47,10 @@ enum class TopologyKind : uint8_t {
   kMatrix,
 };
 inline constexpr int kNumTopologyKinds = 7;
+// Those that give pairs.
+inline constexpr TopologyKind kPairKinds[] = {TopologyKind::kRing, TopologyKind::kBipartite,
+                                              TopologyKind::kFull, TopologyKind::kMatching};
+inline constexpr int kNumPairKinds = 4;
 
 const char* NameOf(TopologyKind kind);  // "one_peer"
 

@@ -16,7 +16,11 @@ from covey.reduce_op import core_code
 from covey.torch.tensors import CODES
 
 MPI, ALL, SOLO, HALF, MAJORITY = "MPI_Allreduce", "allreduce", "solo", "half", "majority"
-METHODS = {SOLO: "eager:admit=solo,grace=0s", HALF: "eager:admit=0.5,grace=0s", MAJORITY: "eager:admit=majority,grace=0s"}
+METHODS = {
+    SOLO: "eager:admit=solo,grace=0s",
+    HALF: "eager:admit=0.5,grace=0s",
+    MAJORITY: "eager:admit=majority,grace=0s",
+}
 
 
 class PartialSum:

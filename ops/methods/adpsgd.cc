@@ -32,7 +32,7 @@ constexpr MethodParameter kParameters[] = {
      .unit = "",
      .standard = kAuto,
      .minimum = kAuto,
-     .maximum = 1 + static_cast<int64_t>(TopologyKind::kMatching),
+     .maximum = kNumPairKinds,
      .help =
          "who averages with whom: bipartite, ring (both for even numbers of ranks), full (all in "
          "turn), matching (random pairs); auto: bipartite, or for an odd number matching",
@@ -55,7 +55,7 @@ constexpr MethodParameter kParameters[] = {
 };
 
 TopologyKind KindFor(int64_t told, int32_t size) {
-  if (told != kAuto) return static_cast<TopologyKind>(told - 1);
+  if (told != kAuto) return kPairKinds[told - 1];
   return size % 2 == 0 || size == 1 ? TopologyKind::kBipartite : TopologyKind::kMatching;
 }
 

@@ -3,9 +3,9 @@
 //
 // At step t a rank hands its gradient to its slot and waits until version t has been executed. A
 // version fires once `admit` ranks have come and `grace` is over, or all have come, and takes what
-// lies in all slots; a rank that comes later finds it executed and goes on at once, its gradient is summed with its next one and travels
-// with the next version. Every rank applies every version in order, so replicas are equal at equal
-// version. With admit=all it is allreduce, bit for bit.
+// lies in all slots; a rank that comes later finds it executed and goes on at once, its gradient is
+// summed with its next one and travels with the next version. Every rank applies every version in
+// order, so replicas are equal at equal version. With admit=all it is allreduce, bit for bit.
 // Source: S. Li, T. Ben-Nun, S. Di Girolamo, D. Alistarh, T. Hoefler, "Taming Unbalanced Training
 // Workloads in Deep Learning with Partial Collective Operations", PPoPP 2020,
 // DOI 10.1145/3332466.3374528. The released code loses late gradients; this does not.

@@ -65,8 +65,8 @@ TEST(SwitchText, WrongOnesAreRefusedWithWhatExists) {
                            "local:H=2@5", "local@99999999999"})
     EXPECT_EQ(Read("allreduce:then=" + std::string(word)),
               "then is \"" + std::string(word) + "\"" + form);
-  EXPECT_EQ(Read("allreduce:then=lokal@5").substr(0, 47),
-            "there is no method \"lokal\"; there are: allreduc");
+  EXPECT_EQ(Read("allreduce:then=lokal@5").substr(0, 55),
+            "there is no method \"lokal\"; there are: adpsgd, allreduc");
   EXPECT_EQ(Read("allreduce:then=local@5:h=2"),
             "the method \"local\" has no parameter \"h\"; it has local_steps (H), warmup_steps, "
             "clip_norm, then; the nearest is \"then\"");

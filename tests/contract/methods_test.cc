@@ -117,9 +117,8 @@ TEST(MethodText, AdmissionsAndTimesAreReadAndWritten) {
   EXPECT_EQ(
       text("eager:admit=all,grace=2s"),
       "eager:admit=all,grace=2s,max_wait=0s,log=auto,max_staleness=32,progress=lockstep,seed=1");
-  EXPECT_EQ(
-      text("eager:admit=1.0,grace=0,log=2"),
-      "eager:admit=all,grace=0s,max_wait=0s,log=2,max_staleness=32,progress=lockstep,seed=1");
+  EXPECT_EQ(text("eager:admit=1.0,grace=0,log=2"),
+            "eager:admit=all,grace=0s,max_wait=0s,log=2,max_staleness=32,progress=lockstep,seed=1");
   EXPECT_EQ(
       text("eager:admit=6"),
       "eager:admit=6,grace=auto,max_wait=0s,log=auto,max_staleness=32,progress=lockstep,seed=1");
@@ -140,7 +139,7 @@ TEST(MethodText, AdmissionsAndTimesAreReadAndWritten) {
       "admit is \"some\", which is not solo, all, majority, first2 (one of 2 that are drawn), a "
       "number of ranks from 1, or a part of them such as 0.5");
   EXPECT_EQ(ErrorOf("eager:grace=5"),
-            "grace is \"5\", which is not a time such as 20ms from 0s to 3600s");
+            "grace is \"5\", which is not auto or a time such as 20ms from 0s to 3600s");
 }
 
 TEST(MethodText, NormsAreReadAndWritten) {
