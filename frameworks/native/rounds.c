@@ -17,17 +17,11 @@ static double* DoublesOf(PyObject* tuple) {
   return NULL;
 }
 
-/* Addresses, of which NULL is none; NULL with an exception set. *spans is NULL where the tuple is
- * empty; what is to be freed is the answer. */
+/* As AddressesOf; *spans is NULL where the tuple is empty. */
 static void** SpansOf(PyObject* tuple, void* const** spans) {
-  const Py_ssize_t count = PyTuple_Size(tuple);
-  void** addresses = calloc((size_t)count + 1, sizeof(*addresses));
-  if (addresses == NULL) return (void**)PyErr_NoMemory();
-  for (Py_ssize_t i = 0; i < count; ++i) addresses[i] = PyLong_AsVoidPtr(PyTuple_GetItem(tuple, i));
-  *spans = count > 0 ? addresses : NULL;
-  if (!PyErr_Occurred()) return addresses;
-  free(addresses);
-  return NULL;
+  void** addresses = AddressesOf(tuple);
+  *spans = PyTuple_Size(tuple) > 0 ? addresses : NULL;
+  return addresses;
 }
 
 PyObject* RoundsOpen(PyObject* module, PyObject* args) {

@@ -12,13 +12,11 @@ int64_t* NumbersOf(PyObject* tuple) {
 }
 
 void** AddressesOf(PyObject* tuple) {
-  int64_t* numbers = NumbersOf(tuple);
-  if (numbers == NULL) return NULL;
   const Py_ssize_t count = PyTuple_Size(tuple);
   void** addresses = calloc((size_t)count + 1, sizeof(*addresses));
-  if (addresses == NULL) PyErr_NoMemory();
-  for (Py_ssize_t i = 0; addresses != NULL && i < count; ++i)
-    addresses[i] = (void*)(uintptr_t)numbers[i];
-  free(numbers);
-  return addresses;
+  if (addresses == NULL) return (void**)PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < count; ++i) addresses[i] = PyLong_AsVoidPtr(PyTuple_GetItem(tuple, i));
+  if (!PyErr_Occurred()) return addresses;
+  free(addresses);
+  return NULL;
 }
