@@ -64,6 +64,8 @@ bool Seat::IsAsked(uint64_t applied, Time) {
 }
 
 void Seat::Give(uint64_t applied, Bytes state) {
+  // A beat that came since it was asked may ask nobody, or for a later one.
+  if (!IsAsked(applied, 0)) return;
   // Once for each beat that asks: the leader goes on asking until it has come.
   given_number_ = view_.number;
   Letter gift{.kind = LetterKind::kGift, .version = applied};
