@@ -114,6 +114,8 @@ _MUTANTS = {
     "w12_nobody_waits_for_all": (["core/round/arrivals.cc"], "models"),
     "w12_old_models_count": (["core/round/collect.cc"], "models"),
     "w12_what_was_passed_by_comes_back": (["core/round/merge.cc"], "models"),
+    "w13_plan_knows_its_rank": (["core/plan/method.cc"], "plans"),
+    "w13_plan_remembers": (["core/plan/method.cc"], "plans"),
     "w14_dead_is_waited_for": (["core/round/arrivals.cc"], "rounds"),
     "w14_what_the_dead_left_is_dropped": (["core/round/collect.cc"], "rounds"),
 }
