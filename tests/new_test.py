@@ -62,8 +62,8 @@ class NewTest(unittest.TestCase):
         again = self.new(kind, name)
         self.assertEqual((again.returncode, "already there" in again.stderr), (1, True))
         needed = [f"core/base/{part}.cc" for part in _BASE]
-        beside = {"algorithm": "schedule", "method": "notation"}[kind]
-        needed += [f"core/plan/{kind}.cc", f"core/plan/{beside}.cc"]
+        beside = {"algorithm": ["schedule"], "method": ["notation", "topology"]}[kind]
+        needed += [f"core/plan/{part}.cc" for part in (kind, *beside)]
         return self.build_and_run(written, needed)
 
     def test_a_method(self) -> None:

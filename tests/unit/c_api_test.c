@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "core/covey.h"
+#include "core/covey_pairs.h"
+#include "core/covey_rounds.h"
 
 #define EXPECT(condition)                                             \
   do {                                                                \
