@@ -26,7 +26,7 @@ import covey
 import covey.torch as hvd
 from covey import _native
 
-SKIP = "eager:admit=solo,progress=skip,log=64,L=64"
+SKIP = "eager:admit=solo,grace=0s,progress=skip,log=64,L=64"
 
 pool = SharedPool(__file__)
 
@@ -251,7 +251,7 @@ def of_an_overdue_rank() -> Dict[int, str]:
 
 def out_of_the_log(told: str) -> Tuple[int, int]:
     """Rank 1 goes on from a snapshot at zero_grad(): how often, and its version then."""
-    pair = Pair(method="eager:admit=solo,progress=skip,log=2,max_wait=50ms,L=1000")
+    pair = Pair(method="eager:admit=solo,grace=0s,progress=skip,log=2,max_wait=50ms,L=1000")
     rounds = pair.optimizer._covey_rounds
     version = 0
     if hvd.rank() == 1:
