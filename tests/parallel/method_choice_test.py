@@ -152,7 +152,7 @@ class MethodChoiceTest(unittest.TestCase):
         for word in ("who may be late nobody: every step", "learning rate   that for one rank",
                      "allreduce", "local", "local_steps (H) = 8 steps, 1 to", "warmup_steps",
                      "2 g (P-1)/P every step", "arXiv:1805.09767", "arXiv:1604.00981",
-                     "admit = 0.5\n", "grace = 0s\n", "doi:10.1145/3332466.3374528",
+                     "admit = 0.5\n", "grace = auto\n", "doi:10.1145/3332466.3374528",
                      "group_size (S) = auto\n", "doi:10.1109/TPDS.2020.3040606"):
             self.assertIn(word, text)
         self.assertLessEqual(max(map(len, text.splitlines())), 100)

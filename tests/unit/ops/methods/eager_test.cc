@@ -26,7 +26,7 @@ TEST(EagerTest, ExchangesGradientsInRounds) {
 
 TEST(EagerTest, WaitsForHalfOfTheRanksUnlessTold) {
   EXPECT_EQ(PlanOf("eager", 0).rounds.admit, -500);
-  EXPECT_EQ(PlanOf("eager", 0).rounds.grace, 0);
+  EXPECT_EQ(PlanOf("eager", 0).rounds.grace, kAutoTime);
   EXPECT_EQ(PlanOf("eager:admit=all", 0).rounds.admit, kAdmitAll);
   EXPECT_EQ(PlanOf("eager", 0).rounds.max_wait, 0);
   EXPECT_EQ(PlanOf("eager:max_wait=2s", 0).rounds.max_wait, 2 * kSecond);
