@@ -72,7 +72,8 @@ class Simulation final : public InprocWatcher {
       ranks_[static_cast<size_t>(ToInt(r))]->Yield();
   }
   void OnRing(Rank r, bool mail) override {
-    if (!ranks_.empty()) ranks_[static_cast<size_t>(ToInt(r))]->OnRing(mail);
+    // Runtimes that end free memory, which lets stores of others be seen; some may be gone.
+    if (!ranks_.empty() && !job_.stop) ranks_[static_cast<size_t>(ToInt(r))]->OnRing(mail);
   }
 
  private:
