@@ -108,9 +108,12 @@ Status RoundsPort::Finish(Time deadline) {
 Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) {
   BeginFinish();
   const uint64_t half = std::max<uint64_t>(1, memory_.log() / 2);
+  // As it was when waiting ended: over a network the next letter may change it.
+  bool has_given_up = false;
   const auto look = [&] {
     *event = Event::kDone;
-    if (versions().HasGivenUp() || versions().IsFlushed()) return true;
+    has_given_up = versions().HasGivenUp();
+    if (has_given_up || versions().IsFlushed()) return true;
     *event = Event::kBehind;
     if (applied != kNotServing && versions().executed() >= applied + half) return true;
     *event = Event::kAsked;
@@ -124,7 +127,7 @@ Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) 
   if (!status.ok() || *event != Event::kDone) return status;
   const std::lock_guard lock(mutex_);
   finishing_ = false;
-  if (versions().HasGivenUp())
+  if (has_given_up)
     return Status::Timeout("finish() of '" + bundle_.name + "' has waited " +
                                std::to_string(MaxWait(kLeastAtEnd) / kMillisecond) +
                                " ms (max_wait) for " + Missing(versions().Unfinished()) +
