@@ -186,7 +186,8 @@ TEST_P(RoundsTest, WhoIsMissingIsWaitedForOnce) {
     while (code == COVEY_TIMEOUT) code = trainer.Finish();
     ASSERT_EQ(code, COVEY_OK) << trainer.error.message;
     trainer.ReadAll();
-    for (int r = 0; r < size(); ++r) EXPECT_EQ(trainer.total[static_cast<size_t>(r)], kSteps);
+    for (int r = 0; r < size(); ++r)
+      EXPECT_EQ(trainer.total[static_cast<size_t>(r)], kSteps) << "of rank " << r << " at " << rank;
   });
 }
 

@@ -91,7 +91,7 @@ class Pool:
             except OSError:
                 pass  # That rank is gone; collect() says so.
 
-    def collect(self, timeout: float = 60, may_end: bool = False) -> List[Any]:
+    def collect(self, timeout: float = 180, may_end: bool = False) -> List[Any]:
         """The results by rank. A rank that ended without one has None if `may_end`."""
         results: Dict[int, Any] = {}
         failures: List[str] = []
@@ -120,7 +120,7 @@ class Pool:
             raise AssertionError("\n".join([f"seed {SEED}", *failures, *texts]))
         return [results[rank] for rank in range(self.size)]
 
-    def call(self, function: Callable[..., Any], *args: Any, timeout: float = 60) -> List[Any]:
+    def call(self, function: Callable[..., Any], *args: Any, timeout: float = 180) -> List[Any]:
         """Runs `function` on every rank and returns the results by rank."""
         self.send(function, *args)
         return self.collect(timeout)
