@@ -1,8 +1,8 @@
 """Mutants: sources with one rule removed, which the simulator must catch (sim/mutants/*.txt)."""
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
-# that a rare one takes few seeds; "rounds", "models", "hosts": the simulator of rounds, of
-# rounds of models, or of seats is to catch it.
+# that a rare one takes few seeds; "rounds", "models", "hosts", "pairs": the simulator of rounds,
+# of rounds of models, of seats, or of pairs is to catch it; "plans": sim/simulator/plans.h.
 _MUTANTS = {
     "completion_lost": (["core/runtime.cc"], "none"),
     "completion_twice": (["core/runtime.cc"], "none"),
