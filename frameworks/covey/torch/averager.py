@@ -1,8 +1,8 @@
 """Averaging the parameters of a model over the ranks. Internal.
 
 The parameters of a dtype are moved into one piece of the arena (on CUDA: of the device's memory)
-and stay views of it, so averaging them is one allreduce in place, without a copy. A parameter that was pointed elsewhere since then
-is brought back.
+and stay views of it, so averaging them is one allreduce in place, without a copy. A parameter that
+was pointed elsewhere since then is brought back.
 """
 
 from __future__ import annotations
