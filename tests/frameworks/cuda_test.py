@@ -107,6 +107,35 @@ def broadcast_and_group() -> Any:
         return [_read(fake, stream, one) for one in (shared, *pair)]
 
 
+def train(device: str, method: str) -> torch.Tensor:
+    """The parameters after some steps, on the CPU."""
+    torch.manual_seed(20261122)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(20, 300), torch.nn.ReLU(), torch.nn.Linear(300, 5)
+    ).to(device)
+    adam = torch.optim.Adam(net.parameters(), lr=0.01)
+    optimizer: Any = hvd.DistributedOptimizer(adam, model=net, method=method, bucket_bytes=4096)
+    generator = torch.Generator().manual_seed(hvd.rank())
+    for _ in range(6):
+        optimizer.zero_grad()
+        inputs = torch.randn(8, 20, generator=generator).to(device)
+        net(inputs).square().mean().backward()
+        optimizer.step()
+    optimizer.finish()
+    return torch.cat([parameter.detach().cpu().flatten() for parameter in net.parameters()])
+
+
+def refusal(method: str) -> str:
+    net = torch.nn.Sequential(torch.nn.Linear(3, 2)).to("cuda")
+    try:
+        hvd.DistributedOptimizer(
+            torch.optim.SGD(net.parameters(), lr=0.1), model=net, method=method
+        )
+    except covey.Unsupported as error:
+        return str(error)
+    return ""
+
+
 class CudaTest(unittest.TestCase):
     def test_sums_are_right_and_no_thread_of_the_user_waits_for_the_device(self) -> None:
         with Pool(3, __file__) as pool:
@@ -121,11 +150,11 @@ class CudaTest(unittest.TestCase):
                 self.assertEqual(shared, [[6.0] * 3] * 7)
                 self.assertEqual((short, long), ([0.5] * 3, [0.5] * 50))
 
-    def test_an_optimizer_says_that_it_does_not_work_there(self) -> None:
+    def test_an_optimizer_says_where_it_works(self) -> None:
         net = torch.nn.Linear(3, 2, device="meta")
         hvd.init()
         try:
-            with self.assertRaisesRegex(covey.Unsupported, "param.0.0 is on meta: .* on the CPU"):
+            with self.assertRaisesRegex(covey.Unsupported, "param.0.0 is on meta: .* or on CUDA"):
                 hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
         finally:
             hvd.shutdown()
@@ -143,6 +172,21 @@ class CudaTest(unittest.TestCase):
             self.assertTrue(torch.equal(gathered, tensor))
         finally:
             hvd.shutdown()
+
+    @unittest.skipUnless(torch.cuda.is_available(), "skipped: no GPU")
+    def test_training_on_a_card_is_that_on_the_cpu(self) -> None:
+        with Pool(2, __file__) as pool:
+            for method in ("allreduce", "allreduce:clip_norm=0.5", "local:local_steps=2"):
+                for on_card, on_cpu in zip(
+                    pool.call(train, "cuda", method), pool.call(train, "cpu", method)
+                ):
+                    torch.testing.assert_close(on_card, on_cpu, rtol=1e-4, atol=1e-5)
+
+    @unittest.skipUnless(torch.cuda.is_available(), "skipped: no GPU")
+    def test_a_method_that_reads_parameters_names_one_on_a_card(self) -> None:
+        with Pool(2, __file__) as pool:
+            for why in pool.call(refusal, "eager"):
+                self.assertRegex(why, "0.weight is on cuda.* method eager.* needs .* on the CPU")
 
 
 if __name__ == "__main__":

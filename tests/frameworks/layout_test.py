@@ -59,6 +59,7 @@ class LayoutTest(unittest.TestCase):
                 self.assertGreaterEqual(slot.offset, end)
                 self.assertEqual(slot.offset * item_bytes % ALIGN_BYTES, 0)
                 self.assertEqual(slot.parameter.dtype, plan.dtype)
+                self.assertEqual(slot.parameter.device, plan.device)
                 end = slot.offset + slot.parameter.numel()
             self.assertGreaterEqual(plan.flags_offset, end)
             self.assertGreaterEqual(plan.length, plan.flags_offset + len(plan.slots))
@@ -95,6 +96,16 @@ class LayoutTest(unittest.TestCase):
             self.assertEqual(len(plans), min(count, 5))
         mixed = named + make([(2,)], torch.float64)
         self.assertEqual(len(plan_buckets(mixed, 1, groups=1)), 2)
+
+    def test_a_bucket_lies_on_one_device(self) -> None:
+        here = make([(3,), (4,)])
+        named = here + [("there", torch.nn.Parameter(torch.empty(5, device="meta")))]
+        for plans in (plan_buckets(named, 1 << 20), plan_buckets(named, 1, groups=1)):
+            self.check(plans, named)
+            self.assertEqual([plan.device.type for plan in plans], ["meta", "cpu"])
+        lines = describe(plan_buckets(named, 1 << 20))
+        self.assertIn("float32 [5] on meta strides [1] in bucket 0", lines[0])
+        self.assertNotIn(" on ", lines[1])
 
     def test_groups_of_parameters(self) -> None:
         named = make([(3,), (4,), (5,), (6,)])

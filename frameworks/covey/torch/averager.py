@@ -1,8 +1,8 @@
 """Averaging the parameters of a model over the ranks. Internal.
 
-The parameters of a dtype are moved into one piece of the arena and stay views of it, so averaging
-them is one allreduce in place, without a copy. A parameter that was pointed elsewhere since then
-is brought back.
+The parameters of a dtype are moved into one piece of the arena (on CUDA: of the device's memory)
+and stay views of it, so averaging them is one allreduce in place, without a copy. A parameter that
+was pointed elsewhere since then is brought back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from covey.memory import arena_empty
 from covey.reduce_op import Average, core_code
 from covey.torch.bucket import RESERVE_BYTES
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
-from covey.torch.tensors import CODES
+from covey.torch.tensors import CODES, FRAMEWORK, zeros_on
 
 
 def refuse_shared_memory(named: Sequence[Named]) -> None:
@@ -38,16 +38,16 @@ def refuse_shared_memory(named: Sequence[Named]) -> None:
 def _memory_of(plans: Sequence[BucketPlan]) -> List[torch.Tensor]:
     """In the arena, or when not all of them fit, outside: slower, but right."""
     try:
-        flats = [arena_empty((plan.length,), plan.dtype) for plan in plans]
+        flats = [zeros_on(plan.device, True)(plan.length, dtype=plan.dtype) for plan in plans]
         arena_empty((RESERVE_BYTES,), torch.uint8)
         return flats
     except Exhausted as error:
         warnings.warn(f"parameters lie outside of the arena, which costs a copy: {error}")
-        return [torch.zeros(plan.length, dtype=plan.dtype) for plan in plans]
+        return [zeros_on(plan.device, False)(plan.length, dtype=plan.dtype) for plan in plans]
 
 
 class _Flat:
-    """The parameters of one dtype, side by side, and one element that is 1.
+    """The parameters of one dtype and device, side by side, and one element that is 1.
 
     That element tells after an averaging which part of the ranks took part: ranks that have joined
     contribute zeros.
@@ -81,7 +81,7 @@ class _Flat:
     def submit(self, group: Group) -> "_native.Handle":
         code = core_code(Average)
         flat = self.flat
-        where = (CODES[flat.dtype], flat.data_ptr(), None, (flat.numel(),))
+        where = (CODES[flat.dtype], FRAMEWORK.address(flat), None, (flat.numel(),))
         return _native.submit1(ALLREDUCE, group.id, self.name, code, 0, 1.0, 1.0, *where, flat)
 
     def settle(self, size: int) -> None:

@@ -15,7 +15,7 @@ from covey.memory import arena_empty
 from covey.torch.compression import Compression, Compressor
 from covey.torch.layout import BucketPlan, gradient_strides
 from covey.torch.look import count, unfit
-from covey.torch.tensors import CODES
+from covey.torch.tensors import CODES, FRAMEWORK, zeros_on
 
 
 RESERVE_BYTES = 4 << 20
@@ -58,13 +58,19 @@ def make_buckets(
     """
     numbered = [(plan, f"{prefix}.{number}") for number, plan in enumerate(plans)]
     try:
-        in_arena = [Bucket(*item, reduction, densify, arena_empty) for item in numbered]
+        in_arena = [
+            Bucket(plan, name, reduction, densify, zeros_on(plan.device, True))
+            for plan, name in numbered
+        ]
         arena_empty((RESERVE_BYTES,), torch.uint8)
         return in_arena
     except Exhausted as error:
         warnings.warn(f"gradients lie outside of the arena, which costs a copy: {error}")
         in_arena = []
-    return [Bucket(*item, reduction, densify, torch.zeros) for item in numbered]
+    return [
+        Bucket(plan, name, reduction, densify, zeros_on(plan.device, False))
+        for plan, name in numbered
+    ]
 
 
 class Bucket:
@@ -90,7 +96,7 @@ class Bucket:
             name: of the allreduce.
             reduction: how to reduce.
             densify: make sparse gradients dense.
-            zeros: makes the memory that travels, from a shape and a dtype.
+            zeros: makes the memory that travels, from a length and a dtype.
         """
         self.name = name
         self.names = [slot.name for slot in plan.slots]
@@ -99,6 +105,7 @@ class Bucket:
         self._reduction = reduction
         self._densify = densify
         self._context: Any = None
+        self._stream: Any = None  # Of CUDA, on which the bucket was handed in.
         self._missing: List[int] = []
 
         self._allocate(plan, zeros)
@@ -117,10 +124,10 @@ class Bucket:
         wire_dtype = self._reduction.compression.wire_dtype
         self._wire: Optional[torch.Tensor] = None
         if wire_dtype is not None and wire_dtype.itemsize < plan.dtype.itemsize:
-            self._wire = zeros((plan.length,), dtype=wire_dtype)
-            self.flat = torch.zeros(plan.length, dtype=plan.dtype)
+            self._wire = zeros(plan.length, dtype=wire_dtype)
+            self.flat = zeros_on(plan.device, False)(plan.length, dtype=plan.dtype)
         else:
-            self.flat = zeros((plan.length,), dtype=plan.dtype)
+            self.flat = zeros(plan.length, dtype=plan.dtype)
 
     def submit(self, step: Optional[int] = None) -> None:
         """Collects the gradients and hands the bucket to the core.
@@ -133,6 +140,8 @@ class Bucket:
         if step is not None and count(self.flat) > 0:
             why = unfit(zip(self.names, self.views), step)
         payload = self._compress()
+        if not payload.is_cpu:
+            self._stream = torch.cuda.current_stream(payload.device)
         reduction = self._reduction
         self.handle = _native.submit1(
             ALLREDUCE,
@@ -143,7 +152,7 @@ class Bucket:
             reduction.prescale,
             reduction.postscale,
             CODES[payload.dtype],
-            payload.data_ptr(),
+            FRAMEWORK.address(payload),
             None,
             (payload.numel(),),
             payload,
@@ -213,6 +222,9 @@ class Bucket:
         finally:
             if self.handle.poll():
                 self.handle = None
+        if self._stream is not None:
+            # Backward may have had another one than the step that comes.
+            torch.cuda.current_stream(self.flat.device).wait_stream(self._stream)
         if self._wire is not None:
             self.flat.copy_(self._wire)
         elif self._reduction.compression is not Compression.none:

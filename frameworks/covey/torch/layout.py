@@ -19,6 +19,7 @@ BUCKET_BYTES = 8 << 20
 ALIGN_BYTES = 64  # Every gradient begins on a cache line.
 
 Named = Tuple[str, torch.nn.Parameter]
+Kind = Tuple[torch.device, torch.dtype]
 Groups = Union[None, int, Sequence[Iterable[torch.nn.Parameter]]]
 
 
@@ -31,11 +32,12 @@ class Slot(NamedTuple):
 
 
 class BucketPlan(NamedTuple):
-    """One bucket: gradients of one dtype, then one flag per parameter.
+    """One bucket: gradients of one dtype on one device, then one flag per parameter.
 
     The flags tell after a Sum or an Average whether any rank had a gradient for the parameter.
     """
 
+    device: torch.device
     dtype: torch.dtype
     slots: Tuple[Slot, ...]
     flags_offset: int  # In elements; [len(slots)] elements.
@@ -61,10 +63,10 @@ def name_parameters(
         for i, parameter in enumerate(group["params"])
     ]
     for name, parameter in own:
-        if parameter.device.type != "cpu":
+        if parameter.device.type not in ("cpu", "cuda"):
             raise Unsupported(
                 f"parameter {name} is on {parameter.device}: DistributedOptimizer works on "
-                "parameters on the CPU; the collectives of covey.torch take tensors on CUDA"
+                "parameters on the CPU or on CUDA"
             )
     if given is None:
         return own
@@ -98,8 +100,8 @@ def name_parameters(
 
 
 def plan_whole(named: Sequence[Named]) -> List[BucketPlan]:
-    """One bucket per dtype."""
-    return _divide_by_dtype(list(named))
+    """One bucket per device and dtype."""
+    return _divide_by_kind(list(named))
 
 
 def plan_buckets(
@@ -112,8 +114,8 @@ def plan_buckets(
         bucket_bytes: a bucket is closed before it would grow beyond this; a larger gradient has a
             bucket of its own.
         groups: None; or into how many buckets to divide evenly; or lists of parameters that are to
-            share a bucket, the others being divided as usual. A bucket has one dtype, so mixed
-            groups become several.
+            share a bucket, the others being divided as usual. A bucket has one dtype and lies on
+            one device, so mixed groups become several.
 
     Returns:
         The buckets in the order in which backward completes them.
@@ -131,7 +133,7 @@ def plan_buckets(
         rest: List[Named] = []
     else:
         chosen, rest = _divide_by_lists(backward, groups)
-    plans = [plan for part in chosen for plan in _divide_by_dtype(part)]
+    plans = [plan for part in chosen for plan in _divide_by_kind(part)]
     return plans + _divide_by_bytes(rest, bucket_bytes)
 
 
@@ -158,29 +160,33 @@ def _divide_by_lists(
     return [part for part in chosen if part], rest
 
 
-def _divide_by_dtype(named: List[Named]) -> List[BucketPlan]:
-    parts: Dict[torch.dtype, List[Named]] = {}
+def _divide_by_kind(named: List[Named]) -> List[BucketPlan]:
+    parts: Dict[Kind, List[Named]] = {}
     for item in named:
-        parts.setdefault(item[1].dtype, []).append(item)
+        parts.setdefault(_kind(item[1]), []).append(item)
     return [_lay_out(part) for part in parts.values()]
 
 
 def _divide_by_bytes(named: List[Named], bucket_bytes: int) -> List[BucketPlan]:
     plans: List[BucketPlan] = []
-    open_parts: Dict[torch.dtype, List[Named]] = {}
-    open_bytes: Dict[torch.dtype, int] = {}
+    open_parts: Dict[Kind, List[Named]] = {}
+    open_bytes: Dict[Kind, int] = {}
     limit = min(FIRST_BUCKET_BYTES, bucket_bytes)
     for name, parameter in named:
-        dtype = parameter.dtype
-        part = open_parts.setdefault(dtype, [])
+        kind = _kind(parameter)
+        part = open_parts.setdefault(kind, [])
         length_bytes = parameter.numel() * parameter.element_size()
-        if part and open_bytes[dtype] + length_bytes > limit:
+        if part and open_bytes[kind] + length_bytes > limit:
             plans.append(_lay_out(part))
             limit = bucket_bytes
-            part = open_parts[dtype] = []
-        open_bytes[dtype] = length_bytes + (open_bytes[dtype] if part else 0)
+            part = open_parts[kind] = []
+        open_bytes[kind] = length_bytes + (open_bytes[kind] if part else 0)
         part.append((name, parameter))
     return plans + [_lay_out(part) for part in open_parts.values()]
+
+
+def _kind(parameter: torch.Tensor) -> Kind:
+    return parameter.device, parameter.dtype
 
 
 def _lay_out(named: List[Named]) -> BucketPlan:
@@ -190,7 +196,7 @@ def _lay_out(named: List[Named]) -> BucketPlan:
         slots.append(Slot(name, parameter, offset))
         offset += -(-parameter.numel() // align) * align
     length = offset + -(-len(slots) // align) * align
-    return BucketPlan(named[0][1].dtype, tuple(slots), offset, length)
+    return BucketPlan(*_kind(named[0][1]), tuple(slots), offset, length)
 
 
 def gradient_strides(parameter: torch.Tensor) -> Tuple[int, ...]:
@@ -208,13 +214,18 @@ def gradient_strides(parameter: torch.Tensor) -> Tuple[int, ...]:
 
 
 def describe(plans: Sequence[BucketPlan]) -> List[str]:
-    """One line for each parameter, everything that must agree between the ranks."""
+    """One line for each parameter, everything that must agree between the ranks: on which device
+    it lies, but not the number of that."""
     return [
-        f"{slot.name}: {str(plan.dtype)[6:]} {list(slot.parameter.shape)} "
+        f"{slot.name}: {str(plan.dtype)[6:]} {list(slot.parameter.shape)} {_place(plan)}"
         f"strides {list(gradient_strides(slot.parameter))} in bucket {number} at {slot.offset}"
         for number, plan in enumerate(plans)
         for slot in plan.slots
     ]
+
+
+def _place(plan: BucketPlan) -> str:
+    return "" if plan.device.type == "cpu" else f"on {plan.device.type} "
 
 
 def digest(lines: Sequence[str]) -> bytes:

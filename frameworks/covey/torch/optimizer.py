@@ -261,10 +261,9 @@ def _build(optimizer: Any) -> None:
     ]
     optimizer._covey_reducer = None
     for name, parameter in trained:
-        if not parameter.is_cpu or parameter.dtype not in CODES:
+        if parameter.dtype not in CODES:
             raise InvalidArgument(
-                f"{name} is of {parameter.dtype} on {parameter.device}; this build reduces "
-                "floating-point gradients on the CPU"
+                f"{name} is of {parameter.dtype}, whose gradients cannot be reduced"
             )
     plans = plan_buckets(trained, options["bucket_bytes"], options["groups"])
     if not group.included() or group.size() == 1:

@@ -13,6 +13,7 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 import torch
 
 from covey.card import show
+from covey.errors import Unsupported
 from covey.group import Group
 from covey.method import GRADIENTS, plans, scale_at, text_at
 from covey.objects import allgather_object
@@ -28,11 +29,18 @@ def check_parts(optimizer: Any) -> None:
     """Refuses now what a part that is yet to come could not do.
 
     Raises:
-        InvalidArgument, Unsupported: (ValueErrors) too few ranks; an option that rounds refuse.
+        InvalidArgument, Unsupported: (ValueErrors) too few ranks; an option that rounds refuse; a
+            parameter that they cannot read.
     """
-    group = optimizer._covey_options["process_set"]
-    for _, plan in plans(optimizer._covey_progress.method, group.id):
+    progress = optimizer._covey_progress
+    afar = [(name, it.device) for name, it in progress.named if not it.is_cpu]
+    for begin, plan in plans(progress.method, optimizer._covey_options["process_set"].id):
         check_options(optimizer, plan)
+        if afar and (plan.in_rounds or plan.in_pairs):
+            raise Unsupported(
+                f"{afar[0][0]} is on {afar[0][1]}, and method {text_at(progress.method, begin)} "
+                "needs parameters on the CPU; allreduce and local take those on CUDA"
+            )
 
 
 def show_card(optimizer: Any) -> None:
@@ -137,7 +145,9 @@ def average_state(optimizer: torch.optim.Optimizer, named: Sequence[Named], grou
             continue
         state = optimizer.state[parameter] if kinds else {}
         for key, kind in sorted(kinds.items()):
-            state[key] = _agree(state.get(key), key, kind, f"{prefix}.{number}.{key}", group)
+            where = parameter.device if kind.is_beside else torch.device("cpu")
+            name = f"{prefix}.{number}.{key}"
+            state[key] = _agree(state.get(key), key, kind, name, group, where)
 
 
 class _Kind(NamedTuple):
@@ -145,6 +155,7 @@ class _Kind(NamedTuple):
 
     shape: Tuple[int, ...] = ()
     dtype: Optional[torch.dtype] = None
+    is_beside: bool = False  # A tensor on the device of its parameter, else on the CPU.
     is_other: bool = False
 
 
@@ -153,18 +164,22 @@ def _kinds(state: Dict[str, Any]) -> Dict[str, _Kind]:
 
     def kind(value: Any) -> _Kind:
         if isinstance(value, torch.Tensor):
-            return _Kind(tuple(value.shape), value.dtype)
+            return _Kind(tuple(value.shape), value.dtype, not value.is_cpu)
         return _Kind(is_other=not isinstance(value, (int, float)))
 
     return {key: kind(value) for key, value in state.items() if value is not None}
 
 
-def _agree(mine: Any, key: str, kind: _Kind, name: str, group: Group) -> Any:
+def _agree(
+    mine: Any, key: str, kind: _Kind, name: str, group: Group, where: torch.device
+) -> Any:
     if kind.dtype is not None and key != "step":
-        value = torch.zeros(kind.shape, dtype=kind.dtype) if mine is None else mine.detach()
-        return allreduce(value, name=name, op=Average, process_set=group)
-    value = torch.as_tensor(0.0 if mine is None else mine, dtype=torch.float64)
+        value = mine
+        if mine is None:
+            value = torch.zeros(kind.shape, dtype=kind.dtype, device=where)
+        return allreduce(value.detach(), name=name, op=Average, process_set=group)
+    value = torch.as_tensor(0.0 if mine is None else mine, dtype=torch.float64, device="cpu")
     greatest = allreduce(value, name=name, op=Max, process_set=group)
     if kind.dtype is not None:
-        return greatest.to(kind.dtype)
+        return greatest.to(kind.dtype).to(where)
     return float(greatest) if mine is None else type(mine)(greatest)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+import functools
+from typing import Any, Callable, Optional, Tuple
 
 import torch
 
@@ -10,6 +11,7 @@ from covey import _native
 from covey.collectives import Collectives
 from covey.errors import CoveyError, Unsupported
 from covey.framework import DTYPE_NAMES, Address, Framework, View
+from covey.memory import arena_empty
 
 _STRIDED = torch.strided
 _DTYPES = tuple(getattr(torch, name) for name in DTYPE_NAMES)
@@ -110,6 +112,14 @@ class TorchFramework(Framework[torch.Tensor]):
         flat = torch.frombuffer(memory, dtype=_DTYPES[code])
         # Not flat.view(shape): autograd refuses to write into a view that a Function returned.
         return flat.new_empty(0).set_(flat.untyped_storage(), 0, shape)  # type: ignore
+
+
+def zeros_on(device: torch.device, in_arena: bool) -> Callable[..., torch.Tensor]:
+    """Makes flat memory that travels, from a length and a dtype: in the arena if that is wanted and
+    the device is the CPU."""
+    if in_arena and device.type == "cpu":
+        return arena_empty
+    return functools.partial(torch.zeros, device=device)
 
 
 FRAMEWORK = TorchFramework()
