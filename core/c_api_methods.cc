@@ -51,6 +51,7 @@ Status PlanOf(const Use& use, const char* text, covey_group key, int64_t version
   plan->admission = static_cast<covey_admission>(made.admission);
   plan->group = key;  // Membership::kAll
   plan->until = choice.Until(version);
+  plan->local_steps = made.rounds.local_steps;
   return Status::Ok();
 }
 

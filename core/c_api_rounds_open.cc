@@ -61,9 +61,10 @@ Status CheckNetwork(const Use& use, const std::string& method, const MethodRound
   if (rounds.group_size > 0)
     return Status::Unsupported(
         "the method " + method +
-        " averages models in groups, for which ranks have to share memory: all on one host, "
-        "started by coveyrun (shm). Over a network there are the methods eager, local and "
-        "allreduce");
+        " averages models of whoever has come, for which ranks have to share memory: all on one "
+        "host, started by coveyrun (shm). Over a network there are the methods eager, local "
+        "without "
+        "max_wait, and allreduce");
   if (!use->transport().AnyThread())
     return Status::Unsupported(
         "the method " + method +

@@ -344,9 +344,11 @@ typedef struct covey_plan {
   uint32_t struct_size;
   covey_payload payload;
   covey_admission admission;
-  covey_group group; /* with whom */
-  int64_t until;     /* the next version at which another method holds, or warm-up is over;
+  covey_group group;   /* with whom */
+  int64_t until;       /* the next version at which another method holds, or warm-up is over;
                       * INT64_MAX when there is none */
+  int64_t local_steps; /* COVEY_MODEL in rounds: a member does so many steps between two of its
+                        * versions; else 0: each step is exchanged as said */
 } covey_plan;
 
 /* All methods as a JSON array of {name, help, bytes, citation, late, learning_rate, memory,

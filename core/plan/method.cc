@@ -121,8 +121,8 @@ Status ReadValue(const MethodParameter& parameter, std::string_view text, int64_
     range = "auto or a time such as 20ms";
     least = "0s";
   }
-  if (parameter.notation == Notation::kNorm) {
-    range = "off or a number";
+  if (parameter.notation == Notation::kNorm || parameter.notation == Notation::kTimeOrOff) {
+    range = parameter.notation == Notation::kNorm ? "off or a number" : "off or a time such as 2s";
     least = WriteAs(parameter.notation, 1);
   }
   return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
@@ -260,6 +260,11 @@ std::string JsonOf(const Method& method) {
   return json + JsonOf(kCommon[kWarmup]) + "," + JsonOf(kCommon[kClip]) + "]}";
 }
 
+// What is off is not written, so that a method without it keeps its text.
+bool IsWritten(const MethodParameter& parameter, int64_t value) {
+  return parameter.notation != Notation::kTimeOrOff || value != kOff;
+}
+
 std::string WordOf(const MethodParameter& parameter, int64_t value) {
   return std::string(parameter.name) + "=" + WriteAs(parameter.notation, value);
 }
@@ -289,7 +294,8 @@ const Method* FindMethod(std::string_view name) {
 std::string MethodChoice::OwnText() const {
   std::string text = method->name;
   for (size_t i = 0; i < settings.size(); ++i)
-    AddWord(WordOf(method->parameters[i], settings[i]), &text);
+    if (IsWritten(method->parameters[i], settings[i]))
+      AddWord(WordOf(method->parameters[i], settings[i]), &text);
   if (clip_norm > 0) AddWord(WordOf(kCommon[kClip], clip_norm), &text);
   return text;
 }

@@ -38,11 +38,13 @@ enum class Notation : uint8_t {
   kNorm,        // "off", or a number such as "0.25": 0, or millionths
   kTimeOrAuto,  // "auto", or as kTime: kAutoTime, or that
   kPairing,     // "auto", or a topology that gives pairs: 0, or 1 + its place in kPairKinds
+  kTimeOrOff,   // "off", or as kTime and not 0: kOff, which no text has, or that
 };
 inline constexpr int64_t kAdmitSolo = 1;
 inline constexpr int64_t kAdmitAll = -1000;
 inline constexpr int64_t kAuto = 0;
 inline constexpr int64_t kAutoTime = -1;
+inline constexpr int64_t kOff = 0;
 // "majority", "first2": one of so many drawn ranks; this minus their number.
 inline constexpr int64_t kAdmitDrawn = -2000;
 inline constexpr int64_t kMostDrawn = 1000;
@@ -83,6 +85,7 @@ struct MethodRounds {
   Time max_wait = 0;          // how long a rank waits for one version; 0: by its own steps
   int64_t group_size = 0;     // kModel: so many average, at most
   int64_t sync_every = 0;     // kModel: all, each so-many-th version
+  int64_t local_steps = 0;    // kModel: steps between a rank's versions; 0: each step is one
   bool skips_ahead = false;   // who was late goes on with the step after the last version
   int64_t max_staleness = 0;  // versions a rank may be behind before all wait for it; 0: any number
 
@@ -156,7 +159,7 @@ struct MethodChoice {
   int64_t from = 0;                     // the version it begins at
   std::vector<MethodChoice> then = {};  // none, or the one that begins later
 
-  // With every parameter by its full name: equal texts mean equal choices.
+  // With every parameter by its full name, but those that are off: equal texts mean equal choices.
   std::string Text() const;
   // The text of this method alone, as it would be chosen by itself without a warm-up; it is clipped
   // there too, so clip_norm stays.

@@ -35,6 +35,12 @@ std::optional<int64_t> ReadTime(std::string_view text) {
   return std::nullopt;
 }
 
+std::optional<int64_t> ReadTimeOrOff(std::string_view text) {
+  if (text == "off") return kOff;
+  const std::optional<int64_t> time = ReadTime(text);
+  return time.value_or(0) > 0 ? time : std::nullopt;
+}
+
 // "0.5", "0.25", "1.0": at most three decimals.
 std::optional<int64_t> ReadPart(std::string_view text) {
   const size_t point = text.find('.');
@@ -126,6 +132,8 @@ std::optional<int64_t> ReadAs(Notation notation, std::string_view text) {
       return ReadPairing(text);
     case Notation::kTimeOrAuto:
       return text == "auto" ? kAutoTime : ReadTime(text);
+    case Notation::kTimeOrOff:
+      return ReadTimeOrOff(text);
   }
   return std::nullopt;
 }
@@ -144,7 +152,9 @@ std::string WriteAs(Notation notation, int64_t value) {
     return value == kAuto ? "auto" : NameOf(kPairKinds[value - 1]);
   if (notation == Notation::kProgress) return value == 0 ? "lockstep" : "skip";
   if (notation == Notation::kTimeOrAuto && value == kAutoTime) return "auto";
-  if (notation == Notation::kTime || notation == Notation::kTimeOrAuto)
+  if (notation == Notation::kTimeOrOff && value == kOff) return "off";
+  if (notation == Notation::kTime || notation == Notation::kTimeOrAuto ||
+      notation == Notation::kTimeOrOff)
     for (const Unit& unit : kUnits)
       if (value % unit.length == 0) return std::to_string(value / unit.length) + unit.name;
   return std::to_string(value);

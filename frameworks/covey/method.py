@@ -158,12 +158,15 @@ class Plan(NamedTuple):
         in_rounds: whether it does not wait for all ranks: for enough of them, or for none.
         in_pairs: whether it is for none: models are averaged two at a time.
         until: the next version at which another method holds, or a warm-up is over.
+        local_steps: of MODEL in rounds: steps that a rank does between two of its versions; 0: each
+            step is a version.
     """
 
     payload: int
     in_rounds: bool
     until: int
     in_pairs: bool = False
+    local_steps: int = 0
 
 
 def plan(text: str, group: int, version: int) -> Plan:
@@ -174,8 +177,8 @@ def plan(text: str, group: int, version: int) -> Plan:
     Raises:
         InvalidArgument: (a ValueError) the group has fewer members than the method waits for.
     """
-    payload, admission, until = _native.method_plan(text, group, version)
-    return Plan(payload, admission != ALL, until, admission == PAIRS)
+    payload, admission, until, local_steps = _native.method_plan(text, group, version)
+    return Plan(payload, admission != ALL, until, admission == PAIRS, local_steps)
 
 
 def plans(text: str, group: int) -> Iterator[Tuple[int, Plan]]:
@@ -244,6 +247,20 @@ def setting(text: str, name: str, otherwise: str) -> str:
     return dict(word.split("=", 1) for word in words if word).get(name, otherwise)
 
 
+def seconds(text: str, name: str) -> float:
+    """The time ``name`` in the full text of one method; 0 when there is none, or it is off.
+
+    Example:
+        >>> seconds("local:local_steps=8,max_wait=300ms", "max_wait")
+        0.3
+    """
+    told = setting(text, name, "off")
+    if told == "off":
+        return 0.0
+    digits = told.rstrip("numsec")
+    return int(digits) / {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}[told[len(digits):]]
+
+
 def clip_norm_at(text: str, version: int) -> Optional[float]:
     """The largest norm of gradients by the method that holds at ``version``; None: any.
 
@@ -258,13 +275,16 @@ def clip_norm_at(text: str, version: int) -> Optional[float]:
 
 
 def ranks_needed(text: str, size: int) -> int:
-    """How many of ``size`` ranks a method in rounds waits for, by the ``admit`` of its full text.
+    """How many of ``size`` ranks a method in rounds waits for, by the ``admit`` of its full text;
+    one without it waits for all.
 
     Example:
         >>> ranks_needed("eager:admit=0.5,grace=0s", 5)
         3
+        >>> ranks_needed("allreduce:max_wait=2s", 5)
+        5
     """
-    admit = setting(text, "admit", "solo")
+    admit = setting(text, "admit", "all")
     if admit in ("solo", "majority") or admit.startswith("first"):
         return 1
     if admit == "all":

@@ -296,7 +296,7 @@ static PyMethodDef methods[] = {
     {"method_at", MethodAt, METH_VARARGS,
      "method_at(text, version) -> the text of the method that holds then, alone"},
     {"method_plan", MethodPlan, METH_VARARGS,
-     "method_plan(text, group, version) -> (payload, admission, until which version)"},
+     "method_plan(text, group, version) -> (payload, admission, until which version, local steps)"},
     {"pairs_open", PairsOpen, METH_VARARGS,
      "pairs_open(group, name, method, dtypes, counts, addresses) -> pairs; every member calls it"},
     {"pairs_step", PairsStep, METH_VARARGS,

@@ -1,10 +1,13 @@
 // allreduce: gradients averaged over all ranks every step (synchronous data-parallel SGD).
 //
 // Every rank applies the same update to the same parameters, so replicas stay bitwise equal and
-// the run is that of one process with the P-fold batch. One late rank delays all.
+// the run is that of one process with the P-fold batch. One late rank delays all: for ever, or with
+// max_wait for so long at most. Then a step is a version of core/round that waits for all, with the
+// same bits while nobody is late; who is missing when the time is over is left out, named, and not
+// waited for until it has kept up for three versions. Its gradient counts once, in a later one.
 // Source: J. Chen, X. Pan, R. Monga, S. Bengio, R. Jozefowicz, "Revisiting Distributed Synchronous
 // SGD", 2016, arXiv:1604.00981. Bytes per rank and step: the reduce-scatter and all-gather of g
-// bytes, 2 g (P-1)/P.
+// bytes, 2 g (P-1)/P; with max_wait as eager.
 //
 // Worked example, any view: versions 0 1 2 3 -> gradients gradients gradients gradients.
 #include "core/plan/method.h"
@@ -12,22 +15,47 @@
 namespace covey {
 namespace {
 
-MethodPlan Plan(std::span<const int64_t>, const MethodView&, int64_t) {
-  return {.payload = Payload::kGradients};
+enum Setting : uint8_t { kMaxWait };
+
+// How far a rank may fall behind before the others wait for it, for max_wait at most.
+constexpr int64_t kStaleness = 32;
+constexpr MethodParameter kParameters[] = {
+    {.name = "max_wait",
+     .letter = "",
+     .unit = "time",
+     .standard = kOff,
+     .minimum = kOff,
+     .maximum = 24 * 3600 * kSecond,
+     .help = "how long a rank waits for the others at one step, and in finish(): then it goes on "
+             "with those that have come, and who is missing is not waited for until it has kept up "
+             "for 3 steps; off: for ever, as it does during warmup_steps",
+     .notation = Notation::kTimeOrOff},
+};
+
+MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
+  if (settings[kMaxWait] == kOff) return {.payload = Payload::kGradients};
+  return {.payload = Payload::kGradients,
+          .admission = Admission::kRounds,
+          .rounds = {.admit = kAdmitAll,
+                     .log = kAuto,
+                     .max_wait = settings[kMaxWait],
+                     .max_staleness = kStaleness}};
 }
 
 constexpr Method kMethod{
     .name = "allreduce",
     .help = "gradients are averaged over all ranks before every update; replicas are always equal",
-    .bytes = "2 g (P-1)/P every step",
+    .bytes = "2 g (P-1)/P every step; with max_wait 2 g",
     .citation =
         "Chen, Pan, Monga, Bengio, Jozefowicz: Revisiting Distributed Synchronous SGD, "
         "2016, arXiv:1604.00981",
-    .late = "nobody: every step waits for all ranks",
+    .late =
+        "nobody: every step waits for all ranks; with max_wait so long at most: then the missing "
+        "rank is named and left out until it keeps up again, and its gradient counts later, once",
     .learning_rate =
         "that for one rank times P, with a warm-up: a step stands for the batches of all",
-    .memory = "none",
-    .parameters = {},
+    .memory = "none; with max_wait 3 g in each rank, and 4 g to 16 g for all together",
+    .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);
 

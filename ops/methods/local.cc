@@ -4,18 +4,27 @@
 // Sends H times less than allreduce, and delays that come at random even out over H steps; a rank
 // that is slow for good still holds up all. Replicas differ between two averagings; momentum stays
 // local. With H = 1 and plain SGD it is allreduce up to rounding, by linearity.
+//
+// With max_wait an averaging is a version of core/round, of models and of all ranks, with the same
+// bits while nobody is late. It waits for all, for max_wait at most, and then is the mean of those
+// that have come; who is missing is named, and not waited for until it has come in time to three
+// averagings. A rank that was missing goes on from the newest mean, or, when that is the one it was
+// missing in, from (n X + W') / (n + 1), X being the mean of n models and W' its own. So that it
+// comes into step with the others, which do not wait for it, it exchanges while it is overdue as
+// soon as the averaging it works for is over, else one step before its H-th.
 // Source: S. U. Stich, "Local SGD Converges Fast and Communicates Little", ICLR 2019,
 // arXiv:1805.09767; post-local: T. Lin, S. U. Stich, K. K. Patel, M. Jaggi, "Don't Use Large
 // Mini-Batches, Use Local SGD", ICLR 2020, arXiv:1808.07217. Bytes per rank: 2 m (P-1)/P each H
 // steps of m bytes of parameters; 2 g (P-1)/P each step of the warm-up.
 //
-// Worked example, H = 3: versions 0 1 2 | 3 4 5 -> none none model | none none model.
+// Worked example, H = 3: versions 0 1 2 | 3 4 5 -> none none model | none none model. With max_wait
+// the plan is the same at all versions: a rank counts the steps itself that it does in a row.
 #include "core/plan/method.h"
 
 namespace covey {
 namespace {
 
-enum Setting : uint8_t { kLocalSteps };
+enum Setting : uint8_t { kLocalSteps, kMaxWait };
 
 constexpr int64_t kMany = 1000000000;
 constexpr MethodParameter kParameters[] = {
@@ -26,9 +35,31 @@ constexpr MethodParameter kParameters[] = {
      .minimum = 1,
      .maximum = kMany,
      .help = "steps each rank does by itself before the models are averaged"},
+    {.name = "max_wait",
+     .letter = "",
+     .unit = "time",
+     .standard = kOff,
+     .minimum = kOff,
+     .maximum = 24 * 3600 * kSecond,
+     .help = "how long a rank waits for the others at one averaging, and in finish(): then it goes "
+             "on with those that have come, and who is missing is not waited for until it has kept "
+             "up for 3 averagings; off: for ever, as it does during warmup_steps",
+     .notation = Notation::kTimeOrOff},
 };
 
-MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t version) {
+// The last is kept for who comes late, beside the one that is made.
+constexpr int64_t kLog = 2;
+
+MethodPlan Plan(std::span<const int64_t> settings, const MethodView& view, int64_t version) {
+  if (settings[kMaxWait] != kOff)
+    return {.payload = Payload::kModel,
+            .admission = Admission::kRounds,
+            .rounds = {.admit = kAdmitAll,
+                       .log = kLog,
+                       .max_wait = settings[kMaxWait],
+                       .group_size = view.size,
+                       .sync_every = 1,
+                       .local_steps = settings[kLocalSteps]}};
   const bool last = version % settings[kLocalSteps] == settings[kLocalSteps] - 1;
   return {.payload = last ? Payload::kModel : Payload::kNone};
 }
@@ -38,16 +69,21 @@ constexpr Method kMethod{
     .help =
         "each rank does local_steps steps with its own gradients, then all average their "
         "models; with warmup_steps it is post-local SGD",
-    .bytes = "2 m (P-1)/P every local_steps steps; 2 g (P-1)/P each step of the warm-up",
+    .bytes =
+        "2 m (P-1)/P every local_steps steps, with max_wait 2 m; 2 g (P-1)/P each step of the "
+        "warm-up",
     .citation =
         "Stich: Local SGD Converges Fast and Communicates Little, ICLR 2019, "
         "arXiv:1805.09767; Lin, Stich, Patel, Jaggi: Don't Use Large Mini-Batches, Use "
         "Local SGD, ICLR 2020, arXiv:1808.07217",
     .late =
         "within local_steps steps anybody; each averaging waits for all ranks, and a rank that is "
-        "slow for good holds up all",
+        "slow for good holds up all; with max_wait so long at most: then the missing rank is named "
+        "and left out until it keeps up again, and goes on from the mean",
     .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
-    .memory = "none; the parameters move into shared memory",
+    .memory =
+        "none; the parameters move into shared memory; with max_wait 3 models in each rank, "
+        "and one for each of 3 results",
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

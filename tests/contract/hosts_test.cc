@@ -128,10 +128,14 @@ TEST(HostsMajorityTest, OfTwoTheSecondWaitsForTheFirst) {
 
 TEST(HostsRefusalTest, ModelsAreRefusedAndWhatThereIsIsNamed) {
   RunRanks(2, kOverNetwork, [](int rank, covey_runtime*& runtime) {
-    const Trainer trainer(rank, 2, runtime, "wagma", COVEY_AVERAGE);
-    EXPECT_EQ(trainer.code, COVEY_UNSUPPORTED);
-    const std::string message = trainer.error.message;
-    EXPECT_NE(message.find("the methods eager, local and allreduce"), message.npos) << message;
+    for (const char* method : {"wagma", "local:H=2,max_wait=1s"}) {
+      const Trainer trainer(rank, 2, runtime, method, COVEY_AVERAGE);
+      EXPECT_EQ(trainer.code, COVEY_UNSUPPORTED) << method;
+      const std::string message = trainer.error.message;
+      EXPECT_NE(message.find("the methods eager, local without max_wait, and allreduce"),
+                message.npos)
+          << message;
+    }
   });
 }
 

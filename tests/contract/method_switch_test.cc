@@ -68,8 +68,8 @@ TEST(SwitchText, WrongOnesAreRefusedWithWhatExists) {
   EXPECT_EQ(Read("allreduce:then=lokal@5").substr(0, 55),
             "there is no method \"lokal\"; there are: adpsgd, allreduc");
   EXPECT_EQ(Read("allreduce:then=local@5:h=2"),
-            "the method \"local\" has no parameter \"h\"; it has local_steps (H), warmup_steps, "
-            "clip_norm, then; the nearest is \"then\"");
+            "the method \"local\" has no parameter \"h\"; it has local_steps (H), max_wait, "
+            "warmup_steps, clip_norm, then; the nearest is \"then\"");
   EXPECT_EQ(
       Read("local:warmup_steps=5,then=allreduce@5"),
       "allreduce@5 in the method \"local:warmup_steps=5,then=allreduce@5\" begins before local "
@@ -103,6 +103,23 @@ TEST(Switch, TellsWhatHoldsAndUntilWhen) {
       choice.At(8).OwnText(),
       "eager:admit=2,grace=auto,max_wait=0s,log=auto,max_staleness=32,progress=lockstep,seed=1");
   EXPECT_EQ(choice.At(9).OwnText(), "local:local_steps=2");
+}
+
+// What is in rounds is finished where it ends; each part has its own max_wait, or none.
+TEST(Switch, EachMethodHasItsOwnMaxWait) {
+  const std::string text = "local:H=3,max_wait=1s,then=allreduce@5:max_wait=2s,then=local@9:H=2";
+  EXPECT_EQ(Read(text),
+            "local:local_steps=3,max_wait=1s,then=allreduce@5:max_wait=2s,then=local@9:local_steps="
+            "2");
+  const MethodChoice choice = Choice(text);
+  EXPECT_EQ(choice.At(4).OwnText(), "local:local_steps=3,max_wait=1s");
+  EXPECT_EQ(choice.At(5).OwnText(), "allreduce:max_wait=2s");
+  EXPECT_EQ(choice.At(9).OwnText(), "local:local_steps=2");
+  EXPECT_EQ(Payloads(text, 13), "mmmmmgggg-m-m");
+  for (int64_t v = 0; v < 13; ++v)
+    EXPECT_EQ(choice.Plan({.size = 3, .rank = GroupIndex{0}}, v).admission == Admission::kRounds,
+              v < 9)
+        << v;
 }
 
 TEST(Switch, EachMethodHasItsOwnClipNorm) {

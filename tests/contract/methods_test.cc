@@ -142,6 +142,41 @@ TEST(MethodText, AdmissionsAndTimesAreReadAndWritten) {
             "grace is \"5\", which is not auto or a time such as 20ms from 0s to 3600s");
 }
 
+// Where all are waited for, the time is off unless told, and then nothing shows in the text.
+TEST(MethodText, TimesThatMayBeOffAreReadAndWritten) {
+  for (const std::string name : {"allreduce", "local"}) {
+    MethodChoice choice;
+    ASSERT_TRUE(ParseMethod(name, &choice).ok());
+    const std::string plain = choice.Text();
+    EXPECT_EQ(plain.find("max_wait"), std::string::npos);
+    const auto text = [&](const std::string& time) {
+      return ParseMethod(name + ":max_wait=" + time, &choice).ok() ? choice.Text() : "refused";
+    };
+    EXPECT_EQ(text("off"), plain);
+    for (const auto& [given, written] :
+         std::initializer_list<std::pair<const char*, const char*>>{{"2s", "2s"},
+                                                                    {"2000ms", "2s"},
+                                                                    {"300ms", "300ms"},
+                                                                    {"1ns", "1ns"},
+                                                                    {"86400s", "86400s"}}) {
+      EXPECT_EQ(text(given),
+                plain + (plain == name ? ":" : ",") + std::string("max_wait=") + written);
+      EXPECT_EQ(choice.OwnText(), choice.Text());
+      MethodChoice again;
+      EXPECT_TRUE(ParseMethod(choice.Text(), &again).ok());
+      EXPECT_EQ(again.settings, choice.settings);
+    }
+    for (const char* time : {"", "0", "0s", "0ms", "-1s", "abc", "5", "auto", "Off", "1.5s", "2 s",
+                             "1m", "86401s", "99999999999999999999s"})
+      EXPECT_EQ(text(time), "refused") << time;
+    for (const char* time : {"-1s", "abc", "0s"})
+      EXPECT_EQ(ErrorOf(name + ":max_wait=" + time),
+                "max_wait is \"" + std::string(time) +
+                    "\", which is not off or a time such as 2s from 1ns to 86400s");
+  }
+  EXPECT_TRUE(ErrorOf("local:max_wiat=1s").ends_with("the nearest is \"max_wait\""));
+}
+
 TEST(MethodText, NormsAreReadAndWritten) {
   for (const Method* method : Methods()) {
     const std::string name = method->name;
@@ -187,10 +222,10 @@ TEST(MethodText, WrongOnesAreRefusedWithWhatExists) {
   EXPECT_NE(ErrorOf(""), "");
   EXPECT_EQ(ErrorOf("local:local_step=8"),
             "the method \"local\" has no parameter \"local_step\"; it has local_steps (H), "
-            "warmup_steps, clip_norm, then; the nearest is \"local_steps\"");
+            "max_wait, warmup_steps, clip_norm, then; the nearest is \"local_steps\"");
   EXPECT_EQ(ErrorOf("allreduce:warmup=2"),
-            "the method \"allreduce\" has no parameter \"warmup\"; it has warmup_steps, clip_norm, "
-            "then; the nearest is \"warmup_steps\"");
+            "the method \"allreduce\" has no parameter \"warmup\"; it has max_wait, warmup_steps, "
+            "clip_norm, then; the nearest is \"warmup_steps\"");
   EXPECT_EQ(ErrorOf("local:H=0"),
             "local_steps is \"0\", which is not a number of steps from 1 to 1000000000");
   for (const char* number : {"", "-1", "1.5", "x", "8 ", " 8", "+8", "99999999999999999999", "0x8"})
@@ -211,6 +246,10 @@ TEST(MethodText, JsonListsAll) {
       << json;
   EXPECT_NE(json.find(R"({"name":"local_steps","letter":"H","unit":"steps","default":8,)"
                       R"("minimum":1,"maximum":1000000000,"help":")"),
+            std::string::npos)
+      << json;
+  EXPECT_NE(json.find(R"({"name":"max_wait","letter":"","unit":"time","default":"off",)"
+                      R"("minimum":"off","maximum":"86400s","help":")"),
             std::string::npos)
       << json;
   EXPECT_NE(json.find(R"("name":"admit","letter":"","unit":"ranks","default":"0.5",)"

@@ -120,7 +120,8 @@ TEST_P(ModelsTest, WithAllGroupsHaveTheirMeans) {
 // Ranks of different speed, which move towards different points: models stay between these (rows
 // of the averaging sum to 1), and the end is one model.
 TEST_P(ModelsTest, AllHaveOneModelInTheEnd) {
-  for (const char* method : {"wagma", "wagma:tau=3", "wagma:tau=7,log=1", "wagma:S=1,tau=5"}) {
+  for (const char* method :
+       {"wagma", "wagma:tau=3", "wagma:tau=7,log=1", "wagma:S=1,tau=5", "local:max_wait=60s"}) {
     std::vector<std::vector<float>> ends(static_cast<size_t>(size()));
     std::atomic<int> late{0};
     RunRanks(size(), "", [&](int rank, covey_runtime*& runtime) {

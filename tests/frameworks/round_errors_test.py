@@ -6,6 +6,8 @@ Method: gradients of whole numbers, whose sum says what went in; hashes at every
 
 from __future__ import annotations
 
+import gc
+import sys
 import unittest
 from typing import Any, Dict, List, Tuple
 
@@ -15,6 +17,7 @@ from ranks import SEED, SharedPool
 from whole_numbers import Trainer, gradient_of, sum_of
 
 import covey.torch as hvd
+from covey.torch import rounds
 
 pool = SharedPool(__file__)
 
@@ -85,6 +88,33 @@ def ends_early(method: str) -> None:
     assert all(bool(p.isfinite().all()) for p in net.parameters())
 
 
+def fails_half_made() -> List[str]:
+    """On rank 0 something fails after the rounds are open: what is said when they are dropped."""
+    said: List[str] = []
+    kept, sys.unraisablehook = sys.unraisablehook, lambda what: said.append(str(what.exc_value))
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    try:
+        for name in ("Span", "Ahead"):
+            whole = getattr(rounds, name)
+            if hvd.rank() == 0:
+                setattr(rounds, name, throw)
+            try:
+                optimizer = hvd.DistributedOptimizer(
+                    torch.optim.SGD([parameter], lr=1.0), op=hvd.Sum, method="eager:admit=all"
+                )
+            except Thrown:
+                assert hvd.rank() == 0
+            else:  # Nobody waits for who has failed.
+                parameter.sum().backward()
+                optimizer.step()
+                del optimizer
+            setattr(rounds, name, whole)
+            gc.collect()
+    finally:
+        sys.unraisablehook = kept
+    return said
+
+
 def refusal_of(options: Dict[str, Any]) -> str:
     parameter = torch.nn.Parameter(torch.zeros(3))
     try:
@@ -112,8 +142,12 @@ class RoundErrorsTest(unittest.TestCase):
             self.assertEqual(parameter, sum_of([6, 6, 6]))
             self.assertEqual(seen, results[0][1], f"seed {SEED}")
 
+    def test_one_that_fails_half_made_leaves_quietly(self) -> None:
+        self.assertEqual(pool(2).call(fails_half_made), [[], []])
+
     def test_who_ends_early_is_not_waited_for(self) -> None:
-        for method in ("eager:admit=all,max_wait=30s", "eager", "wagma:tau=3,max_wait=30s"):
+        for method in ("eager:admit=all,max_wait=30s", "eager", "wagma:tau=3,max_wait=30s",
+                       "allreduce:max_wait=30s", "local:H=3,max_wait=30s"):
             pool(3).call(ends_early, method)
 
     def test_what_a_method_does_not_have_is_named_with_the_nearest(self) -> None:
@@ -122,8 +156,14 @@ class RoundErrorsTest(unittest.TestCase):
             ({"method": "eager", "max_stalenes": 2}, 'the nearest is "max_staleness"'),
             ({"method": "wagma", "max_staleness": 2}, 'method "wagma" has no parameter "max_stal'),
             ({"method": "wagma", "groupsize": 2}, 'the nearest is "group_size"'),
-            ({"method": "local", "admit": "solo"}, "it has local_steps (H), warmup_steps, clip_"),
-            ({"method": "allreduce", "max_wait": "2s"}, "it has warmup_steps, clip_norm, then"),
+            ({"method": "local", "admit": "solo"}, "it has local_steps (H), max_wait, warmup_ste"),
+            ({"method": "allreduce", "admit": 2}, "it has max_wait, warmup_steps, clip_norm, then"),
+            ({"method": "allreduce", "max_wiat": "2s"}, 'the nearest is "max_wait"'),
+            ({"method": "allreduce", "max_wait": "-1s"}, "is not off or a time such as 2s from "),
+            ({"method": "local", "max_wait": "abc"}, "is not off or a time such as 2s from 1ns"),
+            ({"method": "local", "max_wait": "0s"}, "is not off or a time such as 2s from 1ns"),
+            ({"method": "allreduce", "max_wait": "1s", "op": hvd.Max}, "op must be Average or Sum"),
+            ({"method": "local", "max_wait": "1s", "op": hvd.Sum}, "op must be Average"),
             ({"method": "wagma", "group_size": -1}, "is not auto or a number of ranks from 1"),
             ({"method": "wagma", "group_size": 5}, "has groups of 5 ranks, but there are 3"),
             ({"method": "eager", "admit": 0}, "a number of ranks from 1, or a part of them"),

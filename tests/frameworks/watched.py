@@ -12,13 +12,13 @@ import random
 import signal
 import tempfile
 import time
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Iterator, List, Tuple
 
 from ranks import SEED, Pool
 
 import covey
 
-LIMIT_S = 60.0
+LIMIT_S = 180.0  # On a busy machine a rank takes a minute to import torch.
 
 
 class Report:
@@ -33,9 +33,9 @@ class Report:
         """Whether to train on."""
         return not self._end.exists()
 
-    def write(self, version: int) -> None:
-        """After every step."""
-        os.pwrite(self._file.fileno(), b"%12d" % version, 0)
+    def write(self, version: int, overdue: int = 0) -> None:
+        """After every step; ``overdue``: so many ranks are not waited for."""
+        os.pwrite(self._file.fileno(), b"%12d %3d" % (version, overdue), 0)
 
 
 def finish(optimizer: Any) -> str:
@@ -70,18 +70,34 @@ class Watched:
         self.folder.cleanup()
 
     def version(self, rank: int) -> int:
+        return self._report(rank)[0]
+
+    def _report(self, rank: int) -> Tuple[int, int]:
+        """Its version, and how many ranks were overdue then."""
         try:
-            return int((pathlib.Path(self.folder.name) / str(rank)).read_bytes() or 0)
+            words = (pathlib.Path(self.folder.name) / str(rank)).read_bytes().split()
         except FileNotFoundError:
-            return 0
+            words = []
+        return (int(words[0]), int(words[1])) if words else (0, 0)
 
     def wait_for_version(self, rank: int, version: int) -> None:
+        self._wait_until(
+            lambda: self.version(rank) >= version, f"rank {rank} to be at version {version}"
+        )
+
+    def wait_until_none_is_overdue(self, rank: int) -> None:
+        """As that rank has it."""
+        self._wait_until(
+            lambda: self._report(rank)[1] == 0, f"nobody to be overdue at rank {rank}"
+        )
+
+    def _wait_until(self, done: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + LIMIT_S
-        while self.version(rank) < version:
+        while not done():
             if time.monotonic() > deadline:
-                at = self.version(rank)
                 raise AssertionError(
-                    f"seed {SEED}: rank {rank} is at version {at}, not {version}; "
+                    f"seed {SEED}: waited for {what}; "
+                    f"they are at {[self._report(r) for r in range(self.pool.size)]}; "
                     + "; ".join(self.pool.says(r) for r in range(self.pool.size))
                 )
             time.sleep(0.001)  # A poll: the ranks go on by themselves.

@@ -139,7 +139,9 @@ class MethodChoiceTest(unittest.TestCase):
         for text, expected in (
             ("lokal", 'the nearest is "local"'),
             ("local:H=0", "not a number of steps from 1"),
-            ("local:step=2", "it has local_steps (H), warmup_steps"),
+            ("local:step=2", "it has local_steps (H), max_wait, warmup_steps"),
+            ("allreduce:max_wait=abc", "max_wait is \"abc\", which is not off or a time such"),
+            ("local:max_wait=-1s", "max_wait is \"-1s\", which is not off or a time such as 2s"),
             ("", "there are: "),
         ):
             code, out, err = run_launcher(["-np", "2", "--method", text, "true"])
@@ -153,7 +155,8 @@ class MethodChoiceTest(unittest.TestCase):
                      "allreduce", "local", "local_steps (H) = 8 steps, 1 to", "warmup_steps",
                      "2 g (P-1)/P every step", "arXiv:1805.09767", "arXiv:1604.00981",
                      "admit = 0.5\n", "grace = auto\n", "doi:10.1145/3332466.3374528",
-                     "group_size (S) = auto\n", "doi:10.1109/TPDS.2020.3040606"):
+                     "group_size (S) = auto\n", "max_wait = off\n", "with max_wait so long at most",
+                     "doi:10.1109/TPDS.2020.3040606"):
             self.assertIn(word, text)
         self.assertLessEqual(max(map(len, text.splitlines())), 100)
         code, text, _ = covey("methods", "allreduce")

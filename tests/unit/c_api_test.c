@@ -26,7 +26,10 @@ static int Methods(covey_group group) {
   EXPECT(covey_method_text(NULL, "nothing", text, sizeof(text)) == 0 && text[0] == 0);
   EXPECT(covey_method_plan(NULL, "local:H=2", group, 1, &plan, &error) == COVEY_OK);
   EXPECT(plan.payload == COVEY_MODEL && plan.admission == COVEY_ADMIT_ALL && plan.group == group);
-  EXPECT(plan.until == INT64_MAX);
+  EXPECT(plan.until == INT64_MAX && plan.local_steps == 0);
+  EXPECT(covey_method_plan(NULL, "local:H=2,max_wait=1s", group, 0, &plan, &error) == COVEY_OK);
+  EXPECT(plan.payload == COVEY_MODEL && plan.admission == COVEY_ADMIT_ROUNDS);
+  EXPECT(plan.local_steps == 2);
   EXPECT(covey_method_plan(NULL, "local:then=allreduce@7", group, 1, &plan, &error) == COVEY_OK);
   EXPECT(plan.until == 7);
   EXPECT(covey_method_plan(NULL, "eager:admit=99", group, 0, &plan, &error) ==

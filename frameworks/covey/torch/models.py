@@ -4,7 +4,9 @@
 version of its step has been made, and goes on with what they become by it: the mean of this rank's
 group, or, when it was late, the merge of that mean with its own. The core decides which and does
 it: see ``core/round/merge.h``. The optimizer's state and the model's buffers are this rank's own,
-as in the paper, also when it comes back so late that it begins anew from a mean.
+as in the paper, also when it comes back so late that it begins anew from a mean. With
+``local_steps`` a rank does so many steps by itself between two of its versions (``window.py``), and
+counts steps, not versions.
 
 The parameters of a dtype lie side by side in memory that the core reads, of which it has three
 pieces: one is trained, one is on offer, one may be read. So nothing is copied to be published; the
@@ -24,15 +26,17 @@ import torch
 from covey import _native
 from covey.errors import CoveyError, Unsupported
 from covey.group import Group
-from covey.method import ranks_needed, setting
+from covey.method import plans, ranks_needed, seconds, setting
 from covey.ops import barrier
-from covey.reduce_op import Average, core_code
+from covey.reduce_op import Average, Max, core_code
 from covey.torch.averager import refuse_shared_memory
 from covey.torch.clip import clipped_step
 from covey.torch.compression import Compression
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
+from covey.torch.ops import allreduce
 from covey.torch.reducer import next_prefix
 from covey.torch.tensors import CODES
+from covey.torch.window import Window
 
 _KEEP_BYTES = 64
 
@@ -102,9 +106,12 @@ class ModelRounds:
         self._tally = optimizer._covey_progress.tally
         self._part = (optimizer._covey_progress.steps + 1) << 32  # Apart from steps of other parts.
         self._method = method
+        self._name = next_prefix("rounds", group.ranks)
+        self._index = group.rank() or 0
+        self._begin_windows()
         self._rounds = _native.rounds_open(
             group.id,
-            next_prefix("rounds", group.ranks),
+            self._name,
             method,
             core_code(Average),
             0,
@@ -131,10 +138,36 @@ class ModelRounds:
         """Gradients are this rank's own: there is nothing to wait for."""
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """A step of the optimizer with this rank's gradients, then the average."""
+        """A step of the optimizer with this rank's gradients, then the average if it is time."""
+        progress = self._optimizer._covey_progress
+        if progress.plan is not self._plan:  # Training was taken up again elsewhere.
+            self._begin_windows()
         loss = clipped_step(self._optimizer, closure)
-        self._gather()
         self._is_offered = False
+        self._window.step()
+        progress.turn(progress.version + 1)
+        if self._window.is_over(self._missing[self._index] > 0, self._is_missed):
+            self._exchange()
+        return loss
+
+    def _begin_windows(self) -> None:
+        """This rank is where the method has it at its next step."""
+        progress = self._optimizer._covey_progress
+        self._plan = progress.plan
+        length = max(1, self._plan.local_steps)
+        begins = [begin for begin, _ in plans(progress.method, self._group.id)]
+        begin = max(begin for begin in begins if begin <= progress.steps)
+        done = (progress.steps - begin) % length
+        self._window = Window(length, done, seconds(self._method, "max_wait"))
+
+    def _is_missed(self) -> bool:
+        """Whether the version that this rank's next model would be in has been made."""
+        return _native.rounds_executed(self._rounds) > self._step
+
+    def _exchange(self) -> None:
+        """This rank's model becomes the average, when all that are waited for have come."""
+        self._gather()
+        before = self._step
         step = _native.rounds_publish(self._rounds, ())
         try:
             with self._tally.waiting(self._part + step, self._needed(step)):
@@ -143,7 +176,11 @@ class ModelRounds:
         except BaseException:
             self._take_back()
             raise
-        return loss
+        # What it has missed, or given up, counts as if it had done it.
+        progress = self._optimizer._covey_progress
+        steps = (self._step - before) * self._window.length
+        progress.turn(progress.version + steps - self._window.done)
+        self._window.restart()
 
     def finish(self) -> None:
         """Makes the parameters the mean of all, with the same bits on each.
@@ -161,12 +198,25 @@ class ModelRounds:
             _native.rounds_finish(self._rounds)
             self._is_offered = False
         finally:
-            executed = _native.rounds_executed(self._rounds)
+            executed, before = _native.rounds_executed(self._rounds), self._step
             if executed > 0:
                 self._merge(executed)
             else:
                 self._take_back()
-        barrier(self._group)  # Nobody trains on before all know the last version.
+            if self._plan.local_steps == 0:
+                progress = self._optimizer._covey_progress
+                progress.turn(progress.version + self._step - before)
+        self._agree()
+
+    def _agree(self) -> None:
+        """Nobody trains on before all know the last version, and where they stand."""
+        if self._plan.local_steps == 0:
+            barrier(self._group)
+        else:  # A rank that was missing has counted fewer steps.
+            progress = self._optimizer._covey_progress
+            version = torch.tensor(progress.version)
+            name = f"{self._name}.version"
+            progress.turn(int(allreduce(version, name=name, op=Max, process_set=self._group)))
 
     def _open(self) -> List[_Piece]:
         addresses = _native.rounds_spans(self._rounds, len(self._plans))
@@ -199,8 +249,6 @@ class ModelRounds:
         for piece in self._open():
             piece.take()
         self.late += late
-        progress = self._optimizer._covey_progress
-        progress.turn(progress.version + step - self._step)
         self._step = step
         self._note(version)
 

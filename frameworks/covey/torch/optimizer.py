@@ -324,8 +324,8 @@ def DistributedOptimizer(
         method: how the ranks train together, such as "local" or "local:local_steps=8". None: as
             ``coveyrun --method`` or COVEY_METHOD says, else "allreduce".
         bucket_bytes: size of a bucket; a larger gradient has its own.
-        **settings: parameters of the method: ``local_steps=8``, ``clip_norm=1.0``; ``covey
-            methods`` tells.
+        **settings: parameters of the method: ``local_steps=8``, ``max_wait="2s"``,
+            ``clip_norm=1.0``; ``covey methods`` tells.
 
     Returns:
         An optimizer that also has ``synchronize``, ``skip_synchronize``, ``no_sync``, ``finish``,

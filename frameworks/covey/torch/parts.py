@@ -39,7 +39,8 @@ def check_parts(optimizer: Any) -> None:
         if afar and (plan.in_rounds or plan.in_pairs):
             raise Unsupported(
                 f"{afar[0][0]} is on {afar[0][1]}, and method {text_at(progress.method, begin)} "
-                "needs parameters on the CPU; allreduce and local take those on CUDA"
+                "needs parameters on the CPU; without max_wait, allreduce and local take those on "
+                "CUDA"
             )
 
 

@@ -140,8 +140,9 @@ class RoundTrainer:
         """This rank leaves."""
         rounds, self._rounds = self._rounds, 0
         if rounds:
-            self.ahead.close()
-            for span in self._spans:
+            if hasattr(self, "ahead"):  # Else it has failed before it was made, or its spans were.
+                self.ahead.close()
+            for span in getattr(self, "_spans", ()):
                 span.close()
             _native.rounds_close(rounds)
 

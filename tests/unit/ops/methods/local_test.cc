@@ -30,5 +30,40 @@ TEST(LocalTest, AveragesGradientsWhileItWarmsUp) {
   EXPECT_EQ(Payloads("local:warmup_steps=4,local_steps=1", 6), "ggggmm");
 }
 
+MethodPlan PlanOf(std::string_view text, int32_t size, int64_t version) {
+  MethodChoice choice;
+  EXPECT_TRUE(ParseMethod(text, &choice).ok()) << text;
+  return choice.Plan({.size = size, .rank = GroupIndex{0}}, version);
+}
+
+TEST(LocalTest, WithMaxWaitEveryVersionIsOfAllModels) {
+  for (const int32_t size : {1, 2, 7, 64})
+    for (const int64_t version : {0, 1, 2, 1000}) {
+      const MethodPlan plan = PlanOf("local:H=3,max_wait=300ms", size, version);
+      EXPECT_EQ(plan.payload, Payload::kModel);
+      EXPECT_EQ(plan.admission, Admission::kRounds);
+      EXPECT_EQ(plan.rounds.admit, kAdmitAll);
+      EXPECT_EQ(plan.rounds.max_wait, 300 * kMillisecond);
+      EXPECT_EQ(plan.rounds.group_size, size);
+      EXPECT_EQ(plan.rounds.sync_every, 1);
+      EXPECT_EQ(plan.rounds.local_steps, 3);
+    }
+}
+
+TEST(LocalTest, WithoutMaxWaitNothingIsInRounds) {
+  for (const int64_t version : {0, 2, 7}) {
+    EXPECT_EQ(PlanOf("local:H=3,max_wait=off", 4, version), PlanOf("local:H=3", 4, version));
+    EXPECT_EQ(PlanOf("local:H=3", 4, version).admission, Admission::kAll);
+    EXPECT_EQ(PlanOf("local:H=3", 4, version).rounds, MethodRounds{});
+  }
+}
+
+TEST(LocalTest, TheWarmUpWaitsForAll) {
+  const std::string_view text = "local:H=3,max_wait=1s,warmup_steps=2";
+  EXPECT_EQ(Payloads(text, 5), "ggmmm");
+  EXPECT_EQ(PlanOf(text, 4, 1).admission, Admission::kAll);
+  EXPECT_EQ(PlanOf(text, 4, 2).admission, Admission::kRounds);
+}
+
 }  // namespace
 }  // namespace covey

@@ -1,0 +1,94 @@
+"""When a rank that does several steps by itself exchanges its model: after all of them; while it is
+overdue as soon as it is missed, and one step early, so that it comes into step with the others.
+
+Method: a clock of numbers; a rank that comes back anywhere between two exchanges of the others, in
+a small model of them that waits for nobody.
+"""
+
+from __future__ import annotations
+
+import unittest
+from typing import List
+
+from covey.torch.window import Window
+
+PATIENCE_S = 100.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def comes_back(length: int, begin: float, step_s: float, max_wait_s: float) -> List[bool]:
+    """A rank whose steps take ``step_s`` begins anew at ``begin``. The others' version v is made at
+    v * length, without waiting. Whether it was in time for each of its next versions."""
+    clock = Clock()
+    clock.now = begin
+    window = Window(length, 0, max_wait_s, clock)
+    version = 1  # That it works for.
+    in_time: List[bool] = []
+    while len(in_time) < 12:
+        clock.now += step_s
+        window.step()
+        made = clock.now // length
+        if window.is_over(True, lambda made=made, version=version: made >= version):
+            in_time.append(made < version)
+            clock.now = max(clock.now, version * length)
+            version = int(max(version, made)) + 1
+            window.restart()
+    return in_time
+
+
+class WindowTest(unittest.TestCase):
+    def test_who_is_waited_for_does_all_its_steps(self) -> None:
+        window = Window(3, 1, PATIENCE_S, Clock())
+        self.assertFalse(window.is_over(False, lambda: True))
+        window.step()
+        self.assertFalse(window.is_over(False, lambda: True))
+        window.step()
+        self.assertTrue(window.is_over(False, lambda: self.fail("it is not asked")))
+        window.restart()
+        self.assertEqual(window.done, 0)
+
+    def test_who_is_overdue_gives_up_what_it_is_missed_at(self) -> None:
+        window = Window(5, 0, PATIENCE_S, Clock())
+        window.step()
+        self.assertFalse(window.is_over(True, lambda: False))
+        self.assertTrue(window.is_over(True, lambda: True))
+
+    def test_who_is_overdue_comes_one_step_early(self) -> None:
+        clock = Clock()
+        for step_s, early in ((1.0, True), (60.0, False)):
+            window = Window(2, 0, PATIENCE_S, clock)
+            clock.now += step_s
+            window.step()
+            self.assertEqual(window.is_over(True, lambda: False), early)
+            window.step()
+            self.assertTrue(window.is_over(True, lambda: False))
+
+    def test_one_step_is_one_step(self) -> None:
+        window = Window(1, 0, PATIENCE_S, Clock())
+        window.step()
+        self.assertTrue(window.is_over(True, lambda: False))
+
+    def test_it_comes_into_step_wherever_it_comes_back(self) -> None:
+        for length in (2, 3, 4, 8, 31):
+            for tenth in range(10 * length):
+                in_time = comes_back(length, tenth / 10, 1.0, PATIENCE_S)
+                # Two are missed at most; three running make it one that is waited for.
+                self.assertTrue(all(in_time[2:]), (length, tenth, in_time))
+
+    def test_else_it_would_be_late_for_ever(self) -> None:
+        """Without the early step, which a short patience forbids: this shows that it is needed."""
+        self.assertFalse(any(comes_back(4, 0.5, 1.0, 1.5)))
+
+    def test_one_that_is_slow_for_good_stays_behind(self) -> None:
+        self.assertFalse(all(comes_back(8, 0.0, 10.0, PATIENCE_S)[2:5]))
+
+
+if __name__ == "__main__":
+    unittest.main()
