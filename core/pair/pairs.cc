@@ -58,39 +58,68 @@ void Pairs::Update(std::span<void* const> model) {
 }
 
 Pairs::Outcome Pairs::Exchange(int32_t partner, std::span<void* const> model) {
-  // Which settles all words: else it might change, by another one's exchange, what is read below.
-  const std::vector<uint32_t> free = FreeBuffers();
-  const MemberWord state = StateOf(partner);
-  PairRecord record{
-      .partner = partner, .own = exchange_.Settled(self_), .others = exchange_.Settled(partner)};
-  if (state.state == MemberState::kDead || state.epoch != epoch_ || record.others.number == 0) {
-    ++counters_.absent;
-    return Outcome::kAbsent;
-  }
-  // One more has to be left for the next update, which comes while the partner holds this one.
-  if (free.size() < (record.others.owner == self_ ? 1 : 2)) {
-    ++counters_.no_room;
-    return Outcome::kNoRoom;
-  }
-  record.buffer = free[0];
-  const bool is_lower = self_ < partner;
-  const std::byte* inputs[] = {memory_->Buffer(is_lower ? record.own : record.others),
-                               memory_->Buffer(is_lower ? record.others : record.own)};
-  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
-    const std::array from{inputs[0] + shard.offset_bytes, inputs[1] + shard.offset_bytes};
-    const std::array to{memory_->Buffer(self_, record.buffer) + shard.offset_bytes,
-                        ShardOf(memory_->layout(), shard, model)};
-    kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .postscale = 0.5}, from, to,
-                     shard.count, Stores::kCached);
-  }
-  if (!exchange_.Commit(record)) {
-    ++counters_.busy;
+  PairRecord record;
+  if (const Outcome outcome = Propose(partner, 1, &record); outcome != Outcome::kDone)
+    return outcome;
+  WriteMean(record, model);
+  if (!Commit(record)) {
     Take(memory_->Buffer(self_, base_), model);
     return Outcome::kBusy;
   }
   base_ = record.buffer;
-  ++counters_.exchanges;
   return Outcome::kDone;
+}
+
+Pairs::Outcome Pairs::Exchange(int32_t partner) {
+  PairRecord record;
+  // The base stays in use, so the mean needs a buffer beside that of the next update.
+  if (const Outcome outcome = Propose(partner, 2, &record); outcome != Outcome::kDone)
+    return outcome;
+  WriteMean(record, {});
+  return Commit(record) ? Outcome::kDone : Outcome::kBusy;
+}
+
+// kDone: it may be tried, and `record` is its record. `kept`: free buffers that there must be even
+// if the partner gives one back.
+Pairs::Outcome Pairs::Propose(int32_t partner, size_t kept, PairRecord* record) {
+  // Which settles all words: else it might change, by another one's exchange, what is read below.
+  const std::vector<uint32_t> free = FreeBuffers();
+  const MemberWord state = StateOf(partner);
+  *record = {
+      .partner = partner, .own = exchange_.Settled(self_), .others = exchange_.Settled(partner)};
+  if (state.state == MemberState::kDead || state.epoch != epoch_ || record->others.number == 0) {
+    ++counters_.absent;
+    return Outcome::kAbsent;
+  }
+  // One more has to be left for the next update, which comes while the partner holds this one.
+  if (free.size() < (record->others.owner == self_ ? kept : 2)) {
+    ++counters_.no_room;
+    return Outcome::kNoRoom;
+  }
+  record->buffer = free[0];
+  return Outcome::kDone;
+}
+
+// In rank order; to the buffer and, unless it is empty, to `model`.
+void Pairs::WriteMean(const PairRecord& record, std::span<void* const> model) {
+  const bool is_lower = self_ < record.partner;
+  const std::byte* inputs[] = {memory_->Buffer(is_lower ? record.own : record.others),
+                               memory_->Buffer(is_lower ? record.others : record.own)};
+  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
+    const std::array from{inputs[0] + shard.offset_bytes, inputs[1] + shard.offset_bytes};
+    std::array to{memory_->Buffer(self_, record.buffer) + shard.offset_bytes,
+                  static_cast<std::byte*>(nullptr)};
+    if (!model.empty()) to[1] = ShardOf(memory_->layout(), shard, model);
+    kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .postscale = 0.5}, from,
+                     std::span<std::byte* const>(to.data(), model.empty() ? 1 : 2), shard.count,
+                     Stores::kCached);
+  }
+}
+
+bool Pairs::Commit(const PairRecord& record) {
+  const bool is_done = exchange_.Commit(record);
+  ++(is_done ? counters_.exchanges : counters_.busy);
+  return is_done;
 }
 
 bool Pairs::Look(int32_t member, std::span<void* const> to) {
