@@ -21,6 +21,14 @@ auto ShardOf(const RoundLayout& layout, const RoundLayout::Shard& shard,
          (shard.offset_bytes - layout.offsets_bytes()[shard.span]);
 }
 
+// From there on stores bypass the cache, which is full of other things when somebody reads it (as
+// in core/round/early.cc).
+constexpr size_t kLargeBytes = 8 << 20;
+
+Stores StoresFor(const RoundLayout& layout) {
+  return layout.length_bytes() < kLargeBytes ? Stores::kCached : Stores::kStreaming;
+}
+
 size_t BytesOf(const RoundLayout::Shard& shard) { return shard.count * SizeOf(shard.dtype); }
 
 }  // namespace
@@ -112,7 +120,7 @@ void Pairs::WriteMean(const PairRecord& record, std::span<void* const> model) {
     if (!model.empty()) to[1] = ShardOf(memory_->layout(), shard, model);
     kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .postscale = 0.5}, from,
                      std::span<std::byte* const>(to.data(), model.empty() ? 1 : 2), shard.count,
-                     Stores::kCached);
+                     StoresFor(memory_->layout()));
   }
 }
 
@@ -261,13 +269,14 @@ bool Pairs::Publish(const ModelWord& before, uint32_t buffer) {
 void Pairs::Put(std::span<const void* const> model, uint32_t buffer) {
   for (const RoundLayout::Shard& shard : memory_->layout().shards())
     kernels_->copy(memory_->Buffer(self_, buffer) + shard.offset_bytes,
-                   ShardOf(memory_->layout(), shard, model), BytesOf(shard), Stores::kCached);
+                   ShardOf(memory_->layout(), shard, model), BytesOf(shard),
+                   StoresFor(memory_->layout()));
 }
 
 void Pairs::Take(const std::byte* from, std::span<void* const> model) const {
   for (const RoundLayout::Shard& shard : memory_->layout().shards())
     kernels_->copy(ShardOf(memory_->layout(), shard, model), from + shard.offset_bytes,
-                   BytesOf(shard), Stores::kCached);
+                   BytesOf(shard), StoresFor(memory_->layout()));
 }
 
 // buffer = (model - base) + current.
@@ -278,14 +287,16 @@ void Pairs::Merge(std::span<void* const> model, const ModelWord& current, uint32
     const std::byte* own = ShardOf(memory_->layout(), shard, model);
     const std::byte* others = memory_->Buffer(current) + shard.offset_bytes;
     std::byte* to = memory_->Buffer(self_, buffer) + shard.offset_bytes;
-    const Reduction sum{.dtype = shard.dtype, .op = Op::kSum};
     for (size_t at = 0; at < shard.count; at += kPieceElems) {
       const size_t piece = std::min(kPieceElems, shard.count - at);
-      kernels_->begin({.dtype = shard.dtype, .op = Op::kSum, .prescale = -1}, base + at * item,
-                      scratch_.data(), piece);
-      kernels_->add(sum, own + at * item, scratch_.data(), piece);
-      kernels_->add(sum, others + at * item, scratch_.data(), piece);
-      kernels_->finish(sum, scratch_.data(), to + at * item, piece);
+      const std::byte* taken = base + at * item;
+      std::byte* less = scratch_.data();
+      kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .prescale = -1}, {&taken, 1},
+                       {&less, 1}, piece, Stores::kCached);
+      const std::array<const std::byte*, 3> from{less, own + at * item, others + at * item};
+      std::byte* const out = to + at * item;
+      kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum}, from, {&out, 1}, piece,
+                       StoresFor(memory_->layout()));
     }
   }
 }
