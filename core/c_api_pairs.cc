@@ -55,7 +55,8 @@ PairsPort::Bundle BundleOf(const covey_pairs_config& config, const Group& group,
           .rule = {.topology = {.kind = pairs.topology, .size = group.size(), .seed = pairs.seed},
                    .all_begin = pairs.all_begin,
                    .local_steps = pairs.local_steps,
-                   .is_random = pairs.is_random},
+                   .is_random = pairs.is_random,
+                   .of_copies = pairs.of_copies},
           .max_wait = pairs.max_wait,
           .kernels = &BestKernels()};
 }

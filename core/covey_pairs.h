@@ -46,9 +46,9 @@ typedef struct covey_pairs_met {
   int32_t merged;  /* 1: others had averaged with this rank since its last step */
 } covey_pairs_met;
 
-/* The model has become what it is by one update of this rank since the last call that wrote it.
- * Hands that in, averages, and writes what this rank has now to the same memory. Never waits. `met`
- * may be NULL. */
+/* The model has become what it is by one update of this rank. When the method's local steps are
+ * over, hands in what they have brought, averages, and writes what this rank has now to the same
+ * memory. Never waits. `met` may be NULL. */
 COVEY_API covey_code covey_pairs_step(covey_runtime* runtime, covey_pairs pairs, void* const* spans,
                                       covey_pairs_met* met, covey_error* error);
 
@@ -62,7 +62,7 @@ COVEY_API covey_code covey_pairs_look(covey_runtime* runtime, covey_pairs pairs,
  * called it; then the model is the mean of all, the same bits on each member, and all may train on.
  * COVEY_TIMEOUT after timeout_ns (negative: no limit of its own), or once the method's max_wait is
  * over: then the message names the ranks that are missing, peer_rank is the first of them, the
- * model is as it was, and it may be called again, or trained on. */
+ * model is this rank's own, all its steps handed in, and it may be called again, or trained on. */
 COVEY_API covey_code covey_pairs_finish(covey_runtime* runtime, covey_pairs pairs,
                                         void* const* spans, int64_t timeout_ns, covey_error* error);
 

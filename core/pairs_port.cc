@@ -16,8 +16,7 @@ PairsPort::PairsPort(Bundle bundle, const Group* group, Transport* transport)
       group_(group),
       transport_(transport),
       words_(transport->words()),
-      memory_(group->size(), bundle_.layout),
-      rng_(bundle_.rule.topology.seed + static_cast<uint64_t>(bundle_.self)) {}
+      memory_(group->size(), bundle_.layout) {}
 
 void PairsPort::Open(const std::vector<uint64_t>& offsets) {
   std::vector<std::byte*> blocks;
@@ -26,6 +25,7 @@ void PairsPort::Open(const std::vector<uint64_t>& offsets) {
   offset_ = offsets[static_cast<size_t>(bundle_.self)];
   memory_.Map(std::move(blocks));
   pairs_ = std::make_unique<Pairs>(bundle_.self, &memory_, words_, bundle_.kernels);
+  steps_ = std::make_unique<PairSteps>(bundle_.self, bundle_.rule, pairs_.get());
 }
 
 void PairsPort::Begin(std::span<const void* const> model) {
@@ -40,35 +40,7 @@ PairsPort::Met PairsPort::Step(std::span<void* const> model) {
   if (phase_ == Phase::kMeets)
     pairs_->GoOn({const_cast<const void* const*>(model.data()), model.size()});
   phase_ = Phase::kTrains;
-  if (!IsDue()) return {};
-  const uint64_t merged = pairs_->counters().merged;
-  pairs_->Update(model);
-  Met met{.partner = -1, .merged = pairs_->counters().merged > merged};
-  if (bundle_.rule.all_begin || bundle_.self % 2 == 0) met.partner = AverageWithNext(model);
-  return met;
-}
-
-// A local step is over: whether it was the last.
-bool PairsPort::IsDue() {
-  const PairRule& rule = bundle_.rule;
-  if (left_ == 0) {
-    left_ = rule.local_steps;
-    if (rule.is_random)
-      for (left_ = 1; rng_.Below(static_cast<uint64_t>(rule.local_steps)) != 0;) ++left_;
-  }
-  return --left_ == 0;
-}
-
-// Passes over who is dead or has not begun.
-int32_t PairsPort::AverageWithNext(std::span<void* const> model) {
-  for (int32_t i = 0; i < memory_.size(); ++i) {
-    const int32_t partner = PartnerOf(bundle_.rule.topology, round_++, bundle_.self);
-    if (partner < 0) return -1;
-    const Pairs::Outcome outcome = pairs_->Exchange(partner, model);
-    if (outcome == Pairs::Outcome::kDone) return partner;
-    if (outcome != Pairs::Outcome::kAbsent) return -1;
-  }
-  return -1;
+  return steps_->Step(model);
 }
 
 bool PairsPort::Look(int32_t member, std::span<void* const> to) {
@@ -79,6 +51,7 @@ bool PairsPort::Look(int32_t member, std::span<void* const> to) {
 Status PairsPort::Finish(std::span<void* const> model, Time deadline) {
   if (phase_ == Phase::kTrains) {
     const std::lock_guard lock(mutex_);
+    steps_->HandIn(model);
     pairs_->Finish();
     since_ = clock_.Now();
     phase_ = Phase::kFinishes;

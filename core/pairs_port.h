@@ -12,22 +12,13 @@
 #include <vector>
 
 #include "core/base/clock.h"
-#include "core/base/rng.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
 #include "core/pair/pairs.h"
-#include "core/plan/topology.h"
+#include "core/pair/steps.h"
 #include "core/run/transport.h"
 
 namespace covey {
-
-// Who averages with whom, and who begins it.
-struct PairRule {
-  Topology topology;        // that gives pairs
-  bool all_begin = true;    // else even members alone, and odd ones are met by them
-  int64_t local_steps = 1;  // of a rank between what it hands in
-  bool is_random = false;   // these are a mean: geometrically distributed
-};
 
 class PairsPort {
  public:
@@ -39,11 +30,7 @@ class PairsPort {
     Time max_wait = 60 * kSecond;  // in Finish
     const Kernels* kernels = nullptr;
   };
-  // What a step has done: nothing while its local steps are not over.
-  struct Met {
-    int32_t partner = -1;  // its index; -1: it has averaged with nobody
-    bool merged = false;   // others had averaged with this rank since its last step
-  };
+  using Met = PairSteps::Met;
 
   // `transport` has words and outlives the port, as does `group`, of which this rank is a member.
   PairsPort(Bundle bundle, const Group* group, Transport* transport);
@@ -57,14 +44,15 @@ class PairsPort {
 
   // The model that this rank begins with. Once, before anything else; all begin.
   void Begin(std::span<const void* const> model);
-  // `model` has become what it is by one step, or several, of this rank. Hands that in, averages
-  // with a partner when it is this rank's turn, and writes what it has then to `model`.
+  // `model` has become what it is by one step of this rank. When its local steps are over, hands
+  // that in, averages with a partner when it is this rank's turn, and writes what it has then to
+  // `model`.
   Met Step(std::span<void* const> model);
   // As Pairs::Look.
   bool Look(int32_t member, std::span<void* const> to);
   // Waits until all that live have finished; then `model` is the mean of all, the same bits on each
   // rank, and all may train on. kTimeout: the deadline is over, and it goes on when called again;
-  // with a peer: max_wait is, the message names who is missing, and `model` is as it was.
+  // with a peer: max_wait is, the message names who is missing, and `model` is what this rank has.
   Status Finish(std::span<void* const> model, Time deadline);
 
   // Waits in progress and to come end with kAborted.
@@ -80,8 +68,6 @@ class PairsPort {
 
   Status Await(std::vector<int32_t> (Pairs::*missing)(), Time deadline);
   Status MissingAfter(const std::vector<int32_t>& members) const;
-  bool IsDue();
-  int32_t AverageWithNext(std::span<void* const> model);
   void HearOfLosses();
 
   Bundle bundle_;
@@ -94,11 +80,10 @@ class PairsPort {
   std::atomic<bool> stop_{false};
 
   std::mutex mutex_;
-  std::unique_ptr<Pairs> pairs_;  // protected by mutex_
+  // Protected by mutex_.
+  std::unique_ptr<Pairs> pairs_;
+  std::unique_ptr<PairSteps> steps_;
   // Of the thread that trains.
-  Rng rng_;
-  int64_t left_ = 0;    // local steps; 0: not drawn yet
-  uint64_t round_ = 0;  // of the topology: the next one that this rank begins
   Phase phase_ = Phase::kTrains;
   Time since_ = 0;  // when that phase began
 };

@@ -21,6 +21,14 @@ auto ShardOf(const RoundLayout& layout, const RoundLayout::Shard& shard,
          (shard.offset_bytes - layout.offsets_bytes()[shard.span]);
 }
 
+// From there on stores bypass the cache, which is full of other things when somebody reads it (as
+// in core/round/early.cc).
+constexpr size_t kLargeBytes = 8 << 20;
+
+Stores StoresFor(const RoundLayout& layout) {
+  return layout.length_bytes() < kLargeBytes ? Stores::kCached : Stores::kStreaming;
+}
+
 size_t BytesOf(const RoundLayout::Shard& shard) { return shard.count * SizeOf(shard.dtype); }
 
 }  // namespace
@@ -58,39 +66,68 @@ void Pairs::Update(std::span<void* const> model) {
 }
 
 Pairs::Outcome Pairs::Exchange(int32_t partner, std::span<void* const> model) {
-  // Which settles all words: else it might change, by another one's exchange, what is read below.
-  const std::vector<uint32_t> free = FreeBuffers();
-  const MemberWord state = StateOf(partner);
-  PairRecord record{
-      .partner = partner, .own = exchange_.Settled(self_), .others = exchange_.Settled(partner)};
-  if (state.state == MemberState::kDead || state.epoch != epoch_ || record.others.number == 0) {
-    ++counters_.absent;
-    return Outcome::kAbsent;
-  }
-  // One more has to be left for the next update, which comes while the partner holds this one.
-  if (free.size() < (record.others.owner == self_ ? 1 : 2)) {
-    ++counters_.no_room;
-    return Outcome::kNoRoom;
-  }
-  record.buffer = free[0];
-  const bool is_lower = self_ < partner;
-  const std::byte* inputs[] = {memory_->Buffer(is_lower ? record.own : record.others),
-                               memory_->Buffer(is_lower ? record.others : record.own)};
-  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
-    const std::array from{inputs[0] + shard.offset_bytes, inputs[1] + shard.offset_bytes};
-    const std::array to{memory_->Buffer(self_, record.buffer) + shard.offset_bytes,
-                        ShardOf(memory_->layout(), shard, model)};
-    kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .postscale = 0.5}, from, to,
-                     shard.count, Stores::kCached);
-  }
-  if (!exchange_.Commit(record)) {
-    ++counters_.busy;
+  PairRecord record;
+  if (const Outcome outcome = Propose(partner, 1, &record); outcome != Outcome::kDone)
+    return outcome;
+  WriteMean(record, model);
+  if (!Commit(record)) {
     Take(memory_->Buffer(self_, base_), model);
     return Outcome::kBusy;
   }
   base_ = record.buffer;
-  ++counters_.exchanges;
   return Outcome::kDone;
+}
+
+Pairs::Outcome Pairs::Exchange(int32_t partner) {
+  PairRecord record;
+  // The base stays in use, so the mean needs a buffer beside that of the next update.
+  if (const Outcome outcome = Propose(partner, 2, &record); outcome != Outcome::kDone)
+    return outcome;
+  WriteMean(record, {});
+  return Commit(record) ? Outcome::kDone : Outcome::kBusy;
+}
+
+// kDone: it may be tried, and `record` is its record. `kept`: free buffers that there must be even
+// if the partner gives one back.
+Pairs::Outcome Pairs::Propose(int32_t partner, size_t kept, PairRecord* record) {
+  // Which settles all words: else it might change, by another one's exchange, what is read below.
+  const std::vector<uint32_t> free = FreeBuffers();
+  const MemberWord state = StateOf(partner);
+  *record = {
+      .partner = partner, .own = exchange_.Settled(self_), .others = exchange_.Settled(partner)};
+  if (state.state == MemberState::kDead || state.epoch != epoch_ || record->others.number == 0) {
+    ++counters_.absent;
+    return Outcome::kAbsent;
+  }
+  // One more has to be left for the next update, which comes while the partner holds this one.
+  if (free.size() < (record->others.owner == self_ ? kept : 2)) {
+    ++counters_.no_room;
+    return Outcome::kNoRoom;
+  }
+  record->buffer = free[0];
+  return Outcome::kDone;
+}
+
+// In rank order; to the buffer and, unless it is empty, to `model`.
+void Pairs::WriteMean(const PairRecord& record, std::span<void* const> model) {
+  const bool is_lower = self_ < record.partner;
+  const std::byte* inputs[] = {memory_->Buffer(is_lower ? record.own : record.others),
+                               memory_->Buffer(is_lower ? record.others : record.own)};
+  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
+    const std::array from{inputs[0] + shard.offset_bytes, inputs[1] + shard.offset_bytes};
+    std::array to{memory_->Buffer(self_, record.buffer) + shard.offset_bytes,
+                  static_cast<std::byte*>(nullptr)};
+    if (!model.empty()) to[1] = ShardOf(memory_->layout(), shard, model);
+    kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .postscale = 0.5}, from,
+                     std::span<std::byte* const>(to.data(), model.empty() ? 1 : 2), shard.count,
+                     StoresFor(memory_->layout()));
+  }
+}
+
+bool Pairs::Commit(const PairRecord& record) {
+  const bool is_done = exchange_.Commit(record);
+  ++(is_done ? counters_.exchanges : counters_.busy);
+  return is_done;
 }
 
 bool Pairs::Look(int32_t member, std::span<void* const> to) {
@@ -232,13 +269,14 @@ bool Pairs::Publish(const ModelWord& before, uint32_t buffer) {
 void Pairs::Put(std::span<const void* const> model, uint32_t buffer) {
   for (const RoundLayout::Shard& shard : memory_->layout().shards())
     kernels_->copy(memory_->Buffer(self_, buffer) + shard.offset_bytes,
-                   ShardOf(memory_->layout(), shard, model), BytesOf(shard), Stores::kCached);
+                   ShardOf(memory_->layout(), shard, model), BytesOf(shard),
+                   StoresFor(memory_->layout()));
 }
 
 void Pairs::Take(const std::byte* from, std::span<void* const> model) const {
   for (const RoundLayout::Shard& shard : memory_->layout().shards())
     kernels_->copy(ShardOf(memory_->layout(), shard, model), from + shard.offset_bytes,
-                   BytesOf(shard), Stores::kCached);
+                   BytesOf(shard), StoresFor(memory_->layout()));
 }
 
 // buffer = (model - base) + current.
@@ -249,14 +287,16 @@ void Pairs::Merge(std::span<void* const> model, const ModelWord& current, uint32
     const std::byte* own = ShardOf(memory_->layout(), shard, model);
     const std::byte* others = memory_->Buffer(current) + shard.offset_bytes;
     std::byte* to = memory_->Buffer(self_, buffer) + shard.offset_bytes;
-    const Reduction sum{.dtype = shard.dtype, .op = Op::kSum};
     for (size_t at = 0; at < shard.count; at += kPieceElems) {
       const size_t piece = std::min(kPieceElems, shard.count - at);
-      kernels_->begin({.dtype = shard.dtype, .op = Op::kSum, .prescale = -1}, base + at * item,
-                      scratch_.data(), piece);
-      kernels_->add(sum, own + at * item, scratch_.data(), piece);
-      kernels_->add(sum, others + at * item, scratch_.data(), piece);
-      kernels_->finish(sum, scratch_.data(), to + at * item, piece);
+      const std::byte* taken = base + at * item;
+      std::byte* less = scratch_.data();
+      kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .prescale = -1}, {&taken, 1},
+                       {&less, 1}, piece, Stores::kCached);
+      const std::array<const std::byte*, 3> from{less, own + at * item, others + at * item};
+      std::byte* const out = to + at * item;
+      kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum}, from, {&out, 1}, piece,
+                       StoresFor(memory_->layout()));
     }
   }
 }

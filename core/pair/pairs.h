@@ -55,6 +55,11 @@ class Pairs {
   // Averages with `partner`: both have the mean then, and model is it. REQUIRES: model is as Begin,
   // Update or Exchange left it; partner != self.
   Outcome Exchange(int32_t partner, std::span<void* const> model);
+  // Likewise of what both have handed in last, and `model` is left alone: what it has become since
+  // is added to the mean by the next Update.
+  Outcome Exchange(int32_t partner);
+  // Somebody has averaged with this rank since it wrote its model last.
+  bool IsMerged() { return !exchange_.Settled(self_).IsIn(self_, base_); }
 
   // Any rank, at any time, alone: a copy of what `member` has now. False: it has changed while it
   // was copied, or has not begun.
@@ -85,6 +90,9 @@ class Pairs {
   const Counters& counters() const { return counters_; }
 
  private:
+  Outcome Propose(int32_t partner, size_t kept, PairRecord* record);
+  void WriteMean(const PairRecord& record, std::span<void* const> model);
+  bool Commit(const PairRecord& record);
   std::vector<uint32_t> FreeBuffers();
   void Put(std::span<const void* const> model, uint32_t buffer);
   void Take(const std::byte* from, std::span<void* const> model) const;

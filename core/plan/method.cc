@@ -101,9 +101,10 @@ Status ReadValue(const MethodParameter& parameter, std::string_view text, int64_
   }
   std::string range = std::string("a number of ") + parameter.unit;
   if (parameter.notation == Notation::kTime) range = "a time such as 20ms";
-  if (parameter.notation == Notation::kProgress)
+  if (IsOneOfTwo(parameter.notation))
     return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
-                                   ", which is not lockstep or skip");
+                                   ", which is not " + WriteAs(parameter.notation, 0) + " or " +
+                                   WriteAs(parameter.notation, 1));
   if (parameter.notation == Notation::kPairing)
     return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
                                    ", which is not auto, bipartite, ring, full or matching");

@@ -39,6 +39,8 @@ enum class Notation : uint8_t {
   kTimeOrAuto,  // "auto", or as kTime: kAutoTime, or that
   kPairing,     // "auto", or a topology that gives pairs: 0, or 1 + its place in kPairKinds
   kTimeOrOff,   // "off", or as kTime and not 0: kOff, which no text has, or that
+  kSpacing,     // "fixed" or "geometric": 0 or 1
+  kForm,        // "blocking" or "nonblocking": 0 or 1
 };
 inline constexpr int64_t kAdmitSolo = 1;
 inline constexpr int64_t kAdmitAll = -1000;
@@ -96,9 +98,10 @@ struct MethodRounds {
 struct MethodPairs {
   TopologyKind topology = TopologyKind::kMatching;
   uint64_t seed = 0;        // of a random one, and of random numbers of steps
-  bool all_begin = true;    // else even ranks alone, and odd ones are met by them
+  bool all_begin = true;    // else one of each pair, and the other is met by it
   int64_t local_steps = 1;  // steps between a rank's exchanges
   bool is_random = false;   // these are a mean: geometrically distributed
+  bool of_copies = false;   // of what was handed in last: steps since then are added afterwards
   Time max_wait = 0;        // in finish(), which is all that waits
 
   friend bool operator==(const MethodPairs&, const MethodPairs&) = default;

@@ -73,9 +73,24 @@ std::optional<int64_t> ReadOrAuto(std::string_view text) {
   return count.value_or(0) >= 1 ? count : std::nullopt;
 }
 
-std::optional<int64_t> ReadProgress(std::string_view text) {
-  if (text == "lockstep") return 0;
-  return text == "skip" ? std::optional<int64_t>(1) : std::nullopt;
+struct TwoWords {
+  Notation notation;
+  const char* words[2];  // of 0 and 1
+};
+constexpr TwoWords kTwoWords[] = {{Notation::kProgress, {"lockstep", "skip"}},
+                                  {Notation::kSpacing, {"fixed", "geometric"}},
+                                  {Notation::kForm, {"blocking", "nonblocking"}}};
+
+// Null: its values are not two words.
+const TwoWords* WordsOf(Notation notation) {
+  for (const TwoWords& two : kTwoWords)
+    if (two.notation == notation) return &two;
+  return nullptr;
+}
+
+std::optional<int64_t> ReadWord(const TwoWords& two, std::string_view text) {
+  if (text == two.words[0]) return 0;
+  return text == two.words[1] ? std::optional<int64_t>(1) : std::nullopt;
 }
 
 // "1", "0.25", "1e-3"; what would have to be rounded is no norm.
@@ -114,6 +129,8 @@ std::string WriteNorm(int64_t millionths) {
 
 }  // namespace
 
+bool IsOneOfTwo(Notation notation) { return WordsOf(notation) != nullptr; }
+
 std::optional<int64_t> ReadAs(Notation notation, std::string_view text) {
   switch (notation) {
     case Notation::kNumber:
@@ -121,7 +138,9 @@ std::optional<int64_t> ReadAs(Notation notation, std::string_view text) {
     case Notation::kTime:
       return ReadTime(text);
     case Notation::kProgress:
-      return ReadProgress(text);
+    case Notation::kSpacing:
+    case Notation::kForm:
+      return ReadWord(*WordsOf(notation), text);
     case Notation::kAdmission:
       return ReadAdmission(text);
     case Notation::kOrAuto:
@@ -150,7 +169,7 @@ std::string WriteAs(Notation notation, int64_t value) {
   if (notation == Notation::kNorm) return WriteNorm(value);
   if (notation == Notation::kPairing)
     return value == kAuto ? "auto" : NameOf(kPairKinds[value - 1]);
-  if (notation == Notation::kProgress) return value == 0 ? "lockstep" : "skip";
+  if (const TwoWords* two = WordsOf(notation); two != nullptr) return two->words[value];
   if (notation == Notation::kTimeOrAuto && value == kAutoTime) return "auto";
   if (notation == Notation::kTimeOrOff && value == kOff) return "off";
   if (notation == Notation::kTime || notation == Notation::kTimeOrAuto ||

@@ -17,5 +17,8 @@ std::optional<int64_t> ReadAs(Notation notation, std::string_view text);
 // What ReadAs reads as `value`; equal values give equal texts.
 std::string WriteAs(Notation notation, int64_t value);
 
+// Whether its values are two words.
+bool IsOneOfTwo(Notation notation);
+
 }  // namespace covey
 #endif  // COVEY_CORE_PLAN_NOTATION_H_

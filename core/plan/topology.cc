@@ -78,7 +78,11 @@ int32_t TournamentPartner(int32_t size, uint64_t round, int32_t rank) {
 
 // A random order of the ranks; the first meets the second, and so on. Who is last when P is odd
 // meets nobody.
-int32_t MatchedPartner(const Topology& topology, uint64_t round, int32_t rank) {
+struct Seat {
+  int32_t partner;
+  bool is_first;
+};
+Seat MatchedSeat(const Topology& topology, uint64_t round, int32_t rank) {
   const auto size = static_cast<size_t>(topology.size);
   std::vector<int32_t> order(size);
   std::iota(order.begin(), order.end(), 0);
@@ -86,7 +90,7 @@ int32_t MatchedPartner(const Topology& topology, uint64_t round, int32_t rank) {
   for (size_t left = size; left > 1; --left) std::swap(order[left - 1], order[rng.Below(left)]);
   const auto at = static_cast<size_t>(std::find(order.begin(), order.end(), rank) - order.begin());
   const size_t other = at % 2 == 0 ? at + 1 : at - 1;
-  return other < size ? order[other] : -1;
+  return {other < size ? order[other] : -1, at % 2 == 0};
 }
 
 MixingRow PairRow(int32_t partner, int32_t rank) {
@@ -279,12 +283,21 @@ int32_t PartnerOf(const Topology& topology, uint64_t round, int32_t rank) {
     case TopologyKind::kFull:
       return TournamentPartner(size, round, rank);
     case TopologyKind::kMatching:
-      return MatchedPartner(topology, round, rank);
+      return MatchedSeat(topology, round, rank).partner;
     default:
       break;
   }
   CHECK(false, "a topology that gives pairs");
   return -1;
+}
+
+bool IsFirst(const Topology& topology, uint64_t round, int32_t rank) {
+  const int32_t partner = PartnerOf(topology, round, rank);
+  if (partner < 0) return false;
+  if (topology.kind == TopologyKind::kMatching) return MatchedSeat(topology, round, rank).is_first;
+  if (topology.kind != TopologyKind::kFull) return rank % 2 == 0;
+  const uint64_t period = round / static_cast<uint64_t>(PairPeriodOf(topology));
+  return (rank < partner) == (period % 2 == 0);
 }
 
 }  // namespace covey

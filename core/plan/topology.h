@@ -97,6 +97,9 @@ std::vector<int32_t> ReceiversOf(const Topology& topology, uint64_t round, int32
 // that round; -1: nobody. REQUIRES: CheckPairs.
 int64_t PairPeriodOf(const Topology& topology);
 int32_t PartnerOf(const Topology& topology, uint64_t round, int32_t rank);
+// Of each pair exactly one is first: the even rank on a ring and a bipartite graph, on the full one
+// the lower and the higher period by period, in a matching one at random.
+bool IsFirst(const Topology& topology, uint64_t round, int32_t rank);
 
 }  // namespace covey
 #endif  // COVEY_CORE_PLAN_TOPOLOGY_H_

@@ -31,7 +31,7 @@ def methods() -> List[Dict[str, Any]]:
 
     Example:
         >>> [method["name"] for method in covey.methods()]
-        ['adpsgd', 'allreduce', 'eager', 'local', 'wagma']
+        ['adpsgd', 'allreduce', 'eager', 'local', 'swarm', 'wagma']
     """
     return list(json.loads(_native.methods()))
 

@@ -19,7 +19,7 @@
 //
 // Worked example, 4 ranks, bipartite (hops 1, -1): the exchanges that ranks 0 and 2 begin are 0-1
 // 2-3, 0-3 2-1, 0-1 2-3, ..., each in its own time.
-#include "core/plan/method.h"
+#include "ops/methods/pairing.h"
 
 namespace covey {
 namespace {
@@ -37,21 +37,8 @@ constexpr MethodParameter kParameters[] = {
          "who averages with whom: bipartite, ring (both for even numbers of ranks), full (all in "
          "turn), matching (random pairs); auto: bipartite, or for an odd number matching",
      .notation = Notation::kPairing},
-    {.name = "seed",
-     .letter = "",
-     .unit = "",
-     .standard = 1,
-     .minimum = 0,
-     .maximum = int64_t{1} << 40,
-     .help = "of random pairs"},
-    {.name = "max_wait",
-     .letter = "",
-     .unit = "time",
-     .standard = 60 * kSecond,
-     .minimum = kMillisecond,
-     .maximum = 24 * 3600 * kSecond,
-     .help = "how long finish() waits for the others; nothing else waits",
-     .notation = Notation::kTime},
+    kPairSeed,
+    kPairMaxWait,
 };
 
 TopologyKind KindFor(int64_t told, int32_t size) {

@@ -89,7 +89,11 @@ INSTANTIATE_TEST_SUITE_P(
     All, PairsTest,
     testing::Values(std::pair{1, "adpsgd"}, std::pair{2, "adpsgd"}, std::pair{3, "adpsgd"},
                     std::pair{4, "adpsgd:topology=ring"}, std::pair{5, "adpsgd:topology=full"},
-                    std::pair{8, "adpsgd"}, std::pair{4, "adpsgd:topology=matching"}));
+                    std::pair{8, "adpsgd"}, std::pair{4, "adpsgd:topology=matching"},
+                    std::pair{1, "swarm"}, std::pair{2, "swarm:H=2"}, std::pair{3, "swarm:H=7"},
+                    std::pair{4, "swarm:exchange=nonblocking"},
+                    std::pair{5, "swarm:steps=geometric,exchange=nonblocking"},
+                    std::pair{8, "swarm:H=4,steps=geometric"}));
 
 // Rank 1 does nothing at all; rank 0 trains, averages with it, and is refused only by finish().
 TEST(PairsFaultTest, WhoDoesNothingHoldsUpNobody) {

@@ -11,13 +11,11 @@ import random
 import signal
 import time
 import unittest
-from typing import List, Tuple
 
 import torch
-from nets import batch_of, loss_of, make_net
+from pairs import learn, mean_of, train_until
 from ranks import SEED, SharedPool
-from watched import Report, Watched
-from whole_numbers import WIDTH, digest, gradient_of
+from watched import Watched
 
 import covey
 import covey.torch as hvd
@@ -34,23 +32,6 @@ def tearDownModule() -> None:
 
 
 # ---- On the ranks ------------------------------------------------------------------------------
-
-
-def learn(method: str, steps: List[int]) -> Tuple[str, List[float], int]:
-    """Plain SGD of this rank's own number of steps; the mean after finish(), twice."""
-    parameter = torch.nn.Parameter(torch.zeros(WIDTH, dtype=torch.float64))
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), method=method)
-    done = 0
-    for _ in range(2):
-        for _ in range(steps[hvd.rank()]):
-            done += 1
-            optimizer.zero_grad()
-            (parameter * gradient_of(hvd.rank(), done)).sum().backward()
-            optimizer.step()
-        optimizer.finish()
-        hvd.check_replicas({"parameter": parameter})
-    met = optimizer._covey_rounds.met + optimizer._covey_rounds.merged
-    return digest([parameter]), parameter.tolist(), met
 
 
 def of_many_types() -> int:
@@ -79,33 +60,7 @@ def refusal(method: str) -> str:
     return "nothing"
 
 
-def train_until(folder: str) -> Tuple[str, str, int]:
-    """The model's hash at the end, an error, steps."""
-    net = make_net()
-    sgd = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    optimizer = hvd.DistributedOptimizer(sgd, model=net, method="adpsgd")
-    report = Report(folder, hvd.rank())
-    steps = 0
-    while report.goes_on:
-        optimizer.zero_grad()
-        loss_of(net, batch_of(steps, hvd.rank())).backward()
-        optimizer.step()
-        steps += 1
-        report.write(optimizer.version)
-    optimizer.finish()
-    return digest(net.parameters()), "", steps
-
-
 # ---- The tests ---------------------------------------------------------------------------------
-
-
-def mean_of(steps: List[int]) -> List[float]:
-    """What two epochs of so many steps make of zeros, on average."""
-    total = torch.zeros(WIDTH, dtype=torch.float64)
-    for rank, count in enumerate(steps):
-        for step in range(1, 2 * count + 1):
-            total -= gradient_of(rank, step)
-    return (total / len(steps)).tolist()
 
 
 class PairsTest(unittest.TestCase):
@@ -127,7 +82,7 @@ class PairsTest(unittest.TestCase):
     def test_a_stopped_rank_holds_up_nobody(self) -> None:
         for size, stopped in ((2, 0), (4, 1)):
             rng = random.Random(SEED + size)
-            with self.subTest(size=size), Watched(size, __file__, train_until) as job:
+            with self.subTest(size=size), Watched(size, __file__, train_until, "adpsgd") as job:
                 for rank in range(size):
                     job.wait_for_version(rank, 3)
                 for _ in range(3):
@@ -145,7 +100,7 @@ class PairsTest(unittest.TestCase):
     def test_a_killed_rank_holds_up_nobody(self) -> None:
         for size, killed in ((2, 1), (3, 0)):
             rng = random.Random(SEED - size)
-            with self.subTest(size=size), Watched(size, __file__, train_until) as job:
+            with self.subTest(size=size), Watched(size, __file__, train_until, "adpsgd") as job:
                 for rank in range(size):
                     job.wait_for_version(rank, 3)
                 time.sleep(rng.uniform(0, 0.05))  # Anywhere in a step.

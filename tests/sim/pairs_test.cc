@@ -26,6 +26,7 @@ TEST(PairsTest, EverythingHolds) {
             {"busy", &V::busy},
             {"without room", &V::no_room, 0},
             {"absent", &V::absent},
+            {"batches of local steps", &V::batches},
             {"undecided", &V::undecided},
             {"stopped", &V::stopped},
             {"killed", &V::killed},

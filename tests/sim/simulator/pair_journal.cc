@@ -105,6 +105,9 @@ void PairJournal::CheckMean(const std::vector<Model>& now, int32_t a, int32_t b)
   if (one.place != now[static_cast<size_t>(b)].place)
     return Fail("1: ranks " + std::to_string(a) + " and " + std::to_string(b) +
                 " have changed at once, and differ");
+  if (HasHandedIn(one.place.first) == of_copies_)
+    Fail("7: rank " + std::to_string(one.place.first) + (of_copies_ ? " averages" : " keeps back") +
+         " the steps it has just done");
   const Bytes* before_a = ModelOf(a);
   const Bytes* before_b = ModelOf(b);
   if (before_a == nullptr || before_b == nullptr) return Fail("1: who has not begun was averaged");
@@ -137,8 +140,10 @@ void PairJournal::CheckSum() {
                   std::to_string(e) + ", not " + std::to_string(expected_[e]));
 }
 
-void PairJournal::OnProgress(int32_t rank, std::vector<double> progress) {
-  progress_[static_cast<size_t>(rank)] = std::move(progress);
+void PairJournal::OnProgress(int32_t rank, const std::vector<double>& progress) {
+  std::vector<double>& all = progress_[static_cast<size_t>(rank)];
+  all.resize(progress.size());
+  for (size_t e = 0; e < all.size(); ++e) all[e] += progress[e];
 }
 
 void PairJournal::OnTaken(int32_t rank, const Bytes& model) {

@@ -20,9 +20,14 @@ class PairJournal {
 
   // Looks at the shared memory as it is, between any two instructions of any rank.
   void Look();
-  // A rank is about to hand in a model that is `progress` (by element of all shards) more than what
-  // it had. Its next own change of its model word makes that count, once.
-  void OnProgress(int32_t rank, std::vector<double> progress);
+  // A rank has a model that is `progress` (by element of all shards) more than what it had, and
+  // will hand it in, alone or with more. Its next own change of its model word makes that count,
+  // once.
+  void OnProgress(int32_t rank, const std::vector<double>& progress);
+  // Nothing is left of that.
+  bool HasHandedIn(int32_t rank) const { return progress_[static_cast<size_t>(rank)].empty(); }
+  // Who begins an exchange has handed in nothing since its last steps; else all.
+  void ExpectCopies() { of_copies_ = true; }
   // It has done so, or averaged, and has `model` now: what it made its word say.
   void OnTaken(int32_t rank, const Bytes& model);
   // A rank begins a new epoch: what it has then is what counts.
@@ -58,6 +63,7 @@ class PairJournal {
   std::map<Place, Bytes> held_;                // what words name, as it was when the first did
   std::vector<double> expected_;               // the sum of all models, by element
   std::vector<std::vector<double>> progress_;  // of whoever hands in, by rank; else empty
+  bool of_copies_ = false;
   std::vector<bool> goes_on_;
   std::vector<Bytes> own_;  // what a rank made its word say last
   std::string failure_;

@@ -5,9 +5,10 @@
 #include <memory>
 #include <vector>
 
-#include "core/pair/pairs.h"
+#include "core/pair/steps.h"
 #include "ops/transports/inproc.h"
 #include "tests/sim/simulator/fiber.h"
+#include "tests/sim/simulator/pair_draws.h"
 #include "tests/sim/simulator/pair_journal.h"
 #include "tests/sim/simulator/pair_swarm.h"
 #include "tests/sim/simulator/split_kernels.h"
@@ -37,11 +38,13 @@ class PairSimulation final : public InprocWatcher {
   enum class State : uint8_t { kRuns, kStopped, kKilled };
   struct Player {
     std::unique_ptr<Pairs> pairs;
+    std::unique_ptr<PairSteps> steps;
     std::unique_ptr<Fiber> fiber;
     State state = State::kRuns;
     Time stopped_until = 0;
     Time known_dead_at = kNever;
     Bytes model;
+    int64_t local_steps = 0;  // since it handed in
     bool finishes = false, has_finished = false;
   };
 
@@ -50,6 +53,7 @@ class PairSimulation final : public InprocWatcher {
   void StopForAWhile(int32_t rank);
   void Main(int32_t rank);
   void Learn(int32_t rank);
+  void StepByRule(int32_t rank);
   void Average(int32_t rank);
   void LookAtOne(int32_t rank);
   void Finish(int32_t rank);
@@ -75,7 +79,8 @@ class PairSimulation final : public InprocWatcher {
   uint64_t resumes_ = 0;
   uint64_t others_ran_ = 0;  // how often the rank that runs was another one than before
   int32_t ran_last_ = -1;
-  uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, equal_ = 0, epochs_ = 0, looks_ = 0, torn_ = 0;
+  uint64_t batches_ = 0, stopped_ = 0, killed_ = 0, stops_ = 0, equal_ = 0, epochs_ = 0, looks_ = 0,
+           torn_ = 0;
 };
 
 PairMemory Mapped(InprocNetwork* network, int32_t size, const RoundLayout& layout) {
@@ -102,8 +107,13 @@ PairSimulation::PairSimulation(uint64_t seed, int32_t ranks)
     player.model.resize(layout_.length_bytes());
     player.pairs =
         std::make_unique<Pairs>(r, &memory_, network_.transport(Rank{r}).words(), &SplitKernels());
+    player.steps = std::make_unique<PairSteps>(r, swarm_.rule, player.pairs.get());
     player.fiber = std::make_unique<Fiber>([this, r] { Main(r); });
   }
+  if (!swarm_.by_rule) return;
+  if (swarm_.rule.of_copies) journal_.ExpectCopies();
+  if (const std::string wrong = FindDrawThatIsWrong(swarm_.rule); !wrong.empty())
+    journal_.Fail("6: " + wrong);
 }
 
 // ---- Inside a fiber -----------------------------------------------------------------------------
@@ -111,6 +121,7 @@ PairSimulation::PairSimulation(uint64_t seed, int32_t ranks)
 void PairSimulation::Point(int32_t rank) {
   if (closing_ || rank != current_) return;
   journal_.Look();
+  if (swarm_.stops_at_words && rng_.Percent(2)) return StopForAWhile(rank);
   if (rng_.Below(1000) < swarm_.switch_permille) players_[static_cast<size_t>(rank)].fiber->Yield();
 }
 
@@ -122,6 +133,10 @@ void PairSimulation::Main(int32_t rank) {
     for (uint64_t i = 0; i < swarm_.steps[static_cast<size_t>(rank)] && !closing_; ++i) {
       Hear(player.pairs.get());
       Learn(rank);
+      if (swarm_.by_rule) {
+        StepByRule(rank);
+        continue;
+      }
       player.pairs->Update(SpansOf(&player.model));
       if (closing_) return;
       journal_.OnTaken(rank, player.model);
@@ -152,7 +167,25 @@ void PairSimulation::Learn(int32_t rank) {
         std::memcpy(at, &value, sizeof(value));
       }
     }
-  journal_.OnProgress(rank, std::move(progress));
+  journal_.OnProgress(rank, progress);
+}
+
+void PairSimulation::StepByRule(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  ++player.local_steps;
+  player.steps->Step(SpansOf(&player.model));
+  if (closing_) return;
+  journal_.Look();
+  const bool has_handed_in = journal_.HasHandedIn(rank);
+  if (!swarm_.rule.is_random && has_handed_in != (player.local_steps == swarm_.rule.local_steps))
+    journal_.Fail("6: rank " + std::to_string(rank) + " is at step " +
+                  std::to_string(player.local_steps) + " of " +
+                  std::to_string(swarm_.rule.local_steps) + " and has " +
+                  (has_handed_in ? "" : "not ") + "handed in");
+  if (!has_handed_in) return;
+  ++batches_;
+  player.local_steps = 0;
+  journal_.OnTaken(rank, player.model);
 }
 
 void PairSimulation::Average(int32_t rank) {
@@ -198,6 +231,12 @@ bool PairSimulation::IsAwaited(const std::vector<int32_t>& ranks) const {
 
 void PairSimulation::Finish(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
+  if (swarm_.by_rule) player.steps->HandIn(SpansOf(&player.model));
+  if (closing_) return;
+  journal_.Look();
+  if (!journal_.HasHandedIn(rank))
+    journal_.Fail("6: rank " + std::to_string(rank) + " finishes with steps that it keeps");
+  player.local_steps = 0;
   player.pairs->Finish();
   player.finishes = true;
   while (!closing_ && IsAwaited(player.pairs->Unfinished())) {
@@ -336,6 +375,7 @@ PairVerdict PairSimulation::Verdict(uint64_t resumes) const {
                       .hash = journal_.hash() * 31 + resumes,
                       .updates = journal_.updates,
                       .exchanges = journal_.exchanges,
+                      .batches = batches_,
                       .undecided = journal_.undecided,
                       .stopped = stopped_,
                       .killed = killed_,

@@ -1,6 +1,22 @@
 #include "tests/sim/simulator/pair_swarm.h"
 
 namespace covey {
+namespace {
+
+PairRule DrawRule(Rng* rng, int32_t size) {
+  PairRule rule;
+  rule.topology.size = size;
+  rule.topology.seed = rng->Next();
+  do rule.topology.kind = kPairKinds[rng->Below(kNumPairKinds)];
+  while (!CheckPairs(rule.topology).ok());
+  rule.all_begin = rng->Percent(30);
+  rule.local_steps = static_cast<int64_t>(1 + rng->Below(4));
+  rule.is_random = rng->Percent(50);
+  rule.of_copies = rng->Percent(50);
+  return rule;
+}
+
+}  // namespace
 
 PairSwarm PairSwarm::Draw(Rng* rng, int32_t ranks) {
   PairSwarm s{};
@@ -22,12 +38,20 @@ PairSwarm PairSwarm::Draw(Rng* rng, int32_t ranks) {
   if (rng->Percent(30)) s.most_killed = rng->Below(members);
   s.strikes_permille = 1 + rng->Below(60);
   s.epochs = s.most_stopped + s.most_killed == 0 && rng->Percent(60) ? 2 : 1;
+  s.stops_at_words = rng->Percent(25);
+  s.by_rule = rng->Percent(25);
+  s.rule = DrawRule(rng, s.size);
   return s;
 }
 
 std::string PairSwarm::ToString() const {
   return std::to_string(size) + " ranks, steps " + std::to_string(steps[0]) + ", exchanges " +
          std::to_string(exchange_percent) + " %" + (half_ask ? " by even ranks" : "") +
+         (by_rule ? std::string(", by the rule of ") + NameOf(rule.topology.kind) +
+                        (rule.all_begin ? "" : ", one of two begins") +
+                        (rule.is_random ? ", about " : ", ") + std::to_string(rule.local_steps) +
+                        " local steps" + (rule.of_copies ? ", copies" : "")
+                  : "") +
          ", stopped " + std::to_string(most_stopped) + ", killed " + std::to_string(most_killed) +
          ", switches " + std::to_string(switch_permille) + " permille, epochs " +
          std::to_string(epochs);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/rng.h"
+#include "core/pair/steps.h"
 #include "core/round/layout.h"
 
 namespace covey {
@@ -17,10 +18,13 @@ struct PairSwarm {
   std::vector<uint64_t> steps;  // by rank
   uint64_t exchange_percent;    // of steps
   bool half_ask;                // even ranks alone begin exchanges
-  int tries;                    // of an exchange that finds a model busy
+  bool by_rule;                 // steps are those of PairSteps; else all are handed in, at random
+  PairRule rule;
+  int tries;  // of an exchange that finds a model busy
   uint64_t switch_permille;
-  uint64_t slow_ranks;                                   // bit r: runs rarely
-  uint64_t stops_permille;                               // of resumes: a rank stops for a while
+  uint64_t slow_ranks;      // bit r: runs rarely
+  uint64_t stops_permille;  // of resumes: a rank stops for a while
+  bool stops_at_words;      // likewise, where a word is read or written
   uint64_t most_stopped, most_killed, strikes_permille;  // for ever
   int epochs;                                            // of so many steps, each with its end
 

@@ -138,6 +138,35 @@ TEST(TopologyTest, PairsAreMutualAndNobodyIsInTwo) {
   }
 }
 
+TEST(TopologyTest, OfEachPairOneIsFirstAndAllAreAsOften) {
+  for (const Topology& topology : AllValid()) {
+    if (!CheckPairs(topology).ok() || topology.size == 1) continue;
+    const uint64_t rounds = topology.kind == TopologyKind::kMatching
+                                ? 1000
+                                : 2 * static_cast<uint64_t>(PairPeriodOf(topology));
+    const bool has_sides =
+        topology.kind == TopologyKind::kRing || topology.kind == TopologyKind::kBipartite;
+    for (int32_t rank = 0; rank < topology.size; rank += topology.size > 24 ? 7 : 1) {
+      double first = 0, met = 0;
+      for (uint64_t round = 0; round < rounds; ++round) {
+        const int32_t partner = PartnerOf(topology, round, rank);
+        const bool is_first = IsFirst(topology, round, rank);
+        if (partner >= 0) {
+          EXPECT_NE(is_first, IsFirst(topology, round, partner)) << NameIn(topology);
+          ++met;
+        } else {
+          EXPECT_FALSE(is_first);
+        }
+        first += is_first ? 1 : 0;
+      }
+      if (has_sides)
+        EXPECT_EQ(first, rank % 2 == 0 ? met : 0) << NameIn(topology);
+      else
+        EXPECT_NEAR(first, met / 2, 3 * std::sqrt(1000)) << NameIn(topology);
+    }
+  }
+}
+
 TEST(TopologyTest, BipartitePairsAreOfAnEvenAndAnOddRank) {
   for (const int32_t size : {2, 4, 6, 8, 10, 16, 64, 100}) {
     const Topology topology{TopologyKind::kBipartite, size, 1, {}};

@@ -1,0 +1,112 @@
+// swarm: each rank does some steps by itself, then averages its model with that of one other rank,
+// drawn at random; nobody waits for anybody (SwarmSGD).
+//
+// Random matchings, drawn from a seed that all ranks share, say who meets whom: in round n of a
+// rank, which comes after its n-th batch of `local_steps` steps, one of the pair, drawn too, begins
+// the average, and the other is met by it. So each rank averages once for each batch, on average,
+// and none is met more often than others. Batches are equally long, or geometrically distributed
+// about `local_steps`, each rank's by itself, as the paper's analysis has them.
+//
+// Neither form of an exchange waits, on one host: both models become the mean at once, by one word
+// each, and a partner in the middle of its steps keeps them: X - B, its model less what it handed
+// in last, does not change. What differs is what the rank that begins brings along:
+//   exchange=blocking     its model with the batch that is just over: X_i = X_j = (X_i + X_j) / 2.
+//                         In the paper both then wait until both batches are over.
+//   exchange=nonblocking  what it had before that batch, as the partner does: the paper's copies Y,
+//                         X_i += (Y_j - B_i) / 2, Y_i = B_i = (B_i + Y_j) / 2. Its batch is handed
+//                         in afterwards, for whoever averages with it next.
+// In the paper the second exists so that nobody has to wait. Here the first does not wait either,
+// and spreads what is learnt one meeting earlier, with less to read and write: it is the default.
+//
+// The sum of all models is moved by steps alone, each of which counts once, and finish() leaves the
+// mean of all: that is the model to look at. Momenta and buffers stay with each rank.
+// Source: G. Nadiradze, A. Sabour, P. Davies, S. Li, D. Alistarh, "Asynchronous Decentralized SGD
+// with Quantized and Local Updates", NeurIPS 2021, arXiv:1910.12308. The released code overwrites
+// the initiator's model alone, so that its sum is not kept, and looks at rank 0's model.
+// Bytes per rank and batch, on one host: blocking 2 m read and 2 m written by who begins, 2 m by
+// who is met, and 2 m more when somebody has averaged with it; nonblocking 3 m more for who begins.
+//
+// Worked example, 4 ranks, H = 3: after 3 steps of its own rank 0 meets, say, rank 2, after 6 rank
+// 3, after 9 nobody begins but rank 1 meets it.
+#include "ops/methods/pairing.h"
+
+namespace covey {
+namespace {
+
+enum Setting : uint8_t { kLocalSteps, kSteps, kExchange, kTopology, kSeed, kMaxWait };
+
+constexpr MethodParameter kParameters[] = {
+    {.name = "local_steps",
+     .letter = "H",
+     .unit = "steps",
+     .standard = 3,
+     .minimum = 1,
+     .maximum = 1000000000,
+     .help = "steps each rank does by itself before it averages with another"},
+    {.name = "steps",
+     .letter = "",
+     .unit = "",
+     .standard = 0,
+     .minimum = 0,
+     .maximum = 1,
+     .help = "fixed: local_steps each time; geometric: a random number of which it is the mean",
+     .notation = Notation::kSpacing},
+    {.name = "exchange",
+     .letter = "",
+     .unit = "",
+     .standard = 0,
+     .minimum = 0,
+     .maximum = 1,
+     .help =
+         "blocking: models with the steps just done are averaged; nonblocking: those before them, "
+         "and the steps are added to the mean. Neither waits",
+     .notation = Notation::kForm},
+    {.name = "topology",
+     .letter = "",
+     .unit = "",
+     .standard = kAuto,
+     .minimum = kAuto,
+     .maximum = kNumPairKinds,
+     .help = "who averages with whom: matching (random pairs), full (all in turn), ring, bipartite "
+             "(both for even numbers of ranks); auto: matching",
+     .notation = Notation::kPairing},
+    kPairSeed,
+    kPairMaxWait,
+};
+
+MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
+  const int64_t told = settings[kTopology];
+  return {.payload = Payload::kModel,
+          .admission = Admission::kPairs,
+          .pairs = {.topology = told == kAuto ? TopologyKind::kMatching : kPairKinds[told - 1],
+                    .seed = static_cast<uint64_t>(settings[kSeed]),
+                    .all_begin = false,
+                    .local_steps = settings[kLocalSteps],
+                    .is_random = settings[kSteps] != 0,
+                    .of_copies = settings[kExchange] != 0,
+                    .max_wait = settings[kMaxWait]}};
+}
+
+constexpr Method kMethod{
+    .name = "swarm",
+    .help =
+        "each rank does local_steps steps with its own gradients, then averages its model with one "
+        "other rank's, drawn at random, whatever that is doing",
+    .bytes = "2 m to 4 m every local_steps steps; memory: 6 m, of which 3 to 4 m are used",
+    .citation =
+        "Nadiradze, Sabour, Davies, Li, Alistarh: Asynchronous Decentralized SGD with Quantized "
+        "and Local Updates, NeurIPS 2021, arXiv:1910.12308",
+    .late =
+        "anybody, for ever: nobody waits but in finish(), there for max_wait at most; who is slow "
+        "takes part with the model it has, and nothing that it learns is lost",
+    .learning_rate =
+        "that for one rank, not times P, with the schedule of one rank's training; momentum stays "
+        "with each rank",
+    .memory = "6 models in each rank, of which 3 to 4 are used while ranks are equally fast",
+    .scaling = Scaling::kOne,
+    .parameters = kParameters,
+    .plan = Plan};
+const MethodRegistration kRegistration(kMethod);
+
+}  // namespace
+}  // namespace covey
