@@ -23,6 +23,9 @@ constexpr Method kMethod{
     .citation =
         "Chen, Pan, Monga, Bengio, Jozefowicz: Revisiting Distributed Synchronous SGD, "
         "2016, arXiv:1604.00981",
+    .exchanged = "gradients, before every update",
+    .partners = "all ranks",
+    .saved = "its model: all are always equal",
     .late = "nobody: every step waits for all ranks",
     .learning_rate =
         "that for one rank times P, with a warm-up: a step stands for the batches of all",

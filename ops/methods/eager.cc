@@ -126,6 +126,9 @@ constexpr Method kMethod{
     .citation =
         "Li, Ben-Nun, Di Girolamo, Alistarh, Hoefler: Taming Unbalanced Training Workloads in Deep "
         "Learning with Partial Collective Operations, PPoPP 2020, doi:10.1145/3332466.3374528",
+    .exchanged = "gradients of those that have come, before every update",
+    .partners = "all ranks",
+    .saved = "the model of its version; after finish(): the last, of all",
     .late =
         "whoever is not among the first `admit`, for `log` steps at most; nobody waits longer than "
         "max_wait for anybody, but over a network (MPI) for a majority of the ranks to answer (of "

@@ -129,6 +129,9 @@ constexpr Method kMethod{
         "Barriers "
         "in Parallel Stochastic Optimization With Wait-Avoiding Group Averaging, IEEE TPDS 32(7), "
         "2021, doi:10.1109/TPDS.2020.3040606",
+    .exchanged = "models, after every update",
+    .partners = "group_size ranks, others each step; each sync_every-th step all",
+    .saved = "after finish(): the mean of all",
     .late =
         "anybody between two averages of all, by sync_every steps at most: its older model is "
         "averaged meanwhile, and it merges the mean with its own, or where it has missed an "

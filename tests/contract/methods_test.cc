@@ -43,8 +43,9 @@ TEST(EveryMethod, IsListedOnceInOrder) {
 
 TEST(EveryMethod, SaysWhatItIs) {
   for (const Method* method : Methods()) {
-    for (const char* text : {method->help, method->bytes, method->citation, method->late,
-                             method->learning_rate, method->memory})
+    for (const char* text :
+         {method->help, method->bytes, method->citation, method->exchanged, method->partners,
+          method->saved, method->late, method->learning_rate, method->memory})
       EXPECT_NE(std::string_view(text), "") << method->name;
     for (const MethodParameter& p : method->parameters) {
       EXPECT_LE(p.minimum, p.standard) << p.name;
