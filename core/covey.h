@@ -351,10 +351,10 @@ typedef struct covey_plan {
                         * versions; else 0: each step is exchanged as said */
 } covey_plan;
 
-/* All methods as a JSON array of {name, help, bytes, citation, late, learning_rate, memory,
- * lr_scale, parameters: [{name, letter, unit, default, minimum, maximum, help}]}, where values that
- * are not written as numbers are strings. `bytes` is per rank, with P ranks, g bytes of gradients
- * and m of parameters; lr_scale is "ranks" or "one": by what a learning rate for one rank is to be
+/* All methods as a JSON array of {name, help, bytes, citation, exchanged, partners, saved, late,
+ * learning_rate, memory, lr_scale, parameters: [{name, letter, unit, default, minimum, maximum,
+ * help}]}, where values that are not written as numbers are strings. `bytes` is per rank, with P
+ * ranks, g bytes of gradients and m of parameters; `saved` is what a rank has to save; lr_scale is "ranks" or "one": by what a learning rate for one rank is to be
  * multiplied. Same buffer rule as covey_stats; needs no runtime. */
 COVEY_API size_t covey_methods(char* json, size_t capacity);
 

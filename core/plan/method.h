@@ -130,11 +130,15 @@ enum class Scaling : uint8_t {
 };
 
 struct Method {
-  const char* name;       // "local"
-  const char* help;       // one sentence: what is exchanged when
-  const char* bytes;      // per rank, P ranks; g: bytes of the gradients, m: of the parameters
-  const char* citation;   // authors, title, year, where
-  const char* late = "";  // who may be late, how far, and what becomes of it
+  const char* name;      // "local"
+  const char* help;      // one sentence: what is exchanged when
+  const char* bytes;     // per rank, P ranks; g: bytes of the gradients, m: of the parameters
+  const char* citation;  // authors, title, year, where
+  // In few words, for a table: what is exchanged, with whom, and what a rank has to save.
+  const char* exchanged = "";
+  const char* partners = "";
+  const char* saved = "";
+  const char* late = "";           // who may be late, how far: and what becomes of it
   const char* learning_rate = "";  // the rule, in words
   const char* memory = "";         // beyond gradients and model
   Scaling scaling = Scaling::kRanks;
@@ -181,10 +185,10 @@ struct MethodChoice {
 // is then unchanged.
 Status ParseMethod(std::string_view text, MethodChoice* choice);
 
-// All methods: a JSON array of {name, help, bytes, citation, late, learning_rate, memory, lr_scale
-// ("ranks" or "one"), parameters: [{name, letter, unit,
-// default, minimum, maximum, help}]}; what is not written as a number is a string. The parameters
-// that all methods have come last.
+// All methods: a JSON array of {name, help, bytes, citation, exchanged, partners, saved, late,
+// learning_rate, memory, lr_scale ("ranks" or "one"), parameters: [{name, letter, unit, default,
+// minimum, maximum, help}]}; what is not written as a number is a string. The parameters that all
+// methods have come last.
 std::string MethodsJson();
 
 }  // namespace covey

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from typing import Any, Dict, List, Set, Tuple
@@ -42,6 +43,32 @@ def card(method: Dict[str, Any]) -> str:
         lines += _lines("    ", parameter["help"])
     lines += _lines("source  ", method["citation"])
     return "\n".join(lines)
+
+
+_TABLE = (
+    ("method", lambda method: f"`{method['name']}`"),
+    ("what is exchanged", lambda method: method["exchanged"]),
+    ("with whom", lambda method: method["partners"]),
+    ("who may be late", lambda method: re.split("[:;]", method["late"])[0]),
+    ("what rank 0 saves", lambda method: method["saved"]),
+    ("learning rate of one rank", lambda method: _FACTORS[method["lr_scale"]]),
+    ("parameters", lambda method: ", ".join(filter(None, map(_setting, method["parameters"])))),
+)
+_FACTORS = {"ranks": "times the ranks, with a warm-up", "one": "as it is"}
+_COMMON = ("warmup_steps", "clip_norm")  # Every method has them.
+
+
+def table() -> str:
+    """All methods, a line of Markdown each."""
+    rows = [[name for name, _ in _TABLE], ["---"] * len(_TABLE)]
+    rows += [[of(method) for _, of in _TABLE] for method in methods()]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _setting(parameter: Dict[str, Any]) -> str:
+    if parameter["name"] in _COMMON:
+        return ""
+    return f"`{parameter['name']}={parameter['default']}`"
 
 
 def _facts(method: Dict[str, Any]) -> List[Tuple[str, str]]:

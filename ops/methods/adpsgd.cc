@@ -66,6 +66,9 @@ constexpr Method kMethod{
     .citation =
         "Lian, Zhang, Zhang, Liu: Asynchronous Decentralized Parallel Stochastic Gradient Descent, "
         "ICML 2018, arXiv:1710.06952",
+    .exchanged = "models, after every update",
+    .partners = "one rank, another one each time",
+    .saved = "after finish(): the mean of all",
     .late =
         "anybody, for ever: nobody waits but in finish(), there for max_wait at most; who is slow "
         "takes part with the model it has, and nothing that it learns is lost",

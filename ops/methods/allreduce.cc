@@ -49,6 +49,9 @@ constexpr Method kMethod{
     .citation =
         "Chen, Pan, Monga, Bengio, Jozefowicz: Revisiting Distributed Synchronous SGD, "
         "2016, arXiv:1604.00981",
+    .exchanged = "gradients, before every update",
+    .partners = "all ranks",
+    .saved = "its model: all are always equal",
     .late =
         "nobody: every step waits for all ranks; with max_wait so long at most: then the missing "
         "rank is named and left out until it keeps up again, and its gradient counts later, once",

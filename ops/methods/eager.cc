@@ -27,6 +27,8 @@
 //
 // Worked example, 3 ranks, solo; rank 2 is late at step 1: version 1 = (g0,1 + g1,1) / 3, if 1 was
 // there when 0 came; version 2 = (g0,2 + g1,2 + g2,1) / 3, or + g2,2 when rank 2 has caught up.
+#include <algorithm>
+
 #include "core/plan/method.h"
 
 namespace covey {
@@ -57,15 +59,16 @@ constexpr MethodParameter kParameters[] = {
     {.name = "max_wait",
      .letter = "",
      .unit = "time",
-     .standard = 0,
-     .minimum = 0,
+     .standard = kAutoTime,
+     .minimum = kAutoTime,
      .maximum = 24 * 3600 * kSecond,
      .help =
          "how long a rank waits for the others at one step, and in finish(): then it goes on "
          "with those that have come, and who is missing is not waited for until it has kept up "
-         "for 3 steps; 0s: 10 times the median of its own steps, at least 1s, and 60s in finish() "
+         "for 3 steps; auto, or 0s: 10 times the median of its own steps, at least 1s, and 60s in "
+         "finish() "
          "and in its first steps",
-     .notation = Notation::kTime},
+     .notation = Notation::kTimeOrAuto},
     {.name = "log",
      .letter = "",
      .unit = "results",
@@ -112,7 +115,7 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
                      .seed = static_cast<uint64_t>(settings[kSeed]),
                      .grace = settings[kGrace],
                      .log = settings[kLog],
-                     .max_wait = settings[kMaxWait],
+                     .max_wait = std::max<int64_t>(settings[kMaxWait], 0),
                      .skips_ahead = settings[kProgress] == 1,
                      .max_staleness = settings[kMaxStaleness]}};
 }
@@ -126,6 +129,9 @@ constexpr Method kMethod{
     .citation =
         "Li, Ben-Nun, Di Girolamo, Alistarh, Hoefler: Taming Unbalanced Training Workloads in Deep "
         "Learning with Partial Collective Operations, PPoPP 2020, doi:10.1145/3332466.3374528",
+    .exchanged = "gradients of those that have come, before every update",
+    .partners = "all ranks",
+    .saved = "the model of its version; after finish(): the last, of all",
     .late =
         "whoever is not among the first `admit`, for `log` steps at most; nobody waits longer than "
         "max_wait for anybody, but over a network (MPI) for a majority of the ranks to answer (of "

@@ -76,6 +76,9 @@ constexpr Method kMethod{
         "Stich: Local SGD Converges Fast and Communicates Little, ICLR 2019, "
         "arXiv:1805.09767; Lin, Stich, Patel, Jaggi: Don't Use Large Mini-Batches, Use "
         "Local SGD, ICLR 2020, arXiv:1808.07217",
+    .exchanged = "models, after every local_steps-th update",
+    .partners = "all ranks",
+    .saved = "after finish(): the mean of all",
     .late =
         "within local_steps steps anybody; each averaging waits for all ranks, and a rank that is "
         "slow for good holds up all; with max_wait so long at most: then the missing rank is named "

@@ -96,6 +96,9 @@ constexpr Method kMethod{
     .citation =
         "Nadiradze, Sabour, Davies, Li, Alistarh: Asynchronous Decentralized SGD with Quantized "
         "and Local Updates, NeurIPS 2021, arXiv:1910.12308",
+    .exchanged = "models, after every local_steps-th update",
+    .partners = "one rank, drawn each time",
+    .saved = "after finish(): the mean of all",
     .late =
         "anybody, for ever: nobody waits but in finish(), there for max_wait at most; who is slow "
         "takes part with the model it has, and nothing that it learns is lost",

@@ -28,6 +28,8 @@
 //
 // Worked example, 4 ranks, S = 2, tau = 3, nobody late: versions 1 2 3 4 5 6 -> groups {0 2} {1 3},
 // {0 1} {2 3}, all, {0 1} {2 3}, {0 2} {1 3}, all.
+#include <algorithm>
+
 #include "core/plan/method.h"
 
 namespace covey {
@@ -76,15 +78,16 @@ constexpr MethodParameter kParameters[] = {
     {.name = "max_wait",
      .letter = "",
      .unit = "time",
-     .standard = 0,
-     .minimum = 0,
+     .standard = kAutoTime,
+     .minimum = kAutoTime,
      .maximum = 24 * 3600 * kSecond,
-     .help =
-         "how long a rank waits for the others at one step, and in finish(): then it goes on "
-         "with those that have come, and who is missing is not waited for until it has kept up "
-         "for 3 times sync_every steps; 0s: 10 times the median of its own steps, at least 1s, and "
-         "60s in finish() and in its first steps",
-     .notation = Notation::kTime},
+     .help = "how long a rank waits for the others at one step, and in finish(): then it goes on "
+             "with those that have come, and who is missing is not waited for until it has kept up "
+             "for 3 times sync_every steps; auto, or 0s: 10 times the median of its own steps, at "
+             "least "
+             "1s, and "
+             "60s in finish() and in its first steps",
+     .notation = Notation::kTimeOrAuto},
     {.name = "log",
      .letter = "",
      .unit = "results",
@@ -110,7 +113,7 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView& view, int64
           .rounds = {.admit = settings[kAdmit],
                      .grace = settings[kGrace],
                      .log = settings[kLog],
-                     .max_wait = settings[kMaxWait],
+                     .max_wait = std::max<int64_t>(settings[kMaxWait], 0),
                      .group_size = told == kAuto ? AutoGroupSize(view.size) : told,
                      .sync_every = settings[kSyncEvery]}};
 }
@@ -129,6 +132,9 @@ constexpr Method kMethod{
         "Barriers "
         "in Parallel Stochastic Optimization With Wait-Avoiding Group Averaging, IEEE TPDS 32(7), "
         "2021, doi:10.1109/TPDS.2020.3040606",
+    .exchanged = "models, after every update",
+    .partners = "group_size ranks, others each step; each sync_every-th step all",
+    .saved = "after finish(): the mean of all",
     .late =
         "anybody between two averages of all, by sync_every steps at most: its older model is "
         "averaged meanwhile, and it merges the mean with its own, or where it has missed an "

@@ -41,7 +41,7 @@ TEST(SwitchText, IsWrittenBackWithAllParameters) {
   EXPECT_EQ(Read("allreduce:warmup_steps=3"), "allreduce:warmup_steps=3");
   EXPECT_EQ(Read("allreduce:warmup_steps=0"), "allreduce");
   EXPECT_EQ(Read("eager:admit=solo,then=allreduce@1"),
-            "eager:admit=solo,grace=auto,max_wait=0s,log=auto,max_staleness=32,progress=lockstep,"
+            "eager:admit=solo,grace=auto,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,"
             "seed=1,then=allreduce@1");
 }
 
@@ -101,7 +101,7 @@ TEST(Switch, TellsWhatHoldsAndUntilWhen) {
   EXPECT_EQ(choice.Until(9), kForever);
   EXPECT_EQ(
       choice.At(8).OwnText(),
-      "eager:admit=2,grace=auto,max_wait=0s,log=auto,max_staleness=32,progress=lockstep,seed=1");
+      "eager:admit=2,grace=auto,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,seed=1");
   EXPECT_EQ(choice.At(9).OwnText(), "local:local_steps=2");
 }
 

@@ -43,8 +43,9 @@ TEST(EveryMethod, IsListedOnceInOrder) {
 
 TEST(EveryMethod, SaysWhatItIs) {
   for (const Method* method : Methods()) {
-    for (const char* text : {method->help, method->bytes, method->citation, method->late,
-                             method->learning_rate, method->memory})
+    for (const char* text :
+         {method->help, method->bytes, method->citation, method->exchanged, method->partners,
+          method->saved, method->late, method->learning_rate, method->memory})
       EXPECT_NE(std::string_view(text), "") << method->name;
     for (const MethodParameter& p : method->parameters) {
       EXPECT_LE(p.minimum, p.standard) << p.name;
@@ -107,26 +108,26 @@ TEST(MethodText, AdmissionsAndTimesAreReadAndWritten) {
   };
   EXPECT_EQ(
       text("eager"),
-      "eager:admit=0.5,grace=auto,max_wait=0s,log=auto,max_staleness=32,progress=lockstep,seed=1");
+      "eager:admit=0.5,grace=auto,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,seed=1");
   EXPECT_EQ(
       text("eager:admit=solo,grace=20ms"),
-      "eager:admit=solo,grace=20ms,max_wait=0s,log=auto,max_staleness=32,progress=lockstep,seed=1");
+      "eager:admit=solo,grace=20ms,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,seed=1");
   EXPECT_EQ(text("eager:admit=1,grace=1500us"),
-            "eager:admit=solo,grace=1500us,max_wait=0s,log=auto,max_staleness=32,progress=lockstep,"
+            "eager:admit=solo,grace=1500us,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,"
             "seed=1");
   EXPECT_EQ(
       text("eager:admit=all,grace=2s"),
-      "eager:admit=all,grace=2s,max_wait=0s,log=auto,max_staleness=32,progress=lockstep,seed=1");
+      "eager:admit=all,grace=2s,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,seed=1");
   EXPECT_EQ(text("eager:admit=1.0,grace=0,log=2"),
-            "eager:admit=all,grace=0s,max_wait=0s,log=2,max_staleness=32,progress=lockstep,seed=1");
+            "eager:admit=all,grace=0s,max_wait=auto,log=2,max_staleness=32,progress=lockstep,seed=1");
   EXPECT_EQ(
       text("eager:admit=6"),
-      "eager:admit=6,grace=auto,max_wait=0s,log=auto,max_staleness=32,progress=lockstep,seed=1");
+      "eager:admit=6,grace=auto,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,seed=1");
   EXPECT_EQ(
       text("eager:admit=0.250"),
-      "eager:admit=0.25,grace=auto,max_wait=0s,log=auto,max_staleness=32,progress=lockstep,seed=1");
+      "eager:admit=0.25,grace=auto,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,seed=1");
   EXPECT_EQ(text("eager:admit=0.005"),
-            "eager:admit=0.005,grace=auto,max_wait=0s,log=auto,max_staleness=32,progress=lockstep,"
+            "eager:admit=0.005,grace=auto,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,"
             "seed=1");
   for (const char* admit : {"", "0", "-1", "0.0", "1.1", "2.0", ".5", "0.", "0.0001", "0.5x",
                             "some", "Solo", "1e0", "99999999999999999999"})

@@ -148,6 +148,12 @@ class MethodChoiceTest(unittest.TestCase):
             self.assertEqual((code, out, len(err)), (2, [], 1), err)
             self.assertIn(expected, err[0])
 
+    def test_the_table_is_that_of_the_readme(self) -> None:
+        code, text, _ = covey("methods", "--table")
+        self.assertEqual(code, 0)
+        self.assertGreater(len(text.splitlines()), 6)
+        self.assertIn(text, (REPOSITORY / "README.md").read_text())
+
     def test_cards(self) -> None:
         code, text, _ = covey("methods")
         self.assertEqual(code, 0)

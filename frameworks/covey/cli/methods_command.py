@@ -1,4 +1,4 @@
-"""`covey methods [NAME]`: the card of each method, or of one."""
+"""`covey methods [NAME]`: the card of each method, or of one; `--table`: a line of each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from covey.card import card
+from covey.card import card, table
 from covey.launch.check import nearest
 from covey.method import methods
 
@@ -29,11 +29,15 @@ def add_to(commands: Any) -> None:
         "methods", help=_HELP, description=f"{_HELP[0].upper()}{_HELP[1:]}.", epilog=_EPILOG
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="only this one")
+    parser.add_argument("--table", action="store_true", help="a Markdown table of all instead")
     parser.set_defaults(act=_act, parser=parser)
 
 
 def _act(arguments: argparse.Namespace) -> int:
     """Prints."""
+    if arguments.table:
+        print(table())
+        return 0
     known = {method["name"]: method for method in methods()}
     name = arguments.name
     if name is not None and name not in known:

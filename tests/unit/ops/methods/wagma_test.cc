@@ -50,12 +50,12 @@ TEST(WagmaTest, TextsAreReadAndWritten) {
   MethodChoice choice;
   ASSERT_TRUE(ParseMethod("wagma", &choice).ok());
   EXPECT_EQ(choice.Text(),
-            "wagma:group_size=auto,sync_every=10,admit=solo,grace=auto,max_wait=0s,log=2");
+            "wagma:group_size=auto,sync_every=10,admit=solo,grace=auto,max_wait=auto,log=2");
   ASSERT_TRUE(ParseMethod("wagma:S=4,tau=8", &choice).ok());
   EXPECT_EQ(choice.Text(),
-            "wagma:group_size=4,sync_every=8,admit=solo,grace=auto,max_wait=0s,log=2");
+            "wagma:group_size=4,sync_every=8,admit=solo,grace=auto,max_wait=auto,log=2");
   ASSERT_TRUE(ParseMethod("wagma:S=4,tau=8,grace=0s", &choice).ok());
-  EXPECT_EQ(choice.Text(), "wagma:group_size=4,sync_every=8,admit=solo,grace=0s,max_wait=0s,log=2");
+  EXPECT_EQ(choice.Text(), "wagma:group_size=4,sync_every=8,admit=solo,grace=0s,max_wait=auto,log=2");
 }
 
 TEST(WagmaTest, WrongSettingsAreRefusedWithTheirRange) {
