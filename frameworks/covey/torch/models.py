@@ -184,8 +184,11 @@ class ModelRounds:
 
     def _needed(self, step: int) -> int:
         """How many have to come before this version is made."""
-        is_of_all = step % int(setting(self._method, "sync_every", "1")) == 0
-        return self._group.size() if is_of_all else ranks_needed(self._method, self._group.size())
+        size = self._group.size()
+        return size if self._is_of_all(step) else ranks_needed(self._method, size)
+
+    def _is_of_all(self, version: int) -> bool:
+        return version % int(setting(self._method, "sync_every", "1")) == 0
 
     def _take_back(self) -> None:
         """What is on offer must not be trained on, if there will be a next step."""
@@ -200,6 +203,7 @@ class ModelRounds:
             piece.take()
         self.late += late
         progress = self._optimizer._covey_progress
+        progress.is_parted = bool(late) or not self._is_of_all(version)
         progress.turn(progress.version + step - self._step)
         self._step = step
         self._note(version)
