@@ -72,7 +72,10 @@ class _Mean:
         )
 
     def rounded(self) -> List[torch.Tensor]:
-        return [flat.to(plan.dtype) for plan, flat in zip(self.plans, self.flats)]
+        return [
+            flat.to(device=plan.device, dtype=plan.dtype)
+            for plan, flat in zip(self.plans, self.flats)
+        ]
 
 
 @contextlib.contextmanager

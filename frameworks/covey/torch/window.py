@@ -39,6 +39,8 @@ class Window:
         self._flats: List[torch.Tensor] = list(flats)  # They stay while it is open.
         self._place, why = _NOWHERE, ""
         try:
+            if not all(flat.is_cpu for flat in flats):
+                raise Unsupported("its model lies on a device, where others cannot read it")
             self._place = _native.window_open(*_spans_of(flats))
         except Unsupported as error:
             why = str(error)
