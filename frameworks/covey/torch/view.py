@@ -13,7 +13,7 @@ from covey.reduce_op import Average, Sum
 from covey.state import state
 from covey.torch.layout import BucketPlan, plan_whole
 from covey.torch.ops import allreduce
-from covey.torch.sources import copy_own, is_replicated, read, versions_of, view_of
+from covey.torch.sources import Seen, copy_own, is_replicated, read, versions_of, view_of
 
 
 class Consensus:
@@ -198,6 +198,7 @@ def _mean_of_seen(
         if mean.count == 0:  # Nobody has published anything yet.
             copy_own(plans, to)
             mean.add(to)
+            seen[own] = Seen(optimizer._covey_progress.version)
     newest = max((one.version for one in seen.values() if not one.why), default=0)
     for rank, one in seen.items():
         if one.why:
@@ -243,9 +244,9 @@ def _shown(optimizer: Any, plans: List[BucketPlan], flats: List[torch.Tensor]) -
     ahead = getattr(optimizer._covey_rounds, "ahead", None)
     with contextlib.nullcontext() if ahead is None else ahead.held():
         optimizer._covey_progress.is_viewed = True
-        for slot, flat in slots:
-            slot.parameter.data = view_of(flat, slot)
         try:
+            for slot, flat in slots:
+                slot.parameter.data = view_of(flat, slot)
             yield
         finally:
             for (slot, _), data in zip(slots, kept):
