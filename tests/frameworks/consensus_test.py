@@ -1,30 +1,23 @@
-"""Looking at the model that all ranks have on average: by any rank alone, while the others train,
-are stopped or dead; with own weights back, bit for bit, however the `with` ends.
+"""Looking at the model that all ranks have on average: by any rank alone; with own weights back,
+bit for bit, however the `with` ends.
 
-Method: models whose values say which rank and step they are of, so that one that was read half
-written shows; means are computed by hand. When a rank is stopped is drawn, from a seed that is
-printed.
+Method: means are computed by hand.
 """
 
 from __future__ import annotations
 
-import random
-import time
 import unittest
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 import torch
+from even_net import make, step
 from ranks import SEED, Pool, SharedPool
-from watched import LIMIT_S, Report, Watched
 from whole_numbers import digest
 
 import covey
 import covey.torch as hvd
 
 METHODS = ("allreduce", "local:H=1000", "eager", "wagma:S=2,tau=5", "adpsgd")
-# Ranks that do unequal numbers of steps.
-SLOW_TO_MEET = ("local:H=1000000", "eager:max_wait=50ms", "wagma:S=2,tau=1000000", "adpsgd")
-WIDE = 50_000  # Numbers, so that copying them takes a while.
 
 pool = SharedPool(__file__)
 
@@ -35,29 +28,6 @@ def setUpModule() -> None:
 
 def tearDownModule() -> None:
     pool.close()
-
-
-class Net(torch.nn.Module):
-    """Numbers of two dtypes that are all equal, and some that are not trained."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.wide = torch.nn.Parameter(torch.zeros(width, dtype=torch.float64))
-        self.small = torch.nn.Parameter(torch.zeros(3, 2))
-        self.frozen = torch.nn.Parameter(torch.full((2,), 7.0), requires_grad=False)
-
-
-def make(method: str, width: int = 50) -> Tuple[Net, Any]:
-    net = Net(width)
-    sgd = torch.optim.SGD([net.wide, net.small], lr=1.0)
-    return net, hvd.DistributedOptimizer(sgd, model=net, method=method)
-
-
-def step(net: Net, optimizer: Any, by: float) -> None:
-    """Adds ``by`` to all numbers, by this rank."""
-    optimizer.zero_grad()
-    (-by * (net.wide.sum() + net.small.sum())).backward()
-    optimizer.step()
 
 
 # ---- On the ranks ------------------------------------------------------------------------------
@@ -140,39 +110,6 @@ def leave(method: str, finishes: bool) -> None:
     covey.init()
 
 
-def train_until(folder: str, method: str) -> Tuple[int, str, Dict[int, str]]:
-    """Rank 0 looks after each step: how often it has seen another rank; what was wrong; who was
-    not seen at last, and why."""
-    net, optimizer = make(method, WIDE)
-    report = Report(folder, hvd.rank())
-    seen, wrong, missing, done = 0, "", {}, 0
-    while report.goes_on:
-        done += 1
-        step(net, optimizer, 1.0 + hvd.rank())
-        report.write(done)
-        if hvd.rank() > 0:
-            continue
-        own = digest([net.wide])
-        with covey.consensus(net, timeout=0.02) as mean:
-            # A mean of numbers of one moment each: all elements are alike, but for rounding.
-            least, most = float(net.wide.min()), float(net.wide.max())
-            if most - least > 1e-9 * abs(most):
-                wrong = f"half written: {least} to {most}"
-            seen += len(mean.ages) - 1
-            missing.update(mean.missing)
-        if digest([net.wide]) != own:
-            wrong = "own weights did not return"
-    deadline = time.monotonic() + LIMIT_S  # News of a death may take a while.
-    while hvd.rank() == 0 and "died" not in missing.get(2, "") and time.monotonic() < deadline:
-        with covey.consensus(net, timeout=0.02) as mean:
-            missing[2] = mean.missing.get(2, "")
-    try:
-        optimizer.finish()
-    except covey.CoveyError:
-        pass  # A rank was killed.
-    return seen, wrong, missing
-
-
 # ---- The tests ---------------------------------------------------------------------------------
 
 
@@ -233,22 +170,6 @@ class ConsensusTest(unittest.TestCase):
         self.assertGreaterEqual(said.count("without optimizer.finish()"), 2)
         # Models of 3 and 6, of local and of groups of one.
         self.assertIn("the distance of ranks 0, 1 is 0.333 of their mean's norm", said)
-
-    def test_others_that_train_are_stopped_and_die_are_read_whole_or_named(self) -> None:
-        rng = random.Random(SEED)
-        for method in SLOW_TO_MEET:
-            with self.subTest(method), Watched(3, __file__, train_until, method) as job:
-                job.wait_for_all(3)
-                for _ in range(2):
-                    with job.stopped(1, rng):
-                        job.wait_for_version(0, job.version(0) + 3)
-                job.kill(2, rng)
-                seen, wrong, missing = job.end(may_end=True)[0]
-                self.assertEqual(wrong, "", f"seed {SEED}")
-                self.assertGreater(seen, 0)
-                self.assertIn("has died", missing.pop(2), f"seed {SEED}")
-                for why in missing.values():
-                    self.assertRegex(why, "being changed|closed its optimizer")  # Or it has ended.
 
 
 if __name__ == "__main__":
