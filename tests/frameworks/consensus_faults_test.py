@@ -1,5 +1,5 @@
-"""Looking at the model that all ranks have on average while they train, are stopped or dead: each is
-read whole, or named with the reason, and nothing hangs.
+"""Looking at the model that all ranks have on average while they train, are stopped or dead: each
+is read whole, or named with the reason, and nothing hangs.
 
 When a rank is stopped is drawn, from a seed that is printed.
 """
