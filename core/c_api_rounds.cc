@@ -54,6 +54,25 @@ Status MergeModels(RoundsPort* port, int64_t version, void* const* spans,
   return Status::Ok();
 }
 
+Status LookAt(RoundsPort* port, int32_t rank, void* const* spans, covey_round_look* look) {
+  if (look == nullptr || look->struct_size != sizeof(*look))
+    return Status::InvalidArgument("look is NULL, or struct_size is not that of covey_round_look");
+  if (!port->has_models() || spans == nullptr)
+    return Status::InvalidArgument("spans is NULL, or these rounds are of gradients");
+  const auto& members = port->group().members;
+  const auto found = std::find(members.begin(), members.end(), Rank{rank});
+  if (found == members.end())
+    return Status::InvalidArgument("rounds: rank " + std::to_string(rank) +
+                                   " is not a member of their group");
+  RoundsPort::Seen seen;
+  RETURN_IF_ERROR(port->Look(static_cast<int32_t>(found - members.begin()),
+                             {spans, port->layout().offsets_bytes().size()}, &seen));
+  look->whole = seen.whole ? 1 : 0;
+  look->step = static_cast<int64_t>(seen.step);
+  look->passed_by = seen.passed_by ? 1 : 0;
+  return Status::Ok();
+}
+
 }  // namespace
 }  // namespace covey
 
@@ -140,6 +159,14 @@ covey_code covey_rounds_merge(covey_runtime* runtime, covey_rounds rounds, int64
   RoundsPort* port = covey::Find(use, rounds);
   if (port == nullptr) return Report(covey::NoneOf(use), error);
   return Report(covey::MergeModels(port, version, spans, merge), error);
+}
+
+covey_code covey_rounds_look(covey_runtime* runtime, covey_rounds rounds, int32_t rank,
+                             void* const* spans, covey_round_look* look, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  if (port == nullptr) return Report(covey::NoneOf(use), error);
+  return Report(covey::LookAt(port, rank, spans, look), error);
 }
 
 covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds rounds, int64_t timeout_ns,

@@ -128,6 +128,20 @@ COVEY_API covey_code covey_rounds_merge(covey_runtime* runtime, covey_rounds rou
                                         int64_t version, void* const* spans,
                                         covey_round_merge* merge, covey_error* error);
 
+/* What covey_rounds_look has found. */
+typedef struct covey_round_look {
+  uint32_t struct_size;
+  int32_t whole;     /* 0: the member has published another model meanwhile; call it again */
+  int64_t step;      /* of the model; 0: it has published none, and nothing was copied */
+  int32_t passed_by; /* 1: an average of all has come after it; it counts no more */
+} covey_round_look;
+
+/* Models: copies what a member (by its rank in the job) has published last to spans[i]. Any member,
+ * at any time, alone. COVEY_INVALID_ARGUMENT: no member, no models. */
+COVEY_API covey_code covey_rounds_look(covey_runtime* runtime, covey_rounds rounds, int32_t rank,
+                                       void* const* spans, covey_round_look* look,
+                                       covey_error* error);
+
 /* This rank has nothing more to contribute: it is waited for no longer. Waits until all members
  * that live have called it and everything published is in a version. Then executed is the same on
  * all, and their next steps are numbered from there. None may publish before all have returned.

@@ -80,6 +80,14 @@ class RoundsPort {
   Status Read(uint64_t version, std::span<void* const> to, RoundRecord* record);
   // Models. See Rounds::Merge.
   virtual Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) = 0;
+  // Models. What a member has published last, and as which step; see Rounds::Look. Passed by: a
+  // version of all has come after it, so that it counts no more.
+  struct Seen {
+    uint64_t step = 0;
+    bool whole = false;
+    bool passed_by = false;
+  };
+  virtual Status Look(int32_t member, std::span<void* const> to, Seen* seen) = 0;
   bool has_models() const { return memory_.models().on(); }
   // kTimeout also when max_wait is over, then with a peer: the first of the ranks that are missing,
   // which the message names. Otherwise it goes on when called again.

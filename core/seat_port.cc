@@ -45,6 +45,10 @@ Status SeatPort::Merge(uint64_t, std::span<void* const>, Merged*) {
   return Status::Unsupported("models are merged by ranks that share memory");
 }
 
+Status SeatPort::Look(int32_t, std::span<void* const>, Seen*) {
+  return Status::Unsupported("models are looked at by ranks that share memory");
+}
+
 bool SeatPort::IsAsked(uint64_t applied, uint64_t* unused) {
   const std::lock_guard lock(mutex_);
   *unused = Transport::kNoOffset;

@@ -43,6 +43,7 @@ class SeatPort final : public RoundsPort, public LetterPort {
 
   void Expect(std::span<void* const>) override {}
   Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) override;
+  Status Look(int32_t member, std::span<void* const> to, Seen* seen) override;
   bool IsAsked(uint64_t applied, uint64_t* unused) override;
   bool GivesInBlocks() const override { return false; }
   void Give(uint64_t version, uint64_t offset, std::span<const Snapshots::Part> parts,

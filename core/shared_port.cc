@@ -47,6 +47,13 @@ Status SharedPort::Merge(uint64_t version, std::span<void* const> to, Merged* me
   return Status::Ok();
 }
 
+Status SharedPort::Look(int32_t member, std::span<void* const> to, Seen* seen) {
+  const std::lock_guard lock(mutex_);
+  seen->whole = rounds_->Look(member, to, &seen->step);
+  seen->passed_by = seen->step > 0 && memory_.models().HasPassedBy(seen->step, rounds_->executed());
+  return Status::Ok();
+}
+
 Status SharedPort::DriveOn(const Done& done, Time deadline) {
   Time idle_since = 0;
   int yields = 0;

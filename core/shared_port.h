@@ -24,6 +24,7 @@ class SharedPort final : public RoundsPort {
 
   void Expect(std::span<void* const> to) override;
   Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) override;
+  Status Look(int32_t member, std::span<void* const> to, Seen* seen) override;
   bool IsAsked(uint64_t applied, uint64_t* unused) override;
   bool GivesInBlocks() const override { return true; }
   void Give(uint64_t version, uint64_t offset, std::span<const Snapshots::Part> parts,

@@ -1,8 +1,9 @@
 """Mutants: sources with one rule removed, which the simulator must catch (sim/mutants/*.txt)."""
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
-# that a rare one takes few seeds; "rounds", "models", "hosts", "pairs": the simulator of rounds,
-# of rounds of models, of seats, or of pairs is to catch it; "plans": sim/simulator/plans.h.
+# that a rare one takes few seeds; "rounds", "models", "hosts", "pairs", "windows": the simulator of
+# rounds, of rounds of models, of seats, of pairs, or of windows is to catch it; "plans":
+# sim/simulator/plans.h.
 _MUTANTS = {
     "completion_lost": (["core/runtime.cc"], "none"),
     "completion_twice": (["core/runtime.cc"], "none"),
@@ -124,6 +125,9 @@ _MUTANTS = {
     "w13_plan_remembers": (["core/plan/method.cc"], "plans"),
     "w14_dead_is_waited_for": (["core/round/arrivals.cc"], "rounds"),
     "w14_what_the_dead_left_is_dropped": (["core/round/collect.cc"], "rounds"),
+    "window_change_ends_where_it_began": (["core/run/window.cc"], "windows"),
+    "window_copied_without_a_look": (["core/run/window.cc"], "windows"),
+    "window_taken_while_it_changes": (["core/run/window.cc"], "windows"),
 }
 
 def mutant_tests(folder):

@@ -169,6 +169,20 @@ void Rounds::Merge(uint64_t version, std::span<void* const> to, Merged* merged) 
   merged->step = step_;
 }
 
+bool Rounds::Look(int32_t member, std::span<void* const> to, uint64_t* step) const {
+  const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(member)));
+  *step = slot.step;
+  if (slot.step == 0) return true;
+  const RoundLayout& layout = memory_->layout();
+  for (const RoundLayout::Shard& shard : layout.shards())
+    kernels_->copy(static_cast<std::byte*>(to[shard.span]) +
+                       (shard.offset_bytes - layout.offsets_bytes()[shard.span]),
+                   memory_->Buffer(member, slot.buffer) + shard.offset_bytes,
+                   shard.count * SizeOf(shard.dtype), StoresOf(layout));
+  // Taken or not, it lies there until the owner offers another buffer.
+  return SlotWord::Of(words_->Load(memory_->SlotAt(member))).step == slot.step;
+}
+
 void Rounds::Finish() {
   uint64_t* word = memory_->MemberAt(self_);
   const Standing standing{words_->Load(word)};

@@ -75,6 +75,10 @@ class Rounds final : public Versions {
   // this rank has published.
   void Merge(uint64_t version, std::span<void* const> to, Merged* merged);
 
+  // Models, any member's, at any time, alone: copies to to[i] what it has published last. *step is
+  // which (0: nothing yet). False: it has published another one meanwhile.
+  bool Look(int32_t member, std::span<void* const> to, uint64_t* step) const;
+
   void Finish() override;
   bool IsFlushed() override;
   // To be asked after Advance.

@@ -9,7 +9,9 @@
 //  2. What a rank wrote before Store or CompareExchange of a word is seen by whoever loads that
 //     value. What a rank read before a Load was read before it: a reader that finds a word
 //     unchanged after reading knows that the bytes were not replaced meanwhile.
-//  3. A rank may stop, for ever, between any two calls. Whoever Sleeps wakes at `until` at the
+//  3. What a rank writes after Store of a word comes after it: a reader that has found such bytes
+//     and then Loads the word finds that value, or a later one.
+//  4. A rank may stop, for ever, between any two calls. Whoever Sleeps wakes at `until` at the
 //     latest, also when the rank that was to ring has stopped.
 #ifndef COVEY_CORE_RUN_WORDS_H_
 #define COVEY_CORE_RUN_WORDS_H_

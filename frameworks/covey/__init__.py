@@ -89,6 +89,7 @@ __all__ = [
     "arena_empty",
     "broadcast_object",
     "check_replicas",
+    "consensus",
     "cross_rank",
     "cross_size",
     "group",
@@ -134,6 +135,26 @@ def check_replicas(model: Any, group: Group = world) -> None:
     from covey.torch.replicas import check_replicas as check  # Only here is torch needed.
 
     check(model, group)
+
+
+def consensus(model: Any, *, exact: bool = False, timeout: float = 1.0) -> Any:
+    """Within ``with covey.consensus(model)`` a torch model has the mean of all ranks' parameters.
+
+    Any rank calls it alone, and nobody waits; all that it gives and raises is documented at
+    ``covey.torch.consensus``.
+
+    Args:
+        model: a torch.nn.Module whose parameters a ``DistributedOptimizer`` trains.
+        exact: all ranks call it, and get the exact mean of all.
+        timeout: seconds to look again at a rank whose model is being changed.
+
+    Example:
+        >>> with covey.consensus(model) as mean:
+        ...     print(accuracy(model), mean.distance, mean.ages, mean.missing)
+    """
+    from covey.torch.view import consensus as look  # Only here is torch needed.
+
+    return look(model, exact=exact, timeout=timeout)
 
 
 def run(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

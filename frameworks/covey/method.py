@@ -248,14 +248,14 @@ def setting(text: str, name: str, otherwise: str) -> str:
 
 
 def seconds(text: str, name: str) -> float:
-    """The time ``name`` in the full text of one method; 0 when there is none, or it is off.
+    """The time ``name`` in the full text of one method; 0 when there is none, or it is no time.
 
     Example:
         >>> seconds("local:local_steps=8,max_wait=300ms", "max_wait")
         0.3
     """
     told = setting(text, name, "off")
-    if told == "off":
+    if told in ("off", "auto"):
         return 0.0
     digits = told.rstrip("numsec")
     return int(digits) / {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}[told[len(digits):]]

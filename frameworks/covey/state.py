@@ -7,7 +7,7 @@ child of ``fork()`` such as a data loader's worker.
 from __future__ import annotations
 
 import weakref
-from typing import Dict, NamedTuple, Optional, Protocol
+from typing import Any, Dict, List, NamedTuple, Optional, Protocol
 
 from covey.errors import NotInitialized
 
@@ -50,12 +50,22 @@ class State:
         # other ranks' too: each waits for them, then says what it has done, or nothing.
         self.flushes: "weakref.WeakValueDictionary[int, Flush]" = weakref.WeakValueDictionary()
         self._made = 0
+        self._optimizers: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
         self.meeting: Optional[Dict[str, object]] = None
 
     def add_flush(self, flush: Flush) -> None:
         """Keeps it as long as it lives."""
         self._made += 1
         self.flushes[self._made] = flush
+
+    def add_optimizer(self, optimizer: Any) -> None:
+        """Keeps a distributed optimizer as long as it lives."""
+        self._made += 1
+        self._optimizers[self._made] = optimizer
+
+    def optimizers(self) -> List[Any]:
+        """Those that live, the newest first."""
+        return [optimizer for _, optimizer in sorted(self._optimizers.items(), reverse=True)]
 
     def require(self) -> Place:
         """The place; raises NotInitialized when there is none."""

@@ -125,6 +125,14 @@ PyObject* BenchMpi(PyObject* module, PyObject* args);
 int64_t* NumbersOf(PyObject* tuple);
 void** AddressesOf(PyObject* tuple);
 
+/* window.c ------------------------------------------------------------------------------------- */
+
+PyObject* WindowOpen(PyObject* module, PyObject* args);
+PyObject* WindowBegin(PyObject* module, PyObject* args);
+PyObject* WindowEnd(PyObject* module, PyObject* args);
+PyObject* WindowClose(PyObject* module, PyObject* args);
+PyObject* WindowLook(PyObject* module, PyObject* args);
+
 /* pairs.c -------------------------------------------------------------------------------------- */
 
 PyObject* PairsOpen(PyObject* module, PyObject* args);
@@ -144,6 +152,7 @@ PyObject* RoundsExpect(PyObject* module, PyObject* args);
 PyObject* RoundsRead(PyObject* module, PyObject* args);
 PyObject* RoundsFinish(PyObject* module, PyObject* args);
 PyObject* RoundsMerge(PyObject* module, PyObject* args);
+PyObject* RoundsLook(PyObject* module, PyObject* args);
 PyObject* RoundsClose(PyObject* module, PyObject* args);
 
 /* snapshots.c ---------------------------------------------------------------------------------- */

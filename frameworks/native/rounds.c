@@ -255,6 +255,26 @@ PyObject* RoundsMerge(PyObject* module, PyObject* args) {
                        (long long)merge.step);
 }
 
+PyObject* RoundsLook(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long rounds;
+  int rank;
+  PyObject* tuple;
+  if (!PyArg_ParseTuple(args, "KiO!:rounds_look", &rounds, &rank, &PyTuple_Type, &tuple))
+    return NULL;
+  void** to = AddressesOf(tuple);
+  if (to == NULL) return NULL;
+  covey_round_look look = COVEY_INIT(covey_round_look);
+  covey_error error;
+  ClearError(&error);
+  Py_BEGIN_ALLOW_THREADS
+  error.code = covey_rounds_look(NULL, rounds, rank, to, &look, &error);
+  Py_END_ALLOW_THREADS
+  free(to);
+  if (error.code != COVEY_OK) return RaiseError(&error);
+  return Py_BuildValue("(iLi)", (int)look.whole, (long long)look.step, (int)look.passed_by);
+}
+
 PyObject* RoundsClose(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long rounds;

@@ -26,7 +26,10 @@ uint64_t ShmWords::Load(const uint64_t* word) {
   return std::atomic_ref(*const_cast<uint64_t*>(word)).load();
 }
 
-void ShmWords::Store(uint64_t* word, uint64_t value) { std::atomic_ref(*word).store(value); }
+void ShmWords::Store(uint64_t* word, uint64_t value) {
+  std::atomic_ref(*word).store(value);
+  std::atomic_thread_fence(std::memory_order_release);  // later writes stay behind it
+}
 
 bool ShmWords::CompareExchange(uint64_t* word, uint64_t expected, uint64_t desired) {
   return std::atomic_ref(*word).compare_exchange_strong(expected, desired);

@@ -106,29 +106,32 @@ TEST(MethodText, AdmissionsAndTimesAreReadAndWritten) {
   const auto text = [&](const char* written) {
     return ParseMethod(written, &choice).ok() ? choice.Text() : "refused";
   };
-  EXPECT_EQ(
-      text("eager"),
-      "eager:admit=0.5,grace=auto,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,seed=1");
-  EXPECT_EQ(
-      text("eager:admit=solo,grace=20ms"),
-      "eager:admit=solo,grace=20ms,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,seed=1");
-  EXPECT_EQ(text("eager:admit=1,grace=1500us"),
-            "eager:admit=solo,grace=1500us,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,"
+  EXPECT_EQ(text("eager"),
+            "eager:admit=0.5,grace=auto,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,"
             "seed=1");
+  EXPECT_EQ(text("eager:admit=solo,grace=20ms"),
+            "eager:admit=solo,grace=20ms,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,"
+            "seed=1");
+  EXPECT_EQ(
+      text("eager:admit=1,grace=1500us"),
+      "eager:admit=solo,grace=1500us,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,"
+      "seed=1");
   EXPECT_EQ(
       text("eager:admit=all,grace=2s"),
       "eager:admit=all,grace=2s,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,seed=1");
-  EXPECT_EQ(text("eager:admit=1.0,grace=0,log=2"),
-            "eager:admit=all,grace=0s,max_wait=auto,log=2,max_staleness=32,progress=lockstep,seed=1");
+  EXPECT_EQ(
+      text("eager:admit=1.0,grace=0,log=2"),
+      "eager:admit=all,grace=0s,max_wait=auto,log=2,max_staleness=32,progress=lockstep,seed=1");
   EXPECT_EQ(
       text("eager:admit=6"),
       "eager:admit=6,grace=auto,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,seed=1");
-  EXPECT_EQ(
-      text("eager:admit=0.250"),
-      "eager:admit=0.25,grace=auto,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,seed=1");
-  EXPECT_EQ(text("eager:admit=0.005"),
-            "eager:admit=0.005,grace=auto,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,"
+  EXPECT_EQ(text("eager:admit=0.250"),
+            "eager:admit=0.25,grace=auto,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,"
             "seed=1");
+  EXPECT_EQ(
+      text("eager:admit=0.005"),
+      "eager:admit=0.005,grace=auto,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,"
+      "seed=1");
   for (const char* admit : {"", "0", "-1", "0.0", "1.1", "2.0", ".5", "0.", "0.0001", "0.5x",
                             "some", "Solo", "1e0", "99999999999999999999"})
     EXPECT_NE(ErrorOf("eager:admit=" + std::string(admit)), "") << admit;

@@ -329,5 +329,44 @@ TEST(ModelsRefusalTest, WrongUseIsRefused) {
   });
 }
 
+// Any rank, alone, copies what another one has published last; wrong use is refused.
+TEST(ModelsLookTest, AnybodyLooksAtAnybodyAlone) {
+  std::barrier meet(2);
+  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+    Learner learner(runtime, "wagma:S=1,tau=1000");
+    ASSERT_EQ(learner.code, COVEY_OK) << learner.error.message;
+    void* spans[2] = {learner.floats.data(), learner.doubles.data()};
+    covey_round_look look = COVEY_INIT(covey_round_look);
+    const auto look_at = [&](int32_t other) {
+      return covey_rounds_look(runtime, learner.rounds, other, spans, &look, &learner.error);
+    };
+    if (rank == 0) {
+      ASSERT_EQ(look_at(1), COVEY_OK) << learner.error.message;
+      EXPECT_EQ(look.step, 0);
+    }
+    meet.arrive_and_wait();
+    if (rank == 1) {
+      learner.Set(8);
+      EXPECT_EQ(learner.Publish(), 1);
+      learner.Set(16);
+      EXPECT_EQ(learner.Publish(), 2);
+    }
+    meet.arrive_and_wait();
+    if (rank == 0) {
+      ASSERT_EQ(look_at(1), COVEY_OK) << learner.error.message;
+      EXPECT_EQ(look.whole, 1);
+      EXPECT_EQ(look.step, 2);
+      EXPECT_EQ(look.passed_by, 0);
+      EXPECT_EQ(learner.floats[99'998], 16.0f + 3);
+      EXPECT_EQ(learner.doubles[4], 16);
+      EXPECT_EQ(look_at(2), COVEY_INVALID_ARGUMENT);
+      EXPECT_STREQ(learner.error.message, "rounds: rank 2 is not a member of their group");
+      look.struct_size = 1;
+      EXPECT_EQ(look_at(1), COVEY_INVALID_ARGUMENT);
+    }
+    meet.arrive_and_wait();
+  });
+}
+
 }  // namespace
 }  // namespace covey

@@ -49,6 +49,7 @@ from covey.torch.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
 from covey.torch.optimizer import DistributedOptimizer
 from covey.torch.replicas import check_replicas
 from covey.torch.tensors import FRAMEWORK, code_of_dtype  # noqa: F401  # For covey.memory.
+from covey.torch.view import Consensus, consensus
 
 ProcessSet = Group
 """Horovod's name of :class:`covey.Group`."""
@@ -61,6 +62,7 @@ __all__ = [
     "Average",
     "Compression",
     "Compressor",
+    "Consensus",
     "DistributedOptimizer",
     "Handle",
     "HorovodInternalError",
@@ -76,6 +78,7 @@ __all__ = [
     "broadcast_parameters",
     "ccl_built",
     "check_replicas",
+    "consensus",
     "cross_rank",
     "cross_size",
     "cuda_built",

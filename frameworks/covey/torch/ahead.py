@@ -13,10 +13,11 @@ that this thread has made a node of a graph since ``step()``, for whatever model
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import weakref
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Iterator, Optional, Tuple
 
 import torch
 
@@ -52,6 +53,15 @@ class Ahead:
     def settle(self) -> None:
         """That is over: from now on nothing but a pass depends on the parameters."""
         self._settled = _now()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Within it no pass begins."""
+        settled, self._settled = self._settled, None
+        try:
+            yield
+        finally:
+            self._settled = settled
 
     def look(self) -> None:
         """A pass may begin. Where there is nothing new it costs the look at a word.

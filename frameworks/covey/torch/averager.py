@@ -108,11 +108,21 @@ class Averager:
             for number, (plan, memory) in enumerate(zip(plans, _memory_of(plans)))
         ]
 
-    def average_and_measure(self) -> float:
-        """As ``average``. How far this rank's parameters were from the mean, by its norm."""
+    @property
+    def flats(self) -> List[torch.Tensor]:
+        """Where the parameters lie, by dtype, and behind them what is no parameter."""
+        return [flat.flat for flat in self._flats]
+
+    def gather(self) -> None:
+        """Moves there what does not lie there."""
         with torch.no_grad():
             for flat in self._flats:
                 flat.gather()
+
+    def average_and_measure(self) -> float:
+        """As ``average``. How far this rank's parameters were from the mean, by its norm."""
+        with torch.no_grad():
+            self.gather()
             before = [flat.numbers.clone() for flat in self._flats]
             self.average()
             after = [flat.numbers for flat in self._flats]
@@ -127,8 +137,7 @@ class Averager:
             CoveyError: a rank is gone or disagrees; parameters are undefined then.
         """
         with torch.no_grad():
-            for flat in self._flats:
-                flat.gather()
+            self.gather()
             handles = [flat.submit(self._group) for flat in self._flats]
             first_error: Optional[CoveyError] = None
             for flat, handle in zip(self._flats, handles):

@@ -5,8 +5,8 @@ version of its step has been made, and goes on with what they become by it: the 
 group, or, when it was late, the merge of that mean with its own. The core decides which and does
 it: see ``core/round/merge.h``. The optimizer's state and the model's buffers are this rank's own,
 as in the paper, also when it comes back so late that it begins anew from a mean. With
-``local_steps`` a rank does so many steps by itself between two of its versions (``window.py``), and
-counts steps, not versions.
+``local_steps`` a rank does so many steps by itself between two of its versions (``stretch.py``),
+and counts steps, not versions.
 
 The parameters of a dtype lie side by side in memory that the core reads, of which it has three
 pieces: one is trained, one is on offer, one may be read. So nothing is copied to be published; the
@@ -35,8 +35,8 @@ from covey.torch.compression import Compression
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
 from covey.torch.ops import allreduce
 from covey.torch.reducer import next_prefix
+from covey.torch.stretch import Stretch
 from covey.torch.tensors import CODES
-from covey.torch.window import Window
 
 _KEEP_BYTES = 64
 
@@ -108,7 +108,7 @@ class ModelRounds:
         self._method = method
         self._name = next_prefix("rounds", group.ranks)
         self._index = group.rank() or 0
-        self._begin_windows()
+        self._begin_stretch()
         self._rounds = _native.rounds_open(
             group.id,
             self._name,
@@ -141,16 +141,17 @@ class ModelRounds:
         """A step of the optimizer with this rank's gradients, then the average if it is time."""
         progress = self._optimizer._covey_progress
         if progress.plan is not self._plan:  # Training was taken up again elsewhere.
-            self._begin_windows()
+            self._begin_stretch()
         loss = clipped_step(self._optimizer, closure)
         self._is_offered = False
-        self._window.step()
+        self._stretch.step()
         progress.turn(progress.version + 1)
-        if self._window.is_over(self._missing[self._index] > 0, self._is_missed):
+        progress.is_parted = True
+        if self._stretch.is_over(self._missing[self._index] > 0, self._is_missed):
             self._exchange()
         return loss
 
-    def _begin_windows(self) -> None:
+    def _begin_stretch(self) -> None:
         """This rank is where the method has it at its next step."""
         progress = self._optimizer._covey_progress
         self._plan = progress.plan
@@ -158,7 +159,7 @@ class ModelRounds:
         begins = [begin for begin, _ in plans(progress.method, self._group.id)]
         begin = max(begin for begin in begins if begin <= progress.steps)
         done = (progress.steps - begin) % length
-        self._window = Window(length, done, seconds(self._method, "max_wait"))
+        self._stretch = Stretch(length, done, seconds(self._method, "max_wait"))
 
     def _is_missed(self) -> bool:
         """Whether the version that this rank's next model would be in has been made."""
@@ -178,9 +179,9 @@ class ModelRounds:
             raise
         # What it has missed, or given up, counts as if it had done it.
         progress = self._optimizer._covey_progress
-        steps = (self._step - before) * self._window.length
-        progress.turn(progress.version + steps - self._window.done)
-        self._window.restart()
+        steps = (self._step - before) * self._stretch.length
+        progress.turn(progress.version + steps - self._stretch.done)
+        self._stretch.restart()
 
     def finish(self) -> None:
         """Makes the parameters the mean of all, with the same bits on each.
@@ -234,8 +235,11 @@ class ModelRounds:
 
     def _needed(self, step: int) -> int:
         """How many have to come before this version is made."""
-        is_of_all = step % int(setting(self._method, "sync_every", "1")) == 0
-        return self._group.size() if is_of_all else ranks_needed(self._method, self._group.size())
+        size = self._group.size()
+        return size if self._is_of_all(step) else ranks_needed(self._method, size)
+
+    def _is_of_all(self, version: int) -> bool:
+        return version % int(setting(self._method, "sync_every", "1")) == 0
 
     def _take_back(self) -> None:
         """What is on offer must not be trained on, if there will be a next step."""
@@ -249,6 +253,8 @@ class ModelRounds:
         for piece in self._open():
             piece.take()
         self.late += late
+        progress = self._optimizer._covey_progress
+        progress.is_parted = bool(late) or not self._is_of_all(version)
         self._step = step
         self._note(version)
 

@@ -20,10 +20,12 @@ from covey.errors import InvalidArgument
 from covey.group import Group, world
 from covey.method import choose
 from covey.reduce_op import Average, Max, ReduceOp, Sum, core_code
+from covey.state import state
 from covey.torch.ahead import begin_pass
 from covey.torch.bucket import Reduction
 from covey.torch.clip import clipped_step
 from covey.torch.compression import Compression, Compressor
+from covey.torch.farewell import Farewell
 from covey.torch.layout import (
     BUCKET_BYTES,
     BucketPlan,
@@ -114,12 +116,13 @@ class _Distributed(torch.optim.Optimizer):
         afterwards when the method says so: every rank must do equally many steps.
         """
         self._covey_progress.begin_step()
-        if self._covey_rounds is not None:
-            self._check_parameters()
-            result = self._covey_rounds.step(closure)
-        else:
-            result = self._update(closure)
-            self._covey_progress.after_update()
+        with self._covey_progress.changing():
+            if self._covey_rounds is not None:
+                self._check_parameters()
+                result = self._covey_rounds.step(closure)
+            else:
+                result = self._update(closure)
+                self._covey_progress.after_update()
         end_step(self)
         return result
 
@@ -167,10 +170,13 @@ class _Distributed(torch.optim.Optimizer):
         To be called by every rank at the end of training, or before it is evaluated or saved;
         training may go on. Raises Timeout when a rank is missing for the method's ``max_wait``.
         """
-        if self._covey_rounds is not None:
-            return self._covey_rounds.finish()
-        self._refuse_in_flight("finish()")
-        self._covey_progress.finish()
+        with self._covey_progress.changing():
+            if self._covey_rounds is not None:
+                self._covey_rounds.finish()
+            else:
+                self._refuse_in_flight("finish()")
+                self._covey_progress.finish()
+        self._covey_progress.is_parted = False
 
     def lr_scale(self) -> float:
         """By what to multiply a learning rate that is right for one rank: ``covey.lr_scale``."""
@@ -379,4 +385,6 @@ def _wrap(optimizer: torch.optim.Optimizer, progress: Progress, **options: Any) 
     wrapped._covey_outside = []
     wrapped._covey_synchronized = False
     wrapped._covey_should_synchronize = True
+    wrapped._covey_farewell = Farewell(wrapped)
+    state.add_optimizer(wrapped)
     return wrapped

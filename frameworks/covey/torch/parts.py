@@ -65,6 +65,7 @@ def begin_part(optimizer: Any) -> None:
     """Makes ready for the next step. All ranks call it at the same one."""
     if optimizer._covey_progress.plan.in_rounds and optimizer._covey_rounds is None:
         optimizer._covey_rounds = trainer_of(optimizer)
+    optimizer._covey_progress.open_window()
     _turn(optimizer)
 
 
@@ -125,6 +126,7 @@ def _leave_rounds(optimizer: Any) -> None:
     if rounds is not None:
         rounds.finish()
         rounds.close()
+        optimizer._covey_progress.is_parted = False
 
 
 def average_state(optimizer: torch.optim.Optimizer, named: Sequence[Named], group: Group) -> None:

@@ -6,10 +6,12 @@ or nothing. Nothing here knows a method by name.
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+import contextlib
+from typing import Iterator, Optional, Sequence
 
 import torch
 
+from covey.errors import InvalidArgument
 from covey.group import Group
 from covey.method import FOREVER, GRADIENTS, MODEL, NOTHING, Plan, clip_norm_at, plan
 from covey.reduce_op import Max
@@ -18,6 +20,7 @@ from covey.torch.averager import Averager
 from covey.torch.layout import Named
 from covey.torch.ops import allreduce
 from covey.torch.reducer import next_prefix
+from covey.torch.window import Window
 
 
 class Progress:
@@ -33,6 +36,9 @@ class Progress:
         tally: counts what happens.
         unfit: why its last gradients were no good: raised when the step is over.
         differs: whether optimizers may keep different things since ``steps`` were last alike.
+        window: what others can see of this rank; None: there is no need, all are alike.
+        is_parted: the ranks' models may differ since the last average of all.
+        is_viewed: the parameters are not this rank's own just now (``view.py``).
     """
 
     def __init__(self, method: str, group: Group) -> None:
@@ -52,6 +58,9 @@ class Progress:
         self._averager: Optional[Averager] = None
         self.is_shared = False
         self._is_apart = False  # Steps were done alone since the last exchange.
+        self.window: Optional[Window] = None
+        self.is_parted = False
+        self.is_viewed = False
 
     def share(self, named: Sequence[Named]) -> None:
         """From now on the parameters ``named`` are trained together with the other members."""
@@ -59,12 +68,58 @@ class Progress:
         self.named = named
         self._prefix = next_prefix("model", self._group.ranks)
         self._averager = None
+        self._close_window()
         self.plan = plan(self.method, self._group.id, self.steps)
+
+    def open_window(self) -> None:
+        """From now on others can see this rank, if they may differ. Every member calls it."""
+        if not self.is_shared or self.reduces:
+            return
+        if self.trains_alone:
+            self._averager = self._averager or self._make_averager()
+            self._averager.gather()
+        if self.window is None or (self.trains_alone and not self.window.has_model):
+            self._close_window()
+            flats = self._averager.flats if self.trains_alone and self._averager else []
+            self.window = Window(f"{self._prefix}.window", self._group, flats, self.version)
+
+    def _close_window(self) -> None:
+        if self.window is not None:
+            self.window.close()
+        self.window = None
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """Within it parameters, or the version, change.
+
+        Raises:
+            InvalidArgument: (a ValueError) they are not this rank's own.
+        """
+        if self.is_viewed:
+            raise InvalidArgument(
+                "inside covey.consensus() the parameters are not this rank's own: end the `with` "
+                "before the next step() or finish()"
+            )
+        if self.window is None:
+            yield
+            return
+        self.window.begin()
+        try:
+            yield
+        finally:
+            if self.trains_alone and self._averager is not None:
+                self._averager.gather()
+            self.window.end(self.version)
 
     @property
     def reduces(self) -> bool:
         """Whether the gradients of this step are reduced by all ranks together."""
         return self.plan.payload == GRADIENTS and not self.plan.in_rounds
+
+    @property
+    def trains_alone(self) -> bool:
+        """Whether it is part of local steps, all of which end with an average of models."""
+        return self.plan.payload != GRADIENTS and not self.plan.in_rounds
 
     @property
     def is_over(self) -> bool:
@@ -86,6 +141,7 @@ class Progress:
         """``step()`` begins."""
         self.tally.begin_step()
         self.differs |= self.plan.payload != GRADIENTS
+        self.is_parted |= self.plan.payload != GRADIENTS
         if self.is_shared and self.plan.payload != NOTHING and not self.plan.in_rounds:
             self.tally.arrived(self.steps, self._group.size())
 
@@ -109,12 +165,14 @@ class Progress:
             self._average()
 
     def _average(self) -> None:
-        if self._averager is None:
-            self._averager = Averager(self.named, self._prefix, self._group)
+        self._averager = self._averager or self._make_averager()
         self._averagings += 1
         # How far apart models are costs a copy of them: looked at ever more rarely.
         if self._averagings & (self._averagings - 1) == 0:
             self.tally.distance = self._averager.average_and_measure()
         else:
             self._averager.average()
-        self._is_apart = False
+        self._is_apart = self.is_parted = False
+
+    def _make_averager(self) -> Averager:
+        return Averager(self.named, self._prefix, self._group)

@@ -17,6 +17,7 @@
 #include "tests/sim/simulator/round_seeds.h"
 #include "tests/sim/simulator/round_simulation.h"
 #include "tests/sim/simulator/simulation.h"
+#include "tests/sim/simulator/window_simulation.h"
 
 namespace covey {
 namespace {
@@ -30,6 +31,7 @@ std::string Run(uint64_t seed, const std::string& focus) {
   if (focus == "models") return RunModels(seed).failure;
   if (focus == "hosts") return RunHosts(seed).failure;
   if (focus == "pairs") return RunPairs(seed).failure;
+  if (focus == "windows") return RunWindows(seed).failure;
   if (focus == "plans") return FindPlanThatDiffers();
   return RunSeed(seed, false, FocusNamed(focus)).failure;
 }

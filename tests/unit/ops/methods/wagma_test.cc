@@ -55,7 +55,8 @@ TEST(WagmaTest, TextsAreReadAndWritten) {
   EXPECT_EQ(choice.Text(),
             "wagma:group_size=4,sync_every=8,admit=solo,grace=auto,max_wait=auto,log=2");
   ASSERT_TRUE(ParseMethod("wagma:S=4,tau=8,grace=0s", &choice).ok());
-  EXPECT_EQ(choice.Text(), "wagma:group_size=4,sync_every=8,admit=solo,grace=0s,max_wait=auto,log=2");
+  EXPECT_EQ(choice.Text(),
+            "wagma:group_size=4,sync_every=8,admit=solo,grace=0s,max_wait=auto,log=2");
 }
 
 TEST(WagmaTest, WrongSettingsAreRefusedWithTheirRange) {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import unittest
 from typing import List
 
-from covey.torch.window import Window
+from covey.torch.stretch import Stretch
 
 PATIENCE_S = 100.0
 
@@ -28,52 +28,52 @@ def comes_back(length: int, begin: float, step_s: float, max_wait_s: float) -> L
     v * length, without waiting. Whether it was in time for each of its next versions."""
     clock = Clock()
     clock.now = begin
-    window = Window(length, 0, max_wait_s, clock)
+    stretch = Stretch(length, 0, max_wait_s, clock)
     version = 1  # That it works for.
     in_time: List[bool] = []
     while len(in_time) < 12:
         clock.now += step_s
-        window.step()
+        stretch.step()
         made = clock.now // length
-        if window.is_over(True, lambda made=made, version=version: made >= version):
+        if stretch.is_over(True, lambda made=made, version=version: made >= version):
             in_time.append(made < version)
             clock.now = max(clock.now, version * length)
             version = int(max(version, made)) + 1
-            window.restart()
+            stretch.restart()
     return in_time
 
 
-class WindowTest(unittest.TestCase):
+class StretchTest(unittest.TestCase):
     def test_who_is_waited_for_does_all_its_steps(self) -> None:
-        window = Window(3, 1, PATIENCE_S, Clock())
-        self.assertFalse(window.is_over(False, lambda: True))
-        window.step()
-        self.assertFalse(window.is_over(False, lambda: True))
-        window.step()
-        self.assertTrue(window.is_over(False, lambda: self.fail("it is not asked")))
-        window.restart()
-        self.assertEqual(window.done, 0)
+        stretch = Stretch(3, 1, PATIENCE_S, Clock())
+        self.assertFalse(stretch.is_over(False, lambda: True))
+        stretch.step()
+        self.assertFalse(stretch.is_over(False, lambda: True))
+        stretch.step()
+        self.assertTrue(stretch.is_over(False, lambda: self.fail("it is not asked")))
+        stretch.restart()
+        self.assertEqual(stretch.done, 0)
 
     def test_who_is_overdue_gives_up_what_it_is_missed_at(self) -> None:
-        window = Window(5, 0, PATIENCE_S, Clock())
-        window.step()
-        self.assertFalse(window.is_over(True, lambda: False))
-        self.assertTrue(window.is_over(True, lambda: True))
+        stretch = Stretch(5, 0, PATIENCE_S, Clock())
+        stretch.step()
+        self.assertFalse(stretch.is_over(True, lambda: False))
+        self.assertTrue(stretch.is_over(True, lambda: True))
 
     def test_who_is_overdue_comes_one_step_early(self) -> None:
         clock = Clock()
         for step_s, early in ((1.0, True), (60.0, False)):
-            window = Window(2, 0, PATIENCE_S, clock)
+            stretch = Stretch(2, 0, PATIENCE_S, clock)
             clock.now += step_s
-            window.step()
-            self.assertEqual(window.is_over(True, lambda: False), early)
-            window.step()
-            self.assertTrue(window.is_over(True, lambda: False))
+            stretch.step()
+            self.assertEqual(stretch.is_over(True, lambda: False), early)
+            stretch.step()
+            self.assertTrue(stretch.is_over(True, lambda: False))
 
     def test_one_step_is_one_step(self) -> None:
-        window = Window(1, 0, PATIENCE_S, Clock())
-        window.step()
-        self.assertTrue(window.is_over(True, lambda: False))
+        stretch = Stretch(1, 0, PATIENCE_S, Clock())
+        stretch.step()
+        self.assertTrue(stretch.is_over(True, lambda: False))
 
     def test_it_comes_into_step_wherever_it_comes_back(self) -> None:
         for length in (2, 3, 4, 8, 31):

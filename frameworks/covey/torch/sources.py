@@ -1,0 +1,143 @@
+"""Where the models of the ranks can be read, whatever the method. Internal.
+
+allreduce    replicas are equal: this rank's own
+eager        replicas are equal at equal version: this rank's own; how far the others are, in a word
+local        each rank trains on memory that the others can read: a window
+wagma        what each rank has published last, in its slot
+adpsgd       what each rank has handed in last, with what others have made of it since
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+
+import torch
+
+from covey import _native
+from covey.errors import Unsupported
+from covey.state import state
+from covey.torch import window
+from covey.torch.layout import BucketPlan, gradient_strides
+from covey.torch.models import ModelRounds
+from covey.torch.pairs import PairTrainer
+
+_PAUSE_S = 0.0002  # Before a model that is being changed is looked at again.
+_SHARED = "ranks that share no memory cannot be read: all of them call consensus(exact=True)"
+_BUSY = "its model was being changed whenever it was looked at (stopped, or slow, in its update)"
+_WHY = {
+    window.NOTHING: "it has closed its optimizer, or taken none up yet",
+    window.CHANGING: _BUSY,
+    window.CLOSED: "it has closed its optimizer",
+    window.LOST: "it has died, or left",
+}
+
+
+class Seen(NamedTuple):
+    """One rank's model was read, of that version; or, if ``why`` says so, not."""
+
+    version: int = 0
+    why: str = ""
+
+
+Look = Callable[[int, Sequence[torch.Tensor]], Optional[Seen]]
+"""Copies a rank's model to tensors; None: it was changed meanwhile."""
+
+
+def is_replicated(optimizer: Any) -> bool:
+    """Whether all ranks have the same model at the same version."""
+    progress = optimizer._covey_progress
+    if not progress.is_shared or progress.reduces:
+        return True
+    return progress.plan.in_rounds and not isinstance(
+        optimizer._covey_rounds, (ModelRounds, PairTrainer)
+    )
+
+
+def copy_own(plans: Sequence[BucketPlan], to: Sequence[torch.Tensor]) -> None:
+    """The parameters as they are."""
+    for plan, flat in zip(plans, to):
+        for slot in plan.slots:
+            view_of(flat, slot).copy_(slot.parameter.data)
+
+
+def view_of(flat: torch.Tensor, slot: Any) -> torch.Tensor:
+    """The place of a parameter in a tensor that is laid out like its plan."""
+    return flat.as_strided(slot.parameter.shape, gradient_strides(slot.parameter), slot.offset)
+
+
+def versions_of(optimizer: Any) -> Dict[int, Seen]:
+    """By rank: how far it is."""
+    progress = optimizer._covey_progress
+    group = optimizer._covey_options["process_set"]
+    own = state.require().rank
+    if not progress.is_shared:
+        return {own: Seen(progress.version)}
+    if progress.window is None:  # All are equally far.
+        return {rank: Seen(progress.version) for rank in group.ranks}
+    found: Dict[int, Seen] = {}
+    for rank in group.ranks:
+        if rank == own:
+            found[rank] = Seen(progress.version)
+        elif progress.window.why[rank]:
+            found[rank] = Seen(why=progress.window.why[rank])
+        else:
+            code, version = progress.window.look(rank)
+            found[rank] = Seen(version, _WHY.get(code, ""))
+    return found
+
+
+def has_left(optimizer: Any) -> bool:
+    """Whether another rank has closed its window."""
+    seen, own = optimizer._covey_progress.window, state.require().rank
+    others = [rank for rank, why in seen.why.items() if rank != own and not why]
+    return any(seen.look(rank)[0] == window.CLOSED for rank in others)
+
+
+def read(optimizer: Any, rank: int, to: List[torch.Tensor], timeout: float) -> Seen:
+    """Copies the model of ``rank`` to tensors laid out like the whole plan. Waits for nobody, but
+    looks again, for so many seconds at most, while it is being changed.
+
+    Raises:
+        Unsupported: (a ValueError) the ranks share no memory.
+    """
+    look = _look_of(optimizer)
+    deadline = time.monotonic() + timeout
+    while True:
+        seen = look(rank, to)
+        if seen is not None:
+            return seen
+        if time.monotonic() > deadline:
+            return Seen(why=_BUSY)
+        time.sleep(_PAUSE_S)
+
+
+def _look_of(optimizer: Any) -> Look:
+    trainer, seen_by = optimizer._covey_rounds, optimizer._covey_progress.window
+    if seen_by is None or all(seen_by.why.values()):
+        raise Unsupported(_SHARED)
+
+    def slot(rank: int, to: Sequence[torch.Tensor]) -> Optional[Seen]:
+        addresses = tuple(flat.data_ptr() for flat in to)
+        whole, step, passed_by = _native.rounds_look(trainer._rounds, rank, addresses)
+        if step == 0:
+            return Seen(why="it has published no model yet")
+        if passed_by:
+            return Seen(why=f"an average of all has passed by its model of step {step}")
+        return Seen(step) if whole else None
+
+    def pair(rank: int, to: Sequence[torch.Tensor]) -> Optional[Seen]:
+        version = seen_by.look(rank)[1]
+        addresses = tuple(flat.data_ptr() for flat in to)
+        whole = _native.pairs_look(trainer._pairs, rank, addresses)
+        return Seen(version) if whole else None
+
+    def place(rank: int, to: Sequence[torch.Tensor]) -> Optional[Seen]:
+        code, version = seen_by.look(rank, to)
+        if code == window.WHOLE:
+            return Seen(version)
+        return None if code == window.CHANGING else Seen(why=_WHY[code])
+
+    if isinstance(trainer, ModelRounds):
+        return slot
+    return pair if isinstance(trainer, PairTrainer) else place

@@ -1,0 +1,254 @@
+"""Looking at the model that a job has while its ranks train on different ones."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Dict, Iterator, List, Tuple
+
+import torch
+
+from covey.errors import InvalidArgument
+from covey.objects import allgather_object
+from covey.reduce_op import Average, Sum
+from covey.state import state
+from covey.torch.layout import BucketPlan, plan_whole
+from covey.torch.ops import allreduce
+from covey.torch.sources import Seen, copy_own, is_replicated, read, versions_of, view_of
+
+
+class Consensus:
+    """What the mean of a ``with covey.consensus(model)`` is made of.
+
+    Attributes:
+        distance: how far the models are apart: the root of the mean, over the models in it, of
+            the square of a model's distance from the mean, in parts of the norm of the mean; both
+            by the Euclidean norm over all parameters that are trained. 0: they are equal. (The
+            consensus distance of Kong et al., 2021, arXiv:2102.04828, divided by that norm.)
+        norm: that norm of the mean; ``distance * norm`` is the distance in the parameters' unit.
+        ages: by rank that is in it: by how many of its own steps (with ``eager``: versions) it is
+            behind the furthest of them.
+        missing: by rank that is not in it: why.
+    """
+
+    def __init__(self) -> None:
+        self.distance = 0.0
+        self.norm = 0.0
+        self.ages: Dict[int, int] = {}
+        self.missing: Dict[int, str] = {}
+
+    def __repr__(self) -> str:
+        return (
+            f"Consensus(distance={self.distance:.3g}, ages={self.ages}, missing={self.missing})"
+        )
+
+
+class _Mean:
+    """The mean of models that come one after the other, and how far they are from it.
+
+    In double precision, by B. P. Welford (1962, doi:10.1080/00401706.1962.10490022): the mean of
+    equal models is that model, bit for bit, and their distance 0.
+    """
+
+    def __init__(self, plans: List[BucketPlan]) -> None:
+        self.plans = plans
+        self.flats = [torch.zeros(plan.length, dtype=torch.float64) for plan in plans]
+        self.count = 0
+        self.spread = 0.0  # The sum of the squares of their distances from the mean.
+
+    def add(self, models: List[torch.Tensor]) -> None:
+        self.count += 1
+        for plan, mean, model in zip(self.plans, self.flats, models):
+            change = model.double() - mean
+            mean.add_(change, alpha=1 / self.count)
+            if self.count > 1:
+                change.mul_(model.double() - mean)
+                self.spread += float(change[: plan.flags_offset].sum())
+
+    def square(self) -> float:
+        """Of its norm."""
+        return sum(
+            float(flat[: plan.flags_offset].square().sum())
+            for plan, flat in zip(self.plans, self.flats)
+        )
+
+    def rounded(self) -> List[torch.Tensor]:
+        return [
+            flat.to(device=plan.device, dtype=plan.dtype)
+            for plan, flat in zip(self.plans, self.flats)
+        ]
+
+
+@contextlib.contextmanager
+def consensus(
+    model: torch.nn.Module, *, exact: bool = False, timeout: float = 1.0
+) -> Iterator[Consensus]:
+    """Within it the parameters of ``model`` hold the mean of what all ranks' models are now.
+
+    For evaluating and saving, where no rank's own model stands for the job. Any rank calls it, at
+    any time between two of its steps, alone: nobody waits, and no other rank has to do anything.
+    A rank's model is read as it was at one moment; those of several ranks are of moments that
+    follow each other. Buffers (BatchNorm's) and the optimizer's state stay this rank's own. On
+    exit the parameters are what they were, bit for bit; what was written to them is gone.
+
+    By method: ``allreduce``, ``eager``: this rank's own (replicas are equal at equal version).
+    ``local``: what each rank trains on, after its last step. ``wagma``: what each has published
+    last, before it was averaged in its group, which moves no mean unless somebody was late.
+    ``adpsgd``: what each has handed in last, with what others have made of it since.
+
+    Args:
+        model: one whose parameters ``DistributedOptimizer`` trains; those that none does (frozen
+            ones) stay as they are.
+        exact: all ranks call it, after equally many steps, and get the mean of exactly what they
+            have then, with the same bits on each.
+        timeout: seconds to look again at a rank whose model is being changed; then it is in
+            ``missing``. That comes up with ``local``: a rank that was stopped in its update.
+
+    Yields:
+        A :class:`Consensus`: ``distance``, ``norm``, ``ages``, ``missing``.
+
+    Raises:
+        InvalidArgument: (a ValueError) no DistributedOptimizer trains a parameter of ``model``, or
+            it is within another ``consensus`` of the same.
+        Unsupported: (a ValueError) the ranks share no memory: all call it with ``exact=True``.
+        CoveyError: with ``exact``: a rank is gone.
+
+    Example:
+        >>> with covey.consensus(model) as mean:
+        ...     print(accuracy(model, test_set), mean.distance)
+    """
+    optimizers = _optimizers_of(model)
+    found, means = measure(optimizers, timeout, exact)
+    with contextlib.ExitStack() as stack:
+        for optimizer, (plans, flats) in zip(optimizers, means):
+            stack.enter_context(_shown(optimizer, plans, flats))
+        yield found
+
+
+Model = Tuple[List[BucketPlan], List[torch.Tensor]]
+
+
+def measure(
+    optimizers: List[Any], timeout: float, exact: bool = False
+) -> Tuple[Consensus, List[Model]]:
+    """What is found, and the mean of each optimizer's parameters, with how they are laid out."""
+    found, means = Consensus(), []
+    spread = square = 0.0
+    for number, optimizer in enumerate(optimizers):
+        plans = plan_whole(optimizer._covey_progress.named or _named(optimizer))
+        if exact:
+            mean, apart = _mean_of_all(optimizer, plans, f"consensus.{number}", found)
+        else:
+            mean, apart = _mean_of_seen(optimizer, plans, timeout, found)
+        means.append((plans, mean.rounded()))
+        spread += apart
+        square += mean.square()
+    found.norm = square**0.5
+    found.distance = (spread / square) ** 0.5 if square > 0 else 0.0
+    return found, means
+
+
+def _optimizers_of(model: torch.nn.Module) -> List[Any]:
+    state.require()
+    left = {id(parameter) for parameter in model.parameters()}
+    chosen = []
+    for optimizer in state.optimizers():
+        mine = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if mine & left:
+            left -= mine
+            chosen.append(optimizer)
+    if not chosen:
+        raise InvalidArgument("consensus: no DistributedOptimizer trains a parameter of this model")
+    if any(optimizer._covey_progress.is_viewed for optimizer in chosen):
+        raise InvalidArgument("consensus: this model is shown by another consensus() already")
+    return sorted(chosen, key=state.optimizers().index, reverse=True)  # As they were made.
+
+
+def _named(optimizer: Any) -> List[Tuple[str, torch.nn.Parameter]]:
+    """Of one that trains alone: those that are trained."""
+    return [
+        (f"param.{g}.{i}", parameter)
+        for g, group in enumerate(optimizer.param_groups)
+        for i, parameter in enumerate(group["params"])
+        if parameter.requires_grad
+    ]
+
+
+@torch.no_grad()
+def _mean_of_seen(
+    optimizer: Any, plans: List[BucketPlan], timeout: float, found: Consensus
+) -> Tuple[_Mean, float]:
+    """The mean of what can be read, and the mean square of the distances from it."""
+    mean = _Mean(plans)
+    to = [torch.zeros(plan.length, dtype=plan.dtype) for plan in plans]
+    seen = versions_of(optimizer)
+    if is_replicated(optimizer):
+        copy_own(plans, to)
+        mean.add(to)
+    else:
+        own = state.require().rank
+        alone = optimizer._covey_progress.trains_alone
+        for rank, known in seen.items():
+            if not known.why:
+                if rank == own and alone:
+                    copy_own(plans, to)
+                else:
+                    seen[rank] = read(optimizer, rank, to, timeout)
+            if not seen[rank].why:
+                mean.add(to)
+        if mean.count == 0:  # Nobody has published anything yet.
+            copy_own(plans, to)
+            mean.add(to)
+            seen[own] = Seen(optimizer._covey_progress.version)
+    newest = max((one.version for one in seen.values() if not one.why), default=0)
+    for rank, one in seen.items():
+        if one.why:
+            found.missing[rank] = one.why
+        else:
+            found.ages[rank] = max(newest - one.version, found.ages.get(rank, 0))
+    return mean, mean.spread / mean.count
+
+
+@torch.no_grad()
+def _mean_of_all(
+    optimizer: Any, plans: List[BucketPlan], name: str, found: Consensus
+) -> Tuple[_Mean, float]:
+    """The same, of all and by all."""
+    progress, group = optimizer._covey_progress, optimizer._covey_options["process_set"]
+    own = [torch.zeros(plan.length, dtype=plan.dtype) for plan in plans]
+    copy_own(plans, own)
+    mean = _Mean(plans)
+    if not progress.is_shared:
+        mean.add(own)
+        found.ages = {state.require().rank: 0}
+        return mean, 0.0
+    averages = [
+        allreduce(flat, op=Average, name=f"{name}.{i}", process_set=group)
+        for i, flat in enumerate(own)
+    ]
+    mean.add(averages)
+    square = torch.zeros((), dtype=torch.float64)
+    for plan, flat, average in zip(plans, own, averages):
+        square += (flat.double() - average.double())[: plan.flags_offset].square().sum()
+    square = allreduce(square, op=Sum, name=f"{name}.distance", process_set=group)
+    versions = allgather_object(progress.version, f"{name}.versions", group)
+    for rank, version in zip(group.ranks, versions):
+        found.ages[rank] = max(max(versions) - version, found.ages.get(rank, 0))
+    return mean, float(square) / group.size()
+
+
+@contextlib.contextmanager
+def _shown(optimizer: Any, plans: List[BucketPlan], flats: List[torch.Tensor]) -> Iterator[None]:
+    """Within it the parameters lie in ``flats``."""
+    slots = [(slot, flat) for plan, flat in zip(plans, flats) for slot in plan.slots]
+    kept = [slot.parameter.data for slot, _ in slots]
+    ahead = getattr(optimizer._covey_rounds, "ahead", None)
+    with contextlib.nullcontext() if ahead is None else ahead.held():
+        optimizer._covey_progress.is_viewed = True
+        try:
+            for slot, flat in slots:
+                slot.parameter.data = view_of(flat, slot)
+            yield
+        finally:
+            for (slot, _), data in zip(slots, kept):
+                slot.parameter.data = data
+            optimizer._covey_progress.is_viewed = False

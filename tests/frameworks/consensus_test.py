@@ -1,0 +1,176 @@
+"""Looking at the model that all ranks have on average: by any rank alone; with own weights back,
+bit for bit, however the `with` ends.
+
+Method: means are computed by hand.
+"""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any, Dict, List
+
+import torch
+from even_net import make, step
+from ranks import SEED, Pool, SharedPool
+from whole_numbers import digest
+
+import covey
+import covey.torch as hvd
+
+METHODS = ("allreduce", "local:H=1000", "eager", "wagma:S=2,tau=5", "adpsgd")
+
+pool = SharedPool(__file__)
+
+
+def setUpModule() -> None:
+    print(f"seed {SEED}")
+
+
+def tearDownModule() -> None:
+    pool.close()
+
+
+# ---- On the ranks ------------------------------------------------------------------------------
+
+
+def look_alone(method: str) -> Dict[str, Any]:
+    """Rank 0 looks, twice, while the others wait for what it sends afterwards."""
+    net, optimizer = make(method)
+    for _ in range(3):
+        step(net, optimizer, hvd.rank() + 1.0)
+    hvd.barrier()
+    report: Dict[str, Any] = {}
+    if hvd.rank() == 0:
+        before = digest(net.parameters())
+        for _ in range(2):
+            with covey.consensus(net) as mean:
+                report["wide"], report["small"] = net.wide.unique().tolist(), net.small.tolist()
+                report["frozen"] = net.frozen.tolist()
+                report["distance"], report["norm"] = mean.distance, mean.norm
+                report["ages"], report["missing"] = mean.ages, mean.missing
+                net.wide.data.add_(1)  # Is gone afterwards.
+        try:
+            with covey.consensus(net):
+                raise KeyError("in the middle")
+        except KeyError:
+            pass
+        report["returned"] = digest(net.parameters()) == before
+    report["own"] = net.wide.detach().unique().tolist()
+    hvd.barrier()
+    step(net, optimizer, 1.0)
+    optimizer.finish()
+    hvd.check_replicas(net)
+    return report
+
+
+def look_exactly(method: str) -> Dict[str, Any]:
+    net, optimizer = make(method)
+    for _ in range(4):
+        step(net, optimizer, 3.0 * hvd.rank())
+    hvd.barrier()
+    own = net.wide.detach()[0].item()
+    with hvd.consensus(net, exact=True) as mean:
+        shown = net.wide[0].item()
+        hvd.check_replicas(net)
+    assert net.wide[0].item() == own
+    optimizer.finish()
+    return {"own": own, "shown": shown, "distance": mean.distance, "missing": mean.missing}
+
+
+def refusals() -> List[str]:
+    net, optimizer = make("local:H=100")
+    found = []
+
+    def refused(function: Any) -> None:
+        try:
+            function()
+        except covey.InvalidArgument as error:
+            found.append(str(error))
+
+    with covey.consensus(net):
+        refused(lambda: step(net, optimizer, 1.0))
+        refused(optimizer.finish)
+        refused(covey.consensus(net).__enter__)
+    refused(covey.consensus(torch.nn.Linear(2, 2)).__enter__)
+    hvd.barrier()
+    step(net, optimizer, 1.0)
+    optimizer.finish()
+    return found
+
+
+def leave(method: str, finishes: bool) -> None:
+    """Ends as a script does."""
+    net, optimizer = make(method)
+    for _ in range(3):
+        step(net, optimizer, 1.0 + hvd.rank())
+    if finishes:
+        optimizer.finish()
+    hvd.barrier()
+    covey.shutdown()
+    covey.init()
+
+
+# ---- The tests ---------------------------------------------------------------------------------
+
+
+class ConsensusTest(unittest.TestCase):
+    def test_any_rank_alone_sees_the_mean_and_all_the_exact_one(self) -> None:
+        for size in (2, 3, 4):
+            for method in METHODS:
+                with self.subTest(size=size, method=method):
+                    reports = pool(size).call(look_alone, method)
+                    report = reports[0]
+                    self.assertEqual(report["missing"], {})
+                    self.assertEqual(sorted(report["ages"]), list(range(size)))
+                    self.assertTrue(report["returned"])
+                    self.assertEqual(report["frozen"], [7.0, 7.0])
+                    self.look_exactly(size, method)
+                    if method.startswith(("allreduce", "eager")):
+                        self.assertEqual(report["wide"], reports[0]["own"])
+                        self.assertEqual(report["distance"], 0)
+                        continue
+                    # Averaging moves no mean.
+                    mean = 3 * (size + 1) / 2
+                    self.assertEqual(len(report["wide"]), 1)
+                    if not method.startswith("wagma"):  # Somebody may have been late there.
+                        self.assertAlmostEqual(report["wide"][0], mean, delta=1e-9)
+                    if method.startswith("local"):
+                        models = [3.0 * (rank + 1) for rank in range(size)]
+                        spread = sum((model - mean) ** 2 for model in models) / size
+                        self.assertAlmostEqual(report["distance"], spread**0.5 / mean, places=12)
+                        self.assertAlmostEqual(report["norm"], mean * 56**0.5, places=5)
+                        self.assertEqual(report["small"], [[mean] * 2] * 3)
+                        self.assertEqual(set(report["ages"].values()), {0})
+
+    def look_exactly(self, size: int, method: str) -> None:
+        reports = pool(size).call(look_exactly, method)
+        mean = sum(report["own"] for report in reports) / size
+        spread = sum((report["own"] - mean) ** 2 for report in reports) / size
+        for report in reports:
+            self.assertAlmostEqual(report["shown"], mean, delta=1e-12 * mean)
+            self.assertAlmostEqual(report["distance"], spread**0.5 / mean, places=6)
+            self.assertEqual(report["missing"], {})
+
+    def test_refusals(self) -> None:
+        for found in pool(4).call(refusals):
+            self.assertEqual(len(found), 4, found)
+            self.assertIn("inside covey.consensus()", found[0])
+            self.assertIn("inside covey.consensus()", found[1])
+            self.assertIn("already", found[2])
+            self.assertIn("no DistributedOptimizer trains", found[3])
+
+    def test_who_leaves_while_models_differ_is_told_how_far(self) -> None:
+        with Pool(2, __file__) as job:
+            for finishes in (True, False):
+                for method in ("local:H=1000", "adpsgd", "wagma:S=1,tau=1000"):
+                    job.call(leave, method, finishes)
+                said = job.stderr(0) + job.stderr(1)
+                if finishes:
+                    self.assertNotIn("without optimizer.finish()", said)
+        self.assertGreaterEqual(said.count("without optimizer.finish()"), 2)
+        # Models of 3 and 6, of local and of groups of one.
+        self.assertIn("the distance of ranks 0, 1 is 0.333 of their mean's norm", said)
+
+
+if __name__ == "__main__":
+    unittest.main()
