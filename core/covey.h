@@ -355,7 +355,8 @@ typedef struct covey_plan {
  * learning_rate, memory, lr_scale, parameters: [{name, letter, unit, default, minimum, maximum,
  * help}]}, where values that are not written as numbers are strings. `bytes` is per rank, with P
  * ranks, g bytes of gradients and m of parameters; `saved` is what a rank has to save; lr_scale is
- * "ranks" or "one": by what a learning rate for one rank is to be multiplied. Same buffer rule as covey_stats; needs no runtime. */
+ * "ranks" or "one": by what a learning rate for one rank is to be multiplied. Same buffer rule as
+ * covey_stats; needs no runtime. */
 COVEY_API size_t covey_methods(char* json, size_t capacity);
 
 /* Whether `text`, such as "local:local_steps=8,warmup_steps=100", chooses a method. The error names

@@ -146,7 +146,8 @@ TEST(TopologyTest, OfEachPairOneIsFirstAndAllAreAsOften) {
                                 : 2 * static_cast<uint64_t>(PairPeriodOf(topology));
     const bool has_sides =
         topology.kind == TopologyKind::kRing || topology.kind == TopologyKind::kBipartite;
-    for (int32_t rank = 0; rank < topology.size; rank += topology.size > 24 ? 7 : 1) {
+    const int32_t stride = topology.size > 24 ? 7 : 1;
+    for (int32_t rank = 0; rank < topology.size; rank += stride) {
       double first = 0, met = 0;
       for (uint64_t round = 0; round < rounds; ++round) {
         const int32_t partner = PartnerOf(topology, round, rank);
