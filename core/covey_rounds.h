@@ -87,7 +87,9 @@ COVEY_API covey_code covey_rounds_publish(covey_runtime* runtime, covey_rounds r
 COVEY_API covey_code covey_rounds_skip(covey_runtime* runtime, covey_rounds rounds, int64_t* step,
                                        covey_error* error);
 
-/* Waits until `version` has been made; COVEY_TIMEOUT after timeout_ns (negative: no limit). */
+/* Waits until `version` has been made; COVEY_TIMEOUT after timeout_ns (negative: no limit).
+ * COVEY_ABORTED, over a network: the ranks that had it have left or died, the message says which
+ * versions are lacking, and no more come: none is made in their place. Finishing ends so, too. */
 COVEY_API covey_code covey_rounds_wait(covey_runtime* runtime, covey_rounds rounds, int64_t version,
                                        int64_t timeout_ns, covey_error* error);
 
