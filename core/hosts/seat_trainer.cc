@@ -102,7 +102,7 @@ void Seat::Finish() {
 
 void Seat::GoOn() {
   if (Standing{standing_}.finished()) ++standing_;
-  step_ = executed();
+  step_ = std::max(step_, executed());  // steps may have gone into fewer versions
 }
 
 void Seat::Leave() {

@@ -58,7 +58,7 @@ class Versions {
   virtual Lack Lacking() { return {}; }
 
   // After a flush: it trains on and is waited for again, also before its next step, and that is the
-  // one after the last version, as it is for all.
+  // one after the last version, as it is for all, or after its last step if that is further.
   virtual void GoOn() = 0;
 
   // Whether this trainer, which has applied the versions up to `applied`, is to give its state.
