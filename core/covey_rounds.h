@@ -87,7 +87,9 @@ COVEY_API covey_code covey_rounds_publish(covey_runtime* runtime, covey_rounds r
 COVEY_API covey_code covey_rounds_skip(covey_runtime* runtime, covey_rounds rounds, int64_t* step,
                                        covey_error* error);
 
-/* Waits until `version` has been made; COVEY_TIMEOUT after timeout_ns (negative: no limit). */
+/* Waits until `version` has been made; COVEY_TIMEOUT after timeout_ns (negative: no limit).
+ * COVEY_ABORTED, over a network: the ranks that had it have left or died, the message says which
+ * versions are lacking, and no more come: none is made in their place. Finishing ends so, too. */
 COVEY_API covey_code covey_rounds_wait(covey_runtime* runtime, covey_rounds rounds, int64_t version,
                                        int64_t timeout_ns, covey_error* error);
 
@@ -144,7 +146,8 @@ COVEY_API covey_code covey_rounds_look(covey_runtime* runtime, covey_rounds roun
 
 /* This rank has nothing more to contribute: it is waited for no longer. Waits until all members
  * that live have called it and everything published is in a version. Then executed is the same on
- * all, and their next steps are numbered from there. None may publish before all have returned.
+ * all, and their next steps are numbered from there (of one that has published further ahead, from
+ * its last step). None may publish before all have returned.
  * COVEY_TIMEOUT after timeout_ns (negative: no limit of its own), or once the method's max_wait is
  * over: the message names the ranks that are missing, peer_rank is the first of them, what the
  * others have published is in versions, and it may be called again. Models: each publishes its own

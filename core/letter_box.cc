@@ -93,7 +93,12 @@ Time LetterBox::Advance(Time now, bool* moved) {
       until = std::min(until, pass.until);
       *moved |= pass.moved || !pass.posts.empty();
       idle_ &= !pass.is_busy;
-      for (Sealed& post : pass.posts) channel.courier.Post(post.to, std::move(post.bytes));
+      for (Sealed& post : pass.posts) {
+        if (post.is_word)
+          channel.courier.PostWord(post.to, std::move(post.bytes));
+        else
+          channel.courier.Post(post.to, std::move(post.bytes));
+      }
     }
     if (!Send(&channel, moved)) until = std::min(until, now + kUnsentRetry);
     const bool is_empty = channel.courier.IsEmpty();

@@ -56,9 +56,12 @@ Status RoundsPort::Wait(uint64_t version, Time deadline) {
 }
 
 Status RoundsPort::WaitServing(uint64_t version, uint64_t applied, Time deadline, Event* event) {
+  Versions::Lack lack;
   const auto look = [&] {
     *event = Event::kDone;
     if (versions().executed() >= version) return true;
+    lack = versions().Lacking();
+    if (lack.last > 0) return true;
     *event = Event::kAsked;
     return applied != kNotServing && versions().IsAsked(applied, clock_->Now());
   };
@@ -69,7 +72,7 @@ Status RoundsPort::WaitServing(uint64_t version, uint64_t applied, Time deadline
   }
   const std::lock_guard lock(mutex_);
   pace_.OnBegin(clock_->Now());
-  return status;
+  return lack.last > 0 ? CannotGoOn(lack) : status;
 }
 
 Status RoundsPort::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) {
@@ -110,10 +113,12 @@ Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) 
   const uint64_t half = std::max<uint64_t>(1, memory_.log() / 2);
   // As it was when waiting ended: over a network the next letter may change it.
   bool has_given_up = false;
+  Versions::Lack lack;
   const auto look = [&] {
     *event = Event::kDone;
     has_given_up = versions().HasGivenUp();
-    if (has_given_up || versions().IsFlushed()) return true;
+    lack = versions().Lacking();
+    if (lack.last > 0 || has_given_up || versions().IsFlushed()) return true;
     *event = Event::kBehind;
     if (applied != kNotServing && versions().executed() >= applied + half) return true;
     *event = Event::kAsked;
@@ -127,6 +132,7 @@ Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) 
   if (!status.ok() || *event != Event::kDone) return status;
   const std::lock_guard lock(mutex_);
   finishing_ = false;
+  if (lack.last > 0) return CannotGoOn(lack);
   if (has_given_up)
     return Status::Timeout("finish() of '" + bundle_.name + "' has waited " +
                                std::to_string(MaxWait(kLeastAtEnd) / kMillisecond) +
@@ -167,6 +173,16 @@ Status RoundsPort::MeetServing(uint64_t applied, Time deadline, Event* event) {
 Time RoundsPort::MaxWait(Time least) const {
   const Time told = bundle_.options.max_wait;
   return told > 0 ? told : std::max(least, pace_.MaxWait());
+}
+
+Status RoundsPort::CannotGoOn(const Versions::Lack& lack) const {
+  const std::string last = std::to_string(lack.last);
+  return Status::Aborted(
+      (lack.first == lack.last ? "version " : "versions " + std::to_string(lack.first) + " to ") +
+          last + " of '" + bundle_.name + "' cannot be had any more: " + Missing(lack.gone) +
+          ", of whom some had them, have left the job or died, and none is made in their place; " +
+          "this rank has those before, and goes on from what others have saved",
+      group_->members[static_cast<size_t>(lack.gone[0])]);
 }
 
 // With the lock held.

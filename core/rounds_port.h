@@ -165,6 +165,7 @@ class RoundsPort {
   void Count(const RoundRecord& record);
   std::string Missing(const std::vector<int32_t>& members) const;
   Rank FirstMissing();
+  Status CannotGoOn(const Versions::Lack& lack) const;
 
   // Protected by mutex_.
   Pace pace_;

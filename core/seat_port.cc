@@ -12,6 +12,8 @@ namespace {
 // A leader reads the pieces of all and writes them a version; while it does it may be silent.
 constexpr Time kGracePerByte = 10;
 constexpr size_t kBuffersOfAMember = 3;
+// How long the word of one that leaves waits for room in the network.
+constexpr Time kLastWords = kSecond;
 
 }  // namespace
 
@@ -100,10 +102,12 @@ void SeatPort::Settle(Time deadline) {
   {
     const std::lock_guard lock(mutex_);
     seat_->Leave();
+    seat_->Depart(deadline);
   }
-  // At the deadline it leaves all the same.
+  Stir();
+  // It leaves all the same.
   const Status settled =
-      DriveOn([this] { return is_sent_ && seat_->IsSettled(clock_->Now()); }, deadline);
+      DriveOn([this] { return seat_->has_parted() && is_sent_; }, deadline + kLastWords);
   if (!settled.ok()) return;
 }
 
@@ -138,10 +142,10 @@ LetterPort::Pass SeatPort::Advance(Time now, bool is_sent) {
   is_sent_ = is_sent;
   Pass pass;
   pass.until = seat_->Advance(now);
-  pass.moved = AskWaiters();
   pass.posts = seat_->TakePosts();
-  pass.is_busy = seat_->IsBusy();
   if (!pass.posts.empty()) is_sent_ = false;
+  pass.moved = AskWaiters();
+  pass.is_busy = seat_->IsBusy();
   WatchSilence(now);
   return pass;
 }

@@ -15,8 +15,9 @@
 namespace covey {
 namespace {
 
-// How long a rank that leaves sees to it that what its rounds know does not go with it.
-constexpr Time kLinger = kSecond;
+// How long a rank that leaves sees to it, at most, that what its rounds know does not go with it:
+// as long as peers that run may take. Silent ones get less (core/hosts/seat.h).
+constexpr Time kLinger = 60 * kSecond;
 // Numbers of channels: above these bits the rank that has made them.
 constexpr int kChannelBits = 40;
 

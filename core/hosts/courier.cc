@@ -35,6 +35,12 @@ void Courier::Post(int32_t to, Bytes letter) {
   if (!peer.is_lost) peer.letters.push_back(std::move(letter));
 }
 
+void Courier::PostWord(int32_t to, Bytes letter) {
+  CHECK(letter.size() <= data_bytes_, "it goes in one frame");
+  Peer& peer = peers_[static_cast<size_t>(to)];
+  if (!peer.is_lost) peer.word = std::move(letter);
+}
+
 void Courier::PostClosing() {
   for (Peer& peer : peers_) peer.is_closing = !peer.is_lost;
 }
@@ -60,6 +66,8 @@ std::span<const std::byte> Courier::Next(int32_t to) {
     const bool is_last = rest.size() <= data_bytes_;
     Make(&peer, is_last ? Kind::kLast : Kind::kPart,
          rest.first(std::min(rest.size(), data_bytes_)));
+  } else if (!peer.word.empty()) {
+    Make(&peer, Kind::kWord, peer.word);
   } else if (peer.letters.empty() && peer.is_closing) {
     Make(&peer, Kind::kClosing, {});
   } else if (peer.taken - peer.told >= kWindow / 2) {
@@ -72,6 +80,7 @@ void Courier::OnSent(int32_t to) {
   Peer& peer = peers_[static_cast<size_t>(to)];
   peer.frame.clear();
   if (peer.kind == Kind::kClosing) peer.is_closing = false;
+  if (peer.kind == Kind::kWord) return OnLoss(to);
   if (peer.kind != Kind::kPart && peer.kind != Kind::kLast) return;
   ++peer.sent;
   peer.offset += data_bytes_;
@@ -90,6 +99,11 @@ Courier::Came Courier::OnFrame(int32_t from, std::span<const std::byte> frame, B
   const std::span<const std::byte> data = reader.rest();
   if (kind == Kind::kTaken) return Came::kNothing;
   if (kind == Kind::kClosing) return Came::kClosing;
+  if (kind == Kind::kWord) {
+    peer.letter.clear();  // its end was not sent
+    letter->assign(data.begin(), data.end());
+    return Came::kLetter;
+  }
   if (kind != Kind::kPart && kind != Kind::kLast) return Came::kMalformed;
   ++peer.taken;
   if (peer.letter.empty()) peer.letter.reserve(length);
@@ -103,7 +117,7 @@ void Courier::OnLoss(int32_t member) { peers_[static_cast<size_t>(member)] = {.i
 
 bool Courier::IsEmpty() const {
   return std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
-    return peer.letters.empty() && peer.frame.empty() && !peer.is_closing;
+    return peer.letters.empty() && peer.frame.empty() && peer.word.empty() && !peer.is_closing;
   });
 }
 

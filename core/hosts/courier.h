@@ -30,6 +30,9 @@ class Courier {
   static uint64_t ChannelOf(std::span<const std::byte> frame);
 
   void Post(int32_t to, Bytes letter);
+  // The last one, in one frame: where the window is full it goes beyond it, instead of what was not
+  // sent; else after that. Nothing comes after it.
+  void PostWord(int32_t to, Bytes letter);
   // To all: nothing comes after this.
   void PostClosing();
 
@@ -54,9 +57,10 @@ class Courier {
   bool IsInLetter() const;
 
  private:
-  enum class Kind : uint8_t { kTaken = 1, kPart, kLast, kClosing };
+  enum class Kind : uint8_t { kTaken = 1, kPart, kLast, kClosing, kWord };
   struct Peer {
     std::deque<Bytes> letters;
+    Bytes word;
     size_t offset = 0;  // of the first that is not sent
     Bytes frame;        // the next one; empty: not made yet
     Kind kind = Kind::kTaken;

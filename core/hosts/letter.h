@@ -10,9 +10,11 @@
 //   kEntry   leader, seat        a version: keep it; decided when version <= executed
 //   kSkip    leader, seat        you are too late for the log: go on after version `executed`
 //   kGift    seat, seat          a snapshot of my trainer after `version`, for who asked
+//   kWord    seat, all           I leave: I hear and say nothing more
 //
-// A letter of an attempt that is over is dropped, but for kGift, and its writer told which one runs
-// (rule W7). All fields of all kinds stand in one struct: letters are few and small but for `body`.
+// A letter of an attempt that is over is dropped, but for kGift, kWord and what is `known`; its
+// writer is told which one runs (rule W7). All fields of all kinds stand in one struct: letters are
+// few and small but for `body`.
 #ifndef COVEY_CORE_HOSTS_LETTER_H_
 #define COVEY_CORE_HOSTS_LETTER_H_
 
@@ -35,15 +37,17 @@ enum class LetterKind : uint8_t {
   kEntry,
   kSkip,
   kGift,
+  kWord,
 };
 
-// The standing (core/round/memory.h) of a seat that has left: it has finished for good.
+// The standing (core/round/memory.h) of a seat that has left or is dead: it has finished for good.
 inline constexpr uint64_t kHasLeft = (uint64_t{1} << 62) + 1;
 
 struct Letter {
   LetterKind kind = LetterKind::kState;
   uint64_t attempt = 0;
-  uint64_t executed = 0;  // versions that the writer knows to be decided
+  uint64_t executed = 0;  // versions that are decided, as the writer has them;
+  uint64_t known = 0;     // as anybody has told it, whether or not it has them
   uint64_t version = 0;   // kEntry: which; kAsk, kState: the one that is kept, undecided; 0: none
   uint64_t kept = 0;      // kAsk, kState: the attempt in which what the writer keeps was proposed
   uint64_t number = 0;    // of beats; kState: of the last one that has come
@@ -60,6 +64,8 @@ struct Letter {
   bool quiet = false;
   uint64_t over = 0;
   bool is_void = false;
+  // What is decided beyond `executed`, nobody who lives has: no version comes any more.
+  bool is_cut_off = false;
   uint64_t ask = 0, ask_version = 0;  // 1 + the seat that it may give a snapshot, from that version
   // By member: whether it needs a snapshot, how often it has met the others, and for how long the
   // leader has not heard of it, in nanoseconds; 0 for the leader and for who is dead.

@@ -1,8 +1,9 @@
-// Where letters go: each gets the attempt of its seat, and what the seat knows to be decided, as of
-// when it is written, not sent.
+// Where letters go: each gets the attempt of its seat, and what the seat has and knows to be
+// decided, as of when it is written, not sent.
 #ifndef COVEY_CORE_HOSTS_OUTBOX_H_
 #define COVEY_CORE_HOSTS_OUTBOX_H_
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -20,23 +21,28 @@ struct Post {
 struct Sealed {
   int32_t to = -1;
   Bytes bytes;
+  bool is_word = false;  // nothing follows, and it need not wait for what was not sent
 };
 
 class Outbox {
  public:
-  // Both outlive the outbox.
-  Outbox(const uint64_t* attempt, const Ledger* ledger) : attempt_(attempt), ledger_(ledger) {}
+  // All outlive the outbox.
+  Outbox(const uint64_t* attempt, const uint64_t* known, const Ledger* ledger)
+      : attempt_(attempt), known_(known), ledger_(ledger) {}
 
   void Send(int32_t to, Letter letter) {
     letter.attempt = *attempt_;
     letter.executed = ledger_->executed();
+    letter.known = known();
     posts_.push_back({to, std::move(letter)});
   }
   bool empty() const { return posts_.empty(); }
+  uint64_t known() const { return std::max(*known_, ledger_->executed()); }
   std::vector<Post> Take() { return std::exchange(posts_, {}); }
 
  private:
   const uint64_t* attempt_;
+  const uint64_t* known_;
   const Ledger* ledger_;
   std::vector<Post> posts_;
 };

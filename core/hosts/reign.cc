@@ -10,6 +10,8 @@ namespace {
 
 constexpr uint64_t kMostBeats = 2;  // that a seat has not answered
 constexpr Time kBeatsPerGrace = 4;
+// Who leaves loses for others what they lack, for ever: it waits for longer than a leader does.
+constexpr Time kLastGraces = 4;
 
 }  // namespace
 
@@ -85,6 +87,11 @@ void Reign::Settle(const std::vector<bool>& lost) {
   for (int32_t i = 0; i < size_; ++i) Serve(i);
 }
 
+bool Reign::IsCutOff() const {
+  return tally_.is_open() && !ledger_->undecided().has_value() &&
+         ledger_->executed() < outbox_->known();
+}
+
 Time Reign::Advance(const std::vector<bool>& lost, Time now) {
   Time until = kNever;
   if (begun_at_ == 0) begun_at_ = now;
@@ -95,7 +102,7 @@ Time Reign::Advance(const std::vector<bool>& lost, Time now) {
   while (moved) {
     Settle(lost);
     moved = false;
-    if (!tally_.is_open() || ledger_->undecided().has_value()) break;
+    if (!tally_.is_open() || ledger_->undecided().has_value() || IsCutOff()) break;
     until = kNever;
     std::optional<LedgerEntry> entry = tally_.Fire(lost, heard, now, &until);
     if (!entry.has_value()) break;
@@ -105,7 +112,7 @@ Time Reign::Advance(const std::vector<bool>& lost, Time now) {
     for (int32_t i = 0; i < size_; ++i) Serve(i);
   }
   FindGiver(lost, heard, now);
-  NoteNews();
+  NoteNews(lost);
   Beat(lost, now, &until);
   return until;
 }
@@ -144,11 +151,17 @@ void Reign::SendEntry(int32_t index, const LedgerEntry& entry) {
   outbox_->Send(index, std::move(letter));
 }
 
+// That of one that is dead is told here: what it had sent to this leader was read, and who hears of
+// its death otherwise may not have the versions that it is in.
+uint64_t Reign::StandingOf(int32_t seat, const std::vector<bool>& lost) {
+  return lost[static_cast<size_t>(seat)] ? kHasLeft : tally_.StandingOf(seat);
+}
+
 // What beats tell all.
-void Reign::NoteNews() {
-  std::vector<uint64_t> news{tally_.IsQuiet() ? uint64_t{1} : 0};
+void Reign::NoteNews(const std::vector<bool>& lost) {
+  std::vector<uint64_t> news{tally_.IsQuiet() ? uint64_t{1} : 0, IsCutOff() ? uint64_t{1} : 0};
   for (int32_t i = 0; i < size_; ++i) {
-    news.push_back(tally_.StandingOf(i));
+    news.push_back(StandingOf(i, lost));
     news.push_back(tally_.OverOf(i));
     const Seated& seat = seats_[static_cast<size_t>(i)];
     news.push_back(seat.met);
@@ -194,12 +207,22 @@ Time Reign::SilenceOf(int32_t index, const std::vector<bool>& lost, Time now) co
   return std::max<Time>(0, now - std::max(seat.heard_at, begun_at_));
 }
 
-bool Reign::AreAllTold(const std::vector<bool>& lost, Time now) const {
+void Reign::BeginLast() {
+  has_begun_last_ = true;
+  last_executed_ = ledger_->executed();
+  for (Seated& seat : seats_) {
+    seat.is_due = true;
+    seat.last_beat = seat.beats + 1;
+  }
+}
+
+bool Reign::AreAllTold(const std::vector<bool>& lost, Time listens_since, Time now) const {
   for (int32_t i = 0; i < size_; ++i) {
     const Seated& seat = seats_[static_cast<size_t>(i)];
     if (i == options_.self || lost[static_cast<size_t>(i)]) continue;
-    if (SilenceOf(i, lost, now) > options_.grace) continue;
-    if (seat.progress.executed < ledger_->executed() || seat.answered < seat.beats) return false;
+    if (std::min(SilenceOf(i, lost, now), now - listens_since) > kLastGraces * options_.grace)
+      continue;
+    if (seat.progress.executed < last_executed_ || seat.answered < seat.last_beat) return false;
   }
   return true;
 }
@@ -222,8 +245,9 @@ void Reign::Beat(const std::vector<bool>& lost, Time now, Time* until) {
       beat.ask_version = seats_[static_cast<size_t>(needy_)].need;
     }
     beat.is_void = !ledger_->undecided().has_value();
+    beat.is_cut_off = IsCutOff();
     for (int32_t other = 0; other < size_; ++other) {
-      beat.list.push_back(tally_.StandingOf(other));
+      beat.list.push_back(StandingOf(other, lost));
       beat.needs.push_back(seats_[static_cast<size_t>(other)].need > 0 ? 1 : 0);
       beat.mets.push_back(seats_[static_cast<size_t>(other)].met);
       beat.silences.push_back(static_cast<uint64_t>(SilenceOf(other, lost, now)));

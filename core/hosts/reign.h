@@ -8,6 +8,9 @@
 //   counting   the next version may fire (Tally)                            proposing
 //   proposing  a majority keeps that version                                decided; counting
 //
+// Cut off is a leader that counts, and knows that more is decided than it has: who lives has voted
+// for it, so only ranks that have left or died have that. It fires nothing: it would decide again.
+//
 // To a seat at most one version and two beats are under way that it has not answered: one that is
 // stopped costs its peers nothing but these. Letters stand in the order they are sent in; those to
 // the leader's own seat too.
@@ -46,8 +49,11 @@ class Reign {
   uint64_t fired() const { return fired_; }
   // How long the seat was not heard of; 0: the leader's own, and those that are dead.
   Time SilenceOf(int32_t seat, const std::vector<bool>& lost, Time now) const;
-  // Those that are heard of know all that is decided, and have answered the last beat.
-  bool AreAllTold(const std::vector<bool>& lost, Time now) const;
+  // Its seat leaves: what is decided now all are to have, and to answer one more beat.
+  void BeginLast();
+  bool has_begun_last() const { return has_begun_last_; }
+  // Those have that were heard of, or not yet listened to for so long.
+  bool AreAllTold(const std::vector<bool>& lost, Time listens_since, Time now) const;
 
  private:
   struct Seated {
@@ -58,15 +64,18 @@ class Reign {
     uint64_t beats = 0, answered = 0;
     Time next_beat = 0;
     bool is_due = true;  // there is news
+    uint64_t last_beat = 0;
     uint64_t applied = 0, need = 0, met = 0;
   };
 
   void Settle(const std::vector<bool>& lost);
+  bool IsCutOff() const;
+  uint64_t StandingOf(int32_t seat, const std::vector<bool>& lost);
   bool Keeps(int32_t seat) const;
   void Serve(int32_t seat);
   void SendEntry(int32_t seat, const LedgerEntry& entry);
   void Beat(const std::vector<bool>& lost, Time now, Time* until);
-  void NoteNews();
+  void NoteNews(const std::vector<bool>& lost);
   void TakeEarly();
   void FindGiver(const std::vector<bool>& lost, const std::vector<bool>& heard, Time now);
 
@@ -83,6 +92,8 @@ class Reign {
   Time given_since_ = 0;
   Time begun_at_ = 0;
   uint64_t fired_ = 0;
+  bool has_begun_last_ = false;
+  uint64_t last_executed_ = 0;
 };
 
 }  // namespace covey

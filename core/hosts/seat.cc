@@ -38,7 +38,7 @@ Seat::Seat(const Options& options, const RoundMemory::Shape& shape, const RoundL
 
 void Seat::OnLetter(int32_t from, std::span<const std::byte> bytes, Time now) {
   Letter letter;
-  if (!Letter::Decode(bytes, &letter) || !IsSound(letter)) return;
+  if (has_parted_ || !Letter::Decode(bytes, &letter) || !IsSound(letter)) return;
   has_heard_ = true;
   heard_at_[static_cast<size_t>(from)] = now;
   Handle(from, std::move(letter), now);
@@ -66,8 +66,10 @@ bool Seat::IsSound(const Letter& letter) const {
 }
 
 void Seat::Handle(int32_t from, Letter letter, Time now) {
+  NoteKnown(letter);
   if (letter.attempt > attempt_) Follow(letter.attempt);
   if (letter.kind == LetterKind::kGift) return OnGift(from, std::move(letter));
+  if (letter.kind == LetterKind::kWord) return OnLoss(from);
   if (letter.attempt < attempt_) {
     const bool is_leaders = letter.kind == LetterKind::kAsk || letter.kind == LetterKind::kBeat ||
                             letter.kind == LetterKind::kEntry || letter.kind == LetterKind::kSkip;
@@ -104,8 +106,16 @@ void Seat::Handle(int32_t from, Letter letter, Time now) {
       NoteDecided();
       return SendState(leader_);
     case LetterKind::kGift:
+    case LetterKind::kWord:
       return;
   }
+}
+
+void Seat::NoteKnown(const Letter& letter) {
+  const uint64_t told = std::max(letter.known, letter.executed);
+  if (told > known_) known_in_ = letter.attempt;
+  if (told == known_) known_in_ = std::min(known_in_, letter.attempt);
+  known_ = std::max(known_, told);
 }
 
 void Seat::OnBeat(Letter beat) {
@@ -118,6 +128,7 @@ void Seat::OnBeat(Letter beat) {
            .number = beat.number,
            .over = beat.over,
            .quiet = beat.quiet,
+           .is_cut_off = beat.is_cut_off,
            .standings = std::move(beat.list),
            .ask = beat.ask,
            .ask_version = beat.ask_version,
@@ -168,7 +179,10 @@ void Seat::DecideUpTo(uint64_t version) {
 }
 
 void Seat::NoteDecided() {
-  if (executed() > asked_at_) asked_ = 0;
+  if (executed() > asked_at_) {
+    asked_ = 0;
+    moved_at_ = looked_at_;
+  }
   asked_at_ = executed();
   pieces_.OnConsumed(ledger_.consumed()[static_cast<size_t>(options_.self)]);
   pieces_.OnExecuted(executed());
@@ -237,8 +251,18 @@ void Seat::LeadIfChosen() {
   if (asks_ && IsQuorum(votes_, lost_)) Lead();
 }
 
+// Whether what it keeps may be another version than the one that was decided. Not if a majority of
+// all has voted: that knows. Else those that had decided may all have left: what it keeps is theirs
+// if it was kept in an attempt that is no earlier than theirs.
+bool Seat::IsInDoubt() const {
+  const std::vector<bool> nobody(votes_.size());
+  return ledger_.undecided().has_value() && known_ > ledger_.executed() &&
+         !IsQuorum(votes_, nobody) && ledger_.progress().kept < known_in_;
+}
+
 void Seat::Lead() {
   asks_ = false;
+  if (IsInDoubt()) ledger_.Void(attempt_);  // then it is cut off
   adopted_ += ledger_.undecided().has_value() ? 1 : 0;
   reign_ = std::make_unique<Reign>(Reign::Options{.self = options_.self,
                                                   .grace = options_.engine_grace,
@@ -250,12 +274,17 @@ void Seat::Lead() {
 }
 
 Time Seat::Advance(Time now) {
-  if (looked_at_ > 0) silent_ += std::min(now - looked_at_, options_.engine_grace / kLooks);
+  if (has_parted_) return kNever;
+  const Time away = now - looked_at_;
+  if (looked_at_ > 0) silent_ += std::min(away, options_.engine_grace / kLooks);
+  if (looked_at_ == 0 || away > options_.engine_grace / 2) listens_since_ = now;
   looked_at_ = now;
+  if (moved_at_ == 0) moved_at_ = now;
   Time until = now + options_.engine_grace / kLooks;
   if (reign_ == nullptr && silent_ >= Patience()) Ask();
   LeadIfChosen();
   Drain(now);
+  if (departs_by_ < kNever && reign_ != nullptr && !reign_->has_begun_last()) reign_->BeginLast();
   // What it sends to itself may let it go on.
   for (bool moved = true; reign_ != nullptr && moved;) {
     const uint64_t before = executed();
@@ -264,7 +293,8 @@ Time Seat::Advance(Time now) {
     moved = executed() > before;
     moved |= Drain(now);
   }
-  return until;
+  if (departs_by_ < kNever && (IsSettled() || now >= departs_by_)) Part();
+  return std::min(until, departs_by_);
 }
 
 void Seat::SendState(int32_t to) {
@@ -307,7 +337,7 @@ bool Seat::Drain(Time now) {
       if (post.to == options_.self)
         local_.push_back(std::move(post));
       else
-        sealed_.push_back({post.to, post.letter.Encode()});
+        sealed_.push_back({post.to, post.letter.Encode(), post.letter.kind == LetterKind::kWord});
     }
     if (local_.empty()) continue;
     moved = true;

@@ -17,12 +17,18 @@
 //   asks           silence, but somebody was heard              asks again: attempt + 1
 //   any            letter of a later attempt                    follows, whom it will learn
 //   follows        kAsk of its attempt, from who is as far      votes, once for each attempt
+//   any            Depart, and what only it knows is known      parts: kWord to all, then silence
+//
+// Who has parted is as dead, but its trainer has read what it told in its word. A leader that knows
+// of versions that only such ranks have is cut off (reign.h), and so is who follows it.
 //
 // Invariants, whoever stops or dies wherever, and for however long:
-//  1. A version is decided once: no two seats read different ones.
+//  1. A version is decided once: no two seats read different ones, also when all who have read one
+//     have left.
 //  2. A step of a rank is in one version at most, and in its seat until it is in one.
 //  3. With a majority that runs (quorum.h) and can hear each other, versions go on. Without one
 //     nobody can tell what the others have read, so all wait: for longer than max_wait, too.
+//  4. Who is cut off is told so, and has finished with nobody: Lacking.
 //
 // Each seat belongs to one process, whose engine runs it while the trainer computes. Sans-IO:
 // letters and time come as arguments, letters go by TakePosts. One thread at a time.
@@ -81,6 +87,7 @@ class Seat final : public Versions {
   Givers FindGivers() override;
   void Finish() override;
   bool IsFlushed() override;
+  Lack Lacking() override;
   bool HasGivenUp() const override { return tries_ > 0 && view_.over == tries_; }
   std::vector<int32_t> Unfinished() override;
   void GoOn() override;
@@ -88,8 +95,11 @@ class Seat final : public Versions {
   std::vector<int32_t> Unmet() override;
   void Leave() override;
   bool HaveAllLeft() override;
-  // Nothing that only this seat knows is needed by those that it hears of.
-  bool IsSettled(Time now) const;
+  // Its process leaves, after Leave(). The seat parts once those that it hears of have what only it
+  // knows, and what it has published counts if it moves; at `latest` in any case. A seat that was
+  // silent for some times engine_grace, while this one listened, is not waited for.
+  void Depart(Time latest);
+  bool has_parted() const { return has_parted_; }
   // It leads, and a version is under way.
   bool IsBusy() const { return reign_ != nullptr && ledger_.undecided().has_value(); }
 
@@ -105,7 +115,10 @@ class Seat final : public Versions {
   // come; it returns when to come again at the latest.
   void OnLetter(int32_t from, std::span<const std::byte> bytes, Time now);
   // `member` is dead, and all that it has sent was given to OnLetter before.
-  void OnLoss(int32_t member) override { lost_[static_cast<size_t>(member)] = true; }
+  void OnLoss(int32_t member) override {
+    lost_[static_cast<size_t>(member)] = true;
+    asked_ = 0;  // whom it has waited for in vain was not slow
+  }
   Time Advance(Time now);
   // What is to be sent, in this order.
   std::vector<Sealed> TakePosts();
@@ -123,7 +136,7 @@ class Seat final : public Versions {
   // The leader's last beat.
   struct View {
     uint64_t attempt = 0, executed = 0, number = 0, over = 0;
-    bool quiet = false;
+    bool quiet = false, is_cut_off = false;
     std::vector<uint64_t> standings;
     uint64_t ask = 0, ask_version = 0;
     std::vector<uint64_t> needs, mets, silences;
@@ -131,6 +144,12 @@ class Seat final : public Versions {
 
   uint64_t Arrive();
   bool HasLeft(int32_t member) const;
+  bool HasFinished(int32_t member) const;
+  bool IsCutOff() const;
+  bool IsSettled() const;
+  bool HearsOfOthers() const;
+  bool IsLedAsFar() const;
+  void Part();
   bool AreAllInNeed(const View& view) const;
   bool IsSound(const Letter& letter) const;
   void Handle(int32_t from, Letter letter, Time now);
@@ -143,6 +162,8 @@ class Seat final : public Versions {
   void DecideUpTo(uint64_t executed);
   void Ask();
   void LeadIfChosen();
+  bool IsInDoubt() const;
+  void NoteKnown(const Letter& letter);
   void Lead();
   void SendState(int32_t to);
   void SendPieces();
@@ -156,12 +177,14 @@ class Seat final : public Versions {
   RoundMemory geometry_;  // not mapped: where things lie in a result
   Ledger ledger_;
   Pieces pieces_;
-  Outbox outbox_{&attempt_, &ledger_};
+  Outbox outbox_{&attempt_, &known_, &ledger_};
   std::deque<Post> local_;  // to this seat itself
   std::vector<Sealed> sealed_;
 
   uint64_t attempt_ = 1;
-  int32_t leader_ = 0;  // -1: not known yet
+  uint64_t known_ = 0;     // versions that are decided, as anybody has told it,
+  uint64_t known_in_ = 0;  // and the earliest attempt that they were decided by
+  int32_t leader_ = 0;     // -1: not known yet
   int32_t voted_for_ = 0;
   bool asks_ = false;
   std::vector<bool> votes_;
@@ -170,9 +193,10 @@ class Seat final : public Versions {
   uint64_t adopted_ = 0;
   std::vector<bool> lost_;
   Time silent_ = 0, looked_at_ = 0;
-  int asked_ = 0;          // since a version was decided,
-  uint64_t asked_at_ = 0;  // which was the last
-  bool has_heard_ = true;  // anybody, since it asked last
+  Time listens_since_ = 0;  // without having been stopped itself
+  int asked_ = 0;           // since a version was decided,
+  uint64_t asked_at_ = 0;   // which was the last
+  bool has_heard_ = true;   // anybody, since it asked last
   std::vector<Time> heard_at_;
   Time led_at_ = 0;  // when it heard of a leader last
 
@@ -183,7 +207,9 @@ class Seat final : public Versions {
   Gift gift_;                  // of version 0: none
   int all_in_need_ = 0;        // beats running that have told so
   uint64_t met_ = 0;
-  bool is_overdue_ = false, has_left_ = false;
+  bool is_overdue_ = false, has_left_ = false, has_parted_ = false;
+  Time departs_by_ = kNever;
+  Time moved_at_ = 0;  // when a version was decided last, or it was to leave
   Time max_wait_;
   View view_;
 };

@@ -10,6 +10,8 @@ namespace {
 
 // Nobody can give a snapshot when so many beats running say so: one may be under way.
 constexpr int kBeatsInNeed = 4;
+// Who leaves without a leader listens for so long after it has asked.
+constexpr Time kLastGraces = 4;
 
 }  // namespace
 
@@ -100,7 +102,7 @@ void Seat::Finish() {
 
 void Seat::GoOn() {
   if (Standing{standing_}.finished()) ++standing_;
-  step_ = executed();
+  step_ = std::max(step_, executed());  // steps may have gone into fewer versions
 }
 
 void Seat::Leave() {
@@ -109,15 +111,18 @@ void Seat::Leave() {
 }
 
 std::vector<int32_t> Seat::Unfinished() {
-  const uint64_t times = Standing{standing_}.times();
   std::vector<int32_t> members;
-  for (int32_t i = 0; i < shape_.size; ++i) {
-    const auto index = static_cast<size_t>(i);
-    if (i == options_.self || lost_[index]) continue;
-    if (index >= view_.standings.size() || Standing{view_.standings[index]}.times() < times)
+  for (int32_t i = 0; i < shape_.size; ++i)
+    if (i != options_.self && !lost_[static_cast<size_t>(i)] && !HasFinished(i))
       members.push_back(i);
-  }
   return members;
+}
+
+// As often as this one, or for good: as the leader has told it.
+bool Seat::HasFinished(int32_t member) const {
+  const auto index = static_cast<size_t>(member);
+  return index < view_.standings.size() &&
+         Standing{view_.standings[index]}.times() >= Standing{standing_}.times();
 }
 
 Versions::Givers Seat::FindGivers() {
@@ -158,8 +163,57 @@ bool Seat::HaveAllLeft() {
   return all;
 }
 
-bool Seat::IsSettled(Time now) const {
-  return pieces_.empty() && (reign_ == nullptr || reign_->AreAllTold(lost_, now));
+Versions::Lack Seat::Lacking() {
+  if (!IsCutOff()) return {};
+  Lack lack{.first = executed() + 1, .last = known_, .gone = {}};
+  for (int32_t i = 0; i < shape_.size; ++i)
+    if (lost_[static_cast<size_t>(i)]) lack.gone.push_back(i);
+  return lack;
+}
+
+bool Seat::IsCutOff() const {
+  return view_.is_cut_off && view_.attempt == attempt_ && view_.executed == ledger_.executed();
+}
+
+// ---- It leaves ----------------------------------------------------------------------------------
+
+void Seat::Depart(Time latest) {
+  if (departs_by_ == kNever) moved_at_ = 0;
+  departs_by_ = std::min(departs_by_, latest);
+}
+
+// As of its last look, when all that had come was read.
+bool Seat::IsSettled() const {
+  const bool is_given =
+      pieces_.empty() || IsCutOff() || looked_at_ - moved_at_ > options_.engine_grace;
+  if (!is_given) return false;
+  if (reign_ != nullptr) return reign_->AreAllTold(lost_, listens_since_, looked_at_);
+  return IsLedAsFar() || !HearsOfOthers();
+}
+
+// Anybody who may still read. Who has lost its leader says nothing until its patience is over, and
+// this seat asks when its own is.
+bool Seat::HearsOfOthers() const {
+  const Time longest = Patience() + kLastGraces * options_.engine_grace;
+  for (int32_t i = 0; i < shape_.size; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (i == options_.self || lost_[index] || HasLeft(i)) continue;
+    if (looked_at_ - std::max(heard_at_[index], listens_since_) <= longest) return true;
+  }
+  return false;
+}
+
+// A leader that lives and is heard of knows what it knows.
+bool Seat::IsLedAsFar() const {
+  return leader_ >= 0 && !lost_[static_cast<size_t>(leader_)] && silent_ <= options_.engine_grace &&
+         view_.attempt == attempt_ && view_.executed >= ledger_.executed();
+}
+
+void Seat::Part() {
+  for (int32_t i = 0; i < shape_.size; ++i)
+    if (i != options_.self) outbox_.Send(i, {.kind = LetterKind::kWord});
+  Drain(looked_at_);
+  has_parted_ = true;
 }
 
 // Who has lost its leader asks all: those that it has not heard since are silent, too.
@@ -185,11 +239,16 @@ std::vector<Seat::Silence> Seat::HeldUpBy(Time now) const {
   return silences;
 }
 
-// As of a beat that was written after this seat's nulls, which it does not keep, had come.
+// As of a beat that was written after this seat's nulls, which it does not keep, had come. Who is
+// dead has finished when the leader says so: who leaves last has counted, and this seat may hear of
+// that before it hears of the versions.
 bool Seat::IsFlushed() {
   const auto self = static_cast<size_t>(options_.self);
-  return pieces_.empty() && view_.attempt == attempt_ && view_.quiet &&
-         view_.executed == executed() && view_.standings[self] == standing_ && Unfinished().empty();
+  bool all = pieces_.empty() && view_.attempt == attempt_ && view_.quiet &&
+             view_.executed == executed() && executed() >= known_ &&
+             view_.standings[self] == standing_;
+  for (int32_t i = 0; all && i < shape_.size; ++i) all = i == options_.self || HasFinished(i);
+  return all;
 }
 
 }  // namespace covey

@@ -196,7 +196,7 @@ void Rounds::GoOn() {
   uint64_t* word = memory_->MemberAt(self_);
   const Standing standing{words_->Load(word)};
   if (standing.finished()) words_->Store(word, standing.word + 1);
-  step_ = executed();
+  step_ = std::max(step_, executed());  // steps may have gone into fewer versions
 }
 
 std::vector<int32_t> Rounds::Unfinished() {

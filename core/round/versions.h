@@ -49,8 +49,16 @@ class Versions {
   virtual bool HasGivenUp() const = 0;
   // Members that are awaited by a rank that has finished: those that live and have not.
   virtual std::vector<int32_t> Unfinished() = 0;
+  // Versions that were decided, and nobody who lives has: those that have them are gone. None is
+  // made in their place, so no version comes any more, and finish() cannot end.
+  struct Lack {
+    uint64_t first = 0, last = 0;  // 0: none
+    std::vector<int32_t> gone;     // not empty, if any; not all of them may have had it
+  };
+  virtual Lack Lacking() { return {}; }
+
   // After a flush: it trains on and is waited for again, also before its next step, and that is the
-  // one after the last version, as it is for all.
+  // one after the last version, as it is for all, or after its last step if that is further.
   virtual void GoOn() = 0;
 
   // Whether this trainer, which has applied the versions up to `applied`, is to give its state.

@@ -5,6 +5,7 @@
 // checked). SIM_SEED=N bazel run //tests:sim/hosts_test repeats one; SIM_BASE=N begins elsewhere.
 #include <gtest/gtest.h>
 
+#include "tests/sim/simulator/host_seeds.h"
 #include "tests/sim/simulator/host_simulation.h"
 #include "tests/sim/sweep.h"
 
@@ -34,7 +35,16 @@ TEST(HostsTest, EverythingHolds) {
             {"adopted", &V::adopted},
             {"fell out of the log", &V::skipped, 0},
             {"snapshots taken", &V::taken},
-            {"nulls", &V::nulls}});
+            {"nulls", &V::nulls},
+            {"left", &V::left},
+            {"cut off", &V::cut_off, 0}});
+}
+
+TEST(HostsTest, EverythingHoldsForSeedsThatFoundSomething) {
+  for (const uint64_t seed : kHostSeeds) {
+    const HostVerdict verdict = RunHosts(seed);
+    EXPECT_EQ(verdict.failure, "") << "seed " << seed << ": " << verdict.swarm;
+  }
 }
 
 // Up to 64 ranks that come at once, whoever leads.

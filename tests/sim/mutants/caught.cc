@@ -10,6 +10,7 @@
 #include <numeric>
 #include <vector>
 
+#include "tests/sim/simulator/host_seeds.h"
 #include "tests/sim/simulator/host_simulation.h"
 #include "tests/sim/simulator/model_simulation.h"
 #include "tests/sim/simulator/pair_simulation.h"
@@ -67,6 +68,7 @@ TEST(MutantTest, IsCaught) {
   const char* base = std::getenv("SIM_BASE");
   std::iota(seeds.begin(), seeds.end(), base == nullptr ? 1 : std::strtoull(base, nullptr, 10));
   if (focus == "rounds") seeds.insert(seeds.end(), std::begin(kRoundSeeds), std::end(kRoundSeeds));
+  if (focus == "hosts") seeds.insert(seeds.end(), std::begin(kHostSeeds), std::end(kHostSeeds));
   for (const uint64_t seed : seeds) {
     const std::string outcome = Outcome(seed, focus);
     if (outcome.empty()) continue;

@@ -29,6 +29,13 @@ void HostJournal::OnFewer(int32_t rank) {
   excusable_[static_cast<size_t>(rank)] = true;
 }
 
+void HostJournal::OnFlushed(int32_t rank, uint64_t executed) {
+  if (flushed_at_ == 0) flushed_at_ = executed;
+  if (executed != flushed_at_)
+    Fail("4: finish() of " + Name(rank) + " ends well after " + Number(executed) +
+         ", another one after " + Number(flushed_at_));
+}
+
 void HostJournal::OnDecided(int32_t rank, const LedgerEntry& entry) {
   if (entry.version > results_.size() + 1)
     return Fail("1: " + Number(results_.size()) + " is followed by " + Number(entry.version));

@@ -23,6 +23,8 @@ class HostJournal {
   void OnApplied(int32_t rank, uint64_t version, const RoundModel& model);
   // A rank finishes or is killed: versions may have fewer fresh members.
   void OnFewer(int32_t rank);
+  // Its finish() has ended well.
+  void OnFlushed(int32_t rank, uint64_t executed);
   // At the end: what its seat holds; `flushed`: it has finished, as all have.
   void CheckRank(int32_t rank, const std::vector<Contribution>& held, bool flushed);
 
@@ -46,6 +48,7 @@ class HostJournal {
   const RoundMemory* geometry_;
   AdmissionRule rule_;
   bool fewer_ = false;
+  uint64_t flushed_at_ = 0;  // version; 0: nobody is
   std::vector<bool> excusable_;
   std::vector<uint64_t> missing_;
   std::vector<LedgerEntry> results_;                             // by version - 1

@@ -11,8 +11,6 @@ namespace {
 
 constexpr uint64_t kMostTurns = 400'000;  // for each rank
 constexpr Time kLongestTurn = 20 * kMicrosecond;
-constexpr Time kLongestStop = 8 * kMillisecond;
-constexpr uint64_t kMostStops = 60;
 
 RoundSwarm Drawn(Rng* rng, int32_t size) {
   RoundSwarm swarm = RoundSwarm::Draw(rng, 0);
@@ -40,11 +38,16 @@ HostSimulation::HostSimulation(uint64_t seed, int32_t size)
       longest_delay_(static_cast<Time>(1 + rng_.Below(has_storms_ ? 800 : 200)) * kMicrosecond),
       slow_seats_(rng_.Percent(20) ? rng_.Next() & rng_.Next() : 0),
       clog_permille_(rng_.Percent(40) ? 1 + rng_.Below(20) : 0),
+      leaves_permille_(rng_.Percent(60) ? 1 + rng_.Below(300) : 0),
+      longest_linger_(rng_.Percent(25) ? 0 : static_cast<Time>(rng_.Below(30)) * grace_),
+      has_users_of_c_(rng_.Percent(50)),
+      losses_percent_(rng_.Percent(30) ? 60 : 5),
       players_(static_cast<size_t>(swarm_.size)),
       links_(players_.size() * players_.size()) {
   for (int32_t r = 0; r < swarm_.size; ++r) {
     Player& player = players_[static_cast<size_t>(r)];
     player.told.resize(players_.size());
+    player.meets = !has_users_of_c_ || rng_.Percent(30);
     player.seat = std::make_unique<Seat>(
         Seat::Options{.self = r,
                       .admission = swarm_.admission,
@@ -59,12 +62,14 @@ HostSimulation::HostSimulation(uint64_t seed, int32_t size)
 // ---- What is done to ranks ----------------------------------------------------------------------
 
 // Whether seats that decide are left without it.
-bool HostSimulation::CanSpare(int32_t rank) const {
+bool HostSimulation::CanSpare(int32_t rank, bool leaves) const {
   std::vector<bool> in;
   std::vector<bool> lost;
   for (size_t r = 0; r < players_.size(); ++r) {
-    in.push_back(players_[r].state == State::kRuns && static_cast<int32_t>(r) != rank);
-    lost.push_back(players_[r].state == State::kKilled);
+    const Player& player = players_[r];
+    const bool is_it = static_cast<int32_t>(r) == rank;
+    in.push_back(player.state == State::kRuns && !player.departs && !is_it);
+    lost.push_back(player.state == State::kKilled || player.departs || (is_it && leaves));
   }
   return IsQuorum(in, lost) && std::count(in.begin(), in.end(), true) > 0;
 }
@@ -78,7 +83,8 @@ void HostSimulation::Strike() {
     ++stops_;
     player.stopped_until = now_ + static_cast<Time>(rng_.Below(uint64_t{kLongestStop}));
   }
-  if (rng_.Below(1000) >= swarm_.strikes_permille || !CanSpare(rank)) return;
+  if (rng_.Below(1000) >= swarm_.strikes_permille || !CanSpare(rank, false)) return;
+  if (player.departs) return;
   if (stopped_ < swarm_.most_stopped) {
     ++stopped_;
     player.state = State::kStopped;
@@ -117,7 +123,9 @@ HostVerdict HostSimulation::Run() {
                   std::to_string(journal_.versions()));
   for (int32_t r = 0; r < swarm_.size && journal_.failure().empty(); ++r) {
     const Player& player = players_[static_cast<size_t>(r)];
-    if (player.state != State::kKilled)
+    // Who is cut off does not know of which steps count, and of its own none will any more.
+    const bool is_cut_off = player.is_cut_off || player.seat->Lacking().last > 0;
+    if (player.state != State::kKilled && !is_cut_off)
       journal_.CheckRank(r, player.seat->pieces().contents(), player.is_flushed);
   }
   return Verdict(turns);
@@ -144,7 +152,9 @@ HostVerdict HostSimulation::Verdict(uint64_t turns) const {
           .skipped = skipped_,
           .taken = taken_,
           .nulls = nulls_,
-          .adopted = adopted};
+          .adopted = adopted,
+          .left = left_,
+          .cut_off = cut_off_};
 }
 
 // ---- What ranks do ------------------------------------------------------------------------------
@@ -154,6 +164,11 @@ void HostSimulation::Act(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   Send(rank);
   if (!player.unsent.empty()) return;
+  if (player.seat->has_parted()) {
+    player.state = State::kLeft;
+    ++left_;
+    return;
+  }
   HearOfLosses(rank);
   for (uint64_t letters = rng_.Below(has_storms_ ? 3 : 8); letters > 0; --letters) Deliver(rank);
   player.seat->Advance(now_);
@@ -161,6 +176,7 @@ void HostSimulation::Act(int32_t rank) {
   const bool slow = (swarm_.slow_ranks >> rank & 1) != 0 && !rng_.Percent(3);
   if (!slow && rng_.Percent(50)) Train(rank);
   for (Sealed& letter : player.seat->TakePosts()) player.unsent.push_back(std::move(letter));
+  if (player.seat->has_parted() && rng_.Percent(30)) DropUnsent(&player);
   Send(rank);
   if (player.seat->attempt() > player.attempt) attempts_.insert(player.seat->attempt());
   player.attempt = player.seat->attempt();
@@ -196,12 +212,18 @@ void HostSimulation::Deliver(int32_t rank) {
   }
 }
 
+// To peers that take nothing goes its word alone (core/hosts/courier.h).
+void HostSimulation::DropUnsent(Player* player) {
+  std::erase_if(player->unsent, [](const Sealed& letter) { return !letter.is_word; });
+}
+
 // Of a death a rank hears after the last letter.
 void HostSimulation::HearOfLosses(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   for (size_t r = 0; r < players_.size(); ++r) {
-    if (players_[r].state != State::kKilled || player.told[r]) continue;
-    if (!LinkOf(static_cast<int32_t>(r), rank).empty() || !rng_.Percent(5)) continue;
+    const bool is_gone = players_[r].state == State::kKilled || players_[r].state == State::kLeft;
+    if (!is_gone || player.told[r]) continue;
+    if (!LinkOf(static_cast<int32_t>(r), rank).empty() || !rng_.Percent(losses_percent_)) continue;
     player.told[r] = true;
     player.seat->OnLoss(static_cast<int32_t>(r));
   }

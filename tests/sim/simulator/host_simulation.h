@@ -4,9 +4,11 @@
 // while, for ever, or killed, and a returned one finds its letters before it. One seed repeats a
 // run. What must hold is what the simulator of rounds says (round_simulation.h, 1-9), and:
 //
-//  1. No two seats read different versions, whoever has led, stopped, come back, or leads at once.
+//  1. No two seats read different versions, whoever has led, stopped, come back, left, or leads at
+//     once.
 //  2. What no version has yet is in its rank's seat, once.
-//  4. While seats that decide run (core/hosts/quorum.h), ranks that run finish.
+//  4. While seats that decide run (core/hosts/quorum.h), ranks that run finish: all with the same
+//     versions, or they are told that those that have more have left, and nobody else has.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_
 
@@ -28,6 +30,8 @@ struct HostVerdict {
   uint64_t taken = 0;     // and went on from a snapshot
   uint64_t nulls = 0;     // steps with nothing to give
   uint64_t adopted = 0;   // versions that a leader had from an earlier one
+  uint64_t left = 0;      // ranks that left while others ran,
+  uint64_t cut_off = 0;   // and ranks that lack what others have taken along
 };
 
 // Runs one seed to its end; of so many ranks, where that is not 0.

@@ -22,7 +22,9 @@ class HostSimulation {
   HostVerdict Run();
 
  private:
-  enum class State : uint8_t { kRuns, kStopped, kKilled };
+  static constexpr Time kLongestStop = 8 * kMillisecond;
+  static constexpr uint64_t kMostStops = 60;
+  enum class State : uint8_t { kRuns, kStopped, kKilled, kLeft };
   enum class Phase : uint8_t { kComputes, kWaits, kFinishes, kSeeks, kMeets, kDone };
   struct Mail {
     Time arrives;
@@ -41,7 +43,8 @@ class HostSimulation {
     uint64_t read = 0;
     uint64_t steps = 0;
     RoundModel model;
-    bool is_flushed = false;
+    bool is_flushed = false, is_cut_off = false, departs = false;
+    bool meets = true;              // the others after finish(), as trainers of frameworks do
     Phase goes_on = Phase::kWaits;  // after it has sought
     bool skips_ahead = false;
   };
@@ -50,7 +53,7 @@ class HostSimulation {
     return links_[static_cast<size_t>(from * swarm_.size + to)];
   }
   void Strike();
-  bool CanSpare(int32_t rank) const;
+  bool CanSpare(int32_t rank, bool leaves) const;
   void Act(int32_t rank);
   void Deliver(int32_t rank);
   void HearOfLosses(int32_t rank);
@@ -61,6 +64,10 @@ class HostSimulation {
   void ReadAll(int32_t rank);
   void AwaitFlush(int32_t rank);
   void AwaitOthers(int32_t rank);
+  bool IsCutOff(int32_t rank);
+  void PerhapsLeave(int32_t rank);
+  void PerhapsStop(int32_t rank);
+  void DropUnsent(Player* player);
   void Serve(int32_t rank);
   void Seek(int32_t rank);
   bool CanAnybodyGive(int32_t to) const;
@@ -78,10 +85,14 @@ class HostSimulation {
   bool has_storms_;  // leaders change all the time
   Time grace_, longest_delay_;
   uint64_t slow_seats_ = 0, clog_permille_ = 0;
+  uint64_t leaves_permille_ = 0;
+  Time longest_linger_ = 0;
+  bool has_users_of_c_;      // some of them end at once after finish()
+  uint64_t losses_percent_;  // how soon they are heard of
   std::vector<Player> players_;
   std::vector<std::deque<Mail>> links_;
   uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gave_up_ = 0;
-  uint64_t skipped_ = 0, taken_ = 0, nulls_ = 0;
+  uint64_t skipped_ = 0, taken_ = 0, nulls_ = 0, left_ = 0, cut_off_ = 0;
   std::set<uint64_t> attempts_, reigns_;
 };
 

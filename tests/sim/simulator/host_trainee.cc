@@ -15,6 +15,7 @@ void HostSimulation::Train(int32_t rank) {
       if (player.computes_until <= now_) Publish(rank);
       return;
     case Phase::kWaits:
+      if (player.seat->executed() < player.awaited && IsCutOff(rank)) return;
       if (player.seat->executed() < player.awaited) return;
       ReadAll(rank);
       if (player.phase == Phase::kSeeks) return;
@@ -34,8 +35,35 @@ void HostSimulation::Train(int32_t rank) {
       return AwaitOthers(rank);
     case Phase::kDone:
       ReadAll(rank);
-      return;
+      return PerhapsLeave(rank);
   }
+}
+
+// It has been told that it lacks versions: then it does, and nobody can give them.
+bool HostSimulation::IsCutOff(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  if (player.seat->Lacking().last == 0) return false;
+  for (const Player& other : players_)
+    if (other.state == State::kRuns && !other.seat->has_parted() &&
+        other.seat->executed() > player.seat->executed())
+      journal_.Fail("4: rank " + std::to_string(rank) + " is cut off from what others have");
+  if (player.seat->Lacking().last > journal_.versions())
+    journal_.Fail("4: rank " + std::to_string(rank) + " lacks what nobody has had");
+  player.phase = Phase::kDone;
+  cut_off_ += player.is_cut_off ? 0 : 1;
+  player.is_cut_off = true;
+  return true;
+}
+
+void HostSimulation::PerhapsLeave(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  if (player.phase != Phase::kDone || player.departs || rng_.Below(1000) >= leaves_permille_ ||
+      !CanSpare(rank, true))
+    return;
+  player.departs = true;
+  journal_.OnFewer(rank);
+  player.seat->Leave();
+  player.seat->Depart(now_ + static_cast<Time>(rng_.Below(uint64_t(longest_linger_) + 1)));
 }
 
 // Gives a snapshot if it is this rank's turn.
@@ -77,12 +105,28 @@ void HostSimulation::AwaitFlush(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   ReadAll(rank);
   if (player.phase == Phase::kSeeks) return;
+  const bool is_flushed = player.seat->IsFlushed();
+  if (is_flushed) journal_.OnFlushed(rank, player.seat->executed());
+  if (IsCutOff(rank)) return;
   const bool gives_up = player.seat->HasGivenUp();
-  player.is_flushed = !gives_up && player.seat->IsFlushed();
-  if (!gives_up && !player.is_flushed) return;
+  player.is_flushed = !gives_up && is_flushed;
+  if (!gives_up && !player.is_flushed) return PerhapsStop(rank);
   gave_up_ += gives_up ? 1 : 0;
-  player.phase = gives_up ? Phase::kDone : Phase::kMeets;
-  if (!gives_up) player.seat->Meet();
+  const bool meets = !gives_up && player.meets;
+  player.phase = meets ? Phase::kMeets : Phase::kDone;
+  if (meets) player.seat->Meet();
+  // A process may end at once and without a word: nothing of its own is awaited any more.
+  const bool may_end = killed_ == 0 || killed_ < swarm_.most_killed;
+  if (player.is_flushed && !meets && may_end && rng_.Percent(70) && CanSpare(rank, false))
+    Kill(rank);
+}
+
+// Losses then are the first that it hears of.
+void HostSimulation::PerhapsStop(int32_t rank) {
+  if (!has_users_of_c_ || stops_ == kMostStops || rng_.Below(1000) >= 20) return;
+  ++stops_;
+  Player& player = players_[static_cast<size_t>(rank)];
+  player.stopped_until = now_ + static_cast<Time>(rng_.Below(uint64_t{kLongestStop}));
 }
 
 // Until all that live have applied everything; but for those that are stopped for ever.
@@ -93,7 +137,8 @@ void HostSimulation::AwaitOthers(int32_t rank) {
     if (unmet.state == State::kRuns && unmet.phase != Phase::kDone) return;
   }
   for (size_t r = 0; player.seat->Unmet().empty() && r < players_.size(); ++r)
-    if (players_[r].state != State::kKilled && players_[r].read < player.read)
+    if (players_[r].state != State::kKilled && !players_[r].departs &&
+        players_[r].read < player.read)
       journal_.Fail("7: rank " + std::to_string(rank) + " has met rank " + std::to_string(r) +
                     ", which has not applied everything");
   player.phase = Phase::kDone;

@@ -1,0 +1,15 @@
+// Seeds of the simulator of seats beyond those that every run takes, and what each has found; as
+// those of rounds (round_seeds.h).
+#ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_SEEDS_H_
+#define COVEY_TESTS_SIM_SIMULATOR_HOST_SEEDS_H_
+
+#include <cstdint>
+
+namespace covey {
+
+inline constexpr uint64_t kHostSeeds[] = {
+    32726,  // what it kept was decided in the place of what others took along (W7, leaving)
+};
+
+}  // namespace covey
+#endif  // COVEY_TESTS_SIM_SIMULATOR_HOST_SEEDS_H_
