@@ -91,15 +91,16 @@ def consensus(
     exit the parameters are what they were, bit for bit; what was written to them is gone.
 
     By method: ``allreduce``, ``eager``: this rank's own (replicas are equal at equal version).
-    ``local``: what each rank trains on, after its last step. ``wagma``: what each has published
-    last, before it was averaged in its group, which moves no mean unless somebody was late.
-    ``adpsgd``: what each has handed in last, with what others have made of it since.
+    ``local``: what each rank trains on, after its last step; what a script writes to parameters
+    outside of step() may be read half-written. ``wagma``, ``local`` with ``max_wait``: what each
+    has published last, before it was averaged, which moves no mean unless somebody was late.
+    ``adpsgd``, ``swarm``: what each has handed in last, with what others have made of it since.
 
     Args:
         model: one whose parameters ``DistributedOptimizer`` trains; those that none does (frozen
             ones) stay as they are.
-        exact: all ranks call it, after equally many steps, and get the mean of exactly what they
-            have then, with the same bits on each.
+        exact: all ranks call it, after equally many steps (with ``eager`` after ``finish()``), and
+            get the mean of exactly what they have then, with the same bits on each.
         timeout: seconds to look again at a rank whose model is being changed; then it is in
             ``missing``. That comes up with ``local``: a rank that was stopped in its update.
 
