@@ -149,6 +149,9 @@ class Desk {
 
  private:
   Status Open(const Sealed& request, std::string_view call) {
+    // A session that the end has just taken: its node may not have heard of it yet.
+    if (closing_ && !tickets_.contains(request.session()))
+      return Status::Aborted("the rendezvous has ended");
     return door_.Open(request.session(), call, request.sequence(), request.body(), request.mac());
   }
   void Put(const std::string& session, const std::string& call, uint64_t sequence, std::string body,

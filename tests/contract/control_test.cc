@@ -12,6 +12,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <thread>
+
 #include "ops/control/challenge.h"
 #include "proto/control.grpc.pb.h"
 
@@ -145,6 +148,21 @@ TEST(ControlTest, TheLossOfTheServerIsSeen) {
   nodes[0].reset();
   ExpectNext(nodes[1].get(), Kind::kLost, "node 0 on a (process 7, ranks 0-1)");
   EXPECT_EQ(nodes[1]->Report({Report::kLeft, ""}).code(), StatusCode::kAborted);
+}
+
+TEST(ControlTest, WhoReportsAtTheVeryEndHearsOfTheEnd) {
+  for (int round = 0; round < 20; ++round) {
+    Nodes nodes = Formed(2);
+    std::atomic<bool> begun = false;
+    Status last;
+    std::thread reporting([&] {
+      while ((last = nodes[1]->Report({Report::kFailed, "boom"})).ok()) begun = true;
+    });
+    while (!begun) std::this_thread::yield();
+    nodes[0].reset();
+    reporting.join();
+    EXPECT_EQ(last.code(), StatusCode::kAborted) << last.message();
+  }
 }
 
 TEST(ControlTest, AnotherSecretIsRefusedAndDoesNoHarm) {

@@ -76,7 +76,8 @@ def train(folder: str, kind: str, method: str) -> Tuple[str, int, int]:
 
 
 def train_by_parts(folder: str, method: str, steps: int, stop: int) -> Tuple[str, int, int]:
-    """As above, for so many steps; rank 1 stops itself before its step `stop`."""
+    """As above, for so many steps; rank 1 stops itself before its step `stop`, where the others
+    wait until it has."""
     torch.manual_seed(SEED)
     net = Net()
     optimizer: Any = hvd.DistributedOptimizer(optimizer_of("adam", net), model=net, method=method)
@@ -86,6 +87,8 @@ def train_by_parts(folder: str, method: str, steps: int, stop: int) -> Tuple[str
     for step in range(steps):
         if step == stop and hvd.rank() == 1:
             os.kill(os.getpid(), signal.SIGSTOP)
+        elif step == stop:
+            report.wait_to_go()
         optimizer.zero_grad()
         net(torch.randn(4, 2, 6, 6, generator=random_numbers)).square().sum().backward()
         optimizer.step()
@@ -130,8 +133,9 @@ class SnapshotsTest(unittest.TestCase):
                 3, __file__, train_by_parts, method, steps, stop
             ) as job:
                 job.wait_until_stopped(1)
+                job.let_go()
                 for other in (0, 2):
-                    job.wait_for_version(other, stop + 20)
+                    job.wait_for_version(other, job.version(1) + 20)
                 job.go_on(1)
                 results = job.pool.collect()
                 self.assertEqual(len({result[:2] for result in results}), 1, results)

@@ -26,12 +26,18 @@ class Report:
 
     def __init__(self, folder: str, rank: int) -> None:
         self._end = pathlib.Path(folder) / "end"
+        self._go = pathlib.Path(folder) / "go"
         self._file = open(pathlib.Path(folder) / str(rank), "wb", buffering=0)
 
     @property
     def goes_on(self) -> bool:
         """Whether to train on."""
         return not self._end.exists()
+
+    def wait_to_go(self) -> None:
+        """Until the test says ``let_go()``."""
+        while not self._go.exists():
+            time.sleep(0.001)  # A poll, as the test's are.
 
     def write(self, version: int, overdue: int = 0) -> None:
         """After every step; ``overdue``: so many ranks are not waited for."""
@@ -118,6 +124,10 @@ class Watched:
     def go_on(self, rank: int) -> None:
         """It is not stopped any more."""
         self.pool.processes[rank].send_signal(signal.SIGCONT)
+
+    def let_go(self) -> None:
+        """Ranks that wait for it go on."""
+        (pathlib.Path(self.folder.name) / "go").touch()
 
     def kill(self, rank: int, rng: random.Random) -> None:
         """Anywhere in a step."""

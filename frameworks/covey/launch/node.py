@@ -3,6 +3,7 @@ ends. The launcher's loop watches `fileno()` and asks for `failures()`."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -109,11 +110,12 @@ class Node:
         return self._place.nodes[self._place.node]
 
     def tell_failure(self, end: report.Exit) -> None:
-        """The others' launchers hear of it."""
+        """The others' launchers hear of it, unless this one is cut off: then they have heard so."""
         tail = fitting(report.last_words(end)[-_TAIL_LINES:], _TAIL_BYTES)
         fields = {"rank": end.rank, "pid": end.pid, "code": end.code, "tail": tail}
         fields["host"] = self._own()["host"]
-        self._meeting.report("failed", json.dumps(fields))
+        with contextlib.suppress(CoveyError):
+            self._meeting.report("failed", json.dumps(fields))
 
     def tell_signal(self, name: str, code: int) -> None:
         """The others' launchers hear that a signal ends the ranks of this one."""

@@ -154,7 +154,7 @@ TEST(LatticeTest, WritesItsBytesAndTheSameOnesAgain) {
       std::vector<std::byte> bytes(form.EncodedBytes(count) + 8, std::byte{0x5a});
       EncodeLattice(form, kStep, x, kSeed, bytes.data());
       for (size_t i = 0; i < 8; ++i) EXPECT_EQ(bytes[bytes.size() - 8 + i], std::byte{0x5a});
-      bytes.resize(bytes.size() - 8);
+      bytes.erase(bytes.end() - 8, bytes.end());
       EXPECT_EQ(bytes, Encoded(form, x, kSeed));
       if (count == 200) {
         EXPECT_NE(bytes, Encoded(form, x, kSeed + 1));
