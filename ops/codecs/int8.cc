@@ -8,9 +8,6 @@
 // A block whose largest magnitude is below 2^-100 becomes zeros: its scale would leave float32. A
 // block that holds a NaN or an infinity becomes NaN as a whole: an overflow must be seen.
 //
-// The loops are plain and compiled three times, for the instruction sets the kernels name; all
-// round each operation once, so they make the same bits.
-//
 // Source: T. Dettmers, M. Lewis, S. Shleifer, L. Zettlemoyer, 2022, 8-bit Optimizers via Block-wise
 // Quantization, doi:10.48550/arXiv.2110.02861 (of which this is the linear variant).
 #include <algorithm>
@@ -20,6 +17,7 @@
 #include <limits>
 
 #include "core/run/codec.h"
+#include "ops/codecs/sets.h"
 
 namespace covey {
 namespace {
@@ -94,49 +92,18 @@ float ScaleOf(float largest) {
   }
 }
 
-using Encoder = void (*)(const CodedForm&, std::span<const float>, std::byte*);
-using Decoder = void (*)(const CodedForm&, const std::byte*, std::span<float>);
-
-void EncodeAnywhere(const CodedForm& form, std::span<const float> elements, std::byte* out) {
-  EncodeBlocks(form, elements, out);
-}
-void DecodeAnywhere(const CodedForm& form, const std::byte* in, std::span<float> elements) {
-  DecodeBlocks(form, in, elements);
-}
-[[gnu::target("avx2")]] void EncodeAvx2(const CodedForm& form, std::span<const float> elements,
-                                        std::byte* out) {
-  EncodeBlocks(form, elements, out);
-}
-[[gnu::target("avx2")]] void DecodeAvx2(const CodedForm& form, const std::byte* in,
-                                        std::span<float> elements) {
-  DecodeBlocks(form, in, elements);
-}
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void EncodeAvx512(
-    const CodedForm& form, std::span<const float> elements, std::byte* out) {
-  EncodeBlocks(form, elements, out);
-}
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]] void DecodeAvx512(const CodedForm& form,
-                                                                        const std::byte* in,
-                                                                        std::span<float> elements) {
-  DecodeBlocks(form, in, elements);
-}
-
 void Encode(const Kernels& kernels, const CodecValues& values, std::span<const float> elements,
             uint64_t, std::byte* out) {
-  const std::string_view set = kernels.name;
-  const Encoder encode = set == "avx512" ? EncodeAvx512
-                         : set == "avx2" ? EncodeAvx2
-                                         : EncodeAnywhere;
-  encode(Form(values), elements, out);
+  const CodedForm form = Form(values);
+  RunOn(
+      kernels, [&]() __attribute__((always_inline)) { EncodeBlocks(form, elements, out); });
 }
 
 void Decode(const Kernels& kernels, const CodecValues& values, const std::byte* in,
             std::span<float> elements) {
-  const std::string_view set = kernels.name;
-  const Decoder decode = set == "avx512" ? DecodeAvx512
-                         : set == "avx2" ? DecodeAvx2
-                                         : DecodeAnywhere;
-  decode(Form(values), in, elements);
+  const CodedForm form = Form(values);
+  RunOn(
+      kernels, [&]() __attribute__((always_inline)) { DecodeBlocks(form, in, elements); });
 }
 
 constexpr CodecParameter kParameters[] = {

@@ -127,6 +127,7 @@ TEST_P(CodecTest, EveryRankHasTheBitsOfTheReference) {
       {"int8", Op::kSum, true, 1, {256}},
       {"int8", Op::kProduct, false, 0.25, {9000}},
       {"int8@block=1000", Op::kSum, false, 1, {2, 20000}},
+      {"topk@bits=2,block=64", Op::kSum, true, 1, {1, 700, 3000}},
   };
   constexpr size_t kSegments[] = {2048, 4096, 65536};
   for (uint64_t seed = 1; seed <= 9; ++seed) {

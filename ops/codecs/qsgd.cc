@@ -1,0 +1,209 @@
+// qsgd: blocks of whole numbers from -s to s times norm / s, rounded at random so that the
+// expectation of an element is the element (QSGD with s levels and buckets).
+//
+// s = 2^(bits-1) - 1, the most that fits `bits` with its sign. A block is its Euclidean norm
+// (float32), then bits/8 bytes per element: 1 + 4/block with 8 bits, 0.5 + 4/block with 4. An
+// element x becomes floor(x s / norm + u), u drawn from [0, 1) by the seed, so: its error is below
+// norm / s; E[decoded] = x; E||decoded - x||^2 <= min(d / s^2, sqrt(d) / s) ||x||^2 for blocks of d
+// elements. u has 16 bits: expectations are right to 2^-17 of a level.
+//
+// A block whose norm is below 2^-100 becomes zeros. A block that holds a NaN or an infinity, or
+// whose norm is beyond float32, becomes NaN as a whole: an overflow must be seen.
+//
+// Source: D. Alistarh, D. Grubic, J. Li, R. Tomioka, M. Vojnovic, 2017, QSGD:
+// Communication-Efficient SGD via Gradient Quantization and Encoding, NeurIPS 30,
+// doi:10.48550/arXiv.1610.02132. Numbers have a fixed width here, not an Elias code.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "core/run/codec.h"
+#include "ops/codecs/sets.h"
+
+namespace covey {
+namespace {
+
+constexpr float kSmallest = 0x1p-100f;
+// Added to a number up to 2^22, leaves it, rounded to nearest even, in the lowest bits.
+constexpr float kRounder = 12582912;  // 1.5 * 2^23
+constexpr size_t kHeaderBytes = sizeof(float);
+constexpr size_t kLanes = 16;    // of the sum of squares: its order is the same on every machine
+constexpr size_t kTogether = 4;  // elements whose numbers are whole bytes, for any even `bits`
+
+CodedForm Form(const CodecValues& values) {
+  return {.block_elems = static_cast<uint32_t>(values[1]),
+          .header_bytes = kHeaderBytes,
+          .elem_bits = static_cast<uint32_t>(values[0])};
+}
+
+float Levels(uint32_t bits) { return static_cast<float>((1 << (bits - 1)) - 1); }
+
+double Bound(const CodecValues& values, double largest_magnitude) {
+  const double norm = largest_magnitude * std::sqrt(static_cast<double>(values[1]));
+  if (norm >= static_cast<double>(std::numeric_limits<float>::max()))
+    return std::numeric_limits<double>::infinity();
+  const double levels = static_cast<double>(Levels(static_cast<uint32_t>(values[0])));
+  return std::max(norm / levels * (1 + 0x1p-12), static_cast<double>(kSmallest));
+}
+
+[[gnu::always_inline]] inline float NormOf(const float* elements, size_t count) {
+  double lanes[kLanes] = {};
+  size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const auto element = static_cast<double>(elements[i + lane]);
+      lanes[lane] += element * element;
+    }
+  for (size_t lane = 0; i < count; ++i, ++lane) {
+    const auto element = static_cast<double>(elements[i]);
+    lanes[lane] += element * element;
+  }
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  return static_cast<float>(std::sqrt(sum));
+}
+
+// In (-1/2, 1/2), of 2^16 values.
+[[gnu::always_inline]] inline float DrawnHalf(uint32_t seed, uint32_t place) {
+  uint32_t z = (place + seed) * 0x9e3779b1u;
+  z = (z ^ (z >> 15)) * 0x2c1b3c6du;
+  z = (z ^ (z >> 12)) * 0x297a2d39u;
+  return static_cast<float>(static_cast<int32_t>(z) >> 16) * 0x1p-16f + 0x1p-17f;
+}
+
+[[gnu::always_inline]] inline uint32_t NumberOf(float element, float inverse, float levels,
+                                                uint32_t seed, size_t place) {
+  const float exact = std::min(std::max(element * inverse, -levels), levels);
+  return std::bit_cast<uint32_t>(exact + DrawnHalf(seed, static_cast<uint32_t>(place)) + kRounder);
+}
+
+// kBits 8; otherwise groups of kTogether numbers, which are kBits / 2 bytes.
+template <uint32_t kBits>
+[[gnu::always_inline]] inline void WriteNumbers(const float* elements, size_t count, float inverse,
+                                                uint32_t seed, std::byte* out) {
+  const float levels = static_cast<float>((1 << (kBits - 1)) - 1);
+  if constexpr (kBits == 8) {
+    for (size_t i = 0; i < count; ++i)
+      out[i] = static_cast<std::byte>(NumberOf(elements[i], inverse, levels, seed, i));
+    return;
+  }
+  constexpr uint32_t kMask = (1u << kBits) - 1;
+  for (size_t i = 0; i < count; i += kTogether) {
+    uint32_t group = 0;
+    for (size_t j = 0; j < std::min(kTogether, count - i); ++j)
+      group |= (NumberOf(elements[i + j], inverse, levels, seed, i + j) & kMask) << (j * kBits);
+    const size_t length = (std::min(kTogether, count - i) * kBits + 7) / 8;
+    std::memcpy(out + i * kBits / 8, &group, length);
+  }
+}
+
+template <uint32_t kBits>
+[[gnu::always_inline]] inline void ReadNumbers(const std::byte* in, float scale, float* elements,
+                                               size_t count) {
+  if constexpr (kBits == 8) {
+    for (size_t i = 0; i < count; ++i)
+      elements[i] = static_cast<float>(static_cast<int8_t>(in[i])) * scale;
+    return;
+  }
+  for (size_t i = 0; i < count; i += kTogether) {
+    const size_t here = std::min(kTogether, count - i);
+    uint32_t group = 0;
+    std::memcpy(&group, in + i * kBits / 8, (here * kBits + 7) / 8);
+    for (size_t j = 0; j < here; ++j) {
+      const uint32_t top = group << (32 - kBits * (j + 1));
+      elements[i + j] = static_cast<float>(static_cast<int32_t>(top) >> (32 - kBits)) * scale;
+    }
+  }
+}
+
+template <uint32_t kBits>
+[[gnu::always_inline]] inline void EncodeBlock(const float* elements, size_t count, uint32_t seed,
+                                               std::byte* out) {
+  const float norm = NormOf(elements, count);
+  const bool coded = norm >= kSmallest && std::isfinite(norm);
+  // NaN is not below anything.
+  const float written = coded              ? norm
+                        : norm < kSmallest ? 0.0f
+                                           : std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(out, &written, kHeaderBytes);
+  // Blocks of one piece have one seed, and must not be rounded alike.
+  const uint32_t own = (seed ^ std::bit_cast<uint32_t>(norm)) * 0x85ebca6bu;
+  if (coded)
+    WriteNumbers<kBits>(elements, count, Levels(kBits) / norm, own, out + kHeaderBytes);
+  else
+    std::fill_n(out + kHeaderBytes, (count * kBits + 7) / 8, std::byte{0});
+}
+
+template <uint32_t kBits>
+[[gnu::always_inline]] inline void EncodeBlocks(const CodedForm& form,
+                                                std::span<const float> elements, uint64_t seed,
+                                                std::byte* out) {
+  const auto drawn = static_cast<uint32_t>(seed ^ (seed >> 32));
+  for (size_t at = 0; at < elements.size(); at += form.block_elems) {
+    const size_t count = std::min<size_t>(form.block_elems, elements.size() - at);
+    EncodeBlock<kBits>(elements.data() + at, count, drawn, out);
+    std::byte* end = out + form.BlockBytes(count);
+    std::fill(out + kHeaderBytes + (count * kBits + 7) / 8, end, std::byte{0});
+    out = end;
+  }
+}
+
+template <uint32_t kBits>
+[[gnu::always_inline]] inline void DecodeBlocks(const CodedForm& form, const std::byte* in,
+                                                std::span<float> elements) {
+  for (size_t at = 0; at < elements.size(); at += form.block_elems) {
+    const size_t count = std::min<size_t>(form.block_elems, elements.size() - at);
+    float norm = 0;
+    std::memcpy(&norm, in, kHeaderBytes);
+    ReadNumbers<kBits>(in + kHeaderBytes, norm / Levels(kBits), elements.data() + at, count);
+    in += form.BlockBytes(count);
+  }
+}
+
+// Calls fn.operator()<bits>(): loops know how wide a number is.
+template <typename Fn>
+void WithBits(uint32_t bits, Fn fn) {
+  if (bits == 8) return fn.template operator()<8>();
+  if (bits == 6) return fn.template operator()<6>();
+  if (bits == 4) return fn.template operator()<4>();
+  fn.template operator()<2>();
+}
+
+void Encode(const Kernels& kernels, const CodecValues& values, std::span<const float> elements,
+            uint64_t seed, std::byte* out) {
+  const CodedForm form = Form(values);
+  WithBits(form.elem_bits, [&]<uint32_t kBits>() {
+    RunOn(
+        kernels, [&]() __attribute__((always_inline)) {
+          EncodeBlocks<kBits>(form, elements, seed, out);
+        });
+  });
+}
+
+void Decode(const Kernels& kernels, const CodecValues& values, const std::byte* in,
+            std::span<float> elements) {
+  const CodedForm form = Form(values);
+  WithBits(form.elem_bits, [&]<uint32_t kBits>() {
+    RunOn(
+        kernels, [&]() __attribute__((always_inline)) { DecodeBlocks<kBits>(form, in, elements); });
+  });
+}
+
+constexpr CodecParameter kParameters[] = {
+    {.name = "bits", .standard = 8, .minimum = 2, .maximum = 8, .multiple = 2},
+    {.name = "block", .standard = 512, .minimum = 16, .maximum = 65536, .multiple = 4}};
+constexpr Codec kCodec{
+    "qsgd",
+    "bits/8 + 4/block bytes per element (1.008); right in expectation, error up to the block's "
+    "norm / (2^(bits-1) - 1); a block with a NaN or infinity becomes NaN",
+    kParameters,
+    Form,
+    Bound,
+    Encode,
+    Decode};
+const CodecRegistration kRegistration(kCodec);
+
+}  // namespace
+}  // namespace covey
