@@ -190,9 +190,6 @@ typedef struct covey_request {
   const char* unfit;
 } covey_request;
 
-/* How many of `count` elements at `data` are NaN or infinite; 0 for types that have none such. */
-COVEY_API int64_t covey_count_not_finite(covey_dtype dtype, const void* data, int64_t count);
-
 /* ---- Life ---- */
 
 /* Where this process stands in the job. Fields left at their default are read from the environment

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <vector>
 
 #include "core/base/nearest.h"
@@ -105,6 +106,25 @@ Status ParseCodec(std::string_view text, ChosenCodec* chosen) {
     chosen->text += (i == 0 ? "@" : ",") + std::string(codec->parameters[i].name) + "=" +
                     std::to_string(chosen->values[i]);
   return Status::Ok();
+}
+
+void ResidualOf(const ChosenCodec& chosen, const Kernels& kernels, std::span<const float> elements,
+                std::span<float> residual) {
+  constexpr size_t kPieceElems = 16384;  // about; it stays in the cache
+  const size_t block = chosen.form.block_elems;
+  const size_t piece = std::max<size_t>(1, kPieceElems / block) * block;
+  std::vector<std::byte> code(chosen.form.EncodedBytes(std::min(piece, elements.size())));
+  for (size_t at = 0; at < elements.size(); at += piece) {
+    const size_t count = std::min(piece, elements.size() - at);
+    const std::span<const float> own = elements.subspan(at, count);
+    const std::span<float> left = residual.subspan(at, count);
+    chosen.codec->encode(kernels, chosen.values, own, 0, code.data());
+    chosen.codec->decode(kernels, chosen.values, code.data(), left);
+    for (size_t i = 0; i < count; ++i) {
+      const float lost = own[i] - left[i];
+      left[i] = std::isfinite(lost) ? lost : 0.0f;
+    }
+  }
 }
 
 }  // namespace covey

@@ -54,6 +54,7 @@ struct Codec {
                  std::byte* out);
   void (*decode)(const Kernels&, const CodecValues&, const std::byte* in,
                  std::span<float> elements);
+  bool draws = false;  // it rounds at random, so that the expectation of an element is the element
 };
 
 // All codecs, sorted by name.
@@ -74,6 +75,12 @@ struct ChosenCodec {
 
 // Reads NAME or NAME@PARAMETER=NUMBER,... The error says what there is and what is nearest.
 Status ParseCodec(std::string_view text, ChosenCodec* chosen);
+
+// What becomes of elements by a codec that does not draw is lost to the others; error feedback adds
+// it to what is sent next. residual[i] = elements[i] - decoded[i]; 0 where that is not finite.
+// REQUIRES: !draws; equal sizes; no overlap.
+void ResidualOf(const ChosenCodec& chosen, const Kernels& kernels, std::span<const float> elements,
+                std::span<float> residual);
 
 }  // namespace covey
 #endif  // COVEY_CORE_RUN_CODEC_H_

@@ -86,6 +86,7 @@ class Collectives(Requests[T]):
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
         process_set: Group = world,
+        codec: Optional[str] = None,
     ) -> Handle[T]:
         """``postscale_factor`` * ``op`` over the ranks of (``prescale_factor`` * tensor).
 
@@ -98,19 +99,24 @@ class Collectives(Requests[T]):
             prescale_factor: not 0.
             postscale_factor: not 0.
             process_set: the ranks that take part; this rank must be one of them.
+            codec: what makes float32 smaller before it travels, such as "int8", "bf16" or
+                "qsgd@bits=4"; it is reduced in float32. Other dtypes travel as they are.
 
         Returns:
             A new tensor of the same shape and dtype, bitwise equal on every rank.
 
         Raises:
             InvalidArgument, Unsupported: (ValueErrors) wrong here; nothing was submitted.
-            Mismatch: the ranks disagree on shape, dtype, op or factors; later operations work.
+            Mismatch: the ranks disagree on shape, dtype, op, factors or codec; later operations
+                work.
             Aborted: a rank died or left.
 
         Example:
             >>> mean_loss = hvd.allreduce(loss, name="loss")
         """
         how = _reduction(ALLREDUCE, "allreduce", op, average, prescale_factor, postscale_factor)
+        if codec is not None:
+            how = how._replace(codec=codec)
         return self._alike(how, way, tensor, name, process_set)
 
     def grouped_allreduce(
@@ -123,6 +129,7 @@ class Collectives(Requests[T]):
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
         process_set: Group = world,
+        codec: Optional[str] = None,
     ) -> HandleSet[T]:
         """As :func:`allreduce` for a list of tensors that travel together; returns the list.
 
@@ -130,7 +137,8 @@ class Collectives(Requests[T]):
 
         Args:
             tensors: as many, of the same shapes and dtypes, on every rank.
-            average, name, op, prescale_factor, postscale_factor, process_set: as :func:`allreduce`.
+            average, name, op, prescale_factor, postscale_factor, process_set, codec: as
+                :func:`allreduce`.
 
         Raises:
             As :func:`allreduce`.
@@ -140,6 +148,8 @@ class Collectives(Requests[T]):
         """
         kind_name = "grouped_allreduce"
         how = _reduction(ALLREDUCE, kind_name, op, average, prescale_factor, postscale_factor)
+        if codec is not None:
+            how = how._replace(codec=codec)
         return self._grouped_alike(how, way, tensors, name, process_set)
 
     def broadcast(

@@ -86,6 +86,11 @@ def _adapter_of_all(tensors: Sequence[Any]) -> ModuleType:
     return adapters.pop()
 
 
+def _given(**arguments: Any) -> Dict[str, Any]:
+    """Those that the user has given: not every adapter knows them."""
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
 def _allreduce(
     way: Way,
     tensor: Any,
@@ -94,6 +99,7 @@ def _allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     group: Group = world,
+    codec: Optional[str] = None,
 ) -> Any:
     """``postscale_factor`` * ``op`` over the ranks of (``prescale_factor`` * tensor), a new tensor.
 
@@ -106,13 +112,16 @@ def _allreduce(
         prescale_factor: not 0.
         postscale_factor: not 0.
         group: the ranks that take part; this rank must be one of them.
+        codec: what makes float32 smaller before it travels, such as "int8", "bf16" or
+            "qsgd@bits=4"; it is reduced in float32. Not with TensorFlow.
 
     Returns:
         A tensor of the same framework, shape and dtype, bitwise equal on every rank.
 
     Raises:
         InvalidArgument, Unsupported: (ValueErrors) wrong here; nothing was submitted.
-        Mismatch: the ranks disagree on shape, dtype, op or factors; later operations work.
+        Mismatch: the ranks disagree on shape, dtype, op, factors or codec; later operations
+            work.
         Aborted: a rank died or left.
 
     Example:
@@ -125,6 +134,7 @@ def _allreduce(
         prescale_factor=prescale_factor,
         postscale_factor=postscale_factor,
         process_set=group,
+        **_given(codec=codec),
     )
 
 
@@ -136,6 +146,7 @@ def _grouped_allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     group: Group = world,
+    codec: Optional[str] = None,
 ) -> Any:
     """As :func:`allreduce` for a list of tensors that travel together; returns the list.
 
@@ -143,7 +154,7 @@ def _grouped_allreduce(
 
     Args:
         tensors: of one framework; as many, of the same shapes and dtypes, on every rank.
-        name, op, prescale_factor, postscale_factor, group: as :func:`allreduce`.
+        name, op, prescale_factor, postscale_factor, group, codec: as :func:`allreduce`.
 
     Raises:
         As :func:`allreduce`.
@@ -158,6 +169,7 @@ def _grouped_allreduce(
         prescale_factor=prescale_factor,
         postscale_factor=postscale_factor,
         process_set=group,
+        **_given(codec=codec),
     )
 
 

@@ -31,6 +31,7 @@ ALLREDUCE, BROADCAST, ALLGATHER, BARRIER, REDUCESCATTER, ALLTOALL, JOIN = range(
 """covey_kind."""
 SUM = 0
 _INT32, _INT64 = DTYPE_NAMES.index("int32"), DTYPE_NAMES.index("int64")
+_FLOAT32 = DTYPE_NAMES.index("float32")
 _INT32_MAX = (1 << 31) - 1
 
 
@@ -43,6 +44,7 @@ class How(NamedTuple):
         op: covey_op.
         root: global rank.
         prescale, postscale: factors.
+        codec: what float32 is made smaller by before it travels; None: nothing.
     """
 
     kind: int
@@ -51,10 +53,15 @@ class How(NamedTuple):
     root: int = 0
     prescale: float = 1.0
     postscale: float = 1.0
+    codec: Optional[str] = None
 
     def stream(self, name: Optional[str]) -> Optional[str]:
         """The stream's name in the core; None for the ordered stream of unnamed operations."""
         return None if name is None else f"{self.kind_name}.{name}"
+
+    def codec_of(self, code: int) -> Optional[str]:
+        """The codec of tensors of the dtype ``code``; what is not float32 travels as it is."""
+        return self.codec if code == _FLOAT32 else None
 
     def head(
         self, group: Group, name: Optional[str]
@@ -140,6 +147,9 @@ class Requests(Generic[T]):
             (dense, output),
             waits,
             output_shape,
+            None,
+            None,
+            how.codec_of(code),
         )
         handle._result = output
         if in_place and output is not tensor:
@@ -174,6 +184,7 @@ class Requests(Generic[T]):
                 tuple((views[i][3], code, views[i][4]) for i in places),
                 None if way.in_place else self._describe([outputs[i] for i in places], code),
                 (dense, outputs),
+                how.codec_of(code),
             )
             handle._result = [given[i] if way.in_place else outputs[i] for i in places]
             moved = [(given[i], dense[i]) for i in places if given[i] is not dense[i]]

@@ -279,6 +279,11 @@ static PyMethodDef methods[] = {
     {"group_of", GroupOf, METH_VARARGS, "group_of(tuple of ranks) -> group number"},
     {"submit", Submit, METH_VARARGS, kSubmitDoc},
     {"submit1", SubmitOne, METH_VARARGS, kSubmitOneDoc},
+    {"codec_check", CodecCheck, METH_VARARGS,
+     "codec_check(codec, feeds_back): raises when there is none, or feedback makes no sense."},
+    {"codec_residual", CodecResidual, METH_VARARGS,
+     "codec_residual(codec, contribution, count, residual): addresses of float32; what the codec\n"
+     "keeps from the others."},
     {"count_not_finite", CountNotFinite, METH_VARARGS,
      "count_not_finite(dtype, address, count) -> how many elements are NaN or infinite"},
     {"shortcut", NewShortcut, METH_VARARGS, kShortcutDoc},

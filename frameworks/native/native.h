@@ -89,7 +89,12 @@ PyObject* SubmitRequest(const covey_request* request, PyObject* keep);
 
 PyObject* Submit(PyObject* module, PyObject* args);
 PyObject* SubmitOne(PyObject* module, PyObject* args);
+
+/* values.c ------------------------------------------------------------------------------------- */
+
 PyObject* CountNotFinite(PyObject* module, PyObject* args);
+PyObject* CodecCheck(PyObject* module, PyObject* args);
+PyObject* CodecResidual(PyObject* module, PyObject* args);
 
 /* dlpack.c ------------------------------------------------------------------------------------- */
 

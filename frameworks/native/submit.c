@@ -75,8 +75,8 @@ PyObject* SubmitRequest(const covey_request* request, PyObject* keep) {
 
 const char kSubmitOneDoc[] =
     "submit1(kind, group, name, op, root, prescale, postscale, dtype, input, output, shape, keep,\n"
-    "waits=0, output_shape=None, splits=None, unfit=None) -> Handle. Submits an operation on one\n"
-    "tensor.\n"
+    "waits=0, output_shape=None, splits=None, unfit=None, codec=None) -> Handle. Submits an\n"
+    "operation on one tensor.\n"
     "`output` None means in place (allgather, alltoall: the runtime allocates); it has the shape\n"
     "`output_shape`, None: `shape`. An address is an int, or on CUDA (address, device number,\n"
     "stream), and the result is ordered on that stream. `keep` is held until the operation has\n"
@@ -112,10 +112,10 @@ PyObject* SubmitOne(PyObject* module, PyObject* args) {
   unsigned long long group;
   PyObject *input_address, *output_address, *shape_tuple, *keep;
   PyObject *output_shape = Py_None, *splits = Py_None;
-  if (!PyArg_ParseTuple(args, "iKziiddiOOOO|IOOz:submit1", &kind, &group, &request.name, &op,
+  if (!PyArg_ParseTuple(args, "iKziiddiOOOO|IOOzz:submit1", &kind, &group, &request.name, &op,
                         &request.root, &request.prescale, &request.postscale, &dtype,
                         &input_address, &output_address, &shape_tuple, &keep, &request.waits,
-                        &output_shape, &splits, &request.unfit)) {
+                        &output_shape, &splits, &request.unfit, &request.codec)) {
     return NULL;
   }
   int64_t shape[COVEY_MAX_DIMS];
@@ -162,7 +162,8 @@ static int ParseTensors(PyObject* tuple, Dims* dims, covey_tensor* tensors) {
 }
 
 const char kSubmitDoc[] =
-    "submit(kind, group, name, op, root, prescale, postscale, inputs, outputs, keep) -> Handle.\n"
+    "submit(kind, group, name, op, root, prescale, postscale, inputs, outputs, keep, codec=None)\n"
+    "-> Handle.\n"
     "Submits an operation on any number of tensors. `inputs` and `outputs` are tuples of\n"
     "(address, dtype code, shape); `outputs` None means in place (allgather: the runtime\n"
     "allocates). `keep` is held until the operation has ended.";
@@ -173,9 +174,9 @@ PyObject* Submit(PyObject* module, PyObject* args) {
   int kind, op;
   unsigned long long group;
   PyObject *inputs, *outputs, *keep;
-  if (!PyArg_ParseTuple(args, "iKziiddO!OO:submit", &kind, &group, &request.name, &op,
+  if (!PyArg_ParseTuple(args, "iKziiddO!OO|z:submit", &kind, &group, &request.name, &op,
                         &request.root, &request.prescale, &request.postscale, &PyTuple_Type,
-                        &inputs, &outputs, &keep)) {
+                        &inputs, &outputs, &keep, &request.codec)) {
     return NULL;
   }
   const Py_ssize_t count = PyTuple_Size(inputs);
@@ -203,17 +204,4 @@ PyObject* Submit(PyObject* module, PyObject* args) {
   free(dims);
   free(tensors);
   return handle;
-}
-
-PyObject* CountNotFinite(PyObject* module, PyObject* args) {
-  (void)module;
-  int dtype;
-  unsigned long long address;
-  long long count;
-  if (!PyArg_ParseTuple(args, "iKL:count_not_finite", &dtype, &address, &count)) return NULL;
-  int64_t found;
-  Py_BEGIN_ALLOW_THREADS
-  found = covey_count_not_finite((covey_dtype)dtype, (const void*)(uintptr_t)address, count);
-  Py_END_ALLOW_THREADS
-  return PyLong_FromLongLong(found);
 }

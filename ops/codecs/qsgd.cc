@@ -2,13 +2,14 @@
 // expectation of an element is the element (QSGD with s levels and buckets).
 //
 // s = 2^(bits-1) - 1, the most that fits `bits` with its sign. A block is its Euclidean norm
-// (float32), then bits/8 bytes per element: 1 + 4/block with 8 bits, 0.5 + 4/block with 4. An
-// element x becomes floor(x s / norm + u), u drawn from [0, 1) by the seed, so: its error is below
-// norm / s; E[decoded] = x; E||decoded - x||^2 <= min(d / s^2, sqrt(d) / s) ||x||^2 for blocks of d
-// elements. u has 16 bits: expectations are right to 2^-17 of a level.
+// (float32), then bits/8 bytes per element: 1 + 4/block with 8 bits, 0.5 + 4/block with 4, where
+// byte i holds elements i and i + half of the block. An element x becomes floor(x s / norm + u), u
+// drawn from [0, 1) by the seed, so: its error is below norm / s; E[decoded] = x;
+// E||decoded - x||^2 <= min(d / s^2, sqrt(d) / s) ||x||^2 for blocks of d elements. u has 16 bits:
+// expectations are right to 2^-17 of a level.
 //
-// A block whose norm is below 2^-100 becomes zeros. A block that holds a NaN or an infinity, or
-// whose norm is beyond float32, becomes NaN as a whole: an overflow must be seen.
+// A block whose largest magnitude is below 2^-100 becomes zeros. A block that holds a NaN or an
+// infinity, or whose norm is beyond float32, becomes NaN as a whole: an overflow must be seen.
 //
 // Source: D. Alistarh, D. Grubic, J. Li, R. Tomioka, M. Vojnovic, 2017, QSGD:
 // Communication-Efficient SGD via Gradient Quantization and Encoding, NeurIPS 30,
@@ -28,9 +29,9 @@ namespace {
 constexpr float kSmallest = 0x1p-100f;
 // Added to a number up to 2^22, leaves it, rounded to nearest even, in the lowest bits.
 constexpr float kRounder = 12582912;  // 1.5 * 2^23
+constexpr uint32_t kInfinityBits = 0x7f800000;
 constexpr size_t kHeaderBytes = sizeof(float);
-constexpr size_t kLanes = 16;    // of the sum of squares: its order is the same on every machine
-constexpr size_t kTogether = 4;  // elements whose numbers are whole bytes, for any even `bits`
+constexpr size_t kLanes = 16;  // of the sum of squares: its order is the same on every machine
 
 CodedForm Form(const CodecValues& values) {
   return {.block_elems = static_cast<uint32_t>(values[1]),
@@ -38,65 +39,78 @@ CodedForm Form(const CodecValues& values) {
           .elem_bits = static_cast<uint32_t>(values[0])};
 }
 
-float Levels(uint32_t bits) { return static_cast<float>((1 << (bits - 1)) - 1); }
+constexpr float Levels(uint32_t bits) { return static_cast<float>((1 << (bits - 1)) - 1); }
 
 double Bound(const CodecValues& values, double largest_magnitude) {
-  const double norm = largest_magnitude * std::sqrt(static_cast<double>(values[1]));
+  const double norm = largest_magnitude * std::sqrt(static_cast<double>(values[1])) * (1 + 0x1p-10);
   if (norm >= static_cast<double>(std::numeric_limits<float>::max()))
     return std::numeric_limits<double>::infinity();
-  const double levels = static_cast<double>(Levels(static_cast<uint32_t>(values[0])));
-  return std::max(norm / levels * (1 + 0x1p-12), static_cast<double>(kSmallest));
+  const auto levels = static_cast<double>(Levels(static_cast<uint32_t>(values[0])));
+  return std::max(norm / levels, static_cast<double>(kSmallest));
 }
 
+// 0 for a block that becomes zeros, NaN for one that cannot be coded.
 [[gnu::always_inline]] inline float NormOf(const float* elements, size_t count) {
-  double lanes[kLanes] = {};
+  int32_t largest_bits = 0;
+  for (size_t i = 0; i < count; ++i)
+    largest_bits = std::max(largest_bits, std::bit_cast<int32_t>(elements[i]) & 0x7fffffff);
+  const auto largest = static_cast<uint32_t>(largest_bits);
+  if (largest >= kInfinityBits) return std::numeric_limits<float>::quiet_NaN();
+  if (std::bit_cast<float>(largest) < kSmallest) return 0;
+  // A power of two that brings the largest to 1 or 2: squares stay in float32.
+  const auto small =
+      std::bit_cast<float>(std::max(0x7f000000 - (largest & kInfinityBits), 1u << 23));
+  float lanes[kLanes] = {};
   size_t i = 0;
   for (; i + kLanes <= count; i += kLanes)
     for (size_t lane = 0; lane < kLanes; ++lane) {
-      const auto element = static_cast<double>(elements[i + lane]);
+      const float element = elements[i + lane] * small;
       lanes[lane] += element * element;
     }
   for (size_t lane = 0; i < count; ++i, ++lane) {
-    const auto element = static_cast<double>(elements[i]);
+    const float element = elements[i] * small;
     lanes[lane] += element * element;
   }
   double sum = 0;
-  for (const double lane : lanes) sum += lane;
-  return static_cast<float>(std::sqrt(sum));
+  for (const float lane : lanes) sum += static_cast<double>(lane);
+  const auto norm = static_cast<float>(std::sqrt(sum) / static_cast<double>(small));
+  return std::isfinite(norm) ? norm : std::numeric_limits<float>::quiet_NaN();
 }
 
 // In (-1/2, 1/2), of 2^16 values.
 [[gnu::always_inline]] inline float DrawnHalf(uint32_t seed, uint32_t place) {
-  uint32_t z = (place + seed) * 0x9e3779b1u;
-  z = (z ^ (z >> 15)) * 0x2c1b3c6du;
-  z = (z ^ (z >> 12)) * 0x297a2d39u;
+  uint32_t z = seed + place * 0x9e3779b1u;
+  z = (z ^ (z >> 16)) * 0x85ebca6bu;
+  z = (z ^ (z >> 13)) * 0xc2b2ae35u;
   return static_cast<float>(static_cast<int32_t>(z) >> 16) * 0x1p-16f + 0x1p-17f;
 }
 
-[[gnu::always_inline]] inline uint32_t NumberOf(float element, float inverse, float levels,
-                                                uint32_t seed, size_t place) {
-  const float exact = std::min(std::max(element * inverse, -levels), levels);
-  return std::bit_cast<uint32_t>(exact + DrawnHalf(seed, static_cast<uint32_t>(place)) + kRounder);
-}
+// How the elements of a block become numbers.
+struct Rounding {
+  float inverse;  // s / norm
+  float levels;   // s
+  uint32_t seed;
 
-// kBits 8; otherwise groups of kTogether numbers, which are kBits / 2 bytes.
+  [[gnu::always_inline]] uint32_t NumberOf(float element, size_t place) const {
+    const float exact = std::min(std::max(element * inverse, -levels), levels);
+    const float drawn = DrawnHalf(seed, static_cast<uint32_t>(place));
+    return std::bit_cast<uint32_t>(exact + drawn + kRounder);
+  }
+};
+
 template <uint32_t kBits>
-[[gnu::always_inline]] inline void WriteNumbers(const float* elements, size_t count, float inverse,
-                                                uint32_t seed, std::byte* out) {
-  const float levels = static_cast<float>((1 << (kBits - 1)) - 1);
+[[gnu::always_inline]] inline void WriteNumbers(const float* elements, size_t count,
+                                                const Rounding& by, std::byte* out) {
   if constexpr (kBits == 8) {
-    for (size_t i = 0; i < count; ++i)
-      out[i] = static_cast<std::byte>(NumberOf(elements[i], inverse, levels, seed, i));
+    for (size_t i = 0; i < count; ++i) out[i] = static_cast<std::byte>(by.NumberOf(elements[i], i));
     return;
   }
-  constexpr uint32_t kMask = (1u << kBits) - 1;
-  for (size_t i = 0; i < count; i += kTogether) {
-    uint32_t group = 0;
-    for (size_t j = 0; j < std::min(kTogether, count - i); ++j)
-      group |= (NumberOf(elements[i + j], inverse, levels, seed, i + j) & kMask) << (j * kBits);
-    const size_t length = (std::min(kTogether, count - i) * kBits + 7) / 8;
-    std::memcpy(out + i * kBits / 8, &group, length);
-  }
+  const size_t half = (count + 1) / 2;
+  for (size_t i = 0; i < count / 2; ++i)
+    out[i] = static_cast<std::byte>((by.NumberOf(elements[i], i) & 15) |
+                                    by.NumberOf(elements[half + i], half + i) << 4);
+  if (count % 2 == 1)
+    out[half - 1] = static_cast<std::byte>(by.NumberOf(elements[half - 1], half - 1) & 15);
 }
 
 template <uint32_t kBits>
@@ -107,33 +121,29 @@ template <uint32_t kBits>
       elements[i] = static_cast<float>(static_cast<int8_t>(in[i])) * scale;
     return;
   }
-  for (size_t i = 0; i < count; i += kTogether) {
-    const size_t here = std::min(kTogether, count - i);
-    uint32_t group = 0;
-    std::memcpy(&group, in + i * kBits / 8, (here * kBits + 7) / 8);
-    for (size_t j = 0; j < here; ++j) {
-      const uint32_t top = group << (32 - kBits * (j + 1));
-      elements[i + j] = static_cast<float>(static_cast<int32_t>(top) >> (32 - kBits)) * scale;
-    }
+  const size_t half = (count + 1) / 2;
+  for (size_t i = 0; i < half; ++i) {
+    const auto low = static_cast<int32_t>(static_cast<uint32_t>(in[i]) << 28) >> 28;
+    elements[i] = static_cast<float>(low) * scale;
   }
+  for (size_t i = 0; i < count / 2; ++i)
+    elements[half + i] = static_cast<float>(static_cast<int8_t>(in[i]) >> 4) * scale;
 }
 
 template <uint32_t kBits>
 [[gnu::always_inline]] inline void EncodeBlock(const float* elements, size_t count, uint32_t seed,
                                                std::byte* out) {
   const float norm = NormOf(elements, count);
-  const bool coded = norm >= kSmallest && std::isfinite(norm);
-  // NaN is not below anything.
-  const float written = coded              ? norm
-                        : norm < kSmallest ? 0.0f
-                                           : std::numeric_limits<float>::quiet_NaN();
-  std::memcpy(out, &written, kHeaderBytes);
+  std::memcpy(out, &norm, kHeaderBytes);
+  out += kHeaderBytes;
+  if (!(norm > 0)) {
+    std::fill_n(out, (count * kBits + 7) / 8, std::byte{0});
+    return;
+  }
   // Blocks of one piece have one seed, and must not be rounded alike.
   const uint32_t own = (seed ^ std::bit_cast<uint32_t>(norm)) * 0x85ebca6bu;
-  if (coded)
-    WriteNumbers<kBits>(elements, count, Levels(kBits) / norm, own, out + kHeaderBytes);
-  else
-    std::fill_n(out + kHeaderBytes, (count * kBits + 7) / 8, std::byte{0});
+  const Rounding by{.inverse = Levels(kBits) / norm, .levels = Levels(kBits), .seed = own};
+  WriteNumbers<kBits>(elements, count, by, out);
 }
 
 template <uint32_t kBits>
@@ -166,9 +176,7 @@ template <uint32_t kBits>
 template <typename Fn>
 void WithBits(uint32_t bits, Fn fn) {
   if (bits == 8) return fn.template operator()<8>();
-  if (bits == 6) return fn.template operator()<6>();
-  if (bits == 4) return fn.template operator()<4>();
-  fn.template operator()<2>();
+  fn.template operator()<4>();
 }
 
 void Encode(const Kernels& kernels, const CodecValues& values, std::span<const float> elements,
@@ -192,7 +200,7 @@ void Decode(const Kernels& kernels, const CodecValues& values, const std::byte* 
 }
 
 constexpr CodecParameter kParameters[] = {
-    {.name = "bits", .standard = 8, .minimum = 2, .maximum = 8, .multiple = 2},
+    {.name = "bits", .standard = 8, .minimum = 4, .maximum = 8, .multiple = 4},
     {.name = "block", .standard = 512, .minimum = 16, .maximum = 65536, .multiple = 4}};
 constexpr Codec kCodec{
     "qsgd",
@@ -202,7 +210,8 @@ constexpr Codec kCodec{
     Form,
     Bound,
     Encode,
-    Decode};
+    Decode,
+    /*draws=*/true};
 const CodecRegistration kRegistration(kCodec);
 
 }  // namespace

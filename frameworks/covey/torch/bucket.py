@@ -109,6 +109,7 @@ class Bucket:
         self._missing: List[int] = []
 
         self._allocate(plan, zeros)
+        self._encode(plan)
         self._flags = self.flat[plan.flags_offset : plan.flags_offset + len(plan.slots)]
         self.views = [
             self.flat.as_strided(
@@ -128,6 +129,18 @@ class Bucket:
             self.flat = zeros_on(plan.device, False)(plan.length, dtype=plan.dtype)
         else:
             self.flat = zeros(plan.length, dtype=plan.dtype)
+
+    def _encode(self, plan: BucketPlan) -> None:
+        """The core encodes what travels, if it can. The flags stay: they would spoil a block."""
+        compression = self._reduction.compression
+        can = plan.dtype == torch.float32 and plan.device.type == "cpu"
+        self._codec = compression.codec if can else None
+        self._encoded = self.flat[: plan.flags_offset]
+        # What the codec has left out up to now, and with what is under way.
+        self._left_out: Optional[torch.Tensor] = None
+        if self._codec is not None and compression.feeds_back:
+            self._left_out = torch.zeros_like(self._encoded)
+            self._left_next = torch.zeros_like(self._encoded)
 
     def submit(self, step: Optional[int] = None) -> None:
         """Collects the gradients and hands the bucket to the core.
@@ -159,7 +172,8 @@ class Bucket:
             0,
             None,
             None,
-            why or (None if payload is not self.flat else ""),
+            why or ("" if payload.data_ptr() == self.flat.data_ptr() else None),
+            self._codec,
         )
 
     def _collect(self) -> None:
@@ -200,12 +214,23 @@ class Bucket:
         return grad.to_dense()
 
     def _compress(self) -> torch.Tensor:
+        if self._codec is not None:
+            if self._left_out is not None:
+                self._feed_back()
+            return self._encoded
         if self._wire is not None:
             return self._wire.copy_(self.flat)
         if self._reduction.compression is Compression.none:
             return self.flat
         payload, self._context = self._reduction.compression.compress(self.flat)
         return self._payload_of(payload)
+
+    def _feed_back(self) -> None:
+        own = self._encoded.add_(self._left_out)
+        assert self._codec is not None
+        _native.codec_residual(
+            self._codec, own.data_ptr(), own.numel(), self._left_next.data_ptr()
+        )
 
     def _payload_of(self, payload: torch.Tensor) -> torch.Tensor:
         self._compressed = payload.contiguous()
@@ -225,7 +250,11 @@ class Bucket:
         if self._stream is not None:
             # Backward may have had another one than the step that comes.
             torch.cuda.current_stream(self.flat.device).wait_stream(self._stream)
-        if self._wire is not None:
+        if self._left_out is not None:
+            self._left_out, self._left_next = self._left_next, self._left_out
+        if self._codec is not None:
+            pass  # The core has decoded it.
+        elif self._wire is not None:
             self.flat.copy_(self._wire)
         elif self._reduction.compression is not Compression.none:
             compression = self._reduction.compression

@@ -10,12 +10,19 @@ from typing import Any, Optional, Tuple, Type
 
 import torch
 
+from covey import _native
+from covey.errors import InvalidArgument, Unsupported
+
 
 class Compressor:
     """What happens to a tensor before and after an allreduce."""
 
     wire_dtype: Optional[torch.dtype] = None
     """The dtype that travels, for compressors that only cast floating-point tensors."""
+    codec: Optional[str] = None
+    """What the core makes float32 smaller by, for compressors that leave it to the core."""
+    feeds_back: bool = False
+    """What ``codec`` leaves out is added to what this rank sends next: an optimizer keeps it."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
@@ -78,13 +85,58 @@ class BF16Compressor(Compressor):
         return _cast_back(tensor, ctx)
 
 
+class CodecCompressor(NoneCompressor):
+    """float32 tensors on the CPU are encoded by ``codec`` and reduced in float32, so that sums do
+    not overflow; what else there is travels as it is. By :meth:`Compression.of`. A parameter that
+    no rank has used gets zeros for a gradient, not None."""
+
+
 class Compression:
     """The compressors there are.
 
     Example:
         >>> total = hvd.allreduce(tensor, compression=hvd.Compression.bf16)
+        >>> optimizer = hvd.DistributedOptimizer(sgd, compression=hvd.Compression.of("qsgd@bits=4"))
     """
 
     none: Type[Compressor] = NoneCompressor
     fp16: Type[Compressor] = FP16Compressor
     bf16: Type[Compressor] = BF16Compressor
+
+    @staticmethod
+    def of(codec: str, error_feedback: Optional[bool] = None) -> Type[Compressor]:
+        """The compressor that leaves it to a codec of the core.
+
+        Args:
+            codec: "int8", "bf16", "fp16", "qsgd@bits=4", "topk@bits=2", "int8@block=512", ...
+            error_feedback: add what was left out to what is sent next (Seide et al. 2014,
+                doi:10.21437/Interspeech.2014-274; Karimireddy et al. 2019,
+                doi:10.48550/arXiv.1901.09847). It takes the memory of the gradients once more, and
+                a DistributedOptimizer, which keeps it. None: with topk, which needs it.
+
+        Raises:
+            InvalidArgument: no such codec; says what there is, and the nearest.
+            Unsupported: a codec that is right in expectation needs no error feedback.
+        """
+        feeds_back = codec.split("@")[0] == "topk" if error_feedback is None else error_feedback
+        _native.codec_check(codec, feeds_back)
+        fields = {"codec": codec, "feeds_back": feeds_back, "__doc__": CodecCompressor.__doc__}
+        name = f"{codec} with error feedback" if feeds_back else codec
+        return type(name, (CodecCompressor,), fields)
+
+
+def codec_of(compression: Type[Compressor], codec: Optional[str]) -> Optional[str]:
+    """What one operation is encoded by, after which nothing is kept.
+
+    Raises:
+        InvalidArgument: it is said twice.
+        Unsupported: (a ValueError) something would have to be kept.
+    """
+    if codec is not None and compression is not Compression.none:
+        raise InvalidArgument(f"give compression or codec, not both: codec is {codec!r}")
+    if compression.feeds_back:
+        raise Unsupported(
+            f"{compression.codec} with error feedback keeps what it leaves out for the next step: "
+            "that is for a DistributedOptimizer; for one operation say error_feedback=False"
+        )
+    return codec or compression.codec

@@ -33,17 +33,18 @@ class Allreduce(torch.autograd.Function):
         prescale: float,
         postscale: float,
         group: Group,
+        codec: Optional[str] = None,
     ) -> torch.Tensor:
-        ctx.arguments = (_gradient_name(name), op, prescale, postscale, group)
-        handle = collectives.allreduce(NOW, tensor, None, name, op, prescale, postscale, group)
-        return handle.wait()
+        ctx.arguments = (_gradient_name(name), op, prescale, postscale, group, codec)
+        return collectives.allreduce(
+            NOW, tensor, None, name, op, prescale, postscale, group, codec
+        ).wait()
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
-        name, op, prescale, postscale, group = ctx.arguments
-        _check_differentiable(op)
-        result = Allreduce.apply(grads[0], name, op, prescale, postscale, group)
-        return result, None, None, None, None, None
+        _check_differentiable(ctx.arguments[1])
+        result = Allreduce.apply(grads[0], *ctx.arguments)
+        return result, None, None, None, None, None, None
 
 
 class GroupedAllreduce(torch.autograd.Function):
@@ -57,11 +58,12 @@ class GroupedAllreduce(torch.autograd.Function):
         prescale: float,
         postscale: float,
         group: Group,
+        codec: Optional[str],
         *tensors: torch.Tensor,
     ) -> Tuple[torch.Tensor, ...]:
-        ctx.arguments = (_gradient_name(name), op, prescale, postscale, group)
+        ctx.arguments = (_gradient_name(name), op, prescale, postscale, group, codec)
         handle = collectives.grouped_allreduce(
-            NOW, tensors, None, name, op, prescale, postscale, group
+            NOW, tensors, None, name, op, prescale, postscale, group, codec
         )
         return tuple(handle.wait())
 
@@ -69,7 +71,7 @@ class GroupedAllreduce(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
         _check_differentiable(ctx.arguments[1])
         results = GroupedAllreduce.apply(*ctx.arguments, *grads)
-        return (None, None, None, None, None, *results)
+        return (None, None, None, None, None, None, *results)
 
 
 class Allgather(torch.autograd.Function):
@@ -80,7 +82,7 @@ class Allgather(torch.autograd.Function):
         ctx: Any, name: Optional[str], group: Group, *tensors: torch.Tensor
     ) -> Tuple[torch.Tensor, ...]:
         mine = group.rank()
-        ctx.arguments = (_gradient_name(name), Sum, 1.0, 1.0, group)
+        ctx.arguments = (_gradient_name(name), Sum, 1.0, 1.0, group, None)
         places: List[Tuple[int, int]] = []
         results: List[torch.Tensor] = []
         handles = [

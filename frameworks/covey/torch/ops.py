@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Type,
 import torch
 
 from covey.collectives import barrier, join  # noqa: F401
+from covey.errors import Unsupported
 from covey.group import Group, world
 from covey.reduce_op import Average, choose_op
 from covey.torch import gradients
-from covey.torch.compression import Compression, Compressor
+from covey.torch.compression import Compression, Compressor, codec_of
 from covey.torch.tensors import collectives
 from covey.ways import four_ways, two_ways
 
@@ -128,6 +129,7 @@ def allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: Group = world,
+    codec: Optional[str] = None,
 ) -> torch.Tensor:
     """``postscale_factor`` * ``op`` over the ranks of (``prescale_factor`` * tensor), a new tensor.
 
@@ -137,11 +139,12 @@ def allreduce(
         tensor: the same shape and dtype on every rank.
         average: deprecated, use ``op``.
         name: see the module.
-        compression: ``Compression.none``, ``.fp16`` or ``.bf16``.
+        compression: ``Compression.none``, ``.fp16``, ``.bf16`` or ``.of(codec)``.
         op: Average (when None), Sum, Min, Max or Product.
         prescale_factor: not 0.
         postscale_factor: not 0.
         process_set: see the module.
+        codec: as ``compression=Compression.of(codec, error_feedback=False)``.
 
     Returns:
         A dense tensor of the same shape and dtype, bitwise equal on every rank.
@@ -149,16 +152,16 @@ def allreduce(
     Example:
         >>> mean_loss = hvd.allreduce(loss.detach(), name="loss")
     """
-    if compression is Compression.none and not _wants_gradient(tensor):
+    if codec is None and compression is Compression.none and not _wants_gradient(tensor):
         if average is None and prescale_factor == 1.0 and postscale_factor == 1.0:
             return _allreduce(tensor, name=name, op=op, process_set=process_set)
         return _allreduce(
             tensor, average, name, op, prescale_factor, postscale_factor, process_set
         )
-    chosen = choose_op(op, average)
+    chosen, codec = choose_op(op, average), codec_of(compression, codec)
     small, ctx = compression.compress(tensor)
     reduced = gradients.Allreduce.apply(
-        small, name, chosen, prescale_factor, postscale_factor, process_set
+        small, name, chosen, prescale_factor, postscale_factor, process_set, codec
     )
     return compression.decompress(reduced, ctx)
 
@@ -172,6 +175,7 @@ def grouped_allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: Group = world,
+    codec: Optional[str] = None,
 ) -> List[torch.Tensor]:
     """As :func:`allreduce` for a list of tensors, which travel together.
 
@@ -180,18 +184,24 @@ def grouped_allreduce(
     Example:
         >>> loss, hits = hvd.grouped_allreduce([loss, hits], op=hvd.Sum, name="metrics")
     """
-    if compression is Compression.none and not _wants_gradient(*tensors):
+    if codec is None and compression is Compression.none and not _wants_gradient(*tensors):
         if average is None and prescale_factor == 1.0 and postscale_factor == 1.0:
             return _grouped_allreduce(tensors, name=name, op=op, process_set=process_set)
         return _grouped_allreduce(
             tensors, average, name, op, prescale_factor, postscale_factor, process_set
         )
-    chosen = choose_op(op, average)
+    chosen, codec = choose_op(op, average), codec_of(compression, codec)
     pairs = [compression.compress(tensor) for tensor in tensors]
+    scales = (prescale_factor, postscale_factor)
     reduced = gradients.GroupedAllreduce.apply(
-        name, chosen, prescale_factor, postscale_factor, process_set, *(small for small, _ in pairs)
+        name, chosen, *scales, process_set, codec, *(small for small, _ in pairs)
     )
     return [compression.decompress(small, ctx) for small, (_, ctx) in zip(reduced, pairs)]
+
+
+def _refuse_codec(compression: Type[Compressor]) -> None:
+    if compression.codec is not None:
+        raise Unsupported(f"reducescatter has no codecs, such as {compression.codec}")
 
 
 def reducescatter(
@@ -211,6 +221,7 @@ def reducescatter(
     Example:
         >>> part = hvd.reducescatter(gradient, op=hvd.Sum, name="part")
     """
+    _refuse_codec(compression)
     scales = (prescale_factor, postscale_factor)
     if compression is Compression.none and not _wants_gradient(tensor):
         return _reducescatter(tensor, name, op, process_set, *scales)
@@ -235,6 +246,7 @@ def grouped_reducescatter(
     Example:
         >>> weights, biases = hvd.grouped_reducescatter([weights, biases], name="parts")
     """
+    _refuse_codec(compression)
     scales = (prescale_factor, postscale_factor)
     if compression is Compression.none and not _wants_gradient(*tensors):
         return _grouped_reducescatter(tensors, name, op, process_set, *scales)

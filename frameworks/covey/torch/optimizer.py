@@ -276,13 +276,13 @@ def _build(optimizer: Any) -> None:
         optimizer._covey_outside = []
         return
     op, factor = options["op"], options["gradient_predivide_factor"]
-    reduction = Reduction(
-        core_code(op), factor, options["compression"], group, op in (Average, Sum, Max)
-    )
+    compression: Type[Compressor] = options["compression"]
+    flags_tell = op in (Average, Sum, Max) and compression.codec is None
+    reduction = Reduction(core_code(op), factor, compression, group, flags_tell)
     header = [
         f"method {optimizer._covey_progress.method}, op {ReduceOp(op).name}, "
         f"gradient_predivide_factor {factor}, "
-        f"compression {options['compression'].__name__}, bucket_bytes {options['bucket_bytes']}, "
+        f"compression {compression.__name__}, bucket_bytes {options['bucket_bytes']}, "
         f"backward_passes_per_step {optimizer.backward_passes_per_step}"
     ]
     check_agreement(header, plans, reduction)
@@ -317,7 +317,7 @@ def DistributedOptimizer(
             state and parameter groups; use the result from now on.
         named_parameters: ``model.named_parameters()``: names for messages, the same on every
             rank; None makes names up.
-        compression: ``Compression.none``, ``.fp16``, ``.bf16`` or your own :class:`Compressor`.
+        compression: ``Compression.none``, ``.fp16``, ``.bf16``, ``.of(codec)`` or your own class.
         backward_passes_per_step: passes to add up (not to average) before a gradient is reduced.
             A step with fewer passes is fine.
         op: of gradients: Average, Sum, Min, Max or Product. Models are always averaged.

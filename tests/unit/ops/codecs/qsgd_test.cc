@@ -19,8 +19,8 @@ ChosenCodec Chosen(const std::string& text) {
 }
 
 TEST(QsgdTest, KeepsTheRules) {
-  for (const char* text : {"qsgd", "qsgd@bits=2,block=16", "qsgd@bits=4,block=20",
-                           "qsgd@bits=6,block=1000", "qsgd@bits=8,block=64"}) {
+  for (const char* text :
+       {"qsgd", "qsgd@block=16", "qsgd@bits=4,block=20", "qsgd@bits=4", "qsgd@block=1000"}) {
     SCOPED_TRACE(text);
     ProveRules(text);
   }
@@ -34,7 +34,7 @@ TEST(QsgdTest, IsRightInExpectationAndNotFurtherThanThePaperSays) {
   Rng rng(3);
   for (float& element : elements)
     element = static_cast<float>(rng.Below(1 << 20)) / (1 << 19) - 1.0f;
-  for (const int bits : {2, 4, 6, 8}) {
+  for (const int bits : {4, 8}) {
     SCOPED_TRACE(bits);
     const ChosenCodec c = Chosen("qsgd@block=64,bits=" + std::to_string(bits));
     const double levels = (1 << (bits - 1)) - 1;
@@ -60,14 +60,14 @@ TEST(QsgdTest, IsRightInExpectationAndNotFurtherThanThePaperSays) {
 }
 
 TEST(QsgdTest, AnotherSeedAndAnotherBlockAreRoundedOtherwise) {
-  const ChosenCodec c = Chosen("qsgd@bits=2,block=64");
+  const ChosenCodec c = Chosen("qsgd@bits=4,block=64");
   std::vector<float> elements(128, 0.125f);
-  elements[64] = 0.25f;
+  elements[64] = 0.5f;
   const std::vector<float> one = RoundTripOf(c, elements, 1), same = RoundTripOf(c, elements, 1);
   EXPECT_TRUE(SameBits(one, same));
   EXPECT_FALSE(SameBits(one, RoundTripOf(c, elements, 2)));
   int alike = 0;
-  for (size_t i = 1; i < 64; ++i) alike += (one[i] != 0) == (one[64 + i] != 0);
+  for (size_t i = 1; i < 64; ++i) alike += (one[i] > 0.125f) == (one[64 + i] > 0.125f);
   EXPECT_LT(alike, 63);
 }
 

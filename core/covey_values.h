@@ -1,0 +1,29 @@
+/* Values: what numbers are, and what codecs make of them. A part of the C API, with the conventions
+ * of covey.h; no runtime is needed. Any thread. */
+#ifndef COVEY_CORE_COVEY_VALUES_H_
+#define COVEY_CORE_COVEY_VALUES_H_
+
+#include "core/covey.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How many of `count` elements at `data` are NaN or infinite; 0 for types that have none such. */
+COVEY_API int64_t covey_count_not_finite(covey_dtype dtype, const void* data, int64_t count);
+
+/* Whether there is a codec of this text, and, if asked for, whether error feedback makes sense
+ * with it. COVEY_INVALID_ARGUMENT: there is none: what there is, and the nearest;
+ * COVEY_UNSUPPORTED: one that is right in expectation, which needs no feedback. */
+COVEY_API covey_code covey_codec_check(const char* codec, int32_t feeds_back, covey_error* error);
+
+/* What a codec keeps of a rank's contribution from the others, which error feedback adds to what
+ * the rank contributes next: residual[i] = contribution[i] - what arrives of it; 0 where it cannot
+ * be coded (NaN). Both are float32 [count] and do not overlap. Errors: as covey_codec_check. */
+COVEY_API covey_code covey_codec_residual(const char* codec, const float* contribution,
+                                          int64_t count, float* residual, covey_error* error);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif /* COVEY_CORE_COVEY_VALUES_H_ */

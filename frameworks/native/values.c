@@ -1,0 +1,46 @@
+/* What numbers are, and what codecs make of them: see core/covey_values.h. */
+#include "core/covey_values.h"
+
+#include "frameworks/native/native.h"
+
+PyObject* CountNotFinite(PyObject* module, PyObject* args) {
+  (void)module;
+  int dtype;
+  unsigned long long address;
+  long long count;
+  if (!PyArg_ParseTuple(args, "iKL:count_not_finite", &dtype, &address, &count)) return NULL;
+  int64_t found;
+  Py_BEGIN_ALLOW_THREADS
+  found = covey_count_not_finite((covey_dtype)dtype, (const void*)(uintptr_t)address, count);
+  Py_END_ALLOW_THREADS
+  return PyLong_FromLongLong(found);
+}
+
+PyObject* CodecResidual(PyObject* module, PyObject* args) {
+  (void)module;
+  const char* codec;
+  unsigned long long contribution, residual;
+  long long count;
+  if (!PyArg_ParseTuple(args, "sKLK:codec_residual", &codec, &contribution, &count, &residual))
+    return NULL;
+  covey_error error;
+  ClearError(&error);
+  covey_code code;
+  Py_BEGIN_ALLOW_THREADS
+  code = covey_codec_residual(codec, (const float*)(uintptr_t)contribution, count,
+                              (float*)(uintptr_t)residual, &error);
+  Py_END_ALLOW_THREADS
+  if (code != COVEY_OK) return RaiseError(&error);
+  Py_RETURN_NONE;
+}
+
+PyObject* CodecCheck(PyObject* module, PyObject* args) {
+  (void)module;
+  const char* codec;
+  int feeds_back;
+  if (!PyArg_ParseTuple(args, "sp:codec_check", &codec, &feeds_back)) return NULL;
+  covey_error error;
+  ClearError(&error);
+  if (covey_codec_check(codec, feeds_back, &error) != COVEY_OK) return RaiseError(&error);
+  Py_RETURN_NONE;
+}
