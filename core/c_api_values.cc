@@ -10,7 +10,7 @@ namespace {
 Status FindChosen(const char* text, bool feeds_back, ChosenCodec* chosen) {
   if (text == nullptr) return Status::InvalidArgument("a codec is needed, not NULL");
   RETURN_IF_ERROR(ParseCodec(text, chosen));
-  if (feeds_back && chosen->codec->draws)
+  if (feeds_back && chosen->Draws())
     return Status::Unsupported("codec " + chosen->text +
                                " rounds at random and is right in expectation: it needs no error "
                                "feedback");

@@ -54,7 +54,8 @@ struct Codec {
                  std::byte* out);
   void (*decode)(const Kernels&, const CodecValues&, const std::byte* in,
                  std::span<float> elements);
-  bool draws = false;  // it rounds at random, so that the expectation of an element is the element
+  // Whether it rounds at random, so that the expectation of an element is the element; null: no.
+  bool (*draws)(const CodecValues&) = nullptr;
 };
 
 // All codecs, sorted by name.
@@ -71,14 +72,16 @@ struct ChosenCodec {
   CodecValues values{};
   CodedForm form;
   std::string text;  // with every value, so equal texts are equal codecs: "int8@block=256"
+
+  bool Draws() const { return codec->draws != nullptr && codec->draws(values); }
 };
 
 // Reads NAME or NAME@PARAMETER=NUMBER,... The error says what there is and what is nearest.
 Status ParseCodec(std::string_view text, ChosenCodec* chosen);
 
-// What becomes of elements by a codec that does not draw is lost to the others; error feedback adds
-// it to what is sent next. residual[i] = elements[i] - decoded[i]; 0 where that is not finite.
-// REQUIRES: !draws; equal sizes; no overlap.
+// What a codec leaves out of a contribution is lost to the others; error feedback adds it to what
+// is sent next. residual[i] = elements[i] - decoded[i]; 0 where that is not finite.
+// REQUIRES: !Draws(); equal sizes; no overlap.
 void ResidualOf(const ChosenCodec& chosen, const Kernels& kernels, std::span<const float> elements,
                 std::span<float> residual);
 

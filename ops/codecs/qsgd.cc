@@ -21,6 +21,7 @@
 #include <limits>
 
 #include "core/run/codec.h"
+#include "ops/codecs/draw.h"
 #include "ops/codecs/sets.h"
 
 namespace covey {
@@ -79,10 +80,8 @@ double Bound(const CodecValues& values, double largest_magnitude) {
 
 // In (-1/2, 1/2), of 2^16 values.
 [[gnu::always_inline]] inline float DrawnHalf(uint32_t seed, uint32_t place) {
-  uint32_t z = seed + place * 0x9e3779b1u;
-  z = (z ^ (z >> 16)) * 0x85ebca6bu;
-  z = (z ^ (z >> 13)) * 0xc2b2ae35u;
-  return static_cast<float>(static_cast<int32_t>(z) >> 16) * 0x1p-16f + 0x1p-17f;
+  const auto z = static_cast<int32_t>(Drawn(seed, place));
+  return static_cast<float>(z >> 16) * 0x1p-16f + 0x1p-17f;
 }
 
 // How the elements of a block become numbers.
@@ -211,7 +210,7 @@ constexpr Codec kCodec{
     Bound,
     Encode,
     Decode,
-    /*draws=*/true};
+    [](const CodecValues&) { return true; }};
 const CodecRegistration kRegistration(kCodec);
 
 }  // namespace

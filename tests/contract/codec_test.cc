@@ -11,7 +11,8 @@ namespace covey {
 namespace {
 
 TEST(CodecTest, SumsAndSaysWhatTravelled) {
-  for (const char* codec : {"bf16", "fp16", "int8", "int8@block=512"}) {
+  for (const char* codec :
+       {"bf16", "bf16@random=1", "fp16", "int8", "int8@block=512", "qsgd", "topk"}) {
     SCOPED_TRACE(codec);
     RunRanks(3, "", [codec](int rank, covey_runtime*& runtime) {
       std::vector<float> data(100000);
