@@ -114,7 +114,7 @@ const Wrong kWrongs[] = {
      StatusCode::kInvalidArgument,
      "dimension 0 is 3 and cannot be split evenly over 2 ranks; give splits"},
     {"codec", [](auto* r, auto*) { r->codec = "int9"; }, StatusCode::kInvalidArgument,
-     "there is no codec 'int9'; there are bf16, fp16, int8; the nearest is int8"},
+     "there is no codec 'int9'; there are bf16, fp16, int8, qsgd, topk; the nearest is int8"},
     {"codec's block", [](auto* r, auto*) { r->codec = "int8@block=7"; },
      StatusCode::kInvalidArgument, "block 7 is not a multiple of 4 from 16 to 65536"},
     {"codec of a broadcast",
