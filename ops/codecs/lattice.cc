@@ -1,33 +1,42 @@
 #include "ops/codecs/lattice.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+
+#include "ops/codecs/draw.h"
+#include "ops/codecs/sets.h"
 
 namespace covey {
 namespace {
 
 constexpr size_t kHeaderBytes = 16;
+constexpr size_t kMaxChunk = 4096;
 constexpr double kLargest = 0x1p50;  // of x / step, so that it and what is added to it are exact
 constexpr double kForgotten = 0.98;  // of the largest distance, with each chunk
 constexpr float kSmallestStep = 0x1p-100f;
+// Added to a number up to 2^50, leaves it, rounded to nearest even, in the lowest bits.
+constexpr double kRounder = 0x1.8p52;
+constexpr auto kRounderBits = std::bit_cast<int64_t>(kRounder);
 
-uint64_t Mixed(uint64_t z) {
+using Codes = std::array<uint16_t, kMaxChunk>;
+
+constexpr uint64_t Mixed(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
   return z ^ (z >> 31);
 }
 
-// The sum of what is mixed of each number and its place: one that differs changes it.
-uint64_t HashOf(int64_t k, size_t place) {
-  return Mixed(static_cast<uint64_t>(k) * 0x9e3779b97f4a7c15u + place);
+// The odd number of each place.
+constexpr std::array<uint64_t, kMaxChunk> OddNumbers() {
+  std::array<uint64_t, kMaxChunk> odd{};
+  for (size_t i = 0; i < kMaxChunk; ++i) odd[i] = Mixed(i * 0x9e3779b97f4a7c15u + 1) | 1;
+  return odd;
 }
-
-// In [0, 1).
-double Drawn(uint64_t seed, size_t place) {
-  return static_cast<double>(Mixed(seed + place * 0x9e3779b97f4a7c15u) >> 11) * 0x1p-53;
-}
+constexpr std::array<uint64_t, kMaxChunk> kOdd = OddNumbers();
 
 void PutBits(std::byte* out, size_t bit, int bits, uint64_t value) {
   for (int i = 0; i < bits; i += 8 - static_cast<int>((bit + static_cast<size_t>(i)) % 8)) {
@@ -45,6 +54,77 @@ uint64_t GetBits(const std::byte* in, size_t bit, int bits) {
   return value & ((uint64_t{1} << bits) - 1);
 }
 
+// Codes to bytes and back.
+void Pack(int bits, const uint16_t* codes, size_t count, std::byte* out) {
+  if (bits == 8) {
+    for (size_t i = 0; i < count; ++i) out[i] = static_cast<std::byte>(codes[i]);
+    return;
+  }
+  const auto width = static_cast<size_t>(bits);
+  std::fill_n(out, (count * width + 7) / 8, std::byte{0});
+  for (size_t i = 0; i < count; ++i) PutBits(out, i * width, bits, codes[i]);
+}
+
+void Unpack(int bits, const std::byte* in, size_t count, uint16_t* codes) {
+  if (bits == 8) {
+    for (size_t i = 0; i < count; ++i) codes[i] = std::to_integer<uint16_t>(in[i]);
+    return;
+  }
+  const auto width = static_cast<size_t>(bits);
+  for (size_t i = 0; i < count; ++i) codes[i] = static_cast<uint16_t>(GetBits(in, i * width, bits));
+}
+
+// What the loops find in a chunk beside what they write.
+struct Found {
+  uint64_t hash = 0;
+  int64_t largest_bits = 0;   // of |x / step|, as a float64: they are ordered as these are
+  int64_t distance_bits = 0;  // of |k - reference / step|
+};
+
+bool IsWithin(int64_t bits, double limit) { return bits < std::bit_cast<int64_t>(limit); }
+
+[[gnu::always_inline]] inline int64_t MagnitudeBits(double number) {
+  return std::bit_cast<int64_t>(number) & INT64_MAX;
+}
+
+// x to codes.
+[[gnu::always_inline]] inline Found Round(const float* x, size_t count, double inverse,
+                                          uint32_t seed, uint16_t mask, uint16_t* codes) {
+  Found found;
+  for (size_t i = 0; i < count; ++i) {
+    const double scaled = static_cast<double>(x[i]) * inverse;
+    found.largest_bits = std::max(found.largest_bits, MagnitudeBits(scaled));
+    // In [-1/2, 1/2): rounding to nearest then goes up with the probability of what is cut off.
+    const double drawn =
+        static_cast<double>(static_cast<int32_t>(Drawn(seed, static_cast<uint32_t>(i)))) * 0x1p-32;
+    const int64_t k = std::bit_cast<int64_t>(scaled + drawn + kRounder) - kRounderBits;
+    found.hash += static_cast<uint64_t>(k) * kOdd[i];
+    codes[i] = static_cast<uint16_t>(k) & mask;
+  }
+  return found;
+}
+
+// Codes to the numbers nearest to the references.
+[[gnu::always_inline]] inline Found Near(const uint16_t* codes, const float* reference,
+                                         size_t count, double step, double inverse, double q,
+                                         float* to) {
+  Found found;
+  const double one_of_q = 1 / q;  // exact: a power of two
+#pragma GCC ivdep
+  for (size_t i = 0; i < count; ++i) {
+    const double near = static_cast<double>(reference[i]) * inverse;
+    found.largest_bits = std::max(found.largest_bits, MagnitudeBits(near));
+    const auto code = static_cast<double>(codes[i]);
+    const double times = ((near - code) * one_of_q + kRounder) - kRounder;
+    const double k = code + q * times;
+    const int64_t number = std::bit_cast<int64_t>(k + kRounder) - kRounderBits;
+    found.hash += static_cast<uint64_t>(number) * kOdd[i];
+    found.distance_bits = std::max(found.distance_bits, MagnitudeBits(k - near));
+    to[i] = static_cast<float>(k * step);
+  }
+  return found;
+}
+
 }  // namespace
 
 size_t LatticeForm::ChunkBytes(size_t count) const {
@@ -56,56 +136,52 @@ size_t LatticeForm::EncodedBytes(size_t count) const {
   return whole * ChunkBytes(chunk_elems) + (rest > 0 ? ChunkBytes(rest) : 0);
 }
 
-void EncodeLattice(const LatticeForm& form, float step, std::span<const float> x, uint64_t seed,
-                   std::byte* out) {
-  const uint64_t mask = (uint64_t{1} << form.bits) - 1;
+void EncodeLattice(const Kernels& kernels, const LatticeForm& form, float step,
+                   std::span<const float> x, uint64_t seed, std::byte* out) {
+  const auto mask = static_cast<uint16_t>((1u << form.bits) - 1);
+  const double inverse = 1 / static_cast<double>(step);
+  Codes codes;
   for (size_t begin = 0; begin < x.size(); begin += form.chunk_elems) {
     const size_t count = std::min(form.chunk_elems, x.size() - begin);
-    std::byte* codes = out + kHeaderBytes;
-    std::fill(out, out + form.ChunkBytes(count), std::byte{0});
-    uint64_t hash = 0;
-    bool is_codable = true;
-    for (size_t i = 0; i < count; ++i) {
-      const double scaled = static_cast<double>(x[begin + i]) / static_cast<double>(step);
-      const bool fits = std::abs(scaled) < kLargest;
-      is_codable = is_codable && fits;
-      const double rounded = std::floor((fits ? scaled : 0) + Drawn(seed, begin + i));
-      const auto k = static_cast<int64_t>(rounded);
-      hash += HashOf(k, i);
-      PutBits(codes, i * static_cast<size_t>(form.bits), form.bits,
-              static_cast<uint64_t>(k) & mask);
-    }
+    const auto own = static_cast<uint32_t>(Mixed(seed + begin * 0x9e3779b97f4a7c15u));
+    Found found;
+    RunOn(
+        kernels, [&]() __attribute__((always_inline)) {
+          found = Round(x.data() + begin, count, inverse, own, mask, codes.data());
+        });
+    const bool is_codable = IsWithin(found.largest_bits, kLargest);
     const float written = is_codable ? step : std::numeric_limits<float>::quiet_NaN();
+    std::fill_n(out, kHeaderBytes, std::byte{0});
     std::memcpy(out, &written, sizeof(written));
-    std::memcpy(out + 8, &hash, sizeof(hash));
+    std::memcpy(out + 8, &found.hash, sizeof(found.hash));
+    Pack(form.bits, codes.data(), count, out + kHeaderBytes);
     out += form.ChunkBytes(count);
   }
 }
 
-LatticeChunk DecodeLattice(const LatticeForm& form, const std::byte* in,
+LatticeChunk DecodeLattice(const Kernels& kernels, const LatticeForm& form, const std::byte* in,
                            std::span<const float> reference, size_t number, std::span<float> to) {
   const size_t begin = number * form.chunk_elems;
   const size_t count = std::min(form.chunk_elems, reference.size() - begin);
   in += number * form.ChunkBytes(form.chunk_elems);
-  float step = 0;
-  uint64_t expected = 0, hash = 0;
-  std::memcpy(&step, in, sizeof(step));
+  float written = 0;
+  uint64_t expected = 0;
+  std::memcpy(&written, in, sizeof(written));
   std::memcpy(&expected, in + 8, sizeof(expected));
-  if (!(step > 0)) return {};
+  if (!(written > 0)) return {};
+  Codes codes;
+  Unpack(form.bits, in + kHeaderBytes, count, codes.data());
+  const auto step = static_cast<double>(written);
   const auto q = static_cast<double>(uint64_t{1} << form.bits);
-  LatticeChunk chunk;
-  for (size_t i = 0; i < count; ++i) {
-    const double near = static_cast<double>(reference[begin + i]) / static_cast<double>(step);
-    if (!(std::abs(near) < kLargest)) return {};
-    const auto code = static_cast<double>(
-        GetBits(in + kHeaderBytes, i * static_cast<size_t>(form.bits), form.bits));
-    const double k = code + q * std::nearbyint((near - code) / q);
-    hash += HashOf(static_cast<int64_t>(k), i);
-    chunk.distance = std::max(chunk.distance, std::abs(k - near) * static_cast<double>(step));
-    to[begin + i] = static_cast<float>(k * static_cast<double>(step));
-  }
-  chunk.is_right = hash == expected;
-  return chunk;
+  Found found;
+  RunOn(
+      kernels, [&]() __attribute__((always_inline)) {
+        found = Near(codes.data(), reference.data() + begin, count, step, 1 / step, q,
+                     to.data() + begin);
+      });
+  if (!IsWithin(found.largest_bits, kLargest)) return {};
+  return {.is_right = found.hash == expected,
+          .distance = std::bit_cast<double>(found.distance_bits) * step};
 }
 
 void LatticeStep::OnDecoded(const LatticeChunk& chunk) {

@@ -5,8 +5,10 @@
 // off, and writes k modulo q = 2^bits. Decoding takes the number that is equal to it modulo q and
 // nearest to reference / step. It is k when |x - reference| <= (q/2 - 1.5) step; then the error is
 // below one step (beside float32's rounding), and its expectation is 0. Further away it is another
-// one, and looks no different: therefore each chunk carries a 64-bit hash of its k, a chunk that
-// was decoded wrongly is found (but for one in 2^64), and its elements have to be sent whole.
+// one, and looks no different: therefore each chunk carries a hash of its k, the sum of each times
+// a random odd number of 64 bits that belongs to its place. What is decoded wrongly is off by
+// multiples of q: found for one element always, for several but for one in 2^(64 - bits). The
+// elements of that chunk have to be sent whole.
 //
 // A chunk is 16 bytes, step (float32), a spare word and hash, then bits/8 bytes per element: with 8
 // bits and chunks of 4096 1.004 bytes. One with a NaN, an infinity or |x / step| >= 2^50 is marked
@@ -25,11 +27,13 @@
 #include <cstdint>
 #include <span>
 
+#include "core/run/kernels.h"
+
 namespace covey {
 
 struct LatticeForm {
   int bits = 8;               // 2 to 16, of which bits * 8 elements are whole bytes
-  size_t chunk_elems = 4096;  // a multiple of 8
+  size_t chunk_elems = 4096;  // a multiple of 8, 4096 at most
 
   size_t Chunks(size_t count) const { return (count + chunk_elems - 1) / chunk_elems; }
   size_t ChunkBytes(size_t count) const;  // of one chunk of so many elements
@@ -38,9 +42,10 @@ struct LatticeForm {
   double Reach(double step) const { return ((int64_t{1} << (bits - 1)) - 1.5) * step; }
 };
 
-// Writes EncodedBytes(x.size()) bytes, a function of its arguments alone. REQUIRES: step > 0.
-void EncodeLattice(const LatticeForm& form, float step, std::span<const float> x, uint64_t seed,
-                   std::byte* out);
+// Writes EncodedBytes(x.size()) bytes, a function of the other arguments alone, whatever the
+// kernels. REQUIRES: step > 0.
+void EncodeLattice(const Kernels& kernels, const LatticeForm& form, float step,
+                   std::span<const float> x, uint64_t seed, std::byte* out);
 
 // What became of one chunk.
 struct LatticeChunk {
@@ -49,7 +54,7 @@ struct LatticeChunk {
 };
 // Chunk `number` of x.size() = reference.size() elements, into the same place of `to`, which may be
 // `reference`.
-LatticeChunk DecodeLattice(const LatticeForm& form, const std::byte* in,
+LatticeChunk DecodeLattice(const Kernels& kernels, const LatticeForm& form, const std::byte* in,
                            std::span<const float> reference, size_t number, std::span<float> to);
 
 // A step that grows as soon as a chunk was wrong, and follows the distances that there are: twice

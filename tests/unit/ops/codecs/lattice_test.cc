@@ -39,7 +39,7 @@ std::vector<float> Apart(const std::vector<float>& x, double far, uint64_t seed)
 std::vector<std::byte> Encoded(const LatticeForm& form, const std::vector<float>& x, uint64_t seed,
                                float step = kStep) {
   std::vector<std::byte> bytes(form.EncodedBytes(x.size()));
-  EncodeLattice(form, step, x, seed, bytes.data());
+  EncodeLattice(BestKernels(), form, step, x, seed, bytes.data());
   return bytes;
 }
 
@@ -53,7 +53,8 @@ TEST(LatticeTest, WithinReachItIsRightToAStep) {
       const std::vector<std::byte> bytes = Encoded(form, x, kSeed);
       std::vector<float> decoded(count);
       for (size_t chunk = 0; chunk < form.Chunks(count); ++chunk)
-        EXPECT_TRUE(DecodeLattice(form, bytes.data(), y, chunk, decoded).is_right) << bits;
+        EXPECT_TRUE(DecodeLattice(BestKernels(), form, bytes.data(), y, chunk, decoded).is_right)
+            << bits;
       for (size_t i = 0; i < count; ++i)
         EXPECT_LT(std::abs(static_cast<double>(decoded[i]) - static_cast<double>(x[i])),
                   static_cast<double>(kStep) * 1.0001)
@@ -69,7 +70,8 @@ TEST(LatticeTest, BeyondItEveryElementIsWrongAndThatIsDetected) {
     const std::vector<std::byte> bytes = Encoded(form, x, kSeed);
     std::vector<float> decoded(x.size());
     for (size_t chunk = 0; chunk < 4; ++chunk)
-      EXPECT_FALSE(DecodeLattice(form, bytes.data(), y, chunk, decoded).is_right) << bits;
+      EXPECT_FALSE(DecodeLattice(BestKernels(), form, bytes.data(), y, chunk, decoded).is_right)
+          << bits;
     for (size_t i = 0; i < x.size(); ++i)
       EXPECT_GT(std::abs(static_cast<double>(decoded[i]) - static_cast<double>(x[i])),
                 static_cast<double>(kStep) * (std::pow(2, bits) - 1.001));
@@ -84,7 +86,8 @@ TEST(LatticeTest, OneWrongElementIsDetectedInItsChunkAlone) {
     std::vector<float> y = Apart(x, 20, kSeed), decoded(x.size());
     y[at] += 130 * kStep * (y[at] > x[at] ? 1.0f : -1.0f);
     for (size_t chunk = 0; chunk < 10; ++chunk)
-      EXPECT_EQ(DecodeLattice(form, bytes.data(), y, chunk, decoded).is_right, chunk != at / 64);
+      EXPECT_EQ(DecodeLattice(BestKernels(), form, bytes.data(), y, chunk, decoded).is_right,
+                chunk != at / 64);
   }
 }
 
@@ -95,10 +98,10 @@ TEST(LatticeTest, AnyBitThatIsWrongIsDetected) {
   std::vector<std::byte> bytes = Encoded(form, x, kSeed);
   for (size_t bit = 64; bit < 8 * bytes.size(); ++bit) {
     bytes[bit / 8] ^= std::byte{1} << (bit % 8);
-    EXPECT_FALSE(DecodeLattice(form, bytes.data(), x, 0, decoded).is_right) << bit;
+    EXPECT_FALSE(DecodeLattice(BestKernels(), form, bytes.data(), x, 0, decoded).is_right) << bit;
     bytes[bit / 8] ^= std::byte{1} << (bit % 8);
   }
-  EXPECT_TRUE(DecodeLattice(form, bytes.data(), x, 0, decoded).is_right);
+  EXPECT_TRUE(DecodeLattice(BestKernels(), form, bytes.data(), x, 0, decoded).is_right);
 }
 
 // The mean of 300,000 errors, each less than a step with a variance of a quarter step squared at
@@ -114,7 +117,7 @@ TEST(LatticeTest, ItIsUnbiased) {
     for (uint64_t seed = 0; seed < kTimes; ++seed) {
       const std::vector<std::byte> bytes = Encoded(form, x, Rng(seed).Next());
       for (size_t chunk = 0; chunk < 2; ++chunk)
-        ASSERT_TRUE(DecodeLattice(form, bytes.data(), y, chunk, decoded).is_right);
+        ASSERT_TRUE(DecodeLattice(BestKernels(), form, bytes.data(), y, chunk, decoded).is_right);
       for (size_t i = 0; i < x.size(); ++i) {
         const double error = static_cast<double>(decoded[i]) - static_cast<double>(x[i]);
         all += error;
@@ -136,14 +139,14 @@ TEST(LatticeTest, WhatIsNotFiniteOrTooLargeIsNeverDecoded) {
     const std::vector<float> y = x;
     x[70] = bad;
     const std::vector<std::byte> bytes = Encoded(form, x, kSeed);
-    EXPECT_TRUE(DecodeLattice(form, bytes.data(), y, 0, decoded).is_right);
-    EXPECT_FALSE(DecodeLattice(form, bytes.data(), y, 1, decoded).is_right);
-    EXPECT_FALSE(DecodeLattice(form, bytes.data(), x, 1, decoded).is_right);
+    EXPECT_TRUE(DecodeLattice(BestKernels(), form, bytes.data(), y, 0, decoded).is_right);
+    EXPECT_FALSE(DecodeLattice(BestKernels(), form, bytes.data(), y, 1, decoded).is_right);
+    EXPECT_FALSE(DecodeLattice(BestKernels(), form, bytes.data(), x, 1, decoded).is_right);
   }
   std::vector<float> x = Drawn(64, kSeed), y = x, decoded(64);
   y[5] = std::numeric_limits<float>::quiet_NaN();
   const std::vector<std::byte> bytes = Encoded(form, x, kSeed);
-  EXPECT_FALSE(DecodeLattice(form, bytes.data(), y, 0, decoded).is_right);
+  EXPECT_FALSE(DecodeLattice(BestKernels(), form, bytes.data(), y, 0, decoded).is_right);
 }
 
 TEST(LatticeTest, WritesItsBytesAndTheSameOnesAgain) {
@@ -152,7 +155,7 @@ TEST(LatticeTest, WritesItsBytesAndTheSameOnesAgain) {
       const LatticeForm form{.bits = bits, .chunk_elems = 64};
       const std::vector<float> x = Drawn(count, kSeed);
       std::vector<std::byte> bytes(form.EncodedBytes(count) + 8, std::byte{0x5a});
-      EncodeLattice(form, kStep, x, kSeed, bytes.data());
+      EncodeLattice(BestKernels(), form, kStep, x, kSeed, bytes.data());
       for (size_t i = 0; i < 8; ++i) EXPECT_EQ(bytes[bytes.size() - 8 + i], std::byte{0x5a});
       bytes.erase(bytes.end() - 8, bytes.end());
       EXPECT_EQ(bytes, Encoded(form, x, kSeed));
@@ -161,6 +164,26 @@ TEST(LatticeTest, WritesItsBytesAndTheSameOnesAgain) {
       }
     }
   EXPECT_EQ((LatticeForm{.bits = 8, .chunk_elems = 4096}.EncodedBytes(8192)), 2u * (4096 + 16));
+}
+
+TEST(LatticeTest, EveryInstructionSetMakesTheSameBits) {
+  for (const int bits : kBits) {
+    const LatticeForm form{.bits = bits, .chunk_elems = 64};
+    const std::vector<float> x = Drawn(200, kSeed), y = Apart(x, 0.4, kSeed);
+    const std::vector<std::byte> bytes = Encoded(form, x, kSeed);
+    std::vector<float> decoded(x.size()), other = y;
+    for (size_t chunk = 0; chunk < form.Chunks(x.size()); ++chunk)
+      DecodeLattice(ScalarKernels(), form, bytes.data(), y, chunk, decoded);
+    for (const Kernels* kernels : AllKernels()) {
+      std::vector<std::byte> same(bytes.size());
+      EncodeLattice(*kernels, form, kStep, x, kSeed, same.data());
+      EXPECT_EQ(same, bytes) << kernels->name;
+      other = y;  // In place: the references become what was decoded.
+      for (size_t chunk = 0; chunk < form.Chunks(x.size()); ++chunk)
+        DecodeLattice(*kernels, form, bytes.data(), other, chunk, other);
+      EXPECT_EQ(other, decoded) << kernels->name;
+    }
+  }
 }
 
 // Two models that come nearer: the step follows them, and a sudden distance is caught up with.
@@ -175,7 +198,7 @@ TEST(LatticeTest, TheStepFollowsTheDistance) {
     std::vector<float> y = x;
     for (float& one : y) one += static_cast<float>((2 * Uniform(&rng) - 1) * apart);
     const std::vector<std::byte> bytes = Encoded(form, x, seed, step.step());
-    const LatticeChunk chunk = DecodeLattice(form, bytes.data(), y, 0, decoded);
+    const LatticeChunk chunk = DecodeLattice(BestKernels(), form, bytes.data(), y, 0, decoded);
     wrong += chunk.is_right ? 0 : 1;
     step.OnDecoded(chunk);
     return chunk.is_right;
