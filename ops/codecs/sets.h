@@ -14,7 +14,10 @@ template <typename Loop>
   loop();
 }
 template <typename Loop>
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]] inline void RunAvx512(const Loop& loop) {
+[[gnu::target(
+    "avx512f,avx512bw,avx512dq,avx512vl,"
+    "prefer-vector-width=512")]] inline void
+RunAvx512(const Loop& loop) {
   loop();
 }
 
