@@ -37,6 +37,10 @@ int64_t covey_count_not_finite(covey_dtype dtype, const void* data, int64_t coun
       covey::CountNotFinite(type, static_cast<const std::byte*>(data), static_cast<size_t>(count)));
 }
 
+size_t covey_codecs(char* json, size_t capacity) {
+  return covey::Fill(covey::CodecsJson(), json, capacity);
+}
+
 covey_code covey_codec_check(const char* codec, int32_t feeds_back, covey_error* error) {
   covey::ChosenCodec chosen;
   return covey::Report(covey::FindChosen(codec, feeds_back != 0, &chosen), error);

@@ -12,6 +12,10 @@ extern "C" {
 /* How many of `count` elements at `data` are NaN or infinite; 0 for types that have none such. */
 COVEY_API int64_t covey_count_not_finite(covey_dtype dtype, const void* data, int64_t count);
 
+/* All codecs, as JSON: [{"name", "card", "parameters": [{"name", "default", "minimum", "maximum",
+ * "multiple"}]}]. The buffer rule of covey_stats. */
+COVEY_API size_t covey_codecs(char* json, size_t capacity);
+
 /* Whether there is a codec of this text, and, if asked for, whether error feedback makes sense
  * with it. COVEY_INVALID_ARGUMENT: there is none: what there is, and the nearest;
  * COVEY_UNSUPPORTED: one that is right in expectation, which needs no feedback. */

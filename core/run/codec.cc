@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/nearest.h"
 
 namespace covey {
@@ -106,6 +107,27 @@ Status ParseCodec(std::string_view text, ChosenCodec* chosen) {
     chosen->text += (i == 0 ? "@" : ",") + std::string(codec->parameters[i].name) + "=" +
                     std::to_string(chosen->values[i]);
   return Status::Ok();
+}
+
+std::string CodecsJson() {
+  std::string json = "[";
+  for (const Codec* codec : Codecs()) {
+    json += json.size() > 1 ? ",\n{\"name\":" : "{\"name\":";
+    AppendJsonString(codec->name, &json);
+    json += ",\"card\":";
+    AppendJsonString(codec->card, &json);
+    json += ",\"parameters\":[";
+    for (const CodecParameter& p : codec->parameters) {
+      json += json.ends_with('[') ? "{\"name\":" : ",{\"name\":";
+      AppendJsonString(p.name, &json);
+      json += ",\"default\":" + std::to_string(p.standard) +
+              ",\"minimum\":" + std::to_string(p.minimum) +
+              ",\"maximum\":" + std::to_string(p.maximum) +
+              ",\"multiple\":" + std::to_string(p.multiple) + "}";
+    }
+    json += "]}";
+  }
+  return json + "]";
 }
 
 void ResidualOf(const ChosenCodec& chosen, const Kernels& kernels, std::span<const float> elements,

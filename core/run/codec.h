@@ -79,6 +79,10 @@ struct ChosenCodec {
 // Reads NAME or NAME@PARAMETER=NUMBER,... The error says what there is and what is nearest.
 Status ParseCodec(std::string_view text, ChosenCodec* chosen);
 
+// All codecs: a JSON array of {name, card, parameters: [{name, default, minimum, maximum,
+// multiple}]}.
+std::string CodecsJson();
+
 // What a codec leaves out of a contribution is lost to the others; error feedback adds it to what
 // is sent next. residual[i] = elements[i] - decoded[i]; 0 where that is not finite.
 // REQUIRES: !Draws(); equal sizes; no overlap.

@@ -279,6 +279,7 @@ static PyMethodDef methods[] = {
     {"group_of", GroupOf, METH_VARARGS, "group_of(tuple of ranks) -> group number"},
     {"submit", Submit, METH_VARARGS, kSubmitDoc},
     {"submit1", SubmitOne, METH_VARARGS, kSubmitOneDoc},
+    {"codecs", CodecsText, METH_NOARGS, "codecs() -> JSON: every codec."},
     {"codec_check", CodecCheck, METH_VARARGS,
      "codec_check(codec, feeds_back): raises when there is none, or feedback makes no sense."},
     {"codec_residual", CodecResidual, METH_VARARGS,

@@ -93,6 +93,7 @@ PyObject* SubmitOne(PyObject* module, PyObject* args);
 /* values.c ------------------------------------------------------------------------------------- */
 
 PyObject* CountNotFinite(PyObject* module, PyObject* args);
+PyObject* CodecsText(PyObject* module, PyObject* unused);
 PyObject* CodecCheck(PyObject* module, PyObject* args);
 PyObject* CodecResidual(PyObject* module, PyObject* args);
 

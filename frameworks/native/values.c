@@ -30,8 +30,7 @@ PyObject* CodecResidual(PyObject* module, PyObject* args) {
   code = covey_codec_residual(codec, (const float*)(uintptr_t)contribution, count,
                               (float*)(uintptr_t)residual, &error);
   Py_END_ALLOW_THREADS
-  if (code != COVEY_OK) return RaiseError(&error);
-  Py_RETURN_NONE;
+  return NoneOrError(code, &error);
 }
 
 PyObject* CodecCheck(PyObject* module, PyObject* args) {
@@ -41,6 +40,16 @@ PyObject* CodecCheck(PyObject* module, PyObject* args) {
   if (!PyArg_ParseTuple(args, "sp:codec_check", &codec, &feeds_back)) return NULL;
   covey_error error;
   ClearError(&error);
-  if (covey_codec_check(codec, feeds_back, &error) != COVEY_OK) return RaiseError(&error);
-  Py_RETURN_NONE;
+  return NoneOrError(covey_codec_check(codec, feeds_back, &error), &error);
+}
+
+static size_t Codecs(const void* context, char* text, size_t capacity) {
+  (void)context;
+  return covey_codecs(text, capacity);
+}
+
+PyObject* CodecsText(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  return TextOf(Codecs, NULL);
 }

@@ -171,6 +171,14 @@ class MethodChoiceTest(unittest.TestCase):
         self.assertEqual((code, text), (2, ""))
         self.assertEqual(err, "covey methods: there is no method lokal (did you mean local?)\n")
 
+    def test_codecs(self) -> None:
+        code, text, _ = covey("codecs")
+        self.assertEqual(code, 0)
+        for word in ("int8   1 + 4/block bytes", "block=256: 16 to 65536, a multiple of 4",
+                     "bf16", "random=0: 0 to 1\n", "need error feedback", "qsgd"):
+            self.assertIn(word, text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 100)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import List, Optional
 
-from covey.cli import bench_command, build_command, methods_command, run_command
+from covey.cli import bench_command, build_command, codecs_command, methods_command, run_command
 from covey.cli.parser import Parser, package_version
 
 
@@ -22,6 +22,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     bench_command.add_to(commands)
     build_command.add_to(commands)
     methods_command.add_to(commands)
+    codecs_command.add_to(commands)
     arguments = parser.parse_args(argv)
     if arguments.subcommand is None:
         parser.print_help()
