@@ -75,8 +75,10 @@ class ConsensusFaultsTest(unittest.TestCase):
                 self.assertEqual(wrong, "", f"seed {SEED}")
                 self.assertGreater(seen, 0)
                 self.assertIn("has died", missing.pop(2), f"seed {SEED}")
+                # In the middle of a step, at its end, or before its first one.
+                allowed = "being changed|closed its optimizer|no model yet"
                 for why in missing.values():
-                    self.assertRegex(why, "being changed|closed its optimizer")  # Or it has ended.
+                    self.assertRegex(why, allowed)
 
 
 if __name__ == "__main__":
