@@ -59,6 +59,7 @@ def submit1(
     output_shape: Optional[Tuple[int, ...]] = ...,
     splits: Optional[Tuple[int, ...]] = ...,
     unfit: Optional[str] = ...,
+    neighbors: Optional[Tuple[Any, ...]] = ...,
     /,
 ) -> Handle[Any]: ...
 

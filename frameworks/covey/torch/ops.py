@@ -62,6 +62,14 @@ __all__ = [
     "grouped_reducescatter",
     "grouped_reducescatter_async",
     "join",
+    "neighbor_allreduce",
+    "neighbor_allreduce_",
+    "neighbor_allreduce_async",
+    "neighbor_allreduce_async_",
+    "pair_average",
+    "pair_average_",
+    "pair_average_async",
+    "pair_average_async_",
     "reducescatter",
     "reducescatter_async",
 ]
@@ -117,6 +125,15 @@ _alltoall, alltoall_async = two_ways(collectives.alltoall)
 alltoall = _differentiable(_alltoall, gradients.Alltoall.apply)
 _reducescatter, reducescatter_async = two_ways(collectives.reducescatter)
 _grouped_reducescatter, grouped_reducescatter_async = two_ways(collectives.grouped_reducescatter)
+(
+    neighbor_allreduce,
+    neighbor_allreduce_,
+    neighbor_allreduce_async,
+    neighbor_allreduce_async_,
+) = four_ways(collectives.neighbor_allreduce)
+pair_average, pair_average_, pair_average_async, pair_average_async_ = four_ways(
+    collectives.pair_average
+)
 
 
 def allreduce(
