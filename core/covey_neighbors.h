@@ -1,9 +1,9 @@
 /* Averaging with neighbors instead of with all: what a request of COVEY_NEIGHBOR_ALLREDUCE says
  * beside its tensors, and the topologies that know what to say. Conventions: covey.h.
  *
- * Ranks i average by a matrix W of weights, row by row: outputs of rank i = the sum over ranks j of
- * W_ij * inputs of rank j, in rank order, in float32 (float64 for float64), rounded once. A row that
- * sums to 1 makes a mean; when the columns do, too, the mean of all ranks stays what it is.
+ * Ranks average by a matrix W of weights, row by row: outputs of rank i = the sum over ranks j of
+ * W_ij * inputs of rank j, in rank order, in float32 (float64 for float64), rounded once. A row
+ * that sums to 1 makes a mean; when the columns do, too, the mean of all ranks stays what it is.
  */
 #ifndef COVEY_CORE_COVEY_NEIGHBORS_H_
 #define COVEY_CORE_COVEY_NEIGHBORS_H_

@@ -1,12 +1,21 @@
 // With whom one member of a neighbor_allreduce averages, as its engine tells the others.
 //
 // A table of words, TableWords(members) of them (core/base/channel.h), by group index: for each
-// member the weight of what comes from it, as the bits of a double (0: nothing comes; the own weight
-// stands there, too); then one bit for each member it sends to. The own bit says that it sends to
-// whoever takes from it, and no other bit counts then.
+// member the weight of what comes from it, as the bits of a double (0: nothing comes; the own
+// weight stands there, too); then one bit for each member it sends to. The own bit says that it
+// sends to whoever takes from it, and no other bit counts then.
 //
-// It goes with the begin (and, where a begin was void, with the announcement), as weights and peers
-// may change from one occurrence to the next and nobody is asked then. Pure; any thread.
+// Rules:
+//  G1. The table goes with the begin, and where a begin was void with the announcement: peers and
+//      weights may change from one occurrence to the next, and nobody is asked. When all have begun
+//      every member looks at all tables. Where two do not say the same of each other the exchange is
+//      void (rule N5), on all, and the coordinator answers with an error that names them. A row that
+//      is wrong by itself begins void.
+//  G2. A rank's result is the sum, in rank order, of what those its own row names have handed in,
+//      each times its weight there; in the accumulator type, rounded once.
+//  G3. Where memory is mirrored, what a begin stages goes to those the own table sends to.
+//
+// Pure; any thread.
 #ifndef COVEY_CORE_BASE_PEERS_H_
 #define COVEY_CORE_BASE_PEERS_H_
 

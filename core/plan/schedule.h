@@ -62,9 +62,9 @@ enum class StepKind : uint8_t {
   kCombineSums,  // dst = src op also; all in the accumulator type; dst may be one of them
   kEncode,       // dst, in the own landing slots, = the own input from input_offset on, encoded
   kReduceCoded,  // as kReduce, of what kEncode made of the same bytes in src on every rank
-  kMix,  // own output + dst.offset = the sum, in rank order, of weight * contribution over those the
-         // own row names: the own input from input_offset on, the others' bytes in src, in landing
-         // slots; src.index kEveryRank
+  kMix,     // own output + dst.offset = the sum, in rank order, of weight * contribution over those
+            // the own row names: the own input from input_offset on, the others' bytes in src, in
+            // landing slots; src.index kEveryRank
   kPush,    // `peer` (kEveryRank: every other) gets src, in the own landing slots, with the next
             // kSignal; only where memory is mirrored
   kSignal,  // own tick = `tick`
@@ -119,7 +119,7 @@ struct Problem {
   // Bytes. allgather: [size] of each member's input. reducescatter: [size] of each member's output;
   // the message is in their order. alltoall: [size * size], what i has for j at i * size + j; i's
   // message is in the order of j, j's output in the order of i.
-  // neighbor_allreduce, no bytes: [size * size], at i * size + j whether i gives j's input a weight.
+  // neighbor_allreduce, no bytes: [size * size], at i * size + j whether i takes j's input.
   std::vector<uint64_t> shares;
 
   bool operator==(const Problem&) const = default;

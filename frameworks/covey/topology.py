@@ -40,7 +40,9 @@ class Topology:
         gap: 1 - contraction, the spectral gap.
     """
 
-    def __init__(self, name: Optional[str], size: int, seed: int, matrix: Tuple[float, ...]) -> None:
+    def __init__(
+        self, name: Optional[str], size: int, seed: int, matrix: Tuple[float, ...]
+    ) -> None:
         self._parts = (name, size, seed, matrix if name is None else None)
         _native.topology_check(*self._parts)
         self.name = name or "matrix"

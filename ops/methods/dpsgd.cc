@@ -2,24 +2,27 @@
 // topology; all do so together (decentralised parallel SGD).
 //
 // Combine while adapting (cwa, the paper's): x_i becomes the sum of W_ij x_j, then rank i's update,
-// from gradients of x_i as it was, is applied to that. Adapt then combine (atc): x_i becomes the sum
-// of W_ij (x_j + update_j). Rows and columns of W sum to 1, so the mean of all models is moved by
-// the mean of the updates and by nothing else; without updates models come together by the
+// from gradients of x_i as it was, is applied to that. Adapt then combine (atc): x_i becomes the
+// sum of W_ij (x_j + update_j). Rows and columns of W sum to 1, so the mean of all models is moved
+// by the mean of the updates and by nothing else; without updates models come together by the
 // topology's contraction each step (covey.topology says it). one_peer has one neighbor per step,
 // another one each time; for P = 2^d that is the exact mean after d steps.
 //
 // An averaging begins when all ranks have come, as every exchange of all ranks does here: what is
 // saved is bytes, not waiting. adpsgd and swarm are the methods where nobody waits.
+//
 // Source: X. Lian, C. Zhang, H. Zhang, C.-J. Hsieh, W. Zhang, J. Liu, "Can Decentralized Algorithms
 // Outperform Centralized Algorithms? A Case Study for Decentralized Parallel Stochastic Gradient
-// Descent", NIPS 2017, arXiv:1705.09056; the two orders: J. Chen, A. H. Sayed, "Diffusion Adaptation
-// Strategies for Distributed Optimization and Learning over Networks", IEEE Transactions on Signal
-// Processing 60(8), 2012, DOI 10.1109/TSP.2012.2198470; one peer: B. Ying, K. Yuan, Y. Chen, H. Hu,
-// P. Pan, W. Yin, "Exponential Graph is Provably Efficient for Decentralized Deep Training",
-// NeurIPS 2021, arXiv:2110.13363. Bytes per rank and step: m staged, m times the neighbors read (d).
+// Descent", NIPS 2017, arXiv:1705.09056; the two orders: J. Chen, A. H. Sayed, "Diffusion
+// Adaptation Strategies for Distributed Optimization and Learning over Networks", IEEE Transactions
+// on Signal Processing 60(8), 2012, DOI 10.1109/TSP.2012.2198470; one peer: B. Ying, K. Yuan,
+// Y. Chen, H. Hu, P. Pan, W. Yin, "Exponential Graph is Provably Efficient for Decentralized Deep
+// Training", NeurIPS 2021, arXiv:2110.13363.
 //
-// Worked example, 4 ranks: ring: rank 1 takes from 0 and 2, 1/3 each, at all steps. one_peer: rank 1
-// takes from 0, 3, 0, 3, ..., 1/2 each.
+// Bytes per rank and step: m staged, and m read for each neighbor.
+//
+// Worked example, 4 ranks: ring: rank 1 takes from 0 and 2, 1/3 each, at all steps. one_peer: rank
+// 1 takes from 0, 3, 0, 3, ..., 1/2 each.
 #include "core/plan/method.h"
 
 namespace covey {

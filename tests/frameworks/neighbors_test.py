@@ -1,5 +1,6 @@
-"""neighbor_allreduce and pair_average: weighted means of neighbors' tensors, by topologies, matrices
-and weights of one's own; what is wrong is one error on every rank, and the next call works.
+"""neighbor_allreduce and pair_average: weighted means of neighbors' tensors, by topologies,
+matrices and weights of one's own; what is wrong is one error on every rank, and the next call
+works.
 
 Method: the matrix times all tensors, in float64, against what ranks get; and for float32 the same
 sums in rank order, bit for bit. Numbers are drawn from a seed that is printed.
@@ -246,11 +247,13 @@ class NeighborsTest(unittest.TestCase):
         self.check("sum", odd, f"{rank}'s weights sum to 0.9 and not to 1", "own 0.4")
         self.check("not finite", odd, f"{rank} has a weight that is not finite")
         self.check("all zero", odd, f"{rank} has no weight other than 0")
-        self.check("out of range", odd, f"{rank} takes from rank 9, which is not a member", "4 ranks")
+        self.check("out of range", odd, f"{rank} takes from rank 9, which is not a member", "of 4")
         self.check("receiver out of range", odd, f"{rank} sends to rank -3, which is not a member")
         self.check("itself", odd, f"{rank} takes from itself")
-        self.check("does not send", odd, f"{after} takes from {rank}, which does not send to {after}")
-        self.check("does not take", odd, f"{before} sends to {rank}, which does not take from {before}")
+        text = f"{after} takes from {rank}, which does not send to {after}"
+        self.check("does not send", odd, text)
+        text = f"{before} sends to {rank}, which does not take from {before}"
+        self.check("does not take", odd, text)
         self.check("sends too far", odd, f"{rank} sends to rank", "which does not take from")
         self.check("pair", odd, "which does not")
 
