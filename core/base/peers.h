@@ -8,9 +8,9 @@
 // Rules:
 //  G1. The table goes with the begin, and where a begin was void with the announcement: peers and
 //      weights may change from one occurrence to the next, and nobody is asked. When all have begun
-//      every member looks at all tables. Where two do not say the same of each other the exchange is
-//      void (rule N5), on all, and the coordinator answers with an error that names them. A row that
-//      is wrong by itself begins void.
+//      every member looks at all tables. Where two do not say the same of each other the exchange
+//      is void (rule N5), on all, and the coordinator answers with an error that names them. A row
+//      that is wrong by itself begins void.
 //  G2. A rank's result is the sum, in rank order, of what those its own row names have handed in,
 //      each times its weight there; in the accumulator type, rounded once.
 //  G3. Where memory is mirrored, what a begin stages goes to those the own table sends to.

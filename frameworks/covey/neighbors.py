@@ -35,7 +35,7 @@ class Neighbors(Requests[T]):
         """The weighted mean of this rank's tensor and those of its neighbors, a new tensor.
 
         All ranks of ``process_set`` call it, each with its own neighbors, which may be others each
-        time. No gradient flows.
+        time. It has no gradient.
 
         Args:
             tensor: the same shape and dtype on every rank; floating-point numbers.
@@ -79,7 +79,7 @@ class Neighbors(Requests[T]):
     ) -> Handle[T]:
         """The mean of this rank's tensor and that of rank ``peer``, the same on both.
 
-        All ranks of ``process_set`` call it, in pairs that name each other. No gradient flows.
+        All ranks of ``process_set`` call it, in pairs that name each other. It has no gradient.
 
         Args:
             tensor: as :func:`neighbor_allreduce`.

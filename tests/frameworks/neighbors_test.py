@@ -8,12 +8,14 @@ sums in rank order, bit for bit. Numbers are drawn from a seed that is printed.
 
 from __future__ import annotations
 
+import os
+import signal
 import unittest
 from typing import Any, Callable, Dict, List, Tuple
 
 import numpy
 import torch
-from ranks import SEED, SharedPool
+from ranks import SEED, Pool, SharedPool
 
 import covey
 import covey.torch as hvd
@@ -88,6 +90,19 @@ def by_weights() -> None:
         pair = sorted({rank, before})
         total = sum(halves[r].float() * 0.5 for r in pair) if size > 1 else halves[rank].float()
         assert (got == total.to(dtype)).all(), dtype
+    wanting = torch.ones(3, requires_grad=True)
+    with torch.no_grad():
+        hvd.neighbor_allreduce_(wanting, 0.5, {before: 0.5}, name="no gradient")
+    for refused in (
+        lambda: hvd.neighbor_allreduce(wanting, src_weights={before: 0.5}),
+        lambda: hvd.pair_average(tensor=wanting, peer=None),
+    ):
+        try:
+            refused()
+        except NotImplementedError as error:
+            assert "no gradient" in str(error)
+        else:
+            raise AssertionError("a gradient was lost")
     nothing = hvd.neighbor_allreduce(torch.zeros(0, 3), src_weights={before: 0.5}, name="empty")
     assert nothing.shape == (0, 3)
     scalar = hvd.neighbor_allreduce(torch.tensor(float(rank)), topology="full", name="scalar")
@@ -217,6 +232,24 @@ def wrong_here() -> List[str]:
     return said
 
 
+def until_lost(method: str, victim: int) -> int:
+    """Averages, or trains, until a rank is killed in the middle of it; which one is said to be."""
+    w = torch.nn.Parameter(torch.ones(1000))
+    trains = method and hvd.DistributedOptimizer(torch.optim.SGD([w], lr=0.1), method=method)
+    try:
+        for turn in range(10_000):
+            if covey.rank() == victim and turn == 7:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if trains:
+                w.sum().backward()
+                trains.step()
+            else:
+                hvd.neighbor_allreduce_(w.data, topology="ring", name="w")
+    except covey.Aborted as error:
+        return error.peer_rank
+    return -1
+
+
 # ---- The tests ---------------------------------------------------------------------------------
 
 
@@ -274,6 +307,14 @@ class NeighborsTest(unittest.TestCase):
             ),
         ):
             self.assertIn(wanted, text)
+
+    def test_a_killed_rank_is_named_by_all(self) -> None:
+        victim = 1 + SEED % 3
+        for method in ("", "dpsgd:topology=ring"):
+            with Pool(4, __file__) as job:
+                job.send(until_lost, method, victim)
+                named = job.collect(may_end=True)
+            self.assertEqual(named, [None if r == victim else victim for r in range(4)])
 
     def test_a_topology_says_how_fast_it_mixes(self) -> None:
         for size in (2, 3, 5, 8, 16):
