@@ -6,6 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "core/base/rng.h"
 #include "tests/contract/threads.h"
 
@@ -65,6 +68,7 @@ class Mix {
       ASSERT_EQ(out_[i], static_cast<float>(wanted)) << i;
     }
   }
+  void Spoil() { in_[4] = std::numeric_limits<float>::quiet_NaN(); }
   bool IsUnwritten() const { return out_ == std::vector<float>(out_.size(), -1); }
 
   covey_request& request() { return request_; }
@@ -158,6 +162,21 @@ TEST(NeighborsTest, WhatIsWrongIsAnErrorOnEveryMemberAndTheNextOneWorks) {
       }
     });
   }
+}
+
+TEST(NeighborsTest, ANaNIsRefusedOnEveryMemberIfAskedFor) {
+  RunRanks(3, "check_nan=1", [&](int rank, covey_runtime*& runtime) {
+    for (const bool spoilt : {true, false}) {
+      covey_error error = COVEY_INIT(covey_error);
+      Mix mix(rank, 9);
+      mix.said.own_weight = 0.5;
+      mix.Take((rank + 2) % 3, 0.5);
+      if (spoilt && rank == 2) mix.Spoil();
+      EXPECT_EQ(mix.Run(runtime, &error), spoilt ? COVEY_NOT_FINITE : COVEY_OK) << error.message;
+      if (!spoilt) mix.Check();
+      if (spoilt) EXPECT_EQ(error.peer_rank, 2);
+    }
+  });
 }
 
 TEST(NeighborsTest, WhatIsWrongAtOnceIsNotSubmitted) {
