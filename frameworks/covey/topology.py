@@ -11,6 +11,9 @@ from covey.errors import InvalidArgument
 from covey.group import Group, world
 
 
+_KEPT_ROWS = 256
+
+
 class Row(NamedTuple):
     """What one rank says of itself in a neighbor_allreduce: the core's covey_neighbors."""
 
@@ -97,9 +100,11 @@ class Topology:
         return [other for other, one in enumerate(takes) if one]
 
     def _row(self, index: int, turn: int) -> Tuple[Tuple[float, ...], Tuple[int, ...]]:
-        place = (index, turn % self.period if self.period else turn)
-        if place not in self._rows or not self.period:
-            self._rows[place] = _native.topology_row(self._parts, place[1], index)[:2]
+        place = (index, turn)
+        if place not in self._rows:
+            if len(self._rows) >= _KEPT_ROWS:
+                self._rows.clear()
+            self._rows[place] = _native.topology_row(self._parts, turn, index)[:2]
         return self._rows[place]
 
     def row_of(self, group: Group, turn: int) -> Row:
