@@ -170,8 +170,10 @@ class DpsgdTest(unittest.TestCase):
 
     def test_it_is_the_matrix_times_the_models(self) -> None:
         for size in (2, 3, 8, 4):  # The tests below use the last.
-            names = ["ring", "exponential", "one_peer", "full", "matching"]
-            for name in names + ["bipartite"] * (size % 2 == 0):
+            names = ["ring", "exponential", "one_peer", "bipartite", "full", "matching"]
+            if size == 3:
+                names.remove("bipartite")
+            for name in names[:3] if size == 8 else names:
                 self.check(size, name, "cwa", "momentum")
                 self.check(size, name, "atc", "sgd" if size == 8 else "adam")
             self.check(size, "ring", "cwa", "sgd", closure=True)
