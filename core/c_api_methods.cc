@@ -1,4 +1,6 @@
 // The C API over core/plan/method.h: which methods there are, and what one does at a version.
+#include "core/c_api_methods.h"
+
 #include "core/c_api.h"
 #include "core/plan/method.h"
 #include "core/shell.h"
@@ -10,14 +12,8 @@ static_assert(static_cast<int>(Payload::kModel) == COVEY_MODEL &&
               static_cast<int>(Payload::kGradients) == COVEY_GRADIENTS);
 static_assert(static_cast<int>(Admission::kAll) == COVEY_ADMIT_ALL &&
               static_cast<int>(Admission::kRounds) == COVEY_ADMIT_ROUNDS &&
-              static_cast<int>(Admission::kPairs) == COVEY_ADMIT_PAIRS);
-
-// What `text` chooses; null: what the knob of the runtime does.
-Status Choose(const Use& use, const char* text, MethodChoice* choice) {
-  if (text != nullptr) return ParseMethod(text, choice);
-  if (use.get() == nullptr) return use.status();
-  return ParseMethod(use->config().method, choice);
-}
+              static_cast<int>(Admission::kPairs) == COVEY_ADMIT_PAIRS &&
+              static_cast<int>(Admission::kNeighbors) == COVEY_ADMIT_NEIGHBORS);
 
 Status PlanOf(const Use& use, const char* text, covey_group key, int64_t version,
               covey_plan* plan) {
@@ -47,6 +43,11 @@ Status PlanOf(const Use& use, const char* text, covey_group key, int64_t version
         !pairs.ok())
       return Status::InvalidArgument("the method " + choice.At(version).OwnText() + ": " +
                                      pairs.message());
+  if (made.admission == Admission::kNeighbors)
+    if (const Status there = Check({.kind = made.neighbors.topology, .size = group->size()});
+        !there.ok())
+      return Status::InvalidArgument("the method " + choice.At(version).OwnText() + ": " +
+                                     there.message());
   plan->payload = static_cast<covey_payload>(made.payload);
   plan->admission = static_cast<covey_admission>(made.admission);
   plan->group = key;  // Membership::kAll
@@ -56,6 +57,13 @@ Status PlanOf(const Use& use, const char* text, covey_group key, int64_t version
 }
 
 }  // namespace
+
+Status Choose(const Use& use, const char* text, MethodChoice* choice) {
+  if (text != nullptr) return ParseMethod(text, choice);
+  if (use.get() == nullptr) return use.status();
+  return ParseMethod(use->config().method, choice);
+}
+
 }  // namespace covey
 
 extern "C" {

@@ -44,7 +44,7 @@ Status MethodOf(const Use& use, const char* text, const Group& group, std::strin
   return Status::Unsupported(
       "the method " + *full +
       " needs ranks that share memory: all on one host, started by coveyrun (shm). Over a network "
-      "there are the methods eager, local and allreduce");
+      "there are the methods eager, dpsgd, local and allreduce");
 }
 
 PairsPort::Bundle BundleOf(const covey_pairs_config& config, const Group& group,

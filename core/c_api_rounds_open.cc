@@ -62,9 +62,8 @@ Status CheckNetwork(const Use& use, const std::string& method, const MethodRound
     return Status::Unsupported(
         "the method " + method +
         " averages models of whoever has come, for which ranks have to share memory: all on one "
-        "host, started by coveyrun (shm). Over a network there are the methods eager, local "
-        "without "
-        "max_wait, and allreduce");
+        "host, started by coveyrun (shm). Over a network there are the methods eager, dpsgd, "
+        "local without max_wait, and allreduce");
   if (!use->transport().AnyThread())
     return Status::Unsupported(
         "the method " + method +

@@ -110,7 +110,8 @@ typedef enum covey_kind {
   COVEY_BARRIER = 3,
   COVEY_REDUCESCATTER = 4,
   COVEY_ALLTOALL = 5,
-  COVEY_JOIN = 6
+  COVEY_JOIN = 6,
+  COVEY_NEIGHBOR_ALLREDUCE = 7
 } covey_kind;
 
 typedef enum covey_op {
@@ -129,7 +130,8 @@ typedef void (*covey_callback)(void* context, covey_handle handle, const covey_e
 
 /* One operation over the members of a group. Every member submits the same kind, name, dtypes,
  * shapes, op, root and scales; what may differ between ranks: memory (in place or not, arena or
- * not), for allgather and alltoall the first dimension and the splits, for broadcast the data.
+ * not), for allgather and alltoall the first dimension and the splits, for broadcast the data,
+ * for neighbor_allreduce the neighbors.
  *
  *  allreduce: outputs[i] = postscale * op over ranks of (prescale * inputs[i]); same shape. Sums
  *             are taken in rank order, one rank after the other unless COVEY_ALGORITHM is one that
@@ -154,6 +156,9 @@ typedef void (*covey_callback)(void* context, covey_handle handle, const covey_e
  *             splits NULL: dimension 0 in equal parts. Rows beyond the splits' sum stay here. Needs
  *             ndim >= 1. The runtime allocates the result as for allgather; covey_result gives the
  *             received splits too.
+ *
+ *  neighbor_allreduce: outputs[i] = this rank's weighted sum over neighbors' inputs[i], see
+ *             core/covey_neighbors.h; floating-point numbers. Grouped as allreduce.
  *
  *  join:      no tensors, the world only. This rank has no more data; it ends on all ranks once
  *             every rank has joined, and covey_result gives the last one that did. Until then the
@@ -188,6 +193,7 @@ typedef struct covey_request {
    * inputs stay whole, and the next one works. "": the caller has looked, all is well. NULL: with
    * the knob check_nan, floating-point inputs of reductions that lie on the CPU are looked at. */
   const char* unfit;
+  const struct covey_neighbors* neighbors; /* neighbor_allreduce: core/covey_neighbors.h */
 } covey_request;
 
 /* ---- Life ---- */
@@ -332,9 +338,10 @@ typedef enum covey_payload {
 } covey_payload;
 
 typedef enum covey_admission {
-  COVEY_ADMIT_ALL = 0,    /* the exchange runs once every member has come */
-  COVEY_ADMIT_ROUNDS = 1, /* as versions, see core/covey_rounds.h: once enough have come */
-  COVEY_ADMIT_PAIRS = 2   /* two at a time, see core/covey_pairs.h: nobody waits for anybody */
+  COVEY_ADMIT_ALL = 0,      /* the exchange runs once every member has come */
+  COVEY_ADMIT_ROUNDS = 1,   /* as versions, see core/covey_rounds.h: once enough have come */
+  COVEY_ADMIT_PAIRS = 2,    /* two at a time, see core/covey_pairs.h: nobody waits for anybody */
+  COVEY_ADMIT_NEIGHBORS = 3 /* by a neighbor_allreduce with covey_method_row's weights */
 } covey_admission;
 
 typedef struct covey_plan {

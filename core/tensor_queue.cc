@@ -39,6 +39,7 @@ void TensorQueue::Reuse(Operation* operation) {
   operation->codec.clear();
   operation->form = {};
   operation->splits.clear();
+  operation->peers.clear();
   operation->rows.clear();
   operation->recorded.clear();
   operation->gathered.reset();

@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "core/base/finite.h"
+#include "core/base/peers.h"
+#include "core/covey_neighbors.h"
 #include "core/run/codec.h"
 
 namespace covey {
@@ -15,6 +17,8 @@ constexpr size_t kMaxNameBytes = 1024;
 constexpr int kMaxTensors = 8192;
 constexpr size_t kMaxDescriptionBytes = 128 * 1024;
 constexpr size_t kMaxUnfitBytes = 1000;
+constexpr double kMostRounding = 1e-6;  // of weights that sum to 1: they may have been float32
+constexpr int kMostTerms = 8;           // of a wrong sum that are named
 
 std::string Quoted(const covey_request& r) {
   const std::string kind = NameOf(static_cast<Kind>(r.kind));
@@ -26,6 +30,10 @@ Status Wrong(const covey_request& r, const std::string& what) {
 }
 
 std::string RankText(Rank r) { return std::to_string(ToInt(r)); }
+
+bool HasScales(const covey_request& r) {
+  return (r.prescale != 0 && r.prescale != 1) || (r.postscale != 0 && r.postscale != 1);
+}
 
 Status CheckKind(const covey_request& r) {
   if (r.kind < 0 || r.kind >= kNumKinds || *NameOf(static_cast<Kind>(r.kind)) == '\0')
@@ -47,6 +55,13 @@ Status CheckKind(const covey_request& r) {
     return Wrong(r, an + " allocates its result: outputs must be NULL");
   if (kind == Kind::kReducescatter && r.outputs == nullptr)
     return Wrong(r, "a reducescatter cannot be done in place: outputs is NULL");
+  if ((kind == Kind::kNeighborAllreduce) != (r.neighbors != nullptr))
+    return Wrong(r, r.neighbors == nullptr ? "neighbors is NULL"
+                                           : "only a neighbor_allreduce takes neighbors");
+  if (r.neighbors != nullptr && r.neighbors->struct_size != sizeof(covey_neighbors))
+    return Wrong(r, "covey_neighbors has another size here");
+  if (r.neighbors != nullptr && (r.op != COVEY_SUM || HasScales(r)))
+    return Wrong(r, "a neighbor_allreduce has weights, and neither op nor scale factors");
   if (kind != Kind::kAlltoall && (r.splits != nullptr || r.num_splits != 0))
     return Wrong(r, "only an alltoall takes splits");
   if (!no_tensors && (r.num_tensors < 1 || r.num_tensors > kMaxTensors))
@@ -157,6 +172,73 @@ Status ReadSplits(const covey_request& r, Operation* operation) {
   return Status::Ok();
 }
 
+bool HasFractions(DType t) {
+  return t == DType::kF32 || t == DType::kF64 || t == DType::kF16 || t == DType::kBF16;
+}
+
+// Where `rank` is in the group, of those this rank says it takes from or sends to.
+Status FindPeer(const Group& group, int32_t rank, const std::string& who, size_t* index) {
+  const auto& members = group.members;
+  const auto me = static_cast<size_t>(ToInt(group.my_index));
+  const auto at = std::lower_bound(members.begin(), members.end(), Rank{rank});
+  *index = static_cast<size_t>(at - members.begin());
+  if (at == members.end() || *at != Rank{rank})
+    return Status::Mismatch(
+        who + " rank " + std::to_string(rank) + ", which is not a member of the group (of " +
+            std::to_string(members.size()) + " ranks, lowest " + RankText(members.front()) +
+            ", highest " + RankText(members.back()) + ")",
+        members[me]);
+  if (*index == me)
+    return Status::Mismatch(who + " itself: its own part is the own weight", members[me]);
+  return Status::Ok();
+}
+
+std::string Written(double number) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.10g", number);
+  return text;
+}
+
+// neighbor_allreduce: the table. What is wrong is wrong for all: others wait for this rank.
+Status ReadPeers(const covey_request& r, Operation* operation) {
+  const covey_neighbors& n = *r.neighbors;
+  const Group& group = *operation->group;
+  const auto me = static_cast<size_t>(ToInt(group.my_index));
+  const std::string self = "rank " + RankText(group.members[me]);
+  const auto wrong = [&](const std::string& what) {
+    return Status::Mismatch(self + what, group.members[me]);
+  };
+  std::vector<uint64_t>& table = operation->peers = NewPeerTable(group.members.size(), me);
+  double sum = n.own_weight;
+  bool takes = n.own_weight != 0;
+  std::string terms = "own " + Written(n.own_weight);
+  SetWeight(me, n.own_weight, &table);
+  for (int32_t i = 0; i < n.num_sources; ++i) {
+    size_t from = 0;
+    RETURN_IF_ERROR(FindPeer(group, n.sources[i], self + " takes from", &from));
+    if (WeightOf(table, from) != 0)
+      return wrong(" takes from rank " + std::to_string(n.sources[i]) + " twice");
+    SetWeight(from, n.weights[i], &table);
+    sum += n.weights[i];
+    takes |= n.weights[i] != 0;
+    if (i < kMostTerms)
+      terms += ", rank " + std::to_string(n.sources[i]) + " " + Written(n.weights[i]);
+    if (i == kMostTerms) terms += ", ...";
+  }
+  for (int32_t i = 0; n.receivers != nullptr && i < n.num_receivers; ++i) {
+    size_t to = 0;
+    RETURN_IF_ERROR(FindPeer(group, n.receivers[i], self + " sends to", &to));
+    SetReceiver(group.members.size(), to, &table);
+  }
+  if (n.receivers == nullptr) SetReceiver(group.members.size(), me, &table);
+  if (!std::isfinite(sum)) return wrong(" has a weight that is not finite (" + terms + ")");
+  if (!takes) return wrong(" has no weight other than 0");
+  if (n.any_sum == 0 && std::abs(sum - 1) > kMostRounding)
+    return wrong("'s weights sum to " + Written(sum) + " and not to 1 (" + terms +
+                 "): another sum must be asked for by any_sum");
+  return Status::Ok();
+}
+
 Status CheckTensors(const covey_request& r, const Operation& operation) {
   size_t description = 0;
   for (size_t i = 0; i < operation.inputs.size(); ++i) {
@@ -168,6 +250,9 @@ Status CheckTensors(const covey_request& r, const Operation& operation) {
     const Tensor& first = operation.inputs[0];
     if (in.device != first.device || in.device_index != first.device_index)
       return Wrong(r, "tensors that travel together need one device");
+    if (operation.kind == Kind::kNeighborAllreduce && !HasFractions(in.dtype))
+      return Status::Unsupported(Quoted(r) + ": weights are for floating-point numbers, and " +
+                                 NameOf(in.dtype) + " is none; convert the tensor");
     if (in.dtype == DType::kBool && Reduces(operation.kind))
       return Status::Unsupported(Quoted(r) + ": " + NameOf(operation.kind) +
                                  " does not take bool; use uint8");
@@ -211,7 +296,7 @@ Status Fitness(const covey_request& r, const ValidationContext& c, const Operati
   if (r.unfit != nullptr)
     return r.unfit[0] == '\0' ? Status::Ok()
                               : unfit(std::string(r.unfit).substr(0, kMaxUnfitBytes));
-  if (!c.check_nan || !Reduces(operation.kind)) return Status::Ok();
+  if (!c.check_nan || !Computes(operation.kind)) return Status::Ok();
   for (size_t i = 0; i < operation.inputs.size(); ++i) {
     const Tensor& t = operation.inputs[i];
     if (t.device != DeviceType::kCpu) continue;
@@ -255,6 +340,10 @@ Status Validate(const covey_request& r, const ValidationContext& c, Operation* o
   RETURN_IF_ERROR(CheckTensors(r, *operation));
   RETURN_IF_ERROR(ReadCodec(r, operation));
   operation->refusal = Fitness(r, c, *operation);
+  if (operation->kind == Kind::kNeighborAllreduce) {
+    const Status peers = ReadPeers(r, operation);
+    if (operation->refusal.ok()) operation->refusal = peers;
+  }
   return operation->kind == Kind::kAlltoall ? ReadSplits(r, operation) : Status::Ok();
 }
 

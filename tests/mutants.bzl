@@ -1,8 +1,9 @@
 """Mutants: sources with one rule removed, which the simulator must catch (sim/mutants/*.txt)."""
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
-# that a rare one takes few seeds; "rounds", "models", "hosts", "pairs", "windows": the simulator of
-# rounds, of rounds of models, of seats, of pairs, or of windows is to catch it; "plans":
+# that a rare one takes few seeds; "rounds", "models", "hosts", "pairs", "windows", "neighbors": the
+# simulator of rounds, of rounds of models, of seats, of pairs, of windows, or of neighbors is to
+# catch it; "plans":
 # sim/simulator/plans.h.
 _MUTANTS = {
     "completion_lost": (["core/runtime.cc"], "none"),
@@ -14,6 +15,11 @@ _MUTANTS = {
     "f3_streams_are_not_told": (["core/run/ferry.cc"], "none"),
     "f3_what_ended_badly_is_forgotten": (["core/run/ferry.cc"], "none"),
     "f4_room_is_taken_too_early": (["core/run/rooms.cc"], "none"),
+    "g1_conflict_runs": (["core/run/executor.cc"], "neighbors"),
+    "g1_coordinator_agrees": (["core/agree/coordinator.cc"], "neighbors"),
+    "g1_only_those_concerned_look": (["core/run/executor.cc"], "neighbors"),
+    "g2_weights_of_another_rank": (["core/run/mover.cc"], "neighbors"),
+    "g3_begin_is_pushed_to_nobody": (["core/run/executor.cc"], "neighbors"),
     "late_announcement_stays_pending": (["core/agree/coordinator.cc"], "agreed"),
     "n1_error_uses_no_occurrence": (["core/agree/negotiator.cc"], "none"),
     "n2_answers_the_first_alone": (["core/agree/coordinator.cc"], "none"),

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/base/channel.h"
+#include "core/base/peers.h"
+
 namespace covey {
 namespace {
 
@@ -55,6 +58,19 @@ std::string DifferingKnob(const std::string& a, int32_t rank_a, const std::strin
   }
   return RankName(rank_a) + " and " + RankName(rank_b) +
          " know different knobs (different versions of Covey?)";
+}
+
+// Two ranks of a neighbor_allreduce that do not say the same of each other; empty: all agree.
+std::string ConflictOf(const std::vector<int32_t>& members,
+                       const std::vector<std::optional<Message>>& announced) {
+  if (announced[0]->signature.kind != Kind::kNeighborAllreduce) return "";
+  std::vector<PeerTable> tables;
+  for (const auto& one : announced) {
+    if (one->peers.size() != TableWords(members.size())) return "an announcement lacks its peers";
+    tables.emplace_back(one->peers);
+  }
+  PeerConflict conflict;
+  return FindConflict(tables, &conflict) ? Describe(conflict, members) : "";
 }
 
 }  // namespace
@@ -115,6 +131,8 @@ Message Coordinator::Decide(const OperationId& id, const Pending& pending) {
                       DescribeDifference(all[0]->signature, RanksLike(pending.members, all, 0),
                                          all[i]->signature, RanksLike(pending.members, all, i)));
   }
+  if (const std::string conflict = ConflictOf(pending.members, all); !conflict.empty())
+    return ErrorFor(id, StatusCode::kMismatch, -1, conflict);
   return Agreed(id, pending);
 }
 

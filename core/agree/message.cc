@@ -41,6 +41,7 @@ Bytes EncodeMessage(const Message& m) {
   if (m.type == MessageType::kAnnounce) {
     w.Put(m.waits);
     w.Put(m.submitted_at);
+    w.PutList(m.peers);
   }
   if (HasSignature(m.type)) Encode(m.signature, &w);
   if (HasPlan(m.type)) {
@@ -76,6 +77,7 @@ bool DecodeMessage(std::span<const std::byte> bytes, Message* m) {
   if (m->type == MessageType::kAnnounce) {
     m->waits = r.Get<uint64_t>();
     m->submitted_at = r.Get<Time>();
+    m->peers = r.GetList<uint64_t>();
   }
   if (HasSignature(m->type) && !Decode(&r, &m->signature)) return false;
   const uint32_t planned = HasPlan(m->type) ? r.Get<uint32_t>() : 0;

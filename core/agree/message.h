@@ -73,6 +73,7 @@ struct Message {
   uint64_t waits = 0;     // announce: how often its rank had waited when it was submitted
   Time submitted_at = 0;  // announce: on its rank's clock
   std::vector<PlanMember> members;    // freeze, frozen, switch
+  std::vector<uint64_t> peers;        // announce of a neighbor_allreduce: core/base/peers.h
   StatusCode code = StatusCode::kOk;  // error; announce: this rank cannot take part
   int32_t peer = -1;                  // error; all joined
   std::string text;  // error, here; announce: the knobs that must agree, or why it cannot take part

@@ -155,6 +155,7 @@ void Negotiator::Announce(Stream* stream) {
   m.text = options_.agreed_text;
   m.waits = front->waits;
   m.submitted_at = front->submitted_at;
+  m.peers = front->peers;
   if (!front->refusal.ok()) {
     m.code = front->refusal.code();
     m.text = front->refusal.message();

@@ -1,7 +1,7 @@
 // The landing space of one stream and its counters. Plain state, shared by core/agree, which makes
 // and replaces it, and core/run, which uses it.
 //
-// A block lies in its owner's shared region: a Cell and a table of splits (what the owner publishes
+// A block lies in its owner's shared region: a Cell and a table (what the owner publishes
 // about the running exchange), then its landing slots, which take turns. The three counters are
 // equal on every member whenever no exchange runs, because every schedule uses the same number of
 // ticks and slots on all ranks.
@@ -62,15 +62,17 @@ struct alignas(64) Cell {
 };
 static_assert(sizeof(Cell) == 192);
 
-// After the cell lie an alltoall's splits, one word per member, two deep as `placement` is. They do
-// not fit in a cell, and a landing slot is no place for them: slots turn as fast as an algorithm
-// allows, but a member may read a begin as late as that of the next exchange permits. Every block
-// has the table, so that a stream may become an alltoall in the landing space it has.
-constexpr size_t SplitsOffset(size_t turn, size_t members) {
-  return sizeof(Cell) + turn * members * sizeof(uint64_t);
+// After the cell lies a table, two deep as `placement` is: an alltoall's splits, one word per
+// member, or the peers of a neighbor_allreduce (core/base/peers.h). It does not fit in a cell, and
+// a landing slot is no place for them: slots turn as fast as an algorithm allows, but a member may
+// read a begin as late as that of the next exchange permits. Every block has the table, so that a
+// stream may become an alltoall in the landing space it has.
+constexpr size_t TableWords(size_t members) { return members + (members + 63) / 64; }
+constexpr size_t TableOffset(size_t turn, size_t members) {
+  return sizeof(Cell) + turn * TableWords(members) * sizeof(uint64_t);
 }
 constexpr size_t SlotsOffset(size_t members) {
-  return (SplitsOffset(2, members) + kLandingAlign - 1) / kLandingAlign * kLandingAlign;
+  return (TableOffset(2, members) + kLandingAlign - 1) / kLandingAlign * kLandingAlign;
 }
 constexpr size_t LandingBlockBytes(size_t slot_bytes, uint32_t depth, size_t members) {
   return SlotsOffset(members) + depth * slot_bytes;

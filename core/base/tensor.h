@@ -102,6 +102,7 @@ struct Request {
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;  // one per input; none where the kind gathers
   std::vector<int64_t> splits;  // alltoall: rows of the input for each member, from the first on
+  std::vector<uint64_t> peers;  // neighbor_allreduce: the own table of core/base/peers.h
   Time submitted_at = 0;
   uint64_t waits = 0;    // how often this rank had waited for an operation before it submitted this
   bool awaited = false;  // somebody waits for it (rule N6); the baton holder's

@@ -14,8 +14,9 @@ const char* NameOf(Op op) {
 }
 
 const char* NameOf(Kind k) {
-  constexpr const char* kNames[kNumKinds] = {"allreduce",     "broadcast", "allgather", "barrier",
-                                             "reducescatter", "alltoall",  "join"};
+  constexpr const char* kNames[kNumKinds] = {"allreduce", "broadcast",         "allgather",
+                                             "barrier",   "reducescatter",     "alltoall",
+                                             "join",      "neighbor_allreduce"};
   return kNames[static_cast<int>(k)];
 }
 

@@ -40,12 +40,15 @@ enum class Kind : uint8_t {
   kBarrier = 3,
   kReducescatter = 4,
   kAlltoall = 5,
-  kJoin = 6
+  kJoin = 6,
+  kNeighborAllreduce = 7
 };
-inline constexpr int kNumKinds = 7;
+inline constexpr int kNumKinds = 8;
 
 // Whether contributions are combined, so that op and scales mean something.
 constexpr bool Reduces(Kind k) { return k == Kind::kAllreduce || k == Kind::kReducescatter; }
+// Whether results are computed from the elements: dtypes matter, and NaN spreads.
+constexpr bool Computes(Kind k) { return Reduces(k) || k == Kind::kNeighborAllreduce; }
 // Whether dimension 0 may differ between ranks, so that only all begins together tell how much a
 // rank gets: the runtime allocates the result.
 constexpr bool Gathers(Kind k) { return k == Kind::kAllgather || k == Kind::kAlltoall; }

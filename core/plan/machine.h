@@ -79,6 +79,7 @@ class Machine {
   std::string Copy(int32_t me, const Step& step);
   std::string Reduce(int32_t me, const Step& step);
   std::string ReduceFetched(int32_t me, const Step& step);
+  std::string Mix(int32_t me, const Step& step);
   std::string Sum(int32_t me, const Step& step);
   std::string Encode(int32_t me, const Buffer& slot, uint64_t begin, uint64_t length);
   std::string ReduceCoded(int32_t me, const Step& step);

@@ -34,9 +34,11 @@ std::string Machine::Perform(int32_t me, const Step& step) {
     case StepKind::kFetch:
       return Copy(me, step);
     case StepKind::kReduce:
-    case StepKind::kReduceFetched: {
+    case StepKind::kReduceFetched:
+    case StepKind::kMix: {
       const std::string wrong = CheckElements(step);
       if (!wrong.empty()) return wrong;
+      if (step.kind == StepKind::kMix) return Mix(me, step);
       return step.kind == StepKind::kReduce ? Reduce(me, step) : ReduceFetched(me, step);
     }
     case StepKind::kBeginSum:
@@ -213,6 +215,27 @@ std::string Machine::ReduceFetched(int32_t me, const Step& step) {
     const Buffer src = j == me ? OwnInput(me, step.dst.offset) : fetched;
     if (j != me) fetched.offset += step.stride;
     std::string wrong = LoadInput(me, src, step.length_bytes, &operands[static_cast<size_t>(j)]);
+    if (!wrong.empty()) return wrong;
+  }
+  HeldBytes sum;
+  if (std::string wrong = Combine(operands, step.length_bytes, &sum); !wrong.empty()) return wrong;
+  Finish(&sum);
+  return Store(me, step.dst, step.length_bytes, sum);
+}
+
+std::string Machine::Mix(int32_t me, const Step& step) {
+  if (problem_.kind != Kind::kNeighborAllreduce) return "mixes, and there are no weights";
+  if (step.dst.place != Place::kOutput || step.dst.index != me) return "writes to no own output";
+  if (step.src.place != Place::kLanding) return "mixes what is in no landing slot";
+  if (options_.in_place && step.input_offset != step.dst.offset)
+    return "overlaps its own input in part";
+  std::vector<HeldBytes> operands;
+  for (int32_t j = 0; j < problem_.size; ++j) {
+    if (!Takes(problem_, me, j)) continue;
+    Buffer src = step.src;
+    src.index = static_cast<int16_t>(j);
+    if (j == me) src = OwnInput(me, step.input_offset);
+    std::string wrong = LoadInput(me, src, step.length_bytes, &operands.emplace_back());
     if (!wrong.empty()) return wrong;
   }
   HeldBytes sum;

@@ -108,6 +108,9 @@ Status ReadValue(const MethodParameter& parameter, std::string_view text, int64_
   if (parameter.notation == Notation::kPairing)
     return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
                                    ", which is not auto, bipartite, ring, full or matching");
+  if (TopologyKind kind; parameter.notation == Notation::kTopology)
+    return Status::InvalidArgument(std::string(parameter.name) + ": " +
+                                   KindOf(text, &kind).message());
   if (parameter.notation == Notation::kAdmission)
     return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
                                    ", which is not solo, all, majority, first2 (one of 2 that "
@@ -328,7 +331,9 @@ MethodPlan MethodChoice::Plan(const MethodView& view, int64_t version) const {
   if (step < 0) return {.payload = Payload::kGradients};
   const MethodPlan plan = here.method->plan(here.settings, view, step);
   const bool is_last = !here.then.empty() && version == here.then[0].from - 1;
-  if (is_last && plan.payload != Payload::kGradients && plan.admission == Admission::kAll)
+  const bool is_awaited =
+      plan.admission == Admission::kAll || plan.admission == Admission::kNeighbors;
+  if (is_last && plan.payload != Payload::kGradients && is_awaited)
     return {.payload = Payload::kModel};
   return plan;
 }

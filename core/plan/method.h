@@ -41,6 +41,8 @@ enum class Notation : uint8_t {
   kTimeOrOff,   // "off", or as kTime and not 0: kOff, which no text has, or that
   kSpacing,     // "fixed" or "geometric": 0 or 1
   kForm,        // "blocking" or "nonblocking": 0 or 1
+  kTopology,    // a topology but a matrix: 1 + its place in TopologyKind
+  kOrder,       // "cwa" or "atc": 0 or 1
 };
 inline constexpr int64_t kAdmitSolo = 1;
 inline constexpr int64_t kAdmitAll = -1000;
@@ -70,9 +72,10 @@ enum class Payload : int32_t {
   kModel = 2,      // after the update: parameters, averaged
 };
 enum class Admission : int32_t {
-  kAll = 0,     // an exchange runs once every member has come
-  kRounds = 1,  // as versions of core/round: once enough have come, as MethodRounds says
-  kPairs = 2,   // two at a time, by core/pair: nobody waits for anybody
+  kAll = 0,        // an exchange runs once every member has come
+  kRounds = 1,     // as versions of core/round: once enough have come, as MethodRounds says
+  kPairs = 2,      // two at a time, by core/pair: nobody waits for anybody
+  kNeighbors = 3,  // by a neighbor_allreduce, which all do, as MethodNeighbors says
 };
 enum class Membership : int32_t {
   kAll = 0,  // every rank of the view
@@ -107,12 +110,23 @@ struct MethodPairs {
   friend bool operator==(const MethodPairs&, const MethodPairs&) = default;
 };
 
+// With whom a rank averages at this version.
+struct MethodNeighbors {
+  TopologyKind topology = TopologyKind::kRing;
+  uint64_t seed = 0;          // of a random one
+  uint64_t round = 0;         // of the topology
+  bool adapts_first = false;  // the average is of updated models, else the update of the average
+
+  friend bool operator==(const MethodNeighbors&, const MethodNeighbors&) = default;
+};
+
 struct MethodPlan {
   Payload payload = Payload::kNone;
   Membership members = Membership::kAll;
   Admission admission = Admission::kAll;
-  MethodRounds rounds = {};  // kRounds
-  MethodPairs pairs = {};    // kPairs
+  MethodRounds rounds = {};        // kRounds
+  MethodPairs pairs = {};          // kPairs
+  MethodNeighbors neighbors = {};  // kNeighbors
 
   friend bool operator==(const MethodPlan&, const MethodPlan&) = default;
 };

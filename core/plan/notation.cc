@@ -1,5 +1,6 @@
 #include "core/plan/notation.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -79,7 +80,8 @@ struct TwoWords {
 };
 constexpr TwoWords kTwoWords[] = {{Notation::kProgress, {"lockstep", "skip"}},
                                   {Notation::kSpacing, {"fixed", "geometric"}},
-                                  {Notation::kForm, {"blocking", "nonblocking"}}};
+                                  {Notation::kForm, {"blocking", "nonblocking"}},
+                                  {Notation::kOrder, {"cwa", "atc"}}};
 
 // Null: its values are not two words.
 const TwoWords* WordsOf(Notation notation) {
@@ -113,6 +115,15 @@ std::optional<int64_t> ReadPairing(std::string_view text) {
   return std::nullopt;
 }
 
+// What a user may write with a hyphen, too.
+std::optional<int64_t> ReadTopology(std::string_view text) {
+  std::string name(text);
+  std::replace(name.begin(), name.end(), '-', '_');
+  TopologyKind kind;
+  if (!KindOf(name, &kind).ok()) return std::nullopt;
+  return 1 + static_cast<int64_t>(kind);
+}
+
 std::string WritePart(int64_t permille) {
   std::string decimals = std::to_string(kWhole + permille).substr(1);
   while (decimals.ends_with('0')) decimals.pop_back();
@@ -140,6 +151,7 @@ std::optional<int64_t> ReadAs(Notation notation, std::string_view text) {
     case Notation::kProgress:
     case Notation::kSpacing:
     case Notation::kForm:
+    case Notation::kOrder:
       return ReadWord(*WordsOf(notation), text);
     case Notation::kAdmission:
       return ReadAdmission(text);
@@ -149,6 +161,8 @@ std::optional<int64_t> ReadAs(Notation notation, std::string_view text) {
       return ReadNorm(text);
     case Notation::kPairing:
       return ReadPairing(text);
+    case Notation::kTopology:
+      return ReadTopology(text);
     case Notation::kTimeOrAuto:
       return text == "auto" ? kAutoTime : ReadTime(text);
     case Notation::kTimeOrOff:
@@ -169,6 +183,7 @@ std::string WriteAs(Notation notation, int64_t value) {
   if (notation == Notation::kNorm) return WriteNorm(value);
   if (notation == Notation::kPairing)
     return value == kAuto ? "auto" : NameOf(kPairKinds[value - 1]);
+  if (notation == Notation::kTopology) return NameOf(static_cast<TopologyKind>(value - 1));
   if (const TwoWords* two = WordsOf(notation); two != nullptr) return two->words[value];
   if (notation == Notation::kTimeOrAuto && value == kAutoTime) return "auto";
   if (notation == Notation::kTimeOrOff && value == kOff) return "off";

@@ -105,7 +105,8 @@ void TraceReads(const Problem& p, const History& mine, int16_t peer, const Sched
     }
     const bool reads = step.kind == StepKind::kCopy || step.kind == StepKind::kReduce ||
                        step.kind == StepKind::kAddToSum || step.kind == StepKind::kFinishSum ||
-                       step.kind == StepKind::kCombineSums || step.kind == StepKind::kReduceCoded;
+                       step.kind == StepKind::kCombineSums || step.kind == StepKind::kReduceCoded ||
+                       (step.kind == StepKind::kMix && Takes(p, peer, p.me));
     for (const Buffer& src : {step.src, step.also}) {
       if (!reads || src.place != Place::kLanding) continue;
       if (src.index != kEveryRank && src.index != p.me) continue;

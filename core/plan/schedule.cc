@@ -41,6 +41,8 @@ std::string ToString(const Step& s) {
       return "encode " + ToString(s.dst) + " <- input" + at + bytes;
     case StepKind::kReduceCoded:
       return "reduce coded " + ToString(s.dst) + " <- " + ToString(s.src) + bytes;
+    case StepKind::kMix:
+      return "mix " + ToString(s.dst) + " <- " + ToString(s.src) + ", input" + at + bytes;
     case StepKind::kPush:
       return "push " + ToString(s.src) + " to " + peer + bytes;
     case StepKind::kSignal:

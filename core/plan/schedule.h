@@ -62,6 +62,9 @@ enum class StepKind : uint8_t {
   kCombineSums,  // dst = src op also; all in the accumulator type; dst may be one of them
   kEncode,       // dst, in the own landing slots, = the own input from input_offset on, encoded
   kReduceCoded,  // as kReduce, of what kEncode made of the same bytes in src on every rank
+  kMix,     // own output + dst.offset = the sum, in rank order, of weight * contribution over those
+            // the own row names: the own input from input_offset on, the others' bytes in src, in
+            // landing slots; src.index kEveryRank
   kPush,    // `peer` (kEveryRank: every other) gets src, in the own landing slots, with the next
             // kSignal; only where memory is mirrored
   kSignal,  // own tick = `tick`
@@ -75,9 +78,10 @@ struct Step {
   uint32_t tick = 0;
   Buffer dst;
   Buffer src;
-  Buffer also;                // kCombineSums
-  uint64_t stride = 0;        // kReduceFetched
-  uint64_t input_offset = 0;  // kReduce of slots, kBeginSum, kAddToSum, kEncode: of the own input
+  Buffer also;          // kCombineSums
+  uint64_t stride = 0;  // kReduceFetched
+  uint64_t input_offset =
+      0;  // kReduce of slots, kBeginSum, kAddToSum, kEncode, kMix: of the own input
   uint64_t length_bytes = 0;  // of the message, not of the accumulators or codes
 };
 
@@ -115,6 +119,7 @@ struct Problem {
   // Bytes. allgather: [size] of each member's input. reducescatter: [size] of each member's output;
   // the message is in their order. alltoall: [size * size], what i has for j at i * size + j; i's
   // message is in the order of j, j's output in the order of i.
+  // neighbor_allreduce, no bytes: [size * size], at i * size + j whether i takes j's input.
   std::vector<uint64_t> shares;
 
   bool operator==(const Problem&) const = default;
@@ -150,6 +155,11 @@ inline uint64_t ShareBegin(const Problem& p, int32_t rank) {
 inline uint64_t BlockBytes(const Problem& p, int32_t from, int32_t to) {
   return p
       .shares[static_cast<size_t>(from) * static_cast<size_t>(p.size) + static_cast<size_t>(to)];
+}
+
+// neighbor_allreduce: whether what `from` has handed in is in the result of `to`.
+inline bool Takes(const Problem& p, int32_t to, int32_t from) {
+  return BlockBytes(p, to, from) != 0;
 }
 
 std::string ToString(const Buffer& buffer);  // "landing[2].1+64"

@@ -1,5 +1,7 @@
 #include "core/plan/symbols.h"
 
+#include <numeric>
+
 namespace covey {
 
 Symbol Symbols::Intern(Kind kind, int32_t a, int32_t b) {
@@ -17,9 +19,15 @@ Symbol Symbols::Encoded(int32_t rank, int32_t range) { return Intern(Kind::kEnco
 Symbol Symbols::DecodedTerm(int32_t rank) { return Intern(Kind::kTerm, rank, 1); }
 
 Symbol Symbols::SumInTurn(int32_t size, bool coded) {
+  std::vector<int32_t> ranks(static_cast<size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return SumInTurn(ranks, coded);
+}
+
+Symbol Symbols::SumInTurn(const std::vector<int32_t>& ranks, bool coded) {
   const auto term = [&](int32_t rank) { return coded ? DecodedTerm(rank) : Term(rank); };
-  Symbol sum = term(0);
-  for (int32_t rank = 1; rank < size; ++rank) sum = Sum(sum, term(rank));
+  Symbol sum = term(ranks[0]);
+  for (size_t i = 1; i < ranks.size(); ++i) sum = Sum(sum, term(ranks[i]));
   return Finished(sum);
 }
 

@@ -28,6 +28,8 @@ class Symbols {
   Symbol Finished(Symbol sum);     // post * sum
   // (((0 op 1) op 2) op ...), finished: rule K1; of what decoding gives, if `coded`.
   Symbol SumInTurn(int32_t size, bool coded);
+  // The same of these ranks alone. REQUIRES: ranks is not empty.
+  Symbol SumInTurn(const std::vector<int32_t>& ranks, bool coded);
   bool IsInput(Symbol s) const { return s != kNothing && At(s).kind == Kind::kInput; }
   bool IsFinished(Symbol s) const { return s != kNothing && At(s).kind == Kind::kFinished; }
   bool IsPartial(Symbol s) const {

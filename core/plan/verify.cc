@@ -20,6 +20,7 @@ struct Expected {
 std::vector<Expected> ExpectedOutput(const Problem& p, int32_t me) {
   switch (p.kind) {
     case Kind::kAllreduce:
+    case Kind::kNeighborAllreduce:
       return {{0, p.length_bytes, kEveryRank, 0}};
     case Kind::kReducescatter:
       return {{0, OutputBytes(p, me), kEveryRank, ShareBegin(p, me)}};
@@ -100,7 +101,7 @@ class Judge {
         if (begin >= end) continue;
         covered += end - begin;
         const std::string wrong =
-            Compare(h.content.After(begin - h.at), e, e.origin + (begin - e.begin));
+            Compare(rank, h.content.After(begin - h.at), e, e.origin + (begin - e.begin));
         if (!wrong.empty())
           return Status::Internal(RankText(rank) + " at its end: output bytes " +
                                   std::to_string(begin) + " to " + std::to_string(end) + ": " +
@@ -112,7 +113,19 @@ class Judge {
   }
 
  private:
-  std::string Compare(const Content& is, const Expected& e, uint64_t origin) {
+  // The sum of what this rank takes, one after the other (K1).
+  std::string CompareMix(int32_t rank, Symbol is) {
+    std::vector<int32_t> from;
+    for (int32_t j = 0; j < problem_.size; ++j)
+      if (Takes(problem_, rank, j)) from.push_back(j);
+    Symbols& symbols = machine_->symbols();
+    const Symbol wanted = symbols.SumInTurn(from, false);
+    return is == wanted
+               ? ""
+               : "hold " + symbols.ToString(is) + " instead of " + symbols.ToString(wanted);
+  }
+
+  std::string Compare(int32_t rank, const Content& is, const Expected& e, uint64_t origin) {
     Symbols& symbols = machine_->symbols();
     const std::string what = symbols.ToString(is.symbol);
     if (is.symbol == kNothing) return "nobody wrote them";
@@ -124,6 +137,7 @@ class Judge {
       return is.symbol == wanted ? "" : "hold " + what + " instead of " + symbols.ToString(wanted);
     }
     if (!symbols.IsFinished(is.symbol)) return "hold " + what + " instead of a result";
+    if (problem_.kind == Kind::kNeighborAllreduce) return CompareMix(rank, is.symbol);
     const std::string wrong = CheckContributions(symbols.RanksIn(is.symbol), problem_.size);
     if (!wrong.empty()) return what + " " + wrong;
     if (association_ == Association::kInTurn &&
@@ -165,7 +179,9 @@ Status VerifySchedules(const Problem& problem, std::span<const Schedule> schedul
 Status Verify(const Algorithm& algorithm, const Problem& problem) {
   const std::vector<Schedule> schedules = BuildAll(algorithm, problem);
   RETURN_IF_ERROR(VerifySchedules(problem, schedules, algorithm.association, {}));
-  if (problem.kind != Kind::kAllreduce && problem.kind != Kind::kBroadcast) return Status::Ok();
+  if (problem.kind != Kind::kAllreduce && problem.kind != Kind::kBroadcast &&
+      problem.kind != Kind::kNeighborAllreduce)
+    return Status::Ok();
   return VerifySchedules(problem, schedules, algorithm.association, {.in_place = true});
 }
 

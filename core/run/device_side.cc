@@ -23,6 +23,7 @@ size_t InputEnd(const Step& step) {
     case StepKind::kBeginSum:
     case StepKind::kAddToSum:
     case StepKind::kEncode:
+    case StepKind::kMix:
       return step.input_offset + step.length_bytes;
     default:
       return 0;
@@ -38,6 +39,7 @@ bool WritesOutput(const Step& step) {
     case StepKind::kReduceFetched:
     case StepKind::kReduceCoded:
     case StepKind::kFinishSum:
+    case StepKind::kMix:
       return true;
     default:
       return false;

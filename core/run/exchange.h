@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/channel.h"
+#include "core/base/peers.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
 #include "core/plan/schedule.h"
@@ -68,11 +69,12 @@ struct Exchange {
     return blocks[index] + SlotsOffset(size()) +
            (channel->slots + slot) % channel->depth * channel->slot_bytes;
   }
-  // Rows that member `index` sends to each member (alltoall).
-  uint64_t* SplitsOf(size_t index) const {
-    return reinterpret_cast<uint64_t*>(blocks[index] + SplitsOffset(Turn(), size()));
+  // Rows that member `index` sends to each member (alltoall), or its peers.
+  uint64_t* TableOf(size_t index) const {
+    return reinterpret_cast<uint64_t*>(blocks[index] + TableOffset(Turn(), size()));
   }
-  // Which of the two begins, placements and tables of splits of a block is this exchange's.
+  PeerTable PeersOf(size_t index) const { return {TableOf(index), TableWords(size())}; }
+  // Which of the two begins, placements and tables of a block is this exchange's.
   size_t Turn() const { return channel->exchanges % 2; }
   size_t Me() const { return static_cast<size_t>(ToInt(request->group->my_index)); }
   size_t size() const { return blocks.size(); }

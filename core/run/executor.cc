@@ -161,7 +161,8 @@ void Executor::Publish(Exchange* x, Time now) {
       .layout = x->input.Layout() * 31 ^ (scatter ? 0 : x->output.Layout()),
       .rows = rows,
       .streaming = learns && stores_.Next(x->input.length_bytes()) == Stores::kStreaming};
-  std::copy(x->request->splits.begin(), x->request->splits.end(), x->SplitsOf(x->Me()));
+  std::copy(x->request->splits.begin(), x->request->splits.end(), x->TableOf(x->Me()));
+  std::copy(x->request->peers.begin(), x->request->peers.end(), x->TableOf(x->Me()));
   if (StagesInput(*x)) {
     const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
     std::byte* slot = x->Slot(x->Me(), 0);
@@ -178,19 +179,31 @@ void Executor::Publish(Exchange* x, Time now) {
   Signal(*x, 1);
 }
 
-// The header with the splits, and what peers read of the first segment. Unless it depends on the
+// The header with the table, and what peers read of the first segment. Unless it depends on the
 // other begins how much that is, the schedule is known already.
 void Executor::PushBegin(Exchange* x) {
   const auto& members = x->request->group->members;
   auto* header = reinterpret_cast<std::byte*>(x->CellOf(x->Me())->begin);
-  transport_->Push(members, header, SplitsOffset(2, x->size()) - offsetof(Cell, begin));
+  transport_->Push(members, header, TableOffset(2, x->size()) - offsetof(Cell, begin));
   if (x->entry == 0) return;
-  if (Gathers(x->request->kind)) {
+  if (Gathers(x->request->kind) || x->request->kind == Kind::kNeighborAllreduce) {
     const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
-    return transport_->Push(members, x->Slot(x->Me(), 0), first);
+    return transport_->Push(ReadersOf(*x), x->Slot(x->Me(), 0), first);
   }
   ChooseSchedule(x);
   for (const Step& step : x->schedule->begin_pushes) Push(*x, step);
+}
+
+// Who may read what this rank stages at its begin, before it has seen the others'.
+std::vector<Rank> Executor::ReadersOf(const Exchange& x) const {
+  const std::vector<Rank>& members = x.request->group->members;
+  const PeerTable own = x.PeersOf(x.Me());
+  if (x.request->kind != Kind::kNeighborAllreduce || SendsToAny(own, x.size(), x.Me()))
+    return members;
+  std::vector<Rank> readers;
+  for (size_t j = 0; j < x.size(); ++j)
+    if (SendsTo(own, x.size(), j)) readers.push_back(members[j]);
+  return readers;
 }
 
 void Executor::Push(const Exchange& x, const Step& step) {
@@ -224,7 +237,8 @@ bool Executor::Await(Exchange* x, uint32_t tick, int peer) {
   return true;
 }
 
-// Compares all begin headers. False: they differ, or one is void, and the exchange has ended kVoid.
+// Compares all begin headers, and who averages with whom. False: they differ, or one is void, and
+// the exchange has ended kVoid.
 // Every member reads the same headers, so every member judges alike.
 bool Executor::JudgeBegins(Exchange* x, Time now) {
   for (size_t j = 0; j < x->size(); ++j) {
@@ -233,7 +247,13 @@ bool Executor::JudgeBegins(Exchange* x, Time now) {
     End(x, Outcome::kVoid, {}, now);
     return false;
   }
-  return true;
+  if (x->request->kind != Kind::kNeighborAllreduce) return true;
+  std::vector<PeerTable> tables;
+  for (size_t j = 0; j < x->size(); ++j) tables.push_back(x->PeersOf(j));
+  PeerConflict conflict;
+  if (!FindConflict(tables, &conflict)) return true;
+  End(x, Outcome::kVoid, {}, now);
+  return false;
 }
 
 void Executor::ChooseSchedule(Exchange* x) {
@@ -287,6 +307,9 @@ bool Executor::RunSteps(Exchange* x, Time now) {
         break;
       case StepKind::kReduceFetched:
         mover_.ReduceFetched(*x, step);
+        break;
+      case StepKind::kMix:
+        mover_.Mix(*x, step);
         break;
       case StepKind::kFetch:
         if (!Fetch(x, step)) return x->cursor != begin_cursor;

@@ -106,6 +106,7 @@ class Executor {
   bool LearnsStores(const Exchange& exchange) const;
   void Publish(Exchange* exchange, Time now);
   void PushBegin(Exchange* exchange);
+  std::vector<Rank> ReadersOf(const Exchange& exchange) const;
   void Push(const Exchange& exchange, const Step& step);
   bool JudgeBegins(Exchange* exchange, Time now);
   void ChooseSchedule(Exchange* exchange);

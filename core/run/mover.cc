@@ -1,7 +1,12 @@
 #include "core/run/mover.h"
 
+#include <algorithm>
+
 namespace covey {
 namespace {
+
+constexpr size_t kMixElems =
+    2048;  // of kMix, at a time: partial sums stay in the first-level cache
 
 std::byte* InSlot(const Exchange& x, const Buffer& b) {
   return x.Slot(static_cast<size_t>(b.index), b.slot) + b.offset;
@@ -55,6 +60,40 @@ void Mover::ReduceFetched(const Exchange& x, const Step& step) {
   kernels_->reduce(x.reduction, sources_, {&output, 1},
                    step.length_bytes / SizeOf(x.reduction.dtype),
                    step.streaming ? Stores::kStreaming : Stores::kCached);
+}
+
+// In pieces that stay in the cache, in rank order; the own input may be the output, so a piece is
+// written when all of it has been read.
+void Mover::Mix(const Exchange& x, const Step& step) {
+  const DType dtype = x.reduction.dtype;
+  const size_t elem_bytes = SizeOf(dtype);
+  partial_.resize(kMixElems * SizeOf(AccumulatorOf(dtype)));
+  const PeerTable own = x.PeersOf(x.Me());
+  const auto mix = [&](const std::byte* input, std::byte* output, size_t at, size_t length) {
+    sources_.clear();
+    weights_.clear();
+    for (size_t j = 0; j < x.size(); ++j) {
+      if (WeightOf(own, j) == 0) continue;
+      sources_.push_back(j == x.Me() ? input : x.Slot(j, step.src.slot) + step.src.offset + at);
+      weights_.push_back(WeightOf(own, j));
+    }
+    for (size_t done = 0; done < length; done += kMixElems * elem_bytes) {
+      const size_t count = std::min(kMixElems, (length - done) / elem_bytes);
+      for (size_t i = 0; i < sources_.size(); ++i) {
+        const Reduction weighted{dtype, Op::kSum, weights_[i]};
+        const auto combine = i == 0 ? kernels_->begin : kernels_->add;
+        combine(weighted, sources_[i] + done, partial_.data(), count);
+      }
+      kernels_->finish({dtype, Op::kSum}, partial_.data(), output + done, count);
+    }
+  };
+  x.output.ForEach(step.dst.offset, step.length_bytes,
+                   [&](std::byte* out, size_t delta, size_t length) {
+                     x.input.ForEach(step.input_offset + delta, length,
+                                     [&](const std::byte* in, size_t within, size_t part) {
+                                       mix(in, out + within, delta + within, part);
+                                     });
+                   });
 }
 
 void Mover::Sum(const Exchange& x, const Step& step) {

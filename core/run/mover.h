@@ -21,6 +21,7 @@ class Mover {
   void Reduce(const Exchange& exchange, const Step& step);         // kReduce
   void ReduceFetched(const Exchange& exchange, const Step& step);  // kReduceFetched
   int Fetch(const Exchange& exchange, const Step& step);           // kFetch: 0 or an errno
+  void Mix(const Exchange& exchange, const Step& step);            // kMix
   void Sum(const Exchange& exchange, const Step& step);            // k...Sum, kCombineSums
 
  private:
@@ -32,6 +33,8 @@ class Mover {
   const Kernels* kernels_;
   Transport* transport_;
   std::vector<const std::byte*> sources_;  // scratch of reductions
+  std::vector<double> weights_;            // theirs, of kMix
+  std::vector<std::byte> partial_;         // of kMix
   std::vector<std::byte*> targets_;
 };
 

@@ -78,7 +78,9 @@ Problem ProblemOf(const Exchange& x, uint64_t cache_bytes) {
       p.shares.push_back(x.CellOf(j)->placement[x.Turn()].rows * RowBytes(r.inputs[0]));
     if (r.kind == Kind::kAlltoall)
       for (size_t k = 0; k < x.size(); ++k)
-        p.shares.push_back(x.SplitsOf(j)[k] * RowBytes(r.inputs[0]));
+        p.shares.push_back(x.TableOf(j)[k] * RowBytes(r.inputs[0]));
+    if (r.kind == Kind::kNeighborAllreduce)
+      for (size_t k = 0; k < x.size(); ++k) p.shares.push_back(WeightOf(x.PeersOf(j), k) != 0);
     if (r.kind != Kind::kReducescatter) continue;
     p.shares.push_back(0);
     for (const Tensor& t : r.inputs) {
@@ -94,7 +96,7 @@ void AllocateResult(Exchange* x) {
   r.rows.clear();
   uint64_t length_bytes = 0;
   for (size_t j = 0; j < x->size(); ++j) {
-    const uint64_t rows = r.kind == Kind::kAlltoall ? x->SplitsOf(j)[x->Me()]
+    const uint64_t rows = r.kind == Kind::kAlltoall ? x->TableOf(j)[x->Me()]
                                                     : x->CellOf(j)->placement[x->Turn()].rows;
     r.rows.push_back(static_cast<int64_t>(rows));
     length_bytes += rows * RowBytes(r.inputs[0]);

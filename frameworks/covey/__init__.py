@@ -57,6 +57,7 @@ from covey.method import lr_scale, methods
 from covey.objects import allgather_object, broadcast_object
 from covey.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
 from covey.reduce_op import Adasum, Average, Max, Min, Product, ReduceOp, Sum
+from covey.topology import Topology, topology
 
 if TYPE_CHECKING:
     from covey import numpy, torch  # noqa: F401
@@ -84,6 +85,7 @@ __all__ = [
     "ReduceOp",
     "Sum",
     "Timeout",
+    "Topology",
     "Unsupported",
     "allgather_object",
     "arena_empty",
@@ -111,6 +113,7 @@ __all__ = [
     "status",
     "stop_timeline",
     "synchronize",
+    "topology",
     "world",
 ] + ops.__all__
 

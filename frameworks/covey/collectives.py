@@ -18,9 +18,10 @@ from covey.errors import InvalidArgument
 from covey.framework import Framework
 from covey.group import Group, world
 from covey.handles import Handle, HandleSet
+from covey.neighbors import Neighbors
 from covey.reduce_op import Average, choose_op, core_code
 from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, BARRIER, BROADCAST, JOIN, REDUCESCATTER
-from covey.requests import How, Requests, split_counts, without_tensors
+from covey.requests import How, split_counts, without_tensors
 from covey.ways import LATER, Way
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ def _reduction(
     return _new_reduction(kind, kind_name, op, average, prescale, postscale)
 
 
-class Collectives(Requests[T]):
+class Collectives(Neighbors[T]):
     """The operations for the tensors of one framework.
 
     Attributes:

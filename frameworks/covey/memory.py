@@ -7,7 +7,7 @@ from typing import Any, Sequence, Union
 
 from covey import _native
 from covey.errors import InvalidArgument, Unsupported
-from covey.ops import adapter_of_dtype
+from covey.adapters import adapter_of_dtype
 
 
 def arena_empty(shape: Union[int, Sequence[int]], dtype: Any) -> Any:

@@ -13,11 +13,12 @@ from covey import _native
 from covey.errors import InvalidArgument
 from covey.group import Group
 from covey.state import state
+from covey.topology import Row, row_by_index
 from covey.watch import where
 
 # What a step exchanges: covey_payload of core/covey.h; and when: covey_admission.
 NOTHING, GRADIENTS, MODEL = 0, 1, 2
-ALL, ROUNDS, PAIRS = 0, 1, 2
+ALL, ROUNDS, PAIRS, NEIGHBORS = 0, 1, 2, 3
 FOREVER = (1 << 63) - 1
 
 _DEFAULT = "allreduce"
@@ -31,7 +32,7 @@ def methods() -> List[Dict[str, Any]]:
 
     Example:
         >>> [method["name"] for method in covey.methods()]
-        ['adpsgd', 'allreduce', 'eager', 'local', 'swarm', 'wagma']
+        ['adpsgd', 'allreduce', 'dpsgd', 'eager', 'local', 'swarm', 'wagma']
     """
     return list(json.loads(_native.methods()))
 
@@ -160,6 +161,7 @@ class Plan(NamedTuple):
         until: the next version at which another method holds, or a warm-up is over.
         local_steps: of MODEL in rounds: steps that a rank does between two of its versions; 0: each
             step is a version.
+        with_neighbors: whether models are averaged with those of neighbors instead of all.
     """
 
     payload: int
@@ -167,6 +169,7 @@ class Plan(NamedTuple):
     until: int
     in_pairs: bool = False
     local_steps: int = 0
+    with_neighbors: bool = False
 
 
 def plan(text: str, group: int, version: int) -> Plan:
@@ -178,7 +181,14 @@ def plan(text: str, group: int, version: int) -> Plan:
         InvalidArgument: (a ValueError) the group has fewer members than the method waits for.
     """
     payload, admission, until, local_steps = _native.method_plan(text, group, version)
-    return Plan(payload, admission != ALL, until, admission == PAIRS, local_steps)
+    in_rounds, in_pairs = admission in (ROUNDS, PAIRS), admission == PAIRS
+    return Plan(payload, in_rounds, until, in_pairs, local_steps, admission == NEIGHBORS)
+
+
+def row(text: str, group: Group, version: int) -> Tuple[Row, bool]:
+    """With whom this rank averages its model at step ``version``, and whether after its update."""
+    weights, takes, adapts_first = _native.method_row(text, group.id, version)
+    return row_by_index(group.ranks, group.rank() or 0, weights, takes), bool(adapts_first)
 
 
 def plans(text: str, group: int) -> Iterator[Tuple[int, Plan]]:

@@ -95,6 +95,15 @@ grouped_allgather, grouped_allgather_async = two_ways(_collectives.grouped_allga
 reducescatter, reducescatter_async = two_ways(_collectives.reducescatter)
 grouped_reducescatter, grouped_reducescatter_async = two_ways(_collectives.grouped_reducescatter)
 alltoall, alltoall_async = two_ways(_collectives.alltoall)
+(
+    neighbor_allreduce,
+    neighbor_allreduce_,
+    neighbor_allreduce_async,
+    neighbor_allreduce_async_,
+) = four_ways(_collectives.neighbor_allreduce)
+pair_average, pair_average_, pair_average_async, pair_average_async_ = four_ways(
+    _collectives.pair_average
+)
 
 
 def __getattr__(name: str) -> Any:

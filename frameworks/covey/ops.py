@@ -7,11 +7,10 @@ operation is written once, as a function that picks the adapter's by the way it 
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
 from typing import Any, Dict, Optional, Sequence
 
 from covey import collectives
+from covey.adapters import absent, adapter_of, adapter_of_all, given  # noqa: F401
 from covey.group import Group, world
 from covey.reduce_op import Average
 from covey.ways import LATER, LATER_IN_PLACE, NOW, NOW_IN_PLACE, Way, bound
@@ -39,56 +38,17 @@ __all__ = [
     "grouped_reducescatter",
     "grouped_reducescatter_async",
     "join",
+    "neighbor_allreduce",
+    "neighbor_allreduce_",
+    "neighbor_allreduce_async",
+    "neighbor_allreduce_async_",
+    "pair_average",
+    "pair_average_",
+    "pair_average_async",
+    "pair_average_async_",
     "reducescatter",
     "reducescatter_async",
 ]
-
-
-def absent(module: str, name: str, *not_yet: str) -> AttributeError:
-    """What to raise for ``module.name``: of what is ``not_yet`` there it says so."""
-    if name in not_yet:
-        return AttributeError(f"{module}.{name} is not available in this version of Covey yet")
-    return AttributeError(f"module {module!r} has no attribute {name!r}")
-
-
-_ADAPTERS = {"torch": "covey.torch", "numpy": "covey.numpy", "tensorflow": "covey.tensorflow"}
-_known: Dict[type, ModuleType] = {}
-
-
-def _adapter_of_type(kind: type, what: str) -> ModuleType:
-    found = _known.get(kind)
-    if found is not None:
-        return found
-    for base in kind.__mro__:
-        adapter = _ADAPTERS.get(base.__module__.split(".")[0])
-        if adapter is not None:
-            _known[kind] = importlib.import_module(adapter)
-            return _known[kind]
-    raise TypeError(f"covey works on torch, TensorFlow and numpy tensors, not on {what}")
-
-
-def adapter_of(tensor: Any) -> ModuleType:
-    """The adapter module of the framework of ``tensor``. Raises TypeError when there is none."""
-    return _adapter_of_type(type(tensor), f"a {type(tensor).__name__}")
-
-
-def adapter_of_dtype(dtype: Any) -> ModuleType:
-    """The adapter module of the framework of ``dtype``; names and Python types are NumPy's."""
-    if isinstance(dtype, (str, type)):
-        return importlib.import_module("covey.numpy")
-    return _adapter_of_type(type(dtype), f"the dtype {dtype!r}")
-
-
-def _adapter_of_all(tensors: Sequence[Any]) -> ModuleType:
-    adapters = {adapter_of(tensor) for tensor in tensors}
-    if len(adapters) != 1:
-        raise TypeError("a grouped operation needs at least one tensor, all of one framework")
-    return adapters.pop()
-
-
-def _given(**arguments: Any) -> Dict[str, Any]:
-    """Those that the user has given: not every adapter knows them."""
-    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _allreduce(
@@ -112,16 +72,14 @@ def _allreduce(
         prescale_factor: not 0.
         postscale_factor: not 0.
         group: the ranks that take part; this rank must be one of them.
-        codec: what makes float32 smaller before it travels, such as "int8", "bf16" or
-            "qsgd@bits=4"; it is reduced in float32. Not with TensorFlow.
+        codec: makes float32 smaller before it travels: "int8", "qsgd@bits=4". Not TensorFlow's.
 
     Returns:
         A tensor of the same framework, shape and dtype, bitwise equal on every rank.
 
     Raises:
         InvalidArgument, Unsupported: (ValueErrors) wrong here; nothing was submitted.
-        Mismatch: the ranks disagree on shape, dtype, op, factors or codec; later operations
-            work.
+        Mismatch: the ranks disagree on shape, dtype, op, factors, codec; later operations work.
         Aborted: a rank died or left.
 
     Example:
@@ -134,7 +92,7 @@ def _allreduce(
         prescale_factor=prescale_factor,
         postscale_factor=postscale_factor,
         process_set=group,
-        **_given(codec=codec),
+        **given(codec=codec),
     )
 
 
@@ -162,14 +120,14 @@ def _grouped_allreduce(
     Example:
         >>> loss, hits = covey.grouped_allreduce([loss, hits], op=covey.Sum, name="metrics")
     """
-    return getattr(_adapter_of_all(tensors), way.name_of("grouped_allreduce"))(
+    return getattr(adapter_of_all(tensors), way.name_of("grouped_allreduce"))(
         tensors,
         name=name,
         op=op,
         prescale_factor=prescale_factor,
         postscale_factor=postscale_factor,
         process_set=group,
-        **_given(codec=codec),
+        **given(codec=codec),
     )
 
 
@@ -227,7 +185,7 @@ def _grouped_allgather(
     Example:
         >>> scores, labels = covey.grouped_allgather([scores, labels], name="evaluation")
     """
-    function = getattr(_adapter_of_all(tensors), way.name_of("grouped_allgather"))
+    function = getattr(adapter_of_all(tensors), way.name_of("grouped_allgather"))
     return function(tensors, name=name, process_set=group)
 
 
@@ -315,7 +273,7 @@ def _grouped_reducescatter(
     Example:
         >>> weights, biases = covey.grouped_reducescatter([weights, biases], name="parts")
     """
-    function = getattr(_adapter_of_all(tensors), way.name_of("grouped_reducescatter"))
+    function = getattr(adapter_of_all(tensors), way.name_of("grouped_reducescatter"))
     return function(
         tensors,
         name=name,
@@ -326,24 +284,103 @@ def _grouped_reducescatter(
     )
 
 
-allreduce = bound(_allreduce, NOW)
-allreduce_ = bound(_allreduce, NOW_IN_PLACE)
-allreduce_async = bound(_allreduce, LATER)
-allreduce_async_ = bound(_allreduce, LATER_IN_PLACE)
-grouped_allreduce = bound(_grouped_allreduce, NOW)
-grouped_allreduce_ = bound(_grouped_allreduce, NOW_IN_PLACE)
-grouped_allreduce_async = bound(_grouped_allreduce, LATER)
-grouped_allreduce_async_ = bound(_grouped_allreduce, LATER_IN_PLACE)
-broadcast = bound(_broadcast, NOW)
-broadcast_ = bound(_broadcast, NOW_IN_PLACE)
-broadcast_async = bound(_broadcast, LATER)
-broadcast_async_ = bound(_broadcast, LATER_IN_PLACE)
+def _neighbor_allreduce(
+    way: Way,
+    tensor: Any,
+    self_weight: Optional[float] = None,
+    src_weights: Optional[Dict[int, float]] = None,
+    dst_ranks: Optional[Sequence[int]] = None,
+    topology: Any = None,
+    round: int = 0,
+    any_sum: bool = False,
+    name: Optional[str] = None,
+    group: Group = world,
+) -> Any:
+    """The weighted mean of this rank's tensor and those of its neighbors, a new tensor.
+
+    All members of ``group`` call it, each with its own neighbors, which may be others each time.
+
+    Args:
+        tensor: torch tensor or numpy array of any shape, the same on every rank; float32, float64,
+            float16 or bfloat16.
+        self_weight: of this rank's tensor. None: what is left of 1.
+        src_weights: {rank: weight} of those to take from; ranks are global ones.
+        dst_ranks: those that take from this rank; None: whoever does.
+        topology: instead of these three: a name, a matrix, or what :func:`covey.topology` gives,
+            over the members of ``group`` in rank order.
+        round: which of the topology's rounds, where they differ (one_peer, bipartite, matching).
+        any_sum: weights need not sum to 1, and may be negative.
+        name, group: as :func:`allreduce`.
+
+    Returns:
+        A tensor of the same framework, shape and dtype. Summed in rank order, in float32 (float64
+        for float64), rounded once: the bits do not depend on who came when.
+
+    Raises:
+        InvalidArgument, Unsupported: (ValueErrors) wrong here; nothing was submitted.
+        Mismatch: on every rank, later operations work: shapes or dtypes differ; a rank's weights do
+            not sum to 1; a rank is no member; one takes from another that does not send to it.
+        Aborted: a rank died or left.
+
+    Example:
+        >>> model = covey.neighbor_allreduce(model, topology="ring", name="model")
+        >>> mine = covey.neighbor_allreduce(mine, 0.5, {(covey.rank() - 1) % covey.size(): 0.5})
+    """
+    function = getattr(adapter_of(tensor), way.name_of("neighbor_allreduce"))
+    peers = (self_weight, src_weights, dst_ranks, topology, round, any_sum)
+    return function(tensor, *peers, name=name, process_set=group)
+
+
+def _pair_average(
+    way: Way,
+    tensor: Any,
+    peer: Optional[int],
+    name: Optional[str] = None,
+    group: Group = world,
+) -> Any:
+    """The mean of this rank's tensor and that of rank ``peer``, a new tensor, the same on both.
+
+    All members of ``group`` call it, in pairs that name each other; for two of many ranks:
+    ``group=covey.group([a, b])``.
+
+    Args:
+        tensor: as :func:`neighbor_allreduce`.
+        peer: a global rank; None: this rank keeps its own tensor this time.
+        name, group: as :func:`allreduce`.
+
+    Raises:
+        As :func:`neighbor_allreduce`; Mismatch on every rank when two do not name each other.
+
+    Example:
+        >>> model = covey.pair_average(model, peer=covey.rank() ^ 1, name="model")
+    """
+    function = getattr(adapter_of(tensor), way.name_of("pair_average"))
+    return function(tensor, peer, name=name, process_set=group)
+
+
+_ALL = (NOW, NOW_IN_PLACE, LATER, LATER_IN_PLACE)
+allreduce, allreduce_, allreduce_async, allreduce_async_ = (bound(_allreduce, w) for w in _ALL)
+(
+    grouped_allreduce,
+    grouped_allreduce_,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+) = (bound(_grouped_allreduce, way) for way in _ALL)
+broadcast, broadcast_, broadcast_async, broadcast_async_ = (bound(_broadcast, w) for w in _ALL)
 allgather = bound(_allgather, NOW)
 allgather_async = bound(_allgather, LATER)
 grouped_allgather = bound(_grouped_allgather, NOW)
 grouped_allgather_async = bound(_grouped_allgather, LATER)
 alltoall = bound(_alltoall, NOW)
 alltoall_async = bound(_alltoall, LATER)
+neighbor_allreduce = bound(_neighbor_allreduce, NOW)
+neighbor_allreduce_ = bound(_neighbor_allreduce, NOW_IN_PLACE)
+neighbor_allreduce_async = bound(_neighbor_allreduce, LATER)
+neighbor_allreduce_async_ = bound(_neighbor_allreduce, LATER_IN_PLACE)
+pair_average = bound(_pair_average, NOW)
+pair_average_ = bound(_pair_average, NOW_IN_PLACE)
+pair_average_async = bound(_pair_average, LATER)
+pair_average_async_ = bound(_pair_average, LATER_IN_PLACE)
 reducescatter = bound(_reducescatter, NOW)
 reducescatter_async = bound(_reducescatter, LATER)
 grouped_reducescatter = bound(_grouped_reducescatter, NOW)

@@ -23,11 +23,13 @@ from covey.framework import DTYPE_NAMES, ITEM_BYTES, Framework
 from covey.group import Group, world
 from covey.handles import Handle, HandleSet
 from covey.reduce_op import choose_op, core_code
+from covey.topology import Row
 from covey.ways import Way
 
 T = TypeVar("T")
 
 ALLREDUCE, BROADCAST, ALLGATHER, BARRIER, REDUCESCATTER, ALLTOALL, JOIN = range(7)
+NEIGHBOR_ALLREDUCE = 7
 """covey_kind."""
 SUM = 0
 _INT32, _INT64 = DTYPE_NAMES.index("int32"), DTYPE_NAMES.index("int64")
@@ -128,7 +130,13 @@ class Requests(Generic[T]):
         return fw.empty_beside(dense, (rows + ((group.rank() or 0) < more), *shape[1:]), code)
 
     def _alike(
-        self, how: How, way: Way, tensor: T, name: Optional[str], group: Group
+        self,
+        how: How,
+        way: Way,
+        tensor: T,
+        name: Optional[str],
+        group: Group,
+        row: Optional[Row] = None,
     ) -> Handle[T]:
         """One tensor in, one out."""
         fw = self.framework
@@ -150,6 +158,7 @@ class Requests(Generic[T]):
             None,
             None,
             how.codec_of(code),
+            row,
         )
         handle._result = output
         if in_place and output is not tensor:

@@ -97,6 +97,18 @@ PyObject* CodecsText(PyObject* module, PyObject* unused);
 PyObject* CodecCheck(PyObject* module, PyObject* args);
 PyObject* CodecResidual(PyObject* module, PyObject* args);
 
+/* neighbors.c ---------------------------------------------------------------------------------- */
+
+/* Fills request->neighbors from a tuple; None: nothing. 0, or -1 with an exception set. In both
+ * cases FreeNeighbors follows. */
+int ParseNeighbors(PyObject* object, covey_request* request);
+void FreeNeighbors(covey_request* request);
+
+PyObject* TopologyCheck(PyObject* module, PyObject* args);
+PyObject* TopologyReport(PyObject* module, PyObject* args);
+PyObject* TopologyRow(PyObject* module, PyObject* args);
+PyObject* MethodRow(PyObject* module, PyObject* args);
+
 /* dlpack.c ------------------------------------------------------------------------------------- */
 
 /* How tensors of a type are read; NULL: not this way. No exception is set. */
@@ -129,6 +141,8 @@ PyObject* BenchMpi(PyObject* module, PyObject* args);
 
 /* As arrays of malloc's, with one element more; NULL with an exception set. */
 int64_t* NumbersOf(PyObject* tuple);
+int32_t* RanksOf(PyObject* tuple);
+double* FractionsOf(PyObject* tuple);
 void** AddressesOf(PyObject* tuple);
 
 /* window.c ------------------------------------------------------------------------------------- */

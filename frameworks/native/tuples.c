@@ -11,6 +11,31 @@ int64_t* NumbersOf(PyObject* tuple) {
   return NULL;
 }
 
+int32_t* RanksOf(PyObject* tuple) {
+  const Py_ssize_t count = PyTuple_Size(tuple);
+  int32_t* ranks = calloc((size_t)count + 1, sizeof(*ranks));
+  if (ranks == NULL) return (int32_t*)PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < count && !PyErr_Occurred(); ++i) {
+    const long long rank = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+    if (rank < INT32_MIN || rank > INT32_MAX)
+      PyErr_Format(PyExc_ValueError, "there is no rank %lld", rank);
+    ranks[i] = (int32_t)rank;
+  }
+  if (!PyErr_Occurred()) return ranks;
+  free(ranks);
+  return NULL;
+}
+
+double* FractionsOf(PyObject* tuple) {
+  const Py_ssize_t count = PyTuple_Size(tuple);
+  double* numbers = calloc((size_t)count + 1, sizeof(*numbers));
+  if (numbers == NULL) return (double*)PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < count; ++i) numbers[i] = PyFloat_AsDouble(PyTuple_GetItem(tuple, i));
+  if (!PyErr_Occurred()) return numbers;
+  free(numbers);
+  return NULL;
+}
+
 void** AddressesOf(PyObject* tuple) {
   const Py_ssize_t count = PyTuple_Size(tuple);
   void** addresses = calloc((size_t)count + 1, sizeof(*addresses));

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include "core/covey_neighbors.h"
 #include "tests/contract/threads.h"
 #include "tests/plugins/driver/fake_cuda.h"
 
@@ -76,6 +77,36 @@ TEST(CudaTest, ResultsAreOnTheUsersStreamAndNobodyWaitsForTheDevice) {
   });
   EXPECT_EQ(cuda.unpinned(), 0) << "copies from and to memory that was not pinned";
   EXPECT_EQ(cuda.left() - before, 9) << "there is more left than the streams of this test";
+}
+
+// Of several segments and legs: each rank takes a quarter of the one before.
+TEST(CudaTest, NeighborsAreAveraged) {
+  const FakeCuda& cuda = Fake();
+  RunRanks(3, kSettings, [&](int rank, covey_runtime*& runtime) {
+    const int32_t before = (rank + 2) % 3;
+    const double quarter = 0.25;
+    covey_neighbors said = COVEY_INIT(covey_neighbors);
+    said.own_weight = 0.75;
+    said.sources = &before;
+    said.weights = &quarter;
+    said.num_sources = 1;
+    for (const size_t elems : {size_t{1}, size_t{300'000}}) {
+      CudaAllreduce op(cuda, elems == 1 ? "one" : "many", elems);
+      op.request.kind = COVEY_NEIGHBOR_ALLREDUCE;
+      op.request.neighbors = &said;
+      for (int step = 0; step < 3; ++step) {
+        op.Compute(static_cast<float>(4 * rank + step));
+        covey_error error = COVEY_INIT(covey_error);
+        covey_handle handle = 0;
+        ASSERT_EQ(covey_submit(runtime, &op.request, &handle, &error), COVEY_OK) << error.message;
+        ASSERT_EQ(covey_wait(runtime, handle, -1, &error), COVEY_OK) << error.message;
+        covey_release(runtime, handle);
+        ASSERT_EQ(op.Read(),
+                  std::vector<float>(elems, static_cast<float>(3 * rank + before + step)));
+      }
+    }
+  });
+  EXPECT_EQ(cuda.unpinned(), 0) << "copies from and to memory that was not pinned";
 }
 
 TEST(CudaTest, WaitsForTheEventItIsGiven) {

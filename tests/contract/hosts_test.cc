@@ -132,7 +132,7 @@ TEST(HostsRefusalTest, ModelsAreRefusedAndWhatThereIsIsNamed) {
       const Trainer trainer(rank, 2, runtime, method, COVEY_AVERAGE);
       EXPECT_EQ(trainer.code, COVEY_UNSUPPORTED) << method;
       const std::string message = trainer.error.message;
-      EXPECT_NE(message.find("the methods eager, local without max_wait, and allreduce"),
+      EXPECT_NE(message.find("the methods eager, dpsgd, local without max_wait, and allreduce"),
                 message.npos)
           << message;
     }

@@ -17,7 +17,7 @@ from whole_numbers import digest
 import covey
 import covey.torch as hvd
 
-METHODS = ("allreduce", "local:H=1000", "eager", "wagma:S=2,tau=5", "adpsgd")
+METHODS = ("allreduce", "local:H=1000", "eager", "wagma:S=2,tau=5", "adpsgd", "dpsgd")
 
 pool = SharedPool(__file__)
 

@@ -159,6 +159,36 @@ NULLS = (
 """
 )
 
+# Without updates a step is the matrix of its topology; with them the mean of all moves by theirs.
+NEIGHBORS = """
+    import torch, covey, covey.torch as hvd
+    hvd.init()
+    rank, size = hvd.rank(), hvd.size()
+    for name in ("ring", "one_peer", "full"):
+        for order in ("cwa", "atc"):
+            for rate in (0.0, 1.0):
+                w = torch.nn.Parameter(torch.full((200_003,), float(rank), dtype=torch.float64))
+                optimizer = hvd.DistributedOptimizer(
+                    torch.optim.SGD([w], lr=rate), method=f"dpsgd:topology={name},order={order}")
+                wanted = [float(r) for r in range(size)]
+                for step in range(5):
+                    rows = [covey.topology(name).weights(r, step) for r in range(size)]
+                    moves = [-rate * (r + step) for r in range(size)]
+                    if order == "atc":
+                        wanted = [a + b for a, b in zip(wanted, moves)]
+                    wanted = [sum(a * b for a, b in zip(row, wanted)) for row in rows]
+                    if order == "cwa":
+                        wanted = [a + b for a, b in zip(wanted, moves)]
+                    optimizer.zero_grad()
+                    (w * (rank + step)).sum().backward()
+                    optimizer.step()
+                    assert (w - wanted[rank]).abs().max() < 1e-9, (name, order, step)
+                optimizer.finish()
+                hvd.check_replicas({"w": w})
+                assert (w - sum(wanted) / size).abs().max() < 1e-9
+    print("fine", rank, flush=True)
+"""
+
 MODELS = """
     import torch, covey, covey.torch as hvd
     hvd.init()
@@ -206,9 +236,13 @@ class MpiRoundsTest(MpiJob):
     def test_steps_with_nothing_to_give(self) -> None:
         self.check_fine(3, NULLS)
 
+    def test_models_are_averaged_with_neighbors(self) -> None:
+        self.check_fine(2, NEIGHBORS)
+        self.check_fine(4, NEIGHBORS)
+
     def test_models_are_refused_and_what_there_is_is_named(self) -> None:
         out = self.check_fine(2, MODELS).stdout
-        words = "the methods eager, local without max_wait, and allreduce"
+        words = "the methods eager, dpsgd, local without max_wait, and allreduce"
         self.assertEqual(out.count(words), 4, out)
 
 

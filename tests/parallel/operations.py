@@ -39,6 +39,20 @@ EVERY_OPERATION = """
                           for r in range(size)]
                 check(rows, numpy.concatenate(pieces), "alltoall")
                 assert came.tolist() == [len(piece) for piece in pieces]
+                if dtype != "int64":
+                    before, after = (rank - 1) % size, (rank + 1) % size
+                    near = mine if size == 1 else (mine + all_ranks[before]) * mine.dtype.type(0.5)
+                    check(covey.neighbor_allreduce(mine, 0.5, {before: 0.5}, [after], name=name)
+                          if size > 1 else covey.neighbor_allreduce(mine, topology="ring"),
+                          near, "neighbors")
+                    near = covey.neighbor_allreduce(mine, topology="one_peer", round=turn)
+                    hop = (rank - 2 ** (turn % max(1, (size - 1).bit_length()))) % size
+                    check(near, (mine + all_ranks[hop]) * mine.dtype.type(0.5)
+                          if hop != rank else mine, "one_peer")
+                    peer = rank ^ 1 if rank ^ 1 < size else None
+                    other = mine if peer is None else all_ranks[peer]
+                    wanted = (mine + other) * mine.dtype.type(0.5)
+                    check(covey.pair_average(mine, peer, name=name), wanted, "pair")
     handles = [covey.allreduce_async(of(rank, i), op=covey.Sum, name=f"many.{i}")
                for i in (range(100) if rank else reversed(range(100)))]
     for i, handle in zip(range(100) if rank else reversed(range(100)), handles):
@@ -58,6 +72,14 @@ EVERY_OPERATION = """
         assert "rank" in str(error)
     else:
         assert size == 1, "shapes that differ were not refused"
+    try:
+        receivers = [] if rank == 0 else None
+        covey.neighbor_allreduce(of(rank, 9), 0.5, {(rank - 1) % size: 0.5}, receivers, name="odd")
+    except covey.Mismatch as error:
+        text = "takes from itself" if size == 1 else "takes from rank 0, which does not send to"
+        assert text in str(error), error
+    else:
+        assert False, "a rank that does not send was not noticed"
     covey.barrier()
     assert covey.join() in range(size)
     covey.shutdown()

@@ -101,6 +101,8 @@ _NOT_YET = (
     "broadcast_global_variables",
     "elastic",
     "grouped_reducescatter",
+    "neighbor_allreduce",
+    "pair_average",
     "reducescatter",
 )
 

@@ -13,11 +13,12 @@ from typing import Dict, List, Optional, Sequence
 import torch
 
 from covey import _native
-from covey.collectives import ALLREDUCE
 from covey.errors import CoveyError, Exhausted, InvalidArgument
 from covey.group import Group
 from covey.memory import arena_empty
 from covey.reduce_op import Average, core_code
+from covey.requests import ALLREDUCE, NEIGHBOR_ALLREDUCE, How
+from covey.topology import Row
 from covey.torch.bucket import RESERVE_BYTES
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
 from covey.torch.tensors import CODES, FRAMEWORK, zeros_on
@@ -78,11 +79,15 @@ class _Flat:
             parameter.data = view
         self._present.fill_(1)
 
-    def submit(self, group: Group) -> "_native.Handle":
-        code = core_code(Average)
+    def submit(self, group: Group, row: Optional[Row]) -> "_native.Handle":
         flat = self.flat
-        where = (CODES[flat.dtype], FRAMEWORK.address(flat), None, (flat.numel(),))
-        return _native.submit1(ALLREDUCE, group.id, self.name, code, 0, 1.0, 1.0, *where, flat)
+        where = (CODES[flat.dtype], FRAMEWORK.address(flat), None, (flat.numel(),), flat)
+        if row is None:
+            how = How(ALLREDUCE, "", core_code(Average))
+            return _native.submit1(*how.head(group, self.name), *where)
+        how = How(NEIGHBOR_ALLREDUCE, "")
+        rest = (0, None, None, None, None, row)
+        return _native.submit1(*how.head(group, f"{self.name}.row"), *where, *rest)
 
     def settle(self, size: int) -> None:
         """Corrects the average for ranks that have joined."""
@@ -130,20 +135,22 @@ class Averager:
             norm = sum(float(a.double().square().sum()) for a in after)
         return (apart / norm) ** 0.5 if norm > 0 else 0.0
 
-    def average(self) -> None:
-        """Parameters become their mean over the ranks, with the same bits on each.
+    def average(self, row: Optional[Row] = None) -> None:
+        """Parameters become their mean over the ranks, with the same bits on each; with ``row``
+        their weighted mean over this rank and its neighbors.
 
         Raises:
             CoveyError: a rank is gone or disagrees; parameters are undefined then.
         """
         with torch.no_grad():
             self.gather()
-            handles = [flat.submit(self._group) for flat in self._flats]
+            handles = [flat.submit(self._group, row) for flat in self._flats]
             first_error: Optional[CoveyError] = None
             for flat, handle in zip(self._flats, handles):
                 try:
                     handle.wait()
-                    flat.settle(self._group.size())
+                    if row is None:
+                        flat.settle(self._group.size())
                 except CoveyError as error:
                     first_error = first_error or error
         if first_error is not None:

@@ -34,7 +34,9 @@ class _Unfit(Exception):
 
 def clipped_step(optimizer: Any, closure: Optional[Callable[[], Any]] = None) -> Any:
     """The step of the user's class, with clipped gradients; none if they are unfit (``own.py``)."""
+    progress = optimizer._covey_progress
     if closure is None:
+        progress.before_update()
         if not make_fit(optimizer):
             return None
         clip(optimizer)
@@ -44,6 +46,7 @@ def clipped_step(optimizer: Any, closure: Optional[Callable[[], Any]] = None) ->
     def clipped() -> Any:
         with torch.enable_grad():
             loss = whole()
+        progress.before_update()
         if not make_fit(optimizer):
             raise _Unfit(loss)
         clip(optimizer)

@@ -63,6 +63,14 @@ __all__ = [
     "grouped_reducescatter",
     "grouped_reducescatter_async",
     "join",
+    "neighbor_allreduce",
+    "neighbor_allreduce_",
+    "neighbor_allreduce_async",
+    "neighbor_allreduce_async_",
+    "pair_average",
+    "pair_average_",
+    "pair_average_async",
+    "pair_average_async_",
     "reducescatter",
     "reducescatter_async",
 ]
@@ -92,6 +100,20 @@ def _differentiable(plain: Callable[P, R], apply: Callable[..., Any]) -> Callabl
     return call
 
 
+def _without_gradient(plain: Callable[P, R]) -> Callable[P, R]:
+    """``plain``, which refuses a tensor that wants a gradient: it would be lost silently."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if _wants_gradient(args[0] if args else kwargs.get("tensor")):
+            raise NotImplementedError(
+                f"{plain.__name__} has no gradient: give it tensor.detach(), or call it within "
+                "torch.no_grad()"
+            )
+        return plain(*args, **kwargs)
+
+    return functools.update_wrapper(call, plain)
+
+
 def _gather_apply(tensor: Any, name: Optional[str], process_set: Group) -> Any:
     return gradients.Allgather.apply(name, process_set, tensor)[0]
 
@@ -118,6 +140,17 @@ _alltoall, alltoall_async = two_ways(collectives.alltoall)
 alltoall = _differentiable(_alltoall, gradients.Alltoall.apply)
 _reducescatter, reducescatter_async = two_ways(collectives.reducescatter)
 _grouped_reducescatter, grouped_reducescatter_async = two_ways(collectives.grouped_reducescatter)
+(
+    _neighbor_allreduce,
+    neighbor_allreduce_,
+    neighbor_allreduce_async,
+    neighbor_allreduce_async_,
+) = four_ways(collectives.neighbor_allreduce)
+_pair_average, pair_average_, pair_average_async, pair_average_async_ = four_ways(
+    collectives.pair_average
+)
+neighbor_allreduce = _without_gradient(_neighbor_allreduce)
+pair_average = _without_gradient(_pair_average)
 
 
 def allreduce(

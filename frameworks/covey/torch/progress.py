@@ -13,9 +13,10 @@ import torch
 
 from covey.errors import InvalidArgument
 from covey.group import Group
-from covey.method import FOREVER, GRADIENTS, MODEL, NOTHING, Plan, clip_norm_at, plan
+from covey.method import FOREVER, GRADIENTS, MODEL, NOTHING, Plan, clip_norm_at, plan, row
 from covey.reduce_op import Max
 from covey.tally import Tally
+from covey.topology import Row
 from covey.torch.averager import Averager
 from covey.torch.layout import Named
 from covey.torch.ops import allreduce
@@ -57,6 +58,7 @@ class Progress:
         self._prefix = ""
         self._averager: Optional[Averager] = None
         self.is_shared = False
+        self._mixed_at = -1  # The step in which models were averaged with neighbors last.
         self._is_apart = False  # Steps were done alone since the last exchange.
         self.window: Optional[Window] = None
         self.is_parted = False
@@ -129,6 +131,7 @@ class Progress:
     def move(self, steps: int) -> None:
         """So many steps, and updates, were done; the next step is step ``steps``."""
         self.version = self.steps = steps
+        self._mixed_at = -1
         self.clip_norm = clip_norm_at(self.method, steps)
         if self.is_shared:
             self.plan = plan(self.method, self._group.id, steps)
@@ -145,12 +148,24 @@ class Progress:
         if self.is_shared and self.plan.payload != NOTHING and not self.plan.in_rounds:
             self.tally.arrived(self.steps, self._group.size())
 
+    def before_update(self) -> None:
+        """The gradients of an update are there: exchanges models if that comes before it."""
+        if not self.plan.with_neighbors or self._mixed_at == self.steps:
+            return
+        neighbors, adapts_first = row(self.method, self._group, self.steps)
+        if not adapts_first:
+            self._mix(neighbors)
+
     def after_update(self) -> None:
         """Ends an update: exchanges models if it is time."""
         self.version += 1
         if self.plan.in_rounds:
             return
-        if self.plan.payload == MODEL:
+        if self.plan.with_neighbors:
+            if self._mixed_at != self.steps:
+                self._mix(row(self.method, self._group, self.steps)[0])
+            self._is_apart = self.is_parted = True
+        elif self.plan.payload == MODEL:
             self._average()
         elif self.plan.payload == NOTHING:
             self._is_apart = True
@@ -163,6 +178,11 @@ class Progress:
         name = f"DistributedOptimizer.finish.{self._prefix}"
         if allreduce(apart, name=name, op=Max, process_set=self._group):
             self._average()
+
+    def _mix(self, neighbors: Row) -> None:
+        self._averager = self._averager or self._make_averager()
+        self._averager.average(neighbors)
+        self._mixed_at = self.steps
 
     def _average(self) -> None:
         self._averager = self._averager or self._make_averager()

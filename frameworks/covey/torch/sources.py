@@ -2,7 +2,7 @@
 
 allreduce    replicas are equal: this rank's own
 eager        replicas are equal at equal version: this rank's own; how far the others are, in a word
-local        each rank trains on memory that the others can read: a window
+local, dpsgd each rank trains on memory that the others can read: a window
 wagma        what each rank has published last, in its slot
 adpsgd       what each rank has handed in last, with what others have made of it since
 """

@@ -91,10 +91,11 @@ def consensus(
     exit the parameters are what they were, bit for bit; what was written to them is gone.
 
     By method: ``allreduce``, ``eager``: this rank's own (replicas are equal at equal version).
-    ``local``: what each rank trains on, after its last step; what a script writes to parameters
-    outside of step() may be read half-written. ``wagma``, ``local`` with ``max_wait``: what each
-    has published last, before it was averaged, which moves no mean unless somebody was late.
-    ``adpsgd``, ``swarm``: what each has handed in last, with what others have made of it since.
+    ``local``, ``dpsgd``: what each rank trains on, after its last step; what a script writes to
+    parameters outside of step() may be read half-written. ``wagma``, ``local`` with ``max_wait``:
+    what each has published last, before it was averaged, which moves no mean unless somebody was
+    late. ``adpsgd``, ``swarm``: what each has handed in last, with what others have made of it
+    since.
 
     Args:
         model: one whose parameters ``DistributedOptimizer`` trains; those that none does (frozen

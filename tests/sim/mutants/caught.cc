@@ -13,6 +13,7 @@
 #include "tests/sim/simulator/host_seeds.h"
 #include "tests/sim/simulator/host_simulation.h"
 #include "tests/sim/simulator/model_simulation.h"
+#include "tests/sim/simulator/neighbor_simulation.h"
 #include "tests/sim/simulator/pair_simulation.h"
 #include "tests/sim/simulator/plans.h"
 #include "tests/sim/simulator/round_seeds.h"
@@ -32,6 +33,7 @@ std::string Run(uint64_t seed, const std::string& focus) {
   if (focus == "models") return RunModels(seed).failure;
   if (focus == "hosts") return RunHosts(seed).failure;
   if (focus == "pairs") return RunPairs(seed).failure;
+  if (focus == "neighbors") return RunNeighbors(seed).failure;
   if (focus == "windows") return RunWindows(seed).failure;
   if (focus == "plans") return FindPlanThatDiffers();
   return RunSeed(seed, false, FocusNamed(focus)).failure;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "core/base/peers.h"
+
 namespace covey {
 namespace {
 
@@ -188,6 +190,14 @@ void Stage::SubmitOn(int32_t rank, const Words& words) {
   operation->op = Named<Op>(Option(words, "op", "sum"), kNumOps);
   if (operation->kind == Kind::kBroadcast)
     operation->root = Rank{std::stoi(Option(words, "root", "0"))};
+  if (operation->kind == Kind::kNeighborAllreduce) {
+    const auto me = static_cast<size_t>(ToInt(node.groups.back()->my_index));
+    operation->peers = NewPeerTable(members.size(), me);
+    for (const std::string& from : Split(Option(words, "from", ""), ','))
+      if (!from.empty()) SetWeight(std::stoul(from), 1, &operation->peers);
+    for (const std::string& to : Split(Option(words, "to", ""), ','))
+      if (!to.empty()) SetReceiver(members.size(), std::stoul(to), &operation->peers);
+  }
   if (HasTensors(operation->kind)) {
     Tensor t;
     t.dtype = Named<DType>(Option(words, "dtype", "float32"), kNumDTypes);

@@ -25,6 +25,7 @@ Message Example() {
   m.slot_bytes = 65536;
   m.blocks = {4096};
   m.text = "segment_bytes=65536;";
+  m.peers = {1, ~uint64_t{0}, 7};
   return m;
 }
 
@@ -38,6 +39,7 @@ TEST(MessageTest, SurvivesTheWire) {
   EXPECT_EQ(got.slot_bytes, sent.slot_bytes);
   EXPECT_EQ(got.blocks, sent.blocks);
   EXPECT_EQ(got.text, sent.text);
+  EXPECT_EQ(got.peers, sent.peers);
 }
 
 TEST(MessageTest, PlansSurviveTheWire) {

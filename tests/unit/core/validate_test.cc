@@ -6,6 +6,8 @@
 #include <functional>
 #include <limits>
 
+#include "core/covey_neighbors.h"
+
 namespace covey {
 namespace {
 
@@ -16,6 +18,7 @@ struct Wrong {
   const char* text;
 };
 
+const covey_neighbors kAlone = {.struct_size = sizeof(covey_neighbors), .own_weight = 1};
 const int64_t kNegative[] = {-1};
 const int64_t kHuge[] = {int64_t{1} << 62, 8};
 const int64_t kThree[] = {3};
@@ -156,6 +159,15 @@ const Wrong kWrongs[] = {
        Split(r, kTooMany, 2);
      },
      StatusCode::kInvalidArgument, "more than dimension 0, which is 3"},
+    {"no neighbors", [](auto* r, auto*) { r->kind = COVEY_NEIGHBOR_ALLREDUCE; },
+     StatusCode::kInvalidArgument, "neighbors is NULL"},
+    {"whole numbers with weights",
+     [](auto* r, auto* t) {
+       r->kind = COVEY_NEIGHBOR_ALLREDUCE;
+       r->neighbors = &kAlone;
+       t->dtype = COVEY_INT32;
+     },
+     StatusCode::kUnsupported, "weights are for floating-point numbers, and int32 is none"},
 };
 
 TEST(ValidateTest, EveryRefusalNamesItsCause) {

@@ -32,6 +32,18 @@ inline std::vector<uint64_t> UnevenBlocks(int32_t n, uint64_t length_bytes) {
   return blocks;
 }
 
+// Who takes from whom: from the rank before, and some from themselves and from others.
+inline std::vector<uint64_t> UnevenPeers(int32_t n) {
+  std::vector<uint64_t> takes;
+  for (int32_t i = 0; i < n; ++i)
+    for (int32_t j = 0; j < n; ++j) {
+      const bool own = i == j && (n == 1 || i % 4 != 1);
+      const bool other = i != j && (j == (i + n - 1) % n || ((i + j) % 3 == 0 && i % 5 != 2));
+      takes.push_back(own || other ? 1 : 0);
+    }
+  return takes;
+}
+
 inline Problem MakeProblem(Kind kind, int32_t size, uint64_t length_bytes, uint64_t slot_bytes,
                            DType dtype = DType::kF32) {
   Problem p{.kind = kind,
@@ -43,6 +55,7 @@ inline Problem MakeProblem(Kind kind, int32_t size, uint64_t length_bytes, uint6
   if (Gathers(kind)) p.length_bytes = 0;
   if (kind == Kind::kAllgather) p.shares = UnevenShares(size, length_bytes);
   if (kind == Kind::kAlltoall) p.shares = UnevenBlocks(size, length_bytes);
+  if (kind == Kind::kNeighborAllreduce) p.shares = UnevenPeers(size);
   if (kind == Kind::kReducescatter) {
     const auto elems = static_cast<int64_t>(length_bytes / SizeOf(dtype));
     for (int32_t j = 0; j < size; ++j)

@@ -60,7 +60,7 @@ TEST_P(VerifyTest, MoreElementsThanAnIntCounts) {
     VerifyAll(KindOf(GetParam()), size, (uint64_t{1} << 33) + 5, DType::kF32, uint64_t{1} << 33);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, VerifyTest, testing::Range(0, static_cast<int>(Kind::kJoin)),
+INSTANTIATE_TEST_SUITE_P(Kinds, VerifyTest, testing::Range(0, kNumKinds),
                          [](const auto& info) { return NameOf(static_cast<Kind>(info.param)); });
 
 struct Damage {
@@ -91,6 +91,12 @@ const Damage kDamages[] = {
      [](auto* s) { Drop(&(*s)[0], StepKind::kWait, 0); },
      "rank 0 step 5 (reduce output[0]+16384 <- landing[*].1+0 16384 bytes): reads landing[1].1+0, "
      "of which byte 0 is not written by then"},
+    {"mixed while written", Kind::kNeighborAllreduce, "flat",
+     [](auto* s) { Drop(&(*s)[0], StepKind::kWait, 1); },
+     "rank 0 step 6 (mix output[0]+16384 <- landing[*].1+0, input+16384 16384 bytes): reads "
+     "landing[2].1+0 while rank 2 may still write it (S2)"},
+    {"mixed with other bytes", Kind::kNeighborAllreduce, "flat",
+     [](auto* s) { Nth(&(*s)[0], StepKind::kMix, 1)->input_offset = 0; }, "combines byte"},
     {"read while written", Kind::kAllgather, "flat",
      [](auto* s) { Drop(&(*s)[2], StepKind::kWait, 0); },
      "rank 2 step 5 (copy output[2]+16384 <- landing[0].1+0 16384 bytes): reads landing[0].1+0 "

@@ -1,0 +1,57 @@
+// With whom one member of a neighbor_allreduce averages, as its engine tells the others.
+//
+// A table of words, TableWords(members) of them (core/base/channel.h), by group index: for each
+// member the weight of what comes from it, as the bits of a double (0: nothing comes; the own
+// weight stands there, too); then one bit for each member it sends to. The own bit says that it
+// sends to whoever takes from it, and no other bit counts then.
+//
+// Rules:
+//  G1. The table goes with the begin, and where a begin was void with the announcement: peers and
+//      weights may change from one occurrence to the next, and nobody is asked. When all have begun
+//      every member looks at all tables. Where two do not say the same of each other the exchange
+//      is void (rule N5), on all, and the coordinator answers with an error that names them. A row
+//      that is wrong by itself begins void.
+//  G2. A rank's result is the sum, in rank order, of what those its own row names have handed in,
+//      each times its weight there; in the accumulator type, rounded once.
+//  G3. Where memory is mirrored, what a begin stages goes to those the own table sends to.
+//
+// Pure; any thread.
+#ifndef COVEY_CORE_BASE_PEERS_H_
+#define COVEY_CORE_BASE_PEERS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace covey {
+
+using PeerTable = std::span<const uint64_t>;
+
+// Of `me` of so many members, which averages with nobody and sends to nobody.
+std::vector<uint64_t> NewPeerTable(size_t members, size_t me);
+void SetWeight(size_t from, double weight, std::vector<uint64_t>* table);
+void SetReceiver(size_t members, size_t to, std::vector<uint64_t>* table);
+
+double WeightOf(PeerTable table, size_t from);
+// Of the member `me`: whether it says that it sends to `to`, and whether to whoever takes.
+bool SendsTo(PeerTable table, size_t members, size_t to);
+inline bool SendsToAny(PeerTable table, size_t members, size_t me) {
+  return SendsTo(table, members, me);
+}
+
+// Two members that do not say the same of each other: `receiver` takes from `sender`, which does
+// not send to it, or (`takes` false) the other way round. The first in the order of receivers.
+struct PeerConflict {
+  size_t receiver = 0;
+  size_t sender = 0;
+  bool takes = false;
+};
+// False: all agree. `tables` by group index.
+bool FindConflict(std::span<const PeerTable> tables, PeerConflict* conflict);
+// "rank 0 takes from rank 1, which does not send to rank 0"; `ranks` by group index.
+std::string Describe(const PeerConflict& conflict, std::span<const int32_t> ranks);
+
+}  // namespace covey
+#endif  // COVEY_CORE_BASE_PEERS_H_

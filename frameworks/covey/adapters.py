@@ -1,0 +1,56 @@
+"""Which adapter a tensor's framework has. A framework is imported when one of its tensors is seen.
+Internal."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any, Dict, Sequence
+
+
+def absent(module: str, name: str, *not_yet: str) -> AttributeError:
+    """What to raise for ``module.name``: of what is ``not_yet`` there it says so."""
+    if name in not_yet:
+        return AttributeError(f"{module}.{name} is not available in this version of Covey yet")
+    return AttributeError(f"module {module!r} has no attribute {name!r}")
+
+
+_ADAPTERS = {"torch": "covey.torch", "numpy": "covey.numpy", "tensorflow": "covey.tensorflow"}
+_known: Dict[type, ModuleType] = {}
+
+
+def _adapter_of_type(kind: type, what: str) -> ModuleType:
+    found = _known.get(kind)
+    if found is not None:
+        return found
+    for base in kind.__mro__:
+        adapter = _ADAPTERS.get(base.__module__.split(".")[0])
+        if adapter is not None:
+            _known[kind] = importlib.import_module(adapter)
+            return _known[kind]
+    raise TypeError(f"covey works on torch, TensorFlow and numpy tensors, not on {what}")
+
+
+def adapter_of(tensor: Any) -> ModuleType:
+    """The adapter module of the framework of ``tensor``. Raises TypeError when there is none."""
+    return _adapter_of_type(type(tensor), f"a {type(tensor).__name__}")
+
+
+def adapter_of_dtype(dtype: Any) -> ModuleType:
+    """The adapter module of the framework of ``dtype``; names and Python types are NumPy's."""
+    if isinstance(dtype, (str, type)):
+        return importlib.import_module("covey.numpy")
+    return _adapter_of_type(type(dtype), f"the dtype {dtype!r}")
+
+
+def adapter_of_all(tensors: Sequence[Any]) -> ModuleType:
+    """The adapter module that all of ``tensors`` have. Raises TypeError when there is none."""
+    adapters = {adapter_of(tensor) for tensor in tensors}
+    if len(adapters) != 1:
+        raise TypeError("a grouped operation needs at least one tensor, all of one framework")
+    return adapters.pop()
+
+
+def given(**arguments: Any) -> Dict[str, Any]:
+    """Those that the user has given: not every adapter knows them."""
+    return {name: value for name, value in arguments.items() if value is not None}

@@ -1,0 +1,186 @@
+/* Averaging with neighbors: see core/covey_neighbors.h. */
+#include "core/covey_neighbors.h"
+
+#include <stdlib.h>
+
+#include "frameworks/native/native.h"
+
+/* What a request says of its neighbors, and the arrays of it. */
+typedef struct {
+  covey_neighbors said;
+  int32_t* sources;
+  double* weights;
+  int32_t* receivers;
+} Peers;
+
+int ParseNeighbors(PyObject* object, covey_request* request) {
+  if (object == Py_None) return 0;
+  double own;
+  int any_sum;
+  PyObject *sources, *weights, *receivers;
+  if (!PyTuple_Check(object) ||
+      !PyArg_ParseTuple(object, "dO!O!Op;neighbors", &own, &PyTuple_Type, &sources, &PyTuple_Type,
+                        &weights, &receivers, &any_sum))
+    return -1;
+  const Py_ssize_t count = PyTuple_Size(sources);
+  if (PyTuple_Size(weights) != count || count > INT16_MAX ||
+      (receivers != Py_None &&
+       (!PyTuple_Check(receivers) || PyTuple_Size(receivers) > INT16_MAX))) {
+    PyErr_SetString(PyExc_ValueError, "neighbors: as many weights as sources; tuples of ranks");
+    return -1;
+  }
+  Peers* peers = calloc(1, sizeof(*peers));
+  if (peers == NULL) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  request->neighbors = &peers->said;
+  peers->sources = RanksOf(sources);
+  if (peers->sources != NULL) peers->weights = FractionsOf(weights);
+  if (peers->weights != NULL && receivers != Py_None) peers->receivers = RanksOf(receivers);
+  if (PyErr_Occurred()) return -1;
+  peers->said = (covey_neighbors)COVEY_INIT(covey_neighbors);
+  peers->said.own_weight = own;
+  peers->said.sources = peers->sources;
+  peers->said.weights = peers->weights;
+  peers->said.num_sources = (int32_t)count;
+  peers->said.receivers = peers->receivers;
+  if (receivers != Py_None) peers->said.num_receivers = (int32_t)PyTuple_Size(receivers);
+  peers->said.any_sum = any_sum;
+  return 0;
+}
+
+void FreeNeighbors(covey_request* request) {
+  Peers* peers = (Peers*)request->neighbors; /* its first member */
+  if (peers == NULL) return;
+  free(peers->sources);
+  free(peers->weights);
+  free(peers->receivers);
+  free(peers);
+  request->neighbors = NULL;
+}
+
+/* (name or None, size, seed, matrix or None): 0, or -1 with an exception set. *matrix is to be
+ * freed. */
+static int ParseTopology(PyObject* parts, covey_topology* topology, double** matrix) {
+  *topology = (covey_topology)COVEY_INIT(covey_topology);
+  *matrix = NULL;
+  unsigned long long seed;
+  PyObject* numbers;
+  if (!PyArg_ParseTuple(parts, "ziKO;topology", &topology->name, &topology->size, &seed, &numbers))
+    return -1;
+  topology->seed = seed;
+  if (numbers == Py_None) return 0;
+  if (!PyTuple_Check(numbers) ||
+      PyTuple_Size(numbers) != (Py_ssize_t)topology->size * topology->size) {
+    PyErr_SetString(PyExc_ValueError, "a topology's matrix is a tuple of size * size numbers");
+    return -1;
+  }
+  *matrix = FractionsOf(numbers);
+  topology->matrix = *matrix;
+  return *matrix == NULL ? -1 : 0;
+}
+
+PyObject* TopologyCheck(PyObject* module, PyObject* args) {
+  (void)module;
+  covey_topology topology;
+  double* matrix;
+  if (ParseTopology(args, &topology, &matrix) != 0) return NULL;
+  covey_error error;
+  ClearError(&error);
+  PyObject* answer = NoneOrError(covey_topology_check(&topology, &error), &error);
+  free(matrix);
+  return answer;
+}
+
+static size_t ReportText(const void* context, char* text, size_t capacity) {
+  return covey_topology_report(context, text, capacity);
+}
+
+PyObject* TopologyReport(PyObject* module, PyObject* args) {
+  (void)module;
+  covey_topology topology;
+  double* matrix;
+  if (ParseTopology(args, &topology, &matrix) != 0) return NULL;
+  PyObject* answer = TextOf(ReportText, &topology);
+  free(matrix);
+  return answer;
+}
+
+/* A row of so many weights: (weights, receivers, adapts first). */
+typedef struct {
+  double* weights;
+  int32_t* receivers;
+  int32_t adapts_first;
+} Row;
+
+static int NewRow(int size, Row* row) {
+  row->weights = calloc((size_t)size + 1, sizeof(*row->weights));
+  row->receivers = calloc((size_t)size + 1, sizeof(*row->receivers));
+  row->adapts_first = 0;
+  if (row->weights != NULL && row->receivers != NULL) return 0;
+  PyErr_NoMemory();
+  return -1;
+}
+
+static PyObject* RowAnswer(int size, const Row* row) {
+  PyObject* weights = PyTuple_New(size);
+  PyObject* receivers = PyTuple_New(size);
+  for (int i = 0; weights != NULL && receivers != NULL && i < size; ++i) {
+    PyTuple_SetItem(weights, i, PyFloat_FromDouble(row->weights[i]));
+    PyTuple_SetItem(receivers, i, PyLong_FromLong(row->receivers[i]));
+  }
+  if (weights == NULL || receivers == NULL) {
+    Py_XDECREF(weights);
+    Py_XDECREF(receivers);
+    return NULL;
+  }
+  return Py_BuildValue("(NNi)", weights, receivers, (int)row->adapts_first);
+}
+
+PyObject* TopologyRow(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject *parts, *answer = NULL;
+  long long round;
+  int index;
+  if (!PyArg_ParseTuple(args, "O!Li:topology_row", &PyTuple_Type, &parts, &round, &index))
+    return NULL;
+  covey_topology topology;
+  double* matrix;
+  if (ParseTopology(parts, &topology, &matrix) != 0) return NULL;
+  covey_error error;
+  ClearError(&error);
+  Row row = {NULL, NULL, 0};
+  error.code = covey_topology_check(&topology, &error);
+  if (error.code != COVEY_OK) {
+    RaiseError(&error);
+  } else if (NewRow(topology.size, &row) == 0) {
+    error.code = covey_topology_row(&topology, round, index, row.weights, row.receivers, &error);
+    answer = error.code == COVEY_OK ? RowAnswer(topology.size, &row) : RaiseError(&error);
+  }
+  free(row.weights);
+  free(row.receivers);
+  free(matrix);
+  return answer;
+}
+
+PyObject* MethodRow(PyObject* module, PyObject* args) {
+  (void)module;
+  const char* text;
+  unsigned long long group;
+  long long version;
+  if (!PyArg_ParseTuple(args, "sKL:method_row", &text, &group, &version)) return NULL;
+  covey_error error;
+  ClearError(&error);
+  const int size = covey_group_ranks(NULL, group, NULL, 0);
+  Row row = {NULL, NULL, 0};
+  PyObject* answer = NULL;
+  if (NewRow(size < 0 ? 0 : size, &row) == 0) {
+    error.code = covey_method_row(NULL, text, group, version, row.weights, row.receivers,
+                                  &row.adapts_first, &error);
+    answer = error.code == COVEY_OK ? RowAnswer(size, &row) : RaiseError(&error);
+  }
+  free(row.weights);
+  free(row.receivers);
+  return answer;
+}

@@ -1,0 +1,94 @@
+// dpsgd: each rank trains on its own model, and at each step averages it with its neighbors' in a
+// topology; all do so together (decentralised parallel SGD).
+//
+// Combine while adapting (cwa, the paper's): x_i becomes the sum of W_ij x_j, then rank i's update,
+// from gradients of x_i as it was, is applied to that. Adapt then combine (atc): x_i becomes the
+// sum of W_ij (x_j + update_j). Rows and columns of W sum to 1, so the mean of all models is moved
+// by the mean of the updates and by nothing else; without updates models come together by the
+// topology's contraction each step (covey.topology says it). one_peer has one neighbor per step,
+// another one each time; for P = 2^d that is the exact mean after d steps.
+//
+// An averaging begins when all ranks have come, as every exchange of all ranks does here: what is
+// saved is bytes, not waiting. adpsgd and swarm are the methods where nobody waits.
+//
+// Source: X. Lian, C. Zhang, H. Zhang, C.-J. Hsieh, W. Zhang, J. Liu, "Can Decentralized Algorithms
+// Outperform Centralized Algorithms? A Case Study for Decentralized Parallel Stochastic Gradient
+// Descent", NIPS 2017, arXiv:1705.09056; the two orders: J. Chen, A. H. Sayed, "Diffusion
+// Adaptation Strategies for Distributed Optimization and Learning over Networks", IEEE Transactions
+// on Signal Processing 60(8), 2012, DOI 10.1109/TSP.2012.2198470; one peer: B. Ying, K. Yuan,
+// Y. Chen, H. Hu, P. Pan, W. Yin, "Exponential Graph is Provably Efficient for Decentralized Deep
+// Training", NeurIPS 2021, arXiv:2110.13363.
+//
+// Bytes per rank and step: m staged, and m read for each neighbor.
+//
+// Worked example, 4 ranks: ring: rank 1 takes from 0 and 2, 1/3 each, at all steps. one_peer: rank
+// 1 takes from 0, 3, 0, 3, ..., 1/2 each.
+#include "core/plan/method.h"
+
+namespace covey {
+namespace {
+
+enum Setting : uint8_t { kTopology, kOrder, kSeed };
+
+constexpr int64_t ValueOf(TopologyKind kind) { return 1 + static_cast<int64_t>(kind); }
+
+constexpr MethodParameter kParameters[] = {
+    {.name = "topology",
+     .letter = "",
+     .unit = "",
+     .standard = ValueOf(TopologyKind::kExponential),
+     .minimum = ValueOf(TopologyKind::kRing),
+     .maximum = ValueOf(TopologyKind::kMatching),
+     .help = "who averages with whom: ring, exponential, one_peer (another one each step), "
+             "bipartite (pairs, for even numbers of ranks), full (all), matching (random pairs)",
+     .notation = Notation::kTopology},
+    {.name = "order",
+     .letter = "",
+     .unit = "",
+     .standard = 0,
+     .minimum = 0,
+     .maximum = 1,
+     .help = "cwa (combine while adapting): average, then update with gradients of the model as it "
+             "was before; atc (adapt then combine): update, then average",
+     .notation = Notation::kOrder},
+    {.name = "seed",
+     .letter = "",
+     .unit = "",
+     .standard = 1,
+     .minimum = 0,
+     .maximum = int64_t{1} << 40,
+     .help = "of what is drawn at random"},
+};
+
+MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t version) {
+  return {.payload = Payload::kModel,
+          .admission = Admission::kNeighbors,
+          .neighbors = {.topology = static_cast<TopologyKind>(settings[kTopology] - 1),
+                        .seed = static_cast<uint64_t>(settings[kSeed]),
+                        .round = static_cast<uint64_t>(version),
+                        .adapts_first = settings[kOrder] != 0}};
+}
+
+constexpr Method kMethod{
+    .name = "dpsgd",
+    .help =
+        "each rank does steps with its own gradients, and at each averages its model with its "
+        "neighbors' in a topology, all at the same step",
+    .bytes = "m written and m read for each neighbor, every step",
+    .citation =
+        "Lian, Zhang, Zhang, Hsieh, Zhang, Liu: Can Decentralized Algorithms Outperform "
+        "Centralized Algorithms?, NIPS 2017, arXiv:1705.09056; order: Chen, Sayed: Diffusion "
+        "Adaptation Strategies for Distributed Optimization and Learning over Networks, IEEE "
+        "Transactions on Signal Processing 60(8), 2012",
+    .exchanged = "models, before (cwa) or after (atc) every update",
+    .partners = "neighbors in a topology",
+    .saved = "after finish(): the mean of all",
+    .late = "nobody: each step waits for all ranks; what it saves is bytes",
+    .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
+    .memory = "none; the parameters move into shared memory",
+    .parameters = kParameters,
+    .plan = Plan};
+const MethodRegistration kRegistration(kMethod);
+
+}  // namespace
+}  // namespace covey
