@@ -115,6 +115,15 @@ class PairTrainer:
         self._gather()
         _native.pairs_finish(self._pairs, self._addresses)
 
+    def settle(self) -> None:
+        """Makes the parameters all that is this rank's own, wherever others had a part of it.
+
+        Raises:
+            Timeout: as ``finish``.
+        """
+        self._gather()
+        _native.pairs_settle(self._pairs, self._addresses)
+
     def _gather(self) -> None:
         with torch.no_grad():
             for flat in self._flats:

@@ -7,7 +7,7 @@ or nothing. Nothing here knows a method by name.
 from __future__ import annotations
 
 import contextlib
-from typing import Iterator, Optional, Sequence
+from typing import Any, Dict, Iterator, Optional, Sequence
 
 import torch
 
@@ -132,6 +132,23 @@ class Progress:
         self.clip_norm = clip_norm_at(self.method, steps)
         if self.is_shared:
             self.plan = plan(self.method, self._group.id, steps)
+
+    def position(self) -> Dict[str, Any]:
+        """Where this rank is, for ``take_up``."""
+        return {
+            "steps": self.steps,
+            "version": self.version,
+            "apart": self._is_apart,
+            "parted": self.is_parted,
+            "differs": self.differs,
+        }
+
+    def take_up(self, position: Dict[str, Any]) -> None:
+        """This rank is where ``position`` says."""
+        self.move(int(position["steps"]))
+        self.turn(int(position["version"]))
+        self._is_apart = bool(position["apart"])
+        self.is_parted, self.differs = bool(position["parted"]), bool(position["differs"])
 
     def turn(self, version: int) -> None:
         """So many updates were done; in rounds a step may do several, or go on from elsewhere."""
