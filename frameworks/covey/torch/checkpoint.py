@@ -92,34 +92,10 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
     with meeting.part():
         contents = Contents(model, optimizer, also)
     meeting.agree()
-    digests = meeting.gather((contents.layout, *contents.digests))
-    own = [part for part, *known in zip(("layout", *PARTS), *digests) if len(set(known)) > 1]
-    if "layout" in own:
-        raise InvalidArgument(
-            "save: the ranks' models, or optimizers, have different tensors: "
-            "covey.check_replicas(model) says which"
-        )
-    parameters = contents.parts["parameters"]
-    moments = contents.parts["optimizer"]
-    if "parameters" in own:
-        parameters = contents.mean_parameters()
-    if "optimizer" in own:
-        moments = contents.mean_optimizer()
-    files = {folder.rank_file(meeting.index): _of_rank(contents, own)}
-    if meeting.leads:
-        files[folder.MODEL] = contents.whole_model(parameters)
-        files[folder.OPTIMIZER] = moments
-    manifest = {
-        "format": folder.FORMAT,
-        "covey": _native.version,
-        "torch": str(torch.__version__),
-        "method": optimizer._covey_progress.method,
-        "size": meeting.group.size(),
-        "own": own,
-        "positions": positions,
-        "tensors": contents.tensors,
-        "optimizer": {"class": type(optimizer).__name__, "groups": contents.names},
-    }
+    files, manifest = _files_of(meeting, contents)
+    manifest["method"] = optimizer._covey_progress.method
+    manifest["positions"] = positions
+    manifest["optimizer"] = {"class": type(optimizer).__name__, "groups": contents.names}
     _write(meeting, folder.place_of(path), files, manifest)
 
 
@@ -154,8 +130,34 @@ def _check_positions(optimizer: Any, positions: List[Dict[str, Any]], ranks: Lis
             )
 
 
-def _of_rank(contents: Contents, own: List[str]) -> Dict[str, Any]:
-    return {**{part: contents.parts[part] for part in own}, **contents.own}
+def _files_of(meeting: Meeting, contents: Contents) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    """By name what this rank writes, and what there is to be said of it."""
+    digests = meeting.gather((contents.layout, *contents.digests))
+    own = [part for part, *known in zip(("layout", *PARTS), *digests) if len(set(known)) > 1]
+    if "layout" in own:
+        raise InvalidArgument(
+            "save: the ranks' models, or optimizers, have different tensors: "
+            "covey.check_replicas(model) says which"
+        )
+    parameters = contents.parts["parameters"]
+    moments = contents.parts["optimizer"]
+    if "parameters" in own:
+        parameters = contents.mean_parameters()
+    if "optimizer" in own:
+        moments = contents.mean_optimizer()
+    mine = {**{part: contents.parts[part] for part in own}, **contents.own}
+    files = {folder.rank_file(meeting.index): mine}
+    if meeting.leads:
+        files[folder.MODEL] = contents.whole_model(parameters)
+        files[folder.OPTIMIZER] = moments
+    return files, {
+        "format": folder.FORMAT,
+        "covey": _native.version,
+        "torch": str(torch.__version__),
+        "size": meeting.group.size(),
+        "own": own,
+        "tensors": contents.tensors,
+    }
 
 
 def _write(

@@ -81,7 +81,7 @@ class Contents:
         held.update({parameter: dict(kept) for parameter, kept in optimizer.state.items()})
         mean: Any = types.SimpleNamespace(state=held)
         group = optimizer._covey_options["process_set"]
-        average_state(mean, optimizer._covey_progress.named, group)
+        average_state(mean, optimizer._covey_progress.named, group, "covey.save.state")
         listed = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         state = {number: held[it] for number, it in enumerate(listed) if held.get(it)}
         mean_state = plain(state, "the mean of the optimizers")

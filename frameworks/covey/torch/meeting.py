@@ -8,7 +8,6 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Type
 from covey.errors import BadCheckpoint, CoveyError, InvalidArgument, NotSaved
 from covey.group import Group
 from covey.objects import allgather_object
-from covey.torch.reducer import next_prefix
 
 _KINDS: Dict[str, Type[CoveyError]] = {
     kind.__name__: kind for kind in (InvalidArgument, BadCheckpoint, NotSaved)
@@ -24,14 +23,14 @@ class Meeting:
         self.index = group.rank() or 0
         self.leads = self.index == 0
         self._what = what
-        self._name = next_prefix(what, group.ranks)
         self._count = 0
         self._problem: Optional[BaseException] = None
 
     def gather(self, value: Any) -> List[Any]:
         """That of every member."""
         self._count += 1
-        everyone: List[Any] = allgather_object(value, f"{self._name}.{self._count}", self.group)
+        name = f"covey.{self._what}.{self._count}"  # The same each time: names are kept for ever.
+        everyone: List[Any] = allgather_object(value, name, self.group)
         return everyone
 
     @contextlib.contextmanager

@@ -20,7 +20,6 @@ from covey.torch.averager import refuse_shared_memory
 from covey.torch.clip import clipped_step
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
 from covey.torch.models import check_options
-from covey.torch.reducer import next_prefix
 from covey.torch.tensors import CODES
 
 
@@ -74,7 +73,7 @@ class PairTrainer:
         self._gather()
         self._pairs = _native.pairs_open(
             group.id,
-            next_prefix("pairs", group.ranks),
+            optimizer._covey_progress.name_of("pairs"),
             method,
             tuple(CODES[plan.dtype] for plan in plans),
             tuple(plan.length for plan in plans),

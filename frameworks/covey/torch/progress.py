@@ -55,6 +55,7 @@ class Progress:
         self._averagings = 0
         self.named: Sequence[Named] = ()
         self._prefix = ""
+        self._names: Dict[str, str] = {}
         self._averager: Optional[Averager] = None
         self.is_shared = False
         self._is_apart = False  # Steps were done alone since the last exchange.
@@ -70,6 +71,13 @@ class Progress:
         self._averager = None
         self._close_window()
         self.plan = plan(self.method, self._group.id, self.steps)
+
+    def name_of(self, word: str) -> str:
+        """The same each time: what is opened anew has the name that it had, for the runtime keeps
+        whatever name it has met."""
+        if word not in self._names:
+            self._names[word] = next_prefix(word, self._group.ranks)
+        return self._names[word]
 
     def open_window(self) -> None:
         """From now on others can see this rank, if they may differ. Every member calls it."""
