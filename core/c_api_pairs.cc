@@ -131,6 +131,21 @@ Status LookAt(PairsPort* port, int32_t rank, void* const* spans, int32_t* whole)
   return Status::Ok();
 }
 
+// Finish, or Settle.
+struct Epoch {
+  void* const* spans;
+  int64_t timeout_ns;
+  Status (PairsPort::*end)(std::span<void* const> model, Time deadline);
+};
+
+Status EndEpoch(const Use& use, covey_pairs number, const Epoch& of) {
+  PairsPort* port = FindPairs(use, number);
+  if (port == nullptr) return NoneOf(use);
+  RETURN_IF_ERROR(CheckModel(*port, of.spans));
+  const Time deadline = of.timeout_ns < 0 ? kNever : MonotonicNow() + of.timeout_ns;
+  return (port->*of.end)({of.spans, port->layout().offsets_bytes().size()}, deadline);
+}
+
 }  // namespace
 }  // namespace covey
 
@@ -166,12 +181,13 @@ covey_code covey_pairs_look(covey_runtime* runtime, covey_pairs pairs, int32_t r
 covey_code covey_pairs_finish(covey_runtime* runtime, covey_pairs pairs, void* const* spans,
                               int64_t timeout_ns, covey_error* error) {
   const Use use(OrDefault(runtime));
-  PairsPort* port = covey::FindPairs(use, pairs);
-  if (port == nullptr) return Report(covey::NoneOf(use), error);
-  if (const covey::Status model = covey::CheckModel(*port, spans); !model.ok())
-    return Report(model, error);
-  const covey::Time deadline = timeout_ns < 0 ? covey::kNever : covey::MonotonicNow() + timeout_ns;
-  return Report(port->Finish({spans, port->layout().offsets_bytes().size()}, deadline), error);
+  return Report(covey::EndEpoch(use, pairs, {spans, timeout_ns, &PairsPort::Finish}), error);
+}
+
+covey_code covey_pairs_settle(covey_runtime* runtime, covey_pairs pairs, void* const* spans,
+                              int64_t timeout_ns, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  return Report(covey::EndEpoch(use, pairs, {spans, timeout_ns, &PairsPort::Settle}), error);
 }
 
 void covey_pairs_close(covey_runtime* runtime, covey_pairs pairs) {

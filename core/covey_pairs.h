@@ -66,6 +66,12 @@ COVEY_API covey_code covey_pairs_look(covey_runtime* runtime, covey_pairs pairs,
 COVEY_API covey_code covey_pairs_finish(covey_runtime* runtime, covey_pairs pairs,
                                         void* const* spans, int64_t timeout_ns, covey_error* error);
 
+/* As covey_pairs_finish, but the model is this rank's own then: all its steps, with what others
+ * have made of it. Once all have it nothing of any model is elsewhere, until somebody steps: for
+ * saving them. */
+COVEY_API covey_code covey_pairs_settle(covey_runtime* runtime, covey_pairs pairs,
+                                        void* const* spans, int64_t timeout_ns, covey_error* error);
+
 /* This rank leaves; the others go on without it. */
 COVEY_API void covey_pairs_close(covey_runtime* runtime, covey_pairs pairs);
 

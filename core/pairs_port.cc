@@ -48,7 +48,7 @@ bool PairsPort::Look(int32_t member, std::span<void* const> to) {
   return pairs_->Look(member, to);
 }
 
-Status PairsPort::Finish(std::span<void* const> model, Time deadline) {
+Status PairsPort::Gather(std::span<void* const> model, Time deadline, Taking take) {
   if (phase_ == Phase::kTrains) {
     const std::lock_guard lock(mutex_);
     steps_->HandIn(model);
@@ -59,7 +59,7 @@ Status PairsPort::Finish(std::span<void* const> model, Time deadline) {
   if (phase_ == Phase::kFinishes) {
     RETURN_IF_ERROR(Await(&Pairs::Unfinished, deadline));
     const std::lock_guard lock(mutex_);
-    pairs_->Mean(model);
+    ((*pairs_).*take)(model);
     pairs_->Meet();
     since_ = clock_.Now();
     phase_ = Phase::kMeets;

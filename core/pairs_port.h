@@ -53,7 +53,13 @@ class PairsPort {
   // Waits until all that live have finished; then `model` is the mean of all, the same bits on each
   // rank, and all may train on. kTimeout: the deadline is over, and it goes on when called again;
   // with a peer: max_wait is, the message names who is missing, and `model` is what this rank has.
-  Status Finish(std::span<void* const> model, Time deadline);
+  Status Finish(std::span<void* const> model, Time deadline) {
+    return Gather(model, deadline, &Pairs::Mean);
+  }
+  // The same, but `model` is this rank's own then: all its steps, with what others have made of it.
+  Status Settle(std::span<void* const> model, Time deadline) {
+    return Gather(model, deadline, &Pairs::Own);
+  }
 
   // Waits in progress and to come end with kAborted.
   void Interrupt();
@@ -66,6 +72,8 @@ class PairsPort {
  private:
   enum class Phase : uint8_t { kTrains, kFinishes, kMeets };
 
+  using Taking = void (Pairs::*)(std::span<void* const> model);
+  Status Gather(std::span<void* const> model, Time deadline, Taking take);
   Status Await(std::vector<int32_t> (Pairs::*missing)(), Time deadline);
   Status MissingAfter(const std::vector<int32_t>& members) const;
   void HearOfLosses();

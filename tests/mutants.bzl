@@ -52,6 +52,7 @@ _MUTANTS = {
     "p5_finished_is_dead": (["core/pair/pairs.cc"], "pairs"),
     "p5_last_epoch_is_averaged_with": (["core/pair/pairs.cc"], "pairs"),
     "p5_nobody_meets": (["core/pair/pairs.cc"], "pairs"),
+    "p5_own_is_what_was_trained_on": (["core/pair/pairs.cc"], "pairs"),
     "p6_a_step_is_left_out": (["core/pair/steps.cc"], "pairs"),
     "p6_any_number_is_as_likely": (["core/pair/steps.cc"], "pairs"),
     "p6_ranks_draw_alike": (["core/pair/steps.cc"], "pairs"),

@@ -207,6 +207,11 @@ void Pairs::Mean(std::span<void* const> model) {
   }
 }
 
+void Pairs::Own(std::span<void* const> model) {
+  BuryLost();
+  Take(memory_->Buffer(AllSettled()[static_cast<size_t>(self_)]), model);
+}
+
 void Pairs::Meet() {
   words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kMet, epoch_}.Word());
   words_->Ring(memory_->BellAt());

@@ -73,7 +73,9 @@ class Pairs {
   std::vector<int32_t> Unfinished();
   // The mean of all that have finished, and of those that live, in rank order.
   void Mean(std::span<void* const> model);
-  // It has taken the mean. Once nobody that lives is Unmet it may go on with `model` as a new
+  // Instead of it: what this rank has by itself, with what others have made of it.
+  void Own(std::span<void* const> model);
+  // It has taken one of them. Once nobody that lives is Unmet it may go on with `model` as a new
   // epoch.
   void Meet();
   std::vector<int32_t> Unmet();

@@ -38,6 +38,7 @@ from covey.basics import (
 )
 from covey.errors import (
     Aborted,
+    BadCheckpoint,
     CoveyError,
     Exhausted,
     Forked,
@@ -46,6 +47,7 @@ from covey.errors import (
     Mismatch,
     NotFinite,
     NotInitialized,
+    NotSaved,
     OperationError,
     Timeout,
     Unsupported,
@@ -68,6 +70,7 @@ __all__ = [
     "Aborted",
     "Adasum",
     "Average",
+    "BadCheckpoint",
     "CoveyError",
     "Exhausted",
     "Forked",
@@ -80,6 +83,7 @@ __all__ = [
     "Mismatch",
     "NotFinite",
     "NotInitialized",
+    "NotSaved",
     "OperationError",
     "Product",
     "ReduceOp",
@@ -99,6 +103,7 @@ __all__ = [
     "is_homogeneous",
     "is_initialized",
     "knobs",
+    "load",
     "local_rank",
     "local_size",
     "lr_scale",
@@ -106,6 +111,7 @@ __all__ = [
     "poll",
     "rank",
     "run",
+    "save",
     "shutdown",
     "size",
     "start_timeline",
@@ -158,6 +164,45 @@ def consensus(model: Any, *, exact: bool = False, timeout: float = 1.0) -> Any:
     from covey.torch.view import consensus as look  # Only here is torch needed.
 
     return look(model, exact=exact, timeout=timeout)
+
+
+def save(path: Any, model: Any, optimizer: Any, **also: Any) -> None:
+    """Saves a training of torch as one folder, with all that its method holds; all ranks call it.
+
+    All that it does and raises is documented at ``covey.torch.save``.
+
+    Args:
+        path: the folder, in a file system that all ranks share.
+        model: a torch.nn.Module.
+        optimizer: a ``DistributedOptimizer``.
+        **also: a scheduler and the like, and plain values.
+
+    Example:
+        >>> covey.save("run/last", model, optimizer, scheduler=scheduler, epoch=epoch)
+    """
+    from covey.torch.checkpoint import save as write  # Only here is torch needed.
+
+    write(path, model, optimizer, **also)
+
+
+def load(path: Any, model: Any, optimizer: Any, **also: Any) -> Any:
+    """Goes on from where ``save`` was called; all ranks call it. Says what was reset.
+
+    All that it gives and raises is documented at ``covey.torch.load``.
+
+    Args:
+        path: the folder.
+        model: a torch.nn.Module, made as it was for ``save``.
+        optimizer: a ``DistributedOptimizer`` of the same class.
+        **also: objects that were saved by these names.
+
+    Example:
+        >>> loaded = covey.load("run/last", model, optimizer, scheduler=scheduler)
+        >>> first = loaded["epoch"] + 1
+    """
+    from covey.torch.checkpoint import load as read  # Only here is torch needed.
+
+    return read(path, model, optimizer, **also)
 
 
 def run(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

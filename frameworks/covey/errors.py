@@ -97,6 +97,20 @@ class NotFinite(OperationError, ArithmeticError):
     code = 10
 
 
+class BadCheckpoint(InvalidArgument):
+    """A file of a checkpoint is missing, cut short, changed or of another format.
+
+    Nothing was loaded, on any rank; the message names the file.
+    """
+
+
+class NotSaved(CoveyError, OSError):
+    """A rank could not write its part of a checkpoint: no rank has saved anything.
+
+    ``peer_rank`` is that rank, the message says why. The checkpoint that was there still is.
+    """
+
+
 _CLASSES: Dict[int, Type[CoveyError]] = {
     kind.code: kind
     for kind in (

@@ -360,12 +360,8 @@ def _pair_average(
 
 _ALL = (NOW, NOW_IN_PLACE, LATER, LATER_IN_PLACE)
 allreduce, allreduce_, allreduce_async, allreduce_async_ = (bound(_allreduce, w) for w in _ALL)
-(
-    grouped_allreduce,
-    grouped_allreduce_,
-    grouped_allreduce_async,
-    grouped_allreduce_async_,
-) = (bound(_grouped_allreduce, way) for way in _ALL)
+_grouped = (bound(_grouped_allreduce, w) for w in _ALL)
+grouped_allreduce, grouped_allreduce_, grouped_allreduce_async, grouped_allreduce_async_ = _grouped
 broadcast, broadcast_, broadcast_async, broadcast_async_ = (bound(_broadcast, w) for w in _ALL)
 allgather = bound(_allgather, NOW)
 allgather_async = bound(_allgather, LATER)

@@ -314,6 +314,8 @@ static PyMethodDef methods[] = {
      "pairs_open(group, name, method, dtypes, counts, addresses) -> pairs; every member calls it"},
     {"pairs_step", PairsStep, METH_VARARGS,
      "pairs_step(pairs, addresses) -> (partner, merged): the model has become what lies there"},
+    {"pairs_settle", PairsSettle, METH_VARARGS,
+     "pairs_settle(pairs, addresses): as pairs_finish, but there lies this rank's own then"},
     {"pairs_look", PairsLook, METH_VARARGS,
      "pairs_look(pairs, rank, addresses) -> False: it was changed meanwhile, look again"},
     {"pairs_finish", PairsFinish, METH_VARARGS,

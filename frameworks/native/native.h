@@ -157,6 +157,7 @@ PyObject* WindowLook(PyObject* module, PyObject* args);
 
 PyObject* PairsOpen(PyObject* module, PyObject* args);
 PyObject* PairsStep(PyObject* module, PyObject* args);
+PyObject* PairsSettle(PyObject* module, PyObject* args);
 PyObject* PairsLook(PyObject* module, PyObject* args);
 PyObject* PairsFinish(PyObject* module, PyObject* args);
 PyObject* PairsClose(PyObject* module, PyObject* args);

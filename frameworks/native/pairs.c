@@ -84,18 +84,20 @@ PyObject* PairsLook(PyObject* module, PyObject* args) {
   return PyBool_FromLong(whole);
 }
 
-PyObject* PairsFinish(PyObject* module, PyObject* args) {
-  (void)module;
+typedef covey_code (*Gathering)(covey_runtime* runtime, covey_pairs pairs, void* const* spans,
+                                int64_t timeout_ns, covey_error* error);
+
+static PyObject* Gather(PyObject* args, const char* format, Gathering gathering) {
   unsigned long long pairs;
   PyObject* tuple;
-  if (!PyArg_ParseTuple(args, "KO!:pairs_finish", &pairs, &PyTuple_Type, &tuple)) return NULL;
+  if (!PyArg_ParseTuple(args, format, &pairs, &PyTuple_Type, &tuple)) return NULL;
   void** model = AddressesOf(tuple);
   if (model == NULL) return NULL;
   covey_error error;
   do {
     ClearError(&error);
     Py_BEGIN_ALLOW_THREADS
-    error.code = covey_pairs_finish(NULL, pairs, model, kSliceNs, &error);
+    error.code = gathering(NULL, pairs, model, kSliceNs, &error);
     Py_END_ALLOW_THREADS
     /* With a peer it is max_wait that is over. */
   } while (error.code == COVEY_TIMEOUT && error.peer_rank < 0 && PyErr_CheckSignals() == 0);
@@ -103,6 +105,16 @@ PyObject* PairsFinish(PyObject* module, PyObject* args) {
   if (PyErr_Occurred()) return NULL;
   if (error.code != COVEY_OK) return RaiseError(&error);
   Py_RETURN_NONE;
+}
+
+PyObject* PairsFinish(PyObject* module, PyObject* args) {
+  (void)module;
+  return Gather(args, "KO!:pairs_finish", &covey_pairs_finish);
+}
+
+PyObject* PairsSettle(PyObject* module, PyObject* args) {
+  (void)module;
+  return Gather(args, "KO!:pairs_settle", &covey_pairs_settle);
 }
 
 PyObject* PairsClose(PyObject* module, PyObject* args) {

@@ -95,6 +95,61 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{5, "swarm:steps=geometric,exchange=nonblocking"},
                     std::pair{8, "swarm:H=4,steps=geometric"}));
 
+// Wherever ranks are in their steps, and whatever others have averaged meanwhile: once all have
+// settled, what they hold is all that was learnt, and they train on from there.
+TEST(PairsSettleTest, WhatRanksHoldThenIsAllThatWasLearnt) {
+  for (const char* method : {"adpsgd", "swarm:H=7", "swarm:H=7,exchange=nonblocking"}) {
+    constexpr int kSize = 4;
+    double held[kSize];
+    RunRanks(kSize, "", [&](int rank, covey_runtime*& runtime) {
+      Student student(runtime);
+      ASSERT_EQ(student.Open(method), COVEY_OK) << student.error.message;
+      for (int step = 0; step < kSteps; ++step) {
+        student.Learn(rank + 1);
+        ASSERT_EQ(student.Step(), COVEY_OK) << student.error.message;
+      }
+      ASSERT_EQ(covey_pairs_settle(runtime, student.pairs, student.spans, -1, &student.error),
+                COVEY_OK)
+          << student.error.message;
+      held[rank] = student.whole[0];
+      for (const double one : student.whole) ASSERT_EQ(one, held[rank]);
+      student.Learn(rank + 1);
+      ASSERT_EQ(student.Step(), COVEY_OK);
+      ASSERT_EQ(student.Finish(), COVEY_OK) << student.error.message;
+      EXPECT_NEAR(student.whole[0], (kSteps + 1) * (kSize + 1) / 2.0, 1e-6);
+    });
+    EXPECT_NEAR(std::accumulate(held, held + kSize, 0.0), kSteps * kSize * (kSize + 1) / 2.0, 1e-6)
+        << method;
+    EXPECT_NE(held[0], held[1]) << method;  // They are each rank's own.
+  }
+}
+
+TEST(PairsSettleTest, SomebodyMissingIsNamedAndTrainingGoesOn) {
+  std::atomic<bool> over{false};
+  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+    Student student(runtime);
+    ASSERT_EQ(student.Open("swarm:H=3,max_wait=30ms"), COVEY_OK) << student.error.message;
+    const auto settle = [&] {
+      return covey_pairs_settle(runtime, student.pairs, student.spans, -1, &student.error);
+    };
+    while (rank == 1 && !over) std::this_thread::yield();
+    if (rank == 0) {
+      student.Learn(1);
+      ASSERT_EQ(student.Step(), COVEY_OK);
+      EXPECT_EQ(settle(), COVEY_TIMEOUT);
+      EXPECT_EQ(student.error.peer_rank, 1);
+      EXPECT_EQ(student.whole[0], 1);
+      student.Learn(1);
+      EXPECT_EQ(student.Step(), COVEY_OK);
+      over = true;
+    }
+    covey_code code = COVEY_TIMEOUT;
+    while (code == COVEY_TIMEOUT) code = settle();
+    EXPECT_EQ(code, COVEY_OK) << student.error.message;
+    EXPECT_EQ(student.whole[0], rank == 0 ? 2 : 0);
+  });
+}
+
 // Rank 1 does nothing at all; rank 0 trains, averages with it, and is refused only by finish().
 TEST(PairsFaultTest, WhoDoesNothingHoldsUpNobody) {
   std::atomic<bool> over{false};

@@ -53,6 +53,21 @@ class MinimalTest(unittest.TestCase):
         self.assertAlmostEqual(float(weights.pop()), 8.0, places=2)
 
 
+class ResumeTest(unittest.TestCase):
+    def test_it_goes_on_where_it_was(self) -> None:
+        script = str(EXAMPLES / "resume.py")
+        for method in ("allreduce", "local:H=8"):
+            with self.subTest(method), tempfile.TemporaryDirectory() as folder:
+                weights = []
+                for name, steps in (("whole", "25"), ("parts", "13"), ("parts", "25")):
+                    command = [sys.executable, script, f"{folder}/{name}", "--steps", steps]
+                    code, out, err = run_launcher(["-np", "2", "--method", method, *command])
+                    self.assertEqual(code, 0, err)
+                    weights.append(out[0].rpartition("weight ")[2])
+                self.assertEqual(weights[0], weights[2])
+                self.assertNotEqual(weights[0], weights[1])
+
+
 class StopAndGoTest(unittest.TestCase):
     def test_the_others_go_on_while_one_is_stopped(self) -> None:
         typed = "coveyrun -np 4 --method eager python examples/stop_and_go.py "

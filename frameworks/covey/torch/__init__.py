@@ -43,6 +43,7 @@ from covey.objects import allgather_object, broadcast_object
 from covey.ops import absent
 from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
 from covey.torch import ops
+from covey.torch.checkpoint import Loaded, load, save
 from covey.torch.compression import Compression, Compressor
 from covey.torch.functions import broadcast_optimizer_state, broadcast_parameters
 from covey.torch.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
@@ -66,6 +67,7 @@ __all__ = [
     "DistributedOptimizer",
     "Handle",
     "HorovodInternalError",
+    "Loaded",
     "Max",
     "Min",
     "ProcessSet",
@@ -89,6 +91,7 @@ __all__ = [
     "init",
     "is_homogeneous",
     "is_initialized",
+    "load",
     "local_rank",
     "local_size",
     "lr_scale",
@@ -100,6 +103,7 @@ __all__ = [
     "rank",
     "remove_process_set",
     "rocm_built",
+    "save",
     "shutdown",
     "size",
     "start_timeline",

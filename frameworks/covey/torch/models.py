@@ -34,7 +34,6 @@ from covey.torch.clip import clipped_step
 from covey.torch.compression import Compression
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
 from covey.torch.ops import allreduce
-from covey.torch.reducer import next_prefix
 from covey.torch.stretch import Stretch
 from covey.torch.tensors import CODES
 
@@ -106,7 +105,7 @@ class ModelRounds:
         self._tally = optimizer._covey_progress.tally
         self._part = (optimizer._covey_progress.steps + 1) << 32  # Apart from steps of other parts.
         self._method = method
-        self._name = next_prefix("rounds", group.ranks)
+        self._name = optimizer._covey_progress.name_of("rounds")
         self._index = group.rank() or 0
         self._begin_stretch()
         self._rounds = _native.rounds_open(

@@ -20,7 +20,6 @@ from covey.torch.averager import refuse_shared_memory
 from covey.torch.clip import clipped_step
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
 from covey.torch.models import check_options
-from covey.torch.reducer import next_prefix
 from covey.torch.tensors import CODES
 
 
@@ -74,7 +73,7 @@ class PairTrainer:
         self._gather()
         self._pairs = _native.pairs_open(
             group.id,
-            next_prefix("pairs", group.ranks),
+            optimizer._covey_progress.name_of("pairs"),
             method,
             tuple(CODES[plan.dtype] for plan in plans),
             tuple(plan.length for plan in plans),
@@ -114,6 +113,15 @@ class PairTrainer:
         """
         self._gather()
         _native.pairs_finish(self._pairs, self._addresses)
+
+    def settle(self) -> None:
+        """Makes the parameters all that is this rank's own, wherever others had a part of it.
+
+        Raises:
+            Timeout: as ``finish``.
+        """
+        self._gather()
+        _native.pairs_settle(self._pairs, self._addresses)
 
     def _gather(self) -> None:
         with torch.no_grad():

@@ -129,15 +129,17 @@ def _leave_rounds(optimizer: Any) -> None:
         optimizer._covey_progress.is_parted = False
 
 
-def average_state(optimizer: torch.optim.Optimizer, named: Sequence[Named], group: Group) -> None:
+def average_state(
+    optimizer: torch.optim.Optimizer, named: Sequence[Named], group: Group, prefix: str = ""
+) -> None:
     """What the optimizer keeps per parameter becomes the same on all members, who all call it.
 
     Tensors become their mean (a member without one counts as zeros), counts of steps and other
     numbers their maximum. What is neither, such as the history of LBFGS, is dropped with all that
-    belongs to its parameter.
+    belongs to its parameter. ``prefix``: of the names of the operations; empty: a new one.
     """
     kept = [_kinds(optimizer.state.get(parameter, {})) for _, parameter in named]
-    prefix = next_prefix("state", group.ranks)
+    prefix = prefix or next_prefix("state", group.ranks)
     everyone = allgather_object(kept, f"{prefix}.kinds", group)
     for number, (_, parameter) in enumerate(named):
         kinds: Dict[str, _Kind] = {}

@@ -7,7 +7,7 @@ or nothing. Nothing here knows a method by name.
 from __future__ import annotations
 
 import contextlib
-from typing import Iterator, Optional, Sequence
+from typing import Any, Dict, Iterator, Optional, Sequence
 
 import torch
 
@@ -56,6 +56,7 @@ class Progress:
         self._averagings = 0
         self.named: Sequence[Named] = ()
         self._prefix = ""
+        self._names: Dict[str, str] = {}
         self._averager: Optional[Averager] = None
         self.is_shared = False
         self._mixed_at = -1  # The step in which models were averaged with neighbors last.
@@ -72,6 +73,13 @@ class Progress:
         self._averager = None
         self._close_window()
         self.plan = plan(self.method, self._group.id, self.steps)
+
+    def name_of(self, word: str) -> str:
+        """The same each time: what is opened anew has the name that it had, for the runtime keeps
+        whatever name it has met."""
+        if word not in self._names:
+            self._names[word] = next_prefix(word, self._group.ranks)
+        return self._names[word]
 
     def open_window(self) -> None:
         """From now on others can see this rank, if they may differ. Every member calls it."""
@@ -135,6 +143,23 @@ class Progress:
         self.clip_norm = clip_norm_at(self.method, steps)
         if self.is_shared:
             self.plan = plan(self.method, self._group.id, steps)
+
+    def position(self) -> Dict[str, Any]:
+        """Where this rank is, for ``take_up``."""
+        return {
+            "steps": self.steps,
+            "version": self.version,
+            "apart": self._is_apart,
+            "parted": self.is_parted,
+            "differs": self.differs,
+        }
+
+    def take_up(self, position: Dict[str, Any]) -> None:
+        """This rank is where ``position`` says."""
+        self.move(int(position["steps"]))
+        self.turn(int(position["version"]))
+        self._is_apart = bool(position["apart"])
+        self.is_parted, self.differs = bool(position["parted"]), bool(position["differs"])
 
     def turn(self, version: int) -> None:
         """So many updates were done; in rounds a step may do several, or go on from elsewhere."""

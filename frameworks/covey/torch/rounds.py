@@ -29,7 +29,6 @@ from covey.torch.compression import Compression
 from covey.torch.layout import BucketPlan
 from covey.torch.look import is_on, unfit
 from covey.torch.own import take_scale
-from covey.torch.reducer import next_prefix
 from covey.torch.snapshot import State, addresses_of
 from covey.torch.spans import Span
 from covey.torch.tensors import CODES
@@ -120,7 +119,7 @@ class RoundTrainer:
         self._needed = ranks_needed(method, self._group.size())
         self._rounds = _native.rounds_open(
             self._group.id,
-            next_prefix("rounds", self._group.ranks),
+            optimizer._covey_progress.name_of("rounds"),
             method,
             reduction.op_code,
             len(self._hypers.read()),

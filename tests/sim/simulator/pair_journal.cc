@@ -156,6 +156,27 @@ void PairJournal::OnTaken(int32_t rank, const Bytes& model) {
 
 void PairJournal::OnGoOn(int32_t rank) { goes_on_[static_cast<size_t>(rank)] = true; }
 
+void PairJournal::CheckMeanOfAll(const Bytes& model) {
+  const auto size = static_cast<size_t>(memory_->size());
+  std::vector<const std::byte*> models(size);
+  Bytes mean(model.size());
+  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
+    for (size_t i = 0; i < size; ++i)
+      models[i] = ModelOf(static_cast<int32_t>(i))->data() + shard.offset_bytes;
+    std::byte* to = mean.data() + shard.offset_bytes;
+    ScalarKernels().reduce(
+        {.dtype = shard.dtype, .op = Op::kSum, .postscale = 1.0 / static_cast<double>(size)},
+        models, std::span<std::byte* const>(&to, 1), shard.count, Stores::kCached);
+  }
+  if (!IsEqual(mean, model)) Fail("5: what all have after finish() is not the mean of all");
+}
+
+void PairJournal::CheckOwn(int32_t rank, const Bytes& model) {
+  Look();
+  if (!IsEqual(model, *ModelOf(rank)))
+    Fail("5: rank " + std::to_string(rank) + " keeps something else than it has");
+}
+
 const Bytes* PairJournal::ModelOf(int32_t i) const {
   const Model& model = models_[static_cast<size_t>(i)];
   return model.number == 0 ? nullptr : &held_.at(model.place);

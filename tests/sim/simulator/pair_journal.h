@@ -33,6 +33,10 @@ class PairJournal {
   // A rank begins a new epoch: what it has then is what counts.
   void OnGoOn(int32_t rank);
 
+  // What is left of an epoch: the mean of all, or what the rank has by itself.
+  void CheckMeanOfAll(const Bytes& model);
+  void CheckOwn(int32_t rank, const Bytes& model);
+
   // What member i has, whatever is being decided. Nothing before it has begun.
   const Bytes* ModelOf(int32_t i) const;
   bool IsEqual(const Bytes& a, const Bytes& b) const;  // but for what is between the shards

@@ -246,7 +246,12 @@ void PairSimulation::Finish(int32_t rank) {
   if (closing_) return;
   Hear(player.pairs.get());
   const bool all = player.pairs->Unfinished().empty();
-  player.pairs->Mean(SpansOf(&player.model));
+  if (swarm_.keeps_own) {
+    player.pairs->Own(SpansOf(&player.model));
+    if (all && !closing_) journal_.CheckOwn(rank, player.model);
+  } else {
+    player.pairs->Mean(SpansOf(&player.model));
+  }
   player.pairs->Meet();
   while (!closing_ && IsAwaited(player.pairs->Unmet())) {
     Hear(player.pairs.get());
@@ -323,22 +328,12 @@ void PairSimulation::CheckEnd() {
     if (first == nullptr && player.has_finished) first = &player;
   }
   ++equal_;
+  if (swarm_.keeps_own) return;
   for (const Player& player : players_)
     if (player.has_finished && !journal_.IsEqual(player.model, first->model))
       journal_.Fail("5: finish() has left the ranks with different models");
   if (killed_ > 0) return;
-  std::vector<const std::byte*> models(players_.size());
-  Bytes mean(layout_.length_bytes());
-  for (const RoundLayout::Shard& shard : layout_.shards()) {
-    for (int32_t i = 0; i < swarm_.size; ++i)
-      models[static_cast<size_t>(i)] = journal_.ModelOf(i)->data() + shard.offset_bytes;
-    std::byte* to = mean.data() + shard.offset_bytes;
-    ScalarKernels().reduce(
-        {.dtype = shard.dtype, .op = Op::kSum, .postscale = 1.0 / static_cast<double>(swarm_.size)},
-        models, std::span<std::byte* const>(&to, 1), shard.count, Stores::kCached);
-  }
-  if (!journal_.IsEqual(mean, first->model))
-    journal_.Fail("5: what all have after finish() is not the mean of all");
+  journal_.CheckMeanOfAll(first->model);
 }
 
 PairVerdict PairSimulation::Run() {

@@ -41,6 +41,7 @@ PairSwarm PairSwarm::Draw(Rng* rng, int32_t ranks) {
   s.stops_at_words = rng->Percent(25);
   s.by_rule = rng->Percent(25);
   s.rule = DrawRule(rng, s.size);
+  s.keeps_own = s.strikes_permille % 5 == 0;  // Not drawn: what seeds are known for stays.
   return s;
 }
 
@@ -54,7 +55,7 @@ std::string PairSwarm::ToString() const {
                   : "") +
          ", stopped " + std::to_string(most_stopped) + ", killed " + std::to_string(most_killed) +
          ", switches " + std::to_string(switch_permille) + " permille, epochs " +
-         std::to_string(epochs);
+         std::to_string(epochs) + (keeps_own ? ", models stay own" : "");
 }
 
 }  // namespace covey

@@ -26,6 +26,7 @@ struct PairSwarm {
   uint64_t stops_permille;  // of resumes: a rank stops for a while
   bool stops_at_words;      // likewise, where a word is read or written
   uint64_t most_stopped, most_killed, strikes_permille;  // for ever
+  bool keeps_own;                                        // at the end of an epoch; else the mean
   int epochs;                                            // of so many steps, each with its end
 
   // `ranks` 0: as the seed has it.

@@ -1,0 +1,334 @@
+"""Saving a training as a whole, with what its method holds, and going on from there."""
+
+from __future__ import annotations
+
+import difflib
+import pathlib
+import sys
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+import torch
+
+from covey import _native
+from covey.errors import BadCheckpoint, InvalidArgument
+from covey.method import text_at
+from covey.state import state
+from covey.torch import folder, resume
+from covey.torch.contents import PARTS, Contents, check_model, check_optimizer
+from covey.torch.meeting import Meeting
+
+
+class Loaded:
+    """What ``load`` has done.
+
+    Attributes:
+        exact: each rank goes on from where it was, by the same method.
+        reset: what is not as it was, in words; empty if ``exact``.
+        steps: how often ``step()`` was called, on this rank (else on the rank that did most).
+        version: the optimizer's, likewise.
+        method: the full text of the method that it was saved with.
+        size: how many ranks saved it.
+
+    What was given to ``save`` by name is ``loaded["epoch"]``; of what has ``load_state_dict`` its
+    state dict.
+    """
+
+    def __init__(self, manifest: Mapping[str, Any], reset: List[str]) -> None:
+        self.method, self.size = str(manifest["method"]), int(manifest["size"])
+        self.reset, self.exact = reset, not reset
+        self.steps = self.version = 0
+        self._also: Dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._also:
+            raise KeyError(_unknown(name, self._also))
+        return self._also[name]
+
+    def __repr__(self) -> str:
+        return f"Loaded(exact={self.exact}, steps={self.steps}, reset={self.reset})"
+
+
+def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None:
+    """Saves a training as one folder; all ranks that ``optimizer`` trains on call it, after a step.
+
+    ``load`` goes on from there as the job that goes on itself: bit for bit, where the method and
+    the arithmetic do the same twice. With ``allreduce`` and ``local`` it changes nothing (``local``
+    also in the middle of its local steps). With ``eager``, and ``max_wait``, it is a ``finish()``:
+    all gradients count; with ``wagma``, and ``local`` by ``max_wait``, too: it averages the models,
+    and the next average of all is ``sync_every`` later. With ``adpsgd`` and ``swarm`` each rank has
+    its own model, with what others have made of it; local steps and partners begin anew.
+
+    In the folder are ``model.pt`` and ``optimizer.pt``, state dicts that ``torch.load`` reads
+    without Covey: of the mean of all ranks' models, and of their momenta. It appears, and takes the
+    place of one that was there, at once, when all of it is on the disc.
+
+    Args:
+        path: the folder, in a file system that all ranks share.
+        model: the module; its parameters include the optimizer's.
+        optimizer: a ``DistributedOptimizer``.
+        **also: what else is to be kept, of each rank: objects with ``state_dict()`` (a scheduler, a
+            GradScaler), or numbers, texts, tensors, and lists and dicts of them. The state of
+            torch's random numbers on the CPU is kept anyhow.
+
+    Raises:
+        NotSaved: (an OSError) a rank could not write; the message says which and why.
+        InvalidArgument: (a ValueError) something cannot be kept; or called between backward and
+            step; or ranks that step together have done unequal numbers of steps.
+        Timeout: with a method that has ``max_wait``: a rank has not come. Who has come is waited
+            for however long it writes.
+        Aborted: a rank has died. Whatever is raised, the old checkpoint is whole.
+
+    Example:
+        >>> covey.save("run/last", model, optimizer, scheduler=scheduler, epoch=epoch)
+    """
+    meeting = _meet("save", optimizer)
+    with meeting.part():
+        resume.check(optimizer, "save()")
+    meeting.agree()
+    positions = meeting.gather(optimizer._covey_progress.position())
+    _check_positions(optimizer, positions, meeting.group.ranks)
+    resume.settle(optimizer)
+    contents: Any = None
+    with meeting.part():
+        contents = Contents(model, optimizer, also)
+    meeting.agree()
+    files, manifest = _files_of(meeting, contents)
+    manifest["method"] = optimizer._covey_progress.method
+    manifest["positions"] = positions
+    manifest["optimizer"] = {"class": type(optimizer).__name__, "groups": contents.names}
+    _write(meeting, folder.place_of(path), files, manifest)
+
+
+def _meet(what: str, optimizer: Any) -> Meeting:
+    """All have come, nobody is in a step, and nothing is under way."""
+    place = state.require()
+    if not hasattr(optimizer, "_covey_progress"):
+        raise InvalidArgument(
+            f"{what}: the optimizer is a {type(optimizer).__name__}, not a DistributedOptimizer: "
+            "what is trained alone is saved by torch.save()"
+        )
+    group = optimizer._covey_options["process_set"]
+    if not group.included():
+        raise InvalidArgument(
+            f"{what}: the optimizer trains on the ranks {group.ranks}, which call it, and this is "
+            f"rank {place.rank}"
+        )
+    resume.gather_in(optimizer)
+    return Meeting(what, group)
+
+
+def _check_positions(optimizer: Any, positions: List[Dict[str, Any]], ranks: List[int]) -> None:
+    """Ranks that step together are where all are."""
+    if optimizer._covey_progress.plan.in_rounds:
+        return
+    steps = [position["steps"] for position in positions]
+    for rank, done in zip(ranks, steps):
+        if done != steps[0]:
+            raise InvalidArgument(
+                f"save: rank {ranks[0]} has done {steps[0]} steps, and rank {rank} {done}: all "
+                "call it after the same step"
+            )
+
+
+def _files_of(meeting: Meeting, contents: Contents) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    """By name what this rank writes, and what there is to be said of it."""
+    digests = meeting.gather((contents.layout, *contents.digests))
+    own = [part for part, *known in zip(("layout", *PARTS), *digests) if len(set(known)) > 1]
+    if "layout" in own:
+        raise InvalidArgument(
+            "save: the ranks' models, or optimizers, have different tensors: "
+            "covey.check_replicas(model) says which"
+        )
+    parameters = contents.parts["parameters"]
+    moments = contents.parts["optimizer"]
+    if "parameters" in own:
+        parameters = contents.mean_parameters()
+    if "optimizer" in own:
+        moments = contents.mean_optimizer()
+    mine = {**{part: contents.parts[part] for part in own}, **contents.own}
+    files = {folder.rank_file(meeting.index): mine}
+    if meeting.leads:
+        files[folder.MODEL] = contents.whole_model(parameters)
+        files[folder.OPTIMIZER] = moments
+    return files, {
+        "format": folder.FORMAT,
+        "covey": _native.version,
+        "torch": str(torch.__version__),
+        "size": meeting.group.size(),
+        "own": own,
+        "tensors": contents.tensors,
+    }
+
+
+def _write(
+    meeting: Meeting, place: pathlib.Path, files: Dict[str, Any], manifest: Dict[str, Any]
+) -> None:
+    made: Optional[pathlib.Path] = None
+
+    def begin() -> str:
+        nonlocal made
+        made = folder.begin(place)
+        return str(made)
+
+    try:
+        where = pathlib.Path(meeting.on_lead(begin))
+        entries: Dict[str, Tuple[int, str]] = {}
+        with meeting.part():
+            if not where.is_dir():
+                raise InvalidArgument(
+                    f"{where} was made by rank {meeting.group.ranks[0]} and is not to be seen "
+                    "here: the path has to be in a file system that all ranks share"
+                )
+            for name, content in files.items():
+                entries[name] = tuple(folder.write(where, name, content))
+        meeting.agree()
+        for each in meeting.gather(entries):
+            manifest.setdefault("files", {}).update(each)
+        meeting.on_lead(lambda: folder.commit(where, place, manifest))
+    finally:
+        if made is not None:
+            folder.abandon(made)  # After commit() there is nothing by that name.
+
+
+def load(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> Loaded:
+    """Goes on from where ``save`` was called; all ranks that ``optimizer`` trains on call it.
+
+    First every rank looks whether what it needs is whole and fits; if it is not so on one of them,
+    nothing is changed on any. With as many ranks and the same method each rank goes on where it
+    was. Else all begin with the mean model and the mean of momenta and the like, at the step that
+    was reached, and what was reset is said on stderr by rank 0 and in ``reset``.
+
+    Args:
+        path: the folder.
+        model: the module, made as it was for ``save``.
+        optimizer: a ``DistributedOptimizer`` of the same class, with the same parameter groups.
+        **also: objects to give their state back to, by the names they had: a scheduler.
+
+    Raises:
+        BadCheckpoint: (a ValueError) a file is missing, cut short or changed, or a newer Covey has
+            written it. Nothing was loaded, on any rank; the message names the file.
+        InvalidArgument: (a ValueError) there is none; it is of another model (the message names the
+            first tensor that differs) or optimizer; it has nothing by a name in ``also``.
+        Timeout: with a method that has ``max_wait``: a rank has not come.
+
+    Example:
+        >>> loaded = covey.load("run/last", model, optimizer, scheduler=scheduler)
+        >>> first = loaded["epoch"] + 1
+    """
+    meeting = _meet("load", optimizer)
+    with meeting.part():
+        resume.check(optimizer, "load()")
+    meeting.agree()
+    where = folder.place_of(path)
+
+    def look() -> Tuple[str, Dict[str, Any]]:
+        found = folder.find(where)
+        return str(found), folder.read_manifest(found)
+
+    found, manifest = meeting.on_lead(look)
+    source: Any = None
+    with meeting.part():
+        check_model(manifest, model)
+        check_optimizer(manifest, model, optimizer)
+        source = _Source(pathlib.Path(found), manifest, meeting, optimizer)
+        source.check(also)
+    meeting.agree()
+    loaded = Loaded(manifest, source.reset)
+    renewal = resume.Renewal(optimizer)
+    with meeting.part():
+        resume.put_to(optimizer, source.position, lambda: source.put(model, optimizer, also))
+    renewal.end()
+    meeting.agree()
+    loaded.steps, loaded.version = source.position["steps"], source.position["version"]
+    loaded._also = {name: value for name, (_, value) in source.also.items()}
+    if meeting.leads:
+        for line in loaded.reset:
+            print(f"covey: load {where}: {line}", file=sys.stderr)
+    return loaded
+
+
+class _Source:
+    """What one rank takes from a checkpoint."""
+
+    def __init__(
+        self, where: pathlib.Path, manifest: Mapping[str, Any], meeting: Meeting, optimizer: Any
+    ) -> None:
+        """Reads it. Raises BadCheckpoint (a ValueError)."""
+        size, own = meeting.group.size(), manifest["own"]
+        method = optimizer._covey_progress.method
+        self._is_same_size = manifest["size"] == size
+        is_exact = self._is_same_size and manifest["method"] == method
+        entries = manifest["files"]
+        index = meeting.index if self._is_same_size else 0
+        part = folder.read(where, folder.rank_file(index), entries)
+        self.also: Dict[str, Tuple[str, Any]] = part["also"]
+        self._random = part["random"] if self._is_same_size else None
+        self._model: Dict[str, Any] = folder.read(where, folder.MODEL, entries)
+        if self._is_same_size:
+            self._model.update(part.get("buffers", {}))
+        if is_exact:
+            self._model.update(part.get("parameters", {}))
+        if is_exact and "optimizer" in own:
+            self._optimizer = part["optimizer"]
+        else:
+            self._optimizer = folder.read(where, folder.OPTIMIZER, entries)
+        positions = manifest["positions"]
+        self.position = positions[index] if is_exact else _joint(positions)
+        self.reset = [] if is_exact else _reset(manifest, size, method, bool(self.also))
+
+    def check(self, also: Mapping[str, Any]) -> None:
+        """Raises InvalidArgument (a ValueError) for a name that the checkpoint has not."""
+        for name, target in also.items():
+            if name not in self.also:
+                raise InvalidArgument(_unknown(name, self.also))
+            if not hasattr(target, "load_state_dict") or self.also[name][0] != "state":
+                raise InvalidArgument(
+                    f"{name} was saved as a value, or is one: it is loaded[{name!r}] afterwards"
+                )
+
+    def put(self, model: torch.nn.Module, optimizer: Any, also: Mapping[str, Any]) -> None:
+        """Changes the model, the optimizer and what else there is."""
+        model.load_state_dict(self._model)
+        optimizer.load_state_dict(self._optimizer)
+        for name, target in also.items():
+            target.load_state_dict(self.also[name][1])
+        if self._random is not None:
+            torch.set_rng_state(self._random)
+
+
+def _joint(positions: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Where all are that begin with one model."""
+    return {
+        "steps": max(position["steps"] for position in positions),
+        "version": max(position["version"] for position in positions),
+        "apart": False,
+        "parted": False,
+        "differs": False,
+    }
+
+
+def _reset(manifest: Mapping[str, Any], size: int, method: str, has_also: bool) -> List[str]:
+    """What of a checkpoint ``size`` ranks cannot take up by ``method``."""
+    said: List[str] = []
+    own, steps = manifest["own"], _joint(manifest["positions"])["steps"]
+    if manifest["method"] != method:
+        before, now = text_at(manifest["method"], steps), text_at(method, steps)
+        said.append(f"method {before} -> {now}, at step {steps}")
+    if manifest["size"] != size:
+        said.append(f"{manifest['size']} ranks -> {size}")
+        what = ["buffers"] * ("buffers" in own) + ["what was saved by name"] * has_also
+        if what:
+            said.append(f"{' and '.join(what)}: those of the first rank, on all")
+        said.append("random numbers: not set")
+    if "parameters" in own:
+        said.append("models: the mean of all ranks', on all")
+    if "optimizer" in own:
+        said.append("the optimizer's momenta and the like: their mean, on all")
+    return said
+
+
+def _unknown(name: str, known: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    there = ", ".join(known) or "none"
+    return f"the checkpoint has nothing by the name {name}: it has {there}{hint}"
