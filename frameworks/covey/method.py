@@ -160,6 +160,7 @@ class Plan(NamedTuple):
         until: the next version at which another method holds, or a warm-up is over.
         local_steps: of MODEL in rounds: steps that a rank does between two of its versions; 0: each
             step is a version.
+        warmup: in rounds: so many versions from this one on wait for all, for max_wait at most.
     """
 
     payload: int
@@ -167,6 +168,7 @@ class Plan(NamedTuple):
     until: int
     in_pairs: bool = False
     local_steps: int = 0
+    warmup: int = 0
 
 
 def plan(text: str, group: int, version: int) -> Plan:
@@ -177,8 +179,8 @@ def plan(text: str, group: int, version: int) -> Plan:
     Raises:
         InvalidArgument: (a ValueError) the group has fewer members than the method waits for.
     """
-    payload, admission, until, local_steps = _native.method_plan(text, group, version)
-    return Plan(payload, admission != ALL, until, admission == PAIRS, local_steps)
+    payload, admission, until, *rest = _native.method_plan(text, group, version)
+    return Plan(payload, admission != ALL, until, admission == PAIRS, *rest)
 
 
 def plans(text: str, group: int) -> Iterator[Tuple[int, Plan]]:

@@ -296,7 +296,8 @@ static PyMethodDef methods[] = {
     {"method_at", MethodAt, METH_VARARGS,
      "method_at(text, version) -> the text of the method that holds then, alone"},
     {"method_plan", MethodPlan, METH_VARARGS,
-     "method_plan(text, group, version) -> (payload, admission, until which version, local steps)"},
+     "method_plan(text, group, version) -> (payload, admission, until which version, local steps, "
+     "warm-up)"},
     {"pairs_open", PairsOpen, METH_VARARGS,
      "pairs_open(group, name, method, dtypes, counts, addresses) -> pairs; every member calls it"},
     {"pairs_step", PairsStep, METH_VARARGS,
@@ -307,8 +308,12 @@ static PyMethodDef methods[] = {
      "pairs_finish(pairs, addresses): waits until all have, then their mean; raises Timeout"},
     {"pairs_close", PairsClose, METH_VARARGS, "pairs_close(pairs): this rank leaves"},
     {"rounds_open", RoundsOpen, METH_VARARGS,
-     "rounds_open(group, name, method, op, hypers, dtypes, counts) -> rounds; every member calls "
+     "rounds_open(group, name, method, begin, op, hypers, dtypes, counts) -> rounds; every member "
+     "calls "
      "it"},
+    {"rounds_withdraw", RoundsWithdraw, METH_VARARGS,
+     "rounds_withdraw(rounds, count) -> addresses of what no version will have; () when there is "
+     "nothing"},
     {"rounds_spans", RoundsSpans, METH_VARARGS,
      "rounds_spans(rounds, count) -> addresses of the spans to write next"},
     {"rounds_publish", RoundsPublish, METH_VARARGS,
