@@ -53,6 +53,7 @@ Status PlanOf(const Use& use, const char* text, covey_group key, int64_t version
   plan->group = key;  // Membership::kAll
   plan->until = choice.Until(version);
   plan->local_steps = made.rounds.local_steps;
+  plan->warmup = made.rounds.warmup;
   return Status::Ok();
 }
 

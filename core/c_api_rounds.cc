@@ -153,6 +153,21 @@ covey_code covey_rounds_read(covey_runtime* runtime, covey_rounds rounds, int64_
   return Report(covey::Read(port, version, spans, record), error);
 }
 
+covey_code covey_rounds_withdraw(covey_runtime* runtime, covey_rounds rounds, const void** spans,
+                                 covey_error* error) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  if (port == nullptr) return Report(covey::NoneOf(use), error);
+  if (port->has_models())
+    return Report(Status::InvalidArgument("covey_rounds_withdraw is for gradients"), error);
+  const std::byte* content = nullptr;
+  const Status status = port->Withdraw(&content);
+  const std::vector<size_t>& offsets = port->layout().offsets_bytes();
+  for (size_t i = 0; i < offsets.size(); ++i)
+    spans[i] = content == nullptr ? nullptr : content + offsets[i];
+  return Report(status, error);
+}
+
 covey_code covey_rounds_merge(covey_runtime* runtime, covey_rounds rounds, int64_t version,
                               void* const* spans, covey_round_merge* merge, covey_error* error) {
   const Use use(OrDefault(runtime));

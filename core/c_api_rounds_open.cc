@@ -22,18 +22,21 @@ Status CheckConfig(const covey_rounds_config& config) {
   if (config.op != COVEY_SUM && config.op != COVEY_AVERAGE)
     return wrong("op is COVEY_SUM or COVEY_AVERAGE");
   RETURN_IF_ERROR(CheckSpans("rounds", {config.num_spans, config.dtypes, config.counts}));
+  if (config.begin < 0) return wrong("begin is negative");
   if (config.num_hypers < 0 || config.num_hypers > kMostHypers)
     return wrong("num_hypers is " + std::to_string(config.num_hypers) + ", which is not 0 to " +
                  std::to_string(kMostHypers));
   return Status::Ok();
 }
 
-Status MethodOf(const Use& use, const char* text, const Group& group, std::string* full,
-                MethodRounds* rounds) {
+Status MethodOf(const Use& use, const covey_rounds_config& config, const Group& group,
+                std::string* full, MethodRounds* rounds) {
   MethodChoice choice;
+  const char* text = config.method;
   RETURN_IF_ERROR(ParseMethod(text == nullptr ? use->config().method : text, &choice));
-  const MethodPlan plan = choice.Plan({.size = group.size(), .rank = group.my_index}, 0);
+  const MethodPlan plan = choice.Plan({.size = group.size(), .rank = group.my_index}, config.begin);
   *full = choice.Text();
+  if (config.begin > 0) *full += " from version " + std::to_string(config.begin) + " on";
   *rounds = plan.rounds;
   if (plan.admission != Admission::kRounds)
     return Status::InvalidArgument("the method " + *full + " has no rounds: it exchanges with all");
@@ -99,6 +102,7 @@ RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, c
                           .staleness = static_cast<uint64_t>(rounds.max_staleness)};
   if (rounds.admit > 0) admission.count = static_cast<int32_t>(rounds.admit);
   admission.seed = rounds.seed;
+  admission.warmup = static_cast<uint64_t>(rounds.warmup);
   if (rounds.admit < kAdmitDrawn)
     admission.drawn = static_cast<int32_t>(kAdmitDrawn - rounds.admit);
   else if (rounds.admit < 0)
@@ -131,7 +135,7 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_rounds_config* c
     return Status::InvalidArgument("there is no such group, or this rank is not in it");
   BlockOffer mine;
   MethodRounds rounds;
-  RETURN_IF_ERROR(MethodOf(use, config->method, *group, &mine.text, &rounds));
+  RETURN_IF_ERROR(MethodOf(use, *config, *group, &mine.text, &rounds));
   const bool is_shared = use->transport().words() != nullptr;
   if (!is_shared) RETURN_IF_ERROR(CheckNetwork(use, mine.text, rounds));
   if (rounds.group_size > 0 && config->op != COVEY_AVERAGE)

@@ -348,11 +348,13 @@ typedef struct covey_plan {
   uint32_t struct_size;
   covey_payload payload;
   covey_admission admission;
-  covey_group group;   /* with whom */
-  int64_t until;       /* the next version at which another method holds, or warm-up is over;
-                      * INT64_MAX when there is none */
+  covey_group group; /* with whom */
+  int64_t until;     /* the next version at which another method holds, or warm-up is over (not that
+                        * of rounds of gradients, which go on); INT64_MAX when there is none */
   int64_t local_steps; /* COVEY_MODEL in rounds: a member does so many steps between two of its
                         * versions; else 0: each step is exchanged as said */
+  int64_t warmup;      /* in rounds: so many versions from this one on wait for all, for max_wait at
+                        * most */
 } covey_plan;
 
 /* All methods as a JSON array of {name, help, bytes, citation, exchanged, partners, saved, late,

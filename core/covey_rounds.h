@@ -47,6 +47,8 @@ typedef struct covey_rounds_config {
   const covey_dtype* dtypes; /* [num_spans], not bool */
   const int64_t* counts;     /* [num_spans] elements, each at least 1 */
   int32_t num_hypers;        /* hyper-parameters that travel with each step, 0 to 4096 */
+  int64_t begin;             /* the version of the method that these begin at; mostly 0. Theirs is
+                              * version 1 */
 } covey_rounds_config;
 
 /* What a version consists of; the same on all members. Arrays may be NULL. */
@@ -109,6 +111,13 @@ COVEY_API covey_code covey_rounds_expect(covey_runtime* runtime, covey_rounds ro
 COVEY_API covey_code covey_rounds_read(covey_runtime* runtime, covey_rounds rounds, int64_t version,
                                        void* const* spans, covey_round_record* record,
                                        covey_error* error);
+
+/* Gradients, of a member that goes on elsewhere: takes back what it has published and no version
+ * has, nor will have, so that it can count there. spans[i] gets its address, NULL when there is
+ * nothing. It lies there until covey_rounds_close, which is all that may follow.
+ * COVEY_UNSUPPORTED where members share no memory. */
+COVEY_API covey_code covey_rounds_withdraw(covey_runtime* runtime, covey_rounds rounds,
+                                           const void** spans, covey_error* error);
 
 /* What covey_rounds_merge has done. */
 typedef struct covey_round_merge {

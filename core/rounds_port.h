@@ -78,6 +78,8 @@ class RoundsPort {
   virtual void Expect(std::span<void* const> to) = 0;
   // See ResultLog::Read.
   Status Read(uint64_t version, std::span<void* const> to, RoundRecord* record);
+  // See Rounds::Withdraw. Where members share no memory, kUnsupported.
+  virtual Status Withdraw(const std::byte** content) = 0;
   // Models. See Rounds::Merge.
   virtual Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) = 0;
   // Models. What a member has published last, and as which step; see Rounds::Look. Passed by: a

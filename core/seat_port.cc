@@ -43,6 +43,10 @@ void SeatPort::Open(const std::vector<uint64_t>& places) {
       bundle_.shape, bundle_.layout);
 }
 
+Status SeatPort::Withdraw(const std::byte**) {
+  return Status::Unsupported("what was sent to another host cannot be taken back");
+}
+
 Status SeatPort::Merge(uint64_t, std::span<void* const>, Merged*) {
   return Status::Unsupported("models are merged by ranks that share memory");
 }

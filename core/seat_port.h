@@ -42,6 +42,7 @@ class SeatPort final : public RoundsPort, public LetterPort {
   void Part(LetterBox* box) override { box->Close(channel_); }
 
   void Expect(std::span<void* const>) override {}
+  Status Withdraw(const std::byte** content) override;
   Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) override;
   Status Look(int32_t member, std::span<void* const> to, Seen* seen) override;
   bool IsAsked(uint64_t applied, uint64_t* unused) override;

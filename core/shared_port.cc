@@ -36,6 +36,12 @@ void SharedPort::Expect(std::span<void* const> to) {
   rounds_->Expect(to);
 }
 
+Status SharedPort::Withdraw(const std::byte** content) {
+  const std::lock_guard lock(mutex_);
+  *content = rounds_->Withdraw();
+  return Status::Ok();
+}
+
 Status SharedPort::Merge(uint64_t version, std::span<void* const> to, Merged* merged) {
   const std::lock_guard lock(mutex_);
   const std::string what = "version " + std::to_string(version) + " of '" + bundle_.name + "'";

@@ -58,7 +58,9 @@ constexpr MethodParameter kCommon[] = {
      .standard = 0,
      .minimum = 0,
      .maximum = kManySteps,
-     .help = "first steps, in which gradients are averaged over all ranks as by allreduce"},
+     .help = "first steps, in which gradients are averaged over all ranks as by allreduce; no step "
+             "waits longer than the method's max_wait, if it has one: then who is missing is left "
+             "out until it keeps up again, and its gradient counts later, once"},
     {.name = "clip_norm",
      .letter = "",
      .unit = "",
@@ -125,8 +127,9 @@ Status ReadValue(const MethodParameter& parameter, std::string_view text, int64_
     range = "auto or a time such as 20ms";
     least = "0s";
   }
-  if (parameter.notation == Notation::kNorm || parameter.notation == Notation::kTimeOrOff) {
-    range = parameter.notation == Notation::kNorm ? "off or a number" : "off or a time such as 2s";
+  if (parameter.notation == Notation::kNorm || parameter.notation == Notation::kLimit) {
+    range = parameter.notation == Notation::kNorm ? "off or a number"
+                                                  : "off, auto or a time such as 2s";
     least = WriteAs(parameter.notation, 1);
   }
   return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
@@ -269,11 +272,36 @@ std::string JsonOf(const Method& method) {
 
 // What is off is not written, so that a method without it keeps its text.
 bool IsWritten(const MethodParameter& parameter, int64_t value) {
-  return parameter.notation != Notation::kTimeOrOff || value != kOff;
+  return parameter.notation != Notation::kLimit || value != kOff;
 }
 
 std::string WordOf(const MethodParameter& parameter, int64_t value) {
   return std::string(parameter.name) + "=" + WriteAs(parameter.notation, value);
+}
+
+// How far a rank may fall behind in a warm-up before the others wait for it.
+constexpr int64_t kStaleness = 32;
+
+bool IsOfGradientsInRounds(const MethodPlan& plan) {
+  return plan.admission == Admission::kRounds && plan.payload == Payload::kGradients;
+}
+
+// The plan of a warm-up with so many steps left, before a method that begins with `plan`.
+MethodPlan Warmup(const MethodPlan& plan, int64_t left) {
+  if (plan.admission == Admission::kAll) return {.payload = Payload::kGradients};
+  const bool in_rounds = plan.admission == Admission::kRounds;
+  MethodRounds rounds{.admit = kAdmitAll,
+                      .log = kAuto,
+                      .max_wait = in_rounds ? plan.rounds.max_wait : plan.pairs.max_wait,
+                      .max_staleness = kStaleness};
+  if (IsOfGradientsInRounds(plan)) rounds = plan.rounds;
+  rounds.warmup = left;
+  return {.payload = Payload::kGradients, .admission = Admission::kRounds, .rounds = rounds};
+}
+
+// Whether the rounds of its warm-up are its own.
+bool GoesOnFromWarmup(const MethodChoice& choice) {
+  return IsOfGradientsInRounds(choice.method->plan(choice.settings, {.size = 1, .rank = {}}, 0));
 }
 
 void AddWord(const std::string& word, std::string* text) {
@@ -321,15 +349,20 @@ const MethodChoice& MethodChoice::At(int64_t version) const {
 
 int64_t MethodChoice::Until(int64_t version) const {
   const MethodChoice& here = At(version);
-  if (version < here.from + here.warmup_steps) return here.from + here.warmup_steps;
+  const bool warms_up = version < here.from + here.warmup_steps;
+  if (warms_up && !GoesOnFromWarmup(here)) return here.from + here.warmup_steps;
   return here.then.empty() ? kForever : here.then[0].from;
 }
 
 MethodPlan MethodChoice::Plan(const MethodView& view, int64_t version) const {
   const MethodChoice& here = At(version);
   const int64_t step = version - here.from - here.warmup_steps;
-  if (step < 0) return {.payload = Payload::kGradients};
-  const MethodPlan plan = here.method->plan(here.settings, view, step);
+  MethodPlan plan = here.method->plan(here.settings, view, std::max<int64_t>(step, 0));
+  const bool has_end = !here.then.empty() && plan.rounds.admit == kAdmitAll;
+  const bool is_warmup_to_its_end = has_end && IsOfGradientsInRounds(plan);
+  if (step < 0) plan = Warmup(plan, -step);
+  if (is_warmup_to_its_end) plan.rounds.warmup = here.then[0].from - version;
+  if (step < 0) return plan;
   const bool is_last = !here.then.empty() && version == here.then[0].from - 1;
   const bool is_awaited =
       plan.admission == Admission::kAll || plan.admission == Admission::kNeighbors;

@@ -8,10 +8,11 @@
 //
 // The text is flat and survives a shell unquoted: "local", "local:local_steps=8,warmup_steps=100",
 // "local:H=8". All methods have warmup_steps=N, gradients averaged over all ranks in the first N
-// steps; clip_norm=X, the largest norm of the gradients of an update; and as the last setting
-// then=METHOD@N, another method from step N on, whose own settings follow:
-// "allreduce:then=local@1000:H=8,then=allreduce@9000". All that follows `then=` belongs to that
-// method, so nothing is ambiguous; steps are counted from the start of training.
+// steps, where nobody waits longer than the method's max_wait; clip_norm=X, the largest norm of the
+// gradients of an update; and as the last setting then=METHOD@N, another method from step N on,
+// whose own settings follow: "allreduce:then=local@1000:H=8,then=allreduce@9000". All that follows
+// `then=` belongs to that method, so nothing is ambiguous; steps are counted from the start of
+// training.
 // Any thread: the catalogue is constant once main() runs.
 #ifndef COVEY_CORE_PLAN_METHOD_H_
 #define COVEY_CORE_PLAN_METHOD_H_
@@ -38,11 +39,11 @@ enum class Notation : uint8_t {
   kNorm,        // "off", or a number such as "0.25": 0, or millionths
   kTimeOrAuto,  // "auto", or as kTime: kAutoTime, or that
   kPairing,     // "auto", or a topology that gives pairs: 0, or 1 + its place in kPairKinds
-  kTimeOrOff,   // "off", or as kTime and not 0: kOff, which no text has, or that
   kSpacing,     // "fixed" or "geometric": 0 or 1
   kForm,        // "blocking" or "nonblocking": 0 or 1
   kTopology,    // a topology but a matrix: 1 + its place in TopologyKind
   kOrder,       // "cwa" or "atc": 0 or 1
+  kLimit,       // "off", "auto", or as kTime and not 0: kOff, kAutoTime, or that
 };
 inline constexpr int64_t kAdmitSolo = 1;
 inline constexpr int64_t kAdmitAll = -1000;
@@ -81,7 +82,7 @@ enum class Membership : int32_t {
   kAll = 0,  // every rank of the view
 };
 
-// The versions of a method that has them; the same at all versions.
+// The versions of a method that has them; but for `warmup` the same at all versions.
 struct MethodRounds {
   int64_t admit = kAdmitAll;  // who must have come, as Notation::kAdmission has it
   uint64_t seed = 0;          // of what is drawn
@@ -93,6 +94,8 @@ struct MethodRounds {
   int64_t local_steps = 0;    // kModel: steps between a rank's versions; 0: each step is one
   bool skips_ahead = false;   // who was late goes on with the step after the last version
   int64_t max_staleness = 0;  // versions a rank may be behind before all wait for it; 0: any number
+  // So many versions from this one on wait for all: of a warm-up, or up to the next method.
+  int64_t warmup = 0;
 
   friend bool operator==(const MethodRounds&, const MethodRounds&) = default;
 };
@@ -185,12 +188,14 @@ struct MethodChoice {
   // The text of this method alone, as it would be chosen by itself without a warm-up; it is clipped
   // there too, so clip_norm stays.
   std::string OwnText() const;
-  // What is exchanged at `version`. A method's own plan counts from where it begins. The last step
+  // What is exchanged at `version`. A method's own plan counts from where it begins. The warm-up of
+  // one that has a max_wait is made of rounds of gradients, else of plain allreduce. The last step
   // of a method whose replicas differ, before another one begins, averages the models of all,
   // unless it goes in rounds: those have to be finished.
   MethodPlan Plan(const MethodView& view, int64_t version) const;
   // The one of this and `then` that holds at `version`, and the first later version at which
-  // another one holds, or a warm-up is over; kForever when there is none.
+  // another one holds, or a warm-up is over; kForever when there is none. Rounds of gradients are
+  // the same ones in their warm-up and afterwards: for them it is no part of its own.
   const MethodChoice& At(int64_t version) const;
   int64_t Until(int64_t version) const;
 };

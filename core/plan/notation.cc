@@ -36,8 +36,9 @@ std::optional<int64_t> ReadTime(std::string_view text) {
   return std::nullopt;
 }
 
-std::optional<int64_t> ReadTimeOrOff(std::string_view text) {
+std::optional<int64_t> ReadLimit(std::string_view text) {
   if (text == "off") return kOff;
+  if (text == "auto") return kAutoTime;
   const std::optional<int64_t> time = ReadTime(text);
   return time.value_or(0) > 0 ? time : std::nullopt;
 }
@@ -165,8 +166,8 @@ std::optional<int64_t> ReadAs(Notation notation, std::string_view text) {
       return ReadTopology(text);
     case Notation::kTimeOrAuto:
       return text == "auto" ? kAutoTime : ReadTime(text);
-    case Notation::kTimeOrOff:
-      return ReadTimeOrOff(text);
+    case Notation::kLimit:
+      return ReadLimit(text);
   }
   return std::nullopt;
 }
@@ -185,10 +186,10 @@ std::string WriteAs(Notation notation, int64_t value) {
     return value == kAuto ? "auto" : NameOf(kPairKinds[value - 1]);
   if (notation == Notation::kTopology) return NameOf(static_cast<TopologyKind>(value - 1));
   if (const TwoWords* two = WordsOf(notation); two != nullptr) return two->words[value];
-  if (notation == Notation::kTimeOrAuto && value == kAutoTime) return "auto";
-  if (notation == Notation::kTimeOrOff && value == kOff) return "off";
-  if (notation == Notation::kTime || notation == Notation::kTimeOrAuto ||
-      notation == Notation::kTimeOrOff)
+  const bool is_limit = notation == Notation::kLimit;
+  if ((notation == Notation::kTimeOrAuto || is_limit) && value == kAutoTime) return "auto";
+  if (is_limit && value == kOff) return "off";
+  if (notation == Notation::kTime || notation == Notation::kTimeOrAuto || is_limit)
     for (const Unit& unit : kUnits)
       if (value % unit.length == 0) return std::to_string(value / unit.length) + unit.name;
   return std::to_string(value);

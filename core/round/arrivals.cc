@@ -57,6 +57,7 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& los
 
 AdmissionRule Arrivals::RuleOf(uint64_t version) const {
   const ModelRule& models = memory_->models();
+  if (version <= rule_.warmup) return {};
   return models.on() && models.IsSync(version) ? AdmissionRule{} : rule_;
 }
 

@@ -7,6 +7,8 @@
 // first of them that arrives is enough. When all have finished, what is still sealed makes one more
 // version.
 //
+// The versions of a warm-up wait for all that are waited for, whatever later ones need.
+//
 // Models stay arrived until the next comes. Every so-many-th version waits for all that are waited
 // for. When all have finished a final version is made of all models, whatever their steps.
 //
@@ -46,6 +48,7 @@ struct AdmissionRule {
   Time grace = 0;           // how long a version waits for more once these have come, by the clock
                             // of whoever waits
   uint64_t staleness = 0;   // v waits for all at a step below v - staleness (rule W9); 0: for none
+  uint64_t warmup = 0;      // so many versions, the first, wait for all, and no grace
 
   int32_t Wanted(int32_t active) const;
   bool IsMet(const std::vector<Counted>& counted, uint64_t version) const;

@@ -64,6 +64,9 @@ class Rounds final : public Versions {
   // after a Read, until the Read of the next version, or Forget.
   void Expect(std::span<void* const> to) { early_.Aim(to); }
   void Forget() { early_.Forget(); }
+  // Gradients, of a rank that will publish nothing more: what it has published and no version has,
+  // nor will have; null: nothing. It lies there until the rank has left.
+  const std::byte* Withdraw() { return slot_.Withdraw(); }
   Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) override;
   // The same for a snapshot of `version`, which it has taken: it had fallen out of the log.
   void OnSnapshot(uint64_t version);

@@ -57,6 +57,13 @@ void Slot::Skip(uint64_t step) {
   ChooseOpen(open_);
 }
 
+const std::byte* Slot::Withdraw() {
+  const SlotWord slot = offered();
+  if (!TakeBack(slot)) return nullptr;
+  const bool is_null = memory_->Header(self_, slot.buffer)->content.count == 0;
+  return is_null ? nullptr : memory_->Buffer(self_, slot.buffer);
+}
+
 void Slot::Replace(uint64_t step, std::span<const double> hypers) {
   uint64_t* word = memory_->SlotAt(self_);
   SlotWord before = SlotWord::Of(words_->Load(word));

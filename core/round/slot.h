@@ -17,6 +17,10 @@
 //   sealed, by CAS    Skip        only how far it has come     sealed(same buffer)
 //   nulls, by CAS     Publish     as if it were open           sealed(open buffer)
 //
+// Who leaves for good may take back what nobody has collected, to give it elsewhere:
+//
+//   sealed, by CAS    Withdraw    the buffer stays             open
+//
 // Models replace each other instead, and one that was taken is taken by later versions again until
 // the next comes:
 //
@@ -59,6 +63,9 @@ class Slot {
   void Publish(uint64_t step, std::span<const double> hypers);
   // Seals that there is nothing at step `step`, beside what is there.
   void Skip(uint64_t step);
+  // What is sealed, which will be in no version: the buffer it lies in. Null: there is nothing, or
+  // it was collected. The buffer stays as it is until Publish or Skip.
+  const std::byte* Withdraw();
   // As Publish, instead of what was there.
   void Replace(uint64_t step, std::span<const double> hypers);
 

@@ -55,6 +55,8 @@ _TABLE = (
     ("parameters", lambda method: ", ".join(filter(None, map(_setting, method["parameters"])))),
 )
 _FACTORS = {"ranks": "times the ranks, with a warm-up", "one": "as it is"}
+_AVERAGED = "gradients averaged over all ranks"  # In a warm-up.
+_BOUNDED = ", which are waited for no longer than max_wait"
 _COMMON = ("warmup_steps", "clip_norm")  # Every method has them.
 
 
@@ -103,16 +105,20 @@ def start_card(text: str, ranks: int, gradient_bytes: int, group: int) -> List[s
     seen: Set[str] = set()
     for begin, plan in begins:
         part, until = text_at(text, begin), plan.until
-        is_warm_up = until < FOREVER and text_at(text, until) == part and _is_allreduce(plan)
+        is_warm_up = until < FOREVER and text_at(text, until) == part and _warms_up(plan, begin)
         if len(begins) > 1:
             last = f"to step {until - 1}" if until < FOREVER else "on"
-            what = "warm-up, gradients averaged over all ranks" if is_warm_up else part
+            bounded = _BOUNDED if plan.in_rounds else ""
+            what = f"warm-up, {_AVERAGED}{bounded}" if is_warm_up else part
             lines.append(f"from step {begin} {last}: {what}")
         if is_warm_up or part in seen:
             continue
         seen.add(part)
         method = known[name_of(part)]
         lines += _lines("exchanged       ", method["help"])
+        if 0 < plan.warmup < until - begin:
+            last = begin + plan.warmup - 1
+            lines += _lines("warm-up         ", f"to step {last}: {_AVERAGED}{_BOUNDED}")
         for label, fact in _facts(method):
             lines += _lines(label, fact)
         norm = clip_norm_at(text, begin)
@@ -127,8 +133,10 @@ def _clipped(plan: Plan) -> str:
     return "each rank's own gradients, before its own step; in a warm-up what was averaged"
 
 
-def _is_allreduce(plan: Plan) -> bool:
-    return plan.payload == GRADIENTS and not plan.in_rounds
+def _warms_up(plan: Plan, begin: int) -> bool:
+    """Whether a part that begins there is a warm-up, if another of the same method follows."""
+    is_whole = begin + plan.warmup == plan.until
+    return plan.payload == GRADIENTS and (is_whole or not plan.in_rounds)
 
 
 def _bytes(count: int) -> str:

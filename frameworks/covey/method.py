@@ -162,6 +162,7 @@ class Plan(NamedTuple):
         local_steps: of MODEL in rounds: steps that a rank does between two of its versions; 0: each
             step is a version.
         with_neighbors: whether models are averaged with those of neighbors instead of all.
+        warmup: in rounds: so many versions from this one on wait for all, for max_wait at most.
     """
 
     payload: int
@@ -170,6 +171,7 @@ class Plan(NamedTuple):
     in_pairs: bool = False
     local_steps: int = 0
     with_neighbors: bool = False
+    warmup: int = 0
 
 
 def plan(text: str, group: int, version: int) -> Plan:
@@ -180,9 +182,9 @@ def plan(text: str, group: int, version: int) -> Plan:
     Raises:
         InvalidArgument: (a ValueError) the group has fewer members than the method waits for.
     """
-    payload, admission, until, local_steps = _native.method_plan(text, group, version)
+    payload, admission, until, steps, warmup = _native.method_plan(text, group, version)
     in_rounds, in_pairs = admission in (ROUNDS, PAIRS), admission == PAIRS
-    return Plan(payload, in_rounds, until, in_pairs, local_steps, admission == NEIGHBORS)
+    return Plan(payload, in_rounds, until, in_pairs, steps, admission == NEIGHBORS, warmup)
 
 
 def row(text: str, group: Group, version: int) -> Tuple[Row, bool]:

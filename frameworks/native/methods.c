@@ -60,6 +60,6 @@ PyObject* MethodPlan(PyObject* module, PyObject* args) {
   covey_plan plan = COVEY_INIT(covey_plan);
   const covey_code code = covey_method_plan(NULL, text, group, version, &plan, &error);
   if (code != COVEY_OK) return NoneOrError(code, &error);
-  return Py_BuildValue("(iiLL)", (int)plan.payload, (int)plan.admission, (long long)plan.until,
-                       (long long)plan.local_steps);
+  return Py_BuildValue("(iiLLL)", (int)plan.payload, (int)plan.admission, (long long)plan.until,
+                       (long long)plan.local_steps, (long long)plan.warmup);
 }

@@ -279,12 +279,10 @@ static PyMethodDef methods[] = {
     {"group_of", GroupOf, METH_VARARGS, "group_of(tuple of ranks) -> group number"},
     {"submit", Submit, METH_VARARGS, kSubmitDoc},
     {"submit1", SubmitOne, METH_VARARGS, kSubmitOneDoc},
-    {"codecs", CodecsText, METH_NOARGS, "codecs() -> JSON: every codec."},
-    {"codec_check", CodecCheck, METH_VARARGS,
-     "codec_check(codec, feeds_back): raises when there is none, or feedback makes no sense."},
+    {"codecs", CodecsText, METH_NOARGS, "codecs() -> JSON text"},
+    {"codec_check", CodecCheck, METH_VARARGS, "codec_check(codec, feeds_back): raises"},
     {"codec_residual", CodecResidual, METH_VARARGS,
-     "codec_residual(codec, contribution, count, residual): addresses of float32; what the codec\n"
-     "keeps from the others."},
+     "codec_residual(codec, contribution, count, residual): addresses; what it leaves out"},
     {"count_not_finite", CountNotFinite, METH_VARARGS,
      "count_not_finite(dtype, address, count) -> how many elements are NaN or infinite"},
     {"shortcut", NewShortcut, METH_VARARGS, kShortcutDoc},
@@ -302,7 +300,7 @@ static PyMethodDef methods[] = {
     {"method_at", MethodAt, METH_VARARGS,
      "method_at(text, version) -> the text of the method that holds then, alone"},
     {"method_plan", MethodPlan, METH_VARARGS,
-     "method_plan(text, group, version) -> (payload, admission, until which version, local steps)"},
+     "method_plan(text, group, version) -> (payload, admission, until, local steps, warm-up)"},
     {"method_row", MethodRow, METH_VARARGS,
      "method_row(text, group, version) -> (weights, receivers, adapts first), by index"},
     {"topology_check", TopologyCheck, METH_VARARGS,
@@ -322,8 +320,12 @@ static PyMethodDef methods[] = {
      "pairs_finish(pairs, addresses): waits until all have, then their mean; raises Timeout"},
     {"pairs_close", PairsClose, METH_VARARGS, "pairs_close(pairs): this rank leaves"},
     {"rounds_open", RoundsOpen, METH_VARARGS,
-     "rounds_open(group, name, method, op, hypers, dtypes, counts) -> rounds; every member calls "
+     "rounds_open(group, name, method, begin, op, hypers, dtypes, counts) -> rounds; every member "
+     "calls "
      "it"},
+    {"rounds_withdraw", RoundsWithdraw, METH_VARARGS,
+     "rounds_withdraw(rounds, count) -> addresses of what no version will have; () when there is "
+     "nothing"},
     {"rounds_spans", RoundsSpans, METH_VARARGS,
      "rounds_spans(rounds, count) -> addresses of the spans to write next"},
     {"rounds_publish", RoundsPublish, METH_VARARGS,

@@ -166,6 +166,7 @@ PyObject* PairsClose(PyObject* module, PyObject* args);
 
 PyObject* RoundsOpen(PyObject* module, PyObject* args);
 PyObject* RoundsSpans(PyObject* module, PyObject* args);
+PyObject* RoundsWithdraw(PyObject* module, PyObject* args);
 PyObject* RoundsPublish(PyObject* module, PyObject* args);
 PyObject* RoundsWait(PyObject* module, PyObject* args);
 PyObject* RoundsExecuted(PyObject* module, PyObject* args);

@@ -28,10 +28,12 @@ PyObject* RoundsOpen(PyObject* module, PyObject* args) {
   (void)module;
   covey_rounds_config config = COVEY_INIT(covey_rounds_config);
   unsigned long long group;
+  long long begin;
   int op;
   PyObject *dtypes, *counts;
-  if (!PyArg_ParseTuple(args, "KsziiO!O!:rounds_open", &group, &config.name, &config.method, &op,
-                        &config.num_hypers, &PyTuple_Type, &dtypes, &PyTuple_Type, &counts))
+  if (!PyArg_ParseTuple(args, "KszLiiO!O!:rounds_open", &group, &config.name, &config.method,
+                        &begin, &op, &config.num_hypers, &PyTuple_Type, &dtypes, &PyTuple_Type,
+                        &counts))
     return NULL;
   const Py_ssize_t spans = PyTuple_Size(dtypes);
   if (PyTuple_Size(counts) != spans || spans > kMostSpans) {
@@ -45,6 +47,7 @@ PyObject* RoundsOpen(PyObject* module, PyObject* args) {
   if (types != NULL) {
     for (Py_ssize_t i = 0; i < spans; ++i) types[i] = (covey_dtype)codes[i];
     config.group = group;
+    config.begin = begin;
     config.op = (covey_op)op;
     config.num_spans = (int32_t)spans;
     config.dtypes = types;
@@ -82,6 +85,30 @@ PyObject* RoundsSpans(PyObject* module, PyObject* args) {
   PyObject* answer = error.code == COVEY_OK ? PyTuple_New(count) : RaiseError(&error);
   for (int i = 0; answer != NULL && i < count; ++i) {
     PyObject* address = PyLong_FromVoidPtr(spans[i]);
+    if (address == NULL || PyTuple_SetItem(answer, i, address) != 0) Py_CLEAR(answer);
+  }
+  free(spans);
+  return answer;
+}
+
+PyObject* RoundsWithdraw(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long rounds;
+  int count;
+  if (!PyArg_ParseTuple(args, "Ki:rounds_withdraw", &rounds, &count)) return NULL;
+  if (count < 1 || count > kMostSpans) {
+    PyErr_SetString(PyExc_ValueError, "rounds_withdraw: a number of spans");
+    return NULL;
+  }
+  const void** spans = calloc((size_t)count, sizeof(*spans));
+  if (spans == NULL) return PyErr_NoMemory();
+  covey_error error;
+  ClearError(&error);
+  error.code = covey_rounds_withdraw(NULL, rounds, spans, &error);
+  PyObject* answer =
+      error.code != COVEY_OK ? RaiseError(&error) : PyTuple_New(spans[0] == NULL ? 0 : count);
+  for (int i = 0; answer != NULL && i < PyTuple_Size(answer); ++i) {
+    PyObject* address = PyLong_FromVoidPtr((void*)(uintptr_t)spans[i]);
     if (address == NULL || PyTuple_SetItem(answer, i, address) != 0) Py_CLEAR(answer);
   }
   free(spans);

@@ -70,8 +70,8 @@ constexpr Method kMethod{
     .partners = "one rank, another one each time",
     .saved = "after finish(): the mean of all",
     .late =
-        "anybody, for ever: nobody waits but in finish(), there for max_wait at most; who is slow "
-        "takes part with the model it has, and nothing that it learns is lost",
+        "anybody, for ever: nobody waits but in finish() and warmup_steps, there for max_wait at "
+        "most; who is slow takes part with the model it has, and nothing that it learns is lost",
     .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
     .memory = "6 models in each rank, of which 3 to 4 are used while ranks are equally fast",
     .parameters = kParameters,

@@ -10,6 +10,8 @@
 // bytes, 2 g (P-1)/P; with max_wait as eager.
 //
 // Worked example, any view: versions 0 1 2 3 -> gradients gradients gradients gradients.
+#include <algorithm>
+
 #include "core/plan/method.h"
 
 namespace covey {
@@ -24,12 +26,13 @@ constexpr MethodParameter kParameters[] = {
      .letter = "",
      .unit = "time",
      .standard = kOff,
-     .minimum = kOff,
+     .minimum = kAutoTime,
      .maximum = 24 * 3600 * kSecond,
      .help = "how long a rank waits for the others at one step, and in finish(): then it goes on "
              "with those that have come, and who is missing is not waited for until it has kept up "
-             "for 3 steps; off: for ever, as it does during warmup_steps",
-     .notation = Notation::kTimeOrOff},
+             "for 3 steps; auto: 10 times the median of its own steps, at least 1s, and 60s in "
+             "finish() and in its first steps; off: for ever",
+     .notation = Notation::kLimit},
 };
 
 MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
@@ -38,7 +41,7 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
           .admission = Admission::kRounds,
           .rounds = {.admit = kAdmitAll,
                      .log = kAuto,
-                     .max_wait = settings[kMaxWait],
+                     .max_wait = std::max<int64_t>(settings[kMaxWait], 0),
                      .max_staleness = kStaleness}};
 }
 

@@ -19,6 +19,8 @@
 //
 // Worked example, H = 3: versions 0 1 2 | 3 4 5 -> none none model | none none model. With max_wait
 // the plan is the same at all versions: a rank counts the steps itself that it does in a row.
+#include <algorithm>
+
 #include "core/plan/method.h"
 
 namespace covey {
@@ -39,12 +41,14 @@ constexpr MethodParameter kParameters[] = {
      .letter = "",
      .unit = "time",
      .standard = kOff,
-     .minimum = kOff,
+     .minimum = kAutoTime,
      .maximum = 24 * 3600 * kSecond,
-     .help = "how long a rank waits for the others at one averaging, and in finish(): then it goes "
-             "on with those that have come, and who is missing is not waited for until it has kept "
-             "up for 3 averagings; off: for ever, as it does during warmup_steps",
-     .notation = Notation::kTimeOrOff},
+     .help =
+         "how long a rank waits for the others at one averaging, and in finish(): then it goes "
+         "on with those that have come, and who is missing is not waited for until it has kept "
+         "up for 3 averagings; auto: 10 times the median of its own local_steps, at least 1s, and "
+         "60s in finish() and in its first ones; off: for ever",
+     .notation = Notation::kLimit},
 };
 
 // The last is kept for who comes late, beside the one that is made.
@@ -56,7 +60,7 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView& view, int64
             .admission = Admission::kRounds,
             .rounds = {.admit = kAdmitAll,
                        .log = kLog,
-                       .max_wait = settings[kMaxWait],
+                       .max_wait = std::max<int64_t>(settings[kMaxWait], 0),
                        .group_size = view.size,
                        .sync_every = 1,
                        .local_steps = settings[kLocalSteps]}};

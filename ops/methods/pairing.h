@@ -20,7 +20,7 @@ inline constexpr MethodParameter kPairMaxWait = {
     .standard = 60 * kSecond,
     .minimum = kMillisecond,
     .maximum = 24 * 3600 * kSecond,
-    .help = "how long finish() waits for the others; nothing else waits",
+    .help = "how long finish(), and each of warmup_steps, waits for the others; nothing else does",
     .notation = Notation::kTime};
 
 }  // namespace covey

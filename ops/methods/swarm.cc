@@ -100,8 +100,8 @@ constexpr Method kMethod{
     .partners = "one rank, drawn each time",
     .saved = "after finish(): the mean of all",
     .late =
-        "anybody, for ever: nobody waits but in finish(), there for max_wait at most; who is slow "
-        "takes part with the model it has, and nothing that it learns is lost",
+        "anybody, for ever: nobody waits but in finish() and warmup_steps, there for max_wait at "
+        "most; who is slow takes part with the model it has, and nothing that it learns is lost",
     .learning_rate =
         "that for one rank, not times P, with the schedule of one rank's training; momentum stays "
         "with each rank",

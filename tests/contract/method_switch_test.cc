@@ -95,8 +95,13 @@ TEST(Switch, HappensAtItsStepAndLeavesEqualReplicas) {
 
 TEST(Switch, TellsWhatHoldsAndUntilWhen) {
   const MethodChoice choice = Choice("eager:admit=2,warmup_steps=3,then=local@9:H=2");
-  EXPECT_EQ(choice.Until(0), 3);
+  EXPECT_EQ(choice.Until(0), 9) << "its rounds are those of its warm-up";
   EXPECT_EQ(choice.Until(3), 9);
+  for (const char* after : {"local:H=2", "local:H=2,max_wait=1s", "wagma:S=2", "adpsgd"}) {
+    const std::string words = std::string(after).find(':') == std::string::npos ? ":" : ",";
+    EXPECT_EQ(Choice(after + words + "warmup_steps=3").Until(0), 3) << after;
+    EXPECT_EQ(Choice(after + words + "warmup_steps=3").Until(3), kForever) << after;
+  }
   EXPECT_EQ(choice.Until(8), 9);
   EXPECT_EQ(choice.Until(9), kForever);
   EXPECT_EQ(
@@ -122,6 +127,19 @@ TEST(Switch, EachMethodHasItsOwnMaxWait) {
         << v;
 }
 
+// Rounds of gradients of all end with the version before the next method.
+TEST(Switch, RoundsOfAllKnowTheirLastVersion) {
+  const MethodView view{.size = 3, .rank = GroupIndex{0}};
+  for (const char* text : {"allreduce:max_wait=1s,then=wagma@9:S=2", "eager:admit=all,then=local@9",
+                           "eager:admit=all,warmup_steps=4,then=allreduce@9"})
+    for (int64_t v = 0; v < 9; ++v)
+      EXPECT_EQ(Choice(text).Plan(view, v).rounds.warmup, 9 - v) << text << v;
+  for (const char* text : {"allreduce:max_wait=1s", "eager:admit=2,then=local@9",
+                           "local:max_wait=1s,then=allreduce@9", "wagma:S=2,then=allreduce@9"})
+    for (int64_t v = 0; v < 9; ++v)
+      EXPECT_EQ(Choice(text).Plan(view, v).rounds.warmup, 0) << text << v;
+}
+
 TEST(Switch, EachMethodHasItsOwnClipNorm) {
   const std::string text = "allreduce:clip_norm=2,warmup_steps=3,then=local@9:clip_norm=0.5";
   EXPECT_EQ(Read(text),
@@ -130,6 +148,19 @@ TEST(Switch, EachMethodHasItsOwnClipNorm) {
   EXPECT_EQ(choice.At(0).OwnText(), "allreduce:clip_norm=2");
   EXPECT_EQ(choice.At(9).OwnText(), "local:local_steps=8,clip_norm=0.5");
   EXPECT_EQ(choice.At(20).OwnText().find("clip_norm"), std::string::npos);
+}
+
+// Before a method that begins with `plan`, with so many steps left: bounded if that is.
+bool IsWarmup(const MethodPlan& warmup, const MethodPlan& plan, int64_t left) {
+  if (plan.admission == Admission::kAll)
+    return warmup == MethodPlan{.payload = Payload::kGradients};
+  const bool in_pairs = plan.admission == Admission::kPairs;
+  const Time max_wait = in_pairs ? plan.pairs.max_wait : plan.rounds.max_wait;
+  const bool is_own = !in_pairs && plan.payload == Payload::kGradients;
+  return warmup.payload == Payload::kGradients && warmup.admission == Admission::kRounds &&
+         warmup.rounds.warmup == left && warmup.rounds.max_wait == max_wait &&
+         warmup.rounds.admit == (is_own ? plan.rounds.admit : kAdmitAll) &&
+         warmup.rounds.group_size == 0;
 }
 
 // In its own part of the steps a method does what it does alone, but for the last of them.
@@ -146,7 +177,7 @@ TEST(Switch, EveryMethodCountsFromWhereItBegins) {
                                      ? Choice(first->name).Plan(view, v - 5 + (v < 5 ? 5 : 0))
                                      : Choice(second->name).Plan(view, v - 50 + (v < 50 ? 50 : 0));
         if (warms_up) {
-          EXPECT_EQ(both.Plan(view, v), MethodPlan{.payload = Payload::kGradients}) << text << v;
+          EXPECT_TRUE(IsWarmup(both.Plan(view, v), alone, (v < 40 ? 5 : 50) - v)) << text << v;
         } else if (v != 39) {
           EXPECT_EQ(both.Plan(view, v), alone) << text << " version " << v;
         } else if (alone.admission == Admission::kAll) {

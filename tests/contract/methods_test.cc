@@ -161,6 +161,7 @@ TEST(MethodText, TimesThatMayBeOffAreReadAndWritten) {
          std::initializer_list<std::pair<const char*, const char*>>{{"2s", "2s"},
                                                                     {"2000ms", "2s"},
                                                                     {"300ms", "300ms"},
+                                                                    {"auto", "auto"},
                                                                     {"1ns", "1ns"},
                                                                     {"86400s", "86400s"}}) {
       EXPECT_EQ(text(given),
@@ -170,13 +171,13 @@ TEST(MethodText, TimesThatMayBeOffAreReadAndWritten) {
       EXPECT_TRUE(ParseMethod(choice.Text(), &again).ok());
       EXPECT_EQ(again.settings, choice.settings);
     }
-    for (const char* time : {"", "0", "0s", "0ms", "-1s", "abc", "5", "auto", "Off", "1.5s", "2 s",
+    for (const char* time : {"", "0", "0s", "0ms", "-1s", "abc", "5", "Auto", "Off", "1.5s", "2 s",
                              "1m", "86401s", "99999999999999999999s"})
       EXPECT_EQ(text(time), "refused") << time;
     for (const char* time : {"-1s", "abc", "0s"})
       EXPECT_EQ(ErrorOf(name + ":max_wait=" + time),
                 "max_wait is \"" + std::string(time) +
-                    "\", which is not off or a time such as 2s from 1ns to 86400s");
+                    "\", which is not off, auto or a time such as 2s from 1ns to 86400s");
   }
   EXPECT_TRUE(ErrorOf("local:max_wiat=1s").ends_with("the nearest is \"max_wait\""));
 }
@@ -253,7 +254,7 @@ TEST(MethodText, JsonListsAll) {
             std::string::npos)
       << json;
   EXPECT_NE(json.find(R"({"name":"max_wait","letter":"","unit":"time","default":"off",)"
-                      R"("minimum":"off","maximum":"86400s","help":")"),
+                      R"("minimum":"auto","maximum":"86400s","help":")"),
             std::string::npos)
       << json;
   EXPECT_NE(json.find(R"("name":"admit","letter":"","unit":"ranks","default":"0.5",)"

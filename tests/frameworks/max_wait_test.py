@@ -109,6 +109,16 @@ class MaxWaitTest(unittest.TestCase):
                         pool(size).call(train, kind, method + PATIENT, 11), plain, f"seed {SEED}"
                     )
 
+    def test_a_warm_up_is_allreduce_while_nobody_is_late(self) -> None:
+        """Of every method, up to its last version; with max_wait=auto too."""
+        for size, kind in ((2, "adam"), (4, "momentum")):
+            plain = pool(size).call(train, kind, "allreduce", 7)
+            for method in ("allreduce:max_wait=auto,", "eager:", "wagma:", "adpsgd:",
+                           "local:H=4,max_wait=auto,"):
+                with self.subTest(size=size, method=method):
+                    runs = pool(size).call(train, kind, method + "warmup_steps=7", 9)
+                    self.assertEqual([run[:7] for run in runs], [run[:7] for run in plain])
+
     def test_while_nobody_is_late_with_three_ranks(self) -> None:
         """As above, but finish() takes the mean of equal models again: (x + x + x) / 3 may be the
         number beside x. Without max_wait nothing is averaged that has not changed."""

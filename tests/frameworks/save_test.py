@@ -25,6 +25,9 @@ EXACT = (
     "allreduce:then=local@3,then=allreduce@9",
     "eager:admit=all,max_wait=60s",
     "wagma:S=2,tau=3,admit=all,max_wait=60s",
+    "eager:admit=all,max_wait=60s,warmup_steps=9",
+    "wagma:S=2,tau=3,admit=all,max_wait=60s,warmup_steps=9",
+    "wagma:S=2,tau=3,admit=all,max_wait=60s,warmup_steps=3",
 )
 OWN = ("adpsgd", "swarm:H=4", "swarm:H=4,exchange=nonblocking")
 LUCK = ("eager", "eager:admit=majority", "wagma:S=2,tau=3")

@@ -37,13 +37,16 @@ def gradient_of(rank: int, step: int) -> torch.Tensor:
 class Trainer:
     """A parameter whose value is minus the sum of all gradients that went into it."""
 
-    def __init__(self, method: str, model: Optional[torch.nn.Module] = None) -> None:
-        """``model``: to tell the optimizer; the parameter is its only one then."""
+    def __init__(
+        self, method: str, model: Optional[torch.nn.Module] = None, op: int = hvd.Sum
+    ) -> None:
+        """``model``: to tell the optimizer; the parameter is its only one then. With Average it is
+        the sum of all over their number, which is exact for powers of two."""
         self.parameter = torch.nn.Parameter(torch.zeros(WIDTH, dtype=torch.float64))
         if model is not None:
             model.register_parameter("parameter", self.parameter)
         sgd = torch.optim.SGD([self.parameter], lr=1.0)
-        self.optimizer = hvd.DistributedOptimizer(sgd, op=hvd.Sum, model=model, method=method)
+        self.optimizer = hvd.DistributedOptimizer(sgd, op=op, model=model, method=method)
         self.seen = watch(self.optimizer, [self.parameter])
         self.steps = 0
 

@@ -116,12 +116,17 @@ class MethodChoiceTest(unittest.TestCase):
         _, _, err = run_launcher(["-np", "2", "--method", method, *command])
         card = "\n".join(line for line in err if line.startswith("[0] covey | "))
         for words in ("method eager:admit=2,grace=auto,", ",warmup_steps=5,then=local@9:local",
-                      "2 ranks, g = 24 B of gradients", "from step 0 to step 4: warm-up",
-                      "from step 5 to step 8: eager:admit=2", "from step 9 on: local:local_steps=2",
+                      "2 ranks, g = 24 B of gradients", "from step 0 to step 8: eager:admit=2",
+                      "warm-up         to step 4: gradients averaged over all ranks, which are wai",
+                      "from step 9 on: local:local_steps=2",
                       "exchanged       gradients of whoever", "who may be late whoever is not",
                       "learning rate   that for one rank", "extra memory    3 g in each rank"):
             self.assertIn(words, card)
         self.assertEqual([line for line in err if "covey | " in line and "[0]" not in line], [])
+        for method, bound in (("local", ""), ("wagma", ", which are waited for no longer than")):
+            _, _, err = run_launcher(["-np", "2", "--method", f"{method}:warmup_steps=2", *command])
+            words = f"from step 0 to step 1: warm-up, gradients averaged over all ranks{bound}"
+            self.assertTrue(any(words in line for line in err), err)
         _, _, err = run_launcher(["-np", "2", *command])
         self.assertEqual(err, [], "plain allreduce needs no card")
         _, _, err = run_launcher(["-np", "2", "--summary", *command])
@@ -140,8 +145,8 @@ class MethodChoiceTest(unittest.TestCase):
             ("lokal", 'the nearest is "local"'),
             ("local:H=0", "not a number of steps from 1"),
             ("local:step=2", "it has local_steps (H), max_wait, warmup_steps"),
-            ("allreduce:max_wait=abc", "max_wait is \"abc\", which is not off or a time such"),
-            ("local:max_wait=-1s", "max_wait is \"-1s\", which is not off or a time such as 2s"),
+            ("allreduce:max_wait=abc", "max_wait is \"abc\", which is not off, auto or a time"),
+            ("local:max_wait=-1s", "max_wait is \"-1s\", which is not off, auto or a time"),
             ("", "there are: "),
         ):
             code, out, err = run_launcher(["-np", "2", "--method", text, "true"])

@@ -39,6 +39,7 @@ TEST(RoundsTest, EverythingHolds) {
             {"taken", &V::taken},
             {"withdrawn", &V::withdrawn, 0},
             {"nulls", &V::nulls},
+            {"taken back", &V::taken_back},
             {"at limit", &V::at_limit, 200}});
 }
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -83,8 +84,11 @@ class ModelRounds:
         overdue: by member: how often it has become so.
     """
 
-    def __init__(self, optimizer: Any, named: Sequence[Named], group: Group, method: str) -> None:
-        """Every member of the group makes one, with the same parameters and options.
+    def __init__(
+        self, optimizer: Any, named: Sequence[Named], group: Group, method: str, at: int
+    ) -> None:
+        """Every member of the group makes one, with the same parameters and options, for the steps
+        from ``at`` on. Before they come each calls ``begin``, by itself.
 
         Raises:
             Unsupported, InvalidArgument: (ValueErrors) an option that this method does not go
@@ -103,21 +107,26 @@ class ModelRounds:
         self.overdue = [0] * group.size()
         self._missing = (0,) * group.size()
         self._tally = optimizer._covey_progress.tally
-        self._part = (optimizer._covey_progress.steps + 1) << 32  # Apart from steps of other parts.
+        self._part = (at + 1) << 32  # Apart from steps of other parts.
         self._method = method
-        self._name = optimizer._covey_progress.name_of("rounds")
+        self.seen = [False] * group.size()  # By member: its model was in a version.
+        self._name = optimizer._covey_progress.name_of("models")
         self._index = group.rank() or 0
-        self._begin_stretch()
         self._rounds = _native.rounds_open(
             group.id,
             self._name,
-            method,
+            optimizer._covey_progress.method,
+            at,
             core_code(Average),
             0,
             tuple(CODES[plan.dtype] for plan in self._plans),
             tuple(plan.length for plan in self._plans),
         )
         self._keep = _native.arena_alloc(_KEEP_BYTES)
+
+    def begin(self) -> None:
+        """The next step is the first."""
+        self._begin_stretch()
         self._gather()
 
     def close(self) -> None:
@@ -158,7 +167,9 @@ class ModelRounds:
         begins = [begin for begin, _ in plans(progress.method, self._group.id)]
         begin = max(begin for begin in begins if begin <= progress.steps)
         done = (progress.steps - begin) % length
-        self._stretch = Stretch(length, done, seconds(self._method, "max_wait"))
+        is_auto = setting(self._method, "max_wait", "") == "auto"  # Many times as long as a step.
+        patience_s = math.inf if is_auto else seconds(self._method, "max_wait")
+        self._stretch = Stretch(length, done, patience_s)
 
     def _is_missed(self) -> bool:
         """Whether the version that this rank's next model would be in has been made."""
@@ -264,6 +275,7 @@ class ModelRounds:
         except MemoryError:  # It has left the log meanwhile.
             return
         self._tally.version(version, record[2])
+        self.seen = [seen or last > 0 for seen, (_, last) in zip(self.seen, record[2])]
         missing: Tuple[int, ...] = record[4]
         for index, (before, after) in enumerate(zip(self._missing, missing)):
             if after > 0 and before == 0:

@@ -38,7 +38,16 @@ from covey.torch.layout import (
 from covey.torch.ops import allreduce
 from covey.torch.options import check_options, check_passes
 from covey.torch.own import supports_scaling
-from covey.torch.parts import begin_part, check_parts, end_step, lr_scale, move_to, show_card
+from covey.torch.parts import (
+    begin_part,
+    check_parts,
+    end_step,
+    finish_rounds,
+    leave_rounds,
+    lr_scale,
+    move_to,
+    show_card,
+)
 from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer, check_agreement
 from covey.torch.rounds import before_update
@@ -56,7 +65,9 @@ class _Distributed(torch.optim.Optimizer):
     _covey_plans: Tuple[List[BucketPlan], Reduction]
     _covey_progress: Progress
     _covey_reducer: Optional[Reducer]  # None when there is nothing to reduce, or nobody with whom.
-    _covey_rounds: Optional[Trainer]  # Of a method that does not wait for all ranks.
+    _covey_rounds: Optional[Trainer]  # Of a method that does not wait for all ranks,
+    _covey_next: Optional[Trainer]  # of the part after it, and of the one before: ``handover.py``.
+    _covey_past: Optional[Trainer]
     _covey_should_synchronize: bool
     _covey_synchronized: bool
 
@@ -172,7 +183,7 @@ class _Distributed(torch.optim.Optimizer):
         """
         with self._covey_progress.changing():
             if self._covey_rounds is not None:
-                self._covey_rounds.finish()
+                finish_rounds(self)
             else:
                 self._refuse_in_flight("finish()")
                 self._covey_progress.finish()
@@ -238,10 +249,7 @@ class _Distributed(torch.optim.Optimizer):
         if self._covey_reducer is not None:
             self._refuse_in_flight("rebuild_buckets()")
             self._covey_reducer.remove_hooks()
-        if self._covey_rounds is not None:
-            self._covey_rounds.finish()
-            self._covey_rounds.close()
-            self._covey_rounds = None
+        leave_rounds(self)
         if named_parameters is not None:
             self._covey_options["named_parameters"] = list(named_parameters)
         _build(self)
@@ -381,7 +389,7 @@ def _wrap(optimizer: torch.optim.Optimizer, progress: Progress, **options: Any) 
     wrapped._covey_options = options
     wrapped._covey_progress = progress
     wrapped._covey_reducer = None
-    wrapped._covey_rounds = None
+    wrapped._covey_rounds = wrapped._covey_next = wrapped._covey_past = None
     wrapped._covey_outside = []
     wrapped._covey_synchronized = False
     wrapped._covey_should_synchronize = True

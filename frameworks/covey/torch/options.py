@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any, Dict
+
 import torch
 
-from covey.errors import InvalidArgument
-from covey.reduce_op import Average, core_code
+from covey.errors import InvalidArgument, Unsupported
+from covey.reduce_op import Average, Sum, core_code
+from covey.torch.compression import Compression
 
 
 def check_options(
@@ -34,3 +37,18 @@ def check_passes(passes: int) -> int:
     if not isinstance(passes, int) or passes < 1:
         raise InvalidArgument(f"backward_passes_per_step must be 1 or more, not {passes!r}")
     return passes
+
+
+def check_rounds(optimizer: Any, options: Dict[str, Any]) -> None:
+    """Raises Unsupported (a ValueError) for an option that rounds do not go with."""
+    wrong = None
+    if options["op"] not in (Average, Sum):
+        wrong = "op must be Average or Sum"
+    elif options["gradient_predivide_factor"] != 1.0:
+        wrong = "gradient_predivide_factor must be 1"
+    elif options["compression"] is not Compression.none:
+        wrong = "compression must be none"
+    elif isinstance(optimizer, torch.optim.LBFGS):
+        wrong = "LBFGS evaluates its closure as often as it likes, which no step can be made of"
+    if wrong is not None:
+        raise Unsupported(f"{wrong}, with a method that does not wait for all ranks")

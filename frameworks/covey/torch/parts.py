@@ -19,10 +19,11 @@ from covey.method import GRADIENTS, plans, scale_at, text_at
 from covey.objects import allgather_object
 from covey.reduce_op import Average, Max
 from covey.torch.layout import Named
+from covey.torch.handover import hand_over, is_over, release_warmup
 from covey.torch.look import is_on, refuse
 from covey.torch.ops import allreduce
 from covey.torch.reducer import Reducer, next_prefix
-from covey.torch.trainers import check_options, trainer_of
+from covey.torch.trainers import check_options, trainer_after, trainer_of
 
 
 def check_parts(optimizer: Any) -> None:
@@ -65,6 +66,7 @@ def begin_part(optimizer: Any) -> None:
     """Makes ready for the next step. All ranks call it at the same one."""
     if optimizer._covey_progress.plan.in_rounds and optimizer._covey_rounds is None:
         optimizer._covey_rounds = trainer_of(optimizer)
+        optimizer._covey_next = trainer_after(optimizer)
     optimizer._covey_progress.open_window()
     _turn(optimizer)
 
@@ -74,12 +76,15 @@ def end_step(optimizer: Any) -> None:
 
     Raises:
         NotFinite: this rank's gradients were unfit: it took part in the step without them.
+        Timeout: a part ends, and ranks are missing for ``max_wait``: ``finish()`` waits on, to be
+            called until it returns; then the next part has begun.
     """
     progress = optimizer._covey_progress
     why, progress.unfit = progress.unfit, ""
     progress.steps += 1
     progress.tally.end_step()
-    if progress.is_over:
+    release_warmup(optimizer)
+    if is_over(optimizer):
         _end_part(optimizer)
     elif not progress.plan.in_rounds:
         progress.move(progress.steps)
@@ -90,10 +95,11 @@ def end_step(optimizer: Any) -> None:
 def move_to(optimizer: Any, steps: int) -> None:
     """Training is taken up again where ``steps`` were done, with equal replicas. On all ranks."""
     progress = optimizer._covey_progress
-    before = text_at(progress.method, progress.steps)
+    before, warms_up = text_at(progress.method, progress.steps), progress.plan.warmup > 0
     progress.move(steps)
-    if not progress.plan.in_rounds or text_at(progress.method, steps) != before:
-        _leave_rounds(optimizer)
+    is_another = text_at(progress.method, steps) != before
+    if not progress.plan.in_rounds or is_another or warms_up or progress.plan.warmup > 0:
+        leave_rounds(optimizer)
     if progress.is_shared:
         begin_part(optimizer)
 
@@ -110,9 +116,13 @@ def _turn(optimizer: Any) -> None:
         optimizer._covey_reducer.look_at = optimizer._covey_progress.steps if is_on() else None
 
 
-def _end_part(optimizer: Any) -> None:
+def _end_part(optimizer: Any, is_finished: bool = False) -> None:
     progress = optimizer._covey_progress
-    _leave_rounds(optimizer)
+    if optimizer._covey_next is not None:
+        return hand_over(optimizer)
+    leave_rounds(optimizer, is_finished)
+    if progress.hands_over:  # Who was late has done fewer steps.
+        progress.steps = progress.version
     if progress.differs:
         group = optimizer._covey_options["process_set"]
         average_state(optimizer, progress.named, group)
@@ -121,12 +131,35 @@ def _end_part(optimizer: Any) -> None:
     begin_part(optimizer)
 
 
-def _leave_rounds(optimizer: Any) -> None:
-    rounds, optimizer._covey_rounds = optimizer._covey_rounds, None
-    if rounds is not None:
-        rounds.finish()
-        rounds.close()
+def finish_rounds(optimizer: Any) -> None:
+    """``finish()`` of a method in rounds. Who is in a warm-up yet that others have left follows."""
+    while True:
+        optimizer._covey_rounds.finish()
+        if not is_over(optimizer):
+            break
+        goes_on = optimizer._covey_next is not None
+        _end_part(optimizer, is_finished=True)
+        if not goes_on:  # All are at the begin of the next part.
+            break
+    release_warmup(optimizer, at_once=True)
+
+
+def leave_rounds(optimizer: Any, is_finished: bool = False) -> None:
+    """Ends the rounds there are, which may be finished already. On all ranks.
+
+    Raises:
+        Timeout: ranks are missing for ``max_wait``; called again it goes on.
+    """
+    if optimizer._covey_rounds is not None:
+        if not is_finished:
+            optimizer._covey_rounds.finish()
+        optimizer._covey_rounds.close()
+        optimizer._covey_rounds = None
         optimizer._covey_progress.is_parted = False
+    if optimizer._covey_next is not None:
+        optimizer._covey_next.close()
+        optimizer._covey_next = None
+    release_warmup(optimizer, at_once=True)
 
 
 def average_state(

@@ -47,6 +47,7 @@ class Progress:
         self.method = method
         self.version = 0
         self.steps = 0
+        self._moved_to = 0  # The step that the plan is of.
         self.plan = Plan(NOTHING, False, FOREVER)
         self.clip_norm = clip_norm_at(method, 0)
         self.differs = False
@@ -72,6 +73,7 @@ class Progress:
         self._prefix = next_prefix("model", self._group.ranks)
         self._averager = None
         self._close_window()
+        self._moved_to = self.steps
         self.plan = plan(self.method, self._group.id, self.steps)
 
     def name_of(self, word: str) -> str:
@@ -136,9 +138,16 @@ class Progress:
         """Whether the plan has ended: another method holds from here on, or a warm-up is over."""
         return self.steps >= self.plan.until
 
+    @property
+    def hands_over(self) -> bool:
+        """Whether it ends with a version: rounds of gradients of all, a warm-up or up to ``then=``.
+        Who has applied that version goes on with what follows."""
+        plan = self.plan
+        return plan.warmup > 0 and plan.until == self._moved_to + plan.warmup
+
     def move(self, steps: int) -> None:
         """So many steps, and updates, were done; the next step is step ``steps``."""
-        self.version = self.steps = steps
+        self.version = self.steps = self._moved_to = steps
         self._mixed_at = -1
         self.clip_norm = clip_norm_at(self.method, steps)
         if self.is_shared:
@@ -160,6 +169,14 @@ class Progress:
         self.turn(int(position["version"]))
         self._is_apart = bool(position["apart"])
         self.is_parted, self.differs = bool(position["parted"]), bool(position["differs"])
+
+    def renew(self) -> None:
+        """Rounds begin anew here. Where they have an end, which is a version, a rank that has done
+        fewer steps than others is where all are."""
+        version = self.version
+        has_end = plan(self.method, self._group.id, self.steps).warmup > 0
+        self.move(version if has_end else self.steps)
+        self.turn(version)
 
     def turn(self, version: int) -> None:
         """So many updates were done; in rounds a step may do several, or go on from elsewhere."""

@@ -75,16 +75,20 @@ class Renewal:
     def __init__(self, optimizer: Any) -> None:
         """The first half, which waits for nobody."""
         self._optimizer = optimizer
-        rounds, optimizer._covey_rounds = optimizer._covey_rounds, None
+        rounds = optimizer._covey_rounds
         self._functions = getattr(rounds, "before_update", [])
-        if rounds is not None:
-            rounds.close()
+        for trainer in (rounds, optimizer._covey_next, optimizer._covey_past):
+            if trainer is not None:
+                trainer.close()
+        optimizer._covey_rounds = optimizer._covey_next = optimizer._covey_past = None
 
     def end(self) -> None:
         """The second half, on all ranks."""
         progress = self._optimizer._covey_progress
         if not progress.is_shared:
             return
+        if progress.plan.in_rounds:
+            progress.renew()
         begin_part(self._optimizer)
         if isinstance(self._optimizer._covey_rounds, RoundTrainer):
             self._optimizer._covey_rounds.before_update = self._functions

@@ -19,15 +19,15 @@ import torch
 from covey import _native
 from covey.errors import CoveyError, Exhausted, InvalidArgument, Timeout, Unsupported
 from covey.method import ranks_needed, setting
-from covey.reduce_op import Average, Sum
 from covey.state import state
 from covey.torch.ahead import Ahead
 from covey.torch.beat import Beat
 from covey.torch.bucket import Reduction
 from covey.torch.clip import clip
-from covey.torch.compression import Compression
+from covey.torch.hypers import Hypers
 from covey.torch.layout import BucketPlan
 from covey.torch.look import is_on, unfit
+from covey.torch.options import check_rounds
 from covey.torch.own import take_scale
 from covey.torch.snapshot import State, addresses_of
 from covey.torch.spans import Span
@@ -36,47 +36,6 @@ from covey.torch.tensors import CODES
 _DONE, _ASKED = 0, 1  # covey_round_event; the other is that there is something to apply.
 _FINISH, _MEET = -1, -2
 _KEEP_BYTES = 64
-
-# What travels with a step, where an optimizer has it.
-_HYPERS = ("lr", "momentum", "betas", "weight_decay")
-
-
-class Hypers:
-    """The numbers of an optimizer that a version is applied with."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self._optimizer = optimizer
-
-    @property
-    def _groups(self) -> List[Dict[str, Any]]:
-        return self._optimizer.param_groups  # load_state_dict() makes a new list
-
-    def read(self) -> Tuple[float, ...]:
-        """All of them, group by group."""
-        numbers: List[float] = []
-        for group in self._groups:
-            for name in _HYPERS:
-                value = group.get(name)
-                values = value if isinstance(value, (tuple, list)) else (value,)
-                numbers += [float(v) for v in values if v is not None]
-        return tuple(numbers)
-
-    def write(self, numbers: Sequence[float]) -> None:
-        """Puts back what ``read`` gave, on any rank. Where nothing differs, nothing is touched."""
-        if tuple(numbers) == self.read():
-            return
-        left = iter(numbers)
-        for group in self._groups:
-            for name in _HYPERS:
-                value = group.get(name)
-                if value is None:
-                    continue
-                if isinstance(value, (tuple, list)):
-                    group[name] = type(value)(next(left) for _ in value)
-                elif isinstance(value, torch.Tensor):
-                    value.fill_(next(left))
-                else:
-                    group[name] = next(left)
 
 
 class RoundTrainer:
@@ -96,7 +55,7 @@ class RoundTrainer:
             Mismatch, Exhausted: on every rank: the ranks differ; a rank has no room.
         """
         options = optimizer._covey_options
-        check_options(optimizer, options)
+        check_rounds(optimizer, options)
         self._optimizer = optimizer
         self._group = reduction.group
         self._densify = options["sparse_as_dense"]
@@ -115,12 +74,20 @@ class RoundTrainer:
         self.beat = Beat()
         self._skips = setting(method, "progress", "") == "skip"
         self._tally = optimizer._covey_progress.tally
-        self._part = (optimizer._covey_progress.steps + 1) << 32  # Apart from steps of other parts.
+        progress = optimizer._covey_progress
+        self._part = (progress.steps + 1) << 32  # Apart from steps of other parts.
         self._needed = ranks_needed(method, self._group.size())
+        self._warmup = progress.plan.warmup  # Versions that wait for all.
+        self._has_end = progress.hands_over
+        self._is_known = True  # What ``_missing`` says is of the last version applied.
+        self._is_too_late = False  # The last step was for a version after the end.
+        self._leader = -1  # Of the last version applied.
+        self._given = -1  # The last version of which it has given a snapshot.
         self._rounds = _native.rounds_open(
             self._group.id,
-            optimizer._covey_progress.name_of("rounds"),
-            method,
+            progress.name_of("rounds"),
+            progress.method,
+            progress.steps,
             reduction.op_code,
             len(self._hypers.read()),
             tuple(CODES[plan.dtype] for plan in plans),
@@ -164,6 +131,9 @@ class RoundTrainer:
             with torch.enable_grad():
                 loss = closure()
         self.ahead.pause()
+        if self.is_over and self._optimizer._covey_next is not None:
+            self._is_too_late = True  # It has seen so at the begin of the pass.
+            return loss
         self.beat.end()
         scale, is_whole = take_scale(self._optimizer)
         why = self._find_unfit() if is_whole and is_on() else ""
@@ -178,7 +148,8 @@ class RoundTrainer:
         self._has_given = False
         self._is_late = step <= _native.rounds_executed(self._rounds)
         try:
-            with self._tally.waiting(self._part + step, self._needed):
+            needed = self._group.size() if step <= self._warmup else self._needed
+            with self._tally.waiting(self._part + step, needed):
                 self._wait(step)
             if not self._is_late:
                 self.beat.see(step)
@@ -199,6 +170,42 @@ class RoundTrainer:
     def is_behind(self) -> bool:
         """Whether there are versions that it has not applied, or its last step was late."""
         return self._is_late or _native.rounds_executed(self._rounds) > self.applied
+
+    @property
+    def is_over(self) -> bool:
+        """Whether others go on from its last version, and it has applied that."""
+        return self._has_end and self.applied >= self._warmup
+
+    @property
+    def misses(self) -> bool:
+        """Whether a rank was overdue in the last version that was applied, or may have been: who
+        goes on from a snapshot has seen no record."""
+        return not self._is_known or any(self._missing)
+
+    def part(self) -> bool:
+        """This rank goes on elsewhere, and waits for nobody. Until ``close`` those that were
+        overdue find its state here, if it is the one to offer it.
+
+        Gradients become what no version will have; False: nothing is left.
+        """
+        self.ahead.close()
+        self._is_apart = False
+        addresses = _native.rounds_withdraw(self._rounds, len(self._spans))
+        if self.offers_state:
+            if self._given != self.applied:
+                self._give()
+            with contextlib.suppress(Timeout):  # Nobody who comes to its end waits for this rank.
+                _native.rounds_finish(self._rounds, 0.0)
+        for span in self._spans:
+            span.close()
+        for span, address in zip(self._spans, addresses):
+            span.take_back(address)
+        return bool(addresses) or self._is_too_late
+
+    @property
+    def offers_state(self) -> bool:
+        """Whether a rank that was overdue may need it, and this one is to offer it."""
+        return any(self._missing) and self._leader == self._group.ranks[self._index]
 
     def catch_up(self) -> None:
         """Applies what there is, and what will be in a moment, between two steps; ``grad`` is that
@@ -226,6 +233,8 @@ class RoundTrainer:
         finally:
             self._apply_all()
         self._is_apart = False
+        if self.is_over and self._optimizer._covey_next is not None:
+            return  # Others may be elsewhere already, and what they have left stays.
         # Nobody trains on, or leaves, before all have applied the last version.
         self._wait(_MEET)
         self.ahead.settle()
@@ -262,6 +271,7 @@ class RoundTrainer:
 
     def _give(self) -> None:
         """A snapshot of this rank, for one that has fallen out of the log."""
+        self._given = self.applied
         pieces = self._state.pack()
         _native.rounds_give(self._rounds, self.applied, *addresses_of(pieces))
 
@@ -276,6 +286,7 @@ class RoundTrainer:
                 break
         self._state.unpack(image)
         self.applied = version
+        self._is_known = False
         progress = self._optimizer._covey_progress
         progress.turn(progress.version + version - before)
         self.recovered += 1
@@ -325,7 +336,8 @@ class RoundTrainer:
                     self._recover()
                     executed = _native.rounds_executed(self._rounds)
                     continue
-                leader, hypers = record[1], record[3]
+                self._leader = leader = record[1]
+                hypers = record[3]
                 self._tally.version(version, record[2])
                 self._note(version, record[4])
                 for span in self._spans:
@@ -354,21 +366,7 @@ class RoundTrainer:
                     "its gradients count when it publishes them"
                 )
         self._missing = missing
-
-
-def check_options(optimizer: Any, options: Dict[str, Any]) -> None:
-    """Raises Unsupported (a ValueError) for an option that rounds do not go with."""
-    wrong = None
-    if options["op"] not in (Average, Sum):
-        wrong = "op must be Average or Sum"
-    elif options["gradient_predivide_factor"] != 1.0:
-        wrong = "gradient_predivide_factor must be 1"
-    elif options["compression"] is not Compression.none:
-        wrong = "compression must be none"
-    elif isinstance(optimizer, torch.optim.LBFGS):
-        wrong = "LBFGS evaluates its closure as often as it likes, which no step can be made of"
-    if wrong is not None:
-        raise Unsupported(f"{wrong}, with a method that does not wait for all ranks")
+        self._is_known = True
 
 
 def before_update(optimizer: Any, function: Callable[[], Any]) -> None:

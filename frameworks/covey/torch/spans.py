@@ -151,6 +151,12 @@ class Span:
         """What was published does not stay anybody's gradient, though no version was read."""
         self._move_from(self._published, self.views)
 
+    def take_back(self, address: int) -> None:
+        """Gradients are those that were published from ``address``."""
+        places, flags = self._known[address]
+        for parameter, place, flag in zip(self.parameters, places, flags.tolist()):
+            parameter.grad = place.view.clone() if flag != 0 else None
+
     def close(self) -> None:
         """Gradients that lie in memory of the core get memory of their own."""
         for handle in self._hooks:

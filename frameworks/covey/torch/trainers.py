@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Union
+from typing import Any, Optional, Union
 
-from covey.method import MODEL, Plan, text_at
-from covey.torch import models, rounds
+from covey.method import MODEL, Plan, plan, text_at
+from covey.torch import models
 from covey.torch.models import ModelRounds
+from covey.torch.options import check_rounds
 from covey.torch.pairs import PairTrainer
 from covey.torch.rounds import RoundTrainer
 
@@ -18,7 +19,7 @@ def check_options(optimizer: Any, plan: Plan) -> None:
     if plan.in_rounds and plan.payload == MODEL:
         models.check_options(optimizer._covey_options)
     elif plan.in_rounds:
-        rounds.check_options(optimizer, optimizer._covey_options)
+        check_rounds(optimizer, optimizer._covey_options)
 
 
 def trainer_of(optimizer: Any) -> Trainer:
@@ -29,5 +30,25 @@ def trainer_of(optimizer: Any) -> Trainer:
     if progress.plan.in_pairs:
         return PairTrainer(optimizer, progress.named, reduction.group, text)
     if progress.plan.payload == MODEL:
-        return ModelRounds(optimizer, progress.named, reduction.group, text)
+        trainer = _models_of(optimizer, progress.steps)
+        trainer.begin()
+        return trainer
     return RoundTrainer(optimizer, buckets, reduction, text)
+
+
+def trainer_after(optimizer: Any) -> Optional[ModelRounds]:
+    """That of the part after the one that begins with the next step, made ahead, so that nobody is
+    waited for there. None: it has to be made there."""
+    progress = optimizer._covey_progress
+    if not progress.hands_over:
+        return None
+    after = plan(progress.method, optimizer._covey_options["process_set"].id, progress.plan.until)
+    if after.in_pairs or not after.in_rounds or after.payload != MODEL:
+        return None
+    return _models_of(optimizer, progress.plan.until)
+
+
+def _models_of(optimizer: Any, at: int) -> ModelRounds:
+    progress = optimizer._covey_progress
+    group = optimizer._covey_plans[1].group
+    return ModelRounds(optimizer, progress.named, group, text_at(progress.method, at), at)

@@ -83,7 +83,10 @@ void HostJournal::CheckVersion(const LedgerEntry& entry) {
     Fail("3: " + Number(version) + " is divided by " + std::to_string(record.header.divisor));
   const bool any =
       std::any_of(counted.begin(), counted.end(), [](const Counted& one) { return one.arrived; });
-  const bool met = awaited == 0 ? any : any && rule_.IsMet(counted, version);
+  const bool all =
+      std::all_of(counted.begin(), counted.end(), [](const Counted& one) { return one.arrived; });
+  const bool enough = version <= rule_.warmup ? all : rule_.IsMet(counted, version);
+  const bool met = awaited == 0 ? any : any && enough;
   if (!fewer_ && !record.header.expired && !met)
     Fail("3: " + Number(version) + " has not the fresh members that it needs");
   models_.push_back(models_.back());

@@ -20,7 +20,9 @@ RoundSwarm Drawn(Rng* rng, int32_t size) {
   swarm.size = size;
   swarm.steps.resize(static_cast<size_t>(size), swarm.steps[0]);
   // As in the draw, for so many.
-  if (swarm.admission.Wanted(size) > 1 && swarm.max_wait == kNever) swarm.most_stopped = 0;
+  const bool needs_all = swarm.admission.warmup > 0;
+  if ((needs_all || swarm.admission.Wanted(size) > 1) && swarm.max_wait == kNever)
+    swarm.most_stopped = 0;
   return swarm;
 }
 

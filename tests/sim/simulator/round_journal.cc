@@ -78,6 +78,7 @@ uint64_t RoundJournal::IsMet() const {
       continue;
     }
     const bool arrived = slot.state == SlotState::kSealed && slot.step >= turn.version();
+    stale |= turn.version() <= rule_.warmup && !arrived;
     counted.push_back({.member = i, .arrived = arrived});
     stale |= rule_.staleness > 0 && slot.step + rule_.staleness < turn.version();
     keepers += keeps ? 1 : 0;
@@ -153,7 +154,10 @@ void RoundJournal::CheckVersion(uint64_t version) {
     Fail("3: " + Number(version) + " is divided by " + std::to_string(header.divisor));
   const bool any =
       std::any_of(counted.begin(), counted.end(), [](const Counted& one) { return one.arrived; });
-  const bool met = awaited == 0 ? any : any && rule_.IsMet(counted, version);
+  const bool all =
+      std::all_of(counted.begin(), counted.end(), [](const Counted& one) { return one.arrived; });
+  const bool enough = version <= rule_.warmup ? all : rule_.IsMet(counted, version);
+  const bool met = awaited == 0 ? any : any && enough;
   if (!fewer_ && !header.expired && !met)
     Fail("3: " + Number(version) + " has not the fresh members that it needs");
   models_.push_back(models_.back());
@@ -242,6 +246,24 @@ void RoundJournal::CheckRank(int32_t rank, bool runs, bool flushed) {
   if (runs && collected_[index] != published)
     Fail("2: " + Name(rank) + " has published " + std::to_string(published) + " steps, and " +
          std::to_string(collected_[index]) + " are in versions or its slot");
+}
+
+void RoundJournal::OnWithdrawn(int32_t rank, const Contribution& c, const std::byte* content) {
+  std::vector<uint64_t>& steps = published_[static_cast<size_t>(rank)];
+  const auto begin =
+      steps.begin() + static_cast<std::ptrdiff_t>(collected_[static_cast<size_t>(rank)]);
+  const auto first = std::find(begin, steps.end(), c.first);
+  const auto count = static_cast<std::ptrdiff_t>(c.count);
+  if (steps.end() - first < count || *(first + count - 1) != c.last)
+    return Fail("2: " + Name(rank) + " has taken back what is in a version");
+  std::vector<std::byte> expected(memory_->layout().length_bytes());
+  for (const uint64_t step : published_[static_cast<size_t>(rank)])
+    if (step >= c.first && step <= c.last) AddTo(memory_->layout(), rank, step, expected.data());
+  for (const RoundLayout::Shard& shard : memory_->layout().shards())
+    if (std::memcmp(expected.data() + shard.offset_bytes, content + shard.offset_bytes,
+                    shard.count * SizeOf(shard.dtype)) != 0)
+      Fail("2: " + Name(rank) + " has taken back something else");
+  steps.erase(first, first + count);  // those of a version under way may come before
 }
 
 // Whether a version that has not ended has taken from the slot of `rank`.

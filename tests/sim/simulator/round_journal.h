@@ -42,6 +42,8 @@ class RoundJournal {
   // max_wait is over. The answer is that version, or 0.
   uint64_t IsMet() const;
   // At the end. `runs`: this rank was neither stopped nor killed; `flushed`: all have finished.
+  // By who has published it: it will be in no version.
+  void OnWithdrawn(int32_t rank, const Contribution& c, const std::byte* content);
   void CheckRank(int32_t rank, bool runs, bool flushed);
 
   void Fail(const std::string& what);

@@ -152,7 +152,8 @@ RoundVerdict RoundSimulation::Run() {
       .given = given_,
       .taken = taken_,
       .withdrawn = withdrawn_,
-      .nulls = nulls_};
+      .nulls = nulls_,
+      .taken_back = taken_back_};
   // What stopped ranks left in the middle must be run to its end, or their stacks would leak.
   closing_ = true;
   for (Player& player : players_)

@@ -40,6 +40,7 @@ struct RoundVerdict {
   uint64_t skipped = 0;                          // steps between those of a contribution
   uint64_t given = 0, taken = 0, withdrawn = 0;  // snapshots; while it was read
   uint64_t nulls = 0;                            // steps with nothing to give
+  uint64_t taken_back = 0;                       // contributions, by their rank for good
 };
 
 // Runs one seed to its end, with that many ranks; 0: as the seed has it, up to six.

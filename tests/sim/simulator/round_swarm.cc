@@ -48,6 +48,9 @@ RoundSwarm RoundSwarm::Draw(Rng* rng, int32_t ranks) {
   if (rng->Percent(30)) s.DrawLaggards(rng);
   s.snapshot_overdue = static_cast<Time>(rng->Below(1000)) * kMicrosecond;
   s.nulls_permille = rng->Percent(25) ? 100 + rng->Below(600) : 0;
+  // A warm-up needs all: as one that needs them for good.
+  if (rng->Percent(25) && (bounded || s.most_stopped == 0)) s.admission.warmup = rng->Below(steps);
+  s.withdrawals_permille = rng->Percent(20) ? 300 : 0;
   return s;
 }
 
@@ -62,12 +65,14 @@ void RoundSwarm::DrawLaggards(Rng* rng) {
 std::string RoundSwarm::ToString() const {
   return std::to_string(size) + " ranks, log " + std::to_string(log) + ", wanted " +
          std::to_string(admission.Wanted(size)) + ", drawn " + std::to_string(admission.drawn) +
-         ", grace " + std::to_string(admission.grace) + " ns" + (skips_ahead ? ", skips" : "") +
-         ", staleness " + std::to_string(admission.staleness) + ", max_wait " +
+         ", warm-up " + std::to_string(admission.warmup) + ", grace " +
+         std::to_string(admission.grace) + " ns" + (skips_ahead ? ", skips" : "") + ", staleness " +
+         std::to_string(admission.staleness) + ", max_wait " +
          (max_wait == kNever ? "none" : std::to_string(max_wait) + " ns") + ", steps " +
          std::to_string(steps[0]) + ", stopped " + std::to_string(most_stopped) + ", killed " +
          std::to_string(most_killed) + ", switches " + std::to_string(switch_permille) +
-         " permille, nulls " + std::to_string(nulls_permille) + " permille";
+         " permille, nulls " + std::to_string(nulls_permille) + " permille, withdrawals " +
+         std::to_string(withdrawals_permille) + " permille";
 }
 
 }  // namespace covey

@@ -26,9 +26,19 @@ void RoundSimulation::Main(int32_t rank) {
   for (uint64_t step = 1; step <= steps && !closing_ && !player.has_fallen_out; ++step) {
     AwaitVersion(rank, Step(rank));
     ReadAll(rank);
+    if (rng_.Below(1000) < swarm_.withdrawals_permille) Withdraw(rank);
     Serve(rank);
   }
   if (IsFlushable() && !closing_ && !player.has_fallen_out) Flush(rank);
+}
+
+// What it has published too late counts elsewhere.
+void RoundSimulation::Withdraw(int32_t rank) {
+  const std::byte* content = players_[static_cast<size_t>(rank)].rounds->Withdraw();
+  if (content == nullptr || closing_) return;
+  const SlotWord slot = SlotWord::Of(*memory_.SlotAt(rank));
+  journal_->OnWithdrawn(rank, memory_.Header(rank, slot.buffer)->content, content);
+  ++taken_back_;
 }
 
 void RoundSimulation::Flush(int32_t rank) {

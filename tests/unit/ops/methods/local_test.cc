@@ -58,11 +58,15 @@ TEST(LocalTest, WithoutMaxWaitNothingIsInRounds) {
   }
 }
 
-TEST(LocalTest, TheWarmUpWaitsForAll) {
+TEST(LocalTest, TheWarmUpWaitsForAllForAsLong) {
   const std::string_view text = "local:H=3,max_wait=1s,warmup_steps=2";
   EXPECT_EQ(Payloads(text, 5), "ggmmm");
-  EXPECT_EQ(PlanOf(text, 4, 1).admission, Admission::kAll);
+  EXPECT_EQ(PlanOf(text, 4, 1).rounds.max_wait, kSecond);
+  EXPECT_EQ(PlanOf(text, 4, 1).rounds.admit, kAdmitAll);
+  EXPECT_EQ(PlanOf(text, 4, 1).rounds.warmup, 1);
   EXPECT_EQ(PlanOf(text, 4, 2).admission, Admission::kRounds);
+  EXPECT_EQ(PlanOf(text, 4, 2).rounds.warmup, 0);
+  EXPECT_EQ(PlanOf("local:H=3,warmup_steps=2", 4, 1), MethodPlan{.payload = Payload::kGradients});
 }
 
 }  // namespace

@@ -1,0 +1,140 @@
+"""Jobs with a warm-up, or that go from one method to another, for the tests of ranks that are
+stopped or killed there: what their ranks do until there is a file `end`."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+import unittest
+from typing import Any, Dict, List, NamedTuple
+
+import torch
+from nets import batch_of, loss_of, make_net
+from ranks import SEED
+from watched import Report, finish
+from whole_numbers import Trainer, digest, watch
+
+import covey
+import covey.torch as hvd
+from covey.torch import parts
+
+WARMUP = 40
+STEP_S = 0.002  # Stands for computing: else others are in their thousandth step before it is seen.
+
+
+class End(NamedTuple):
+    """Of a rank that has trained until there was a file `end`."""
+
+    model: str
+    version: int
+    steps: int
+    overdue: List[int]
+    error: str
+    numbers: List[float]
+    seen: Dict[int, str]
+    at_end: List[str]  # Of the warm-up: hashes of parameters and of what the optimizer keeps.
+    by: str = ""  # The trainer that it has ended with.
+
+
+def missing(optimizer: Any) -> int:
+    """How many ranks are not waited for."""
+    return sum(times > 0 for times in getattr(optimizer._covey_rounds, "_missing", ()))
+
+
+def all_of(optimizer: Any) -> str:
+    """A hash of the parameters and of what the optimizer keeps."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    kept = [optimizer.state[p][key] for p in parameters for key in sorted(optimizer.state[p])]
+    return digest([*parameters, *kept])
+
+
+def note_hand_over(optimizer: Any) -> List[str]:
+    """From now on: what is there when the rank goes on with models."""
+    hashes: List[str] = []
+    whole = parts.hand_over
+
+    def noted(which: Any) -> None:
+        hashes.append(all_of(optimizer))
+        whole(which)
+
+    parts.hand_over = noted
+    return hashes
+
+
+def count_until(folder: str, method: str, op: int) -> End:
+    """Gradients of whole numbers."""
+    trainer = Trainer(method, op=op)
+    optimizer, report = trainer.optimizer, Report(folder, hvd.rank())
+    while report.goes_on:
+        trainer.step()
+        report.write(optimizer.version, missing(optimizer))
+    error = finish(optimizer)
+    model = digest([trainer.parameter])
+    return End(model, optimizer.version, trainer.steps, optimizer._covey_rounds.overdue, error,
+               trainer.parameter.tolist(), trainer.seen, [])
+
+
+def adam_until(folder: str, method: str, stopped: int, stops_at: int) -> End:
+    """Adam, with a learning rate that rises in the warm-up and falls like a cosine afterwards."""
+    net = make_net()
+    adam = torch.optim.Adam(net.parameters(), lr=0.01)
+    optimizer = hvd.DistributedOptimizer(adam, model=net, method=method)
+
+    def rate(step: int) -> float:
+        return (step + 1) / WARMUP if step < WARMUP else 1 + math.cos(step / 200)
+
+    scheduler = torch.optim.lr_scheduler.LambdaLR(adam, rate)
+    seen, at_end = watch(optimizer, list(net.parameters())), note_hand_over(optimizer)
+    report = Report(folder, hvd.rank())
+    steps = 0
+    while report.goes_on:
+        optimizer.zero_grad()
+        loss_of(net, batch_of(steps, hvd.rank())).backward()
+        time.sleep(STEP_S)
+        steps += 1
+        if hvd.rank() == stopped and steps == stops_at:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        try:
+            optimizer.step()
+        except covey.Timeout:  # A method ends, and a rank is missing.
+            assert finish(optimizer) == ""
+        scheduler.step()
+        report.write(optimizer.version, missing(optimizer))
+    error = finish(optimizer)
+    return End(digest(net.parameters()), optimizer.version, steps, [], error, [], seen, at_end,
+               type(optimizer._covey_rounds).__name__)
+
+
+def apart_until(folder: str, stopped: int, stops_at: int, looks: bool) -> End:
+    """After the warm-up each goes on alone: what its model is before finish(). ``looks``: who was
+    stopped takes up what there is before its next pass, as at zero_grad()."""
+    trainer = Trainer(
+        f"local:local_steps=1000000,max_wait=300ms,warmup_steps={WARMUP}", op=hvd.Average
+    )
+    optimizer, report = trainer.optimizer, Report(folder, hvd.rank())
+    while report.goes_on:
+        if hvd.rank() == stopped and trainer.steps == stops_at:
+            os.kill(os.getpid(), signal.SIGSTOP)
+            if looks:
+                optimizer._covey_rounds.catch_up()
+        time.sleep(STEP_S)
+        trainer.step()
+        report.write(optimizer.version)
+    numbers = trainer.parameter.tolist()
+    error = finish(optimizer)
+    return End(digest([trainer.parameter]), optimizer.version, trainer.steps, [], error, numbers,
+               {}, [])
+
+
+class WarmupTest(unittest.TestCase):
+    """What such tests look at."""
+
+    def check_alike(self, results: List[End]) -> None:
+        """In the end, and at each version that two of them have."""
+        self.assertEqual([end.error for end in results], [""] * len(results))
+        self.assertEqual(len({end.model for end in results}), 1, f"seed {SEED}")
+        for end in results[1:]:
+            for version in end.seen.keys() & results[0].seen.keys():
+                self.assertEqual(end.seen[version], results[0].seen[version], version)
