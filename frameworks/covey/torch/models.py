@@ -28,13 +28,13 @@ from covey import _native
 from covey.errors import CoveyError, Unsupported
 from covey.group import Group
 from covey.method import plans, ranks_needed, seconds, setting
-from covey.ops import barrier
 from covey.reduce_op import Average, Max, core_code
 from covey.torch.averager import refuse_shared_memory
 from covey.torch.clip import clipped_step
 from covey.torch.compression import Compression
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
 from covey.torch.ops import allreduce
+from covey.torch.rounds import DONE, MEET
 from covey.torch.stretch import Stretch
 from covey.torch.tensors import CODES
 
@@ -103,6 +103,7 @@ class ModelRounds:
         self._pieces: Dict[int, List[_Piece]] = {}  # By address: there are three.
         self._step = 0
         self._is_offered = False  # To the finish() that others are missing in.
+        self._is_to_meet = False  # finish() has the mean of all, and not all have come to know it.
         self.late = 0
         self.overdue = [0] * group.size()
         self._missing = (0,) * group.size()
@@ -151,7 +152,7 @@ class ModelRounds:
         if progress.plan is not self._plan:  # Training was taken up again elsewhere.
             self._begin_stretch()
         loss = clipped_step(self._optimizer, closure)
-        self._is_offered = False
+        self._is_offered = self._is_to_meet = False
         self._stretch.step()
         progress.turn(progress.version + 1)
         progress.is_parted = True
@@ -201,6 +202,13 @@ class ModelRounds:
                 are there have the mean of theirs. Called again it goes on: once all have come, all
                 have the mean of all.
         """
+        if not self._is_to_meet:
+            self._take_mean_of_all()
+        self._is_to_meet = True
+        self._agree()
+        self._is_to_meet = False
+
+    def _take_mean_of_all(self) -> None:
         self._gather()
         if not self._is_offered:
             _native.rounds_publish(self._rounds, ())
@@ -217,13 +225,12 @@ class ModelRounds:
             if self._plan.local_steps == 0:
                 progress = self._optimizer._covey_progress
                 progress.turn(progress.version + self._step - before)
-        self._agree()
 
     def _agree(self) -> None:
         """Nobody trains on before all know the last version, and where they stand."""
-        if self._plan.local_steps == 0:
-            barrier(self._group)
-        else:  # A rank that was missing has counted fewer steps.
+        while _native.rounds_serve(self._rounds, MEET, self._step) != DONE:
+            pass
+        if self._plan.local_steps > 0:  # A rank that was missing has counted fewer steps.
             progress = self._optimizer._covey_progress
             version = torch.tensor(progress.version)
             name = f"{self._name}.version"

@@ -33,8 +33,8 @@ from covey.torch.snapshot import State, addresses_of
 from covey.torch.spans import Span
 from covey.torch.tensors import CODES
 
-_DONE, _ASKED = 0, 1  # covey_round_event; the other is that there is something to apply.
-_FINISH, _MEET = -1, -2
+DONE, _ASKED = 0, 1  # covey_round_event; the other is that there is something to apply.
+_FINISH, MEET = -1, -2
 _KEEP_BYTES = 64
 
 
@@ -65,6 +65,7 @@ class RoundTrainer:
         self.overdue = [0] * self._group.size()  # By member: how often it has become so.
         self.recovered = 0  # How often this rank went on from another one's snapshot.
         self._is_apart = False  # Steps were published since the last finish().
+        self._is_to_meet = False  # finish() has applied all, and not all have come so far.
         self._has_given = True  # A version, since the last step was published.
         self.before_update: List[Callable[[], Any]] = []
         state.add_flush(self)
@@ -138,7 +139,7 @@ class RoundTrainer:
         scale, is_whole = take_scale(self._optimizer)
         why = self._find_unfit() if is_whole and is_on() else ""
         self._optimizer._covey_progress.unfit = why
-        self._is_apart = True
+        self._is_apart, self._is_to_meet = True, False
         if is_whole and not why:
             self._write(scale)
             step = _native.rounds_publish(self._rounds, self._hypers.read())
@@ -228,15 +229,18 @@ class RoundTrainer:
                 are there have applied what they have published, and may call it again.
         """
         self.ahead.pause()
-        try:
-            self._wait(_FINISH)
-        finally:
-            self._apply_all()
+        if not self._is_to_meet:
+            try:
+                self._wait(_FINISH)
+            finally:
+                self._apply_all()
         self._is_apart = False
         if self.is_over and self._optimizer._covey_next is not None:
             return  # Others may be elsewhere already, and what they have left stays.
         # Nobody trains on, or leaves, before all have applied the last version.
-        self._wait(_MEET)
+        self._is_to_meet = True
+        self._wait(MEET)
+        self._is_to_meet = False
         self.ahead.settle()
 
     def flush(self) -> None:
@@ -247,7 +251,7 @@ class RoundTrainer:
         try:
             self._wait(_FINISH)
             self._apply_all()
-            self._wait(_MEET)
+            self._wait(MEET)
             done = "all gradients count now"
         except CoveyError as error:
             done = str(error)
@@ -262,7 +266,7 @@ class RoundTrainer:
         """Until ``version`` has been made. Meanwhile this rank helps who has fallen behind."""
         while True:
             event = _native.rounds_serve(self._rounds, version, self.applied)
-            if event == _DONE:
+            if event == DONE:
                 return
             if event == _ASKED:
                 self._give()
