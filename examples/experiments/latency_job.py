@@ -34,7 +34,7 @@ class PartialSum:
         self._read = 0
         types, counts = (CODES[tensor.dtype],), (tensor.numel(),)
         self._rounds = _native.rounds_open(
-            0, f"latency.{name}", full_text(method), core_code(hvd.Sum), 0, types, counts
+            0, f"latency.{name}", full_text(method), 0, core_code(hvd.Sum), 0, types, counts
         )
 
     def __call__(self) -> None:
