@@ -76,6 +76,14 @@ def count_until(folder: str, method: str, op: int) -> End:
                trainer.parameter.tolist(), trainer.seen, [])
 
 
+def goes_on(report: Report, optimizer: Any) -> bool:
+    """Where each step waits for all, all have to do equally many."""
+    if optimizer._covey_rounds is not None:
+        return report.goes_on
+    ends = torch.tensor(0 if report.goes_on else 1)
+    return int(hvd.allreduce(ends, op=hvd.Max, name="ends")) == 0
+
+
 def adam_until(folder: str, method: str, stopped: int, stops_at: int) -> End:
     """Adam, with a learning rate that rises in the warm-up and falls like a cosine afterwards."""
     net = make_net()
@@ -89,7 +97,7 @@ def adam_until(folder: str, method: str, stopped: int, stops_at: int) -> End:
     seen, at_end = watch(optimizer, list(net.parameters())), note_hand_over(optimizer)
     report = Report(folder, hvd.rank())
     steps = 0
-    while report.goes_on:
+    while goes_on(report, optimizer):
         optimizer.zero_grad()
         loss_of(net, batch_of(steps, hvd.rank())).backward()
         time.sleep(STEP_S)
