@@ -28,6 +28,7 @@ from covey import _native
 from covey.errors import CoveyError, Unsupported
 from covey.group import Group
 from covey.method import plans, ranks_needed, seconds, setting
+from covey.ops import barrier
 from covey.reduce_op import Average, Max, core_code
 from covey.torch.averager import refuse_shared_memory
 from covey.torch.clip import clipped_step
@@ -230,7 +231,10 @@ class ModelRounds:
         """Nobody trains on before all know the last version, and where they stand."""
         while _native.rounds_serve(self._rounds, MEET, self._step) != DONE:
             pass
-        if self._plan.local_steps > 0:  # A rank that was missing has counted fewer steps.
+        # All that live are here: what follows waits for nobody, and says who is dead.
+        if self._plan.local_steps == 0:
+            barrier(self._group)
+        else:  # A rank that was missing has counted fewer steps.
             progress = self._optimizer._covey_progress
             version = torch.tensor(progress.version)
             name = f"{self._name}.version"
