@@ -77,7 +77,7 @@ def train(folder: str, kind: str, method: str) -> Tuple[str, int, int]:
 
 def train_by_parts(folder: str, method: str, steps: int, stop: int) -> Tuple[str, int, int]:
     """As above, for so many steps; rank 1 stops itself before its step `stop`, where the others
-    wait until it has."""
+    wait until it has. Up to there nobody runs ahead: else who is behind could need its snapshot."""
     torch.manual_seed(SEED)
     net = Net()
     optimizer: Any = hvd.DistributedOptimizer(optimizer_of("adam", net), model=net, method=method)
@@ -85,6 +85,8 @@ def train_by_parts(folder: str, method: str, steps: int, stop: int) -> Tuple[str
     random_numbers = torch.Generator().manual_seed(SEED + hvd.rank())
     before = covey.stats()["round_snapshots"]
     for step in range(steps):
+        if step <= stop:
+            hvd.barrier()
         if step == stop and hvd.rank() == 1:
             os.kill(os.getpid(), signal.SIGSTOP)
         elif step == stop:
