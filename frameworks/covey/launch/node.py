@@ -15,9 +15,11 @@ from covey.launch import meeting, report
 from covey.launch.meeting import Meeting, Place
 from covey.launch.spec import LaunchError, Rendezvous
 
-# A rank blames one of another launcher: so long its news is waited for. It comes at once when the
-# connection breaks.
+# After so long without news it is said who is waited for.
 NEWS_S = 2.0
+# A rank blames one of another launcher: so long the news of that one is waited for. It takes its
+# time to exit; when the connection breaks they come at once.
+_CAUSE_S = 10.0
 _TELL_AFTER_S = 3.0
 _TAIL_LINES = report.MAX_TRACEBACK_LINES
 _TAIL_BYTES = 12000
@@ -92,7 +94,7 @@ class Node:
 
     def await_cause(self, ends: Sequence[report.Exit]) -> List[report.Exit]:
         """When ranks here failed only because one of another launcher did: the news of that one."""
-        until, more = time.monotonic() + NEWS_S, []
+        until, more = time.monotonic() + _CAUSE_S, []
         while ends and not more and all(self._blames_others(end) for end in ends):
             left = until - time.monotonic()
             if left <= 0 or not select.select([self], [], [], left)[0]:
