@@ -220,9 +220,10 @@ class Bucket:
             return self._encoded
         if self._wire is not None:
             return self._wire.copy_(self.flat)
-        if self._reduction.compression is Compression.none:
+        compression = self._reduction.compression
+        if compression.codec is not None or compression is Compression.none:
             return self.flat
-        payload, self._context = self._reduction.compression.compress(self.flat)
+        payload, self._context = compression.compress(self.flat)
         return self._payload_of(payload)
 
     def _feed_back(self) -> None:
@@ -252,17 +253,18 @@ class Bucket:
             torch.cuda.current_stream(self.flat.device).wait_stream(self._stream)
         if self._left_out is not None:
             self._left_out, self._left_next = self._left_next, self._left_out
-        if self._codec is not None:
-            pass  # The core has decoded it.
-        elif self._wire is not None:
-            self.flat.copy_(self._wire)
-        elif self._reduction.compression is not Compression.none:
-            compression = self._reduction.compression
-            self.flat.copy_(compression.decompress(self._compressed, self._context))
+        self._decompress()
         unused = self._unused_everywhere() if self._missing else set()
         for index, (parameter, view) in enumerate(zip(self.parameters, self.views)):
             if index not in unused:
                 parameter.grad = view
+
+    def _decompress(self) -> None:
+        compression = self._reduction.compression
+        if self._wire is not None:
+            self.flat.copy_(self._wire)
+        elif compression.codec is None and compression is not Compression.none:
+            self.flat.copy_(compression.decompress(self._compressed, self._context))
 
     def _unused_everywhere(self) -> set:
         if not self._reduction.flags_tell:
