@@ -44,6 +44,8 @@ class Tally:
         self.waited_s = 0.0  # For versions of rounds; other waiting is in the core's blocked_ns.
         self.versions = 0
         self.distance = -1.0  # Of this rank's model from the mean, in parts of its norm.
+        self.begun = 0  # Averages with one other rank, begun by this one.
+        self.met = 0  # Steps before which others had averaged with this rank.
         self._fresh = [0] * len(self.ranks)
         self._overdue = [0] * len(self.ranks)
         self._missing = (0,) * len(self.ranks)
@@ -117,6 +119,11 @@ class Tally:
             for step in range(first, last + 1 if first > 0 else first):
                 self._stale[_bin(version - step)] += 1
 
+    def paired(self, begun: bool, met: bool) -> None:
+        """In a step this rank averaged with another one; others had done so with it before."""
+        self.begun += begun
+        self.met += met
+
     def overdue(self, index: int) -> None:
         """The rank with that index was missing when max_wait was over."""
         self._overdue[index] += 1
@@ -140,6 +147,9 @@ class Tally:
             figures["fresh_fraction_of_rank"] = share
             figures["overdue_of_rank"] = dict(zip(self.ranks, self._overdue))
             figures["staleness"] = dict(zip(_STALE, self._stale))
+        if self.begun or self.met:
+            figures["averages_begun"] = self.begun
+            figures["steps_met"] = self.met
         if self.distance >= 0:
             figures["consensus_distance"] = self.distance
         return figures

@@ -68,13 +68,15 @@ def look_exactly(method: str) -> Dict[str, Any]:
     for _ in range(4):
         step(net, optimizer, 3.0 * hvd.rank())
     hvd.barrier()
-    own = net.wide.detach()[0].item()
+    before = net.wide.detach()[0].item()
     with hvd.consensus(net, exact=True) as mean:
         shown = net.wide[0].item()
         hvd.check_replicas(net)
-    assert net.wide[0].item() == own
+    own = net.wide[0].item()
+    assert own == before or optimizer._covey_progress.plan.in_pairs
     optimizer.finish()
-    return {"own": own, "shown": shown, "distance": mean.distance, "missing": mean.missing}
+    found = {"own": own, "shown": shown, "distance": mean.distance, "missing": mean.missing}
+    return {**found, "finished": net.wide[0].item()}
 
 
 def refusals() -> List[str]:
@@ -116,6 +118,7 @@ def leave(method: str, finishes: bool) -> None:
 class ConsensusTest(unittest.TestCase):
     def test_any_rank_alone_sees_the_mean_and_all_the_exact_one(self) -> None:
         for size in (2, 3, 4):
+            self.look_exactly(size, "swarm:H=3")  # Its last step is not handed in yet.
             for method in METHODS:
                 with self.subTest(size=size, method=method):
                     reports = pool(size).call(look_alone, method)
@@ -150,6 +153,8 @@ class ConsensusTest(unittest.TestCase):
             self.assertAlmostEqual(report["shown"], mean, delta=1e-12 * mean)
             self.assertAlmostEqual(report["distance"], spread**0.5 / mean, places=6)
             self.assertEqual(report["missing"], {})
+            if method.startswith(("adpsgd", "swarm")):
+                self.assertAlmostEqual(report["shown"], report["finished"], delta=1e-12 * mean)
 
     def test_refusals(self) -> None:
         for found in pool(4).call(refusals):

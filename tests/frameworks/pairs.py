@@ -28,8 +28,8 @@ def learn(method: str, steps: List[int]) -> Tuple[str, List[float], int]:
             optimizer.step()
         optimizer.finish()
         hvd.check_replicas({"parameter": parameter})
-    met = optimizer._covey_rounds.met + optimizer._covey_rounds.merged
-    return digest([parameter]), parameter.tolist(), met
+    tally = optimizer._covey_progress.tally
+    return digest([parameter]), parameter.tolist(), tally.begun + tally.met
 
 
 def mean_of(steps: List[int]) -> List[float]:

@@ -18,13 +18,19 @@ from typing import Any, List
 
 from harness import LIMIT_S, REPOSITORY, environment
 
+import covey
 from covey.bench.bound import seconds, skipping_seconds
 
 FOLDER = REPOSITORY / "examples" / "experiments"
 sys.path.insert(0, str(FOLDER))
-import fashion  # noqa: E402
+import grid  # noqa: E402
 import latency  # noqa: E402
-from runs import bootstrap  # noqa: E402
+import paired  # noqa: E402
+import paired_job  # noqa: E402
+import sweep  # noqa: E402
+from runs import bootstrap, save  # noqa: E402
+from tasks import TASKS  # noqa: E402
+from wire import sent  # noqa: E402
 
 FEW = ["--steps", "6", "--time-scale", "0.01", "--features", "16"]
 FEW += ["--delays", "300", "--seeds", "4"]
@@ -160,7 +166,7 @@ class LatencyTest(unittest.TestCase):
             self.assertEqual(os.stat(os.path.join(folder, "latency.json")).st_mtime_ns, before)
 
 
-class FashionTest(unittest.TestCase):
+class PairedTest(unittest.TestCase):
     def test_every_resample_of_few_is_taken(self) -> None:
         mean, low, high = bootstrap([0.0, 1.0])
         self.assertEqual((mean, low, high), (0.5, 0.0, 1.0))
@@ -178,22 +184,42 @@ class FashionTest(unittest.TestCase):
                 (-0.9, -0.6): "worse by more than the margin",
                 (-0.9, -0.1): "worse, maybe by more than the margin"}
         for (low, high), words in said.items():
-            self.assertEqual(fashion.verdict(low, high), words)
+            self.assertEqual(paired.verdict(low, high, 0.5), words)
+
+    def test_a_training_that_has_failed_is_worst(self) -> None:
+        plane, images = TASKS["hyperplane"], TASKS["fashion"]
+        self.assertGreater(paired.goodness(plane, 3.0), paired.goodness(plane, 4.0))
+        self.assertGreater(paired.goodness(images, 4.0), paired.goodness(images, 3.0))
+        self.assertGreater(paired.goodness(plane, 1e30), paired.goodness(plane, None))
+
+    def test_tasks_are_looked_at_in_the_middle_of_local_steps(self) -> None:
+        for task in TASKS.values():
+            self.assertEqual(task.steps % paired.EVALUATIONS, 0)
+            self.assertEqual(task.steps // paired.EVALUATIONS % 2, 1)
 
     def test_steps_in_equal_wall_time_fit_and_no_more_would(self) -> None:
-        size = fashion.WHOLE
-        limit = fashion.bound(size, "allreduce", size.sample_steps, 1)
-        for method in ("eager", "wagma", "local:local_steps=8"):
-            steps = fashion.wall_steps(size, method, 1)
-            self.assertLessEqual(fashion.bound(size, method, steps, 1), limit)
-            self.assertGreater(fashion.bound(size, method, steps + fashion.WALL_STEPS, 1), limit)
-        self.assertEqual(fashion.wall_steps(size, fashion.DDP, 1), size.sample_steps)
+        for task in TASKS:
+            size = paired.whole(task)
+            limit = paired.bound(size, "allreduce", size.steps, 1)
+            for method in ("eager", "wagma", "local:local_steps=8", "adpsgd"):
+                steps = paired.wall_steps(size, method, 1)
+                more = steps + paired.WALL_STEPS
+                self.assertLessEqual(paired.bound(size, method, steps, 1), limit)
+                self.assertGreater(paired.bound(size, method, more, 1), limit)
+                self.assertEqual(steps // paired.EVALUATIONS % 2, 1)
+            self.assertEqual(paired.wall_steps(size, paired.DDP, 1), size.steps)
 
-    def main(self, folder: str, *options: str) -> str:
+    def test_what_is_sent(self) -> None:
+        known = {"allreduce": 150, "ddp": 150, "eager": 150, "local:H=5": 30, "dpsgd": 200,
+                 "wagma:S=2,tau=10": 105, "adpsgd": 200, "swarm:H=2": 50}
+        for method, wanted in known.items():
+            self.assertAlmostEqual(sent(method, 4, 100), wanted, msg=method)
+
+    def main(self, module: Any, folder: str, *options: str) -> str:
         out = io.StringIO()
-        with unittest.mock.patch.object(sys, "argv", ["fashion.py", "--out", folder, *options]):
+        with unittest.mock.patch.object(sys, "argv", ["", "--out", folder, *options]):
             with contextlib.redirect_stdout(out):
-                fashion.main()
+                module.main()
         return out.getvalue()
 
     def test_the_protocol_from_tuning_to_the_table(self) -> None:
@@ -204,51 +230,91 @@ class FashionTest(unittest.TestCase):
             one.file["results"][one.key] = [
                 {"run": run._asdict(),
                  "ranks": [{"seconds": [float(i + 1) for i in range(6)], "processor_s": 1.0,
-                            "accuracies": [80.0 + i + run.lr for i in range(6)]}] * 8}
+                            "scores": [80.0 + i + run.lr for i in range(6)],
+                            "distances": [0.5] * 6}] * 8}
                 for run in one.runs
             ]
             one.file["cores"] = 2
-            fashion.save(one.file, one.path)
+            save(one.file, one.path)
 
-        small = fashion.SMALL._replace(rates=(0.1, 0.4, 0.2), local_steps=(4, 8), seeds=(1, 2))
-        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.multiple(
-            fashion, measure=measure, SMALL=small
-        ):
-            self.assertEqual(self.main(folder, "--small", "--jobs", "1").count("\n"), 1)
+        size = paired.small("fashion")._replace(
+            rates=(0.1, 0.4, 0.2), local_steps={"local": (4, 8), "swarm": (2,)}, seeds=(1, 2)
+        )
+        fake = {"measure": measure, "small": lambda _: size}
+        patches = [unittest.mock.patch.multiple(module, **fake) for module in (paired, grid)]
+        with tempfile.TemporaryDirectory() as folder, patches[0], patches[1]:
+            with self.assertRaisesRegex(SystemExit, "swarm has no learning rate yet"):
+                self.main(grid, folder, "--small")
+            self.assertEqual(self.main(paired, folder, "fashion", "--small", "--jobs", "1"),
+                             "paired_fashion_tuning.json: allreduce, 3 runs\n")
             self.assertEqual(done, ["allreduce"])
-            out = self.main(folder, "--small")
-            self.assertEqual(done, ["allreduce", "ddp", "local:local_steps=4",
-                                    "local:local_steps=8", "eager", "wagma",
+            out = self.main(paired, folder, "fashion", "--small")
+            self.assertEqual(done, ["allreduce", "ddp", "dpsgd", "local:local_steps=4",
+                                    "local:local_steps=8", "eager", "wagma", "adpsgd",
+                                    "swarm:local_steps=2",
                                     *["equal samples", "equal wall time"] * 2])
             self.assertIn("eager: eager, rate 0.4", out)
             self.assertIn("local: local:local_steps=4, rate 0.4", out)
-            self.assertEqual(out.count("+0.00 [+0.00, +0.00]"), 8)
+            self.assertEqual(out.count("+0.00 [+0.00, +0.00]"), 14)
             with self.assertRaisesRegex(SystemExit, "is of other settings"):
-                self.main(folder)
+                self.main(paired, folder, "fashion")
+            out = self.main(grid, folder, "--small")
+            self.assertEqual(done[-2:], ["grid", "grid"])
+            self.assertEqual(out.count("+0.00 [+0.00, +0.00]"), 12)
 
     def test_a_job(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, str(FOLDER / "fashion.py"), "--small", "--out", folder]
+            command = [sys.executable, str(FOLDER / "paired.py"), "hyperplane", "--small", "--out",
+                       folder]
             done = subprocess.run(
                 [*command, "--jobs", "2"], env=environment(), timeout=3 * LIMIT_S, text=True,
                 capture_output=True, check=False,
             )
             self.assertEqual(done.returncode, 0, done.stderr)
-            path = os.path.join(folder, "fashion_tuning.json")
+            path = os.path.join(folder, "paired_hyperplane_tuning.json")
             with open(path, encoding="utf-8") as file:
                 results = json.load(file)["results"]
             self.assertEqual(list(results), ["allreduce", "ddp"])
             for runs in results.values():
                 (run,) = runs
                 self.assertEqual(len(run["ranks"]), 8)
-                accuracies = {tuple(rank["accuracies"]) for rank in run["ranks"]}
-                self.assertEqual(len(accuracies), 1, "all look at the same model")
-                self.assertGreater(max(accuracies.pop()), 40, "it learns")
-            alike = [runs[0]["ranks"][0]["accuracies"][-1] for runs in results.values()]
-            self.assertAlmostEqual(alike[0], alike[1], delta=3)
+                scores = {tuple(rank["scores"]) for rank in run["ranks"]}
+                self.assertEqual(len(scores), 1, "all look at the same model")
+                (mine,) = scores
+                self.assertLess(mine[-1], 0.5 * mine[0], "it learns")
+            alike = [runs[0]["ranks"][0]["scores"][-1] for runs in results.values()]
+            self.assertAlmostEqual(alike[0] / alike[1], 1, places=3)
             shown = subprocess.run([*command, "--show"], env=environment(), text=True,
                                    capture_output=True, check=False)
-            self.assertIn("has no figures of local:local_steps=4 yet", shown.stderr)
+            self.assertIn("has no figures of dpsgd yet", shown.stderr)
+
+    def test_the_mean_of_models_is_what_is_looked_at(self) -> None:
+        run = paired.small("fashion").run("swarm:H=2", 0.1, 6, 1, "", False)
+        with tempfile.TemporaryDirectory() as folder:
+            found = covey.run(paired_job.job, ([run], folder), np=2, env=environment())[0]
+        (ranks,) = found
+        for rank in ranks:
+            self.assertEqual(rank["scores"], ranks[0]["scores"])
+            self.assertEqual(rank["seconds"], ranks[0]["seconds"])
+            self.assertGreater(max(rank["distances"]), 0)
+
+
+class SweepTest(unittest.TestCase):
+    def test_shares_of_the_free_pace(self) -> None:
+        ranks = [{"pace": 40.0}] * 7 + [{"pace": 1.0}]
+        slowed = [{"pace": 20.0}] * 7 + [{"pace": 1.0}]
+        self.assertEqual(sweep.shares({"m": [ranks, slowed, ranks]}), {"m": (40.0, [0.5, 1.0])})
+
+    def test_a_run(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            tried = {"METHODS": ("allreduce", "adpsgd"), "FACTORS": (1, 2), "BASE_S": 0.001}
+            out = io.StringIO()
+            with unittest.mock.patch.multiple(sweep, **tried), contextlib.redirect_stdout(out):
+                command = ["", "--out", folder, "--seconds", "0.05"]
+                with unittest.mock.patch.object(sys, "argv", command):
+                    sweep.main()
+            self.assertRegex(out.getvalue(), r"(?m)^allreduce .*%$")
+            self.assertRegex(out.getvalue(), r"(?m)^adpsgd .*%$")
 
 
 if __name__ == "__main__":

@@ -69,6 +69,9 @@ class TableTest(unittest.TestCase):
         words = "contributions by how many steps late they counted: 0: 75.0%, 2: 25.0%"
         self.assertIn(words, lines)
         self.assertEqual(table([]), [])
+        lines = table([report(0, [], averages_begun=7, steps_met=5), report(1, [])])
+        self.assertEqual(lines[1].split()[-2:], ["begun", "met"])
+        self.assertEqual([line.split()[-2:] for line in lines[2:4]], [["7", "5"], ["0", "0"]])
 
     def test_half_a_line_of_a_killed_rank_is_left_out(self) -> None:
         summary = Summary()
@@ -111,6 +114,14 @@ class JobTest(unittest.TestCase):
     def test_not_otherwise(self) -> None:
         self.assertEqual(self.run_script([])[2], [])
         self.assertEqual(self.run_script(["--method", "local:H=2"])[2], [])
+
+    def test_with_a_method_in_pairs(self) -> None:
+        code, out, lines = self.run_script(["--summary", "--method", "adpsgd"])
+        self.assertEqual(code, 0, lines)
+        begun = [int(row["begun"]) for row in self.rows(lines).values()]
+        self.assertGreater(sum(begun), 0)
+        self.assertIn("training.averages_begun", out[0])
+        self.assertTrue(any("averages with one other rank" in line for line in lines), lines)
 
     def test_with_a_method_in_rounds(self) -> None:
         code, out, lines = self.run_script(["--method", "eager:admit=all"])

@@ -69,6 +69,8 @@ def table(reports: Sequence[Dict[str, Any]]) -> List[str]:
         "injected s": any(report["injected_s"] for report in reports),
         "fresh": "versions" in best,
         "overdue": any(best.get("overdue_of_rank", {}).values()),
+        "begun": any("averages_begun" in report for report in reports),
+        "met": any("steps_met" in report for report in reports),
         "apart": any("consensus_distance" in report for report in reports),
     }
     columns += [name for name, wanted in optional.items() if wanted]
@@ -94,6 +96,8 @@ def _cells(report: Dict[str, Any], best: Dict[str, Any], held: Dict[int, float])
         "injected s": f"{report['injected_s']:.1f}",
         "fresh": f"{fresh:.0%}",
         "overdue": str(best.get("overdue_of_rank", {}).get(str(rank), 0)),
+        "begun": str(report.get("averages_begun", 0)),
+        "met": str(report.get("steps_met", 0)),
         "apart": f"{report['consensus_distance']:.1e}" if "consensus_distance" in report else "-",
     }
 
@@ -110,6 +114,9 @@ def _footer(
         lines.append(f"contributions by how many steps late they counted: {', '.join(parts)}")
     if shown["fresh"]:
         lines.append("fresh: in how many steps the rank's own contribution of that step was")
+    if shown["begun"]:
+        lines.append("begun: averages with one other rank that this one began; met: its steps "
+                     "before which others had averaged with it")
     if shown["apart"]:
         lines.append("apart: this rank's model from the mean, in parts of its norm, when last "
                      "averaged")

@@ -96,6 +96,14 @@ class _Flat:
             self.flat.mul_(size / present)
 
 
+def relative_distance(model: Sequence[torch.Tensor], mean: Sequence[torch.Tensor]) -> float:
+    """The norm of their difference, in parts of that of the mean."""
+    with torch.no_grad():
+        apart = sum(float((a - b).double().square().sum()) for a, b in zip(model, mean))
+        norm = sum(float(b.double().square().sum()) for b in mean)
+    return (apart / norm) ** 0.5 if norm > 0 else 0.0
+
+
 class Averager:
     """The trained parameters of one optimizer."""
 
@@ -130,10 +138,7 @@ class Averager:
             self.gather()
             before = [flat.numbers.clone() for flat in self._flats]
             self.average()
-            after = [flat.numbers for flat in self._flats]
-            apart = sum(float((a - b).double().square().sum()) for a, b in zip(before, after))
-            norm = sum(float(a.double().square().sum()) for a in after)
-        return (apart / norm) ** 0.5 if norm > 0 else 0.0
+            return relative_distance(before, [flat.numbers for flat in self._flats])
 
     def average(self, row: Optional[Row] = None) -> None:
         """Parameters become their mean over the ranks, with the same bits on each; with ``row``

@@ -16,7 +16,7 @@ import torch
 
 from covey import _native
 from covey.group import Group
-from covey.torch.averager import refuse_shared_memory
+from covey.torch.averager import refuse_shared_memory, relative_distance
 from covey.torch.clip import clipped_step
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
 from covey.torch.models import check_options
@@ -47,12 +47,7 @@ class _Flat:
 
 
 class PairTrainer:
-    """The pairs of one optimizer.
-
-    Attributes:
-        met: how often this rank has begun an average with another one.
-        merged: steps before which others had averaged with it.
-    """
+    """The pairs of one optimizer."""
 
     def __init__(self, optimizer: Any, named: Sequence[Named], group: Group, method: str) -> None:
         """Every member of the group makes one, with the same parameters and options.
@@ -68,8 +63,6 @@ class PairTrainer:
         plans = plan_whole(named)
         self._flats = [_Flat(plan) for plan in plans]
         self._addresses = tuple(flat.numbers.data_ptr() for flat in self._flats)
-        self.met = 0
-        self.merged = 0
         self._gather()
         self._pairs = _native.pairs_open(
             group.id,
@@ -98,9 +91,8 @@ class PairTrainer:
         loss = clipped_step(self._optimizer, closure)
         self._gather()
         partner, merged = _native.pairs_step(self._pairs, self._addresses)
-        self.met += partner >= 0
-        self.merged += merged
         progress = self._optimizer._covey_progress
+        progress.tally.paired(partner >= 0, merged > 0)
         progress.turn(progress.version + 1)
         return loss
 
@@ -112,7 +104,10 @@ class PairTrainer:
                 parameters are as they were; called again it waits on.
         """
         self._gather()
+        before = [flat.numbers.clone() for flat in self._flats]
         _native.pairs_finish(self._pairs, self._addresses)
+        after = [flat.numbers for flat in self._flats]
+        self._optimizer._covey_progress.tally.distance = relative_distance(before, after)
 
     def settle(self) -> None:
         """Makes the parameters all that is this rank's own, wherever others had a part of it.

@@ -13,6 +13,7 @@ from covey.reduce_op import Average, Sum
 from covey.state import state
 from covey.torch.layout import BucketPlan, plan_whole
 from covey.torch.ops import allreduce
+from covey.torch.pairs import PairTrainer
 from covey.torch.sources import Seen, copy_own, is_replicated, read, versions_of, view_of
 
 
@@ -95,7 +96,8 @@ def consensus(
     parameters outside of step() may be read half-written. ``wagma``, ``local`` with ``max_wait``:
     what each has published last, before it was averaged, which moves no mean unless somebody was
     late. ``adpsgd``, ``swarm``: what each has handed in last, with what others have made of it
-    since.
+    since; with ``exact`` each first takes that up, as its next step would, so that the mean is the
+    one that ``finish()`` would leave.
 
     Args:
         model: one whose parameters ``DistributedOptimizer`` trains; those that none does (frozen
@@ -216,6 +218,9 @@ def _mean_of_all(
 ) -> Tuple[_Mean, float]:
     """The same, of all and by all."""
     progress, group = optimizer._covey_progress, optimizer._covey_options["process_set"]
+    if isinstance(optimizer._covey_rounds, PairTrainer):
+        with progress.changing():
+            optimizer._covey_rounds.settle()
     own = [torch.zeros(plan.length, dtype=plan.dtype) for plan in plans]
     copy_own(plans, own)
     mean = _Mean(plans)
