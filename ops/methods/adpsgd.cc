@@ -74,6 +74,7 @@ constexpr Method kMethod{
         "most; who is slow takes part with the model it has, and nothing that it learns is lost",
     .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
     .memory = "6 models in each rank, of which 3 to 4 are used while ranks are equally fast",
+    .codecs = CodecUse::kPairs,
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

@@ -61,6 +61,7 @@ constexpr Method kMethod{
     .learning_rate =
         "that for one rank times P, with a warm-up: a step stands for the batches of all",
     .memory = "none; with max_wait 3 g in each rank, and 4 g to 16 g for all together",
+    .codecs = CodecUse::kGradients,
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

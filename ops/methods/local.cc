@@ -91,6 +91,7 @@ constexpr Method kMethod{
     .memory =
         "none; the parameters move into shared memory; with max_wait 3 models in each rank, "
         "and one for each of 3 results",
+    .codecs = CodecUse::kModels,
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

@@ -107,6 +107,7 @@ constexpr Method kMethod{
         "with each rank",
     .memory = "6 models in each rank, of which 3 to 4 are used while ranks are equally fast",
     .scaling = Scaling::kOne,
+    .codecs = CodecUse::kPairs,
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);
