@@ -31,8 +31,8 @@ class PairExchange {
   // Where model i lies, when no exchange is being decided about it: free.
   ModelWord Settled(int32_t i);
 
-  // Both models are what lies in this rank's two buffers (their mean in one), if they still are what
-  // `record` says. REQUIRES: no model word names those buffers.
+  // Both models are what lies in this rank's two buffers (or one: their mean), if they still are
+  // what `record` says. REQUIRES: no model word names those buffers.
   bool Commit(const PairRecord& record);
 
  private:

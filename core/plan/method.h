@@ -9,11 +9,11 @@
 // The text is flat and survives a shell unquoted: "local", "local:local_steps=8,warmup_steps=100",
 // "local:H=8". All methods have warmup_steps=N, gradients averaged over all ranks in the first N
 // steps, where nobody waits longer than the method's max_wait; clip_norm=X, the largest norm of the
-// gradients of an update; some have codec=NAME, by which what is exchanged is made smaller, with
-// '+' between its own settings ("codec=topk@bits=2+block=512"); and as the last setting then=METHOD@N, another method from step N on,
-// whose own settings follow: "allreduce:then=local@1000:H=8,then=allreduce@9000". All that follows
-// `then=` belongs to that method, so nothing is ambiguous; steps are counted from the start of
-// training.
+// gradients of an update; some have codec=NAME, which makes smaller what travels, with '+' between
+// its own settings: "codec=topk@bits=2+block=512"; and as the last setting then=METHOD@N, another
+// method from step N on, whose own settings follow:
+// "allreduce:then=local@1000:H=8,then=allreduce@9000". All that follows `then=` belongs to that
+// method, so nothing is ambiguous; steps are counted from the start of training.
 // Any thread: the catalogue is constant once main() runs.
 #ifndef COVEY_CORE_PLAN_METHOD_H_
 #define COVEY_CORE_PLAN_METHOD_H_

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/json.h"
+#include "core/run/near_codec.h"
 
 namespace covey {
 namespace {
@@ -13,6 +14,24 @@ namespace {
 std::vector<const Codec*>& Catalogue() {
   static std::vector<const Codec*> catalogue;  // process-wide: registrations only
   return catalogue;
+}
+
+void AppendCodec(const char* name, const char* card, std::span<const CodecParameter> parameters,
+                 std::string* json) {
+  *json += json->empty() ? "{\"name\":" : ",\n{\"name\":";
+  AppendJsonString(name, json);
+  *json += ",\"card\":";
+  AppendJsonString(card, json);
+  *json += ",\"parameters\":[";
+  for (const CodecParameter& p : parameters) {
+    *json += json->ends_with('[') ? "{\"name\":" : ",{\"name\":";
+    AppendJsonString(p.name, json);
+    *json += ",\"default\":" + std::to_string(p.standard) +
+             ",\"minimum\":" + std::to_string(p.minimum) +
+             ",\"maximum\":" + std::to_string(p.maximum) +
+             ",\"multiple\":" + std::to_string(p.multiple) + "}";
+  }
+  *json += "]}";
 }
 
 }  // namespace
@@ -45,24 +64,12 @@ Status ParseCodec(std::string_view text, ChosenCodec* chosen) {
 }
 
 std::string CodecsJson() {
-  std::string json = "[";
-  for (const Codec* codec : Codecs()) {
-    json += json.size() > 1 ? ",\n{\"name\":" : "{\"name\":";
-    AppendJsonString(codec->name, &json);
-    json += ",\"card\":";
-    AppendJsonString(codec->card, &json);
-    json += ",\"parameters\":[";
-    for (const CodecParameter& p : codec->parameters) {
-      json += json.ends_with('[') ? "{\"name\":" : ",{\"name\":";
-      AppendJsonString(p.name, &json);
-      json += ",\"default\":" + std::to_string(p.standard) +
-              ",\"minimum\":" + std::to_string(p.minimum) +
-              ",\"maximum\":" + std::to_string(p.maximum) +
-              ",\"multiple\":" + std::to_string(p.multiple) + "}";
-    }
-    json += "]}";
-  }
-  return json + "]";
+  std::string json;
+  for (const Codec* codec : Codecs())
+    AppendCodec(codec->name, codec->card, codec->parameters, &json);
+  for (const NearCodec* codec : NearCodecs())
+    AppendCodec(codec->name, codec->card, codec->parameters, &json);
+  return "[" + json + "]";
 }
 
 void ResidualOf(const ChosenCodec& chosen, const Kernels& kernels, std::span<const float> elements,

@@ -23,6 +23,8 @@ NearCodecRegistration::NearCodecRegistration(const NearCodec& codec) {
   AddCodecCard({.name = codec.name, .kind = CodecKind::kBeside, .parameters = codec.parameters});
 }
 
+std::span<const NearCodec* const> NearCodecs() { return Catalogue(); }
+
 const NearCodec* FindNearCodec(std::string_view name) {
   for (const NearCodec* codec : Catalogue())
     if (codec->name == name) return codec;

@@ -33,6 +33,7 @@ struct NearChunk {
 
 struct NearCodec {
   const char* name;  // "lattice"
+  const char* card;  // for users: for what, bytes per element, error, what happens to NaN; one line
   std::span<const CodecParameter> parameters;
   size_t chunk_elems;  // of a chunk, at most
   size_t (*chunk_bytes)(const CodecValues&, size_t count);
@@ -45,6 +46,7 @@ struct NearCodec {
                       std::span<const float> reference, std::span<float> to);
 };
 
+std::span<const NearCodec* const> NearCodecs();
 const NearCodec* FindNearCodec(std::string_view name);  // null: none of that name
 
 struct NearCodecRegistration {

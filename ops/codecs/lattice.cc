@@ -193,6 +193,10 @@ constexpr CodecParameter kParameters[] = {
 
 constexpr NearCodec kCodec{
     .name = "lattice",
+    .card =
+        "for models that two ranks average (swarm:codec=lattice@8, adpsgd:codec=lattice@8): bits/8 "
+        "bytes and 16 of each 4096 elements; right in expectation, error below a step, which "
+        "follows how far apart the models are; NaN and infinity travel whole",
     .parameters = kParameters,
     .chunk_elems = kMaxChunk,
     .chunk_bytes = [](const CodecValues& values,

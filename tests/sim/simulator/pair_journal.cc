@@ -130,7 +130,7 @@ void PairJournal::CheckResults(const Bytes& mean, int32_t a, int32_t b, const By
                                const Bytes& of_b) {
   const std::string who = "ranks " + std::to_string(a) + " and " + std::to_string(b);
   const int32_t initiator = ModelWord::Of(*memory_->ModelAt(a)).owner;
-  const double error = error_ ? error_(initiator) : 0;
+  const double error = error_ ? error_(static_cast<size_t>(initiator)) : 0;
   if (error == 0) {
     if (!IsEqual(of_a, mean) || !IsEqual(of_b, mean))
       Fail("1: " + who + " have something else than their mean");

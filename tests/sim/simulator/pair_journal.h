@@ -31,7 +31,7 @@ class PairJournal {
   void ExpectCopies() { of_copies_ = true; }
   // Exchanges have a codec: how far from the mean the results may be of the one that a rank has
   // begun last; 0: they are the mean, bit for bit.
-  void ExpectCodec(std::function<double(int32_t rank)> error) { error_ = std::move(error); }
+  void ExpectCodec(std::function<double(size_t rank)> error) { error_ = std::move(error); }
   // It has done so, or averaged, and has `model` now: what it made its word say.
   void OnTaken(int32_t rank, const Bytes& model);
   // A rank begins a new epoch: what it has then is what counts.
@@ -73,7 +73,7 @@ class PairJournal {
   std::vector<double> expected_;               // the sum of all models, by element
   std::vector<std::vector<double>> progress_;  // of whoever hands in, by rank; else empty
   bool of_copies_ = false;
-  std::function<double(int32_t rank)> error_;  // empty: no codec
+  std::function<double(size_t rank)> error_;  // empty: no codec
   std::vector<bool> goes_on_;
   std::vector<Bytes> own_;  // what a rank made its word say last
   std::string failure_;

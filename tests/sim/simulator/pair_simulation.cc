@@ -105,17 +105,13 @@ PairSimulation::PairSimulation(uint64_t seed, int32_t ranks)
   for (int32_t r = 0; r < swarm_.size; ++r) {
     Player& player = players_[static_cast<size_t>(r)];
     player.model.resize(layout_.length_bytes());
-    const PairCodec codec =
-        swarm_.bits == 0 ? PairCodec{}
-                         : PairCodec{.codec = FindNearCodec("lattice"), .values = {swarm_.bits}};
     player.pairs = std::make_unique<Pairs>(r, &memory_, network_.transport(Rank{r}).words(),
-                                           &SplitKernels(), codec);
+                                           &SplitKernels(), swarm_.Codec());
     player.steps = std::make_unique<PairSteps>(r, swarm_.rule, player.pairs.get());
     player.fiber = std::make_unique<Fiber>([this, r] { Main(r); });
   }
   if (swarm_.bits > 0)
-    journal_.ExpectCodec(
-        [this](int32_t rank) { return players_[static_cast<size_t>(rank)].pairs->error(); });
+    journal_.ExpectCodec([this](size_t rank) { return players_[rank].pairs->error(); });
   if (!swarm_.by_rule) return;
   if (swarm_.rule.of_copies) journal_.ExpectCopies();
   if (const std::string wrong = FindDrawThatIsWrong(swarm_.rule); !wrong.empty())

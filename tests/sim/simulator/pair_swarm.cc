@@ -47,6 +47,11 @@ PairSwarm PairSwarm::Draw(Rng* rng, int32_t ranks) {
   return s;
 }
 
+PairCodec PairSwarm::Codec() const {
+  if (bits == 0) return {};
+  return {.codec = FindNearCodec("lattice"), .values = {bits}};
+}
+
 std::string PairSwarm::ToString() const {
   return std::to_string(size) + " ranks, steps " + std::to_string(steps[0]) + ", exchanges " +
          std::to_string(exchange_percent) + " %" + (half_ask ? " by even ranks" : "") +

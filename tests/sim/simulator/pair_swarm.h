@@ -32,6 +32,7 @@ struct PairSwarm {
 
   // `ranks` 0: as the seed has it.
   static PairSwarm Draw(Rng* rng, int32_t ranks);
+  PairCodec Codec() const;
   std::string ToString() const;
 };
 
