@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/clock.h"
+#include "core/base/codec_card.h"
 #include "core/c_api.h"
 #include "core/c_api_offers.h"
 #include "core/covey_pairs.h"
@@ -29,9 +30,16 @@ Status CheckModel(const PairsPort& port, const void* const* spans) {
   return Status::InvalidArgument("pairs: spans is NULL, or one of them is");
 }
 
+// What of a method the pairs need.
+struct Rules {
+  MethodPairs pairs;
+  PairCodec codec;
+};
+
 Status MethodOf(const Use& use, const char* text, const Group& group, std::string* full,
-                MethodPairs* pairs) {
+                Rules* rules) {
   MethodChoice choice;
+  MethodPairs* pairs = &rules->pairs;
   RETURN_IF_ERROR(ParseMethod(text == nullptr ? use->config().method : text, &choice));
   const MethodPlan plan = choice.Plan({.size = group.size(), .rank = group.my_index}, 0);
   *full = choice.Text();
@@ -40,6 +48,11 @@ Status MethodOf(const Use& use, const char* text, const Group& group, std::strin
     return Status::InvalidArgument("the method " + *full + " does not average models in pairs");
   if (const Status known = CheckPairs({.kind = pairs->topology, .size = group.size()}); !known.ok())
     return Status::InvalidArgument("the method " + *full + ": " + known.message());
+  if (const std::string& codec = choice.At(0).codec; !codec.empty()) {
+    CodecText read;
+    RETURN_IF_ERROR(ReadCodecText(codec, CodecKind::kBeside, &read));
+    rules->codec = {.codec = FindNearCodec(read.name), .values = read.values};
+  }
   if (use->transport().words() != nullptr) return Status::Ok();
   return Status::Unsupported(
       "the method " + *full +
@@ -47,8 +60,18 @@ Status MethodOf(const Use& use, const char* text, const Group& group, std::strin
       "there are the methods eager, dpsgd, local and allreduce");
 }
 
+// Else none of it would be smaller, though the method says so.
+Status CheckIsCodable(const covey_pairs_config& config, const std::string& method) {
+  const auto* end = config.dtypes + config.num_spans;
+  if (std::find(config.dtypes, end, COVEY_FLOAT32) != end) return Status::Ok();
+  return Status::InvalidArgument("the method " + method +
+                                 " has a codec, which is for float32, and no parameter is of it: "
+                                 "leave out codec");
+}
+
 PairsPort::Bundle BundleOf(const covey_pairs_config& config, const Group& group,
-                           const MethodPairs& pairs) {
+                           const Rules& rules) {
+  const MethodPairs& pairs = rules.pairs;
   return {.name = config.name,
           .layout = LayoutOf({config.num_spans, config.dtypes, config.counts}),
           .self = ToInt(group.my_index),
@@ -57,6 +80,7 @@ PairsPort::Bundle BundleOf(const covey_pairs_config& config, const Group& group,
                    .local_steps = pairs.local_steps,
                    .is_random = pairs.is_random,
                    .of_copies = pairs.of_copies},
+          .codec = rules.codec,
           .max_wait = pairs.max_wait,
           .kernels = &BestKernels()};
 }
@@ -74,12 +98,13 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_pairs_config* co
   if (group == nullptr || ToInt(group->my_index) < 0)
     return Status::InvalidArgument("there is no such group, or this rank is not in it");
   BlockOffer mine;
-  MethodPairs pairs;
-  RETURN_IF_ERROR(MethodOf(use, config->method, *group, &mine.text, &pairs));
+  Rules rules;
+  RETURN_IF_ERROR(MethodOf(use, config->method, *group, &mine.text, &rules));
+  if (rules.codec.codec != nullptr) RETURN_IF_ERROR(CheckIsCodable(*config, mine.text));
   mine.text =
       "method " + mine.text + ", " + TextOf({config->num_spans, config->dtypes, config->counts});
   auto port =
-      std::make_unique<PairsPort>(BundleOf(*config, *group, pairs), group, &use->transport());
+      std::make_unique<PairsPort>(BundleOf(*config, *group, rules), group, &use->transport());
   RETURN_IF_ERROR(CheckModel(*port, spans));
   const std::string what = std::string("pairs '") + config->name + "'";
   const size_t limit_bytes = use->config().memory_limit;

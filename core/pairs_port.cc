@@ -24,7 +24,7 @@ void PairsPort::Open(const std::vector<uint64_t>& offsets) {
     blocks.push_back(transport_->Base(group_->members[i]) + offsets[i]);
   offset_ = offsets[static_cast<size_t>(bundle_.self)];
   memory_.Map(std::move(blocks));
-  pairs_ = std::make_unique<Pairs>(bundle_.self, &memory_, words_, bundle_.kernels);
+  pairs_ = std::make_unique<Pairs>(bundle_.self, &memory_, words_, bundle_.kernels, bundle_.codec);
   steps_ = std::make_unique<PairSteps>(bundle_.self, bundle_.rule, pairs_.get());
 }
 
@@ -127,6 +127,11 @@ bool PairsPort::CanBeFreed() {
 Pairs::Counters PairsPort::counters() {
   const std::lock_guard lock(mutex_);
   return pairs_->counters();
+}
+
+CodedCounters PairsPort::coded() {
+  const std::lock_guard lock(mutex_);
+  return pairs_ == nullptr ? CodedCounters{} : pairs_->coded();
 }
 
 }  // namespace covey

@@ -27,6 +27,7 @@ class PairsPort {
     RoundLayout layout;
     int32_t self = 0;
     PairRule rule;
+    PairCodec codec = {};
     Time max_wait = 60 * kSecond;  // in Finish
     const Kernels* kernels = nullptr;
   };
@@ -67,6 +68,7 @@ class PairsPort {
   void Close();
   bool CanBeFreed();
   Pairs::Counters counters();
+  CodedCounters coded();
   uint64_t offset() const { return offset_; }  // of this rank's block in its region
 
  private:

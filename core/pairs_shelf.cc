@@ -3,6 +3,15 @@
 #include <utility>
 
 namespace covey {
+namespace {
+
+void Add(const CodedCounters& more, CodedCounters* sum) {
+  sum->decoded += more.decoded;
+  sum->repaired += more.repaired;
+  sum->bytes += more.bytes;
+}
+
+}  // namespace
 
 uint64_t PairsShelf::Keep(std::unique_ptr<PairsPort> port, Time now) {
   const std::lock_guard lock(mutex_);
@@ -21,6 +30,7 @@ void PairsShelf::Close(uint64_t number) {
   const std::lock_guard lock(mutex_);
   const auto found = open_.find(number);
   if (found == open_.end()) return;
+  Add(found->second->coded(), &past_);
   found->second->Close();
   closed_.push_back(std::move(found->second));
   open_.erase(found);
@@ -35,6 +45,13 @@ std::vector<uint64_t> PairsShelf::TakeUnused() {
     return true;
   });
   return blocks;
+}
+
+CodedCounters PairsShelf::Coded() {
+  const std::lock_guard lock(mutex_);
+  CodedCounters sum = past_;
+  for (const auto& [number, port] : open_) Add(port->coded(), &sum);
+  return sum;
 }
 
 void PairsShelf::Interrupt() {

@@ -21,6 +21,8 @@ class PairsShelf {
   void Close(uint64_t number);
   // The blocks of closed ones that no member can touch any more; they are the caller's.
   std::vector<uint64_t> TakeUnused();
+  // Of all that there are and were.
+  CodedCounters Coded();
   // Waits in all of them end.
   void Interrupt();
 
@@ -29,6 +31,7 @@ class PairsShelf {
   // Protected by mutex_.
   std::map<uint64_t, std::unique_ptr<PairsPort>> open_;
   std::vector<std::unique_ptr<PairsPort>> closed_;
+  CodedCounters past_;  // of those that are no more
   uint64_t last_ = 0;
 };
 

@@ -348,6 +348,10 @@ std::string Session::StatsJson() {
   Field(&json, "round_overdue", rounds.overdue);
   Field(&json, "round_snapshots", rounds.snapshots);
   Field(&json, "round_waited_ns", rounds.waited_ns);
+  const CodedCounters coded = pairs_.Coded();
+  Field(&json, "pair_decoded", coded.decoded);
+  Field(&json, "pair_repaired", coded.repaired);
+  Field(&json, "pair_bytes", coded.bytes);
   Field(&json, "in_flight", queue_.in_flight());
   Field(&json, "polls_network", transport_->SharesMemory() ? 0 : 1);
   return json + "}";

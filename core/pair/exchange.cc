@@ -4,7 +4,8 @@ namespace covey {
 namespace {
 
 uint64_t FirstWord(const PairRecord& record) {
-  return static_cast<uint64_t>(record.partner) << 8 | record.buffer;
+  return static_cast<uint64_t>(record.partner) << 16 | uint64_t{record.others_buffer} << 8 |
+         record.buffer;
 }
 
 }  // namespace
@@ -35,8 +36,9 @@ void PairExchange::Help(const ModelWord& engaged) {
   uint64_t fields[3];
   for (size_t i = 0; i < 3; ++i) fields[i] = words_->Load(memory_->RecordAt(initiator, i));
   Decide(initiator, engaged.number,
-         {.partner = static_cast<int32_t>(fields[0] >> 8),
+         {.partner = static_cast<int32_t>(fields[0] >> 16),
           .buffer = static_cast<uint32_t>(fields[0] & 0xff),
+          .others_buffer = static_cast<uint32_t>(fields[0] >> 8 & 0xff),
           .own = ModelWord::Of(fields[1]),
           .others = ModelWord::Of(fields[2])});
 }
@@ -67,7 +69,7 @@ void PairExchange::Decide(int32_t initiator, uint64_t number, const PairRecord& 
     ModelWord after = own ? record.own : record.others;
     if (committed) {
       after.owner = initiator;
-      after.buffer = record.buffer;
+      after.buffer = own ? record.buffer : record.others_buffer;
     }
     ++after.number;
     words_->CompareExchange(memory_->ModelAt(own ? initiator : record.partner), engaged.Word(),

@@ -4,7 +4,7 @@
 //   -           Commit: both means are written, both found free  open
 //   open        both model words are engaged, lower member first committed
 //   open        one of them is no longer what the record says    aborted
-//   committed   model words: the initiator's buffer
+//   committed   model words: the initiator's buffers
 //   aborted     model words: as before, with the next number
 //
 // Whoever meets an engaged word carries the exchange to its end, by words alone, so nobody waits
@@ -31,8 +31,8 @@ class PairExchange {
   // Where model i lies, when no exchange is being decided about it: free.
   ModelWord Settled(int32_t i);
 
-  // Both models are the mean that lies in this rank's `buffer`, if they still are what `record`
-  // says. REQUIRES: no model word names that buffer.
+  // Both models are what lies in this rank's two buffers (or one: their mean), if they still are
+  // what `record` says. REQUIRES: no model word names those buffers.
   bool Commit(const PairRecord& record);
 
  private:

@@ -6,7 +6,8 @@
 //     member word    the owner; dead: anybody, by CAS             see MemberWord
 //     record word    anybody, by CAS   the exchange that member i has begun last: see RecordWord
 //     record         the owner, before the record word says its number: partner, the model words
-//                    of both as it found them, and the buffer with their mean
+//                    of both as it found them, and the buffers with what each has then (two with a
+//                    codec, else one: their mean)
 //     bell           of member 0: rung when somebody finishes, or has met
 //     left words     [size] member j writes word j of all blocks, once it touches none any more
 //     buffers        [kPairBuffers] the owner: one model each (RoundLayout)
@@ -85,8 +86,9 @@ struct RecordWord {
 // An exchange as its record has it.
 struct PairRecord {
   int32_t partner = 0;
-  uint32_t buffer = 0;    // of its initiator: the mean
-  ModelWord own, others;  // free, as the initiator found them
+  uint32_t buffer = 0;         // of its initiator: the mean; with a codec what it has itself then
+  uint32_t others_buffer = 0;  // likewise, what its partner has: without a codec the same
+  ModelWord own, others;       // free, as the initiator found them
 };
 
 class PairMemory {
@@ -104,7 +106,7 @@ class PairMemory {
   uint64_t* ModelAt(int32_t i) const { return At(i, 0); }
   uint64_t* MemberAt(int32_t i) const { return At(i, kLine); }
   uint64_t* RecordWordAt(int32_t i) const { return At(i, 2 * kLine); }
-  // Its three words: partner and buffer, both model words.
+  // Its three words: partner and buffers, both model words.
   uint64_t* RecordAt(int32_t i, size_t number) const { return RecordWordAt(i) + 1 + number; }
   uint64_t* BellAt() const { return At(0, 3 * kLine); }
   uint64_t* LeftAt(int32_t of, int32_t by) const {

@@ -33,14 +33,18 @@ size_t BytesOf(const RoundLayout::Shard& shard) { return shard.count * SizeOf(sh
 
 }  // namespace
 
-Pairs::Pairs(int32_t self, const PairMemory* memory, SharedWords* words, const Kernels* kernels)
+Pairs::Pairs(int32_t self, const PairMemory* memory, SharedWords* words, const Kernels* kernels,
+             const PairCodec& codec)
     : self_(self),
       memory_(memory),
       words_(words),
       kernels_(kernels),
       exchange_(self, memory, words),
       lost_(static_cast<size_t>(memory->size())),
-      scratch_(kPieceBytes) {}
+      scratch_(kPieceBytes) {
+  if (codec.codec != nullptr)
+    coded_ = std::make_unique<CodedMean>(codec, &memory->layout(), kernels);
+}
 
 void Pairs::Begin(std::span<const void* const> model) {
   Put(model, base_);
@@ -67,29 +71,28 @@ void Pairs::Update(std::span<void* const> model) {
 
 Pairs::Outcome Pairs::Exchange(int32_t partner, std::span<void* const> model) {
   PairRecord record;
-  if (const Outcome outcome = Propose(partner, 1, &record); outcome != Outcome::kDone)
+  const Room room = coded_ ? Room{2, 2} : Room{1, 2};
+  if (const Outcome outcome = Propose(partner, room, &record); outcome != Outcome::kDone)
     return outcome;
-  WriteMean(record, model);
-  if (!Commit(record)) {
-    Take(memory_->Buffer(self_, base_), model);
-    return Outcome::kBusy;
-  }
-  base_ = record.buffer;
-  return Outcome::kDone;
+  coded_ ? WriteBoth(record) : WriteMean(record, model);
+  const bool is_done = Commit(record);
+  if (is_done) base_ = record.buffer;
+  if (coded_ ? is_done : !is_done) Take(memory_->Buffer(self_, base_), model);
+  return is_done ? Outcome::kDone : Outcome::kBusy;
 }
 
 Pairs::Outcome Pairs::Exchange(int32_t partner) {
   PairRecord record;
   // The base stays in use, so the mean needs a buffer beside that of the next update.
-  if (const Outcome outcome = Propose(partner, 2, &record); outcome != Outcome::kDone)
+  const Room room = coded_ ? Room{2, 3} : Room{2, 2};
+  if (const Outcome outcome = Propose(partner, room, &record); outcome != Outcome::kDone)
     return outcome;
-  WriteMean(record, {});
+  coded_ ? WriteBoth(record) : WriteMean(record, {});
   return Commit(record) ? Outcome::kDone : Outcome::kBusy;
 }
 
-// kDone: it may be tried, and `record` is its record. `kept`: free buffers that there must be even
-// if the partner gives one back.
-Pairs::Outcome Pairs::Propose(int32_t partner, size_t kept, PairRecord* record) {
+// kDone: it may be tried, and `record` is its record.
+Pairs::Outcome Pairs::Propose(int32_t partner, const Room& room, PairRecord* record) {
   // Which settles all words: else it might change, by another one's exchange, what is read below.
   const std::vector<uint32_t> free = FreeBuffers();
   const MemberWord state = StateOf(partner);
@@ -99,13 +102,25 @@ Pairs::Outcome Pairs::Propose(int32_t partner, size_t kept, PairRecord* record) 
     ++counters_.absent;
     return Outcome::kAbsent;
   }
-  // One more has to be left for the next update, which comes while the partner holds this one.
-  if (free.size() < (record->others.owner == self_ ? kept : 2)) {
+  // One has to be left for the next update, which comes while the partner holds this one, and one
+  // more for that after it.
+  const bool is_given_back = record->others.owner == self_;
+  if (free.size() < (is_given_back ? room.given_back : room.otherwise)) {
     ++counters_.no_room;
     return Outcome::kNoRoom;
   }
   record->buffer = free[0];
+  record->others_buffer = coded_ ? free[1] : free[0];
   return Outcome::kDone;
+}
+
+// The draws are of the two models that are averaged, so that both ranks know them.
+void Pairs::WriteBoth(const PairRecord& record) {
+  const std::byte* const from[] = {memory_->Buffer(record.own), memory_->Buffer(record.others)};
+  std::byte* const to[] = {memory_->Buffer(self_, record.buffer),
+                           memory_->Buffer(self_, record.others_buffer)};
+  coded_->Write(from, to, record.own.Word() * 0x9e3779b97f4a7c15u + record.others.Word(),
+                StoresFor(memory_->layout()));
 }
 
 // In rank order; to the buffer and, unless it is empty, to `model`.

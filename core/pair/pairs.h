@@ -8,7 +8,7 @@
 //
 // Invariants, at any point between two words, whoever stops or dies wherever:
 //  1. The sum of all models is that of the first ones and of all progress that was handed in, up to
-//     rounding: an exchange moves no mean, and loses no update.
+//     rounding of floats: an exchange moves no mean, with a codec neither, and loses no update.
 //  2. What a model word names is not written.
 //  3. With all others stopped a call of a rank ends, and an exchange with any of them is done.
 //
@@ -17,9 +17,11 @@
 #ifndef COVEY_CORE_PAIR_PAIRS_H_
 #define COVEY_CORE_PAIR_PAIRS_H_
 
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "core/pair/coded_mean.h"
 #include "core/pair/exchange.h"
 #include "core/pair/memory.h"
 #include "core/run/kernels.h"
@@ -43,7 +45,10 @@ class Pairs {
   };
 
   // `memory` is mapped: all members have agreed on size and layout before. All outlive the pairs.
-  Pairs(int32_t self, const PairMemory* memory, SharedWords* words, const Kernels* kernels);
+  // With a codec an exchange leaves each of the two with a result of its own (coded_mean.h): "the
+  // mean" below is less than half a step from it then.
+  Pairs(int32_t self, const PairMemory* memory, SharedWords* words, const Kernels* kernels,
+        const PairCodec& codec = {});
 
   // All models below are given by span of the layout: the memory that this rank trains on.
 
@@ -90,9 +95,18 @@ class Pairs {
   bool HaveAllLeft();
 
   const Counters& counters() const { return counters_; }
+  // Of its codec; zeros without one.
+  CodedCounters coded() const { return coded_ ? coded_->counters() : CodedCounters{}; }
+  // How far from the mean the results of the exchange that this rank has begun last may be.
+  double error() const { return coded_ ? coded_->error() : 0; }
 
  private:
-  Outcome Propose(int32_t partner, size_t kept, PairRecord* record);
+  // Free buffers that an exchange needs: when it gives one of this rank's back, and otherwise.
+  struct Room {
+    size_t given_back, otherwise;
+  };
+  Outcome Propose(int32_t partner, const Room& room, PairRecord* record);
+  void WriteBoth(const PairRecord& record);
   void WriteMean(const PairRecord& record, std::span<void* const> model);
   bool Commit(const PairRecord& record);
   std::vector<uint32_t> FreeBuffers();
@@ -112,6 +126,7 @@ class Pairs {
   uint64_t epoch_ = 0;
   uint32_t base_ = 0;  // the buffer with what `model` was when it was written last
   std::vector<bool> lost_;
+  std::unique_ptr<CodedMean> coded_;  // null: no codec
   std::vector<std::byte> scratch_;
   Counters counters_;
 };

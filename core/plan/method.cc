@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <initializer_list>
-#include <iterator>
 #include <optional>
 #include <utility>
 
-#include "core/base/json.h"
 #include "core/base/nearest.h"
+#include "core/plan/method_common.h"
 #include "core/plan/notation.h"
 
 namespace covey {
@@ -48,33 +46,6 @@ Status UnknownMethod(std::string_view name) {
   return Status::InvalidArgument(std::move(text));
 }
 
-constexpr int64_t kManySteps = 1000000000;
-constexpr int64_t kGreatNorm = 1000000000000000;  // 1e9
-// What every method has beside its own parameters, and how it says that another one follows.
-constexpr MethodParameter kCommon[] = {
-    {.name = "warmup_steps",
-     .letter = "",
-     .unit = "steps",
-     .standard = 0,
-     .minimum = 0,
-     .maximum = kManySteps,
-     .help = "first steps, in which gradients are averaged over all ranks as by allreduce; no step "
-             "waits longer than the method's max_wait, if it has one: then who is missing is left "
-             "out until it keeps up again, and its gradient counts later, once"},
-    {.name = "clip_norm",
-     .letter = "",
-     .unit = "",
-     .standard = 0,
-     .minimum = 0,
-     .maximum = kGreatNorm,
-     .help =
-         "the largest norm, over all parameters, of the gradients of an update: longer ones are "
-         "scaled down to it. Averaged gradients once for each update, alike on all ranks; where "
-         "models are averaged, each rank's own before its own step. off: any norm",
-     .notation = Notation::kNorm},
-};
-enum Common : uint8_t { kWarmup, kClip, kNumCommon };
-static_assert(std::size(kCommon) == kNumCommon);
 constexpr std::string_view kThen = "then";
 
 Status UnknownParameter(const Method& method, std::string_view name) {
@@ -85,11 +56,13 @@ Status UnknownParameter(const Method& method, std::string_view name) {
     names.emplace_back(parameter.name);
     shown.push_back(parameter.name + (letter.empty() ? "" : " (" + letter + ")"));
   }
+  if (method.codecs != CodecUse::kNone) shown.emplace_back(kCodecSetting);
   for (std::string_view common :
        {std::string_view(kCommon[kWarmup].name), std::string_view(kCommon[kClip].name), kThen}) {
     names.push_back(common);
     shown.emplace_back(common);
   }
+  if (method.codecs != CodecUse::kNone) names.emplace_back(kCodecSetting);
   return Status::InvalidArgument("the method " + Quoted(method.name) + " has no parameter " +
                                  Quoted(name) + "; it has " + Joined(shown) + "; the nearest is " +
                                  Quoted(Nearest(name, names)));
@@ -151,6 +124,7 @@ struct Draft {
   const Method* method;
   std::vector<std::optional<int64_t>> values;
   std::array<std::optional<int64_t>, kNumCommon> common;
+  std::optional<std::string> codec = std::nullopt;
 };
 
 // One "name=value" of `text`.
@@ -160,6 +134,11 @@ Status ReadSetting(std::string_view word, std::string_view text, Draft* draft) {
     return Status::InvalidArgument(Quoted(word) + " in the method " + Quoted(text) +
                                    " is not of the form name=value");
   const std::string_view name = word.substr(0, equals);
+  if (name == kCodecSetting) {
+    if (draft->codec.has_value())
+      return Status::InvalidArgument("codec is given twice in the method " + Quoted(text));
+    return ReadMethodCodec(*draft->method, word.substr(equals + 1), &draft->codec.emplace());
+  }
   const std::span<const MethodParameter> own = draft->method->parameters;
   const size_t index = IndexOf(own, name);
   const bool is_own = index < own.size();
@@ -208,7 +187,7 @@ Status ReadMethod(std::string_view name, std::string_view settings, std::string_
   choice->method = FindMethod(name);
   if (choice->method == nullptr) return UnknownMethod(name);
   const std::span<const MethodParameter> own = choice->method->parameters;
-  Draft draft{choice->method, std::vector<std::optional<int64_t>>(own.size()), {}};
+  Draft draft{choice->method, std::vector<std::optional<int64_t>>(own.size()), {}, {}};
   std::string_view then;  // nothing may follow it
   for (size_t begin = settings.empty() ? std::string_view::npos : 0;
        begin != std::string_view::npos && then.empty();) {
@@ -224,50 +203,9 @@ Status ReadMethod(std::string_view name, std::string_view settings, std::string_
     choice->settings.push_back(draft.values[i].value_or(own[i].standard));
   choice->warmup_steps = draft.common[kWarmup].value_or(kCommon[kWarmup].standard);
   choice->clip_norm = draft.common[kClip].value_or(kCommon[kClip].standard);
+  choice->codec = draft.codec.value_or("");
+  RETURN_IF_ERROR(CheckMethodCodec(*choice));
   return then.empty() ? Status::Ok() : ReadThen(then.substr(kThen.size() + 1), text, choice);
-}
-
-std::string JsonValue(const MethodParameter& parameter, int64_t value) {
-  if (parameter.notation == Notation::kNumber) return std::to_string(value);
-  std::string json;
-  AppendJsonString(WriteAs(parameter.notation, value), &json);
-  return json;
-}
-
-std::string JsonOf(const MethodParameter& parameter) {
-  std::string json = "{\"name\":";
-  AppendJsonString(parameter.name, &json);
-  json += ",\"letter\":";
-  AppendJsonString(parameter.letter, &json);
-  json += ",\"unit\":";
-  AppendJsonString(parameter.unit, &json);
-  json += ",\"default\":" + JsonValue(parameter, parameter.standard);
-  json += ",\"minimum\":" + JsonValue(parameter, parameter.minimum);
-  json += ",\"maximum\":" + JsonValue(parameter, parameter.maximum) + ",\"help\":";
-  AppendJsonString(parameter.help, &json);
-  return json + "}";
-}
-
-std::string JsonOf(const Method& method) {
-  std::string json;
-  for (const auto& [key, text] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"name", method.name},
-           {"help", method.help},
-           {"bytes", method.bytes},
-           {"citation", method.citation},
-           {"exchanged", method.exchanged},
-           {"partners", method.partners},
-           {"saved", method.saved},
-           {"late", method.late},
-           {"learning_rate", method.learning_rate},
-           {"memory", method.memory},
-           {"lr_scale", method.scaling == Scaling::kRanks ? "ranks" : "one"}}) {
-    json += std::string(json.empty() ? "{\"" : ",\"") + key + "\":";
-    AppendJsonString(text, &json);
-  }
-  json += ",\"parameters\":[";
-  for (const MethodParameter& parameter : method.parameters) json += JsonOf(parameter) + ",";
-  return json + JsonOf(kCommon[kWarmup]) + "," + JsonOf(kCommon[kClip]) + "]}";
 }
 
 // What is off is not written, so that a method without it keeps its text.
@@ -331,6 +269,7 @@ std::string MethodChoice::OwnText() const {
   for (size_t i = 0; i < settings.size(); ++i)
     if (IsWritten(method->parameters[i], settings[i]))
       AddWord(WordOf(method->parameters[i], settings[i]), &text);
+  if (!codec.empty()) AddWord(std::string(kCodecSetting) + "=" + codec, &text);
   if (clip_norm > 0) AddWord(WordOf(kCommon[kClip], clip_norm), &text);
   return text;
 }
@@ -377,13 +316,6 @@ Status ParseMethod(std::string_view text, MethodChoice* choice) {
   RETURN_IF_ERROR(ReadMethod(text.substr(0, colon), text.substr(colon), text, &read));
   *choice = std::move(read);
   return Status::Ok();
-}
-
-std::string MethodsJson() {
-  std::string json = "[";
-  for (const Method* method : Catalogue())
-    json += (json.ends_with('[') ? "" : ",\n") + JsonOf(*method);
-  return json + "]";
 }
 
 }  // namespace covey

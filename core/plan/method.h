@@ -9,10 +9,11 @@
 // The text is flat and survives a shell unquoted: "local", "local:local_steps=8,warmup_steps=100",
 // "local:H=8". All methods have warmup_steps=N, gradients averaged over all ranks in the first N
 // steps, where nobody waits longer than the method's max_wait; clip_norm=X, the largest norm of the
-// gradients of an update; and as the last setting then=METHOD@N, another method from step N on,
-// whose own settings follow: "allreduce:then=local@1000:H=8,then=allreduce@9000". All that follows
-// `then=` belongs to that method, so nothing is ambiguous; steps are counted from the start of
-// training.
+// gradients of an update; some have codec=NAME, which makes smaller what travels, with '+' between
+// its own settings: "codec=topk@bits=2+block=512"; and as the last setting then=METHOD@N, another
+// method from step N on, whose own settings follow:
+// "allreduce:then=local@1000:H=8,then=allreduce@9000". All that follows `then=` belongs to that
+// method, so nothing is ambiguous; steps are counted from the start of training.
 // Any thread: the catalogue is constant once main() runs.
 #ifndef COVEY_CORE_PLAN_METHOD_H_
 #define COVEY_CORE_PLAN_METHOD_H_
@@ -146,6 +147,14 @@ enum class Scaling : uint8_t {
   kOne,
 };
 
+// What of a method a codec can make smaller: the setting `codec`.
+enum class CodecUse : uint8_t {
+  kNone,
+  kGradients,  // a sum of contributions, each of which is encoded by itself
+  kModels,     // likewise, of what models have moved since they were equal
+  kPairs,      // two models, each decoded beside the other (CodecKind::kBeside)
+};
+
 struct Method {
   const char* name;      // "local"
   const char* help;      // one sentence: what is exchanged when
@@ -159,6 +168,8 @@ struct Method {
   const char* learning_rate = "";  // the rule, in words
   const char* memory = "";         // beyond gradients and model
   Scaling scaling = Scaling::kRanks;
+  CodecUse codecs = CodecUse::kNone;
+  const char* no_codec = "";  // kNone: why, for who asks for one
   std::span<const MethodParameter> parameters;
   // `settings[i]` is the value of parameters[i], in its range. REQUIRES: version >= 0, the number
   // of steps this rank has done.
@@ -180,6 +191,7 @@ struct MethodChoice {
   std::vector<int64_t> settings;
   int64_t warmup_steps = 0;             // in its first steps gradients of all
   int64_t clip_norm = 0;                // Notation::kNorm
+  std::string codec = {};               // with every value, '+' for ','; empty: none
   int64_t from = 0;                     // the version it begins at
   std::vector<MethodChoice> then = {};  // none, or the one that begins later
 

@@ -16,30 +16,18 @@
 #ifndef COVEY_CORE_RUN_CODEC_H_
 #define COVEY_CORE_RUN_CODEC_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "core/base/codec_card.h"
 #include "core/base/coded_form.h"
 #include "core/base/status.h"
 #include "core/run/kernels.h"
 
 namespace covey {
-
-inline constexpr size_t kMaxCodecParameters = 4;
-using CodecValues = std::array<int64_t, kMaxCodecParameters>;  // in the order of the parameters
-
-// A whole number that a user may choose: `int8@block=256`.
-struct CodecParameter {
-  const char* name;
-  int64_t standard;  // when it is not given
-  int64_t minimum;
-  int64_t maximum;
-  int64_t multiple;
-};
 
 struct Codec {
   const char* name;  // "int8"
@@ -76,11 +64,11 @@ struct ChosenCodec {
   bool Draws() const { return codec->draws != nullptr && codec->draws(values); }
 };
 
-// Reads NAME or NAME@PARAMETER=NUMBER,... The error says what there is and what is nearest.
+// Reads the text of core/base/codec_card.h. The error says what there is and what is nearest.
 Status ParseCodec(std::string_view text, ChosenCodec* chosen);
 
-// All codecs: a JSON array of {name, card, parameters: [{name, default, minimum, maximum,
-// multiple}]}.
+// All codecs, then those of near_codec.h: a JSON array of {name, card, parameters: [{name, default,
+// minimum, maximum, multiple}]}.
 std::string CodecsJson();
 
 // What a codec leaves out of a contribution is lost to the others; error feedback adds it to what

@@ -73,7 +73,8 @@ def choose(name: Optional[str], settings: Mapping[str, object]) -> str:
         return told
     text = str(name)
     for key, value in settings.items():
-        text += ("," if ":" in text else ":") + f"{key}={value}"
+        word = str(value).replace(",", "+") if key == "codec" else value
+        text += ("," if ":" in text else ":") + f"{key}={word}"
     asked = ", ".join([f"method={name!r}", *(f"{key}={it!r}" for key, it in settings.items())])
     if _chosen_by() == "force":
         if full_text(text) != told:

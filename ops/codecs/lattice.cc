@@ -16,8 +16,6 @@ namespace {
 constexpr size_t kHeaderBytes = 16;
 constexpr size_t kMaxChunk = 4096;
 constexpr double kLargest = 0x1p50;  // of x / step, so that it and what is added to it are exact
-constexpr double kForgotten = 0.98;  // of the largest distance, with each chunk
-constexpr float kSmallestStep = 0x1p-100f;
 // Added to a number up to 2^50, leaves it, rounded to nearest even, in the lowest bits.
 constexpr double kRounder = 0x1.8p52;
 constexpr auto kRounderBits = std::bit_cast<int64_t>(kRounder);
@@ -159,8 +157,8 @@ void EncodeLattice(const Kernels& kernels, const LatticeForm& form, float step,
   }
 }
 
-LatticeChunk DecodeLattice(const Kernels& kernels, const LatticeForm& form, const std::byte* in,
-                           std::span<const float> reference, size_t number, std::span<float> to) {
+NearChunk DecodeLattice(const Kernels& kernels, const LatticeForm& form, const std::byte* in,
+                        std::span<const float> reference, size_t number, std::span<float> to) {
   const size_t begin = number * form.chunk_elems;
   const size_t count = std::min(form.chunk_elems, reference.size() - begin);
   in += number * form.ChunkBytes(form.chunk_elems);
@@ -184,14 +182,36 @@ LatticeChunk DecodeLattice(const Kernels& kernels, const LatticeForm& form, cons
           .distance = std::bit_cast<double>(found.distance_bits) * step};
 }
 
-void LatticeStep::OnDecoded(const LatticeChunk& chunk) {
-  if (!chunk.is_right) {
-    step_ *= 2;
-    largest_ = form_.Reach(static_cast<double>(step_)) / 2;
-    return;
-  }
-  largest_ = std::max(largest_ * kForgotten, chunk.distance);
-  step_ = std::max(static_cast<float>(2 * largest_ / form_.Reach(1)), kSmallestStep);
+namespace {
+
+LatticeForm FormOf(const CodecValues& values) {
+  return {.bits = static_cast<int>(values[0]), .chunk_elems = kMaxChunk};
 }
 
+constexpr CodecParameter kParameters[] = {
+    {.name = "bits", .standard = 8, .minimum = 4, .maximum = 16, .multiple = 1}};
+
+constexpr NearCodec kCodec{
+    .name = "lattice",
+    .card =
+        "for models that two ranks average (swarm:codec=lattice@8, adpsgd:codec=lattice@8): bits/8 "
+        "bytes and 16 of each 4096 elements; right in expectation, error below a step, which "
+        "follows how far apart the models are; NaN and infinity travel whole",
+    .parameters = kParameters,
+    .chunk_elems = kMaxChunk,
+    .chunk_bytes = [](const CodecValues& values,
+                      size_t count) { return FormOf(values).ChunkBytes(count); },
+    .reach = [](const CodecValues& values) { return FormOf(values).Reach(1); },
+    .encode =
+        [](const Kernels& kernels, const CodecValues& values, float step,
+           std::span<const float> elements, uint64_t seed,
+           std::byte* out) { EncodeLattice(kernels, FormOf(values), step, elements, seed, out); },
+    .decode =
+        [](const Kernels& kernels, const CodecValues& values, const std::byte* in,
+           std::span<const float> reference, std::span<float> to) {
+          return DecodeLattice(kernels, FormOf(values), in, reference, 0, to);
+        }};
+const NearCodecRegistration kRegistration(kCodec);
+
+}  // namespace
 }  // namespace covey

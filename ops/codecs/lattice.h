@@ -14,7 +14,8 @@
 // bits and chunks of 4096 1.004 bytes. One with a NaN, an infinity or |x / step| >= 2^50 is marked
 // and never decoded.
 //
-// Not in the catalogue of core/run/codec.h: those decode without a reference.
+// Registered as core/run/near_codec.h has it, one chunk at a time; not in the catalogue of
+// core/run/codec.h: those decode without a reference.
 //
 // Davies, Gurunathan, Moshrefi, Ashkboos, Alistarh: New Bounds For Distributed Mean Estimation and
 // Variance Reduction, ICLR 2021, arXiv:2002.09268 (the cubic lattice); Nadiradze et al.: SwarmSGD,
@@ -28,6 +29,7 @@
 #include <span>
 
 #include "core/run/kernels.h"
+#include "core/run/near_codec.h"
 
 namespace covey {
 
@@ -47,30 +49,10 @@ struct LatticeForm {
 void EncodeLattice(const Kernels& kernels, const LatticeForm& form, float step,
                    std::span<const float> x, uint64_t seed, std::byte* out);
 
-// What became of one chunk.
-struct LatticeChunk {
-  bool is_right = false;  // else `to` has something else, and the chunk is to be sent whole
-  double distance = 0;    // the largest |decoded - reference|
-};
 // Chunk `number` of x.size() = reference.size() elements, into the same place of `to`, which may be
 // `reference`.
-LatticeChunk DecodeLattice(const Kernels& kernels, const LatticeForm& form, const std::byte* in,
-                           std::span<const float> reference, size_t number, std::span<float> to);
-
-// A step that grows as soon as a chunk was wrong, and follows the distances that there are: twice
-// the largest of late is within reach.
-class LatticeStep {
- public:
-  LatticeStep(const LatticeForm& form, float first) : form_(form), step_(first) {}
-
-  float step() const { return step_; }
-  void OnDecoded(const LatticeChunk& chunk);
-
- private:
-  LatticeForm form_;
-  float step_;
-  double largest_ = 0;
-};
+NearChunk DecodeLattice(const Kernels& kernels, const LatticeForm& form, const std::byte* in,
+                        std::span<const float> reference, size_t number, std::span<float> to);
 
 }  // namespace covey
 #endif  // COVEY_OPS_CODECS_LATTICE_H_

@@ -5,6 +5,7 @@
 // max_wait for so long at most. Then a step is a version of core/round that waits for all, with the
 // same bits while nobody is late; who is missing when the time is over is left out, named, and not
 // waited for until it has kept up for three versions. Its gradient counts once, in a later one.
+// With codec= gradients travel as by Compression.of, which feeds back what topk leaves out.
 // Source: J. Chen, X. Pan, R. Monga, S. Bengio, R. Jozefowicz, "Revisiting Distributed Synchronous
 // SGD", 2016, arXiv:1604.00981. Bytes per rank and step: the reduce-scatter and all-gather of g
 // bytes, 2 g (P-1)/P; with max_wait as eager.
@@ -48,7 +49,8 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
 constexpr Method kMethod{
     .name = "allreduce",
     .help = "gradients are averaged over all ranks before every update; replicas are always equal",
-    .bytes = "2 g (P-1)/P every step; with max_wait 2 g",
+    .bytes =
+        "2 g (P-1)/P every step; with max_wait 2 g; with codec (P-1) times the encoded gradients",
     .citation =
         "Chen, Pan, Monga, Bengio, Jozefowicz: Revisiting Distributed Synchronous SGD, "
         "2016, arXiv:1604.00981",
@@ -61,6 +63,7 @@ constexpr Method kMethod{
     .learning_rate =
         "that for one rank times P, with a warm-up: a step stands for the batches of all",
     .memory = "none; with max_wait 3 g in each rank, and 4 g to 16 g for all together",
+    .codecs = CodecUse::kGradients,
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

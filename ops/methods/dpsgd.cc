@@ -86,6 +86,7 @@ constexpr Method kMethod{
     .late = "nobody: each step waits for all ranks; what it saves is bytes",
     .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
     .memory = "none; the parameters move into shared memory",
+    .no_codec = "a model that is encoded by itself would stay wrong however near its neighbors are",
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

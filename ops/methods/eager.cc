@@ -141,6 +141,8 @@ constexpr Method kMethod{
     .memory =
         "3 g in each rank, and log g for all together; over a network log g in each rank, and "
         "3 g for each rank in the one that counts for all",
+    .no_codec =
+        "contributions are summed where they lie, in memory that all share, and nothing travels",
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

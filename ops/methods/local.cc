@@ -12,6 +12,10 @@
 // missing in, from (n X + W') / (n + 1), X being the mean of n models and W' its own. So that it
 // comes into step with the others, which do not wait for it, it exchanges while it is overdue as
 // soon as the averaging it works for is over, else one step before its H-th.
+// With codec= an averaging is of what models have moved since the last one: anchor + mean of the
+// decoded moves, the same bits on all. What topk leaves out is added to the next moves. The first
+// averaging, finish() and the last one before then= are of models as they are, so that nothing is
+// left out. In the warm-up gradients travel by the codec.
 // Source: S. U. Stich, "Local SGD Converges Fast and Communicates Little", ICLR 2019,
 // arXiv:1805.09767; post-local: T. Lin, S. U. Stich, K. K. Patel, M. Jaggi, "Don't Use Large
 // Mini-Batches, Use Local SGD", ICLR 2020, arXiv:1808.07217. Bytes per rank: 2 m (P-1)/P each H
@@ -74,8 +78,8 @@ constexpr Method kMethod{
         "each rank does local_steps steps with its own gradients, then all average their "
         "models; with warmup_steps it is post-local SGD",
     .bytes =
-        "2 m (P-1)/P every local_steps steps, with max_wait 2 m; 2 g (P-1)/P each step of the "
-        "warm-up",
+        "2 m (P-1)/P every local_steps steps, with max_wait 2 m, with codec (P-1) times the "
+        "encoded model; 2 g (P-1)/P each step of the warm-up",
     .citation =
         "Stich: Local SGD Converges Fast and Communicates Little, ICLR 2019, "
         "arXiv:1805.09767; Lin, Stich, Patel, Jaggi: Don't Use Large Mini-Batches, Use "
@@ -89,8 +93,10 @@ constexpr Method kMethod{
         "and left out until it keeps up again, and goes on from the mean",
     .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
     .memory =
-        "none; the parameters move into shared memory; with max_wait 3 models in each rank, "
+        "none; the parameters move into shared memory; with codec one model, by topk two; with "
+        "max_wait 3 models in each rank, "
         "and one for each of 3 results",
+    .codecs = CodecUse::kModels,
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

@@ -142,6 +142,8 @@ constexpr Method kMethod{
         "of all takes the mean; nobody waits longer than max_wait for anybody",
     .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
     .memory = "3 models in each rank, and one over S for each of `log` results",
+    .no_codec =
+        "contributions are summed where they lie, in memory that all share, and nothing travels",
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

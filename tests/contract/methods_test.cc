@@ -227,10 +227,10 @@ TEST(MethodText, WrongOnesAreRefusedWithWhatExists) {
   EXPECT_NE(ErrorOf(""), "");
   EXPECT_EQ(ErrorOf("local:local_step=8"),
             "the method \"local\" has no parameter \"local_step\"; it has local_steps (H), "
-            "max_wait, warmup_steps, clip_norm, then; the nearest is \"local_steps\"");
+            "max_wait, codec, warmup_steps, clip_norm, then; the nearest is \"local_steps\"");
   EXPECT_EQ(ErrorOf("allreduce:warmup=2"),
-            "the method \"allreduce\" has no parameter \"warmup\"; it has max_wait, warmup_steps, "
-            "clip_norm, then; the nearest is \"warmup_steps\"");
+            "the method \"allreduce\" has no parameter \"warmup\"; it has max_wait, codec, "
+            "warmup_steps, clip_norm, then; the nearest is \"warmup_steps\"");
   EXPECT_EQ(ErrorOf("local:H=0"),
             "local_steps is \"0\", which is not a number of steps from 1 to 1000000000");
   for (const char* number : {"", "-1", "1.5", "x", "8 ", " 8", "+8", "99999999999999999999", "0x8"})
@@ -241,6 +241,52 @@ TEST(MethodText, WrongOnesAreRefusedWithWhatExists) {
   for (const char* text : {"local:", "local:H=2,", "local:,H=2", "local:=2", "Local", " local",
                            "local ", "local:h=2", "local;H=2"})
     EXPECT_NE(ErrorOf(text), "") << text;
+}
+
+TEST(MethodText, ACodecIsReadAndWrittenWithAllItsValues) {
+  for (const auto& [text, full] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"allreduce:codec=int8", "allreduce:codec=int8@block=256"},
+           {"allreduce:codec=int8@512", "allreduce:codec=int8@block=512"},
+           {"allreduce:codec=topk@bits=2+block=512,clip_norm=1",
+            "allreduce:codec=topk@bits=2+block=512,clip_norm=1"},
+           {"allreduce:codec=off", "allreduce"},
+           {"local:H=4,codec=bf16,then=allreduce@90",
+            "local:local_steps=4,codec=bf16@random=0,then=allreduce@90"},
+           {"local:H=4,then=allreduce@90,codec=qsgd@bits=4",
+            "local:local_steps=4,then=allreduce@90:codec=qsgd@bits=4+block=512"},
+           {"adpsgd:codec=lattice",
+            "adpsgd:topology=auto,seed=1,max_wait=60s,codec=lattice@bits=8"},
+           {"adpsgd:codec=lattice@bits=4",
+            "adpsgd:topology=auto,seed=1,max_wait=60s,codec=lattice@bits=4"},
+           {"adpsgd:codec=lattice@12",
+            "adpsgd:topology=auto,seed=1,max_wait=60s,codec=lattice@bits=12"}}) {
+    MethodChoice choice, again;
+    ASSERT_TRUE(ParseMethod(text, &choice).ok()) << ErrorOf(text);
+    EXPECT_EQ(choice.Text(), full);
+    ASSERT_TRUE(ParseMethod(choice.Text(), &again).ok());
+    EXPECT_EQ(again.Text(), full);
+  }
+}
+
+TEST(MethodText, ACodecThatMakesNoSenseIsRefusedWithTheReason) {
+  for (const auto& [text, reason] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"allreduce:codec=int9",
+            "the method allreduce: there is no codec 'int9'; there are "
+            "bf16, fp16, int8, qsgd, topk; the nearest is int8"},
+           {"allreduce:codec=lattice@8", "decodes beside a model that the receiver has near"},
+           {"local:codec=lattice", "decodes beside a model that the receiver has near"},
+           {"swarm:codec=int8", "codec int8 is of a scale of its own"},
+           {"swarm:codec=lattice@3", "bits 3 is not a multiple of 1 from 4 to 16"},
+           {"swarm:codec=lattice@17", "bits 17 is not a multiple of 1 from 4 to 16"},
+           {"swarm:codec=latice", "there are lattice; the nearest is lattice"},
+           {"eager:codec=int8", "the method eager has no codec: contributions are summed where"},
+           {"wagma:codec=lattice", "the method wagma has no codec: contributions are summed where"},
+           {"dpsgd:codec=int8", "the method dpsgd has no codec: a model that is encoded by itself"},
+           {"dpsgd:codec=int8", "allreduce, local, swarm and adpsgd have codecs"},
+           {"allreduce:max_wait=2s,codec=int8", "leave out max_wait or codec"},
+           {"local:codec=int8,max_wait=auto", "leave out max_wait or codec"},
+           {"local:codec=int8,codec=bf16", "codec is given twice"}})
+    EXPECT_NE(ErrorOf(text).find(reason), std::string::npos) << ErrorOf(text);
 }
 
 TEST(MethodText, JsonListsAll) {

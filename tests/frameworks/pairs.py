@@ -15,16 +15,18 @@ from whole_numbers import WIDTH, digest, gradient_of
 import covey.torch as hvd
 
 
-def learn(method: str, steps: List[int]) -> Tuple[str, List[float], int]:
+def learn(
+    method: str, steps: List[int], dtype: torch.dtype = torch.float64
+) -> Tuple[str, List[float], int]:
     """Plain SGD of this rank's own number of steps; the mean after finish(), twice."""
-    parameter = torch.nn.Parameter(torch.zeros(WIDTH, dtype=torch.float64))
+    parameter = torch.nn.Parameter(torch.zeros(WIDTH, dtype=dtype))
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), method=method)
     done = 0
     for _ in range(2):
         for _ in range(steps[hvd.rank()]):
             done += 1
             optimizer.zero_grad()
-            (parameter * gradient_of(hvd.rank(), done)).sum().backward()
+            (parameter * gradient_of(hvd.rank(), done).to(dtype)).sum().backward()
             optimizer.step()
         optimizer.finish()
         hvd.check_replicas({"parameter": parameter})

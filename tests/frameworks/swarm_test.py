@@ -12,10 +12,11 @@ import unittest
 from typing import List, Tuple
 
 import torch
+from nets import batch_of, loss_of, make_net
 from pairs import learn, mean_of, train_until
 from ranks import SEED, SharedPool
 from watched import Watched
-from whole_numbers import WIDTH, gradient_of
+from whole_numbers import WIDTH, digest, gradient_of
 
 import covey
 import covey.torch as hvd
@@ -50,6 +51,35 @@ def momenta(method: str) -> Tuple[List[float], List[float]]:
     return optimizer.state[parameter]["momentum_buffer"].tolist(), expected.tolist()
 
 
+def learn_coded(method: str, steps: List[int]) -> Tuple[Tuple[str, List[float], int], List[int]]:
+    """As learn(), of float32, and what codecs have done: decoded, repaired, bytes."""
+    before = covey.stats()
+    result = learn(method, steps, torch.float32)
+    after = covey.stats()
+    keys = ("pair_decoded", "pair_repaired", "pair_bytes")
+    return result, [after[key] - before[key] for key in keys]
+
+
+def converge(method: str) -> Tuple[str, float, float]:
+    """The model's hash after finish(), and its loss on the batches of all before and after."""
+    net = make_net()
+    hvd.broadcast_parameters(net.state_dict(), root_rank=0)
+    batches = [batch_of(step, rank) for step in range(4) for rank in range(hvd.size())]
+
+    def loss() -> float:
+        return sum(float(loss_of(net, batch)) for batch in batches)
+
+    sgd = torch.optim.SGD(net.parameters(), lr=0.02)
+    optimizer = hvd.DistributedOptimizer(sgd, model=net, method=method)
+    begin = loss()
+    for step in range(60):
+        optimizer.zero_grad()
+        loss_of(net, batch_of(step % 4, hvd.rank())).backward()
+        optimizer.step()
+    optimizer.finish()
+    return digest(net.parameters()), begin, loss()
+
+
 def rates() -> List[float]:
     return [hvd.lr_scale("adpsgd"), hvd.lr_scale("swarm")]
 
@@ -80,6 +110,34 @@ class SwarmTest(unittest.TestCase):
                     met = sum(met for _, _, met in results)
                     self.assertEqual(met > 0, method != "swarm:H=50")
 
+    def test_with_a_codec_too(self) -> None:
+        for size in (2, 4, 8, 3):
+            for method in ("swarm:H=2,codec=lattice@8", "swarm:H=2,codec=lattice@bits=4",
+                           COPIES + ",codec=lattice@8,warmup_steps=3", "adpsgd:codec=lattice@16"):
+                rng = random.Random(SEED + size)
+                steps = [rng.randrange(20, 40) for _ in range(size)]
+                with self.subTest(size=size, method=method):
+                    results = pool(size).call(learn_coded, method, steps)
+                    self.assertEqual(len({result[0] for result, _ in results}), 1)
+                    # Rounding of float32 alone: what the codec rounds is lost to nobody.
+                    for got, wanted in zip(results[0][0][1], mean_of(steps)):
+                        self.assertAlmostEqual(got, wanted, delta=0.05)
+                    counts = [kept for _, kept in results]
+                    decoded, repaired, sent = (sum(column) for column in zip(*counts))
+                    self.assertGreater(decoded, repaired)
+                    self.assertGreater(repaired, 0)  # The first one's distance is not known.
+                    self.assertGreater(sent, 0)
+
+    def test_training_by_a_codec_converges_as_without(self) -> None:
+        for size in (2, 4, 8, 3):
+            with self.subTest(size=size):
+                plain = pool(size).call(converge, "swarm:H=2")
+                coded = pool(size).call(converge, "swarm:H=2,codec=lattice@8")
+                for results in (plain, coded):
+                    self.assertEqual(len({model for model, _, _ in results}), 1)
+                (_, begin, end), (_, _, coded_end) = plain[0], coded[0]
+                self.assertGreater(begin - coded_end, 0.5 * (begin - end))
+
     def test_momentum_is_each_ranks_own(self) -> None:
         for method in ("swarm", COPIES):
             for got, wanted in pool(3).call(momenta, method):
@@ -89,7 +147,8 @@ class SwarmTest(unittest.TestCase):
         self.assertEqual(pool(3).call(rates), [[3.0, 1.0]] * 3)
 
     def test_who_is_stopped_or_killed_holds_up_nobody(self) -> None:
-        for size, method in ((2, "swarm"), (3, COPIES), (4, "swarm:H=2"), (8, COPIES)):
+        for size, method in ((2, "swarm"), (3, COPIES), (4, "swarm:H=2"), (8, COPIES),
+                             (3, "swarm:H=2,codec=lattice@8")):
             rng = random.Random(SEED + size)
             stopped, killed = rng.sample(range(size), 2)
             with self.subTest(size=size, method=method), \
@@ -111,6 +170,9 @@ class SwarmTest(unittest.TestCase):
             ("swarm:steps=any", "is not fixed or geometric"),
             ("swarm:exchange=never", "is not blocking or nonblocking"),
             ("swarm:local_steps=0", "is not a number of steps from 1"),
+            ("swarm:codec=int8", "there are lattice; the nearest is lattice"),
+            ("swarm:codec=lattice@8", "for float32 on the CPU, and there are parameters of "
+                                      "torch.float64 on cpu only"),
         ):
             with self.subTest(method):
                 for message in pool(3).call(refusal, method):

@@ -179,8 +179,9 @@ class MethodChoiceTest(unittest.TestCase):
     def test_codecs(self) -> None:
         code, text, _ = covey("codecs")
         self.assertEqual(code, 0)
-        for word in ("int8   1 + 4/block bytes", "block=256: 16 to 65536, a multiple of 4",
-                     "bf16", "random=0: 0 to 1\n", "need error feedback", "qsgd"):
+        for word in ("int8    1 + 4/block bytes", "block=256: 16 to 65536, a multiple of 4",
+                     "bf16", "random=0: 0 to 1\n", "need error feedback", "qsgd",
+                     "lattice for models that two ranks average"):
             self.assertIn(word, text)
         self.assertLessEqual(max(map(len, text.splitlines())), 100)
 

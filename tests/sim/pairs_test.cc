@@ -33,7 +33,10 @@ TEST(PairsTest, EverythingHolds) {
             {"equal ends", &V::equal},
             {"epochs", &V::epochs},
             {"looks", &V::looks},
-            {"torn", &V::torn}});
+            {"torn", &V::torn},
+            {"coded", &V::coded},
+            {"decoded", &V::decoded},
+            {"repaired", &V::repaired}});
 }
 
 TEST(PairsTest, EverythingHoldsForUpTo64Ranks) {

@@ -13,6 +13,9 @@ _HELP = "list the codecs that make tensors smaller before they travel"
 _EPILOG = """A codec is given by its name, with other parameters after an @:
   hvd.allreduce(tensor, codec="int8@block=512")
   hvd.DistributedOptimizer(optimizer, compression=hvd.Compression.of("topk@bits=2"))
+Methods that have codecs name one in their text, with + between its parameters:
+  coveyrun -np 4 --method allreduce:codec=topk@bits=2+block=512 python train.py
+  coveyrun -np 4 --method swarm:codec=lattice@8 python train.py
 """
 
 
@@ -31,8 +34,8 @@ def _act(_: argparse.Namespace) -> int:
 
 
 def _lines(codec: Dict[str, Any]) -> str:
-    indent = " " * 7
-    card = textwrap.fill(f"{codec['name']:6} {codec['card']}", 88, subsequent_indent=indent)
+    indent = " " * 8
+    card = textwrap.fill(f"{codec['name']:7} {codec['card']}", 88, subsequent_indent=indent)
     return "\n".join([card, *(indent + _range(parameter) for parameter in codec["parameters"])])
 
 

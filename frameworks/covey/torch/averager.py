@@ -8,7 +8,7 @@ was pointed elsewhere since then is brought back.
 from __future__ import annotations
 
 import warnings
-from typing import Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 import torch
 
@@ -20,7 +20,9 @@ from covey.reduce_op import Average, core_code
 from covey.requests import ALLREDUCE, NEIGHBOR_ALLREDUCE, How
 from covey.topology import Row
 from covey.torch.bucket import RESERVE_BYTES
+from covey.torch.compression import Compressor
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
+from covey.torch.moved import Moved
 from covey.torch.tensors import CODES, FRAMEWORK, zeros_on
 
 
@@ -59,6 +61,7 @@ class _Flat:
         self.flat = flat
         self.numbers = flat[: plan.flags_offset]
         self._present = flat[plan.flags_offset : plan.flags_offset + 1]
+        self.moved = Moved(self.numbers)
         self.parameters = [slot.parameter for slot in plan.slots]
         self.views = [
             flat.as_strided(
@@ -79,21 +82,37 @@ class _Flat:
             parameter.data = view
         self._present.fill_(1)
 
-    def submit(self, group: Group, row: Optional[Row]) -> "_native.Handle":
-        flat = self.flat
-        where = (CODES[flat.dtype], FRAMEWORK.address(flat), None, (flat.numel(),), flat)
-        if row is None:
-            how = How(ALLREDUCE, "", core_code(Average))
-            return _native.submit1(*how.head(group, self.name), *where)
-        how = How(NEIGHBOR_ALLREDUCE, "")
-        rest = (0, None, None, None, None, row)
-        return _native.submit1(*how.head(group, f"{self.name}.row"), *where, *rest)
+    def submit(
+        self, group: Group, row: Optional[Row], codec: Optional[Type[Compressor]], whole: bool
+    ) -> "List[_native.Handle]":
+        """Without a codec all at once; with one the element behind the numbers by itself, for it
+        would spoil a block."""
+        if row is not None:
+            how = How(NEIGHBOR_ALLREDUCE, "")
+            rest = (0, None, None, None, None, row)
+            head = how.head(group, f"{self.name}.row")
+            return [_native.submit1(*head, *_where(self.flat), *rest)]
+        how = How(ALLREDUCE, "", core_code(Average))
+        self.moved.begin(codec, whole)
+        if not self.moved.is_coded:
+            return [_native.submit1(*how.head(group, self.name), *_where(self.flat))]
+        assert codec is not None
+        head, beside = how.head(group, f"{self.name}.moved"), how.head(group, f"{self.name}.here")
+        return [
+            _native.submit1(*head, *_where(self.numbers), 0, None, None, None, codec.codec),
+            _native.submit1(*beside, *_where(self._present)),
+        ]
 
     def settle(self, size: int) -> None:
         """Corrects the average for ranks that have joined."""
         present = round(float(self._present) * size)
         if 0 < present < size:
             self.flat.mul_(size / present)
+        self.moved.end()
+
+
+def _where(flat: torch.Tensor) -> Tuple[Any, ...]:
+    return (CODES[flat.dtype], FRAMEWORK.address(flat), None, (flat.numel(),), flat)
 
 
 def relative_distance(model: Sequence[torch.Tensor], mean: Sequence[torch.Tensor]) -> float:
@@ -132,28 +151,42 @@ class Averager:
             for flat in self._flats:
                 flat.gather()
 
-    def average_and_measure(self) -> float:
+    @property
+    def moved(self) -> List[Moved]:
+        """Likewise, what of them is kept for a codec."""
+        return [flat.moved for flat in self._flats]
+
+    def average_and_measure(
+        self, codec: Optional[Type[Compressor]] = None, whole: bool = False
+    ) -> float:
         """As ``average``. How far this rank's parameters were from the mean, by its norm."""
         with torch.no_grad():
             self.gather()
             before = [flat.numbers.clone() for flat in self._flats]
-            self.average()
+            self.average(None, codec, whole)
             return relative_distance(before, [flat.numbers for flat in self._flats])
 
-    def average(self, row: Optional[Row] = None) -> None:
+    def average(
+        self,
+        row: Optional[Row] = None,
+        codec: Optional[Type[Compressor]] = None,
+        whole: bool = False,
+    ) -> None:
         """Parameters become their mean over the ranks, with the same bits on each; with ``row``
-        their weighted mean over this rank and its neighbors.
+        their weighted mean over this rank and its neighbors. With ``codec`` what they have moved
+        since they were equal travels by it (``moved.py``), but ``whole`` this time if told so.
 
         Raises:
             CoveyError: a rank is gone or disagrees; parameters are undefined then.
         """
         with torch.no_grad():
             self.gather()
-            handles = [flat.submit(self._group, row) for flat in self._flats]
+            handles = [flat.submit(self._group, row, codec, whole) for flat in self._flats]
             first_error: Optional[CoveyError] = None
-            for flat, handle in zip(self._flats, handles):
+            for flat, of_flat in zip(self._flats, handles):
                 try:
-                    handle.wait()
+                    for handle in of_flat:
+                        handle.wait()
                     if row is None:
                         flat.settle(self._group.size())
                 except CoveyError as error:

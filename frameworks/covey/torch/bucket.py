@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Callable, List, Optional, Sequence, Type
+from typing import Any, Callable, Dict, List, Optional, Sequence, Type
 
 import torch
 
@@ -111,14 +111,25 @@ class Bucket:
         self._allocate(plan, zeros)
         self._encode(plan)
         self._flags = self.flat[plan.flags_offset : plan.flags_offset + len(plan.slots)]
-        self.views = [
-            self.flat.as_strided(
+        self._plan = plan
+        self.views = self._views_of(self.flat)
+
+    def _views_of(self, flat: torch.Tensor) -> List[torch.Tensor]:
+        return [
+            flat.as_strided(
                 slot.parameter.shape,
                 gradient_strides(slot.parameter),
-                self.flat.storage_offset() + slot.offset,
+                flat.storage_offset() + slot.offset,
             )
-            for slot in plan.slots
+            for slot in self._plan.slots
         ]
+
+    @property
+    def left_out(self) -> Dict[str, torch.Tensor]:
+        """What the codec has left out up to now, by the names of parameters; not a copy."""
+        if self._left_out is None:
+            return {}
+        return dict(zip(self.names, self._views_of(self._left_out)))
 
     def _allocate(self, plan: BucketPlan, zeros: Callable[..., torch.Tensor]) -> None:
         """``flat`` holds the gradients; it travels itself unless there is a ``_wire``."""

@@ -14,6 +14,7 @@ from covey.errors import BadCheckpoint, InvalidArgument
 from covey.method import text_at
 from covey.state import state
 from covey.torch import folder, resume
+from covey.torch.codecs import put_back
 from covey.torch.contents import PARTS, Contents, check_model, check_optimizer
 from covey.torch.meeting import Meeting
 
@@ -239,6 +240,7 @@ def load(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> Load
         resume.put_to(optimizer, source.position, lambda: source.put(model, optimizer, also))
     renewal.end()
     meeting.agree()
+    put_back(optimizer, source.kept)
     loaded.steps, loaded.version = source.position["steps"], source.position["version"]
     loaded._also = {name: value for name, (_, value) in source.also.items()}
     if meeting.leads:
@@ -262,6 +264,8 @@ class _Source:
         index = meeting.index if self._is_same_size else 0
         part = folder.read(where, folder.rank_file(index), entries)
         self.also: Dict[str, Tuple[str, Any]] = part["also"]
+        # Of a checkpoint that an older Covey has written there is none.
+        self.kept: Dict[str, torch.Tensor] = part.get("codec", {}) if is_exact else {}
         self._random = part["random"] if self._is_same_size else None
         self._model: Dict[str, Any] = folder.read(where, folder.MODEL, entries)
         if self._is_same_size:

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 import torch
 
 from covey.errors import InvalidArgument
+from covey.torch.codecs import kept
 from covey.torch.parts import average_state
 from covey.torch.plain import digest, plain, signature
 from covey.torch.sources import view_of
@@ -23,7 +24,8 @@ class Contents:
 
     Attributes:
         parts: by word of PARTS: parameters and buffers by name, the optimizer's state dict.
-        own: what is each rank's own: random numbers, and what the caller gave, by name.
+        own: what is each rank's own: random numbers, what codecs keep, and what the caller gave, by
+            name.
         names: of the optimizer's parameters, by group.
         digests: of the parts.
         layout: a hash of names, dtypes and shapes.
@@ -50,6 +52,7 @@ class Contents:
             "optimizer": plain(optimizer.state_dict(), "the optimizer's state_dict()"),
         }
         self.own: Dict[str, Any] = {"random": torch.get_rng_state()}
+        self.own["codec"] = plain(kept(optimizer), "what codecs keep")
         self.own["also"] = {name: _written(name, value) for name, value in also.items()}
         self.digests = [digest(self.parts[part]) for part in PARTS]
         self.layout = digest([list(self.tensors), self.names])

@@ -24,6 +24,7 @@ from covey.state import state
 from covey.torch.ahead import begin_pass
 from covey.torch.bucket import Reduction
 from covey.torch.clip import clipped_step
+from covey.torch.codecs import compression_of
 from covey.torch.compression import Compression, Compressor
 from covey.torch.farewell import Farewell
 from covey.torch.layout import (
@@ -284,7 +285,7 @@ def _build(optimizer: Any) -> None:
         optimizer._covey_outside = []
         return
     op, factor = options["op"], options["gradient_predivide_factor"]
-    compression: Type[Compressor] = options["compression"]
+    compression = compression_of(optimizer, trained)
     flags_tell = op in (Average, Sum, Max) and compression.codec is None
     reduction = Reduction(core_code(op), factor, compression, group, flags_tell)
     header = [
@@ -339,7 +340,7 @@ def DistributedOptimizer(
             ``coveyrun --method`` or COVEY_METHOD says, else "allreduce".
         bucket_bytes: size of a bucket; a larger gradient has its own.
         **settings: parameters of the method: ``local_steps=8``, ``max_wait="2s"``,
-            ``clip_norm=1.0``; ``covey methods`` tells.
+            ``clip_norm=1.0``, ``codec="int8"``; ``covey methods`` tells.
 
     Returns:
         An optimizer that also has ``synchronize``, ``skip_synchronize``, ``no_sync``, ``finish``,

@@ -7,7 +7,7 @@ or nothing. Nothing here knows a method by name.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Dict, Iterator, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import torch
 
@@ -18,7 +18,9 @@ from covey.reduce_op import Max
 from covey.tally import Tally
 from covey.topology import Row
 from covey.torch.averager import Averager
+from covey.torch.codecs import codec_at
 from covey.torch.layout import Named
+from covey.torch.moved import Moved
 from covey.torch.ops import allreduce
 from covey.torch.reducer import next_prefix
 from covey.torch.window import Window
@@ -94,6 +96,11 @@ class Progress:
             self._close_window()
             flats = self._averager.flats if self.trains_alone and self._averager else []
             self.window = Window(f"{self._prefix}.window", self._group, flats, self.version)
+
+    @property
+    def moved(self) -> List[Moved]:
+        """What averages of models keep for a codec, by dtype and device."""
+        return self._averager.moved if self._averager is not None else []
 
     def _close_window(self) -> None:
         if self.window is not None:
@@ -219,21 +226,23 @@ class Progress:
         apart = torch.tensor(int(self._is_apart))
         name = f"DistributedOptimizer.finish.{self._prefix}"
         if allreduce(apart, name=name, op=Max, process_set=self._group):
-            self._average()
+            self._average(whole=True)
 
     def _mix(self, neighbors: Row) -> None:
         self._averager = self._averager or self._make_averager()
         self._averager.average(neighbors)
         self._mixed_at = self.steps
 
-    def _average(self) -> None:
+    def _average(self, whole: bool = False) -> None:
+        """``whole``: nothing is left out by a codec. So too where a part ends."""
+        codec = None if self.steps + 1 >= self.plan.until else codec_at(self.method, self.steps)
         self._averager = self._averager or self._make_averager()
         self._averagings += 1
         # How far apart models are costs a copy of them: looked at ever more rarely.
         if self._averagings & (self._averagings - 1) == 0:
-            self.tally.distance = self._averager.average_and_measure()
+            self.tally.distance = self._averager.average_and_measure(codec, whole)
         else:
-            self._averager.average()
+            self._averager.average(None, codec, whole)
         self._is_apart = self.is_parted = False
 
     def _make_averager(self) -> Averager:

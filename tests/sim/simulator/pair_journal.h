@@ -3,6 +3,7 @@
 #ifndef COVEY_TESTS_SIM_SIMULATOR_PAIR_JOURNAL_H_
 #define COVEY_TESTS_SIM_SIMULATOR_PAIR_JOURNAL_H_
 
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -28,6 +29,9 @@ class PairJournal {
   bool HasHandedIn(int32_t rank) const { return progress_[static_cast<size_t>(rank)].empty(); }
   // Who begins an exchange has handed in nothing since its last steps; else all.
   void ExpectCopies() { of_copies_ = true; }
+  // Exchanges have a codec: how far from the mean the results may be of the one that a rank has
+  // begun last; 0: they are the mean, bit for bit.
+  void ExpectCodec(std::function<double(size_t rank)> error) { error_ = std::move(error); }
   // It has done so, or averaged, and has `model` now: what it made its word say.
   void OnTaken(int32_t rank, const Bytes& model);
   // A rank begins a new epoch: what it has then is what counts.
@@ -46,7 +50,7 @@ class PairJournal {
   uint64_t hash() const { return hash_; }
 
   // What came up.
-  uint64_t updates = 0, exchanges = 0, undecided = 0;
+  uint64_t updates = 0, exchanges = 0, undecided = 0, coded = 0;
 
  private:
   using Place = std::pair<int32_t, uint32_t>;  // a buffer: owner, number
@@ -58,6 +62,7 @@ class PairJournal {
   Model Resolve(int32_t i);
   void OnChange(const std::vector<Model>& now, const std::vector<int32_t>& changed);
   void CheckMean(const std::vector<Model>& now, int32_t a, int32_t b);
+  void CheckResults(const Bytes& mean, int32_t a, int32_t b, const Bytes& of_a, const Bytes& of_b);
   void CheckSum();
   std::vector<double> Values(const Bytes& model) const;
   void Count(const Bytes& model, double sign);
@@ -68,6 +73,7 @@ class PairJournal {
   std::vector<double> expected_;               // the sum of all models, by element
   std::vector<std::vector<double>> progress_;  // of whoever hands in, by rank; else empty
   bool of_copies_ = false;
+  std::function<double(size_t rank)> error_;  // empty: no codec
   std::vector<bool> goes_on_;
   std::vector<Bytes> own_;  // what a rank made its word say last
   std::string failure_;

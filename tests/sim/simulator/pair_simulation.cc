@@ -105,11 +105,13 @@ PairSimulation::PairSimulation(uint64_t seed, int32_t ranks)
   for (int32_t r = 0; r < swarm_.size; ++r) {
     Player& player = players_[static_cast<size_t>(r)];
     player.model.resize(layout_.length_bytes());
-    player.pairs =
-        std::make_unique<Pairs>(r, &memory_, network_.transport(Rank{r}).words(), &SplitKernels());
+    player.pairs = std::make_unique<Pairs>(r, &memory_, network_.transport(Rank{r}).words(),
+                                           &SplitKernels(), swarm_.Codec());
     player.steps = std::make_unique<PairSteps>(r, swarm_.rule, player.pairs.get());
     player.fiber = std::make_unique<Fiber>([this, r] { Main(r); });
   }
+  if (swarm_.bits > 0)
+    journal_.ExpectCodec([this](size_t rank) { return players_[rank].pairs->error(); });
   if (!swarm_.by_rule) return;
   if (swarm_.rule.of_copies) journal_.ExpectCopies();
   if (const std::string wrong = FindDrawThatIsWrong(swarm_.rule); !wrong.empty())
@@ -377,13 +379,16 @@ PairVerdict PairSimulation::Verdict(uint64_t resumes) const {
                       .equal = equal_,
                       .epochs = epochs_,
                       .looks = looks_,
-                      .torn = torn_};
+                      .torn = torn_,
+                      .coded = journal_.coded};
   for (const Player& player : players_) {
     const Pairs::Counters& counters = player.pairs->counters();
     verdict.merged += counters.merged;
     verdict.busy += counters.busy;
     verdict.no_room += counters.no_room;
     verdict.absent += counters.absent;
+    verdict.decoded += player.pairs->coded().decoded;
+    verdict.repaired += player.pairs->coded().repaired;
   }
   return verdict;
 }

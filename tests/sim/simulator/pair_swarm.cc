@@ -42,7 +42,14 @@ PairSwarm PairSwarm::Draw(Rng* rng, int32_t ranks) {
   s.by_rule = rng->Percent(25);
   s.rule = DrawRule(rng, s.size);
   s.keeps_own = s.strikes_permille % 5 == 0;  // Not drawn: what seeds are known for stays.
+  constexpr int64_t kBits[] = {4, 8, 8, 11, 16};
+  s.bits = s.strikes_permille % 3 == 1 ? kBits[s.strikes_permille / 3 % 5] : 0;
   return s;
+}
+
+PairCodec PairSwarm::Codec() const {
+  if (bits == 0) return {};
+  return {.codec = FindNearCodec("lattice"), .values = {bits}};
 }
 
 std::string PairSwarm::ToString() const {
@@ -55,7 +62,8 @@ std::string PairSwarm::ToString() const {
                   : "") +
          ", stopped " + std::to_string(most_stopped) + ", killed " + std::to_string(most_killed) +
          ", switches " + std::to_string(switch_permille) + " permille, epochs " +
-         std::to_string(epochs) + (keeps_own ? ", models stay own" : "");
+         std::to_string(epochs) + (keeps_own ? ", models stay own" : "") +
+         (bits > 0 ? ", lattice@" + std::to_string(bits) : "");
 }
 
 }  // namespace covey

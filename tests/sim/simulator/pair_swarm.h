@@ -28,9 +28,11 @@ struct PairSwarm {
   uint64_t most_stopped, most_killed, strikes_permille;  // for ever
   bool keeps_own;                                        // at the end of an epoch; else the mean
   int epochs;                                            // of so many steps, each with its end
+  int64_t bits;                                          // of the lattice; 0: no codec
 
   // `ranks` 0: as the seed has it.
   static PairSwarm Draw(Rng* rng, int32_t ranks);
+  PairCodec Codec() const;
   std::string ToString() const;
 };
 

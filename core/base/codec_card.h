@@ -1,0 +1,61 @@
+// What codecs are called and what may be chosen of them: the text of a codec, for all that read one
+// and encode nothing.
+//
+// NAME, NAME@PARAMETER=NUMBER,..., or NAME@NUMBER, which is of the first parameter. Within the text
+// of a method, where a comma ends a setting, '+' stands for it: "topk@bits=2+block=512".
+// Any thread: the catalogue is constant once main() runs.
+#ifndef COVEY_CORE_BASE_CODEC_CARD_H_
+#define COVEY_CORE_BASE_CODEC_CARD_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+
+namespace covey {
+
+inline constexpr size_t kMaxCodecParameters = 4;
+using CodecValues = std::array<int64_t, kMaxCodecParameters>;  // in the order of the parameters
+
+// A whole number that a user may choose: `int8@block=256`.
+struct CodecParameter {
+  const char* name;
+  int64_t standard;  // when it is not given
+  int64_t minimum;
+  int64_t maximum;
+  int64_t multiple;
+};
+
+enum class CodecKind : uint8_t {
+  kAlone,   // decodes what it has encoded, and nothing else: core/run/codec.h
+  kBeside,  // decodes beside something near that the receiver has: core/run/near_codec.h
+};
+
+struct CodecCard {
+  const char* name;  // "int8"
+  CodecKind kind;
+  std::span<const CodecParameter> parameters;
+};
+
+// All of one kind, sorted by name.
+std::vector<CodecCard> CodecCards(CodecKind kind);
+
+// Before main().
+void AddCodecCard(const CodecCard& card);
+
+struct CodecText {
+  const char* name = nullptr;
+  CodecValues values{};
+  std::string text;  // with every value, so equal texts are equal codecs: "int8@block=256"
+};
+// The error says what there is of this kind and what is nearest, and of one of the other kind why
+// it is none.
+Status ReadCodecText(std::string_view text, CodecKind kind, CodecText* read);
+
+}  // namespace covey
+#endif  // COVEY_CORE_BASE_CODEC_CARD_H_

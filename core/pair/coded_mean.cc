@@ -1,0 +1,110 @@
+#include "core/pair/coded_mean.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace covey {
+namespace {
+
+// Nearer than that to each other, by the largest of a chunk, models are for float32 the same.
+constexpr double kSame = 0x1p-20;
+
+size_t ChunksOf(const RoundLayout::Shard& shard, size_t chunk_elems) {
+  return shard.dtype == DType::kF32 ? (shard.count + chunk_elems - 1) / chunk_elems : 0;
+}
+
+// What a step has to reach of two that were sent whole; not finite: they are not.
+double DistanceOf(std::span<const float> x, std::span<const float> y) {
+  double distance = 0, magnitude = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const auto one = static_cast<double>(x[i]), other = static_cast<double>(y[i]);
+    if (!std::isfinite(one - other)) return one - other;
+    distance = std::max(distance, std::abs(one - other));
+    magnitude = std::max(magnitude, std::abs(one));
+  }
+  return std::max(distance, magnitude * kSame);
+}
+
+}  // namespace
+
+CodedMean::CodedMean(const PairCodec& codec, const RoundLayout* layout, const Kernels* kernels)
+    : codec_(codec), layout_(layout), kernels_(kernels) {
+  const size_t most = codec.codec->chunk_elems;
+  size_t chunks = 0;
+  for (const RoundLayout::Shard& shard : layout->shards()) chunks += ChunksOf(shard, most);
+  steps_.assign(chunks, NearStep(codec.codec->reach(codec.values)));
+  code_.resize(codec.codec->chunk_bytes(codec.values, most));
+  for (std::vector<float>& decoded : decoded_) decoded.resize(most);
+}
+
+void CodedMean::Write(const std::byte* const from[2], std::byte* const to[2], uint64_t seed,
+                      Stores stores) {
+  stores_ = stores;
+  error_ = 0;
+  const size_t most = codec_.codec->chunk_elems;
+  size_t number = 0;
+  for (const RoundLayout::Shard& shard : layout_->shards()) {
+    const std::byte* inputs[] = {from[0] + shard.offset_bytes, from[1] + shard.offset_bytes};
+    std::byte* outputs[] = {to[0] + shard.offset_bytes, to[1] + shard.offset_bytes};
+    if (shard.dtype != DType::kF32) {
+      WriteWhole(shard.dtype, inputs, outputs, shard.count);
+      continue;
+    }
+    for (size_t at = 0; at < shard.count; at += most, ++number) {
+      const size_t count = std::min(most, shard.count - at);
+      const Pair chunk{{reinterpret_cast<const float*>(inputs[0]) + at, count},
+                       {reinterpret_cast<const float*>(inputs[1]) + at, count}};
+      float* const results[] = {reinterpret_cast<float*>(outputs[0]) + at,
+                                reinterpret_cast<float*>(outputs[1]) + at};
+      WriteChunk(chunk, results, seed + number, &steps_[number]);
+    }
+  }
+}
+
+void CodedMean::WriteChunk(const Pair& from, float* const to[2], uint64_t seed, NearStep* step) {
+  const size_t count = from[0].size();
+  const auto used = static_cast<double>(step->step());
+  counters_.bytes += 2 * codec_.codec->chunk_bytes(codec_.values, count);
+  if (!Decode(from, seed, step)) {
+    const std::byte* const inputs[] = {reinterpret_cast<const std::byte*>(from[0].data()),
+                                       reinterpret_cast<const std::byte*>(from[1].data())};
+    std::byte* const outputs[] = {reinterpret_cast<std::byte*>(to[0]),
+                                  reinterpret_cast<std::byte*>(to[1])};
+    return WriteWhole(DType::kF32, inputs, outputs, count);
+  }
+  error_ = std::max(error_, used / 2);
+  for (size_t i = 0; i < count; ++i) {
+    const float half = (decoded_[1][i] - decoded_[0][i]) / 2;
+    to[0][i] = from[0][i] + half;
+    to[1][i] = from[1][i] - half;
+  }
+}
+
+// Each model, as the other side has it; false: it has not.
+bool CodedMean::Decode(const Pair& from, uint64_t seed, NearStep* step) {
+  bool is_right = true;
+  double distance = 0;
+  const float used = step->step();
+  for (const size_t one : {0, 1}) {
+    codec_.codec->encode(*kernels_, codec_.values, used, from[one], seed, code_.data());
+    const NearChunk chunk =
+        codec_.codec->decode(*kernels_, codec_.values, code_.data(), from[1 - one],
+                             std::span(decoded_[one]).first(from[one].size()));
+    ++counters_.decoded;
+    counters_.repaired += chunk.is_right ? 0 : 1;
+    is_right &= chunk.is_right;
+    distance = std::max(distance, chunk.distance);
+  }
+  step->OnDistance(is_right ? distance : DistanceOf(from[0], from[1]));
+  return is_right;
+}
+
+void CodedMean::WriteWhole(DType dtype, const std::byte* const from[2], std::byte* const to[2],
+                           size_t count) {
+  counters_.bytes += 2 * count * SizeOf(dtype);
+  kernels_->reduce({.dtype = dtype, .op = Op::kSum, .postscale = 0.5},
+                   std::span<const std::byte* const>(from, 2), std::span<std::byte* const>(to, 2),
+                   count, stores_);
+}
+
+}  // namespace covey

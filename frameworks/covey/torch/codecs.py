@@ -1,0 +1,100 @@
+"""The codec of a method: what ``codec=`` in its text makes of a training. Internal.
+
+With gradients it is ``Compression.of``; models travel as what they have moved since all were equal.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Type
+
+import torch
+
+from covey.errors import InvalidArgument, Unsupported
+from covey.method import GRADIENTS, plans, setting, text_at
+from covey.torch.compression import Compression, Compressor
+from covey.torch.layout import Named
+
+
+def codec_at(text: str, version: int) -> Optional[Type[Compressor]]:
+    """That of the method that holds at ``version``; None: it has none.
+
+    Example:
+        >>> codec_at("local:local_steps=8,codec=int8@block=256", 3).codec
+        'int8@block=256'
+    """
+    if "codec=" not in text:  # Most have none, and this is asked at each step.
+        return None
+    codec = setting(text_at(text, version), "codec", "")
+    return Compression.of(codec) if codec else None
+
+
+def compression_of(optimizer: Any, named: Sequence[Named]) -> Type[Compressor]:
+    """What gradients travel by that all ranks wait for: as the method says, or the argument.
+
+    Raises:
+        InvalidArgument: (a ValueError) both say something; there is no float32 on the CPU.
+        Unsupported: (a ValueError) two parts of a training say different things.
+    """
+    given: Type[Compressor] = optimizer._covey_options["compression"]
+    method = optimizer._covey_progress.method
+    if "codec=" not in method:
+        return given
+    group = optimizer._covey_options["process_set"]
+    found: List[Type[Compressor]] = []
+    is_coded = False
+    for begin, plan in plans(method, group.id):
+        is_coded |= bool(setting(text_at(method, begin), "codec", ""))
+        if plan.payload == GRADIENTS and not plan.in_rounds:
+            found.append(codec_at(method, begin) or Compression.none)
+    if is_coded and given is not Compression.none:
+        raise InvalidArgument(
+            f"give compression={given.__name__} or codec, not both: the method is {method}"
+        )
+    if is_coded:
+        _check_can(method, named)
+    names = list(dict.fromkeys(one.__name__ for one in found))
+    if len(names) > 1:
+        raise Unsupported(
+            f"gradients travel by one codec from the first step to the last, not by "
+            f"{' and '.join(names)}, as {method} has it"
+        )
+    return found[0] if found else given  # That of pairs is for the core alone.
+
+
+def kept(optimizer: Any) -> Dict[str, torch.Tensor]:
+    """What codecs have left out up to now, and what models have moved from, by name: with it a
+    training goes on as it was."""
+    named: Dict[str, torch.Tensor] = {}
+    for bucket in _buckets(optimizer):
+        for name, left_out in bucket.left_out.items():
+            named[f"gradient {name}"] = left_out
+    for number, moved in enumerate(optimizer._covey_progress.moved):
+        for name, tensor in moved.written().items():
+            named[f"models {number} {name}"] = tensor
+    return named
+
+
+def put_back(optimizer: Any, named: Mapping[str, torch.Tensor]) -> None:
+    """As ``kept`` has it; of what is not there nothing is left out, and nobody knows where models
+    have moved from."""
+    for bucket in _buckets(optimizer):
+        for name, left_out in bucket.left_out.items():
+            left_out.copy_(named.get(f"gradient {name}", torch.zeros(())))
+    for number, moved in enumerate(optimizer._covey_progress.moved):
+        prefix = f"models {number} "
+        moved.put({n[len(prefix):]: it for n, it in named.items() if n.startswith(prefix)})
+
+
+def _buckets(optimizer: Any) -> List[Any]:
+    reducer = optimizer._covey_reducer
+    return [] if reducer is None else list(reducer.buckets)
+
+
+def _check_can(method: str, named: Sequence[Named]) -> None:
+    if any(it.dtype == torch.float32 and it.is_cpu for _, it in named):
+        return
+    there = ", ".join(sorted({f"{it.dtype} on {it.device.type}" for _, it in named}))
+    raise InvalidArgument(
+        f"the method {method} has a codec, which is for float32 on the CPU, and there are "
+        f"parameters of {there} only: leave out codec"
+    )

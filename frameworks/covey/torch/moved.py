@@ -1,0 +1,76 @@
+"""Models that travel as what they have moved since all were equal. Internal.
+
+After an average all ranks hold the same bits. Until the next one each rank moves by itself; what
+it has moved is encoded, and the mean of that is added to what all had: so replicas are equal again,
+and what a codec gets wrong is small beside the moves, not beside the model. What a biased codec
+leaves out is sent with the next moves (error feedback); when models are averaged as they are, it is
+in them.
+
+The first average is of models as they are: only after it is there something that all have had.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Optional, Type
+
+import torch
+
+from covey import _native
+from covey.torch.compression import Compressor
+
+
+class Moved:
+    """What the numbers of one dtype have moved.
+
+    Attributes:
+        is_coded: whether in the average that has begun they travel so.
+    """
+
+    def __init__(self, numbers: torch.Tensor) -> None:
+        """``numbers`` are the model, where it lies."""
+        self._numbers = numbers
+        self._anchor: Optional[torch.Tensor] = None  # What all have had; None: it is not known.
+        self._left_out: Optional[torch.Tensor] = None
+        self._codec: Optional[Type[Compressor]] = None
+        self.is_coded = False
+
+    def begin(self, codec: Optional[Type[Compressor]], whole: bool) -> None:
+        """The numbers become what is to be averaged; as they are if they are to be ``whole``, or
+        nobody knows what all have had."""
+        can = self._numbers.dtype == torch.float32 and self._numbers.is_cpu
+        self._codec = codec if can else None
+        anchor, self.is_coded = self._anchor, False
+        if self._left_out is not None:
+            self._numbers.add_(self._left_out)
+        if self._codec is None or anchor is None or whole:
+            self._left_out = None
+            return
+        self.is_coded = True
+        self._numbers.sub_(anchor)
+        if self._codec.feeds_back:
+            if self._left_out is None:
+                self._left_out = torch.empty_like(anchor)
+            own, left = self._numbers, self._left_out
+            assert self._codec.codec is not None
+            _native.codec_residual(
+                self._codec.codec, own.data_ptr(), own.numel(), left.data_ptr()
+            )
+
+    def end(self) -> None:
+        """They are averaged: they become the model, which all have."""
+        if self.is_coded and self._anchor is not None:
+            self._anchor.copy_(self._numbers.add_(self._anchor))
+        else:
+            self._anchor = None if self._codec is None else self._numbers.clone()
+        self.is_coded = False
+
+    def written(self) -> Dict[str, torch.Tensor]:
+        """What is to be kept with a checkpoint, by name."""
+        kept = {"anchor": self._anchor, "left_out": self._left_out}
+        return {name: tensor for name, tensor in kept.items() if tensor is not None}
+
+    def put(self, written: Dict[str, torch.Tensor]) -> None:
+        """As it was when that was written; what is not there is not known."""
+        anchor, left_out = written.get("anchor"), written.get("left_out")
+        self._anchor = None if anchor is None else anchor.clone()
+        self._left_out = None if left_out is None else left_out.clone()
