@@ -109,6 +109,9 @@ def adam_until(folder: str, method: str, stopped: int, stops_at: int) -> End:
         except covey.Timeout:  # A method ends, and a rank is missing.
             assert finish(optimizer) == ""
         scheduler.step()
+        if optimizer._covey_rounds is None:  # Who was late has done fewer steps than others.
+            for group in optimizer.param_groups:
+                group["lr"] = 0.01 * rate(optimizer.version)
         report.write(optimizer.version, missing(optimizer))
     error = finish(optimizer)
     return End(digest(net.parameters()), optimizer.version, steps, [], error, [], seen, at_end,
