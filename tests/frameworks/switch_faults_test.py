@@ -1,116 +1,35 @@
-"""From one method to another, between which ranks do something together, while one is missing:
-nobody waits for it for longer than max_wait at a time, and replicas are equal in the end.
+"""From one method to another, between which ranks meet, while one is missing: the others train on
+until it is back, and replicas are equal in the end.
 
-Method: a rank stops itself before the switch, or within it, and files say what the others were
-told. Versions are counted, not seconds; hashes.
+Method: a rank stops itself before the switch. Versions are counted, not seconds; hashes.
 """
 
 from __future__ import annotations
 
 import unittest
-from typing import List
 
-from crossings import Crossed, train
 from ranks import SEED
-from warmups import WARMUP, WarmupTest, adam_until
-from watched import Watched
+from warmups import WARMUP, SwitchTest, adam_until
 
-# Of rounds of all, so that they do the same twice.
-LOCAL = "local:H=2,max_wait=2s"
-WAGMA = "wagma:S=1,tau=2,admit=all,max_wait=2s"
-EAGER = "eager:admit=all,max_wait=2s"
-STEPS = 9
+__all__ = ["adam_until"]  # What ranks are asked for.
 
 
 def setUpModule() -> None:
     print(f"seed {SEED}")
 
 
-class SwitchFaultsTest(WarmupTest):
+class SwitchFaultsTest(SwitchTest):
     def test_what_waits_for_all_begins_when_nobody_is_missing(self) -> None:
-        """Until then the others train on by what they have."""
         for size, stopped, method, by in (
             (2, 0, f"adpsgd:max_wait=300ms,warmup_steps={WARMUP}", "PairTrainer"),
             (4, 2, f"swarm:max_wait=300ms,warmup_steps={WARMUP}", "PairTrainer"),
             (4, 0, f"allreduce:max_wait=300ms,then=eager@{WARMUP}:admit=all", "RoundTrainer"),
             (2, 1, f"allreduce:max_wait=300ms,then=local@{WARMUP}", "NoneType"),
-            (2, 1, f"wagma:max_wait=300ms,then=allreduce@{WARMUP}", "NoneType"),
-            (4, 0, f"wagma:max_wait=300ms,then=eager@{WARMUP}:admit=all", "RoundTrainer"),
-            (4, 3, f"local:H=3,max_wait=300ms,then=allreduce@{WARMUP}", "NoneType"),
             (2, 0, f"eager:max_wait=300ms,then=allreduce@{WARMUP}", "NoneType"),
-            (4, 2, f"eager:max_wait=300ms,then=adpsgd@{WARMUP}", "PairTrainer"),
             (4, 2, f"eager:max_wait=300ms,then=local@{WARMUP}:max_wait=300ms", "ModelRounds"),
-            (2, 1, "adpsgd:max_wait=300ms,then=allreduce@20", "NoneType"),
         ):
-            with self.subTest(method), Watched(
-                size, __file__, adam_until, method, stopped, WARMUP - 30
-            ) as job:
-                job.wait_until_stopped(stopped)
-                goes_on = "@20" not in method  # Else it waits on in finish(), after a Timeout.
-                for other in set(range(size)) - {stopped}:
-                    job.wait_for_version(other, WARMUP + 40 if goes_on else 19)
-                job.go_on(stopped)
-                job.wait_for_version(stopped, WARMUP + 200)
-                results = job.end()
-                self.assertEqual([end.by for end in results], [by] * size)
-                is_alike = by == "RoundTrainer" and method.startswith("allreduce")
-                self.check_alike([end if is_alike else end._replace(seen={}) for end in results])
-
-    def test_who_stops_within_the_switch_holds_up_nobody_for_ever(self) -> None:
-        """All others are told who it is, after max_wait; nothing is lost, and it goes on."""
-        for size, stopped, method, word in (
-            (2, 1, f"{LOCAL},then=allreduce@6", "kinds"),
-            (4, 0, f"{LOCAL},then=allreduce@6:max_wait=2s", "values"),
-            (2, 0, f"{WAGMA},then={EAGER.replace(':', '@6:')}", "rounds"),
-            (2, 1, f"{EAGER},then={WAGMA.replace(':', '@4:')},then=local@6:H=2", "window"),
-            (4, 3, f"{LOCAL},then={WAGMA.replace(':', '@6:')}", "models"),
-            (2, 0, f"{EAGER},then=adpsgd@6:max_wait=2s", "pairs"),
-        ):
-            undisturbed = (method, STEPS, -1, word, False, False)
-            with self.subTest(method), Watched(size, __file__, train, *undisturbed) as job:
-                expected = job.pool.collect()[0].model
-                for finishes in (False, True):
-                    job.pool.send(train, job.folder.name, method, STEPS, stopped, word, False,
-                                  finishes)
-                    results = self.go_on_when_said(job, stopped, f"{finishes}")
-                    self.assertEqual(len({end.model for end in results}), 1, results)
-                    if "adpsgd" not in method:  # Who averages with whom is a matter of chance.
-                        self.assertEqual(results[0].model, expected)
-                    for rank, end in enumerate(results):
-                        self.assertEqual(bool(end.said), rank != stopped, results)
-                        for message in end.said:
-                            self.assertRegex(message, f"for rank {stopped}, in .*{word}")
-
-    def go_on_when_said(self, job: Watched, stopped: int, mark: str) -> List[Crossed]:
-        """A rank has stopped itself: it goes on once all others were told so."""
-        job.wait_until_stopped(stopped)
-        for other in set(range(job.pool.size)) - {stopped}:
-            job.wait_for(f"said {other} {mark}")
-        job.go_on(stopped)
-        results: List[Crossed] = job.pool.collect()
-        return results
-
-    def test_who_stops_as_finish_ends_holds_up_nobody_for_ever(self) -> None:
-        for size, stopped, method in ((2, 0, LOCAL), (4, 3, WAGMA)):
-            with self.subTest(method), Watched(
-                size, __file__, train, method, STEPS, stopped, "version", False, False
-            ) as job:
-                results = self.go_on_when_said(job, stopped, "False")
-                self.assertEqual(len({end.model for end in results}), 1, results)
-                self.assertEqual([bool(end.said) for end in results],
-                                 [rank != stopped for rank in range(size)])
-
-    def test_who_dies_within_the_switch_is_named(self) -> None:
-        for size, killed, method, word in (
-            (2, 1, f"{LOCAL},then=allreduce@6", "values"),
-            (4, 0, f"{EAGER},then=adpsgd@6", "pairs"),
-        ):
-            with self.subTest(method), Watched(
-                size, __file__, train, method, STEPS, killed, word, True, False
-            ) as job:
-                for rank, end in enumerate(job.pool.collect(may_end=True)):
-                    if rank != killed:
-                        self.assertIn(f"rank {killed}", end.said[-1])
+            with self.subTest(method):
+                self.check_switch(__file__, size, stopped, method, by)
 
 
 if __name__ == "__main__":
