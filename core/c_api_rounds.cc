@@ -192,6 +192,17 @@ covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds rounds, int6
   return Report(port->Finish(covey::DeadlineOf(timeout_ns)), error);
 }
 
+int64_t covey_rounds_pace(covey_runtime* runtime, covey_rounds rounds) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  return port == nullptr ? 0 : port->pace();
+}
+
+void covey_rounds_assume(covey_runtime* runtime, covey_rounds rounds, int64_t step_ns) {
+  const Use use(OrDefault(runtime));
+  if (RoundsPort* port = covey::Find(use, rounds); port != nullptr) port->Assume(step_ns);
+}
+
 void covey_rounds_close(covey_runtime* runtime, covey_rounds rounds) {
   const Use use(OrDefault(runtime));
   if (use.get() != nullptr) use->CloseRounds(rounds);

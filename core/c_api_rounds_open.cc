@@ -103,6 +103,7 @@ RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, c
   if (rounds.admit > 0) admission.count = static_cast<int32_t>(rounds.admit);
   admission.seed = rounds.seed;
   admission.warmup = static_cast<uint64_t>(rounds.warmup);
+  admission.ending = static_cast<uint64_t>(rounds.ending);
   if (rounds.admit < kAdmitDrawn)
     admission.drawn = static_cast<int32_t>(kAdmitDrawn - rounds.admit);
   else if (rounds.admit < 0)
@@ -112,7 +113,8 @@ RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, c
                     .log = LogOf(rounds, layout),
                     .hypers = config.num_hypers,
                     .models = {.group_size = static_cast<int32_t>(rounds.group_size),
-                               .sync_every = static_cast<uint64_t>(rounds.sync_every)}},
+                               .sync_every = static_cast<uint64_t>(rounds.sync_every),
+                               .ending = static_cast<uint64_t>(rounds.ending)}},
           .layout = layout,
           .options = {.self = ToInt(group.my_index),
                       .admission = admission,

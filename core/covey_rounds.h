@@ -218,6 +218,12 @@ COVEY_API covey_code covey_rounds_take(covey_runtime* runtime, covey_rounds roun
                                        const covey_snapshot* snapshot, void* to, int32_t* taken,
                                        covey_error* error);
 
+/* How long this member's own steps take, from one exchange to the next: the median in nanoseconds,
+ * by which it waits where max_wait or grace is `auto`; 0: not known yet. One that knows it from
+ * elsewhere says so before its first exchange; with 0 nothing is said. */
+COVEY_API int64_t covey_rounds_pace(covey_runtime* runtime, covey_rounds rounds);
+COVEY_API void covey_rounds_assume(covey_runtime* runtime, covey_rounds rounds, int64_t step_ns);
+
 /* This rank leaves: the others do not wait for it any more. What it has published still counts. */
 COVEY_API void covey_rounds_close(covey_runtime* runtime, covey_rounds rounds);
 

@@ -43,6 +43,16 @@ uint64_t RoundsPort::Arrive(const std::function<uint64_t()>& publish) {
   return step;
 }
 
+Time RoundsPort::pace() {
+  const std::lock_guard lock(mutex_);
+  return pace_.Step();
+}
+
+void RoundsPort::Assume(Time step) {
+  const std::lock_guard lock(mutex_);
+  pace_.Assume(step);
+}
+
 uint64_t RoundsPort::executed() {
   const std::lock_guard lock(mutex_);
   return versions().executed();

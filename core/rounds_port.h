@@ -74,6 +74,9 @@ class RoundsPort {
   uint64_t Skip();
   uint64_t executed();
   Status Wait(uint64_t version, Time deadline);
+  // How long this rank's own steps take; see Pace.
+  Time pace();
+  void Assume(Time step);
   // See Rounds::Expect. Waiting that ends otherwise than well gives the memory back.
   virtual void Expect(std::span<void* const> to) = 0;
   // See ResultLog::Read.

@@ -297,10 +297,9 @@ MethodPlan MethodChoice::Plan(const MethodView& view, int64_t version) const {
   const MethodChoice& here = At(version);
   const int64_t step = version - here.from - here.warmup_steps;
   MethodPlan plan = here.method->plan(here.settings, view, std::max<int64_t>(step, 0));
-  const bool has_end = !here.then.empty() && plan.rounds.admit == kAdmitAll;
-  const bool is_warmup_to_its_end = has_end && IsOfGradientsInRounds(plan);
   if (step < 0) plan = Warmup(plan, -step);
-  if (is_warmup_to_its_end) plan.rounds.warmup = here.then[0].from - version;
+  const bool has_end = plan.admission == Admission::kRounds && Until(version) != kForever;
+  if (has_end && plan.rounds.local_steps == 0) plan.rounds.ending = Until(version) - version;
   if (step < 0) return plan;
   const bool is_last = !here.then.empty() && version == here.then[0].from - 1;
   const bool is_awaited =

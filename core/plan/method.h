@@ -95,8 +95,11 @@ struct MethodRounds {
   int64_t local_steps = 0;    // kModel: steps between a rank's versions; 0: each step is one
   bool skips_ahead = false;   // who was late goes on with the step after the last version
   int64_t max_staleness = 0;  // versions a rank may be behind before all wait for it; 0: any number
-  // So many versions from this one on wait for all: of a warm-up, or up to the next method.
-  int64_t warmup = 0;
+  int64_t warmup = 0;         // so many versions from this one on, those of a warm-up, wait for all
+  // From the so-many-th version on, counted from this one, all wait for all: with each of these the
+  // rounds may end, for another method follows; 0: none does. Not with local_steps, whose versions
+  // are all so.
+  int64_t ending = 0;
 
   friend bool operator==(const MethodRounds&, const MethodRounds&) = default;
 };

@@ -58,6 +58,7 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& los
 AdmissionRule Arrivals::RuleOf(uint64_t version) const {
   const ModelRule& models = memory_->models();
   if (version <= rule_.warmup) return {};
+  if (rule_.ending > 0 && version >= rule_.ending) return {};
   return models.on() && models.IsSync(version) ? AdmissionRule{} : rule_;
 }
 

@@ -7,7 +7,9 @@
 // first of them that arrives is enough. When all have finished, what is still sealed makes one more
 // version.
 //
-// The versions of a warm-up wait for all that are waited for, whatever later ones need.
+// The versions of a warm-up wait for all that are waited for, whatever later ones need; so do those
+// with which the rounds may end, because another method follows: when one of them leaves nobody
+// overdue, all are at it.
 //
 // Models stay arrived until the next comes. Every so-many-th version waits for all that are waited
 // for. When all have finished a final version is made of all models, whatever their steps.
@@ -48,7 +50,9 @@ struct AdmissionRule {
   Time grace = 0;           // how long a version waits for more once these have come, by the clock
                             // of whoever waits
   uint64_t staleness = 0;   // v waits for all at a step below v - staleness (rule W9); 0: for none
-  uint64_t warmup = 0;      // so many versions, the first, wait for all, and no grace
+  uint64_t warmup = 0;      // so many versions, the first, wait for all, and no grace;
+  uint64_t ending = 0;      // so do those from this one on, with each of which the rounds may end;
+                            // 0: none
 
   int32_t Wanted(int32_t active) const;
   bool IsMet(const std::vector<Counted>& counted, uint64_t version) const;

@@ -14,7 +14,8 @@ bool Tells(const ModelRule& models, const Turn& turn) {
   return !models.on() || models.IsSync(turn.version());
 }
 bool KeepsUp(const ModelRule& models, const Turn& turn, uint64_t step) {
-  const uint64_t slack = models.on() ? models.sync_every / 2 : 0;
+  const bool may_end = models.ending > 0 && turn.version() >= models.ending;  // then all are in it
+  const uint64_t slack = models.on() && !may_end ? models.sync_every / 2 : 0;
   return step > 0 && step + slack >= turn.version();
 }
 

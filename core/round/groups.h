@@ -29,14 +29,17 @@ namespace covey {
 // What versions average, if they do. Agreed by all ranks before the first publish.
 struct ModelRule {
   int32_t group_size = 0;   // S; 0: versions are sums of gradients, of all
-  uint64_t sync_every = 1;  // tau: each so-many-th version is of all, and waits for all
+  uint64_t sync_every = 1;  // tau: each so-many-th version is of all, and waits for all;
+  uint64_t ending = 0;      // so is every one from this on, with which the rounds may end; 0: none
 
   bool on() const { return group_size > 0; }
-  bool IsSync(uint64_t version) const { return version % sync_every == 0; }
-  // A version of all has come after step `step`, up to `version`.
-  bool HasPassedBy(uint64_t step, uint64_t version) const {
-    return version - version % sync_every > step;
+  bool IsSync(uint64_t version) const { return LastSync(version) == version; }
+  // The last version of all up to this one; 0: none yet.
+  uint64_t LastSync(uint64_t version) const {
+    return ending > 0 && version >= ending ? version : version - version % sync_every;
   }
+  // A version of all has come after step `step`, up to `version`.
+  bool HasPassedBy(uint64_t step, uint64_t version) const { return LastSync(version) > step; }
   // A model of step `step` is in no version from `version` on: it missed a version of all.
   bool IsTooOld(uint64_t step, uint64_t version) const { return step + sync_every <= version; }
 };

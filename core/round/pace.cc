@@ -10,6 +10,11 @@ void Pace::OnEnd(Time now) {
   begun_at_ = 0;
 }
 
+void Pace::Assume(Time step) {
+  if (count_ > 0 || step <= 0) return;
+  for (; count_ < kFewest; ++count_) last_[count_] = step;
+}
+
 Time Pace::MaxWait() const {
   if (count_ < kFewest) return kUnknown;
   return std::max(kLeast, kSteps * Median());

@@ -24,6 +24,11 @@ class Pace {
   // It has ended. Nothing when none had begun.
   void OnEnd(Time now);
 
+  // The median; 0: not known yet. What was known elsewhere counts as its first steps, if there are
+  // none.
+  Time Step() const { return count_ < kFewest ? 0 : Median(); }
+  void Assume(Time step);
+
   Time MaxWait() const;
   Time Grace() const;  // 0 in its first steps
 

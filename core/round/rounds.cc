@@ -164,7 +164,7 @@ void Rounds::Merge(uint64_t version, std::span<void* const> to, Merged* merged) 
   } while (true);
   early_.Forget();
   const uint64_t newest = executed();
-  if (merged->late && newest - newest % memory_->models().sync_every >= member.own.step)
+  if (merged->late && memory_->models().LastSync(newest) >= member.own.step)
     step_ = std::max(step_, newest);
   merged->step = step_;
 }

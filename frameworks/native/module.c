@@ -320,12 +320,9 @@ static PyMethodDef methods[] = {
      "pairs_finish(pairs, addresses): waits until all have, then their mean; raises Timeout"},
     {"pairs_close", PairsClose, METH_VARARGS, "pairs_close(pairs): this rank leaves"},
     {"rounds_open", RoundsOpen, METH_VARARGS,
-     "rounds_open(group, name, method, begin, op, hypers, dtypes, counts) -> rounds; every member "
-     "calls "
-     "it"},
+     "rounds_open(group, name, method, begin, op, hypers, dtypes, counts) -> rounds; all call it"},
     {"rounds_withdraw", RoundsWithdraw, METH_VARARGS,
-     "rounds_withdraw(rounds, count) -> addresses of what no version will have; () when there is "
-     "nothing"},
+     "rounds_withdraw(rounds, count) -> addresses of what no version will have, or ()"},
     {"rounds_spans", RoundsSpans, METH_VARARGS,
      "rounds_spans(rounds, count) -> addresses of the spans to write next"},
     {"rounds_publish", RoundsPublish, METH_VARARGS,
@@ -347,6 +344,8 @@ static PyMethodDef methods[] = {
     {"rounds_serve", RoundsServe, METH_VARARGS,
      "rounds_serve(rounds, version, applied) -> 0 made, 1 give a snapshot, 2 apply what there is;\n"
      "version -1: finishes, raises Timeout after max_wait"},
+    {"rounds_pace", RoundsPace, METH_VARARGS, "rounds_pace(rounds) -> ns of a step, 0: unknown"},
+    {"rounds_assume", RoundsAssume, METH_VARARGS, "rounds_assume(rounds, ns of a step)"},
     {"rounds_asked", RoundsAsked, METH_VARARGS, "rounds_asked(rounds, applied) -> give a snapshot"},
     {"rounds_give", RoundsGive, METH_VARARGS, "rounds_give(rounds, applied, addresses, lengths)"},
     {"rounds_seek", RoundsSeek, METH_VARARGS,

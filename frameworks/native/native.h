@@ -181,6 +181,8 @@ PyObject* RoundsClose(PyObject* module, PyObject* args);
 
 PyObject* RoundsServe(PyObject* module, PyObject* args);
 PyObject* RoundsAsked(PyObject* module, PyObject* args);
+PyObject* RoundsPace(PyObject* module, PyObject* args);
+PyObject* RoundsAssume(PyObject* module, PyObject* args);
 PyObject* RoundsGive(PyObject* module, PyObject* args);
 PyObject* RoundsSeek(PyObject* module, PyObject* args);
 PyObject* RoundsTake(PyObject* module, PyObject* args);

@@ -302,6 +302,22 @@ PyObject* RoundsLook(PyObject* module, PyObject* args) {
   return Py_BuildValue("(iLi)", (int)look.whole, (long long)look.step, (int)look.passed_by);
 }
 
+PyObject* RoundsPace(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long rounds;
+  if (!PyArg_ParseTuple(args, "K:rounds_pace", &rounds)) return NULL;
+  return PyLong_FromLongLong(covey_rounds_pace(NULL, rounds));
+}
+
+PyObject* RoundsAssume(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long rounds;
+  long long step_ns;
+  if (!PyArg_ParseTuple(args, "KL:rounds_assume", &rounds, &step_ns)) return NULL;
+  covey_rounds_assume(NULL, rounds, step_ns);
+  Py_RETURN_NONE;
+}
+
 PyObject* RoundsClose(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long rounds;

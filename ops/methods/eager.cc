@@ -53,8 +53,7 @@ constexpr MethodParameter kParameters[] = {
      .minimum = kAutoTime,
      .maximum = 3600 * kSecond,
      .help = "how long it waits for more once they have: with solo, a deadline after the first; "
-             "auto: a "
-             "twentieth of the median of a rank's own steps",
+             "auto: a twentieth of the median of a rank's own steps, with progress=skip 0s",
      .notation = Notation::kTimeOrAuto},
     {.name = "max_wait",
      .letter = "",
@@ -108,12 +107,19 @@ constexpr MethodParameter kParameters[] = {
      .help = "of the ranks that are drawn"},
 };
 
+// Who skips ahead computes for the version that is made: to wait for those that do is to wait for a
+// whole step of theirs, in vain for a part of it.
+Time GraceFor(std::span<const int64_t> settings) {
+  const bool skips = settings[kProgress] == 1;
+  return skips && settings[kGrace] == kAutoTime ? 0 : settings[kGrace];
+}
+
 MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
   return {.payload = Payload::kGradients,
           .admission = Admission::kRounds,
           .rounds = {.admit = settings[kAdmit],
                      .seed = static_cast<uint64_t>(settings[kSeed]),
-                     .grace = settings[kGrace],
+                     .grace = GraceFor(settings),
                      .log = settings[kLog],
                      .max_wait = std::max<int64_t>(settings[kMaxWait], 0),
                      .skips_ahead = settings[kProgress] == 1,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import unittest
 from typing import List
 
-from covey.torch.stretch import Stretch
+from covey.torch.stretch import Course, Stretch
 
 PATIENCE_S = 100.0
 
@@ -41,6 +41,23 @@ def comes_back(length: int, begin: float, step_s: float, max_wait_s: float) -> L
             version = int(max(version, made)) + 1
             stretch.restart()
     return in_time
+
+
+class CourseTest(unittest.TestCase):
+    def test_versions_come_length_apart_and_at_the_end(self) -> None:
+        """As counted one by one."""
+        for begin in (0, 2):
+            for until in (7, 8, 9, 1 << 62):
+                for length in (1, 2, 3, 9):
+                    course = Course(begin, until, length)
+                    ends = {until + k * length for k in range(30)}
+                    ends |= {begin + k * length for k in range(1, 30) if begin + k * length < until}
+                    for at in range(begin, 20):
+                        after = sorted(end for end in ends if end > at)
+                        self.assertEqual(course.after(at, 0), at)
+                        for versions in range(1, 8):
+                            self.assertEqual(course.after(at, versions), after[versions - 1],
+                                             (begin, until, length, at, versions))
 
 
 class StretchTest(unittest.TestCase):

@@ -7,6 +7,7 @@ Whole numbers and hashes; versions are counted, not seconds.
 
 from __future__ import annotations
 
+import random
 import unittest
 from typing import List
 
@@ -51,6 +52,20 @@ class WarmupEndTest(WarmupTest):
                 if "eager" not in method:
                     self.assertEqual([len(end.at_end) for end in results], [1] * size)
                     self.assertEqual(len({end.at_end[0] for end in results}), 1, f"seed {SEED}")
+
+    def test_the_state_is_there_though_one_has_died_that_has_left_it(self) -> None:
+        size, stopped, killed = 4, 3, 0
+        method = f"wagma:max_wait=300ms,warmup_steps={WARMUP}"
+        with Watched(size, __file__, adam_until, method, stopped, WARMUP - 30) as job:
+            job.wait_until_stopped(stopped)
+            for other in set(range(size)) - {stopped}:
+                job.wait_for_version(other, WARMUP + 40)
+            job.kill(killed, random.Random(SEED))
+            job.go_on(stopped)
+            job.wait_for_version(stopped, WARMUP + 60)
+            results = [end for end in job.end(may_end=True) if end is not None]
+            self.assertEqual(len({end.at_end[0] for end in results}), 1, f"seed {SEED}")
+            self.assertEqual(len({end.model for end in results}), 1, f"seed {SEED}")
 
     def test_what_comes_too_late_for_the_warm_up_counts_once(self) -> None:
         """As a step of the rank's own."""

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, NamedTuple
 import torch
 from nets import batch_of, loss_of, make_net
 from ranks import SEED
-from watched import Report, finish
+from watched import Report, Watched, finish
 from whole_numbers import Trainer, digest, watch
 
 import covey
@@ -109,6 +109,9 @@ def adam_until(folder: str, method: str, stopped: int, stops_at: int) -> End:
         except covey.Timeout:  # A method ends, and a rank is missing.
             assert finish(optimizer) == ""
         scheduler.step()
+        if optimizer._covey_rounds is None:  # Who was late has done fewer steps than others.
+            for group in optimizer.param_groups:
+                group["lr"] = 0.01 * rate(optimizer.version)
         report.write(optimizer.version, missing(optimizer))
     error = finish(optimizer)
     return End(digest(net.parameters()), optimizer.version, steps, [], error, [], seen, at_end,
@@ -146,3 +149,23 @@ class WarmupTest(unittest.TestCase):
         for end in results[1:]:
             for version in end.seen.keys() & results[0].seen.keys():
                 self.assertEqual(end.seen[version], results[0].seen[version], version)
+
+
+class SwitchTest(WarmupTest):
+    """What tests of a rank look at that is missing where one method follows another."""
+
+    def check_switch(
+        self, file: str, size: int, stopped: int, method: str, by: str, goes_on: bool = True
+    ) -> None:
+        """A rank stops at step WARMUP - 30. The others go on past WARMUP, or to 19 and no further;
+        when it is back all end by the trainer ``by``, and are equal."""
+        with Watched(size, file, adam_until, method, stopped, WARMUP - 30) as job:
+            job.wait_until_stopped(stopped)
+            for other in set(range(size)) - {stopped}:
+                job.wait_for_version(other, WARMUP + 40 if goes_on else 19)
+            job.go_on(stopped)
+            job.wait_for_version(stopped, WARMUP + 200)
+            results = job.end()
+        self.assertEqual([end.by for end in results], [by] * size)
+        is_alike = by == "RoundTrainer" and method.startswith("allreduce")
+        self.check_alike([end if is_alike else end._replace(seen={}) for end in results])

@@ -97,6 +97,11 @@ class Watched:
             lambda: self._report(rank)[1] == 0, f"nobody to be overdue at rank {rank}"
         )
 
+    def wait_for(self, file: str) -> None:
+        """Until a rank has made it in the job's folder."""
+        path = pathlib.Path(self.folder.name) / file
+        self._wait_until(path.exists, f"the file {file!r}")
+
     def _wait_until(self, done: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + LIMIT_S
         while not done():

@@ -1,18 +1,24 @@
-"""From rounds of gradients of all, such as a warm-up, to what follows. Internal.
+"""From rounds to what follows. Internal.
 
-To rounds of models nobody waits. Both were made at the start, when all ranks were there. The first
-end with a version: whoever has applied it, when it is equal to all, goes on with the models. A rank
+They end with a version that waits for all, for max_wait at most: there all that were in it are
+equal. So there is no need to meet once more, and who is missing shows in the version's record.
+
+From gradients to rounds of models nobody waits. Both were made at the start, when all ranks were
+there. Whoever has applied the version of the last step goes on with the models. A rank
 that was late finds the versions it has missed in the log, which stays until all have left, or the
 state at the last of them, which one of the others has left there for those that were overdue. What
 it has published and no version has counts in its own model: as a step by itself.
 
-Before anything else ranks have to meet. They do at that version or at the first after it in which
-no rank is overdue, so that nobody waits there for one that is known to be missing.
+Before anything else, and after rounds of models, ranks have to do something together
+(``crossing.py``). They do at that version or at the first after it in which no rank is overdue:
+until then they train on, so that nobody waits for one that is known to be missing.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from covey import _native
 
 
 def is_over(optimizer: Any) -> bool:
@@ -27,12 +33,14 @@ def hand_over(optimizer: Any) -> None:
     """This rank goes on with the trainer that was made ahead."""
     progress, past = optimizer._covey_progress, optimizer._covey_rounds
     optimizer._covey_rounds, optimizer._covey_next = optimizer._covey_next, None
+    step_ns = pace_of(optimizer, past)
     has_more = past.part()
     optimizer._covey_past = past
     if not past.offers_state:
         release_warmup(optimizer, at_once=True)
     progress.move(progress.plan.until)
     optimizer._covey_rounds.begin()
+    keep_pace(optimizer, step_ns)
     if has_more:
         progress.begin_step()
         with progress.changing():
@@ -48,3 +56,18 @@ def release_warmup(optimizer: Any, at_once: bool = False) -> None:
     if past is not None and (at_once or all(optimizer._covey_rounds.seen)):
         optimizer._covey_past = None
         past.close()
+
+
+def pace_of(optimizer: Any, rounds: Any) -> int:
+    """So many nanoseconds a step of this rank's own takes, as ``rounds`` have it; 0: unknown."""
+    plan = optimizer._covey_progress.plan
+    if rounds is None or not plan.in_rounds or plan.in_pairs:
+        return 0
+    return _native.rounds_pace(rounds._rounds) // max(1, plan.local_steps)
+
+
+def keep_pace(optimizer: Any, step_ns: int) -> None:
+    """It holds in the rounds that have begun: so they wait no longer at first than later."""
+    plan, rounds = optimizer._covey_progress.plan, optimizer._covey_rounds
+    if rounds is not None and plan.in_rounds and not plan.in_pairs:
+        _native.rounds_assume(rounds._rounds, step_ns * max(1, plan.local_steps))

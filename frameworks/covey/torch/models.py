@@ -28,15 +28,15 @@ from covey import _native
 from covey.errors import CoveyError, Unsupported
 from covey.group import Group
 from covey.method import plans, ranks_needed, seconds, setting
-from covey.ops import barrier
 from covey.reduce_op import Average, Max, core_code
 from covey.torch.averager import refuse_shared_memory
 from covey.torch.clip import clipped_step
 from covey.torch.compression import Compression
+from covey.torch.crossing import Crossing, limit_of
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
 from covey.torch.ops import allreduce
 from covey.torch.rounds import DONE, MEET
-from covey.torch.stretch import Stretch
+from covey.torch.stretch import Course, Stretch
 from covey.torch.tensors import CODES
 
 _KEEP_BYTES = 64
@@ -108,13 +108,16 @@ class ModelRounds:
         self.late = 0
         self.overdue = [0] * group.size()
         self._missing = (0,) * group.size()
+        self._is_known = True  # What that says is of the version it has merged with.
+        self._at = at  # Of the steps, where this rank was after its last exchange.
+        self._meeting: Optional[Crossing] = None  # finish() has ended, but for where they stand.
         self._tally = optimizer._covey_progress.tally
         self._part = (at + 1) << 32  # Apart from steps of other parts.
         self._method = method
         self.seen = [False] * group.size()  # By member: its model was in a version.
         self._name = optimizer._covey_progress.name_of("models")
         self._index = group.rank() or 0
-        self._rounds = _native.rounds_open(
+        asked = (
             group.id,
             self._name,
             optimizer._covey_progress.method,
@@ -124,6 +127,8 @@ class ModelRounds:
             tuple(CODES[plan.dtype] for plan in self._plans),
             tuple(plan.length for plan in self._plans),
         )
+        progress = optimizer._covey_progress
+        self._rounds = progress.together(self._name, lambda: _native.rounds_open(*asked))
         self._keep = _native.arena_alloc(_KEEP_BYTES)
 
     def begin(self) -> None:
@@ -165,13 +170,27 @@ class ModelRounds:
         """This rank is where the method has it at its next step."""
         progress = self._optimizer._covey_progress
         self._plan = progress.plan
-        length = max(1, self._plan.local_steps)
         begins = [begin for begin, _ in plans(progress.method, self._group.id)]
         begin = max(begin for begin in begins if begin <= progress.steps)
-        done = (progress.steps - begin) % length
+        self._course = Course(begin, self._plan.until, max(1, self._plan.local_steps))
         is_auto = setting(self._method, "max_wait", "") == "auto"  # Many times as long as a step.
-        patience_s = math.inf if is_auto else seconds(self._method, "max_wait")
-        self._stretch = Stretch(length, done, patience_s)
+        self._patience_s = math.inf if is_auto else seconds(self._method, "max_wait")
+        self._stretch_on(progress.steps)
+
+    def _stretch_on(self, at: int) -> None:
+        """It is at step ``at``, and its next exchange is to come."""
+        self._at = at
+        self._stretch = Stretch(self._course.after(at) - at, 0, self._patience_s)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this rank has merged with a version that the part may end with."""
+        return self._at >= self._plan.until
+
+    @property
+    def misses(self) -> bool:
+        """Whether a rank was overdue in that version, or may have been."""
+        return not self._is_known or any(self._missing)
 
     def _is_missed(self) -> bool:
         """Whether the version that this rank's next model would be in has been made."""
@@ -190,10 +209,8 @@ class ModelRounds:
             self._take_back()
             raise
         # What it has missed, or given up, counts as if it had done it.
-        progress = self._optimizer._covey_progress
-        steps = (self._step - before) * self._stretch.length
-        progress.turn(progress.version + steps - self._stretch.done)
-        self._stretch.restart()
+        self._stretch_on(self._course.after(self._at, self._step - before))
+        self._optimizer._covey_progress.turn(self._at)
 
     def finish(self) -> None:
         """Makes the parameters the mean of all, with the same bits on each.
@@ -226,19 +243,25 @@ class ModelRounds:
             if self._plan.local_steps == 0:
                 progress = self._optimizer._covey_progress
                 progress.turn(progress.version + self._step - before)
+                self._at = progress.version
 
     def _agree(self) -> None:
         """Nobody trains on before all know the last version, and where they stand."""
-        while _native.rounds_serve(self._rounds, MEET, self._step) != DONE:
-            pass
-        # All that live are here: what follows waits for nobody, and says who is dead.
-        if self._plan.local_steps == 0:
-            barrier(self._group)
-        else:  # A rank that was missing has counted fewer steps.
-            progress = self._optimizer._covey_progress
-            version = torch.tensor(progress.version)
-            name = f"{self._name}.version"
-            progress.turn(int(allreduce(version, name=name, op=Max, process_set=self._group)))
+        progress = self._optimizer._covey_progress
+        if self._meeting is None:
+            while _native.rounds_serve(self._rounds, MEET, self._step) != DONE:
+                pass
+            self._meeting = Crossing("finish()", limit_of(self._method), progress.board)
+        # All that live are here: this waits for nobody, and says who is dead; but somebody may be
+        # stopped just now. A rank that was missing has counted fewer steps.
+        self._meeting.begin()
+        version, name = torch.tensor(progress.version), f"{self._name}.version"
+        last = self._meeting.run(
+            name, lambda: allreduce(version, name=name, op=Max, process_set=self._group)
+        )
+        self._meeting = None
+        progress.turn(int(last))
+        self._stretch_on(progress.version)
 
     def _open(self) -> List[_Piece]:
         addresses = _native.rounds_spans(self._rounds, len(self._plans))
@@ -284,6 +307,7 @@ class ModelRounds:
         try:
             record = _native.rounds_read(self._rounds, version, (), self._group.size(), 0)
         except MemoryError:  # It has left the log meanwhile.
+            self._is_known = False
             return
         self._tally.version(version, record[2])
         self.seen = [seen or last > 0 for seen, (_, last) in zip(self.seen, record[2])]
@@ -298,6 +322,7 @@ class ModelRounds:
                     "averages of all; its model is left out once it is too old"
                 )
         self._missing = missing
+        self._is_known = True
 
 
 def check_options(options: Dict[str, Any]) -> None:

@@ -42,8 +42,9 @@ from covey.torch.own import supports_scaling
 from covey.torch.parts import (
     begin_part,
     check_parts,
+    cross,
     end_step,
-    finish_rounds,
+    finish_part,
     leave_rounds,
     lr_scale,
     move_to,
@@ -127,6 +128,7 @@ class _Distributed(torch.optim.Optimizer):
         With a closure, the gradients of each of its evaluations are reduced. Models are averaged
         afterwards when the method says so: every rank must do equally many steps.
         """
+        cross(self)
         self._covey_progress.begin_step()
         with self._covey_progress.changing():
             if self._covey_rounds is not None:
@@ -183,11 +185,8 @@ class _Distributed(torch.optim.Optimizer):
         training may go on. Raises Timeout when a rank is missing for the method's ``max_wait``.
         """
         with self._covey_progress.changing():
-            if self._covey_rounds is not None:
-                finish_rounds(self)
-            else:
-                self._refuse_in_flight("finish()")
-                self._covey_progress.finish()
+            self._refuse_in_flight("finish()")
+            finish_part(self)
         self._covey_progress.is_parted = False
 
     def lr_scale(self) -> float:

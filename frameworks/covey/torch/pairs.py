@@ -64,14 +64,15 @@ class PairTrainer:
         self._flats = [_Flat(plan) for plan in plans]
         self._addresses = tuple(flat.numbers.data_ptr() for flat in self._flats)
         self._gather()
-        self._pairs = _native.pairs_open(
-            group.id,
-            optimizer._covey_progress.name_of("pairs"),
-            method,
-            tuple(CODES[plan.dtype] for plan in plans),
-            tuple(plan.length for plan in plans),
-            self._addresses,
-        )
+        progress = optimizer._covey_progress
+        name = progress.name_of("pairs")
+        codes = tuple(CODES[plan.dtype] for plan in plans)
+        counts = tuple(plan.length for plan in plans)
+
+        def call() -> int:
+            return _native.pairs_open(group.id, name, method, codes, counts, self._addresses)
+
+        self._pairs = progress.together(name, call)
 
     def close(self) -> None:
         """This rank leaves; the parameters keep their values."""

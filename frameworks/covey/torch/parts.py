@@ -2,13 +2,14 @@
 Internal.
 
 A part ends after the same ``step()`` on every rank. Then replicas are equal, and so is what the
-optimizers keep: rounds are finished, models averaged (the core plans the last step so), and momenta
-and the like averaged too, without which equal replicas would drift apart from the next update on.
+optimizers keep: models are averaged (the core plans the last step so; pairs are finished), and
+momenta and the like averaged too, without which equal replicas would drift apart from the next
+update on. While a rank is missing there, rounds go on: ``handover.py``.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -18,11 +19,13 @@ from covey.group import Group
 from covey.method import GRADIENTS, plans, scale_at, text_at
 from covey.objects import allgather_object
 from covey.reduce_op import Average, Max
+from covey.torch.crossing import Crossing, limit_of
+from covey.torch.handover import hand_over, is_over, keep_pace, pace_of, release_warmup
 from covey.torch.layout import Named
-from covey.torch.handover import hand_over, is_over, release_warmup
 from covey.torch.look import is_on, refuse
 from covey.torch.ops import allreduce
 from covey.torch.reducer import Reducer, next_prefix
+from covey.torch.rounds import RoundTrainer
 from covey.torch.trainers import check_options, trainer_after, trainer_of
 
 
@@ -64,10 +67,12 @@ def lr_scale(optimizer: Any) -> float:
 
 def begin_part(optimizer: Any) -> None:
     """Makes ready for the next step. All ranks call it at the same one."""
-    if optimizer._covey_progress.plan.in_rounds and optimizer._covey_rounds is None:
+    progress = optimizer._covey_progress
+    if progress.plan.in_rounds and optimizer._covey_rounds is None:
+        optimizer._covey_next = optimizer._covey_next or trainer_after(optimizer)
         optimizer._covey_rounds = trainer_of(optimizer)
-        optimizer._covey_next = trainer_after(optimizer)
-    optimizer._covey_progress.open_window()
+    progress.open_board()
+    progress.open_window()
     _turn(optimizer)
 
 
@@ -76,8 +81,8 @@ def end_step(optimizer: Any) -> None:
 
     Raises:
         NotFinite: this rank's gradients were unfit: it took part in the step without them.
-        Timeout: a part ends, and ranks are missing for ``max_wait``: ``finish()`` waits on, to be
-            called until it returns; then the next part has begun.
+        Timeout: a part ends, and ranks are missing for ``max_wait``: the next ``step()``, or
+            ``finish()``, waits on before anything else; then the next part has begun.
     """
     progress = optimizer._covey_progress
     why, progress.unfit = progress.unfit, ""
@@ -98,7 +103,8 @@ def move_to(optimizer: Any, steps: int) -> None:
     before, warms_up = text_at(progress.method, progress.steps), progress.plan.warmup > 0
     progress.move(steps)
     is_another = text_at(progress.method, steps) != before
-    if not progress.plan.in_rounds or is_another or warms_up or progress.plan.warmup > 0:
+    warms_up |= progress.plan.warmup > 0
+    if not progress.plan.in_rounds or is_another or warms_up or progress.hands_over:
         leave_rounds(optimizer)
     if progress.is_shared:
         begin_part(optimizer)
@@ -116,43 +122,91 @@ def _turn(optimizer: Any) -> None:
         optimizer._covey_reducer.look_at = optimizer._covey_progress.steps if is_on() else None
 
 
-def _end_part(optimizer: Any, is_finished: bool = False) -> None:
-    progress = optimizer._covey_progress
+def _end_part(optimizer: Any) -> None:
     if optimizer._covey_next is not None:
         return hand_over(optimizer)
-    leave_rounds(optimizer, is_finished)
-    if progress.hands_over:  # Who was late has done fewer steps.
-        progress.steps = progress.version
+    progress = optimizer._covey_progress
+    until = progress.plan.until
+    method, after = text_at(progress.method, until - 1), text_at(progress.method, until)
+    limit_s = limit_of(method) if progress.plan.in_rounds else None
+    what = f"the end of the steps by {method} before {after}"
+    progress.crossing = Crossing(what, limit_s, progress.board)
+    progress.crossing.step_ns = pace_of(optimizer, optimizer._covey_rounds)
+    cross(optimizer)
+
+
+def cross(optimizer: Any) -> bool:
+    """Goes on to the next part where this rank is between two, and says whether it was.
+
+    Raises:
+        Timeout: ranks are missing for ``max_wait``; called again it waits on.
+    """
+    progress = optimizer._covey_progress
+    if progress.crossing is None:
+        return False
+    progress.crossing.begin()
+    if not progress.crossing.has_left:
+        _leave(optimizer)
+        progress.crossing.has_left = True
     if progress.differs:
-        group = optimizer._covey_options["process_set"]
-        average_state(optimizer, progress.named, group)
+        group, name = optimizer._covey_options["process_set"], progress.name_of("state")
+        average_state(optimizer, progress.named, group, name, progress.together)
         progress.differs = False
     progress.move(progress.steps)
     begin_part(optimizer)
+    if isinstance(optimizer._covey_rounds, RoundTrainer):
+        optimizer._covey_rounds.ahead.settle()
+    keep_pace(optimizer, progress.crossing.step_ns)
+    progress.crossing = None
+    return True
 
 
-def finish_rounds(optimizer: Any) -> None:
-    """``finish()`` of a method in rounds. Who is in a warm-up yet that others have left follows."""
+def _leave(optimizer: Any) -> None:
+    """Leaves the rounds that have ended, or pairs, which have to meet for that."""
+    progress = optimizer._covey_progress
+    if progress.hands_over:  # Who was late has done fewer steps.
+        progress.steps = progress.version
+    elif optimizer._covey_rounds is not None:
+        optimizer._covey_rounds.finish()
+    _close(optimizer)
+
+
+def finish_part(optimizer: Any) -> None:
+    """``finish()``. Between two parts it goes on to the next one: there all are equal."""
+    if cross(optimizer):
+        return
+    if optimizer._covey_rounds is None:
+        return optimizer._covey_progress.finish()
+    _finish_rounds(optimizer)
+
+
+def _finish_rounds(optimizer: Any) -> None:
+    """Who is in a warm-up yet that others have left follows."""
     while True:
         optimizer._covey_rounds.finish()
         if not is_over(optimizer):
             break
         goes_on = optimizer._covey_next is not None
-        _end_part(optimizer, is_finished=True)
+        _end_part(optimizer)
         if not goes_on:  # All are at the begin of the next part.
             break
     release_warmup(optimizer, at_once=True)
 
 
-def leave_rounds(optimizer: Any, is_finished: bool = False) -> None:
-    """Ends the rounds there are, which may be finished already. On all ranks.
+def leave_rounds(optimizer: Any) -> None:
+    """Ends the rounds there are. On all ranks.
 
     Raises:
         Timeout: ranks are missing for ``max_wait``; called again it goes on.
     """
+    cross(optimizer)
     if optimizer._covey_rounds is not None:
-        if not is_finished:
-            optimizer._covey_rounds.finish()
+        optimizer._covey_rounds.finish()
+    _close(optimizer)
+
+
+def _close(optimizer: Any) -> None:
+    if optimizer._covey_rounds is not None:
         optimizer._covey_rounds.close()
         optimizer._covey_rounds = None
         optimizer._covey_progress.is_parted = False
@@ -162,30 +216,51 @@ def leave_rounds(optimizer: Any, is_finished: bool = False) -> None:
     release_warmup(optimizer, at_once=True)
 
 
+def _at_once(_: str, call: Callable[[], Any]) -> Any:
+    return call()
+
+
 def average_state(
-    optimizer: torch.optim.Optimizer, named: Sequence[Named], group: Group, prefix: str = ""
+    optimizer: torch.optim.Optimizer,
+    named: Sequence[Named],
+    group: Group,
+    prefix: str = "",
+    together: Callable[[str, Callable[[], Any]], Any] = _at_once,
 ) -> None:
     """What the optimizer keeps per parameter becomes the same on all members, who all call it.
 
     Tensors become their mean (a member without one counts as zeros), counts of steps and other
     numbers their maximum. What is neither, such as the history of LBFGS, is dropped with all that
     belongs to its parameter. ``prefix``: of the names of the operations; empty: a new one.
+    ``together(what, call)``: how ``call()`` is done, which waits for all; it changes nothing.
     """
     kept = [_kinds(optimizer.state.get(parameter, {})) for _, parameter in named]
     prefix = prefix or next_prefix("state", group.ranks)
-    everyone = allgather_object(kept, f"{prefix}.kinds", group)
-    for number, (_, parameter) in enumerate(named):
-        kinds: Dict[str, _Kind] = {}
-        for member in everyone:
-            kinds.update(member[number])
-        if any(kind.is_other for kind in kinds.values()):
+    name = f"{prefix}.kinds"
+    everyone = together(name, lambda: allgather_object(kept, name, group))
+    kinds: List[Dict[str, _Kind]] = [{} for _ in named]
+    for member in everyone:
+        for all_of, some in zip(kinds, member):
+            all_of.update(some)
+
+    def agree(number: int, key: str) -> Any:
+        parameter, kind = named[number][1], kinds[number][key]
+        where = parameter.device if kind.is_beside else torch.device("cpu")
+        mine = optimizer.state.get(parameter, {}).get(key)
+        return _agree(mine, key, kind, f"{prefix}.{number}.{key}", group, where)
+
+    wanted = [
+        (number, key)
+        for number, all_of in enumerate(kinds)
+        if not any(kind.is_other for kind in all_of.values())
+        for key in sorted(all_of)
+    ]
+    values = together(f"{prefix}.values", lambda: [agree(*each) for each in wanted])
+    for (number, key), value in zip(wanted, values):
+        optimizer.state[named[number][1]][key] = value
+    for all_of, (_, parameter) in zip(kinds, named):
+        if any(kind.is_other for kind in all_of.values()):
             optimizer.state.pop(parameter, None)
-            continue
-        state = optimizer.state[parameter] if kinds else {}
-        for key, kind in sorted(kinds.items()):
-            where = parameter.device if kind.is_beside else torch.device("cpu")
-            name = f"{prefix}.{number}.{key}"
-            state[key] = _agree(state.get(key), key, kind, name, group, where)
 
 
 class _Kind(NamedTuple):

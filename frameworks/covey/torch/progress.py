@@ -7,7 +7,7 @@ or nothing. Nothing here knows a method by name.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar
 
 import torch
 
@@ -19,11 +19,14 @@ from covey.tally import Tally
 from covey.topology import Row
 from covey.torch.averager import Averager
 from covey.torch.codecs import codec_at
+from covey.torch.crossing import Board, Crossing
 from covey.torch.layout import Named
 from covey.torch.moved import Moved
 from covey.torch.ops import allreduce
 from covey.torch.reducer import next_prefix
 from covey.torch.window import Window
+
+T = TypeVar("T")
 
 
 class Progress:
@@ -42,6 +45,7 @@ class Progress:
         window: what others can see of this rank; None: there is no need, all are alike.
         is_parted: the ranks' models may differ since the last average of all.
         is_viewed: the parameters are not this rank's own just now (``view.py``).
+        crossing: by what ranks go on to the next part; None: they are in one.
     """
 
     def __init__(self, method: str, group: Group) -> None:
@@ -49,7 +53,6 @@ class Progress:
         self.method = method
         self.version = 0
         self.steps = 0
-        self._moved_to = 0  # The step that the plan is of.
         self.plan = Plan(NOTHING, False, FOREVER)
         self.clip_norm = clip_norm_at(method, 0)
         self.differs = False
@@ -67,6 +70,8 @@ class Progress:
         self.window: Optional[Window] = None
         self.is_parted = False
         self.is_viewed = False
+        self.crossing: Optional[Crossing] = None
+        self.board: Optional[Board] = None  # There once something with a max_wait needs it.
 
     def share(self, named: Sequence[Named]) -> None:
         """From now on the parameters ``named`` are trained together with the other members."""
@@ -75,7 +80,6 @@ class Progress:
         self._prefix = next_prefix("model", self._group.ranks)
         self._averager = None
         self._close_window()
-        self._moved_to = self.steps
         self.plan = plan(self.method, self._group.id, self.steps)
 
     def name_of(self, word: str) -> str:
@@ -93,9 +97,23 @@ class Progress:
             self._averager = self._averager or self._make_averager()
             self._averager.gather()
         if self.window is None or (self.trains_alone and not self.window.has_model):
-            self._close_window()
             flats = self._averager.flats if self.trains_alone and self._averager else []
-            self.window = Window(f"{self._prefix}.window", self._group, flats, self.version)
+            name = f"{self._prefix}.window"
+            window = self.together(name, lambda: Window(name, self._group, flats, self.version))
+            self._close_window()
+            self.window = window
+
+    def open_board(self) -> None:
+        """From now on all see who is missing where ranks go on together. Every member calls it."""
+        if self.board is not None or not self.plan.in_rounds:
+            return
+        if self.plan.until < FOREVER or (self.plan.payload == MODEL and not self.plan.in_pairs):
+            name = f"{self._prefix}.board"
+            self.board = self.together(name, lambda: Board(name, self._group.ranks, self._group))
+
+    def together(self, what: str, call: Callable[[], T]) -> T:
+        """``call()``, which every member does, and waits for all in."""
+        return call() if self.crossing is None else self.crossing.run(what, call)
 
     @property
     def moved(self) -> List[Moved]:
@@ -147,14 +165,13 @@ class Progress:
 
     @property
     def hands_over(self) -> bool:
-        """Whether it ends with a version: rounds of gradients of all, a warm-up or up to ``then=``.
-        Who has applied that version goes on with what follows."""
-        plan = self.plan
-        return plan.warmup > 0 and plan.until == self._moved_to + plan.warmup
+        """Whether it ends with a version: rounds, of a warm-up or up to ``then=``, from whose last
+        step on versions wait for all. Who has applied that version goes on with what follows."""
+        return self.plan.in_rounds and not self.plan.in_pairs and self.plan.until < FOREVER
 
     def move(self, steps: int) -> None:
         """So many steps, and updates, were done; the next step is step ``steps``."""
-        self.version = self.steps = self._moved_to = steps
+        self.version = self.steps = steps
         self._mixed_at = -1
         self.clip_norm = clip_norm_at(self.method, steps)
         if self.is_shared:
@@ -181,8 +198,9 @@ class Progress:
         """Rounds begin anew here. Where they have an end, which is a version, a rank that has done
         fewer steps than others is where all are."""
         version = self.version
-        has_end = plan(self.method, self._group.id, self.steps).warmup > 0
-        self.move(version if has_end else self.steps)
+        self.move(self.steps)
+        if self.hands_over or self.plan.warmup > 0:
+            self.move(version)
         self.turn(version)
 
     def turn(self, version: int) -> None:

@@ -79,12 +79,13 @@ class RoundTrainer:
         self._part = (progress.steps + 1) << 32  # Apart from steps of other parts.
         self._needed = ranks_needed(method, self._group.size())
         self._warmup = progress.plan.warmup  # Versions that wait for all.
-        self._has_end = progress.hands_over
+        # With this version others go on elsewhere, or with a later one; 0: they do not.
+        self._ending = progress.plan.until - progress.steps if progress.hands_over else 0
         self._is_known = True  # What ``_missing`` says is of the last version applied.
         self._is_too_late = False  # The last step was for a version after the end.
-        self._leader = -1  # Of the last version applied.
+        self._steps: Sequence[Tuple[int, int]] = ()  # By member: in the last version applied.
         self._given = -1  # The last version of which it has given a snapshot.
-        self._rounds = _native.rounds_open(
+        asked = (
             self._group.id,
             progress.name_of("rounds"),
             progress.method,
@@ -94,6 +95,7 @@ class RoundTrainer:
             tuple(CODES[plan.dtype] for plan in plans),
             tuple(plan.length for plan in plans),
         )
+        self._rounds = progress.together(asked[1], lambda: _native.rounds_open(*asked))
         self.ahead = Ahead(self, options["model"])
         keep = _native.arena_alloc(_KEEP_BYTES)
         self._spans = [Span(plan, keep) for plan in plans]
@@ -149,7 +151,8 @@ class RoundTrainer:
         self._has_given = False
         self._is_late = step <= _native.rounds_executed(self._rounds)
         try:
-            needed = self._group.size() if step <= self._warmup else self._needed
+            is_of_all = step <= self._warmup or 0 < self._ending <= step
+            needed = self._group.size() if is_of_all else self._needed
             with self._tally.waiting(self._part + step, needed):
                 self._wait(step)
             if not self._is_late:
@@ -175,7 +178,7 @@ class RoundTrainer:
     @property
     def is_over(self) -> bool:
         """Whether others go on from its last version, and it has applied that."""
-        return self._has_end and self.applied >= self._warmup
+        return 0 < self._ending <= self.applied
 
     @property
     def misses(self) -> bool:
@@ -205,8 +208,10 @@ class RoundTrainer:
 
     @property
     def offers_state(self) -> bool:
-        """Whether a rank that was overdue may need it, and this one is to offer it."""
-        return any(self._missing) and self._leader == self._group.ranks[self._index]
+        """Whether a rank that was overdue may need it, and this one is to offer it: one of the
+        first two that were in the last version, for one may die."""
+        fresh = [i for i, (_, last) in enumerate(self._steps) if last >= self.applied]
+        return any(self._missing) and self._index in fresh[:2]
 
     def catch_up(self) -> None:
         """Applies what there is, and what will be in a moment, between two steps; ``grad`` is that
@@ -340,9 +345,8 @@ class RoundTrainer:
                     self._recover()
                     executed = _native.rounds_executed(self._rounds)
                     continue
-                self._leader = leader = record[1]
-                hypers = record[3]
-                self._tally.version(version, record[2])
+                leader, self._steps, hypers = record[1:4]
+                self._tally.version(version, self._steps)
                 self._note(version, record[4])
                 for span in self._spans:
                     span.give()

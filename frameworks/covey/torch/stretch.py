@@ -13,6 +13,37 @@ import time
 from typing import Callable
 
 
+class Course:
+    """Which steps the versions of a part come after.
+
+    They do ``length`` apart, and after the step before ``until``, where another part begins: if
+    somebody is missing there, the part goes on from that step in the same way.
+
+    Example:
+        >>> course = Course(begin=2, until=9, length=3)
+        >>> [course.after(2, versions) for versions in range(1, 6)]
+        [5, 8, 9, 12, 15]
+    """
+
+    def __init__(self, begin: int, until: int, length: int) -> None:
+        self._begin = begin
+        self._until = until
+        self._length = length
+
+    def after(self, at: int, versions: int = 1) -> int:
+        """How many steps are done after so many versions more, when ``at`` are, which is at one of
+        them, or between two.
+        """
+        if versions < 1:
+            return at
+        begin = self._begin if at < self._until else self._until
+        end = begin + ((at - begin) // self._length + versions) * self._length
+        if at >= self._until or end <= self._until:
+            return end
+        done = (self._until - begin - 1) // self._length - (at - begin) // self._length + 1
+        return self._until + (versions - done) * self._length
+
+
 class Stretch:
     """Such steps of one rank.
 

@@ -124,7 +124,7 @@ void ModelJournal::CheckVersion(uint64_t version) {
   at += sizeof(Contribution) * size;
   result.missing.resize(size);
   std::memcpy(result.missing.data(), at, sizeof(uint64_t) * size);
-  const bool of_all = result.header.final || version % memory_->models().sync_every == 0;
+  const bool of_all = result.header.final || LastOfAll(version) == version;
   result.sum_of = of_all ? std::vector<int32_t>(size)
                          : GroupsOf(memory_->size(), memory_->models().group_size, version);
   syncs += of_all && !result.header.final ? 1 : 0;
@@ -133,9 +133,15 @@ void ModelJournal::CheckVersion(uint64_t version) {
   if (failure_.empty()) CheckMeans(result, version);
 }
 
+uint64_t ModelJournal::LastOfAll(uint64_t version) const {
+  const uint64_t ending = memory_->models().ending;
+  if (ending > 0 && ending <= version) return version;
+  return version / memory_->models().sync_every * memory_->models().sync_every;
+}
+
 void ModelJournal::CheckMembers(const Result& result, uint64_t version) {
   const auto awaited = static_cast<int32_t>(std::count(missing_.begin(), missing_.end(), 0));
-  const bool is_sync = version % memory_->models().sync_every == 0;
+  const bool is_sync = LastOfAll(version) == version;
   int32_t fresh = 0;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const auto index = static_cast<size_t>(i);
@@ -183,8 +189,10 @@ void ModelJournal::CheckAttendance(int32_t rank, const Result& result) {
   uint64_t* known = &missing_[index];
   uint64_t expected = *known;
   if (*known == 0 && result.header.expired && c.last < version) expected = 3;
-  if (*known > 0 && version % every == 0)
-    expected = c.count > 0 && c.last + every / 2 >= version ? *known - 1 : 3;
+  const uint64_t ending = memory_->models().ending;
+  const uint64_t slack = ending > 0 && ending <= version ? 0 : every / 2;
+  if (*known > 0 && LastOfAll(version) == version)
+    expected = c.count > 0 && c.last + slack >= version ? *known - 1 : 3;
   if (result.missing[index] == 0 && excusable_[index]) expected = 0;
   overdue += *known == 0 && expected > 0 ? 1 : 0;
   returned += *known > 0 && expected == 0 && !excusable_[index] ? 1 : 0;
@@ -229,12 +237,11 @@ void ModelJournal::OnMerge(int32_t rank, uint64_t step, uint64_t wanted, const M
     return Fail("3: " + who + " merges with " + Number(merged.version));
   const auto index = static_cast<size_t>(rank);
   // Unless it is not waited for, or max_wait was over since then.
-  const uint64_t every = memory_->models().sync_every;
   const bool was_in = results_[wanted - 1].contributions[index].last == step &&
                       results_[wanted - 1].missing[index] == 0;
   const bool is_over = std::any_of(results_.begin() + static_cast<int64_t>(wanted), results_.end(),
                                    [](const Result& r) { return r.header.expired; });
-  if (was_in && wanted % every == 0 && !is_over && merged.version != wanted)
+  if (was_in && LastOfAll(wanted) == wanted && !is_over && merged.version != wanted)
     Fail("3: " + who + " was in a version of all and merges with " + Number(merged.version));
   const Result& result = results_[merged.version - 1];
   const bool is_late = result.contributions[index].last != step;
@@ -243,7 +250,7 @@ void ModelJournal::OnMerge(int32_t rank, uint64_t step, uint64_t wanted, const M
     count += result.sum_of[i] == result.sum_of[index] && result.contributions[i].count > 0 ? 1 : 0;
   if (merged.late != is_late || merged.count != count)
     Fail("3: " + who + " is taken for " + (merged.late ? "late" : "in time"));
-  const bool is_passed = merged.version / every * every > step;
+  const bool is_passed = LastOfAll(merged.version) > step;
   Bytes expected = MeanOf(result, result.sum_of[index]);
   if (is_late && !is_passed)
     expected = Combine(memory_->layout(), {&expected, &ModelOf(rank, step)},

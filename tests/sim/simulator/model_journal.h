@@ -31,6 +31,9 @@ class ModelJournal {
   void OnAllGoOn();
   void OnKill(int32_t rank) { killed_[static_cast<size_t>(rank)] = true; }
 
+  // The last version of all up to this one; 0: none.
+  uint64_t LastOfAll(uint64_t version) const;
+
   void Fail(const std::string& what);
   const std::string& failure() const { return failure_; }
   uint64_t hash() const { return hash_; }

@@ -168,17 +168,16 @@ void ModelSimulation::MergeWith(int32_t rank, uint64_t step, uint64_t version) {
   std::byte* at = rng_.Percent(60) ? player.rounds->open() : player.model.data();
   for (size_t offset : layout_.offsets_bytes()) to.push_back(at + offset);
   Merged merged;
-  const uint64_t every = swarm_.models.sync_every;
   const uint64_t last = player.rounds->executed();
   player.rounds->Merge(version, to, &merged);
   if (closing_) return;
   if (at != player.model.data()) std::memcpy(player.model.data(), at, player.model.size());
   journal_->OnMerge(rank, step, version, merged, player.model);
   newer_ += merged.version > version ? 1 : 0;
-  if (last / every * every > step && merged.version < last)
+  if (journal_->LastOfAll(last) > step && merged.version < last)
     journal_->Fail("6: rank " + std::to_string(rank) + " goes on from before a version of all");
   const uint64_t next = player.rounds->step();
-  if (merged.late && merged.version / every * every >= step && next < merged.version)
+  if (merged.late && journal_->LastOfAll(merged.version) >= step && next < merged.version)
     journal_->Fail("6: rank " + std::to_string(rank) + " has missed a version of all and stays");
   jumps_ += next > step ? 1 : 0;
 }

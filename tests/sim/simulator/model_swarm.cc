@@ -34,18 +34,20 @@ ModelSwarm ModelSwarm::Draw(Rng* rng, int32_t ranks) {
   // Those that have given up would have to be brought together again.
   const bool all_finish = s.max_wait == kNever && s.most_killed == 0;
   s.epochs = all_finish && rng->Percent(60) ? 2 : 1;
+  Rng apart = *rng;  // a copy, so that seeds of before mean what they did
+  if (apart.Percent(25)) s.models.ending = 1 + apart.Below(steps);
   return s;
 }
 
 std::string ModelSwarm::ToString() const {
   return std::to_string(size) + " ranks in groups of " + std::to_string(models.group_size) +
-         ", all every " + std::to_string(models.sync_every) + ", log " + std::to_string(log) +
-         ", wanted " + std::to_string(admission.Wanted(size)) + ", grace " +
-         std::to_string(admission.grace) + " ns, max_wait " +
-         (max_wait == kNever ? "none" : std::to_string(max_wait) + " ns") + ", steps " +
-         std::to_string(steps[0]) + ", stopped " + std::to_string(most_stopped) + ", killed " +
-         std::to_string(most_killed) + ", switches " + std::to_string(switch_permille) +
-         " permille";
+         ", all every " + std::to_string(models.sync_every) + " and from " +
+         std::to_string(models.ending) + " on, log " + std::to_string(log) + ", wanted " +
+         std::to_string(admission.Wanted(size)) + ", grace " + std::to_string(admission.grace) +
+         " ns, max_wait " + (max_wait == kNever ? "none" : std::to_string(max_wait) + " ns") +
+         ", steps " + std::to_string(steps[0]) + ", stopped " + std::to_string(most_stopped) +
+         ", killed " + std::to_string(most_killed) + ", switches " +
+         std::to_string(switch_permille) + " permille";
 }
 
 }  // namespace covey

@@ -63,6 +63,10 @@ void RoundJournal::OnFewer(int32_t rank) {
   excusable_[static_cast<size_t>(rank)] = true;
 }
 
+bool RoundJournal::WaitsForAll(uint64_t version) const {
+  return version <= rule_.warmup || (rule_.ending > 0 && version >= rule_.ending);
+}
+
 uint64_t RoundJournal::IsMet() const {
   const Turn turn = Turn::Of(*memory_->TurnAt());
   std::vector<Counted> counted;
@@ -78,7 +82,7 @@ uint64_t RoundJournal::IsMet() const {
       continue;
     }
     const bool arrived = slot.state == SlotState::kSealed && slot.step >= turn.version();
-    stale |= turn.version() <= rule_.warmup && !arrived;
+    stale |= WaitsForAll(turn.version()) && !arrived;
     counted.push_back({.member = i, .arrived = arrived});
     stale |= rule_.staleness > 0 && slot.step + rule_.staleness < turn.version();
     keepers += keeps ? 1 : 0;
@@ -156,7 +160,7 @@ void RoundJournal::CheckVersion(uint64_t version) {
       std::any_of(counted.begin(), counted.end(), [](const Counted& one) { return one.arrived; });
   const bool all =
       std::all_of(counted.begin(), counted.end(), [](const Counted& one) { return one.arrived; });
-  const bool enough = version <= rule_.warmup ? all : rule_.IsMet(counted, version);
+  const bool enough = WaitsForAll(version) ? all : rule_.IsMet(counted, version);
   const bool met = awaited == 0 ? any : any && enough;
   if (!fewer_ && !header.expired && !met)
     Fail("3: " + Number(version) + " has not the fresh members that it needs");

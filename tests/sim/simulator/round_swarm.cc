@@ -51,6 +51,10 @@ RoundSwarm RoundSwarm::Draw(Rng* rng, int32_t ranks) {
   // A warm-up needs all: as one that needs them for good.
   if (rng->Percent(25) && (bounded || s.most_stopped == 0)) s.admission.warmup = rng->Below(steps);
   s.withdrawals_permille = rng->Percent(20) ? 300 : 0;
+  // As those of a warm-up. Of a copy, so that seeds of before mean what they did.
+  Rng apart = *rng;
+  if (apart.Percent(25) && (bounded || s.most_stopped == 0))
+    s.admission.ending = 1 + apart.Below(steps);
   return s;
 }
 
@@ -65,8 +69,9 @@ void RoundSwarm::DrawLaggards(Rng* rng) {
 std::string RoundSwarm::ToString() const {
   return std::to_string(size) + " ranks, log " + std::to_string(log) + ", wanted " +
          std::to_string(admission.Wanted(size)) + ", drawn " + std::to_string(admission.drawn) +
-         ", warm-up " + std::to_string(admission.warmup) + ", grace " +
-         std::to_string(admission.grace) + " ns" + (skips_ahead ? ", skips" : "") + ", staleness " +
+         ", warm-up " + std::to_string(admission.warmup) + ", may end from " +
+         std::to_string(admission.ending) + " on, grace " + std::to_string(admission.grace) +
+         " ns" + (skips_ahead ? ", skips" : "") + ", staleness " +
          std::to_string(admission.staleness) + ", max_wait " +
          (max_wait == kNever ? "none" : std::to_string(max_wait) + " ns") + ", steps " +
          std::to_string(steps[0]) + ", stopped " + std::to_string(most_stopped) + ", killed " +

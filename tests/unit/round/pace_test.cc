@@ -36,6 +36,23 @@ TEST(PaceTest, GraceIsATwentiethOfTheMedian) {
   EXPECT_EQ(pace.Grace(), kMillisecond / 20);
 }
 
+TEST(PaceTest, WhatIsKnownFromElsewhereCountsFirst) {
+  Pace pace;
+  pace.Assume(0);
+  EXPECT_EQ(pace.MaxWait(), Pace::kUnknown);
+  pace.Assume(300 * kMillisecond);
+  EXPECT_EQ(pace.Step(), 300 * kMillisecond);
+  EXPECT_EQ(pace.MaxWait(), 3 * kSecond);
+  pace.Assume(kSecond);  // It has some already.
+  EXPECT_EQ(pace.Step(), 300 * kMillisecond);
+  Time now = kSecond;
+  for (int i = 0; i < 6; ++i) {
+    pace.OnBegin(now);
+    pace.OnEnd(now += 500 * kMillisecond);
+  }
+  EXPECT_EQ(pace.Step(), 500 * kMillisecond);
+}
+
 TEST(PaceTest, WhatHasNotBegunDoesNotEnd) {
   Pace pace;
   for (int i = 0; i < 10; ++i) pace.OnEnd(kSecond);

@@ -39,5 +39,11 @@ TEST(EagerTest, WaitsForHalfOfTheRanksUnlessTold) {
   EXPECT_TRUE(PlanOf("eager:progress=skip", 0).rounds.skips_ahead);
 }
 
+TEST(EagerTest, WhoSkipsAheadHasNoGraceUnlessTold) {
+  EXPECT_EQ(PlanOf("eager:progress=skip", 0).rounds.grace, 0);
+  EXPECT_EQ(PlanOf("eager:progress=skip,grace=5ms", 0).rounds.grace, 5 * kMillisecond);
+  EXPECT_EQ(PlanOf("eager:progress=lockstep", 0).rounds.grace, kAutoTime);
+}
+
 }  // namespace
 }  // namespace covey

@@ -1,0 +1,144 @@
+"""What all ranks do together between two parts of a training, with a limit to waiting. Internal.
+
+Each such exchange takes milliseconds once all are there; but a rank may be stopped within one. So
+where the part that ends has a ``max_wait``, a thread waits for the exchange, and the rank for the
+thread, so long at most. Then it says who is missing. Taken up again it waits on: what was done is
+known and not done again, and what goes on is waited for, not begun anew.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any, Callable, Dict, List, Optional, Sequence, TypeVar
+
+from covey import _native
+from covey.errors import Timeout
+from covey.method import seconds, setting
+from covey.torch.window import CHANGING, WHOLE, Window
+
+T = TypeVar("T")
+_SLICES = 16  # Of waiting.
+_AT_END_S = 60.0  # max_wait=auto: as in finish().
+
+
+def limit_of(method: str) -> Optional[float]:
+    """How long a rank waits where ``method``, the text of one, ends; None: for ever."""
+    if setting(method, "max_wait", "off") == "off":
+        return None
+    return seconds(method, "max_wait") or _AT_END_S
+
+
+class Board:
+    """What others see of how many such exchanges a rank has come to: so all know who is missing."""
+
+    def __init__(self, name: str, ranks: Sequence[int], group: Any) -> None:
+        """Every member of the group makes one."""
+        self._window = Window(name, group, (), 0)
+        self._ranks = ranks
+        self._come = 0
+
+    def come(self) -> None:
+        """This rank has come to one more."""
+        self._come += 1
+        self._window.end(self._come)
+
+    def missing(self) -> List[int]:
+        """The ranks that have not come to that. Where they share no memory it says so of none."""
+        looks = {rank: self._window.look(rank) for rank in self._ranks}
+        return [
+            rank
+            for rank, (state, come) in looks.items()
+            if state in (WHOLE, CHANGING) and come < self._come
+        ]
+
+    def close(self) -> None:
+        """Nobody looks any more."""
+        self._window.close()
+
+
+class _Job:
+    """One exchange."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call  # It keeps what is exchanged.
+        self._result: Any = None
+        self._error: Optional[BaseException] = None
+        self._thread = threading.Thread(target=self._run, name="covey-crossing", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._result = self._call()
+        except BaseException as error:  # For the rank that waits.
+            self._error = error
+
+    def is_over(self, patience_s: float) -> bool:
+        """Whether it is, or will be by then."""
+        self._thread.join(patience_s)
+        return not self._thread.is_alive()
+
+    def result(self) -> Any:
+        """Of one that is over; raises what it has raised."""
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+class Crossing:
+    """The exchanges of ranks that go from one part to the next.
+
+    Example:
+        >>> Crossing().run("the answer", lambda: 42)
+        42
+    """
+
+    def __init__(
+        self, what: str = "", limit_s: Optional[float] = None, board: Optional[Board] = None
+    ) -> None:
+        """``limit_s``: None: for ever, at once, with no thread. ``what``: begins messages."""
+        self._what = what
+        self._limit_s = limit_s
+        self._board = board
+        self._jobs: Dict[str, _Job] = {}
+        self._patience_s = 0.0  # That is left.
+        self.has_left = False  # The part that ends.
+        self.step_ns = 0  # So long a step of this rank's own took in it; 0: unknown.
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins, or is taken up again: from now on it waits for ``limit_s`` in all."""
+        self._patience_s = self._limit_s or 0.0
+
+    def run(self, key: str, call: Callable[[], T]) -> T:
+        """What ``call()``, an exchange of all ranks, gives; it is called once, whatever happens.
+
+        Raises:
+            Timeout: ranks are missing. Called again, after ``begin()``, it waits on.
+        """
+        if self._limit_s is None:
+            return call()
+        if key not in self._jobs:
+            if self._board is not None:
+                self._board.come()
+            self._jobs[key] = _Job(call)
+        job = self._jobs[key]
+        # In slices: of the time in which this rank was stopped itself one counts.
+        slice_s = self._limit_s / _SLICES
+        while not job.is_over(min(slice_s, self._patience_s)):
+            self._patience_s -= slice_s
+            if self._patience_s <= 0:
+                raise self._timeout(key)
+        result: T = job.result()
+        return result
+
+    def _timeout(self, key: str) -> Timeout:
+        ranks = [] if self._board is None else self._board.missing()
+        found = re.search(r"waits for (rank[^\n]*)", _native.status())
+        named = ", ".join(map(str, ranks))
+        who = f"rank {named}" if ranks else found.group(1) if found else "ranks that do not come"
+        return Timeout(
+            f"{self._what} has waited {round(1000 * (self._limit_s or 0))} ms (max_wait) for "
+            f"{who}, in {key}: nothing is lost, and the next step() or finish() waits on",
+            ranks[0] if ranks else -1,
+        )

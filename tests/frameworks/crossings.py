@@ -1,0 +1,91 @@
+"""What ranks do that go from one method to another while one of them stops within that, for the
+tests of such switches."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+from typing import Any, Callable, List, NamedTuple
+
+import torch
+from nets import batch_of, loss_of, make_net
+from whole_numbers import digest
+
+import covey
+import covey.torch as hvd
+from covey.torch import crossing
+
+
+class Crossed(NamedTuple):
+    """Of a rank: what it has ended with, and what it was told on the way."""
+
+    model: str
+    said: List[str]
+    by: str
+
+
+def _at(rank: int, word: str, do: Callable[[], None]) -> None:
+    """Once: that rank does it when it comes to the exchange whose name has that word in it."""
+    whole = crossing.Crossing.run
+    is_done: List[bool] = []
+
+    def run(self: Any, key: str, call: Callable[[], Any]) -> Any:
+        if hvd.rank() == rank and word in key and not is_done:
+            is_done.append(True)
+            do()
+        return whole(self, key, call)
+
+    crossing.Crossing.run = run  # type: ignore[method-assign]
+
+
+def stop() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def train(
+    folder: str, method: str, steps: int, rank: int, word: str, kills: bool, finishes: bool
+) -> Crossed:
+    """Adam. ``rank`` stops, or dies, before the exchange named ``word`` (-1: nobody does). A step
+    that has not been done since somebody was missing is done again; with ``finishes`` the rank
+    waits in finish() first."""
+    _at(rank, word, die if kills else stop)
+    torch.manual_seed(7)
+    net = make_net()
+    adam = torch.optim.Adam(net.parameters(), lr=0.01)
+    optimizer = hvd.DistributedOptimizer(adam, model=net, method=method)
+    said: List[str] = []
+
+    def is_done(what: Callable[[], Any]) -> bool:
+        try:
+            what()
+            return True
+        except covey.Timeout as missing:
+            assert missing.peer_rank == rank, missing
+            said.append(str(missing))
+            (pathlib.Path(folder) / f"said {hvd.rank()} {finishes}").touch()
+            return False
+
+    try:
+        _run(net, optimizer, steps, is_done, finishes)
+    except covey.Aborted as aborted:
+        said.append(str(aborted))
+    return Crossed(digest(net.parameters()), said, type(optimizer._covey_rounds).__name__)
+
+
+def _run(
+    net: Any, optimizer: Any, steps: int, is_done: Callable[[Any], bool], finishes: bool
+) -> None:
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss_of(net, batch_of(step, hvd.rank())).backward()
+        while optimizer.version == step:
+            if not is_done(optimizer.step) and finishes:
+                while not is_done(optimizer.finish):
+                    pass
+    while not is_done(optimizer.finish):
+        pass
