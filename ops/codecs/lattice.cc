@@ -14,7 +14,7 @@ namespace covey {
 namespace {
 
 constexpr size_t kHeaderBytes = 16;
-constexpr size_t kMaxChunk = 4096;
+constexpr size_t kMaxChunk = 1024;
 constexpr double kLargest = 0x1p50;  // of x / step, so that it and what is added to it are exact
 // Added to a number up to 2^50, leaves it, rounded to nearest even, in the lowest bits.
 constexpr double kRounder = 0x1.8p52;
@@ -195,7 +195,7 @@ constexpr NearCodec kCodec{
     .name = "lattice",
     .card =
         "for models that two ranks average (swarm:codec=lattice@8, adpsgd:codec=lattice@8): bits/8 "
-        "bytes and 16 of each 4096 elements; right in expectation, error below a step, which "
+        "bytes and 16 of each 1024 elements; right in expectation, error below a step, which "
         "follows how far apart the models are; NaN and infinity travel whole",
     .parameters = kParameters,
     .chunk_elems = kMaxChunk,

@@ -11,7 +11,7 @@
 // elements of that chunk have to be sent whole.
 //
 // A chunk is 16 bytes, step (float32), a spare word and hash, then bits/8 bytes per element: with 8
-// bits and chunks of 4096 1.004 bytes. One with a NaN, an infinity or |x / step| >= 2^50 is marked
+// bits and chunks of 1024 1.016 bytes. One with a NaN, an infinity or |x / step| >= 2^50 is marked
 // and never decoded.
 //
 // Registered as core/run/near_codec.h has it, one chunk at a time; not in the catalogue of
@@ -35,7 +35,7 @@ namespace covey {
 
 struct LatticeForm {
   int bits = 8;               // 2 to 16, of which bits * 8 elements are whole bytes
-  size_t chunk_elems = 4096;  // a multiple of 8, 4096 at most
+  size_t chunk_elems = 1024;  // a multiple of 8, 1024 at most
 
   size_t Chunks(size_t count) const { return (count + chunk_elems - 1) / chunk_elems; }
   size_t ChunkBytes(size_t count) const;  // of one chunk of so many elements

@@ -30,8 +30,8 @@
 // an exchange has two results, in two buffers, which differ by less than s. By the common u d is
 // right in expectation and wrong by less than s, so that each result is less than s/2 from the
 // mean, and equal models stay as they are. What is too far apart for 2^8 steps is decoded wrongly;
-// a hash of all k of 4096 elements tells; both send them whole, and they become the mean. s, of
-// each 4096 elements, is what has twice the largest distance of late within reach: distance/63 at
+// a hash of all k of 1024 elements tells; both send them whole, and they become the mean. s, of
+// each 1024 elements, is what has twice the largest distance of late within reach: distance/63 at
 // 8 bits. Parameters that are not float32 travel as they are.
 //
 // Source: G. Nadiradze, A. Sabour, P. Davies, S. Li, D. Alistarh, "Asynchronous Decentralized SGD
@@ -40,7 +40,7 @@
 // Bytes per rank and batch, on one host: blocking 2 m read and 2 m written by who begins, 2 m by
 // who is met, and 2 m more when somebody has averaged with it; nonblocking 3 m more for who begins.
 // What would travel between hosts (pair_bytes of covey_stats): m each way and exchange, with
-// lattice@8 m/4 (1.004 bytes per element), and m more for what was sent whole. On one host, where
+// lattice@8 m/4 (1.016 bytes per element), and m more for what was sent whole. On one host, where
 // nothing travels, a codec saves nothing: it costs four passes more, and is what it is elsewhere.
 //
 // Worked example, 4 ranks, H = 3: after 3 steps of its own rank 0 meets, say, rank 2, after 6 rank

@@ -168,12 +168,12 @@ TEST(CodedMeanTest, ManyChunksHaveStepsOfTheirOwn) {
   TwoModels two(8, 10000);
   for (size_t i = 0; i < 10000; ++i) {
     two.X()[i] = 1;
-    two.Y()[i] = i < 4096 ? 1.5f : 1.0001f;
+    two.Y()[i] = i < 1024 ? 1.5f : 1.0001f;
   }
   two.Meet(1);
   two.Meet(2);
-  EXPECT_EQ(two.mean().counters().repaired, 6u);
-  for (size_t i = 4096; i < 10000; ++i) EXPECT_NEAR(two.NewX()[i], 1.00005f, 1e-6f);
+  EXPECT_EQ(two.mean().counters().repaired, 20u);
+  for (size_t i = 1024; i < 10000; ++i) EXPECT_NEAR(two.NewX()[i], 1.00005f, 1e-6f);
 }
 
 }  // namespace

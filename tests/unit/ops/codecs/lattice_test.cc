@@ -164,7 +164,7 @@ TEST(LatticeTest, WritesItsBytesAndTheSameOnesAgain) {
         EXPECT_NE(bytes, Encoded(form, x, kSeed + 1));
       }
     }
-  EXPECT_EQ((LatticeForm{.bits = 8, .chunk_elems = 4096}.EncodedBytes(8192)), 2u * (4096 + 16));
+  EXPECT_EQ((LatticeForm{.bits = 8, .chunk_elems = 1024}.EncodedBytes(2048)), 2u * (1024 + 16));
 }
 
 TEST(LatticeTest, EveryInstructionSetMakesTheSameBits) {
