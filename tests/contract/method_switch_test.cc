@@ -69,7 +69,7 @@ TEST(SwitchText, WrongOnesAreRefusedWithWhatExists) {
             "there is no method \"lokal\"; there are: adpsgd, allreduc");
   EXPECT_EQ(Read("allreduce:then=local@5:h=2"),
             "the method \"local\" has no parameter \"h\"; it has local_steps (H), max_wait, "
-            "warmup_steps, clip_norm, then; the nearest is \"then\"");
+            "codec, warmup_steps, clip_norm, then; the nearest is \"then\"");
   EXPECT_EQ(
       Read("local:warmup_steps=5,then=allreduce@5"),
       "allreduce@5 in the method \"local:warmup_steps=5,then=allreduce@5\" begins before local "

@@ -144,7 +144,7 @@ class MethodChoiceTest(unittest.TestCase):
         for text, expected in (
             ("lokal", 'the nearest is "local"'),
             ("local:H=0", "not a number of steps from 1"),
-            ("local:step=2", "it has local_steps (H), max_wait, warmup_steps"),
+            ("local:step=2", "it has local_steps (H), max_wait, codec, warmup_steps"),
             ("allreduce:max_wait=abc", "max_wait is \"abc\", which is not off, auto or a time"),
             ("local:max_wait=-1s", "max_wait is \"-1s\", which is not off, auto or a time"),
             ("", "there are: "),

@@ -43,7 +43,7 @@ PairSwarm PairSwarm::Draw(Rng* rng, int32_t ranks) {
   s.rule = DrawRule(rng, s.size);
   s.keeps_own = s.strikes_permille % 5 == 0;  // Not drawn: what seeds are known for stays.
   constexpr int64_t kBits[] = {4, 8, 8, 11, 16};
-  s.bits = s.strikes_permille % 3 == 1 ? kBits[s.strikes_permille / 3 % 5] : 0;
+  s.bits = s.strikes_permille % 3 == 2 ? kBits[s.strikes_permille / 3 % 5] : 0;
   return s;
 }
 
