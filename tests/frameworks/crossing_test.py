@@ -1,6 +1,6 @@
-"""What ranks do together between two methods, and at the end of finish(), when one is stopped or dies
-within that: nobody waits for it for longer than max_wait at a time, all are told who it is, and
-replicas are equal in the end.
+"""What ranks do together between two methods, and at the end of finish(), when one is stopped, or
+dies, within that: nobody waits for it for longer than max_wait at a time, all are told who it is,
+and replicas are equal in the end.
 
 Method: a rank stops itself before an exchange, and files say what the others were told; what comes
 of it is what comes of a job in which nobody stops. Hashes.
