@@ -22,6 +22,8 @@ _TYPES = {
     "CudaStream": "CUstream",
     "CudaEvent": "CUevent",
     "CudaAddress": "CUdeviceptr",
+    "CudaModule": "CUmodule",
+    "CudaFunction": "CUfunction",
 }
 _CONSTANTS = {
     "kCudaSuccess": "CUDA_SUCCESS",
@@ -48,7 +50,7 @@ def _check() -> str:
     members = re.findall(
         r"^  int \(\*(\w+)\)\(([^)]*)\);", (_SOURCE / "driver.h").read_text("utf-8"), re.M
     )
-    assert len(names) == len(members) == 20, (names, members)
+    assert len(names) == len(members) == 24, (names, members)
     lines = ["#include <cuda.h>", '#include "ops/devices/cuda/driver.h"']
     lines += [
         f'_Static_assert((int){ours} == (int){theirs}, "{ours}");'

@@ -25,6 +25,10 @@ const char* const kCudaDriverNames[] = {
     "cuMemHostRegister_v2",
     "cuMemHostUnregister",
     "cuGetErrorString",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuModuleGetFunction",
+    "cuLaunchKernel",
 };
 
 enum { kCount = sizeof(kCudaDriverNames) / sizeof(kCudaDriverNames[0]) };

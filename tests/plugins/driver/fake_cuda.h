@@ -22,7 +22,7 @@ struct FakeCuda {
   int (*depth)();           // contexts pushed and not popped by this thread
   int (*waits)();           // calls of this thread that waited for the device
   int (*unpinned)();        // copies from or to memory of the host that was not registered
-  int (*left)();            // streams and events there are, and memory registered
+  int (*left)();            // streams, events and modules there are, and memory registered
   void (*fail)(int calls);  // the calls-th copy from now on fails; -1: none
 };
 
