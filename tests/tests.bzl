@@ -75,6 +75,10 @@ _CC_DATA = {
         "//ops/devices:libcovey_cuda.so",
         "//tests/plugins:driver/libcuda.so.1",
     ],
+    "contract/cuda_ipc_test.cc": [
+        "//tests/plugins:cuda/libcovey_cuda.so",
+        "//tests/plugins:driver/libcuda.so.1",
+    ],
     "contract/cuda_launch_test.cc": ["//tests/plugins:driver/libcuda.so.1"],
     "unit/run/plugin_test.cc": ["//tests/plugins"],
 }

@@ -29,6 +29,12 @@ const char* const kCudaDriverNames[] = {
     "cuModuleUnload",
     "cuModuleGetFunction",
     "cuLaunchKernel",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuIpcGetMemHandle",
+    "cuIpcOpenMemHandle_v2",
+    "cuIpcCloseMemHandle",
+    "cuMemcpyDtoDAsync_v2",
 };
 
 enum { kCount = sizeof(kCudaDriverNames) / sizeof(kCudaDriverNames[0]) };

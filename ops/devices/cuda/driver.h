@@ -16,7 +16,12 @@ extern "C" {
 /* CUresult. */
 enum { kCudaSuccess = 0, kCudaNotReady = 600 };
 /* Flags. */
-enum { kCudaStreamNonBlocking = 1, kCudaEventDisableTiming = 2, kCudaHostRegisterPortable = 1 };
+enum {
+  kCudaStreamNonBlocking = 1,
+  kCudaEventDisableTiming = 2,
+  kCudaHostRegisterPortable = 1,
+  kCudaIpcLazyEnablePeerAccess = 1
+};
 
 typedef struct CUctx_st* CudaContext;
 typedef struct CUstream_st* CudaStream; /* cudaStream_t too */
@@ -24,6 +29,9 @@ typedef struct CUevent_st* CudaEvent;   /* cudaEvent_t too */
 typedef struct CUmod_st* CudaModule;
 typedef struct CUfunc_st* CudaFunction;
 typedef unsigned long long CudaAddress; /* CUdeviceptr */
+typedef struct CudaIpcHandle {          /* CUipcMemHandle */
+  char bytes[64];
+} CudaIpcHandle;
 
 typedef struct CudaDriver {
   int (*init)(unsigned flags);
@@ -52,6 +60,12 @@ typedef struct CudaDriver {
   int (*launch)(CudaFunction function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
                 unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,
                 CudaStream stream, void** parameters, void** extra);
+  int (*alloc)(CudaAddress* memory, size_t length);
+  int (*free)(CudaAddress memory);
+  int (*get_handle)(CudaIpcHandle* handle, CudaAddress memory);
+  int (*open_handle)(CudaAddress* memory, CudaIpcHandle handle, unsigned flags);
+  int (*close_handle)(CudaAddress memory);
+  int (*copy_within)(CudaAddress to, CudaAddress from, size_t length, CudaStream stream);
 } CudaDriver;
 
 /* Their names in the library, in the order of the struct. */

@@ -3,70 +3,31 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <set>
-#include <string>
-#include <vector>
 
-#include "tests/plugins/driver/host_kernels.h"
+#include "tests/plugins/driver/fake_driver.h"
 
+namespace fake {
 namespace {
 
-constexpr int kOk = 0;
-constexpr int kInvalid = 1;
-constexpr int kNoContext = 201;
-constexpr int kBadImage = 218;
-constexpr int kNotFound = 500;
-constexpr int kNotReady = 600;
-constexpr int kLost = 719;
-constexpr uintptr_t kOnDevice = uintptr_t{0x4b} << 56;
+thread_local int t_depth = 0;
+thread_local int t_waits = 0;
 
-struct Event {
-  int recorded = 0;
-  int completed = 0;
-};
-struct Task {
-  std::function<bool()> try_it;  // false: not yet
-};
-struct Stream {
-  std::deque<Task> tasks;
-};
-
-struct Driver {
-  ~Driver() {
-    for (Stream* stream : streams) delete stream;
-    for (Event* event : events) delete event;
-  }
-
-  std::mutex mutex;
-  std::set<Stream*> streams;
-  std::set<Event*> events;
-  std::vector<std::unique_ptr<Event>> destroyed;  // streams may still wait for them
-  std::map<uintptr_t, size_t> registered;
-  Stream legacy;
-  int unpinned = 0;
-  int modules = 0;
-  int copies_left = -1;
-  bool lost = false;
-};
+}  // namespace
 
 Driver& It() {
   static Driver driver;
   return driver;
 }
 
-thread_local int t_depth = 0;
-thread_local int t_waits = 0;
+int Depth() { return t_depth; }
+
+Stream* Of(void* stream) { return stream == nullptr ? &It().legacy : static_cast<Stream*>(stream); }
+
+namespace {
 
 char* Host(const void* on_device) {
   return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(on_device) ^ kOnDevice);
 }
-
-Stream* Of(void* stream) { return stream == nullptr ? &It().legacy : static_cast<Stream*>(stream); }
 
 // Each stream does one thing, if it can. Mutex held.
 void Advance() {
@@ -117,49 +78,6 @@ int Copy(void* to, const void* from, size_t length, const void* on_host, void* s
   return kOk;
 }
 
-// ---- Kernels ----
-
-struct Module {
-  std::string image;
-  int functions = 0;
-};
-struct Launched {
-  const covey::HostKernel* kernel;
-  uint64_t threads;  // of a row
-  uint32_t rows;
-};
-
-uint64_t OnHost(uint64_t on_device) { return on_device ^ kOnDevice; }
-
-void RunReduce(const Launched& launched, CudaReduceArgs args) {
-  for (uint32_t k = 0; k < args.num_inputs; ++k) args.inputs[k] = OnHost(args.inputs[k]);
-  for (uint32_t k = 0; k < args.num_outputs; ++k) args.outputs[k] = OnHost(args.outputs[k]);
-  for (uint64_t t = 0; t < launched.threads; ++t)
-    launched.kernel->reduce(args, t, launched.threads);
-}
-
-void RunRows(const Launched& launched, CudaRowsArgs args) {
-  for (uint32_t r = 0; r < launched.rows; ++r) {
-    args.rows[r].to = OnHost(args.rows[r].to);
-    args.rows[r].from = OnHost(args.rows[r].from);
-    for (uint64_t t = 0; t < launched.threads; ++t)
-      launched.kernel->row(args, r, t, launched.threads);
-  }
-}
-
-// What the stream does once it has come so far: arguments are copied now, as by the driver.
-std::function<bool()> TaskOf(const Launched& launched, const void* args) {
-  if (launched.kernel->reduce != nullptr)
-    return [launched, copy = *static_cast<const CudaReduceArgs*>(args)] {
-      RunReduce(launched, copy);
-      return true;
-    };
-  return [launched, copy = *static_cast<const CudaRowsArgs*>(args)] {
-    RunRows(launched, copy);
-    return true;
-  };
-}
-
 // ---- What a test does ----
 
 void* Alloc(size_t length) { return Host(std::calloc(1, length + 1)); }
@@ -198,7 +116,6 @@ void Read(void* memory, void* bytes, size_t length, void* stream) {
   std::memcpy(bytes, Host(memory), length);
 }
 
-int Depth() { return t_depth; }
 int Waits() { return t_waits; }
 int Unpinned() {
   const std::lock_guard lock(It().mutex);
@@ -207,7 +124,7 @@ int Unpinned() {
 int Left() {
   const std::lock_guard lock(It().mutex);
   return static_cast<int>(It().streams.size() + It().events.size() + It().registered.size()) +
-         It().modules;
+         It().modules + static_cast<int>(It().shared.size() + It().opened.size());
 }
 void Fail(int calls) {
   const std::lock_guard lock(It().mutex);
@@ -215,12 +132,24 @@ void Fail(int calls) {
   It().lost = false;
 }
 
-constexpr FakeCuda kFake = {Alloc, Free,  NewStream, NewEvent, Record, Compute,
-                            Read,  Depth, Waits,     Unpinned, Left,   Fail};
+int Launches() {
+  const std::lock_guard lock(It().mutex);
+  return It().launches;
+}
+void Refuse(int memory, int opening) {
+  const std::lock_guard lock(It().mutex);
+  It().no_memory = memory != 0;
+  It().no_opening = opening != 0;
+}
+int Opened() {
+  const std::lock_guard lock(It().mutex);
+  return static_cast<int>(It().opened.size());
+}
+
+constexpr FakeCuda kFake = {Alloc, Free,     NewStream, NewEvent, Record,   Compute, Read,  Depth,
+                            Waits, Unpinned, Left,      Fail,     Launches, Refuse,  Opened};
 
 }  // namespace
-
-#define SHOWN __attribute__((visibility("default")))
 
 extern "C" {
 
@@ -313,44 +242,11 @@ SHOWN int cuMemHostUnregister(void* memory) {
   const std::lock_guard lock(It().mutex);
   return It().registered.erase(reinterpret_cast<uintptr_t>(memory)) == 1 ? kOk : kInvalid;
 }
-SHOWN int cuModuleLoadData(void** module, const void* image) {
-  if (t_depth == 0) return kNoContext;
-  // As of a compiler that does not understand it.
-  if (std::strstr(static_cast<const char*>(image), ".entry") == nullptr) return kBadImage;
-  *module = new Module{static_cast<const char*>(image)};
-  const std::lock_guard lock(It().mutex);
-  ++It().modules;
-  return kOk;
-}
-SHOWN int cuModuleUnload(void* module) {
-  delete static_cast<Module*>(module);
-  const std::lock_guard lock(It().mutex);
-  --It().modules;
-  return kOk;
-}
-SHOWN int cuModuleGetFunction(const void** function, void* module, const char* name) {
-  const std::string entry = std::string(".entry ") + name + "(";
-  if (static_cast<Module*>(module)->image.find(entry) == std::string::npos) return kNotFound;
-  *function = covey::FindHostKernel(name);
-  return *function != nullptr ? kOk : kNotFound;
-}
-SHOWN int cuLaunchKernel(const void* function, unsigned blocks_x, unsigned blocks_y,
-                         unsigned blocks_z, unsigned threads_x, unsigned threads_y,
-                         unsigned threads_z, unsigned, void* stream, void** parameters, void**) {
-  const std::lock_guard lock(It().mutex);
-  if (t_depth == 0) return kNoContext;
-  if (It().lost) return kLost;
-  if (blocks_x == 0 || blocks_y == 0 || blocks_z != 1 || threads_x - 1 >= 1024 || threads_y != 1 ||
-      threads_z != 1)
-    return kInvalid;
-  const Launched launched = {static_cast<const covey::HostKernel*>(function),
-                             uint64_t{blocks_x} * threads_x, blocks_y};
-  Of(stream)->tasks.push_back({TaskOf(launched, parameters[0])});
-  return kOk;
-}
 SHOWN int cuGetErrorString(int error, const char** text) {
   *text = error == kLost ? "unspecified launch failure" : "some error of the fake driver";
   return kOk;
 }
 
 }  // extern "C"
+
+}  // namespace fake
