@@ -62,7 +62,8 @@ Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
                  .clock = options_.clock,
                  .plan = options_.plan,
                  .plan_settings = &options_.selector,
-                 .device_arena_bytes = options_.device_arena_bytes},
+                 .device_arena_bytes = options_.device_arena_bytes,
+                 .device_commons = options_.device_commons},
                 transport),
       stall_(transport->rank(), options_.log),
       letters_(transport) {

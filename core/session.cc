@@ -78,6 +78,7 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
           .cache_bytes = LastLevelCacheBytes(),
           .landing_bytes = LandingBytes(),
           .device_arena_bytes = config.arena_bytes / 2,
+          .device_commons = config.cuda_path != "staged",
           .kernels = &BestKernels(),
           .clock = &s->clock_,
           .log = s->log_.get()},
@@ -339,6 +340,7 @@ std::string Session::StatsJson() {
       Field(&json, "device_to_host_bytes", ferry->counters().to_host_bytes);
       Field(&json, "host_to_device_bytes", ferry->counters().to_device_bytes);
       Field(&json, "device_pinned_bytes", ferry->rooms().pinned_bytes());
+      Field(&json, "exchanges_ipc", e.in_common);
     }
   });
   Field(&json, "blocked_ns", static_cast<uint64_t>(engine_->waited_ns()) + rounds.waited_ns);

@@ -41,6 +41,8 @@ _MUTANTS = {
     "n11_begins_nothing_and_does_not_say_so": (["core/runtime.cc"], "losses"),
     "n11_ends_while_peers_write": (["core/run/loss.cc"], "direct"),
     "n11_proposed_block_is_freed": (["core/agree/negotiator.cc"], "agreed"),
+    "o2_says_done_before_it_is": (["core/run/commons_side.cc"], "none"),
+    "o_only_who_has_no_room_judges": (["core/run/commons_side.cc"], "none"),
     "p1_one_side_alone": (["core/pair/exchange.cc"], "pairs"),
     "p1_own_model_alone": (["core/pair/pairs.cc"], "pairs"),
     "p1_update_without_exchange": (["core/pair/pairs.cc"], "pairs"),

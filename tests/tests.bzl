@@ -15,6 +15,12 @@ _CC_DEPS = {
         "//ops",
         "//tests/plugins:fake_cuda",
     ],
+    "contract/cuda_launch": [
+        "//core/run:interfaces",
+        "//ops/devices:cuda_launch",
+        "//ops/kernels",
+        "//tests/plugins:fake_cuda",
+    ],
     "contract/control": [
         "//ops/control:grpc",
         "//proto:control",
@@ -38,6 +44,12 @@ _CC_DEPS = {
     ],
     "unit/ops/control": ["//ops/control:rendezvous"],
     "unit/ops/control/challenge": ["//ops/control:challenge"],
+    "unit/ops/devices": [
+        "//core/run:interfaces",
+        "//ops/devices:cuda_loops",
+        "//ops/kernels",
+        "//tests/plugins:host_kernels",
+    ],
     "unit/ops/kernels": [
         "//core/run:interfaces",
         "//ops/kernels",
@@ -63,6 +75,11 @@ _CC_DATA = {
         "//ops/devices:libcovey_cuda.so",
         "//tests/plugins:driver/libcuda.so.1",
     ],
+    "contract/cuda_ipc_test.cc": [
+        "//tests/plugins:cuda/libcovey_cuda.so",
+        "//tests/plugins:driver/libcuda.so.1",
+    ],
+    "contract/cuda_launch_test.cc": ["//tests/plugins:driver/libcuda.so.1"],
     "unit/run/plugin_test.cc": ["//tests/plugins"],
 }
 

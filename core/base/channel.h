@@ -20,6 +20,13 @@ inline constexpr size_t kLandingAlign = 64;
 inline constexpr uint32_t kMinLandingSlots = 3;
 inline constexpr uint32_t kMaxLandingSlots = 64;
 
+// Whether messages of device tensors lie in rooms that all devices reach (core/run/commons.h);
+// equal on every member: decided by what all begins say.
+//   kUnknown  all begins name a room to try            -> each tries to open it: kTried
+//   kTried    all begins say whether theirs opened all -> kYes, or kNo for ever
+//   kYes      some begin has found no room             -> kNo
+enum class InCommon : uint8_t { kUnknown, kTried, kYes, kNo };
+
 struct Channel {
   std::vector<uint64_t> blocks;  // by group index: offset of the member's block; empty = none yet
   uint64_t slot_bytes = 0;
@@ -28,6 +35,8 @@ struct Channel {
   uint64_t slots = 0;                 // landing slots used by ended exchanges
   uint64_t exchanges = 0;             // ended exchanges
   bool streaming = false;             // what is staged is stored around the cache
+  InCommon in_common = InCommon::kUnknown;
+  bool opened_all = false;  // kTried: this rank has
 
   bool Exists() const { return !blocks.empty(); }
 };
@@ -49,6 +58,7 @@ struct Placement {
   uint64_t layout;     // how further pieces lie; equal = addressed alike (core/run/spans.h)
   uint64_t rows;       // allgather: dimension 0
   uint64_t streaming;  // the first member's: the next exchange of the channel stages around caches
+  uint64_t room;       // of device tensors: core/run/commons_side.cc
 };
 
 // What a rank publishes. Written by its owner only. `begin` and `placement` of an exchange are

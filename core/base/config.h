@@ -46,6 +46,7 @@ struct Config {
   size_t flat_bytes = size_t{32} << 10;
   size_t read_bytes = size_t{1} << 40;
   std::string algorithm = "auto";  // or flat, direct, read, staged, ring
+  std::string cuda_path = "auto";  // or ipc, staged
   Time spin = 20 * kMicrosecond;
   int32_t yield_count = 16;
   size_t arena_bytes = size_t{16} << 30;

@@ -145,6 +145,14 @@ constexpr Knob kKnobs[] = {
      .field = &Config::algorithm,
      .agreed = true,
      .help = "algorithm of every operation that has one of this name, wherever it fits"},
+    {.name = "cuda_path",
+     .unit = "auto|ipc|staged",
+     .type = Type::kChoice,
+     .field = &Config::cuda_path,
+     .agreed = true,
+     .help = "how tensors on CUDA travel: ipc between the GPUs of a host, whose kernels reduce "
+             "each other's memory, staged through memory of the host; auto is ipc where all ranks "
+             "of a group can open each other's memory"},
     {.name = "spin",
      .unit = "us",
      .type = Type::kTime,

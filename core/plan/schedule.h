@@ -107,6 +107,7 @@ struct Problem {
       false;  // every member's input and output lie in memory the others reach, all alike
               // (reducescatter: the inputs)
   bool all_readable = false;  // every member may read every other's private input and output
+  bool in_common = false;     // all messages lie in rooms of devices, which reduce them
   bool mirrored = false;      // members hold mirrors of each other's landing slots
   // By group index: whose first segment is not in its landing slot at tick 1, because its input
   // lies in the arena, where most likely all do; empty: nobody's.

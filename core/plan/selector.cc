@@ -48,6 +48,8 @@ uint64_t LongestInput(const Problem& p) {
 }  // namespace
 
 const Algorithm& Select(const SelectorSettings& settings, const Problem& problem) {
+  // Nothing else leaves out the host.
+  if (problem.in_common) return *FindAlgorithm(problem.kind, "direct");
   if (settings.algorithm != "auto") {
     const Algorithm* wanted = FindAlgorithm(problem.kind, settings.algorithm);
     if (wanted != nullptr && CanDo(*wanted, problem)) return *wanted;

@@ -21,6 +21,8 @@
 
 namespace covey {
 
+class Commons;
+
 class Device {
  public:
   enum class Queue : uint8_t { kToHost, kToDevice };
@@ -50,6 +52,9 @@ class Device {
   virtual void Drain() = 0;
   // In the driver's words; empty: it has not failed. Any thread.
   virtual std::string Failure() = 0;
+
+  // Null: no memory of it is in common. Goes with the device.
+  virtual Commons* commons() { return nullptr; }
 };
 
 }  // namespace covey

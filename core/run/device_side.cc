@@ -58,7 +58,10 @@ void Executor::Board(Exchange* x) {
   const bool has_tensors = !x->request->inputs.empty();
   const auto type = has_tensors ? x->request->inputs[0].device : DeviceType::kCpu;
   x->ferry = x->entry == 0 ? nullptr : ferries_[static_cast<size_t>(type)].get();
-  x->passage = x->ferry == nullptr ? nullptr : x->ferry->Board(*x->request, &x->input, &x->output);
+  x->passage = nullptr;
+  BoardInCommon(x);
+  if (x->ferry != nullptr && !x->in_common)
+    x->passage = x->ferry->Board(*x->request, &x->input, &x->output);
 }
 
 // Whether the exchange may begin: the user's events have completed, and what goes with the begin is
@@ -93,7 +96,13 @@ bool Executor::IsHere(Exchange* x, size_t end) {
   return come == Device::Answer::kYes;
 }
 
-bool Executor::MayRun(Exchange* x, const Step& step) { return IsHere(x, InputEnd(step)); }
+bool Executor::MayRun(Exchange* x, const Step& step) {
+  if (x->in_common) {
+    x->passage->is_open = true;
+    return step.kind != StepKind::kSignal || HasReduced(x);
+  }
+  return IsHere(x, InputEnd(step));
+}
 
 // Where members write each other's outputs nothing is whole before the end.
 bool Executor::DidRun(Exchange* x, const Step& step) {

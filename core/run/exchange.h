@@ -50,6 +50,9 @@ struct Exchange {
   // Of device tensors, null for others: input and output lie in a room of the host.
   Ferry* ferry = nullptr;
   Passage* passage = nullptr;
+  // Input and output lie in a room on the device, or would if there were one (commons_side.cc).
+  bool in_common = false;
+  uint64_t reduced_mark = 0;  // of what the device reduces for it; 0: nothing
 
   // Progress.
   const Schedule* schedule = nullptr;

@@ -114,6 +114,7 @@ bool Executor::Advance(Exchange* x, Time now) {
 
 // Whether member `index` begins without its first segment in its landing slot.
 bool Executor::IsLate(const Exchange& x, size_t index) const {
+  if (x.in_common) return true;
   if (!Reduces(x.request->kind) || x.codec != nullptr || !transport_->SharesMemory()) return false;
   return x.input.length_bytes() > options_.late_above &&
          x.CellOf(index)->placement[x.Turn()].input != Transport::kNoOffset;
@@ -128,7 +129,7 @@ bool Executor::StagesInput(const Exchange& x) const {
 // Whether this rank decides how what the group reduces is staged, see core/run/store_choice.h.
 bool Executor::LearnsStores(const Exchange& x) const {
   return x.Me() == 0 && x.size() > 1 && x.entry != 0 && Reduces(x.request->kind) &&
-         x.codec == nullptr && transport_->SharesMemory() &&
+         x.codec == nullptr && !x.in_common && transport_->SharesMemory() &&
          x.input.length_bytes() >= StoreChoice::kLeastBytes;
 }
 
@@ -160,7 +161,8 @@ void Executor::Publish(Exchange* x, Time now) {
       .output = offset_of(x->output),
       .layout = x->input.Layout() * 31 ^ (scatter ? 0 : x->output.Layout()),
       .rows = rows,
-      .streaming = learns && stores_.Next(x->input.length_bytes()) == Stores::kStreaming};
+      .streaming = learns && stores_.Next(x->input.length_bytes()) == Stores::kStreaming,
+      .room = RoomWord(*x)};
   std::copy(x->request->splits.begin(), x->request->splits.end(), x->TableOf(x->Me()));
   std::copy(x->request->peers.begin(), x->request->peers.end(), x->TableOf(x->Me()));
   if (StagesInput(*x)) {
@@ -241,9 +243,11 @@ bool Executor::Await(Exchange* x, uint32_t tick, int peer) {
 // the exchange has ended kVoid.
 // Every member reads the same headers, so every member judges alike.
 bool Executor::JudgeBegins(Exchange* x, Time now) {
+  const bool agree = JudgeRooms(x);
   for (size_t j = 0; j < x->size(); ++j) {
     const covey::Begin& theirs = x->CellOf(j)->begin[x->Turn()];
-    if (x->entry != 0 && theirs.entry == x->entry && theirs.occurrence == x->occurrence) continue;
+    if (agree && x->entry != 0 && theirs.entry == x->entry && theirs.occurrence == x->occurrence)
+      continue;
     End(x, Outcome::kVoid, {}, now);
     return false;
   }
@@ -303,7 +307,8 @@ bool Executor::RunSteps(Exchange* x, Time now) {
         mover_.Copy(*x, step);
         break;
       case StepKind::kReduce:
-        mover_.Reduce(*x, step);
+        if (x->in_common && !ReduceInCommon(x)) return true;
+        if (!x->in_common) mover_.Reduce(*x, step);
         break;
       case StepKind::kReduceFetched:
         mover_.ReduceFetched(*x, step);
@@ -370,6 +375,7 @@ void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {
   counters_.moved_bytes += x->output.length_bytes();
   counters_.wire_bytes += TravellingBytes(x->request->form, x->output.length_bytes());
   counters_.direct += std::string_view(x->schedule->algorithm) == "direct";
+  counters_.in_common += x->in_common;
   counters_.wait_begin_ns += x->all_begun_at - x->begun_at;
   counters_.run_ns += now - x->all_begun_at;
 }

@@ -41,12 +41,14 @@ class Executor {
     Schedule (*plan)(const void* settings, const Problem& problem) = nullptr;
     const void* plan_settings = nullptr;
     uint64_t device_arena_bytes = 0;  // of the arena, for messages of device tensors
+    bool device_commons = true;       // devices of a host may reduce each other's memory
   };
   struct Counters {
     uint64_t done = 0, voided = 0, aborted = 0;
     uint64_t moved_bytes = 0;  // payload of done exchanges
     uint64_t wire_bytes = 0;   // the same, encoded where there is a codec
     uint64_t direct = 0;       // done without staging
+    uint64_t in_common = 0;    // done by the devices of a host among themselves
     Time wait_begin_ns = 0;    // summed over exchanges: own begin to last member's begin
     Time run_ns = 0;           // summed: last begin to end
   };
@@ -92,6 +94,8 @@ class Executor {
  private:
   // loss.cc: Close, OnLoss, AbortAll, AllHaveLeft, AbortIfInVain, Abort.
   // device_side.cc: AddDevice, Board, HasInput, MayRun, DidRun, Land.
+  // commons_side.cc: CommonOf, BoardInCommon, RoomWord, JudgeRooms, FindRooms, ReduceInCommon,
+  // HasReduced.
   bool Advance(Exchange* exchange, Time now);
   void Board(Exchange* exchange);
   bool HasInput(Exchange* exchange);
@@ -101,6 +105,13 @@ class Executor {
   bool IsHere(Exchange* exchange, size_t end);
   void LoseDevice(Exchange* exchange);
   Status DeviceLoss(const Exchange& exchange) const;
+  CommonRooms* CommonOf(const Exchange& exchange) const;
+  void BoardInCommon(Exchange* exchange);
+  uint64_t RoomWord(const Exchange& exchange) const;
+  bool JudgeRooms(Exchange* exchange);
+  bool FindRooms(const Exchange& exchange);
+  bool ReduceInCommon(Exchange* exchange);
+  bool HasReduced(Exchange* exchange);
   bool IsLate(const Exchange& exchange, size_t index) const;
   bool StagesInput(const Exchange& exchange) const;
   bool LearnsStores(const Exchange& exchange) const;
@@ -136,6 +147,7 @@ class Executor {
   std::unordered_map<Problem, std::unique_ptr<Schedule>, ProblemHash> schedules_;
   std::vector<PeerLoss> lost_;
   std::array<std::unique_ptr<Ferry>, 3> ferries_;  // by DeviceType; null: there is no such device
+  std::vector<std::byte*> rooms_;                  // of FindRooms
   Counters counters_;
 };
 

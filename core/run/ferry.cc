@@ -24,7 +24,7 @@ bool ReadsInput(const Request& r) {
 
 }  // namespace
 
-Passage* Ferry::Board(const Request& request, Spans* input, Spans* output) {
+Passage* Ferry::NewPassage(const Request& request, const Spans& input, const Spans& output) {
   if (free_.empty()) {
     all_.push_back(std::make_unique<Passage>());
     free_.push_back(all_.back().get());
@@ -32,23 +32,53 @@ Passage* Ferry::Board(const Request& request, Spans* input, Spans* output) {
   Passage* p = free_.back();
   free_.pop_back();
   p->from.Clear();
-  if (ReadsInput(request)) p->from = *input;
-  p->to = *output;
+  if (ReadsInput(request)) p->from = input;
+  p->to = output;
   p->fetched = false;
+  p->in_common = p->is_open = false;
   p->legs.clear();
   p->events_complete = p->legs_come = p->written_begin = p->written_end = 0;
+  return p;
+}
+
+void Ferry::PointInto(Passage* p, size_t output_offset, Spans* input, Spans* output) {
   const size_t in_bytes = input->length_bytes();
   const size_t out_bytes = output->length_bytes();
-  const bool one = IsInPlace(request) || !ReadsInput(request);
-  const size_t apart = (in_bytes + kLine - 1) / kLine * kLine;
-  p->room = rooms_.Take(one ? std::max(in_bytes, out_bytes) : apart + out_bytes);
   p->input = p->room->data;
-  p->output = one ? p->input : p->input + apart;
+  p->output = p->input + output_offset;
   input->Clear();
   input->Add(p->input, in_bytes);
   output->Clear();
   output->Add(p->output, out_bytes);
+}
+
+Passage* Ferry::Board(const Request& request, Spans* input, Spans* output) {
+  Passage* p = NewPassage(request, *input, *output);
+  const size_t in_bytes = input->length_bytes();
+  const size_t out_bytes = output->length_bytes();
+  const bool one = IsInPlace(request) || !ReadsInput(request);
+  const size_t apart = one ? 0 : (in_bytes + kLine - 1) / kLine * kLine;
+  p->room = rooms_.Take(one ? std::max(in_bytes, out_bytes) : apart + out_bytes);
+  PointInto(p, apart, input, output);
   return p;
+}
+
+Passage* Ferry::BoardInCommon(const Request& request, Spans* input, Spans* output) {
+  const bool one = request.kind != Kind::kReducescatter;
+  const size_t apart = one ? 0 : (input->length_bytes() + kLine - 1) / kLine * kLine;
+  Room* room = common_->Take(one ? input->length_bytes() : apart + output->length_bytes());
+  if (room == nullptr) return nullptr;
+  Passage* p = NewPassage(request, *input, *output);
+  p->in_common = true;
+  p->room = room;
+  PointInto(p, apart, input, output);
+  return p;
+}
+
+bool Ferry::Copy(const Passage& p, Device::Queue queue, std::byte* to, const std::byte* from,
+                 size_t length_bytes) {
+  if (p.in_common) return common_->commons()->Copy(queue, to, from, length_bytes);
+  return device_->Copy(queue, to, from, length_bytes);
 }
 
 bool Ferry::Fetch(Passage* p, size_t leg_bytes) {
@@ -59,14 +89,14 @@ bool Ferry::Fetch(Passage* p, size_t leg_bytes) {
     const size_t part = std::min(step, length - at);
     bool ok = true;
     p->from.ForEach(at, part, [&](const std::byte* piece, size_t delta, size_t bytes) {
-      ok = ok && device_->Copy(Device::Queue::kToHost, p->input + at + delta, piece, bytes);
+      ok = ok && Copy(*p, Device::Queue::kToHost, p->input + at + delta, piece, bytes);
     });
     const uint64_t mark = ok ? device_->Mark(Device::Queue::kToHost) : 0;
     if (mark == 0) return false;
     p->legs.push_back({at + part, mark});
     p->room->to_host = mark;
   }
-  counters_.to_host_bytes += length;
+  if (!p->in_common) counters_.to_host_bytes += length;
   return true;
 }
 
@@ -96,13 +126,13 @@ bool Ferry::HandOver(Passage* p) {
   bool ok = true;
   if (length > 0)
     p->to.ForEach(p->written_begin, length, [&](std::byte* piece, size_t delta, size_t bytes) {
-      ok = ok && device_->Copy(Device::Queue::kToDevice, piece,
-                               p->output + p->written_begin + delta, bytes);
+      ok = ok &&
+           Copy(*p, Device::Queue::kToDevice, piece, p->output + p->written_begin + delta, bytes);
     });
   if (length > 0 && ok) {
     p->room->to_device = device_->Mark(Device::Queue::kToDevice);
     ok = p->room->to_device != 0;
-    counters_.to_device_bytes += length;
+    if (!p->in_common) counters_.to_device_bytes += length;
   }
   p->written_begin = p->written_end;
   return ok;
@@ -122,8 +152,10 @@ bool Ferry::Leave(Passage* p, const Request& request, bool done) {
       if (coming != 0) ok = ok && device_->OrderAfter(t.stream, Device::Queue::kToHost, coming);
     }
   free_.push_back(p);
-  // Of a device that has failed nobody knows what it still writes.
-  if (ok) rooms_.GiveBack(room);
+  // Of a device that has failed nobody knows what it still writes, nor of peers' devices when the
+  // exchange has ended too early.
+  if (ok && !p->in_common) rooms_.GiveBack(room);
+  if (ok && p->in_common && (done || !p->is_open)) common_->GiveBack(room);
   return ok;
 }
 

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "core/base/tensor.h"
+#include "core/run/common_rooms.h"
 #include "core/run/device.h"
 #include "core/run/rooms.h"
 #include "core/run/spans.h"
@@ -38,6 +39,8 @@ struct Passage {
   };
 
   Room* room = nullptr;
+  bool in_common = false;  // the room is on the device
+  bool is_open = false;    // and peers' devices may be at work on it
   Spans from;  // on the device: the input, in the order of the message; empty: it is not read
   Spans to;    // on the device: the output; empty: the runtime allocates it
   std::byte* input = nullptr;  // in the room
@@ -60,11 +63,17 @@ class Ferry {
 
   // Both outlive the ferry.
   Ferry(Device* device, Transport* transport, uint64_t arena_bytes)
-      : device_(device), rooms_(device, transport, arena_bytes) {}
+      : device_(device), rooms_(device, transport, arena_bytes) {
+    if (device->commons() != nullptr && transport->SharesMemory())
+      common_ = std::make_unique<CommonRooms>(device, device->commons(), transport);
+  }
   ~Ferry() { device_->Drain(); }
 
   // `input` and `output` are the exchange's spans over device memory, which then lie in a room.
   Passage* Board(const Request& request, Spans* input, Spans* output);
+  // The same in a room that peers' devices reach: the output lies where the input does, but for a
+  // reducescatter's, which lies behind it. Null: there is no such room.
+  Passage* BoardInCommon(const Request& request, Spans* input, Spans* output);
 
   Device::Answer IsReady(void* event) { return device_->IsReady(event); }
   // In legs of `leg_bytes` at least; 0: in one. REQUIRES: F1; once. False: the device has failed.
@@ -80,12 +89,20 @@ class Ferry {
   std::string Failure() { return device_->Failure(); }
   const Counters& counters() const { return counters_; }
   const Rooms& rooms() const { return rooms_; }
+  // Null: no memory of the device is in common.
+  CommonRooms* common() const { return common_.get(); }
+  Device* device() { return device_; }
 
  private:
+  Passage* NewPassage(const Request& request, const Spans& input, const Spans& output);
+  void PointInto(Passage* passage, size_t output_offset, Spans* input, Spans* output);
+  bool Copy(const Passage& passage, Device::Queue queue, std::byte* to, const std::byte* from,
+            size_t length_bytes);
   bool HandOver(Passage* passage);
 
   Device* device_;
   Rooms rooms_;
+  std::unique_ptr<CommonRooms> common_;
   std::vector<std::unique_ptr<Passage>> all_;
   std::vector<Passage*> free_;
   Counters counters_;

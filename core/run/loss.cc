@@ -39,7 +39,11 @@ void Executor::Abort(Exchange* x, Rank lost, const std::string& how) {
   if (!shared || AllHaveLeft(*x)) End(x, Outcome::kAborted, std::move(x->why), 0);
 }
 
-void Executor::OnLoss(const PeerLoss& loss) { lost_.push_back(loss); }
+void Executor::OnLoss(const PeerLoss& loss) {
+  lost_.push_back(loss);
+  for (const auto& ferry : ferries_)
+    if (ferry != nullptr && ferry->common() != nullptr) ferry->common()->Forget(loss.rank);
+}
 
 void Executor::AbortAll(const Status& why) {
   for (Exchange* x : active_)

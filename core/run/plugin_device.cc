@@ -14,6 +14,23 @@ Status Open(std::string_view name, covey_open_device_function* open, int32_t ind
 
 }  // namespace
 
+bool PluginCommons::Reduce(Device::Queue queue, const Reduction& reduction,
+                           std::span<const std::byte* const> inputs,
+                           std::span<std::byte* const> outputs, size_t count_elems) {
+  const covey_commons_reduction told = {
+      .dtype = static_cast<int32_t>(reduction.dtype),
+      .op = static_cast<int32_t>(reduction.op),
+      .prescale = reduction.prescale,
+      .postscale = reduction.postscale,
+      .inputs = reinterpret_cast<const void* const*>(inputs.data()),
+      .num_inputs = inputs.size(),
+      .outputs = reinterpret_cast<void* const*>(outputs.data()),
+      .num_outputs = outputs.size(),
+      .count_elems = count_elems,
+  };
+  return c_.reduce(c_.self, static_cast<int32_t>(queue), &told) == 0;
+}
+
 Status PluginDevice::Open(std::string_view name, std::string_view plugin_path, int32_t index,
                           std::unique_ptr<Device>* device) {
   Plugin plugin;

@@ -6,10 +6,35 @@
 #include <string_view>
 
 #include "core/base/status.h"
+#include "core/run/commons.h"
 #include "core/run/covey_device.h"
 #include "core/run/device.h"
 
 namespace covey {
+
+class PluginCommons final : public Commons {
+ public:
+  explicit PluginCommons(const covey_commons& commons) : c_(commons) {}
+
+  std::byte* Alloc(size_t length_bytes, CommonsKey* key) override {
+    return static_cast<std::byte*>(c_.alloc(c_.self, length_bytes, key));
+  }
+  void Free(std::byte* memory) override { c_.free(c_.self, memory); }
+  std::byte* Open(const CommonsKey& key) override {
+    return static_cast<std::byte*>(c_.open(c_.self, &key));
+  }
+  void Close(std::byte* memory) override { c_.close(c_.self, memory); }
+  bool Copy(Device::Queue queue, std::byte* to, const std::byte* from,
+            size_t length_bytes) override {
+    return c_.copy(c_.self, static_cast<int32_t>(queue), to, from, length_bytes) == 0;
+  }
+  bool Reduce(Device::Queue queue, const Reduction& reduction,
+              std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
+              size_t count_elems) override;
+
+ private:
+  covey_commons c_;
+};
 
 class PluginDevice final : public Device {
  public:
@@ -38,9 +63,12 @@ class PluginDevice final : public Device {
   void Unpin(std::byte* memory) override { c_.unpin(c_.self, memory); }
   void Drain() override { c_.drain(c_.self); }
   std::string Failure() override { return c_.failure(c_.self); }
+  Commons* commons() override { return commons_.get(); }
 
  private:
-  explicit PluginDevice(const covey_device& device) : c_(device) {}
+  explicit PluginDevice(const covey_device& device) : c_(device) {
+    if (c_.commons != nullptr) commons_ = std::make_unique<PluginCommons>(*c_.commons);
+  }
 
   static covey_queue In(Queue queue) {
     return queue == Queue::kToHost ? COVEY_TO_HOST : COVEY_TO_DEVICE;
@@ -51,6 +79,7 @@ class PluginDevice final : public Device {
   }
 
   covey_device c_;
+  std::unique_ptr<PluginCommons> commons_;  // null: it has none
 };
 
 // Whether the plug-in `name`, which is one for a device, reaches any device of this machine.

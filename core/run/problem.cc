@@ -66,7 +66,9 @@ Problem ProblemOf(const Exchange& x, uint64_t cache_bytes) {
   p.slot_bytes = x.channel->slot_bytes;
   p.cache_bytes = cache_bytes;
   p.length_bytes = Gathers(r.kind) ? 0 : x.input.length_bytes();
+  p.in_common = x.in_common;
   if (Reduces(r.kind)) ReadPlacements(x, &p);
+  p.all_arena |= p.in_common;
   if (r.kind == Kind::kBroadcast) {
     const auto& members = r.group->members;
     p.root = static_cast<int32_t>(std::lower_bound(members.begin(), members.end(), r.root) -

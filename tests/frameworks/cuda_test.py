@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import pathlib
+import signal
 import types
 import unittest
 from typing import Any, Iterator, List
@@ -19,7 +21,10 @@ from ranks import Pool
 import covey
 import covey.torch as hvd
 
-_DRIVER = pathlib.Path(__file__).absolute().parents[1] / "plugins" / "driver" / "libcuda.so.1"
+_PLUGINS = pathlib.Path(__file__).absolute().parents[1] / "plugins"
+_DRIVER = _PLUGINS / "driver" / "libcuda.so.1"
+# The plug-in with kernels that this driver runs, wherever it was built.
+_WITH_KERNELS = {"COVEY_PLUGIN_PATH": str(_PLUGINS / "cuda")}
 _P, _N, _I = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 
 
@@ -39,6 +44,9 @@ class _Fake(ctypes.Structure):
         ("unpinned", ctypes.CFUNCTYPE(_I)),
         ("left", ctypes.CFUNCTYPE(_I)),
         ("fail", ctypes.CFUNCTYPE(None, _I)),
+        ("launches", ctypes.CFUNCTYPE(_I)),
+        ("refuse", ctypes.CFUNCTYPE(None, _I, _I)),
+        ("opened", ctypes.CFUNCTYPE(_I)),
     ]
 
 
@@ -96,6 +104,34 @@ def sum_in_place(steps: int) -> Any:
     return sums, fake.waits(), fake.unpinned(), fake.depth()
 
 
+def among_devices(steps: int) -> Any:
+    """What the steps came to, and how many of them the devices of the host did themselves."""
+    sums, waits, _, depth = sum_in_place(steps)
+    return sums, covey.stats()["exchanges_ipc"], _fake().opened(), waits + depth
+
+
+def until_one_dies(steps: int) -> Any:
+    """The last rank is killed with a step under way; the others tell what they are told."""
+    fake = _fake()
+    stream = fake.stream()
+    with _stream(stream):
+        try:
+            for step in range(2 * steps):
+                values = torch.full((5000,), float(step))
+                tensor = _on_cuda(fake, stream, values)
+                handle = hvd.allreduce_async_(tensor, op=hvd.Sum, name="x")
+                if step == steps and hvd.rank() == hvd.size() - 1:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                hvd.synchronize(handle)
+                assert _read(fake, stream, tensor) == [float(step) * hvd.size()] * 5000
+        except covey.Aborted as error:
+            told = str(error)
+    opened = fake.opened()
+    done = covey.stats()["exchanges_ipc"]
+    hvd.shutdown()
+    return told, step, done, opened, fake.opened()
+
+
 def broadcast_and_group() -> Any:
     fake = _fake()
     stream = fake.stream()
@@ -149,6 +185,27 @@ class CudaTest(unittest.TestCase):
             for shared, short, long in pool.call(broadcast_and_group):
                 self.assertEqual(shared, [[6.0] * 3] * 7)
                 self.assertEqual((short, long), ([0.5] * 3, [0.5] * 50))
+
+    def test_processes_reduce_each_others_memory(self) -> None:
+        with Pool(3, __file__, env=_WITH_KERNELS) as pool:
+            for sums, by_devices, opened, waits in pool.call(among_devices, 6):
+                for step, values in enumerate(sums):
+                    self.assertEqual(values, [6.0 * i + 3 * step for i in range(1000)])
+                self.assertEqual((by_devices, opened, waits), (4, 2, 0))
+
+    def test_a_rank_that_is_killed_hangs_no_device(self) -> None:
+        with Pool(3, __file__, env=_WITH_KERNELS) as pool:
+            pool.send(until_one_dies, 5)
+            for rank, came_to in enumerate(pool.collect(may_end=True)):
+                if rank == 2:
+                    self.assertIsNone(came_to)
+                    continue
+                told, step, done, opened, opened_at_end = came_to
+                self.assertIn("rank 2", told)
+                self.assertIn(step, (5, 6))
+                self.assertIn(done, (3, 4))
+                self.assertLessEqual(opened, 2)
+                self.assertEqual(opened_at_end, 0)
 
     def test_an_optimizer_says_where_it_works(self) -> None:
         net = torch.nn.Linear(3, 2, device="meta")

@@ -22,13 +22,17 @@ _TYPES = {
     "CudaStream": "CUstream",
     "CudaEvent": "CUevent",
     "CudaAddress": "CUdeviceptr",
+    "CudaModule": "CUmodule",
+    "CudaFunction": "CUfunction",
 }
+_HANDLE = ("CudaIpcHandle", "CUipcMemHandle")
 _CONSTANTS = {
     "kCudaSuccess": "CUDA_SUCCESS",
     "kCudaNotReady": "CUDA_ERROR_NOT_READY",
     "kCudaStreamNonBlocking": "CU_STREAM_NON_BLOCKING",
     "kCudaEventDisableTiming": "CU_EVENT_DISABLE_TIMING",
     "kCudaHostRegisterPortable": "CU_MEMHOSTREGISTER_PORTABLE",
+    "kCudaIpcLazyEnablePeerAccess": "CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS",
 }
 
 
@@ -48,12 +52,14 @@ def _check() -> str:
     members = re.findall(
         r"^  int \(\*(\w+)\)\(([^)]*)\);", (_SOURCE / "driver.h").read_text("utf-8"), re.M
     )
-    assert len(names) == len(members) == 20, (names, members)
+    assert len(names) == len(members) == 30, (names, members)
     lines = ["#include <cuda.h>", '#include "ops/devices/cuda/driver.h"']
     lines += [
         f'_Static_assert((int){ours} == (int){theirs}, "{ours}");'
         for ours, theirs in _CONSTANTS.items()
     ]
+    for what in ("sizeof", "_Alignof"):
+        lines.append(f'_Static_assert({what}({_HANDLE[0]}) == {what}({_HANDLE[1]}), "{what}");')
     lines.append("int Check(const CudaDriver* d) {\n  int failed = 0;")
     for name, (member, parameters) in zip(names, members):
         ours: List[str] = []
@@ -63,6 +69,11 @@ def _check() -> str:
             of_cuda = kind
             for own, other in _TYPES.items():
                 of_cuda = of_cuda.replace(own, other)
+            if _HANDLE[0] in kind:  # a struct of each side's own, as long as the other
+                nothing = "0" if "*" in kind else "{{0}}"
+                ours.append(f"({kind.replace(*_HANDLE)}){nothing}")
+                theirs.append(f"({kind}){nothing}")
+                continue
             ours.append(f"({kind})0")
             theirs.append(f"({of_cuda})0")
         lines.append(f"  failed |= (int){name}({', '.join(ours)});")

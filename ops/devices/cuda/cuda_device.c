@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "core/run/covey_device.h"
+#include "ops/devices/cuda/commons.h"
 #include "ops/devices/cuda/driver.h"
 
 /* An event that was recorded in a queue's stream and has not been seen to complete. */
@@ -36,6 +37,7 @@ typedef struct Cuda {
   int device;
   CudaContext context;
   Queue queues[2];
+  CudaCommons commons;
   pthread_mutex_t mutex;
   /* Protected by the mutex. */
   CudaEvent* spare; /* [spare_count] events */
@@ -227,11 +229,30 @@ static void Close(void* self) {
   }
   for (size_t i = 0; entered && i < cuda->spare_count; ++i)
     cuda->driver.destroy_event(cuda->spare[i]);
+  if (entered) CudaCloseCommons(&cuda->commons);
   if (entered) cuda->driver.pop_context(&popped);
   if (cuda->context != NULL) cuda->driver.release_context(cuda->device);
   pthread_mutex_destroy(&cuda->mutex);
   free(cuda->spare);
   free(cuda);
+}
+
+/* What is used of Works outside. */
+static int WorksFor(void* device, int result, const char* what) {
+  return Works(device, result, what);
+}
+
+/* NULL: there is nothing that processes could have in common. */
+static const covey_commons* OpenCommons(Cuda* cuda) {
+  if (!Enter(cuda)) return NULL;
+  cuda->commons = (CudaCommons){.driver = &cuda->driver,
+                                .context = cuda->context,
+                                .streams = {cuda->queues[0].stream, cuda->queues[1].stream},
+                                .works = WorksFor,
+                                .device = cuda};
+  const covey_commons* opened = CudaOpenCommons(&cuda->commons, kCudaImage);
+  Leave(cuda);
+  return opened;
 }
 
 /* 1 = opened; else `cuda->failure` says why. */
@@ -295,6 +316,7 @@ __attribute__((visibility("default"))) int covey_open_device(uint32_t abi, int32
                            .unpin = Unpin,
                            .drain = Drain,
                            .failure = Failure,
-                           .close = Close};
+                           .close = Close,
+                           .commons = OpenCommons(cuda)};
   return 0;
 }

@@ -25,6 +25,16 @@ const char* const kCudaDriverNames[] = {
     "cuMemHostRegister_v2",
     "cuMemHostUnregister",
     "cuGetErrorString",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuModuleGetFunction",
+    "cuLaunchKernel",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuIpcGetMemHandle",
+    "cuIpcOpenMemHandle_v2",
+    "cuIpcCloseMemHandle",
+    "cuMemcpyDtoDAsync_v2",
 };
 
 enum { kCount = sizeof(kCudaDriverNames) / sizeof(kCudaDriverNames[0]) };

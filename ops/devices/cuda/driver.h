@@ -9,15 +9,29 @@
 
 #include <stddef.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* CUresult. */
 enum { kCudaSuccess = 0, kCudaNotReady = 600 };
 /* Flags. */
-enum { kCudaStreamNonBlocking = 1, kCudaEventDisableTiming = 2, kCudaHostRegisterPortable = 1 };
+enum {
+  kCudaStreamNonBlocking = 1,
+  kCudaEventDisableTiming = 2,
+  kCudaHostRegisterPortable = 1,
+  kCudaIpcLazyEnablePeerAccess = 1
+};
 
 typedef struct CUctx_st* CudaContext;
 typedef struct CUstream_st* CudaStream; /* cudaStream_t too */
 typedef struct CUevent_st* CudaEvent;   /* cudaEvent_t too */
+typedef struct CUmod_st* CudaModule;
+typedef struct CUfunc_st* CudaFunction;
 typedef unsigned long long CudaAddress; /* CUdeviceptr */
+typedef struct CudaIpcHandle {          /* CUipcMemHandle */
+  char bytes[64];
+} CudaIpcHandle;
 
 typedef struct CudaDriver {
   int (*init)(unsigned flags);
@@ -40,6 +54,18 @@ typedef struct CudaDriver {
   int (*register_host)(void* memory, size_t length, unsigned flags);
   int (*unregister_host)(void* memory);
   int (*error_text)(int error, const char** text);
+  int (*load_module)(CudaModule* module, const void* image);
+  int (*unload_module)(CudaModule module);
+  int (*get_function)(CudaFunction* function, CudaModule module, const char* name);
+  int (*launch)(CudaFunction function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
+                unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,
+                CudaStream stream, void** parameters, void** extra);
+  int (*alloc)(CudaAddress* memory, size_t length);
+  int (*free)(CudaAddress memory);
+  int (*get_handle)(CudaIpcHandle* handle, CudaAddress memory);
+  int (*open_handle)(CudaAddress* memory, CudaIpcHandle handle, unsigned flags);
+  int (*close_handle)(CudaAddress memory);
+  int (*copy_within)(CudaAddress to, CudaAddress from, size_t length, CudaStream stream);
 } CudaDriver;
 
 /* Their names in the library, in the order of the struct. */
@@ -48,4 +74,7 @@ extern const char* const kCudaDriverNames[sizeof(CudaDriver) / sizeof(void (*)(v
 /* Opens the library. 0, or 1 with one sentence in `error`. */
 int CudaOpenDriver(CudaDriver* driver, char* error, size_t capacity);
 
+#ifdef __cplusplus
+}
+#endif
 #endif /* COVEY_OPS_DEVICES_CUDA_DRIVER_H_ */

@@ -3,64 +3,31 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <set>
-#include <vector>
 
+#include "tests/plugins/driver/fake_driver.h"
+
+namespace fake {
 namespace {
 
-constexpr int kOk = 0;
-constexpr int kInvalid = 1;
-constexpr int kNoContext = 201;
-constexpr int kNotReady = 600;
-constexpr int kLost = 719;
-constexpr uintptr_t kOnDevice = uintptr_t{0x4b} << 56;
+thread_local int t_depth = 0;
+thread_local int t_waits = 0;
 
-struct Event {
-  int recorded = 0;
-  int completed = 0;
-};
-struct Task {
-  std::function<bool()> try_it;  // false: not yet
-};
-struct Stream {
-  std::deque<Task> tasks;
-};
-
-struct Driver {
-  ~Driver() {
-    for (Stream* stream : streams) delete stream;
-    for (Event* event : events) delete event;
-  }
-
-  std::mutex mutex;
-  std::set<Stream*> streams;
-  std::set<Event*> events;
-  std::vector<std::unique_ptr<Event>> destroyed;  // streams may still wait for them
-  std::map<uintptr_t, size_t> registered;
-  Stream legacy;
-  int unpinned = 0;
-  int copies_left = -1;
-  bool lost = false;
-};
+}  // namespace
 
 Driver& It() {
   static Driver driver;
   return driver;
 }
 
-thread_local int t_depth = 0;
-thread_local int t_waits = 0;
+int Depth() { return t_depth; }
+
+Stream* Of(void* stream) { return stream == nullptr ? &It().legacy : static_cast<Stream*>(stream); }
+
+namespace {
 
 char* Host(const void* on_device) {
   return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(on_device) ^ kOnDevice);
 }
-
-Stream* Of(void* stream) { return stream == nullptr ? &It().legacy : static_cast<Stream*>(stream); }
 
 // Each stream does one thing, if it can. Mutex held.
 void Advance() {
@@ -149,7 +116,6 @@ void Read(void* memory, void* bytes, size_t length, void* stream) {
   std::memcpy(bytes, Host(memory), length);
 }
 
-int Depth() { return t_depth; }
 int Waits() { return t_waits; }
 int Unpinned() {
   const std::lock_guard lock(It().mutex);
@@ -157,7 +123,8 @@ int Unpinned() {
 }
 int Left() {
   const std::lock_guard lock(It().mutex);
-  return static_cast<int>(It().streams.size() + It().events.size() + It().registered.size());
+  return static_cast<int>(It().streams.size() + It().events.size() + It().registered.size()) +
+         It().modules + static_cast<int>(It().shared.size() + It().opened.size());
 }
 void Fail(int calls) {
   const std::lock_guard lock(It().mutex);
@@ -165,12 +132,24 @@ void Fail(int calls) {
   It().lost = false;
 }
 
-constexpr FakeCuda kFake = {Alloc, Free,  NewStream, NewEvent, Record, Compute,
-                            Read,  Depth, Waits,     Unpinned, Left,   Fail};
+int Launches() {
+  const std::lock_guard lock(It().mutex);
+  return It().launches;
+}
+void Refuse(int memory, int opening) {
+  const std::lock_guard lock(It().mutex);
+  It().no_memory = memory != 0;
+  It().no_opening = opening != 0;
+}
+int Opened() {
+  const std::lock_guard lock(It().mutex);
+  return static_cast<int>(It().opened.size());
+}
+
+constexpr FakeCuda kFake = {Alloc, Free,     NewStream, NewEvent, Record,   Compute, Read,  Depth,
+                            Waits, Unpinned, Left,      Fail,     Launches, Refuse,  Opened};
 
 }  // namespace
-
-#define SHOWN __attribute__((visibility("default")))
 
 extern "C" {
 
@@ -269,3 +248,5 @@ SHOWN int cuGetErrorString(int error, const char** text) {
 }
 
 }  // extern "C"
+
+}  // namespace fake

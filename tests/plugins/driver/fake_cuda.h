@@ -9,6 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 
+struct FakeCudaHandle {
+  char bytes[64];
+};
+
 struct FakeCuda {
   void* (*alloc)(size_t length_bytes);  // on the device
   void (*free)(void* memory);
@@ -22,8 +26,12 @@ struct FakeCuda {
   int (*depth)();           // contexts pushed and not popped by this thread
   int (*waits)();           // calls of this thread that waited for the device
   int (*unpinned)();        // copies from or to memory of the host that was not registered
-  int (*left)();            // streams and events there are, and memory registered
+  int (*left)();            // streams, events, modules there are, memory registered, or in common
   void (*fail)(int calls);  // the calls-th copy from now on fails; -1: none
+  int (*launches)();        // of kernels
+  // 1: there is no memory left for processes in common; theirs cannot be opened.
+  void (*refuse)(int memory, int opening);
+  int (*opened)();  // what is open of other ranks' memory
 };
 
 extern "C" const FakeCuda* fake_cuda();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/run/kernels.h"
+
 namespace covey {
 
 void* LateDevice::Compute(Time at, std::function<void()> compute) {
@@ -47,14 +49,45 @@ Device::Answer LateDevice::IsReady(void* recorded) {
 bool LateDevice::Copy(Queue queue, std::byte* to, const std::byte* from, size_t length_bytes) {
   if (Fails()) return false;
   if (watch_) watch_(queue);
+  HandOver(queue, {.to = OnHost(to), .from = OnHost(from), .length_bytes = length_bytes});
+  return true;
+}
+
+void LateDevice::HandOver(Queue queue, Pending work) {
   Line& line = Of(queue);
-  const bool up = queue == Queue::kToDevice;
   const auto takes = longest_ == 0 ? 0 : rng_.Below(static_cast<uint64_t>(longest_));
   const Time at = clock_->Now() + static_cast<Time>(takes);
-  line.copies.push_back({.to = up ? OnDevice(to) : to,
-                         .from = up ? from : OnDevice(from),
-                         .length_bytes = length_bytes,
-                         .at = line.copies.empty() ? at : std::max(at, line.copies.back().at)});
+  work.at = line.copies.empty() ? at : std::max(at, line.copies.back().at);
+  line.copies.push_back(std::move(work));
+}
+
+std::byte* LateDevice::Alloc(size_t length_bytes, CommonsKey* key) {
+  if (length_bytes > memory_left_) return nullptr;
+  memory_left_ -= length_bytes;
+  memory_.push_back(std::make_unique_for_overwrite<std::byte[]>(length_bytes));
+  std::byte* address = OnDevice(memory_.back().get());
+  std::memcpy(key->bytes, &address, sizeof(address));
+  return address;
+}
+
+std::byte* LateDevice::Open(const CommonsKey& key) {
+  if (!opens_) return nullptr;
+  std::byte* address;
+  std::memcpy(&address, key.bytes, sizeof(address));
+  return address;
+}
+
+bool LateDevice::Reduce(Queue queue, const Reduction& reduction,
+                        std::span<const std::byte* const> inputs,
+                        std::span<std::byte* const> outputs, size_t count_elems) {
+  if (Fails()) return false;
+  std::vector<const std::byte*> from;
+  std::vector<std::byte*> to;
+  for (const std::byte* input : inputs) from.push_back(OnHost(input));
+  for (std::byte* output : outputs) to.push_back(OnHost(output));
+  HandOver(queue, {.reduce = [=] {
+             ScalarKernels().reduce(reduction, from, to, count_elems, Stores::kCached);
+           }});
   return true;
 }
 
@@ -85,6 +118,7 @@ void LateDevice::DoOne(Line* line) {
   const Pending copy = line->copies.front();
   line->copies.pop_front();
   ++line->done;
+  if (copy.reduce) return copy.reduce();
   std::memcpy(copy.to, copy.from, copy.length_bytes);
 }
 

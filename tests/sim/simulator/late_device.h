@@ -1,6 +1,6 @@
 // A device whose memory the host cannot reach: its addresses are none of the host's, and following
 // one ends the process. It computes and copies late, each queue in order, and a copy reads and
-// writes at the time at which it is done.
+// writes at the time at which it is done. So does a reduction of what devices have in common.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_LATE_DEVICE_H_
 #define COVEY_TESTS_SIM_SIMULATOR_LATE_DEVICE_H_
 
@@ -8,16 +8,18 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/base/clock.h"
 #include "core/base/rng.h"
+#include "core/run/commons.h"
 #include "core/run/device.h"
 
 namespace covey {
 
-class LateDevice final : public Device {
+class LateDevice final : public Device, public Commons {
  public:
   // A copy takes up to `longest`.
   LateDevice(Clock* clock, uint64_t seed, Time longest)
@@ -26,6 +28,12 @@ class LateDevice final : public Device {
   // The device's address of what the test keeps at `memory`, and back.
   static std::byte* OnDevice(const std::byte* memory) {
     return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(memory) ^ kNotOfTheHost);
+  }
+
+  // Where the host may look: memory of it is as it is.
+  static std::byte* OnHost(const std::byte* address) {
+    const bool on_device = (reinterpret_cast<uintptr_t>(address) & kNotOfTheHost) == kNotOfTheHost;
+    return on_device ? OnDevice(address) : const_cast<std::byte*>(address);
   }
 
   // An event that completes at `at`, when `compute` is called. kNever: only by Finish.
@@ -38,6 +46,13 @@ class LateDevice final : public Device {
   size_t Waiting(Queue queue) const { return queues_[static_cast<size_t>(queue)].copies.size(); }
   // The driver fails in the call after `calls` more.
   void FailAfter(int calls) { calls_left_ = calls; }
+  // From now on memory of it can be in common with other devices; whether it opens theirs, and how
+  // much it has.
+  void Share(bool opens, size_t length_bytes) {
+    shares_ = true;
+    opens_ = opens;
+    memory_left_ = length_bytes;
+  }
   // Called with each copy that is handed over.
   void OnCopy(std::function<void(Queue)> watch) { watch_ = std::move(watch); }
 
@@ -55,6 +70,16 @@ class LateDevice final : public Device {
   void Drain() override { queues_ = {}; }
   std::string Failure() override { return failed_ ? "it has fallen off the bus" : ""; }
 
+  Commons* commons() override { return shares_ ? this : nullptr; }
+  size_t SlabBytes() const override { return 16 << 10; }
+  std::byte* Alloc(size_t length_bytes, CommonsKey* key) override;
+  // Peers that are late may still be at work on it.
+  void Free(std::byte*) override {}
+  std::byte* Open(const CommonsKey& key) override;
+  void Close(std::byte*) override {}
+  bool Reduce(Queue queue, const Reduction& reduction, std::span<const std::byte* const> inputs,
+              std::span<std::byte* const> outputs, size_t count_elems) override;
+
  private:
   // Bits that no address of this machine's processes has set.
   static constexpr uintptr_t kNotOfTheHost = uintptr_t{0x4a} << 56;
@@ -69,6 +94,7 @@ class LateDevice final : public Device {
     const std::byte* from = nullptr;
     size_t length_bytes = 0;
     Time at = 0;
+    std::function<void()> reduce;  // in place of a copy
   };
   struct Line {
     std::deque<Pending> copies;
@@ -82,6 +108,7 @@ class LateDevice final : public Device {
   Line& Of(Queue queue) { return queues_[static_cast<size_t>(queue)]; }
   bool Fails();
   void DoOne(Line* line);
+  void HandOver(Queue queue, Pending work);
 
   Clock* clock_;
   Rng rng_;
@@ -93,6 +120,10 @@ class LateDevice final : public Device {
   int calls_left_ = -1;  // never
   int given_back_ = 0;
   bool failed_ = false;
+  bool shares_ = false;
+  bool opens_ = false;
+  size_t memory_left_ = 0;
+  std::vector<std::unique_ptr<std::byte[]>> memory_;
 };
 
 }  // namespace covey

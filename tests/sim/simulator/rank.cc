@@ -36,6 +36,9 @@ SimRank::SimRank(Job* job, int32_t rank)
               job->swarm.device_delay) {
   const Swarm& swarm = job->swarm;
   transport_ = &job->network->transport(Rank{rank});
+  if (swarm.device_memory > 0)
+    device_.Share(rank != swarm.opens_nothing,
+                  swarm.device_memory / (rank % 2 == 0 ? 1 : size_t{2}));
   if (swarm.mirrored) {
     const Status opened =
         Mirrored::Open({.arena_bytes = swarm.region_bytes},
@@ -372,7 +375,9 @@ void SimRank::CheckRest() {
   const auto is_proposed = [](const Stream& s) {
     return s.proposed_slot_bytes != 0 && s.proposed_block != Transport::kNoOffset;
   };
-  size_t channels = runtime_->executor().ferry(DeviceType::kFake)->rooms().arena_slabs();
+  const Ferry* ferry = runtime_->executor().ferry(DeviceType::kFake);
+  size_t channels = ferry->rooms().arena_slabs();
+  if (ferry->common() != nullptr) channels += ferry->common()->slabs();
   for (const auto& stream : runtime_->negotiator().streams())
     channels += (stream->channel.Exists() ? 1 : 0) + (is_proposed(*stream) ? 1 : 0);
   runtime_->negotiator().ForEachCarrier([&](const Stream& carrier) {

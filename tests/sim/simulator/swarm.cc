@@ -103,6 +103,10 @@ Swarm Swarm::Draw(Rng* rng, Focus focus) {
       rng, {0, 0, 0, 0, 10 * kMicrosecond, 100 * kMicrosecond, kMillisecond, 10 * kMillisecond});
   if (s.joining) s.device_delay = 0;  // a rank that has joined has no memory of a device
   s.landing_bytes = Pick<uint64_t>(rng, {0, 0, 0, 300, 3000});
+  if (s.device_delay > 0) {
+    s.device_memory = Pick<size_t>(rng, {0, 40 << 10, 80 << 10, 200 << 10, 64 << 20, 64 << 20});
+    s.opens_nothing = Pick<int32_t>(rng, {-1, -1, -1, -1, 0, 1});
+  }
   if (s.mirrored) {  // where every tick is a message
     s.segment_bytes = std::max<size_t>(s.segment_bytes, 256);
     s.ops = std::min<size_t>(s.ops, 30);
@@ -137,6 +141,8 @@ std::string Swarm::ToString() const {
   say("coding", coding);
   say("joining", joining);
   say_time("device", device_delay);
+  if (device_memory > 0) say("device_memory", device_memory);
+  if (opens_nothing >= 0) say("opens_nothing", static_cast<uint64_t>(opens_nothing));
   say_time("step", step);
   say_time("messages", message_delay);
   say_time("stores", store_delay);

@@ -49,6 +49,8 @@ struct Swarm {
   bool leaving = false;          // who has finished leaves at once
   bool coding = false;           // some reductions travel encoded
   bool joining = false;          // ranks run out of data; later all go on together
+  size_t device_memory = 0;      // that devices may have in common, odd ranks half of it; 0: none
+  int32_t opens_nothing = -1;    // this rank's device does not open that of others; -1: all do
   Time device_delay = 0;  // inputs are computed by a device, at most so late; 0: there is none
 
   // Time. Delays are the longest; each is drawn uniformly.
