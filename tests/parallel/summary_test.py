@@ -132,6 +132,10 @@ class JobTest(unittest.TestCase):
         self.assertIn("training.staleness.0", out[0])
 
     def test_models_apart(self) -> None:
+        for method in ("adpsgd", "wagma:S=1,tau=1000", "local:H=1000,max_wait=60s"):
+            code, out, lines = self.run_script(["--summary", "--method", method])
+            self.assertEqual(code, 0, lines)
+            self.assertTrue(all("apart" in row for row in self.rows(lines).values()), lines)
         code, out, lines = self.run_script(["--summary", "--method", "local:H=5"])
         self.assertEqual(code, 0, lines)
         apart = [row["apart"] for row in self.rows(lines).values()]

@@ -119,7 +119,7 @@ def _footer(
                      "before which others had averaged with it")
     if shown["apart"]:
         lines.append("apart: this rank's model from the mean, in parts of its norm, when last "
-                     "averaged")
+                     "averaged, or finished")
     silent = sorted(set(best["group"]) - {report["rank"] for report in reports})
     if silent:
         lines.append(f"nothing was told by: {', '.join(map(str, silent))}")

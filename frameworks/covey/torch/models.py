@@ -29,7 +29,7 @@ from covey.errors import CoveyError, Unsupported
 from covey.group import Group
 from covey.method import plans, ranks_needed, seconds, setting
 from covey.reduce_op import Average, Max, core_code
-from covey.torch.averager import refuse_shared_memory
+from covey.torch.averager import refuse_shared_memory, relative_distance
 from covey.torch.clip import clipped_step
 from covey.torch.compression import Compression
 from covey.torch.crossing import Crossing, limit_of
@@ -220,11 +220,14 @@ class ModelRounds:
                 are there have the mean of theirs. Called again it goes on: once all have come, all
                 have the mean of all.
         """
+        mine = [slot.parameter for plan in self._plans for slot in plan.slots]
+        before = [parameter.detach().clone() for parameter in mine]
         if not self._is_to_meet:
             self._take_mean_of_all()
         self._is_to_meet = True
         self._agree()
         self._is_to_meet = False
+        self._tally.distance = relative_distance(before, mine)
 
     def _take_mean_of_all(self) -> None:
         self._gather()
