@@ -13,7 +13,8 @@ extern "C" {
 COVEY_API int64_t covey_count_not_finite(covey_dtype dtype, const void* data, int64_t count);
 
 /* All codecs, as JSON: [{"name", "card", "parameters": [{"name", "default", "minimum", "maximum",
- * "multiple"}]}]. The buffer rule of covey_stats. */
+ * "multiple"}]}], those last that are for models of two ranks (`codec` of a method) and which
+ * requests do not have. The buffer rule of covey_stats. */
 COVEY_API size_t covey_codecs(char* json, size_t capacity);
 
 /* Whether there is a codec of this text, and, if asked for, whether error feedback makes sense

@@ -54,10 +54,11 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
 
     ``load`` goes on from there as the job that goes on itself: bit for bit, where the method and
     the arithmetic do the same twice. With ``allreduce`` and ``local`` it changes nothing (``local``
-    also in the middle of its local steps). With ``eager``, and ``max_wait``, it is a ``finish()``:
-    all gradients count; with ``wagma``, and ``local`` by ``max_wait``, too: it averages the models,
-    and the next average of all is ``sync_every`` later. With ``adpsgd`` and ``swarm`` each rank has
-    its own model, with what others have made of it; local steps and partners begin anew.
+    also in the middle of its local steps; what their codecs have left out is saved too). With
+    ``eager``, and ``max_wait``, it is a ``finish()``: all gradients count; with ``wagma``, and
+    ``local`` by ``max_wait``, too: it averages the models, and the next average of all is
+    ``sync_every`` later. With ``adpsgd`` and ``swarm`` each rank has its own model, with what
+    others have made of it; local steps and partners begin anew.
 
     In the folder are ``model.pt`` and ``optimizer.pt``, state dicts that ``torch.load`` reads
     without Covey: of the mean of all ranks' models, and of their momenta. It appears, and takes the
