@@ -29,28 +29,28 @@ def setUpModule() -> None:
 class CrossingTest(unittest.TestCase):
     def test_who_stops_within_the_switch_holds_up_nobody_for_ever(self) -> None:
         """All others are told who it is, after max_wait; nothing is lost, and it goes on."""
-        for size, stopped, method, word in (
+        for number, (size, stopped, method, word) in enumerate((
             (2, 1, f"{LOCAL},then=allreduce@6", "kinds"),
             (4, 0, f"{LOCAL},then=allreduce@6:max_wait=2s", "values"),
             (2, 0, f"{WAGMA},then={EAGER.replace(':', '@6:')}", "rounds"),
             (2, 1, f"{EAGER},then={WAGMA.replace(':', '@4:')},then=local@6:H=2", "window"),
             (4, 3, f"{LOCAL},then={WAGMA.replace(':', '@6:')}", "models"),
             (2, 0, f"{EAGER},then=adpsgd@6:max_wait=2s", "pairs"),
-        ):
+        )):
+            finishes = number % 2 == 1  # They wait on in finish(), else in step().
             undisturbed = (method, STEPS, -1, word, False, False)
             with self.subTest(method), Watched(size, __file__, train, *undisturbed) as job:
                 expected = job.pool.collect()[0].model
-                for finishes in (False, True):
-                    job.pool.send(train, job.folder.name, method, STEPS, stopped, word, False,
-                                  finishes)
-                    results = self.go_on_when_said(job, stopped, f"{finishes}")
-                    self.assertEqual(len({end.model for end in results}), 1, results)
-                    if "adpsgd" not in method:  # Who averages with whom is a matter of chance.
-                        self.assertEqual(results[0].model, expected)
-                    for rank, end in enumerate(results):
-                        self.assertEqual(bool(end.said), rank != stopped, results)
-                        for message in end.said:
-                            self.assertRegex(message, f"for rank {stopped}, in .*{word}")
+                args = (job.folder.name, method, STEPS, stopped, word, False, finishes)
+                job.pool.send(train, *args)
+                results = self.go_on_when_said(job, stopped, f"{finishes}")
+                self.assertEqual(len({end.model for end in results}), 1, results)
+                if "adpsgd" not in method:  # Who averages with whom is a matter of chance.
+                    self.assertEqual(results[0].model, expected)
+                for rank, end in enumerate(results):
+                    self.assertEqual(bool(end.said), rank != stopped, results)
+                    for message in end.said:
+                        self.assertRegex(message, f"for rank {stopped}, in .*{word}")
 
     def go_on_when_said(self, job: Watched, stopped: int, mark: str) -> List[Crossed]:
         """A rank has stopped itself: it goes on once all others were told so."""
