@@ -36,11 +36,37 @@ void PairsPort::Begin(std::span<const void* const> model) {
 PairsPort::Met PairsPort::Step(std::span<void* const> model) {
   const std::lock_guard lock(mutex_);
   HearOfLosses();
-  if (phase_ == Phase::kFinishes) pairs_->TrainOn();
-  if (phase_ == Phase::kMeets)
-    pairs_->GoOn({const_cast<const void* const*>(model.data()), model.size()});
-  phase_ = Phase::kTrains;
+  if (phase_ != Phase::kTrains && TrainsAlone(model)) return {};
   return steps_->Step(model);
+}
+
+// After a Finish that has not come to its end: takes it up again, without waiting. False: `model`
+// is trained on with the others.
+bool PairsPort::TrainsAlone(std::span<void* const> model) {
+  if (phase_ == Phase::kFinishes && pairs_->TrainOn()) {
+    phase_ = Phase::kTrains;
+    return false;
+  }
+  if (phase_ == Phase::kFinishes) {
+    pairs_->TakeWithProgress(model, take_);
+    Meet();
+  }
+  has_learnt_ = true;
+  if (!pairs_->Unmet().empty()) return true;
+  GoOn(model);
+  return true;  // What this step has brought is in the model that the epoch begins with.
+}
+
+void PairsPort::Meet() {
+  pairs_->Meet();
+  since_ = clock_.Now();
+  phase_ = Phase::kMeets;
+  has_learnt_ = false;
+}
+
+void PairsPort::GoOn(std::span<void* const> model) {
+  pairs_->GoOn({const_cast<const void* const*>(model.data()), model.size()});
+  phase_ = Phase::kTrains;
 }
 
 bool PairsPort::Look(int32_t member, std::span<void* const> to) {
@@ -49,25 +75,26 @@ bool PairsPort::Look(int32_t member, std::span<void* const> to) {
 }
 
 Status PairsPort::Gather(std::span<void* const> model, Time deadline, Taking take) {
-  if (phase_ == Phase::kTrains) {
+  for (bool is_over = false; !is_over;) {
+    if (phase_ == Phase::kTrains) {
+      const std::lock_guard lock(mutex_);
+      steps_->HandIn(model);
+      pairs_->Finish();
+      since_ = clock_.Now();
+      phase_ = Phase::kFinishes;
+      take_ = take;
+    }
+    if (phase_ == Phase::kFinishes) {
+      RETURN_IF_ERROR(Await(&Pairs::Unfinished, deadline));
+      const std::lock_guard lock(mutex_);
+      ((*pairs_).*take)(model);
+      Meet();
+    }
+    RETURN_IF_ERROR(Await(&Pairs::Unmet, deadline));
     const std::lock_guard lock(mutex_);
-    steps_->HandIn(model);
-    pairs_->Finish();
-    since_ = clock_.Now();
-    phase_ = Phase::kFinishes;
+    GoOn(model);
+    is_over = !has_learnt_;  // Else this was the end of the Finish before.
   }
-  if (phase_ == Phase::kFinishes) {
-    RETURN_IF_ERROR(Await(&Pairs::Unfinished, deadline));
-    const std::lock_guard lock(mutex_);
-    ((*pairs_).*take)(model);
-    pairs_->Meet();
-    since_ = clock_.Now();
-    phase_ = Phase::kMeets;
-  }
-  RETURN_IF_ERROR(Await(&Pairs::Unmet, deadline));
-  const std::lock_guard lock(mutex_);
-  pairs_->GoOn({const_cast<const void* const*>(model.data()), model.size()});
-  phase_ = Phase::kTrains;
   return Status::Ok();
 }
 

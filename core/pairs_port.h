@@ -47,7 +47,8 @@ class PairsPort {
   void Begin(std::span<const void* const> model);
   // `model` has become what it is by one step of this rank. When its local steps are over, hands
   // that in, averages with a partner when it is this rank's turn, and writes what it has then to
-  // `model`.
+  // `model`. After a Finish that has not come to its end the rank trains alone, if all others have
+  // finished and somebody has not read the mean yet, and nothing that it learns is lost.
   Met Step(std::span<void* const> model);
   // As Pairs::Look.
   bool Look(int32_t member, std::span<void* const> to);
@@ -74,8 +75,11 @@ class PairsPort {
  private:
   enum class Phase : uint8_t { kTrains, kFinishes, kMeets };
 
-  using Taking = void (Pairs::*)(std::span<void* const> model);
+  using Taking = Pairs::Taking;
   Status Gather(std::span<void* const> model, Time deadline, Taking take);
+  bool TrainsAlone(std::span<void* const> model);
+  void Meet();
+  void GoOn(std::span<void* const> model);
   Status Await(std::vector<int32_t> (Pairs::*missing)(), Time deadline);
   Status MissingAfter(const std::vector<int32_t>& members) const;
   void HearOfLosses();
@@ -95,7 +99,9 @@ class PairsPort {
   std::unique_ptr<PairSteps> steps_;
   // Of the thread that trains.
   Phase phase_ = Phase::kTrains;
-  Time since_ = 0;  // when that phase began
+  Time since_ = 0;           // when that phase began
+  Taking take_ = nullptr;    // what it finishes with
+  bool has_learnt_ = false;  // since it has taken that
 };
 
 }  // namespace covey

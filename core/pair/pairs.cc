@@ -60,7 +60,7 @@ void Pairs::Update(std::span<void* const> model) {
     if (is_own)
       Put({const_cast<const void* const*>(model.data()), model.size()}, buffer);
     else
-      Merge(model, current, buffer);
+      Merge(model, memory_->Buffer(current), memory_->Buffer(self_, buffer));
     if (!Publish(current, buffer)) continue;
     base_ = buffer;
     if (is_own) return;
@@ -156,15 +156,32 @@ bool Pairs::Look(int32_t member, std::span<void* const> to) {
 
 MemberWord Pairs::StateOf(int32_t i) { return MemberWord::Of(words_->Load(memory_->MemberAt(i))); }
 
-// Who died after it had finished is in the mean of this epoch; all see it alike.
+// Somebody who had finished trains on, or has died when it was about to. False: it does not, for
+// the epoch is over.
+bool Pairs::CountLeaving() {
+  for (;;) {
+    const EndWord end = EndWord::Of(words_->Load(memory_->EndAt()));
+    if (end.HasEnded(epoch_)) return false;
+    const EndWord next{.is_over = false, .left = end.left + 1, .epoch = epoch_};
+    if (words_->CompareExchange(memory_->EndAt(), end.Word(), next.Word())) return true;
+  }
+}
+
+// Whether who is dead, in that state, died in the middle of its epoch. Who died after it had
+// finished is in the mean of this epoch; all see it alike.
+bool Pairs::MayBury(const MemberWord& state) {
+  if (state.state == MemberState::kDead) return false;
+  if (state.epoch != epoch_ || state.state == MemberState::kRuns) return true;
+  return state.state == MemberState::kLeaves && CountLeaving();
+}
+
 void Pairs::BuryLost() {
   for (int32_t i = 0; i < memory_->size(); ++i) {
     if (!lost_[static_cast<size_t>(i)]) continue;
     const MemberWord state = StateOf(i);
-    const bool had_finished = state.epoch == epoch_ && state.state != MemberState::kRuns;
-    if (had_finished || state.state == MemberState::kDead) continue;
-    words_->CompareExchange(memory_->MemberAt(i), state.Word(),
-                            MemberWord{MemberState::kDead, state.epoch}.Word());
+    if (MayBury(state))
+      words_->CompareExchange(memory_->MemberAt(i), state.Word(),
+                              MemberWord{MemberState::kDead, state.epoch}.Word());
   }
 }
 
@@ -173,19 +190,32 @@ void Pairs::Finish() {
   words_->Ring(memory_->BellAt());
 }
 
-void Pairs::TrainOn() {
-  words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kRuns, epoch_}.Word());
+// It says so before it counts itself: who ends the epoch has either seen it, or what it counts
+// makes that in vain.
+bool Pairs::TrainOn() {
+  words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kLeaves, epoch_}.Word());
+  const bool may = CountLeaving();
+  const MemberState state = may ? MemberState::kRuns : MemberState::kFinished;
+  words_->Store(memory_->MemberAt(self_), MemberWord{state, epoch_}.Word());
+  return may;
 }
 
 std::vector<int32_t> Pairs::Unfinished() {
-  BuryLost();
-  std::vector<int32_t> unfinished;
-  for (int32_t i = 0; i < memory_->size(); ++i) {
-    const MemberWord state = StateOf(i);
-    const bool has_finished = state.epoch == epoch_ && state.state != MemberState::kRuns;
-    if (!has_finished && state.state != MemberState::kDead) unfinished.push_back(i);
+  for (;;) {
+    BuryLost();
+    const EndWord end = EndWord::Of(words_->Load(memory_->EndAt()));
+    if (end.HasEnded(epoch_)) return {};
+    std::vector<int32_t> unfinished;
+    for (int32_t i = 0; i < memory_->size(); ++i) {
+      const MemberWord state = StateOf(i);
+      const bool has_finished = state.epoch == epoch_ && (state.state == MemberState::kFinished ||
+                                                          state.state == MemberState::kMet);
+      if (!has_finished && state.state != MemberState::kDead) unfinished.push_back(i);
+    }
+    if (!unfinished.empty()) return unfinished;
+    const EndWord over{.is_over = true, .left = end.left, .epoch = epoch_};
+    words_->CompareExchange(memory_->EndAt(), end.Word(), over.Word());
   }
-  return unfinished;
 }
 
 // All at one moment: nothing has changed between two looks.
@@ -227,6 +257,16 @@ void Pairs::Own(std::span<void* const> model) {
   Take(memory_->Buffer(AllSettled()[static_cast<size_t>(self_)]), model);
 }
 
+void Pairs::TakeWithProgress(std::span<void* const> model, Taking take) {
+  std::vector<std::byte> taken(memory_->layout().length_bytes());
+  std::vector<void*> spans;
+  for (const size_t offset : memory_->layout().offsets_bytes())
+    spans.push_back(taken.data() + offset);
+  (this->*take)(spans);
+  Merge(model, taken.data(), taken.data());
+  Take(taken.data(), model);
+}
+
 void Pairs::Meet() {
   words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kMet, epoch_}.Word());
   words_->Ring(memory_->BellAt());
@@ -236,7 +276,8 @@ std::vector<int32_t> Pairs::Unmet() {
   std::vector<int32_t> unmet;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const MemberWord state = StateOf(i);
-    const bool has_met = state.epoch > epoch_ || state.state >= MemberState::kMet;
+    const bool has_met = state.epoch > epoch_ || state.state == MemberState::kMet ||
+                         state.state == MemberState::kDead;
     if (!has_met && !lost_[static_cast<size_t>(i)]) unmet.push_back(i);
   }
   return unmet;
@@ -299,14 +340,14 @@ void Pairs::Take(const std::byte* from, std::span<void* const> model) const {
                    BytesOf(shard), StoresFor(memory_->layout()));
 }
 
-// buffer = (model - base) + current.
-void Pairs::Merge(std::span<void* const> model, const ModelWord& current, uint32_t buffer) {
+// to = (model - base) + current, both laid out as a buffer; they may be the same.
+void Pairs::Merge(std::span<void* const> model, const std::byte* current, std::byte* to_all) {
   for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
     const size_t item = SizeOf(shard.dtype);
     const std::byte* base = memory_->Buffer(self_, base_) + shard.offset_bytes;
     const std::byte* own = ShardOf(memory_->layout(), shard, model);
-    const std::byte* others = memory_->Buffer(current) + shard.offset_bytes;
-    std::byte* to = memory_->Buffer(self_, buffer) + shard.offset_bytes;
+    const std::byte* others = current + shard.offset_bytes;
+    std::byte* to = to_all + shard.offset_bytes;
     for (size_t at = 0; at < shard.count; at += kPieceElems) {
       const size_t piece = std::min(kPieceElems, shard.count - at);
       const std::byte* taken = base + at * item;

@@ -72,14 +72,19 @@ class Pairs {
 
   // This rank trains no more in this epoch. Others may average with it until all have finished.
   void Finish();
-  // Unless it has taken the mean it may still train on instead.
-  void TrainOn();
-  // Members that live and have not finished. When there are none, Mean is the same on all ranks.
+  // Unless it has taken the mean it may still train on instead. False: it may not, for all had
+  // finished, and others may have taken it.
+  bool TrainOn();
+  // Members that live and have not finished. When there are none, the epoch is over, and Mean is
+  // the same on all ranks.
   std::vector<int32_t> Unfinished();
   // The mean of all that have finished, and of those that live, in rank order.
   void Mean(std::span<void* const> model);
   // Instead of it: what this rank has by itself, with what others have made of it.
   void Own(std::span<void* const> model);
+  using Taking = void (Pairs::*)(std::span<void* const> model);
+  // One of them, when `model` has progress that was not handed in: that is added to it.
+  void TakeWithProgress(std::span<void* const> model, Taking take);
   // It has taken one of them. Once nobody that lives is Unmet it may go on with `model` as a new
   // epoch.
   void Meet();
@@ -112,7 +117,9 @@ class Pairs {
   std::vector<uint32_t> FreeBuffers();
   void Put(std::span<const void* const> model, uint32_t buffer);
   void Take(const std::byte* from, std::span<void* const> model) const;
-  void Merge(std::span<void* const> model, const ModelWord& current, uint32_t buffer);
+  void Merge(std::span<void* const> model, const std::byte* current, std::byte* to);
+  bool CountLeaving();
+  bool MayBury(const MemberWord& state);
   bool Publish(const ModelWord& before, uint32_t buffer);
   MemberWord StateOf(int32_t i);
   void BuryLost();

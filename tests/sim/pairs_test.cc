@@ -31,6 +31,8 @@ TEST(PairsTest, EverythingHolds) {
             {"stopped", &V::stopped},
             {"killed", &V::killed},
             {"equal ends", &V::equal},
+            {"gave up finishing", &V::gave_up},
+            {"too late", &V::came_too_late},
             {"epochs", &V::epochs},
             {"looks", &V::looks},
             {"torn", &V::torn},

@@ -79,6 +79,7 @@ void PairJournal::OnChange(const std::vector<Model>& now, const std::vector<int3
       Count(own_[i], 1);
     } else if (goes_on_[i]) {
       goes_on_[i] = false;
+      progress_[i].clear();  // It begins with what it has learnt meanwhile.
       Count(*ModelOf(changed[0]), -1);
       Count(own_[i], 1);
     } else if (progress_[i].empty()) {
@@ -199,6 +200,21 @@ void PairJournal::CheckOwn(int32_t rank, const Bytes& model) {
   Look();
   if (!IsEqual(model, *ModelOf(rank)))
     Fail("5: rank " + std::to_string(rank) + " keeps something else than it has");
+}
+
+void PairJournal::CheckMeanOfEpoch(int32_t rank, int epoch, const Bytes& mean) {
+  Bytes& first = means_[epoch];
+  if (first.empty()) first = mean;
+  if (!IsEqual(first, mean))
+    Fail("5: an epoch ends with two means, rank " + std::to_string(rank) + "'s is the second");
+}
+
+void PairJournal::CheckProgress(int32_t rank, const Bytes& taken, const Bytes& model) {
+  const std::vector<double> before = Values(taken), after = Values(model);
+  const std::vector<double>& progress = progress_[static_cast<size_t>(rank)];
+  for (size_t e = 0; e < before.size(); ++e)
+    if (std::abs(before[e] + progress[e] - after[e]) > kRounding)
+      return Fail("5: what rank " + std::to_string(rank) + " learnt while others finished is lost");
 }
 
 const Bytes* PairJournal::ModelOf(int32_t i) const {

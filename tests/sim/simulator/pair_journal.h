@@ -39,6 +39,10 @@ class PairJournal {
 
   // What is left of an epoch: the mean of all, or what the rank has by itself.
   void CheckMeanOfAll(const Bytes& model);
+  // All that take the mean at the end of an epoch take the same.
+  void CheckMeanOfEpoch(int32_t rank, int epoch, const Bytes& mean);
+  // `model` is what the rank has `taken`, with its progress that was not handed in.
+  void CheckProgress(int32_t rank, const Bytes& taken, const Bytes& model);
   void CheckOwn(int32_t rank, const Bytes& model);
 
   // What member i has, whatever is being decided. Nothing before it has begun.
@@ -75,7 +79,8 @@ class PairJournal {
   bool of_copies_ = false;
   std::function<double(size_t rank)> error_;  // empty: no codec
   std::vector<bool> goes_on_;
-  std::vector<Bytes> own_;  // what a rank made its word say last
+  std::map<int, Bytes> means_;  // by epoch
+  std::vector<Bytes> own_;      // what a rank made its word say last
   std::string failure_;
   uint64_t hash_ = 1469598103934665603u;
 };

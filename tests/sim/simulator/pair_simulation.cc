@@ -10,6 +10,7 @@
 #include "tests/sim/simulator/fiber.h"
 #include "tests/sim/simulator/pair_draws.h"
 #include "tests/sim/simulator/pair_journal.h"
+#include "tests/sim/simulator/pair_learning.h"
 #include "tests/sim/simulator/pair_swarm.h"
 #include "tests/sim/simulator/split_kernels.h"
 
@@ -46,6 +47,7 @@ class PairSimulation final : public InprocWatcher {
     Bytes model;
     int64_t local_steps = 0;  // since it handed in
     bool finishes = false, has_finished = false;
+    int gave_up = 0;
   };
 
   void Point(int32_t rank);
@@ -56,7 +58,9 @@ class PairSimulation final : public InprocWatcher {
   void StepByRule(int32_t rank);
   void Average(int32_t rank);
   void LookAtOne(int32_t rank);
-  void Finish(int32_t rank);
+  void Step(int32_t rank);
+  bool Finish(int32_t rank, int epoch);
+  void TakeAtEnd(int32_t rank, int epoch, bool all, bool learnt);
   void GoOn(int32_t rank);
   void Hear(Pairs* pairs);
   bool IsAwaited(const std::vector<int32_t>& ranks) const;
@@ -79,8 +83,8 @@ class PairSimulation final : public InprocWatcher {
   uint64_t resumes_ = 0;
   uint64_t others_ran_ = 0;  // how often the rank that runs was another one than before
   int32_t ran_last_ = -1;
-  uint64_t batches_ = 0, stopped_ = 0, killed_ = 0, stops_ = 0, equal_ = 0, epochs_ = 0, looks_ = 0,
-           torn_ = 0;
+  uint64_t stops_ = 0;
+  PairVerdict came_up_;  // what is counted here
 };
 
 PairMemory Mapped(InprocNetwork* network, int32_t size, const RoundLayout& layout) {
@@ -132,44 +136,25 @@ void PairSimulation::Main(int32_t rank) {
   player.pairs->Begin(ConstSpansOf(&player.model));
   for (int epoch = 0; epoch < swarm_.epochs && !closing_; ++epoch) {
     if (epoch > 0) GoOn(rank);
-    for (uint64_t i = 0; i < swarm_.steps[static_cast<size_t>(rank)] && !closing_; ++i) {
-      Hear(player.pairs.get());
-      Learn(rank);
-      if (swarm_.by_rule) {
-        StepByRule(rank);
-        continue;
-      }
-      player.pairs->Update(SpansOf(&player.model));
-      if (closing_) return;
-      journal_.OnTaken(rank, player.model);
-      if (rng_.Percent(10)) LookAtOne(rank);
-      if (rng_.Percent(swarm_.exchange_percent)) Average(rank);
-    }
-    if (!closing_) Finish(rank);
+    for (uint64_t i = 0; i < swarm_.steps[static_cast<size_t>(rank)] && !closing_; ++i) Step(rank);
+    while (!closing_ && !Finish(rank, epoch)) Step(rank);
   }
 }
 
-// Progress in whole numbers, so that what is lost shows.
+void PairSimulation::Step(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  Hear(player.pairs.get());
+  Learn(rank);
+  if (swarm_.by_rule) return StepByRule(rank);
+  player.pairs->Update(SpansOf(&player.model));
+  if (closing_) return;
+  journal_.OnTaken(rank, player.model);
+  if (rng_.Percent(10)) LookAtOne(rank);
+  if (rng_.Percent(swarm_.exchange_percent)) Average(rank);
+}
+
 void PairSimulation::Learn(int32_t rank) {
-  Bytes* model = &players_[static_cast<size_t>(rank)].model;
-  std::vector<double> progress;
-  for (const RoundLayout::Shard& shard : layout_.shards())
-    for (size_t i = 0; i < shard.count; ++i) {
-      std::byte* at = model->data() + shard.offset_bytes + i * SizeOf(shard.dtype);
-      progress.push_back(1 + static_cast<double>(rng_.Below(200)));
-      if (shard.dtype == DType::kF32) {
-        float value;
-        std::memcpy(&value, at, sizeof(value));
-        value += static_cast<float>(progress.back());
-        std::memcpy(at, &value, sizeof(value));
-      } else {
-        double value;
-        std::memcpy(&value, at, sizeof(value));
-        value += progress.back();
-        std::memcpy(at, &value, sizeof(value));
-      }
-    }
-  journal_.OnProgress(rank, progress);
+  journal_.OnProgress(rank, LearnWhole(layout_, &rng_, &players_[static_cast<size_t>(rank)].model));
 }
 
 void PairSimulation::StepByRule(int32_t rank) {
@@ -185,7 +170,7 @@ void PairSimulation::StepByRule(int32_t rank) {
                   std::to_string(swarm_.rule.local_steps) + " and has " +
                   (has_handed_in ? "" : "not ") + "handed in");
   if (!has_handed_in) return;
-  ++batches_;
+  ++came_up_.batches;
   player.local_steps = 0;
   journal_.OnTaken(rank, player.model);
 }
@@ -212,8 +197,8 @@ void PairSimulation::LookAtOne(int32_t rank) {
   const auto member = static_cast<int32_t>(rng_.Below(players_.size()));
   const bool whole = players_[static_cast<size_t>(rank)].pairs->Look(member, SpansOf(&copy));
   if (closing_) return;
-  ++looks_;
-  torn_ += whole ? 0 : 1;
+  ++came_up_.looks;
+  came_up_.torn += whole ? 0 : 1;
   if (whole && !journal_.IsEqual(copy, *journal_.ModelOf(member)))
     journal_.Fail("1: rank " + std::to_string(rank) + " has seen what rank " +
                   std::to_string(member) + " does not have");
@@ -231,36 +216,57 @@ bool PairSimulation::IsAwaited(const std::vector<int32_t>& ranks) const {
   });
 }
 
-void PairSimulation::Finish(int32_t rank) {
+// False: it has given up waiting, and trains on.
+bool PairSimulation::Finish(int32_t rank, int epoch) {
   Player& player = players_[static_cast<size_t>(rank)];
   if (swarm_.by_rule) player.steps->HandIn(SpansOf(&player.model));
-  if (closing_) return;
+  if (closing_) return true;
   journal_.Look();
   if (!journal_.HasHandedIn(rank))
     journal_.Fail("6: rank " + std::to_string(rank) + " finishes with steps that it keeps");
   player.local_steps = 0;
   player.pairs->Finish();
   player.finishes = true;
-  while (!closing_ && IsAwaited(player.pairs->Unfinished())) {
+  bool gives_up = false;
+  while (!closing_ && !gives_up && IsAwaited(player.pairs->Unfinished())) {
     Hear(player.pairs.get());
     player.fiber->Yield();
+    gives_up = swarm_.gives_up && player.gave_up < 3 && rng_.Percent(10);
   }
-  if (closing_) return;
+  if (closing_) return true;
   Hear(player.pairs.get());
-  const bool all = player.pairs->Unfinished().empty();
-  if (swarm_.keeps_own) {
-    player.pairs->Own(SpansOf(&player.model));
-    if (all && !closing_) journal_.CheckOwn(rank, player.model);
-  } else {
-    player.pairs->Mean(SpansOf(&player.model));
-  }
+  player.gave_up += gives_up ? 1 : 0;
+  came_up_.gave_up += gives_up ? 1 : 0;
+  if (gives_up && player.pairs->TrainOn()) return player.finishes = false;
+  came_up_.came_too_late += gives_up ? 1 : 0;
+  const bool all = gives_up || player.pairs->Unfinished().empty();
+  TakeAtEnd(rank, epoch, all, gives_up);
   player.pairs->Meet();
   while (!closing_ && IsAwaited(player.pairs->Unmet())) {
     Hear(player.pairs.get());
     player.fiber->Yield();
   }
-  player.has_finished = all && !closing_;
+  player.has_finished = all && !gives_up && !closing_;
   player.finishes = false;
+  return true;
+}
+
+// The epoch has ended, if `all` had finished; `learnt`: this rank has trained on nevertheless.
+void PairSimulation::TakeAtEnd(int32_t rank, int epoch, bool all, bool learnt) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  const Pairs::Taking take = swarm_.keeps_own ? &Pairs::Own : &Pairs::Mean;
+  Bytes taken(layout_.length_bytes());
+  ((*player.pairs).*take)(SpansOf(&taken));
+  if (closing_) return;
+  if (all && swarm_.keeps_own) journal_.CheckOwn(rank, taken);
+  if (all && !swarm_.keeps_own) journal_.CheckMeanOfEpoch(rank, epoch, taken);
+  if (!learnt) {
+    player.model = taken;
+    return;
+  }
+  Learn(rank);
+  player.pairs->TakeWithProgress(SpansOf(&player.model), take);
+  if (!closing_) journal_.CheckProgress(rank, taken, player.model);
 }
 
 void PairSimulation::GoOn(int32_t rank) {
@@ -269,7 +275,7 @@ void PairSimulation::GoOn(int32_t rank) {
   journal_.OnGoOn(rank);
   player.pairs->GoOn(ConstSpansOf(&player.model));
   ++gone_on_;
-  epochs_ += gone_on_ == swarm_.size ? 1 : 0;
+  came_up_.epochs += gone_on_ == swarm_.size ? 1 : 0;
 }
 
 std::vector<void*> PairSimulation::SpansOf(Bytes* model) const {
@@ -297,11 +303,11 @@ void PairSimulation::Strike() {
   const auto runs = std::count_if(players_.begin(), players_.end(),
                                   [](const Player& p) { return p.state == State::kRuns; });
   if (runs == 1) return;
-  if (stopped_ < swarm_.most_stopped) {
-    ++stopped_;
+  if (came_up_.stopped < swarm_.most_stopped) {
+    ++came_up_.stopped;
     player.state = State::kStopped;
-  } else if (killed_ < swarm_.most_killed) {
-    ++killed_;
+  } else if (came_up_.killed < swarm_.most_killed) {
+    ++came_up_.killed;
     player.state = State::kKilled;
     player.known_dead_at =
         network_.clock().Now() + static_cast<Time>(rng_.Below(uint64_t{kLongestNews}));
@@ -329,12 +335,12 @@ void PairSimulation::CheckEnd() {
     if (!player.has_finished && player.state != State::kKilled) return;
     if (first == nullptr && player.has_finished) first = &player;
   }
-  ++equal_;
+  ++came_up_.equal;
   if (swarm_.keeps_own) return;
   for (const Player& player : players_)
     if (player.has_finished && !journal_.IsEqual(player.model, first->model))
       journal_.Fail("5: finish() has left the ranks with different models");
-  if (killed_ > 0) return;
+  if (came_up_.killed > 0) return;
   journal_.CheckMeanOfAll(first->model);
 }
 
@@ -367,20 +373,14 @@ PairVerdict PairSimulation::Run() {
 }
 
 PairVerdict PairSimulation::Verdict(uint64_t resumes) const {
-  PairVerdict verdict{.failure = journal_.failure(),
-                      .swarm = swarm_.ToString(),
-                      .hash = journal_.hash() * 31 + resumes,
-                      .updates = journal_.updates,
-                      .exchanges = journal_.exchanges,
-                      .batches = batches_,
-                      .undecided = journal_.undecided,
-                      .stopped = stopped_,
-                      .killed = killed_,
-                      .equal = equal_,
-                      .epochs = epochs_,
-                      .looks = looks_,
-                      .torn = torn_,
-                      .coded = journal_.coded};
+  PairVerdict verdict = came_up_;
+  verdict.failure = journal_.failure();
+  verdict.swarm = swarm_.ToString();
+  verdict.hash = journal_.hash() * 31 + resumes;
+  verdict.updates = journal_.updates;
+  verdict.exchanges = journal_.exchanges;
+  verdict.undecided = journal_.undecided;
+  verdict.coded = journal_.coded;
   for (const Player& player : players_) {
     const Pairs::Counters& counters = player.pairs->counters();
     verdict.merged += counters.merged;

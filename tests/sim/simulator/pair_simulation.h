@@ -11,6 +11,7 @@
 //     else runs is not refused as busy.
 //  4. A rank trains on what it has published.
 //  5. After finish() all that have finished have the mean of all models, bit for bit, and go on.
+//     Who gives up finishing trains on with all, or, when all had finished, from that mean.
 //  6. Progress is handed in after as many steps as the rule says, and the rest of it by finish().
 //  7. Who begins an exchange has handed in its last steps before it, or of copies, after it.
 //  8. With a codec two models change to what is less than half a step from their mean, and their
@@ -30,7 +31,7 @@ struct PairVerdict {
   // What came up, for tests that want it to.
   uint64_t updates = 0, merged = 0, exchanges = 0, busy = 0, no_room = 0, absent = 0;
   uint64_t batches = 0, undecided = 0, stopped = 0, killed = 0, equal = 0, epochs = 0, looks = 0,
-           torn = 0, coded = 0, decoded = 0, repaired = 0;
+           torn = 0, coded = 0, decoded = 0, repaired = 0, gave_up = 0, came_too_late = 0;
 };
 
 // Runs one seed to its end, with that many ranks; 0: as the seed has it, up to six.

@@ -42,6 +42,7 @@ PairSwarm PairSwarm::Draw(Rng* rng, int32_t ranks) {
   s.by_rule = rng->Percent(25);
   s.rule = DrawRule(rng, s.size);
   s.keeps_own = s.strikes_permille % 5 == 0;  // Not drawn: what seeds are known for stays.
+  s.gives_up = s.strikes_permille % 2 == 0;
   constexpr int64_t kBits[] = {4, 8, 8, 11, 16};
   s.bits = s.strikes_permille % 3 == 2 ? kBits[s.strikes_permille / 3 % 5] : 0;
   return s;
@@ -63,6 +64,7 @@ std::string PairSwarm::ToString() const {
          ", stopped " + std::to_string(most_stopped) + ", killed " + std::to_string(most_killed) +
          ", switches " + std::to_string(switch_permille) + " permille, epochs " +
          std::to_string(epochs) + (keeps_own ? ", models stay own" : "") +
+         (gives_up ? ", some give up finishing" : "") +
          (bits > 0 ? ", lattice@" + std::to_string(bits) : "");
 }
 

@@ -27,6 +27,7 @@ struct PairSwarm {
   bool stops_at_words;      // likewise, where a word is read or written
   uint64_t most_stopped, most_killed, strikes_permille;  // for ever
   bool keeps_own;                                        // at the end of an epoch; else the mean
+  bool gives_up;                                         // some trains on while others finish
   int epochs;                                            // of so many steps, each with its end
   int64_t bits;                                          // of the lattice; 0: no codec
 
