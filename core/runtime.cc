@@ -62,7 +62,10 @@ Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
                  .clock = options_.clock,
                  .plan = options_.plan,
                  .plan_settings = &options_.selector,
-                 .device_arena_bytes = options_.device_arena_bytes},
+                 .device_arena_bytes = options_.device_arena_bytes,
+                 .device_path = options_.device_path,
+                 .circuit_bytes = options_.circuit_bytes,
+                 .log = options_.log},
                 transport),
       stall_(transport->rank(), options_.log),
       letters_(transport) {

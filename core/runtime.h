@@ -42,6 +42,8 @@ class Runtime {
     uint64_t landing_bytes = 0;                 // that a stream's slots take turns over, if it may
     std::array<Device*, 3> devices{};           // by DeviceType; null: none
     uint64_t device_arena_bytes = 0;            // of the arena, for messages of device tensors
+    DevicePath device_path = DevicePath::kAuto;
+    uint64_t circuit_bytes = 0;  // see Executor::Options
     const Kernels* kernels = nullptr;
     Clock* clock = nullptr;        // outlives the runtime
     Log* log = nullptr;            // outlives the runtime

@@ -15,6 +15,11 @@ _CC_DEPS = {
         "//ops",
         "//tests/plugins:fake_cuda",
     ],
+    "contract/nccl": [
+        "//core:c_api",
+        "//ops",
+        "//tests/plugins:fake_cuda",
+    ],
     "contract/control": [
         "//ops/control:grpc",
         "//proto:control",
@@ -62,6 +67,16 @@ _CC_DATA = {
     "contract/cuda_test.cc": [
         "//ops/devices:libcovey_cuda.so",
         "//tests/plugins:driver/libcuda.so.1",
+    ],
+    "contract/nccl_test.cc": [
+        "//ops/devices:libcovey_cuda.so",
+        "//tests/plugins:driver/libcuda.so.1",
+        "//tests/plugins:nccl/libnccl.so.2",
+    ],
+    "contract/nccl_torn_test.cc": [
+        "//ops/devices:libcovey_cuda.so",
+        "//tests/plugins:driver/libcuda.so.1",
+        "//tests/plugins:nccl_torn/libnccl.so.2",
     ],
     "unit/run/plugin_test.cc": ["//tests/plugins"],
 }

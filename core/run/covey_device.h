@@ -12,11 +12,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/run/covey_circuits.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum { COVEY_DEVICE_ABI = 1 };
+enum { COVEY_DEVICE_ABI = 2 };
 
 typedef enum covey_queue { COVEY_TO_HOST = 0, COVEY_TO_DEVICE = 1 } covey_queue;
 
@@ -34,6 +36,7 @@ typedef struct covey_device {
   void (*drain)(void* self);
   const char* (*failure)(void* self); /* "": it has not failed; else it stays as it is */
   void (*close)(void* self);
+  const covey_circuits* circuits; /* NULL: none; go with the device */
 } covey_device;
 
 /* Opens the device number `index`; fills *device. 0, or 1 with one sentence in `error`. `abi`: the

@@ -21,6 +21,8 @@
 
 namespace covey {
 
+class Circuits;
+
 class Device {
  public:
   enum class Queue : uint8_t { kToHost, kToDevice };
@@ -50,6 +52,9 @@ class Device {
   virtual void Drain() = 0;
   // In the driver's words; empty: it has not failed. Any thread.
   virtual std::string Failure() = 0;
+
+  // Null: its tensors travel by copies only. Goes with the device.
+  virtual Circuits* circuits() { return nullptr; }
 };
 
 }  // namespace covey

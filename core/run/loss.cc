@@ -33,7 +33,8 @@ void Executor::Abort(Exchange* x, Rank lost, const std::string& how) {
   Cell* cell = x->CellOf(x->Me());
   transport_->StoreRelease(&cell->abort, static_cast<uint64_t>(ToInt(lost)) + 1);
   transport_->Wake(x->request->group->members);
-  const bool shared = x->state == ExchangeState::kRunning && x->schedule->shares_memory;
+  const bool shared = (x->state == ExchangeState::kRunning && x->schedule->shares_memory) ||
+                      LeaveCircuit(x, lost, how);
   x->state = ExchangeState::kLeaving;
   x->why = Status::Aborted("rank " + std::to_string(ToInt(lost)) + " " + how, lost);
   if (!shared || AllHaveLeft(*x)) End(x, Outcome::kAborted, std::move(x->why), 0);
@@ -49,6 +50,7 @@ void Executor::AbortAll(const Status& why) {
 // Whether no member touches this rank's memory any more: each is through, or has given up, or is
 // gone.
 bool Executor::AllHaveLeft(const Exchange& x) const {
+  if (x.for_circuit) return board_.IsOver(*x.request->group);
   const uint64_t last = x.channel->ticks + x.schedule->ticks;
   for (size_t j = 0; j < x.size(); ++j) {
     const Cell* cell = x.CellOf(j);

@@ -3,11 +3,13 @@
 #define COVEY_CORE_RUN_PLUGIN_DEVICE_H_
 
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "core/base/status.h"
 #include "core/run/covey_device.h"
 #include "core/run/device.h"
+#include "core/run/plugin_circuits.h"
 
 namespace covey {
 
@@ -38,9 +40,12 @@ class PluginDevice final : public Device {
   void Unpin(std::byte* memory) override { c_.unpin(c_.self, memory); }
   void Drain() override { c_.drain(c_.self); }
   std::string Failure() override { return c_.failure(c_.self); }
+  Circuits* circuits() override { return circuits_.has_value() ? &*circuits_ : nullptr; }
 
  private:
-  explicit PluginDevice(const covey_device& device) : c_(device) {}
+  explicit PluginDevice(const covey_device& device) : c_(device) {
+    if (device.circuits != nullptr) circuits_.emplace(*device.circuits);
+  }
 
   static covey_queue In(Queue queue) {
     return queue == Queue::kToHost ? COVEY_TO_HOST : COVEY_TO_DEVICE;
@@ -51,6 +56,7 @@ class PluginDevice final : public Device {
   }
 
   covey_device c_;
+  std::optional<PluginCircuits> circuits_;
 };
 
 // Whether the plug-in `name`, which is one for a device, reaches any device of this machine.

@@ -55,6 +55,7 @@ Driver& It() {
 
 thread_local int t_depth = 0;
 thread_local int t_waits = 0;
+thread_local int t_card = 0;
 
 char* Host(const void* on_device) {
   return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(on_device) ^ kOnDevice);
@@ -165,8 +166,14 @@ void Fail(int calls) {
   It().lost = false;
 }
 
-constexpr FakeCuda kFake = {Alloc, Free,  NewStream, NewEvent, Record, Compute,
-                            Read,  Depth, Waits,     Unpinned, Left,   Fail};
+void Enqueue(void* stream, bool (*try_it)(void* context), void* context) {
+  const std::lock_guard lock(It().mutex);
+  Of(stream)->tasks.push_back({[try_it, context] { return try_it(context); }});
+}
+void UseCard(int card) { t_card = card; }
+
+constexpr FakeCuda kFake = {Alloc, Free,     NewStream, NewEvent, Record,  Compute, Read,   Depth,
+                            Waits, Unpinned, Left,      Fail,     Enqueue, Host,    UseCard};
 
 }  // namespace
 
@@ -184,6 +191,11 @@ SHOWN int cuDeviceGetCount(int* count) {
 SHOWN int cuDeviceGet(int* device, int index) {
   *device = 100 + index;
   return kOk;
+}
+SHOWN int cuDeviceGetUuid(char* uuid, int device) {
+  std::memset(uuid, 0, 16);
+  std::memcpy(uuid, &t_card, sizeof(t_card));
+  return device == 100 ? kOk : kInvalid;
 }
 SHOWN int cuDevicePrimaryCtxRetain(void** context, int device) {
   *context = &It();

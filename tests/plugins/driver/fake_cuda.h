@@ -24,6 +24,11 @@ struct FakeCuda {
   int (*unpinned)();        // copies from or to memory of the host that was not registered
   int (*left)();            // streams and events there are, and memory registered
   void (*fail)(int calls);  // the calls-th copy from now on fails; -1: none
+  // For a library over this driver. The stream does this once it has come so far, until it says
+  // true; it may call nothing of the driver's.
+  void (*enqueue)(void* stream, bool (*try_it)(void* context), void* context);
+  char* (*host)(const void* memory);  // where memory of the device is kept
+  void (*use_card)(int card);         // that this thread's device is
 };
 
 extern "C" const FakeCuda* fake_cuda();

@@ -31,6 +31,7 @@ class LateDevice final : public Device {
   // An event that completes at `at`, when `compute` is called. kNever: only by Finish.
   void* Compute(Time at, std::function<void()> compute);
   void Finish(void* event);
+  static bool HasCompleted(void* event) { return static_cast<Event*>(event)->completed; }
   // As the user does: what `stream` was ordered after is done now.
   void Synchronize(void* stream);
   // Whether a copy is still to be done from or to this memory of the test's.
@@ -54,6 +55,8 @@ class LateDevice final : public Device {
   // Whoever the copies were for is gone with its memory.
   void Drain() override { queues_ = {}; }
   std::string Failure() override { return failed_ ? "it has fallen off the bus" : ""; }
+  Circuits* circuits() override { return circuits_; }
+  void SetCircuits(Circuits* circuits) { circuits_ = circuits; }
 
  private:
   // Bits that no address of this machine's processes has set.
@@ -93,6 +96,7 @@ class LateDevice final : public Device {
   int calls_left_ = -1;  // never
   int given_back_ = 0;
   bool failed_ = false;
+  Circuits* circuits_ = nullptr;
 };
 
 }  // namespace covey
