@@ -119,15 +119,31 @@ bool Executor::RunCircuit(Exchange* x, Time now) {
     if (!Await(x, kTurnTick, kEveryRank)) return x->state != ExchangeState::kCircuit;
     Settle(x);
   }
-  const uint64_t done = x->channel->ticks + kDoneTick;
-  for (size_t j = 0; j < x->size(); ++j) {
-    AbortIfInVain(x, done, j);
-    if (x->state != ExchangeState::kCircuit) return true;
-  }
+  if (LooksForLost(x)) return true;
   if (x->failed_at != 0 || !AdvanceLaunch(x, now)) FailCircuit(x, now);
   if (x->state != ExchangeState::kCircuit) return true;
   awaits_device_ = true;
   return x->leg != before;
+}
+
+// Whether a member that has not done it never will: the exchange has been aborted. Whoever gave up
+// because of another, and may have gone since, is not to blame.
+bool Executor::LooksForLost(Exchange* x) {
+  const uint64_t done = x->channel->ticks + kDoneTick;
+  for (size_t j = 0; j < x->size(); ++j) {
+    const Cell* cell = x->CellOf(j);
+    const Rank rank = x->request->group->members[j];
+    const uint64_t abort = transport_->LoadAcquire(&cell->abort);
+    const Rank lost{static_cast<int32_t>(abort) - 1};
+    if (abort == 0 || lost == rank || transport_->LoadAcquire(&cell->tick) >= done) continue;
+    Abort(x, lost, "has gone (seen by rank " + std::to_string(ToInt(rank)) + ")");
+    return true;
+  }
+  for (size_t j = 0; j < x->size(); ++j) {
+    AbortIfInVain(x, done, j);
+    if (x->state != ExchangeState::kCircuit) return true;
+  }
+  return false;
 }
 
 // False: the circuit has failed.

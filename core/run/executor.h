@@ -116,6 +116,7 @@ class Executor {
   bool JudgeCircuit(Exchange* exchange, Time now);
   void Settle(Exchange* exchange);
   bool RunCircuit(Exchange* exchange, Time now);
+  bool LooksForLost(Exchange* exchange);
   bool AdvanceLaunch(Exchange* exchange, Time now);
   bool Launch(Exchange* exchange);
   void FailCircuit(Exchange* exchange, Time now);

@@ -77,8 +77,13 @@ CircuitVerdict Switchboard::Judge(const Group& group, std::span<const uint64_t> 
   const auto staged = ready > 0 ? CircuitVerdict::kAgain : CircuitVerdict::kStaged;
   const bool insists = path_ == DevicePath::kCircuit && may;
   if (never < words.size()) {
-    Never(group, &lines_[group.key],
-          "rank " + Text(group.members[never]) + " can be in no circuit (its log says why)", false);
+    // Who still looks says later why it is in none itself, if it is.
+    Line& line = lines_[group.key];
+    if (Look(group, &line) != Stand::kNotYet)
+      Never(group, &line,
+            "rank " + Text(group.members[never]) + " can be in no circuit (it says why where " +
+                "COVEY_LOG_LEVEL is info)",
+            false);
     return insists ? CircuitVerdict::kRefused : staged;
   }
   if (ready + willing < words.size()) return staged;
@@ -103,7 +108,8 @@ CircuitVerdict Switchboard::Judge(const Group& group, std::span<const uint64_t> 
 
 std::string Switchboard::Refusal(const Group& group) const {
   const Line* line = Find(group);
-  return "cuda_path is nccl, and " + (line == nullptr ? std::string("there is none") : line->why) +
+  const bool known = line != nullptr && !line->why.empty();
+  return "cuda_path is nccl, and " + (known ? line->why : "some rank can be in no circuit") +
          "; COVEY_CUDA_PATH=auto goes through memory of the host then";
 }
 

@@ -13,7 +13,7 @@
 namespace covey {
 namespace {
 
-constexpr const char* kSettings = "plugin_path=ops/devices";
+constexpr const char* kSettings = "plugin_path=ops/devices\ncuda_path=staged";
 
 // Its soname is the real driver's, which the plug-in then finds loaded.
 const FakeCuda& Fake() {
