@@ -135,8 +135,8 @@ typedef void (*covey_callback)(void* context, covey_handle handle, const covey_e
  *
  *  allreduce: outputs[i] = postscale * op over ranks of (prescale * inputs[i]); same shape. Sums
  *             are taken in rank order, one rank after the other unless COVEY_ALGORITHM is one that
- *             groups them as a tree. All tensors of one request have one dtype and travel together
- *             (a grouped allreduce).
+ *             groups them as a tree, or NCCL does it. All tensors of one request have one dtype
+ *             and travel together (a grouped allreduce).
  *
  *  broadcast: outputs[i] = inputs[i] of root. On the root outputs may equal inputs.
  *

@@ -63,7 +63,10 @@ Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
                  .plan = options_.plan,
                  .plan_settings = &options_.selector,
                  .device_arena_bytes = options_.device_arena_bytes,
-                 .device_commons = options_.device_commons},
+                 .device_commons = options_.device_commons,
+                 .device_path = options_.device_path,
+                 .circuit_bytes = options_.circuit_bytes,
+                 .log = options_.log},
                 transport),
       stall_(transport->rank(), options_.log),
       letters_(transport) {

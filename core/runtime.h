@@ -42,7 +42,10 @@ class Runtime {
     uint64_t landing_bytes = 0;                 // that a stream's slots take turns over, if it may
     std::array<Device*, 3> devices{};           // by DeviceType; null: none
     uint64_t device_arena_bytes = 0;            // of the arena, for messages of device tensors
-    bool device_commons = true;                 // see Executor::Options
+    // See Executor::Options.
+    bool device_commons = true;
+    DevicePath device_path = DevicePath::kAuto;
+    uint64_t circuit_bytes = 0;
     const Kernels* kernels = nullptr;
     Clock* clock = nullptr;        // outlives the runtime
     Log* log = nullptr;            // outlives the runtime

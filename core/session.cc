@@ -35,6 +35,12 @@ uint64_t LandingBytes() {
   return (bytes > 0 ? static_cast<uint64_t>(bytes) : uint64_t{1} << 20) * 3 / 2;
 }
 
+// Whether there are rooms in common is another question, see device_commons below.
+DevicePath PathOf(const Config& config) {
+  if (config.cuda_path == "auto") return DevicePath::kAuto;
+  return config.cuda_path == "nccl" ? DevicePath::kCircuit : DevicePath::kStaged;
+}
+
 // "name":value, appended to a JSON object under construction.
 void Field(std::string* json, const char* name, uint64_t value) {
   *json += (json->size() > 1 ? ",\"" : "\"") + std::string(name) + "\":" + std::to_string(value);
@@ -78,7 +84,9 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
           .cache_bytes = LastLevelCacheBytes(),
           .landing_bytes = LandingBytes(),
           .device_arena_bytes = config.arena_bytes / 2,
-          .device_commons = config.cuda_path != "staged",
+          .device_commons = config.cuda_path == "auto" || config.cuda_path == "ipc",
+          .device_path = PathOf(config),
+          .circuit_bytes = config.nccl_bytes,
           .kernels = &BestKernels(),
           .clock = &s->clock_,
           .log = s->log_.get()},
@@ -340,6 +348,7 @@ std::string Session::StatsJson() {
       Field(&json, "device_to_host_bytes", ferry->counters().to_host_bytes);
       Field(&json, "host_to_device_bytes", ferry->counters().to_device_bytes);
       Field(&json, "device_pinned_bytes", ferry->rooms().pinned_bytes());
+      Field(&json, "exchanges_nccl", e.by_circuit);
       Field(&json, "exchanges_ipc", e.in_common);
     }
   });

@@ -1,11 +1,18 @@
 """Mutants: sources with one rule removed, which the simulator must catch (sim/mutants/*.txt)."""
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
-# that a rare one takes few seeds; "rounds", "models", "hosts", "pairs", "windows", "neighbors": the
-# simulator of rounds, of rounds of models, of seats, of pairs, of windows, or of neighbors is to
-# catch it; "plans":
-# sim/simulator/plans.h.
+# that a rare one takes few seeds; "rounds", "models", "hosts", "pairs", "windows", "neighbors",
+# "circuits": the simulator of rounds, of rounds of models, of seats, of pairs, of windows, of
+# neighbors, or of circuits is to catch it; "plans": sim/simulator/plans.h.
 _MUTANTS = {
+    "circuit_devices_are_not_compared": (["core/run/switchboard.cc"], "circuits"),
+    "circuit_event_is_not_waited_for": (["core/run/circuit_side.cc"], "circuits"),
+    "circuit_is_not_dropped": (["core/run/circuit_side.cc"], "circuits"),
+    "circuit_judged_by_what_was_seen_before": (["core/run/switchboard.cc"], "circuits"),
+    "circuit_lost_are_waited_for": (["core/run/circuit_side.cc"], "circuits"),
+    "circuit_memory_is_given_back_early": (["core/run/loss.cc"], "circuits"),
+    "circuit_own_word_decides": (["core/run/switchboard.cc"], "circuits"),
+    "circuit_some_are_ready": (["core/run/switchboard.cc"], "circuits"),
     "completion_lost": (["core/runtime.cc"], "none"),
     "completion_twice": (["core/runtime.cc"], "none"),
     "device_is_not_waited_for": (["core/run/device_side.cc"], "none"),
@@ -41,7 +48,13 @@ _MUTANTS = {
     "n11_begins_nothing_and_does_not_say_so": (["core/runtime.cc"], "losses"),
     "n11_ends_while_peers_write": (["core/run/loss.cc"], "direct"),
     "n11_proposed_block_is_freed": (["core/agree/negotiator.cc"], "agreed"),
+    "n12_begun_is_launched": (["core/run/launch_order.cc"], "circuits"),
+    "n12_number_does_not_follow": (["core/run/launch_order.cc"], "circuits"),
+    "n12_own_proposal_is_the_turn": (["core/run/circuit_side.cc"], "circuits"),
+    "n12_turn_is_not_pushed": (["core/run/circuit_side.cc"], "circuits"),
+    "n12_unsettled_are_passed_by": (["core/run/launch_order.cc"], "circuits"),
     "o2_says_done_before_it_is": (["core/run/commons_side.cc"], "none"),
+    "o_circuit_says_no_of_rooms": (["core/run/commons_side.cc"], "circuits"),
     "o_only_who_has_no_room_judges": (["core/run/commons_side.cc"], "none"),
     "p1_one_side_alone": (["core/pair/exchange.cc"], "pairs"),
     "p1_own_model_alone": (["core/pair/pairs.cc"], "pairs"),

@@ -21,6 +21,11 @@ _CC_DEPS = {
         "//ops/kernels",
         "//tests/plugins:fake_cuda",
     ],
+    "contract/nccl": [
+        "//core:c_api",
+        "//ops",
+        "//tests/plugins:fake_cuda",
+    ],
     "contract/control": [
         "//ops/control:grpc",
         "//proto:control",
@@ -75,11 +80,26 @@ _CC_DATA = {
         "//ops/devices:libcovey_cuda.so",
         "//tests/plugins:driver/libcuda.so.1",
     ],
+    "contract/cuda_auto_test.cc": [
+        "//tests/plugins:cuda/libcovey_cuda.so",
+        "//tests/plugins:driver/libcuda.so.1",
+        "//tests/plugins:nccl/libnccl.so.2",
+    ],
     "contract/cuda_ipc_test.cc": [
         "//tests/plugins:cuda/libcovey_cuda.so",
         "//tests/plugins:driver/libcuda.so.1",
     ],
     "contract/cuda_launch_test.cc": ["//tests/plugins:driver/libcuda.so.1"],
+    "contract/nccl_test.cc": [
+        "//ops/devices:libcovey_cuda.so",
+        "//tests/plugins:driver/libcuda.so.1",
+        "//tests/plugins:nccl/libnccl.so.2",
+    ],
+    "contract/nccl_torn_test.cc": [
+        "//ops/devices:libcovey_cuda.so",
+        "//tests/plugins:driver/libcuda.so.1",
+        "//tests/plugins:nccl_torn/libnccl.so.2",
+    ],
     "unit/run/plugin_test.cc": ["//tests/plugins"],
 }
 

@@ -63,11 +63,14 @@ struct Placement {
 
 // What a rank publishes. Written by its owner only. `begin` and `placement` of an exchange are
 // stored before `tick` is released past the channel's ticks, and are two deep: a rank that has
-// begun exchange m+1 proves that nobody needs those of m-1 any more.
+// begun exchange m+1 proves that nobody needs those of m-1 any more. So are `circuit` and `turn`,
+// which only exchanges of device tensors use: core/run/switchboard.h, core/run/launch_order.h.
 struct alignas(64) Cell {
   uint64_t tick;   // cumulative over the channel's life
   uint64_t abort;  // 0, or 1 + the rank whose loss ended this stream
   Begin begin[2];
+  uint64_t circuit[2];  // the owner's stand, and which device it uses
+  uint64_t turn[2];     // that the owner proposes, from tick 2 on
   alignas(64) Placement placement[2];
 };
 static_assert(sizeof(Cell) == 192);
@@ -81,9 +84,12 @@ constexpr size_t TableWords(size_t members) { return members + (members + 63) / 
 constexpr size_t TableOffset(size_t turn, size_t members) {
   return sizeof(Cell) + turn * TableWords(members) * sizeof(uint64_t);
 }
-constexpr size_t SlotsOffset(size_t members) {
+// After the tables, in the first member's block: the id of a circuit that it offers.
+inline constexpr size_t kCircuitIdBytes = 128;
+constexpr size_t CircuitIdOffset(size_t members) {
   return (TableOffset(2, members) + kLandingAlign - 1) / kLandingAlign * kLandingAlign;
 }
+constexpr size_t SlotsOffset(size_t members) { return CircuitIdOffset(members) + kCircuitIdBytes; }
 constexpr size_t LandingBlockBytes(size_t slot_bytes, uint32_t depth, size_t members) {
   return SlotsOffset(members) + depth * slot_bytes;
 }

@@ -46,7 +46,8 @@ struct Config {
   size_t flat_bytes = size_t{32} << 10;
   size_t read_bytes = size_t{1} << 40;
   std::string algorithm = "auto";  // or flat, direct, read, staged, ring
-  std::string cuda_path = "auto";  // or ipc, staged
+  std::string cuda_path = "auto";  // or nccl, ipc, staged
+  size_t nccl_bytes = size_t{4} << 10;
   Time spin = 20 * kMicrosecond;
   int32_t yield_count = 16;
   size_t arena_bytes = size_t{16} << 30;

@@ -146,13 +146,23 @@ constexpr Knob kKnobs[] = {
      .agreed = true,
      .help = "algorithm of every operation that has one of this name, wherever it fits"},
     {.name = "cuda_path",
-     .unit = "auto|ipc|staged",
+     .unit = "auto|nccl|ipc|staged",
      .type = Type::kChoice,
      .field = &Config::cuda_path,
      .agreed = true,
-     .help = "how tensors on CUDA travel: ipc between the GPUs of a host, whose kernels reduce "
-             "each other's memory, staged through memory of the host; auto is ipc where all ranks "
-             "of a group can open each other's memory"},
+     .help =
+         "how tensors on CUDA travel: nccl between the GPUs, ipc between those of a host, whose "
+         "kernels reduce each other's memory, staged through memory of the host; auto is nccl "
+         "where all ranks have it and it can do the operation, else ipc where all ranks of a "
+         "group can open each other's memory, else staged; with nccl an operation that it "
+         "could do fails where some rank has it not, and others are staged"},
+    {.name = "nccl_bytes",
+     .unit = "B",
+     .type = Type::kSize,
+     .field = &Config::nccl_bytes,
+     .maximum = kGiB,
+     .agreed = true,
+     .help = "smaller messages on CUDA do not go by nccl"},
     {.name = "spin",
      .unit = "us",
      .type = Type::kTime,

@@ -51,8 +51,12 @@ uint64_t Executor::RoomWord(const Exchange& x) const {
 }
 
 // All have begun: what they say of their rooms, of which every member judges alike. False: they do
-// not agree where this message lies, and it begins again through the host.
+// not agree where this message lies, and it begins again through the host. Who has begun for a
+// circuit says nothing of rooms: then nothing is decided here (see core/run/switchboard.h).
 bool Executor::JudgeRooms(Exchange* x) {
+  for (size_t j = 0; j < x->size(); ++j)
+    if (Switchboard::StandOf(x->CellOf(j)->circuit[x->Turn()]) == Switchboard::Stand::kReady)
+      return true;
   InCommon& state = x->channel->in_common;
   bool all = true, opened = true, any = false;
   for (size_t j = 0; j < x->size(); ++j) {

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/run/covey_circuits.h"
 #include "core/run/covey_commons.h"
 
 #ifdef __cplusplus
@@ -36,7 +37,9 @@ typedef struct covey_device {
   void (*drain)(void* self);
   const char* (*failure)(void* self); /* "": it has not failed; else it stays as it is */
   void (*close)(void* self);
-  const covey_commons* commons; /* goes with the device; NULL: there are none */
+  /* Both go with the device; NULL: there are none. */
+  const covey_commons* commons;
+  const covey_circuits* circuits;
 } covey_device;
 
 /* Opens the device number `index`; fills *device. 0, or 1 with one sentence in `error`. `abi`: the

@@ -21,6 +21,7 @@
 
 namespace covey {
 
+class Circuits;
 class Commons;
 
 class Device {
@@ -55,6 +56,8 @@ class Device {
 
   // Null: no memory of it is in common. Goes with the device.
   virtual Commons* commons() { return nullptr; }
+  // Null: its tensors travel by copies only. Goes with the device.
+  virtual Circuits* circuits() { return nullptr; }
 };
 
 }  // namespace covey

@@ -51,13 +51,18 @@ bool WritesOutput(const Step& step) {
 void Executor::AddDevice(DeviceType type, Device* device) {
   ferries_[static_cast<size_t>(type)] =
       std::make_unique<Ferry>(device, transport_, options_.device_arena_bytes);
+  if (device->circuits() == nullptr) return;
+  circuits_ = device->circuits();
+  circuits_of_ = type;
+  board_.SetCircuits(circuits_);
 }
 
-// What begins void reads nothing.
+// What begins void, or goes over a circuit, needs no room.
 void Executor::Board(Exchange* x) {
   const bool has_tensors = !x->request->inputs.empty();
   const auto type = has_tensors ? x->request->inputs[0].device : DeviceType::kCpu;
-  x->ferry = x->entry == 0 ? nullptr : ferries_[static_cast<size_t>(type)].get();
+  const bool none = x->entry == 0 || x->for_circuit;
+  x->ferry = none ? nullptr : ferries_[static_cast<size_t>(type)].get();
   x->passage = nullptr;
   BoardInCommon(x);
   if (x->ferry != nullptr && !x->in_common)

@@ -6,7 +6,9 @@
 //                tick 1
 //   kAwaitBegins some member has not begun                 -> all begun: void, or choose a schedule
 //   kRunning     the cursor moves through the schedule     -> its end: done
-//   kLeaving     aborted here, but peers may still use this rank's memory -> none does: ended
+//   kCircuit     the devices do it among themselves (core/run/switchboard.h): the legs below
+//   kLeaving     aborted here, but peers or the device may still use this rank's memory
+//                                                          -> none does: ended
 //   kEnded       done, void or aborted; handed out through Executor::ended()
 #ifndef COVEY_CORE_RUN_EXCHANGE_H_
 #define COVEY_CORE_RUN_EXCHANGE_H_
@@ -26,7 +28,17 @@
 
 namespace covey {
 
-enum class ExchangeState : uint8_t { kAwaitReady, kAwaitBegins, kRunning, kLeaving, kEnded };
+enum class ExchangeState : uint8_t {
+  kAwaitReady,
+  kAwaitBegins,
+  kRunning,
+  kCircuit,
+  kLeaving,
+  kEnded
+};
+// Of kCircuit, one tick each at their begin but for kLaunching: some turn is not known -> it is not
+// this one's -> launched, but not in the device's hands -> the device has not done it -> done.
+enum class CircuitLeg : uint8_t { kProposed, kSettled, kLaunching, kLaunched };
 enum class Outcome : uint8_t { kDone, kVoid, kAborted };
 
 struct Exchange {
@@ -53,6 +65,9 @@ struct Exchange {
   // Input and output lie in a room on the device, or would if there were one (commons_side.cc).
   bool in_common = false;
   uint64_t reduced_mark = 0;  // of what the device reduces for it; 0: nothing
+  // Of device tensors: what the begin header says, and whether it was begun for a circuit.
+  uint64_t circuit_word = 0;
+  bool for_circuit = false;
 
   // Progress.
   const Schedule* schedule = nullptr;
@@ -63,6 +78,9 @@ struct Exchange {
   Time all_begun_at = 0;
   Time warned_at = 0;  // last stall report
   size_t moved_bytes = 0;
+  CircuitLeg leg = CircuitLeg::kProposed;
+  uint64_t launch_mark = 0;
+  Time failed_at = 0;      // the circuit did; 0: it has not
   bool streaming = false;  // as the channel was at its begin
   Time busy_since = 0;     // where the first member learns how long an exchange takes:
   Time busy = 0;           // its own begin, and from the last begin on

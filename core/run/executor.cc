@@ -56,6 +56,7 @@ void Executor::Begin(Request* request, Channel* channel, uint32_t occurrence, ui
   const double average = request->average ? 1.0 / static_cast<double>(request->group->size()) : 1.0;
   x->reduction = {dtype, request->op, request->prescale, request->postscale * average};
   x->codec = coder_.Find(request->codec);
+  Dial(x);
   Board(x);
   active_.push_back(x);
   Advance(x, now);
@@ -99,7 +100,7 @@ bool Executor::Advance(Exchange* x, Time now) {
   if (x->state == ExchangeState::kAwaitBegins) {
     if (!Await(x, 1, kEveryRank)) return moved || x->state == ExchangeState::kEnded;
     x->all_begun_at = now;
-    if (!JudgeBegins(x, now)) return true;
+    if (!JudgeBegins(x, now) || !JudgeCircuit(x, now)) return true;
     x->channel->streaming = x->CellOf(0)->placement[x->Turn()].streaming != 0;
     if (LearnsStores(*x)) x->busy_since = options_.clock->Now();
     if (x->schedule == nullptr) ChooseSchedule(x);
@@ -107,6 +108,7 @@ bool Executor::Advance(Exchange* x, Time now) {
     moved = true;
   }
   if (x->state == ExchangeState::kRunning) moved |= RunSteps(x, now);
+  if (x->state == ExchangeState::kCircuit) moved |= RunCircuit(x, now);
   if (x->state == ExchangeState::kLeaving && AllHaveLeft(*x))
     End(x, Outcome::kAborted, std::move(x->why), now);
   return moved;
@@ -122,14 +124,14 @@ bool Executor::IsLate(const Exchange& x, size_t index) const {
 
 bool Executor::StagesInput(const Exchange& x) const {
   const Request& r = *x.request;
-  if (x.entry == 0 || r.kind == Kind::kBarrier || IsLate(x, x.Me())) return false;
+  if (x.entry == 0 || x.for_circuit || r.kind == Kind::kBarrier || IsLate(x, x.Me())) return false;
   return r.kind != Kind::kBroadcast || r.group->members[x.Me()] == r.root;
 }
 
 // Whether this rank decides how what the group reduces is staged, see core/run/store_choice.h.
 bool Executor::LearnsStores(const Exchange& x) const {
   return x.Me() == 0 && x.size() > 1 && x.entry != 0 && Reduces(x.request->kind) &&
-         x.codec == nullptr && !x.in_common && transport_->SharesMemory() &&
+         x.codec == nullptr && !x.in_common && !x.for_circuit && transport_->SharesMemory() &&
          x.input.length_bytes() >= StoreChoice::kLeastBytes;
 }
 
@@ -176,6 +178,7 @@ void Executor::Publish(Exchange* x, Time now) {
       });
   }
   if (learns) x->busy = options_.clock->Now() - x->busy_since;
+  OfferCircuit(x);
   if (!transport_->SharesMemory()) PushBegin(x);
   x->begun_at = x->warned_at = x->all_begun_at = now;
   Signal(*x, 1);
@@ -187,7 +190,7 @@ void Executor::PushBegin(Exchange* x) {
   const auto& members = x->request->group->members;
   auto* header = reinterpret_cast<std::byte*>(x->CellOf(x->Me())->begin);
   transport_->Push(members, header, TableOffset(2, x->size()) - offsetof(Cell, begin));
-  if (x->entry == 0) return;
+  if (x->entry == 0 || x->for_circuit) return;
   if (Gathers(x->request->kind) || x->request->kind == Kind::kNeighborAllreduce) {
     const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
     return transport_->Push(ReadersOf(*x), x->Slot(x->Me(), 0), first);
@@ -378,20 +381,6 @@ void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {
   counters_.in_common += x->in_common;
   counters_.wait_begin_ns += x->all_begun_at - x->begun_at;
   counters_.run_ns += now - x->all_begun_at;
-}
-
-std::vector<Rank> Executor::AwaitedPeers(const Exchange& x) const {
-  std::vector<Rank> peers;
-  if (x.state != ExchangeState::kAwaitBegins && x.state != ExchangeState::kRunning) return peers;
-  uint64_t target = x.channel->ticks + 1;
-  if (x.state == ExchangeState::kRunning) {
-    const Step& step = x.schedule->steps[std::min(x.cursor, x.schedule->steps.size() - 1)];
-    if (step.kind == StepKind::kWait) target = x.channel->ticks + step.tick;
-  }
-  for (size_t j = 0; j < x.size(); ++j)
-    if (transport_->LoadAcquire(&x.CellOf(j)->tick) < target)
-      peers.push_back(x.request->group->members[j]);
-  return peers;
 }
 
 }  // namespace covey

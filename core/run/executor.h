@@ -23,8 +23,10 @@
 #include "core/base/clock.h"
 #include "core/run/coder.h"
 #include "core/run/exchange.h"
+#include "core/run/launch_order.h"
 #include "core/run/mover.h"
 #include "core/run/store_choice.h"
+#include "core/run/switchboard.h"
 #include "core/run/transport.h"
 
 namespace covey {
@@ -42,6 +44,9 @@ class Executor {
     const void* plan_settings = nullptr;
     uint64_t device_arena_bytes = 0;  // of the arena, for messages of device tensors
     bool device_commons = true;       // devices of a host may reduce each other's memory
+    DevicePath device_path = DevicePath::kAuto;
+    uint64_t circuit_bytes = 0;  // less than this goes through the host
+    Log* log = nullptr;          // outlives the executor; null: nothing is said
   };
   struct Counters {
     uint64_t done = 0, voided = 0, aborted = 0;
@@ -49,6 +54,8 @@ class Executor {
     uint64_t wire_bytes = 0;   // the same, encoded where there is a codec
     uint64_t direct = 0;       // done without staging
     uint64_t in_common = 0;    // done by the devices of a host among themselves
+    uint64_t by_circuit = 0;   // done by the devices themselves
+    uint64_t again = 0;        // begun for a circuit that not all were ready for
     Time wait_begin_ns = 0;    // summed over exchanges: own begin to last member's begin
     Time run_ns = 0;           // summed: last begin to end
   };
@@ -58,7 +65,9 @@ class Executor {
       : options_(std::move(options)),
         transport_(transport),
         mover_(options_.kernels, transport),
-        coder_(options_.kernels) {}
+        coder_(options_.kernels),
+        board_(options_.device_path, transport->rank(), options_.log),
+        order_(transport->rank()) {}
 
   // `request` and `channel` are borrowed until the exchange appears in ended(). entry 0 begins
   // void.
@@ -92,10 +101,11 @@ class Executor {
   const Ferry* ferry(DeviceType type) const { return ferries_[static_cast<size_t>(type)].get(); }
 
  private:
-  // loss.cc: Close, OnLoss, AbortAll, AllHaveLeft, AbortIfInVain, Abort.
+  // loss.cc: Close, OnLoss, AbortAll, AwaitedPeers, AllHaveLeft, AbortIfInVain, Abort.
   // device_side.cc: AddDevice, Board, HasInput, MayRun, DidRun, Land.
   // commons_side.cc: CommonOf, BoardInCommon, RoomWord, JudgeRooms, FindRooms, ReduceInCommon,
   // HasReduced.
+  // circuit_side.cc: Dial, OfferCircuit, JudgeCircuit, RunCircuit, LeaveCircuit.
   bool Advance(Exchange* exchange, Time now);
   void Board(Exchange* exchange);
   bool HasInput(Exchange* exchange);
@@ -112,6 +122,16 @@ class Executor {
   bool FindRooms(const Exchange& exchange);
   bool ReduceInCommon(Exchange* exchange);
   bool HasReduced(Exchange* exchange);
+  void Dial(Exchange* exchange);
+  void OfferCircuit(Exchange* exchange);
+  bool JudgeCircuit(Exchange* exchange, Time now);
+  void Settle(Exchange* exchange);
+  bool RunCircuit(Exchange* exchange, Time now);
+  bool LooksForLost(Exchange* exchange);
+  bool AdvanceLaunch(Exchange* exchange, Time now);
+  bool Launch(Exchange* exchange);
+  void FailCircuit(Exchange* exchange, Time now);
+  bool LeaveCircuit(Exchange* exchange, Rank lost, const std::string& how);
   bool IsLate(const Exchange& exchange, size_t index) const;
   bool StagesInput(const Exchange& exchange) const;
   bool LearnsStores(const Exchange& exchange) const;
@@ -138,6 +158,10 @@ class Executor {
   Transport* transport_;
   Mover mover_;
   Coder coder_;
+  Switchboard board_;
+  LaunchOrder order_;
+  Circuits* circuits_ = nullptr;  // of the device of the type
+  DeviceType circuits_of_ = DeviceType::kCpu;
   StoreChoice stores_;
   std::vector<Exchange*> active_;
   bool awaits_device_ = false;

@@ -1,4 +1,4 @@
-// The executor's part that deals with ranks which are gone (rule N11).
+// The executor's part that deals with ranks which are gone (rule N11), or late.
 #include <algorithm>
 
 #include "core/run/executor.h"
@@ -33,7 +33,8 @@ void Executor::Abort(Exchange* x, Rank lost, const std::string& how) {
   Cell* cell = x->CellOf(x->Me());
   transport_->StoreRelease(&cell->abort, static_cast<uint64_t>(ToInt(lost)) + 1);
   transport_->Wake(x->request->group->members);
-  const bool shared = x->state == ExchangeState::kRunning && x->schedule->shares_memory;
+  const bool shared = (x->state == ExchangeState::kRunning && x->schedule->shares_memory) ||
+                      LeaveCircuit(x, lost, how);
   x->state = ExchangeState::kLeaving;
   x->why = Status::Aborted("rank " + std::to_string(ToInt(lost)) + " " + how, lost);
   if (!shared || AllHaveLeft(*x)) End(x, Outcome::kAborted, std::move(x->why), 0);
@@ -50,9 +51,25 @@ void Executor::AbortAll(const Status& why) {
     if (x->state != ExchangeState::kEnded) End(x, Outcome::kAborted, why, 0);
 }
 
+// Whom the report of a stall names.
+std::vector<Rank> Executor::AwaitedPeers(const Exchange& x) const {
+  std::vector<Rank> peers;
+  if (x.state == ExchangeState::kAwaitReady || x.state >= ExchangeState::kLeaving) return peers;
+  uint64_t target = x.channel->ticks + (x.state == ExchangeState::kCircuit ? 2 : 1);
+  if (x.state == ExchangeState::kRunning) {
+    const Step& step = x.schedule->steps[std::min(x.cursor, x.schedule->steps.size() - 1)];
+    if (step.kind == StepKind::kWait) target = x.channel->ticks + step.tick;
+  }
+  for (size_t j = 0; j < x.size(); ++j)
+    if (transport_->LoadAcquire(&x.CellOf(j)->tick) < target)
+      peers.push_back(x.request->group->members[j]);
+  return peers;
+}
+
 // Whether no member touches this rank's memory any more: each is through, or has given up, or is
 // gone.
 bool Executor::AllHaveLeft(const Exchange& x) const {
+  if (x.for_circuit) return board_.IsOver(*x.request->group);
   const uint64_t last = x.channel->ticks + x.schedule->ticks;
   for (size_t j = 0; j < x.size(); ++j) {
     const Cell* cell = x.CellOf(j);

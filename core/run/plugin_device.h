@@ -3,12 +3,14 @@
 #define COVEY_CORE_RUN_PLUGIN_DEVICE_H_
 
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "core/base/status.h"
 #include "core/run/commons.h"
 #include "core/run/covey_device.h"
 #include "core/run/device.h"
+#include "core/run/plugin_circuits.h"
 
 namespace covey {
 
@@ -64,10 +66,12 @@ class PluginDevice final : public Device {
   void Drain() override { c_.drain(c_.self); }
   std::string Failure() override { return c_.failure(c_.self); }
   Commons* commons() override { return commons_.get(); }
+  Circuits* circuits() override { return circuits_.has_value() ? &*circuits_ : nullptr; }
 
  private:
   explicit PluginDevice(const covey_device& device) : c_(device) {
     if (c_.commons != nullptr) commons_ = std::make_unique<PluginCommons>(*c_.commons);
+    if (c_.circuits != nullptr) circuits_.emplace(*c_.circuits);
   }
 
   static covey_queue In(Queue queue) {
@@ -79,7 +83,9 @@ class PluginDevice final : public Device {
   }
 
   covey_device c_;
-  std::unique_ptr<PluginCommons> commons_;  // null: it has none
+  // Empty: it has none.
+  std::unique_ptr<PluginCommons> commons_;
+  std::optional<PluginCircuits> circuits_;
 };
 
 // Whether the plug-in `name`, which is one for a device, reaches any device of this machine.

@@ -93,6 +93,20 @@ Problem ProblemOf(const Exchange& x, uint64_t cache_bytes) {
   return p;
 }
 
+bool FitsCircuit(const Request& r, uint64_t least_bytes) {
+  if (r.outputs.size() != r.inputs.size() || !r.codec.empty()) return false;
+  const auto size = static_cast<int64_t>(r.group->size());
+  uint64_t length_bytes = 0;
+  for (const Tensor& t : r.inputs) {
+    const bool floating = t.dtype <= DType::kBF16;
+    if (r.average && !floating) return false;  // an integer's truncates as only the host's does
+    if (r.kind == Kind::kReducescatter && t.shape.dims[0] % size != 0) return false;
+    length_bytes += t.LengthBytes();
+  }
+  if (length_bytes == 0 || length_bytes < least_bytes) return false;
+  return r.kind == Kind::kBroadcast || (Reduces(r.kind) && r.prescale == 1.0 && r.postscale == 1.0);
+}
+
 void AllocateResult(Exchange* x) {
   Request& r = *x->request;
   r.rows.clear();

@@ -26,7 +26,7 @@ _THREADED = (
     "core/engine.", "core/pairs_port.", "core/pairs_shelf.", "core/rounds_port.",
     "core/seat_port.", "core/session.", "core/shared_port.", "core/stall.", "core/tensor_queue.",
     "core/timeline.", "core/base/arena.", "core/shell.", "ops/control/grpc_",
-    "ops/devices/cuda/cuda_device.",
+    "ops/devices/cuda/cuda_device.", "ops/devices/cuda/nccl_",
     "ops/transports/inproc.",
 )
 _PURE = ("core/agree/", "core/round/", "core/hosts/", "core/pair/", "core/plan/")

@@ -175,7 +175,7 @@ def gloo_built() -> bool:
 
 
 def nccl_built() -> int:
-    """0: this build does not use NCCL."""
+    """0: Covey is not built with NCCL, but loads it where it is (COVEY_CUDA_PATH)."""
     return 0
 
 

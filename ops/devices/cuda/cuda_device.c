@@ -16,6 +16,7 @@
 #include "core/run/covey_device.h"
 #include "ops/devices/cuda/commons.h"
 #include "ops/devices/cuda/driver.h"
+#include "ops/devices/cuda/nccl_circuits.h"
 
 /* An event that was recorded in a queue's stream and has not been seen to complete. */
 typedef struct Marked {
@@ -38,6 +39,7 @@ typedef struct Cuda {
   CudaContext context;
   Queue queues[2];
   CudaCommons commons;
+  const covey_circuits* circuits;
   pthread_mutex_t mutex;
   /* Protected by the mutex. */
   CudaEvent* spare; /* [spare_count] events */
@@ -215,6 +217,7 @@ static const char* Failure(void* self) {
 static void Close(void* self) {
   Cuda* cuda = self;
   CudaContext popped;
+  NcclCloseCircuits(cuda->circuits);
   const int entered =
       cuda->context != NULL && cuda->driver.push_context(cuda->context) == kCudaSuccess;
   for (int i = 0; i < 2; ++i) {
@@ -304,6 +307,7 @@ __attribute__((visibility("default"))) int covey_open_device(uint32_t abi, int32
     Close(cuda);
     return opened ? 0 : 1;
   }
+  cuda->circuits = NcclOpenCircuits(&cuda->driver, cuda->context, cuda->device);
   *device = (covey_device){.self = cuda,
                            .record = Record,
                            .give_back = GiveBack,
@@ -317,6 +321,7 @@ __attribute__((visibility("default"))) int covey_open_device(uint32_t abi, int32
                            .drain = Drain,
                            .failure = Failure,
                            .close = Close,
-                           .commons = OpenCommons(cuda)};
+                           .commons = OpenCommons(cuda),
+                           .circuits = cuda->circuits};
   return 0;
 }

@@ -11,6 +11,7 @@ namespace {
 
 thread_local int t_depth = 0;
 thread_local int t_waits = 0;
+thread_local int t_card = 0;
 
 }  // namespace
 
@@ -146,8 +147,15 @@ int Opened() {
   return static_cast<int>(It().opened.size());
 }
 
-constexpr FakeCuda kFake = {Alloc, Free,     NewStream, NewEvent, Record,   Compute, Read,  Depth,
-                            Waits, Unpinned, Left,      Fail,     Launches, Refuse,  Opened};
+void Enqueue(void* stream, bool (*try_it)(void* context), void* context) {
+  const std::lock_guard lock(It().mutex);
+  Of(stream)->tasks.push_back({[try_it, context] { return try_it(context); }});
+}
+void UseCard(int card) { t_card = card; }
+
+constexpr FakeCuda kFake = {Alloc,    Free,   NewStream, NewEvent, Record, Compute,
+                            Read,     Depth,  Waits,     Unpinned, Left,   Fail,
+                            Launches, Refuse, Opened,    Enqueue,  Host,   UseCard};
 
 }  // namespace
 
@@ -163,6 +171,11 @@ SHOWN int cuDeviceGetCount(int* count) {
 SHOWN int cuDeviceGet(int* device, int index) {
   *device = 100 + index;
   return kOk;
+}
+SHOWN int cuDeviceGetUuid(char* uuid, int device) {
+  std::memset(uuid, 0, 16);
+  std::memcpy(uuid, &t_card, sizeof(t_card));
+  return device == 100 ? kOk : kInvalid;
 }
 SHOWN int cuDevicePrimaryCtxRetain(void** context, int device) {
   *context = &It();

@@ -32,6 +32,11 @@ struct FakeCuda {
   // 1: there is no memory left for processes in common; theirs cannot be opened.
   void (*refuse)(int memory, int opening);
   int (*opened)();  // what is open of other ranks' memory
+  // For a library over this driver. The stream does this once it has come so far, until it says
+  // true; it may call nothing of the driver's.
+  void (*enqueue)(void* stream, bool (*try_it)(void* context), void* context);
+  char* (*host)(const void* memory);  // where memory of the device is kept
+  void (*use_card)(int card);         // that this thread's device is
 };
 
 extern "C" const FakeCuda* fake_cuda();

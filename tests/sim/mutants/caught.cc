@@ -10,6 +10,7 @@
 #include <numeric>
 #include <vector>
 
+#include "tests/sim/simulator/circuit_simulation.h"
 #include "tests/sim/simulator/host_seeds.h"
 #include "tests/sim/simulator/host_simulation.h"
 #include "tests/sim/simulator/model_simulation.h"
@@ -35,6 +36,7 @@ std::string Run(uint64_t seed, const std::string& focus) {
   if (focus == "hosts") return RunHosts(seed).failure;
   if (focus == "pairs") return RunPairs(seed).failure;
   if (focus == "neighbors") return RunNeighbors(seed).failure;
+  if (focus == "circuits") return RunCircuits(seed).failure;
   if (focus == "windows") return RunWindows(seed).failure;
   if (focus == "plans") return FindPlanThatDiffers();
   return RunSeed(seed, false, FocusNamed(focus)).failure;

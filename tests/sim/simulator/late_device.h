@@ -39,6 +39,7 @@ class LateDevice final : public Device, public Commons {
   // An event that completes at `at`, when `compute` is called. kNever: only by Finish.
   void* Compute(Time at, std::function<void()> compute);
   void Finish(void* event);
+  static bool HasCompleted(void* event) { return static_cast<Event*>(event)->completed; }
   // As the user does: what `stream` was ordered after is done now.
   void Synchronize(void* stream);
   // Whether a copy is still to be done from or to this memory of the test's.
@@ -69,6 +70,8 @@ class LateDevice final : public Device, public Commons {
   // Whoever the copies were for is gone with its memory.
   void Drain() override { queues_ = {}; }
   std::string Failure() override { return failed_ ? "it has fallen off the bus" : ""; }
+  Circuits* circuits() override { return circuits_; }
+  void SetCircuits(Circuits* circuits) { circuits_ = circuits; }
 
   Commons* commons() override { return shares_ ? this : nullptr; }
   size_t SlabBytes() const override { return 16 << 10; }
@@ -124,6 +127,7 @@ class LateDevice final : public Device, public Commons {
   bool opens_ = false;
   size_t memory_left_ = 0;
   std::vector<std::unique_ptr<std::byte[]>> memory_;
+  Circuits* circuits_ = nullptr;
 };
 
 }  // namespace covey

@@ -1,0 +1,14 @@
+/* Circuits of CUDA devices (core/run/covey_circuits.h): communicators of NCCL. */
+#ifndef COVEY_OPS_DEVICES_CUDA_NCCL_CIRCUITS_H_
+#define COVEY_OPS_DEVICES_CUDA_NCCL_CIRCUITS_H_
+
+#include "core/run/covey_circuits.h"
+#include "ops/devices/cuda/driver.h"
+
+/* Of the device with this context, which is current; both outlive them. NULL: no memory. Nothing is
+ * looked for yet. */
+const covey_circuits* NcclOpenCircuits(const CudaDriver* driver, CudaContext context, int device);
+/* Waits until no communicator is left: what is done goes in order, the rest is aborted. */
+void NcclCloseCircuits(const covey_circuits* circuits);
+
+#endif /* COVEY_OPS_DEVICES_CUDA_NCCL_CIRCUITS_H_ */
