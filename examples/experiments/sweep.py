@@ -26,7 +26,7 @@ FACTORS = (1, 2, 10, 100)
 METHODS = ("allreduce", "local:local_steps=8", "dpsgd", "eager", "wagma", "adpsgd", "swarm")
 SYNCHRONOUS = ("allreduce", "local", "dpsgd")  # As long as they are told no max_wait.
 BASE_S, SECONDS, WAIT_S = 0.020, 6.0, 1.0
-NUMBERS = 1 << 20
+NUMBERS = 1 << 18
 
 
 def parse_arguments() -> argparse.Namespace:
