@@ -51,6 +51,8 @@ class Row:
         barrier_s: round -> time of a barrier then, which tells a slow moment of the machine.
         flag_s: round -> one-way latency of a shared word then (flag.py); 0 with one rank.
         bases: contestant -> the one its ratio is taken to; without an entry none is.
+        moved_bytes: contestant -> bytes of one operation, for GB/s; without an entry none are said.
+        notes: what the samples come to, in words.
     """
 
     label: str
@@ -59,6 +61,8 @@ class Row:
     barrier_s: List[float] = field(default_factory=list)
     flag_s: List[float] = field(default_factory=list)
     bases: Dict[str, str] = field(default_factory=dict)
+    moved_bytes: Dict[str, int] = field(default_factory=dict)
+    notes: List[str] = field(default_factory=list)
     _ratios: Dict[str, Optional[Ratio]] = field(default_factory=dict)  # once found
 
     def minimum(self, name: str) -> float:
@@ -68,6 +72,12 @@ class Row:
     def median(self, name: str) -> float:
         """The median of all samples, seconds."""
         return statistics.median(sample for turn in self.seconds[name] for sample in turn)
+
+    def gigabytes_per_s(self, name: str) -> Optional[float]:
+        """By the median, 10^9 bytes. None without an entry in moved_bytes."""
+        if name not in self.moved_bytes:
+            return None
+        return self.moved_bytes[name] / self.median(name) / 1e9
 
     def ratio(self, name: str) -> Optional[Ratio]:
         """How many times longer than its base it takes. None without a base, or when the base
@@ -147,3 +157,10 @@ def net_of(row: Row, name: str, idle: str) -> List[List[float]]:
         [max(0.0, sample - statistics.median(base)) for sample in turn]
         for turn, base in zip(row.seconds[name], row.seconds[idle])
     ]
+
+
+def exposed_share(row: Row, name: str, alone: str) -> float:
+    """The median of what `name` takes beyond `alone`, the same without communication, by the
+    latter's median: 0 when all is hidden behind the computation."""
+    beyond = [sample for turn in net_of(row, name, alone) for sample in turn]
+    return statistics.median(beyond) / row.median(alone)

@@ -49,6 +49,12 @@ def _ratio(row: Row, name: str) -> str:
     return f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}] x {row.bases[name]}"
 
 
+def _last_column(row: Row, name: str) -> str:
+    rate = row.gigabytes_per_s(name)
+    words = [] if rate is None else [f"{rate:.3g} GB/s"]
+    return ", ".join([*words, *filter(None, [_ratio(row, name)])])
+
+
 def calibration(row: Row) -> str:
     """What the machine was like while the row was measured."""
     words = [f"a barrier {_time(min(row.barrier_s))}"]
@@ -70,7 +76,13 @@ def table(about: Dict[str, Any], versions: Dict[str, str], rows: Sequence[Row]) 
     if about["load"] > 0.5 * about["cores"]:
         lines.append(f"the machine was busy already (load {about['load']}): distrust the figures")
     cells = [
-        ["  " + name, _time(row.minimum(name)), "/", _time(row.median(name)), _ratio(row, name)]
+        [
+            "  " + name,
+            _time(row.minimum(name)),
+            "/",
+            _time(row.median(name)),
+            _last_column(row, name),
+        ]
         for row in rows
         for name in row.seconds
     ]
@@ -78,6 +90,7 @@ def table(about: Dict[str, Any], versions: Dict[str, str], rows: Sequence[Row]) 
     for row in rows:
         lines.append(f"{row.label}; {calibration(row)}")
         lines += [next(aligned) for _ in row.seconds]
+        lines += row.notes
     return lines
 
 
@@ -89,6 +102,11 @@ def _ratio_json(row: Row, name: str) -> Dict[str, Any]:
     return {"ratio": {"to": row.bases[name], **numbers}}
 
 
+def _rate_json(row: Row, name: str) -> Dict[str, float]:
+    rate = row.gigabytes_per_s(name)
+    return {} if rate is None else {"gb_per_s": round(rate, 4)}
+
+
 def as_json(about: Dict[str, Any], rows: Sequence[Row]) -> str:
     """Everything, samples included; times in microseconds."""
     found = []
@@ -98,6 +116,7 @@ def as_json(about: Dict[str, Any], rows: Sequence[Row]) -> str:
                 "min_us": round(row.minimum(name) * 1e6, 3),
                 "median_us": round(row.median(name) * 1e6, 3),
                 **_ratio_json(row, name),
+                **_rate_json(row, name),
                 "samples_us": [[round(s * 1e6, 3) for s in turn] for turn in turns],
             }
             for name, turns in row.seconds.items()
@@ -109,6 +128,7 @@ def as_json(about: Dict[str, Any], rows: Sequence[Row]) -> str:
                 "barrier_us": [round(s * 1e6, 3) for s in row.barrier_s],
                 "flag_us": [round(s * 1e6, 4) for s in row.flag_s],
                 "contestants": contestants,
+                **({"notes": row.notes} if row.notes else {}),
             }
         )
     return json.dumps({**about, "rows": found}, indent=1) + "\n"

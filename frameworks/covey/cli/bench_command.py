@@ -7,9 +7,9 @@ import json
 import os
 import re
 import sys
-from typing import Any, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from covey.bench import job, picture, show, waiting
+from covey.bench import cards, cuda_job, job, picture, show, waiting
 from covey.bench.contest import Effort, Row
 from covey.cli.run_command import UsageError, number_of_ranks
 from covey.launch.check import check_writable_folder
@@ -29,6 +29,7 @@ _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "MB": 10**6}
 _EPILOG = """examples:
   covey bench step --np 2
   covey bench allreduce --np 4 --vs none --out results
+  covey bench step --np 8 --device cuda
   covey bench allreduce --sizes 8,64KiB,1MiB,25MB --vs gloo,openmpi,mpich
 
 The contestants take turns in the same processes. Compare figures of one run only, and rather the
@@ -39,6 +40,11 @@ A process holds one MPI: each further one has a job of its own, in which Covey t
 Every library has its own defaults, also for the binding of processes to cores. "NAME, C" is called
 in a loop in C, the others from Python. What is not there is named; tools/setup --with bench-peers
 brings it.
+
+On cards (--device cuda) a job measures one path: nccl, ipc, then staged, as far as there are, each
+beside torch's NCCL where every rank has a GPU. `allreduce` says GB/s (the tensor's bytes by the
+time); `step` how much 100 MB of gradients add to a backward of 50 ms. Without a usable GPU it says
+what is missing and ends with code 2.
 """
 
 
@@ -62,6 +68,13 @@ def sizes(text: str) -> Tuple[int, ...]:
     return tuple(found)
 
 
+def device(text: str) -> str:
+    """argparse type of --device."""
+    if text not in cards.DEVICES:
+        raise UsageError(f"--device {text} is none of {', '.join(cards.DEVICES)}")
+    return text
+
+
 def add_to(commands: Any) -> None:
     """Adds `bench` to the subcommands of `covey`."""
     kinds = "\n".join(f"  {name:10} {what}" for name, what in _KINDS.items())
@@ -79,6 +92,13 @@ def add_to(commands: Any) -> None:
         metavar="PEERS",
         help=f"{', '.join(job.PEERS)}, with commas between, or none; default: what fits",
     )
+    parser.add_argument(
+        "--device",
+        type=device,
+        default="cpu",
+        metavar="DEVICE",
+        help=f"{' or '.join(cards.DEVICES)} (cpu); on cuda: {' and '.join(cards.KINDS)}",
+    )
     parser.add_argument("--sizes", type=sizes, metavar="SIZES", help="of latency and allreduce")
     parser.add_argument("--rounds", type=number_of_ranks, default=5, help="turns of each (5)")
     parser.add_argument("--samples", type=number_of_ranks, default=5, help="samples per turn (5)")
@@ -90,19 +110,19 @@ def add_to(commands: Any) -> None:
 def _act(arguments: argparse.Namespace) -> int:
     """Measures, prints, writes. `waiting` has neither contestants nor a choice of ranks."""
     kind = arguments.kind
+    why_not = _unfit(arguments)
+    if why_not is not None:
+        sys.stderr.write(f"covey bench: {why_not}\n")
+        return 2
     if kind == "waiting":
         return _act_waiting(arguments)
-    names = job.DEFAULT_PEERS[kind] if arguments.vs is None else arguments.vs
     about = show.describe(kind, arguments.size)
-    effort = Effort(rounds=arguments.rounds, samples=arguments.samples)
-    work = job.Work(kind, effort, arguments.small, arguments.sizes)
     found: List[Row] = []
     try:
         if arguments.out is not None:
             check_writable_folder("--out", arguments.out)
-        jobs, about["absent"] = job.plan(names)
-        for mpi, peer_names in jobs:
-            rows, versions = job.measure(work, arguments.size, mpi, peer_names)
+        on_cuda = arguments.device == "cuda"
+        for rows, versions in (_on_cards if on_cuda else _on_host)(arguments, about):
             found += rows
             about.update(versions)
             print("\n".join(show.table(about, versions, rows)), flush=True)
@@ -119,6 +139,51 @@ def _act(arguments: argparse.Namespace) -> int:
         if why is not None:
             print(f"no picture: {why}")
     return 0
+
+
+def _unfit(arguments: argparse.Namespace) -> Optional[str]:
+    """Why this cannot be measured on the device asked for; None: it can."""
+    if arguments.device == "cpu":
+        return None
+    if arguments.kind not in cards.KINDS:
+        return f"{arguments.kind} has no --device cuda: {' and '.join(cards.KINDS)} have"
+    if arguments.vs:
+        return f"{arguments.vs[0]} does not take part on cuda: torch's NCCL does, or --vs none"
+    return cards.missing(_torch())
+
+
+def _torch() -> Any:
+    """None: it is not installed."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch
+
+
+def _work(arguments: argparse.Namespace) -> job.Work:
+    effort = Effort(rounds=arguments.rounds, samples=arguments.samples)
+    return job.Work(arguments.kind, effort, arguments.small, arguments.sizes)
+
+
+def _on_host(arguments: argparse.Namespace, about: Dict[str, Any]) -> Iterator[job.Found]:
+    """What each job found; about["absent"] is filled on the way, as below."""
+    names = job.DEFAULT_PEERS[arguments.kind] if arguments.vs is None else arguments.vs
+    jobs, about["absent"] = job.plan(names)
+    for mpi, peer_names in jobs:
+        yield job.measure(_work(arguments), arguments.size, mpi, peer_names)
+
+
+def _on_cards(arguments: argparse.Namespace, about: Dict[str, Any]) -> Iterator[job.Found]:
+    torch = _torch()
+    about.update(device="cuda", **cards.describe(torch))
+    said = {name: about[name] for name in ("card", "driver", "cuda", "when")}
+    count = torch.cuda.device_count()
+    plan = cuda_job.plan(arguments.size, count, wants_peer=arguments.vs is None)
+    paths, with_peer, about["absent"] = plan
+    for path in paths:
+        rows, versions = cuda_job.measure(_work(arguments), arguments.size, path, with_peer)
+        yield rows, {**versions, **said}
 
 
 def _act_waiting(arguments: argparse.Namespace) -> int:
