@@ -348,6 +348,7 @@ std::string Session::StatsJson() {
       Field(&json, "device_to_host_bytes", ferry->counters().to_host_bytes);
       Field(&json, "host_to_device_bytes", ferry->counters().to_device_bytes);
       Field(&json, "device_pinned_bytes", ferry->rooms().pinned_bytes());
+      Field(&json, "device_synchronous_calls", ferry->SynchronousCalls());
       Field(&json, "exchanges_nccl", e.by_circuit);
       Field(&json, "exchanges_ipc", e.in_common);
     }

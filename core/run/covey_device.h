@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-enum { COVEY_DEVICE_ABI = 2 };
+enum { COVEY_DEVICE_ABI = 3 };
 
 typedef enum covey_queue { COVEY_TO_HOST = 0, COVEY_TO_DEVICE = 1 } covey_queue;
 
@@ -37,6 +37,7 @@ typedef struct covey_device {
   void (*drain)(void* self);
   const char* (*failure)(void* self); /* "": it has not failed; else it stays as it is */
   void (*close)(void* self);
+  uint64_t (*synchronous_calls)(void* self); /* any thread */
   /* Both go with the device; NULL: there are none. */
   const covey_commons* commons;
   const covey_circuits* circuits;

@@ -54,6 +54,10 @@ class Device {
   // In the driver's words; empty: it has not failed. Any thread.
   virtual std::string Failure() = 0;
 
+  // Calls so far, by any thread, that may have waited for the device or taken as long: it begins
+  // and ends with some, between them V1 wants none. Any thread.
+  virtual uint64_t SynchronousCalls() { return 0; }
+
   // Null: no memory of it is in common. Goes with the device.
   virtual Commons* commons() { return nullptr; }
   // Null: its tensors travel by copies only. Goes with the device.

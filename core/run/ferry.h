@@ -87,6 +87,7 @@ class Ferry {
   bool Leave(Passage* passage, const Request& request, bool done);
 
   std::string Failure() { return device_->Failure(); }
+  uint64_t SynchronousCalls() const { return device_->SynchronousCalls(); }
   const Counters& counters() const { return counters_; }
   const Rooms& rooms() const { return rooms_; }
   // Null: no memory of the device is in common.

@@ -65,6 +65,7 @@ class PluginDevice final : public Device {
   void Unpin(std::byte* memory) override { c_.unpin(c_.self, memory); }
   void Drain() override { c_.drain(c_.self); }
   std::string Failure() override { return c_.failure(c_.self); }
+  uint64_t SynchronousCalls() override { return c_.synchronous_calls(c_.self); }
   Commons* commons() override { return commons_.get(); }
   Circuits* circuits() override { return circuits_.has_value() ? &*circuits_ : nullptr; }
 

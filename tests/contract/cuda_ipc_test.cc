@@ -167,6 +167,33 @@ TEST(CudaIpcTest, LongAndShortScaledAndApart) {
   });
 }
 
+// What opens the device and makes rooms may wait; the steps after the first never do. The driver
+// counts for itself, so the plug-in has no such call that it does not count.
+TEST(CudaIpcTest, NoStepMakesACallThatMayWaitForTheDevice) {
+  const FakeCuda& fake = Fake();
+  for (const char* path : {"ipc", "staged"}) {
+    const std::string settings = std::string(kSettings) + "\ncuda_path=" + path;
+    const int before = fake.synchronous();
+    std::atomic<uint64_t> counted = 0;
+    std::barrier same(2);
+    RunRanks(2, settings.c_str(), [&](int rank, covey_runtime*& runtime) {
+      void* stream = fake.stream();
+      uint64_t at_first = 0;
+      for (const bool first : {true, false}) {
+        for (const int64_t elems : {int64_t{10}, int64_t{400'000}})
+          Compare(runtime, rank, 2, {.elems = elems}, stream);
+        if (first) at_first = Stat(runtime, "device_synchronous_calls");
+      }
+      EXPECT_GT(at_first, 0u) << path;
+      EXPECT_EQ(Stat(runtime, "device_synchronous_calls"), at_first) << path;
+      counted += at_first;
+      same.arrive_and_wait();
+      EXPECT_EQ(counted, static_cast<uint64_t>(fake.synchronous() - before)) << path;
+      same.arrive_and_wait();
+    });
+  }
+}
+
 TEST(CudaIpcTest, WhereSomeCannotBeOpenedAllGoThroughTheHost) {
   const FakeCuda& fake = Fake();
   fake.refuse(0, 1);

@@ -49,9 +49,14 @@ def _include() -> str:
 def _check() -> str:
     """C that compiles if the declarations agree."""
     names = re.findall(r'^    "(cu\w+)",$', (_SOURCE / "driver.c").read_text("utf-8"), re.M)
-    members = re.findall(
-        r"^  int \(\*(\w+)\)\(([^)]*)\);", (_SOURCE / "driver.h").read_text("utf-8"), re.M
+    waiting, _, others = (
+        (_SOURCE / "driver.h").read_text("utf-8").partition("typedef struct CudaDriver {")
     )
+    members = [
+        (path + name, parameters)
+        for path, text in (("waiting.", waiting), ("", others))
+        for name, parameters in re.findall(r"^  int \(\*(\w+)\)\(([^)]*)\);", text, re.M)
+    ]
     assert len(names) == len(members) == 30, (names, members)
     lines = ["#include <cuda.h>", '#include "ops/devices/cuda/driver.h"']
     lines += [

@@ -1,5 +1,5 @@
-"""Goal: `covey bench --device cuda` without a card says what is missing, in one line; its arithmetic;
-and that what it would run on a card does run.
+"""Goal: `covey bench --device cuda` says in one line what is missing without a card; its arithmetic
+is right; and what it would run on a card does run.
 Method: modules made up here in torch's place. The benches themselves run on one rank with tensors
 of the CPU, Gloo in NCCL's place, and as little work as there is. No figure is judged."""
 

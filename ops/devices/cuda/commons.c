@@ -18,10 +18,10 @@ static void* Alloc(void* self, size_t length, covey_commons_key* key) {
   CudaIpcHandle handle;
   if (!Enter(commons)) return NULL;
   /* Neither is a failure of the device: it is full, or not every system lets processes share. */
-  int result = commons->driver->alloc(&memory, length);
+  int result = CudaWaits(commons->driver)->alloc(&memory, length);
   if (result == kCudaSuccess) {
     result = commons->driver->get_handle(&handle, memory);
-    if (result != kCudaSuccess) commons->driver->free(memory);
+    if (result != kCudaSuccess) CudaWaits(commons->driver)->free(memory);
   }
   Leave(commons);
   if (result != kCudaSuccess) return NULL;
@@ -32,7 +32,7 @@ static void* Alloc(void* self, size_t length, covey_commons_key* key) {
 static void Free(void* self, void* memory) {
   CudaCommons* commons = self;
   if (!Enter(commons)) return;
-  commons->driver->free((CudaAddress)memory);
+  CudaWaits(commons->driver)->free((CudaAddress)memory);
   Leave(commons);
 }
 
@@ -42,7 +42,8 @@ static void* Open(void* self, const covey_commons_key* key) {
   CudaIpcHandle handle;
   memcpy(handle.bytes, key->bytes, sizeof(handle.bytes));
   if (!Enter(commons)) return NULL;
-  const int result = commons->driver->open_handle(&memory, handle, kCudaIpcLazyEnablePeerAccess);
+  const int result =
+      CudaWaits(commons->driver)->open_handle(&memory, handle, kCudaIpcLazyEnablePeerAccess);
   Leave(commons);
   return result == kCudaSuccess ? (void*)memory : NULL;
 }
@@ -50,7 +51,7 @@ static void* Open(void* self, const covey_commons_key* key) {
 static void Close(void* self, void* memory) {
   CudaCommons* commons = self;
   if (!Enter(commons)) return;
-  commons->driver->close_handle((CudaAddress)memory);
+  CudaWaits(commons->driver)->close_handle((CudaAddress)memory);
   Leave(commons);
 }
 

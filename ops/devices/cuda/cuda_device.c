@@ -40,6 +40,7 @@ typedef struct Cuda {
   Queue queues[2];
   CudaCommons commons;
   const covey_circuits* circuits;
+  uint64_t waits; /* atomic */
   pthread_mutex_t mutex;
   /* Protected by the mutex. */
   CudaEvent* spare; /* [spare_count] events */
@@ -189,7 +190,8 @@ static int Pin(void* self, void* memory, size_t length) {
   Cuda* cuda = self;
   if (!Enter(cuda)) return 1;
   /* Not a failure of the device: a limit of the machine, and copies are slow then. */
-  const int result = cuda->driver.register_host(memory, length, kCudaHostRegisterPortable);
+  const int result =
+      CudaWaits(&cuda->driver)->register_host(memory, length, kCudaHostRegisterPortable);
   Leave(cuda);
   return result == kCudaSuccess ? 0 : 1;
 }
@@ -197,7 +199,7 @@ static int Pin(void* self, void* memory, size_t length) {
 static void Unpin(void* self, void* memory) {
   Cuda* cuda = self;
   if (!Enter(cuda)) return;
-  cuda->driver.unregister_host(memory);
+  CudaWaits(&cuda->driver)->unregister_host(memory);
   Leave(cuda);
 }
 
@@ -205,13 +207,20 @@ static void Drain(void* self) {
   Cuda* cuda = self;
   if (!Enter(cuda)) return;
   for (int i = 0; i < 2; ++i)
-    if (!Works(cuda, cuda->driver.synchronize(cuda->queues[i].stream), "end its copies")) break;
+    if (!Works(cuda, CudaWaits(&cuda->driver)->synchronize(cuda->queues[i].stream),
+               "end its copies"))
+      break;
   Leave(cuda);
 }
 
 static const char* Failure(void* self) {
   Cuda* cuda = self;
   return HasFailed(cuda) ? cuda->failure : "";
+}
+
+static uint64_t SynchronousCalls(void* self) {
+  Cuda* cuda = self;
+  return __atomic_load_n(&cuda->waits, __ATOMIC_RELAXED);
 }
 
 static void Close(void* self) {
@@ -301,6 +310,7 @@ __attribute__((visibility("default"))) int covey_open_device(uint32_t abi, int32
     Close(cuda);
     return 1;
   }
+  cuda->driver.waits = &cuda->waits;
   const int opened = Open(cuda, index);
   if (!opened) snprintf(error, capacity, "%s", cuda->failure);
   if (!opened || index < 0) {
@@ -321,6 +331,7 @@ __attribute__((visibility("default"))) int covey_open_device(uint32_t abi, int32
                            .drain = Drain,
                            .failure = Failure,
                            .close = Close,
+                           .synchronous_calls = SynchronousCalls,
                            .commons = OpenCommons(cuda),
                            .circuits = cuda->circuits};
   return 0;

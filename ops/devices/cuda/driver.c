@@ -5,6 +5,15 @@
 #include <string.h>
 
 const char* const kCudaDriverNames[] = {
+    "cuStreamSynchronize",
+    "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuIpcOpenMemHandle_v2",
+    "cuIpcCloseMemHandle",
     "cuInit",
     "cuDeviceGetCount",
     "cuDeviceGet",
@@ -14,7 +23,6 @@ const char* const kCudaDriverNames[] = {
     "cuCtxPopCurrent_v2",
     "cuStreamCreate",
     "cuStreamDestroy_v2",
-    "cuStreamSynchronize",
     "cuStreamWaitEvent",
     "cuEventCreate",
     "cuEventDestroy_v2",
@@ -22,18 +30,10 @@ const char* const kCudaDriverNames[] = {
     "cuEventQuery",
     "cuMemcpyDtoHAsync_v2",
     "cuMemcpyHtoDAsync_v2",
-    "cuMemHostRegister_v2",
-    "cuMemHostUnregister",
     "cuGetErrorString",
-    "cuModuleLoadData",
-    "cuModuleUnload",
     "cuModuleGetFunction",
     "cuLaunchKernel",
-    "cuMemAlloc_v2",
-    "cuMemFree_v2",
     "cuIpcGetMemHandle",
-    "cuIpcOpenMemHandle_v2",
-    "cuIpcCloseMemHandle",
     "cuMemcpyDtoDAsync_v2",
 };
 
@@ -54,5 +54,6 @@ int CudaOpenDriver(CudaDriver* driver, char* error, size_t capacity) {
     return 1;
   }
   memcpy(driver, found, sizeof(found));
+  driver->waits = NULL;
   return 0;
 }

@@ -8,6 +8,7 @@
 #define COVEY_OPS_DEVICES_CUDA_DRIVER_H_
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,7 +34,21 @@ typedef struct CudaIpcHandle {          /* CUipcMemHandle */
   char bytes[64];
 } CudaIpcHandle;
 
+/* What may wait for the device, or take as long: the other functions never do. */
+typedef struct CudaWaiting {
+  int (*synchronize)(CudaStream stream);
+  int (*register_host)(void* memory, size_t length, unsigned flags);
+  int (*unregister_host)(void* memory);
+  int (*load_module)(CudaModule* module, const void* image);
+  int (*unload_module)(CudaModule module);
+  int (*alloc)(CudaAddress* memory, size_t length);
+  int (*free)(CudaAddress memory);
+  int (*open_handle)(CudaAddress* memory, CudaIpcHandle handle, unsigned flags);
+  int (*close_handle)(CudaAddress memory);
+} CudaWaiting;
+
 typedef struct CudaDriver {
+  CudaWaiting waiting; /* through CudaWaits */
   int (*init)(unsigned flags);
   int (*device_count)(int* count);
   int (*device)(int* device, int index);
@@ -43,7 +58,6 @@ typedef struct CudaDriver {
   int (*pop_context)(CudaContext* context);
   int (*create_stream)(CudaStream* stream, unsigned flags);
   int (*destroy_stream)(CudaStream stream);
-  int (*synchronize)(CudaStream stream);
   int (*wait_event)(CudaStream stream, CudaEvent event, unsigned flags);
   int (*create_event)(CudaEvent* event, unsigned flags);
   int (*destroy_event)(CudaEvent event);
@@ -51,27 +65,26 @@ typedef struct CudaDriver {
   int (*query_event)(CudaEvent event);
   int (*copy_to_host)(void* to, CudaAddress from, size_t length, CudaStream stream);
   int (*copy_to_device)(CudaAddress to, const void* from, size_t length, CudaStream stream);
-  int (*register_host)(void* memory, size_t length, unsigned flags);
-  int (*unregister_host)(void* memory);
   int (*error_text)(int error, const char** text);
-  int (*load_module)(CudaModule* module, const void* image);
-  int (*unload_module)(CudaModule module);
   int (*get_function)(CudaFunction* function, CudaModule module, const char* name);
   int (*launch)(CudaFunction function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
                 unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,
                 CudaStream stream, void** parameters, void** extra);
-  int (*alloc)(CudaAddress* memory, size_t length);
-  int (*free)(CudaAddress memory);
   int (*get_handle)(CudaIpcHandle* handle, CudaAddress memory);
-  int (*open_handle)(CudaAddress* memory, CudaIpcHandle handle, unsigned flags);
-  int (*close_handle)(CudaAddress memory);
   int (*copy_within)(CudaAddress to, CudaAddress from, size_t length, CudaStream stream);
+  uint64_t* waits; /* calls of CudaWaits, by any thread; NULL: nobody counts */
 } CudaDriver;
 
 /* Their names in the library, in the order of the struct. */
-extern const char* const kCudaDriverNames[sizeof(CudaDriver) / sizeof(void (*)(void))];
+extern const char* const kCudaDriverNames[offsetof(CudaDriver, waits) / sizeof(void (*)(void))];
 
-/* Opens the library. 0, or 1 with one sentence in `error`. */
+/* For one call of one of its functions, which is counted. */
+static inline const CudaWaiting* CudaWaits(const CudaDriver* driver) {
+  if (driver->waits != NULL) __atomic_fetch_add(driver->waits, 1, __ATOMIC_RELAXED);
+  return &driver->waiting;
+}
+
+/* Opens the library; nobody counts. 0, or 1 with one sentence in `error`. */
 int CudaOpenDriver(CudaDriver* driver, char* error, size_t capacity);
 
 #ifdef __cplusplus

@@ -47,7 +47,7 @@ int CudaLoadKernels(const CudaDriver* driver, const char* image, CudaKernels* ke
   memset(kernels, 0, sizeof(*kernels));
   *why = NULL;
   if (image[0] == '\0') return 0;
-  int result = driver->load_module(&kernels->module, image);
+  int result = CudaWaits(driver)->load_module(&kernels->module, image);
   if (result != kCudaSuccess) kernels->module = NULL;
   for (int i = 0; result == kCudaSuccess && i < kCudaNumKernels; ++i)
     result = driver->get_function(&kernels->functions[i], kernels->module, kCudaKernelNames[i]);
@@ -58,7 +58,7 @@ int CudaLoadKernels(const CudaDriver* driver, const char* image, CudaKernels* ke
 }
 
 void CudaUnloadKernels(const CudaDriver* driver, CudaKernels* kernels) {
-  if (kernels->module != NULL) driver->unload_module(kernels->module);
+  if (kernels->module != NULL) CudaWaits(driver)->unload_module(kernels->module);
   kernels->module = NULL;
 }
 

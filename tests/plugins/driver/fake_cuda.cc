@@ -147,15 +147,16 @@ int Opened() {
   return static_cast<int>(It().opened.size());
 }
 
+int Synchronous() { return It().synchronous; }
 void Enqueue(void* stream, bool (*try_it)(void* context), void* context) {
   const std::lock_guard lock(It().mutex);
   Of(stream)->tasks.push_back({[try_it, context] { return try_it(context); }});
 }
 void UseCard(int card) { t_card = card; }
 
-constexpr FakeCuda kFake = {Alloc,    Free,   NewStream, NewEvent, Record, Compute,
-                            Read,     Depth,  Waits,     Unpinned, Left,   Fail,
-                            Launches, Refuse, Opened,    Enqueue,  Host,   UseCard};
+constexpr FakeCuda kFake = {Alloc,  Free,    NewStream, NewEvent, Record,     Compute,  Read,
+                            Depth,  Waits,   Unpinned,  Left,     Fail,       Launches, Refuse,
+                            Opened, Enqueue, Host,      UseCard,  Synchronous};
 
 }  // namespace
 
@@ -204,6 +205,7 @@ SHOWN int cuStreamDestroy_v2(void* stream) {
 }
 SHOWN int cuStreamSynchronize(void* stream) {
   ++t_waits;
+  ++It().synchronous;
   const std::lock_guard lock(It().mutex);
   RunUntilEmpty(Of(stream));
   return kOk;
@@ -246,12 +248,14 @@ SHOWN int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, size_t l
   return Copy(Host(reinterpret_cast<void*>(to)), from, length, from, stream);
 }
 SHOWN int cuMemHostRegister_v2(void* memory, size_t length, unsigned) {
+  ++It().synchronous;
   const std::lock_guard lock(It().mutex);
   if (t_depth == 0) return kNoContext;
   It().registered[reinterpret_cast<uintptr_t>(memory)] = length;
   return kOk;
 }
 SHOWN int cuMemHostUnregister(void* memory) {
+  ++It().synchronous;
   const std::lock_guard lock(It().mutex);
   return It().registered.erase(reinterpret_cast<uintptr_t>(memory)) == 1 ? kOk : kInvalid;
 }

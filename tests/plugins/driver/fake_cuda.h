@@ -37,6 +37,8 @@ struct FakeCuda {
   void (*enqueue)(void* stream, bool (*try_it)(void* context), void* context);
   char* (*host)(const void* memory);  // where memory of the device is kept
   void (*use_card)(int card);         // that this thread's device is
+  // Calls that a card's driver may answer late: they wait, allocate, register, open or load.
+  int (*synchronous)();
 };
 
 extern "C" const FakeCuda* fake_cuda();

@@ -2,6 +2,7 @@
 #ifndef COVEY_TESTS_PLUGINS_DRIVER_FAKE_DRIVER_H_
 #define COVEY_TESTS_PLUGINS_DRIVER_FAKE_DRIVER_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -57,6 +58,7 @@ struct Driver {
   std::map<uintptr_t, Shared> shared;  // by address of the host
   std::map<uintptr_t, size_t> opened;
   int launches = 0;
+  std::atomic<int> synchronous = 0;
   bool no_memory = false;
   bool no_opening = false;
   int copies_left = -1;

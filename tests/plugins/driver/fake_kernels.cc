@@ -64,6 +64,7 @@ std::function<bool()> TaskOf(const Launched& launched, const void* args) {
 extern "C" {
 
 SHOWN int cuModuleLoadData(void** module, const void* image) {
+  ++It().synchronous;
   if (Depth() == 0) return kNoContext;
   // As of a compiler that does not understand it.
   if (std::strstr(static_cast<const char*>(image), ".entry") == nullptr) return kBadImage;
@@ -73,6 +74,7 @@ SHOWN int cuModuleLoadData(void** module, const void* image) {
   return kOk;
 }
 SHOWN int cuModuleUnload(void* module) {
+  ++It().synchronous;
   delete static_cast<Module*>(module);
   const std::lock_guard lock(It().mutex);
   --It().modules;
@@ -100,6 +102,7 @@ SHOWN int cuLaunchKernel(const void* function, unsigned blocks_x, unsigned block
   return kOk;
 }
 SHOWN int cuMemAlloc_v2(uint64_t* memory, size_t length) {
+  ++It().synchronous;
   const std::lock_guard lock(It().mutex);
   if (Depth() == 0) return kNoContext;
   if (It().no_memory) return kNoMemory;
@@ -113,6 +116,7 @@ SHOWN int cuMemAlloc_v2(uint64_t* memory, size_t length) {
   return kOk;
 }
 SHOWN int cuMemFree_v2(uint64_t memory) {
+  ++It().synchronous;
   const std::lock_guard lock(It().mutex);
   const auto found = It().shared.find(OnHost(memory));
   if (found == It().shared.end()) return kInvalid;
@@ -131,6 +135,7 @@ SHOWN int cuIpcGetMemHandle(void* handle, uint64_t memory) {
 }
 // Unlike a card's it opens memory of this process too, at another address: ranks may be threads.
 SHOWN int cuIpcOpenMemHandle_v2(uint64_t* memory, FakeCudaHandle handle, unsigned) {
+  ++It().synchronous;
   const std::lock_guard lock(It().mutex);
   if (Depth() == 0) return kNoContext;
   if (It().no_opening) return kInvalid;
@@ -148,6 +153,7 @@ SHOWN int cuIpcOpenMemHandle_v2(uint64_t* memory, FakeCudaHandle handle, unsigne
   return kOk;
 }
 SHOWN int cuIpcCloseMemHandle(uint64_t memory) {
+  ++It().synchronous;
   const std::lock_guard lock(It().mutex);
   const auto found = It().opened.find(OnHost(memory));
   if (found == It().opened.end()) return kInvalid;
