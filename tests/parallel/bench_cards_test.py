@@ -67,9 +67,9 @@ class RefusedTest(unittest.TestCase):
 
     def test_mistakes(self) -> None:
         self.assert_refused(bench("step", "--device", "gpu"), "gpu is none of cpu, cuda")
-        self.assert_refused(
-            bench("fusion", "--device", "cuda"), "fusion has no --device cuda: allreduce and step"
-        )
+        there_are = "fusion has no --device cuda: allreduce, step, kernels have"
+        self.assert_refused(bench("fusion", "--device", "cuda"), there_are)
+        self.assert_refused(bench("kernels"), "kernels are those of cards: --device cuda")
         self.assert_refused(
             bench("step", "--device", "cuda", "--vs", "gloo"), "gloo does not take part on cuda"
         )
@@ -235,8 +235,9 @@ class RunsTest(unittest.TestCase):
         names = ["covey staged", "covey staged, idle", "ddp nccl", "ddp nccl, idle"]
         self.assertEqual(list(row.seconds), names)
         self.assertEqual(row.size_bytes, 4 * 500)
-        self.assertRegex(row.notes[0], "^covey staged: .* ms; goal: at most 20%$")
-        self.assertRegex(row.notes[1], "^ddp nccl: communication adds .* ms$")
+        self.assertIn("may wait for the device: 0; goal: 0", row.notes[0])
+        self.assertRegex(row.notes[1], "^covey staged: .* ms; goal: at most 20%$")
+        self.assertRegex(row.notes[2], "^ddp nccl: communication adds .* ms$")
 
     def test_a_busy_backward_computes_before_each_gradient(self) -> None:
         done: List[int] = []

@@ -9,7 +9,7 @@ import re
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 DEVICES = ("cpu", "cuda")
-KINDS = ("allreduce", "step")
+KINDS = ("allreduce", "step", "kernels")
 """The benches that there are for cards."""
 PATHS = ("nccl", "ipc", "staged")
 """Of the knob cuda_path, the ones to measure, as far as this Covey has them."""

@@ -17,10 +17,11 @@ def rank_main(work: Work, path: str, with_peer: bool, folder: str) -> Found:
     import torch
 
     import covey
-    from covey.bench import cuda
+    from covey.bench import cuda, cuda_kernels
 
     covey.init()
     torch.cuda.set_device(covey.local_rank() % torch.cuda.device_count())
+    torch.zeros(1, device=cuda.DEVICE)  # its context is current from now on
     flag = Flag(folder, covey.rank(), covey.size())
     with flag, cuda.Nccl(with_peer, folder) as peer:
         contest = Contest(work.effort, flag)
@@ -28,6 +29,11 @@ def rank_main(work: Work, path: str, with_peer: bool, folder: str) -> Found:
         if work.kind == "allreduce":
             sizes = work.sizes or cuda.ALLREDUCE_BYTES[: 2 if work.small else None]
             rows = cuda.allreduce(sizes, path, peer, contest)
+        elif work.kind == "kernels":
+            sizes = work.sizes or cuda_kernels.SIZES_BYTES
+            kernels = cuda_kernels.Kernels()
+            rows = cuda_kernels.bench(kernels, sizes, contest)
+            kernels.close()
         else:
             rows = cuda.step(path, peer, contest, work.small)
     versions = {"covey": covey.__version__, "torch": torch.__version__}

@@ -22,6 +22,7 @@ _KINDS = {
     "step": "the 161 gradients of a ResNet-50, averaged",
     "fusion": "1,000 gradients of 256 bytes, averaged",
     "model": "whole training steps of a ResNet-18 and a small GPT",
+    "kernels": "on cuda: reduce, scale, cast and add beside the card's own copy",
     "methods": "steps by method when nobody is late",
     "waiting": "how long who is late, slow or stopped holds up the others, by method",
 }
@@ -43,8 +44,8 @@ brings it.
 
 On cards (--device cuda) a job measures one path: nccl, ipc, then staged, as far as there are, each
 beside torch's NCCL where every rank has a GPU. `allreduce` says GB/s (the tensor's bytes by the
-time); `step` how much 100 MB of gradients add to a backward of 50 ms. Without a usable GPU it says
-what is missing and ends with code 2.
+time); `step` how much 100 MB of gradients add to a backward of 50 ms; `kernels` GB/s read and
+written. Without a usable GPU it says what is missing and ends with code 2.
 """
 
 
@@ -97,7 +98,7 @@ def add_to(commands: Any) -> None:
         type=device,
         default="cpu",
         metavar="DEVICE",
-        help=f"{' or '.join(cards.DEVICES)} (cpu); on cuda: {' and '.join(cards.KINDS)}",
+        help=f"{' or '.join(cards.DEVICES)} (cpu); on cuda: {', '.join(cards.KINDS)}",
     )
     parser.add_argument("--sizes", type=sizes, metavar="SIZES", help="of latency and allreduce")
     parser.add_argument("--rounds", type=number_of_ranks, default=5, help="turns of each (5)")
@@ -144,9 +145,9 @@ def _act(arguments: argparse.Namespace) -> int:
 def _unfit(arguments: argparse.Namespace) -> Optional[str]:
     """Why this cannot be measured on the device asked for; None: it can."""
     if arguments.device == "cpu":
-        return None
+        return "kernels are those of cards: --device cuda" if arguments.kind == "kernels" else None
     if arguments.kind not in cards.KINDS:
-        return f"{arguments.kind} has no --device cuda: {' and '.join(cards.KINDS)} have"
+        return f"{arguments.kind} has no --device cuda: {', '.join(cards.KINDS)} have"
     if arguments.vs:
         return f"{arguments.vs[0]} does not take part on cuda: torch's NCCL does, or --vs none"
     return cards.missing(_torch())
@@ -178,6 +179,11 @@ def _on_cards(arguments: argparse.Namespace, about: Dict[str, Any]) -> Iterator[
     torch = _torch()
     about.update(device="cuda", **cards.describe(torch))
     said = {name: about[name] for name in ("card", "driver", "cuda", "when")}
+    if arguments.kind == "kernels":  # of one card, whatever the path
+        about.update(ranks=1, absent={})
+        rows, versions = cuda_job.measure(_work(arguments), 1, "auto", False)
+        yield rows, {**versions, **said}
+        return
     count = torch.cuda.device_count()
     plan = cuda_job.plan(arguments.size, count, wants_peer=arguments.vs is None)
     paths, with_peer, about["absent"] = plan
