@@ -137,9 +137,12 @@ class ArithmeticTest(unittest.TestCase):
 class CommandTest(unittest.TestCase):
     def test_a_job_for_each_path_that_this_covey_has(self) -> None:
         paths, with_peer, absent = cuda_job.plan(2, 1, wants_peer=True)
-        self.assertEqual([path for path in paths if path != "nccl"], ["ipc", "staged"])
-        self.assertFalse(with_peer)
+        self.assertEqual((paths, with_peer), (("ipc", "staged"), False))
         self.assertIn("there are 1 for 2 ranks", absent["torch nccl"])
+        self.assertIn("there are 1 for 2 ranks", absent["covey nccl"])
+        self.assertEqual(cuda_job.plan(2, 1, wants_peer=False)[2].keys(), {"covey nccl"})
+        self.assertEqual(cuda_job.plan(2, 2, wants_peer=True), (cards.PATHS, True, {}))
+        self.assertEqual(cuda_job.plan(2, 2, wants_peer=False), (cards.PATHS, False, {}))
 
     def test_says_what_it_ran_on(self) -> None:
         calls: List[Any] = []

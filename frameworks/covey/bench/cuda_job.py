@@ -51,10 +51,14 @@ def _paths_here() -> Tuple[str, ...]:
 
 
 def plan(size: int, cards: int, wants_peer: bool) -> Tuple[Tuple[str, ...], bool, Dict[str, str]]:
-    """The paths to measure, whether torch's NCCL takes part, and why not, by name."""
-    why = nccl_is_absent(size, cards) if wants_peer else None
-    absent = {} if why is None else {"torch nccl": why}
-    return run(_paths_here)[0], wants_peer and why is None, absent
+    """The paths to measure, whether torch's NCCL takes part, and why what is absent is, by name."""
+    paths: Tuple[str, ...] = run(_paths_here)[0]
+    why = nccl_is_absent(size, cards)
+    if why is None:
+        return paths, wants_peer, {}
+    absent = {"covey nccl": why} if "nccl" in paths else {}
+    absent.update({"torch nccl": why} if wants_peer else {})
+    return tuple(path for path in paths if path != "nccl"), False, absent
 
 
 def measure(work: Work, size: int, path: str, with_peer: bool) -> Found:
