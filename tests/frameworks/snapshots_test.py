@@ -76,7 +76,7 @@ def train(folder: str, kind: str, method: str) -> Tuple[str, int, int]:
 
 
 def train_by_parts(folder: str, method: str, steps: int, stop: int) -> Tuple[str, int, int]:
-    """As above, for so many steps; rank 1 stops itself before its step `stop`, where the others
+    """As above, up to version `steps`; rank 1 stops itself before its step `stop`, where the others
     wait until it has. Up to there nobody runs ahead: else who is behind could need its snapshot."""
     torch.manual_seed(SEED)
     net = Net()
@@ -84,7 +84,8 @@ def train_by_parts(folder: str, method: str, steps: int, stop: int) -> Tuple[str
     report = Report(folder, hvd.rank())
     random_numbers = torch.Generator().manual_seed(SEED + hvd.rank())
     before = covey.stats()["round_snapshots"]
-    for step in range(steps):
+    step = 0
+    while optimizer.version < steps:
         if step <= stop:
             hvd.barrier()
         if step == stop and hvd.rank() == 1:
@@ -95,6 +96,7 @@ def train_by_parts(folder: str, method: str, steps: int, stop: int) -> Tuple[str
         net(torch.randn(4, 2, 6, 6, generator=random_numbers)).square().sum().backward()
         optimizer.step()
         report.write(optimizer.version)
+        step += 1
     optimizer.finish()
     return digest(optimizer, net), optimizer.version, covey.stats()["round_snapshots"] - before
 
