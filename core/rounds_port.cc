@@ -36,6 +36,7 @@ uint64_t RoundsPort::Arrive(const std::function<uint64_t()>& publish) {
     finishing_ = false;
     versions().set_max_wait(MaxWait(0));
     if (bundle_.options.admission.grace < 0) versions().set_grace(pace_.Grace());
+    versions().set_step(pace_.Step());
     step = publish();
     pace_.OnBegin(clock_->Now());
   }

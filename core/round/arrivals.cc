@@ -35,15 +35,14 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& los
     return {.at = IsLeft(count) ? now : kNever, .final = true};
   }
   if (count.active == 0 && count.others_arrived) return {.at = now};
-  if (count.active > 0 && count.arrived == count.active) return {.at = now};
+  if (count.active > 0 && count.arrived == count.active) {
+    const bool waits = count.coming && MayEndWith(version);
+    return {.at = waits ? MetAt(version, now) + std::min(patience_, waiter.max_wait) : now};
+  }
   Answer answer;
   const AdmissionRule rule = RuleOf(version);
   if (count.active > 0 && !count.stale && IsKept(count) && rule.IsMet(counted_, version)) {
-    if (met_version_ != version) {
-      met_version_ = version;
-      met_at_ = now;
-    }
-    answer.at = met_at_ + rule.grace;
+    answer.at = MetAt(version, now) + rule.grace;
   }
   if (!waiter.finished && waiter.step < version) return answer;
   const Time over_at = OverAt(version, waiter, now);
@@ -55,10 +54,16 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& los
           .final = expired && waiter.finished && memory_->models().on()};
 }
 
+// Since when so many have come as it wants.
+Time Arrivals::MetAt(uint64_t version, Time now) {
+  if (std::exchange(met_version_, version) != version) met_at_ = now;
+  return met_at_;
+}
+
 AdmissionRule Arrivals::RuleOf(uint64_t version) const {
   const ModelRule& models = memory_->models();
   if (version <= rule_.warmup) return {};
-  if (rule_.ending > 0 && version >= rule_.ending) return {};
+  if (MayEndWith(version)) return {};
   return models.on() && models.IsSync(version) ? AdmissionRule{} : rule_;
 }
 
@@ -99,6 +104,7 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
     if (Attendance::Of(words_->Load(memory_->AttendanceAt(i))).overdue()) {
       count.others = true;
       count.others_arrived |= arrived;
+      count.coming |= !arrived && next >= version;
       continue;
     }
     counted_.push_back({.member = i, .arrived = arrived});

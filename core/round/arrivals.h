@@ -77,6 +77,10 @@ class Arrivals {
       : rule_(rule), memory_(memory), words_(words) {}
 
   void set_grace(Time grace) { rule_.grace = grace; }
+  // How long a version that the rounds may end with waits for members that are overdue and work for
+  // it: about a step. Who is as fast as the others, and only later in its step, would else never
+  // come in time.
+  void set_patience(Time patience) { patience_ = patience; }
 
   // When `version`, the next one, may fire.
   Answer FireAt(uint64_t version, const std::vector<bool>& lost, const Waiter& waiter, Time now);
@@ -102,6 +106,7 @@ class Arrivals {
     int32_t keepers = 0;           // of them or finished: the log leads on from it
     bool others = false;           // there are members that are overdue,
     bool others_arrived = false;   // and one has arrived
+    bool coming = false;           // one has not, and has applied the version before this one
     bool sealed = false;           // some slot is,
     bool sealed_finished = false;  // and that of a member that has finished
     bool final = false;            // the last version was
@@ -114,6 +119,8 @@ class Arrivals {
     Time waited = 0;         // for it, since it was last better than it has to be
   };
 
+  bool MayEndWith(uint64_t version) const { return rule_.ending > 0 && version >= rule_.ending; }
+  Time MetAt(uint64_t version, Time now);
   Count CountMembers(uint64_t version, const std::vector<bool>& lost);
   void FindLaggards(uint64_t version, const Count& count, Time now);
   AdmissionRule RuleOf(uint64_t version) const;
@@ -127,6 +134,7 @@ class Arrivals {
   SharedWords* words_;
   std::vector<Counted> counted_;  // as of the last count
   uint64_t met_version_ = 0;      // the last version this rank saw enough members at
+  Time patience_ = 0;
   Time met_at_ = 0;
   uint64_t timed_version_ = 0;     // the last version this rank waited for,
   Time waited_ = 0;                // how long,

@@ -53,6 +53,7 @@ class Rounds final : public Versions {
   // From the next Advance on.
   void set_max_wait(Time max_wait) override { max_wait_ = max_wait; }
   void set_grace(Time grace) override { arrivals_.set_grace(grace); }
+  void set_step(Time step) override { arrivals_.set_patience(step); }
   uint64_t executed() override;
 
   // One pass of the work for whoever waits: fires the next version if it may, collects, does one

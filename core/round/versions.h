@@ -32,6 +32,8 @@ class Versions {
   // lets a version fire.
   virtual void set_max_wait(Time max_wait) = 0;
   virtual void set_grace(Time grace) = 0;
+  // How long a step of this rank's own takes; 0: not known.
+  virtual void set_step(Time) {}
 
   // The last version that has ended.
   virtual uint64_t executed() = 0;

@@ -61,6 +61,33 @@ TEST_F(ArrivalsTest, WhoIsOverdueIsNotWaitedFor) {
   EXPECT_FALSE(answer.expired);
 }
 
+TEST_F(ArrivalsTest, WhoIsOverdueAndWorksForItIsWaitedForAStepWhereTheRoundsMayEnd) {
+  words_->Store(memory_.AttendanceAt(1), Attendance{0, 1}.Word());
+  for (const uint64_t ending : {0, 2, 1}) {
+    Arrivals arrivals({.ending = ending}, &memory_, words_);
+    arrivals.set_patience(30);
+    const auto fire_at = [&](Time now) {
+      return arrivals.FireAt(1, {false, false}, {.step = 1, .max_wait = 100}, now).at;
+    };
+    EXPECT_EQ(fire_at(1000), ending == 1 ? 1030 : 1000) << ending;
+    EXPECT_EQ(fire_at(1010), ending == 1 ? 1030 : 1010) << ending;
+    arrivals.set_patience(9000);
+    if (ending == 1) {
+      EXPECT_EQ(fire_at(1010), 1100);
+    }
+  }
+  // Of who works for an earlier one, or has come, no more is to be expected.
+  Arrivals arrivals({.ending = 1}, &memory_, words_);
+  arrivals.set_patience(30);
+  words_->Store(memory_.SlotAt(0), SlotWord{SlotState::kSealed, 0, 2}.Word());
+  const Waiter waiter{.step = 2, .max_wait = 100};
+  EXPECT_EQ(arrivals.FireAt(2, {false, false}, waiter, 1000).at, 1000);
+  words_->Store(memory_.AppliedAt(1), 1);
+  EXPECT_EQ(arrivals.FireAt(2, {false, false}, waiter, 1000).at, 1030);
+  words_->Store(memory_.SlotAt(1), SlotWord{SlotState::kSealed, 0, 2}.Word());
+  EXPECT_EQ(arrivals.FireAt(2, {false, false}, waiter, 1001).at, 1001);
+}
+
 TEST_F(ArrivalsTest, WhoHasNotComeItselfTakesNobodyForMissing) {
   EXPECT_EQ(arrivals_.FireAt(1, {false, false}, {.step = 0, .max_wait = 100}, 1000).at, kNever);
   EXPECT_EQ(arrivals_.FireAt(1, {false, false}, {.step = 0, .max_wait = 100}, 9000).at, kNever);
