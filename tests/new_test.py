@@ -14,7 +14,7 @@ from typing import List
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _LIMIT_S = 240
-_BASE = ["check", "json", "nearest", "status", "types"]
+_BASE = ["check", "codec_card", "json", "nearest", "status", "types"]
 _FLAGS = ["-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
 _GTEST = ["-lgtest_main", "-lgtest", "-lpthread"]
 
@@ -62,7 +62,7 @@ class NewTest(unittest.TestCase):
         again = self.new(kind, name)
         self.assertEqual((again.returncode, "already there" in again.stderr), (1, True))
         needed = [f"core/base/{part}.cc" for part in _BASE]
-        beside = {"algorithm": ["schedule"], "method": ["notation", "topology"]}[kind]
+        beside = {"algorithm": ["schedule"], "method": ["method_codec", "notation", "topology"]}[kind]
         needed += [f"core/plan/{part}.cc" for part in (kind, *beside)]
         return self.build_and_run(written, needed)
 
