@@ -62,7 +62,8 @@ class NewTest(unittest.TestCase):
         again = self.new(kind, name)
         self.assertEqual((again.returncode, "already there" in again.stderr), (1, True))
         needed = [f"core/base/{part}.cc" for part in _BASE]
-        beside = {"algorithm": ["schedule"], "method": ["method_codec", "notation", "topology"]}[kind]
+        of_method = ["method_codec", "notation", "topology"]
+        beside = {"algorithm": ["schedule"], "method": of_method}[kind]
         needed += [f"core/plan/{part}.cc" for part in (kind, *beside)]
         return self.build_and_run(written, needed)
 

@@ -29,10 +29,14 @@ def _texts() -> List[str]:
     return [text for text in _TEXTS if text.partition(":")[0] in there]
 
 
-def _stepping(model: nn.Module, text: str, loss: Callable[[], torch.Tensor]) -> Contestant:
+def _stepping(
+    model: nn.Module, text: str, loss: Callable[[], torch.Tensor], used: List[Any]
+) -> Contestant:
+    """`used` gets its optimizer, if that has to finish."""
     optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.0)
     if text != ALONE:
         optimizer = hvd.DistributedOptimizer(optimizer, model=model, method=text)
+        used.append(optimizer)
 
     def run(count: int) -> None:
         for _ in range(count):
@@ -43,14 +47,21 @@ def _stepping(model: nn.Module, text: str, loss: Callable[[], torch.Tensor]) -> 
     return Contestant(text, run)
 
 
+def _finish(used: List[Any]) -> None:
+    for optimizer in used:
+        optimizer.finish()
+
+
 def _bare(shapes: Sequence[Tuple[int, ...]], contest: Contest) -> Row:
+    used: List[Any] = []
     contestants = [Contestant(_ORDINARY, ordinary_allreduce(shapes))]
     for text in [ALONE, *_texts()]:
         model = NoCompute(shapes)
-        contestants.append(_stepping(model, text, model))
+        contestants.append(_stepping(model, text, model, used))
     elements = sum(torch.Size(shape).numel() for shape in shapes)
     label = f"{len(shapes)} gradients, {elements:,} float32: the optimizer's step, no backward"
     row = contest.measure(label, 4 * elements, contestants, _ORDINARY)
+    _finish(used)
     for text in _texts():
         row.seconds[text + NET] = net_of(row, text, ALONE)
         row.bases[text + NET] = _ORDINARY
@@ -61,12 +72,14 @@ def _bare(shapes: Sequence[Tuple[int, ...]], contest: Contest) -> Row:
 
 def _real(small: bool, contest: Contest) -> Row:
     task = resnet_task(small)
-    contestants = []
+    contestants: List[Contestant] = []
+    used: List[Any] = []
     for text in [ALONE, *_texts()]:
         model = task.build()
-        contestants.append(_stepping(model, text, trained(model, task)))
+        contestants.append(_stepping(model, text, trained(model, task), used))
     elements = sum(parameter.numel() for parameter in task.build().parameters())
     row = contest.measure(task.label, 4 * elements, contestants, "allreduce")
+    _finish(used)
     for text in _PAIRS:  # They are not to keep a rank at all.
         if text in row.bases:
             row.bases[text] = ALONE
