@@ -117,7 +117,11 @@ class MaxWaitTest(unittest.TestCase):
                            "local:H=4,max_wait=auto,"):
                 with self.subTest(size=size, method=method):
                     runs = pool(size).call(train, kind, method + "warmup_steps=7", 9)
-                    self.assertEqual([run[:7] for run in runs], [run[:7] for run in plain])
+                    for run, other in zip(runs, plain):
+                        # Who looks late at its last version may find the next one made.
+                        known = [one for one in run if one[1] <= 7]
+                        self.assertGreaterEqual(len(known), 6)
+                        self.assertEqual(known, other[: len(known)])
 
     def test_while_nobody_is_late_with_three_ranks(self) -> None:
         """As above, but finish() takes the mean of equal models again: (x + x + x) / 3 may be the
