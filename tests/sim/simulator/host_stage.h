@@ -44,6 +44,7 @@ class HostSimulation {
     uint64_t steps = 0;
     RoundModel model;
     bool is_flushed = false, is_cut_off = false, departs = false;
+    bool is_stranded = false;       // it needs a snapshot, and nobody can give one
     bool meets = true;              // the others after finish(), as trainers of frameworks do
     Phase goes_on = Phase::kWaits;  // after it has sought
     bool skips_ahead = false;
@@ -70,6 +71,7 @@ class HostSimulation {
   void DropUnsent(Player* player);
   void Serve(int32_t rank);
   void Seek(int32_t rank);
+  void GiveUp(int32_t rank);
   bool CanAnybodyGive(int32_t to) const;
   void Kill(int32_t rank);
   bool AllHaveEnded() const;

@@ -9,7 +9,7 @@ namespace covey {
 
 void HostSimulation::Train(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  if (player.phase != Phase::kSeeks) Serve(rank);
+  if (player.phase != Phase::kSeeks && !player.is_stranded) Serve(rank);
   switch (player.phase) {
     case Phase::kComputes:
       if (player.computes_until <= now_) Publish(rank);
@@ -34,6 +34,7 @@ void HostSimulation::Train(int32_t rank) {
     case Phase::kMeets:
       return AwaitOthers(rank);
     case Phase::kDone:
+      if (player.is_stranded) return;
       ReadAll(rank);
       return PerhapsLeave(rank);
   }
@@ -78,7 +79,7 @@ void HostSimulation::Seek(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   Seat::Gift gift;
   if (!player.seat->Seek(&gift)) {
-    if (!CanAnybodyGive(rank)) Kill(rank);
+    if (!CanAnybodyGive(rank)) GiveUp(rank);
     return;
   }
   if (gift.state.size() != sizeof(RoundModel) || gift.version <= player.read)
@@ -91,12 +92,21 @@ void HostSimulation::Seek(int32_t rank) {
   journal_.OnApplied(rank, gift.version, player.model);
 }
 
+// It is told that nobody can give it a snapshot. Its process ends then, unless the others decide
+// nothing without its seat: a gift may be under way to one of them, which then goes on.
+void HostSimulation::GiveUp(int32_t rank) {
+  if (CanSpare(rank, true)) return Kill(rank);
+  Player& player = players_[static_cast<size_t>(rank)];
+  player.phase = Phase::kDone;
+  player.is_stranded = true;
+}
+
 // Somebody who runs has applied what it lacks.
 bool HostSimulation::CanAnybodyGive(int32_t to) const {
   for (size_t r = 0; r < players_.size(); ++r) {
     const Player& other = players_[r];
     if (static_cast<int32_t>(r) == to || other.state != State::kRuns) continue;
-    if (other.phase != Phase::kSeeks) return true;
+    if (other.phase != Phase::kSeeks && !other.is_stranded) return true;
   }
   return false;
 }
