@@ -57,10 +57,19 @@ struct Comm {
   std::vector<Call> handed;  // not in the stream yet
 };
 
+// What has come to its turn on a stream.
+struct Task {
+  std::shared_ptr<Comm> comm;
+  Call call;
+  int number;
+  bool arrived = false;
+};
+
 struct Library {
   std::mutex mutex;
   std::map<std::string, std::shared_ptr<Clique>> cliques;
-  std::vector<std::shared_ptr<Comm>> comms;  // ever: streams may still hold work of theirs
+  std::vector<std::shared_ptr<Comm>> comms;      // ever: streams may still hold work of theirs
+  std::map<Task*, std::unique_ptr<Task>> tasks;  // that no stream has done yet
   int version = 22000;
   bool never = false, refuses = false;
   int failed_rank = -1;
@@ -86,14 +95,6 @@ thread_local std::vector<std::pair<Comm*, Call>> t_group;
 Comm* Of(void* comm) { return static_cast<Comm*>(comm); }
 
 void NeedsContext() { It().without_context += Driver().depth() == 0; }
-
-// What has come to its turn on a stream.
-struct Task {
-  std::shared_ptr<Comm> comm;
-  Call call;
-  int number;
-  bool arrived = false;
-};
 
 size_t InCount(const Task& task) {
   return task.call.work == Work::kReduceScatter ? task.call.count * task.comm->clique->size
@@ -147,7 +148,7 @@ bool TryTask(void* context) {
   }
   if (!done) return false;
   task->comm->inside -= task->arrived;
-  delete task;
+  It().tasks.erase(task);
   return true;
 }
 
@@ -155,8 +156,11 @@ bool TryTask(void* context) {
 void HandOver(Comm* comm, std::vector<std::pair<void*, Task*>>* tasks) {
   for (const std::shared_ptr<Comm>& known : It().comms) {
     if (known.get() != comm) continue;
-    for (const Call& call : comm->handed)
-      tasks->push_back({call.stream, new Task{known, call, comm->calls++}});
+    for (const Call& call : comm->handed) {
+      auto task = std::make_unique<Task>(Task{known, call, comm->calls++});
+      tasks->push_back({call.stream, task.get()});
+      It().tasks.emplace(task.get(), std::move(task));
+    }
   }
   comm->handed.clear();
 }
