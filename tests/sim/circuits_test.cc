@@ -14,7 +14,7 @@ namespace covey {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kSeeds = 60;
+constexpr uint64_t kSeeds = 120;
 #else
 constexpr uint64_t kSeeds = 600;
 #endif
