@@ -19,7 +19,7 @@ from watched import Report, Watched
 
 import covey
 import covey.torch as hvd
-from covey.errors import Unsupported
+from covey.errors import Mismatch, Unsupported
 from covey.torch.snapshot import State
 
 
@@ -46,9 +46,21 @@ def optimizer_of(kind: str, net: torch.nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-3)
 
 
-def digest(optimizer: Any, net: torch.nn.Module) -> str:
-    """Of parameters and the optimizer's state."""
+def averaged(optimizer: Any, net: torch.nn.Module) -> torch.optim.swa_utils.AveragedModel:
+    """An average over time of the model, as the documentation says (EMA)."""
+    function = torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
+    average = torch.optim.swa_utils.AveragedModel(net, multi_avg_fn=function)
+    optimizer.register_step_post_hook(lambda *_: average.update_parameters(net))
+    optimizer.carry(average)
+    return average
+
+
+def digest(optimizer: Any, net: torch.nn.Module, average: Any = None) -> str:
+    """Of parameters, the optimizer's state, and an average over time."""
     total = hashlib.blake2b(digest_size=8)
+    if average is not None:
+        for tensor in (*average.module.parameters(), average.n_averaged):
+            total.update(tensor.detach().contiguous().numpy().tobytes())
     for parameter in net.parameters():
         total.update(parameter.detach().contiguous().numpy().tobytes())
         for key, value in sorted(optimizer.state[parameter].items()):
@@ -62,6 +74,7 @@ def train(folder: str, kind: str, method: str) -> Tuple[str, int, int]:
     net = Net()
     base = optimizer_of(kind, net)
     optimizer: Any = hvd.DistributedOptimizer(base, model=net, method=method)
+    average = averaged(optimizer, net)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=50)
     report = Report(folder, hvd.rank())
     random_numbers = torch.Generator().manual_seed(SEED + hvd.rank())
@@ -72,7 +85,7 @@ def train(folder: str, kind: str, method: str) -> Tuple[str, int, int]:
         schedule.step()
         report.write(optimizer.version)
     optimizer.finish()
-    return digest(optimizer, net), optimizer.version, covey.stats()["round_snapshots"]
+    return digest(optimizer, net, average), optimizer.version, covey.stats()["round_snapshots"]
 
 
 def train_by_parts(folder: str, method: str, steps: int, stop: int) -> Tuple[str, int, int]:
@@ -169,6 +182,12 @@ class StateTest(unittest.TestCase):
                 for one, same in zip(net.buffers(), other.buffers()):
                     self.assertTrue(torch.equal(one, same))
                 self.assertEqual(other.conv.weight.stride(), net.conv.weight.stride())
+
+    def test_what_is_carried_must_be_the_same(self) -> None:
+        net, optimizer = self.trained("momentum", 1)
+        image = torch.cat([p.reshape(-1).view(torch.uint8) for p in State(optimizer, None).pack()])
+        with self.assertRaisesRegex(Mismatch, "0 tensors beside the parameters, this rank 3"):
+            State(optimizer, net).unpack(image)
 
     def test_what_cannot_be_packed_is_said_where_it_is_needed(self) -> None:
         net, optimizer = self.trained("momentum", 1)

@@ -53,6 +53,7 @@ from covey.torch.parts import (
 from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer, check_agreement
 from covey.torch.rounds import before_update
+from covey.torch.snapshot import carry
 from covey.torch.tensors import CODES
 from covey.torch.trainers import Trainer
 
@@ -175,7 +176,7 @@ class _Distributed(torch.optim.Optimizer):
         self._refuse_in_flight("version")
         move_to(self, steps)
 
-    before_update = before_update
+    before_update, carry = before_update, carry
     _step_supports_amp_scaling = supports_scaling
 
     def finish(self) -> None:
@@ -343,8 +344,8 @@ def DistributedOptimizer(
 
     Returns:
         An optimizer that also has ``synchronize``, ``skip_synchronize``, ``no_sync``, ``finish``,
-        ``lr_scale``, ``set_backward_passes_per_step``, ``rebuild_buckets``, and ``version``, the
-        number of steps done. ``state_dict()`` is unchanged.
+        ``carry``, ``lr_scale``, ``set_backward_passes_per_step``, ``rebuild_buckets``, and
+        ``version``, the number of steps done. ``state_dict()`` is unchanged.
 
     Raises:
         InvalidArgument, NotInitialized: (ValueErrors) wrong arguments; before ``init()``.
@@ -391,6 +392,7 @@ def _wrap(optimizer: torch.optim.Optimizer, progress: Progress, **options: Any) 
     wrapped._covey_reducer = None
     wrapped._covey_rounds = wrapped._covey_next = wrapped._covey_past = None
     wrapped._covey_outside = []
+    wrapped._covey_carried = []  # By snapshots, besides the model.
     wrapped._covey_synchronized = False
     wrapped._covey_should_synchronize = True
     wrapped._covey_farewell = Farewell(wrapped)

@@ -1,8 +1,8 @@
 """The state of a trainer as bytes: what a rank goes on from that has fallen behind. Internal.
 
-Parameters, the optimizer's state and buffers of the model, after a version. Not the numbers in the
-parameter groups (learning rates): those of a version travel with it, and a rank's own are its own.
-No pickle: a header in JSON, then the tensors.
+Parameters, the optimizer's state, buffers of the model and what it carries, after a version. Not
+the numbers in the parameter groups (learning rates): those of a version travel with it, and a
+rank's own are its own. No pickle: a header in JSON, then the tensors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
-from covey.errors import Unsupported
+from covey.errors import InvalidArgument, Mismatch, Unsupported
 
 _LINE = 64  # Tensors begin at multiples of it.
 
@@ -23,11 +23,19 @@ class State:
 
     def __init__(self, optimizer: Any, model: Optional[torch.nn.Module]) -> None:
         self._optimizer = optimizer
-        self._buffers = [] if model is None else list(model.buffers())
+        self._model = model
 
     @property
     def _parameters(self) -> List[torch.nn.Parameter]:
         return [p for group in self._optimizer.param_groups for p in group["params"]]
+
+    @property
+    def _buffers(self) -> List[torch.Tensor]:
+        own = [] if self._model is None else list(self._model.buffers())
+        for module in getattr(self._optimizer, "_covey_carried", ()):
+            own += [parameter.detach() for parameter in module.parameters()]
+            own += list(module.buffers())
+        return own
 
     def pack(self) -> List[torch.Tensor]:
         """Pieces that make the image one after the other; some are the live tensors."""
@@ -68,11 +76,17 @@ class State:
 
         Raises:
             Unsupported: (a ValueError) the giver could not pack its state.
+            Mismatch: the giver's model or what it carries is another.
         """
         (length,) = struct.unpack("<Q", bytes(image[:8].numpy()))
         header = json.loads(bytes(image[8 : 8 + length].numpy()))
         if "error" in header:
             raise Unsupported(header["error"])
+        if len(header["buffers"]) != len(self._buffers):
+            raise Mismatch(
+                f"a snapshot holds {len(header['buffers'])} tensors beside the parameters, this "
+                f"rank {len(self._buffers)}: model= and carry() must be the same on all ranks"
+            )
         at = _up(8 + length)
 
         def read(entry: List[Any]) -> Any:
@@ -116,3 +130,26 @@ def addresses_of(pieces: List[torch.Tensor]) -> Tuple[Tuple[int, ...], Tuple[int
         tuple(piece.data_ptr() for piece in pieces),
         tuple(piece.numel() * piece.element_size() for piece in pieces),
     )
+
+
+def carry(optimizer: Any, *modules: torch.nn.Module) -> None:
+    """Snapshots hold the parameters and buffers of ``modules`` too, from now on: a rank that goes
+    on from one has them as they were with the version.
+
+    For what follows from the updates alone, such as an average of the parameters over time (EMA).
+    Torch's hooks of a step run once per applied version, also on a rank that applies several at
+    once: in one of these such an average stays the same on all ranks, by every method whose models
+    do. To be called on every rank alike.
+
+    Raises:
+        InvalidArgument: (a ValueError) something is not a module.
+
+    Example:
+        >>> average = torch.optim.swa_utils.AveragedModel(net, multi_avg_fn=get_ema_multi_avg_fn())
+        >>> optimizer.register_step_post_hook(lambda *_: average.update_parameters(net))
+        >>> optimizer.carry(average)
+    """
+    for module in modules:
+        if not isinstance(module, torch.nn.Module):
+            raise InvalidArgument(f"carry() takes modules, not {module!r}")
+    optimizer._covey_carried += modules
