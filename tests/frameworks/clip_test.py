@@ -1,5 +1,5 @@
 """clip_norm= of every method: what an update uses is no longer than that, once, at the place where
-it is exact, and with the same bits on all replicas, whoever was late.
+it is exact, and with the same bits on all replicas, whoever was late; and so before_update().
 
 Method: beside clip_grad_norm_ by hand; gradients of known length; hashes at every version.
 """
@@ -10,7 +10,7 @@ import math
 import os
 import random
 import unittest
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import torch
 from nets import batch_of, loss_of, make_net
@@ -147,6 +147,26 @@ def of_known_length(method: str, gradients: List[List[float]], use_closure: bool
     return parameter.tolist()
 
 
+def functions_see(method: str, gradients: List[List[float]]) -> Tuple[List[float], int]:
+    """Six steps along this rank's gradient, which a function doubles before each update."""
+    parameter = torch.nn.Parameter(torch.zeros(2, dtype=torch.float64))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), method=method)
+    calls: List[int] = []
+
+    def double() -> None:
+        calls.append(1)
+        parameter.grad.mul_(2)
+
+    optimizer.before_update(double)
+    wanted = torch.tensor(gradients[hvd.rank()], dtype=torch.float64)
+    for _ in range(6):
+        optimizer.zero_grad()
+        (parameter * wanted).sum().backward()
+        optimizer.step()
+    optimizer.finish()
+    return parameter.tolist(), len(calls)
+
+
 def refusal_of(settings: Dict[str, Any]) -> str:
     parameter = torch.nn.Parameter(torch.zeros(3))
     try:
@@ -213,6 +233,19 @@ class ClipTest(unittest.TestCase):
                 for found in pool(2).call(of_known_length, text, gradients, use_closure):
                     for one, other in zip(found, [-0.3, -0.65]):
                         self.assertAlmostEqual(one, other, 5, text)
+
+    def test_functions_are_called_before_each_update_by_every_method(self) -> None:
+        gradients = [[3.0, 4.0], [5.0, -2.0]]
+        for method in (
+            "allreduce", "allreduce:max_wait=60s", "local:H=2", "eager:admit=all", "wagma:tau=1",
+            "dpsgd", "adpsgd", "swarm:H=2", "allreduce:then=eager@2:admit=all,then=local@4:H=1",
+        ):
+            with self.subTest(method):
+                for size, expected in ((1, [-36.0, -48.0]), (2, [-48.0, -12.0])):
+                    for found, calls in pool(size).call(functions_see, method, gradients):
+                        self.assertEqual(calls, 6)
+                        for one, other in zip(found, expected):
+                            self.assertAlmostEqual(one, other, 9)
 
     def test_norm_is_that_of_all_elements_however_they_lie(self) -> None:
         torch.manual_seed(SEED)

@@ -61,7 +61,7 @@ def throws_in_its_closure(method: str) -> Tuple[List[float], Dict[int, str]]:
 def throws_before_an_update(method: str) -> Tuple[List[float], Dict[int, str]]:
     """Rank 1 once, when its gradient is published and nothing of the version is applied."""
     trainer = Trainer(method)
-    functions = trainer.optimizer._covey_rounds.before_update
+    functions = trainer.optimizer._covey_functions
     for step in range(1, 7):
         if step == 3 and hvd.rank() == 1:
             functions.append(throw)

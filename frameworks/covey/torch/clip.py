@@ -1,4 +1,5 @@
-"""Gradients of an update that are no longer than a norm: ``clip_norm=`` of every method. Internal.
+"""What is done to gradients right before an update, by every method: they are clipped to
+``clip_norm=``, then shown to ``before_update`` functions. Internal.
 
 As ``torch.nn.utils.clip_grad_norm_`` over all parameters of the optimizer, after Pascanu, Mikolov
 and Bengio (2013, arXiv:1211.5063), at the one place where it is exact: what is averaged is clipped
@@ -39,7 +40,7 @@ def clipped_step(optimizer: Any, closure: Optional[Callable[[], Any]] = None) ->
         progress.before_update()
         if not make_fit(optimizer):
             return None
-        clip(optimizer)
+        prepare(optimizer)
         return optimizer._covey_super().step()
     whole: Callable[[], Any] = closure
 
@@ -49,13 +50,34 @@ def clipped_step(optimizer: Any, closure: Optional[Callable[[], Any]] = None) ->
         progress.before_update()
         if not make_fit(optimizer):
             raise _Unfit(loss)
-        clip(optimizer)
+        prepare(optimizer)
         return loss
 
     try:
         return optimizer._covey_super().step(clipped)
     except _Unfit as unfit:
         return unfit.loss
+
+
+def before_update(optimizer: Any, function: Callable[[], Any]) -> None:
+    """From now on calls ``function()`` before each update, when ``grad`` is what it will use.
+
+    With a method that does not wait for all ranks a step applies as many versions as were made: so
+    clipping is exact and the same on all ranks, also for one that is late. (By the norm of all
+    gradients: ``clip_norm=`` of the method does it, before ``function``.) Where models are averaged
+    it sees this rank's own gradients; with a closure it is called after each evaluation.
+
+    Example:
+        >>> optimizer.before_update(lambda: torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0))
+    """
+    optimizer._covey_functions.append(function)
+
+
+def prepare(optimizer: Any) -> None:
+    """What is to happen between the gradients of an update and the update."""
+    clip(optimizer)
+    for function in optimizer._covey_functions:
+        function()
 
 
 def clip(optimizer: Any) -> None:

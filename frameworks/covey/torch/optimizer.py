@@ -23,7 +23,7 @@ from covey.reduce_op import Average, Max, ReduceOp, Sum, core_code
 from covey.state import state
 from covey.torch.ahead import begin_pass
 from covey.torch.bucket import Reduction
-from covey.torch.clip import clipped_step
+from covey.torch.clip import before_update, clipped_step
 from covey.torch.codecs import compression_of
 from covey.torch.compression import Compression, Compressor
 from covey.torch.farewell import Farewell
@@ -52,7 +52,6 @@ from covey.torch.parts import (
 )
 from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer, check_agreement
-from covey.torch.rounds import before_update
 from covey.torch.snapshot import carry
 from covey.torch.tensors import CODES
 from covey.torch.trainers import Trainer
@@ -392,7 +391,7 @@ def _wrap(optimizer: torch.optim.Optimizer, progress: Progress, **options: Any) 
     wrapped._covey_reducer = None
     wrapped._covey_rounds = wrapped._covey_next = wrapped._covey_past = None
     wrapped._covey_outside = []
-    wrapped._covey_carried = []  # By snapshots, besides the model.
+    wrapped._covey_carried, wrapped._covey_functions = [], []  # Of carry() and before_update().
     wrapped._covey_synchronized = False
     wrapped._covey_should_synchronize = True
     wrapped._covey_farewell = Farewell(wrapped)

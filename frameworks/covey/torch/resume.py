@@ -21,7 +21,6 @@ from typing import Any, Callable, Dict
 from covey.errors import InvalidArgument
 from covey.torch.pairs import PairTrainer
 from covey.torch.parts import begin_part, cross
-from covey.torch.rounds import RoundTrainer
 
 
 def check(optimizer: Any, what: str) -> None:
@@ -77,7 +76,6 @@ class Renewal:
         """The first half, which waits for nobody."""
         self._optimizer = optimizer
         rounds = optimizer._covey_rounds
-        self._functions = getattr(rounds, "before_update", [])
         for trainer in (rounds, optimizer._covey_next, optimizer._covey_past):
             if trainer is not None:
                 trainer.close()
@@ -91,7 +89,5 @@ class Renewal:
         if progress.plan.in_rounds:
             progress.renew()
         begin_part(self._optimizer)
-        if isinstance(self._optimizer._covey_rounds, RoundTrainer):
-            self._optimizer._covey_rounds.before_update = self._functions
         with progress.changing():
             pass  # What others see of this rank is of this version now.

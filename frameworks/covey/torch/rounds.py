@@ -23,7 +23,7 @@ from covey.state import state
 from covey.torch.ahead import Ahead
 from covey.torch.beat import Beat
 from covey.torch.bucket import Reduction
-from covey.torch.clip import clip
+from covey.torch.clip import prepare
 from covey.torch.hypers import Hypers
 from covey.torch.layout import BucketPlan
 from covey.torch.look import is_on, unfit
@@ -67,7 +67,6 @@ class RoundTrainer:
         self._is_apart = False  # Steps were published since the last finish().
         self._is_to_meet = False  # finish() has applied all, and not all have come so far.
         self._has_given = True  # A version, since the last step was published.
-        self.before_update: List[Callable[[], Any]] = []
         state.add_flush(self)
         self._missing = (0,) * self._group.size()
         self._index = self._group.rank() or 0
@@ -353,9 +352,7 @@ class RoundTrainer:
                 self._has_given = True
                 if leader >= 0:
                     self._hypers.write(hypers)
-                    clip(self._optimizer)
-                    for function in self.before_update:
-                        function()
+                    prepare(self._optimizer)
                     self._optimizer._covey_super().step()
                 self.applied = version
                 self._optimizer._covey_progress.after_update()
@@ -375,24 +372,3 @@ class RoundTrainer:
                 )
         self._missing = missing
         self._is_known = True
-
-
-def before_update(optimizer: Any, function: Callable[[], Any]) -> None:
-    """From now on calls ``function()`` before each update, when ``grad`` is what it will use.
-
-    With a method that does not wait for all ranks a step applies as many versions as were made: so
-    clipping is exact and the same on all ranks, also for one that is late. (By the norm of all
-    gradients: ``clip_norm=`` of the method does it, before ``function``.)
-
-    Raises:
-        Unsupported: (a ValueError) the method waits for all: clip after ``synchronize()``.
-
-    Example:
-        >>> optimizer.before_update(lambda: torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0))
-    """
-    if not isinstance(optimizer._covey_rounds, RoundTrainer):
-        raise Unsupported(
-            "before_update() is for methods that do not wait for all ranks: with this one call "
-            "optimizer.synchronize(), clip, then step() in optimizer.skip_synchronize()"
-        )
-    optimizer._covey_rounds.before_update.append(function)
