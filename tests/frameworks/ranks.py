@@ -3,13 +3,14 @@
 A Pool is a job whose ranks are processes that wait for calls: `pool.call(function, ...)` runs a
 function of the test's own module on every rank and returns the results by rank. A call that fails
 or takes too long is an AssertionError with the tracebacks and the stderr of the ranks, and ends the
-pool.
+pool. Ranks of a test of torch are forked from a process that has imported it (starter.py).
 
 Run as a program this file is such a rank: `ranks.py MODULE CONNECTION`.
 """
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import pathlib
@@ -22,7 +23,9 @@ import tempfile
 import time
 import traceback
 from multiprocessing.connection import Connection, Pipe, wait
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Union
+
+from starter import Forked, Starter
 
 SEED = int(os.environ.get("TEST_SEED") or random.SystemRandom().randrange(1 << 31))
 """Of all random numbers of a test run; set TEST_SEED to repeat one."""
@@ -41,7 +44,7 @@ class Pool:
         from covey import _native  # Not needed by a rank before it is asked to import covey.
 
         self.size = size
-        self.processes: List[subprocess.Popen] = []
+        self.processes: List[Union[subprocess.Popen, Forked]] = []
         self._connections: List[Connection] = []
         self._errors = []
         descriptor = _native.job_create(size)
@@ -55,30 +58,33 @@ class Pool:
         self, rank: int, descriptor: int, file: str, env: Dict[str, str], init: bool
     ) -> None:
         mine, theirs = Pipe()
-        program = [sys.executable, __file__, str(pathlib.Path(file).absolute())]
         errors = tempfile.TemporaryFile(mode="w+b")
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("COVEY_")}
-        self.processes.append(
-            subprocess.Popen(
-                [*program, str(theirs.fileno())],
-                env={
-                    **inherited,
-                    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-                    "OMP_NUM_THREADS": "1",
-                    "COVEY_RANK": str(rank),
-                    "COVEY_SIZE": str(self.size),
-                    "COVEY_LOCAL_RANK": str(rank),
-                    "COVEY_LOCAL_SIZE": str(self.size),
-                    "COVEY_SHM_FD": str(descriptor),
-                    "TEST_SEED": str(SEED),
-                    "TEST_INIT": str(int(init)),
-                    **env,
-                },
-                pass_fds=(descriptor, theirs.fileno()),
-                stdin=subprocess.DEVNULL,
-                stderr=errors,
+        whole = {
+            **_common_env(),
+            "COVEY_RANK": str(rank),
+            "COVEY_SIZE": str(self.size),
+            "COVEY_LOCAL_RANK": str(rank),
+            "COVEY_LOCAL_SIZE": str(self.size),
+            "COVEY_SHM_FD": str(descriptor),
+            "TEST_INIT": str(int(init)),
+            **env,
+        }
+        path = str(pathlib.Path(file).absolute())
+        passed = (theirs.fileno(), descriptor)
+        if _may_be_forked(env):
+            self.processes.append(
+                _starter_of(rank).start(path, whole, (*passed, errors.fileno()))
             )
-        )
+        else:
+            self.processes.append(
+                subprocess.Popen(
+                    [sys.executable, __file__, path, str(theirs.fileno())],
+                    env=whole,
+                    pass_fds=passed,
+                    stdin=subprocess.DEVNULL,
+                    stderr=errors,
+                )
+            )
         theirs.close()
         self._connections.append(mine)
         self._errors.append(errors)
@@ -190,7 +196,41 @@ class SharedPool:
         self._pools.clear()
 
 
-def _serve(file: str, connection: Connection) -> None:
+_starters: List[Starter] = []
+
+
+def _starter_of(rank: int) -> Starter:
+    """There are two, which both cores make at once, so that not all ranks have the same addresses
+    and the same order of sets, which a method must not depend on."""
+    if not _starters:
+        _starters.extend(Starter(_common_env()) for _ in range(2))
+        atexit.register(_close_starters)
+    return _starters[rank % len(_starters)]
+
+
+def _close_starters() -> None:
+    for starter in _starters:
+        starter.close()
+
+
+def _common_env() -> Dict[str, str]:
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith("COVEY_")},
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "OMP_NUM_THREADS": "1",
+        "TEST_SEED": str(SEED),
+    }
+
+
+def _may_be_forked(env: Dict[str, str]) -> bool:
+    """Not what needs no torch, what starts threads when it is imported, nor what is told anything
+    that a library may read when it is loaded."""
+    covey_alone = all(name.startswith("COVEY_") for name in env)
+    return covey_alone and "torch" in sys.modules and "tensorflow" not in sys.modules
+
+
+def serve(file: str, connection: Connection) -> None:
+    """What a rank does: the calls that come."""
     sys.path.insert(0, str(pathlib.Path(file).parent))
     spec = importlib.util.spec_from_file_location(pathlib.Path(file).stem, file)
     assert spec is not None and spec.loader is not None
@@ -216,4 +256,4 @@ def _serve(file: str, connection: Connection) -> None:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], Connection(int(sys.argv[2])))
+    serve(sys.argv[1], Connection(int(sys.argv[2])))

@@ -1,0 +1,166 @@
+"""Starts ranks that need not import torch: forks of a process that has.
+
+torch and what its first optimizer imports take more than a second of a core, and one test starts
+dozens of ranks. A Starter imports them once; a rank is a fork of it made before anything else has
+been done, and loads Covey and the test itself. Such a rank is a child of the test, as one that the
+test had started.
+
+Run as a program this file is such a process: `starter.py SOCKET`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+from multiprocessing.connection import Connection
+from typing import Dict, Optional, Sequence
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Forked:
+    """A rank that was forked: as much of a subprocess.Popen as tests use."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: Optional[int] = None
+
+    def poll(self) -> Optional[int]:
+        if self.returncode is None:
+            self._wait(os.WNOHANG)
+        return self.returncode
+
+    def wait(self, timeout: Optional[float] = None) -> int:
+        """How it has ended, as Popen has it. Raises subprocess.TimeoutExpired after so long."""
+        if timeout is None and self.returncode is None:
+            self._wait(0)
+        deadline = time.monotonic() + (timeout or 0)
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+            time.sleep(0.001)  # A poll: only a wait without limit can be told.
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:  # Else the number may be another process by now.
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _wait(self, options: int) -> None:
+        pid, status = os.waitpid(self.pid, options)
+        if pid == self.pid:
+            self.returncode = os.waitstatus_to_exitcode(status)
+
+
+class Starter:
+    """Makes processes that call ``ranks.serve``. ``env``: what they have in common."""
+
+    def __init__(self, env: Dict[str, str]) -> None:
+        _adopt_orphans()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())],
+                env=env,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+
+    def start(self, file: str, env: Dict[str, str], passed: Sequence[int]) -> Forked:
+        """A rank of the test in ``file``. ``passed``: its connection, the job's memory, of which it
+        is told in COVEY_SHM_FD, and its stderr."""
+        socket.send_fds(self._control, [pickle.dumps((file, env))], list(passed))
+        answer = self._control.recv(64)
+        if not answer:
+            raise AssertionError(f"what starts ranks ended with code {self._process.wait()}")
+        return Forked(int(answer))
+
+    def close(self) -> None:
+        """It ends; what it has started goes on."""
+        self._control.close()
+        self._process.wait()
+
+
+def _adopt_orphans() -> None:
+    """From now on a process whose parent ends is a child of this one, if it descends from it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+# ---- The process --------------------------------------------------------------------------------
+
+
+def _import() -> None:
+    import torch
+
+    torch.optim.SGD([torch.zeros(1)], lr=1.0)  # Imports as much again.
+    threads = os.listdir("/proc/self/task")
+    assert len(threads) == 1, f"{len(threads)} threads, of which a fork has but one"
+    gc.collect()
+    gc.freeze()  # Else each rank that ends looks at all of it, and copies it for that.
+
+
+def _fork() -> int:
+    """0 in a process whose parent has ended; else the number of that process."""
+    reading, writing = os.pipe()
+    between = os.fork()
+    if between == 0:
+        child = os.fork()
+        if child != 0:
+            os.write(writing, str(child).encode())
+            os._exit(0)
+    os.close(writing)
+    try:
+        if between == 0:
+            return 0
+        child = int(os.read(reading, 64))
+        os.waitpid(between, 0)  # Before anybody waits for what it leaves behind.
+        return child
+    finally:
+        os.close(reading)
+
+
+def _serve(control: socket.socket) -> None:
+    """Until the test has no more to start; in a rank, until that ends."""
+    while True:
+        message, passed, _, _ = socket.recv_fds(control, 1 << 20, 3)
+        if not message:
+            return
+        child = _fork()
+        if child == 0:
+            control.close()
+            _become_a_rank(*pickle.loads(message), *passed)
+            return
+        for descriptor in passed:
+            os.close(descriptor)
+        control.send(str(child).encode())
+
+
+def _become_a_rank(
+    file: str, env: Dict[str, str], connection: int, memory: int, errors: int
+) -> None:
+    os.dup2(errors, 2)
+    os.close(errors)
+    os.set_inheritable(memory, True)
+    os.environ.clear()
+    os.environ.update(env, COVEY_SHM_FD=str(memory))
+    sys.argv[1:] = [file, str(connection)]
+    import ranks
+
+    ranks.serve(file, Connection(connection))
+
+
+if __name__ == "__main__":
+    _import()
+    _serve(socket.socket(fileno=int(sys.argv[1])))
