@@ -21,7 +21,7 @@ _MUTANTS = {
     "f2_steps_run_ahead_of_the_input": (["core/run/device_side.cc"], "none"),
     "f3_streams_are_not_told": (["core/run/ferry.cc"], "none"),
     "f3_what_ended_badly_is_forgotten": (["core/run/ferry.cc"], "none"),
-    "f4_room_is_taken_too_early": (["core/run/rooms.cc"], "none"),
+    "f4_room_is_taken_too_early": (["core/run/room_pool.cc"], "none"),
     "g1_conflict_runs": (["core/run/executor.cc"], "neighbors"),
     "g1_coordinator_agrees": (["core/agree/coordinator.cc"], "neighbors"),
     "g1_only_those_concerned_look": (["core/run/executor.cc"], "neighbors"),

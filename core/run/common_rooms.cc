@@ -1,7 +1,6 @@
 #include "core/run/common_rooms.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace covey {
@@ -11,15 +10,6 @@ namespace {
 // that is for whoever publishes the word.
 constexpr unsigned kKeyShift = 32;
 constexpr uint64_t kKeyUnit = 64;
-
-constexpr size_t kLeastBytes = 4096;
-constexpr size_t kLargeBytes = size_t{1} << 20;
-
-// Few sizes, so that what was cut for one message fits the next.
-size_t RoomBytes(size_t length_bytes) {
-  if (length_bytes <= kLargeBytes) return std::bit_ceil(std::max(length_bytes, kLeastBytes));
-  return (length_bytes + kLargeBytes - 1) / kLargeBytes * kLargeBytes;
-}
 
 }  // namespace
 
@@ -33,35 +23,13 @@ CommonRooms::~CommonRooms() {
 }
 
 Room* CommonRooms::Take(size_t length_bytes) {
-  TakeReturned();
-  const size_t wanted = RoomBytes(length_bytes);
-  const auto found = free_.lower_bound(wanted);
-  if (found != free_.end() && found->first <= 2 * wanted) {
-    Room* room = found->second;
-    free_.erase(found);
-    room->to_host = room->to_device = 0;
-    return room;
-  }
-  std::byte* data = Cut(wanted);
-  if (data == nullptr) return nullptr;
-  all_.push_back(std::make_unique<Room>(Room{.data = data, .length_bytes = wanted}));
-  return all_.back().get();
+  CloseForgotten();
+  return pool_.Take(length_bytes);
 }
 
-void CommonRooms::GiveBack(Room* room) { returning_.push_back(room); }
-
-void CommonRooms::TakeReturned() {
-  const auto is_over = [this](Device::Queue queue, uint64_t mark) {
-    return mark == 0 || device_->IsReached(queue, mark) == Device::Answer::kYes;
-  };
-  std::erase_if(returning_, [&](Room* room) {
-    if (!is_over(Device::Queue::kToHost, room->to_host)) return false;
-    if (!is_over(Device::Queue::kToDevice, room->to_device)) return false;
-    free_.emplace(room->length_bytes, room);
-    return true;
-  });
-  std::erase_if(closing_, [&](const Closing& closing) {
-    if (!is_over(Device::Queue::kToHost, closing.mark)) return false;
+void CommonRooms::CloseForgotten() {
+  std::erase_if(closing_, [this](const Closing& closing) {
+    if (!pool_.IsOver(Device::Queue::kToHost, closing.mark)) return false;
     commons_->Close(closing.data);
     return true;
   });
@@ -140,7 +108,7 @@ void CommonRooms::Forget(Rank peer) {
     closing_.push_back({entry.second, mark});
     return true;
   });
-  TakeReturned();
+  CloseForgotten();
 }
 
 }  // namespace covey

@@ -1,22 +1,18 @@
 // Rooms on the device (core/run/commons.h) for messages that the devices of a host reduce among
 // themselves: those of this rank, and those of peers as seen from here.
 //
-// Slabs are allocated once, cut into rooms and never given back: peers have them open. A room has a
-// word by which every rank of the host finds it: where its slab's key lies in its owner's region,
-// and how far into the slab it is. Baton held.
-//
-// Invariant: a room is handed out again only after the device has reached the marks it was given
-// back with (rule F4 of core/run/ferry.h).
+// Slabs are allocated once, cut into rooms (core/run/room_pool.h) and never given back: peers have
+// them open. A room has a word by which every rank of the host finds it: where its slab's key lies
+// in its owner's region, and how far into the slab it is. Baton held.
 #ifndef COVEY_CORE_RUN_COMMON_ROOMS_H_
 #define COVEY_CORE_RUN_COMMON_ROOMS_H_
 
 #include <map>
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include "core/run/commons.h"
-#include "core/run/rooms.h"
+#include "core/run/room_pool.h"
 #include "core/run/transport.h"
 
 namespace covey {
@@ -25,13 +21,16 @@ class CommonRooms {
  public:
   // All three outlive the rooms.
   CommonRooms(Device* device, Commons* commons, Transport* transport)
-      : device_(device), commons_(commons), transport_(transport) {}
+      : device_(device),
+        commons_(commons),
+        transport_(transport),
+        pool_(device, kLeastBytes, [this](size_t length_bytes) { return Cut(length_bytes); }) {}
   // REQUIRES: the device has drained.
   ~CommonRooms();
 
   // Null: the device has no memory left, or the arena none for a key.
   Room* Take(size_t length_bytes);
-  void GiveBack(Room* room);
+  void GiveBack(Room* room) { pool_.GiveBack(room); }
 
   // Even; 0: null was given.
   uint64_t WordOf(const Room* room) const;
@@ -47,6 +46,7 @@ class CommonRooms {
   size_t open_slabs() const { return opened_.size() + closing_.size(); }  // of peers
 
  private:
+  static constexpr size_t kLeastBytes = 4096;
   static constexpr size_t kUnit = 256;  // rooms begin at multiples of it
 
   struct Slab {
@@ -60,7 +60,7 @@ class CommonRooms {
     uint64_t mark;  // of the queue that reduces
   };
 
-  void TakeReturned();
+  void CloseForgotten();
   std::byte* Cut(size_t length_bytes);
   bool AddSlab(size_t length_bytes);
 
@@ -69,9 +69,7 @@ class CommonRooms {
   Transport* transport_;
   Room* probe_ = nullptr;
   std::vector<Slab> slabs_;
-  std::vector<std::unique_ptr<Room>> all_;
-  std::multimap<size_t, Room*> free_;  // by length
-  std::vector<Room*> returning_;
+  RoomPool pool_;
   std::map<std::pair<Rank, uint64_t>, std::byte*> opened_;  // by owner and place of the key
   std::vector<Closing> closing_;
   std::vector<Rank> gone_;

@@ -1,55 +1,14 @@
 #include "core/run/rooms.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace covey {
-namespace {
-
-constexpr size_t kLeastBytes = 256;
-constexpr size_t kLargeBytes = size_t{1} << 20;
-
-// Few sizes, so that what was cut for one message fits the next.
-size_t RoomBytes(size_t length_bytes) {
-  if (length_bytes <= kLargeBytes) return std::bit_ceil(std::max(length_bytes, kLeastBytes));
-  return (length_bytes + kLargeBytes - 1) / kLargeBytes * kLargeBytes;
-}
-
-}  // namespace
 
 Rooms::~Rooms() {
   for (Slab& slab : slabs_) {
     if (slab.pinned) device_->Unpin(slab.data);
     if (slab.offset != Transport::kNoOffset) transport_->FreeShared(slab.offset);
   }
-}
-
-Room* Rooms::Take(size_t length_bytes) {
-  TakeReturned();
-  const size_t wanted = RoomBytes(length_bytes);
-  const auto found = free_.lower_bound(wanted);
-  if (found != free_.end() && found->first <= 2 * wanted) {
-    Room* room = found->second;
-    free_.erase(found);
-    room->to_host = room->to_device = 0;
-    return room;
-  }
-  all_.push_back(std::make_unique<Room>(Room{.data = Cut(wanted), .length_bytes = wanted}));
-  return all_.back().get();
-}
-
-void Rooms::GiveBack(Room* room) { returning_.push_back(room); }
-
-void Rooms::TakeReturned() {
-  const auto is_over = [this](Device::Queue queue, uint64_t mark) {
-    return mark == 0 || device_->IsReached(queue, mark) == Device::Answer::kYes;
-  };
-  std::erase_if(returning_, [&](Room* room) {
-    if (!is_over(Device::Queue::kToHost, room->to_host)) return false;
-    if (!is_over(Device::Queue::kToDevice, room->to_device)) return false;
-    free_.emplace(room->length_bytes, room);
-    return true;
-  });
 }
 
 std::byte* Rooms::Cut(size_t length_bytes) {
