@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -82,17 +83,34 @@ inline covey_code Do(covey_runtime* runtime, const covey_request& request, std::
   return code;
 }
 
+// An allreduce of it in place. `name` may be null, for one of the runtime's.
+inline covey_request InPlace(const OnDevice& memory, const char* name, covey_op op = COVEY_SUM) {
+  covey_request request = COVEY_INIT(covey_request);
+  request.kind = COVEY_ALLREDUCE;
+  request.op = op;
+  request.name = name;
+  request.num_tensors = 1;
+  request.inputs = &memory.tensor;
+  return request;
+}
+
+// The tensor is not ready before `open` is true.
+inline void HoldBack(covey_tensor* tensor, std::atomic<bool>* open) {
+  const FakeCuda& cuda = CudaOfTest();
+  tensor->ready_event = cuda.event();
+  void* other = cuda.stream();
+  cuda.enqueue(
+      other, [](void* is_open) { return static_cast<std::atomic<bool>*>(is_open)->load(); }, open);
+  cuda.record(tensor->ready_event, other);
+}
+
 // A float32 allreduce of a value of this rank's, in place; the result, or a failure of the test.
 inline float SumOf(covey_runtime* runtime, const char* name, float value, size_t elems,
                    void* stream, covey_group group = COVEY_WORLD) {
   OnDevice memory(COVEY_FLOAT32, sizeof(float), elems, stream);
   memory.Compute(std::vector<float>(elems, value));
-  covey_request request = COVEY_INIT(covey_request);
-  request.kind = COVEY_ALLREDUCE;
+  covey_request request = InPlace(memory, name);
   request.group = group;
-  request.name = name;
-  request.num_tensors = 1;
-  request.inputs = &memory.tensor;
   std::string text;
   EXPECT_EQ(Do(runtime, request, &text), COVEY_OK) << text;
   const std::vector<float> sums = memory.Read<float>();

@@ -105,11 +105,7 @@ TEST(NcclTest, HalvesAndAverages) {
       for (const covey_op op : {COVEY_SUM, COVEY_AVERAGE}) {
         OnDevice memory(c.dtype, 2, 70, stream);
         memory.Compute(std::vector<uint16_t>(70, c.mine));
-        covey_request request = COVEY_INIT(covey_request);
-        request.kind = COVEY_ALLREDUCE;
-        request.op = op;
-        request.num_tensors = 1;
-        request.inputs = &memory.tensor;
+        const covey_request request = InPlace(memory, nullptr, op);
         const int before = Stat(runtime, "exchanges_nccl");
         std::string text;
         ASSERT_EQ(Do(runtime, request, &text), COVEY_OK) << text;
@@ -136,11 +132,8 @@ TEST(NcclTest, WhatItLacksIsStaged) {
              }
              OnDevice memory(COVEY_INT32, 4, 500, stream);
              memory.Compute(std::vector<int32_t>(500, rank == 0 ? 3 : 4));
-             covey_request request = COVEY_INIT(covey_request);
-             request.kind = COVEY_ALLREDUCE;
-             request.op = COVEY_AVERAGE;  // of integers: truncates
-             request.num_tensors = 1;
-             request.inputs = &memory.tensor;
+             // Of integers it truncates.
+             const covey_request request = InPlace(memory, nullptr, COVEY_AVERAGE);
              std::string text;
              ASSERT_EQ(Do(runtime, request, &text), COVEY_OK) << text;
              EXPECT_EQ(memory.Read<int32_t>(), std::vector<int32_t>(500, 3));
@@ -176,12 +169,8 @@ TEST(NcclTest, GroupsThatOverlapLaunchInOneOrder) {
         memory.push_back(std::make_unique<OnDevice>(COVEY_FLOAT32, 4, 10 + one, stream));
         memory.back()->Compute(std::vector<float>(10 + one, static_cast<float>(rank + turn)));
         const std::string name = "s" + std::to_string(one);
-        covey_request request = COVEY_INIT(covey_request);
-        request.kind = COVEY_ALLREDUCE;
+        covey_request request = InPlace(*memory.back(), name.c_str());
         request.group = numbers[one / 4];
-        request.name = name.c_str();
-        request.num_tensors = 1;
-        request.inputs = &memory.back()->tensor;
         covey_error error = COVEY_INIT(covey_error);
         covey_handle handle = 0;
         ASSERT_EQ(covey_submit(runtime, &request, &handle, &error), COVEY_OK) << error.message;
@@ -230,11 +219,7 @@ TEST(NcclTest, WhoInsistsIsTold) {
              cuda.use_card(7);
              OnDevice memory(COVEY_FLOAT32, 4, 100, cuda.stream());
              memory.Compute(std::vector<float>(100, 1));
-             covey_request request = COVEY_INIT(covey_request);
-             request.kind = COVEY_ALLREDUCE;
-             request.name = "x";
-             request.num_tensors = 1;
-             request.inputs = &memory.tensor;
+             const covey_request request = InPlace(memory, "x");
              std::string text;
              covey_code code = COVEY_OK;
              for (int turn = 0; turn < 100'000 && code == COVEY_OK; ++turn)
@@ -310,27 +295,18 @@ TEST(NcclTest, StagedServesWhereNoneCanBeMade) {
 
 TEST(NcclTest, AnErrorOfNcclNamesTheRankAndTheRestIsStaged) {
   const FakeNccl& nccl = NcclOfTest();
-  const FakeCuda& cuda = CudaOfTest();
   const int aborted = nccl.aborted();
   testing::internal::CaptureStderr();
   RunCards(2, kSettings, [&](int rank, covey_runtime*& runtime, void* stream) {
     AwaitCircuit(runtime, stream);
     OnDevice memory(COVEY_FLOAT32, 4, 100, stream);
     memory.Compute(std::vector<float>(100, 1));
-    covey_request request = COVEY_INIT(covey_request);
-    request.kind = COVEY_ALLREDUCE;
-    request.name = "x";
-    request.num_tensors = 1;
-    request.inputs = &memory.tensor;
+    const covey_request request = InPlace(memory, "x");
     // Its input is never ready: the collective cannot be done before the error is there.
     static std::atomic<bool> open;
     if (rank == 1) {
       open = false;
-      memory.tensor.ready_event = cuda.event();
-      void* other = cuda.stream();
-      cuda.enqueue(
-          other, [](void*) { return open.load(); }, nullptr);
-      cuda.record(memory.tensor.ready_event, other);
+      HoldBack(&memory.tensor, &open);
       nccl.fail(1);
     }
     std::string text;
@@ -351,7 +327,6 @@ TEST(NcclTest, AnErrorOfNcclNamesTheRankAndTheRestIsStaged) {
 // Rank 2 goes while the others are inside the collective: it has begun, but its input never came.
 TEST(NcclTest, ARankThatGoesEndsWhatWaitsForItInsideNccl) {
   const FakeNccl& nccl = NcclOfTest();
-  const FakeCuda& cuda = CudaOfTest();
   static std::atomic<bool> open;
   open = false;
   testing::internal::CaptureStderr();
@@ -359,18 +334,10 @@ TEST(NcclTest, ARankThatGoesEndsWhatWaitsForItInsideNccl) {
     AwaitCircuit(runtime, stream);
     OnDevice memory(COVEY_FLOAT32, 4, 100, stream);
     memory.Compute(std::vector<float>(100, 1));
-    covey_request request = COVEY_INIT(covey_request);
-    request.kind = COVEY_ALLREDUCE;
-    request.name = "x";
-    request.num_tensors = 1;
-    request.inputs = &memory.tensor;
+    const covey_request request = InPlace(memory, "x");
     std::string text;
     if (rank == 2) {
-      memory.tensor.ready_event = cuda.event();
-      void* other = cuda.stream();
-      cuda.enqueue(
-          other, [](void*) { return open.load(); }, nullptr);
-      cuda.record(memory.tensor.ready_event, other);
+      HoldBack(&memory.tensor, &open);
       covey_error error = COVEY_INIT(covey_error);
       covey_handle handle = 0;
       ASSERT_EQ(covey_submit(runtime, &request, &handle, &error), COVEY_OK) << error.message;
