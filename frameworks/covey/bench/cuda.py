@@ -7,8 +7,6 @@ stream, as in training.
 
 from __future__ import annotations
 
-import datetime
-import os
 from typing import Any, Callable, List, Sequence, Tuple
 
 import torch
@@ -21,6 +19,7 @@ import covey.torch as hvd
 from covey.bench.cards import detour
 from covey.bench.collectives import size_in_words
 from covey.bench.contest import Contest, Contestant, Row, exposed_share
+from covey.bench.peers import close_group, open_group
 from covey.bench.step import IDLE
 
 ALLREDUCE_BYTES = (4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20)
@@ -48,18 +47,11 @@ class Nccl:
 
     def __enter__(self) -> Nccl:
         if self.takes_part:
-            dist.init_process_group(
-                "nccl",
-                init_method="file://" + os.path.join(self._folder, "store"),
-                rank=covey.rank(),
-                world_size=covey.size(),
-                timeout=datetime.timedelta(seconds=120),
-            )
+            open_group("nccl", self._folder)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        close_group()
 
 
 def repeated(operation: Callable[[], object]) -> Callable[[int], None]:

@@ -19,6 +19,23 @@ DDP_BUCKET_ELEMS = 25 * 1024 * 1024 // 4
 """As much as DDP sends at once."""
 
 
+def open_group(backend: str, folder: str) -> None:
+    """torch.distributed of all ranks, which meet in ``folder``: they share it, and it is empty."""
+    dist.init_process_group(
+        backend,
+        init_method="file://" + os.path.join(folder, "store"),
+        rank=covey.rank(),
+        world_size=covey.size(),
+        timeout=datetime.timedelta(seconds=120),
+    )
+
+
+def close_group() -> None:
+    """Ends it, if it is open."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
 class Peers:
     """Within `with`, the runtimes that `names` need are up: torch.distributed over Gloo, MPI,
     oneCCL. After covey.init().
@@ -53,18 +70,11 @@ class Peers:
                 self.versions[self.mpi] = "over " + self.versions[self.mpi]
                 self._oneccl = OneCcl()
         if self.has("gloo") or self.has("ddp"):
-            dist.init_process_group(
-                "gloo",
-                init_method="file://" + os.path.join(self._folder, "store"),
-                rank=covey.rank(),
-                world_size=covey.size(),
-                timeout=datetime.timedelta(seconds=120),
-            )
+            open_group("gloo", self._folder)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        close_group()
         if self._oneccl is not None:
             self._oneccl.close()
 
