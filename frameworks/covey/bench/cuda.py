@@ -20,7 +20,7 @@ from covey.bench.cards import detour
 from covey.bench.collectives import size_in_words
 from covey.bench.contest import Contest, Contestant, Row, exposed_share
 from covey.bench.peers import close_group, open_group
-from covey.bench.step import IDLE
+from covey.bench.step import IDLE, ddp_steps, optimizer_steps
 
 ALLREDUCE_BYTES = (4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20, 256 << 20)
 DEVICE = "cuda"
@@ -168,37 +168,11 @@ def _products() -> Callable[[], object]:
 
 
 def _contestants(name: str, model: Busy, ddp: bool) -> List[Contestant]:
-    optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.0)
-    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
-
-    def step() -> None:
-        optimizer.zero_grad()
-        model().backward()
-        optimizer.synchronize()
-
-    def idle() -> None:
-        optimizer.zero_grad()
-        with optimizer.no_sync():
-            model().backward()
-
-    found = [Contestant(name, repeated(step)), Contestant(name + IDLE, repeated(idle))]
-    return found + (_ddp(model) if ddp else [])
-
-
-def _ddp(busy: Busy) -> List[Contestant]:
-    inner = Busy(GRADIENTS, *busy.work)
-    model = DistributedDataParallel(inner)
-
-    def step() -> None:
-        model.zero_grad()
-        model().backward()
-
-    def idle() -> None:
-        model.zero_grad()
-        with model.no_sync():
-            model().backward()
-
-    return [Contestant("ddp nccl", repeated(step)), Contestant("ddp nccl" + IDLE, repeated(idle))]
+    found = optimizer_steps(name, model, repeated)
+    if ddp:
+        other = DistributedDataParallel(Busy(GRADIENTS, *model.work))
+        found += ddp_steps("ddp nccl", other, repeated)
+    return found
 
 
 def step(path: str, peer: Nccl, contest: Contest, small: bool) -> List[Row]:

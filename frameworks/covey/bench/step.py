@@ -23,6 +23,9 @@ NET = ", net"
 IDLE = ", idle"
 OPTIMIZER = "covey optimizer"
 
+Repeat = Callable[[Callable[[], object]], Callable[[int], None]]
+"""Makes of an operation what does it so many times."""
+
 
 class _HandOut(torch.autograd.Function):
     """A node whose backward returns gradients that exist already."""
@@ -109,8 +112,8 @@ def _peers(shapes: Sequence[Tuple[int, ...]], peers: Peers) -> List[Contestant]:
     return found
 
 
-def _covey_optimizer(shapes: Sequence[Tuple[int, ...]]) -> List[Contestant]:
-    model = NoCompute(shapes)
+def optimizer_steps(name: str, model: nn.Module, repeated: Repeat) -> List[Contestant]:
+    """A step of Covey's optimizer, and ``name + IDLE``: the same without communication."""
     optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.0)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
@@ -124,14 +127,11 @@ def _covey_optimizer(shapes: Sequence[Tuple[int, ...]]) -> List[Contestant]:
         with optimizer.no_sync():
             model().backward()
 
-    return [
-        Contestant(OPTIMIZER, _repeated(step)),
-        Contestant(OPTIMIZER + IDLE, _repeated(idle)),
-    ]
+    return [Contestant(name, repeated(step)), Contestant(name + IDLE, repeated(idle))]
 
 
-def _ddp(shapes: Sequence[Tuple[int, ...]], views: bool) -> List[Contestant]:
-    model = DistributedDataParallel(NoCompute(shapes), gradient_as_bucket_view=views)
+def ddp_steps(name: str, model: DistributedDataParallel, repeated: Repeat) -> List[Contestant]:
+    """The same of DDP."""
 
     def step() -> None:
         model.zero_grad()
@@ -142,13 +142,18 @@ def _ddp(shapes: Sequence[Tuple[int, ...]], views: bool) -> List[Contestant]:
         with model.no_sync():
             model().backward()
 
-    name = "ddp, bucket views" if views else "ddp"
-    return [Contestant(name, _repeated(step)), Contestant(name + IDLE, _repeated(idle))]
+    return [Contestant(name, repeated(step)), Contestant(name + IDLE, repeated(idle))]
+
+
+def _ddp(shapes: Sequence[Tuple[int, ...]], views: bool) -> List[Contestant]:
+    model = DistributedDataParallel(NoCompute(shapes), gradient_as_bucket_view=views)
+    return ddp_steps("ddp, bucket views" if views else "ddp", model, _repeated)
 
 
 def bench(shapes: Sequence[Tuple[int, ...]], peers: Peers, contest: Contest) -> List[Row]:
     """One row; beside each optimizer's time stands the one net of its idle step."""
-    contestants = _plain(shapes) + _peers(shapes, peers) + _covey_optimizer(shapes)
+    contestants = _plain(shapes) + _peers(shapes, peers)
+    contestants += optimizer_steps(OPTIMIZER, NoCompute(shapes), _repeated)
     if peers.has("ddp"):
         contestants += _ddp(shapes, views=False) + _ddp(shapes, views=True)
     elements = sum(torch.Size(shape).numel() for shape in shapes)
