@@ -14,7 +14,7 @@ import os
 import statistics
 from typing import Any, Dict, Iterator, List, Tuple
 
-from paired import Job, Size, chosen, measure, row_of, small, whole
+from paired import Job, Size, add_options, chosen, do, row_of, small, whole
 from runs import bootstrap, load
 
 TASK = "fashion"
@@ -25,10 +25,7 @@ Cell = Tuple[int, int]
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="SwarmSGD: local steps x bits.")
-    parser.add_argument("--out", default="results", metavar="DIR", help="where files are")
-    parser.add_argument("--jobs", type=int, metavar="N", help="do so many jobs at most, no table")
-    parser.add_argument("--show", action="store_true", help="run nothing")
-    parser.add_argument("--small", action="store_true", help="few steps, to try it out")
+    add_options(parser)
     return parser.parse_args()
 
 
@@ -84,16 +81,8 @@ def show(size: Size, found: Dict[Cell, List[Dict[str, Any]]]) -> None:
 def main() -> None:
     args = parse_arguments()
     size = small(TASK) if args.small else whole(TASK)
-    left = args.jobs if args.jobs is not None else 1 << 30
-    for one in jobs(size, args.out):
-        if args.show:
-            raise SystemExit(f"{one.path} has no figures yet")
-        if left == 0:
-            return
-        print(f"{os.path.basename(one.path)}: {len(one.runs)} runs", flush=True)
-        measure(one)
-        left -= 1
-    show(size, rows(size, args.out))
+    if do(jobs(size, args.out), args):
+        show(size, rows(size, args.out))
 
 
 if __name__ == "__main__":

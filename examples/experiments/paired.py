@@ -41,10 +41,7 @@ SAMPLES, WALL = "equal samples", "equal wall time"
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Training under random delays.")
     parser.add_argument("task", choices=sorted(TASKS))
-    parser.add_argument("--out", default="results", metavar="DIR", help="where files are written")
-    parser.add_argument("--jobs", type=int, metavar="N", help="do so many jobs at most, no table")
-    parser.add_argument("--show", action="store_true", help="run nothing")
-    parser.add_argument("--small", action="store_true", help="few steps, to try it out")
+    add_options(parser)
     return parser.parse_args()
 
 
@@ -207,6 +204,29 @@ def measure(one: Job) -> None:
     save(one.file, one.path)
 
 
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Those of every script that has such jobs to do."""
+    parser.add_argument("--out", default="results", metavar="DIR", help="where files are written")
+    parser.add_argument("--jobs", type=int, metavar="N", help="do so many jobs at most, no table")
+    parser.add_argument("--show", action="store_true", help="run nothing")
+    parser.add_argument("--small", action="store_true", help="few steps, to try it out")
+
+
+def do(what: Iterator[Job], args: argparse.Namespace) -> bool:
+    """As many as ``--jobs`` allows. False: that was not all of them."""
+    os.makedirs(args.out, exist_ok=True)
+    left = args.jobs if args.jobs is not None else 1 << 30
+    for one in what:
+        if args.show:
+            raise SystemExit(f"{one.path} has no figures of {one.key} yet")
+        if left == 0:
+            return False
+        print(f"{os.path.basename(one.path)}: {one.key}, {len(one.runs)} runs", flush=True)
+        measure(one)
+        left -= 1
+    return True
+
+
 # ---- What is shown -----------------------------------------------------------------------------
 
 
@@ -332,16 +352,8 @@ def draw(size: Size, found: Rows, folder: str) -> None:
 def main() -> None:
     args = parse_arguments()
     size = small(args.task) if args.small else whole(args.task)
-    os.makedirs(args.out, exist_ok=True)
-    left = args.jobs if args.jobs is not None else 1 << 30
-    for one in jobs(size, args.out):
-        if args.show:
-            raise SystemExit(f"{one.path} has no figures of {one.key} yet")
-        if left == 0:
-            return
-        print(f"{os.path.basename(one.path)}: {one.key}, {len(one.runs)} runs", flush=True)
-        measure(one)
-        left -= 1
+    if not do(jobs(size, args.out), args):
+        return
     found = rows(size, args.out)
     show(size, found, args.out)
     draw(size, found, args.out)

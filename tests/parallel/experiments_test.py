@@ -240,8 +240,9 @@ class PairedTest(unittest.TestCase):
         size = paired.small("fashion")._replace(
             rates=(0.1, 0.4, 0.2), local_steps={"local": (4, 8), "swarm": (2,)}, seeds=(1, 2)
         )
-        fake = {"measure": measure, "small": lambda _: size}
-        patches = [unittest.mock.patch.multiple(module, **fake) for module in (paired, grid)]
+        fake = {"small": lambda _: size}
+        patches = [unittest.mock.patch.multiple(paired, measure=measure, **fake),
+                   unittest.mock.patch.multiple(grid, **fake)]
         with tempfile.TemporaryDirectory() as folder, patches[0], patches[1]:
             with self.assertRaisesRegex(SystemExit, "swarm has no learning rate yet"):
                 self.main(grid, folder, "--small")
