@@ -226,10 +226,11 @@ def clip_and_skip() -> None:
 
 
 def closures() -> None:
+    # L-BFGS of longer steps comes far away with one seed in a hundred: then no rounding is small.
     for kind in ("sgd", "adam", "lbfgs"):
         net = make_net()
         reference = copy.deepcopy(net)
-        make = OPTIMIZERS.get(kind, lambda p: torch.optim.LBFGS(p, lr=0.5, max_iter=4))
+        make = OPTIMIZERS.get(kind, lambda p: torch.optim.LBFGS(p, lr=0.1, max_iter=4))
         plain = make([p for p in reference.parameters() if p.requires_grad])
         optimizer = hvd.DistributedOptimizer(make([p for p in net.parameters() if p.requires_grad]))
         for step in range(3):
