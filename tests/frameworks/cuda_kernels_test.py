@@ -16,7 +16,7 @@ from unittest import mock
 import torch
 
 import covey
-from covey.bench import cuda, cuda_kernels
+from covey.bench import cards, cuda, cuda_kernels
 from covey.bench.contest import Contest, Effort, Row
 from covey.bench.flag import Flag
 
@@ -67,9 +67,17 @@ class LaunchTest(unittest.TestCase):
 
     def test_without_a_plug_in(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            with mock.patch.object(cuda_kernels, "plugin_folders", lambda: [folder]):
+            with mock.patch.object(cards, "plugin_folders", lambda: [folder]):
                 with self.assertRaisesRegex(RuntimeError, "there is no libcovey_cuda.so in"):
                     cuda_kernels.Kernels()
+
+
+    def test_a_plug_in_without_kernels_is_named_before_anything_starts(self) -> None:
+        self.assertIsNone(cards.without_kernels())
+        empty = types.SimpleNamespace(covey_cuda_bench_has_kernels=lambda: 0)
+        with mock.patch.object(ctypes, "CDLL", lambda _: empty):
+            why = "plugins/cuda/libcovey_cuda.so was built without nvcc and has no kernels"
+            self.assertIn(why, cards.without_kernels() or "")
 
 
 class SaidTest(unittest.TestCase):

@@ -5,9 +5,14 @@ Nothing here needs a card; torch is imported where it is asked.
 
 from __future__ import annotations
 
+import ctypes
+import os
 import re
 from typing import Any, Dict, Optional, Sequence, Tuple
 
+from covey.plugin_path import plugin_folders
+
+FILE_NAME = "libcovey_cuda.so"
 DEVICES = ("cpu", "cuda")
 KINDS = ("allreduce", "step", "kernels")
 """The benches that there are for cards."""
@@ -31,6 +36,25 @@ def missing(torch: Any) -> Optional[str]:
             "none here (is there a driver? what does CUDA_VISIBLE_DEVICES allow?)"
         )
     return None
+
+
+def find() -> Optional[str]:
+    """Where the plug-in is."""
+    paths = [os.path.join(folder, FILE_NAME) for folder in plugin_folders()]
+    return next((path for path in paths if os.path.exists(path)), None)
+
+
+def without_kernels() -> Optional[str]:
+    """One line that says why there are no kernels to be measured; None: there are."""
+    path = find()
+    if path is None:
+        return f"there is no {FILE_NAME} in {', '.join(plugin_folders())}"
+    if ctypes.CDLL(path).covey_cuda_bench_has_kernels():
+        return None
+    return (
+        f"{path} was built without nvcc and has no kernels: build Covey where there is one (12 or "
+        "later), or name a folder with such a plug-in in COVEY_PLUGIN_PATH"
+    )
 
 
 def driver_version(text: str) -> str:

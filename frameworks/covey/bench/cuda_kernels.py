@@ -6,18 +6,15 @@ Needs torch for memory, streams and the copy.
 from __future__ import annotations
 
 import ctypes
-import os
 from dataclasses import dataclass
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Sequence, Tuple
 
 import torch
 
-from covey.bench import cuda
+from covey.bench import cards, cuda
 from covey.bench.collectives import size_in_words
 from covey.bench.contest import Contest, Contestant, Row
-from covey.plugin_path import plugin_folders
 
-FILE_NAME = "libcovey_cuda.so"
 SIZES_BYTES = (64 << 20, 256 << 20)
 COPY = "device copy"
 GOAL = 0.8
@@ -51,12 +48,6 @@ WORKLOADS = (
 COPY_MOVED = 2.0
 
 
-def find() -> Optional[str]:
-    """Where the plug-in is."""
-    paths = [os.path.join(folder, FILE_NAME) for folder in plugin_folders()]
-    return next((path for path in paths if os.path.exists(path)), None)
-
-
 class Kernels:
     """The kernels, loaded into the context that is current and stays so.
 
@@ -65,9 +56,9 @@ class Kernels:
     """
 
     def __init__(self) -> None:
-        path = find()
-        if path is None:
-            raise RuntimeError(f"there is no {FILE_NAME} in {', '.join(plugin_folders())}")
+        path, why_not = cards.find(), cards.without_kernels()
+        if why_not is not None:
+            raise RuntimeError(why_not)
         self._library = ctypes.CDLL(path)
         self._library.covey_cuda_bench_open.restype = ctypes.c_void_p
         why = ctypes.create_string_buffer(512)

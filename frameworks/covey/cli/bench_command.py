@@ -150,7 +150,8 @@ def _unfit(arguments: argparse.Namespace) -> Optional[str]:
         return f"{arguments.kind} has no --device cuda: {', '.join(cards.KINDS)} have"
     if arguments.vs:
         return f"{arguments.vs[0]} does not take part on cuda: torch's NCCL does, or --vs none"
-    return cards.missing(_torch())
+    missing = cards.missing(_torch())
+    return missing or (cards.without_kernels() if arguments.kind == "kernels" else None)
 
 
 def _torch() -> Any:

@@ -11,6 +11,8 @@ struct covey_cuda_bench {
   CudaKernels kernels;
 };
 
+int covey_cuda_bench_has_kernels(void) { return kCudaImage[0] != 0; }
+
 covey_cuda_bench* covey_cuda_bench_open(char* error, size_t capacity) {
   covey_cuda_bench* bench = calloc(1, sizeof(*bench));
   if (bench == NULL) {

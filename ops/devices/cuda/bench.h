@@ -11,6 +11,8 @@
 
 typedef struct covey_cuda_bench covey_cuda_bench;
 
+/* 0: the plug-in was built without nvcc, and there is nothing to measure. Needs no card. */
+COVEY_CUDA_SHOWN int covey_cuda_bench_has_kernels(void);
 /* NULL: one sentence in `error` says why. */
 COVEY_CUDA_SHOWN covey_cuda_bench* covey_cuda_bench_open(char* error, size_t capacity);
 /* Launches the kernel of this name (launch.c): sums of up to 64 inputs, or one input, where `add`
