@@ -13,8 +13,7 @@ A program written for Horovod changes one line::
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
 Tensors are on the CPU, or on CUDA: collectives copy those to the host and back, which has not run
-on a card yet. So do the methods allreduce, dpsgd and local of DistributedOptimizer; the others take
-parameters on the CPU.
+on a card yet. So do all methods of DistributedOptimizer with parameters and gradients.
 """
 
 from __future__ import annotations

@@ -41,9 +41,10 @@ def compression_of(optimizer: Any, named: Sequence[Named]) -> Type[Compressor]:
         return given
     group = optimizer._covey_options["process_set"]
     found: List[Type[Compressor]] = []
-    is_coded = False
+    is_coded = is_of_pairs = False
     for begin, plan in plans(method, group.id):
-        is_coded |= bool(setting(text_at(method, begin), "codec", ""))
+        if setting(text_at(method, begin), "codec", ""):
+            is_coded, is_of_pairs = True, is_of_pairs or plan.in_pairs
         if plan.payload == GRADIENTS and not plan.in_rounds:
             found.append(codec_at(method, begin) or Compression.none)
     if is_coded and given is not Compression.none:
@@ -51,7 +52,7 @@ def compression_of(optimizer: Any, named: Sequence[Named]) -> Type[Compressor]:
             f"give compression={given.__name__} or codec, not both: the method is {method}"
         )
     if is_coded:
-        _check_can(method, named)
+        _check_can(method, named, is_of_pairs)
     names = list(dict.fromkeys(one.__name__ for one in found))
     if len(names) > 1:
         raise Unsupported(
@@ -90,8 +91,9 @@ def _buckets(optimizer: Any) -> List[Any]:
     return [] if reducer is None else list(reducer.buckets)
 
 
-def _check_can(method: str, named: Sequence[Named]) -> None:
-    if any(it.dtype == torch.float32 and it.is_cpu for _, it in named):
+def _check_can(method: str, named: Sequence[Named], is_of_pairs: bool) -> None:
+    """What goes in pairs is encoded where the core has it, which is always in the host."""
+    if any(it.dtype == torch.float32 and (it.is_cpu or is_of_pairs) for _, it in named):
         return
     there = ", ".join(sorted({f"{it.dtype} on {it.device.type}" for _, it in named}))
     raise InvalidArgument(

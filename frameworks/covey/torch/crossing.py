@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, TypeVar
 from covey import _native
 from covey.errors import Timeout
 from covey.method import seconds, setting
+from covey.torch.mirror import with_streams
 from covey.torch.window import CHANGING, WHOLE, Window
 
 T = TypeVar("T")
@@ -121,7 +122,7 @@ class Crossing:
         if key not in self._jobs:
             if self._board is not None:
                 self._board.come()
-            self._jobs[key] = _Job(call)
+            self._jobs[key] = _Job(with_streams(call))
         job = self._jobs[key]
         # In slices: of the time in which this rank was stopped itself one counts.
         slice_s = self._limit_s / _SLICES

@@ -11,7 +11,8 @@ and counts steps, not versions.
 The parameters of a dtype lie side by side in memory that the core reads, of which it has three
 pieces: one is trained, one is on offer, one may be read. So nothing is copied to be published; the
 parameters are pointed to another piece each step. One that was pointed elsewhere meanwhile is
-brought back.
+brought back. On a device they lie side by side there, and only what is exchanged is copied from and
+to the pieces (``mirror.py``).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from covey.torch.clip import clipped_step
 from covey.torch.compression import Compression
 from covey.torch.crossing import Crossing, limit_of
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
+from covey.torch.mirror import Mirror, mirror_of, wait_for
 from covey.torch.ops import allreduce
 from covey.torch.rounds import DONE, MEET
 from covey.torch.stretch import Course, Stretch
@@ -43,13 +45,15 @@ _KEEP_BYTES = 64
 
 
 class _Piece:
-    """The parameters of one dtype in one of the pieces."""
+    """The parameters of one dtype and device in one of the pieces."""
 
-    def __init__(self, plan: BucketPlan, address: int, keep: Any) -> None:
+    def __init__(self, plan: BucketPlan, address: int, keep: Any, mirror: Mirror) -> None:
         length_bytes = plan.length * torch.empty(0, dtype=plan.dtype).element_size()
         memory: Any = (ctypes.c_char * length_bytes).from_address(address)
         memory.keep = keep  # Parameters that outlive the runtime still have their memory.
-        flat = torch.frombuffer(memory, dtype=plan.dtype)
+        self._host = torch.frombuffer(memory, dtype=plan.dtype)
+        self._mirror = mirror
+        flat = mirror.of(self._host)
         self.parameters = [slot.parameter for slot in plan.slots]
         self.views = [
             flat.as_strided(slot.parameter.shape, gradient_strides(slot.parameter), slot.offset)
@@ -65,13 +69,20 @@ class _Piece:
             view.copy_(data)
             parameter.data = view
 
+    def offer(self) -> None:
+        """What lies here is on its way to where the core reads it."""
+        self._mirror.fetch(self._host)
+
     def take(self) -> None:
-        """The parameters are what lies here."""
+        """The parameters are what the core has written here."""
+        self._mirror.put(self._host)
         for parameter, view in zip(self.parameters, self.views):
             parameter.data = view
 
     def release(self) -> None:
-        """Parameters that lie here get memory of their own."""
+        """Parameters that lie here get memory of their own, if this is the core's."""
+        if self._mirror.is_far:
+            return
         for parameter, view in zip(self.parameters, self.views):
             if parameter.data_ptr() == view.data_ptr():
                 parameter.data = parameter.data.clone()
@@ -102,6 +113,7 @@ class ModelRounds:
         self._group = group
         self._plans = plan_whole(named)
         self._pieces: Dict[int, List[_Piece]] = {}  # By address: there are three.
+        self._mirrors = [mirror_of(plan) for plan in self._plans]
         self._step = 0
         self._is_offered = False  # To the finish() that others are missing in.
         self._is_to_meet = False  # finish() has the mean of all, and not all have come to know it.
@@ -143,6 +155,7 @@ class ModelRounds:
             for pieces in self._pieces.values():
                 for piece in pieces:
                     piece.release()
+            wait_for(self._mirrors)
             _native.rounds_close(rounds)
 
     def __del__(self) -> None:
@@ -198,7 +211,7 @@ class ModelRounds:
 
     def _exchange(self) -> None:
         """This rank's model becomes the average, when all that are waited for have come."""
-        self._gather()
+        self._offer()
         before = self._step
         step = _native.rounds_publish(self._rounds, ())
         try:
@@ -232,8 +245,10 @@ class ModelRounds:
     def _take_mean_of_all(self) -> None:
         self._gather()
         if not self._is_offered:
+            self._offer()
             _native.rounds_publish(self._rounds, ())
             self._is_offered = True
+        wait_for(self._mirrors)  # The core writes where they may be copying from.
         try:
             _native.rounds_finish(self._rounds)
             self._is_offered = False
@@ -270,8 +285,8 @@ class ModelRounds:
         addresses = _native.rounds_spans(self._rounds, len(self._plans))
         if addresses[0] not in self._pieces:
             self._pieces[addresses[0]] = [
-                _Piece(plan, address, self._keep)
-                for plan, address in zip(self._plans, addresses)
+                _Piece(plan, address, self._keep, mirror)
+                for plan, address, mirror in zip(self._plans, addresses, self._mirrors)
             ]
         return self._pieces[addresses[0]]
 
@@ -279,6 +294,13 @@ class ModelRounds:
         with torch.no_grad():
             for piece in self._open():
                 piece.gather()
+
+    def _offer(self) -> None:
+        """The model is where it is published from."""
+        self._gather()
+        for piece in self._open():
+            piece.offer()
+        wait_for(self._mirrors)
 
     def _needed(self, step: int) -> int:
         """How many have to come before this version is made."""

@@ -5,12 +5,14 @@ it is its turn, averages with a partner; nobody waits for anybody. What others h
 rank's model meanwhile comes back with its next step. The core does it: see ``core/pair/README.md``.
 
 The parameters of a dtype lie side by side in memory of this rank's own. One that was pointed
-elsewhere meanwhile is brought back.
+elsewhere meanwhile is brought back. On a device they lie side by side there, and are copied from
+and to that memory (``mirror.py``).
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Sequence
+import contextlib
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 import torch
 
@@ -19,15 +21,23 @@ from covey.group import Group
 from covey.torch.averager import refuse_shared_memory, relative_distance
 from covey.torch.clip import clipped_step
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
+from covey.torch.mirror import mirror_of, wait_for
 from covey.torch.models import check_options
 from covey.torch.tensors import CODES
 
 
 class _Flat:
-    """The parameters of one dtype."""
+    """The parameters of one dtype and device.
+
+    Attributes:
+        numbers: them, where the trainer has them.
+        host: them, where the core reads and writes them.
+    """
 
     def __init__(self, plan: BucketPlan) -> None:
-        self.numbers = torch.zeros(plan.length, dtype=plan.dtype)
+        self.mirror = mirror_of(plan)
+        self.host = self.mirror.room(plan.length, plan.dtype)
+        self.numbers = self.mirror.of(self.host)
         self._parameters = [slot.parameter for slot in plan.slots]
         self._views = [
             self.numbers.as_strided(
@@ -62,8 +72,8 @@ class PairTrainer:
         self._optimizer = optimizer
         plans = plan_whole(named)
         self._flats = [_Flat(plan) for plan in plans]
-        self._addresses = tuple(flat.numbers.data_ptr() for flat in self._flats)
-        self._gather()
+        self._addresses = tuple(flat.host.data_ptr() for flat in self._flats)
+        self._hand_over()
         progress = optimizer._covey_progress
         name = progress.name_of("pairs")
         codes = tuple(CODES[plan.dtype] for plan in plans)
@@ -78,6 +88,7 @@ class PairTrainer:
         """This rank leaves; the parameters keep their values."""
         pairs, self._pairs = self._pairs, 0
         if pairs:
+            wait_for(flat.mirror for flat in self._flats)
             _native.pairs_close(pairs)
 
     def __del__(self) -> None:
@@ -90,8 +101,8 @@ class PairTrainer:
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """A step of the optimizer with this rank's gradients, then the average."""
         loss = clipped_step(self._optimizer, closure)
-        self._gather()
-        partner, merged = _native.pairs_step(self._pairs, self._addresses)
+        with self._handed_over():
+            partner, merged = _native.pairs_step(self._pairs, self._addresses)
         progress = self._optimizer._covey_progress
         progress.tally.paired(partner >= 0, merged > 0)
         progress.turn(progress.version + 1)
@@ -106,7 +117,8 @@ class PairTrainer:
         """
         self._gather()
         before = [flat.numbers.clone() for flat in self._flats]
-        _native.pairs_finish(self._pairs, self._addresses)
+        with self._handed_over():
+            _native.pairs_finish(self._pairs, self._addresses)
         after = [flat.numbers for flat in self._flats]
         self._optimizer._covey_progress.tally.distance = relative_distance(before, after)
 
@@ -116,10 +128,27 @@ class PairTrainer:
         Raises:
             Timeout: as ``finish``.
         """
-        self._gather()
-        _native.pairs_settle(self._pairs, self._addresses)
+        with self._handed_over():
+            _native.pairs_settle(self._pairs, self._addresses)
 
     def _gather(self) -> None:
         with torch.no_grad():
             for flat in self._flats:
                 flat.gather()
+
+    def _hand_over(self) -> None:
+        """The core can read the parameters."""
+        self._gather()
+        for flat in self._flats:
+            flat.mirror.fetch(flat.host)
+        wait_for(flat.mirror for flat in self._flats)
+
+    @contextlib.contextmanager
+    def _handed_over(self) -> Iterator[None]:
+        """Within it the core works on the parameters."""
+        self._hand_over()
+        try:
+            yield
+        finally:  # Also when ranks are missing: then they are what this rank has of its own.
+            for flat in self._flats:
+                flat.mirror.put(flat.host)

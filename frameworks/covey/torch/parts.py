@@ -14,7 +14,6 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import torch
 
 from covey.card import show
-from covey.errors import Unsupported
 from covey.group import Group
 from covey.method import GRADIENTS, plans, scale_at, text_at
 from covey.objects import allgather_object
@@ -33,19 +32,11 @@ def check_parts(optimizer: Any) -> None:
     """Refuses now what a part that is yet to come could not do.
 
     Raises:
-        InvalidArgument, Unsupported: (ValueErrors) too few ranks; an option that rounds refuse; a
-            parameter that they cannot read.
+        InvalidArgument, Unsupported: (ValueErrors) too few ranks; an option that rounds refuse.
     """
     progress = optimizer._covey_progress
-    afar = [(name, it.device) for name, it in progress.named if not it.is_cpu]
-    for begin, plan in plans(progress.method, optimizer._covey_options["process_set"].id):
+    for _, plan in plans(progress.method, optimizer._covey_options["process_set"].id):
         check_options(optimizer, plan)
-        if afar and (plan.in_rounds or plan.in_pairs):
-            raise Unsupported(
-                f"{afar[0][0]} is on {afar[0][1]}, and method {text_at(progress.method, begin)} "
-                "needs parameters on the CPU; without max_wait, allreduce and local take those on "
-                "CUDA"
-            )
 
 
 def show_card(optimizer: Any) -> None:

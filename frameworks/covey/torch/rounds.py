@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 import torch
 
@@ -20,6 +20,7 @@ from covey import _native
 from covey.errors import CoveyError, Exhausted, InvalidArgument, Timeout, Unsupported
 from covey.method import ranks_needed, setting
 from covey.state import state
+from covey.torch.afar import spans_of
 from covey.torch.ahead import Ahead
 from covey.torch.beat import Beat
 from covey.torch.bucket import Reduction
@@ -30,7 +31,6 @@ from covey.torch.look import is_on, unfit
 from covey.torch.options import check_rounds
 from covey.torch.own import take_scale
 from covey.torch.snapshot import State, addresses_of
-from covey.torch.spans import Span
 from covey.torch.tensors import CODES
 
 DONE, _ASKED = 0, 1  # covey_round_event; the other is that there is something to apply.
@@ -97,7 +97,7 @@ class RoundTrainer:
         self._rounds = progress.together(asked[1], lambda: _native.rounds_open(*asked))
         self.ahead = Ahead(self, options["model"])
         keep = _native.arena_alloc(_KEEP_BYTES)
-        self._spans = [Span(plan, keep) for plan in plans]
+        self._spans = spans_of(plans, keep)
         self.parameters = [parameter for span in self._spans for parameter in span.parameters]
         self._addresses = tuple(span.result.data_ptr() for span in self._spans)
         _native.rounds_expect(self._rounds, self._addresses)
@@ -141,11 +141,12 @@ class RoundTrainer:
         why = self._find_unfit() if is_whole and is_on() else ""
         self._optimizer._covey_progress.unfit = why
         self._is_apart, self._is_to_meet = True, False
-        if is_whole and not why:
+        has_some = is_whole and not why
+        if has_some:
             self._write(scale)
-            step = _native.rounds_publish(self._rounds, self._hypers.read())
-        else:  # It has come all the same, so that nobody waits for it.
-            step = _native.rounds_publish(self._rounds, None)
+        self._ready()
+        # With nothing it has come all the same, so that nobody waits for it.
+        step = _native.rounds_publish(self._rounds, self._hypers.read() if has_some else None)
         self._open()
         self._has_given = False
         self._is_late = step <= _native.rounds_executed(self._rounds)
@@ -220,6 +221,7 @@ class RoundTrainer:
         executed = _native.rounds_executed(self._rounds)
         patience = self.beat.patience(executed + 1)
         if patience > 0:
+            self._ready()
             with contextlib.suppress(Timeout), self._tally.waiting_on():
                 _native.rounds_wait(self._rounds, executed + 1, patience)
                 self.beat.see(executed + 1)
@@ -269,6 +271,7 @@ class RoundTrainer:
     def _wait(self, version: int) -> None:
         """Until ``version`` has been made. Meanwhile this rank helps who has fallen behind."""
         while True:
+            self._ready()
             event = _native.rounds_serve(self._rounds, version, self.applied)
             if event == DONE:
                 return
@@ -318,16 +321,12 @@ class RoundTrainer:
     def _write(self, scale: Optional[torch.Tensor]) -> None:
         with torch.no_grad():
             for span in self._spans:
-                span.collect(self._dense, None if scale is None else float(scale))
+                span.collect(self._densify, None if scale is None else float(scale))
 
-    def _dense(self, gradient: torch.Tensor) -> torch.Tensor:
-        if gradient.layout is torch.strided:
-            return gradient.detach()
-        if not self._densify:
-            raise Unsupported(
-                "a gradient is sparse: pass sparse_as_dense=True to DistributedOptimizer"
-            )
-        return gradient.to_dense()
+    def _ready(self) -> None:
+        """The core may have what was written, and write to where versions are read to."""
+        for span in self._spans:
+            span.ready()
 
     def _apply_all(self) -> None:
         executed = _native.rounds_executed(self._rounds)
@@ -336,6 +335,7 @@ class RoundTrainer:
             while self.applied < executed:
                 version = self.applied + 1
                 size = self._group.size()
+                self._ready()
                 try:
                     record = _native.rounds_read(
                         self._rounds, version, self._addresses, size, len(own)

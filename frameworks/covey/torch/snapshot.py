@@ -43,8 +43,9 @@ class State:
 
         def entry(value: Any) -> List[Any]:
             if isinstance(value, torch.Tensor):
-                tensors.append(value.detach().contiguous())
-                return [str(value.dtype).rpartition(".")[2], list(value.shape)]
+                tensors.append(value.detach().cpu().contiguous())  # Waits for a device.
+                where = [] if value.is_cpu else ["beside"]
+                return [str(value.dtype).rpartition(".")[2], list(value.shape), *where]
             if value is None or isinstance(value, (bool, int, float, str)):
                 return [value]
             raise Unsupported(
@@ -104,20 +105,23 @@ class State:
         for parameter, entries in zip(self._parameters, header["state"]):
             own = self._optimizer.state[parameter] if entries else {}
             for key, entry in entries.items():
-                own[key] = _adopt(own.get(key), read(entry), parameter)
+                own[key] = _adopt(own.get(key), read(entry), parameter, "beside" in entry[2:])
         for buffer, entry in zip(self._buffers, header["buffers"]):
             buffer.copy_(read(entry))
 
 
-def _adopt(old: Any, new: Any, parameter: torch.Tensor) -> Any:
-    """In place where there is a tensor already; else one that lies as the parameter does."""
+def _adopt(old: Any, new: Any, parameter: torch.Tensor, is_beside: bool) -> Any:
+    """In place where there is a tensor already; else one that lies as the parameter does, or, if
+    ``is_beside``, on its device."""
     if not isinstance(new, torch.Tensor):
         return new
     if isinstance(old, torch.Tensor) and old.shape == new.shape and old.dtype == new.dtype:
         return old.copy_(new)
+    where = parameter.device if is_beside else torch.device("cpu")
     if new.shape == parameter.shape:
-        return torch.empty_like(parameter, dtype=new.dtype, requires_grad=False).copy_(new)
-    return new.clone()
+        like = torch.empty_like(parameter, dtype=new.dtype, device=where, requires_grad=False)
+        return like.copy_(new)
+    return new.to(where, copy=True)
 
 
 def _up(length: int) -> int:

@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 from torch.autograd.graph import get_gradient_edge
 
+from covey.errors import Unsupported
 from covey.torch.layout import BucketPlan, Slot, gradient_strides
 
 Gradients = Tuple[Optional[torch.Tensor], ...]
@@ -66,6 +67,21 @@ def _hook_of(
         return (alias,)
 
     return hook
+
+
+def dense_of(gradient: torch.Tensor, densify: bool) -> torch.Tensor:
+    """A gradient, made dense if it is sparse and that is wanted.
+
+    Raises:
+        Unsupported: (a ValueError) it is not wanted.
+    """
+    if gradient.layout is torch.strided:
+        return gradient.detach()
+    if not densify:
+        raise Unsupported(
+            "a gradient is sparse: pass sparse_as_dense=True to DistributedOptimizer"
+        )
+    return gradient.to_dense()
 
 
 class Span:
@@ -117,9 +133,7 @@ class Span:
         self._published = list(self._open)
         self._open[:], self._flags = self._known[address]
 
-    def collect(
-        self, dense: Callable[[torch.Tensor], torch.Tensor], scale: Optional[float]
-    ) -> None:
+    def collect(self, densify: bool, scale: Optional[float]) -> None:
         """What is published next is this rank's gradients, divided by ``scale``; zeros where it has
         none."""
         sources: List[torch.Tensor] = []
@@ -134,12 +148,15 @@ class Span:
                 continue
             present.append(place.view)
             if gradient.layout is not torch.strided or not gradient.is_set_to(place.view):
-                sources.append(dense(gradient))
+                sources.append(dense_of(gradient, densify))
                 targets.append(place.view)
         if sources:
             torch._foreach_copy_(targets, sources)
         if scale is not None and present:
             torch._foreach_div_(present, scale)
+
+    def ready(self) -> None:
+        """What was collected is where the core reads it."""
 
     def give(self) -> None:
         """Gradients are those of the version that was read; None where no rank had one."""

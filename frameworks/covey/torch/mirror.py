@@ -1,0 +1,143 @@
+"""Numbers that a trainer has on a device and the core in memory of the host. Internal.
+
+A mirror is the numbers of one bucket where the trainer has them; ``fetch`` copies them to memory
+that the core reads, and ``put`` copies there what the core has written. Both are handed to the
+stream that is in use and wait for nothing: what the stream does before and after is in order with
+them, whichever stream was in use at the copy before. The host waits in one place: ``wait``, which
+is called before the core, or anybody in the host, reads what was fetched or writes over what was
+put. A trainer calls it where its method makes it wait for others anyway.
+
+On the CPU the two are the same memory: nothing is copied and nothing waits.
+
+The device copies from and to pinned memory, so that nobody waits for a copy to begin. A trainer's
+own memory (``room``) is pinned; what the ranks share is not, and is reached through a room of the
+mirror's. (Pinning parts of the arena was rejected: parts share pages, the driver refuses the second
+of a page, and torch would meet that error at its next kernel.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Callable, Iterable, Optional, Set, TypeVar
+
+import torch
+
+from covey.torch.layout import BucketPlan
+
+T = TypeVar("T")
+
+
+class Mirror:
+    """That of a bucket on the CPU: the host's memory itself.
+
+    Attributes:
+        is_far: the numbers lie elsewhere than what the core has.
+    """
+
+    is_far = False
+
+    def room(self, length: int, dtype: torch.dtype) -> torch.Tensor:
+        """[length] zeros in memory of the host, to be given to the other functions."""
+        return torch.zeros(length, dtype=dtype)
+
+    def of(self, host: torch.Tensor) -> torch.Tensor:
+        """[as ``host``] Where the trainer has the numbers that the core has in ``host``."""
+        return host
+
+    def fetch(self, host: torch.Tensor) -> None:
+        """``host`` becomes what the trainer has. It is only after ``wait``."""
+
+    def put(self, host: torch.Tensor) -> None:
+        """What the trainer has becomes ``host``, which must stay as it is until ``wait``."""
+
+    def wait(self) -> None:
+        """Until the copies are done."""
+
+
+class _Far(Mirror):
+    """That of a bucket on CUDA."""
+
+    is_far = True
+
+    def __init__(self, plan: BucketPlan, length: int) -> None:
+        self._flat = torch.zeros(length, dtype=plan.dtype, device=plan.device)
+        # The host sleeps on it: other ranks may need the core.
+        self._done = torch.cuda.Event(blocking=True)
+        self._is_copying = False
+        self._rooms: Set[int] = set()  # Addresses of pinned memory.
+        self._stage: Optional[torch.Tensor] = None  # For memory that is not.
+        self._landing: Optional[torch.Tensor] = None  # Where what comes to it belongs.
+
+    def room(self, length: int, dtype: torch.dtype) -> torch.Tensor:
+        room = torch.zeros(length, dtype=dtype, device="cpu", pin_memory=True)
+        self._rooms.add(room.data_ptr())
+        return room
+
+    def _staged(self) -> torch.Tensor:
+        if self._stage is None:
+            self._stage = self.room(self._flat.numel(), self._flat.dtype)
+        return self._stage
+
+    def of(self, host: torch.Tensor) -> torch.Tensor:
+        return self._flat
+
+    def fetch(self, host: torch.Tensor) -> None:
+        if host.data_ptr() in self._rooms:
+            self._copy(host, self._flat)
+        else:
+            self._copy(self._staged(), self._flat)
+            self._landing = host
+
+    def put(self, host: torch.Tensor) -> None:
+        if host.data_ptr() not in self._rooms:
+            self.wait()  # For what is on its way from there, or to it.
+            host = self._staged().copy_(host)
+        self._copy(self._flat, host)
+
+    def _copy(self, to: torch.Tensor, source: torch.Tensor) -> None:
+        stream = torch.cuda.current_stream(self._flat.device)
+        if self._is_copying:
+            stream.wait_event(self._done)
+        with torch.no_grad():
+            to.copy_(source, non_blocking=True)
+        self._done.record(stream)
+        self._is_copying = True
+
+    def wait(self) -> None:
+        if self._is_copying:
+            self._done.synchronize()
+        self._is_copying = False
+        if self._landing is not None:
+            self._landing.copy_(self._staged())
+            self._landing = None
+
+
+def mirror_of(plan: BucketPlan, length: Optional[int] = None) -> Mirror:
+    """One for a bucket, on its device: of [``length``] elements; None: of all."""
+    if plan.device.type == "cpu":
+        return Mirror()
+    return _Far(plan, plan.length if length is None else length)
+
+
+def wait_for(mirrors: Iterable[Mirror]) -> None:
+    """Until the copies of all are done."""
+    for mirror in mirrors:
+        mirror.wait()
+
+
+def with_streams(call: Callable[[], T]) -> Callable[[], T]:
+    """``call``, for another thread: there too the streams are in use that are here, now. A thread
+    begins with each device's default stream, which is in no order with them."""
+    if not torch.cuda.is_initialized():
+        return call
+    here = torch.cuda.current_device()
+    streams = [torch.cuda.current_stream(i) for i in range(torch.cuda.device_count())]
+
+    def called() -> T:
+        with contextlib.ExitStack() as stack:
+            for stream in streams:
+                stack.enter_context(torch.cuda.stream(stream))
+            stack.enter_context(torch.cuda.device(here))
+            return call()
+
+    return called

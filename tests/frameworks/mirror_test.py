@@ -1,0 +1,382 @@
+"""Goal: every method trains parameters on a device as those on the CPU, bit for bit, also where a
+rank is late, goes on from a snapshot, overflows, saves and loads, or goes to another method.
+Method: a device that does everything as late as it may (``late_cuda``), so that a copy nobody waits
+for gives other numbers; ranks step in turn where a method lets them come as they like. The tests of
+the device say that it is late. On a card the same, where there is one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import random
+import tempfile
+import unittest
+from typing import Any, Dict, Iterator, List, Tuple
+
+import torch
+from late_cuda import Event, Stream, running
+from ranks import SEED, SharedPool
+
+import covey
+import covey.torch as hvd
+from covey.torch import mirror
+
+pool = SharedPool(__file__)
+
+# Each waits for all: what they come to does not depend on who is when.
+TOGETHER = (
+    "allreduce",
+    "allreduce:max_wait=60s",
+    "eager:admit=all",
+    "eager:admit=all,warmup_steps=3",
+    "eager:admit=all,clip_norm=0.05",
+    "local:H=3",
+    "local:H=3,max_wait=60s",
+    "dpsgd",
+    "wagma:S=2,tau=3,admit=all,max_wait=60s",
+    "wagma:S=2,tau=3,admit=all,max_wait=60s,warmup_steps=2",
+    "wagma:tau=1,clip_norm=0.05",
+    "eager:admit=all,then=local@4:H=2,then=allreduce@8",
+    "local:H=2,max_wait=60s,then=eager@5:admit=all",
+    "local:H=4,then=wagma@6:S=1,tau=90,admit=all,max_wait=60s",
+)
+# In these nobody waits: so ranks step in turn.
+IN_TURN = (
+    "adpsgd",
+    "adpsgd:topology=matching,seed=3",
+    "swarm:H=2",
+    "swarm:H=2,exchange=nonblocking",
+    "swarm:H=2,codec=lattice@8",
+    "eager:admit=solo,log=50",
+    "eager:admit=solo,log=50,clip_norm=0.05",
+    "wagma:S=2,admit=solo,tau=1000,log=50",
+)
+# By rank: the steps of twelve in which it comes.
+COMES = (range(12), (0, 1, 5, 11), (0, 3, 4, 5, 6, 7, 8), (2, 9, 10))
+
+
+def setUpModule() -> None:
+    print(f"seed {SEED}")
+
+
+def tearDownModule() -> None:
+    pool.close()
+
+
+# ---- On the ranks ------------------------------------------------------------------------------
+
+
+class Net(torch.nn.Module):
+    """Of several dtypes and layouts; one weight is used twice, and one has a gradient only at
+    times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(6, 70)
+        self.wide = torch.nn.Linear(70, 70)
+        self.last = torch.nn.Linear(70, 3).double()
+        self.scale = torch.nn.Parameter(torch.tensor(1.5))
+        self.image = torch.nn.Parameter(
+            torch.ones(2, 3, 4, 4).contiguous(memory_format=torch.channels_last)
+        )
+        self.rare = torch.nn.Parameter(torch.ones(5))
+        self.frozen = torch.nn.Parameter(torch.ones(70), requires_grad=False)
+
+    def forward(self, inputs: torch.Tensor, is_rare: bool) -> torch.Tensor:
+        x = torch.tanh(self.wide(torch.tanh(self.wide(torch.tanh(self.first(inputs))))))
+        x = (x + self.frozen) * self.scale + self.image.square().mean()
+        return self.last((x * self.rare.sum() if is_rare else x).double())
+
+
+def digest(optimizer: Any, net: torch.nn.Module) -> str:
+    """Of parameters and of what the optimizer keeps."""
+    total = hashlib.blake2b(digest_size=8)
+    for parameter in net.parameters():
+        kept = sorted(optimizer.state.get(parameter, {}).items())
+        for tensor in (parameter, *(it for _, it in kept if isinstance(it, torch.Tensor))):
+            total.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return total.hexdigest()
+
+
+@contextlib.contextmanager
+def there_is(device: str) -> Iterator[None]:
+    with contextlib.nullcontext() if device == "cpu" or torch.cuda.is_available() else running():
+        yield
+
+
+class Training:
+    def __init__(self, device: str, method: str) -> None:
+        torch.manual_seed(SEED)
+        self.device = device
+        self.net = Net().to(device)
+        adam = torch.optim.Adam(
+            [it for it in self.net.parameters() if it.requires_grad], lr=0.01, foreach=False
+        )
+        self.optimizer: Any = hvd.DistributedOptimizer(
+            adam, model=self.net, method=method, bucket_bytes=8192
+        )
+        self.scaler = torch.amp.GradScaler(device, init_scale=256.0)
+        self.streams = [torch.cuda.Stream() for _ in range(2)] if device != "cpu" else []
+        self.done = 0
+
+    def step(self, overflows: bool = False) -> None:
+        """On this or that stream, which a user has to put in order."""
+        with contextlib.ExitStack() as stack:
+            if self.streams:
+                mine = self.streams[self.done % 2]
+                mine.wait_stream(torch.cuda.current_stream())
+                mine.wait_stream(self.streams[(self.done + 1) % 2])
+                stack.enter_context(torch.cuda.stream(mine))
+            self._step(overflows)
+        self.done += 1
+
+    def _step(self, overflows: bool) -> None:
+        seed = random.Random(f"{SEED} {self.done} {hvd.rank()}").getrandbits(31)
+        inputs = torch.randn(4, 6, generator=torch.Generator().manual_seed(seed)).to(self.device)
+        self.optimizer.zero_grad(set_to_none=self.done % 3 != 0)
+        loss = self.net(inputs, self.done % 2 == 0).square().mean()
+        if not overflows:
+            loss.backward()
+            self.optimizer.step()
+            return
+        self.scaler.scale(loss).backward()
+        if (self.done + hvd.rank()) % 4 == 0:
+            self.net.scale.grad.fill_(float("inf"))
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    def digest(self) -> str:
+        for stream in self.streams:
+            torch.cuda.current_stream().wait_stream(stream)
+        return digest(self.optimizer, self.net)
+
+    def end(self) -> str:
+        self.digest()  # Streams are in order.
+        self.optimizer.finish()
+        hvd.check_replicas(dict(self.net.named_parameters()))
+        return self.digest()
+
+
+def together(device: str, method: str, overflows: bool) -> List[str]:
+    with there_is(device):
+        training = Training(device, method)
+        seen = []
+        for _ in range(11):
+            training.step(overflows)
+            seen.append(training.digest() if training.done in (4, 9) else "")
+        return [*seen, training.end()]
+
+
+def in_turn(device: str, method: str) -> List[str]:
+    """Rank after rank, and not every rank each time: what they have missed they make up for."""
+    with there_is(device):
+        training = Training(device, method)
+        for step in range(12):
+            for rank in range(hvd.size()):
+                hvd.barrier()
+                if rank == hvd.rank() and step in COMES[rank]:
+                    training.step()
+        hvd.barrier()
+        before = training.digest()
+        return [before, training.end()]
+
+
+def from_a_snapshot(device: str) -> Tuple[str, int, int]:
+    """Rank 1 comes after more steps of rank 0 than the log reaches back."""
+    with there_is(device):
+        training = Training(device, "eager:admit=solo,log=2,max_wait=100ms")
+        for _ in range(6 if hvd.rank() == 0 else 1):
+            training.step()
+        hvd.barrier()
+        for _ in range(3):
+            training.step()
+        done, recovered = training.end(), training.optimizer._covey_rounds.recovered
+        steps = {
+            state["step"].device.type for state in training.optimizer.state.values() if state
+        }
+        assert steps == {"cpu"}, steps
+        return done, training.optimizer.version, recovered
+
+
+def saves_and_loads(device: str, method: str, path: str) -> List[Any]:
+    """What comes of going on, and of loading and going on; and what is seen in between."""
+    with there_is(device):
+        training = Training(device, method)
+        for _ in range(5):
+            training.step()
+        training.digest()
+        hvd.save(path, training.net, training.optimizer)
+        found = []
+        for exact in (True, False):
+            hvd.barrier()
+            with covey.consensus(training.net, exact=exact) as mean:
+                means = digest(training.optimizer, training.net)
+            alike = device == "cpu" or not method.startswith(("local:H", "dpsgd"))
+            found.append((means, mean.distance, mean.ages, mean.missing) if exact or alike else 0)
+        for _ in range(4):
+            training.step()
+        one = training.digest()
+        hvd.barrier()
+        hvd.load(path, training.net, training.optimizer)
+        training.done = 5
+        for _ in range(4):
+            training.step()
+        return [found, one, training.digest()]
+
+
+def unseen(method: str) -> Dict[int, str]:
+    """Who cannot be looked at alone, and why."""
+    with there_is("cuda"):
+        training = Training("cuda", method)
+        training.step()
+        training.digest()
+        hvd.barrier()
+        try:
+            with covey.consensus(training.net) as mean:
+                missing = mean.missing
+        except covey.Unsupported as error:
+            missing = {-1: str(error)}
+        hvd.barrier()
+        training.end()
+        return missing
+
+
+def waits(method: str) -> Tuple[int, int]:
+    """How often a step waits for the device, and how much there is to be copied."""
+    with running() as stats:
+        training = Training("cuda", method)
+        for _ in range(3):
+            training._step(False)
+        before = stats["waits"]
+        training._step(False)
+        count = stats["waits"] - before - 1  # The inputs: a copy that blocks.
+        training.end()
+        trainer = training.optimizer._covey_rounds
+        parts = getattr(trainer, "_spans", None) or getattr(trainer, "_mirrors", None)
+        copies = len(parts or trainer._flats)
+        trainer.close()
+        return count, copies
+
+
+def without(name: str, method: str) -> bool:
+    """Whether a training comes to the same without that part of a mirror, or of an event."""
+    wanted = together("cpu", method, False)
+    owner = mirror._Far if hasattr(mirror._Far, name) else Event
+    kept = getattr(owner, name)
+    setattr(owner, name, lambda *_: None)
+    try:
+        return together("cuda", method, False) == wanted
+    except covey.Mismatch:  # Not even the replicas are equal.
+        return False
+    finally:
+        setattr(owner, name, kept)
+
+
+# ---- Here --------------------------------------------------------------------------------------
+
+
+class LateCudaTest(unittest.TestCase):
+    """The device of these tests."""
+
+    def test_what_nobody_waits_for_is_late(self) -> None:
+        with running():
+            near, far = torch.zeros(3), torch.ones(3, device="cuda")
+            near.copy_(far * 2, non_blocking=True)
+            self.assertEqual(near.tolist(), [0.0] * 3)
+            torch.cuda.current_stream().synchronize()
+            self.assertEqual(near.tolist(), [2.0] * 3)
+            far.copy_(near, non_blocking=True)
+            near.fill_(7)
+            self.assertEqual(far.tolist(), [7.0] * 3)
+
+    def test_streams_are_in_no_order_without_an_event(self) -> None:
+        with running():
+            for in_order in (False, True):
+                far, other = torch.ones(3, device="cuda"), Stream()
+                torch.cuda.current_stream().synchronize()
+                far.mul_(3)
+                event = Event()
+                event.record()
+                with torch.cuda.stream(other):
+                    if in_order:
+                        other.wait_event(event)
+                    self.assertEqual(float(far.sum()), 9.0 if in_order else 3.0)
+
+    def test_devices_do_not_mix(self) -> None:
+        with running():
+            with self.assertRaisesRegex(RuntimeError, "on the same device"):
+                torch.ones(3, device="cuda").add_(torch.ones(3))
+
+
+class MirrorTest(unittest.TestCase):
+    def same(self, size: int, function: Any, *args: Any) -> None:
+        with self.subTest(size=size, args=args):
+            near, far = (pool(size).call(function, at, *args) for at in ("cpu", "cuda"))
+            self.assertEqual(near, far, f"seed {SEED}")
+
+    def test_what_waits_for_all(self) -> None:
+        for size in (2, 4):
+            for method in TOGETHER:
+                self.same(size, together, method, False)
+
+    def test_overflows(self) -> None:
+        for method in ("eager:admit=all", "wagma:S=2,tau=3,admit=all,max_wait=60s",
+                       "local:H=3,max_wait=60s"):
+            self.same(2, together, method, True)
+
+    def test_what_waits_for_nobody(self) -> None:
+        for size in (2, 4):
+            for method in IN_TURN:
+                self.same(size, in_turn, method)
+
+    def test_saves_loads_and_shows(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for method in ("eager:admit=all,max_wait=60s", "wagma:S=2,tau=3,admit=all,max_wait=60s",
+                           "local:H=3,max_wait=60s", "local:H=3"):
+                with self.subTest(method=method):
+                    near, far = (
+                        pool(2).call(saves_and_loads, at, method, f"{folder}/{at}.{method[:5]}")
+                        for at in ("cpu", "cuda")
+                    )
+                    for one, other in zip(near, far):
+                        self.assertEqual(one[1], one[2])
+                        self.assertEqual(one[1:], other[1:])
+                        self.assertEqual(one[0][0], other[0][0])
+
+    def test_a_model_on_a_device_is_not_read_by_others(self) -> None:
+        for method in ("local:H=5", "dpsgd"):
+            for missing in pool(2).call(unseen, method):
+                self.assertTrue(missing)
+                for why in missing.values():
+                    self.assertIn("on a device", why)
+
+    def test_a_step_waits_for_nothing_but_its_copies(self) -> None:
+        for method in ("eager:admit=all", "wagma:S=2,tau=9,admit=all", "adpsgd"):
+            for count, copies in pool(2).call(waits, method):
+                self.assertEqual(count, copies, method)
+
+    def test_without_a_part_numbers_are_wrong(self) -> None:
+        for name, method in (("synchronize", "eager:admit=all"), ("synchronize", "wagma:tau=1"),
+                             ("wait", "wagma:tau=1"), ("fetch", "wagma:tau=1"),
+                             ("put", "wagma:tau=1")):
+            with self.subTest(name=name, method=method):
+                self.assertEqual(pool(2).call(without, name, method), [False] * 2)
+
+    @unittest.skipUnless(torch.cuda.is_available(), "skipped: no GPU")
+    def test_on_a_card(self) -> None:
+        for method in (*TOGETHER, *IN_TURN):
+            with self.subTest(method=method):
+                function = together if method in TOGETHER else in_turn
+                args = (method, False) if method in TOGETHER else (method,)
+                for states in pool(2).call(function, "cuda", *args):
+                    self.assertTrue(states[-1])  # It came to its end, and replicas are equal.
+
+    def test_who_is_far_behind_goes_on_from_a_snapshot(self) -> None:
+        results = pool(2).call(from_a_snapshot, "cuda")
+        self.assertEqual(len({(state, version) for state, version, _ in results}), 1, results)
+        self.assertGreaterEqual(results[1][2], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
