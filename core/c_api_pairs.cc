@@ -50,8 +50,9 @@ Status MethodOf(const Use& use, const char* text, const Group& group, std::strin
     return Status::InvalidArgument("the method " + *full + ": " + known.message());
   if (const std::string& codec = choice.At(0).codec; !codec.empty()) {
     CodecText read;
-    RETURN_IF_ERROR(ReadCodecText(codec, CodecKind::kBeside, &read));
+    RETURN_IF_ERROR(ReadCodecText(codec, CodecUse::kPairs, &read));
     rules->codec = {.codec = FindNearCodec(read.name), .values = read.values};
+    if (rules->codec.codec == nullptr) RETURN_IF_ERROR(ParseCodec(read.text, &rules->codec.alone));
   }
   if (use->transport().words() != nullptr) return Status::Ok();
   return Status::Unsupported(
@@ -100,7 +101,7 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_pairs_config* co
   BlockOffer mine;
   Rules rules;
   RETURN_IF_ERROR(MethodOf(use, config->method, *group, &mine.text, &rules));
-  if (rules.codec.codec != nullptr) RETURN_IF_ERROR(CheckIsCodable(*config, mine.text));
+  if (rules.codec.Codes()) RETURN_IF_ERROR(CheckIsCodable(*config, mine.text));
   mine.text =
       "method " + mine.text + ", " + TextOf({config->num_spans, config->dtypes, config->counts});
   auto port =

@@ -184,9 +184,9 @@ typedef struct covey_request {
   uint32_t waits;
   const int64_t* splits; /* alltoall: [num_splits] rows for each member, or NULL */
   int32_t num_splits;    /* the size of the group; 0 with NULL */
-  /* allreduce of float32 on the CPU: how contributions are made smaller before they travel, equal
-   * on all ranks: "bf16", "fp16", "int8", "int8@block=512". Each is encoded once, decoded on every
-   * rank and reduced in float32, so all ranks get the same bits. NULL or "" = not at all. */
+  /* allreduce and neighbor_allreduce of float32 on the CPU: how contributions are made smaller
+   * before they travel, equal on all ranks: "bf16", "int8", "int8@block=512". Each is encoded
+   * once, decoded on every rank and reduced in float32: all get the same bits. NULL, "": not. */
   const char* codec;
   /* Why this rank's contribution must not be mixed with those of others, for people: the operation
    * then fails on every member with COVEY_NOT_FINITE and this text (of which 1000 bytes count);
@@ -194,6 +194,7 @@ typedef struct covey_request {
    * the knob check_nan, floating-point inputs of reductions that lie on the CPU are looked at. */
   const char* unfit;
   const struct covey_neighbors* neighbors; /* neighbor_allreduce: core/covey_neighbors.h */
+  uint64_t codec_draw; /* what it draws by, if it does: equal numbers alike; 0: by occurrence */
 } covey_request;
 
 /* ---- Life ---- */

@@ -4,6 +4,12 @@
  * Ranks average by a matrix W of weights, row by row: outputs of rank i = the sum over ranks j of
  * W_ij * inputs of rank j, in rank order, in float32 (float64 for float64), rounded once. A row
  * that sums to 1 makes a mean; when the columns do, too, the mean of all ranks stays what it is.
+ *
+ * With a codec Q, outputs of rank i = inputs of i + the sum over j of W_ij * (Q(inputs of j) -
+ * Q(inputs of i)), all rounded with the same draws: the mean of all stays then, too, and equal
+ * inputs stay as they are. It needs rows that sum to 1, and a codec of a scale of its own that is
+ * right about most of what it encodes: not topk, nor lattice. What is not finite, or becomes so in
+ * Q, spreads.
  */
 #ifndef COVEY_CORE_COVEY_NEIGHBORS_H_
 #define COVEY_CORE_COVEY_NEIGHBORS_H_

@@ -38,6 +38,7 @@ void TensorQueue::Reuse(Operation* operation) {
   operation->memo = nullptr;
   operation->codec.clear();
   operation->form = {};
+  operation->draw = 0;
   operation->splits.clear();
   operation->peers.clear();
   operation->rows.clear();

@@ -271,11 +271,19 @@ Status CheckTensors(const covey_request& r, const Operation& operation) {
 // The codec's name with every parameter, and its form.
 Status ReadCodec(const covey_request& r, Operation* operation) {
   if (r.codec == nullptr || r.codec[0] == '\0') return Status::Ok();
-  if (operation->kind != Kind::kAllreduce)
-    return Wrong(r, std::string("a codec (") + r.codec + ") is for allreduce only");
+  const bool mixes = operation->kind == Kind::kNeighborAllreduce;
+  if (operation->kind != Kind::kAllreduce && !mixes)
+    return Wrong(
+        r, std::string("a codec (") + r.codec + ") is for allreduce and neighbor_allreduce only");
+  if (mixes && r.neighbors->any_sum != 0)
+    return Wrong(r, std::string("a codec (") + r.codec +
+                        ") is for weights that sum to 1, and any_sum is asked for");
   ChosenCodec chosen;
-  if (const Status status = ParseCodec(r.codec, &chosen); !status.ok())
-    return Wrong(r, status.message());
+  CodecText read;
+  Status status =
+      ReadCodecText(r.codec, mixes ? CodecUse::kNeighbors : CodecUse::kGradients, &read);
+  if (status.ok()) status = ParseCodec(read.text, &chosen);
+  if (!status.ok()) return Wrong(r, status.message());
   const Tensor& first = operation->inputs[0];
   if (first.dtype != DType::kF32)
     return Status::Unsupported(Quoted(r) + ": codec " + chosen.codec->name +
@@ -284,6 +292,7 @@ Status ReadCodec(const covey_request& r, Operation* operation) {
     return Status::Unsupported(Quoted(r) + ": codec " + chosen.codec->name +
                                " reads memory of the CPU, and the tensor lies on a device");
   operation->codec = chosen.text;
+  operation->draw = r.codec_draw;
   operation->form = chosen.form;
   return Status::Ok();
 }

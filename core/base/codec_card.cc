@@ -56,24 +56,43 @@ Status ReadParameter(const CodecCard& card, std::string_view text,
     if (name != p.name) continue;
     if ((*given)[i]) return Status::InvalidArgument(Of(card) + ": " + p.name + " is given twice");
     (*given)[i] = true;
-    return ReadNumber(card, p, number, &(*values)[i]);
+    const bool is_switch = p.minimum == 0 && p.maximum == 1;
+    const bool is_bare = equals == text.size() && !is_number;
+    return ReadNumber(card, p, is_switch && is_bare ? "1" : number, &(*values)[i]);
   }
   return Status::InvalidArgument(Of(card) + " has no parameter '" + std::string(name) + "'" +
                                  WhatThereIs(name, names));
 }
 
-Status NoneOf(std::string_view name, CodecKind kind) {
+bool IsOfModels(CodecUse use) { return use == CodecUse::kPairs || use == CodecUse::kNeighbors; }
+
+CodecValues StandardsOf(const CodecCard& card) {
+  CodecValues values{};
+  for (size_t i = 0; i < card.parameters.size(); ++i) values[i] = card.parameters[i].standard;
+  return values;
+}
+
+// Empty: it can be used so.
+std::string WhyUnfit(const CodecCard& card, const CodecValues& values, CodecUse use) {
+  if (card.kind == CodecKind::kBeside && use == CodecUse::kNeighbors)
+    return " decodes beside one other model, and asks for what was too far from it once more: "
+           "with several neighbors at once that would be another exchange of all; adpsgd and "
+           "swarm have it";
+  if (card.kind == CodecKind::kBeside && use != CodecUse::kPairs)
+    return " decodes beside a model that the receiver has near, as two ranks have that average "
+           "their models (adpsgd, swarm): there is none here";
+  if (!IsOfModels(use) || card.unfit_for_models == nullptr) return "";
+  const std::string why = card.unfit_for_models(values);
+  return why.empty() ? "" : " " + why;
+}
+
+Status NoneOf(std::string_view name, CodecUse use) {
   std::vector<const char*> names;
-  for (const CodecCard& card : CodecCards(kind)) names.push_back(card.name);
+  for (const CodecCard& card : CodecCards(use)) names.push_back(card.name);
   for (const CodecCard& card : Catalogue()) {
     if (name != card.name) continue;
-    const std::string why =
-        kind == CodecKind::kAlone
-            ? " decodes beside a model that the receiver has near, as two ranks have that average "
-              "their models (adpsgd, swarm): there is none here"
-            : " is of a scale of its own: what it makes of a model would stay wrong however near "
-              "two models are";
-    return Status::InvalidArgument(Of(card) + why + WhatThereIs(name, names));
+    return Status::InvalidArgument(Of(card) + WhyUnfit(card, StandardsOf(card), use) +
+                                   WhatThereIs(name, names));
   }
   return Status::InvalidArgument("there is no codec '" + std::string(name) + "'" +
                                  WhatThereIs(name, names));
@@ -81,10 +100,10 @@ Status NoneOf(std::string_view name, CodecKind kind) {
 
 }  // namespace
 
-std::vector<CodecCard> CodecCards(CodecKind kind) {
+std::vector<CodecCard> CodecCards(CodecUse use) {
   std::vector<CodecCard> cards;
   for (const CodecCard& card : Catalogue())
-    if (card.kind == kind) cards.push_back(card);
+    if (WhyUnfit(card, StandardsOf(card), use).empty()) cards.push_back(card);
   return cards;
 }
 
@@ -96,22 +115,23 @@ void AddCodecCard(const CodecCard& card) {
   all.insert(std::upper_bound(all.begin(), all.end(), card, less), card);
 }
 
-Status ReadCodecText(std::string_view text, CodecKind kind, CodecText* read) {
+Status ReadCodecText(std::string_view text, CodecUse use, CodecText* read) {
   const size_t at = std::min(text.find('@'), text.size());
   const std::string_view name = text.substr(0, at);
-  const std::vector<CodecCard> cards = CodecCards(kind);
+  const std::vector<CodecCard> cards = CodecCards(use);
   const auto card = std::find_if(cards.begin(), cards.end(),
                                  [name](const CodecCard& one) { return name == one.name; });
-  if (card == cards.end()) return NoneOf(name, kind);
+  if (card == cards.end()) return NoneOf(name, use);
   read->name = card->name;
-  for (size_t i = 0; i < card->parameters.size(); ++i)
-    read->values[i] = card->parameters[i].standard;
+  read->values = StandardsOf(*card);
   std::array<bool, kMaxCodecParameters> given{};
   for (size_t begin = at + 1; begin <= text.size();) {
     const size_t end = std::min(text.find_first_of(",+", begin), text.size());
     RETURN_IF_ERROR(ReadParameter(*card, text.substr(begin, end - begin), &given, &read->values));
     begin = end + 1;
   }
+  if (const std::string why = WhyUnfit(*card, read->values, use); !why.empty())
+    return Status::InvalidArgument(Of(*card) + why);
   read->text = name;
   for (size_t i = 0; i < card->parameters.size(); ++i)
     read->text += (i == 0 ? "@" : ",") + std::string(card->parameters[i].name) + "=" +

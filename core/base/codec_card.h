@@ -1,8 +1,9 @@
 // What codecs are called and what may be chosen of them: the text of a codec, for all that read one
 // and encode nothing.
 //
-// NAME, NAME@PARAMETER=NUMBER,..., or NAME@NUMBER, which is of the first parameter. Within the text
-// of a method, where a comma ends a setting, '+' stands for it: "topk@bits=2+block=512".
+// NAME, NAME@PARAMETER=NUMBER,..., or NAME@NUMBER, which is of the first parameter; PARAMETER alone
+// switches on one that is 0 or 1: "bf16@random". Within the text of a method, where a comma ends a
+// setting, '+' stands for it: "topk@bits=2+block=512".
 // Any thread: the catalogue is constant once main() runs.
 #ifndef COVEY_CORE_BASE_CODEC_CARD_H_
 #define COVEY_CORE_BASE_CODEC_CARD_H_
@@ -36,14 +37,25 @@ enum class CodecKind : uint8_t {
   kBeside,  // decodes beside something near that the receiver has: core/run/near_codec.h
 };
 
+// What is to be encoded.
+enum class CodecUse : uint8_t {
+  kNone,
+  kGradients,  // a sum of contributions, each of which is encoded by itself
+  kModels,     // likewise, of what models have moved since they were equal
+  kPairs,      // models as they are, of two ranks that average
+  kNeighbors,  // models as they are, of ranks that average with several others at once
+};
+
 struct CodecCard {
   const char* name;  // "int8"
   CodecKind kind;
   std::span<const CodecParameter> parameters;
+  // Why models as they are cannot be averaged by it; null, or an empty text: they can.
+  const char* (*unfit_for_models)(const CodecValues&) = nullptr;
 };
 
-// All of one kind, sorted by name.
-std::vector<CodecCard> CodecCards(CodecKind kind);
+// All that can be used so, with the values they have when none are given; sorted by name.
+std::vector<CodecCard> CodecCards(CodecUse use);
 
 // Before main().
 void AddCodecCard(const CodecCard& card);
@@ -53,9 +65,9 @@ struct CodecText {
   CodecValues values{};
   std::string text;  // with every value, so equal texts are equal codecs: "int8@block=256"
 };
-// The error says what there is of this kind and what is nearest, and of one of the other kind why
-// it is none.
-Status ReadCodecText(std::string_view text, CodecKind kind, CodecText* read);
+// The error says what there is for this use and what is nearest, and of one that is for another use
+// why it is none. REQUIRES: use is not kNone.
+Status ReadCodecText(std::string_view text, CodecUse use, CodecText* read);
 
 }  // namespace covey
 #endif  // COVEY_CORE_BASE_CODEC_CARD_H_

@@ -14,6 +14,9 @@
 //  G2. A rank's result is the sum, in rank order, of what those its own row names have handed in,
 //      each times its weight there; in the accumulator type, rounded once.
 //  G3. Where memory is mirrored, what a begin stages goes to those the own table sends to.
+//  G4. With a codec Q a result is what the rank itself has handed in, moved by the sum of weights
+//      times differences: Q of a peer's less Q of the own. All round with the same draws. So the
+//      sum of all stays where columns of weights sum to 1, and equal ones are not moved.
 //
 // Pure; any thread.
 #ifndef COVEY_CORE_BASE_PEERS_H_

@@ -42,8 +42,7 @@ Pairs::Pairs(int32_t self, const PairMemory* memory, SharedWords* words, const K
       exchange_(self, memory, words),
       lost_(static_cast<size_t>(memory->size())),
       scratch_(kPieceBytes) {
-  if (codec.codec != nullptr)
-    coded_ = std::make_unique<CodedMean>(codec, &memory->layout(), kernels);
+  if (codec.Codes()) coded_ = std::make_unique<CodedMean>(codec, &memory->layout(), kernels);
 }
 
 void Pairs::Begin(std::span<const void* const> model) {

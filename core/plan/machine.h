@@ -83,6 +83,7 @@ class Machine {
   std::string Sum(int32_t me, const Step& step);
   std::string Encode(int32_t me, const Buffer& slot, uint64_t begin, uint64_t length);
   std::string ReduceCoded(int32_t me, const Step& step);
+  std::string MixCoded(int32_t me, const Step& step);
   std::string LoadCoded(int32_t me, const Buffer& buffer, uint64_t length, HeldBytes* terms);
   Region* MirrorOf(int32_t reader, int32_t owner, uint32_t slot);
   std::string Find(int32_t me, const Buffer& buffer, uint64_t length, Region** region);

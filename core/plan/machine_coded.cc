@@ -58,4 +58,32 @@ std::string Machine::ReduceCoded(int32_t me, const Step& step) {
   return Store(me, step.dst, step.length_bytes, sum);
 }
 
+// The own input counts as what is decoded of it: what it is beside that does not travel.
+std::string Machine::MixCoded(int32_t me, const Step& step) {
+  if (problem_.kind != Kind::kNeighborAllreduce) return "mixes, and there are no weights";
+  if (step.dst.place != Place::kOutput || step.dst.index != me) return "writes to no own output";
+  if (step.src.place != Place::kLanding) return "decodes what is in no landing slot";
+  if (options_.in_place && step.input_offset != step.dst.offset)
+    return "overlaps its own input in part";
+  const Buffer input{Place::kInput, static_cast<int16_t>(me), 0, step.input_offset};
+  HeldBytes own;
+  if (std::string wrong = LoadInput(me, input, step.length_bytes, &own); !wrong.empty())
+    return wrong;
+  std::vector<HeldBytes> operands;
+  for (int32_t j = 0; j < problem_.size; ++j) {
+    if (j != me && !Takes(problem_, me, j)) continue;
+    Buffer src = step.src;
+    src.index = static_cast<int16_t>(j);
+    std::string wrong = LoadCoded(me, src, step.length_bytes, &operands.emplace_back());
+    if (!wrong.empty()) return wrong;
+    if (j == me && !operands.back().empty() && !own.empty() &&
+        operands.back()[0].content.origin != own[0].content.origin)
+      return "adds to other bytes than it decodes";
+  }
+  HeldBytes sum;
+  if (std::string wrong = Combine(operands, step.length_bytes, &sum); !wrong.empty()) return wrong;
+  Finish(&sum);
+  return Store(me, step.dst, step.length_bytes, sum);
+}
+
 }  // namespace covey

@@ -24,6 +24,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/codec_card.h"
 #include "core/base/status.h"
 #include "core/base/types.h"
 #include "core/plan/topology.h"
@@ -150,14 +151,6 @@ enum class Scaling : uint8_t {
   kOne,
 };
 
-// What of a method a codec can make smaller: the setting `codec`.
-enum class CodecUse : uint8_t {
-  kNone,
-  kGradients,  // a sum of contributions, each of which is encoded by itself
-  kModels,     // likewise, of what models have moved since they were equal
-  kPairs,      // two models, each decoded beside the other (CodecKind::kBeside)
-};
-
 struct Method {
   const char* name;      // "local"
   const char* help;      // one sentence: what is exchanged when
@@ -171,8 +164,8 @@ struct Method {
   const char* learning_rate = "";  // the rule, in words
   const char* memory = "";         // beyond gradients and model
   Scaling scaling = Scaling::kRanks;
-  CodecUse codecs = CodecUse::kNone;
-  const char* no_codec = "";  // kNone: why, for who asks for one
+  CodecUse codecs = CodecUse::kNone;  // what of it the setting `codec` makes smaller
+  const char* no_codec = "";          // kNone: why, for who asks for one
   std::span<const MethodParameter> parameters;
   // `settings[i]` is the value of parameters[i], in its range. REQUIRES: version >= 0, the number
   // of steps this rank has done.

@@ -14,8 +14,13 @@ const char* CodecHelp(CodecUse use) {
       return "what float32 parameters are made smaller by before they travel, such as int8 (covey "
              "codecs lists them): of each, what it has moved since the last average of all";
     case CodecUse::kPairs:
-      return "lattice@8 (4 to 16 bits): what float32 parameters are made smaller by, each rank "
-             "decoding the other's beside its own; what is too far away is found and sent whole";
+      return "what float32 parameters are made smaller by: lattice@8 (4 to 16 bits), each rank "
+             "decoding the other's beside its own, error as small as models are near; or bf16, "
+             "fp16, int8, qsgd (covey codecs lists them), of a scale of their own: models come as "
+             "near as its steps are small";
+    case CodecUse::kNeighbors:
+      return "what float32 parameters are made smaller by before they travel: bf16, fp16, int8, "
+             "qsgd (covey codecs lists them); models come as near as its steps are small";
     case CodecUse::kNone:
       break;
   }
@@ -28,10 +33,9 @@ Status ReadMethodCodec(const Method& method, std::string_view text, std::string*
   if (method.codecs == CodecUse::kNone)
     return Status::InvalidArgument(std::string("the method ") + method.name +
                                    " has no codec: " + method.no_codec +
-                                   "; allreduce, local, swarm and adpsgd have codecs");
+                                   "; allreduce, local, dpsgd, swarm and adpsgd have codecs");
   CodecText read;
-  const CodecKind kind = method.codecs == CodecUse::kPairs ? CodecKind::kBeside : CodecKind::kAlone;
-  if (const Status status = ReadCodecText(text, kind, &read); !status.ok())
+  if (const Status status = ReadCodecText(text, method.codecs, &read); !status.ok())
     return Status::InvalidArgument(std::string("the method ") + method.name + ": " +
                                    status.message());
   *full = read.text;

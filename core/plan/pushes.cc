@@ -38,7 +38,8 @@ uint64_t BytesWritten(const Problem& p, const Step& step) {
                          step.kind == StepKind::kCombineSums);
 }
 uint64_t BytesRead(const Problem& p, const Step& step) {
-  if (step.kind == StepKind::kReduceCoded) return TravellingBytes(p.form, step.length_bytes);
+  if (step.kind == StepKind::kReduceCoded || step.kind == StepKind::kMixCoded)
+    return TravellingBytes(p.form, step.length_bytes);
   return LandedBytes(p, step,
                      step.kind == StepKind::kAddToSum || step.kind == StepKind::kCombineSums ||
                          step.kind == StepKind::kFinishSum);
@@ -103,10 +104,11 @@ void TraceReads(const Problem& p, const History& mine, int16_t peer, const Sched
       if (step.peer == kEveryRank || step.peer == p.me) waited = std::max(waited, step.tick);
       continue;
     }
-    const bool reads = step.kind == StepKind::kCopy || step.kind == StepKind::kReduce ||
-                       step.kind == StepKind::kAddToSum || step.kind == StepKind::kFinishSum ||
-                       step.kind == StepKind::kCombineSums || step.kind == StepKind::kReduceCoded ||
-                       (step.kind == StepKind::kMix && Takes(p, peer, p.me));
+    const bool reads =
+        step.kind == StepKind::kCopy || step.kind == StepKind::kReduce ||
+        step.kind == StepKind::kAddToSum || step.kind == StepKind::kFinishSum ||
+        step.kind == StepKind::kCombineSums || step.kind == StepKind::kReduceCoded ||
+        ((step.kind == StepKind::kMix || step.kind == StepKind::kMixCoded) && Takes(p, peer, p.me));
     for (const Buffer& src : {step.src, step.also}) {
       if (!reads || src.place != Place::kLanding) continue;
       if (src.index != kEveryRank && src.index != p.me) continue;

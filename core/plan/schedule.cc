@@ -43,6 +43,8 @@ std::string ToString(const Step& s) {
       return "reduce coded " + ToString(s.dst) + " <- " + ToString(s.src) + bytes;
     case StepKind::kMix:
       return "mix " + ToString(s.dst) + " <- " + ToString(s.src) + ", input" + at + bytes;
+    case StepKind::kMixCoded:
+      return "mix coded " + ToString(s.dst) + " <- " + ToString(s.src) + ", input" + at + bytes;
     case StepKind::kPush:
       return "push " + ToString(s.src) + " to " + peer + bytes;
     case StepKind::kSignal:

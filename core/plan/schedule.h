@@ -62,13 +62,16 @@ enum class StepKind : uint8_t {
   kCombineSums,  // dst = src op also; all in the accumulator type; dst may be one of them
   kEncode,       // dst, in the own landing slots, = the own input from input_offset on, encoded
   kReduceCoded,  // as kReduce, of what kEncode made of the same bytes in src on every rank
-  kMix,     // own output + dst.offset = the sum, in rank order, of weight * contribution over those
-            // the own row names: the own input from input_offset on, the others' bytes in src, in
-            // landing slots; src.index kEveryRank
-  kPush,    // `peer` (kEveryRank: every other) gets src, in the own landing slots, with the next
-            // kSignal; only where memory is mirrored
-  kSignal,  // own tick = `tick`
-  kWait,    // until the tick of `peer` (kEveryRank: of all) >= `tick`
+  kMix,  // own output + dst.offset = the sum, in rank order, of weight * contribution over those
+         // the own row names: the own input from input_offset on, the others' bytes in src, in
+         // landing slots; src.index kEveryRank
+  kMixCoded,  // own output + dst.offset = the own input from input_offset on + the sum, in rank
+              // order, of weight * (what kEncode made of a peer's same bytes - of the own) over the
+              // peers the own row names; src as of kMix
+  kPush,      // `peer` (kEveryRank: every other) gets src, in the own landing slots, with the next
+              // kSignal; only where memory is mirrored
+  kSignal,    // own tick = `tick`
+  kWait,      // until the tick of `peer` (kEveryRank: of all) >= `tick`
 };
 
 struct Step {
@@ -81,7 +84,7 @@ struct Step {
   Buffer also;          // kCombineSums
   uint64_t stride = 0;  // kReduceFetched
   uint64_t input_offset =
-      0;  // kReduce of slots, kBeginSum, kAddToSum, kEncode, kMix: of the own input
+      0;  // kReduce of slots, kBeginSum, kAddToSum, kEncode, kMix, kMixCoded: of the own
   uint64_t length_bytes = 0;  // of the message, not of the accumulators or codes
 };
 
@@ -116,7 +119,7 @@ struct Problem {
   DType dtype = DType::kF32;
   uint64_t length_bytes = 0;  // allreduce, broadcast, reducescatter: of the (fused) message
   uint64_t slot_bytes = 64;
-  CodedForm form;  // of the codec of an allreduce of float32; none: what travels are the elements
+  CodedForm form;  // of the codec of float32 that is reduced or mixed; none: elements travel
   // Bytes. allgather: [size] of each member's input. reducescatter: [size] of each member's output;
   // the message is in their order. alltoall: [size * size], what i has for j at i * size + j; i's
   // message is in the order of j, j's output in the order of i.

@@ -36,6 +36,7 @@ constexpr Row kTable[] = {
     {Kind::kReducescatter, false, false, nullptr, 1, "flat"},
     {Kind::kAlltoall, false, false, nullptr, 2, "pairwise", true},
     {Kind::kAlltoall, false, false, nullptr, 1, "flat"},
+    {Kind::kNeighborAllreduce, false, false, nullptr, 1, "coded"},  // likewise
     {Kind::kNeighborAllreduce, false, false, nullptr, 1, "flat"},
 };
 

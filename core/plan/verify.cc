@@ -115,11 +115,12 @@ class Judge {
  private:
   // The sum of what this rank takes, one after the other (K1).
   std::string CompareMix(int32_t rank, Symbol is) {
+    const bool coded = problem_.form.Codes();  // then of what is decoded, the own too
     std::vector<int32_t> from;
     for (int32_t j = 0; j < problem_.size; ++j)
-      if (Takes(problem_, rank, j)) from.push_back(j);
+      if (Takes(problem_, rank, j) || (coded && j == rank)) from.push_back(j);
     Symbols& symbols = machine_->symbols();
-    const Symbol wanted = symbols.SumInTurn(from, false);
+    const Symbol wanted = symbols.SumInTurn(from, coded);
     return is == wanted
                ? ""
                : "hold " + symbols.ToString(is) + " instead of " + symbols.ToString(wanted);

@@ -42,7 +42,10 @@ CodecRegistration::CodecRegistration(const Codec& codec) {
     return std::string_view(a->name) < b->name;
   };
   all.insert(std::upper_bound(all.begin(), all.end(), &codec, less), &codec);
-  AddCodecCard({.name = codec.name, .kind = CodecKind::kAlone, .parameters = codec.parameters});
+  AddCodecCard({.name = codec.name,
+                .kind = CodecKind::kAlone,
+                .parameters = codec.parameters,
+                .unfit_for_models = codec.unfit_for_models});
 }
 
 std::span<const Codec* const> Codecs() { return Catalogue(); }
@@ -55,7 +58,7 @@ const Codec* FindCodec(std::string_view name) {
 
 Status ParseCodec(std::string_view text, ChosenCodec* chosen) {
   CodecText read;
-  RETURN_IF_ERROR(ReadCodecText(text, CodecKind::kAlone, &read));
+  RETURN_IF_ERROR(ReadCodecText(text, CodecUse::kGradients, &read));
   chosen->codec = FindCodec(read.name);
   chosen->values = read.values;
   chosen->form = chosen->codec->form(chosen->values);

@@ -10,7 +10,9 @@
 //      ranks that decode the same bytes hold the same bits.
 //  D2. Layout: exactly form.EncodedBytes(count) bytes are written, padding as zeros, and read.
 //      Blocks are coded on their own: coding a message in pieces that begin with a block is coding
-//      it at once.
+//      it at once, but for what is drawn.
+//      What is drawn is a function of the seed and of the place in what is encoded at once, and of
+//      no element: two models that are encoded with one seed are rounded alike.
 //  D3. |decoded - element| <= bound(values, largest magnitude of its block) where all elements of
 //      the block are finite. What is not finite never becomes finite.
 #ifndef COVEY_CORE_RUN_CODEC_H_
@@ -44,6 +46,8 @@ struct Codec {
                  std::span<float> elements);
   // Whether it rounds at random, so that the expectation of an element is the element; null: no.
   bool (*draws)(const CodecValues&) = nullptr;
+  // Why models as they are cannot be averaged by it; null, or an empty text: they can.
+  const char* (*unfit_for_models)(const CodecValues&) = nullptr;
 };
 
 // All codecs, sorted by name.

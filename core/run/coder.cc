@@ -15,10 +15,11 @@ size_t PieceBytes(const CodedForm& form) {
   return std::max<size_t>(1, kPieceElems / form.block_elems) * form.block_elems * sizeof(float);
 }
 
-// For codecs that round at random.
+// For codecs that round at random. What is mixed is rounded alike by all.
 uint64_t SeedOf(const Exchange& x, size_t begin_bytes) {
-  uint64_t seed = x.occurrence;
-  for (uint64_t v : {uint64_t{x.Me()}, uint64_t{begin_bytes}})
+  const bool alike = x.request->kind == Kind::kNeighborAllreduce;
+  uint64_t seed = x.request->draw != 0 ? x.request->draw : x.occurrence;
+  for (uint64_t v : {alike ? uint64_t{0} : uint64_t{x.Me()}, uint64_t{begin_bytes}})
     seed = (seed ^ v) * 0x9e3779b97f4a7c15u + 1;
   return seed;
 }
@@ -93,6 +94,51 @@ void Coder::Reduce(const Exchange& x, const Step& step) {
                            Stores::kCached);
         });
   });
+}
+
+// A piece of what lies in one slot of each of the ranks that the own row names, and of this one.
+void Coder::Mix(const Exchange& x, const Step& step) {
+  const size_t stride = PieceBytes(x.codec->form) / sizeof(float);
+  decoded_.resize(std::max(decoded_.size(), 3 * stride));
+  const std::span<float> own(decoded_.data(), stride), theirs(decoded_.data() + stride, stride),
+      moved(decoded_.data() + 2 * stride, stride);
+  const PeerTable row = x.PeersOf(x.Me());
+  ForEachPiece(x.codec->form, step.length_bytes, [&](size_t at, size_t length, size_t coded) {
+    const size_t count = length / sizeof(float);
+    const auto decode = [&](size_t member, std::span<float> to) {
+      x.codec->codec->decode(*kernels_, x.codec->values,
+                             x.Slot(member, step.src.slot) + step.src.offset + coded,
+                             to.first(count));
+    };
+    decode(x.Me(), own);
+    std::fill_n(moved.begin(), count, 0.0f);
+    for (size_t j = 0; j < x.size(); ++j) {
+      const auto weight = static_cast<float>(WeightOf(row, j));
+      if (j == x.Me() || weight == 0) continue;
+      decode(j, theirs);
+      for (size_t i = 0; i < count; ++i) moved[i] += weight * (theirs[i] - own[i]);
+    }
+    AddMoved(x, step, at, moved.first(count));
+  });
+}
+
+// Output = input + moved, from `at` on.
+void Coder::AddMoved(const Exchange& x, const Step& step, size_t at, std::span<const float> moved) {
+  const auto add = [&](const std::byte* in, std::byte* out, size_t begin, size_t length) {
+    for (size_t i = 0; i < length / sizeof(float); ++i) {
+      float number;
+      std::memcpy(&number, in + i * sizeof(float), sizeof(number));
+      number += moved[begin / sizeof(float) + i];
+      std::memcpy(out + i * sizeof(float), &number, sizeof(number));
+    }
+  };
+  x.output.ForEach(step.dst.offset + at, moved.size_bytes(),
+                   [&](std::byte* out, size_t delta, size_t length) {
+                     x.input.ForEach(step.input_offset + at + delta, length,
+                                     [&](const std::byte* in, size_t within, size_t part) {
+                                       add(in, out + within, delta + within, part);
+                                     });
+                   });
 }
 
 }  // namespace covey

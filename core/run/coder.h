@@ -8,6 +8,7 @@
 #define COVEY_CORE_RUN_CODER_H_
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,8 +28,11 @@ class Coder {
   void EncodeFirst(const Exchange& exchange);               // what the begin puts in slot 0
   void Encode(const Exchange& exchange, const Step& step);  // kEncode
   void Reduce(const Exchange& exchange, const Step& step);  // kReduceCoded
+  void Mix(const Exchange& exchange, const Step& step);     // kMixCoded
 
  private:
+  void AddMoved(const Exchange& exchange, const Step& step, size_t at,
+                std::span<const float> moved);
   void EncodeRange(const Exchange& exchange, size_t begin_bytes, size_t length_bytes,
                    std::byte* out);
 

@@ -24,6 +24,7 @@ size_t InputEnd(const Step& step) {
     case StepKind::kAddToSum:
     case StepKind::kEncode:
     case StepKind::kMix:
+    case StepKind::kMixCoded:
       return step.input_offset + step.length_bytes;
     default:
       return 0;
@@ -40,6 +41,7 @@ bool WritesOutput(const Step& step) {
     case StepKind::kReduceCoded:
     case StepKind::kFinishSum:
     case StepKind::kMix:
+    case StepKind::kMixCoded:
       return true;
     default:
       return false;

@@ -192,7 +192,10 @@ void Executor::PushBegin(Exchange* x) {
   transport_->Push(members, header, TableOffset(2, x->size()) - offsetof(Cell, begin));
   if (x->entry == 0 || x->for_circuit) return;
   if (Gathers(x->request->kind) || x->request->kind == Kind::kNeighborAllreduce) {
-    const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
+    const CodedForm& form = x->request->form;
+    const size_t slot = x->channel->slot_bytes;
+    const size_t segment = form.Codes() ? form.ElemsIn(slot) * sizeof(float) : slot;
+    const size_t first = TravellingBytes(form, std::min<size_t>(x->input.length_bytes(), segment));
     return transport_->Push(ReadersOf(*x), x->Slot(x->Me(), 0), first);
   }
   ChooseSchedule(x);
@@ -333,6 +336,9 @@ bool Executor::RunSteps(Exchange* x, Time now) {
         break;
       case StepKind::kReduceCoded:
         coder_.Reduce(*x, step);
+        break;
+      case StepKind::kMixCoded:
+        coder_.Mix(*x, step);
         break;
     }
     if (x->ferry != nullptr && !DidRun(x, step)) break;

@@ -62,6 +62,7 @@ def submit1(
     unfit: Optional[str] = ...,
     codec: Optional[str] = ...,
     neighbors: Optional[Tuple[Any, ...]] = ...,
+    codec_draw: int = ...,
     /,
 ) -> Handle[Any]: ...
 

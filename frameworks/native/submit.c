@@ -75,15 +75,16 @@ PyObject* SubmitRequest(const covey_request* request, PyObject* keep) {
 
 const char kSubmitOneDoc[] =
     "submit1(kind, group, name, op, root, prescale, postscale, dtype, input, output, shape, keep,\n"
-    "waits=0, output_shape=None, splits=None, unfit=None, codec=None, neighbors=None) -> Handle.\n"
-    "Submits an "
-    "operation on one tensor.\n"
+    "waits=0, output_shape=None, splits=None, unfit=None, codec=None, neighbors=None,\n"
+    "codec_draw=0) -> Handle.\n"
+    "Submits an operation on one tensor.\n"
     "`output` None means in place (allgather, alltoall: the runtime allocates); it has the shape\n"
     "`output_shape`, None: `shape`. An address is an int, or on CUDA (address, device number,\n"
     "stream), and the result is ordered on that stream. `keep` is held until the operation has\n"
     "ended. `waits`: .wait() follows at once on this thread. `splits`: a tuple, of an alltoall.\n"
     "`unfit`: why it must not be mixed with that of others; empty: it was looked at. `neighbors`:\n"
-    "(own weight, sources, weights, receivers or None, any_sum), of a neighbor_allreduce.";
+    "(own weight, sources, weights, receivers or None, any_sum), of a neighbor_allreduce.\n"
+    "`codec_draw`: what a codec that rounds at random draws by; 0: by how often it was done.";
 
 /* Fills request->splits, to be freed. 0, or -1 with an exception set. */
 static int ParseSplits(PyObject* object, covey_request* request) {
@@ -114,10 +115,12 @@ PyObject* SubmitOne(PyObject* module, PyObject* args) {
   unsigned long long group;
   PyObject *input_address, *output_address, *shape_tuple, *keep;
   PyObject *output_shape = Py_None, *splits = Py_None, *neighbors = Py_None;
-  if (!PyArg_ParseTuple(args, "iKziiddiOOOO|IOOzzO:submit1", &kind, &group, &request.name, &op,
+  unsigned long long draw = 0;
+  if (!PyArg_ParseTuple(args, "iKziiddiOOOO|IOOzzOK:submit1", &kind, &group, &request.name, &op,
                         &request.root, &request.prescale, &request.postscale, &dtype,
                         &input_address, &output_address, &shape_tuple, &keep, &request.waits,
-                        &output_shape, &splits, &request.unfit, &request.codec, &neighbors)) {
+                        &output_shape, &splits, &request.unfit, &request.codec, &neighbors,
+                        &draw)) {
     return NULL;
   }
   int64_t shape[COVEY_MAX_DIMS];
@@ -137,6 +140,7 @@ PyObject* SubmitOne(PyObject* module, PyObject* args) {
   request.kind = (covey_kind)kind;
   request.group = group;
   request.op = (covey_op)op;
+  request.codec_draw = draw;
   request.num_tensors = 1;
   request.inputs = &input;
   const int parsed = ParseSplits(splits, &request) + ParseNeighbors(neighbors, &request);

@@ -50,12 +50,10 @@ double Bound(const CodecValues& values, double largest_magnitude) {
 
 [[gnu::always_inline]] inline void RoundBlocks(std::span<const float> elements, uint64_t seed,
                                                std::byte* out) {
+  const auto drawn = static_cast<uint32_t>(seed ^ (seed >> 32));
   for (size_t at = 0; at < elements.size(); at += kBlock) {
     const auto block = elements.subspan(at, std::min(kBlock, elements.size() - at));
-    // Blocks of one piece have one seed, and must not be rounded alike.
-    uint32_t own = 0;
-    for (const float element : block) own ^= std::bit_cast<uint32_t>(element);
-    RoundAtRandom(block, Drawn(static_cast<uint32_t>(seed ^ (seed >> 32)), own), out + 2 * at);
+    RoundAtRandom(block, Drawn(drawn, static_cast<uint32_t>(at / kBlock)), out + 2 * at);
   }
 }
 

@@ -139,9 +139,7 @@ template <uint32_t kBits>
     std::fill_n(out, (count * kBits + 7) / 8, std::byte{0});
     return;
   }
-  // Blocks of one piece have one seed, and must not be rounded alike.
-  const uint32_t own = (seed ^ std::bit_cast<uint32_t>(norm)) * 0x85ebca6bu;
-  const Rounding by{.inverse = Levels(kBits) / norm, .levels = Levels(kBits), .seed = own};
+  const Rounding by{.inverse = Levels(kBits) / norm, .levels = Levels(kBits), .seed = seed};
   WriteNumbers<kBits>(elements, count, by, out);
 }
 
@@ -152,7 +150,8 @@ template <uint32_t kBits>
   const auto drawn = static_cast<uint32_t>(seed ^ (seed >> 32));
   for (size_t at = 0; at < elements.size(); at += form.block_elems) {
     const size_t count = std::min<size_t>(form.block_elems, elements.size() - at);
-    EncodeBlock<kBits>(elements.data() + at, count, drawn, out);
+    const auto number = static_cast<uint32_t>(at / form.block_elems);
+    EncodeBlock<kBits>(elements.data() + at, count, Drawn(drawn, number), out);
     std::byte* end = out + form.BlockBytes(count);
     std::fill(out + kHeaderBytes + (count * kBits + 7) / 8, end, std::byte{0});
     out = end;
@@ -198,6 +197,15 @@ void Decode(const Kernels& kernels, const CodecValues& values, const std::byte* 
   });
 }
 
+// A number of a model is about norm / sqrt(block).
+const char* UnfitForModels(const CodecValues& values) {
+  const double steps = 4 * std::sqrt(static_cast<double>(values[1]));
+  if (steps <= static_cast<double>(Levels(static_cast<uint32_t>(values[0])))) return "";
+  return "rounds to steps of the norm of a block / (2^(bits-1) - 1), which are too coarse for "
+         "models as they are: more than a quarter of what their numbers are about, but with 8 bits "
+         "and a block of at most 1008";
+}
+
 constexpr CodecParameter kParameters[] = {
     {.name = "bits", .standard = 8, .minimum = 4, .maximum = 8, .multiple = 4},
     {.name = "block", .standard = 512, .minimum = 16, .maximum = 65536, .multiple = 4}};
@@ -210,7 +218,8 @@ constexpr Codec kCodec{
     Bound,
     Encode,
     Decode,
-    [](const CodecValues&) { return true; }};
+    [](const CodecValues&) { return true; },
+    UnfitForModels};
 const CodecRegistration kRegistration(kCodec);
 
 }  // namespace

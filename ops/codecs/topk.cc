@@ -125,7 +125,12 @@ constexpr Codec kCodec{
     Form,
     Bound,
     Encode,
-    Decode};
+    Decode,
+    nullptr,
+    [](const CodecValues&) {
+      return "leaves most of what it encodes out: a model is no sparse thing, and what is to be "
+             "left out of one are changes, not numbers";
+    }};
 const CodecRegistration kRegistration(kCodec);
 
 }  // namespace

@@ -11,7 +11,7 @@
 // The sum of all models is moved by what ranks have learnt alone: averaging two moves no mean, and
 // loses no update that comes meanwhile. A rank that is slow or stopped takes part with the model it
 // has. Momenta and buffers stay with each rank.
-// With codec=lattice@8 what two ranks exchange is quantised as in swarm.cc, which says how.
+// With codec=NAME what two ranks exchange is quantised as in swarm.cc, which says how.
 // Source: X. Lian, W. Zhang, C. Zhang, J. Liu, "Asynchronous Decentralized Parallel Stochastic
 // Gradient Descent", ICML 2018, arXiv:1710.06952. Released codes overwrite a model that an exchange
 // and an update change at once; here both count (core/pair/README.md).
@@ -64,8 +64,8 @@ constexpr Method kMethod{
         "each rank does steps with its own gradients, and after each averages its model with one "
         "other rank's, another one each time, whatever that is doing",
     .bytes =
-        "2 m to 4 m every step; between hosts m each way, by codec=lattice@8 m/4; memory: 6 m, of "
-        "which 3 to 4 m are used",
+        "2 m to 4 m every step; between hosts m each way, by codec=lattice@8 or int8 m/4, by "
+        "bf16 m/2; memory: 6 m, of which 3 to 4 m are used",
     .citation =
         "Lian, Zhang, Zhang, Liu: Asynchronous Decentralized Parallel Stochastic Gradient Descent, "
         "ICML 2018, arXiv:1710.06952",

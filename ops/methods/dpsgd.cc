@@ -9,7 +9,10 @@
 // another one each time; for P = 2^d that is the exact mean after d steps.
 //
 // An averaging begins when all ranks have come, as every exchange of all ranks does here: what is
-// saved is bytes, not waiting. adpsgd and swarm are the methods where nobody waits.
+// saved is bytes, not waiting. With max_wait a rank that waits for longer is told who is missing
+// (Timeout), and calls step() again to wait on: nobody's weight goes elsewhere meanwhile, for an
+// exchange that has begun on one rank may have ended on another. adpsgd and swarm are the methods
+// where nobody waits.
 //
 // Source: X. Lian, C. Zhang, H. Zhang, C.-J. Hsieh, W. Zhang, J. Liu, "Can Decentralized Algorithms
 // Outperform Centralized Algorithms? A Case Study for Decentralized Parallel Stochastic Gradient
@@ -19,7 +22,15 @@
 // Y. Chen, H. Hu, P. Pan, W. Yin, "Exponential Graph is Provably Efficient for Decentralized Deep
 // Training", NeurIPS 2021, arXiv:2110.13363.
 //
-// Bytes per rank and step: m staged, and m read for each neighbor.
+// With codec=NAME models travel encoded (core/run/codec.h), as differences: x_i is moved by the sum
+// of W_ij (Q(x_j) - Q(x_i)), where all ranks round with the same draws. The mean of all models
+// stays, up to rounding of float32, for rows and columns of W sum to 1, and equal models are not
+// moved; each rank keeps what Q leaves out of its own. Models come no nearer to each other than
+// about a step of Q: 2^-8 of a number for bf16, 1/127 of the largest of a block for int8. (The
+// difference form of Carli, Fagnani, Frasca, Zampieri: Gossip consensus algorithms via quantized
+// communication, Automatica 46(1), 2010, DOI 10.1016/j.automatica.2009.10.032.)
+//
+// Bytes per rank and step: m staged, and m read for each neighbor; with a codec, as many encoded.
 //
 // Worked example, 4 ranks: ring: rank 1 takes from 0 and 2, 1/3 each, at all steps. one_peer: rank
 // 1 takes from 0, 3, 0, 3, ..., 1/2 each.
@@ -28,7 +39,7 @@
 namespace covey {
 namespace {
 
-enum Setting : uint8_t { kTopology, kOrder, kSeed };
+enum Setting : uint8_t { kTopology, kOrder, kSeed };  // and max_wait, for the adapter
 
 constexpr int64_t ValueOf(TopologyKind kind) { return 1 + static_cast<int64_t>(kind); }
 
@@ -58,6 +69,15 @@ constexpr MethodParameter kParameters[] = {
      .minimum = 0,
      .maximum = int64_t{1} << 40,
      .help = "of what is drawn at random"},
+    {.name = "max_wait",
+     .letter = "",
+     .unit = "time",
+     .standard = kOff,
+     .minimum = kAutoTime,
+     .maximum = 24 * 3600 * kSecond,
+     .help = "how long a step, and finish(), waits for the others: then it raises Timeout, which "
+             "names who is missing, and called again it waits on; auto: 60s; off: for ever",
+     .notation = Notation::kLimit},
 };
 
 MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t version) {
@@ -74,7 +94,7 @@ constexpr Method kMethod{
     .help =
         "each rank does steps with its own gradients, and at each averages its model with its "
         "neighbors' in a topology, all at the same step",
-    .bytes = "m written and m read for each neighbor, every step",
+    .bytes = "m written and m read for each neighbor, every step; with a codec so much encoded",
     .citation =
         "Lian, Zhang, Zhang, Hsieh, Zhang, Liu: Can Decentralized Algorithms Outperform "
         "Centralized Algorithms?, NIPS 2017, arXiv:1705.09056; order: Chen, Sayed: Diffusion "
@@ -83,10 +103,12 @@ constexpr Method kMethod{
     .exchanged = "models, before (cwa) or after (atc) every update",
     .partners = "neighbors in a topology",
     .saved = "after finish(): the mean of all",
-    .late = "nobody: each step waits for all ranks; what it saves is bytes",
+    .late =
+        "nobody: each step waits for all ranks; what it saves is bytes. With max_wait it says "
+        "who is missing, and waits on when called again",
     .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
     .memory = "none; the parameters move into shared memory",
-    .no_codec = "a model that is encoded by itself would stay wrong however near its neighbors are",
+    .codecs = CodecUse::kNeighbors,
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

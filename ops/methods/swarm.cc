@@ -33,6 +33,13 @@
 // a hash of all k of 1024 elements tells; both send them whole, and they become the mean. s, of
 // each 1024 elements, is what has twice the largest distance of late within reach: distance/63 at
 // 8 bits. Parameters that are not float32 travel as they are.
+// With codec=bf16, fp16, int8 or qsgd, which have scales of their own, d = Q(X_j) - Q(X_i), where
+// each decodes its own code too and both round with the same draws. The sum stays likewise, equal
+// models stay as they are, and nothing can be decoded wrongly; but a step is that of the codec:
+// d/2 is wrong by up to the errors of two codes, halved, and models come no nearer than about a
+// step: 2^-8 of a number for bf16, 1/127 of the largest of a block for int8. (The difference form
+// of Carli, Fagnani, Frasca, Zampieri: Gossip consensus algorithms via quantized communication,
+// Automatica 46(1), 2010, DOI 10.1016/j.automatica.2009.10.032.)
 //
 // Source: G. Nadiradze, A. Sabour, P. Davies, S. Li, D. Alistarh, "Asynchronous Decentralized SGD
 // with Quantized and Local Updates", NeurIPS 2021, arXiv:1910.12308. The released code overwrites
@@ -110,8 +117,8 @@ constexpr Method kMethod{
         "each rank does local_steps steps with its own gradients, then averages its model with one "
         "other rank's, drawn at random, whatever that is doing",
     .bytes =
-        "2 m to 4 m every local_steps steps; between hosts m each way, by codec=lattice@8 m/4; "
-        "memory: 6 m, of which 3 to 4 m are used",
+        "2 m to 4 m every local_steps steps; between hosts m each way, by codec=lattice@8 "
+        "or int8 m/4, by bf16 m/2; memory: 6 m, of which 3 to 4 m are used",
     .citation =
         "Nadiradze, Sabour, Davies, Li, Alistarh: Asynchronous Decentralized SGD with Quantized "
         "and Local Updates, NeurIPS 2021, arXiv:1910.12308",

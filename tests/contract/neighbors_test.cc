@@ -189,7 +189,8 @@ TEST(NeighborsTest, WhatIsWrongAtOnceIsNotSubmitted) {
         {[](covey_request* r) { r->kind = COVEY_ALLREDUCE; }, "only a neighbor_allreduce takes"},
         {[](covey_request* r) { r->op = COVEY_MAX; }, "neither op nor scale factors"},
         {[](covey_request* r) { r->postscale = 2; }, "neither op nor scale factors"},
-        {[](covey_request* r) { r->codec = "bf16"; }, "for allreduce only"},
+        {[](covey_request* r) { r->codec = "topk"; }, "a model is no sparse thing"},
+        {[](covey_request* r) { r->codec = "lattice"; }, "decodes beside one other model"},
     };
     for (const auto& [change, text] : wrongs) {
       covey_error error = COVEY_INIT(covey_error);

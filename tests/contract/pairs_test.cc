@@ -98,7 +98,10 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{8, "swarm:H=4,steps=geometric"},
                     std::pair{2, "adpsgd:codec=lattice@8"}, std::pair{3, "swarm:H=2,codec=lattice"},
                     std::pair{4, "swarm:H=2,exchange=nonblocking,codec=lattice@bits=4"},
-                    std::pair{8, "adpsgd:codec=lattice@16"}));
+                    std::pair{8, "adpsgd:codec=lattice@16"}, std::pair{2, "adpsgd:codec=bf16"},
+                    std::pair{3, "swarm:H=2,codec=int8"},
+                    std::pair{4, "swarm:exchange=nonblocking,codec=qsgd"},
+                    std::pair{5, "adpsgd:codec=bf16@random"}, std::pair{8, "swarm:codec=fp16"}));
 
 uint64_t StatOf(covey_runtime* runtime, const std::string& key) {
   std::string json(covey_stats(runtime, nullptr, 0), '\0');

@@ -8,8 +8,11 @@ Models and data are drawn from a seed that is printed.
 
 from __future__ import annotations
 
+import pathlib
+import tempfile
+import time
 import unittest
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 import numpy
 import torch
@@ -99,6 +102,46 @@ def refusals() -> List[str]:
     return said
 
 
+def wait_for(path: pathlib.Path) -> None:
+    deadline = time.monotonic() + 120
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} has not come"
+        time.sleep(0.01)
+
+
+def with_one_missing(method: str, folder: str) -> Dict[str, Any]:
+    """Rank 2 does not come to a step, nor to finish(), before all others have missed it: whom they
+    have missed, and their models."""
+    rank, where = hvd.rank(), pathlib.Path(folder)
+    others = [other for other in range(hvd.size()) if other != 2]
+    net = make(rank)
+    optimizer = hvd.DistributedOptimizer(optimizer_of("momentum", net), model=net, method=method)
+    missed: List[int] = []
+
+    def insist(what: str, call: Callable[[], Any]) -> None:
+        if rank == 2 and what in ("step 3", "finish"):
+            for other in others:
+                wait_for(where / f"{what} {other}")
+        while True:
+            try:
+                return call()
+            except covey.Timeout as error:
+                named = error.peer_rank
+                if named == 2:
+                    missed.append(optimizer.version)
+                    (where / f"{what} {rank}").touch()
+
+    models = []
+    for step in range(STEPS):
+        backward(net, optimizer, step, rank)
+        insist(f"step {step}", optimizer.step)
+        assert optimizer.version == step + 1, (optimizer.version, step)
+        models.append(vector(net))
+    insist("finish", optimizer.finish)
+    hvd.check_replicas(net)
+    return {"models": models, "missed": len(missed)}
+
+
 def parts() -> int:
     """Goes on by allreduce: replicas are equal from there on."""
     net = make(hvd.rank())
@@ -178,6 +221,18 @@ class DpsgdTest(unittest.TestCase):
                 self.check(size, name, "atc", "sgd" if size == 8 else "adam")
             self.check(size, "ring", "cwa", "sgd", closure=True)
             self.check(size, "one_peer", "atc", "sgd", closure=True)
+
+    def test_who_is_missing_is_named_in_time_and_the_step_goes_on(self) -> None:
+        for order in ("cwa", "atc"):
+            method = f"dpsgd:topology=ring,order={order},max_wait=200ms"
+            with self.subTest(method=method), tempfile.TemporaryDirectory() as folder:
+                wanted = reference(3, "ring", order, "momentum")
+                for rank, report in enumerate(pool(3).call(with_one_missing, method, folder)):
+                    self.assertEqual(report["missed"] >= 2, rank != 2)
+                    for step in range(STEPS):
+                        numpy.testing.assert_allclose(
+                            report["models"][step], wanted[step][rank], rtol=1e-9, atol=1e-11
+                        )
 
     def test_without_updates_models_come_together_and_keep_their_mean(self) -> None:
         size = 4

@@ -112,7 +112,7 @@ class SwarmTest(unittest.TestCase):
             ("swarm:steps=any", "is not fixed or geometric"),
             ("swarm:exchange=never", "is not blocking or nonblocking"),
             ("swarm:local_steps=0", "is not a number of steps from 1"),
-            ("swarm:codec=int8", "there are lattice; the nearest is lattice"),
+            ("swarm:codec=topk", "a model is no sparse thing"),
             ("swarm:codec=lattice@8", "for float32 on the CPU, and there are parameters of "
                                       "torch.float64 on cpu only"),
         ):

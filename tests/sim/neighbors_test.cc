@@ -27,7 +27,8 @@ TEST(NeighborsTest, EverythingHolds) {
             {"aborted", &V::aborted},
             {"mirrored", &V::mirrored},
             {"ranks that nobody reads", &V::unread},
-            {"open to all", &V::open}});
+            {"open to all", &V::open},
+            {"coded", &V::coded}});
 }
 
 TEST(NeighborsTest, EverythingHoldsForUpTo64Ranks) {

@@ -19,7 +19,7 @@ from covey.memory import arena_empty
 from covey.reduce_op import Average, core_code
 from covey.requests import ALLREDUCE, NEIGHBOR_ALLREDUCE, How
 from covey.topology import Row
-from covey.torch.bucket import RESERVE_BYTES
+from covey.torch.bucket import RESERVE_BYTES, draw_of
 from covey.torch.compression import Compressor
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
 from covey.torch.moved import Moved
@@ -82,16 +82,24 @@ class _Flat:
             parameter.data = view
         self._present.fill_(1)
 
+    def mix(
+        self, group: Group, row: Row, codec: Optional[Type[Compressor]], draw: int
+    ) -> "List[_native.Handle]":
+        """With neighbors. With a codec the element behind the numbers stays: nobody needs it."""
+        how = How(NEIGHBOR_ALLREDUCE, "")
+        if codec is None or not self.moved.can_be_coded:
+            head = how.head(group, f"{self.name}.row")
+            rest = (0, None, None, None, None, row)
+            return [_native.submit1(*head, *_where(self.flat), *rest)]
+        head = how.head(group, f"{self.name}.mixed")
+        coded = (0, None, None, None, codec.codec, row, draw)
+        return [_native.submit1(*head, *_where(self.numbers), *coded)]
+
     def submit(
-        self, group: Group, row: Optional[Row], codec: Optional[Type[Compressor]], whole: bool
+        self, group: Group, codec: Optional[Type[Compressor]], whole: bool, draw: int
     ) -> "List[_native.Handle]":
         """Without a codec all at once; with one the element behind the numbers by itself, for it
         would spoil a block."""
-        if row is not None:
-            how = How(NEIGHBOR_ALLREDUCE, "")
-            rest = (0, None, None, None, None, row)
-            head = how.head(group, f"{self.name}.row")
-            return [_native.submit1(*head, *_where(self.flat), *rest)]
         how = How(ALLREDUCE, "", core_code(Average))
         self.moved.begin(codec, whole)
         if not self.moved.is_coded:
@@ -99,7 +107,9 @@ class _Flat:
         assert codec is not None
         head, beside = how.head(group, f"{self.name}.moved"), how.head(group, f"{self.name}.here")
         return [
-            _native.submit1(*head, *_where(self.numbers), 0, None, None, None, codec.codec),
+            _native.submit1(
+                *head, *_where(self.numbers), 0, None, None, None, codec.codec, None, draw
+            ),
             _native.submit1(*beside, *_where(self._present)),
         ]
 
@@ -157,13 +167,13 @@ class Averager:
         return [flat.moved for flat in self._flats]
 
     def average_and_measure(
-        self, codec: Optional[Type[Compressor]] = None, whole: bool = False
+        self, codec: Optional[Type[Compressor]] = None, whole: bool = False, step: int = 0
     ) -> float:
         """As ``average``. How far this rank's parameters were from the mean, by its norm."""
         with torch.no_grad():
             self.gather()
             before = [flat.numbers.clone() for flat in self._flats]
-            self.average(None, codec, whole)
+            self.average(None, codec, whole, step)
             return relative_distance(before, [flat.numbers for flat in self._flats])
 
     def average(
@@ -171,17 +181,26 @@ class Averager:
         row: Optional[Row] = None,
         codec: Optional[Type[Compressor]] = None,
         whole: bool = False,
+        step: int = 0,
     ) -> None:
         """Parameters become their mean over the ranks, with the same bits on each; with ``row``
         their weighted mean over this rank and its neighbors. With ``codec`` what they have moved
-        since they were equal travels by it (``moved.py``), but ``whole`` this time if told so.
+        since they were equal travels by it (``moved.py``), but ``whole`` this time if told so; or,
+        with ``row``, they themselves do. It is the end of step ``step``.
 
         Raises:
             CoveyError: a rank is gone or disagrees; parameters are undefined then.
         """
         with torch.no_grad():
             self.gather()
-            handles = [flat.submit(self._group, row, codec, whole) for flat in self._flats]
+            handles = []
+            for number, flat in enumerate(self._flats):
+                draw = draw_of(step, number)
+                handles.append(
+                    flat.submit(self._group, codec, whole, draw)
+                    if row is None
+                    else flat.mix(self._group, row, codec, draw)
+                )
             first_error: Optional[CoveyError] = None
             for flat, of_flat in zip(self._flats, handles):
                 try:

@@ -73,6 +73,17 @@ def make_buckets(
     ]
 
 
+def draw_of(step: int, number: int) -> int:
+    """What codecs that round at random draw by in step ``step``, of its part ``number``: what is
+    trained again from there, after a load too, is rounded alike.
+
+    Example:
+        >>> draw_of(0, 0)
+        1
+    """
+    return number << 40 | (step + 1)
+
+
 class Bucket:
     """Gradients that travel together.
 
@@ -153,11 +164,12 @@ class Bucket:
             self._left_out = torch.zeros_like(self._encoded)
             self._left_next = torch.zeros_like(self._encoded)
 
-    def submit(self, step: Optional[int] = None) -> None:
+    def submit(self, step: Optional[int] = None, draw: int = 0) -> None:
         """Collects the gradients and hands the bucket to the core.
 
         Args:
             step: look for NaN and infinite numbers, and name this one with them.
+            draw: of ``draw_of``.
         """
         self._collect()
         why = ""
@@ -185,6 +197,8 @@ class Bucket:
             None,
             why or ("" if payload.data_ptr() == self.flat.data_ptr() else None),
             self._codec,
+            None,
+            draw,
         )
 
     def _collect(self) -> None:

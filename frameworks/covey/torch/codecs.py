@@ -5,7 +5,8 @@ With gradients it is ``Compression.of``; models travel as what they have moved s
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Type
+import contextlib
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Type
 
 import torch
 
@@ -84,6 +85,21 @@ def put_back(optimizer: Any, named: Mapping[str, torch.Tensor]) -> None:
     for number, moved in enumerate(optimizer._covey_progress.moved):
         prefix = f"models {number} "
         moved.put({n[len(prefix):]: it for n, it in named.items() if n.startswith(prefix)})
+
+
+@contextlib.contextmanager
+def carried(optimizer: Any) -> Iterator[None]:
+    """Within it the buckets are made anew: what codecs have left out is still to be sent then."""
+    left = {n: it for b in _buckets(optimizer) for n, it in b.left_out.items()}
+    with torch.no_grad():
+        for moved in optimizer._covey_progress.moved:
+            moved.give_back()
+    yield
+    for bucket in _buckets(optimizer):
+        for name, left_out in bucket.left_out.items():
+            before = left.get(name)
+            if before is not None and before.shape == left_out.shape:
+                left_out.copy_(before)
 
 
 def _buckets(optimizer: Any) -> List[Any]:

@@ -34,11 +34,22 @@ class Moved:
         self._codec: Optional[Type[Compressor]] = None
         self.is_coded = False
 
+    @property
+    def can_be_coded(self) -> bool:
+        """Whether there are codecs for such numbers."""
+        return self._numbers.dtype == torch.float32 and self._numbers.is_cpu
+
+    def give_back(self) -> None:
+        """What was left out is in the model again, and nobody knows what all have had: the next
+        average is of models as they are."""
+        if self._left_out is not None:
+            self._numbers.add_(self._left_out)
+        self._anchor = self._left_out = None
+
     def begin(self, codec: Optional[Type[Compressor]], whole: bool) -> None:
         """The numbers become what is to be averaged; as they are if they are to be ``whole``, or
         nobody knows what all have had."""
-        can = self._numbers.dtype == torch.float32 and self._numbers.is_cpu
-        self._codec = codec if can else None
+        self._codec = codec if self.can_be_coded else None
         anchor, self.is_coded = self._anchor, False
         if self._left_out is not None:
             self._numbers.add_(self._left_out)

@@ -24,7 +24,7 @@ from covey.state import state
 from covey.torch.ahead import begin_pass
 from covey.torch.bucket import Reduction
 from covey.torch.clip import before_update, clipped_step
-from covey.torch.codecs import compression_of
+from covey.torch.codecs import carried, compression_of
 from covey.torch.compression import Compression, Compressor
 from covey.torch.farewell import Farewell
 from covey.torch.layout import (
@@ -125,8 +125,8 @@ class _Distributed(torch.optim.Optimizer):
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]
         """Waits for the reduced gradients, then does the step of the optimizer.
 
-        With a closure, the gradients of each of its evaluations are reduced. Models are averaged
-        afterwards when the method says so: every rank must do equally many steps.
+        With a closure, the gradients of each of its evaluations are reduced. Every rank must do
+        equally many steps. Raises Timeout: ranks are missing for ``max_wait``; call it again.
         """
         cross(self)
         self._covey_progress.begin_step()
@@ -135,7 +135,7 @@ class _Distributed(torch.optim.Optimizer):
                 self._check_parameters()
                 result = self._covey_rounds.step(closure)
             else:
-                result = self._update(closure)
+                result = None if self._covey_progress.has_updated else self._update(closure)
                 self._covey_progress.after_update()
         end_step(self)
         return result
@@ -252,7 +252,8 @@ class _Distributed(torch.optim.Optimizer):
         leave_rounds(self)
         if named_parameters is not None:
             self._covey_options["named_parameters"] = list(named_parameters)
-        _build(self)
+        with carried(self):
+            _build(self)
 
     def _check_parameters(self) -> None:
         """Parameters outside of the buckets must not have a gradient: it would not be reduced."""

@@ -91,6 +91,7 @@ def end_step(optimizer: Any) -> None:
 def move_to(optimizer: Any, steps: int) -> None:
     """Training is taken up again where ``steps`` were done, with equal replicas. On all ranks."""
     progress = optimizer._covey_progress
+    progress.settle_mixing()
     before, warms_up = text_at(progress.method, progress.steps), progress.plan.warmup > 0
     progress.move(steps)
     is_another = text_at(progress.method, steps) != before
@@ -110,6 +111,7 @@ def _turn(optimizer: Any) -> None:
         optimizer._covey_reducer = Reducer(*optimizer._covey_plans, passes, densify)
     if optimizer._covey_reducer is not None:
         optimizer._covey_reducer.active = wanted
+        optimizer._covey_reducer.step = optimizer._covey_progress.steps
         optimizer._covey_reducer.look_at = optimizer._covey_progress.steps if is_on() else None
 
 
@@ -162,10 +164,24 @@ def _leave(optimizer: Any) -> None:
     _close(optimizer)
 
 
+def settle_step(optimizer: Any) -> None:
+    """Goes on with a step whose neighbors were waited for in vain, up to its update.
+
+    Raises:
+        Timeout: they are missing still.
+    """
+    progress = optimizer._covey_progress
+    progress.settle_mixing()
+    if progress.has_updated:
+        progress.after_update()
+        end_step(optimizer)
+
+
 def finish_part(optimizer: Any) -> None:
     """``finish()``. Between two parts it goes on to the next one: there all are equal."""
     if cross(optimizer):
         return
+    settle_step(optimizer)
     if optimizer._covey_rounds is None:
         return optimizer._covey_progress.finish()
     _finish_rounds(optimizer)
@@ -191,6 +207,7 @@ def leave_rounds(optimizer: Any) -> None:
         Timeout: ranks are missing for ``max_wait``; called again it goes on.
     """
     cross(optimizer)
+    optimizer._covey_progress.settle_mixing()
     if optimizer._covey_rounds is not None:
         optimizer._covey_rounds.finish()
     _close(optimizer)

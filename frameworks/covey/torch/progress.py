@@ -11,15 +11,25 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Type
 
 import torch
 
-from covey.errors import InvalidArgument
+from covey.errors import InvalidArgument, Timeout
 from covey.group import Group
-from covey.method import FOREVER, GRADIENTS, MODEL, NOTHING, Plan, clip_norm_at, plan, row
+from covey.method import (
+    FOREVER,
+    GRADIENTS,
+    MODEL,
+    NOTHING,
+    Plan,
+    clip_norm_at,
+    plan,
+    row,
+    text_at,
+)
 from covey.reduce_op import Max
 from covey.tally import Tally
 from covey.topology import Row
 from covey.torch.averager import Averager
 from covey.torch.codecs import codec_at
-from covey.torch.crossing import Board, Crossing
+from covey.torch.crossing import Board, Crossing, limit_of
 from covey.torch.layout import Named
 from covey.torch.moved import Moved
 from covey.torch.ops import allreduce
@@ -65,7 +75,10 @@ class Progress:
         self._names: Dict[str, str] = {}
         self._averager: Optional[Averager] = None
         self.is_shared = False
-        self._mixed_at = -1  # The step in which models were averaged with neighbors last.
+        self._mixed_at = -1  # The step in which models were averaged with neighbors last,
+        self._updated_at = -1  # and the last one whose update was done.
+        self._mixing: Optional[Crossing] = None  # By which they are, where somebody was missing.
+        self._finishing: Optional[Crossing] = None  # Likewise, finish().
         self._is_apart = False  # Steps were done alone since the last exchange.
         self.window: Optional[Window] = None
         self.is_parted = False
@@ -105,9 +118,11 @@ class Progress:
 
     def open_board(self) -> None:
         """From now on all see who is missing where ranks go on together. Every member calls it."""
-        if self.board is not None or not self.plan.in_rounds:
+        is_limited = self._limit() is not None
+        if self.board is not None or not (self.plan.in_rounds or is_limited):
             return
-        if self.plan.until < FOREVER or (self.plan.payload == MODEL and not self.plan.in_pairs):
+        is_of_models = self.plan.payload == MODEL and not self.plan.in_pairs
+        if self.plan.until < FOREVER or is_of_models:
             name = f"{self._prefix}.board"
             self.board = self.together(name, lambda: Board(name, self._group.ranks, self._group))
 
@@ -172,7 +187,7 @@ class Progress:
     def move(self, steps: int) -> None:
         """So many steps, and updates, were done; the next step is step ``steps``."""
         self.version = self.steps = steps
-        self._mixed_at = -1
+        self._mixed_at = self._updated_at = -1
         self.clip_norm = clip_norm_at(self.method, steps)
         if self.is_shared:
             self.plan = plan(self.method, self._group.id, steps)
@@ -223,9 +238,23 @@ class Progress:
         if not adapts_first:
             self._mix(neighbors)
 
+    @property
+    def has_updated(self) -> bool:
+        """Whether the update of this step was done, and what comes after it was waited for in
+        vain: ``step()`` goes on from there."""
+        return self._updated_at == self.steps
+
+    @property
+    def is_mixing(self) -> bool:
+        """Whether this step waits for neighbors, one of whom was missing."""
+        return self._mixing is not None
+
     def after_update(self) -> None:
         """Ends an update: exchanges models if it is time."""
-        self.version += 1
+        if not self.has_updated:  # A step in rounds may have many.
+            self.version += 1
+        if self.plan.with_neighbors:
+            self._updated_at = self.steps
         if self.plan.in_rounds:
             return
         if self.plan.with_neighbors:
@@ -243,13 +272,49 @@ class Progress:
             return
         apart = torch.tensor(int(self._is_apart))
         name = f"DistributedOptimizer.finish.{self._prefix}"
-        if allreduce(apart, name=name, op=Max, process_set=self._group):
-            self._average(whole=True)
+        crossing = self._finishing = self._finishing or self._wait_by("finish()")
+        crossing.begin()
+        try:
+            if crossing.run(
+                "finish()", lambda: allreduce(apart, name=name, op=Max, process_set=self._group)
+            ):
+                crossing.run("the mean of all", lambda: self._average(whole=True))
+        except Timeout:
+            raise
+        except BaseException:
+            self._finishing = None
+            raise
+        self._finishing = None
+
+    def _limit(self) -> Optional[float]:
+        """How long a step waits for neighbors; None: for ever, or it waits for none."""
+        if not self.plan.with_neighbors:
+            return None
+        return limit_of(text_at(self.method, self.steps))
+
+    def _wait_by(self, what: str) -> Crossing:
+        return Crossing(what, self._limit(), self.board)
 
     def _mix(self, neighbors: Row) -> None:
         self._averager = self._averager or self._make_averager()
-        self._averager.average(neighbors)
+        averager, codec, step = self._averager, codec_at(self.method, self.steps), self.steps
+        crossing = self._mixing = self._mixing or self._wait_by(f"step {step} (dpsgd)")
+        crossing.begin()
+        key = "averaging with neighbors"
+        try:
+            crossing.run(key, lambda: averager.average(neighbors, codec, step=step))
+        except Timeout:
+            raise
+        except BaseException:  # Which is not waited for any more: it is tried anew.
+            self._mixing, self._updated_at = None, -1
+            raise
+        self._mixing = None
         self._mixed_at = self.steps
+
+    def settle_mixing(self) -> None:
+        """Waits on for the neighbors of a step."""
+        if self.is_mixing:
+            self._mix(row(self.method, self._group, self.steps)[0])
 
     def _average(self, whole: bool = False) -> None:
         """``whole``: nothing is left out by a codec. So too where a part ends."""
@@ -258,9 +323,9 @@ class Progress:
         self._averagings += 1
         # How far apart models are costs a copy of them: looked at ever more rarely.
         if self._averagings & (self._averagings - 1) == 0:
-            self.tally.distance = self._averager.average_and_measure(codec, whole)
+            self.tally.distance = self._averager.average_and_measure(codec, whole, self.steps)
         else:
-            self._averager.average(None, codec, whole)
+            self._averager.average(None, codec, whole, self.steps)
         self._is_apart = self.is_parted = False
 
     def _make_averager(self) -> Averager:

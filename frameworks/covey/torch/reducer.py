@@ -17,7 +17,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from covey.errors import CoveyError, Mismatch
 from covey.objects import allgather_object
 from covey.state import state
-from covey.torch.bucket import Bucket, Reduction, make_buckets
+from covey.torch.bucket import Bucket, Reduction, draw_of, make_buckets
 from covey.torch.layout import BucketPlan, describe, digest, first_difference
 
 # Parameter -> the hook of the optimizer that wrapped it last: a parameter wrapped again (a second
@@ -58,7 +58,8 @@ class Reducer:
 
     Attributes:
         active: whether gradients are reduced in this step; else they are left alone.
-        look_at: the number of this step, for messages, when gradients are looked at; else None.
+        step: the number of this step.
+        look_at: the same, for messages, when gradients are looked at; else None.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Reducer:
         prefix = next_prefix("grad", reduction.group.ranks)
         self.buckets = make_buckets(plans, prefix, reduction, densify)
         self.active = True
+        self.step = 0
         self.look_at: Optional[int] = None
         self._passes = passes
         self._paused = False
@@ -112,7 +114,7 @@ class Reducer:
                 self._refuse_pass(bucket, index)
             self._pending[number] -= 1
             if self._pending[number] == 0:
-                bucket.submit(self.look_at)
+                bucket.submit(self.look_at, draw_of(self.step, number))
 
         return hook
 
@@ -142,9 +144,9 @@ class Reducer:
         if not self.active:
             return
         first_error: Optional[CoveyError] = None
-        for bucket in self.buckets:
+        for number, bucket in enumerate(self.buckets):
             if bucket.handle is None:
-                bucket.submit(self.look_at)
+                bucket.submit(self.look_at, draw_of(self.step, number))
         for bucket in self.buckets:
             try:
                 bucket.finish()

@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict
 
 from covey.errors import InvalidArgument
 from covey.torch.pairs import PairTrainer
-from covey.torch.parts import begin_part, cross
+from covey.torch.parts import begin_part, cross, settle_step
 
 
 def check(optimizer: Any, what: str) -> None:
@@ -48,6 +48,7 @@ def gather_in(optimizer: Any) -> None:
         Timeout: a rank has not come for ``max_wait``; training may go on, or it be called again.
     """
     cross(optimizer)
+    settle_step(optimizer)
     rounds = optimizer._covey_rounds
     if isinstance(rounds, PairTrainer):
         with optimizer._covey_progress.changing():

@@ -8,6 +8,7 @@
 #include "core/base/channel.h"
 #include "core/base/peers.h"
 #include "core/plan/selector.h"
+#include "core/run/codec.h"
 #include "core/run/mirrored.h"
 #include "core/runtime.h"
 #include "ops/transports/inproc.h"
@@ -20,6 +21,8 @@ constexpr size_t kMirrorBytes = 4 << 20;
 constexpr int kMostSteps = 400'000;  // of one round
 constexpr float kUnwritten = -7;
 constexpr size_t kStreams = 2;
+// Of the streams. What the last one draws is not known here: there all hand in the same.
+constexpr const char* kCodecs[] = {"", "", "", "bf16", "int8@block=16", "qsgd@block=16"};
 
 struct Node {
   TensorQueue queue;
@@ -55,8 +58,11 @@ class Job {
     network_ = std::make_unique<InprocNetwork>(
         InprocNetwork::Options{.size = size_, .seed = seed, .region_bytes = 8 << 20});
     for (int32_t r = 0; r < size_; ++r) AddNode(r);
-    for (size_t s = 0; s < kStreams; ++s)
+    for (size_t s = 0; s < kStreams; ++s) {
       elems_.push_back(rng_.Percent(15) ? 0 : 1 + rng_.Below(rng_.Percent(40) ? 900 : 40));
+      const char* codec = kCodecs[(seed + s) % std::size(kCodecs)];
+      if (*codec != '\0') Fail(ParseCodec(codec, &codecs_[s]).message());
+    }
   }
 
   NeighborVerdict Run() {
@@ -113,6 +119,7 @@ class Job {
       s.in_place = rng_.Percent(40);
       for (size_t e = 0; e < elems_[stream]; ++e)
         s.input.push_back(static_cast<float>(rng_.Below(1'000'000)) / 1024);
+      if (i > 0 && IsAlike(stream)) s.input = shares[0].input;
       s.before = s.input;
       s.output.assign(elems_[stream], kUnwritten);
     }
@@ -126,6 +133,10 @@ class Job {
       verdict_.open += shares[j].is_open;
     }
     return shares;
+  }
+
+  bool IsAlike(size_t stream) const {
+    return codecs_[stream].codec != nullptr && codecs_[stream].Draws();
   }
 
   // Somebody says what another does not, or says what is refused. kAgrees: there is nobody to.
@@ -159,6 +170,8 @@ class Job {
     request.group = &node.group;
     request.name = "stream " + std::to_string(stream);
     request.refusal = s->refusal;
+    request.codec = codecs_[stream].text;
+    request.form = codecs_[stream].form;
     request.peers = NewPeerTable(n, me);
     for (size_t j = 0; j < n; ++j) SetWeight(j, s->weights[j], &request.peers);
     for (size_t j = 0; j < n; ++j)
@@ -215,7 +228,7 @@ class Job {
     }
     if (!verdict_.failure.empty()) return;
     if (!Step(open)) return Fail("round " + std::to_string(round) + " does not end");
-    for (size_t s = 0; s < kStreams; ++s) Check(all[s], fates[s], named[s], victim);
+    for (size_t s = 0; s < kStreams; ++s) Check(s, all[s], fates[s], named[s], victim);
     bool is_steady = !dies;
     for (size_t s = 0; s < kStreams; ++s) {
       is_steady &= known_[s] && fates[s] == Fate::kAgrees;
@@ -235,7 +248,8 @@ class Job {
     }
   }
 
-  void Check(const std::vector<Share>& shares, Fate fate, const std::string& named, int32_t dead) {
+  void Check(size_t stream, const std::vector<Share>& shares, Fate fate, const std::string& named,
+             int32_t dead) {
     for (size_t i = 0; i < shares.size(); ++i) {
       const Share& s = shares[i];
       if (static_cast<int32_t>(i) == dead) continue;
@@ -257,13 +271,40 @@ class Job {
       }
       if (!status.ok()) return Fail(who + status.message());
       ++verdict_.done;
-      const std::vector<float> wanted = Expected(shares, i);
+      const ChosenCodec& codec = codecs_[stream];
+      verdict_.coded += codec.codec != nullptr;
+      const std::vector<float> wanted = IsAlike(stream)          ? s.before
+                                        : codec.codec != nullptr ? Mixed(shares, i, codec)
+                                                                 : Expected(shares, i);
       const std::vector<float>& got = s.in_place ? s.input : s.output;
       if (!wanted.empty() &&
           std::memcmp(got.data(), wanted.data(), wanted.size() * sizeof(float)) != 0)
         Fail(who + "the sum is wrong");
       if (!s.in_place && s.input != s.before) Fail(who + "the input is written");
     }
+  }
+
+  // Moved by the differences of what the codec makes of it and of those it takes from.
+  static std::vector<float> Mixed(const std::vector<Share>& shares, size_t i,
+                                  const ChosenCodec& codec) {
+    const std::vector<float> own = RoundTrip(codec, shares[i].before);
+    std::vector<float> moved(own.size());
+    for (size_t j = 0; j < shares.size(); ++j) {
+      const auto weight = static_cast<float>(shares[i].weights[j]);
+      if (j == i || weight == 0) continue;
+      const std::vector<float> theirs = RoundTrip(codec, shares[j].before);
+      for (size_t e = 0; e < moved.size(); ++e) moved[e] += weight * (theirs[e] - own[e]);
+    }
+    for (size_t e = 0; e < moved.size(); ++e) moved[e] += shares[i].before[e];
+    return moved;
+  }
+
+  static std::vector<float> RoundTrip(const ChosenCodec& codec, const std::vector<float>& from) {
+    std::vector<std::byte> code(codec.form.EncodedBytes(from.size()));
+    codec.codec->encode(ScalarKernels(), codec.values, from, 0, code.data());
+    std::vector<float> decoded(from.size());
+    codec.codec->decode(ScalarKernels(), codec.values, code.data(), decoded);
+    return decoded;
   }
 
   static std::vector<float> Expected(const std::vector<Share>& shares, size_t i) {
@@ -286,8 +327,9 @@ class Job {
   bool mirrored_ = false;
   bool dies_ = false;
   size_t segment_bytes_ = 64;
-  std::vector<size_t> elems_;              // by stream
-  std::array<bool, kStreams> known_ = {};  // it has been agreed on
+  std::vector<size_t> elems_;                 // by stream
+  std::array<ChosenCodec, kStreams> codecs_;  // theirs
+  std::array<bool, kStreams> known_ = {};     // it has been agreed on
   std::unique_ptr<InprocNetwork> network_;
   std::vector<std::unique_ptr<Node>> nodes_;
   NeighborVerdict verdict_;

@@ -4,6 +4,8 @@
 //
 //  1. What a rank gets is the sum, in rank order and in float32, of its own weights times what the
 //     ranks it names have handed in, bit for bit; inputs are left as they were.
+//     With a codec: what it has handed in, moved by the sum of its weights times the differences
+//     of what the codec makes of the two; nothing at all where all have handed in the same.
 //  2. When ranks do not say the same of each other, or a rank's own row is refused, the operation
 //     fails on every rank with one text that names them, outputs are left as they were, and the
 //     next one works.
@@ -22,7 +24,8 @@ struct NeighborVerdict {
   std::string swarm;    // what the seed turned on
   uint64_t hash = 0;    // of everything that happened
   // What came up, for tests that want it to.
-  uint64_t done = 0, conflicts = 0, refused = 0, aborted = 0, mirrored = 0, unread = 0, open = 0;
+  uint64_t done = 0, conflicts = 0, refused = 0, aborted = 0, mirrored = 0, unread = 0, open = 0,
+           coded = 0;
 };
 
 // Runs one seed to its end, with that many ranks; 0: as the seed has it, up to seven.

@@ -125,6 +125,21 @@ void PairJournal::CheckMean(const std::vector<Model>& now, int32_t a, int32_t b)
                            std::span<std::byte* const>(&output, 1), shard.count, Stores::kCached);
   }
   CheckResults(expected, a, b, held_[one.place], held_[other.place]);
+  CheckEqualStay({before_a, before_b}, {&held_[one.place], &held_[other.place]});
+}
+
+// By codecs to which a number's neighbors are nothing.
+void PairJournal::CheckEqualStay(const std::array<const Bytes*, 2>& before,
+                                 const std::array<const Bytes*, 2>& after) {
+  if (!keeps_equal_) return;
+  const std::vector<double> x = Values(*before[0]), y = Values(*before[1]);
+  const std::vector<double> new_x = Values(*after[0]), new_y = Values(*after[1]);
+  for (size_t e = 0; e < x.size(); ++e) {
+    if (x[e] != y[e]) continue;
+    if (new_x[e] != x[e] || new_y[e] != x[e])
+      Fail("9: what was equal in two models is " + std::to_string(new_x[e]) + " and " +
+           std::to_string(new_y[e]) + ", not " + std::to_string(x[e]));
+  }
 }
 
 void PairJournal::CheckResults(const Bytes& mean, int32_t a, int32_t b, const Bytes& of_a,
@@ -140,7 +155,8 @@ void PairJournal::CheckResults(const Bytes& mean, int32_t a, int32_t b, const By
   ++coded;
   const std::vector<double> means = Values(mean), ones = Values(of_a), others = Values(of_b);
   for (size_t e = 0; e < means.size(); ++e) {
-    const double rounding = std::abs(means[e]) * 0x1p-22;
+    const double rounding =
+        (std::abs(means[e]) + std::abs(ones[e]) + std::abs(others[e])) * 0x1p-23;
     if (std::abs(ones[e] - means[e]) > error + rounding ||
         std::abs(others[e] - means[e]) > error + rounding)
       Fail("8: " + who +

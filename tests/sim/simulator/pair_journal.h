@@ -3,6 +3,7 @@
 #ifndef COVEY_TESTS_SIM_SIMULATOR_PAIR_JOURNAL_H_
 #define COVEY_TESTS_SIM_SIMULATOR_PAIR_JOURNAL_H_
 
+#include <array>
 #include <functional>
 #include <map>
 #include <string>
@@ -31,7 +32,11 @@ class PairJournal {
   void ExpectCopies() { of_copies_ = true; }
   // Exchanges have a codec: how far from the mean the results may be of the one that a rank has
   // begun last; 0: they are the mean, bit for bit.
-  void ExpectCodec(std::function<double(size_t rank)> error) { error_ = std::move(error); }
+  // `keeps_equal`: a number that is equal in both stays, whatever lies beside it.
+  void ExpectCodec(std::function<double(size_t rank)> error, bool keeps_equal) {
+    error_ = std::move(error);
+    keeps_equal_ = keeps_equal;
+  }
   // It has done so, or averaged, and has `model` now: what it made its word say.
   void OnTaken(int32_t rank, const Bytes& model);
   // A rank begins a new epoch: what it has then is what counts.
@@ -66,6 +71,8 @@ class PairJournal {
   Model Resolve(int32_t i);
   void OnChange(const std::vector<Model>& now, const std::vector<int32_t>& changed);
   void CheckMean(const std::vector<Model>& now, int32_t a, int32_t b);
+  void CheckEqualStay(const std::array<const Bytes*, 2>& before,
+                      const std::array<const Bytes*, 2>& after);
   void CheckResults(const Bytes& mean, int32_t a, int32_t b, const Bytes& of_a, const Bytes& of_b);
   void CheckSum();
   std::vector<double> Values(const Bytes& model) const;
@@ -78,6 +85,7 @@ class PairJournal {
   std::vector<std::vector<double>> progress_;  // of whoever hands in, by rank; else empty
   bool of_copies_ = false;
   std::function<double(size_t rank)> error_;  // empty: no codec
+  bool keeps_equal_ = false;
   std::vector<bool> goes_on_;
   std::map<int, Bytes> means_;  // by epoch
   std::vector<Bytes> own_;      // what a rank made its word say last

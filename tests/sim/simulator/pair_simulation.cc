@@ -114,8 +114,8 @@ PairSimulation::PairSimulation(uint64_t seed, int32_t ranks)
     player.steps = std::make_unique<PairSteps>(r, swarm_.rule, player.pairs.get());
     player.fiber = std::make_unique<Fiber>([this, r] { Main(r); });
   }
-  if (swarm_.bits > 0)
-    journal_.ExpectCodec([this](size_t rank) { return players_[rank].pairs->error(); });
+  const auto error_of = [this](size_t rank) { return players_[rank].pairs->error(); };
+  if (!swarm_.codec.empty()) journal_.ExpectCodec(error_of, swarm_.KeepsEqual());
   if (!swarm_.by_rule) return;
   if (swarm_.rule.of_copies) journal_.ExpectCopies();
   if (const std::string wrong = FindDrawThatIsWrong(swarm_.rule); !wrong.empty())

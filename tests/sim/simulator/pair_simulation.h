@@ -16,6 +16,8 @@
 //  7. Who begins an exchange has handed in its last steps before it, or of copies, after it.
 //  8. With a codec two models change to what is less than half a step from their mean, and their
 //     sum stays; what could not be decoded becomes their mean.
+//  9. Likewise with one of a scale of its own, within what its two errors are. What is equal in two
+//     models stays, but where a block has a scale that other numbers make.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_PAIR_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_PAIR_SIMULATION_H_
 

@@ -1,5 +1,7 @@
 #include "tests/sim/simulator/pair_swarm.h"
 
+#include <iterator>
+
 namespace covey {
 namespace {
 
@@ -43,14 +45,22 @@ PairSwarm PairSwarm::Draw(Rng* rng, int32_t ranks) {
   s.rule = DrawRule(rng, s.size);
   s.keeps_own = s.strikes_permille % 5 == 0;  // Not drawn: what seeds are known for stays.
   s.gives_up = s.strikes_permille % 2 == 0;
-  constexpr int64_t kBits[] = {4, 8, 8, 11, 16};
-  s.bits = s.strikes_permille % 3 == 2 ? kBits[s.strikes_permille / 3 % 5] : 0;
+  constexpr const char* kCodecs[] = {"lattice@4",   "bf16",           "lattice@8", "lattice@8",
+                                     "bf16@random", "lattice@11",     "int8@16",   "lattice@16",
+                                     "fp16",        "qsgd@8+block=16"};
+  const uint64_t codec = s.strikes_permille / 3;
+  s.codec = s.strikes_permille % 3 == 2 ? kCodecs[codec % std::size(kCodecs)] : "";
   return s;
 }
 
 PairCodec PairSwarm::Codec() const {
-  if (bits == 0) return {};
-  return {.codec = FindNearCodec("lattice"), .values = {bits}};
+  PairCodec chosen;
+  CodecText read;
+  if (codec.empty() || !ReadCodecText(codec, CodecUse::kPairs, &read).ok()) return chosen;
+  chosen.codec = FindNearCodec(read.name);
+  chosen.values = read.values;
+  if (chosen.codec == nullptr && !ParseCodec(read.text, &chosen.alone).ok()) return {};
+  return chosen;
 }
 
 std::string PairSwarm::ToString() const {
@@ -64,8 +74,7 @@ std::string PairSwarm::ToString() const {
          ", stopped " + std::to_string(most_stopped) + ", killed " + std::to_string(most_killed) +
          ", switches " + std::to_string(switch_permille) + " permille, epochs " +
          std::to_string(epochs) + (keeps_own ? ", models stay own" : "") +
-         (gives_up ? ", some give up finishing" : "") +
-         (bits > 0 ? ", lattice@" + std::to_string(bits) : "");
+         (gives_up ? ", some give up finishing" : "") + (codec.empty() ? "" : ", " + codec);
 }
 
 }  // namespace covey

@@ -29,11 +29,13 @@ struct PairSwarm {
   bool keeps_own;                                        // at the end of an epoch; else the mean
   bool gives_up;                                         // some trains on while others finish
   int epochs;                                            // of so many steps, each with its end
-  int64_t bits;                                          // of the lattice; 0: no codec
+  std::string codec;                                     // its text; empty: none
 
   // `ranks` 0: as the seed has it.
   static PairSwarm Draw(Rng* rng, int32_t ranks);
   PairCodec Codec() const;
+  // A number is coded whatever lies beside it.
+  bool KeepsEqual() const { return codec.find("block") == codec.npos && codec != "int8@16"; }
   std::string ToString() const;
 };
 

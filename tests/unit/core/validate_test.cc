@@ -126,7 +126,7 @@ const Wrong kWrongs[] = {
        r->root = 0;
        r->codec = "bf16";
      },
-     StatusCode::kInvalidArgument, "a codec (bf16) is for allreduce only"},
+     StatusCode::kInvalidArgument, "a codec (bf16) is for allreduce and neighbor_allreduce only"},
     {"codec of doubles",
      [](auto* r, auto* t) {
        t->dtype = COVEY_FLOAT64;

@@ -22,8 +22,10 @@ constexpr size_t kCount = 300;
 class TwoModels {
  public:
   explicit TwoModels(int64_t bits = 8, size_t count = kCount)
+      : TwoModels({.codec = FindNearCodec("lattice"), .values = {bits}}, count) {}
+  TwoModels(const PairCodec& codec, size_t count)
       : layout_(std::vector<RoundSpan>{{DType::kF32, count}, {DType::kF64, 3}}, 1 << 20),
-        mean_({.codec = FindNearCodec("lattice"), .values = {bits}}, &layout_, &BestKernels()) {
+        mean_(codec, &layout_, &BestKernels()) {
     for (std::vector<std::byte>& model : models_) model.resize(layout_.length_bytes());
   }
 
@@ -174,6 +176,116 @@ TEST(CodedMeanTest, ManyChunksHaveStepsOfTheirOwn) {
   two.Meet(2);
   EXPECT_EQ(two.mean().counters().repaired, 20u);
   for (size_t i = 1024; i < 10000; ++i) EXPECT_NEAR(two.NewX()[i], 1.00005f, 1e-6f);
+}
+
+// ---- Codecs of a scale of their own -------------------------------------------------------------
+
+constexpr const char* kAlone[] = {"bf16", "bf16@random",      "fp16", "int8", "int8@16",
+                                  "qsgd", "qsgd@8,block=1008"};
+
+PairCodec Alone(const char* text) {
+  PairCodec codec;
+  EXPECT_TRUE(ParseCodec(text, &codec.alone).ok()) << text;
+  return codec;
+}
+
+TEST(CodedAloneTest, TheSumStaysAndTheErrorIsThatOfTwoCodes) {
+  for (const char* text : kAlone) {
+    SCOPED_TRACE(text);
+    TwoModels two(Alone(text), kCount);
+    for (uint64_t round = 0; round < 50; ++round) {
+      two.Draw(std::pow(0.8, static_cast<double>(round)), kSeed + round);
+      two.Meet(kSeed + round);
+      const double error = two.mean().error();
+      EXPECT_GT(error, 0);
+      EXPECT_LT(error, 0.5);
+      for (size_t i = 0; i < kCount; ++i) {
+        const double mean = Mean(two.X()[i], two.Y()[i]);
+        EXPECT_LE(std::abs(static_cast<double>(two.NewX()[i]) - mean), error + 0x1p-22);
+        EXPECT_NEAR(Mean(two.NewX()[i], two.NewY()[i]), mean, 0x1p-23);
+      }
+    }
+    EXPECT_EQ(two.mean().counters().repaired, 0u);
+    EXPECT_EQ(two.mean().counters().decoded, 100u);
+  }
+}
+
+// Whole numbers that these codecs round to whole ones: halves of those are exact in float32.
+TEST(CodedAloneTest, OfWholeNumbersTheSumStaysToTheBit) {
+  for (const char* text : {"bf16", "bf16@random", "fp16"}) {
+    SCOPED_TRACE(text);
+    TwoModels two(Alone(text), kCount);
+    Rng rng(kSeed);
+    bool is_rounded = false;
+    for (uint64_t round = 0; round < 20; ++round) {
+      for (size_t i = 0; i < kCount; ++i) {
+        two.X()[i] = static_cast<float>(rng.Below(60001)) - 30000;
+        two.Y()[i] = static_cast<float>(rng.Below(60001)) - 30000;
+      }
+      two.Meet(round);
+      for (size_t i = 0; i < kCount; ++i) {
+        EXPECT_EQ(two.NewX()[i] + two.NewY()[i], two.X()[i] + two.Y()[i]) << i;
+        is_rounded |= two.NewX()[i] != two.NewY()[i];
+      }
+    }
+    EXPECT_TRUE(is_rounded);
+  }
+}
+
+TEST(CodedAloneTest, EqualModelsStayAsTheyAre) {
+  for (const char* text : kAlone) {
+    SCOPED_TRACE(text);
+    TwoModels two(Alone(text), kCount);
+    for (uint64_t round = 0; round < 20; ++round) {
+      two.Draw(0, kSeed + round);
+      two.Meet(round);
+      EXPECT_EQ(std::memcmp(two.NewX(), two.X(), kCount * sizeof(float)), 0);
+      EXPECT_EQ(std::memcmp(two.NewY(), two.X(), kCount * sizeof(float)), 0);
+    }
+  }
+}
+
+TEST(CodedAloneTest, WhatDrawsIsRightInExpectation) {
+  for (const char* text : {"bf16@random", "qsgd"}) {
+    SCOPED_TRACE(text);
+    TwoModels two(Alone(text), kCount);
+    two.Draw(0.1, kSeed);
+    constexpr int kDraws = 20000;
+    std::vector<double> sum(kCount);
+    for (uint64_t draw = 1; draw <= kDraws; ++draw) {
+      two.Meet(draw * 0x9e3779b97f4a7c15u);
+      for (size_t i = 0; i < kCount; ++i) sum[i] += static_cast<double>(two.NewX()[i]);
+    }
+    const double allowed = 5 * two.mean().error() / std::sqrt(kDraws) + 0x1p-20;
+    for (size_t i = 0; i < kCount; ++i)
+      EXPECT_NEAR(sum[i] / kDraws, Mean(two.X()[i], two.Y()[i]), allowed) << i;
+  }
+}
+
+TEST(CodedAloneTest, WhatIsNotFiniteAndWhatACodecMakesSoIsSentWhole) {
+  TwoModels two(Alone("fp16"), kCount);
+  two.Draw(0.1, kSeed);
+  two.X()[3] = std::numeric_limits<float>::quiet_NaN();
+  two.X()[5] = two.Y()[5] = 70000;  // beyond float16
+  two.Meet(1);
+  EXPECT_EQ(two.mean().counters().repaired, 2u);
+  for (const float* one : {two.NewX(), two.NewY()}) {
+    EXPECT_TRUE(std::isnan(one[3]));
+    EXPECT_EQ(one[5], 70000.0f);
+    EXPECT_EQ(one[4], static_cast<float>(Mean(two.X()[4], two.Y()[4])));
+  }
+  EXPECT_EQ(two.mean().counters().bytes, 2 * (2 * kCount + 4 * kCount + 24));
+}
+
+TEST(CodedAloneTest, WhatTravelsIsCounted) {
+  const std::pair<const char*, uint64_t> kBytes[] = {
+      {"bf16", 2 * kCount}, {"int8", kCount + 8}, {"qsgd", kCount + 4}};
+  for (const auto& [text, bytes] : kBytes) {
+    TwoModels two(Alone(text), kCount);
+    two.Draw(0.1, kSeed);
+    two.Meet(1);
+    EXPECT_EQ(two.mean().counters().bytes, 2 * (bytes + 24)) << text;
+  }
 }
 
 }  // namespace

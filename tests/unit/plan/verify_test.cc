@@ -183,6 +183,13 @@ const Damage kDamages[] = {
        reduce->length_bytes = 640;
      },
      "combines the code of rank 0 as if it were an input"},
+    {"own code is not staged", Kind::kNeighborAllreduce, "coded",
+     [](auto* s) { Nth(&(*s)[1], StepKind::kEncode, 0)->input_offset -= 1024; }, "combines byte"},
+    {"codes added to other bytes", Kind::kNeighborAllreduce, "coded",
+     [](auto* s) { Nth(&(*s)[1], StepKind::kMixCoded, 0)->input_offset += 1024; },
+     "adds to other bytes than it decodes"},
+    {"codes mixed while written", Kind::kNeighborAllreduce, "coded",
+     [](auto* s) { Drop(&(*s)[1], StepKind::kWait, 0); }, "(S2)"},
     {"half an element", Kind::kAllreduce, "flat",
      [](auto* s) { Nth(&(*s)[1], StepKind::kReduce, 0)->length_bytes -= 2; },
      "16382 bytes are no whole number of float32"},

@@ -14,6 +14,8 @@ TEST(Bf16Test, KeepsTheRules) {
   }
 }
 
+TEST(Bf16Test, WhatIsDrawnIsOfThePlaceAlone) { ExpectDrawsOfThePlaceAlone("bf16@random"); }
+
 TEST(Bf16Test, AtRandomItIsRightInExpectation) {
   constexpr int kSeeds = 20000;
   const std::vector<float> elements = {1.0f,   1.001f, -1.0031f, 3.14159f, 1e-30f,
