@@ -66,6 +66,7 @@ Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
                  .device_commons = options_.device_commons,
                  .device_path = options_.device_path,
                  .circuit_bytes = options_.circuit_bytes,
+                 .circuit_patience = options_.circuit_patience,
                  .log = options_.log},
                 transport),
       stall_(transport->rank(), options_.log),

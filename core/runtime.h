@@ -46,6 +46,7 @@ class Runtime {
     bool device_commons = true;
     DevicePath device_path = DevicePath::kAuto;
     uint64_t circuit_bytes = 0;
+    Time circuit_patience = kNever;
     const Kernels* kernels = nullptr;
     Clock* clock = nullptr;        // outlives the runtime
     Log* log = nullptr;            // outlives the runtime

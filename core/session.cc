@@ -87,6 +87,7 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
           .device_commons = config.cuda_path == "auto" || config.cuda_path == "ipc",
           .device_path = PathOf(config),
           .circuit_bytes = config.nccl_bytes,
+          .circuit_patience = config.nccl_abort,
           .kernels = &BestKernels(),
           .clock = &s->clock_,
           .log = s->log_.get()},

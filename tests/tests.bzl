@@ -95,6 +95,11 @@ _CC_DATA = {
         "//tests/plugins:driver/libcuda.so.1",
         "//tests/plugins:nccl/libnccl.so.2",
     ],
+    "contract/nccl_stuck_test.cc": [
+        "//ops/devices:libcovey_cuda.so",
+        "//tests/plugins:driver/libcuda.so.1",
+        "//tests/plugins:nccl/libnccl.so.2",
+    ],
     "contract/nccl_torn_test.cc": [
         "//ops/devices:libcovey_cuda.so",
         "//tests/plugins:driver/libcuda.so.1",

@@ -48,6 +48,7 @@ struct Config {
   std::string algorithm = "auto";  // or flat, direct, read, staged, ring
   std::string cuda_path = "auto";  // or nccl, ipc, staged
   size_t nccl_bytes = size_t{4} << 10;
+  Time nccl_abort = 30 * kSecond;
   Time spin = 20 * kMicrosecond;
   int32_t yield_count = 16;
   size_t arena_bytes = size_t{16} << 30;

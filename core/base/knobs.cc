@@ -163,6 +163,12 @@ constexpr Knob kKnobs[] = {
      .maximum = kGiB,
      .agreed = true,
      .help = "smaller messages on CUDA do not go by nccl"},
+    {.name = "nccl_abort",
+     .unit = "s",
+     .type = Type::kTime,
+     .field = &Config::nccl_abort,
+     .maximum = 86400 * kSecond,
+     .help = "how long an operation that has failed waits for NCCL to return from ncclCommAbort"},
     {.name = "spin",
      .unit = "us",
      .type = Type::kTime,
@@ -267,19 +273,16 @@ constexpr Knob kKnobs[] = {
 template <size_t kCount>
 std::string WithUnit(int64_t value, const std::array<Unit, kCount>& units) {
   if (value == 0) return "0";
-  for (const Unit& unit : units) {
-    if (value % unit.factor == 0) {
+  for (const Unit& unit : units)
+    if (value % unit.factor == 0)
       return std::to_string(value / unit.factor) + std::string(unit.name);
-    }
-  }
   return std::to_string(value);
 }
 
 template <size_t kCount>
 std::optional<int64_t> FactorOf(std::string_view name, const std::array<Unit, kCount>& units) {
-  for (const Unit& unit : units) {
+  for (const Unit& unit : units)
     if (unit.name == name) return unit.factor;
-  }
   return std::nullopt;
 }
 
@@ -323,9 +326,8 @@ std::vector<std::string_view> ChoicesOf(const Knob& knob) {
 std::string AllowedText(const Knob& knob) {
   if (knob.type == Type::kChoice) {
     std::string text = "one of";
-    for (std::string_view choice : ChoicesOf(knob)) {
+    for (std::string_view choice : ChoicesOf(knob))
       text += (text == "one of" ? " " : ", ") + std::string(choice);
-    }
     return text;
   }
   std::string text = "a number";

@@ -204,7 +204,7 @@ void Executor::FailCircuit(Exchange* x, Time now) {
 bool Executor::LeaveCircuit(Exchange* x, Rank lost, const std::string& how) {
   if (x->state != ExchangeState::kCircuit) return false;
   order_.Remove(x);
-  board_.Drop(*x->request->group, lost, how);
+  board_.Drop(*x->request->group, lost, how, options_.clock->Now());
   return x->leg >= CircuitLeg::kLaunching;
 }
 

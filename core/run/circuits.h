@@ -9,7 +9,7 @@
 //      is done in that order, and all members launch the same in the same order
 //      (core/run/launch_order.h).
 //  C4. A circuit that has failed or was aborted stays so, and does nothing more once IsOver. Until
-//      then memory of its work may be written.
+//      then memory of its work may be written. One that takes too long is given up.
 //  C5. Two ranks whose Device() is equal cannot be in one circuit.
 #ifndef COVEY_CORE_RUN_CIRCUITS_H_
 #define COVEY_CORE_RUN_CIRCUITS_H_
@@ -52,6 +52,8 @@ class Circuits {
 
   virtual void Abort(Circuit* circuit) = 0;  // begins to; any number of times
   virtual bool IsOver(Circuit* circuit) = 0;
+  // Nobody waits any more until an aborted one is over, also not when this object goes.
+  virtual void GiveUp(Circuit* circuit) = 0;
   virtual std::string Failure(Circuit* circuit) = 0;  // empty: it has not failed
 };
 

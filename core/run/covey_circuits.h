@@ -51,6 +51,7 @@ typedef struct covey_circuits {
   int (*is_done)(void* self, covey_circuit* circuit, uint64_t mark);
   void (*abort)(void* self, covey_circuit* circuit);
   int (*is_over)(void* self, covey_circuit* circuit);
+  void (*give_up)(void* self, covey_circuit* circuit);
   const char* (*failure)(void* self, covey_circuit* circuit);
 } covey_circuits;
 

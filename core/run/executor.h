@@ -45,8 +45,9 @@ class Executor {
     uint64_t device_arena_bytes = 0;  // of the arena, for messages of device tensors
     bool device_commons = true;       // devices of a host may reduce each other's memory
     DevicePath device_path = DevicePath::kAuto;
-    uint64_t circuit_bytes = 0;  // less than this goes through the host
-    Log* log = nullptr;          // outlives the executor; null: nothing is said
+    uint64_t circuit_bytes = 0;      // less than this goes through the host
+    Time circuit_patience = kNever;  // with one that was aborted
+    Log* log = nullptr;              // outlives the executor; null: nothing is said
   };
   struct Counters {
     uint64_t done = 0, voided = 0, aborted = 0;
@@ -66,7 +67,7 @@ class Executor {
         transport_(transport),
         mover_(options_.kernels, transport),
         coder_(options_.kernels),
-        board_(options_.device_path, transport->rank(), options_.log),
+        board_(options_.device_path, options_.circuit_patience, transport->rank(), options_.log),
         order_(transport->rank()) {}
 
   // `request` and `channel` are borrowed until the exchange appears in ended(). entry 0 begins
@@ -143,7 +144,7 @@ class Executor {
   void ChooseSchedule(Exchange* exchange);
   bool RunSteps(Exchange* exchange, Time now);
   bool Await(Exchange* exchange, uint32_t tick, int peer);
-  bool AllHaveLeft(const Exchange& exchange) const;
+  bool AllHaveLeft(const Exchange& exchange);
   void AbortIfInVain(Exchange* exchange, uint64_t target, size_t index);
   bool Fetch(Exchange* exchange, const Step& step);
   void Signal(const Exchange& exchange, uint32_t tick);

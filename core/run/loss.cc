@@ -68,8 +68,8 @@ std::vector<Rank> Executor::AwaitedPeers(const Exchange& x) const {
 
 // Whether no member touches this rank's memory any more: each is through, or has given up, or is
 // gone.
-bool Executor::AllHaveLeft(const Exchange& x) const {
-  if (x.for_circuit) return board_.IsOver(*x.request->group);
+bool Executor::AllHaveLeft(const Exchange& x) {
+  if (x.for_circuit) return board_.IsOver(*x.request->group, options_.clock->Now());
   const uint64_t last = x.channel->ticks + x.schedule->ticks;
   for (size_t j = 0; j < x.size(); ++j) {
     const Cell* cell = x.CellOf(j);

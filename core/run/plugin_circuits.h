@@ -33,6 +33,7 @@ class PluginCircuits final : public Circuits {
   }
   void Abort(Circuit* x) override { c_.abort(c_.self, x); }
   bool IsOver(Circuit* x) override { return c_.is_over(c_.self, x) == 1; }
+  void GiveUp(Circuit* x) override { c_.give_up(c_.self, x); }
   std::string Failure(Circuit* x) override { return c_.failure(c_.self, x); }
 
  private:

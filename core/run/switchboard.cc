@@ -118,12 +118,13 @@ Circuit* Switchboard::CircuitOf(const Group& group) const {
   return line == nullptr ? nullptr : line->circuit;
 }
 
-void Switchboard::Drop(const Group& group, Rank lost, const std::string& how) {
+void Switchboard::Drop(const Group& group, Rank lost, const std::string& how, Time now) {
   Line& line = lines_[group.key];
   if (line.circuit == nullptr || line.dropped) return;
   line.dropped = true;
   line.lost = lost;
   line.how = how;
+  line.dropped_at = now;
   Never(group, &line, "the circuit has ended: rank " + Text(lost) + " " + how, false);
   circuits_->Abort(line.circuit);
 }
@@ -137,9 +138,19 @@ Rank Switchboard::DroppedBy(const Group& group) const { return Find(group)->lost
 
 std::string Switchboard::DroppedHow(const Group& group) const { return Find(group)->how; }
 
-bool Switchboard::IsOver(const Group& group) const {
-  const Line* line = Find(group);
-  return line == nullptr || line->circuit == nullptr || circuits_->IsOver(line->circuit);
+bool Switchboard::IsOver(const Group& group, Time now) {
+  const auto found = lines_.find(group.key);
+  if (found == lines_.end() || found->second.circuit == nullptr) return true;
+  Line& line = found->second;
+  if (line.given_up || circuits_->IsOver(line.circuit)) return true;
+  if (!line.dropped || now - line.dropped_at <= patience_) return false;
+  line.given_up = true;
+  circuits_->GiveUp(line.circuit);
+  if (log_ != nullptr)
+    log_->Write(LogLevel::kWarn,
+                "a circuit between devices was aborted, which has not ended within nccl_abort: it "
+                "is given up");
+  return true;
 }
 
 }  // namespace covey

@@ -39,7 +39,9 @@ class Switchboard {
  public:
   enum class Stand : uint8_t { kNotYet, kWilling, kReady, kNever };
 
-  Switchboard(DevicePath path, Rank self, Log* log) : path_(path), self_(self), log_(log) {}
+  // `patience`: so long an aborted circuit may take until it is given up.
+  Switchboard(DevicePath path, Time patience, Rank self, Log* log)
+      : path_(path), patience_(patience), self_(self), log_(log) {}
 
   // Outlives the switchboard.
   void SetCircuits(Circuits* circuits) { circuits_ = circuits; }
@@ -59,12 +61,12 @@ class Switchboard {
 
   Circuit* CircuitOf(const Group& group) const;  // null: none
   // Ends the group's circuit, if it has one: `lost` is to blame, for `how`.
-  void Drop(const Group& group, Rank lost, const std::string& how);
+  void Drop(const Group& group, Rank lost, const std::string& how, Time now);
   bool IsDropped(const Group& group) const;
   Rank DroppedBy(const Group& group) const;
   std::string DroppedHow(const Group& group) const;
-  // Nothing of a dropped circuit touches memory any more.
-  bool IsOver(const Group& group) const;
+  // Nothing of a dropped circuit touches memory any more, or it was given up.
+  bool IsOver(const Group& group, Time now);
 
  private:
   struct Line {
@@ -76,6 +78,8 @@ class Switchboard {
     bool dropped = false;
     Rank lost = kNoRank;  // of one that is dropped
     std::string how;
+    Time dropped_at = 0;
+    bool given_up = false;
   };
 
   Stand Look(const Group& group, Line* line);
@@ -83,6 +87,7 @@ class Switchboard {
   const Line* Find(const Group& group) const;
 
   DevicePath path_;
+  Time patience_;
   Rank self_;
   Log* log_;
   Circuits* circuits_ = nullptr;

@@ -8,6 +8,7 @@
 #include "ops/devices/cuda/nccl_circuits.h"
 
 #include <dlfcn.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,8 @@
 #include <unistd.h>
 
 #include "ops/devices/cuda/nccl_state.h"
+
+enum { kLookMs = 1, kLooks = 30000, kLooksIfStuck = 10 }; /* at the close */
 
 static void Ring(const Circuits* c) {
   const uint64_t one = 1;
@@ -202,6 +205,13 @@ static void AbortOne(void* self, covey_circuit* x) {
 
 static int IsOver(void* self, covey_circuit* x) { return StateOf(self, x) == kOver; }
 
+static void GiveUp(void* self, covey_circuit* x) {
+  Circuits* c = self;
+  pthread_mutex_lock(&c->mutex);
+  c->is_stuck |= x->state != kOver;
+  pthread_mutex_unlock(&c->mutex);
+}
+
 static const char* Failure(void* self, covey_circuit* x) {
   Circuits* c = self;
   pthread_mutex_lock(&c->mutex);
@@ -249,18 +259,36 @@ const covey_circuits* NcclOpenCircuits(const CudaDriver* driver, CudaContext con
                               .is_done = IsDone,
                               .abort = AbortOne,
                               .is_over = IsOver,
+                              .give_up = GiveUp,
                               .failure = Failure};
   return &c->shown;
 }
 
-void NcclCloseCircuits(const covey_circuits* circuits) {
-  if (circuits == NULL) return;
-  Circuits* c = circuits->self;
+/* 0: it is stuck. */
+static int EndMechanic(Circuits* c) {
+  if (!c->has_mechanic) return 1;
   pthread_mutex_lock(&c->mutex);
   c->closes = 1;
   Ring(c);
+  for (int look = 0; !c->has_ended && look < (c->is_stuck ? kLooksIfStuck : kLooks); ++look) {
+    pthread_mutex_unlock(&c->mutex);
+    poll(NULL, 0, kLookMs);
+    pthread_mutex_lock(&c->mutex);
+  }
+  const int has_ended = c->has_ended;
   pthread_mutex_unlock(&c->mutex);
-  if (c->has_mechanic) pthread_join(c->mechanic, NULL);
+  if (has_ended) {
+    pthread_join(c->mechanic, NULL);
+  } else {
+    pthread_detach(c->mechanic);
+  }
+  return has_ended;
+}
+
+int NcclCloseCircuits(const covey_circuits* circuits) {
+  if (circuits == NULL) return 1;
+  Circuits* c = circuits->self;
+  if (!EndMechanic(c)) return 0;
   while (c->circuits != NULL) {
     covey_circuit* x = c->circuits;
     c->circuits = x->next;
@@ -274,4 +302,5 @@ void NcclCloseCircuits(const covey_circuits* circuits) {
   if (c->bell >= 0) close(c->bell);
   pthread_mutex_destroy(&c->mutex);
   free(c);
+  return 1;
 }

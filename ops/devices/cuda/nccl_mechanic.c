@@ -182,6 +182,7 @@ void* NcclMechanic(void* self) {
     Wait(c, did != 0);
     pthread_mutex_lock(&c->mutex);
   }
+  c->has_ended = 1;
   pthread_mutex_unlock(&c->mutex);
   return NULL;
 }

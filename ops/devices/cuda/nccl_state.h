@@ -6,6 +6,9 @@
  * the mechanic's but in kReady, when it is the driver's; `state`, under the mutex, says whose.
  *
  *   kNew -> kMaking -> kReady, any of them -> kFailed, all -> kEnding -> kOver (abort, close)
+ *
+ * NCCL may not return from an abort: its kernels were told to end before. The mechanic then is
+ * stuck, and so at the close it is left, with all that it may touch.
  */
 #ifndef COVEY_OPS_DEVICES_CUDA_NCCL_STATE_H_
 #define COVEY_OPS_DEVICES_CUDA_NCCL_STATE_H_
@@ -56,7 +59,8 @@ typedef struct Circuits {
   Found library, id;
   NcclId made_id;
   char trouble[256];
-  int closes;
+  int closes, has_ended; /* it is to end; the mechanic has */
+  int is_stuck;          /* a circuit was given up */
   struct covey_circuit* circuits;
 } Circuits;
 

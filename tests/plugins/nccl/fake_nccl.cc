@@ -1,6 +1,7 @@
 #include "tests/plugins/nccl/fake_nccl.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <map>
@@ -71,7 +72,7 @@ struct Library {
   std::vector<std::shared_ptr<Comm>> comms;      // ever: streams may still hold work of theirs
   std::map<Task*, std::unique_ptr<Task>> tasks;  // that no stream has done yet
   int version = 22000;
-  bool never = false, refuses = false;
+  bool never = false, refuses = false, never_aborts = false;
   int failed_rank = -1;
   int ids = 0, asked = 0, left = 0, aborted = 0, launched = 0, mixed = 0;
   int without_context = 0;
@@ -201,7 +202,7 @@ auto Locked(Fn fn) {
 void Reset() {
   Locked([](Library& l) {
     l.version = 22000;
-    l.never = l.refuses = false;
+    l.never = l.refuses = l.never_aborts = false;
     l.failed_rank = -1;
   });
 }
@@ -213,6 +214,9 @@ void NeverReady() {
 }
 void Refuse() {
   Locked([](Library& l) { l.refuses = true; });
+}
+void NeverAbort() {
+  Locked([](Library& l) { l.never_aborts = true; });
 }
 void FailRank(int rank) {
   Locked([rank](Library& l) { l.failed_rank = rank; });
@@ -246,8 +250,9 @@ int WithoutContext() {
   return Locked([](Library& l) { return l.without_context; });
 }
 
-constexpr FakeNccl kFake = {Reset, BeOf,    NeverReady, Refuse, FailRank, Asked,         Made,
-                            Left,  Aborted, Launched,   Inside, Mixed,    WithoutContext};
+constexpr FakeNccl kFake = {Reset,    BeOf,   NeverReady, Refuse,        NeverAbort,
+                            FailRank, Asked,  Made,       Left,          Aborted,
+                            Launched, Inside, Mixed,      WithoutContext};
 
 }  // namespace
 
@@ -319,7 +324,10 @@ SHOWN int ncclCommGetAsyncError(void* asked, int* result) {
 SHOWN int ncclCommFinalize(void*) { return kInProgress; }
 SHOWN int ncclCommDestroy(void* comm) { return Gone(comm, false); }
 #ifndef WITHOUT_ABORT
-SHOWN int ncclCommAbort(void* comm) { return Gone(comm, true); }
+SHOWN int ncclCommAbort(void* comm) {
+  while (Locked([](Library& l) { return l.never_aborts; })) pause();
+  return Gone(comm, true);
+}
 #endif
 SHOWN int ncclGroupStart() { return kOk; }
 SHOWN int ncclGroupEnd() {

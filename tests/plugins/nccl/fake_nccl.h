@@ -12,6 +12,7 @@ struct FakeNccl {
   void (*be_of)(int version);  // what it says of itself
   void (*never_ready)();       // making a communicator does not end from now on
   void (*refuse)();            // making one fails
+  void (*never_abort)();       // an abort that begins from now on never returns
   void (*fail)(int rank);      // the communicators of this rank have an error
   int (*asked)();              // calls of any function
   int (*made)();               // communicators ever made, or begun to be

@@ -90,6 +90,7 @@ class LateCircuits final : public Circuits {
   Answer IsDone(Circuit* circuit, uint64_t mark) override;
   void Abort(Circuit* circuit) override;
   bool IsOver(Circuit* circuit) override;
+  void GiveUp(Circuit*) override {}
   std::string Failure(Circuit* circuit) override;
 
  private:
