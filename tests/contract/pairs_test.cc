@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <barrier>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -60,6 +61,7 @@ TEST_P(PairsTest, WhatAllHaveLearntIsInTheMean) {
   const auto [size, method] = GetParam();
   std::vector<double> ends(static_cast<size_t>(size));
   std::atomic<int> met_somebody{0};
+  std::barrier all_have_begun(size);  // else each may be alone from its begin to its end
   RunRanks(size, "", [&, size = size, method = method](int rank, covey_runtime*& runtime) {
     Student student(runtime);
     ASSERT_EQ(student.Open(method), COVEY_OK) << student.error.message;
@@ -71,6 +73,7 @@ TEST_P(PairsTest, WhatAllHaveLearntIsInTheMean) {
         ASSERT_EQ(student.Step(&met), COVEY_OK) << student.error.message;
         if (met.partner >= 0) ++met_somebody;
         EXPECT_NE(met.partner, rank);
+        if (step == 0) all_have_begun.arrive_and_wait();
       }
       ASSERT_EQ(student.Finish(), COVEY_OK) << student.error.message;
       // The mean of 1 .. size, kSteps times each.

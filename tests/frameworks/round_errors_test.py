@@ -94,7 +94,7 @@ def fails_half_made() -> List[str]:
     kept, sys.unraisablehook = sys.unraisablehook, lambda what: said.append(str(what.exc_value))
     parameter = torch.nn.Parameter(torch.zeros(3))
     try:
-        for name in ("Span", "Ahead"):
+        for name in ("spans_of", "Ahead"):
             whole = getattr(rounds, name)
             setattr(rounds, name, throw)
             try:
