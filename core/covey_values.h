@@ -28,6 +28,17 @@ COVEY_API covey_code covey_codec_check(const char* codec, int32_t feeds_back, co
 COVEY_API covey_code covey_codec_residual(const char* codec, const float* contribution,
                                           int64_t count, float* residual, covey_error* error);
 
+/* A codec by itself. `count` float32 become as many bytes as covey_codec_bytes says. What is drawn
+ * depends on `seed` and place alone. A codec that decodes beside something near takes its `step`,
+ * more than 0, and decode's `elements` are the reference before; others ignore `step`. Errors: as
+ * covey_codec_check; COVEY_MISMATCH: what was encoded lies too far from the reference. */
+COVEY_API covey_code covey_codec_bytes(const char* codec, int64_t count, int64_t* bytes,
+                                       covey_error* error);
+COVEY_API covey_code covey_codec_encode(const char* codec, const float* elements, int64_t count,
+                                        uint64_t seed, float step, void* codes, covey_error* error);
+COVEY_API covey_code covey_codec_decode(const char* codec, const void* codes, int64_t count,
+                                        float* elements, covey_error* error);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

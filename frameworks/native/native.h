@@ -96,6 +96,9 @@ PyObject* CountNotFinite(PyObject* module, PyObject* args);
 PyObject* CodecsText(PyObject* module, PyObject* unused);
 PyObject* CodecCheck(PyObject* module, PyObject* args);
 PyObject* CodecResidual(PyObject* module, PyObject* args);
+PyObject* CodecBytes(PyObject* module, PyObject* args);
+PyObject* CodecEncode(PyObject* module, PyObject* args);
+PyObject* CodecDecode(PyObject* module, PyObject* args);
 
 /* neighbors.c ---------------------------------------------------------------------------------- */
 
@@ -192,6 +195,10 @@ extern const char kSubmitOneDoc[];
 extern const char kShortcutDoc[];
 extern const char kBenchFlagDoc[];
 extern const char kBenchAllreduceDoc[];
+extern const char kCountNotFiniteDoc[];
+extern const char kCodecDecodeDoc[];
+extern const char kCodecEncodeDoc[];
+extern const char kCodecResidualDoc[];
 extern const char kBenchMpiDoc[];
 
 #endif /* COVEY_FRAMEWORKS_NATIVE_NATIVE_H_ */

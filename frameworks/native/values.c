@@ -3,6 +3,9 @@
 
 #include "frameworks/native/native.h"
 
+const char kCountNotFiniteDoc[] =
+    "count_not_finite(dtype, address, count) -> how many elements are NaN or infinite";
+
 PyObject* CountNotFinite(PyObject* module, PyObject* args) {
   (void)module;
   int dtype;
@@ -15,6 +18,9 @@ PyObject* CountNotFinite(PyObject* module, PyObject* args) {
   Py_END_ALLOW_THREADS
   return PyLong_FromLongLong(found);
 }
+
+const char kCodecResidualDoc[] =
+    "codec_residual(codec, contribution, count, residual): addresses; what it leaves out";
 
 PyObject* CodecResidual(PyObject* module, PyObject* args) {
   (void)module;
@@ -29,6 +35,59 @@ PyObject* CodecResidual(PyObject* module, PyObject* args) {
   Py_BEGIN_ALLOW_THREADS
   code = covey_codec_residual(codec, (const float*)(uintptr_t)contribution, count,
                               (float*)(uintptr_t)residual, &error);
+  Py_END_ALLOW_THREADS
+  return NoneOrError(code, &error);
+}
+
+PyObject* CodecBytes(PyObject* module, PyObject* args) {
+  (void)module;
+  const char* codec;
+  long long count;
+  if (!PyArg_ParseTuple(args, "sL:codec_bytes", &codec, &count)) return NULL;
+  covey_error error;
+  ClearError(&error);
+  int64_t bytes = 0;
+  const covey_code code = covey_codec_bytes(codec, count, &bytes, &error);
+  if (code == COVEY_OK) return PyLong_FromLongLong(bytes);
+  return NoneOrError(code, &error);
+}
+
+const char kCodecEncodeDoc[] = "codec_encode(codec, elements, count, seed, step, codes): addresses";
+
+PyObject* CodecEncode(PyObject* module, PyObject* args) {
+  (void)module;
+  const char* codec;
+  unsigned long long elements, seed, codes;
+  long long count;
+  float step;
+  if (!PyArg_ParseTuple(args, "sKLKfK:codec_encode", &codec, &elements, &count, &seed, &step,
+                        &codes))
+    return NULL;
+  covey_error error;
+  ClearError(&error);
+  covey_code code;
+  Py_BEGIN_ALLOW_THREADS
+  code = covey_codec_encode(codec, (const float*)(uintptr_t)elements, count, seed, step,
+                            (void*)(uintptr_t)codes, &error);
+  Py_END_ALLOW_THREADS
+  return NoneOrError(code, &error);
+}
+
+const char kCodecDecodeDoc[] =
+    "codec_decode(codec, codes, count, elements): addresses; elements: the reference before";
+
+PyObject* CodecDecode(PyObject* module, PyObject* args) {
+  (void)module;
+  const char* codec;
+  unsigned long long codes, elements;
+  long long count;
+  if (!PyArg_ParseTuple(args, "sKLK:codec_decode", &codec, &codes, &count, &elements)) return NULL;
+  covey_error error;
+  ClearError(&error);
+  covey_code code;
+  Py_BEGIN_ALLOW_THREADS
+  code = covey_codec_decode(codec, (const void*)(uintptr_t)codes, count,
+                            (float*)(uintptr_t)elements, &error);
   Py_END_ALLOW_THREADS
   return NoneOrError(code, &error);
 }

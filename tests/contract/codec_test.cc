@@ -73,6 +73,43 @@ TEST(CodecTest, RanksThatDifferHearBothCodecs) {
   });
 }
 
+TEST(CodecTest, CodesByThemselves) {
+  std::vector<float> own(3000), near(3000);
+  for (size_t i = 0; i < own.size(); ++i) {
+    own[i] = static_cast<float>(i % 97) / 50 - 1;
+    near[i] = own[i] + 0.01f;
+  }
+  const auto count = static_cast<int64_t>(own.size());
+  covey_error error = COVEY_INIT(covey_error);
+  const std::pair<const char*, double> kErrors[] = {
+      {"bf16", 0.004}, {"fp16", 0.001}, {"int8", 0.004}, {"qsgd", 0.3}, {"lattice@8", 0.001}};
+  for (const auto& [codec, bound] : kErrors) {
+    int64_t bytes = 0;
+    ASSERT_EQ(covey_codec_bytes(codec, count, &bytes, &error), COVEY_OK) << error.message;
+    EXPECT_LT(bytes, 3 * count) << codec;
+    std::vector<std::byte> codes(static_cast<size_t>(bytes) + 1, std::byte{0x77});
+    ASSERT_EQ(covey_codec_encode(codec, own.data(), count, 5, 0.001f, codes.data(), &error),
+              COVEY_OK);
+    EXPECT_EQ(codes.back(), std::byte{0x77}) << codec;
+    std::vector<float> found = near;
+    ASSERT_EQ(covey_codec_decode(codec, codes.data(), count, found.data(), &error), COVEY_OK);
+    for (size_t i = 0; i < own.size(); ++i) ASSERT_NEAR(found[i], own[i], bound) << codec << i;
+  }
+  std::vector<std::byte> codes(20'000);
+  std::vector<float> far(own.size(), 50);
+  ASSERT_EQ(covey_codec_encode("lattice@8", own.data(), count, 5, 0.001f, codes.data(), &error),
+            COVEY_OK);
+  EXPECT_EQ(covey_codec_decode("lattice@8", codes.data(), count, far.data(), &error),
+            COVEY_MISMATCH);
+  EXPECT_EQ(covey_codec_encode("lattice@8", own.data(), count, 5, 0, codes.data(), &error),
+            COVEY_INVALID_ARGUMENT);
+  EXPECT_EQ(covey_codec_encode("int9", own.data(), count, 5, 0, codes.data(), &error),
+            COVEY_INVALID_ARGUMENT);
+  EXPECT_EQ(covey_codec_decode("int8", nullptr, count, far.data(), &error), COVEY_INVALID_ARGUMENT);
+  int64_t bytes = 0;
+  EXPECT_EQ(covey_codec_bytes("int8", -1, &bytes, &error), COVEY_INVALID_ARGUMENT);
+}
+
 TEST(CodecTest, WhatIsLeftOutIsSaidAndWhatMakesNoSenseRefused) {
   const std::vector<float> own = {127, 0.25f, -3, 0};
   std::vector<float> left(own.size(), 9);

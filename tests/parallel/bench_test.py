@@ -146,6 +146,11 @@ class BenchTest(unittest.TestCase):
             self.assertIn(name, bare["contestants"])
         self.assertIn("eager:admit=all", real["contestants"])
 
+    def test_codecs(self) -> None:
+        out, found = self.bench("codecs")
+        self.assertIn("lattice@8, decode", self.names(found))
+        self.assertIn("of the copy's bytes/s; goal from 64 MiB on: 33%", out)
+
     def test_waiting(self) -> None:
         out, found = self.bench("waiting")
         stopped, slow, random = found["panels"]

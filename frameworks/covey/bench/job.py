@@ -12,7 +12,7 @@ from covey.bench.contest import Contest, Effort, Row
 from covey.bench.flag import Flag
 from covey.launch.run import run
 
-KINDS = ("latency", "allreduce", "step", "fusion", "model", "methods")
+KINDS = ("latency", "allreduce", "step", "fusion", "model", "methods", "codecs")
 PEERS = ("gloo", "ddp", *mpis.NAMES)
 DEFAULT_PEERS = {
     "latency": ("gloo", *mpis.NAMES),
@@ -21,7 +21,10 @@ DEFAULT_PEERS = {
     "fusion": ("gloo", "ddp", *mpis.NAMES),
     "model": ("ddp",),
     "methods": (),
+    "codecs": (),
 }
+ALONE = ("codecs",)
+"""Kinds that one rank measures."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def rank_main(work: Work, peer_names: Sequence[str], folder: str) -> Found:
     import torch
 
     import covey
-    from covey.bench import collectives, methods, model, shapes, step
+    from covey.bench import codecs, collectives, methods, model, shapes, step
     from covey.bench.peers import Peers
 
     covey.init()
@@ -72,6 +75,8 @@ def rank_main(work: Work, peer_names: Sequence[str], folder: str) -> Found:
             rows = step.bench(shapes.many_small()[: 20 if small else None], peers, contest)
         elif work.kind == "methods":
             rows = methods.bench(shapes.resnet50()[: 20 if small else None], small, contest)
+        elif work.kind == "codecs":
+            rows = codecs.bench(codecs.SIZES_BYTES[: 1 if small else None], contest)
         else:
             rows = model.bench(small, peers, contest)
     versions = {"covey": covey.__version__, "torch": torch.__version__, **peers.versions}

@@ -24,6 +24,7 @@ _KINDS = {
     "model": "whole training steps of a ResNet-18 and a small GPT",
     "kernels": "on cuda: reduce, scale, cast and add beside the card's own copy",
     "methods": "steps by method when nobody is late",
+    "codecs": "encoding and decoding of float32 on one core, beside a copy",
     "waiting": "how long who is late, slow or stopped holds up the others, by method",
 }
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "MB": 10**6}
@@ -117,6 +118,8 @@ def _act(arguments: argparse.Namespace) -> int:
         return 2
     if kind == "waiting":
         return _act_waiting(arguments)
+    if kind in job.ALONE:
+        arguments.size = 1
     about = show.describe(kind, arguments.size)
     found: List[Row] = []
     try:
