@@ -37,6 +37,13 @@ int64_t covey_count_not_finite(covey_dtype dtype, const void* data, int64_t coun
       covey::CountNotFinite(type, static_cast<const std::byte*>(data), static_cast<size_t>(count)));
 }
 
+void covey_copy_past_caches(void* const* to, void* const* from, const int64_t* lengths_bytes,
+                            size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    covey::BestKernels().copy(static_cast<std::byte*>(to[i]), static_cast<std::byte*>(from[i]),
+                              static_cast<size_t>(lengths_bytes[i]), covey::Stores::kStreaming);
+}
+
 size_t covey_codecs(char* json, size_t capacity) {
   return covey::Fill(covey::CodecsJson(), json, capacity);
 }

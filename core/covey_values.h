@@ -12,6 +12,11 @@ extern "C" {
 /* How many of `count` elements at `data` are NaN or infinite; 0 for types that have none such. */
 COVEY_API int64_t covey_count_not_finite(covey_dtype dtype, const void* data, int64_t count);
 
+/* to[i] becomes the lengths_bytes[i] bytes at from[i], for each i below `count`; no overlap. Goes
+ * past the caches: for much that is not read again soon. */
+COVEY_API void covey_copy_past_caches(void* const* to, void* const* from,
+                                      const int64_t* lengths_bytes, size_t count);
+
 /* All codecs, as JSON: [{"name", "card", "parameters": [{"name", "default", "minimum", "maximum",
  * "multiple"}]}], those last that are for models of two ranks (`codec` of a method) and which
  * requests do not have. The buffer rule of covey_stats. */

@@ -96,7 +96,7 @@ void Shards::Do(const Turn& turn, const std::vector<Pick>& picks, EarlyCopy* ear
   // While the version is under way nobody writes a slot that it has taken, and this rank's pin of
   // its buffer came in time.
   if (words_->Load(memory_->TurnAt()) != turn.Word()) return;
-  options_.kernels->copy(result, own_.get(), length_bytes, Stores::kCached);
+  options_.kernels->copy(result, own_.get(), length_bytes, StoresOf(memory_->layout()));
   words_->Store(memory_->DoneAt(turn.buffer, shard), turn.version());
   if (shard > 0 && early != nullptr) early->Take(turn, sum, number, own_.get());
 }

@@ -93,6 +93,7 @@ PyObject* SubmitOne(PyObject* module, PyObject* args);
 /* values.c ------------------------------------------------------------------------------------- */
 
 PyObject* CountNotFinite(PyObject* module, PyObject* args);
+PyObject* CopyPastCaches(PyObject* module, PyObject* args);
 PyObject* CodecsText(PyObject* module, PyObject* unused);
 PyObject* CodecCheck(PyObject* module, PyObject* args);
 PyObject* CodecResidual(PyObject* module, PyObject* args);
@@ -199,6 +200,7 @@ extern const char kCountNotFiniteDoc[];
 extern const char kCodecDecodeDoc[];
 extern const char kCodecEncodeDoc[];
 extern const char kCodecResidualDoc[];
+extern const char kCopyDoc[];
 extern const char kBenchMpiDoc[];
 
 #endif /* COVEY_FRAMEWORKS_NATIVE_NATIVE_H_ */

@@ -19,6 +19,35 @@ PyObject* CountNotFinite(PyObject* module, PyObject* args) {
   return PyLong_FromLongLong(found);
 }
 
+const char kCopyDoc[] =
+    "copy_past_caches(to, from, lengths): tuples of addresses, and of numbers of bytes";
+
+PyObject* CopyPastCaches(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject *to, *from, *lengths;
+  if (!PyArg_ParseTuple(args, "O!O!O!:copy_past_caches", &PyTuple_Type, &to, &PyTuple_Type, &from,
+                        &PyTuple_Type, &lengths))
+    return NULL;
+  const Py_ssize_t count = PyTuple_Size(to);
+  if (PyTuple_Size(from) != count || PyTuple_Size(lengths) != count) {
+    PyErr_SetString(PyExc_ValueError, "copy_past_caches: tuples of one length are needed");
+    return NULL;
+  }
+  void** const targets = AddressesOf(to);
+  void** const sources = targets == NULL ? NULL : AddressesOf(from);
+  int64_t* const bytes = sources == NULL ? NULL : NumbersOf(lengths);
+  if (bytes != NULL) {
+    Py_BEGIN_ALLOW_THREADS
+    covey_copy_past_caches(targets, sources, bytes, (size_t)count);
+    Py_END_ALLOW_THREADS
+  }
+  free(targets);
+  free(sources);
+  free(bytes);
+  if (PyErr_Occurred()) return NULL;
+  Py_RETURN_NONE;
+}
+
 const char kCodecResidualDoc[] =
     "codec_residual(codec, contribution, count, residual): addresses; what it leaves out";
 

@@ -17,6 +17,8 @@ from covey.torch.layout import BucketPlan, gradient_strides
 from covey.torch.mirror import mirror_of
 from covey.torch.spans import Span, dense_of
 
+_LARGE_BYTES = 8 << 20
+
 
 class FarSpan:
     """As ``Span`` of ``spans.py``, whose functions these are.
@@ -114,5 +116,8 @@ class FarSpan:
 
 def spans_of(plans: Sequence[BucketPlan], keep: Any) -> List[Union[Span, FarSpan]]:
     """One for each bucket, by where it lies."""
-    kinds = [Span if plan.device.type == "cpu" else FarSpan for plan in plans]
-    return [kind(plan, keep) for kind, plan in zip(kinds, plans)]
+    is_large = sum(plan.length * plan.dtype.itemsize for plan in plans) >= _LARGE_BYTES
+    return [
+        Span(plan, keep, is_large) if plan.device.type == "cpu" else FarSpan(plan, keep)
+        for plan in plans
+    ]

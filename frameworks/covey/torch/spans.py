@@ -20,6 +20,7 @@ import torch
 from torch.autograd.graph import get_gradient_edge
 
 from covey.errors import Unsupported
+from covey.torch.copies import copy_past_caches
 from covey.torch.layout import BucketPlan, Slot, gradient_strides
 
 Gradients = Tuple[Optional[torch.Tensor], ...]
@@ -94,9 +95,11 @@ class Span:
             had a gradient.
     """
 
-    def __init__(self, plan: BucketPlan, keep: Any) -> None:
-        """``keep``: holds memory of the core while somebody has a tensor in it."""
+    def __init__(self, plan: BucketPlan, keep: Any, is_large: bool = False) -> None:
+        """``keep``: holds memory of the core while somebody has a tensor in it. ``is_large``: all
+        buckets together are more than caches hold."""
         self.plan = plan
+        self._is_large = is_large
         self.parameters = [slot.parameter for slot in plan.slots]
         self.result = torch.zeros(plan.length, dtype=plan.dtype)
         self.views = self._views_of(self.result)
@@ -151,7 +154,7 @@ class Span:
                 sources.append(dense_of(gradient, densify))
                 targets.append(place.view)
         if sources:
-            torch._foreach_copy_(targets, sources)
+            (copy_past_caches if self._is_large else torch._foreach_copy_)(targets, sources)
         if scale is not None and present:
             torch._foreach_div_(present, scale)
 
