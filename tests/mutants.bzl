@@ -141,6 +141,7 @@ _MUTANTS = {
     "w9_waited_for_each_version_anew": (["core/round/arrivals.cc"], "rounds"),
     "w9_what_others_end_does_not_count": (["core/round/rounds.cc"], "rounds"),
     "w10_a_claim_is_waited_for": (["core/round/snapshots.cc"], "rounds"),
+    "w10_look_without_a_second": (["core/round/rounds.cc"], "models"),
     "w10_met_is_not_asked": (["core/hosts/reign.cc"], "hosts"),
     "w10_merge_pins_nothing": (["core/round/merge.cc"], "models"),
     "w10_need_seen_once": (["core/round/rounds.cc"], "rounds"),

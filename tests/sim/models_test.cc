@@ -36,7 +36,9 @@ TEST(ModelsTest, EverythingHolds) {
             {"equal ends", &V::equal},
             {"newer", &V::newer},
             {"jumps", &V::jumps},
-            {"begun anew", &V::anew}});
+            {"begun anew", &V::anew},
+            {"looks", &V::looks},
+            {"torn", &V::torn}});
 }
 
 // Odd numbers and primes too.

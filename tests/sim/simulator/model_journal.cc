@@ -77,6 +77,12 @@ void ModelJournal::OnPublish(int32_t rank, uint64_t step, const Bytes& model) {
   published_[static_cast<size_t>(rank)][step] = model;
 }
 
+void ModelJournal::OnLook(int32_t owner, uint64_t step, const Bytes& model) {
+  if (!AreEqual(memory_->layout(), model.data(), ModelOf(owner, step)))
+    Fail("8: what " + Name(owner) + " is seen to offer as step " + std::to_string(step) +
+         " is not that");
+}
+
 const Bytes& ModelJournal::ModelOf(int32_t rank, uint64_t step) const {
   return published_[static_cast<size_t>(rank)].at(step);
 }

@@ -25,6 +25,8 @@ class ModelJournal {
   // A rank has merged what it published as `step`, with `wanted` or later, and has `model` now.
   void OnMerge(int32_t rank, uint64_t step, uint64_t wanted, const Merged& merged,
                const Bytes& model);
+  // A rank has read `model`, which another one offers as its step `step`.
+  void OnLook(int32_t owner, uint64_t step, const Bytes& model);
   // A rank finishes or is killed: from now on versions may have fewer fresh members.
   void OnFewer(int32_t rank);
   // All have finished and go on.

@@ -51,6 +51,7 @@ class ModelSimulation final : public InprocWatcher {
   void StopForAWhile(int32_t rank);
   void Main(int32_t rank);
   void Learn(int32_t rank);
+  void LookAtOne(int32_t rank);
   uint64_t Publish(int32_t rank);
   void MergeWith(int32_t rank, uint64_t step, uint64_t version);
   void Advance(int32_t rank, bool* moved);
@@ -72,6 +73,7 @@ class ModelSimulation final : public InprocWatcher {
   bool closing_ = false;
   int32_t gone_on_ = 0;
   uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gave_up_ = 0, equal_ = 0, newer_ = 0, jumps_ = 0;
+  uint64_t looks_ = 0, torn_ = 0;
 };
 
 ModelSimulation::ModelSimulation(uint64_t seed, int32_t ranks)
@@ -118,6 +120,7 @@ void ModelSimulation::Main(int32_t rank) {
       const uint64_t step = Publish(rank);
       AwaitVersion(rank, step);
       if (!closing_) MergeWith(rank, step, step);
+      if (swarm_.looks_percent > 0 && rng_.Percent(swarm_.looks_percent)) LookAtOne(rank);
     }
     if (!closing_) Finish(rank);
   }
@@ -152,6 +155,19 @@ void ModelSimulation::Learn(int32_t rank) {
       }
     }
   }
+}
+
+void ModelSimulation::LookAtOne(int32_t rank) {
+  Bytes copy(layout_.length_bytes());
+  std::vector<void*> to;
+  for (size_t offset : layout_.offsets_bytes()) to.push_back(copy.data() + offset);
+  const auto member = static_cast<int32_t>(rng_.Below(players_.size()));
+  uint64_t step;
+  const bool whole = players_[static_cast<size_t>(rank)].rounds->Look(member, to, &step);
+  if (closing_ || step == 0) return;
+  ++looks_;
+  torn_ += whole ? 0 : 1;
+  if (whole) journal_->OnLook(member, step, copy);
 }
 
 uint64_t ModelSimulation::Publish(int32_t rank) {
@@ -326,7 +342,9 @@ ModelVerdict ModelSimulation::Verdict(uint64_t resumes) const {
           .equal = equal_,
           .newer = newer_,
           .jumps = jumps_,
-          .anew = journal_->anew};
+          .anew = journal_->anew,
+          .looks = looks_,
+          .torn = torn_};
 }
 
 }  // namespace

@@ -14,6 +14,8 @@
 //     has been passed by one go on from before it.
 //  7. Nobody waits longer than max_wait for one that is slow, in however many versions of all (W9;
 //     model_patience.h).
+//  8. Who looks at the model that another one offers has one that it has published, whole, or is
+//     told that it has none: nothing that is half of one and half of the next.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_MODEL_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_MODEL_SIMULATION_H_
 
@@ -29,7 +31,7 @@ struct ModelVerdict {
   // What came up, for tests that want it to.
   uint64_t versions = 0, passive = 0, again = 0, late = 0, old = 0, syncs = 0, finals = 0;
   uint64_t stopped = 0, killed = 0, overdue = 0, returned = 0, gave_up = 0, equal = 0, newer = 0;
-  uint64_t jumps = 0, anew = 0;
+  uint64_t jumps = 0, anew = 0, looks = 0, torn = 0;
 };
 
 // Runs one seed to its end, with that many ranks; 0: as the seed has it.

@@ -36,6 +36,7 @@ ModelSwarm ModelSwarm::Draw(Rng* rng, int32_t ranks) {
   s.epochs = all_finish && rng->Percent(60) ? 2 : 1;
   Rng apart = *rng;  // a copy, so that seeds of before mean what they did
   if (apart.Percent(25)) s.models.ending = 1 + apart.Below(steps);
+  if (apart.Percent(25)) s.looks_percent = 50;
   return s;
 }
 

@@ -23,6 +23,7 @@ struct ModelSwarm {
   uint64_t stops_permille;                               // of resumes: a rank stops for a while
   uint64_t most_stopped, most_killed, strikes_permille;  // for ever
   int epochs;                                            // of so many steps, each with its end
+  uint64_t looks_percent;  // of steps after which a rank looks at another's model
 
   static ModelSwarm Draw(Rng* rng, int32_t ranks);
   std::string ToString() const;
