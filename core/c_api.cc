@@ -41,7 +41,7 @@ covey_code Report(const Status& status, covey_error* error) {
 }
 
 size_t Fill(const std::string& text, char* out, size_t capacity) {
-  if (capacity > 0) {
+  if (capacity > 0 && out != nullptr) {
     const size_t length = std::min(text.size(), capacity - 1);
     std::memcpy(out, text.data(), length);
     out[length] = '\0';
@@ -72,6 +72,7 @@ Status Ended(const Operation& operation) {
 // Describes the result of an ended allgather; the memory stays where it is. Null: none such.
 Status Result(Operation* operation, int32_t index, covey_tensor* result, int64_t* rows) {
   if (operation == nullptr) return Status::InvalidArgument("unknown or released handle");
+  if (result == nullptr) return Status::InvalidArgument("result is NULL");
   RETURN_IF_ERROR(Ended(*operation));
   if (!Gathers(operation->kind) || index != 0)
     return Status::InvalidArgument(
@@ -128,6 +129,7 @@ int covey_is_initialized(void) { return Use(OrDefault(nullptr)).get() != nullptr
 
 covey_code covey_runtime_new(const covey_config* config, covey_runtime** runtime,
                              covey_error* error) {
+  if (runtime == nullptr) return Report(Status::InvalidArgument("runtime is NULL"), error);
   covey_runtime* shell = covey::NewShell();
   if (shell == nullptr) return Report(Status::Exhausted("no memory for a runtime"), error);
   *runtime = shell;
@@ -178,6 +180,7 @@ covey_code covey_group_of(covey_runtime* runtime, const int32_t* ranks, int32_t 
   const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
   if (ranks == nullptr || count < 0) return Report(Status::InvalidArgument("ranks is NULL"), error);
+  if (group == nullptr) return Report(Status::InvalidArgument("group is NULL"), error);
   return Report(use->GroupOf({ranks, static_cast<size_t>(count)}, group), error);
 }
 
@@ -185,7 +188,7 @@ int covey_group_ranks(covey_runtime* runtime, covey_group group, int32_t* ranks,
   const Use use(OrDefault(runtime));
   const covey::Group* found = use.get() == nullptr ? nullptr : use->FindGroup(group);
   if (found == nullptr) return -1;
-  for (int32_t i = 0; i < std::min(capacity, found->size()); ++i)
+  for (int32_t i = 0; ranks != nullptr && i < std::min(capacity, found->size()); ++i)
     ranks[i] = covey::ToInt(found->members[static_cast<size_t>(i)]);
   return found->size();
 }
@@ -261,6 +264,7 @@ covey_code covey_arena_alloc(covey_runtime* runtime, size_t length_bytes, void**
                              covey_error* error) {
   const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
+  if (data == nullptr) return Report(Status::InvalidArgument("data is NULL"), error);
   *data = use->transport().AllocData(length_bytes);
   if (*data != nullptr) return COVEY_OK;
   return Report(Status::Exhausted("the arena has no room for " + std::to_string(length_bytes) +
@@ -327,6 +331,7 @@ const char* covey_dtype_name(covey_dtype dtype) {
 }
 
 covey_code covey_plugin_check(const char* name, covey_error* error) {
+  if (name == nullptr) return Report(Status::InvalidArgument("name is NULL"), error);
   covey::Config config;
   Status status = covey::Config::FromEnvironment(environ, "", &config);
   covey::Plugin plugin;

@@ -91,7 +91,8 @@ Status Decode(const char* text, const void* codes, int64_t count, float* element
 
 covey_code covey_codec_bytes(const char* codec, int64_t count, int64_t* bytes, covey_error* error) {
   covey::Coder coder;
-  const covey::Status found = covey::Coder::Find(codec, count, &coder);
+  covey::Status found = covey::Coder::Find(codec, count, &coder);
+  if (bytes == nullptr) found = covey::Status::InvalidArgument("bytes is NULL");
   if (found.ok()) *bytes = static_cast<int64_t>(coder.Bytes(static_cast<size_t>(count)));
   return covey::Report(found, error);
 }

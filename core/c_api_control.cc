@@ -98,6 +98,8 @@ extern "C" {
 
 covey_code covey_control_open(const covey_control_config* config, covey_control** control,
                               covey_error* error) {
+  if (config == nullptr || control == nullptr)
+    return Report(covey::Status::InvalidArgument("config or control is NULL"), error);
   auto made = std::make_unique<covey_control>();
   const covey::Status status = covey::Open(*config, &made->control);
   *control = nullptr;

@@ -89,6 +89,7 @@ covey_code covey_rounds_spans(covey_runtime* runtime, covey_rounds rounds, void*
   const Use use(OrDefault(runtime));
   RoundsPort* port = covey::Find(use, rounds);
   if (port == nullptr) return Report(covey::NoneOf(use), error);
+  if (spans == nullptr) return Report(Status::InvalidArgument("rounds: spans is NULL"), error);
   std::byte* open = port->open();
   const std::vector<size_t>& offsets = port->layout().offsets_bytes();
   for (size_t i = 0; i < offsets.size(); ++i) spans[i] = open + offsets[i];
@@ -160,6 +161,7 @@ covey_code covey_rounds_withdraw(covey_runtime* runtime, covey_rounds rounds, co
   if (port == nullptr) return Report(covey::NoneOf(use), error);
   if (port->has_models())
     return Report(Status::InvalidArgument("covey_rounds_withdraw is for gradients"), error);
+  if (spans == nullptr) return Report(Status::InvalidArgument("rounds: spans is NULL"), error);
   const std::byte* content = nullptr;
   const Status status = port->Withdraw(&content);
   const std::vector<size_t>& offsets = port->layout().offsets_bytes();

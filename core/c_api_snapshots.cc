@@ -115,6 +115,8 @@ covey_code covey_rounds_give(covey_runtime* runtime, covey_rounds rounds, int64_
   const Use use(OrDefault(runtime));
   RoundsPort* port = covey::Find(use, rounds);
   if (port == nullptr) return Report(covey::NoneOf(use), error);
+  if (num_parts > 0 && (parts == nullptr || lengths == nullptr))
+    return Report(Status::InvalidArgument("snapshot: parts or lengths is NULL"), error);
   std::vector<covey::Snapshots::Part> all;
   for (int32_t i = 0; i < num_parts; ++i)
     all.push_back({static_cast<const std::byte*>(parts[i]),

@@ -34,6 +34,7 @@ Status Open(const Use& use, void* const* spans, const int64_t* lengths_bytes, in
             int64_t* place) {
   RETURN_IF_ERROR(CheckUse(use));
   RETURN_IF_ERROR(CheckSpans(count, spans, lengths_bytes));
+  if (place == nullptr) return Status::InvalidArgument("window: place is NULL");
   std::vector<Window::Span> known;
   for (int32_t i = 0; i < count; ++i) {
     const auto length_bytes = static_cast<uint64_t>(lengths_bytes[i]);
@@ -56,9 +57,9 @@ Status LookAt(const Use& use, int32_t rank, int64_t place, std::span<void* const
               const int64_t* lengths_bytes, covey_window_state* state, int64_t* version) {
   RETURN_IF_ERROR(CheckUse(use));
   RETURN_IF_ERROR(CheckSpans(static_cast<int32_t>(to.size()), to.data(), lengths_bytes));
-  if (rank < 0 || rank >= use->size() || place < 0 || place % 64 != 0 || state == nullptr)
+  if (rank < 0 || rank >= use->size() || place < 0 || place % 64 != 0 || !state || !version)
     return Status::InvalidArgument("window: rank " + std::to_string(rank) + " or place " +
-                                   std::to_string(place) + " is none, or state is NULL");
+                                   std::to_string(place) + " is none, or state or version is NULL");
   *version = 0;
   uint64_t seen = 0;
   const Window window = WindowOf(use.get(), Rank{rank}, place);

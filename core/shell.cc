@@ -13,6 +13,10 @@ namespace {
 constexpr size_t kPageBytes = 4096;
 
 Status ReadConfig(const covey_config* from, const char* const* environment, Config* config) {
+  if (from != nullptr && from->struct_size != sizeof(covey_config))
+    return Status::InvalidArgument(
+        "covey_config has another size here: built against another covey.h, or struct_size not "
+        "set");
   std::string settings = from != nullptr && from->settings != nullptr ? from->settings : "";
   if (from != nullptr && from->size > 0) {
     const std::string rank = std::to_string(from->rank);

@@ -60,6 +60,9 @@ Status CheckKind(const covey_request& r) {
                                            : "only a neighbor_allreduce takes neighbors");
   if (r.neighbors != nullptr && r.neighbors->struct_size != sizeof(covey_neighbors))
     return Wrong(r, "covey_neighbors has another size here");
+  if (r.neighbors != nullptr && r.neighbors->num_sources > 0 &&
+      (r.neighbors->sources == nullptr || r.neighbors->weights == nullptr))
+    return Wrong(r, "of the neighbors sources or weights is NULL");
   if (r.neighbors != nullptr && (r.op != COVEY_SUM || HasScales(r)))
     return Wrong(r, "a neighbor_allreduce has weights, and neither op nor scale factors");
   if (kind != Kind::kAlltoall && (r.splits != nullptr || r.num_splits != 0))
@@ -102,8 +105,8 @@ Status ReadTensor(const covey_request& r, const covey_tensor& from, const Valida
   to->dtype = static_cast<DType>(from.dtype);
   to->shape.ndim = from.ndim;
   int64_t elems = 1;
+  std::copy_n(from.shape, from.ndim, to->shape.dims.begin());
   for (int i = 0; i < from.ndim; ++i) {
-    to->shape.dims[i] = from.shape[i];
     if (from.shape[i] < 0 || __builtin_mul_overflow(elems, from.shape[i], &elems) ||
         elems > INT64_MAX / 8)
       return Wrong(r, "impossible shape " + ToString(to->shape));
@@ -135,8 +138,9 @@ Status CheckOutput(const covey_request& r, const Operation& operation, const Ten
     const int64_t rows = in.shape.dims[0];
     wanted.dims[0] = PartBegin(rows, size, me + 1) - PartBegin(rows, size, me);
     whose = ", of which this rank gets " + ToString(wanted);
-    if (Overlap(in, out)) return Wrong(r, "an output overlaps its input");
   }
+  const bool in_place = in.data == out.data && operation.kind != Kind::kReducescatter;
+  if (!in_place && Overlap(in, out)) return Wrong(r, "an output overlaps its input");
   if (out.device != in.device || out.device_index != in.device_index)
     return Wrong(r, "an output lies on another device than its input");
   if (out.dtype == in.dtype && out.shape == wanted) return Status::Ok();

@@ -113,6 +113,7 @@ void Arena::Free(uint64_t offset) {
 }
 
 void* Arena::AllocData(size_t length_bytes) {
+  if (length_bytes > heap_end_) return nullptr;  // the sum below could wrap around
   const uint64_t offset = Alloc(length_bytes + sizeof(DataHeader));
   if (offset == kFull) return nullptr;
   {
