@@ -110,7 +110,8 @@ def broadcast_optimizer_state(
 def _take_tensors(value: Any, tensors: List[torch.Tensor]) -> Any:
     """``value`` with a _TensorPlace for each of its tensors, which are appended to ``tensors``."""
     if isinstance(value, torch.Tensor):
-        tensors.append(value)
+        # All receive on the CPU: who has no state yet cannot know what of it lies on a device.
+        tensors.append(value.detach().cpu())
         return _TensorPlace(len(tensors) - 1, tuple(value.shape), value.dtype)
     if isinstance(value, dict):
         return {key: _take_tensors(item, tensors) for key, item in value.items()}
