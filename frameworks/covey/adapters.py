@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, Iterable, Sequence, Tuple
 
 
 def absent(module: str, name: str, *not_yet: str) -> AttributeError:
@@ -43,12 +43,14 @@ def adapter_of_dtype(dtype: Any) -> ModuleType:
     return _adapter_of_type(type(dtype), f"the dtype {dtype!r}")
 
 
-def adapter_of_all(tensors: Sequence[Any]) -> ModuleType:
-    """The adapter module that all of ``tensors`` have. Raises TypeError when there is none."""
-    adapters = {adapter_of(tensor) for tensor in tensors}
+def adapter_of_all(tensors: Iterable[Any]) -> Tuple[ModuleType, Sequence[Any]]:
+    """The adapter module that all of ``tensors`` have, and these as a list. Raises TypeError when
+    there is none."""
+    listed = list(tensors)
+    adapters = {adapter_of(tensor) for tensor in listed}
     if len(adapters) != 1:
         raise TypeError("a grouped operation needs at least one tensor, all of one framework")
-    return adapters.pop()
+    return adapters.pop(), listed
 
 
 def given(**arguments: Any) -> Dict[str, Any]:

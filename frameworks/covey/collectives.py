@@ -214,9 +214,9 @@ class Collectives(Neighbors[T]):
         Example:
             >>> scores, labels = hvd.grouped_allgather([scores, labels], name="evaluation")
         """
-        handles = []
-        for i, tensor in enumerate(tensors):
-            part = None if name is None else f"{name}.{i}of{len(tensors)}"
+        handles, listed = [], list(tensors)
+        for i, tensor in enumerate(listed):
+            part = None if name is None else f"{name}.{i}of{len(listed)}"
             handles.append(self.allgather(LATER, tensor, part, process_set))
         return HandleSet(handles)
 

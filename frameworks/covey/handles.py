@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Generic, List, Optional, Sequence, TypeVar
 
 from covey import _native
-from covey.errors import CoveyError
+from covey.errors import CoveyError, InvalidArgument
 
 T = TypeVar("T")
 
@@ -55,6 +55,14 @@ class HandleSet(Generic[T]):
         return all(handle.poll() for handle in self._handles)
 
 
+def checked(handle: Any) -> Any:
+    """``handle``, which is one. Raises InvalidArgument (a ValueError) when it is not."""
+    if not (hasattr(handle, "wait") and hasattr(handle, "poll")):
+        what = f"a {type(handle).__name__}"
+        raise InvalidArgument(f"this takes what a function named ..._async returned, not {what}")
+    return handle
+
+
 def poll(handle: Any) -> bool:
     """Whether the operation of ``handle`` has ended, so that ``synchronize`` returns at once.
 
@@ -62,7 +70,7 @@ def poll(handle: Any) -> bool:
         >>> covey.poll(covey.allreduce_async(tensor))  # doctest: +SKIP
         True
     """
-    return bool(handle.poll())
+    return bool(checked(handle).poll())
 
 
 def synchronize(handle: Any) -> Any:
@@ -71,4 +79,4 @@ def synchronize(handle: Any) -> Any:
     Example:
         >>> total = covey.synchronize(covey.allreduce_async(tensor, op=covey.Sum))
     """
-    return handle.wait()
+    return checked(handle).wait()

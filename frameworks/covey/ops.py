@@ -120,8 +120,9 @@ def _grouped_allreduce(
     Example:
         >>> loss, hits = covey.grouped_allreduce([loss, hits], op=covey.Sum, name="metrics")
     """
-    return getattr(adapter_of_all(tensors), way.name_of("grouped_allreduce"))(
-        tensors,
+    adapter, listed = adapter_of_all(tensors)
+    return getattr(adapter, way.name_of("grouped_allreduce"))(
+        listed,
         name=name,
         op=op,
         prescale_factor=prescale_factor,
@@ -185,8 +186,8 @@ def _grouped_allgather(
     Example:
         >>> scores, labels = covey.grouped_allgather([scores, labels], name="evaluation")
     """
-    function = getattr(adapter_of_all(tensors), way.name_of("grouped_allgather"))
-    return function(tensors, name=name, process_set=group)
+    adapter, listed = adapter_of_all(tensors)
+    return getattr(adapter, way.name_of("grouped_allgather"))(listed, name=name, process_set=group)
 
 
 def _alltoall(
@@ -273,9 +274,9 @@ def _grouped_reducescatter(
     Example:
         >>> weights, biases = covey.grouped_reducescatter([weights, biases], name="parts")
     """
-    function = getattr(adapter_of_all(tensors), way.name_of("grouped_reducescatter"))
-    return function(
-        tensors,
+    adapter, listed = adapter_of_all(tensors)
+    return getattr(adapter, way.name_of("grouped_reducescatter"))(
+        listed,
         name=name,
         op=op,
         process_set=group,

@@ -1,6 +1,6 @@
 """Goal: what Horovod's scripts do around their steps works with model and optimizer on a device.
-Method: a device that does everything as late as it may (``late_cuda``); the same on the CPU, bit for
-bit. On a card the same, where there is one."""
+Method: a device that does everything as late as it may (``late_cuda``); the same on the CPU, bit
+for bit. On a card the same, where there is one."""
 
 from __future__ import annotations
 

@@ -126,6 +126,19 @@ class SingleTest(unittest.TestCase):
         with self.assertRaises(TypeError):
             covey.grouped_allreduce([torch.ones(1), numpy.ones(1)])
 
+    def test_grouped_operations_take_whatever_can_be_gone_through(self) -> None:
+        for make, module in ((torch.ones, hvd), (numpy.ones, covey.numpy)):
+            for kind in ("allreduce", "allgather", "reducescatter", "allreduce_"):
+                for name in ("x", None):
+                    for functions in (module, covey):
+                        with self.subTest(kind=kind, name=name, module=functions.__name__):
+                            call = getattr(functions, f"grouped_{kind}")
+                            found = call((make(rows) for rows in (1, 2)), name=name)
+                            self.assertEqual([len(it) for it in found], [1, 2])
+        weights = {"a": torch.ones(1, requires_grad=True), "b": torch.ones(2, requires_grad=True)}
+        for call in (hvd.grouped_allreduce, hvd.grouped_allgather, hvd.grouped_reducescatter):
+            self.assertEqual([it.requires_grad for it in call(weights.values())], [True, True])
+
     def test_refused_options(self) -> None:
         ones = torch.ones(2)
         for call in (
@@ -144,6 +157,13 @@ class SingleTest(unittest.TestCase):
             lambda: covey.arena_empty(3, torch.complex64),
             lambda: hvd.allreduce(torch.ones([1] * 17)),
             lambda: covey.start_timeline("/no/such/folder/file.json"),
+            lambda: hvd.allreduce(ones, compression="fp16"),
+            lambda: hvd.grouped_allreduce([ones], compression=hvd.Compression),
+            lambda: hvd.reducescatter(ones, compression="fp16"),
+            lambda: hvd.grouped_reducescatter([ones], compression=None),
+            lambda: hvd.synchronize(5),
+            lambda: hvd.poll(5),
+            lambda: covey.synchronize(ones),
         ):
             with self.assertRaises(ValueError):
                 call()
@@ -172,9 +192,14 @@ class SingleTest(unittest.TestCase):
             ({"gradient_predivide_factor": 0.0}, "predivide"),
             ({"backward_passes_per_step": 0}, "backward_passes"),
             ({"bucket_bytes": 0}, "bucket_bytes"),
+            ({"compression": "fp16"}, r"compression must be .*\.fp16, .*, not 'fp16'"),
+            ({"compression": hvd.Compression}, "compression must be"),
         ):
             with self.assertRaisesRegex(ValueError, word):
                 hvd.DistributedOptimizer(make(), **options)
+        for wrong, word in ((net, "a Linear"), (torch.optim.SGD, "class SGD"), (None, "NoneType")):
+            with self.assertRaisesRegex(ValueError, f"must be a torch optimizer.*{word}"):
+                hvd.DistributedOptimizer(wrong)
         wrapped = hvd.DistributedOptimizer(make(), named)
         with self.assertRaisesRegex(ValueError, "already"):
             hvd.DistributedOptimizer(wrapped, named)

@@ -36,7 +36,7 @@ from covey.basics import (
 )
 from covey.errors import OperationError
 from covey.group import Group, world
-from covey.handles import Handle, poll
+from covey.handles import Handle, checked, poll
 from covey.method import lr_scale
 from covey.objects import allgather_object, broadcast_object
 from covey.ops import absent
@@ -123,7 +123,7 @@ def synchronize(handle: Any) -> Any:
     Example:
         >>> mean = hvd.synchronize(hvd.allreduce_async(tensor, name="x"))
     """
-    return None if handle is None else handle.wait()
+    return None if handle is None else checked(handle).wait()
 
 
 def add_process_set(process_set: Union[Group, Iterable[int]]) -> Group:

@@ -125,13 +125,28 @@ class Compression:
         return type(name, (CodecCompressor,), fields)
 
 
+def check_compression(given: Any) -> Type[Compressor]:
+    """``given``, which is a compressor.
+
+    Raises:
+        InvalidArgument: (a ValueError) it is none.
+    """
+    if isinstance(given, type) and issubclass(given, Compressor):
+        return given
+    raise InvalidArgument(
+        "compression must be Compression.none, .fp16, .bf16, .of(codec) or a class of your own "
+        f"derived from covey.torch.Compressor, not {given!r}"
+    )
+
+
 def codec_of(compression: Type[Compressor], codec: Optional[str]) -> Optional[str]:
     """What one operation is encoded by, after which nothing is kept.
 
     Raises:
-        InvalidArgument: it is said twice.
+        InvalidArgument: it is said twice, or ``compression`` is no compressor.
         Unsupported: (a ValueError) something would have to be kept.
     """
+    check_compression(compression)
     if codec is not None and compression is not Compression.none:
         raise InvalidArgument(f"give compression or codec, not both: codec is {codec!r}")
     if compression.feeds_back:

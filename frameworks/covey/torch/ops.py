@@ -30,7 +30,7 @@ from covey.errors import Unsupported
 from covey.group import Group, world
 from covey.reduce_op import Average, choose_op
 from covey.torch import gradients
-from covey.torch.compression import Compression, Compressor, codec_of
+from covey.torch.compression import Compression, Compressor, check_compression, codec_of
 from covey.torch.tensors import collectives
 from covey.ways import four_ways, two_ways
 
@@ -88,16 +88,22 @@ def _differentiable(plain: Callable[P, R], apply: Callable[..., Any]) -> Callabl
     first_name = next(iter(signature.parameters))
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        given: Any = args[0] if args else kwargs.get(first_name, ())
-        if not _wants_gradient(*(given if first_name == "tensors" else (given,))):
+        if not _wants_gradient(args[0] if args else kwargs.get(first_name)):
             return plain(*args, **kwargs)
         arguments = signature.bind(*args, **kwargs)
         arguments.apply_defaults()
         return apply(*arguments.args)
 
-    functools.update_wrapper(call, plain)
-    call.__doc__ = (plain.__doc__ or "").replace("\n\n", " Gradients flow.\n\n", 1)
-    return call
+    def call_of_many(*args: Any, **kwargs: Any) -> Any:
+        arguments = signature.bind(*args, **kwargs)
+        arguments.apply_defaults()
+        tensors, *others = arguments.args
+        listed = list(tensors)
+        return (apply if _wants_gradient(*listed) else plain)(listed, *others)
+
+    made: Any = functools.update_wrapper(call_of_many if first_name == "tensors" else call, plain)
+    made.__doc__ = (plain.__doc__ or "").replace("\n\n", " Gradients flow.\n\n", 1)
+    return made  # type: ignore[no-any-return]
 
 
 def _without_gradient(plain: Callable[P, R]) -> Callable[P, R]:
@@ -217,6 +223,7 @@ def grouped_allreduce(
     Example:
         >>> loss, hits = hvd.grouped_allreduce([loss, hits], op=hvd.Sum, name="metrics")
     """
+    tensors = tensors if isinstance(tensors, (list, tuple)) else list(tensors)
     if codec is None and compression is Compression.none and not _wants_gradient(*tensors):
         if average is None and prescale_factor == 1.0 and postscale_factor == 1.0:
             return _grouped_allreduce(tensors, name=name, op=op, process_set=process_set)
@@ -233,7 +240,7 @@ def grouped_allreduce(
 
 
 def _refuse_codec(compression: Type[Compressor]) -> None:
-    if compression.codec is not None:
+    if check_compression(compression).codec is not None:
         raise Unsupported(f"reducescatter has no codecs, such as {compression.codec}")
 
 
@@ -280,6 +287,7 @@ def grouped_reducescatter(
         >>> weights, biases = hvd.grouped_reducescatter([weights, biases], name="parts")
     """
     _refuse_codec(compression)
+    tensors = list(tensors)
     scales = (prescale_factor, postscale_factor)
     if compression is Compression.none and not _wants_gradient(*tensors):
         return _grouped_reducescatter(tensors, name, op, process_set, *scales)

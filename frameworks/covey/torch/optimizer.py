@@ -355,7 +355,7 @@ def DistributedOptimizer(
         >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size())
         >>> optimizer = hvd.DistributedOptimizer(sgd, named_parameters=model.named_parameters())
     """
-    check_options(optimizer, op, gradient_predivide_factor)
+    check_options(optimizer, op, gradient_predivide_factor, compression)
     wrapped = _wrap(
         optimizer,
         Progress(choose(method, settings), process_set),

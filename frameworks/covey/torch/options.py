@@ -8,17 +8,25 @@ import torch
 
 from covey.errors import InvalidArgument, Unsupported
 from covey.reduce_op import Average, Sum, core_code
-from covey.torch.compression import Compression
+from covey.torch.compression import Compression, check_compression
 
 
 def check_options(
-    optimizer: torch.optim.Optimizer, op: int, gradient_predivide_factor: float
+    optimizer: Any, op: int, gradient_predivide_factor: float, compression: Any
 ) -> None:
     """Refuses what no method can do.
 
     Raises:
         InvalidArgument: (a ValueError) names what is wrong.
     """
+    if isinstance(optimizer, type) or not hasattr(optimizer, "param_groups"):
+        is_class = isinstance(optimizer, type)
+        what = f"the class {optimizer.__name__}" if is_class else f"a {type(optimizer).__name__}"
+        raise InvalidArgument(
+            "optimizer must be a torch optimizer, such as torch.optim.SGD(model.parameters(), "
+            f"lr=0.1), not {what}"
+        )
+    check_compression(compression)
     if hasattr(optimizer, "_covey_reducer"):
         raise InvalidArgument("this optimizer is a DistributedOptimizer already")
     core_code(op)
