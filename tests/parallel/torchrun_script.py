@@ -8,7 +8,7 @@ import sys
 import torch
 import torch.distributed as dist
 
-import covey.torch.c10d  # noqa: F401  registers the backend
+import covey.torch  # noqa: F401  registers the backend
 
 
 def train() -> float:
@@ -44,7 +44,21 @@ def collectives() -> dict:
     if rank in (0, size - 1):
         dist.all_reduce(part, group=ends)
     dist.barrier()
+    missing = []
+    if dist.get_backend() == "covey":
+        for call in (
+            lambda: dist.reduce(total, 0),
+            lambda: dist.send(total, (rank + 1) % size),
+            lambda: dist.all_to_all_single(later, torch.zeros(4)),
+            lambda: dist.reduce_scatter_tensor(part, torch.zeros(size)),
+            lambda: dist.all_reduce(largest, op=dist.ReduceOp.BXOR),
+        ):
+            try:
+                call()
+            except ValueError as error:
+                missing.append(str(error).split(" is ")[0])
     return {
+        "missing": missing,
         "all_reduce": total.tolist(),
         "max": largest.tolist(),
         "broadcast": sent.tolist(),

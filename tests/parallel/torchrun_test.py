@@ -27,12 +27,23 @@ hvd.init()
 with open(f"{sys.argv[1]}.{hvd.rank()}", "w") as file:
     file.write(f"{hvd.size()} {hvd.local_rank()} {hvd.local_size()} {total.tolist()}")
 """
+MISSING = ("reduce", "send", "ReduceOp.BXOR")
 
 
 def torchrun(size, script, *arguments):
     """Runs the job to its end; fails with what it said."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(size), str(script), *map(str, arguments)]
+    run([*command, "--nproc-per-node", str(size), str(script), *map(str, arguments)])
+
+
+def coveyrun(size, script, *arguments):
+    """As torchrun."""
+    command = [sys.executable, "-m", "covey.cli", "run", "-np", str(size), sys.executable]
+    run([*command, str(script), *map(str, arguments)])
+
+
+def run(command):
+    """A job to its end."""
     done = subprocess.run(
         command,
         env=environment(OMP_NUM_THREADS="1"),
@@ -52,19 +63,29 @@ class TorchrunTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def run_backend(self, backend):
+    def run_backend(self, start, backend):
         out = self.folder / backend
-        torchrun(SIZE, FOLDER / "torchrun_script.py", backend, out)
+        start(SIZE, FOLDER / "torchrun_script.py", backend, out)
         return [json.loads(pathlib.Path(f"{out}.{rank}").read_text()) for rank in range(SIZE)]
 
     def test_distributed_data_parallel_and_collectives_as_over_gloo(self):
-        ours = self.run_backend("covey")
-        theirs = self.run_backend("gloo")
-        models = {result.pop("model") for result in ours}
-        self.assertEqual(len(models), 1, "the ranks' models differ")
+        theirs = self.run_backend(torchrun, "gloo")
         reference = {result.pop("model") for result in theirs}.pop()
-        self.assertAlmostEqual(models.pop(), reference, places=5)
-        self.assertEqual(ours, theirs)
+        self.assertEqual([result.pop("missing") for result in theirs], [[]] * SIZE)
+        for start in (torchrun, coveyrun):
+            with self.subTest(start=start.__name__):
+                ours = self.run_backend(start, "covey")
+                models = {result.pop("model") for result in ours}
+                self.assertEqual(len(models), 1, "the ranks' models differ")
+                self.assertAlmostEqual(models.pop(), reference, places=5)
+                for result in ours:
+                    missing = result.pop("missing")
+                    self.assertEqual((missing[0], missing[1], missing[4]), MISSING)
+                    self.assertEqual(len(missing), 5)
+                self.assertEqual(ours, theirs)
+
+    def test_gloo_finds_the_job_of_coveyrun(self):
+        self.assertEqual(self.run_backend(coveyrun, "gloo")[2]["size"], SIZE)
 
     def test_own_functions_find_the_job(self):
         script = self.folder / "script.py"

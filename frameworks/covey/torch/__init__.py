@@ -41,7 +41,7 @@ from covey.method import lr_scale
 from covey.objects import allgather_object, broadcast_object
 from covey.ops import absent
 from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
-from covey.torch import ops
+from covey.torch import backend, ops
 from covey.torch.checkpoint import Loaded, load, save
 from covey.torch.compression import Compression, Compressor
 from covey.torch.functions import broadcast_optimizer_state, broadcast_parameters
@@ -51,6 +51,7 @@ from covey.torch.replicas import check_replicas
 from covey.torch.tensors import FRAMEWORK, code_of_dtype  # noqa: F401  # For covey.memory.
 from covey.torch.view import Consensus, consensus
 
+backend.register()
 ProcessSet = Group
 """Horovod's name of :class:`covey.Group`."""
 global_process_set = world

@@ -1,14 +1,14 @@
 """Covey as a backend of torch.distributed: ``init_process_group("covey")``.
 
-Importing this module registers the backend for CPU tensors; DDP and whatever else speaks
-torch.distributed then runs over Covey, under coveyrun or torchrun.
+For CPU tensors: DDP, and what else calls all_reduce, broadcast, all_gather or barrier, runs over
+Covey then, under coveyrun or torchrun. Other calls say that they are not there yet.
 
 Every call of a process group is an operation of one ordered stream: ranks must make the calls of a
 group in one order, as with every backend. Covey's own unnamed operations on the same ranks are part
 of that order; named ones (DistributedOptimizer's, for one) are not.
 
 Example:
-    >>> import covey.torch.c10d  # doctest: +SKIP
+    >>> import covey.torch  # doctest: +SKIP
     >>> torch.distributed.init_process_group("covey")  # doctest: +SKIP
     >>> model = torch.nn.parallel.DistributedDataParallel(model)  # doctest: +SKIP
 """
@@ -29,8 +29,8 @@ from covey import basics, rendezvous
 from covey.errors import Timeout, Unsupported
 from covey.group import Group
 from covey.method import unused
+from covey.torch.backend import NAME
 
-NAME = "covey"
 _REDUCE_OPS = {
     dist.ReduceOp.SUM: hvd.Sum,
     dist.ReduceOp.AVG: hvd.Average,
@@ -38,6 +38,13 @@ _REDUCE_OPS = {
     dist.ReduceOp.MAX: hvd.Max,
     dist.ReduceOp.PRODUCT: hvd.Product,
 }
+_OTHER_OPS = ("BAND", "BOR", "BXOR")
+_NOT_YET = (
+    *("reduce", "gather", "scatter", "send", "recv", "recv_anysource", "allgather_coalesced"),
+    *("reduce_scatter", "_reduce_scatter_base", "reduce_scatter_single", "alltoall_base"),
+    *("reduce_scatter_tensor_coalesced", "all_to_all_single", "alltoall"),
+)
+"""Calls of a process group for which torch would say that there is no backend at all."""
 
 
 class Completions:
@@ -153,7 +160,11 @@ class CoveyProcessGroup(dist.ProcessGroup):
         for theirs, ours in _REDUCE_OPS.items():
             if opts.reduceOp == theirs:
                 return ours
-        raise Unsupported(f"{opts.reduceOp} is no reduction of Covey's")
+        known = (name for name in _OTHER_OPS if opts.reduceOp == getattr(dist.ReduceOp, name))
+        raise Unsupported(
+            f"ReduceOp.{next(known, opts.reduceOp)} is no reduction of Covey's: it has SUM, AVG, "
+            "MIN, MAX and PRODUCT"
+        )
 
     def allreduce(self, tensors: List[torch.Tensor], opts: Any = None) -> CoveyWork:
         op = self._op(opts or dist.AllreduceOptions())
@@ -210,7 +221,22 @@ class CoveyProcessGroup(dist.ProcessGroup):
         self._completions.close()
 
 
-def _create(options: Any, _backend_options: Any = None) -> CoveyProcessGroup:
+def _not_yet(name: str) -> Callable[..., Any]:
+    def call(*_: Any, **__: Any) -> Any:
+        raise Unsupported(
+            f"{name.strip('_')} is not in Covey's backend of torch.distributed yet: it has "
+            "all_reduce, broadcast, all_gather and barrier; covey.torch has more by itself"
+        )
+
+    return call
+
+
+for _name in _NOT_YET:
+    setattr(CoveyProcessGroup, _name, _not_yet(_name))
+
+
+def create(options: Any, _backend_options: Any = None) -> CoveyProcessGroup:
+    """What torch.distributed calls for a new group."""
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
     if not basics.is_initialized():
         if "COVEY_SHM_FD" not in os.environ and options.group_size > 1:
@@ -225,6 +251,3 @@ def _create(options: Any, _backend_options: Any = None) -> CoveyProcessGroup:
         )
     return CoveyProcessGroup(options.group_rank, ranks)
 
-
-if not hasattr(dist.Backend, NAME.upper()):
-    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])

@@ -1,0 +1,71 @@
+"""Makes Covey known to torch.distributed. ``import covey.torch`` does; the backend itself, which is
+imported when a process group is made, is ``c10d.py``. Internal.
+
+torch.distributed wants a store that its ranks share. torchrun serves one and says where; under
+coveyrun a file in memory, which rank 0 makes, stands for it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, Iterator, Tuple
+
+import torch.distributed as dist
+
+from covey import basics
+from covey.collectives import barrier
+from covey.objects import broadcast_object
+
+NAME = "covey"
+_HANDLERS = "_rendezvous_handlers"
+_memory = -1  # Its descriptor: a process stays in its job.
+
+
+def _create(options: Any, backend_options: Any = None) -> Any:
+    from covey.torch import c10d
+
+    return c10d.create(options, backend_options)
+
+
+def _file_of_job() -> str:
+    """Where all ranks find the file: memory, which goes with the last that has it open."""
+    global _memory
+    if _memory < 0:
+        made = os.memfd_create("covey-store") if basics.rank() == 0 else -1
+        place = broadcast_object(f"/proc/{os.getpid()}/fd/{made}", 0, "torch.distributed.store")
+        _memory = made if made >= 0 else os.open(place, os.O_RDWR | os.O_CLOEXEC)
+        barrier()  # Rank 0 may be gone after it.
+    return f"/proc/self/fd/{_memory}"
+
+
+def _under_coveyrun() -> bool:
+    return "COVEY_SHM_FD" in os.environ and "RANK" not in os.environ
+
+
+def _with_env(theirs: Callable[..., Any]) -> Callable[..., Iterator[Tuple[Any, int, int]]]:
+    """The rendezvous ``env://``, which is the default, and which coveyrun sets nothing for."""
+    meetings = 0
+
+    def meet(url: str, **options: Any) -> Iterator[Tuple[Any, int, int]]:
+        nonlocal meetings
+        if not _under_coveyrun():
+            yield from theirs(url, **options)
+            return
+        basics.init()
+        meetings += 1
+        size = basics.size()
+        store = dist.PrefixStore(str(meetings), dist.FileStore(_file_of_job(), size))
+        yield store, basics.rank(), size
+
+    return meet
+
+
+def register() -> None:
+    """Again: a no-op."""
+    if not dist.is_available() or hasattr(dist.Backend, NAME.upper()):
+        return
+    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
+    # Torch has no other way to complete a rendezvous that it knows; without it users give a store.
+    handlers: Dict[str, Any] = getattr(dist.rendezvous, "__globals__", {}).get(_HANDLERS, {})
+    if "env" in handlers:
+        handlers["env"] = _with_env(handlers["env"])
