@@ -186,7 +186,7 @@ void Runtime::Route(Rank from, Message message, Time now) {
       const std::string what = message.id.stream.empty() ? "unnamed operation number " +
                                                                std::to_string(message.id.occurrence)
                                                          : "'" + message.id.stream + "'";
-      return stall_.OnMissing(message.id, what, message.ranks, options_.stall_warning,
+      return stall_.OnMissing(message.id, what, message.ranks, message.waited,
                               &negotiator_.outbox());
     }
     case MessageType::kWhere:
@@ -332,10 +332,10 @@ void Runtime::WatchStalls(Time now) {
     for (Rank r : executor_.AwaitedPeers(*exchange)) missing.push_back(ToInt(r));
     if (missing.empty()) continue;
     const OperationId id = IdOf(*stream);
-    stall_.OnMissing(id, Negotiator::Describe(*stream), missing, now - exchange->begun_at,
-                     &negotiator_.outbox());
+    const Time waited = now - exchange->begun_at;
+    stall_.OnMissing(id, Negotiator::Describe(*stream), missing, waited, &negotiator_.outbox());
     // The missing ranks say it too, on their own stderr.
-    Message told{.type = MessageType::kMissing, .id = id, .ranks = missing};
+    Message told{.type = MessageType::kMissing, .id = id, .ranks = missing, .waited = waited};
     for (int32_t rank : missing) negotiator_.outbox().push_back({Rank{rank}, told});
   }
 }

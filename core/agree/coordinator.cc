@@ -87,6 +87,7 @@ void Coordinator::OnAnnounce(Rank from, Message message, Time now, std::vector<E
   if (fresh) {
     pending.members = message.ranks;
     pending.announced.resize(pending.members.size());
+    pending.begun_at = now;
     if (options_.stall_warning > 0) pending.next_report = now + options_.stall_warning;
   }
   const auto member = std::find(pending.members.begin(), pending.members.end(), ToInt(from));
@@ -161,7 +162,7 @@ void Coordinator::OnTick(Time now, std::vector<Envelope>* outbox) {
   for (auto& [id, pending] : pending_) {
     if (now < pending.next_report) continue;
     pending.next_report = now + options_.stall_warning;
-    Message report{.type = MessageType::kMissing, .id = id};
+    Message report{.type = MessageType::kMissing, .id = id, .waited = now - pending.begun_at};
     for (size_t i = 0; i < pending.members.size(); ++i)
       if (!pending.announced[i]) report.ranks.push_back(pending.members[i]);
     for (int32_t rank : pending.members) outbox->push_back({Rank{rank}, report});

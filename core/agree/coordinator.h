@@ -53,6 +53,7 @@ class Coordinator {
   struct Pending {
     std::vector<int32_t> members;
     std::vector<std::optional<Message>> announced;  // by group index
+    Time begun_at = 0;
     Time next_report = kNever;
   };
 

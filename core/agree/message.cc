@@ -43,6 +43,7 @@ Bytes EncodeMessage(const Message& m) {
     w.Put(m.submitted_at);
     w.PutList(m.peers);
   }
+  if (m.type == MessageType::kMissing) w.Put(m.waited);
   if (HasSignature(m.type)) Encode(m.signature, &w);
   if (HasPlan(m.type)) {
     w.Put(static_cast<uint32_t>(m.members.size()));
@@ -79,6 +80,7 @@ bool DecodeMessage(std::span<const std::byte> bytes, Message* m) {
     m->submitted_at = r.Get<Time>();
     m->peers = r.GetList<uint64_t>();
   }
+  if (m->type == MessageType::kMissing) m->waited = r.Get<Time>();
   if (HasSignature(m->type) && !Decode(&r, &m->signature)) return false;
   const uint32_t planned = HasPlan(m->type) ? r.Get<uint32_t>() : 0;
   for (uint32_t i = 0; i < planned && r.ok(); ++i) {

@@ -72,6 +72,7 @@ struct Message {
                           // in group order
   uint64_t waits = 0;     // announce: how often its rank had waited when it was submitted
   Time submitted_at = 0;  // announce: on its rank's clock
+  Time waited = 0;        // missing: for so long
   std::vector<PlanMember> members;    // freeze, frozen, switch
   std::vector<uint64_t> peers;        // announce of a neighbor_allreduce: core/base/peers.h
   StatusCode code = StatusCode::kOk;  // error; announce: this rank cannot take part

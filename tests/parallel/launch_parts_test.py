@@ -53,6 +53,14 @@ class FirstFailureTest(unittest.TestCase):
         self.assertFalse(report.is_consequence(mine, {0, 1}))
 
 
+class SummaryTest(unittest.TestCase):
+    def test_a_rank_that_left_and_ended_well_later_is_told(self) -> None:
+        first = ended(2, 1.0, traceback_at=0.9, last="covey.errors.Aborted: x: rank 1 has left")
+        lines = report.failure_summary(first, [], [], [], [0, 1])
+        self.assertEqual(lines[-1], "rank 1, which it names, ended with exit code 0")
+        self.assertNotIn(lines[-1], report.failure_summary(first, [], [], [1], [0]))
+
+
 class TracebackTest(unittest.TestCase):
     def test_chains_are_kept_whole_and_earlier_ones_left_out(self) -> None:
         handled = [*TRACEBACK, "KeyError: handled and printed", "still going"]

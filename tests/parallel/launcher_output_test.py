@@ -105,6 +105,35 @@ class PrefixTest(unittest.TestCase):
             self.assertEqual(job.process.wait(), 141)
 
 
+class NobodyReadsTest(unittest.TestCase):
+    def shell(self, redirection: str, *arguments: str) -> Any:
+        command = [PYTHON, "-m", "covey.cli", *arguments]
+        return subprocess.run(
+            ["sh", "-c", f'"$@" {redirection}', "sh", *command],
+            env=environment(),
+            capture_output=True,
+            check=False,
+            text=True,
+            timeout=60,
+        )
+
+    def test_a_daemon_without_streams_runs_its_job(self) -> None:
+        for closed in (">&-", "2>&-", "<&-", "<&- >&- 2>&-"):
+            with self.subTest(closed=closed), tempfile.TemporaryDirectory() as folder:
+                code = "import os, sys; print('out'); print('err', file=sys.stderr)"
+                job = ["run", "-np", "2", "--output-dir", folder, *python(code)]
+                self.assertEqual(self.shell(closed, *job).returncode, 0)
+                for rank in range(2):
+                    for name, text in (("stdout", "out\n"), ("stderr", "err\n")):
+                        written = pathlib.Path(folder, f"rank.{rank}", name).read_text()
+                        self.assertEqual(written, text)
+        self.assertEqual(self.shell("2>&-", "run", "-np", "0", "true").returncode, 2)
+
+    def test_a_reader_that_has_enough_sees_no_traceback(self) -> None:
+        for command in ("methods", "codecs"):
+            self.assertEqual(self.shell("| true", command).stderr, "")
+
+
 class EnvironmentTest(unittest.TestCase):
     NAMES = "OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS PYTHONUNBUFFERED".split()
 
@@ -174,6 +203,13 @@ class MistakeTest(unittest.TestCase):
             (["-np", "2", "-H", "far.example:2", "true"], "several hosts are not available yet"),
             (["-np", "4", "-H", "localhost:2", "true"], "-H has only 2 slots"),
             (["-np", "2", "--mpi", "true"], "--mpi"),
+            (["-np", "2", "--hostfile", "f", "true"], "several hosts are not available yet"),
+            (["-np", "2", "-hostfile", "f", "true"], "several hosts are not available yet"),
+            (["-np", "2", "-cb", "true"], "-cb: covey build"),
+            (["-np", "2", "--autotune", "true"], "--autotune: nothing is tuned"),
+            (["-np", "2", "--fusion-threshold-mb", "32", "true"], "-x COVEY_FUSION_THRESHOLD="),
+            (["-np", "2", "--log-level=DEBUG", "true"], "-x COVEY_LOG_LEVEL="),
+            (["--nproc-per-node", "2", "true"], "it is -np N"),
             (["-np", "2", "--min-np", "1", "true"], "not available yet"),
             (["-np", "2", "-x", "=1", "true"], "is not NAME=VALUE"),
             (["-np", "2", "--timeline", "/dev/null/x", "true"], "--timeline /dev/null/x"),

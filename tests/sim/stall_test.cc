@@ -21,8 +21,8 @@ Request Named(World* world, int32_t rank, const std::string& name, float* value)
   return r;
 }
 
-// Lets ranks 0 and 1 wait for 'lost', which rank 2 never submits, for 12 virtual seconds.
-Logged RunStall(bool agreed_before) {
+// Lets ranks 0 and 1 wait for 'lost', which rank 2 never submits, for 13 virtual seconds.
+Logged RunStall(bool agreed_before, int tenths = 130) {
   World world({.size = 3, .seed = 5, .log_level = LogLevel::kWarn});
   float values[3] = {1, 2, 4};
   for (const char* name : {"lost", "other"}) {
@@ -34,7 +34,7 @@ Logged RunStall(bool agreed_before) {
   }
   testing::internal::CaptureStderr();
   for (int32_t r = 0; r < 2; ++r) world.Submit(r, Named(&world, r, "lost", &values[r]));
-  for (int i = 0; i < 130; ++i) {
+  for (int i = 0; i < tenths; ++i) {
     world.AdvanceClock(100 * kMillisecond);
     for (int step = 0; step < 30; ++step) world.Step();
     world.runtime(2).stall().Tell("train.py:42 in step");
@@ -60,6 +60,17 @@ TEST(StallTest, NamesThemInBandToo) {
   EXPECT_TRUE(logged.Has("for rank 2 to submit allreduce 'lost'")) << logged.text;
   EXPECT_TRUE(logged.Has("rank 2 warning: other ranks wait")) << logged.text;
   EXPECT_TRUE(logged.Has("now at train.py:42 in step")) << logged.text;
+}
+
+TEST(StallTest, SaysHowLongItHasBeenEachTime) {
+  for (const bool agreed_before : {false, true}) {
+    const Logged logged = RunStall(agreed_before, 330);
+    for (const char* time : {"10.", "20.", "30."}) {
+      const std::string since = std::string(" for ") + time;
+      EXPECT_TRUE(logged.Has("rank 0 warning: waiting" + since)) << logged.text;
+      EXPECT_TRUE(logged.Has("rank 2 warning: other ranks wait" + since)) << logged.text;
+    }
+  }
 }
 
 TEST(StallTest, StatusSaysWhoIsAwaited) {

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import List, Optional
 
 from covey.cli import bench_command, build_command, codecs_command, methods_command, run_command
 from covey.cli.parser import Parser, package_version
+from covey.launch.job import EXIT_OUTPUT_CLOSED
+from covey.launch.output import discard_output
 
 
 def main(argv: Optional[List[str]] = None) -> int:
     """`covey SUBCOMMAND ...`. Returns the exit code; 2 for a mistake on the command line."""
+    _open_streams()
     parser = Parser(
         prog="covey",
         description="Covey: a communication runtime for distributed training.",
@@ -32,16 +36,30 @@ def main(argv: Optional[List[str]] = None) -> int:
 
 def coveyrun_main(argv: Optional[List[str]] = None) -> int:
     """`coveyrun -np N COMMAND ...`. Returns the exit code of the job."""
+    _open_streams()
     parser = run_command.make_parser("coveyrun")
     return _guarded(parser.parse_args(argv))
 
 
 def _guarded(arguments: object) -> int:
-    """Runs the chosen command; a Ctrl-C before the launcher listens ends without a traceback."""
+    """Runs the chosen command; a Ctrl-C before the launcher listens, or a reader that has enough
+    (`covey methods | head`), ends without a traceback."""
     try:
-        return arguments.act(arguments)  # type: ignore[attr-defined, no-any-return]
+        code = arguments.act(arguments)  # type: ignore[attr-defined]
+        sys.stdout.flush()
+        return int(code)
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        discard_output()
+        return EXIT_OUTPUT_CLOSED
+
+
+def _open_streams() -> None:
+    """For a daemon: nothing else shall get the descriptor of a stream that is closed."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def sizes(text: str) -> Tuple[int, ...]:
 def device(text: str) -> str:
     """argparse type of --device."""
     if text not in cards.DEVICES:
-        raise UsageError(f"--device {text} is none of {', '.join(cards.DEVICES)}")
+        raise UsageError(f"{text} is none of {', '.join(cards.DEVICES)}")
     return text
 
 

@@ -17,6 +17,13 @@ def package_version() -> str:
     return str(getattr(covey, "__version__", "unknown"))
 
 
+class Refusal(argparse.Action):
+    """A flag that is there to say, in `const`, why it is not."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
+        parser.error(f"{option}: {self.const}")
+
+
 class Parser(argparse.ArgumentParser):
     """Reports one line; suggests flags and subcommands; never guesses from a prefix."""
 

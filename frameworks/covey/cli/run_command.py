@@ -8,7 +8,8 @@ import socket
 import sys
 from typing import Any, Dict, List, Optional
 
-from covey.cli.parser import Parser, package_version, split_command
+from covey.cli.horovod import EATEN, REFUSED
+from covey.cli.parser import Parser, Refusal, package_version, split_command
 from covey.errors import InvalidArgument
 from covey.inject import KINDS, parse
 from covey.launch import secret
@@ -39,26 +40,6 @@ signals:
 The exit code is that of the rank that failed first (128 + N when signal N killed it); 2 when the
 job could not start. OMP_NUM_THREADS becomes cores / N unless you set it. Ranks read no input.
 """
-_HOSTS = "several hosts are not available yet"
-_ELASTIC = "a changing number of ranks is not available yet"
-_REFUSED: Dict[str, str] = {
-    "--hostfile": _HOSTS,
-    "-hostfile": _HOSTS,
-    "-p": _HOSTS,
-    "--ssh-port": _HOSTS,
-    "-i": _HOSTS,
-    "--ssh-identity-file": _HOSTS,
-    "--network-interfaces": _HOSTS,
-    "--host-discovery-script": _ELASTIC,
-    "--min-np": _ELASTIC,
-    "--min-num-proc": _ELASTIC,
-    "--max-np": _ELASTIC,
-    "--max-num-proc": _ELASTIC,
-    "--mpi": "there is no MPI underneath; leave it out",
-    "--gloo": "there is no Gloo underneath; leave it out",
-    "--cycle-time-ms": "there is no cycle; leave it out",
-    "--cache-capacity": "there is no response cache; leave it out",
-}
 
 
 class UsageError(argparse.ArgumentTypeError):
@@ -107,7 +88,7 @@ def local_hosts(text: str) -> int:
     for part in text.split(","):
         host, _, count = part.partition(":")
         if host not in ("localhost", "127.0.0.1", "::1", socket.gethostname()):
-            raise UsageError(f"{host}: {_HOSTS}")
+            raise UsageError(f"{host}: {REFUSED['--hostfile']}")
         slots += number_of_ranks(count or "1")
     return slots
 
@@ -180,6 +161,8 @@ def _describe(parser: argparse.ArgumentParser) -> None:
     add("--output-filename", dest="output_dir", metavar="DIR", help="the same as --output-dir")
     add("--timeline-filename", metavar="FILE", help="--timeline into FILE without its .json")
     add("--disable-cache", action="store_true", help="without effect: nothing is cached")
+    for flag in EATEN:
+        add(flag, action=Refusal, const=REFUSED[flag], nargs="?", help=argparse.SUPPRESS)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     parser.set_defaults(act=_act, parser=parser)
 
@@ -236,7 +219,7 @@ def _options(prog: str) -> Dict[str, Any]:
         "description": f"{_HELP[0].upper()}{_HELP[1:]}. Lines of rank 2 begin with [2].",
         "usage": f"{prog} -np N [options] COMMAND [ARGUMENTS ...]",
         "epilog": _EXAMPLES.format(prog=prog),
-        "refused": _REFUSED,
+        "refused": REFUSED,
     }
 
 

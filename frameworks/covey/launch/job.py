@@ -64,7 +64,8 @@ class Job:
         self._exits: List[report.Exit] = []
         self._ending: Optional[endings.Ending] = None
         self._ended_by_us: List[int] = []
-        self._done: List[int] = []  # ended with exit code 0 before anything failed
+        self._done: List[int] = []  # ended with exit code 0 before anything failed,
+        self._done_late: List[int] = []  # or after that
         self._asked_at = 0.0
         self._asked: List[int] = []  # ranks whose answer a Ctrl-C waits for
         self._oom_kills = 0
@@ -196,8 +197,7 @@ class Job:
             if process.exit_fd is not None:
                 self._selector.unregister(process.exit_fd)
             if process.returncode == 0:
-                if self._ending is None:
-                    self._done.append(process.rank)
+                (self._done if self._ending is None else self._done_late).append(process.rank)
                 continue
             if process.rank in self._ended_by_us:
                 continue
@@ -299,7 +299,8 @@ class Job:
         asked = [process.rank for process in running if process.ask_where()]
         deaf = [process.rank for process in running if process.rank not in asked]
         if deaf:
-            self._say(f"{report.ranks_in_words(deaf)} cannot say: not in covey (yet)")
+            why = "not past covey.init(), or not Python"
+            self._say(f"{report.ranks_in_words(deaf)} cannot say: {why}")
         return asked
 
     def _pause(self) -> None:
@@ -358,7 +359,8 @@ class Job:
             return Outcome(code, None, [])
         first = report.first_failure(self._exits)
         others = [end for end in self._exits if end.rank != first.rank]
-        summary = report.failure_summary(first, others, self._ended_by_us, self._done)
+        left = [rank for rank in self._done_late if rank not in self._ended_by_us]
+        summary = report.failure_summary(first, others, self._ended_by_us, self._done, left)
         for line in summary:
             self._say(line)
         return Outcome(first.shell_code, first, summary)

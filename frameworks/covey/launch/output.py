@@ -67,7 +67,8 @@ class LineCutter:
 class Console:
     """One stream of the launcher (stdout or stderr) that lines of all ranks are written to."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: Optional[TextIO]) -> None:
+        """None: the process has none, and nothing is written."""
         self._stream = stream
         self._fd = _descriptor_of(stream)
         terminal = self._fd is not None and os.isatty(self._fd)
@@ -83,7 +84,7 @@ class Console:
     def write(self, lines: List[bytes], prefix: bytes = b"") -> None:
         """Writes at once. Raises ConsoleGone when nobody reads any more; when the stream cannot
         take the lines for another reason (a full disk), they are lost and the job goes on."""
-        if not lines:
+        if not lines or self._stream is None:
             return
         data = b"".join(prefix + line + b"\n" for line in lines)
         try:
@@ -99,10 +100,10 @@ class Console:
             pass
 
 
-def _descriptor_of(stream: TextIO) -> Optional[int]:
+def _descriptor_of(stream: Optional[TextIO]) -> Optional[int]:
     """The descriptor behind `stream`, or None when it has none."""
     try:
-        return stream.fileno()
+        return None if stream is None else stream.fileno()
     except (OSError, ValueError, AttributeError):
         return None
 

@@ -131,10 +131,15 @@ def ranks_in_words(ranks: Sequence[int]) -> str:
 
 
 def failure_summary(
-    first: Exit, others: Sequence[Exit], ended: Sequence[int], done: Sequence[int] = ()
+    first: Exit,
+    others: Sequence[Exit],
+    ended: Sequence[int],
+    done: Sequence[int] = (),
+    left: Sequence[int] = (),
 ) -> List[str]:
     """The last thing on the screen. `others` failed too; `ended` were ended by the launcher; `done`
-    had ended well before, which may be what the first one failed of."""
+    had ended well before, which may be what the first one failed of, and so may be `left`, which
+    said goodbye before and ended well after."""
     where = f" on {first.host}" if first.host else ""
     lines = [f"rank {first.rank}{where} (pid {first.pid}) failed first: {first.how()}"]
     if first.lost:
@@ -142,6 +147,9 @@ def failure_summary(
     lines += ["  " + line for line in last_words(first)]
     if done:
         lines.append(f"before that {ranks_in_words(done)} had ended with exit code 0")
+    named = sorted(blamed(first) & set(left))
+    if named:
+        lines.append(f"{ranks_in_words(named)}, which it names, ended with exit code 0")
     for end in sorted(others, key=lambda end: end.at):
         if end.lost:
             continue
