@@ -38,7 +38,8 @@ Status ReadConfig(const covey_config* from, const char* const* environment, Conf
         "coveyrun -np " +
         std::to_string(config->size));
   MethodChoice choice;
-  RETURN_IF_ERROR(ParseMethod(config->method, &choice));
+  if (const Status known = ParseMethod(config->method, &choice); !known.ok())
+    return Status::InvalidArgument("COVEY_METHOD, or the setting method: " + known.message());
   config->method = choice.Text();  // ranks that spell one method differently agree
   return Status::Ok();
 }

@@ -210,6 +210,10 @@ class MistakeTest(unittest.TestCase):
             (["-np", "2", "--fusion-threshold-mb", "32", "true"], "-x COVEY_FUSION_THRESHOLD="),
             (["-np", "2", "--log-level=DEBUG", "true"], "-x COVEY_LOG_LEVEL="),
             (["--nproc-per-node", "2", "true"], "it is -np N"),
+            (
+                ["-np", "2", "-x", "COVEY_METHOD=lokal", "true"],
+                'COVEY_METHOD: there is no method "lokal"',
+            ),
             (["-np", "2", "--min-np", "1", "true"], "not available yet"),
             (["-np", "2", "-x", "=1", "true"], "is not NAME=VALUE"),
             (["-np", "2", "--timeline", "/dev/null/x", "true"], "--timeline /dev/null/x"),

@@ -259,6 +259,14 @@ def _announce_ignored(arguments: argparse.Namespace, told: Optional[str]) -> Non
         sys.stderr.write(text)
 
 
+def _check_told(text: str) -> None:
+    """The variable COVEY_METHOD, which no flag wins over. Raises LaunchError."""
+    try:
+        check(text)
+    except InvalidArgument as error:
+        raise LaunchError(f"COVEY_METHOD: {error}") from error
+
+
 def _tell_of_injection(spec: JobSpec) -> None:
     """Nobody shall take a job that is delayed on purpose for one that is slow."""
     text = {**os.environ, **spec.extra_env, **spec.settings_env}.get("COVEY_INJECT")
@@ -278,10 +286,13 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
     extra_env = dict(text.split("=", 1) for text in variables)
     if arguments.force_method and arguments.method is None:
         raise LaunchError("--force-method needs --method METHOD")
+    told = {**os.environ, **extra_env}.get("COVEY_METHOD")
     if arguments.method is not None:
         settings["COVEY_METHOD"] = arguments.method
         settings["COVEY_METHOD_BY"] = "force" if arguments.force_method else "flag"
-        _announce_ignored(arguments, {**os.environ, **extra_env}.get("COVEY_METHOD"))
+        _announce_ignored(arguments, told)
+    elif told is not None:
+        _check_told(told)
     if arguments.summary:
         settings["COVEY_SUMMARY"] = "always"
     if arguments.check_nan:
