@@ -3,7 +3,9 @@ Internal."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import sys
 from types import ModuleType
 from typing import Any, Dict, Iterable, Sequence, Tuple
 
@@ -12,7 +14,10 @@ def absent(module: str, name: str, *not_yet: str) -> AttributeError:
     """What to raise for ``module.name``: of what is ``not_yet`` there it says so."""
     if name in not_yet:
         return AttributeError(f"{module}.{name} is not available in this version of Covey yet")
-    return AttributeError(f"module {module!r} has no attribute {name!r}")
+    public = [one for one in dir(sys.modules.get(module)) if not one.startswith("_")]
+    near = difflib.get_close_matches(name, public, n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    return AttributeError(f"module {module!r} has no attribute {name!r}{hint}")
 
 
 _ADAPTERS = {"torch": "covey.torch", "numpy": "covey.numpy", "tensorflow": "covey.tensorflow"}

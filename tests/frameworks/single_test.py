@@ -171,6 +171,9 @@ class SingleTest(unittest.TestCase):
         with self.assertRaisesRegex(AttributeError, "not available"):
             hvd.SyncBatchNorm  # pylint: disable=pointless-statement
         self.assertFalse(hasattr(hvd, "nonsense"))
+        for module in (hvd, covey, covey.numpy):
+            with self.assertRaisesRegex(AttributeError, r"did you mean allreduce\?"):
+                module.alreduce  # pylint: disable=pointless-statement
         self.assertIsNone(hvd.synchronize(None))
         self.assertEqual(hvd.join(), 0)
 
