@@ -242,8 +242,10 @@ void ModelJournal::OnMerge(int32_t rank, uint64_t step, uint64_t wanted, const M
   if (merged.version < wanted || merged.version > results_.size())
     return Fail("3: " + who + " merges with " + Number(merged.version));
   const auto index = static_cast<size_t>(rank);
-  // Unless it is not waited for, or max_wait was over since then.
-  const bool was_in = results_[wanted - 1].contributions[index].last == step &&
+  // Unless it is not waited for, has finished and given up waiting for the others, or max_wait was
+  // over since then.
+  const bool was_in = !excusable_[index] &&
+                      results_[wanted - 1].contributions[index].last == step &&
                       results_[wanted - 1].missing[index] == 0;
   const bool is_over = std::any_of(results_.begin() + static_cast<int64_t>(wanted), results_.end(),
                                    [](const Result& r) { return r.header.expired; });

@@ -30,7 +30,7 @@ void ModelPatience::Before(const RoundMemory& memory, int32_t rank, uint64_t ste
   if (!waits || version_ != turn.version())
     for (Other& other : others_) other.is_behind = false;
   since_ = now - looked_at_;
-  for (Other& other : others_) other.waited = std::max<Time>(0, other.waited - since_ / 12 - 1);
+  for (Other& other : others_) other.waited -= since_ / 12 + 1;
   looked_at_ = now;
   version_ = waits ? turn.version() : 0;
   had_half_ = Look(memory);
@@ -48,7 +48,10 @@ int32_t ModelPatience::After(const RoundMemory& memory, Time max_wait) {
     Other& other = others_[i];
     if (other.is_behind && goes_on) other.waited += std::min(since_, max_wait / 4);
     other.is_behind = goes_on && had_half_ && behind_[i];
-    if (is_first && !behind_[i]) other.waited = 0;
+    // Forgiven once a version, and never more than was waited: if it was in the pass before this
+    // one, what has passed since is not yet.
+    const Time least = -(since_ / 12 + 1);
+    if (is_first) other.waited = behind_[i] ? std::max(other.waited, least) : least;
     if (other.is_behind && other.waited >= max_wait) patient_with = static_cast<int32_t>(i);
   }
   if (!goes_on) version_ = 0;
