@@ -143,6 +143,7 @@ _MUTANTS = {
     "w10_a_claim_is_waited_for": (["core/round/snapshots.cc"], "rounds"),
     "w10_look_without_a_second": (["core/round/rounds.cc"], "models"),
     "w10_met_is_not_asked": (["core/hosts/reign.cc"], "hosts"),
+    "w10_merge_waits_for_the_end": (["core/round/rounds.cc"], "models"),
     "w10_merge_pins_nothing": (["core/round/merge.cc"], "models"),
     "w10_need_seen_once": (["core/round/rounds.cc"], "rounds"),
     "w10_one_runs_ahead_alone": (["core/round/arrivals.cc"], "rounds"),
@@ -180,6 +181,7 @@ _KNOWN = {
     "p5_finished_is_dead": "1224",
     "w7_leaves_without_a_word": "602",
     "w7_what_it_keeps_is_what_they_took": "2570",
+    "w10_merge_waits_for_the_end": "110001",
     "w11_flushed_before_its_nulls_have_come": "4236",
 }
 

@@ -30,6 +30,10 @@ void ResultLog::Enter(uint64_t version, uint32_t buffer) {
     words_->CompareExchange(word, before, LogEntry{version, buffer}.Word());
 }
 
+bool ResultLog::Has(uint64_t version) const {
+  return LogEntry::Of(words_->Load(memory_->LogAt(version))).version == version;
+}
+
 void ReadRecord(const RoundMemory& memory, const std::byte* from, RoundRecord* record) {
   std::memcpy(&record->header, from, sizeof(RecordHeader));
   const std::byte* at = from + sizeof(RecordHeader);

@@ -40,6 +40,7 @@ class ResultLog {
 
   // `version` lies in `buffer` from now on; nothing when that is so, or was.
   void Enter(uint64_t version, uint32_t buffer);
+  bool Has(uint64_t version) const;
 
   // Copies the spans of `version` to to[0], to[1], ... (`to` may be empty, an address null), and
   // the record (which may be null). Nothing of it is to be used unless kYes. `early`: what of it

@@ -131,6 +131,11 @@ void Rounds::Work(const Turn& turn, Time now, Time* until, bool* moved) {
 void Rounds::End(const Turn& turn) {
   Attend(*memory_, words_, turn, picks_);
   log_.Enter(turn.version(), turn.buffer);
+  Close(turn);
+}
+
+// The rest of the end of a version that is in the log.
+void Rounds::Close(const Turn& turn) {
   const Turn next{.executed = turn.version(), .final = turn.final};
   if (words_->CompareExchange(memory_->TurnAt(), turn.Word(), next.Word()))
     words_->Ring(memory_->BellAt());
@@ -160,6 +165,9 @@ void Rounds::Merge(uint64_t version, std::span<void* const> to, Merged* merged) 
   do {
     if (covey::Merge(*memory_, words_, *kernels_, member, version, to, merged) == Found::kYes)
       break;
+    // Who has entered the next version in its place may have stopped before it said so.
+    const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
+    if (turn.fired && log_.Has(turn.version())) Close(turn);
     version = executed();
   } while (true);
   early_.Forget();

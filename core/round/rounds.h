@@ -115,6 +115,7 @@ class Rounds final : public Versions {
   bool Fire(Turn* turn, const Arrivals::Answer& answer);
   void Work(const Turn& turn, Time now, Time* until, bool* moved);
   void End(const Turn& turn);
+  void Close(const Turn& turn);
   bool WantsEarly(const Turn& turn);
   std::vector<void*> OpenSpans() const;
 
