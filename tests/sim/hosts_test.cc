@@ -14,8 +14,10 @@ namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t kSeeds = 300;
+constexpr uint64_t kSeedsOfASize = 1;
 #else
 constexpr uint64_t kSeeds = 3000;
+constexpr uint64_t kSeedsOfASize = 4;
 #endif
 
 TEST(HostsTest, EverythingHolds) {
@@ -51,7 +53,7 @@ TEST(HostsTest, EverythingHoldsForSeedsThatFoundSomething) {
 TEST(HostsTest, HoldsForAnyNumberOfRanks) {
   uint64_t versions = 0;
   for (int32_t size = 1; size <= 64 && !HasFailure(); size += size < 20 ? 1 : 11) {
-    for (uint64_t seed = 1; seed <= 4; ++seed) {
+    for (uint64_t seed = 1; seed <= kSeedsOfASize; ++seed) {
       const HostVerdict verdict = RunHosts(seed, size);
       EXPECT_EQ(verdict.failure, "") << size << " ranks, seed " << seed << ": " << verdict.swarm;
       versions += verdict.versions;
