@@ -35,16 +35,18 @@ Status ReadNumber(const CodecCard& card, const CodecParameter& p, std::string_vi
   const bool whole = error == std::errc() && stop == end;
   if (whole && *value >= p.minimum && *value <= p.maximum && *value % p.multiple == 0)
     return Status::Ok();
-  return Status::InvalidArgument(Of(card) + ": " + p.name + " " + std::string(text) +
-                                 " is not a multiple of " + std::to_string(p.multiple) + " from " +
-                                 std::to_string(p.minimum) + " to " + std::to_string(p.maximum));
+  const std::string kind =
+      p.multiple == 1 ? "a whole number" : "a multiple of " + std::to_string(p.multiple);
+  return Status::InvalidArgument(Of(card) + ": " + p.name + " " + std::string(text) + " is not " +
+                                 kind + " from " + std::to_string(p.minimum) + " to " +
+                                 std::to_string(p.maximum));
 }
 
 // One "name=number", or the number of the first.
 Status ReadParameter(const CodecCard& card, std::string_view text,
                      std::array<bool, kMaxCodecParameters>* given, CodecValues* values) {
   const size_t equals = std::min(text.find('='), text.size());
-  const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+  const bool is_number = text.find_first_of("-0123456789") == 0 && equals == text.size();
   const std::string_view name = is_number && !card.parameters.empty()
                                     ? std::string_view(card.parameters[0].name)
                                     : text.substr(0, equals);

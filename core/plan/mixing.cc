@@ -11,7 +11,8 @@ namespace {
 constexpr int64_t kRoundsOfRandom = 64;
 constexpr int kMostPasses = 3000;       // of the power iteration: it ends when it stands still,
 constexpr double kStandsStill = 1e-13;  // from one pass to the next
-constexpr double kNothing = 1e-24;      // a squared length that is rounding
+constexpr double kNothing = 1e-12;      // what is left by a round, if it is rounding
+constexpr double kRounding = 1e-12;     // of a contraction: nearer to 1 it is 1
 
 using Vector = std::vector<double>;
 using Matrix = std::vector<MixingRow>;  // by rows
@@ -45,38 +46,46 @@ Vector TransposedTimes(const Matrix& matrix, const Vector& x) {
   return y;
 }
 
-void WithoutMean(Vector* x) {
-  double sum = 0;
+// Takes the mean away and makes the length 1. The length before that; 0: nothing is left.
+double MakeUnit(Vector* x) {
+  double sum = 0, square = 0;
   for (const double one : *x) sum += one;
-  for (double& one : *x) one -= sum / static_cast<double>(x->size());
+  for (double& one : *x) {
+    one -= sum / static_cast<double>(x->size());
+    square += one * one;
+  }
+  const double length = std::sqrt(square);
+  if (length < kNothing) return 0;
+  for (double& one : *x) one /= length;
+  return length;
 }
 
-double SquareOf(const Vector& x) {
-  double sum = 0;
-  for (const double one : x) sum += one * one;
-  return sum;
-}
-
-// The largest singular value of the product, seen between vectors without mean.
-double SingularValueOf(const std::vector<Matrix>& matrices, size_t size) {
+// Of a round: the largest singular value of the product of the matrices, seen between vectors
+// without mean, to the power of one by their number. By its logarithm, and a vector that is as long
+// before each round: over many rounds the product itself is no more than rounding.
+double ContractionOf(const std::vector<Matrix>& matrices, size_t size) {
   Rng rng(size);
   Vector x(size);
   for (double& one : x) one = static_cast<double>(rng.Below(2001)) - 1000;
-  double square = 0;
+  double logarithm = 0;
   for (int pass = 0; pass < kMostPasses; ++pass) {
-    WithoutMean(&x);
-    const double length = std::sqrt(SquareOf(x));
-    if (length * length < kNothing) return 0;
-    for (double& one : x) one /= length;
-    for (const Matrix& matrix : matrices) x = Times(matrix, x);
-    WithoutMean(&x);
-    const double before = square;
-    square = SquareOf(x);
-    if (square < kNothing) return 0;
-    if (std::abs(square - before) <= kStandsStill * square) break;
-    for (size_t i = matrices.size(); i > 0; --i) x = TransposedTimes(matrices[i - 1], x);
+    if (MakeUnit(&x) == 0) return 0;
+    const double before = logarithm;
+    logarithm = 0;
+    for (const Matrix& matrix : matrices) {
+      x = Times(matrix, x);
+      const double length = MakeUnit(&x);
+      if (length == 0) return 0;
+      logarithm += std::log(length);
+    }
+    if (pass > 0 && std::abs(logarithm - before) <= kStandsStill) break;
+    for (size_t i = matrices.size(); i > 0; --i) {
+      x = TransposedTimes(matrices[i - 1], x);
+      MakeUnit(&x);
+    }
   }
-  return std::sqrt(square);
+  const double contraction = std::exp(logarithm / static_cast<double>(matrices.size()));
+  return std::abs(contraction - 1) < kRounding ? 1 : contraction;
 }
 
 // Who hears of `origin` within many periods, or (`backwards`) of whom it hears.
@@ -125,8 +134,7 @@ MixingReport Examine(const Topology& topology) {
     }
   }
   ExamineReach(matrices, size, &report);
-  report.contraction =
-      std::pow(SingularValueOf(matrices, size), 1 / static_cast<double>(matrices.size()));
+  report.contraction = ContractionOf(matrices, size);
   return report;
 }
 

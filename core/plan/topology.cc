@@ -13,7 +13,7 @@
 namespace covey {
 namespace {
 
-constexpr double kMostRounding = 1e-9;  // of the sum of a row, for each of its weights
+constexpr double kMostRounding = 1e-6;  // of the sum of a row: weights may have been float32
 
 constexpr std::array<const char*, kNumTopologyKinds> kNames = {
     "ring", "exponential", "one_peer", "bipartite", "full", "matching", "matrix"};
@@ -134,7 +134,7 @@ Status CheckMatrix(const Topology& topology) {
                                        Written(weight) + ": weights are 0 or more");
       sum += weight;
     }
-    if (std::abs(sum - 1) > kMostRounding * static_cast<double>(size))
+    if (std::abs(sum - 1) > kMostRounding)
       return Status::InvalidArgument("row " + std::to_string(row) +
                                      " of the topology's matrix sums to " + Written(sum) +
                                      ", not to 1");

@@ -93,7 +93,7 @@ constexpr Method kMethod{
         "and left out until it keeps up again, and goes on from the mean",
     .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
     .memory =
-        "none; the parameters move into shared memory; with codec one model, by topk two; with "
+        "none; the parameters move into shared memory; with codec two models, by topk three; with "
         "max_wait 3 models in each rank, "
         "and one for each of 3 results",
     .codecs = CodecUse::kModels,

@@ -17,6 +17,7 @@ from whole_numbers import digest
 import covey
 import covey.torch as hvd
 
+LIMIT_S = 5.0
 METHODS = ("allreduce", "local:H=1000", "eager", "wagma:S=2,tau=5", "adpsgd", "dpsgd")
 
 pool = SharedPool(__file__)
@@ -77,6 +78,41 @@ def look_exactly(method: str) -> Dict[str, Any]:
     optimizer.finish()
     found = {"own": own, "shown": shown, "distance": mean.distance, "missing": mean.missing}
     return {**found, "finished": net.wide[0].item()}
+
+
+def look_while_others_go_on(method: str) -> List[str]:
+    """Rank 0 looks between two steps, when the others wait for it in the next one, or at its end:
+    what was wrong."""
+    net, optimizer = make(method, 20_000)
+    wrong = []
+    for turn in range(12):
+        step(net, optimizer, hvd.rank() + 1.0)
+        if hvd.rank() > 0:
+            continue
+        for _ in range(1 + turn % 3):
+            with covey.consensus(net, timeout=LIMIT_S) as mean:
+                least, most = float(net.wide.min()), float(net.wide.max())
+                # Of numbers of one moment each all are alike, but for rounding.
+                if mean.missing or most - least > 1e-9 * most:
+                    wrong.append(f"step {turn}: {mean}, {least} to {most}")
+    optimizer.finish()
+    hvd.check_replicas(net)
+    return wrong
+
+
+def look_after_the_end(method: str) -> List[Any]:
+    """All look at once when all are equal; then rank 0 when the others are a step ahead."""
+    net, optimizer = make(method)
+    for _ in range(6):
+        step(net, optimizer, hvd.rank() + 1.0)
+    optimizer.finish()
+    with covey.consensus(net) as mean:
+        alone = [net.wide[0].item(), mean.distance, sorted(mean.ages), mean.missing]
+    own = net.wide[0].item()
+    hvd.barrier()
+    step(net, optimizer, 1.0)
+    optimizer.finish()
+    return [*alone, own]
 
 
 def refusals() -> List[str]:
@@ -155,6 +191,21 @@ class ConsensusTest(unittest.TestCase):
             self.assertEqual(report["missing"], {})
             if method.startswith(("adpsgd", "swarm")):
                 self.assertAlmostEqual(report["shown"], report["finished"], delta=1e-12 * mean)
+
+    def test_any_rank_alone_sees_those_that_wait_for_it(self) -> None:
+        methods = ("dpsgd", "dpsgd:order=atc,codec=bf16", "local:H=3", "local:H=2,codec=int8")
+        for method in (*methods, "dpsgd:topology=ring,max_wait=60s", "local:H=2,then=dpsgd@5"):
+            with self.subTest(method=method):
+                self.assertEqual(pool(3).call(look_while_others_go_on, method), [[]] * 3)
+
+    def test_after_finish_it_is_what_all_have(self) -> None:
+        for method in (*METHODS, "local:H=4,max_wait=60s", "swarm:H=4"):
+            with self.subTest(method=method):
+                for shown, distance, ages, missing, own in pool(3).call(
+                    look_after_the_end, method
+                ):
+                    self.assertEqual((shown, distance, missing), (own, 0, {}))
+                    self.assertEqual(ages, [0, 1, 2])
 
     def test_refusals(self) -> None:
         for found in pool(4).call(refusals):

@@ -7,8 +7,9 @@ was pointed elsewhere since then is brought back.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence, Tuple, Type
 
 import torch
 
@@ -24,6 +25,8 @@ from covey.torch.compression import Compressor
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
 from covey.torch.moved import Moved
 from covey.torch.tensors import CODES, FRAMEWORK, zeros_on
+
+Waiting = Callable[[], ContextManager[None]]
 
 
 def refuse_shared_memory(named: Sequence[Named]) -> None:
@@ -96,19 +99,26 @@ class _Flat:
         return [_native.submit1(*head, *_where(self.numbers), *coded)]
 
     def submit(
-        self, group: Group, codec: Optional[Type[Compressor]], whole: bool, draw: int
+        self, group: Group, codec: Optional[Type[Compressor]], draw: int
     ) -> "List[_native.Handle]":
         """Without a codec all at once; with one the element behind the numbers by itself, for it
         would spoil a block."""
         how = How(ALLREDUCE, "", core_code(Average))
-        self.moved.begin(codec, whole)
-        if not self.moved.is_coded:
+        if self.moved.travelling is None:
             return [_native.submit1(*how.head(group, self.name), *_where(self.flat))]
         assert codec is not None
         head, beside = how.head(group, f"{self.name}.moved"), how.head(group, f"{self.name}.here")
         return [
             _native.submit1(
-                *head, *_where(self.numbers), 0, None, None, None, codec.codec, None, draw
+                *head,
+                *_where(self.moved.travelling),
+                0,
+                None,
+                None,
+                None,
+                codec.codec,
+                None,
+                draw,
             ),
             _native.submit1(*beside, *_where(self._present)),
         ]
@@ -117,7 +127,8 @@ class _Flat:
         """Corrects the average for ranks that have joined."""
         present = round(float(self._present) * size)
         if 0 < present < size:
-            self.flat.mul_(size / present)
+            averaged = self.flat if self.moved.travelling is None else self.moved.travelling
+            averaged.mul_(size / present)
         self.moved.end()
 
 
@@ -167,13 +178,17 @@ class Averager:
         return [flat.moved for flat in self._flats]
 
     def average_and_measure(
-        self, codec: Optional[Type[Compressor]] = None, whole: bool = False, step: int = 0
+        self,
+        codec: Optional[Type[Compressor]] = None,
+        whole: bool = False,
+        step: int = 0,
+        waiting: Waiting = contextlib.nullcontext,
     ) -> float:
         """As ``average``. How far this rank's parameters were from the mean, by its norm."""
         with torch.no_grad():
             self.gather()
             before = [flat.numbers.clone() for flat in self._flats]
-            self.average(None, codec, whole, step)
+            self.average(None, codec, whole, step, waiting)
             return relative_distance(before, [flat.numbers for flat in self._flats])
 
     def average(
@@ -182,33 +197,47 @@ class Averager:
         codec: Optional[Type[Compressor]] = None,
         whole: bool = False,
         step: int = 0,
+        waiting: Waiting = contextlib.nullcontext,
     ) -> None:
         """Parameters become their mean over the ranks, with the same bits on each; with ``row``
         their weighted mean over this rank and its neighbors. With ``codec`` what they have moved
         since they were equal travels by it (``moved.py``), but ``whole`` this time if told so; or,
-        with ``row``, they themselves do. It is the end of step ``step``.
+        with ``row``, they themselves do. It is the end of step ``step``. Within ``waiting()``
+        nothing changes before all have come.
 
         Raises:
             CoveyError: a rank is gone or disagrees; parameters are undefined then.
         """
         with torch.no_grad():
             self.gather()
-            handles = []
-            for number, flat in enumerate(self._flats):
-                draw = draw_of(step, number)
-                handles.append(
-                    flat.submit(self._group, codec, whole, draw)
-                    if row is None
-                    else flat.mix(self._group, row, codec, draw)
-                )
-            first_error: Optional[CoveyError] = None
-            for flat, of_flat in zip(self._flats, handles):
-                try:
-                    for handle in of_flat:
-                        handle.wait()
-                    if row is None:
-                        flat.settle(self._group.size())
-                except CoveyError as error:
-                    first_error = first_error or error
-        if first_error is not None:
-            raise first_error
+            for flat in self._flats if row is None else []:
+                flat.moved.begin(codec, whole)
+            with waiting():
+                errors = self._exchange(row, codec, step)
+            for flat, error in zip(self._flats, errors):
+                if row is None and error is None:
+                    flat.settle(self._group.size())
+        for error in errors:
+            if error is not None:
+                raise error
+
+    def _exchange(
+        self, row: Optional[Row], codec: Optional[Type[Compressor]], step: int
+    ) -> List[Optional[CoveyError]]:
+        """What went wrong, by dtype and device."""
+        handles, errors = [], []
+        for number, flat in enumerate(self._flats):
+            draw = draw_of(step, number)
+            handles.append(
+                flat.submit(self._group, codec, draw)
+                if row is None
+                else flat.mix(self._group, row, codec, draw)
+            )
+        for of_flat in handles:
+            errors.append(None)
+            try:
+                for handle in of_flat:
+                    handle.wait()
+            except CoveyError as error:
+                errors[-1] = error
+        return errors

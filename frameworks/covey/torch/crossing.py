@@ -16,7 +16,7 @@ from covey import _native
 from covey.errors import Timeout
 from covey.method import seconds, setting
 from covey.torch.mirror import with_streams
-from covey.torch.window import CHANGING, WHOLE, Window
+from covey.torch.window import CHANGING, WHOLE, Mark, Window
 
 T = TypeVar("T")
 _SLICES = 16  # Of waiting.
@@ -35,14 +35,14 @@ class Board:
 
     def __init__(self, name: str, ranks: Sequence[int], group: Any) -> None:
         """Every member of the group makes one."""
-        self._window = Window(name, group, (), 0)
+        self._window = Window(name, group, (), Mark(0))
         self._ranks = ranks
         self._come = 0
 
     def come(self) -> None:
         """This rank has come to one more."""
         self._come += 1
-        self._window.end(self._come)
+        self._window.end(Mark(self._come))
 
     def missing(self) -> List[int]:
         """The ranks that have not come to that. Where they share no memory it says so of none."""
@@ -50,7 +50,7 @@ class Board:
         return [
             rank
             for rank, (state, come) in looks.items()
-            if state in (WHOLE, CHANGING) and come < self._come
+            if state in (WHOLE, CHANGING) and come.version < self._come
         ]
 
     def close(self) -> None:

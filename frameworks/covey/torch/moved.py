@@ -23,7 +23,9 @@ class Moved:
     """What the numbers of one dtype have moved.
 
     Attributes:
-        is_coded: whether in the average that has begun they travel so.
+        travelling: what they have moved, in the average that has begun, where it travels; the
+            numbers stay what they are until it is over, for others to look at. None: the numbers
+            themselves travel.
     """
 
     def __init__(self, numbers: torch.Tensor) -> None:
@@ -32,7 +34,8 @@ class Moved:
         self._anchor: Optional[torch.Tensor] = None  # What all have had; None: it is not known.
         self._left_out: Optional[torch.Tensor] = None
         self._codec: Optional[Type[Compressor]] = None
-        self.is_coded = False
+        self._room: Optional[torch.Tensor] = None
+        self.travelling: Optional[torch.Tensor] = None
 
     @property
     def can_be_coded(self) -> bool:
@@ -44,36 +47,37 @@ class Moved:
         average is of models as they are."""
         if self._left_out is not None:
             self._numbers.add_(self._left_out)
-        self._anchor = self._left_out = None
+        self._anchor = self._left_out = self._room = None
 
     def begin(self, codec: Optional[Type[Compressor]], whole: bool) -> None:
-        """The numbers become what is to be averaged; as they are if they are to be ``whole``, or
-        nobody knows what all have had."""
+        """What is to be averaged is known; it is the numbers as they are if they are to be
+        ``whole``, or nobody knows what all have had."""
         self._codec = codec if self.can_be_coded else None
-        anchor, self.is_coded = self._anchor, False
+        anchor, self.travelling = self._anchor, None
         if self._left_out is not None:
             self._numbers.add_(self._left_out)
         if self._codec is None or anchor is None or whole:
-            self._left_out = None
+            self._left_out = self._room = None
             return
-        self.is_coded = True
-        self._numbers.sub_(anchor)
+        if self._room is None:
+            self._room = torch.empty_like(anchor)
+        own = self.travelling = torch.sub(self._numbers, anchor, out=self._room)
         if self._codec.feeds_back:
             if self._left_out is None:
                 self._left_out = torch.empty_like(anchor)
-            own, left = self._numbers, self._left_out
             assert self._codec.codec is not None
             _native.codec_residual(
-                self._codec.codec, own.data_ptr(), own.numel(), left.data_ptr()
+                self._codec.codec, own.data_ptr(), own.numel(), self._left_out.data_ptr()
             )
 
     def end(self) -> None:
         """They are averaged: they become the model, which all have."""
-        if self.is_coded and self._anchor is not None:
-            self._anchor.copy_(self._numbers.add_(self._anchor))
+        if self.travelling is not None and self._anchor is not None:
+            torch.add(self.travelling, self._anchor, out=self._numbers)
+            self._anchor.copy_(self._numbers)
         else:
             self._anchor = None if self._codec is None else self._numbers.clone()
-        self.is_coded = False
+        self.travelling = None
 
     def written(self) -> Dict[str, torch.Tensor]:
         """What is to be kept with a checkpoint, by name."""

@@ -187,7 +187,7 @@ class _Distributed(torch.optim.Optimizer):
         with self._covey_progress.changing():
             self._refuse_in_flight("finish()")
             finish_part(self)
-        self._covey_progress.is_parted = False
+            self._covey_progress.have_met()
 
     def lr_scale(self) -> float:
         """By what to multiply a learning rate that is right for one rank: ``covey.lr_scale``."""

@@ -34,7 +34,7 @@ from covey.torch.layout import Named
 from covey.torch.moved import Moved
 from covey.torch.ops import allreduce
 from covey.torch.reducer import next_prefix
-from covey.torch.window import Window
+from covey.torch.window import Mark, Window
 
 T = TypeVar("T")
 
@@ -79,10 +79,12 @@ class Progress:
         self._updated_at = -1  # and the last one whose update was done.
         self._mixing: Optional[Crossing] = None  # By which they are, where somebody was missing.
         self._finishing: Optional[Crossing] = None  # Likewise, finish().
+        self._exchanges = 0  # Of models, by all together, that are over.
         self._is_apart = False  # Steps were done alone since the last exchange.
         self.window: Optional[Window] = None
         self.is_parted = False
         self.is_viewed = False
+        self._is_changing = False
         self.crossing: Optional[Crossing] = None
         self.board: Optional[Board] = None  # There once something with a max_wait needs it.
 
@@ -112,7 +114,8 @@ class Progress:
         if self.window is None or (self.trains_alone and not self.window.has_model):
             flats = self._averager.flats if self.trains_alone and self._averager else []
             name = f"{self._prefix}.window"
-            window = self.together(name, lambda: Window(name, self._group, flats, self.version))
+            mark = self._mark()
+            window = self.together(name, lambda: Window(name, self._group, flats, mark))
             self._close_window()
             self.window = window
 
@@ -156,12 +159,40 @@ class Progress:
             yield
             return
         self.window.begin()
+        self._is_changing = True
         try:
             yield
         finally:
+            self._is_changing = False
             if self.trains_alone and self._averager is not None:
                 self._averager.gather()
-            self.window.end(self.version)
+            self.window.end(self._mark())
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Within it this rank waits for all in an exchange: until all have come, others may look at
+        its model as it is."""
+        if self.window is None or not self._is_changing:
+            yield
+            return
+        self.window.end(self._mark(waits=True))
+        try:
+            yield
+        finally:
+            self.window.begin()
+
+    @property
+    def begun(self) -> int:
+        """How many exchanges of models with all this rank has begun."""
+        return self._exchanges + self._is_between
+
+    @property
+    def _is_between(self) -> bool:
+        """Whether one was waited for in vain: it goes on by itself."""
+        return self._mixing is not None or self._finishing is not None
+
+    def _mark(self, waits: bool = False) -> Mark:
+        return Mark(self.version, self._exchanges, waits or self._is_between)
 
     @property
     def reduces(self) -> bool:
@@ -275,9 +306,12 @@ class Progress:
         crossing = self._finishing = self._finishing or self._wait_by("finish()")
         crossing.begin()
         try:
-            if crossing.run(
-                "finish()", lambda: allreduce(apart, name=name, op=Max, process_set=self._group)
-            ):
+            with self._waiting():
+                is_apart = crossing.run(
+                    "finish()",
+                    lambda: allreduce(apart, name=name, op=Max, process_set=self._group),
+                )
+            if is_apart:
                 crossing.run("the mean of all", lambda: self._average(whole=True))
         except Timeout:
             raise
@@ -285,6 +319,11 @@ class Progress:
             self._finishing = None
             raise
         self._finishing = None
+
+    def have_met(self) -> None:
+        """All have ended a finish() together: they are equal."""
+        self._exchanges += 1
+        self.is_parted = False
 
     def _limit(self) -> Optional[float]:
         """How long a step waits for neighbors; None: for ever, or it waits for none."""
@@ -298,17 +337,21 @@ class Progress:
     def _mix(self, neighbors: Row) -> None:
         self._averager = self._averager or self._make_averager()
         averager, codec, step = self._averager, codec_at(self.method, self.steps), self.steps
+        if self._mixing is None:
+            averager.gather()
         crossing = self._mixing = self._mixing or self._wait_by(f"step {step} (dpsgd)")
         crossing.begin()
         key = "averaging with neighbors"
         try:
-            crossing.run(key, lambda: averager.average(neighbors, codec, step=step))
+            with self._waiting():
+                crossing.run(key, lambda: averager.average(neighbors, codec, step=step))
         except Timeout:
             raise
         except BaseException:  # Which is not waited for any more: it is tried anew.
             self._mixing, self._updated_at = None, -1
             raise
         self._mixing = None
+        self._exchanges += 1
         self._mixed_at = self.steps
 
     def settle_mixing(self) -> None:
@@ -321,11 +364,14 @@ class Progress:
         codec = None if self.steps + 1 >= self.plan.until else codec_at(self.method, self.steps)
         self._averager = self._averager or self._make_averager()
         self._averagings += 1
+        waiting = contextlib.nullcontext if self._is_between else self._waiting
         # How far apart models are costs a copy of them: looked at ever more rarely.
         if self._averagings & (self._averagings - 1) == 0:
-            self.tally.distance = self._averager.average_and_measure(codec, whole, self.steps)
+            distance = self._averager.average_and_measure(codec, whole, self.steps, waiting)
+            self.tally.distance = distance
         else:
-            self._averager.average(None, codec, whole, self.steps)
+            self._averager.average(None, codec, whole, self.steps, waiting)
+        self._exchanges += 1
         self._is_apart = self.is_parted = False
 
     def _make_averager(self) -> Averager:

@@ -25,6 +25,7 @@ from covey.torch.pairs import PairTrainer
 _PAUSE_S = 0.0002  # Before a model that is being changed is looked at again.
 _SHARED = "ranks that share no memory cannot be read: all of them call consensus(exact=True)"
 _BUSY = "its model was being changed whenever it was looked at (stopped, or slow, in its update)"
+_AT_FINISH = "it has not taken up the mean that finish() has made"
 _WHY = {
     window.NOTHING: "it has closed its optimizer, or taken none up yet",
     window.CHANGING: _BUSY,
@@ -82,8 +83,8 @@ def versions_of(optimizer: Any) -> Dict[int, Seen]:
         elif progress.window.why[rank]:
             found[rank] = Seen(why=progress.window.why[rank])
         else:
-            code, version = progress.window.look(rank)
-            found[rank] = Seen(version, _WHY.get(code, ""))
+            code, mark = progress.window.look(rank)
+            found[rank] = Seen(mark.version, _WHY.get(code, ""))
     return found
 
 
@@ -94,14 +95,16 @@ def has_left(optimizer: Any) -> bool:
     return any(seen.look(rank)[0] == window.CLOSED for rank in others)
 
 
-def read(optimizer: Any, rank: int, to: List[torch.Tensor], timeout: float) -> Seen:
-    """Copies the model of ``rank`` to tensors laid out like the whole plan. Waits for nobody, but
+def read(
+    optimizer: Any, rank: int, plans: Sequence[BucketPlan], to: List[torch.Tensor], timeout: float
+) -> Seen:
+    """Copies the model of ``rank`` to tensors laid out like the whole plans. Waits for nobody, but
     looks again, for so many seconds at most, while it is being changed.
 
     Raises:
         Unsupported: (a ValueError) the ranks share no memory.
     """
-    look = _look_of(optimizer)
+    look = _look_of(optimizer, plans)
     deadline = time.monotonic() + timeout
     while True:
         seen = look(rank, to)
@@ -112,14 +115,22 @@ def read(optimizer: Any, rank: int, to: List[torch.Tensor], timeout: float) -> S
         time.sleep(_PAUSE_S)
 
 
-def _look_of(optimizer: Any) -> Look:
-    trainer, seen_by = optimizer._covey_rounds, optimizer._covey_progress.window
+def _look_of(optimizer: Any, plans: Sequence[BucketPlan]) -> Look:
+    trainer, progress = optimizer._covey_rounds, optimizer._covey_progress
+    seen_by, own = progress.window, state.require().rank
     if seen_by is None or all(seen_by.why.values()):
         raise Unsupported(_SHARED)
+    # This rank has the mean of all that was made last. Who has taken part in it has it, too, also
+    # where what can be seen of it is what it has brought along.
+    has_mean = not progress.is_parted and progress.version > 0
 
     def slot(rank: int, to: Sequence[torch.Tensor]) -> Optional[Seen]:
         addresses = tuple(flat.data_ptr() for flat in to)
+        own_step = _native.rounds_look(trainer._rounds, own, addresses)[1] if has_mean else -1
         whole, step, passed_by = _native.rounds_look(trainer._rounds, rank, addresses)
+        if step == own_step or (step == 0 and rank == own):
+            copy_own(plans, to)
+            return Seen(step)
         if step == 0:
             return Seen(why="it has published no model yet")
         if passed_by:
@@ -127,15 +138,18 @@ def _look_of(optimizer: Any) -> Look:
         return Seen(step) if whole else None
 
     def pair(rank: int, to: Sequence[torch.Tensor]) -> Optional[Seen]:
-        version = seen_by.look(rank)[1]
+        mark = seen_by.look(rank)[1]
+        if mark.is_behind(progress.begun):
+            copy_own(plans, to)
+            return Seen(mark.version, "" if has_mean else _AT_FINISH)
         addresses = tuple(flat.data_ptr() for flat in to)
         whole = _native.pairs_look(trainer._pairs, rank, addresses)
-        return Seen(version) if whole else None
+        return Seen(mark.version) if whole else None
 
     def place(rank: int, to: Sequence[torch.Tensor]) -> Optional[Seen]:
-        code, version = seen_by.look(rank, to)
+        code, mark = seen_by.look(rank, to, progress.begun)
         if code == window.WHOLE:
-            return Seen(version)
+            return Seen(mark.version)
         return None if code == window.CHANGING else Seen(why=_WHY[code])
 
     if isinstance(trainer, ModelRounds):

@@ -92,10 +92,10 @@ def consensus(
     exit the parameters are what they were, bit for bit; what was written to them is gone.
 
     By method: ``allreduce``, ``eager``: this rank's own (replicas are equal at equal version).
-    ``local``, ``dpsgd``: what each rank trains on, after its last step; what a script writes to
-    parameters outside of step() may be read half-written. ``wagma``, ``local`` with ``max_wait``:
-    what each has published last, before it was averaged, which moves no mean unless somebody was
-    late. ``adpsgd``, ``swarm``: what each has handed in last, with what others have made of it
+    ``local``, ``dpsgd``: what each rank trains on, after its last step, also while it waits for this
+    one in the next; what a script writes to parameters outside of step() may be read half-written.
+    ``wagma``, ``local`` with ``max_wait``: what each has published last, before it was averaged,
+    which moves no mean unless somebody was late; after ``finish()`` what all have. ``adpsgd``, ``swarm``: what each has handed in last, with what others have made of it
     since; with ``exact`` each first takes that up, as its next step would, so that the mean is the
     one that ``finish()`` would leave.
 
@@ -196,7 +196,7 @@ def _mean_of_seen(
                 if rank == own and alone:
                     copy_own(plans, to)
                 else:
-                    seen[rank] = read(optimizer, rank, to, timeout)
+                    seen[rank] = read(optimizer, rank, plans, to, timeout)
             if not seen[rank].why:
                 mean.add(to)
         if mean.count == 0:  # Nobody has published anything yet.

@@ -3,11 +3,16 @@
 A window is on memory of the arena that a rank trains on in place, or on nothing: then it tells only
 the rank's version. Who looks copies, and is told whether the copy is of one moment: nobody waits.
 See ``core/run/window.h``.
+
+A rank that waits for the others in an exchange of models can be looked at, too: nobody writes to
+its memory before all have begun the exchange. So who has not begun it yet reads what stands still.
+Who has ended it knows that it goes on there: ranks count these exchanges, and say at which they
+wait.
 """
 
 from __future__ import annotations
 
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 import torch
 
@@ -20,6 +25,38 @@ from covey.state import state
 # covey_window_state.
 WHOLE, NOTHING, CHANGING, CLOSED, LOST = range(5)
 _NOWHERE = -1
+_COUNTED = 1 << 2  # Exchanges, modulo this: two ranks are never further apart than one.
+
+
+class Mark(NamedTuple):
+    """What a rank says of itself in its window, packed into a number.
+
+    Attributes:
+        version: of its model.
+        exchanges: of models by all, that it has ended.
+        waits: it is in the next one, or in another wait for all; before all have come, its memory
+            stands still.
+
+    Example:
+        >>> Mark.unpacked(Mark(12, 7, True).packed())
+        Mark(version=12, exchanges=3, waits=True)
+    """
+
+    version: int
+    exchanges: int = 0
+    waits: bool = False
+
+    def packed(self) -> int:
+        return (2 * self.version + self.waits) * _COUNTED + self.exchanges % _COUNTED
+
+    @staticmethod
+    def unpacked(number: int) -> "Mark":
+        rest, exchanges = divmod(number, _COUNTED)
+        return Mark(rest // 2, exchanges, bool(rest & 1))
+
+    def is_behind(self, begun: int) -> bool:
+        """Whether who has begun so many exchanges has begun one that this rank has not ended."""
+        return (self.exchanges - begun) % _COUNTED >= _COUNTED // 2
 
 
 class Window:
@@ -31,7 +68,7 @@ class Window:
     """
 
     def __init__(
-        self, name: str, group: Group, flats: Sequence[torch.Tensor], version: int
+        self, name: str, group: Group, flats: Sequence[torch.Tensor], mark: Mark
     ) -> None:
         """Every member of the group makes one, with as many tensors of the same lengths."""
         self.has_model = bool(flats)
@@ -48,7 +85,7 @@ class Window:
             why = "its model did not fit into the arena (COVEY_ARENA_BYTES)"
         except Exhausted as error:
             why = str(error)
-        self.end(version)
+        self.end(mark)
         everyone: List[Tuple[int, str]] = allgather_object((self._place, why), name, group)
         self._places: Dict[int, int] = {r: place for r, (place, _) in zip(group.ranks, everyone)}
         self.why: Dict[int, str] = {r: text for r, (_, text) in zip(group.ranks, everyone)}
@@ -58,21 +95,30 @@ class Window:
         if self._place != _NOWHERE and self._life == state.life:
             _native.window_begin(self._place)
 
-    def end(self, version: int) -> None:
-        """It has changed, and is this rank's model of ``version`` now."""
+    def end(self, mark: Mark) -> None:
+        """It has changed, and is what ``mark`` says now."""
         if self._place != _NOWHERE and self._life == state.life:
-            _native.window_end(self._place, version)
+            _native.window_end(self._place, mark.packed())
 
-    def look(self, rank: int, to: Sequence[torch.Tensor] = ()) -> Tuple[int, int]:
-        """Copies what lies in the window of ``rank``: one of the states above, and its version.
+    def look(
+        self, rank: int, to: Sequence[torch.Tensor] = (), begun: int = 0
+    ) -> Tuple[int, Mark]:
+        """Copies what lies in the window of ``rank``: one of the states above, and what it says.
+
+        Args:
+            begun: how many exchanges of models this rank has.
 
         Example:
-            >>> window.look(1) == (WHOLE, 12)  # doctest: +SKIP
+            >>> window.look(1) == (WHOLE, Mark(12))  # doctest: +SKIP
             True
         """
         if self._places[rank] == _NOWHERE:
-            return NOTHING, 0
-        return _native.window_look(rank, self._places[rank], *_spans_of(to))
+            return NOTHING, Mark(0)
+        state_, number = _native.window_look(rank, self._places[rank], *_spans_of(to))
+        mark = Mark.unpacked(number)
+        if to and state_ == WHOLE and mark.waits and mark.is_behind(begun):
+            return CHANGING, mark
+        return state_, mark
 
     def close(self) -> None:
         """There is nothing to be seen any more."""

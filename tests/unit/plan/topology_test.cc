@@ -259,6 +259,21 @@ TEST(MixingTest, NoRoundMakesTheSpreadLargerThanTheContractionSays) {
   }
 }
 
+// Over 64 rounds the product of the matrices is smaller than what is rounded, and yet it is not
+// nothing, but where three matchings in a row happen to make all equal.
+TEST(MixingTest, RandomMatchingsContractAsTheirExpectationSays) {
+  for (const int32_t size : {5, 7, 9, 16, 31, 64}) {
+    // Averages of pairs are projections, so that E[W'W] = E[W]; a pair is as likely as another.
+    const double met = size % 2 == 0 ? 1.0 : 1 - 1.0 / size;
+    const double expected = std::sqrt(1 - met / 2 - met / 2 / (size - 1));
+    const MixingReport report = Examine({TopologyKind::kMatching, size, kSeed, {}});
+    EXPECT_GT(report.contraction, expected - 0.25) << size;
+    EXPECT_LT(report.contraction, expected + 0.1) << size;
+  }
+  EXPECT_EQ(Examine({TopologyKind::kMatching, 4, kSeed, {}}).contraction, 0);
+  EXPECT_EQ(Examine({TopologyKind::kMatrix, 2, 1, {1, 0, 0, 1}}).contraction, 1);
+}
+
 TEST(MixingTest, BuiltInOnesAreConnected) {
   for (const Topology& topology : AllValid())
     EXPECT_TRUE(Examine(topology).is_connected) << NameIn(topology);
@@ -287,6 +302,9 @@ TEST(TopologyTest, BadOnesAreRefusedWithTheReason) {
             "of ranks, not 5; matching and full take any");
   EXPECT_EQ(message({TopologyKind::kMatrix, 2, 1, {.5, .5, .5, .25}}),
             "row 1 of the topology's matrix sums to 0.75, not to 1");
+  EXPECT_EQ(message({TopologyKind::kMatrix, 2, 1, {1, 0, .5, .500002}}),
+            "row 1 of the topology's matrix sums to 1.000002, not to 1");
+  EXPECT_TRUE(Check({TopologyKind::kMatrix, 3, 1, std::vector<double>(9, 1.F / 3)}).ok());
   EXPECT_EQ(message({TopologyKind::kMatrix, 2, 1, {1.5, -.5, .5, .5}}),
             "weight [0][1] of the topology's matrix is -0.5: weights are 0 or more");
   EXPECT_EQ(message({TopologyKind::kMatrix, 2, 1, {1}}),
