@@ -213,7 +213,7 @@ Status ReadPeers(const covey_request& r, Operation* operation) {
     return Status::Mismatch(self + what, group.members[me]);
   };
   std::vector<uint64_t>& table = operation->peers = NewPeerTable(group.members.size(), me);
-  double sum = n.own_weight;
+  double sum = n.own_weight, least = n.own_weight;
   bool takes = n.own_weight != 0;
   std::string terms = "own " + Written(n.own_weight);
   SetWeight(me, n.own_weight, &table);
@@ -224,6 +224,7 @@ Status ReadPeers(const covey_request& r, Operation* operation) {
       return wrong(" takes from rank " + std::to_string(n.sources[i]) + " twice");
     SetWeight(from, n.weights[i], &table);
     sum += n.weights[i];
+    least = std::min(least, n.weights[i]);
     takes |= n.weights[i] != 0;
     if (i < kMostTerms)
       terms += ", rank " + std::to_string(n.sources[i]) + " " + Written(n.weights[i]);
@@ -240,6 +241,9 @@ Status ReadPeers(const covey_request& r, Operation* operation) {
   if (n.any_sum == 0 && std::abs(sum - 1) > kMostRounding)
     return wrong("'s weights sum to " + Written(sum) + " and not to 1 (" + terms +
                  "): another sum must be asked for by any_sum");
+  if (n.any_sum == 0 && least < 0)
+    return wrong(" has a weight that is less than 0 (" + terms +
+                 "): that must be asked for by any_sum");
   return Status::Ok();
 }
 

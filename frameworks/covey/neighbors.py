@@ -10,7 +10,7 @@ from typing import Any, Dict, Optional, Sequence, TypeVar
 from covey.group import Group, world
 from covey.handles import Handle
 from covey.requests import NEIGHBOR_ALLREDUCE, How, Requests
-from covey.topology import Row, row_for
+from covey.topology import Row, rank_of, row_for
 from covey.ways import Way
 
 T = TypeVar("T")
@@ -31,6 +31,7 @@ class Neighbors(Requests[T]):
         any_sum: bool = False,
         name: Optional[str] = None,
         process_set: Group = world,
+        codec: Optional[str] = None,
     ) -> Handle[T]:
         """The weighted mean of this rank's tensor and those of its neighbors, a new tensor.
 
@@ -48,6 +49,10 @@ class Neighbors(Requests[T]):
                 matching).
             any_sum: weights need not sum to 1, and may be negative.
             name, process_set: as :func:`allreduce`.
+            codec: makes float32 smaller before it travels: "int8", "bf16", "fp16" or "qsgd". This
+                rank's tensor is moved by the weighted differences of what its neighbors' and its
+                own are decoded to: equal tensors stay as they are, and where columns of weights
+                sum to 1 the mean of all does. Not with any_sum. Other dtypes travel as they are.
 
         Returns:
             A new tensor of the same shape and dtype, summed in rank order in float32 (float64 for
@@ -55,8 +60,8 @@ class Neighbors(Requests[T]):
 
         Raises:
             InvalidArgument, Unsupported: (ValueErrors) wrong here; nothing was submitted.
-            Mismatch: on every rank, later operations work: shapes or dtypes differ; a rank's
-                weights do not sum to 1; a rank is no member; one takes from another that does not
+            Mismatch: on every rank, later operations work: shapes, dtypes or codecs differ; a
+                rank's weights do not sum to 1; a rank is no member; one takes from another that does not
                 send to it.
             Aborted: a rank died or left.
 
@@ -66,7 +71,7 @@ class Neighbors(Requests[T]):
         row = row_for(
             self_weight, src_weights, dst_ranks, topology, round, any_sum, process_set
         )
-        how = How(NEIGHBOR_ALLREDUCE, "neighbor_allreduce")
+        how = How(NEIGHBOR_ALLREDUCE, "neighbor_allreduce", codec=codec)
         return self._alike(how, way, tensor, name, process_set, row)
 
     def pair_average(
@@ -76,6 +81,7 @@ class Neighbors(Requests[T]):
         peer: Optional[int],
         name: Optional[str] = None,
         process_set: Group = world,
+        codec: Optional[str] = None,
     ) -> Handle[T]:
         """The mean of this rank's tensor and that of rank ``peer``, the same on both.
 
@@ -85,6 +91,8 @@ class Neighbors(Requests[T]):
             tensor: as :func:`neighbor_allreduce`.
             peer: a global rank; None: this rank keeps its own tensor this time.
             name, process_set: as :func:`allreduce`.
+            codec: as :func:`neighbor_allreduce`; then the sum of the two stays, and each of them is
+                as near to the mean as the codec's steps are small.
 
         Raises:
             As :func:`neighbor_allreduce`; Mismatch on every rank when two do not name each other.
@@ -92,6 +100,9 @@ class Neighbors(Requests[T]):
         Example:
             >>> model = hvd.pair_average(model, peer=hvd.rank() ^ 1, name="model")
         """
-        row = Row(1.0, (), (), ()) if peer is None else Row(0.5, (peer,), (0.5,), (peer,))
-        how = How(NEIGHBOR_ALLREDUCE, "pair_average")
+        row = Row(1.0, (), (), ())
+        if peer is not None:
+            peer = rank_of(peer, "pair_average: peer")
+            row = Row(0.5, (peer,), (0.5,), (peer,))
+        how = How(NEIGHBOR_ALLREDUCE, "pair_average", codec=codec)
         return self._alike(how, way, tensor, name, process_set, row)

@@ -296,6 +296,7 @@ def _neighbor_allreduce(
     any_sum: bool = False,
     name: Optional[str] = None,
     group: Group = world,
+    codec: Optional[str] = None,
 ) -> Any:
     """The weighted mean of this rank's tensor and those of its neighbors, a new tensor.
 
@@ -312,6 +313,7 @@ def _neighbor_allreduce(
         round: which of the topology's rounds, where they differ (one_peer, bipartite, matching).
         any_sum: weights need not sum to 1, and may be negative.
         name, group: as :func:`allreduce`.
+        codec: "int8", "bf16", "fp16" or "qsgd": moves tensors by what is decoded of differences.
 
     Returns:
         A tensor of the same framework, shape and dtype. Summed in rank order, in float32 (float64
@@ -319,7 +321,7 @@ def _neighbor_allreduce(
 
     Raises:
         InvalidArgument, Unsupported: (ValueErrors) wrong here; nothing was submitted.
-        Mismatch: on every rank, later operations work: shapes or dtypes differ; a rank's weights do
+        Mismatch: on every rank, later operations work: shapes, dtypes or codecs differ; weights do
             not sum to 1; a rank is no member; one takes from another that does not send to it.
         Aborted: a rank died or left.
 
@@ -329,7 +331,7 @@ def _neighbor_allreduce(
     """
     function = getattr(adapter_of(tensor), way.name_of("neighbor_allreduce"))
     peers = (self_weight, src_weights, dst_ranks, topology, round, any_sum)
-    return function(tensor, *peers, name=name, process_set=group)
+    return function(tensor, *peers, name=name, process_set=group, **given(codec=codec))
 
 
 def _pair_average(
@@ -338,6 +340,7 @@ def _pair_average(
     peer: Optional[int],
     name: Optional[str] = None,
     group: Group = world,
+    codec: Optional[str] = None,
 ) -> Any:
     """The mean of this rank's tensor and that of rank ``peer``, a new tensor, the same on both.
 
@@ -347,7 +350,7 @@ def _pair_average(
     Args:
         tensor: as :func:`neighbor_allreduce`.
         peer: a global rank; None: this rank keeps its own tensor this time.
-        name, group: as :func:`allreduce`.
+        name, group, codec: as :func:`neighbor_allreduce`; with a codec the two sum to the same.
 
     Raises:
         As :func:`neighbor_allreduce`; Mismatch on every rank when two do not name each other.
@@ -356,7 +359,7 @@ def _pair_average(
         >>> model = covey.pair_average(model, peer=covey.rank() ^ 1, name="model")
     """
     function = getattr(adapter_of(tensor), way.name_of("pair_average"))
-    return function(tensor, peer, name=name, process_set=group)
+    return function(tensor, peer, name=name, process_set=group, **given(codec=codec))
 
 
 _ALL = (NOW, NOW_IN_PLACE, LATER, LATER_IN_PLACE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import operator
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from covey import _native
@@ -12,6 +13,7 @@ from covey.group import Group, world
 
 
 _KEPT_ROWS = 256
+_INT32 = 1 << 31
 
 
 class Row(NamedTuple):
@@ -160,12 +162,13 @@ def topology(which: Any, size: Optional[int] = None, seed: int = 1) -> Topology:
     if isinstance(which, Topology):
         return which
     if isinstance(which, str):
-        return _named(which.replace("-", "_"), _size(size), seed, ())
+        size = _number(_size(size), "size", _INT32)
+        return _named(which.replace("-", "_"), size, _number(seed, "seed", 1 << 64), ())
     rows = which.tolist() if hasattr(which, "tolist") else which
     try:
         numbers = tuple(float(weight) for row in rows for weight in row)
         count = len(rows)
-    except TypeError:
+    except (TypeError, ValueError):
         raise InvalidArgument(
             f"a topology is a name or a matrix (rows of weights), not {which!r}"
         ) from None
@@ -173,6 +176,17 @@ def topology(which: Any, size: Optional[int] = None, seed: int = 1) -> Topology:
         shape = f"rows of {sorted({len(row) for row in rows})} weights, {count} of them"
         raise InvalidArgument(f"the matrix of a topology of {size or count} ranks has {shape}")
     return _named(None, count, seed, numbers)
+
+
+def _number(value: Any, what: str, end: int) -> int:
+    """What a topology is made with. Raises InvalidArgument (a ValueError)."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if not 0 <= number < end:
+        raise InvalidArgument(f"the {what} of a topology is a whole number from 0, not {value!r}")
+    return number
 
 
 def _size(size: Optional[int]) -> int:
@@ -207,8 +221,43 @@ def row_for(
             "neighbor_allreduce: give src_weights={rank: weight}, or a topology (ring, "
             "exponential, one_peer, bipartite, full, matching, or a matrix)"
         )
-    sources = tuple(int(rank) for rank in src_weights)
-    weights = tuple(float(weight) for weight in src_weights.values())
-    own = 1.0 - sum(weights) if self_weight is None else float(self_weight)
-    receivers = None if dst_ranks is None else tuple(int(rank) for rank in dst_ranks)
-    return Row(own, sources, weights, receivers, bool(any_sum))
+    if not isinstance(src_weights, Mapping):
+        raise InvalidArgument(
+            f"neighbor_allreduce: src_weights is {src_weights!r}, not a dict {{rank: weight}}"
+        )
+    sources = tuple(rank_of(rank, "neighbor_allreduce: src_weights") for rank in src_weights)
+    weights = tuple(_weight(weight) for weight in src_weights.values())
+    own = 1.0 - sum(weights) if self_weight is None else _weight(self_weight)
+    return Row(own, sources, weights, _receivers(dst_ranks), bool(any_sum))
+
+
+def rank_of(rank: Any, where: str) -> int:
+    """A rank that a user gives. Internal."""
+    try:
+        number = operator.index(rank)
+    except TypeError:
+        number = None
+    if number is None or isinstance(rank, bool) or not -_INT32 <= number < _INT32:
+        raise InvalidArgument(f"{where} has {rank!r}, which is no rank: ranks are integers")
+    return number
+
+
+def _weight(weight: Any) -> float:
+    try:
+        return float(weight)
+    except (TypeError, ValueError):
+        raise InvalidArgument(
+            f"neighbor_allreduce: a weight is {weight!r}, which is no number"
+        ) from None
+
+
+def _receivers(dst_ranks: Optional[Sequence[int]]) -> Optional[Tuple[int, ...]]:
+    if dst_ranks is None:
+        return None
+    try:
+        listed = list(dst_ranks)
+    except TypeError:
+        raise InvalidArgument(
+            f"neighbor_allreduce: dst_ranks is {dst_ranks!r}, not a list of ranks"
+        ) from None
+    return tuple(rank_of(rank, "neighbor_allreduce: dst_ranks") for rank in listed)

@@ -109,6 +109,33 @@ def by_weights() -> None:
     assert abs(float(scalar) - (size - 1) / 2) < 1e-6
 
 
+def by_codecs() -> List[float]:
+    """The mean stays, equal tensors do, and ones that are apart come near: how far they are off."""
+    rank, size = covey.rank(), covey.size()
+    inputs = [torch.from_numpy(drawn(r, (4_099,)).astype("float32")) for r in range(size)]
+    own, worst = inputs[rank], []
+    for codec, step in (("bf16", 2**-7), ("fp16", 2**-10), ("int8", 2**-6), ("qsgd", 2**-2)):
+        exact = hvd.neighbor_allreduce(own, topology="ring", name=f"{codec} exact")
+        got = hvd.neighbor_allreduce(own, topology="ring", name=codec, codec=codec)
+        handle = covey.neighbor_allreduce_async(own.numpy(), topology="ring", codec=codec)
+        off = float((got - exact).abs().max())
+        assert (off > 0) == (size > 1) and off < 4 * step, (codec, off)
+        assert abs(handle.wait() - exact.numpy()).max() < 4 * step
+        before, after = hvd.allreduce(own, op=hvd.Sum), hvd.allreduce(got, op=hvd.Sum)
+        worst.append(float((before - after).abs().max()))
+        same = hvd.neighbor_allreduce(inputs[0], topology="ring", name=f"{codec} same", codec=codec)
+        assert torch.equal(same, inputs[0])
+        if size % 2 == 0:
+            pair = hvd.pair_average_(own.clone(), rank ^ 1, name=f"{codec} pair", codec=codec)
+            total = hvd.allreduce(pair, op=hvd.Sum)
+            worst.append(float((before - total).abs().max()))
+            mean = (own + inputs[rank ^ 1]) / 2
+            assert float((pair - mean).abs().max()) < 4 * step
+    whole = hvd.neighbor_allreduce(own.double(), topology="ring", name="whole", codec="int8")
+    assert torch.allclose(whole.float(), exact, atol=1e-5)
+    return worst
+
+
 def by_matrix() -> None:
     """Of a group, in its order; a matrix that moves the mean."""
     rank, size = covey.rank(), covey.size()
@@ -185,6 +212,12 @@ CASES: Dict[str, Callable[[bool], Any]] = {
         mine(), **around(odd, src_weights={}, self_weight=1.0)
     ),
     "sum": lambda odd: covey.neighbor_allreduce(mine(), **around(odd, self_weight=0.4)),
+    "negative": lambda odd: covey.neighbor_allreduce(
+        mine(), **around(odd, self_weight=1.5, src_weights={(covey.rank() - 1) % 4: -0.5})
+    ),
+    "codec": lambda odd: covey.neighbor_allreduce(
+        mine().astype("float32"), **around(False), codec="bf16" if odd else None
+    ),
     "not finite": lambda odd: covey.neighbor_allreduce(
         mine(), **around(odd, self_weight=float("nan"))
     ),
@@ -212,7 +245,7 @@ CASES: Dict[str, Callable[[bool], Any]] = {
 
 def wrong_here() -> List[str]:
     """What is refused before anything is submitted."""
-    said = []
+    said, small = [], mine().astype("float32")
     for call in (
         lambda: covey.neighbor_allreduce(mine(), name="x"),
         lambda: covey.neighbor_allreduce(mine(), 0.5, topology="ring"),
@@ -223,6 +256,18 @@ def wrong_here() -> List[str]:
         lambda: covey.topology([[0.5, 0.5], [1.0]]),
         lambda: covey.topology(3),
         lambda: covey.topology("bipartite", size=3),
+        lambda: covey.topology([["a", 1], [0, 1]]),
+        lambda: covey.topology("matching", size=4, seed=-1),
+        lambda: covey.topology("ring", size="4"),
+        lambda: covey.neighbor_allreduce(mine(), 0.5, [1]),
+        lambda: covey.neighbor_allreduce(mine(), 0.5, {1.5: 0.5}),
+        lambda: covey.neighbor_allreduce(mine(), 0.5, {1: "half"}),
+        lambda: covey.neighbor_allreduce(mine(), 0.5, {1: 0.5}, 2),
+        lambda: covey.pair_average(mine(), "1"),
+        lambda: covey.pair_average(mine(), 1 << 40),
+        lambda: covey.neighbor_allreduce(small, topology="ring", codec="topk"),
+        lambda: covey.neighbor_allreduce(small, topology="ring", codec="lattice"),
+        lambda: covey.neighbor_allreduce(small, 1, {1: 1}, any_sum=True, codec="int8"),
     ):
         try:
             call()
@@ -259,6 +304,7 @@ class NeighborsTest(unittest.TestCase):
             ranks = pool(size)
             ranks.call(by_topologies)
             ranks.call(in_pairs)
+            self.assertLess(max(ranks.call(by_codecs)[0]), 1e-5)
             if size > 1:
                 ranks.call(by_weights)
             if size in (3, 4):
@@ -278,6 +324,8 @@ class NeighborsTest(unittest.TestCase):
         self.check("shape", odd, "shapes differ", "[5]", "[4]")
         self.check("dtype", odd, "dtypes differ", "float32", "float64")
         self.check("sum", odd, f"{rank}'s weights sum to 0.9 and not to 1", "own 0.4")
+        self.check("negative", odd, f"{rank} has a weight that is less than 0", "any_sum")
+        self.check("codec", odd, "codecs differ", "bf16")
         self.check("not finite", odd, f"{rank} has a weight that is not finite")
         self.check("all zero", odd, f"{rank} has no weight other than 0")
         self.check("out of range", odd, f"{rank} takes from rank 9, which is not a member", "of 4")
@@ -304,6 +352,18 @@ class NeighborsTest(unittest.TestCase):
                 "rows of [1, 2] weights",
                 "a name or a matrix",
                 "even",
+                "a name or a matrix",
+                "the seed of a topology is a whole number from 0, not -1",
+                "the size of a topology is a whole number from 0, not '4'",
+                "src_weights is [1], not a dict",
+                "src_weights has 1.5, which is no rank",
+                "a weight is 'half', which is no number",
+                "dst_ranks is 2, not a list of ranks",
+                "peer has '1', which is no rank",
+                "which is no rank",
+                "a model is no sparse thing",
+                "decodes beside one other model",
+                "for weights that sum to 1",
             ),
         ):
             self.assertIn(wanted, text)

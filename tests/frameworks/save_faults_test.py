@@ -202,7 +202,9 @@ class SaveFaultsTest(unittest.TestCase):
         saved = pool(3).call(saves, str(self.path))
         whole = self.folder / "whole"
         shutil.copytree(self.path, whole)
-        for name, rank in (("rank1.pt", 1), ("rank0.pt", 0), ("model.pt", 0)):
+        # The last is read by nobody: each rank has an optimizer of its own.
+        names = (("rank1.pt", 1), ("rank0.pt", 0), ("model.pt", 0), ("optimizer.pt", 0))
+        for name, rank in names:
             file = self.path / name
             with self.subTest(name=name):
                 os.truncate(file, file.stat().st_size - 1)
@@ -228,6 +230,8 @@ class SaveFaultsTest(unittest.TestCase):
         self.refused("manifest.json cannot be read")
         file.unlink()
         self.refused("is no checkpoint", "no manifest.json")
+        self.path = self.path / "model.pt"
+        self.refused("model.pt is a file, and a checkpoint is a folder")
 
     def test_another_model_is_refused_by_its_first_tensor_that_differs(self) -> None:
         pool(3).call(saves, str(self.path))

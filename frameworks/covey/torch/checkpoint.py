@@ -84,8 +84,10 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
         >>> covey.save("run/last", model, optimizer, scheduler=scheduler, epoch=epoch)
     """
     meeting = _meet("save", optimizer)
+    place = pathlib.Path()
     with meeting.part():
         resume.check(optimizer, "save()")
+        place = folder.place_of(path)
     meeting.agree()
     positions = meeting.gather(optimizer._covey_progress.position())
     _check_positions(optimizer, positions, meeting.group.ranks)
@@ -98,7 +100,7 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
     manifest["method"] = optimizer._covey_progress.method
     manifest["positions"] = positions
     manifest["optimizer"] = {"class": type(optimizer).__name__, "groups": contents.names}
-    _write(meeting, folder.place_of(path), files, manifest)
+    _write(meeting, place, files, manifest)
 
 
 def _meet(what: str, optimizer: Any) -> Meeting:
@@ -115,6 +117,8 @@ def _meet(what: str, optimizer: Any) -> Meeting:
             f"{what}: the optimizer trains on the ranks {group.ranks}, which call it, and this is "
             f"rank {place.rank}"
         )
+    if optimizer._covey_rounds is not None:  # What comes next waits for the others, with a limit.
+        resume.check(optimizer, f"{what}()")
     resume.gather_in(optimizer)
     return Meeting(what, group)
 
@@ -218,10 +222,11 @@ def load(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> Load
         >>> first = loaded["epoch"] + 1
     """
     meeting = _meet("load", optimizer)
+    where = pathlib.Path()
     with meeting.part():
         resume.check(optimizer, "load()")
+        where = folder.place_of(path)
     meeting.agree()
-    where = folder.place_of(path)
 
     def look() -> Tuple[str, Dict[str, Any]]:
         found = folder.find(where)
@@ -277,6 +282,12 @@ class _Source:
             self._optimizer = part["optimizer"]
         else:
             self._optimizer = folder.read(where, folder.OPTIMIZER, entries)
+        read = {folder.rank_file(i) for i in range(size if self._is_same_size else 1)}
+        read |= {folder.MODEL, folder.OPTIMIZER}
+        if is_exact and "optimizer" in own:
+            read.remove(folder.OPTIMIZER)
+        for name in sorted(set(entries) - read)[meeting.index :: size]:
+            folder.check(where, name, entries)  # Nobody needs it, but something has gone wrong.
         positions = manifest["positions"]
         self.position = positions[index] if is_exact else _joint(positions)
         self.reset = [] if is_exact else _reset(manifest, size, method, bool(self.also))

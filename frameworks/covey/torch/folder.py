@@ -12,14 +12,16 @@ with the one that was there in one step of the file system. Nothing here talks t
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import glob
 import hashlib
 import json
 import os
 import pathlib
 import secrets
 import shutil
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, BinaryIO, Dict, Iterator, List, NamedTuple
 
 import torch
 
@@ -45,7 +47,13 @@ class Entry(NamedTuple):
 
 
 def place_of(path: Any) -> pathlib.Path:
-    """Where the folder is to be, by what a user says."""
+    """Where the folder is to be, by what a user says.
+
+    Raises:
+        InvalidArgument: (a ValueError) that is no path.
+    """
+    if not isinstance(path, (str, bytes, os.PathLike)) or not os.fspath(path):
+        raise InvalidArgument(f"{path!r} is no path: name a folder")
     return pathlib.Path(os.path.realpath(os.fspath(path)))
 
 
@@ -64,7 +72,7 @@ def begin(place: pathlib.Path) -> pathlib.Path:
             "overwritten: name another one"
         )
     place.parent.mkdir(parents=True, exist_ok=True)
-    for left in place.parent.glob(f".{place.name}.saving-*"):
+    for left in place.parent.glob(f".{glob.escape(place.name)}.saving-*"):
         shutil.rmtree(left, ignore_errors=True)
     folder = place.parent / f".{place.name}.saving-{secrets.token_hex(6)}"
     folder.mkdir()
@@ -177,6 +185,11 @@ def find(place: pathlib.Path) -> pathlib.Path:
             return folder
     if place.is_dir():
         raise BadCheckpoint(f"{place} is no checkpoint: there is no {MANIFEST} in it")
+    if place.exists():
+        raise BadCheckpoint(
+            f"{place} is a file, and a checkpoint is a folder, with {MANIFEST} in it: what "
+            "torch.save() has written is for torch.load()"
+        )
     raise InvalidArgument(f"there is no checkpoint at {place}: {_nearest(place)}")
 
 
@@ -214,12 +227,29 @@ def _hash_of(manifest: Dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def check(folder: pathlib.Path, name: str, entries: Dict[str, Any]) -> None:
+    """Whether a file that nobody reads is whole.
+
+    Raises:
+        BadCheckpoint: (a ValueError) it is missing, shorter, longer, or changed.
+    """
+    with _whole(folder, name, entries):
+        pass
+
+
 def read(folder: pathlib.Path, name: str, entries: Dict[str, Any]) -> Any:
     """What a file holds, once it is known to be whole. Runs nothing of it.
 
     Raises:
         BadCheckpoint: (a ValueError) it is missing, shorter, longer, or changed.
     """
+    with _whole(folder, name, entries) as file:
+        return torch.load(file, map_location="cpu", weights_only=True)
+
+
+@contextlib.contextmanager
+def _whole(folder: pathlib.Path, name: str, entries: Dict[str, Any]) -> Iterator[BinaryIO]:
+    """A file, open at its begin, once it is known to be whole."""
     where = folder / name
     if name not in entries:
         raise BadCheckpoint(f"{folder / MANIFEST} knows no {name}")
@@ -240,7 +270,7 @@ def read(folder: pathlib.Path, name: str, entries: Dict[str, Any]) -> Any:
                     f"{where} has been changed since it was written: its hash is another"
                 )
             file.seek(0)
-            return torch.load(file, map_location="cpu", weights_only=True)
+            yield file
     except FileNotFoundError as error:
         raise BadCheckpoint(f"{where} is missing") from error
     except OSError as error:

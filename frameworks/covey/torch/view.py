@@ -92,12 +92,13 @@ def consensus(
     exit the parameters are what they were, bit for bit; what was written to them is gone.
 
     By method: ``allreduce``, ``eager``: this rank's own (replicas are equal at equal version).
-    ``local``, ``dpsgd``: what each rank trains on, after its last step, also while it waits for this
-    one in the next; what a script writes to parameters outside of step() may be read half-written.
-    ``wagma``, ``local`` with ``max_wait``: what each has published last, before it was averaged,
-    which moves no mean unless somebody was late; after ``finish()`` what all have. ``adpsgd``, ``swarm``: what each has handed in last, with what others have made of it
-    since; with ``exact`` each first takes that up, as its next step would, so that the mean is the
-    one that ``finish()`` would leave.
+    ``local``, ``dpsgd``: what each rank trains on, after its last step, also while it waits for
+    this one in the next; what a script writes to parameters outside of step() may be read
+    half-written. ``wagma``, ``local`` with ``max_wait``: what each has published last, before it
+    was averaged, which moves no mean unless somebody was late; after ``finish()`` what all have.
+    ``adpsgd``, ``swarm``: what each has handed in last, with what others have made of it since;
+    with ``exact`` each first takes that up, as its next step would, so that the mean is the one
+    that ``finish()`` would leave.
 
     Args:
         model: one whose parameters ``DistributedOptimizer`` trains; those that none does (frozen
