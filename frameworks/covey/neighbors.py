@@ -61,8 +61,8 @@ class Neighbors(Requests[T]):
         Raises:
             InvalidArgument, Unsupported: (ValueErrors) wrong here; nothing was submitted.
             Mismatch: on every rank, later operations work: shapes, dtypes or codecs differ; a
-                rank's weights do not sum to 1; a rank is no member; one takes from another that does not
-                send to it.
+                rank's weights do not sum to 1; a rank is no member; one takes from another that
+                does not send to it.
             Aborted: a rank died or left.
 
         Example:

@@ -316,8 +316,7 @@ def _neighbor_allreduce(
         codec: "int8", "bf16", "fp16" or "qsgd": moves tensors by what is decoded of differences.
 
     Returns:
-        A tensor of the same framework, shape and dtype. Summed in rank order, in float32 (float64
-        for float64), rounded once: the bits do not depend on who came when.
+        A tensor of the same kind, summed in rank order in float32 (float64: float64), rounded once.
 
     Raises:
         InvalidArgument, Unsupported: (ValueErrors) wrong here; nothing was submitted.
