@@ -215,6 +215,13 @@ class ConsensusTest(unittest.TestCase):
             self.assertIn("already", found[2])
             self.assertIn("no DistributedOptimizer trains", found[3])
 
+    def test_who_leaves_pairs_that_seem_equal_is_told_too(self) -> None:
+        for method in ("swarm:H=2", "adpsgd"):
+            with self.subTest(method=method), Pool(2, __file__) as job:
+                job.call(leave, method, False)
+                said = job.stderr(0) + job.stderr(1)
+                self.assertIn("without optimizer.finish()", said)
+
     def test_who_leaves_while_models_differ_is_told_how_far(self) -> None:
         with Pool(2, __file__) as job:
             for finishes in (True, False):

@@ -118,6 +118,8 @@ class Compression:
             InvalidArgument: no such codec; says what there is, and the nearest.
             Unsupported: a codec that is right in expectation needs no error feedback.
         """
+        if not isinstance(codec, str):
+            raise InvalidArgument(f"a codec is a name such as \"int8\", not {codec!r}")
         feeds_back = codec.split("@")[0] == "topk" if error_feedback is None else error_feedback
         _native.codec_check(codec, feeds_back)
         fields = {"codec": codec, "feeds_back": feeds_back, "__doc__": CodecCompressor.__doc__}
