@@ -35,7 +35,7 @@ struct covey_neighbors {
   int32_t num_sources;
   const int32_t* receivers; /* [num_receivers] as sources; NULL: whoever takes from this rank */
   int32_t num_receivers;
-  int32_t any_sum; /* 1: the row need not sum to 1 */
+  int32_t any_sum; /* 1: the row need not sum to 1, and may have weights less than 0 */
 };
 typedef struct covey_neighbors covey_neighbors;
 

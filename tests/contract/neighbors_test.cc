@@ -127,6 +127,9 @@ struct Wrong {
 const Wrong kWrongs[] = {
     {"sum", [](Mix* m) { m->said.own_weight = 0.25; },
      "rank 1's weights sum to 0.75 and not to 1 (own 0.25, rank 0 0.5)"},
+    {"negative", [](Mix* m) { m->Take(2, -0.25), m->said.own_weight = 0.75; },
+     "rank 1 has a weight that is less than 0 (own 0.75, rank 0 0.5, rank 2 -0.25): that must be "
+     "asked for by any_sum"},
     {"member", [](Mix* m) { m->Take(3, 0); },
      "rank 1 takes from rank 3, which is not a member of the group (of 3 ranks, lowest 0, highest "
      "2)"},
