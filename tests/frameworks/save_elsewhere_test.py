@@ -69,6 +69,16 @@ def mean_of_models(method: str, path: str) -> None:
     for name, parameter in training.net.named_parameters():
         wanted = hvd.allreduce(parameter.detach(), name=name)
         torch.testing.assert_close(mean[name], wanted)
+    buffers = dict(training.net.named_buffers())
+    before = digest(plain(buffers, "buffers"))
+    wanted = hvd.allreduce(buffers["norm.running_mean"], name="running")
+    torch.testing.assert_close(mean["norm.running_mean"], wanted)
+    with covey.consensus(training.net, exact=True):
+        assert torch.equal(buffers["norm.running_mean"], mean["norm.running_mean"])
+        buffers["norm.running_mean"].zero_()  # Is gone afterwards.
+    assert digest(plain(buffers, "buffers")) == before
+    with covey.consensus(training.net):
+        assert digest(plain(buffers, "buffers")) == before
     own = torch.load(f"{path}/rank{hvd.rank()}.pt", weights_only=True)
     with covey.consensus(training.net, exact=True) as found:
         is_apart = found.distance > 0
@@ -143,7 +153,7 @@ class SaveElsewhereTest(unittest.TestCase):
                             self.assertTrue(method.startswith(before.partition(":")[0]))
                             self.assertIn("3 ranks -> 2", said)
                             self.assertIn("random numbers", said)
-                            self.assertIn("buffers and what was saved by name", said)
+                            self.assertIn("buffers: their mean", said)
                             self.assertEqual(f"method {method} ->" in said, before != after)
                             is_mean = "the mean of all ranks'" in said
                             self.assertEqual(is_mean, before != "allreduce")

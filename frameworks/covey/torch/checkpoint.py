@@ -61,8 +61,8 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
     others have made of it; local steps and partners begin anew.
 
     In the folder are ``model.pt`` and ``optimizer.pt``, state dicts that ``torch.load`` reads
-    without Covey: of the mean of all ranks' models, and of their momenta. It appears, and takes the
-    place of one that was there, at once, when all of it is on the disc.
+    without Covey: of the mean of all ranks' models, with their buffers, and of their momenta. It
+    appears, and takes the place of one that was there, at once, when all of it is on the disc.
 
     Args:
         path: the folder, in a file system that all ranks share.
@@ -147,14 +147,17 @@ def _files_of(meeting: Meeting, contents: Contents) -> Tuple[Dict[str, Any], Dic
         )
     parameters = contents.parts["parameters"]
     moments = contents.parts["optimizer"]
+    buffers: Dict[str, Any] = {}
     if "parameters" in own:
         parameters = contents.mean_parameters()
+    if "buffers" in own:
+        buffers = contents.mean_buffers()
     if "optimizer" in own:
         moments = contents.mean_optimizer()
     mine = {**{part: contents.parts[part] for part in own}, **contents.own}
     files = {folder.rank_file(meeting.index): mine}
     if meeting.leads:
-        files[folder.MODEL] = contents.whole_model(parameters)
+        files[folder.MODEL] = contents.whole_model(parameters, buffers)
         files[folder.OPTIMIZER] = moments
     return files, {
         "format": folder.FORMAT,
@@ -332,9 +335,10 @@ def _reset(manifest: Mapping[str, Any], size: int, method: str, has_also: bool) 
         said.append(f"method {before} -> {now}, at step {steps}")
     if manifest["size"] != size:
         said.append(f"{manifest['size']} ranks -> {size}")
-        what = ["buffers"] * ("buffers" in own) + ["what was saved by name"] * has_also
-        if what:
-            said.append(f"{' and '.join(what)}: those of the first rank, on all")
+        if has_also:
+            said.append("what was saved by name: that of the first rank, on all")
+        if "buffers" in own:
+            said.append("buffers: their mean (whole numbers: those of the first rank), on all")
         said.append("random numbers: not set")
     if "parameters" in own:
         said.append("models: the mean of all ranks', on all")

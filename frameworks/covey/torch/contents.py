@@ -13,7 +13,7 @@ from covey.torch.codecs import kept
 from covey.torch.parts import average_state
 from covey.torch.plain import digest, plain, signature
 from covey.torch.sources import view_of
-from covey.torch.view import measure
+from covey.torch.view import mean_buffers, measure
 
 PARTS = ("parameters", "buffers", "optimizer")
 """What is written once if it is the same on all ranks, else once for all and once for each."""
@@ -57,12 +57,14 @@ class Contents:
         self.digests = [digest(self.parts[part]) for part in PARTS]
         self.layout = digest([list(self.tensors), self.names])
 
-    def whole_model(self, parameters: Mapping[str, torch.Tensor]) -> "OrderedDict[str, Any]":
-        """A state dict of the model, with these parameters in the place of its own."""
+    def whole_model(
+        self, parameters: Mapping[str, torch.Tensor], buffers: Mapping[str, torch.Tensor]
+    ) -> "OrderedDict[str, Any]":
+        """A state dict of the model, with these parameters and buffers in the place of its own."""
         whole: "OrderedDict[str, Any]" = OrderedDict()
         for name in self._live:
             known = self.parts["buffers"].get(name, self.parts["parameters"].get(name))
-            whole[name] = parameters.get(name, known)
+            whole[name] = parameters.get(name, buffers.get(name, known))
         if self._metadata is not None:
             setattr(whole, "_metadata", self._metadata)
         return whole
@@ -76,6 +78,11 @@ class Contents:
                 for slot in plan.slots:
                     mean_of[id(slot.parameter)] = view_of(flat, slot).detach().cpu().clone()
         return {name: mean_of[id(it)] for name, it in self._live.items() if id(it) in mean_of}
+
+    def mean_buffers(self) -> Dict[str, torch.Tensor]:
+        """Of those of floating-point numbers that differ. All members call it."""
+        means = mean_buffers(self._model, self._optimizer)
+        return {name: mean.cpu() for name, mean in means.items()}
 
     def mean_optimizer(self) -> Dict[str, Any]:
         """The optimizer's state dict with means of momenta and the like. All members call it."""

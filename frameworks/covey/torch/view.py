@@ -14,6 +14,7 @@ from covey.state import state
 from covey.torch.layout import BucketPlan, plan_whole
 from covey.torch.ops import allreduce
 from covey.torch.pairs import PairTrainer
+from covey.torch.plain import digest
 from covey.torch.sources import Seen, copy_own, is_replicated, read, versions_of, view_of
 
 
@@ -88,8 +89,9 @@ def consensus(
     For evaluating and saving, where no rank's own model stands for the job. Any rank calls it, at
     any time between two of its steps, alone: nobody waits, and no other rank has to do anything.
     A rank's model is read as it was at one moment; those of several ranks are of moments that
-    follow each other. Buffers (BatchNorm's) and the optimizer's state stay this rank's own. On
-    exit the parameters are what they were, bit for bit; what was written to them is gone.
+    follow each other. Buffers (BatchNorm's) and the optimizer's state stay this rank's own, but
+    with ``exact`` buffers of floating-point numbers are their mean, too. On exit all are what they
+    were, bit for bit; what was written to them is gone.
 
     By method: ``allreduce``, ``eager``: this rank's own (replicas are equal at equal version).
     ``local``, ``dpsgd``: what each rank trains on, after its last step, also while it waits for
@@ -123,9 +125,11 @@ def consensus(
     """
     optimizers = _optimizers_of(model)
     found, means = measure(optimizers, timeout, exact)
+    buffers = mean_buffers(model, optimizers[0]) if exact else {}
     with contextlib.ExitStack() as stack:
         for optimizer, (plans, flats) in zip(optimizers, means):
             stack.enter_context(_shown(optimizer, plans, flats))
+        stack.enter_context(_shown_buffers(model, buffers))
         yield found
 
 
@@ -150,6 +154,39 @@ def measure(
     found.norm = square**0.5
     found.distance = (spread / square) ** 0.5 if square > 0 else 0.0
     return found, means
+
+
+@torch.no_grad()
+def mean_buffers(model: torch.nn.Module, optimizer: Any) -> Dict[str, torch.Tensor]:
+    """By name the means of those of floating-point numbers that are not the same on all ranks that
+    ``optimizer`` trains on. All of them call it."""
+    if not optimizer._covey_progress.is_shared:
+        return {}
+    group = optimizer._covey_options["process_set"]
+    own = {name: it for name, it in model.named_buffers() if it.is_floating_point()}
+    hashes = {name: digest(buffer.cpu()) for name, buffer in own.items()}
+    everyone = allgather_object(hashes, "consensus.buffers", group)
+    means: Dict[str, torch.Tensor] = {}
+    for name in sorted(set(own).intersection(*everyone)):
+        if len({each[name] for each in everyone}) > 1:
+            wide, called = own[name].cpu().double(), f"consensus.buffer.{name}"
+            mean = allreduce(wide, op=Average, name=called, process_set=group)
+            means[name] = mean.to(own[name])
+    return means
+
+
+@contextlib.contextmanager
+def _shown_buffers(model: torch.nn.Module, means: Dict[str, torch.Tensor]) -> Iterator[None]:
+    """Within it those buffers have these values."""
+    shown = [(it, means[name]) for name, it in model.named_buffers() if name in means]
+    kept = [buffer.data for buffer, _ in shown]
+    try:
+        for buffer, mean in shown:
+            buffer.data = mean
+        yield
+    finally:
+        for (buffer, _), data in zip(shown, kept):
+            buffer.data = data
 
 
 def _optimizers_of(model: torch.nn.Module) -> List[Any]:
