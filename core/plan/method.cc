@@ -74,7 +74,8 @@ Status ReadValue(const MethodParameter& parameter, std::string_view text, int64_
     *value = *read;
     return Status::Ok();
   }
-  std::string range = std::string("a number of ") + parameter.unit;
+  const std::string unit = parameter.unit;
+  std::string range = unit.empty() ? "a whole number" : "a number of " + unit;
   if (parameter.notation == Notation::kTime) range = "a time such as 20ms";
   if (IsOneOfTwo(parameter.notation))
     return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +

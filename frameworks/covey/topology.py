@@ -236,8 +236,8 @@ def rank_of(rank: Any, where: str) -> int:
     try:
         number = operator.index(rank)
     except TypeError:
-        number = None
-    if number is None or isinstance(rank, bool) or not -_INT32 <= number < _INT32:
+        number = _INT32
+    if isinstance(rank, bool) or not -_INT32 <= number < _INT32:
         raise InvalidArgument(f"{where} has {rank!r}, which is no rank: ranks are integers")
     return number
 

@@ -225,7 +225,8 @@ class Averager:
         self, row: Optional[Row], codec: Optional[Type[Compressor]], step: int
     ) -> List[Optional[CoveyError]]:
         """What went wrong, by dtype and device."""
-        handles, errors = [], []
+        handles: List[List[_native.Handle]] = []
+        errors: List[Optional[CoveyError]] = []
         for number, flat in enumerate(self._flats):
             draw = draw_of(step, number)
             handles.append(

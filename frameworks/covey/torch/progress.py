@@ -27,7 +27,7 @@ from covey.method import (
 from covey.reduce_op import Max
 from covey.tally import Tally
 from covey.topology import Row
-from covey.torch.averager import Averager
+from covey.torch.averager import Averager, Waiting
 from covey.torch.codecs import codec_at
 from covey.torch.crossing import Board, Crossing, limit_of
 from covey.torch.layout import Named
@@ -364,7 +364,7 @@ class Progress:
         codec = None if self.steps + 1 >= self.plan.until else codec_at(self.method, self.steps)
         self._averager = self._averager or self._make_averager()
         self._averagings += 1
-        waiting = contextlib.nullcontext if self._is_between else self._waiting
+        waiting: Waiting = contextlib.nullcontext if self._is_between else self._waiting
         # How far apart models are costs a copy of them: looked at ever more rarely.
         if self._averagings & (self._averagings - 1) == 0:
             distance = self._averager.average_and_measure(codec, whole, self.steps, waiting)

@@ -191,6 +191,8 @@ def _shown_buffers(model: torch.nn.Module, means: Dict[str, torch.Tensor]) -> It
 
 def _optimizers_of(model: torch.nn.Module) -> List[Any]:
     state.require()
+    if not isinstance(model, torch.nn.Module):
+        raise InvalidArgument(f"consensus: a {type(model).__name__} is no torch.nn.Module")
     left = {id(parameter) for parameter in model.parameters()}
     chosen = []
     for optimizer in state.optimizers():
