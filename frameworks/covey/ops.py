@@ -343,8 +343,7 @@ def _pair_average(
 ) -> Any:
     """The mean of this rank's tensor and that of rank ``peer``, a new tensor, the same on both.
 
-    All members of ``group`` call it, in pairs that name each other; for two of many ranks:
-    ``group=covey.group([a, b])``.
+    All members of ``group`` call it, in pairs that name each other; two of many: of their group.
 
     Args:
         tensor: as :func:`neighbor_allreduce`.
