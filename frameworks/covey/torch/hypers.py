@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+import numbers
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import torch
 
-# What travels with a step, where an optimizer has it.
-_HYPERS = ("lr", "momentum", "betas", "weight_decay")
+# What travels with a step, where an optimizer has it: all that torch's own take for a parameter
+# group. Not whatever number lies there: some optimizers keep their state among them.
+_HYPERS = (
+    "lr", "momentum", "betas", "weight_decay", "dampening", "eps", "alpha", "rho", "lr_decay",
+    "lambd", "t0", "etas", "step_sizes", "momentum_decay", "beta2_decay",
+)
 
 
 class Hypers:
@@ -22,27 +27,42 @@ class Hypers:
 
     def read(self) -> Tuple[float, ...]:
         """All of them, group by group."""
-        numbers: List[float] = []
+        found: List[float] = []
         for group in self._groups:
             for name in _HYPERS:
                 value = group.get(name)
-                values = value if isinstance(value, (tuple, list)) else (value,)
-                numbers += [float(v) for v in values if v is not None]
-        return tuple(numbers)
+                if value is not None:
+                    values = value if isinstance(value, (tuple, list)) else (value,)
+                    found += [float(v) for v in values if _is_number(v)]
+        return tuple(found)
 
-    def write(self, numbers: Sequence[float]) -> None:
+    def write(self, wanted: Sequence[float]) -> None:
         """Puts back what ``read`` gave, on any rank. Where nothing differs, nothing is touched."""
-        if tuple(numbers) == self.read():
+        if tuple(wanted) == self.read():
             return
-        left = iter(numbers)
+        left = iter(wanted)
         for group in self._groups:
             for name in _HYPERS:
                 value = group.get(name)
                 if value is None:
                     continue
                 if isinstance(value, (tuple, list)):
-                    group[name] = type(value)(next(left) for _ in value)
-                elif isinstance(value, torch.Tensor):
-                    value.fill_(next(left))
+                    group[name] = type(value)([_next_as(v, left) for v in value])
                 else:
-                    group[name] = next(left)
+                    group[name] = _next_as(value, left)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return value.numel() == 1
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _next_as(value: Any, left: Iterator[float]) -> Any:
+    """The next one, as what ``value`` is; what is no number stays."""
+    if not _is_number(value):
+        return value
+    if isinstance(value, torch.Tensor):
+        return value.fill_(next(left))
+    number = next(left)
+    return int(number) if isinstance(value, int) and number.is_integer() else number

@@ -37,7 +37,7 @@ from covey.torch.layout import (
     plan_buckets,
 )
 from covey.torch.ops import allreduce
-from covey.torch.options import check_options, check_passes
+from covey.torch.options import check_options, check_outside, check_passes
 from covey.torch.own import supports_scaling
 from covey.torch.parts import (
     begin_part,
@@ -85,7 +85,7 @@ class _Distributed(torch.optim.Optimizer):
         """
         if self._covey_rounds is not None:
             return self._covey_rounds.synchronize()
-        self._check_parameters()
+        check_outside(self)
         if self._covey_reducer is not None:
             self._covey_reducer.synchronize()
         self._covey_synchronized = True
@@ -132,7 +132,7 @@ class _Distributed(torch.optim.Optimizer):
         self._covey_progress.begin_step()
         with self._covey_progress.changing():
             if self._covey_rounds is not None:
-                self._check_parameters()
+                check_outside(self)
                 result = self._covey_rounds.step(closure)
             else:
                 result = None if self._covey_progress.has_updated else self._update(closure)
@@ -235,8 +235,12 @@ class _Distributed(torch.optim.Optimizer):
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """As the optimizer's; the buckets are made anew, so every rank must call it."""
-        self._covey_super().add_param_group(param_group)
-        self.rebuild_buckets()
+        self._refuse_in_flight("add_param_group()")
+        leave_rounds(self)  # What is left of earlier steps is applied without the new ones.
+        try:
+            self._covey_super().add_param_group(param_group)
+        finally:
+            self.rebuild_buckets()
 
     def rebuild_buckets(self, named_parameters: Optional[Iterable[Named]] = None) -> None:
         """Makes the buckets anew, after parameters were added or began to require a gradient.
@@ -254,15 +258,6 @@ class _Distributed(torch.optim.Optimizer):
             self._covey_options["named_parameters"] = list(named_parameters)
         with carried(self):
             _build(self)
-
-    def _check_parameters(self) -> None:
-        """Parameters outside of the buckets must not have a gradient: it would not be reduced."""
-        for name, parameter in self._covey_outside:
-            if parameter.grad is not None:
-                raise RuntimeError(
-                    f"{name} began to require a gradient after DistributedOptimizer was made: "
-                    "call optimizer.rebuild_buckets() on every rank"
-                )
 
 
 def _build(optimizer: Any) -> None:

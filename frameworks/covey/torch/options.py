@@ -47,6 +47,20 @@ def check_passes(passes: int) -> int:
     return passes
 
 
+def check_outside(optimizer: Any) -> None:
+    """Parameters outside of the buckets must not have a gradient: it would not be reduced.
+
+    Raises:
+        RuntimeError: names one that has.
+    """
+    for name, parameter in optimizer._covey_outside:
+        if parameter.grad is not None:
+            raise RuntimeError(
+                f"{name} began to require a gradient after DistributedOptimizer was made: "
+                "call optimizer.rebuild_buckets() on every rank"
+            )
+
+
 def check_rounds(optimizer: Any, options: Dict[str, Any]) -> None:
     """Raises Unsupported (a ValueError) for an option that rounds do not go with."""
     wrong = None

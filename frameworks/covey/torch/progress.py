@@ -89,13 +89,16 @@ class Progress:
         self.board: Optional[Board] = None  # There once something with a max_wait needs it.
 
     def share(self, named: Sequence[Named]) -> None:
-        """From now on the parameters ``named`` are trained together with the other members."""
-        self.is_shared = True
+        """From now on the parameters ``named`` are trained together with the other members. If
+        there are none, nothing is exchanged."""
+        self.is_shared = bool(named)
         self.named = named
         self._prefix = next_prefix("model", self._group.ranks)
         self._averager = None
         self._close_window()
         self.plan = plan(self.method, self._group.id, self.steps)
+        if not self.is_shared:
+            self.plan = Plan(NOTHING, False, FOREVER)
 
     def name_of(self, word: str) -> str:
         """The same each time: what is opened anew has the name that it had, for the runtime keeps
