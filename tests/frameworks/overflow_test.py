@@ -7,6 +7,7 @@ Method: gradients of whole numbers, whose means are known; who overflows when is
 from __future__ import annotations
 
 import unittest
+import warnings
 from typing import Any, Dict, List, Tuple
 
 import torch
@@ -78,6 +79,34 @@ def who_asks_for_scaling() -> List[bool]:
     return found + [optimizer._step_supports_amp_scaling]
 
 
+def train_reduced(method: str, way: str) -> List[Tuple[List[float], float]]:
+    """As ``train``, where gradients are reduced before they are looked at; the norm is clipped to
+    one that is met in step 1 only. One more parameter has a gradient on rank 0 only."""
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    seldom = torch.nn.Parameter(torch.zeros(1))
+    sgd = torch.optim.SGD([parameter, seldom], lr=1.0, fused=way == "fused")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimizer = hvd.DistributedOptimizer(sgd, method=method, clip_norm=50.0)
+        scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+        seen = []
+        for step in range(5):
+            optimizer.zero_grad()
+            factor = (100.0 if step == 1 else 4.0) * (hvd.rank() + 1)
+            if step == 2 and hvd.rank() == 1:
+                factor = float("inf")
+            loss = (parameter * factor).sum()
+            if hvd.rank() == 0:
+                loss = loss + seldom.sum() * 2
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            seen.append(([*parameter.tolist(), *seldom.tolist()], scaler.get_scale()))
+    optimizer.finish()
+    hvd.check_replicas(torch.nn.ParameterList([parameter, seldom]))
+    return seen
+
+
 # ---- Here --------------------------------------------------------------------------------------
 
 
@@ -100,6 +129,20 @@ class OverflowTest(unittest.TestCase):
         for way in WAYS:
             for run in pool(4).call(train, "wagma:S=4,admit=all", {0: [4], 1: [1]}, way):
                 self.assertEqual([value for value, _ in run], wanted, way)
+
+    def test_reduced_gradients_are_looked_at_by_all_alike(self) -> None:
+        clipped = [50 * x / (2 * 150.0**2 + 1) ** 0.5 for x in (150.0, 150.0, 1.0)]
+        for method in ("allreduce", "local:H=2,warmup_steps=9", "eager:then=allreduce@1"):
+            for way in ("", "fused"):
+                for run in pool(2).call(train_reduced, method, way):
+                    self.assertEqual([scale for _, scale in run], [8.0, 8.0, 4.0, 4.0, 4.0])
+                    value = [0.0] * 3
+                    for step, (after, _) in enumerate(run):
+                        if step != 2:
+                            moved = clipped if step == 1 else (6.0, 6.0, 1.0)
+                            value = [a - b for a, b in zip(value, moved)]
+                        for one, other in zip(after, value):
+                            self.assertAlmostEqual(one, other, 3, (method, way, step))
 
     def test_a_scaler_leaves_skipping_to_whom_it_concerns(self) -> None:
         for found in pool(2).call(who_asks_for_scaling):

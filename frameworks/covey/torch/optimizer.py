@@ -38,7 +38,7 @@ from covey.torch.layout import (
 )
 from covey.torch.ops import allreduce
 from covey.torch.options import check_options, check_outside, check_passes
-from covey.torch.own import supports_scaling
+from covey.torch.own import supports_scaling, take_settled
 from covey.torch.parts import (
     begin_part,
     check_parts,
@@ -70,6 +70,7 @@ class _Distributed(torch.optim.Optimizer):
     _covey_rounds: Optional[Trainer]  # Of a method that does not wait for all ranks,
     _covey_next: Optional[Trainer]  # of the part after it, and of the one before: ``handover.py``.
     _covey_past: Optional[Trainer]
+    _covey_is_settled: bool
     _covey_should_synchronize: bool
     _covey_synchronized: bool
 
@@ -143,7 +144,7 @@ class _Distributed(torch.optim.Optimizer):
     step.hooked = True  # type: ignore[attr-defined]  # The class below runs torch's step hooks.
 
     def _update(self, closure: Optional[Callable[[], Any]]) -> Any:
-        if not self._covey_should_synchronize:
+        if take_settled(self) or not self._covey_should_synchronize:
             self._covey_synchronized = False
             return clipped_step(self, closure)
         if self._covey_synchronized:
@@ -216,6 +217,7 @@ class _Distributed(torch.optim.Optimizer):
         if self._covey_reducer is not None:
             self._refuse_in_flight("zero_grad()")
             self._covey_reducer.forget()
+        self._covey_is_settled = False
         self._covey_super().zero_grad(*args, **kwargs)
         begin_pass(self)
 
@@ -388,7 +390,7 @@ def _wrap(optimizer: torch.optim.Optimizer, progress: Progress, **options: Any) 
     wrapped._covey_rounds = wrapped._covey_next = wrapped._covey_past = None
     wrapped._covey_outside = []
     wrapped._covey_carried, wrapped._covey_functions = [], []  # Of carry() and before_update().
-    wrapped._covey_synchronized = False
+    wrapped._covey_synchronized = wrapped._covey_is_settled = False
     wrapped._covey_should_synchronize = True
     wrapped._covey_farewell = Farewell(wrapped)
     state.add_optimizer(wrapped)

@@ -2,7 +2,8 @@
 
 A rank whose gradients overflowed, as a GradScaler has found, or hold what ``check_nan`` refuses
 does no update. It has done the step all the same, and takes part in what follows with what it has:
-else it would be one step behind, and the others wait for it in the end.
+else it would be one step behind, and the others wait for it in the end. Where gradients are reduced
+by all ranks together a GradScaler sees what they have become, and all do, or skip, the same.
 """
 
 from __future__ import annotations
@@ -34,26 +35,37 @@ def take_scale(optimizer: Any) -> Tuple[Optional[torch.Tensor], bool]:
 
 def make_fit(optimizer: Any) -> bool:
     """Whether there may be an update; the gradients are not scaled any more then."""
-    if not is_own(optimizer):
-        return True
     progress = optimizer._covey_progress
     progress.unfit = ""
     scale, is_whole = take_scale(optimizer)
     if not is_whole:
         return False
-    gradients = [(name, it.grad) for name, it in progress.named if it.grad is not None]
-    if scale is not None and gradients:
+    if scale is not None:
+        parameters = (it for group in optimizer.param_groups for it in group["params"])
+        gradients = [it.grad for it in parameters if it.grad is not None]
         with torch.no_grad():
-            torch._foreach_div_([gradient for _, gradient in gradients], float(scale))
-    if is_on():
-        progress.unfit = unfit(gradients, progress.steps)
+            torch._foreach_div_(gradients, float(scale)) if gradients else None
+    if is_own(optimizer) and is_on():
+        progress.unfit = unfit(((name, it.grad) for name, it in progress.named), progress.steps)
     return not progress.unfit
 
 
 def _scales_itself(optimizer: Any) -> bool:
-    """A GradScaler calls step() also to skip it, and leaves the scale to it."""
+    """A GradScaler calls step() also to skip it, and leaves the scale to it. It asks before it
+    looks at the gradients: those that are reduced by all have to be there, alike on all ranks."""
+    reducer = optimizer._covey_reducer
+    if reducer is not None and reducer.has_begun and optimizer._covey_should_synchronize:
+        optimizer.synchronize()
+        optimizer._covey_synchronized, optimizer._covey_is_settled = False, True
     own = optimizer.__dict__.get("_step_supports_amp_scaling", False)
     return is_own(optimizer) or bool(own)
+
+
+def take_settled(optimizer: Any) -> bool:
+    """Whether the gradients of the update that comes were reduced for a GradScaler."""
+    is_settled, optimizer._covey_is_settled = optimizer._covey_is_settled, False
+    reducer = optimizer._covey_reducer
+    return is_settled and not (reducer is not None and reducer.has_begun)
 
 
 def _keep(optimizer: Any, value: bool) -> None:

@@ -134,6 +134,14 @@ class Reducer:
         """Whether a bucket was submitted and not yet waited for."""
         return any(bucket.handle is not None for bucket in self.buckets)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether there are gradients that were not reduced yet, in a step that reduces them."""
+        passes = self._passes
+        return self.active and (
+            self.in_flight or any(left != passes for of_bucket in self._left for left in of_bucket)
+        )
+
     def set_passes(self, passes: int) -> None:
         """From the next step on a gradient is reduced after ``passes`` backward passes."""
         self._passes = passes
