@@ -28,6 +28,13 @@ class Flush(Protocol):
         """Says it, for a bounded time. Raises nothing."""
 
 
+class Helper(Protocol):
+    """What others may want something of while this rank waits for anything at all."""
+
+    def help(self) -> None:
+        """Gives it to them, at once. Raises nothing."""
+
+
 class State:
     """The place of this process, and which life of the runtime it belongs to.
 
@@ -49,6 +56,7 @@ class State:
         # To be called before the runtime ends, in the order in which they were made, which is the
         # other ranks' too: each waits for them, then says what it has done, or nothing.
         self.flushes: "weakref.WeakValueDictionary[int, Flush]" = weakref.WeakValueDictionary()
+        self._helpers: "weakref.WeakSet[Helper]" = weakref.WeakSet()
         self._made = 0
         self._optimizers: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
         self.meeting: Optional[Dict[str, object]] = None
@@ -57,6 +65,16 @@ class State:
         """Keeps it as long as it lives."""
         self._made += 1
         self.flushes[self._made] = flush
+
+    def add_helper(self, helper: Helper) -> None:
+        """Keeps it as long as it lives."""
+        self._helpers.add(helper)
+
+    def help(self) -> None:
+        """Any thread that waits in the core calls it every 50 ms: a rank may wait for one that can
+        go on only with what this one has."""
+        for helper in list(self._helpers):
+            helper.help()
 
     def add_optimizer(self, optimizer: Any) -> None:
         """Keeps a distributed optimizer as long as it lives."""

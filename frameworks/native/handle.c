@@ -143,7 +143,7 @@ static int WaitInSlices(covey_handle handle, int64_t limit_ns, covey_error* erro
     code = covey_wait(NULL, handle, slice_ns, error);
     Py_END_ALLOW_THREADS
     if (code != COVEY_TIMEOUT) return code;
-    if (PyErr_CheckSignals() != 0) return -1;
+    if (LookAround() != 0) return -1;
     if (limit_ns >= 0 && covey_now_ns() >= deadline_ns) return COVEY_TIMEOUT;
   }
 }

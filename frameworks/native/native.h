@@ -37,6 +37,10 @@ PyObject* TextOf(TextFunction function, const void* context);
 /* None, or NULL with the exception of a failed call. */
 PyObject* NoneOrError(covey_code code, covey_error* error);
 
+/* For whoever waits, between two slices of waiting: Python's signals, and what others want of this
+ * rank meanwhile (State.help of covey/state.py). 0, or -1 with an exception set. */
+int LookAround(void);
+
 /* handle.c ------------------------------------------------------------------------------------- */
 
 /* Makes the Handle type and adds it to `module`. 0, or -1 with an exception set. */

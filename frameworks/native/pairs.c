@@ -100,7 +100,7 @@ static PyObject* Gather(PyObject* args, const char* format, Gathering gathering)
     error.code = gathering(NULL, pairs, model, kSliceNs, &error);
     Py_END_ALLOW_THREADS
     /* With a peer it is max_wait that is over. */
-  } while (error.code == COVEY_TIMEOUT && error.peer_rank < 0 && PyErr_CheckSignals() == 0);
+  } while (error.code == COVEY_TIMEOUT && error.peer_rank < 0 && LookAround() == 0);
   free(model);
   if (PyErr_Occurred()) return NULL;
   if (error.code != COVEY_OK) return RaiseError(&error);

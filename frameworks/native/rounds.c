@@ -153,7 +153,7 @@ static PyObject* WaitFor(unsigned long long rounds, long long version, double se
     /* With a peer it is max_wait that is over. */
     if (error.code != COVEY_TIMEOUT || error.peer_rank >= 0 || covey_now_ns() >= deadline)
       return RaiseError(&error);
-    if (PyErr_CheckSignals() != 0) return NULL;
+    if (LookAround() != 0) return NULL;
   }
 }
 

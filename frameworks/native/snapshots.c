@@ -6,6 +6,18 @@
 enum { kSliceNs = 50 * 1000 * 1000 }; /* how long a signal waits at most */
 enum { kMostParts = 1 << 20 };
 
+int LookAround(void) {
+  if (PyErr_CheckSignals() != 0) return -1;
+  PyObject* module = PyImport_ImportModule("covey.state");
+  PyObject* state = module == NULL ? NULL : PyObject_GetAttrString(module, "state");
+  PyObject* answer = state == NULL ? NULL : PyObject_CallMethod(state, "help", NULL);
+  Py_XDECREF(state);
+  Py_XDECREF(module);
+  if (answer == NULL) return -1;
+  Py_DECREF(answer);
+  return 0;
+}
+
 PyObject* RoundsServe(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long rounds;
@@ -19,7 +31,7 @@ PyObject* RoundsServe(PyObject* module, PyObject* args) {
     error.code = covey_rounds_serve(NULL, rounds, version, applied, kSliceNs, &event, &error);
     Py_END_ALLOW_THREADS
     if (error.code != COVEY_OK) return RaiseError(&error);
-    if (event == COVEY_ROUND_TIME && PyErr_CheckSignals() != 0) return NULL;
+    if (event == COVEY_ROUND_TIME && LookAround() != 0) return NULL;
   }
   return PyLong_FromLong((long)event);
 }
@@ -83,7 +95,7 @@ PyObject* RoundsSeek(PyObject* module, PyObject* args) {
     error.code = covey_rounds_seek(NULL, rounds, applied, kSliceNs, &snapshot, &error);
     Py_END_ALLOW_THREADS
     if (error.code != COVEY_OK) return RaiseError(&error);
-    if (PyErr_CheckSignals() != 0) return NULL;
+    if (LookAround() != 0) return NULL;
   }
   return Py_BuildValue("(iLL(KK))", (int)snapshot.rank, (long long)snapshot.version,
                        (long long)snapshot.length_bytes, (unsigned long long)snapshot.place[0],

@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, TypeVar
 from covey import _native
 from covey.errors import Timeout
 from covey.method import seconds, setting
+from covey.state import state
 from covey.torch.mirror import with_streams
 from covey.torch.window import CHANGING, WHOLE, Mark, Window
 
@@ -49,8 +50,8 @@ class Board:
         looks = {rank: self._window.look(rank) for rank in self._ranks}
         return [
             rank
-            for rank, (state, come) in looks.items()
-            if state in (WHOLE, CHANGING) and come.version < self._come
+            for rank, (seen, come) in looks.items()
+            if seen in (WHOLE, CHANGING) and come.version < self._come
         ]
 
     def close(self) -> None:
@@ -130,6 +131,7 @@ class Crossing:
             self._patience_s -= slice_s
             if self._patience_s <= 0:
                 raise self._timeout(key)
+            state.help()  # The thread that waits in the core is another one.
         result: T = job.result()
         return result
 

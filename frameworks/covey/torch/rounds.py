@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import warnings
 from typing import Any, Callable, Optional, Sequence, Tuple
 
@@ -67,7 +68,10 @@ class RoundTrainer:
         self._is_apart = False  # Steps were published since the last finish().
         self._is_to_meet = False  # finish() has applied all, and not all have come so far.
         self._has_given = True  # A version, since the last step was published.
+        self._is_whole = True  # Its state is that of the version ``applied``.
+        self._thread = threading.get_ident()  # That does its steps.
         state.add_flush(self)
+        state.add_helper(self)
         self._missing = (0,) * self._group.size()
         self._index = self._group.rank() or 0
         self._is_late = False  # Its last step was for a version that had ended.
@@ -129,6 +133,7 @@ class RoundTrainer:
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """One step of the optimizer, or several when this rank was late. See the module."""
         loss = None
+        self._thread = threading.get_ident()
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
@@ -268,6 +273,14 @@ class RoundTrainer:
             file=sys.stderr,
         )
 
+    def help(self) -> None:
+        """While its thread waits for whatever else: a snapshot for one that has fallen behind."""
+        if not self._rounds or not self._is_whole or self._thread != threading.get_ident():
+            return
+        with contextlib.suppress(CoveyError):
+            if _native.rounds_asked(self._rounds, self.applied):
+                self._give()
+
     def _wait(self, version: int) -> None:
         """Until ``version`` has been made. Meanwhile this rank helps who has fallen behind."""
         while True:
@@ -331,6 +344,7 @@ class RoundTrainer:
     def _apply_all(self) -> None:
         executed = _native.rounds_executed(self._rounds)
         own = self._hypers.read()
+        self._is_whole = False
         try:
             while self.applied < executed:
                 version = self.applied + 1
@@ -356,6 +370,7 @@ class RoundTrainer:
                     self._optimizer._covey_super().step()
                 self.applied = version
                 self._optimizer._covey_progress.after_update()
+            self._is_whole = True
         finally:
             self._hypers.write(own)
 
