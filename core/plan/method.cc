@@ -21,10 +21,19 @@ std::vector<const Method*>& Catalogue() {
 
 std::string Quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
+std::string InLowerCase(std::string_view word) {
+  std::string text(word);
+  std::transform(text.begin(), text.end(), text.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  return text;
+}
+
 // REQUIRES: names is not empty.
 std::string_view Nearest(std::string_view word, const std::vector<std::string_view>& names) {
-  return *std::min_element(names.begin(), names.end(), [word](auto a, auto b) {
-    return EditDistance(word, a) < EditDistance(word, b);
+  const std::string lower = InLowerCase(word);
+  return *std::min_element(names.begin(), names.end(), [&lower](auto a, auto b) {
+    return EditDistance(lower, a) < EditDistance(lower, b);
   });
 }
 
@@ -88,10 +97,10 @@ Status ReadValue(const MethodParameter& parameter, std::string_view text, int64_
     return Status::InvalidArgument(std::string(parameter.name) + ": " +
                                    KindOf(text, &kind).message());
   if (parameter.notation == Notation::kAdmission)
-    return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
-                                   ", which is not solo, all, majority, first2 (one of 2 that "
-                                   "are drawn), a number of ranks from 1, or a part of them such "
-                                   "as 0.5");
+    return Status::InvalidArgument(
+        std::string(parameter.name) + " is " + Quoted(text) + ", which is not solo, all, " +
+        (parameter.minimum < kAdmitDrawn ? "majority, first2 (one of 2 that are drawn), " : "") +
+        "a number of ranks from 1, or a part of them such as 0.5, of three decimals at most");
   std::string least = WriteAs(parameter.notation, parameter.minimum);
   if (parameter.notation == Notation::kOrAuto) {
     range = "auto or " + range;

@@ -26,13 +26,24 @@ std::optional<int64_t> ReadNumber(std::string_view text) {
   return error == std::errc() && end == last ? std::optional(number) : std::nullopt;
 }
 
+// "20ms", "1.5s": whole nanoseconds.
 std::optional<int64_t> ReadTime(std::string_view text) {
-  const size_t digits = text.find_first_not_of("0123456789");
+  const size_t digits = text.find_first_not_of("0123456789.");
   if (digits == 0 || digits == std::string_view::npos) return ReadNumber(text == "0" ? text : "");
-  const std::optional<int64_t> number = ReadNumber(text.substr(0, digits));
-  for (const Unit& unit : kUnits)
-    if (text.substr(digits) == unit.name && number.has_value() && *number <= kNever / unit.length)
-      return *number * unit.length;
+  const size_t point = std::min(text.find('.'), digits);
+  const std::optional<int64_t> whole = ReadNumber(text.substr(0, point));
+  std::string decimals(point < digits ? text.substr(point + 1, digits - point - 1) : "0");
+  while (decimals.size() > 1 && decimals.ends_with('0')) decimals.pop_back();
+  const std::optional<int64_t> part = ReadNumber(decimals);
+  for (const Unit& unit : kUnits) {
+    if (text.substr(digits) != unit.name || !whole.has_value() || !part.has_value()) continue;
+    int64_t length = unit.length;  // of one in the last decimal
+    for (size_t i = 0; i < decimals.size() && *part > 0; ++i) {
+      if (length % 10 != 0) return std::nullopt;
+      length /= 10;
+    }
+    if (*whole < kNever / unit.length) return *whole * unit.length + *part * length;
+  }
   return std::nullopt;
 }
 
@@ -43,10 +54,10 @@ std::optional<int64_t> ReadLimit(std::string_view text) {
   return time.value_or(0) > 0 ? time : std::nullopt;
 }
 
-// "0.5", "0.25", "1.0": at most three decimals.
+// "0.5", ".25", "1.0": at most three decimals.
 std::optional<int64_t> ReadPart(std::string_view text) {
   const size_t point = text.find('.');
-  const std::optional<int64_t> whole = ReadNumber(text.substr(0, point));
+  const std::optional<int64_t> whole = point == 0 ? 0 : ReadNumber(text.substr(0, point));
   std::string decimals(text.substr(point + 1));
   if (decimals.empty() || decimals.size() > 3 ||
       decimals.find_first_not_of("0123456789") != std::string::npos)

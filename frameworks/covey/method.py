@@ -56,7 +56,7 @@ def choose(name: Optional[str], settings: Mapping[str, object]) -> str:
     Args:
         name: what the script asks for: a name or a whole text; None leaves it to
             ``coveyrun --method``, COVEY_METHOD or ``init(settings=...)``.
-        settings: parameters, added to those in the text.
+        settings: parameters, added to those in the text; ``then`` as the last of them.
 
     Raises:
         InvalidArgument: (a ValueError) no such method or parameter: the message names the nearest.
@@ -72,7 +72,7 @@ def choose(name: Optional[str], settings: Mapping[str, object]) -> str:
             )
         return told
     text = str(name)
-    for key, value in settings.items():
+    for key, value in sorted(settings.items(), key=lambda item: item[0] == "then"):
         word = str(value).replace(",", "+") if key == "codec" else value
         text += ("," if ":" in text else ":") + f"{key}={word}"
     asked = ", ".join([f"method={name!r}", *(f"{key}={it!r}" for key, it in settings.items())])

@@ -132,16 +132,21 @@ TEST(MethodText, AdmissionsAndTimesAreReadAndWritten) {
       text("eager:admit=0.005"),
       "eager:admit=0.005,grace=auto,max_wait=auto,log=auto,max_staleness=32,progress=lockstep,"
       "seed=1");
-  for (const char* admit : {"", "0", "-1", "0.0", "1.1", "2.0", ".5", "0.", "0.0001", "0.5x",
-                            "some", "Solo", "1e0", "99999999999999999999"})
+  for (const char* admit : {"", "0", "-1", "0.0", "1.1", "2.0", ".", "0.", "0.0001", "0.5x", "some",
+                            "Solo", "1e0", "99999999999999999999"})
     EXPECT_NE(ErrorOf("eager:admit=" + std::string(admit)), "") << admit;
-  for (const char* grace : {"", "5", "ms", "-1ms", "1.5ms", "5 ms", "5min", "2h", "4000s",
-                            "99999999999999999999s", "9999999999999999s"})
+  for (const char* grace : {"", "5", "ms", "-1ms", "1.5ns", ".5ms", "1.ms", "1.2.3s", "5 ms",
+                            "5min", "2h", "4000s", "99999999999999999999s", "9999999999999999s"})
     EXPECT_NE(ErrorOf("eager:grace=" + std::string(grace)), "") << grace;
   EXPECT_EQ(
       ErrorOf("eager:admit=some"),
       "admit is \"some\", which is not solo, all, majority, first2 (one of 2 that are drawn), a "
-      "number of ranks from 1, or a part of them such as 0.5");
+      "number of ranks from 1, or a part of them such as 0.5, of three decimals at most");
+  EXPECT_EQ(ErrorOf("wagma:admit=majority"),
+            "admit is \"majority\", which is not solo, all, a number of ranks from 1, or a part of "
+            "them such as 0.5, of three decimals at most");
+  EXPECT_EQ(ErrorOf("eager:seed=x"),
+            "seed is \"x\", which is not a number from 0 to 1099511627776");
   EXPECT_EQ(ErrorOf("eager:grace=5"),
             "grace is \"5\", which is not auto or a time such as 20ms from 0s to 3600s");
 }
@@ -161,6 +166,10 @@ TEST(MethodText, TimesThatMayBeOffAreReadAndWritten) {
          std::initializer_list<std::pair<const char*, const char*>>{{"2s", "2s"},
                                                                     {"2000ms", "2s"},
                                                                     {"300ms", "300ms"},
+                                                                    {"1.5s", "1500ms"},
+                                                                    {"0.250s", "250ms"},
+                                                                    {"2.0s", "2s"},
+                                                                    {"0.5us", "500ns"},
                                                                     {"auto", "auto"},
                                                                     {"1ns", "1ns"},
                                                                     {"86400s", "86400s"}}) {
@@ -171,7 +180,7 @@ TEST(MethodText, TimesThatMayBeOffAreReadAndWritten) {
       EXPECT_TRUE(ParseMethod(choice.Text(), &again).ok());
       EXPECT_EQ(again.settings, choice.settings);
     }
-    for (const char* time : {"", "0", "0s", "0ms", "-1s", "abc", "5", "Auto", "Off", "1.5s", "2 s",
+    for (const char* time : {"", "0", "0s", "0ms", "-1s", "abc", "5", "Auto", "Off", "1.5ns", "2 s",
                              "1m", "86401s", "99999999999999999999s"})
       EXPECT_EQ(text(time), "refused") << time;
     for (const char* time : {"-1s", "abc", "0s"})
@@ -225,6 +234,7 @@ TEST(MethodText, WrongOnesAreRefusedWithWhatExists) {
   EXPECT_TRUE(unknown.starts_with("there is no method \"lokal\"; there are: ")) << unknown;
   EXPECT_TRUE(unknown.ends_with("; the nearest is \"local\"")) << unknown;
   EXPECT_NE(ErrorOf(""), "");
+  EXPECT_TRUE(ErrorOf("WAGMA").ends_with("; the nearest is \"wagma\""));
   EXPECT_EQ(ErrorOf("local:local_step=8"),
             "the method \"local\" has no parameter \"local_step\"; it has local_steps (H), "
             "max_wait, codec, warmup_steps, clip_norm, then; the nearest is \"local_steps\"");

@@ -1,4 +1,4 @@
-"""Who has fallen out of the log gets its snapshot wherever the others wait meanwhile: in an operation
+"""Who has fallen out of the log gets its snapshot wherever others wait meanwhile: in an operation
 of the script's own, or in finish() of another optimizer.
 
 Method: the late rank begins its first step when the others have done all of theirs.

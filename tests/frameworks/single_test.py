@@ -203,6 +203,9 @@ class SingleTest(unittest.TestCase):
         for wrong, word in ((net, "a Linear"), (torch.optim.SGD, "class SGD"), (None, "NoneType")):
             with self.assertRaisesRegex(ValueError, f"must be a torch optimizer.*{word}"):
                 hvd.DistributedOptimizer(wrong)
+        parts = {"then": "local@10:H=2", "admit": "solo"}  # In this order, too.
+        text = hvd.DistributedOptimizer(make(), method="eager", **parts)._covey_progress.method
+        self.assertRegex(text, "^eager:admit=solo,.*,then=local@10:local_steps=2$")
         wrapped = hvd.DistributedOptimizer(make(), named)
         with self.assertRaisesRegex(ValueError, "already"):
             hvd.DistributedOptimizer(wrapped, named)

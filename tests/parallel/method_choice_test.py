@@ -7,6 +7,8 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -152,6 +154,17 @@ class MethodChoiceTest(unittest.TestCase):
             code, out, err = run_launcher(["-np", "2", "--method", text, "true"])
             self.assertEqual((code, out, len(err)), (2, [], 1), err)
             self.assertIn(expected, err[0])
+
+    def test_a_reader_that_wants_no_more_is_no_error(self) -> None:
+        command = [sys.executable, "-m", "covey.cli", "methods"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        read, write = os.pipe()
+        os.close(read)
+        ended = subprocess.run(
+            command, stdout=write, stderr=subprocess.PIPE, env=environment, check=False
+        )
+        os.close(write)
+        self.assertEqual((ended.returncode, ended.stderr), (128 + signal.SIGPIPE, b""))
 
     def test_the_table_is_that_of_the_readme(self) -> None:
         code, text, _ = covey("methods", "--table")
