@@ -71,7 +71,6 @@ class RoundTrainer:
         self._is_whole = True  # Its state is that of the version ``applied``.
         self._thread = threading.get_ident()  # That does its steps.
         state.add_flush(self)
-        state.add_helper(self)
         self._missing = (0,) * self._group.size()
         self._index = self._group.rank() or 0
         self._is_late = False  # Its last step was for a version that had ended.
@@ -107,6 +106,7 @@ class RoundTrainer:
         _native.rounds_expect(self._rounds, self._addresses)
         self._open()
         self.ahead.settle()
+        state.add_helper(self)  # Now that it is whole.
 
     def close(self) -> None:
         """This rank leaves."""
