@@ -119,9 +119,15 @@ Status RoundsPort::Finish(Time deadline) {
                          Missing(versions().Unfinished()));
 }
 
+// In finish(): before a trainer falls out of the log, and when somebody needs what it will have.
+bool RoundsPort::IsToApply(uint64_t applied) {
+  const uint64_t executed = versions().executed();
+  const uint64_t half = std::max<uint64_t>(1, memory_.log() / 2);
+  return executed >= applied + half || (executed > applied && versions().IsAnyInNeed());
+}
+
 Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) {
   BeginFinish();
-  const uint64_t half = std::max<uint64_t>(1, memory_.log() / 2);
   // As it was when waiting ended: over a network the next letter may change it.
   bool has_given_up = false;
   Versions::Lack lack;
@@ -131,7 +137,7 @@ Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) 
     lack = versions().Lacking();
     if (lack.last > 0 || has_given_up || versions().IsFlushed()) return true;
     *event = Event::kBehind;
-    if (applied != kNotServing && versions().executed() >= applied + half) return true;
+    if (applied != kNotServing && IsToApply(applied)) return true;
     *event = Event::kAsked;
     return applied != kNotServing && versions().IsAsked(applied, clock_->Now());
   };

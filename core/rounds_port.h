@@ -167,6 +167,7 @@ class RoundsPort {
   uint64_t Arrive(const std::function<uint64_t()>& publish);
   Status Drive(const Done& done, Time deadline);
   void BeginFinish();
+  bool IsToApply(uint64_t applied);
   void Count(const RoundRecord& record);
   std::string Missing(const std::vector<int32_t>& members) const;
   Rank FirstMissing();

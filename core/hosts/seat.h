@@ -75,6 +75,7 @@ class Seat final : public Versions {
   Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) override;
   // Between two steps; and that it does: nothing happens if it is not asked any more.
   bool IsAsked(uint64_t applied, Time now) override;
+  bool IsAnyInNeed() const override;
   void Give(uint64_t applied, Bytes state);
   // It has fallen out of the log (kGone): asks for a state from which the log leads on. True: that
   // is *gift now, and is_overdue as if it had been waited for in vain.

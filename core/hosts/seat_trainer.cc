@@ -65,6 +65,11 @@ bool Seat::IsAsked(uint64_t applied, Time) {
          given_number_ != view_.number;
 }
 
+bool Seat::IsAnyInNeed() const {
+  return std::any_of(view_.needs.begin(), view_.needs.end(),
+                     [](uint64_t need) { return need > 0; });
+}
+
 void Seat::Give(uint64_t applied, Bytes state) {
   // A beat that came since it was asked may ask nobody, or for a later one.
   if (!IsAsked(applied, 0)) return;

@@ -65,6 +65,9 @@ class Versions {
 
   // Whether this trainer, which has applied the versions up to `applied`, is to give its state.
   virtual bool IsAsked(uint64_t applied, Time now) = 0;
+  // Whether a member is known to need one, which may be of a version that nobody has applied yet:
+  // who waits applies what there is, so that it can be asked.
+  virtual bool IsAnyInNeed() const { return false; }
   // Members that could still give a snapshot: who lives, has not left, and needs none itself. To be
   // asked after each look for one: that there are none shows at a later time.
   struct Givers {

@@ -42,6 +42,7 @@ HostSimulation::HostSimulation(uint64_t seed, int32_t size)
       clog_permille_(rng_.Percent(40) ? 1 + rng_.Below(20) : 0),
       leaves_permille_(rng_.Percent(60) ? 1 + rng_.Below(300) : 0),
       longest_linger_(rng_.Percent(25) ? 0 : static_cast<Time>(rng_.Below(30)) * grace_),
+      reads_late_(Rng(~seed).Percent(30)),
       has_users_of_c_(rng_.Percent(50)),
       losses_percent_(rng_.Percent(30) ? 60 : 5),
       players_(static_cast<size_t>(swarm_.size)),

@@ -63,6 +63,7 @@ class HostSimulation {
   void Train(int32_t rank);
   void Publish(int32_t rank);
   void ReadAll(int32_t rank);
+  bool IsToRead(const Player& player) const;
   void AwaitFlush(int32_t rank);
   void AwaitOthers(int32_t rank);
   bool IsCutOff(int32_t rank);
@@ -89,6 +90,7 @@ class HostSimulation {
   uint64_t slow_seats_ = 0, clog_permille_ = 0;
   uint64_t leaves_permille_ = 0;
   Time longest_linger_ = 0;
+  bool reads_late_;          // trainers apply in finish() when they have to
   bool has_users_of_c_;      // some of them end at once after finish()
   uint64_t losses_percent_;  // how soon they are heard of
   std::vector<Player> players_;

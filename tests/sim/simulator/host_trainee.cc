@@ -111,9 +111,18 @@ bool HostSimulation::CanAnybodyGive(int32_t to) const {
   return false;
 }
 
+// As RoundsPort has it, whose logs are longer.
+bool HostSimulation::IsToRead(const Player& player) const {
+  const uint64_t executed = player.seat->executed();
+  const auto half = static_cast<uint64_t>(swarm_.log + 1) / 2;
+  return !reads_late_ || executed >= player.read + half ||
+         (executed > player.read && player.seat->IsAnyInNeed()) || player.seat->IsFlushed() ||
+         player.seat->HasGivenUp();
+}
+
 void HostSimulation::AwaitFlush(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  ReadAll(rank);
+  if (IsToRead(player)) ReadAll(rank);
   if (player.phase == Phase::kSeeks) return;
   const bool is_flushed = player.seat->IsFlushed();
   if (is_flushed) journal_.OnFlushed(rank, player.seat->executed());

@@ -21,7 +21,7 @@ constexpr uint64_t kSteps = 5;
 class SeatTest : public testing::Test {
  protected:
   // All are waited for, so versions are steps; who is silent for 2 ticks, once.
-  void Open(int32_t size) {
+  void Open(int32_t size, int32_t log = 100) {
     const RoundSpan spans[] = {{DType::kI64, 1}};
     layout_ = std::make_unique<RoundLayout>(spans, 64);
     for (int32_t r = 0; r < size; ++r)
@@ -30,7 +30,7 @@ class SeatTest : public testing::Test {
                                                             .max_wait = 2 * kTick,
                                                             .engine_grace = kGrace,
                                                             .kernels = &ScalarKernels()},
-                                              RoundMemory::Shape{.size = size, .log = 100},
+                                              RoundMemory::Shape{.size = size, .log = log},
                                               *layout_));
     runs_.assign(seats_.size(), true);
   }
@@ -331,6 +331,40 @@ TEST_F(SeatTest, ALossEndsNoFinishBeforeTheLeaderKnowsOfIt) {
   Ticks(5);
   EXPECT_EQ(seat(1).executed(), 3u);
   EXPECT_TRUE(seat(1).IsFlushed() && seat(0).IsFlushed());
+}
+
+// What it needs nobody has applied yet, nor has to, as far as versions go: the last is one further.
+TEST_F(SeatTest, WhoNeedsASnapshotIsSeenByThoseThatWait) {
+  Open(3, 4);
+  TrainTo(2, {0, 1, 2});
+  Stop(2);
+  TrainTo(2 + 4 * kSteps, {0, 1});
+  for (const int32_t rank : {0, 1}) {
+    EXPECT_EQ(seat(rank).Read(seat(rank).executed() - 1, {}, nullptr), Found::kYes);
+    seat(rank).Finish();
+  }
+  Ticks(5);
+  EXPECT_FALSE(seat(0).IsAnyInNeed() || seat(1).IsAnyInNeed());
+  GoOn(2);
+  Ticks(5);
+  Seat::Gift gift;
+  ASSERT_EQ(seat(2).Read(3, {}, nullptr), Found::kGone);
+  ASSERT_FALSE(seat(2).Seek(&gift));
+  Ticks(5);
+  const uint64_t last = seat(0).executed();
+  ASSERT_EQ(seat(2).executed(), last);
+  for (const int32_t rank : {0, 1}) {
+    EXPECT_FALSE(seat(rank).IsAsked(last - 1, now_));
+    EXPECT_TRUE(seat(rank).IsAnyInNeed());
+    EXPECT_EQ(seat(rank).Read(last, {}, nullptr), Found::kYes);
+  }
+  Ticks(5);
+  for (const int32_t rank : {0, 1}) seat(rank).Give(last, Bytes(8));
+  Ticks(5);
+  ASSERT_TRUE(seat(2).Seek(&gift));
+  EXPECT_EQ(gift.version, last);
+  Ticks(5);
+  EXPECT_FALSE(seat(0).IsAnyInNeed() || seat(1).IsAnyInNeed());
 }
 
 // With nobody else left it goes on alone, if it has all.
