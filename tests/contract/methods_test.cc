@@ -146,7 +146,7 @@ TEST(MethodText, AdmissionsAndTimesAreReadAndWritten) {
             "admit is \"majority\", which is not solo, all, a number of ranks from 1, or a part of "
             "them such as 0.5, of three decimals at most");
   EXPECT_EQ(ErrorOf("eager:seed=x"),
-            "seed is \"x\", which is not a number from 0 to 1099511627776");
+            "seed is \"x\", which is not a whole number from 0 to 1099511627776");
   EXPECT_EQ(ErrorOf("eager:grace=5"),
             "grace is \"5\", which is not auto or a time such as 20ms from 0s to 3600s");
 }

@@ -151,6 +151,12 @@ def _describe(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="each rank sees one of this machine's GPUs, as its device 0, in turn",
     )
+    add(
+        "--keep-going",
+        action="store_true",
+        help="a rank that fails or is killed does not end the job: the others go on, by methods "
+        "that wait for nobody longer than max_wait; the exit code is 0 if one of them ends so",
+    )
     add("--start-timeout", type=seconds, metavar="S", help="give up when ranks are not up after S")
     add("--verbose", action="store_true", help="tell what the launcher does")
     add("--version", action="version", version=f"covey {package_version()}")
@@ -299,6 +305,9 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         settings["COVEY_CHECK_NAN"] = "1"
     if arguments.inject is not None:
         settings["COVEY_INJECT"] = arguments.inject
+    rendezvous = _rendezvous(arguments)
+    if arguments.keep_going and rendezvous is not None:
+        raise LaunchError("--keep-going is for the ranks of one launcher, so far")
     return JobSpec(
         command=split_command(arguments.command),
         size=size,
@@ -307,9 +316,10 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         extra_env=extra_env,
         settings_env=settings,
         gpus=gpus_of({**os.environ, **extra_env}) if arguments.bind_gpus else (),
+        keep_going=arguments.keep_going,
         verbose=arguments.verbose,
         program=arguments.parser.prog,
-        rendezvous=_rendezvous(arguments),
+        rendezvous=rendezvous,
     )
 
 

@@ -202,6 +202,9 @@ class Job:
             if process.rank in self._ended_by_us:
                 continue
             self._exits.append(self._exit_of(process, now))
+            if self._spec.keep_going:
+                self._say(report.loss(self._exits[-1], len(self._exits) < len(self._ranks)))
+                continue
             if self._node is not None:
                 self._node.tell_failure(self._exits[-1])
             if self._ending is None:
@@ -355,6 +358,9 @@ class Job:
             self._say(line)
         self._tell_of_traces()
         code = self._ending.exit_code if self._ending is not None else 0
+        if self._ending is None and self._exits:  # Only where it keeps going.
+            code = 0 if self._done else None
+            self._say(report.went_on(self._exits, self._done))
         if code is not None:
             return Outcome(code, None, [])
         first = report.first_failure(self._exits)

@@ -130,6 +130,22 @@ def ranks_in_words(ranks: Sequence[int]) -> str:
     return f"ranks {', '.join(names[:-1])} and {names[-1]}"
 
 
+def loss(end: Exit, others_run: bool) -> str:
+    """Of a job that goes on without that rank."""
+    words = exception_line(last_traceback(end.stderr_tail))
+    said = f"{end.how()}: {words}" if words else end.how()
+    rest = "; the job goes on (--keep-going)" if others_run else ""
+    return f"rank {end.rank} (pid {end.pid}) has failed: {said}{rest}"
+
+
+def went_on(ends: Sequence[Exit], done: Sequence[int]) -> str:
+    """The last thing of such a job."""
+    failed = ranks_in_words([end.rank for end in ends])
+    if not done:
+        return f"{failed} failed, and nobody is left"
+    return f"{failed} failed; {ranks_in_words(done)} went on and ended with exit code 0"
+
+
 def failure_summary(
     first: Exit,
     others: Sequence[Exit],

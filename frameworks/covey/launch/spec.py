@@ -46,6 +46,7 @@ class JobSpec:
         extra_env: variables of the user's (-x) on top of the launcher's own environment.
         settings_env: variables that carry the launcher's own options to the runtime.
         gpus: as CUDA_VISIBLE_DEVICES names them: each rank sees one, in turn. Empty: all see all.
+        keep_going: a rank that fails does not end the others.
         verbose: tell on stderr what the launcher does.
         program: the launcher's name in its own messages.
         rendezvous: the other launchers of the job; None: there are none.
@@ -58,6 +59,7 @@ class JobSpec:
     extra_env: Dict[str, str] = field(default_factory=dict)
     settings_env: Dict[str, str] = field(default_factory=dict)
     gpus: Sequence[str] = ()
+    keep_going: bool = False
     verbose: bool = False
     program: str = "coveyrun"
     rendezvous: Optional[Rendezvous] = None

@@ -1,0 +1,83 @@
+"""Goal: under `coveyrun --keep-going` a rank that is killed ends nobody else, and who is left is
+told; by a method that waits for nobody the others finish their training, with one model.
+Method: real `coveyrun` processes; a rank kills itself in the middle."""
+
+from __future__ import annotations
+
+import re
+import sys
+import unittest
+
+from harness import run_launcher
+
+PLAIN = """
+import os, signal, sys
+rank = int(os.environ["COVEY_RANK"])
+if rank in map(int, sys.argv[1].split(",")): os.kill(os.getpid(), signal.SIGKILL)
+"""
+TRAINS = """
+import os, signal, sys, torch, covey.torch as hvd
+hvd.init()
+torch.manual_seed(0)
+net = torch.nn.Linear(20, 3)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+for step in range(30):
+    if step == 10 and hvd.rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    optimizer.zero_grad()
+    net(torch.randn(8, 20)).square().mean().backward()
+    optimizer.step()
+try:
+    optimizer.finish()
+except hvd.HorovodInternalError as error:  # Some tell it here; the model is the mean of the others.
+    assert "rank 1" in str(error), error
+print("model", net.weight.double().sum().item().hex(), flush=True)
+"""
+
+
+def keep_going(size: int, code: str, *arguments: str, flags: tuple = ()) -> tuple:
+    """(exit code, lines of the ranks, lines of the launcher)."""
+    command = [sys.executable, "-c", code, *arguments]
+    exit_code, out, err = run_launcher(["-np", str(size), "--keep-going", *flags, *command])
+    return exit_code, out, [line for line in err if line.startswith("coveyrun: ")]
+
+
+class KeepGoingTest(unittest.TestCase):
+    def test_the_others_go_on_and_the_job_has_done_its_work(self) -> None:
+        exit_code, _, said = keep_going(4, PLAIN, "1,2")
+        self.assertEqual(exit_code, 0, said)
+        last = "coveyrun: ranks 1 and 2 failed; ranks 0 and 3 went on and ended with exit code 0"
+        self.assertEqual(said[-1], last)
+        for rank in (1, 2):
+            line = rf"^coveyrun: rank {rank} \(pid \d+\) has failed: killed by SIGKILL; the job g"
+            self.assertTrue(any(re.match(line, one) for one in said), said)
+
+    def test_when_all_fail_so_does_the_job(self) -> None:
+        exit_code, _, said = keep_going(2, PLAIN, "0,1")
+        self.assertEqual(exit_code, 128 + 9)
+        self.assertTrue(any("failed first: killed by SIGKILL" in line for line in said), said)
+
+    def test_training_goes_on(self) -> None:
+        for method in ("eager", "wagma", "local:max_wait=1s", "adpsgd", "swarm"):
+            with self.subTest(method=method):
+                exit_code, out, said = keep_going(3, TRAINS, flags=("--method", method))
+                self.assertEqual(exit_code, 0, said)
+                models = [line.split("model ")[1] for line in out if "model " in line]
+                self.assertEqual((len(models), len(set(models))), (2, 1), out)
+
+    def test_by_a_method_that_waits_for_all_the_others_are_told_who_is_gone(self) -> None:
+        exit_code, _, said = keep_going(3, TRAINS, flags=("--method", "allreduce"))
+        self.assertEqual(exit_code, 128 + 9)
+        first = next(line for line in said if "failed first" in line)
+        self.assertRegex(first, r"rank 1 .*killed by SIGKILL")
+        self.assertEqual(sum("rank 1 has died" in line for line in said if "then" in line), 2, said)
+
+    def test_several_launchers_are_refused(self) -> None:
+        flags = ("--join", "127.0.0.1:1", "--secret-file", "none")
+        exit_code, _, said = keep_going(1, PLAIN, "0", flags=flags)
+        self.assertEqual(exit_code, 2)
+        self.assertIn("--keep-going is for the ranks of one launcher", said[-1])
+
+
+if __name__ == "__main__":
+    unittest.main()
