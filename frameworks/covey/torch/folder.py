@@ -54,7 +54,7 @@ def place_of(path: Any) -> pathlib.Path:
     """
     if not isinstance(path, (str, bytes, os.PathLike)) or not os.fspath(path):
         raise InvalidArgument(f"{path!r} is no path: name a folder")
-    return pathlib.Path(os.path.realpath(os.fspath(path)))
+    return pathlib.Path(os.path.realpath(os.fsdecode(path)))
 
 
 def begin(place: pathlib.Path) -> pathlib.Path:
