@@ -5,7 +5,7 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 // What threads hold that never end is no leak, and their state is more than the search can read.
-extern "C" int __lsan_is_turned_off() { return 1; }
+extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off() { return 1; }
 #endif
 
 namespace covey {
