@@ -11,14 +11,8 @@
 #include "core/covey_rounds.h"
 #include "core/covey_values.h"
 #include "core/covey_window.h"
+#include "tests/unit/c_expect.h"
 
-#define EXPECT(condition)                                             \
-  do {                                                                \
-    if (!(condition)) {                                               \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      return 1;                                                       \
-    }                                                                 \
-  } while (0)
 #define WRONG(call, part)                        \
   do {                                           \
     error.code = COVEY_OK;                       \

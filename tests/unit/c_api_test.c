@@ -5,14 +5,7 @@
 #include "core/covey.h"
 #include "core/covey_pairs.h"
 #include "core/covey_rounds.h"
-
-#define EXPECT(condition)                                             \
-  do {                                                                \
-    if (!(condition)) {                                               \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      return 1;                                                       \
-    }                                                                 \
-  } while (0)
+#include "tests/unit/c_expect.h"
 
 static int Methods(covey_group group) {
   covey_error error = COVEY_INIT(covey_error);

@@ -4,14 +4,7 @@
 #include <string.h>
 
 #include "core/covey_control.h"
-
-#define EXPECT(condition)                                             \
-  do {                                                                \
-    if (!(condition)) {                                               \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      return 1;                                                       \
-    }                                                                 \
-  } while (0)
+#include "tests/unit/c_expect.h"
 
 int main(void) {
   covey_error error = COVEY_INIT(covey_error);
