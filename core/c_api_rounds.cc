@@ -36,6 +36,18 @@ Status Read(RoundsPort* port, int64_t version, void* const* spans, covey_round_r
   return Status::Ok();
 }
 
+Status HoldAt(RoundsPort* port, int64_t version, void** spans, int64_t* written_pages) {
+  if (port->has_models()) return Status::InvalidArgument("covey_rounds_hold is for gradients");
+  if (version < 0 || (version > 0 && spans == nullptr))
+    return Status::InvalidArgument("rounds: spans is NULL, or the version negative");
+  std::vector<std::byte*> addresses;
+  size_t written = 0;
+  RETURN_IF_ERROR(port->Hold(static_cast<uint64_t>(version), &addresses, &written));
+  if (version > 0) std::copy(addresses.begin(), addresses.end(), spans);
+  if (written_pages != nullptr) *written_pages = static_cast<int64_t>(written);
+  return Status::Ok();
+}
+
 Status MergeModels(RoundsPort* port, int64_t version, void* const* spans,
                    covey_round_merge* merge) {
   if (merge != nullptr && merge->struct_size != sizeof(*merge))
@@ -152,6 +164,14 @@ covey_code covey_rounds_read(covey_runtime* runtime, covey_rounds rounds, int64_
   RoundsPort* port = covey::Find(use, rounds);
   if (port == nullptr) return Report(covey::NoneOf(use), error);
   return Report(covey::Read(port, version, spans, record), error);
+}
+
+covey_code covey_rounds_hold(covey_runtime* runtime, covey_rounds rounds, int64_t version,
+                             void** spans, int64_t* written_pages, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  if (port == nullptr) return Report(covey::NoneOf(use), error);
+  return Report(covey::HoldAt(port, version, spans, written_pages), error);
 }
 
 covey_code covey_rounds_withdraw(covey_runtime* runtime, covey_rounds rounds, const void** spans,

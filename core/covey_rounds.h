@@ -112,6 +112,16 @@ COVEY_API covey_code covey_rounds_read(covey_runtime* runtime, covey_rounds roun
                                        void* const* spans, covey_round_record* record,
                                        covey_error* error);
 
+/* Gradients: spans[i] gets the address at which span i of `version` lies, instead of a copy as by
+ * covey_rounds_read (which gives the record, also with spans NULL). It stays as it is until the
+ * next call of this, and can be read until covey_rounds_close. Others do not see what is written
+ * there; that is slow, and *written_pages (may be NULL) says how many pages of the memory had been
+ * written by this rank before: who does so often had better copy. version 0: none is held any more;
+ * spans may be NULL. COVEY_EXHAUSTED as covey_rounds_read. COVEY_UNSUPPORTED, also for 0, where
+ * members share no memory or the system does not allow it. */
+COVEY_API covey_code covey_rounds_hold(covey_runtime* runtime, covey_rounds rounds, int64_t version,
+                                       void** spans, int64_t* written_pages, covey_error* error);
+
 /* Gradients, of a member that goes on elsewhere: takes back what it has published and no version
  * has, nor will have, so that it can count there. spans[i] gets its address, NULL when there is
  * nothing. It lies there until covey_rounds_close, which is all that may follow.

@@ -88,17 +88,27 @@ Status RoundsPort::WaitServing(uint64_t version, uint64_t applied, Time deadline
 
 Status RoundsPort::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) {
   const std::lock_guard lock(mutex_);
-  const std::string what = "version " + std::to_string(version) + " of '" + bundle_.name + "'";
-  if (version > versions().executed())
-    return Status::InvalidArgument(what + " has not been made yet: wait for it first");
+  RETURN_IF_ERROR(NotMade(version));
   RoundRecord known;
   if (record == nullptr) record = &known;
   if (version >= 1 && versions().Read(version, to, record) == Found::kYes) {
     Count(*record);
     return Status::Ok();
   }
+  return Gone(version);
+}
+
+// With the lock held.
+Status RoundsPort::NotMade(uint64_t version) {
+  if (version <= versions().executed()) return Status::Ok();
+  return Status::InvalidArgument("version " + std::to_string(version) + " of '" + bundle_.name +
+                                 "' has not been made yet: wait for it first");
+}
+
+Status RoundsPort::Gone(uint64_t version) const {
   return Status::Exhausted(
-      what + " is no longer in the log, which keeps " + std::to_string(memory_.log()) +
+      "version " + std::to_string(version) + " of '" + bundle_.name +
+      "' is no longer in the log, which keeps " + std::to_string(memory_.log()) +
       " results: this rank goes on from a snapshot, or with a larger log= of the method");
 }
 

@@ -81,6 +81,10 @@ class RoundsPort {
   virtual void Expect(std::span<void* const> to) = 0;
   // See ResultLog::Read.
   Status Read(uint64_t version, std::span<void* const> to, RoundRecord* record);
+  // Gradients. Where each span of `version` lies, instead of a copy: see Rounds::Hold. What is
+  // written there nobody else sees; *written: so many pages of it had been, before. 0: holds none.
+  // kUnsupported: members share no memory, or the system cannot do it.
+  virtual Status Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) = 0;
   // See Rounds::Withdraw. Where members share no memory, kUnsupported.
   virtual Status Withdraw(const std::byte** content) = 0;
   // Models. See Rounds::Merge.
@@ -152,6 +156,9 @@ class RoundsPort {
   // Another member's snapshot that would do; of nobody (-1): asks for one.
   virtual Offer FindOffer(uint64_t applied) = 0;
   Time MaxWait(Time least) const;
+  // Why `version` cannot be read; ok: it has been made.
+  Status NotMade(uint64_t version);
+  Status Gone(uint64_t version) const;
 
   Bundle bundle_;
   const Group* group_;

@@ -43,6 +43,10 @@ void SeatPort::Open(const std::vector<uint64_t>& places) {
       bundle_.shape, bundle_.layout);
 }
 
+Status SeatPort::Hold(uint64_t, std::vector<std::byte*>*, size_t*) {
+  return Status::Unsupported("results cannot be read in place where members share no memory");
+}
+
 Status SeatPort::Withdraw(const std::byte**) {
   return Status::Unsupported("what was sent to another host cannot be taken back");
 }

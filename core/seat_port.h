@@ -42,6 +42,7 @@ class SeatPort final : public RoundsPort, public LetterPort {
   void Part(LetterBox* box) override { box->Close(channel_); }
 
   void Expect(std::span<void* const>) override {}
+  Status Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) override;
   Status Withdraw(const std::byte** content) override;
   Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) override;
   Status Look(int32_t member, std::span<void* const> to, Seen* seen) override;

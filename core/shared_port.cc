@@ -36,6 +36,30 @@ void SharedPort::Expect(std::span<void* const> to) {
   rounds_->Expect(to);
 }
 
+Status SharedPort::Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) {
+  const std::lock_guard lock(mutex_);
+  RETURN_IF_ERROR(NotMade(version));
+  const std::byte* result = memory_.Result(0);
+  size_t length_bytes = 0;
+  if (version == 0) {
+    rounds_->Release();
+  } else {
+    if (rounds_->Hold(version, &result) != Found::kYes) return Gone(version);
+    length_bytes = memory_.result_bytes();
+  }
+  std::byte* own = transport_->PrivateOf(result, length_bytes, written);
+  if (own == nullptr) {
+    rounds_->Release();
+    return Status::Unsupported(
+        "results cannot be read in place: this system has no private view of shared memory that "
+        "tells what was written");
+  }
+  if (version == 0) return Status::Ok();
+  for (const size_t offset : memory_.layout().offsets_bytes())
+    spans->push_back(own + memory_.record_bytes() + offset);
+  return Status::Ok();
+}
+
 Status SharedPort::Withdraw(const std::byte** content) {
   const std::lock_guard lock(mutex_);
   *content = rounds_->Withdraw();

@@ -23,6 +23,7 @@ class SharedPort final : public RoundsPort {
   void Open(const std::vector<uint64_t>& places) override;
 
   void Expect(std::span<void* const> to) override;
+  Status Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) override;
   Status Withdraw(const std::byte** content) override;
   Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) override;
   Status Look(int32_t member, std::span<void* const> to, Seen* seen) override;

@@ -141,6 +141,8 @@ _MUTANTS = {
     "w9_waited_for_each_version_anew": (["core/round/arrivals.cc"], "rounds"),
     "w9_what_others_end_does_not_count": (["core/round/rounds.cc"], "rounds"),
     "w10_a_claim_is_waited_for": (["core/round/snapshots.cc"], "rounds"),
+    "w10_held_without_a_second_look": (["core/round/log.cc"], "rounds"),
+    "w10_holds_are_ignored": (["core/round/log.cc"], "rounds"),
     "w10_look_without_a_second": (["core/round/rounds.cc"], "models"),
     "w10_met_is_not_asked": (["core/hosts/reign.cc"], "hosts"),
     "w10_merge_waits_for_the_end": (["core/round/rounds.cc"], "models"),

@@ -1,6 +1,8 @@
 #include "core/base/arena.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -35,20 +37,38 @@ Status Arena::Map(int fd, size_t mapping_bytes, uint64_t heap_begin, uint64_t he
     return Status::Exhausted("cannot map " + std::to_string(mapping_bytes >> 20) +
                              " MiB of shared memory: " + ErrnoText(errno) +
                              "; lower COVEY_ARENA_BYTES");
-  *arena = new Arena(static_cast<std::byte*>(base), mapping_bytes, heap_begin, heap_end);
+  *arena = new Arena(fcntl(fd, F_DUPFD_CLOEXEC, 0), static_cast<std::byte*>(base), mapping_bytes,
+                     heap_begin, heap_end);
   return Status::Ok();
 }
 
-Arena::Arena(std::byte* base, size_t mapping_bytes, uint64_t heap_begin, uint64_t heap_end)
+Arena::Arena(int fd, std::byte* base, size_t mapping_bytes, uint64_t heap_begin, uint64_t heap_end)
     : base_(base),
       mapping_bytes_(mapping_bytes),
       heap_begin_(heap_begin),
       heap_end_(heap_end),
-      high_water_(heap_begin) {
+      high_water_(heap_begin),
+      fd_(fd) {
   CHECK(heap_begin % kAlign == 0, "the heap begins on a cache line");
 }
 
-Arena::~Arena() { munmap(base_, mapping_bytes_); }
+Arena::~Arena() {
+  munmap(base_, mapping_bytes_);
+  if (fd_ >= 0) close(fd_);
+}
+
+std::byte* Arena::PrivateOf(const std::byte* data, size_t length_bytes, size_t* written) {
+  const std::lock_guard lock(mutex_);
+  if (fd_ >= 0) {
+    view_ = PrivateView::Map(fd_, mapping_bytes_);
+    close(fd_);
+    fd_ = -1;
+  }
+  if (view_ == nullptr) return nullptr;
+  const auto offset = static_cast<size_t>(data - base_);
+  *written = view_->Refresh(offset, length_bytes);
+  return view_->base() + offset;
+}
 
 uint64_t Arena::Alloc(size_t length_bytes) {
   const uint64_t length = std::max<uint64_t>(kAlign, (length_bytes + kAlign - 1) / kAlign * kAlign);

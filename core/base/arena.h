@@ -13,8 +13,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 
+#include "core/base/private_view.h"
 #include "core/base/status.h"
 
 namespace covey {
@@ -42,6 +44,11 @@ class Arena {
   // the heap.
   uint64_t OffsetOf(const std::byte* data, size_t length_bytes) const;
 
+  // [data, data + length_bytes) of the mapping, also of others' regions, where this process alone
+  // sees what it writes (private_view.h), refreshed. *written: pages of it had been; null: not
+  // possible here. It lies there as long as the arena.
+  std::byte* PrivateOf(const std::byte* data, size_t length_bytes, size_t* written);
+
   // Where an arena made later over the same memory may begin its heap: past the tensors still in
   // use, or at this one's begin when there are none.
   uint64_t NextHeapBegin();
@@ -51,7 +58,7 @@ class Arena {
   void Unref();
 
  private:
-  Arena(std::byte* base, size_t mapping_bytes, uint64_t heap_begin, uint64_t heap_end);
+  Arena(int fd, std::byte* base, size_t mapping_bytes, uint64_t heap_begin, uint64_t heap_end);
   ~Arena();
   void Zero(uint64_t offset, uint64_t length);
 
@@ -66,6 +73,8 @@ class Arena {
   std::map<uint64_t, uint64_t> free_;    // offset -> length, below high_water_, merged
   std::map<uint64_t, uint64_t> in_use_;  // offset -> length
   int references_ = 1;
+  int fd_;  // of the mapping, until it has a view; -1: no longer
+  std::unique_ptr<PrivateView> view_;
 };
 
 }  // namespace covey

@@ -16,6 +16,8 @@ uint32_t ResultLog::FreeBuffer() const {
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const uint64_t pin = words_->Load(memory_->PinAt(i));
     if (pin > 0) used[pin - 1] = true;
+    const uint64_t hold = words_->Load(memory_->HoldAt(i));
+    if (hold > 0) used[hold - 1] = true;
   }
   for (uint32_t buffer = 0; buffer < memory_->result_buffers(); ++buffer)
     if (!used[buffer]) return buffer;
@@ -59,6 +61,19 @@ Found ResultLog::Read(uint64_t version, std::span<void* const> to, RoundRecord* 
   if (record != nullptr) ReadRecord(*memory_, from, record);
   if (!to.empty()) CopySpans(version, from + memory_->record_bytes(), to, early);
   return words_->Load(memory_->LogAt(version)) == word ? Found::kYes : Found::kGone;
+}
+
+Found ResultLog::Hold(int32_t self, uint64_t version, const std::byte** result) const {
+  const uint64_t word = words_->Load(memory_->LogAt(version));
+  const LogEntry entry = LogEntry::Of(word);
+  Found found = entry.version < version ? Found::kNotYet : Found::kGone;
+  if (entry.version == version) {
+    words_->Store(memory_->HoldAt(self), entry.buffer + 1);
+    if (words_->Load(memory_->LogAt(version)) == word) found = Found::kYes;
+  }
+  *result = memory_->Result(entry.buffer);
+  if (found != Found::kYes) Release(self);
+  return found;
 }
 
 void ResultLog::CopySpans(uint64_t version, const std::byte* from, std::span<void* const> to,

@@ -1,9 +1,10 @@
 // The results of the last versions, shared by all ranks of a host (rule W10, first part).
 //
 // Version v is found through log word v % log until version v + log has ended; a version of all
-// models until the next of these has. A result is never
-// changed while it can be found, and a buffer is used again only when it can neither be found nor
-// is pinned. Readers pin nothing: they read and look whether it can still be found.
+// models until the next of these has. A result is never changed while it can be found, and a buffer
+// is used again only when it can neither be found nor is pinned or held. Readers that copy pin
+// nothing: they read and look whether it can still be found. Who reads in place holds the buffer,
+// one at a time, and then looks whether it can be found.
 #ifndef COVEY_CORE_ROUND_LOG_H_
 #define COVEY_CORE_ROUND_LOG_H_
 
@@ -47,6 +48,11 @@ class ResultLog {
   // lies there already; null: nothing.
   Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record,
              const EarlyCopy* early = nullptr) const;
+
+  // Member `self` holds the result of `version` from now on, *result, instead of what it has held:
+  // it stays as it is. Unless kYes it holds none.
+  Found Hold(int32_t self, uint64_t version, const std::byte** result) const;
+  void Release(int32_t self) const { words_->Store(memory_->HoldAt(self), 0); }
 
  private:
   void CopySpans(uint64_t version, const std::byte* from, std::span<void* const> to,

@@ -6,6 +6,7 @@
 //     member word    the owner       odd: has finished so many times (see Standing)
 //     applied word   the owner       the last version it has read
 //     pin word       the owner       1 + the result buffer it may be writing; 0: none
+//     hold word      the owner       1 + the result buffer that its trainer reads in place
 //     left words     [size] member j writes word j of all blocks, once it touches none any more
 //     headers        [3] the owner, while that buffer is open     SlotHeader, [hypers] float64
 //     buffers        [3] the owner, while open: one contribution each (RoundLayout)
@@ -31,9 +32,9 @@
 // finds its exchange refused. Plain bytes are written by their owner while nobody else reads them
 // (open buffers, headers), or by anybody with the same values (results, see shards.h).
 //
-// There are as many result buffers as log words, and `size` more: the first hold results, each of
-// the others but one may be pinned by a stopped rank, one is free. What is never touched costs no
-// memory.
+// There are as many result buffers as log words, and `size` more: the first have results, each of
+// the others but one may be pinned by a stopped rank, one is free. Of gradients `size` more may be
+// held by readers. What is never touched costs no memory.
 #ifndef COVEY_CORE_ROUND_MEMORY_H_
 #define COVEY_CORE_ROUND_MEMORY_H_
 
@@ -195,7 +196,10 @@ class RoundMemory {
   int32_t size() const { return shape_.size; }
   uint32_t log() const { return static_cast<uint32_t>(shape_.log); }
   uint32_t log_words() const { return log() + (models().on() ? 1 : 0); }
-  uint32_t result_buffers() const { return log_words() + static_cast<uint32_t>(shape_.size); }
+  uint32_t result_buffers() const {
+    return log_words() + static_cast<uint32_t>(shape_.size) * (models().on() ? 1 : 2);
+  }
+  size_t result_bytes() const { return result_bytes_; }
   size_t hypers() const { return static_cast<size_t>(shape_.hypers); }
   size_t record_bytes() const { return record_bytes_; }
   const ModelRule& models() const { return shape_.models; }
@@ -207,6 +211,7 @@ class RoundMemory {
   uint64_t* MemberAt(int32_t i) const { return At(i, kLine); }
   uint64_t* AppliedAt(int32_t i) const { return At(i, kLine + sizeof(uint64_t)); }
   uint64_t* PinAt(int32_t i) const { return At(i, 2 * kLine); }
+  uint64_t* HoldAt(int32_t i) const { return At(i, 2 * kLine + sizeof(uint64_t)); }
   uint64_t* LeftAt(int32_t of, int32_t by) const {
     return At(of, 3 * kLine + sizeof(uint64_t) * static_cast<size_t>(by));
   }

@@ -69,6 +69,12 @@ class Rounds final : public Versions {
   // nor will have; null: nothing. It lies there until the rank has left.
   const std::byte* Withdraw() { return slot_.Withdraw(); }
   Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) override;
+  // Gradients: as Read, but the spans stay where they are, from *result on, and as they are until
+  // the next Hold, or Leave. Nothing of it is copied early unless expected.
+  Found Hold(uint64_t version, const std::byte** result) const {
+    return log_.Hold(self_, version, result);
+  }
+  void Release() const { log_.Release(self_); }
   // The same for a snapshot of `version`, which it has taken: it had fallen out of the log.
   void OnSnapshot(uint64_t version);
 

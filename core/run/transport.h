@@ -68,6 +68,13 @@ class Transport {
   // inside it.
   virtual uint64_t OffsetOf(const std::byte* data, size_t length_bytes) const = 0;
 
+  // Any rank's shared memory, from `data` on, where this process alone sees what it writes: see
+  // Arena::PrivateOf. Null: not possible here.
+  virtual std::byte* PrivateOf(const std::byte* /*data*/, size_t /*length_bytes*/,
+                               size_t* /*written*/) {
+    return nullptr;
+  }
+
   // Reading a peer's private memory. CanReadPeers was probed when the job began and is this rank's
   // own answer. ReadPeer copies from `address` in the address space of `peer`; 0 or an errno.
   virtual bool CanReadPeers() const = 0;

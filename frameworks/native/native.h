@@ -175,6 +175,8 @@ PyObject* PairsClose(PyObject* module, PyObject* args);
 PyObject* RoundsOpen(PyObject* module, PyObject* args);
 PyObject* RoundsSpans(PyObject* module, PyObject* args);
 PyObject* RoundsWithdraw(PyObject* module, PyObject* args);
+extern const char kRoundsHoldDoc[];
+PyObject* RoundsHold(PyObject* module, PyObject* args);
 PyObject* RoundsPublish(PyObject* module, PyObject* args);
 PyObject* RoundsWait(PyObject* module, PyObject* args);
 PyObject* RoundsExecuted(PyObject* module, PyObject* args);

@@ -68,25 +68,64 @@ PyObject* RoundsOpen(PyObject* module, PyObject* args) {
   return answer;
 }
 
+/* [count] NULLs, to be freed; NULL: an exception. */
+static void** NewSpans(int count) {
+  if (count >= 1 && count <= kMostSpans) {
+    void** spans = calloc((size_t)count, sizeof(*spans));
+    if (spans == NULL) PyErr_NoMemory();
+    return spans;
+  }
+  PyErr_SetString(PyExc_ValueError, "rounds: a number of spans");
+  return NULL;
+}
+
+static PyObject* TupleOf(void* const* spans, int count) {
+  PyObject* answer = PyTuple_New(count);
+  for (int i = 0; answer != NULL && i < count; ++i) {
+    PyObject* address = PyLong_FromVoidPtr(spans[i]);
+    if (address == NULL || PyTuple_SetItem(answer, i, address) != 0) Py_CLEAR(answer);
+  }
+  return answer;
+}
+
 PyObject* RoundsSpans(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long rounds;
   int count;
   if (!PyArg_ParseTuple(args, "Ki:rounds_spans", &rounds, &count)) return NULL;
-  if (count < 1 || count > kMostSpans) {
-    PyErr_SetString(PyExc_ValueError, "rounds_spans: a number of spans");
-    return NULL;
-  }
-  void** spans = calloc((size_t)count, sizeof(*spans));
-  if (spans == NULL) return PyErr_NoMemory();
+  void** spans = NewSpans(count);
+  if (spans == NULL) return NULL;
   covey_error error;
   ClearError(&error);
   error.code = covey_rounds_spans(NULL, rounds, spans, &error);
-  PyObject* answer = error.code == COVEY_OK ? PyTuple_New(count) : RaiseError(&error);
-  for (int i = 0; answer != NULL && i < count; ++i) {
-    PyObject* address = PyLong_FromVoidPtr(spans[i]);
-    if (address == NULL || PyTuple_SetItem(answer, i, address) != 0) Py_CLEAR(answer);
-  }
+  PyObject* answer = error.code == COVEY_OK ? TupleOf(spans, count) : RaiseError(&error);
+  free(spans);
+  return answer;
+}
+
+const char kRoundsHoldDoc[] =
+    "rounds_hold(rounds, version, count) -> (addresses of the spans in place, pages of them that\n"
+    "this rank had written); version 0: holds none; raises Exhausted, Unsupported";
+
+PyObject* RoundsHold(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long rounds;
+  long long version;
+  int count;
+  if (!PyArg_ParseTuple(args, "KLi:rounds_hold", &rounds, &version, &count)) return NULL;
+  void** spans = NewSpans(count);
+  if (spans == NULL) return NULL;
+  int64_t written = 0;
+  covey_error error;
+  ClearError(&error);
+  Py_BEGIN_ALLOW_THREADS
+  error.code = covey_rounds_hold(NULL, rounds, version, spans, &written, &error);
+  Py_END_ALLOW_THREADS
+  PyObject* answer = NULL;
+  if (error.code != COVEY_OK)
+    RaiseError(&error);
+  else
+    answer = Py_BuildValue("(NL)", TupleOf(spans, count), (long long)written);
   free(spans);
   return answer;
 }
@@ -96,21 +135,13 @@ PyObject* RoundsWithdraw(PyObject* module, PyObject* args) {
   unsigned long long rounds;
   int count;
   if (!PyArg_ParseTuple(args, "Ki:rounds_withdraw", &rounds, &count)) return NULL;
-  if (count < 1 || count > kMostSpans) {
-    PyErr_SetString(PyExc_ValueError, "rounds_withdraw: a number of spans");
-    return NULL;
-  }
-  const void** spans = calloc((size_t)count, sizeof(*spans));
-  if (spans == NULL) return PyErr_NoMemory();
+  void** spans = NewSpans(count);
+  if (spans == NULL) return NULL;
   covey_error error;
   ClearError(&error);
-  error.code = covey_rounds_withdraw(NULL, rounds, spans, &error);
+  error.code = covey_rounds_withdraw(NULL, rounds, (const void**)spans, &error);
   PyObject* answer =
-      error.code != COVEY_OK ? RaiseError(&error) : PyTuple_New(spans[0] == NULL ? 0 : count);
-  for (int i = 0; answer != NULL && i < PyTuple_Size(answer); ++i) {
-    PyObject* address = PyLong_FromVoidPtr((void*)(uintptr_t)spans[i]);
-    if (address == NULL || PyTuple_SetItem(answer, i, address) != 0) Py_CLEAR(answer);
-  }
+      error.code == COVEY_OK ? TupleOf(spans, spans[0] == NULL ? 0 : count) : RaiseError(&error);
   free(spans);
   return answer;
 }

@@ -140,6 +140,8 @@ static int RoundsAndWindows(void) {
   EXPECT(covey_rounds_open(NULL, &config, &rounds, &error) == COVEY_OK);
   WRONG(covey_rounds_spans(NULL, rounds, NULL, &error), "spans is NULL");
   WRONG(covey_rounds_withdraw(NULL, rounds, NULL, &error), "spans is NULL");
+  WRONG(covey_rounds_hold(NULL, rounds, 1, NULL, NULL, &error), "spans is NULL");
+  WRONG(covey_rounds_hold(NULL, rounds, -1, NULL, NULL, &error), "the version negative");
   WRONG(covey_rounds_give(NULL, rounds, 1, NULL, NULL, 1, &error), "parts or lengths is NULL");
   covey_rounds_close(NULL, rounds);
   error.code = covey_window_open(NULL, NULL, NULL, 0, NULL, &error);

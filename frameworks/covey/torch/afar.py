@@ -27,7 +27,10 @@ class FarSpan:
         plan: which gradients lie where.
         parameters: theirs.
         result: where a version is read to, in the host.
+        is_far: it cannot be read in place.
     """
+
+    is_far = True
 
     def __init__(self, plan: BucketPlan, keep: Any) -> None:
         """``keep``: holds memory of the core while somebody has a tensor in it."""
@@ -91,7 +94,7 @@ class FarSpan:
         """Waits until the core may read what was collected, and write to ``result``."""
         self._mirror.wait()
 
-    def give(self) -> None:
+    def give(self, address: int) -> None:
         """Gradients are those of the version that was read; None where no rank had one."""
         self._mirror.put(self._numbers_of(self.result))
         for parameter, view, flag in zip(

@@ -15,7 +15,7 @@ def copy_past_caches(targets: Sequence[torch.Tensor], sources: Sequence[torch.Te
     blocks: List[Tuple[int, int, int]] = []
     others: Tuple[List[torch.Tensor], List[torch.Tensor]] = [], []
     for target, source in zip(targets, sources):
-        if _lie_alike(target, source):
+        if lie_alike(target, source):
             length = target.numel() * target.element_size()
             blocks.append((target.data_ptr(), source.data_ptr(), length))
         else:
@@ -27,7 +27,7 @@ def copy_past_caches(targets: Sequence[torch.Tensor], sources: Sequence[torch.Te
         _native.copy_past_caches(*zip(*blocks))
 
 
-def _lie_alike(target: torch.Tensor, source: torch.Tensor) -> bool:
+def lie_alike(target: torch.Tensor, source: torch.Tensor) -> bool:
     """Both fill one piece of memory, in the same order, as numbers that mean the same."""
     return (
         type(source) in (torch.Tensor, torch.nn.Parameter)

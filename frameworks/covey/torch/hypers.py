@@ -53,6 +53,8 @@ class Hypers:
 
 
 def _is_number(value: Any) -> bool:
+    if type(value) in (float, int):  # It is read at every step.
+        return True
     if isinstance(value, torch.Tensor):
         return value.numel() == 1
     return isinstance(value, numbers.Real) and not isinstance(value, bool)

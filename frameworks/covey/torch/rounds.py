@@ -31,6 +31,7 @@ from covey.torch.layout import BucketPlan
 from covey.torch.look import is_on, unfit
 from covey.torch.options import check_rounds
 from covey.torch.own import take_scale
+from covey.torch.results import Results
 from covey.torch.snapshot import State, addresses_of
 from covey.torch.tensors import CODES
 
@@ -102,8 +103,7 @@ class RoundTrainer:
         keep = _native.arena_alloc(_KEEP_BYTES)
         self._spans = spans_of(plans, keep)
         self.parameters = [parameter for span in self._spans for parameter in span.parameters]
-        self._addresses = tuple(span.result.data_ptr() for span in self._spans)
-        _native.rounds_expect(self._rounds, self._addresses)
+        self._results = Results(self._rounds, self._spans)
         self._open()
         self.ahead.settle()
         state.add_helper(self)  # Now that it is whole.
@@ -119,7 +119,8 @@ class RoundTrainer:
             _native.rounds_close(rounds)
 
     def __del__(self) -> None:
-        if getattr(self, "_rounds", 0):
+        # At the end of the process torch cannot give gradients new memory any more.
+        if getattr(self, "_rounds", 0) and not sys.is_finalizing():
             self.close()
 
     def synchronize(self) -> None:
@@ -351,9 +352,7 @@ class RoundTrainer:
                 size = self._group.size()
                 self._ready()
                 try:
-                    record = _native.rounds_read(
-                        self._rounds, version, self._addresses, size, len(own)
-                    )
+                    record = self._results.read(version, size, len(own))
                 except Exhausted:
                     self._recover()
                     executed = _native.rounds_executed(self._rounds)
@@ -361,8 +360,7 @@ class RoundTrainer:
                 leader, self._steps, hypers = record[1:4]
                 self._tally.version(version, self._steps)
                 self._note(version, record[4])
-                for span in self._spans:
-                    span.give()
+                self._results.give()
                 self._has_given = True
                 if leader >= 0:
                     self._hypers.write(hypers)

@@ -19,20 +19,22 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 from torch.autograd.graph import get_gradient_edge
 
+from covey import _native
 from covey.errors import Unsupported
-from covey.torch.copies import copy_past_caches
+from covey.torch.copies import copy_past_caches, lie_alike
 from covey.torch.layout import BucketPlan, Slot, gradient_strides
 
 Gradients = Tuple[Optional[torch.Tensor], ...]
 _holders: Optional[Callable[[int], int]] = getattr(torch._C, "_storage_Use_Count", None)
+_FEW_BYTES = 64 << 10  # They are as well copied through the caches.
 
 
 class _Place:
     """Where the gradient of one parameter lies in memory of the core."""
 
-    __slots__ = ("view", "_storage", "_own")
+    __slots__ = ("view", "_storage", "_own", "_piece")
 
-    def __init__(self, memory: Any, slot: Slot, dtype: torch.dtype) -> None:
+    def __init__(self, memory: Any, slot: Slot, dtype: torch.dtype, is_large: bool) -> None:
         shape, count = slot.parameter.shape, slot.parameter.numel()
         offset = slot.offset * dtype.itemsize
         flat = (
@@ -44,10 +46,25 @@ class _Place:
         del flat
         self._storage = self.view.untyped_storage()
         self._own = 0 if _holders is None else _holders(self._storage._cdata)
+        length = count * dtype.itemsize
+        # Its address and length, if more than caches hold is written beside it.
+        self._piece: Optional[Tuple[Tuple[int], Tuple[int]]] = None
+        if is_large and length >= _FEW_BYTES:
+            self._piece = (self.view.data_ptr(),), (length,)
 
     def is_free(self) -> bool:
         """Nobody has a tensor here, such as a ``grad`` of before that somebody has kept."""
         return _holders is not None and _holders(self._storage._cdata) == self._own
+
+    def take(self, gradient: torch.Tensor) -> torch.Tensor:
+        """[as ``gradient``] A copy of it that lies here and is nobody else's tensor: autograd takes
+        such a one uncopied."""
+        alias = self.view.detach()
+        if self._piece is not None and lie_alike(alias, gradient):
+            _native.copy_past_caches(self._piece[0], (gradient.data_ptr(),), self._piece[1])
+        else:
+            alias.copy_(gradient)
+        return alias
 
 
 def _hook_of(
@@ -63,9 +80,7 @@ def _hook_of(
         place = places[index]
         if gradient.layout is not torch.strided or not place.is_free():
             return None
-        alias = place.view.detach()  # Nobody else's tensor: autograd takes such a one uncopied.
-        alias.copy_(gradient)
-        return (alias,)
+        return (place.take(gradient),)
 
     return hook
 
@@ -91,9 +106,12 @@ class Span:
     Attributes:
         plan: which gradients lie where.
         parameters: theirs.
-        result: where a version is read to; ``views`` by parameter, then the flags that tell who
-            had a gradient.
+        views: the gradients of the version that was given last, by parameter, then the flags that
+            tell who had one.
+        is_far: a version cannot be read in place.
     """
+
+    is_far = False
 
     def __init__(self, plan: BucketPlan, keep: Any, is_large: bool = False) -> None:
         """``keep``: holds memory of the core while somebody has a tensor in it. ``is_large``: all
@@ -101,13 +119,14 @@ class Span:
         self.plan = plan
         self._is_large = is_large
         self.parameters = [slot.parameter for slot in plan.slots]
-        self.result = torch.zeros(plan.length, dtype=plan.dtype)
-        self.views = self._views_of(self.result)
         self._keep = keep
+        self._result: Optional[torch.Tensor] = None  # Memory of its own: of copies.
+        self._results: Dict[int, List[torch.Tensor]] = {}  # By address, as ``views``: of the core.
+        self.views: List[torch.Tensor] = []
         self._known: Dict[int, Tuple[List[_Place], torch.Tensor]] = {}  # By address: three.
         self._open: List[_Place] = []  # One of them; the list that the hooks know.
         self._published: List[_Place] = []  # The one before.
-        self._flags = self.views[-1]  # Of the open one.
+        self._flags = torch.empty(0)  # Of the open one.
         # A parameter knows its node only while somebody else does.
         self._nodes = [get_gradient_edge(parameter).node for parameter in self.parameters]
         self._hooks = [
@@ -123,14 +142,26 @@ class Span:
         ]
         return views + [flat[plan.flags_offset : plan.flags_offset + len(plan.slots)]]
 
+    def _memory(self, address: int) -> Any:
+        memory: Any = ctypes.c_char * (self.plan.length * self.plan.dtype.itemsize)
+        memory = memory.from_address(address)
+        memory.keep = self._keep
+        return memory
+
+    @property
+    def result(self) -> torch.Tensor:
+        """[plan.length] Where a version is copied to that is not read in place."""
+        if self._result is None:
+            self._result = torch.zeros(self.plan.length, dtype=self.plan.dtype)
+            self._results[0] = self._views_of(self._result)
+        return self._result
+
     def open(self, address: int) -> None:
         """The next contribution is written to ``address``."""
         if address not in self._known:
             plan = self.plan
-            memory: Any = (ctypes.c_char * (plan.length * plan.dtype.itemsize))
-            memory = memory.from_address(address)
-            memory.keep = self._keep
-            places = [_Place(memory, slot, plan.dtype) for slot in plan.slots]
+            memory = self._memory(address)
+            places = [_Place(memory, slot, plan.dtype, self._is_large) for slot in plan.slots]
             flags = torch.frombuffer(memory, dtype=plan.dtype)[plan.flags_offset :]
             self._known[address] = places, flags[: len(plan.slots)]
         self._published = list(self._open)
@@ -161,15 +192,22 @@ class Span:
     def ready(self) -> None:
         """What was collected is where the core reads it."""
 
-    def give(self) -> None:
-        """Gradients are those of the version that was read; None where no rank had one."""
+    def give(self, address: int) -> None:
+        """Gradients are those of the version that lies at ``address``, or was copied to ``result``
+        (0); None where no rank had one."""
+        if address not in self._results:
+            flat = torch.frombuffer(self._memory(address), dtype=self.plan.dtype)
+            self._results[address] = self._views_of(flat)
+        self.views = self._results[address]
         flags = self.views[-1].tolist()
         for parameter, view, flag in zip(self.parameters, self.views, flags):
             parameter.grad = view if flag != 0 else None
 
     def leave(self) -> None:
         """What was published does not stay anybody's gradient, though no version was read."""
-        self._move_from(self._published, self.views)
+        if not self.views:
+            self.views = self._views_of(self.result)
+        self._move_from([place.view for place in self._published], self.views)
 
     def take_back(self, address: int) -> None:
         """Gradients are those that were published from ``address``."""
@@ -182,15 +220,18 @@ class Span:
         for handle in self._hooks:
             handle.remove()
         for places, _ in self._known.values():
-            self._move_from(places, None)
+            self._move_from([place.view for place in places], None)
+        for address, views in self._results.items():
+            if address != 0:
+                self._move_from(views, None)
 
     def _move_from(
-        self, places: List[_Place], views: Optional[List[torch.Tensor]]
+        self, places: List[torch.Tensor], views: Optional[List[torch.Tensor]]
     ) -> None:
         """Gradients in ``places`` become ``views``; None: copies."""
         for index, (parameter, place) in enumerate(zip(self.parameters, places)):
             gradient = parameter.grad
             if gradient is None or gradient.layout is not torch.strided:
                 continue
-            if gradient.is_set_to(place.view):
+            if gradient.is_set_to(place):
                 parameter.grad = gradient.clone() if views is None else views[index]

@@ -228,6 +228,12 @@ void RoundJournal::OnRead(int32_t rank, uint64_t version, const std::vector<std:
     Fail("2: " + Name(rank) + " reads something else in " + Number(version));
 }
 
+// Also of a version that leaves the log meanwhile.
+void RoundJournal::OnHeld(int32_t rank, uint64_t version, const std::vector<std::byte>& data) {
+  if (version > results_.size() || data != results_[version - 1].data)
+    Fail("12: " + Name(rank) + " holds something else as " + Number(version));
+}
+
 void RoundJournal::OnApplied(int32_t rank, uint64_t version, const RoundModel& model) {
   if (version >= models_.size() || !(model == models_[version]))
     Fail("7: the model of " + Name(rank) + " after " + Number(version) + " is another");

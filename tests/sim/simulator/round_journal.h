@@ -35,6 +35,7 @@ class RoundJournal {
   void OnRead(int32_t rank, uint64_t version, const std::vector<std::byte>& data,
               const RoundRecord& record);
   // That is its model after `version`.
+  void OnHeld(int32_t rank, uint64_t version, const std::vector<std::byte>& data);
   void OnApplied(int32_t rank, uint64_t version, const RoundModel& model);
   // A rank finishes or is killed: from now on versions may have fewer fresh members.
   void OnFewer(int32_t rank);

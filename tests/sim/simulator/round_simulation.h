@@ -21,6 +21,7 @@
 //     snapshot (W10).
 // 11. Nobody waits longer than max_wait for one rank while it stays behind its limit, in however
 //     many versions (W9).
+// 12. What a rank reads in place stays as it was until it reads another (W10). Half of them do.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_ROUND_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_ROUND_SIMULATION_H_
 

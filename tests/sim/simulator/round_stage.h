@@ -43,18 +43,20 @@ class RoundSimulation final : public InprocWatcher {
     State state = State::kRuns;
     Time stopped_until = 0;
     Time known_dead_at = kNever;
-    uint64_t read = 0;              // versions
-    std::vector<std::byte> data;    // of the last one; of every second rank it is known beforehand
-    RoundModel model;               // after them
-    std::byte* place = nullptr;     // of its snapshots
-    bool has_fallen_out = false;    // and nobody could help
-    uint64_t claim = 0;             // of a snapshot, that it could give as well,
-    Time claim_since = kNever;      // of its first whole look at that
-    bool skips_ahead = false;       // as far as it knows
-    bool leaves = false;            // in the middle of finish()
-    std::vector<Laggard> laggards;  // by rank
-    uint64_t waits_for = 0;         // the version at its last look,
-    Time looked_at = 0;             // when that was
+    uint64_t read = 0;            // versions
+    std::vector<std::byte> data;  // of the last one; of every second rank it is known beforehand
+    bool holds = false;           // it reads in place,
+    const std::byte* held = nullptr;  // there
+    RoundModel model;                 // after them
+    std::byte* place = nullptr;       // of its snapshots
+    bool has_fallen_out = false;      // and nobody could help
+    uint64_t claim = 0;               // of a snapshot, that it could give as well,
+    Time claim_since = kNever;        // of its first whole look at that
+    bool skips_ahead = false;         // as far as it knows
+    bool leaves = false;              // in the middle of finish()
+    std::vector<Laggard> laggards;    // by rank
+    uint64_t waits_for = 0;           // the version at its last look,
+    Time looked_at = 0;               // when that was
   };
 
   void Point(int32_t rank);
@@ -71,6 +73,8 @@ class RoundSimulation final : public InprocWatcher {
   void CheckLaggards(int32_t rank);
   void AwaitVersion(int32_t rank, uint64_t version);
   void ReadAll(int32_t rank);
+  Found Read(int32_t rank, uint64_t version, RoundRecord* record);
+  void CheckHeld(int32_t rank);
   std::vector<void*> SpansOf(std::vector<std::byte>* data) const;
   void Serve(int32_t rank);
   void CheckClaim(int32_t rank, Time looked_at);

@@ -21,7 +21,8 @@ void RoundSimulation::Point(int32_t rank) {
 void RoundSimulation::Main(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   player.data.resize(layout_.length_bytes());
-  if (rank % 2 == 1) player.rounds->Expect(SpansOf(&player.data));
+  player.holds = rank % 4 >= 2;
+  if (rank % 4 == 1) player.rounds->Expect(SpansOf(&player.data));
   const uint64_t steps = swarm_.steps[static_cast<size_t>(rank)];
   for (uint64_t step = 1; step <= steps && !closing_ && !player.has_fallen_out; ++step) {
     AwaitVersion(rank, Step(rank));
@@ -61,6 +62,7 @@ void RoundSimulation::Flush(int32_t rank) {
   if (!player.has_fallen_out) ReadAll(rank);
   if (!gives_up) Meet(rank);
   if (closing_ || player.has_fallen_out) return;
+  CheckHeld(rank);
   player.rounds->Leave();
   std::memset(player.place, 0x55, sizeof(RoundModel));  // given back
 }
@@ -158,11 +160,10 @@ void RoundSimulation::AwaitVersion(int32_t rank, uint64_t version) {
 void RoundSimulation::ReadAll(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   const uint64_t executed = player.rounds->executed();
-  const std::vector<void*> to = SpansOf(&player.data);
   RoundRecord record;
   while (!closing_ && player.read < executed) {
     const uint64_t version = player.read + 1;
-    const Found found = player.rounds->Read(version, to, &record);
+    const Found found = Read(rank, version, &record);
     if (found == Found::kNotYet && !closing_) journal_->Fail("1: an executed version is not there");
     if (found == Found::kGone) {
       ++gone_;
@@ -178,6 +179,32 @@ void RoundSimulation::ReadAll(int32_t rank) {
     player.read = version;
     journal_->OnApplied(rank, version, player.model);
   }
+}
+
+// Copies, or holds it.
+Found RoundSimulation::Read(int32_t rank, uint64_t version, RoundRecord* record) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  if (!player.holds) return player.rounds->Read(version, SpansOf(&player.data), record);
+  CheckHeld(rank);
+  const std::byte* result = nullptr;
+  player.held = nullptr;
+  Found found = player.rounds->Hold(version, &result);
+  if (found != Found::kYes) return found;
+  player.held = result + memory_.record_bytes();
+  std::memcpy(player.data.data(), player.held, player.data.size());
+  if (!closing_) journal_->OnHeld(rank, version, player.data);
+  found = player.rounds->Read(version, {}, record);
+  CheckHeld(rank);
+  return found;
+}
+
+// What a rank holds stays as it was.
+void RoundSimulation::CheckHeld(int32_t rank) {
+  const Player& player = players_[static_cast<size_t>(rank)];
+  if (closing_ || player.held == nullptr) return;
+  if (std::memcmp(player.held, player.data.data(), player.data.size()) != 0)
+    journal_->Fail("12: what rank " + std::to_string(rank) + " holds of version " +
+                   std::to_string(player.read) + " has changed");
 }
 
 std::vector<void*> RoundSimulation::SpansOf(std::vector<std::byte>* data) const {

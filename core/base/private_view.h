@@ -1,0 +1,43 @@
+// Shared memory at a second address, where this process may write without anybody else seeing it:
+// what is not written there reads as what others write, a page that is written becomes this
+// process's own (copy on write) until it is refreshed.
+//
+// So tensors of a framework can lie in what all ranks read, and an operation in place spoils
+// nothing. It is for what is seldom written: a page that is costs a fault, a thousandfold of a
+// write. Which pages those are is asked of the kernel (/proc/self/pagemap), so that no way of
+// writing goes unnoticed. Any thread; not in a forked child.
+#ifndef COVEY_CORE_BASE_PRIVATE_VIEW_H_
+#define COVEY_CORE_BASE_PRIVATE_VIEW_H_
+
+#include <cstddef>
+#include <memory>
+
+namespace covey {
+
+class PrivateView {
+ public:
+  // Of all of `fd`, which may be closed afterwards. Null where the system does not allow it, or
+  // does not tell what was written.
+  static std::unique_ptr<PrivateView> Map(int fd, size_t length_bytes);
+  ~PrivateView();
+  PrivateView(const PrivateView&) = delete;
+  PrivateView& operator=(const PrivateView&) = delete;
+
+  std::byte* base() const { return base_; }
+
+  // The pages that [offset, offset + length_bytes) lies in are what they are in shared memory.
+  // Returns how many of them had been written here.
+  size_t Refresh(size_t offset, size_t length_bytes);
+
+ private:
+  PrivateView(std::byte* base, size_t length_bytes, int pagemap)
+      : base_(base), length_bytes_(length_bytes), pagemap_(pagemap) {}
+  bool TellsWhatWasWritten();
+
+  std::byte* const base_;
+  const size_t length_bytes_;
+  const int pagemap_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_BASE_PRIVATE_VIEW_H_
