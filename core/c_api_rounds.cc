@@ -147,6 +147,15 @@ int64_t covey_rounds_executed(covey_runtime* runtime, covey_rounds rounds) {
   return port == nullptr ? -1 : static_cast<int64_t>(port->executed());
 }
 
+int64_t covey_rounds_ended(covey_runtime* runtime, covey_rounds rounds, int64_t* at_ns) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  uint64_t executed = 0;
+  const covey::Time at = port == nullptr ? 0 : port->Ended(&executed);
+  if (at_ns != nullptr) *at_ns = at;
+  return port == nullptr ? -1 : static_cast<int64_t>(executed);
+}
+
 covey_code covey_rounds_expect(covey_runtime* runtime, covey_rounds rounds, void* const* spans,
                                covey_error* error) {
   const Use use(OrDefault(runtime));

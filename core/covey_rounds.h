@@ -98,6 +98,10 @@ COVEY_API covey_code covey_rounds_wait(covey_runtime* runtime, covey_rounds roun
 /* The last version made; -1: no such rounds. */
 COVEY_API int64_t covey_rounds_executed(covey_runtime* runtime, covey_rounds rounds);
 
+/* The same, and *at_ns becomes when that was, about, by covey_now_ns; 0: not known, as where
+ * members share no memory. So a rank that is late can tell when the next one is due. */
+COVEY_API int64_t covey_rounds_ended(covey_runtime* runtime, covey_rounds rounds, int64_t* at_ns);
+
 /* Says where versions of gradients will be read to: spans[i], or NULL for spans: nowhere any more.
  * covey_rounds_read to the same spans then costs less, because some of it is done while the version
  * is made. From covey_rounds_publish on, and while this rank waits or finishes, until

@@ -59,6 +59,12 @@ uint64_t RoundsPort::executed() {
   return versions().executed();
 }
 
+Time RoundsPort::Ended(uint64_t* executed) {
+  const std::lock_guard lock(mutex_);
+  *executed = versions().executed();
+  return versions().ended();
+}
+
 Status RoundsPort::Wait(uint64_t version, Time deadline) {
   Event event = Event::kDone;
   const Status status = WaitServing(version, kNotServing, deadline, &event);

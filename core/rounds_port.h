@@ -73,6 +73,8 @@ class RoundsPort {
   uint64_t Publish(std::span<const double> hypers);
   uint64_t Skip();
   uint64_t executed();
+  // See Versions::ended: of the version *executed.
+  Time Ended(uint64_t* executed);
   Status Wait(uint64_t version, Time deadline);
   // How long this rank's own steps take; see Pace.
   Time pace();

@@ -17,6 +17,7 @@
 //   board, behind the block of member 0:
 //     turn word      whoever is first, by CAS                     see Turn
 //     bell           rung when a version has fired or ended
+//     ended word     whoever ends one: when, by its clock. A hint; of models, never
 //     pick words     [size] by CAS                                see Pick
 //     attendance     [size] by CAS                                see Attendance
 //     log words      [log] by CAS: version v stands in v % log    see LogEntry. Models: one more,
@@ -232,6 +233,7 @@ class RoundMemory {
 
   uint64_t* TurnAt() const { return At(0, board_); }
   uint64_t* BellAt() const { return At(0, board_ + kLine); }
+  uint64_t* EndedAt() const { return At(0, board_ + kLine + sizeof(uint64_t)); }
   uint64_t* PickAt(int32_t i) const { return Word(picks_ + static_cast<size_t>(i)); }
   uint64_t* AttendanceAt(int32_t i) const { return Word(attendance_ + static_cast<size_t>(i)); }
   uint64_t* LogWordAt(uint32_t number) const { return Word(log_ + number); }

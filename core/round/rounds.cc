@@ -29,6 +29,8 @@ Rounds::Rounds(const Options& options, const RoundMemory* memory, SharedWords* w
 
 uint64_t Rounds::executed() { return Turn::Of(words_->Load(memory_->TurnAt())).executed; }
 
+Time Rounds::ended() { return static_cast<Time>(words_->Load(memory_->EndedAt())); }
+
 uint64_t Rounds::Publish(std::span<const double> hypers) {
   if (memory_->models().on())
     return Arrive([&](uint64_t step) {
@@ -125,20 +127,22 @@ void Rounds::Work(const Turn& turn, Time now, Time* until, bool* moved) {
   *moved |= outcome != Shards::Outcome::kWaiting;
   *moved |= early != nullptr && early->Work(turn);
   counters_.shards += outcome == Shards::Outcome::kWorked ? 1 : 0;
-  if (outcome == Shards::Outcome::kDone) End(turn);
+  if (outcome == Shards::Outcome::kDone) End(turn, now);
 }
 
-void Rounds::End(const Turn& turn) {
+void Rounds::End(const Turn& turn, Time now) {
   Attend(*memory_, words_, turn, picks_);
   log_.Enter(turn.version(), turn.buffer);
-  Close(turn);
+  if (Close(turn) && !memory_->models().on())
+    words_->Store(memory_->EndedAt(), static_cast<uint64_t>(now));
 }
 
-// The rest of the end of a version that is in the log.
-void Rounds::Close(const Turn& turn) {
+// The rest of the end of a version that is in the log; false: another one did it.
+bool Rounds::Close(const Turn& turn) {
   const Turn next{.executed = turn.version(), .final = turn.final};
-  if (words_->CompareExchange(memory_->TurnAt(), turn.Word(), next.Word()))
-    words_->Ring(memory_->BellAt());
+  if (!words_->CompareExchange(memory_->TurnAt(), turn.Word(), next.Word())) return false;
+  words_->Ring(memory_->BellAt());
+  return true;
 }
 
 // Models: only while the trainer waits for what its model becomes; then open() is written by nobody

@@ -55,6 +55,7 @@ class Rounds final : public Versions {
   void set_grace(Time grace) override { arrivals_.set_grace(grace); }
   void set_step(Time step) override { arrivals_.set_patience(step); }
   uint64_t executed() override;
+  Time ended() override;
 
   // One pass of the work for whoever waits: fires the next version if it may, collects, does one
   // shard. Returns when to come again at the latest, if nobody rings: *moved: at once.
@@ -120,8 +121,8 @@ class Rounds final : public Versions {
   void NoteApplied(uint64_t version);
   bool Fire(Turn* turn, const Arrivals::Answer& answer);
   void Work(const Turn& turn, Time now, Time* until, bool* moved);
-  void End(const Turn& turn);
-  void Close(const Turn& turn);
+  void End(const Turn& turn, Time now);
+  bool Close(const Turn& turn);
   bool WantsEarly(const Turn& turn);
   std::vector<void*> OpenSpans() const;
 

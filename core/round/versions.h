@@ -37,6 +37,8 @@ class Versions {
 
   // The last version that has ended.
   virtual uint64_t executed() = 0;
+  // When it did, about; 0: not known.
+  virtual Time ended() { return 0; }
   // The record tells this rank whether it is overdue. Forgets nothing when it is null.
   virtual Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) = 0;
 

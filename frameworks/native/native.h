@@ -180,6 +180,7 @@ PyObject* RoundsHold(PyObject* module, PyObject* args);
 PyObject* RoundsPublish(PyObject* module, PyObject* args);
 PyObject* RoundsWait(PyObject* module, PyObject* args);
 PyObject* RoundsExecuted(PyObject* module, PyObject* args);
+PyObject* RoundsEnded(PyObject* module, PyObject* args);
 PyObject* RoundsExpect(PyObject* module, PyObject* args);
 PyObject* RoundsRead(PyObject* module, PyObject* args);
 PyObject* RoundsFinish(PyObject* module, PyObject* args);

@@ -212,6 +212,15 @@ PyObject* RoundsExecuted(PyObject* module, PyObject* args) {
   return PyLong_FromLongLong(covey_rounds_executed(NULL, rounds));
 }
 
+PyObject* RoundsEnded(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long rounds;
+  if (!PyArg_ParseTuple(args, "K:rounds_ended", &rounds)) return NULL;
+  int64_t at_ns = 0;
+  const int64_t version = covey_rounds_ended(NULL, rounds, &at_ns);
+  return Py_BuildValue("(LL)", (long long)version, (long long)at_ns);
+}
+
 static PyObject* RecordOf(const covey_round_record* record, int size, int hypers) {
   PyObject* members = PyTuple_New(size);
   PyObject* overdue = PyTuple_New(size);

@@ -13,7 +13,7 @@ import statistics
 import time
 from typing import Callable, Deque, Optional, Tuple
 
-_WAIT = 1 / 4  # Of a pass or of a period: so long it waits at most, once: then it is in time.
+_WAIT = 1 / 3  # Of a pass or of a period: so long it waits at most, once: then it is in time.
 _SLACK = 1 / 10  # So wrong the time may be.
 _KEPT = 9  # Figures of which there is the median.
 
@@ -38,9 +38,10 @@ class Beat:
             self._passes.append(self._clock() - self._began)
         self._began = None
 
-    def see(self, version: int) -> None:
-        """This rank has waited for that version, which has just ended."""
-        now = self._clock()
+    def see(self, version: int, at: Optional[float] = None) -> None:
+        """That version has ended, so far the last; ``at`` then, or, since this rank has waited for
+        it, just now."""
+        now = self._clock() if at is None else at
         if self._seen is not None and version > self._seen[0]:
             self._periods.append((now - self._seen[1]) / (version - self._seen[0]))
         self._seen = version, now

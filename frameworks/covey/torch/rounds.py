@@ -161,8 +161,7 @@ class RoundTrainer:
             needed = self._group.size() if is_of_all else self._needed
             with self._tally.waiting(self._part + step, needed):
                 self._wait(step)
-            if not self._is_late:
-                self.beat.see(step)
+            self._see(0 if self._is_late else step)
             self._apply_all()
         finally:
             if not self._has_given:
@@ -224,14 +223,23 @@ class RoundTrainer:
         of the last of them then."""
         self.ahead.pause()
         self._is_late = False
+        self._see()
         executed = _native.rounds_executed(self._rounds)
         patience = self.beat.patience(executed + 1)
         if patience > 0:
             self._ready()
             with contextlib.suppress(Timeout), self._tally.waiting_on():
                 _native.rounds_wait(self._rounds, executed + 1, patience)
-                self.beat.see(executed + 1)
+                self._see(executed + 1)
         self._apply_all()
+
+    def _see(self, waited_for: int = 0) -> None:
+        """When the last version ended; ``waited_for``: that one has just now."""
+        version, at_ns = _native.rounds_ended(self._rounds)
+        if at_ns > 0:
+            self.beat.see(version, at_ns * 1e-9)
+        elif waited_for > 0:
+            self.beat.see(waited_for)
 
     def finish(self) -> None:
         """Waits until every gradient counts and applies what is left: then replicas are equal.
