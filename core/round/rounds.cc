@@ -271,7 +271,7 @@ std::vector<int32_t> Rounds::Unmet() {
 void Rounds::Leave() {
   snapshots_.Withdraw();
   Finish();
-  Release();
+  if (!memory_->models().on()) Release();
   for (int32_t i = 0; i < memory_->size(); ++i) words_->Store(memory_->LeftAt(i, self_), 1);
 }
 
