@@ -221,9 +221,11 @@ TEST(PairsSettleTest, SomebodyMissingIsNamedAndTrainingGoesOn) {
 // Rank 1 does nothing at all; rank 0 trains, averages with it, and is refused only by finish().
 TEST(PairsFaultTest, WhoDoesNothingHoldsUpNobody) {
   std::atomic<bool> over{false};
+  std::barrier both_have_begun(2);  // else rank 0 finds nobody at its first steps
   RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
     Student student(runtime);
-    ASSERT_EQ(student.Open("adpsgd:max_wait=30ms"), COVEY_OK) << student.error.message;
+    EXPECT_EQ(student.Open("adpsgd:max_wait=30ms"), COVEY_OK) << student.error.message;
+    both_have_begun.arrive_and_wait();
     if (rank == 1) {
       while (!over) std::this_thread::yield();
       EXPECT_EQ(student.Finish(), COVEY_OK) << student.error.message;
