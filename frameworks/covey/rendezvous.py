@@ -1,7 +1,7 @@
 """How ranks find the job's shared memory when coveyrun has not started them. Internal.
 
 coveyrun makes the memory and hands it down. Otherwise the first rank makes it and tells the others
-its process and descriptor, by one of two ways:
+its process and descriptor, by one of three ways:
 
 COVEY_RENDEZVOUS   rank 0 serves there over the control plane (the plug-in grpc, with the job's
                    secret): for ranks of torchrun, srun or mpirun, whose variables say which rank
@@ -10,6 +10,9 @@ COVEY_RENDEZVOUS   rank 0 serves there over the control plane (the plug-in grpc,
 torchrun's store   without that variable. The agent of torchrun serves it before any rank runs, so
                    nothing has to be configured, and neither a plug-in nor a secret is needed: what
                    torchrun's users trust already is not made less safe.
+MASTER_ADDR,       where nothing but RANK and WORLD_SIZE says that this is one rank of several, as
+MASTER_PORT        for env:// of torch.distributed, which may share the store that rank 0 serves
+                   there. Without an address such ranks are refused: each would be a job of its own.
 """
 
 from __future__ import annotations
@@ -17,19 +20,24 @@ from __future__ import annotations
 import os
 import select
 import time
+from datetime import timedelta
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from covey import _native
-from covey.errors import InvalidArgument, Unsupported
+from covey.errors import CoveyError, InvalidArgument, Timeout, Unsupported
 from covey.state import state
 
 _KEY = "covey/memory"
 # Who starts ranks tells them their number and how many they are.
 _PLACES = (
-    ("RANK", "WORLD_SIZE"),  # torchrun
+    ("RANK", "WORLD_SIZE"),  # torchrun, and whoever sets them for env://
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # srun
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # Open MPI's mpirun
     ("PMI_RANK", "PMI_SIZE"),  # MPICH's and Intel MPI's
+)
+_SEVERAL_HOSTS = (
+    "{} on several hosts ({}): shared memory joins those of one host; use mpirun and "
+    "`covey build mpi` across hosts"
 )
 
 
@@ -39,13 +47,22 @@ def by_torchrun(environ: Mapping[str, str]) -> bool:
     return several and "TORCHELASTIC_RESTART_COUNT" in environ and "COVEY_SHM_FD" not in environ
 
 
+def by_variables(environ: Mapping[str, str]) -> bool:
+    """Whether RANK and WORLD_SIZE alone say that this process is one of several."""
+    known = ("COVEY_SHM_FD", "COVEY_SIZE", *(size for _, size in _PLACES[1:]))
+    several = "RANK" in environ and environ.get("WORLD_SIZE", "1") != "1"
+    return several and not any(name in environ for name in known)
+
+
 def settings(environ: Mapping[str, str]) -> Dict[str, object]:
     """The place of this process as settings for the core; empty when it was told its place already.
 
     Raises:
         Unsupported: (a ValueError) ranks of several hosts, the plug-in is not there, or torchrun
             without its agent's store.
-        InvalidArgument: (a ValueError) COVEY_RENDEZVOUS without what it needs.
+        InvalidArgument: (a ValueError) COVEY_RENDEZVOUS without what it needs, RANK and WORLD_SIZE
+            without MASTER_ADDR and MASTER_PORT, or these are no address that rank 0 can serve.
+        Timeout: nobody serves there.
         CoveyError: the others did not come in time, or one has died.
     """
     if state.meeting is not None:
@@ -53,7 +70,7 @@ def settings(environ: Mapping[str, str]) -> Dict[str, object]:
     if environ.get("COVEY_RENDEZVOUS") and "COVEY_SHM_FD" not in environ:
         return meet_at(environ["COVEY_RENDEZVOUS"], environ)
     if not by_torchrun(environ):
-        return {}
+        return meet_by_variables(environ) if by_variables(environ) else {}
     if environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         raise Unsupported(
             "torchrun serves no store here (TORCHELASTIC_USE_AGENT_STORE is not True); start the "
@@ -127,6 +144,56 @@ def meet_at(address: str, environ: Mapping[str, str]) -> Dict[str, object]:
     return state.meeting
 
 
+def meet_by_variables(environ: Mapping[str, str]) -> Dict[str, object]:
+    """Joins the job whose rank 0 serves a store at MASTER_ADDR and MASTER_PORT."""
+    from covey.launch.meeting import start_timeout_s
+
+    rank, size = place_of(environ)
+    address, port = environ.get("MASTER_ADDR", ""), environ.get("MASTER_PORT", "")
+    if not address or not port.isdigit():
+        raise InvalidArgument(
+            f"RANK={rank} and WORLD_SIZE={size} say that this process is one of {size}, but "
+            f"MASTER_ADDR={address} and MASTER_PORT={port} do not say where they meet; start them "
+            f"with coveyrun -np {size} or torchrun, set both, or unset WORLD_SIZE for a job of one"
+        )
+    _check_one_host(size)
+    try:
+        from torch.distributed import PrefixStore, TCPStore
+    except ImportError as error:
+        raise Unsupported(
+            f"RANK={rank} and WORLD_SIZE={size}: ranks meet at {address}:{port} by a store of "
+            f"PyTorch, which is not here ({error}); start them with coveyrun -np {size}"
+        ) from error
+    timeout_s = start_timeout_s()
+    try:
+        state.store = TCPStore(
+            address,
+            int(port),
+            is_master=rank == 0,
+            timeout=timedelta(seconds=timeout_s),
+            wait_for_workers=False,
+            multi_tenant=True,
+        )
+        return meet(PrefixStore("covey", state.store), rank, size)
+    except CoveyError:
+        raise
+    except RuntimeError as error:
+        where = f"{address}:{port} (MASTER_ADDR, MASTER_PORT)"
+        why = str(error).splitlines()[0]
+        if rank == 0:
+            raise InvalidArgument(f"rank 0 cannot serve the job at {where}: {why}") from error
+        raise Timeout(
+            f"rank {rank} of {size} (RANK, WORLD_SIZE) did not meet rank 0 at {where} within "
+            f"{timeout_s:g} s (COVEY_START_TIMEOUT): {why}"
+        ) from error
+
+
+def _check_one_host(size: int) -> None:
+    on_host = int(os.environ.get("LOCAL_WORLD_SIZE", size))
+    if on_host != size:
+        raise Unsupported(_SEVERAL_HOSTS.format(f"{size} ranks", f"{on_host} on this one"))
+
+
 def meet(store: Any, rank: int, size: int) -> Dict[str, object]:
     """The same through any store of torch.distributed that these ``size`` ranks share.
 
@@ -134,17 +201,16 @@ def meet(store: Any, rank: int, size: int) -> Dict[str, object]:
     """
     if state.meeting is not None:
         return state.meeting
-    on_host = int(os.environ.get("LOCAL_WORLD_SIZE", size))
-    if on_host != size:
-        raise Unsupported(
-            f"{size} ranks on several hosts ({on_host} on this one): shared memory joins those of "
-            "one host; use mpirun and `covey build mpi` across hosts"
-        )
+    from covey.launch.meeting import host_id
+
+    _check_one_host(size)
     if rank == 0:
         descriptor = _native.job_create(size)
-        store.set(_KEY, f"{os.getpid()} {descriptor}")
+        store.set(_KEY, f"{os.getpid()} {descriptor} {host_id()}")
     else:
-        process, theirs = store.get(_KEY).decode().split()
+        process, theirs, host = store.get(_KEY).decode().split(maxsplit=2)
+        if host != host_id():
+            raise Unsupported(_SEVERAL_HOSTS.format(f"ranks 0 and {rank}", "or in two containers"))
         descriptor = os.open(f"/proc/{process}/fd/{theirs}", os.O_RDWR | os.O_CLOEXEC)
     state.meeting = _on_this_host(rank, size, descriptor)
     return state.meeting

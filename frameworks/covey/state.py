@@ -46,6 +46,7 @@ class State:
         settings: what ``init(settings=...)`` was given.
         meeting: settings by which this process finds its job, when the environment has none
             (rendezvous.py).
+        store: where it was found, kept while other ranks may still look there.
     """
 
     def __init__(self) -> None:
@@ -60,6 +61,7 @@ class State:
         self._made = 0
         self._optimizers: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
         self.meeting: Optional[Dict[str, object]] = None
+        self.store: Any = None
 
     def add_flush(self, flush: Flush) -> None:
         """Keeps it as long as it lives."""

@@ -1,5 +1,6 @@
 """Goal: ranks that srun or torchrun has started become a job at COVEY_RENDEZVOUS, with nothing but
-their launcher's variables, an address and a secret; what is missing or wrong is named by init().
+their launcher's variables, an address and a secret, or at the address that torch.distributed is
+given; what is missing or wrong is named by init().
 Method: processes with the variables that srun and mpirun set (there is no Slurm here), and a real
 torchrun. Addresses are files, so no port is fixed."""
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -147,6 +149,55 @@ class RanksTest(RanksTestCase):
         (last,) = self.ranks("srun", 3, [2])
         codes = sorted(self.finish(process)[0] for process in (*waiting, last))
         self.assertEqual(codes, [0, 0, 0, 1])
+
+
+@unittest.skipIf(importlib.util.find_spec("torch") is None, "torch is not installed")
+class VariablesTest(RanksTestCase):
+    """RANK and WORLD_SIZE alone, as for env:// of torch.distributed."""
+
+    def place(self, rank: int, size: int, port: int, **extra: Optional[str]) -> Dict[str, str]:
+        place = {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        place = {name: str(value) for name, value in place.items()}
+        return {**place, "COVEY_RENDEZVOUS": None, **extra}  # type: ignore[dict-item]
+
+    def free_port(self) -> int:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            return int(server.getsockname()[1])
+
+    def test_three_ranks(self) -> None:
+        port = self.free_port()
+        ranks = [self.start(**self.place(rank, 3, port)) for rank in range(3)]
+        for rank, process in enumerate(ranks):
+            self.assertEqual(self.finish(process), (0, f"fine {rank} 3 {rank} 111\n", ""))
+
+    def test_the_address_is_shared_with_torch_distributed(self) -> None:
+        theirs = (
+            "import torch.distributed as dist\ndist.init_process_group('gloo')\ndist.barrier()\n"
+            "dist.destroy_process_group()\n"
+        )
+        for code in (theirs + SUMS, SUMS + theirs):
+            port = self.free_port()
+            ranks = [self.start(code, **self.place(rank, 2, port)) for rank in range(2)]
+            for rank, process in enumerate(ranks):
+                done, out, err = self.finish(process)
+                self.assertEqual((done, out), (0, f"fine {rank} 2 {rank} 11\n"), err)
+
+    def test_what_is_missing_or_wrong_is_named(self) -> None:
+        port = self.free_port()
+        code = "import covey; covey.init(); print(covey.size())"
+        for extra, words in (
+            ({"MASTER_PORT": None}, "RANK=1 and WORLD_SIZE=2 say that this process is one of 2"),
+            ({"MASTER_PORT": "http"}, "MASTER_PORT=http do not say where they meet"),
+            ({"RANK": "2"}, "RANK=2 and WORLD_SIZE=2 are no place in a job"),
+            ({"COVEY_START_TIMEOUT": "100ms"}, f"did not meet rank 0 at 127.0.0.1:{port}"),
+            ({"LOCAL_WORLD_SIZE": "1"}, "2 ranks on several hosts (1 on this one)"),
+        ):
+            self.check_raises(self.start(code, **{**self.place(1, 2, port), **extra}), words)
+        with socket.create_server(("0.0.0.0", 0)) as taken:
+            first = self.start(code, **self.place(0, 2, taken.getsockname()[1]))
+            self.check_raises(first, "rank 0 cannot serve the job at 127.0.0.1:", "in use")
+        alone = self.start(code, **self.place(0, 1, port))
+        self.assertEqual(self.finish(alone), (0, "1\n", ""))
 
 
 class MistakeTest(RanksTestCase):
