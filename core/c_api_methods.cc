@@ -29,15 +29,10 @@ Status PlanOf(const Use& use, const char* text, covey_group key, int64_t version
   MethodChoice choice;
   RETURN_IF_ERROR(Choose(use, text, &choice));
   const MethodPlan made = choice.Plan({.size = group->size(), .rank = group->my_index}, version);
-  if (made.admission == Admission::kRounds && made.rounds.admit > group->size())
-    return Status::InvalidArgument("the method " + choice.At(version).OwnText() + " admits with " +
-                                   std::to_string(made.rounds.admit) + " ranks, but there are " +
-                                   std::to_string(group->size()));
-  if (made.admission == Admission::kRounds && made.rounds.group_size > group->size())
-    return Status::InvalidArgument("the method " + choice.At(version).OwnText() +
-                                   " has groups of " + std::to_string(made.rounds.group_size) +
-                                   " ranks, but there are " + std::to_string(group->size()) +
-                                   ": group_size is auto or 1 to " + std::to_string(group->size()));
+  if (made.admission == Admission::kRounds)
+    if (const Status fits = CheckSize(made.rounds, group->size()); !fits.ok())
+      return Status::InvalidArgument("the method " + choice.At(version).OwnText() + " " +
+                                     fits.message());
   if (made.admission == Admission::kPairs)
     if (const Status pairs = CheckPairs({.kind = made.pairs.topology, .size = group->size()});
         !pairs.ok())

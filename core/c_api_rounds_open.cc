@@ -40,15 +40,8 @@ Status MethodOf(const Use& use, const covey_rounds_config& config, const Group& 
   *rounds = plan.rounds;
   if (plan.admission != Admission::kRounds)
     return Status::InvalidArgument("the method " + *full + " has no rounds: it exchanges with all");
-  if (plan.rounds.admit > group.size())
-    return Status::InvalidArgument("the method " + *full + " admits with " +
-                                   std::to_string(plan.rounds.admit) + " ranks, but there are " +
-                                   std::to_string(group.size()));
-  if (plan.rounds.group_size > group.size())
-    return Status::InvalidArgument("the method " + *full + " has groups of " +
-                                   std::to_string(plan.rounds.group_size) +
-                                   " ranks, but there are " + std::to_string(group.size()) +
-                                   ": group_size is auto or 1 to " + std::to_string(group.size()));
+  if (const Status fits = CheckSize(plan.rounds, group.size()); !fits.ok())
+    return Status::InvalidArgument("the method " + *full + " " + fits.message());
   return Status::Ok();
 }
 

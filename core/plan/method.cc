@@ -319,6 +319,16 @@ MethodPlan MethodChoice::Plan(const MethodView& view, int64_t version) const {
   return plan;
 }
 
+Status CheckSize(const MethodRounds& rounds, int32_t size) {
+  const std::string there = " ranks, but there are " + std::to_string(size);
+  if (rounds.admit > size)
+    return Status::InvalidArgument("admits with " + std::to_string(rounds.admit) + there);
+  if (rounds.group_size > size)
+    return Status::InvalidArgument("has groups of " + std::to_string(rounds.group_size) + there +
+                                   ": group_size is auto or 1 to " + std::to_string(size));
+  return Status::Ok();
+}
+
 Status ParseMethod(std::string_view text, MethodChoice* choice) {
   const size_t colon = std::min(text.find(':'), text.size());
   MethodChoice read;

@@ -105,6 +105,9 @@ struct MethodRounds {
   friend bool operator==(const MethodRounds&, const MethodRounds&) = default;
 };
 
+// kInvalidArgument says why `size` ranks cannot have them: "admits with 4 ranks, but there are 3".
+Status CheckSize(const MethodRounds& rounds, int32_t size);
+
 // Who averages with whom, and when; the same at all versions.
 struct MethodPairs {
   TopologyKind topology = TopologyKind::kMatching;
