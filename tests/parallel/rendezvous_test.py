@@ -2,10 +2,11 @@
 their launcher's variables, an address and a secret, or at the address that torch.distributed is
 given; what is missing or wrong is named by init().
 Method: processes with the variables that srun and mpirun set (there is no Slurm here), and a real
-torchrun. Addresses are files, so no port is fixed."""
+torchrun. Addresses are files, or ports that are free, so no port is fixed."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import pathlib
@@ -155,14 +156,19 @@ class RanksTest(RanksTestCase):
 class VariablesTest(RanksTestCase):
     """RANK and WORLD_SIZE alone, as for env:// of torch.distributed."""
 
+    # Below those that the system gives away: else somebody's connection may have it meanwhile.
+    ports = iter(range(20000 + os.getpid() % 10000, 32000))
+
     def place(self, rank: int, size: int, port: int, **extra: Optional[str]) -> Dict[str, str]:
         place = {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         place = {name: str(value) for name, value in place.items()}
         return {**place, "COVEY_RENDEZVOUS": None, **extra}  # type: ignore[dict-item]
 
     def free_port(self) -> int:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            return int(server.getsockname()[1])
+        for port in self.ports:
+            with contextlib.suppress(OSError), socket.create_server(("0.0.0.0", port)):
+                return port
+        raise AssertionError("no port below 32000 is free")
 
     def test_three_ranks(self) -> None:
         port = self.free_port()
