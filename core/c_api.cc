@@ -6,6 +6,7 @@
 #include "core/base/arena.h"
 #include "core/c_api.h"
 #include "core/covey.h"
+#include "core/covey_waiting.h"
 #include "core/run/plugin.h"
 #include "core/run/plugin_device.h"
 #include "core/shell.h"
@@ -197,18 +198,21 @@ covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int64_t timeo
                       covey_error* error) {
   const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
-  covey::Operation* operation = use->queue().Find(handle);
+  covey::Operation* operation = use->queue().Hold(handle);
   if (operation == nullptr)
     return Report(Status::InvalidArgument("unknown or released handle"), error);
   use->queue().Await(operation);
   const covey::Time deadline = timeout_ns < 0 ? covey::kNever : covey::MonotonicNow() + timeout_ns;
-  if (!use->engine().Wait(*operation, deadline)) {
+  Status status;
+  if (use->engine().Wait(*operation, deadline)) {
+    status = operation->status;
+  } else {
     const bool closing = timeout_ns < 0;
-    return Report(closing ? Status::Aborted("this rank is shutting down")
-                          : Status::Timeout("still in flight"),
-                  error);
+    status = closing ? Status::Aborted("this rank is shutting down")
+                     : Status::Timeout("still in flight");
   }
-  return Report(operation->status, error);
+  use->queue().LetGo(operation);
+  return Report(status, error);
 }
 
 int covey_poll(covey_runtime* runtime, covey_handle handle) {
@@ -273,6 +277,8 @@ covey_code covey_arena_alloc(covey_runtime* runtime, size_t length_bytes, void**
                 error);
 }
 
+void covey_after_fork(covey_runtime* runtime) { covey::AfterFork(OrDefault(runtime)); }
+
 void covey_arena_free(void* data) {
   if (data != nullptr) covey::Arena::FreeData(data);
 }
@@ -280,6 +286,16 @@ void covey_arena_free(void* data) {
 size_t covey_stats(covey_runtime* runtime, char* json, size_t capacity) {
   const Use use(OrDefault(runtime));
   return covey::Fill(use.get() == nullptr ? "{}" : use->StatsJson(), json, capacity);
+}
+
+int covey_awaited(covey_runtime* runtime, covey_handle handle, int32_t* ranks, int32_t capacity) {
+  const Use use(OrDefault(runtime));
+  const covey::Operation* operation = use.get() == nullptr ? nullptr : use->queue().Find(handle);
+  if (operation == nullptr) return -1;
+  const std::vector<int32_t> awaited = use->Awaited(*operation);
+  for (size_t i = 0; i < awaited.size() && static_cast<int32_t>(i) < capacity; ++i)
+    ranks[i] = awaited[i];
+  return static_cast<int>(awaited.size());
 }
 
 size_t covey_status(covey_runtime* runtime, char* text, size_t capacity) {

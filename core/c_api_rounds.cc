@@ -63,6 +63,8 @@ Status MergeModels(RoundsPort* port, int64_t version, void* const* spans,
   merge->count = merged.count;
   merge->late = merged.late ? 1 : 0;
   merge->step = static_cast<int64_t>(merged.step);
+  merge->of_all = merged.of_all ? 1 : 0;
+  merge->kept = merged.kept ? 1 : 0;
   return Status::Ok();
 }
 
@@ -199,6 +201,27 @@ covey_code covey_rounds_withdraw(covey_runtime* runtime, covey_rounds rounds, co
   return Report(status, error);
 }
 
+covey_code covey_rounds_begin(covey_runtime* runtime, covey_rounds rounds, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  if (port == nullptr) return Report(covey::NoneOf(use), error);
+  if (!port->has_models())
+    return Report(Status::InvalidArgument("covey_rounds_begin is for models"), error);
+  return Report(port->Begin(), error);
+}
+
+covey_code covey_rounds_offer_again(covey_runtime* runtime, covey_rounds rounds, int64_t* step,
+                                    covey_error* error) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  if (port == nullptr) return Report(covey::NoneOf(use), error);
+  if (!port->has_models() || step == nullptr)
+    return Report(Status::InvalidArgument("covey_rounds_offer is for models; step is NULL?"),
+                  error);
+  *step = static_cast<int64_t>(port->OfferAgain());
+  return COVEY_OK;
+}
+
 covey_code covey_rounds_merge(covey_runtime* runtime, covey_rounds rounds, int64_t version,
                               void* const* spans, covey_round_merge* merge, covey_error* error) {
   const Use use(OrDefault(runtime));
@@ -215,12 +238,25 @@ covey_code covey_rounds_look(covey_runtime* runtime, covey_rounds rounds, int32_
   return Report(covey::LookAt(port, rank, spans, look), error);
 }
 
+int32_t covey_rounds_of_all(covey_runtime* runtime, covey_rounds rounds, int64_t version) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  return port != nullptr && version > 0 && port->IsOfAll(static_cast<uint64_t>(version)) ? 1 : 0;
+}
+
 covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds rounds, int64_t timeout_ns,
                                covey_error* error) {
   const Use use(OrDefault(runtime));
   RoundsPort* port = covey::Find(use, rounds);
   if (port == nullptr) return Report(covey::NoneOf(use), error);
   return Report(port->Finish(covey::DeadlineOf(timeout_ns)), error);
+}
+
+covey_code covey_rounds_go_on(covey_runtime* runtime, covey_rounds rounds, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  RoundsPort* port = covey::Find(use, rounds);
+  if (port == nullptr) return Report(covey::NoneOf(use), error);
+  return Report(port->GoOnWithout(), error);
 }
 
 int64_t covey_rounds_pace(covey_runtime* runtime, covey_rounds rounds) {

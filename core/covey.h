@@ -9,8 +9,7 @@
  *
  *  3. `runtime` may be NULL: the default runtime of this process, made by covey_init.
  *
- *  4. Ranks are global ranks, also inside a group. Sizes are in elements unless the name ends in
- *     _bytes.
+ *  4. Ranks are global ranks, also in a group. Sizes are in elements unless a name ends in _bytes.
  *
  *  5. Memory handed in (tensor data) is borrowed from covey_submit until the operation has ended:
  *     covey_wait returned its status, covey_poll said 1, or the callback ran. Shapes, names and
@@ -18,9 +17,11 @@
  *
  *  6. Functions may be called from any thread. No function calls back into the caller except the
  *     callback of a request, which runs on a thread of Covey or one inside covey_wait, exactly
- *     once, and must neither block nor call covey_wait.
+ *     once, and must neither block nor call covey_wait, covey_shutdown or covey_runtime_free.
  *
- *  7. After fork() every call in the child returns COVEY_FORKED; the parent is unaffected.
+ *  7. After fork() calls in the child return COVEY_FORKED; the parent is unaffected.
+ *
+ *  8. Limits are listed in core/LIMITS.md.
  */
 #ifndef COVEY_CORE_COVEY_H_
 #define COVEY_CORE_COVEY_H_
@@ -116,7 +117,7 @@ typedef enum covey_kind {
 
 typedef enum covey_op {
   COVEY_SUM = 0,
-  COVEY_AVERAGE = 1, /* sum / group size; integers truncate toward zero */
+  COVEY_AVERAGE = 1, /* sum / group size; of integers: core/LIMITS.md */
   COVEY_MIN = 2,
   COVEY_MAX = 3,
   COVEY_PRODUCT = 4
@@ -223,7 +224,7 @@ COVEY_API covey_code covey_shutdown(covey_error* error);
 
 COVEY_API int covey_is_initialized(void);
 
-/* A further runtime beside the default one (tests, several jobs in a process). */
+/* A further runtime beside the default one (several jobs in a process). */
 COVEY_API covey_code covey_runtime_new(const covey_config* config, covey_runtime** runtime,
                                        covey_error* error);
 COVEY_API void covey_runtime_free(covey_runtime* runtime);
@@ -236,14 +237,12 @@ COVEY_API int covey_local_size(covey_runtime* runtime);
 
 /* ---- Groups ---- */
 
-/* The group of `ranks` ([count], distinct, each in 0..size-1; order does not matter). A local call:
- * nobody is asked, non-members need not call it. The same ranks give the same group on every rank.
- */
+/* The group of `ranks` ([count], distinct, each in 0..size-1, in any order): a local call, which
+ * non-members need not make. The same ranks give the same group on every rank. */
 COVEY_API covey_code covey_group_of(covey_runtime* runtime, const int32_t* ranks, int32_t count,
                                     covey_group* group, covey_error* error);
 
-/* Number of members, and the members in ascending order into ranks[0..capacity). -1: no such group.
- */
+/* Number of members; those in ascending order into ranks[0..capacity). -1: no such group. */
 COVEY_API int covey_group_ranks(covey_runtime* runtime, covey_group group, int32_t* ranks,
                                 int32_t capacity);
 
@@ -255,19 +254,19 @@ COVEY_API covey_code covey_submit(covey_runtime* runtime, const covey_request* r
                                   covey_handle* handle, covey_error* error);
 
 /* Waits until the operation has ended and returns its status; COVEY_TIMEOUT after timeout_ns
- * (negative: no limit) leaves it in flight. The waiting thread drives the runtime itself. */
+ * (negative: no limit) leaves it in flight. Threads that wait drive the runtime themselves; several
+ * may wait for one handle, also while another releases it. */
 COVEY_API covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int64_t timeout_ns,
                                 covey_error* error);
 
 /* 1 = ended (covey_wait returns at once), 0 = in flight, -1 = unknown handle. */
 COVEY_API int covey_poll(covey_runtime* runtime, covey_handle handle);
 
-/* Of an ended join: rows[0] = the last rank that joined; `result` may be NULL.
- * Result `index` (0) of an ended allgather or alltoall: dtype, shape and data point into memory
- * owned by the handle, on the host wherever the input was, valid until covey_release or
- * covey_shutdown. `rows` (may be NULL, [group
- * size]) gets how many rows came from each rank: allgather: its dimension 0, alltoall: its split
- * for this rank. */
+/* Of an ended join: rows[0] = the last rank that joined; `result` may be NULL. Result `index` (0)
+ * of an ended allgather or alltoall: dtype, shape and data point into memory owned by the handle,
+ * on the host wherever the input was, valid until covey_release or covey_shutdown. `rows` (may be
+ * NULL, [group size]) gets how many rows came from each rank: allgather: its dimension 0, alltoall:
+ * its split for this rank. */
 COVEY_API covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t index,
                                   covey_tensor* result, int64_t* rows, covey_error* error);
 
@@ -288,25 +287,27 @@ COVEY_API void covey_free(void* data); /* what covey_result_take gave; NULL: not
 /* ---- The arena ---- */
 
 /* Memory every rank of this host can reach directly: tensors in it are reduced without a copy.
- * 64-byte aligned, zero-filled. Valid until covey_arena_free; after shutdown it stays mapped until
- * freed. */
+ * 64-byte aligned, zero-filled. Valid until covey_arena_free, also after shutdown. */
 COVEY_API covey_code covey_arena_alloc(covey_runtime* runtime, size_t length_bytes, void** data,
                                        covey_error* error);
 COVEY_API void covey_arena_free(void* data);
 
+/* In a child of fork(), before it touches such memory: what it writes there is its own from then
+ * on. What it does not write is what the parent has now, not at the fork. Elsewhere: nothing. */
+COVEY_API void covey_after_fork(covey_runtime* runtime);
+
 /* ---- Seeing what happens ---- */
 
-/* Counters as one JSON object; keys are documented in the README of core. Writes at most `capacity`
- * bytes including the NUL, returns the length needed without the NUL. */
+/* Counters as one JSON object (keys: core/README.md). Writes at most `capacity` bytes with the NUL
+ * and returns the length needed without it. */
 COVEY_API size_t covey_stats(covey_runtime* runtime, char* json, size_t capacity);
 
-/* What this rank is waiting for, in words, one line per operation (name, kind, group, since when,
- * peers that have not begun). Same buffer rule as covey_stats. */
+/* What this rank waits for, a line per operation (name, kind, since when, peers that have not
+ * begun). The buffer as for covey_stats. */
 COVEY_API size_t covey_status(covey_runtime* runtime, char* text, size_t capacity);
 
-/* Blocks until a peer asks where this rank is (it waits for an operation this rank has not begun)
- * or timeout_ns has passed: 1 = asked, 0 = timeout, -1 = shut down. The adapter's watching thread
- * answers with covey_tell, e.g. "train.py:42 in step"; the asker prints it. */
+/* Blocks until a peer that waits for this rank asks where it is: 1; 0 after timeout_ns; -1 = shut
+ * down. The adapter's watching thread answers with covey_tell ("train.py:42 in step"). */
 COVEY_API int covey_asked(covey_runtime* runtime, int64_t timeout_ns);
 COVEY_API void covey_tell(covey_runtime* runtime, const char* where);
 

@@ -141,11 +141,19 @@ typedef struct covey_round_merge {
   int32_t late;    /* 1: the one this rank published last was not among them */
   int64_t step;    /* this rank's: the next is the one after. More than was published when it has
                     * missed a version of all: it goes on from the newest */
+  int32_t of_all;  /* 1: it is an average of all, not of this rank's group */
+  int32_t kept;    /* 1: an average of all had passed it by, and it is with this rank's progress */
 } covey_round_merge;
+
+/* Models: training begins from what lies in the spans now. Before any covey_rounds_publish. */
+COVEY_API covey_code covey_rounds_begin(covey_runtime* runtime, covey_rounds rounds,
+                                        covey_error* error);
 
 /* Models: writes to spans[i] (one may be NULL) what the model published last becomes by `version`
  * or, when that is no longer in the log, by the newest one: the mean of this rank's group if it was
  * in it; (count * mean + own) / (count + 1) if it was late, of which the version's record decides.
+ * If an average of all has passed it by: that, and what this rank has done since the one it began
+ * from (mean + own - begin), unless some version has had its model.
  * The spans may be those of covey_rounds_spans, the next contribution, which is the fastest;
  * between covey_rounds_publish and this call these are the core's. `merge` may be NULL.
  * COVEY_INVALID_ARGUMENT: the version has not been made, nothing was published, no models. */
@@ -160,6 +168,15 @@ typedef struct covey_round_look {
   int64_t step;      /* of the model; 0: it has published none, and nothing was copied */
   int32_t passed_by; /* 1: an average of all has come after it; it counts no more */
 } covey_round_look;
+
+/* Models: 1 if `version`, made or not, is by the method an average of all, which waits for all. */
+COVEY_API int32_t covey_rounds_of_all(covey_runtime* runtime, covey_rounds rounds, int64_t version);
+
+/* Models: after a merge into covey_rounds_spans that has `kept`: publishes what lies there as the
+ * next step, *step, which nobody waits for, so that the others have this rank's progress. It goes
+ * on from the same model, which it copies to the spans there are then. */
+COVEY_API covey_code covey_rounds_offer_again(covey_runtime* runtime, covey_rounds rounds,
+                                              int64_t* step, covey_error* error);
 
 /* Models: copies what a member (by its rank in the job) has published last to spans[i]. Any member,
  * at any time, alone. COVEY_INVALID_ARGUMENT: no member, no models. */
@@ -178,6 +195,13 @@ COVEY_API covey_code covey_rounds_look(covey_runtime* runtime, covey_rounds roun
  * all have the mean of all, or after max_wait of those that are there. */
 COVEY_API covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds rounds,
                                          int64_t timeout_ns, covey_error* error);
+
+/* After COVEY_TIMEOUT of that for max_wait: this rank goes on with what those have that are there.
+ * Models: who comes to covey_rounds_finish later takes the mean that it was missing in, as it is,
+ * unless others have published again. Gradients: one that has fallen out of the log will need a
+ * snapshot: covey_rounds_asked says who is to give it, before it leaves. */
+COVEY_API covey_code covey_rounds_go_on(covey_runtime* runtime, covey_rounds rounds,
+                                        covey_error* error);
 
 /* Snapshots: how a rank goes on that has fallen out of the log. It asks for the state of a
  * trainer that has not, and reads on from there. The trainers see to it between their steps:

@@ -19,13 +19,14 @@ constexpr int kEngineLooks = 8;
 constexpr int kUselessWakes = 8;
 constexpr Time kLazyLook = kMillisecond;
 constexpr int kLazyLooks = 50;
-constexpr Time kLongestPark = kSecond;
 // After a submission the engine thread looks for more by itself this much later: those that follow
 // one another closely are taken together, and wake it once instead of once each.
 constexpr Time kGather = 100 * kMicrosecond;
 // While more keep coming, and nothing else is to be done, it leaves them so many times: each that
 // it takes costs the submitter's core the memory it lies in.
 constexpr int kMostGathers = 8;
+// A part of Options::recheck: how often a thread that waits for the baton looks by itself.
+constexpr Time kBatonLooks = 20;
 
 inline void Pause() { __builtin_ia32_pause(); }
 
@@ -58,7 +59,7 @@ void Engine::Release() {
   baton_.store(false);
   if (sleepers_.load() > 0) return NotifySleepers();
   // Whoever rang the engine thread a moment ago found it without the baton: look for them.
-  if (!idle || queue_->HasQueued() || transport_->HasMail()) transport_->Ring(Sleeper::kEngine);
+  if (IsWorkLeft(idle)) transport_->Ring(Sleeper::kEngine);
 }
 
 void Engine::NotifySleepers() {
@@ -95,7 +96,7 @@ void Engine::ThreadMain() {
       lazy_.store(true);
       lazy_looks = 0;
     }
-    Time longest = kLongestPark;
+    Time longest = options_.recheck;
     if (turn.took != gathers_.load(std::memory_order_relaxed)) {
       gathers_.store(turn.took);
       if (queue_->HasQueued()) continue;  // by somebody who saw no need to ring
@@ -163,19 +164,32 @@ bool Engine::Wait(const Operation& operation, Time deadline) {
 }
 
 bool Engine::DriveUntil(const std::atomic<bool>& ended, Time deadline) {
+  bool has_claimed = false;
   while (!ended.load(std::memory_order_acquire) && !stop_.load(std::memory_order_relaxed)) {
-    if (TryAcquire()) {
+    has_claimed = !TryAcquire();
+    if (has_claimed) {
+      AwaitBaton(ended, deadline);
+    } else {
       DriveFor(ended, deadline);
       Release();
       if (queue_->HasCallbacks()) queue_->RunCallbacks();
-    } else {
-      AwaitBaton(ended, deadline);
     }
     if (MonotonicNow() >= deadline) break;
   }
-  // The engine thread may have given way to this waiter, which leaves.
-  if (!ended.load(std::memory_order_acquire)) transport_->Ring(Sleeper::kEngine);
+  if (has_claimed) HandOn();
   return ended.load(std::memory_order_acquire);
+}
+
+// After AwaitBaton, by a waiter that leaves without having driven. The engine thread and those that
+// released the baton may have given way to it. If the baton is held, its holder finds no claim when
+// it releases it; if it is free, this is the last who can ring.
+void Engine::HandOn() {
+  if (!baton_.load() && IsWorkLeft(transport_->Parked() == Sleeper::kMailOnly))
+    transport_->Ring(Sleeper::kEngine);
+}
+
+bool Engine::IsWorkLeft(bool idle) const {
+  return !idle || queue_->HasQueued() || transport_->HasMail();
 }
 
 // With the baton: until it has ended, the deadline, or somebody else needs the baton.
@@ -224,7 +238,7 @@ void Engine::AwaitBaton(const std::atomic<bool>& ended, Time deadline) {
   }
   std::unique_lock lock(mutex_);
   sleepers_.fetch_add(1);
-  const Time longest = std::min(deadline - MonotonicNow(), 50 * kMillisecond);
+  const Time longest = std::min(deadline - MonotonicNow(), options_.recheck / kBatonLooks);
   changed_.wait_for(lock, std::chrono::nanoseconds(std::max<Time>(longest, 0)),
                     [&] { return ended.load() || !baton_.load() || stop_.load(); });
   sleepers_.fetch_sub(1);
@@ -238,7 +252,8 @@ void Engine::WithBaton(const std::function<void()>& fn) {
     transport_->Ring(Sleeper::kEngine);
     std::unique_lock lock(mutex_);
     sleepers_.fetch_add(1);
-    changed_.wait_for(lock, std::chrono::milliseconds(1), [&] { return !baton_.load(); });
+    changed_.wait_for(lock, std::chrono::nanoseconds(options_.recheck / kBatonLooks),
+                      [&] { return !baton_.load(); });
     sleepers_.fetch_sub(1);
   }
   wanted_.fetch_sub(1);

@@ -7,9 +7,11 @@
 //
 // Invariants:
 //  1. At most one thread is inside RunOnce (baton_).
-//  2. Nobody sleeps while there is work nobody else will do: before parking a sleeper publishes it
-//     (SetParked) and looks once more; a waiter that gives the baton back leaves kEngine published
-//     and rings the engine thread when something is still under way.
+//  2. No thread sleeps while there is work that no other will do: before parking a sleeper
+//     publishes it (SetParked) and looks once more; a waiter that gives the baton back leaves
+//     kEngine published and rings the engine thread when something is still under way. While a
+//     waiter claims the baton (claims_), the engine thread and whoever releases it leave the rest
+//     to that waiter, which hands on what is left if it leaves without driving (HandOn).
 //  3. Callbacks run on the engine thread or a waiter, without the baton and without any lock.
 #ifndef COVEY_CORE_ENGINE_H_
 #define COVEY_CORE_ENGINE_H_
@@ -29,6 +31,7 @@ class Engine {
   struct Options {
     Time spin = 20 * kMicrosecond;  // by a waiter, before it yields
     int yields = 16;                // then before it parks
+    Time recheck = kSecond;         // what sleeps looks by itself after so long at the latest
     bool oversubscribed = false;    // more ranks than cores: no spinning at all
     bool threaded = true;           // false: no engine thread, only waiters drive
   };
@@ -76,6 +79,8 @@ class Engine {
   bool GoesOn(Burst* burst);
   void DriveFor(const std::atomic<bool>& ended, Time deadline);
   void AwaitBaton(const std::atomic<bool>& ended, Time deadline);
+  void HandOn();
+  bool IsWorkLeft(bool idle) const;
   void NotifySleepers();
 
   Options options_;

@@ -7,6 +7,8 @@ namespace {
 
 // How long a frame waits that found no room: nobody rings when a mailbox is emptied.
 constexpr Time kUnsentRetry = kMillisecond;
+// Frames from one peer before a channel is open: its window of parts, a word and its closing.
+constexpr uint64_t kMostEarly = Courier::kWindow + 2;
 
 }  // namespace
 
@@ -43,24 +45,32 @@ void LetterBox::Close(uint64_t channel) {
   closed_.insert(channel);
 }
 
-void LetterBox::OnFrame(Rank from, Bytes frame, Time now) {
+bool LetterBox::OnFrame(Rank from, Bytes frame, Time now) {
   const uint64_t number = Courier::ChannelOf(frame);
   const auto found = channels_.find(number);
-  if (found == channels_.end()) {
-    if (!closed_.contains(number)) early_[number].emplace_back(from, std::move(frame));
-    return;
-  }
+  if (found == channels_.end()) return closed_.contains(number) || Keep(number, from, frame);
   const int32_t index = IndexOf(*found->second.group, from);
-  if (index >= 0) Take(&found->second, index, frame, now);
+  return index >= 0 && Take(&found->second, index, frame, now);
 }
 
-void LetterBox::Take(Channel* channel, int32_t from, const Bytes& frame, Time now) {
+bool LetterBox::Keep(uint64_t number, Rank from, Bytes frame) {
+  std::vector<std::pair<Rank, Bytes>>& kept = early_[number];
+  const auto of_it = std::count_if(kept.begin(), kept.end(),
+                                   [from](const auto& one) { return one.first == from; });
+  if (static_cast<uint64_t>(of_it) >= kMostEarly) return false;
+  kept.emplace_back(from, std::move(frame));
+  return true;
+}
+
+bool LetterBox::Take(Channel* channel, int32_t from, const Bytes& frame, Time now) {
   Bytes letter;
-  const Courier::Came came = channel->courier.OnFrame(from, frame, &letter);
+  const bool is_open = channel->port != nullptr;  // else nobody reads: letters are dropped
+  const size_t longest_bytes = is_open ? channel->port->LongestLetterBytes() : 0;
+  const Courier::Came came = channel->courier.OnFrame(from, frame, longest_bytes, &letter);
   if (came == Courier::Came::kClosing)
-    return Lose(channel, channel->group->members[static_cast<size_t>(from)]);
-  if (came == Courier::Came::kLetter && channel->port != nullptr)
-    channel->port->OnLetter(from, letter, now);
+    Lose(channel, channel->group->members[static_cast<size_t>(from)]);
+  if (came == Courier::Came::kLetter && is_open) channel->port->OnLetter(from, letter, now);
+  return came != Courier::Came::kMalformed || !is_open;
 }
 
 void LetterBox::Lose(Channel* channel, Rank rank) {

@@ -3,7 +3,7 @@
 //
 // Frames stand in the same mailboxes as messages and pass none of them by; a peer that takes none
 // holds up no other. The number of a channel is agreed when it is opened. Frames of one that is not
-// open here yet are kept: its window bounds them. Baton holder.
+// open here yet are kept, at most as many as its window allows. Baton holder.
 #ifndef COVEY_CORE_LETTER_BOX_H_
 #define COVEY_CORE_LETTER_BOX_H_
 
@@ -24,6 +24,8 @@ class LetterPort {
  public:
   virtual ~LetterPort() = default;
 
+  // Of a letter that may begin now.
+  virtual size_t LongestLetterBytes() = 0;
   virtual void OnLetter(int32_t from, const Bytes& letter, Time now) = 0;
   // After its last letter.
   virtual void OnLoss(int32_t member) = 0;
@@ -48,7 +50,8 @@ class LetterBox {
   void Close(uint64_t channel);
 
   // ---- Of the runtime.
-  void OnFrame(Rank from, Bytes frame, Time now);
+  // False: it is malformed; it is dropped, with the letter that it is of.
+  bool OnFrame(Rank from, Bytes frame, Time now);
   // The transport has said so; letters of it may still lie in the mailbox.
   void OnLoss(Rank rank) { untold_.push_back(rank); }
   // One pass of all ports. Returns when to come again at the latest.
@@ -64,7 +67,8 @@ class LetterBox {
   };
 
   static int32_t IndexOf(const Group& group, Rank rank);
-  void Take(Channel* channel, int32_t from, const Bytes& frame, Time now);
+  bool Keep(uint64_t number, Rank from, Bytes frame);
+  bool Take(Channel* channel, int32_t from, const Bytes& frame, Time now);
   void Lose(Channel* channel, Rank rank);
   void TellLosses();
   bool Send(Channel* channel, bool* moved);

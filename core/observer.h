@@ -5,7 +5,8 @@
 // looks: it calls nothing of the runtime, and what it is shown is valid during the call.
 //
 // `id` is the operation a stream runs. An exchange of a bundle is told once for each operation it
-// moves, with the bundle's entry; begun void, with the bundle's own name and number.
+// moves, with the bundle's entry; begun void, with the bundle's own name and number. It ends under
+// the names under which it began, also if it has become void in between.
 #ifndef COVEY_CORE_OBSERVER_H_
 #define COVEY_CORE_OBSERVER_H_
 

@@ -171,10 +171,14 @@ Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) 
                                std::to_string(MaxWait(kLeastAtEnd) / kMillisecond) +
                                " ms (max_wait) for " + Missing(versions().Unfinished()) +
                                ": all the others have published counts, what those ranks do from "
-                               "now on does not reach this one; call it again to wait on",
+                               "now on does not reach this one",
                            FirstMissing());
   versions().GoOn();
   return Status::Ok();
+}
+
+Status RoundsPort::GoOnWithout() {
+  return Drive([this] { return versions().GoOnWithout(); }, kNever);
 }
 
 Status RoundsPort::MeetServing(uint64_t applied, Time deadline, Event* event) {
@@ -198,8 +202,7 @@ Status RoundsPort::MeetServing(uint64_t applied, Time deadline, Event* event) {
   meeting_since_ = 0;
   if (!is_over) return Status::Ok();
   return Status::Timeout("finish() of '" + bundle_.name + "': all that was published counts, but " +
-                         Missing(versions().Unmet()) +
-                         " has not applied it for max_wait; call it again to wait on");
+                         Missing(versions().Unmet()) + " has not applied it for max_wait");
 }
 
 // With the lock held. `least`: unless the user has said it.

@@ -91,6 +91,10 @@ class RoundsPort {
   virtual Status Withdraw(const std::byte** content) = 0;
   // Models. See Rounds::Merge.
   virtual Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) = 0;
+  // Models. See Rounds::Begin.
+  virtual Status Begin() { return Status::Ok(); }
+  // Models. See Rounds::OfferAgain.
+  virtual uint64_t OfferAgain() { return 0; }
   // Models. What a member has published last, and as which step; see Rounds::Look. Passed by: a
   // version of all has come after it, so that it counts no more.
   struct Seen {
@@ -100,6 +104,7 @@ class RoundsPort {
   };
   virtual Status Look(int32_t member, std::span<void* const> to, Seen* seen) = 0;
   bool has_models() const { return memory_.models().on(); }
+  bool IsOfAll(uint64_t version) const { return memory_.models().IsSync(version); }
   // kTimeout also when max_wait is over, then with a peer: the first of the ranks that are missing,
   // which the message names. Otherwise it goes on when called again.
   Status Finish(Time deadline);
@@ -115,6 +120,8 @@ class RoundsPort {
   // As Wait and Finish, which end early for such an event.
   Status WaitServing(uint64_t version, uint64_t applied, Time deadline, Event* event);
   Status FinishServing(uint64_t applied, Time deadline, Event* event);
+  // After it has said kTimeout for max_wait: see Versions.
+  Status GoOnWithout();
   // After FinishServing, when everything is applied: until all that live are so far.
   Status MeetServing(uint64_t applied, Time deadline, Event* event);
   // Whether one is to be given now. *unused: the block of an old one, which can be freed;

@@ -1,7 +1,6 @@
 #include "core/runtime.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "core/base/check.h"
 
@@ -10,31 +9,18 @@ namespace {
 
 // How often a device is looked at that is awaited: it rings nobody.
 constexpr Time kDeviceLook = 50 * kMicrosecond;
-// How often dead peers are looked for while something is under way. Detection is bounded by this.
-constexpr Time kPeerPollInterval = 50 * kMillisecond;
-// How often waiting operations are looked at for a stall to report.
-constexpr Time kStallLook = 100 * kMillisecond;
+// A part of Options::recheck: a look for dead peers, which bounds their detection.
+constexpr Time kPeerPolls = 20;
 // Messages taken in one pass, so that a rank which many report about still comes to its exchanges.
 constexpr int kMailPerPass = 64;
 // How long a message waits that found no room: nobody rings when a mailbox is emptied.
 constexpr Time kUnsentRetry = kMillisecond;
 
-std::string RankText(const std::vector<Rank>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i)
-    text += (i > 0 ? ", " : "") + std::to_string(ToInt(ranks[i]));
-  return text;
-}
-
-OperationId IdOf(const Stream& stream) {
-  return {stream.group->key, stream.name, stream.occurrence};
-}
-
 // Calls fn(id) for each operation an exchange of the stream moves: those of a bundle's members. A
 // bundle begun void moves none of them and stands for itself.
 template <typename Fn>
 void ForEachMoved(const Stream& stream, uint32_t entry, Fn fn) {
-  if (stream.carries == nullptr || entry == 0) return fn(IdOf(stream));
+  if (stream.carries == nullptr || entry == 0) return fn(Negotiator::IdOf(stream));
   for (const Stream* member : stream.carries->members)
     fn({stream.group->key, member->name, member->base + stream.occurrence});
 }
@@ -100,7 +86,8 @@ Time Runtime::RunOnce(bool* moved) {
   const Time letters = letters_.Advance(now, moved);
   const bool busy = !executor_.Idle() || queue_->in_flight() > 0;
   const Time next = std::min({coordinator_.NextDeadline(), negotiator_.NextDeadline(), letters});
-  Time until = std::min(next, busy ? std::min(next_peer_poll_, next_stall_look_) : now + kSecond);
+  Time until =
+      std::min(next, busy ? std::min(next_peer_poll_, next_stall_look_) : now + options_.recheck);
   if (executor_.AwaitsDevice()) until = std::min(until, now + kDeviceLook);
   const bool unsent = !pending_.empty() || transport_->HasUnsent();
   return unsent ? std::min(until, now + kUnsentRetry) : until;
@@ -143,7 +130,7 @@ void Runtime::ReceiveAll(Time now, bool* moved) {
   for (int taken = 0; taken < kMailPerPass && transport_->TryReceive(&from, &received_); ++taken) {
     *moved = true;
     if (Courier::IsFrame(received_)) {
-      letters_.OnFrame(from, std::move(received_), now);
+      counters_.malformed_messages += letters_.OnFrame(from, std::move(received_), now) ? 0 : 1;
       continue;
     }
     Message message;
@@ -183,12 +170,16 @@ void Runtime::Route(Rank from, Message message, Time now) {
       if (Request* shadow = join_.OnShadow(message, negotiator_, now)) negotiator_.Submit(shadow);
       return;
     case MessageType::kMissing: {
+      if (Stream* stream = negotiator_.Find(message.id); stream != nullptr)
+        stream->missing = {message.id.occurrence, message.ranks};
       const std::string what = message.id.stream.empty() ? "unnamed operation number " +
                                                                std::to_string(message.id.occurrence)
                                                          : "'" + message.id.stream + "'";
       return stall_.OnMissing(message.id, what, message.ranks, message.waited,
                               &negotiator_.outbox());
     }
+    case MessageType::kWho:
+      return coordinator_.OnWho(from, message.id, now, &coordinator_outbox_);
     case MessageType::kWhere:
       return stall_.OnQuestion(from, message.id);
     case MessageType::kHere:
@@ -198,7 +189,7 @@ void Runtime::Route(Rank from, Message message, Time now) {
 
 void Runtime::WatchPeers(Time now) {
   if (now < next_peer_poll_) return;
-  next_peer_poll_ = now + kPeerPollInterval;
+  next_peer_poll_ = now + options_.recheck / kPeerPolls;
   for (const PeerLoss& loss : transport_->PollPeers()) {
     lost_.push_back(loss.rank);
     letters_.OnLoss(loss.rank);
@@ -259,7 +250,7 @@ void Runtime::HandleEnded(Exchange* exchange, Time now) {
     timeline_->Span("wait for peers", stream->name, exchange->begun_at, exchange->all_begun_at);
   }
   if (options_.observer != nullptr)
-    ForEachMoved(*stream, exchange->entry, [&](const OperationId& id) {
+    ForEachMoved(*stream, exchange->begun_as, [&](const OperationId& id) {
       options_.observer->OnExchangeEnd(transport_->rank(), id, exchange->outcome);
     });
   const auto end = exchange->outcome == Outcome::kDone   ? Negotiator::ExchangeEnd::kDone
@@ -318,28 +309,6 @@ void Runtime::SendAll(bool* moved) {
   });
 }
 
-void Runtime::WatchStalls(Time now) {
-  if (now >= coordinator_.NextDeadline()) coordinator_.OnTick(now, &coordinator_outbox_);
-  if (now < next_stall_look_) return;
-  next_stall_look_ = now + kStallLook;
-  stall_.OnTick(now, &negotiator_.outbox());
-  if (options_.stall_warning == 0) return;
-  for (Exchange* exchange : executor_.active()) {
-    if (now - exchange->warned_at < options_.stall_warning) continue;
-    exchange->warned_at = now;
-    const auto* stream = static_cast<const Stream*>(exchange->owner);
-    std::vector<int32_t> missing;
-    for (Rank r : executor_.AwaitedPeers(*exchange)) missing.push_back(ToInt(r));
-    if (missing.empty()) continue;
-    const OperationId id = IdOf(*stream);
-    const Time waited = now - exchange->begun_at;
-    stall_.OnMissing(id, Negotiator::Describe(*stream), missing, waited, &negotiator_.outbox());
-    // The missing ranks say it too, on their own stderr.
-    Message told{.type = MessageType::kMissing, .id = id, .ranks = missing, .waited = waited};
-    for (int32_t rank : missing) negotiator_.outbox().push_back({Rank{rank}, told});
-  }
-}
-
 void Runtime::AbortAll(const Status& why) {
   bool moved = false;
   TakeSubmitted(options_.clock->Now(), &moved);
@@ -360,41 +329,6 @@ void Runtime::AbortAll(const Status& why) {
   negotiator_.AbortAll(why);
   join_.Abort(why);
   FinishEnded(&moved);
-}
-
-std::string Runtime::StatusText() {
-  const Time now = options_.clock->Now();
-  std::string text;
-  for (const auto& stream : negotiator_.streams()) {
-    const Request* front = stream->Front();
-    if (front == nullptr) continue;
-    char age[32];
-    std::snprintf(age, sizeof(age), "%.1f s",
-                  static_cast<double>(now - front->submitted_at) / kSecond);
-    text += Negotiator::Describe(*stream) + " submitted " + age + " ago: ";
-    if (stream->state == StreamState::kHeld) {
-      text += stream->bundle == nullptr ? "waits for a plan to change\n"
-                                        : "waits for the rest of its bundle\n";
-      continue;
-    }
-    if (stream->state == StreamState::kAnnounced) {
-      text += "not yet agreed, rank " + std::to_string(ToInt(stream->group->Coordinator())) +
-              " collects it\n";
-      continue;
-    }
-    const auto& active = executor_.active();
-    const auto running = std::find_if(active.begin(), active.end(), [&](const Exchange* x) {
-      return x->owner == stream.get() ||
-             (stream->state == StreamState::kMoving && x->owner == &stream->bundle->carrier);
-    });
-    std::vector<Rank> awaited;
-    if (running != active.end()) awaited = executor_.AwaitedPeers(**running);
-    const bool begins = running == active.end() || (*running)->state != ExchangeState::kAwaitReady;
-    text += !begins           ? "waits for the device of this rank\n"
-            : awaited.empty() ? "running\n"
-                              : "waits for " + RankText(awaited) + "\n";
-  }
-  return text.empty() ? "waits for nothing; " + stall_.LastOperation(now) + "\n" : text;
 }
 
 }  // namespace covey

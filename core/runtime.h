@@ -33,6 +33,7 @@ class Runtime {
     size_t segment_bytes = 64 * 1024;
     size_t cache_capacity = 4096;
     Time stall_warning = 10 * kSecond;
+    Time recheck = kSecond;  // the longest that RunOnce is left alone
     FusionRules fusion;
     std::string agreed_text;
     SelectorSettings selector;
@@ -90,6 +91,9 @@ class Runtime {
   const Negotiator& negotiator() const { return negotiator_; }
   size_t unsent() const { return pending_.size(); }  // messages that found no room yet
   std::string StatusText();                          // covey_status
+  // Whom `request`, which is in flight, waits for, as far as is known here: covey_awaited. Where
+  // only its coordinator can know, that is asked.
+  std::vector<int32_t> Awaited(const Request& request);
 
  private:
   void NoteAwaited();
@@ -104,6 +108,7 @@ class Runtime {
   void FinishEnded(bool* moved);
   void SendAll(bool* moved);
   void WatchStalls(Time now);
+  const Exchange* ExchangeOf(const Stream& stream) const;
 
   Options options_;
   Transport* transport_;

@@ -135,6 +135,11 @@ Status SeatPort::DriveOn(const Done& done, Time deadline) {
   return Status::Timeout("the deadline is over");
 }
 
+size_t SeatPort::LongestLetterBytes() {
+  const std::lock_guard lock(mutex_);
+  return seat_->LongestLetterBytes();
+}
+
 void SeatPort::OnLetter(int32_t from, const Bytes& letter, Time now) {
   const std::lock_guard lock(mutex_);
   seat_->OnLetter(from, letter, now);

@@ -56,6 +56,7 @@ class SeatPort final : public RoundsPort, public LetterPort {
   void Settle(Time deadline) override;
   std::vector<uint64_t> Blocks() const override { return {}; }
 
+  size_t LongestLetterBytes() override;
   void OnLetter(int32_t from, const Bytes& letter, Time now) override;
   void OnLoss(int32_t member) override;
   Pass Advance(Time now, bool is_sent) override;

@@ -66,6 +66,7 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
                                  .shm_fd = config.shm_fd,
                                  .launcher_pid = config.launcher_pid,
                                  .arena_bytes = config.arena_bytes,
+                                 .reads_peers = config.ReadsPeers(),
                                  .start_timeout = config.start_timeout,
                                  .start_warning = config.stall_warning,
                                  .log = s->log_.get()},
@@ -76,6 +77,7 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
           .segment_bytes = config.segment_bytes,
           .cache_capacity = static_cast<size_t>(config.cache_capacity),
           .stall_warning = config.stall_warning,
+          .recheck = config.recheck,
           .fusion = {.threshold_bytes = config.fusion_threshold, .window = config.fusion_window},
           .agreed_text = config.AgreedText(),
           .selector = {.flat_bytes = config.flat_bytes,
@@ -100,6 +102,7 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
   s->engine_ =
       std::make_unique<Engine>(Engine::Options{.spin = config.spin,
                                                .yields = config.yield_count,
+                                               .recheck = config.recheck,
                                                .oversubscribed = s->config_.local_size > cores,
                                                .threaded = s->transport_->AnyThread()},
                                s->runtime_.get(), s->transport_.get(), &s->queue_);
@@ -314,6 +317,13 @@ std::string Session::StatusText() {
   std::string text;
   engine_->WithBaton([&] { text = runtime_->StatusText(); });
   return text;
+}
+
+std::vector<int32_t> Session::Awaited(const Operation& operation) {
+  std::vector<int32_t> ranks;
+  engine_->WithBaton([&] { ranks = runtime_->Awaited(operation); });
+  engine_->Kick();  // the question may have to be sent
+  return ranks;
 }
 
 RoundsPort::Counters Session::RoundCounters() {

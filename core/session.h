@@ -64,6 +64,7 @@ class Session {
 
   std::string StatsJson();
   std::string StatusText();
+  std::vector<int32_t> Awaited(const Operation& operation);  // covey_awaited
 
   // Threads inside waits return; the first half of closing.
   void Interrupt();

@@ -77,6 +77,17 @@ Status SharedPort::Merge(uint64_t version, std::span<void* const> to, Merged* me
   return Status::Ok();
 }
 
+Status SharedPort::Begin() {
+  const std::lock_guard lock(mutex_);
+  rounds_->Begin();
+  return Status::Ok();
+}
+
+uint64_t SharedPort::OfferAgain() {
+  const std::lock_guard lock(mutex_);
+  return rounds_->OfferAgain();
+}
+
 Status SharedPort::Look(int32_t member, std::span<void* const> to, Seen* seen) {
   const std::lock_guard lock(mutex_);
   seen->whole = rounds_->Look(member, to, &seen->step);

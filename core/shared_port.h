@@ -25,6 +25,8 @@ class SharedPort final : public RoundsPort {
   void Expect(std::span<void* const> to) override;
   Status Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) override;
   Status Withdraw(const std::byte** content) override;
+  Status Begin() override;
+  uint64_t OfferAgain() override;
   Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) override;
   Status Look(int32_t member, std::span<void* const> to, Seen* seen) override;
   bool IsAsked(uint64_t applied, uint64_t* unused) override;

@@ -104,6 +104,11 @@ Status OpenShell(covey_runtime* shell, const covey_config* from, const char* con
   return Status::Ok();
 }
 
+void AfterFork(covey_runtime* shell) {
+  if (shell == nullptr || shell->alive->load() != 0) return;
+  if (Session* session = shell->session.load()) session->transport().BecomePrivate();
+}
+
 void CloseShell(covey_runtime* shell) {
   const std::lock_guard lock(shell->mutex);
   Session* session = shell->session.exchange(nullptr);

@@ -48,6 +48,8 @@ void DeleteShell(covey_runtime* shell);
 // Joins the job `from` and the environment describe. Again with equal arguments: nothing. The
 // caller holds a Use.
 Status OpenShell(covey_runtime* shell, const covey_config* from, const char* const* environment);
+// In a child of fork(): what the child writes to memory of the arena is its own. Else: nothing.
+void AfterFork(covey_runtime* shell);
 // Leaves the job. The caller holds a Use.
 void CloseShell(covey_runtime* shell);
 

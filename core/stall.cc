@@ -46,7 +46,19 @@ void Stall::OnMissing(const OperationId& id, const std::string& what,
               me ? "other ranks wait" + since + " for " + what + ", which " + Ranks(missing) +
                        " (this is rank " + std::to_string(ToInt(self_)) + ") did not submit"
                  : "waiting" + since + " for " + Ranks(missing) + " to submit " + what);
-  for (int32_t rank : missing) {
+  Ask(id, missing, outbox);
+}
+
+void Stall::OnSlow(const OperationId& id, const std::string& what,
+                   const std::vector<int32_t>& awaited, Time runs, std::vector<Envelope>* outbox) {
+  log_->Write(LogLevel::kWarn, what + " runs for " + Seconds(runs) + " and waits for " +
+                                   Ranks(awaited) + ", in the middle of it");
+  Ask(id, awaited, outbox);
+}
+
+void Stall::Ask(const OperationId& id, const std::vector<int32_t>& ranks,
+                std::vector<Envelope>* outbox) {
+  for (int32_t rank : ranks) {
     Message question;
     question.type = MessageType::kWhere;
     question.id = id;

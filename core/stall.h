@@ -27,9 +27,12 @@ class Stall {
   // Something was submitted here; `what` as it appears in answers.
   void OnSubmit(Kind kind, const std::string& name, Time now);
 
-  // `missing` have not begun `what` for `waited`: says so, and asks them where they are.
+  // `missing` have not submitted `what` for `waited`: says so, and asks them where they are.
   void OnMissing(const OperationId& id, const std::string& what,
                  const std::vector<int32_t>& missing, Time waited, std::vector<Envelope>* outbox);
+  // All have begun `what`, which runs; `awaited` are behind in it. Says so, and asks them likewise.
+  void OnSlow(const OperationId& id, const std::string& what, const std::vector<int32_t>& awaited,
+              Time runs, std::vector<Envelope>* outbox);
   void OnQuestion(Rank from, const OperationId& id);
   void OnAnswer(Rank from, const std::string& text);
   // Answers open questions once the watcher has told, or after `patience` without it.
@@ -48,6 +51,9 @@ class Stall {
     OperationId id;
     Time asked_at = 0;  // 0 = not yet seen by OnTick
   };
+
+  static void Ask(const OperationId& id, const std::vector<int32_t>& ranks,
+                  std::vector<Envelope>* outbox);
 
   Rank self_;
   Log* log_;

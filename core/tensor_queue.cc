@@ -43,6 +43,7 @@ void TensorQueue::Reuse(Operation* operation) {
   operation->peers.clear();
   operation->rows.clear();
   operation->recorded.clear();
+  operation->apart.clear();
   operation->gathered.reset();
   operation->status = Status::Ok();
   operation->refusal = Status::Ok();
@@ -129,7 +130,13 @@ void TensorQueue::FinishOne(Ended* ended) {
     callback_count_.fetch_add(1, std::memory_order_release);
   }
   operation->ended.store(true, std::memory_order_release);
-  if (operation->released) Reuse(operation);
+  ReuseIfOver(operation);
+}
+
+void TensorQueue::ReuseIfOver(Operation* operation) {
+  if (operation->released && operation->holders == 0 &&
+      operation->ended.load(std::memory_order_relaxed))
+    Reuse(operation);
 }
 
 void TensorQueue::RunCallbacks() {
@@ -154,12 +161,25 @@ Operation* TensorQueue::Find(uint64_t handle) {
   return FindLocked(handle);
 }
 
+Operation* TensorQueue::Hold(uint64_t handle) {
+  const std::lock_guard lock(mutex_);
+  Operation* operation = FindLocked(handle);
+  if (operation != nullptr) ++operation->holders;
+  return operation;
+}
+
+void TensorQueue::LetGo(Operation* operation) {
+  const std::lock_guard lock(mutex_);
+  --operation->holders;
+  ReuseIfOver(operation);
+}
+
 bool TensorQueue::Release(uint64_t handle) {
   const std::lock_guard lock(mutex_);
   Operation* operation = FindLocked(handle);
   if (operation == nullptr) return false;
   operation->released = true;
-  if (operation->ended.load(std::memory_order_relaxed)) Reuse(operation);
+  ReuseIfOver(operation);
   return true;
 }
 
@@ -168,7 +188,8 @@ bool TensorQueue::ReleaseIfDone(uint64_t handle) {
   Operation* operation = FindLocked(handle);
   if (operation == nullptr || !operation->ended.load(std::memory_order_relaxed)) return false;
   if (!operation->status.ok()) return false;
-  Reuse(operation);
+  operation->released = true;
+  ReuseIfOver(operation);
   return true;
 }
 

@@ -5,7 +5,8 @@
 // in flight.
 //
 // Invariants:
-//  1. An Operation is owned here from Submit until it has ended *and* its handle was released.
+//  1. An Operation is owned here from Submit until it has ended *and* its handle was released *and*
+//     no thread holds it (Hold).
 //  2. A named operation in flight blocks its (group, name); ending it frees the name before `ended`
 //     is visible. What is known of a name stays.
 #ifndef COVEY_CORE_TENSOR_QUEUE_H_
@@ -33,6 +34,7 @@ struct Operation : Request {
   std::atomic<bool> waited_for{false};  // somebody waits for it, or polled it twice (rule N6)
   std::atomic<bool> polled{false};      // once
   bool released = false;                // protected by the queue's mutex
+  int holders = 0;                      // the same: threads between Hold and LetGo
   Operation** claimed = nullptr;        // the same: who has its name in flight
 };
 
@@ -74,6 +76,9 @@ class TensorQueue {
   void RunCallbacks();
 
   Operation* Find(uint64_t handle);  // null: unknown or released
+  // The same, and until LetGo it stays what it is although another thread releases the handle.
+  Operation* Hold(uint64_t handle);
+  void LetGo(Operation* operation);
   // Forgets the handle; the operation itself is kept until it ends. False: unknown handle.
   bool Release(uint64_t handle);
   // The same for one that has ended well; false: it has not, or is unknown.
@@ -111,6 +116,7 @@ class TensorQueue {
   Known& KnownOf(const Operation& operation);
   bool Claim(Operation* operation);  // its name; false: in flight
   void Reuse(Operation* operation);
+  void ReuseIfOver(Operation* operation);
   Operation* FindLocked(uint64_t handle);
 
   std::mutex mutex_;

@@ -7,6 +7,7 @@
 #include "core/base/finite.h"
 #include "core/base/peers.h"
 #include "core/covey_neighbors.h"
+#include "core/overlap.h"
 #include "core/run/codec.h"
 
 namespace covey {
@@ -355,6 +356,8 @@ Status Validate(const covey_request& r, const ValidationContext& c, Operation* o
     RETURN_IF_ERROR(ReadTensor(r, outputs[i], c, true, &operation->outputs.back()));
   }
   RETURN_IF_ERROR(CheckTensors(r, *operation));
+  if (const Status apart = SeparateTensors(operation); !apart.ok())
+    return Wrong(r, apart.message());
   RETURN_IF_ERROR(ReadCodec(r, operation));
   operation->refusal = Fitness(r, c, *operation);
   if (operation->kind == Kind::kNeighborAllreduce) {

@@ -40,7 +40,7 @@ _MUTANTS = {
     "n7_never_dissolved": (["core/agree/bundle.cc"], "none"),
     "n8_begins_while_frozen": (["core/agree/negotiator_bundles.cc"], "none"),
     "n9_block_freed_at_announce": (["core/agree/negotiator.cc"], "none"),
-    "n9_two_landing_slots": (["core/run/executor.cc", "core/run/mover.cc"], "none"),
+    "n9_two_landing_slots": (["core/agree/bundle.cc", "core/agree/negotiator.cc"], "none"),
     "n10_identity_of_a_sum": (["core/agree/join.cc"], "joins"),
     "n10_join_after_a_loss_waits": (["core/agree/join.cc"], "losses"),
     "n10_join_waits_for_no_bundle": (["core/runtime.cc"], "joins"),
@@ -136,6 +136,10 @@ _MUTANTS = {
     "w8_overdue_is_waited_for": (["core/round/arrivals.cc"], "rounds"),
     "w8_overdue_is_late_for_ever": (["core/round/rounds.cc"], "rounds"),
     "w8_overdue_never_ends": (["core/round/attendance.cc"], "rounds"),
+    "w8_what_is_settled_is_made_anew": (
+        ["core/round/arrivals.cc", "core/round/rounds.cc"],
+        "models",
+    ),
     "w9_nobody_is_too_late": (["core/round/arrivals.cc"], "rounds"),
     "w9_slow_holds_up_each_version_of_all": (["core/round/arrivals.cc"], "models"),
     "w9_waited_for_each_version_anew": (["core/round/arrivals.cc"], "rounds"),
@@ -145,9 +149,7 @@ _MUTANTS = {
     "w10_holds_are_ignored": (["core/round/log.cc"], "rounds"),
     "w10_look_without_a_second": (["core/round/rounds.cc"], "models"),
     "w10_met_is_not_asked": (["core/hosts/reign.cc"], "hosts"),
-    "w10_merge_waits_for_the_end": (["core/round/rounds.cc"], "models"),
     "w10_merge_pins_nothing": (["core/round/merge.cc"], "models"),
-    "w10_need_seen_once": (["core/round/rounds.cc"], "rounds"),
     "w10_one_runs_ahead_alone": (["core/round/arrivals.cc"], "rounds"),
     "w10_read_without_a_second_look": (["core/round/log.cc"], "rounds"),
     "w10_snapshot_not_withdrawn": (["core/round/snapshots.cc"], "rounds"),
@@ -164,8 +166,12 @@ _MUTANTS = {
     "w12_ends_with_enough": (["core/round/arrivals.cc"], "models"),
     "w12_goes_on_from_before_a_version_of_all": (["core/round/rounds.cc"], "models"),
     "w12_lateness_is_guessed": (["core/round/merge.cc"], "models"),
+    "w12_mean_is_not_held": (["core/round/merge.cc"], "models"),
     "w12_nobody_waits_for_all": (["core/round/arrivals.cc"], "models"),
+    "w12_offered_again_counts_twice": (["core/round/rounds.cc"], "models"),
     "w12_old_models_count": (["core/round/collect.cc"], "models"),
+    "w12_progress_counts_though_it_was_taken": (["core/round/rounds.cc"], "models"),
+    "w12_progress_is_dropped": (["core/round/merge.cc"], "models"),
     "w12_what_was_passed_by_comes_back": (["core/round/merge.cc"], "models"),
     "w13_plan_knows_its_rank": (["core/plan/method.cc"], "plans"),
     "w13_plan_remembers": (["core/plan/method.cc"], "plans"),
@@ -179,46 +185,58 @@ _MUTANTS = {
 # Seeds that have caught a rare one, which are tried first; all are if they do not any more.
 _KNOWN = {
     "n8_begins_while_frozen": "705",
-    "p4_aborted_word_comes_again": "8102 9749",
+    "p4_aborted_word_comes_again": "8102, 9749",
     "p5_finished_is_dead": "1224",
     "w7_leaves_without_a_word": "602",
     "w7_what_it_keeps_is_what_they_took": "2570",
-    "w10_merge_waits_for_the_end": "110001",
     "w11_flushed_before_its_nulls_have_come": "4236",
 }
 
-def mutant_tests(folder):
-    """One test for each mutant; it passes when a seed fails.
+def mutant_tests(folder, **kwargs):
+    """A test with a case for each mutant, which passes when a seed fails.
 
-    What a mutant changes stands before the library that holds the original, which the linker then
+    All mutants are one program: a file that some of them change is compiled once with all their
+    changes (mutate.py). It stands before the library that holds the original, which the linker then
     leaves out.
     """
     found = [path[len(folder) + 1:-len(".txt")] for path in native.glob([folder + "/*.txt"])]
     if sorted(found) != sorted(_MUTANTS.keys()):
         fail("the table in mutants.bzl is not the mutants of %s: %s" % (folder, found))
-    for name, (files, focus) in _MUTANTS.items():
-        out = folder + "/" + name
+    mutants = {}
+    for name, (files, _) in _MUTANTS.items():
+        for file in files:
+            mutants.setdefault(file, []).append("%s/%s.txt" % (folder, name))
+    for file, texts in mutants.items():
+        source = "//%s:%s" % tuple(file.rsplit("/", 1))
         native.genrule(
-            name = out + "_sources",
+            name = "%s/%s_mutated" % (folder, file),
             testonly = True,
-            srcs = [out + ".txt"] + ["//%s:%s" % tuple(f.rsplit("/", 1)) for f in files],
-            outs = [out + "/" + f for f in files],
-            cmd = "$(location :mutate) $(location %s.txt) $(RULEDIR)/%s %s" %
-                  (out, out, " ".join(files)),
+            srcs = [source] + texts,
+            outs = ["%s/%s" % (folder, file)],
+            cmd = "$(location :mutate) $@ $(location %s) " % source +
+                  " ".join(["$(location %s)" % text for text in texts]),
             tools = [":mutate"],
         )
-        native.cc_test(
-            name = out + "_test",
-            size = "medium",
-            srcs = [out + "/" + f for f in files],
-            copts = ["-O1", "-w"],
-            env = {"FOCUS": focus, "KNOWN": _KNOWN.get(name, "")},
-            linkstatic = True,
-            tags = ["mutants"],
-            deps = [
-                ":mutant_test",
-                "//core:runtime",
-                "//ops",
-                "//tools/bazel:gtest_main",
-            ],
-        )
+    rows = ["%s=%s=%s" % (name, focus, _KNOWN.get(name, "").replace(" ", ""))
+            for name, (_, focus) in _MUTANTS.items()]
+    native.genrule(
+        name = folder + "/table",
+        testonly = True,
+        outs = [folder + "/table.cc"],
+        cmd = "$(location :mutate) $@ --table " + " ".join(rows),
+        tools = [":mutate"],
+    )
+    native.cc_test(
+        name = folder + "_test",
+        srcs = native.glob([folder + "/*.cc", folder + "/*.h"]) +
+               [folder + "/table.cc"] + ["%s/%s" % (folder, file) for file in mutants],
+        copts = ["-O1", "-w"],
+        linkstatic = True,
+        deps = [
+            ":simulator",
+            "//core:runtime",
+            "//ops",
+            "//tools/bazel:gtest_main",
+        ],
+        **kwargs
+    )

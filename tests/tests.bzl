@@ -49,6 +49,7 @@ _CC_DEPS = {
     ],
     "unit/ops/control": ["//ops/control:rendezvous"],
     "unit/ops/control/challenge": ["//ops/control:challenge"],
+    "unit/ops/control/identity": ["//ops/control:challenge"],
     "unit/ops/devices": [
         "//core/run:interfaces",
         "//ops/devices:cuda_loops",
@@ -118,8 +119,10 @@ _CC_TEXTS = {
 
 # Tests of what only a machine with gRPC builds.
 _CC_OF_GRPC = [
+    "contract/control_fuzz_test.cc",
     "contract/control_test.cc",
     "unit/ops/control/challenge_test.cc",
+    "unit/ops/control/identity_test.cc",
 ]
 
 # A test through gRPC's own threads, which the sanitizers do not know: tools/check leaves it out.
@@ -170,7 +173,7 @@ def py_tests(folder, deps = [], data = [], tags = [], **kwargs):
     for path in native.glob([folder + "/**/*_test.py"]):
         native.py_test(
             name = path[:-len(".py")],
-            srcs = [path, "runner.py"] + helpers,
+            srcs = [path, "runner.py", "lean/sitecustomize.py"] + helpers,
             main = "runner.py",
             args = [native.package_name() + "/" + path],
             data = data,

@@ -25,14 +25,19 @@ Metadata-Version: 2.1
 Name: covey
 Version: {version}
 Summary: A communication runtime for distributed training in which nobody waits for the slowest rank
+Author: The Covey authors
 License: Apache-2.0
+License-File: LICENSE
+Keywords: distributed training,data parallel,allreduce,horovod,pytorch,tensorflow
 Requires-Python: >=3.9
 Classifier: License :: OSI Approved :: Apache Software License
 Classifier: Operating System :: POSIX :: Linux
 Classifier: Programming Language :: C++
 Classifier: Programming Language :: Python :: 3
 Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
-"""
+Description-Content-Type: text/markdown
+
+{description}"""
 
 _WHEEL = """\
 Wheel-Version: 1.0
@@ -43,8 +48,8 @@ Tag: {tag}
 
 _ENTRY_POINTS = """\
 [console_scripts]
-covey = covey.cli:main
-coveyrun = covey.cli:coveyrun_main
+covey = covey_command:main
+coveyrun = covey_command:coveyrun_main
 """
 
 
@@ -85,6 +90,7 @@ def _parse(arguments: List[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--header", type=pathlib.Path, required=True)
     parser.add_argument("--license", type=pathlib.Path, required=True)
+    parser.add_argument("--description", type=pathlib.Path, required=True, help="Markdown")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for the wheel")
     parser.add_argument("files", nargs="+", help="NAME_IN_WHEEL=PATH")
     return parser.parse_args(arguments)
@@ -103,7 +109,9 @@ def main(arguments: List[str]) -> None:
     tag = tag_of([path for name, path in files.items() if name.endswith(".so")])
     dist_info = f"covey-{version}.dist-info"
     contents = {name: path.read_bytes() for name, path in files.items()}
-    contents[f"{dist_info}/METADATA"] = _METADATA.format(version=version).encode("utf-8")
+    description = options.description.read_text(encoding="utf-8")
+    metadata = _METADATA.format(version=version, description=description)
+    contents[f"{dist_info}/METADATA"] = metadata.encode("utf-8")
     contents[f"{dist_info}/WHEEL"] = _WHEEL.format(tag=tag).encode("utf-8")
     contents[f"{dist_info}/entry_points.txt"] = _ENTRY_POINTS.encode("utf-8")
     contents[f"{dist_info}/LICENSE"] = options.license.read_bytes()

@@ -1,4 +1,5 @@
-"""Counts the test cases of a `bazel test`: reads its build events and prints `N passed, N failed`.
+"""Counts the test cases of a `bazel test`: reads its build events, names the slowest targets and
+prints `N passed, N failed`.
 
 A test that wrote no report, or died before its report was complete, counts as one failure, and so
 does a target that did not build. Ends with 1 when anything failed or nothing ran.
@@ -13,6 +14,8 @@ import urllib.parse
 import urllib.request
 import xml.etree.ElementTree as ElementTree
 from typing import Dict, List, NamedTuple, Set
+
+_SLOWEST = 20
 
 
 class Counts(NamedTuple):
@@ -33,18 +36,25 @@ class Events(NamedTuple):
     status: Dict[str, str]  # test target -> "PASSED", "FAILED", ...
     reports: Dict[str, Set[str]]  # test target -> its reports
     unbuilt: Set[str]
+    seconds: Dict[str, float]  # test target -> how long all its shards took, if they ran
 
 
 def read_events(lines: List[str]) -> Events:
     """Takes the JSON lines of --build_event_json_file."""
-    events = Events({}, {}, set())
+    events = Events({}, {}, set(), {})
     for line in lines:
         event = json.loads(line)
         kind, ident = next(iter(event["id"].items()))
         if kind == "testSummary":
             events.status[ident["label"]] = event["testSummary"]["overallStatus"]
         elif kind == "testResult" and "testResult" in event:
-            for output in event["testResult"].get("testActionOutput", []):
+            result = event["testResult"]
+            remotely = result.get("executionInfo", {}).get("cachedRemotely")
+            if not (result.get("cachedLocally") or remotely):
+                took = float(result.get("testAttemptDurationMillis", 0)) / 1000
+                label = ident["label"]
+                events.seconds[label] = events.seconds.get(label, 0.0) + took
+            for output in result.get("testActionOutput", []):
                 if output["name"] == "test.xml":
                     events.reports.setdefault(ident["label"], set()).add(output["uri"])
         elif kind == "targetCompleted" and not event.get("completed", {}).get("success"):
@@ -86,10 +96,22 @@ def count_target(status: str, reports: Set[str]) -> Counts:
     return counts
 
 
+def slowest(seconds: Dict[str, float]) -> List[str]:
+    """Lines: the targets that took longest, and how much of all that is."""
+    if not seconds:
+        return []
+    order = sorted(seconds, key=lambda label: -seconds[label])[:_SLOWEST]
+    mine, whole = sum(seconds[label] for label in order), sum(seconds.values())
+    head = f"slowest: {mine:.0f} s of the {whole:.0f} s in which {len(seconds)} targets ran"
+    return [head, *(f"{seconds[label]:7.1f} s {label}" for label in order)]
+
+
 def main(path: str) -> int:
-    """Prints the bad targets, then the counts, alone on the last line."""
+    """Prints the slowest targets, the bad ones, then the counts, alone on the last line."""
     with open(path, encoding="utf-8") as file:
         events = read_events(file.readlines())
+    for line in slowest(events.seconds):
+        print(line)
     counts = Counts()
     for label, status in sorted(events.status.items()):
         counts = counts.plus(count_target(status, events.reports.get(label, set())))

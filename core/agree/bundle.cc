@@ -91,7 +91,7 @@ Time Bundle::Patience() const {
   return callback_since + std::max(kLeastPatience, kPatientFills * longest_fill);
 }
 
-uint32_t NextUnbegun(const Stream& stream) {
+uint64_t NextUnbegun(const Stream& stream) {
   const bool begun = stream.state == StreamState::kAnnounced ||
                      stream.state == StreamState::kRunning || stream.state == StreamState::kMoving;
   return stream.occurrence + (begun ? 1 : 0);

@@ -29,7 +29,7 @@ struct Bundle {
   bool switched = false;               // SWITCH has come
   bool dissolved = false;              // broken twice
   uint32_t broken = 0;                 // times
-  uint32_t broken_at = kNoOccurrence;  // a peer runs this occurrence void
+  uint64_t broken_at = kNoOccurrence;  // a peer runs this occurrence void
   size_t held = 0;                     // members whose front waits for the others
   Time callback_since = kNever;        // the first of them that only a callback ends was submitted
   Time longest_fill = 0;               // from the first submission of an exchange to the last
@@ -56,7 +56,7 @@ struct Bundle {
 };
 
 // The next occurrence of the stream that has not begun on this rank.
-uint32_t NextUnbegun(const Stream& stream);
+uint64_t NextUnbegun(const Stream& stream);
 
 }  // namespace covey
 #endif  // COVEY_CORE_AGREE_BUNDLE_H_

@@ -157,14 +157,25 @@ Message Coordinator::Agreed(const OperationId& id, const Pending& pending) {
   return agreed;
 }
 
+Message Coordinator::Missing(const OperationId& id, const Pending& pending, Time now) {
+  Message report{.type = MessageType::kMissing, .id = id, .waited = now - pending.begun_at};
+  for (size_t i = 0; i < pending.members.size(); ++i)
+    if (!pending.announced[i]) report.ranks.push_back(pending.members[i]);
+  return report;
+}
+
+void Coordinator::OnWho(Rank from, const OperationId& id, Time now,
+                        std::vector<Envelope>* outbox) const {
+  const auto found = pending_.find(id);
+  if (found != pending_.end()) outbox->push_back({from, Missing(id, found->second, now)});
+}
+
 void Coordinator::OnTick(Time now, std::vector<Envelope>* outbox) {
   planner_.OnTick(now, &next_entry_, outbox);
   for (auto& [id, pending] : pending_) {
     if (now < pending.next_report) continue;
     pending.next_report = now + options_.stall_warning;
-    Message report{.type = MessageType::kMissing, .id = id, .waited = now - pending.begun_at};
-    for (size_t i = 0; i < pending.members.size(); ++i)
-      if (!pending.announced[i]) report.ranks.push_back(pending.members[i]);
+    const Message report = Missing(id, pending, now);
     for (int32_t rank : pending.members) outbox->push_back({Rank{rank}, report});
   }
 }

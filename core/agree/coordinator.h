@@ -42,6 +42,8 @@ class Coordinator {
     planner_.OnFrozen(from, message, outbox);
   }
   void OnJoin(Rank from, std::vector<Envelope>* outbox);
+  // A member asks who has not announced it: only the asker is answered, and nobody once all have.
+  void OnWho(Rank from, const OperationId& id, Time now, std::vector<Envelope>* outbox) const;
   void OnTick(Time now, std::vector<Envelope>* outbox);
   // Pending occurrences of groups with this member are dropped, now and when announced later: their
   // members learn of the loss themselves.
@@ -57,6 +59,7 @@ class Coordinator {
     Time next_report = kNever;
   };
 
+  static Message Missing(const OperationId& id, const Pending& pending, Time now);
   Message Decide(const OperationId& id, const Pending& pending);
   Message Agreed(const OperationId& id, const Pending& pending);
 

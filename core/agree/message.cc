@@ -19,7 +19,7 @@ bool HasPlan(MessageType type) {
 const char* NameOf(MessageType type) {
   constexpr const char* kNames[] = {"ANNOUNCE", "AGREED",  "ERROR", "FREEZE", "FROZEN",
                                     "SWITCH",   "BREAK",   "JOIN",  "JOINED", "ALL_JOINED",
-                                    "SHADOW",   "MISSING", "WHERE", "HERE"};
+                                    "SHADOW",   "MISSING", "WHO",   "WHERE",  "HERE"};
   static_assert(std::size(kNames) == static_cast<size_t>(MessageType::kHere) + 1);
   return kNames[static_cast<int>(type)];
 }
@@ -63,7 +63,7 @@ bool DecodeMessage(std::span<const std::byte> bytes, Message* m) {
   m->type = MessageType{type};
   m->id.group = r.Get<uint64_t>();
   m->id.stream = r.GetString();
-  m->id.occurrence = r.Get<uint32_t>();
+  m->id.occurrence = r.Get<uint64_t>();
   m->ranks = r.GetList<int32_t>();
   m->entry = r.Get<uint32_t>();
   m->slot_bytes = r.Get<uint64_t>();
@@ -87,7 +87,7 @@ bool DecodeMessage(std::span<const std::byte> bytes, Message* m) {
     PlanMember& member = m->members.emplace_back();
     member.stream = r.GetString();
     member.entry = r.Get<uint32_t>();
-    member.occurrence = r.Get<uint32_t>();
+    member.occurrence = r.Get<uint64_t>();
   }
   return r.AtEnd();
 }

@@ -33,8 +33,9 @@ enum class MessageType : uint8_t {
   kAllJoined,  // coordinator -> members: everybody has; `peer` was the last
   kShadow,     // a member that goes on -> one that joined: take part in this occurrence
   kMissing,    // coordinator or waiter -> members: `ranks` have not submitted this occurrence
-  kWhere,      // asker -> rank: where are you?   answered by
-  kHere,       // rank -> asker: last operation and source line, in `text`
+  kWho,    // member -> coordinator: who has not submitted this occurrence?   answered by MISSING
+  kWhere,  // asker -> rank: where are you?   answered by
+  kHere,   // rank -> asker: last operation and source line, in `text`
 };
 const char* NameOf(MessageType type);  // "ANNOUNCE"
 
@@ -42,7 +43,7 @@ const char* NameOf(MessageType type);  // "ANNOUNCE"
 struct OperationId {
   uint64_t group = 0;
   std::string stream;
-  uint32_t occurrence = 0;
+  uint64_t occurrence = 0;
 
   bool operator==(const OperationId&) const = default;
   auto operator<=>(const OperationId&) const = default;
@@ -53,7 +54,7 @@ struct PlanMember {
   std::string stream;
   uint32_t entry = 0;
   // freeze: that was announced; frozen: the next unbegun one; switch: the first that is bundled.
-  uint32_t occurrence = 0;
+  uint64_t occurrence = 0;
 
   bool operator==(const PlanMember&) const = default;
 };

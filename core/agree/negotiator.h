@@ -89,8 +89,8 @@ class Negotiator {
   // Calls fn(Request*) for each request held by a bundle; holds() grows with each new one.
   template <typename Fn>
   void ForEachHeld(Fn fn) {
-    for (const auto& [key, bundle] : bundles_) {
-      if (bundle->held == 0 || bundle->carrier.state != StreamState::kIdle) continue;
+    for (const Bundle* bundle : filling_) {
+      if (bundle->carrier.state != StreamState::kIdle) continue;
       for (Stream* member : bundle->members)
         if (member->state == StreamState::kHeld) fn(member->Front());
     }
@@ -121,6 +121,10 @@ class Negotiator {
 
   // What a status line says of a request: "allreduce 'x'" or "allreduce #3 of the unnamed stream".
   static std::string Describe(const Stream& stream);
+  // Of the front.
+  static OperationId IdOf(const Stream& stream) {
+    return {stream.group->key, stream.name, stream.occurrence};
+  }
 
  private:
   enum class Event : uint8_t {
@@ -178,6 +182,9 @@ class Negotiator {
   Bundle* FindBundle(const Message& message);
   void Hold(Stream* stream);
   void Break(Bundle* bundle, bool tell);
+  // Breaks each bundle that is being filled and of which this holds.
+  template <typename Predicate>
+  void BreakIf(Predicate is_due);
   void OnBundleEnd(Bundle* bundle, ExchangeEnd end, const Status& why);
 
   Options options_;
@@ -185,7 +192,8 @@ class Negotiator {
   std::deque<std::unique_ptr<Stream>> streams_;
   std::unordered_map<Key, Stream*, KeyHash> by_key_;  // keys point into the streams' names
   std::map<std::pair<uint64_t, uint32_t>, std::unique_ptr<Bundle>> bundles_;  // by group, id
-  uint64_t holds_ = 0;  // fronts ever held by a bundle
+  std::vector<Bundle*> filling_;  // those with a held front: few, where there may be many bundles
+  uint64_t holds_ = 0;            // fronts ever held by a bundle
   std::vector<std::pair<Rank, std::string>> lost_;
   std::vector<Start> startable_;
   std::vector<Ended> ended_;

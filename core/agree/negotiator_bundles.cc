@@ -62,6 +62,7 @@ void Negotiator::Hold(Stream* stream) {
   Bundle* bundle = stream->bundle;
   const Entry* entry = MatchingEntry(stream, *stream->Front());
   if (entry == nullptr || entry->id != stream->planned_entry) return Break(bundle, true);
+  if (bundle->held == 0) filling_.push_back(bundle);
   bundle->Hold(*stream->Front());
   ++holds_;
   if (!bundle->Full() || bundle->carrier.state != StreamState::kIdle) return;
@@ -102,6 +103,7 @@ void Negotiator::OnBundleEnd(Bundle* bundle, ExchangeEnd end, const Status& why)
     return;
   }
   const bool was_void = end == ExchangeEnd::kVoid;
+  std::erase(filling_, bundle);
   bundle->Next(was_void);
   for (Stream* member : bundle->members) {
     if (bundle->dissolved) member->bundle = nullptr;
@@ -113,25 +115,28 @@ void Negotiator::OnBundleEnd(Bundle* bundle, ExchangeEnd end, const Status& why)
   if (bundle->broken_at == bundle->carrier.occurrence) Break(bundle, false);
 }
 
+template <typename Predicate>
+void Negotiator::BreakIf(Predicate is_due) {
+  for (size_t i = 0; i < filling_.size(); ++i)
+    if (filling_[i]->carrier.state == StreamState::kIdle && is_due(*filling_[i]))
+      Break(filling_[i], true);
+}
+
 void Negotiator::BreakAwaited() {
-  for (const auto& [key, bundle] : bundles_) {
-    if (bundle->held == 0 || bundle->carrier.state != StreamState::kIdle) continue;
-    const auto awaited = [](const Stream* member) {
+  BreakIf([](const Bundle& bundle) {
+    return std::any_of(bundle.members.begin(), bundle.members.end(), [](const Stream* member) {
       return member->state == StreamState::kHeld && member->Front()->awaited;
-    };
-    if (std::any_of(bundle->members.begin(), bundle->members.end(), awaited))
-      Break(bundle.get(), true);
-  }
+    });
+  });
 }
 
 void Negotiator::OnTick(Time now) {
-  for (const auto& [key, bundle] : bundles_)
-    if (now >= bundle->Patience()) Break(bundle.get(), true);
+  BreakIf([now](const Bundle& bundle) { return now >= bundle.Patience(); });
 }
 
 Time Negotiator::NextDeadline() const {
   Time next = kNever;
-  for (const auto& [key, bundle] : bundles_) next = std::min(next, bundle->Patience());
+  for (const Bundle* bundle : filling_) next = std::min(next, bundle->Patience());
   return next;
 }
 

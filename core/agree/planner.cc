@@ -134,7 +134,7 @@ Message Planner::Switch(const Freezing& freezing) {
   Message plan = freezing.freeze;
   plan.type = MessageType::kSwitch;
   bool room = true;
-  uint32_t ahead = 0;  // of what was announced
+  uint64_t ahead = 0;  // of what was announced
   plan.depth = freezing.answers[0]->depth;
   for (const auto& answer : freezing.answers) {
     room = room && answer->blocks[0] != ~uint64_t{0};

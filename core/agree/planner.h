@@ -28,7 +28,7 @@ namespace covey {
 struct Candidate {
   std::string stream;
   uint32_t entry = 0;
-  uint32_t occurrence = 0;  // that was announced
+  uint64_t occurrence = 0;  // that was announced
   Signature signature;
   std::vector<uint64_t> waits;     // by group index
   std::vector<Time> submitted_at;  // by group index

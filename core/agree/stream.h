@@ -28,13 +28,13 @@ struct Entry {
 enum class StreamState : uint8_t { kIdle, kAnnounced, kRunning, kHeld, kMoving, kBroken };
 
 struct Bundle;
-inline constexpr uint32_t kNoOccurrence = ~uint32_t{0};
+inline constexpr uint64_t kNoOccurrence = ~uint64_t{0};
 
 struct Stream {
   const Group* group = nullptr;
   std::string name;  // empty: the unnamed requests of the group
   StreamState state = StreamState::kIdle;
-  uint32_t occurrence = 0;        // of the front
+  uint64_t occurrence = 0;        // of the front
   std::vector<Request*> waiting;  // submitted and not ended; the front is waiting[head]
   size_t head = 0;
   Channel channel;
@@ -44,12 +44,19 @@ struct Stream {
   uint64_t proposed_slot_bytes = 0;  // 0 = none proposed
   Status broken;                     // why nothing can run any more (kBroken)
 
+  // Which members had not submitted an occurrence when its coordinator said so; told once.
+  struct Missing {
+    uint64_t occurrence = kNoOccurrence;
+    std::vector<int32_t> ranks;
+  };
+  Missing missing;
+
   Time last_submitted = 0;  // when the latest request came
 
   Bundle* bundle = nullptr;              // it is a member of; null = none
-  uint32_t base = 0;                     // the first occurrence that travels in `bundle`
+  uint64_t base = 0;                     // the first occurrence that travels in `bundle`
   uint32_t planned_entry = 0;            // the entry `bundle` was planned with
-  uint32_t frozen_from = kNoOccurrence;  // nothing from here on may begin (rule N8)
+  uint64_t frozen_from = kNoOccurrence;  // nothing from here on may begin (rule N8)
   Bundle* carries = nullptr;             // the bundle whose exchanges this stream is; null = none
 
   Request* Front() const { return head < waiting.size() ? waiting[head] : nullptr; }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "core/base/check.h"
 
@@ -47,23 +48,26 @@ Arena::Arena(int fd, std::byte* base, size_t mapping_bytes, uint64_t heap_begin,
       mapping_bytes_(mapping_bytes),
       heap_begin_(heap_begin),
       heap_end_(heap_end),
-      high_water_(heap_begin),
-      fd_(fd) {
+      fd_(fd),
+      high_water_(heap_begin) {
   CHECK(heap_begin % kAlign == 0, "the heap begins on a cache line");
 }
 
 Arena::~Arena() {
   munmap(base_, mapping_bytes_);
-  if (fd_ >= 0) close(fd_);
+  close(fd_);
+}
+
+void Arena::BecomePrivate() {
+  if (std::exchange(is_private_, true)) return;
+  void* base = mmap(base_, mapping_bytes_, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, fd_, 0);
+  CHECK(base == base_, "a child of fork() cannot map its parent's memory");
 }
 
 std::byte* Arena::PrivateOf(const std::byte* data, size_t length_bytes, size_t* written) {
   const std::lock_guard lock(mutex_);
-  if (fd_ >= 0) {
-    view_ = PrivateView::Map(fd_, mapping_bytes_);
-    close(fd_);
-    fd_ = -1;
-  }
+  if (!std::exchange(has_view_, true)) view_ = PrivateView::Map(fd_, mapping_bytes_);
   if (view_ == nullptr) return nullptr;
   const auto offset = static_cast<size_t>(data - base_);
   *written = view_->Refresh(offset, length_bytes);

@@ -49,6 +49,10 @@ class Arena {
   // possible here. It lies there as long as the arena.
   std::byte* PrivateOf(const std::byte* data, size_t length_bytes, size_t* written);
 
+  // In a child of fork(): what this process writes to the mapping is its own from now on. Takes no
+  // lock: a thread that the child does not have may have held it. Once; its children inherit it.
+  void BecomePrivate();
+
   // Where an arena made later over the same memory may begin its heap: past the tensors still in
   // use, or at this one's begin when there are none.
   uint64_t NextHeapBegin();
@@ -66,6 +70,8 @@ class Arena {
   const size_t mapping_bytes_;
   const uint64_t heap_begin_;
   const uint64_t heap_end_;
+  const int fd_;
+  bool is_private_ = false;
 
   std::mutex mutex_;
   // Protected by mutex_.
@@ -73,7 +79,7 @@ class Arena {
   std::map<uint64_t, uint64_t> free_;    // offset -> length, below high_water_, merged
   std::map<uint64_t, uint64_t> in_use_;  // offset -> length
   int references_ = 1;
-  int fd_;  // of the mapping, until it has a view; -1: no longer
+  bool has_view_ = false;  // null where it is not possible
   std::unique_ptr<PrivateView> view_;
 };
 

@@ -43,7 +43,7 @@ struct Channel {
 
 // The begin header of rule N3. entry 0 = void.
 struct Begin {
-  uint32_t occurrence;
+  uint32_t occurrence;  // its lower half: members are never more than one apart
   uint32_t entry;
 };
 

@@ -81,7 +81,10 @@ Status ReadVariables(const char* const* environment, Config* config) {
     if (knob == nullptr || variable != exact) {
       return Unknown(variable, std::string(kPrefix) + Upper(NearestKnob(name).name));
     }
-    RETURN_IF_ERROR(Set(*knob, variable, entry.substr(end + 1), config));
+    const std::string_view value = entry.substr(end + 1);
+    // An empty name of a method is none: so shells take a variable back for one command.
+    if (value.empty() && name == "method") continue;
+    RETURN_IF_ERROR(Set(*knob, variable, value, config));
   }
   return Status::Ok();
 }

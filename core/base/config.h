@@ -51,6 +51,7 @@ struct Config {
   Time nccl_abort = 30 * kSecond;
   Time spin = 20 * kMicrosecond;
   int32_t yield_count = 16;
+  Time recheck = kSecond;
   size_t arena_bytes = size_t{16} << 30;
   size_t memory_limit = 0;  // 0: none
   int32_t cache_capacity = 4096;
@@ -81,6 +82,8 @@ struct Config {
   // The knobs that must be equal on all ranks, "segment_bytes=65536;flat_bytes=32768;...", in base
   // units: compared as text by the coordinator, which names the first that differs.
   std::string AgreedText() const;
+  // Whether any tensor may be read from its owner's private memory.
+  bool ReadsPeers() const { return algorithm == "read" || read_bytes < Config{}.read_bytes; }
 
   // In words, what of this differs from `before`: "size 4 instead of 2, spin 0 instead of 20us".
   // Empty when nothing does.

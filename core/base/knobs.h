@@ -1,7 +1,7 @@
 // The table of knobs and the text of their values. What sets them is config.h.
 //
-// A knob is a row: to add one, add a row to knobs.cc and a member to Config. Any thread: the table
-// is constant.
+// A knob is a row: to add one, add a row to knob_table.cc and a member to Config. Any thread: the
+// table is constant.
 #ifndef COVEY_CORE_BASE_KNOBS_H_
 #define COVEY_CORE_BASE_KNOBS_H_
 

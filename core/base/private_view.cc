@@ -8,6 +8,8 @@
 #include <array>
 #include <cstdint>
 
+#include "core/base/check.h"
+
 namespace covey {
 namespace {
 
@@ -34,13 +36,14 @@ std::unique_ptr<PrivateView> PrivateView::Map(int fd, size_t length_bytes) {
     close(pagemap);
     return nullptr;
   }
-  std::unique_ptr<PrivateView> view(
-      new PrivateView(static_cast<std::byte*>(base), length_bytes, pagemap));
+  std::unique_ptr<PrivateView> view(new PrivateView(static_cast<std::byte*>(base), length_bytes,
+                                                    fcntl(fd, F_DUPFD_CLOEXEC, 0), pagemap));
   return view->TellsWhatWasWritten() ? std::move(view) : nullptr;
 }
 
 PrivateView::~PrivateView() {
   munmap(base_, length_bytes_);
+  close(fd_);
   close(pagemap_);
 }
 
@@ -52,6 +55,17 @@ bool PrivateView::TellsWhatWasWritten() {
   const std::byte read = *first;
   static_cast<void>(read);
   return Refresh(0, 1) == 0;
+}
+
+// Whole pages.
+void PrivateView::Renew(size_t begin, size_t length_bytes) {
+  if (madvise(base_ + begin, length_bytes, MADV_DONTNEED) == 0) return;
+  for (size_t done = 0; done < length_bytes;) {
+    const ssize_t got =
+        pread(fd_, base_ + begin + done, length_bytes - done, static_cast<off_t>(begin + done));
+    CHECK(got > 0, "shared memory cannot be read by its descriptor");
+    done += static_cast<size_t>(got);
+  }
 }
 
 size_t PrivateView::Refresh(size_t offset, size_t length_bytes) {
@@ -69,7 +83,7 @@ size_t PrivateView::Refresh(size_t offset, size_t length_bytes) {
       size_t run = 0;
       while (i + run < count && IsOwn(entries[i + run])) ++run;
       if (run == 0) continue;
-      madvise(base_ + (page + i) * kPageBytes, run * kPageBytes, MADV_DONTNEED);
+      Renew((page + i) * kPageBytes, run * kPageBytes);
       written += run;
       i += run;
     }

@@ -16,8 +16,8 @@ namespace covey {
 
 class PrivateView {
  public:
-  // Of all of `fd`, which may be closed afterwards. Null where the system does not allow it, or
-  // does not tell what was written.
+  // Of all of `fd`, which may be closed afterwards: the view keeps a descriptor of its own. Null
+  // where the system does not allow it, or does not tell what was written.
   static std::unique_ptr<PrivateView> Map(int fd, size_t length_bytes);
   ~PrivateView();
   PrivateView(const PrivateView&) = delete;
@@ -25,17 +25,20 @@ class PrivateView {
 
   std::byte* base() const { return base_; }
 
-  // The pages that [offset, offset + length_bytes) lies in are what they are in shared memory.
-  // Returns how many of them had been written here.
+  // The pages that [offset, offset + length_bytes) lies in are what they are in shared memory. The
+  // kernel does not drop those that the process has locked (mlock): they are copied from there.
+  // Returns how many of them had been written here, or were locked.
   size_t Refresh(size_t offset, size_t length_bytes);
 
  private:
-  PrivateView(std::byte* base, size_t length_bytes, int pagemap)
-      : base_(base), length_bytes_(length_bytes), pagemap_(pagemap) {}
+  PrivateView(std::byte* base, size_t length_bytes, int fd, int pagemap)
+      : base_(base), length_bytes_(length_bytes), fd_(fd), pagemap_(pagemap) {}
   bool TellsWhatWasWritten();
+  void Renew(size_t begin, size_t length_bytes);
 
   std::byte* const base_;
   const size_t length_bytes_;
+  const int fd_;
   const int pagemap_;
 };
 

@@ -111,6 +111,8 @@ struct Request {
   bool shadow = false;  // submitted by the runtime for a rank that has joined (core/agree/join.h)
   // Events of the inputs' device that the runtime recorded, and gives back at the end.
   std::vector<void*> recorded;
+  // Copies of tensors that the request lists twice (core/overlap.h).
+  std::vector<std::unique_ptr<std::byte[]>> apart;
   Status refusal;  // not ok: this rank takes no part, so all members fail, for this reason
 
   // Written by the runtime before the operation ends, where the kind gathers; rows also by a join.

@@ -89,27 +89,46 @@ void Courier::OnSent(int32_t to) {
   peer.offset = 0;
 }
 
-Courier::Came Courier::OnFrame(int32_t from, std::span<const std::byte> frame, Bytes* letter) {
+Courier::Came Courier::OnFrame(int32_t from, std::span<const std::byte> frame, size_t longest_bytes,
+                               Bytes* letter) {
   Peer& peer = peers_[static_cast<size_t>(from)];
   Reader reader(frame.subspan(1));
   const auto kind = static_cast<Kind>(reader.Get<uint8_t>());
   reader.Get<uint64_t>();
-  peer.taken_there = std::max(peer.taken_there, reader.Get<uint64_t>());
+  if (const auto taken = reader.Get<uint64_t>(); taken <= peer.sent)
+    peer.taken_there = std::max(peer.taken_there, taken);
   const auto length = reader.Get<uint64_t>();
   const std::span<const std::byte> data = reader.rest();
   if (kind == Kind::kTaken) return Came::kNothing;
   if (kind == Kind::kClosing) return Came::kClosing;
   if (kind == Kind::kWord) {
-    peer.letter.clear();  // its end was not sent
+    peer.letter = {};  // its end was not sent
+    peer.is_dropping = false;
     letter->assign(data.begin(), data.end());
     return Came::kLetter;
   }
   if (kind != Kind::kPart && kind != Kind::kLast) return Came::kMalformed;
   ++peer.taken;
-  if (peer.letter.empty()) peer.letter.reserve(length);
-  peer.letter.insert(peer.letter.end(), data.begin(), data.end());
-  if (kind == Kind::kPart) return Came::kNothing;
-  *letter = std::exchange(peer.letter, {});
+  if (!peer.is_dropping && peer.letter.empty()) {
+    peer.length_bytes = length;
+    peer.is_dropping = length > longest_bytes;
+  }
+  return TakePart(&peer, kind, data, letter);
+}
+
+Courier::Came Courier::TakePart(Peer* peer, Kind kind, std::span<const std::byte> data,
+                                Bytes* letter) {
+  const uint64_t rest = peer->length_bytes - peer->letter.size();
+  const bool is_last = kind == Kind::kLast;
+  const bool fits = is_last ? data.size() == rest : !data.empty() && data.size() < rest;
+  if (peer->is_dropping || !fits) {
+    peer->letter = {};
+    peer->is_dropping = !is_last;
+    return Came::kMalformed;
+  }
+  peer->letter.insert(peer->letter.end(), data.begin(), data.end());
+  if (!is_last) return Came::kNothing;
+  *letter = std::exchange(peer->letter, {});
   return Came::kLetter;
 }
 

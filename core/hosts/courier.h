@@ -5,7 +5,11 @@
 // are under way that it has not taken: one that is stopped costs its peers and their network no
 // more than these, and what is meant for others passes it by.
 //
-// Frames of a pair come whole and in order. Sans-IO; one thread.
+// Frames of a pair come whole and in order. What they say is checked all the same: memory is taken
+// for what has come, never for what a frame announces, and a letter that is longer than it or than
+// its reader's limit, or not as long as announced, is dropped whole; the next one comes.
+//
+// Sans-IO; one thread.
 #ifndef COVEY_CORE_HOSTS_COURIER_H_
 #define COVEY_CORE_HOSTS_COURIER_H_
 
@@ -25,7 +29,8 @@ class Courier {
 
   Courier(uint64_t channel, int32_t size, size_t frame_bytes);
 
-  // Whether a message is a frame, of whatever channel; and of which.
+  // Whether a message is a frame, of whatever channel; and of which. REQUIRES for the second, and
+  // for OnFrame: it is.
   static bool IsFrame(std::span<const std::byte> message);
   static uint64_t ChannelOf(std::span<const std::byte> frame);
 
@@ -44,9 +49,9 @@ class Courier {
     kNothing,  // the letter goes on, or it was none
     kLetter,
     kClosing,
-    kMalformed,
+    kMalformed,  // it is of no letter of at most `longest_bytes`
   };
-  Came OnFrame(int32_t from, std::span<const std::byte> frame, Bytes* letter);
+  Came OnFrame(int32_t from, std::span<const std::byte> frame, size_t longest_bytes, Bytes* letter);
 
   // Nothing more goes there.
   void OnLoss(int32_t member);
@@ -67,10 +72,13 @@ class Courier {
     uint64_t sent = 0, taken_there = 0;  // frames of letters to it,
     uint64_t taken = 0, told = 0;        // from it, and as far as it knows
     bool is_closing = false, is_lost = false;
-    Bytes letter;  // that comes
+    Bytes letter;               // that comes,
+    uint64_t length_bytes = 0;  // and as long as it says it will be
+    bool is_dropping = false;   // what comes of this letter, up to its end
   };
 
   void Make(Peer* peer, Kind kind, std::span<const std::byte> data);
+  static Came TakePart(Peer* peer, Kind kind, std::span<const std::byte> data, Bytes* letter);
 
   uint64_t channel_;
   size_t data_bytes_;  // of a frame at most

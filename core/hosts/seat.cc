@@ -1,6 +1,7 @@
 #include "core/hosts/seat.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "core/base/check.h"
@@ -14,6 +15,16 @@ namespace {
 constexpr Time kLooks = 4;
 constexpr int kMostDoublings = 6;
 
+// Of all fields that a letter has, and the longest body but for a state: a version's.
+size_t LongestBytes(const RoundMemory& geometry, const RoundLayout& layout) {
+  Letter longest;
+  for (std::vector<uint64_t>* words :
+       {&longest.list, &longest.missing, &longest.needs, &longest.mets, &longest.silences})
+    words->resize(static_cast<size_t>(geometry.size()));
+  longest.hypers.resize(geometry.hypers());
+  return longest.Encode().size() + geometry.record_bytes() + layout.length_bytes();
+}
+
 }  // namespace
 
 Seat::Seat(const Options& options, const RoundMemory::Shape& shape, const RoundLayout& layout)
@@ -21,6 +32,7 @@ Seat::Seat(const Options& options, const RoundMemory::Shape& shape, const RoundL
       shape_(shape),
       layout_(layout),
       geometry_(shape, layout),
+      longest_bytes_(LongestBytes(geometry_, layout_)),
       ledger_(shape.size, static_cast<uint64_t>(shape.log)),
       pieces_(&layout_, options.kernels),
       votes_(static_cast<size_t>(shape.size)),
@@ -43,6 +55,10 @@ void Seat::OnLetter(int32_t from, std::span<const std::byte> bytes, Time now) {
   heard_at_[static_cast<size_t>(from)] = now;
   Handle(from, std::move(letter), now);
   Drain(now);
+}
+
+size_t Seat::LongestLetterBytes() const {
+  return need_ > 0 ? std::numeric_limits<size_t>::max() : longest_bytes_;
 }
 
 // Whether all that it carries is as long as was agreed.

@@ -115,6 +115,9 @@ class Seat final : public Versions {
   // ---- Of the network: whole letters, in order for each pair. Advance after the last that has
   // come; it returns when to come again at the latest.
   void OnLetter(int32_t from, std::span<const std::byte> bytes, Time now);
+  // Of what may come now: known from the beginning, but for the state of a trainer, which only a
+  // seat that needs one takes, of whatever length.
+  size_t LongestLetterBytes() const;
   // `member` is dead, and all that it has sent was given to OnLetter before.
   void OnLoss(int32_t member) override {
     lost_[static_cast<size_t>(member)] = true;
@@ -143,6 +146,7 @@ class Seat final : public Versions {
     std::vector<uint64_t> needs, mets, silences;
   };
 
+  void CountFromLast();
   uint64_t Arrive();
   bool HasLeft(int32_t member) const;
   bool HasFinished(int32_t member) const;
@@ -176,6 +180,7 @@ class Seat final : public Versions {
   RoundMemory::Shape shape_;
   RoundLayout layout_;
   RoundMemory geometry_;  // not mapped: where things lie in a result
+  size_t longest_bytes_;
   Ledger ledger_;
   Pieces pieces_;
   Outbox outbox_{&attempt_, &known_, &ledger_};

@@ -26,12 +26,14 @@ void Seat::set_grace(Time grace) {
 }
 
 uint64_t Seat::Publish(std::span<const double> hypers) {
+  CountFromLast();
   step_ = next_step();
   pieces_.Publish(step_, hypers);
   return Arrive();
 }
 
 uint64_t Seat::Skip() {
+  CountFromLast();
   step_ = next_step();
   pieces_.Skip(step_);
   return Arrive();
@@ -106,8 +108,13 @@ void Seat::Finish() {
 }
 
 void Seat::GoOn() {
+  CountFromLast();
   if (Standing{standing_}.finished()) ++standing_;
-  step_ = std::max(step_, executed());  // steps may have gone into fewer versions
+}
+
+// After a finish(): steps may have gone into fewer versions, and versions be made without this one.
+void Seat::CountFromLast() {
+  if (Standing{standing_}.finished()) step_ = std::max(step_, executed());
 }
 
 void Seat::Leave() {

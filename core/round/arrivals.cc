@@ -69,6 +69,7 @@ AdmissionRule Arrivals::RuleOf(uint64_t version) const {
 
 // Whether members that have finished have something that is to be in a version yet.
 bool Arrivals::IsLeft(const Count& count) const {
+  if (count.settled) return false;
   return count.sealed_finished || (memory_->models().on() && !count.final);
 }
 
@@ -80,7 +81,9 @@ bool Arrivals::IsKept(const Count& count) const {
 
 Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>& lost) {
   Count count;
-  count.final = Turn::Of(words_->Load(memory_->TurnAt())).final;
+  const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
+  count.final = turn.final;
+  count.settled = turn.settled();
   counted_.clear();
   laggards_.resize(static_cast<size_t>(memory_->size()));
   for (int32_t i = 0; i < memory_->size(); ++i) {

@@ -12,7 +12,8 @@
 // overdue, all are at it.
 //
 // Models stay arrived until the next comes. Every so-many-th version waits for all that are waited
-// for. When all have finished a final version is made of all models, whatever their steps.
+// for. When all have finished a final version is made of all models, whatever their steps; not for
+// who comes when others have gone on with one that was made without it.
 //
 // Nobody runs ahead alone: a version fires only when the log leads on from what two have applied,
 // of those that are waited for and those that have finished and are still there (rule W10). Else
@@ -109,7 +110,8 @@ class Arrivals {
     bool coming = false;           // one has not, and has applied the version before this one
     bool sealed = false;           // some slot is,
     bool sealed_finished = false;  // and that of a member that has finished
-    bool final = false;            // the last version was
+    bool final = false;            // the last version was,
+    bool settled = false;          // and others have gone on with it
   };
 
   // A member that may be too far behind, by this rank's clock.

@@ -40,8 +40,10 @@ struct ModelRule {
   }
   // A version of all has come after step `step`, up to `version`.
   bool HasPassedBy(uint64_t step, uint64_t version) const { return LastSync(version) > step; }
-  // A model of step `step` is in no version from `version` on: it missed a version of all.
-  bool IsTooOld(uint64_t step, uint64_t version) const { return step + sync_every <= version; }
+  // A model of step `step` is in no version from `version` on: one of all has passed it by.
+  bool IsTooOld(uint64_t step, uint64_t version) const {
+    return step + sync_every <= version || HasPassedBy(step, version - 1);
+  }
 };
 
 // The group of each member, by index: groups have numbers 0, 1, ... in the order of their first

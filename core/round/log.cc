@@ -16,7 +16,6 @@ uint32_t ResultLog::FreeBuffer() const {
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const uint64_t pin = words_->Load(memory_->PinAt(i));
     if (pin > 0) used[pin - 1] = true;
-    if (memory_->models().on()) continue;  // they are not held
     const uint64_t hold = words_->Load(memory_->HoldAt(i));
     if (hold > 0) used[hold - 1] = true;
   }

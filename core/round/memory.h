@@ -6,7 +6,8 @@
 //     member word    the owner       odd: has finished so many times (see Standing)
 //     applied word   the owner       the last version it has read
 //     pin word       the owner       1 + the result buffer it may be writing; 0: none
-//     hold word      the owner       1 + the result buffer that its trainer reads in place
+//     hold word      the owner       1 + the result buffer that its trainer reads in place; of
+//                                    models, that whose mean it began its work from
 //     left words     [size] member j writes word j of all blocks, once it touches none any more
 //     headers        [3] the owner, while that buffer is open     SlotHeader, [hypers] float64
 //     buffers        [3] the owner, while open: one contribution each (RoundLayout)
@@ -34,8 +35,8 @@
 // (open buffers, headers), or by anybody with the same values (results, see shards.h).
 //
 // There are as many result buffers as log words, and `size` more: the first have results, each of
-// the others but one may be pinned by a stopped rank, one is free. Of gradients `size` more may be
-// held by readers. What is never touched costs no memory.
+// the others but one may be pinned by a stopped rank, one is free; `size` more may be held. What is
+// never touched costs no memory.
 #ifndef COVEY_CORE_ROUND_MEMORY_H_
 #define COVEY_CORE_ROUND_MEMORY_H_
 
@@ -57,12 +58,15 @@ inline constexpr uint32_t kMostResultBuffers = 1 << 15;
 struct Turn {
   uint64_t executed = 0;
   bool fired = false;
-  uint32_t buffer = 0;   // of results; fired only
-  bool expired = false;  // fired only: not all who were wanted had come, but max_wait was over
+  uint32_t buffer = 0;  // of results; fired only
+  // Fired: not all who were wanted had come, but max_wait was over. Not fired, of models, with
+  // `final`: settled, those in the last version go on with it, and who comes later takes it.
+  bool expired = false;
   // Models: it is of all, for those that have finished. Not fired: the last one was.
   bool final = false;
 
   uint64_t version() const { return executed + 1; }
+  bool settled() const { return !fired && final && expired; }
   uint64_t Word() const {
     return executed << 18 | uint64_t{final} << 17 | uint64_t{expired} << 16 |
            uint64_t{fired} << 15 | buffer;
@@ -197,9 +201,7 @@ class RoundMemory {
   int32_t size() const { return shape_.size; }
   uint32_t log() const { return static_cast<uint32_t>(shape_.log); }
   uint32_t log_words() const { return log() + (models().on() ? 1 : 0); }
-  uint32_t result_buffers() const {
-    return log_words() + static_cast<uint32_t>(shape_.size) * (models().on() ? 1 : 2);
-  }
+  uint32_t result_buffers() const { return log_words() + static_cast<uint32_t>(shape_.size) * 2; }
   size_t result_bytes() const { return result_bytes_; }
   size_t hypers() const { return static_cast<size_t>(shape_.hypers); }
   size_t record_bytes() const { return record_bytes_; }

@@ -1,6 +1,7 @@
 #include "core/round/merge.h"
 
 #include <algorithm>
+#include <array>
 
 namespace covey {
 namespace {
@@ -10,17 +11,36 @@ struct Parts {
   const std::byte* mean;
   const std::byte* own;
   int32_t count;
-  bool merges;  // else the mean is all
+  bool merges;            // else the mean is all,
+  const std::byte* base;  // or it and what is own less this; null: it is
 };
 
 // So that the scratch stays in a core's own cache.
 constexpr size_t kPieceElems = 8192;
 constexpr size_t kPieceBytes = kPieceElems * sizeof(double);
 
+// The mean and the progress: piece by piece, each number by itself.
+void AddProgress(const Kernels& kernels, const RoundLayout::Shard& shard, const Parts& parts,
+                 std::byte* to, std::byte* scratch, Stores stores) {
+  const size_t item = SizeOf(shard.dtype);
+  for (size_t at = 0; at < shard.count; at += kPieceElems) {
+    const size_t piece = std::min(kPieceElems, shard.count - at);
+    const size_t offset = shard.offset_bytes + at * item;
+    const std::byte* base = parts.base + offset;
+    std::byte* out = scratch + kPieceBytes;
+    kernels.reduce({.dtype = shard.dtype, .op = Op::kSum, .prescale = -1}, {&base, 1},
+                   {&scratch, 1}, piece, Stores::kCached);
+    const std::array<const std::byte*, 3> from{scratch, parts.own + offset, parts.mean + offset};
+    kernels.reduce({.dtype = shard.dtype, .op = Op::kSum}, from, {&out, 1}, piece, Stores::kCached);
+    kernels.copy(to + at * item, out, piece * item, stores);
+  }
+}
+
 void MergeShard(const Kernels& kernels, const RoundLayout::Shard& shard, const Parts& parts,
                 std::byte* to, std::byte* scratch, Stores stores) {
   const std::byte* mean = parts.mean + shard.offset_bytes;
   const size_t item = SizeOf(shard.dtype);
+  if (parts.base != nullptr) return AddProgress(kernels, shard, parts, to, scratch, stores);
   if (!parts.merges) return kernels.copy(to, mean, shard.count * item, stores);
   const std::byte* own = parts.own + shard.offset_bytes;
   const double count = parts.count;
@@ -40,11 +60,12 @@ void MergeShard(const Kernels& kernels, const RoundLayout::Shard& shard, const P
 void MergeSpans(const RoundMemory& memory, const Kernels& kernels, const Parts& parts,
                 const EarlyCopy* early, uint64_t version, std::span<void* const> to) {
   const RoundLayout& layout = memory.layout();
-  std::vector<std::byte> scratch(parts.merges ? 2 * kPieceBytes : 0);
+  const bool is_mean = !parts.merges && parts.base == nullptr;
+  std::vector<std::byte> scratch(is_mean ? 0 : 2 * kPieceBytes);
   for (size_t i = 0; i < layout.shards().size(); ++i) {
     const RoundLayout::Shard& shard = layout.shards()[i];
     if (to[shard.span] == nullptr) continue;
-    if (early != nullptr && !parts.merges && early->Has(version, i)) continue;
+    if (early != nullptr && is_mean && early->Has(version, i)) continue;
     std::byte* at = static_cast<std::byte*>(to[shard.span]) +
                     (shard.offset_bytes - layout.offsets_bytes()[shard.span]);
     MergeShard(kernels, shard, parts, at, scratch.data(), StoresOf(layout));
@@ -69,6 +90,7 @@ Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernel
     const auto self = static_cast<size_t>(member.self);
     merged->version = version;
     merged->late = record.contributions[self].last != member.own.step;
+    merged->of_all = record.header.final || memory.models().IsSync(version);
     merged->count = 0;
     for (size_t i = 0; i < sums.size(); ++i)
       merged->count += sums[i] == sums[self] && record.contributions[i].count > 0 ? 1 : 0;
@@ -77,9 +99,14 @@ Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernel
     const Parts parts{.mean = memory.Result(entry.buffer) + memory.record_bytes() + offset,
                       .own = memory.Buffer(member.self, member.own.buffer),
                       .count = merged->count,
-                      .merges = merged->late && !passed_by};
+                      .merges = merged->late && !passed_by && !member.takes,
+                      .base = merged->late && passed_by && !member.takes ? member.base : nullptr};
+    merged->mean = parts.mean;
+    merged->is_of_both = parts.merges;
+    merged->kept = parts.base != nullptr;
     MergeSpans(memory, kernels, parts, member.early, version, to);
   }
+  if (found == Found::kYes) words->Store(memory.HoldAt(member.self), entry.buffer + 1);
   words->Store(memory.PinAt(member.self), 0);
   return found;
 }

@@ -1,6 +1,7 @@
 #include "core/round/rounds.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "core/round/attendance.h"
@@ -34,7 +35,8 @@ Time Rounds::ended() { return static_cast<Time>(words_->Load(memory_->EndedAt())
 uint64_t Rounds::Publish(std::span<const double> hypers) {
   if (memory_->models().on())
     return Arrive([&](uint64_t step) {
-      slot_.Replace(step, hypers);
+      const bool was_taken = slot_.Replace(step, hypers);
+      if (std::exchange(has_offered_, false) && was_taken) base_ = begun_.data();
       early_.Aim(OpenSpans());
     });
   return Arrive([&](uint64_t step) { slot_.Publish(step, hypers); });
@@ -45,9 +47,11 @@ uint64_t Rounds::Skip() {
 }
 
 uint64_t Rounds::Arrive(const std::function<void(uint64_t)>& seal) {
+  goes_without_ = false;
   uint64_t* word = memory_->MemberAt(self_);
   const Standing standing{words_->Load(word)};
   const bool has_models = memory_->models().on();
+  if (standing.finished()) step_ = std::max(step_, executed());  // versions were made without it
   step_ = has_models ? step_ + 1 : next_step();
   early_.Forget();
   is_merged_ = false;
@@ -167,6 +171,10 @@ void Rounds::Merge(uint64_t version, std::span<void* const> to, Merged* merged) 
   const uint64_t last = executed();
   if (memory_->models().HasPassedBy(member.own.step, last)) version = last;
   do {
+    member.takes = version == settled_;
+    // In this order: nobody takes it any more once a version of all that has ended has passed it
+    // by.
+    member.base = slot_.offered().state == SlotState::kTaken ? nullptr : base_;
     if (covey::Merge(*memory_, words_, *kernels_, member, version, to, merged) == Found::kYes)
       break;
     // Who has entered the next version in its place may have stopped before it said so.
@@ -175,10 +183,41 @@ void Rounds::Merge(uint64_t version, std::span<void* const> to, Merged* merged) 
     version = executed();
   } while (true);
   early_.Forget();
+  NoteBase(*merged, to);
   const uint64_t newest = executed();
   if (merged->late && memory_->models().LastSync(newest) >= member.own.step)
     step_ = std::max(step_, newest);
   merged->step = step_;
+}
+
+void Rounds::Begin() {
+  begun_.assign(open(), open() + memory_->layout().length_bytes());
+  base_ = begun_.data();
+}
+
+uint64_t Rounds::OfferAgain() {
+  const std::byte* model = open();
+  begun_.assign(model, model + memory_->layout().length_bytes());
+  Publish({});
+  is_merged_ = has_offered_ = true;
+  return step_;
+}
+
+// What is trained on from here: mostly the mean, which it holds.
+void Rounds::NoteBase(const Merged& merged, std::span<void* const> to) {
+  base_ = merged.mean;
+  if (!merged.is_of_both) return std::vector<std::byte>().swap(begun_);
+  base_ = nullptr;
+  if (std::find(to.begin(), to.end(), nullptr) != to.end()) return;
+  const RoundLayout& layout = memory_->layout();
+  begun_.resize(layout.length_bytes());
+  for (const RoundLayout::Shard& shard : layout.shards()) {
+    const size_t offset = shard.offset_bytes - layout.offsets_bytes()[shard.span];
+    std::memcpy(begun_.data() + shard.offset_bytes,
+                static_cast<const std::byte*>(to[shard.span]) + offset,
+                shard.count * SizeOf(shard.dtype));
+  }
+  base_ = begun_.data();
 }
 
 bool Rounds::Look(int32_t member, std::span<void* const> to, uint64_t* step) const {
@@ -222,14 +261,41 @@ std::vector<int32_t> Rounds::Unfinished() {
   return members;
 }
 
+bool Rounds::GoOnWithout() {
+  goes_without_ = true;
+  Meet();
+  if (!memory_->models().on()) {
+    AskForMissing();
+    return true;
+  }
+  const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
+  if (turn.fired) return false;
+  if (!turn.final || turn.settled()) return true;  // not final: others train on, and it with them
+  Turn settled = turn;
+  settled.expired = true;
+  return words_->CompareExchange(memory_->TurnAt(), turn.Word(), settled.Word());
+}
+
+void Rounds::AskForMissing() {
+  const uint64_t last = executed();
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    if (i == self_ || lost_[static_cast<size_t>(i)]) continue;
+    if (words_->Load(memory_->LeftAt(self_, i)) != 0) continue;
+    if (words_->Load(memory_->AppliedAt(i)) + memory_->log() >= last) continue;
+    return snapshots_.AskFor(last);
+  }
+}
+
 bool Rounds::IsFlushed() {
+  const Turn seen = Turn::Of(words_->Load(memory_->TurnAt()));
+  if (seen.settled()) settled_ = seen.executed;
   if (!Unfinished().empty()) return false;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
     // What a member that is dead has left of a model is in no version.
     const Standing standing{words_->Load(memory_->MemberAt(i))};
     const bool is_left = !memory_->models().on() || standing.finished();
-    if (slot.state == SlotState::kSealed && is_left) return false;
+    if (slot.state == SlotState::kSealed && is_left && !seen.settled()) return false;
   }
   // After the slots: the version that has taken the last of them may be under way.
   const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
@@ -269,9 +335,9 @@ std::vector<int32_t> Rounds::Unmet() {
 }
 
 void Rounds::Leave() {
-  snapshots_.Withdraw();
+  if (!goes_without_) snapshots_.Withdraw();
   Finish();
-  if (!memory_->models().on()) Release();
+  Release();
   for (int32_t i = 0; i < memory_->size(); ++i) words_->Store(memory_->LeftAt(i, self_), 1);
 }
 

@@ -79,12 +79,21 @@ class Rounds final : public Versions {
   // The same for a snapshot of `version`, which it has taken: it had fallen out of the log.
   void OnSnapshot(uint64_t version);
 
-  // Models: this rank's own merges with `version` or, when that is gone or a version of all has
+  // Models: this rank's own merges with `version`, which it takes as it is if others have gone on
+  // with that and it was missing (GoOnWithout), or, when that is gone or a version of all has
   // come after its step, with the newest: see merge.h. Who was late and has missed a version of all
   // goes on from the newest: its next step is the one after that. To the spans of open() it costs
   // less: some of it was done while the version was under way. REQUIRES: version >= 1 has ended,
   // this rank has published.
   void Merge(uint64_t version, std::span<void* const> to, Merged* merged);
+
+  // Models: what lies in open() is what this rank begins its work from, if it has merged with
+  // nothing yet: see merge.h.
+  void Begin();
+
+  // After a Merge that has kept progress: publishes what it became, which lies in open(), as the
+  // next step, so that versions have it while this rank goes on from it with the one after.
+  uint64_t OfferAgain();
 
   // Models, any member's, at any time, alone: copies to to[i] what it has published last. *step is
   // which (0: nothing yet). False: it has published another one meanwhile.
@@ -95,6 +104,7 @@ class Rounds final : public Versions {
   // To be asked after Advance.
   bool HasGivenUp() const override { return arrivals_.over(); }
   std::vector<int32_t> Unfinished() override;
+  bool GoOnWithout() override;
   void GoOn() override;
 
   // For who has fallen out of the log, and who is asked for its state: see snapshots.h.
@@ -119,6 +129,8 @@ class Rounds final : public Versions {
  private:
   uint64_t Arrive(const std::function<void(uint64_t)>& seal);
   void NoteApplied(uint64_t version);
+  void AskForMissing();
+  void NoteBase(const Merged& merged, std::span<void* const> to);
   bool Fire(Turn* turn, const Arrivals::Answer& answer);
   void Work(const Turn& turn, Time now, Time* until, bool* moved);
   void End(const Turn& turn, Time now);
@@ -139,13 +151,18 @@ class Rounds final : public Versions {
   Snapshots snapshots_;
   bool skips_ahead_;
   uint64_t step_ = 0;
-  bool is_merged_ = true;        // models: what it has published last
-  uint64_t read_ = 0;            // the last version that was
-  bool is_overdue_ = false;      // as of then
-  std::vector<bool> lost_;       // by member
-  std::vector<uint64_t> needs_;  // of those who could give, when they were looked at last
-  uint64_t collected_ = 0;       // the version whose fates these are
-  std::vector<Pick> picks_;      // by member
+  bool is_merged_ = true;            // models: what it has published last
+  bool goes_without_ = false;        // ranks that were missing in finish(), since then
+  const std::byte* base_ = nullptr;  // models: what its work began from; null: not known
+  std::vector<std::byte> begun_;     // that, where it is no mean; or what it has offered again
+  bool has_offered_ = false;         // since its last merge
+  uint64_t settled_ = 0;             // models: a final version that others have gone on with
+  uint64_t read_ = 0;                // the last version that was
+  bool is_overdue_ = false;          // as of then
+  std::vector<bool> lost_;           // by member
+  std::vector<uint64_t> needs_;      // of those who could give, when they were looked at last
+  uint64_t collected_ = 0;           // the version whose fates these are
+  std::vector<Pick> picks_;          // by member
   Counters counters_;
 };
 

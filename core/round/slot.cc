@@ -64,19 +64,21 @@ const std::byte* Slot::Withdraw() {
   return is_null ? nullptr : memory_->Buffer(self_, slot.buffer);
 }
 
-void Slot::Replace(uint64_t step, std::span<const double> hypers) {
+bool Slot::Replace(uint64_t step, std::span<const double> hypers) {
   uint64_t* word = memory_->SlotAt(self_);
   SlotWord before = SlotWord::Of(words_->Load(word));
   CHECK(step > before.step, "steps grow");
   WriteHeader(open_, ContentOf(step), hypers);
   const SlotWord next{SlotState::kSealed, open_, step};
-  if (before.state != SlotState::kSealed ||
-      !words_->CompareExchange(word, before.Word(), next.Word())) {
+  const bool was_taken = before.state != SlotState::kSealed ||
+                         !words_->CompareExchange(word, before.Word(), next.Word());
+  if (was_taken) {
     before = SlotWord::Of(words_->Load(word));
     words_->Store(word, next.Word());
     Acknowledge(before);
   }
   ChooseOpen(open_);
+  return was_taken;
 }
 
 void Slot::WriteHeader(uint32_t buffer, const Contribution& content,

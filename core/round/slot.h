@@ -67,7 +67,7 @@ class Slot {
   // it was collected. The buffer stays as it is until Publish or Skip.
   const std::byte* Withdraw();
   // As Publish, instead of what was there.
-  void Replace(uint64_t step, std::span<const double> hypers);
+  bool Replace(uint64_t step, std::span<const double> hypers);
 
   // What it offers. REQUIRES: it has published.
   SlotWord offered() const { return SlotWord::Of(words_->Load(memory_->SlotAt(self_))); }

@@ -94,6 +94,14 @@ Offer Snapshots::Find(uint64_t applied, uint64_t executed) {
   return {};
 }
 
+void Snapshots::AskFor(uint64_t version) {
+  const uint64_t before = words_->Load(memory_->AskAt());
+  const Ask ask = Ask::Of(before);
+  if (ask.version >= version) return;
+  if (words_->CompareExchange(memory_->AskAt(), before, Ask{ask.number + 1, version}.Word()))
+    words_->Ring(memory_->BellAt());
+}
+
 void Snapshots::SetInNeed(bool is_in_need) {
   if ((need_ % 2 == 1) != is_in_need) ++need_;
   words_->Store(memory_->OfferAt(self_) + 3, need_);

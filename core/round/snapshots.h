@@ -16,11 +16,11 @@
 //                                 then as above                           this ask, next attempt
 //
 // Nobody waits for an asker, an asker waits for nobody in particular. An offer is withdrawn when
-// another takes its place, when it is too old for the log, and when its owner leaves. Who has seen
-// it stand serves that ask no more; so an asker that finds it withdrawn asks once more. Its owner
-// does not: it may be dead in between. Readers pin nothing: they copy to memory of their own
-// and look whether the offer still stands. A version is offered once by a member, so that an offer
-// which was withdrawn never stands again.
+// another takes its place, and when it is too old for the log; it stands when its owner leaves, or
+// dies. Who has seen it stand serves that ask no more; so an asker that finds it withdrawn asks
+// once more. Its owner does not: it may be dead in between. Readers pin nothing: they copy to
+// memory of their own and look whether the offer still stands. A version is offered once by a
+// member, so that an offer which was withdrawn never stands again.
 #ifndef COVEY_CORE_ROUND_SNAPSHOTS_H_
 #define COVEY_CORE_ROUND_SNAPSHOTS_H_
 
@@ -92,6 +92,8 @@ class Snapshots {
   Offer Find(uint64_t applied, uint64_t executed);
   // Odd while `member` looks for one itself; only grows.
   uint64_t NeedOf(int32_t member) const { return words_->Load(memory_->OfferAt(member) + 3); }
+  // For one that will need it when it comes: of `version`, unless that is asked for already.
+  void AskFor(uint64_t version);
   // Copies it; false: it was withdrawn meanwhile, and what was copied is to be forgotten.
   bool Take(const Offer& offer, std::byte* to);
 

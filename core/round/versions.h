@@ -61,6 +61,15 @@ class Versions {
   };
   virtual Lack Lacking() { return {}; }
 
+  // After it has given up: this rank goes on with what there is. Models: who comes later takes the
+  // final version as it is. Gradients: a snapshot is asked for, of whoever is here, for members
+  // that will have fallen out of the log. Nobody who comes later waits for this rank (Meet). False:
+  // a version is under way, which is to end first.
+  virtual bool GoOnWithout() {
+    Meet();
+    return true;
+  }
+
   // After a flush: it trains on and is waited for again, also before its next step, and that is the
   // one after the last version, as it is for all, or after its last step if that is further.
   virtual void GoOn() = 0;

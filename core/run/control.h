@@ -45,7 +45,7 @@ struct ControlOptions {
   std::string build;  // version and interfaces: must be equal on all nodes
   Time lease = 0;     // who serves says it: a node that is silent for so long is lost
 };
-inline constexpr size_t kMinSecretBytes = 16;
+inline constexpr size_t kMinSecretBytes = 32;
 inline constexpr int32_t kMaxNodes = 1024;
 inline constexpr int32_t kMaxControlRanks = 1024;      // as kMaxRanksPerHost of shared memory
 inline constexpr size_t kMaxControlTextBytes = 16384;  // of a report

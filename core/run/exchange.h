@@ -45,8 +45,9 @@ struct Exchange {
   // What to do, given at Begin.
   Request* request = nullptr;
   Channel* channel = nullptr;
-  uint32_t occurrence = 0;
+  uint64_t occurrence = 0;
   uint32_t entry = 0;     // 0 = void
+  uint32_t begun_as = 0;  // the entry it was told to begin as: without a room it is void since then
   void* owner = nullptr;  // whoever began it, returned at its end
 
   ExchangeState state = ExchangeState::kAwaitReady;

@@ -28,7 +28,7 @@ size_t Executor::ProblemHash::operator()(const Problem& p) const {
   return h;
 }
 
-void Executor::Begin(Request* request, Channel* channel, uint32_t occurrence, uint32_t entry,
+void Executor::Begin(Request* request, Channel* channel, uint64_t occurrence, uint32_t entry,
                      void* owner, Time now) {
   if (free_.empty()) {
     all_.push_back(std::make_unique<Exchange>());
@@ -39,7 +39,7 @@ void Executor::Begin(Request* request, Channel* channel, uint32_t occurrence, ui
   x->request = request;
   x->channel = channel;
   x->occurrence = occurrence;
-  x->entry = entry;
+  x->entry = x->begun_as = entry;
   x->owner = owner;
   x->state = ExchangeState::kAwaitReady;
   x->outcome = Outcome::kDone;
@@ -142,7 +142,7 @@ void Executor::Publish(Exchange* x, Time now) {
   x->streaming = x->channel->streaming;
   Cell* cell = x->CellOf(x->Me());
   const size_t turn = x->Turn();
-  cell->begin[turn] = {x->occurrence, x->entry};
+  cell->begin[turn] = {static_cast<uint32_t>(x->occurrence), x->entry};
   const auto offset_of = [&](const Spans& spans) {
     bool inside = spans.length_bytes() > 0;
     spans.ForEachPiece([&](const std::byte* data, size_t length) {
@@ -252,7 +252,8 @@ bool Executor::JudgeBegins(Exchange* x, Time now) {
   const bool agree = JudgeRooms(x);
   for (size_t j = 0; j < x->size(); ++j) {
     const covey::Begin& theirs = x->CellOf(j)->begin[x->Turn()];
-    if (agree && x->entry != 0 && theirs.entry == x->entry && theirs.occurrence == x->occurrence)
+    if (agree && x->entry != 0 && theirs.entry == x->entry &&
+        theirs.occurrence == static_cast<uint32_t>(x->occurrence))
       continue;
     End(x, Outcome::kVoid, {}, now);
     return false;

@@ -72,7 +72,7 @@ class Executor {
 
   // `request` and `channel` are borrowed until the exchange appears in ended(). entry 0 begins
   // void.
-  void Begin(Request* request, Channel* channel, uint32_t occurrence, uint32_t entry, void* owner,
+  void Begin(Request* request, Channel* channel, uint64_t occurrence, uint32_t entry, void* owner,
              Time now);
 
   // One pass over all exchanges. True if anything moved.

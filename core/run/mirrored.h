@@ -52,6 +52,7 @@ class Mirrored final : public Transport {
   uint64_t AllocShared(size_t length_bytes) override;
   void FreeShared(uint64_t offset) override;
   void* AllocData(size_t length_bytes) override { return arena_->AllocData(length_bytes); }
+  void BecomePrivate() override { arena_->BecomePrivate(); }
   uint64_t OffsetOf(const std::byte*, size_t) const override { return kNoOffset; }
 
   bool CanReadPeers() const override { return false; }

@@ -24,7 +24,7 @@ constexpr const char* kSharedMemory = "leave COVEY_TRANSPORT at auto (shared mem
 constexpr Known kKnown[] = {
     {"mpi", "the MPI library of the machine (covey build mpi makes it)", kSharedMemory},
     {"ucx", "the UCX library of the machine", kSharedMemory},
-    {"grpc", "the gRPC library of the machine (tools/setup of Covey's sources makes it)",
+    {"grpc", "the gRPC library of the machine (covey build grpc makes it)",
      "start all ranks with one coveyrun"},
     {"cuda", "", "move the tensors to the CPU"},  // in the wheel
 };

@@ -75,6 +75,9 @@ class Transport {
     return nullptr;
   }
 
+  // In a child of fork(): what it writes to the ranks' memory is its own: see Arena::BecomePrivate.
+  virtual void BecomePrivate() = 0;
+
   // Reading a peer's private memory. CanReadPeers was probed when the job began and is this rank's
   // own answer. ReadPeer copies from `address` in the address space of `peer`; 0 or an errno.
   virtual bool CanReadPeers() const = 0;
@@ -122,6 +125,7 @@ struct TransportOptions {
   int shm_fd = -1;       // the job's shared memory; -1 = none: only a job of one
   int launcher_pid = 0;  // where to find it when the descriptor was closed on the way; 0 = nowhere
   uint64_t arena_bytes = 0;
+  bool reads_peers = false;  // CanReadPeers may be true; every rank lets the others read its memory
   Time start_timeout = 0;
   Time start_warning = kNever;  // after this long the log says which ranks are missing
   Log* log = nullptr;           // outlives the transport; null: nothing is said

@@ -24,7 +24,7 @@ import covey.torch as hvd
 from covey.bench.bound import seconds as bound_seconds
 from covey.inject import drawn, parse
 from covey.method import full_text, ranks_needed
-from runs import save
+from runs import save, stamped
 
 BASE_MS = 325  # One step of the paper, by its speed-ups.
 PUBLISHED_SOLO = {200: 1.50, 300: 1.75, 400: 2.01}
@@ -39,7 +39,7 @@ def methods() -> Dict[str, str]:
         "allreduce": "allreduce",
         "solo": "eager:admit=solo,grace=0s,log=64",
         "half": "eager:admit=0.5,grace=0s,log=64",
-        "majority": "eager:admit=5,log=64",  # more than half of the eight
+        "five": "eager:admit=5,log=64",
     }
     if any(method["name"] == "wagma" for method in covey.methods()):
         known["wagma"] = "wagma"
@@ -132,16 +132,20 @@ def path_of(args: argparse.Namespace, delay: int, seed: int) -> str:
     return os.path.join(args.out, f"hyperplane_{delay}ms_seed{seed}.json")
 
 
-def load(path: str, settings: Dict[str, Any]) -> Dict[str, Any]:
-    """The run in the file, if it is of these settings; one without figures when there is none."""
+def load(path: str, settings: Dict[str, Any], to_show: bool) -> Dict[str, Any]:
+    """The run in the file, if it is of these settings; one without figures when there is none.
+    ``to_show``: methods may have been given by another text, which then is said."""
     try:
         with open(path, encoding="utf-8") as file:
             run = dict(json.load(file))
     except FileNotFoundError:
         return {"settings": settings, "methods": {}, "results": {}}
     texts = methods()
-    if run["settings"] != settings or any(texts.get(m) != t for m, t in run["methods"].items()):
+    others = [f"{m} was {t}" for m, t in run["methods"].items() if texts.get(m) != t]
+    if run["settings"] != settings or (others and not to_show):
         raise SystemExit(f"{path} is of other settings: remove it, or take another --out")
+    if to_show:
+        print(f"{path}: measured by {stamped(run)}{'; ' * bool(others)}{', '.join(others)}")
     return run
 
 
@@ -259,7 +263,7 @@ def main() -> None:
     for delay in args.delays:
         for seed in args.seeds:
             path = path_of(args, delay, seed)
-            run = load(path, settings_of(args, delay, seed))
+            run = load(path, settings_of(args, delay, seed), args.show)
             missing = [name for name in args.methods if name not in run["results"]]
             if missing and args.show:
                 raise SystemExit(f"{path} has no figures of {', '.join(missing)} yet")

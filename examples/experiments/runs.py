@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import json
 import os
+import pathlib
 import statistics
+import subprocess
 from typing import Any, Dict, Sequence, Tuple
+
+import torch
+
+import covey
 
 
 def load(path: str, settings: Dict[str, Any]) -> Dict[str, Any]:
@@ -21,8 +28,24 @@ def load(path: str, settings: Dict[str, Any]) -> Dict[str, Any]:
     return run
 
 
+def stamp() -> Dict[str, str]:
+    """By what figures are measured: commit ("+" where files differ from it), day, versions."""
+    folder = pathlib.Path(__file__).parent
+    git = ["git", "-C", str(folder), "describe", "--always", "--dirty=+"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    day = datetime.date.today().isoformat()
+    versions = {"covey": covey.__version__, "torch": torch.__version__}
+    return {"commit": commit or "unknown", "date": day, **versions}
+
+
+def stamped(run: Dict[str, Any]) -> str:
+    """The same of a run that was saved, as one line."""
+    return ", ".join(f"{key} {value}" for key, value in run.get("measured", {}).items())
+
+
 def save(run: Dict[str, Any], path: str) -> None:
-    """Whole, or not at all."""
+    """Whole, or not at all; stamped."""
+    run["measured"] = stamp()
     with open(f"{path}.part", "w", encoding="utf-8") as file:
         file.write(json.dumps(run) + "\n")
     os.replace(f"{path}.part", path)

@@ -32,7 +32,7 @@ def sent(method: str, ranks: int, model_bytes: int) -> float:
         return _allreduce(ranks, size) / int(setting(text, "local_steps", ""))
     if name == "wagma":
         told, every = setting(text, "group_size", ""), int(setting(text, "sync_every", ""))
-        group = 2 ** round(math.log2(ranks) / 2) if told == "auto" else int(told)
+        group = 2 ** math.floor(math.log2(ranks) / 2 + 0.5) if told == "auto" else int(told)
         return _allreduce(group, size) * (every - 1) / every + _allreduce(ranks, size) / every
     if name == "dpsgd":  # One copy to each neighbor of the exponential graph.
         return size * math.ceil(math.log2(ranks))

@@ -16,7 +16,7 @@ and allgather take those of TensorFlow too. For training see :mod:`covey.torch` 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, List
 
 from covey import _native, ops
 from covey.basics import (
@@ -126,6 +126,11 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     raise ops.absent(__name__, name)
+
+
+def __dir__() -> List[str]:
+    """What is public: submodules are reached by ``import``."""
+    return sorted(__all__)
 
 
 def check_replicas(model: Any, group: Group = world) -> None:

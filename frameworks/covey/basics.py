@@ -77,6 +77,7 @@ def _start(settings: Optional[Mapping[str, object]]) -> None:
     if not _exit_registered:
         _exit_registered = True
         atexit.register(_shutdown_at_exit)
+        os.register_at_fork(after_in_child=_native.after_fork)
     watch.start()
 
 

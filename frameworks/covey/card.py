@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import textwrap
 from typing import Any, Dict, List, Set, Tuple
 
@@ -20,6 +19,7 @@ from covey.method import (
     plans,
     text_at,
 )
+from covey.notice import tell
 from covey.state import state
 from covey.tally import told
 
@@ -57,6 +57,10 @@ _TABLE = (
 _FACTORS = {"ranks": "times the ranks, with a warm-up", "one": "as it is"}
 _AVERAGED = "gradients averaged over all ranks"  # In a warm-up.
 _BOUNDED = ", which are waited for no longer than max_wait"
+_OWN_MODELS = (
+    "each rank's model is its own until finish(): accuracy and torch.save are of that one model; "
+    "covey.consensus(model) has the mean of all, and covey.save writes it"
+)
 _COMMON = ("warmup_steps", "clip_norm")  # Every method has them.
 
 
@@ -94,7 +98,7 @@ def show(text: str, ranks: int, gradient_bytes: int, group: int) -> None:
         return
     _shown.add((state.life, text))
     lines = start_card(text, ranks, gradient_bytes, group)
-    sys.stderr.write("".join(f"covey | {line}\n" for line in lines))
+    tell(*lines, label="covey | ")
 
 
 def start_card(text: str, ranks: int, gradient_bytes: int, group: int) -> List[str]:
@@ -121,6 +125,8 @@ def start_card(text: str, ranks: int, gradient_bytes: int, group: int) -> List[s
             lines += _lines("warm-up         ", f"to step {last}: {_AVERAGED}{_BOUNDED}")
         for label, fact in _facts(method):
             lines += _lines(label, fact)
+        if method["exchanged"].startswith("models"):
+            lines += _lines("evaluation      ", _OWN_MODELS)
         norm = clip_norm_at(text, begin)
         if norm is not None:
             lines += _lines("clipped         ", f"{_clipped(plan)}, to a norm of {norm:g}")

@@ -34,13 +34,14 @@ class Framework(abc.ABC, Generic[T]):
     Attributes:
         questions: for a shortcut (`Requests.shortcut`), the names of what a tensor tells of itself:
             that it lies in this process's memory, and (a method) without gaps; its dtype; (a
-            method) its address; its shape. None: there is none.
+            method) its address; its shape; (a method) that it means other numbers than lie there.
+            None: there is none.
         dtypes: covey_dtype -> such a dtype.
         plain_types: types (none of theirs) whose tensors may be read by DLPack's exchange table,
             where the framework has one, instead.
     """
 
-    questions: Optional[Tuple[str, str, str, str, str]] = None
+    questions: Optional[Tuple[str, str, str, str, str, str]] = None
     dtypes: Tuple[Any, ...] = ()
     plain_types: Tuple[type, ...] = ()
 

@@ -55,6 +55,13 @@ class HandleSet(Generic[T]):
         return all(handle.poll() for handle in self._handles)
 
 
+def awaited(handle: Any) -> List[int]:
+    """The ranks that an operation, or a set of them, waits for; empty: none are known, and they are
+    asked for. Internal."""
+    handles = handle._handles if isinstance(handle, HandleSet) else [handle]
+    return sorted({rank for one in handles for rank in memoryview(one._awaited()).cast("i")})
+
+
 def checked(handle: Any) -> Any:
     """``handle``, which is one. Raises InvalidArgument (a ValueError) when it is not."""
     if not (hasattr(handle, "wait") and hasattr(handle, "poll")):

@@ -20,7 +20,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable, Dict, List, Optional, Tuple
 
 from covey.errors import InvalidArgument
@@ -87,6 +87,7 @@ class Item:
 
     words: str
     draw: Callable[[int, int, int, int], Delay]
+    who: Who = Who()
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,18 @@ class Schedule:
             for number, item in enumerate(self.items)
         ]
         return Delay(sum(d.seconds for d in drawn), sum(d.times for d in drawn))
+
+    def check(self, size: int) -> None:
+        """Raises InvalidArgument (a ValueError) for ranks that a job of ``size`` does not have."""
+        for item in self.items:
+            if item.who.rank >= size:
+                raise InvalidArgument(
+                    f"{item.words}: the job has ranks 0 to {size - 1}, no rank {item.who.rank}"
+                )
+            if item.who.count > size:
+                raise InvalidArgument(
+                    f"{item.words}: the job has {size} ranks, fewer than {item.who.count}"
+                )
 
     def __str__(self) -> str:
         return f"{'; '.join(item.words for item in self.items)} (seed {self.seed})"
@@ -142,7 +155,8 @@ def _item(word: str) -> Item:
     if at and not takes_who:
         raise InvalidArgument(f"{word!r}: {kind} is of every rank: {form}")
     try:
-        return make(_who(who if at else takes_who), *arguments)
+        ranks = _who(who if at else takes_who)
+        return replace(make(ranks, *arguments), who=ranks)
     except (TypeError, ValueError) as error:
         why = f" ({error})" if isinstance(error, _Wrong) else ""
         raise InvalidArgument(f"{word!r} is not {form}{why}") from None

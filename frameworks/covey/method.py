@@ -12,6 +12,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tup
 from covey import _native
 from covey.errors import InvalidArgument
 from covey.group import Group
+from covey.notice import tell
 from covey.state import state
 from covey.topology import Row, row_by_index
 from covey.watch import where
@@ -82,7 +83,7 @@ def choose(name: Optional[str], settings: Mapping[str, object]) -> str:
         return told
     check(text)
     chosen = full_text(text)
-    if told != chosen and (told != _DEFAULT or "COVEY_METHOD" in os.environ):
+    if told != chosen and (told != _DEFAULT or os.environ.get("COVEY_METHOD")):
         hint = " (--force-method would make the flag win)" if _chosen_by() == "flag" else ""
         _announce(f"{_told()} ignored: " + "{place} says " + asked + hint)
     return chosen
@@ -98,7 +99,7 @@ def settle(settings: Mapping[str, object]) -> Dict[str, object]:
 
 def compare(settings: Mapping[str, object]) -> None:
     """Says after ``init(settings=...)`` which of two methods that this job was told is ignored."""
-    if "method" not in settings or "COVEY_METHOD" not in os.environ:
+    if "method" not in settings or not os.environ.get("COVEY_METHOD"):
         return
     asked, variable = f"init(settings={{'method': {settings['method']!r}}})", _variable()
     if full_text(str(settings["method"])) == full_text(os.environ["COVEY_METHOD"]):
@@ -135,7 +136,7 @@ def _told() -> str:
 
 def _variable() -> str:
     """What the flag or the variable says, as the user wrote it."""
-    text = os.environ.get("COVEY_METHOD", _DEFAULT)
+    text = os.environ.get("COVEY_METHOD") or _DEFAULT
     by = os.environ.get("COVEY_METHOD_BY", "variable")
     return f"COVEY_METHOD={text}" if by == "variable" else f"--method {text}"
 
@@ -149,7 +150,7 @@ def _announce(sentence: str) -> None:
     if (state.life, line) in _announced or state.require().rank != 0:
         return
     _announced.add((state.life, line))
-    sys.stderr.write(f"covey: {line}\n")
+    tell(line)
 
 
 class Plan(NamedTuple):
@@ -240,6 +241,18 @@ def lr_scale(method: Optional[str] = None, process_set: Optional[Group] = None) 
     if method is not None:
         check(method)
     return scale_at(full_text(method), 0, place.size if process_set is None else process_set.size())
+
+
+def outlives(text: str, group: int) -> bool:
+    """Whether the members of a group go on training when one of them has died: no step waits for
+    all but those of a warm-up.
+
+    Example:
+        >>> [outlives(text, 0) for text in ("eager", "dpsgd")]  # doctest: +SKIP
+        [True, False]
+    """
+    return all(it.in_rounds or it.payload == GRADIENTS and it.until < FOREVER
+               for _, it in plans(text, group))
 
 
 def scale_at(text: str, version: int, ranks: int) -> float:

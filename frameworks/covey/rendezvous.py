@@ -17,6 +17,8 @@ MASTER_PORT        for env:// of torch.distributed, which may share the store th
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import select
 import time
@@ -28,6 +30,7 @@ from covey.errors import CoveyError, InvalidArgument, Timeout, Unsupported
 from covey.state import state
 
 _KEY = "covey/memory"
+_FAREWELL_S = 5.0  # So long rank 0 waits for those to whom it has said that there will be no job.
 # Who starts ranks tells them their number and how many they are.
 _PLACES = (
     ("RANK", "WORLD_SIZE"),  # torchrun, and whoever sets them for env://
@@ -35,21 +38,33 @@ _PLACES = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # Open MPI's mpirun
     ("PMI_RANK", "PMI_SIZE"),  # MPICH's and Intel MPI's
 )
+_OF_TORCHRUN = "TORCHELASTIC_RESTART_COUNT"
+_OF_COVEYRUN = {
+    *("COVEY_RANK", "COVEY_SIZE", "COVEY_LOCAL_RANK", "COVEY_LOCAL_SIZE", "COVEY_SHM_FD"),
+}
 _SEVERAL_HOSTS = (
     "{} on several hosts ({}): shared memory joins those of one host; use mpirun and "
     "`covey build mpi` across hosts"
 )
 
 
+def under_coveyrun(environ: Mapping[str, str]) -> bool:
+    """Whether this process is a rank that coveyrun has started, and not one that another launcher
+    has started within it: coveyrun says RANK and WORLD_SIZE too, and nothing of torchrun's."""
+    if "COVEY_SHM_FD" not in environ or _OF_TORCHRUN in environ:
+        return False
+    pairs = (("RANK", "COVEY_RANK"), ("WORLD_SIZE", "COVEY_SIZE"))
+    return all(environ.get(name, environ.get(ours)) == environ.get(ours) for name, ours in pairs)
+
+
 def by_torchrun(environ: Mapping[str, str]) -> bool:
     """Whether torchrun has started this process as one of several."""
-    several = environ.get("WORLD_SIZE", "1") != "1"
-    return several and "TORCHELASTIC_RESTART_COUNT" in environ and "COVEY_SHM_FD" not in environ
+    return environ.get("WORLD_SIZE", "1") != "1" and _OF_TORCHRUN in environ
 
 
 def by_variables(environ: Mapping[str, str]) -> bool:
     """Whether RANK and WORLD_SIZE alone say that this process is one of several."""
-    known = ("COVEY_SHM_FD", "COVEY_SIZE", *(size for _, size in _PLACES[1:]))
+    known = ("COVEY_SIZE", *(size for _, size in _PLACES[1:]))
     several = "RANK" in environ and environ.get("WORLD_SIZE", "1") != "1"
     return several and not any(name in environ for name in known)
 
@@ -67,7 +82,12 @@ def settings(environ: Mapping[str, str]) -> Dict[str, object]:
     """
     if state.meeting is not None:
         return state.meeting
-    if environ.get("COVEY_RENDEZVOUS") and "COVEY_SHM_FD" not in environ:
+    if under_coveyrun(environ):
+        return {}
+    if "COVEY_SHM_FD" in environ:
+        inner = {name: text for name, text in environ.items() if name not in _OF_COVEYRUN}
+        return settings(inner) or _alone()
+    if environ.get("COVEY_RENDEZVOUS"):
         return meet_at(environ["COVEY_RENDEZVOUS"], environ)
     if not by_torchrun(environ):
         return meet_by_variables(environ) if by_variables(environ) else {}
@@ -189,6 +209,8 @@ def meet_by_variables(environ: Mapping[str, str]) -> Dict[str, object]:
 
 
 def _check_one_host(size: int) -> None:
+    if "COVEY_SHM_FD" in os.environ and _OF_TORCHRUN not in os.environ:
+        return  # LOCAL_WORLD_SIZE is of coveyrun, within whose rank these were started.
     on_host = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     if on_host != size:
         raise Unsupported(_SEVERAL_HOSTS.format(f"{size} ranks", f"{on_host} on this one"))
@@ -198,22 +220,95 @@ def meet(store: Any, rank: int, size: int) -> Dict[str, object]:
     """The same through any store of torch.distributed that these ``size`` ranks share.
 
     The first meeting counts: a process stays in its job.
+
+    Raises:
+        Unsupported: (a ValueError) ranks of several hosts.
+        InvalidArgument: (a ValueError) what the store says is not the memory of a job of this user.
     """
     if state.meeting is not None:
         return state.meeting
-    from covey.launch.meeting import host_id
-
     _check_one_host(size)
-    if rank == 0:
-        descriptor = _native.job_create(size)
-        store.set(_KEY, f"{os.getpid()} {descriptor} {host_id()}")
-    else:
-        process, theirs, host = store.get(_KEY).decode().split(maxsplit=2)
-        if host != host_id():
-            raise Unsupported(_SEVERAL_HOSTS.format(f"ranks 0 and {rank}", "or in two containers"))
-        descriptor = os.open(f"/proc/{process}/fd/{theirs}", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        descriptor = _memory(store, rank, size)
+    except Exception as error:
+        if rank != 0:
+            store.set(f"{_KEY}/{rank}", str(error))
+        raise
+    try:
+        _agree(store, rank, size)
+    except BaseException:
+        os.close(descriptor)
+        raise
     state.meeting = _on_this_host(rank, size, descriptor)
     return state.meeting
+
+
+def _memory(store: Any, rank: int, size: int) -> int:
+    """The descriptor of the job's memory: made by rank 0, opened by the others."""
+    from covey.launch import memory
+
+    if rank == 0:
+        descriptor = _native.job_create(size)
+        told = {"memory": memory.place_of(descriptor), "host": memory.host_id()}
+        store.set(_KEY, json.dumps(told))
+        return descriptor
+    place, host = _told(store.get(_KEY))
+    if host != memory.host_id():
+        raise Unsupported(_SEVERAL_HOSTS.format(f"ranks 0 and {rank}", "or in two containers"))
+    return memory.open_told(place)
+
+
+def _agree(store: Any, rank: int, size: int) -> None:
+    """Returns when every rank has the memory. One that has not told why under its number, and rank
+    0 tells all of it: nobody waits for it in vain."""
+    from covey.launch.meeting import start_timeout_s
+
+    limit = timedelta(seconds=start_timeout_s())
+    if rank != 0:
+        store.set(f"{_KEY}/{rank}", "")
+        store.wait([f"{_KEY}/verdict"], limit)
+        verdict = store.get(f"{_KEY}/verdict").decode()
+        store.set(f"{_KEY}/heard/{rank}", "")
+        if verdict:
+            raise Unsupported(verdict)
+        return
+    others, verdict = range(1, size), ""
+    try:
+        store.wait([f"{_KEY}/{other}" for other in others], limit)
+        told = {other: store.get(f"{_KEY}/{other}").decode() for other in others}
+        first = next((other for other in others if told[other]), None)
+        if first is not None:
+            verdict = f"rank {first} cannot join the job: {told[first]}"
+    except RuntimeError as error:  # torch's, of a store
+        told = {other: "" for other in others if store.check([f"{_KEY}/{other}"])}
+        late = ", ".join(str(other) for other in others if other not in told)
+        if not late:
+            raise
+        verdict = f"of {size} ranks {late} did not come within {limit.total_seconds():g} s "
+        verdict += f"(COVEY_START_TIMEOUT): {str(error).splitlines()[0]}"
+    store.set(f"{_KEY}/verdict", verdict)
+    if not verdict:
+        return
+    with contextlib.suppress(RuntimeError):  # The store may be this process's: it goes with it.
+        came = [f"{_KEY}/heard/{other}" for other in others if told.get(other) == ""]
+        store.wait(came, timedelta(seconds=_FAREWELL_S))
+    raise (Unsupported if any(told.values()) else Timeout)(verdict)
+
+
+def _told(said: bytes) -> Tuple[str, str]:
+    """(place of the memory, host) as rank 0 has put them into the store. Anybody who reaches the
+    store can put something else there: nothing in it is evaluated."""
+    try:
+        told = json.loads(said)
+        place, host = told["memory"], told["host"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        place = host = None
+    if not isinstance(place, str) or not isinstance(host, str):
+        raise InvalidArgument(
+            f"the store at MASTER_ADDR and MASTER_PORT does not say where the job's memory is, but "
+            f"{ascii(said[:80])}: another program uses it, or another version of Covey"
+        )
+    return place, host
 
 
 def _on_this_host(rank: int, size: int, shm_fd: int) -> Dict[str, object]:
@@ -223,7 +318,14 @@ def _on_this_host(rank: int, size: int, shm_fd: int) -> Dict[str, object]:
         "local_rank": rank,
         "local_size": size,
         "shm_fd": shm_fd,
+        "summary_fd": -1,  # Not the table of a job that this one was started in.
     }
+
+
+def _alone() -> Dict[str, object]:
+    """A job of one."""
+    state.meeting = _on_this_host(0, 1, _native.job_create(1))
+    return state.meeting
 
 
 def joined(given: Optional[Mapping[str, object]]) -> Dict[str, object]:

@@ -54,6 +54,7 @@ class Tally:
         self._began: Optional[Tuple[float, float, int]] = None  # Clock, processor time, blocked.
         self._last = (0.0, 0.0)
         self._work_s = 0.0
+        self._is_unfinished = False  # What this rank has done is with others only after finish().
         self._injector = self._make_injector()
         _tallies.append(self)
         del _tallies[:-_MOST]
@@ -63,7 +64,9 @@ class Tally:
         if not text or state.place is None:
             return None
         place = state.place
-        return Injector(parse(text), place.rank, place.size, time.monotonic, time.sleep)
+        schedule = parse(text)
+        schedule.check(place.size)
+        return Injector(schedule, place.rank, place.size, time.monotonic, time.sleep)
 
     @property
     def injected_s(self) -> float:
@@ -113,6 +116,7 @@ class Tally:
 
     def version(self, version: int, steps: Sequence[Tuple[int, int]]) -> None:
         """A version of rounds: first and last step of each rank that are in it; (0, 0): none."""
+        self._say_unfinished(True)
         self.versions += 1
         for index, (first, last) in enumerate(steps):
             self._fresh[index] += last >= version
@@ -121,8 +125,18 @@ class Tally:
 
     def paired(self, begun: bool, met: bool) -> None:
         """In a step this rank averaged with another one; others had done so with it before."""
+        self._say_unfinished(True)
         self.begun += begun
         self.met += met
+
+    def finished(self) -> None:
+        """``finish()`` or the end of the runtime."""
+        self._say_unfinished(False)
+
+    def _say_unfinished(self, is_unfinished: bool) -> None:
+        if self._is_unfinished != is_unfinished and state.place is not None:
+            self._is_unfinished = is_unfinished
+            _tell({"rank": state.place.rank, "unfinished": is_unfinished, "of": id(self)})
 
     def overdue(self, index: int) -> None:
         """The rank with that index was missing when max_wait was over."""
@@ -171,16 +185,30 @@ def main_tally() -> Optional[Tally]:
     return max(mine, key=lambda tally: tally.steps) if mine else None
 
 
-def write_report() -> None:
-    """Tells the launcher what this rank did, if it wants to know: one line of JSON."""
-    tally, place, descriptor = main_tally(), state.place, int(told("summary_fd") or -1)
-    if tally is None or place is None or descriptor < 0:
+def _tell(line: Dict[str, Any]) -> None:
+    """To the launcher. A rank that coveyrun has not started has none."""
+    descriptor = int(told("summary_fd") or -1)
+    if descriptor < 0 or state.meeting is not None:
         return
-    if told("summary") != "always" and not tally.versions and not told("inject"):
-        return
-    line = {"rank": place.rank, "method": tally.method, "group": tally.ranks, **tally.figures(),
-            "arrivals": list(tally._arrivals)}
     try:
         os.write(descriptor, json.dumps(line).encode() + b"\n")
     except OSError:
         pass  # It was closed, or is no file of the launcher's: then nobody wants to know.
+
+
+def write_report() -> None:
+    """Tells the launcher what this rank did, if it wants to know: one line of JSON."""
+    tally, place = main_tally(), state.place
+    if tally is None or place is None:
+        return
+    for each in _tallies:
+        each.finished()
+    if told("summary") != "always" and not tally.versions and not told("inject"):
+        return
+    _tell({"rank": place.rank, "method": tally.method, "group": tally.ranks, **tally.figures(),
+           "arrivals": list(tally._arrivals)})
+
+
+def note_outlives(method: str) -> None:
+    """Tells the launcher that ranks which train by ``method`` go on when one is gone."""
+    _tell({"outlives": method})

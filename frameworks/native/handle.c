@@ -30,7 +30,8 @@ typedef struct {
   PyObject* result; /* what wait() returns; NULL: None */
   PyObject* finish; /* when given, makes that of the Handle once the operation has ended */
   PyObject* rows;   /* see the documentation */
-  PyObject* weak;   /* weak references to this */
+  PyThread_type_lock finishing; /* held while `finish` runs; NULL until it is first to */
+  PyObject* weak;               /* weak references to this */
 } Handle;
 
 typedef struct Orphan {
@@ -88,6 +89,7 @@ PyObject* NewHandle(covey_handle handle, PyObject* keep) {
   self->keep = keep;
   self->ended = self->plain = self->released = self->waiting = 0;
   self->result = self->finish = self->rows = self->weak = NULL;
+  self->finishing = NULL;
   return (PyObject*)self;
 }
 
@@ -105,6 +107,7 @@ static void HandleDealloc(PyObject* object) {
   Py_XDECREF(self->result);
   Py_XDECREF(self->finish);
   Py_XDECREF(self->rows);
+  if (self->finishing != NULL) PyThread_free_lock(self->finishing);
   int state = self->life == current_life && !self->released ? 1 : -1;
   if (state == 1 && !self->ended) state = covey_poll(NULL, self->handle);
   if (state == 0) {
@@ -142,6 +145,9 @@ static int WaitInSlices(covey_handle handle, int64_t limit_ns, covey_error* erro
     Py_BEGIN_ALLOW_THREADS
     code = covey_wait(NULL, handle, slice_ns, error);
     Py_END_ALLOW_THREADS
+    error->code = code;
+    TellShutdown(error); /* the handle was of this life */
+    code = error->code;
     if (code != COVEY_TIMEOUT) return code;
     if (LookAround() != 0) return -1;
     if (limit_ns >= 0 && covey_now_ns() >= deadline_ns) return COVEY_TIMEOUT;
@@ -187,10 +193,11 @@ int WaitForEnd(PyObject* object, int64_t limit_ns) {
   return -1;
 }
 
-/* Makes the result of an operation that has ended, once. 0, or -1 with an exception set. */
-static int Finish(PyObject* object) {
+static int HasFinish(const Handle* self) { return self->finish != NULL && self->finish != Py_None; }
+
+/* 0, or -1 with an exception set: then who waits next tries again. */
+static int CallFinish(PyObject* object) {
   Handle* self = (Handle*)object;
-  if (self->finish == NULL || self->finish == Py_None) return 0;
   PyObject* made = PyObject_CallFunctionObjArgs(self->finish, object, NULL);
   if (made == NULL) return -1;
   PyObject* const old_result = self->result;
@@ -200,6 +207,25 @@ static int Finish(PyObject* object) {
   Py_XDECREF(old_result);
   Py_XDECREF(old_finish);
   return 0;
+}
+
+/* Makes the result of an operation that has ended, once: of several threads that wait, the first.
+ * 0, or -1 with an exception set. */
+static int Finish(PyObject* object) {
+  Handle* self = (Handle*)object;
+  if (!HasFinish(self)) return 0;
+  if (self->finishing == NULL) self->finishing = PyThread_allocate_lock();
+  if (self->finishing == NULL) return (void)PyErr_NoMemory(), -1;
+  int mine = PyThread_acquire_lock(self->finishing, NOWAIT_LOCK);
+  while (!mine) {
+    Py_BEGIN_ALLOW_THREADS
+    mine = PyThread_acquire_lock_timed(self->finishing, kSliceNs / 1000, 0) == PY_LOCK_ACQUIRED;
+    Py_END_ALLOW_THREADS
+    if (!mine && LookAround() != 0) return -1;
+  }
+  const int failed = HasFinish(self) ? CallFinish(object) : 0;
+  PyThread_release_lock(self->finishing);
+  return failed;
 }
 
 static PyObject* HandleWait(PyObject* object, PyObject* args, PyObject* kwargs) {
@@ -218,6 +244,28 @@ static PyObject* HandlePoll(PyObject* object, PyObject* unused) {
   const int known = self->life == current_life && !self->released;
   const int in_flight = known && covey_poll(NULL, self->handle) == 0;
   return PyBool_FromLong(!in_flight);
+}
+
+static PyObject* HandleAwaited(PyObject* object, PyObject* unused) {
+  (void)unused;
+  Handle* self = (Handle*)object;
+  const int known = self->life == current_life && !self->released;
+  const int size = known ? covey_size(NULL) : 0;
+  int32_t* ranks = calloc((size_t)(size > 0 ? size : 1), sizeof(*ranks));
+  if (ranks == NULL) return PyErr_NoMemory();
+  int count = 0;
+  if (known) {
+    ++self->waiting;
+    Py_BEGIN_ALLOW_THREADS
+    count = covey_awaited(NULL, self->handle, ranks, size);
+    Py_END_ALLOW_THREADS
+    --self->waiting;
+  }
+  const int told = count < 0 ? 0 : count < size ? count : size;
+  PyObject* bytes =
+      PyBytes_FromStringAndSize((const char*)ranks, told * (Py_ssize_t)sizeof(*ranks));
+  free(ranks);
+  return bytes;
 }
 
 static PyObject* TupleOf(const int64_t* numbers, int count) {
@@ -261,11 +309,9 @@ static PyObject* HandleTakeResult(PyObject* object, PyObject* args) {
   ClearError(&error);
   covey_tensor result = COVEY_INIT(covey_tensor);
   const covey_code code = covey_result_take(NULL, self->handle, index, &result, rows, &error);
-  PyObject* answer;
-  if (code != COVEY_OK) {
-    error.code = code;
-    answer = RaiseError(&error);
-  } else {
+  error.code = code;
+  PyObject* answer = code == COVEY_OK ? NULL : RaiseError(&error);
+  if (code == COVEY_OK) {
     Py_ssize_t length_bytes = item_bytes;
     for (int i = 0; i < result.ndim; ++i) length_bytes *= (Py_ssize_t)result.shape[i];
     answer = ResultTuple(&result, length_bytes, rows, size);
@@ -298,10 +344,11 @@ static PyMethodDef handle_methods[] = {
      "    timeout: seconds, None for no limit.\n\n"
      "Raises:\n"
      "    Timeout: not finished in time; the operation goes on and may be waited for again.\n"
-     "    Mismatch: the ranks disagree about the operation.\n"
-     "    Aborted: a rank died or left.\n"
+     "    Mismatch, Aborted: the ranks disagree about the operation; a rank died or left.\n"
      "    KeyboardInterrupt: the operation goes on."},
     {"poll", HandlePoll, METH_NOARGS, "poll($self)\n--\n\nWhether ``wait`` would return at once."},
+    {"_awaited", HandleAwaited, METH_NOARGS,
+     "_awaited() -> int32 of each rank it waits for; empty: see core/covey_waiting.h."},
     {"_take_result", HandleTakeResult, METH_VARARGS,
      "_take_result(index, group_size, item_bytes) -> (Memory, dtype code, shape, rows per rank) "
      "of\n"

@@ -58,6 +58,12 @@ PyObject* MemoriesAlive(PyObject* module, PyObject* unused) {
   return PyLong_FromSsize_t(alive);
 }
 
+PyObject* AfterFork(PyObject* module, PyObject* unused) {
+  (void)module, (void)unused;
+  covey_after_fork(NULL);
+  Py_RETURN_NONE;
+}
+
 static void MemoryDealloc(PyObject* object) {
   Memory* self = (Memory*)object;
   PyTypeObject* type = Py_TYPE(object);

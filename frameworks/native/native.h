@@ -17,6 +17,7 @@
 #include <Python.h>
 
 #include "core/covey.h"
+#include "core/covey_waiting.h"
 
 /* Initialises an error without clearing its 2,000-byte message. */
 void ClearError(covey_error* error);
@@ -36,6 +37,9 @@ PyObject* TextOf(TextFunction function, const void* context);
 
 /* None, or NULL with the exception of a failed call. */
 PyObject* NoneOrError(covey_code code, covey_error* error);
+
+/* Of an error in a wait that had begun: another thread has shut down, which is COVEY_ABORTED. */
+void TellShutdown(covey_error* error);
 
 /* For whoever waits, between two slices of waiting: Python's signals, and what others want of this
  * rank meanwhile (State.help of covey/state.py). 0, or -1 with an exception set. */
@@ -71,6 +75,7 @@ int AddMemoryType(PyObject* module);
 PyObject* NewMemory(void* data, Py_ssize_t length_bytes, void (*give_back)(void* data));
 
 PyObject* MemoriesAlive(PyObject* module, PyObject* unused);
+PyObject* AfterFork(PyObject* module, PyObject* unused);
 
 /* control.c ------------------------------------------------------------------------------------ */
 
@@ -184,12 +189,16 @@ PyObject* RoundsEnded(PyObject* module, PyObject* args);
 PyObject* RoundsExpect(PyObject* module, PyObject* args);
 PyObject* RoundsRead(PyObject* module, PyObject* args);
 PyObject* RoundsFinish(PyObject* module, PyObject* args);
+PyObject* RoundsBegin(PyObject* module, PyObject* args);
+PyObject* RoundsGoOn(PyObject* module, PyObject* args);
 PyObject* RoundsMerge(PyObject* module, PyObject* args);
+PyObject* RoundsOfAll(PyObject* module, PyObject* args);
 PyObject* RoundsLook(PyObject* module, PyObject* args);
 PyObject* RoundsClose(PyObject* module, PyObject* args);
 
 /* snapshots.c ---------------------------------------------------------------------------------- */
 
+PyObject* RoundsOfferAgain(PyObject* module, PyObject* args);
 PyObject* RoundsServe(PyObject* module, PyObject* args);
 PyObject* RoundsAsked(PyObject* module, PyObject* args);
 PyObject* RoundsPace(PyObject* module, PyObject* args);

@@ -94,11 +94,14 @@ static PyObject* Gather(PyObject* args, const char* format, Gathering gathering)
   void** model = AddressesOf(tuple);
   if (model == NULL) return NULL;
   covey_error error;
+  int began = 0;
   do {
     ClearError(&error);
     Py_BEGIN_ALLOW_THREADS
     error.code = gathering(NULL, pairs, model, kSliceNs, &error);
     Py_END_ALLOW_THREADS
+    if (began) TellShutdown(&error);
+    began = 1;
     /* With a peer it is max_wait that is over. */
   } while (error.code == COVEY_TIMEOUT && error.peer_rank < 0 && LookAround() == 0);
   free(model);

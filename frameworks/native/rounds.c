@@ -172,7 +172,7 @@ PyObject* RoundsPublish(PyObject* module, PyObject* args) {
 static PyObject* WaitFor(unsigned long long rounds, long long version, double seconds) {
   const int64_t deadline = seconds < 0 ? INT64_MAX : covey_now_ns() + (int64_t)(seconds * 1e9);
   covey_error error;
-  for (;;) {
+  for (int began = 0;; began = 1) {
     const int64_t left = deadline - covey_now_ns();
     const int64_t slice = left > kSliceNs ? kSliceNs : left < 0 ? 0 : left;
     ClearError(&error);
@@ -180,6 +180,7 @@ static PyObject* WaitFor(unsigned long long rounds, long long version, double se
     error.code = version < 0 ? covey_rounds_finish(NULL, rounds, slice, &error)
                              : covey_rounds_wait(NULL, rounds, version, slice, &error);
     Py_END_ALLOW_THREADS
+    if (began) TellShutdown(&error);
     if (error.code == COVEY_OK) Py_RETURN_NONE;
     /* With a peer it is max_wait that is over. */
     if (error.code != COVEY_TIMEOUT || error.peer_rank >= 0 || covey_now_ns() >= deadline)
@@ -318,8 +319,16 @@ PyObject* RoundsMerge(PyObject* module, PyObject* args) {
   Py_END_ALLOW_THREADS
   free(addresses);
   if (error.code != COVEY_OK) return RaiseError(&error);
-  return Py_BuildValue("(LiiL)", (long long)merge.version, (int)merge.count, (int)merge.late,
-                       (long long)merge.step);
+  return Py_BuildValue("(LiiLii)", (long long)merge.version, (int)merge.count, (int)merge.late,
+                       (long long)merge.step, (int)merge.of_all, (int)merge.kept);
+}
+
+PyObject* RoundsOfAll(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long rounds;
+  long long version;
+  if (!PyArg_ParseTuple(args, "KL:rounds_of_all", &rounds, &version)) return NULL;
+  return PyBool_FromLong(covey_rounds_of_all(NULL, rounds, version));
 }
 
 PyObject* RoundsLook(PyObject* module, PyObject* args) {
@@ -340,6 +349,28 @@ PyObject* RoundsLook(PyObject* module, PyObject* args) {
   free(to);
   if (error.code != COVEY_OK) return RaiseError(&error);
   return Py_BuildValue("(iLi)", (int)look.whole, (long long)look.step, (int)look.passed_by);
+}
+
+static PyObject* Do(PyObject* args, const char* format,
+                    covey_code (*function)(covey_runtime*, covey_rounds, covey_error*)) {
+  unsigned long long rounds;
+  if (!PyArg_ParseTuple(args, format, &rounds)) return NULL;
+  covey_error error;
+  ClearError(&error);
+  Py_BEGIN_ALLOW_THREADS
+  error.code = function(NULL, rounds, &error);
+  Py_END_ALLOW_THREADS
+  return error.code == COVEY_OK ? (Py_INCREF(Py_None), Py_None) : RaiseError(&error);
+}
+
+PyObject* RoundsBegin(PyObject* module, PyObject* args) {
+  (void)module;
+  return Do(args, "K:rounds_begin", &covey_rounds_begin);
+}
+
+PyObject* RoundsGoOn(PyObject* module, PyObject* args) {
+  (void)module;
+  return Do(args, "K:rounds_go_on", &covey_rounds_go_on);
 }
 
 PyObject* RoundsPace(PyObject* module, PyObject* args) {

@@ -16,17 +16,18 @@
 enum { kMostOps = 8, kMostName = 480, kMostTypes = 4 };
 
 /* The tuple that a shortcut is made of. What a tensor is asked comes first, as attribute names: two
- * that are to be True (the second is a method), its dtype, the address of its memory (a method) and
- * its shape, a tuple. Then the dtypes by covey_dtype, the types (and none of theirs) that may be
- * read by a table, two functions: tensor -> a new one like it,
- * op as users give it -> covey_op; the group of number 0; the names of the keywords; that of a
- * group's number. */
+ * that are to be True (the second is a method), its dtype, the address of its memory (a method),
+ * its shape, a tuple, and one to be False (a method): that it means other numbers than lie there.
+ * Then the dtypes by covey_dtype, the types (and none of theirs) that may be read by a table, two
+ * functions: tensor -> a new one like it, op as users give it -> covey_op; the group of number 0;
+ * the names of the keywords; that of a group's number. */
 enum {
   kIsHere,
   kIsDense,
   kDtype,
   kAddress,
   kShape,
+  kIsOther,
   kDtypes,
   kTypes,
   kEmptyLike,
@@ -117,6 +118,11 @@ static int IsTrue(PyObject* answer) {
   return answer == Py_True;
 }
 
+static int IsFalse(PyObject* answer) {
+  Py_XDECREF(answer);
+  return answer == Py_False;
+}
+
 static const ExchangeTable* TableFor(const Shortcut* self, PyObject* tensor) {
   for (int i = 0; i < self->type_count; ++i)
     if (self->types[i].type == (PyObject*)Py_TYPE(tensor)) return self->types[i].table;
@@ -135,6 +141,7 @@ static int Address(const Shortcut* self, PyObject* tensor, void** address) {
 static int ReadTensor(const Shortcut* self, PyObject* object, covey_tensor* tensor,
                       int64_t* shape) {
   const ExchangeTable* table = TableFor(self, object);
+  if (!IsFalse(PyObject_CallMethodObjArgs(object, self->part[kIsOther], NULL))) return 0;
   if (table != NULL) return ReadByTable(table, object, tensor, shape);
   if (!IsTrue(PyObject_GetAttr(object, self->part[kIsHere]))) return 0;
   if (!IsTrue(PyObject_CallMethodObjArgs(object, self->part[kIsDense], NULL))) return 0;

@@ -18,6 +18,26 @@ int LookAround(void) {
   return 0;
 }
 
+void TellShutdown(covey_error* error) {
+  if (error->code != COVEY_NOT_INITIALIZED) return;
+  error->code = COVEY_ABORTED;
+  PyOS_snprintf(error->message, sizeof(error->message),
+                "this rank has shut down while another thread of it waited");
+}
+
+PyObject* RoundsOfferAgain(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long rounds;
+  if (!PyArg_ParseTuple(args, "K:rounds_offer_again", &rounds)) return NULL;
+  covey_error error;
+  ClearError(&error);
+  int64_t step = 0;
+  Py_BEGIN_ALLOW_THREADS
+  error.code = covey_rounds_offer_again(NULL, rounds, &step, &error);
+  Py_END_ALLOW_THREADS
+  return error.code == COVEY_OK ? PyLong_FromLongLong(step) : RaiseError(&error);
+}
+
 PyObject* RoundsServe(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long rounds;
@@ -25,11 +45,12 @@ PyObject* RoundsServe(PyObject* module, PyObject* args) {
   if (!PyArg_ParseTuple(args, "KLL:rounds_serve", &rounds, &version, &applied)) return NULL;
   covey_error error;
   covey_round_event event = COVEY_ROUND_TIME;
-  while (event == COVEY_ROUND_TIME) {
+  for (int began = 0; event == COVEY_ROUND_TIME; began = 1) {
     ClearError(&error);
     Py_BEGIN_ALLOW_THREADS
     error.code = covey_rounds_serve(NULL, rounds, version, applied, kSliceNs, &event, &error);
     Py_END_ALLOW_THREADS
+    if (began) TellShutdown(&error);
     if (error.code != COVEY_OK) return RaiseError(&error);
     if (event == COVEY_ROUND_TIME && LookAround() != 0) return NULL;
   }

@@ -12,7 +12,8 @@
 // proof or a seal fits no other session. Keys and proofs are HMAC-SHA-256 (H. Krawczyk, M. Bellare,
 // R. Canetti, "HMAC: Keyed-Hashing for Message Authentication", RFC 2104, 1997), by libcrypto. Each
 // direction has its own key, and a proof its own label: nothing that one side says can be handed
-// back to it. Messages are not encrypted: nothing secret is in them.
+// back to it. All this runs within TLS by the job's identity (identity.h), which nobody without the
+// secret gets into; a session ties messages to a node and to their order.
 //
 // Values and a table, no thread, no clock, no source of randomness of their own but NewNonce.
 #ifndef COVEY_OPS_CONTROL_CHALLENGE_H_
@@ -27,7 +28,7 @@
 
 namespace covey {
 
-inline constexpr uint32_t kControlProtocol = 1;
+inline constexpr uint32_t kControlProtocol = 2;
 inline constexpr size_t kNonceBytes = 32;
 
 // 32 bytes of the system's randomness; empty when it has none.

@@ -1,11 +1,14 @@
 #include "ops/control/grpc_address.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 
 namespace covey {
 namespace {
@@ -23,6 +26,32 @@ Parts PartsOf(const std::string& address) {
   return {host, address.substr(colon + 1)};
 }
 
+// A socket that listens, or -1 and errno. *port 0: any free one, which it becomes.
+int ListenAtOne(const addrinfo& at, int* port) {
+  constexpr int kBacklog = 512;
+  sockaddr_storage place{};
+  std::memcpy(&place, at.ai_addr, at.ai_addrlen);
+  auto* raw = reinterpret_cast<sockaddr*>(&place);
+  const bool is_v6 = at.ai_family == AF_INET6;
+  in_port_t* number = is_v6 ? &reinterpret_cast<sockaddr_in6*>(&place)->sin6_port
+                            : &reinterpret_cast<sockaddr_in*>(&place)->sin_port;
+  if (*port > 0) *number = htons(static_cast<in_port_t>(*port));
+  const int fd = socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -1;
+  const int yes = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  socklen_t length = at.ai_addrlen;
+  if (bind(fd, raw, length) != 0 || listen(fd, kBacklog) != 0 ||
+      getsockname(fd, raw, &length) != 0) {
+    const int cause = errno;
+    close(fd);
+    errno = cause;
+    return -1;
+  }
+  *port = ntohs(*number);
+  return fd;
+}
+
 }  // namespace
 
 Status CheckAddress(const std::string& address) {
@@ -37,22 +66,25 @@ Status CheckAddress(const std::string& address) {
                                  "\" is not an address of the form HOST:PORT, such as node1:29500");
 }
 
-Status CheckBindable(const std::string& address) {
+Status ListenAt(const std::string& address, std::vector<int>* fds, int* port) {
   const Parts parts = PartsOf(address);
   const addrinfo hints{.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
   const int error = getaddrinfo(parts.host.c_str(), parts.port.c_str(), &hints, &found);
   if (error != 0)
     return Status::InvalidArgument("cannot serve at " + address + ": " + gai_strerror(error));
-  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int yes = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  const bool bound =
-      fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, 1) == 0;
-  const int cause = errno;
-  if (fd >= 0) close(fd);
+  int cause = 0;
+  *port = 0;
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    const int fd = ListenAtOne(*at, port);
+    if (fd >= 0) fds->push_back(fd);
+    if (fd < 0 && cause == 0) cause = errno;
+  }
   freeaddrinfo(found);
-  if (bound) return Status::Ok();
+  // A host without IPv6 has a name for its address all the same.
+  if (!fds->empty() && cause != EADDRINUSE) return Status::Ok();
+  for (const int fd : *fds) close(fd);
+  fds->clear();
   return Status::InvalidArgument("cannot serve at " + address + ": " + ErrnoText(cause));
 }
 

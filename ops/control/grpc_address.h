@@ -4,6 +4,7 @@
 #define COVEY_OPS_CONTROL_GRPC_ADDRESS_H_
 
 #include <string>
+#include <vector>
 
 #include "core/base/status.h"
 
@@ -12,8 +13,9 @@ namespace covey {
 // "host:port" or "[::1]:port", the port 0-65535.
 Status CheckAddress(const std::string& address);
 
-// Whether this process could listen there now.
-Status CheckBindable(const std::string& address);
+// Listens at every address that the host stands for, at one port, and nowhere else. *fds are the
+// caller's to close, *port is the one in use. An error says why, in the system's words.
+Status ListenAt(const std::string& address, std::vector<int>* fds, int* port);
 
 }  // namespace covey
 #endif  // COVEY_OPS_CONTROL_GRPC_ADDRESS_H_

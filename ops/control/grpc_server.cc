@@ -5,13 +5,15 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 
 #include "core/base/clock.h"
 #include "ops/control/challenge.h"
-#include "ops/control/grpc_address.h"
+#include "ops/control/grpc_listener.h"
 #include "ops/control/grpc_messages.h"
+#include "ops/control/identity.h"
 #include "ops/control/rendezvous.h"
 #include "proto/control.grpc.pb.h"
 
@@ -37,6 +39,14 @@ class Desk {
       : door_(options.secret),
         rendezvous_({.nodes = options.nodes, .lease = options.lease, .build = options.build}),
         lease_(options.lease) {}
+
+  // `full` is called once, when all nodes are there. Before the first call of a node.
+  void OnFull(std::function<void()> full) { full_ = std::move(full); }
+  void TurnedAway(uint64_t count) {
+    const std::lock_guard lock(mutex_);
+    for (uint64_t i = 0; i < count; ++i) rendezvous_.NoteStranger();
+    Deliver();
+  }
 
   grpc::Status Hello(const control::HelloRequest& request, control::HelloReply* reply) {
     const std::lock_guard lock(mutex_);
@@ -77,6 +87,7 @@ class Desk {
       outboxes_[ticket];
     }
     Deliver();
+    if (full_ && rendezvous_.phase() != Rendezvous::Phase::kWaiting) std::exchange(full_, {})();
     control::JoinReply answer;
     answer.set_accepted(decision.accepted);
     answer.set_reason(decision.reason);
@@ -183,15 +194,18 @@ class Desk {
   Rendezvous rendezvous_;
   const Time lease_;
   bool closing_ = false;
+  std::function<void()> full_;
   std::map<std::string, int32_t> tickets_;                // by session
   std::map<int32_t, std::deque<ControlEvent>> outboxes_;  // by ticket
 };
 
 class RendezvousService final : public control::Rendezvous::Service {
  public:
-  explicit RendezvousService(Desk* desk) : desk_(desk) {}
-  grpc::Status Hello(ServerContext*, const control::HelloRequest* request,
+  RendezvousService(Desk* desk, GrpcListener* listener) : desk_(desk), listener_(listener) {}
+  // Who calls has the job's identity: TLS lets nobody else come so far.
+  grpc::Status Hello(ServerContext* context, const control::HelloRequest* request,
                      control::HelloReply* reply) override {
+    listener_->Welcome(context->peer());
     return desk_->Hello(*request, reply);
   }
   grpc::Status Prove(ServerContext*, const control::ProveRequest* request,
@@ -204,7 +218,14 @@ class RendezvousService final : public control::Rendezvous::Service {
 
  private:
   Desk* desk_;
+  GrpcListener* listener_;
 };
+
+// Beyond the memory of a job of one node: what is on its way to all, who join at once.
+constexpr size_t kBytesPerNode = size_t{1} << 20;
+constexpr size_t kBytes = size_t{32} << 20;
+// Each node has one call that lasts (Watch), and one at a time that does not.
+constexpr int kThreadsPerNode = 2, kThreads = 16;
 
 class MembershipService final : public control::Membership::Service {
  public:
@@ -221,11 +242,27 @@ class MembershipService final : public control::Membership::Service {
   Desk* desk_;
 };
 
+// Both sides show the job's identity, and take no other.
+Status CredentialsOf(std::string_view secret,
+                     std::shared_ptr<grpc::ServerCredentials>* credentials) {
+  Identity identity;
+  RETURN_IF_ERROR(MakeIdentity(secret, &identity));
+  grpc::SslServerCredentialsOptions tls(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  tls.pem_root_certs = identity.certificate_pem;
+  tls.pem_key_cert_pairs.push_back({identity.key_pem, identity.certificate_pem});
+  *credentials = grpc::SslServerCredentials(tls);
+  return Status::Ok();
+}
+
 class Server final : public GrpcServer {
  public:
-  explicit Server(const ControlOptions& options)
-      : desk_(options), rendezvous_(&desk_), membership_(&desk_) {}
+  Server(const ControlOptions& options, std::unique_ptr<GrpcListener> listener)
+      : desk_(options),
+        listener_(std::move(listener)),
+        rendezvous_(&desk_, listener_.get()),
+        membership_(&desk_) {}
   ~Server() override {
+    listener_->Close();
     if (server_ == nullptr) return;
     desk_.Close(kLastWords);
     server_->Shutdown(
@@ -234,19 +271,35 @@ class Server final : public GrpcServer {
   }
   std::string address() const override { return address_; }
 
-  Status Start(const std::string& address) {
-    RETURN_IF_ERROR(CheckBindable(address));
+  Status Start(const ControlOptions& options) {
+    std::shared_ptr<grpc::ServerCredentials> credentials;
+    RETURN_IF_ERROR(CredentialsOf(options.secret, &credentials));
     grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // two servers never share a port
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
+    grpc::ResourceQuota quota("covey control");
+    quota.Resize(kBytes + kBytesPerNode * static_cast<size_t>(options.nodes));
+    quota.SetMaxThreads(kThreads + kThreadsPerNode * options.nodes);
+    builder.SetResourceQuota(quota);
+    builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                               static_cast<int>(GrpcListener::kHandshakeLimit / kMillisecond));
     builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
     builder.RegisterService(&rendezvous_);
     builder.RegisterService(&membership_);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port == 0)
-      return Status::InvalidArgument("cannot serve at " + address + ": gRPC does not bind it");
-    address_ = address.substr(0, address.rfind(':') + 1) + std::to_string(port);
+    const std::string& asked = options.address;
+    if (server_ == nullptr)
+      return Status::InvalidArgument("cannot serve at " + asked + ": gRPC does not start");
+    address_ = asked.substr(0, asked.rfind(':') + 1) + std::to_string(listener_->port());
+    desk_.OnFull([this] { listener_->Close(); });
+    listener_->Start(
+        [this](int fd) {
+          grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters taken;
+          taken.fd = fd;
+          acceptor_->HandleNewConnection(&taken);
+        },
+        [this](uint64_t count) { desk_.TurnedAway(count); });
     return Status::Ok();
   }
 
@@ -255,8 +308,10 @@ class Server final : public GrpcServer {
   static constexpr Time kLastWords = 500 * kMillisecond;
 
   Desk desk_;
+  std::unique_ptr<GrpcListener> listener_;
   RendezvousService rendezvous_;
   MembershipService membership_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
 };
@@ -264,8 +319,10 @@ class Server final : public GrpcServer {
 }  // namespace
 
 Status GrpcServer::Serve(const ControlOptions& options, std::unique_ptr<GrpcServer>* server) {
-  auto made = std::make_unique<Server>(options);
-  RETURN_IF_ERROR(made->Start(options.address));
+  std::unique_ptr<GrpcListener> listener;
+  RETURN_IF_ERROR(GrpcListener::Open(options.address, &listener));
+  auto made = std::make_unique<Server>(options, std::move(listener));
+  RETURN_IF_ERROR(made->Start(options));
   *server = std::move(made);
   return Status::Ok();
 }

@@ -1,26 +1,51 @@
 #include "ops/control/grpc_session.h"
 
+#include <grpc/support/log.h>
+
 #include <algorithm>
 
 #include "ops/control/grpc_messages.h"
+#include "ops/control/identity.h"
 
 namespace covey {
 namespace {
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+// The job's identity is shown, and asked for. Empty credentials: libcrypto makes none.
+std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(std::string_view secret) {
+  Identity identity;
+  if (const Status made = MakeIdentity(secret, &identity); !made.ok()) return nullptr;
+  return grpc::SslCredentials({.pem_root_certs = identity.certificate_pem,
+                               .pem_private_key = identity.key_pem,
+                               .pem_cert_chain = identity.certificate_pem});
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const ControlOptions& options) {
   constexpr int kFirstRetryMs = 50;
   constexpr int kLastRetryMs = 500;
+  constexpr int kConnectMs = 10000;  // so long may a connection and its handshake take
   grpc::ChannelArguments arguments;
+  arguments.SetString(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, kIdentityName);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a proxy of the site is no way to a node
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstRetryMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kFirstRetryMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLastRetryMs);
   arguments.SetMaxReceiveMessageSize(kMaxControlMessageBytes);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(options.address, CredentialsOf(options.secret), arguments);
+}
+
+// gRPC tells by OpenSSL's words alone that a handshake failed for the other side's certificate.
+bool IsOtherIdentity(std::string_view why) {
+  return why.find("certificate verify failed") != std::string_view::npos ||
+         why.find("CERTIFICATE_VERIFY_FAILED") != std::string_view::npos;
 }
 
 }  // namespace
+
+void KeepGrpcQuiet() {
+  constexpr auto kNothing = static_cast<gpr_log_severity>(GPR_LOG_SEVERITY_ERROR + 1);
+  if (gpr_should_log(GPR_LOG_SEVERITY_INFO) == 0) gpr_set_log_verbosity(kNothing);
+}
 
 GrpcSession::Context::Context(GrpcSession* session, Time timeout) : session_(session) {
   if (timeout != kNever)
@@ -37,7 +62,8 @@ GrpcSession::Context::~Context() {
 }
 
 GrpcSession::GrpcSession(const ControlOptions& options) : options_(options) {
-  const std::shared_ptr<grpc::Channel> channel = MakeChannel(options.address);
+  const std::shared_ptr<grpc::Channel> channel = MakeChannel(options);
+  KeepGrpcQuiet();
   rendezvous_ = control::Rendezvous::NewStub(channel);
   membership_ = control::Membership::NewStub(channel);
 }
@@ -50,6 +76,11 @@ void GrpcSession::Cancel() {
 
 Status GrpcSession::FailureOf(const grpc::Status& status) const {
   const std::string& who = options_.address;
+  const std::string why = status.error_message();
+  if (IsOtherIdentity(why))
+    return Status::InvalidArgument("the rendezvous at " + who +
+                                   " does not accept this node's secret, nor this node its: give "
+                                   "every node the same secret file");
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::DEADLINE_EXCEEDED:

@@ -17,6 +17,11 @@
 
 namespace covey {
 
+// gRPC writes lines to stderr for each stranger whose handshake fails; here they are counted
+// instead. Who sets GRPC_VERBOSITY to more than errors has them all. REQUIRES: gRPC was used
+// before.
+void KeepGrpcQuiet();
+
 class GrpcSession {
  public:
   static constexpr Time kCallTimeout = 5 * kSecond;

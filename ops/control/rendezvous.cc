@@ -131,7 +131,8 @@ std::string Rendezvous::WhoIsMissing() const {
   for (const auto& [ticket, member] : members_)
     text += (text.ends_with(':') ? " " : ", ") + NodeText(member.node);
   text.resize(std::min(text.size(), kMaxControlTextBytes));
-  if (strangers_ > 0) text += "; turned away for another secret: " + std::to_string(strangers_);
+  if (strangers_ > 0)
+    text += "; turned away without the job's secret: " + std::to_string(strangers_);
   return text;
 }
 

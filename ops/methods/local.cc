@@ -8,18 +8,18 @@
 // With max_wait an averaging is a version of core/round, of models and of all ranks, with the same
 // bits while nobody is late. It waits for all, for max_wait at most, and then is the mean of those
 // that have come; who is missing is named, and not waited for until it has come in time to three
-// averagings. A rank that was missing goes on from the newest mean, or, when that is the one it was
-// missing in, from (n X + W') / (n + 1), X being the mean of n models and W' its own. So that it
+// averagings. A rank that was missing goes on from the newest mean X with its progress, X + W' -
+// X0, X0 being the mean it began from and W' its own model, and offers that at once; or, when X is
+// the one it was missing in, from (n X + W') / (n + 1), X being the mean of n models. So that it
 // comes into step with the others, which do not wait for it, it exchanges while it is overdue as
-// soon as the averaging it works for is over, else one step before its H-th.
-// With codec= an averaging is of what models have moved since the last one: anchor + mean of the
-// decoded moves, the same bits on all. What topk leaves out is added to the next moves. The first
-// averaging, finish() and the last one before then= are of models as they are, so that nothing is
-// left out. In the warm-up gradients travel by the codec.
-// Source: S. U. Stich, "Local SGD Converges Fast and Communicates Little", ICLR 2019,
-// arXiv:1805.09767; post-local: T. Lin, S. U. Stich, K. K. Patel, M. Jaggi, "Don't Use Large
-// Mini-Batches, Use Local SGD", ICLR 2020, arXiv:1808.07217. Bytes per rank: 2 m (P-1)/P each H
-// steps of m bytes of parameters; 2 g (P-1)/P each step of the warm-up.
+// soon as the averaging it works for is over, else one step before its H-th. With codec= an
+// averaging is of what models have moved since the last one: anchor + mean of the decoded moves,
+// the same bits on all. What topk leaves out is added to the next moves. The first averaging,
+// finish() and the last one before then= are of models as they are, so that nothing is left out. In
+// the warm-up gradients travel by the codec. Source: S. U. Stich, "Local SGD Converges Fast and
+// Communicates Little", ICLR 2019, arXiv:1805.09767; post-local: T. Lin, S. U. Stich, K. K. Patel,
+// M. Jaggi, "Don't Use Large Mini-Batches, Use Local SGD", ICLR 2020, arXiv:1808.07217. Bytes per
+// rank: 2 m (P-1)/P each H steps of m bytes of parameters; 2 g (P-1)/P each step of the warm-up.
 //
 // Worked example, H = 3: versions 0 1 2 | 3 4 5 -> none none model | none none model. With max_wait
 // the plan is the same at all versions: a rank counts the steps itself that it does in a row.
@@ -90,7 +90,8 @@ constexpr Method kMethod{
     .late =
         "within local_steps steps anybody; each averaging waits for all ranks, and a rank that is "
         "slow for good holds up all; with max_wait so long at most: then the missing rank is named "
-        "and left out until it keeps up again, and goes on from the mean",
+        "and left out until it keeps up again, and goes on from the mean, to which it adds its "
+        "progress",
     .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
     .memory =
         "none; the parameters move into shared memory; with codec two models, by topk three; with "

@@ -11,8 +11,10 @@
 // in a version is more than sync_every - 1 steps old. None waits longer than max_wait, also for one
 // that is slow for good, in all of these together (rule W9): who is missing then is not waited for
 // until it has kept up for three of them, its models are left out as soon as they are too old, and
-// when it comes it goes on from the newest version's X alone. With sync_every = 1 it is local SGD
-// with one local step, as it is with group_size = P where nobody is late.
+// when it comes it goes on from the newest version's X with its progress, X + W' - X0, X0 being the
+// mean it began from, and offers that at once: so what it has done counts, once, as in core/pair.
+// (The paper waits for all there.) With sync_every = 1 it is local SGD with one local step, as it
+// is with group_size = P where nobody is late.
 //
 // Momenta and buffers (BatchNorm's) stay with each rank, always: those of ranks that count their
 // steps apart must not be mixed, and the paper does not.
@@ -139,9 +141,12 @@ constexpr Method kMethod{
         "anybody between two averages of all, by sync_every steps at most: its older model is "
         "averaged meanwhile, and it merges the mean with its own, or where it has missed an "
         "average "
-        "of all takes the mean; nobody waits longer than max_wait for anybody",
+        "of all adds its progress to the mean; nobody waits longer than max_wait for anybody",
     .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
-    .memory = "3 models in each rank, and one over S for each of `log` results",
+    .memory =
+        "3 models in each rank, and one over S for each of `log` results; one more in a rank that "
+        "is "
+        "late, and one over S for what it began from",
     .no_codec =
         "contributions are summed where they lie, in memory that all share, and nothing travels",
     .parameters = kParameters,

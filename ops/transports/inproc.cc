@@ -132,6 +132,7 @@ class InprocNetwork::Node final : public Transport {
     freed_[piece->second].push_back(offset);
     in_use_.erase(piece);
   }
+  void BecomePrivate() override {}
   void* AllocData(size_t length_bytes) override {
     const uint64_t offset = AllocShared(length_bytes);
     if (offset == kNoOffset) return nullptr;

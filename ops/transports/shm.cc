@@ -43,7 +43,7 @@ void RingBell(RankPage* page, Transport::Sleeper sleeper) {
 // The descriptor a rank inherits may have been closed by a wrapper between coveyrun and this
 // process; the launcher still has it.
 Status OpenJob(const TransportOptions& options, std::unique_ptr<Transport>* transport) {
-  const ShmJob::Identity identity{options.rank, options.size};
+  const ShmJob::Identity identity{options.rank, options.size, options.reads_peers};
   int fd = options.shm_fd;
   int opened = -1;
   if (fd < 0 && options.size == 1) {
@@ -74,15 +74,16 @@ Status ShmTransport::Open(int fd, ShmJob::Identity identity, const ShmJob::Patie
                           std::unique_ptr<ShmTransport>* transport) {
   ShmJob job;
   RETURN_IF_ERROR(ShmJob::Open(fd, identity, &job));
-  // Before peers probe: where Yama restricts reading to parents, this rank lets its peers.
-  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+  // Before peers probe: where Yama restricts reading to parents, this rank lets its peers, and with
+  // them every process of the user: not unless it is needed.
+  if (identity.reads_peers) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   auto watch = std::make_unique<ProcessWatch>(identity.size);
   if (const Status joined = job.Join(patience, watch.get()); !joined.ok()) {
     job.arena->Unref();
     return joined;
   }
   transport->reset(new ShmTransport(job, std::move(watch)));
-  (*transport)->ProbeReading();
+  if (identity.reads_peers) (*transport)->ProbeReading();
   return Status::Ok();
 }
 

@@ -36,6 +36,7 @@ class ShmTransport final : public Transport {
   uint64_t AllocShared(size_t length_bytes) override;
   void FreeShared(uint64_t offset) override;
   void* AllocData(size_t length_bytes) override { return job_.arena->AllocData(length_bytes); }
+  void BecomePrivate() override { job_.arena->BecomePrivate(); }
   std::byte* PrivateOf(const std::byte* data, size_t length_bytes, size_t* written) override {
     return job_.arena->PrivateOf(data, length_bytes, written);
   }

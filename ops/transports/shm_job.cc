@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cinttypes>
 #include <climits>
 #include <cstdio>
 #include <ctime>
@@ -20,6 +22,14 @@ namespace covey {
 namespace {
 
 constexpr uint64_t kProbe = kJobMagic;  // what peers try to read
+
+// The length stays: one process that cut the memory would end all others (SIGBUS).
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+bool HasSeals(int fd) {
+  const int seals = fcntl(fd, F_GET_SEALS);
+  return seals >= 0 && (seals & kSeals) == kSeals;
+}
 
 constexpr uint64_t Pages(uint64_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -39,6 +49,17 @@ std::string Seconds(Time time) {
       text, sizeof(text), "%g s",
       static_cast<double>(time / kMillisecond) / static_cast<double>(kSecond / kMillisecond));
   return text;
+}
+
+// "covey-" and 128 random bits: of what others say of the memory they check this name.
+Status NewName(std::string* name) {
+  uint64_t words[2];
+  if (getrandom(words, sizeof(words), 0) != sizeof(words))
+    return Status::Exhausted("the system gave no random bytes: " + ErrnoText(errno));
+  char digits[33];
+  std::snprintf(digits, sizeof(digits), "%016" PRIx64 "%016" PRIx64, words[0], words[1]);
+  *name = std::string("covey-") + digits;
+  return Status::Ok();
 }
 
 std::string RankList(const std::vector<int32_t>& ranks) {
@@ -65,14 +86,17 @@ Status ShmJob::Create(int32_t size, uint64_t heap_bytes, int* fd) {
     return Status::InvalidArgument("a job on one host has 1 to " +
                                    std::to_string(kMaxRanksPerHost) + " ranks, not " +
                                    std::to_string(size));
-  const int memory = memfd_create("covey", MFD_CLOEXEC);
+  std::string name;
+  RETURN_IF_ERROR(NewName(&name));
+  const int memory = memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (memory < 0)
     return Status::Exhausted("cannot make shared memory (memfd_create): " + ErrnoText(errno));
   JobHeader header{kJobMagic, size, 0, kPageBytes + MailboxesBytes(size) + Pages(heap_bytes)};
   const auto length =
       static_cast<off_t>(kPageBytes + header.region_bytes * static_cast<uint64_t>(size));
   if (ftruncate(memory, length) != 0 ||
-      pwrite(memory, &header, sizeof(header), 0) != sizeof(header)) {
+      pwrite(memory, &header, sizeof(header), 0) != sizeof(header) ||
+      fcntl(memory, F_ADD_SEALS, kSeals) != 0) {
     const Status status = Status::Exhausted("cannot size shared memory: " + ErrnoText(errno));
     close(memory);
     return status;
@@ -85,7 +109,7 @@ Status ShmJob::Open(int fd, Identity identity, ShmJob* job) {
   JobHeader header{};
   struct stat info {};
   if (fstat(fd, &info) != 0 || pread(fd, &header, sizeof(header), 0) != sizeof(header) ||
-      header.magic != kJobMagic)
+      header.magic != kJobMagic || !HasSeals(fd))
     return Status::InvalidArgument(
         "descriptor " + std::to_string(fd) +
         " (COVEY_SHM_FD) is not the shared memory of a Covey job of this version; was it "

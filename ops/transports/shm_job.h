@@ -59,12 +59,14 @@ struct Mailbox {
 
 class ShmJob {
  public:
-  // A new memfd for `size` ranks with `heap_bytes` each. *fd is the caller's to close.
+  // A new memfd for `size` ranks with `heap_bytes` each, of a name of its own (covey- and 32
+  // hexadecimal digits) and sealed: its length never changes. *fd is the caller's to close.
   static Status Create(int32_t size, uint64_t heap_bytes, int* fd);
 
   struct Identity {
     Rank rank = kNoRank;
     int32_t size = 0;
+    bool reads_peers = false;  // may read others' private memory, and lets them read its own
   };
   // Maps the job and checks that it was made for identity.size ranks.
   static Status Open(int fd, Identity identity, ShmJob* job);

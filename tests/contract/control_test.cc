@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "ops/control/challenge.h"
+#include "ops/control/identity.h"
 #include "proto/control.grpc.pb.h"
 
 namespace covey {
@@ -95,9 +96,16 @@ Nodes Formed(int32_t count) {
   return nodes;
 }
 
-std::unique_ptr<control::Rendezvous::Stub> StubOf(const std::string& address) {
-  return control::Rendezvous::NewStub(
-      grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+// As one who holds `secret` connects.
+std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address, const std::string& secret) {
+  Identity identity;
+  EXPECT_TRUE(MakeIdentity(secret, &identity).ok());
+  grpc::ChannelArguments arguments;
+  arguments.SetString(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, kIdentityName);
+  return grpc::CreateCustomChannel(
+      address,
+      grpc::SslCredentials({identity.certificate_pem, identity.key_pem, identity.certificate_pem}),
+      arguments);
 }
 
 // A socket of the system's choice on loopback, bound; connected when `to` is given.
@@ -178,32 +186,59 @@ TEST(ControlTest, AServerWithoutTheSecretIsToldNothing) {
   class Impostor final : public control::Rendezvous::Service {
    public:
     grpc::Status Hello(grpc::ServerContext*, const control::HelloRequest*,
-                       control::HelloReply* reply) override {
-      reply->set_server_nonce(std::string(kNonceBytes, 'n'));
+                       control::HelloReply*) override {
+      heard = true;
       return grpc::Status::OK;
     }
-    grpc::Status Prove(grpc::ServerContext*, const control::ProveRequest* request,
-                       control::ProveReply* reply) override {
-      reply->set_server_proof(request->client_proof());  // handed back
-      return grpc::Status::OK;
-    }
-    grpc::Status Join(grpc::ServerContext*, const control::Sealed*, control::Sealed*) override {
-      joined = true;
-      return grpc::Status::OK;
-    }
-    std::atomic<bool> joined = false;
+    std::atomic<bool> heard = false;
   };
+  Identity another;
+  ASSERT_TRUE(MakeIdentity("another secret, as long as that of the job", &another).ok());
+  grpc::SslServerCredentialsOptions tls;
+  tls.pem_key_cert_pairs.push_back({another.key_pem, another.certificate_pem});
   Impostor impostor;
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort("127.0.0.1:0", grpc::SslServerCredentials(tls), &port);
   builder.RegisterService(&impostor);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   ControlOptions options = Serving(0);
   options.serve = false;
   options.address = "127.0.0.1:" + std::to_string(port);
-  ExpectNext(Opened(options).get(), Kind::kRefused, "does not hold the job's secret");
-  EXPECT_FALSE(impostor.joined);
+  ExpectNext(Opened(options).get(), Kind::kRefused, "nor this node its");
+  EXPECT_FALSE(impostor.heard);
+}
+
+TEST(ControlTest, WithoutTheIdentityNoCallArrives) {
+  const std::unique_ptr<Control> server = Opened(Serving(2));
+  control::HelloRequest hello;
+  hello.set_protocol(kControlProtocol + 1);
+  hello.set_client_nonce(NewNonce());
+  for (const auto& channel :
+       {grpc::CreateChannel(server->address(), grpc::InsecureChannelCredentials()),
+        grpc::CreateChannel(server->address(), grpc::SslCredentials({})),
+        ChannelTo(server->address(), "another secret, as long as that of the job")}) {
+    grpc::ClientContext context;
+    control::HelloReply reply;
+    const grpc::Status status =
+        control::Rendezvous::NewStub(channel)->Hello(&context, hello, &reply);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+    EXPECT_EQ(status.error_message().find("protocol"), std::string::npos);
+  }
+}
+
+TEST(ControlTest, NobodyConnectsOnceAllNodesAreThere) {
+  const Nodes nodes = Formed(2);
+  const std::string at = nodes[0]->address();
+  sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  address.sin_port = htons(static_cast<uint16_t>(std::stoi(at.substr(at.find(':') + 1))));
+  // The view may have come a moment before the socket is closed.
+  for (int error = 0; error == 0; std::this_thread::yield()) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) error = errno;
+    close(fd);
+    EXPECT_TRUE(error == 0 || error == ECONNREFUSED || error == ECONNRESET) << error;
+  }
 }
 
 TEST(ControlTest, AnotherProtocolIsRefusedInWords) {
@@ -213,7 +248,8 @@ TEST(ControlTest, AnotherProtocolIsRefusedInWords) {
   control::HelloReply reply;
   hello.set_protocol(kControlProtocol + 1);
   hello.set_client_nonce(NewNonce());
-  const grpc::Status status = StubOf(server->address())->Hello(&context, hello, &reply);
+  const grpc::Status status = control::Rendezvous::NewStub(ChannelTo(server->address(), kSecret))
+                                  ->Hello(&context, hello, &reply);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_TRUE(Holds(status.error_message(), "install the same version of Covey on every node"));
   EXPECT_EQ(reply.server_nonce(), "");
@@ -229,7 +265,7 @@ TEST(ControlTest, AnotherBuildIsRefusedInWords) {
 
 TEST(ControlTest, WithoutAProofEveryCallIsRefused) {
   const std::unique_ptr<Control> server = Opened(Serving(2));
-  const auto channel = grpc::CreateChannel(server->address(), grpc::InsecureChannelCredentials());
+  const auto channel = ChannelTo(server->address(), kSecret);
   control::Sealed sealed, reply;
   sealed.set_session(NewNonce());
   sealed.set_sequence(1);
@@ -251,7 +287,7 @@ TEST(ControlTest, WithoutAProofEveryCallIsRefused) {
 TEST(ControlTest, RubbishAndHalfOpenConnectionsDoNoHarm) {
   const std::unique_ptr<Control> server = Opened(Serving(2));
   std::vector<int> strangers;
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 300; ++i) {
     strangers.push_back(Socket(server->address(), nullptr));
     const std::string rubbish(static_cast<size_t>(i), static_cast<char>(i));
     if (i % 2 == 0) send(strangers.back(), rubbish.data(), rubbish.size(), MSG_NOSIGNAL);
@@ -295,7 +331,7 @@ TEST(ControlTest, WrongOptionsAreRefusedAtOnce) {
   EXPECT_TRUE(Holds(Open(options, &control).message(), "a job has 1 to 1024 nodes, not 0"));
   options = Serving(2);
   options.secret = "short";
-  EXPECT_TRUE(Holds(Open(options, &control).message(), "has 5 bytes; at least 16"));
+  EXPECT_TRUE(Holds(Open(options, &control).message(), "has 5 bytes; at least 32"));
   EXPECT_EQ(control, nullptr);
   EXPECT_TRUE(Holds(server->Report({Report::kFailed, std::string(20000, 'x')}).message(),
                     "at most 16384 bytes"));

@@ -254,14 +254,21 @@ def gradients() -> None:
 
     x = make(rank, (size, 2), torch.float32).requires_grad_()
     (hvd.broadcast(x, 1, name="d") * weights[rank]).sum().backward()
-    check(x.grad, total if rank == 1 else torch.zeros_like(total), "broadcast")
+    check(x.grad, total / size if rank == 1 else torch.zeros_like(total), "broadcast")
 
     x = make(rank, (rank, 2), torch.float32).requires_grad_()
     gathered = hvd.allgather(x, name="d")
     factors = [make(r, tuple(gathered.shape), torch.float32, "f") for r in range(size)]
     (gathered * factors[rank]).sum().backward()
     begin = sum(range(rank))
-    check(x.grad, sum(factors)[begin : begin + rank], "allgather")
+    check(x.grad, sum(factors)[begin : begin + rank] / size, "allgather")
+
+    x, y = (make(rank, (2,), torch.float32).requires_grad_() for _ in range(2))
+    first, second = hvd.grouped_allgather([x, y], name="d")
+    ((first.sum() + 2 * second.sum()) * (rank + 1)).backward()
+    mean = torch.full((2,), (size + 1) / 2)
+    check(x.grad, mean, "grouped_allgather")
+    check(y.grad, 2 * mean, "grouped_allgather")
 
     x = make(rank, (3,), torch.float32).requires_grad_()
     cubes = (hvd.allreduce(x, op=hvd.Sum, name="d") ** 3).sum()

@@ -85,7 +85,7 @@ def _run(
         loss_of(net, batch_of(step, hvd.rank())).backward()
         while optimizer.version == step:
             if not is_done(optimizer.step) and finishes:
-                while not is_done(optimizer.finish):
+                while not is_done(lambda: optimizer.finish(strict=True)):
                     pass
-    while not is_done(optimizer.finish):
+    while not is_done(lambda: optimizer.finish(strict=True)):
         pass

@@ -43,6 +43,11 @@ def make(rank: int) -> torch.nn.Module:
 
 
 def optimizer_of(kind: str, net: torch.nn.Module, rate: float = 0.1) -> torch.optim.Optimizer:
+    if kind in ("adamw", "nesterov"):  # Updates that read parameters.
+        many = {"weight_decay": 0.1}
+        if kind == "adamw":
+            return torch.optim.AdamW(net.parameters(), lr=rate, **many)
+        return torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9, nesterov=True, **many)
     if kind == "adam":
         return torch.optim.Adam(net.parameters(), lr=rate)
     return torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9 if kind == "momentum" else 0)
@@ -109,13 +114,13 @@ def wait_for(path: pathlib.Path) -> None:
         time.sleep(0.01)
 
 
-def with_one_missing(method: str, folder: str) -> Dict[str, Any]:
+def with_one_missing(method: str, folder: str, kind: str) -> Dict[str, Any]:
     """Rank 2 does not come to a step, nor to finish(), before all others have missed it: whom they
     have missed, and their models."""
     rank, where = hvd.rank(), pathlib.Path(folder)
     others = [other for other in range(hvd.size()) if other != 2]
     net = make(rank)
-    optimizer = hvd.DistributedOptimizer(optimizer_of("momentum", net), model=net, method=method)
+    optimizer = hvd.DistributedOptimizer(optimizer_of(kind, net), model=net, method=method)
     missed: List[int] = []
 
     def insist(what: str, call: Callable[[], Any]) -> None:
@@ -175,6 +180,10 @@ def mix(nets: List[torch.nn.Module], name: str, step: int) -> None:
                 parameter.copy_(row.reshape(parameter.shape))
 
 
+def put(net: torch.nn.Module, numbers: numpy.ndarray) -> None:
+    torch.nn.utils.vector_to_parameters(torch.from_numpy(numbers), net.parameters())
+
+
 def reference(
     size: int, name: str, order: str, kind: str, rate: float = 0.1
 ) -> List[List[numpy.ndarray]]:
@@ -185,10 +194,16 @@ def reference(
     for step in range(STEPS):
         for rank, (net, optimizer) in enumerate(zip(nets, optimizers)):
             backward(net, optimizer, step, rank)
-        if order == "cwa":
-            mix(nets, name, step)
+        before = [vector(net) for net in nets]
         for optimizer in optimizers:
             optimizer.step()
+        if order == "cwa":  # W x - u, and u is of each rank's own x.
+            updates = [vector(net) - x for net, x in zip(nets, before)]
+            for net, x in zip(nets, before):
+                put(net, x)
+            mix(nets, name, step)
+            for net, update in zip(nets, updates):
+                put(net, vector(net) + update)
         if order == "atc":
             mix(nets, name, step)
         models.append([vector(net) for net in nets])
@@ -220,14 +235,17 @@ class DpsgdTest(unittest.TestCase):
                 self.check(size, name, "cwa", "momentum")
                 self.check(size, name, "atc", "sgd" if size == 8 else "adam")
             self.check(size, "ring", "cwa", "sgd", closure=True)
+            self.check(size, "ring", "cwa", "nesterov")
+            self.check(size, "ring", "cwa", "adamw", closure=True)
             self.check(size, "one_peer", "atc", "sgd", closure=True)
 
     def test_who_is_missing_is_named_in_time_and_the_step_goes_on(self) -> None:
         for order in ("cwa", "atc"):
             method = f"dpsgd:topology=ring,order={order},max_wait=200ms"
             with self.subTest(method=method), tempfile.TemporaryDirectory() as folder:
-                wanted = reference(3, "ring", order, "momentum")
-                for rank, report in enumerate(pool(3).call(with_one_missing, method, folder)):
+                kind = "nesterov" if order == "cwa" else "momentum"
+                wanted = reference(3, "ring", order, kind)
+                for rank, report in enumerate(pool(3).call(with_one_missing, method, folder, kind)):
                     self.assertEqual(report["missed"] >= 2, rank != 2)
                     for step in range(STEPS):
                         numpy.testing.assert_allclose(

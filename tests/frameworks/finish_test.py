@@ -1,5 +1,6 @@
-"""finish() of ranks that do not all come at once: nobody waits in it for longer than max_wait, who
-is missing is named, and called again it ends with equal replicas.
+"""finish() of ranks that do not all come at once: nobody waits in it for longer than max_wait, and
+who is missing is named. The others go on, and who comes when they have left ends with what they
+have. With strict=True it raises, and called again it ends with equal replicas.
 
 Method: files say who may go on; rank 1 gives up before rank 2 comes, and rank 0 begins after that.
 """
@@ -27,6 +28,17 @@ METHODS = (
 )
 
 
+LATE = (
+    ("eager:admit=solo,max_wait=300ms", 4),
+    ("eager:admit=solo,max_wait=300ms,log=2,max_staleness=1000", 40),  # Out of the log.
+    ("allreduce:max_wait=300ms", 4),
+    ("local:H=2,max_wait=300ms", 4),
+    ("wagma:S=2,tau=4,max_wait=300ms", 4),
+    ("wagma:S=2,tau=4,max_wait=300ms", 30),
+    ("adpsgd:max_wait=300ms", 4),
+)
+
+
 def setUpModule() -> None:
     print(f"seed {SEED}")
 
@@ -47,7 +59,7 @@ def finish(folder: str, method: str) -> Tuple[List[str], str]:
 
     def try_to_end() -> bool:
         try:
-            optimizer.finish()
+            optimizer.finish(strict=True)
             return True
         except covey.Timeout as missing:
             said.append(str(missing))
@@ -65,6 +77,64 @@ def finish(folder: str, method: str) -> Tuple[List[str], str]:
     while not try_to_end():
         pass
     return said, digest([net.wide, net.small])
+
+
+def leave(folder: str, method: str, steps: int) -> str:
+    """The digest of the parameters, once finish() has ended; rank 2 does 4 steps, and finishes when
+    the others have left."""
+    rank = hvd.rank()
+    net, optimizer = make(method)
+    for _ in range(4 if rank == 2 else steps):
+        step(net, optimizer, 1.0 + rank)
+    left = [pathlib.Path(folder) / f"{other} has left" for other in range(2)]
+    while rank == 2 and not all(file.exists() for file in left):
+        time.sleep(0.001)  # A poll.
+    optimizer.finish()
+    model = digest([net.wide, net.small])
+    if rank != 2:
+        covey.shutdown()
+        left[rank].touch()
+    return model
+
+
+def train_on(folder: str, method: str) -> Tuple[str, int]:
+    """The digest of the parameters and the version after a finish() of all; rank 2 has come late
+    to the one before, when the others had gone on from it."""
+    net, optimizer = make(method)
+    step(net, optimizer, 1.0)
+    met = [pathlib.Path(folder) / f"{other} has gone on" for other in range(2)]
+    while hvd.rank() == 2 and not all(file.exists() for file in met):
+        time.sleep(0.001)  # A poll.
+    optimizer.finish()
+    for _ in range(3):
+        step(net, optimizer, 1.0)
+    if hvd.rank() != 2:
+        met[hvd.rank()].touch()
+    while True:
+        try:
+            optimizer.finish(strict=True)
+            return digest([net.wide, net.small]), optimizer.version
+        except covey.Timeout:
+            pass
+
+
+class LateTest(unittest.TestCase):
+    def test_who_comes_when_the_others_have_left_ends_with_what_they_have(self) -> None:
+        for method, steps in LATE:
+            with self.subTest(method, steps=steps), Watched(
+                3, __file__, leave, method, steps
+            ) as job:
+                models = job.pool.collect()
+                self.assertRegex(job.pool.stderr(0), r"warning: finish\(\) .* for rank (1, )?2: ")
+                self.assertRegex(job.pool.stderr(1), r"warning: finish\(\) .* for rank (0, )?2: ")
+                if not method.startswith("adpsgd"):  # Whose mean is of what it sees then.
+                    self.assertEqual(len(set(models)), 1, models)
+
+    def test_training_goes_on_with_all_of_them(self) -> None:
+        for method in METHODS:
+            with self.subTest(method), Watched(3, __file__, train_on, method) as job:
+                ends = job.pool.collect()
+                self.assertEqual(len(set(ends)), 1, ends)
 
 
 class FinishTest(unittest.TestCase):

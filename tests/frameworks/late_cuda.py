@@ -92,6 +92,10 @@ class Stream:
         STATS["waits"] += 1
         self.run()
 
+    def is_capturing(self) -> bool:
+        """No graph of CUDA is being recorded."""
+        return False
+
 
 class Event:
     """As torch.cuda.Event."""
@@ -366,10 +370,17 @@ def running() -> Iterator[Dict[str, int]]:
         ("is_available", lambda: True),
         ("synchronize", lambda *_: current_stream().synchronize()),
     ]
+    # Torch's optimizers ask here; its CUDA build would go on to the CUDA runtime.
+    accelerator: List[Tuple[str, Any]] = [
+        ("current_accelerator", lambda check_available=False: _CUDA),
+        ("current_stream", current_stream),
+        ("is_available", lambda: True),
+    ]
     _driver()  # By its name it is found from now on.
     with contextlib.ExitStack() as stack:
-        for name, value in stands_for:
-            stack.enter_context(mock.patch.object(torch.cuda, name, value))
+        for module, values in ((torch.cuda, stands_for), (torch.accelerator, accelerator)):
+            for name, value in values:
+                stack.enter_context(mock.patch.object(module, name, value))
         stack.enter_context(mock.patch.object(torch.Tensor, "backward", _backward))
         stack.enter_context(_modes())
         yield STATS

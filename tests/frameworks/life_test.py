@@ -5,6 +5,7 @@ On numpy arrays: a rank that needs no torch starts ten times faster.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -83,6 +84,29 @@ def come_or_not() -> Any:
     return "joined"
 
 
+def shut_down_beside(count: int) -> List[str]:
+    """What threads are told that wait for what nobody else joins, when another shuts down."""
+    said: List[str] = []
+    began = threading.Barrier(count + 1)
+
+    def wait(number: int) -> None:
+        handle = covey.allreduce_async(ones(), name=f"{covey.rank()}.{number}")
+        began.wait()
+        try:
+            handle.wait()
+        except Exception as error:  # pylint: disable=broad-except  # The test looks at all.
+            said.append(type(error).__name__)
+
+    threads = [threading.Thread(target=wait, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    began.wait()
+    covey.shutdown()
+    for thread in threads:
+        thread.join()
+    return said
+
+
 def live_twice() -> None:
     """shutdown and init on every rank; what was made before behaves."""
     group = covey.Group([0, 1])
@@ -136,6 +160,26 @@ def fork_after_init() -> Optional[str]:
     assert os.waitpid(child, 0)[1] == 0
     assert covey.allreduce(ones(), op=covey.Sum, name="parent")[0] == 2 ** covey.size() - 1
     return text
+
+
+def fork_keeps_the_parents_tensors(elements: int) -> None:
+    """A child's writes, and what it frees and allocates anew, stay its own."""
+    tensor = covey.arena_empty(elements, numpy.dtype("float32"))
+    tensor[:] = 5
+    child = os.fork()
+    if child == 0:
+        tensor[:] = -1
+        grandchild = os.fork()
+        if grandchild == 0:
+            os._exit(0 if tensor[0] == tensor[-1] == -1 else 4)
+        status = os.waitpid(grandchild, 0)[1]
+        del tensor
+        gc.collect()
+        os._exit(os.waitstatus_to_exitcode(status))
+    assert os.waitpid(child, 0)[1] == 0
+    assert bool((tensor == 5).all())
+    covey.allreduce_(tensor, op=covey.Sum, name=f"parents.{elements}")
+    assert bool((tensor == 5 * covey.size()).all())
 
 
 def leave(rank: int, how: str) -> Any:
@@ -249,6 +293,17 @@ class LifeTest(unittest.TestCase):
     def test_shutdown_and_init(self) -> None:
         with Pool(2, __file__) as pool:
             pool.call(live_twice)
+
+    def test_fork_keeps_the_parents_tensors(self) -> None:
+        with Pool(2, __file__) as pool:
+            for elements in (1000, 20 << 20):
+                pool.call(fork_keeps_the_parents_tensors, elements)
+
+    def test_threads_that_wait_when_another_shuts_down_are_told_so(self) -> None:
+        for _ in range(3):
+            with Pool(2, __file__) as pool:
+                for said in pool.call(shut_down_beside, 10):
+                    self.assertEqual(said, ["Aborted"] * 10)
 
     def test_fork_after_init(self) -> None:
         with Pool(2, __file__) as pool:

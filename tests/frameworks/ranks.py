@@ -23,12 +23,17 @@ import tempfile
 import time
 import traceback
 from multiprocessing.connection import Connection, Pipe, wait
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from starter import Forked, Starter
 
 SEED = int(os.environ.get("TEST_SEED") or random.SystemRandom().randrange(1 << 31))
 """Of all random numbers of a test run; set TEST_SEED to repeat one."""
+
+
+def also(*values: Any) -> Tuple[Any, ...]:
+    """Values of a case that repeat others: `tools/test --slow` takes them too."""
+    return values if os.environ.get("TEST_SLOW") == "1" else ()
 
 
 class Pool:

@@ -6,6 +6,7 @@ Method: gradients of whole numbers, whose sum says what went in; hashes at every
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 import unittest
@@ -70,6 +71,27 @@ def throws_before_an_update(method: str) -> Tuple[List[float], Dict[int, str]]:
         except Thrown:
             functions.clear()
     assert not functions  # It has thrown.
+    trainer.optimizer.finish()
+    return trainer.parameter.tolist(), trainer.seen
+
+
+def throws_after_an_update(method: str) -> Tuple[List[float], Dict[int, str]]:
+    """Rank 1 in a post-hook of its first update from its third step on."""
+    trainer = Trainer(method)
+    thrown = []
+
+    def log(*_: Any) -> None:
+        if trainer.steps >= 3 and hvd.rank() == 1 and not thrown:
+            thrown.append(True)
+            raise Thrown
+
+    trainer.optimizer.register_step_post_hook(log)
+    for _ in range(6):
+        with contextlib.suppress(Thrown):
+            trainer.step()
+    with contextlib.suppress(Thrown):  # All its updates, if it was slow.
+        trainer.optimizer.finish()
+    assert bool(thrown) == (hvd.rank() == 1)
     trainer.optimizer.finish()
     return trainer.parameter.tolist(), trainer.seen
 
@@ -139,6 +161,13 @@ class RoundErrorsTest(unittest.TestCase):
         for parameter, seen in results:
             self.assertEqual(parameter, sum_of([6, 6, 6]))
             self.assertEqual(seen, results[0][1], f"seed {SEED}")
+
+    def test_what_is_thrown_after_an_update_does_not_undo_it(self) -> None:
+        for method in ("eager:admit=all,max_wait=30s", "eager:admit=solo,log=16"):
+            results = pool(3).call(throws_after_an_update, method)
+            for parameter, seen in results:
+                self.assertEqual(parameter, sum_of([6, 6, 6]), method)
+                self.assertEqual(seen, results[0][1], f"{method}, seed {SEED}")
 
     def test_one_that_fails_half_made_leaves_quietly(self) -> None:
         self.assertEqual(pool(2).call(fails_half_made), [[], []])

@@ -100,6 +100,81 @@ class ShortcutTest(unittest.TestCase):
             self.assertIs(results[0], results[1])
             self.assertTrue(handle.poll())
 
+    def test_two_threads_may_wait_for_one_gather(self) -> None:
+        """Its result is made by the first, however long that takes: the other one gets the same."""
+        for begin in (hvd.allgather_async, hvd.alltoall_async):
+            handle = begin(torch.arange(6.0), name="shared")
+            make, made = handle._finish, []
+            both, began = threading.Barrier(2), threading.Event()
+
+            def slowly(ended: Any) -> Any:
+                made.append(ended)
+                began.set()
+                if len(made) == 1:
+                    both.wait()  # The other thread is about to wait, or waits.
+                return make(ended)
+
+            handle._finish = slowly
+            results: list[Any] = []
+            first = threading.Thread(target=lambda: results.append(handle.wait()))
+            first.start()
+            began.wait()
+            second = threading.Thread(target=lambda: (both.wait(), results.append(handle.wait())))
+            second.start()
+            first.join()
+            second.join()
+            self.assertEqual((len(results), len(made)), (2, 1))
+            self.assertIs(results[0], results[1])
+
+    def test_a_result_that_could_not_be_made_is_made_by_the_next_wait(self) -> None:
+        handle = hvd.allgather_async(torch.arange(6.0), name="failed")
+        make = handle._finish
+
+        def fail(_: Any) -> Any:
+            handle._finish = make
+            raise MemoryError("once")
+
+        handle._finish = fail
+        with self.assertRaisesRegex(MemoryError, "once"):
+            handle.wait()
+        self.assertEqual(handle.wait().tolist(), torch.arange(6.0).tolist())
+
+    def test_tensors_that_are_negated_lazily_are_sent_as_what_they_mean(self) -> None:
+        z = torch.arange(4.0).to(torch.complex64) * 1j
+        wanted = -torch.arange(4.0)
+        base = torch.arange(4.0)
+        for given in (torch._neg_view(base), z.conj().imag, z.conj().imag[1:2]):
+            want = wanted[-len(given) :] if len(given) == 4 else wanted[1:2]
+            self.assertTrue(given.is_neg())
+            for way in WAYS:
+                self.assertIsNone(short(way, given))
+            results = [
+                hvd.allreduce(given, op=hvd.Sum),
+                hvd.allreduce_async(given, op=hvd.Max).wait(),
+                *hvd.grouped_allreduce([given, torch.ones(1)])[:1],
+                hvd.broadcast(given, 0),
+                hvd.allgather(given),
+                hvd.alltoall(given),
+                hvd.reducescatter(given, op=hvd.Sum),
+                *hvd.grouped_reducescatter([given], op=hvd.Sum),
+            ]
+            if covey.size() > 1:
+                results.append(hvd.neighbor_allreduce(given))
+            for result in results:
+                self.assertEqual(torch.Tensor(result).tolist(), want.tolist())
+        for function in (hvd.allreduce_, hvd.broadcast_, hvd.grouped_allreduce_):
+            under = torch.arange(4.0)
+            given = torch._neg_view(under)
+            if function is hvd.broadcast_:
+                function(given, 0)
+            elif function is hvd.grouped_allreduce_:
+                function([given], prescale_factor=2.0, op=hvd.Sum)
+            else:
+                function(given, prescale_factor=2.0, op=hvd.Sum)
+            factor = 1.0 if function is hvd.broadcast_ else 2.0
+            self.assertEqual(given.tolist(), (wanted * factor).tolist())
+            self.assertEqual(under.tolist(), (-wanted * factor).tolist())
+
     def test_leaves_unusual_calls_alone(self) -> None:
         tensor = torch.ones(4, 4)
         before = covey.stats()["operations"]

@@ -85,7 +85,7 @@ class Pair:
     def end(self) -> Dict[int, str]:
         while True:
             try:
-                self.optimizer.finish()
+                self.optimizer.finish(strict=True)
                 break
             except covey.Timeout:  # max_wait is short on purpose, and the machine may be busy.
                 continue

@@ -71,6 +71,18 @@ def train(method: str, steps: int, pace: int) -> Tuple[List[str], int]:
     return hashes + [digest(net.parameters())], optimizer.version
 
 
+def whom_it_waits_for(method: str, steps: int) -> List[int]:
+    """By step: how many ranks the tally has the exchange wait for."""
+    net = make_net()
+    sgd = torch.optim.SGD(net.parameters(), lr=0.01)
+    optimizer = hvd.DistributedOptimizer(sgd, model=net, method=method)
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss_of(net, batch_of(step, hvd.rank())).backward()
+        optimizer.step()
+    return [needed for _, _, needed in optimizer._covey_progress.tally._arrivals]
+
+
 def frozen_and_buffers() -> Tuple[str, List[float]]:
     """What requires no gradient and what is no parameter is this rank's own, as with local."""
     frozen = torch.nn.Parameter(torch.full((3,), float(hvd.rank())), requires_grad=False)
@@ -180,6 +192,15 @@ class WagmaTest(unittest.TestCase):
                     self.assertEqual(len(models), 1, f"step {step}, seed {SEED}")
             # In between they differ, else this shows nothing.
             self.assertGreater(len({hashes[0] for hashes in histories}), 1)
+
+    def test_the_tally_knows_which_averages_are_of_all(self) -> None:
+        """Those of every so many steps, and that with which a part ends."""
+        for method, needed in (
+            ("wagma:S=2,tau=2", [1, 3, 1, 3]),
+            ("wagma:S=2,tau=1000,then=allreduce@4", [1, 1, 1, 3]),
+        ):
+            for found in pool(3).call(whom_it_waits_for, method, 4):
+                self.assertEqual(found[:4], needed, method)
 
     def test_only_what_is_trained_is_averaged(self) -> None:
         results = pool(3).call(frozen_and_buffers)

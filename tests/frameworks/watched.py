@@ -48,7 +48,7 @@ def finish(optimizer: Any) -> str:
     """Until all have come, or one is known to be dead: then what was said of it."""
     while True:
         try:
-            optimizer.finish()
+            optimizer.finish(strict=True)
             return ""
         except covey.Timeout as missing:
             assert "max_wait" in str(missing), missing

@@ -4,105 +4,107 @@ training of two with the torch of the test lent to it."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import pathlib
+import re
+import shlex
 import shutil
 import subprocess
-import tempfile
+import sys
 import unittest
-import venv
 import zipfile
-from typing import List
 
-_ROOT = pathlib.Path(__file__).absolute().parents[2]
-
-
-def _wheel() -> pathlib.Path:
-    (found,) = sorted((_ROOT / "wheel").glob("*.whl"))
-    return found
+from installed import ROOT, Installed, wheel
 
 
 class WheelTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
-        cls.folder = tempfile.TemporaryDirectory()
-        venv.create(cls.folder.name, with_pip=True)
-        cls.bin = pathlib.Path(cls.folder.name) / "bin"
-        pip = ["pip", "--disable-pip-version-check", "install", "--quiet", "--no-index"]
-        cls.run_there([*pip, str(_wheel())])
+        cls.there = Installed()
 
     @classmethod
     def tearDownClass(cls) -> None:
-        cls.folder.cleanup()
-
-    @classmethod
-    def run_there(cls, command: List[str], **extra: str) -> str:
-        """Runs a command of the environment, outside the source tree."""
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("COVEY_", "PYTHON"))}
-        env.update(extra)
-        done = subprocess.run(
-            [str(cls.bin / command[0]), *command[1:]],
-            cwd=cls.folder.name,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=120,
-        )
-        if done.returncode != 0:
-            raise AssertionError(f"{command} ended with {done.returncode}:\n{done.stdout}")
-        return done.stdout
+        cls.there.close()
 
     def test_a_job_of_one_rank_needs_no_framework(self) -> None:
         code = "import covey; covey.init(); print(covey.rank(), covey.size()); covey.shutdown()"
-        self.assertEqual(self.run_there(["python", "-c", code]).split(), ["0", "1"])
+        self.assertEqual(self.there.run(["python", "-c", code]).split(), ["0", "1"])
 
     def test_is_imported_from_where_it_was_installed(self) -> None:
-        where = self.run_there(["python", "-c", "import covey; print(covey.__file__)"])
+        where = self.there.run(["python", "-c", "import covey; print(covey.__file__)"])
         self.assertIn("site-packages", where)
 
     def test_trains_once_torch_is_there(self) -> None:
-        spec = importlib.util.find_spec("torch")
-        self.assertIsNotNone(spec, "tools/setup installs torch")
-        packages = pathlib.Path(self.folder.name, "torch-and-what-it-needs")
-        packages.mkdir()
-        for path in pathlib.Path(spec.origin).parents[1].iterdir():
-            if not path.name.startswith(("covey", "pip", "__")):
-                (packages / path.name).symlink_to(path)
-        example = _ROOT / "examples" / "pytorch_minimal.py"
-        command = ["coveyrun", "-np", "2", str(self.bin / "python"), str(example)]
-        lines = self.run_there(command, PYTHONPATH=str(packages)).splitlines()
+        packages = self.there.lend_torch()
+        self.assertIsNotNone(packages, "tools/setup installs torch")
+        example = ROOT / "examples" / "pytorch_minimal.py"
+        command = ["coveyrun", "-np", "2", "python", str(example)]
+        lines = self.there.run(command, PYTHONPATH=packages).splitlines()
         weights = {line.rpartition("weight ")[2] for line in lines if "weight " in line}
         self.assertEqual(len(weights), 1, lines)
         self.assertAlmostEqual(float(weights.pop()), 8.0, places=2)
 
     def test_brings_both_commands(self) -> None:
-        self.assertIn("covey", self.run_there(["covey", "--version"]))
-        self.assertIn("-np", self.run_there(["coveyrun", "--help"]))
+        self.assertIn("covey", self.there.run(["covey", "--version"]))
+        self.assertIn("-np", self.there.run(["coveyrun", "--help"]))
 
     @unittest.skipIf(shutil.which("mpicc") is None, "there is no mpicc")
     def test_makes_the_plug_in_for_mpi_beside_the_library(self) -> None:
-        said = self.run_there(["covey", "build", "mpi"])
+        said = self.there.run(["covey", "build", "mpi"])
         self.assertRegex(said, r"makes \S+/site-packages/covey/libcovey_mpi.so")
         self.assertNotIn("COVEY_PLUGIN_PATH", said)
+        asked = subprocess.run(["mpicc", "--showme:version"], capture_output=True, text=True)
+        of_root = "Open MPI" in asked.stdout + asked.stderr
+        self.assertEqual("of root --allow-run-as-root" in said, of_root, said)
         code = "from covey import _native; _native.plugin_check('mpi')"
-        self.run_there(["python", "-c", code])
+        self.there.run(["python", "-c", code])
 
     def test_records_every_file(self) -> None:
-        with zipfile.ZipFile(_wheel()) as archive:
+        with zipfile.ZipFile(wheel()) as archive:
             names = set(archive.namelist())
             (record,) = [name for name in names if name.endswith(".dist-info/RECORD")]
             lines = archive.read(record).decode("utf-8").splitlines()
         self.assertEqual({line.split(",")[0] for line in lines}, names)
+
+    def test_is_described(self) -> None:
+        said = self.there.run(["pip", "--disable-pip-version-check", "show", "covey"])
+        fields = dict(line.partition(": ")[::2] for line in said.splitlines())
+        self.assertIn("distributed training", fields["Summary"])
+        self.assertTrue(fields["Author"])
+        self.assertEqual(fields["License"], "Apache-2.0")
+        ask = "import importlib.metadata as m; print(m.metadata('covey')[%r])"
+        self.assertEqual(self.there.run(["python", "-c", ask % "Requires-Python"]), ">=3.9\n")
+        self.assertIn("coveyrun -np 4", self.there.run(["python", "-c", ask % "Description"]))
+
+    def test_both_ways_to_its_python_are_named_and_work(self) -> None:
+        code = "import covey; covey.init(); print('rank', covey.rank())"
+        elsewhere = {"PATH": "/usr/bin:/bin"}
+        for name in ("python9", os.path.realpath(sys.executable)):
+            command = ["coveyrun", "-np", "2", name, "-c", code]
+            said = self.there.run(command, fails=True, **elsewhere)
+            found = re.search(r"; type `\. (\S+)` first, or write (\S+) for \S*python", said)
+            self.assertIsNotNone(found, said)
+            activate, program = found.groups()
+            for line in (
+                f". {activate} && coveyrun -np 2 python",
+                f"{self.there.bin}/coveyrun -np 2 {program}",
+            ):
+                done = subprocess.run(
+                    ["bash", "-c", f"{line} -c {shlex.quote(code)}"],
+                    env=self.there.environment(**elsewhere),
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    timeout=60,
+                )
+                self.assertEqual(done.returncode, 0, done.stdout)
+                self.assertEqual(done.stdout.count("rank "), 2, done.stdout)
 
     def test_depends_on_nothing(self) -> None:
         code = (
             "import importlib.metadata as m\n"
             "print(*(d.metadata['Name'] for d in m.distributions()))"
         )
-        installed = set(self.run_there(["python", "-c", code]).split())
+        installed = set(self.there.run(["python", "-c", code]).split())
         self.assertEqual(installed - {"pip", "setuptools"}, {"covey"})
 
 

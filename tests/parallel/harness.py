@@ -31,6 +31,11 @@ except ImportError:
     sys.path.insert(0, str(REPOSITORY / "frameworks"))
 
 
+def also(*values: Any) -> Tuple[Any, ...]:
+    """Values of a case that repeat others: `tools/test --slow` takes them too."""
+    return values if os.environ.get("TEST_SLOW") == "1" else ()
+
+
 class Hang(AssertionError):
     """Something that had to happen did not, within the hard limit."""
 

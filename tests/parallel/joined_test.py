@@ -18,6 +18,8 @@ from typing import List, Optional
 
 from harness import PLUGIN, PLUGIN_FOLDER, WHY_NO_PLUGIN, Launched, run_launcher
 
+from covey.launch.meeting import in_plain_words
+
 PYTHON = sys.executable
 SUMS = """
 import numpy, covey
@@ -79,7 +81,7 @@ class JoinedTestCase(unittest.TestCase):
         for job in jobs:
             job.wait_until_gone()
 
-    def write_secret(self, mode: int = 0o600, text: bytes = b"x" * 32) -> List[str]:
+    def write_secret(self, mode: int = 0o600, text: bytes = b"0123456789abcdef" * 2) -> List[str]:
         with open(self.secret, "wb") as file:
             file.write(text)
         os.chmod(self.secret, mode)
@@ -197,14 +199,14 @@ class RefusalTest(JoinedTestCase):
     def test_who_waits_hears_of_strangers_and_can_be_interrupted(self) -> None:
         stranger = self.launch("--join", self.at, "true", secret=self.another_secret())
         self.assertEqual(stranger.finish(), 2)
-        self.server.wait_for("1 of 2 nodes have joined.*turned away for another secret: 1")
+        self.server.wait_for("1 of 2 nodes have joined.*turned away without the job's secret: ")
         self.server.send(signal.SIGINT)
         self.assertEqual(self.server.finish(), 130, self.server.dump())
 
     def another_secret(self) -> str:
         path = os.path.join(self.folder, "other")
         with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
-            file.write("another secret, long enough\n")
+            file.write("another secret, as long as it has to be\n")
         return path
 
     @unittest.skipIf(os.getuid() != 0 or shutil.which("unshare") is None, "needs root and unshare")
@@ -229,7 +231,25 @@ class WaitingTest(JoinedTestCase):
     def test_an_address_where_nobody_listens(self) -> None:
         self.write_secret()
         job = self.launch("--join", "127.0.0.1:9", "--start-timeout", "1", "true")
-        self.check_refused(job, "did not form within 1 s", "no answer from 127.0.0.1:9")
+        self.check_refused(job, "did not form within 1 s", "nobody serves at 127.0.0.1:9")
+
+    def test_that_it_waits_for_who_serves_is_told_before(self) -> None:
+        self.write_secret()
+        job = self.launch("--join", "127.0.0.1:9", "--start-timeout", "60", "true")
+        job.wait_for(r"^coveyrun: nobody serves at 127.0.0.1:9 \(--start-timeout: 60 s\)$")
+        job.process.send_signal(signal.SIGTERM)
+        self.assertEqual(job.finish(), 128 + signal.SIGTERM, job.dump())
+        self.assertNotIn("connect", job.dump())
+
+    def test_why_nobody_answers_is_told_in_plain_words(self) -> None:
+        for why, words in (
+            ("failed to connect; UNKNOWN: ipv4:h:1: Connection refused", "nobody serves at h:1"),
+            ("DNS resolution failed for h:1: not found", "the host of h:1 is not known here"),
+            ("UNKNOWN: Network is unreachable", "h:1 cannot be reached from here"),
+            ("Deadline Exceeded", "no answer from h:1"),
+        ):
+            self.assertEqual(in_plain_words(f"no answer from h:1 ({why})"), words)
+        self.assertEqual(in_plain_words("1 of 2 nodes"), "1 of 2 nodes")
 
     def test_who_is_missing_is_told(self) -> None:
         job = self.serve(3, "--start-timeout", "1", "true")
@@ -241,7 +261,7 @@ class WaitingTest(JoinedTestCase):
         self.write_secret()
         path = os.path.join(self.folder, "address")
         job = self.launch("--join", f"file:{path}", "--start-timeout", "1", "true")
-        self.check_refused(job, "did not form within 1 s", f"an answer from file:{path}")
+        self.check_refused(job, "did not form within 1 s", f"no answer from file:{path} yet")
 
 
 class MistakeTest(JoinedTestCase):
@@ -273,8 +293,10 @@ class MistakeTest(JoinedTestCase):
             said = self.refused(*join, *self.write_secret(mode))
             self.assertIn(f"open to other users (mode {mode:04o}): chmod 600", said)
         said = self.refused(*join, *self.write_secret(text=b"short\n"))
-        self.assertIn("holds 5 bytes; a secret has 16 to 4096", said)
+        self.assertIn("holds 5 bytes; a secret has 32 to 4096", said)
         self.assertIn("holds 4097 bytes", self.refused(*join, *self.write_secret(text=b"x" * 9000)))
+        said = self.refused(*join, *self.write_secret(text=b"secret" * 6))
+        self.assertIn("holds 5 different characters, which is no secret", said)
         self.assertIn("No such file", self.refused(*join, "--secret-file", "/nowhere/secret"))
         self.assertIn("is not a file", self.refused(*join, "--secret-file", "/dev/null"))
         serve = ["--serve", "127.0.0.1:0", "--nodes", "2"]

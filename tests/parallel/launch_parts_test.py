@@ -3,6 +3,7 @@ Method: they are pure; times are given."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import tempfile
@@ -11,7 +12,7 @@ from typing import List, Optional
 
 import harness  # noqa: F401  # makes `covey` importable in a source tree
 
-from covey.launch import check, endings, environment, output, report
+from covey.launch import check, endings, environment, node, output, report
 from covey.launch.spec import JobSpec, LaunchError
 
 TRACEBACK = ["Traceback (most recent call last):", '  File "x.py", line 1, in <module>']
@@ -59,6 +60,27 @@ class SummaryTest(unittest.TestCase):
         lines = report.failure_summary(first, [], [], [], [0, 1])
         self.assertEqual(lines[-1], "rank 1, which it names, ended with exit code 0")
         self.assertNotIn(lines[-1], report.failure_summary(first, [], [], [1], [0]))
+
+
+class ShownTest(unittest.TestCase):
+    def test_text_of_other_nodes_steers_no_terminal(self) -> None:
+        said = "\x1b[2J\x1b]0;title\x07 \u202egood\tÄ\r\x9b\n"
+        wanted = "\\x1b[2J\\x1b]0;title\\x07 \\u202egood\tÄ\\r\\x9b\\n"
+        self.assertEqual(report.shown(said), wanted)
+        fields = {"rank": 1, "pid": 2, "code": 3, "tail": [said], "host": said}
+        (end,) = node._of_report(json.dumps(fields), 0.0)
+        self.assertEqual((list(end.stderr_tail), end.host), ([wanted], wanted))
+        lost = {"text": said, "nodes": [{"first_rank": 0, "slots": 1, "process": 1, "host": said}]}
+        (end,) = node._of_loss(lost, 0.0)
+        self.assertEqual((end.lost, end.host), (wanted, wanted))
+
+    def test_nobody_is_told_to_connect_to_everywhere(self) -> None:
+        for host in ("0.0.0.0", "[::]"):
+            said = node._invitation(f"{host}:29500", "secret")
+            self.assertIn(f"{host} stands for every network of this machine", said)
+            self.assertNotIn(f"--join {host}", said)
+        said = node._invitation("10.0.0.1:29500", "secret")
+        self.assertTrue(said.endswith("--join 10.0.0.1:29500 --secret-file secret"))
 
 
 class TracebackTest(unittest.TestCase):

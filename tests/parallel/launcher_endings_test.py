@@ -38,6 +38,32 @@ def python(code: str) -> list:
     return [PYTHON, "-c", code]
 
 
+# As the installed command, with a Ctrl-C when a certain module is about to be imported or called.
+EARLY = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["MODULE"]:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+sys.argv[0] = "/some/where/coveyrun"
+from covey_command import coveyrun_main
+if os.environ["MODULE"] == "":
+    from covey.launch import job
+    job.Summary.__init__ = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+sys.exit(coveyrun_main())
+"""
+
+
+class EarlyInterruptTest(unittest.TestCase):
+    def test_a_ctrl_c_before_the_job_begins_says_one_line(self) -> None:
+        for module in ("covey", "covey._native", "covey.ops", "covey.cli.run_command", ""):
+            with self.subTest(module=module):
+                command = ["-np", "1", *python("print('ran')")]
+                code, out, err = run_launcher(command, entry=EARLY, env={"MODULE": module})
+                self.assertEqual((code, out, err), (130, [], ["coveyrun: interrupted"]))
+
+
 class FailureTest(unittest.TestCase):
     def test_the_failing_rank_is_named_last_with_its_traceback(self) -> None:
         code = WAIT + "\nif r == 2: raise ValueError('boom')\nsignal.pause()"
@@ -124,6 +150,14 @@ class InterruptTest(unittest.TestCase):
                 self.assertIn(f"[{rank}] waits for x {rank}", job.stderr())
             self.assertFalse([line for line in job.stderr() if "Traceback" in line], job.dump())
             job.wait_until_gone()
+
+    def test_a_job_that_a_shell_started_with_an_ampersand_ends_too(self) -> None:
+        entry = "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+        entry += "from covey.cli import coveyrun_main; sys.exit(coveyrun_main())"
+        with Launched(["-np", "1", *python(WAIT + UP + "\nsignal.pause()")], entry=entry) as job:
+            job.wait_for(r"\] up")
+            job.send(signal.SIGINT)
+            self.assertEqual(job.finish(), 130)
 
     def test_ranks_may_clean_up(self) -> None:
         code = WAIT + ANSWER

@@ -54,10 +54,12 @@ class LoadOrderTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             secret = os.path.join(folder, "secret")
             with open(os.open(secret, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as file:
-                file.write(b"x" * 32)
+                file.write(b"0123456789abcdef" * 2)
             done = subprocess.run(
                 [sys.executable, "-c", code, secret],
-                env=environment(COVEY_PLUGIN_PATH=PLUGIN_FOLDER, OMP_NUM_THREADS="1"),
+                env=environment(
+                    COVEY_PLUGIN_PATH=PLUGIN_FOLDER, OMP_NUM_THREADS="1", TEST_WHOLE_TORCH="1"
+                ),
                 capture_output=True,
                 text=True,
                 timeout=300,

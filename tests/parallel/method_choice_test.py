@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
-from typing import Any, List
+from typing import Any, List, Optional
 
 from harness import REPOSITORY, run_launcher
 
@@ -49,9 +49,9 @@ class MethodChoiceTest(unittest.TestCase):
         with open(self.script, "w", encoding="utf-8") as file:
             file.write(SCRIPT)
 
-    def chosen(self, flag: List[str], told: str, *asked: str) -> Any:
+    def chosen(self, flag: List[str], told: Optional[str], *asked: str) -> Any:
         """(what rank 0 prints, lines of stderr without the method's card)."""
-        env = {"COVEY_METHOD": told} if told else {}
+        env = {} if told is None else {"COVEY_METHOD": told}
         command = ["-np", "2", *flag, sys.executable, self.script, *asked]
         code, out, err = run_launcher(command, env=env)
         self.assertEqual(code, 0, err)
@@ -61,6 +61,14 @@ class MethodChoiceTest(unittest.TestCase):
     def test_the_environment(self) -> None:
         self.assertEqual(self.chosen([], "local:H=3"), ([LOCAL.format(3)], []))
 
+    def test_an_empty_variable_counts_as_none(self) -> None:
+        for flag, asked, wanted in (
+            ([], (), "allreduce"),
+            ([], ("local:H=5",), LOCAL.format(5)),
+            (["--method", "local:H=3"], (), LOCAL.format(3)),
+        ):
+            self.assertEqual(self.chosen(flag, "", *asked), ([wanted], []))
+
     def test_the_flag_wins_over_the_environment(self) -> None:
         out, err = self.chosen(["--method", "local:H=3"], "local:H=4")
         self.assertEqual(out, [LOCAL.format(3)])
@@ -69,23 +77,42 @@ class MethodChoiceTest(unittest.TestCase):
         )
 
     def test_the_script_wins_over_the_flag(self) -> None:
-        out, err = self.chosen(["--method", "local:H=3"], "", "local:H=5")
+        out, err = self.chosen(["--method", "local:H=3"], None, "local:H=5")
         self.assertEqual((out, len(err)), ([LOCAL.format(5)], 1))
         self.assertRegex(
             err[0],
             r"^\[0\] covey: --method local:H=3 ignored: .*script.py:6 says method='local:H=5' \("
         )
 
+    def test_quiet_says_nothing(self) -> None:
+        quiet = ["--quiet", "--method", "local:H=3", "--inject", "delay:1ms@1"]
+        code, out, err = run_launcher(["-np", "2", *quiet, sys.executable, self.script, "local"])
+        self.assertEqual((code, err), (0, []))
+        self.assertEqual(len(out), 1)
+
+    def test_an_option_after_the_command_is_told(self) -> None:
+        code, _, err = run_launcher(["-np", "1", sys.executable, "-c", "", "--method", "eager"])
+        self.assertEqual(code, 0)
+        self.assertEqual(len(err), 1)
+        self.assertRegex(err[0], "coveyrun: --method stands after the command and goes to it")
+
+    def test_an_injection_into_ranks_that_are_not_there_is_refused(self) -> None:
+        for who, why in (("9", "2 ranks, fewer than 9"), ("rank2", "ranks 0 to 1, no rank 2")):
+            flags = ["-np", "2", "--inject", f"delay:50ms@{who}"]
+            code, _, err = run_launcher([*flags, sys.executable, self.script])
+            self.assertEqual((code, len(err)), (2, 1), err)
+            self.assertIn(why, err[0])
+
     def test_the_forced_flag_wins_over_the_script(self) -> None:
         force = ["--force-method", "--method", "local:H=3"]
-        out, err = self.chosen(force, "", "gossip")
+        out, err = self.chosen(force, None, "gossip")
         self.assertEqual((out, len(err)), ([LOCAL.format(3)], 1))
         self.assertRegex(
             err[0],
             r"^\[0\] covey: .*script.py:6 says method='gossip', ignored: --force-method, so "
             r"--method local:H=3 holds$",
         )
-        self.assertEqual(self.chosen(force, "", "local:local_steps=3"), ([LOCAL.format(3)], []))
+        self.assertEqual(self.chosen(force, None, "local:local_steps=3"), ([LOCAL.format(3)], []))
         code, _, err = run_launcher(["-np", "2", "--force-method", "true"])
         self.assertEqual((code, err), (2, ["coveyrun: --force-method needs --method METHOD"]))
 

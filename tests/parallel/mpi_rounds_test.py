@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import unittest
 
+from harness import also
 from mpi_job import HAS_MPI, WHY_NOT, MpiJob
 
 # Each rank's gradient of each step is 1 at an element of its own: after finish() the model says how
@@ -35,7 +36,7 @@ COUNTING = """
     def finish(optimizer):
         while True:
             try:
-                return optimizer.finish()
+                return optimizer.finish(strict=True)
             except covey.Timeout:
                 pass
 """
@@ -211,13 +212,11 @@ MODELS = """
 @unittest.skipUnless(HAS_MPI, WHY_NOT)
 class MpiRoundsTest(MpiJob):
     def test_eager_trains_and_every_step_counts_once(self) -> None:
-        self.check_fine(4, TRAINS)
-
-    def test_two_ranks_train(self) -> None:
-        self.check_fine(2, TRAINS)
+        for size in (4, *also(2)):
+            self.check_fine(size, TRAINS)
 
     def test_one_that_is_stopped_holds_up_nobody_and_catches_up(self) -> None:
-        for method in ("eager:admit=all,max_wait=200ms,log=4", "allreduce:max_wait=200ms"):
+        for method in ("eager:admit=all,max_wait=200ms,log=4", *also("allreduce:max_wait=200ms")):
             out = self.check_fine(4, STOPS, "3", self.new_folder(), method).stdout
             self.assertRegex(out, "recovered [1-9]")
 
@@ -237,8 +236,8 @@ class MpiRoundsTest(MpiJob):
         self.check_fine(3, NULLS)
 
     def test_models_are_averaged_with_neighbors(self) -> None:
-        self.check_fine(2, NEIGHBORS)
-        self.check_fine(4, NEIGHBORS)
+        for size in (4, *also(2)):
+            self.check_fine(size, NEIGHBORS)
 
     def test_models_are_refused_and_what_there_is_is_named(self) -> None:
         out = self.check_fine(2, MODELS).stdout

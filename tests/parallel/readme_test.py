@@ -26,6 +26,10 @@ def blocks(language: str) -> List[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.M | re.S)
 
 
+def setUpModule() -> None:
+    os.environ["TEST_WHOLE_TORCH"] = "1"  # As a reader has it: lean/sitecustomize.py.
+
+
 class ReadmeTest(unittest.TestCase):
     def test_every_shell_command_is_known_and_runs(self) -> None:
         lines = [line for block in blocks("sh") for line in block.splitlines() if line]

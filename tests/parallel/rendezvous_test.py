@@ -41,7 +41,7 @@ class RanksTestCase(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
-        self.secret = self.write_secret("secret", "x" * 32)
+        self.secret = self.write_secret("secret", "0123456789abcdef" * 2)
 
     def write_secret(self, name: str, text: str, mode: int = 0o600) -> str:
         path = os.path.join(self.folder, name)
@@ -129,7 +129,7 @@ class RanksTest(RanksTestCase):
             self.assertEqual(said, f"fine {rank} 2 {rank} 11\n")
 
     def test_a_rank_with_another_secret_is_refused_and_does_no_harm(self) -> None:
-        other = self.write_secret("other", "y" * 32)
+        other = self.write_secret("other", "fedcba9876543210" * 2)
         waiting = self.ranks("srun", 2, [0], COVEY_START_TIMEOUT="20s")
         (refused,) = self.ranks("srun", 2, [1], COVEY_SECRET_FILE=other)
         self.check_raises(refused, "does not accept this node's secret")
@@ -138,10 +138,12 @@ class RanksTest(RanksTestCase):
             self.assertEqual(self.finish(process)[0], 0)
 
     def test_a_rank_that_does_not_come(self) -> None:
-        ranks = self.ranks("srun", 3, [0], COVEY_START_TIMEOUT="1s")
-        ranks += self.ranks("srun", 3, [2], COVEY_START_TIMEOUT="60s")
-        self.check_raises(ranks[0], "did not form within 1 s", "of 3 nodes have joined; waiting")
-        self.assertEqual(self.finish(ranks[1])[0], 1)
+        place = {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "3", "COVEY_START_TIMEOUT": "60s"}
+        early = self.start("print(flush=True)\n" + SUMS, **place)
+        early.stdout.readline()  # It looks for the address from now on.
+        (first,) = self.ranks("srun", 3, [0], COVEY_START_TIMEOUT="1s")
+        self.check_raises(first, "did not form within 1 s", "of 3 nodes have joined; waiting")
+        self.assertEqual(self.finish(early)[0], 1)
 
     def test_two_ranks_with_one_number(self) -> None:
         waiting = self.ranks("srun", 3, [0, 1], COVEY_START_TIMEOUT="60s")
@@ -188,6 +190,31 @@ class VariablesTest(RanksTestCase):
                 done, out, err = self.finish(process)
                 self.assertEqual((done, out), (0, f"fine {rank} 2 {rank} 11\n"), err)
 
+    def test_a_rank_of_another_host_is_refused_on_all_ranks_at_once(self) -> None:
+        elsewhere = "import covey.launch.memory as m; m.host_id = lambda: 'elsewhere'\n"
+        for far in (1, 2):
+            port = self.free_port()
+            ranks = [
+                self.start(
+                    (elsewhere if rank == far else "") + SUMS,
+                    **self.place(rank, 3, port, COVEY_START_TIMEOUT="600s"),
+                )
+                for rank in range(3)
+            ]
+            why = f"ranks 0 and {far} on several hosts (or in two containers)"
+            for rank, process in enumerate(ranks):
+                told = "" if rank == far else f"rank {far} cannot join the job: "
+                self.check_raises(process, "Unsupported: " + told + why)
+
+    def test_a_rank_that_does_not_come_is_named_on_all(self) -> None:
+        port = self.free_port()
+        ready = "import torch.distributed\nprint(flush=True)\n" + SUMS
+        early = self.start(ready, **self.place(1, 3, port, COVEY_START_TIMEOUT="600s"))
+        early.stdout.readline()
+        first = self.start(**self.place(0, 3, port, COVEY_START_TIMEOUT="5s"))
+        for process in (early, first):
+            self.check_raises(process, "of 3 ranks 2 did not come within 5 s")
+
     def test_what_is_missing_or_wrong_is_named(self) -> None:
         port = self.free_port()
         code = "import covey; covey.init(); print(covey.size())"
@@ -209,7 +236,7 @@ class VariablesTest(RanksTestCase):
 class MistakeTest(RanksTestCase):
     def test_what_is_missing_or_wrong_is_named(self) -> None:
         place = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"}
-        open_to_all = self.write_secret("open", "x" * 32, 0o644)
+        open_to_all = self.write_secret("open", "0123456789abcdef" * 2, 0o644)
         for extra, words in (
             ({}, "nothing says which rank this is: start it with torchrun, srun or mpirun"),
             ({**place, "SLURM_PROCID": "2"}, "SLURM_PROCID=2 and SLURM_STEP_NUM_TASKS=2 are no"),

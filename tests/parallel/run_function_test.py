@@ -9,10 +9,12 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from typing import List
 
 import harness
 from harness import environment
 
+import covey
 from covey.launch import JobFailed, LaunchError, run
 
 
@@ -23,6 +25,11 @@ def place(*args: object, **kwargs: object) -> tuple:
 def fail_on_rank_1() -> None:
     if os.environ["COVEY_RANK"] == "1":
         raise ValueError("not today")
+
+
+def told_of_the_method() -> tuple:
+    names = ("COVEY_METHOD", "COVEY_METHOD_BY", "COVEY_LOG_LEVEL")
+    return tuple(os.environ[name] for name in names)
 
 
 def total() -> float:
@@ -94,6 +101,41 @@ class RunTest(unittest.TestCase):
                 [sys.executable, str(script)], env=environment(), timeout=harness.LIMIT_S
             )
         self.assertEqual(out, b"[42, 42]\n")
+
+    def test_the_method_is_one_argument(self) -> None:
+        told = run(told_of_the_method, num_proc=2, method="local:H=3", quiet=True)
+        self.assertEqual(told, [("local:H=3", "flag", "error")] * 2)
+        with self.assertRaisesRegex(covey.InvalidArgument, "local"):
+            run(told_of_the_method, num_proc=1, method="lokal")
+
+    def end_of(self, script: str, *python: str) -> List[str]:
+        """The stderr of a script that fails, where there is no cloudpickle."""
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "cloudpickle.py").write_text("raise ImportError", "ascii")
+            path = pathlib.Path(folder, "script.py")
+            path.write_text(script, encoding="ascii")
+            env = environment()
+            env["PYTHONPATH"] = folder + os.pathsep + env["PYTHONPATH"]
+            command = [sys.executable, *(python or [str(path)])]
+            ended = subprocess.run(
+                command, env=env, timeout=harness.LIMIT_S, stderr=subprocess.PIPE, text=True,
+                stdout=subprocess.DEVNULL, check=False,
+            )
+        self.assertNotEqual(ended.returncode, 0)
+        return ended.stderr.splitlines()
+
+    def test_a_script_without_a_guard_starts_no_jobs_within_the_job(self) -> None:
+        lines = self.end_of("import covey\nprint(covey.run(max, (1, 2), num_proc=2))\n")
+        told = [line for line in lines if line.startswith("[")]
+        self.assertEqual(len(told), 2, lines)
+        for line in told:
+            self.assertIn('covey.run: this script calls covey.run whenever it is imported', line)
+            self.assertIn('if __name__ == "__main__":', line)
+
+    def test_a_function_of_a_session_without_a_file_is_refused_by_name(self) -> None:
+        session = "import covey\ndef double(x): return 2 * x\ncovey.run(double, (1,), num_proc=1)"
+        last = self.end_of("", "-c", session)[-1]
+        self.assertRegex(last, "LaunchError: double is defined in an interactive .*cloudpickle")
 
 
 if __name__ == "__main__":

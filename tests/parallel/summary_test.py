@@ -10,7 +10,7 @@ import tempfile
 import unittest
 from typing import Any, Dict, List
 
-from harness import run_launcher
+from harness import also, run_launcher
 
 from covey.launch.summary import Summary, held_up, table
 
@@ -79,6 +79,13 @@ class TableTest(unittest.TestCase):
         os.write(summary.fd, b'{"rank": 0, "met')
         self.assertEqual(summary.lines(), [])
 
+    def test_who_goes_on_without_a_rank_has_said_so_before(self) -> None:
+        summary = Summary()
+        self.addCleanup(summary.close)
+        self.assertEqual(summary.outlives(), "")
+        os.write(summary.fd, b'{"outlives": "eager"}\n{"rank": 0, "met')
+        self.assertEqual((summary.outlives(), summary.lines()), ("eager", []))
+
 
 class JobTest(unittest.TestCase):
     def setUp(self) -> None:
@@ -132,7 +139,7 @@ class JobTest(unittest.TestCase):
         self.assertIn("training.staleness.0", out[0])
 
     def test_models_apart(self) -> None:
-        for method in ("adpsgd", "wagma:S=1,tau=1000", "local:H=1000,max_wait=60s"):
+        for method in ("wagma:S=1,tau=1000", *also("adpsgd", "local:H=1000,max_wait=60s")):
             code, out, lines = self.run_script(["--summary", "--method", method])
             self.assertEqual(code, 0, lines)
             self.assertTrue(all("apart" in row for row in self.rows(lines).values()), lines)
@@ -152,11 +159,11 @@ class JobTest(unittest.TestCase):
         self.assertEqual((code, len(lines)), (2, 1), lines)
         self.assertIn("--inject: there is nothing 'dealy' to inject (did you mean del", lines[0])
 
-    def test_a_killed_rank_has_told_nothing(self) -> None:
+    def test_a_killed_rank_is_named(self) -> None:
         code, _, lines = self.run_script(["--summary"], "die")
         self.assertEqual(code, 128 + 9, lines)
         self.assertNotIn(1, self.rows(lines))
-        self.assertIn("coveyrun: nothing was told by: 1", lines)
+        self.assertIn("coveyrun: rank 1: killed by SIGKILL", lines)
 
 
 if __name__ == "__main__":

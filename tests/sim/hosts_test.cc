@@ -51,15 +51,16 @@ TEST(HostsTest, EverythingHoldsForSeedsThatFoundSomething) {
 
 // Up to 64 ranks that come at once, whoever leads.
 TEST(HostsTest, HoldsForAnyNumberOfRanks) {
-  uint64_t versions = 0;
+  uint64_t runs = 0, versions = 0;
   for (int32_t size = 1; size <= 64 && !HasFailure(); size += size < 20 ? 1 : 11) {
     for (uint64_t seed = 1; seed <= kSeedsOfASize; ++seed) {
       const HostVerdict verdict = RunHosts(seed, size);
       EXPECT_EQ(verdict.failure, "") << size << " ranks, seed " << seed << ": " << verdict.swarm;
       versions += verdict.versions;
+      ++runs;
     }
   }
-  EXPECT_GT(versions, 100u);
+  EXPECT_GT(versions, runs);
 }
 
 TEST(HostsTest, ASeedGivesTheSameRunAgain) {

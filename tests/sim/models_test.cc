@@ -21,24 +21,13 @@ constexpr uint64_t kSeeds = 3000;
 TEST(ModelsTest, EverythingHolds) {
   using V = ModelVerdict;
   Sweep<V>(kSeeds, [](uint64_t seed) { return RunModels(seed); },
-           {{"versions", &V::versions},
-            {"of all", &V::syncs},
-            {"final", &V::finals},
-            {"passive", &V::passive},
-            {"again", &V::again},
-            {"late", &V::late},
-            {"too old", &V::old},
-            {"stopped", &V::stopped},
-            {"killed", &V::killed},
-            {"overdue", &V::overdue},
-            {"returned", &V::returned},
-            {"gave up", &V::gave_up},
-            {"equal ends", &V::equal},
-            {"newer", &V::newer},
-            {"jumps", &V::jumps},
-            {"begun anew", &V::anew},
-            {"looks", &V::looks},
-            {"torn", &V::torn}});
+           {{"versions", &V::versions}, {"of all", &V::syncs},      {"final", &V::finals},
+            {"passive", &V::passive},   {"again", &V::again},       {"late", &V::late},
+            {"too old", &V::old},       {"stopped", &V::stopped},   {"killed", &V::killed},
+            {"overdue", &V::overdue},   {"returned", &V::returned}, {"gave up", &V::gave_up},
+            {"equal ends", &V::equal},  {"newer", &V::newer},       {"jumps", &V::jumps},
+            {"begun anew", &V::anew},   {"kept", &V::kept},         {"taken", &V::taken},
+            {"looks", &V::looks},       {"torn", &V::torn}});
 }
 
 // Odd numbers and primes too.

@@ -73,6 +73,33 @@ TEST(StallTest, SaysHowLongItHasBeenEachTime) {
   }
 }
 
+TEST(StallTest, WhatRunsIsNotCalledMissing) {
+  World world({.size = 2, .seed = 7, .algorithm = "ring", .log_level = LogLevel::kWarn});
+  std::vector<float> values[2] = {std::vector<float>(1 << 16), std::vector<float>(1 << 16)};
+  std::vector<Operation*> operations;
+  for (const bool again : {false, true}) {
+    ASSERT_TRUE(!again || world.RunUntilEnded(operations));
+    operations.clear();
+    for (int32_t r = 0; r < 2; ++r) {
+      Request request = Named(&world, r, "long", nullptr);
+      request.inputs = request.outputs = {MakeTensor(DType::kF32, {1 << 16}, values[r].data())};
+      operations.push_back(world.Submit(r, std::move(request)));
+    }
+  }
+  bool moved = false;
+  testing::internal::CaptureStderr();
+  world.runtime(1).RunOnce(&moved);  // begins, and stops there
+  for (int i = 0; i < 130; ++i) {
+    world.AdvanceClock(100 * kMillisecond);
+    world.runtime(0).RunOnce(&moved);
+  }
+  EXPECT_TRUE(world.RunUntilEnded(operations));
+  const Logged logged{testing::internal::GetCapturedStderr()};
+  EXPECT_TRUE(logged.Has("covey rank 0 warning: allreduce 'long' runs for 10.")) << logged.text;
+  EXPECT_TRUE(logged.Has("waits for rank 1, in the middle of it")) << logged.text;
+  EXPECT_FALSE(logged.Has("submit")) << logged.text;
+}
+
 TEST(StallTest, StatusSaysWhoIsAwaited) {
   World world({.size = 2, .seed = 3});
   float values[2] = {1, 2};

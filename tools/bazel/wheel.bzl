@@ -6,6 +6,7 @@ def _wheel_impl(ctx):
     args = ctx.actions.args()
     args.add("--header", ctx.file.header)
     args.add("--license", ctx.file.license)
+    args.add("--description", ctx.file.description)
     args.add("--out", out.path)
     for file in ctx.files.package:
         name = file.short_path
@@ -15,7 +16,7 @@ def _wheel_impl(ctx):
     ctx.actions.run(
         executable = ctx.executable._build_wheel,
         arguments = [args],
-        inputs = ctx.files.package + [ctx.file.header, ctx.file.license],
+        inputs = ctx.files.package + [ctx.file.description, ctx.file.header, ctx.file.license],
         outputs = [out],
         mnemonic = "Wheel",
         use_default_shell_env = True,
@@ -28,6 +29,7 @@ def _wheel_impl(ctx):
 wheel = rule(
     implementation = _wheel_impl,
     attrs = {
+        "description": attr.label(allow_single_file = True, mandatory = True),
         "header": attr.label(allow_single_file = True, mandatory = True),
         "license": attr.label(allow_single_file = True, mandatory = True),
         "package": attr.label_list(allow_files = True, mandatory = True),

@@ -133,7 +133,7 @@ def _finish(optimizer: Any) -> None:
     """Until all have come, however busy the machine is."""
     while True:
         try:
-            optimizer.finish()
+            optimizer.finish(strict=True)
             return
         except covey.Timeout:
             pass  # max_wait, which is short here.

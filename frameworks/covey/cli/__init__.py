@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from typing import List, Optional
 
 from covey.cli import bench_command, build_command, codecs_command, methods_command, run_command
@@ -31,24 +33,28 @@ def main(argv: Optional[List[str]] = None) -> int:
     if arguments.subcommand is None:
         parser.print_help()
         return 0
-    return _guarded(arguments)
+    return _guarded(arguments, "covey")
 
 
 def coveyrun_main(argv: Optional[List[str]] = None) -> int:
     """`coveyrun -np N COMMAND ...`. Returns the exit code of the job."""
     _open_streams()
     parser = run_command.make_parser("coveyrun")
-    return _guarded(parser.parse_args(argv))
+    return _guarded(parser.parse_args(argv), "coveyrun")
 
 
-def _guarded(arguments: object) -> int:
+def _guarded(arguments: object, program: str) -> int:
     """Runs the chosen command; a Ctrl-C before the launcher listens, or a reader that has enough
     (`covey methods | head`), ends without a traceback."""
     try:
+        if threading.current_thread() is threading.main_thread():
+            if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # Until now: covey_command.
+                signal.signal(signal.SIGINT, signal.default_int_handler)
         code = arguments.act(arguments)  # type: ignore[attr-defined]
         sys.stdout.flush()
         return int(code)
     except KeyboardInterrupt:
+        sys.stderr.write(f"{program}: interrupted\n")
         return 130
     except BrokenPipeError:
         discard_output()

@@ -1,7 +1,7 @@
 """`covey build`: compiles a part that is bound to something of this machine, from sources of Covey.
 
-What is the same for all is here; what differs is a Part: build_mpi.py, build_oneccl.py,
-build_tensorflow.py.
+What is the same for all is here; what differs is a Part: build_grpc.py, build_mpi.py,
+build_oneccl.py, build_tensorflow.py.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import argparse
 import os
 import subprocess
 import sys
+import tempfile
 import time
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
-from covey.cli import build_mpi, build_oneccl, build_tensorflow
+from covey.cli import build_grpc, build_mpi, build_oneccl, build_tensorflow
 from covey.cli.build_part import Part
 from covey.launch.check import check_writable_folder
 from covey.launch.spec import LaunchError
@@ -24,13 +25,20 @@ _EPILOG = """examples:
   covey build mpi                             with the mpicc in PATH, into the installed package
   covey build mpi --mpicc /opt/mpi/bin/mpicc  for another MPI
   covey build tensorflow                      for the TensorFlow of this Python
+  covey build grpc                            for the gRPC of this machine; takes a minute
   covey build mpi --out DIR                   then set COVEY_PLUGIN_PATH=DIR
 
-mpi: with it `mpirun -np N python SCRIPT` and `srun -n N python SCRIPT` start a job. tensorflow: the
-operations of covey.tensorflow. oneccl: a peer of `covey bench`. Each is for one version of its
+mpi: with it `mpirun -np N python SCRIPT` and `srun -n N python SCRIPT` start a job. grpc: what
+`coveyrun --serve` and `--join` speak with each other. tensorflow: the operations of
+covey.tensorflow. oneccl: a peer of `covey bench`. Each is for one version of its
 library: build it again after a change.
 """
-_PARTS = {"mpi": build_mpi, "tensorflow": build_tensorflow, "oneccl": build_oneccl}
+_PARTS = {
+    "mpi": build_mpi,
+    "grpc": build_grpc,
+    "tensorflow": build_tensorflow,
+    "oneccl": build_oneccl,
+}
 
 
 class _Target(NamedTuple):
@@ -98,10 +106,22 @@ def _folder(wanted: Any) -> Tuple[str, bool]:
 def _compile(part: Part, path: str) -> None:
     """Compiles aside and moves it there: a job that starts meanwhile sees a whole file."""
     aside = f"{path}.{os.getpid()}"
-    command: List[str] = [*part.command, "-o", aside]
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            for command in part.before:
+                _run(command, folder)
+            _run([*part.command, "-o", aside], folder if part.before else None)
+        os.replace(aside, path)
+    finally:
+        if os.path.exists(aside):
+            os.unlink(aside)
+
+
+def _run(command: List[str], folder: Optional[str]) -> None:
     try:
         done = subprocess.run(
             command,
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -109,15 +129,11 @@ def _compile(part: Part, path: str) -> None:
             errors="replace",
             check=False,
         )
-        if done.returncode != 0:
-            sys.stderr.write(done.stdout)
-            raise LaunchError(f"{' '.join(command)} ended with code {done.returncode}")
-        os.replace(aside, path)
     except OSError as error:
         raise LaunchError(f"{command[0]} does not run: {error.strerror}") from error
-    finally:
-        if os.path.exists(aside):
-            os.unlink(aside)
+    if done.returncode != 0:
+        sys.stderr.write(done.stdout)
+        raise LaunchError(f"{' '.join(command)} ended with code {done.returncode}")
 
 
 def _check(part: Part, folder: str) -> None:

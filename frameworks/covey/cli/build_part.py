@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import List, NamedTuple
+from typing import List, NamedTuple, Tuple
 
 from covey.launch.spec import LaunchError
 
@@ -16,12 +16,14 @@ class Part(NamedTuple):
         command: compiles it; `-o FILE` is added.
         check: Python that raises when the result cannot be used.
         next_step: what to tell the user afterwards.
+        before: commands that make what `command` compiles; all run in one empty folder.
     """
 
     file_name: str
     command: List[str]
     check: str
     next_step: str
+    before: Tuple[List[str], ...] = ()
 
 
 def find_compiler(name: str, usual: str, advice: str) -> str:

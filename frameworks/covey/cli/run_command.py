@@ -6,7 +6,7 @@ import argparse
 import os
 import socket
 import sys
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 from covey.cli.horovod import EATEN, REFUSED
 from covey.cli.parser import Parser, Refusal, package_version, split_command
@@ -38,8 +38,12 @@ signals:
   kill -USR1 PID, the launcher's, tells where every rank is and lets the job go on.
 
 The exit code is that of the rank that failed first (128 + N when signal N killed it); 2 when the
-job could not start. OMP_NUM_THREADS becomes cores / N unless you set it. Ranks read no input.
+job could not start. OMP_NUM_THREADS becomes cores / N unless you set it. Ranks read no input. They
+find their place in RANK, WORLD_SIZE, LOCAL_RANK and HOROVOD_RANK; of one launcher, in MASTER_PORT.
 """
+
+# Options that hardly a script has, and that change what a job does.
+_OWN = ("-np", "--method", "--force-method", "--inject", "--keep-going", "--check-nan")
 
 
 class UsageError(argparse.ArgumentTypeError):
@@ -159,6 +163,12 @@ def _describe(parser: argparse.ArgumentParser) -> None:
     )
     add("--start-timeout", type=seconds, metavar="S", help="give up when ranks are not up after S")
     add("--verbose", action="store_true", help="tell what the launcher does")
+    add(
+        "--quiet",
+        action="store_true",
+        help="no method card, notices, warnings or table (with --summary the table alone): only "
+        "errors, and what the ranks print; the ranks get COVEY_LOG_LEVEL=error",
+    )
     add("--version", action="version", version=f"covey {package_version()}")
     _describe_rendezvous(parser)
     horovod = parser.add_argument_group("as horovodrun spells it")
@@ -259,7 +269,7 @@ def _size(arguments: argparse.Namespace) -> int:
 
 def _announce_ignored(arguments: argparse.Namespace, told: Optional[str]) -> None:
     """--method wins over the variable; says so where they differ."""
-    if told is not None and full_text(told) != full_text(arguments.method):
+    if told and not arguments.quiet and full_text(told) != full_text(arguments.method):
         program = arguments.parser.prog
         text = f"{program}: --method {arguments.method} is used, COVEY_METHOD={told} is ignored\n"
         sys.stderr.write(text)
@@ -276,11 +286,15 @@ def _check_told(text: str) -> None:
 def _tell_of_injection(spec: JobSpec) -> None:
     """Nobody shall take a job that is delayed on purpose for one that is slow."""
     text = {**os.environ, **spec.extra_env, **spec.settings_env}.get("COVEY_INJECT")
-    if text:
-        try:
-            sys.stderr.write(f"{spec.program}: injects {parse(text)}\n")
-        except InvalidArgument as error:
-            raise LaunchError(f"COVEY_INJECT: {error}") from error
+    if not text:
+        return
+    try:
+        schedule = parse(text)
+        schedule.check(spec.size)
+    except InvalidArgument as error:
+        raise LaunchError(f"COVEY_INJECT: {error}") from error
+    if not spec.quiet:
+        sys.stderr.write(f"{spec.program}: injects {schedule}\n")
 
 
 def _spec(arguments: argparse.Namespace) -> JobSpec:
@@ -297,8 +311,10 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         settings["COVEY_METHOD"] = arguments.method
         settings["COVEY_METHOD_BY"] = "force" if arguments.force_method else "flag"
         _announce_ignored(arguments, told)
-    elif told is not None:
+    elif told:
         _check_told(told)
+    if arguments.quiet:
+        settings["COVEY_LOG_LEVEL"] = "error"
     if arguments.summary:
         settings["COVEY_SUMMARY"] = "always"
     if arguments.check_nan:
@@ -318,9 +334,22 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         gpus=gpus_of({**os.environ, **extra_env}) if arguments.bind_gpus else (),
         keep_going=arguments.keep_going,
         verbose=arguments.verbose,
+        quiet=arguments.quiet,
         program=arguments.parser.prog,
         rendezvous=rendezvous,
     )
+
+
+def _tell_of_misplaced(arguments: argparse.Namespace, command: Sequence[str]) -> None:
+    """An option of the launcher's behind the command goes to the command; says so, once."""
+    words = [word.partition("=")[0] for word in command[1:]]
+    misplaced = [word for word in words if word in _OWN]
+    if misplaced and not arguments.quiet:
+        prog, first = arguments.parser.prog, misplaced[0]
+        sys.stderr.write(
+            f"{prog}: {first} stands after the command and goes to it; for {prog} write it before "
+            f"{command[0]}\n"
+        )
 
 
 def _act(arguments: argparse.Namespace) -> int:
@@ -333,6 +362,7 @@ def _act(arguments: argparse.Namespace) -> int:
         if spec.output_dir is not None:
             check_writable_folder("--output-dir", spec.output_dir)
         _tell_of_injection(spec)
+        _tell_of_misplaced(arguments, spec.command)
         return Job(spec).run().exit_code
     except LaunchError as error:
         sys.stderr.write(f"{arguments.parser.prog}: {error}\n")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from multiprocessing import spawn
+from multiprocessing import process, spawn
 
 
 def main(folder: str) -> None:
@@ -17,7 +17,10 @@ def main(folder: str) -> None:
     sys.path.pop(0)  # this file's own folder
     with open(os.path.join(folder, "call"), "rb") as file:
         surroundings, call = pickle.load(file)
+    rank = process.current_process()
+    rank._inheriting = True  # type: ignore[attr-defined]  # covey.run refuses to run meanwhile.
     spawn.prepare(surroundings)
+    del rank._inheriting  # type: ignore[attr-defined]
     function, args, kwargs = pickle.loads(call)
     result = function(*args, **kwargs)
     path = os.path.join(folder, "result." + os.environ["COVEY_RANK"])

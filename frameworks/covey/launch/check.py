@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import os
+import shlex
 import shutil
 import subprocess
+import sys
 from typing import Dict, List, Optional, Sequence
 
 from covey.launch.spec import LaunchError
@@ -72,7 +74,18 @@ def _why_not_found(name: str, size: int, program: str) -> str:
         return f"{name} is not executable"
     if os.path.dirname(name):
         return f"no such program: {name}{_near_file(name, os.path.dirname(name))}"
+    if is_python(name):
+        return f"no such program: {name}; {_ways_to_own_python(name)}"
     return f"no such program: {name}{nearest(name, ('python', 'python3', 'torchrun', 'bash'))}"
+
+
+def _ways_to_own_python(name: str) -> str:
+    """How a rank gets the Python that this program runs with, which has the package."""
+    activate = os.path.join(sys.prefix, "bin", "activate")
+    written = f"{shlex.quote(sys.executable)} for {name}"
+    if sys.prefix == sys.base_prefix or not os.path.exists(activate):
+        return f"write {written}"
+    return f"type `. {shlex.quote(activate)}` first, or write {written}"
 
 
 def _near_file(path: str, folder: str) -> str:
@@ -102,7 +115,7 @@ def _check_package(python: str, env: Dict[str, str]) -> None:
         why = lines[-1] if lines else f"exit code {result.returncode}"
         hint = ""
         if "No module named 'covey'" in why:
-            hint = f"; install it there: {python} -m pip install covey"
+            hint = f"; {_ways_to_own_python(python)}, or install Covey's wheel there"
         raise LaunchError(f"{python} cannot import the package covey: {why}{hint}")
 
 

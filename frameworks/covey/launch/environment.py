@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Dict, List, Mapping, Sequence
+from typing import Dict, List, Mapping, Optional, Sequence
 
 from covey.launch.spec import JobSpec, LaunchError
 
 # The first of these decides: whoever set it has thought about threads.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# What a process of torchrun has beside its place: a rank that has none of it was not started by it.
+OF_TORCHRUN = (
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_MAX_RESTARTS",
+    "TORCHELASTIC_USE_AGENT_STORE",
+)
 # How launchers find each other; a rank that has one does not look.
 OF_LAUNCHERS = ("COVEY_RENDEZVOUS", "COVEY_SECRET_FILE")
 
@@ -44,14 +51,52 @@ def gpus_of(base: Mapping[str, str], folder: str = "/proc/driver/nvidia/gpus") -
     return gpus
 
 
+def place_variables(rank: int, size: int) -> Dict[str, str]:
+    """A rank's place by the names that torch.distributed and what is written for Horovod read."""
+    number, count = str(rank), str(size)
+    return {
+        "RANK": number,
+        "WORLD_SIZE": count,
+        "LOCAL_RANK": number,
+        "LOCAL_WORLD_SIZE": count,
+        "HOROVOD_RANK": number,
+        "HOROVOD_SIZE": count,
+        "HOROVOD_LOCAL_RANK": number,
+        "HOROVOD_LOCAL_SIZE": count,
+        "HOROVOD_CROSS_RANK": "0",
+        "HOROVOD_CROSS_SIZE": "1",
+    }
+
+
+def _set_store(env: Dict[str, str], spec: JobSpec, port: Optional[int]) -> None:
+    """Where env:// of torch.distributed has its store, unless the user has said so. What another
+    launcher has told this one as its rank is not the user's."""
+    if "COVEY_SHM_FD" in env or OF_TORCHRUN[0] in env:
+        for name in {*OF_TORCHRUN, "MASTER_ADDR", "MASTER_PORT"} - set(spec.extra_env):
+            env.pop(name, None)
+    if port is not None:
+        env.setdefault("MASTER_ADDR", "127.0.0.1")
+        env.setdefault("MASTER_PORT", str(port))
+
+
 def rank_environment(
-    base: Mapping[str, str], spec: JobSpec, rank: int, size: int, job_id: str, fds: Sequence[int]
+    base: Mapping[str, str],
+    spec: JobSpec,
+    rank: int,
+    size: int,
+    job_id: str,
+    fds: Sequence[int],
+    port: Optional[int] = None,
 ) -> Dict[str, str]:
-    """The environment of `rank`: `base`, the user's -x, then what the launcher sets.
+    """The environment of `rank`: `base`, then what the launcher sets; the user's -x wins over all
+    of it but COVEY_*.
 
     `size` is that of the whole job, which is on one machine. `fds`: the job's memory, the summary.
+    `port`: one that rank 0 may listen at; None: there is none that all ranks know.
     """
-    env = dict(base)
+    env = {**base, **spec.extra_env}
+    _set_store(env, spec, port)
+    env.update(place_variables(rank, size))
     env.update(spec.extra_env)
     if THREAD_VARIABLES[0] not in env:
         for name in THREAD_VARIABLES:

@@ -18,14 +18,13 @@ import time
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence
 
-from covey import _native
-from covey.errors import InvalidArgument, Unsupported
 from covey.launch import endings, environment, report
 from covey.launch.node import NEWS_S, Node
 from covey.launch.output import Console, ConsoleGone, RankStream, TeeFile, discard_output, open_tees
 from covey.launch.process import RankProcess, oom_kills
 from covey.launch.signals import SignalInbox
-from covey.launch.spec import JobSpec, LaunchError
+from covey.launch.spec import JobSpec
+from covey.launch.start import StorePort, make_memory
 from covey.launch.summary import Summary
 
 # Looked at this often when the system has no descriptor for a process's end.
@@ -70,8 +69,9 @@ class Job:
         self._asked: List[int] = []  # ranks whose answer a Ctrl-C waits for
         self._oom_kills = 0
         self._node: Optional[Node] = None  # None: no other launchers
-        self._summary = Summary()
+        self._summary = Summary(not spec.quiet)
         self._first = 0  # the rank that _ranks begins with
+        self._port = StorePort()
 
     def run(self) -> Outcome:
         """Starts the ranks and returns when all have ended. Raises LaunchError."""
@@ -81,7 +81,7 @@ class Job:
                 self._selector.register(inbox.fd, selectors.EVENT_READ, inbox)
             try:
                 if self._spec.rendezvous is None:
-                    self._start(0, self._spec.size, self._make_memory())
+                    self._start(0, self._spec.size, make_memory(self._spec.size))
                 elif not self._meet(inbox):
                     assert self._ending is not None and self._ending.exit_code is not None
                     return Outcome(self._ending.exit_code, None, [])
@@ -94,14 +94,6 @@ class Job:
                 self._close()
 
     # ---- Starting ----------------------------------------------------------------------------
-
-    def _make_memory(self) -> int:
-        try:
-            return _native.job_create(self._spec.size)
-        except (InvalidArgument, Unsupported) as error:  # of a COVEY_* variable: it says which
-            raise LaunchError(str(error)) from error
-        except Exception as error:  # whatever its type, it says why in one sentence
-            raise LaunchError(f"cannot make the job's shared memory: {error}") from error
 
     def _meet(self, inbox: SignalInbox) -> bool:
         """Becomes one job with the other launchers, and starts. False: a signal came before."""
@@ -124,9 +116,10 @@ class Job:
         spec, job_id = self._spec, secrets.token_hex(8)
         self._first = first
         fds = (shm_fd, self._summary.fd)
+        port = self._port.number if self._node is None else None  # else each would say another
         try:
             for rank in range(first, first + spec.size):
-                env = environment.rank_environment(os.environ, spec, rank, size, job_id, fds)
+                env = environment.rank_environment(os.environ, spec, rank, size, job_id, fds, port)
                 tees = open_tees(spec.output_dir, rank, self._say)
                 process = RankProcess(rank, spec.command, env, fds)
                 self._ranks.append(process)
@@ -354,8 +347,11 @@ class Job:
         stuck = [p.rank for p in self._ranks if p.returncode is None]
         if stuck:
             self._say(f"{report.ranks_in_words(stuck)} did not end even by SIGKILL; leaving them")
-        for line in self._summary.lines():
-            self._say(line)
+        self._say(*self._summary.lines({end.rank: end.how() for end in self._exits}))
+        ended_well = {*self._done, *self._done_late}
+        left = [rank for rank in self._summary.unfinished() if rank in ended_well]
+        if left:
+            self._say(report.left_unfinished(left))
         self._tell_of_traces()
         code = self._ending.exit_code if self._ending is not None else 0
         if self._ending is None and self._exits:  # Only where it keeps going.
@@ -367,8 +363,9 @@ class Job:
         others = [end for end in self._exits if end.rank != first.rank]
         left = [rank for rank in self._done_late if rank not in self._ended_by_us]
         summary = report.failure_summary(first, others, self._ended_by_us, self._done, left)
-        for line in summary:
-            self._say(line)
+        if first.code < 0 and self._node is None and not self._spec.keep_going:
+            summary += report.way_on(self._summary.outlives())
+        self._say(*summary)
         return Outcome(first.shell_code, first, summary)
 
     def _tell_of_traces(self) -> None:
@@ -381,6 +378,7 @@ class Job:
         if self._node is not None:
             self._node.close()
         self._summary.close()
+        self._port.close()
         for process in self._ranks:
             process.kill()
         for stream in self._streams.values():
@@ -389,9 +387,9 @@ class Job:
             process.close()
         self._selector.close()
 
-    def _say(self, line: str) -> None:
+    def _say(self, *lines: str) -> None:
         try:
-            self._err.write([f"{self._spec.program}: {line}".encode("utf-8", "replace")])
+            self._err.write([f"{self._spec.program}: {x}".encode(errors="replace") for x in lines])
         except ConsoleGone:
             self._on_console_gone(time.monotonic())
 

@@ -16,7 +16,8 @@ from typing import Any, Dict, List, Optional
 
 from covey import _native
 from covey.errors import Aborted, CoveyError
-from covey.launch import secret
+from covey.launch import address_file, memory, secret
+from covey.launch.report import shown
 from covey.launch.spec import LaunchError, Rendezvous
 
 _FILE = "file:"
@@ -40,13 +41,6 @@ class Place:
     shm_fd: int
 
 
-def host_id() -> str:
-    """Equal for processes that can open each other's memory: one kernel, one name space of ids."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        boot = file.read().strip()
-    return f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
-
-
 def start_timeout_s() -> float:
     """The knob start_timeout, in seconds; the default when the variable is wrong."""
     (knob,) = (knob for knob in json.loads(_native.knobs()) if knob["name"] == "start_timeout")
@@ -54,12 +48,35 @@ def start_timeout_s() -> float:
     return float(number) * {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit or "s"]
 
 
+# What the system's resolver and sockets say, inside gRPC's own words.
+_WHY_SILENT = (
+    (r"Connection refused", "nobody serves at {}"),
+    (r"DNS|[Nn]ame or service|Domain name", "the host of {} is not known here"),
+    (r"[Uu]nreachable|No route", "{} cannot be reached from here"),
+)
+
+
+def in_plain_words(text: str) -> str:
+    """``text`` of an event, without gRPC's words for why nobody answers.
+
+    Example:
+        >>> in_plain_words("no answer from h:1 (last error: UNKNOWN: ipv4:h:1: Connection refused)")
+        'nobody serves at h:1'
+    """
+    found = re.fullmatch(r"no answer from (\S+) \((.*)\)", text, re.S)
+    if found is None:
+        return text
+    address, why = found.groups()
+    words = (words for pattern, words in _WHY_SILENT if re.search(pattern, why))
+    return next(words, "no answer from {}").format(address)
+
+
 class Meeting:
     """One node. Close it; without `leave` the others take that for its death."""
 
     def __init__(self, rendezvous: Rendezvous, slots: int) -> None:
         """Begins to serve, or to look for who does. Raises CoveyError."""
-        self.waiting_for = f"an answer from {rendezvous.address}"
+        self.waiting_for = f"no answer from {rendezvous.address} yet"
         self._rendezvous = rendezvous
         self._slots = slots
         self._secret = secret.read(rendezvous.secret_file)
@@ -68,11 +85,13 @@ class Meeting:
         self._view: Optional[Dict[str, Any]] = None
         self._taken: List[Dict[str, Any]] = []  # events that came with the last that was looked at
         self._file = ""
+        self._made: Optional[os.stat_result] = None
         if rendezvous.address.startswith(_FILE):
             self._file = rendezvous.address[len(_FILE) :]
         if rendezvous.serve:
             self._open("127.0.0.1:0" if self._file else rendezvous.address)
-            self._write_file()
+            if self._file:
+                self._made = address_file.write(self._file, self.address)
         elif not self._file:
             self._open(rendezvous.address)
 
@@ -97,7 +116,7 @@ class Meeting:
         while self._taken:
             event = self._taken.pop(0)
             if event["kind"] == "waiting":
-                self.waiting_for = event["text"]
+                self.waiting_for = shown(in_plain_words(event["text"]))
             elif event["kind"] == "view":
                 self._view = event
                 if event["node"] == 0:
@@ -105,9 +124,9 @@ class Meeting:
             elif event["kind"] == "memory":
                 return self._open_memory(event["text"])
             elif event["kind"] == "refused":
-                raise LaunchError(event["text"])
+                raise LaunchError(shown(event["text"]))
             else:
-                raise Aborted(event["text"] or "the job ended before it began")
+                raise Aborted(shown(event["text"]) or "the job ended before it began")
         return None
 
     def news(self) -> List[Dict[str, Any]]:
@@ -141,11 +160,7 @@ class Meeting:
         if self._control is not None:
             self._control.close()
             self._control = None
-        if self._file and self._rendezvous.serve:
-            try:
-                os.unlink(self._file)
-            except OSError:
-                pass  # somebody was faster
+        address_file.remove(self._file, self._made)
 
     def _open(self, address: str) -> None:
         wanted = self._rendezvous
@@ -157,29 +172,12 @@ class Meeting:
             wanted.node,
             self._slots,
             socket.gethostname(),
-            host_id(),
+            memory.host_id(),
         )
-
-    def _write_file(self) -> None:
-        if not self._file:
-            return
-        part = f"{self._file}.{os.getpid()}"
-        try:
-            with open(part, "w", encoding="ascii") as file:
-                file.write(self.address)
-            os.replace(part, self._file)
-        except OSError as error:
-            raise LaunchError(f"cannot write {self._file}: {error.strerror}") from error
 
     def _look_into_file(self) -> None:
         """Follows the file: what an earlier job left there is written over by this one's."""
-        try:
-            with open(self._file, encoding="ascii") as file:
-                address = file.read().strip()
-        except FileNotFoundError:
-            address = ""
-        except (OSError, ValueError) as error:
-            raise LaunchError(f"cannot read the address in {self._file}: {error}") from error
+        address = address_file.read(self._file)
         if address == self._address or not address:
             return
         if self._control is not None:
@@ -190,21 +188,14 @@ class Meeting:
     def _make_memory(self, view: Dict[str, Any]) -> Place:
         size = sum(node["slots"] for node in view["nodes"])
         descriptor = _native.job_create(size)
-        told = self.report("memory", f"{os.getpid()} {descriptor}") and self.report("ready")
+        told = self.report("memory", memory.place_of(descriptor)) and self.report("ready")
         if not told:
             os.close(descriptor)
             raise Aborted("the rendezvous ended before the job began")
         return self._place(descriptor)
 
     def _open_memory(self, where: str) -> Place:
-        process, _, descriptor = where.partition(" ")
-        path = f"/proc/{int(process)}/fd/{int(descriptor)}"
-        try:
-            opened = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except OSError as error:
-            raise LaunchError(
-                f"cannot open the job's memory of process {process}: {error.strerror}"
-            ) from error
+        opened = memory.open_told(where)
         self.report("ready")
         return self._place(opened)
 

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import select
+import socket
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
@@ -15,14 +16,15 @@ from covey.launch import meeting, report
 from covey.launch.meeting import Meeting, Place
 from covey.launch.spec import LaunchError, Rendezvous
 
-# After so long without news it is said who is waited for.
+# After so long without news it is said who or what is waited for.
 NEWS_S = 2.0
 # A rank blames one of another launcher: so long the news of that one is waited for. It takes its
 # time to exit; when the connection breaks they come at once.
 _CAUSE_S = 10.0
-_TELL_AFTER_S = 3.0
 _TAIL_LINES = report.MAX_TRACEBACK_LINES
 _TAIL_BYTES = 12000
+# Addresses that nobody can be told to connect to.
+_EVERYWHERE = ("0.0.0.0", "[::]", "::", "*")
 
 
 class Node:
@@ -41,10 +43,7 @@ class Node:
         self._place: Optional[Place] = None
         self.ended = False  # nothing more comes from the others
         if rendezvous.serve:
-            say(
-                f"serving the rendezvous at {self._meeting.address}; the others: --join "
-                f"{self._meeting.address} --secret-file {rendezvous.secret_file}"
-            )
+            say(_invitation(self._meeting.address, rendezvous.secret_file))
 
     def fileno(self) -> int:
         """Readable when there is news; changes until formed."""
@@ -65,8 +64,9 @@ class Node:
                     return self._place
                 if waited_s >= self._timeout_s:
                     raise meeting.too_late(self._meeting, self._timeout_s)
-                if waited_s >= _TELL_AFTER_S:
-                    self._tell(self._meeting.waiting_for)
+                if waited_s >= NEWS_S:
+                    limit = f"(--start-timeout: {self._timeout_s:g} s)"
+                    self._tell(f"{self._meeting.waiting_for} {limit}")
                 wanted = [fd for fd in (self.fileno(), signals_fd) if fd is not None and fd >= 0]
                 select.select(wanted, [], [], meeting.LOOK_S)
                 if stopped():
@@ -139,7 +139,7 @@ class Node:
         others = [node for node in self._place.nodes if node["node"] != self._place.node]
         hosts = sorted({node["host"] for node in others})
         ranks = [r for n in others for r in range(n["first_rank"], n["first_rank"] + n["slots"])]
-        return f"waiting for {report.ranks_in_words(ranks)} on {', '.join(hosts)}"
+        return f"waiting for {report.ranks_in_words(ranks)} on {report.shown(', '.join(hosts))}"
 
     def close(self) -> None:
         """Leaves. The job's memory goes now: others may have opened it by this process's number."""
@@ -147,6 +147,18 @@ class Node:
         if self._place is not None:
             os.close(self._place.shm_fd)
             self._place = None
+
+
+def _invitation(address: str, secret_file: str) -> str:
+    host, _, port = address.rpartition(":")
+    if host not in _EVERYWHERE:
+        join = f"--join {address} --secret-file {secret_file}"
+        return f"serving the rendezvous at {address}; the others: {join}"
+    join = f"--join {socket.gethostname()}:{port} --secret-file {secret_file}"
+    return (
+        f"serving the rendezvous at {address}; {host} stands for every network of this machine: "
+        f"name one address of it, unless the others come by several; the others: {join}"
+    )
 
 
 def fitting(lines: Sequence[str], limit_bytes: int) -> List[str]:
@@ -170,20 +182,21 @@ def _of_report(text: str, now: float) -> List[report.Exit]:
                 code=int(fields["code"]),
                 at=now,
                 traceback_at=None,
-                stderr_tail=[str(line) for line in fields["tail"]],
-                host=str(fields["host"]),
+                stderr_tail=[report.shown(str(line)) for line in fields["tail"]],
+                host=report.shown(str(fields["host"])),
             )
         ]
-    except (ValueError, KeyError, TypeError):  # of a launcher that is no launcher of ours
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        # Of a launcher that is no launcher of ours.
         return [report.Exit(-1, -1, 1, now, None, [], lost="a node told of a failure in vain")]
 
 
 def _of_loss(event: dict, now: float) -> List[report.Exit]:
     """Each rank of the node that is gone; the loss of the rendezvous itself when none is known."""
-    text = event["text"]
+    text = report.shown(event["text"])
     if not event["nodes"]:
         return [report.Exit(-1, -1, 1, now, None, [], lost=text)]
     (node,) = event["nodes"]
     ranks = range(node["first_rank"], node["first_rank"] + node["slots"])
     end = (node["process"], 1, now, None, [])
-    return [report.Exit(rank, *end, host=node["host"], lost=text) for rank in ranks]
+    return [report.Exit(rank, *end, host=report.shown(node["host"]), lost=text) for rank in ranks]

@@ -15,6 +15,13 @@ _FROM_RUNTIME = re.compile(r"^(covey|horovod)[\w.]*|^Horovod\w*", re.IGNORECASE)
 _RANK_NAMED = re.compile(r"\brank (\d+)\b")
 
 
+def shown(text: str) -> str:
+    """Text of another node as it may be written to a terminal: what would steer it is escaped."""
+    return "".join(
+        c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text
+    )
+
+
 @dataclass(frozen=True)
 class Exit:
     """The end of one rank.
@@ -146,6 +153,14 @@ def went_on(ends: Sequence[Exit], done: Sequence[int]) -> str:
     return f"{failed} failed; {ranks_in_words(done)} went on and ended with exit code 0"
 
 
+def left_unfinished(ranks: Sequence[int]) -> str:
+    """What is said of ranks that ended well, but not their training."""
+    return (
+        f"{ranks_in_words(ranks)} ended with exit code 0 in the middle of training: neither "
+        "finish() nor covey.shutdown() was called (os._exit?)"
+    )
+
+
 def failure_summary(
     first: Exit,
     others: Sequence[Exit],
@@ -174,6 +189,11 @@ def failure_summary(
     if ended:
         lines.append(f"{ranks_in_words(ended)} ended by the launcher")
     return lines
+
+
+def way_on(method: str) -> List[str]:
+    """What would have kept a job going whose rank was killed; nothing without such a `method`."""
+    return [f"with --keep-going the others go on: method {method} allows it"] if method else []
 
 
 def without_tracebacks(lines: Sequence[str]) -> List[str]:

@@ -10,11 +10,12 @@ import pickle
 import signal
 import sys
 import tempfile
-from multiprocessing import spawn
+from multiprocessing import process, spawn
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from covey.launch.job import Job, Outcome
 from covey.launch.spec import JobFailed, JobSpec, LaunchError
+from covey.method import check
 
 _KEPT = ["sys_path", "sys_argv", "dir"]
 _MAIN = ["init_main_from_name", "init_main_from_path"]
@@ -29,12 +30,15 @@ def run(
     output_dir: Optional[str] = None,
     env: Optional[Dict[str, str]] = None,
     verbose: bool = False,
+    method: Optional[str] = None,
+    quiet: bool = False,
 ) -> List[Any]:
     """Calls `func(*args, **kwargs)` in `num_proc` new processes, the ranks of one job.
 
     Args:
         func: a function of a module or of the main script (which then needs the usual
-            `if __name__ == "__main__"`); with cloudpickle installed also a lambda or a local one.
+            `if __name__ == "__main__"`); with cloudpickle installed also a lambda, a local one, or
+            one of an interactive session or notebook.
         args: its arguments, the same on every rank.
         kwargs: its keyword arguments.
         num_proc: number of ranks.
@@ -42,6 +46,8 @@ def run(
         output_dir: folder for rank.N/stdout and rank.N/stderr beside what is shown.
         env: further environment variables of the ranks.
         verbose: tell what the launcher does.
+        method: how the ranks train together, as `coveyrun --method`.
+        quiet: no method card, notices, warnings or table, as `coveyrun --quiet`.
 
     Returns:
         The results by rank.
@@ -49,11 +55,13 @@ def run(
     Raises:
         JobFailed: a rank failed; the text names it and ends with its traceback.
         LaunchError: the job could not start, or the function or a result cannot be pickled.
+        InvalidArgument: (a ValueError) there is no such method; names the nearest.
         KeyboardInterrupt: Ctrl-C; the ranks have ended.
     """
     num_proc = num_proc if np is None else np
     if not isinstance(num_proc, int) or isinstance(num_proc, bool) or num_proc < 1:
         raise ValueError(f"num_proc must be a positive integer, not {num_proc!r}")
+    _refuse_within_a_rank()
     with tempfile.TemporaryDirectory(prefix="covey-run-") as folder:
         with open(os.path.join(folder, "call"), "wb") as file:
             file.write(_pickled_call(func, args, kwargs or {}))
@@ -63,11 +71,32 @@ def run(
             size=num_proc,
             output_dir=output_dir,
             extra_env=dict(env or {}),
+            settings_env=_settings(method, quiet),
             verbose=verbose,
+            quiet=quiet,
             program="covey.run",
         )
         _raise_unless_done(Job(spec).run())
         return [_result(folder, rank) for rank in range(num_proc)]
+
+
+def _refuse_within_a_rank() -> None:
+    """A rank that imports the main script must not run the script's own call of `run`."""
+    if getattr(process.current_process(), "_inheriting", False):
+        sys.exit(
+            "covey.run: this script calls covey.run whenever it is imported, and the ranks import "
+            'it: put the call under `if __name__ == "__main__":`, or install cloudpickle'
+        )
+
+
+def _settings(method: Optional[str], quiet: bool) -> Dict[str, str]:
+    settings = {}
+    if method is not None:
+        check(method)
+        settings.update(COVEY_METHOD=method, COVEY_METHOD_BY="flag")
+    if quiet:
+        settings["COVEY_LOG_LEVEL"] = "error"
+    return settings
 
 
 def _pickled_call(func: Callable[..., Any], args: Sequence[Any], kwargs: Dict[str, Any]) -> bytes:
@@ -82,11 +111,25 @@ def _pickled_call(func: Callable[..., Any], args: Sequence[Any], kwargs: Dict[st
         except ImportError:
             call = pickle.dumps((func, tuple(args), kwargs))
             keep = _KEPT + _MAIN
+            _refuse_interactive(func, surroundings)
+    except LaunchError:
+        raise
     except Exception as error:  # picklers raise what they like
         name = getattr(func, "__qualname__", repr(func))
         raise LaunchError(f"cannot send {name} and its arguments to the ranks: {error}") from error
     kept = {key: value for key, value in surroundings.items() if key in keep}
     return pickle.dumps((kept, call))
+
+
+def _refuse_interactive(func: Callable[..., Any], surroundings: Dict[str, Any]) -> None:
+    """A function of a session without a file cannot be imported by the ranks."""
+    is_of_main = getattr(func, "__module__", None) == "__main__"
+    if is_of_main and not any(key in surroundings for key in _MAIN):
+        name = getattr(func, "__qualname__", repr(func))
+        raise LaunchError(
+            f"{name} is defined in an interactive session, which the ranks cannot import: "
+            "install cloudpickle, which sends it, or put it into a module"
+        )
 
 
 def _raise_unless_done(outcome: Outcome) -> None:

@@ -10,7 +10,9 @@ import stat
 from covey.launch.spec import LaunchError
 
 _BYTES = 32
-_LEAST_BYTES = 16
+_LEAST_BYTES = 32
+# 32 hexadecimal digits that were drawn have fewer different ones once in 10 million.
+_LEAST_DIFFERENT = 8
 _MOST_BYTES = 4096
 
 
@@ -19,7 +21,8 @@ def read(path: str) -> bytes:
 
     Raises:
         LaunchError: there is no such file, others than its owner can read or write it, it belongs
-            to somebody else, or it is too short to be a secret.
+            to somebody else, or it is too short, or too uniform, to have been drawn: who talks to
+            the rendezvous can try secrets offline.
     """
     try:
         with open(path, "rb") as file:
@@ -38,6 +41,11 @@ def read(path: str) -> bytes:
         raise LaunchError(
             f"secret file {path} holds {len(text)} bytes; a secret has {_LEAST_BYTES} to "
             f"{_MOST_BYTES}"
+        )
+    if len(set(text)) < _LEAST_DIFFERENT:
+        raise LaunchError(
+            f"secret file {path} holds {len(set(text))} different characters, which is no secret: "
+            "remove it, and `coveyrun --serve` draws one, or write `openssl rand -hex 32` into it"
         )
     return text
 

@@ -26,7 +26,11 @@ def _note(number: int, frame: Any) -> None:
 
 
 class SignalInbox:
-    """Within `with`, the watched signals arrive here. One that was ignored (nohup) stays so."""
+    """Within `with`, the watched signals arrive here. An ignored SIGHUP (nohup) stays ignored.
+
+    An ignored SIGINT does not: shells ignore it for jobs that they start with `&`, and `kill -INT`
+    shall end such a job too.
+    """
 
     def __init__(self) -> None:
         self.fd: Optional[int] = None
@@ -42,7 +46,7 @@ class SignalInbox:
         os.set_blocking(self._write_fd, False)
         self._old_fd = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
         for number in WATCHED:
-            if signal.getsignal(number) is not signal.SIG_IGN:
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 self._old[number] = signal.signal(number, _note)
         return self
 

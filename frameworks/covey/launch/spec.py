@@ -48,6 +48,7 @@ class JobSpec:
         gpus: as CUDA_VISIBLE_DEVICES names them: each rank sees one, in turn. Empty: all see all.
         keep_going: a rank that fails does not end the others.
         verbose: tell on stderr what the launcher does.
+        quiet: say nothing but errors, and the table only when it was asked for.
         program: the launcher's name in its own messages.
         rendezvous: the other launchers of the job; None: there are none.
     """
@@ -61,6 +62,7 @@ class JobSpec:
     gpus: Sequence[str] = ()
     keep_going: bool = False
     verbose: bool = False
+    quiet: bool = False
     program: str = "coveyrun"
     rendezvous: Optional[Rendezvous] = None
 

@@ -9,27 +9,48 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from typing import Any, Dict, List, Sequence, Tuple
+from types import MappingProxyType
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 
 class Summary:
     """The file."""
 
-    def __init__(self) -> None:
-        """Makes it."""
+    def __init__(self, is_shown: bool = True) -> None:
+        """Makes it. ``is_shown``: whether there is a table at all."""
+        self._is_shown = is_shown
         self.fd = os.memfd_create("covey-summary", os.MFD_CLOEXEC)
         fcntl.fcntl(self.fd, fcntl.F_SETFL, fcntl.fcntl(self.fd, fcntl.F_GETFL) | os.O_APPEND)
 
-    def lines(self) -> List[str]:
-        """The table of what was told so far; none when nothing was."""
+    def lines(self, failed: Mapping[int, str] = MappingProxyType({})) -> List[str]:
+        """The table of what was told so far; none when nothing was. ``failed``: how, by rank."""
+        if not self._is_shown:
+            return []
+        reports = [told for told in self._told() if "method" in told]
+        return table(sorted(reports, key=lambda report: report["rank"]), failed)
+
+    def outlives(self) -> str:
+        """The method of a training that goes on when a rank has died; empty: none was told."""
+        return next((told["outlives"] for told in self._told() if "outlives" in told), "")
+
+    def unfinished(self) -> List[int]:
+        """Ranks that trained with others by a method that needs finish(), and neither called it
+        since nor ended the runtime."""
+        last: Dict[Tuple[int, int], bool] = {}
+        for line in self._told():
+            if "unfinished" in line:
+                last[line["rank"], line["of"]] = line["unfinished"]
+        return sorted({rank for (rank, _), is_unfinished in last.items() if is_unfinished})
+
+    def _told(self) -> List[Dict[str, Any]]:
         data = os.pread(self.fd, os.fstat(self.fd).st_size, 0)
-        reports = []
+        told = []
         for line in data.decode("utf-8", "replace").splitlines():
             try:
-                reports.append(json.loads(line))
+                told.append(json.loads(line))
             except ValueError:
                 continue  # A rank that was killed while it wrote.
-        return table(sorted(reports, key=lambda report: report["rank"]))
+        return told
 
     def close(self) -> None:
         """May be called again."""
@@ -56,8 +77,10 @@ def held_up(reports: Sequence[Dict[str, Any]]) -> Dict[int, float]:
     return seconds
 
 
-def table(reports: Sequence[Dict[str, Any]]) -> List[str]:
-    """The lines to show."""
+def table(
+    reports: Sequence[Dict[str, Any]], failed: Mapping[int, str] = MappingProxyType({})
+) -> List[str]:
+    """The lines to show; ``failed``: how ranks have, by rank."""
     if not reports:
         return []
     best = max(reports, key=lambda report: report.get("versions", 0))
@@ -78,7 +101,7 @@ def table(reports: Sequence[Dict[str, Any]]) -> List[str]:
     widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
     lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths))
               for row in [columns, *rows]]
-    return lines + _footer(reports, best, optional)
+    return lines + _footer(reports, best, optional, failed)
 
 
 def _cells(report: Dict[str, Any], best: Dict[str, Any], held: Dict[int, float]) -> Dict[str, str]:
@@ -103,7 +126,10 @@ def _cells(report: Dict[str, Any], best: Dict[str, Any], held: Dict[int, float])
 
 
 def _footer(
-    reports: Sequence[Dict[str, Any]], best: Dict[str, Any], shown: Dict[str, bool]
+    reports: Sequence[Dict[str, Any]],
+    best: Dict[str, Any],
+    shown: Dict[str, bool],
+    failed: Mapping[int, str],
 ) -> List[str]:
     lines = ["held up: how long this rank alone was missing. cpu busy: processor time in parts of "
              "the time; much below 100% without waiting or sleeping is want of cores"]
@@ -120,7 +146,8 @@ def _footer(
     if shown["apart"]:
         lines.append("apart: this rank's model from the mean, in parts of its norm, when last "
                      "averaged, or finished")
-    silent = sorted(set(best["group"]) - {report["rank"] for report in reports})
+    lines += [f"rank {rank}: {how}" for rank, how in sorted(failed.items())]
+    silent = sorted(set(best["group"]) - {report["rank"] for report in reports} - set(failed))
     if silent:
         lines.append(f"nothing was told by: {', '.join(map(str, silent))}")
     return lines

@@ -16,7 +16,8 @@ What they have in common:
   wrong or the ranks disagree (later operations work), ``AbortedError`` when a rank died or left,
   ``FailedPreconditionError`` before ``init()``, ``UnimplementedError`` and
   ``ResourceExhaustedError``. What is wrong in every graph is a ``ValueError`` at once.
-* Gradients are those of the sum of all ranks' losses.
+* Gradients are those of the sum of all ranks' losses. Of broadcast and allgather, which give all
+  ranks copies of one tensor, they are those of the mean, as in Horovod.
 """
 
 from __future__ import annotations

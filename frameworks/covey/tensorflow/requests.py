@@ -63,7 +63,7 @@ def allgather(how: How, tensor: Any, name: Optional[str], group: Group) -> Any:
     return operations.covey_allgather(handle, tensor, **attributes)
 
 
-# ---- Gradients: those of the sum of all ranks' losses --------------------------------------------
+# ---- Gradients: as in Horovod, of copies of one tensor (broadcast, allgather) the mean -----------
 
 
 class _Node:
@@ -80,9 +80,9 @@ class _Node:
     def factor(self, attribute: str) -> float:
         return float(struct.unpack("<d", struct.pack("<q", self.node.get_attr(attribute)))[0])
 
-    def sum(self, grads: Sequence[Any]) -> List[Any]:
-        """The sums over the ranks."""
-        how = How(ALLREDUCE, "allreduce", _SUM)
+    def mean(self, grads: Sequence[Any]) -> List[Any]:
+        """The means over the ranks."""
+        how = How(ALLREDUCE, "allreduce", _AVERAGE)
         return allreduce(how, [tf.convert_to_tensor(g) for g in grads], self.name, self.group)
 
 
@@ -101,21 +101,21 @@ def _allreduce_gradient(node: Any, *grads: Any) -> List[Any]:
 
 @tf.RegisterGradient("CoveyBroadcast")
 def _broadcast_gradient(node: Any, *grads: Any) -> List[Any]:
-    """The root's tensor is used by all ranks, so it gets the sum of their gradients."""
-    sums = _Node(node).sum(grads)
+    """The root's tensor is used by all ranks, so it gets the mean of their gradients."""
+    means = _Node(node).mean(grads)
     if node.get_attr("root") != rank():
-        sums = [tf.zeros_like(total) for total in sums]
-    return [None, *sums]
+        means = [tf.zeros_like(mean) for mean in means]
+    return [None, *means]
 
 
 @tf.RegisterGradient("CoveyAllgather")
 def _allgather_gradient(node: Any, grad: Any) -> List[Any]:
-    """Every rank holds a copy of every row, so a row's gradient is the sum over the ranks."""
+    """Every rank holds a copy of every row, so a row's gradient is the mean over the ranks."""
     made = _Node(node)
     rows = tf.shape(node.inputs[1], out_type=tf.int64)[:1]
     name = f"{made.name}.rows" if made.name else None
     rows_of_all = allgather(How(ALLGATHER, "allgather"), rows, name, made.group)
     mine = made.group.rank() or 0
     begin = tf.reduce_sum(rows_of_all[:mine])
-    (total,) = made.sum([grad])
-    return [None, total[begin : begin + rows[0]]]
+    (mean,) = made.mean([grad])
+    return [None, mean[begin : begin + rows[0]]]

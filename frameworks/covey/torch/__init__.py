@@ -18,7 +18,7 @@ on a card yet. So do all methods of DistributedOptimizer with parameters and gra
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Union
+from typing import Any, Iterable, List, Union
 
 from covey.basics import (
     cross_rank,
@@ -111,8 +111,14 @@ __all__ = [
     "synchronize",
 ] + ops.__all__
 
+
 def __getattr__(name: str) -> Any:
     raise absent(__name__, name, "SyncBatchNorm", "elastic", "sparse_allreduce_async")
+
+
+def __dir__() -> List[str]:
+    """What is public: submodules are reached by ``import``."""
+    return sorted(__all__)
 
 
 def synchronize(handle: Any) -> Any:

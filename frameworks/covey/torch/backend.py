@@ -1,18 +1,20 @@
 """Makes Covey known to torch.distributed. ``import covey.torch`` does; the backend itself, which is
 imported when a process group is made, is ``c10d.py``. Internal.
 
-torch.distributed wants a store that its ranks share. torchrun serves one and says where; under
-coveyrun a file in memory, which rank 0 makes, stands for it.
+torch.distributed wants a store that its ranks share. torchrun serves one and says where; coveyrun
+says at which port rank 0 may serve one, and where covey.torch is imported a file in memory, which
+rank 0 makes, stands for it.
 """
 
 from __future__ import annotations
 
 import os
 from typing import Any, Callable, Dict, Iterator, Tuple
+from urllib.parse import parse_qsl, urlsplit
 
 import torch.distributed as dist
 
-from covey import basics
+from covey import basics, rendezvous
 from covey.collectives import barrier
 from covey.objects import broadcast_object
 
@@ -38,17 +40,22 @@ def _file_of_job() -> str:
     return f"/proc/self/fd/{_memory}"
 
 
-def _under_coveyrun() -> bool:
-    return "COVEY_SHM_FD" in os.environ and "RANK" not in os.environ
+def _is_of_job(place: Dict[str, str]) -> bool:
+    """Whether a rank of coveyrun asks for a group of all ranks: it has given no other place."""
+    ours = (("rank", "COVEY_RANK"), ("world_size", "COVEY_SIZE"))
+    return rendezvous.under_coveyrun(os.environ) and all(
+        place.get(name, os.environ.get(variable)) == os.environ.get(variable)
+        for name, variable in ours
+    )
 
 
 def _with_env(theirs: Callable[..., Any]) -> Callable[..., Iterator[Tuple[Any, int, int]]]:
-    """The rendezvous ``env://``, which is the default, and which coveyrun sets nothing for."""
+    """The rendezvous ``env://``, which is the default: under coveyrun no port is needed for it."""
     meetings = 0
 
     def meet(url: str, **options: Any) -> Iterator[Tuple[Any, int, int]]:
         nonlocal meetings
-        if not _under_coveyrun():
+        if not _is_of_job(dict(parse_qsl(urlsplit(url).query))):
             yield from theirs(url, **options)
             return
         basics.init()

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Callable, Dict, List, Optional, Sequence, Type
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Type
 
 import torch
 
 from covey import _native
 from covey.collectives import ALLREDUCE
-from covey.errors import Exhausted, Unsupported
+from covey.errors import CoveyError, Exhausted, Unsupported
 from covey.group import Group
 from covey.memory import arena_empty
+from covey.torch.bucket_memory import BucketMemory, views_of
 from covey.torch.compression import Compression, Compressor
-from covey.torch.layout import BucketPlan, gradient_strides
+from covey.torch.layout import BucketPlan
 from covey.torch.look import count, unfit
 from covey.torch.tensors import CODES, FRAMEWORK, zeros_on
+from covey.torch.written import Seen
 
 
 RESERVE_BYTES = 4 << 20
@@ -88,8 +90,14 @@ class Bucket:
     """Gradients that travel together.
 
     ``views[i]`` is the memory for the gradient of ``parameters[i]``. Between ``submit`` and
-    ``finish`` the memory belongs to the core, and the parameters' ``grad`` is None: a further
-    backward pass cannot add to what travels. A parameter without a gradient contributes zeros.
+    ``finish`` a parameter's ``grad`` stays this rank's own gradient, which lies apart from what is
+    reduced: autograd's own tensor is copied in, and for gradients that lie in the bucket already
+    (``zero_grad(set_to_none=False)``) the reduction goes to a second memory. A parameter without a
+    gradient contributes zeros.
+
+    Attributes:
+        fresh: parameters whose ``grad`` is zeros of ``fill`` and has been in no backward pass.
+        is_new: nothing was reduced yet.
     """
 
     def __init__(
@@ -113,34 +121,44 @@ class Bucket:
         self.names = [slot.name for slot in plan.slots]
         self.parameters = [slot.parameter for slot in plan.slots]
         self.handle: Optional[_native.Handle] = None
+        self.fresh: Set[int] = set()
+        self.is_new = True
         self._reduction = reduction
         self._densify = densify
         self._context: Any = None
         self._stream: Any = None  # Of CUDA, on which the bucket was handed in.
         self._missing: List[int] = []
-
+        self._seen: Optional[Seen] = None  # Once the gradients were complete.
+        self._plan = plan
+        self._zeros = zeros
         self._allocate(plan, zeros)
         self._encode(plan)
-        self._flags = self.flat[plan.flags_offset : plan.flags_offset + len(plan.slots)]
-        self._plan = plan
-        self.views = self._views_of(self.flat)
+        self._result = self._memory  # Where the reduction goes.
+        self._spare: Optional[BucketMemory] = None
 
-    def _views_of(self, flat: torch.Tensor) -> List[torch.Tensor]:
-        return [
-            flat.as_strided(
-                slot.parameter.shape,
-                gradient_strides(slot.parameter),
-                flat.storage_offset() + slot.offset,
-            )
-            for slot in self._plan.slots
-        ]
+    @property
+    def flat(self) -> torch.Tensor:
+        """[plan.length] The gradients, and after ``finish`` the reduced ones."""
+        return self._memory.flat
+
+    @property
+    def views(self) -> List[torch.Tensor]:
+        """The places of gradients in ``flat``."""
+        return self._memory.views
 
     @property
     def left_out(self) -> Dict[str, torch.Tensor]:
         """What the codec has left out up to now, by the names of parameters; not a copy."""
         if self._left_out is None:
             return {}
-        return dict(zip(self.names, self._views_of(self._left_out)))
+        return dict(zip(self.names, views_of(self._plan, self._left_out)))
+
+    def fill(self) -> None:
+        """Parameters without a gradient have zeros, which lie here and are not counted as one."""
+        for index, (parameter, view) in enumerate(zip(self.parameters, self.views)):
+            if parameter.grad is None:
+                parameter.grad = view
+                self.fresh.add(index)
 
     def _allocate(self, plan: BucketPlan, zeros: Callable[..., torch.Tensor]) -> None:
         """``flat`` holds the gradients; it travels itself unless there is a ``_wire``."""
@@ -148,36 +166,69 @@ class Bucket:
         self._wire: Optional[torch.Tensor] = None
         if wire_dtype is not None and wire_dtype.itemsize < plan.dtype.itemsize:
             self._wire = zeros(plan.length, dtype=wire_dtype)
-            self.flat = zeros_on(plan.device, False)(plan.length, dtype=plan.dtype)
-        else:
-            self.flat = zeros(plan.length, dtype=plan.dtype)
+            zeros = zeros_on(plan.device, False)
+        self._memory = BucketMemory(plan, zeros(plan.length, dtype=plan.dtype))
 
     def _encode(self, plan: BucketPlan) -> None:
         """The core encodes what travels, if it can. The flags stay: they would spoil a block."""
         compression = self._reduction.compression
         can = plan.dtype == torch.float32 and plan.device.type == "cpu"
         self._codec = compression.codec if can else None
-        self._encoded = self.flat[: plan.flags_offset]
         # What the codec has left out up to now, and with what is under way.
         self._left_out: Optional[torch.Tensor] = None
         if self._codec is not None and compression.feeds_back:
-            self._left_out = torch.zeros_like(self._encoded)
-            self._left_next = torch.zeros_like(self._encoded)
+            self._left_out = torch.zeros_like(self._memory.encoded)
+            self._left_next = torch.zeros_like(self._memory.encoded)
 
-    def submit(self, step: Optional[int] = None, draw: int = 0) -> None:
+    def complete(self) -> None:
+        """The gradients are complete, and are submitted later.
+
+        Raises:
+            As ``submit``: there is one that cannot be reduced.
+        """
+        for index, parameter in enumerate(self.parameters):
+            if parameter.grad is not None:
+                self._check(parameter.grad, index)
+        self._mark(watches=False)
+
+    def _mark(self, watches: bool) -> None:
+        """From now on ``is_rewritten`` tells of writing to the gradients."""
+        self._seen = Seen(self.parameters, self.views, watches)
+
+    def unmark(self) -> None:
+        """They are not, in the step that comes."""
+        self._seen = None
+
+    def is_rewritten(self) -> bool:
+        """Whether a gradient was written to, or replaced, since they were complete."""
+        return self._seen is not None and self._seen.is_rewritten(self.parameters)
+
+    def lies_here(self) -> bool:
+        """Whether a gradient lies in the bucket already."""
+        return any(it.grad is view for it, view in zip(self.parameters, self.views))
+
+    def submit(
+        self, step: Optional[int] = None, draw: int = 0, stays: bool = False, watches: bool = False
+    ) -> None:
         """Collects the gradients and hands the bucket to the core.
 
         Args:
             step: look for NaN and infinite numbers, and name this one with them.
             draw: of ``draw_of``.
+            stays: ``grad`` can be read until ``finish``; else it is None.
+            watches: look for writing of any kind: ``written.py``.
         """
-        self._collect()
+        lies_here = self._collect(stays)
         why = ""
         if step is not None and count(self.flat) > 0:
             why = unfit(zip(self.names, self.views), step)
-        payload = self._compress()
+        self._choose_result(stays and lies_here)
+        payload, target = self._compress()
+        if stays:
+            self._mark(watches)
         if not payload.is_cpu:
             self._stream = torch.cuda.current_stream(payload.device)
+        was_looked_at = payload.data_ptr() in (self.flat.data_ptr(), self._result.flat.data_ptr())
         reduction = self._reduction
         self.handle = _native.submit1(
             ALLREDUCE,
@@ -189,83 +240,120 @@ class Bucket:
             reduction.postscale,
             CODES[payload.dtype],
             FRAMEWORK.address(payload),
-            None,
+            None if target is None else FRAMEWORK.address(target),
             (payload.numel(),),
-            payload,
+            (payload, target),
             0,
             None,
             None,
-            why or ("" if payload.data_ptr() == self.flat.data_ptr() else None),
+            why or ("" if was_looked_at else None),
             self._codec,
             None,
             draw,
         )
 
-    def _collect(self) -> None:
-        """Takes the gradients; those that lie elsewhere are copied in, all at once."""
+    def _collect(self, stays: bool) -> bool:
+        """Takes the gradients; those that lie elsewhere are copied in, all at once. Whether others
+        lie here."""
         sources: List[torch.Tensor] = []
         targets: List[torch.Tensor] = []
         self._missing = []
+        lies_here = False
         for index, (parameter, view) in enumerate(zip(self.parameters, self.views)):
             grad = parameter.grad
-            if grad is None:
+            if grad is None or (index in self.fresh and grad is view):
                 self._missing.append(index)
                 continue
             if grad is not view:
                 sources.append(self._dense(grad, index))
                 targets.append(view)
-            parameter.grad = None
+            else:
+                lies_here = True
+            if not stays:
+                parameter.grad = None
         if sources:
             torch._foreach_copy_(targets, sources)
-        self._flags.fill_(1)
+        flags = self._memory.flags.fill_(1)
         for index in self._missing:
             self.views[index].zero_()
-            self._flags[index] = 0
+            flags[index] = 0
+        return lies_here
 
-    def _dense(self, grad: torch.Tensor, index: int) -> torch.Tensor:
+    def _choose_result(self, is_apart: bool) -> None:
+        """Where the reduction goes. ``is_apart``: what lies in the bucket stays as it is; where
+        something else travels it does so anyway."""
+        travels = self._wire is None and (self._codec is not None or self._is_plain)
+        if not is_apart or not travels:
+            self._result, self._spare = self._memory, None
+            return
+        if self._spare is None:
+            flat = self._zeros(self._plan.length, dtype=self._plan.dtype)
+            self._spare = BucketMemory(self._plan, flat)
+        self._result = self._spare
+        if self._codec is not None:
+            self._result.flat.copy_(self.flat)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether nothing is compressed outside of the core."""
+        compression = self._reduction.compression
+        return compression.codec is not None or compression is Compression.none
+
+    def _check(self, grad: torch.Tensor, index: int) -> None:
         if grad.requires_grad:
             raise AssertionError(
                 f"the gradient of {self.names[index]} has a gradient itself: "
                 "backward(create_graph=True) cannot be combined with DistributedOptimizer; "
                 "use torch.autograd.grad for the inner derivative"
             )
-        if grad.layout is torch.strided:
-            return grad
-        if not self._densify:
+        if grad.layout is not torch.strided and not self._densify:
             raise Unsupported(
                 f"the gradient of {self.names[index]} is sparse: "
                 "pass sparse_as_dense=True to DistributedOptimizer"
             )
-        return grad.to_dense()
 
-    def _compress(self) -> torch.Tensor:
+    def _dense(self, grad: torch.Tensor, index: int) -> torch.Tensor:
+        self._check(grad, index)
+        return grad if grad.layout is torch.strided else grad.to_dense()
+
+    def _compress(self) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
+        """What travels, and where to, if that is elsewhere."""
         if self._codec is not None:
             if self._left_out is not None:
                 self._feed_back()
-            return self._encoded
+            return self._result.encoded, None
         if self._wire is not None:
-            return self._wire.copy_(self.flat)
-        compression = self._reduction.compression
-        if compression.codec is not None or compression is Compression.none:
-            return self.flat
-        payload, self._context = compression.compress(self.flat)
-        return self._payload_of(payload)
+            return self._wire.copy_(self.flat), None
+        if self._is_plain:
+            return self.flat, None if self._result is self._memory else self._result.flat
+        payload, self._context = self._reduction.compression.compress(self.flat)
+        self._compressed = payload.contiguous()
+        if self._compressed.data_ptr() == self.flat.data_ptr():
+            self._compressed = self._compressed.clone()
+        return self._compressed, None
 
     def _feed_back(self) -> None:
-        own = self._encoded.add_(self._left_out)
+        own = self._result.encoded.add_(self._left_out)
         assert self._codec is not None
         _native.codec_residual(
             self._codec, own.data_ptr(), own.numel(), self._left_next.data_ptr()
         )
 
-    def _payload_of(self, payload: torch.Tensor) -> torch.Tensor:
-        self._compressed = payload.contiguous()
-        return self._compressed
+    def drop(self) -> None:
+        """Waits for the reduction, of which nothing is taken: gradients are as they were."""
+        assert self.handle is not None
+        try:
+            self.handle.wait()
+        except CoveyError:
+            pass  # What is reduced next says what is wrong, if it is still.
+        finally:
+            if self.handle.poll():
+                self.handle = None
 
     def finish(self) -> None:
         """Waits for the reduction; the parameters' gradients are the reduced ones then.
 
-        Where no rank had a gradient, ``grad`` stays None.
+        Where no rank had a gradient, ``grad`` is None.
         """
         assert self.handle is not None
         try:
@@ -278,21 +366,24 @@ class Bucket:
             torch.cuda.current_stream(self.flat.device).wait_stream(self._stream)
         if self._left_out is not None:
             self._left_out, self._left_next = self._left_next, self._left_out
+        if self._result is not self._memory:
+            self._memory, self._spare = self._result, self._memory
         self._decompress()
+        self._seen, self.is_new = None, False
+        self.fresh.clear()
         unused = self._unused_everywhere() if self._missing else set()
         for index, (parameter, view) in enumerate(zip(self.parameters, self.views)):
-            if index not in unused:
-                parameter.grad = view
+            parameter.grad = None if index in unused else view
 
     def _decompress(self) -> None:
-        compression = self._reduction.compression
         if self._wire is not None:
             self.flat.copy_(self._wire)
-        elif compression.codec is None and compression is not Compression.none:
+        elif not self._is_plain:
+            compression = self._reduction.compression
             self.flat.copy_(compression.decompress(self._compressed, self._context))
 
     def _unused_everywhere(self) -> set:
         if not self._reduction.flags_tell:
             return set()
-        flags = self._flags.tolist()
+        flags = self._memory.flags.tolist()
         return {index for index in self._missing if flags[index] == 0}

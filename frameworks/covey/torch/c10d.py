@@ -16,7 +16,6 @@ Example:
 from __future__ import annotations
 
 import os
-import queue
 import threading
 from datetime import timedelta
 from typing import Any, Callable, List, Optional
@@ -30,6 +29,8 @@ from covey.errors import Timeout, Unsupported
 from covey.group import Group
 from covey.method import unused
 from covey.torch.backend import NAME
+from covey.torch.call_limit import Limit
+from covey.torch.completions import Completions, CoveyFuture, Program, current_lane, waiting
 
 _REDUCE_OPS = {
     dist.ReduceOp.SUM: hvd.Sum,
@@ -47,63 +48,68 @@ _NOT_YET = (
 """Calls of a process group for which torch would say that there is no backend at all."""
 
 
-class Completions:
-    """The thread that ends futures: torch waits for them where no Python runs.
+class CoveyWork(dist._Work):
+    """One call in flight.
 
-    It waits for the operations in the order of their calls, which is that in which they end.
+    The group's timeout is a limit of every wait for it, and its future fails then. The operation
+    itself stays in flight, and calls that come later in the group after it: they end once those
+    that are missing have come, and waiting again may succeed.
     """
 
-    def __init__(self) -> None:
-        self._due: "queue.SimpleQueue[Optional[CoveyWork]]" = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="covey-c10d", daemon=True)
-        self._thread.start()
-
-    def add(self, work: "CoveyWork") -> None:
-        self._due.put(work)
-
-    def close(self) -> None:
-        self._due.put(None)
-        self._thread.join()
-
-    def _run(self) -> None:
-        while (work := self._due.get()) is not None:
-            work.complete()
-
-
-class CoveyWork(dist._Work):
-    """One call in flight."""
-
-    def __init__(self, handle: Any, outputs: List[torch.Tensor], finish: Callable[[Any], None]):
+    def __init__(
+        self,
+        handle: Any,
+        outputs: List[torch.Tensor],
+        finish: Callable[[Any], None],
+        future: CoveyFuture,
+        limit: Limit,
+    ) -> None:
         super().__init__()
         self._handle = handle
         self._outputs = outputs
         self._finish = finish
         self._lock = threading.Lock()
         self._finished = False
-        self._future: torch.futures.Future = torch.futures.Future()
+        self._error: Optional[Exception] = None
+        self._future = future
+        self._limit = limit
 
     def _end(self, timeout: Optional[float]) -> None:
         # A waiting thread and Completions may both come: the second waits for the first.
-        if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
-            raise Timeout(f"a call of torch.distributed has not ended within {timeout} s")
+        left = self._limit.left()
+        is_last = timeout is None or timeout >= left
+        limit = left if timeout is None else min(timeout, left)
         try:
-            if not self._finished:
-                self._finish(self._handle.wait(timeout))
-                self._finished = True
-        finally:
-            self._lock.release()
+            if not self._lock.acquire(timeout=limit):
+                raise Timeout(f"a call of torch.distributed has not ended within {timeout} s")
+            try:
+                if not self._finished:
+                    self._finish(self._handle.wait(self._limit.left() if is_last else limit))
+                    self._finished = True
+            finally:
+                self._lock.release()
+        except Timeout as error:
+            if is_last:
+                raise self._limit.passed(self._handle) from error
+            raise
 
-    def complete(self) -> None:
-        """Ends the future. Called once, by Completions."""
+    def await_end(self) -> None:
+        """Called by Completions, before end_future."""
         try:
             self._end(None)
         except Exception as error:  # pylint: disable=broad-except
-            self._future.set_exception(error)
+            self._error = error
+
+    def end_future(self) -> None:
+        """Runs its callbacks."""
+        if self._error is not None:
+            self._future.set_exception(self._error)
         else:
             self._future.set_result(self._outputs)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        self._end(timeout.total_seconds() or None)
+        with waiting():
+            self._end(timeout.total_seconds() or None)
         return True
 
     def is_completed(self) -> bool:
@@ -123,7 +129,7 @@ class CoveyWork(dist._Work):
         return self._future
 
     def result(self) -> List[torch.Tensor]:
-        self._end(None)
+        self.wait()
         return self._outputs
 
 
@@ -140,20 +146,38 @@ def _one(tensors: List[torch.Tensor], what: str) -> torch.Tensor:
 class CoveyProcessGroup(dist.ProcessGroup):
     """A process group whose calls are Covey's operations on the same ranks."""
 
-    def __init__(self, rank: int, ranks: List[int]) -> None:
+    def __init__(self, rank: int, ranks: List[int], name: str, timeout: timedelta) -> None:
         super().__init__(rank, len(ranks))
         self._ranks = sorted(ranks)
         self._group = Group(ranks)
         self._completions = Completions()
+        self._program = Program(name)
+        self._name = name
+        self._timeout = timeout
 
     def getBackendName(self) -> str:
         return NAME
 
     def _begun(
-        self, handle: Any, outputs: List[torch.Tensor], finish: Callable[[Any], None] = _nothing
+        self,
+        what: str,
+        begin: Callable[..., Any],
+        *tensors: Any,
+        outputs: List[torch.Tensor],
+        finish: Callable[[Any], None] = _nothing,
+        **options: Any,
     ) -> CoveyWork:
-        work = CoveyWork(handle, outputs, finish)
-        self._completions.add(work)
+        """One call, of the name ``what``: ``begin`` is a function of covey.torch, the rest its
+        arguments."""
+        lane = current_lane()
+        place = lane or self._program
+        call = place.next_call()
+        name = None if lane is None else call.name
+        limit = Limit(f"{what} in process group '{self._name}'", self._ranks, self._timeout)
+        handle = begin(*tensors, name=name, process_set=self._group, **options)
+        place.made()
+        work = CoveyWork(handle, outputs, finish, CoveyFuture(call), limit)
+        self._completions.add(lane, work)
         return work
 
     def _op(self, opts: Any) -> int:
@@ -169,19 +193,17 @@ class CoveyProcessGroup(dist.ProcessGroup):
     def allreduce(self, tensors: List[torch.Tensor], opts: Any = None) -> CoveyWork:
         op = self._op(opts or dist.AllreduceOptions())
         tensor = _one(tensors, "allreduce")
-        handle = hvd.allreduce_async_(tensor, op=op, process_set=self._group)
-        return self._begun(handle, tensors)
+        return self._begun("all_reduce", hvd.allreduce_async_, tensor, op=op, outputs=tensors)
 
     def allreduce_coalesced(self, tensors: List[torch.Tensor], opts: Any = None) -> CoveyWork:
         op = self._op(opts or dist.AllreduceOptions())
-        handle = hvd.grouped_allreduce_async_(tensors, op=op, process_set=self._group)
-        return self._begun(handle, tensors)
+        begin = hvd.grouped_allreduce_async_
+        return self._begun("all_reduce_coalesced", begin, tensors, op=op, outputs=tensors)
 
     def broadcast(self, tensors: List[torch.Tensor], opts: Any) -> CoveyWork:
         tensor = _one(tensors, "broadcast")
         root = self._ranks[opts.rootRank]
-        handle = hvd.broadcast_async_(tensor, root, process_set=self._group)
-        return self._begun(handle, tensors)
+        return self._begun("broadcast", hvd.broadcast_async_, tensor, root, outputs=tensors)
 
     def allgather(
         self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any = None
@@ -189,32 +211,32 @@ class CoveyProcessGroup(dist.ProcessGroup):
         del opts
         into = outputs[0]
         row = _one(inputs, "allgather").reshape(1, -1)
-        handle = hvd.allgather_async(row, process_set=self._group)
 
         def finish(rows: torch.Tensor) -> None:
             for target, row in zip(into, rows):
                 target.copy_(row.view(target.shape))
 
-        return self._begun(handle, into, finish)
+        return self._begun("all_gather", hvd.allgather_async, row, outputs=into, finish=finish)
 
     def _allgather_base(
         self, output: torch.Tensor, given: torch.Tensor, opts: Any = None
     ) -> CoveyWork:
         del opts
-        handle = hvd.allgather_async(given.reshape(1, -1), process_set=self._group)
 
         def finish(rows: torch.Tensor) -> None:
             output.copy_(rows.view(output.shape))
 
-        return self._begun(handle, [output], finish)
+        row = given.reshape(1, -1)
+        what, begin = "all_gather_into_tensor", hvd.allgather_async
+        return self._begun(what, begin, row, outputs=[output], finish=finish)
 
     # The name since torch 2.13.
     all_gather_single = _allgather_base
 
     def barrier(self, opts: Any = None) -> CoveyWork:
         del opts
-        handle = hvd.allreduce_async(torch.zeros(0), op=hvd.Sum, process_set=self._group)
-        return self._begun(handle, [])
+        none = torch.zeros(0)
+        return self._begun("barrier", hvd.allreduce_async, none, op=hvd.Sum, outputs=[])
 
     def shutdown(self) -> None:
         """Waits for what is in flight."""
@@ -239,7 +261,7 @@ def create(options: Any, _backend_options: Any = None) -> CoveyProcessGroup:
     """What torch.distributed calls for a new group."""
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
     if not basics.is_initialized():
-        if "COVEY_SHM_FD" not in os.environ and options.group_size > 1:
+        if not rendezvous.under_coveyrun(os.environ) and options.group_size > 1:
             rendezvous.meet(options.store, options.group_rank, options.group_size)
         basics.init()
     unused("torch.distributed's backend")
@@ -249,5 +271,5 @@ def create(options: Any, _backend_options: Any = None) -> CoveyProcessGroup:
             f"torch.distributed and rank {basics.rank()} of {basics.size()} for Covey: both need "
             "the same launcher"
         )
-    return CoveyProcessGroup(options.group_rank, ranks)
+    return CoveyProcessGroup(options.group_rank, ranks, options.group_id, options.timeout)
 

@@ -19,6 +19,7 @@ import torch
 
 from covey.errors import Unsupported
 from covey.torch.own import make_fit
+from covey.torch.own_update import reads_parameters
 
 _PIECE = 4096  # Elements. Fewer than torch divides between threads.
 _HALVES = (torch.float16, torch.bfloat16)
@@ -37,7 +38,7 @@ def clipped_step(optimizer: Any, closure: Optional[Callable[[], Any]] = None) ->
     """The step of the user's class, with clipped gradients; none if they are unfit (``own.py``)."""
     progress = optimizer._covey_progress
     if closure is None:
-        progress.before_update()
+        progress.before_update(reads_parameters(optimizer))
         if not make_fit(optimizer):
             return None
         prepare(optimizer)
@@ -47,7 +48,7 @@ def clipped_step(optimizer: Any, closure: Optional[Callable[[], Any]] = None) ->
     def clipped() -> Any:
         with torch.enable_grad():
             loss = whole()
-        progress.before_update()
+        progress.before_update(reads_parameters(optimizer))
         if not make_fit(optimizer):
             raise _Unfit(loss)
         prepare(optimizer)

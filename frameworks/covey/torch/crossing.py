@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import Any, Callable, Dict, List, Optional, Sequence, TypeVar
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
 
 from covey import _native
-from covey.errors import Timeout
+from covey.errors import Aborted, Timeout
 from covey.method import seconds, setting
 from covey.state import state
 from covey.torch.mirror import with_streams
-from covey.torch.window import CHANGING, WHOLE, Mark, Window
+from covey.torch.window import CHANGING, LOST, WHOLE, Mark, Window
 
 T = TypeVar("T")
 _SLICES = 16  # Of waiting.
+_SEEN = (WHOLE, CHANGING)
+_STEP_BITS = 40
 _AT_END_S = 60.0  # max_wait=auto: as in finish().
 
 
@@ -32,27 +34,48 @@ def limit_of(method: str) -> Optional[float]:
 
 
 class Board:
-    """What others see of how many such exchanges a rank has come to: so all know who is missing."""
+    """What others see of how many such exchanges a rank has come to, so that all know who is
+    missing; and of how many steps it has done, as it has said last."""
 
     def __init__(self, name: str, ranks: Sequence[int], group: Any) -> None:
         """Every member of the group makes one."""
         self._window = Window(name, group, (), Mark(0))
         self._ranks = ranks
-        self._come = 0
+        self._come = self._steps = 0
 
     def come(self) -> None:
         """This rank has come to one more."""
         self._come += 1
-        self._window.end(Mark(self._come))
+        self._window.end(Mark(self._come << _STEP_BITS | self._steps))
+
+    def say(self, steps: int) -> None:
+        """This rank has done so many."""
+        self._steps = steps
+        self._window.end(Mark(self._come << _STEP_BITS | steps))
+
+    def greatest(self) -> int:
+        """The most that this rank, or one that lives and has not left, has said."""
+        seen = [mark.version for state_, mark in self._looks() if state_ in _SEEN]
+        return max(self._steps, *(version % (1 << _STEP_BITS) for version in seen))
 
     def missing(self) -> List[int]:
         """The ranks that have not come to that. Where they share no memory it says so of none."""
-        looks = {rank: self._window.look(rank) for rank in self._ranks}
         return [
             rank
-            for rank, (seen, come) in looks.items()
-            if seen in (WHOLE, CHANGING) and come.version < self._come
+            for rank, (seen, mark) in zip(self._ranks, self._looks())
+            if seen in _SEEN and mark.version >> _STEP_BITS < self._come
         ]
+
+    def refuse_losses(self) -> None:
+        """Raises Aborted if a rank has died."""
+        looks = zip(self._ranks, self._looks())
+        lost = [rank for rank, (seen, _) in looks if seen == LOST]
+        if lost:
+            names = ", ".join(map(str, lost))
+            raise Aborted(f"rank {names} has died: finish() was of the others", lost[0])
+
+    def _looks(self) -> List[Tuple[int, Mark]]:
+        return [self._window.look(rank) for rank in self._ranks]
 
     def close(self) -> None:
         """Nobody looks any more."""

@@ -1,4 +1,8 @@
-"""Collective operations as autograd knows them. Internal."""
+"""Collective operations as autograd knows them. Internal.
+
+An operation that gives all ranks copies of one tensor (broadcast, allgather) has the mean of the
+copies' gradients, as in Horovod: the gradient of the ranks' mean loss.
+"""
 
 from __future__ import annotations
 
@@ -75,14 +79,14 @@ class GroupedAllreduce(torch.autograd.Function):
 
 
 class Allgather(torch.autograd.Function):
-    """Every rank holds a copy of every row, so a row's gradient is the sum over the ranks."""
+    """Every rank holds a copy of every row, so a row's gradient is the mean over the ranks."""
 
     @staticmethod
     def forward(
         ctx: Any, name: Optional[str], group: Group, *tensors: torch.Tensor
     ) -> Tuple[torch.Tensor, ...]:
         mine = group.rank()
-        ctx.arguments = (_gradient_name(name), Sum, 1.0, 1.0, group, None)
+        ctx.arguments = (_gradient_name(name), Average, 1.0, 1.0, group, None)
         places: List[Tuple[int, int]] = []
         results: List[torch.Tensor] = []
         handles = [
@@ -97,8 +101,8 @@ class Allgather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
-        sums = GroupedAllreduce.apply(*ctx.arguments, *grads)
-        own = [total.narrow(0, *place) for total, place in zip(sums, ctx.places)]
+        means = GroupedAllreduce.apply(*ctx.arguments, *grads)
+        own = [mean.narrow(0, *place) for mean, place in zip(means, ctx.places)]
         return (None, None, *own)
 
 
@@ -107,20 +111,20 @@ def _part(name: Optional[str], index: int, count: int) -> Optional[str]:
 
 
 class Broadcast(torch.autograd.Function):
-    """The root's tensor is used by all ranks, so it gets the sum of their gradients."""
+    """The root's tensor is used by all ranks, so it gets the mean of their gradients."""
 
     @staticmethod
     def forward(
         ctx: Any, tensor: torch.Tensor, root: int, name: Optional[str], group: Group
     ) -> torch.Tensor:
-        ctx.arguments = (_gradient_name(name), Sum, 1.0, 1.0, group)
+        ctx.arguments = (_gradient_name(name), Average, 1.0, 1.0, group)
         ctx.is_root = group.rank() is not None and group.ranks[group.rank() or 0] == root
         return collectives.broadcast(NOW, tensor, root, name, group).wait()
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
-        total = Allreduce.apply(grads[0], *ctx.arguments)
-        return (total if ctx.is_root else torch.zeros_like(total)), None, None, None
+        mean = Allreduce.apply(grads[0], *ctx.arguments)
+        return (mean if ctx.is_root else torch.zeros_like(mean)), None, None, None
 
 
 class Reducescatter(torch.autograd.Function):

@@ -4,7 +4,7 @@
 version of its step has been made, and goes on with what they become by it: the mean of this rank's
 group, or, when it was late, the merge of that mean with its own. The core decides which and does
 it: see ``core/round/merge.h``. The optimizer's state and the model's buffers are this rank's own,
-as in the paper, also when it comes back so late that it begins anew from a mean. With
+as in the paper, also when it comes back so late that an average of all has passed it by. With
 ``local_steps`` a rank does so many steps by itself between two of its versions (``stretch.py``),
 and counts steps, not versions.
 
@@ -20,23 +20,22 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
-import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
 from covey import _native
-from covey.errors import CoveyError, Unsupported
+from covey.errors import CoveyError, Timeout, Unsupported
 from covey.group import Group
 from covey.method import plans, ranks_needed, seconds, setting
-from covey.reduce_op import Average, Max, core_code
+from covey.notice import warn
+from covey.reduce_op import Average, core_code
 from covey.torch.averager import refuse_shared_memory, relative_distance
 from covey.torch.clip import clipped_step
 from covey.torch.compression import Compression
-from covey.torch.crossing import Crossing, limit_of
+from covey.torch.ending import say_missing
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
 from covey.torch.mirror import Mirror, mirror_of, wait_for
-from covey.torch.ops import allreduce
 from covey.torch.rounds import DONE, MEET
 from covey.torch.stretch import Course, Stretch
 from covey.torch.tensors import CODES
@@ -115,6 +114,7 @@ class ModelRounds:
         self._pieces: Dict[int, List[_Piece]] = {}  # By address: there are three.
         self._mirrors = [mirror_of(plan) for plan in self._plans]
         self._step = 0
+        self._has_begun = False
         self._is_offered = False  # To the finish() that others are missing in.
         self._is_to_meet = False  # finish() has the mean of all, and not all have come to know it.
         self.late = 0
@@ -122,7 +122,6 @@ class ModelRounds:
         self._missing = (0,) * group.size()
         self._is_known = True  # What that says is of the version it has merged with.
         self._at = at  # Of the steps, where this rank was after its last exchange.
-        self._meeting: Optional[Crossing] = None  # finish() has ended, but for where they stand.
         self._tally = optimizer._covey_progress.tally
         self._part = (at + 1) << 32  # Apart from steps of other parts.
         self._method = method
@@ -170,6 +169,10 @@ class ModelRounds:
         progress = self._optimizer._covey_progress
         if progress.plan is not self._plan:  # Training was taken up again elsewhere.
             self._begin_stretch()
+        if not self._has_begun:  # From what the script has put there until now.
+            self._offer()
+            _native.rounds_begin(self._rounds)
+            self._has_begun = True
         loss = clipped_step(self._optimizer, closure)
         self._is_offered = self._is_to_meet = False
         self._stretch.step()
@@ -217,7 +220,9 @@ class ModelRounds:
         try:
             with self._tally.waiting(self._part + step, self._needed(step)):
                 _native.rounds_wait(self._rounds, step)
-            self._merge(step)
+            if self._merge(step):
+                self._step = _native.rounds_offer_again(self._rounds)
+                self._gather()
         except BaseException:
             self._take_back()
             raise
@@ -225,24 +230,37 @@ class ModelRounds:
         self._stretch_on(self._course.after(self._at, self._step - before))
         self._optimizer._covey_progress.turn(self._at)
 
-    def finish(self) -> None:
+    def finish(self, strict: bool = True) -> None:
         """Makes the parameters the mean of all, with the same bits on each.
+
+        Without ``strict`` it goes on without ranks that are missing for ``max_wait``; who comes
+        later takes the mean of those that were there.
 
         Raises:
             Timeout: after ``max_wait``; the message names the ranks that are missing. Those that
                 are there have the mean of theirs. Called again it goes on: once all have come, all
                 have the mean of all.
+            Aborted: with ``strict``: the mean is of those that live.
         """
         mine = [slot.parameter for plan in self._plans for slot in plan.slots]
         before = [parameter.detach().clone() for parameter in mine]
-        if not self._is_to_meet:
-            self._take_mean_of_all()
-        self._is_to_meet = True
-        self._agree()
+        try:
+            if not self._is_to_meet:
+                self._take_mean_of_all(strict)
+            self._is_to_meet = True
+            self._agree()
+        except Timeout as missing:
+            if strict:
+                raise
+            say_missing(missing)
+            self._is_offered = False
+            self._stretch_on(self._optimizer._covey_progress.version)
         self._is_to_meet = False
         self._tally.distance = relative_distance(before, mine)
+        if strict:
+            self._optimizer._covey_progress.board.refuse_losses()
 
-    def _take_mean_of_all(self) -> None:
+    def _take_mean_of_all(self, strict: bool) -> None:
         self._gather()
         if not self._is_offered:
             self._offer()
@@ -252,6 +270,10 @@ class ModelRounds:
         try:
             _native.rounds_finish(self._rounds)
             self._is_offered = False
+        except Timeout:
+            if not strict:
+                _native.rounds_go_on(self._rounds)
+            raise
         finally:
             executed, before = _native.rounds_executed(self._rounds), self._step
             if executed > 0:
@@ -266,19 +288,11 @@ class ModelRounds:
     def _agree(self) -> None:
         """Nobody trains on before all know the last version, and where they stand."""
         progress = self._optimizer._covey_progress
-        if self._meeting is None:
-            while _native.rounds_serve(self._rounds, MEET, self._step) != DONE:
-                pass
-            self._meeting = Crossing("finish()", limit_of(self._method), progress.board)
-        # All that live are here: this waits for nobody, and says who is dead; but somebody may be
-        # stopped just now. A rank that was missing has counted fewer steps.
-        self._meeting.begin()
-        version, name = torch.tensor(progress.version), f"{self._name}.version"
-        last = self._meeting.run(
-            name, lambda: allreduce(version, name=name, op=Max, process_set=self._group)
-        )
-        self._meeting = None
-        progress.turn(int(last))
+        progress.board.say(progress.version)
+        while _native.rounds_serve(self._rounds, MEET, self._step) != DONE:
+            pass
+        # A rank that was missing has counted fewer steps.
+        progress.turn(progress.board.greatest())
         self._stretch_on(progress.version)
 
     def _open(self) -> List[_Piece]:
@@ -305,27 +319,28 @@ class ModelRounds:
     def _needed(self, step: int) -> int:
         """How many have to come before this version is made."""
         size = self._group.size()
-        return size if self._is_of_all(step) else ranks_needed(self._method, size)
-
-    def _is_of_all(self, version: int) -> bool:
-        return version % int(setting(self._method, "sync_every", "1")) == 0
+        is_of_all = _native.rounds_of_all(self._rounds, step)
+        return size if is_of_all else ranks_needed(self._method, size)
 
     def _take_back(self) -> None:
         """What is on offer must not be trained on, if there will be a next step."""
         with contextlib.suppress(CoveyError):
             self._gather()
 
-    def _merge(self, version: int) -> None:
-        """The parameters become what this version makes of them."""
+    def _merge(self, version: int) -> bool:
+        """The parameters become what this version makes of them; whether an average of all has
+        passed this rank by, and that is with what it has done since the one it began from."""
         addresses = _native.rounds_spans(self._rounds, len(self._plans))
-        version, _, late, step = _native.rounds_merge(self._rounds, version, addresses)
+        found = _native.rounds_merge(self._rounds, version, addresses)
+        version, _, late, step, of_all, kept = found
         for piece in self._open():
             piece.take()
         self.late += late
         progress = self._optimizer._covey_progress
-        progress.is_parted = bool(late) or not self._is_of_all(version)
+        progress.is_parted = bool(late) or not of_all
         self._step = step
         self._note(version)
+        return bool(kept)
 
     def _note(self, version: int) -> None:
         """Says who is overdue, each time it becomes so."""
@@ -341,7 +356,7 @@ class ModelRounds:
             if after > 0 and before == 0:
                 self.overdue[index] += 1
                 self._tally.overdue(index)
-                warnings.warn(
+                warn(
                     f"rank {self._group.ranks[index]} was missing at version {version} when "
                     "max_wait was over: it is not waited for until it has kept up for three "
                     "averages of all; its model is left out once it is too old"

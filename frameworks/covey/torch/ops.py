@@ -13,8 +13,9 @@ What they have in common:
 * The functions without ``async`` wait. Those with it return a handle for ``synchronize`` and
   ``poll``; leave the tensors alone until then.
 * The functions ending in ``_`` overwrite the tensor and return it.
-* Gradients are those of the sum of all ranks' losses; but those of a reducescatter are, as in
-  Horovod, larger by a factor: the size of the process set.
+* Gradients are those of the sum of all ranks' losses. As in Horovod, those of broadcast and
+  allgather, which give all ranks copies of one tensor, are those of the mean; those of a
+  reducescatter are larger by a factor, the size of the process set.
 """
 
 from __future__ import annotations

@@ -179,15 +179,16 @@ class _Distributed(torch.optim.Optimizer):
     before_update, carry = before_update, carry
     _step_supports_amp_scaling = supports_scaling
 
-    def finish(self) -> None:
+    def finish(self, strict: bool = False) -> None:
         """Makes the parameters the mean over the ranks, if the method has let them differ.
 
         To be called by every rank at the end of training, or before it is evaluated or saved;
-        training may go on. Raises Timeout when a rank is missing for the method's ``max_wait``.
+        training may go on. Goes on without ranks that are missing for the method's ``max_wait``,
+        and names them, or raises Timeout (``strict``, and always where a method goes over).
         """
         with self._covey_progress.changing():
             self._refuse_in_flight("finish()")
-            finish_part(self)
+            finish_part(self, strict)
             self._covey_progress.have_met()
 
     def lr_scale(self) -> float:
@@ -274,9 +275,7 @@ def _build(optimizer: Any) -> None:
     optimizer._covey_reducer = None
     for name, parameter in trained:
         if parameter.dtype not in CODES:
-            raise InvalidArgument(
-                f"{name} is of {parameter.dtype}, whose gradients cannot be reduced"
-            )
+            raise InvalidArgument(f"{name}: gradients of {parameter.dtype} cannot be reduced")
     plans = plan_buckets(trained, options["bucket_bytes"], options["groups"])
     if not group.included() or group.size() == 1:
         optimizer._covey_outside = []
@@ -318,14 +317,15 @@ def DistributedOptimizer(
 ) -> torch.optim.Optimizer:
     """Wraps an optimizer so that ``step()`` uses gradients reduced over all ranks; all call it.
 
+    Until ``step()`` or ``synchronize()`` each ``grad`` is this rank's own; what stands there then
+    is what is reduced. Writing to it (clipping) costs the overlap with backward: ``written.py``.
+
     Args:
         optimizer: any torch optimizer. The result is of a subclass of its class and shares its
-            state and parameter groups; use the result from now on.
-        named_parameters: ``model.named_parameters()``: names for messages, the same on every
-            rank; None makes names up.
+            state and groups; use the result from now on.
+        named_parameters: ``model.named_parameters()``: names for messages, as on every rank.
         compression: ``Compression.none``, ``.fp16``, ``.bf16``, ``.of(codec)`` or your own class.
-        backward_passes_per_step: passes to add up (not to average) before a gradient is reduced.
-            A step with fewer passes is fine.
+        backward_passes_per_step: passes to add up (not to average); a step may have fewer.
         op: of gradients: Average, Sum, Min, Max or Product. Models are always averaged.
         gradient_predivide_factor: with Average: divides before the sum, multiplies after it.
         num_groups: into how many buckets to divide the parameters; 0 divides by size.
@@ -333,8 +333,7 @@ def DistributedOptimizer(
         sparse_as_dense: make sparse gradients dense; without it they are refused.
         process_set: the ranks to train with; on others the optimizer does as before.
         model: the module to take names from, and buffers (BatchNorm's) of a rank that recovers.
-        method: how the ranks train together, such as "local" or "local:local_steps=8". None: as
-            ``coveyrun --method`` or COVEY_METHOD says, else "allreduce".
+        method: such as "local:local_steps=8". None: as COVEY_METHOD says, else "allreduce".
         bucket_bytes: size of a bucket; a larger gradient has its own.
         **settings: parameters of the method: ``local_steps=8``, ``max_wait="2s"``,
             ``clip_norm=1.0``, ``codec="int8"``; ``covey methods`` tells.

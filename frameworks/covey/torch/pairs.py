@@ -67,6 +67,7 @@ class PairTrainer:
                 with; two parameters in the same memory.
             Mismatch, Exhausted: on every rank: the ranks differ; a rank has no room.
         """
+        self._ahead: Sequence[torch.Tensor] = ()  # What is shown, less what is this rank's own.
         check_options(optimizer._covey_options)
         refuse_shared_memory(named)
         self._optimizer = optimizer
@@ -122,6 +123,14 @@ class PairTrainer:
         after = [flat.numbers for flat in self._flats]
         self._optimizer._covey_progress.tally.distance = relative_distance(before, after)
 
+    def show(self, mean: Sequence[torch.Tensor]) -> None:
+        """The parameters are ``mean`` until the next step, which goes on from this rank's own."""
+        self._gather()
+        with torch.no_grad():
+            self._ahead = [model - flat.numbers for model, flat in zip(mean, self._flats)]
+            for model, flat in zip(mean, self._flats):
+                flat.numbers.copy_(model)
+
     def settle(self) -> None:
         """Makes the parameters all that is this rank's own, wherever others had a part of it.
 
@@ -139,6 +148,10 @@ class PairTrainer:
     def _hand_over(self) -> None:
         """The core can read the parameters."""
         self._gather()
+        with torch.no_grad():
+            for ahead, flat in zip(self._ahead, self._flats):
+                flat.numbers.sub_(ahead)
+        self._ahead = ()
         for flat in self._flats:
             flat.mirror.fetch(flat.host)
         wait_for(flat.mirror for flat in self._flats)

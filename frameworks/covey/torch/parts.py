@@ -14,18 +14,23 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import torch
 
 from covey.card import show
+from covey.errors import Timeout
 from covey.group import Group
-from covey.method import GRADIENTS, plans, scale_at, text_at
+from covey.method import GRADIENTS, outlives, plans, scale_at, text_at
 from covey.objects import allgather_object
 from covey.reduce_op import Average, Max
+from covey.tally import note_outlives
 from covey.torch.crossing import Crossing, limit_of
+from covey.torch.ending import say_missing
 from covey.torch.handover import hand_over, is_over, keep_pace, pace_of, release_warmup
 from covey.torch.layout import Named
 from covey.torch.look import is_on, refuse
 from covey.torch.ops import allreduce
+from covey.torch.pairs import PairTrainer
 from covey.torch.reducer import Reducer, next_prefix
 from covey.torch.rounds import RoundTrainer
 from covey.torch.trainers import check_options, trainer_after, trainer_of
+from covey.torch.view import measure
 
 
 def check_parts(optimizer: Any) -> None:
@@ -40,8 +45,10 @@ def check_parts(optimizer: Any) -> None:
 
 
 def show_card(optimizer: Any) -> None:
-    """Says on rank 0 by what method training begins."""
+    """Says on rank 0 by what method training begins; to the launcher, whether a rank may die."""
     group = optimizer._covey_options["process_set"]
+    if group.size() > 1 and outlives(optimizer._covey_progress.method, group.id):
+        note_outlives(optimizer._covey_progress.method)
     size = sum(p.numel() * p.element_size() for _, p in optimizer._covey_progress.named)
     show(optimizer._covey_progress.method, group.size(), size, group.id)
 
@@ -109,6 +116,8 @@ def _turn(optimizer: Any) -> None:
         passes = optimizer.backward_passes_per_step
         densify = optimizer._covey_options["sparse_as_dense"]
         optimizer._covey_reducer = Reducer(*optimizer._covey_plans, passes, densify)
+        if optimizer._covey_progress.steps == 0:
+            optimizer._covey_reducer.fill()
     if optimizer._covey_reducer is not None:
         optimizer._covey_reducer.active = wanted
         optimizer._covey_reducer.step = optimizer._covey_progress.steps
@@ -177,20 +186,23 @@ def settle_step(optimizer: Any) -> None:
         end_step(optimizer)
 
 
-def finish_part(optimizer: Any) -> None:
+def finish_part(optimizer: Any, strict: bool) -> None:
     """``finish()``. Between two parts it goes on to the next one: there all are equal."""
     if cross(optimizer):
         return
     settle_step(optimizer)
     if optimizer._covey_rounds is None:
         return optimizer._covey_progress.finish()
-    _finish_rounds(optimizer)
+    _finish_rounds(optimizer, strict)
 
 
-def _finish_rounds(optimizer: Any) -> None:
+def _finish_rounds(optimizer: Any, strict: bool) -> None:
     """Who is in a warm-up yet that others have left follows."""
     while True:
-        optimizer._covey_rounds.finish()
+        if isinstance(optimizer._covey_rounds, PairTrainer):
+            _finish_pairs(optimizer, strict)
+        else:
+            optimizer._covey_rounds.finish(strict)
         if not is_over(optimizer):
             break
         goes_on = optimizer._covey_next is not None
@@ -198,6 +210,20 @@ def _finish_rounds(optimizer: Any) -> None:
         if not goes_on:  # All are at the begin of the next part.
             break
     release_warmup(optimizer, at_once=True)
+
+
+def _finish_pairs(optimizer: Any, strict: bool) -> None:
+    """``PairTrainer.finish``. Without ``strict``: the mean of all models as they are seen, of which
+    those of missing ranks are what they have handed in; who trains on goes on from its own."""
+    pairs = optimizer._covey_rounds
+    try:
+        pairs.finish()
+    except Timeout as missing:
+        if strict:
+            raise
+        say_missing(missing)
+        _, [(_, mean)] = measure([optimizer], 0.0)
+        pairs.show(mean)
 
 
 def leave_rounds(optimizer: Any) -> None:

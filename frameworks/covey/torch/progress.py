@@ -30,9 +30,11 @@ from covey.topology import Row
 from covey.torch.averager import Averager, Waiting
 from covey.torch.codecs import codec_at
 from covey.torch.crossing import Board, Crossing, limit_of
+from covey.torch.equal_start import EqualStart
 from covey.torch.layout import Named
 from covey.torch.moved import Moved
 from covey.torch.ops import allreduce
+from covey.torch.own_update import OwnUpdate
 from covey.torch.reducer import next_prefix
 from covey.torch.window import Mark, Window
 
@@ -71,6 +73,7 @@ class Progress:
         self._group = group
         self._averagings = 0
         self.named: Sequence[Named] = ()
+        self._own_update = OwnUpdate(())
         self._prefix = ""
         self._names: Dict[str, str] = {}
         self._averager: Optional[Averager] = None
@@ -81,6 +84,7 @@ class Progress:
         self._finishing: Optional[Crossing] = None  # Likewise, finish().
         self._exchanges = 0  # Of models, by all together, that are over.
         self._is_apart = False  # Steps were done alone since the last exchange.
+        self._start: Optional[EqualStart] = None
         self.window: Optional[Window] = None
         self.is_parted = False
         self.is_viewed = False
@@ -93,6 +97,7 @@ class Progress:
         there are none, nothing is exchanged."""
         self.is_shared = bool(named)
         self.named = named
+        self._own_update = OwnUpdate([parameter for _, parameter in named])
         self._prefix = next_prefix("model", self._group.ranks)
         self._averager = None
         self._close_window()
@@ -101,8 +106,7 @@ class Progress:
             self.plan = Plan(NOTHING, False, FOREVER)
 
     def name_of(self, word: str) -> str:
-        """The same each time: what is opened anew has the name that it had, for the runtime keeps
-        whatever name it has met."""
+        """The same each time: what is opened anew has the name that it had."""
         if word not in self._names:
             self._names[word] = next_prefix(word, self._group.ranks)
         return self._names[word]
@@ -139,7 +143,7 @@ class Progress:
     @property
     def moved(self) -> List[Moved]:
         """What averages of models keep for a codec, by dtype and device."""
-        return self._averager.moved if self._averager is not None else []
+        return [] if self._averager is None else self._averager.moved
 
     def _close_window(self) -> None:
         if self.window is not None:
@@ -259,18 +263,27 @@ class Progress:
     def begin_step(self) -> None:
         """``step()`` begins."""
         self.tally.begin_step()
+        if self._start is not None:
+            self._start.look()
+        elif self.is_shared and self.steps == self.version == 0:
+            self._start = EqualStart(self.named, f"{self._prefix}.start", self._group)
         self.differs |= self.plan.payload != GRADIENTS
         self.is_parted |= self.plan.payload != GRADIENTS
         if self.is_shared and self.plan.payload != NOTHING and not self.plan.in_rounds:
             self.tally.arrived(self.steps, self._group.size())
 
-    def before_update(self) -> None:
-        """The gradients of an update are there: exchanges models if that comes before it."""
+    def before_update(self, reads_parameters: bool) -> None:
+        """The gradients of an update are there: exchanges models if that comes before it; an update
+        that ``reads_parameters`` finds this rank's own all the same."""
         if not self.plan.with_neighbors or self._mixed_at == self.steps:
             return
         neighbors, adapts_first = row(self.method, self._group, self.steps)
-        if not adapts_first:
-            self._mix(neighbors)
+        if adapts_first:
+            return
+        if reads_parameters:
+            self._own_update.begin()
+        self._mix(neighbors)
+        self._own_update.take_back()
 
     @property
     def has_updated(self) -> bool:
@@ -285,8 +298,8 @@ class Progress:
 
     def after_update(self) -> None:
         """Ends an update: exchanges models if it is time."""
-        if not self.has_updated:  # A step in rounds may have many.
-            self.version += 1
+        self._own_update.add()
+        self.version += not self.has_updated  # A step in rounds may have many.
         if self.plan.with_neighbors:
             self._updated_at = self.steps
         if self.plan.in_rounds:
@@ -304,6 +317,8 @@ class Progress:
         """Makes the replicas equal, if a member has done steps alone. Every member calls it."""
         if not self.is_shared:
             return
+        if self._start is not None:
+            self._start.look()
         apart = torch.tensor(int(self._is_apart))
         name = f"DistributedOptimizer.finish.{self._prefix}"
         crossing = self._finishing = self._finishing or self._wait_by("finish()")
@@ -327,6 +342,7 @@ class Progress:
         """All have ended a finish() together: they are equal."""
         self._exchanges += 1
         self.is_parted = False
+        self.tally.finished()
 
     def _limit(self) -> Optional[float]:
         """How long a step waits for neighbors; None: for ever, or it waits for none."""
@@ -352,6 +368,7 @@ class Progress:
             raise
         except BaseException:  # Which is not waited for any more: it is tried anew.
             self._mixing, self._updated_at = None, -1
+            self._own_update.forget()
             raise
         self._mixing = None
         self._exchanges += 1
@@ -361,6 +378,8 @@ class Progress:
         """Waits on for the neighbors of a step."""
         if self.is_mixing:
             self._mix(row(self.method, self._group, self.steps)[0])
+            self._own_update.take_back()
+            self._own_update.add()  # Its update, if there is one yet, finds the average.
 
     def _average(self, whole: bool = False) -> None:
         """``whole``: nothing is left out by a codec. So too where a part ends."""

@@ -4,21 +4,36 @@ Each parameter has a hook that runs when its gradient has been accumulated. When
 of a bucket has had its backward passes, the bucket is submitted; ``synchronize`` submits those
 that are not complete (parameters without a gradient contribute zeros, so that the ranks stay
 matched) and waits for all of them.
+
+What ``grad`` is at ``synchronize`` is what is reduced. Where a rank has written to gradients since
+they were submitted (``written.py``), all ranks reduce them once more; they learn of it by a number
+that is added up beside the last bucket, which is never submitted before ``synchronize``: backward
+ends with it anyway. For the next steps nothing is submitted early then.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+import warnings
+import weakref
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from covey import _native
+from covey.collectives import ALLREDUCE
 from covey.errors import CoveyError, Mismatch
+from covey.group import Group
 from covey.objects import allgather_object
+from covey.reduce_op import Sum, core_code
 from covey.state import state
 from covey.torch.bucket import Bucket, Reduction, draw_of, make_buckets
 from covey.torch.layout import BucketPlan, describe, digest, first_difference
+from covey.torch.tensors import CODES
+from covey.torch.written import watches
+
+_HOLD_STEPS = 64  # After a step in which gradients were written to.
 
 # Parameter -> the hook of the optimizer that wrapped it last: a parameter wrapped again (a second
 # training stage, say) must not be reduced twice.
@@ -53,6 +68,45 @@ def check_agreement(header: List[str], plans: Sequence[BucketPlan], reduction: R
     raise Mismatch(f"DistributedOptimizer differs between the ranks: {difference}")
 
 
+class _Agreement:
+    """Tells all members whether one of them says yes."""
+
+    def __init__(self, name: str, group: Group) -> None:
+        self._name = name
+        self._group = group
+        self._said = torch.zeros(1, dtype=torch.int32)
+        self._handle: Optional[_native.Handle[Any]] = None
+
+    def say(self, is_so: bool) -> None:
+        """Every member says something before one can hear."""
+        self._said[0] = int(is_so)
+        self._handle = _native.submit1(
+            ALLREDUCE,
+            self._group.id,
+            self._name,
+            core_code(Sum),
+            0,
+            1.0,
+            1.0,
+            CODES[torch.int32],
+            self._said.data_ptr(),
+            None,
+            (1,),
+            self._said,
+        )
+
+    def hear(self) -> bool:
+        """Whether a member has said yes.
+
+        Raises:
+            As every operation does: a rank has died.
+        """
+        handle, self._handle = self._handle, None
+        assert handle is not None
+        handle.wait()
+        return int(self._said[0]) != 0
+
+
 class Reducer:
     """The buckets of one optimizer and the state of the step.
 
@@ -79,10 +133,22 @@ class Reducer:
         self._left: List[List[int]] = []
         self._pending: List[int] = []
         self._reset()
+        self._agreement = _Agreement(f"{prefix}.rewritten", reduction.group)
+        self._speaks = reduction.group.rank() == 0
+        self._held_steps = 0  # For so many nothing is submitted before synchronize().
+        self._syncs = 0
         self._handles: List[torch.utils.hooks.RemovableHandle] = []
         for number, bucket in enumerate(self.buckets):
             for index, parameter in enumerate(bucket.parameters):
-                self._hook(parameter, self._make_hook(number, index))
+                self._hook(parameter, _hook_of(self, number, index))
+
+    def __del__(self) -> None:
+        self.remove_hooks()
+
+    def fill(self) -> None:
+        """Parameters without a gradient have zeros."""
+        for bucket in self.buckets:
+            bucket.fill()
 
     def _hook(self, parameter: torch.nn.Parameter, hook: Callable[[torch.Tensor], None]) -> None:
         older = _hooks.get(parameter)
@@ -94,29 +160,39 @@ class Reducer:
 
     def remove_hooks(self) -> None:
         """Ends the reduction of these parameters."""
-        for handle in self._handles:
+        for handle in getattr(self, "_handles", ()):
             handle.remove()
-        self._handles.clear()
+        self._handles = []
 
-    def _make_hook(self, number: int, index: int) -> Callable[[torch.Tensor], None]:
+    def on_gradient(self, number: int, index: int) -> None:
+        """The gradient of parameter ``index`` of bucket ``number`` has been accumulated."""
         bucket = self.buckets[number]
+        if bucket.fresh:
+            bucket.fresh.discard(index)
+        if self._pending[number] == 0:
+            self._refuse_pass(bucket, index)
+        if self._paused or not self.active:
+            return
+        left = self._left[number]
+        left[index] -= 1
+        if left[index] > 0:
+            return
+        if left[index] < 0:
+            self._refuse_pass(bucket, index)
+        self._pending[number] -= 1
+        if self._pending[number] == 0:
+            self._complete(number)
 
-        def hook(_: torch.Tensor) -> None:
-            if bucket.handle is not None:
-                self._refuse_pass(bucket, index)
-            if self._paused or not self.active:
-                return
-            left = self._left[number]
-            left[index] -= 1
-            if left[index] > 0:
-                return
-            if left[index] < 0:
-                self._refuse_pass(bucket, index)
-            self._pending[number] -= 1
-            if self._pending[number] == 0:
-                bucket.submit(self.look_at, draw_of(self.step, number))
-
-        return hook
+    def _complete(self, number: int) -> None:
+        """Backward has computed all gradients of a bucket."""
+        bucket = self.buckets[number]
+        is_last = number == len(self.buckets) - 1
+        # Zeros of before the first step lie in the bucket: it is not worth a second memory.
+        if is_last or self._held_steps > 0 or (bucket.is_new and bucket.lies_here()):
+            bucket.complete()
+            return
+        draw = draw_of(self.step, number)
+        bucket.submit(self.look_at, draw, stays=True, watches=watches(self._syncs))
 
     def _refuse_pass(self, bucket: Bucket, index: int) -> None:
         raise AssertionError(
@@ -128,11 +204,13 @@ class Reducer:
     def _reset(self) -> None:
         self._left = [[self._passes] * len(bucket.parameters) for bucket in self.buckets]
         self._pending = [len(bucket.parameters) for bucket in self.buckets]
+        for bucket in self.buckets:
+            bucket.unmark()
 
     @property
     def in_flight(self) -> bool:
-        """Whether a bucket was submitted and not yet waited for."""
-        return any(bucket.handle is not None for bucket in self.buckets)
+        """Whether a bucket is complete, or submitted, and not yet waited for."""
+        return any(bucket.handle is not None for bucket in self.buckets) or 0 in self._pending
 
     @property
     def has_begun(self) -> bool:
@@ -151,18 +229,44 @@ class Reducer:
         """Submits what is left and waits for all; then raises the first error, if any."""
         if not self.active:
             return
-        first_error: Optional[CoveyError] = None
-        for number, bucket in enumerate(self.buckets):
-            if bucket.handle is None:
-                bucket.submit(self.look_at, draw_of(self.step, number))
+        early = [number for number, it in enumerate(self.buckets) if it.handle is not None]
+        if len(self.buckets) > 1:
+            self._agreement.say(any(bucket.is_rewritten() for bucket in self.buckets))
+        self._submit(number for number in range(len(self.buckets)) if number not in early)
+        first_error = self._heed(early)
         for bucket in self.buckets:
             try:
                 bucket.finish()
             except CoveyError as error:
                 first_error = first_error or error
+        self._syncs += 1
         self._reset()
         if first_error is not None:
             raise first_error
+
+    def _submit(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self.buckets[number].submit(self.look_at, draw_of(self.step, number))
+
+    def _heed(self, early: Sequence[int]) -> Optional[CoveyError]:
+        """Where a member has written to gradients, those that were submitted before are again."""
+        if len(self.buckets) == 1:
+            return None  # It was not submitted before synchronize().
+        try:
+            is_rewritten = self._agreement.hear()
+        except CoveyError as error:
+            return error
+        if not is_rewritten:
+            self._held_steps = max(0, self._held_steps - 1)
+            return None
+        self._held_steps = _HOLD_STEPS
+        if self._speaks:
+            self._speaks = False
+            warnings.warn(_REWRITTEN)
+        for number in early:
+            self.buckets[number].drop()
+        self._submit(early)
+        return None
 
     def forget(self) -> None:
         """Drops the gradients computed so far; nothing may be in flight."""
@@ -185,3 +289,25 @@ class Reducer:
             yield
         finally:
             self._paused = before
+
+
+def _hook_of(reducer: Reducer, number: int, index: int) -> Callable[[torch.Tensor], None]:
+    """The hook of a parameter. Torch keeps it where the garbage collector does not look: it must
+    not hold the reducer, whose buckets hold the parameter."""
+    known = weakref.ref(reducer)
+
+    def hook(_: torch.Tensor) -> None:
+        owner = known()
+        if owner is not None:
+            owner.on_gradient(number, index)
+
+    return hook
+
+
+_REWRITTEN = (
+    "gradients were written to between loss.backward() and optimizer.step(): each rank's own, "
+    "before they are reduced. What they are at step() is what is reduced, for which step() reduces "
+    "all of them anew, after backward instead of beside it. To clip what was averaged, and faster: "
+    "clip_norm=1.0 of the method, or optimizer.synchronize() before clipping and `with "
+    "optimizer.skip_synchronize():` around optimizer.step()"
+)

@@ -54,7 +54,7 @@ def gather_in(optimizer: Any) -> None:
         with optimizer._covey_progress.changing():
             rounds.settle()
     elif rounds is not None:
-        optimizer.finish()
+        optimizer.finish(strict=True)
 
 
 def settle(optimizer: Any) -> None:

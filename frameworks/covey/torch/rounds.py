@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-import warnings
 from typing import Any, Callable, Optional, Sequence, Tuple
 
 import torch
@@ -20,12 +19,14 @@ import torch
 from covey import _native
 from covey.errors import CoveyError, Exhausted, InvalidArgument, Timeout, Unsupported
 from covey.method import ranks_needed, setting
+from covey.notice import tell, warn
 from covey.state import state
 from covey.torch.afar import spans_of
 from covey.torch.ahead import Ahead
 from covey.torch.beat import Beat
 from covey.torch.bucket import Reduction
 from covey.torch.clip import prepare
+from covey.torch.ending import finish_rounds
 from covey.torch.hypers import Hypers
 from covey.torch.layout import BucketPlan
 from covey.torch.look import is_on, unfit
@@ -34,6 +35,7 @@ from covey.torch.own import take_scale
 from covey.torch.results import Results
 from covey.torch.snapshot import State, addresses_of
 from covey.torch.tensors import CODES
+from covey.torch.update import update
 
 DONE, _ASKED = 0, 1  # covey_round_event; the other is that there is something to apply.
 _FINISH, MEET = -1, -2
@@ -128,7 +130,8 @@ class RoundTrainer:
         raise InvalidArgument(
             "optimizer.synchronize() cannot be used with a method that does not wait for all "
             "ranks: a step applies as many versions as were made meanwhile; call optimizer.step() "
-            "alone"
+            "alone. To clip what was averaged write clip_norm=1.0, of the method or of "
+            "DistributedOptimizer; before_update(function) sees it"
         )
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
@@ -241,46 +244,35 @@ class RoundTrainer:
         elif waited_for > 0:
             self.beat.see(waited_for)
 
-    def finish(self) -> None:
+    def finish(self, strict: bool = True) -> None:
         """Waits until every gradient counts and applies what is left: then replicas are equal.
+
+        Without ``strict`` it goes on without ranks that are missing for ``max_wait``.
 
         Raises:
             Timeout: after ``max_wait``; the message names the ranks that are missing. Those that
                 are there have applied what they have published, and may call it again.
         """
-        self.ahead.pause()
-        if not self._is_to_meet:
-            try:
-                self._wait(_FINISH)
-            finally:
-                self._apply_all()
-        self._is_apart = False
-        if self.is_over and self._optimizer._covey_next is not None:
-            return  # Others may be elsewhere already, and what they have left stays.
-        # Nobody trains on, or leaves, before all have applied the last version.
-        self._is_to_meet = True
-        self._wait(MEET)
-        self._is_to_meet = False
-        self.ahead.settle()
+        finish_rounds(self, strict)
 
     def flush(self) -> None:
         """For the end of a script that has not called ``finish()``."""
         if not self._is_apart or not self._rounds:
             return
-        before = self.applied
+        before, failed, done = self.applied, False, "all gradients count now"
         try:
             self._wait(_FINISH)
             self._apply_all()
             self._wait(MEET)
-            done = "all gradients count now"
         except CoveyError as error:
+            failed = True
             done = str(error)
         self._is_apart = False
-        print(
-            "covey: a script ends without optimizer.finish(): "
-            f"{done}; {self.applied - before} versions were applied after its last step",
-            file=sys.stderr,
-        )
+        if failed or (self.applied > before and self._index == 0):
+            tell(
+                f"a script ends without optimizer.finish(): {done}; {self.applied - before} "
+                "versions were applied after its last step"
+            )
 
     def help(self) -> None:
         """While its thread waits for whatever else: a snapshot for one that has fallen behind."""
@@ -318,13 +310,12 @@ class RoundTrainer:
             if _native.rounds_take(self._rounds, snapshot, image.data_ptr()):
                 break
         self._state.unpack(image)
-        self.applied = version
-        self._is_known = False
+        self.applied, self._is_whole, self._is_known = version, True, False
         progress = self._optimizer._covey_progress
         progress.turn(progress.version + version - before)
         self.recovered += 1
         if self.recovered == 1:
-            warnings.warn(
+            warn(
                 f"this rank was at version {before}, further behind than the log= of the method "
                 f"reaches: it goes on from a snapshot of version {version} by rank {rank}; further "
                 'ones are counted only: covey.stats()["round_snapshots"]'
@@ -353,14 +344,13 @@ class RoundTrainer:
     def _apply_all(self) -> None:
         executed = _native.rounds_executed(self._rounds)
         own = self._hypers.read()
-        self._is_whole = False
         try:
             while self.applied < executed:
+                self._is_whole = False
                 version = self.applied + 1
-                size = self._group.size()
                 self._ready()
                 try:
-                    record = self._results.read(version, size, len(own))
+                    record = self._results.read(version, self._group.size(), len(own))
                 except Exhausted:
                     self._recover()
                     executed = _native.rounds_executed(self._rounds)
@@ -373,12 +363,17 @@ class RoundTrainer:
                 if leader >= 0:
                     self._hypers.write(hypers)
                     prepare(self._optimizer)
-                    self._optimizer._covey_super().step()
-                self.applied = version
-                self._optimizer._covey_progress.after_update()
-            self._is_whole = True
+                    update(self._optimizer, lambda: self._count(version))
+                else:
+                    self._count(version)
         finally:
             self._hypers.write(own)
+
+    def _count(self, version: int) -> None:
+        """This version was applied."""
+        self.applied = version
+        self._is_whole = True
+        self._optimizer._covey_progress.after_update()
 
     def _note(self, version: int, missing: Tuple[int, ...]) -> None:
         """Says who is overdue, each time it becomes so."""
@@ -386,7 +381,7 @@ class RoundTrainer:
             if after > 0 and before == 0:
                 self.overdue[index] += 1
                 self._tally.overdue(index)
-                warnings.warn(
+                warn(
                     f"rank {self._group.ranks[index]} was missing at version {version} when "
                     "max_wait was over: it is not waited for until it has kept up for 3 steps; "
                     "its gradients count when it publishes them"

@@ -42,7 +42,7 @@ def refuse(tensor: Any) -> None:
 class TorchFramework(Framework[torch.Tensor]):
     """Tensors on the CPU and on CUDA."""
 
-    questions = ("is_cpu", "is_contiguous", "dtype", "data_ptr", "shape")
+    questions = ("is_cpu", "is_contiguous", "dtype", "data_ptr", "shape", "is_neg")
     dtypes = _DTYPES
     plain_types = (torch.Tensor, torch.nn.Parameter)
     _has_cuda = False
@@ -60,7 +60,8 @@ class TorchFramework(Framework[torch.Tensor]):
 
     def view(self, tensor: Any, in_place: bool) -> View[Any]:
         try:
-            if tensor.is_cpu and tensor.layout is _STRIDED and tensor.is_contiguous():
+            is_plain = tensor.is_cpu and tensor.layout is _STRIDED and not tensor.is_neg()
+            if is_plain and tensor.is_contiguous():
                 return tensor, tensor, CODES[tensor.dtype], tensor.data_ptr(), tensor.shape
         except (KeyError, AttributeError):
             pass
@@ -79,7 +80,10 @@ class TorchFramework(Framework[torch.Tensor]):
         raise AssertionError("unreachable: refuse() raises")
 
     def dense(self, tensor: Any) -> Any:
-        return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
+        # Torch negates some views lazily (z.conj().imag): what lies there has the other sign.
+        if tensor.is_contiguous() and not tensor.is_neg():
+            return tensor
+        return tensor.detach().resolve_neg().contiguous()
 
     def empty_like(self, dense: Any) -> Any:
         return torch.empty_like(dense, memory_format=torch.contiguous_format)

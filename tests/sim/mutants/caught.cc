@@ -1,18 +1,20 @@
-// The test of every mutant: a seed must fail, or the rule that was removed is tested by nothing.
+// The test of the mutants: a seed must fail, or the rule that one takes away is tested by nothing.
 //
 // Method: each seed runs in a process of its own, because a mutant may crash or never return. Seeds
-// that have failed before, of the simulator or of this mutant (KNOWN, from mutants.bzl), come
-// first, then all from 1. SIM_BASE=N begins with N, without those.
+// that have failed before, of the simulator or of this mutant, come first, then all from 1.
+// SIM_BASE=N begins with N, without those. Control: with no mutant on, no seed fails.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <sstream>
+#include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "tests/sim/mutants/mutants.h"
 #include "tests/sim/simulator/circuit_simulation.h"
 #include "tests/sim/simulator/host_seeds.h"
 #include "tests/sim/simulator/host_simulation.h"
@@ -31,6 +33,7 @@ namespace {
 constexpr uint64_t kMostSeeds = 3000;
 constexpr uint64_t kMostRoundSeeds = 6000;  // they are short
 constexpr uint64_t kMostPairSeeds = 12000;  // shorter still
+constexpr uint64_t kControlSeeds = 100;     // of each focus
 constexpr rlim_t kLongestSeconds = 4;       // of the processor, a seed: a mutant may never return
 constexpr unsigned kLongestSleep = 60;      // nor do anything
 
@@ -46,12 +49,13 @@ std::string Run(uint64_t seed, const std::string& focus) {
   return RunSeed(seed, false, FocusNamed(focus)).failure;
 }
 
-// What a seed comes to; empty: everything held.
-std::string Outcome(uint64_t seed, const std::string& focus) {
+// What a seed comes to; empty: everything held. `is_on`: of the mutant, if one is wanted.
+std::string Outcome(uint64_t seed, const std::string& focus, bool* is_on) {
   int ends[2];
   if (pipe(ends) != 0) return "";
   const pid_t child = fork();
   if (child == 0) {
+    if (is_on != nullptr) *is_on = true;
     const rlimit limit{kLongestSeconds, kLongestSeconds};
     setrlimit(RLIMIT_CPU, &limit);
     alarm(kLongestSleep);
@@ -71,13 +75,12 @@ std::string Outcome(uint64_t seed, const std::string& focus) {
   return text.substr(0, text.find('\n'));
 }
 
-std::vector<uint64_t> SeedsOf(const std::string& focus) {
+std::vector<uint64_t> SeedsOf(const Mutant& mutant) {
+  const std::string& focus = mutant.focus;
   std::vector<uint64_t> seeds;
   const char* base = std::getenv("SIM_BASE");
   if (base == nullptr) {
-    const char* known = std::getenv("KNOWN");
-    std::istringstream words(known == nullptr ? "" : known);
-    for (uint64_t seed; words >> seed;) seeds.push_back(seed);
+    seeds = mutant.seeds;
     if (focus == "rounds")
       seeds.insert(seeds.end(), std::begin(kRoundSeeds), std::end(kRoundSeeds));
     if (focus == "hosts") seeds.insert(seeds.end(), std::begin(kHostSeeds), std::end(kHostSeeds));
@@ -91,18 +94,42 @@ std::vector<uint64_t> SeedsOf(const std::string& focus) {
   return seeds;
 }
 
-TEST(MutantTest, IsCaught) {
-  const char* name = std::getenv("FOCUS");
-  const std::string focus = name == nullptr ? "none" : name;
-  for (const uint64_t seed : SeedsOf(focus)) {
-    const std::string outcome = Outcome(seed, focus);
+class MutantTest : public testing::TestWithParam<Mutant> {};
+
+TEST_P(MutantTest, IsCaught) {
+  const Mutant& mutant = GetParam();
+  const std::vector<uint64_t> seeds = SeedsOf(mutant);
+  for (const uint64_t seed : seeds) {
+    const std::string outcome = Outcome(seed, mutant.focus, mutant.is_on);
     if (outcome.empty()) continue;
     std::printf("caught by seed %d: %s\n", static_cast<int>(seed), outcome.c_str());
     RecordProperty("seeds", static_cast<int>(seed));
     return;
   }
-  FAIL() << SeedsOf(focus).size() << " seeds found nothing wrong";
+  FAIL() << seeds.size() << " seeds found nothing wrong";
 }
 
+INSTANTIATE_TEST_SUITE_P(Each, MutantTest, testing::ValuesIn(kMutants),
+                         [](const auto& each) { return each.param.name; });
+
+class ControlTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(ControlTest, WithoutAMutantNothingIsCaught) {
+  for (uint64_t seed = 1; seed <= kControlSeeds; ++seed)
+    EXPECT_EQ(Outcome(seed, GetParam(), nullptr), "") << "seed " << seed;
+}
+
+std::set<std::string> Foci() {
+  std::set<std::string> foci;
+  for (const Mutant& mutant : kMutants) foci.insert(mutant.focus);
+  return foci;
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, ControlTest, testing::ValuesIn(Foci()),
+                         [](const auto& each) { return each.param; });
+
 }  // namespace
+
+void PrintTo(const Mutant& mutant, std::ostream* out) { *out << mutant.name; }
+
 }  // namespace covey

@@ -1,16 +1,27 @@
-"""Writes copies of source files with one rule removed: mutate.py MUTANT OUT FILE...
+"""Writes copies of source files in which a variable takes one rule away.
+
+    mutate.py OUT PATH MUTANT...               the file at PATH with all these mutants
+    mutate.py OUT --table NAME=FOCUS=SEEDS...  the variables themselves, see mutants.h
 
 A mutant is a text: a comment says which rule it removes; `@@ path` begins a file, `@@ path N` one
 in which the text occurs N times; then lines of `-` are to be found there, as they stand, and
 replaced by the lines of `+` below them. A text that is not found just so is an error: whoever
 changes the source changes the mutant.
+
+Each function that a mutant changes has its changed body in front of its own, behind
+`if (mutant_NAME)`: so one build holds all mutants, and with no variable set it is the source.
+Elsewhere, as in a list of initialisers, the lines of `+` ask for the variable themselves, and are
+there in every case.
 """
 
 from __future__ import annotations
 
 import pathlib
+import re
 import sys
 from typing import Dict, List, NamedTuple
+
+_NO_VALUE = re.compile(r"(?:static |inline )*void\b|(\w+)::~?\1\(")
 
 
 class Change(NamedTuple):
@@ -20,6 +31,15 @@ class Change(NamedTuple):
     count: int
     old: str
     new: str
+
+
+class Body(NamedTuple):
+    """The lines of a function between its braces."""
+
+    returns: bool  # a value
+    begin: int  # lines of the source
+    end: int
+    text: str
 
 
 def read_changes(mutant: str) -> List[Change]:
@@ -43,30 +63,94 @@ def read_changes(mutant: str) -> List[Change]:
     return changes
 
 
-def mutate(texts: Dict[str, str], changes: List[Change]) -> None:
-    """Applies the changes to the texts by path."""
+def bodies_of(text: str) -> List[Body]:
+    """The bodies of the functions, as clang-format lays them out: the first and the last line of
+    a function begin in the first column, and the last is a brace."""
+    bodies = []
+    lines = text.splitlines(keepends=True)
+    head = 0
+    for at, line in enumerate(lines):
+        if re.match(r"[\w\[~:<]", line) and not line.startswith(("template", "namespace")):
+            head = at
+        if line != "}\n" or not re.match(r".*\w.*\(", lines[head]):
+            continue
+        begin = head
+        while not lines[begin].endswith("{\n"):
+            begin += 1
+        returns = _NO_VALUE.match(lines[head]) is None
+        bodies.append(Body(returns, begin + 1, at, "".join(lines[begin + 1 : at])))
+    return bodies
+
+
+def replaced(text: str, change: Change) -> str:
+    """The text with the change."""
+    found = text.count(change.old)
+    if found != change.count:
+        raise ValueError(f"{change.path} has {found} times, not {change.count}:\n{change.old}")
+    return text.replace(change.old, change.new)
+
+
+def mutate(text: str, changes: List[Change]) -> List[str]:
+    """What the bodies become, in their order."""
+    bodies = [body.text for body in bodies_of(text)]
     for change in changes:
-        found = texts[change.path].count(change.old)
-        if found != change.count:
-            raise ValueError(f"{change.path} has {found} times, not {change.count}:\n{change.old}")
-        texts[change.path] = texts[change.path].replace(change.old, change.new)
+        text = replaced(text, change)
+        if sum(body.count(change.old) for body in bodies) != change.count:
+            raise ValueError(f"not in the body of a function of {change.path}:\n{change.old}")
+        bodies = [body.replace(change.old, change.new) for body in bodies]
+    return bodies
 
 
-def main(mutant: str, out: str, paths: List[str]) -> None:
-    """Writes OUT/PATH for every path, as seen from the root of the tree."""
-    texts = {path: pathlib.Path(path).read_text(encoding="utf-8") for path in paths}
-    changes = read_changes(pathlib.Path(mutant).read_text(encoding="utf-8"))
-    if {change.path for change in changes} != set(paths):
-        raise ValueError(f"{mutant} changes other files than {' '.join(paths)}")
-    mutate(texts, changes)
-    for path, text in texts.items():
-        file = pathlib.Path(out) / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+def merge(text: str, mutants: Dict[str, List[str]]) -> str:
+    """The source with all mutants. `mutants`: their bodies, by name."""
+    lines = text.splitlines(keepends=True)
+    for index, body in reversed(list(enumerate(bodies_of(text)))):
+        ways = []
+        for name, bodies in mutants.items():
+            if bodies[index] != body.text:
+                end = "" if body.returns else "return;\n"
+                ways.append(f"if (mutant_{name}) {{\n{bodies[index]}{end}}}\n")
+        lines[body.begin : body.begin] = ways
+    variables = "".join(f"extern bool mutant_{name};\n" for name in mutants)
+    return f"namespace covey {{\n{variables}}}\n" + "".join(lines)
+
+
+def table(rows: List[str]) -> str:
+    """The variables, and what is known of each mutant."""
+    variables = lines = ""
+    for name, focus, seeds in (row.split("=") for row in rows):
+        variables += f"bool mutant_{name} = false;\n"
+        lines += f'    {{"{name}", "{focus}", {{{seeds}}}, &mutant_{name}}},\n'
+    return (
+        f'#include "tests/sim/mutants/mutants.h"\n\nnamespace covey {{\n{variables}\n'
+        f"const std::vector<Mutant> kMutants = {{\n{lines}}};\n}}\n"
+    )
+
+
+def mutated(path: str, mutants: List[str]) -> str:
+    """The source at `path` with all these mutants."""
+    text = pathlib.Path(path).read_text(encoding="utf-8")
+    changes: Dict[str, List[Change]] = {}
+    for mutant in mutants:
+        name = pathlib.Path(mutant).stem
+        mine = read_changes(pathlib.Path(mutant).read_text(encoding="utf-8"))
+        changes[name] = []
+        for change in (change for change in mine if change.path == path):
+            if f"mutant_{name}" in change.new:
+                text = replaced(text, change)
+            else:
+                changes[name].append(change)
+    return merge(text, {name: mutate(text, mine) for name, mine in changes.items()})
+
+
+def main(out: str, path: str, mutants: List[str]) -> None:
+    """Writes the file OUT."""
+    text = table(mutants) if path == "--table" else mutated(path, mutants)
+    pathlib.Path(out).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
     try:
         main(sys.argv[1], sys.argv[2], sys.argv[3:])
     except ValueError as error:
-        sys.exit(f"{sys.argv[1]} no longer applies: {error}")
+        sys.exit(f"a mutant no longer applies: {error}")

@@ -158,7 +158,7 @@ void Journal::OnEnd(Rank rank, const Request& request, const Status& status) {
                status.ToString());
   if (++found->second.ends > 1) Fail("rank " + Text(rank) + " ends " + Text(id) + " twice");
   if (is_join) return CheckJoined(rank, status);
-  std::set<uint32_t>& open = mine.open[{id.group, id.stream}];
+  std::set<uint64_t>& open = mine.open[{id.group, id.stream}];
   if (!open.empty() && id.occurrence != *open.begin())
     Fail("N1: rank " + Text(rank) + " ends " + Text(id) + " before an earlier one");
   open.erase(id.occurrence);
@@ -199,7 +199,7 @@ void Journal::CheckAborted(Rank rank, const OperationId& id, const Request& requ
   Fail("N11: rank " + Text(rank) + " aborted " + Text(id) + ", which every lost member had done");
 }
 
-void Journal::OnSubmit(Rank rank, const Request& request, uint32_t occurrence) {
+void Journal::OnSubmit(Rank rank, const Request& request, uint64_t occurrence) {
   if (closed_) return;
   NoteProgress("rank " + Text(rank) + " submits " + covey::NameOf(request.kind) + " '" +
                request.name + "'");

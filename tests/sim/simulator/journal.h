@@ -53,7 +53,7 @@ class Journal final : public Observer {
   void OnEnd(Rank rank, const Request& request, const Status& status) override;
 
   // What the simulation itself does.
-  void OnSubmit(Rank rank, const Request& request, uint32_t occurrence);
+  void OnSubmit(Rank rank, const Request& request, uint64_t occurrence);
   void OnForget(Rank rank, const Request& request);  // its handle is released
   enum class Loss : uint8_t { kLeft, kDied };
   void OnLoss(Rank rank, Loss loss);
@@ -89,12 +89,12 @@ class Journal final : public Observer {
     auto operator<=>(const StreamKey&) const = default;
   };
   struct Submitted {
-    uint32_t occurrence = 0;
+    uint64_t occurrence = 0;
     int ends = 0;
   };
   struct PerRank {
     std::map<const Request*, Submitted> submitted;
-    std::map<StreamKey, std::set<uint32_t>> open;  // operations of a stream in flight
+    std::map<StreamKey, std::set<uint64_t>> open;  // operations of a stream in flight
     bool joined = false;                           // or about to; until all have
     uint32_t joins = 0;                            // that have ended
     std::map<OperationId, Attempts> attempts;      // exchanges begun for an operation
@@ -116,7 +116,7 @@ class Journal final : public Observer {
   std::vector<bool> died_;
   std::vector<uint64_t> sent_;
   std::vector<int64_t> under_way_;                 // [from * size + to] agreeing messages
-  std::map<StreamKey, std::set<uint32_t>> voids_;  // of bundles
+  std::map<StreamKey, std::set<uint64_t>> voids_;  // of bundles
   std::map<uint64_t, std::vector<Rank>> groups_;   // members by key
   std::string failure_;
   Tally tally_;

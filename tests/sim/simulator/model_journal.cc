@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace covey {
 namespace {
@@ -55,6 +56,9 @@ ModelJournal::ModelJournal(const RoundMemory* memory, const AdmissionRule& rule)
   killed_.resize(size);
   missing_.resize(size);
   contributed_.resize(size);
+  begun_.resize(size);
+  offered_again_.resize(size);
+  taken_.resize(size);
   published_.resize(size);
   offered_.resize(size);
 }
@@ -66,6 +70,11 @@ void ModelJournal::Fail(const std::string& what) {
 void ModelJournal::OnFewer(int32_t rank) {
   fewer_ = true;
   excusable_[static_cast<size_t>(rank)] = true;
+}
+
+// Unless that was not of all: then others train on, and what they end with is another one.
+void ModelJournal::OnGoOnWithout(uint64_t version) {
+  if (version > 0 && results_[version - 1].header.final) settled_ = version;
 }
 
 void ModelJournal::OnAllGoOn() {
@@ -88,6 +97,10 @@ const Bytes& ModelJournal::ModelOf(int32_t rank, uint64_t step) const {
 }
 
 void ModelJournal::Look() {
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const SlotWord slot = SlotWord::Of(*memory_->SlotAt(i));
+    if (slot.state == SlotState::kTaken) taken_[static_cast<size_t>(i)] = slot.step;
+  }
   const Turn turn = Turn::Of(*memory_->TurnAt());
   if (turn.fired && fired_ != turn.version()) {
     fired_ = turn.version();
@@ -135,6 +148,8 @@ void ModelJournal::CheckVersion(uint64_t version) {
                          : GroupsOf(memory_->size(), memory_->models().group_size, version);
   syncs += of_all && !result.header.final ? 1 : 0;
   finals += result.header.final ? 1 : 0;
+  if (result.header.final && settled_ > 0 && settled_ + 1 == version)
+    Fail("5: somebody has gone on with " + Number(settled_) + ", and another final one follows");
   CheckMembers(result, version);
   if (failure_.empty()) CheckMeans(result, version);
 }
@@ -168,7 +183,8 @@ void ModelJournal::CheckMember(int32_t rank, const Result& result, uint64_t vers
   const std::string who = Name(rank) + " in " + Number(version);
   const uint64_t offered = offered_[index];
   const bool is_of_all = result.header.final && excusable_[index];
-  const uint64_t oldest = version + 1 - std::min(version, memory_->models().sync_every);
+  const uint64_t oldest = std::max(version + 1 - std::min(version, memory_->models().sync_every),
+                                   LastOfAll(version - 1));
   if (c.count == 0) {
     old += offered > 0 ? 1 : 0;
     if (offered >= oldest && offered > 0 && !killed_[index])
@@ -259,14 +275,26 @@ void ModelJournal::OnMerge(int32_t rank, uint64_t step, uint64_t wanted, const M
   if (merged.late != is_late || merged.count != count)
     Fail("3: " + who + " is taken for " + (merged.late ? "late" : "in time"));
   const bool is_passed = LastOfAll(merged.version) > step;
+  const bool takes =
+      is_late && excusable_[index] && result.header.final && merged.version == settled_;
   Bytes expected = MeanOf(result, result.sum_of[index]);
-  if (is_late && !is_passed)
+  if (is_late && !is_passed && !takes)
     expected = Combine(memory_->layout(), {&expected, &ModelOf(rank, step)},
                        {static_cast<double>(count), 1.0}, 1.0 / (count + 1.0));
+  const bool is_kept = is_late && is_passed && !takes && taken_[index] < step;
+  const uint64_t offered = std::exchange(offered_again_[index], 0);
+  if (offered > 0 && taken_[index] >= offered) begun_[index] = ModelOf(rank, offered);
+  const Bytes mean = expected;
+  if (is_kept)
+    expected = Combine(memory_->layout(), {&begun_[index], &ModelOf(rank, step), &mean},
+                       {-1.0, 1.0, 1.0}, 1.0);
+  begun_[index] = is_late && !is_passed && !takes ? expected : mean;
   if (!AreEqual(memory_->layout(), model.data(), expected))
     Fail("3: " + who + " has something else than the merge with " + Number(merged.version));
   late += is_late ? 1 : 0;
   anew += is_late && is_passed ? 1 : 0;
+  kept += is_kept ? 1 : 0;
+  taken += takes ? 1 : 0;
 }
 
 }  // namespace covey

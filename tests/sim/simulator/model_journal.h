@@ -20,8 +20,12 @@ class ModelJournal {
 
   // Looks at the shared memory as it is, between any two instructions of any rank.
   void Look();
+  // A rank begins its work from `model`.
+  void OnBegin(int32_t rank, const Bytes& model) { begun_[static_cast<size_t>(rank)] = model; }
   // A rank is about to publish `model` as its step `step`.
   void OnPublish(int32_t rank, uint64_t step, const Bytes& model);
+  // What it is about to publish as `step` is what it goes on from.
+  void OnOffer(int32_t rank, uint64_t step) { offered_again_[static_cast<size_t>(rank)] = step; }
   // A rank has merged what it published as `step`, with `wanted` or later, and has `model` now.
   void OnMerge(int32_t rank, uint64_t step, uint64_t wanted, const Merged& merged,
                const Bytes& model);
@@ -29,6 +33,8 @@ class ModelJournal {
   void OnLook(int32_t owner, uint64_t step, const Bytes& model);
   // A rank finishes or is killed: from now on versions may have fewer fresh members.
   void OnFewer(int32_t rank);
+  // A rank that has finished goes on with the last version, which is `version`, without others.
+  void OnGoOnWithout(uint64_t version);
   // All have finished and go on.
   void OnAllGoOn();
   void OnKill(int32_t rank) { killed_[static_cast<size_t>(rank)] = true; }
@@ -45,7 +51,9 @@ class ModelJournal {
   uint64_t passive = 0;  // models that were not their owner's of this version
   uint64_t again = 0;    // that were in a version before
   uint64_t late = 0;     // merges of one that was not in the mean
-  uint64_t anew = 0;     // such as a version of all had passed by
+  uint64_t anew = 0;     // such as a version of all had passed by,
+  uint64_t kept = 0;     // and no version has had
+  uint64_t taken = 0;    // means that others had gone on with
   uint64_t old = 0;      // models that were kept out
   uint64_t syncs = 0, finals = 0, overdue = 0, returned = 0;
 
@@ -70,9 +78,13 @@ class ModelJournal {
   const RoundMemory* memory_;
   AdmissionRule rule_;
   bool fewer_ = false;
+  uint64_t settled_ = 0;                  // the version that somebody has gone on with
   std::vector<bool> excusable_, killed_;  // by rank
   std::vector<uint64_t> missing_;         // by rank, as of the last version
   std::vector<uint64_t> contributed_;     // by rank: its step in the last version it was in
+  std::vector<Bytes> begun_;              // by rank: what its work began from,
+  std::vector<uint64_t> offered_again_;   // or this step, if that was taken; 0: it was not offered
+  std::vector<uint64_t> taken_;           // by rank: the last of its steps that was
   std::vector<std::map<uint64_t, Bytes>> published_;  // by rank and step
   uint64_t fired_ = 0;                                // the last version seen fired,
   std::vector<uint64_t> offered_;                     // and what was on offer then, by rank

@@ -53,11 +53,14 @@ class ModelSimulation final : public InprocWatcher {
   void Learn(int32_t rank);
   void LookAtOne(int32_t rank);
   uint64_t Publish(int32_t rank);
-  void MergeWith(int32_t rank, uint64_t step, uint64_t version);
+  bool MergeWith(int32_t rank, uint64_t step, uint64_t version);
   void Advance(int32_t rank, bool* moved);
   void AwaitVersion(int32_t rank, uint64_t version);
   void Finish(int32_t rank);
   void GoOn(int32_t rank);
+  void GoOnWithout(int32_t rank);
+  void Begin(int32_t rank);
+  void OfferAgain(int32_t rank);
   bool AllHaveEnded() const;
   void CheckEnd();
   ModelVerdict Verdict(uint64_t resumes) const;
@@ -115,11 +118,12 @@ void ModelSimulation::Main(int32_t rank) {
   const uint64_t steps = swarm_.steps[static_cast<size_t>(rank)];
   for (int epoch = 0; epoch < swarm_.epochs && !closing_; ++epoch) {
     if (epoch > 0) GoOn(rank);
+    if (epoch == 0) Begin(rank);
     for (uint64_t i = 0; i < steps && !closing_; ++i) {
       Learn(rank);
       const uint64_t step = Publish(rank);
       AwaitVersion(rank, step);
-      if (!closing_) MergeWith(rank, step, step);
+      if (!closing_ && MergeWith(rank, step, step)) OfferAgain(rank);
       if (swarm_.looks_percent > 0 && rng_.Percent(swarm_.looks_percent)) LookAtOne(rank);
     }
     if (!closing_) Finish(rank);
@@ -133,6 +137,13 @@ void ModelSimulation::GoOn(int32_t rank) {
   ++gone_on_;
   if (gone_on_ == swarm_.size) journal_->OnAllGoOn();
   while (!closing_ && gone_on_ < swarm_.size) player.fiber->Yield();
+}
+
+void ModelSimulation::Begin(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  std::memcpy(player.rounds->open(), player.model.data(), player.model.size());
+  player.rounds->Begin();
+  journal_->OnBegin(rank, player.model);
 }
 
 // A local update: any numbers.
@@ -177,7 +188,7 @@ uint64_t ModelSimulation::Publish(int32_t rank) {
   return player.rounds->Publish({});
 }
 
-void ModelSimulation::MergeWith(int32_t rank, uint64_t step, uint64_t version) {
+bool ModelSimulation::MergeWith(int32_t rank, uint64_t step, uint64_t version) {
   Player& player = players_[static_cast<size_t>(rank)];
   std::vector<void*> to;
   // To the next contribution, or elsewhere.
@@ -186,7 +197,7 @@ void ModelSimulation::MergeWith(int32_t rank, uint64_t step, uint64_t version) {
   Merged merged;
   const uint64_t last = player.rounds->executed();
   player.rounds->Merge(version, to, &merged);
-  if (closing_) return;
+  if (closing_) return false;
   if (at != player.model.data()) std::memcpy(player.model.data(), at, player.model.size());
   journal_->OnMerge(rank, step, version, merged, player.model);
   newer_ += merged.version > version ? 1 : 0;
@@ -196,6 +207,17 @@ void ModelSimulation::MergeWith(int32_t rank, uint64_t step, uint64_t version) {
   if (merged.late && journal_->LastOfAll(merged.version) >= step && next < merged.version)
     journal_->Fail("6: rank " + std::to_string(rank) + " has missed a version of all and stays");
   jumps_ += next > step ? 1 : 0;
+  return merged.kept;
+}
+
+// Sometimes it does not: then all that counts is in its own model.
+void ModelSimulation::OfferAgain(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  if (rng_.Percent(30)) return;
+  CopyInHalves(player.rounds->open(), player.model.data(), player.model.size(), Stores::kCached);
+  journal_->OnPublish(rank, player.rounds->step() + 1, player.model);
+  journal_->OnOffer(rank, player.rounds->step() + 1);
+  player.rounds->OfferAgain();
 }
 
 void ModelSimulation::Advance(int32_t rank, bool* moved) {
@@ -235,10 +257,21 @@ void ModelSimulation::Finish(int32_t rank) {
     gives_up = player.rounds->HasGivenUp();
     player.fiber->Yield();
   }
+  if (gives_up && rank % 2 == 0) GoOnWithout(rank);
   if (closing_) return;
   MergeWith(rank, step, player.rounds->executed());
   gave_up_ += gives_up ? 1 : 0;
   player.has_finished = !gives_up;
+}
+
+void ModelSimulation::GoOnWithout(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  while (!closing_ && !player.rounds->GoOnWithout()) {
+    bool moved = false;
+    Advance(rank, &moved);
+    player.fiber->Yield();
+  }
+  if (!closing_) journal_->OnGoOnWithout(player.rounds->executed());
 }
 
 // ---- Outside ------------------------------------------------------------------------------------
@@ -343,6 +376,8 @@ ModelVerdict ModelSimulation::Verdict(uint64_t resumes) const {
           .newer = newer_,
           .jumps = jumps_,
           .anew = journal_->anew,
+          .kept = journal_->kept,
+          .taken = journal_->taken,
           .looks = looks_,
           .torn = torn_};
 }

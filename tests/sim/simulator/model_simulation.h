@@ -5,8 +5,9 @@
 //  2. A version has of every member the newest model it had offered when the version fired, or a
 //     newer one; each group's result is their mean, in rank order, bit for bit (W2, W5, W12).
 //  3. A rank has after its step the mean of its group, if its own model was in it, else
-//     (count * mean + own) / (count + 1), bit for bit (W6); the mean alone if a version of all has
-//     passed it by.
+//     (count * mean + own) / (count + 1), bit for bit (W6); if a version of all has passed it by
+//     the mean, and what it has done since it began from one unless a version has had that. In the
+//     end the mean alone if others have gone on with that, and it was missing.
 //  4. Versions wait for as many as the admission says, and every so-many-th for all that are
 //     waited for, unless it has expired; attendance is what the versions of all show (W4, W8).
 //  5. Ranks that run finish, whoever else has stopped wherever; where all do, with one model (W8).
@@ -31,7 +32,7 @@ struct ModelVerdict {
   // What came up, for tests that want it to.
   uint64_t versions = 0, passive = 0, again = 0, late = 0, old = 0, syncs = 0, finals = 0;
   uint64_t stopped = 0, killed = 0, overdue = 0, returned = 0, gave_up = 0, equal = 0, newer = 0;
-  uint64_t jumps = 0, anew = 0, looks = 0, torn = 0;
+  uint64_t jumps = 0, anew = 0, kept = 0, taken = 0, looks = 0, torn = 0;
 };
 
 // Runs one seed to its end, with that many ranks; 0: as the seed has it.

@@ -253,7 +253,7 @@ Program MakeProgram(const Swarm& swarm, Rng* rng) {
   Program program;
   for (size_t i = 0; i < swarm.streams; ++i) program.streams.push_back(DrawStream(swarm, i, rng));
   if (swarm.joining) program.joins = DrawJoins(swarm, rng);
-  std::vector<uint32_t> occurrences(swarm.streams, 0);
+  std::vector<uint64_t> occurrences(swarm.streams, 0);
   std::vector<size_t> last_spec(swarm.streams, 0);
   for (size_t i = 0; i < swarm.ops; ++i) {
     // A training step leaves something out now and then.

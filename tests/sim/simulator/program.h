@@ -45,7 +45,7 @@ struct ProgramStream {
 
 struct ProgramOp {
   size_t stream = 0;
-  uint32_t occurrence = 0;
+  uint64_t occurrence = 0;
   Spec spec;
   std::vector<int64_t> rows;    // allgather: of each member
   std::vector<int64_t> splits;  // alltoall: rows that member i has for j at i * members + j

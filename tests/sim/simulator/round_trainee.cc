@@ -61,10 +61,15 @@ void RoundSimulation::Flush(int32_t rank) {
   gave_up_ += gives_up ? 1 : 0;
   if (!player.has_fallen_out) ReadAll(rank);
   if (!gives_up) Meet(rank);
+  const bool settles = gives_up && !player.leaves && !player.has_fallen_out && !closing_;
+  if (settles && player.rounds->GoOnWithout()) {
+    ReadAll(rank);
+    Serve(rank);  // for those that come later
+  }
   if (closing_ || player.has_fallen_out) return;
   CheckHeld(rank);
   player.rounds->Leave();
-  std::memset(player.place, 0x55, sizeof(RoundModel));  // given back
+  if (player.rounds->HaveAllLeft()) std::memset(player.place, 0x55, sizeof(RoundModel));
 }
 
 uint64_t RoundSimulation::Step(int32_t rank) {

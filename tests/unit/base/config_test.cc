@@ -48,6 +48,14 @@ TEST(Config, HasTheDefaultsOfAJobOfOne) {
   EXPECT_EQ(config.timeline, "");
 }
 
+TEST(Config, AnEmptyMethodIsNone) {
+  Config config;
+  ASSERT_TRUE(Read({"COVEY_METHOD="}, "", &config).ok());
+  EXPECT_EQ(config.method, Config().method);
+  ASSERT_TRUE(Read({"COVEY_METHOD=eager", "COVEY_METHOD="}, "method=local", &config).ok());
+  EXPECT_EQ(config.method, "local");
+}
+
 TEST(Config, ReadsTheVariablesOfTheLauncher) {
   Config config;
   const Status status = Read({"PATH=/bin", "COVEY_RANK=3", "COVEY_SIZE=4", "COVEY_LOCAL_RANK=1",

@@ -50,6 +50,17 @@ TEST_F(PrivateViewTest, ShowsWhatOthersWriteAndHidesWhatIsWrittenHere) {
   EXPECT_EQ(view_->Refresh(0, kPages * kPage), 0u);
 }
 
+TEST_F(PrivateViewTest, PagesThatAreLockedAreCopied) {
+  constexpr size_t kLocked = 4;
+  if (mlock(view_->base(), kLocked * kPage) != 0) GTEST_SKIP() << "no page may be locked";
+  for (int version = 1; version <= 3; ++version) {
+    std::memset(shared_, version, 2 * kLocked * kPage);
+    EXPECT_EQ(view_->Refresh(0, 2 * kLocked * kPage), kLocked);
+    EXPECT_EQ(std::memcmp(view_->base(), shared_, 2 * kLocked * kPage), 0) << version;
+  }
+  munlock(view_->base(), kLocked * kPage);
+}
+
 TEST_F(PrivateViewTest, RandomWritesAreFoundWhereTheyAreAndNowhereElse) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

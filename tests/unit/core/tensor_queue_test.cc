@@ -112,6 +112,21 @@ TEST_F(TensorQueueTest, WhatIsKeptOfANameComesWithItsNextRequest) {
   EXPECT_EQ(unnamed->memo, nullptr);
 }
 
+TEST_F(TensorQueueTest, OneThatIsHeldStaysWhatItIs) {
+  Operation* operation = NewNamed("a");
+  SubmitOk(operation);
+  const uint64_t handle = operation->handle;
+  ASSERT_EQ(queue_.Hold(handle), operation);
+  Finish(operation, Status::Mismatch("no"));
+  EXPECT_TRUE(queue_.Release(handle));
+  EXPECT_EQ(queue_.Find(handle), nullptr);
+  EXPECT_NE(NewNamed("b"), operation);
+  EXPECT_TRUE(operation->ended.load());
+  EXPECT_EQ(operation->status.code(), StatusCode::kMismatch);
+  queue_.LetGo(operation);
+  EXPECT_EQ(NewNamed("c"), operation);
+}
+
 TEST_F(TensorQueueTest, CallbacksFireOnceWithTheStatus) {
   struct Seen {
     int calls = 0;

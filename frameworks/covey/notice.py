@@ -1,0 +1,32 @@
+"""Notices and warnings of Covey's Python, on stderr, one line each. Internal.
+
+``log_level=error`` and ``off`` (``coveyrun --quiet``) silence them; errors are exceptions.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from covey.state import state
+
+_SILENT = ("off", "error")
+
+
+def is_shown() -> bool:
+    """Whether ``log_level`` admits notices and warnings: its default does."""
+    told = state.settings.get("log_level", os.environ.get("COVEY_LOG_LEVEL", ""))
+    return str(told) not in _SILENT
+
+
+def tell(*lines: str, label: str = "covey: ") -> None:
+    """Something to know, of the job as a whole; the caller says it on one rank."""
+    if is_shown():
+        sys.stderr.write("".join(f"{label}{line}\n" for line in lines))
+
+
+def warn(text: str) -> None:
+    """Something that this rank has met, in the form of the core's warnings."""
+    place = state.place
+    rank = "" if place is None else f" rank {place.rank}"
+    tell(text, label=f"covey{rank} warning: ")

@@ -1,0 +1,59 @@
+"""How long a call of torch.distributed may take, and who is missing then. Internal."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Any, List, Sequence
+
+from covey.errors import CoveyError, Timeout
+from covey.handles import awaited
+
+_ASK_S = 2.0
+"""So long the rank that knows who is missing may take to answer."""
+_LOOK_S = 0.01
+
+
+class Limit:
+    """The timeout of one call, which begins now."""
+
+    def __init__(self, what: str, ranks: Sequence[int], timeout: timedelta) -> None:
+        self._what = what
+        self._ranks = ranks
+        self._timeout_s = timeout.total_seconds()
+        self._until = time.monotonic() + self._timeout_s
+
+    def left(self) -> float:
+        """Seconds; 0 when it has passed."""
+        return max(0.0, self._until - time.monotonic())
+
+    def passed(self, handle: Any) -> Timeout:
+        """What to raise when the operation of ``handle`` had not ended by then."""
+        missing = _missing(handle)
+        whom = f"it waits for {_listed(missing)}" if missing else "nobody says who is missing"
+        return Timeout(
+            f"{self._what} of {_listed(self._ranks)} has not ended within its timeout of "
+            f"{self._timeout_s:g} s: {whom}; it stays in flight, and later calls of the group come "
+            "after it",
+            missing[0] if len(missing) == 1 else -1,
+        )
+
+
+def _missing(handle: Any) -> List[int]:
+    """Members that have not made the call. The first answer may be older than the question."""
+    awaited(handle)
+    until = time.monotonic() + _ASK_S
+    while time.monotonic() < until and not handle.poll():
+        missing = awaited(handle)
+        if missing:
+            return missing
+        try:
+            handle.wait(_LOOK_S)
+        except CoveyError:
+            pass
+    return []
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    numbers = ", ".join(map(str, ranks))
+    return f"rank {numbers}" if len(ranks) == 1 else f"ranks {numbers}"

@@ -1,0 +1,346 @@
+"""How calls of torch.distributed end for those who wait for their futures. Internal.
+
+torch runs the callbacks of a future (``then``) on the thread that ends it, and its own
+communication hooks make further calls and wait for them there. A *lane* is the calls that one place
+of the program makes one after another: the program itself, or one callback. Three rules:
+
+1. A thread that runs callbacks is not waited for: another one ends the calls that come next. At
+   most one thread waits for the calls of a lane, in their order, and before it ends a future it
+   leaves the lane to another.
+2. Callbacks of a lane's calls run one at a time and begin in the order of the calls, as hooks are
+   written for; while one waits for a call or a future of its own, others run.
+3. Calls made in a callback are not part of the ordered stream of unnamed operations, since ranks
+   run callbacks at different times: each has a name, made of the call whose future had the
+   callback, of the callback's place among that future's callbacks, and of its own place in the
+   callback. Such calls find each other on all ranks in whatever order callbacks run.
+
+Names are used again, as a name that is new costs more than one that is known: the program's calls
+of a process group take SLOTS numbers in turn, and the callbacks of a call begin once all that come
+of earlier calls with its number have returned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter, deque
+from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional
+
+import torch
+
+SLOTS = 16
+_MOST_IDLE = 2
+_here = threading.local()
+
+
+class Slot:
+    """A number that the program's calls take in turn, for as long as their callbacks run."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._news = threading.Condition()
+        self._left: Counter[int] = Counter()  # Callbacks that have not returned, by call.
+
+    def expect(self, call: int) -> None:
+        """A callback will run that comes of ``call``."""
+        with self._news:
+            self._left[call] += 1
+
+    def begin(self, call: int) -> None:
+        """Waits until those of earlier calls have returned."""
+        with self._news:
+            self._news.wait_for(lambda: min(self._left) >= call)
+
+    def end(self, call: int) -> None:
+        """One has returned."""
+        with self._news:
+            _take_one(self._left, call)
+            self._news.notify_all()
+
+
+class Turns:
+    """Whose turn it is among the callbacks of a lane's calls."""
+
+    def __init__(self) -> None:
+        self._news = threading.Condition()
+        self._left: Counter[int] = Counter()  # Those that have not come so far, by call.
+        self._is_running = False
+
+    def expect(self, call: int) -> None:
+        """A callback will run that belongs to ``call``."""
+        with self._news:
+            self._left[call] += 1
+
+    def begin(self, call: int) -> None:
+        """Waits until it may begin."""
+        with self._news:
+            self._news.wait_for(lambda: not self._is_running and min(self._left) >= call)
+            self._is_running = True
+
+    def end(self, call: int) -> None:
+        """It has returned."""
+        with self._news:
+            _take_one(self._left, call)
+            self._is_running = False
+            self._news.notify_all()
+
+    def resume(self, call: int) -> None:
+        """It goes on after an ``end`` that was none: it has waited for something."""
+        with self._news:
+            self._news.wait_for(lambda: not self._is_running)
+            self._left[call] += 1
+            self._is_running = True
+
+
+def _take_one(left: "Counter[int]", call: int) -> None:
+    left[call] -= 1
+    if left[call] == 0:
+        del left[call]
+
+
+class Call(NamedTuple):
+    """Where a call stands.
+
+    Attributes:
+        name: what the names of calls in its callbacks begin with.
+        number: among the calls of its lane.
+        turns: of its lane.
+        slot: of the program's call that it comes of.
+        origin: the number of that one.
+    """
+
+    name: str
+    number: int
+    turns: Turns
+    slot: Slot
+    origin: int
+
+
+class Program:
+    """The calls of a process group that the program itself makes."""
+
+    def __init__(self, group: str) -> None:
+        self._slots = [Slot(f"c10d.{group}.{number}") for number in range(SLOTS)]
+        self._turns = Turns()
+        self._made = 0
+
+    def next_call(self) -> Call:
+        slot = self._slots[self._made % SLOTS]
+        return Call(slot.name, self._made, self._turns, slot, self._made)
+
+    def made(self) -> None:
+        """The next call was submitted."""
+        self._made += 1
+
+
+class Lane:
+    """The calls that one callback makes, one after another."""
+
+    def __init__(self, name: str, call: Call) -> None:
+        """A callback of ``call``. It has to be entered, once."""
+        self.name = name
+        self._call = call
+        self._turns = Turns()
+        self._made = 0
+        call.slot.expect(call.origin)
+        call.turns.expect(call.number)
+
+    def next_call(self) -> Call:
+        slot, origin = self._call.slot, self._call.origin
+        return Call(f"{self.name}.{self._made}", self._made, self._turns, slot, origin)
+
+    def made(self) -> None:
+        """The next call was submitted."""
+        self._made += 1
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """What this thread calls meanwhile belongs to the lane."""
+        outer = current_lane()
+        self._call.slot.begin(self._call.origin)
+        self._call.turns.begin(self._call.number)
+        _here.lane = self
+        try:
+            yield
+        finally:
+            _here.lane = outer
+            self._call.turns.end(self._call.number)
+            self._call.slot.end(self._call.origin)
+
+    @contextlib.contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Other callbacks may run meanwhile."""
+        self._call.turns.end(self._call.number)
+        try:
+            yield
+        finally:
+            self._call.turns.resume(self._call.number)
+
+
+def current_lane() -> Optional[Lane]:
+    """None: this is no callback."""
+    return getattr(_here, "lane", None)
+
+
+def waiting() -> Any:
+    """A context in which this thread waits for something that others do."""
+    lane = current_lane()
+    return contextlib.nullcontext() if lane is None else lane.suspended()
+
+
+class _Failure:
+    """What a future that has failed holds for those who read it where no Python runs, as DDP does:
+    they look for tensors by pickling it, and die when there are none and nothing is raised."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __repr__(self) -> str:
+        return f"a failure ({self._error})"
+
+    def __reduce__(self) -> Any:
+        raise self._error
+
+
+class CoveyFuture(torch.futures.Future):
+    """A future whose callbacks are lanes."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__()
+        self._call = call
+        self._callbacks = 0
+
+    def _lane(self) -> Lane:
+        self._callbacks += 1
+        return Lane(f"{self._call.name}/{self._callbacks - 1}", self._call)
+
+    def set_exception(self, result: Any) -> None:
+        def fail(_: Any) -> None:
+            raise result
+
+        self._set_unwrap_func(fail)
+        self.set_result(_Failure(result))
+
+    def wait(self) -> Any:
+        if self.done():
+            return super().wait()
+        with waiting():
+            return super().wait()
+
+    def then(self, callback: Callable[[Any], Any]) -> "CoveyFuture":
+        lane = self._lane()
+        after = CoveyFuture(self._call._replace(name=lane.name))
+
+        def run(_: Any) -> None:
+            try:
+                with lane.entered():
+                    result = callback(self)
+            except Exception as error:  # pylint: disable=broad-except  # It is the future's.
+                after.set_exception(error)
+            else:
+                after.set_result(result)
+
+        super().add_done_callback(run)
+        return after
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        lane = self._lane()
+
+        def run(_: Any) -> None:
+            with lane.entered():
+                callback(self)
+
+        super().add_done_callback(run)
+
+
+class Queue:
+    """Calls of one lane whose futures have not ended."""
+
+    def __init__(self) -> None:
+        self.due: Deque[Any] = deque()
+        self.is_waited_for = False  # Or will be: it is among the ready ones.
+
+
+class Completions:
+    """The threads that end futures: torch waits for them where no Python runs.
+
+    There are as many as wait for calls or run callbacks at one time, and a few idle ones.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._queues: Dict[Optional[Lane], Queue] = {}  # Only those with calls.
+        self._ready: Deque[Queue] = deque()  # A thread is on its way for each.
+        self._turn = threading.Semaphore(0)  # What idle threads wait for.
+        self._idle = 0
+        self._threads: List[threading.Thread] = []
+        self._is_closed = False
+
+    def add(self, lane: Optional[Lane], work: Any) -> None:
+        """``work.await_end()`` then ``work.end_future()`` will be called, on one thread."""
+        with self._lock:
+            queue = self._queues.setdefault(lane, Queue())
+            queue.due.append((lane, work))
+            self._provide(queue)
+
+    def close(self) -> None:
+        """Waits for all that was added, and for what its callbacks have added."""
+        with self._lock:
+            self._is_closed = True
+            self._turn.release(self._idle or 1)
+            self._idle = 0
+        for thread in iter(self._other_thread, None):
+            thread.join()
+
+    def _other_thread(self) -> Optional[threading.Thread]:
+        """One that has not ended."""
+        with self._lock:
+            living = (thread for thread in self._threads if thread.is_alive())
+            return next((one for one in living if one is not threading.current_thread()), None)
+
+    def _provide(self, queue: Queue) -> None:
+        """A thread for a lane that has none. The lock is held."""
+        if queue.is_waited_for:
+            return
+        queue.is_waited_for = True
+        self._ready.append(queue)
+        if self._idle:
+            self._idle -= 1
+            self._turn.release()
+            return
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        self._threads.append(threading.Thread(target=self._run, name="covey-c10d", daemon=True))
+        self._threads[-1].start()
+
+    def _run(self) -> None:
+        while self._end_one() or self._rest():
+            pass
+
+    def _end_one(self) -> bool:
+        """False: no lane is in want of a thread."""
+        with self._lock:
+            if not self._ready:
+                return False
+            queue = self._ready.popleft()
+            lane, work = queue.due[0]
+        work.await_end()
+        with self._lock:
+            queue.due.popleft()
+            queue.is_waited_for = False
+            if queue.due:
+                self._provide(queue)
+            else:
+                del self._queues[lane]
+        work.end_future()
+        return True
+
+    def _rest(self) -> bool:
+        """Waits for calls. False: there will be none, or enough threads wait for them."""
+        with self._lock:
+            if self._ready:
+                return True
+            if self._is_closed or self._idle >= _MOST_IDLE:
+                return False
+            self._idle += 1
+        self._turn.acquire()
+        return True

@@ -1,0 +1,197 @@
+"""Callbacks of futures of torch.distributed with Covey as its backend: they may make further calls
+and wait for them, as torch's own communication hooks do.
+
+Method: two ranks. Hooks that only move the work elsewhere are compared with plain DDP, and so is
+PowerSGD at full rank, which loses nothing. Ranks come to their callbacks in different orders.
+"""
+
+from __future__ import annotations
+
+import functools
+import unittest
+from typing import Any, Callable, List, Tuple
+
+import torch
+import torch.distributed as dist
+from ranks import SEED, SharedPool
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.distributed.algorithms.ddp_comm_hooks.ddp_zero_hook import (
+    hook_with_zero_step,
+    hook_with_zero_step_interleaved,
+)
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+
+SIZE = 2
+STEPS = 8
+WIDTH = 24  # A layer has 24 * 25 numbers: as one square matrix, 25 * 25.
+LEARNING_RATE = 0.05
+pools = SharedPool(__file__)
+
+
+def setUpModule() -> None:
+    print(f"seed {SEED}")
+
+
+def tearDownModule() -> None:
+    pools.close()
+
+
+def in_group(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` between the beginning and the end of a process group."""
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        import covey.torch  # noqa: F401  registers the backend
+
+        dist.init_process_group("covey")
+        try:
+            return function(*args)
+        finally:
+            dist.destroy_process_group()
+
+    return call
+
+
+def trained(prepare: Callable[[Any], Any], skipped: int = 0) -> Tuple[List[float], float]:
+    """A model, one bucket for each layer, after some steps, the first of which change nothing; and
+    how far the ranks are apart."""
+    torch.manual_seed(SEED)
+    layers = [torch.nn.Linear(WIDTH, WIDTH) for _ in range(6)]
+    parallel = DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=0.002)
+    optimizer = prepare(parallel)
+    own = torch.Generator().manual_seed(SEED + dist.get_rank())
+    for step in range(STEPS):
+        data = torch.randn(8, WIDTH, generator=own)
+        parallel.zero_grad()
+        (parallel(data) - data.flip(1)).pow(2).mean().backward()
+        if optimizer is not None and step >= skipped:
+            optimizer.step()
+    flat = torch.cat([parameter.detach().flatten() for parameter in parallel.parameters()])
+    every = [torch.empty_like(flat) for _ in range(dist.get_world_size())]
+    dist.all_gather(every, flat)
+    return flat.tolist(), max((flat - other).abs().max().item() for other in every)
+
+
+def sgd(parallel: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parallel.parameters(), lr=LEARNING_RATE)
+
+
+@in_group
+def plain(skipped: int) -> Any:
+    return trained(sgd, skipped)
+
+
+@in_group
+def power(batched: bool) -> Any:
+    state = powerSGD_hook.PowerSGDState(
+        None, matrix_approximation_rank=WIDTH + 1, start_powerSGD_iter=2, min_compression_rate=0
+    )
+    hook = powerSGD_hook.batched_powerSGD_hook if batched else powerSGD_hook.powerSGD_hook
+    three = powerSGD_hook._orthogonalize
+
+    def two(matrix: torch.Tensor, epsilon: float = 0) -> None:
+        """torch 2.13's batched hook hands one matrix to what takes a batch of them."""
+        three(matrix if matrix.dim() == 3 else matrix.unsqueeze(0), epsilon)
+
+    def prepare(parallel: Any) -> torch.optim.Optimizer:
+        parallel.register_comm_hook(state, hook)
+        return sgd(parallel)
+
+    powerSGD_hook._orthogonalize = two
+    try:
+        return trained(prepare)
+    finally:
+        powerSGD_hook._orthogonalize = three
+
+
+@in_group
+def zero(interleaved: bool) -> Any:
+    wrap = hook_with_zero_step_interleaved if interleaved else hook_with_zero_step
+
+    def prepare(parallel: Any) -> None:
+        optimizer = ZeroRedundancyOptimizer(
+            parallel.parameters(), torch.optim.SGD, overlap_with_ddp=True, lr=LEARNING_RATE
+        )
+        # The hook does its steps.
+        parallel.register_comm_hook(None, wrap(default_hooks.allreduce_hook, parallel, optimizer))
+
+    return trained(prepare)
+
+
+def begun(value: float) -> Any:
+    return dist.all_reduce(torch.tensor([value]), async_op=True).get_future()
+
+
+@in_group
+def nested(calls: int) -> List[float]:
+    """Each call has a callback that waits for another, whose callback waits for a third. One rank
+    waits for each chain before the next call, the others do not."""
+
+    def first(future: Any) -> torch.Tensor:
+        inner = begun(future.value()[0].item() * 3).then(second)
+        return inner.wait() + begun(1.0).wait()[0]
+
+    def second(future: Any) -> torch.Tensor:
+        return future.value()[0] + begun(10.0).then(lambda third: third.value()[0] * 2).wait()
+
+    chains = []
+    for number in range(calls):
+        chains.append(begun(float(number)).then(first).then(lambda done: done.value().item()))
+        if dist.get_rank() == 0:
+            chains[-1].wait()
+    return [chain.wait() for chain in chains]
+
+
+@in_group
+def errors() -> List[str]:
+    def fail(_: Any) -> None:
+        raise KeyError("mine")
+
+    said = []
+    failed = begun(1.0).then(fail)
+    for future in (failed, failed.then(lambda done: done.value())):
+        try:
+            future.wait()
+        except KeyError as error:
+            said.append(str(error))
+    heard: List[float] = []
+    ended = begun(2.0)
+    ended.add_done_callback(lambda done: heard.append(done.value()[0].item()))
+    dist.barrier()
+    ended.then(lambda _: None).wait()
+    return [*said, *map(str, heard)]
+
+
+class CallbacksTest(unittest.TestCase):
+    def check_trains(self, skipped: int, function: Callable[..., Any], *args: Any) -> None:
+        pool = pools(SIZE)
+        reference = pool.call(plain, skipped)[0][0]
+        for model, apart in pool.call(function, *args):
+            self.assertEqual(apart, 0.0)
+            torch.testing.assert_close(torch.tensor(model), torch.tensor(reference))
+
+    def test_power_sgd_trains(self) -> None:
+        self.check_trains(0, power, False)
+
+    def test_batched_power_sgd_trains(self) -> None:
+        self.check_trains(0, power, True)
+
+    def test_zero_redundancy_steps_in_hooks(self) -> None:
+        # Its first two steps only learn what the buckets are.
+        self.check_trains(2, zero, False)
+        self.check_trains(2, zero, True)
+
+    def test_callbacks_wait_for_calls_whose_callbacks_wait(self) -> None:
+        calls = 50
+        # SIZE * number, times 3 and summed again; SIZE * 10 twice; SIZE.
+        wanted = [SIZE * SIZE * 3.0 * number + 2 * SIZE * 10 + SIZE for number in range(calls)]
+        for result in pools(SIZE).call(nested, calls):
+            self.assertEqual(result, wanted)
+
+    def test_errors_of_callbacks_are_those_of_their_futures(self) -> None:
+        self.assertEqual(pools(SIZE).call(errors), [["'mine'", "'mine'", "4.0"]] * SIZE)
+
+
+if __name__ == "__main__":
+    unittest.main()

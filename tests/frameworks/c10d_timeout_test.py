@@ -1,0 +1,159 @@
+"""Timeouts of process groups of torch.distributed with Covey as backend: a call that a rank does
+not make raises after the timeout, and says which call and which rank. It stays in flight: with the
+missing rank all ends as if nothing had been.
+
+Method: ranks that come late do so when the others have told the test that they gave up.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import unittest
+from datetime import timedelta
+from typing import Any, Callable, List, Optional, Tuple
+
+import torch
+import torch.distributed as dist
+from ranks import SharedPool
+
+import covey
+
+SIZE = 3
+SHORT = timedelta(seconds=0.5)
+pools = SharedPool(__file__)
+
+
+def tearDownModule() -> None:
+    pools.close()
+
+
+def begin(timeout: Optional[timedelta]) -> None:
+    import covey.torch  # noqa: F401  registers the backend
+
+    dist.init_process_group("covey", timeout=timeout)
+
+
+def end() -> None:
+    dist.destroy_process_group()
+
+
+def text_of(call: Callable[[], Any]) -> Tuple[str, int]:
+    """What a call times out with."""
+    try:
+        call()
+    except covey.Timeout as error:
+        return str(error), error.peer_rank
+    raise AssertionError("no timeout")
+
+
+works: List[Any] = []
+totals: List[torch.Tensor] = []
+
+
+def sum_without(late: List[int]) -> Any:
+    """Those that are not late call; twice, and the first call has been made by all once before."""
+    if dist.get_rank() in late:
+        return None
+    totals.append(torch.ones(4))
+    works.append(dist.all_reduce(totals[-1], async_op=True))
+    said = text_of(works[-1].wait)
+    totals.append(torch.ones(4))
+    return said, text_of(functools.partial(dist.all_reduce, totals[-1]))
+
+
+def sum_late() -> List[List[float]]:
+    """All ranks come to have made both calls and one more."""
+    while len(totals) < 2:
+        totals.append(torch.ones(4))
+        dist.all_reduce(totals[-1])
+    totals.append(torch.full((4,), 2.0))
+    dist.all_reduce(totals[-1])
+    result = [total.tolist() for total in totals]
+    if works:
+        works[0].wait()  # It has ended.
+        works.clear()
+    totals.clear()
+    return result
+
+
+def other_calls() -> Any:
+    """Those of rank 0, which is alone."""
+    part = dist.new_group([0, 2], timeout=SHORT)
+    if dist.get_rank() != 0:
+        return None
+    one = torch.ones(2)
+    rows = [torch.empty(2) for _ in range(SIZE)]
+    future = dist.all_reduce(torch.ones(1), async_op=True).get_future()
+    return [
+        text_of(call)[0]
+        for call in (
+            future.wait,
+            future.then(lambda done: done.value()).wait,
+            functools.partial(dist.broadcast, one, 1),
+            functools.partial(dist.all_gather, rows, one),
+            dist.barrier,
+            functools.partial(dist.all_reduce, one, group=part),
+        )
+    ]
+
+
+def train(dies: bool) -> Any:
+    """A step of DDP that one rank does not do."""
+    parallel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))
+    if dist.get_rank() == 1:
+        if dies:
+            os._exit(1)
+        return None
+    try:
+        parallel(torch.ones(1, 3)).sum().backward()
+    except RuntimeError as error:
+        return str(error)
+    raise AssertionError("no error")
+
+
+class TimeoutTest(unittest.TestCase):
+    def check(self, said: Tuple[str, int], late: List[int]) -> None:
+        text, rank = said
+        whom = f"rank {late[0]};" if len(late) == 1 else f"ranks {late[0]}, {late[1]};"
+        self.assertIn("all_reduce in process group '0' of ranks 0, 1, 2 has not ended", text)
+        self.assertIn("within its timeout of 0.5 s: it waits for " + whom, text)
+        self.assertEqual(rank, late[0] if len(late) == 1 else -1)
+
+    def test_names_call_and_ranks_and_goes_on_when_they_come(self) -> None:
+        pool = pools(SIZE)
+        pool.call(begin, SHORT)
+        for late in ([1], [0], [1, 2], [0, 1]):
+            with self.subTest(late=late):
+                for rank, said in enumerate(pool.call(sum_without, late)):
+                    self.assertEqual(said is None, rank in late)
+                    for one in said or ():
+                        self.check(one, late)
+                three, six = [float(SIZE)] * 4, [2.0 * SIZE] * 4
+                self.assertEqual(pool.call(sum_late), [[three, three, six]] * SIZE)
+        pool.call(end)
+
+    def test_every_call_of_every_group_has_its_groups_timeout(self) -> None:
+        pool = pools(SIZE)
+        pool.call(begin, SHORT)
+        said = pool.call(other_calls)[0]
+        whats = ("all_reduce", "all_reduce", "broadcast", "all_gather", "barrier", "all_reduce")
+        for text, what in zip(said[:-1], whats):
+            self.assertTrue(text.startswith(what + " in process group '0' of ranks 0, 1, 2"), text)
+        self.assertIn("of ranks 0, 2 has not ended within its timeout of 0.5 s", said[-1])
+        self.assertIn("it waits for rank 2;", said[-1])
+        pool.close()  # Nobody makes the other calls.
+
+    def test_a_step_of_ddp_says_why_it_fails(self) -> None:
+        for dies, timeout, why in ((False, SHORT, "it waits for rank 1;"), (True, None, "rank 1")):
+            pool = pools(SIZE)
+            pool.call(begin, timeout)
+            pool.send(train, dies)
+            said = pool.collect(may_end=True)
+            self.assertIn(why, said[0])
+            self.assertIn(why, said[2])
+            pool.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,182 @@
+"""Gradients between backward() and step(): each rank reads its own, and what stands in them at
+step() is what is reduced, however it was written there. An optimizer that is dropped is freed.
+
+Method: the mean of gradients that are changed by hand, with one bucket and with many; weak
+references.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import unittest
+import warnings
+import weakref
+from typing import Any, Callable, Dict, List
+
+import torch
+from nets import batch_of, loss_of, make_net
+from ranks import SEED, SharedPool
+
+import covey
+import covey.torch as hvd
+
+pool = SharedPool(__file__)
+STEPS = 20  # More than those in which writes of any kind are looked for in each step.
+MANY, ONE = 64, 1 << 23  # Bytes of a bucket.
+
+
+def setUpModule() -> None:
+    print(f"seed {SEED}")
+
+
+def tearDownModule() -> None:
+    pool.close()
+
+
+# ---- On the ranks ------------------------------------------------------------------------------
+
+
+def nothing(_: torch.nn.Module) -> None:
+    """Writes nothing."""
+
+
+def clip(net: torch.nn.Module) -> None:
+    norm = torch.nn.utils.clip_grad_norm_(net.parameters(), 0.05)
+    assert norm > 0.05, norm
+
+
+def halve_on_rank_0(net: torch.nn.Module) -> None:
+    for parameter in gradients_of(net):
+        if hvd.rank() == 0:
+            parameter.grad *= 0.5
+
+
+def halve_data(net: torch.nn.Module) -> None:
+    for parameter in gradients_of(net):
+        parameter.grad.data.mul_(0.5)
+
+
+def replace(net: torch.nn.Module) -> None:
+    for parameter in gradients_of(net):
+        parameter.grad = parameter.grad * 0.5
+
+
+WRITERS: Dict[str, Callable[[torch.nn.Module], None]] = {
+    writer.__name__: writer for writer in (nothing, clip, halve_on_rank_0, halve_data, replace)
+}
+
+
+def gradients_of(net: torch.nn.Module) -> List[Any]:
+    return [parameter for parameter in net.parameters() if parameter.grad is not None]
+
+
+def mean_of(net: torch.nn.Module) -> List[torch.Tensor]:
+    """Of all ranks' gradients, by an operation of its own."""
+    return [hvd.allreduce(parameter.grad, name="mean") for parameter in gradients_of(net)]
+
+
+def wrapped(net: torch.nn.Module, bucket_bytes: int = MANY, **options: Any) -> Any:
+    sgd = torch.optim.SGD(net.parameters(), lr=0.05)
+    return hvd.DistributedOptimizer(sgd, model=net, bucket_bytes=bucket_bytes, **options)
+
+
+def written(writer: str, bucket_bytes: int, set_to_none: bool) -> int:
+    """Trains beside a copy whose gradients are averaged by hand. How many warnings there were."""
+    net = make_net()
+    twin = copy.deepcopy(net)
+    optimizer, by_hand = wrapped(net, bucket_bytes), torch.optim.SGD(twin.parameters(), lr=0.05)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for step in range(STEPS):
+            optimizer.zero_grad(set_to_none=set_to_none)
+            by_hand.zero_grad()
+            for model in (net, twin):
+                loss_of(model, batch_of(step, hvd.rank())).backward()
+            for own, other in zip(gradients_of(net), gradients_of(twin)):
+                assert torch.equal(own.grad, other.grad), "not this rank's own gradient"
+            for model in (net, twin):
+                WRITERS[writer](model)
+            for own, other in zip(gradients_of(net), gradients_of(twin)):
+                assert torch.equal(own.grad, other.grad), "what was written is not there"
+            for parameter, mean in zip(gradients_of(twin), mean_of(twin)):
+                parameter.grad = mean
+            optimizer.step()
+            by_hand.step()
+            for own, other in zip(net.parameters(), twin.parameters()):
+                torch.testing.assert_close(own, other, rtol=1e-6, atol=1e-7)
+    hvd.check_replicas(net)
+    return sum("reduced" in str(warning.message) for warning in said)
+
+
+def zeros_at_first() -> bool:
+    net = make_net()
+    wrapped(net)
+    trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
+    return all(it.grad is not None and not it.grad.any() for it in trained)
+
+
+def recipe_of_horovod(method: str) -> str:
+    """Empty: it works."""
+    net = make_net()
+    optimizer = wrapped(net, method=method)
+    try:
+        for step in range(3):
+            optimizer.zero_grad()
+            loss_of(net, batch_of(step, hvd.rank())).backward()
+            optimizer.synchronize()
+            norm = torch.nn.utils.clip_grad_norm_(net.parameters(), 0.05)
+            assert norm > 0.05, norm
+            with optimizer.skip_synchronize():
+                optimizer.step()
+    except covey.InvalidArgument as error:
+        optimizer.zero_grad()
+        return str(error)
+    finally:
+        optimizer.finish()
+    return ""
+
+
+def dropped(method: str) -> None:
+    for _ in range(2):
+        net = torch.nn.Linear(64, 64)
+        optimizer = wrapped(net, ONE, method=method)
+        net(torch.ones(2, 64)).sum().backward()
+        optimizer.step()
+        optimizer.finish()
+        known = [weakref.ref(net.weight), weakref.ref(optimizer)]
+        del net, optimizer
+        gc.collect()
+        assert [ref() for ref in known] == [None, None], "it is kept"
+
+
+class WrittenTest(unittest.TestCase):
+    def test_gradients_are_read_and_written_before_the_step(self) -> None:
+        for writer in WRITERS:
+            for bucket_bytes in (MANY, ONE):
+                for set_to_none in (True, False):
+                    with self.subTest(writer, bytes=bucket_bytes, none=set_to_none):
+                        said = pool(2).call(written, writer, bucket_bytes, set_to_none)
+                        told = writer != "nothing" and bucket_bytes == MANY
+                        self.assertEqual(said, [int(told), 0])
+
+    def test_gradients_are_zeros_before_the_first_pass(self) -> None:
+        self.assertEqual(pool(2).call(zeros_at_first), [True, True])
+
+    def test_the_recipe_of_horovod_works_or_names_clip_norm(self) -> None:
+        for method in ("allreduce", "local:H=2", "wagma", "dpsgd", "adpsgd", "swarm:H=2"):
+            with self.subTest(method):
+                self.assertEqual(pool(2).call(recipe_of_horovod, method), ["", ""])
+        for method in ("eager:admit=all", "allreduce:max_wait=60s"):
+            with self.subTest(method):
+                for refusal in pool(2).call(recipe_of_horovod, method):
+                    self.assertIn("clip_norm=1.0", refusal)
+
+    def test_an_optimizer_that_is_dropped_is_freed(self) -> None:
+        for method in ("allreduce", "local:H=1", "eager:admit=all", "adpsgd"):
+            with self.subTest(method):
+                pool(2).call(dropped, method)
+
+
+if __name__ == "__main__":
+    unittest.main()
