@@ -172,7 +172,7 @@ Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) 
                                " ms (max_wait) for " + Missing(versions().Unfinished()) +
                                ": all the others have published counts, what those ranks do from "
                                "now on does not reach this one",
-                           FirstMissing());
+                           FirstOf(versions().Unfinished()));
   versions().GoOn();
   return Status::Ok();
 }
@@ -201,8 +201,10 @@ Status RoundsPort::MeetServing(uint64_t applied, Time deadline, Event* event) {
   if (!is_over && (!status.ok() || *event != Event::kDone)) return status;
   meeting_since_ = 0;
   if (!is_over) return Status::Ok();
+  const std::vector<int32_t> unmet = versions().Unmet();
   return Status::Timeout("finish() of '" + bundle_.name + "': all that was published counts, but " +
-                         Missing(versions().Unmet()) + " has not applied it for max_wait");
+                             Missing(unmet) + " has not applied it for max_wait",
+                         FirstOf(unmet));
 }
 
 // With the lock held. `least`: unless the user has said it.
@@ -221,10 +223,8 @@ Status RoundsPort::CannotGoOn(const Versions::Lack& lack) const {
       group_->members[static_cast<size_t>(lack.gone[0])]);
 }
 
-// With the lock held.
-Rank RoundsPort::FirstMissing() {
-  const std::vector<int32_t> missing = versions().Unfinished();
-  return group_->members[static_cast<size_t>(missing.empty() ? 0 : missing[0])];
+Rank RoundsPort::FirstOf(const std::vector<int32_t>& members) const {
+  return group_->members[static_cast<size_t>(members.empty() ? 0 : members[0])];
 }
 
 // With the lock held.

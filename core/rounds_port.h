@@ -186,7 +186,7 @@ class RoundsPort {
   bool IsToApply(uint64_t applied);
   void Count(const RoundRecord& record);
   std::string Missing(const std::vector<int32_t>& members) const;
-  Rank FirstMissing();
+  Rank FirstOf(const std::vector<int32_t>& members) const;
   Status CannotGoOn(const Versions::Lack& lack) const;
 
   // Protected by mutex_.

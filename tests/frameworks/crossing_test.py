@@ -11,7 +11,7 @@ from __future__ import annotations
 import unittest
 from typing import List
 
-from crossings import Crossed, train
+from crossings import AT_THE_END, Crossed, train
 from ranks import SEED
 from watched import Watched
 
@@ -64,7 +64,7 @@ class CrossingTest(unittest.TestCase):
     def test_who_stops_as_finish_ends_holds_up_nobody_for_ever(self) -> None:
         for size, stopped, method in ((2, 0, LOCAL), (4, 3, WAGMA)):
             with self.subTest(method), Watched(
-                size, __file__, train, method, STEPS, stopped, "version", False, False
+                size, __file__, train, method, STEPS, stopped, AT_THE_END, False, False
             ) as job:
                 results = self.go_on_when_said(job, stopped, "False")
                 self.assertEqual(len({end.model for end in results}), 1, results)

@@ -14,7 +14,9 @@ from whole_numbers import digest
 
 import covey
 import covey.torch as hvd
-from covey.torch import crossing
+from covey.torch import crossing, models
+
+AT_THE_END = "the end of finish()"  # Where ranks meet once they have the mean of all models.
 
 
 class Crossed(NamedTuple):
@@ -27,16 +29,24 @@ class Crossed(NamedTuple):
 
 def _at(rank: int, word: str, do: Callable[[], None]) -> None:
     """Once: that rank does it when it comes to the exchange whose name has that word in it."""
-    whole = crossing.Crossing.run
+    run, agree = crossing.Crossing.run, models.ModelRounds._agree
     is_done: List[bool] = []
 
-    def run(self: Any, key: str, call: Callable[[], Any]) -> Any:
+    def come_to(key: str) -> None:
         if hvd.rank() == rank and word in key and not is_done:
             is_done.append(True)
             do()
-        return whole(self, key, call)
 
-    crossing.Crossing.run = run  # type: ignore[method-assign]
+    def run_from(self: Any, key: str, call: Callable[[], Any]) -> Any:
+        come_to(key)
+        return run(self, key, call)
+
+    def agree_from(self: Any) -> None:
+        come_to(AT_THE_END)
+        agree(self)
+
+    crossing.Crossing.run = run_from  # type: ignore[method-assign]
+    models.ModelRounds._agree = agree_from  # type: ignore[method-assign]
 
 
 def stop() -> None:
