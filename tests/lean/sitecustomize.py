@@ -1,10 +1,10 @@
-"""torch's compiler is loaded when a test compiles something, not when it makes an optimizer.
+"""Parts of torch that few tests use are loaded when they are asked for.
 
-Of the processor's time in which torch starts and makes its first optimizer, more than half goes
-into torch._dynamo, of which an optimizer wants two functions that do nothing outside of the
-compiler. Here those two are there at once, and whatever else is asked of torch._dynamo loads it.
-Python imports this file by its name in every process that has its folder in PYTHONPATH, as those
-that tests start have. TEST_WHOLE_TORCH=1 leaves torch as it is.
+Of the processor's time in which torch starts and makes its first optimizer, two thirds go into its
+compiler (torch._dynamo, of which an optimizer wants two functions that do nothing outside of it),
+into torch.export, and into what operations give on the device "meta". The compiler, once loaded,
+finds all of them. Python imports this file by its name in every process that has its folder in
+PYTHONPATH, as those that tests start have. TEST_WHOLE_TORCH=1 leaves torch as it is.
 """
 
 from __future__ import annotations
@@ -16,64 +16,80 @@ import sys
 import types
 from typing import Any, Optional
 
-_NAME = "torch._dynamo"
+_DYNAMO = "torch._dynamo"
+_META = "torch._meta_registrations"  # imported for what it registers
+_LATER = [_DYNAMO, "torch.export", _META]  # those that are not yet loaded
 
 
 class _Later(types.ModuleType):
-    """torch._dynamo, not yet loaded."""
-
-    @staticmethod
-    def graph_break(msg: str = "") -> None:
-        """Nothing, outside of the compiler."""
-
-    @staticmethod
-    def disable(fn: Any = None, recursive: bool = True, **_: Any) -> Any:
-        """The function as it is: nothing compiles it."""
-        return fn if fn is not None else lambda function: function
+    """A module that is not yet loaded."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(_load(), name)
+        return getattr(_load(self.__name__), name)
+
+
+def _dynamo() -> _Later:
+    """torch._dynamo, not yet loaded: two of its functions as they are outside of the compiler."""
+
+    def graph_break(msg: str = "") -> None:
+        del msg
+
+    def disable(fn: Any = None, recursive: bool = True, **_: Any) -> Any:
+        del recursive
+        return fn if fn is not None else lambda function: function
+
+    module = _Later(_DYNAMO)
+    module.__dict__.update(graph_break=graph_break, disable=disable)
+    return module
 
 
 class _Finder:
-    """Finds torch._dynamo, and is its loader, until it is loaded."""
+    """Finds the modules of _LATER, and is their loader."""
 
     def find_spec(self, name: str, *_: Any) -> Optional[Any]:
-        if name == _NAME:
-            spec = _spec_of(self)
+        if name in _LATER:
+            spec = _spec_of(name)
             spec.loader = self
             return spec
-        if name.startswith(_NAME + "."):
-            _load()
+        package = name.rpartition(".")[0]
+        if package in _LATER:
+            _load(package)
         return None
 
     def create_module(self, spec: Any) -> types.ModuleType:
-        return _Later(spec.name)
+        return _dynamo() if spec.name == _DYNAMO else _Later(spec.name)
 
     def exec_module(self, module: types.ModuleType) -> None:
-        """There is nothing to run."""
+        """Does of what the module does when it is imported what others cannot do without."""
+        if module.__name__ == _META:
+            import torch
+            from torch._opaque_base import OpaqueBaseMeta
+
+            torch._C._set_generator_metaclass(OpaqueBaseMeta)
 
 
 _FINDER = _Finder()
 
 
-def _spec_of(finder: _Finder) -> Any:
+def _spec_of(name: str) -> Any:
     """What the others find."""
-    sys.meta_path.remove(finder)
+    sys.meta_path.remove(_FINDER)
     try:
-        return importlib.util.find_spec(_NAME)
+        return importlib.util.find_spec(name)
     finally:
-        sys.meta_path.insert(0, finder)
+        sys.meta_path.insert(0, _FINDER)
 
 
-def _load() -> types.ModuleType:
-    """torch._dynamo itself."""
-    if _FINDER in sys.meta_path:
-        sys.meta_path.remove(_FINDER)
-        sys.modules.pop(_NAME, None)
-    return importlib.import_module(_NAME)
+def _load(name: str) -> types.ModuleType:
+    """The module itself; what it needs of the others is loaded before it."""
+    for wanted in (_META, name):
+        if wanted in _LATER:
+            _LATER.remove(wanted)
+            sys.modules.pop(wanted, None)
+            importlib.import_module(wanted)
+    return sys.modules[name]
 
 
 if os.environ.get("TEST_WHOLE_TORCH") != "1":

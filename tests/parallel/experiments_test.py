@@ -330,7 +330,7 @@ class SweepTest(unittest.TestCase):
 
     def test_a_run(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            tried = {"METHODS": ("allreduce", "adpsgd"), "FACTORS": (1, 2), "BASE_S": 0.001}
+            tried = {"METHODS": ("allreduce", "adpsgd"), "FACTORS": (1, 2), "RANKS": 3}
             out = io.StringIO()
             with unittest.mock.patch.multiple(sweep, **tried), contextlib.redirect_stdout(out):
                 command = ["", "--out", folder, "--seconds", "0.05"]
