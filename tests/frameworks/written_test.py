@@ -22,7 +22,7 @@ import covey
 import covey.torch as hvd
 
 pool = SharedPool(__file__)
-STEPS = 20  # More than those in which writes of any kind are looked for in each step.
+STEPS = 40  # More than from one step to the next in which who writes is looked at again.
 MANY, ONE = 64, 1 << 23  # Bytes of a bucket.
 
 
@@ -81,8 +81,9 @@ def wrapped(net: torch.nn.Module, bucket_bytes: int = MANY, **options: Any) -> A
     return hvd.DistributedOptimizer(sgd, model=net, bucket_bytes=bucket_bytes, **options)
 
 
-def written(writer: str, bucket_bytes: int, set_to_none: bool) -> int:
-    """Trains beside a copy whose gradients are averaged by hand. How many warnings there were."""
+def written(writer: str, bucket_bytes: int, set_to_none: bool, first: int = 0) -> int:
+    """Trains beside a copy whose gradients are averaged by hand. How many warnings there were.
+    ``first``: from this step on it writes."""
     net = make_net()
     twin = copy.deepcopy(net)
     optimizer, by_hand = wrapped(net, bucket_bytes), torch.optim.SGD(twin.parameters(), lr=0.05)
@@ -96,7 +97,7 @@ def written(writer: str, bucket_bytes: int, set_to_none: bool) -> int:
             for own, other in zip(gradients_of(net), gradients_of(twin)):
                 assert torch.equal(own.grad, other.grad), "not this rank's own gradient"
             for model in (net, twin):
-                WRITERS[writer](model)
+                WRITERS[writer if step >= first else "nothing"](model)
             for own, other in zip(gradients_of(net), gradients_of(twin)):
                 assert torch.equal(own.grad, other.grad), "what was written is not there"
             for parameter, mean in zip(gradients_of(twin), mean_of(twin)):
@@ -107,6 +108,26 @@ def written(writer: str, bucket_bytes: int, set_to_none: bool) -> int:
                 torch.testing.assert_close(own, other, rtol=1e-6, atol=1e-7)
     hvd.check_replicas(net)
     return sum("reduced" in str(warning.message) for warning in said)
+
+
+def lying_on_rank_1() -> None:
+    """Rank 1 keeps its gradients in the bucket, rank 0 does not, and writes to its own at times."""
+    net = make_net()
+    twin = copy.deepcopy(net)
+    optimizer, by_hand = wrapped(net), torch.optim.SGD(twin.parameters(), lr=0.05)
+    for step in range(STEPS):
+        optimizer.zero_grad(set_to_none=hvd.rank() == 0 or step % 8 < 5)
+        by_hand.zero_grad()
+        for model in (net, twin):
+            loss_of(model, batch_of(step, hvd.rank())).backward()
+            if step % 3 == 0:
+                halve_on_rank_0(model)
+        for parameter, mean in zip(gradients_of(twin), mean_of(twin)):
+            parameter.grad = mean
+        optimizer.step()
+        by_hand.step()
+        for own, other in zip(net.parameters(), twin.parameters()):
+            torch.testing.assert_close(own, other, rtol=1e-6, atol=1e-7)
 
 
 def zeros_at_first() -> bool:
@@ -158,7 +179,18 @@ class WrittenTest(unittest.TestCase):
                     with self.subTest(writer, bytes=bucket_bytes, none=set_to_none):
                         said = pool(2).call(written, writer, bucket_bytes, set_to_none)
                         told = writer != "nothing" and bucket_bytes == MANY
+                        if writer == "halve_data" and not set_to_none:
+                            told = False  # It is not looked for: all travels in step() anyway.
                         self.assertEqual(said, [int(told), 0])
+
+    def test_writing_may_begin_in_any_step(self) -> None:
+        for writer, first in (("halve_data", 10), ("replace", 21)):
+            for set_to_none in (True, False):
+                with self.subTest(writer, none=set_to_none):
+                    pool(2).call(written, writer, MANY, set_to_none, first)
+
+    def test_gradients_may_lie_in_the_bucket_on_one_rank_alone(self) -> None:
+        pool(2).call(lying_on_rank_1)
 
     def test_gradients_are_zeros_before_the_first_pass(self) -> None:
         self.assertEqual(pool(2).call(zeros_at_first), [True, True])

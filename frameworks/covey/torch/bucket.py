@@ -97,7 +97,6 @@ class Bucket:
 
     Attributes:
         fresh: parameters whose ``grad`` is zeros of ``fill`` and has been in no backward pass.
-        is_new: nothing was reduced yet.
     """
 
     def __init__(
@@ -122,7 +121,6 @@ class Bucket:
         self.parameters = [slot.parameter for slot in plan.slots]
         self.handle: Optional[_native.Handle] = None
         self.fresh: Set[int] = set()
-        self.is_new = True
         self._reduction = reduction
         self._densify = densify
         self._context: Any = None
@@ -189,11 +187,10 @@ class Bucket:
         for index, parameter in enumerate(self.parameters):
             if parameter.grad is not None:
                 self._check(parameter.grad, index)
-        self._mark(watches=False)
 
-    def _mark(self, watches: bool) -> None:
-        """From now on ``is_rewritten`` tells of writing to the gradients."""
-        self._seen = Seen(self.parameters, self.views, watches)
+    def watch(self, lazy: bool, copies: bool) -> None:
+        """From now on ``is_rewritten`` tells of writing to the gradients: see ``Seen``."""
+        self._seen = Seen(self.parameters, self.views, lazy, copies)
 
     def unmark(self) -> None:
         """They are not, in the step that comes."""
@@ -201,22 +198,19 @@ class Bucket:
 
     def is_rewritten(self) -> bool:
         """Whether a gradient was written to, or replaced, since they were complete."""
-        return self._seen is not None and self._seen.is_rewritten(self.parameters)
+        return self._seen is not None and self._seen.is_rewritten()
 
     def lies_here(self) -> bool:
         """Whether a gradient lies in the bucket already."""
         return any(it.grad is view for it, view in zip(self.parameters, self.views))
 
-    def submit(
-        self, step: Optional[int] = None, draw: int = 0, stays: bool = False, watches: bool = False
-    ) -> None:
+    def submit(self, step: Optional[int] = None, draw: int = 0, stays: bool = False) -> None:
         """Collects the gradients and hands the bucket to the core.
 
         Args:
             step: look for NaN and infinite numbers, and name this one with them.
             draw: of ``draw_of``.
             stays: ``grad`` can be read until ``finish``; else it is None.
-            watches: look for writing of any kind: ``written.py``.
         """
         lies_here = self._collect(stays)
         why = ""
@@ -224,8 +218,6 @@ class Bucket:
             why = unfit(zip(self.names, self.views), step)
         self._choose_result(stays and lies_here)
         payload, target = self._compress()
-        if stays:
-            self._mark(watches)
         if not payload.is_cpu:
             self._stream = torch.cuda.current_stream(payload.device)
         was_looked_at = payload.data_ptr() in (self.flat.data_ptr(), self._result.flat.data_ptr())
@@ -369,7 +361,7 @@ class Bucket:
         if self._result is not self._memory:
             self._memory, self._spare = self._result, self._memory
         self._decompress()
-        self._seen, self.is_new = None, False
+        self._seen = None
         self.fresh.clear()
         unused = self._unused_everywhere() if self._missing else set()
         for index, (parameter, view) in enumerate(zip(self.parameters, self.views)):

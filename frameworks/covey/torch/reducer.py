@@ -8,7 +8,9 @@ matched) and waits for all of them.
 What ``grad`` is at ``synchronize`` is what is reduced. Where a rank has written to gradients since
 they were submitted (``written.py``), all ranks reduce them once more; they learn of it by a number
 that is added up beside the last bucket, which is never submitted before ``synchronize``: backward
-ends with it anyway. For the next steps nothing is submitted early then.
+ends with it anyway. From then on the buckets are held: nothing is submitted early, until all ranks
+have looked again and no gradient was written to. They are held at first, and while gradients of
+some rank lie in the bucket (``zero_grad(set_to_none=False)``), where writing is costly to find.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 import weakref
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -31,9 +33,11 @@ from covey.state import state
 from covey.torch.bucket import Bucket, Reduction, draw_of, make_buckets
 from covey.torch.layout import BucketPlan, describe, digest, first_difference
 from covey.torch.tensors import CODES
-from covey.torch.written import watches
+from covey.torch.written import looks_again
 
-_HOLD_STEPS = 64  # After a step in which gradients were written to.
+# What a rank says of its gradients, added up over the ranks.
+_IS_REWRITTEN = 1
+_LIES_HERE = 1 << 16
 
 # Parameter -> the hook of the optimizer that wrapped it last: a parameter wrapped again (a second
 # training stage, say) must not be reduced twice.
@@ -69,7 +73,7 @@ def check_agreement(header: List[str], plans: Sequence[BucketPlan], reduction: R
 
 
 class _Agreement:
-    """Tells all members whether one of them says yes."""
+    """Tells all members the sum of their numbers."""
 
     def __init__(self, name: str, group: Group) -> None:
         self._name = name
@@ -77,9 +81,9 @@ class _Agreement:
         self._said = torch.zeros(1, dtype=torch.int32)
         self._handle: Optional[_native.Handle[Any]] = None
 
-    def say(self, is_so: bool) -> None:
+    def say(self, number: int) -> None:
         """Every member says something before one can hear."""
-        self._said[0] = int(is_so)
+        self._said[0] = number
         self._handle = _native.submit1(
             ALLREDUCE,
             self._group.id,
@@ -95,8 +99,8 @@ class _Agreement:
             self._said,
         )
 
-    def hear(self) -> bool:
-        """Whether a member has said yes.
+    def hear(self) -> int:
+        """The sum.
 
         Raises:
             As every operation does: a rank has died.
@@ -104,7 +108,7 @@ class _Agreement:
         handle, self._handle = self._handle, None
         assert handle is not None
         handle.wait()
-        return int(self._said[0]) != 0
+        return int(self._said[0])
 
 
 class Reducer:
@@ -135,7 +139,7 @@ class Reducer:
         self._reset()
         self._agreement = _Agreement(f"{prefix}.rewritten", reduction.group)
         self._speaks = reduction.group.rank() == 0
-        self._held_steps = 0  # For so many nothing is submitted before synchronize().
+        self._is_held = True  # Nothing is submitted before synchronize().
         self._syncs = 0
         self._handles: List[torch.utils.hooks.RemovableHandle] = []
         for number, bucket in enumerate(self.buckets):
@@ -186,13 +190,13 @@ class Reducer:
     def _complete(self, number: int) -> None:
         """Backward has computed all gradients of a bucket."""
         bucket = self.buckets[number]
-        is_last = number == len(self.buckets) - 1
-        # Zeros of before the first step lie in the bucket: it is not worth a second memory.
-        if is_last or self._held_steps > 0 or (bucket.is_new and bucket.lies_here()):
-            bucket.complete()
-            return
-        draw = draw_of(self.step, number)
-        bucket.submit(self.look_at, draw, stays=True, watches=watches(self._syncs))
+        if number == len(self.buckets) - 1:
+            return bucket.complete()
+        if not self._is_held:
+            bucket.submit(self.look_at, draw_of(self.step, number), stays=True)
+            return bucket.watch(lazy=True, copies=True)
+        bucket.complete()
+        bucket.watch(lazy=looks_again(self._syncs), copies=False)
 
     def _refuse_pass(self, bucket: Bucket, index: int) -> None:
         raise AssertionError(
@@ -229,11 +233,10 @@ class Reducer:
         """Submits what is left and waits for all; then raises the first error, if any."""
         if not self.active:
             return
-        early = [number for number, it in enumerate(self.buckets) if it.handle is not None]
         if len(self.buckets) > 1:
-            self._agreement.say(any(bucket.is_rewritten() for bucket in self.buckets))
-        self._submit(number for number in range(len(self.buckets)) if number not in early)
-        first_error = self._heed(early)
+            self._agreement.say(self._own_word())
+        self._submit(stays=not self._is_held)
+        first_error = self._heed()
         for bucket in self.buckets:
             try:
                 bucket.finish()
@@ -244,28 +247,35 @@ class Reducer:
         if first_error is not None:
             raise first_error
 
-    def _submit(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            self.buckets[number].submit(self.look_at, draw_of(self.step, number))
+    def _submit(self, stays: bool = False) -> None:
+        for number, bucket in enumerate(self.buckets):
+            if bucket.handle is None:
+                bucket.submit(self.look_at, draw_of(self.step, number), stays)
 
-    def _heed(self, early: Sequence[int]) -> Optional[CoveyError]:
-        """Where a member has written to gradients, those that were submitted before are again."""
+    def _own_word(self) -> int:
+        word = _IS_REWRITTEN if any(bucket.is_rewritten() for bucket in self.buckets) else 0
+        return word + (_LIES_HERE if any(bucket.lies_here() for bucket in self.buckets) else 0)
+
+    def _heed(self) -> Optional[CoveyError]:
+        """Where a member has written to gradients, all that some may have submitted before are
+        submitted again, and buckets are held."""
         if len(self.buckets) == 1:
             return None  # It was not submitted before synchronize().
         try:
-            is_rewritten = self._agreement.hear()
+            said = self._agreement.hear()
         except CoveyError as error:
             return error
-        if not is_rewritten:
-            self._held_steps = max(0, self._held_steps - 1)
+        was_held = self._is_held
+        self._is_held = said != 0 or (was_held and not looks_again(self._syncs))
+        if said % _LIES_HERE == 0:
             return None
-        self._held_steps = _HOLD_STEPS
         if self._speaks:
             self._speaks = False
             warnings.warn(_REWRITTEN)
-        for number in early:
-            self.buckets[number].drop()
-        self._submit(early)
+        if not was_held:
+            for bucket in self.buckets[:-1]:
+                bucket.drop()
+            self._submit()
         return None
 
     def forget(self) -> None:

@@ -2,8 +2,8 @@
 
 Such writing counts: what ``grad`` is at ``step()`` is what is reduced. Torch counts the writes to a
 tensor, which costs nothing to look at, but not those by way of ``grad.data`` or NumPy. For them the
-memory is made one that torch copies when it is written to (copy on write), in a training's first
-steps and from then on in every 16th: a script that writes does so in every step, as a rule.
+memory is made one that torch copies when it is written to (copy on write). Gradients that lie in
+the bucket are compared with a copy.
 """
 
 from __future__ import annotations
@@ -18,51 +18,63 @@ _lazy_clone: Optional[Callable[[torch.Tensor], torch.Tensor]] = getattr(torch, "
 _is_lazy: Optional[Callable[[torch.Tensor], bool]] = getattr(torch._C, "_is_cow_tensor", None)
 
 
-def watches(step: int) -> bool:
-    """Whether writes of any kind are looked for in this step.
+def looks_again(step: int) -> bool:
+    """Whether a script that writes to gradients is looked at in this step, which costs it a copy of
+    them: it may do so no more.
 
     Example:
-        >>> [step for step in range(40) if watches(step)]
+        >>> [step for step in range(40) if looks_again(step)]
         [0, 1, 2, 3, 16, 32]
     """
     return step < _FIRST or step % _EVERY == 0
 
 
 class Seen:
-    """The gradients of a bucket as they were when it was complete."""
+    """Parameters' gradients as they were when they were complete."""
 
     def __init__(
-        self, parameters: Sequence[torch.Tensor], views: Sequence[torch.Tensor], watched: bool
+        self,
+        parameters: Sequence[torch.Tensor],
+        views: Sequence[torch.Tensor],
+        lazy: bool,
+        copies: bool,
     ) -> None:
-        """``views``: where they may lie in the bucket. ``watched``: see the module."""
+        """``views``: where they may lie in the bucket. Writing by way of ``grad.data`` or NumPy is
+        looked for in those that lie elsewhere if ``lazy``, in the others if ``copies``."""
+        self._parameters = parameters
         self._gradients = [parameter.grad for parameter in parameters]
         self._versions = [0 if it is None else it._version for it in self._gradients]
         self._lazy: List[Any] = []  # A gradient, and the clone that makes it copy on write.
-        self._lying: List[Any] = []  # One that lies in the bucket, and a copy.
-        if watched:
-            self._watch(views)
-
-    def _watch(self, views: Sequence[torch.Tensor]) -> None:
+        self._copied: List[Any] = []  # A gradient, and a copy.
         for gradient, view in zip(self._gradients, views):
             if gradient is None or gradient.layout is not torch.strided:
                 continue
             if gradient is view:
-                self._lying.append((gradient.detach(), gradient.detach().clone()))
-            elif _lazy_clone is not None and _is_lazy is not None:
-                try:
-                    self._lazy.append((gradient, _lazy_clone(gradient.detach())))
-                except RuntimeError:  # Memory that is not torch's own.
-                    self._lying.append((gradient.detach(), gradient.detach().clone()))
+                if copies:
+                    self._copy(gradient)
+            elif lazy:
+                self._make_lazy(gradient)
 
-    def is_rewritten(self, parameters: Sequence[torch.Tensor]) -> bool:
+    def _copy(self, gradient: torch.Tensor) -> None:
+        self._copied.append((gradient.detach(), gradient.detach().clone()))
+
+    def _make_lazy(self, gradient: torch.Tensor) -> None:
+        if _lazy_clone is None or _is_lazy is None:
+            return self._copy(gradient)
+        try:
+            self._lazy.append((gradient, _lazy_clone(gradient.detach())))
+        except RuntimeError:  # Memory that is not torch's own.
+            self._copy(gradient)
+
+    def is_rewritten(self) -> bool:
         """Whether one of them was written to, or is another tensor."""
-        for parameter, gradient, version in zip(parameters, self._gradients, self._versions):
+        for parameter, gradient, version in zip(self._parameters, self._gradients, self._versions):
             if parameter.grad is not gradient:
                 return True
             if gradient is not None and gradient._version != version:
                 return True
         touched = [it for it in self._lazy if not _is_lazy(it[0])]  # type: ignore[misc]
-        return not all(_same(gradient, copy) for gradient, copy in touched + self._lying)
+        return not all(_same(gradient, copy) for gradient, copy in touched + self._copied)
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
