@@ -95,6 +95,17 @@ def _be_lean() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
+def _prepare_ranks(path: pathlib.Path) -> None:
+    """Ranks of a test of torch are forks of this process (frameworks/starter.py)."""
+    if path.parent.name != "frameworks" or "\nimport torch\n" not in path.read_text("utf-8"):
+        return
+    os.environ["OMP_NUM_THREADS"] = "1"  # As they have it.
+    sys.path.insert(0, str(path.parent))
+    starter = importlib.import_module("starter")
+    starter.ready.append(starter.Starter.forked())
+    sys.path.pop(0)
+
+
 def write_report(path: str, suite: str, outcomes: Dict[str, Outcome]) -> None:
     """Writes JUnit's XML."""
     kinds = [kind for kind, _, _ in outcomes.values()]
@@ -132,8 +143,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
     """0 when every test passed or was skipped, and there was one."""
     arguments = sys.argv[1:] if arguments is None else arguments
     path = arguments[0]
-    atexit.register(_say_what_was_used)  # The last to run: helpers have been waited for.
     _be_lean()
+    _prepare_ranks(pathlib.Path(path).absolute())
+    atexit.register(_say_what_was_used)  # The last to run: helpers have been waited for.
     module = load(pathlib.Path(path).absolute())
     runner = unittest.TextTestRunner(stream=sys.stderr, verbosity=2, resultclass=Result)
     result = runner.run(_suite(path, module, arguments[1:]))

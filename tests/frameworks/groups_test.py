@@ -8,7 +8,7 @@ import unittest
 from typing import Any, List
 
 import torch
-from ranks import SEED, SharedPool
+from ranks import SEED, SharedPool, differ
 
 import covey
 import covey.torch as hvd
@@ -18,6 +18,7 @@ pool = SharedPool(__file__)
 
 
 def setUpModule() -> None:
+    differ()
     print(f"seed {SEED}")
 
 

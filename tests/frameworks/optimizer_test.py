@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List
 
 import torch
 from nets import BATCH, assert_close, batch_of, loss_of, make_net, one_step, whole_batch
-from ranks import SEED, SharedPool
+from ranks import SEED, SharedPool, differ
 
 import covey.torch as hvd
 
@@ -23,6 +23,7 @@ pool = SharedPool(__file__)
 
 
 def setUpModule() -> None:
+    differ()
     print(f"seed {SEED}")
 
 

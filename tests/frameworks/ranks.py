@@ -25,6 +25,7 @@ import traceback
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
+import starter
 from starter import Forked, Starter
 
 SEED = int(os.environ.get("TEST_SEED") or random.SystemRandom().randrange(1 << 31))
@@ -202,20 +203,28 @@ class SharedPool:
 
 
 _starters: List[Starter] = []
+_differ = os.environ.get("TEST_SLOW") == "1"
+
+
+def differ() -> None:
+    """From now on not all ranks have the same addresses and the same order of sets, which a method
+    must not depend on: there are two processes that start them."""
+    global _differ
+    _differ = True
 
 
 def _starter_of(rank: int) -> Starter:
-    """There are two, which both cores make at once, so that not all ranks have the same addresses
-    and the same order of sets, which a method must not depend on."""
     if not _starters:
-        _starters.extend(Starter(_common_env()) for _ in range(2))
+        _starters.extend(starter.ready or [Starter.launched(_common_env())])
+        if _differ:
+            _starters.append(Starter.launched(_common_env()))
         atexit.register(_close_starters)
     return _starters[rank % len(_starters)]
 
 
 def _close_starters() -> None:
-    for starter in _starters:
-        starter.close()
+    for one in _starters:
+        one.close()
 
 
 def _common_env() -> Dict[str, str]:

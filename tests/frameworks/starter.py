@@ -3,7 +3,8 @@
 torch and what its first optimizer imports take more than a second of a core, and one test starts
 dozens of ranks. A Starter imports them once; a rank is a fork of it made before anything else has
 been done, and loads Covey and the test itself. Such a rank is a child of the test, as one that the
-test had started.
+test had started. A Starter is itself a fork of the test, made by runner.py before it loads it, or
+a process of its own, with addresses and hashes that differ.
 
 Run as a program this file is such a process: `starter.py SOCKET`.
 """
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import time
 from multiprocessing.connection import Connection
-from typing import Dict, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Union
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -63,18 +64,42 @@ class Forked:
 
 
 class Starter:
-    """Makes processes that call ``ranks.serve``. ``env``: what they have in common."""
+    """Makes processes that call ``ranks.serve``."""
 
-    def __init__(self, env: Dict[str, str]) -> None:
+    def __init__(
+        self, process: Union[subprocess.Popen, Forked], control: socket.socket
+    ) -> None:
+        self._process = process
+        self._control = control
+
+    @classmethod
+    def forked(cls) -> "Starter":
+        """A fork of this process, which has done nothing yet: it imports torch now. In the fork,
+        and in the ranks that it starts, this call ends the process."""
         _adopt_orphans()
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        _import()
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        child = os.fork()
+        if child == 0:
+            mine.close()
+            _serve(theirs)
+            sys.exit(0)
+        theirs.close()
+        return cls(Forked(child), mine)
+
+    @classmethod
+    def launched(cls, env: Dict[str, str]) -> "Starter":
+        """A process of its own. ``env``: what the ranks have in common."""
+        _adopt_orphans()
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 [sys.executable, __file__, str(theirs.fileno())],
                 env=env,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )
+        return cls(process, mine)
 
     def start(self, file: str, env: Dict[str, str], passed: Sequence[int]) -> Forked:
         """A rank of the test in ``file``. ``passed``: its connection, the job's memory, of which it
@@ -98,6 +123,10 @@ def _adopt_orphans() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
+ready: List[Starter] = []
+"""What runner.py has made."""
+
+
 # ---- The process --------------------------------------------------------------------------------
 
 
@@ -107,8 +136,6 @@ def _import() -> None:
     torch.optim.SGD([torch.zeros(1)], lr=1.0)  # Imports as much again.
     threads = os.listdir("/proc/self/task")
     assert len(threads) == 1, f"{len(threads)} threads, of which a fork has but one"
-    gc.collect()
-    gc.freeze()  # Else each rank that ends looks at all of it, and copies it for that.
 
 
 def _fork() -> int:
@@ -133,6 +160,8 @@ def _fork() -> int:
 
 def _serve(control: socket.socket) -> None:
     """Until the test has no more to start; in a rank, until that ends."""
+    gc.collect()
+    gc.freeze()  # Else each rank that ends looks at all of it, and copies it for that.
     while True:
         message, passed, _, _ = socket.recv_fds(control, 1 << 20, 3)
         if not message:

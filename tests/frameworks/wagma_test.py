@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Tuple
 
 import torch
 from nets import batch_of, loss_of, make_net
-from ranks import SEED, SharedPool
+from ranks import SEED, SharedPool, differ
 from whole_numbers import digest
 
 import covey
@@ -23,6 +23,7 @@ pool = SharedPool(__file__)
 
 
 def setUpModule() -> None:
+    differ()
     print(f"seed {SEED}")
 
 
