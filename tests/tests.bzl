@@ -128,6 +128,13 @@ _CC_OF_GRPC = [
 # A test through gRPC's own threads, which the sanitizers do not know: tools/check leaves it out.
 _CC_TAGS = {"contract/control_test.cc": ["grpc"]}
 
+# What starts whole jobs in a folder of quick tests.
+_PY_TAGS = {
+    "golden/readme_wheel_test.py": ["processes"],
+    "golden/wheel_grpc_test.py": ["processes"],
+    "golden/wheel_test.py": ["processes"],
+}
+
 # Tests that run in parts, at once on as many cores.
 _CC_SHARDS = {"sim/swarm_test": 2}
 
@@ -179,7 +186,7 @@ def py_tests(folder, deps = [], data = [], tags = [], **kwargs):
             data = data,
             deps = deps,
             python_version = "PY3",
-            tags = ["python"] + tags,
+            tags = ["python"] + tags + _PY_TAGS.get(path, []),
             **kwargs
         )
 
