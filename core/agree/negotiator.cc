@@ -6,6 +6,12 @@
 #include "core/base/check.h"
 
 namespace covey {
+namespace {
+
+// Places of ended requests that a stream keeps at least: they go once they are half of all.
+constexpr size_t kMostEnded = 64;
+
+}  // namespace
 
 struct Negotiator::Transition {
   StreamState from;
@@ -232,8 +238,13 @@ void Negotiator::FinishFront(Stream* stream, Status status) {
   ended_.push_back({stream->Front(), std::move(status)});
   ++stream->head;
   ++stream->occurrence;
-  if (stream->head < stream->waiting.size()) return;
-  stream->waiting.clear();  // keeps its capacity: no allocation per operation
+  if (stream->head < stream->waiting.size()) {
+    if (2 * stream->head < std::max(kMostEnded, stream->waiting.size())) return;
+    stream->waiting.erase(stream->waiting.begin(),
+                          stream->waiting.begin() + static_cast<ptrdiff_t>(stream->head));
+  } else {
+    stream->waiting.clear();  // keeps its capacity: no allocation per operation
+  }
   stream->head = 0;
 }
 

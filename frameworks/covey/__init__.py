@@ -12,6 +12,11 @@ Every process of a job is a *rank*. They are started together by ``coveyrun`` an
 The operations take torch tensors and numpy arrays and give back the same kind; allreduce, broadcast
 and allgather take those of TensorFlow too. For training see :mod:`covey.torch` and
 :mod:`covey.tensorflow`, which also have the names of Horovod.
+
+Limits: a name has up to 1,024 bytes, a tensor 16 dimensions, a grouped call 8,192 tensors. Integers
+wrap (:data:`Average`). From an ``..._async`` call until ``synchronize`` leave its tensors alone:
+``resize_()`` or ``.data =`` then corrupt memory. The full list is core/LIMITS.md in Covey's
+repository.
 """
 
 from __future__ import annotations

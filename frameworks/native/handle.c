@@ -195,7 +195,7 @@ int WaitForEnd(PyObject* object, int64_t limit_ns) {
 
 static int HasFinish(const Handle* self) { return self->finish != NULL && self->finish != Py_None; }
 
-/* 0, or -1 with an exception set: then who waits next tries again. */
+/* 0, or -1 with an exception set: the next wait tries again. */
 static int CallFinish(PyObject* object) {
   Handle* self = (Handle*)object;
   PyObject* made = PyObject_CallFunctionObjArgs(self->finish, object, NULL);
@@ -242,8 +242,11 @@ static PyObject* HandlePoll(PyObject* object, PyObject* unused) {
   (void)unused;
   Handle* self = (Handle*)object;
   const int known = self->life == current_life && !self->released;
-  const int in_flight = known && covey_poll(NULL, self->handle) == 0;
-  return PyBool_FromLong(!in_flight);
+  if (known && covey_poll(NULL, self->handle) == 0) Py_RETURN_FALSE;
+  /* An error is for wait() to raise. */
+  if (known && HasFinish(self) && covey_wait(NULL, self->handle, 0, NULL) == COVEY_OK)
+    if (Finish(object) != 0) return NULL;
+  Py_RETURN_TRUE;
 }
 
 static PyObject* HandleAwaited(PyObject* object, PyObject* unused) {
@@ -350,9 +353,8 @@ static PyMethodDef handle_methods[] = {
     {"_awaited", HandleAwaited, METH_NOARGS,
      "_awaited() -> int32 of each rank it waits for; empty: see core/covey_waiting.h."},
     {"_take_result", HandleTakeResult, METH_VARARGS,
-     "_take_result(index, group_size, item_bytes) -> (Memory, dtype code, shape, rows per rank) "
-     "of\n"
-     "an allgather without outputs; once. The Memory outlives this Handle and the runtime."},
+     "_take_result(index, group_size, item_bytes) -> (Memory, dtype code, shape, rows per rank): "
+     "once; the Memory outlives this Handle and the runtime."},
     {"_numbers", HandleNumbers, METH_VARARGS,
      "_numbers(count) -> numbers that an ended operation gave: of a join (1) the last to join."},
     {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, "Handle[T]: wait() returns a T."},
@@ -373,9 +375,7 @@ static const char kHandleDoc[] =
     "One operation in flight. Made by the ``*_async`` functions.\n\n"
     "It may be dropped: the operation goes on and its tensors stay alive until it has ended.\n\n"
     "Attributes:\n"
-    "    rows: after ``wait`` of an allgather or alltoall, the extent of dimension 0 that came "
-    "from\n"
-    "        each rank, in rank order; else None.\n\n"
+    "    rows: after ``wait`` of an allgather or alltoall, the rows from each rank; else None.\n\n"
     "Example:\n"
     "    >>> handle = covey.allreduce_async(tensor, name=\"loss\")\n"
     "    >>> handle.poll()  # doctest: +SKIP\n"

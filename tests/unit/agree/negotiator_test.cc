@@ -1,4 +1,5 @@
-// A stream that has had 2^32 occurrences goes on.
+// What a stream keeps: one that has had 2^32 occurrences goes on, and what has ended is forgotten
+// although something is always in flight.
 #include "core/agree/negotiator.h"
 
 #include <gtest/gtest.h>
@@ -53,6 +54,22 @@ TEST_F(NegotiatorTest, AStreamHasMoreThan32BitsOfOccurrences) {
   negotiator_.Find({0, "x", 0})->occurrence = 0xFFFFFFFE;
   for (uint64_t occurrence = 0xFFFFFFFE; occurrence < 0x100000003; ++occurrence)
     EXPECT_EQ(Run(), occurrence);
+}
+
+TEST_F(NegotiatorTest, AStreamThatIsNeverIdleForgetsWhatHasEnded) {
+  request_.name.clear();
+  EXPECT_EQ(Run(), 0u);
+  negotiator_.Submit(&request_);
+  for (uint64_t occurrence = 1; occurrence < 10000; ++occurrence) {
+    negotiator_.Submit(&request_);
+    ASSERT_EQ(negotiator_.startable().size(), 1u);
+    Stream* stream = std::exchange(negotiator_.startable(), {})[0].stream;
+    ASSERT_EQ(stream->occurrence, occurrence);
+    ASSERT_EQ(stream->waiting.size() - stream->head, 2u);
+    ASSERT_LT(stream->waiting.size(), 200u);
+    negotiator_.OnExchangeEnd(stream, Negotiator::ExchangeEnd::kDone, {});
+    negotiator_.ended().clear();
+  }
 }
 
 }  // namespace
