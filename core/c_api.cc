@@ -220,7 +220,9 @@ int covey_poll(covey_runtime* runtime, covey_handle handle) {
   covey::Operation* operation = use.get() == nullptr ? nullptr : use->queue().Find(handle);
   if (operation == nullptr) return -1;
   if (use->queue().Poll(operation)) use->engine().Kick();
-  return operation->ended.load(std::memory_order_acquire) ? 1 : 0;
+  if (!operation->ended.load(std::memory_order_acquire)) return 0;
+  use->queue().See(operation);
+  return 1;
 }
 
 covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t index,

@@ -12,8 +12,8 @@
  *  4. Ranks are global ranks, also in a group. Sizes are in elements unless a name ends in _bytes.
  *
  *  5. Memory handed in (tensor data) is borrowed from covey_submit until the operation has ended:
- *     covey_wait returned its status, covey_poll said 1, or the callback ran. Shapes, names and
- *     structs are copied.
+ *     covey_wait returned its status, covey_poll said 1, or the callback ran. Until then others
+ *     that share it are refused (core/LIMITS.md). Shapes, names and structs are copied.
  *
  *  6. Functions may be called from any thread. No function calls back into the caller except the
  *     callback of a request, which runs on a thread of Covey or one inside covey_wait, exactly

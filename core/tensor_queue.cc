@@ -9,6 +9,12 @@ namespace {
 constexpr uint64_t kSlotBits = 24;
 constexpr uint64_t kSlotMask = (uint64_t{1} << kSlotBits) - 1;
 
+// "allreduce 'x'"
+std::string Described(const Operation& operation) {
+  const std::string kind = NameOf(operation.kind);
+  return operation.name.empty() ? "unnamed " + kind : kind + " '" + operation.name + "'";
+}
+
 }  // namespace
 
 Operation* TensorQueue::New() {
@@ -30,6 +36,7 @@ void TensorQueue::Discard(Operation* operation) {
 }
 
 void TensorQueue::Reuse(Operation* operation) {
+  in_use_.Remove(operation);
   const uint64_t slot = operation->handle & kSlotMask;
   operation->handle += uint64_t{1} << kSlotBits;
   operation->inputs.clear();
@@ -65,24 +72,30 @@ TensorQueue::Known& TensorQueue::KnownOf(const Operation& operation) {
   return known_.back();
 }
 
-bool TensorQueue::Claim(Operation* operation) {
-  if (operation->name.empty()) return true;
-  Known& known = KnownOf(*operation);
-  if (known.in_flight != nullptr) return false;
-  known.in_flight = operation;
-  operation->claimed = &known.in_flight;
-  operation->memo = &known.memo;
-  return true;
+Status TensorQueue::Claim(Operation* operation) {
+  Known* known = operation->name.empty() ? nullptr : &KnownOf(*operation);
+  if (known != nullptr && known->in_flight != nullptr)
+    return Status::InvalidArgument(
+        Described(*operation) +
+        " is already in flight on this rank: wait for it first, or use another name");
+  if (const Operation* other = in_use_.ConflictOf(operation); other != nullptr)
+    return Status::InvalidArgument(
+        Described(*operation) + " uses memory of " + Described(*other) +
+        ", which is in flight on this rank, and one of them writes it: wait for that one first, or "
+        "give both in one grouped call");
+  in_use_.Add(operation);
+  if (known == nullptr) return Status::Ok();
+  known->in_flight = operation;
+  operation->claimed = &known->in_flight;
+  operation->memo = &known->memo;
+  return Status::Ok();
 }
 
 Status TensorQueue::Submit(Operation* operation, uint64_t* handle) {
   const std::lock_guard lock(mutex_);
-  if (!Claim(operation)) {
-    const std::string text =
-        std::string(NameOf(operation->kind)) + " '" + operation->name +
-        "' is already in flight on this rank: wait for it first, or use another name";
+  if (Status claimed = Claim(operation); !claimed.ok()) {
     Reuse(operation);
-    return Status::InvalidArgument(text);
+    return claimed;
   }
   operation->waits = waits_.load(std::memory_order_relaxed);
   if (operation->awaited) Await(operation);
@@ -101,6 +114,11 @@ bool TensorQueue::Poll(Operation* operation) {
   if (!operation->polled.exchange(true) || operation->waited_for.exchange(true)) return false;
   waits_.fetch_add(1);
   return true;
+}
+
+void TensorQueue::See(Operation* operation) {
+  const std::lock_guard lock(mutex_);
+  in_use_.Remove(operation);
 }
 
 void TensorQueue::TakeAll(std::vector<Operation*>* taken) {
@@ -125,6 +143,7 @@ void TensorQueue::FinishOne(Ended* ended) {
   in_flight_.fetch_sub(1, std::memory_order_relaxed);
   operation->status = std::move(ended->status);
   if (operation->callback != nullptr) {
+    in_use_.Remove(operation);
     callbacks_.push_back(
         {operation->callback, operation->context, operation->handle, operation->status});
     callback_count_.fetch_add(1, std::memory_order_release);
@@ -171,6 +190,7 @@ Operation* TensorQueue::Hold(uint64_t handle) {
 void TensorQueue::LetGo(Operation* operation) {
   const std::lock_guard lock(mutex_);
   --operation->holders;
+  if (operation->ended.load(std::memory_order_relaxed)) in_use_.Remove(operation);
   ReuseIfOver(operation);
 }
 

@@ -2,7 +2,7 @@
 //
 // The only meeting point of user threads and the thread that holds the baton: one mutex, held for a
 // few instructions. It does not decide anything about an operation beyond refusing a name already
-// in flight.
+// in flight, and memory that another operation in flight uses (core/memory_in_use.h).
 //
 // Invariants:
 //  1. An Operation is owned here from Submit until it has ended *and* its handle was released *and*
@@ -22,6 +22,7 @@
 
 #include "core/base/status.h"
 #include "core/base/tensor.h"
+#include "core/memory_in_use.h"
 
 namespace covey {
 
@@ -36,6 +37,7 @@ struct Operation : Request {
   bool released = false;                // protected by the queue's mutex
   int holders = 0;                      // the same: threads between Hold and LetGo
   Operation** claimed = nullptr;        // the same: who has its name in flight
+  Footprint footprint;                  // the same
 };
 
 class TensorQueue {
@@ -45,7 +47,7 @@ class TensorQueue {
   void Discard(Operation* operation);
 
   // Queues it and gives it a handle; InvalidArgument when its name is already in flight in its
-  // group (then it is discarded).
+  // group, or another operation in flight uses its memory (then it is discarded).
   Status Submit(Operation* operation, uint64_t* handle);
 
   // The caller is about to wait for it. Counts once per operation: what was submitted before and
@@ -54,6 +56,8 @@ class TensorQueue {
   // The caller looks whether it has ended. Doing so twice is as good as waiting: true the second
   // time.
   bool Poll(Operation* operation);
+  // The caller has seen that it has ended: others may use its memory.
+  void See(Operation* operation);
   // How often operations were first waited for.
   uint64_t waits() const { return waits_.load(std::memory_order_acquire); }
 
@@ -114,7 +118,7 @@ class TensorQueue {
   // mutex_ held.
   void FinishOne(Ended* ended);
   Known& KnownOf(const Operation& operation);
-  bool Claim(Operation* operation);  // its name; false: in flight
+  Status Claim(Operation* operation);  // its name and its memory
   void Reuse(Operation* operation);
   void ReuseIfOver(Operation* operation);
   Operation* FindLocked(uint64_t handle);
@@ -126,6 +130,7 @@ class TensorQueue {
   std::vector<Operation*> queued_;
   std::deque<Known> known_;
   std::unordered_map<Name, Known*, NameHash> names_;
+  MemoryInUse in_use_;
 
   std::vector<Callback> callbacks_;
 

@@ -1,5 +1,6 @@
-"""Tensors of one request that share memory: one that is listed twice (tied weights) has one result,
-and those that share a part are refused by number."""
+"""Tensors that share memory. Of one request: one that is listed twice (tied weights) has one
+result, and those that share a part are refused by number. Of requests in flight together: the
+second is refused on every rank alike, unless both only read."""
 
 from __future__ import annotations
 
@@ -53,6 +54,8 @@ def tied_weights() -> None:
     decoder.weight = encoder.weight
     hvd.broadcast_parameters(encoder.state_dict(), root_rank=0)
     hvd.broadcast_parameters(decoder.state_dict(), root_rank=0)
+    both = torch.nn.ModuleDict({"encoder": encoder, "decoder": decoder})
+    hvd.broadcast_parameters(both.state_dict(), root_rank=hvd.size() - 1)
     parameters = list(encoder.parameters()) + list(decoder.parameters())
     for p in parameters:
         p.grad = torch.full_like(p, float(hvd.rank()))
@@ -61,7 +64,76 @@ def tied_weights() -> None:
     assert all(bool((p.grad == mean).all()) for p in parameters)
 
 
+def two_in_flight() -> str:
+    """Whether the first has ended when the second comes is a matter of luck, the refusal is not."""
+    first_alone = float(sum(range(1, hvd.size() + 1)))
+    for count in (1, 4096):
+        for _ in range(20):
+            tensor = torch.full((count,), float(hvd.rank() + 1))
+            handle = hvd.allreduce_async_(tensor, op=hvd.Sum, name="first")
+            for begin_other in (
+                lambda tied: hvd.allreduce_async_(tied, op=hvd.Sum, name="second"),
+                lambda tied: hvd.allreduce_async(tied, op=hvd.Sum, name="second"),
+                lambda tied: hvd.allgather_async(tied, name="second"),
+                lambda tied: hvd.grouped_allreduce_async_([torch.ones(1), tied], name="second"),
+            ):
+                try:
+                    begin_other(tensor)
+                except covey.InvalidArgument as error:
+                    text = str(error)
+                else:
+                    raise AssertionError("no error")
+            hvd.synchronize(handle)
+            assert bool((tensor == first_alone).all()), tensor
+            hvd.allreduce_(tensor, op=hvd.Sum, name="second")
+            assert bool((tensor == first_alone * hvd.size()).all()), tensor
+    return text
+
+
+def in_flight_in_order() -> None:
+    """Readers go beside each other, and unnamed operations one after the other."""
+    size = hvd.size()
+    total = float(sum(range(1, size + 1)))
+    for _ in range(20):
+        tensor = torch.full((4096,), float(hvd.rank() + 1))
+        reads = [hvd.allreduce_async(tensor, op=hvd.Sum, name=name) for name in "abc"]
+        assert all(bool((hvd.synchronize(h) == total).all()) for h in reads)
+        writes = [hvd.allreduce_async_(tensor, op=hvd.Sum) for _ in range(3)]
+        for handle in writes:
+            hvd.synchronize(handle)
+        assert bool((tensor == total * size * size).all()), tensor
+
+
+def strided_and_polled() -> None:
+    """What is copied back is there once poll says so, of one tensor and of several."""
+    total = float(sum(range(1, hvd.size() + 1)))
+    for begin in (
+        lambda whole: hvd.allreduce_async_(whole[::2], op=hvd.Sum, name="strided"),
+        lambda whole: hvd.grouped_allreduce_async_(
+            [whole[::4], whole[2::4]], op=hvd.Sum, name="strided"
+        ),
+    ):
+        whole = torch.full((1000,), float(hvd.rank() + 1))
+        handle = begin(whole)
+        while not hvd.poll(handle):
+            pass
+        assert bool((whole[::2] == total).all()), whole
+        assert bool((whole[1::2] == hvd.rank() + 1).all()), whole
+        hvd.synchronize(handle)
+
+
 class SharedMemoryTest(unittest.TestCase):
+    def test_a_strided_result_is_there_once_polled(self) -> None:
+        pool(2).call(strided_and_polled)
+
+    def test_two_in_flight_are_refused_on_every_rank(self) -> None:
+        for size in (2, 3):
+            for text in pool(size).call(two_in_flight):
+                self.assertRegex(text, "second' uses memory of allreduce 'allreduce.first'.*in flight")
+
+    def test_readers_and_unnamed_operations_share_memory(self) -> None:
+        pool(3).call(in_flight_in_order)
+
     def test_one_tensor_twice_has_one_result(self) -> None:
         for size in (2, 3):
             pool(size).call(one_tensor_twice)

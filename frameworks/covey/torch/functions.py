@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tup
 import torch
 
 from covey.basics import rank
+from covey.errors import InvalidArgument
 from covey.group import Group, world
 from covey.objects import broadcast_object
 from covey.torch.ops import broadcast_async_
@@ -35,14 +36,29 @@ def broadcast_parameters(
     Example:
         >>> hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     """
-    handles = []
-    for name, tensor in _named(params):
+    named = _named(params)
+    for name, tensor in named:
         if not isinstance(tensor, torch.Tensor):
             raise ValueError(
                 f"broadcast_parameters: {name or 'an element'} is a {type(tensor).__name__}, "
                 "not a tensor; use broadcast_object for it"
             )
-        handles.append(broadcast_async_(tensor, root_rank, name, process_set))
+    _broadcast_all(named, root_rank, process_set)
+
+
+def _broadcast_all(named: Iterable[Named], root_rank: int, process_set: Group) -> None:
+    """All at once, but one that shares memory with others (tied weights) after those before it."""
+    handles: List[Any] = []
+    for name, tensor in named:
+        try:
+            handle = broadcast_async_(tensor, root_rank, name, process_set)
+        except InvalidArgument:
+            if not handles:
+                raise
+            while handles:
+                handles.pop().wait()
+            handle = broadcast_async_(tensor, root_rank, name, process_set)
+        handles.append(handle)
     for handle in handles:
         handle.wait()
 
@@ -97,12 +113,8 @@ def broadcast_optimizer_state(
     skeleton = broadcast_object(skeleton, root_rank, "optimizer_state", process_set)
     if not is_root:
         tensors = [torch.empty(place.shape, dtype=place.dtype) for place in _places(skeleton)]
-    handles = [
-        broadcast_async_(tensor, root_rank, f"optimizer_state.{index}", process_set)
-        for index, tensor in enumerate(tensors)
-    ]
-    for handle in handles:
-        handle.wait()
+    named = ((f"optimizer_state.{index}", tensor) for index, tensor in enumerate(tensors))
+    _broadcast_all(named, root_rank, process_set)
     if not is_root:
         optimizer.load_state_dict(_put_tensors(skeleton, tensors))
 

@@ -11,7 +11,10 @@ What they have in common:
   submitted then; Mismatch when the ranks disagree, later operations work; Aborted when a rank died
   or left. Mismatch and Aborted are ``HorovodInternalError``.
 * The functions without ``async`` wait. Those with it return a handle for ``synchronize`` and
-  ``poll``; leave the tensors alone until then.
+  ``poll``; leave the tensors alone until then. So does Covey: an operation that shares memory with
+  another in flight, of which one writes it, is refused (InvalidArgument names both), as their order
+  would differ from rank to rank; unnamed ones of one process set come one after the other. One
+  grouped call takes a tensor twice (tied weights) and gives it one result.
 * The functions ending in ``_`` overwrite the tensor and return it.
 * Gradients are those of the sum of all ranks' losses. As in Horovod, those of broadcast and
   allgather, which give all ranks copies of one tensor, are those of the mean; those of a
