@@ -20,7 +20,11 @@ class ReduceOp(enum.IntEnum):
 
 
 Average = ReduceOp.Average
-"""The sum divided by the number of ranks; integers truncate toward zero."""
+"""The sum divided by the number of ranks.
+
+Of integers: the sum wraps in their dtype (uint8: 200 and 200 give 72, int8: 100 and 100 give -28),
+is multiplied by 1 / size as a double, so that of int64 beyond 2**53 the lowest bits are lost, and
+truncates toward zero (-3 and -4 give -3). Convert first where that matters."""
 Sum = ReduceOp.Sum
 Adasum = ReduceOp.Adasum
 """Known by name only; using it raises Unsupported."""

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/rng.h"
 #include "tests/contract/threads.h"
@@ -236,6 +237,70 @@ TEST_P(CollectivesTest, AllreduceBroadcastBarrier) {
     }
     me->Run(me->Request(COVEY_BARRIER, nullptr), nullptr, nullptr);
   });
+}
+
+// What every rank holds at `i`: all of the dtype's numbers, and its borders more often.
+template <class T>
+T Whole(int rank, int64_t i) {
+  Rng rng(static_cast<uint64_t>(rank) * 7'000'003 + static_cast<uint64_t>(i));
+  const T borders[] = {std::numeric_limits<T>::max(), std::numeric_limits<T>::min(), 100, 1};
+  const uint64_t drawn = rng.Below(8);
+  return drawn < 4 ? borders[drawn] : static_cast<T>(rng.Next());
+}
+
+// As core/LIMITS.md has it: the sum wraps in the dtype, and goes through a double.
+template <class T>
+T AverageOf(const std::vector<T>& values) {
+  if (values.size() == 1) return values[0];
+  std::make_unsigned_t<T> sum = 0;
+  for (const T value : values) sum = static_cast<std::make_unsigned_t<T>>(sum + value);
+  const double scale = 1.0 / static_cast<double>(values.size());
+  const double mean = std::trunc(static_cast<double>(static_cast<T>(sum)) * scale);
+  return mean >= static_cast<double>(std::numeric_limits<T>::max()) ? std::numeric_limits<T>::max()
+                                                                    : static_cast<T>(mean);
+}
+
+template <class T>
+void CheckAverages(Member* me, covey_dtype dtype, const char* name) {
+  for (const int64_t count : {int64_t{1}, int64_t{67}, int64_t{20000}}) {
+    std::vector<T> data;
+    for (int64_t i = 0; i < count; ++i) data.push_back(Whole<T>(me->rank(), i));
+    covey_tensor tensor = COVEY_INIT(covey_tensor);
+    tensor.dtype = dtype;
+    tensor.ndim = 1;
+    tensor.shape = &count;
+    tensor.data = data.data();
+    covey_request request = me->Request(COVEY_ALLREDUCE, name);
+    request.op = COVEY_AVERAGE;
+    request.num_tensors = 1;
+    request.inputs = &tensor;
+    me->Run(request, nullptr, nullptr);
+    for (int64_t i = 0; i < count; ++i) {
+      std::vector<T> values;
+      for (int32_t j = 0; j < me->size(); ++j) values.push_back(Whole<T>(me->rank_of(j), i));
+      ASSERT_EQ(data[static_cast<size_t>(i)], AverageOf(values)) << name << " at " << i;
+    }
+  }
+}
+
+TEST(AverageOfIntegersTest, IsWhatTheListOfLimitsSays) {
+  EXPECT_EQ(AverageOf<uint8_t>({200, 200}), 72);
+  EXPECT_EQ(AverageOf<int8_t>({100, 100}), -28);
+  EXPECT_EQ(AverageOf<int8_t>({-3, -4}), -3) << "truncated to zero";
+  const int64_t large = (int64_t{1} << 60) + 1;
+  EXPECT_EQ(AverageOf<int64_t>({large, large}), large - 1);
+  EXPECT_EQ(AverageOf<int64_t>({INT64_MAX, INT64_MAX}), -1);
+}
+
+TEST_P(CollectivesTest, AveragesOfIntegersWrap) {
+  for (const char* settings : kSettings) {
+    OnMembers(settings, [](Member* me) {
+      CheckAverages<uint8_t>(me, COVEY_UINT8, "uint8");
+      CheckAverages<int8_t>(me, COVEY_INT8, "int8");
+      CheckAverages<int32_t>(me, COVEY_INT32, "int32");
+      CheckAverages<int64_t>(me, COVEY_INT64, "int64");
+    });
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CollectivesTest, testing::Values(2, 3, 4, 6),
