@@ -24,7 +24,7 @@ import covey.torch as hvd
 from covey.bench.bound import seconds as bound_seconds
 from covey.inject import drawn, parse
 from covey.method import full_text, ranks_needed
-from runs import save, stamped
+from runs import check, save, stamped
 
 BASE_MS = 325  # One step of the paper, by its speed-ups.
 PUBLISHED_SOLO = {200: 1.50, 300: 1.75, 400: 2.01}
@@ -268,6 +268,7 @@ def main() -> None:
             if missing and args.show:
                 raise SystemExit(f"{path} has no figures of {', '.join(missing)} yet")
             if missing:
+                check(run, path)
                 measure(run, missing)
                 save(run, path)
             rows += rows_of(run)

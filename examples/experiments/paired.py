@@ -23,7 +23,7 @@ import covey
 from covey.bench.bound import seconds as bound_seconds
 from covey.inject import drawn, parse
 from paired_job import DDP, Run, job
-from runs import bootstrap, load, save
+from runs import bootstrap, check, load, save
 from tasks import TASKS, Task
 from wire import sent
 
@@ -194,6 +194,7 @@ def jobs(size: Size, folder: str) -> Iterator[Job]:
 
 def measure(one: Job) -> None:
     """Does a job and writes its figures."""
+    check(one.file, one.path)
     with tempfile.TemporaryDirectory() as folder:
         env = {"OMP_NUM_THREADS": "1"}
         found = covey.run(job, (one.runs, folder), np=RANKS, env=env)[0]
@@ -269,6 +270,37 @@ def rows(size: Size, folder: str) -> Rows:
     return found
 
 
+def score_at(curve: Sequence[Tuple[float, float]], seconds: float) -> float:
+    """Between the two tests beside that moment; beyond the last, the last."""
+    before = curve[0]
+    for at, score in curve:
+        if at >= seconds:
+            share = (seconds - before[0]) / (at - before[0]) if at > before[0] else 1.0
+            return before[1] + (score - before[1]) * share
+        before = (at, score)
+    return before[1]
+
+
+def by_the_clock(found: Rows) -> Dict[str, float]:
+    """By name the mean difference to allreduce's last score, at the moment of that score."""
+    base = found[WALL]["allreduce"]
+    return {
+        name: statistics.fmean(
+            score_at(row["curve"], other["seconds"]) - other["score"]
+            for row, other in zip(found[WALL][name], base)
+        )
+        for name in METHODS
+        if name != "allreduce"
+    }
+
+
+def clock_row(found: Rows) -> str:
+    """The same as the row of paired.md's table."""
+    score = statistics.fmean(row["score"] for row in found[WALL]["allreduce"])
+    cells = " | ".join(f"{points:+.2f}" for points in by_the_clock(found).values())
+    return f"| points beside allreduce's {score:.2f} % | {cells} |"
+
+
 def verdict(low: float, high: float, margin: float) -> str:
     """What the interval of how much better it is than allreduce says."""
     if low > 0:
@@ -311,6 +343,9 @@ def show(size: Size, found: Rows, folder: str) -> None:
             print(f"{name:9}  {means['steps']:5.0f}  {means['pace']:7.1f}  {possible:5.1f}  "
                   f"{means['sent']:5.2f}  {means['distance']:8.1e}  {means['score']:6.2f}  "
                   f"{words:20}  {target:>11}  {means['busy']:10.0%}  {said}".rstrip())
+    print("\nby the clock, when allreduce ended:")
+    print(" | ".join(by_the_clock(found)))
+    print(clock_row(found))
 
 
 def draw(size: Size, found: Rows, folder: str) -> None:

@@ -16,6 +16,9 @@ import torch
 import covey
 
 
+_VERSIONS = ("covey", "torch")
+
+
 def load(path: str, settings: Dict[str, Any]) -> Dict[str, Any]:
     """What the file holds, if it is of these settings; without figures when there is no file."""
     try:
@@ -43,8 +46,19 @@ def stamped(run: Dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in run.get("measured", {}).items())
 
 
+def check(run: Dict[str, Any], path: str) -> None:
+    """Refuses to add figures to those of another commit or another torch: the stamp is of all."""
+    had, now = run.get("measured", {}), stamp()
+    if had and any(had[key] != now[key] for key in ("commit", *_VERSIONS)):
+        raise SystemExit(
+            f"{path} was measured by {stamped(run)}, and here is commit {now['commit']}, torch "
+            f"{now['torch']}: remove it, or take another --out"
+        )
+
+
 def save(run: Dict[str, Any], path: str) -> None:
-    """Whole, or not at all; stamped."""
+    """Whole, or not at all; stamped. Refuses what `check` refuses: call that before measuring."""
+    check(run, path)
     run["measured"] = stamp()
     with open(f"{path}.part", "w", encoding="utf-8") as file:
         file.write(json.dumps(run) + "\n")

@@ -19,7 +19,7 @@ import torch
 
 import covey
 import covey.torch as hvd
-from runs import load, save
+from runs import check, load, save
 
 RANKS = 8  # The last one is slow.
 FACTORS = (1, 2, 10, 100)
@@ -139,6 +139,7 @@ def draw(results: Dict[str, Any], folder: str) -> None:
     axes.set_yscale("log")
     axes.set_xticks(FACTORS, [f"{factor}x" for factor in FACTORS])
     axes.set(xlabel="how much slower one of 8 ranks is", ylabel="pace of the others, free pace = 1")
+    axes.set_title("pace alone: nothing here says how well a method learns")
     axes.grid(alpha=0.3)
     axes.legend()
     path = os.path.join(folder, "sweep.png")
@@ -158,6 +159,7 @@ def main() -> None:
             continue
         if args.show:
             raise SystemExit(f"{path} has no figures of {method} yet")
+        check(run, path)
         print(f"sweep.json: {method}", flush=True)
         arguments = (method, list(FACTORS), args.seconds)
         env = {"OMP_NUM_THREADS": "1"}

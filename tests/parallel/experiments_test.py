@@ -28,6 +28,7 @@ import grid  # noqa: E402
 import latency  # noqa: E402
 import paired  # noqa: E402
 import paired_job  # noqa: E402
+import runs  # noqa: E402
 import sweep  # noqa: E402
 from runs import bootstrap, save  # noqa: E402
 from tasks import TASKS  # noqa: E402
@@ -187,7 +188,40 @@ class CommittedTest(unittest.TestCase):
         self.assertIn("measured by commit ", out)
 
 
+    def test_what_is_said_by_the_clock_is_what_the_figures_give(self) -> None:
+        with unittest.mock.patch.object(paired, "bound", return_value=1.0):  # not needed, and slow
+            rows = paired.rows(paired.whole("fashion"), str(FOLDER / "results"))
+        row = paired.clock_row(rows)
+        text = (FOLDER / "paired.md").read_text(encoding="utf-8")
+        self.assertIn(f"\n{row}\n", text)
+        cells = row.partition(" % |")[2]
+        short = (FOLDER / "README.md").read_text(encoding="utf-8")
+        self.assertIn(f"\n| by the clock, when allreduce ended |{cells}\n", short)
+
+
 class PairedTest(unittest.TestCase):
+    def test_the_score_at_a_moment(self) -> None:
+        curve = [(1.0, 10.0), (2.0, 20.0), (4.0, 40.0)]
+        for at, score in ((0.5, 10), (1, 10), (1.5, 15), (3, 30), (4, 40), (9, 40)):
+            self.assertAlmostEqual(paired.score_at(curve, at), score)
+
+    def test_figures_of_another_commit_are_not_added_to(self) -> None:
+        now = {"commit": "aaaaaaa", "date": "2026-01-02", "covey": "1", "torch": "2"}
+        run: dict = {"settings": {}, "results": {}}
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.json")
+
+            def save_by(stamp: dict) -> None:
+                with unittest.mock.patch.object(runs, "stamp", return_value=stamp):
+                    save(run, path)
+
+            save_by(now)
+            save_by({**now, "date": "2026-01-03"})
+            with self.assertRaisesRegex(SystemExit, "measured by commit aaaaaaa"):
+                save_by({**now, "commit": "bbbbbbb"})
+            with open(path, encoding="utf-8") as file:
+                self.assertIn("aaaaaaa", file.read())
+
     def test_every_resample_of_few_is_taken(self) -> None:
         mean, low, high = bootstrap([0.0, 1.0])
         self.assertEqual((mean, low, high), (0.5, 0.0, 1.0))
