@@ -9,6 +9,8 @@ namespace {
 constexpr Time kUnsentRetry = kMillisecond;
 // Frames from one peer before a channel is open: its window of parts, a word and its closing.
 constexpr uint64_t kMostEarly = Courier::kWindow + 2;
+// Channels that one peer has opened and this rank has not yet: bundles planned at about one time.
+constexpr ptrdiff_t kMostEarlyChannels = 256;
 
 }  // namespace
 
@@ -54,11 +56,18 @@ bool LetterBox::OnFrame(Rank from, Bytes frame, Time now) {
 }
 
 bool LetterBox::Keep(uint64_t number, Rank from, Bytes frame) {
-  std::vector<std::pair<Rank, Bytes>>& kept = early_[number];
-  const auto of_it = std::count_if(kept.begin(), kept.end(),
-                                   [from](const auto& one) { return one.first == from; });
+  const auto is_from = [from](const auto& one) { return one.first == from; };
+  const auto has_some = [&](const auto& channel) {
+    return std::any_of(channel.second.begin(), channel.second.end(), is_from);
+  };
+  auto kept = early_.find(number);
+  if (kept == early_.end() || !has_some(*kept)) {
+    if (std::count_if(early_.begin(), early_.end(), has_some) >= kMostEarlyChannels) return false;
+    kept = early_.try_emplace(number).first;
+  }
+  const auto of_it = std::count_if(kept->second.begin(), kept->second.end(), is_from);
   if (static_cast<uint64_t>(of_it) >= kMostEarly) return false;
-  kept.emplace_back(from, std::move(frame));
+  kept->second.emplace_back(from, std::move(frame));
   return true;
 }
 

@@ -3,7 +3,8 @@
 //
 // Frames stand in the same mailboxes as messages and pass none of them by; a peer that takes none
 // holds up no other. The number of a channel is agreed when it is opened. Frames of one that is not
-// open here yet are kept, at most as many as its window allows. Baton holder.
+// open here yet are kept, at most as many as its window allows, of at most 256 channels of a peer.
+// Baton holder.
 #ifndef COVEY_CORE_LETTER_BOX_H_
 #define COVEY_CORE_LETTER_BOX_H_
 

@@ -58,7 +58,9 @@ void Seat::OnLetter(int32_t from, std::span<const std::byte> bytes, Time now) {
 }
 
 size_t Seat::LongestLetterBytes() const {
-  return need_ > 0 ? std::numeric_limits<size_t>::max() : longest_bytes_;
+  // A snapshot is a state as its writer packs it: this side does not know how long.
+  constexpr size_t kStates = 64, kBesideTheModel = size_t{4} << 30;
+  return longest_bytes_ + (need_ > 0 ? kStates * layout_.length_bytes() + kBesideTheModel : 0);
 }
 
 // Whether all that it carries is as long as was agreed.

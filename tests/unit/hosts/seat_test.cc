@@ -349,7 +349,10 @@ TEST_F(SeatTest, WhoNeedsASnapshotIsSeenByThoseThatWait) {
   Ticks(5);
   Seat::Gift gift;
   ASSERT_EQ(seat(2).Read(3, {}, nullptr), Found::kGone);
+  const size_t longest = seat(2).LongestLetterBytes();
   ASSERT_FALSE(seat(2).Seek(&gift));
+  EXPECT_EQ(seat(2).LongestLetterBytes(),
+            longest + 64 * layout_->length_bytes() + (size_t{4} << 30));
   Ticks(5);
   const uint64_t last = seat(0).executed();
   ASSERT_EQ(seat(2).executed(), last);
@@ -363,6 +366,7 @@ TEST_F(SeatTest, WhoNeedsASnapshotIsSeenByThoseThatWait) {
   Ticks(5);
   ASSERT_TRUE(seat(2).Seek(&gift));
   EXPECT_EQ(gift.version, last);
+  EXPECT_EQ(seat(2).LongestLetterBytes(), longest);
   Ticks(5);
   EXPECT_FALSE(seat(0).IsAnyInNeed() || seat(1).IsAnyInNeed());
 }
