@@ -17,7 +17,8 @@ typedef struct covey_control covey_control; /* opaque: a node of the job */
 typedef struct covey_control_config {
   uint32_t struct_size;
   const char* address; /* "host:port"; serving, port 0 is any free one */
-  const void* secret;  /* of the job, the same for every node; never sent */
+  const void* secret;  /* of the job, the same for every node; never sent: 32 drawn bytes or more
+                        * as 64 hexadecimal digits or as base64 */
   size_t secret_bytes;
   int32_t serve;       /* 1: serve the rendezvous here, and join it */
   int32_t nodes;       /* of the job; 0 when joining: as the rendezvous says */

@@ -38,14 +38,13 @@ struct Node {
 
 struct ControlOptions {
   std::string address;  // "host:port" to join or, with serve, to serve at; port 0: any free one
-  std::string secret;   // of the job: at least kMinSecretBytes
+  std::string secret;   // of the job: 32 drawn bytes or more, as hexadecimal digits or base64
   bool serve = false;
   int32_t nodes = 0;  // of the job; 0 when joining: as the server says
   Node offer;
   std::string build;  // version and interfaces: must be equal on all nodes
   Time lease = 0;     // who serves says it: a node that is silent for so long is lost
 };
-inline constexpr size_t kMinSecretBytes = 32;
 inline constexpr int32_t kMaxNodes = 1024;
 inline constexpr int32_t kMaxControlRanks = 1024;      // as kMaxRanksPerHost of shared memory
 inline constexpr size_t kMaxControlTextBytes = 16384;  // of a report

@@ -130,4 +130,16 @@ _CLASSES: Dict[int, Type[CoveyError]] = {
 
 def from_code(code: int, peer_rank: int, message: str) -> CoveyError:
     """Makes the exception of a ``covey_code`` (called by the extension)."""
-    return _CLASSES.get(code, Internal)(message, peer_rank)
+    return _CLASSES.get(code, Internal)(shown(message, "\t\n"), peer_rank)
+
+
+def shown(text: str, kept: str = "\t") -> str:
+    """``text`` of somebody else as it may be written to a terminal: what would steer it is escaped.
+
+    Example:
+        >>> shown("\x1b[2Jgone")
+        '\\\\x1b[2Jgone'
+    """
+    return "".join(
+        c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text
+    )

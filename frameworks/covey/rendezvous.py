@@ -20,16 +20,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import time
 from datetime import timedelta
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from covey import _native
-from covey.errors import CoveyError, InvalidArgument, Timeout, Unsupported
+from covey.errors import CoveyError, InvalidArgument, Timeout, Unsupported, shown
+from covey.notice import tell
 from covey.state import state
 
 _KEY = "covey/memory"
+_MOST_PORTS = 65535
+_MOST_CHARACTERS = 1000  # Of what one rank tells the others.
 _FAREWELL_S = 5.0  # So long rank 0 waits for those to whom it has said that there will be no job.
 # Who starts ranks tells them their number and how many they are.
 _PLACES = (
@@ -113,9 +117,10 @@ def place_of(environ: Mapping[str, str]) -> Tuple[int, int]:
         if rank_name not in environ or size_name not in environ:
             continue
         rank, size = environ[rank_name], environ[size_name]
-        if rank.isdigit() and size.isdigit() and int(rank) < int(size):
+        if 0 <= _number(rank) < _number(size):
             return int(rank), int(size)
-        raise InvalidArgument(f"{rank_name}={rank} and {size_name}={size} are no place in a job")
+        told = shown(f"{rank_name}={rank} and {size_name}={size}", kept="")
+        raise InvalidArgument(f"{told} are no place in a job")
     known = ", ".join(f"{rank} and {size}" for rank, size in _PLACES)
     raise InvalidArgument(
         "COVEY_RENDEZVOUS is set, but nothing says which rank this is: start it with torchrun, "
@@ -123,9 +128,14 @@ def place_of(environ: Mapping[str, str]) -> Tuple[int, int]:
     )
 
 
+def _number(text: str) -> int:
+    """-1: it is none, or none that a job has."""
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else -1
+
+
 def meet_at(address: str, environ: Mapping[str, str]) -> Dict[str, object]:
     """Joins the job at ``address``, which rank 0 serves; returns when all have its memory."""
-    from covey.launch.meeting import LOOK_S, Meeting, start_timeout_s, too_late
+    from covey.launch.meeting import LOOK_S, Meeting, everywhere, start_timeout_s, too_late
     from covey.launch.spec import Rendezvous
 
     rank, size = place_of(environ)
@@ -138,6 +148,8 @@ def meet_at(address: str, environ: Mapping[str, str]) -> Dict[str, object]:
     plan = Rendezvous(address, secret_file, rank == 0, size, rank, timeout_s)
     until = time.monotonic() + timeout_s
     meeting = Meeting(plan, slots=1)
+    if rank == 0 and everywhere(meeting.address):
+        tell(f"rank 0 serves the rendezvous at {meeting.address}; {everywhere(meeting.address)}")
 
     def rest() -> None:
         if time.monotonic() > until:
@@ -170,10 +182,11 @@ def meet_by_variables(environ: Mapping[str, str]) -> Dict[str, object]:
 
     rank, size = place_of(environ)
     address, port = environ.get("MASTER_ADDR", ""), environ.get("MASTER_PORT", "")
-    if not address or not port.isdigit():
+    if not address.isprintable() or not address or not 0 <= _number(port) <= _MOST_PORTS:
+        told = shown(f"MASTER_ADDR={address} and MASTER_PORT={port}", kept="")
         raise InvalidArgument(
             f"RANK={rank} and WORLD_SIZE={size} say that this process is one of {size}, but "
-            f"MASTER_ADDR={address} and MASTER_PORT={port} do not say where they meet; start them "
+            f"{told} do not say where they meet; start them "
             f"with coveyrun -np {size} or torchrun, set both, or unset WORLD_SIZE for a job of one"
         )
     _check_one_host(size)
@@ -211,7 +224,10 @@ def meet_by_variables(environ: Mapping[str, str]) -> Dict[str, object]:
 def _check_one_host(size: int) -> None:
     if "COVEY_SHM_FD" in os.environ and _OF_TORCHRUN not in os.environ:
         return  # LOCAL_WORLD_SIZE is of coveyrun, within whose rank these were started.
-    on_host = int(os.environ.get("LOCAL_WORLD_SIZE", size))
+    on_host = _number(os.environ.get("LOCAL_WORLD_SIZE", str(size)))
+    if on_host < 0:
+        told = shown(os.environ["LOCAL_WORLD_SIZE"], kept="")
+        raise InvalidArgument(f"LOCAL_WORLD_SIZE={told} is no number of ranks")
     if on_host != size:
         raise Unsupported(_SEVERAL_HOSTS.format(f"{size} ranks", f"{on_host} on this one"))
 
@@ -267,7 +283,7 @@ def _agree(store: Any, rank: int, size: int) -> None:
     if rank != 0:
         store.set(f"{_KEY}/{rank}", "")
         store.wait([f"{_KEY}/verdict"], limit)
-        verdict = store.get(f"{_KEY}/verdict").decode()
+        verdict = _said(store.get(f"{_KEY}/verdict"))
         store.set(f"{_KEY}/heard/{rank}", "")
         if verdict:
             raise Unsupported(verdict)
@@ -275,7 +291,7 @@ def _agree(store: Any, rank: int, size: int) -> None:
     others, verdict = range(1, size), ""
     try:
         store.wait([f"{_KEY}/{other}" for other in others], limit)
-        told = {other: store.get(f"{_KEY}/{other}").decode() for other in others}
+        told = {other: _said(store.get(f"{_KEY}/{other}")) for other in others}
         first = next((other for other in others if told[other]), None)
         if first is not None:
             verdict = f"rank {first} cannot join the job: {told[first]}"
@@ -293,6 +309,13 @@ def _agree(store: Any, rank: int, size: int) -> None:
         came = [f"{_KEY}/heard/{other}" for other in others if told.get(other) == ""]
         store.wait(came, timedelta(seconds=_FAREWELL_S))
     raise (Unsupported if any(told.values()) else Timeout)(verdict)
+
+
+def _said(words: bytes) -> str:
+    """What a rank has put into the store for people. Anybody who reaches the store can put
+    something else there: it steers no terminal, and is no longer than a rank's words are."""
+    text = shown(words[: 4 * _MOST_CHARACTERS].decode("utf-8", "replace"))
+    return text[:_MOST_CHARACTERS]
 
 
 def _told(said: bytes) -> Tuple[str, str]:

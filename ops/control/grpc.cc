@@ -1,8 +1,12 @@
 // The control plane of the plug-in grpc: a node, with the server in it where it serves.
+#include <grpc/grpc.h>
+
 #include "core/run/control.h"
 #include "ops/control/grpc_address.h"
 #include "ops/control/grpc_client.h"
 #include "ops/control/grpc_server.h"
+#include "ops/control/grpc_session.h"
+#include "ops/control/secret.h"
 
 namespace covey {
 namespace {
@@ -23,10 +27,7 @@ class ServingNode final : public Control {
 
 Status Check(const ControlOptions& options) {
   RETURN_IF_ERROR(CheckAddress(options.address));
-  if (options.secret.size() < kMinSecretBytes)
-    return Status::InvalidArgument("the job's secret has " + std::to_string(options.secret.size()) +
-                                   " bytes; at least " + std::to_string(kMinSecretBytes) +
-                                   " are needed");
+  RETURN_IF_ERROR(CheckSecret(options.secret));
   if (options.nodes < (options.serve ? 1 : 0) || options.nodes > kMaxNodes)
     return Status::InvalidArgument("a job has 1 to " + std::to_string(kMaxNodes) + " nodes, not " +
                                    std::to_string(options.nodes));
@@ -35,8 +36,16 @@ Status Check(const ControlOptions& options) {
   return Status::Ok();
 }
 
+// gRPC is there from this on, and what a server or a client in it leaves alive.
+struct Library {
+  Library() { grpc_init(); }
+  ~Library() { grpc_shutdown(); }
+};
+
 Status OpenGrpc(const ControlOptions& asked, std::unique_ptr<Control>* control) {
   RETURN_IF_ERROR(Check(asked));
+  const Library library;
+  KeepGrpcQuiet();
   ControlOptions options = asked;
   options.offer.serves = options.serve;
   std::unique_ptr<GrpcServer> server;

@@ -14,8 +14,10 @@ namespace covey {
 Status CheckAddress(const std::string& address);
 
 // Listens at every address that the host stands for, at one port, and nowhere else. *fds are the
-// caller's to close, *port is the one in use. An error says why, in the system's words.
-Status ListenAt(const std::string& address, std::vector<int>* fds, int* port);
+// caller's to close; *bound is the address with the port in use, and with the host 0.0.0.0 or [::]
+// where it stands for every network of this machine, however that was written ("0", "*",
+// "[::ffff:0.0.0.0]"). An error says why, in the system's words.
+Status ListenAt(const std::string& address, std::vector<int>* fds, std::string* bound);
 
 }  // namespace covey
 #endif  // COVEY_OPS_CONTROL_GRPC_ADDRESS_H_

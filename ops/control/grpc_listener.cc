@@ -4,12 +4,15 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 
 #include "core/base/clock.h"
 #include "ops/control/grpc_address.h"
@@ -42,25 +45,22 @@ std::string PlaceOf(int fd) {
   return text + (':' + std::to_string(ntohs(v6->sin6_port)));
 }
 
-}  // namespace
-
-std::string PlaceOfPeer(const std::string& name) {
-  std::string place = name.substr(std::min(name.find(':'), name.size() - 1) + 1);
-  for (const std::string_view mark : {"%5B", "%5D", "[", "]"})
-    if (const size_t at = place.find(mark); at != std::string::npos) place.erase(at, mark.size());
-  // The zone of a link-local address: not in what getpeername gives as text.
-  const size_t zone = place.find('%'), port = place.rfind(':');
-  if (zone != std::string::npos && port != std::string::npos && zone < port)
-    place.erase(zone, port - zone);
-  return place;
+// From this descriptor on they are short: it is the lowest that was free.
+int FirstOfCrowd() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > std::numeric_limits<int>::max())
+    return std::numeric_limits<int>::max();
+  return static_cast<int>(limit.rlim_cur / 2);
 }
+
+}  // namespace
 
 Status GrpcListener::Open(const std::string& address, std::unique_ptr<GrpcListener>* listener) {
   std::vector<int> fds;
-  int port = 0;
-  RETURN_IF_ERROR(ListenAt(address, &fds, &port));
+  std::string bound;
+  RETURN_IF_ERROR(ListenAt(address, &fds, &bound));
   const int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  listener->reset(new GrpcListener(std::move(fds), wake_fd, port));
+  listener->reset(new GrpcListener(std::move(fds), wake_fd, std::move(bound)));
   return wake_fd >= 0 ? Status::Ok()
                       : Status::Exhausted("cannot make an eventfd: " + ErrnoText(errno));
 }
@@ -72,19 +72,18 @@ GrpcListener::~GrpcListener() {
   if (wake_fd_ >= 0) close(wake_fd_);
 }
 
-void GrpcListener::Start(std::function<void(int fd)> take,
+void GrpcListener::Start(std::string name, std::function<void(int fd)> take,
                          std::function<void(uint64_t count)> turned_away) {
+  name_ = std::move(name);
   take_ = std::move(take);
   turned_away_ = std::move(turned_away);
   thread_ = std::thread([this] { Run(); });
 }
 
 void GrpcListener::Welcome(const std::string& peer) {
-  const std::string place = PlaceOfPeer(peer);
   const std::lock_guard lock(mutex_);
-  for (const Unproved& one : unproved_)
-    if (one.peer == place) close(one.fd);
-  std::erase_if(unproved_, [&](const Unproved& one) { return one.peer == place; });
+  if (const int fd = admission_.Welcome(PlaceOfPeer(peer)); fd >= 0) close(fd);
+  eventfd_write(wake_fd_, 1);  // there is a place for another
 }
 
 void GrpcListener::Close() {
@@ -94,100 +93,108 @@ void GrpcListener::Close() {
 }
 
 void GrpcListener::Run() {
-  std::vector<pollfd> polled;
   bool is_full = false;
-  for (;;) {
-    const int timeout_ms = ToPoll(is_full, &polled);
-    if (polled.empty()) break;
-    poll(polled.data(), polled.size(), timeout_ms);
-    uint64_t count = TurnAway(polled);
-    is_full = !AcceptAll(&count);
-    if (count > 0) turned_away_(count);
+  while (Await(is_full)) {
+    Admission::Orders orders;
+    Listen(&orders);
+    is_full = !AcceptAll(&orders);
+    Obey(orders);
   }
   for (const int fd : fds_) close(fd);
   fds_.clear();
-  uint64_t count = 0;
+  Admission::Orders last;
   {
     const std::lock_guard lock(mutex_);
-    while (EndOldest(&count)) continue;
+    admission_.EndAll(&last);
   }
-  if (count > 0) turned_away_(count);
+  Obey(last);
 }
 
-// Nothing: it is closed. Returns for how many milliseconds nobody's patience is over.
-int GrpcListener::ToPoll(bool is_full, std::vector<pollfd>* polled) {
-  const std::lock_guard lock(mutex_);
-  polled->clear();
-  if (closed_) return 0;
-  polled->push_back({wake_fd_, POLLIN, 0});
-  for (const Unproved& one : unproved_) polled->push_back({one.fd, POLLRDHUP, 0});
-  if (!is_full)
-    for (const int fd : fds_) polled->push_back({fd, POLLIN, 0});
+// Returns when there is something to do: in gone_ and spoken_, or who connects. False: closed.
+bool GrpcListener::Await(bool is_full) {
+  std::vector<pollfd> polled{{wake_fd_, POLLIN, 0}};
   Time until = is_full ? MonotonicNow() + kFullPause : kNever;
-  if (!unproved_.empty()) until = std::min(until, unproved_.front().since + kPatience);
-  if (until == kNever) return -1;
-  return static_cast<int>(std::max(until - MonotonicNow(), Time{0}) / kMillisecond) + 1;
+  gone_.clear();
+  spoken_.clear();
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return false;
+    until = std::min(until, admission_.Next(MonotonicNow()));
+    for (const Admission::Watched& one : admission_.watched()) {
+      const int bytes = one.is_silent ? POLLIN : 0;
+      polled.push_back({one.fd, static_cast<int16_t>(POLLRDHUP | bytes), 0});
+      if (!one.is_silent && !one.is_heard) spoken_.push_back(one.fd);
+    }
+  }
+  const size_t guests = polled.size();
+  if (!is_full)
+    for (const int fd : fds_) polled.push_back({fd, POLLIN, 0});
+  const Time rest = std::max(until == kNever ? Time{0} : until - MonotonicNow(), Time{0});
+  const int timeout_ms =
+      until == kNever ? -1 : static_cast<int>((rest + kMillisecond - 1) / kMillisecond);
+  poll(polled.data(), polled.size(), timeout_ms);
+  eventfd_t rings = 0;
+  if (polled[0].revents != 0) eventfd_read(wake_fd_, &rings);
+  for (size_t i = 1; i < guests; ++i) {
+    if ((polled[i].revents & ~POLLIN) != 0)
+      gone_.push_back(polled[i].fd);
+    else if (polled[i].revents != 0)
+      spoken_.push_back(polled[i].fd);
+  }
+  return true;
 }
 
-// Those that have gone, and those that were too slow.
-uint64_t GrpcListener::TurnAway(const std::vector<pollfd>& polled) {
-  const Time now = MonotonicNow();
+// Welcome may have taken one away since: then admission_ does not know its descriptor.
+void GrpcListener::Listen(Admission::Orders* orders) {
+  char bytes[kMostGreetingBytes];
   const std::lock_guard lock(mutex_);
-  return std::erase_if(unproved_, [&](const Unproved& one) {
-    const bool has_gone = std::any_of(polled.begin(), polled.end(), [&](const pollfd& seen) {
-      return seen.fd == one.fd && seen.revents != 0;
-    });
-    if (!has_gone && now - one.since < kPatience) return false;
-    shutdown(one.fd, SHUT_RDWR);
-    close(one.fd);
-    return true;
-  });
+  for (const int fd : gone_) admission_.Gone(fd, orders);
+  for (const int fd : spoken_) {
+    const ssize_t length = recv(fd, bytes, sizeof(bytes), MSG_PEEK | MSG_DONTWAIT);
+    if (length > 0)
+      admission_.Hear(fd, GreetingOf({bytes, static_cast<size_t>(length)}, name_), orders);
+  }
+  admission_.Decide(MonotonicNow(), orders);
 }
 
 // False: the process can have no more descriptors.
-bool GrpcListener::AcceptAll(uint64_t* turned_away) {
+bool GrpcListener::AcceptAll(Admission::Orders* orders) {
+  const int first_of_crowd = FirstOfCrowd();
+  const std::lock_guard lock(mutex_);
   for (const int listening : fds_) {
     for (int i = 0; i < kAcceptedAtOnce; ++i) {
       const int fd = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
       if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
       if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-      if (fd >= 0 && Admit(fd, turned_away)) continue;
-      const std::lock_guard lock(mutex_);
-      EndOldest(turned_away);
-      return false;
+      if (fd < 0) {
+        admission_.MakeRoom(orders);
+        return false;
+      }
+      const std::string peer = PlaceOf(fd);
+      if (peer.empty()) {
+        close(fd);
+        continue;
+      }
+      const int yes = 1;
+      setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+      admission_.Arrive(fd, peer, MonotonicNow(), fd >= first_of_crowd, orders);
     }
   }
   return true;
 }
 
-// False: there is no descriptor to watch it by.
-bool GrpcListener::Admit(int fd, uint64_t* turned_away) {
-  const int watched = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  std::string peer = PlaceOf(fd);
-  if (watched < 0 || peer.empty()) {
+// Ends before it takes: there may be no other descriptor for gRPC's.
+void GrpcListener::Obey(const Admission::Orders& orders) {
+  for (const int fd : orders.end) {
+    shutdown(fd, SHUT_RDWR);
     close(fd);
-    if (watched >= 0) close(watched);
-    return watched >= 0;
   }
-  const int yes = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
-  {
-    const std::lock_guard lock(mutex_);
-    if (unproved_.size() >= kMaxUnproved) EndOldest(turned_away);
-    unproved_.push_back({.fd = watched, .peer = std::move(peer), .since = MonotonicNow()});
+  for (const int fd : orders.take) {
+    if (std::count(orders.end.begin(), orders.end.end(), fd) > 0) continue;  // crowded out since
+    const int given = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (given >= 0) take_(given);
   }
-  take_(fd);
-  return true;
-}
-
-// REQUIRES: mutex_ is held. False: there is none.
-bool GrpcListener::EndOldest(uint64_t* turned_away) {
-  if (unproved_.empty()) return false;
-  shutdown(unproved_.front().fd, SHUT_RDWR);
-  close(unproved_.front().fd);
-  unproved_.pop_front();
-  ++*turned_away;
-  return true;
+  if (!orders.end.empty()) turned_away_(orders.end.size());
 }
 
 }  // namespace covey

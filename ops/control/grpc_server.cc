@@ -243,15 +243,11 @@ class MembershipService final : public control::Membership::Service {
 };
 
 // Both sides show the job's identity, and take no other.
-Status CredentialsOf(std::string_view secret,
-                     std::shared_ptr<grpc::ServerCredentials>* credentials) {
-  Identity identity;
-  RETURN_IF_ERROR(MakeIdentity(secret, &identity));
+std::shared_ptr<grpc::ServerCredentials> CredentialsOf(const Identity& identity) {
   grpc::SslServerCredentialsOptions tls(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   tls.pem_root_certs = identity.certificate_pem;
   tls.pem_key_cert_pairs.push_back({identity.key_pem, identity.certificate_pem});
-  *credentials = grpc::SslServerCredentials(tls);
-  return Status::Ok();
+  return grpc::SslServerCredentials(tls);
 }
 
 class Server final : public GrpcServer {
@@ -272,11 +268,12 @@ class Server final : public GrpcServer {
   std::string address() const override { return address_; }
 
   Status Start(const ControlOptions& options) {
-    std::shared_ptr<grpc::ServerCredentials> credentials;
-    RETURN_IF_ERROR(CredentialsOf(options.secret, &credentials));
+    Identity identity;
+    RETURN_IF_ERROR(MakeIdentity(options.secret, &identity));
     grpc::ServerBuilder builder;
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        CredentialsOf(identity));
     grpc::ResourceQuota quota("covey control");
     quota.Resize(kBytes + kBytesPerNode * static_cast<size_t>(options.nodes));
     quota.SetMaxThreads(kThreads + kThreadsPerNode * options.nodes);
@@ -291,9 +288,10 @@ class Server final : public GrpcServer {
     const std::string& asked = options.address;
     if (server_ == nullptr)
       return Status::InvalidArgument("cannot serve at " + asked + ": gRPC does not start");
-    address_ = asked.substr(0, asked.rfind(':') + 1) + std::to_string(listener_->port());
+    address_ = listener_->address();
     desk_.OnFull([this] { listener_->Close(); });
     listener_->Start(
+        identity.name,
         [this](int fd) {
           grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters taken;
           taken.fd = fd;

@@ -10,28 +10,26 @@
 namespace covey {
 namespace {
 
-// The job's identity is shown, and asked for. Empty credentials: libcrypto makes none.
-std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(std::string_view secret) {
-  Identity identity;
-  if (const Status made = MakeIdentity(secret, &identity); !made.ok()) return nullptr;
-  return grpc::SslCredentials({.pem_root_certs = identity.certificate_pem,
-                               .pem_private_key = identity.key_pem,
-                               .pem_cert_chain = identity.certificate_pem});
-}
-
 std::shared_ptr<grpc::Channel> MakeChannel(const ControlOptions& options) {
   constexpr int kFirstRetryMs = 50;
   constexpr int kLastRetryMs = 500;
   constexpr int kConnectMs = 10000;  // so long may a connection and its handshake take
+  // The job's identity is shown, and asked for. Empty credentials: libcrypto makes none.
+  Identity identity;
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
+  if (MakeIdentity(options.secret, &identity).ok())
+    credentials = grpc::SslCredentials({.pem_root_certs = identity.certificate_pem,
+                                        .pem_private_key = identity.key_pem,
+                                        .pem_cert_chain = identity.certificate_pem});
   grpc::ChannelArguments arguments;
-  arguments.SetString(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, kIdentityName);
+  arguments.SetString(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, identity.name);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // a proxy of the site is no way to a node
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstRetryMs);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLastRetryMs);
   arguments.SetMaxReceiveMessageSize(kMaxControlMessageBytes);
-  return grpc::CreateCustomChannel(options.address, CredentialsOf(options.secret), arguments);
+  return grpc::CreateCustomChannel(options.address, credentials, arguments);
 }
 
 // gRPC tells by OpenSSL's words alone that a handshake failed for the other side's certificate.
@@ -63,7 +61,6 @@ GrpcSession::Context::~Context() {
 
 GrpcSession::GrpcSession(const ControlOptions& options) : options_(options) {
   const std::shared_ptr<grpc::Channel> channel = MakeChannel(options);
-  KeepGrpcQuiet();
   rendezvous_ = control::Rendezvous::NewStub(channel);
   membership_ = control::Membership::NewStub(channel);
 }

@@ -18,8 +18,8 @@
 namespace covey {
 
 // gRPC writes lines to stderr for each stranger whose handshake fails; here they are counted
-// instead. Who sets GRPC_VERBOSITY to more than errors has them all. REQUIRES: gRPC was used
-// before.
+// instead. Who sets GRPC_VERBOSITY to more than errors has them all. Before anybody can connect.
+// REQUIRES: grpc_init was called: it reads GRPC_VERBOSITY.
 void KeepGrpcQuiet();
 
 class GrpcSession {

@@ -48,11 +48,22 @@ bool SetSerial(X509* certificate, std::string_view secret) {
          BN_to_ASN1_INTEGER(number.get(), X509_get_serialNumber(certificate)) != nullptr;
 }
 
-bool SetNames(X509* certificate) {
+std::string NameOf(std::string_view secret) {
+  constexpr size_t kBytes = 16;
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string name = "covey-";
+  for (const char byte : Hmac(secret, "covey control: name").substr(0, kBytes)) {
+    const auto bits = static_cast<uint8_t>(byte);
+    name += {kDigits[bits >> 4], kDigits[bits & 15]};
+  }
+  return name;
+}
+
+bool SetNames(X509* certificate, const std::string& own) {
   X509_NAME* name = X509_get_subject_name(certificate);
-  if (X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, BytesOf(kIdentityName), -1, -1, 0) != 1)
+  if (X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, BytesOf(own), -1, -1, 0) != 1)
     return false;
-  const std::string dns = std::string("DNS:") + kIdentityName;
+  const std::string dns = "DNS:" + own;
   const Extension alternative(
       X509V3_EXT_conf_nid(nullptr, nullptr, NID_subject_alt_name, dns.c_str()));
   return X509_set_issuer_name(certificate, name) == 1 && alternative != nullptr &&
@@ -80,10 +91,11 @@ Status MakeIdentity(std::string_view secret, Identity* identity) {
   constexpr long kVersion3 = 2;
   const Key key = KeyOf(secret);
   const Certificate certificate(X509_new());
+  identity->name = NameOf(secret);
   const bool made = key != nullptr && certificate != nullptr &&
                     X509_set_version(certificate.get(), kVersion3) == 1 &&
                     SetSerial(certificate.get(), secret) && SetTimes(certificate.get()) &&
-                    SetNames(certificate.get()) &&
+                    SetNames(certificate.get(), identity->name) &&
                     X509_set_pubkey(certificate.get(), key.get()) == 1 &&
                     X509_sign(certificate.get(), key.get(), nullptr) > 0;
   if (!made) return Status::Internal("libcrypto makes no Ed25519 certificate");

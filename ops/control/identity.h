@@ -4,8 +4,9 @@
 // I. Liusvaara: "Edwards-Curve Digital Signature Algorithm (EdDSA)", RFC 8032, 2017, whose
 // signatures are the same each time). By libcrypto.
 //
-// An eavesdropper learns nothing of it, as TLS 1.3 encrypts certificates. Who connects is shown the
-// public key and can try secrets against it offline: a secret has to be drawn, not thought of.
+// An eavesdropper learns nothing of it but the name, as TLS 1.3 encrypts certificates. Who connects
+// is shown the public key and can try secrets against it offline: a secret has to be drawn, not
+// thought of.
 //
 // Pure; any thread.
 #ifndef COVEY_OPS_CONTROL_IDENTITY_H_
@@ -18,10 +19,10 @@
 
 namespace covey {
 
-// The name in the certificate: that of no machine.
-inline constexpr const char* kIdentityName = "covey";
-
 struct Identity {
+  // In the certificate, and in the clear in what a client says first: that of no machine, another
+  // for each secret. Who does not have it does not have the secret.
+  std::string name;
   std::string key_pem;
   std::string certificate_pem;  // signed by the key itself; valid at any time
 };

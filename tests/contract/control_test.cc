@@ -5,6 +5,7 @@
 #include "core/run/control.h"
 
 #include <arpa/inet.h>
+#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -27,7 +28,7 @@ using Report = ControlReport::Kind;
 using Nodes = std::vector<std::unique_ptr<Control>>;
 
 constexpr int kLimitMs = 60000;
-const std::string kSecret = "the secret of a test, long enough";
+const std::string kSecret = "9e7d24f0c1b85a3362d4f1a07bc8e9554f0d3a1c67b29e8840f5d6c7ab1392e4";
 
 testing::AssertionResult Holds(const std::string& text, const std::string& part) {
   if (text.find(part) != std::string::npos) return testing::AssertionSuccess();
@@ -101,7 +102,7 @@ std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address, const std::
   Identity identity;
   EXPECT_TRUE(MakeIdentity(secret, &identity).ok());
   grpc::ChannelArguments arguments;
-  arguments.SetString(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, kIdentityName);
+  arguments.SetString(GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, identity.name);
   return grpc::CreateCustomChannel(
       address,
       grpc::SslCredentials({identity.certificate_pem, identity.key_pem, identity.certificate_pem}),
@@ -176,7 +177,7 @@ TEST(ControlTest, WhoReportsAtTheVeryEndHearsOfTheEnd) {
 TEST(ControlTest, AnotherSecretIsRefusedAndDoesNoHarm) {
   const std::unique_ptr<Control> server = Opened(Serving(2));
   ControlOptions options = Joining(*server);
-  options.secret += "x";
+  options.secret += "00";
   ExpectNext(Opened(options).get(), Kind::kRefused, "does not accept this node's secret");
   const std::unique_ptr<Control> node = Opened(Joining(*server));
   ExpectNext(node.get(), Kind::kView, "");
@@ -193,7 +194,7 @@ TEST(ControlTest, AServerWithoutTheSecretIsToldNothing) {
     std::atomic<bool> heard = false;
   };
   Identity another;
-  ASSERT_TRUE(MakeIdentity("another secret, as long as that of the job", &another).ok());
+  ASSERT_TRUE(MakeIdentity(kSecret + "00", &another).ok());
   grpc::SslServerCredentialsOptions tls;
   tls.pem_key_cert_pairs.push_back({another.key_pem, another.certificate_pem});
   Impostor impostor;
@@ -217,7 +218,7 @@ TEST(ControlTest, WithoutTheIdentityNoCallArrives) {
   for (const auto& channel :
        {grpc::CreateChannel(server->address(), grpc::InsecureChannelCredentials()),
         grpc::CreateChannel(server->address(), grpc::SslCredentials({})),
-        ChannelTo(server->address(), "another secret, as long as that of the job")}) {
+        ChannelTo(server->address(), kSecret + "00")}) {
     grpc::ClientContext context;
     control::HelloReply reply;
     const grpc::Status status =
@@ -330,11 +331,37 @@ TEST(ControlTest, WrongOptionsAreRefusedAtOnce) {
   options = Serving(0);
   EXPECT_TRUE(Holds(Open(options, &control).message(), "a job has 1 to 1024 nodes, not 0"));
   options = Serving(2);
-  options.secret = "short";
-  EXPECT_TRUE(Holds(Open(options, &control).message(), "has 5 bytes; at least 32"));
+  options.secret = "0123456789abcdef0123456789abcdef";
+  EXPECT_TRUE(Holds(Open(options, &control).message(), "`openssl rand -hex 32` makes one"));
   EXPECT_EQ(control, nullptr);
   EXPECT_TRUE(Holds(server->Report({Report::kFailed, std::string(20000, 'x')}).message(),
                     "at most 16384 bytes"));
+}
+
+TEST(ControlTest, EveryNetworkIsCalledByOneNameHoweverItIsWritten) {
+  for (const char* host : {"0", "000.0.0.0", "0.0.0.0", "[::0]", "[::ffff:0.0.0.0]", "*"}) {
+    ControlOptions options = Serving(2);
+    options.address = std::string(host) + ":0";
+    const std::unique_ptr<Control> server = Opened(options);
+    ASSERT_NE(server, nullptr) << host;
+    const std::string at = server->address();
+    const std::string port = at.substr(at.rfind(':'));
+    EXPECT_TRUE(at == "0.0.0.0" + port || at == "[::]" + port) << host << " is " << at;
+    EXPECT_NE(port, ":0");
+    ControlOptions joining = Joining(*server);
+    joining.address = "127.0.0.1" + port;
+    ExpectNext(Opened(joining).get(), Kind::kView, "");
+  }
+}
+
+TEST(ControlTest, GrpcIsQuietBeforeAnybodyCanConnect) {
+  const std::unique_ptr<Control> server = Opened(Serving(2));
+  gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
+  ControlOptions options = Serving(2);
+  options.address = server->address();  // taken: it ends before any connection
+  std::unique_ptr<Control> control;
+  EXPECT_FALSE(Open(options, &control).ok());
+  EXPECT_EQ(gpr_should_log(GPR_LOG_SEVERITY_ERROR), 0);
 }
 
 TEST(ControlTest, BeatsKeepANodeBeyondItsLease) {

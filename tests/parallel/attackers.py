@@ -7,16 +7,19 @@ written by hand (RFC 9113), so that nothing needs a library of gRPC.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import socket
 import ssl
 import struct
-from typing import Callable, Dict, Iterator, List, Tuple
+import threading
+from typing import Callable, Deque, Dict, Iterator, List, Tuple
 
 Address = Tuple[str, int]
 LIMIT_S = 60.0
 STREAMS = 3000
 SILENT = 1100
+MOST_OF_FLOOD = 300_000
 _HEADERS, _RST_STREAM, _SETTINGS, _CONTINUATION, _DATA = 1, 3, 4, 9, 0
 _END_STREAM, _END_HEADERS = 1, 4
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -137,10 +140,64 @@ def handshakes_without_the_identity(address: Address) -> List[socket.socket]:
     return kept
 
 
+def dribble(address: Address) -> List[socket.socket]:
+    """Greetings of TLS of which one byte comes after the other, and never the last."""
+    kept: List[socket.socket] = []
+    with contextlib.suppress(OSError):
+        for _ in range(100):
+            kept.append(connect(address))
+        for byte in _greeting()[:20]:
+            for connection in kept:
+                with contextlib.suppress(OSError):
+                    connection.sendall(bytes([byte]))
+    return kept
+
+
+def greetings(address: Address) -> List[socket.socket]:
+    """A whole greeting of TLS each, and then silence."""
+    kept: List[socket.socket] = []
+    for _ in range(300):
+        with contextlib.suppress(OSError):
+            kept.append(connect(address))
+            kept[-1].sendall(_greeting())
+    return kept
+
+
+def _greeting() -> bytes:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing, server_hostname="covey").do_handshake()
+    return outgoing.read()
+
+
+def flood(address: Address, stopped: threading.Event) -> None:
+    """New connections as fast as this process can make them, until stopped, or there were enough;
+    some of each kind: that say nothing, begin a greeting, or say all of one."""
+    kept: Deque[socket.socket] = collections.deque()
+    greeting = _greeting()
+    for number in range(MOST_OF_FLOOD):
+        if stopped.is_set():
+            break
+        connection = socket.socket()
+        connection.setblocking(False)
+        with contextlib.suppress(OSError):
+            connection.connect(address)
+        with contextlib.suppress(OSError):
+            connection.send((b"", greeting[:3], greeting)[number % 3])
+        kept.append(connection)
+        if len(kept) > SILENT:
+            kept.popleft().close()
+    for connection in kept:
+        connection.close()
+
+
 ATTACKS: Dict[str, Callable[[Address], List[socket.socket]]] = {
     attack.__name__: attack
     for attack in (
         calls, calls_taken_back, calls_without_an_end, headers_without_an_end, rubbish,
-        handshakes_without_the_identity, silence,
+        handshakes_without_the_identity, dribble, greetings, silence,
     )
 }

@@ -24,6 +24,9 @@ PLUGIN_FOLDER = str(pathlib.Path(__file__).absolute().parents[2] / "ops" / "cont
 PLUGIN = os.path.exists(os.path.join(PLUGIN_FOLDER, "libcovey_grpc.so"))
 WHY_NO_PLUGIN = "libcovey_grpc.so was not built: tools/setup says what it needs"
 _MARK = "LAUNCHER_TEST_MARK"
+# Of jobs: drawn, as a secret has to be.
+SECRET = "9e7d24f0c1b85a3362d4f1a07bc8e9554f0d3a1c67b29e8840f5d6c7ab1392e4"
+OTHER_SECRET = "0b1f6e93d75ac2484c9de2570fa3861b6bd8207e34f19ac59702ee4d51c683fa"
 
 try:
     import covey  # noqa: F401

@@ -16,7 +16,15 @@ import unittest
 from contextlib import ExitStack
 from typing import List, Optional
 
-from harness import PLUGIN, PLUGIN_FOLDER, WHY_NO_PLUGIN, Launched, run_launcher
+from harness import (
+    OTHER_SECRET,
+    PLUGIN,
+    PLUGIN_FOLDER,
+    SECRET,
+    WHY_NO_PLUGIN,
+    Launched,
+    run_launcher,
+)
 
 from covey.launch.meeting import in_plain_words
 
@@ -81,7 +89,7 @@ class JoinedTestCase(unittest.TestCase):
         for job in jobs:
             job.wait_until_gone()
 
-    def write_secret(self, mode: int = 0o600, text: bytes = b"0123456789abcdef" * 2) -> List[str]:
+    def write_secret(self, mode: int = 0o600, text: bytes = SECRET.encode()) -> List[str]:
         with open(self.secret, "wb") as file:
             file.write(text)
         os.chmod(self.secret, mode)
@@ -206,7 +214,7 @@ class RefusalTest(JoinedTestCase):
     def another_secret(self) -> str:
         path = os.path.join(self.folder, "other")
         with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="ascii") as file:
-            file.write("another secret, as long as it has to be\n")
+            file.write(OTHER_SECRET + "\n")
         return path
 
     @unittest.skipIf(os.getuid() != 0 or shutil.which("unshare") is None, "needs root and unshare")
@@ -231,7 +239,7 @@ class WaitingTest(JoinedTestCase):
     def test_an_address_where_nobody_listens(self) -> None:
         self.write_secret()
         job = self.launch("--join", "127.0.0.1:9", "--start-timeout", "1", "true")
-        self.check_refused(job, "did not form within 1 s", "nobody serves at 127.0.0.1:9")
+        self.check_refused(job, "did not form within 1 s", "nobody serves at 127.0.0.1:9; if a job")
 
     def test_that_it_waits_for_who_serves_is_told_before(self) -> None:
         self.write_secret()
@@ -292,13 +300,18 @@ class MistakeTest(JoinedTestCase):
         for mode in (0o640, 0o604, 0o620, 0o602):
             said = self.refused(*join, *self.write_secret(mode))
             self.assertIn(f"open to other users (mode {mode:04o}): chmod 600", said)
-        said = self.refused(*join, *self.write_secret(text=b"short\n"))
-        self.assertIn("holds 5 bytes; a secret has 32 to 4096", said)
-        self.assertIn("holds 4097 bytes", self.refused(*join, *self.write_secret(text=b"x" * 9000)))
-        said = self.refused(*join, *self.write_secret(text=b"secret" * 6))
-        self.assertIn("holds 5 different characters, which is no secret", said)
+        for weak in (b"0123456789abcdef" * 2, b"abcdefgh" * 6):
+            said = self.refused(*join, *self.write_secret(text=weak))
+            self.assertIn("does not hold 32 drawn bytes as 64 hexadecimal digits or as", said)
+            self.assertIn("write what `openssl rand -hex 32` gives into it", said)
         self.assertIn("No such file", self.refused(*join, "--secret-file", "/nowhere/secret"))
         self.assertIn("is not a file", self.refused(*join, "--secret-file", "/dev/null"))
+        pipe, link = (os.path.join(self.folder, name) for name in ("pipe", "link"))
+        os.mkfifo(pipe, 0o600)
+        self.assertIn("is not a file", self.refused(*join, "--secret-file", pipe))
+        os.symlink(self.secret, link)
+        said = self.refused(*join, "--secret-file", link)
+        self.assertIn("it is a symbolic link; name the file itself", said)
         serve = ["--serve", "127.0.0.1:0", "--nodes", "2"]
         said = self.refused(*serve, "--secret-file", "/nowhere/secret")
         self.assertIn("cannot make the secret file /nowhere/secret", said)

@@ -12,6 +12,7 @@ from typing import List, Optional
 
 import harness  # noqa: F401  # makes `covey` importable in a source tree
 
+from covey.errors import shown
 from covey.launch import check, endings, environment, node, output, report
 from covey.launch.spec import JobSpec, LaunchError
 
@@ -66,7 +67,7 @@ class ShownTest(unittest.TestCase):
     def test_text_of_other_nodes_steers_no_terminal(self) -> None:
         said = "\x1b[2J\x1b]0;title\x07 \u202egood\tÄ\r\x9b\n"
         wanted = "\\x1b[2J\\x1b]0;title\\x07 \\u202egood\tÄ\\r\\x9b\\n"
-        self.assertEqual(report.shown(said), wanted)
+        self.assertEqual(shown(said), wanted)
         fields = {"rank": 1, "pid": 2, "code": 3, "tail": [said], "host": said}
         (end,) = node._of_report(json.dumps(fields), 0.0)
         self.assertEqual((list(end.stderr_tail), end.host), ([wanted], wanted))

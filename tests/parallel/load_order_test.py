@@ -13,7 +13,7 @@ import sys
 import tempfile
 import unittest
 
-from harness import PLUGIN, PLUGIN_FOLDER, WHY_NO_PLUGIN, environment
+from harness import PLUGIN, PLUGIN_FOLDER, SECRET, WHY_NO_PLUGIN, environment
 
 # Each: import it, and use it.
 PARTS = {
@@ -54,7 +54,7 @@ class LoadOrderTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             secret = os.path.join(folder, "secret")
             with open(os.open(secret, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as file:
-                file.write(b"0123456789abcdef" * 2)
+                file.write(SECRET.encode())
             done = subprocess.run(
                 [sys.executable, "-c", code, secret],
                 env=environment(

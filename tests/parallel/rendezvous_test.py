@@ -17,7 +17,7 @@ import tempfile
 import unittest
 from typing import Dict, List, Optional, Tuple
 
-from harness import PLUGIN, PLUGIN_FOLDER, WHY_NO_PLUGIN, environment
+from harness import OTHER_SECRET, PLUGIN, PLUGIN_FOLDER, SECRET, WHY_NO_PLUGIN, environment
 
 LIMIT_S = 120.0
 SUMS = """
@@ -41,7 +41,7 @@ class RanksTestCase(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
-        self.secret = self.write_secret("secret", "0123456789abcdef" * 2)
+        self.secret = self.write_secret("secret", SECRET)
 
     def write_secret(self, name: str, text: str, mode: int = 0o600) -> str:
         path = os.path.join(self.folder, name)
@@ -109,6 +109,13 @@ class RanksTest(RanksTestCase):
         (rank,) = self.ranks("srun", 1)
         self.assertEqual(self.finish(rank), (0, "fine 0 1 0 1\n", ""))
 
+    def test_that_every_network_is_bound_is_told(self) -> None:
+        (rank,) = self.ranks("srun", 1, COVEY_RENDEZVOUS="0:0")
+        code, out, err = self.finish(rank)
+        self.assertEqual((code, out), (0, "fine 0 1 0 1\n"), err)
+        everywhere = r"0\.0\.0\.0:\d+; 0\.0\.0\.0 stands for every network of this machine"
+        self.assertRegex(err, f"covey: rank 0 serves the rendezvous at {everywhere}")
+
     @unittest.skipIf(importlib.util.find_spec("torch") is None, "torch is not installed")
     def test_ranks_of_torchrun(self) -> None:
         script = pathlib.Path(self.folder, "script.py")
@@ -129,7 +136,7 @@ class RanksTest(RanksTestCase):
             self.assertEqual(said, f"fine {rank} 2 {rank} 11\n")
 
     def test_a_rank_with_another_secret_is_refused_and_does_no_harm(self) -> None:
-        other = self.write_secret("other", "fedcba9876543210" * 2)
+        other = self.write_secret("other", OTHER_SECRET)
         waiting = self.ranks("srun", 2, [0], COVEY_START_TIMEOUT="20s")
         (refused,) = self.ranks("srun", 2, [1], COVEY_SECRET_FILE=other)
         self.check_raises(refused, "does not accept this node's secret")
@@ -236,7 +243,7 @@ class VariablesTest(RanksTestCase):
 class MistakeTest(RanksTestCase):
     def test_what_is_missing_or_wrong_is_named(self) -> None:
         place = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"}
-        open_to_all = self.write_secret("open", "0123456789abcdef" * 2, 0o644)
+        open_to_all = self.write_secret("open", SECRET, 0o644)
         for extra, words in (
             ({}, "nothing says which rank this is: start it with torchrun, srun or mpirun"),
             ({**place, "SLURM_PROCID": "2"}, "SLURM_PROCID=2 and SLURM_STEP_NUM_TASKS=2 are no"),

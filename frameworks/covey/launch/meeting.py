@@ -15,12 +15,15 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
 from covey import _native
-from covey.errors import Aborted, CoveyError
+from covey.errors import Aborted, CoveyError, shown
 from covey.launch import address_file, memory, secret
-from covey.launch.report import shown
 from covey.launch.spec import LaunchError, Rendezvous
 
 _FILE = "file:"
+_CLOSED = "; if a job was there, it had all its nodes before this one came"
+# As the control plane calls what is bound to every network, however it was written: no address
+# that anybody can be told to connect to.
+_EVERYWHERE = ("0.0.0.0", "[::]")
 # How often a file with the address, which the system tells nobody of, is looked for.
 LOOK_S = 0.05
 
@@ -77,6 +80,7 @@ class Meeting:
     def __init__(self, rendezvous: Rendezvous, slots: int) -> None:
         """Begins to serve, or to look for who does. Raises CoveyError."""
         self.waiting_for = f"no answer from {rendezvous.address} yet"
+        self.has_answer = rendezvous.serve  # whoever serves has said something
         self._rendezvous = rendezvous
         self._slots = slots
         self._secret = secret.read(rendezvous.secret_file)
@@ -116,7 +120,9 @@ class Meeting:
         while self._taken:
             event = self._taken.pop(0)
             if event["kind"] == "waiting":
-                self.waiting_for = shown(in_plain_words(event["text"]))
+                words = in_plain_words(event["text"])
+                self.has_answer = self._rendezvous.serve or words == event["text"]
+                self.waiting_for = shown(words)
             elif event["kind"] == "view":
                 self._view = event
                 if event["node"] == 0:
@@ -143,7 +149,7 @@ class Meeting:
         """Whether all nodes have left. Raises Aborted when one has died before."""
         kinds = {event["kind"]: event["text"] for event in self.news()}
         if "lost" in kinds:
-            raise Aborted(kinds["lost"])
+            raise Aborted(shown(kinds["lost"]))
         return "ended" in kinds
 
     def report(self, kind: str, text: str = "") -> bool:
@@ -206,9 +212,22 @@ class Meeting:
         return Place(number, nodes[number]["first_rank"], size, nodes, shm_fd)
 
 
+def everywhere(address: str) -> str:
+    """That the HOST of ``address`` (HOST:PORT in use) stands for every network, in words; empty
+    when it does not."""
+    host = address.rpartition(":")[0]
+    if host not in _EVERYWHERE:
+        return ""
+    return (
+        f"{host} stands for every network of this machine: name one address of it, unless the "
+        "others come by several"
+    )
+
+
 def too_late(meeting: Meeting, timeout_s: float) -> CoveyError:
     """The error when the job has not formed in time."""
+    closed = "" if meeting.has_answer else _CLOSED
     return LaunchError(
         f"the job did not form within {timeout_s:g} s (--start-timeout, COVEY_START_TIMEOUT): "
-        f"{meeting.waiting_for}"
+        f"{meeting.waiting_for}{closed}"
     )

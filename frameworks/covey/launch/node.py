@@ -11,7 +11,7 @@ import socket
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from covey.errors import CoveyError
+from covey.errors import CoveyError, shown
 from covey.launch import meeting, report
 from covey.launch.meeting import Meeting, Place
 from covey.launch.spec import LaunchError, Rendezvous
@@ -23,8 +23,6 @@ NEWS_S = 2.0
 _CAUSE_S = 10.0
 _TAIL_LINES = report.MAX_TRACEBACK_LINES
 _TAIL_BYTES = 12000
-# Addresses that nobody can be told to connect to.
-_EVERYWHERE = ("0.0.0.0", "[::]", "::", "*")
 
 
 class Node:
@@ -139,7 +137,7 @@ class Node:
         others = [node for node in self._place.nodes if node["node"] != self._place.node]
         hosts = sorted({node["host"] for node in others})
         ranks = [r for n in others for r in range(n["first_rank"], n["first_rank"] + n["slots"])]
-        return f"waiting for {report.ranks_in_words(ranks)} on {report.shown(', '.join(hosts))}"
+        return f"waiting for {report.ranks_in_words(ranks)} on {shown(', '.join(hosts))}"
 
     def close(self) -> None:
         """Leaves. The job's memory goes now: others may have opened it by this process's number."""
@@ -150,15 +148,13 @@ class Node:
 
 
 def _invitation(address: str, secret_file: str) -> str:
-    host, _, port = address.rpartition(":")
-    if host not in _EVERYWHERE:
+    warning = meeting.everywhere(address)
+    if not warning:
         join = f"--join {address} --secret-file {secret_file}"
         return f"serving the rendezvous at {address}; the others: {join}"
+    port = address.rpartition(":")[2]
     join = f"--join {socket.gethostname()}:{port} --secret-file {secret_file}"
-    return (
-        f"serving the rendezvous at {address}; {host} stands for every network of this machine: "
-        f"name one address of it, unless the others come by several; the others: {join}"
-    )
+    return f"serving the rendezvous at {address}; {warning}; the others: {join}"
 
 
 def fitting(lines: Sequence[str], limit_bytes: int) -> List[str]:
@@ -182,8 +178,8 @@ def _of_report(text: str, now: float) -> List[report.Exit]:
                 code=int(fields["code"]),
                 at=now,
                 traceback_at=None,
-                stderr_tail=[report.shown(str(line)) for line in fields["tail"]],
-                host=report.shown(str(fields["host"])),
+                stderr_tail=[shown(str(line)) for line in fields["tail"]],
+                host=shown(str(fields["host"])),
             )
         ]
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
@@ -193,10 +189,10 @@ def _of_report(text: str, now: float) -> List[report.Exit]:
 
 def _of_loss(event: dict, now: float) -> List[report.Exit]:
     """Each rank of the node that is gone; the loss of the rendezvous itself when none is known."""
-    text = report.shown(event["text"])
+    text = shown(event["text"])
     if not event["nodes"]:
         return [report.Exit(-1, -1, 1, now, None, [], lost=text)]
     (node,) = event["nodes"]
     ranks = range(node["first_rank"], node["first_rank"] + node["slots"])
     end = (node["process"], 1, now, None, [])
-    return [report.Exit(rank, *end, host=report.shown(node["host"]), lost=text) for rank in ranks]
+    return [report.Exit(rank, *end, host=shown(node["host"]), lost=text) for rank in ranks]

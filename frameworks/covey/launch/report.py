@@ -15,13 +15,6 @@ _FROM_RUNTIME = re.compile(r"^(covey|horovod)[\w.]*|^Horovod\w*", re.IGNORECASE)
 _RANK_NAMED = re.compile(r"\brank (\d+)\b")
 
 
-def shown(text: str) -> str:
-    """Text of another node as it may be written to a terminal: what would steer it is escaped."""
-    return "".join(
-        c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text
-    )
-
-
 @dataclass(frozen=True)
 class Exit:
     """The end of one rank.

@@ -4,50 +4,66 @@ into an environment or on a command line."""
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 
 from covey.launch.spec import LaunchError
 
 _BYTES = 32
-_LEAST_BYTES = 32
-# 32 hexadecimal digits that were drawn have fewer different ones once in 10 million.
-_LEAST_DIFFERENT = 8
 _MOST_BYTES = 4096
+# As CheckSecret of ops/control/secret.h, which says why.
+_HEX = re.compile(rb"[0-9A-Fa-f]*")
+_HEX_DIGITS = 64
+_BASE64 = re.compile(rb"[A-Za-z0-9+/_-]{43,}={0,2}")
+# 64 hexadecimal digits that were drawn have fewer different ones once in 10^15.
+_LEAST_DIFFERENT = 8
 
 
 def read(path: str) -> bytes:
     """The secret in the file, without white space around it.
 
     Raises:
-        LaunchError: there is no such file, others than its owner can read or write it, it belongs
-            to somebody else, or it is too short, or too uniform, to have been drawn: who talks to
-            the rendezvous can try secrets offline.
+        LaunchError: there is no such file, it is a symbolic link or no file, others than its owner
+            can read or write it, it belongs to somebody else, or what it holds was not drawn: who
+            talks to the rendezvous can try secrets offline.
     """
     try:
-        with open(path, "rb") as file:
+        # Not blocking: it may be a pipe.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(os.open(path, flags), "rb") as file:
             info = os.fstat(file.fileno())
-            text = file.read(_MOST_BYTES + 1).strip()
+            regular = stat.S_ISREG(info.st_mode)
+            text = file.read(_MOST_BYTES + 1).strip() if regular else b""
     except OSError as error:
-        raise LaunchError(f"secret file {path}: {error.strerror}") from error
-    if not stat.S_ISREG(info.st_mode):
+        link = "it is a symbolic link; name the file itself"
+        why = link if os.path.islink(path) else error.strerror
+        raise LaunchError(f"secret file {path}: {why}") from error
+    if not regular:
         raise LaunchError(f"secret file {path} is not a file")
     if info.st_uid not in (os.geteuid(), 0):
         raise LaunchError(f"secret file {path} belongs to user {info.st_uid}, who may know it")
     if info.st_mode & 0o077:
         mode = stat.S_IMODE(info.st_mode)
         raise LaunchError(f"secret file {path} is open to other users (mode {mode:04o}): chmod 600")
-    if not _LEAST_BYTES <= len(text) <= _MOST_BYTES:
+    if not _was_drawn(text):
         raise LaunchError(
-            f"secret file {path} holds {len(text)} bytes; a secret has {_LEAST_BYTES} to "
-            f"{_MOST_BYTES}"
-        )
-    if len(set(text)) < _LEAST_DIFFERENT:
-        raise LaunchError(
-            f"secret file {path} holds {len(set(text))} different characters, which is no secret: "
-            "remove it, and `coveyrun --serve` draws one, or write `openssl rand -hex 32` into it"
+            f"secret file {path} does not hold 32 drawn bytes as 64 hexadecimal digits or as "
+            "base64: whoever connects could guess it. Remove it, and `coveyrun --serve` makes one, "
+            "or write what `openssl rand -hex 32` gives into it"
         )
     return text
+
+
+def _was_drawn(text: bytes) -> bool:
+    """Whether it has the form of 32 drawn bytes or more; how it was made cannot be seen."""
+    if _HEX.fullmatch(text) is not None:
+        has_form = len(text) >= _HEX_DIGITS
+    else:
+        has_form = _BASE64.fullmatch(text) is not None
+    repeats = text in (text + text)[1:-1]
+    is_short = len(text) <= _MOST_BYTES
+    return has_form and is_short and not repeats and len(set(text)) >= _LEAST_DIFFERENT
 
 
 def make(path: str) -> bool:

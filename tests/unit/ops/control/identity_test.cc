@@ -30,17 +30,20 @@ TEST(IdentityTest, OneSecretOneIdentity) {
   EXPECT_EQ(one.certificate_pem, again.certificate_pem);
   const Identity other = Of("a secret of some lengtI");
   EXPECT_NE(one.key_pem, other.key_pem);
+  EXPECT_EQ(one.name, again.name);
+  EXPECT_NE(one.name, other.name);
   EXPECT_NE(one.certificate_pem, other.certificate_pem);
 }
 
 TEST(IdentityTest, ItIsSignedByItselfAndByNoOther) {
-  X509* one = Read(Of("a secret of some length").certificate_pem);
+  const Identity identity = Of("a secret of some length");
+  X509* one = Read(identity.certificate_pem);
   X509* other = Read(Of("another").certificate_pem);
   ASSERT_NE(one, nullptr);
   ASSERT_NE(other, nullptr);
   EXPECT_EQ(X509_verify(one, X509_get0_pubkey(one)), 1);
   EXPECT_NE(X509_verify(one, X509_get0_pubkey(other)), 1);
-  EXPECT_EQ(X509_check_host(one, kIdentityName, 0, 0, nullptr), 1);
+  EXPECT_EQ(X509_check_host(one, identity.name.c_str(), 0, 0, nullptr), 1);
   EXPECT_EQ(X509_cmp_current_time(X509_get0_notBefore(one)), -1);
   EXPECT_EQ(X509_cmp_current_time(X509_get0_notAfter(one)), 1);
   X509_free(one);
