@@ -23,7 +23,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Callable, Dict, List, Optional, Tuple
 
-from covey.errors import InvalidArgument
+from covey.errors import InvalidArgument, shown
 
 _MASK = (1 << 64) - 1
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -136,7 +136,7 @@ def parse(text: str) -> Schedule:
     seed = _SEED
     if comma:
         name, _, value = option.partition("=")
-        if name != "seed" or not value.isdigit():
+        if name != "seed" or not re.fullmatch(r"[0-9]{1,20}", value):
             raise InvalidArgument(f"{option!r} in {text!r} is not seed=N, the only option there is")
         seed = int(value)
     return Schedule(tuple(_item(word) for word in items.split("+")), seed)
@@ -159,7 +159,7 @@ def _item(word: str) -> Item:
         return replace(make(ranks, *arguments), who=ranks)
     except (TypeError, ValueError) as error:
         why = f" ({error})" if isinstance(error, _Wrong) else ""
-        raise InvalidArgument(f"{word!r} is not {form}{why}") from None
+        raise InvalidArgument(shown(f"{word!r} is not {form}{why}", kept="")) from None
 
 
 class _Wrong(ValueError):
@@ -197,7 +197,7 @@ def _range(text: str) -> Tuple[float, float]:
 
 
 def _positive(text: str) -> float:
-    if not re.fullmatch(r"\d*\.?\d+", text) or not float(text) > 0:
+    if not re.fullmatch(r"[0-9]*\.?[0-9]+", text) or not 0 < float(text) < math.inf:
         raise _Wrong(f"{text!r} is no number above 0")
     return float(text)
 

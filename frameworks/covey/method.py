@@ -40,6 +40,8 @@ def methods() -> List[Dict[str, Any]]:
 
 def check(text: str) -> None:
     """Raises InvalidArgument when ``text`` chooses no method: names what there is."""
+    if not text.isprintable():
+        raise InvalidArgument(f"{ascii(text[:80])} chooses no method: it cannot be shown")
     _native.method_check(text)
 
 
@@ -48,6 +50,8 @@ def full_text(text: Optional[str]) -> str:
 
     None stands for what this rank was told: then it needs ``init()``.
     """
+    if text is not None and not text.isprintable():
+        return ""
     return str(_native.method_text(text))
 
 

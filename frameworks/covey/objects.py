@@ -11,7 +11,7 @@ from typing import Any, List, Optional
 
 from covey import _native
 from covey.collectives import ALLGATHER, BROADCAST, How
-from covey.errors import InvalidArgument
+from covey.errors import Exhausted, InvalidArgument
 from covey.group import Group, world
 from covey.state import state
 
@@ -33,6 +33,15 @@ def _broadcast_bytes(data: bytearray, root: int, name: Optional[str], group: Gro
     """Overwrites ``data``, of one length everywhere, with the root's."""
     head = How(BROADCAST, "broadcast_object", root=root).head(group, name)
     _native.submit1(*head, _UINT8, data, None, (len(data),), data).wait()
+
+
+def _room(length: int, root: int) -> bytearray:
+    try:
+        return bytearray(length)
+    except (MemoryError, OverflowError) as error:
+        raise Exhausted(
+            f"the object of rank {root} has {length} bytes, which have no room here", root
+        ) from error
 
 
 def broadcast_object(
@@ -67,7 +76,7 @@ def broadcast_object(
     base = How(BROADCAST, "broadcast_object").stream(name)
     _broadcast_bytes(length, root_rank, base and base + ".length", process_set)
     if not is_root:
-        data = bytearray(int.from_bytes(length, "little"))
+        data = _room(int.from_bytes(length, "little"), root_rank)
     _broadcast_bytes(data, root_rank, base and base + ".bytes", process_set)
     return obj if is_root else pickle.loads(data)
 

@@ -8,13 +8,16 @@ memory (no file) that belongs to this user and has the name, which is drawn for 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import secrets
 import stat
 
 from covey.errors import InvalidArgument
 
 _PLACE = re.compile(r"([0-9]{1,10}) ([0-9]{1,10}) (covey-[0-9a-f]{32})")
+_NAME_BYTES = 16
 _SHOWN_CHARACTERS = 80
 
 
@@ -26,6 +29,15 @@ def host_id() -> str:
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         boot = file.read().strip()
     return f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
+
+
+def make() -> int:
+    """Memory to be told of by `place_of`, empty: it can grow, and nobody can cut it under others.
+    The descriptor is the caller's to close."""
+    name = f"covey-{secrets.token_hex(_NAME_BYTES)}"
+    made = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    fcntl.fcntl(made, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+    return made
 
 
 def place_of(descriptor: int) -> str:

@@ -31,11 +31,14 @@ def _create(options: Any, backend_options: Any = None) -> Any:
 
 def _file_of_job() -> str:
     """Where all ranks find the file: memory, which goes with the last that has it open."""
+    from covey.launch import memory
+
     global _memory
     if _memory < 0:
-        made = os.memfd_create("covey-store") if basics.rank() == 0 else -1
-        place = broadcast_object(f"/proc/{os.getpid()}/fd/{made}", 0, "torch.distributed.store")
-        _memory = made if made >= 0 else os.open(place, os.O_RDWR | os.O_CLOEXEC)
+        made = memory.make() if basics.rank() == 0 else -1
+        place = memory.place_of(made) if made >= 0 else None
+        place = broadcast_object(place, 0, "torch.distributed.store")
+        _memory = made if made >= 0 else memory.open_told(str(place))
         barrier()  # Rank 0 may be gone after it.
     return f"/proc/self/fd/{_memory}"
 

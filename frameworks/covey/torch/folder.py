@@ -25,12 +25,13 @@ from typing import Any, BinaryIO, Dict, Iterator, List, NamedTuple
 
 import torch
 
-from covey.errors import BadCheckpoint, InvalidArgument
+from covey.errors import BadCheckpoint, InvalidArgument, shown
 
 FORMAT = 1
 MANIFEST, MODEL, OPTIMIZER = "manifest.json", "model.pt", "optimizer.pt"
 
 _CHUNK_BYTES = 1 << 20
+_MOST_CHARACTERS = 300  # Of torch's words for what is wrong.
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE, of linux/fcntl.h and linux/fs.h.
 
 
@@ -210,8 +211,8 @@ def read_manifest(folder: pathlib.Path) -> Dict[str, Any]:
     try:
         manifest = json.loads(where.read_text(encoding="utf-8"))
         number = int(manifest["format"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadCheckpoint(f"{where} cannot be read: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise BadCheckpoint(f"{where} cannot be read: {shown(str(error))}") from error
     if number != FORMAT:
         newer = ": a newer Covey has written it" if number > FORMAT else ""
         raise BadCheckpoint(
@@ -244,18 +245,33 @@ def read(folder: pathlib.Path, name: str, entries: Dict[str, Any]) -> Any:
         BadCheckpoint: (a ValueError) it is missing, shorter, longer, or changed.
     """
     with _whole(folder, name, entries) as file:
-        return torch.load(file, map_location="cpu", weights_only=True)
+        try:
+            return torch.load(file, map_location="cpu", weights_only=True)
+        except OSError:
+            raise
+        except Exception as error:  # Of any kind: it is no file of torch's, or not a plain one.
+            why = shown(str(error).partition("\n")[0][:_MOST_CHARACTERS])
+            raise BadCheckpoint(f"{folder / name} cannot be read: {why}") from error
+
+
+def _entry(folder: pathlib.Path, said: Any) -> Entry:
+    if isinstance(said, list) and len(said) == 2:
+        length, digest = said
+        if type(length) is int and isinstance(digest, str):
+            return Entry(length, digest)
+    raise BadCheckpoint(f"{folder / MANIFEST} does not say length and hash of a file")
 
 
 @contextlib.contextmanager
 def _whole(folder: pathlib.Path, name: str, entries: Dict[str, Any]) -> Iterator[BinaryIO]:
     """A file, open at its begin, once it is known to be whole."""
     where = folder / name
-    if name not in entries:
+    if not isinstance(entries, dict) or name not in entries:
         raise BadCheckpoint(f"{folder / MANIFEST} knows no {name}")
-    wanted = Entry(*entries[name])
+    wanted = _entry(folder, entries[name])
     try:
-        with open(where, "rb") as file:
+        # Not blocking: it may be a pipe, whose length is 0.
+        with open(os.open(where, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             length_bytes = os.fstat(file.fileno()).st_size
             if length_bytes != wanted.length_bytes:
                 kind = "is cut short" if length_bytes < wanted.length_bytes else "is too long"
