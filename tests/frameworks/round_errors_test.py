@@ -10,11 +10,11 @@ import contextlib
 import gc
 import sys
 import unittest
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple, Type
 
 import torch
 from nets import batch_of, loss_of, make_net
-from ranks import SEED, SharedPool
+from ranks import SEED, SharedPool, also
 from whole_numbers import Trainer, gradient_of, sum_of
 
 import covey.torch as hvd
@@ -96,6 +96,28 @@ def throws_after_an_update(method: str) -> Tuple[List[float], Dict[int, str]]:
     return trainer.parameter.tolist(), trainer.seen
 
 
+def throws_in_a_post_hook(method: str, what: Type[BaseException]) -> Tuple[int, int, List[float]]:
+    """Rank 1 after its third update."""
+    trainer = Trainer(method, op=hvd.Average)
+    thrown = []
+
+    def log(*_: Any) -> None:
+        if trainer.steps == 3 and hvd.rank() == 1 and not thrown:
+            thrown.append(True)
+            raise what
+
+    trainer.optimizer.register_step_post_hook(log)
+    caught = 0
+    for _ in range(6):
+        try:
+            trainer.step()
+        except what:
+            caught += 1
+    trainer.optimizer.finish()
+    assert caught == len(thrown) == (hvd.rank() == 1)
+    return trainer.steps, trainer.optimizer.version, trainer.parameter.tolist()
+
+
 def ends_early(method: str) -> None:
     """Rank r does 3 + 4 r steps."""
     net = make_net()
@@ -168,6 +190,19 @@ class RoundErrorsTest(unittest.TestCase):
             for parameter, seen in results:
                 self.assertEqual(parameter, sum_of([6, 6, 6]), method)
                 self.assertEqual(seen, results[0][1], f"{method}, seed {SEED}")
+
+    def test_a_post_hook_that_throws_ends_the_step_after_what_is_exchanged(self) -> None:
+        expected = [total / 2 for total in sum_of([6, 6])]
+        for method in (
+            *("allreduce", "allreduce:max_wait=30s", "dpsgd", "dpsgd:order=atc", "adpsgd", "swarm"),
+            *("local:H=2", "local:H=2,max_wait=30s", "wagma:max_wait=30s,then=local@4"),
+            *("eager:admit=all,max_wait=30s,then=allreduce@4", "wagma:max_wait=30s"),
+        ):
+            for what in (Thrown, *also(KeyboardInterrupt)):
+                results = pool(2).call(throws_in_a_post_hook, method, what)
+                self.assertEqual(results[0], results[1], f"{method}, seed {SEED}")
+                if not method.startswith("wagma"):  # Its models average what is older.
+                    self.assertEqual(results[0], (6, 6, expected), method)
 
     def test_one_that_fails_half_made_leaves_quietly(self) -> None:
         self.assertEqual(pool(2).call(fails_half_made), [[], []])

@@ -20,6 +20,7 @@ import torch
 from covey.errors import Unsupported
 from covey.torch.own import make_fit
 from covey.torch.own_update import reads_parameters
+from covey.torch.update import update
 
 _PIECE = 4096  # Elements. Fewer than torch divides between threads.
 _HALVES = (torch.float16, torch.bfloat16)
@@ -42,7 +43,7 @@ def clipped_step(optimizer: Any, closure: Optional[Callable[[], Any]] = None) ->
         if not make_fit(optimizer):
             return None
         prepare(optimizer)
-        return optimizer._covey_super().step()
+        return update(optimizer)
     whole: Callable[[], Any] = closure
 
     def clipped() -> Any:
@@ -55,7 +56,7 @@ def clipped_step(optimizer: Any, closure: Optional[Callable[[], Any]] = None) ->
         return loss
 
     try:
-        return optimizer._covey_super().step(clipped)
+        return update(optimizer, clipped)
     except _Unfit as unfit:
         return unfit.loss
 

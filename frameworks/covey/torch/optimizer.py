@@ -55,6 +55,7 @@ from covey.torch.reducer import Reducer, check_agreement
 from covey.torch.snapshot import carry
 from covey.torch.tensors import CODES
 from covey.torch.trainers import Trainer
+from covey.torch.update import raise_late
 
 class _Distributed(torch.optim.Optimizer):
     """The methods that a distributed optimizer has on top of its class. Never instantiated: the
@@ -139,6 +140,7 @@ class _Distributed(torch.optim.Optimizer):
                 result = None if self._covey_progress.has_updated else self._update(closure)
                 self._covey_progress.after_update()
         end_step(self)
+        raise_late(self)
         return result
 
     step.hooked = True  # type: ignore[attr-defined]  # The class below runs torch's step hooks.
@@ -190,6 +192,7 @@ class _Distributed(torch.optim.Optimizer):
             self._refuse_in_flight("finish()")
             finish_part(self, strict)
             self._covey_progress.have_met()
+        raise_late(self)
 
     def lr_scale(self) -> float:
         """By what to multiply a learning rate that is right for one rank: ``covey.lr_scale``."""
@@ -221,6 +224,7 @@ class _Distributed(torch.optim.Optimizer):
         self._covey_is_settled = False
         self._covey_super().zero_grad(*args, **kwargs)
         begin_pass(self)
+        raise_late(self)
 
     def _refuse_in_flight(self, what: str) -> None:
         if self._covey_reducer is not None and self._covey_reducer.in_flight:

@@ -363,9 +363,8 @@ class RoundTrainer:
                 if leader >= 0:
                     self._hypers.write(hypers)
                     prepare(self._optimizer)
-                    update(self._optimizer, lambda: self._count(version))
-                else:
-                    self._count(version)
+                    update(self._optimizer)
+                self._count(version)
         finally:
             self._hypers.write(own)
 
