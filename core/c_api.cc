@@ -6,6 +6,7 @@
 #include "core/base/arena.h"
 #include "core/c_api.h"
 #include "core/covey.h"
+#include "core/covey_control.h"
 #include "core/covey_waiting.h"
 #include "core/run/plugin.h"
 #include "core/run/plugin_device.h"
@@ -183,6 +184,15 @@ covey_code covey_group_of(covey_runtime* runtime, const int32_t* ranks, int32_t 
   if (ranks == nullptr || count < 0) return Report(Status::InvalidArgument("ranks is NULL"), error);
   if (group == nullptr) return Report(Status::InvalidArgument("group is NULL"), error);
   return Report(use->GroupOf({ranks, static_cast<size_t>(count)}, group), error);
+}
+
+covey_code covey_group_apart(covey_runtime* runtime, covey_group group, const char* order,
+                             covey_group* apart, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  if (use.get() == nullptr) return Report(use.status(), error);
+  if (order == nullptr) return Report(Status::InvalidArgument("order is NULL"), error);
+  if (apart == nullptr) return Report(Status::InvalidArgument("apart is NULL"), error);
+  return Report(use->GroupApart(group, order, apart), error);
 }
 
 int covey_group_ranks(covey_runtime* runtime, covey_group group, int32_t* ranks, int32_t capacity) {

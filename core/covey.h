@@ -123,7 +123,7 @@ typedef enum covey_op {
   COVEY_PRODUCT = 4
 } covey_op;
 
-typedef uint64_t covey_group;  /* COVEY_WORLD or what covey_group_of returned */
+typedef uint64_t covey_group;  /* COVEY_WORLD or what covey_group_of (or _apart) returned */
 typedef uint64_t covey_handle; /* one operation in flight; 0 is never a handle */
 enum { COVEY_WORLD = 0 };
 
@@ -245,6 +245,11 @@ COVEY_API covey_code covey_group_of(covey_runtime* runtime, const int32_t* ranks
 /* Number of members; those in ascending order into ranks[0..capacity). -1: no such group. */
 COVEY_API int covey_group_ranks(covey_runtime* runtime, covey_group group, int32_t* ranks,
                                 int32_t capacity);
+
+/* The members of `group` once more, with names and an unnamed stream of their own: the same group
+ * for the same `order`, a text that is not empty. */
+COVEY_API covey_code covey_group_apart(covey_runtime* runtime, covey_group group, const char* order,
+                                       covey_group* apart, covey_error* error);
 
 /* ---- Submitting and waiting ---- */
 
@@ -386,13 +391,6 @@ COVEY_API size_t covey_method_at(covey_runtime* runtime, const char* text, int64
  * COVEY_INVALID_ARGUMENT when the group has fewer members than the method waits for. */
 COVEY_API covey_code covey_method_plan(covey_runtime* runtime, const char* text, covey_group group,
                                        int64_t version, covey_plan* plan, covey_error* error);
-
-/* ---- The job's shared memory (for launchers) ---- */
-
-/* Makes the shared memory of a job of `size` ranks on this host: a memfd without a name, so it
- * vanishes with the last process that holds it. Pass the descriptor on to every rank as
- * COVEY_SHM_FD. -1 with `error`. */
-COVEY_API int covey_job_create(int32_t size, covey_error* error);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,7 @@
 /* The C API's part for launchers: a job whose ranks one launcher has not started alone.
  *
- * Needs the plug-in grpc (libcovey_grpc.so). The conventions are those of covey.h. A covey_control
- * is used by one thread at a time.
+ * A covey_control needs the plug-in grpc (libcovey_grpc.so) and is used by one thread at a time.
+ * The conventions are those of covey.h.
  */
 #ifndef COVEY_CORE_COVEY_CONTROL_H_
 #define COVEY_CORE_COVEY_CONTROL_H_
@@ -11,6 +11,11 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Makes the shared memory of a job of `size` ranks on this host: a memfd without a name, so it
+ * vanishes with the last process that holds it. Pass the descriptor on to every rank as
+ * COVEY_SHM_FD. -1 with `error`. */
+COVEY_API int covey_job_create(int32_t size, covey_error* error);
 
 typedef struct covey_control covey_control; /* opaque: a node of the job */
 

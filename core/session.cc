@@ -175,10 +175,23 @@ Status Session::GroupOf(std::span<const int32_t> ranks, uint64_t* key) {
   const auto me = std::lower_bound(members.begin(), members.end(), rank());
   if (me != members.end() && *me == rank())
     group->my_index = GroupIndex{static_cast<int32_t>(me - members.begin())};
+  return KeepGroup(std::move(group), key);
+}
+
+Status Session::GroupApart(uint64_t of, std::string_view order, uint64_t* key) {
+  const Group* like = FindGroup(of);
+  if (like == nullptr) return Status::InvalidArgument("no such group: " + std::to_string(of));
+  if (order.empty()) return Status::InvalidArgument("order is empty");
+  auto group = std::make_unique<Group>(*like);
+  group->key = GroupKey(group->members, order);
+  return KeepGroup(std::move(group), key);
+}
+
+Status Session::KeepGroup(std::unique_ptr<Group> group, uint64_t* key) {
   const std::lock_guard lock(mutex_);
   *key = group->key;
   const auto [it, fresh] = groups_.try_emplace(group->key);
-  if (!fresh && it->second->members != members)
+  if (!fresh && it->second->members != group->members)
     return Status::Internal("two groups of this job share the key " + std::to_string(group->key));
   if (fresh) it->second = std::move(group);
   return Status::Ok();

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "core/base/config.h"
 #include "core/engine.h"
@@ -36,6 +37,8 @@ class Session {
 
   // The group of these ranks (see covey_group_of). Any thread.
   Status GroupOf(std::span<const int32_t> ranks, uint64_t* key);
+  // The same members as `of` (see covey_group_apart). Any thread.
+  Status GroupApart(uint64_t of, std::string_view order, uint64_t* key);
   const Group* FindGroup(uint64_t key);  // null: none
 
   // The device of this type (not the CPU) and number, opened by the first tensor on it; one per
@@ -72,6 +75,7 @@ class Session {
  private:
   explicit Session(const Config& config) : config_(config) {}
   void AdoptPlace();
+  Status KeepGroup(std::unique_ptr<Group> group, uint64_t* key);
   void SweepRounds();
   void SettleRounds();
   void SwapTimeline(std::unique_ptr<Timeline> timeline);

@@ -65,14 +65,15 @@ std::string ToString(const Shape& shape) {
   return text + "]";
 }
 
-uint64_t GroupKey(const std::vector<Rank>& members) {
+uint64_t GroupKey(const std::vector<Rank>& members, std::string_view order) {
   uint64_t hash = 14695981039346656037u;  // FNV-1a, 64 bit
-  for (Rank r : members) {
-    for (int shift = 0; shift < 32; shift += 8) {
-      hash ^= static_cast<uint64_t>((ToInt(r) >> shift) & 0xff);
-      hash *= 1099511628211u;
-    }
-  }
+  const auto add = [&hash](int byte) {
+    hash ^= static_cast<uint64_t>(byte & 0xff);
+    hash *= 1099511628211u;
+  };
+  for (Rank r : members)
+    for (int shift = 0; shift < 32; shift += 8) add(ToInt(r) >> shift);
+  for (const char c : order) add(c);
   return hash == 0 ? 1 : hash;
 }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/coded_form.h"
@@ -77,8 +78,9 @@ struct Group {
   Rank Coordinator() const { return members.front(); }  // the lowest rank
 };
 
-// The key of the group with these (sorted, distinct) members. Never 0.
-uint64_t GroupKey(const std::vector<Rank>& members);
+// The key of the group with these (sorted, distinct) members, and of that with names of its own
+// which `order` tells apart. Never 0.
+uint64_t GroupKey(const std::vector<Rank>& members, std::string_view order = {});
 
 // What is kept of a name from one request to the next, so that it need not be looked up again. The
 // baton holder's.

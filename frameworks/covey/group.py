@@ -107,6 +107,25 @@ class Group:
         return "Group()" if self._ranks is None else f"Group({list(self._ranks)})"
 
 
+class GroupApart(Group):
+    """The same ranks as ``Group(ranks)``, with names and an order of unnamed operations of its own,
+    which ``order``, a text that is not empty, tells apart. Internal."""
+
+    __slots__ = ("_order",)
+
+    def __init__(self, ranks: Iterable[int], order: str) -> None:
+        super().__init__(ranks)
+        self._order = order
+
+    @property
+    def id(self) -> int:
+        if self._life != state.life:
+            state.require()
+            self._number = _native.group_of(tuple(self.ranks), self._order)
+            self._life = state.life
+        return self._number
+
+
 world = Group()
 """Every rank of the job."""
 

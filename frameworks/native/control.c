@@ -1,4 +1,5 @@
-/* The type covey._native.Control: this process as a node of a job of several launchers.
+/* For launchers: the memory of a job, and the type covey._native.Control: this process as a node of
+ * a job of several launchers.
  *
  * One thread at a time, as covey_control asks; calls that wait release the interpreter lock. */
 #include "core/covey_control.h"
@@ -17,6 +18,17 @@ static covey_control* Opened(PyObject* object) {
   covey_control* control = ((Control*)object)->control;
   if (control == NULL) PyErr_SetString(PyExc_ValueError, "this node has left");
   return control;
+}
+
+PyObject* JobCreate(PyObject* module, PyObject* args) {
+  (void)module;
+  int size;
+  if (!PyArg_ParseTuple(args, "i:job_create", &size)) return NULL;
+  covey_error error;
+  ClearError(&error);
+  const int descriptor = covey_job_create(size, &error);
+  if (descriptor < 0) return RaiseError(&error);
+  return PyLong_FromLong(descriptor);
 }
 
 PyObject* ControlOpen(PyObject* module, PyObject* args) {

@@ -106,7 +106,8 @@ static PyObject* Place(PyObject* module, PyObject* unused) {
 static PyObject* GroupOf(PyObject* module, PyObject* args) {
   (void)module;
   PyObject* tuple;
-  if (!PyArg_ParseTuple(args, "O!:group_of", &PyTuple_Type, &tuple)) return NULL;
+  const char* order = NULL;
+  if (!PyArg_ParseTuple(args, "O!|z:group_of", &PyTuple_Type, &tuple, &order)) return NULL;
   const Py_ssize_t count = PyTuple_Size(tuple);
   int32_t* ranks = malloc((size_t)(count + 1) * sizeof(*ranks));
   if (ranks == NULL) return PyErr_NoMemory();
@@ -121,7 +122,9 @@ static PyObject* GroupOf(PyObject* module, PyObject* args) {
     covey_error error;
     ClearError(&error);
     covey_group group = 0;
-    const covey_code code = covey_group_of(NULL, ranks, (int32_t)count, &group, &error);
+    covey_code code = covey_group_of(NULL, ranks, (int32_t)count, &group, &error);
+    if (code == COVEY_OK && order != NULL)
+      code = covey_group_apart(NULL, group, order, &group, &error);
     error.code = code;
     answer = code == COVEY_OK ? PyLong_FromUnsignedLongLong(group) : RaiseError(&error);
   }
@@ -257,17 +260,6 @@ static PyObject* PluginCheck(PyObject* module, PyObject* args) {
   return NoneOrError(covey_plugin_check(name, &error), &error);
 }
 
-static PyObject* JobCreate(PyObject* module, PyObject* args) {
-  (void)module;
-  int size;
-  if (!PyArg_ParseTuple(args, "i:job_create", &size)) return NULL;
-  covey_error error;
-  ClearError(&error);
-  const int descriptor = covey_job_create(size, &error);
-  if (descriptor < 0) return RaiseError(&error);
-  return PyLong_FromLong(descriptor);
-}
-
 /* ---- The module ------------------------------------------------------------------------------ */
 
 static PyMethodDef methods[] = {
@@ -276,7 +268,7 @@ static PyMethodDef methods[] = {
     {"is_initialized", IsInitialized, METH_NOARGS, "is_initialized() -> bool"},
     {"place", Place, METH_NOARGS, "place() -> (rank, size, local rank, local size), or -1"},
     {"after_fork", AfterFork, METH_NOARGS, "after_fork(): in a child, what it writes is its own."},
-    {"group_of", GroupOf, METH_VARARGS, "group_of(tuple of ranks) -> group number"},
+    {"group_of", GroupOf, METH_VARARGS, "group_of(tuple of ranks, order=None) -> group number"},
     {"submit", Submit, METH_VARARGS, kSubmitDoc},
     {"submit1", SubmitOne, METH_VARARGS, kSubmitOneDoc},
     {"codecs", CodecsText, METH_NOARGS, "codecs() -> JSON text"},

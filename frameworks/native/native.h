@@ -81,6 +81,7 @@ PyObject* AfterFork(PyObject* module, PyObject* unused);
 
 int AddControlType(PyObject* module);
 PyObject* ControlOpen(PyObject* module, PyObject* args);
+PyObject* JobCreate(PyObject* module, PyObject* args);
 
 /* submit.c ------------------------------------------------------------------------------------- */
 

@@ -98,6 +98,27 @@ def other_calls() -> Any:
     ]
 
 
+def apart() -> Any:
+    """Rank 1 makes no call of the first group, and those of the two others the other way round."""
+    alone, *groups = [dist.new_group(range(SIZE), timeout=t) for t in (SHORT, None, None)]
+    rank = dist.get_rank()
+    said = []
+    if rank != 1:
+        work = dist.all_reduce(torch.ones(1), group=alone, async_op=True)
+        said.append(text_of(functools.partial(work.wait, timedelta(milliseconds=100)))[0])
+        said.append(text_of(work.wait)[0])
+        assert work.is_completed() and not work.is_success()
+        assert isinstance(work.exception(), covey.Timeout)
+    values = [torch.full((3,), 1.0 + rank), torch.full((3,), 100.0 * (1 + rank))]
+    calls = list(zip(values, groups))
+    if rank == 1:
+        calls.reverse()
+    begun = [dist.all_reduce(value, group=group, async_op=True) for value, group in calls]
+    for work in begun:
+        work.wait()
+    return said, [value.tolist() for value in values]
+
+
 def train(dies: bool) -> Any:
     """A step of DDP that one rank does not do."""
     parallel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2))
@@ -143,6 +164,16 @@ class TimeoutTest(unittest.TestCase):
         self.assertIn("of ranks 0, 2 has not ended within its timeout of 0.5 s", said[-1])
         self.assertIn("it waits for rank 2;", said[-1])
         pool.close()  # Nobody makes the other calls.
+
+    def test_groups_of_the_same_ranks_have_an_order_and_a_timeout_each(self) -> None:
+        pool = pools(SIZE)
+        pool.call(begin, timedelta(seconds=60))
+        for rank, (said, values) in enumerate(pool.call(apart)):
+            self.assertEqual(values, [[6.0] * 3, [600.0] * 3])
+            for limit, text in zip(("the 0.1 s of this wait", "its timeout of 0.5 s"), said):
+                self.assertIn(f"has not ended within {limit}: it waits for rank 1; it stays", text)
+            self.assertEqual(len(said), 0 if rank == 1 else 2)
+        pool.close()  # Rank 1 does not make the first group's call.
 
     def test_a_step_of_ddp_says_why_it_fails(self) -> None:
         for dies, timeout, why in ((False, SHORT, "it waits for rank 1;"), (True, None, "rank 1")):

@@ -45,7 +45,12 @@ static int Texts(void) {
 static int Groups(void) {
   covey_error error = COVEY_INIT(covey_error);
   const int32_t ranks[1] = {0};
+  covey_group apart;
   WRONG(covey_group_of(NULL, ranks, 1, NULL, &error), "group is NULL");
+  WRONG(covey_group_apart(NULL, COVEY_WORLD, "a", NULL, &error), "apart is NULL");
+  WRONG(covey_group_apart(NULL, COVEY_WORLD, NULL, &apart, &error), "order is NULL");
+  WRONG(covey_group_apart(NULL, COVEY_WORLD, "", &apart, &error), "order is empty");
+  WRONG(covey_group_apart(NULL, 7, "a", &apart, &error), "no such group: 7");
   EXPECT(covey_group_ranks(NULL, COVEY_WORLD, NULL, 3) == 1);
   return 0;
 }

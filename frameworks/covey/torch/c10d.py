@@ -3,9 +3,9 @@
 For CPU tensors: DDP, and what else calls all_reduce, broadcast, all_gather or barrier, runs over
 Covey then, under coveyrun or torchrun. Other calls say that they are not there yet.
 
-Every call of a process group is an operation of one ordered stream: ranks must make the calls of a
-group in one order, as with every backend. Covey's own unnamed operations on the same ranks are part
-of that order; named ones (DistributedOptimizer's, for one) are not.
+Every call of a process group is an operation of one ordered stream, which is the group's own:
+ranks must make the calls of a group in one order, as with every backend. Those of other groups of
+the same ranks, and Covey's own operations, are not part of it.
 
 Example:
     >>> import covey.torch  # doctest: +SKIP
@@ -26,7 +26,7 @@ import torch.distributed as dist
 import covey.torch as hvd
 from covey import basics, rendezvous
 from covey.errors import Timeout, Unsupported
-from covey.group import Group
+from covey.group import GroupApart
 from covey.method import unused
 from covey.torch.backend import NAME
 from covey.torch.call_limit import Limit
@@ -89,9 +89,7 @@ class CoveyWork(dist._Work):
             finally:
                 self._lock.release()
         except Timeout as error:
-            if is_last:
-                raise self._limit.passed(self._handle) from error
-            raise
+            raise self._limit.passed(self._handle, None if is_last else timeout) from error
 
     def await_end(self) -> None:
         """Called by Completions, before end_future."""
@@ -113,7 +111,8 @@ class CoveyWork(dist._Work):
         return True
 
     def is_completed(self) -> bool:
-        return bool(self._handle.poll())
+        """Also, as torch has it, when its timeout is over: then ``exception()`` says so."""
+        return bool(self._handle.poll()) or self._limit.left() == 0
 
     def is_success(self) -> bool:
         return self.is_completed() and not isinstance(self.exception(), Exception)
@@ -149,7 +148,7 @@ class CoveyProcessGroup(dist.ProcessGroup):
     def __init__(self, rank: int, ranks: List[int], name: str, timeout: timedelta) -> None:
         super().__init__(rank, len(ranks))
         self._ranks = sorted(ranks)
-        self._group = Group(ranks)
+        self._group = GroupApart(ranks, f"c10d.{name}")
         self._completions = Completions()
         self._program = Program(name)
         self._name = name

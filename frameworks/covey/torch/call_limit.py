@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import Any, List, Sequence
+from typing import Any, List, Optional, Sequence
 
 from covey.errors import CoveyError, Timeout
 from covey.handles import awaited
@@ -27,14 +27,16 @@ class Limit:
         """Seconds; 0 when it has passed."""
         return max(0.0, self._until - time.monotonic())
 
-    def passed(self, handle: Any) -> Timeout:
-        """What to raise when the operation of ``handle`` had not ended by then."""
+    def passed(self, handle: Any, waited_s: Optional[float] = None) -> Timeout:
+        """What to raise when the operation of ``handle`` had not ended by then, or within
+        ``waited_s`` of a wait that was shorter."""
+        limit = f"its timeout of {self._timeout_s:g} s"
+        limit = limit if waited_s is None else f"the {waited_s:g} s of this wait"
         missing = _missing(handle)
         whom = f"it waits for {_listed(missing)}" if missing else "nobody says who is missing"
         return Timeout(
-            f"{self._what} of {_listed(self._ranks)} has not ended within its timeout of "
-            f"{self._timeout_s:g} s: {whom}; it stays in flight, and later calls of the group come "
-            "after it",
+            f"{self._what} of {_listed(self._ranks)} has not ended within {limit}: {whom}; it "
+            "stays in flight, and later calls of the group come after it",
             missing[0] if len(missing) == 1 else -1,
         )
 
