@@ -8,6 +8,8 @@ PowerSGD at full rank, which loses nothing. Ranks come to their callbacks in dif
 from __future__ import annotations
 
 import functools
+import threading
+import time
 import unittest
 from typing import Any, Callable, List, Tuple
 
@@ -21,6 +23,8 @@ from torch.distributed.algorithms.ddp_comm_hooks.ddp_zero_hook import (
 )
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
+
+from covey.torch.completions import Completions
 
 SIZE = 2
 STEPS = 8
@@ -191,6 +195,37 @@ class CallbacksTest(unittest.TestCase):
 
     def test_errors_of_callbacks_are_those_of_their_futures(self) -> None:
         self.assertEqual(pools(SIZE).call(errors), [["'mine'", "'mine'", "4.0"]] * SIZE)
+
+
+class LeavingTest(unittest.TestCase):
+    def test_no_future_begins_to_end_when_the_process_ends(self) -> None:
+        began, goes_on, left = threading.Event(), threading.Event(), threading.Event()
+        ended = []
+
+        class Work:
+            def __init__(self, await_end: Any, end_future: Any) -> None:
+                self.await_end, self.end_future = await_end, end_future
+
+        def end_slowly() -> None:
+            began.set()
+            goes_on.wait(60)
+            ended.append("first")
+
+        completions = Completions()
+        completions.add(None, Work(lambda: None, end_slowly))
+        completions.add(None, Work(lambda: left.wait(60), lambda: ended.append("second")))
+        self.assertTrue(began.wait(60))
+        leaving = threading.Thread(target=completions.leave)
+        leaving.start()
+        while not completions._has_left:
+            time.sleep(0)
+        self.assertTrue(leaving.is_alive())  # A future ends just now.
+        goes_on.set()
+        leaving.join(60)
+        left.set()
+        for thread in completions._threads:
+            thread.join(60)
+        self.assertEqual(ended, ["first"])
 
 
 if __name__ == "__main__":

@@ -21,8 +21,10 @@ of earlier calls with its number have returned.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import threading
+import weakref
 from collections import Counter, deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional
 
@@ -30,6 +32,7 @@ import torch
 
 SLOTS = 16
 _MOST_IDLE = 2
+_LEAVE_S = 5.0
 _here = threading.local()
 
 
@@ -261,6 +264,12 @@ class Queue:
         self.is_waited_for = False  # Or will be: it is among the ready ones.
 
 
+def _leave(known: "weakref.ref[Completions]") -> None:
+    completions = known()
+    if completions is not None:
+        completions.leave()
+
+
 class Completions:
     """The threads that end futures: torch waits for them where no Python runs.
 
@@ -275,6 +284,10 @@ class Completions:
         self._idle = 0
         self._threads: List[threading.Thread] = []
         self._is_closed = False
+        self._ending = 0  # So many threads end a future just now.
+        self._has_left = False  # The process ends: no more futures do.
+        self._quiet = threading.Condition(self._lock)
+        atexit.register(_leave, weakref.ref(self))
 
     def add(self, lane: Optional[Lane], work: Any) -> None:
         """``work.await_end()`` then ``work.end_future()`` will be called, on one thread."""
@@ -291,6 +304,12 @@ class Completions:
             self._idle = 0
         for thread in iter(self._other_thread, None):
             thread.join()
+
+    def leave(self) -> None:
+        """The process ends. A thread that is stopped inside of torch would abort it."""
+        with self._lock:
+            self._has_left = True
+            self._quiet.wait_for(lambda: self._ending == 0, _LEAVE_S)
 
     def _other_thread(self) -> Optional[threading.Thread]:
         """One that has not ended."""
@@ -319,27 +338,35 @@ class Completions:
     def _end_one(self) -> bool:
         """False: no lane is in want of a thread."""
         with self._lock:
-            if not self._ready:
+            if not self._ready or self._has_left:
                 return False
             queue = self._ready.popleft()
             lane, work = queue.due[0]
         work.await_end()
         with self._lock:
+            if self._has_left:
+                return False
+            self._ending += 1
             queue.due.popleft()
             queue.is_waited_for = False
             if queue.due:
                 self._provide(queue)
             else:
                 del self._queues[lane]
-        work.end_future()
+        try:
+            work.end_future()
+        finally:
+            with self._lock:
+                self._ending -= 1
+                self._quiet.notify_all()
         return True
 
     def _rest(self) -> bool:
         """Waits for calls. False: there will be none, or enough threads wait for them."""
         with self._lock:
-            if self._ready:
+            if self._ready and not self._has_left:
                 return True
-            if self._is_closed or self._idle >= _MOST_IDLE:
+            if self._has_left or self._is_closed or self._idle >= _MOST_IDLE:
                 return False
             self._idle += 1
         self._turn.acquire()
