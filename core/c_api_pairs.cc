@@ -70,7 +70,7 @@ Status CheckIsCodable(const covey_pairs_config& config, const std::string& metho
                                  "leave out codec");
 }
 
-PairsPort::Bundle BundleOf(const covey_pairs_config& config, const Group& group,
+PairsPort::Bundle BundleOf(const Use& use, const covey_pairs_config& config, const Group& group,
                            const Rules& rules) {
   const MethodPairs& pairs = rules.pairs;
   return {.name = config.name,
@@ -83,6 +83,7 @@ PairsPort::Bundle BundleOf(const covey_pairs_config& config, const Group& group,
                    .of_copies = pairs.of_copies},
           .codec = rules.codec,
           .max_wait = pairs.max_wait,
+          .longest_sleep = use->waiting().longest_sleep,
           .kernels = &BestKernels()};
 }
 
@@ -105,7 +106,7 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_pairs_config* co
   mine.text =
       "method " + mine.text + ", " + TextOf({config->num_spans, config->dtypes, config->counts});
   auto port =
-      std::make_unique<PairsPort>(BundleOf(*config, *group, rules), group, &use->transport());
+      std::make_unique<PairsPort>(BundleOf(use, *config, *group, rules), group, &use->transport());
   RETURN_IF_ERROR(CheckModel(*port, spans));
   const std::string what = std::string("pairs '") + config->name + "'";
   const size_t limit_bytes = use->config().memory_limit;

@@ -4,12 +4,6 @@
 #include <utility>
 
 namespace covey {
-namespace {
-
-// News of a death rings no bell.
-constexpr Time kLongestSleep = 20 * kMillisecond;
-
-}  // namespace
 
 PairsPort::PairsPort(Bundle bundle, const Group* group, Transport* transport)
     : bundle_(std::move(bundle)),
@@ -102,6 +96,7 @@ Status PairsPort::Await(std::vector<int32_t> (Pairs::*missing)(), Time deadline)
   for (;;) {
     const uint32_t ticket = words_->Ticket(memory_.BellAt());
     const Time now = clock_.Now();
+    Time left = kNever;
     {
       const std::lock_guard lock(mutex_);
       HearOfLosses();
@@ -112,9 +107,11 @@ Status PairsPort::Await(std::vector<int32_t> (Pairs::*missing)(), Time deadline)
         since_ = now;  // called again it waits anew
         return MissingAfter(members);
       }
+      left = bundle_.max_wait - (now - since_);
     }
     if (now >= deadline) return Status::Timeout("the deadline is over");
-    words_->Sleep(memory_.BellAt(), ticket, std::min(deadline, now + kLongestSleep));
+    words_->Sleep(memory_.BellAt(), ticket,
+                  std::min(deadline, now + std::min(left, bundle_.longest_sleep)));
   }
 }
 

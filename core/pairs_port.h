@@ -29,6 +29,7 @@ class PairsPort {
     PairRule rule;
     PairCodec codec = {};
     Time max_wait = 60 * kSecond;  // in Finish
+    Time longest_sleep = kSecond;  // news of a death rings no bell
     const Kernels* kernels = nullptr;
   };
   using Met = PairSteps::Met;

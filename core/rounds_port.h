@@ -34,6 +34,7 @@ class RoundsPort {
   struct Waiting {
     Time spin = 0;
     int yields = 0;
+    Time longest_sleep = kSecond;  // a peer that is stopped, or has died, rings no bell
   };
   struct Bundle {
     std::string name;

@@ -18,6 +18,8 @@ namespace {
 // How long a rank that leaves sees to it, at most, that what its rounds know does not go with it:
 // as long as peers that run may take. Silent ones get less (core/hosts/seat.h).
 constexpr Time kLinger = 60 * kSecond;
+// A part of the knob recheck: a look for what rings no bell, of whoever waits in rounds and pairs.
+constexpr Time kBellLooks = 50;
 // Numbers of channels: above these bits the rank that has made them.
 constexpr int kChannelBits = 40;
 
@@ -263,7 +265,9 @@ uint64_t Session::NewChannel() {
 
 RoundsPort::Waiting Session::waiting() const {
   const bool oversubscribed = config_.local_size > sysconf(_SC_NPROCESSORS_ONLN);
-  return {.spin = oversubscribed ? 0 : config_.spin, .yields = config_.yield_count};
+  return {.spin = oversubscribed ? 0 : config_.spin,
+          .yields = config_.yield_count,
+          .longest_sleep = config_.recheck / kBellLooks};
 }
 
 RoundsPort* Session::FindRounds(uint64_t number) {

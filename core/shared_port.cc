@@ -6,12 +6,6 @@
 #include <utility>
 
 namespace covey {
-namespace {
-
-// A peer that is stopped rings for nobody, and news of a death rings no bell.
-constexpr Time kLongestSleep = 20 * kMillisecond;
-
-}  // namespace
 
 SharedPort::SharedPort(Bundle bundle, const Group* group, Transport* transport)
     : RoundsPort(std::move(bundle), group), transport_(transport), words_(transport->words()) {}
@@ -117,7 +111,8 @@ Status SharedPort::DriveOn(const Done& done, Time deadline) {
       sched_yield();
       continue;
     }
-    words_->Sleep(memory_.BellAt(), ticket, std::min({until, deadline, now + kLongestSleep}));
+    const Time longest = now + bundle_.waiting.longest_sleep;
+    words_->Sleep(memory_.BellAt(), ticket, std::min({until, deadline, longest}));
   }
 }
 

@@ -167,8 +167,9 @@ constexpr Knob kKnobs[] = {
      .field = &Config::recheck,
      .minimum = 20 * kMillisecond,
      .maximum = 86400 * kSecond,
-     .help = "how long a sleeping thread waits for a wake-up before it looks by itself; it looks "
-             "for dead ranks twenty times as often"},
+     .help =
+         "how long a sleeping thread waits for a wake-up before it looks by itself; it looks "
+         "for dead ranks twenty times as often, and fifty times where it waits in rounds or pairs"},
     {.name = "arena_bytes",
      .unit = "B",
      .type = Type::kSize,

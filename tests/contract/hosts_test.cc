@@ -76,7 +76,8 @@ TEST_P(HostsTest, WhoIsStoppedHoldsUpNobodyAndCatchesUp) {
 
 TEST_P(HostsTest, WhoIsKilledHoldsUpNobody) {
   std::atomic<int> done{0};
-  RunRanks(size(), kOverNetwork, [&](int rank, covey_runtime*& runtime) {
+  const std::string settings = std::string(kOverNetwork) + "\n" + kLooksForLosses;
+  RunRanks(size(), settings.c_str(), [&](int rank, covey_runtime*& runtime) {
     Student student(rank, size(), runtime, kMethod);
     for (int64_t step = 1; step <= kBefore; ++step) Train(&student);
     if (rank == stopped()) {

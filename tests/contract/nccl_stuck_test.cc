@@ -16,7 +16,7 @@ TEST(NcclStuckTest, EndsWithinTheBound) {
   const FakeCuda& cuda = CudaOfTest();
   nccl.never_abort();
   testing::internal::CaptureStderr();
-  const char* settings = "plugin_path=ops/devices\nnccl_bytes=0B\nnccl_abort=50ms";
+  const char* settings = "plugin_path=ops/devices\nnccl_bytes=0B\nnccl_abort=50ms\nrecheck=1s";
   RunRanks(2, settings, [&](int rank, covey_runtime*& runtime) {
     cuda.use_card(rank + 1);
     void* stream = cuda.stream();

@@ -330,7 +330,8 @@ TEST(NcclTest, ARankThatGoesEndsWhatWaitsForItInsideNccl) {
   static std::atomic<bool> open;
   open = false;
   testing::internal::CaptureStderr();
-  RunCards(3, kSettings, [&](int rank, covey_runtime*& runtime, void* stream) {
+  const std::string settings = std::string(kSettings) + "\n" + kLooksForLosses;
+  RunCards(3, settings.c_str(), [&](int rank, covey_runtime*& runtime, void* stream) {
     AwaitCircuit(runtime, stream);
     OnDevice memory(COVEY_FLOAT32, 4, 100, stream);
     memory.Compute(std::vector<float>(100, 1));

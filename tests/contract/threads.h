@@ -19,6 +19,10 @@ namespace covey {
 
 // Runs body(rank, runtime) on `size` threads and waits for all. Each runtime is freed at the end of
 // its body, unless the body did it and set the pointer to null.
+//
+// No thread looks by itself: a wake-up that is lost hangs the test until its time limit. A test in
+// which ranks are lost, of which no bell tells, says kLooksForLosses.
+constexpr const char* kLooksForLosses = "recheck=1s\n";
 inline void RunRanks(int size, const char* settings,
                      const std::function<void(int, covey_runtime*&)>& body) {
   covey_error error = COVEY_INIT(covey_error);
@@ -31,7 +35,8 @@ inline void RunRanks(int size, const char* settings,
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       covey_error why = COVEY_INIT(covey_error);
-      const std::string text = "local_size=" + std::to_string(size) + "\n" + settings;
+      const std::string text = "local_size=" + std::to_string(size) +
+                               "\nrecheck=3600s\nstall_warning=3600s\n" + settings;
       const covey_config config = {.struct_size = sizeof(covey_config),
                                    .rank = rank,
                                    .size = size,

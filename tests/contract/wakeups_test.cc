@@ -1,8 +1,7 @@
 // Wake-ups within one process and between processes: what sleeps is rung.
 //
-// With recheck=3600s no thread looks by itself, and dead ranks are looked for every three minutes:
-// a wake-up that is lost hangs the test until its time limit. Ranks are threads over real shared
-// memory, with engine threads and futexes.
+// No thread looks by itself (threads.h): a wake-up that is lost hangs the test until its time limit.
+// Ranks are threads over real shared memory, with engine threads and futexes.
 #include <gtest/gtest.h>
 
 #include <semaphore>
@@ -11,8 +10,6 @@
 
 namespace covey {
 namespace {
-
-constexpr const char* kNobodyLooks = "recheck=3600s\nstall_warning=3600s";
 
 void Allreduce(covey_runtime* runtime, const std::string& name, std::vector<float>* data) {
   covey_error error = COVEY_INIT(covey_error);
@@ -53,7 +50,7 @@ class InTheBackground {
 class WakeupsTest : public testing::TestWithParam<int> {};
 
 TEST_P(WakeupsTest, OfBlockingOperations) {
-  RunRanks(GetParam(), kNobodyLooks, [](int, covey_runtime*& runtime) {
+  RunRanks(GetParam(), "", [](int, covey_runtime*& runtime) {
     std::vector<float> small(8, 0.0f), large(40000, 0.0f);
     for (int i = 0; i < 300; ++i) {
       Allreduce(runtime, "small", &small);
@@ -63,7 +60,7 @@ TEST_P(WakeupsTest, OfBlockingOperations) {
 }
 
 TEST_P(WakeupsTest, OfOperationsThatEndInTheBackground) {
-  RunRanks(GetParam(), kNobodyLooks, [](int, covey_runtime*& runtime) {
+  RunRanks(GetParam(), "", [](int, covey_runtime*& runtime) {
     for (int i = 0; i < 100; ++i) {
       InTheBackground(runtime, "small", 8).Await(static_cast<float>(GetParam()));
       InTheBackground(runtime, "large", 40000).Await(static_cast<float>(GetParam()));
@@ -74,7 +71,7 @@ TEST_P(WakeupsTest, OfOperationsThatEndInTheBackground) {
 // Two waiters claim the baton in turn, so that the engine thread gives way to them, and leave
 // together while an operation that neither waits for is under way.
 TEST_P(WakeupsTest, OfWhatWaitersLeaveBehind) {
-  RunRanks(GetParam(), kNobodyLooks, [](int, covey_runtime*& runtime) {
+  RunRanks(GetParam(), "", [](int, covey_runtime*& runtime) {
     constexpr int kRounds = 300;
     std::barrier round(3);
     const auto small = [&](const char* name) {
@@ -97,9 +94,63 @@ TEST_P(WakeupsTest, OfWhatWaitersLeaveBehind) {
   });
 }
 
+void Yield(int times) {
+  for (int i = 0; i < times; ++i) sched_yield();
+}
+
+// Two threads: one waits for "late", which rank 0 begins when the other has done `does_now`. By
+// turns either of them drives, and has fallen asleep when the other one comes.
+void OneSleepsAndAnother(covey_runtime* runtime, int rank,
+                         const std::function<void(covey_runtime*)>& does_now) {
+  for (int i = 0; i < 60; ++i) {
+    std::vector<float> late(8, 0.0f);
+    if (rank == 0) {
+      Yield(60 * i);
+      does_now(runtime);
+      Allreduce(runtime, "late", &late);
+      continue;
+    }
+    std::thread sleeper([&] {
+      Yield(i % 2 == 0 ? 0 : 20 * i);
+      Allreduce(runtime, "late", &late);
+    });
+    Yield(i % 2 == 0 ? 20 * i : 0);
+    does_now(runtime);
+    sleeper.join();
+  }
+}
+
+TEST_P(WakeupsTest, OfAWaiterByWhatAnotherThreadSubmits) {
+  RunRanks(GetParam(), "", [](int rank, covey_runtime*& runtime) {
+    OneSleepsAndAnother(runtime, rank, [](covey_runtime* own) {
+      InTheBackground(own, "now", 8).Await(static_cast<float>(GetParam()));
+    });
+  });
+}
+
+TEST_P(WakeupsTest, OfAWaiterByAnotherThatDrives) {
+  RunRanks(GetParam(), "", [](int rank, covey_runtime*& runtime) {
+    OneSleepsAndAnother(runtime, rank, [](covey_runtime* own) {
+      std::vector<float> data(8, 0.0f);
+      Allreduce(own, "now", &data);
+    });
+  });
+}
+
+TEST_P(WakeupsTest, OfAWaiterThatDrivesByACallThatNeedsTheBaton) {
+  RunRanks(GetParam(), "", [](int rank, covey_runtime*& runtime) {
+    OneSleepsAndAnother(runtime, rank, [](covey_runtime* own) {
+      char text[256];
+      EXPECT_GT(covey_status(own, text, sizeof(text)), 0u);
+      std::vector<float> data(8, 0.0f);
+      Allreduce(own, "now", &data);
+    });
+  });
+}
+
 // Each occurrence of a name that changes its shape is agreed anew, over mailboxes.
 TEST_P(WakeupsTest, OfMessagesToTheCoordinator) {
-  RunRanks(GetParam(), kNobodyLooks, [](int, covey_runtime*& runtime) {
+  RunRanks(GetParam(), "", [](int, covey_runtime*& runtime) {
     for (int i = 1; i <= 100; ++i) {
       std::vector<float> data(static_cast<size_t>(i), 0.0f);
       Allreduce(runtime, "grows", &data);
@@ -110,7 +161,7 @@ TEST_P(WakeupsTest, OfMessagesToTheCoordinator) {
 
 // The baton is taken from whoever drives, or sleeps with it.
 TEST_P(WakeupsTest, OfThreadsThatAskForMemory) {
-  RunRanks(GetParam(), kNobodyLooks, [](int, covey_runtime*& runtime) {
+  RunRanks(GetParam(), "", [](int, covey_runtime*& runtime) {
     std::atomic<bool> over{false};
     std::thread other([&] {
       covey_error error = COVEY_INIT(covey_error);
