@@ -17,7 +17,7 @@ bool Snapshots::IsAsked(uint64_t applied, const std::vector<bool>& lost, Time no
   }
   const uint64_t word = words_->Load(memory_->ClaimAt());
   const Claim claim = Claim::Of(word);
-  if (claim.number > ask.number) return false;
+  if (Ask::IsLater(claim.number, ask.number)) return false;
   Claim mine{.number = ask.number, .member = self_};
   if (claim.number == ask.number) {
     if (seen_claim_ != word) {

@@ -32,10 +32,16 @@
 namespace covey {
 
 struct Ask {
-  uint64_t number = 0;   // of asks; 0: nobody has
-  uint64_t version = 0;  // of the latest, which is the highest
+  uint64_t number = 0;   // of asks, modulo kNumbers
+  uint64_t version = 0;  // of the latest, which is the highest; 0: nobody has asked
 
   static constexpr int kVersionBits = 40;
+  static constexpr uint64_t kNumbers = uint64_t{1} << (64 - kVersionBits);
+  // Of two numbers that are not as far apart as half of all.
+  static bool IsLater(uint64_t number, uint64_t other) {
+    const uint64_t distance = (number - other) % kNumbers;
+    return distance > 0 && distance < kNumbers / 2;
+  }
   uint64_t Word() const { return number << kVersionBits | version; }
   static Ask Of(uint64_t word) {
     return {word >> kVersionBits, word & ((uint64_t{1} << kVersionBits) - 1)};
