@@ -21,6 +21,10 @@ _CC_DEPS = {
         "//ops/kernels",
         "//tests/plugins:fake_cuda",
     ],
+    "contract/fuzz/control": [
+        "//ops/control:grpc",
+        "//proto:control",
+    ],
     "contract/nccl": [
         "//core:c_api",
         "//ops",
@@ -119,8 +123,8 @@ _CC_TEXTS = {
 
 # Tests of what only a machine with gRPC builds.
 _CC_OF_GRPC = [
-    "contract/control_fuzz_test.cc",
     "contract/control_test.cc",
+    "contract/fuzz/control_test.cc",
     "unit/ops/control/challenge_test.cc",
     "unit/ops/control/identity_test.cc",
 ]
@@ -128,11 +132,13 @@ _CC_OF_GRPC = [
 # A test through gRPC's own threads, which the sanitizers do not know: tools/check leaves it out.
 _CC_TAGS = {"contract/control_test.cc": ["grpc"]}
 
-# What starts whole jobs in a folder of quick tests.
+# What starts whole jobs in a folder of quick tests; /sys/fs/cgroup, where processes can be limited,
+# is read only in a sandbox.
 _PY_TAGS = {
     "golden/readme_wheel_test.py": ["processes"],
     "golden/wheel_grpc_test.py": ["processes"],
     "golden/wheel_test.py": ["processes"],
+    "parallel/attacks_test.py": ["no-sandbox"],
 }
 
 # Tests that run in parts, at once on as many cores.

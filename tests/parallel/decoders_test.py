@@ -1,47 +1,43 @@
-"""Goal: whatever a store, an address file or another launcher says, it is taken or refused by the
-errors that its readers know; nothing is opened, evaluated or shown that should not be.
-Method: valid texts changed at random from a seed that is printed; FUZZ_SEED repeats a run,
-FUZZ_ROUNDS makes a longer one."""
+"""Goal: whatever a store, a file, a variable or another launcher says, it is taken or refused by
+the errors that its readers know; nothing is opened, evaluated or shown that should not be.
+Method: valid texts changed at random (fuzz.py)."""
 
 from __future__ import annotations
 
 import json
 import os
-import random
 import tempfile
 import unittest
-from typing import Callable
+from typing import Dict
+from unittest import mock
 
-import harness  # noqa: F401  # makes `covey` importable in a source tree
+from fuzz import FuzzTestCase
+from harness import SECRET
 
-from covey import _native, rendezvous
+from covey import _native, inject, method, objects, rendezvous
 from covey.errors import CoveyError
-from covey.launch import address_file, memory, node
+from covey.launch import address_file, memory, node, secret
 from covey.state import state
 
-SEED = int(os.environ.get("FUZZ_SEED", "20261124"))
-ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "2000"))
-_BITS = (b"", b"\x00", b"\xff\xfe", b"..", b"/", b"-1", b"1e999", b"null", b"[", b'"', b"\\u0000",
-         b"99999999999999999999", b"{}", b"\x1b[2J", b"\n", b" ", b"9" * 5000)
+_METHODS = (
+    b"allreduce:max_wait=2s", b"eager:admit=0.5,grace=0s,log=64",
+    b"wagma:group_size=4,sync_every=10", b"local:local_steps=8,codec=int8",
+    b"swarm:codec=lattice@8,local_steps=2", b"dpsgd:order=cwa", b"adpsgd:codec=bf16",
+    b"eager@100:then=wagma:group_size=2", b"local:warmup=10,then=allreduce",
+)
+_INJECTED = (
+    b"delay:320ms@2", b"slow:10x@1", b"pause:5s:100@rank2", b"pareto:350ms:1.6",
+    b"lognormal:550ms:0.55:3s@0.25", b"delay:3000us@1,seed=4", b"random:0ms-200ms+rotate:1ms-2ms",
+)
 
 
-class DecodersTest(unittest.TestCase):
+class DecodersTest(FuzzTestCase):
     def setUp(self) -> None:
-        print(f"FUZZ_SEED={SEED}", flush=True)
-        self.random = random.Random(SEED)
+        super().setUp()
         self.addCleanup(setattr, state, "meeting", None)
-
-    def changed(self, valid: bytes) -> bytes:
-        data = valid
-        for _ in range(self.random.randint(1, 3)):
-            begin = self.random.randrange(len(data) + 1)
-            end = min(len(data), begin + self.random.choice((0, 1, 1, 5, 40)))
-            data = data[:begin] + self.random.choice(_BITS) + data[end:]
-        return data
-
-    def run_on(self, valid: bytes, one: Callable[[bytes], None]) -> None:
-        for _ in range(ROUNDS):
-            one(self.changed(valid))
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
 
     def test_entries_of_the_store(self) -> None:
         job = _native.job_create(2)
@@ -58,7 +54,35 @@ class DecodersTest(unittest.TestCase):
             except CoveyError as error:
                 self.assertTrue(str(error).isprintable())
 
-        self.run_on(json.dumps(said).encode(), one)
+        self.run_on([json.dumps(said).encode()], one)
+
+    def test_words_of_the_store(self) -> None:
+        class Store:
+            """As one in which a stranger has written."""
+
+            said: dict = {}
+
+            def set(self, key: str, value: str) -> None:
+                pass
+
+            def wait(self, keys: list, limit: object) -> None:
+                pass
+
+            def get(self, key: str) -> bytes:
+                return self.said.get(key.rpartition("/")[2], b"")
+
+        def one(data: bytes) -> None:
+            for rank, key in ((1, "verdict"), (0, "1")):
+                store = Store()
+                store.said = {key: data}
+                try:
+                    rendezvous._agree(store, rank, 2)
+                    self.assertEqual(data, b"")
+                except CoveyError as error:
+                    self.assertTrue(str(error).replace("\t", "").isprintable())
+                    self.assertLess(len(str(error)), 1100)
+
+        self.run_on([b"rank 1 cannot join the job: \x1b]0;x\x07"], one)
 
     def test_reports_of_other_launchers(self) -> None:
         fields = {"rank": 1, "pid": 2, "code": 3, "tail": ["Traceback", "x"], "host": "a"}
@@ -68,21 +92,95 @@ class DecodersTest(unittest.TestCase):
                 for text in (*end.stderr_tail, end.host, end.lost):
                     self.assertTrue(text.replace("\t", "").isprintable())
 
-        self.run_on(json.dumps(fields).encode(), one)
+        self.run_on([json.dumps(fields).encode()], one)
+
+    def of_file(self, data: bytes, read: object) -> object:
+        path = os.path.join(self.folder, "file")
+        with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(data)
+        try:
+            return read(path)  # type: ignore[operator]
+        except CoveyError as error:
+            self.assertTrue(str(error).isprintable())
+            return None
 
     def test_address_files(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "address")
+        def one(data: bytes) -> None:
+            self.assertTrue(str(self.of_file(data, address_file.read)).isprintable())
 
-            def one(data: bytes) -> None:
-                with open(path, "wb") as file:
-                    file.write(data)
+        self.run_on([b"127.0.0.1:29500"], one)
+
+    def test_secret_files(self) -> None:
+        def one(data: bytes) -> None:
+            taken = self.of_file(data, secret.read)
+            if taken is not None:
+                self.assertEqual(taken, data.strip())
+                self.assertGreaterEqual(len(set(taken)), 8)
+                self.assertGreaterEqual(len(taken), 43)
+
+        self.run_on([SECRET.encode(), b"nn0k8MG4WjNi1PGge8jpVU8NOhxnsp6IQPXWx6sTkuQ=\n"], one)
+        self.assertEqual(self.of_file(SECRET.encode() + b"\n", secret.read), SECRET.encode())
+        for weak in (b"0123456789abcdef" * 4, b"abcdefgh" * 6, SECRET[:-1].encode(), b"a" * 64):
+            self.assertIsNone(self.of_file(weak, secret.read), weak)
+
+    def test_texts_of_methods(self) -> None:
+        def one(data: bytes) -> None:
+            for text in (data.decode("utf-8", "surrogateescape"), data.decode("latin-1")):
                 try:
-                    self.assertTrue(address_file.read(path).isprintable())
+                    method.check(text)
+                    self.assertTrue(method.full_text(text))
                 except CoveyError as error:
-                    self.assertTrue(str(error).isprintable())
+                    self.assertTrue(str(error).replace("\n", "").isprintable(), ascii(text))
+                    self.assertEqual(method.full_text(text), "")
 
-            self.run_on(b"127.0.0.1:29500", one)
+        self.run_on(_METHODS, one)
+
+    def test_texts_of_what_is_injected(self) -> None:
+        def one(data: bytes) -> None:
+            text = data.decode("utf-8", "surrogateescape")
+            try:
+                delay = inject.parse(text).delay(3, 1, 4)
+                self.assertTrue(0 <= delay.seconds < float("inf"), ascii(text))
+                self.assertTrue(0 <= delay.times < float("inf"), ascii(text))
+            except CoveyError as error:
+                self.assertTrue(str(error).isprintable(), ascii(text))
+
+        self.run_on(_INJECTED, one)
+
+    def test_variables_that_say_who_meets_whom(self) -> None:
+        names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE",
+                 "COVEY_RANK", "COVEY_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS")
+
+        def environ_of_host(environ: Dict[str, str]) -> Dict[str, str]:
+            told = environ.get("LOCAL_WORLD_SIZE", "")
+            return {"LOCAL_WORLD_SIZE": told} if told and "\0" not in told else {}
+
+        def one(data: bytes) -> None:
+            environ = {name: "2" for name in names if self.random.random() < 0.7}
+            environ[self.random.choice(names)] = data.decode("utf-8", "surrogateescape")
+            rendezvous.under_coveyrun(environ)
+            rendezvous.by_torchrun(environ)
+            try:
+                rank, size = rendezvous.place_of(environ)
+                self.assertTrue(0 <= rank < size)
+                none = mock.patch("torch.distributed.TCPStore", side_effect=RuntimeError("none"))
+                with none, mock.patch.dict(os.environ, environ_of_host(environ), clear=True):
+                    rendezvous.meet_by_variables(environ)
+            except CoveyError as error:
+                self.assertTrue(str(error).replace("\t", "").isprintable(), ascii(str(error)))
+
+        self.run_on([b"1", b"0", b"29500"], one, rounds=500)
+
+    def test_lengths_of_objects(self) -> None:
+        def one(data: bytes) -> None:
+            length = int.from_bytes(data[:8].ljust(8, b"\xff"), "little")
+            if length <= 1 << 20 or length >= 1 << 47:  # What lies between may well have room.
+                try:
+                    self.assertEqual(len(objects._room(length, 0)), length)
+                except CoveyError as error:
+                    self.assertIn(f"{length} bytes", str(error))
+
+        self.run_on([(300).to_bytes(8, "little")], one)
 
 
 if __name__ == "__main__":

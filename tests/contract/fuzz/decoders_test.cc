@@ -1,102 +1,36 @@
 // Goal: whatever bytes come from outside, each decoder takes them or refuses them: no crash, no
 // endless loop, no memory beyond what has come; what it takes is written and read the same again.
-// Method: valid bytes, changed at random from a seed that is printed. FUZZ_SEED repeats a run,
-// FUZZ_ROUNDS=100000000 makes a long one. The largest allocation is seen by this program's own new.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cstdlib>
-#include <functional>
-#include <new>
+// Method: valid bytes of every kind, changed at random (fuzz.h).
+#include <cstring>
+#include <deque>
 
 #include "core/agree/message.h"
-#include "core/base/rng.h"
+#include "core/base/config.h"
 #include "core/hosts/courier.h"
 #include "core/hosts/letter.h"
-
-namespace {
-
-std::atomic<size_t> largest_bytes{0};
-
-uint64_t Number(const char* name, uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
-}  // namespace
-
-void* operator new(size_t bytes) {
-  size_t seen = largest_bytes.load();
-  while (bytes > seen && !largest_bytes.compare_exchange_weak(seen, bytes)) continue;
-  if (void* memory = std::malloc(bytes)) return memory;
-  std::abort();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+#include "core/letter_box.h"
+#include "core/run/mirrored.h"
+#include "tests/contract/fuzz/fuzz.h"
 
 namespace covey {
 namespace {
 
-constexpr size_t kMostBytes = 4096;  // of what comes at once
-
-class DecodersTest : public testing::Test {
- protected:
-  DecodersTest() : seed_(Number("FUZZ_SEED", 20261124)), rng_(seed_) {
-    RecordProperty("seed", std::to_string(seed_));
-    std::printf("FUZZ_SEED=%llu\n", static_cast<unsigned long long>(seed_));
-  }
-
-  Bytes Change(Bytes bytes) {
-    for (uint64_t changes = 1 + rng_.Below(4); changes > 0; --changes) {
-      const size_t at = bytes.empty() ? 0 : rng_.Below(bytes.size());
-      switch (rng_.Below(6)) {
-        case 0:
-          if (!bytes.empty()) bytes[at] ^= static_cast<std::byte>(1u << rng_.Below(8));
-          break;
-        case 1:
-          bytes.resize(at);
-          break;
-        case 2:
-          bytes.resize(std::min(bytes.size() + rng_.Below(64), kMostBytes), std::byte{0xff});
-          break;
-        case 3:  // a length, or a count
-          for (size_t i = at; i < std::min(bytes.size(), at + 8); ++i)
-            bytes[i] = static_cast<std::byte>(rng_.Percent(50) ? 0xff : rng_.Next());
-          break;
-        case 4:
-          std::rotate(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(at), bytes.end());
-          break;
-        default:
-          if (!bytes.empty()) bytes[at] = static_cast<std::byte>(rng_.Below(16));
-      }
-    }
-    return bytes;
-  }
-
-  // `one` gets bytes that are nearly valid. No allocation is larger than a few times the input.
-  void Run(const Bytes& valid, const std::function<void(const Bytes&)>& one) {
-    largest_bytes = 0;
-    const uint64_t rounds = Number("FUZZ_ROUNDS", 100'000);
-    Bytes last = valid;
-    for (uint64_t round = 0; round < rounds && !HasFailure(); ++round) {
-      last = Change(rng_.Percent(50) ? valid : std::move(last));
-      one(last);
-      ASSERT_LE(largest_bytes.load(), 32 * kMostBytes) << "round " << round;
-    }
-  }
-
-  const uint64_t seed_;
-  Rng rng_;
-};
+class DecodersTest : public FuzzTest {};
 
 TEST_F(DecodersTest, Letters) {
-  Letter letter{.kind = LetterKind::kEntry, .attempt = 7, .executed = 8, .version = 9};
+  Letter letter{.attempt = 7, .executed = 8, .version = 9};
   letter.list = {1, 2, 3};
   letter.missing = {3};
+  letter.needs = letter.mets = letter.silences = {1, 0, 2};
   letter.hypers = {0.5, -1};
   letter.body.resize(100);
-  Run(letter.Encode(), [](const Bytes& bytes) {
+  std::vector<Bytes> valid;
+  for (auto kind = static_cast<int>(LetterKind::kAsk); kind <= static_cast<int>(LetterKind::kWord);
+       ++kind) {
+    letter.kind = static_cast<LetterKind>(kind);
+    valid.push_back(letter.Encode());
+  }
+  Run(valid, 100'000, [](const Bytes& bytes) {
     Letter read, again;
     if (!Letter::Decode(bytes, &read)) return;
     const Bytes written = read.Encode();
@@ -106,10 +40,20 @@ TEST_F(DecodersTest, Letters) {
 }
 
 TEST_F(DecodersTest, Messages) {
-  Message message;
-  message.type = MessageType::kAgreed;
-  message.text = "why";
-  Run(EncodeMessage(message), [](const Bytes& bytes) {
+  std::vector<Bytes> valid;
+  for (int type = 0; type <= static_cast<int>(MessageType::kHere); ++type) {
+    Message message{.type = static_cast<MessageType>(type)};
+    message.id = {.group = 1, .stream = "stream", .occurrence = 2};
+    message.ranks = {0, 1, 2};
+    message.blocks = {64, 128};
+    message.peers = {1, 2};
+    message.text = "why";
+    message.members = {{"a", 1, 2}, {"b", 3, 4}};
+    valid.push_back(EncodeMessage(message));
+    Message read;
+    ASSERT_TRUE(DecodeMessage(valid.back(), &read)) << NameOf(message.type);
+  }
+  Run(valid, 100'000, [](const Bytes& bytes) {
     Message read, again;
     if (!DecodeMessage(bytes, &read)) return;
     const Bytes written = EncodeMessage(read);
@@ -121,11 +65,10 @@ TEST_F(DecodersTest, Messages) {
 TEST_F(DecodersTest, Frames) {
   constexpr size_t kFrameBytes = 128, kLongest = 1000;
   Courier writer(9, 2, kFrameBytes);
-  Bytes frame;
   for (int letter = 0; letter < 3; ++letter) writer.Post(1, Bytes(300));
-  frame.assign(writer.Next(1).begin(), writer.Next(1).end());
+  const Bytes frame(writer.Next(1).begin(), writer.Next(1).end());
   Courier reader(9, 2, kFrameBytes);
-  Run(frame, [&](const Bytes& bytes) {
+  Run({frame}, 100'000, [&](const Bytes& bytes) {
     if (!Courier::IsFrame(bytes)) return;
     Courier::ChannelOf(bytes);
     Bytes letter;
@@ -136,6 +79,126 @@ TEST_F(DecodersTest, Frames) {
     if (rng_.Percent(5)) reader.OnLoss(0);
     if (rng_.Percent(5)) reader = Courier(9, 2, kFrameBytes);
     while (!reader.Next(0).empty()) reader.OnSent(0);
+  });
+}
+
+// Hands over what the test puts into it; what is sent is kept in the last message.
+class ToyLink final : public Link {
+ public:
+  explicit ToyLink(std::deque<Bytes>* in, Bytes* out) : in_(in), out_(out) {}
+  Rank rank() const override { return Rank{0}; }
+  int size() const override { return 2; }
+  bool Send(Rank, std::span<const std::byte> message) override {
+    out_->assign(message.begin(), message.end());
+    return true;
+  }
+  bool Receive(Rank* from, std::span<const std::byte>* message) override {
+    if (in_->empty()) return false;
+    last_ = std::move(in_->front());
+    in_->pop_front();
+    *from = Rank{1};
+    *message = last_;
+    return true;
+  }
+  bool Flushed() override { return true; }
+  std::vector<PeerLoss> PollLost() override { return {}; }
+
+ private:
+  std::deque<Bytes>* in_;
+  Bytes* out_;
+  Bytes last_;
+};
+
+TEST_F(DecodersTest, Mirrors) {
+  constexpr uint64_t kArenaBytes = uint64_t{1} << 20;
+  const Rank peer[] = {Rank{1}};
+  std::deque<Bytes> in;
+  Bytes out;
+  const auto opened = [&] {
+    std::unique_ptr<Transport> transport;
+    EXPECT_TRUE(Mirrored::Open({.arena_bytes = kArenaBytes}, std::make_unique<ToyLink>(&in, &out),
+                               &transport)
+                    .ok());
+    return transport;
+  };
+  std::unique_ptr<Transport> transport = opened();
+  std::vector<Bytes> valid{out};  // the greeting
+  std::byte* base = transport->Base(Rank{0});
+  std::memset(base + 4096, 7, 300);
+  ASSERT_TRUE(transport->TrySend(Rank{1}, BytesOf("mail")));
+  valid.push_back(out);
+  transport->StoreRelease(reinterpret_cast<uint64_t*>(base + 8192), 5);
+  transport->Push(peer, base + 4096, 300);
+  transport->Wake(peer);
+  valid.push_back(out);
+  Run(
+      valid, 10'000,
+      [&](const Bytes& bytes) {
+        in.push_back(bytes);
+        Rank from = kNoRank;
+        Bytes message;
+        while (transport->TryReceive(&from, &message)) EXPECT_LE(message.size(), bytes.size());
+        if (transport->PollPeers().empty()) return;
+        // Nothing of a peer that was malformed counts any more.
+        in.push_back(valid[1]);
+        EXPECT_FALSE(transport->TryReceive(&from, &message));
+        transport = opened();
+      },
+      kArenaBytes);
+}
+
+// Of channels that nobody has opened here a peer can make this rank keep so much and no more.
+TEST_F(DecodersTest, FramesOfManyChannels) {
+  std::deque<Bytes> in;
+  Bytes out;
+  std::unique_ptr<Transport> transport;
+  ASSERT_TRUE(
+      Mirrored::Open({.arena_bytes = 1 << 20}, std::make_unique<ToyLink>(&in, &out), &transport)
+          .ok());
+  LetterBox box(transport.get());
+  int kept = 0;
+  for (uint64_t channel = 1; channel <= 10'000; ++channel) {
+    Courier writer(channel, 2, 128);
+    writer.Post(0, Bytes(10));
+    const Bytes frame(writer.Next(0).begin(), writer.Next(0).end());
+    if (box.OnFrame(Rank{1}, frame, 0)) ++kept;
+    if (channel == 1) {
+      EXPECT_TRUE(box.OnFrame(Rank{1}, frame, 0));
+    }
+  }
+  EXPECT_EQ(kept, 256);
+}
+
+TEST_F(DecodersTest, Settings) {
+  const std::vector<std::string> lines = {"COVEY_RANK=1",
+                                          "COVEY_SIZE=4",
+                                          "COVEY_START_TIMEOUT=30s",
+                                          "COVEY_SPIN=20us",
+                                          "COVEY_ARENA_BYTES=16GiB",
+                                          "COVEY_ALGORITHM=ring",
+                                          "COVEY_METHOD=eager:admit=0.5,grace=0s",
+                                          "COVEY_LOG_LEVEL=debug",
+                                          "COVEY_RECHECK=1s",
+                                          "HOROVOD_FUSION_THRESHOLD=67108864",
+                                          "HOROVOD_TIMELINE=/tmp/x",
+                                          "HOROVOD_RANK=1"};
+  std::vector<Bytes> valid;
+  for (const std::string& line : lines) valid.push_back(BytesOf(line));
+  Run(valid, 20'000, [](const Bytes& bytes) {
+    const std::string variable = TextOf(bytes), settings = variable;
+    const char* const environment[] = {variable.c_str(), nullptr};
+    Config config;
+    for (const std::string_view text : {std::string_view(), std::string_view(settings)}) {
+      const Status read =
+          Config::FromEnvironment(text.empty() ? environment : nullptr, text, &config);
+      if (read.ok()) {
+        EXPECT_LT(ToInt(config.rank), config.size);
+        EXPECT_LT(config.local_rank, config.local_size);
+      } else {
+        EXPECT_EQ(read.code(), StatusCode::kInvalidArgument);
+        EXPECT_LE(read.message().size(), 4 * kMostBytes);
+      }
+    }
   });
 }
 
