@@ -145,28 +145,78 @@ def mixed_dtypes() -> None:
     assert len(optimizer._covey_reducer.buckets) == 3
 
 
-def sparse_gradients() -> str:
-    torch.manual_seed(SEED)
-    text = ""
-    for densify in (True, False):
-        net = torch.nn.Embedding(10, 4, sparse=True)
-        optimizer = hvd.DistributedOptimizer(
-            torch.optim.SGD(net.parameters(), lr=1.0), model=net, sparse_as_dense=densify
+def sparse_net(sparse: bool) -> Any:
+    torch.manual_seed(7)
+    tables = [torch.nn.Embedding(10, 4, sparse=sparse), torch.nn.Embedding(6, 4, sparse=sparse)]
+    return torch.nn.ModuleList([*tables, torch.nn.Linear(4, 3)])
+
+
+def train_sparse(sparse: bool, step_of: Any, **options: Any) -> Any:
+    """Rank 1 has no gradient of the first table but in the third step, and no rank one of the
+    second table in the first two; the parameters after each step."""
+    net = sparse_net(sparse)
+    sgd = torch.optim.SGD(net.parameters(), lr=0.5)
+    optimizer = hvd.DistributedOptimizer(sgd, model=net, **options)
+    for step in range(5):
+        step_of(optimizer, step)
+        if hvd.rank() != 1 or step == 2:
+            net[2](net[0](torch.tensor([hvd.rank(), 7, 7]))).sum().backward()
+        if step >= 2:
+            net[1](torch.tensor([step, hvd.rank()])).square().sum().backward()
+        optimizer.step()
+        hvd.check_replicas(net)
+        yield [p.detach().clone() for p in net.parameters()], optimizer
+
+
+def sparse_gradients() -> List[str]:
+    """Trains as with dense gradients; the errors where that is refused."""
+    for op, zeroes in ((hvd.Average, True), (hvd.Sum, True), (hvd.Average, False)):
+
+        def begin(optimizer: Any, step: int, zeroes: bool = zeroes) -> None:
+            if step > 0 or zeroes:  # Else gradients are added to the zeros that are there: dense.
+                optimizer.zero_grad()
+
+        rows = [train_sparse(True, begin, op=op), train_sparse(False, begin, op=op),
+                train_sparse(True, begin, op=op, sparse_as_dense=True)]
+        for sparse, dense, densified in zip(*rows):
+            torch.testing.assert_close(sparse[0], dense[0])
+            torch.testing.assert_close(densified[0], dense[0])
+        slots = [slot.name for it in sparse[1]._covey_reducer.buckets for slot in it.plan.slots]
+        assert sorted(slots) == ["2.bias", "2.weight"], slots
+    return [refused_sparse(**options) for options in (
+        {"op": hvd.Max}, {"method": "eager"}, {"compression": hvd.Compression.of("int8")}
+    )]
+
+
+def refused_sparse(**options: Any) -> str:
+    table = sparse_net(True)[0]
+    sgd = torch.optim.SGD(table.parameters(), lr=0.5)
+    optimizer = hvd.DistributedOptimizer(sgd, model=table, **options)
+    optimizer.zero_grad()
+    try:
+        table(torch.tensor([hvd.rank()])).sum().backward()
+        optimizer.step()
+    except ValueError as error:
+        return str(error)
+    return "taken"
+
+
+def sparse_allreduce() -> None:
+    for dtype, op in ((torch.float32, hvd.Average), (torch.int64, hvd.Sum)):
+        dense = torch.zeros(5, 3, 2, dtype=dtype)
+        for row in range(hvd.rank()):  # Rank 0 has none.
+            dense[row, row] = row + 1
+        handle = hvd.sparse_allreduce_async(dense.to_sparse(2), f"sparse.{dtype}", op)
+        torch.testing.assert_close(
+            hvd.synchronize(handle).to_dense(), hvd.allreduce(dense, op=op, name="dense")
         )
-        hvd.broadcast_parameters(net.state_dict(), 0)
-        for _ in range(2):
-            optimizer.zero_grad()
-            try:
-                net(torch.tensor([hvd.rank(), 7])).sum().backward()
-            except ValueError as error:
-                return str(error)
-            optimizer.step()
-            wanted = torch.zeros(10, 4)
-            wanted[: hvd.size()] = 1 / hvd.size()
-            wanted[7] += 1
-            torch.testing.assert_close(net.weight.grad, wanted)
-            hvd.check_replicas(net)
-    return text
+        assert handle.poll()
+    for given in (dense, dense.to_sparse()):
+        try:
+            hvd.sparse_allreduce_async(given, "x", hvd.Max if given.is_sparse else hvd.Sum)
+        except covey.Unsupported:
+            continue
+        raise AssertionError("it was taken")
 
 
 def part_of_the_ranks() -> None:
@@ -262,8 +312,11 @@ class OptimizerRulesTest(unittest.TestCase):
         self.run_on_all(mixed_dtypes)
 
     def test_sparse_gradients(self) -> None:
-        for text in self.run_on_all(sparse_gradients):
-            self.assertIn("sparse_as_dense=True", text)
+        for errors in self.run_on_all(sparse_gradients):
+            self.assertEqual(len(errors), 3)
+            for text in errors:
+                self.assertIn("sparse_as_dense=True", text)
+        self.run_on_all(sparse_allreduce)
 
     def test_a_rank_that_dies_is_named(self) -> None:
         with Pool(SIZE, __file__) as own:

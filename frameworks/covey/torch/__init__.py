@@ -48,6 +48,7 @@ from covey.torch.functions import broadcast_optimizer_state, broadcast_parameter
 from covey.torch.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
 from covey.torch.optimizer import DistributedOptimizer
 from covey.torch.replicas import check_replicas
+from covey.torch.sparse import sparse_allreduce_async
 from covey.torch.tensors import FRAMEWORK, code_of_dtype  # noqa: F401  # For covey.memory.
 from covey.torch.view import Consensus, consensus
 
@@ -106,6 +107,7 @@ __all__ = [
     "save",
     "shutdown",
     "size",
+    "sparse_allreduce_async",
     "start_timeline",
     "stop_timeline",
     "synchronize",
@@ -113,7 +115,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    raise absent(__name__, name, "SyncBatchNorm", "elastic", "sparse_allreduce_async")
+    raise absent(__name__, name, "SyncBatchNorm", "elastic")
 
 
 def __dir__() -> List[str]:

@@ -3,52 +3,25 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Type
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 
 from covey import _native
 from covey.collectives import ALLREDUCE
 from covey.errors import CoveyError, Exhausted, Unsupported
-from covey.group import Group
 from covey.memory import arena_empty
 from covey.torch.bucket_memory import BucketMemory, views_of
-from covey.torch.compression import Compression, Compressor
-from covey.torch.layout import BucketPlan
+from covey.torch.compression import Compression
+from covey.torch.layout import BucketPlan, without
 from covey.torch.look import count, unfit
+from covey.torch.reduction import Reduction
 from covey.torch.tensors import CODES, FRAMEWORK, zeros_on
 from covey.torch.written import Seen
 
 
 RESERVE_BYTES = 4 << 20
 """What must be free in the arena beside the gradients."""
-
-
-class Reduction:
-    """How the gradients of an optimizer are reduced.
-
-    Attributes:
-        op_code: covey_op.
-        prescale, postscale: factors before and after.
-        flags_tell: whether flags of 0 and 1 stay tellable, as they do in sums, averages and maxima.
-    """
-
-    __slots__ = ("op_code", "prescale", "postscale", "compression", "group", "flags_tell")
-
-    def __init__(
-        self,
-        op_code: int,
-        predivide: float,
-        compression: Type[Compressor],
-        group: Group,
-        flags_tell: bool,
-    ) -> None:
-        self.op_code = op_code
-        self.prescale = 1.0 / predivide
-        self.postscale = predivide
-        self.compression = compression
-        self.group = group
-        self.flags_tell = flags_tell
 
 
 def make_buckets(
@@ -97,6 +70,9 @@ class Bucket:
 
     Attributes:
         fresh: parameters whose ``grad`` is zeros of ``fill`` and has been in no backward pass.
+        plan: which gradients lie where.
+        sparse: this rank's gradients that do not travel in here, being sparse.
+        has_sparse: in the reduction that ended last a rank had such.
     """
 
     def __init__(
@@ -127,12 +103,22 @@ class Bucket:
         self._stream: Any = None  # Of CUDA, on which the bucket was handed in.
         self._missing: List[int] = []
         self._seen: Optional[Seen] = None  # Once the gradients were complete.
-        self._plan = plan
+        self.plan = plan
+        self.sparse: Dict[int, torch.Tensor] = {}
+        self.has_sparse = False
         self._zeros = zeros
         self._allocate(plan, zeros)
         self._encode(plan)
         self._result = self._memory  # Where the reduction goes.
         self._spare: Optional[BucketMemory] = None
+
+    def without(self, names: Sequence[str]) -> List["Bucket"]:
+        """Itself where it has none of the gradients of ``names``, else one of the others, if any.
+        Nothing is in flight."""
+        plan = without(self.plan, names)
+        if plan is None or len(plan.slots) == len(self.plan.slots):
+            return [] if plan is None else [self]
+        return make_buckets([plan], f"{self.name}.dense", self._reduction, self._densify)
 
     @property
     def flat(self) -> torch.Tensor:
@@ -149,7 +135,7 @@ class Bucket:
         """What the codec has left out up to now, by the names of parameters; not a copy."""
         if self._left_out is None:
             return {}
-        return dict(zip(self.names, views_of(self._plan, self._left_out)))
+        return dict(zip(self.names, views_of(self.plan, self._left_out)))
 
     def fill(self) -> None:
         """Parameters without a gradient have zeros, which lie here and are not counted as one."""
@@ -249,12 +235,16 @@ class Bucket:
         lie here."""
         sources: List[torch.Tensor] = []
         targets: List[torch.Tensor] = []
-        self._missing = []
+        self._missing, self.sparse = [], {}
         lies_here = False
         for index, (parameter, view) in enumerate(zip(self.parameters, self.views)):
             grad = parameter.grad
             if grad is None or (index in self.fresh and grad is view):
                 self._missing.append(index)
+                continue
+            if grad.layout is torch.sparse_coo and self._leaves_sparse:
+                self._missing.append(index)
+                self.sparse[index] = grad
                 continue
             if grad is not view:
                 sources.append(self._dense(grad, index))
@@ -269,6 +259,7 @@ class Bucket:
         for index in self._missing:
             self.views[index].zero_()
             flags[index] = 0
+        flags[-1] = int(bool(self.sparse))
         return lies_here
 
     def _choose_result(self, is_apart: bool) -> None:
@@ -279,11 +270,16 @@ class Bucket:
             self._result, self._spare = self._memory, None
             return
         if self._spare is None:
-            flat = self._zeros(self._plan.length, dtype=self._plan.dtype)
-            self._spare = BucketMemory(self._plan, flat)
+            flat = self._zeros(self.plan.length, dtype=self.plan.dtype)
+            self._spare = BucketMemory(self.plan, flat)
         self._result = self._spare
         if self._codec is not None:
             self._result.flat.copy_(self.flat)
+
+    @property
+    def _leaves_sparse(self) -> bool:
+        reduction = self._reduction
+        return not self._densify and reduction.gathers_sparse and self.plan.device.type == "cpu"
 
     @property
     def _is_plain(self) -> bool:
@@ -298,7 +294,7 @@ class Bucket:
                 "backward(create_graph=True) cannot be combined with DistributedOptimizer; "
                 "use torch.autograd.grad for the inner derivative"
             )
-        if grad.layout is not torch.strided and not self._densify:
+        if grad.layout is not torch.strided and not self._densify and not self._leaves_sparse:
             raise Unsupported(
                 f"the gradient of {self.names[index]} is sparse: "
                 "pass sparse_as_dense=True to DistributedOptimizer"
@@ -362,6 +358,7 @@ class Bucket:
             self._memory, self._spare = self._result, self._memory
         self._decompress()
         self._seen = None
+        self.has_sparse = self._leaves_sparse and bool(self._memory.flags[-1])
         self.fresh.clear()
         unused = self._unused_everywhere() if self._missing else set()
         for index, (parameter, view) in enumerate(zip(self.parameters, self.views)):

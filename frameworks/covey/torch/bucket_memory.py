@@ -16,7 +16,7 @@ class BucketMemory:
         flat: [plan.length] all of it.
         views: the place of each gradient.
         encoded: without the flags.
-        flags: [parameters] 1 where there is a gradient.
+        flags: [parameters + 1] 1 where there is a gradient, and last if there is a sparse one.
     """
 
     __slots__ = ("flat", "views", "encoded", "flags")
@@ -25,7 +25,7 @@ class BucketMemory:
         self.flat = flat
         self.views = views_of(plan, flat)
         self.encoded = flat[: plan.flags_offset]
-        self.flags = flat[plan.flags_offset : plan.flags_offset + len(plan.slots)]
+        self.flags = flat[plan.flags_offset : plan.flags_offset + len(plan.slots) + 1]
 
 
 def views_of(plan: BucketPlan, flat: torch.Tensor) -> List[torch.Tensor]:

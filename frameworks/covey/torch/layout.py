@@ -8,7 +8,7 @@ first one is small, so that the first transfer begins early.
 from __future__ import annotations
 
 import hashlib
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 
@@ -32,15 +32,16 @@ class Slot(NamedTuple):
 
 
 class BucketPlan(NamedTuple):
-    """One bucket: gradients of one dtype on one device, then one flag per parameter.
+    """One bucket: gradients of one dtype on one device, then one flag per parameter and one more.
 
-    The flags tell after a Sum or an Average whether any rank had a gradient for the parameter.
+    The flags tell after a Sum or an Average whether any rank had a gradient for the parameter; the
+    last one, whether any had one that is sparse, and travels by itself.
     """
 
     device: torch.device
     dtype: torch.dtype
     slots: Tuple[Slot, ...]
-    flags_offset: int  # In elements; [len(slots)] elements.
+    flags_offset: int  # In elements; [len(slots) + 1] elements.
     length: int  # In elements, flags included.
 
 
@@ -99,9 +100,24 @@ def name_parameters(
     ]
 
 
+def without(plan: BucketPlan, names: Sequence[str]) -> Optional[BucketPlan]:
+    """``plan`` without the parameters of these names; None: there are no others."""
+    rest = [(slot.name, slot.parameter) for slot in plan.slots if slot.name not in names]
+    return _lay_out(rest) if rest else None
+
+
 def plan_whole(named: Sequence[Named]) -> List[BucketPlan]:
     """One bucket per device and dtype."""
     return _divide_by_kind(list(named))
+
+
+def _names_by_parameter(optimizer: Any) -> Dict[torch.nn.Parameter, str]:
+    named = name_parameters(optimizer, optimizer._covey_options["named_parameters"])
+    return {parameter: name for name, parameter in named}
+
+
+parameter_names = property(_names_by_parameter)
+"""Of an optimizer: ``_parameter_names``, as scripts read it of Horovod's."""
 
 
 def plan_buckets(
@@ -195,7 +211,7 @@ def _lay_out(named: List[Named]) -> BucketPlan:
     for name, parameter in named:
         slots.append(Slot(name, parameter, offset))
         offset += -(-parameter.numel() // align) * align
-    length = offset + -(-len(slots) // align) * align
+    length = offset + -(-(len(slots) + 1) // align) * align
     return BucketPlan(*_kind(named[0][1]), tuple(slots), offset, length)
 
 

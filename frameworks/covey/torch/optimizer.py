@@ -34,6 +34,7 @@ from covey.torch.layout import (
     Named,
     name_parameters,
     names_of,
+    parameter_names,
     plan_buckets,
 )
 from covey.torch.ops import allreduce
@@ -178,7 +179,7 @@ class _Distributed(torch.optim.Optimizer):
         self._refuse_in_flight("version")
         move_to(self, steps)
 
-    before_update, carry = before_update, carry
+    before_update, carry, _parameter_names = before_update, carry, parameter_names
     _step_supports_amp_scaling = supports_scaling
 
     def finish(self, strict: bool = False) -> None:
@@ -334,7 +335,7 @@ def DistributedOptimizer(
         gradient_predivide_factor: with Average: divides before the sum, multiplies after it.
         num_groups: into how many buckets to divide the parameters; 0 divides by size.
         groups: a number as ``num_groups``, or lists of parameters that share a bucket.
-        sparse_as_dense: make sparse gradients dense; without it they are refused.
+        sparse_as_dense: make sparse gradients dense; else ``allreduce`` gathers, others refuse.
         process_set: the ranks to train with; on others the optimizer does as before.
         model: the module to take names from, and buffers (BatchNorm's) of a rank that recovers.
         method: such as "local:local_steps=8". None: as COVEY_METHOD says, else "allreduce".
@@ -387,8 +388,7 @@ def _wrap(optimizer: torch.optim.Optimizer, progress: Progress, **options: Any) 
     # A scheduler made before has put a `step` into the instance, bound to the old optimizer.
     wrapped.__dict__.update({k: v for k, v in vars(optimizer).items() if k != "step"})
     wrapped._covey_class = kind
-    wrapped._covey_options = options
-    wrapped._covey_progress = progress
+    wrapped._covey_options, wrapped._covey_progress = options, progress
     wrapped._covey_reducer = None
     wrapped._covey_rounds = wrapped._covey_next = wrapped._covey_past = None
     wrapped._covey_outside = []

@@ -28,10 +28,11 @@ from covey.collectives import ALLREDUCE
 from covey.errors import CoveyError, Mismatch
 from covey.group import Group
 from covey.objects import allgather_object
-from covey.reduce_op import Sum, core_code
+from covey.reduce_op import Average, Sum, core_code
 from covey.state import state
 from covey.torch.bucket import Bucket, Reduction, draw_of, make_buckets
 from covey.torch.layout import BucketPlan, describe, digest, first_difference
+from covey.torch.sparse import SparseGradients
 from covey.torch.tensors import CODES
 from covey.torch.written import looks_again
 
@@ -141,10 +142,10 @@ class Reducer:
         self._speaks = reduction.group.rank() == 0
         self._is_held = True  # Nothing is submitted before synchronize().
         self._syncs = 0
+        is_average = reduction.op_code == core_code(Average)
+        self._sparse = SparseGradients(prefix, Average if is_average else Sum, reduction.group)
         self._handles: List[torch.utils.hooks.RemovableHandle] = []
-        for number, bucket in enumerate(self.buckets):
-            for index, parameter in enumerate(bucket.parameters):
-                self._hook(parameter, _hook_of(self, number, index))
+        self._hook_all()
 
     def __del__(self) -> None:
         self.remove_hooks()
@@ -161,6 +162,11 @@ class Reducer:
         handle = parameter.register_post_accumulate_grad_hook(hook)
         _hooks[parameter] = handle
         self._handles.append(handle)
+
+    def _hook_all(self) -> None:
+        for number, bucket in enumerate(self.buckets):
+            for index, parameter in enumerate(bucket.parameters):
+                self._hook(parameter, _hook_of(self, number, index))
 
     def remove_hooks(self) -> None:
         """Ends the reduction of these parameters."""
@@ -233,6 +239,7 @@ class Reducer:
         """Submits what is left and waits for all; then raises the first error, if any."""
         if not self.active:
             return
+        self._sparse.begin()
         if len(self.buckets) > 1:
             self._agreement.say(self._own_word())
         self._submit(stays=not self._is_held)
@@ -242,10 +249,22 @@ class Reducer:
                 bucket.finish()
             except CoveyError as error:
                 first_error = first_error or error
+        if first_error is None and any(bucket.has_sparse for bucket in self.buckets):
+            self._leave_out_sparse()
+        first_error = first_error or self._sparse.finish()
         self._syncs += 1
         self._reset()
         if first_error is not None:
             raise first_error
+
+    def _leave_out_sparse(self) -> None:
+        """Some of the gradients are sparse on a member: they are in no bucket from now on."""
+        own = {it.names[i]: grad for it in self.buckets for i, grad in it.sparse.items()}
+        everything = {n: p for it in self.buckets for n, p in zip(it.names, it.parameters)}
+        names = self._sparse.adopt(everything, own)
+        self.remove_hooks()
+        self.buckets = [rest for it in self.buckets for rest in it.without(names)]
+        self._hook_all()
 
     def _submit(self, stays: bool = False) -> None:
         for number, bucket in enumerate(self.buckets):
@@ -259,7 +278,7 @@ class Reducer:
     def _heed(self) -> Optional[CoveyError]:
         """Where a member has written to gradients, all that some may have submitted before are
         submitted again, and buckets are held."""
-        if len(self.buckets) == 1:
+        if len(self.buckets) <= 1:
             return None  # It was not submitted before synchronize().
         try:
             said = self._agreement.hear()
@@ -289,6 +308,7 @@ class Reducer:
             if bucket.handle is not None:
                 with contextlib.suppress(CoveyError):
                     bucket.finish()
+        self._sparse.abandon()
         self._reset()
 
     @contextlib.contextmanager
