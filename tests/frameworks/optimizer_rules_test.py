@@ -188,6 +188,18 @@ def sparse_gradients() -> List[str]:
     )]
 
 
+def sparse_adam() -> None:
+    """Takes sparse gradients alone, also where they are to be made dense."""
+    tables = [sparse_net(True)[0] for _ in range(2)]
+    for table, densify in zip(tables, (True, False)):
+        adam = torch.optim.SparseAdam(list(table.parameters()), lr=0.1)
+        optimizer = hvd.DistributedOptimizer(adam, model=table, sparse_as_dense=densify)
+        optimizer.zero_grad()
+        table(torch.tensor([hvd.rank(), 7])).sum().backward()
+        optimizer.step()
+    torch.testing.assert_close(*(table.weight for table in tables))
+
+
 def refused_sparse(**options: Any) -> str:
     table = sparse_net(True)[0]
     sgd = torch.optim.SGD(table.parameters(), lr=0.5)
@@ -317,6 +329,7 @@ class OptimizerRulesTest(unittest.TestCase):
             for text in errors:
                 self.assertIn("sparse_as_dense=True", text)
         self.run_on_all(sparse_allreduce)
+        self.run_on_all(sparse_adam)
 
     def test_a_rank_that_dies_is_named(self) -> None:
         with Pool(SIZE, __file__) as own:

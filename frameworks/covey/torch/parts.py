@@ -114,7 +114,8 @@ def _turn(optimizer: Any) -> None:
     wanted = optimizer._covey_progress.reduces
     if wanted and optimizer._covey_reducer is None:
         passes = optimizer.backward_passes_per_step
-        densify = optimizer._covey_options["sparse_as_dense"]
+        takes_dense = not isinstance(optimizer, torch.optim.SparseAdam)
+        densify = optimizer._covey_options["sparse_as_dense"] and takes_dense
         optimizer._covey_reducer = Reducer(*optimizer._covey_plans, passes, densify)
         if optimizer._covey_progress.steps == 0:
             optimizer._covey_reducer.fill()
