@@ -208,30 +208,26 @@ covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int64_t timeo
                       covey_error* error) {
   const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
-  covey::Operation* operation = use->queue().Hold(handle);
-  if (operation == nullptr)
+  const covey::HeldOperation operation(&use->queue(), handle);
+  if (operation.get() == nullptr)
     return Report(Status::InvalidArgument("unknown or released handle"), error);
-  use->queue().Await(operation);
+  use->queue().Await(operation.get());
   const covey::Time deadline = timeout_ns < 0 ? covey::kNever : covey::MonotonicNow() + timeout_ns;
-  Status status;
-  if (use->engine().Wait(*operation, deadline)) {
-    status = operation->status;
-  } else {
-    const bool closing = timeout_ns < 0;
-    status = closing ? Status::Aborted("this rank is shutting down")
-                     : Status::Timeout("still in flight");
-  }
-  use->queue().LetGo(operation);
-  return Report(status, error);
+  if (use->engine().Wait(*operation, deadline)) return Report(operation->status, error);
+  const bool closing = timeout_ns < 0;
+  return Report(
+      closing ? Status::Aborted("this rank is shutting down") : Status::Timeout("still in flight"),
+      error);
 }
 
 int covey_poll(covey_runtime* runtime, covey_handle handle) {
   const Use use(OrDefault(runtime));
-  covey::Operation* operation = use.get() == nullptr ? nullptr : use->queue().Find(handle);
-  if (operation == nullptr) return -1;
-  if (use->queue().Poll(operation)) use->engine().Kick();
+  if (use.get() == nullptr) return -1;
+  const covey::HeldOperation operation(&use->queue(), handle);
+  if (operation.get() == nullptr) return -1;
+  if (use->queue().Poll(operation.get())) use->engine().Kick();
   if (!operation->ended.load(std::memory_order_acquire)) return 0;
-  use->queue().See(operation);
+  use->queue().See(operation.get());
   return 1;
 }
 
@@ -239,22 +235,22 @@ covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t ind
                         covey_tensor* result, int64_t* rows, covey_error* error) {
   const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
-  covey::Operation* operation = use->queue().Find(handle);
-  const bool joined = operation != nullptr && operation->kind == covey::Kind::kJoin &&
+  const covey::HeldOperation operation(&use->queue(), handle);
+  const bool joined = operation.get() != nullptr && operation->kind == covey::Kind::kJoin &&
                       covey::Ended(*operation).ok();
   if (joined && rows != nullptr) {
     rows[0] = operation->rows[0];
     return COVEY_OK;
   }
-  return Report(covey::Result(operation, index, result, rows), error);
+  return Report(covey::Result(operation.get(), index, result, rows), error);
 }
 
 covey_code covey_result_take(covey_runtime* runtime, covey_handle handle, int32_t index,
                              covey_tensor* result, int64_t* rows, covey_error* error) {
   const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
-  covey::Operation* operation = use->queue().Find(handle);
-  const Status status = covey::Result(operation, index, result, rows);
+  const covey::HeldOperation operation(&use->queue(), handle);
+  const Status status = covey::Result(operation.get(), index, result, rows);
   if (status.ok()) result->data = operation->gathered.release();
   return Report(status, error);
 }
@@ -264,10 +260,12 @@ void covey_free(void* data) { delete[] static_cast<std::byte*>(data); }
 void covey_release(covey_runtime* runtime, covey_handle handle) {
   const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return;
-  covey::Operation* operation = use->queue().Find(handle);
-  if (operation == nullptr) return;
-  if (operation->callback == nullptr) use->queue().Await(operation);
-  if (operation->callback == nullptr) use->engine().Wait(*operation, covey::kNever);
+  const covey::HeldOperation operation(&use->queue(), handle);
+  if (operation.get() == nullptr) return;
+  if (operation->callback == nullptr) {
+    use->queue().Await(operation.get());
+    use->engine().Wait(*operation, covey::kNever);
+  }
   use->queue().Release(handle);
 }
 
@@ -302,8 +300,9 @@ size_t covey_stats(covey_runtime* runtime, char* json, size_t capacity) {
 
 int covey_awaited(covey_runtime* runtime, covey_handle handle, int32_t* ranks, int32_t capacity) {
   const Use use(OrDefault(runtime));
-  const covey::Operation* operation = use.get() == nullptr ? nullptr : use->queue().Find(handle);
-  if (operation == nullptr) return -1;
+  if (use.get() == nullptr) return -1;
+  const covey::HeldOperation operation(&use->queue(), handle);
+  if (operation.get() == nullptr) return -1;
   const std::vector<int32_t> awaited = use->Awaited(*operation);
   for (size_t i = 0; i < awaited.size() && static_cast<int32_t>(i) < capacity; ++i)
     ranks[i] = awaited[i];

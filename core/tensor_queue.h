@@ -140,5 +140,25 @@ class TensorQueue {
   std::atomic<uint64_t> waits_{0};
 };
 
+// An operation held for as long as this lives.
+class HeldOperation {
+ public:
+  HeldOperation(TensorQueue* queue, uint64_t handle)
+      : queue_(queue), operation_(queue->Hold(handle)) {}
+  ~HeldOperation() {
+    if (operation_ != nullptr) queue_->LetGo(operation_);
+  }
+  HeldOperation(const HeldOperation&) = delete;
+  HeldOperation& operator=(const HeldOperation&) = delete;
+
+  Operation* get() const { return operation_; }  // null: unknown or released
+  Operation* operator->() const { return operation_; }
+  Operation& operator*() const { return *operation_; }
+
+ private:
+  TensorQueue* queue_;
+  Operation* operation_;
+};
+
 }  // namespace covey
 #endif  // COVEY_CORE_TENSOR_QUEUE_H_
