@@ -208,12 +208,15 @@ covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int64_t timeo
                       covey_error* error) {
   const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
-  const covey::HeldOperation operation(&use->queue(), handle);
+  covey::HeldOperation operation(&use->queue(), handle);
   if (operation.get() == nullptr)
     return Report(Status::InvalidArgument("unknown or released handle"), error);
   use->queue().Await(operation.get());
   const covey::Time deadline = timeout_ns < 0 ? covey::kNever : covey::MonotonicNow() + timeout_ns;
-  if (use->engine().Wait(*operation, deadline)) return Report(operation->status, error);
+  if (use->engine().Wait(*operation, deadline)) {
+    operation.See();
+    return Report(operation->status, error);
+  }
   const bool closing = timeout_ns < 0;
   return Report(
       closing ? Status::Aborted("this rank is shutting down") : Status::Timeout("still in flight"),
@@ -223,11 +226,11 @@ covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int64_t timeo
 int covey_poll(covey_runtime* runtime, covey_handle handle) {
   const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return -1;
-  const covey::HeldOperation operation(&use->queue(), handle);
+  covey::HeldOperation operation(&use->queue(), handle);
   if (operation.get() == nullptr) return -1;
   if (use->queue().Poll(operation.get())) use->engine().Kick();
   if (!operation->ended.load(std::memory_order_acquire)) return 0;
-  use->queue().See(operation.get());
+  operation.See();
   return 1;
 }
 

@@ -116,11 +116,6 @@ bool TensorQueue::Poll(Operation* operation) {
   return true;
 }
 
-void TensorQueue::See(Operation* operation) {
-  const std::lock_guard lock(mutex_);
-  in_use_.Remove(operation);
-}
-
 void TensorQueue::TakeAll(std::vector<Operation*>* taken) {
   taken->clear();
   if (!HasQueued()) return;
@@ -187,10 +182,10 @@ Operation* TensorQueue::Hold(uint64_t handle) {
   return operation;
 }
 
-void TensorQueue::LetGo(Operation* operation) {
+void TensorQueue::LetGo(Operation* operation, bool is_seen) {
   const std::lock_guard lock(mutex_);
   --operation->holders;
-  if (operation->ended.load(std::memory_order_relaxed)) in_use_.Remove(operation);
+  if (is_seen) in_use_.Remove(operation);
   ReuseIfOver(operation);
 }
 

@@ -56,8 +56,6 @@ class TensorQueue {
   // The caller looks whether it has ended. Doing so twice is as good as waiting: true the second
   // time.
   bool Poll(Operation* operation);
-  // The caller has seen that it has ended: others may use its memory.
-  void See(Operation* operation);
   // How often operations were first waited for.
   uint64_t waits() const { return waits_.load(std::memory_order_acquire); }
 
@@ -82,7 +80,8 @@ class TensorQueue {
   Operation* Find(uint64_t handle);  // null: unknown or released
   // The same, and until LetGo it stays what it is although another thread releases the handle.
   Operation* Hold(uint64_t handle);
-  void LetGo(Operation* operation);
+  // `is_seen`: the program is told that it has ended, and others may use its memory.
+  void LetGo(Operation* operation, bool is_seen);
   // Forgets the handle; the operation itself is kept until it ends. False: unknown handle.
   bool Release(uint64_t handle);
   // The same for one that has ended well; false: it has not, or is unknown.
@@ -146,10 +145,13 @@ class HeldOperation {
   HeldOperation(TensorQueue* queue, uint64_t handle)
       : queue_(queue), operation_(queue->Hold(handle)) {}
   ~HeldOperation() {
-    if (operation_ != nullptr) queue_->LetGo(operation_);
+    if (operation_ != nullptr) queue_->LetGo(operation_, is_seen_);
   }
   HeldOperation(const HeldOperation&) = delete;
   HeldOperation& operator=(const HeldOperation&) = delete;
+
+  // The program is told that it has ended.
+  void See() { is_seen_ = true; }
 
   Operation* get() const { return operation_; }  // null: unknown or released
   Operation* operator->() const { return operation_; }
@@ -158,6 +160,7 @@ class HeldOperation {
  private:
   TensorQueue* queue_;
   Operation* operation_;
+  bool is_seen_ = false;
 };
 
 }  // namespace covey

@@ -110,18 +110,17 @@ TEST_F(QueueMemoryTest, TheRefusalNamesBoth) {
 TEST_F(QueueMemoryTest, MemoryIsFreeOnceTheEndWasSeen) {
   uint64_t first = 0, second = 0;
   ASSERT_TRUE(Submit("a", Bytes(0, 8), &first).ok());
-  Operation* held = queue_.Hold(first);
-  queue_.LetGo(held);
+  { const HeldOperation timed_out(&queue_, first); }
   EXPECT_FALSE(Submit("b", Bytes(0, 8), &second).ok()) << "a wait that timed out saw no end";
   End(first);
   EXPECT_FALSE(Submit("b", Bytes(0, 8), &second).ok()) << "the program cannot know that it ended";
-  queue_.LetGo(queue_.Hold(first));
+  HeldOperation(&queue_, first).See();
   ASSERT_TRUE(Submit("b", Bytes(0, 8), &second).ok());
   End(second);
   EXPECT_TRUE(queue_.ReleaseIfDone(second));
   ASSERT_TRUE(Submit("c", Bytes(0, 8), &first).ok());
   End(first);
-  queue_.See(queue_.Find(first));
+  HeldOperation(&queue_, first).See();
   EXPECT_TRUE(Submit("d", Bytes(0, 8), &second).ok());
 }
 

@@ -123,7 +123,7 @@ TEST_F(TensorQueueTest, OneThatIsHeldStaysWhatItIs) {
   EXPECT_NE(NewNamed("b"), operation);
   EXPECT_TRUE(operation->ended.load());
   EXPECT_EQ(operation->status.code(), StatusCode::kMismatch);
-  queue_.LetGo(operation);
+  queue_.LetGo(operation, false);
   EXPECT_EQ(NewNamed("c"), operation);
 }
 
