@@ -130,9 +130,9 @@ def lying_on_rank_1() -> None:
             torch.testing.assert_close(own, other, rtol=1e-6, atol=1e-7)
 
 
-def zeros_at_first() -> bool:
+def zeros_at_first(method: str) -> bool:
     net = make_net()
-    wrapped(net)
+    wrapped(net, method=method)
     trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
     return all(it.grad is not None and not it.grad.any() for it in trained)
 
@@ -193,7 +193,9 @@ class WrittenTest(unittest.TestCase):
         pool(2).call(lying_on_rank_1)
 
     def test_gradients_are_zeros_before_the_first_pass(self) -> None:
-        self.assertEqual(pool(2).call(zeros_at_first), [True, True])
+        for method in ("allreduce", "eager", "local:H=2", "wagma", "dpsgd", "adpsgd", "swarm:H=2"):
+            with self.subTest(method):
+                self.assertEqual(pool(2).call(zeros_at_first, method), [True, True])
 
     def test_the_recipe_of_horovod_works_or_names_clip_norm(self) -> None:
         for method in ("allreduce", "local:H=2", "wagma", "dpsgd", "adpsgd", "swarm:H=2"):

@@ -8,7 +8,6 @@ was pointed elsewhere since then is brought back.
 from __future__ import annotations
 
 import contextlib
-import warnings
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence, Tuple, Type
 
 import torch
@@ -17,6 +16,7 @@ from covey import _native
 from covey.errors import CoveyError, Exhausted, InvalidArgument
 from covey.group import Group
 from covey.memory import arena_empty
+from covey.notice import warn
 from covey.reduce_op import Average, core_code
 from covey.requests import ALLREDUCE, NEIGHBOR_ALLREDUCE, How
 from covey.topology import Row
@@ -48,7 +48,7 @@ def _memory_of(plans: Sequence[BucketPlan]) -> List[torch.Tensor]:
         arena_empty((RESERVE_BYTES,), torch.uint8)
         return flats
     except Exhausted as error:
-        warnings.warn(f"parameters lie outside of the arena, which costs a copy: {error}")
+        warn(f"parameters lie outside of the arena, which costs a copy: {error}")
         return [zeros_on(plan.device, False)(plan.length, dtype=plan.dtype) for plan in plans]
 
 

@@ -10,6 +10,7 @@ from covey.basics import rank
 from covey.errors import InvalidArgument
 from covey.group import Group, world
 from covey.objects import broadcast_object
+from covey.torch.equal_start import see_buffers
 from covey.torch.ops import broadcast_async_
 
 Named = Tuple[Optional[str], torch.Tensor]
@@ -61,6 +62,7 @@ def _broadcast_all(named: Iterable[Named], root_rank: int, process_set: Group) -
         handles.append(handle)
     for handle in handles:
         handle.wait()
+    see_buffers()
 
 
 def _named(params: Union[Mapping[str, torch.Tensor], Iterable[Any]]) -> List[Named]:

@@ -2,16 +2,15 @@
 
 Each step the method says what travels (``covey methods`` lists them): gradients before the update,
 the model after it, or nothing. Gradients lie in buckets in memory shared between the ranks, and
-each bucket is reduced as soon as backward has completed it, while backward goes on. From then until
-``step()`` or ``synchronize()`` the parameters' ``grad`` is None; afterwards it is a view of the
-bucket. Where a rank has no gradient for a parameter it contributes zeros; where no rank has one,
-``grad`` stays None. In a step that reduces no gradients they are those of this rank.
+each bucket is reduced as soon as backward has completed it, while backward goes on. Up to
+``step()`` or ``synchronize()`` each ``grad`` is this rank's own, zeros before the first pass;
+afterwards it is a view of the bucket. Where a rank has no gradient for a parameter it contributes
+zeros; where no rank has one, ``grad`` stays None. In other steps gradients are those of this rank.
 """
 
 from __future__ import annotations
 
 import contextlib
-import warnings
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Type
 
 import torch
@@ -19,6 +18,7 @@ import torch
 from covey.errors import InvalidArgument
 from covey.group import Group, world
 from covey.method import choose
+from covey.notice import warn
 from covey.reduce_op import Average, Max, ReduceOp, Sum, core_code
 from covey.state import state
 from covey.torch.ahead import begin_pass
@@ -26,6 +26,7 @@ from covey.torch.bucket import Reduction
 from covey.torch.clip import before_update, clipped_step
 from covey.torch.codecs import carried, compression_of
 from covey.torch.compression import Compression, Compressor
+from covey.torch.equal_start import compare_start
 from covey.torch.farewell import Farewell
 from covey.torch.layout import (
     BUCKET_BYTES,
@@ -45,6 +46,7 @@ from covey.torch.parts import (
     check_parts,
     cross,
     end_step,
+    fill_gradients,
     finish_part,
     leave_rounds,
     lr_scale,
@@ -151,7 +153,7 @@ class _Distributed(torch.optim.Optimizer):
             self._covey_synchronized = False
             return clipped_step(self, closure)
         if self._covey_synchronized:
-            warnings.warn(
+            warn(
                 "optimizer.step() called without optimizer.skip_synchronize() context after "
                 "optimizer.synchronize(). This can cause training slowdown. You may want to "
                 "consider using optimizer.skip_synchronize() context if you use "
@@ -298,9 +300,11 @@ def _build(optimizer: Any) -> None:
     check_agreement(header, plans, reduction)
     optimizer._covey_plans = (plans, reduction)
     optimizer._covey_progress.share(trained)
+    compare_start(optimizer, trained)
     check_parts(optimizer)
     show_card(optimizer)
     begin_part(optimizer)
+    fill_gradients(optimizer)
 
 
 def DistributedOptimizer(

@@ -117,12 +117,21 @@ def _turn(optimizer: Any) -> None:
         takes_dense = not isinstance(optimizer, torch.optim.SparseAdam)
         densify = optimizer._covey_options["sparse_as_dense"] and takes_dense
         optimizer._covey_reducer = Reducer(*optimizer._covey_plans, passes, densify)
-        if optimizer._covey_progress.steps == 0:
-            optimizer._covey_reducer.fill()
     if optimizer._covey_reducer is not None:
         optimizer._covey_reducer.active = wanted
         optimizer._covey_reducer.step = optimizer._covey_progress.steps
         optimizer._covey_reducer.look_at = optimizer._covey_progress.steps if is_on() else None
+
+
+def fill_gradients(optimizer: Any) -> None:
+    """Before the first step parameters that have no gradient have zeros, as in Horovod."""
+    if optimizer._covey_progress.steps > 0:
+        return
+    if optimizer._covey_reducer is not None:
+        return optimizer._covey_reducer.fill()
+    for _, parameter in optimizer._covey_progress.named:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter, memory_format=torch.preserve_format)
 
 
 def _end_part(optimizer: Any) -> None:

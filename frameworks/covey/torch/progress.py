@@ -58,6 +58,7 @@ class Progress:
         is_parted: the ranks' models may differ since the last average of all.
         is_viewed: the parameters are not this rank's own just now (``view.py``).
         crossing: by what ranks go on to the next part; None: they are in one.
+        start: compares what the ranks begin with; None: there is nothing.
     """
 
     def __init__(self, method: str, group: Group) -> None:
@@ -84,7 +85,7 @@ class Progress:
         self._finishing: Optional[Crossing] = None  # Likewise, finish().
         self._exchanges = 0  # Of models, by all together, that are over.
         self._is_apart = False  # Steps were done alone since the last exchange.
-        self._start: Optional[EqualStart] = None
+        self.start: Optional[EqualStart] = None
         self.window: Optional[Window] = None
         self.is_parted = False
         self.is_viewed = False
@@ -263,10 +264,8 @@ class Progress:
     def begin_step(self) -> None:
         """``step()`` begins."""
         self.tally.begin_step()
-        if self._start is not None:
-            self._start.look()
-        elif self.is_shared and self.steps == self.version == 0:
-            self._start = EqualStart(self.named, f"{self._prefix}.start", self._group)
+        if self.start is not None:
+            self.start.step(self.steps == self.version == 0)
         self.differs |= self.plan.payload != GRADIENTS
         self.is_parted |= self.plan.payload != GRADIENTS
         if self.is_shared and self.plan.payload != NOTHING and not self.plan.in_rounds:
@@ -317,8 +316,6 @@ class Progress:
         """Makes the replicas equal, if a member has done steps alone. Every member calls it."""
         if not self.is_shared:
             return
-        if self._start is not None:
-            self._start.look()
         apart = torch.tensor(int(self._is_apart))
         name = f"DistributedOptimizer.finish.{self._prefix}"
         crossing = self._finishing = self._finishing or self._wait_by("finish()")
@@ -343,6 +340,8 @@ class Progress:
         self._exchanges += 1
         self.is_parted = False
         self.tally.finished()
+        if self.start is not None:
+            self.start.look()
 
     def _limit(self) -> Optional[float]:
         """How long a step waits for neighbors; None: for ever, or it waits for none."""
