@@ -1,26 +1,36 @@
-"""What a rank says when its script ends while the ranks have different models. Internal."""
+"""What is said when a script ends while the ranks have different models: one line, by the group's
+first rank. Internal.
+
+It reads the models of the others, who therefore stay to be looked at for a moment. Who comes to its
+end later finds that they have left, and says that. Before it, what the ranks began with is
+compared, if training was too short for it.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import sys
+import time
 import weakref
 from typing import Any, List
 
 import torch
 
 from covey.errors import CoveyError
+from covey.notice import is_shown, tell
 from covey.state import state
+from covey.torch import window
+from covey.torch.flushed import rounding_of
 from covey.torch.pairs import PairTrainer
-from covey.torch.sources import has_left, is_replicated, view_of
+from covey.torch.sources import is_replicated, view_of
 from covey.torch.view import Consensus, Model, measure
 
 _PATIENCE_S = 0.05  # For a model that is being changed.
+_STAY_S = 1.0  # For the first rank to look, and for digests that are under way.
+_LOOK_S = 0.001
 
 
 class Farewell:
-    """That of one optimizer. Waits for nobody: who leaves first sees all, and says how far they are
-    apart; who leaves later, nothing."""
+    """That of one optimizer."""
 
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = weakref.ref(optimizer)
@@ -29,31 +39,51 @@ class Farewell:
     def flush(self) -> None:
         """Says it, if there is something to be said."""
         optimizer = self._optimizer()
-        progress = None if optimizer is None else optimizer._covey_progress
-        if progress is None or progress.window is None or not progress.is_parted:
+        if optimizer is None or not is_shown():
             return
-        if not is_replicated(optimizer) and not has_left(optimizer):
+        progress, group = optimizer._covey_progress, optimizer._covey_options["process_set"]
+        if progress.start is not None:
+            progress.start.look(_STAY_S)
+        if progress.window is None:
+            return
+        if not is_replicated(optimizer):
             with contextlib.suppress(CoveyError):
-                _tell(*measure([optimizer], _PATIENCE_S), optimizer)
+                if group.rank() != 0:
+                    _stay(progress.window, group.ranks[0])
+                elif progress.is_parted:
+                    _tell(*measure([optimizer], _PATIENCE_S), optimizer)
         progress.window.close()
+
+
+def _stay(seen: window.Window, first: int) -> None:
+    """Until the first rank has looked: then it closes its window."""
+    if seen.why[first]:
+        return
+    deadline = time.monotonic() + _STAY_S
+    while seen.look(first)[0] not in (window.CLOSED, window.LOST):
+        if time.monotonic() > deadline:
+            return
+        time.sleep(_LOOK_S)
 
 
 def _tell(found: Consensus, means: List[Model], optimizer: Any) -> None:
     # In pairs others see what was handed in, which is not what a rank trains on: it has local steps
-    # of its own, and has not taken up what others have made of it since. So they always differ.
-    is_of_pairs = isinstance(optimizer._covey_rounds, PairTrainer)
+    # of its own, and has not taken up what others have made of it since.
     distance = found.distance
-    if is_of_pairs and found.norm > 0:
+    if isinstance(optimizer._covey_rounds, PairTrainer) and found.norm > 0:
         distance = max(distance, _own_distance(means) / found.norm)
-    if distance == 0 and not is_of_pairs:
-        return
-    unseen = "".join(f"; rank {rank} is not in it: {why}" for rank, why in found.missing.items())
-    print(
-        "covey: a script ends without optimizer.finish() while the ranks have different models: "
+    is_apart = distance > rounding_of(optimizer._covey_progress.named)
+    seen = [
         f"the distance of ranks {', '.join(map(str, found.ages))} is {distance:.3g} of their "
-        f"mean's norm{unseen}. What a rank saves now is its own; covey.consensus(model) has the "
-        "mean of all",
-        file=sys.stderr,
+        "mean's norm"
+    ]
+    unseen = [f"rank {rank} is not in it: {why}" for rank, why in found.missing.items()]
+    if not is_apart and (len(found.ages) > 1 or not unseen):
+        return
+    tell(
+        "a script ends without optimizer.finish() while the ranks have different models: "
+        f"{'; '.join(seen * is_apart + unseen)}. What a rank saves now is its own; "
+        "covey.consensus(model) has the mean of all"
     )
 
 

@@ -19,7 +19,7 @@ import torch
 from covey import _native
 from covey.errors import CoveyError, Exhausted, InvalidArgument, Timeout, Unsupported
 from covey.method import ranks_needed, setting
-from covey.notice import tell, warn
+from covey.notice import warn
 from covey.state import state
 from covey.torch.afar import spans_of
 from covey.torch.ahead import Ahead
@@ -27,6 +27,7 @@ from covey.torch.beat import Beat
 from covey.torch.bucket import Reduction
 from covey.torch.clip import prepare
 from covey.torch.ending import finish_rounds
+from covey.torch.flushed import Flushed
 from covey.torch.hypers import Hypers
 from covey.torch.layout import BucketPlan
 from covey.torch.look import is_on, unfit
@@ -259,20 +260,17 @@ class RoundTrainer:
         """For the end of a script that has not called ``finish()``."""
         if not self._is_apart or not self._rounds:
             return
-        before, failed, done = self.applied, False, "all gradients count now"
+        before, failure = self.applied, ""
+        flushed = Flushed(self._optimizer._covey_progress.named if self._index == 0 else ())
         try:
             self._wait(_FINISH)
             self._apply_all()
             self._wait(MEET)
         except CoveyError as error:
-            failed = True
-            done = str(error)
+            failure = str(error)
         self._is_apart = False
-        if failed or (self.applied > before and self._index == 0):
-            tell(
-                f"a script ends without optimizer.finish(): {done}; {self.applied - before} "
-                "versions were applied after its last step"
-            )
+        if self._index == 0:
+            flushed.tell(self.applied - before, failure)
 
     def help(self) -> None:
         """While its thread waits for whatever else: a snapshot for one that has fallen behind."""

@@ -88,13 +88,6 @@ def versions_of(optimizer: Any) -> Dict[int, Seen]:
     return found
 
 
-def has_left(optimizer: Any) -> bool:
-    """Whether another rank has closed its window."""
-    seen, own = optimizer._covey_progress.window, state.require().rank
-    others = [rank for rank, why in seen.why.items() if rank != own and not why]
-    return any(seen.look(rank)[0] == window.CLOSED for rank in others)
-
-
 def read(
     optimizer: Any, rank: int, plans: Sequence[BucketPlan], to: List[torch.Tensor], timeout: float
 ) -> Seen:
