@@ -3,6 +3,7 @@ Method: real processes; functions of this file, which the ranks import as multip
 
 from __future__ import annotations
 
+import ast
 import os
 import pathlib
 import subprocess
@@ -16,6 +17,7 @@ from harness import environment
 
 import covey
 from covey.launch import JobFailed, LaunchError, run
+from covey.launch.guard import is_guarded
 
 
 def place(*args: object, **kwargs: object) -> tuple:
@@ -108,7 +110,9 @@ class RunTest(unittest.TestCase):
         with self.assertRaisesRegex(covey.InvalidArgument, "local"):
             run(told_of_the_method, num_proc=1, method="lokal")
 
-    def end_of(self, script: str, *python: str) -> List[str]:
+    def end_of(
+        self, script: str, *python: str, stdin: str = "", fails: bool = True
+    ) -> List[str]:
         """The stderr of a script that fails, where there is no cloudpickle."""
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "cloudpickle.py").write_text("raise ImportError", "ascii")
@@ -119,18 +123,37 @@ class RunTest(unittest.TestCase):
             command = [sys.executable, *(python or [str(path)])]
             ended = subprocess.run(
                 command, env=env, timeout=harness.LIMIT_S, stderr=subprocess.PIPE, text=True,
-                stdout=subprocess.DEVNULL, check=False,
+                stdout=subprocess.DEVNULL, check=False, input=stdin,
             )
-        self.assertNotEqual(ended.returncode, 0)
+        self.assertEqual(ended.returncode != 0, fails, ended.stderr)
         return ended.stderr.splitlines()
 
     def test_a_script_without_a_guard_starts_no_jobs_within_the_job(self) -> None:
-        lines = self.end_of("import covey\nprint(covey.run(max, (1, 2), num_proc=2))\n")
-        told = [line for line in lines if line.startswith("[")]
-        self.assertEqual(len(told), 2, lines)
-        for line in told:
-            self.assertIn('covey.run: this script calls covey.run whenever it is imported', line)
-            self.assertIn('if __name__ == "__main__":', line)
+        (line,) = self.end_of("import covey\nprint(covey.run(max, (1, 2), num_proc=2))\n")
+        self.assertIn("covey.run: this script calls covey.run whenever it is imported", line)
+        self.assertIn('if __name__ == "__main__":', line)
+
+    def test_ranks_refuse_what_has_no_source_to_look_into(self) -> None:
+        script = "exec(compile('import covey; covey.run(max, (1, 2), num_proc=2)', 'no', 'exec'))"
+        self.assertIn('if __name__ == "__main__":', "\n".join(self.end_of(script)))
+
+    def test_a_guard_is_seen_wherever_it_stands(self) -> None:
+        for script, line, guarded in (
+            ("f()", 1, False),
+            ("if __name__ == '__main__':\n    f()", 2, True),
+            ("try:\n    if '__main__' == __name__:\n        f()\nfinally:\n    g()", 3, True),
+            ("if __name__ == '__main__':\n    f()\ng()", 3, False),
+            ("if __name__ != '__main__':\n    raise SystemExit\ng()", 3, True),
+        ):
+            with self.subTest(script):
+                self.assertEqual(is_guarded(ast.parse(script), line), guarded)
+
+    def test_a_script_from_standard_input(self) -> None:
+        session = "import covey\nprint(covey.run(max, (1, 2), num_proc=2))"
+        self.assertEqual(self.end_of("", "-", stdin=session, fails=False), [])
+        session = "import covey\ndef double(x): return 2 * x\ncovey.run(double, (1,), num_proc=1)"
+        last = self.end_of("", "-", stdin=session)[-1]
+        self.assertRegex(last, "LaunchError: double is defined in an interactive .*cloudpickle")
 
     def test_a_function_of_a_session_without_a_file_is_refused_by_name(self) -> None:
         session = "import covey\ndef double(x): return 2 * x\ncovey.run(double, (1,), num_proc=1)"

@@ -13,6 +13,7 @@ import tempfile
 from multiprocessing import process, spawn
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
+from covey.launch.guard import UNGUARDED, refuse_unguarded
 from covey.launch.job import Job, Outcome
 from covey.launch.spec import JobFailed, JobSpec, LaunchError
 from covey.method import check
@@ -83,10 +84,7 @@ def run(
 def _refuse_within_a_rank() -> None:
     """A rank that imports the main script must not run the script's own call of `run`."""
     if getattr(process.current_process(), "_inheriting", False):
-        sys.exit(
-            "covey.run: this script calls covey.run whenever it is imported, and the ranks import "
-            'it: put the call under `if __name__ == "__main__":`, or install cloudpickle'
-        )
+        sys.exit(UNGUARDED)
 
 
 def _settings(method: Optional[str], quiet: bool) -> Dict[str, str]:
@@ -111,7 +109,11 @@ def _pickled_call(func: Callable[..., Any], args: Sequence[Any], kwargs: Dict[st
         except ImportError:
             call = pickle.dumps((func, tuple(args), kwargs))
             keep = _KEPT + _MAIN
+            if not os.path.isfile(surroundings.get("init_main_from_path", __file__)):
+                del surroundings["init_main_from_path"]  # A script from standard input: "<stdin>".
             _refuse_interactive(func, surroundings)
+            if any(key in surroundings for key in _MAIN):
+                refuse_unguarded()
     except LaunchError:
         raise
     except Exception as error:  # picklers raise what they like
