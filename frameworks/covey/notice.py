@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Mapping
 
 from covey.state import state
 
@@ -15,8 +16,13 @@ _SILENT = ("off", "error")
 
 def is_shown() -> bool:
     """Whether ``log_level`` admits notices and warnings: its default does."""
-    told = state.settings.get("log_level", os.environ.get("COVEY_LOG_LEVEL", ""))
-    return str(told) not in _SILENT
+    told = state.settings.get("log_level")
+    return admits(os.environ) if told is None else str(told) not in _SILENT
+
+
+def admits(environ: Mapping[str, str]) -> bool:
+    """The same of a process with these variables: of the launcher's ranks, and so of itself."""
+    return environ.get("COVEY_LOG_LEVEL", "") not in _SILENT
 
 
 def tell(*lines: str, label: str = "covey: ") -> None:

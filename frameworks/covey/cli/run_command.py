@@ -19,6 +19,7 @@ from covey.launch.job import Job
 from covey.launch.meeting import start_timeout_s
 from covey.launch.spec import JobSpec, LaunchError, Rendezvous
 from covey.method import check, full_text
+from covey.notice import admits, is_shown
 
 _HELP = "start a command as N ranks on this host"
 _EXAMPLES = """examples:
@@ -43,7 +44,10 @@ find their place in RANK, WORLD_SIZE, LOCAL_RANK and HOROVOD_RANK; of one launch
 """
 
 # Options that hardly a script has, and that change what a job does.
-_OWN = ("-np", "--method", "--force-method", "--inject", "--keep-going", "--check-nan")
+_OWN = (
+    *("-np", "--method", "--force-method", "--inject", "--keep-going", "--check-nan"),
+    *("--quiet", "--summary"),
+)
 
 
 class UsageError(argparse.ArgumentTypeError):
@@ -270,7 +274,8 @@ def _size(arguments: argparse.Namespace) -> int:
 
 def _announce_ignored(arguments: argparse.Namespace, told: Optional[str]) -> None:
     """--method wins over the variable; says so where they differ."""
-    if told and not arguments.quiet and full_text(told) != full_text(arguments.method):
+    is_told = is_shown() and not arguments.quiet
+    if told and is_told and full_text(told) != full_text(arguments.method):
         program = arguments.parser.prog
         text = f"{program}: --method {arguments.method} is used, COVEY_METHOD={told} is ignored\n"
         sys.stderr.write(text)
@@ -335,21 +340,20 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
         gpus=gpus_of({**os.environ, **extra_env}) if arguments.bind_gpus else (),
         keep_going=arguments.keep_going,
         verbose=arguments.verbose,
-        quiet=arguments.quiet,
+        quiet=not admits({**os.environ, **extra_env, **settings}),
         program=arguments.parser.prog,
         rendezvous=rendezvous,
     )
 
 
-def _tell_of_misplaced(arguments: argparse.Namespace, command: Sequence[str]) -> None:
+def _tell_of_misplaced(spec: JobSpec) -> None:
     """An option of the launcher's behind the command goes to the command; says so, once."""
-    words = [word.partition("=")[0] for word in command[1:]]
+    words = [word.partition("=")[0] for word in spec.command[1:]]
     misplaced = [word for word in words if word in _OWN]
-    if misplaced and not arguments.quiet:
-        prog, first = arguments.parser.prog, misplaced[0]
+    if misplaced and not spec.quiet:
         sys.stderr.write(
-            f"{prog}: {first} stands after the command and goes to it; for {prog} write it before "
-            f"{command[0]}\n"
+            f"{spec.program}: {misplaced[0]} stands after the command and goes to it; for "
+            f"{spec.program} write it before {spec.command[0]}\n"
         )
 
 
@@ -363,7 +367,7 @@ def _act(arguments: argparse.Namespace) -> int:
         if spec.output_dir is not None:
             check_writable_folder("--output-dir", spec.output_dir)
         _tell_of_injection(spec)
-        _tell_of_misplaced(arguments, spec.command)
+        _tell_of_misplaced(spec)
         return Job(spec).run().exit_code
     except LaunchError as error:
         sys.stderr.write(f"{arguments.parser.prog}: {error}\n")

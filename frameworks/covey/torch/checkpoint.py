@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import pathlib
-import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import torch
@@ -12,6 +11,7 @@ import torch
 from covey import _native
 from covey.errors import BadCheckpoint, InvalidArgument
 from covey.method import text_at
+from covey.notice import tell
 from covey.state import state
 from covey.torch import folder, resume
 from covey.torch.codecs import put_back
@@ -253,8 +253,7 @@ def load(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> Load
     loaded.steps, loaded.version = source.position["steps"], source.position["version"]
     loaded._also = {name: value for name, (_, value) in source.also.items()}
     if meeting.leads:
-        for line in loaded.reset:
-            print(f"covey: load {where}: {line}", file=sys.stderr)
+        tell(*(f"load {where}: {line}" for line in loaded.reset))
     return loaded
 
 
