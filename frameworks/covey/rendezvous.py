@@ -189,7 +189,8 @@ def meet_by_variables(environ: Mapping[str, str]) -> Dict[str, object]:
             f"{told} do not say where they meet; start them "
             f"with coveyrun -np {size} or torchrun, set both, or unset WORLD_SIZE for a job of one"
         )
-    _check_one_host(size)
+    if rank == 0:
+        _check_one_host(size)
     try:
         from torch.distributed import PrefixStore, TCPStore
     except ImportError as error:
@@ -198,12 +199,13 @@ def meet_by_variables(environ: Mapping[str, str]) -> Dict[str, object]:
             f"PyTorch, which is not here ({error}); start them with coveyrun -np {size}"
         ) from error
     timeout_s = start_timeout_s()
+    refusal = _why_not_one_host(size)
     try:
         state.store = TCPStore(
             address,
             int(port),
             is_master=rank == 0,
-            timeout=timedelta(seconds=timeout_s),
+            timeout=timedelta(seconds=min(timeout_s, _FAREWELL_S) if refusal else timeout_s),
             wait_for_workers=False,
             multi_tenant=True,
         )
@@ -211,6 +213,8 @@ def meet_by_variables(environ: Mapping[str, str]) -> Dict[str, object]:
     except CoveyError:
         raise
     except RuntimeError as error:
+        if refusal:  # Then rank 0 has heard of it, or is not there.
+            raise Unsupported(refusal) from None
         where = f"{address}:{port} (MASTER_ADDR, MASTER_PORT)"
         why = str(error).splitlines()[0]
         if rank == 0:
@@ -221,15 +225,22 @@ def meet_by_variables(environ: Mapping[str, str]) -> Dict[str, object]:
         ) from error
 
 
-def _check_one_host(size: int) -> None:
+def _why_not_one_host(size: int) -> str:
+    """Empty: nothing says that the ranks are on several hosts."""
     if "COVEY_SHM_FD" in os.environ and _OF_TORCHRUN not in os.environ:
-        return  # LOCAL_WORLD_SIZE is of coveyrun, within whose rank these were started.
+        return ""  # LOCAL_WORLD_SIZE is of coveyrun, within whose rank these were started.
     on_host = _number(os.environ.get("LOCAL_WORLD_SIZE", str(size)))
+    if on_host == size:
+        return ""
     if on_host < 0:
         told = shown(os.environ["LOCAL_WORLD_SIZE"], kept="")
-        raise InvalidArgument(f"LOCAL_WORLD_SIZE={told} is no number of ranks")
-    if on_host != size:
-        raise Unsupported(_SEVERAL_HOSTS.format(f"{size} ranks", f"{on_host} on this one"))
+        return f"LOCAL_WORLD_SIZE={told} is no number of ranks"
+    return _SEVERAL_HOSTS.format(f"{size} ranks", f"{on_host} on this one")
+
+
+def _check_one_host(size: int) -> None:
+    if why := _why_not_one_host(size):
+        raise Unsupported(why)
 
 
 def meet(store: Any, rank: int, size: int) -> Dict[str, object]:
@@ -243,8 +254,8 @@ def meet(store: Any, rank: int, size: int) -> Dict[str, object]:
     """
     if state.meeting is not None:
         return state.meeting
-    _check_one_host(size)
     try:
+        _check_one_host(size)
         descriptor = _memory(store, rank, size)
     except Exception as error:
         if rank != 0:

@@ -213,6 +213,16 @@ class VariablesTest(RanksTestCase):
                 told = "" if rank == far else f"rank {far} cannot join the job: "
                 self.check_raises(process, "Unsupported: " + told + why)
 
+    def test_rank_0_hears_of_a_rank_that_knows_it_is_on_another_host(self) -> None:
+        port = self.free_port()
+        ready = "import torch.distributed\nprint(flush=True)\n" + SUMS
+        first = self.start(ready, **self.place(0, 2, port, COVEY_START_TIMEOUT="600s"))
+        first.stdout.readline()
+        other = self.start(**self.place(1, 2, port, LOCAL_WORLD_SIZE="1"))
+        why = "Unsupported: {}2 ranks on several hosts (1 on this one)"
+        self.check_raises(first, why.format("rank 1 cannot join the job: "))
+        self.check_raises(other, why.format(""))
+
     def test_a_rank_that_does_not_come_is_named_on_all(self) -> None:
         port = self.free_port()
         ready = "import torch.distributed\nprint(flush=True)\n" + SUMS
@@ -230,7 +240,10 @@ class VariablesTest(RanksTestCase):
             ({"MASTER_PORT": "http"}, "MASTER_PORT=http do not say where they meet"),
             ({"RANK": "2"}, "RANK=2 and WORLD_SIZE=2 are no place in a job"),
             ({"COVEY_START_TIMEOUT": "100ms"}, f"did not meet rank 0 at 127.0.0.1:{port}"),
-            ({"LOCAL_WORLD_SIZE": "1"}, "2 ranks on several hosts (1 on this one)"),
+            (
+                {"RANK": "0", "LOCAL_WORLD_SIZE": "1"},
+                "2 ranks on several hosts (1 on this one)",
+            ),
         ):
             self.check_raises(self.start(code, **{**self.place(1, 2, port), **extra}), words)
         with socket.create_server(("0.0.0.0", 0)) as taken:
