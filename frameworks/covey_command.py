@@ -1,17 +1,15 @@
 """Where the commands `covey` and `coveyrun` begin: a Ctrl-C during the imports says one line.
 
-A module of its own, because importing anything of the package imports the package first.
+A module of its own, because importing anything of the package imports the package first. Until the
+handler is set it imports only what Python has imported before: `_signal`, as `signal` takes longer.
 """
 
-from __future__ import annotations
-
+import _signal  # type: ignore[import-not-found]
 import os
-import signal
 import sys
-from typing import Any
 
 
-def _stop(number: int, frame: Any) -> None:
+def _stop(number: int, frame: object) -> None:
     """Nothing has begun that would have to be ended."""
     del frame
     os.write(2, f"{os.path.basename(sys.argv[0])}: interrupted\n".encode("utf-8", "replace"))
@@ -19,8 +17,8 @@ def _stop(number: int, frame: Any) -> None:
 
 
 # An ignored one stays ignored. covey.cli takes over as soon as it can end well.
-if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, _stop)
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _stop)
 
 
 def main() -> int:

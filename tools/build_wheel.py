@@ -46,11 +46,15 @@ Root-Is-Purelib: false
 Tag: {tag}
 """
 
-_ENTRY_POINTS = """\
-[console_scripts]
-covey = covey_command:main
-coveyrun = covey_command:coveyrun_main
+# Not entry points: pip's wrappers for those import other things before a line of ours is run, and a
+# Ctrl-C there shows a traceback.
+_SCRIPT = """\
+#!python
+import covey_command
+
+raise SystemExit(covey_command.{function}())
 """
+_SCRIPTS = {"covey": "main", "coveyrun": "coveyrun_main"}
 
 
 def version_of(header: pathlib.Path) -> str:
@@ -82,7 +86,8 @@ def write_wheel(path: pathlib.Path, contents: Dict[str, bytes], dist_info: str) 
         for name, data in contents.items():
             entry = zipfile.ZipInfo(name, _TIME)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = (0o100755 if name.endswith(".so") else 0o100644) << 16
+            is_program = name.endswith(".so") or ".data/scripts/" in name
+            entry.external_attr = (0o100755 if is_program else 0o100644) << 16
             archive.writestr(entry, data)
 
 
@@ -113,7 +118,9 @@ def main(arguments: List[str]) -> None:
     metadata = _METADATA.format(version=version, description=description)
     contents[f"{dist_info}/METADATA"] = metadata.encode("utf-8")
     contents[f"{dist_info}/WHEEL"] = _WHEEL.format(tag=tag).encode("utf-8")
-    contents[f"{dist_info}/entry_points.txt"] = _ENTRY_POINTS.encode("utf-8")
+    for name, function in _SCRIPTS.items():
+        script = _SCRIPT.format(function=function).encode("ascii")
+        contents[f"covey-{version}.data/scripts/{name}"] = script
     contents[f"{dist_info}/LICENSE"] = options.license.read_bytes()
     options.out.mkdir(parents=True, exist_ok=True)
     write_wheel(options.out / f"covey-{version}-{tag}.whl", contents, dist_info)

@@ -47,6 +47,23 @@ class WheelTest(unittest.TestCase):
         self.assertIn("covey", self.there.run(["covey", "--version"]))
         self.assertIn("-np", self.there.run(["coveyrun", "--help"]))
 
+    def test_a_ctrl_c_at_any_import_says_one_line(self) -> None:
+        """From the first that the installed command does on."""
+        (self.there.folder / "sitecustomize.py").write_text(
+            "import os, sys\n"
+            "class Interrupt:\n"
+            "    def find_spec(self, name, path=None, target=None):\n"
+            "        if name == os.environ.get('MODULE'):\n"
+            "            os.kill(os.getpid(), 2)\n"
+            "sys.meta_path.insert(0, Interrupt())\n"
+        )
+        for module in ("re", "signal", "covey", "covey.cli.run_command"):
+            with self.subTest(module):
+                command = ["coveyrun", "-np", "1", "python", "-c", "print('ran')"]
+                extra = {"MODULE": module, "PYTHONPATH": str(self.there.folder)}
+                said = self.there.run(command, fails=True, **extra)
+                self.assertEqual(said, "coveyrun: interrupted\n")
+
     @unittest.skipIf(shutil.which("mpicc") is None, "there is no mpicc")
     def test_makes_the_plug_in_for_mpi_beside_the_library(self) -> None:
         said = self.there.run(["covey", "build", "mpi"])
