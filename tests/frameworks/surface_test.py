@@ -65,6 +65,14 @@ class SurfaceTest(unittest.TestCase):
             names = list(inspect.signature(function).parameters)
             self.assertEqual(names[1:5], ["name", "compression", "op", "process_set"])
 
+    def test_dir_is_what_is_public_and_the_docstring_is_short(self) -> None:
+        for module in (covey, hvd):
+            self.assertEqual(dir(module), sorted(module.__all__))
+            for name in dir(module):
+                self.assertFalse(inspect.ismodule(getattr(module, name)), name)
+            self.assertLessEqual(len((module.__doc__ or "").splitlines()), 25)
+        self.assertIn("GUIDE.md", covey.__doc__ or "")
+
     def test_help_is_good(self) -> None:
         for module, tensor in zip(_MODULES, ("Any", "torch.Tensor", "numpy.ndarray")):
             for name in _TENSORS:

@@ -7,6 +7,7 @@ exist, answer --help, and are what the README says; .ci/run runs tools/test.
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -17,20 +18,24 @@ from typing import List
 
 from harness import LIMIT_S, REPOSITORY, environment, run_launcher
 
+import covey
+
 # This user may be root, and the machine small.
 _OPEN_MPI = ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM", "MCA_rmaps_base_oversubscribe")
 README = (REPOSITORY / "README.md").read_text()
+GUIDE = (REPOSITORY / "frameworks" / "GUIDE.md").read_text()
 
 
-def blocks(language: str) -> List[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.M | re.S)
+def blocks(language: str, text: str = README) -> List[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 
 class ReadmeTest(unittest.TestCase):
     def test_every_shell_command_is_known_and_runs(self) -> None:
         lines = [line for block in blocks("sh") for line in block.splitlines() if line]
         commands = [line.partition("#")[0].split() for line in lines]
-        self.assertGreaterEqual(len(commands), 3)
+        self.assertGreaterEqual(len(commands), 4)
+        commands.remove([".", ".venv/bin/activate"])  # A shell's own; tools/setup ends with it.
         for command in commands:
             with self.subTest(" ".join(command)):
                 if command[0].startswith("tools/"):
@@ -87,6 +92,42 @@ class ReadmeTest(unittest.TestCase):
             timeout=LIMIT_S,
             check=True,
         )
+
+    def test_the_guide_is_a_script_and_one_of_its_own(self) -> None:
+        of_all = blocks("python", GUIDE)
+        alone = [code for code in of_all if "covey.run(" in code]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "guide.py")
+            with open(path, "w", encoding="utf-8") as script:
+                script.write("\n".join(code for code in of_all if code not in alone))
+            code, _, err = run_launcher(["-np", "2", sys.executable, path])
+            self.assertEqual(code, 0, err)
+            self.assertNotIn("before the first update", "\n".join(err))
+            with open(path, "w", encoding="utf-8") as script:
+                script.write(*alone)
+            command = [sys.executable, path]
+            said = subprocess.check_output(command, env=environment(), timeout=LIMIT_S)
+            self.assertEqual(said, b"[30.0, 30.0]\n")
+
+    def test_the_guide_lists_every_variable_as_it_is(self) -> None:
+        rows = [line for line in GUIDE.splitlines() if line.startswith("| `COVEY_")]
+        wanted = []
+        for knob in covey.knobs():
+            default = f"`{knob['default']}`" if knob["default"] != "" else "-"
+            wanted.append(f"| `COVEY_{knob['name'].upper()}` | {default} | {knob['help']} |")
+        self.assertEqual(rows, wanted)
+
+    def test_the_guide_lists_what_is_missing_of_horovod(self) -> None:
+        for module in ("torch", "tensorflow"):
+            (row,) = re.findall(rf"^\| `covey.{module}` \| (.*) \|$", GUIDE, re.M)
+            source = pathlib.Path(covey.__file__).parent / module / "__init__.py"
+            code = source.read_text(encoding="utf-8")
+            not_yet = code.partition("_NOT_YET = (")[2].partition(")")[0]
+            told = not_yet or code.partition("raise absent(__name__, name,")[2].partition(")")[0]
+            own = {"neighbor_allreduce", "pair_average"}  # Covey's, not Horovod's.
+            names = set(re.findall(r'"(\w+)"', told)) - own
+            self.assertGreaterEqual(len(names), 2)
+            self.assertEqual(set(re.findall("`([^`]+)`", row.partition("; also")[0])), names)
 
 
 if __name__ == "__main__":
