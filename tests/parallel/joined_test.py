@@ -244,7 +244,8 @@ class WaitingTest(JoinedTestCase):
     def test_that_it_waits_for_who_serves_is_told_before(self) -> None:
         self.write_secret()
         job = self.launch("--join", "127.0.0.1:9", "--start-timeout", "60", "true")
-        job.wait_for(r"^coveyrun: nobody serves at 127.0.0.1:9 \(--start-timeout: 60 s\)$")
+        told = "coveyrun: nobody serves at 127.0.0.1:9; gives up after 60 s (--start-timeout)"
+        job.wait_for(f"^{re.escape(told)}$")
         job.process.send_signal(signal.SIGTERM)
         self.assertEqual(job.finish(), 128 + signal.SIGTERM, job.dump())
         self.assertNotIn("connect", job.dump())

@@ -85,16 +85,21 @@ class MethodChoiceTest(unittest.TestCase):
         )
 
     def test_quiet_says_nothing(self) -> None:
-        quiet = ["--quiet", "--method", "local:H=3", "--inject", "delay:1ms@1"]
-        code, out, err = run_launcher(["-np", "2", *quiet, sys.executable, self.script, "local"])
-        self.assertEqual((code, err), (0, []))
-        self.assertEqual(len(out), 1)
+        """By the flag, or by the variable alone, where the table would come too."""
+        for quiet, env in (("--quiet",), {}), ((), {"COVEY_LOG_LEVEL": "error"}):
+            with self.subTest(quiet=quiet):
+                flags = ["-np", "2", *quiet, "--method", "local:H=3", "--inject", "delay:1ms@1"]
+                command = [*flags, sys.executable, self.script, "local"]
+                code, out, err = run_launcher(command, env=env)
+                self.assertEqual((code, err), (0, []))
+                self.assertEqual(len(out), 1)
 
     def test_an_option_after_the_command_is_told(self) -> None:
-        code, _, err = run_launcher(["-np", "1", sys.executable, "-c", "", "--method", "eager"])
-        self.assertEqual(code, 0)
-        self.assertEqual(len(err), 1)
-        self.assertRegex(err[0], "coveyrun: --method stands after the command and goes to it")
+        for flag in ("--method", "--quiet", "--summary"):
+            code, _, err = run_launcher(["-np", "1", sys.executable, "-c", "", flag, "eager"])
+            self.assertEqual(code, 0)
+            self.assertEqual(len(err), 1)
+            self.assertRegex(err[0], f"coveyrun: {flag} stands after the command and goes to it")
 
     def test_an_injection_into_ranks_that_are_not_there_is_refused(self) -> None:
         for who, why in (("9", "2 ranks, fewer than 9"), ("rank2", "ranks 0 to 1, no rank 2")):

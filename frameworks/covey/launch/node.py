@@ -63,8 +63,8 @@ class Node:
                 if waited_s >= self._timeout_s:
                     raise meeting.too_late(self._meeting, self._timeout_s)
                 if waited_s >= NEWS_S:
-                    limit = f"(--start-timeout: {self._timeout_s:g} s)"
-                    self._tell(f"{self._meeting.waiting_for} {limit}")
+                    limit = f"gives up after {self._timeout_s:g} s (--start-timeout)"
+                    self._tell(f"{self._meeting.waiting_for}; {limit}")
                 wanted = [fd for fd in (self.fileno(), signals_fd) if fd is not None and fd >= 0]
                 select.select(wanted, [], [], meeting.LOOK_S)
                 if stopped():
