@@ -124,7 +124,8 @@ int ShmTransport::ReadPeer(Rank peer, uint64_t address, std::byte* to, size_t le
     if (got <= 0) return got < 0 ? errno : EFAULT;
     done += static_cast<size_t>(got);
   }
-  return 0;
+  // A number is given again only once its process is known to have ended.
+  return IsLost(peer) || watch_->IsGone(ToInt(peer)) ? ESRCH : 0;
 }
 
 bool ShmTransport::TrySend(Rank to, std::span<const std::byte> message) {

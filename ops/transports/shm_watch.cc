@@ -50,4 +50,10 @@ std::vector<int32_t> ProcessWatch::Gone() {
   return gone;
 }
 
+bool ProcessWatch::IsGone(int32_t rank) const {
+  const Watched& w = watched_[static_cast<size_t>(rank)];
+  pollfd polled{w.fd, POLLIN, 0};
+  return w.gone || (poll(&polled, 1, 0) > 0 && (polled.revents & POLLIN) != 0);
+}
+
 }  // namespace covey

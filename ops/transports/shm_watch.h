@@ -32,6 +32,8 @@ class ProcessWatch {
 
   // The watched ranks whose process has ended, ascending; each time until forgotten.
   std::vector<int32_t> Gone();
+  // The same of one; one that was forgotten has not.
+  bool IsGone(int32_t rank) const;
 
  private:
   struct Watched {

@@ -1,0 +1,172 @@
+// Goal: mailboxes of the shared memory hold what was sent, whole and in order, whatever its length
+// and however full they are; a process that has ended is named, and what bears its number later is
+// not read in its place.
+// Method: two ranks of one process, one of them a thread that receives all the while; a real
+// process that is killed, and another that the kernel is asked to give its number.
+#include "ops/transports/shm.h"
+
+#include <gtest/gtest.h>
+#include <linux/sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <thread>
+
+#include "core/base/rng.h"
+
+namespace covey {
+namespace {
+
+constexpr ShmJob::Patience kAnHour{.timeout_ns = 3600 * kSecond};
+constexpr uint64_t kSeed = 20261125;
+
+class ShmTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(ShmJob::Create(2, 1 << 20, &fd_).ok()); }
+  void TearDown() override { close(fd_); }
+
+  std::unique_ptr<ShmTransport> Join(int32_t rank, bool reads_peers = false) const {
+    std::unique_ptr<ShmTransport> transport;
+    const Status joined =
+        ShmTransport::Open(fd_, {Rank{rank}, 2, reads_peers}, kAnHour, &transport);
+    EXPECT_TRUE(joined.ok()) << joined.message();
+    return transport;
+  }
+  // Both ranks, in this process.
+  void JoinBoth() {
+    std::thread other([this] { ranks_[1] = Join(1); });
+    ranks_[0] = Join(0);
+    other.join();
+  }
+
+  int fd_ = -1;
+  std::unique_ptr<ShmTransport> ranks_[2];
+};
+
+Bytes MessageOf(uint64_t number, size_t length_bytes) {
+  Rng rng(kSeed + number);
+  Bytes message(length_bytes);
+  for (std::byte& byte : message) byte = static_cast<std::byte>(rng.Below(256));
+  return message;
+}
+
+// As the slow and obvious would: a list of what was sent.
+TEST_F(ShmTest, AFullMailboxTakesNothingMoreAndLosesNothing) {
+  JoinBoth();
+  Rng rng(kSeed);
+  std::deque<Bytes> sent;
+  uint64_t number = 0;
+  bool was_full = false;
+  for (int round = 0; round < 300; ++round) {
+    for (bool fits = true; fits && rng.Percent(90);) {
+      Bytes message = MessageOf(++number, rng.Below(60000));
+      fits = ranks_[0]->TrySend(Rank{1}, message);
+      was_full |= !fits;
+      if (fits) sent.push_back(std::move(message));
+    }
+    for (uint64_t takes = rng.Below(6); takes > 0 && !sent.empty(); --takes) {
+      Rank from{};
+      Bytes message;
+      ASSERT_TRUE(ranks_[1]->TryReceive(&from, &message));
+      EXPECT_EQ(from, Rank{0});
+      ASSERT_TRUE(message == sent.front()) << "seed " << kSeed << ", round " << round;
+      sent.pop_front();
+    }
+  }
+  EXPECT_TRUE(was_full);
+}
+
+TEST_F(ShmTest, WhoReceivesMeanwhileSeesWholeMessages) {
+  JoinBoth();
+  constexpr uint64_t kMessages = 3000;
+  std::thread receiver([&] {
+    for (uint64_t number = 0; number < kMessages;) {
+      Rank from{};
+      Bytes message;
+      if (!ranks_[1]->TryReceive(&from, &message)) continue;
+      const Bytes expected = MessageOf(number, 1000 + number % 3000);
+      ASSERT_TRUE(message == expected) << "message " << number;
+      ++number;
+    }
+  });
+  for (uint64_t number = 0; number < kMessages; ++number) {
+    const Bytes message = MessageOf(number, 1000 + number % 3000);
+    while (!ranks_[0]->TrySend(Rank{1}, message)) sched_yield();
+  }
+  receiver.join();
+}
+
+// A process that does what `body` does and then stays; negative: the kernel starts none. `pid`: the
+// number that it is to have; 0: any.
+pid_t Start(pid_t pid, const std::function<void()>& body) {
+  clone_args how{};
+  how.exit_signal = SIGCHLD;
+  if (pid > 0) {
+    how.set_tid = reinterpret_cast<uint64_t>(&pid);
+    how.set_tid_size = 1;
+  }
+  const pid_t parent = getpid();
+  const auto child = static_cast<pid_t>(syscall(SYS_clone3, &how, sizeof(how)));
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (static_cast<pid_t>(syscall(SYS_getppid)) != parent) _exit(1);
+  body();
+  for (;;) pause();
+}
+
+void End(pid_t pid) {
+  ASSERT_GT(pid, 0);
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+}
+
+TEST_F(ShmTest, WhoHasEndedIsNamed) {
+  const pid_t victim = Start(0, [this] {
+    const std::unique_ptr<ShmTransport> transport = Join(1);
+    for (;;) pause();
+  });
+  ASSERT_GT(victim, 0) << "no process could be started";
+  ranks_[0] = Join(0);
+  EXPECT_TRUE(ranks_[0]->PollPeers().empty());
+  End(victim);
+  const std::vector<PeerLoss> losses = ranks_[0]->PollPeers();
+  ASSERT_EQ(losses.size(), 1u);
+  EXPECT_EQ(losses[0].rank, Rank{1});
+  EXPECT_NE(losses[0].how.find("has died"), std::string::npos) << losses[0].how;
+}
+
+TEST_F(ShmTest, WhoBearsItsNumberLaterIsNotRead) {
+  uint64_t secret = 7;  // the same address in all of them
+  const pid_t victim = Start(0, [this] {
+    const std::unique_ptr<ShmTransport> transport = Join(1, true);
+    for (;;) pause();
+  });
+  ASSERT_GT(victim, 0) << "no process could be started";
+  ranks_[0] = Join(0, true);
+  if (!ranks_[0]->CanReadPeers()) {
+    End(victim);
+    GTEST_SKIP() << "this system lets no process read another";
+  }
+  uint64_t value = 0;
+  const auto read = [&] {
+    return ranks_[0]->ReadPeer(Rank{1}, reinterpret_cast<uint64_t>(&secret),
+                               reinterpret_cast<std::byte*>(&value), sizeof(value));
+  };
+  EXPECT_EQ(read(), 0);
+  EXPECT_EQ(value, 7u);
+  End(victim);
+  EXPECT_NE(read(), 0) << "there is no such process";
+  const pid_t stranger = Start(victim, [] {});
+  if (stranger < 0) GTEST_SKIP() << "this system gives no process a number that was asked for";
+  EXPECT_NE(read(), 0) << "it has read a stranger";
+  End(stranger);
+}
+
+}  // namespace
+}  // namespace covey
