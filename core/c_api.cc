@@ -20,7 +20,9 @@ namespace {
 constinit std::atomic<covey_runtime*> g_default{nullptr};  // process-wide: the default runtime
 
 static_assert(static_cast<int>(DType::kBool) == COVEY_BOOL &&
-              static_cast<int>(DType::kI64) == COVEY_INT64);
+              static_cast<int>(DType::kI64) == COVEY_INT64 &&
+              static_cast<int>(DType::kI16) == COVEY_INT16 &&
+              static_cast<int>(DType::kU64) == COVEY_UINT64);
 static_assert(static_cast<int>(Kind::kAlltoall) == COVEY_ALLTOALL &&
               static_cast<int>(Kind::kJoin) == COVEY_JOIN &&
               static_cast<int>(Kind::kNeighborAllreduce) == COVEY_NEIGHBOR_ALLREDUCE &&

@@ -17,7 +17,7 @@ Status CheckSpans(const char* what, const SpanList& spans) {
     return wrong("there is no span");
   for (int32_t i = 0; i < spans.count; ++i) {
     const auto dtype = static_cast<int>(spans.dtypes[i]);
-    if (dtype < 0 || dtype >= static_cast<int>(DType::kBool))
+    if (dtype < 0 || dtype >= kNumDTypes || dtype == static_cast<int>(DType::kBool))
       return wrong("span " + std::to_string(i) + " has no dtype that can be summed");
     if (spans.counts[i] < 1)
       return wrong("span " + std::to_string(i) + " has " + std::to_string(spans.counts[i]) +

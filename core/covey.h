@@ -74,7 +74,11 @@ typedef enum covey_dtype {
   COVEY_INT8 = 5,
   COVEY_INT32 = 6,
   COVEY_INT64 = 7,
-  COVEY_BOOL = 8 /* not for reductions */
+  COVEY_BOOL = 8, /* not for reductions */
+  COVEY_INT16 = 9,
+  COVEY_UINT16 = 10,
+  COVEY_UINT32 = 11,
+  COVEY_UINT64 = 12
 } covey_dtype;
 
 typedef enum covey_device_type {
@@ -82,7 +86,6 @@ typedef enum covey_device_type {
   COVEY_CUDA = 1,
   COVEY_FAKE_DEVICE = 2
 } covey_device_type;
-
 enum { COVEY_MAX_DIMS = 16 };
 
 /* A dense, contiguous, row-major tensor. On CUDA: the first one opens libcovey_cuda.so and the
@@ -126,7 +129,6 @@ typedef enum covey_op {
 typedef uint64_t covey_group;  /* COVEY_WORLD or what covey_group_of (or _apart) returned */
 typedef uint64_t covey_handle; /* one operation in flight; 0 is never a handle */
 enum { COVEY_WORLD = 0 };
-
 typedef void (*covey_callback)(void* context, covey_handle handle, const covey_error* error);
 
 /* One operation over the members of a group. Every member submits the same kind, name, dtypes,

@@ -53,6 +53,14 @@ void FillIdentity(DType dtype, Op op, std::span<std::byte> memory) {
       return FillInteger<int32_t>(op, memory);
     case DType::kI64:
       return FillInteger<int64_t>(op, memory);
+    case DType::kI16:
+      return FillInteger<int16_t>(op, memory);
+    case DType::kU16:
+      return FillInteger<uint16_t>(op, memory);
+    case DType::kU32:
+      return FillInteger<uint32_t>(op, memory);
+    case DType::kU64:
+      return FillInteger<uint64_t>(op, memory);
   }
 }
 

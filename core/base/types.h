@@ -26,8 +26,24 @@ inline constexpr Time kMicrosecond = 1000;
 inline constexpr Time kMillisecond = 1000 * kMicrosecond;
 inline constexpr Time kSecond = 1000 * kMillisecond;
 
-enum class DType : uint8_t { kF32, kF64, kF16, kBF16, kU8, kI8, kI32, kI64, kBool };
-inline constexpr int kNumDTypes = 9;
+enum class DType : uint8_t {
+  kF32,
+  kF64,
+  kF16,
+  kBF16,
+  kU8,
+  kI8,
+  kI32,
+  kI64,
+  kBool,
+  kI16,
+  kU16,
+  kU32,
+  kU64
+};
+inline constexpr int kNumDTypes = 13;
+// Whether kernels of devices (ops/devices) and NCCL reduce it; else the host does.
+constexpr bool IsReducedByDevices(DType t) { return t < DType::kBool; }
 
 // What a reduction computes; Average is Sum with a postscale and does not reach the kernels.
 enum class Op : uint8_t { kSum, kAverage, kMin, kMax, kProduct };
@@ -56,7 +72,7 @@ constexpr bool Gathers(Kind k) { return k == Kind::kAllgather || k == Kind::kAll
 enum class DeviceType : uint8_t { kCpu, kCuda, kFake };
 
 constexpr size_t SizeOf(DType t) {
-  constexpr size_t kSizes[kNumDTypes] = {4, 8, 2, 2, 1, 1, 4, 8, 1};
+  constexpr size_t kSizes[kNumDTypes] = {4, 8, 2, 2, 1, 1, 4, 8, 1, 2, 2, 4, 8};
   return kSizes[static_cast<int>(t)];
 }
 

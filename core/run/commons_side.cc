@@ -19,7 +19,7 @@ constexpr uint64_t kOpenedAll = 1;
 bool CanBeInCommon(const Exchange& x) {
   const Request& r = *x.request;
   return Reduces(r.kind) && x.codec == nullptr && x.size() > 1 &&
-         x.size() <= Commons::kMaxMembers && x.reduction.dtype != DType::kBool &&
+         x.size() <= Commons::kMaxMembers && IsReducedByDevices(x.reduction.dtype) &&
          x.input.length_bytes() > 0;
 }
 

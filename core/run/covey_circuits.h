@@ -28,7 +28,7 @@ typedef struct covey_circuit_part {
 
 typedef struct covey_circuit_work {
   int32_t kind;  /* covey_kind: allreduce, broadcast or reducescatter */
-  int32_t dtype; /* covey_dtype, but bool */
+  int32_t dtype; /* covey_dtype, below bool */
   int32_t op;    /* covey_op; average of floating point only */
   int32_t root;  /* broadcast: by group index */
   const covey_circuit_part* parts;

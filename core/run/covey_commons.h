@@ -18,7 +18,7 @@ typedef struct covey_commons_key {
   char bytes[COVEY_COMMONS_KEY_BYTES];
 } covey_commons_key;
 
-/* Addresses are of the device; dtype (not bool) and op (not average) as in covey.h. */
+/* Addresses are of the device; dtype (below bool) and op (not average) as in covey.h. */
 typedef struct covey_commons_reduction {
   int32_t dtype;
   int32_t op;

@@ -99,6 +99,7 @@ bool FitsCircuit(const Request& r, uint64_t least_bytes) {
   uint64_t length_bytes = 0;
   for (const Tensor& t : r.inputs) {
     const bool floating = t.dtype <= DType::kBF16;
+    if (!IsReducedByDevices(t.dtype) && t.dtype != DType::kBool) return false;
     if (r.average && !floating) return false;  // an integer's truncates as only the host's does
     if (r.kind == Kind::kReducescatter && t.shape.dims[0] % size != 0) return false;
     length_bytes += t.LengthBytes();

@@ -17,9 +17,13 @@ DTYPE_NAMES = (
     "int32",
     "int64",
     "bool",
+    "int16",
+    "uint16",
+    "uint32",
+    "uint64",
 )
 """covey_dtype -> name."""
-ITEM_BYTES = (4, 8, 2, 2, 1, 1, 4, 8, 1)
+ITEM_BYTES = (4, 8, 2, 2, 1, 1, 4, 8, 1, 2, 2, 4, 8)
 
 
 Address = Union[int, Tuple[int, int, int]]

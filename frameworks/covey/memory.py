@@ -19,8 +19,8 @@ def arena_empty(shape: Union[int, Sequence[int]], dtype: Any) -> Any:
     Args:
         shape: of the tensor, or the length of one with one dimension.
         dtype: of the framework whose tensor is wanted, e.g. ``torch.float32`` or
-            ``numpy.dtype("float32")``; one of float32, float64, float16, bfloat16, uint8, int8,
-            int32, int64, bool.
+            ``numpy.dtype("float32")``; one of float32, float64, float16, bfloat16, bool, and
+            int8 to int64, uint8 to uint64.
 
     Returns:
         A dense tensor of that framework.

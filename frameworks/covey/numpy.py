@@ -1,8 +1,8 @@
 """Collective operations on NumPy arrays.
 
 The same functions as :mod:`covey.torch`, without gradients and compression. Arrays of float32,
-float64, float16, uint8, int8, int32 and int64 can be reduced, and with the package ml_dtypes
-bfloat16 too; bool can be moved.
+float64, float16, and integers of 8, 16, 32 and 64 bits, signed or not, can be reduced, and with the
+package ml_dtypes bfloat16 too; bool can be moved.
 
 Example:
     >>> import numpy, covey

@@ -65,7 +65,7 @@ def _allreduce(
 
     Args:
         tensor: torch tensor or numpy array of any shape, the same on every rank; float32, float64,
-            float16, bfloat16, uint8, int8, int32 or int64.
+            float16, bfloat16, or an integer of 8 to 64 bits.
         name: of the operation; the same name on every rank finds together, in any order. Operations
             without a name must come in one order on every rank.
         op: Average, Sum, Min, Max or Product.

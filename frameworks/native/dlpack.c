@@ -28,7 +28,8 @@ typedef struct ExchangeTable {
 /* By covey_dtype. */
 static const struct {
   uint8_t type_code, bits;
-} kTypes[] = {{2, 32}, {2, 64}, {2, 16}, {4, 16}, {1, 8}, {0, 8}, {0, 32}, {0, 64}, {6, 8}};
+} kTypes[] = {{2, 32}, {2, 64}, {2, 16}, {4, 16}, {1, 8},  {0, 8}, {0, 32},
+              {0, 64}, {6, 8},  {0, 16}, {1, 16}, {1, 32}, {1, 64}};
 
 enum { kTypeCount = sizeof(kTypes) / sizeof(kTypes[0]) };
 

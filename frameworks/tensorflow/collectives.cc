@@ -70,7 +70,9 @@ REGISTER_OP("CoveyAllreduce")
     .Input("tensors: N * T")
     .Output("results: N * T")
     .Attr("N: int >= 1")
-    .Attr("T: {float, double, half, bfloat16, uint8, int8, int32, int64}")
+    .Attr(
+        "T: {float, double, half, bfloat16, uint8, int8, int16, uint16, int32, uint32, int64, "
+        "uint64}")
     .Attr("request: string")
     .Attr("ranks: list(int)")
     .Attr("op: int")
@@ -84,7 +86,9 @@ REGISTER_OP("CoveyBroadcast")
     .Input("tensors: N * T")
     .Output("results: N * T")
     .Attr("N: int >= 1")
-    .Attr("T: {float, double, half, bfloat16, uint8, int8, int32, int64, bool}")
+    .Attr(
+        "T: {float, double, half, bfloat16, uint8, int8, int16, uint16, int32, uint32, int64, "
+        "uint64, bool}")
     .Attr("request: string")
     .Attr("ranks: list(int)")
     .Attr("root: int")
@@ -95,7 +99,9 @@ REGISTER_OP("CoveyAllgather")
     .Input("stream: resource")
     .Input("tensor: T")
     .Output("result: T")
-    .Attr("T: {float, double, half, bfloat16, uint8, int8, int32, int64, bool}")
+    .Attr(
+        "T: {float, double, half, bfloat16, uint8, int8, int16, uint16, int32, uint32, int64, "
+        "uint64, bool}")
     .Attr("request: string")
     .Attr("ranks: list(int)")
     .SetIsStateful()
@@ -139,6 +145,14 @@ covey_dtype DtypeOf(tf::DataType dtype) {
       return COVEY_INT32;
     case tf::DT_INT64:
       return COVEY_INT64;
+    case tf::DT_INT16:
+      return COVEY_INT16;
+    case tf::DT_UINT16:
+      return COVEY_UINT16;
+    case tf::DT_UINT32:
+      return COVEY_UINT32;
+    case tf::DT_UINT64:
+      return COVEY_UINT64;
     default:
       return COVEY_BOOL;  // T of the registrations admits nothing else.
   }

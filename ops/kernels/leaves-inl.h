@@ -314,6 +314,10 @@ constexpr Leaves MakeLeaves() {
   FillReduce<Isa, int8_t>(leaves, DType::kI8);
   FillReduce<Isa, int32_t>(leaves, DType::kI32);
   FillReduce<Isa, int64_t>(leaves, DType::kI64);
+  FillReduce<Isa, int16_t>(leaves, DType::kI16);
+  FillReduce<Isa, uint16_t>(leaves, DType::kU16);
+  FillReduce<Isa, uint32_t>(leaves, DType::kU32);
+  FillReduce<Isa, uint64_t>(leaves, DType::kU64);
   FillHops<Isa, F16>(leaves, DType::kF16);
   FillHops<Isa, BF16>(leaves, DType::kBF16);
   leaves.stream_copy = StreamCopy<Isa>;

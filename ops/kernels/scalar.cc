@@ -136,7 +136,8 @@ A Combine(Op op, A a, A b) {
   if constexpr (std::is_floating_point_v<A>) {
     return op == Op::kSum ? a + b : a * b;
   } else {
-    using U = std::make_unsigned_t<A>;
+    // At least as wide as unsigned: the product of two uint16_t would be an int, and overflow.
+    using U = std::common_type_t<std::make_unsigned_t<A>, unsigned>;
     const U x = static_cast<U>(a);
     const U y = static_cast<U>(b);
     return static_cast<A>(op == Op::kSum ? x + y : x * y);
@@ -198,6 +199,14 @@ void WithType(DType dtype, F f) {
       return f(int32_t{});
     case DType::kI64:
       return f(int64_t{});
+    case DType::kI16:
+      return f(int16_t{});
+    case DType::kU16:
+      return f(uint16_t{});
+    case DType::kU32:
+      return f(uint32_t{});
+    case DType::kU64:
+      return f(uint64_t{});
     case DType::kBool:
       break;
   }

@@ -174,6 +174,10 @@ struct UnsignedOf<int8_t> {
   using Type = uint8_t;
 };
 template <>
+struct UnsignedOf<int16_t> {
+  using Type = uint16_t;
+};
+template <>
 struct UnsignedOf<int32_t> {
   using Type = uint32_t;
 };

@@ -10,13 +10,16 @@ import unittest
 from typing import Any, Callable, List, Optional
 
 import torch
-from ranks import SEED, SharedPool
+from ranks import SEED, SharedPool, also
 
 import covey.torch as hvd
 
 SHAPES = ((), (1,), (5,), (0,), (3, 0, 2), (7, 3), (2, 3, 4, 5), (4097,))
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-INTEGERS = (torch.uint8, torch.int8, torch.int32, torch.int64)
+INTEGERS = (
+    *(torch.uint8, torch.int8, torch.int32, torch.int64),
+    *(torch.int16, torch.uint16, *also(torch.uint32, torch.uint64)),
+)
 DTYPES = FLOATS + INTEGERS
 
 pool = SharedPool(__file__)
@@ -39,7 +42,7 @@ def make(rank: int, shape: Any, dtype: torch.dtype, salt: Any = 0, small: bool =
     source = torch.Generator().manual_seed(seed)
     if small:
         return torch.randint(1, 4, shape, generator=source).to(dtype)
-    low = 0 if dtype is torch.uint8 else -7
+    low = -7 if dtype.is_signed else 0
     return (torch.randint(low, 8, shape, generator=source) * 2**rank).to(dtype)
 
 

@@ -106,7 +106,7 @@ class SingleTest(unittest.TestCase):
 
     def test_refused_tensors(self) -> None:
         for tensor, word in (
-            (torch.ones(2, dtype=torch.int16), "int16"),
+            (torch.ones(2, dtype=torch.complex128), "complex128"),
             (torch.ones(2, dtype=torch.complex64), "complex64"),
             (torch.ones(2, device="meta"), "meta"),
             (torch.ones(2, 2).to_sparse(), "to_dense"),

@@ -6,8 +6,8 @@ What they have in common:
   soon as its tensor is computed, any number is in flight at once, in any order on any rank, and no
   thread waits.
 * Dense tensors on the CPU (of others TensorFlow makes copies there), variables, and what
-  ``tf.convert_to_tensor`` takes. float32, float64, float16, bfloat16, uint8, int8, int32 and int64
-  can be reduced; bool can be moved.
+  ``tf.convert_to_tensor`` takes. float32, float64, float16, bfloat16, and integers of 8, 16, 32
+  and 64 bits, signed or not, can be reduced; bool can be moved.
 * ``name``: the same name on every rank finds together. Without one an operation is known by its
   turn, and in a ``tf.function`` by its place in it. One name is in flight once at a time: in a
   ``tf.while_loop`` its operations come one after the other.

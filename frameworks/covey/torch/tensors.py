@@ -14,8 +14,8 @@ from covey.framework import DTYPE_NAMES, Address, Framework, View
 from covey.memory import arena_empty
 
 _STRIDED = torch.strided
-_DTYPES = tuple(getattr(torch, name) for name in DTYPE_NAMES)
-CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
+_DTYPES = tuple(getattr(torch, name, None) for name in DTYPE_NAMES)  # None: an older torch.
+CODES = {dtype: code for code, dtype in enumerate(_DTYPES) if dtype is not None}
 """torch dtype -> covey_dtype."""
 
 

@@ -19,7 +19,8 @@ using Bytes = std::vector<std::byte>;
 using Rng = std::mt19937_64;
 
 constexpr DType kDTypes[] = {DType::kF32, DType::kF64, DType::kF16, DType::kBF16,
-                             DType::kU8,  DType::kI8,  DType::kI32, DType::kI64};
+                             DType::kU8,  DType::kI8,  DType::kI32, DType::kI64,
+                             DType::kI16, DType::kU16, DType::kU32, DType::kU64};
 constexpr Op kOps[] = {Op::kSum, Op::kMin, Op::kMax, Op::kProduct};
 constexpr size_t kCounts[] = {0, 1, 3, 7, 8, 15, 16, 17, 63, 64, 65, 1000, 4099};
 struct Scales {

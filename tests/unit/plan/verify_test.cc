@@ -53,10 +53,13 @@ TEST_P(VerifyTest, EveryNumberOfRanksAndSize) {
 }
 
 TEST_P(VerifyTest, EveryDType) {
-  for (int type = 0; type < kNumDTypes - 1; ++type)
+  for (int type = 0; type < kNumDTypes; ++type) {
+    const DType dtype{static_cast<uint8_t>(type)};
+    if (dtype == DType::kBool || dtype > DType::kI16) continue;  // Those are as others are.
     for (const int32_t size : {1, 2, 3, 6, 17})
       for (const uint64_t elems : {1, 4095, 40001})
-        VerifyAll(KindOf(GetParam()), size, elems, DType{static_cast<uint8_t>(type)}, kSlot);
+        VerifyAll(KindOf(GetParam()), size, elems, dtype, kSlot);
+  }
 }
 
 TEST_P(VerifyTest, SmallSlots) {
