@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
@@ -11,6 +10,7 @@ from covey import _native
 from covey.collectives import ALLREDUCE
 from covey.errors import CoveyError, Exhausted, Unsupported
 from covey.memory import arena_empty
+from covey.notice import warn
 from covey.torch.bucket_memory import BucketMemory, views_of
 from covey.torch.compression import Compression
 from covey.torch.layout import BucketPlan, without
@@ -40,7 +40,7 @@ def make_buckets(
         arena_empty((RESERVE_BYTES,), torch.uint8)
         return in_arena
     except Exhausted as error:
-        warnings.warn(f"gradients lie outside of the arena, which costs a copy: {error}")
+        warn(f"gradients lie outside of the arena, which costs a copy: {error}")
         in_arena = []
     return [
         Bucket(plan, name, reduction, densify, zeros_on(plan.device, False))

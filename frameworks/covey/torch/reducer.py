@@ -16,7 +16,6 @@ some rank lie in the bucket (``zero_grad(set_to_none=False)``), where writing is
 from __future__ import annotations
 
 import contextlib
-import warnings
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -27,6 +26,7 @@ from covey import _native
 from covey.collectives import ALLREDUCE
 from covey.errors import CoveyError, Mismatch
 from covey.group import Group
+from covey.notice import warn
 from covey.objects import allgather_object
 from covey.reduce_op import Average, Sum, core_code
 from covey.state import state
@@ -290,7 +290,7 @@ class Reducer:
             return None
         if self._speaks:
             self._speaks = False
-            warnings.warn(_REWRITTEN)
+            warn(_REWRITTEN)
         if not was_held:
             for bucket in self.buckets[:-1]:
                 bucket.drop()
