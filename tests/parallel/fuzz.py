@@ -38,4 +38,9 @@ class FuzzTestCase(unittest.TestCase):
         until, number = time.monotonic() + SECONDS, 0
         while time.monotonic() < until if SECONDS else number < rounds:
             number += 1
-            one(self.changed(self.random.choice(valid)))
+            data = self.changed(self.random.choice(valid))
+            try:
+                one(data)
+            except BaseException:
+                print(f"fed: {ascii(data[:2000])}", flush=True)
+                raise

@@ -201,8 +201,8 @@ def _describe_rendezvous(parser: argparse.ArgumentParser) -> None:
     add(
         "--secret-file",
         metavar="FILE",
-        help="the job's secret, the same for all, for your eyes only: 32 drawn bytes as hexadecimal "
-        "digits or base64; --serve makes it if need be",
+        help="the job's secret, the same for all, for your eyes only: 32 drawn bytes, as "
+        "hexadecimal digits or base64; --serve makes it if need be",
     )
 
 

@@ -107,6 +107,7 @@ class FuzzTest : public testing::Test {
         break;
       last = Change(rng_.Percent(50) ? valid[rng_.Below(valid.size())] : std::move(last));
       one(last);
+      if (HasFailure()) std::printf("fed: %s\n", testing::PrintToString(last).c_str());
       ASSERT_LE(largest_bytes.load(), most_bytes) << "round " << round;
     }
   }

@@ -190,7 +190,9 @@ TEST(AdmissionTest, WhateverHappensItKeepsItsBounds) {
   Admission admission;
   std::set<int> here, in_tls;
   Time now = 0;
-  for (int fd = 0; fd < 100'000 && !HasFailure(); ++fd) {
+  const char* seconds = std::getenv("FUZZ_SECONDS");
+  const int rounds = 100'000 * std::clamp(seconds == nullptr ? 1 : std::atoi(seconds), 1, 10'000);
+  for (int fd = 0; fd < rounds && !HasFailure(); ++fd) {
     Orders orders;
     const int some = fd - static_cast<int>(rng.Below(300));
     now += static_cast<Time>(rng.Below(kMillisecond));
