@@ -35,7 +35,8 @@ Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
       negotiator_({.self = transport->rank(),
                    .segment_bytes = options_.segment_bytes,
                    .cache_capacity = options_.cache_capacity,
-                   .agreed_text = options_.agreed_text},
+                   .agreed_text = options_.agreed_text,
+                   .retire = transport->SharesMemory() ? options_.retire : RetireRules{}},
                   blocks_.get()),
       coordinator_({.stall_warning = options_.stall_warning,
                     .fusion = options_.fusion,
@@ -74,6 +75,8 @@ Time Runtime::RunOnce(bool* moved) {
   const Time now = options_.clock->Now();
   NoteAwaited();
   TakeSubmitted(now, moved);
+  if (Message idle; negotiator_.TakeIdle(&idle))
+    coordinator_.Retire(std::move(idle), &coordinator_outbox_);
   ReceiveAll(now, moved);
   WatchPeers(now);
   join_.Progress(negotiator_, now);
@@ -169,6 +172,14 @@ void Runtime::Route(Rank from, Message message, Time now) {
     case MessageType::kShadow:
       if (Request* shadow = join_.OnShadow(message, negotiator_, now)) negotiator_.Submit(shadow);
       return;
+    case MessageType::kRetire:
+      return negotiator_.OnRetire(message);
+    case MessageType::kIdle:
+      return coordinator_.OnIdle(from, message, &coordinator_outbox_);
+    case MessageType::kDrop:
+      return Drop(message);
+    case MessageType::kDropped:
+      return coordinator_.OnDropped(from, message, &coordinator_outbox_);
     case MessageType::kMissing: {
       if (Stream* stream = negotiator_.Find(message.id); stream != nullptr)
         stream->missing = {message.id.occurrence, message.ranks};
@@ -185,6 +196,13 @@ void Runtime::Route(Rank from, Message message, Time now) {
     case MessageType::kHere:
       return stall_.OnAnswer(from, message.text);
   }
+}
+
+void Runtime::Drop(const Message& message) {
+  negotiator_.OnDrop(message);
+  join_.OnDrop(negotiator_.world_drops());
+  queue_->Forget(negotiator_.forgotten());
+  negotiator_.forgotten().clear();
 }
 
 void Runtime::WatchPeers(Time now) {

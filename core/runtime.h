@@ -35,6 +35,7 @@ class Runtime {
     Time stall_warning = 10 * kSecond;
     Time recheck = kSecond;  // the longest that RunOnce is left alone
     FusionRules fusion;
+    RetireRules retire;  // where memory that is given back may be used again
     std::string agreed_text;
     SelectorSettings selector;
     // From `selector` and a problem to this rank's schedule; tests put a verifier in between.
@@ -89,6 +90,7 @@ class Runtime {
   const Counters& counters() const { return counters_; }
   const Executor& executor() const { return executor_; }
   const Negotiator& negotiator() const { return negotiator_; }
+  size_t landing_blocks() const { return blocks_->count(); }
   size_t unsent() const { return pending_.size(); }  // messages that found no room yet
   std::string StatusText();                          // covey_status
   // Whom `request`, which is in flight, waits for, as far as is known here: covey_awaited. Where
@@ -103,6 +105,7 @@ class Runtime {
   void Route(Rank from, Message message, Time now);
   void WatchPeers(Time now);
   void CloseIfLost(const Stream& stream);
+  void Drop(const Message& message);
   void StartAndProgress(bool* moved);
   void HandleEnded(Exchange* exchange, Time now);
   void FinishEnded(bool* moved);

@@ -23,6 +23,12 @@ constexpr Time kBellLooks = 50;
 // Numbers of channels: above these bits the rank that has made them.
 constexpr int kChannelBits = 40;
 
+// Names that are not used for so many operations are given back, some at once (agree/retire.h):
+// more than a model has parameters that are reduced one by one, or their second step announces them
+// anew.
+constexpr uint64_t kPatience = 256;
+constexpr size_t kNewNames = 32;
+
 std::string Text(Rank r) { return std::to_string(ToInt(r)); }
 
 // Results larger than this are stored around the cache; unknown to some virtual machines.
@@ -81,6 +87,7 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
           .stall_warning = config.stall_warning,
           .recheck = config.recheck,
           .fusion = {.threshold_bytes = config.fusion_threshold, .window = config.fusion_window},
+          .retire = {.patience = kPatience, .batch = kNewNames},
           .agreed_text = config.AgreedText(),
           .selector = {.flat_bytes = config.flat_bytes,
                        .read_bytes = config.read_bytes,
@@ -363,6 +370,8 @@ std::string Session::StatsJson() {
     Field(&json, "announced", runtime_->negotiator().announced());
     Field(&json, "streams", runtime_->negotiator().streams().size());
     Field(&json, "bundles", runtime_->negotiator().bundles());
+    Field(&json, "landing_blocks", runtime_->landing_blocks());
+    Field(&json, "known_names", queue_.known_names());
     Field(&json, "exchanges", e.done);
     Field(&json, "exchanges_voided", e.voided);
     Field(&json, "exchanges_aborted", e.aborted);

@@ -13,6 +13,7 @@ uint64_t SharedBlocks::Alloc(size_t slot_bytes, size_t members, uint32_t* depth)
     block = transport_->AllocShared(LandingBlockBytes(slot_bytes, *depth, members));
   }
   used_bytes_ += *depth * slot_bytes;
+  count_ += block == Transport::kNoOffset ? 0 : 1;
   return block;
 }
 

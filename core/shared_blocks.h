@@ -22,7 +22,11 @@ class SharedBlocks final : public LandingBlocks {
       : transport_(transport), wanted_bytes_(transport->SharesMemory() ? wanted_bytes : 0) {}
 
   uint64_t Alloc(size_t slot_bytes, size_t members, uint32_t* depth) override;
-  void Free(uint64_t block) override { transport_->FreeShared(block); }
+  void Free(uint64_t block) override {
+    transport_->FreeShared(block);
+    --count_;
+  }
+  size_t count() const { return count_; }  // in use
 
  private:
   static constexpr uint64_t kMostBytes = uint64_t{32} << 20;
@@ -30,6 +34,7 @@ class SharedBlocks final : public LandingBlocks {
   Transport* transport_;
   const uint64_t wanted_bytes_;
   uint64_t used_bytes_ = 0;  // of all blocks ever made
+  size_t count_ = 0;
 };
 
 }  // namespace covey

@@ -67,9 +67,11 @@ TensorQueue::Known& TensorQueue::KnownOf(const Operation& operation) {
   const uint64_t group = operation.group->key;
   const auto it = names_.find(Name{group, operation.name});
   if (it != names_.end()) return *it->second;
-  known_.push_back({.name = operation.name});
-  names_.emplace(Name{group, known_.back().name}, &known_.back());
-  return known_.back();
+  auto known = std::make_unique<Known>();
+  known->group = group;
+  known->name = operation.name;
+  const Name name{group, known->name};
+  return *names_.emplace(name, std::move(known)).first->second;
 }
 
 Status TensorQueue::Claim(Operation* operation) {
@@ -87,7 +89,7 @@ Status TensorQueue::Claim(Operation* operation) {
   if (known == nullptr) return Status::Ok();
   known->in_flight = operation;
   operation->claimed = &known->in_flight;
-  operation->memo = &known->memo;
+  operation->memo = known;
   return Status::Ok();
 }
 
@@ -151,6 +153,20 @@ void TensorQueue::ReuseIfOver(Operation* operation) {
   if (operation->released && operation->holders == 0 &&
       operation->ended.load(std::memory_order_relaxed))
     Reuse(operation);
+}
+
+void TensorQueue::Forget(const std::vector<NameMemo*>& names) {
+  if (names.empty()) return;
+  const std::lock_guard lock(mutex_);
+  for (NameMemo* memo : names) {
+    const auto* known = static_cast<const Known*>(memo);
+    if (known->in_flight == nullptr) names_.erase(names_.find(Name{known->group, known->name}));
+  }
+}
+
+size_t TensorQueue::known_names() {
+  const std::lock_guard lock(mutex_);
+  return names_.size();
 }
 
 void TensorQueue::RunCallbacks() {

@@ -8,12 +8,11 @@
 //  1. An Operation is owned here from Submit until it has ended *and* its handle was released *and*
 //     no thread holds it (Hold).
 //  2. A named operation in flight blocks its (group, name); ending it frees the name before `ended`
-//     is visible. What is known of a name stays.
+//     is visible. What is known of a name stays until Forget.
 #ifndef COVEY_CORE_TENSOR_QUEUE_H_
 #define COVEY_CORE_TENSOR_QUEUE_H_
 
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -73,6 +72,10 @@ class TensorQueue {
   };
   void Finish(std::vector<Ended>* ended);
 
+  // Baton holder: these names are not known any more, but for those in flight again.
+  void Forget(const std::vector<NameMemo*>& names);
+  size_t known_names();
+
   // Runs queued callbacks. Any thread that holds neither the baton nor a lock.
   bool HasCallbacks() const { return callback_count_.load(std::memory_order_acquire) > 0; }
   void RunCallbacks();
@@ -100,11 +103,11 @@ class TensorQueue {
       return std::hash<std::string_view>()(n.name) ^ (n.group * 0x9e3779b97f4a7c15u);
     }
   };
-  // A name that was ever used: a training step uses the same ones again.
-  struct Known {
+  // A name that was used: a training step uses the same ones again.
+  struct Known : NameMemo {
+    uint64_t group = 0;
     std::string name;
     Operation* in_flight = nullptr;
-    NameMemo memo;
   };
 
   struct Callback {
@@ -127,8 +130,7 @@ class TensorQueue {
   std::vector<std::unique_ptr<Operation>> all_;
   std::vector<uint32_t> free_;
   std::vector<Operation*> queued_;
-  std::deque<Known> known_;
-  std::unordered_map<Name, Known*, NameHash> names_;
+  std::unordered_map<Name, std::unique_ptr<Known>, NameHash> names_;
   MemoryInUse in_use_;
 
   std::vector<Callback> callbacks_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "core/base/channel.h"
 #include "core/base/peers.h"
@@ -104,7 +105,26 @@ void Coordinator::OnAnnounce(Rank from, Message message, Time now, std::vector<E
   pending_.erase(it);
 }
 
+void Coordinator::Retire(Message idle, std::vector<Envelope>* outbox) {
+  const uint64_t group = idle.id.group;
+  if (group == 0 && !joined_.empty()) return;
+  retirement_.Begin(
+      std::move(idle), next_entry_++,
+      [&](const PlanMember& item) { return planner_.IsPlanning(group, item.stream); }, outbox);
+}
+
+void Coordinator::OnIdle(Rank from, const Message& answer, std::vector<Envelope>* outbox) {
+  for (const std::string& name : retirement_.OnIdle(from, answer, outbox))
+    planner_.Forget(answer.id.group, name);
+}
+
+void Coordinator::OnDropped(Rank from, const Message& message, std::vector<Envelope>* outbox) {
+  if (!retirement_.OnDropped(from, message) || message.id.group != 0) return;
+  for (Rank rank : std::exchange(late_joins_, {})) OnJoin(rank, outbox);
+}
+
 void Coordinator::OnJoin(Rank from, std::vector<Envelope>* outbox) {
+  if (retirement_.IsUnderWay(0)) return late_joins_.push_back(from);
   if (std::find(joined_.begin(), joined_.end(), ToInt(from)) != joined_.end()) return;  // malformed
   joined_.push_back(ToInt(from));
   Message told{.type = MessageType::kJoined, .ranks = joined_};
@@ -182,6 +202,7 @@ void Coordinator::OnTick(Time now, std::vector<Envelope>* outbox) {
 
 void Coordinator::OnLoss(Rank lost) {
   planner_.OnLoss(lost);
+  retirement_.OnLoss(lost);
   lost_.push_back(lost);
   std::erase_if(pending_, [lost](const auto& item) {
     const auto& members = item.second.members;

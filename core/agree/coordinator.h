@@ -21,6 +21,7 @@
 
 #include "core/agree/message.h"
 #include "core/agree/planner.h"
+#include "core/agree/retire.h"
 
 namespace covey {
 
@@ -42,6 +43,10 @@ class Coordinator {
     planner_.OnFrozen(from, message, outbox);
   }
   void OnJoin(Rank from, std::vector<Envelope>* outbox);
+  // Asks whether what is idle here is so on all members (retire.h).
+  void Retire(Message idle, std::vector<Envelope>* outbox);
+  void OnIdle(Rank from, const Message& answer, std::vector<Envelope>* outbox);
+  void OnDropped(Rank from, const Message& message, std::vector<Envelope>* outbox);
   // A member asks who has not announced it: only the asker is answered, and nobody once all have.
   void OnWho(Rank from, const OperationId& id, Time now, std::vector<Envelope>* outbox) const;
   void OnTick(Time now, std::vector<Envelope>* outbox);
@@ -65,7 +70,9 @@ class Coordinator {
 
   Options options_;
   Planner planner_;
-  std::vector<int32_t> joined_;  // in the order they did
+  Retirement retirement_;
+  std::vector<int32_t> joined_;   // in the order they did
+  std::vector<Rank> late_joins_;  // that wait for the end of a retirement
   uint32_t next_entry_ = 1;
   std::map<OperationId, Pending> pending_;
   std::vector<Rank> lost_;

@@ -69,7 +69,8 @@ void Join::Tell(const Stream& stream, size_t index) {
   const auto ahead = static_cast<uint32_t>(index - stream.head);
   const Message told{.type = MessageType::kShadow,
                      .id = {stream.group->key, stream.name, stream.occurrence + ahead},
-                     .signature = SignatureOf(*stream.waiting[index])};
+                     .signature = SignatureOf(*stream.waiting[index]),
+                     .entry = drops_};
   for (int32_t rank : joined_) outbox_.push_back({Rank{rank}, told});
 }
 
@@ -97,7 +98,7 @@ void Join::OnAllJoined(const Message& message) {
 }
 
 Request* Join::OnShadow(const Message& message, const Negotiator& negotiator, Time now) {
-  if (join_ == nullptr || message.id.group != 0) return nullptr;
+  if (join_ == nullptr || message.id.group != 0 || message.entry != drops_) return nullptr;
   if (const Stream* stream = negotiator.Find(message.id); stream != nullptr) {
     const size_t submitted = stream->occurrence + (stream->waiting.size() - stream->head);
     if (message.id.occurrence < submitted) return nullptr;

@@ -41,6 +41,8 @@ class Join {
 
   void OnJoined(const Message& message, const Negotiator& negotiator);
   void OnAllJoined(const Message& message);
+  // Occurrences told of by ranks that had dropped something less, or more, are of another count.
+  void OnDrop(uint32_t drops) { drops_ = drops; }
   // The request by which this rank takes part, owned here until OnShadowEnded; null: it did so
   // before.
   Request* OnShadow(const Message& message, const Negotiator& negotiator, Time now);
@@ -63,6 +65,7 @@ class Join {
   Rank self_;
   Request* join_ = nullptr;  // in progress
   bool said_ = false;        // JOIN
+  uint32_t drops_ = 0;       // of the world, by this rank
   Status aborted_;           // why no join can end any more
   Time abort_at_ = kNever;   // the one in progress, for that
   std::vector<int32_t> joined_;

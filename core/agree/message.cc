@@ -11,15 +11,17 @@ bool HasSignature(MessageType type) {
 
 bool HasPlan(MessageType type) {
   return type == MessageType::kFreeze || type == MessageType::kFrozen ||
-         type == MessageType::kSwitch;
+         type == MessageType::kSwitch || type == MessageType::kRetire ||
+         type == MessageType::kIdle || type == MessageType::kDrop;
 }
 
 }  // namespace
 
 const char* NameOf(MessageType type) {
-  constexpr const char* kNames[] = {"ANNOUNCE", "AGREED",  "ERROR", "FREEZE", "FROZEN",
-                                    "SWITCH",   "BREAK",   "JOIN",  "JOINED", "ALL_JOINED",
-                                    "SHADOW",   "MISSING", "WHO",   "WHERE",  "HERE"};
+  constexpr const char* kNames[] = {"ANNOUNCE", "AGREED", "ERROR", "FREEZE", "FROZEN",
+                                    "SWITCH",   "BREAK",  "JOIN",  "JOINED", "ALL_JOINED",
+                                    "SHADOW",   "RETIRE", "IDLE",  "DROP",   "DROPPED",
+                                    "MISSING",  "WHO",    "WHERE", "HERE"};
   static_assert(std::size(kNames) == static_cast<size_t>(MessageType::kHere) + 1);
   return kNames[static_cast<int>(type)];
 }

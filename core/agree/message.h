@@ -32,6 +32,10 @@ enum class MessageType : uint8_t {
   kJoined,     // coordinator -> members: `ranks` have joined so far
   kAllJoined,  // coordinator -> members: everybody has; `peer` was the last
   kShadow,     // a member that goes on -> one that joined: take part in this occurrence
+  kRetire,     // coordinator -> members: are these streams and bundles idle? (retire.h)
+  kIdle,       // member -> coordinator: the next occurrence of each
+  kDrop,       // coordinator -> members: forget those
+  kDropped,    // member -> coordinator: it has
   kMissing,    // coordinator or waiter -> members: `ranks` have not submitted this occurrence
   kWho,    // member -> coordinator: who has not submitted this occurrence?   answered by MISSING
   kWhere,  // asker -> rank: where are you?   answered by
@@ -49,7 +53,7 @@ struct OperationId {
   auto operator<=>(const OperationId&) const = default;
 };
 
-// A stream in a bundle's plan.
+// A stream in a bundle's plan; or what is retired: a stream, `entry` its bundle, or that bundle.
 struct PlanMember {
   std::string stream;
   uint32_t entry = 0;
@@ -62,9 +66,11 @@ struct PlanMember {
 struct Message {
   MessageType type = MessageType::kAnnounce;
   OperationId id;
-  std::vector<int32_t> ranks;  // announce: the group's members; missing: who is
+  std::vector<int32_t> ranks;  // announce, retire, idle, drop: the group's members; missing: who is
   Signature signature;         // announce, shadow
-  uint32_t entry = 0;          // agreed; of a bundle: freeze, frozen, switch, break
+  // agreed; of a bundle: freeze, frozen, switch, break; retire, idle, drop, dropped: its number;
+  // shadow: how often the sender has dropped something
+  uint32_t entry = 0;
   uint64_t slot_bytes = 0;  // announce, agreed: bytes of one landing slot, 0 = keep the old blocks
   // announce, frozen: slots of the own block; agreed, switch: of all, the least of them
   uint32_t depth = kMinLandingSlots;
@@ -74,7 +80,7 @@ struct Message {
   uint64_t waits = 0;     // announce: how often its rank had waited when it was submitted
   Time submitted_at = 0;  // announce: on its rank's clock
   Time waited = 0;        // missing: for so long
-  std::vector<PlanMember> members;    // freeze, frozen, switch
+  std::vector<PlanMember> members;    // freeze, frozen, switch; retire, idle, drop
   std::vector<uint64_t> peers;        // announce of a neighbor_allreduce: core/base/peers.h
   StatusCode code = StatusCode::kOk;  // error; announce: this rank cannot take part
   int32_t peer = -1;                  // error; all joined

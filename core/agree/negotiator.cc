@@ -59,7 +59,9 @@ Stream* Negotiator::StreamFor(const Request& request) {
   if (request.memo != nullptr && request.memo->stream != nullptr)
     return static_cast<Stream*>(request.memo->stream);
   Stream* stream = FindOrMake(request);
-  if (request.memo != nullptr) request.memo->stream = stream;
+  if (request.memo == nullptr) return stream;
+  request.memo->stream = stream;
+  stream->memo = request.memo;
   return stream;
 }
 
@@ -71,6 +73,7 @@ Stream* Negotiator::FindOrMake(const Request& request) {
   stream->group = request.group;
   stream->name = request.name;
   by_key_.emplace(Key{stream->group->key, stream->name}, stream);
+  OnNewName(stream);
   return stream;
 }
 
@@ -83,6 +86,7 @@ const Stream& Negotiator::Submit(Request* request) {
   Stream* stream = StreamFor(*request);
   stream->waiting.push_back(request);
   stream->last_submitted = request->submitted_at;
+  stream->last_used = ++submissions_;
   const bool is_front = stream->Front() == request;
   if (is_front && (stream->state == StreamState::kIdle || stream->state == StreamState::kBroken))
     Advance(stream);

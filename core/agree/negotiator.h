@@ -29,6 +29,7 @@
 #ifndef COVEY_CORE_AGREE_NEGOTIATOR_H_
 #define COVEY_CORE_AGREE_NEGOTIATOR_H_
 
+#include <array>
 #include <deque>
 #include <map>
 #include <memory>
@@ -38,6 +39,7 @@
 
 #include "core/agree/bundle.h"
 #include "core/agree/message.h"
+#include "core/agree/retire.h"
 #include "core/agree/stream.h"
 
 namespace covey {
@@ -59,6 +61,7 @@ class Negotiator {
     size_t segment_bytes = 64 * 1024;  // a landing slot is never larger
     size_t cache_capacity = 4096;      // entries per stream
     std::string agreed_text;           // knobs that must be equal on all ranks
+    RetireRules retire;
   };
   // An exchange to begin now. `entry` is null for a void begin.
   struct Start {
@@ -82,6 +85,11 @@ class Negotiator {
   void OnFreeze(const Message& message);
   void OnSwitch(const Message& message);
   void OnBreak(const Message& message);
+  void OnRetire(const Message& message);
+  void OnDrop(const Message& message);
+  // What of a group may be retired, as this rank, its coordinator, sees it: see Retirement. False:
+  // nothing now.
+  bool TakeIdle(Message* idle);
   void OnExchangeEnd(Stream* stream, ExchangeEnd end, Status why);
   void OnLoss(Rank lost, const std::string& how);
   // Breaks the bundles that hold a request marked as awaited (rule N6).
@@ -111,13 +119,16 @@ class Negotiator {
   std::vector<Start>& startable() { return startable_; }
   std::vector<Ended>& ended() { return ended_; }
   std::vector<Envelope>& outbox() { return outbox_; }
+  // Names of which nothing is kept here any more.
+  std::vector<NameMemo*>& forgotten() { return forgotten_; }
 
   // The stream of this operation; null: nothing of it has been submitted.
   Stream* Find(const OperationId& id) const;
   // All streams, in the order of their first submit (reports; deterministic).
   const std::deque<std::unique_ptr<Stream>>& streams() const { return streams_; }
-  size_t bundles() const { return bundles_.size(); }  // ever planned
-  uint64_t announced() const { return announced_; }   // ANNOUNCE messages ever sent
+  size_t bundles() const { return bundles_.size() + dropped_bundles_; }  // ever planned
+  uint32_t world_drops() const { return world_drops_; }  // DROPs of the world so far
+  uint64_t announced() const { return announced_; }      // ANNOUNCE messages ever sent
 
   // What a status line says of a request: "allreduce 'x'" or "allreduce #3 of the unnamed stream".
   static std::string Describe(const Stream& stream);
@@ -179,6 +190,14 @@ class Negotiator {
   void DropProposal(Stream* stream);
   Status LossIn(const Group& group) const;  // Ok: none of its members is lost
 
+  void OnNewName(Stream* stream);
+  bool IsIdle(const Stream& stream) const;
+  static bool IsIdle(const Bundle& bundle);
+  bool IsForgotten(const Stream& stream) const;
+  uint64_t IdleAt(uint64_t group, const PlanMember& item) const;
+  void Drop(Stream* stream);
+  void FreeBlock(const Stream& stream);
+
   Bundle* FindBundle(const Message& message);
   void Hold(Stream* stream);
   void Break(Bundle* bundle, bool tell);
@@ -199,6 +218,19 @@ class Negotiator {
   std::vector<Ended> ended_;
   std::vector<Envelope> outbox_;
   uint64_t announced_ = 0;
+
+  // Names that were dropped, and the patience they had: by hash, the later one stays.
+  struct Returned {
+    uint64_t hash = 0;
+    uint64_t patience = 0;
+  };
+  std::array<Returned, 1024> returned_{};
+  std::map<uint64_t, size_t> new_names_;  // by group, since the last look at it
+  std::vector<const Group*> look_at_;
+  std::vector<NameMemo*> forgotten_;
+  uint64_t submissions_ = 0;
+  uint32_t world_drops_ = 0;
+  size_t dropped_bundles_ = 0;
 };
 
 }  // namespace covey

@@ -112,6 +112,7 @@ void Negotiator::OnBundleEnd(Bundle* bundle, ExchangeEnd end, const Status& why)
     else if (member->state == StreamState::kHeld)
       Apply(member, Event::kThaw, nullptr, {});
   }
+  if (bundle->dissolved) bundle->members.clear();  // they may be dropped before it
   if (bundle->broken_at == bundle->carrier.occurrence) Break(bundle, false);
 }
 

@@ -10,6 +10,8 @@ namespace {
 // So that a plan fits in one message.
 constexpr size_t kMaxMembers = 1024;
 constexpr size_t kMaxNameBytes = 64 * 1024;
+// New names need not end: so many are not waited for.
+constexpr size_t kMostCandidates = 256;
 
 struct Open {
   std::vector<size_t> chosen;
@@ -83,7 +85,7 @@ void Planner::OnAgreed(const OperationId& id, uint32_t entry, const std::vector<
     candidate.waits.push_back(message->waits);
     candidate.submitted_at.push_back(message->submitted_at);
   }
-  due_ = now + rules_.window;
+  due_ = state.candidates.size() < kMostCandidates ? now + rules_.window : now;
 }
 
 void Planner::OnTick(Time now, uint32_t* next_entry, std::vector<Envelope>* outbox) {
@@ -146,6 +148,23 @@ Message Planner::Switch(const Freezing& freezing) {
   for (PlanMember& member : plan.members) member.occurrence += ahead;
   if (!room) plan.blocks.clear();  // somebody has no landing space left: the streams go on alone
   return plan;
+}
+
+bool Planner::IsPlanning(uint64_t group, const std::string& stream) const {
+  const auto is_it = [&](const auto& item) { return item.stream == stream; };
+  const auto found = groups_.find(group);
+  if (found != groups_.end() &&
+      std::any_of(found->second.candidates.begin(), found->second.candidates.end(), is_it))
+    return true;
+  return std::any_of(freezing_.begin(), freezing_.end(), [&](const auto& item) {
+    const std::vector<PlanMember>& members = item.second.freeze.members;
+    return item.first.first == group && std::any_of(members.begin(), members.end(), is_it);
+  });
+}
+
+void Planner::Forget(uint64_t group, const std::string& stream) {
+  const auto found = groups_.find(group);
+  if (found != groups_.end()) found->second.considered.erase(stream);
 }
 
 void Planner::OnLoss(Rank lost) {

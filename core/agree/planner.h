@@ -4,12 +4,14 @@
 // every member submitted with no wait in between and within a short window, measured on its own
 // clock: such streams would otherwise travel one after the other with nothing to overlap. Streams
 // that come further apart, as gradients during backward do, stay apart. Once no new one has come
-// for a window, each bundle found is FROZEN on all members and, when all have answered, SWITCHed
-// to: from the first occurrence that no member has begun, counted for every stream from the one
-// that was announced. (Taking each stream's own first unbegun occurrence would pair this step's
-// gradient of one layer with the next step's of another, and break every exchange.)
+// for a window, or many have, each bundle found is FROZEN on all members and, when all have
+// answered, SWITCHed to: from the first occurrence that no member has begun, counted for every
+// stream from the one that was announced. (Taking each stream's own first unbegun occurrence would
+// pair this step's gradient of one layer with the next step's of another, and break every
+// exchange.)
 //
-// Sans-IO: agreements, answers and time in, envelopes out. A stream is considered once.
+// Sans-IO: agreements, answers and time in, envelopes out. A stream is considered once, until it is
+// dropped (retire.h).
 #ifndef COVEY_CORE_AGREE_PLANNER_H_
 #define COVEY_CORE_AGREE_PLANNER_H_
 
@@ -54,6 +56,10 @@ class Planner {
   // Plans what is due; numbers bundles like entries.
   void OnTick(Time now, uint32_t* next_entry, std::vector<Envelope>* outbox);
   void OnFrozen(Rank from, const Message& answer, std::vector<Envelope>* outbox);
+  // Whether the stream is part of a plan that has not been made, or not been answered.
+  bool IsPlanning(uint64_t group, const std::string& stream) const;
+  // The stream is dropped: when it comes again it is considered again.
+  void Forget(uint64_t group, const std::string& stream);
   // The groups of this rank change no more.
   void OnLoss(Rank lost);
 

@@ -51,7 +51,11 @@ struct Stream {
   };
   Missing missing;
 
-  Time last_submitted = 0;  // when the latest request came
+  Time last_submitted = 0;   // when the latest request came
+  uint64_t last_used = 0;    // number of that submission on this rank
+  uint64_t patience = 0;     // submissions without it until it may be retired (retire.h); 0: never
+  NameMemo* memo = nullptr;  // of its name, which points here; null: none
+  bool is_gone = false;      // dropped
 
   Bundle* bundle = nullptr;              // it is a member of; null = none
   uint64_t base = 0;                     // the first occurrence that travels in `bundle`

@@ -129,7 +129,7 @@ class SharedMemoryTest(unittest.TestCase):
     def test_two_in_flight_are_refused_on_every_rank(self) -> None:
         for size in (2, 3):
             for text in pool(size).call(two_in_flight):
-                self.assertRegex(text, "second' uses memory of allreduce 'allreduce.first'.*in flight")
+                self.assertRegex(text, "second' uses memory of allreduce 'allreduce.first'")
 
     def test_readers_and_unnamed_operations_share_memory(self) -> None:
         pool(3).call(in_flight_in_order)

@@ -85,6 +85,19 @@ TEST_P(SwarmTest, EverythingHolds) {
   EXPECT_GT(tally.losses, 0u);
 }
 
+// Names that are dropped and come again, on some ranks late, where ranks join and die.
+TEST(NamesTest, EverythingHoldsWhereNamesAreDropped) {
+  Tally tally;
+  const uint64_t first = FromEnvironment("SIM_BASE", 1) + 500'000;
+  const uint64_t seeds = 2 * kSeedsPerBlock * (std::getenv("TEST_SLOW") == nullptr ? 1 : 10);
+  for (uint64_t seed = first; seed < first + seeds && !HasFailure(); ++seed)
+    tally.Add(Try(seed, Focus::kNames).tally);
+  if (HasFailure() || kSeedsPerBlock < 100) return;
+  EXPECT_GT(tally.drops, 500u);
+  EXPECT_GT(tally.losses, 0u);
+  for (const uint64_t count : tally.exchanges) EXPECT_GT(count, 0u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Blocks, SwarmTest, testing::Range(0, kBlocks));
 
 TEST(ReplayTest, ASeedGivesTheSameTraceAgainAndNoOtherDoes) {

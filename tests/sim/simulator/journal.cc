@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "core/agree/stream.h"
+
 namespace covey {
 namespace {
 
@@ -32,6 +34,7 @@ void Tally::Add(const Tally& other) {
   for (size_t i = 0; i < ended.size(); ++i) ended[i] += other.ended[i];
   for (size_t i = 0; i < exchanges.size(); ++i) exchanges[i] += other.exchanges[i];
   losses += other.losses;
+  drops += other.drops;
 }
 
 Journal::Journal(const Options& options)
@@ -61,6 +64,13 @@ void Journal::Fail(const std::string& what) {
 
 bool Journal::AnyLost() const { return std::find(lost_.begin(), lost_.end(), true) != lost_.end(); }
 
+OperationId Journal::Of(Rank r, OperationId id) {
+  const auto& dropped = Of(r).dropped;
+  const auto found = dropped.find({id.group, id.stream});
+  if (found != dropped.end()) id.occurrence += found->second;
+  return id;
+}
+
 const Journal::Attempts* Journal::AttemptsOf(Rank r, const OperationId& id) {
   const auto& attempts = Of(r).attempts;
   const auto found = attempts.find(id);
@@ -77,7 +87,7 @@ void Journal::OnSend(Rank rank, Rank to, const Message& m) {
        " entry " + std::to_string(m.entry) + " " + m.text);
   ++sent_[static_cast<size_t>(ToInt(rank))];
   if (!Agrees(m)) return;
-  if (m.type == MessageType::kAnnounce) ++Of(rank).unanswered[m.id];
+  if (m.type == MessageType::kAnnounce) ++Of(rank).unanswered[Of(rank, m.id)];
   auto& count = under_way_[static_cast<size_t>(ToInt(rank) * options_.size + ToInt(to))];
   if (++count > static_cast<int64_t>(2 * options_.streams))
     Fail("more than two messages per stream are under way from rank " + Text(rank) + " to rank " +
@@ -87,15 +97,31 @@ void Journal::OnSend(Rank rank, Rank to, const Message& m) {
 void Journal::OnReceive(Rank rank, Rank from, const Message& m) {
   if (closed_) return;
   Note("rank " + Text(rank) + " <- " + Text(from) + " " + covey::NameOf(m.type) + " " + Text(m.id));
+  if (m.type == MessageType::kDrop) return NoteDropped(rank, m);
   if (!Agrees(m)) return;
   --under_way_[static_cast<size_t>(ToInt(from) * options_.size + ToInt(rank))];
   if (m.type == MessageType::kAnnounce) return;
-  if (--Of(rank).unanswered[m.id] < 0)
+  if (--Of(rank).unanswered[Of(rank, m.id)] < 0)
     Fail("N2: rank " + Text(rank) + " got an answer for " + Text(m.id) + " it had not announced");
 }
 
-void Journal::OnBegin(Rank rank, const OperationId& id, uint32_t entry) {
+void Journal::NoteDropped(Rank rank, const Message& drop) {
+  for (const PlanMember& item : drop.members) {
+    if (item.stream.empty() || item.occurrence == kNoOccurrence) continue;
+    ++tally_.drops;
+    const OperationId next = Of(rank, {drop.id.group, item.stream, item.occurrence});
+    Of(rank).dropped[{drop.id.group, item.stream}] = next.occurrence;
+    for (int32_t r : drop.ranks)
+      for (uint64_t open : Of(Rank{r}).open[{drop.id.group, item.stream}])
+        if (open < next.occurrence)
+          Fail("N14: rank " + Text(rank) + " drops '" + item.stream + "' before " +
+               std::to_string(open) + " has ended on rank " + std::to_string(r));
+  }
+}
+
+void Journal::OnBegin(Rank rank, const OperationId& told, uint32_t entry) {
   if (closed_) return;
+  const OperationId id = Of(rank, told);
   NoteProgress("rank " + Text(rank) + " begins " + Text(id) + " entry " + std::to_string(entry));
   const StreamKey stream{id.group, id.stream};
   const bool for_joined = Of(rank).joined && id.group == 0;
@@ -116,8 +142,9 @@ void Journal::OnBegin(Rank rank, const OperationId& id, uint32_t entry) {
   attempts.push_back({.entry = entry});
 }
 
-void Journal::OnExchangeEnd(Rank rank, const OperationId& id, Outcome outcome) {
+void Journal::OnExchangeEnd(Rank rank, const OperationId& told, Outcome outcome) {
   if (closed_) return;
+  const OperationId id = Of(rank, told);
   NoteProgress("rank " + Text(rank) + " exchange of " + Text(id) + " " + NameOf(outcome));
   ++tally_.exchanges[static_cast<size_t>(outcome)];
   Attempts& attempts = Of(rank).attempts[id];

@@ -11,6 +11,7 @@
 //  N10  a rank that has joined begins what it has not submitted, once; nobody else does
 //  N11  an aborted operation names a lost member, and a lost member that had finished it is no
 //       reason
+//  N14  what is dropped had ended on every member
 //  Every operation ends once. No rank has more unanswered messages under way than streams.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_JOURNAL_H_
 #define COVEY_TESTS_SIM_SIMULATOR_JOURNAL_H_
@@ -31,6 +32,7 @@ struct Tally {
   std::array<uint64_t, kNumStatusCodes> ended{};  // operations by how they ended
   std::array<uint64_t, 3> exchanges{};            // by Outcome
   uint64_t losses = 0;
+  uint64_t drops = 0;  // of streams, by a rank
 
   void Add(const Tally& other);
 };
@@ -48,8 +50,8 @@ class Journal final : public Observer {
 
   void OnSend(Rank rank, Rank to, const Message& message) override;
   void OnReceive(Rank rank, Rank from, const Message& message) override;
-  void OnBegin(Rank rank, const OperationId& id, uint32_t entry) override;
-  void OnExchangeEnd(Rank rank, const OperationId& id, Outcome outcome) override;
+  void OnBegin(Rank rank, const OperationId& told, uint32_t entry) override;
+  void OnExchangeEnd(Rank rank, const OperationId& told, Outcome outcome) override;
   void OnEnd(Rank rank, const Request& request, const Status& status) override;
 
   // What the simulation itself does.
@@ -93,6 +95,7 @@ class Journal final : public Observer {
     int ends = 0;
   };
   struct PerRank {
+    std::map<StreamKey, uint64_t> dropped;  // occurrences it had when it was dropped
     std::map<const Request*, Submitted> submitted;
     std::map<StreamKey, std::set<uint64_t>> open;  // operations of a stream in flight
     bool joined = false;                           // or about to; until all have
@@ -103,7 +106,10 @@ class Journal final : public Observer {
 
   void Note(const std::string& line);
   void NoteProgress(const std::string& line);
+  void NoteDropped(Rank rank, const Message& drop);
   PerRank& Of(Rank r) { return ranks_[static_cast<size_t>(ToInt(r))]; }
+  // The operation in the count of the program, which goes on where names are dropped.
+  OperationId Of(Rank r, OperationId id);
   const Attempts* AttemptsOf(Rank r, const OperationId& id);
   static std::vector<uint32_t> EntriesDone(const Attempts& attempts);
   void CheckDone(Rank rank, const OperationId& id);

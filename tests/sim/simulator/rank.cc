@@ -51,6 +51,7 @@ SimRank::SimRank(Job* job, int32_t rank)
           .segment_bytes = swarm.segment_bytes,
           .stall_warning = swarm.stall_warning,
           .fusion = {.threshold_bytes = swarm.fusion_bytes, .window = swarm.fusion_window},
+          .retire = swarm.retire,
           .agreed_text = "segment_bytes=" + std::to_string(swarm.segment_bytes),
           .selector = {.flat_bytes = swarm.flat_bytes,
                        .read_bytes = swarm.read_bytes,

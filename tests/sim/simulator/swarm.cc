@@ -60,12 +60,24 @@ void DrawFaults(Rng* rng, Swarm* s) {
   if (rng->Percent(20)) s->region_bytes = 512 + rng->Below(rng->Percent(50) ? 3000 : 16000);
 }
 
-void SetFocus(Focus focus, Swarm* s) {
+void SetFocus(Focus focus, Rng apart, Swarm* s) {
   if (focus == Focus::kNone) return;
   if (focus == Focus::kJoins) {
     s->size = std::max(s->size, 3);
     s->joining = true;
     s->most_kills = 0;
+    return;
+  }
+  if (focus == Focus::kNames) {
+    s->retire = {.patience = 1 + apart.Below(4), .batch = 1 + apart.Below(2)};
+    s->mirrored = false;  // which gives nothing back
+    s->joining = apart.Percent(30);
+    s->fusion_bytes = apart.Percent(60) ? 1 << 20 : 0;
+    s->fusion_window = kSecond;
+    s->streams = 6 + apart.Below(12);
+    s->ops = 80;
+    s->odd_percent = std::min<uint64_t>(s->odd_percent, 5);
+    if (s->joining) s->most_kills = 0;
     return;
   }
   if (focus == Focus::kReports) {
@@ -87,7 +99,8 @@ void SetFocus(Focus focus, Swarm* s) {
 }  // namespace
 
 Focus FocusNamed(std::string_view name) {
-  constexpr std::string_view kNames[] = {"none", "losses", "agreed", "direct", "reports", "joins"};
+  constexpr std::string_view kNames[] = {"none",    "losses", "agreed", "direct",
+                                         "reports", "joins",  "names"};
   const auto* found = std::find(std::begin(kNames), std::end(kNames), name);
   return found == std::end(kNames) ? Focus::kNone : static_cast<Focus>(found - kNames);
 }
@@ -98,7 +111,7 @@ Swarm Swarm::Draw(Rng* rng, Focus focus) {
   DrawProgram(rng, &s);
   DrawTime(rng, &s);
   DrawFaults(rng, &s);
-  SetFocus(focus, &s);
+  SetFocus(focus, *rng, &s);  // a copy: the draw stays what it is
   s.device_delay = Pick<Time>(
       rng, {0, 0, 0, 0, 10 * kMicrosecond, 100 * kMicrosecond, kMillisecond, 10 * kMillisecond});
   if (s.joining) s.device_delay = 0;  // a rank that has joined has no memory of a device
@@ -130,6 +143,7 @@ std::string Swarm::ToString() const {
   say("mirrored", mirrored);
   say("fusion bytes", fusion_bytes);
   say_time("window", fusion_window);
+  say("patience", retire.patience);
   say("training", training);
   say("streams", streams);
   say("ops", ops);

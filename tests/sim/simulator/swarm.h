@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/agree/retire.h"
 #include "core/base/rng.h"
 #include "core/base/types.h"
 
@@ -20,6 +21,7 @@ enum class Focus : uint8_t {
   kDirect,   // while they write each other's memory
   kReports,  // stalls, and mailboxes that are full
   kJoins,    // ranks that run out of data
+  kNames,    // names that are dropped, and come again
 };
 Focus FocusNamed(std::string_view name);  // "losses"; kNone of a name that it does not know
 
@@ -36,6 +38,7 @@ struct Swarm {
   bool mirrored = false;    // ranks share no memory
   size_t fusion_bytes = 0;  // 0: no bundles
   Time fusion_window = kMillisecond;
+  RetireRules retire;  // off but in the focus
 
   // The program.
   bool training = false;  // steps of alike allreduces in flight together, then waited for

@@ -43,8 +43,8 @@ TEST(MessageTest, SurvivesTheWire) {
 }
 
 TEST(MessageTest, PlansSurviveTheWire) {
-  for (const MessageType type :
-       {MessageType::kFreeze, MessageType::kFrozen, MessageType::kSwitch}) {
+  for (const MessageType type : {MessageType::kFreeze, MessageType::kFrozen, MessageType::kSwitch,
+                                 MessageType::kRetire, MessageType::kIdle, MessageType::kDrop}) {
     Message sent{.type = type, .id = {7, "", 0}, .entry = 12, .slot_bytes = 64, .blocks = {3, 4}};
     sent.members = {{"a", 1, 0}, {"layer2.bias", 5, 4000000000u}};
     Message got;
