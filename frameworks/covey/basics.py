@@ -27,6 +27,11 @@ def init(
     Without a launcher the job has one rank. Called again with nothing new it does nothing.
     ``shutdown`` is registered to run when the interpreter ends.
 
+    A child of ``fork()`` calls nothing of this package. Tensors in shared memory (parameters under
+    ``local``, ``dpsgd`` and ``wagma``, gradients under ``allreduce``, ``arena_empty``) are its own
+    where it writes to them; where it does not, it reads what the parent has by then, not what it
+    had at the fork. A child that is to save the model needs a copy that was made before.
+
     Args:
         comm: accepted for Horovod's sake: None, or the list of all ranks.
         process_sets: groups to check now. Groups need no registration, so this may stay None;
