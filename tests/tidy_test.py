@@ -10,6 +10,8 @@ from __future__ import annotations
 import collections
 import os
 import re
+import shutil
+import subprocess
 import unittest
 from typing import Callable, Dict, Iterable, Tuple
 
@@ -92,6 +94,15 @@ class TidyTest(unittest.TestCase):
 
     def test_importing_covey_imports_no_framework(self) -> None:
         self.check(words.framework_imports)
+
+    def test_c_is_laid_out_by_clang_format(self) -> None:
+        """That of version 14: another lays out otherwise."""
+        tool = shutil.which("clang-format-14")
+        if tool is None:
+            self.skipTest("clang-format-14 is missing: tools/setup installs it")
+        command = [tool, "--dry-run", "--Werror", *source.files(*source.CPP)]
+        ran = subprocess.run(command, cwd=source.ROOT, text=True, stderr=subprocess.PIPE)
+        self.assertEqual(ran.returncode, 0, f"`tools/check fix` mends this:\n{ran.stderr[:4000]}")
 
 
 RULES = (
