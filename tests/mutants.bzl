@@ -1,4 +1,13 @@
-"""Mutants: sources with one rule removed, which the simulator must catch (sim/mutants/*.txt)."""
+"""Mutants: sources with one rule removed, which tests must catch: those of the protocol
+(sim/mutants/*.txt) the simulator, those of what lies around it (mutants/*.txt) unit and contract
+tests."""
+
+load(
+    ":mutants_of_code.bzl",
+    "BODIES",
+    "CODE_MUTANTS",
+    "UNMUTATED",
+)
 
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
 # that a rare one takes few seeds; "rounds", "models", "hosts", "pairs", "windows", "neighbors",
@@ -202,11 +211,60 @@ def mutant_tests(folder, **kwargs):
     changes (mutate.py). It stands before the library that holds the original, which the linker then
     leaves out.
     """
+    rows = ["%s=%s=%s" % (name, focus, _KNOWN.get(name, "").replace(" ", ""))
+            for name, (_, focus) in _MUTANTS.items()]
+    native.cc_test(
+        name = folder + "_test",
+        srcs = native.glob([folder + "/*.cc", folder + "/*.h"]) +
+               _mutated(folder, _MUTANTS) + [_table(folder, rows)],
+        copts = ["-O1", "-w"],
+        linkstatic = True,
+        deps = [
+            ":simulator",
+            "//core:runtime",
+            "//ops",
+            "//tools/bazel:gtest_main",
+        ],
+        **kwargs
+    )
+
+def code_mutant_tests(folder, **kwargs):
+    """A test with a case for each mutant of CODE_MUTANTS, which passes when one of its tests fails.
+
+    The sources with the mutants, and the tests, are one program: see caught.cc.
+    """
+    rows = ["'%s=%s='" % (name, focus) for name, (_, focus) in CODE_MUTANTS.items()]
+    native.cc_test(
+        name = folder + "_test",
+        srcs = native.glob([folder + "/*.cc", folder + "/*.c"]) + BODIES + UNMUTATED +
+               ["sim/mutants/mutants.h"] +
+               _mutated(folder, CODE_MUTANTS) + [_table(folder, rows)],
+        copts = ["-O1", "-w"],
+        linkstatic = True,
+        deps = [
+            ":c_api_misuse_text",
+            "//core:header",
+            "//core:runtime",
+            "//core/base",
+            "//core/pair",
+            "//core/plan:method",
+            "//ops/algorithms",
+            "//ops/codecs",
+            "//ops/devices",
+            "//ops/kernels",
+            "//ops/methods",
+            "//tools/bazel:gtest_main",
+        ],
+        **kwargs
+    )
+
+def _mutated(folder, table):
+    """The sources with their mutants, which stand before the library that holds the originals."""
     found = [path[len(folder) + 1:-len(".txt")] for path in native.glob([folder + "/*.txt"])]
-    if sorted(found) != sorted(_MUTANTS.keys()):
-        fail("the table in mutants.bzl is not the mutants of %s: %s" % (folder, found))
+    if sorted(found) != sorted(table.keys()):
+        fail("the table is not the mutants of %s: %s" % (folder, found))
     mutants = {}
-    for name, (files, _) in _MUTANTS.items():
+    for name, (files, _) in table.items():
         for file in files:
             mutants.setdefault(file, []).append("%s/%s.txt" % (folder, name))
     for file, texts in mutants.items():
@@ -220,8 +278,9 @@ def mutant_tests(folder, **kwargs):
                   " ".join(["$(location %s)" % text for text in texts]),
             tools = [":mutate"],
         )
-    rows = ["%s=%s=%s" % (name, focus, _KNOWN.get(name, "").replace(" ", ""))
-            for name, (_, focus) in _MUTANTS.items()]
+    return ["%s/%s" % (folder, file) for file in mutants]
+
+def _table(folder, rows):
     native.genrule(
         name = folder + "/table",
         testonly = True,
@@ -229,17 +288,4 @@ def mutant_tests(folder, **kwargs):
         cmd = "$(location :mutate) $@ --table " + " ".join(rows),
         tools = [":mutate"],
     )
-    native.cc_test(
-        name = folder + "_test",
-        srcs = native.glob([folder + "/*.cc", folder + "/*.h"]) +
-               [folder + "/table.cc"] + ["%s/%s" % (folder, file) for file in mutants],
-        copts = ["-O1", "-w"],
-        linkstatic = True,
-        deps = [
-            ":simulator",
-            "//core:runtime",
-            "//ops",
-            "//tools/bazel:gtest_main",
-        ],
-        **kwargs
-    )
+    return folder + "/table.cc"

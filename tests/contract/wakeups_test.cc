@@ -1,7 +1,7 @@
 // Wake-ups within one process and between processes: what sleeps is rung.
 //
-// No thread looks by itself (threads.h): a wake-up that is lost hangs the test until its time limit.
-// Ranks are threads over real shared memory, with engine threads and futexes.
+// No thread looks by itself (threads.h): a wake-up that is lost hangs the test until its time
+// limit. Ranks are threads over real shared memory, with engine threads and futexes.
 #include <gtest/gtest.h>
 
 #include <semaphore>
@@ -98,8 +98,8 @@ void Yield(int times) {
   for (int i = 0; i < times; ++i) sched_yield();
 }
 
-// Two threads: one waits for "late", which rank 0 begins when the other has done `does_now`. By
-// turns either of them drives, and has fallen asleep when the other one comes.
+// Two threads: one waits for "late", which rank 0 begins when the other one of each rank has done
+// `does_now`. By turns either of them drives, and has fallen asleep when the other one comes.
 void OneSleepsAndAnother(covey_runtime* runtime, int rank,
                          const std::function<void(covey_runtime*)>& does_now) {
   for (int i = 0; i < 60; ++i) {
@@ -107,6 +107,7 @@ void OneSleepsAndAnother(covey_runtime* runtime, int rank,
     if (rank == 0) {
       Yield(60 * i);
       does_now(runtime);
+      Allreduce(runtime, "back", &late);
       Allreduce(runtime, "late", &late);
       continue;
     }
@@ -116,6 +117,8 @@ void OneSleepsAndAnother(covey_runtime* runtime, int rank,
     });
     Yield(i % 2 == 0 ? 20 * i : 0);
     does_now(runtime);
+    std::vector<float> back(8, 0.0f);
+    Allreduce(runtime, "back", &back);
     sleeper.join();
   }
 }
@@ -142,8 +145,6 @@ TEST_P(WakeupsTest, OfAWaiterThatDrivesByACallThatNeedsTheBaton) {
     OneSleepsAndAnother(runtime, rank, [](covey_runtime* own) {
       char text[256];
       EXPECT_GT(covey_status(own, text, sizeof(text)), 0u);
-      std::vector<float> data(8, 0.0f);
-      Allreduce(own, "now", &data);
     });
   });
 }

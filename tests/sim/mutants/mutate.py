@@ -103,13 +103,14 @@ def mutate(text: str, changes: List[Change]) -> List[str]:
 
 def merge(text: str, mutants: Dict[str, List[str]]) -> str:
     """The source with all mutants. `mutants`: their bodies, by name."""
+    scope = "covey::" if 'extern "C" {' in text else ""
     lines = text.splitlines(keepends=True)
     for index, body in reversed(list(enumerate(bodies_of(text)))):
         ways = []
         for name, bodies in mutants.items():
             if bodies[index] != body.text:
                 end = "" if body.returns else "return;\n"
-                ways.append(f"if (mutant_{name}) {{\n{bodies[index]}{end}}}\n")
+                ways.append(f"if ({scope}mutant_{name}) {{\n{bodies[index]}{end}}}\n")
         lines[body.begin : body.begin] = ways
     variables = "".join(f"extern bool mutant_{name};\n" for name in mutants)
     return f"namespace covey {{\n{variables}}}\n" + "".join(lines)

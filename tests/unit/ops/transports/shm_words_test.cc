@@ -56,6 +56,7 @@ TEST(ShmWordsTest, ARingWakesWhoeverHadATicketBefore) {
   constexpr int kRounds = 2000;
   alignas(64) uint64_t bell = 0;
   alignas(64) uint64_t word = 0;
+  alignas(64) uint64_t answer = 0;
   std::thread sleeper([&] {
     ShmWords words;
     for (uint64_t round = 1; round <= kRounds; ++round) {
@@ -64,12 +65,14 @@ TEST(ShmWordsTest, ARingWakesWhoeverHadATicketBefore) {
         if (words.Load(&word) >= round) break;
         words.Sleep(&bell, ticket, kNever);  // a lost ring would hang here
       }
+      words.Store(&answer, round);
     }
   });
   ShmWords words;
   for (uint64_t round = 1; round <= kRounds; ++round) {
     words.Store(&word, round);
     words.Ring(&bell);
+    while (words.Load(&answer) != round) std::this_thread::yield();
   }
   sleeper.join();
 }
