@@ -10,7 +10,7 @@ import unittest
 from typing import Any, Dict, List
 
 import torch
-from even_net import make, step
+from even_net import Net, make, step
 from ranks import SEED, Pool, SharedPool
 from whole_numbers import digest
 
@@ -141,10 +141,12 @@ def leave(method: str, finishes: bool, by: float = 1.0, quiet: bool = False) -> 
     if quiet:
         covey.shutdown()
         covey.init(settings={"log_level": "error"})
-    net, optimizer = make(method)
-    with torch.no_grad():
+    net = Net(50)
+    with torch.no_grad():  # Before others can see them: pairs begin at once.
         for parameter in (net.wide, net.small):
             parameter.fill_(3.0)
+    sgd = torch.optim.SGD([net.wide, net.small], lr=1.0)
+    optimizer = hvd.DistributedOptimizer(sgd, model=net, method=method)
     for _ in range(3):
         step(net, optimizer, by * (2 - hvd.rank()))
     if finishes:

@@ -26,7 +26,6 @@ from covey.torch.bucket import Reduction
 from covey.torch.clip import before_update, clipped_step
 from covey.torch.codecs import carried, compression_of
 from covey.torch.compression import Compression, Compressor
-from covey.torch.equal_start import compare_start
 from covey.torch.farewell import Farewell
 from covey.torch.layout import (
     BUCKET_BYTES,
@@ -42,16 +41,13 @@ from covey.torch.ops import allreduce
 from covey.torch.options import check_options, check_outside, check_passes
 from covey.torch.own import supports_scaling, take_settled
 from covey.torch.parts import (
-    begin_part,
-    check_parts,
+    begin_training,
     cross,
     end_step,
-    fill_gradients,
     finish_part,
     leave_rounds,
     lr_scale,
     move_to,
-    show_card,
 )
 from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer, check_agreement
@@ -300,11 +296,7 @@ def _build(optimizer: Any) -> None:
     check_agreement(header, plans, reduction)
     optimizer._covey_plans = (plans, reduction)
     optimizer._covey_progress.share(trained)
-    compare_start(optimizer, trained)
-    check_parts(optimizer)
-    show_card(optimizer)
-    begin_part(optimizer)
-    fill_gradients(optimizer)
+    begin_training(optimizer)
 
 
 def DistributedOptimizer(

@@ -22,6 +22,7 @@ from covey.reduce_op import Average, Max
 from covey.tally import note_outlives
 from covey.torch.crossing import Crossing, limit_of
 from covey.torch.ending import say_missing
+from covey.torch.equal_start import compare_start
 from covey.torch.handover import hand_over, is_over, keep_pace, pace_of, release_warmup
 from covey.torch.layout import Named
 from covey.torch.look import is_on, refuse
@@ -31,6 +32,19 @@ from covey.torch.reducer import Reducer, next_prefix
 from covey.torch.rounds import RoundTrainer
 from covey.torch.trainers import check_options, trainer_after, trainer_of
 from covey.torch.view import measure
+
+
+def begin_training(optimizer: Any) -> None:
+    """Makes ready for the first step, or for the next one with other parameters. All ranks call it.
+
+    Raises:
+        InvalidArgument, Unsupported: (ValueErrors) as ``check_parts``.
+    """
+    compare_start(optimizer, optimizer._covey_progress.named)
+    check_parts(optimizer)
+    show_card(optimizer)
+    begin_part(optimizer)
+    fill_gradients(optimizer)
 
 
 def check_parts(optimizer: Any) -> None:
