@@ -62,6 +62,10 @@ struct Tensor {
 // Fills memory of whole elements with what leaves every other operand of a reduction as it is.
 void FillIdentity(DType dtype, Op op, std::span<std::byte> memory);
 
+// What a sum of `size` operands is multiplied by for its average: 1 / size, never rounded down for
+// an integer, whose product is truncated: 49 ones are 1.
+double AverageFactor(DType dtype, int32_t size);
+
 // Dimension 0 split over `size` members as evenly as possible, the first get one more
 // (reducescatter): where the part of member `index` begins.
 constexpr int64_t PartBegin(int64_t rows, int64_t size, int64_t index) {

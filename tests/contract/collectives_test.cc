@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "core/base/rng.h"
+#include "core/base/tensor.h"
 #include "tests/contract/threads.h"
 
 namespace covey {
@@ -248,14 +249,18 @@ T Whole(int rank, int64_t i) {
   return drawn < 4 ? borders[drawn] : static_cast<T>(rng.Next());
 }
 
-// As core/LIMITS.md has it: the sum wraps in the dtype, and goes through a double.
+// As core/LIMITS.md has it: the sum wraps in the dtype, and goes through a double, which rounds it
+// only beyond 2^52.
 template <class T>
 T AverageOf(const std::vector<T>& values) {
   if (values.size() == 1) return values[0];
   std::make_unsigned_t<T> sum = 0;
   for (const T value : values) sum = static_cast<std::make_unsigned_t<T>>(sum + value);
-  const double scale = 1.0 / static_cast<double>(values.size());
-  const double mean = std::trunc(static_cast<double>(static_cast<T>(sum)) * scale);
+  const auto whole = static_cast<T>(sum);
+  const auto size = static_cast<T>(values.size());
+  if (std::abs(static_cast<double>(whole)) < 0x1p52) return static_cast<T>(whole / size);
+  const double scale = AverageFactor(DType::kI64, static_cast<int32_t>(size));
+  const double mean = std::trunc(static_cast<double>(whole) * scale);
   return mean >= static_cast<double>(std::numeric_limits<T>::max()) ? std::numeric_limits<T>::max()
                                                                     : static_cast<T>(mean);
 }
