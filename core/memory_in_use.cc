@@ -31,9 +31,10 @@ Footprint& FootprintOf(Operation* operation) {
   }
   std::sort(known.extents.begin(), known.extents.end(),
             [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
-  known.begin = known.extents.empty() ? nullptr : known.extents.front().begin;
-  known.end = nullptr;
-  for (const Extent& extent : known.extents) known.end = std::max(known.end, extent.end);
+  known.whole = {};
+  if (!known.extents.empty()) known.whole.begin = known.extents.front().begin;
+  for (const Extent& extent : known.extents)
+    known.whole.end = std::max(known.whole.end, extent.end);
   return known;
 }
 
@@ -51,7 +52,6 @@ struct Reach {
 
 // Two extents share memory if the later one begins before the earlier one ends.
 bool Conflict(const Footprint& a, const Footprint& b) {
-  if (a.begin >= b.end || b.begin >= a.end) return false;
   Reach reach_a, reach_b;
   size_t i = 0;
   size_t j = 0;
@@ -66,34 +66,57 @@ bool Conflict(const Footprint& a, const Footprint& b) {
 }
 
 bool RunsInOrder(const Operation& a, const Operation& b) {
-  return a.name.empty() && b.name.empty() && a.group->key == b.group->key;
+  return a.name == b.name && a.group->key == b.group->key;
 }
 
 }  // namespace
 
 const Operation* MemoryInUse::ConflictOf(Operation* operation) {
   if (operations_.empty()) return nullptr;
+  if (operations_.size() == 1) Place(operations_[0], 0);
   const Footprint& wanted = FootprintOf(operation);
-  for (Operation* other : operations_)
-    if (Conflict(wanted, FootprintOf(other)) && !RunsInOrder(*operation, *other)) return other;
+  for (size_t begin = 0; begin < operations_.size(); begin += kBlock) {
+    if (!wanted.whole.Meets(blocks_[begin / kBlock])) continue;
+    const size_t end = std::min(begin + kBlock, operations_.size());
+    for (size_t i = begin; i < end; ++i) {
+      if (!wanted.whole.Meets(wholes_[i]) || RunsInOrder(*operation, *operations_[i])) continue;
+      if (Conflict(wanted, operations_[i]->footprint)) return operations_[i];
+    }
+  }
   return nullptr;
 }
 
 void MemoryInUse::Add(Operation* operation) {
   CHECK(!operation->footprint.is_counted, "an operation is in flight twice");
   operation->footprint.is_counted = true;
-  operation->footprint.place = operations_.size();
   operations_.push_back(operation);
+  wholes_.push_back({});
+  if (operations_.size() > blocks_.size() * kBlock) blocks_.push_back({});
+  operation->footprint.place = operations_.size() - 1;
+  if (operations_.size() > 1) Place(operation, operations_.size() - 1);
+}
+
+void MemoryInUse::Place(Operation* operation, size_t at) {
+  const MemorySpan& whole = FootprintOf(operation).whole;
+  operations_[at] = operation;
+  operation->footprint.place = at;
+  wholes_[at] = whole;
+  if (whole.end == nullptr) return;
+  MemorySpan& block = blocks_[at / kBlock];
+  block.begin = block.end == nullptr ? whole.begin : std::min(block.begin, whole.begin);
+  block.end = std::max(block.end, whole.end);
 }
 
 void MemoryInUse::Remove(Operation* operation) {
   Footprint& footprint = operation->footprint;
+  if (footprint.is_counted) {
+    if (footprint.place + 1 < operations_.size()) Place(operations_.back(), footprint.place);
+    operations_.pop_back();
+    wholes_.pop_back();
+    if (operations_.size() % kBlock == 0) blocks_.resize(operations_.size() / kBlock);
+    footprint.is_counted = false;
+  }
   footprint.is_known = false;
-  if (!footprint.is_counted) return;
-  operations_.back()->footprint.place = footprint.place;
-  operations_[footprint.place] = operations_.back();
-  operations_.pop_back();
-  footprint.is_counted = false;
 }
 
 }  // namespace covey

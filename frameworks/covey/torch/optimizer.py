@@ -43,6 +43,7 @@ from covey.torch.own import supports_scaling, take_settled
 from covey.torch.parts import (
     begin_training,
     cross,
+    empty_gradients,
     end_step,
     finish_part,
     leave_rounds,
@@ -130,6 +131,7 @@ class _Distributed(torch.optim.Optimizer):
         equally many steps. Raises Timeout: ranks are missing for ``max_wait``; call it again.
         """
         cross(self)
+        empty_gradients(self)
         self._covey_progress.begin_step()
         with self._covey_progress.changing():
             if self._covey_rounds is not None:

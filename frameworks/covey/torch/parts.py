@@ -139,13 +139,24 @@ def _turn(optimizer: Any) -> None:
 
 def fill_gradients(optimizer: Any) -> None:
     """Before the first step parameters that have no gradient have zeros, as in Horovod."""
-    if optimizer._covey_progress.steps > 0:
+    progress = optimizer._covey_progress
+    if progress.steps > 0:
         return
     if optimizer._covey_reducer is not None:
         return optimizer._covey_reducer.fill()
-    for _, parameter in optimizer._covey_progress.named:
+    filled = optimizer._covey_filled = []
+    for _, parameter in progress.named:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+            filled.append((parameter, parameter.grad, parameter.grad._version))
+
+
+def empty_gradients(optimizer: Any) -> None:
+    """The first step begins: zeros of ``fill_gradients`` that no backward pass has added to are no
+    gradient."""
+    for parameter, zeros, version in vars(optimizer).pop("_covey_filled", ()):
+        if parameter.grad is zeros and zeros._version == version and not zeros.any():
+            parameter.grad = None
 
 
 def _end_part(optimizer: Any) -> None:

@@ -229,6 +229,8 @@ class Job {
     if (!verdict_.failure.empty()) return;
     if (!Step(open)) return Fail("round " + std::to_string(round) + " does not end");
     for (size_t s = 0; s < kStreams; ++s) Check(s, all[s], fates[s], named[s], victim);
+    for (std::vector<Share>& shares : all)
+      for (int32_t r = 0; r < size_; ++r) Release(r, shares[static_cast<size_t>(r)]);
     bool is_steady = !dies;
     for (size_t s = 0; s < kStreams; ++s) {
       is_steady &= known_[s] && fates[s] == Fate::kAgrees;
@@ -236,6 +238,11 @@ class Job {
     }
     if (is_steady && At(0).runtime->negotiator().announced() != announced)
       Fail("a steady round asked the coordinator");
+  }
+
+  // What was handed in: its memory is free.
+  void Release(int32_t r, const Share& s) {
+    if (s.operation != nullptr) At(r).queue.Release(s.operation->handle);
   }
 
   // Some passes of any ranks.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <random>
 
@@ -12,7 +13,7 @@
 namespace covey {
 namespace {
 
-std::array<std::byte, 64> memory;
+std::array<std::byte, 4096> memory;
 
 Tensor Bytes(size_t begin, size_t count) {
   Tensor tensor;
@@ -50,7 +51,7 @@ TEST(MemoryInUseTest, FindsWhatComparingEachPairFinds) {
     std::vector<Operation*> counted;
     for (Operation& operation : operations) {
       operation.group = &group;
-      operation.name = std::to_string(counted.size());
+      operation.name = std::to_string(&operation - operations.data());
       for (uint64_t count = 1 + rng() % 3; operation.inputs.size() < count;)
         operation.inputs.push_back(Bytes(rng() % 50, rng() % 6));
       if (rng() % 2 == 0) operation.outputs = operation.inputs;
@@ -72,6 +73,38 @@ TEST(MemoryInUseTest, FindsWhatComparingEachPairFinds) {
         counted.erase(counted.begin());
       }
     }
+  }
+  EXPECT_GT(refused, 1000);
+}
+
+TEST(MemoryInUseTest, FindsItAmongMany) {
+  std::mt19937 rng(2);
+  Group group;
+  std::array<Operation, 300> operations;
+  MemoryInUse in_use;
+  std::vector<Operation*> counted;
+  int refused = 0;
+  for (int i = 0; i < 20000; ++i) {
+    Operation& operation = operations[rng() % operations.size()];
+    const auto at = std::find(counted.begin(), counted.end(), &operation);
+    if (at != counted.end()) {
+      in_use.Remove(&operation);
+      counted.erase(at);
+      continue;
+    }
+    operation.group = &group;
+    operation.name = std::to_string(&operation - operations.data());
+    operation.inputs = operation.outputs = {Bytes(rng() % 4000, 1 + rng() % 16)};
+    bool slowly = false;
+    for (const Operation* other : counted) slowly |= ConflictSlowly(operation, *other);
+    const Operation* found = in_use.ConflictOf(&operation);
+    ASSERT_EQ(found != nullptr, slowly) << "in turn " << i;
+    refused += slowly ? 1 : 0;
+    in_use.Remove(&operation);  // as the queue does of what it does not take
+    if (found != nullptr) continue;
+    ASSERT_EQ(in_use.ConflictOf(&operation), nullptr);
+    in_use.Add(&operation);
+    counted.push_back(&operation);
   }
   EXPECT_GT(refused, 1000);
 }
@@ -122,6 +155,14 @@ TEST_F(QueueMemoryTest, MemoryIsFreeOnceTheEndWasSeen) {
   End(first);
   HeldOperation(&queue_, first).See();
   EXPECT_TRUE(Submit("d", Bytes(0, 8), &second).ok());
+}
+
+TEST_F(QueueMemoryTest, OperationsOfOneNameComeOneAfterTheOther) {
+  uint64_t first = 0, second = 0;
+  ASSERT_TRUE(Submit("a", Bytes(0, 8), &first).ok());
+  End(first);
+  EXPECT_TRUE(Submit("a", Bytes(0, 8), &second).ok());
+  EXPECT_FALSE(Submit("b", Bytes(0, 8), &second).ok());
 }
 
 TEST_F(QueueMemoryTest, UnnamedOperationsOfOneGroupComeOneAfterTheOther) {
