@@ -2,8 +2,9 @@
 //
 // Operations run beside each other and in no common order, so one that writes what another reads or
 // writes has a result that differs from rank to rank. Ranks cannot be made to agree on an order
-// either (they may submit in different ones), so the second is refused where it is submitted. Two of
-// one name, or unnamed, in one group are the exception: they run one after the other on all ranks.
+// either (they may submit in different ones), so the second is refused where it is submitted. Two
+// of one name, or unnamed, in one group are the exception: they run one after the other on all
+// ranks.
 //
 // An operation uses its memory until its end was *seen* here (waited for, polled, told by a
 // callback, released): whether a program is refused then depends on its text, not on its speed.

@@ -269,11 +269,6 @@ class Job {
       if (over) break;
       StepOnce();
     }
-    for (int32_t r = 0; r < size_; ++r)  // What was handed in: its memory is free.
-      for (size_t i = 0; i < plans[static_cast<size_t>(r)].next; ++i) {
-        const size_t k = plans[static_cast<size_t>(r)].order[i];
-        At(r).queue.Release(ShareOf(r, k, &shares)->operation->handle);
-      }
   }
 
   Agenda PlanOf(int32_t r) {
