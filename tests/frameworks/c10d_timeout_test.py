@@ -93,7 +93,7 @@ def other_calls() -> Any:
             functools.partial(dist.broadcast, one, 1),
             functools.partial(dist.all_gather, rows, one),
             dist.barrier,
-            functools.partial(dist.all_reduce, one, group=part),
+            functools.partial(dist.all_reduce, torch.ones(2), group=part),
         )
     ]
 

@@ -39,6 +39,7 @@ class WheelGrpcTest(unittest.TestCase):
         path = self.there.bin / "g++"
         path.write_text(f'#!/bin/sh\nexec {shutil.which("g++")} "$@" -O0\n', encoding="utf-8")
         path.chmod(0o755)
+        self.addCleanup(path.unlink)
 
     @unittest.skipIf(shutil.which("grpc_cpp_plugin") is None, "there is no gRPC for C++")
     def test_two_launchers_become_one_job(self) -> None:

@@ -146,7 +146,7 @@ class LauncherTest(AttackTestCase):
         flood.start()
         self.addCleanup(flood.join)
         self.addCleanup(stopped.set)
-        server.wait_for(r"without the job's secret: (4096|8192|\d{5,}) ")
+        server.wait_for(r"without the job's secret: (4096|8192|\d{5,})\b")
         self.check(server.process.pid, before)
         other = self.launch("--join", address)
         for job in (server, other):
