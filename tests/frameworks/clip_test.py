@@ -184,6 +184,7 @@ def sparse() -> str:
     embedding = torch.nn.Embedding(4, 2, sparse=True)
     sgd = torch.optim.SGD(embedding.parameters(), lr=1.0)
     optimizer = hvd.DistributedOptimizer(sgd, method="local:clip_norm=1")
+    optimizer.zero_grad()
     embedding(torch.tensor([1])).sum().backward()
     try:
         optimizer.step()

@@ -133,12 +133,16 @@ class World {
     runtime(r).RunOnce(&moved);
   }
 
-  // Steps until all these operations have ended. False: they have not within the bound.
+  // Steps until all these operations have ended, of which the user then knows. False: they have not
+  // within the bound.
   bool RunUntilEnded(const std::vector<Operation*>& operations, int max_steps = 2'000'000) {
     for (int step = 0; step < max_steps; ++step) {
       bool all = true;
       for (const Operation* operation : operations) all &= operation->ended.load();
-      if (all) return true;
+      if (all) {
+        for (const Operation* operation : operations) See(operation);
+        return true;
+      }
       Step();
     }
     return false;
@@ -152,6 +156,12 @@ class World {
 
  private:
   static constexpr size_t kMirrorBytes = 4 << 20;
+
+  void See(const Operation* operation) {
+    for (const auto& node : nodes_)
+      if (node->queue.Find(operation->handle) == operation)
+        HeldOperation(&node->queue, operation->handle).See();
+  }
 
   struct Node {
     TensorQueue queue;
