@@ -173,7 +173,7 @@ std::string FailureIn(const std::string& output) {
   return output.substr(begin == std::string::npos ? 0 : begin + 1, 200);
 }
 
-bool IsSkipped(const std::string& output) {
+bool SaysSkipped(const std::string& output) {
   return output.find("[  SKIPPED ]") != std::string::npos;
 }
 
@@ -186,10 +186,10 @@ TEST_P(MutantTest, IsCaught) {
     outcome = trial.Outcome(kStandstill, kLongest);
     output = trial.Output();
   }
-  if (outcome.empty() && IsSkipped(output)) {
+  if (outcome.empty() && SaysSkipped(output)) {
     Trial control("", GetParam().focus);
     ASSERT_EQ(control.Outcome(kPatience, kPatience), "");
-    if (IsSkipped(control.Output()))
+    if (SaysSkipped(control.Output()))
       GTEST_SKIP() << "what would catch it cannot run on this system:\n" << output;
     outcome = "refuses";  // what the test is of, which is skipped for that
   }
