@@ -8,7 +8,7 @@
 //  1. An Operation is owned here from Submit until it has ended *and* its handle was released *and*
 //     no thread holds it (Hold).
 //  2. A named operation in flight blocks its (group, name); ending it frees the name before `ended`
-//     is visible. What is known of a name stays until Forget.
+//     is visible. A name stays known until Forget.
 #ifndef COVEY_CORE_TENSOR_QUEUE_H_
 #define COVEY_CORE_TENSOR_QUEUE_H_
 

@@ -87,8 +87,7 @@ class Negotiator {
   void OnBreak(const Message& message);
   void OnRetire(const Message& message);
   void OnDrop(const Message& message);
-  // What of a group may be retired, as this rank, its coordinator, sees it: see Retirement. False:
-  // nothing now.
+  // The streams of a group that its coordinator, this rank, sees as idle (Retirement). False: none.
   bool TakeIdle(Message* idle);
   void OnExchangeEnd(Stream* stream, ExchangeEnd end, Status why);
   void OnLoss(Rank lost, const std::string& how);

@@ -132,7 +132,7 @@ void Negotiator::FreeBlock(const Stream& stream) {
   blocks_->Free(stream.channel.blocks[static_cast<size_t>(ToInt(stream.group->my_index))]);
 }
 
-// Of one with a request held the object goes on, as that of a new name.
+// A stream that holds a request stays, as the stream of a new name.
 void Negotiator::Drop(Stream* stream) {
   stream->bundle = nullptr;
   if (stream->state == StreamState::kBroken) return;  // for good, with its block

@@ -10,9 +10,9 @@
 //   DROP    -> members   items for which all said the same go; kNoOccurrence: the others go on
 //   DROPPED <- members   the next retirement of the group may begin
 //
-// What is dropped is forgotten: the blocks are free, the name, when it comes again, begins anew
-// with occurrence 0 on all members and is announced. What was submitted between IDLE and DROP is
-// held, and is the first of the new count.
+// A dropped name is forgotten and its blocks are free. When the name comes again it is announced,
+// and begins with occurrence 0 on all members. A request submitted between IDLE and DROP is held,
+// and is the first of the new count.
 //
 // Why that is right: all said k, so k-1 is over on all and nobody has begun k, nor does before it
 // has DROP and with it no channel; hence nobody reads a block that another has given back. Answers

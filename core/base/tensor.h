@@ -62,8 +62,8 @@ struct Tensor {
 // Fills memory of whole elements with what leaves every other operand of a reduction as it is.
 void FillIdentity(DType dtype, Op op, std::span<std::byte> memory);
 
-// What a sum of `size` operands is multiplied by for its average: 1 / size, never rounded down for
-// an integer, whose product is truncated: 49 ones are 1.
+// The factor that makes the sum of `size` operands their average: 1 / size. For integers it is
+// never rounded down, as their product is truncated: the average of 49 ones is 1.
 double AverageFactor(DType dtype, int32_t size);
 
 // Dimension 0 split over `size` members as evenly as possible, the first get one more

@@ -37,7 +37,7 @@ struct Ask {
 
   static constexpr int kVersionBits = 40;
   static constexpr uint64_t kNumbers = uint64_t{1} << (64 - kVersionBits);
-  // Of two numbers that are not as far apart as half of all.
+  // REQUIRES: the numbers are less than half of kNumbers apart.
   static bool IsLater(uint64_t number, uint64_t other) {
     const uint64_t distance = (number - other) % kNumbers;
     return distance > 0 && distance < kNumbers / 2;

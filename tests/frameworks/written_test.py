@@ -82,6 +82,16 @@ def wrapped(net: torch.nn.Module, bucket_bytes: int = MANY, **options: Any) -> A
     return hvd.DistributedOptimizer(sgd, model=net, bucket_bytes=bucket_bytes, **options)
 
 
+def step_both(net: Any, optimizer: Any, twin: Any, by_hand: Any) -> None:
+    """A step of each, that of the twin with gradients averaged by hand: they must stay equal."""
+    for parameter, mean in zip(gradients_of(twin), mean_of(twin)):
+        parameter.grad = mean
+    optimizer.step()
+    by_hand.step()
+    for own, other in zip(net.parameters(), twin.parameters()):
+        torch.testing.assert_close(own, other, rtol=1e-6, atol=1e-7)
+
+
 def written(writer: str, bucket_bytes: int, set_to_none: bool, first: int = 0) -> int:
     """Trains beside a copy whose gradients are averaged by hand. How many warnings there were.
     ``first``: from this step on it writes."""
@@ -100,12 +110,7 @@ def written(writer: str, bucket_bytes: int, set_to_none: bool, first: int = 0) -
                 WRITERS[writer if step >= first else "nothing"](model)
             for own, other in zip(gradients_of(net), gradients_of(twin)):
                 assert torch.equal(own.grad, other.grad), "what was written is not there"
-            for parameter, mean in zip(gradients_of(twin), mean_of(twin)):
-                parameter.grad = mean
-            optimizer.step()
-            by_hand.step()
-            for own, other in zip(net.parameters(), twin.parameters()):
-                torch.testing.assert_close(own, other, rtol=1e-6, atol=1e-7)
+            step_both(net, optimizer, twin, by_hand)
     hvd.check_replicas(net)
     return said.getvalue().count(f"covey rank {hvd.rank()} warning: gradients were written to")
 
@@ -122,12 +127,7 @@ def lying_on_rank_1() -> None:
             loss_of(model, batch_of(step, hvd.rank())).backward()
             if step % 3 == 0:
                 halve_on_rank_0(model)
-        for parameter, mean in zip(gradients_of(twin), mean_of(twin)):
-            parameter.grad = mean
-        optimizer.step()
-        by_hand.step()
-        for own, other in zip(net.parameters(), twin.parameters()):
-            torch.testing.assert_close(own, other, rtol=1e-6, atol=1e-7)
+        step_both(net, optimizer, twin, by_hand)
 
 
 def zeros_at_first(method: str) -> bool:
