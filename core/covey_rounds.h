@@ -91,7 +91,8 @@ COVEY_API covey_code covey_rounds_skip(covey_runtime* runtime, covey_rounds roun
 
 /* Waits until `version` has been made; COVEY_TIMEOUT after timeout_ns (negative: no limit).
  * COVEY_ABORTED, over a network: the ranks that had it have left or died, the message says which
- * versions are lacking, and no more come: none is made in their place. Finishing ends so, too. */
+ * versions are lacking, and no more come: none is made in their place. Finishing ends so, too.
+ * COVEY_TIMEOUT with a peer_rank: see COVEY_ROUND_LEFT. */
 COVEY_API covey_code covey_rounds_wait(covey_runtime* runtime, covey_rounds rounds, int64_t version,
                                        int64_t timeout_ns, covey_error* error);
 
@@ -197,9 +198,13 @@ COVEY_API covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds ro
                                          int64_t timeout_ns, covey_error* error);
 
 /* After COVEY_TIMEOUT of that for max_wait: this rank goes on with what those have that are there.
- * Models: who comes to covey_rounds_finish later takes the mean that it was missing in, as it is,
- * unless others have published again. Gradients: one that has fallen out of the log will need a
- * snapshot: covey_rounds_asked says who is to give it, before it leaves. */
+ * A member that comes to covey_rounds_finish later ends with the same version: of models it takes
+ * the mean that it was missing in, as it is. Until one of those that have gone on publishes again
+ * nothing that such a member does counts: covey_rounds_publish publishes nothing, *step is the
+ * version after the last, and waiting for that ends with COVEY_ROUND_LEFT. What no version has had
+ * of it is dropped (`round_dropped` of covey_stats). Gradients: one that has fallen out of the log
+ * will need a snapshot: covey_rounds_asked says who is to give it, before it leaves. Where members
+ * share no memory nothing is settled so. */
 COVEY_API covey_code covey_rounds_go_on(covey_runtime* runtime, covey_rounds rounds,
                                         covey_error* error);
 
@@ -215,7 +220,9 @@ typedef enum covey_round_event {
   COVEY_ROUND_DONE = 0,
   COVEY_ROUND_ASKED = 1,  /* give a snapshot, then call it again */
   COVEY_ROUND_BEHIND = 2, /* finishing: apply what was made meanwhile, then call it again */
-  COVEY_ROUND_TIME = 3    /* timeout_ns is over; call it again */
+  COVEY_ROUND_TIME = 3,   /* timeout_ns is over; call it again */
+  COVEY_ROUND_LEFT = 4 /* waiting: others have gone on (covey_rounds_go_on) without this rank, and
+                           * for max_wait none has published since. The version is not made */
 } covey_round_event;
 #define COVEY_ROUNDS_FINISH INT64_C(-1)
 #define COVEY_ROUNDS_MEET INT64_C(-2)

@@ -6,8 +6,9 @@
 namespace covey {
 namespace {
 
-// Before finish() a rank may evaluate or save, which says nothing about its steps.
-constexpr Time kLeastAtEnd = 60 * kSecond;
+// Where max_wait is auto. Before finish() a rank may evaluate or save, which says nothing about its
+// steps; and what a rank has done that comes too late for it is dropped.
+constexpr Time kLeastAtEnd = 10 * kSecond;
 constexpr uint64_t kNotServing = ~uint64_t{0};
 
 }  // namespace
@@ -38,6 +39,7 @@ uint64_t RoundsPort::Arrive(const std::function<uint64_t()>& publish) {
     if (bundle_.options.admission.grace < 0) versions().set_grace(pace_.Grace());
     versions().set_step(pace_.Step());
     step = publish();
+    counters_.dropped = versions().dropped();
     pace_.OnBegin(clock_->Now());
   }
   Stir();
@@ -69,7 +71,12 @@ Status RoundsPort::Wait(uint64_t version, Time deadline) {
   Event event = Event::kDone;
   const Status status = WaitServing(version, kNotServing, deadline, &event);
   if (!status.ok() || event == Event::kDone) return status;
-  return Status::Timeout("the version has not been made yet");
+  if (event != Event::kLeft) return Status::Timeout("the version has not been made yet");
+  const Rank other{group_->members[bundle_.options.self == 0 ? 1 : 0]};
+  return Status::Timeout("'" + bundle_.name + "': others have ended finish() without this rank: " +
+                             "no version is made until they train on, and its finish() ends " +
+                             "with their last one",
+                         other);
 }
 
 Status RoundsPort::WaitServing(uint64_t version, uint64_t applied, Time deadline, Event* event) {
@@ -79,6 +86,8 @@ Status RoundsPort::WaitServing(uint64_t version, uint64_t applied, Time deadline
     if (versions().executed() >= version) return true;
     lack = versions().Lacking();
     if (lack.last > 0) return true;
+    *event = Event::kLeft;
+    if (versions().IsLeftBehind()) return true;
     *event = Event::kAsked;
     return applied != kNotServing && versions().IsAsked(applied, clock_->Now());
   };
@@ -165,6 +174,7 @@ Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) 
   if (!status.ok() || *event != Event::kDone) return status;
   const std::lock_guard lock(mutex_);
   finishing_ = false;
+  counters_.dropped = versions().dropped();
   if (lack.last > 0) return CannotGoOn(lack);
   if (has_given_up)
     return Status::Timeout("finish() of '" + bundle_.name + "' has waited " +

@@ -51,6 +51,7 @@ class RoundsPort {
     uint64_t late = 0;       // with an older one
     uint64_t overdue = 0;    // how often it was no longer waited for
     uint64_t snapshots = 0;  // of others, that it has gone on from
+    uint64_t dropped = 0;    // steps, because others had ended finish() without this rank
     uint64_t waited_ns = 0;
   };
 
@@ -117,6 +118,7 @@ class RoundsPort {
     kAsked,   // a snapshot is to be given
     kBehind,  // Finish: half of the log is not applied yet
     kTime,    // the deadline is over
+    kLeft,    // Wait: others have ended finish() without this rank; see Versions::IsLeftBehind
   };
   // As Wait and Finish, which end early for such an event.
   Status WaitServing(uint64_t version, uint64_t applied, Time deadline, Event* event);

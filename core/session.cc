@@ -59,6 +59,7 @@ void Add(const RoundsPort::Counters& more, RoundsPort::Counters* sum) {
   sum->fresh += more.fresh;
   sum->late += more.late;
   sum->overdue += more.overdue;
+  sum->dropped += more.dropped;
   sum->snapshots += more.snapshots;
   sum->waited_ns += more.waited_ns;
 }
@@ -349,6 +350,7 @@ std::string Session::StatsJson() {
   Field(&json, "round_fresh", rounds.fresh);
   Field(&json, "round_late", rounds.late);
   Field(&json, "round_overdue", rounds.overdue);
+  Field(&json, "round_dropped", rounds.dropped);
   Field(&json, "round_snapshots", rounds.snapshots);
   Field(&json, "round_waited_ns", rounds.waited_ns);
   const CodedCounters coded = pairs_.Coded();

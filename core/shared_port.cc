@@ -63,7 +63,7 @@ Status SharedPort::Withdraw(const std::byte** content) {
 Status SharedPort::Merge(uint64_t version, std::span<void* const> to, Merged* merged) {
   const std::lock_guard lock(mutex_);
   const std::string what = "version " + std::to_string(version) + " of '" + bundle_.name + "'";
-  if (rounds_->step() == 0)
+  if (rounds_->step() == 0 && !rounds_->has_settled())
     return Status::InvalidArgument("merging with " + what + ": this rank has published no model");
   if (version < 1 || version > rounds_->executed())
     return Status::InvalidArgument(what + " has not been made yet: wait for it first");

@@ -30,9 +30,11 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& los
   const Count count = CountMembers(version, lost);
   FindLaggards(version, count, now);
   over_ = false;
+  bool any = false;
+  if (HasEnded(lost, &any)) return Rest(version, waiter, any, now);
   if (count.active == 0 && !count.others) {
     if (!memory_->models().on()) return {.at = count.sealed ? now : kNever};
-    return {.at = IsLeft(count) ? now : kNever, .final = true};
+    return {.at = IsLeft(count, version) ? now : kNever, .final = true};
   }
   if (count.active == 0 && count.others_arrived) return {.at = now};
   if (count.active > 0 && count.arrived == count.active) {
@@ -46,7 +48,9 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& los
   }
   if (!waiter.finished && waiter.step < version) return answer;
   const Time over_at = OverAt(version, waiter, now);
-  over_ = waiter.finished && over_at <= now && !IsLeft(count);
+  const bool is_left = IsLeft(count, version);
+  over_ = waiter.finished && over_at <= now && !is_left;
+  if (waiter.finished && over_at <= now && is_left) swept_version_ = version;
   if (over_ || over_at >= answer.at) return answer;
   const bool expired = answer.at == kNever;
   return {.at = over_at,
@@ -67,10 +71,36 @@ AdmissionRule Arrivals::RuleOf(uint64_t version) const {
   return models.on() && models.IsSync(version) ? AdmissionRule{} : rule_;
 }
 
-// Whether members that have finished have something that is to be in a version yet.
-bool Arrivals::IsLeft(const Count& count) const {
-  if (count.settled) return false;
-  return count.sealed_finished || (memory_->models().on() && !count.final);
+// Whether there is something that is to be in a version yet before a member gives up in finish().
+// What others have published that have not finished goes along once: else one that runs would hold
+// it up for ever.
+bool Arrivals::IsLeft(const Count& count, uint64_t version) const {
+  if (count.sealed_finished) return true;
+  if (memory_->models().on()) return !count.final;
+  return count.sealed && (swept_version_ == 0 || swept_version_ == version);
+}
+
+bool Arrivals::HasEnded(const std::vector<bool>& lost, bool* any) const {
+  const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
+  if (!turn.settled()) return false;
+  bool goes_on = false;
+  *any = false;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const Standing standing{words_->Load(memory_->MemberAt(i))};
+    const int32_t since = turn.Since(standing.times());
+    if (lost[static_cast<size_t>(i)] || since < 0) continue;
+    goes_on |= since > 0 || !standing.finished();
+    *any |= words_->Load(memory_->LeftAt(i, i)) == 0;
+  }
+  return !goes_on;
+}
+
+// A member that has finished waits on for the missing, one that trains for those that may train on.
+Arrivals::Answer Arrivals::Rest(uint64_t version, const Waiter& waiter, bool any, Time now) {
+  const bool waits = waiter.finished || any;
+  const Time over_at = waits ? OverAt(version, waiter, now) : now;
+  over_ = over_at <= now;
+  return {.at = over_ ? kNever : over_at};
 }
 
 // Whether two members can go on without a snapshot, if there are two: else all depend on one, and
@@ -83,7 +113,6 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
   Count count;
   const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
   count.final = turn.final;
-  count.settled = turn.settled();
   counted_.clear();
   laggards_.resize(static_cast<size_t>(memory_->size()));
   for (int32_t i = 0; i < memory_->size(); ++i) {

@@ -5,15 +5,17 @@
 // earlier step travels, but does not count. Members that have finished, left or died, and those
 // that are overdue, count neither as arrived nor as wanted. When only overdue ones are left, the
 // first of them that arrives is enough. When all have finished, what is still sealed makes one more
-// version.
+// version; so does, once, what is sealed when max_wait is over for one that has finished.
 //
 // The versions of a warm-up wait for all that are waited for, whatever later ones need; so do those
 // with which the rounds may end, because another method follows: when one of them leaves nobody
 // overdue, all are at it.
 //
 // Models stay arrived until the next comes. Every so-many-th version waits for all that are waited
-// for. When all have finished a final version is made of all models, whatever their steps; not for
-// who comes when others have gone on with one that was made without it.
+// for. When all have finished a final version is made of all models, whatever their steps.
+//
+// Members that end finish() without others settle the last version. Until one of them trains on no
+// other is made: a member that comes later is to end with that one.
 //
 // Nobody runs ahead alone: a version fires only when the log leads on from what two have applied,
 // of those that are waited for and those that have finished and are still there (rule W10). Else
@@ -93,12 +95,15 @@ class Arrivals {
   void OnExpired(uint64_t version) { expired_version_ = version; }
   // It begins to wait anew.
   void Restart() {
-    timed_version_ = expired_version_ = 0;
+    timed_version_ = expired_version_ = swept_version_ = 0;
     over_ = false;
   }
   // As of the last answer: max_wait is over for a waiter that has finished, and no member that has
-  // holds anything that a version could take.
+  // holds anything that a version could take; or for one that trains on a settled version.
   bool over() const { return over_; }
+  // Whether the last version is settled, and no member that was there then trains on. *any: one of
+  // them is still there.
+  bool HasEnded(const std::vector<bool>& lost, bool* any) const;
 
  private:
   struct Count {
@@ -110,8 +115,7 @@ class Arrivals {
     bool coming = false;           // one has not, and has applied the version before this one
     bool sealed = false;           // some slot is,
     bool sealed_finished = false;  // and that of a member that has finished
-    bool final = false;            // the last version was,
-    bool settled = false;          // and others have gone on with it
+    bool final = false;            // the last version was
   };
 
   // A member that may be too far behind, by this rank's clock.
@@ -126,8 +130,9 @@ class Arrivals {
   Count CountMembers(uint64_t version, const std::vector<bool>& lost);
   void FindLaggards(uint64_t version, const Count& count, Time now);
   AdmissionRule RuleOf(uint64_t version) const;
-  bool IsLeft(const Count& count) const;
+  bool IsLeft(const Count& count, uint64_t version) const;
   bool IsKept(const Count& count) const;
+  Answer Rest(uint64_t version, const Waiter& waiter, bool any, Time now);
   Time OverAt(uint64_t version, const Waiter& waiter, Time now);
   Time SinceLook(Time max_wait, Time now);
 
@@ -145,6 +150,7 @@ class Arrivals {
   uint64_t half_version_ = 0;      // models: the last version of all that half were seen at,
   Time forgiven_at_ = 0;           // and when
   uint64_t expired_version_ = 0;
+  uint64_t swept_version_ = 0;  // which this rank, in finish(), makes of all that is there
   bool over_ = false;
 };
 

@@ -59,22 +59,33 @@ struct Turn {
   uint64_t executed = 0;
   bool fired = false;
   uint32_t buffer = 0;  // of results; fired only
-  // Fired: not all who were wanted had come, but max_wait was over. Not fired, of models, with
-  // `final`: settled, those in the last version go on with it, and who comes later takes it.
+  uint32_t times = 0;   // settled only: by members that have finished so often; its low kTimesBits
+  // Fired: not all who were wanted had come, but max_wait was over. Not fired, with `final`:
+  // settled, members that have finished go on with the last version, and who comes later takes it.
   bool expired = false;
-  // Models: it is of all, for those that have finished. Not fired: the last one was.
+  // Models: it is of all, for those that have finished. Not fired: the last one was, or is settled.
   bool final = false;
 
   uint64_t version() const { return executed + 1; }
   bool settled() const { return !fired && final && expired; }
+  // Settled: how much oftener a member has finished than those that have settled it.
+  int32_t Since(uint64_t finished) const {
+    const uint32_t more = static_cast<uint32_t>(finished) - times;
+    return static_cast<int32_t>(more << (32 - kTimesBits)) >> (32 - kTimesBits);
+  }
+
+  static constexpr int kTimesBits = 15;
   uint64_t Word() const {
     return executed << 18 | uint64_t{final} << 17 | uint64_t{expired} << 16 |
-           uint64_t{fired} << 15 | buffer;
+           uint64_t{fired} << 15 | (fired ? buffer : times);
   }
   static Turn Of(uint64_t word) {
+    const bool fired = (word >> 15 & 1) != 0;
+    const auto number = static_cast<uint32_t>(word & 0x7fff);
     return {.executed = word >> 18,
-            .fired = (word >> 15 & 1) != 0,
-            .buffer = static_cast<uint32_t>(word & 0x7fff),
+            .fired = fired,
+            .buffer = fired ? number : 0,
+            .times = fired ? 0 : number,
             .expired = (word >> 16 & 1) != 0,
             .final = (word >> 17 & 1) != 0};
   }

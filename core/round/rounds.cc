@@ -46,7 +46,20 @@ uint64_t Rounds::Skip() {
   return Arrive([&](uint64_t step) { slot_.Skip(step); });
 }
 
+// Whether others have ended finish() without this rank, and none of them trains on.
+bool Rounds::IsBehind() {
+  bool any = false;
+  if (!arrivals_.HasEnded(lost_, &any)) return false;
+  return !Standing{words_->Load(memory_->MemberAt(self_))}.finished();
+}
+
 uint64_t Rounds::Arrive(const std::function<void(uint64_t)>& seal) {
+  is_held_back_ = IsBehind();
+  if (is_held_back_) {
+    ++counters_.dropped;
+    arrivals_.Restart();
+    return executed() + 1;
+  }
   goes_without_ = false;
   uint64_t* word = memory_->MemberAt(self_);
   const Standing standing{words_->Load(word)};
@@ -198,8 +211,10 @@ void Rounds::Begin() {
 uint64_t Rounds::OfferAgain() {
   const std::byte* model = open();
   begun_.assign(model, model + memory_->layout().length_bytes());
+  const uint64_t before = step_;
   Publish({});
-  is_merged_ = has_offered_ = true;
+  is_merged_ = true;
+  has_offered_ = step_ > before;
   return step_;
 }
 
@@ -264,16 +279,37 @@ std::vector<int32_t> Rounds::Unfinished() {
 bool Rounds::GoOnWithout() {
   goes_without_ = true;
   Meet();
-  if (!memory_->models().on()) {
-    AskForMissing();
-    return true;
-  }
+  const bool has_models = memory_->models().on();
+  const uint64_t times = Standing{words_->Load(memory_->MemberAt(self_))}.times();
   const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
   if (turn.fired) return false;
-  if (!turn.final || turn.settled()) return true;  // not final: others train on, and it with them
-  Turn settled = turn;
-  settled.expired = true;
+  if (!has_models) AskForMissing();
+  if (turn.settled() && turn.Since(times) <= 0) return true;
+  if ((has_models && !turn.final) || HasAnybodyGoneOn(times)) return true;  // and it goes with them
+  const Turn settled{.executed = turn.executed,
+                     .times = static_cast<uint32_t>(times) % (1u << Turn::kTimesBits),
+                     .expired = true,
+                     .final = true};
   return words_->CompareExchange(memory_->TurnAt(), turn.Word(), settled.Word());
+}
+
+// Whether a member has published since it had finished so often.
+bool Rounds::HasAnybodyGoneOn(uint64_t times) {
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const Standing other{words_->Load(memory_->MemberAt(i))};
+    if (lost_[static_cast<size_t>(i)]) continue;
+    if (other.times() > times || (other.times() == times && !other.finished())) return true;
+  }
+  return false;
+}
+
+// Gradients: what it has published and the settled version has not.
+void Rounds::Drop() {
+  bool any = false;
+  if (memory_->models().on() || !arrivals_.HasEnded(lost_, &any)) return;
+  const SlotWord slot = slot_.offered();
+  if (slot_.Withdraw() != nullptr)
+    counters_.dropped += memory_->Header(self_, slot.buffer)->content.count;
 }
 
 void Rounds::AskForMissing() {
@@ -288,7 +324,10 @@ void Rounds::AskForMissing() {
 
 bool Rounds::IsFlushed() {
   const Turn seen = Turn::Of(words_->Load(memory_->TurnAt()));
-  if (seen.settled()) settled_ = seen.executed;
+  if (seen.settled()) {
+    settled_ = seen.executed;
+    Drop();
+  }
   if (!Unfinished().empty()) return false;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));

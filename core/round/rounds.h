@@ -39,6 +39,7 @@ class Rounds final : public Versions {
     uint64_t fired = 0;    // versions that this rank fired
     uint64_t expired = 0;  // those of them for which max_wait was over
     uint64_t shards = 0;   // that it did, those done by others meanwhile included
+    uint64_t dropped = 0;  // steps of its own: others had ended finish() without this rank
   };
 
   // `memory` is mapped: all members have agreed on shape, layout and options before (rule W1). Both
@@ -103,6 +104,10 @@ class Rounds final : public Versions {
   bool IsFlushed() override;
   // To be asked after Advance.
   bool HasGivenUp() const override { return arrivals_.over(); }
+  bool IsLeftBehind() override { return IsBehind() ? arrivals_.over() : is_held_back_; }
+  uint64_t dropped() const override { return counters_.dropped; }
+  // Whether there is a settled version that it may take without having published.
+  bool has_settled() const { return settled_ > 0; }
   std::vector<int32_t> Unfinished() override;
   bool GoOnWithout() override;
   void GoOn() override;
@@ -129,6 +134,9 @@ class Rounds final : public Versions {
  private:
   uint64_t Arrive(const std::function<void(uint64_t)>& seal);
   void NoteApplied(uint64_t version);
+  bool IsBehind();
+  bool HasAnybodyGoneOn(uint64_t times);
+  void Drop();
   void AskForMissing();
   void NoteBase(const Merged& merged, std::span<void* const> to);
   bool Fire(Turn* turn, const Arrivals::Answer& answer);
@@ -152,11 +160,12 @@ class Rounds final : public Versions {
   bool skips_ahead_;
   uint64_t step_ = 0;
   bool is_merged_ = true;            // models: what it has published last
+  bool is_held_back_ = false;        // its last step was not published
   bool goes_without_ = false;        // ranks that were missing in finish(), since then
   const std::byte* base_ = nullptr;  // models: what its work began from; null: not known
   std::vector<std::byte> begun_;     // that, where it is no mean; or what it has offered again
   bool has_offered_ = false;         // since its last merge
-  uint64_t settled_ = 0;             // models: a final version that others have gone on with
+  uint64_t settled_ = 0;             // a version that others have gone on with
   uint64_t read_ = 0;                // the last version that was
   bool is_overdue_ = false;          // as of then
   std::vector<bool> lost_;           // by member

@@ -18,7 +18,8 @@ class Versions {
   virtual ~Versions() = default;
 
   // The buffer for the next contribution, and its publishing as the next step, whose number is
-  // returned: 1, 2, 3, ... A rank that had finished trains on.
+  // returned: 1, 2, 3, ... A rank that had finished trains on. One that is left behind publishes
+  // nothing; returned is the number of the next version.
   virtual std::byte* open() const = 0;
   virtual uint64_t Publish(std::span<const double> hypers) = 0;
   // Gradients: as Publish, with nothing to give at this step; what lies in open() does not matter.
@@ -61,14 +62,20 @@ class Versions {
   };
   virtual Lack Lacking() { return {}; }
 
-  // After it has given up: this rank goes on with what there is. Models: who comes later takes the
-  // final version as it is. Gradients: a snapshot is asked for, of whoever is here, for members
-  // that will have fallen out of the log. Nobody who comes later waits for this rank (Meet). False:
-  // a version is under way, which is to end first.
+  // After it has given up: this rank goes on with what there is, and the last version is settled:
+  // a member that comes later ends with that one too, and until somebody trains on nothing that it
+  // does counts. Gradients: a snapshot is asked for, of whoever is here, for members that will have
+  // fallen out of the log. Nobody who comes later waits for this rank (Meet). False: a version is
+  // under way, which is to end first.
   virtual bool GoOnWithout() {
     Meet();
     return true;
   }
+  // To be asked while it waits for a version: others have ended finish() without this rank, which
+  // trains, and for max_wait none of them has trained on. Publish then publishes nothing.
+  virtual bool IsLeftBehind() { return false; }
+  // So many steps of this rank were dropped for that.
+  virtual uint64_t dropped() const { return 0; }
 
   // After a flush: it trains on and is waited for again, also before its next step, and that is the
   // one after the last version, as it is for all, or after its last step if that is further.

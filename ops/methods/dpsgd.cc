@@ -75,8 +75,10 @@ constexpr MethodParameter kParameters[] = {
      .standard = kOff,
      .minimum = kAutoTime,
      .maximum = 24 * 3600 * kSecond,
-     .help = "how long a step, and finish(), waits for the others: then it raises Timeout, which "
-             "names who is missing, and called again it waits on; auto: 60s; off: for ever",
+     .help =
+         "how long a step, and finish(), waits for the others: then a step raises Timeout, which "
+         "names who is missing, and called again waits on; finish() names them and ends with "
+         "this rank's own model; auto: 60s; off: for ever",
      .notation = Notation::kLimit},
 };
 

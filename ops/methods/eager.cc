@@ -64,9 +64,8 @@ constexpr MethodParameter kParameters[] = {
      .help =
          "how long a rank waits for the others at one step, and in finish(): then it goes on "
          "with those that have come, and who is missing is not waited for until it has kept up "
-         "for 3 steps; auto, or 0s: 10 times the median of its own steps, at least 1s, and 60s in "
-         "finish() "
-         "and in its first steps",
+         "for 3 steps; auto, or 0s: 10 times the median of its own steps, at least 1s, in finish() "
+         "at least 10s, and 60s in its first steps",
      .notation = Notation::kTimeOrAuto},
     {.name = "log",
      .letter = "",

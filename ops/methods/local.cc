@@ -50,8 +50,8 @@ constexpr MethodParameter kParameters[] = {
      .help =
          "how long a rank waits for the others at one averaging, and in finish(): then it goes "
          "on with those that have come, and who is missing is not waited for until it has kept "
-         "up for 3 averagings; auto: 10 times the median of its own local_steps, at least 1s, and "
-         "60s in finish() and in its first ones; off: for ever",
+         "up for 3 averagings; auto: 10 times the median of its own local_steps, at least 1s, in "
+         "finish() at least 10s, and 60s in its first ones; off: for ever",
      .notation = Notation::kLimit},
 };
 
@@ -91,7 +91,8 @@ constexpr Method kMethod{
         "within local_steps steps anybody; each averaging waits for all ranks, and a rank that is "
         "slow for good holds up all; with max_wait so long at most: then the missing rank is named "
         "and left out until it keeps up again, and goes on from the mean, to which it adds its "
-        "progress",
+        "progress; one that comes when finish() has ended takes that mean, and its progress since "
+        "its last average is dropped",
     .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
     .memory =
         "none; the parameters move into shared memory; with codec two models, by topk three; with "

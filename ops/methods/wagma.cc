@@ -86,9 +86,7 @@ constexpr MethodParameter kParameters[] = {
      .help = "how long a rank waits for the others at one step, and in finish(): then it goes on "
              "with those that have come, and who is missing is not waited for until it has kept up "
              "for 3 times sync_every steps; auto, or 0s: 10 times the median of its own steps, at "
-             "least "
-             "1s, and "
-             "60s in finish() and in its first steps",
+             "least 1s, in finish() at least 10s, and 60s in its first steps",
      .notation = Notation::kTimeOrAuto},
     {.name = "log",
      .letter = "",
@@ -141,7 +139,8 @@ constexpr Method kMethod{
         "anybody between two averages of all, by sync_every steps at most: its older model is "
         "averaged meanwhile, and it merges the mean with its own, or where it has missed an "
         "average "
-        "of all adds its progress to the mean; nobody waits longer than max_wait for anybody",
+        "of all adds its progress to the mean, unless that was made in finish(): then its progress "
+        "since its last average is dropped; nobody waits longer than max_wait for anybody",
     .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
     .memory =
         "3 models in each rank, and one over S for each of `log` results; one more in a rank that "

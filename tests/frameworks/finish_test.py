@@ -39,6 +39,14 @@ LATE = (
 )
 
 
+TWO = (
+    "eager:admit=solo,max_wait=300ms",
+    "allreduce:max_wait=300ms",
+    "local:H=2,max_wait=300ms",
+    "wagma:S=2,tau=4,max_wait=300ms",
+)
+
+
 def setUpModule() -> None:
     print(f"seed {SEED}")
 
@@ -118,7 +126,73 @@ def train_on(folder: str, method: str) -> Tuple[str, int]:
             pass
 
 
+def come_late(folder: str, late: int) -> List[Tuple[str, int, str, int]]:
+    """By method and by how many steps rank ``late`` does after the other has ended finish(): the
+    digest of the parameters after its own, and the version. Its step before that one's finish() is
+    of a version that has ended."""
+    ends = []
+    is_late = hvd.rank() == late
+
+    def take_turns(what: str, mine: bool) -> None:
+        file = pathlib.Path(folder) / what
+        if mine:
+            file.touch()
+        while not file.exists():
+            time.sleep(0.001)  # A poll.
+
+    for method, after in [(method, after) for method in TWO for after in (0, 2)]:
+        net, optimizer = make(method)
+        for _ in range(4 if is_late else 6):
+            step(net, optimizer, 1.0 + hvd.rank())
+        take_turns(f"{method} {after} ahead", not is_late)
+        if is_late:
+            step(net, optimizer, 1.0 + hvd.rank())
+        take_turns(f"{method} {after} published", is_late)
+        if not is_late:
+            optimizer.finish()
+        take_turns(f"{method} {after} ended", not is_late)
+        if is_late:
+            for _ in range(after):
+                step(net, optimizer, 1.0 + hvd.rank())
+            optimizer.finish()
+        ends.append((method, after, digest([net.wide, net.small]), optimizer.version))
+        take_turns(f"{method} {after} late", is_late)
+    return ends
+
+
+def part_ways(folder: str) -> str:
+    """Of dpsgd the digest of the parameters after finish(), to which rank 1 comes late."""
+    net, optimizer = make("dpsgd:max_wait=300ms")
+    for _ in range(4):
+        step(net, optimizer, 1.0 + hvd.rank())
+    left = pathlib.Path(folder) / "0 has left"
+    while hvd.rank() == 1 and not left.exists():
+        time.sleep(0.001)  # A poll.
+    optimizer.finish()
+    model = digest([net.wide, net.small])
+    if hvd.rank() == 0:
+        covey.shutdown()
+        left.touch()
+    return model
+
+
 class LateTest(unittest.TestCase):
+    def test_of_two_either_ends_with_what_the_other_has(self) -> None:
+        for late in range(2):
+            with Watched(2, __file__, come_late, late) as job:
+                ends = job.pool.collect()
+                for one, other in zip(*ends):
+                    self.assertEqual(one, other, f"rank {late} is late")
+                said = job.pool.stderr(late)
+                self.assertIn("what it has done since is dropped", said)
+                self.assertIn("until they train on its steps are dropped", said)
+
+    def test_without_a_mean_each_keeps_its_own(self) -> None:
+        with Watched(2, __file__, part_ways) as job:
+            job.pool.collect()
+            for rank in range(2):
+                self.assertIn("this rank keeps its own model", job.pool.stderr(rank))
+
     def test_who_comes_when_the_others_have_left_ends_with_what_they_have(self) -> None:
         for method, steps in LATE:
             with self.subTest(method, steps=steps), Watched(

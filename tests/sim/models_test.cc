@@ -27,7 +27,7 @@ TEST(ModelsTest, EverythingHolds) {
             {"overdue", &V::overdue},   {"returned", &V::returned}, {"gave up", &V::gave_up},
             {"equal ends", &V::equal},  {"newer", &V::newer},       {"jumps", &V::jumps},
             {"begun anew", &V::anew},   {"kept", &V::kept},         {"taken", &V::taken},
-            {"looks", &V::looks},       {"torn", &V::torn}});
+            {"looks", &V::looks},       {"torn", &V::torn},         {"dropped", &V::dropped}});
 }
 
 // Odd numbers and primes too.

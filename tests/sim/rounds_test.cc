@@ -40,6 +40,8 @@ TEST(RoundsTest, EverythingHolds) {
             {"withdrawn", &V::withdrawn, 0},
             {"nulls", &V::nulls},
             {"taken back", &V::taken_back},
+            {"dropped", &V::dropped},
+            {"ends with others' version", &V::rejoined},
             {"at limit", &V::at_limit, 200}});
 }
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 _SLICES = 16  # Of waiting.
 _SEEN = (WHOLE, CHANGING)
 _STEP_BITS = 40
-_AT_END_S = 60.0  # max_wait=auto: as in finish().
+_AT_END_S = 60.0  # max_wait=auto: not as in finish() of rounds: this raises when it is over.
 
 
 def limit_of(method: str) -> Optional[float]:

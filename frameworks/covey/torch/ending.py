@@ -3,18 +3,22 @@
 With ``strict`` that raises. Else who is there goes on without them, says once who they are, and
 what those who come later find is the state that the others have ended with: of gradients all
 versions, the last ones in the log or in a snapshot that one of the others leaves; of models the
-mean of those that were there; of pairs each rank's own model, whose mean all take.
+mean of those that were there; of pairs each rank's own model, whose mean all take. What a rank does
+after the others have ended without it is dropped, unless they train on, and that is said.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from covey import _native
-from covey.errors import Timeout
+from covey.errors import CoveyError, Timeout
 from covey.notice import warn
 
+LEFT = 4  # covey_round_event
 _FINISH, _MEET = -1, -2
+_LEFT_BEHIND = "the other ranks have ended finish() without this one"
 
 
 def say_missing(missing: Timeout) -> None:
@@ -22,9 +26,34 @@ def say_missing(missing: Timeout) -> None:
     warn(f"{missing}; finish() goes on with the ranks that are there")
 
 
+def say_alone(missing: CoveyError) -> None:
+    """Likewise, where there is no mean of those that are there."""
+    warn(f"{missing}; finish() ends without a mean: this rank keeps its own model")
+
+
+def say_left() -> None:
+    """A step has waited in vain for others to train on."""
+    warn(
+        f"{_LEFT_BEHIND}: until they train on its steps are dropped, and its finish() ends with "
+        "their state"
+    )
+
+
+def dropped() -> int:
+    """How many steps of this rank were dropped, of all its optimizers."""
+    return int(json.loads(_native.stats())["round_dropped"])
+
+
+def say_dropped(before: int) -> None:
+    """A finish() has ended, which began with ``dropped()`` as ``before``."""
+    if dropped() > before:
+        warn(f"{_LEFT_BEHIND}: it ends with their state, and what it has done since is dropped")
+
+
 def finish_rounds(rounds: Any, strict: bool) -> None:
     """``RoundTrainer.finish``."""
     rounds.ahead.pause()
+    before = dropped()
     try:
         if not rounds._is_to_meet:
             try:
@@ -32,6 +61,7 @@ def finish_rounds(rounds: Any, strict: bool) -> None:
             finally:
                 rounds._apply_all()
         rounds._is_apart = False
+        say_dropped(before)
         if rounds.is_over and rounds._optimizer._covey_next is not None:
             return  # Others may be elsewhere already, and what they have left stays.
         # Nobody trains on, or leaves, before all have applied the last version.

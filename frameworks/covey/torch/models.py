@@ -33,7 +33,7 @@ from covey.reduce_op import Average, core_code
 from covey.torch.averager import refuse_shared_memory, relative_distance
 from covey.torch.clip import clipped_step
 from covey.torch.compression import Compression
-from covey.torch.ending import say_missing
+from covey.torch.ending import LEFT, dropped, say_dropped, say_left, say_missing
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
 from covey.torch.mirror import Mirror, mirror_of, wait_for
 from covey.torch.rounds import DONE, MEET
@@ -117,6 +117,7 @@ class ModelRounds:
         self._has_begun = False
         self._is_offered = False  # To the finish() that others are missing in.
         self._is_to_meet = False  # finish() has the mean of all, and not all have come to know it.
+        self._is_left = False  # Others have ended finish() without it.
         self.late = 0
         self.overdue = [0] * group.size()
         self._missing = (0,) * group.size()
@@ -219,8 +220,13 @@ class ModelRounds:
         step = _native.rounds_publish(self._rounds, ())
         try:
             with self._tally.waiting(self._part + step, self._needed(step)):
-                _native.rounds_wait(self._rounds, step)
-            if self._merge(step):
+                event = _native.rounds_serve(self._rounds, step, self._step)
+            if event == LEFT and not self._is_left:
+                say_left()
+            self._is_left = event == LEFT
+            if self._is_left:
+                self._take_back()
+            elif self._merge(step):
                 self._step = _native.rounds_offer_again(self._rounds)
                 self._gather()
         except BaseException:
@@ -244,21 +250,25 @@ class ModelRounds:
         """
         mine = [slot.parameter for plan in self._plans for slot in plan.slots]
         before = [parameter.detach().clone() for parameter in mine]
+        progress = self._optimizer._covey_progress
+        known = dropped()
         try:
             if not self._is_to_meet:
                 self._take_mean_of_all(strict)
+                say_dropped(known)
             self._is_to_meet = True
-            self._agree()
+            self._agree(dropped() > known)
         except Timeout as missing:
             if strict:
                 raise
             say_missing(missing)
+            progress.board.say(progress.version)  # For those that come later.
             self._is_offered = False
-            self._stretch_on(self._optimizer._covey_progress.version)
+            self._stretch_on(progress.version)
         self._is_to_meet = False
         self._tally.distance = relative_distance(before, mine)
         if strict:
-            self._optimizer._covey_progress.board.refuse_losses()
+            progress.board.refuse_losses()
 
     def _take_mean_of_all(self, strict: bool) -> None:
         self._gather()
@@ -285,14 +295,15 @@ class ModelRounds:
                 progress.turn(progress.version + self._step - before)
                 self._at = progress.version
 
-    def _agree(self) -> None:
+    def _agree(self, is_behind: bool) -> None:
         """Nobody trains on before all know the last version, and where they stand."""
         progress = self._optimizer._covey_progress
-        progress.board.say(progress.version)
+        if not is_behind:
+            progress.board.say(progress.version)
         while _native.rounds_serve(self._rounds, MEET, self._step) != DONE:
             pass
         # A rank that was missing has counted fewer steps.
-        progress.turn(progress.board.greatest())
+        progress.turn(progress.board.greatest() or progress.version)
         self._stretch_on(progress.version)
 
     def _open(self) -> List[_Piece]:

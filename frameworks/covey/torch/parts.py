@@ -14,14 +14,14 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import torch
 
 from covey.card import show
-from covey.errors import Timeout
+from covey.errors import Aborted, Timeout
 from covey.group import Group
 from covey.method import GRADIENTS, outlives, plans, scale_at, text_at
 from covey.objects import allgather_object
 from covey.reduce_op import Average, Max
 from covey.tally import note_outlives
 from covey.torch.crossing import Crossing, limit_of
-from covey.torch.ending import say_missing
+from covey.torch.ending import say_alone, say_missing
 from covey.torch.equal_start import compare_start
 from covey.torch.handover import hand_over, is_over, keep_pace, pace_of, release_warmup
 from covey.torch.layout import Named
@@ -225,10 +225,23 @@ def finish_part(optimizer: Any, strict: bool) -> None:
     """``finish()``. Between two parts it goes on to the next one: there all are equal."""
     if cross(optimizer):
         return
-    settle_step(optimizer)
     if optimizer._covey_rounds is None:
-        return optimizer._covey_progress.finish()
+        return _finish_without(optimizer, strict)
+    settle_step(optimizer)
     _finish_rounds(optimizer, strict)
+
+
+def _finish_without(optimizer: Any, strict: bool) -> None:
+    """Of a method without rounds. Without ``strict`` a rank that waits in vain for others where
+    it has a ``max_wait``, or comes when they have left, keeps its own model."""
+    progress = optimizer._covey_progress
+    try:
+        settle_step(optimizer)
+        progress.finish()
+    except (Timeout, Aborted) as missing:
+        if strict or progress._limit() is None:
+            raise
+        say_alone(missing)
 
 
 def _finish_rounds(optimizer: Any, strict: bool) -> None:

@@ -26,7 +26,7 @@ from covey.torch.ahead import Ahead
 from covey.torch.beat import Beat
 from covey.torch.bucket import Reduction
 from covey.torch.clip import prepare
-from covey.torch.ending import finish_rounds
+from covey.torch.ending import LEFT, finish_rounds, say_left
 from covey.torch.flushed import Flushed
 from covey.torch.hypers import Hypers
 from covey.torch.layout import BucketPlan
@@ -78,6 +78,7 @@ class RoundTrainer:
         self._missing = (0,) * self._group.size()
         self._index = self._group.rank() or 0
         self._is_late = False  # Its last step was for a version that had ended.
+        self._is_left = False  # Others have ended finish() without it.
         self.beat = Beat()
         self._skips = setting(method, "progress", "") == "skip"
         self._tally = optimizer._covey_progress.tally
@@ -165,7 +166,7 @@ class RoundTrainer:
             needed = self._group.size() if is_of_all else self._needed
             with self._tally.waiting(self._part + step, needed):
                 self._wait(step)
-            self._see(0 if self._is_late else step)
+            self._see(0 if self._is_late or self._is_left else step)
             self._apply_all()
         finally:
             if not self._has_given:
@@ -285,7 +286,10 @@ class RoundTrainer:
         while True:
             self._ready()
             event = _native.rounds_serve(self._rounds, version, self.applied)
-            if event == DONE:
+            if event == LEFT and not self._is_left:
+                say_left()
+            self._is_left = event == LEFT
+            if event in (DONE, LEFT):
                 return
             if event == _ASKED:
                 self._give()

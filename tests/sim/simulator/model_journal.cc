@@ -60,6 +60,7 @@ ModelJournal::ModelJournal(const RoundMemory* memory, const AdmissionRule& rule)
   offered_again_.resize(size);
   taken_.resize(size);
   published_.resize(size);
+  settlers_.resize(size);
   offered_.resize(size);
 }
 
@@ -73,8 +74,17 @@ void ModelJournal::OnFewer(int32_t rank) {
 }
 
 // Unless that was not of all: then others train on, and what they end with is another one.
-void ModelJournal::OnGoOnWithout(uint64_t version) {
-  if (version > 0 && results_[version - 1].header.final) settled_ = version;
+void ModelJournal::OnGoOnWithout(int32_t rank, uint64_t version) {
+  if (version == 0 || !results_[version - 1].header.final) return;
+  settled_ = version;
+  settlers_[static_cast<size_t>(rank)] = true;
+}
+
+void ModelJournal::OnEnd(int32_t rank, uint64_t version) {
+  for (size_t r = 0; r < settlers_.size(); ++r)
+    if (settlers_[r] && !killed_[r] && version != settled_)
+      Fail("9: " + Name(rank) + " ends with " + Number(version) + ", " +
+           Name(static_cast<int32_t>(r)) + " has gone on from " + Number(settled_));
 }
 
 void ModelJournal::OnAllGoOn() {

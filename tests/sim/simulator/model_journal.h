@@ -34,7 +34,9 @@ class ModelJournal {
   // A rank finishes or is killed: from now on versions may have fewer fresh members.
   void OnFewer(int32_t rank);
   // A rank that has finished goes on with the last version, which is `version`, without others.
-  void OnGoOnWithout(uint64_t version);
+  void OnGoOnWithout(int32_t rank, uint64_t version);
+  // It has ended finish() with that version.
+  void OnEnd(int32_t rank, uint64_t version);
   // All have finished and go on.
   void OnAllGoOn();
   void OnKill(int32_t rank) { killed_[static_cast<size_t>(rank)] = true; }
@@ -78,7 +80,8 @@ class ModelJournal {
   const RoundMemory* memory_;
   AdmissionRule rule_;
   bool fewer_ = false;
-  uint64_t settled_ = 0;                  // the version that somebody has gone on with
+  uint64_t settled_ = 0;                  // the version that somebody has gone on with:
+  std::vector<bool> settlers_;            // by rank: it has
   std::vector<bool> excusable_, killed_;  // by rank
   std::vector<uint64_t> missing_;         // by rank, as of the last version
   std::vector<uint64_t> contributed_;     // by rank: its step in the last version it was in

@@ -24,7 +24,7 @@ bool ModelPatience::Look(const RoundMemory& memory) {
 void ModelPatience::Before(const RoundMemory& memory, int32_t rank, uint64_t step, Time max_wait,
                            Time now) {
   const Turn turn = Turn::Of(*memory.TurnAt());
-  const bool waits = !turn.fired && memory.models().IsSync(turn.version()) &&
+  const bool waits = !turn.fired && !turn.settled() && memory.models().IsSync(turn.version()) &&
                      !Standing{*memory.MemberAt(rank)}.finished() && step >= turn.version() &&
                      max_wait != kNever;
   if (!waits || version_ != turn.version())
@@ -42,7 +42,7 @@ int32_t ModelPatience::After(const RoundMemory& memory, Time max_wait) {
   const bool is_first = has_half && half_version_ != version_;
   if (is_first && had_half_) half_version_ = version_;
   const Turn turn = Turn::Of(*memory.TurnAt());
-  const bool goes_on = !turn.fired && turn.version() == version_;
+  const bool goes_on = !turn.fired && !turn.settled() && turn.version() == version_;
   int32_t patient_with = -1;
   for (size_t i = 0; i < others_.size(); ++i) {
     Other& other = others_[i];

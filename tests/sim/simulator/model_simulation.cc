@@ -43,6 +43,7 @@ class ModelSimulation final : public InprocWatcher {
     Time stopped_until = 0;
     Time known_dead_at = kNever;
     Bytes model;
+    uint64_t published = 0;  // its last step that was
     bool has_finished = false;
   };
 
@@ -55,7 +56,7 @@ class ModelSimulation final : public InprocWatcher {
   uint64_t Publish(int32_t rank);
   bool MergeWith(int32_t rank, uint64_t step, uint64_t version);
   void Advance(int32_t rank, bool* moved);
-  void AwaitVersion(int32_t rank, uint64_t version);
+  bool AwaitVersion(int32_t rank, uint64_t version);
   void Finish(int32_t rank);
   void GoOn(int32_t rank);
   void GoOnWithout(int32_t rank);
@@ -76,7 +77,7 @@ class ModelSimulation final : public InprocWatcher {
   bool closing_ = false;
   int32_t gone_on_ = 0;
   uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gave_up_ = 0, equal_ = 0, newer_ = 0, jumps_ = 0;
-  uint64_t looks_ = 0, torn_ = 0;
+  uint64_t looks_ = 0, torn_ = 0, dropped_ = 0;
 };
 
 ModelSimulation::ModelSimulation(uint64_t seed, int32_t ranks)
@@ -122,8 +123,7 @@ void ModelSimulation::Main(int32_t rank) {
     for (uint64_t i = 0; i < steps && !closing_; ++i) {
       Learn(rank);
       const uint64_t step = Publish(rank);
-      AwaitVersion(rank, step);
-      if (!closing_ && MergeWith(rank, step, step)) OfferAgain(rank);
+      if (AwaitVersion(rank, step) && MergeWith(rank, step, step)) OfferAgain(rank);
       if (swarm_.looks_percent > 0 && rng_.Percent(swarm_.looks_percent)) LookAtOne(rank);
     }
     if (!closing_) Finish(rank);
@@ -184,8 +184,12 @@ void ModelSimulation::LookAtOne(int32_t rank) {
 uint64_t ModelSimulation::Publish(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   CopyInHalves(player.rounds->open(), player.model.data(), player.model.size(), Stores::kCached);
-  journal_->OnPublish(rank, player.rounds->step() + 1, player.model);
-  return player.rounds->Publish({});
+  const uint64_t before = player.rounds->step();
+  journal_->OnPublish(rank, before + 1, player.model);
+  const uint64_t step = player.rounds->Publish({});
+  player.published = player.rounds->step() > before ? step : player.published;
+  if (!closing_) dropped_ += player.rounds->step() > before ? 0 : 1;
+  return step;
 }
 
 bool ModelSimulation::MergeWith(int32_t rank, uint64_t step, uint64_t version) {
@@ -217,7 +221,9 @@ void ModelSimulation::OfferAgain(int32_t rank) {
   CopyInHalves(player.rounds->open(), player.model.data(), player.model.size(), Stores::kCached);
   journal_->OnPublish(rank, player.rounds->step() + 1, player.model);
   journal_->OnOffer(rank, player.rounds->step() + 1);
-  player.rounds->OfferAgain();
+  const uint64_t before = player.rounds->step();
+  const uint64_t step = player.rounds->OfferAgain();
+  if (step > before) player.published = step;
 }
 
 void ModelSimulation::Advance(int32_t rank, bool* moved) {
@@ -236,18 +242,20 @@ void ModelSimulation::Advance(int32_t rank, bool* moved) {
                    std::to_string(slow) + ", which is slow");
 }
 
-void ModelSimulation::AwaitVersion(int32_t rank, uint64_t version) {
+// False: it is none that this rank's model may be in.
+bool ModelSimulation::AwaitVersion(int32_t rank, uint64_t version) {
   Player& player = players_[static_cast<size_t>(rank)];
-  while (!closing_ && player.rounds->executed() < version) {
+  while (!closing_ && player.rounds->executed() < version && !player.rounds->IsLeftBehind()) {
     bool moved = false;
     Advance(rank, &moved);
     if (!moved) player.fiber->Yield();
   }
+  return !closing_ && player.rounds->executed() >= version && player.published == version;
 }
 
 void ModelSimulation::Finish(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  const uint64_t step = Publish(rank);
+  Publish(rank);
   journal_->OnFewer(rank);
   player.rounds->Finish();
   bool gives_up = false;
@@ -259,7 +267,8 @@ void ModelSimulation::Finish(int32_t rank) {
   }
   if (gives_up && rank % 2 == 0) GoOnWithout(rank);
   if (closing_) return;
-  MergeWith(rank, step, player.rounds->executed());
+  MergeWith(rank, player.published, player.rounds->executed());
+  journal_->OnEnd(rank, player.rounds->executed());
   gave_up_ += gives_up ? 1 : 0;
   player.has_finished = !gives_up;
 }
@@ -271,7 +280,7 @@ void ModelSimulation::GoOnWithout(int32_t rank) {
     Advance(rank, &moved);
     player.fiber->Yield();
   }
-  if (!closing_) journal_->OnGoOnWithout(player.rounds->executed());
+  if (!closing_) journal_->OnGoOnWithout(rank, player.rounds->executed());
 }
 
 // ---- Outside ------------------------------------------------------------------------------------
@@ -379,7 +388,8 @@ ModelVerdict ModelSimulation::Verdict(uint64_t resumes) const {
           .kept = journal_->kept,
           .taken = journal_->taken,
           .looks = looks_,
-          .torn = torn_};
+          .torn = torn_,
+          .dropped = dropped_};
 }
 
 }  // namespace

@@ -17,6 +17,8 @@
 //     model_patience.h).
 //  8. Who looks at the model that another one offers has one that it has published, whole, or is
 //     told that it has none: nothing that is half of one and half of the next.
+//  9. Once a rank that lives has gone on from a final version without others, no other is made
+//     (none trains on here), and who comes to finish() later ends with it (W8).
 #ifndef COVEY_TESTS_SIM_SIMULATOR_MODEL_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_MODEL_SIMULATION_H_
 
@@ -32,7 +34,7 @@ struct ModelVerdict {
   // What came up, for tests that want it to.
   uint64_t versions = 0, passive = 0, again = 0, late = 0, old = 0, syncs = 0, finals = 0;
   uint64_t stopped = 0, killed = 0, overdue = 0, returned = 0, gave_up = 0, equal = 0, newer = 0;
-  uint64_t jumps = 0, anew = 0, kept = 0, taken = 0, looks = 0, torn = 0;
+  uint64_t jumps = 0, anew = 0, kept = 0, taken = 0, looks = 0, torn = 0, dropped = 0;
 };
 
 // Runs one seed to its end, with that many ranks; 0: as the seed has it.

@@ -47,7 +47,11 @@ RoundJournal::RoundJournal(const RoundMemory* memory, const AdmissionRule& rule)
       excusable_(static_cast<size_t>(memory->size())),
       missing_(static_cast<size_t>(memory->size())),
       published_(static_cast<size_t>(memory->size())),
-      collected_(static_cast<size_t>(memory->size())) {}
+      collected_(static_cast<size_t>(memory->size())),
+      known_(static_cast<size_t>(memory->size())),
+      finished_with_(static_cast<size_t>(memory->size())),
+      settlers_(static_cast<size_t>(memory->size())),
+      killed_(static_cast<size_t>(memory->size())) {}
 
 void RoundJournal::Fill(const RoundLayout& layout, int32_t rank, uint64_t step, std::byte* to) {
   std::memset(to, 0, layout.length_bytes());
@@ -61,6 +65,80 @@ void RoundJournal::Fail(const std::string& what) {
 void RoundJournal::OnFewer(int32_t rank) {
   fewer_ = true;
   excusable_[static_cast<size_t>(rank)] = true;
+}
+
+void RoundJournal::OnKill(int32_t rank) {
+  OnFewer(rank);
+  killed_[static_cast<size_t>(rank)] = true;
+}
+
+void RoundJournal::OnNotPublished(int32_t rank, uint64_t step) {
+  std::vector<uint64_t>& steps = published_[static_cast<size_t>(rank)];
+  if (steps.empty() || steps.back() != step || !IsSettled())
+    Fail("13: " + Name(rank) + " has not published step " + std::to_string(step));
+  if (!steps.empty()) steps.pop_back();
+  ++dropped_;
+}
+
+// What it had published when those finished that have gone on without it is in a version, if it has
+// published nothing since: then it may have taken back what they wanted.
+void RoundJournal::OnDropped(int32_t rank) {
+  const auto index = static_cast<size_t>(rank);
+  std::vector<uint64_t>& steps = published_[index];
+  if (steps.size() == collected_[index]) return;
+  if (steps.size() <= known_[index])
+    Fail("14: " + Name(rank) + " drops step " + std::to_string(steps.back()) +
+         ", which was there when the others finished");
+  dropped_ += steps.size() - collected_[index];
+  steps.resize(collected_[index]);
+}
+
+void RoundJournal::OnFinish(int32_t rank) {
+  OnFewer(rank);
+  for (size_t r = 0; r < published_.size(); ++r) {
+    const SlotWord slot = SlotWord::Of(*memory_->SlotAt(static_cast<int32_t>(r)));
+    const std::vector<uint64_t>& steps = published_[r];
+    const auto end = slot.state == SlotState::kSealed
+                         ? std::upper_bound(steps.begin(), steps.end(), slot.step)
+                         : steps.begin();
+    finished_with_[static_cast<size_t>(rank)].push_back(static_cast<size_t>(end - steps.begin()));
+  }
+}
+
+// By one that lives.
+bool RoundJournal::IsSettled() const {
+  for (size_t r = 0; r < settlers_.size(); ++r)
+    if (settlers_[r] && !killed_[r]) return true;
+  return false;
+}
+
+void RoundJournal::OnSettled(int32_t rank) {
+  const uint64_t last = Turn::Of(*memory_->TurnAt()).executed;
+  if (IsSettled() && settled_ != last)
+    Fail("13: " + Name(rank) + " goes on from " + Number(last) + ", others from " +
+         Number(settled_));
+  settled_ = last;
+  settlers_[static_cast<size_t>(rank)] = true;
+}
+
+// As the first of them found it to be finished with; any of those that have finished may be that.
+void RoundJournal::NoteSettled(const Turn& turn) {
+  if (!turn.settled() || noted_ > turn.executed) return;
+  noted_ = turn.version();
+  for (size_t r = 0; r < known_.size(); ++r) {
+    size_t least = published_[r].size();
+    for (const std::vector<size_t>& known : finished_with_)
+      if (!known.empty()) least = std::min(least, known[r]);
+    known_[r] = least;
+  }
+}
+
+void RoundJournal::OnEnd(int32_t rank, uint64_t version) {
+  if (!IsSettled()) return;
+  rejoined_ += settlers_[static_cast<size_t>(rank)] ? 0 : 1;
+  if (version != settled_)
+    Fail("13: " + Name(rank) + " ends with " + Number(version) + ", others have gone on from " +
+         Number(settled_));
 }
 
 bool RoundJournal::WaitsForAll(uint64_t version) const {
@@ -95,6 +173,7 @@ uint64_t RoundJournal::IsMet() const {
 
 void RoundJournal::Look() {
   const Turn turn = Turn::Of(*memory_->TurnAt());
+  NoteSettled(turn);
   if (turn.executed == results_.size()) return;
   if (turn.executed != results_.size() + 1)
     return Fail("1: " + Number(results_.size()) + " is followed by " + Number(turn.executed));

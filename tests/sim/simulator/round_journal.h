@@ -32,6 +32,16 @@ class RoundJournal {
   void OnPublish(int32_t rank, uint64_t step) {
     published_[static_cast<size_t>(rank)].push_back(step);
   }
+  // It was not to publish that: others had ended finish() without it.
+  void OnNotPublished(int32_t rank, uint64_t step);
+  // Likewise in finish(): what it has published and no version has.
+  void OnDropped(int32_t rank);
+  void OnFinish(int32_t rank);
+  // It goes on from the last version, which is settled.
+  void OnSettled(int32_t rank);
+  // It has ended finish() and everything with that version applied.
+  void OnEnd(int32_t rank, uint64_t version);
+  void OnKill(int32_t rank);
   void OnRead(int32_t rank, uint64_t version, const std::vector<std::byte>& data,
               const RoundRecord& record);
   // That is its model after `version`.
@@ -59,6 +69,8 @@ class RoundJournal {
   uint64_t merged() const { return merged_; }      // of several steps
   uint64_t overdue() const { return overdue_; }    // members that have become so,
   uint64_t returned() const { return returned_; }  // and such as were waited for again
+  uint64_t dropped() const { return dropped_; }    // steps: others had finished
+  uint64_t rejoined() const { return rejoined_; }  // ends with what others have gone on from
 
  private:
   void CheckVersion(uint64_t version);
@@ -68,6 +80,8 @@ class RoundJournal {
   void CheckAge(int32_t rank, const RecordHeader& header, const Contribution& contribution);
   void CheckContribution(int32_t rank, uint64_t version, const Contribution& contribution);
   bool AreNext(int32_t rank, const Contribution& contribution) const;
+  bool IsSettled() const;
+  void NoteSettled(const Turn& turn);
   bool IsUnderWay(int32_t rank, const SlotWord& slot) const;
   void Hold(int32_t rank, const Contribution& content);
 
@@ -86,9 +100,15 @@ class RoundJournal {
   std::vector<RoundModel> models_ = std::vector<RoundModel>(1);  // by version
   std::vector<std::vector<uint64_t>> published_;                 // by rank: its steps
   std::vector<size_t> collected_;  // by rank: how many of them are in versions
+  std::vector<size_t> known_;      // by rank: published when those finished that have settled
+  std::vector<std::vector<size_t>> finished_with_;  // by rank: what all had published then
+  uint64_t noted_ = 0;                              // 1 + the version that these are of
+  uint64_t settled_ = 0;                            // the version that somebody has gone on from,
+  std::vector<bool> settlers_, killed_;             // by rank
   std::string failure_;
   uint64_t hash_ = 1469598103934665603u;
   uint64_t late_ = 0, merged_ = 0, overdue_ = 0, returned_ = 0, oldest_ = 0, skipped_ = 0;
+  uint64_t dropped_ = 0, rejoined_ = 0;
 };
 
 }  // namespace covey

@@ -11,6 +11,7 @@ namespace covey {
 
 inline constexpr uint64_t kRoundSeeds[] = {
     22231,   // what was waited for one that is slow was forgotten when another rank fired (W9)
+    17832,   // the same
     71175,   // the same, up to the end of the version
     32606,   // its steps are in a version that nobody ends: the check took them for lost
     40697,   // a claim that the rank saw later than the check did, after it was stopped itself

@@ -66,7 +66,7 @@ void RoundSimulation::Strike() {
   player.state = State::kKilled;
   player.known_dead_at =
       network_.clock().Now() + static_cast<Time>(rng_.Below(uint64_t{kLongestNews}));
-  journal_->OnFewer(static_cast<int32_t>(victim));
+  journal_->OnKill(static_cast<int32_t>(victim));
 }
 
 // A job in which nobody runs shows nothing.
@@ -153,7 +153,9 @@ RoundVerdict RoundSimulation::Run() {
       .taken = taken_,
       .withdrawn = withdrawn_,
       .nulls = nulls_,
-      .taken_back = taken_back_};
+      .taken_back = taken_back_,
+      .dropped = journal_->dropped(),
+      .rejoined = journal_->rejoined()};
   // What stopped ranks left in the middle must be run to its end, or their stacks would leak.
   closing_ = true;
   for (Player& player : players_)

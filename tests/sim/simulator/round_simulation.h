@@ -22,6 +22,9 @@
 // 11. Nobody waits longer than max_wait for one rank while it stays behind its limit, in however
 //     many versions (W9).
 // 12. What a rank reads in place stays as it was until it reads another (W10). Half of them do.
+// 13. Once a rank that lives has gone on without others, who comes to finish() later ends with the
+//     same version; nothing that it does since is in one (W8).
+// 14. What it had published when they finished is, though: they take it along (W8).
 #ifndef COVEY_TESTS_SIM_SIMULATOR_ROUND_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_ROUND_SIMULATION_H_
 
@@ -42,6 +45,8 @@ struct RoundVerdict {
   uint64_t given = 0, taken = 0, withdrawn = 0;  // snapshots; while it was read
   uint64_t nulls = 0;                            // steps with nothing to give
   uint64_t taken_back = 0;                       // contributions, by their rank for good
+  uint64_t dropped = 0;                          // steps, since others had finished
+  uint64_t rejoined = 0;                         // ranks that came to finish() then
 };
 
 // Runs one seed to its end, with that many ranks; 0: as the seed has it, up to six.

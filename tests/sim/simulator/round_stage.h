@@ -80,6 +80,7 @@ class RoundSimulation final : public InprocWatcher {
   void CheckClaim(int32_t rank, Time looked_at);
   bool Recover(int32_t rank);
   void Flush(int32_t rank);
+  void GoOnWithout(int32_t rank);
   void Withdraw(int32_t rank);
   void Meet(int32_t rank);
   void CheckKept(int32_t rank);

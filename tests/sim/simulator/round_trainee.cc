@@ -44,7 +44,7 @@ void RoundSimulation::Withdraw(int32_t rank) {
 
 void RoundSimulation::Flush(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  journal_->OnFewer(rank);
+  journal_->OnFinish(rank);
   player.rounds->Finish();
   bool gives_up = false;
   while (!closing_ && !gives_up && !player.has_fallen_out && !player.rounds->IsFlushed()) {
@@ -58,18 +58,30 @@ void RoundSimulation::Flush(int32_t rank) {
     player.leaves |= given_ > given && rng_.Percent(30);
     gives_up |= player.leaves;
   }
+  if (closing_) return;
+  if (player.rounds->counters().dropped > 0) journal_->OnDropped(rank);
   gave_up_ += gives_up ? 1 : 0;
   if (!player.has_fallen_out) ReadAll(rank);
   if (!gives_up) Meet(rank);
-  const bool settles = gives_up && !player.leaves && !player.has_fallen_out && !closing_;
-  if (settles && player.rounds->GoOnWithout()) {
-    ReadAll(rank);
-    Serve(rank);  // for those that come later
-  }
+  if (gives_up && !player.leaves && !player.has_fallen_out) GoOnWithout(rank);
   if (closing_ || player.has_fallen_out) return;
+  if (!player.leaves) journal_->OnEnd(rank, player.read);
   CheckHeld(rank);
   player.rounds->Leave();
   if (player.rounds->HaveAllLeft()) std::memset(player.place, 0x55, sizeof(RoundModel));
+}
+
+void RoundSimulation::GoOnWithout(int32_t rank) {
+  Player& player = players_[static_cast<size_t>(rank)];
+  while (!closing_ && !player.rounds->GoOnWithout()) {
+    bool moved = false;
+    Advance(rank, &moved);
+    player.fiber->Yield();
+  }
+  if (closing_) return;
+  if (Turn::Of(*memory_.TurnAt()).settled()) journal_->OnSettled(rank);
+  ReadAll(rank);
+  Serve(rank);  // for those that come later
 }
 
 uint64_t RoundSimulation::Step(int32_t rank) {
@@ -88,7 +100,9 @@ uint64_t RoundSimulation::Step(int32_t rank) {
   CopyInHalves(rounds->open(), gradient.data(), gradient.size(), Stores::kCached);
   const double hypers[] = {1.0 / static_cast<double>(step), static_cast<double>(rank)};
   journal_->OnPublish(rank, step);
-  return rounds->Publish(hypers);
+  const uint64_t awaited = rounds->Publish(hypers);
+  if (!closing_ && rounds->step() != step) journal_->OnNotPublished(rank, step);
+  return awaited;
 }
 
 void RoundSimulation::Advance(int32_t rank, bool* moved) {
@@ -152,7 +166,7 @@ void RoundSimulation::CheckLaggards(int32_t rank) {
 
 void RoundSimulation::AwaitVersion(int32_t rank, uint64_t version) {
   Player& player = players_[static_cast<size_t>(rank)];
-  while (!closing_ && player.rounds->executed() < version) {
+  while (!closing_ && player.rounds->executed() < version && !player.rounds->IsLeftBehind()) {
     bool moved = false;
     CountLaggards(rank);
     Advance(rank, &moved);

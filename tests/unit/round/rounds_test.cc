@@ -1,11 +1,13 @@
 // Goal: when all come, a version is the sum of all in rank order, bit for bit, as an allreduce has
 // it (T11), and every rank reads that, for any number of ranks; nobody takes it that there is no
-// one to give a snapshot before it has seen all others in the same need twice (W10).
+// one to give a snapshot before it has seen all others in the same need twice (W10); finish() that
+// ends without a rank settles the last version until one of the others trains on (W8).
 // Method: ranks in turn on one thread: all publish, one makes the version, all read.
 #include "core/round/rounds.h"
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 
 #include "core/base/rng.h"
@@ -19,7 +21,7 @@ constexpr RoundSpan kSpans[1] = {{DType::kF32, 5}};
 
 class Ranks {
  public:
-  explicit Ranks(int32_t size)
+  explicit Ranks(int32_t size, Time max_wait = kNever)
       : network_({.size = size, .seed = 1, .region_bytes = 1 << 20}),
         memory_({.size = size, .log = 1}, RoundLayout(kSpans, 64)) {
     std::vector<std::byte*> blocks;
@@ -29,9 +31,9 @@ class Ranks {
     }
     memory_.Map(std::move(blocks));
     for (int32_t r = 0; r < size; ++r)
-      ranks_.push_back(
-          std::make_unique<Rounds>(Rounds::Options{.self = r, .kernels = &ScalarKernels()},
-                                   &memory_, network_.transport(Rank{r}).words()));
+      ranks_.push_back(std::make_unique<Rounds>(
+          Rounds::Options{.self = r, .max_wait = max_wait, .kernels = &ScalarKernels()}, &memory_,
+          network_.transport(Rank{r}).words()));
   }
 
   Rounds& operator[](int32_t rank) { return *ranks_[static_cast<size_t>(rank)]; }
@@ -94,6 +96,56 @@ TEST(RoundsTest, NobodyIsLeftToGiveASnapshotOnlyWhenTwoLooksFindTheSameNeed) {
   needs_one(1);
   EXPECT_TRUE(ranks[0].FindGivers().any) << "it had found one, and needs another";
   EXPECT_FALSE(ranks[0].FindGivers().any);
+}
+
+constexpr Time kMaxWait = 10 * kMillisecond;
+
+// Ranks 0 and 1 of 3 have published a step and wait in finish() for as long as they do.
+class EndingTest : public testing::Test {
+ protected:
+  EndingTest() {
+    for (const int32_t rank : {0, 1}) {
+      ranks_[rank].Publish({});
+      ranks_[rank].Finish();
+    }
+    for (const int32_t rank : {0, 1}) Work(rank, [&] { return ranks_[rank].HasGivenUp(); });
+  }
+
+  // For 10 times max_wait at most.
+  void Work(int32_t rank, const std::function<bool()>& is_done) {
+    bool moved;
+    for (int i = 0; i < 100 && !is_done(); ++i, now_ += kMaxWait / 10) {
+      ranks_[rank].Advance(now_, &moved);
+      while (moved && !is_done()) ranks_[rank].Advance(now_, &moved);
+    }
+    EXPECT_TRUE(is_done()) << "rank " << rank;
+  }
+
+  Ranks ranks_{3, kMaxWait};
+  Time now_ = 0;
+};
+
+TEST_F(EndingTest, WhoComesLaterEndsWithTheSameVersion) {
+  ASSERT_TRUE(ranks_[0].GoOnWithout());
+  const uint64_t last = ranks_[0].executed();
+  Rounds& late = ranks_[2];
+  EXPECT_EQ(late.Publish({}), last + 1);
+  EXPECT_EQ(late.step(), 0u) << "it has published nothing";
+  Work(2, [&] { return late.IsLeftBehind(); });
+  late.Finish();
+  Work(2, [&] { return late.IsFlushed(); });
+  EXPECT_EQ(late.executed(), last);
+  EXPECT_EQ(late.dropped(), 1u);
+}
+
+TEST_F(EndingTest, WhoTrainsOnIsInVersionsThoughAnotherHasFinishedAgain) {
+  ASSERT_TRUE(ranks_[0].GoOnWithout());
+  ranks_[0].Publish({});
+  ranks_[0].Finish();
+  ASSERT_TRUE(ranks_[1].GoOnWithout());
+  const uint64_t step = ranks_[1].Publish({});
+  EXPECT_EQ(ranks_[1].step(), step);
+  Work(1, [&] { return ranks_[1].executed() >= step; });
 }
 
 }  // namespace
