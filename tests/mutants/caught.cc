@@ -33,7 +33,7 @@ constexpr Time kLook = 50 * kMillisecond;
 constexpr Time kStandstill = 2 * kSecond;
 constexpr long kTicksOfIdle = 5;  // a second, of 100: what looks by itself now and then
 constexpr Time kPatience = 60 * kSecond;
-constexpr Time kLongest = 30 * kSecond;  // of what does not stand still, with a mutant on
+constexpr Time kLongest = 10 * kSecond;  // of what does not stand still, with a mutant on
 constexpr int kMostTrials = 5;           // a wake-up that is lost sometimes is lost in one of them
 constexpr rlim_t kLongestSeconds = 60;   // of the processor: a mutant may never return
 constexpr const char* kOption = "--mutant=";

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-from harness import environment
+from harness import also, environment
 
 SIZE = 3
 FOLDER = pathlib.Path(__file__).resolve().parent
@@ -72,7 +72,7 @@ class TorchrunTest(unittest.TestCase):
         theirs = self.run_backend(torchrun, "gloo")
         reference = {result.pop("model") for result in theirs}.pop()
         self.assertEqual([result.pop("missing") for result in theirs], [[]] * SIZE)
-        for start in (torchrun, coveyrun):
+        for start in (torchrun, *also(coveyrun)):
             with self.subTest(start=start.__name__):
                 ours = self.run_backend(start, "covey")
                 models = {result.pop("model") for result in ours}
