@@ -41,9 +41,9 @@ def _at(rank: int, word: str, do: Callable[[], None]) -> None:
         come_to(key)
         return run(self, key, call)
 
-    def agree_from(self: Any) -> None:
+    def agree_from(self: Any, is_behind: bool) -> None:
         come_to(AT_THE_END)
-        agree(self)
+        agree(self, is_behind)
 
     crossing.Crossing.run = run_from  # type: ignore[method-assign]
     models.ModelRounds._agree = agree_from  # type: ignore[method-assign]
