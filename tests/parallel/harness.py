@@ -46,6 +46,7 @@ class Hang(AssertionError):
 def environment(**extra: str) -> Dict[str, str]:
     """This process's environment, such that a child imports what this process can."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("COVEY_")}
+    env.pop("PYTHONUNBUFFERED", None)  # With it a line is written in parts, others' between them.
     env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     env.update(extra)
     return env
