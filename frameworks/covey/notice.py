@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Mapping
 
 from covey.state import state
@@ -36,3 +37,10 @@ def warn(text: str) -> None:
     place = state.place
     rank = "" if place is None else f" rank {place.rank}"
     tell(text, label=f"covey{rank} warning: ")
+
+
+def warn_as_python(text: str, calls: int) -> None:
+    """As one of Python's ``warnings``, which scripts written for Horovod filter or record, of the
+    line that has made the last but ``calls`` calls."""
+    if is_shown():
+        warnings.warn(text, stacklevel=calls + 2)

@@ -18,7 +18,7 @@ import torch
 from covey.errors import InvalidArgument
 from covey.group import Group, world
 from covey.method import choose
-from covey.notice import warn
+from covey.notice import warn_as_python
 from covey.reduce_op import Average, Max, ReduceOp, Sum, core_code
 from covey.state import state
 from covey.torch.ahead import begin_pass
@@ -151,11 +151,12 @@ class _Distributed(torch.optim.Optimizer):
             self._covey_synchronized = False
             return clipped_step(self, closure)
         if self._covey_synchronized:
-            warn(
+            warn_as_python(
                 "optimizer.step() called without optimizer.skip_synchronize() context after "
                 "optimizer.synchronize(). This can cause training slowdown. You may want to "
                 "consider using optimizer.skip_synchronize() context if you use "
-                "optimizer.synchronize() in your code."
+                "optimizer.synchronize() in your code.",
+                calls=2,
             )
         if closure is None:
             self.synchronize()
