@@ -50,7 +50,8 @@ void Engine::Stop() {
 }
 
 bool Engine::TryAcquire() {
-  return !baton_.load(std::memory_order_relaxed) && !baton_.exchange(true);
+  // No look is relaxed: whoever releases it looks afterwards for those that have found it taken.
+  return !baton_.load() && !baton_.exchange(true);
 }
 
 void Engine::Release() {
@@ -67,6 +68,14 @@ void Engine::NotifySleepers() {
   changed_.notify_all();
 }
 
+// With the baton: one pass. Whoever waits for what it has ended is told, whichever look it was.
+Time Engine::Look(bool* moved) {
+  const Time until = runtime_->RunOnce(moved);
+  due_.store(until, std::memory_order_relaxed);
+  if (*moved && sleepers_.load() > 0) NotifySleepers();
+  return until;
+}
+
 void Engine::Kick() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const Sleeper parked = transport_->Parked();
@@ -80,10 +89,12 @@ void Engine::ThreadMain() {
   int useless = 0;
   int lazy_looks = 0;
   Burst burst;
-  while (!stop_.load()) {
+  for (;;) {
     const uint32_t ticket = transport_->Ticket(Sleeper::kEngine);
+    if (stop_.load()) return;  // after the ticket, or its ring is lost
+    looks_at_.store(kNever);
     if (GoesOn(&burst)) {
-      transport_->Park(Sleeper::kEngine, ticket, MonotonicNow() + kGather);
+      ParkThread(ticket, MonotonicNow() + kGather);
       continue;
     }
     Turn turn{.until = kNever, .worked = false, .took = false, .idle = false, .again = false};
@@ -111,8 +122,15 @@ void Engine::ThreadMain() {
       }
       if (queue_->HasQueued()) continue;
     }
-    transport_->Park(Sleeper::kEngine, ticket, std::min(turn.until, MonotonicNow() + longest));
+    ParkThread(ticket, std::min(turn.until, MonotonicNow() + longest));
   }
+}
+
+// Dekker with IsWorkLeft: either whoever releases the baton sees how long the thread sleeps, or the
+// thread, after its ticket, finds the baton free.
+void Engine::ParkThread(uint32_t ticket, Time until) {
+  looks_at_.store(until);
+  transport_->Park(Sleeper::kEngine, ticket, until);
 }
 
 // Whether what was submitted since the last look is better left alone for now.
@@ -133,14 +151,13 @@ Engine::Turn Engine::DriveUntilIdle() {
     if (claims_.load(std::memory_order_relaxed) > 0) break;
     bool moved = false;
     turn.took |= queue_->HasQueued();
-    runtime_->RunOnce(&moved);
+    Look(&moved);
     if (!moved) continue;
     looks = 0;
     turn.worked = true;
-    if (sleepers_.load() > 0) NotifySleepers();
   }
   transport_->SetParked(runtime_->Idle() ? Sleeper::kMailOnly : Sleeper::kEngine);
-  turn.until = runtime_->RunOnce(&turn.again);
+  turn.until = Look(&turn.again);
   turn.worked |= turn.again;
   turn.idle = runtime_->Idle();
   transport_->SetParked(turn.idle ? Sleeper::kMailOnly : Sleeper::kEngine);
@@ -188,8 +205,9 @@ void Engine::HandOn() {
     transport_->Ring(Sleeper::kEngine);
 }
 
+// Or that something is due before the engine thread looks by itself.
 bool Engine::IsWorkLeft(bool idle) const {
-  return !idle || queue_->HasQueued() || transport_->HasMail();
+  return !idle || queue_->HasQueued() || transport_->HasMail() || due_.load() < looks_at_.load();
 }
 
 // With the baton: until it has ended, the deadline, or somebody else needs the baton.
@@ -199,8 +217,7 @@ void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
   int yields = 0;
   while (!stop_.load(std::memory_order_relaxed)) {
     bool moved = false;
-    Time until = runtime_->RunOnce(&moved);
-    if (moved && sleepers_.load() > 0) NotifySleepers();
+    Look(&moved);
     if (ended.load(std::memory_order_relaxed) || queue_->HasCallbacks() || wanted_.load() > 0)
       return;
     const Time now = MonotonicNow();
@@ -221,8 +238,8 @@ void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
     }
     const uint32_t ticket = transport_->Ticket(Sleeper::kWaiter);
     transport_->SetParked(Sleeper::kWaiter);
-    until = runtime_->RunOnce(&moved);
-    if (!moved && wanted_.load() == 0)
+    const Time until = Look(&moved);
+    if (!moved && wanted_.load() == 0 && !stop_.load())
       transport_->Park(Sleeper::kWaiter, ticket, std::min(until, deadline));
     transport_->SetParked(Sleeper::kNobody);
   }

@@ -9,8 +9,8 @@
 //  1. At most one thread is inside RunOnce (baton_).
 //  2. No thread sleeps while there is work that no other will do: before parking a sleeper
 //     publishes it (SetParked) and looks once more; a waiter that gives the baton back leaves
-//     kEngine published and rings the engine thread when something is still under way. While a
-//     waiter claims the baton (claims_), the engine thread and whoever releases it leave the rest
+//     kEngine published and rings the engine thread when something is still under way, or due
+//     before that looks by itself. While a waiter claims the baton (claims_), the engine thread and whoever releases it leave the rest
 //     to that waiter, which hands on what is left if it leaves without driving (HandOn).
 //  3. Callbacks run on the engine thread or a waiter, without the baton and without any lock.
 #ifndef COVEY_CORE_ENGINE_H_
@@ -61,7 +61,9 @@ class Engine {
  private:
   bool TryAcquire();
   void Release();  // and lets the next take over
+  Time Look(bool* moved);
   void ThreadMain();
+  void ParkThread(uint32_t ticket, Time until);
   // What a turn of the engine thread came to.
   struct Turn {
     Time until;   // when to look again at the latest
@@ -96,6 +98,9 @@ class Engine {
   std::atomic<int> wanted_{0};  // WithBaton callers in line: drivers give way
   std::atomic<int> claims_{0};  // waiters that would drive: the engine thread gives way
   std::atomic<int> sleepers_{0};
+  std::atomic<Time> due_{kNever};  // when to look again at the latest, by the last pass
+  // When the engine thread looks by itself; kNever: it is awake; 0: there is none.
+  std::atomic<Time> looks_at_{0};
   std::atomic<Time> waited_ns_{0};
   std::mutex mutex_;
   std::condition_variable

@@ -29,6 +29,7 @@ CODE_MUTANTS = {
     "engine_release_rings_nobody": (["core/engine.cc"], "*/WakeupsTest.*/np2"),
     "engine_release_tells_no_sleeper": (["core/engine.cc"], "*/WakeupsTest.OfAWaiter*/np3"),
     "engine_sleepers_are_not_told_of_ends": (["core/engine.cc"], "*/WakeupsTest.OfAWaiter*/np3"),
+    "engine_what_is_due_is_left": (["core/engine.cc"], "*/WakeupsOfBundlesTest.*"),
     "pair_meeting_rings_nobody": (["core/pair/pairs.cc"], "*/PairsTest.*"),
     "queue_callback_comes_again": (["core/tensor_queue.cc"], "TensorQueueTest.*"),
     "queue_failed_is_released_unseen": (["core/tensor_queue.cc"], "TensorQueueTest.*"),

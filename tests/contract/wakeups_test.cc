@@ -149,6 +149,58 @@ TEST_P(WakeupsTest, OfAWaiterThatDrivesByACallThatNeedsTheBaton) {
   });
 }
 
+// How many bundles were planned so far.
+float Bundles(covey_runtime* runtime) {
+  char json[4096];
+  covey_stats(runtime, json, sizeof(json));
+  const std::string text(json), key = "\"bundles\":";
+  return std::stof(text.substr(text.find(key) + key.size()));
+}
+
+// Two names that are one bundle from now on: the first of them. New ones each time, because those
+// that were found too far apart are not looked at again.
+std::string OneOfABundle(covey_runtime* runtime) {
+  for (int i = 0;; ++i) {
+    const std::string one = "one " + std::to_string(i), other = "other " + std::to_string(i);
+    const auto size = static_cast<float>(covey_size(runtime));
+    const float before = Bundles(runtime);
+    for (int step = 0; step < 20; ++step) {
+      InTheBackground first(runtime, one.c_str(), 8), second(runtime, other.c_str(), 8);
+      first.Await(size);
+      second.Await(size);
+      std::vector<float> planned(1, Bundles(runtime) > before ? 1.0f : 0.0f);
+      Allreduce(runtime, "planned", &planned);
+      if (planned[0] == size) return one;
+    }
+  }
+}
+
+class WakeupsOfBundlesTest : public WakeupsTest {};
+
+// One tensor of a bundle comes alone, and its callback is not waited for in the runtime: it has
+// some patience. Whoever drives takes it, and leaves before that is over.
+TEST_P(WakeupsOfBundlesTest, OfWhatIsDueLater) {
+  std::barrier all(GetParam());
+  RunRanks(GetParam(), "", [&](int rank, covey_runtime*& runtime) {
+    const char* const names[] = {"late", "later"};
+    const auto wait_for = [&](bool second) {
+      std::vector<float> data(8, 0.0f);
+      Allreduce(runtime, names[second ? 1 : 0], &data);
+    };
+    for (int i = 0; i < 4; ++i) {
+      const std::string name = OneOfABundle(runtime);
+      std::thread driver(wait_for, rank == 0);
+      Yield(1000);
+      all.arrive_and_wait();
+      InTheBackground alone(runtime, name.c_str(), 8);
+      all.arrive_and_wait();
+      wait_for(rank != 0);
+      driver.join();
+      alone.Await(static_cast<float>(GetParam()));
+    }
+  });
+}
+
 // Each occurrence of a name that changes its shape is agreed anew, over mailboxes.
 TEST_P(WakeupsTest, OfMessagesToTheCoordinator) {
   RunRanks(GetParam(), "", [](int, covey_runtime*& runtime) {
@@ -180,6 +232,8 @@ TEST_P(WakeupsTest, OfThreadsThatAskForMemory) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, WakeupsTest, testing::Values(1, 2, 3),
+                         [](const auto& info) { return "np" + std::to_string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Ranks, WakeupsOfBundlesTest, testing::Values(2, 3),
                          [](const auto& info) { return "np" + std::to_string(info.param); });
 
 }  // namespace
