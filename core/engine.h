@@ -10,8 +10,9 @@
 //  2. No thread sleeps while there is work that no other will do: before parking a sleeper
 //     publishes it (SetParked) and looks once more; a waiter that gives the baton back leaves
 //     kEngine published and rings the engine thread when something is still under way, or due
-//     before that looks by itself. While a waiter claims the baton (claims_), the engine thread and whoever releases it leave the rest
-//     to that waiter, which hands on what is left if it leaves without driving (HandOn).
+//     before that looks by itself. While a waiter claims the baton (claims_), the engine thread and
+//     whoever releases it leave the rest to that waiter, which hands on what is left if it leaves
+//     without driving (HandOn).
 //  3. Callbacks run on the engine thread or a waiter, without the baton and without any lock.
 #ifndef COVEY_CORE_ENGINE_H_
 #define COVEY_CORE_ENGINE_H_
