@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from typing import Dict, List, Optional, Tuple
 
@@ -154,8 +155,10 @@ class RanksTest(RanksTestCase):
 
     def test_two_ranks_with_one_number(self) -> None:
         waiting = self.ranks("srun", 3, [0, 1], COVEY_START_TIMEOUT="60s")
-        # Either of the two may be first; the other one hears it.
+        # Either of the two may be first; the other one hears it, before the job is whole.
         waiting += self.ranks("srun", 3, [1], COVEY_START_TIMEOUT="60s")
+        while all(process.poll() is None for process in waiting):
+            time.sleep(0.01)  # A poll.
         (last,) = self.ranks("srun", 3, [2])
         codes = sorted(self.finish(process)[0] for process in (*waiting, last))
         self.assertEqual(codes, [0, 0, 0, 1])
