@@ -50,7 +50,7 @@ void Engine::Stop() {
 }
 
 bool Engine::TryAcquire() {
-  // No look is relaxed: whoever releases it looks afterwards for those that have found it taken.
+  // An exchange alone would take the cache line from whoever drives.
   return !baton_.load() && !baton_.exchange(true);
 }
 
@@ -68,7 +68,7 @@ void Engine::NotifySleepers() {
   changed_.notify_all();
 }
 
-// With the baton: one pass. Whoever waits for what it has ended is told, whichever look it was.
+// With the baton.
 Time Engine::Look(bool* moved) {
   const Time until = runtime_->RunOnce(moved);
   due_.store(until, std::memory_order_relaxed);
@@ -126,8 +126,8 @@ void Engine::ThreadMain() {
   }
 }
 
-// Dekker with IsWorkLeft: either whoever releases the baton sees how long the thread sleeps, or the
-// thread, after its ticket, finds the baton free.
+// Dekker with IsWorkLeft: either whoever released the baton sees how long the thread sleeps, or the
+// thread, which was awake by looks_at_, found the baton free.
 void Engine::ParkThread(uint32_t ticket, Time until) {
   looks_at_.store(until);
   transport_->Park(Sleeper::kEngine, ticket, until);
@@ -205,7 +205,6 @@ void Engine::HandOn() {
     transport_->Ring(Sleeper::kEngine);
 }
 
-// Or that something is due before the engine thread looks by itself.
 bool Engine::IsWorkLeft(bool idle) const {
   return !idle || queue_->HasQueued() || transport_->HasMail() || due_.load() < looks_at_.load();
 }

@@ -10,9 +10,10 @@
 //  2. No thread sleeps while there is work that no other will do: before parking a sleeper
 //     publishes it (SetParked) and looks once more; a waiter that gives the baton back leaves
 //     kEngine published and rings the engine thread when something is still under way, or due
-//     before that looks by itself. While a waiter claims the baton (claims_), the engine thread and
-//     whoever releases it leave the rest to that waiter, which hands on what is left if it leaves
-//     without driving (HandOn).
+//     before that thread looks by itself. While a waiter claims the baton (claims_), the engine
+//     thread and whoever releases it leave the rest to that waiter, which hands on what is left if
+//     it leaves without driving (HandOn). Every pass, the last before parking too, tells waiters
+//     of what it has ended (Look). Stop is looked for after the ticket.
 //  3. Callbacks run on the engine thread or a waiter, without the baton and without any lock.
 #ifndef COVEY_CORE_ENGINE_H_
 #define COVEY_CORE_ENGINE_H_
@@ -61,8 +62,8 @@ class Engine {
 
  private:
   bool TryAcquire();
-  void Release();  // and lets the next take over
-  Time Look(bool* moved);
+  void Release();          // and lets the next take over
+  Time Look(bool* moved);  // RunOnce
   void ThreadMain();
   void ParkThread(uint32_t ticket, Time until);
   // What a turn of the engine thread came to.
@@ -99,7 +100,7 @@ class Engine {
   std::atomic<int> wanted_{0};  // WithBaton callers in line: drivers give way
   std::atomic<int> claims_{0};  // waiters that would drive: the engine thread gives way
   std::atomic<int> sleepers_{0};
-  std::atomic<Time> due_{kNever};  // when to look again at the latest, by the last pass
+  std::atomic<Time> due_{kNever};  // what the last pass returned
   // When the engine thread looks by itself; kNever: it is awake; 0: there is none.
   std::atomic<Time> looks_at_{0};
   std::atomic<Time> waited_ns_{0};

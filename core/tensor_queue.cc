@@ -145,7 +145,7 @@ void TensorQueue::FinishOne(Ended* ended) {
         {operation->callback, operation->context, operation->handle, operation->status});
     callback_count_.fetch_add(1, std::memory_order_release);
   }
-  operation->ended.store(true, std::memory_order_release);
+  operation->ended.store(true);  // seq_cst: before looking for sleepers (core/engine.cc)
   ReuseIfOver(operation);
 }
 

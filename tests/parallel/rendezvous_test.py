@@ -10,11 +10,11 @@ import contextlib
 import importlib.util
 import os
 import pathlib
+import select
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 from typing import Dict, List, Optional, Tuple
 
@@ -154,14 +154,14 @@ class RanksTest(RanksTestCase):
         self.assertEqual(self.finish(early)[0], 1)
 
     def test_two_ranks_with_one_number(self) -> None:
-        waiting = self.ranks("srun", 3, [0, 1], COVEY_START_TIMEOUT="60s")
-        # Either of the two may be first; the other one hears it, before the job is whole.
-        waiting += self.ranks("srun", 3, [1], COVEY_START_TIMEOUT="60s")
-        while all(process.poll() is None for process in waiting):
-            time.sleep(0.01)  # A poll.
+        first, *twins = self.ranks("srun", 3, [0, 1, 1], COVEY_START_TIMEOUT="60s")
+        # Either of the two may be first; the other one hears it, as long as ranks are missing.
+        (ended,), _, _ = select.select([twin.stdout for twin in twins], [], [], LIMIT_S)
+        refused, taken = sorted(twins, key=lambda twin: twin.stdout is not ended)
+        self.check_raises(refused, f"node 1 is taken by process {taken.pid} on ")
         (last,) = self.ranks("srun", 3, [2])
-        codes = sorted(self.finish(process)[0] for process in (*waiting, last))
-        self.assertEqual(codes, [0, 0, 0, 1])
+        for process in (first, taken, last):
+            self.assertEqual(self.finish(process)[0], 0)
 
 
 @unittest.skipIf(importlib.util.find_spec("torch") is None, "torch is not installed")

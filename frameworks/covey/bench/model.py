@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import covey.torch as hvd
 from covey.bench.contest import Contest, Contestant, Row
-from covey.bench.networks import CLASSES, SmallGpt, resnet18
+from covey.bench.networks import CLASSES, WIDTH, SmallGpt, resnet18
 from covey.bench.peers import Peers
 
 
@@ -34,10 +34,11 @@ class _Task(NamedTuple):
     wanted: torch.Tensor
 
 
-def _images(batch: int, pixels: int) -> _Task:
+def _images(batch: int, pixels: int, width: int = WIDTH) -> _Task:
+    thin = "" if width == WIDTH else f", 1/{WIDTH // width} as wide,"
     return _Task(
-        f"ResNet-18 step, {batch} images of {pixels} x {pixels} per rank",
-        resnet18,
+        f"ResNet-18{thin} step, {batch} images of {pixels} x {pixels} per rank",
+        lambda: resnet18(width),
         torch.randn(batch, 3, pixels, pixels),
         torch.arange(batch) % CLASSES,
     )
@@ -54,7 +55,7 @@ def _text(batch: int, context: int) -> _Task:
 
 
 def resnet_task(small: bool) -> _Task:
-    return _images(2, 32) if small else _images(8, 64)
+    return _images(2, 32, WIDTH // 8) if small else _images(8, 64)
 
 
 def trained(model: nn.Module, task: _Task) -> Callable[[], torch.Tensor]:

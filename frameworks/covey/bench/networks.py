@@ -7,6 +7,7 @@ import torch.nn.functional as functional
 from torch import nn
 
 CLASSES = 1000
+WIDTH = 64  # Of a ResNet-18's first convolutions.
 
 
 class _Block(nn.Module):
@@ -29,21 +30,21 @@ class _Block(nn.Module):
         return functional.relu(self.second_norm(self.second(y)) + self.short(x))
 
 
-def resnet18() -> nn.Module:
-    """The network whose parameters `shapes.resnet18` lists."""
-    blocks, inputs = [], 64
-    for width in (64, 128, 256, 512):
-        blocks += [_Block(inputs, width), _Block(width, width)]
-        inputs = width
+def resnet18(width: int = WIDTH) -> nn.Module:
+    """With WIDTH the network whose parameters `shapes.resnet18` lists."""
+    blocks, inputs = [], width
+    for outputs in (width, 2 * width, 4 * width, 8 * width):
+        blocks += [_Block(inputs, outputs), _Block(outputs, outputs)]
+        inputs = outputs
     return nn.Sequential(
-        nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False),
-        nn.BatchNorm2d(64),
+        nn.Conv2d(3, width, 7, stride=2, padding=3, bias=False),
+        nn.BatchNorm2d(width),
         nn.ReLU(),
         nn.MaxPool2d(3, stride=2, padding=1),
         *blocks,
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
-        nn.Linear(512, CLASSES),
+        nn.Linear(8 * width, CLASSES),
     )
 
 

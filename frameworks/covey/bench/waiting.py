@@ -3,6 +3,7 @@
 Sleeping stands for computing, so that ranks wait for each other and not for a core. Three
 questions, each with what is wanted and what is possible at most: one of 4 ranks is stopped (`kill
 -STOP`) for seconds; one of 4 is 10 times slower for good; each step one random rank of 8 is late.
+With little effort those 8 are 4.
 """
 
 from __future__ import annotations
@@ -34,16 +35,18 @@ class Effort:
     """How much: times are seconds.
 
     Attributes:
-        step_s: what a step computes, with 4 ranks; with 8 it is twice as long.
+        step_s: what a step computes; where a random rank is late it is twice as long.
         stop_s: how long a rank is stopped.
         slow_s: how long one is slow.
-        steps: with 8 ranks.
+        ranks: of which a random one is late, and
+        steps: for so many steps.
         max_wait: of the methods; empty: their default.
     """
 
     step_s: float = 0.05
     stop_s: float = 5.0
     slow_s: float = 10.0
+    ranks: int = 8
     steps: int = 60
     max_wait: str = ""
 
@@ -60,7 +63,7 @@ class Effort:
         return told or max(LEAST_WAIT_S, WAIT_FACTOR * self.step_s)
 
 
-SMALL = Effort(step_s=0.004, stop_s=0.2, slow_s=0.6, steps=12, max_wait="100ms")
+SMALL = Effort(step_s=0.004, stop_s=0.2, slow_s=0.6, ranks=4, steps=12, max_wait="100ms")
 
 
 class Line(NamedTuple):
@@ -165,9 +168,8 @@ def _stop_for(pid: int, after_s: float, seconds: float) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
-def stopped_main(names: Tuple[str, ...], effort: Effort) -> Dict[str, Any]:
+def stopped_on_rank(names: Tuple[str, ...], effort: Effort) -> Dict[str, Any]:
     """By method the figures of all ranks, of which the last is stopped."""
-    _start()
     pids = covey.allgather_object(os.getpid())
     before_s = 20 * effort.step_s
 
@@ -185,9 +187,8 @@ def stopped_main(names: Tuple[str, ...], effort: Effort) -> Dict[str, Any]:
             for name in names}
 
 
-def slow_main(names: Tuple[str, ...], effort: Effort) -> Dict[str, Any]:
+def slow_on_rank(names: Tuple[str, ...], effort: Effort) -> Dict[str, Any]:
     """By method the figures of all ranks when none is slow ("free"), and when the last is."""
-    _start()
     found = {}
     for name in names:
         for free in (True, False):
@@ -202,6 +203,12 @@ def slow_main(names: Tuple[str, ...], effort: Effort) -> Dict[str, Any]:
             mine = _timed(work, effort.method(name), effort.step_s)
             found[name + (", free" if free else "")] = covey.allgather_object(mine)
     return found
+
+
+def few_main(names: Tuple[str, ...], effort: Effort) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    """Both, in one job."""
+    _start()
+    return stopped_on_rank(names, effort), slow_on_rank(names, effort)
 
 
 def random_main(
@@ -243,9 +250,8 @@ def _names() -> Tuple[str, ...]:
     return tuple(m["name"] for m in methods() if m["name"] in ("eager", "wagma"))
 
 
-def stopped(effort: Effort) -> Panel:
+def stopped(effort: Effort, found: Dict[str, Any]) -> Panel:
     """The longest step of those that are not stopped."""
-    found = run(stopped_main, (_names(), effort), num_proc=4)[0]
     lines = []
     for name, ranks in found.items():
         others = [length for rank in ranks[:-1] for length in rank["lengths"]]
@@ -269,9 +275,8 @@ def _pace_after_first_wait(lengths: List[float], wait_s: float) -> float:
     return len(rest) / sum(rest) if rest else 0.0
 
 
-def slow(effort: Effort) -> Panel:
+def slow(effort: Effort, found: Dict[str, Any]) -> Panel:
     """The pace of those that are not slow, in percent of what it is without who is."""
-    found = run(slow_main, (_names(), effort), num_proc=4)[0]
     lines = []
     for name in _names():
         ranks, free = found[name], found[name + ", free"]
@@ -298,7 +303,7 @@ _RANDOM = (
 
 def random(effort: Effort) -> Panel:
     """Steps per second of the average rank."""
-    base_s, size, steps = 2 * effort.step_s, 8, effort.steps
+    base_s, size, steps = 2 * effort.step_s, effort.ranks, effort.steps
     there = {method["name"] for method in methods()}
     chosen = [one for one in _RANDOM if one[1].partition(":")[0] in there]
     delays = drawn(parse(f"delay:{round(3e6 * base_s)}us@1"), steps, size)
@@ -318,15 +323,16 @@ def random(effort: Effort) -> Panel:
             value = steps * size / sum(rank["seconds"] for rank in ranks)
         scaled = wanted * 0.1 / base_s
         lines.append(Line(name, value, scaled, bound, _busy(ranks), {"ranks": ranks}))
-    title = (f"one random rank of 8 late by {3e3 * base_s:g} ms each step of {1e3 * base_s:g} ms, "
-             f"{ELEMENTS:,} float32, {steps} steps")
+    title = (f"one random rank of {size} late by {3e3 * base_s:g} ms each step of "
+             f"{1e3 * base_s:g} ms, {ELEMENTS:,} float32, {steps} steps")
     return Panel(title, "steps/s", False, lines)
 
 
 def bench(small: bool) -> List[Panel]:
-    """All three, each a job of its own."""
+    """All three; the first two are one job."""
     effort = SMALL if small else Effort()
-    return [stopped(effort), slow(effort), random(effort)]
+    was_stopped, was_slow = run(few_main, (_names(), effort), num_proc=4)[0]
+    return [stopped(effort, was_stopped), slow(effort, was_slow), random(effort)]
 
 
 # ---- What is shown -----------------------------------------------------------------------------
