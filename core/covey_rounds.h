@@ -200,11 +200,11 @@ COVEY_API covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds ro
 /* After COVEY_TIMEOUT of that for max_wait: this rank goes on with what those have that are there.
  * A member that comes to covey_rounds_finish later ends with the same version: of models it takes
  * the mean that it was missing in, as it is. Until one of those that have gone on publishes again
- * nothing that such a member does counts: covey_rounds_publish publishes nothing, *step is the
- * version after the last, and waiting for that ends with COVEY_ROUND_LEFT. What no version has had
- * of it is dropped (`round_dropped` of covey_stats). Gradients: one that has fallen out of the log
- * will need a snapshot: covey_rounds_asked says who is to give it, before it leaves. Where members
- * share no memory nothing is settled so. */
+ * steps of such a member are dropped: covey_rounds_publish publishes nothing, *step is the version
+ * after the last, and waiting for that ends with COVEY_ROUND_LEFT. `round_dropped` of covey_stats
+ * counts them, with those that no version had taken before. Gradients: one that has fallen out of
+ * the log will need a snapshot: covey_rounds_asked says who is to give it, before it leaves. Where
+ * members share no memory nothing is settled so. */
 COVEY_API covey_code covey_rounds_go_on(covey_runtime* runtime, covey_rounds rounds,
                                         covey_error* error);
 

@@ -50,7 +50,7 @@ void Engine::Stop() {
 }
 
 bool Engine::TryAcquire() {
-  // An exchange alone would take the cache line from whoever drives.
+  // The exchange alone would take the cache line from the thread that drives.
   return !baton_.load() && !baton_.exchange(true);
 }
 
@@ -68,7 +68,7 @@ void Engine::NotifySleepers() {
   changed_.notify_all();
 }
 
-// With the baton.
+// One pass, by the thread that drives; it wakes the waiters whose operations have ended.
 Time Engine::Look(bool* moved) {
   const Time until = runtime_->RunOnce(moved);
   due_.store(until, std::memory_order_relaxed);
@@ -126,8 +126,8 @@ void Engine::ThreadMain() {
   }
 }
 
-// Dekker with IsWorkLeft: either whoever released the baton sees how long the thread sleeps, or the
-// thread, which was awake by looks_at_, found the baton free.
+// Dekker with IsWorkLeft: either the waiter that released the baton sees how long the engine thread
+// sleeps, or the engine thread, awake by looks_at_, found the baton free.
 void Engine::ParkThread(uint32_t ticket, Time until) {
   looks_at_.store(until);
   transport_->Park(Sleeper::kEngine, ticket, until);

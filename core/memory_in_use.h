@@ -10,7 +10,7 @@
 // callback, released): whether a program is refused then depends on its text, not on its speed.
 //
 // No thread of its own: the tensor queue's lock protects it. Costs nothing to speak of while one
-// operation is in flight. Of many, blocks of kBlock are skipped at once.
+// operation is in flight. A scan skips kBlock operations at a time.
 #ifndef COVEY_CORE_MEMORY_IN_USE_H_
 #define COVEY_CORE_MEMORY_IN_USE_H_
 

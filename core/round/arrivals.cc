@@ -72,8 +72,8 @@ AdmissionRule Arrivals::RuleOf(uint64_t version) const {
 }
 
 // Whether there is something that is to be in a version yet before a member gives up in finish().
-// What others have published that have not finished goes along once: else one that runs would hold
-// it up for ever.
+// Contributions of members that have not finished are taken once: a member that keeps publishing
+// would else hold up finish() for ever.
 bool Arrivals::IsLeft(const Count& count, uint64_t version) const {
   if (count.sealed_finished) return true;
   if (memory_->models().on()) return !count.final;

@@ -62,11 +62,11 @@ class Versions {
   };
   virtual Lack Lacking() { return {}; }
 
-  // After it has given up: this rank goes on with what there is, and the last version is settled:
-  // a member that comes later ends with that one too, and until somebody trains on nothing that it
-  // does counts. Gradients: a snapshot is asked for, of whoever is here, for members that will have
-  // fallen out of the log. Nobody who comes later waits for this rank (Meet). False: a version is
-  // under way, which is to end first.
+  // After it has given up: this rank goes on with the last version, which is settled: a member that
+  // finishes later ends with that version too. Steps of such a member are dropped until another one
+  // trains on. Gradients: a snapshot is asked for, of any member that is here, for members that
+  // will have fallen out of the log. Later members do not wait for this rank in Meet. False: a
+  // version is under way, which is to end first.
   virtual bool GoOnWithout() {
     Meet();
     return true;

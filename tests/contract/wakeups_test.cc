@@ -178,7 +178,7 @@ std::string OneOfABundle(covey_runtime* runtime) {
 class WakeupsOfBundlesTest : public WakeupsTest {};
 
 // One tensor of a bundle comes alone, and its callback is not waited for in the runtime: it has
-// some patience. Whoever drives takes it, and leaves before that is over.
+// some patience. The thread that drives takes it, and leaves before that is over.
 TEST_P(WakeupsOfBundlesTest, OfWhatIsDueLater) {
   std::barrier all(GetParam());
   RunRanks(GetParam(), "", [&](int rank, covey_runtime*& runtime) {

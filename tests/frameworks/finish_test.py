@@ -161,7 +161,7 @@ def come_late(folder: str, late: int) -> List[Tuple[str, int, str, int]]:
 
 
 def part_ways(folder: str) -> str:
-    """Of dpsgd the digest of the parameters after finish(), to which rank 1 comes late."""
+    """The digest of the parameters after finish() of dpsgd, to which rank 1 comes late."""
     net, optimizer = make("dpsgd:max_wait=300ms")
     for _ in range(4):
         step(net, optimizer, 1.0 + hvd.rank())

@@ -232,8 +232,8 @@ def finish_part(optimizer: Any, strict: bool) -> None:
 
 
 def _finish_without(optimizer: Any, strict: bool) -> None:
-    """Of a method without rounds. Without ``strict`` a rank that waits in vain for others where
-    it has a ``max_wait``, or comes when they have left, keeps its own model."""
+    """``finish()`` of a method without rounds. With a ``max_wait``, and without ``strict``, a rank
+    keeps its own model when that time is over, or when the other ranks have left."""
     progress = optimizer._covey_progress
     try:
         settle_step(optimizer)

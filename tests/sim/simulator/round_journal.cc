@@ -80,8 +80,8 @@ void RoundJournal::OnNotPublished(int32_t rank, uint64_t step) {
   ++dropped_;
 }
 
-// What it had published when those finished that have gone on without it is in a version, if it has
-// published nothing since: then it may have taken back what they wanted.
+// The other ranks have gone on without it. Contributions that it had published before they finished
+// are in a version, unless it has published since: then it may have taken them back.
 void RoundJournal::OnDropped(int32_t rank) {
   const auto index = static_cast<size_t>(rank);
   std::vector<uint64_t>& steps = published_[index];

@@ -24,7 +24,7 @@
 // 12. What a rank reads in place stays as it was until it reads another (W10). Half of them do.
 // 13. Once a rank that lives has gone on without others, who comes to finish() later ends with the
 //     same version; nothing that it does since is in one (W8).
-// 14. What it had published when they finished is, though: they take it along (W8).
+// 14. A contribution that it had published before they finished is in a version, though (W8).
 #ifndef COVEY_TESTS_SIM_SIMULATOR_ROUND_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_ROUND_SIMULATION_H_
 
