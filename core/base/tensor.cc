@@ -1,6 +1,5 @@
 #include "core/base/tensor.h"
 
-#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -63,14 +62,6 @@ void FillIdentity(DType dtype, Op op, std::span<std::byte> memory) {
     case DType::kU64:
       return FillInteger<uint64_t>(op, memory);
   }
-}
-
-double AverageFactor(DType dtype, int32_t size) {
-  const double factor = 1.0 / static_cast<double>(size);
-  const bool is_real =
-      dtype == DType::kF32 || dtype == DType::kF64 || dtype == DType::kF16 || dtype == DType::kBF16;
-  const bool is_less = std::fma(factor, static_cast<double>(size), -1.0) < 0;
-  return is_less && !is_real ? std::nextafter(factor, 1.0) : factor;
 }
 
 std::string ToString(const Shape& shape) {

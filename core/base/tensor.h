@@ -62,10 +62,6 @@ struct Tensor {
 // Fills memory of whole elements with what leaves every other operand of a reduction as it is.
 void FillIdentity(DType dtype, Op op, std::span<std::byte> memory);
 
-// The factor that makes the sum of `size` operands their average: 1 / size. For integers it is
-// never rounded down, as their product is truncated: the average of 49 ones is 1.
-double AverageFactor(DType dtype, int32_t size);
-
 // Dimension 0 split over `size` members as evenly as possible, the first get one more
 // (reducescatter): where the part of member `index` begins.
 constexpr int64_t PartBegin(int64_t rows, int64_t size, int64_t index) {
@@ -98,7 +94,7 @@ struct Request {
   const Group* group = nullptr;
   std::string name;          // empty = unnamed
   NameMemo* memo = nullptr;  // of the name, in its group; null: nothing is kept
-  Op op = Op::kSum;          // never kAverage: folded into postscale, `average` kept for messages
+  Op op = Op::kSum;          // never kAverage: a divisor when it runs, `average` kept for messages
   bool average = false;
   Rank root = kNoRank;
   double prescale = 1.0;

@@ -144,7 +144,7 @@ bool CodedMean::DecodeAlone(const Pair& from, uint64_t seed, double* error) {
 void CodedMean::WriteWhole(DType dtype, const std::byte* const from[2], std::byte* const to[2],
                            size_t count) {
   counters_.bytes += 2 * count * SizeOf(dtype);
-  kernels_->reduce({.dtype = dtype, .op = Op::kSum, .postscale = 0.5},
+  kernels_->reduce({.dtype = dtype, .op = Op::kSum, .divisor = 2},
                    std::span<const std::byte* const>(from, 2), std::span<std::byte* const>(to, 2),
                    count, stores_);
 }

@@ -132,7 +132,7 @@ void Pairs::WriteMean(const PairRecord& record, std::span<void* const> model) {
     std::array to{memory_->Buffer(self_, record.buffer) + shard.offset_bytes,
                   static_cast<std::byte*>(nullptr)};
     if (!model.empty()) to[1] = ShardOf(memory_->layout(), shard, model);
-    kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .postscale = 0.5}, from,
+    kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .divisor = 2}, from,
                      std::span<std::byte* const>(to.data(), model.empty() ? 1 : 2), shard.count,
                      StoresFor(memory_->layout()));
   }
@@ -242,11 +242,11 @@ void Pairs::Mean(std::span<void* const> model) {
       all.push_back(memory_->Buffer(one));
   }
   std::vector<const std::byte*> from(all.size());
-  const double scale = 1.0 / static_cast<double>(all.size());
+  const auto count = static_cast<int32_t>(all.size());
   for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
     for (size_t i = 0; i < all.size(); ++i) from[i] = all[i] + shard.offset_bytes;
     std::byte* to = ShardOf(memory_->layout(), shard, model);
-    kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .postscale = scale}, from,
+    kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .divisor = count}, from,
                      std::span<std::byte* const>(&to, 1), shard.count, Stores::kCached);
   }
 }

@@ -50,8 +50,8 @@ void MergeShard(const Kernels& kernels, const RoundLayout::Shard& shard, const P
     kernels.begin({.dtype = shard.dtype, .op = Op::kSum, .prescale = count}, mean + at * item,
                   scratch, piece);
     kernels.add({.dtype = shard.dtype, .op = Op::kSum}, own + at * item, scratch, piece);
-    kernels.finish({.dtype = shard.dtype, .op = Op::kSum, .postscale = 1.0 / (count + 1.0)},
-                   scratch, merged, piece);
+    kernels.finish({.dtype = shard.dtype, .op = Op::kSum, .divisor = parts.count + 1}, scratch,
+                   merged, piece);
     kernels.copy(to + at * item, merged, piece * item, stores);
   }
 }

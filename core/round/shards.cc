@@ -114,10 +114,10 @@ size_t Shards::Reduce(const RoundLayout::Shard& shard, int32_t sum,
     std::memset(own_.get(), 0, length_bytes);
     return length_bytes;
   }
-  double scale = options_.average ? 1.0 / DivisorOf(*memory_, picks) : 1.0;
-  if (memory_->models().on()) scale = 1.0 / static_cast<double>(inputs_.size());
+  int32_t divisor = options_.average ? DivisorOf(*memory_, picks) : 1;
+  if (memory_->models().on()) divisor = static_cast<int32_t>(inputs_.size());
   std::byte* output = own_.get();
-  options_.kernels->reduce({.dtype = shard.dtype, .op = Op::kSum, .postscale = scale}, inputs_,
+  options_.kernels->reduce({.dtype = shard.dtype, .op = Op::kSum, .divisor = divisor}, inputs_,
                            std::span<std::byte* const>(&output, 1), shard.count, Stores::kCached);
   return length_bytes;
 }

@@ -24,6 +24,7 @@ typedef struct covey_commons_reduction {
   int32_t op;
   double prescale;
   double postscale;
+  int32_t divisor;
   const void* const* inputs;
   size_t num_inputs;
   void* const* outputs;

@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-enum { COVEY_DEVICE_ABI = 4 };
+enum { COVEY_DEVICE_ABI = 5 };
 
 typedef enum covey_queue { COVEY_TO_HOST = 0, COVEY_TO_DEVICE = 1 } covey_queue;
 

@@ -53,8 +53,8 @@ void Executor::Begin(Request* request, Channel* channel, uint64_t occurrence, ui
   AddInput(*request, &x->input);
   for (const Tensor& t : request->outputs) x->output.Add(t.data, t.LengthBytes());
   const DType dtype = request->inputs.empty() ? DType::kF32 : request->inputs[0].dtype;
-  const double average = request->average ? AverageFactor(dtype, request->group->size()) : 1.0;
-  x->reduction = {dtype, request->op, request->prescale, request->postscale * average};
+  x->reduction = {dtype, request->op, request->prescale, request->postscale,
+                  request->average ? request->group->size() : 1};
   x->codec = coder_.Find(request->codec);
   Dial(x);
   Board(x);

@@ -41,6 +41,9 @@ struct Shape {
   using V = Vec<Acc, kLanes>;
   static constexpr Op kOp = kOpT;
   static constexpr Scaling kScaling = kScalingT;
+  static constexpr bool kScalesInputs = kScaling == Scaling::kPre || kScaling == Scaling::kAll;
+  static constexpr bool kScalesResult = kScaling == Scaling::kPost || kScaling == Scaling::kAll;
+  static constexpr bool kDivides = kScaling == Scaling::kDivide || kScaling == Scaling::kAll;
   static constexpr size_t kInputs = kInputsT;
   static constexpr size_t kOutputs = kOutputsT;
   static constexpr size_t kStrip = 4;  // vectors in flight: hides the latency of load and add
@@ -54,17 +57,19 @@ struct Strips {
   typename S::V first_scale;
   typename S::V rest_scale;
   typename S::V postscale;
+  typename S::V divisor;
   const std::byte* inputs[S::kInputs + 1];  // + 1: an array needs an element
   std::byte* outputs[S::kOutputs + 1];
 
   [[gnu::always_inline]] explicit Strips(const Pass& p) : pass(p) {
-    if constexpr (S::kScaling == Scaling::kAll) {
+    if constexpr (S::kScalesInputs) {
       first_scale = Broadcast<typename S::Acc, S::kLanes>(p.first_scale);
       rest_scale = Broadcast<typename S::Acc, S::kLanes>(p.rest_scale);
     }
-    if constexpr (S::kScaling != Scaling::kNone) {
+    if constexpr (S::kScalesResult) {
       postscale = Broadcast<typename S::Acc, S::kLanes>(p.postscale);
     }
+    if constexpr (S::kDivides) divisor = Broadcast<typename S::Acc, S::kLanes>(p.divisor);
     for (size_t k = 0; k < S::kInputs; ++k) inputs[k] = p.inputs[k];
     for (size_t k = 0; k < S::kOutputs; ++k) outputs[k] = p.outputs[k];
   }
@@ -112,7 +117,7 @@ template <class S, class Reader, size_t kCount>
   for (size_t j = 0; j < kCount; ++j) {
     const std::byte* from = first + j * S::kLanes * sizeof(First);
     acc[j] = FirstElement::Widen(reader.template Read<FirstElement, First>(from));
-    if constexpr (S::kScaling == Scaling::kAll) acc[j] *= strips.first_scale;
+    if constexpr (S::kScalesInputs) acc[j] *= strips.first_scale;
   }
   const size_t num_inputs = strips.NumInputs();
   for (size_t k = 1; k < num_inputs; ++k) {
@@ -121,13 +126,14 @@ template <class S, class Reader, size_t kCount>
     for (size_t j = 0; j < kCount; ++j) {
       const std::byte* from = rest + j * S::kLanes * sizeof(Rest);
       typename S::V x = RestElement::Widen(reader.template Read<RestElement, Rest>(from));
-      if constexpr (S::kScaling == Scaling::kAll) x *= strips.rest_scale;
+      if constexpr (S::kScalesInputs) x *= strips.rest_scale;
       acc[j] = Apply<S::kOp, typename S::Acc, S::kLanes>(acc[j], x);
     }
   }
 #pragma GCC unroll 8
   for (size_t j = 0; j < kCount; ++j) {
-    if constexpr (S::kScaling != Scaling::kNone) acc[j] *= strips.postscale;
+    if constexpr (S::kScalesResult) acc[j] *= strips.postscale;
+    if constexpr (S::kDivides) acc[j] /= strips.divisor;
     acc[j] = Canonical<typename S::Acc, S::kLanes>(acc[j]);
   }
 }
@@ -249,7 +255,7 @@ void Run(const Pass& pass) {
 // The two shapes of a pair of ranks get their own code: pointers in registers, no inner loop.
 template <class Isa, class T, Op kOp, Scaling kScaling>
 void RunReduce(const Pass& pass) {
-  if constexpr (kOp == Op::kSum && kScaling != Scaling::kAll &&
+  if constexpr (kOp == Op::kSum && (kScaling == Scaling::kNone || kScaling == Scaling::kPost) &&
                 kIsFloat<typename Element<Isa, T>::Acc>) {
     if (pass.num_inputs == 2 && pass.num_outputs == 1) {
       return Run<Shape<Isa, T, T, T, kOp, kScaling, 2, 1>>(pass);
@@ -267,7 +273,10 @@ constexpr void FillOp(Leaves& leaves, DType dtype) {
   row[static_cast<int>(Scaling::kNone)] = RunReduce<Isa, T, kOp, Scaling::kNone>;
   if constexpr (kIsFloat<typename Element<Isa, T>::Acc>) {
     row[static_cast<int>(Scaling::kPost)] = RunReduce<Isa, T, kOp, Scaling::kPost>;
+    row[static_cast<int>(Scaling::kPre)] = RunReduce<Isa, T, kOp, Scaling::kPre>;
     row[static_cast<int>(Scaling::kAll)] = RunReduce<Isa, T, kOp, Scaling::kAll>;
+    row[static_cast<int>(Scaling::kDivide)] = RunReduce < Isa, T, kOp,
+    kOp == Op::kSum ? Scaling::kDivide : Scaling::kAll > ;
   }
 }
 
@@ -282,13 +291,13 @@ constexpr void FillReduce(Leaves& leaves, DType dtype) {
 template <class Isa, class T, Op kOp>
 constexpr void FillAdd(Leaves& leaves, DType dtype) {
   leaves.add[static_cast<int>(dtype)][static_cast<int>(kOp)] =
-      Run<Shape<Isa, float, T, float, kOp, Scaling::kAll, 2, 1>>;
+      Run<Shape<Isa, float, T, float, kOp, Scaling::kPre, 2, 1>>;
 }
 
 template <class Isa, class T>
 constexpr void FillHops(Leaves& leaves, DType dtype) {
   const int type = static_cast<int>(dtype);
-  leaves.begin[type] = Run<Shape<Isa, T, T, float, Op::kSum, Scaling::kAll, 1, 1>>;
+  leaves.begin[type] = Run<Shape<Isa, T, T, float, Op::kSum, Scaling::kPre, 1, 1>>;
   leaves.finish[type] = Run<Shape<Isa, float, T, T, Op::kSum, Scaling::kAll, 1, 1>>;
   FillAdd<Isa, T, Op::kSum>(leaves, dtype);
   FillAdd<Isa, T, Op::kMin>(leaves, dtype);
@@ -300,7 +309,7 @@ constexpr void FillHops(Leaves& leaves, DType dtype) {
 template <class Isa>
 void StreamCopy(std::byte* dst, const std::byte* src, size_t length_bytes) {
   using Bytes = Shape<Isa, uint8_t, uint8_t, uint8_t, Op::kSum, Scaling::kNone, 1, 1>;
-  Run<Bytes>({&src, 1, &dst, 1, length_bytes, 1, 1, 1, true});
+  Run<Bytes>({&src, 1, &dst, 1, length_bytes, 1, 1, 1, 1, true});
 }
 
 template <class Isa>

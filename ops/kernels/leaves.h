@@ -13,11 +13,12 @@
 
 namespace covey {
 
-// Which of the multiplications a leaf does. kPost is the average.
-enum class Scaling : uint8_t { kNone, kPost, kAll };
-inline constexpr int kNumScalings = 3;
+// What a leaf does besides combining: kPost multiplies the result, kDivide divides it, kPre
+// multiplies the inputs, kAll does all three. An average is kDivide, of 2^k ranks kPost.
+enum class Scaling : uint8_t { kNone, kPost, kDivide, kPre, kAll };
+inline constexpr int kNumScalings = 5;
 
-// outputs[k][i] = post * (first_scale*inputs[0][i] op rest_scale*inputs[1][i] op ...)
+// outputs[k][i] = post * (first_scale*inputs[0][i] op rest_scale*inputs[1][i] op ...) / divisor
 // Same aliasing rules as Kernels::reduce. REQUIRES: num_inputs >= 1, num_outputs >= 1.
 struct Pass {
   const std::byte* const* inputs;
@@ -28,6 +29,7 @@ struct Pass {
   double first_scale;
   double rest_scale;
   double postscale;
+  double divisor;
   bool streaming;
 };
 using Leaf = void (*)(const Pass&);

@@ -127,6 +127,22 @@ A Scale(A value, double scale) {
 }
 
 template <class A>
+A Divide(A value, int32_t divisor) {
+  if constexpr (std::is_floating_point_v<A>) {
+    return value / static_cast<A>(divisor);
+  } else if constexpr (std::is_signed_v<A>) {
+    return static_cast<A>(value / int64_t{divisor});
+  } else {
+    return static_cast<A>(value / static_cast<uint64_t>(divisor));
+  }
+}
+
+template <class A>
+A Last(const Reduction& r, A value) {
+  return Canonical(Divide(Scale(value, r.postscale), r.divisor));
+}
+
+template <class A>
 A Combine(Op op, A a, A b) {
   if (op == Op::kMin || op == Op::kMax) {
     if (a != a) return a;
@@ -152,7 +168,7 @@ void ReduceAll(const Reduction& r, std::span<const std::byte* const> inputs,
     for (const std::byte* input : inputs.subspan(1)) {
       acc = Combine(r.op, acc, Scale(Read<T>(input, i), r.prescale));
     }
-    acc = Canonical(Scale(acc, r.postscale));
+    acc = Last(r, acc);
     for (std::byte* output : outputs) Write<T>(output, i, acc);
   }
 }
@@ -175,7 +191,7 @@ void AddAll(const Reduction& r, const std::byte* input, std::byte* acc, size_t c
 template <class T>
 void FinishAll(const Reduction& r, const std::byte* acc, std::byte* output, size_t count_elems) {
   for (size_t i = 0; i < count_elems; ++i) {
-    Write<T>(output, i, Canonical(Scale(Read<Acc<T>>(acc, i), r.postscale)));
+    Write<T>(output, i, Last(r, Read<Acc<T>>(acc, i)));
   }
 }
 
@@ -215,7 +231,7 @@ void WithType(DType dtype, F f) {
 
 void Reduce(const Reduction& r, std::span<const std::byte* const> inputs,
             std::span<std::byte* const> outputs, size_t count_elems, Stores) {
-  CHECK(r.op != Op::kAverage, "an average is a sum with a postscale");
+  CHECK(r.op != Op::kAverage, "an average is a sum with a divisor");
   CHECK(!inputs.empty());
   WithType(r.dtype, [&](auto t) { ReduceAll<decltype(t)>(r, inputs, outputs, count_elems); });
 }
@@ -223,7 +239,7 @@ void Begin(const Reduction& r, const std::byte* input, std::byte* acc, size_t co
   WithType(r.dtype, [&](auto t) { BeginAll<decltype(t)>(r, input, acc, count_elems); });
 }
 void Add(const Reduction& r, const std::byte* input, std::byte* acc, size_t count_elems) {
-  CHECK(r.op != Op::kAverage, "an average is a sum with a postscale");
+  CHECK(r.op != Op::kAverage, "an average is a sum with a divisor");
   WithType(r.dtype, [&](auto t) { AddAll<decltype(t)>(r, input, acc, count_elems); });
 }
 void Finish(const Reduction& r, const std::byte* acc, std::byte* output, size_t count_elems) {

@@ -249,8 +249,7 @@ T Whole(int rank, int64_t i) {
   return drawn < 4 ? borders[drawn] : static_cast<T>(rng.Next());
 }
 
-// As core/LIMITS.md has it: the sum wraps in the dtype, and goes through a double, which rounds it
-// only beyond 2^52.
+// As core/LIMITS.md has it: the sum wraps in the dtype.
 template <class T>
 T AverageOf(const std::vector<T>& values) {
   if (values.size() == 1) return values[0];
@@ -258,11 +257,7 @@ T AverageOf(const std::vector<T>& values) {
   for (const T value : values) sum = static_cast<std::make_unsigned_t<T>>(sum + value);
   const auto whole = static_cast<T>(sum);
   const auto size = static_cast<T>(values.size());
-  if (std::abs(static_cast<double>(whole)) < 0x1p52) return static_cast<T>(whole / size);
-  const double scale = AverageFactor(DType::kI64, static_cast<int32_t>(size));
-  const double mean = std::trunc(static_cast<double>(whole) * scale);
-  return mean >= static_cast<double>(std::numeric_limits<T>::max()) ? std::numeric_limits<T>::max()
-                                                                    : static_cast<T>(mean);
+  return static_cast<T>(whole / size);
 }
 
 template <class T>
@@ -293,7 +288,7 @@ TEST(AverageOfIntegersTest, IsWhatTheListOfLimitsSays) {
   EXPECT_EQ(AverageOf<int8_t>({100, 100}), -28);
   EXPECT_EQ(AverageOf<int8_t>({-3, -4}), -3) << "truncated to zero";
   const int64_t large = (int64_t{1} << 60) + 1;
-  EXPECT_EQ(AverageOf<int64_t>({large, large}), large - 1);
+  EXPECT_EQ(AverageOf<int64_t>({large, large}), large);
   EXPECT_EQ(AverageOf<int64_t>({INT64_MAX, INT64_MAX}), -1);
 }
 

@@ -109,6 +109,7 @@ TEST_F(CudaLaunchTest, ReducesAllElementsInTheOrderOfTheStream) {
     args.count_elems = count;
     args.prescale = 0.7;
     args.postscale = 0.5;
+    args.divisor = 3;
     args.num_inputs = 2;
     args.num_outputs = 1;
     args.op = static_cast<uint32_t>(Op::kSum);
@@ -119,8 +120,8 @@ TEST_F(CudaLaunchTest, ReducesAllElementsInTheOrderOfTheStream) {
     const auto* first = reinterpret_cast<const std::byte*>(a.data());
     const auto* second = reinterpret_cast<const std::byte*>(b.data());
     auto* to = reinterpret_cast<std::byte*>(expected.data());
-    ScalarKernels().reduce({DType::kF32, Op::kSum, 0.7, 0.5}, std::vector{first, second}, {&to, 1},
-                           count, Stores::kCached);
+    ScalarKernels().reduce({DType::kF32, Op::kSum, 0.7, 0.5, 3}, std::vector{first, second},
+                           {&to, 1}, count, Stores::kCached);
     EXPECT_EQ(TakeBack(output, count + 1), expected);
     for (std::byte* input : inputs) TakeBack(input, count);
   }
@@ -136,6 +137,7 @@ TEST_F(CudaLaunchTest, FindsAddressesThatAreNotAligned) {
   args.count_elems = 98;
   args.prescale = 2;
   args.postscale = 1;
+  args.divisor = 1;
   args.num_inputs = args.num_outputs = 1;
   ASSERT_EQ(CudaLaunchReduce(&driver_, &kernels_, static_cast<int>(DType::kF32), &args, stream_),
             0);

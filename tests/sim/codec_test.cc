@@ -58,9 +58,8 @@ std::vector<float> Expected(const Case& c, const std::vector<std::vector<float>>
     }
     for (size_t i = 0; i < result.size(); ++i) result[i] = Combine(c.op, result[i], decoded[i]);
   }
-  const auto share = static_cast<float>(1.0 / static_cast<double>(inputs.size()));
   if (c.average)
-    for (float& v : result) v *= share;
+    for (float& v : result) v /= static_cast<float>(inputs.size());
   return result;
 }
 

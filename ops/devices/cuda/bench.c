@@ -56,6 +56,7 @@ int covey_cuda_bench_launch(covey_cuda_bench* bench, const char* kernel, const u
       .count_elems = count_elems,
       .prescale = 1,
       .postscale = 1,
+      .divisor = 1,
       .num_inputs = num_inputs,
       .num_outputs = 1,
   };

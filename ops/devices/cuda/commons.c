@@ -70,6 +70,7 @@ static int Reduce(void* self, int32_t queue, const covey_commons_reduction* told
   CudaReduceArgs args = {.count_elems = told->count_elems,
                          .prescale = told->prescale,
                          .postscale = told->postscale,
+                         .divisor = told->divisor,
                          .num_inputs = (uint32_t)told->num_inputs,
                          .num_outputs = (uint32_t)told->num_outputs,
                          .op = (uint32_t)told->op};

@@ -124,6 +124,17 @@ constexpr A Scale(A value, double scale) {
   }
 }
 
+template <class A>
+constexpr A Divide(A value, int32_t divisor) {
+  if constexpr (std::is_floating_point_v<A>) {
+    return value / static_cast<A>(divisor);
+  } else if constexpr (std::is_signed_v<A>) {
+    return static_cast<A>(value / int64_t{divisor});
+  } else {
+    return static_cast<A>(value / static_cast<uint64_t>(divisor));
+  }
+}
+
 template <unsigned kOp, class A>
 constexpr A Combine(A a, A b) {
   if constexpr (kOp == kMin || kOp == kMax) {

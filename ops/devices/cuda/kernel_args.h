@@ -13,15 +13,16 @@ enum { kCudaMaxSources = 64, kCudaMaxRows = 128 };
 /* Without bool, which has no arithmetic; with half precision last among those that cast. */
 enum { kCudaNumDTypes = 8 };
 
-/* covey_reduce_<dtype>: outputs[k][i] = post * (pre*inputs[0][i] op pre*inputs[1][i] op ...), for
- * every k and i < count_elems: rules K1-K6 of core/run/kernels.h. An output may be one of the
- * inputs, never overlap one partly. */
+/* covey_reduce_<dtype>: outputs[k][i] = post * (pre*inputs[0][i] op pre*inputs[1][i] op ...) /
+ * divisor, for every k and i < count_elems: rules K1-K6 of core/run/kernels.h. An output may be one
+ * of the inputs, never overlap one partly. */
 typedef struct CudaReduceArgs {
   uint64_t inputs[kCudaMaxSources];
   uint64_t outputs[kCudaMaxSources];
   uint64_t count_elems;
   double prescale;
   double postscale;
+  int32_t divisor;
   uint32_t num_inputs; /* at least 1 */
   uint32_t num_outputs;
   uint32_t op;

@@ -96,7 +96,7 @@ struct ReducePart {
     }
     Elems<T, kCount> result = {};
     for (unsigned e = 0; e < kCount; ++e)
-      result.of[e] = Write<T>(Canonical(Scale(sum.of[e], args.postscale)));
+      result.of[e] = Write<T>(Canonical(Divide(Scale(sum.of[e], args.postscale), args.divisor)));
     for (uint32_t k = 0; k < args.num_outputs; ++k)
       Store<T, kCount>(args.outputs[k], index, result);
   }

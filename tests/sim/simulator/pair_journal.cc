@@ -120,7 +120,7 @@ void PairJournal::CheckMean(const std::vector<Model>& now, int32_t a, int32_t b)
     const std::byte* inputs[] = {before_a->data() + shard.offset_bytes,
                                  before_b->data() + shard.offset_bytes};
     std::byte* output = expected.data() + shard.offset_bytes;
-    ScalarKernels().reduce({.dtype = shard.dtype, .op = Op::kSum, .postscale = 0.5},
+    ScalarKernels().reduce({.dtype = shard.dtype, .op = Op::kSum, .divisor = 2},
                            std::span<const std::byte* const>(inputs),
                            std::span<std::byte* const>(&output, 1), shard.count, Stores::kCached);
   }
@@ -206,8 +206,8 @@ void PairJournal::CheckMeanOfAll(const Bytes& model) {
       models[i] = ModelOf(static_cast<int32_t>(i))->data() + shard.offset_bytes;
     std::byte* to = mean.data() + shard.offset_bytes;
     ScalarKernels().reduce(
-        {.dtype = shard.dtype, .op = Op::kSum, .postscale = 1.0 / static_cast<double>(size)},
-        models, std::span<std::byte* const>(&to, 1), shard.count, Stores::kCached);
+        {.dtype = shard.dtype, .op = Op::kSum, .divisor = static_cast<int32_t>(size)}, models,
+        std::span<std::byte* const>(&to, 1), shard.count, Stores::kCached);
   }
   if (!IsEqual(mean, model)) Fail("5: what all have after finish() is not the mean of all");
 }

@@ -61,12 +61,14 @@ void PutInteger(DType dtype, int64_t v, std::byte* to) {
   }
 }
 
-// v * scale as core/run/kernels.h says (K3, K4).
-void PutScaled(DType dtype, int64_t v, double scale, std::byte* to) {
-  if (scale == 1.0) return PutInteger(dtype, v, to);
-  if (dtype == DType::kF32) return Put(to, static_cast<float>(v) * static_cast<float>(scale));
-  if (dtype == DType::kF64) return Put(to, static_cast<double>(v) * scale);
-  PutInteger(dtype, static_cast<int64_t>(std::trunc(static_cast<double>(v) * scale)), to);
+// v * scale / divisor as core/run/kernels.h says (K3, K4).
+void PutScaled(DType dtype, int64_t v, double scale, size_t divisor, std::byte* to) {
+  if (scale == 1.0 && divisor == 1) return PutInteger(dtype, v, to);
+  const double scaled = static_cast<double>(v) * scale;
+  if (dtype == DType::kF32)
+    return Put(to, static_cast<float>(v) * static_cast<float>(scale) / static_cast<float>(divisor));
+  if (dtype == DType::kF64) return Put(to, scaled / static_cast<double>(divisor));
+  PutInteger(dtype, static_cast<int64_t>(scaled) / static_cast<int64_t>(divisor), to);
 }
 
 int64_t Combine(Op op, int64_t a, int64_t b) {
@@ -109,8 +111,7 @@ void PutReduced(Contributor who, const ProgramOp& op, size_t elem, std::byte* to
     sum = any ? Combine(spec.op, sum, mine) : mine;
     any = true;
   }
-  const double average = spec.average ? 1.0 / static_cast<double>(who.size) : 1.0;
-  PutScaled(spec.dtype, sum, spec.postscale * average, to);
+  PutScaled(spec.dtype, sum, spec.postscale, spec.average ? who.size : 1, to);
 }
 
 // How far from what is exact an element may be: every contribution by the codec's bound (rule D3),

@@ -25,8 +25,10 @@ constexpr Op kOps[] = {Op::kSum, Op::kMin, Op::kMax, Op::kProduct};
 constexpr size_t kCounts[] = {0, 1, 3, 7, 8, 15, 16, 17, 63, 64, 65, 1000, 4099};
 struct Scales {
   double pre, post;
+  int32_t divisor;
 };
-constexpr Scales kScales[] = {{1, 1}, {1, 1.0 / 3}, {0.7, 1}, {-1.5, 1e3}};
+constexpr Scales kScales[] = {{1, 1, 1}, {1, 1.0 / 3, 1}, {0.7, 1, 1}, {-1.5, 1e3, 7},
+                              {1, 1, 3}, {1, 0.7, 4},     {1, 1, 8}};
 
 uint64_t Seed() { return 1 + static_cast<uint64_t>(GTEST_FLAG_GET(random_seed)); }
 
@@ -109,8 +111,9 @@ struct Case {
   std::string ToString() const {
     return std::string(NameOf(reduction.dtype)) + " " + NameOf(reduction.op) + " pre " +
            std::to_string(reduction.prescale) + " post " + std::to_string(reduction.postscale) +
-           " inputs " + std::to_string(num_inputs) + " outputs " + std::to_string(num_outputs) +
-           " count " + std::to_string(count) + " offset " + std::to_string(offset_bytes) +
+           " divisor " + std::to_string(reduction.divisor) + " inputs " +
+           std::to_string(num_inputs) + " outputs " + std::to_string(num_outputs) + " count " +
+           std::to_string(count) + " offset " + std::to_string(offset_bytes) +
            (in_place ? " in place" : "") + (stores == Stores::kStreaming ? " streaming" : "") +
            " seed " + std::to_string(Seed());
   }
@@ -161,7 +164,7 @@ TEST_P(KernelsOfDType, ReduceEqualsScalar) {
         for (size_t count : kCounts) {
           for (unsigned bits = 0; bits < 8; ++bits) {
             const size_t offset_bytes = (bits & 1) != 0 ? size * (1 + turn % 3) : 0;
-            const Case c = {{GetParam(), op, scales.pre, scales.post},
+            const Case c = {{GetParam(), op, scales.pre, scales.post, scales.divisor},
                             num_inputs,
                             1 + turn++ % 3,
                             count,
@@ -220,7 +223,7 @@ TEST_P(KernelsOfDType, HopsEqualReduce) {
     for (Scales scales : kScales) {
       for (size_t num_inputs = 1; num_inputs <= 5; ++num_inputs) {
         for (size_t count : kCounts) {
-          const Case c = {{GetParam(), op, scales.pre, scales.post},
+          const Case c = {{GetParam(), op, scales.pre, scales.post, scales.divisor},
                           num_inputs,
                           1,
                           count,

@@ -111,6 +111,35 @@ TEST(Kernels, HalfPrecisionIsRoundedOnce) {
   }
 }
 
+// The product with 1/7 gives -100.0000076 and 0.99999994.
+TEST(Kernels, AveragesAreQuotientsNotProducts) {
+  for (const Kernels* k : AllKernels()) {
+    const Reduction average = {.dtype = DType::kF32, .op = Op::kSum, .divisor = 7};
+    EXPECT_EQ(ReduceOne<float>(*k, average, std::vector<float>(7, -100)), -100.0f) << k->name;
+    const Reduction of_49 = {.dtype = DType::kF64, .op = Op::kSum, .divisor = 49};
+    EXPECT_EQ(ReduceOne<double>(*k, of_49, std::vector<double>(49, 1)), 1.0) << k->name;
+  }
+}
+
+// Of all of a type's values: |sum| < 2^63 is divided as an integer, whatever a double could hold.
+TEST(Kernels, AveragesOfIntegersAreTruncatedQuotients) {
+  for (const Kernels* k : AllKernels()) {
+    const auto by = [](DType dtype, int32_t divisor) {
+      return Reduction{.dtype = dtype, .op = Op::kSum, .divisor = divisor};
+    };
+    for (int32_t n : {2, 3, 7, 49, 200, 1024}) {
+      for (const int64_t mean : {int64_t{1}, int64_t{255}, (int64_t{1} << 52) + 1}) {
+        const int64_t sum = mean * n + n - 1;
+        ASSERT_EQ(ReduceOne<int64_t>(*k, by(DType::kI64, n), {sum}), mean) << k->name << ", " << n;
+        ASSERT_EQ(ReduceOne<int64_t>(*k, by(DType::kI64, n), {-sum}), -mean) << k->name;
+      }
+    }
+    EXPECT_EQ(ReduceOne<int8_t>(*k, by(DType::kI8, 200), {-128}), 0) << k->name;
+    EXPECT_EQ(ReduceOne<uint64_t>(*k, by(DType::kU64, 1), {UINT64_MAX}), UINT64_MAX) << k->name;
+    EXPECT_EQ(ReduceOne<uint64_t>(*k, by(DType::kU64, 3), {UINT64_MAX}), UINT64_MAX / 3) << k->name;
+  }
+}
+
 TEST(Kernels, SumsInTheOrderGiven) {
   for (const Kernels* k : AllKernels()) {
     const Reduction sum = {DType::kF32, Op::kSum, 1, 1};
@@ -152,7 +181,7 @@ TEST(KernelsDeathTest, RefuseBoolAndAverage) {
     EXPECT_DEATH(ReduceOne<uint8_t>(*k, {DType::kBool, Op::kSum, 1, 1}, {1}),
                  "no arithmetic on bool");
     EXPECT_DEATH(ReduceOne<float>(*k, {DType::kF32, Op::kAverage, 1, 1}, {1}),
-                 "an average is a sum with a postscale");
+                 "an average is a sum with a divisor");
   }
 }
 

@@ -75,16 +75,17 @@ template <unsigned kOp, class T>
 T Ours(const Reduction& r, T a, T b) {
   const auto sum = cuda::Combine<kOp>(cuda::Scale(cuda::Read(a), r.prescale),
                                       cuda::Scale(cuda::Read(b), r.prescale));
-  return cuda::Write<T>(cuda::Canonical(cuda::Scale(sum, r.postscale)));
+  return cuda::Write<T>(cuda::Canonical(cuda::Divide(cuda::Scale(sum, r.postscale), r.divisor)));
 }
 
 template <class T>
-void ExpectSame(T a, T b, double prescale, double postscale) {
+void ExpectSame(T a, T b, double prescale, double postscale, int32_t divisor = 1) {
   const auto check = [&](Op op, const auto& ours) {
-    const Reduction r = {DTypeOf<T>::kValue, op, prescale, postscale};
+    const Reduction r = {DTypeOf<T>::kValue, op, prescale, postscale, divisor};
     ASSERT_EQ(BitsOf(ours(r, a, b)), BitsOf(Reference(r, a, b)))
         << NameOf(r.dtype) << " " << NameOf(op) << " of " << std::hex << BitsOf(a) << " and "
-        << BitsOf(b) << std::dec << " scaled by " << prescale << " and " << postscale;
+        << BitsOf(b) << std::dec << " scaled by " << prescale << " and " << postscale
+        << ", divided by " << divisor;
   };
   check(Op::kSum, Ours<cuda::kSum, T>);
   check(Op::kMin, Ours<cuda::kMin, T>);
@@ -174,6 +175,7 @@ void CombinesRandom() {
     for (int k = 0; k < 2; ++k) std::memcpy(&values[k], &bits[k], sizeof(T));
     ExpectSame<T>(values[0], values[1], 1, 1);
     ExpectSame<T>(values[0], values[1], kScales[rng() % 7], kScales[rng() % 7]);
+    ExpectSame<T>(values[0], values[1], 1, 1, static_cast<int32_t>(1 + rng() % 300));
     if (testing::Test::HasFatalFailure()) return;
   }
 }

@@ -23,7 +23,11 @@ constexpr DType kFloats[] = {DType::kF32, DType::kF16, DType::kBF16};
 constexpr Op kOps[] = {Op::kSum, Op::kMin, Op::kMax, Op::kProduct};
 constexpr size_t kCounts[] = {0, 1, 3, 16, 17, 63, 257};
 constexpr uint64_t kThreads[] = {1, 3, 64};
-constexpr double kScales[][2] = {{1, 1}, {1, 1.0 / 3}, {0.7, 1}, {-1.5, 1e3}};
+struct Scales {
+  double pre, post;
+  int32_t divisor;
+};
+constexpr Scales kScales[] = {{1, 1, 1}, {1, 1.0 / 3, 1}, {0.7, 1, 1}, {-1.5, 1e3, 1}, {1, 1, 3}};
 
 uint32_t Seed() { return static_cast<uint32_t>(GTEST_FLAG_GET(random_seed)) + 1; }
 
@@ -101,6 +105,7 @@ void ExpectReduced(const Reduction& r, const Shape& shape, std::mt19937_64& rng)
   args.count_elems = shape.count;
   args.prescale = r.prescale;
   args.postscale = r.postscale;
+  args.divisor = r.divisor;
   args.num_inputs = static_cast<uint32_t>(shape.num_inputs);
   args.num_outputs = 2;
   args.op = static_cast<uint32_t>(r.op);
@@ -114,17 +119,18 @@ void ExpectReduced(const Reduction& r, const Shape& shape, std::mt19937_64& rng)
   ASSERT_TRUE(out.IsLike(expected, length) && in[0].IsLike(in_expected[0], length))
       << NameOf(r.dtype) << " " << NameOf(r.op) << " of " << shape.num_inputs << " x "
       << shape.count << " at " << shape.offset << " by " << shape.threads << " threads, scaled by "
-      << r.prescale << " and " << r.postscale << ", seed " << Seed();
+      << r.prescale << " and " << r.postscale << ", divided by " << r.divisor << ", seed "
+      << Seed();
 }
 
 TEST(LoopsTest, ReducesInRankOrder) {
   std::mt19937_64 rng(Seed());
   for (const DType dtype : kDTypes)
     for (const Op op : kOps)
-      for (const auto& scales : kScales)
+      for (const Scales& scales : kScales)
         for (const size_t count : kCounts)
           for (const uint64_t threads : kThreads) {
-            const Reduction r = {dtype, op, scales[0], scales[1]};
+            const Reduction r = {dtype, op, scales.pre, scales.post, scales.divisor};
             const size_t offset = rng() % 2 == 0 ? 0 : SizeOf(dtype);
             ExpectReduced(r, {1 + rng() % 5, count, offset, threads}, rng);
             if (HasFatalFailure()) return;
