@@ -6,6 +6,8 @@ load(
     ":mutants_of_code.bzl",
     "BODIES",
     "CODE_MUTANTS",
+    "NATIVE_MUTANTS",
+    "NATIVE_UNMUTATED",
     "UNMUTATED",
 )
 
@@ -260,6 +262,46 @@ def code_mutant_tests(folder, **kwargs):
         **kwargs
     )
 
+def native_mutant_test(folder, srcs, **kwargs):
+    """A test of the C extension with all mutants of NATIVE_MUTANTS, see folder/mutants_test.py."""
+    native.genrule(
+        name = folder + "/switches",
+        testonly = True,
+        outs = [folder + "/switches.c"],
+        cmd = "$(location :mutate) $@ --switches " + " ".join(NATIVE_MUTANTS.keys()),
+        tools = [":mutate"],
+    )
+    native.cc_binary(
+        name = folder + "/_native.abi3.so",
+        testonly = True,
+        srcs = _mutated(folder, NATIVE_MUTANTS) + NATIVE_UNMUTATED + [folder + "/switches.c"],
+        additional_linker_inputs = ["//frameworks:covey/libcovey.so"],
+        copts = [
+            "-DPy_LIMITED_API=0x03090000",
+            "-w",
+        ],
+        linkopts = [
+            "$(location //frameworks:covey/libcovey.so)",
+            "-Wl,-rpath,'$$ORIGIN'",
+            "-static-libgcc",
+        ],
+        linkshared = True,
+        deps = [
+            "//core:header",
+            "@covey_python//:headers",
+        ],
+    )
+    native.py_test(
+        name = folder + "/mutants_test",
+        srcs = [folder + "/mutants_test.py", "runner.py", "lean/sitecustomize.py"] + srcs,
+        args = ["tests/%s/mutants_test.py" % folder],
+        data = [folder + "/_native.abi3.so"] + native.glob([folder + "/*.txt"]),
+        main = "runner.py",
+        python_version = "PY3",
+        deps = ["//frameworks:covey"],
+        **kwargs
+    )
+
 def _mutated(folder, table):
     """The sources with their mutants, which stand before the library that holds the originals."""
     found = [path[len(folder) + 1:-len(".txt")] for path in native.glob([folder + "/*.txt"])]
@@ -270,7 +312,8 @@ def _mutated(folder, table):
         for file in files:
             mutants.setdefault(file, []).append("%s/%s.txt" % (folder, name))
     for file, texts in mutants.items():
-        source = "//%s:%s" % tuple(file.rsplit("/", 1))
+        split = file.split if file.endswith(".c") else file.rsplit
+        source = "//%s:%s" % tuple(split("/", 1))
         native.genrule(
             name = "%s/%s_mutated" % (folder, file),
             testonly = True,

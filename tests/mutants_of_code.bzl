@@ -131,3 +131,42 @@ UNMUTATED = [
     "//ops/transports:shm_watch.h",
     "//ops/transports:shm_words.h",
 ]
+
+# Of the C extension; which tests are to fail stands in the texts (mutants/native/mutants_test.py).
+NATIVE_MUTANTS = {
+    "native_buffers_hold_no_memory": (["frameworks/native/memory.c"], None),
+    "native_dropped_tensors_are_let_go": (["frameworks/native/handle.c"], None),
+    "native_ended_tensors_are_kept": (["frameworks/native/handle.c"], None),
+    "native_failed_finish_is_forgotten": (["frameworks/native/handle.c"], None),
+    "native_handles_of_an_earlier_runtime_are_used": (["frameworks/native/handle.c"], None),
+    "native_interrupts_are_cleared": (["frameworks/native/shortcut.c"], None),
+    "native_lists_of_two_types_are_taken": (["frameworks/native/shortcut.c"], None),
+    "native_memory_is_never_given_back": (["frameworks/native/memory.c"], None),
+    "native_negated_are_sent_as_they_lie": (["frameworks/native/shortcut.c"], None),
+    "native_orphans_are_kept": (["frameworks/native/handle.c"], None),
+    "native_ranks_are_cut_to_32_bits": (["frameworks/native/module.c"], None),
+    "native_shutdown_is_no_abort": (["frameworks/native/handle.c"], None),
+    "native_shutdown_keeps_orphans": (["frameworks/native/module.c"], None),
+    "native_strided_tensors_are_taken": (["frameworks/native/dlpack.c"], None),
+    "native_submitted_keeps_nothing": (["frameworks/native/submit.c"], None),
+    "native_texts_are_cut": (["frameworks/native/module.c"], None),
+    "native_too_many_dimensions_are_taken": (["frameworks/native/submit.c"], None),
+    "native_two_threads_finish": (["frameworks/native/handle.c"], None),
+    "native_types_are_told_by_bits_alone": (["frameworks/native/dlpack.c"], None),
+    "native_unknown_names_are_taken": (["frameworks/native/shortcut.c"], None),
+}
+
+# The rest of its sources.
+NATIVE_UNMUTATED = [
+    "//frameworks:native/bench.c",
+    "//frameworks:native/control.c",
+    "//frameworks:native/methods.c",
+    "//frameworks:native/neighbors.c",
+    "//frameworks:native/pairs.c",
+    "//frameworks:native/rounds.c",
+    "//frameworks:native/snapshots.c",
+    "//frameworks:native/tuples.c",
+    "//frameworks:native/values.c",
+    "//frameworks:native/window.c",
+    "//frameworks:native/native.h",
+]

@@ -66,7 +66,9 @@ class ShortcutTest(unittest.TestCase):
                         self.assertEqual(one is after, way.in_place)
                         self.assertTrue(torch.equal(before, after))
             mixed = [torch.ones(1), torch.ones(1, dtype=torch.float64)]
-            for unusual in (mixed, [], [torch.ones(2, 2).t(), 1], iter(mixed), torch.ones(3)):
+            as_wide = [torch.ones(1), torch.ones(1, dtype=torch.int32)]
+            strided = [torch.ones(2, 2).t(), 1]
+            for unusual in (mixed, as_wide, [], strided, iter(mixed), torch.ones(3)):
                 self.assertIsNone(call((unusual,), {}))
         self.assertEqual(hvd.grouped_allreduce(mixed)[1].dtype, torch.float64)
         self.assertEqual(hvd.grouped_allreduce([]), [])
@@ -201,6 +203,15 @@ class ShortcutTest(unittest.TestCase):
             ):
                 self.assertIsNone(short(way, *args, **options), f"{way} {args} {options}")
         self.assertEqual(covey.stats()["operations"], before)
+
+    def test_an_interrupt_is_no_unusual_call(self) -> None:
+        class Interrupted(torch.Tensor):
+            def is_neg(self) -> bool:
+                raise KeyboardInterrupt
+
+        for way in WAYS:
+            with self.assertRaises(KeyboardInterrupt):
+                short(way, torch.ones(3).as_subclass(Interrupted))
 
     def test_errors_are_those_of_the_long_way(self) -> None:
         for wrong, kind, text in (

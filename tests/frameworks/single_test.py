@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import inspect
 import subprocess
 import sys
@@ -299,6 +300,11 @@ class MemoryTest(unittest.TestCase):
         with self.assertRaises(TypeError):
             type(memory)()
 
+    def test_texts_of_any_length_are_whole(self) -> None:
+        for text in (_native.knobs(), _native.methods()):
+            self.assertGreater(len(text), 4096, "the room for it at first")
+            self.assertIsInstance(json.loads(text), (dict, list))
+
     def test_a_differentiable_gather_may_be_overwritten(self) -> None:
         tensor = torch.ones(3, requires_grad=True)
         gathered = hvd.allgather(tensor, name="differentiable")
@@ -339,7 +345,8 @@ class MemoryTest(unittest.TestCase):
     def test_wrong_arguments_of_the_extension(self) -> None:
         good = (0, 0, "x", 0, 0, 1.0, 1.0, 0, bytearray(4), None, (1,), None)
         _native.submit1(*good).wait()
-        for place, wrong in ((10, [1]), (10, ("a",)), (8, "text"), (10, (1,) * 17), (2, 3)):
+        shapes = [1], ("a",), (1,) * 17, (1,) * 900
+        for place, wrong in (*((10, shape) for shape in shapes), (8, "text"), (2, 3)):
             arguments = list(good)
             arguments[place] = wrong
             with self.assertRaises((TypeError, ValueError, OverflowError)):
@@ -347,6 +354,8 @@ class MemoryTest(unittest.TestCase):
         for inputs, outputs in ((((0, 0),), None), (((0, 0, (1,)),), ()), ((1,), None)):
             with self.assertRaises((TypeError, ValueError)):
                 _native.submit(0, 0, None, 0, 0, 1.0, 1.0, inputs, outputs, None)
+        with self.assertRaises(ValueError):
+            _native.group_of((1 << 32,))
         with self.assertRaises(TypeError):
             _native.Handle()
         with self.assertRaises(ValueError):

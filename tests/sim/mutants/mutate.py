@@ -2,6 +2,7 @@
 
     mutate.py OUT PATH MUTANT...               the file at PATH with all these mutants
     mutate.py OUT --table NAME=FOCUS=SEEDS...  the variables themselves, see mutants.h
+    mutate.py OUT --switches NAME...           the same in C: the environment says which is true
 
 A mutant is a text: a comment says which rule it removes; `@@ path` begins a file, `@@ path N` one
 in which the text occurs N times; then lines of `-` are to be found there, as they stand, and
@@ -101,9 +102,9 @@ def mutate(text: str, changes: List[Change]) -> List[str]:
     return bodies
 
 
-def merge(text: str, mutants: Dict[str, List[str]]) -> str:
+def merge(text: str, mutants: Dict[str, List[str]], is_c: bool) -> str:
     """The source with all mutants. `mutants`: their bodies, by name."""
-    scope = "covey::" if 'extern "C" {' in text else ""
+    scope = "covey::" if 'extern "C" {' in text and not is_c else ""
     lines = text.splitlines(keepends=True)
     for index, body in reversed(list(enumerate(bodies_of(text)))):
         ways = []
@@ -113,6 +114,8 @@ def merge(text: str, mutants: Dict[str, List[str]]) -> str:
                 ways.append(f"if ({scope}mutant_{name}) {{\n{bodies[index]}{end}}}\n")
         lines[body.begin : body.begin] = ways
     variables = "".join(f"extern bool mutant_{name};\n" for name in mutants)
+    if is_c:
+        return "#include <stdbool.h>\n" + variables + "".join(lines)
     return f"namespace covey {{\n{variables}}}\n" + "".join(lines)
 
 
@@ -125,6 +128,17 @@ def table(rows: List[str]) -> str:
     return (
         f'#include "tests/sim/mutants/mutants.h"\n\nnamespace covey {{\n{variables}\n'
         f"const std::vector<Mutant> kMutants = {{\n{lines}}};\n}}\n"
+    )
+
+
+def switches(names: List[str]) -> str:
+    """The variables, in C."""
+    variables = "".join(f"bool mutant_{name};\n" for name in names)
+    choices = "".join(f'  mutant_{name} = strcmp(chosen, "{name}") == 0;\n' for name in names)
+    return (
+        "#include <stdbool.h>\n#include <stdlib.h>\n#include <string.h>\n"
+        f"{variables}__attribute__((constructor)) static void Choose(void) {{\n"
+        f'  const char* chosen = getenv("MUTANT");\n  if (chosen == NULL) return;\n{choices}}}\n'
     )
 
 
@@ -141,12 +155,14 @@ def mutated(path: str, mutants: List[str]) -> str:
                 text = replaced(text, change)
             else:
                 changes[name].append(change)
-    return merge(text, {name: mutate(text, mine) for name, mine in changes.items()})
+    bodies = {name: mutate(text, mine) for name, mine in changes.items()}
+    return merge(text, bodies, path.endswith(".c"))
 
 
 def main(out: str, path: str, mutants: List[str]) -> None:
     """Writes the file OUT."""
-    text = table(mutants) if path == "--table" else mutated(path, mutants)
+    made = {"--table": table, "--switches": switches}
+    text = made[path](mutants) if path in made else mutated(path, mutants)
     pathlib.Path(out).write_text(text, encoding="utf-8")
 
 
