@@ -47,12 +47,14 @@ Tag: {tag}
 """
 
 # Not entry points: pip's wrappers for those import other things before a line of ours is run, and a
-# Ctrl-C there shows a traceback.
+# Ctrl-C there shows a traceback. The ranks of `covey bench` import the command that starts them,
+# hence the condition.
 _SCRIPT = """\
 #!python
-import covey_command
+if __name__ == "__main__":
+    import covey_command
 
-raise SystemExit(covey_command.{function}())
+    raise SystemExit(covey_command.{function}())
 """
 _SCRIPTS = {"covey": "main", "coveyrun": "coveyrun_main"}
 

@@ -33,9 +33,18 @@ class WheelTest(unittest.TestCase):
         where = self.there.run(["python", "-c", "import covey; print(covey.__file__)"])
         self.assertIn("site-packages", where)
 
-    def test_trains_once_torch_is_there(self) -> None:
+    def lend_torch(self) -> str:
         packages = self.there.lend_torch()
-        self.assertIsNotNone(packages, "tools/setup installs torch")
+        assert packages is not None, "tools/setup installs torch"
+        return packages
+
+    def test_measures_once_torch_is_there(self) -> None:
+        """Its ranks import the installed command, which must not start ranks again."""
+        command = "covey bench latency --small --rounds 1 --samples 1 --sizes 8 --vs none".split()
+        self.assertIn("8 B", self.there.run(command, PYTHONPATH=self.lend_torch()))
+
+    def test_trains_once_torch_is_there(self) -> None:
+        packages = self.lend_torch()
         example = ROOT / "examples" / "pytorch_minimal.py"
         command = ["coveyrun", "-np", "2", "python", str(example)]
         lines = self.there.run(command, PYTHONPATH=packages).splitlines()
