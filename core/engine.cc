@@ -191,7 +191,8 @@ bool Engine::DriveUntil(const std::atomic<bool>& ended, Time deadline) {
       Release();
       if (queue_->HasCallbacks()) queue_->RunCallbacks();
     }
-    if (MonotonicNow() >= deadline) break;
+    if (ended.load(std::memory_order_acquire)) break;
+    if (deadline != kNever && MonotonicNow() >= deadline) break;
   }
   if (has_claimed) HandOn();
   return ended.load(std::memory_order_acquire);

@@ -82,7 +82,7 @@ Time Runtime::RunOnce(bool* moved) {
   join_.Progress(negotiator_, now);
   negotiator_.BreakAwaited();
   negotiator_.OnTick(now);
-  StartAndProgress(moved);
+  StartAndProgress(now, moved);
   FinishEnded(moved);
   WatchStalls(now);
   SendAll(moved);
@@ -237,9 +237,8 @@ void Runtime::CloseIfLost(const Stream& stream) {
   }
 }
 
-void Runtime::StartAndProgress(bool* moved) {
-  do {
-    const Time now = options_.clock->Now();
+void Runtime::StartAndProgress(Time now, bool* moved) {
+  for (;; now = options_.clock->Now()) {
     for (const Negotiator::Start& start : negotiator_.startable()) {
       *moved = true;
       const uint32_t entry = start.entry == nullptr ? 0 : start.entry->id;
@@ -255,10 +254,11 @@ void Runtime::StartAndProgress(bool* moved) {
     negotiator_.startable().clear();
     *moved |= executor_.Progress(now);
     if (executor_.ended().empty()) return;
-    const Time ended_at = options_.clock->Now();
+    const Time ended_at = timeline_ == nullptr ? now : options_.clock->Now();
     for (Exchange* exchange : executor_.ended()) HandleEnded(exchange, ended_at);
     executor_.ended().clear();
-  } while (!negotiator_.startable().empty());
+    if (negotiator_.startable().empty()) return;
+  }
 }
 
 void Runtime::HandleEnded(Exchange* exchange, Time now) {

@@ -106,7 +106,7 @@ class Runtime {
   void WatchPeers(Time now);
   void CloseIfLost(const Stream& stream);
   void Drop(const Message& message);
-  void StartAndProgress(bool* moved);
+  void StartAndProgress(Time now, bool* moved);
   void HandleEnded(Exchange* exchange, Time now);
   void FinishEnded(bool* moved);
   void SendAll(bool* moved);

@@ -74,20 +74,21 @@ struct Turn {
     return static_cast<int32_t>(more << (32 - kTimesBits)) >> (32 - kTimesBits);
   }
 
-  static constexpr int kTimesBits = 15;
+  static constexpr int kTimesBits = 15;  // of `buffer` too: kMostResultBuffers
   uint64_t Word() const {
-    return executed << 18 | uint64_t{final} << 17 | uint64_t{expired} << 16 |
-           uint64_t{fired} << 15 | (fired ? buffer : times);
+    return executed << (kTimesBits + 3) | uint64_t{final} << (kTimesBits + 2) |
+           uint64_t{expired} << (kTimesBits + 1) | uint64_t{fired} << kTimesBits |
+           (fired ? buffer : times);
   }
   static Turn Of(uint64_t word) {
-    const bool fired = (word >> 15 & 1) != 0;
-    const auto number = static_cast<uint32_t>(word & 0x7fff);
-    return {.executed = word >> 18,
+    const auto number = static_cast<uint32_t>(word & ((1u << kTimesBits) - 1));
+    const bool fired = (word >> kTimesBits & 1) != 0;
+    return {.executed = word >> (kTimesBits + 3),
             .fired = fired,
             .buffer = fired ? number : 0,
             .times = fired ? 0 : number,
-            .expired = (word >> 16 & 1) != 0,
-            .final = (word >> 17 & 1) != 0};
+            .expired = (word >> (kTimesBits + 1) & 1) != 0,
+            .final = (word >> (kTimesBits + 2) & 1) != 0};
   }
 };
 

@@ -44,7 +44,7 @@ TEST_P(NullsTest, HaveComeAndAreNoContribution) {
         EXPECT_EQ(last[static_cast<size_t>(r)], any && r > 0 ? 1 : 0);
         if (any && r > 0) sum += static_cast<float>(ValueOf(r, 1, 3));
       }
-      EXPECT_EQ(floats[3], any ? sum * (1.0f / static_cast<float>(size() - 1)) : 0.0f);
+      EXPECT_EQ(floats[3], any ? sum / static_cast<float>(size() - 1) : 0.0f);
     }
     EXPECT_EQ(trainer.Finish(), COVEY_OK);
   });

@@ -143,7 +143,7 @@ TEST_P(RoundsTest, AverageDividesByTheRecordsDivisor) {
     EXPECT_EQ(record.divisor, size());
     float sum = 0;
     for (int r = 0; r < size(); ++r) sum += static_cast<float>(ValueOf(r, 1, 3));
-    EXPECT_EQ(floats[3], sum * (1.0f / static_cast<float>(size())));
+    EXPECT_EQ(floats[3], sum / static_cast<float>(size()));
     EXPECT_EQ(trainer.Finish(), COVEY_OK);
   });
 }

@@ -125,13 +125,11 @@ class MaxWaitTest(unittest.TestCase):
                         self.assertEqual(known, other[: len(known)])
 
     def test_while_nobody_is_late_with_three_ranks(self) -> None:
-        """As above, but finish() takes the mean of equal models again: (x + x + x) / 3 may be the
-        number beside x. Without max_wait nothing is averaged that has not changed."""
+        """As above: where finish() takes the mean of equal models again, (x + x + x) / 3 is x."""
         for method in ("allreduce:", "local:H=3,", "local:H=1,"):
             plain = pool(3).call(train, "momentum", method.rstrip(":,"), 11)
             limited = pool(3).call(train, "momentum", method + PATIENT, 11)
-            self.assertEqual([run[:-1] for run in limited], [run[:-1] for run in plain], method)
-            self.assertEqual(limited == plain, method != "local:H=1,", method)
+            self.assertEqual(limited, plain, method)
 
     def test_finish_in_between_shifts_nothing(self) -> None:
         for method in ("local:H=4", "allreduce"):

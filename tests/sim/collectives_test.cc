@@ -91,9 +91,8 @@ std::vector<float> Expected(const Case& c, size_t index) {
   for (size_t j = 1; j < c.shares.size(); ++j)
     for (size_t i = 0; i < result.size(); ++i)
       result[i] = Combine(c.op, result[i], c.shares[j].input[i]);
-  const auto n = static_cast<double>(c.members.size());
   if (c.average)
-    for (float& v : result) v *= static_cast<float>(1.0 / n);
+    for (float& v : result) v /= static_cast<float>(c.members.size());
   if (c.kind == Kind::kAllreduce) return result;
   std::vector<float> part;
   for (const auto& [begin, end] : PartsOf(c, index))

@@ -41,7 +41,7 @@ inline float ExpectedOf(const CircuitStream& stream, const std::vector<CircuitSh
             : stream.op == Op::kMax ? std::max(value, other)
                                     : value * other;
   }
-  return stream.average ? value * (1.0f / static_cast<float>(shares.size())) : value;
+  return stream.average ? value / static_cast<float>(shares.size()) : value;
 }
 
 }  // namespace covey

@@ -110,7 +110,7 @@ void CircuitCables::Do(const std::vector<const Item*>& items) {
     } else {
       const bool average = work.op == static_cast<int32_t>(Op::kAverage);
       const Op op = average ? Op::kSum : Op{static_cast<uint8_t>(work.op)};
-      ScalarKernels().reduce({dtype, op, 1.0, average ? 1.0 / static_cast<double>(size) : 1.0},
+      ScalarKernels().reduce({dtype, op, 1.0, 1.0, average ? static_cast<int32_t>(size) : 1},
                              sources, {&target, 1}, in_count, Stores::kCached);
     }
     const size_t bytes = count * SizeOf(dtype);

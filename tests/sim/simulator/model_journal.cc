@@ -10,10 +10,10 @@ namespace {
 std::string Name(int32_t rank) { return "rank " + std::to_string(rank); }
 std::string Number(uint64_t version) { return "version " + std::to_string(version); }
 
-// to = scale * (times[0] * from[0] + times[1] * from[1] + ...), one after the other.
+// to = (times[0] * from[0] + times[1] * from[1] + ...) / divisor, one after the other.
 template <typename T>
 void CombineAs(const RoundLayout::Shard& shard, const std::vector<const Bytes*>& from,
-               const std::vector<double>& times, double scale, Bytes* to) {
+               const std::vector<double>& times, double divisor, Bytes* to) {
   for (size_t i = 0; i < shard.count; ++i) {
     const size_t at = shard.offset_bytes + i * sizeof(T);
     T sum = 0;
@@ -23,18 +23,18 @@ void CombineAs(const RoundLayout::Shard& shard, const std::vector<const Bytes*>&
       value *= static_cast<T>(times[j]);
       sum = j == 0 ? value : sum + value;
     }
-    sum *= static_cast<T>(scale);
+    sum /= static_cast<T>(divisor);
     std::memcpy(to->data() + at, &sum, sizeof(T));
   }
 }
 
 Bytes Combine(const RoundLayout& layout, const std::vector<const Bytes*>& from,
-              const std::vector<double>& times, double scale) {
+              const std::vector<double>& times, double divisor) {
   Bytes to(layout.length_bytes());
   if (from.empty()) return to;
   for (const RoundLayout::Shard& shard : layout.shards()) {
-    if (shard.dtype == DType::kF32) CombineAs<float>(shard, from, times, scale, &to);
-    if (shard.dtype == DType::kF64) CombineAs<double>(shard, from, times, scale, &to);
+    if (shard.dtype == DType::kF32) CombineAs<float>(shard, from, times, divisor, &to);
+    if (shard.dtype == DType::kF64) CombineAs<double>(shard, from, times, divisor, &to);
   }
   return to;
 }
@@ -259,7 +259,7 @@ Bytes ModelJournal::MeanOf(const Result& result, int32_t sum) const {
       models.push_back(&ModelOf(i, result.contributions[index].last));
   }
   return Combine(memory_->layout(), models, std::vector<double>(models.size(), 1.0),
-                 1.0 / static_cast<double>(models.size()));
+                 static_cast<double>(models.size()));
 }
 
 void ModelJournal::OnMerge(int32_t rank, uint64_t step, uint64_t wanted, const Merged& merged,
@@ -290,7 +290,7 @@ void ModelJournal::OnMerge(int32_t rank, uint64_t step, uint64_t wanted, const M
   Bytes expected = MeanOf(result, result.sum_of[index]);
   if (is_late && !is_passed && !takes)
     expected = Combine(memory_->layout(), {&expected, &ModelOf(rank, step)},
-                       {static_cast<double>(count), 1.0}, 1.0 / (count + 1.0));
+                       {static_cast<double>(count), 1.0}, count + 1.0);
   const bool is_kept = is_late && is_passed && !takes && taken_[index] < step;
   const uint64_t offered = std::exchange(offered_again_[index], 0);
   if (offered > 0 && taken_[index] >= offered) begun_[index] = ModelOf(rank, offered);

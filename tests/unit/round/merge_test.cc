@@ -125,7 +125,7 @@ TEST(MergeTest, AreTheMeanOfAllInGroupsOfAll) {
     double sum = 0;
     for (const double model : models) sum += model;
     ranks.Step(&models);
-    for (const double model : models) EXPECT_EQ(model, sum * (1.0 / size)) << size;
+    for (const double model : models) EXPECT_EQ(model, sum / size) << size;
     std::fill(models.begin(), models.end(), 512.0);
     ranks.Step(&models);
     for (const double model : models) EXPECT_NEAR(model, 512.0, 1e-9) << size;
