@@ -114,7 +114,7 @@ absl::Status StatusOf(covey_code code, const covey_error& error) {
       /* OK */ absl::StatusCode::kOk,
       /* INVALID_ARGUMENT */ absl::StatusCode::kInvalidArgument,
       /* NOT_INITIALIZED */ absl::StatusCode::kFailedPrecondition,
-      /* MISMATCH */ absl::StatusCode::kInvalidArgument,
+      /* MISMATCH, as Horovod */ absl::StatusCode::kFailedPrecondition,
       /* ABORTED */ absl::StatusCode::kAborted,
       /* TIMEOUT */ absl::StatusCode::kDeadlineExceeded,
       /* UNSUPPORTED */ absl::StatusCode::kUnimplemented,

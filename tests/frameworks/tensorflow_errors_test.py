@@ -159,7 +159,7 @@ class ErrorsTest(unittest.TestCase):
             for in_graph in (False, True):
                 for kind, text in pool(SIZE).call(disagree, what, in_graph):
                     with self.subTest(what=what, in_graph=in_graph):
-                        self.assertEqual(kind, "InvalidArgumentError")
+                        self.assertEqual(kind, "FailedPreconditionError")
                         for word in ("allreduce.x", f"rank {ODD}", *words):
                             self.assertIn(word, text)
 

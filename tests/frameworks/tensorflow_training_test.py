@@ -95,6 +95,25 @@ def sparse_gradients() -> None:
         close(dense, wanted, "dense")
 
 
+def slices_in_a_group() -> None:
+    """Are gathered, between dense tensors that are added; what cannot be gathered is named."""
+    size, rank = hvd.size(), hvd.rank()
+    slices = tf.IndexedSlices(tf.fill([1, 2], rank + 1.0), tf.constant([rank]), tf.constant([9, 2]))
+    first, rows, last = hvd.grouped_allreduce(
+        [tf.ones(3), slices, tf.constant(rank)], op=hvd.Sum, name="mixed"
+    )
+    close(first, numpy.full(3, float(size)), "first")
+    assert int(last) == sum(range(size))
+    assert rows.indices.numpy().tolist() == list(range(size))
+    close(rows.values, [[r + 1.0] * 2 for r in range(size)], "rows")
+    try:
+        hvd.grouped_allreduce([slices], op=hvd.Max, name="mixed")
+    except NotImplementedError as error:
+        assert "'mixed.0'" in str(error), error
+    else:
+        raise AssertionError("taken")
+
+
 def keras_training() -> List[float]:
     """A model that differs at first is the same on all ranks in the end; its weights."""
     rank = hvd.rank()
@@ -159,6 +178,9 @@ class TrainingTest(unittest.TestCase):
 
     def test_sparse_gradients(self) -> None:
         pool(2).call(sparse_gradients, timeout=120)
+
+    def test_slices_in_a_group(self) -> None:
+        pool(2).call(slices_in_a_group, timeout=120)
 
     def test_a_keras_model_stays_equal(self) -> None:
         first, second = pool(2).call(keras_training, timeout=120)

@@ -47,7 +47,23 @@ from covey.basics import (
 )
 from covey.collectives import barrier, join
 from covey.errors import Unsupported
-from covey.group import Group, world
+from covey.horovod import (
+    HorovodInternalError,
+    ProcessSet,
+    add_process_set,
+    ccl_built,
+    cuda_built,
+    ddl_built,
+    global_process_set,
+    gloo_built,
+    gloo_enabled,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    remove_process_set,
+    rocm_built,
+)
 from covey.objects import allgather_object, broadcast_object
 from covey.ops import absent
 from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
@@ -57,34 +73,43 @@ from covey.tensorflow.functions import broadcast_variables
 from covey.tensorflow.ops import *  # noqa: F401,F403  # The operations: ops.__all__.
 from covey.tensorflow.tape import DistributedGradientTape
 
-ProcessSet = Group
-"""Horovod's name of :class:`covey.Group`."""
-global_process_set = world
-
 __all__ = [
     "Adasum",
     "Average",
     "Compression",
     "DistributedGradientTape",
+    "HorovodInternalError",
     "Max",
     "Min",
     "ProcessSet",
     "Product",
     "Sum",
+    "add_process_set",
     "allgather_object",
     "barrier",
     "broadcast_object",
     "broadcast_variables",
+    "ccl_built",
     "cross_rank",
     "cross_size",
+    "cuda_built",
+    "ddl_built",
     "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
     "init",
     "is_homogeneous",
     "is_initialized",
     "join",
     "local_rank",
     "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
     "rank",
+    "remove_process_set",
+    "rocm_built",
     "shutdown",
     "size",
     "start_timeline",

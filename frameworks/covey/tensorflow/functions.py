@@ -28,7 +28,7 @@ def broadcast_variables(
         inplace: accepted for Horovod's sake.
 
     Raises:
-        tf.errors.InvalidArgumentError: the ranks disagree on number, shapes or dtypes.
+        tf.errors.FailedPreconditionError: the ranks disagree on number, shapes or dtypes.
         tf.errors.AbortedError: a rank died or left.
 
     Example:

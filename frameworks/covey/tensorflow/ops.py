@@ -13,9 +13,9 @@ What they have in common:
   ``tf.while_loop`` its operations come one after the other.
 * ``process_set``: the ranks that take part; this rank must be one of them.
 * Errors are TensorFlow's, with Covey's message: ``tf.errors.InvalidArgumentError`` when the call is
-  wrong or the ranks disagree (later operations work), ``AbortedError`` when a rank died or left,
-  ``FailedPreconditionError`` before ``init()``, ``UnimplementedError`` and
-  ``ResourceExhaustedError``. What is wrong in every graph is a ``ValueError`` at once.
+  wrong, ``FailedPreconditionError`` when the ranks disagree (as Horovod has it; later operations
+  work) and before ``init()``, ``AbortedError`` when a rank died or left, ``UnimplementedError``
+  and ``ResourceExhaustedError``. What is wrong in every graph is a ``ValueError`` at once.
 * Gradients are those of the sum of all ranks' losses. Of broadcast and allgather, which give all
   ranks copies of one tensor, they are those of the mean, as in Horovod.
 """
@@ -77,7 +77,7 @@ def allreduce(
     chosen = choose_op(op, average)
     if isinstance(tensor, tf.IndexedSlices):
         if prescale_factor != 1.0 or postscale_factor != 1.0:
-            raise NotImplementedError("allreduce of tf.IndexedSlices takes no factors")
+            raise _refused_slices(name, "takes no factors")
         return _allreduce_slices(tensor, chosen, name, process_set)
     how = _reduction("allreduce", chosen, prescale_factor, postscale_factor)
     small, ctx = compression.compress(tf.convert_to_tensor(tensor))
@@ -89,9 +89,14 @@ def _reduction(kind_name: str, op: int, prescale: float, postscale: float) -> Ho
     return How(ALLREDUCE, kind_name, core_code(op), 0, prescale, postscale)
 
 
+def _refused_slices(name: Optional[str], why: str) -> NotImplementedError:
+    which = "unnamed allreduce" if name is None else f"allreduce '{name}'"
+    return NotImplementedError(f"{which} of tf.IndexedSlices {why}")
+
+
 def _allreduce_slices(slices: Any, op: int, name: Optional[str], group: Group) -> Any:
     if op not in (Average, Sum):
-        raise NotImplementedError("allreduce of tf.IndexedSlices: op must be Average or Sum")
+        raise _refused_slices(name, "goes by Average or Sum")
     parts = [None if name is None else f"{name}.{part}" for part in ("values", "indices")]
     values = allgather(slices.values, parts[0], process_set=group)
     indices = allgather(slices.indices, parts[1], process_set=group)
@@ -118,7 +123,8 @@ def grouped_allreduce(
     Dtypes may be mixed: the tensors of one dtype then travel together.
 
     Args:
-        tensors: dense; as many, of the same shapes and dtypes, on every rank.
+        tensors: as many, of the same shapes and dtypes, on every rank. Those that are
+            ``tf.IndexedSlices`` are gathered one by one, as by :func:`allreduce`.
         average, compression, op, prescale_factor, postscale_factor, process_set, name: as
             :func:`allreduce`.
         device_dense, device_sparse, ignore_name_scope: accepted for Horovod's sake.
@@ -131,11 +137,22 @@ def grouped_allreduce(
     """
     del device_dense, device_sparse, ignore_name_scope
     chosen = choose_op(op, average)
+    results = list(tensors)
+    sparse = [i for i, tensor in enumerate(results) if isinstance(tensor, tf.IndexedSlices)]
+    for i in sparse:
+        part = None if name is None else f"{name}.{i}"
+        factors = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
+        results[i] = allreduce(results[i], op=chosen, name=part, process_set=process_set, **factors)
+    dense = [i for i in range(len(results)) if i not in sparse]
+    if sparse and not dense:
+        return results
     how = _reduction("grouped_allreduce", chosen, prescale_factor, postscale_factor)
-    pairs = [compression.compress(tf.convert_to_tensor(tensor)) for tensor in tensors]
+    pairs = [compression.compress(tf.convert_to_tensor(results[i])) for i in dense]
     small = [tensor for tensor, _ in pairs]
     reduced = by_dtype(requests.allreduce, how, small, name, process_set)
-    return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(reduced, pairs)]
+    for i, tensor, (_, ctx) in zip(dense, reduced, pairs):
+        results[i] = compression.decompress(tensor, ctx)
+    return results
 
 
 def by_dtype(

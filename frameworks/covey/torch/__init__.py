@@ -18,7 +18,7 @@ on a card yet. So do all methods of DistributedOptimizer with parameters and gra
 
 from __future__ import annotations
 
-from typing import Any, Iterable, List, Union
+from typing import Any, List
 
 from covey.basics import (
     cross_rank,
@@ -34,9 +34,24 @@ from covey.basics import (
     start_timeline,
     stop_timeline,
 )
-from covey.errors import OperationError
-from covey.group import Group, world
 from covey.handles import Handle, checked, poll
+from covey.horovod import (
+    HorovodInternalError,
+    ProcessSet,
+    add_process_set,
+    ccl_built,
+    cuda_built,
+    ddl_built,
+    global_process_set,
+    gloo_built,
+    gloo_enabled,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    remove_process_set,
+    rocm_built,
+)
 from covey.method import lr_scale
 from covey.objects import allgather_object, broadcast_object
 from covey.ops import absent
@@ -53,11 +68,6 @@ from covey.torch.tensors import FRAMEWORK, code_of_dtype  # noqa: F401  # For co
 from covey.torch.view import Consensus, consensus
 
 backend.register()
-ProcessSet = Group
-"""Horovod's name of :class:`covey.Group`."""
-global_process_set = world
-HorovodInternalError = OperationError
-"""Horovod's name of what :class:`covey.Mismatch` and :class:`covey.Aborted` have in common."""
 
 __all__ = [
     "Adasum",
@@ -133,75 +143,3 @@ def synchronize(handle: Any) -> Any:
         >>> mean = hvd.synchronize(hvd.allreduce_async(tensor, name="x"))
     """
     return None if handle is None else checked(handle).wait()
-
-
-def add_process_set(process_set: Union[Group, Iterable[int]]) -> Group:
-    """The process set of some ranks. Nothing needs registration: other ranks are not asked.
-
-    Args:
-        process_set: a ProcessSet or an iterable of ranks.
-
-    Raises:
-        InvalidArgument: (a ValueError) a rank is listed twice or is not in 0..size-1.
-
-    Example:
-        >>> first = hvd.add_process_set([0, 1])
-    """
-    made = process_set if isinstance(process_set, Group) else Group(process_set)
-    made.id  # pylint: disable=pointless-statement  # Asks the core: refuses wrong ranks now.
-    return made
-
-
-def remove_process_set(process_set: Group) -> bool:
-    """Accepted for Horovod's sake: there is nothing to remove. False for the set of all ranks."""
-    return process_set != world
-
-
-def mpi_threads_supported() -> bool:
-    """False: this build does not use MPI."""
-    return False
-
-
-def mpi_enabled() -> bool:
-    """False: this build does not use MPI."""
-    return False
-
-
-def mpi_built() -> bool:
-    """False: this build does not use MPI."""
-    return False
-
-
-def gloo_enabled() -> bool:
-    """False: Covey does not use Gloo."""
-    return False
-
-
-def gloo_built() -> bool:
-    """False: Covey does not use Gloo."""
-    return False
-
-
-def nccl_built() -> int:
-    """0: Covey is not built with NCCL, but loads it where it is (COVEY_CUDA_PATH)."""
-    return 0
-
-
-def ddl_built() -> bool:
-    """False: Covey does not use DDL."""
-    return False
-
-
-def ccl_built() -> bool:
-    """False: Covey does not use oneCCL."""
-    return False
-
-
-def cuda_built() -> bool:
-    """False: what there is for CUDA has not run on a card yet."""
-    return False
-
-
-def rocm_built() -> bool:
-    """False: this build has no ROCm path."""
-    return False

@@ -1,0 +1,86 @@
+"""What programs written for Horovod ask for that no framework makes different."""
+
+from __future__ import annotations
+
+from typing import Iterable, Union
+
+from covey.errors import OperationError
+from covey.group import Group, world
+
+ProcessSet = Group
+"""Horovod's name of :class:`covey.Group`."""
+global_process_set = world
+HorovodInternalError = OperationError
+"""Horovod's name of what :class:`covey.Mismatch` and :class:`covey.Aborted` have in common."""
+
+
+def add_process_set(process_set: Union[Group, Iterable[int]]) -> Group:
+    """The process set of some ranks. Nothing needs registration: other ranks are not asked.
+
+    Args:
+        process_set: a ProcessSet or an iterable of ranks.
+
+    Raises:
+        InvalidArgument: (a ValueError) a rank is listed twice or is not in 0..size-1.
+
+    Example:
+        >>> first = hvd.add_process_set([0, 1])
+    """
+    made = process_set if isinstance(process_set, Group) else Group(process_set)
+    made.id  # pylint: disable=pointless-statement  # Asks the core: refuses wrong ranks now.
+    return made
+
+
+def remove_process_set(process_set: Group) -> bool:
+    """Accepted for Horovod's sake: there is nothing to remove. False for the set of all ranks."""
+    return process_set != world
+
+
+def mpi_threads_supported() -> bool:
+    """False: this build does not use MPI."""
+    return False
+
+
+def mpi_enabled() -> bool:
+    """False: this build does not use MPI."""
+    return False
+
+
+def mpi_built() -> bool:
+    """False: this build does not use MPI."""
+    return False
+
+
+def gloo_enabled() -> bool:
+    """False: Covey does not use Gloo."""
+    return False
+
+
+def gloo_built() -> bool:
+    """False: Covey does not use Gloo."""
+    return False
+
+
+def nccl_built() -> int:
+    """0: Covey is not built with NCCL, but loads it where it is (COVEY_CUDA_PATH)."""
+    return 0
+
+
+def ddl_built() -> bool:
+    """False: Covey does not use DDL."""
+    return False
+
+
+def ccl_built() -> bool:
+    """False: Covey does not use oneCCL."""
+    return False
+
+
+def cuda_built() -> bool:
+    """False: what there is for CUDA has not run on a card yet."""
+    return False
+
+
+def rocm_built() -> bool:
+    """False: this build has no ROCm path."""
+    return False
