@@ -200,24 +200,40 @@ void ShmTransport::RingPeer(Rank peer, Reason reason) {
   RingBell(page, sleeper == Sleeper::kWaiter ? Sleeper::kWaiter : Sleeper::kEngine);
 }
 
+// The cause comes first: ranks that lose a peer leave, and are lost to others.
 std::vector<PeerLoss> ShmTransport::PollPeers() {
+  std::vector<Lost> found;
+  // Again after one that has left: a peer that died before it may have been missed by the first.
+  if (FindLost(&found)) FindLost(&found);
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Lost& a, const Lost& b) { return a.at < b.at; });
   std::vector<PeerLoss> losses;
-  const auto lose = [&](int32_t r, std::string how) {
+  for (Lost& one : found) losses.push_back(std::move(one.loss));
+  return losses;
+}
+
+// Whether one of them has left.
+bool ShmTransport::FindLost(std::vector<Lost>* found) {
+  bool has_left = false;
+  const auto lose = [&](int32_t r, Time at, std::string how) {
     lost_[static_cast<size_t>(r)] = true;
     watch_->Forget(r);
-    losses.push_back({Rank{r}, std::move(how)});
+    found->push_back({at, {Rank{r}, std::move(how)}});
   };
   // First the dead, then the left: one that left and ended in between is not called dead.
   const std::vector<int32_t> gone = watch_->Gone();
   for (int32_t r = 0; r < size(); ++r) {
     const Presence presence = job_.PresenceOf(Rank{r});
     if (lost_[static_cast<size_t>(r)] || r == ToInt(rank())) continue;
-    if (presence == Presence::kLeft || presence == Presence::kGaveUp)
-      lose(r, "has left the job (it called shutdown or its program ended)");
-    else if (std::find(gone.begin(), gone.end(), r) != gone.end())
-      lose(r, "has died (process " + std::to_string(job_.Page(Rank{r})->pid.load()) + " is gone)");
+    const RankPage& page = *job_.Page(Rank{r});
+    if (presence == Presence::kLeft || presence == Presence::kGaveUp) {
+      has_left = true;
+      lose(r, page.left_at.load(), "has left the job (it called shutdown or its program ended)");
+    } else if (std::find(gone.begin(), gone.end(), r) != gone.end()) {
+      lose(r, 0, "has died (process " + std::to_string(page.pid.load()) + " is gone)");
+    }
   }
-  return losses;
+  return has_left;
 }
 
 uint32_t ShmTransport::Ticket(Sleeper sleeper) {

@@ -61,6 +61,11 @@ class ShmTransport final : public Transport {
  private:
   ShmTransport(ShmJob job, std::unique_ptr<ProcessWatch> watch);
   void ProbeReading();
+  struct Lost {
+    Time at;  // 0: it has died
+    PeerLoss loss;
+  };
+  bool FindLost(std::vector<Lost>* found);
   enum class Reason { kTick, kMail };
   void RingPeer(Rank peer, Reason reason);
 

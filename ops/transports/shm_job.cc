@@ -234,6 +234,7 @@ void ShmJob::Leave() { ShowAs(Presence::kLeft); }
 void ShmJob::ShowAs(Presence presence) {
   RankPage* own = Page(identity.rank);
   own->heap_begin.store(arena->NextHeapBegin());
+  own->left_at.store(MonotonicNow());
   own->presence.store(Presented(incarnation, presence), std::memory_order_release);
 }
 

@@ -39,6 +39,7 @@ enum class Presence : uint32_t { kAbsent = 0, kJoined = 1, kLeft = 2, kGaveUp = 
 // What a rank shows of itself. Each word on its own cache line: they are read by everybody.
 struct RankPage {
   alignas(64) std::atomic<uint64_t> presence;  // incarnation << 32 | Presence
+  std::atomic<Time> left_at;                   // kLeft and kGaveUp
   std::atomic<int32_t> pid;
   std::atomic<uint64_t> pid_namespace;  // see ProcessId
   std::atomic<uint64_t> heap_begin;  // set while tensors of an earlier incarnation are still in use

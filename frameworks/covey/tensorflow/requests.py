@@ -104,7 +104,8 @@ def _broadcast_gradient(node: Any, *grads: Any) -> List[Any]:
     """The root's tensor is used by all ranks, so it gets the mean of their gradients."""
     means = _Node(node).mean(grads)
     if node.get_attr("root") != rank():
-        means = [tf.zeros_like(mean) for mean in means]
+        with tf.control_dependencies(means):  # Else a graph leaves out what other ranks wait for.
+            means = [tf.zeros_like(mean) for mean in means]
     return [None, *means]
 
 

@@ -12,11 +12,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <thread>
+#include <vector>
 
 #include "core/base/rng.h"
 
@@ -28,25 +30,34 @@ constexpr uint64_t kSeed = 20261125;
 
 class ShmTest : public testing::Test {
  protected:
-  void SetUp() override { ASSERT_TRUE(ShmJob::Create(2, 1 << 20, &fd_).ok()); }
+  void SetUp() override { Make(2); }
   void TearDown() override { close(fd_); }
+
+  void Make(int32_t size) {
+    if (fd_ >= 0) close(fd_);
+    size_ = size;
+    ASSERT_TRUE(ShmJob::Create(size, 1 << 20, &fd_).ok());
+  }
 
   std::unique_ptr<ShmTransport> Join(int32_t rank, bool reads_peers = false) const {
     std::unique_ptr<ShmTransport> transport;
     const Status joined =
-        ShmTransport::Open(fd_, {Rank{rank}, 2, reads_peers}, kAnHour, &transport);
+        ShmTransport::Open(fd_, {Rank{rank}, size_, reads_peers}, kAnHour, &transport);
     EXPECT_TRUE(joined.ok()) << joined.message();
     return transport;
   }
-  // Both ranks, in this process.
-  void JoinBoth() {
-    std::thread other([this] { ranks_[1] = Join(1); });
+  // All ranks, in this process.
+  void JoinAll() {
+    std::vector<std::thread> others;
+    for (int32_t r = 1; r < size_; ++r)
+      others.emplace_back([this, r] { ranks_[static_cast<size_t>(r)] = Join(r); });
     ranks_[0] = Join(0);
-    other.join();
+    for (std::thread& other : others) other.join();
   }
 
   int fd_ = -1;
-  std::unique_ptr<ShmTransport> ranks_[2];
+  int32_t size_ = 0;
+  std::array<std::unique_ptr<ShmTransport>, 3> ranks_;
 };
 
 Bytes MessageOf(uint64_t number, size_t length_bytes) {
@@ -58,7 +69,7 @@ Bytes MessageOf(uint64_t number, size_t length_bytes) {
 
 // As the slow and obvious would: a list of what was sent.
 TEST_F(ShmTest, AFullMailboxTakesNothingMoreAndLosesNothing) {
-  JoinBoth();
+  JoinAll();
   Rng rng(kSeed);
   std::deque<Bytes> sent;
   uint64_t number = 0;
@@ -83,7 +94,7 @@ TEST_F(ShmTest, AFullMailboxTakesNothingMoreAndLosesNothing) {
 }
 
 TEST_F(ShmTest, WhoReceivesMeanwhileSeesWholeMessages) {
-  JoinBoth();
+  JoinAll();
   constexpr uint64_t kMessages = 3000;
   std::thread receiver([&] {
     for (uint64_t number = 0; number < kMessages;) {
@@ -139,6 +150,18 @@ TEST_F(ShmTest, WhoHasEndedIsNamed) {
   ASSERT_EQ(losses.size(), 1u);
   EXPECT_EQ(losses[0].rank, Rank{1});
   EXPECT_NE(losses[0].how.find("has died"), std::string::npos) << losses[0].how;
+}
+
+TEST_F(ShmTest, OfTwoThatHaveLeftTheFirstIsNamedFirst) {
+  Make(3);
+  JoinAll();
+  ranks_[2].reset();
+  ranks_[1].reset();
+  const std::vector<PeerLoss> losses = ranks_[0]->PollPeers();
+  ASSERT_EQ(losses.size(), 2u);
+  EXPECT_EQ(losses[0].rank, Rank{2}) << "it may be why the other one has left";
+  EXPECT_EQ(losses[1].rank, Rank{1});
+  EXPECT_TRUE(ranks_[0]->PollPeers().empty());
 }
 
 TEST_F(ShmTest, WhoBearsItsNumberLaterIsNotRead) {
