@@ -114,6 +114,16 @@ def slices_in_a_group() -> None:
         raise AssertionError("taken")
 
 
+def gradients_of_a_graph() -> None:
+    """A session that asks for the gradient alone reduces it on every rank, the root's or not."""
+    for root in range(hvd.size()):
+        with tf.Graph().as_default():
+            given = tf.ones([5])
+            gradient = tf.gradients(hvd.broadcast(given, root), given)[0]
+            with tf.compat.v1.Session() as session:
+                close(session.run(gradient), [float(hvd.rank() == root)] * 5, f"root {root}")
+
+
 def keras_training() -> List[float]:
     """A model that differs at first is the same on all ranks in the end; its weights."""
     rank = hvd.rank()
@@ -178,6 +188,9 @@ class TrainingTest(unittest.TestCase):
 
     def test_sparse_gradients(self) -> None:
         pool(2).call(sparse_gradients, timeout=120)
+
+    def test_gradients_of_a_graph(self) -> None:
+        pool(2).call(gradients_of_a_graph, timeout=120)
 
     def test_slices_in_a_group(self) -> None:
         pool(2).call(slices_in_a_group, timeout=120)
