@@ -42,8 +42,19 @@ def name_of(how: How, name: Optional[str]) -> str:
 
 def handle_of(stream: str, ranks: Tuple[int, ...]) -> Any:
     """The resource of a stream. Outside of tf.function one for all: the order is given."""
-    key = ("", ()) if tf.executing_eagerly() else (stream, ranks)
-    if key not in _handles:
-        with tf.init_scope():  # a graph captures it from outside
-            _handles[key] = operations.covey_stream(stream=f"{key[0]} {key[1]}")
-    return _handles[key]
+    if tf.executing_eagerly():
+        return _handle(_handles, "", ())
+    with tf.init_scope():  # A tf.function captures it from outside.
+        if tf.executing_eagerly():
+            return _handle(_handles, stream, ranks)
+        # A graph of a session has its own. A key that is no string is not saved with it.
+        kept = tf.compat.v1.get_default_graph().get_collection_ref(("__covey_handles",))
+        if not kept:
+            kept.append({})
+        return _handle(kept[0], stream, ranks)
+
+
+def _handle(known: Dict[Tuple[str, Tuple[int, ...]], Any], *key: Any) -> Any:
+    if key not in known:
+        known[key] = operations.covey_stream(stream=f"{key[0]} {key[1]}")
+    return known[key]
