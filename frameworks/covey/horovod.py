@@ -1,4 +1,4 @@
-"""What programs written for Horovod ask for that no framework makes different."""
+"""Horovod's names that are the same under every framework: process sets, and what is built in."""
 
 from __future__ import annotations
 
@@ -6,6 +6,24 @@ from typing import Iterable, Union
 
 from covey.errors import OperationError
 from covey.group import Group, world
+
+__all__ = [
+    "HorovodInternalError",
+    "ProcessSet",
+    "add_process_set",
+    "ccl_built",
+    "cuda_built",
+    "ddl_built",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
+    "remove_process_set",
+    "rocm_built",
+]
 
 ProcessSet = Group
 """Horovod's name of :class:`covey.Group`."""

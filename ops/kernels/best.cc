@@ -12,7 +12,8 @@ namespace {
 
 constexpr char kNoLeaf[] = "no arithmetic on bool, and an average is a sum with a divisor";
 
-// What is done to a result. A product with 2^-k is the quotient, bit for bit, and is cheaper.
+// The factor and the divisor of a combined value. A product with 2^-k equals the quotient, bit for
+// bit, and is cheaper.
 struct Last {
   explicit Last(const Reduction& r) : postscale(r.postscale), divisor(r.divisor) {
     const bool is_power = (r.divisor & (r.divisor - 1)) == 0;

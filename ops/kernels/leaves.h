@@ -13,8 +13,8 @@
 
 namespace covey {
 
-// What a leaf does besides combining: kPost multiplies the result, kDivide divides it, kPre
-// multiplies the inputs, kAll does all three. An average is kDivide, of 2^k ranks kPost.
+// The scaling of a leaf: kPost multiplies the combined value, kDivide divides it, kPre multiplies
+// the inputs, kAll does all three. An average is kDivide; an average of 2^k ranks is kPost.
 enum class Scaling : uint8_t { kNone, kPost, kDivide, kPre, kAll };
 inline constexpr int kNumScalings = 5;
 

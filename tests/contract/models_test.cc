@@ -199,7 +199,7 @@ TEST_P(ModelsTest, VersionsOfAllGiveOneModel) {
 // old, and goes on from the newest version when it comes, with what it has done meanwhile, which it
 // can offer. In the end all have the mean of all.
 TEST_P(ModelsTest, WhoIsMissingIsWaitedForOnce) {
-  if (size() == 1) GTEST_SKIP() << "nobody else";
+  if (size() == 1) GTEST_SKIP() << "a job of one rank misses no other";
   constexpr int64_t kSteps = 20;
   std::atomic<int> ahead{0};
   std::vector<double> ends(static_cast<size_t>(size()));
@@ -259,7 +259,7 @@ TEST_P(ModelsTest, WhoIsMissingIsWaitedForOnce) {
 // finish() waits for max_wait, names who is missing, and gives those that are there one model; when
 // all have come, all.
 TEST_P(ModelsTest, FinishNamesWhoIsMissing) {
-  if (size() == 1) GTEST_SKIP() << "nobody else";
+  if (size() == 1) GTEST_SKIP() << "a job of one rank misses no other";
   std::atomic<int> told{0};
   std::vector<double> first(static_cast<size_t>(size())), last(static_cast<size_t>(size()));
   RunRanks(size(), "", [&](int rank, covey_runtime*& runtime) {

@@ -63,7 +63,7 @@ TEST_P(SnapshotsTest, WhoHasFallenOutOfTheLogGoesOnFromOne) {
 
 // The others are in finish() already, and wait for the one that needs what they have.
 TEST_P(SnapshotsTest, RanksThatHaveFinishedGiveThemToo) {
-  if (size() == 2) GTEST_SKIP() << "nobody runs ahead alone, but after max_wait: 60 s here";
+  if (size() == 2) GTEST_SKIP() << "neither of two runs ahead before max_wait: 60 s here";
   std::atomic<int> ahead{0};
   RunRanks(size(), settings(), [&](int rank, covey_runtime*& runtime) {
     Student student(rank, size(), runtime, "eager:admit=solo,log=2");

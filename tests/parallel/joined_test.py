@@ -128,6 +128,7 @@ class JoinedTest(JoinedTestCase):
         code = [PYTHON, "-c", SUMS]
         with open(path, "w", encoding="ascii") as file:
             file.write("127.0.0.1:9")  # left by a job that was killed; nobody listens there
+        self.write_secret()  # Who serves would make it, perhaps after the other has looked for it.
         server = self.launch("--nodes", "2", "--serve", f"file:{path}", *code)
         other = self.launch("--join", f"file:{path}", *code)
         self.check_ends([server, other], 0)

@@ -31,6 +31,7 @@ except ModuleNotFoundError as missing:
         name=missing.name,
     ) from missing
 
+from covey import horovod
 from covey.basics import (
     cross_rank,
     cross_size,
@@ -47,23 +48,7 @@ from covey.basics import (
 )
 from covey.collectives import barrier, join
 from covey.errors import Unsupported
-from covey.horovod import (
-    HorovodInternalError,
-    ProcessSet,
-    add_process_set,
-    ccl_built,
-    cuda_built,
-    ddl_built,
-    global_process_set,
-    gloo_built,
-    gloo_enabled,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    remove_process_set,
-    rocm_built,
-)
+from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
 from covey.objects import allgather_object, broadcast_object
 from covey.ops import absent
 from covey.reduce_op import Adasum, Average, Max, Min, Product, Sum
@@ -78,43 +63,28 @@ __all__ = [
     "Average",
     "Compression",
     "DistributedGradientTape",
-    "HorovodInternalError",
     "Max",
     "Min",
-    "ProcessSet",
     "Product",
     "Sum",
-    "add_process_set",
     "allgather_object",
     "barrier",
     "broadcast_object",
     "broadcast_variables",
-    "ccl_built",
     "cross_rank",
     "cross_size",
-    "cuda_built",
-    "ddl_built",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
     "init",
     "is_homogeneous",
     "is_initialized",
     "join",
     "local_rank",
     "local_size",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
     "rank",
-    "remove_process_set",
-    "rocm_built",
     "shutdown",
     "size",
     "start_timeline",
     "stop_timeline",
-] + ops.__all__
+] + horovod.__all__ + ops.__all__
 
 _NOT_YET = (
     "BroadcastGlobalVariablesHook",

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from typing import Any, List
 
+from covey import horovod
 from covey.basics import (
     cross_rank,
     cross_size,
@@ -35,23 +36,7 @@ from covey.basics import (
     stop_timeline,
 )
 from covey.handles import Handle, checked, poll
-from covey.horovod import (
-    HorovodInternalError,
-    ProcessSet,
-    add_process_set,
-    ccl_built,
-    cuda_built,
-    ddl_built,
-    global_process_set,
-    gloo_built,
-    gloo_enabled,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    remove_process_set,
-    rocm_built,
-)
+from covey.horovod import *  # noqa: F401,F403  # The same under every framework.
 from covey.method import lr_scale
 from covey.objects import allgather_object, broadcast_object
 from covey.ops import absent
@@ -77,28 +62,19 @@ __all__ = [
     "Consensus",
     "DistributedOptimizer",
     "Handle",
-    "HorovodInternalError",
     "Loaded",
     "Max",
     "Min",
-    "ProcessSet",
     "Product",
     "Sum",
-    "add_process_set",
     "allgather_object",
     "broadcast_object",
     "broadcast_optimizer_state",
     "broadcast_parameters",
-    "ccl_built",
     "check_replicas",
     "consensus",
     "cross_rank",
     "cross_size",
-    "cuda_built",
-    "ddl_built",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
     "init",
     "is_homogeneous",
     "is_initialized",
@@ -106,14 +82,8 @@ __all__ = [
     "local_rank",
     "local_size",
     "lr_scale",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
     "poll",
     "rank",
-    "remove_process_set",
-    "rocm_built",
     "save",
     "shutdown",
     "size",
@@ -121,7 +91,7 @@ __all__ = [
     "start_timeline",
     "stop_timeline",
     "synchronize",
-] + ops.__all__
+] + horovod.__all__ + ops.__all__
 
 
 def __getattr__(name: str) -> Any:

@@ -124,7 +124,7 @@ constexpr A Scale(A value, double scale) {
   }
 }
 
-// By 1 nothing is divided: a quotient costs a card as much as a load, and most sums have none.
+// Most sums have the divisor 1, and a card has no instruction for the quotient of integers.
 template <class A>
 constexpr A Divide(A value, int32_t divisor) {
   if (divisor == 1) return value;

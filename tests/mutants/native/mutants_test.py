@@ -60,7 +60,7 @@ def passes(mutant: str, tests: List[str], package: pathlib.Path) -> bool:
 
 
 def run(mutant: str, tests: List[str], package: pathlib.Path) -> str:
-    """What became of the tests with the mutant on, in a process of its own; empty: they passed."""
+    """Runs the tests in a forked process with the mutant on. Their output if one fails, else ""."""
     output = package / "output"
     child = os.fork()
     if child == 0:

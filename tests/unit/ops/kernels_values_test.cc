@@ -121,7 +121,7 @@ TEST(Kernels, AveragesAreQuotientsNotProducts) {
   }
 }
 
-// Of all of a type's values: |sum| < 2^63 is divided as an integer, whatever a double could hold.
+// The quotient is exact for every sum, also where a double would round it.
 TEST(Kernels, AveragesOfIntegersAreTruncatedQuotients) {
   for (const Kernels* k : AllKernels()) {
     const auto by = [](DType dtype, int32_t divisor) {
