@@ -183,6 +183,7 @@ _MUTANTS = {
     "w12_goes_on_from_before_a_version_of_all": (["core/round/rounds.cc"], "models"),
     "w12_lateness_is_guessed": (["core/round/merge.cc"], "models"),
     "w12_mean_is_not_held": (["core/round/merge.cc"], "models"),
+    "w12_mean_of_no_models": (["core/round/merge.cc"], "models"),
     "w12_nobody_waits_for_all": (["core/round/arrivals.cc"], "models"),
     "w12_offered_again_counts_twice": (["core/round/rounds.cc"], "models"),
     "w12_old_models_count": (["core/round/collect.cc"], "models"),

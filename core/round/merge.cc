@@ -72,6 +72,21 @@ void MergeSpans(const RoundMemory& memory, const Kernels& kernels, const Parts& 
   }
 }
 
+// The models of group `sum` that are in a version.
+int32_t CountOf(const RoundRecord& record, const std::vector<int32_t>& sums, int32_t sum) {
+  int32_t count = 0;
+  for (size_t i = 0; i < sums.size(); ++i)
+    count += sums[i] == sum && record.contributions[i].count > 0 ? 1 : 0;
+  return count;
+}
+
+// The first group that has a model in a version. REQUIRES: one has.
+int32_t FirstGroup(const RoundRecord& record, const std::vector<int32_t>& sums) {
+  int32_t sum = 0;
+  while (CountOf(record, sums, sum) == 0) ++sum;
+  return sum;
+}
+
 }  // namespace
 
 Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernels,
@@ -91,11 +106,12 @@ Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernel
     merged->version = version;
     merged->late = record.contributions[self].last != member.own.step;
     merged->of_all = record.header.final || memory.models().IsSync(version);
-    merged->count = 0;
-    for (size_t i = 0; i < sums.size(); ++i)
-      merged->count += sums[i] == sums[self] && record.contributions[i].count > 0 ? 1 : 0;
-    const size_t offset = memory.layout().length_bytes() * static_cast<size_t>(sums[self]);
     const bool passed_by = memory.models().HasPassedBy(member.own.step, version);
+    int32_t sum = sums[self];
+    if (merged->late && passed_by && CountOf(record, sums, sum) == 0)
+      sum = FirstGroup(record, sums);
+    merged->count = CountOf(record, sums, sum);
+    const size_t offset = memory.layout().length_bytes() * static_cast<size_t>(sum);
     const Parts parts{.mean = memory.Result(entry.buffer) + memory.record_bytes() + offset,
                       .own = memory.Buffer(member.self, member.own.buffer),
                       .count = merged->count,

@@ -8,6 +8,9 @@
 //   is not, and others have ended       the mean
 //   with that version (Rounds::GoOnWithout)
 //
+// The mean is that of its group. A group none of whose models is in the version has none: a member
+// that a version of all has passed by takes the mean of the first group that has one.
+//
 // What a version of all has passed by is not to come back into others by a merge. Such a rank goes
 // on from the mean with its progress: what it has done since it last began from a mean, unless
 // some version has had its model, and that with it. So what it does counts, once: in its own model

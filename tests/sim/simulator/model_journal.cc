@@ -251,13 +251,28 @@ void ModelJournal::CheckMeans(const Result& known, uint64_t version) {
     hash_ = (hash_ ^ static_cast<uint64_t>(byte)) * 1099511628211u;
 }
 
-Bytes ModelJournal::MeanOf(const Result& result, int32_t sum) const {
+std::vector<const Bytes*> ModelJournal::ModelsIn(const Result& result, int32_t sum) const {
   std::vector<const Bytes*> models;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const auto index = static_cast<size_t>(i);
     if (result.sum_of[index] == sum && result.contributions[index].count > 0)
       models.push_back(&ModelOf(i, result.contributions[index].last));
   }
+  return models;
+}
+
+// The group whose mean `rank` becomes. Who has missed a version of all needs one that has a model.
+int32_t ModelJournal::GroupFor(int32_t rank, const Result& result, bool needs_one) const {
+  const int32_t own = result.sum_of[static_cast<size_t>(rank)];
+  if (!needs_one || !ModelsIn(result, own).empty()) return own;
+  const int32_t last = *std::max_element(result.sum_of.begin(), result.sum_of.end());
+  for (int32_t sum = 0; sum <= last; ++sum)
+    if (!ModelsIn(result, sum).empty()) return sum;
+  return own;
+}
+
+Bytes ModelJournal::MeanOf(const Result& result, int32_t sum) const {
+  const std::vector<const Bytes*> models = ModelsIn(result, sum);
   return Combine(memory_->layout(), models, std::vector<double>(models.size(), 1.0),
                  static_cast<double>(models.size()));
 }
@@ -279,15 +294,15 @@ void ModelJournal::OnMerge(int32_t rank, uint64_t step, uint64_t wanted, const M
     Fail("3: " + who + " was in a version of all and merges with " + Number(merged.version));
   const Result& result = results_[merged.version - 1];
   const bool is_late = result.contributions[index].last != step;
-  int32_t count = 0;
-  for (size_t i = 0; i < result.sum_of.size(); ++i)
-    count += result.sum_of[i] == result.sum_of[index] && result.contributions[i].count > 0 ? 1 : 0;
+  const bool is_passed = LastOfAll(merged.version) > step;
+  const int32_t sum = GroupFor(rank, result, is_late && is_passed);
+  const auto count = static_cast<int32_t>(ModelsIn(result, sum).size());
+  if (is_late && is_passed && count == 0) Fail("3: " + who + " goes on from a mean of no models");
   if (merged.late != is_late || merged.count != count)
     Fail("3: " + who + " is taken for " + (merged.late ? "late" : "in time"));
-  const bool is_passed = LastOfAll(merged.version) > step;
   const bool takes =
       is_late && excusable_[index] && result.header.final && merged.version == settled_;
-  Bytes expected = MeanOf(result, result.sum_of[index]);
+  Bytes expected = MeanOf(result, sum);
   if (is_late && !is_passed && !takes)
     expected = Combine(memory_->layout(), {&expected, &ModelOf(rank, step)},
                        {static_cast<double>(count), 1.0}, count + 1.0);

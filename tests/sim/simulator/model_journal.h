@@ -74,6 +74,8 @@ class ModelJournal {
   void CheckMember(int32_t rank, const Result& result, uint64_t version);
   void CheckAttendance(int32_t rank, const Result& result);
   void CheckMeans(const Result& result, uint64_t version);
+  int32_t GroupFor(int32_t rank, const Result& result, bool needs_one) const;
+  std::vector<const Bytes*> ModelsIn(const Result& result, int32_t sum) const;
   Bytes MeanOf(const Result& result, int32_t sum) const;
   const Bytes& ModelOf(int32_t rank, uint64_t step) const;
 
