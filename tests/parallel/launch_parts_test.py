@@ -50,6 +50,18 @@ class FirstFailureTest(unittest.TestCase):
         later = ended(1, 1.2, traceback_at=1.1, last="ValueError: rank 0 is odd")
         self.assertEqual(self.first(blames, later), 0)
 
+    def test_who_was_ended_while_it_exited_of_an_exception_has_failed(self) -> None:
+        blames = ended(1, 1.0, traceback_at=0.9, last="covey.errors.Aborted: x: rank 0 has left")
+        cause = ended(0, 2.0, code=-15, traceback_at=0.5, last="ValueError: a")
+        failed = report.as_failure(cause, [blames])
+        assert failed is not None
+        self.assertEqual((failed.shell_code, self.first(blames, failed)), (1, 0))
+        self.assertIsNone(report.as_failure(cause, []), "nobody names it: it may have handled it")
+        later = ended(0, 2.0, code=-15, traceback_at=1.5, last="KeyboardInterrupt")
+        self.assertIsNone(report.as_failure(later, [blames]), "it was told to end by then")
+        silent = ended(0, 2.0, code=-15)
+        self.assertIsNone(report.as_failure(silent, [blames]))
+
     def test_a_users_exception_that_mentions_a_rank_is_no_consequence(self) -> None:
         mine = ended(0, 1.0, traceback_at=0.9, last="ValueError: rank 1 sent rubbish")
         self.assertFalse(report.is_consequence(mine, {0, 1}))

@@ -9,6 +9,7 @@ import random
 import re
 import signal
 import sys
+import tempfile
 import time
 import unittest
 
@@ -108,6 +109,27 @@ class FailureTest(unittest.TestCase):
         exit_code, _, err = run_launcher(["-np", "2", *python(code)])
         self.assertEqual(exit_code, 1)
         self.assertRegex("\n".join(err), r"rank 1 \(pid \d+\) failed first")
+        self.assertTrue(any(line.startswith("coveyrun: then rank 0") for line in err), err)
+
+    def test_the_cause_is_named_though_its_exit_takes_too_long(self) -> None:
+        code = WAIT + (
+            "\nimport atexit, pathlib"
+            "\nclass AbortedError(Exception): pass"
+            "\nAbortedError.__module__ = 'covey'"
+            "\nsign = pathlib.Path(sys.argv[1])"
+            "\nif r == 1:"
+            "\n    atexit.register(signal.pause)"
+            "\n    atexit.register(sign.touch)"
+            "\n    raise RuntimeError('the cause')"
+            "\nwhile not sign.exists(): time.sleep(0.001)"
+            "\nraise AbortedError('allreduce x: rank 1 left the job')"
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            sign = os.path.join(folder, "sign")
+            exit_code, _, err = run_launcher(["-np", "2", *python(code), sign])
+        self.assertEqual(exit_code, 1)
+        first = r"rank 1 \(pid \d+\) failed first: exit code 1 \(ended by the launcher"
+        self.assertRegex("\n".join(err), first)
         self.assertTrue(any(line.startswith("coveyrun: then rank 0") for line in err), err)
 
     def test_ranks_that_ignore_everything_are_gone_in_time(self) -> None:

@@ -192,14 +192,16 @@ class Job:
             if process.returncode == 0:
                 (self._done if self._ending is None else self._done_late).append(process.rank)
                 continue
-            if process.rank in self._ended_by_us:
+            seen, is_ended = self._exit_of(process, now), process.rank in self._ended_by_us
+            end = report.as_failure(seen, self._exits) if is_ended else seen
+            if end is None:
                 continue
-            self._exits.append(self._exit_of(process, now))
+            self._exits.append(end)
             if self._spec.keep_going:
-                self._say(report.loss(self._exits[-1], len(self._exits) < len(self._ranks)))
+                self._say(report.loss(end, len(self._exits) < len(self._ranks)))
                 continue
             if self._node is not None:
-                self._node.tell_failure(self._exits[-1])
+                self._node.tell_failure(end)
             if self._ending is None:
                 self._ending = endings.Ending(endings.AFTER_FAILURE, None, now)
 

@@ -93,17 +93,20 @@ class Node:
     def await_cause(self, ends: Sequence[report.Exit]) -> List[report.Exit]:
         """When ranks here failed only because one of another launcher did: the news of that one."""
         until, more = time.monotonic() + _CAUSE_S, []
-        while ends and not more and all(self._blames_others(end) for end in ends):
+        while ends and self._is_cause_missing([*ends, *more]):
             left = until - time.monotonic()
             if left <= 0 or not select.select([self], [], [], left)[0]:
                 break
             more += self.failures(time.monotonic())
         return more
 
-    def _blames_others(self, end: report.Exit) -> bool:
+    def _is_cause_missing(self, ends: Sequence[report.Exit]) -> bool:
+        """Whether each of `ends` blames another rank, and one a rank that is not heard of yet."""
         own = self._own()
         ours = range(own["first_rank"], own["first_rank"] + own["slots"])
-        return end.rank in ours and any(rank not in ours for rank in report.blamed(end))
+        known = {end.rank for end in ends} | set(ours)
+        blames = [report.blamed(end) for end in ends]
+        return all(blames) and any(ranks - known for ranks in blames)
 
     def _own(self) -> Dict[str, Any]:
         assert self._place is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import List, Optional, Sequence, Set
 
 MAX_TRACEBACK_LINES = 60
@@ -27,6 +27,7 @@ class Exit:
         out_of_memory: the kernel killed a process for memory while the job ran.
         host: where it ran, when another launcher told of it; else empty.
         lost: how its launcher was lost, in words, when nobody saw the end of the rank itself.
+        was_ended: by its launcher, when it had failed and had not exited yet.
     """
 
     rank: int
@@ -38,6 +39,7 @@ class Exit:
     out_of_memory: bool = False
     host: str = ""
     lost: str = ""
+    was_ended: bool = False
 
     @property
     def shell_code(self) -> int:
@@ -46,6 +48,8 @@ class Exit:
 
     def how(self) -> str:
         """`exit code 3` or `killed by SIGSEGV`."""
+        if self.was_ended:
+            return f"exit code {self.code} (ended by the launcher, its exit took too long)"
         if self.code >= 0:
             return f"exit code {self.code}"
         try:
@@ -92,6 +96,20 @@ def blamed(end: Exit) -> Set[int]:
 def is_consequence(end: Exit, failed: Set[int]) -> bool:
     """True when the rank died of an error of the runtime that blames another failed rank."""
     return bool(blamed(end) & failed)
+
+
+def as_failure(end: Exit, others: Sequence[Exit]) -> Optional[Exit]:
+    """The end of a rank that its launcher has ended, if it was about to exit of an exception.
+
+    Its traceback had begun when one of `others`, whose error names it, had its own end. A traceback
+    alone says nothing: programs print those of exceptions that they handle.
+    """
+    begun = end.traceback_at
+    if begun is None:
+        return None
+    if not any(end.rank in blamed(other) and begun <= other.at for other in others):
+        return None
+    return replace(end, code=max(end.code, 1), was_ended=True)
 
 
 def first_failure(ends: Sequence[Exit]) -> Exit:
@@ -179,8 +197,10 @@ def failure_summary(
             continue
         words = exception_line(last_traceback(end.stderr_tail))
         lines.append(f"then rank {end.rank}: {end.how()}" + (f": {words}" if words else ""))
-    if ended:
-        lines.append(f"{ranks_in_words(ended)} ended by the launcher")
+    failed = {first.rank, *(end.rank for end in others)}
+    rest = [rank for rank in ended if rank not in failed]
+    if rest:
+        lines.append(f"{ranks_in_words(rest)} ended by the launcher")
     return lines
 
 
