@@ -33,7 +33,7 @@ namespace {
 constexpr uint64_t kMostSeeds = 3000;
 constexpr uint64_t kMostRoundSeeds = 6000;  // they are short
 constexpr uint64_t kMostPairSeeds = 12000;  // shorter still
-constexpr uint64_t kControlSeeds = 100;     // of each focus
+constexpr uint64_t kControlSeeds = 40;      // of each focus
 constexpr rlim_t kLongestSeconds = 4;       // of the processor, a seed: a mutant may never return
 constexpr unsigned kLongestSleep = 60;      // nor do anything
 
