@@ -369,7 +369,7 @@ covey_code covey_plugin_check(const char* name, covey_error* error) {
   covey::Plugin plugin;
   if (status.ok()) status = covey::Plugin::Open(name, config.plugin_path, &plugin);
   if (status.ok() && plugin.open_device() != nullptr)
-    status = covey::CheckDevice(name, plugin.open_device());
+    status = covey::CheckDevice(name, plugin);
   return Report(status, error);
 }
 

@@ -96,7 +96,7 @@ Status Plugin::Open(std::string_view name, std::string_view path, Plugin* plugin
   if (library == nullptr)
     return Status::Unsupported("the plug-in " + file + " cannot be loaded: " + LoaderError());
   plugin->open_link_ = FunctionOf<covey_open_link_function*>(library, "covey_open_link");
-  plugin->open_device_ = FunctionOf<covey_open_device_function*>(library, "covey_open_device");
+  plugin->open_device_ = FunctionOf<Entry>(library, "covey_open_device");
   // These check COVEY_LINK_ABI and COVEY_DEVICE_ABI themselves.
   if (plugin->open_link_ != nullptr || plugin->open_device_ != nullptr) return Status::Ok();
   const auto abi = FunctionOf<const char* (*)()>(library, "covey_plugin_abi");

@@ -22,7 +22,6 @@
 #include <string_view>
 
 #include "core/run/control.h"
-#include "core/run/covey_device.h"
 #include "core/run/covey_link.h"
 #include "core/run/transport.h"
 
@@ -50,14 +49,15 @@ class Plugin {
   const ControlKind* FindControl(std::string_view name) const;  // null: none of this name
   // Null: it is no network.
   covey_open_link_function* open_link() const { return open_link_; }
-  // Null: it is no device.
-  covey_open_device_function* open_device() const { return open_device_; }
+  // Null: it is no device. Else its covey_open_device (core/run/covey_device.h), as an address.
+  using Entry = void (*)();
+  Entry open_device() const { return open_device_; }
 
  private:
   const TransportKind* (*find_transport_)(const char* name) = nullptr;
   const ControlKind* (*find_control_)(const char* name) = nullptr;
   covey_open_link_function* open_link_ = nullptr;
-  covey_open_device_function* open_device_ = nullptr;
+  Entry open_device_ = nullptr;
 };
 
 // The transport `name`: one that is linked in, or that of the plug-in of this name. An error for a

@@ -5,8 +5,8 @@
 namespace covey {
 namespace {
 
-Status Open(std::string_view name, covey_open_device_function* open, int32_t index,
-            covey_device* device) {
+Status Open(std::string_view name, const Plugin& plugin, int32_t index, covey_device* device) {
+  auto* open = reinterpret_cast<covey_open_device_function*>(plugin.open_device());
   char error[512] = "it does not say why";
   if (open(COVEY_DEVICE_ABI, index, device, error, sizeof(error)) == 0) return Status::Ok();
   return Status::Unsupported("the plug-in " + std::string(name) + " reaches no device: " + error);
@@ -39,13 +39,13 @@ Status PluginDevice::Open(std::string_view name, std::string_view plugin_path, i
   if (plugin.open_device() == nullptr)
     return Status::Unsupported("the plug-in " + std::string(name) + " is no device");
   covey_device opened = {};
-  RETURN_IF_ERROR(covey::Open(name, plugin.open_device(), index, &opened));
+  RETURN_IF_ERROR(covey::Open(name, plugin, index, &opened));
   device->reset(new PluginDevice(opened));
   return Status::Ok();
 }
 
-Status CheckDevice(std::string_view name, covey_open_device_function* open) {
-  return Open(name, open, -1, nullptr);
+Status CheckDevice(std::string_view name, const Plugin& plugin) {
+  return Open(name, plugin, -1, nullptr);
 }
 
 }  // namespace covey

@@ -89,8 +89,10 @@ class PluginDevice final : public Device {
   std::optional<PluginCircuits> circuits_;
 };
 
+class Plugin;
+
 // Whether the plug-in `name`, which is one for a device, reaches any device of this machine.
-Status CheckDevice(std::string_view name, covey_open_device_function* open);
+Status CheckDevice(std::string_view name, const Plugin& plugin);
 
 }  // namespace covey
 #endif  // COVEY_CORE_RUN_PLUGIN_DEVICE_H_
