@@ -6,17 +6,17 @@ load("@covey_grpc//:has.bzl", "HAS_GRPC")
 # room from breaking the tests of another.
 _CC_DEPS = {
     "": [
-        "//core:c_api",
-        "//core:runtime",
+        "//core/api:c_api",
+        "//core/api:session",
         "//ops",
     ],
     "contract/cuda": [
-        "//core:c_api",
+        "//core/api:c_api",
         "//ops",
         "//tests/plugins:fake_cuda",
     ],
     "contract/cuda_launch": [
-        "//core/run:interfaces",
+        "//core/device:interfaces",
         "//ops/devices:cuda_launch",
         "//ops/kernels",
         "//tests/plugins:fake_cuda",
@@ -26,7 +26,7 @@ _CC_DEPS = {
         "//proto:control",
     ],
     "contract/nccl": [
-        "//core:c_api",
+        "//core/api:c_api",
         "//ops",
         "//tests/plugins:fake_cuda",
     ],
@@ -35,7 +35,7 @@ _CC_DEPS = {
         "//proto:control",
     ],
     "sim": [
-        "//core:runtime",
+        "//core/api:session",
         "//ops",
         ":simulator",
     ],
@@ -47,7 +47,7 @@ _CC_DEPS = {
         "//ops/algorithms",
     ],
     "unit/ops/codecs": [
-        "//core/run:interfaces",
+        "//core/run:codec",
         "//ops/codecs",
         "//ops/kernels",
     ],
@@ -55,21 +55,18 @@ _CC_DEPS = {
     "unit/ops/control/challenge": ["//ops/control:challenge"],
     "unit/ops/control/identity": ["//ops/control:challenge"],
     "unit/ops/devices": [
-        "//core/run:interfaces",
+        "//core/device:interfaces",
         "//ops/devices:cuda_loops",
         "//ops/kernels",
         "//tests/plugins:host_kernels",
     ],
-    "unit/ops/kernels": [
-        "//core/run:interfaces",
-        "//ops/kernels",
-    ],
+    "unit/ops/kernels": ["//ops/kernels"],
     "unit/ops/methods": [
-        "//core/plan:method",
+        "//core/method",
         "//ops/methods",
     ],
     "unit/ops/transports": [
-        "//core/run:interfaces",
+        "//core/transport:interfaces",
         "//ops/transports",
     ],
     "unit/plan": ["//ops/algorithms"],
@@ -110,7 +107,7 @@ _CC_DATA = {
         "//tests/plugins:driver/libcuda.so.1",
         "//tests/plugins:nccl_torn/libnccl.so.2",
     ],
-    "unit/run/plugin_test.cc": ["//tests/plugins"],
+    "unit/transport/plugin_test.cc": ["//tests/plugins"],
 }
 
 # Texts that C++ tests of a folder read.
@@ -146,7 +143,7 @@ _CC_SHARDS = {"sim/swarm_test": 2}
 
 _ALWAYS = [
     "//core/base",
-    "//core:header",
+    "//core/api:header",
     "//tools/bazel:gtest_main",
 ]
 

@@ -60,7 +60,7 @@ _SCRIPTS = {"covey": "main", "coveyrun": "coveyrun_main"}
 
 
 def version_of(header: pathlib.Path) -> str:
-    """The version, from the one place that states it: core/covey.h."""
+    """The version, from the one place that states it: core/api/covey.h."""
     found = re.search(r'#define COVEY_VERSION "([^"]+)"', header.read_text(encoding="utf-8"))
     if found is None:
         raise SystemExit(f"build_wheel: {header} defines no COVEY_VERSION")

@@ -20,7 +20,7 @@ inline constexpr size_t kLandingAlign = 64;
 inline constexpr uint32_t kMinLandingSlots = 3;
 inline constexpr uint32_t kMaxLandingSlots = 64;
 
-// Whether messages of device tensors lie in rooms that all devices reach (core/run/commons.h);
+// Whether messages of device tensors lie in rooms that all devices reach (core/device/commons.h);
 // equal on every member: decided by what all begins say.
 //   kUnknown  all begins name a room to try            -> each tries to open it: kTried
 //   kTried    all begins say whether theirs opened all -> kYes, or kNo for ever
@@ -55,7 +55,7 @@ struct Placement {
   // Offset of the first piece in the owner's region, ~0 = some piece is private memory.
   uint64_t input;
   uint64_t output;
-  uint64_t layout;     // how further pieces lie; equal = addressed alike (core/run/spans.h)
+  uint64_t layout;     // how further pieces lie; equal = addressed alike (core/base/spans.h)
   uint64_t rows;       // allgather: dimension 0
   uint64_t streaming;  // the first member's: the next exchange of the channel stages around caches
   uint64_t room;       // of device tensors: core/run/commons_side.cc
@@ -64,7 +64,8 @@ struct Placement {
 // What a rank publishes. Written by its owner only. `begin` and `placement` of an exchange are
 // stored before `tick` is released past the channel's ticks, and are two deep: a rank that has
 // begun exchange m+1 proves that nobody needs those of m-1 any more. So are `circuit` and `turn`,
-// which only exchanges of device tensors use: core/run/switchboard.h, core/run/launch_order.h.
+// which only exchanges of device tensors use: core/device/switchboard.h,
+// core/device/launch_order.h.
 struct alignas(64) Cell {
   uint64_t tick;   // cumulative over the channel's life
   uint64_t abort;  // 0, or 1 + the rank whose loss ended this stream

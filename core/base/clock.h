@@ -1,5 +1,5 @@
-// Time, handed in. Only core/engine and the C API ask a real clock; everything below takes one as
-// an argument.
+// Time, handed in. Only core/engine/engine and the C API ask a real clock; everything below takes
+// one as an argument.
 #ifndef COVEY_CORE_BASE_CLOCK_H_
 #define COVEY_CORE_BASE_CLOCK_H_
 

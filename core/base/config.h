@@ -59,7 +59,7 @@ struct Config {
   // (2026-11-21), medians: 17-27 ms unbundled, 21-24 ms at 4 MiB, 25-26 ms at 64 MiB.
   size_t fusion_threshold = size_t{4} << 20;
   Time fusion_window = kMillisecond;
-  std::string method = "allreduce";    // a text for ParseMethod of core/plan/method.h
+  std::string method = "allreduce";    // a text for ParseMethod of core/method/method.h
   std::string method_by = "variable";  // or flag, force: what is said of a choice that is ignored
   int32_t check_nan = 0;               // 1: refuse NaN and infinite numbers before they are mixed
   std::string inject;                  // delays: frameworks/covey/inject.py reads it

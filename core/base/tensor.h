@@ -113,7 +113,7 @@ struct Request {
   bool shadow = false;  // submitted by the runtime for a rank that has joined (core/agree/join.h)
   // Events of the inputs' device that the runtime recorded, and gives back at the end.
   std::vector<void*> recorded;
-  // Copies of tensors that the request lists twice (core/overlap.h).
+  // Copies of tensors that the request lists twice (core/engine/overlap.h).
   std::vector<std::unique_ptr<std::byte[]>> apart;
   Status refusal;  // not ok: this rank takes no part, so all members fail, for this reason
 

@@ -1,5 +1,5 @@
-// The executor's part that deals with circuits: what of core/run/switchboard.h and
-// core/run/launch_order.h an exchange goes through.
+// The executor's part that deals with circuits: what of core/device/switchboard.h and
+// core/device/launch_order.h an exchange goes through.
 //
 // Ticks of an exchange over a circuit: 1 begun, 2 its turn is proposed, 3 the device has done it
 // here. A member that is lost before its tick 3 ends the exchange, and the circuit with it.

@@ -26,8 +26,8 @@
 
 #include "core/base/codec_card.h"
 #include "core/base/coded_form.h"
+#include "core/base/kernels.h"
 #include "core/base/status.h"
-#include "core/run/kernels.h"
 
 namespace covey {
 

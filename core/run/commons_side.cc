@@ -4,7 +4,7 @@
 // everywhere, so one that dies can hang no card.
 //
 // What a begin's placement says as `room`: 0 = nothing in common; kNoRoom = there was no memory for
-// one; else the word of a room (core/run/common_rooms.h), before kYes of one to try, with bit 0
+// one; else the word of a room (core/device/common_rooms.h), before kYes of one to try, with bit 0
 // when this rank has opened all that it has tried.
 #include <algorithm>
 
@@ -52,7 +52,7 @@ uint64_t Executor::RoomWord(const Exchange& x) const {
 
 // All have begun: what they say of their rooms, of which every member judges alike. False: they do
 // not agree where this message lies, and it begins again through the host. Who has begun for a
-// circuit says nothing of rooms: then nothing is decided here (see core/run/switchboard.h).
+// circuit says nothing of rooms: then nothing is decided here (see core/device/switchboard.h).
 bool Executor::JudgeRooms(Exchange* x) {
   for (size_t j = 0; j < x->size(); ++j)
     if (Switchboard::StandOf(x->CellOf(j)->circuit[x->Turn()]) == Switchboard::Stand::kReady)

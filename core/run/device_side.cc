@@ -1,4 +1,4 @@
-// The executor's part that deals with tensors of devices: rules F1-F3 of core/run/ferry.h.
+// The executor's part that deals with tensors of devices: rules F1-F3 of core/device/ferry.h.
 #include <algorithm>
 
 #include "core/run/executor.h"

@@ -6,7 +6,7 @@
 //                tick 1
 //   kAwaitBegins some member has not begun                 -> all begun: void, or choose a schedule
 //   kRunning     the cursor moves through the schedule     -> its end: done
-//   kCircuit     the devices do it among themselves (core/run/switchboard.h): the legs below
+//   kCircuit     the devices do it among themselves (core/device/switchboard.h): the legs below
 //   kLeaving     aborted here, but peers or the device may still use this rank's memory
 //                                                          -> none does: ended
 //   kEnded       done, void or aborted; handed out through Executor::ended()
@@ -17,14 +17,14 @@
 #include <vector>
 
 #include "core/base/channel.h"
+#include "core/base/kernels.h"
 #include "core/base/peers.h"
+#include "core/base/spans.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
+#include "core/device/ferry.h"
 #include "core/plan/schedule.h"
 #include "core/run/codec.h"
-#include "core/run/ferry.h"
-#include "core/run/kernels.h"
-#include "core/run/spans.h"
 
 namespace covey {
 

@@ -21,13 +21,13 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/device/launch_order.h"
+#include "core/device/switchboard.h"
 #include "core/run/coder.h"
 #include "core/run/exchange.h"
-#include "core/run/launch_order.h"
 #include "core/run/mover.h"
 #include "core/run/store_choice.h"
-#include "core/run/switchboard.h"
-#include "core/run/transport.h"
+#include "core/transport/transport.h"
 
 namespace covey {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/run/exchange.h"
-#include "core/run/transport.h"
+#include "core/transport/transport.h"
 
 namespace covey {
 

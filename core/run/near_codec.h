@@ -21,7 +21,7 @@
 #include <string_view>
 
 #include "core/base/codec_card.h"
-#include "core/run/kernels.h"
+#include "core/base/kernels.h"
 
 namespace covey {
 

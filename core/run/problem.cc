@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/run/transport.h"
+#include "core/transport/transport.h"
 
 namespace covey {
 namespace {

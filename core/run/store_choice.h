@@ -17,8 +17,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/kernels.h"
 #include "core/base/types.h"
-#include "core/run/kernels.h"
 
 namespace covey {
 

@@ -17,7 +17,7 @@ frameworks/GUIDE.md in Covey's repository.
 
 Limits: a name has up to 1,024 bytes, a tensor 16 dimensions, a grouped call 8,192 tensors. Integers
 wrap (:data:`Average`). From an ``..._async`` call until ``synchronize`` leave its tensors alone:
-``resize_()`` or ``.data =`` then corrupt memory. The full list is core/LIMITS.md in Covey's
+``resize_()`` or ``.data =`` then corrupt memory. The full list is core/api/LIMITS.md in Covey's
 repository.
 """
 

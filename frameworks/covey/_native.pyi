@@ -1,4 +1,4 @@
-"""The extension over core/covey.h: see frameworks/native. Internal."""
+"""The extension over core/api/covey.h: see frameworks/native. Internal."""
 
 from typing import Any, Dict, Generic, Optional, Tuple, TypeVar, Union
 

@@ -17,7 +17,7 @@ from covey.state import state
 from covey.topology import Row, row_by_index
 from covey.watch import where
 
-# What a step exchanges: covey_payload of core/covey.h; and when: covey_admission.
+# What a step exchanges: covey_payload of core/api/covey.h; and when: covey_admission.
 NOTHING, GRADIENTS, MODEL = 0, 1, 2
 ALL, ROUNDS, PAIRS, NEIGHBORS = 0, 1, 2, 3
 FOREVER = (1 << 63) - 1

@@ -12,6 +12,7 @@ def package_folder() -> str:
 
 
 def plugin_folders() -> List[str]:
-    """The folders of COVEY_PLUGIN_PATH, then the package's: the order of core/run/plugin.h."""
+    """The folders of COVEY_PLUGIN_PATH, then the package's: the order of
+    core/transport/plugin.h."""
     listed = os.environ.get("COVEY_PLUGIN_PATH", "").split(":")
     return [folder for folder in listed if folder] + [package_folder()]

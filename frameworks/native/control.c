@@ -2,7 +2,7 @@
  * a job of several launchers.
  *
  * One thread at a time, as covey_control asks; calls that wait release the interpreter lock. */
-#include "core/covey_control.h"
+#include "core/api/covey_control.h"
 
 #include "frameworks/native/native.h"
 

@@ -351,7 +351,7 @@ static PyMethodDef handle_methods[] = {
      "    KeyboardInterrupt: the operation goes on."},
     {"poll", HandlePoll, METH_NOARGS, "poll($self)\n--\n\nWhether ``wait`` would return at once."},
     {"_awaited", HandleAwaited, METH_NOARGS,
-     "_awaited() -> int32 of each rank it waits for; empty: see core/covey_waiting.h."},
+     "_awaited() -> int32 of each rank it waits for; empty: see core/api/covey_waiting.h."},
     {"_take_result", HandleTakeResult, METH_VARARGS,
      "_take_result(index, group_size, item_bytes) -> (Memory, dtype code, shape, rows per rank): "
      "once; the Memory outlives this Handle and the runtime."},

@@ -1,9 +1,9 @@
 /* Shared declarations of the extension module `covey._native`.
  *
- * The module is a thin skin over core/covey.h: it turns Python arguments into the structs of the C
- * API and the C API's errors into exceptions, nothing else. It knows no framework; tensors arrive
- * as (address, dtype code, shape). Everything here runs with the interpreter lock held except the
- * calls that can block (init, shutdown, wait, asked), which release it.
+ * The module is a thin skin over core/api/covey.h: it turns Python arguments into the structs of
+ * the C API and the C API's errors into exceptions, nothing else. It knows no framework; tensors
+ * arrive as (address, dtype code, shape). Everything here runs with the interpreter lock held
+ * except the calls that can block (init, shutdown, wait, asked), which release it.
  *
  * Built against Python's limited API of 3.9, so one binary serves every later Python.
  */
@@ -16,8 +16,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "core/covey.h"
-#include "core/covey_waiting.h"
+#include "core/api/covey.h"
+#include "core/api/covey_waiting.h"
 
 /* Initialises an error without clearing its 2,000-byte message. */
 void ClearError(covey_error* error);

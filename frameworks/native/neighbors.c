@@ -1,5 +1,5 @@
-/* Averaging with neighbors: see core/covey_neighbors.h. */
-#include "core/covey_neighbors.h"
+/* Averaging with neighbors: see core/api/covey_neighbors.h. */
+#include "core/api/covey_neighbors.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
-/* Pairs: see core/covey_pairs.h. Numbers stand for them; those of an earlier life are known to
+/* Pairs: see core/api/covey_pairs.h. Numbers stand for them; those of an earlier life are known to
  * nobody. */
 #include "frameworks/native/native.h"
 
-#include "core/covey_pairs.h"
+#include "core/api/covey_pairs.h"
 
 enum { kSliceNs = 50 * 1000 * 1000 }; /* how long a signal waits at most */
 

@@ -1,8 +1,8 @@
-/* Rounds: see core/covey_rounds.h. Numbers stand for them; those of an earlier life
+/* Rounds: see core/api/covey_rounds.h. Numbers stand for them; those of an earlier life
  * are known to nobody. */
 #include "frameworks/native/native.h"
 
-#include "core/covey_rounds.h"
+#include "core/api/covey_rounds.h"
 
 enum { kSliceNs = 50 * 1000 * 1000 }; /* how long a signal waits at most */
 enum { kMostSpans = 1 << 16, kMostHypers = 4096 };

@@ -1,7 +1,7 @@
-/* Waiting in rounds, and snapshots: see core/covey_rounds.h. */
+/* Waiting in rounds, and snapshots: see core/api/covey_rounds.h. */
 #include "frameworks/native/native.h"
 
-#include "core/covey_rounds.h"
+#include "core/api/covey_rounds.h"
 
 enum { kSliceNs = 50 * 1000 * 1000 }; /* how long a signal waits at most */
 enum { kMostParts = 1 << 20 };

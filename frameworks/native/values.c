@@ -1,5 +1,5 @@
-/* What numbers are, and what codecs make of them: see core/covey_values.h. */
-#include "core/covey_values.h"
+/* What numbers are, and what codecs make of them: see core/api/covey_values.h. */
+#include "core/api/covey_values.h"
 
 #include "frameworks/native/native.h"
 

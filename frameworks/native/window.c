@@ -1,7 +1,7 @@
-/* Windows: see core/covey_window.h. */
+/* Windows: see core/api/covey_window.h. */
 #include "frameworks/native/native.h"
 
-#include "core/covey_window.h"
+#include "core/api/covey_window.h"
 
 /* Addresses and lengths of as many spans each; 0, or -1 with an exception set. */
 static int SpansOf(PyObject* addresses, PyObject* lengths, void*** spans, int64_t** bytes) {

@@ -1,7 +1,7 @@
 // The operations of Covey as TensorFlow knows them: CoveyAllreduce, CoveyBroadcast, CoveyAllgather.
 //
 // Compiled on the user's machine for the TensorFlow that is there (`covey build tensorflow`), over
-// core/covey.h alone. libcovey.so is the one that the extension covey._native has loaded: it is
+// core/api/covey.h alone. libcovey.so is the one that the extension covey._native has loaded: it is
 // needed by its soname and without a path, so there is one runtime in a process, also beside torch.
 //
 // Threads: ComputeAsync runs on a thread of TensorFlow, submits and returns; nobody waits anywhere.
@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/covey.h"
+#include "core/api/covey.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"

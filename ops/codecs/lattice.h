@@ -28,7 +28,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/run/kernels.h"
+#include "core/base/kernels.h"
 #include "core/run/near_codec.h"
 
 namespace covey {

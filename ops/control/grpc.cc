@@ -1,7 +1,7 @@
 // The control plane of the plug-in grpc: a node, with the server in it where it serves.
 #include <grpc/grpc.h>
 
-#include "core/run/control.h"
+#include "core/transport/control.h"
 #include "ops/control/grpc_address.h"
 #include "ops/control/grpc_client.h"
 #include "ops/control/grpc_server.h"

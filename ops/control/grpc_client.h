@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "core/run/control.h"
+#include "core/transport/control.h"
 
 namespace covey {
 

@@ -1,9 +1,9 @@
-// Between the messages of proto/control.proto and the values of core/run/control.h. What comes in
-// is bounded and checked here. Pure functions.
+// Between the messages of proto/control.proto and the values of core/transport/control.h. What
+// comes in is bounded and checked here. Pure functions.
 #ifndef COVEY_OPS_CONTROL_GRPC_MESSAGES_H_
 #define COVEY_OPS_CONTROL_GRPC_MESSAGES_H_
 
-#include "core/run/control.h"
+#include "core/transport/control.h"
 #include "proto/control.pb.h"
 
 namespace covey {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "core/run/control.h"
+#include "core/transport/control.h"
 
 namespace covey {
 

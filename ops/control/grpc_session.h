@@ -11,7 +11,7 @@
 #include <mutex>
 #include <string>
 
-#include "core/run/control.h"
+#include "core/transport/control.h"
 #include "ops/control/challenge.h"
 #include "proto/control.grpc.pb.h"
 

@@ -31,7 +31,7 @@
 #include <string>
 #include <vector>
 
-#include "core/run/control.h"
+#include "core/transport/control.h"
 
 namespace covey {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/base/check.h"
-#include "core/run/kernels.h"
+#include "core/base/kernels.h"
 #include "ops/kernels/leaves.h"
 
 namespace covey {

@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "core/base/check.h"
-#include "core/run/kernels.h"
+#include "core/base/kernels.h"
 
 namespace covey {
 namespace {

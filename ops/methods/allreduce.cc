@@ -2,9 +2,9 @@
 //
 // Every rank applies the same update to the same parameters, so replicas stay bitwise equal and
 // the run is that of one process with the P-fold batch. One late rank delays all: for ever, or with
-// max_wait for so long at most. Then a step is a version of core/round that waits for all, with the
-// same bits while nobody is late; who is missing when the time is over is left out, named, and not
-// waited for until it has kept up for three versions. Its gradient counts once, in a later one.
+// max_wait for so long at most. Then a step is a version of core/partial that waits for all, with
+// the same bits while nobody is late; who is missing when the time is over is left out, named, and
+// not waited for until it has kept up for three versions. Its gradient counts once, in a later one.
 // With codec= gradients travel as by Compression.of, which feeds back what topk leaves out.
 // Source: J. Chen, X. Pan, R. Monga, S. Bengio, R. Jozefowicz, "Revisiting Distributed Synchronous
 // SGD", 2016, arXiv:1604.00981. Bytes per rank and step: the reduce-scatter and all-gather of g
@@ -13,7 +13,7 @@
 // Worked example, any view: versions 0 1 2 3 -> gradients gradients gradients gradients.
 #include <algorithm>
 
-#include "core/plan/method.h"
+#include "core/method/method.h"
 
 namespace covey {
 namespace {

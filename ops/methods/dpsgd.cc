@@ -34,7 +34,7 @@
 //
 // Worked example, 4 ranks: ring: rank 1 takes from 0 and 2, 1/3 each, at all steps. one_peer: rank
 // 1 takes from 0, 3, 0, 3, ..., 1/2 each.
-#include "core/plan/method.h"
+#include "core/method/method.h"
 
 namespace covey {
 namespace {

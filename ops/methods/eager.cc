@@ -21,15 +21,15 @@
 // versions on each rank then; who waits in one is waited for as any rank that is late, for max_wait
 // at most.)
 // Bytes per rank and step: g read from its slot and g of the result, on one host. Over a network
-// one rank counts for all (core/hosts): g to it and g of the result from it, for each other rank.
-// There a version needs a majority of the ranks (of two: the first): who is silent may have been
-// cut off, and go on by itself; without a majority all wait, also longer than max_wait.
+// one rank counts for all (core/replicated): g to it and g of the result from it, for each other
+// rank. There a version needs a majority of the ranks (of two: the first): who is silent may have
+// been cut off, and go on by itself; without a majority all wait, also longer than max_wait.
 //
 // Worked example, 3 ranks, solo; rank 2 is late at step 1: version 1 = (g0,1 + g1,1) / 3, if 1 was
 // there when 0 came; version 2 = (g0,2 + g1,2 + g2,1) / 3, or + g2,2 when rank 2 has caught up.
 #include <algorithm>
 
-#include "core/plan/method.h"
+#include "core/method/method.h"
 
 namespace covey {
 namespace {

@@ -5,13 +5,13 @@
 // that is slow for good still holds up all. Replicas differ between two averagings; momentum stays
 // local. With H = 1 and plain SGD it is allreduce up to rounding, by linearity.
 //
-// With max_wait an averaging is a version of core/round, of models and of all ranks, with the same
-// bits while nobody is late. It waits for all, for max_wait at most, and then is the mean of those
-// that have come; who is missing is named, and not waited for until it has come in time to three
-// averagings. A rank that was missing goes on from the newest mean X with its progress, X + W' -
-// X0, X0 being the mean it began from and W' its own model, and offers that at once; or, when X is
-// the one it was missing in, from (n X + W') / (n + 1), X being the mean of n models. So that it
-// comes into step with the others, which do not wait for it, it exchanges while it is overdue as
+// With max_wait an averaging is a version of core/partial, of models and of all ranks, with the
+// same bits while nobody is late. It waits for all, for max_wait at most, and then is the mean of
+// those that have come; who is missing is named, and not waited for until it has come in time to
+// three averagings. A rank that was missing goes on from the newest mean X with its progress, X +
+// W' - X0, X0 being the mean it began from and W' its own model, and offers that at once; or, when
+// X is the one it was missing in, from (n X + W') / (n + 1), X being the mean of n models. So that
+// it comes into step with the others, which do not wait for it, it exchanges while it is overdue as
 // soon as the averaging it works for is over, else one step before its H-th. With codec= an
 // averaging is of what models have moved since the last one: anchor + mean of the decoded moves,
 // the same bits on all. What topk leaves out is added to the next moves. The first averaging,
@@ -25,7 +25,7 @@
 // the plan is the same at all versions: a rank counts the steps itself that it does in a row.
 #include <algorithm>
 
-#include "core/plan/method.h"
+#include "core/method/method.h"
 
 namespace covey {
 namespace {

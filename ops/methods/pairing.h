@@ -2,7 +2,7 @@
 #ifndef COVEY_OPS_METHODS_PAIRING_H_
 #define COVEY_OPS_METHODS_PAIRING_H_
 
-#include "core/plan/method.h"
+#include "core/method/method.h"
 
 namespace covey {
 

@@ -12,7 +12,7 @@
 // that is slow for good, in all of these together (rule W9): who is missing then is not waited for
 // until it has kept up for three of them, its models are left out as soon as they are too old, and
 // when it comes it goes on from the newest version's X with its progress, X + W' - X0, X0 being the
-// mean it began from, and offers that at once: so what it has done counts, once, as in core/pair.
+// mean it began from, and offers that at once: so what it has done counts, once, as in core/gossip.
 // (The paper waits for all there.) With sync_every = 1 it is local SGD with one local step, as it
 // is with group_size = P where nobody is late.
 //
@@ -25,14 +25,14 @@
 // "Breaking (Global) Barriers in Parallel Stochastic Optimization With Wait-Avoiding Group
 // Averaging", IEEE TPDS 32(7), 2021, DOI 10.1109/TPDS.2020.3040606. The released code averages
 // before the update, divides by S + 1 whether or not a rank was late, and does not wrap the bits of
-// its groups (core/round/groups.h), so that for many sizes models mix only when all average.
+// its groups (core/partial/groups.h), so that for many sizes models mix only when all average.
 // Bytes per rank and step, on one host: m read from its slot, m / S written, m of the mean.
 //
 // Worked example, 4 ranks, S = 2, tau = 3, nobody late: versions 1 2 3 4 5 6 -> groups {0 2} {1 3},
 // {0 1} {2 3}, all, {0 1} {2 3}, {0 2} {1 3}, all.
 #include <algorithm>
 
-#include "core/plan/method.h"
+#include "core/method/method.h"
 
 namespace covey {
 namespace {

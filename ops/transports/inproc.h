@@ -4,10 +4,10 @@
 // way. Everything happens on one thread: whoever owns the network decides which rank runs next, so
 // a run is repeatable. An InprocWatcher may run other ranks in the middle of one's pass.
 //
-// Within the contract of core/run/transport.h it does what machines do rarely: senders are heard in
-// any order, a mailbox says it is full, a stored word is seen late (but no later than any message
-// sent after it, and by everybody at once), freed memory is handed out again at once, the news of a
-// loss comes to each rank at its own time.
+// Within the contract of core/transport/transport.h it does what machines do rarely: senders are
+// heard in any order, a mailbox says it is full, a stored word is seen late (but no later than any
+// message sent after it, and by everybody at once), freed memory is handed out again at once, the
+// news of a loss comes to each rank at its own time.
 #ifndef COVEY_OPS_TRANSPORTS_INPROC_H_
 #define COVEY_OPS_TRANSPORTS_INPROC_H_
 
@@ -18,7 +18,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/rng.h"
-#include "core/run/transport.h"
+#include "core/transport/transport.h"
 
 namespace covey {
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/run/transport.h"
+#include "core/transport/transport.h"
 #include "ops/transports/shm_job.h"
 #include "ops/transports/shm_words.h"
 

@@ -2,7 +2,7 @@
 #ifndef COVEY_OPS_TRANSPORTS_SHM_WORDS_H_
 #define COVEY_OPS_TRANSPORTS_SHM_WORDS_H_
 
-#include "core/run/words.h"
+#include "core/transport/words.h"
 
 namespace covey {
 

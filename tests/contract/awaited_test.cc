@@ -1,6 +1,6 @@
 // covey_awaited names the members that an operation waits for, whoever asks and whether or not the
 // members have agreed about the operation before; and only while it is in flight.
-#include "core/covey_waiting.h"
+#include "core/api/covey_waiting.h"
 
 #include <algorithm>
 #include <barrier>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/covey_values.h"
+#include "core/api/covey_values.h"
 #include "tests/contract/threads.h"
 
 namespace covey {

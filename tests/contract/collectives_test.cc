@@ -249,7 +249,7 @@ T Whole(int rank, int64_t i) {
   return drawn < 4 ? borders[drawn] : static_cast<T>(rng.Next());
 }
 
-// As core/LIMITS.md has it: the sum wraps in the dtype.
+// As core/api/LIMITS.md has it: the sum wraps in the dtype.
 template <class T>
 T AverageOf(const std::vector<T>& values) {
   if (values.size() == 1) return values[0];

@@ -2,7 +2,7 @@
 // does not hold the secret, speaks another version, or talks rubbish is refused and does no harm.
 // Method: the control plane opened as the plug-in does, ports chosen by the system; strangers are
 // raw stubs and raw sockets. Waits are for events, with a limit only a hang reaches.
-#include "core/run/control.h"
+#include "core/transport/control.h"
 
 #include <arpa/inet.h>
 #include <grpc/support/log.h>

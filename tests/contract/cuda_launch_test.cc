@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "core/run/kernels.h"
+#include "core/base/kernels.h"
 #include "tests/plugins/driver/fake_cuda.h"
 
 namespace covey {

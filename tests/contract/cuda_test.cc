@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include "core/covey_neighbors.h"
+#include "core/api/covey_neighbors.h"
 #include "tests/contract/threads.h"
 #include "tests/plugins/driver/fake_cuda.h"
 

@@ -5,7 +5,7 @@
 // thread that has taken the next operation for its own waits for ever.
 #include <gtest/gtest.h>
 
-#include "core/covey_waiting.h"
+#include "core/api/covey_waiting.h"
 #include "tests/contract/threads.h"
 
 namespace covey {

@@ -3,7 +3,7 @@
 // Method: golden texts and errors; plans of every pair of methods beside the plans of each alone.
 #include <gtest/gtest.h>
 
-#include "core/plan/method.h"
+#include "core/method/method.h"
 
 namespace covey {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/base/rng.h"
-#include "core/plan/method.h"
+#include "core/method/method.h"
 
 namespace covey {
 namespace {

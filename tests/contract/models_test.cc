@@ -8,9 +8,9 @@
 #include <cstring>
 #include <thread>
 
+#include "core/api/covey_rounds.h"
 #include "core/base/rng.h"
-#include "core/covey_rounds.h"
-#include "core/round/groups.h"
+#include "core/partial/groups.h"
 #include "tests/contract/threads.h"
 
 namespace covey {

@@ -1,7 +1,7 @@
 // Goal: the C API of pairs over real shared memory: nothing that is learnt is lost, finish() leaves
 // the exact mean on all, who stops or leaves holds up nobody, and bad calls are refused.
 // Method: ranks as threads; progress in whole numbers, so that sums are exact.
-#include "core/covey_pairs.h"
+#include "core/api/covey_pairs.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/covey_rounds.h"
+#include "core/api/covey_rounds.h"
 
 namespace covey {
 

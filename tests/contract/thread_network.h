@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/run/link.h"
-#include "core/run/mirrored.h"
-#include "core/run/transport.h"
+#include "core/transport/link.h"
+#include "core/transport/mirrored.h"
+#include "core/transport/transport.h"
 
 namespace covey {
 

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/covey_control.h"
+#include "core/api/covey_control.h"
 #include "tests/contract/thread_network.h"
 
 namespace covey {

@@ -15,7 +15,7 @@ _LIBRARY = str(_ROOT / "libcovey.so")
 _EXTENSION = str(_ROOT / "frameworks/covey/_native.abi3.so")
 _PLUGIN = str(_ROOT / "ops/control/libcovey_grpc.so")
 _PARTS = ("", "_control", "_neighbors", "_pairs", "_rounds", "_values", "_waiting", "_window")
-_HEADERS = [_ROOT / f"core/covey{part}.h" for part in _PARTS]
+_HEADERS = [_ROOT / f"core/api/covey{part}.h" for part in _PARTS]
 
 # libpthread and libdl are part of libc since glibc 2.34.
 _SYSTEM = {"ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0"}

@@ -1,6 +1,6 @@
 // A plug-in whose transports are the shared memory it was linked with, under other names: enough to
 // run a job over code that only the plug-in holds.
-#include "core/run/transport.h"
+#include "core/transport/transport.h"
 
 namespace covey {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "core/seat_port.h"
+#include "core/replicated/seat_port.h"
 #include "tests/sim/world.h"
 
 namespace covey {

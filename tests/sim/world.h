@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "core/engine/runtime.h"
 #include "core/plan/selector.h"
 #include "core/plan/verify.h"
-#include "core/run/mirrored.h"
-#include "core/runtime.h"
+#include "core/transport/mirrored.h"
 #include "ops/transports/inproc.h"
 #include "tests/sim/simulator/mail_link.h"
 

@@ -23,24 +23,26 @@ _ENGINE = ("core/", "ops/")
 _ALL_CPP = ("core/", "ops/", "frameworks/", "tests/", "examples/")
 # User threads meet Covey's in the first row; each of the others guards one thing by one lock.
 _THREADED = (
-    "core/engine.", "core/pairs_port.", "core/pairs_shelf.", "core/rounds_port.",
-    "core/seat_port.", "core/session", "core/shared_port.", "core/stall.", "core/tensor_queue.",
-    "core/timeline.", "core/base/arena.", "core/shell.", "ops/control/grpc_",
+    "core/api/pairs_shelf.", "core/api/session", "core/api/shell.", "core/base/arena.",
+    "core/engine/engine.", "core/engine/stall.", "core/engine/tensor_queue.",
+    "core/engine/timeline.", "core/gossip/pairs_port.", "core/partial/rounds_port.",
+    "core/partial/shared_port.", "core/replicated/seat_port.", "ops/control/grpc_",
     "ops/devices/cuda/cuda_device.", "ops/devices/cuda/nccl_",
     "ops/transports/inproc.",
 )
-_PURE = ("core/agree/", "core/round/", "core/hosts/", "core/pair/", "core/plan/")
+_PURE = ("core/agree/", "core/partial/", "core/replicated/", "core/gossip/", "core/method/",
+         "core/plan/")
 
 BANS = (
     Ban("getenv", r"\b(?:secure_)?getenv\s*\(", _ENGINE, ("core/base/config.cc",),
         "only core/base/config.cc reads the environment: add a field to Config"),
-    Ban("environ", r"\benviron\b", _ENGINE, ("core/base/config.cc", "core/c_api"),
+    Ban("environ", r"\benviron\b", _ENGINE, ("core/base/config.cc", "core/api/c_api"),
         "the C API hands the environment to core/base/config.cc: add a field to Config"),
     Ban("shared_ptr", r"\bstd::(?:shared_ptr|make_shared|weak_ptr)\b", ("core/",),
         ("core/base/log.cc",),
         "one owner holds a unique_ptr, others a reference with a sentence on its lifetime"),
     Ban("exception", r"\bthrow\b|\btry\s*\{|\bcatch\s*\(", _ENGINE,
-        ("core/c_api.cc", "core/timeline.cc", "core/base/log.cc"),
+        ("core/api/c_api.cc", "core/engine/timeline.cc", "core/base/log.cc"),
         "return a Status; exceptions of a library are caught where it is called"),
     Ban("sleep", r"\b(?:sleep|usleep|nanosleep|clock_nanosleep)\s*\(|\bsleep_(?:for|until)\b",
         _ENGINE, (), "wait for an event, or return the next deadline to the engine"),
@@ -57,8 +59,9 @@ BANS = (
         r"|lock_guard|unique_lock|scoped_lock|async|future|promise)\b"
         r"|\bpthread_(?:create|mutex)\w*", _ENGINE, _THREADED,
         "threads and locks live in " + ", ".join(_THREADED) + ": hand them work"),
-    Ban("pure", r"\bstd::atomic\w*\b|\bthread_local\b", _PURE, (),
-        "agree, round and plan run on one thread: no atomics"),
+    Ban("pure", r"\bstd::atomic\w*\b|\bthread_local\b", _PURE,
+        ("core/gossip/pairs_port.", "core/partial/rounds_port.", "core/replicated/seat_port."),
+        "it runs on one thread: no atomics"),
     Ban("random", r"\b(?:std::random_device|std::mt19937\w*|s?rand|random|drand48)\b\s*[({]",
         _ENGINE, ("core/base/rng",), "draw from core/base/rng.h, seeded by the configuration"),
     Ban("feature #if", r"^[ \t]*#[ \t]*(?:el)?if(?:n?def)?\b"
@@ -90,11 +93,11 @@ def banned() -> Iterator[Finding]:
 
 # Process-wide state that may exist, and how much of it. Everything else belongs to a Runtime.
 MUTABLE_ALLOWED = {
-    "core/c_api.cc": 1,  # the default runtime
+    "core/api/c_api.cc": 1,  # the default runtime
     "core/base/log.cc": 1,  # the log's sink and level
     "core/base/codec_card.cc": 1,  # a catalogue, filled before main
     "core/plan/algorithm.cc": 1,  # likewise
-    "core/plan/method.cc": 1,  # likewise
+    "core/method/method.cc": 1,  # likewise
 }
 
 _CONSTANT = re.compile(r"\b(?:const|constexpr|consteval|using|typedef|friend|static_assert|operator"

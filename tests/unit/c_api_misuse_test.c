@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/covey.h"
-#include "core/covey_control.h"
-#include "core/covey_neighbors.h"
-#include "core/covey_rounds.h"
-#include "core/covey_values.h"
-#include "core/covey_window.h"
+#include "core/api/covey.h"
+#include "core/api/covey_control.h"
+#include "core/api/covey_neighbors.h"
+#include "core/api/covey_rounds.h"
+#include "core/api/covey_values.h"
+#include "core/api/covey_window.h"
 #include "tests/unit/c_expect.h"
 
 #define WRONG(call, part)                        \

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/covey.h"
-#include "core/covey_pairs.h"
-#include "core/covey_rounds.h"
+#include "core/api/covey.h"
+#include "core/api/covey_pairs.h"
+#include "core/api/covey_rounds.h"
 #include "tests/unit/c_expect.h"
 
 static int Methods(covey_group group) {

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/covey_control.h"
+#include "core/api/covey_control.h"
 #include "tests/unit/c_expect.h"
 
 int main(void) {

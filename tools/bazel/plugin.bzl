@@ -1,4 +1,5 @@
-"""covey_plugin: libcovey_<name>.so, opened by libcovey.so when asked for (core/run/plugin.h)."""
+"""covey_plugin: libcovey_<name>.so, opened by libcovey.so when asked for
+(core/transport/plugin.h)."""
 
 def covey_plugin(name, deps, linkopts = [], shared_libstdcxx = False, **kwargs):
     """The plug-in `name`: `deps` are files of ops that register themselves (alwayslink), `linkopts`
@@ -18,7 +19,7 @@ def covey_plugin(name, deps, linkopts = [], shared_libstdcxx = False, **kwargs):
             "-Wl,-z,defs",
         ] + runtime + ["-lm"] + linkopts,
         linkshared = True,
-        deps = deps + ["//core/run:plugin_entry"] +
+        deps = deps + ["//core/transport:plugin_entry"] +
                ([] if shared_libstdcxx else ["//core/base:find_object"]),
         **kwargs
     )

@@ -1,5 +1,5 @@
 """How launchers, or ranks that something else has started, become one job: over the control plane
-of the plug-in grpc (core/run/control.h), with the job's memory from node 0.
+of the plug-in grpc (core/transport/control.h), with the job's memory from node 0.
 
 waiting -> (view: all are there, who has which ranks) -> node 0 makes the memory and says where ->
 the others open it -> formed. Nothing here waits: `advance` takes what has come.
@@ -136,7 +136,7 @@ class Meeting:
         return None
 
     def news(self) -> List[Dict[str, Any]]:
-        """The events that have come: see core/covey_control.h."""
+        """The events that have come: see core/api/covey_control.h."""
         events, self._taken = self._taken, []
         while self._control is not None:
             text = self._control.next()

@@ -3,7 +3,7 @@
 ``step()`` updates the parameters with this rank's gradients, publishes them, waits until the
 version of its step has been made, and goes on with what they become by it: the mean of this rank's
 group, or, when it was late, the merge of that mean with its own. The core decides which and does
-it: see ``core/round/merge.h``. The optimizer's state and the model's buffers are this rank's own,
+it: see ``core/partial/merge.h``. The optimizer's state and the model's buffers are this rank's own,
 as in the paper, also when it comes back so late that an average of all has passed it by. With
 ``local_steps`` a rank does so many steps by itself between two of its versions (``stretch.py``),
 and counts steps, not versions.

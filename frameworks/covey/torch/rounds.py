@@ -3,7 +3,7 @@
 ``step()`` publishes this rank's gradients, waits until the version of its step has been made, and
 then applies every version it has not applied yet, in order: gradients and hyper-parameters from the
 version's record. So all ranks do the same updates, and their parameters are equal at equal version,
-whoever was late. Versions are made by the core while ranks wait: see ``core/round/README.md``.
+whoever was late. Versions are made by the core while ranks wait: see ``core/partial/README.md``.
 A rank that skips ahead also applies them before it begins a pass: see ``ahead.py``.
 """
 

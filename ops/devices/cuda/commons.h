@@ -1,9 +1,9 @@
 /* Memory of the device that processes of this host have in common (CUDA IPC), and the kernels that
- * reduce it: covey_commons of core/run/covey_device.h. Without kernels there is none of it. */
+ * reduce it: covey_commons of core/device/covey_device.h. Without kernels there is none of it. */
 #ifndef COVEY_OPS_DEVICES_CUDA_COMMONS_H_
 #define COVEY_OPS_DEVICES_CUDA_COMMONS_H_
 
-#include "core/run/covey_device.h"
+#include "core/device/covey_device.h"
 #include "ops/devices/cuda/launch.h"
 
 typedef struct CudaCommons {

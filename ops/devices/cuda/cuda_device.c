@@ -1,4 +1,4 @@
-/* A device of CUDA as core/run/covey_device.h wants it: two streams of its own for copies, and
+/* A device of CUDA as core/device/covey_device.h wants it: two streams of its own for copies, and
  * events that mark how far they are.
  *
  * Works in the device's primary context, which frameworks use too, so their streams, events and
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/run/covey_device.h"
+#include "core/device/covey_device.h"
 #include "ops/devices/cuda/commons.h"
 #include "ops/devices/cuda/driver.h"
 #include "ops/devices/cuda/nccl_circuits.h"

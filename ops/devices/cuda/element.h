@@ -1,4 +1,4 @@
-// The arithmetic of one element, as rules K1-K6 of core/run/kernels.h want it, for the kernels of
+// The arithmetic of one element, as rules K1-K6 of core/base/kernels.h want it, for the kernels of
 // CUDA and, the very same code, for the tests that hold it against the CPU's on every machine.
 //
 // Plain constexpr functions: nvcc compiles them for the card (--expt-relaxed-constexpr), any C++

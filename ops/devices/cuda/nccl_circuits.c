@@ -1,4 +1,4 @@
-/* Communicators of NCCL as core/run/covey_circuits.h wants circuits: what the thread that drives
+/* Communicators of NCCL as core/device/covey_circuits.h wants circuits: what the thread that drives
  * does. See nccl_state.h for the other.
  *
  * Each circuit has a stream, on which its work is done in order, and which comes after the user's

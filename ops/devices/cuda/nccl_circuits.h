@@ -1,8 +1,8 @@
-/* Circuits of CUDA devices (core/run/covey_circuits.h): communicators of NCCL. */
+/* Circuits of CUDA devices (core/device/covey_circuits.h): communicators of NCCL. */
 #ifndef COVEY_OPS_DEVICES_CUDA_NCCL_CIRCUITS_H_
 #define COVEY_OPS_DEVICES_CUDA_NCCL_CIRCUITS_H_
 
-#include "core/run/covey_circuits.h"
+#include "core/device/covey_circuits.h"
 #include "ops/devices/cuda/driver.h"
 
 /* Of the device with this context, which is current; both outlive them. NULL: no memory. Nothing is

@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "core/run/covey_circuits.h"
+#include "core/device/covey_circuits.h"
 #include "ops/devices/cuda/nccl.h"
 
 typedef enum State { kNew, kMaking, kReady, kFailed, kEnding, kOver } State;

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/run/covey_link.h"
+#include "core/transport/covey_link.h"
 
 enum { kMaxOpen = 256, kTag = 0 };
 

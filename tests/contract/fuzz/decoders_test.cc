@@ -6,10 +6,10 @@
 
 #include "core/agree/message.h"
 #include "core/base/config.h"
-#include "core/hosts/courier.h"
-#include "core/hosts/letter.h"
-#include "core/letter_box.h"
-#include "core/run/mirrored.h"
+#include "core/replicated/courier.h"
+#include "core/replicated/letter.h"
+#include "core/replicated/letter_box.h"
+#include "core/transport/mirrored.h"
 #include "tests/contract/fuzz/fuzz.h"
 
 namespace covey {

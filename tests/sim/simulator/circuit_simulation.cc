@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
+#include "core/engine/runtime.h"
 #include "core/plan/selector.h"
-#include "core/run/mirrored.h"
-#include "core/runtime.h"
+#include "core/transport/mirrored.h"
 #include "ops/transports/inproc.h"
 #include "tests/sim/simulator/circuit_stream.h"
 #include "tests/sim/simulator/late_circuits.h"

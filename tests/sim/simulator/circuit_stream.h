@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tensor_queue.h"
+#include "core/engine/tensor_queue.h"
 
 namespace covey {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/hosts/seat.h"
+#include "core/replicated/seat.h"
 #include "tests/sim/simulator/round_journal.h"
 
 namespace covey {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/hosts/quorum.h"
+#include "core/replicated/quorum.h"
 #include "tests/sim/simulator/host_stage.h"
 
 namespace covey {
@@ -215,7 +215,7 @@ void HostSimulation::Deliver(int32_t rank) {
   }
 }
 
-// To peers that take nothing goes its word alone (core/hosts/courier.h).
+// To peers that take nothing goes its word alone (core/replicated/courier.h).
 void HostSimulation::DropUnsent(Player* player) {
   std::erase_if(player->unsent, [](const Sealed& letter) { return !letter.is_word; });
 }

@@ -1,13 +1,14 @@
-// The simulator of seats (core/hosts): ranks that share no memory, with letters between them that
-// take their time and now and then far longer than engine_grace, in order for each pair and in any
-// order between pairs. A rank may be stopped between any two letters it reads or sends, for a
+// The simulator of seats (core/replicated): ranks that share no memory, with letters between them
+// that take their time and now and then far longer than engine_grace, in order for each pair and in
+// any order between pairs. A rank may be stopped between any two letters it reads or sends, for a
 // while, for ever, or killed, and a returned one finds its letters before it. One seed repeats a
 // run. What must hold is what the simulator of rounds says (round_simulation.h, 1-9), and:
 //
 //  1. No two seats read different versions, whoever has led, stopped, come back, left, or leads at
 //     once.
 //  2. What no version has yet is in its rank's seat, once.
-//  4. While seats that decide run (core/hosts/quorum.h), ranks that run finish: all with the same
+//  4. While seats that decide run (core/replicated/quorum.h), ranks that run finish: all with the
+//  same
 //     versions, or they are told that those that have more have left, and nobody else has.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_

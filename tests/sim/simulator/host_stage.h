@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/rng.h"
-#include "core/hosts/seat.h"
+#include "core/replicated/seat.h"
 #include "tests/sim/simulator/host_journal.h"
 #include "tests/sim/simulator/host_simulation.h"
 #include "tests/sim/simulator/round_swarm.h"

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
-#include "core/observer.h"
+#include "core/engine/observer.h"
 
 namespace covey {
 

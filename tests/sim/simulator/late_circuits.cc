@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/kernels.h"
 #include "core/base/types.h"
-#include "core/run/kernels.h"
 #include "tests/sim/simulator/late_device.h"
 
 namespace covey {

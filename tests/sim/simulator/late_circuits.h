@@ -12,7 +12,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/rng.h"
-#include "core/run/circuits.h"
+#include "core/device/circuits.h"
 
 namespace covey {
 

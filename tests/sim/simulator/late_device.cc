@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/run/kernels.h"
+#include "core/base/kernels.h"
 
 namespace covey {
 

@@ -14,8 +14,8 @@
 
 #include "core/base/clock.h"
 #include "core/base/rng.h"
-#include "core/run/commons.h"
-#include "core/run/device.h"
+#include "core/device/commons.h"
+#include "core/device/device.h"
 
 namespace covey {
 

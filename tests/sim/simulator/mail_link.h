@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "core/run/link.h"
+#include "core/transport/link.h"
 #include "ops/transports/inproc.h"
 
 namespace covey {

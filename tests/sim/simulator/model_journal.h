@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/round/rounds.h"
+#include "core/partial/rounds.h"
 
 namespace covey {
 

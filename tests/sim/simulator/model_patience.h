@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "core/round/memory.h"
+#include "core/partial/memory.h"
 
 namespace covey {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/rng.h"
-#include "core/round/rounds.h"
+#include "core/partial/rounds.h"
 
 namespace covey {
 

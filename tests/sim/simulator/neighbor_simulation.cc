@@ -7,10 +7,10 @@
 
 #include "core/base/channel.h"
 #include "core/base/peers.h"
+#include "core/engine/runtime.h"
 #include "core/plan/selector.h"
 #include "core/run/codec.h"
-#include "core/run/mirrored.h"
-#include "core/runtime.h"
+#include "core/transport/mirrored.h"
 #include "ops/transports/inproc.h"
 #include "tests/sim/simulator/mail_link.h"
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "core/pair/steps.h"
+#include "core/gossip/steps.h"
 
 namespace covey {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/run/kernels.h"
+#include "core/base/kernels.h"
 
 namespace covey {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/pair/memory.h"
+#include "core/gossip/memory.h"
 #include "tests/sim/simulator/model_journal.h"
 
 namespace covey {

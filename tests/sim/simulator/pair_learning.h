@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/rng.h"
-#include "core/round/layout.h"
+#include "core/partial/layout.h"
 
 namespace covey {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/pair/steps.h"
+#include "core/gossip/steps.h"
 #include "ops/transports/inproc.h"
 #include "tests/sim/simulator/fiber.h"
 #include "tests/sim/simulator/pair_draws.h"

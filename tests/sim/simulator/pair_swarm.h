@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/base/rng.h"
-#include "core/pair/steps.h"
-#include "core/round/layout.h"
+#include "core/gossip/steps.h"
+#include "core/partial/layout.h"
 
 namespace covey {
 

@@ -61,7 +61,7 @@ void PutInteger(DType dtype, int64_t v, std::byte* to) {
   }
 }
 
-// v * scale / divisor as core/run/kernels.h says (K3, K4).
+// v * scale / divisor as core/base/kernels.h says (K3, K4).
 void PutScaled(DType dtype, int64_t v, double scale, size_t divisor, std::byte* to) {
   if (scale == 1.0 && divisor == 1) return PutInteger(dtype, v, to);
   const double scaled = static_cast<double>(v) * scale;

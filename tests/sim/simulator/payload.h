@@ -13,7 +13,7 @@
 
 #include "core/base/tensor.h"
 #include "core/base/wire.h"
-#include "core/run/transport.h"
+#include "core/transport/transport.h"
 #include "tests/sim/simulator/program.h"
 
 namespace covey {

@@ -1,6 +1,6 @@
 #include "tests/sim/simulator/plans.h"
 
-#include "core/plan/method.h"
+#include "core/method/method.h"
 
 namespace covey {
 namespace {

@@ -1,6 +1,6 @@
 #include "tests/sim/simulator/rank.h"
 
-#include "core/run/mirrored.h"
+#include "core/transport/mirrored.h"
 #include "tests/sim/simulator/mail_link.h"
 
 #include <algorithm>

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/runtime.h"
+#include "core/engine/runtime.h"
 #include "ops/transports/inproc.h"
 #include "tests/sim/simulator/fiber.h"
 #include "tests/sim/simulator/journal.h"

@@ -249,7 +249,7 @@ void RoundJournal::CheckVersion(uint64_t version) {
     hash_ = (hash_ ^ static_cast<uint64_t>(byte)) * 1099511628211u;
 }
 
-// Rule W8, said another way than in core/round/attendance.h.
+// Rule W8, said another way than in core/partial/attendance.h.
 void RoundJournal::CheckAttendance(int32_t rank, const RecordHeader& header, const Contribution& c,
                                    uint64_t missing) {
   uint64_t* known = &missing_[static_cast<size_t>(rank)];

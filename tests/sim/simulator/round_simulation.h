@@ -10,7 +10,7 @@
 //  4. Ranks that run finish, whoever else has stopped wherever: with a rank that does not count for
 //     admission nobody waits (W4, W6), and with max_wait for nobody else either (W8). With finish()
 //     nothing is left in any slot of a rank that runs.
-//  5. Memory is bounded: result buffers do not run out (a CHECK in core/round/log.cc).
+//  5. Memory is bounded: result buffers do not run out (a CHECK in core/partial/log.cc).
 //  6. Who was missing in a version that expired is overdue until it was fresh in three versions
 //     running, and is not waited for until then (W8); all who read a record agree on it.
 //  7. A rank that has fallen out of the log goes on from another one's snapshot, if there is one

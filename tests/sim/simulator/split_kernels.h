@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "core/run/kernels.h"
+#include "core/base/kernels.h"
 
 namespace covey {
 

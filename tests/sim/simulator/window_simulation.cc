@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/base/rng.h"
-#include "core/run/window.h"
+#include "core/transport/window.h"
 
 namespace covey {
 namespace {

@@ -30,7 +30,7 @@
 #include <string>
 #include <vector>
 
-#include "core/runtime.h"
+#include "core/engine/runtime.h"
 #include "ops/transports/inproc.h"
 
 namespace covey {

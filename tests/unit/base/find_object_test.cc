@@ -1,6 +1,6 @@
 // Goal: the unwinder of libcovey.so finds what glibc's own function would find.
 // Method: both, for code of the program, of libraries, and for addresses that are no code. That
-// exceptions are caught in what is linked as libcovey.so is: unit/run/plugin_test.
+// exceptions are caught in what is linked as libcovey.so is: unit/transport/plugin_test.
 #include "core/base/find_object.h"
 
 #include <gtest/gtest.h>

@@ -7,8 +7,8 @@
 
 #include <cerrno>
 
+#include "core/api/covey.h"
 #include "core/base/check.h"
-#include "core/covey.h"
 
 namespace covey {
 namespace {

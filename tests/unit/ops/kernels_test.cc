@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/run/kernels.h"
+#include "core/base/kernels.h"
 
 namespace covey {
 namespace {

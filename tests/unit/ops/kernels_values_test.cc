@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "core/run/kernels.h"
+#include "core/base/kernels.h"
 
 namespace covey {
 namespace {

@@ -2,7 +2,7 @@
 // Method: plans for many sizes; what is refused, by its message.
 #include <gtest/gtest.h>
 
-#include "core/plan/method.h"
+#include "core/method/method.h"
 
 namespace covey {
 namespace {

@@ -1,8 +1,8 @@
-// Goal: eager's settings become the versions that core/round makes, the same at every step.
+// Goal: eager's settings become the versions that core/partial makes, the same at every step.
 // Method: plans of a few texts.
 #include <gtest/gtest.h>
 
-#include "core/plan/method.h"
+#include "core/method/method.h"
 
 namespace covey {
 namespace {

@@ -2,7 +2,7 @@
 // Method: plans of the first versions, written as one letter each.
 #include <gtest/gtest.h>
 
-#include "core/plan/method.h"
+#include "core/method/method.h"
 
 namespace covey {
 namespace {

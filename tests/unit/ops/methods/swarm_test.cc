@@ -3,7 +3,7 @@
 // Method: plans and texts; what is refused, by its message.
 #include <gtest/gtest.h>
 
-#include "core/plan/method.h"
+#include "core/method/method.h"
 
 namespace covey {
 namespace {

@@ -3,7 +3,7 @@
 // Method: plans of a few texts.
 #include <gtest/gtest.h>
 
-#include "core/plan/method.h"
+#include "core/method/method.h"
 
 namespace covey {
 namespace {

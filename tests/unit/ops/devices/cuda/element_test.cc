@@ -12,7 +12,7 @@
 #include <random>
 #include <vector>
 
-#include "core/run/kernels.h"
+#include "core/base/kernels.h"
 
 namespace covey {
 namespace {

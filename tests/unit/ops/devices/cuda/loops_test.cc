@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "core/run/kernels.h"
+#include "core/base/kernels.h"
 #include "tests/plugins/driver/host_kernels.h"
 
 namespace covey {

@@ -1,0 +1,387 @@
+// The C API over core/api/session.h: checks, translates, and keeps the default runtime.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "core/api/c_api.h"
+#include "core/api/covey.h"
+#include "core/api/covey_control.h"
+#include "core/api/covey_waiting.h"
+#include "core/api/shell.h"
+#include "core/base/arena.h"
+#include "core/device/plugin_device.h"
+#include "core/transport/plugin.h"
+
+extern char** environ;
+
+namespace covey {
+namespace {
+
+constinit std::atomic<covey_runtime*> g_default{nullptr};  // process-wide: the default runtime
+
+static_assert(static_cast<int>(DType::kBool) == COVEY_BOOL &&
+              static_cast<int>(DType::kI64) == COVEY_INT64 &&
+              static_cast<int>(DType::kI16) == COVEY_INT16 &&
+              static_cast<int>(DType::kU64) == COVEY_UINT64);
+static_assert(static_cast<int>(Kind::kAlltoall) == COVEY_ALLTOALL &&
+              static_cast<int>(Kind::kJoin) == COVEY_JOIN &&
+              static_cast<int>(Kind::kNeighborAllreduce) == COVEY_NEIGHBOR_ALLREDUCE &&
+              static_cast<int>(Op::kProduct) == COVEY_PRODUCT);
+static_assert(static_cast<int>(StatusCode::kNotFinite) == COVEY_NOT_FINITE &&
+              kMaxDims == COVEY_MAX_DIMS);
+
+}  // namespace
+
+covey_code Report(const Status& status, covey_error* error) {
+  const auto code = static_cast<covey_code>(status.code());
+  if (error == nullptr) return code;
+  error->code = code;
+  error->peer_rank = ToInt(status.peer());
+  const std::string& message = status.message();
+  const size_t length = std::min(message.size(), sizeof(error->message) - 1);
+  std::memcpy(error->message, message.data(), length);
+  error->message[length] = '\0';
+  return code;
+}
+
+size_t Fill(const std::string& text, char* out, size_t capacity) {
+  if (capacity > 0 && out != nullptr) {
+    const size_t length = std::min(text.size(), capacity - 1);
+    std::memcpy(out, text.data(), length);
+    out[length] = '\0';
+  }
+  return text.size();
+}
+
+covey_runtime* OrDefault(covey_runtime* runtime) {
+  return runtime != nullptr ? runtime : g_default.load();
+}
+
+namespace {
+
+covey_runtime* MakeDefault() {
+  covey_runtime* shell = g_default.load();
+  if (shell != nullptr) return shell;
+  covey_runtime* fresh = NewShell();
+  if (fresh == nullptr || g_default.compare_exchange_strong(shell, fresh)) return fresh;
+  DeleteShell(fresh);
+  return shell;
+}
+
+Status Ended(const Operation& operation) {
+  const bool ended = operation.ended.load(std::memory_order_acquire);
+  return ended ? operation.status : Status::Timeout("still in flight");
+}
+
+// Describes the result of an ended allgather; the memory stays where it is. Null: none such.
+Status Result(Operation* operation, int32_t index, covey_tensor* result, int64_t* rows) {
+  if (operation == nullptr) return Status::InvalidArgument("unknown or released handle");
+  if (result == nullptr) return Status::InvalidArgument("result is NULL");
+  RETURN_IF_ERROR(Ended(*operation));
+  if (!Gathers(operation->kind) || index != 0)
+    return Status::InvalidArgument(
+        "only an allgather or alltoall has a result of its own, with index 0");
+  if (operation->gathered == nullptr)
+    return Status::InvalidArgument("the result of this operation was taken before");
+  Tensor& tensor = operation->inputs[0];
+  int64_t total = 0;
+  for (size_t j = 0; j < operation->rows.size(); ++j) {
+    if (rows != nullptr) rows[j] = operation->rows[j];
+    total += operation->rows[j];
+  }
+  tensor.shape.dims[0] = total;
+  *result = {.struct_size = sizeof(covey_tensor),
+             .dtype = static_cast<covey_dtype>(tensor.dtype),
+             .ndim = tensor.shape.ndim,
+             .shape = tensor.shape.dims.data(),
+             .data = operation->gathered.get(),
+             .device_type = COVEY_CPU,
+             .device_index = 0,
+             .stream = nullptr,
+             .ready_event = nullptr};
+  return Status::Ok();
+}
+
+}  // namespace
+}  // namespace covey
+
+using covey::OrDefault;
+using covey::Report;
+using covey::Status;
+using covey::Use;
+
+extern "C" {
+
+covey_code covey_init(const covey_config* config, covey_error* error) {
+  covey_runtime* shell = covey::MakeDefault();
+  if (shell == nullptr) return Report(Status::Exhausted("no memory for a runtime"), error);
+  const Use use(shell);
+  if (use.forked()) return Report(use.status(), error);
+  return Report(covey::OpenShell(shell, config, environ), error);
+}
+
+covey_code covey_shutdown(covey_error* error) {
+  covey_runtime* shell = covey::g_default.load();
+  if (shell == nullptr) return COVEY_OK;
+  const Use use(shell);
+  if (use.forked()) return Report(use.status(), error);
+  covey::CloseShell(shell);
+  return COVEY_OK;
+}
+
+int covey_is_initialized(void) { return Use(OrDefault(nullptr)).get() != nullptr ? 1 : 0; }
+
+covey_code covey_runtime_new(const covey_config* config, covey_runtime** runtime,
+                             covey_error* error) {
+  if (runtime == nullptr) return Report(Status::InvalidArgument("runtime is NULL"), error);
+  covey_runtime* shell = covey::NewShell();
+  if (shell == nullptr) return Report(Status::Exhausted("no memory for a runtime"), error);
+  *runtime = shell;
+  Status status = Status::Ok();
+  {
+    const Use use(shell);
+    status = covey::OpenShell(shell, config, environ);
+  }
+  if (!status.ok()) {
+    covey_runtime_free(shell);
+    *runtime = nullptr;
+  }
+  return Report(status, error);
+}
+
+void covey_runtime_free(covey_runtime* runtime) {
+  if (runtime == nullptr) return;
+  {
+    const Use use(OrDefault(runtime));
+    if (use.forked()) return;
+    covey::CloseShell(runtime);
+  }
+  covey::DeleteShell(runtime);
+}
+
+int covey_rank(covey_runtime* runtime) {
+  const Use use(OrDefault(runtime));
+  return use.get() == nullptr ? -1 : covey::ToInt(use->rank());
+}
+
+int covey_size(covey_runtime* runtime) {
+  const Use use(OrDefault(runtime));
+  return use.get() == nullptr ? -1 : use->size();
+}
+
+int covey_local_rank(covey_runtime* runtime) {
+  const Use use(OrDefault(runtime));
+  return use.get() == nullptr ? -1 : use->config().local_rank;
+}
+
+int covey_local_size(covey_runtime* runtime) {
+  const Use use(OrDefault(runtime));
+  return use.get() == nullptr ? -1 : use->config().local_size;
+}
+
+covey_code covey_group_of(covey_runtime* runtime, const int32_t* ranks, int32_t count,
+                          covey_group* group, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  if (use.get() == nullptr) return Report(use.status(), error);
+  if (ranks == nullptr || count < 0) return Report(Status::InvalidArgument("ranks is NULL"), error);
+  if (group == nullptr) return Report(Status::InvalidArgument("group is NULL"), error);
+  return Report(use->GroupOf({ranks, static_cast<size_t>(count)}, group), error);
+}
+
+covey_code covey_group_apart(covey_runtime* runtime, covey_group group, const char* order,
+                             covey_group* apart, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  if (use.get() == nullptr) return Report(use.status(), error);
+  if (order == nullptr) return Report(Status::InvalidArgument("order is NULL"), error);
+  if (apart == nullptr) return Report(Status::InvalidArgument("apart is NULL"), error);
+  return Report(use->GroupApart(group, order, apart), error);
+}
+
+int covey_group_ranks(covey_runtime* runtime, covey_group group, int32_t* ranks, int32_t capacity) {
+  const Use use(OrDefault(runtime));
+  const covey::Group* found = use.get() == nullptr ? nullptr : use->FindGroup(group);
+  if (found == nullptr) return -1;
+  for (int32_t i = 0; ranks != nullptr && i < std::min(capacity, found->size()); ++i)
+    ranks[i] = covey::ToInt(found->members[static_cast<size_t>(i)]);
+  return found->size();
+}
+
+covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int64_t timeout_ns,
+                      covey_error* error) {
+  const Use use(OrDefault(runtime));
+  if (use.get() == nullptr) return Report(use.status(), error);
+  covey::HeldOperation operation(&use->queue(), handle);
+  if (operation.get() == nullptr)
+    return Report(Status::InvalidArgument("unknown or released handle"), error);
+  use->queue().Await(operation.get());
+  const covey::Time deadline = timeout_ns < 0 ? covey::kNever : covey::MonotonicNow() + timeout_ns;
+  if (use->engine().Wait(*operation, deadline)) {
+    operation.See();
+    return Report(operation->status, error);
+  }
+  const bool closing = timeout_ns < 0;
+  return Report(
+      closing ? Status::Aborted("this rank is shutting down") : Status::Timeout("still in flight"),
+      error);
+}
+
+int covey_poll(covey_runtime* runtime, covey_handle handle) {
+  const Use use(OrDefault(runtime));
+  if (use.get() == nullptr) return -1;
+  covey::HeldOperation operation(&use->queue(), handle);
+  if (operation.get() == nullptr) return -1;
+  if (use->queue().Poll(operation.get())) use->engine().Kick();
+  if (!operation->ended.load(std::memory_order_acquire)) return 0;
+  operation.See();
+  return 1;
+}
+
+covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t index,
+                        covey_tensor* result, int64_t* rows, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  if (use.get() == nullptr) return Report(use.status(), error);
+  const covey::HeldOperation operation(&use->queue(), handle);
+  const bool joined = operation.get() != nullptr && operation->kind == covey::Kind::kJoin &&
+                      covey::Ended(*operation).ok();
+  if (joined && rows != nullptr) {
+    rows[0] = operation->rows[0];
+    return COVEY_OK;
+  }
+  return Report(covey::Result(operation.get(), index, result, rows), error);
+}
+
+covey_code covey_result_take(covey_runtime* runtime, covey_handle handle, int32_t index,
+                             covey_tensor* result, int64_t* rows, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  if (use.get() == nullptr) return Report(use.status(), error);
+  const covey::HeldOperation operation(&use->queue(), handle);
+  const Status status = covey::Result(operation.get(), index, result, rows);
+  if (status.ok()) result->data = operation->gathered.release();
+  return Report(status, error);
+}
+
+void covey_free(void* data) { delete[] static_cast<std::byte*>(data); }
+
+void covey_release(covey_runtime* runtime, covey_handle handle) {
+  const Use use(OrDefault(runtime));
+  if (use.get() == nullptr) return;
+  const covey::HeldOperation operation(&use->queue(), handle);
+  if (operation.get() == nullptr) return;
+  if (operation->callback == nullptr) {
+    use->queue().Await(operation.get());
+    use->engine().Wait(*operation, covey::kNever);
+  }
+  use->queue().Release(handle);
+}
+
+int covey_release_if_done(covey_runtime* runtime, covey_handle handle) {
+  const Use use(OrDefault(runtime));
+  return use.get() != nullptr && use->queue().ReleaseIfDone(handle);
+}
+
+covey_code covey_arena_alloc(covey_runtime* runtime, size_t length_bytes, void** data,
+                             covey_error* error) {
+  const Use use(OrDefault(runtime));
+  if (use.get() == nullptr) return Report(use.status(), error);
+  if (data == nullptr) return Report(Status::InvalidArgument("data is NULL"), error);
+  *data = use->transport().AllocData(length_bytes);
+  if (*data != nullptr) return COVEY_OK;
+  return Report(Status::Exhausted("the arena has no room for " + std::to_string(length_bytes) +
+                                  " bytes; raise COVEY_ARENA_BYTES (" +
+                                  std::to_string(use->config().arena_bytes) + ")"),
+                error);
+}
+
+void covey_after_fork(covey_runtime* runtime) { covey::AfterFork(OrDefault(runtime)); }
+
+void covey_arena_free(void* data) {
+  if (data != nullptr) covey::Arena::FreeData(data);
+}
+
+size_t covey_stats(covey_runtime* runtime, char* json, size_t capacity) {
+  const Use use(OrDefault(runtime));
+  return covey::Fill(use.get() == nullptr ? "{}" : use->StatsJson(), json, capacity);
+}
+
+int covey_awaited(covey_runtime* runtime, covey_handle handle, int32_t* ranks, int32_t capacity) {
+  const Use use(OrDefault(runtime));
+  if (use.get() == nullptr) return -1;
+  const covey::HeldOperation operation(&use->queue(), handle);
+  if (operation.get() == nullptr) return -1;
+  const std::vector<int32_t> awaited = use->Awaited(*operation);
+  for (size_t i = 0; i < awaited.size() && static_cast<int32_t>(i) < capacity; ++i)
+    ranks[i] = awaited[i];
+  return static_cast<int>(awaited.size());
+}
+
+size_t covey_status(covey_runtime* runtime, char* text, size_t capacity) {
+  const Use use(OrDefault(runtime));
+  return covey::Fill(use.get() == nullptr ? use.status().message() + "\n" : use->StatusText(), text,
+                     capacity);
+}
+
+int covey_asked(covey_runtime* runtime, int64_t timeout_ns) {
+  const Use use(OrDefault(runtime));
+  return use.get() == nullptr ? -1 : use->stall().AwaitQuestion(timeout_ns);
+}
+
+void covey_tell(covey_runtime* runtime, const char* where) {
+  const Use use(OrDefault(runtime));
+  if (use.get() == nullptr || where == nullptr) return;
+  use->stall().Tell(where);
+  use->engine().Kick();
+}
+
+covey_code covey_timeline_start(covey_runtime* runtime, const char* path, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  if (use.get() == nullptr) return Report(use.status(), error);
+  return Report(use->StartTimeline(path == nullptr ? "" : path), error);
+}
+
+void covey_timeline_stop(covey_runtime* runtime) {
+  const Use use(OrDefault(runtime));
+  if (use.get() != nullptr) use->StopTimeline();
+}
+
+void covey_timeline_span(covey_runtime* runtime, const char* name, int64_t begin_ns,
+                         int64_t end_ns) {
+  const Use use(OrDefault(runtime));
+  if (use.get() != nullptr && name != nullptr) use->TraceSpan(name, begin_ns, end_ns);
+}
+
+int64_t covey_now_ns(void) { return covey::MonotonicNow(); }
+
+size_t covey_knobs(char* json, size_t capacity) {
+  return covey::Fill(covey::KnobsJson(), json, capacity);
+}
+
+const char* covey_version(void) { return COVEY_VERSION; }
+
+const char* covey_dtype_name(covey_dtype dtype) {
+  const bool known = dtype >= 0 && dtype < covey::kNumDTypes;
+  return known ? covey::NameOf(static_cast<covey::DType>(dtype)) : "unknown";
+}
+
+covey_code covey_plugin_check(const char* name, covey_error* error) {
+  if (name == nullptr) return Report(Status::InvalidArgument("name is NULL"), error);
+  covey::Config config;
+  Status status = covey::Config::FromEnvironment(environ, "", &config);
+  covey::Plugin plugin;
+  if (status.ok()) status = covey::Plugin::Open(name, config.plugin_path, &plugin);
+  if (status.ok() && plugin.open_device() != nullptr) status = covey::CheckDevice(name, plugin);
+  return Report(status, error);
+}
+
+int covey_job_create(int32_t size, covey_error* error) {
+  covey::Config config;
+  int fd = -1;
+  Status status = covey::Config::FromEnvironment(environ, "", &config);
+  const covey::TransportKind* asked = nullptr;
+  const std::string transport = config.transport == "auto" ? "shm" : config.transport;
+  if (status.ok()) status = covey::LoadTransport(transport, config.plugin_path, &asked);
+  if (status.ok()) status = covey::FindTransport("shm")->create_job(size, config.arena_bytes, &fd);
+  Report(status, error);
+  return status.ok() ? fd : -1;
+}
+
+}  // extern "C"

@@ -1,0 +1,97 @@
+// The C API over core/method/method.h: which methods there are, and what one does at a version.
+#include "core/api/c_api_methods.h"
+
+#include "core/api/c_api.h"
+#include "core/api/shell.h"
+#include "core/method/method.h"
+
+namespace covey {
+namespace {
+
+static_assert(static_cast<int>(Payload::kModel) == COVEY_MODEL &&
+              static_cast<int>(Payload::kGradients) == COVEY_GRADIENTS);
+static_assert(static_cast<int>(Admission::kAll) == COVEY_ADMIT_ALL &&
+              static_cast<int>(Admission::kRounds) == COVEY_ADMIT_ROUNDS &&
+              static_cast<int>(Admission::kPairs) == COVEY_ADMIT_PAIRS &&
+              static_cast<int>(Admission::kNeighbors) == COVEY_ADMIT_NEIGHBORS);
+
+Status PlanOf(const Use& use, const char* text, covey_group key, int64_t version,
+              covey_plan* plan) {
+  if (plan == nullptr || plan->struct_size != sizeof(covey_plan))
+    return Status::InvalidArgument("plan is NULL, or its struct_size is not that of covey_plan");
+  if (version < 0)
+    return Status::InvalidArgument("a version is not negative, as " + std::to_string(version) +
+                                   " is");
+  if (use.get() == nullptr) return use.status();
+  const Group* group = use->FindGroup(key);
+  if (group == nullptr || ToInt(group->my_index) < 0)
+    return Status::InvalidArgument("there is no such group, or this rank is not in it");
+  MethodChoice choice;
+  RETURN_IF_ERROR(Choose(use, text, &choice));
+  const MethodPlan made = choice.Plan({.size = group->size(), .rank = group->my_index}, version);
+  if (made.admission == Admission::kRounds)
+    if (const Status fits = CheckSize(made.rounds, group->size()); !fits.ok())
+      return Status::InvalidArgument("the method " + choice.At(version).OwnText() + " " +
+                                     fits.message());
+  if (made.admission == Admission::kPairs)
+    if (const Status pairs = CheckPairs({.kind = made.pairs.topology, .size = group->size()});
+        !pairs.ok())
+      return Status::InvalidArgument("the method " + choice.At(version).OwnText() + ": " +
+                                     pairs.message());
+  if (made.admission == Admission::kNeighbors)
+    if (const Status there = Check({.kind = made.neighbors.topology, .size = group->size()});
+        !there.ok())
+      return Status::InvalidArgument("the method " + choice.At(version).OwnText() + ": " +
+                                     there.message());
+  plan->payload = static_cast<covey_payload>(made.payload);
+  plan->admission = static_cast<covey_admission>(made.admission);
+  plan->group = key;  // Membership::kAll
+  plan->until = choice.Until(version);
+  plan->local_steps = made.rounds.local_steps;
+  plan->warmup = made.rounds.warmup;
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status Choose(const Use& use, const char* text, MethodChoice* choice) {
+  if (text != nullptr) return ParseMethod(text, choice);
+  if (use.get() == nullptr) return use.status();
+  return ParseMethod(use->config().method, choice);
+}
+
+}  // namespace covey
+
+extern "C" {
+
+size_t covey_methods(char* json, size_t capacity) {
+  return covey::Fill(covey::MethodsJson(), json, capacity);
+}
+
+covey_code covey_method_check(const char* text, covey_error* error) {
+  covey::MethodChoice choice;
+  return covey::Report(covey::ParseMethod(text == nullptr ? "" : text, &choice), error);
+}
+
+size_t covey_method_text(covey_runtime* runtime, const char* text, char* out, size_t capacity) {
+  const covey::Use use(covey::OrDefault(runtime));
+  covey::MethodChoice choice;
+  const bool known = covey::Choose(use, text, &choice).ok();
+  return covey::Fill(known ? choice.Text() : "", out, capacity);
+}
+
+size_t covey_method_at(covey_runtime* runtime, const char* text, int64_t version, char* out,
+                       size_t capacity) {
+  const covey::Use use(covey::OrDefault(runtime));
+  covey::MethodChoice choice;
+  const bool known = covey::Choose(use, text, &choice).ok() && version >= 0;
+  return covey::Fill(known ? choice.At(version).OwnText() : "", out, capacity);
+}
+
+covey_code covey_method_plan(covey_runtime* runtime, const char* text, covey_group group,
+                             int64_t version, covey_plan* plan, covey_error* error) {
+  const covey::Use use(covey::OrDefault(runtime));
+  return covey::Report(covey::PlanOf(use, text, group, version, plan), error);
+}
+
+}  // extern "C"

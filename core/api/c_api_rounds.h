@@ -1,0 +1,27 @@
+// What the files of the C API over core/partial/rounds_port.h share.
+#ifndef COVEY_CORE_API_C_API_ROUNDS_H_
+#define COVEY_CORE_API_C_API_ROUNDS_H_
+
+#include "core/api/c_api.h"
+#include "core/api/covey_rounds.h"
+#include "core/api/shell.h"
+#include "core/base/clock.h"
+
+namespace covey {
+
+// Null: NoneOf says why.
+inline RoundsPort* Find(const Use& use, covey_rounds number) {
+  return use.get() == nullptr ? nullptr : use->FindRounds(number);
+}
+
+inline Status NoneOf(const Use& use) {
+  if (use.get() == nullptr) return use.status();
+  return Status::InvalidArgument("there are no such rounds, or they were closed");
+}
+
+inline Time DeadlineOf(int64_t timeout_ns) {
+  return timeout_ns < 0 ? kNever : MonotonicNow() + timeout_ns;
+}
+
+}  // namespace covey
+#endif  // COVEY_CORE_API_C_API_ROUNDS_H_

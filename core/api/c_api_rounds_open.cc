@@ -1,0 +1,175 @@
+// Opening rounds: what is asked for is checked, and agreed between the members.
+#include <algorithm>
+#include <numeric>
+
+#include "core/api/c_api_offers.h"
+#include "core/api/c_api_rounds.h"
+#include "core/method/method.h"
+
+namespace covey {
+namespace {
+
+constexpr int32_t kMostHypers = 4096;
+// Results that are kept where nobody says how many.
+constexpr size_t kAutoLogBytes = size_t{64} << 20;
+constexpr size_t kLeastAutoLog = 4, kMostAutoLog = 16;
+
+Status CheckConfig(const covey_rounds_config& config) {
+  const auto wrong = [](const std::string& what) {
+    return Status::InvalidArgument("rounds: " + what);
+  };
+  if (config.name == nullptr || config.name[0] == '\0') return wrong("they need a name");
+  if (config.op != COVEY_SUM && config.op != COVEY_AVERAGE)
+    return wrong("op is COVEY_SUM or COVEY_AVERAGE");
+  RETURN_IF_ERROR(CheckSpans("rounds", {config.num_spans, config.dtypes, config.counts}));
+  if (config.begin < 0) return wrong("begin is negative");
+  if (config.num_hypers < 0 || config.num_hypers > kMostHypers)
+    return wrong("num_hypers is " + std::to_string(config.num_hypers) + ", which is not 0 to " +
+                 std::to_string(kMostHypers));
+  return Status::Ok();
+}
+
+Status MethodOf(const Use& use, const covey_rounds_config& config, const Group& group,
+                std::string* full, MethodRounds* rounds) {
+  MethodChoice choice;
+  const char* text = config.method;
+  RETURN_IF_ERROR(ParseMethod(text == nullptr ? use->config().method : text, &choice));
+  const MethodPlan plan = choice.Plan({.size = group.size(), .rank = group.my_index}, config.begin);
+  *full = choice.Text();
+  if (config.begin > 0) *full += " from version " + std::to_string(config.begin) + " on";
+  *rounds = plan.rounds;
+  if (plan.admission != Admission::kRounds)
+    return Status::InvalidArgument("the method " + *full + " has no rounds: it exchanges with all");
+  if (const Status fits = CheckSize(plan.rounds, group.size()); !fits.ok())
+    return Status::InvalidArgument("the method " + *full + " " + fits.message());
+  return Status::Ok();
+}
+
+// One line that says everything that must agree.
+std::string Describe(const covey_rounds_config& config, const std::string& method) {
+  return "method " + method + ", op " + NameOf(static_cast<Op>(config.op)) + ", " +
+         std::to_string(config.num_hypers) + " hyper-parameters, " +
+         TextOf({config.num_spans, config.dtypes, config.counts});
+}
+
+// What ranks that share no memory can do.
+Status CheckNetwork(const Use& use, const std::string& method, const MethodRounds& rounds) {
+  if (rounds.group_size > 0)
+    return Status::Unsupported(
+        "the method " + method +
+        " averages models of whoever has come, for which ranks have to share memory: all on one "
+        "host, started by coveyrun (shm). Over a network there are the methods eager, dpsgd, "
+        "local without max_wait, and allreduce");
+  if (!use->transport().AnyThread())
+    return Status::Unsupported(
+        "the method " + method +
+        " needs a network that Covey's own thread may use, and MPI was initialised for one thread "
+        "alone: initialise it with MPI_THREAD_SERIALIZED or MULTIPLE, or leave it to Covey");
+  return Status::Ok();
+}
+
+// Alike on all members: they agree on the shape, or are refused for that.
+Status CheckMemory(const RoundsPort& port, size_t limit_bytes, const std::string& name) {
+  const std::vector<size_t> lengths = port.MemberBytes();
+  const auto most = std::max_element(lengths.begin(), lengths.end());
+  if (limit_bytes == 0 || *most <= limit_bytes) return Status::Ok();
+  const size_t all_bytes = std::accumulate(lengths.begin(), lengths.end(), size_t{0});
+  const Rank rank = port.group().members[static_cast<size_t>(most - lengths.begin())];
+  return Status::Exhausted("rounds '" + name + "' take " + std::to_string(*most) +
+                           " bytes of rank " + std::to_string(ToInt(rank)) + " (" +
+                           std::to_string(all_bytes) + " of all together), and memory_limit is " +
+                           std::to_string(limit_bytes) +
+                           ": lower log=, or raise COVEY_MEMORY_LIMIT");
+}
+
+int32_t LogOf(const MethodRounds& rounds, const RoundLayout& layout) {
+  if (rounds.log != kAuto) return static_cast<int32_t>(rounds.log);
+  const size_t fit = kAutoLogBytes / std::max<size_t>(layout.length_bytes(), 1);
+  return static_cast<int32_t>(std::clamp(fit, kLeastAutoLog, kMostAutoLog));
+}
+
+RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, const Group& group,
+                            const MethodRounds& rounds) {
+  const RoundLayout layout = LayoutOf({config.num_spans, config.dtypes, config.counts});
+  AdmissionRule admission{.grace = rounds.grace,
+                          .staleness = static_cast<uint64_t>(rounds.max_staleness)};
+  if (rounds.admit > 0) admission.count = static_cast<int32_t>(rounds.admit);
+  admission.seed = rounds.seed;
+  admission.warmup = static_cast<uint64_t>(rounds.warmup);
+  admission.ending = static_cast<uint64_t>(rounds.ending);
+  if (rounds.admit < kAdmitDrawn)
+    admission.drawn = static_cast<int32_t>(kAdmitDrawn - rounds.admit);
+  else if (rounds.admit < 0)
+    admission.permille = static_cast<int32_t>(-rounds.admit);
+  return {.name = config.name,
+          .shape = {.size = group.size(),
+                    .log = LogOf(rounds, layout),
+                    .hypers = config.num_hypers,
+                    .models = {.group_size = static_cast<int32_t>(rounds.group_size),
+                               .sync_every = static_cast<uint64_t>(rounds.sync_every),
+                               .ending = static_cast<uint64_t>(rounds.ending)}},
+          .layout = layout,
+          .options = {.self = ToInt(group.my_index),
+                      .admission = admission,
+                      .max_wait = rounds.max_wait,
+                      .skips_ahead = rounds.skips_ahead,
+                      .average = config.op == COVEY_AVERAGE,
+                      .kernels = &BestKernels()},
+          .waiting = use->waiting()};
+}
+
+Status Open(const Use& use, covey_runtime* runtime, const covey_rounds_config* config,
+            covey_rounds* number) {
+  if (config == nullptr || number == nullptr || config->struct_size != sizeof(*config))
+    return Status::InvalidArgument(
+        "config or rounds is NULL, or struct_size is not that of covey_rounds_config");
+  if (use.get() == nullptr) return use.status();
+  RETURN_IF_ERROR(CheckConfig(*config));
+  const Group* group = use->FindGroup(config->group);
+  if (group == nullptr || ToInt(group->my_index) < 0)
+    return Status::InvalidArgument("there is no such group, or this rank is not in it");
+  BlockOffer mine;
+  MethodRounds rounds;
+  RETURN_IF_ERROR(MethodOf(use, *config, *group, &mine.text, &rounds));
+  const bool is_shared = use->transport().words() != nullptr;
+  if (!is_shared) RETURN_IF_ERROR(CheckNetwork(use, mine.text, rounds));
+  if (rounds.group_size > 0 && config->op != COVEY_AVERAGE)
+    return Status::InvalidArgument("rounds: the method " + mine.text +
+                                   " averages models: op is COVEY_AVERAGE");
+  mine.text = Describe(*config, mine.text);
+  std::unique_ptr<RoundsPort> port = use->NewRounds(BundleOf(use, *config, *group, rounds), group);
+  const Status enough = CheckMemory(*port, use->config().memory_limit, config->name);
+  if (enough.ok())
+    mine.offset = is_shared ? use->AllocBlock(port->BlockBytes()) : use->NewChannel();
+  std::vector<BlockOffer> offers(group->members.size());
+  // When this fails it may have worked for others, who then use this rank's block: it is not freed.
+  const std::string what = std::string("rounds '") + config->name + "'";
+  RETURN_IF_ERROR(
+      Gather(runtime, config->group, std::string("covey.rounds.") + config->name, mine, &offers));
+  if (const Status judged = Judge(*group, what, offers, enough); !judged.ok()) {
+    if (is_shared && mine.offset != Transport::kNoOffset) use->FreeBlock(mine.offset);
+    return judged;
+  }
+  std::vector<uint64_t> offsets;
+  for (const BlockOffer& offer : offers) offsets.push_back(offer.offset);
+  port->Open(offsets);
+  *number = use->KeepRounds(std::move(port));
+  return Status::Ok();
+}
+
+}  // namespace
+}  // namespace covey
+
+using covey::OrDefault;
+using covey::Report;
+using covey::Use;
+
+extern "C" {
+
+covey_code covey_rounds_open(covey_runtime* runtime, const covey_rounds_config* config,
+                             covey_rounds* rounds, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  return Report(covey::Open(use, runtime, config, rounds), error);
+}
+
+}  // extern "C"

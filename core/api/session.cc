@@ -1,0 +1,365 @@
+#include "core/api/session.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/api/covey.h"
+#include "core/device/plugin_device.h"
+#include "core/partial/shared_port.h"
+#include "core/replicated/seat_port.h"
+#include "core/transport/open_transport.h"
+
+namespace covey {
+namespace {
+
+// How long a rank that leaves sees to it, at most, that what its rounds know does not go with it:
+// as long as peers that run may take. Silent ones get less (core/replicated/seat.h).
+constexpr Time kLinger = 60 * kSecond;
+// A part of the knob recheck: a look for what rings no bell, of whoever waits in rounds and pairs.
+constexpr Time kBellLooks = 50;
+// Numbers of channels: above these bits the rank that has made them.
+constexpr int kChannelBits = 40;
+
+// Names that are not used for so many operations are given back, some at once (agree/retire.h):
+// more than a model has parameters that are reduced one by one, or their second step announces them
+// anew.
+constexpr uint64_t kPatience = 256;
+constexpr size_t kNewNames = 32;
+
+std::string Text(Rank r) { return std::to_string(ToInt(r)); }
+
+// Results larger than this are stored around the cache; unknown to some virtual machines.
+uint64_t LastLevelCacheBytes() {
+  const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return bytes > 0 ? static_cast<uint64_t>(bytes) : uint64_t{32} << 20;
+}
+
+// More than a core's own cache holds; unknown to some virtual machines.
+uint64_t LandingBytes() {
+  const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return (bytes > 0 ? static_cast<uint64_t>(bytes) : uint64_t{1} << 20) * 3 / 2;
+}
+
+// Whether there are rooms in common is another question, see device_commons below.
+DevicePath PathOf(const Config& config) {
+  if (config.cuda_path == "auto") return DevicePath::kAuto;
+  return config.cuda_path == "nccl" ? DevicePath::kCircuit : DevicePath::kStaged;
+}
+
+// "name":value, appended to a JSON object under construction.
+void Field(std::string* json, const char* name, uint64_t value) {
+  *json += (json->size() > 1 ? ",\"" : "\"") + std::string(name) + "\":" + std::to_string(value);
+}
+
+void Add(const RoundsPort::Counters& more, RoundsPort::Counters* sum) {
+  sum->versions += more.versions;
+  sum->fresh += more.fresh;
+  sum->late += more.late;
+  sum->overdue += more.overdue;
+  sum->dropped += more.dropped;
+  sum->snapshots += more.snapshots;
+  sum->waited_ns += more.waited_ns;
+}
+
+}  // namespace
+
+Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
+  std::unique_ptr<Session> s(new Session(config));
+  s->log_ = std::make_unique<Log>(config.log_level, config.rank);
+  RETURN_IF_ERROR(OpenTransport(config.TransportName(), config.plugin_path,
+                                {.rank = config.rank,
+                                 .size = config.size,
+                                 .shm_fd = config.shm_fd,
+                                 .launcher_pid = config.launcher_pid,
+                                 .arena_bytes = config.arena_bytes,
+                                 .reads_peers = config.ReadsPeers(),
+                                 .start_timeout = config.start_timeout,
+                                 .start_warning = config.stall_warning,
+                                 .log = s->log_.get()},
+                                &s->transport_));
+  s->AdoptPlace();
+  s->runtime_ = std::make_unique<Runtime>(
+      Runtime::Options{
+          .segment_bytes = config.segment_bytes,
+          .cache_capacity = static_cast<size_t>(config.cache_capacity),
+          .stall_warning = config.stall_warning,
+          .recheck = config.recheck,
+          .fusion = {.threshold_bytes = config.fusion_threshold, .window = config.fusion_window},
+          .retire = {.patience = kPatience, .batch = kNewNames},
+          .agreed_text = config.AgreedText(),
+          .selector = {.flat_bytes = config.flat_bytes,
+                       .read_bytes = config.read_bytes,
+                       .algorithm = config.algorithm},
+          .cache_bytes = LastLevelCacheBytes(),
+          .landing_bytes = LandingBytes(),
+          .device_arena_bytes = config.arena_bytes / 2,
+          .device_commons = config.cuda_path == "auto" || config.cuda_path == "ipc",
+          .device_path = PathOf(config),
+          .circuit_bytes = config.nccl_bytes,
+          .circuit_patience = config.nccl_abort,
+          .kernels = &BestKernels(),
+          .clock = &s->clock_,
+          .log = s->log_.get()},
+      s->transport_.get(), &s->queue_);
+  auto world = std::make_unique<Group>();
+  for (int32_t r = 0; r < s->size(); ++r) world->members.push_back(Rank{r});
+  world->my_index = GroupIndex{ToInt(s->rank())};
+  s->groups_.emplace(0, std::move(world));
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  s->engine_ =
+      std::make_unique<Engine>(Engine::Options{.spin = config.spin,
+                                               .yields = config.yield_count,
+                                               .recheck = config.recheck,
+                                               .oversubscribed = s->config_.local_size > cores,
+                                               .threaded = s->transport_->AnyThread()},
+                               s->runtime_.get(), s->transport_.get(), &s->queue_);
+  if (!config.timeline.empty()) {
+    mkdir(config.timeline.c_str(), 0777);  // if it fails, opening the file says why
+    const Status traced = s->StartTimeline(config.timeline + "/rank." + Text(s->rank()) + ".json");
+    if (!traced.ok()) s->log_->Write(LogLevel::kWarn, "no timeline: " + traced.message());
+  }
+  s->engine_->Start();
+  *session = std::move(s);
+  return Status::Ok();
+}
+
+// A network knows the place of this rank; its launcher has told Covey nothing.
+void Session::AdoptPlace() {
+  config_.rank = transport_->rank();
+  config_.size = transport_->size();
+  if (transport_->local_rank() < 0) return;
+  config_.local_rank = transport_->local_rank();
+  config_.local_size = transport_->local_size();
+  log_ = std::make_unique<Log>(config_.log_level, config_.rank);
+}
+
+void Session::SettleRounds() {
+  std::vector<RoundsPort*> ports;
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(leaves_, true)) return;
+    for (const auto& [number, rounds] : rounds_) ports.push_back(rounds.get());
+    for (const auto& rounds : closed_rounds_) ports.push_back(rounds.get());
+  }
+  const Time deadline = MonotonicNow() + kLinger;
+  for (RoundsPort* rounds : ports) rounds->Settle(deadline);
+}
+
+void Session::Interrupt() {
+  SettleRounds();
+  engine_->Stop();
+  runtime_->stall().Close();
+  const std::lock_guard lock(mutex_);
+  for (const auto& [number, rounds] : rounds_) rounds->Interrupt();
+  pairs_.Interrupt();
+}
+
+Session::~Session() {
+  if (engine_ != nullptr) {
+    Interrupt();
+    runtime_->AbortAll(Status::Aborted("rank " + Text(rank()) + " has shut down", rank()));
+    queue_.RunCallbacks();
+  }
+  engine_.reset();
+  runtime_.reset();
+}
+
+Status Session::UseDevice(int32_t type, int32_t index, Device** device) {
+  if (type != COVEY_CUDA)
+    return Status::Unsupported("this build reaches no device of type " + std::to_string(type) +
+                               "; move the tensor to the CPU");
+  const std::lock_guard lock(device_mutex_);
+  if (device_ == nullptr) {
+    RETURN_IF_ERROR(PluginDevice::Open("cuda", config_.plugin_path, index, &device_));
+    device_index_ = index;
+    engine_->WithBaton([this] { runtime_->AddDevice(DeviceType::kCuda, device_.get()); });
+  }
+  if (index != device_index_)
+    return Status::Unsupported("rank " + Text(rank()) + " uses CUDA device " +
+                               std::to_string(device_index_) + ", and the tensor lies on device " +
+                               std::to_string(index) + "; a rank uses one");
+  *device = device_.get();
+  return Status::Ok();
+}
+
+uint64_t Session::AllocBlock(size_t length_bytes) {
+  SweepRounds();
+  uint64_t offset = Transport::kNoOffset;
+  engine_->WithBaton([&] { offset = transport_->AllocShared(length_bytes); });
+  return offset;
+}
+
+void Session::FreeBlock(uint64_t offset) {
+  engine_->WithBaton([&] { transport_->FreeShared(offset); });
+}
+
+// Numbers begin at the time, so that one of an earlier life is not taken for one of this.
+uint64_t Session::KeepRounds(std::unique_ptr<RoundsPort> rounds) {
+  engine_->WithBaton([&] { rounds->Join(&runtime_->letters()); });
+  const std::lock_guard lock(mutex_);
+  if (next_rounds_ == 0) next_rounds_ = static_cast<uint64_t>(clock_.Now());
+  rounds_.emplace(++next_rounds_, std::move(rounds));
+  return next_rounds_;
+}
+
+std::unique_ptr<RoundsPort> Session::NewRounds(RoundsPort::Bundle bundle, const Group* group) {
+  if (transport_->words() != nullptr)
+    return std::make_unique<SharedPort>(std::move(bundle), group, transport_.get());
+  return std::make_unique<SeatPort>(
+      std::move(bundle), group,
+      SeatPort::Driver{
+          .drive = [this](const std::atomic<bool>& ended,
+                          Time deadline) { return engine_->DriveUntil(ended, deadline); },
+          .kick = [this] { engine_->Kick(); },
+          .clock = &clock_,
+          .log = log_.get(),
+          .warning = config_.stall_warning});
+}
+
+uint64_t Session::NewChannel() {
+  SweepRounds();
+  const std::lock_guard lock(mutex_);
+  return static_cast<uint64_t>(ToInt(rank())) << kChannelBits | ++channels_;
+}
+
+RoundsPort::Waiting Session::waiting() const {
+  const bool oversubscribed = config_.local_size > sysconf(_SC_NPROCESSORS_ONLN);
+  return {.spin = oversubscribed ? 0 : config_.spin,
+          .yields = config_.yield_count,
+          .longest_sleep = config_.recheck / kBellLooks};
+}
+
+RoundsPort* Session::FindRounds(uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  const auto found = rounds_.find(number);
+  return found == rounds_.end() ? nullptr : found->second.get();
+}
+
+void Session::CloseRounds(uint64_t number) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = rounds_.find(number);
+    if (found == rounds_.end()) return;
+    Add(found->second->counters(), &past_rounds_);
+    found->second->Close();
+    closed_rounds_.push_back(std::move(found->second));
+    rounds_.erase(found);
+  }
+  SweepRounds();
+}
+
+void Session::SweepRounds() {
+  std::vector<std::unique_ptr<RoundsPort>> unused;
+  {
+    const std::lock_guard lock(mutex_);
+    if (leaves_) return;
+    for (std::unique_ptr<RoundsPort>& rounds : closed_rounds_)
+      if (rounds->CanBeFreed()) unused.push_back(std::move(rounds));
+    std::erase(closed_rounds_, nullptr);
+  }
+  for (const std::unique_ptr<RoundsPort>& rounds : unused) {
+    engine_->WithBaton([&] { rounds->Part(&runtime_->letters()); });
+    for (uint64_t offset : rounds->Blocks()) FreeBlock(offset);
+  }
+  for (uint64_t offset : pairs_.TakeUnused()) FreeBlock(offset);
+}
+
+Status Session::StartTimeline(const std::string& path) {
+  std::unique_ptr<Timeline> timeline;
+  RETURN_IF_ERROR(Timeline::Open(path, config_.rank, config_.timeline_max_bytes, &timeline));
+  timeline->OnFailure([log = log_.get()](const Status& why) {
+    log->Write(LogLevel::kWarn, "the timeline ends here: " + why.message());
+  });
+  SwapTimeline(std::move(timeline));
+  return Status::Ok();
+}
+
+void Session::StopTimeline() { SwapTimeline(nullptr); }
+
+void Session::SwapTimeline(std::unique_ptr<Timeline> timeline) {
+  engine_->WithBaton([&] {
+    const std::lock_guard lock(mutex_);
+    timeline_.swap(timeline);
+    runtime_->SetTimeline(timeline_.get());
+  });
+}
+
+void Session::TraceSpan(const char* name, Time begin, Time end) {
+  const std::lock_guard lock(mutex_);
+  if (timeline_ != nullptr) timeline_->Span("python", name, begin, end);
+}
+
+std::string Session::StatusText() {
+  std::string text;
+  engine_->WithBaton([&] { text = runtime_->StatusText(); });
+  return text;
+}
+
+std::vector<int32_t> Session::Awaited(const Operation& operation) {
+  std::vector<int32_t> ranks;
+  engine_->WithBaton([&] { ranks = runtime_->Awaited(operation); });
+  engine_->Kick();  // the question may have to be sent
+  return ranks;
+}
+
+RoundsPort::Counters Session::RoundCounters() {
+  const std::lock_guard lock(mutex_);
+  RoundsPort::Counters sum = past_rounds_;
+  for (const auto& [number, rounds] : rounds_) Add(rounds->counters(), &sum);
+  return sum;
+}
+
+std::string Session::StatsJson() {
+  const RoundsPort::Counters rounds = RoundCounters();
+  std::string json = "{";
+  engine_->WithBaton([&] {
+    const Runtime::Counters& r = runtime_->counters();
+    const Executor::Counters& e = runtime_->executor().counters();
+    Field(&json, "operations", r.ended);
+    Field(&json, "operations_failed", r.failed);
+    Field(&json, "coordinator_messages", r.coordinator_messages);
+    Field(&json, "malformed_messages", r.malformed_messages);
+    Field(&json, "announced", runtime_->negotiator().announced());
+    Field(&json, "streams", runtime_->negotiator().streams().size());
+    Field(&json, "bundles", runtime_->negotiator().bundles());
+    Field(&json, "landing_blocks", runtime_->landing_blocks());
+    Field(&json, "known_names", queue_.known_names());
+    Field(&json, "exchanges", e.done);
+    Field(&json, "exchanges_voided", e.voided);
+    Field(&json, "exchanges_aborted", e.aborted);
+    Field(&json, "exchanges_direct", e.direct);
+    Field(&json, "moved_bytes", e.moved_bytes);
+    Field(&json, "wire_bytes", e.wire_bytes);
+    Field(&json, "wait_for_peers_ns", static_cast<uint64_t>(e.wait_begin_ns));
+    Field(&json, "exchange_ns", static_cast<uint64_t>(e.run_ns));
+    Field(&json, "passes", r.passes);
+    if (const Ferry* ferry = runtime_->executor().ferry(DeviceType::kCuda)) {
+      Field(&json, "device_to_host_bytes", ferry->counters().to_host_bytes);
+      Field(&json, "host_to_device_bytes", ferry->counters().to_device_bytes);
+      Field(&json, "device_pinned_bytes", ferry->rooms().pinned_bytes());
+      Field(&json, "device_synchronous_calls", ferry->SynchronousCalls());
+      Field(&json, "exchanges_nccl", e.by_circuit);
+      Field(&json, "exchanges_ipc", e.in_common);
+    }
+  });
+  Field(&json, "blocked_ns", static_cast<uint64_t>(engine_->waited_ns()) + rounds.waited_ns);
+  Field(&json, "round_versions", rounds.versions);
+  Field(&json, "round_fresh", rounds.fresh);
+  Field(&json, "round_late", rounds.late);
+  Field(&json, "round_overdue", rounds.overdue);
+  Field(&json, "round_dropped", rounds.dropped);
+  Field(&json, "round_snapshots", rounds.snapshots);
+  Field(&json, "round_waited_ns", rounds.waited_ns);
+  const CodedCounters coded = pairs_.Coded();
+  Field(&json, "pair_decoded", coded.decoded);
+  Field(&json, "pair_repaired", coded.repaired);
+  Field(&json, "pair_bytes", coded.bytes);
+  Field(&json, "in_flight", queue_.in_flight());
+  Field(&json, "polls_network", transport_->SharesMemory() ? 0 : 1);
+  return json + "}";
+}
+
+}  // namespace covey

@@ -1,0 +1,107 @@
+// One rank of one job, put together: transport, queue, runtime, engine. What a covey_runtime holds
+// while open.
+//
+// Construction order is destruction order reversed: the engine thread stops before what it drives
+// goes away.
+#ifndef COVEY_CORE_API_SESSION_H_
+#define COVEY_CORE_API_SESSION_H_
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/api/pairs_shelf.h"
+#include "core/base/config.h"
+#include "core/engine/engine.h"
+#include "core/partial/rounds_port.h"
+
+namespace covey {
+
+class Session {
+ public:
+  // Joins the job; waits until all ranks have (config.start_timeout).
+  static Status Open(const Config& config, std::unique_ptr<Session>* session);
+  // Ends what is in flight with kAborted, leaves the job.
+  ~Session();
+
+  const Config& config() const { return config_; }
+  Rank rank() const { return transport_->rank(); }
+  int size() const { return transport_->size(); }
+  Transport& transport() { return *transport_; }
+  TensorQueue& queue() { return queue_; }
+  Engine& engine() { return *engine_; }
+  Stall& stall() { return runtime_->stall(); }
+
+  // The group of these ranks (see covey_group_of). Any thread.
+  Status GroupOf(std::span<const int32_t> ranks, uint64_t* key);
+  // The same members as `of` (see covey_group_apart). Any thread.
+  Status GroupApart(uint64_t of, std::string_view order, uint64_t* key);
+  const Group* FindGroup(uint64_t key);  // null: none
+
+  // The device of this type (not the CPU) and number, opened by the first tensor on it; one per
+  // rank. Any thread.
+  Status UseDevice(int32_t type, int32_t index, Device** device);
+
+  // Rounds, by number. Room of a block in this rank's region: kNoOffset when there is none. Any
+  // thread; CloseRounds while nobody uses them. Blocks go back once no member can touch them.
+  uint64_t AllocBlock(size_t length_bytes);
+  void FreeBlock(uint64_t offset);
+  uint64_t KeepRounds(std::unique_ptr<RoundsPort> rounds);
+  // Rounds that are not open yet, of the kind that the transport asks for.
+  std::unique_ptr<RoundsPort> NewRounds(RoundsPort::Bundle bundle, const Group* group);
+  // No other rank has it, nor has this one had it before.
+  uint64_t NewChannel();
+  RoundsPort::Waiting waiting() const;
+  RoundsPort* FindRounds(uint64_t number);  // null: none
+  RoundsPort::Counters RoundCounters();     // of all there are and were
+  void CloseRounds(uint64_t number);
+  // Their blocks are had and go back like those of rounds.
+  PairsShelf& pairs() { return pairs_; }
+
+  Status StartTimeline(const std::string& path);
+  void StopTimeline();
+  void TraceSpan(const char* name, Time begin, Time end);
+
+  std::string StatsJson();
+  std::string StatusText();
+  std::vector<int32_t> Awaited(const Operation& operation);  // covey_awaited
+
+  // Threads inside waits return; the first half of closing.
+  void Interrupt();
+
+ private:
+  explicit Session(const Config& config) : config_(config) {}
+  void AdoptPlace();
+  Status KeepGroup(std::unique_ptr<Group> group, uint64_t* key);
+  void SweepRounds();
+  void SettleRounds();
+  void SwapTimeline(std::unique_ptr<Timeline> timeline);
+
+  Config config_;
+  MonotonicClock clock_;
+  std::unique_ptr<Log> log_;
+  std::unique_ptr<Transport> transport_;
+  TensorQueue queue_;
+  std::mutex device_mutex_;
+  std::unique_ptr<Device> device_;      // protected by device_mutex_; once there it stays
+  int32_t device_index_ = 0;            // the same
+  std::unique_ptr<Timeline> timeline_;  // changed with the baton and mutex_ held
+  std::unique_ptr<Runtime> runtime_;
+  std::unique_ptr<Engine> engine_;
+
+  std::mutex mutex_;
+  std::map<uint64_t, std::unique_ptr<Group>> groups_;       // protected by mutex_; never shrinks
+  std::map<uint64_t, std::unique_ptr<RoundsPort>> rounds_;  // protected by mutex_
+  std::vector<std::unique_ptr<RoundsPort>> closed_rounds_;  // protected by mutex_
+  uint64_t next_rounds_ = 0;                                // protected by mutex_
+  uint64_t channels_ = 0;                                   // protected by mutex_
+  bool leaves_ = false;                                     // nothing is swept; protected by mutex_
+  PairsShelf pairs_;
+  RoundsPort::Counters past_rounds_;  // of closed ones; protected by mutex_
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_API_SESSION_H_

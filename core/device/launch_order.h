@@ -1,0 +1,52 @@
+// In which order a rank launches what goes over circuits (rule N12): one that any two ranks see
+// alike, of however many groups, though nobody decides it and no message is sent.
+//
+// A rank has a number, which rises. Once it knows that all members have begun an exchange it
+// proposes the next: (number, rank). The largest that a member has proposed is the exchange's
+// *turn*, equal on all of them and given once. A rank launches an exchange when its turn is known
+// and nothing else here can have a smaller one: no other exchange has one, and of those whose turn
+// is not known yet the own proposal, below which it cannot fall, is larger.
+//
+// Nobody waits for a user: whatever was proposed here all members have begun, so that they propose
+// too. A rank that submits and waits in another order than the others holds nobody up.
+// (Skeen's total order of multicasts to overlapping groups, as in Birman and Joseph, "Reliable
+// Communication in the Presence of Failures", 1987.)
+#ifndef COVEY_CORE_DEVICE_LAUNCH_ORDER_H_
+#define COVEY_CORE_DEVICE_LAUNCH_ORDER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "core/base/types.h"
+
+namespace covey {
+
+class LaunchOrder {
+ public:
+  explicit LaunchOrder(Rank self) : self_(self) {}
+
+  // What this rank proposes for `exchange`, of which all members' begins are known. Never 0.
+  uint64_t Propose(const void* exchange);
+  // The largest proposal. REQUIRES: Propose(exchange), turn >= the own proposal.
+  void Settle(const void* exchange, uint64_t turn);
+  // Whether it is settled and comes before all others here.
+  bool IsNext(const void* exchange) const;
+  // It is launched, or never will be. What is not there stays so.
+  void Remove(const void* exchange);
+
+ private:
+  struct Waiting {
+    const void* exchange;
+    uint64_t turn;  // until it is settled: the own proposal
+    bool settled;
+  };
+  // Ranks are below it (kMaxRanks of core/base/knobs.cc).
+  static constexpr int kRankBits = 16;
+
+  Rank self_;
+  uint64_t number_ = 0;  // the largest of a turn seen
+  std::vector<Waiting> waiting_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_DEVICE_LAUNCH_ORDER_H_

@@ -1,0 +1,281 @@
+#include "core/engine/engine.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace covey {
+namespace {
+
+using Sleeper = Transport::Sleeper;
+
+// How long the engine thread looks on before it parks, in passes. It shares its core with the
+// framework's own threads, so hardly at all.
+constexpr int kEngineLooks = 8;
+// After so many wake-ups in a row that found a waiter driving, submitters stop ringing the engine
+// thread and it looks by itself every kLazyLook, until it finds work or nothing happens for
+// kLazyLooks looks.
+constexpr int kUselessWakes = 8;
+constexpr Time kLazyLook = kMillisecond;
+constexpr int kLazyLooks = 50;
+// After a submission the engine thread looks for more by itself this much later: those that follow
+// one another closely are taken together, and wake it once instead of once each.
+constexpr Time kGather = 100 * kMicrosecond;
+// While more keep coming, and nothing else is to be done, it leaves them so many times: each that
+// it takes costs the submitter's core the memory it lies in.
+constexpr int kMostGathers = 8;
+// A part of Options::recheck: how often a thread that waits for the baton looks by itself.
+constexpr Time kBatonLooks = 20;
+
+inline void Pause() { __builtin_ia32_pause(); }
+
+}  // namespace
+
+Engine::Engine(Options options, Runtime* runtime, Transport* transport, TensorQueue* queue)
+    : options_(options), runtime_(runtime), transport_(transport), queue_(queue) {}
+
+Engine::~Engine() { Stop(); }
+
+void Engine::Start() {
+  if (options_.threaded) thread_ = std::thread([this] { ThreadMain(); });
+}
+
+void Engine::Stop() {
+  if (stop_.exchange(true)) return;
+  transport_->Ring(Sleeper::kEngine);
+  transport_->Ring(Sleeper::kWaiter);
+  NotifySleepers();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool Engine::TryAcquire() {
+  // The exchange alone would take the cache line from the thread that drives.
+  return !baton_.load() && !baton_.exchange(true);
+}
+
+void Engine::Release() {
+  const bool idle = runtime_->Idle();
+  transport_->SetParked(idle ? Sleeper::kMailOnly : Sleeper::kEngine);
+  baton_.store(false);
+  if (sleepers_.load() > 0) return NotifySleepers();
+  // Whoever rang the engine thread a moment ago found it without the baton: look for them.
+  if (IsWorkLeft(idle)) transport_->Ring(Sleeper::kEngine);
+}
+
+void Engine::NotifySleepers() {
+  const std::lock_guard lock(mutex_);
+  changed_.notify_all();
+}
+
+// One pass, by the thread that drives; it wakes the waiters whose operations have ended.
+Time Engine::Look(bool* moved) {
+  const Time until = runtime_->RunOnce(moved);
+  due_.store(until, std::memory_order_relaxed);
+  if (*moved && sleepers_.load() > 0) NotifySleepers();
+  return until;
+}
+
+void Engine::Kick() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const Sleeper parked = transport_->Parked();
+  if (parked == Sleeper::kNobody) return;
+  if (parked == Sleeper::kWaiter) return transport_->Ring(Sleeper::kWaiter);
+  if (!lazy_.load(std::memory_order_relaxed) && !gathers_.load(std::memory_order_relaxed))
+    transport_->Ring(Sleeper::kEngine);
+}
+
+void Engine::ThreadMain() {
+  int useless = 0;
+  int lazy_looks = 0;
+  Burst burst;
+  for (;;) {
+    const uint32_t ticket = transport_->Ticket(Sleeper::kEngine);
+    if (stop_.load()) return;  // after the ticket, or its ring is lost
+    looks_at_.store(kNever);
+    if (GoesOn(&burst)) {
+      ParkThread(ticket, MonotonicNow() + kGather);
+      continue;
+    }
+    Turn turn{.until = kNever, .worked = false, .took = false, .idle = false, .again = false};
+    if (claims_.load() == 0 && TryAcquire()) turn = DriveUntilIdle();
+    if (queue_->HasCallbacks()) queue_->RunCallbacks();
+    useless = turn.worked ? 0 : useless + 1;
+    if (turn.worked) lazy_.store(false);
+    if (turn.again) continue;
+    if (useless == kUselessWakes) {
+      lazy_.store(true);
+      lazy_looks = 0;
+    }
+    Time longest = options_.recheck;
+    if (turn.took != gathers_.load(std::memory_order_relaxed)) {
+      gathers_.store(turn.took);
+      if (queue_->HasQueued()) continue;  // by somebody who saw no need to ring
+    }
+    if (turn.took) longest = kGather;
+    burst = {.looks = turn.took && turn.idle ? kMostGathers : 0, .queued = 0};
+    if (lazy_.load(std::memory_order_relaxed)) {
+      longest = kLazyLook;
+      if (++lazy_looks > kLazyLooks) {
+        lazy_.store(false);
+        useless = 0;
+      }
+      if (queue_->HasQueued()) continue;
+    }
+    ParkThread(ticket, std::min(turn.until, MonotonicNow() + longest));
+  }
+}
+
+// Dekker with IsWorkLeft: either the waiter that released the baton sees how long the engine thread
+// sleeps, or the engine thread, awake by looks_at_, found the baton free.
+void Engine::ParkThread(uint32_t ticket, Time until) {
+  looks_at_.store(until);
+  transport_->Park(Sleeper::kEngine, ticket, until);
+}
+
+// Whether what was submitted since the last look is better left alone for now.
+bool Engine::GoesOn(Burst* burst) {
+  if (burst->looks == 0 || transport_->HasMail() || queue_->HasCallbacks()) return false;
+  const size_t queued = queue_->queued();
+  const bool more = queued > burst->queued;
+  *burst = {.looks = burst->looks - 1, .queued = queued};
+  return more;
+}
+
+// With the baton; gives it back.
+Engine::Turn Engine::DriveUntilIdle() {
+  transport_->SetParked(Sleeper::kNobody);
+  Turn turn{.until = kNever, .worked = false, .took = false, .idle = false, .again = false};
+  for (int looks = 0; looks < kEngineLooks && !stop_.load(std::memory_order_relaxed); ++looks) {
+    if (wanted_.load(std::memory_order_relaxed) > 0 || queue_->HasCallbacks()) break;
+    if (claims_.load(std::memory_order_relaxed) > 0) break;
+    bool moved = false;
+    turn.took |= queue_->HasQueued();
+    Look(&moved);
+    if (!moved) continue;
+    looks = 0;
+    turn.worked = true;
+  }
+  transport_->SetParked(runtime_->Idle() ? Sleeper::kMailOnly : Sleeper::kEngine);
+  turn.until = Look(&turn.again);
+  turn.worked |= turn.again;
+  turn.idle = runtime_->Idle();
+  transport_->SetParked(turn.idle ? Sleeper::kMailOnly : Sleeper::kEngine);
+  baton_.store(false);
+  if (sleepers_.load() > 0) NotifySleepers();
+  // A waiter that takes over sees to what is left.
+  if (claims_.load() > 0) {
+    turn.again = false;
+    return turn;
+  }
+  turn.again |= queue_->HasQueued() || transport_->HasMail() || queue_->HasCallbacks();
+  return turn;
+}
+
+bool Engine::Wait(const Operation& operation, Time deadline) {
+  if (operation.ended.load(std::memory_order_acquire)) return true;
+  const Time begin = MonotonicNow();
+  const bool has_ended = DriveUntil(operation.ended, deadline);
+  waited_ns_.fetch_add(MonotonicNow() - begin, std::memory_order_relaxed);
+  return has_ended;
+}
+
+bool Engine::DriveUntil(const std::atomic<bool>& ended, Time deadline) {
+  bool has_claimed = false;
+  while (!ended.load(std::memory_order_acquire) && !stop_.load(std::memory_order_relaxed)) {
+    has_claimed = !TryAcquire();
+    if (has_claimed) {
+      AwaitBaton(ended, deadline);
+    } else {
+      DriveFor(ended, deadline);
+      Release();
+      if (queue_->HasCallbacks()) queue_->RunCallbacks();
+    }
+    if (ended.load(std::memory_order_acquire)) break;
+    if (deadline != kNever && MonotonicNow() >= deadline) break;
+  }
+  if (has_claimed) HandOn();
+  return ended.load(std::memory_order_acquire);
+}
+
+// After AwaitBaton, by a waiter that leaves without having driven. The engine thread and those that
+// released the baton may have given way to it. If the baton is held, its holder finds no claim when
+// it releases it; if it is free, this is the last who can ring.
+void Engine::HandOn() {
+  if (!baton_.load() && IsWorkLeft(transport_->Parked() == Sleeper::kMailOnly))
+    transport_->Ring(Sleeper::kEngine);
+}
+
+bool Engine::IsWorkLeft(bool idle) const {
+  return !idle || queue_->HasQueued() || transport_->HasMail() || due_.load() < looks_at_.load();
+}
+
+// With the baton: until it has ended, the deadline, or somebody else needs the baton.
+void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
+  transport_->SetParked(Sleeper::kNobody);
+  Time idle_since = 0;
+  int yields = 0;
+  while (!stop_.load(std::memory_order_relaxed)) {
+    bool moved = false;
+    Look(&moved);
+    if (ended.load(std::memory_order_relaxed) || queue_->HasCallbacks() || wanted_.load() > 0)
+      return;
+    const Time now = MonotonicNow();
+    if (now >= deadline) return;
+    if (moved) {
+      idle_since = 0;
+      yields = 0;
+      continue;
+    }
+    if (idle_since == 0) idle_since = now;
+    if (!options_.oversubscribed && now - idle_since < options_.spin) {
+      Pause();
+      continue;
+    }
+    if (yields++ < options_.yields) {
+      sched_yield();
+      continue;
+    }
+    const uint32_t ticket = transport_->Ticket(Sleeper::kWaiter);
+    transport_->SetParked(Sleeper::kWaiter);
+    const Time until = Look(&moved);
+    if (!moved && wanted_.load() == 0 && !stop_.load())
+      transport_->Park(Sleeper::kWaiter, ticket, std::min(until, deadline));
+    transport_->SetParked(Sleeper::kNobody);
+  }
+}
+
+// Another thread drives: until it has ended or the baton is free.
+void Engine::AwaitBaton(const std::atomic<bool>& ended, Time deadline) {
+  claims_.fetch_add(1);
+  Kick();  // what this thread submitted may have been announced to nobody: see covey_request.waits
+  for (int i = 0; i < options_.yields; ++i) {
+    if (ended.load(std::memory_order_acquire) || !baton_.load(std::memory_order_relaxed)) break;
+    sched_yield();
+  }
+  std::unique_lock lock(mutex_);
+  sleepers_.fetch_add(1);
+  const Time longest = std::min(deadline - MonotonicNow(), options_.recheck / kBatonLooks);
+  changed_.wait_for(lock, std::chrono::nanoseconds(std::max<Time>(longest, 0)),
+                    [&] { return ended.load() || !baton_.load() || stop_.load(); });
+  sleepers_.fetch_sub(1);
+  claims_.fetch_sub(1);
+}
+
+void Engine::WithBaton(const std::function<void()>& fn) {
+  wanted_.fetch_add(1);
+  while (!TryAcquire()) {
+    transport_->Ring(Sleeper::kWaiter);
+    transport_->Ring(Sleeper::kEngine);
+    std::unique_lock lock(mutex_);
+    sleepers_.fetch_add(1);
+    changed_.wait_for(lock, std::chrono::nanoseconds(options_.recheck / kBatonLooks),
+                      [&] { return !baton_.load(); });
+    sleepers_.fetch_sub(1);
+  }
+  wanted_.fetch_sub(1);
+  fn();
+  Release();
+}
+
+}  // namespace covey

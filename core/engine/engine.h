@@ -1,0 +1,113 @@
+// The thread of a runtime, and who drives it: the baton.
+//
+// Whoever holds the baton runs Runtime::RunOnce. A thread that waits for an operation takes it and
+// drives the runtime itself, so that a small blocking operation costs no hand-over between threads;
+// otherwise the engine thread drives. Holder or not, nobody spins when there are more ranks than
+// cores: spin, then yield, then park.
+//
+// Invariants:
+//  1. At most one thread is inside RunOnce (baton_).
+//  2. No thread sleeps while there is work that no other will do: before parking a sleeper
+//     publishes it (SetParked) and looks once more; a waiter that gives the baton back leaves
+//     kEngine published and rings the engine thread when something is still under way, or due
+//     before that thread looks by itself. While a waiter claims the baton (claims_), the engine
+//     thread and whoever releases it leave the rest to that waiter, which hands on what is left if
+//     it leaves without driving (HandOn). Every pass, the last before parking too, tells waiters
+//     of what it has ended (Look). Stop is looked for after the ticket.
+//  3. Callbacks run on the engine thread or a waiter, without the baton and without any lock.
+#ifndef COVEY_CORE_ENGINE_ENGINE_H_
+#define COVEY_CORE_ENGINE_ENGINE_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "core/engine/runtime.h"
+
+namespace covey {
+
+class Engine {
+ public:
+  struct Options {
+    Time spin = 20 * kMicrosecond;  // by a waiter, before it yields
+    int yields = 16;                // then before it parks
+    Time recheck = kSecond;         // what sleeps looks by itself after so long at the latest
+    bool oversubscribed = false;    // more ranks than cores: no spinning at all
+    bool threaded = true;           // false: no engine thread, only waiters drive
+  };
+
+  // All borrowed, outlive the engine.
+  Engine(Options options, Runtime* runtime, Transport* transport, TensorQueue* queue);
+  ~Engine();  // Stop
+
+  void Start();
+  // Joins the engine thread. Waits in progress end with kTimeout. Afterwards the caller drives the
+  // runtime alone.
+  void Stop();
+
+  // Tells whoever drives that something was queued. Any thread.
+  void Kick();
+
+  // Waits until `operation` has ended: true. False at the deadline. Any thread.
+  bool Wait(const Operation& operation, Time deadline);
+  // The same for what RunOnce makes true; not counted in waited_ns.
+  bool DriveUntil(const std::atomic<bool>& ended, Time deadline);
+
+  // Runs `fn` with the baton held. Any thread but one that holds it.
+  void WithBaton(const std::function<void()>& fn);
+
+  Time waited_ns() const { return waited_ns_.load(std::memory_order_relaxed); }
+
+ private:
+  bool TryAcquire();
+  void Release();          // and lets the next take over
+  Time Look(bool* moved);  // RunOnce
+  void ThreadMain();
+  void ParkThread(uint32_t ticket, Time until);
+  // What a turn of the engine thread came to.
+  struct Turn {
+    Time until;   // when to look again at the latest
+    bool worked;  // something happened at all
+    bool took;    // something had been submitted
+    bool idle;    // nothing is under way
+    bool again;   // something happened in the last look: do not park
+  };
+  // Of submissions that follow one another closely.
+  struct Burst {
+    int looks = 0;      // more that may leave them alone
+    size_t queued = 0;  // at the last
+  };
+  Turn DriveUntilIdle();
+  bool GoesOn(Burst* burst);
+  void DriveFor(const std::atomic<bool>& ended, Time deadline);
+  void AwaitBaton(const std::atomic<bool>& ended, Time deadline);
+  void HandOn();
+  bool IsWorkLeft(bool idle) const;
+  void NotifySleepers();
+
+  Options options_;
+  Runtime* runtime_;
+  Transport* transport_;
+  TensorQueue* queue_;
+  std::thread thread_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> baton_{false};
+  // Submitters need not ring the engine thread: waiters drive anyway; it looks again soon.
+  std::atomic<bool> lazy_{false};
+  std::atomic<bool> gathers_{false};
+  std::atomic<int> wanted_{0};  // WithBaton callers in line: drivers give way
+  std::atomic<int> claims_{0};  // waiters that would drive: the engine thread gives way
+  std::atomic<int> sleepers_{0};
+  std::atomic<Time> due_{kNever};  // what the last pass returned
+  // When the engine thread looks by itself; kNever: it is awake; 0: there is none.
+  std::atomic<Time> looks_at_{0};
+  std::atomic<Time> waited_ns_{0};
+  std::mutex mutex_;
+  std::condition_variable
+      changed_;  // the baton became free, or an operation ended while sleepers_ > 0
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_ENGINE_ENGINE_H_

@@ -1,0 +1,84 @@
+// What two models become when each side has sent codes of its own: x + d/2 and y - d/2, where d is
+// what is decoded of y - x. Two results, but their sum is that of the models.
+//
+// Both sides round with the same draws, so d is right in expectation where rounding draws, and 0
+// where the models are equal: at a consensus nothing is moved. Two kinds of codecs:
+//   core/run/near_codec.h  each decodes the other's beside its own model. d is wrong by less than a
+//                          step, which follows how near models are. A chunk that one side cannot
+//                          decode is sent whole by both, and becomes the mean of both, with the
+//                          same bits: a repair. Its step follows.
+//   core/run/codec.h       each decodes both, its own too: d = Q(y) - Q(x), wrong by the errors of
+//                          the two codes at most, whose steps are those of numbers of a model,
+//                          however near the two are. Nothing is decoded wrongly; a chunk of whose
+//                          code a number is not finite is sent whole.
+//
+// What does not depend on who computes it stays so: on one host who begins an exchange does the
+// work of both sides, over a network each would do its own.
+// Sans-IO; one thread at a time.
+#ifndef COVEY_CORE_GOSSIP_CODED_MEAN_H_
+#define COVEY_CORE_GOSSIP_CODED_MEAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/kernels.h"
+#include "core/partial/layout.h"
+#include "core/run/codec.h"
+#include "core/run/near_codec.h"
+
+namespace covey {
+
+// One of the two kinds, or none: models are exchanged as they are.
+struct PairCodec {
+  const NearCodec* codec = nullptr;
+  CodecValues values{};
+  ChosenCodec alone{};
+
+  bool Codes() const { return codec != nullptr || alone.codec != nullptr; }
+  size_t ChunkElems() const;  // of a chunk, at most
+  size_t ChunkBytes(size_t count) const;
+};
+
+// Of what this rank has begun, both directions: what would travel.
+struct CodedCounters {
+  uint64_t decoded = 0;   // chunks that one of the two has decoded
+  uint64_t repaired = 0;  // of those: it was wrong, or not finite, so that both sent theirs whole
+  uint64_t bytes = 0;     // sent, with what was repaired and what is not float32
+};
+
+class CodedMean {
+ public:
+  // All outlive it. REQUIRES: codec.Codes().
+  CodedMean(const PairCodec& codec, const RoundLayout* layout, const Kernels* kernels);
+
+  // From two models to two, as the layout has them; no overlap. Float32 is coded, all else becomes
+  // the mean as it is.
+  void Write(const std::byte* const from[2], std::byte* const to[2], uint64_t seed, Stores stores);
+
+  // How far from the mean what was written last may be.
+  double error() const { return error_; }
+  const CodedCounters& counters() const { return counters_; }
+
+ private:
+  using Pair = std::span<const float>[2];
+  void WriteChunk(const Pair& from, float* const to[2], uint64_t seed, size_t number);
+  bool Decode(const Pair& from, uint64_t seed, NearStep* step, double* error);
+  bool DecodeAlone(const Pair& from, uint64_t seed, double* error);
+  void WriteWhole(DType dtype, const std::byte* const from[2], std::byte* const to[2],
+                  size_t count);
+
+  PairCodec codec_;
+  const RoundLayout* layout_;
+  const Kernels* kernels_;
+  Stores stores_ = Stores::kCached;
+  std::vector<NearStep> steps_;  // of each chunk, for a codec that has them
+  std::vector<std::byte> code_;
+  std::vector<float> decoded_[2];
+  double error_ = 0;
+  CodedCounters counters_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_GOSSIP_CODED_MEAN_H_

@@ -1,0 +1,364 @@
+#include "core/gossip/pairs.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/base/check.h"
+
+namespace covey {
+namespace {
+
+// So that the scratch stays in a core's own cache.
+constexpr size_t kPieceElems = 8192;
+constexpr size_t kPieceBytes = kPieceElems * sizeof(double);
+
+// Where a shard of a model lies that is given by spans.
+template <typename Pointer>
+auto ShardOf(const RoundLayout& layout, const RoundLayout::Shard& shard,
+             std::span<Pointer const> model) {
+  using Byte = std::conditional_t<std::is_same_v<Pointer, const void*>, const std::byte, std::byte>;
+  return static_cast<Byte*>(model[shard.span]) +
+         (shard.offset_bytes - layout.offsets_bytes()[shard.span]);
+}
+
+// From there on stores bypass the cache, which is full of other things when somebody reads it (as
+// in core/partial/early.cc).
+constexpr size_t kLargeBytes = 8 << 20;
+
+Stores StoresFor(const RoundLayout& layout) {
+  return layout.length_bytes() < kLargeBytes ? Stores::kCached : Stores::kStreaming;
+}
+
+size_t BytesOf(const RoundLayout::Shard& shard) { return shard.count * SizeOf(shard.dtype); }
+
+}  // namespace
+
+Pairs::Pairs(int32_t self, const PairMemory* memory, SharedWords* words, const Kernels* kernels,
+             const PairCodec& codec)
+    : self_(self),
+      memory_(memory),
+      words_(words),
+      kernels_(kernels),
+      exchange_(self, memory, words),
+      lost_(static_cast<size_t>(memory->size())),
+      scratch_(kPieceBytes) {
+  if (codec.Codes()) coded_ = std::make_unique<CodedMean>(codec, &memory->layout(), kernels);
+}
+
+void Pairs::Begin(std::span<const void* const> model) {
+  Put(model, base_);
+  CHECK(Publish({}, base_), "a rank begins once");
+}
+
+void Pairs::Update(std::span<void* const> model) {
+  ++counters_.updates;
+  for (;;) {
+    const ModelWord current = exchange_.Settled(self_);
+    const uint32_t buffer = FreeBuffers().at(0);
+    const bool is_own = current.IsIn(self_, base_);
+    if (is_own)
+      Put({const_cast<const void* const*>(model.data()), model.size()}, buffer);
+    else
+      Merge(model, memory_->Buffer(current), memory_->Buffer(self_, buffer));
+    if (!Publish(current, buffer)) continue;
+    base_ = buffer;
+    if (is_own) return;
+    ++counters_.merged;
+    return Take(memory_->Buffer(self_, base_), model);
+  }
+}
+
+Pairs::Outcome Pairs::Exchange(int32_t partner, std::span<void* const> model) {
+  PairRecord record;
+  const Room room = coded_ ? Room{2, 2} : Room{1, 2};
+  if (const Outcome outcome = Propose(partner, room, &record); outcome != Outcome::kDone)
+    return outcome;
+  coded_ ? WriteBoth(record) : WriteMean(record, model);
+  const bool is_done = Commit(record);
+  if (is_done) base_ = record.buffer;
+  if (coded_ ? is_done : !is_done) Take(memory_->Buffer(self_, base_), model);
+  return is_done ? Outcome::kDone : Outcome::kBusy;
+}
+
+Pairs::Outcome Pairs::Exchange(int32_t partner) {
+  PairRecord record;
+  // The base stays in use, so the mean needs a buffer beside that of the next update.
+  const Room room = coded_ ? Room{2, 3} : Room{2, 2};
+  if (const Outcome outcome = Propose(partner, room, &record); outcome != Outcome::kDone)
+    return outcome;
+  coded_ ? WriteBoth(record) : WriteMean(record, {});
+  return Commit(record) ? Outcome::kDone : Outcome::kBusy;
+}
+
+// kDone: it may be tried, and `record` is its record.
+Pairs::Outcome Pairs::Propose(int32_t partner, const Room& room, PairRecord* record) {
+  // Which settles all words: else it might change, by another one's exchange, what is read below.
+  const std::vector<uint32_t> free = FreeBuffers();
+  const MemberWord state = StateOf(partner);
+  *record = {
+      .partner = partner, .own = exchange_.Settled(self_), .others = exchange_.Settled(partner)};
+  if (state.state == MemberState::kDead || state.epoch != epoch_ || record->others.number == 0) {
+    ++counters_.absent;
+    return Outcome::kAbsent;
+  }
+  // One has to be left for the next update, which comes while the partner holds this one, and one
+  // more for that after it.
+  const bool is_given_back = record->others.owner == self_;
+  if (free.size() < (is_given_back ? room.given_back : room.otherwise)) {
+    ++counters_.no_room;
+    return Outcome::kNoRoom;
+  }
+  record->buffer = free[0];
+  record->others_buffer = coded_ ? free[1] : free[0];
+  return Outcome::kDone;
+}
+
+// The draws are of the two models that are averaged, so that both ranks know them.
+void Pairs::WriteBoth(const PairRecord& record) {
+  const std::byte* const from[] = {memory_->Buffer(record.own), memory_->Buffer(record.others)};
+  std::byte* const to[] = {memory_->Buffer(self_, record.buffer),
+                           memory_->Buffer(self_, record.others_buffer)};
+  coded_->Write(from, to, record.own.Word() * 0x9e3779b97f4a7c15u + record.others.Word(),
+                StoresFor(memory_->layout()));
+}
+
+// In rank order; to the buffer and, unless it is empty, to `model`.
+void Pairs::WriteMean(const PairRecord& record, std::span<void* const> model) {
+  const bool is_lower = self_ < record.partner;
+  const std::byte* inputs[] = {memory_->Buffer(is_lower ? record.own : record.others),
+                               memory_->Buffer(is_lower ? record.others : record.own)};
+  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
+    const std::array from{inputs[0] + shard.offset_bytes, inputs[1] + shard.offset_bytes};
+    std::array to{memory_->Buffer(self_, record.buffer) + shard.offset_bytes,
+                  static_cast<std::byte*>(nullptr)};
+    if (!model.empty()) to[1] = ShardOf(memory_->layout(), shard, model);
+    kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .divisor = 2}, from,
+                     std::span<std::byte* const>(to.data(), model.empty() ? 1 : 2), shard.count,
+                     StoresFor(memory_->layout()));
+  }
+}
+
+bool Pairs::Commit(const PairRecord& record) {
+  const bool is_done = exchange_.Commit(record);
+  ++(is_done ? counters_.exchanges : counters_.busy);
+  return is_done;
+}
+
+bool Pairs::Look(int32_t member, std::span<void* const> to) {
+  const ModelWord model = exchange_.Settled(member);
+  if (model.number == 0) return false;
+  Take(memory_->Buffer(model), to);
+  return words_->Load(memory_->ModelAt(member)) == model.Word();
+}
+
+// ---- The end of an epoch ------------------------------------------------------------------------
+
+MemberWord Pairs::StateOf(int32_t i) { return MemberWord::Of(words_->Load(memory_->MemberAt(i))); }
+
+// Somebody who had finished trains on, or has died when it was about to. False: it does not, for
+// the epoch is over.
+bool Pairs::CountLeaving() {
+  for (;;) {
+    const EndWord end = EndWord::Of(words_->Load(memory_->EndAt()));
+    if (end.HasEnded(epoch_)) return false;
+    const EndWord next{.is_over = false, .left = end.left + 1, .epoch = epoch_};
+    if (words_->CompareExchange(memory_->EndAt(), end.Word(), next.Word())) return true;
+  }
+}
+
+// Whether who is dead, in that state, died in the middle of its epoch. Who died after it had
+// finished is in the mean of this epoch; all see it alike.
+bool Pairs::MayBury(const MemberWord& state) {
+  if (state.state == MemberState::kDead) return false;
+  if (state.epoch != epoch_ || state.state == MemberState::kRuns) return true;
+  return state.state == MemberState::kLeaves && CountLeaving();
+}
+
+void Pairs::BuryLost() {
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    if (!lost_[static_cast<size_t>(i)]) continue;
+    const MemberWord state = StateOf(i);
+    if (MayBury(state))
+      words_->CompareExchange(memory_->MemberAt(i), state.Word(),
+                              MemberWord{MemberState::kDead, state.epoch}.Word());
+  }
+}
+
+void Pairs::Finish() {
+  words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kFinished, epoch_}.Word());
+  words_->Ring(memory_->BellAt());
+}
+
+// It says so before it counts itself: who ends the epoch has either seen it, or what it counts
+// makes that in vain.
+bool Pairs::TrainOn() {
+  words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kLeaves, epoch_}.Word());
+  const bool may = CountLeaving();
+  const MemberState state = may ? MemberState::kRuns : MemberState::kFinished;
+  words_->Store(memory_->MemberAt(self_), MemberWord{state, epoch_}.Word());
+  return may;
+}
+
+std::vector<int32_t> Pairs::Unfinished() {
+  for (;;) {
+    BuryLost();
+    const EndWord end = EndWord::Of(words_->Load(memory_->EndAt()));
+    if (end.HasEnded(epoch_)) return {};
+    std::vector<int32_t> unfinished;
+    for (int32_t i = 0; i < memory_->size(); ++i) {
+      const MemberWord state = StateOf(i);
+      const bool has_finished = state.epoch == epoch_ && (state.state == MemberState::kFinished ||
+                                                          state.state == MemberState::kMet);
+      if (!has_finished && state.state != MemberState::kDead) unfinished.push_back(i);
+    }
+    if (!unfinished.empty()) return unfinished;
+    const EndWord over{.is_over = true, .left = end.left, .epoch = epoch_};
+    words_->CompareExchange(memory_->EndAt(), end.Word(), over.Word());
+  }
+}
+
+// All at one moment: nothing has changed between two looks.
+std::vector<ModelWord> Pairs::AllSettled() {
+  std::vector<ModelWord> models;
+  for (bool again = true; again;) {
+    again = false;
+    models.resize(static_cast<size_t>(memory_->size()));
+    for (int32_t i = 0; i < memory_->size(); ++i) {
+      const ModelWord model = exchange_.Settled(i);
+      again |= model.Word() != models[static_cast<size_t>(i)].Word();
+      models[static_cast<size_t>(i)] = model;
+    }
+  }
+  return models;
+}
+
+void Pairs::Mean(std::span<void* const> model) {
+  BuryLost();
+  std::vector<const std::byte*> all;
+  const std::vector<ModelWord> models = AllSettled();
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const ModelWord& one = models[static_cast<size_t>(i)];
+    if (StateOf(i).state != MemberState::kDead && one.number > 0)
+      all.push_back(memory_->Buffer(one));
+  }
+  std::vector<const std::byte*> from(all.size());
+  const auto count = static_cast<int32_t>(all.size());
+  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
+    for (size_t i = 0; i < all.size(); ++i) from[i] = all[i] + shard.offset_bytes;
+    std::byte* to = ShardOf(memory_->layout(), shard, model);
+    kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .divisor = count}, from,
+                     std::span<std::byte* const>(&to, 1), shard.count, Stores::kCached);
+  }
+}
+
+void Pairs::Own(std::span<void* const> model) {
+  BuryLost();
+  Take(memory_->Buffer(AllSettled()[static_cast<size_t>(self_)]), model);
+}
+
+void Pairs::TakeWithProgress(std::span<void* const> model, Taking take) {
+  std::vector<std::byte> taken(memory_->layout().length_bytes());
+  std::vector<void*> spans;
+  for (const size_t offset : memory_->layout().offsets_bytes())
+    spans.push_back(taken.data() + offset);
+  (this->*take)(spans);
+  Merge(model, taken.data(), taken.data());
+  Take(taken.data(), model);
+}
+
+void Pairs::Meet() {
+  words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kMet, epoch_}.Word());
+  words_->Ring(memory_->BellAt());
+}
+
+std::vector<int32_t> Pairs::Unmet() {
+  std::vector<int32_t> unmet;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const MemberWord state = StateOf(i);
+    const bool has_met = state.epoch > epoch_ || state.state == MemberState::kMet ||
+                         state.state == MemberState::kDead;
+    if (!has_met && !lost_[static_cast<size_t>(i)]) unmet.push_back(i);
+  }
+  return unmet;
+}
+
+// The model first: who sees that this rank is in the next epoch averages with that one.
+void Pairs::GoOn(std::span<const void* const> model) {
+  const uint32_t buffer = FreeBuffers().at(0);
+  Put(model, buffer);
+  CHECK(Publish(exchange_.Settled(self_), buffer), "nobody averages between two epochs");
+  base_ = buffer;
+  ++epoch_;
+  words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kRuns, epoch_}.Word());
+}
+
+void Pairs::Leave() {
+  for (int32_t i = 0; i < memory_->size(); ++i) words_->Store(memory_->LeftAt(i, self_), 1);
+}
+
+bool Pairs::HaveAllLeft() {
+  for (int32_t i = 0; i < memory_->size(); ++i)
+    if (!lost_[static_cast<size_t>(i)] && words_->Load(memory_->LeftAt(self_, i)) == 0)
+      return false;
+  return true;
+}
+
+// ---- Buffers ------------------------------------------------------------------------------------
+
+// Those of this rank that no word names, nor this rank itself. Nobody but this rank can make a word
+// name one of them.
+std::vector<uint32_t> Pairs::FreeBuffers() {
+  std::array<bool, kPairBuffers> used{};
+  used[base_] = true;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const ModelWord model = exchange_.Settled(i);
+    if (model.owner == self_ && model.number > 0) used[model.buffer] = true;
+  }
+  std::vector<uint32_t> free;
+  for (uint32_t buffer = 0; buffer < kPairBuffers; ++buffer)
+    if (!used[buffer]) free.push_back(buffer);
+  return free;
+}
+
+bool Pairs::Publish(const ModelWord& before, uint32_t buffer) {
+  const ModelWord after{
+      .engaged = false, .owner = self_, .buffer = buffer, .number = before.number + 1};
+  return words_->CompareExchange(memory_->ModelAt(self_), before.Word(), after.Word());
+}
+
+void Pairs::Put(std::span<const void* const> model, uint32_t buffer) {
+  for (const RoundLayout::Shard& shard : memory_->layout().shards())
+    kernels_->copy(memory_->Buffer(self_, buffer) + shard.offset_bytes,
+                   ShardOf(memory_->layout(), shard, model), BytesOf(shard),
+                   StoresFor(memory_->layout()));
+}
+
+void Pairs::Take(const std::byte* from, std::span<void* const> model) const {
+  for (const RoundLayout::Shard& shard : memory_->layout().shards())
+    kernels_->copy(ShardOf(memory_->layout(), shard, model), from + shard.offset_bytes,
+                   BytesOf(shard), StoresFor(memory_->layout()));
+}
+
+// to = (model - base) + current, both laid out as a buffer; they may be the same.
+void Pairs::Merge(std::span<void* const> model, const std::byte* current, std::byte* to_all) {
+  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
+    const size_t item = SizeOf(shard.dtype);
+    const std::byte* base = memory_->Buffer(self_, base_) + shard.offset_bytes;
+    const std::byte* own = ShardOf(memory_->layout(), shard, model);
+    const std::byte* others = current + shard.offset_bytes;
+    std::byte* to = to_all + shard.offset_bytes;
+    for (size_t at = 0; at < shard.count; at += kPieceElems) {
+      const size_t piece = std::min(kPieceElems, shard.count - at);
+      const std::byte* taken = base + at * item;
+      std::byte* less = scratch_.data();
+      kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .prescale = -1}, {&taken, 1},
+                       {&less, 1}, piece, Stores::kCached);
+      const std::array<const std::byte*, 3> from{less, own + at * item, others + at * item};
+      std::byte* const out = to + at * item;
+      kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum}, from, {&out, 1}, piece,
+                       StoresFor(memory_->layout()));
+    }
+  }
+}
+
+}  // namespace covey

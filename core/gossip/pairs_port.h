@@ -1,0 +1,109 @@
+// One rank's part in models averaged in pairs (core/gossip) as the threads of its process meet it:
+// a lock, a clock, sleep, and who averages with whom.
+//
+// Nothing waits but Finish. Any thread; one at a time is meant to train.
+#ifndef COVEY_CORE_GOSSIP_PAIRS_PORT_H_
+#define COVEY_CORE_GOSSIP_PAIRS_PORT_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/status.h"
+#include "core/base/tensor.h"
+#include "core/gossip/pairs.h"
+#include "core/gossip/steps.h"
+#include "core/transport/transport.h"
+
+namespace covey {
+
+class PairsPort {
+ public:
+  struct Bundle {
+    std::string name;
+    RoundLayout layout;
+    int32_t self = 0;
+    PairRule rule;
+    PairCodec codec = {};
+    Time max_wait = 60 * kSecond;  // in Finish
+    Time longest_sleep = kSecond;  // news of a death rings no bell
+    const Kernels* kernels = nullptr;
+  };
+  using Met = PairSteps::Met;
+
+  // `transport` has words and outlives the port, as does `group`, of which this rank is a member.
+  PairsPort(Bundle bundle, const Group* group, Transport* transport);
+
+  size_t BlockBytes() const { return memory_.BlockBytes(); }
+  // `offsets`: where each member's block lies in its region. All members have agreed.
+  void Open(const std::vector<uint64_t>& offsets);
+
+  const RoundLayout& layout() const { return memory_.layout(); }
+  const Group& group() const { return *group_; }
+
+  // The model that this rank begins with. Once, before anything else; all begin.
+  void Begin(std::span<const void* const> model);
+  // `model` has become what it is by one step of this rank. When its local steps are over, hands
+  // that in, averages with a partner when it is this rank's turn, and writes what it has then to
+  // `model`. After a Finish that has not come to its end the rank trains alone, if all others have
+  // finished and somebody has not read the mean yet, and nothing that it learns is lost.
+  Met Step(std::span<void* const> model);
+  // As Pairs::Look.
+  bool Look(int32_t member, std::span<void* const> to);
+  // Waits until all that live have finished; then `model` is the mean of all, the same bits on each
+  // rank, and all may train on. kTimeout: the deadline is over, and it goes on when called again;
+  // with a peer: max_wait is, the message names who is missing, and `model` is what this rank has.
+  Status Finish(std::span<void* const> model, Time deadline) {
+    return Gather(model, deadline, &Pairs::Mean);
+  }
+  // The same, but `model` is this rank's own then: all its steps, with what others have made of it.
+  Status Settle(std::span<void* const> model, Time deadline) {
+    return Gather(model, deadline, &Pairs::Own);
+  }
+
+  // Waits in progress and to come end with kAborted.
+  void Interrupt();
+  // Nothing but CanBeFreed may be called afterwards.
+  void Close();
+  bool CanBeFreed();
+  Pairs::Counters counters();
+  CodedCounters coded();
+  uint64_t offset() const { return offset_; }  // of this rank's block in its region
+
+ private:
+  enum class Phase : uint8_t { kTrains, kFinishes, kMeets };
+
+  using Taking = Pairs::Taking;
+  Status Gather(std::span<void* const> model, Time deadline, Taking take);
+  bool TrainsAlone(std::span<void* const> model);
+  void Meet();
+  void GoOn(std::span<void* const> model);
+  Status Await(std::vector<int32_t> (Pairs::*missing)(), Time deadline);
+  Status MissingAfter(const std::vector<int32_t>& members) const;
+  void HearOfLosses();
+
+  Bundle bundle_;
+  const Group* group_;
+  Transport* transport_;
+  SharedWords* words_;
+  PairMemory memory_;
+  uint64_t offset_ = 0;
+  MonotonicClock clock_;
+  std::atomic<bool> stop_{false};
+
+  std::mutex mutex_;
+  // Protected by mutex_.
+  std::unique_ptr<Pairs> pairs_;
+  std::unique_ptr<PairSteps> steps_;
+  // Of the thread that trains.
+  Phase phase_ = Phase::kTrains;
+  Time since_ = 0;           // when that phase began
+  Taking take_ = nullptr;    // what it finishes with
+  bool has_learnt_ = false;  // since it has taken that
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_GOSSIP_PAIRS_PORT_H_

@@ -1,0 +1,199 @@
+#include "core/partial/arrivals.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace covey {
+namespace {
+
+// At most this part of max_wait counts between two looks of a waiter: it was stopped.
+constexpr Time kLooks = 4;
+// Of the time that passes so much is forgiven to who is behind.
+constexpr Time kForgiven = 12;
+
+}  // namespace
+
+int32_t AdmissionRule::Wanted(int32_t active) const {
+  if (count > 0) return std::min(count, active);
+  return std::max(1, (active * permille + 999) / 1000);
+}
+
+bool AdmissionRule::IsMet(const std::vector<Counted>& counted, uint64_t version) const {
+  if (drawn > 0) return HasOneDrawnArrived(counted, drawn, seed, version);
+  const auto arrived =
+      std::count_if(counted.begin(), counted.end(), [](const Counted& one) { return one.arrived; });
+  return arrived >= Wanted(static_cast<int32_t>(counted.size()));
+}
+
+Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& lost,
+                                  const Waiter& waiter, Time now) {
+  const Count count = CountMembers(version, lost);
+  FindLaggards(version, count, now);
+  over_ = false;
+  bool any = false;
+  if (HasEnded(lost, &any)) return Rest(version, waiter, any, now);
+  if (count.active == 0 && !count.others) {
+    if (!memory_->models().on()) return {.at = count.sealed ? now : kNever};
+    return {.at = IsLeft(count, version) ? now : kNever, .final = true};
+  }
+  if (count.active == 0 && count.others_arrived) return {.at = now};
+  if (count.active > 0 && count.arrived == count.active) {
+    const bool waits = count.coming && MayEndWith(version);
+    return {.at = waits ? MetAt(version, now) + std::min(patience_, waiter.max_wait) : now};
+  }
+  Answer answer;
+  const AdmissionRule rule = RuleOf(version);
+  if (count.active > 0 && !count.stale && IsKept(count) && rule.IsMet(counted_, version)) {
+    answer.at = MetAt(version, now) + rule.grace;
+  }
+  if (!waiter.finished && waiter.step < version) return answer;
+  const Time over_at = OverAt(version, waiter, now);
+  const bool is_left = IsLeft(count, version);
+  over_ = waiter.finished && over_at <= now && !is_left;
+  if (waiter.finished && over_at <= now && is_left) swept_version_ = version;
+  if (over_ || over_at >= answer.at) return answer;
+  const bool expired = answer.at == kNever;
+  return {.at = over_at,
+          .expired = expired,
+          .final = expired && waiter.finished && memory_->models().on()};
+}
+
+// Since when so many have come as it wants.
+Time Arrivals::MetAt(uint64_t version, Time now) {
+  if (std::exchange(met_version_, version) != version) met_at_ = now;
+  return met_at_;
+}
+
+AdmissionRule Arrivals::RuleOf(uint64_t version) const {
+  const ModelRule& models = memory_->models();
+  if (version <= rule_.warmup) return {};
+  if (MayEndWith(version)) return {};
+  return models.on() && models.IsSync(version) ? AdmissionRule{} : rule_;
+}
+
+// Whether there is something that is to be in a version yet before a member gives up in finish().
+// Contributions of members that have not finished are taken once: a member that keeps publishing
+// would else hold up finish() for ever.
+bool Arrivals::IsLeft(const Count& count, uint64_t version) const {
+  if (count.sealed_finished) return true;
+  if (memory_->models().on()) return !count.final;
+  return count.sealed && (swept_version_ == 0 || swept_version_ == version);
+}
+
+bool Arrivals::HasEnded(const std::vector<bool>& lost, bool* any) const {
+  const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
+  if (!turn.settled()) return false;
+  bool goes_on = false;
+  *any = false;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const Standing standing{words_->Load(memory_->MemberAt(i))};
+    const int32_t since = turn.Since(standing.times());
+    if (lost[static_cast<size_t>(i)] || since < 0) continue;
+    goes_on |= since > 0 || !standing.finished();
+    *any |= words_->Load(memory_->LeftAt(i, i)) == 0;
+  }
+  return !goes_on;
+}
+
+// A member that has finished waits on for the missing, one that trains for those that may train on.
+Arrivals::Answer Arrivals::Rest(uint64_t version, const Waiter& waiter, bool any, Time now) {
+  const bool waits = waiter.finished || any;
+  const Time over_at = waits ? OverAt(version, waiter, now) : now;
+  over_ = over_at <= now;
+  return {.at = over_ ? kNever : over_at};
+}
+
+// Whether two members can go on without a snapshot, if there are two: else all depend on one, and
+// what it alone knows ends with it. A limit on staleness, too: who has none waits for nobody.
+bool Arrivals::IsKept(const Count& count) const {
+  return rule_.staleness == 0 || count.active < 2 || count.keepers >= 2;
+}
+
+Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>& lost) {
+  Count count;
+  const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
+  count.final = turn.final;
+  counted_.clear();
+  laggards_.resize(static_cast<size_t>(memory_->size()));
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const Standing standing{words_->Load(memory_->MemberAt(i))};
+    const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
+    const bool sealed = slot.state == SlotState::kSealed;
+    count.sealed |= sealed;
+    count.sealed_finished |= sealed && standing.finished();
+    Laggard& laggard = laggards_[static_cast<size_t>(i)];
+    laggard = {.was_stale = laggard.is_stale, .waited = laggard.waited};
+    if (lost[static_cast<size_t>(i)]) continue;
+    // Before its step it had applied all up to the one before, and perhaps more.
+    const uint64_t next = std::max(words_->Load(memory_->AppliedAt(i)) + 1, slot.step);
+    const bool keeps = next + memory_->log() > version;
+    if (standing.finished()) {
+      count.keepers += keeps && words_->Load(memory_->LeftAt(i, i)) == 0 ? 1 : 0;
+      continue;
+    }
+    const bool offered = sealed || (memory_->models().on() && slot.state == SlotState::kTaken);
+    const bool arrived = offered && slot.step >= version;
+    if (Attendance::Of(words_->Load(memory_->AttendanceAt(i))).overdue()) {
+      count.others = true;
+      count.others_arrived |= arrived;
+      count.coming |= !arrived && next >= version;
+      continue;
+    }
+    counted_.push_back({.member = i, .arrived = arrived});
+    ++count.active;
+    count.arrived += arrived ? 1 : 0;
+    count.keepers += keeps ? 1 : 0;
+    if (rule_.staleness == 0) continue;
+    laggard.is_stale = slot.step + rule_.staleness < version;
+    if (slot.step + rule_.staleness > version) laggard.waited = 0;
+    count.stale |= laggard.is_stale;
+  }
+  return count;
+}
+
+// Models: who holds up a version of all in which half have come, the first that have among them.
+void Arrivals::FindLaggards(uint64_t version, const Count& count, Time now) {
+  const bool is_half = 2 * count.arrived >= count.active;
+  if (!memory_->models().on() || !memory_->models().IsSync(version) || !is_half) return;
+  const bool is_first = std::exchange(half_version_, version) != version;
+  const Time forgiven = is_first ? (now - std::exchange(forgiven_at_, now)) / kForgiven : 0;
+  for (const Counted& one : counted_) {
+    Laggard& laggard = laggards_[static_cast<size_t>(one.member)];
+    laggard.is_stale = !one.arrived;
+    laggard.waited = std::max<Time>(0, laggard.waited - forgiven);
+    if (is_first && one.arrived) laggard.waited = 0;
+  }
+}
+
+// When max_wait is over for this rank: for the version, or while it trains for one that has held up
+// many.
+Time Arrivals::OverAt(uint64_t version, const Waiter& waiter, Time now) {
+  if (waiter.max_wait == kNever) return kNever;
+  if (timed_version_ != version) {
+    const bool goes_on = waiter.finished && expired_version_ > 0 && version == expired_version_ + 1;
+    if (!goes_on || timed_version_ != expired_version_) waited_ = 0;
+    timed_version_ = version;
+    seen_at_ = now;
+  }
+  const Time since = SinceLook(waiter.max_wait, now);
+  Time longest = waited_ += since;
+  for (Laggard& laggard : laggards_) {
+    if (laggard.was_stale) laggard.waited += since;
+    if (laggard.is_stale && !waiter.finished) longest = std::max(longest, laggard.waited);
+  }
+  return now + std::max<Time>(0, waiter.max_wait - longest);
+}
+
+void Arrivals::OnFired(uint64_t version, Time max_wait, Time now) {
+  if (timed_version_ != version || max_wait == kNever) return;
+  const Time since = SinceLook(max_wait, now);
+  for (Laggard& laggard : laggards_)
+    if (std::exchange(laggard.is_stale, false)) laggard.waited += since;
+}
+
+// What counts of the time since the last look.
+Time Arrivals::SinceLook(Time max_wait, Time now) {
+  return std::min(now - std::exchange(seen_at_, now), max_wait / kLooks);
+}
+
+}  // namespace covey

@@ -1,0 +1,158 @@
+// Whether a version may fire: how many members have come, how many are wanted (rule W4), and how
+// long this rank has waited for them (rule W8).
+//
+// A member has arrived at v when its slot is sealed at a step of v or later; what it seals for an
+// earlier step travels, but does not count. Members that have finished, left or died, and those
+// that are overdue, count neither as arrived nor as wanted. When only overdue ones are left, the
+// first of them that arrives is enough. When all have finished, what is still sealed makes one more
+// version; so does, once, what is sealed when max_wait is over for one that has finished.
+//
+// The versions of a warm-up wait for all that are waited for, whatever later ones need; so do those
+// with which the rounds may end, because another method follows: when one of them leaves nobody
+// overdue, all are at it.
+//
+// Models stay arrived until the next comes. Every so-many-th version waits for all that are waited
+// for. When all have finished a final version is made of all models, whatever their steps.
+//
+// Members that end finish() without others settle the last version. Until one of them trains on no
+// other is made: a member that comes later is to end with that one.
+//
+// Nobody runs ahead alone: a version fires only when the log leads on from what two have applied,
+// of those that are waited for and those that have finished and are still there (rule W10). Else
+// all would need a snapshot that one rank alone could give, and that one may be stopped.
+//
+// Arrivals are counted from the slot words by whoever waits, and the exchange of the turn word
+// decides who fires: no member is *the* k-th, on whom all depend if it stops.
+//
+// A member whose last step is more than `staleness` behind holds up the version (rule W9): what it
+// publishes next would be older than that. Its next step lets the version fire. One that is slow
+// for good would hold up every version so, by less than max_wait each: what is waited for it counts
+// together, until it has gained on the limit. Of models that is so at versions of all, from when
+// half have come; until it comes with the first half again, and less a twelfth of the time: so the
+// others keep nine tenths of their pace, and who is a little slower is waited for.
+//
+// max_wait runs on each waiter's own clock, and only while it waits: of the time in which it was
+// stopped itself a part counts, else a job that was stopped as a whole and goes on would find
+// everybody overdue who is a little later.
+#ifndef COVEY_CORE_PARTIAL_ARRIVALS_H_
+#define COVEY_CORE_PARTIAL_ARRIVALS_H_
+
+#include <vector>
+
+#include "core/partial/drawn.h"
+#include "core/partial/memory.h"
+
+namespace covey {
+
+// Whom a version waits for. All ranks have the same.
+struct AdmissionRule {
+  int32_t count = 0;        // members wanted; 0: a part of those that are left
+  int32_t permille = 1000;  // that part; rounded up, at least one
+  int32_t drawn = 0;        // not 0: instead, one of so many that are drawn (drawn.h)
+  uint64_t seed = 0;        // of the draw
+  Time grace = 0;           // how long a version waits for more once these have come, by the clock
+                            // of whoever waits
+  uint64_t staleness = 0;   // v waits for all at a step below v - staleness (rule W9); 0: for none
+  uint64_t warmup = 0;      // so many versions, the first, wait for all, and no grace;
+  uint64_t ending = 0;      // so do those from this one on, with each of which the rounds may end;
+                            // 0: none
+
+  int32_t Wanted(int32_t active) const;
+  bool IsMet(const std::vector<Counted>& counted, uint64_t version) const;
+};
+
+// The rank that waits.
+struct Waiter {
+  uint64_t step = 0;       // its last
+  bool finished = false;   // what it waits for is that all have
+  Time max_wait = kNever;  // how long for one version
+};
+
+class Arrivals {
+ public:
+  struct Answer {
+    Time at = kNever;  // when it may fire: at or before `now`, or later; kNever: others must come
+    bool expired = false;  // then without members that are wanted: max_wait is over
+    bool final = false;    // then as a version of all, for those that have finished (models)
+  };
+
+  Arrivals(const AdmissionRule& rule, const RoundMemory* memory, SharedWords* words)
+      : rule_(rule), memory_(memory), words_(words) {}
+
+  void set_grace(Time grace) { rule_.grace = grace; }
+  // How long a version that the rounds may end with waits for members that are overdue and work for
+  // it: about a step. Who is as fast as the others, and only later in its step, would else never
+  // come in time.
+  void set_patience(Time patience) { patience_ = patience; }
+
+  // When `version`, the next one, may fire.
+  Answer FireAt(uint64_t version, const std::vector<bool>& lost, const Waiter& waiter, Time now);
+
+  // `version` has fired, by whomever: what this rank has waited since its last look still counts
+  // for whom it has waited then.
+  void OnFired(uint64_t version, Time max_wait, Time now);
+  // Who has finished waits once, not again for those that were missing when `version` expired.
+  void OnExpired(uint64_t version) { expired_version_ = version; }
+  // It begins to wait anew.
+  void Restart() {
+    timed_version_ = expired_version_ = swept_version_ = 0;
+    over_ = false;
+  }
+  // As of the last answer: max_wait is over for a waiter that has finished, and no member that has
+  // holds anything that a version could take; or for one that trains on a settled version.
+  bool over() const { return over_; }
+  // Whether the last version is settled, and no member that was there then trains on. *any: one of
+  // them is still there.
+  bool HasEnded(const std::vector<bool>& lost, bool* any) const;
+
+ private:
+  struct Count {
+    int32_t active = 0, arrived = 0;
+    bool stale = false;            // one of them is further behind than it may be
+    int32_t keepers = 0;           // of them or finished: the log leads on from it
+    bool others = false;           // there are members that are overdue,
+    bool others_arrived = false;   // and one has arrived
+    bool coming = false;           // one has not, and has applied the version before this one
+    bool sealed = false;           // some slot is,
+    bool sealed_finished = false;  // and that of a member that has finished
+    bool final = false;            // the last version was
+  };
+
+  // A member that may be too far behind, by this rank's clock.
+  struct Laggard {
+    bool is_stale = false;   // it holds up the version
+    bool was_stale = false;  // at the look before
+    Time waited = 0;         // for it, since it was last better than it has to be
+  };
+
+  bool MayEndWith(uint64_t version) const { return rule_.ending > 0 && version >= rule_.ending; }
+  Time MetAt(uint64_t version, Time now);
+  Count CountMembers(uint64_t version, const std::vector<bool>& lost);
+  void FindLaggards(uint64_t version, const Count& count, Time now);
+  AdmissionRule RuleOf(uint64_t version) const;
+  bool IsLeft(const Count& count, uint64_t version) const;
+  bool IsKept(const Count& count) const;
+  Answer Rest(uint64_t version, const Waiter& waiter, bool any, Time now);
+  Time OverAt(uint64_t version, const Waiter& waiter, Time now);
+  Time SinceLook(Time max_wait, Time now);
+
+  AdmissionRule rule_;
+  const RoundMemory* memory_;
+  SharedWords* words_;
+  std::vector<Counted> counted_;  // as of the last count
+  uint64_t met_version_ = 0;      // the last version this rank saw enough members at
+  Time patience_ = 0;
+  Time met_at_ = 0;
+  uint64_t timed_version_ = 0;     // the last version this rank waited for,
+  Time waited_ = 0;                // how long,
+  Time seen_at_ = 0;               // until when
+  std::vector<Laggard> laggards_;  // by member
+  uint64_t half_version_ = 0;      // models: the last version of all that half were seen at,
+  Time forgiven_at_ = 0;           // and when
+  uint64_t expired_version_ = 0;
+  uint64_t swept_version_ = 0;  // which this rank, in finish(), makes of all that is there
+  bool over_ = false;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_PARTIAL_ARRIVALS_H_

@@ -1,0 +1,33 @@
+// Who is waited for (rule W8): not who was missing when max_wait was over, until it keeps up again.
+//
+//   missing before   in the version that ends                    missing after
+//   0                fresh; or excused; or it had not expired    0
+//   0                not fresh, and it had expired               3: overdue
+//   n                fresh                                       n - 1
+//   n                excused                                     0
+//   n                neither                                     3
+//
+// Models: who is overdue shows at the versions of all whether it keeps up, by a model of the last
+// half of the versions between two of them: fresh in others is whoever happens to be first.
+//
+// A function of what all who work for a version agree on, so all write the same words and records.
+#ifndef COVEY_CORE_PARTIAL_ATTENDANCE_H_
+#define COVEY_CORE_PARTIAL_ATTENDANCE_H_
+
+#include <vector>
+
+#include "core/partial/memory.h"
+
+namespace covey {
+
+// Of every member as of the end of the version of `turn`, with the fates `picks`. Right while that
+// version is under way; else worthless.
+std::vector<Attendance> AttendanceAfter(const RoundMemory& memory, SharedWords* words,
+                                        const Turn& turn, const std::vector<Pick>& picks);
+
+// Makes it known, before the version ends; nothing when it is.
+void Attend(const RoundMemory& memory, SharedWords* words, const Turn& turn,
+            const std::vector<Pick>& picks);
+
+}  // namespace covey
+#endif  // COVEY_CORE_PARTIAL_ATTENDANCE_H_

@@ -1,0 +1,130 @@
+#include "core/partial/merge.h"
+
+#include <algorithm>
+#include <array>
+
+namespace covey {
+namespace {
+
+// Where the two models lie, and how many are in the mean.
+struct Parts {
+  const std::byte* mean;
+  const std::byte* own;
+  int32_t count;
+  bool merges;            // else the mean is all,
+  const std::byte* base;  // or it and what is own less this; null: it is
+};
+
+// So that the scratch stays in a core's own cache.
+constexpr size_t kPieceElems = 8192;
+constexpr size_t kPieceBytes = kPieceElems * sizeof(double);
+
+// The mean and the progress: piece by piece, each number by itself.
+void AddProgress(const Kernels& kernels, const RoundLayout::Shard& shard, const Parts& parts,
+                 std::byte* to, std::byte* scratch, Stores stores) {
+  const size_t item = SizeOf(shard.dtype);
+  for (size_t at = 0; at < shard.count; at += kPieceElems) {
+    const size_t piece = std::min(kPieceElems, shard.count - at);
+    const size_t offset = shard.offset_bytes + at * item;
+    const std::byte* base = parts.base + offset;
+    std::byte* out = scratch + kPieceBytes;
+    kernels.reduce({.dtype = shard.dtype, .op = Op::kSum, .prescale = -1}, {&base, 1},
+                   {&scratch, 1}, piece, Stores::kCached);
+    const std::array<const std::byte*, 3> from{scratch, parts.own + offset, parts.mean + offset};
+    kernels.reduce({.dtype = shard.dtype, .op = Op::kSum}, from, {&out, 1}, piece, Stores::kCached);
+    kernels.copy(to + at * item, out, piece * item, stores);
+  }
+}
+
+void MergeShard(const Kernels& kernels, const RoundLayout::Shard& shard, const Parts& parts,
+                std::byte* to, std::byte* scratch, Stores stores) {
+  const std::byte* mean = parts.mean + shard.offset_bytes;
+  const size_t item = SizeOf(shard.dtype);
+  if (parts.base != nullptr) return AddProgress(kernels, shard, parts, to, scratch, stores);
+  if (!parts.merges) return kernels.copy(to, mean, shard.count * item, stores);
+  const std::byte* own = parts.own + shard.offset_bytes;
+  const double count = parts.count;
+  std::byte* merged = scratch + kPieceBytes;
+  for (size_t at = 0; at < shard.count; at += kPieceElems) {
+    const size_t piece = std::min(kPieceElems, shard.count - at);
+    kernels.begin({.dtype = shard.dtype, .op = Op::kSum, .prescale = count}, mean + at * item,
+                  scratch, piece);
+    kernels.add({.dtype = shard.dtype, .op = Op::kSum}, own + at * item, scratch, piece);
+    kernels.finish({.dtype = shard.dtype, .op = Op::kSum, .divisor = parts.count + 1}, scratch,
+                   merged, piece);
+    kernels.copy(to + at * item, merged, piece * item, stores);
+  }
+}
+
+// `early`: what lies there already; null: nothing.
+void MergeSpans(const RoundMemory& memory, const Kernels& kernels, const Parts& parts,
+                const EarlyCopy* early, uint64_t version, std::span<void* const> to) {
+  const RoundLayout& layout = memory.layout();
+  const bool is_mean = !parts.merges && parts.base == nullptr;
+  std::vector<std::byte> scratch(is_mean ? 0 : 2 * kPieceBytes);
+  for (size_t i = 0; i < layout.shards().size(); ++i) {
+    const RoundLayout::Shard& shard = layout.shards()[i];
+    if (to[shard.span] == nullptr) continue;
+    if (early != nullptr && is_mean && early->Has(version, i)) continue;
+    std::byte* at = static_cast<std::byte*>(to[shard.span]) +
+                    (shard.offset_bytes - layout.offsets_bytes()[shard.span]);
+    MergeShard(kernels, shard, parts, at, scratch.data(), StoresOf(layout));
+  }
+}
+
+// The models of group `sum` that are in a version.
+int32_t CountOf(const RoundRecord& record, const std::vector<int32_t>& sums, int32_t sum) {
+  int32_t count = 0;
+  for (size_t i = 0; i < sums.size(); ++i)
+    count += sums[i] == sum && record.contributions[i].count > 0 ? 1 : 0;
+  return count;
+}
+
+// The first group that has a model in a version. REQUIRES: one has.
+int32_t FirstGroup(const RoundRecord& record, const std::vector<int32_t>& sums) {
+  int32_t sum = 0;
+  while (CountOf(record, sums, sum) == 0) ++sum;
+  return sum;
+}
+
+}  // namespace
+
+Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernels,
+            const MergeOf& member, uint64_t version, std::span<void* const> to, Merged* merged) {
+  const ResultLog log(&memory, words, &kernels);
+  const uint64_t word = words->Load(memory.LogAt(version));
+  const LogEntry entry = LogEntry::Of(word);
+  if (entry.version != version) return entry.version < version ? Found::kNotYet : Found::kGone;
+  // In this order: who finds it in the log before it looks for a buffer has not found it free, and
+  // who looks later finds the pin.
+  words->Store(memory.PinAt(member.self), entry.buffer + 1);
+  const Found found = log.Read(version, {}, &merged->record);
+  if (found == Found::kYes) {
+    const RoundRecord& record = merged->record;
+    const std::vector<int32_t> sums = memory.SumsOf(version, record.header.final);
+    const auto self = static_cast<size_t>(member.self);
+    merged->version = version;
+    merged->late = record.contributions[self].last != member.own.step;
+    merged->of_all = record.header.final || memory.models().IsSync(version);
+    const bool passed_by = memory.models().HasPassedBy(member.own.step, version);
+    int32_t sum = sums[self];
+    if (merged->late && passed_by && CountOf(record, sums, sum) == 0)
+      sum = FirstGroup(record, sums);
+    merged->count = CountOf(record, sums, sum);
+    const size_t offset = memory.layout().length_bytes() * static_cast<size_t>(sum);
+    const Parts parts{.mean = memory.Result(entry.buffer) + memory.record_bytes() + offset,
+                      .own = memory.Buffer(member.self, member.own.buffer),
+                      .count = merged->count,
+                      .merges = merged->late && !passed_by && !member.takes,
+                      .base = merged->late && passed_by && !member.takes ? member.base : nullptr};
+    merged->mean = parts.mean;
+    merged->is_of_both = parts.merges;
+    merged->kept = parts.base != nullptr;
+    MergeSpans(memory, kernels, parts, member.early, version, to);
+  }
+  if (found == Found::kYes) words->Store(memory.HoldAt(member.self), entry.buffer + 1);
+  words->Store(memory.PinAt(member.self), 0);
+  return found;
+}
+
+}  // namespace covey

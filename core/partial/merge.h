@@ -1,0 +1,68 @@
+// A member's model after a version of models: what its group's mean and its own become.
+//
+//   its own, as it published it last    its model
+//   is in the mean                      the mean
+//   is not: it was late                 (count * mean + its own) / (count + 1)
+//   is not, and a version of all has    the mean + (its own - what it began from)
+//   come after its step
+//   is not, and others have ended       the mean
+//   with that version (Rounds::GoOnWithout)
+//
+// The mean is that of its group. A group none of whose models is in the version has none: a member
+// that a version of all has passed by takes the mean of the first group that has one.
+//
+// What a version of all has passed by is not to come back into others by a merge. Such a rank goes
+// on from the mean with its progress: what it has done since it last began from a mean, unless
+// some version has had its model, and that with it. So what it does counts, once: in its own model
+// now, in those of others when it offers that at once (Rounds::OfferAgain). It is parameters that
+// travel: the optimizer's momenta and the model's buffers are each rank's own, always.
+//
+// `count` models are in the mean; an older one of its own may be one of them, as in the paper.
+// Which of the two holds is what the version's record says, never a guess.
+//
+// The result's buffer is pinned while it is read, so it takes as long as it takes. The member's own
+// model is read from its slot, which keeps it until it publishes again: what is written may be
+// anything, also the buffer that it will publish next.
+#ifndef COVEY_CORE_PARTIAL_MERGE_H_
+#define COVEY_CORE_PARTIAL_MERGE_H_
+
+#include <span>
+
+#include "core/base/kernels.h"
+#include "core/partial/early.h"
+#include "core/partial/log.h"
+#include "core/partial/memory.h"
+
+namespace covey {
+
+struct Merged {
+  uint64_t version = 0;             // with this one
+  int32_t count = 0;                // models in its mean
+  bool late = false;                // this member's own was not one of them
+  bool of_all = false;              // it is a mean of all
+  uint64_t step = 0;                // where it stands now; see Rounds::Merge
+  const std::byte* mean = nullptr;  // where it lies
+  bool kept = false;                // it became the mean and its progress,
+  bool is_of_both = false;          // or it became (count * mean + its own) / (count + 1)
+  RoundRecord record;
+};
+
+// A member, the model it published last, and what of the mean lies where it is to be already.
+struct MergeOf {
+  int32_t self = 0;
+  SlotWord own = {};
+  const EarlyCopy* early = nullptr;  // null: nothing
+  bool takes = false;                // the mean, if it was late: others have ended with it
+  // What it began its work from, laid out as a buffer; null: that is not known, or some version has
+  // had its model.
+  const std::byte* base = nullptr;
+};
+
+// Merges with `version`, to the spans to[0], to[1], ... (an address may be null); *merged is what
+// was done. Nothing is written unless kYes; then the member holds the mean. REQUIRES: this member
+// works for no version now.
+Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernels,
+            const MergeOf& member, uint64_t version, std::span<void* const> to, Merged* merged);
+
+}  // namespace covey
+#endif  // COVEY_CORE_PARTIAL_MERGE_H_

@@ -1,0 +1,390 @@
+#include "core/partial/rounds.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/partial/attendance.h"
+#include "core/partial/collect.h"
+
+namespace covey {
+
+Rounds::Rounds(const Options& options, const RoundMemory* memory, SharedWords* words)
+    : self_(options.self),
+      max_wait_(options.max_wait),
+      memory_(memory),
+      words_(words),
+      kernels_(options.kernels),
+      slot_(options.self, memory, words, options.kernels),
+      early_(options.self, memory, words, options.kernels),
+      arrivals_(options.admission, memory, words),
+      log_(memory, words, options.kernels),
+      shards_({.self = options.self,
+               .average = options.average,
+               .overdue = options.overdue,
+               .kernels = options.kernels},
+              memory, words),
+      snapshots_(options.self, options.snapshot_overdue, memory, words, options.kernels),
+      skips_ahead_(options.skips_ahead),
+      lost_(static_cast<size_t>(memory->size()), false) {}
+
+uint64_t Rounds::executed() { return Turn::Of(words_->Load(memory_->TurnAt())).executed; }
+
+Time Rounds::ended() { return static_cast<Time>(words_->Load(memory_->EndedAt())); }
+
+uint64_t Rounds::Publish(std::span<const double> hypers) {
+  if (memory_->models().on())
+    return Arrive([&](uint64_t step) {
+      const bool was_taken = slot_.Replace(step, hypers);
+      if (std::exchange(has_offered_, false) && was_taken) base_ = begun_.data();
+      early_.Aim(OpenSpans());
+    });
+  return Arrive([&](uint64_t step) { slot_.Publish(step, hypers); });
+}
+
+uint64_t Rounds::Skip() {
+  return Arrive([&](uint64_t step) { slot_.Skip(step); });
+}
+
+// Whether others have ended finish() without this rank, and none of them trains on.
+bool Rounds::IsBehind() {
+  bool any = false;
+  if (!arrivals_.HasEnded(lost_, &any)) return false;
+  return !Standing{words_->Load(memory_->MemberAt(self_))}.finished();
+}
+
+uint64_t Rounds::Arrive(const std::function<void(uint64_t)>& seal) {
+  is_held_back_ = IsBehind();
+  if (is_held_back_) {
+    ++counters_.dropped;
+    arrivals_.Restart();
+    return executed() + 1;
+  }
+  goes_without_ = false;
+  uint64_t* word = memory_->MemberAt(self_);
+  const Standing standing{words_->Load(word)};
+  const bool has_models = memory_->models().on();
+  if (standing.finished()) step_ = std::max(step_, executed());  // versions were made without it
+  step_ = has_models ? step_ + 1 : next_step();
+  early_.Forget();
+  is_merged_ = false;
+  seal(step_);
+  // One that is late does not wait: who waits for it is to see it (rule W9).
+  if (!has_models && step_ <= executed()) words_->Ring(memory_->BellAt());
+  if (standing.finished()) words_->Store(word, standing.word + 1);
+  return step_;
+}
+
+uint64_t Rounds::next_step() const {
+  return (skips_ahead_ || is_overdue_ ? std::max(step_, read_) : step_) + 1;
+}
+
+Found Rounds::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) {
+  const Found found = log_.Read(version, to, record, early_.IsAimedAt(to) ? &early_ : nullptr);
+  if (!to.empty()) early_.Forget();
+  if (found != Found::kYes) return found;
+  NoteApplied(version);
+  if (record != nullptr) is_overdue_ = record->missing[static_cast<size_t>(self_)] > 0;
+  return found;
+}
+
+void Rounds::NoteApplied(uint64_t version) {
+  if (version <= read_) return;
+  read_ = version;
+  words_->Store(memory_->AppliedAt(self_), version);
+}
+
+void Rounds::OnSnapshot(uint64_t version) {
+  NoteApplied(version);
+  is_overdue_ = Attendance::Of(words_->Load(memory_->AttendanceAt(self_))).overdue();
+}
+
+Time Rounds::Advance(Time now, bool* moved) {
+  *moved = false;
+  Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
+  if (!turn.fired) {
+    const Standing standing{words_->Load(memory_->MemberAt(self_))};
+    const Waiter self{.step = step_, .finished = standing.finished(), .max_wait = max_wait_};
+    const Arrivals::Answer answer = arrivals_.FireAt(turn.version(), lost_, self, now);
+    if (answer.at > now) return answer.at;
+    *moved = true;
+    if (!Fire(&turn, answer)) return now;
+  }
+  arrivals_.OnFired(turn.version(), max_wait_, now);
+  Time until = kNever;
+  words_->Store(memory_->PinAt(self_), turn.buffer + 1);
+  Work(turn, now, &until, moved);
+  words_->Store(memory_->PinAt(self_), 0);
+  return until;
+}
+
+bool Rounds::Fire(Turn* turn, const Arrivals::Answer& answer) {
+  Turn fired = *turn;
+  fired.fired = true;
+  fired.expired = answer.expired;
+  fired.final = answer.final;
+  fired.buffer = log_.FreeBuffer();
+  if (!words_->CompareExchange(memory_->TurnAt(), turn->Word(), fired.Word())) return false;
+  *turn = fired;
+  ++counters_.fired;
+  counters_.expired += answer.expired ? 1 : 0;
+  words_->Ring(memory_->BellAt());
+  return true;
+}
+
+void Rounds::Work(const Turn& turn, Time now, Time* until, bool* moved) {
+  if (collected_ != turn.version()) {
+    *moved = true;
+    if (turn.expired) arrivals_.OnExpired(turn.version());
+    if (!Collect(*memory_, words_, lost_, turn, &picks_)) return;
+    collected_ = turn.version();
+  }
+  EarlyCopy* early = WantsEarly(turn) ? &early_ : nullptr;
+  const Shards::Outcome outcome = shards_.Work(turn, picks_, early, now, until);
+  *moved |= outcome != Shards::Outcome::kWaiting;
+  *moved |= early != nullptr && early->Work(turn);
+  counters_.shards += outcome == Shards::Outcome::kWorked ? 1 : 0;
+  if (outcome == Shards::Outcome::kDone) End(turn, now);
+}
+
+void Rounds::End(const Turn& turn, Time now) {
+  Attend(*memory_, words_, turn, picks_);
+  log_.Enter(turn.version(), turn.buffer);
+  if (Close(turn) && !memory_->models().on())
+    words_->Store(memory_->EndedAt(), static_cast<uint64_t>(now));
+}
+
+// The rest of the end of a version that is in the log; false: another one did it.
+bool Rounds::Close(const Turn& turn) {
+  const Turn next{.executed = turn.version(), .final = turn.final};
+  if (!words_->CompareExchange(memory_->TurnAt(), turn.Word(), next.Word())) return false;
+  words_->Ring(memory_->BellAt());
+  return true;
+}
+
+// Models: only while the trainer waits for what its model becomes; then open() is written by nobody
+// else.
+bool Rounds::WantsEarly(const Turn& turn) {
+  if (!memory_->models().on()) return turn.version() == read_ + 1;
+  if (is_merged_) return false;
+  const Pick& own = picks_[static_cast<size_t>(self_)];
+  return own.fate == Fate::kIn && own.Names(slot_.offered());
+}
+
+std::vector<void*> Rounds::OpenSpans() const {
+  std::vector<void*> spans;
+  for (const size_t offset : memory_->layout().offsets_bytes()) spans.push_back(open() + offset);
+  return spans;
+}
+
+void Rounds::Merge(uint64_t version, std::span<void* const> to, Merged* merged) {
+  MergeOf member{.self = self_, .own = slot_.offered()};
+  if (early_.IsAimedAt(to)) member.early = &early_;
+  is_merged_ = true;
+  const uint64_t last = executed();
+  if (memory_->models().HasPassedBy(member.own.step, last)) version = last;
+  do {
+    member.takes = version == settled_;
+    // In this order: nobody takes it any more once a version of all that has ended has passed it
+    // by.
+    member.base = slot_.offered().state == SlotState::kTaken ? nullptr : base_;
+    if (covey::Merge(*memory_, words_, *kernels_, member, version, to, merged) == Found::kYes)
+      break;
+    // Who has entered the next version in its place may have stopped before it said so.
+    const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
+    if (turn.fired && log_.Has(turn.version())) Close(turn);
+    version = executed();
+  } while (true);
+  early_.Forget();
+  NoteBase(*merged, to);
+  const uint64_t newest = executed();
+  if (merged->late && memory_->models().LastSync(newest) >= member.own.step)
+    step_ = std::max(step_, newest);
+  merged->step = step_;
+}
+
+void Rounds::Begin() {
+  begun_.assign(open(), open() + memory_->layout().length_bytes());
+  base_ = begun_.data();
+}
+
+uint64_t Rounds::OfferAgain() {
+  const std::byte* model = open();
+  begun_.assign(model, model + memory_->layout().length_bytes());
+  const uint64_t before = step_;
+  Publish({});
+  is_merged_ = true;
+  has_offered_ = step_ > before;
+  return step_;
+}
+
+// What is trained on from here: mostly the mean, which it holds.
+void Rounds::NoteBase(const Merged& merged, std::span<void* const> to) {
+  base_ = merged.mean;
+  if (!merged.is_of_both) return std::vector<std::byte>().swap(begun_);
+  base_ = nullptr;
+  if (std::find(to.begin(), to.end(), nullptr) != to.end()) return;
+  const RoundLayout& layout = memory_->layout();
+  begun_.resize(layout.length_bytes());
+  for (const RoundLayout::Shard& shard : layout.shards()) {
+    const size_t offset = shard.offset_bytes - layout.offsets_bytes()[shard.span];
+    std::memcpy(begun_.data() + shard.offset_bytes,
+                static_cast<const std::byte*>(to[shard.span]) + offset,
+                shard.count * SizeOf(shard.dtype));
+  }
+  base_ = begun_.data();
+}
+
+bool Rounds::Look(int32_t member, std::span<void* const> to, uint64_t* step) const {
+  const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(member)));
+  *step = slot.step;
+  if (slot.step == 0) return true;
+  const RoundLayout& layout = memory_->layout();
+  for (const RoundLayout::Shard& shard : layout.shards())
+    kernels_->copy(static_cast<std::byte*>(to[shard.span]) +
+                       (shard.offset_bytes - layout.offsets_bytes()[shard.span]),
+                   memory_->Buffer(member, slot.buffer) + shard.offset_bytes,
+                   shard.count * SizeOf(shard.dtype), StoresOf(layout));
+  // Taken or not, it lies there until the owner offers another buffer.
+  return SlotWord::Of(words_->Load(memory_->SlotAt(member))).step == slot.step;
+}
+
+void Rounds::Finish() {
+  uint64_t* word = memory_->MemberAt(self_);
+  const Standing standing{words_->Load(word)};
+  if (!standing.finished()) words_->Store(word, standing.word + 1);
+  if (!standing.finished() || arrivals_.over()) arrivals_.Restart();  // else it waits on
+  words_->Ring(memory_->BellAt());  // it may have been the one they waited for
+}
+
+// Those who wait for the flush yet count how often it has finished.
+void Rounds::GoOn() {
+  uint64_t* word = memory_->MemberAt(self_);
+  const Standing standing{words_->Load(word)};
+  if (standing.finished()) words_->Store(word, standing.word + 1);
+  step_ = std::max(step_, executed());  // steps may have gone into fewer versions
+}
+
+std::vector<int32_t> Rounds::Unfinished() {
+  const uint64_t times = Standing{words_->Load(memory_->MemberAt(self_))}.times();
+  std::vector<int32_t> members;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const Standing other{words_->Load(memory_->MemberAt(i))};
+    if (lost_[static_cast<size_t>(i)] || other.times() >= times) continue;
+    if (words_->Load(memory_->LeftAt(self_, i)) == 0) members.push_back(i);
+  }
+  return members;
+}
+
+bool Rounds::GoOnWithout() {
+  goes_without_ = true;
+  Meet();
+  const bool has_models = memory_->models().on();
+  const uint64_t times = Standing{words_->Load(memory_->MemberAt(self_))}.times();
+  const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
+  if (turn.fired) return false;
+  if (!has_models) AskForMissing();
+  if (turn.settled() && turn.Since(times) <= 0) return true;
+  if ((has_models && !turn.final) || HasAnybodyGoneOn(times)) return true;  // and it goes with them
+  const Turn settled{.executed = turn.executed,
+                     .times = static_cast<uint32_t>(times) % (1u << Turn::kTimesBits),
+                     .expired = true,
+                     .final = true};
+  return words_->CompareExchange(memory_->TurnAt(), turn.Word(), settled.Word());
+}
+
+// Whether a member has published since it had finished so often.
+bool Rounds::HasAnybodyGoneOn(uint64_t times) {
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const Standing other{words_->Load(memory_->MemberAt(i))};
+    if (lost_[static_cast<size_t>(i)]) continue;
+    if (other.times() > times || (other.times() == times && !other.finished())) return true;
+  }
+  return false;
+}
+
+// Gradients: what it has published and the settled version has not.
+void Rounds::Drop() {
+  bool any = false;
+  if (memory_->models().on() || !arrivals_.HasEnded(lost_, &any)) return;
+  const SlotWord slot = slot_.offered();
+  if (slot_.Withdraw() != nullptr)
+    counters_.dropped += memory_->Header(self_, slot.buffer)->content.count;
+}
+
+void Rounds::AskForMissing() {
+  const uint64_t last = executed();
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    if (i == self_ || lost_[static_cast<size_t>(i)]) continue;
+    if (words_->Load(memory_->LeftAt(self_, i)) != 0) continue;
+    if (words_->Load(memory_->AppliedAt(i)) + memory_->log() >= last) continue;
+    return snapshots_.AskFor(last);
+  }
+}
+
+bool Rounds::IsFlushed() {
+  const Turn seen = Turn::Of(words_->Load(memory_->TurnAt()));
+  if (seen.settled()) {
+    settled_ = seen.executed;
+    Drop();
+  }
+  if (!Unfinished().empty()) return false;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
+    // What a member that is dead has left of a model is in no version.
+    const Standing standing{words_->Load(memory_->MemberAt(i))};
+    const bool is_left = !memory_->models().on() || standing.finished();
+    if (slot.state == SlotState::kSealed && is_left && !seen.settled()) return false;
+  }
+  // After the slots: the version that has taken the last of them may be under way.
+  const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
+  return !turn.fired && (turn.final || !memory_->models().on());
+}
+
+Rounds::Givers Rounds::FindGivers() {
+  Givers givers;
+  std::vector<uint64_t> needs;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    if (i == self_ || lost_[static_cast<size_t>(i)]) continue;
+    if (words_->Load(memory_->LeftAt(self_, i)) != 0) continue;
+    needs.push_back(snapshots_.NeedOf(i));
+    if (needs.back() % 2 == 1) continue;
+    givers.any = true;
+    givers.any_unfinished |= !Standing{words_->Load(memory_->MemberAt(i))}.finished();
+  }
+  // They were seen one after the other: all are in need at once if nothing has changed since.
+  if (!givers.any && needs != needs_) givers.any = true;
+  needs_ = std::move(needs);
+  return givers;
+}
+
+void Rounds::Meet() {
+  words_->Store(memory_->MetAt(self_), Standing{words_->Load(memory_->MemberAt(self_))}.times());
+  words_->Ring(memory_->BellAt());
+}
+
+std::vector<int32_t> Rounds::Unmet() {
+  const uint64_t times = words_->Load(memory_->MetAt(self_));
+  std::vector<int32_t> members;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    if (lost_[static_cast<size_t>(i)] || words_->Load(memory_->MetAt(i)) >= times) continue;
+    if (words_->Load(memory_->LeftAt(self_, i)) == 0) members.push_back(i);
+  }
+  return members;
+}
+
+void Rounds::Leave() {
+  if (!goes_without_) snapshots_.Withdraw();
+  Finish();
+  Release();
+  for (int32_t i = 0; i < memory_->size(); ++i) words_->Store(memory_->LeftAt(i, self_), 1);
+}
+
+bool Rounds::HaveAllLeft() {
+  for (int32_t i = 0; i < memory_->size(); ++i)
+    if (!lost_[static_cast<size_t>(i)] && words_->Load(memory_->LeftAt(self_, i)) == 0)
+      return false;
+  return true;
+}
+
+}  // namespace covey

@@ -1,0 +1,309 @@
+#include "core/partial/rounds_port.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace covey {
+namespace {
+
+// Where max_wait is auto. Before finish() a rank may evaluate or save, which says nothing about its
+// steps; and what a rank has done that comes too late for it is dropped.
+constexpr Time kLeastAtEnd = 10 * kSecond;
+constexpr uint64_t kNotServing = ~uint64_t{0};
+
+}  // namespace
+
+RoundsPort::RoundsPort(Bundle bundle, const Group* group)
+    : bundle_(std::move(bundle)), group_(group), memory_(bundle_.shape, bundle_.layout) {}
+
+std::byte* RoundsPort::open() {
+  const std::lock_guard lock(mutex_);
+  return versions().open();
+}
+
+uint64_t RoundsPort::Publish(std::span<const double> hypers) {
+  return Arrive([&] { return versions().Publish(hypers); });
+}
+
+uint64_t RoundsPort::Skip() {
+  return Arrive([this] { return versions().Skip(); });
+}
+
+uint64_t RoundsPort::Arrive(const std::function<uint64_t()>& publish) {
+  uint64_t step = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    pace_.OnEnd(clock_->Now());
+    finishing_ = false;
+    versions().set_max_wait(MaxWait(0));
+    if (bundle_.options.admission.grace < 0) versions().set_grace(pace_.Grace());
+    versions().set_step(pace_.Step());
+    step = publish();
+    counters_.dropped = versions().dropped();
+    pace_.OnBegin(clock_->Now());
+  }
+  Stir();
+  return step;
+}
+
+Time RoundsPort::pace() {
+  const std::lock_guard lock(mutex_);
+  return pace_.Step();
+}
+
+void RoundsPort::Assume(Time step) {
+  const std::lock_guard lock(mutex_);
+  pace_.Assume(step);
+}
+
+uint64_t RoundsPort::executed() {
+  const std::lock_guard lock(mutex_);
+  return versions().executed();
+}
+
+Time RoundsPort::Ended(uint64_t* executed) {
+  const std::lock_guard lock(mutex_);
+  *executed = versions().executed();
+  return versions().ended();
+}
+
+Status RoundsPort::Wait(uint64_t version, Time deadline) {
+  Event event = Event::kDone;
+  const Status status = WaitServing(version, kNotServing, deadline, &event);
+  if (!status.ok() || event == Event::kDone) return status;
+  if (event != Event::kLeft) return Status::Timeout("the version has not been made yet");
+  const Rank other{group_->members[bundle_.options.self == 0 ? 1 : 0]};
+  return Status::Timeout("'" + bundle_.name + "': others have ended finish() without this rank: " +
+                             "no version is made until they train on, and its finish() ends " +
+                             "with their last one",
+                         other);
+}
+
+Status RoundsPort::WaitServing(uint64_t version, uint64_t applied, Time deadline, Event* event) {
+  Versions::Lack lack;
+  const auto look = [&] {
+    *event = Event::kDone;
+    if (versions().executed() >= version) return true;
+    lack = versions().Lacking();
+    if (lack.last > 0) return true;
+    *event = Event::kLeft;
+    if (versions().IsLeftBehind()) return true;
+    *event = Event::kAsked;
+    return applied != kNotServing && versions().IsAsked(applied, clock_->Now());
+  };
+  const Status status = Drive(look, deadline);
+  if (status.code() == StatusCode::kTimeout) {
+    *event = Event::kTime;
+    return Status::Ok();
+  }
+  const std::lock_guard lock(mutex_);
+  pace_.OnBegin(clock_->Now());
+  return lack.last > 0 ? CannotGoOn(lack) : status;
+}
+
+Status RoundsPort::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) {
+  const std::lock_guard lock(mutex_);
+  RETURN_IF_ERROR(NotMade(version));
+  RoundRecord known;
+  if (record == nullptr) record = &known;
+  if (version >= 1 && versions().Read(version, to, record) == Found::kYes) {
+    Count(*record);
+    return Status::Ok();
+  }
+  return Gone(version);
+}
+
+// With the lock held.
+Status RoundsPort::NotMade(uint64_t version) {
+  if (version <= versions().executed()) return Status::Ok();
+  return Status::InvalidArgument("version " + std::to_string(version) + " of '" + bundle_.name +
+                                 "' has not been made yet: wait for it first");
+}
+
+Status RoundsPort::Gone(uint64_t version) const {
+  return Status::Exhausted(
+      "version " + std::to_string(version) + " of '" + bundle_.name +
+      "' is no longer in the log, which keeps " + std::to_string(memory_.log()) +
+      " results: this rank goes on from a snapshot, or with a larger log= of the method");
+}
+
+void RoundsPort::BeginFinish() {
+  const std::lock_guard lock(mutex_);
+  if (finishing_) return;
+  finishing_ = true;
+  versions().set_max_wait(MaxWait(kLeastAtEnd));
+  versions().Finish();
+}
+
+Status RoundsPort::Finish(Time deadline) {
+  Event event = Event::kDone;
+  RETURN_IF_ERROR(FinishServing(kNotServing, deadline, &event));
+  if (event == Event::kDone) return Status::Ok();
+  const std::lock_guard lock(mutex_);
+  return Status::Timeout("finish() of '" + bundle_.name + "' still waits for " +
+                         Missing(versions().Unfinished()));
+}
+
+// In finish(): before a trainer falls out of the log, and when somebody needs what it will have.
+bool RoundsPort::IsToApply(uint64_t applied) {
+  const uint64_t executed = versions().executed();
+  const uint64_t half = std::max<uint64_t>(1, memory_.log() / 2);
+  return executed >= applied + half || (executed > applied && versions().IsAnyInNeed());
+}
+
+Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) {
+  BeginFinish();
+  // As it was when waiting ended: over a network the next letter may change it.
+  bool has_given_up = false;
+  Versions::Lack lack;
+  const auto look = [&] {
+    *event = Event::kDone;
+    has_given_up = versions().HasGivenUp();
+    lack = versions().Lacking();
+    if (lack.last > 0 || has_given_up || versions().IsFlushed()) return true;
+    *event = Event::kBehind;
+    if (applied != kNotServing && IsToApply(applied)) return true;
+    *event = Event::kAsked;
+    return applied != kNotServing && versions().IsAsked(applied, clock_->Now());
+  };
+  const Status status = Drive(look, deadline);
+  if (status.code() == StatusCode::kTimeout) {
+    *event = Event::kTime;
+    return Status::Ok();
+  }
+  if (!status.ok() || *event != Event::kDone) return status;
+  const std::lock_guard lock(mutex_);
+  finishing_ = false;
+  counters_.dropped = versions().dropped();
+  if (lack.last > 0) return CannotGoOn(lack);
+  if (has_given_up)
+    return Status::Timeout("finish() of '" + bundle_.name + "' has waited " +
+                               std::to_string(MaxWait(kLeastAtEnd) / kMillisecond) +
+                               " ms (max_wait) for " + Missing(versions().Unfinished()) +
+                               ": all the others have published counts, what those ranks do from "
+                               "now on does not reach this one",
+                           FirstOf(versions().Unfinished()));
+  versions().GoOn();
+  return Status::Ok();
+}
+
+Status RoundsPort::GoOnWithout() {
+  return Drive([this] { return versions().GoOnWithout(); }, kNever);
+}
+
+Status RoundsPort::MeetServing(uint64_t applied, Time deadline, Event* event) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (meeting_since_ == 0) meeting_since_ = clock_->Now();
+    versions().Meet();
+  }
+  const auto look = [&] {
+    *event = Event::kDone;
+    if (versions().Unmet().empty()) return true;
+    *event = Event::kAsked;
+    return versions().IsAsked(applied, clock_->Now());
+  };
+  const Status status = Drive(look, deadline);
+  const std::lock_guard lock(mutex_);
+  const bool is_over = status.code() == StatusCode::kTimeout;
+  if (is_over) *event = Event::kTime;
+  if (is_over && clock_->Now() - meeting_since_ < MaxWait(kLeastAtEnd)) return Status::Ok();
+  if (!is_over && (!status.ok() || *event != Event::kDone)) return status;
+  meeting_since_ = 0;
+  if (!is_over) return Status::Ok();
+  const std::vector<int32_t> unmet = versions().Unmet();
+  return Status::Timeout("finish() of '" + bundle_.name + "': all that was published counts, but " +
+                             Missing(unmet) + " has not applied it for max_wait",
+                         FirstOf(unmet));
+}
+
+// With the lock held. `least`: unless the user has said it.
+Time RoundsPort::MaxWait(Time least) const {
+  const Time told = bundle_.options.max_wait;
+  return told > 0 ? told : std::max(least, pace_.MaxWait());
+}
+
+Status RoundsPort::CannotGoOn(const Versions::Lack& lack) const {
+  const std::string last = std::to_string(lack.last);
+  return Status::Aborted(
+      (lack.first == lack.last ? "version " : "versions " + std::to_string(lack.first) + " to ") +
+          last + " of '" + bundle_.name + "' cannot be had any more: " + Missing(lack.gone) +
+          ", of whom some had them, have left the job or died, and none is made in their place; " +
+          "this rank has those before, and goes on from what others have saved",
+      group_->members[static_cast<size_t>(lack.gone[0])]);
+}
+
+Rank RoundsPort::FirstOf(const std::vector<int32_t>& members) const {
+  return group_->members[static_cast<size_t>(members.empty() ? 0 : members[0])];
+}
+
+// With the lock held.
+std::string RoundsPort::Missing(const std::vector<int32_t>& members) const {
+  std::string text;
+  for (int32_t index : members)
+    text += (text.empty() ? "rank " : ", ") +
+            std::to_string(ToInt(group_->members[static_cast<size_t>(index)]));
+  return text.empty() ? "the last version" : text;
+}
+
+// With the lock held.
+void RoundsPort::Count(const RoundRecord& record) {
+  const auto self = static_cast<size_t>(bundle_.options.self);
+  const Contribution& own = record.contributions[self];
+  const bool is_overdue = record.missing[self] > 0;
+  ++counters_.versions;
+  counters_.fresh += own.count > 0 && own.last >= record.header.version ? 1 : 0;
+  counters_.late += own.count > 0 && own.last < record.header.version ? 1 : 0;
+  counters_.overdue += is_overdue && !was_overdue_ ? 1 : 0;
+  was_overdue_ = is_overdue;
+}
+
+RoundsPort::Counters RoundsPort::counters() {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+Status RoundsPort::Drive(const std::function<bool()>& done, Time deadline) {
+  const Time begin = clock_->Now();
+  const Status status = DriveOn(done, deadline);
+  const std::lock_guard lock(mutex_);
+  counters_.waited_ns += static_cast<uint64_t>(clock_->Now() - begin);
+  if (!status.ok()) Forget();
+  return status;
+}
+
+Status RoundsPort::Seek(uint64_t applied, Time deadline, Offer* offer) {
+  Rounds::Givers givers;
+  const auto look = [&] {
+    *offer = FindOffer(applied);
+    givers = versions().FindGivers();
+    return offer->member >= 0 || !givers.any;
+  };
+  const Status status = Drive(look, deadline);
+  if (!status.ok() && status.code() != StatusCode::kTimeout) return status;
+  const std::lock_guard lock(mutex_);
+  const std::string what = "this rank has applied version " + std::to_string(applied) + " of '" +
+                           bundle_.name + "', the log begins later, and ";
+  if (offer->member < 0 && !givers.any)
+    return Status::Exhausted(what +
+                             "nobody is left who could give it a snapshot: all others have "
+                             "left, died, or need one themselves");
+  const Time now = clock_->Now();
+  if (offer->member >= 0 || givers.any_unfinished || seeking_since_ == 0)
+    seeking_since_ = offer->member >= 0 ? 0 : now;
+  if (seeking_since_ == 0 || now - seeking_since_ < MaxWait(kLeastAtEnd)) return Status::Ok();
+  seeking_since_ = 0;
+  return Status::Timeout(what +
+                         "the others, who are in finish(), have not given it a snapshot for "
+                         "max_wait");
+}
+
+void RoundsPort::Close() {
+  {
+    const std::lock_guard lock(mutex_);
+    versions().Leave();
+  }
+  Stir();
+}
+
+}  // namespace covey

@@ -1,0 +1,204 @@
+// One rank's rounds of one bundle as the threads of its process meet them: a lock, a clock and
+// sleep around a Versions (core/partial/versions.h).
+//
+// Two kinds: SharedPort, where the members share memory (core/partial/shared_port.h), and SeatPort,
+// where they write letters (core/replicated/seat_port.h). What a trainer sees is the same, and is
+// here: when waiting ends, what it says then, and what is counted.
+//
+// Any thread; one at a time is meant to wait.
+#ifndef COVEY_CORE_PARTIAL_ROUNDS_PORT_H_
+#define COVEY_CORE_PARTIAL_ROUNDS_PORT_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/status.h"
+#include "core/base/tensor.h"
+#include "core/partial/merge.h"
+#include "core/partial/pace.h"
+#include "core/partial/rounds.h"
+#include "core/partial/versions.h"
+#include "core/transport/transport.h"
+
+namespace covey {
+
+class LetterBox;
+
+class RoundsPort {
+ public:
+  struct Waiting {
+    Time spin = 0;
+    int yields = 0;
+    Time longest_sleep = kSecond;  // a peer that is stopped, or has died, rings no bell
+  };
+  struct Bundle {
+    std::string name;
+    RoundMemory::Shape shape;
+    RoundLayout layout;
+    Rounds::Options options;  // max_wait == 0, grace < 0: by the pace of this rank
+    Waiting waiting;
+  };
+
+  // Of this rank.
+  struct Counters {
+    uint64_t versions = 0;   // read
+    uint64_t fresh = 0;      // of those: with a contribution of this rank in time,
+    uint64_t late = 0;       // with an older one
+    uint64_t overdue = 0;    // how often it was no longer waited for
+    uint64_t snapshots = 0;  // of others, that it has gone on from
+    uint64_t dropped = 0;    // steps, because others had ended finish() without this rank
+    uint64_t waited_ns = 0;
+  };
+
+  virtual ~RoundsPort() = default;
+
+  // Before it is open: what it takes of this rank's region, and of each member's memory.
+  virtual size_t BlockBytes() const = 0;
+  virtual std::vector<size_t> MemberBytes() const = 0;
+  // All members have agreed. `places`, by member: what each has offered, an offset in its region
+  // where they share memory.
+  virtual void Open(const std::vector<uint64_t>& places) = 0;
+  // With the baton: its letters are carried from now on, or no longer.
+  virtual void Join(LetterBox*) {}
+  virtual void Part(LetterBox*) {}
+
+  const RoundLayout& layout() const { return memory_.layout(); }
+  size_t hypers() const { return memory_.hypers(); }
+  const Group& group() const { return *group_; }
+
+  std::byte* open();
+  uint64_t Publish(std::span<const double> hypers);
+  uint64_t Skip();
+  uint64_t executed();
+  // See Versions::ended: of the version *executed.
+  Time Ended(uint64_t* executed);
+  Status Wait(uint64_t version, Time deadline);
+  // How long this rank's own steps take; see Pace.
+  Time pace();
+  void Assume(Time step);
+  // See Rounds::Expect. Waiting that ends otherwise than well gives the memory back.
+  virtual void Expect(std::span<void* const> to) = 0;
+  // See ResultLog::Read.
+  Status Read(uint64_t version, std::span<void* const> to, RoundRecord* record);
+  // Gradients. Where each span of `version` lies, instead of a copy: see Rounds::Hold. What is
+  // written there nobody else sees; *written: so many pages of it had been, before. 0: holds none.
+  // kUnsupported: members share no memory, or the system cannot do it.
+  virtual Status Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) = 0;
+  // See Rounds::Withdraw. Where members share no memory, kUnsupported.
+  virtual Status Withdraw(const std::byte** content) = 0;
+  // Models. See Rounds::Merge.
+  virtual Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) = 0;
+  // Models. See Rounds::Begin.
+  virtual Status Begin() { return Status::Ok(); }
+  // Models. See Rounds::OfferAgain.
+  virtual uint64_t OfferAgain() { return 0; }
+  // Models. What a member has published last, and as which step; see Rounds::Look. Passed by: a
+  // version of all has come after it, so that it counts no more.
+  struct Seen {
+    uint64_t step = 0;
+    bool whole = false;
+    bool passed_by = false;
+  };
+  virtual Status Look(int32_t member, std::span<void* const> to, Seen* seen) = 0;
+  bool has_models() const { return memory_.models().on(); }
+  bool IsOfAll(uint64_t version) const { return memory_.models().IsSync(version); }
+  // kTimeout also when max_wait is over, then with a peer: the first of the ranks that are missing,
+  // which the message names. Otherwise it goes on when called again.
+  Status Finish(Time deadline);
+
+  // ---- Snapshots (core/partial/snapshots.h) of a trainer that has applied the versions up to
+  // `applied`.
+  enum class Event : uint8_t {
+    kDone,
+    kAsked,   // a snapshot is to be given
+    kBehind,  // Finish: half of the log is not applied yet
+    kTime,    // the deadline is over
+    kLeft,    // Wait: others have ended finish() without this rank; see Versions::IsLeftBehind
+  };
+  // As Wait and Finish, which end early for such an event.
+  Status WaitServing(uint64_t version, uint64_t applied, Time deadline, Event* event);
+  Status FinishServing(uint64_t applied, Time deadline, Event* event);
+  // After it has said kTimeout for max_wait: see Versions.
+  Status GoOnWithout();
+  // After FinishServing, when everything is applied: until all that live are so far.
+  Status MeetServing(uint64_t applied, Time deadline, Event* event);
+  // Whether one is to be given now. *unused: the block of an old one, which can be freed;
+  // Transport::kNoOffset: there is none. Nothing else is read but one word.
+  virtual bool IsAsked(uint64_t applied, uint64_t* unused) = 0;
+  // Whether it lies in a block of this rank's region.
+  virtual bool GivesInBlocks() const = 0;
+  // If so, in the block at `offset`, which is this port's from now on; kNoOffset: there is no room.
+  // *unused as above.
+  virtual void Give(uint64_t version, uint64_t offset, std::span<const Snapshots::Part> parts,
+                    uint64_t* unused) = 0;
+  // Waits for one. An offer of nobody (member -1): not yet. kExhausted: nobody is left who could
+  // give one. kTimeout: all others have finished, and have not given one for max_wait.
+  Status Seek(uint64_t applied, Time deadline, Offer* offer);
+  virtual bool Take(const Offer& offer, std::byte* to) = 0;
+
+  // Waits in progress and to come end with kAborted.
+  virtual void Interrupt() = 0;
+  // Nothing but CanBeFreed may be called afterwards.
+  void Close();
+  virtual bool CanBeFreed() = 0;
+  // The process leaves: waits until peers have what only this rank has, for so long.
+  virtual void Settle(Time) {}
+  Counters counters();
+  // Blocks of this rank's region that are freed with it.
+  virtual std::vector<uint64_t> Blocks() const = 0;
+
+ protected:
+  using Done = std::function<bool()>;
+
+  // `group` outlives the port; this rank is a member of it.
+  RoundsPort(Bundle bundle, const Group* group);
+
+  // Until done(), which is asked with the lock held.
+  virtual Status DriveOn(const Done& done, Time deadline) = 0;
+  // There is something new for peers. Without the lock.
+  virtual void Stir() {}
+  // ---- With the lock held.
+  virtual Versions& versions() = 0;
+  virtual void Forget() {}
+  // Another member's snapshot that would do; of nobody (-1): asks for one.
+  virtual Offer FindOffer(uint64_t applied) = 0;
+  Time MaxWait(Time least) const;
+  // Why `version` cannot be read; ok: it has been made.
+  Status NotMade(uint64_t version);
+  Status Gone(uint64_t version) const;
+
+  Bundle bundle_;
+  const Group* group_;
+  RoundMemory memory_;
+  std::atomic<bool> stop_{false};
+  MonotonicClock monotonic_;
+  Clock* clock_ = &monotonic_;
+
+  std::mutex mutex_;
+  Counters counters_;  // protected by mutex_
+
+ private:
+  uint64_t Arrive(const std::function<uint64_t()>& publish);
+  Status Drive(const Done& done, Time deadline);
+  void BeginFinish();
+  bool IsToApply(uint64_t applied);
+  void Count(const RoundRecord& record);
+  std::string Missing(const std::vector<int32_t>& members) const;
+  Rank FirstOf(const std::vector<int32_t>& members) const;
+  Status CannotGoOn(const Versions::Lack& lack) const;
+
+  // Protected by mutex_.
+  Pace pace_;
+  bool was_overdue_ = false;  // in the last version read
+  bool finishing_ = false;    // the clock of max_wait runs
+  Time meeting_since_ = 0;    // 0: it does not
+  Time seeking_since_ = 0;    // nobody but finished ranks could give; 0: no
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_PARTIAL_ROUNDS_PORT_H_

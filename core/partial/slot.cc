@@ -1,0 +1,127 @@
+#include "core/partial/slot.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+
+namespace covey {
+namespace {
+
+Contribution ContentOf(uint64_t step) {
+  return {.first = step, .last = step, .count = 1, .arrived = step};
+}
+
+}  // namespace
+
+// Whether nobody has collected its seal, nor will.
+bool Slot::TakeBack(const SlotWord& slot) {
+  uint64_t* word = memory_->SlotAt(self_);
+  const SlotWord back{SlotState::kOpen, slot.buffer, slot.step};
+  return slot.state == SlotState::kSealed &&
+         words_->CompareExchange(word, slot.Word(), back.Word());
+}
+
+void Slot::Publish(uint64_t step, std::span<const double> hypers) {
+  uint64_t* word = memory_->SlotAt(self_);
+  SlotWord slot = SlotWord::Of(words_->Load(word));
+  CHECK(step > slot.step, "steps grow");
+  if (TakeBack(slot)) {
+    Contribution content = memory_->Header(self_, slot.buffer)->content;
+    if (content.count > 0) {
+      Add(slot.buffer, open_);
+      content.last = content.arrived = step;
+      ++content.count;
+      WriteHeader(slot.buffer, content, hypers);
+      return words_->Store(word, SlotWord{SlotState::kSealed, slot.buffer, step}.Word());
+    }
+  }
+  slot = SlotWord::Of(words_->Load(word));
+  if (slot.state == SlotState::kTaken) Acknowledge(slot);
+  WriteHeader(open_, ContentOf(step), hypers);
+  words_->Store(word, SlotWord{SlotState::kSealed, open_, step}.Word());
+  ChooseOpen(open_);
+}
+
+void Slot::Skip(uint64_t step) {
+  uint64_t* word = memory_->SlotAt(self_);
+  SlotWord slot = SlotWord::Of(words_->Load(word));
+  CHECK(step > slot.step, "steps grow");
+  if (TakeBack(slot)) {
+    memory_->Header(self_, slot.buffer)->content.arrived = step;
+    return words_->Store(word, SlotWord{SlotState::kSealed, slot.buffer, step}.Word());
+  }
+  slot = SlotWord::Of(words_->Load(word));
+  if (slot.state == SlotState::kTaken) Acknowledge(slot);
+  memory_->Header(self_, open_)->content = {.arrived = step};
+  words_->Store(word, SlotWord{SlotState::kSealed, open_, step}.Word());
+  ChooseOpen(open_);
+}
+
+const std::byte* Slot::Withdraw() {
+  const SlotWord slot = offered();
+  if (!TakeBack(slot)) return nullptr;
+  const bool is_null = memory_->Header(self_, slot.buffer)->content.count == 0;
+  return is_null ? nullptr : memory_->Buffer(self_, slot.buffer);
+}
+
+bool Slot::Replace(uint64_t step, std::span<const double> hypers) {
+  uint64_t* word = memory_->SlotAt(self_);
+  SlotWord before = SlotWord::Of(words_->Load(word));
+  CHECK(step > before.step, "steps grow");
+  WriteHeader(open_, ContentOf(step), hypers);
+  const SlotWord next{SlotState::kSealed, open_, step};
+  const bool was_taken = before.state != SlotState::kSealed ||
+                         !words_->CompareExchange(word, before.Word(), next.Word());
+  if (was_taken) {
+    before = SlotWord::Of(words_->Load(word));
+    words_->Store(word, next.Word());
+    Acknowledge(before);
+  }
+  ChooseOpen(open_);
+  return was_taken;
+}
+
+void Slot::WriteHeader(uint32_t buffer, const Contribution& content,
+                       std::span<const double> hypers) {
+  CHECK(hypers.size() == memory_->hypers(), "as many hyper-parameters as were agreed");
+  memory_->Header(self_, buffer)->content = content;
+  std::copy(hypers.begin(), hypers.end(), memory_->HeaderHypers(self_, buffer).begin());
+}
+
+void Slot::Add(uint32_t to, uint32_t from) {
+  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
+    std::byte* sum = memory_->Buffer(self_, to) + shard.offset_bytes;
+    const std::byte* inputs[] = {sum, memory_->Buffer(self_, from) + shard.offset_bytes};
+    kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum},
+                     std::span<const std::byte* const>(inputs),
+                     std::span<std::byte* const>(&sum, 1), shard.count, Stores::kCached);
+  }
+}
+
+// The version that took the slot needs to know it once the word says something else. (What was open
+// is named by no pick.)
+void Slot::Acknowledge(const SlotWord& taken) {
+  uint64_t* word = memory_->PickAt(self_);
+  Pick pick = Pick::Of(words_->Load(word));
+  if (pick.fate == Fate::kAsked && pick.Names(taken)) {
+    Pick in = pick;
+    in.fate = Fate::kIn;
+    words_->CompareExchange(word, pick.Word(), in.Word());
+    pick = Pick::Of(words_->Load(word));
+  }
+  // Another pick means that the version is over already.
+  if (pick.fate == Fate::kIn && pick.Names(taken)) busy_until_[taken.buffer] = pick.version;
+}
+
+// Of the other two one at most is read by a version under way: versions run one after the other.
+void Slot::ChooseOpen(uint32_t sealed) {
+  const uint64_t executed = Turn::Of(words_->Load(memory_->TurnAt())).executed;
+  for (uint32_t buffer = 0; buffer < kSlotBuffers; ++buffer) {
+    if (buffer == sealed || busy_until_[buffer] > executed) continue;
+    open_ = buffer;
+    return;
+  }
+  CHECK(false, "two versions read this slot at once");
+}
+
+}  // namespace covey

@@ -1,0 +1,132 @@
+#include "core/partial/snapshots.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+
+namespace covey {
+
+bool Snapshots::IsAsked(uint64_t applied, const std::vector<bool>& lost, Time now) {
+  const uint64_t asked = words_->Load(memory_->AskAt());
+  const Ask ask = Ask::Of(asked);
+  if (asked == settled_ || applied < ask.version) return false;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    if (OfferOf(i).version < ask.version) continue;
+    settled_ = asked;
+    return false;
+  }
+  const uint64_t word = words_->Load(memory_->ClaimAt());
+  const Claim claim = Claim::Of(word);
+  if (Ask::IsLater(claim.number, ask.number)) return false;
+  Claim mine{.number = ask.number, .member = self_};
+  if (claim.number == ask.number) {
+    if (seen_claim_ != word) {
+      seen_claim_ = word;
+      seen_claim_at_ = now;
+    }
+    const bool is_dead = lost[static_cast<size_t>(claim.member)];
+    if (!is_dead && now - seen_claim_at_ < overdue_) return false;
+    if (claim.attempt == Claim::kMostAttempts) return false;
+    mine.attempt = claim.attempt + 1;
+  }
+  return words_->CompareExchange(memory_->ClaimAt(), word, mine.Word());
+}
+
+void Snapshots::Give(uint64_t version, std::byte* place, std::span<const Part> parts) {
+  Withdraw();
+  uint64_t* at = memory_->OfferAt(self_);
+  uint64_t length_bytes = 0;
+  for (const Part& part : parts) {
+    if (place == nullptr) break;
+    kernels_->copy(place + length_bytes, part.data, part.length_bytes, Stores::kCached);
+    length_bytes += part.length_bytes;
+  }
+  words_->Store(at + 1, place == nullptr ? 0 : memory_->DistanceOf(self_, place));
+  words_->Store(at + 2, length_bytes);
+  words_->Store(at, version << 1 | kStands);
+  offered_ = version;
+  words_->Ring(memory_->BellAt());
+}
+
+bool Snapshots::IsStale(uint64_t applied) const {
+  return offered_ > 0 && offered_ + memory_->log() < applied;
+}
+
+void Snapshots::Withdraw() {
+  // An exchange: what is written next is not to be seen before it.
+  if (offered_ > 0)
+    words_->CompareExchange(memory_->OfferAt(self_), offered_ << 1 | kStands, offered_ << 1);
+  offered_ = 0;
+}
+
+// Its version is 0 when it does not stand.
+Offer Snapshots::OfferOf(int32_t member) const {
+  const uint64_t* at = memory_->OfferAt(member);
+  const uint64_t word = words_->Load(at);
+  if ((word & kStands) == 0) return {};
+  const Offer offer{.member = member,
+                    .version = word >> 1,
+                    .distance = words_->Load(at + 1),
+                    .length_bytes = words_->Load(at + 2)};
+  return words_->Load(at) == word ? offer : Offer{};
+}
+
+Offer Snapshots::Find(uint64_t applied, uint64_t executed) {
+  // Not the oldest from which the log leads on: it moves while the snapshot is made and read.
+  const uint64_t margin = memory_->log() / 2;
+  const uint64_t lowest = std::max(applied + 1, executed > margin ? executed - margin : 0);
+  Offer best;
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const Offer offer = OfferOf(i);
+    if (offer.version >= lowest && (best.member < 0 || offer.version > best.version)) best = offer;
+  }
+  // Before it is read: whoever sees it withdrawn afterwards sees that this rank may have it.
+  SetInNeed(best.member < 0);
+  if (best.member >= 0) return best;
+  const uint64_t before = words_->Load(memory_->AskAt());
+  const Ask ask = Ask::Of(before);
+  if (!SeesWithdrawn(ask) && ask.version >= lowest) return {};
+  const Ask next{ask.number + 1, std::max(ask.version, lowest)};
+  if (words_->CompareExchange(memory_->AskAt(), before, next.Word()))
+    words_->Ring(memory_->BellAt());
+  else
+    withdrawn_.clear();  // the other's ask may have been settled before what this rank saw
+  return {};
+}
+
+void Snapshots::AskFor(uint64_t version) {
+  const uint64_t before = words_->Load(memory_->AskAt());
+  const Ask ask = Ask::Of(before);
+  if (ask.version >= version) return;
+  if (words_->CompareExchange(memory_->AskAt(), before, Ask{ask.number + 1, version}.Word()))
+    words_->Ring(memory_->BellAt());
+}
+
+void Snapshots::SetInNeed(bool is_in_need) {
+  if ((need_ % 2 == 1) != is_in_need) ++need_;
+  words_->Store(memory_->OfferAt(self_) + 3, need_);
+}
+
+// Whether an offer that would do for `ask` was withdrawn since this rank has looked for it last.
+bool Snapshots::SeesWithdrawn(const Ask& ask) {
+  bool is_new = false;
+  withdrawn_.resize(static_cast<size_t>(memory_->size()));
+  for (int32_t i = 0; i < memory_->size(); ++i) {
+    const uint64_t word = words_->Load(memory_->OfferAt(i));
+    uint64_t* known = &withdrawn_[static_cast<size_t>(i)];
+    if ((word & kStands) != 0 || word >> 1 < ask.version || *known == word) continue;
+    is_new = true;
+    *known = word;
+  }
+  return is_new;
+}
+
+bool Snapshots::Take(const Offer& offer, std::byte* to) {
+  uint64_t* at = memory_->OfferAt(offer.member);
+  const uint64_t stands = offer.version << 1 | kStands;
+  const std::byte* from = memory_->AtDistance(offer.member, offer.distance);
+  kernels_->copy(to, from, offer.length_bytes, Stores::kCached);
+  return words_->Load(at) == stands;
+}
+
+}  // namespace covey

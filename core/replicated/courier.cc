@@ -1,0 +1,148 @@
+#include "core/replicated/courier.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/check.h"
+
+namespace covey {
+namespace {
+
+// No message of core/agree begins so.
+constexpr uint8_t kMark = 0xc7;
+// Mark, kind, channel, frames taken, length of the whole letter.
+constexpr size_t kHeadBytes = 2 + 3 * sizeof(uint64_t);
+
+}  // namespace
+
+Courier::Courier(uint64_t channel, int32_t size, size_t frame_bytes)
+    : channel_(channel),
+      data_bytes_(std::min(frame_bytes, kMostFrameBytes) - kHeadBytes),
+      peers_(static_cast<size_t>(size)) {
+  CHECK(frame_bytes > kHeadBytes, "a frame holds something");
+}
+
+bool Courier::IsFrame(std::span<const std::byte> message) {
+  return message.size() >= kHeadBytes && message[0] == std::byte{kMark};
+}
+
+uint64_t Courier::ChannelOf(std::span<const std::byte> frame) {
+  return Reader(frame.subspan(2)).Get<uint64_t>();
+}
+
+void Courier::Post(int32_t to, Bytes letter) {
+  Peer& peer = peers_[static_cast<size_t>(to)];
+  if (!peer.is_lost) peer.letters.push_back(std::move(letter));
+}
+
+void Courier::PostWord(int32_t to, Bytes letter) {
+  CHECK(letter.size() <= data_bytes_, "it goes in one frame");
+  Peer& peer = peers_[static_cast<size_t>(to)];
+  if (!peer.is_lost) peer.word = std::move(letter);
+}
+
+void Courier::PostClosing() {
+  for (Peer& peer : peers_) peer.is_closing = !peer.is_lost;
+}
+
+void Courier::Make(Peer* peer, Kind kind, std::span<const std::byte> data) {
+  Writer writer;
+  writer.Put(kMark);
+  writer.Put(static_cast<uint8_t>(kind));
+  writer.Put(channel_);
+  writer.Put(peer->taken);
+  writer.Put(uint64_t{peer->letters.empty() ? 0 : peer->letters.front().size()});
+  peer->frame = writer.Take();
+  peer->frame.insert(peer->frame.end(), data.begin(), data.end());
+  peer->kind = kind;
+  peer->told = peer->taken;
+}
+
+std::span<const std::byte> Courier::Next(int32_t to) {
+  Peer& peer = peers_[static_cast<size_t>(to)];
+  if (!peer.frame.empty() || peer.is_lost) return peer.frame;
+  if (!peer.letters.empty() && peer.sent - peer.taken_there < kWindow) {
+    const std::span<const std::byte> rest = std::span(peer.letters.front()).subspan(peer.offset);
+    const bool is_last = rest.size() <= data_bytes_;
+    Make(&peer, is_last ? Kind::kLast : Kind::kPart,
+         rest.first(std::min(rest.size(), data_bytes_)));
+  } else if (!peer.word.empty()) {
+    Make(&peer, Kind::kWord, peer.word);
+  } else if (peer.letters.empty() && peer.is_closing) {
+    Make(&peer, Kind::kClosing, {});
+  } else if (peer.taken - peer.told >= kWindow / 2) {
+    Make(&peer, Kind::kTaken, {});
+  }
+  return peer.frame;
+}
+
+void Courier::OnSent(int32_t to) {
+  Peer& peer = peers_[static_cast<size_t>(to)];
+  peer.frame.clear();
+  if (peer.kind == Kind::kClosing) peer.is_closing = false;
+  if (peer.kind == Kind::kWord) return OnLoss(to);
+  if (peer.kind != Kind::kPart && peer.kind != Kind::kLast) return;
+  ++peer.sent;
+  peer.offset += data_bytes_;
+  if (peer.kind == Kind::kPart) return;
+  peer.letters.pop_front();
+  peer.offset = 0;
+}
+
+Courier::Came Courier::OnFrame(int32_t from, std::span<const std::byte> frame, size_t longest_bytes,
+                               Bytes* letter) {
+  Peer& peer = peers_[static_cast<size_t>(from)];
+  Reader reader(frame.subspan(1));
+  const auto kind = static_cast<Kind>(reader.Get<uint8_t>());
+  reader.Get<uint64_t>();
+  if (const auto taken = reader.Get<uint64_t>(); taken <= peer.sent)
+    peer.taken_there = std::max(peer.taken_there, taken);
+  const auto length = reader.Get<uint64_t>();
+  const std::span<const std::byte> data = reader.rest();
+  if (kind == Kind::kTaken) return Came::kNothing;
+  if (kind == Kind::kClosing) return Came::kClosing;
+  if (kind == Kind::kWord) {
+    peer.letter = {};  // its end was not sent
+    peer.is_dropping = false;
+    letter->assign(data.begin(), data.end());
+    return Came::kLetter;
+  }
+  if (kind != Kind::kPart && kind != Kind::kLast) return Came::kMalformed;
+  ++peer.taken;
+  if (!peer.is_dropping && peer.letter.empty()) {
+    peer.length_bytes = length;
+    peer.is_dropping = length > longest_bytes;
+  }
+  return TakePart(&peer, kind, data, letter);
+}
+
+Courier::Came Courier::TakePart(Peer* peer, Kind kind, std::span<const std::byte> data,
+                                Bytes* letter) {
+  const uint64_t rest = peer->length_bytes - peer->letter.size();
+  const bool is_last = kind == Kind::kLast;
+  const bool fits = is_last ? data.size() == rest : !data.empty() && data.size() < rest;
+  if (peer->is_dropping || !fits) {
+    peer->letter = {};
+    peer->is_dropping = !is_last;
+    return Came::kMalformed;
+  }
+  peer->letter.insert(peer->letter.end(), data.begin(), data.end());
+  if (!is_last) return Came::kNothing;
+  *letter = std::exchange(peer->letter, {});
+  return Came::kLetter;
+}
+
+void Courier::OnLoss(int32_t member) { peers_[static_cast<size_t>(member)] = {.is_lost = true}; }
+
+bool Courier::IsEmpty() const {
+  return std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+    return peer.letters.empty() && peer.frame.empty() && peer.word.empty() && !peer.is_closing;
+  });
+}
+
+bool Courier::IsInLetter() const {
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [](const Peer& peer) { return !peer.letter.empty(); });
+}
+
+}  // namespace covey

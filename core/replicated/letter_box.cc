@@ -1,0 +1,148 @@
+#include "core/replicated/letter_box.h"
+
+#include <algorithm>
+
+namespace covey {
+namespace {
+
+// How long a frame waits that found no room: nobody rings when a mailbox is emptied.
+constexpr Time kUnsentRetry = kMillisecond;
+// Frames from one peer before a channel is open: its window of parts, a word and its closing.
+constexpr uint64_t kMostEarly = Courier::kWindow + 2;
+// Channels that one peer has opened and this rank has not yet: bundles planned at about one time.
+constexpr ptrdiff_t kMostEarlyChannels = 256;
+
+}  // namespace
+
+// -1: not a member.
+int32_t LetterBox::IndexOf(const Group& group, Rank rank) {
+  const auto found = std::lower_bound(group.members.begin(), group.members.end(), rank);
+  if (found == group.members.end() || *found != rank) return -1;
+  return static_cast<int32_t>(found - group.members.begin());
+}
+
+void LetterBox::Open(uint64_t channel, const Group* group, LetterPort* port) {
+  Channel& opened =
+      channels_
+          .try_emplace(channel, Channel{.group = group,
+                                        .port = port,
+                                        .courier = Courier(channel, group->size(),
+                                                           transport_->MaxMessageBytes())})
+          .first->second;
+  idle_ = false;
+  if (const auto early = early_.find(channel); early != early_.end()) {
+    for (const auto& [from, frame] : early->second)
+      if (const int32_t index = IndexOf(*group, from); index >= 0) Take(&opened, index, frame, 0);
+    early_.erase(early);
+  }
+  for (Rank rank : lost_) Lose(&opened, rank);
+}
+
+void LetterBox::Close(uint64_t channel) {
+  const auto found = channels_.find(channel);
+  if (found == channels_.end()) return;
+  found->second.port = nullptr;
+  found->second.courier.PostClosing();
+  found->second.courier.OnLoss(ToInt(found->second.group->my_index));
+  closed_.insert(channel);
+}
+
+bool LetterBox::OnFrame(Rank from, Bytes frame, Time now) {
+  const uint64_t number = Courier::ChannelOf(frame);
+  const auto found = channels_.find(number);
+  if (found == channels_.end()) return closed_.contains(number) || Keep(number, from, frame);
+  const int32_t index = IndexOf(*found->second.group, from);
+  return index >= 0 && Take(&found->second, index, frame, now);
+}
+
+bool LetterBox::Keep(uint64_t number, Rank from, Bytes frame) {
+  const auto is_from = [from](const auto& one) { return one.first == from; };
+  const auto has_some = [&](const auto& channel) {
+    return std::any_of(channel.second.begin(), channel.second.end(), is_from);
+  };
+  auto kept = early_.find(number);
+  if (kept == early_.end() || !has_some(*kept)) {
+    if (std::count_if(early_.begin(), early_.end(), has_some) >= kMostEarlyChannels) return false;
+    kept = early_.try_emplace(number).first;
+  }
+  const auto of_it = std::count_if(kept->second.begin(), kept->second.end(), is_from);
+  if (static_cast<uint64_t>(of_it) >= kMostEarly) return false;
+  kept->second.emplace_back(from, std::move(frame));
+  return true;
+}
+
+bool LetterBox::Take(Channel* channel, int32_t from, const Bytes& frame, Time now) {
+  Bytes letter;
+  const bool is_open = channel->port != nullptr;  // else nobody reads: letters are dropped
+  const size_t longest_bytes = is_open ? channel->port->LongestLetterBytes() : 0;
+  const Courier::Came came = channel->courier.OnFrame(from, frame, longest_bytes, &letter);
+  if (came == Courier::Came::kClosing)
+    Lose(channel, channel->group->members[static_cast<size_t>(from)]);
+  if (came == Courier::Came::kLetter && is_open) channel->port->OnLetter(from, letter, now);
+  return came != Courier::Came::kMalformed || !is_open;
+}
+
+void LetterBox::Lose(Channel* channel, Rank rank) {
+  const int32_t index = IndexOf(*channel->group, rank);
+  if (index < 0) return;
+  channel->courier.OnLoss(index);
+  if (channel->port != nullptr) channel->port->OnLoss(index);
+}
+
+// What a dead rank had sent lies in the mailbox when its death is told.
+void LetterBox::TellLosses() {
+  if (untold_.empty() || transport_->HasMail()) return;
+  for (Rank rank : untold_) {
+    lost_.push_back(rank);
+    for (auto& [number, channel] : channels_) Lose(&channel, rank);
+  }
+  untold_.clear();
+}
+
+Time LetterBox::Advance(Time now, bool* moved) {
+  if (channels_.empty() && untold_.empty()) return kNever;
+  TellLosses();
+  Time until = kNever;
+  idle_ = true;
+  for (auto at = channels_.begin(); at != channels_.end();) {
+    Channel& channel = at->second;
+    const bool is_open = channel.port != nullptr;
+    if (is_open) {
+      LetterPort::Pass pass = channel.port->Advance(now, channel.courier.IsEmpty());
+      until = std::min(until, pass.until);
+      *moved |= pass.moved || !pass.posts.empty();
+      idle_ &= !pass.is_busy;
+      for (Sealed& post : pass.posts) {
+        if (post.is_word)
+          channel.courier.PostWord(post.to, std::move(post.bytes));
+        else
+          channel.courier.Post(post.to, std::move(post.bytes));
+      }
+    }
+    if (!Send(&channel, moved)) until = std::min(until, now + kUnsentRetry);
+    const bool is_empty = channel.courier.IsEmpty();
+    idle_ &= is_empty && !channel.courier.IsInLetter();
+    at = is_open || !is_empty ? std::next(at) : channels_.erase(at);
+  }
+  return until;
+}
+
+// False: something found no room.
+bool LetterBox::Send(Channel* channel, bool* moved) {
+  bool all = true;
+  for (int32_t to = 0; to < channel->group->size(); ++to) {
+    for (;;) {
+      const std::span<const std::byte> frame = channel->courier.Next(to);
+      if (frame.empty()) break;
+      if (!transport_->TrySend(channel->group->members[static_cast<size_t>(to)], frame)) {
+        all = false;
+        break;
+      }
+      channel->courier.OnSent(to);
+      *moved = true;
+    }
+  }
+  return all;
+}
+
+}  // namespace covey

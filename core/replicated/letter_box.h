@@ -1,0 +1,86 @@
+// What a runtime carries besides its own messages: the letters of the seats of its process
+// (core/replicated), each bundle's in a channel of its own, in frames that its mailbox takes.
+//
+// Frames stand in the same mailboxes as messages and pass none of them by; a peer that takes none
+// holds up no other. The number of a channel is agreed when it is opened. Frames of one that is not
+// open here yet are kept, at most as many as its window allows, of at most 256 channels of a peer.
+// Baton holder.
+#ifndef COVEY_CORE_REPLICATED_LETTER_BOX_H_
+#define COVEY_CORE_REPLICATED_LETTER_BOX_H_
+
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "core/base/tensor.h"
+#include "core/replicated/courier.h"
+#include "core/replicated/outbox.h"
+#include "core/transport/transport.h"
+
+namespace covey {
+
+// Who reads and writes the letters of a channel; members by their index in its group.
+class LetterPort {
+ public:
+  virtual ~LetterPort() = default;
+
+  // Of a letter that may begin now.
+  virtual size_t LongestLetterBytes() = 0;
+  virtual void OnLetter(int32_t from, const Bytes& letter, Time now) = 0;
+  // After its last letter.
+  virtual void OnLoss(int32_t member) = 0;
+  struct Pass {
+    Time until = kNever;             // when to come again at the latest
+    bool moved = false;              // what somebody waited for is there
+    bool is_busy = false;            // more letters are to come soon
+    std::vector<Sealed> posts = {};  // to be sent, in this order
+  };
+  // `is_sent`: everything it had posted before has gone.
+  virtual Pass Advance(Time now, bool is_sent) = 0;
+};
+
+class LetterBox {
+ public:
+  // The transport outlives the box.
+  explicit LetterBox(Transport* transport) : transport_(transport) {}
+
+  // `group` and `port` stay until Close.
+  void Open(uint64_t channel, const Group* group, LetterPort* port);
+  // The others hear of it as of a loss, after the last letter.
+  void Close(uint64_t channel);
+
+  // ---- Of the runtime.
+  // False: it is malformed; it is dropped, with the letter that it is of.
+  bool OnFrame(Rank from, Bytes frame, Time now);
+  // The transport has said so; letters of it may still lie in the mailbox.
+  void OnLoss(Rank rank) { untold_.push_back(rank); }
+  // One pass of all ports. Returns when to come again at the latest.
+  Time Advance(Time now, bool* moved);
+  bool Idle() const { return idle_; }
+
+ private:
+  struct Channel {
+    const Group* group = nullptr;
+    LetterPort* port = nullptr;  // null: closed here
+    Courier courier;
+    Time until = 0;
+  };
+
+  static int32_t IndexOf(const Group& group, Rank rank);
+  bool Keep(uint64_t number, Rank from, Bytes frame);
+  bool Take(Channel* channel, int32_t from, const Bytes& frame, Time now);
+  void Lose(Channel* channel, Rank rank);
+  void TellLosses();
+  bool Send(Channel* channel, bool* moved);
+
+  Transport* transport_;
+  std::map<uint64_t, Channel> channels_;
+  std::map<uint64_t, std::vector<std::pair<Rank, Bytes>>> early_;  // by channel
+  std::set<uint64_t> closed_;
+  std::vector<Rank> untold_, lost_;
+  bool idle_ = true;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_REPLICATED_LETTER_BOX_H_

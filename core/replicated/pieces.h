@@ -1,0 +1,80 @@
+// A rank's own contributions until they are in a version that is decided, or known to be.
+//
+// A slot (core/partial/slot.h) is emptied by whoever reads it; what is sent to a leader may be lost
+// with it, so it stays here until a decided version says that it counts. Sent are whole pieces, in
+// order, one at a time: the next once the leader holds the last.
+//
+//   piece        event                       becomes
+//   new          Publish: another step       the same, with that step
+//   new          sent                        sent: nothing is added to it any more
+//   sent         held as (first..last)       one with the other pieces within first..last
+//   any          consumed up to its last     nothing: it counts
+//   any          another leader              the same, to be sent again, but not `new` again
+//
+// A step with nothing to give is a null (rule W11): a piece without a sum, which says how far its
+// rank has come, or the `arrived` of the piece before it. It counts for nothing: once versions have
+// come as far it is gone.
+//
+// Invariant: a version ends between two pieces, never within one: the leader that holds two as one
+// takes them as one, and what an earlier leader had proposed is decided or void before a leader
+// holds anything (rule W7).
+#ifndef COVEY_CORE_REPLICATED_PIECES_H_
+#define COVEY_CORE_REPLICATED_PIECES_H_
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/base/kernels.h"
+#include "core/partial/layout.h"
+#include "core/partial/memory.h"
+
+namespace covey {
+
+class Pieces {
+ public:
+  struct Piece {
+    Contribution content;
+    std::vector<double> hypers;
+    std::unique_ptr<std::byte[]> sum;       // null: it is a null
+    bool is_new = true;                     // it was never sent
+    bool is_sent = false, is_held = false;  // by, to the present leader
+  };
+
+  // Both outlive the pieces.
+  Pieces(const RoundLayout* layout, const Kernels* kernels);
+
+  std::byte* open() const { return open_.get(); }
+  // REQUIRES: step grows.
+  void Publish(uint64_t step, std::span<const double> hypers);
+  // The same with nothing to give.
+  void Skip(uint64_t step);
+  // The piece to send now, which is sent from now on; null: none.
+  const Piece* Send();
+  void OnHeld(const Contribution& content);
+  void OnConsumed(uint64_t step);
+  // The last version that is decided.
+  void OnExecuted(uint64_t version);
+  // It has finished, and is not waited for: a version of nulls alone would serve nobody.
+  void OnFinished() { OnExecuted(~uint64_t{0}); }
+  void OnNewLeader();
+
+  // Nothing but nulls.
+  bool empty() const;
+  bool AreAllSent() const;
+  std::vector<Contribution> contents() const;  // for checkers; without nulls
+
+ private:
+  std::unique_ptr<std::byte[]> NewBuffer();
+  void Add(Piece* to, const std::byte* sum, const Contribution& content);
+
+  const RoundLayout* layout_;
+  const Kernels* kernels_;
+  std::deque<Piece> pieces_;  // by step
+  std::vector<std::unique_ptr<std::byte[]>> spare_;
+  std::unique_ptr<std::byte[]> open_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_REPLICATED_PIECES_H_

@@ -1,0 +1,91 @@
+// Rounds of members that share no memory: a lock and waiting around a Seat
+// (core/replicated/seat.h).
+//
+// The seat is run, and its letters are carried, by whoever drives the process's runtime
+// (core/replicated/letter_box.h): its engine thread while the trainer computes, and a trainer that
+// waits. Where no majority of members answers, nobody goes on, for longer than max_wait; who waits
+// says so in the log, and of whom.
+//
+// Any thread, but for what LetterPort has: the baton holder.
+#ifndef COVEY_CORE_REPLICATED_SEAT_PORT_H_
+#define COVEY_CORE_REPLICATED_SEAT_PORT_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/partial/rounds_port.h"
+#include "core/replicated/letter_box.h"
+#include "core/replicated/seat.h"
+
+namespace covey {
+
+class SeatPort final : public RoundsPort, public LetterPort {
+ public:
+  // What drives it. All borrowed.
+  struct Driver {
+    // Until it is true, or the deadline: whether it is.
+    std::function<bool(const std::atomic<bool>& ended, Time deadline)> drive;
+    std::function<void()> kick;  // it is to come soon
+    Clock* clock = nullptr;
+    Log* log = nullptr;
+    Time warning = 0;  // how often is said who is silent; 0: never
+  };
+  // Gradients.
+  SeatPort(Bundle bundle, const Group* group, Driver driver);
+
+  size_t BlockBytes() const override { return 0; }
+  // As much for each: any may come to lead.
+  std::vector<size_t> MemberBytes() const override;
+  // The first member's place is the number of the channel.
+  void Open(const std::vector<uint64_t>& places) override;
+  void Join(LetterBox* box) override { box->Open(channel_, group_, this); }
+  void Part(LetterBox* box) override { box->Close(channel_); }
+
+  void Expect(std::span<void* const>) override {}
+  Status Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) override;
+  Status Withdraw(const std::byte** content) override;
+  Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) override;
+  Status Look(int32_t member, std::span<void* const> to, Seen* seen) override;
+  bool IsAsked(uint64_t applied, uint64_t* unused) override;
+  bool GivesInBlocks() const override { return false; }
+  void Give(uint64_t version, uint64_t offset, std::span<const Snapshots::Part> parts,
+            uint64_t* unused) override;
+  bool Take(const Offer& offer, std::byte* to) override;
+  void Interrupt() override;
+  bool CanBeFreed() override;
+  void Settle(Time deadline) override;
+  std::vector<uint64_t> Blocks() const override { return {}; }
+
+  size_t LongestLetterBytes() override;
+  void OnLetter(int32_t from, const Bytes& letter, Time now) override;
+  void OnLoss(int32_t member) override;
+  Pass Advance(Time now, bool is_sent) override;
+
+ private:
+  struct Waiter {
+    const Done* done;
+    std::atomic<bool>* ended;
+  };
+
+  Status DriveOn(const Done& done, Time deadline) override;
+  void Stir() override { driver_.kick(); }
+  Versions& versions() override { return *seat_; }
+  Offer FindOffer(uint64_t applied) override;
+  bool AskWaiters();
+  void WatchSilence(Time now);
+
+  Driver driver_;
+  uint64_t channel_ = 0;
+
+  // Protected by mutex_.
+  std::unique_ptr<Seat> seat_;
+  std::vector<Waiter> waiters_;
+  Seat::Gift gift_;      // that is offered; of version 0: none
+  bool is_sent_ = true;  // everything that was posted
+  Time held_since_ = 0;  // no majority answers; 0: one does
+  Time next_warning_ = 0;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_REPLICATED_SEAT_PORT_H_

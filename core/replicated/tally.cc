@@ -1,0 +1,131 @@
+#include "core/replicated/tally.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/check.h"
+#include "core/partial/attendance.h"
+#include "core/partial/collect.h"
+#include "core/partial/log.h"
+
+namespace covey {
+
+Tally::Tally(const Options& options, const RoundMemory::Shape& shape, const RoundLayout& layout)
+    : memory_(shape, layout),
+      blocks_(&memory_),
+      shards_({.average = options.average, .kernels = options.kernels}, &memory_, &words_) {
+  for (int32_t i = 0; i < shape.size; ++i)
+    members_.push_back({.slot = Slot(i, &memory_, &words_, options.kernels),
+                        .arrivals = Arrivals(options.admission, &memory_, &words_)});
+}
+
+void Tally::set_grace(Time grace) {
+  for (auto& member : members_) member.arrivals.set_grace(grace);
+}
+
+void Tally::Open(const Ledger& ledger) {
+  is_open_ = true;
+  consumed_ = ledger.consumed();
+  words_.Store(memory_.TurnAt(), Turn{.executed = ledger.executed()}.Word());
+  for (int32_t i = 0; i < memory_.size(); ++i) {
+    const auto missing = static_cast<uint32_t>(ledger.missing()[static_cast<size_t>(i)]);
+    words_.Store(memory_.AttendanceAt(i), Attendance{ledger.executed(), missing}.Word());
+  }
+}
+
+void Tally::OnState(int32_t member, const Letter& state) {
+  Member& m = members_[static_cast<size_t>(member)];
+  if (state.tries != m.tries) m.arrivals.Restart();
+  m.tries = state.tries;
+  m.max_wait = state.max_wait;
+  words_.Store(memory_.MemberAt(member), state.standing);
+  words_.Store(memory_.AppliedAt(member), state.applied);
+  words_.Store(memory_.LeftAt(member, member), state.left ? 1 : 0);
+}
+
+uint64_t Tally::StandingOf(int32_t member) {
+  if (words_.Load(memory_.LeftAt(member, member)) != 0) return kHasLeft;
+  return words_.Load(memory_.MemberAt(member));
+}
+
+Contribution Tally::OnPiece(int32_t member, const Letter& letter) {
+  Slot& slot = members_[static_cast<size_t>(member)].slot;
+  const Contribution& piece = letter.content;
+  const SlotWord before = slot.offered();
+  const bool is_added = before.state == SlotState::kSealed &&
+                        memory_.Header(member, before.buffer)->content.count > 0;
+  CHECK(piece.first > consumed_[static_cast<size_t>(member)], "a step counts once");
+  if (piece.count > 0) {
+    std::memcpy(slot.open(), letter.body.data(), memory_.layout().length_bytes());
+    slot.Publish(piece.last, letter.hypers);
+    Contribution* content = &memory_.Header(member, slot.offered().buffer)->content;
+    if (!is_added) content->first = piece.first;
+    content->count = is_added ? content->count + piece.count - 1 : piece.count;
+  }
+  if (piece.count == 0 || piece.arrived > piece.last) slot.Skip(piece.arrived);
+  return memory_.Header(member, slot.offered().buffer)->content;
+}
+
+std::optional<LedgerEntry> Tally::Fire(const std::vector<bool>& lost,
+                                       const std::vector<bool>& heard, Time now, Time* until) {
+  Turn turn = Turn::Of(words_.Load(memory_.TurnAt()));
+  if (turn.fired) return std::nullopt;
+  const Arrivals::Answer answer = AskAll(turn, lost, heard, now);
+  *until = std::min(*until, answer.at);
+  if (answer.at > now) return std::nullopt;
+  turn.fired = true;
+  turn.expired = answer.expired;
+  words_.Store(memory_.TurnAt(), turn.Word());
+  if (turn.expired)
+    for (Member& member : members_) member.arrivals.OnExpired(turn.version());
+  return Make(turn, lost, now);
+}
+
+// The first of what those that are heard would answer, each by its own clock.
+Arrivals::Answer Tally::AskAll(const Turn& turn, const std::vector<bool>& lost,
+                               const std::vector<bool>& heard, Time now) {
+  Arrivals::Answer first;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    Member& member = members_[i];
+    const Standing standing{words_.Load(memory_.MemberAt(static_cast<int32_t>(i)))};
+    if (lost[i] || !heard[i]) continue;
+    const Waiter waiter{.step = member.slot.offered().step,
+                        .finished = standing.finished(),
+                        .max_wait = member.max_wait};
+    const Arrivals::Answer answer = member.arrivals.FireAt(turn.version(), lost, waiter, now);
+    member.over = member.arrivals.over() ? member.tries : 0;
+    if (answer.at < first.at || (answer.at == first.at && first.expired)) first = answer;
+  }
+  return first;
+}
+
+LedgerEntry Tally::Make(const Turn& turn, const std::vector<bool>& lost, Time now) {
+  CHECK(Collect(memory_, &words_, lost, turn, &picks_), "the version is under way");
+  Time until = kNever;
+  while (shards_.Work(turn, picks_, nullptr, now, &until) != Shards::Outcome::kDone) {
+  }
+  LedgerEntry entry{.version = turn.version()};
+  const std::byte* result = memory_.Result(turn.buffer);
+  entry.body.assign(result, result + memory_.record_bytes() + memory_.layout().length_bytes());
+  RoundRecord record;
+  ReadRecord(memory_, result, &record);
+  for (size_t i = 0; i < consumed_.size(); ++i)
+    if (record.contributions[i].count > 0) consumed_[i] = record.contributions[i].last;
+  entry.consumed = consumed_;
+  entry.missing = record.missing;
+  return entry;
+}
+
+void Tally::OnDecided() {
+  const Turn turn = Turn::Of(words_.Load(memory_.TurnAt()));
+  Attend(memory_, &words_, turn, picks_);
+  words_.Store(memory_.TurnAt(), Turn{.executed = turn.version()}.Word());
+}
+
+bool Tally::IsQuiet() {
+  bool quiet = is_open_ && !Turn::Of(words_.Load(memory_.TurnAt())).fired;
+  for (const Member& member : members_) quiet &= member.slot.offered().state != SlotState::kSealed;
+  return quiet;
+}
+
+}  // namespace covey

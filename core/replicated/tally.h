@@ -1,0 +1,80 @@
+// The leader's count of the next version: everybody's slot in memory of its own, with the arrivals,
+// fates and sums of core/partial, which so mean the same across hosts as on one.
+//
+// For each member it does what the member's own process does on one host: it publishes what has
+// come to the member's slot, keeps its words, and runs its clock of max_wait.
+#ifndef COVEY_CORE_REPLICATED_TALLY_H_
+#define COVEY_CORE_REPLICATED_TALLY_H_
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/partial/arrivals.h"
+#include "core/partial/shards.h"
+#include "core/partial/slot.h"
+#include "core/replicated/ledger.h"
+#include "core/replicated/letter.h"
+#include "core/replicated/private_words.h"
+
+namespace covey {
+
+class Tally {
+ public:
+  struct Options {
+    AdmissionRule admission;
+    bool average = false;
+    const Kernels* kernels = nullptr;
+  };
+
+  Tally(const Options& options, const RoundMemory::Shape& shape, const RoundLayout& layout);
+
+  // Goes on after the last decided version of `ledger`. Before, only OnState may be called.
+  void Open(const Ledger& ledger);
+  bool is_open() const { return is_open_; }
+
+  void OnState(int32_t member, const Letter& state);
+  // What now lies in the member's slot as one piece. REQUIRES: none of it is in a version.
+  Contribution OnPiece(int32_t member, const Letter& letter);
+
+  // The next version if it may fire now; else *until is when to ask again, if nothing comes. The
+  // clocks of members that are not `heard` stand still.
+  std::optional<LedgerEntry> Fire(const std::vector<bool>& lost, const std::vector<bool>& heard,
+                                  Time now, Time* until);
+  // Of all members' versions from now on.
+  void set_grace(Time grace);
+  // The version that was fired is decided.
+  void OnDecided();
+
+  // Nothing is under way, and nothing sealed.
+  bool IsQuiet();
+  // The try of the member's finish() that max_wait is over for; 0: it is not.
+  uint64_t OverOf(int32_t member) const { return members_[static_cast<size_t>(member)].over; }
+  // The member word; of one that has left, such that it has finished for good.
+  uint64_t StandingOf(int32_t member);
+
+ private:
+  struct Member {
+    Slot slot;
+    Arrivals arrivals;
+    Time max_wait = kNever;
+    uint64_t tries = 0, over = 0;
+  };
+
+  Arrivals::Answer AskAll(const Turn& turn, const std::vector<bool>& lost,
+                          const std::vector<bool>& heard, Time now);
+  LedgerEntry Make(const Turn& turn, const std::vector<bool>& lost, Time now);
+
+  RoundMemory memory_;
+  PrivateBlocks blocks_;
+  PrivateWords words_;
+  Shards shards_;
+  std::vector<Member> members_;
+  std::vector<Pick> picks_;
+  std::vector<uint64_t> consumed_;
+  bool is_open_ = false;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_REPLICATED_TALLY_H_

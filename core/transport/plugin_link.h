@@ -1,0 +1,39 @@
+// A Link made of what a plug-in written in C offers (core/transport/covey_link.h).
+#ifndef COVEY_CORE_TRANSPORT_PLUGIN_LINK_H_
+#define COVEY_CORE_TRANSPORT_PLUGIN_LINK_H_
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "core/transport/covey_link.h"
+#include "core/transport/link.h"
+
+namespace covey {
+
+class PluginLink final : public Link {
+ public:
+  static Status Open(std::string_view name, covey_open_link_function* open,
+                     std::unique_ptr<PluginLink>* link);
+  ~PluginLink() override { link_.close(link_.self); }
+
+  Rank rank() const override { return Rank{link_.rank}; }
+  int size() const override { return link_.size; }
+  int local_rank() const override { return link_.local_rank; }
+  int local_size() const override { return link_.local_size; }
+  bool Send(Rank to, std::span<const std::byte> message) override;
+  bool Receive(Rank* from, std::span<const std::byte>* message) override;
+  bool Flushed() override { return link_.flushed(link_.self) != 0; }
+  std::vector<PeerLoss> PollLost() override;
+  bool AnyThread() const override { return link_.any_thread != 0; }
+
+ private:
+  explicit PluginLink(const covey_link& link) : link_(link) {}
+
+  covey_link link_;
+  bool broken_ = false;  // a call failed: every peer is out of reach
+  bool told_ = false;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_TRANSPORT_PLUGIN_LINK_H_

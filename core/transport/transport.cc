@@ -1,0 +1,26 @@
+#include "core/transport/transport.h"
+
+namespace covey {
+namespace {
+
+// Filled before main() by the registrations of ops/transports, read-only from then on.
+std::vector<const TransportKind*>& Catalogue() {
+  static std::vector<const TransportKind*> catalogue;  // process-wide: registrations only
+  return catalogue;
+}
+
+}  // namespace
+
+void Transport::Push(std::span<const Rank>, const std::byte*, size_t) {}
+
+TransportRegistration::TransportRegistration(const TransportKind& kind) {
+  Catalogue().push_back(&kind);
+}
+
+const TransportKind* FindTransport(std::string_view name) {
+  for (const TransportKind* kind : Catalogue())
+    if (kind->name == name) return kind;
+  return nullptr;
+}
+
+}  // namespace covey

@@ -1,0 +1,152 @@
+// Goal: when all come, a version is the sum of all in rank order, bit for bit, as an allreduce has
+// it (T11), and every rank reads that, for any number of ranks; nobody takes it that there is no
+// one to give a snapshot before it has seen all others in the same need twice (W10); finish() that
+// ends without a rank settles the last version until one of the others trains on (W8).
+// Method: ranks in turn on one thread: all publish, one makes the version, all read.
+#include "core/partial/rounds.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+
+#include "core/base/rng.h"
+#include "ops/transports/inproc.h"
+
+namespace covey {
+namespace {
+
+constexpr uint64_t kSeed = 20261122;
+constexpr RoundSpan kSpans[1] = {{DType::kF32, 5}};
+
+class Ranks {
+ public:
+  explicit Ranks(int32_t size, Time max_wait = kNever)
+      : network_({.size = size, .seed = 1, .region_bytes = 1 << 20}),
+        memory_({.size = size, .log = 1}, RoundLayout(kSpans, 64)) {
+    std::vector<std::byte*> blocks;
+    for (int32_t r = 0; r < size; ++r) {
+      Transport& transport = network_.transport(Rank{r});
+      blocks.push_back(transport.Base(Rank{r}) + transport.AllocShared(memory_.BlockBytes(r)));
+    }
+    memory_.Map(std::move(blocks));
+    for (int32_t r = 0; r < size; ++r)
+      ranks_.push_back(std::make_unique<Rounds>(
+          Rounds::Options{.self = r, .max_wait = max_wait, .kernels = &ScalarKernels()}, &memory_,
+          network_.transport(Rank{r}).words()));
+  }
+
+  Rounds& operator[](int32_t rank) { return *ranks_[static_cast<size_t>(rank)]; }
+  // Memory of `rank` that the others see.
+  std::byte* Place(int32_t rank) {
+    Transport& transport = network_.transport(Rank{rank});
+    return transport.Base(Rank{rank}) + transport.AllocShared(64);
+  }
+
+ private:
+  InprocNetwork network_;
+  RoundMemory memory_;
+  std::vector<std::unique_ptr<Rounds>> ranks_;
+};
+
+TEST(RoundsTest, WhenAllComeAVersionIsTheSumInRankOrder) {
+  Rng rng(kSeed);
+  for (int32_t size = 1; size <= 64; ++size) {
+    Ranks ranks(size);
+    for (uint64_t version = 1; version <= 6; ++version) {
+      float sum[5] = {};
+      for (int32_t r = 0; r < size; ++r) {
+        auto* gradient = reinterpret_cast<float*>(ranks[r].open());
+        for (int i = 0; i < 5; ++i) {
+          gradient[i] = static_cast<float>(rng.Below(1 << 20)) / 3.0f;
+          sum[i] = r == 0 ? gradient[i] : sum[i] + gradient[i];
+        }
+        ASSERT_EQ(ranks[r].Publish({}), version);
+        bool moved;
+        if (r + 1 < size) ranks[r].Advance(0, &moved);
+        ASSERT_EQ(ranks[0].executed(), version - 1) << "before all have come";
+      }
+      Rounds& one = ranks[static_cast<int32_t>(rng.Below(static_cast<uint64_t>(size)))];
+      for (bool moved = true; one.executed() < version && moved;) one.Advance(0, &moved);
+      for (int32_t r = 0; r < size; ++r) {
+        float result[5];
+        void* to[] = {result};
+        RoundRecord record;
+        ASSERT_EQ(ranks[r].Read(version, to, &record), Found::kYes) << size;
+        EXPECT_EQ(record.header.divisor, size);
+        for (int i = 0; i < 5; ++i) EXPECT_EQ(result[i], sum[i]) << size << " ranks";
+      }
+    }
+  }
+}
+
+TEST(RoundsTest, NobodyIsLeftToGiveASnapshotOnlyWhenTwoLooksFindTheSameNeed) {
+  Ranks ranks(3);
+  const auto needs_one = [&](int32_t rank) { ranks[rank].snapshots().Find(0, 10); };
+  EXPECT_TRUE(ranks[0].FindGivers().any) << "two that need none";
+  needs_one(1);
+  EXPECT_TRUE(ranks[0].FindGivers().any) << "one of them";
+  needs_one(2);
+  EXPECT_TRUE(ranks[0].FindGivers().any) << "they may have come to it one after the other";
+  EXPECT_FALSE(ranks[0].FindGivers().any) << "nothing has changed between two looks";
+  // In need all the time, by the looks; not so in between.
+  ranks[2].snapshots().Give(10, ranks.Place(2), {});
+  needs_one(1);
+  ranks[2].snapshots().Withdraw();
+  needs_one(1);
+  EXPECT_TRUE(ranks[0].FindGivers().any) << "it had found one, and needs another";
+  EXPECT_FALSE(ranks[0].FindGivers().any);
+}
+
+constexpr Time kMaxWait = 10 * kMillisecond;
+
+// Ranks 0 and 1 of 3 have published a step and wait in finish() for as long as they do.
+class EndingTest : public testing::Test {
+ protected:
+  EndingTest() {
+    for (const int32_t rank : {0, 1}) {
+      ranks_[rank].Publish({});
+      ranks_[rank].Finish();
+    }
+    for (const int32_t rank : {0, 1}) Work(rank, [&] { return ranks_[rank].HasGivenUp(); });
+  }
+
+  // For 10 times max_wait at most.
+  void Work(int32_t rank, const std::function<bool()>& is_done) {
+    bool moved;
+    for (int i = 0; i < 100 && !is_done(); ++i, now_ += kMaxWait / 10) {
+      ranks_[rank].Advance(now_, &moved);
+      while (moved && !is_done()) ranks_[rank].Advance(now_, &moved);
+    }
+    EXPECT_TRUE(is_done()) << "rank " << rank;
+  }
+
+  Ranks ranks_{3, kMaxWait};
+  Time now_ = 0;
+};
+
+TEST_F(EndingTest, WhoComesLaterEndsWithTheSameVersion) {
+  ASSERT_TRUE(ranks_[0].GoOnWithout());
+  const uint64_t last = ranks_[0].executed();
+  Rounds& late = ranks_[2];
+  EXPECT_EQ(late.Publish({}), last + 1);
+  EXPECT_EQ(late.step(), 0u) << "it has published nothing";
+  Work(2, [&] { return late.IsLeftBehind(); });
+  late.Finish();
+  Work(2, [&] { return late.IsFlushed(); });
+  EXPECT_EQ(late.executed(), last);
+  EXPECT_EQ(late.dropped(), 1u);
+}
+
+TEST_F(EndingTest, WhoTrainsOnIsInVersionsThoughAnotherHasFinishedAgain) {
+  ASSERT_TRUE(ranks_[0].GoOnWithout());
+  ranks_[0].Publish({});
+  ranks_[0].Finish();
+  ASSERT_TRUE(ranks_[1].GoOnWithout());
+  const uint64_t step = ranks_[1].Publish({});
+  EXPECT_EQ(ranks_[1].step(), step);
+  Work(1, [&] { return ranks_[1].executed() >= step; });
+}
+
+}  // namespace
+}  // namespace covey
