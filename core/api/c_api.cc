@@ -7,9 +7,11 @@
 #include "core/api/covey.h"
 #include "core/api/covey_control.h"
 #include "core/api/covey_waiting.h"
+#include "core/api/session.h"
 #include "core/api/shell.h"
 #include "core/base/arena.h"
 #include "core/device/plugin_device.h"
+#include "core/engine/engine.h"
 #include "core/transport/plugin.h"
 
 extern char** environ;

@@ -1,5 +1,6 @@
 // The C API over core/method/method.h: which methods there are, and what one does at a version.
 #include "core/api/c_api_methods.h"
+#include "core/api/session.h"
 
 #include "core/api/c_api.h"
 #include "core/api/shell.h"

@@ -1,5 +1,6 @@
 // The C API of core/api/covey_neighbors.h: topologies, and the weights of a method's step.
 #include "core/api/covey_neighbors.h"
+#include "core/api/session.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/api/c_api_rounds.h"
+#include "core/api/session.h"
 
 namespace covey {
 namespace {

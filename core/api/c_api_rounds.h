@@ -6,13 +6,12 @@
 #include "core/api/covey_rounds.h"
 #include "core/api/shell.h"
 #include "core/base/clock.h"
+#include "core/partial/rounds_port.h"
 
 namespace covey {
 
 // Null: NoneOf says why.
-inline RoundsPort* Find(const Use& use, covey_rounds number) {
-  return use.get() == nullptr ? nullptr : use->FindRounds(number);
-}
+RoundsPort* Find(const Use& use, covey_rounds number);
 
 inline Status NoneOf(const Use& use) {
   if (use.get() == nullptr) return use.status();

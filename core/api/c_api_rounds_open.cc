@@ -4,6 +4,7 @@
 
 #include "core/api/c_api_offers.h"
 #include "core/api/c_api_rounds.h"
+#include "core/api/session.h"
 #include "core/method/method.h"
 
 namespace covey {

@@ -3,6 +3,7 @@
 
 #include "core/api/c_api.h"
 #include "core/api/covey_window.h"
+#include "core/api/session.h"
 #include "core/api/shell.h"
 #include "core/transport/window.h"
 

@@ -8,6 +8,7 @@
 
 #include "core/api/covey.h"
 #include "core/device/plugin_device.h"
+#include "core/engine/engine.h"
 #include "core/partial/shared_port.h"
 #include "core/replicated/seat_port.h"
 #include "core/transport/open_transport.h"
@@ -65,6 +66,10 @@ void Add(const RoundsPort::Counters& more, RoundsPort::Counters* sum) {
 }
 
 }  // namespace
+
+Session::Session(const Config& config) : config_(config) {}
+
+Stall& Session::stall() { return runtime_->stall(); }
 
 Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
   std::unique_ptr<Session> s(new Session(config));

@@ -14,11 +14,20 @@
 #include <string_view>
 
 #include "core/api/pairs_shelf.h"
+#include "core/base/clock.h"
 #include "core/base/config.h"
-#include "core/engine/engine.h"
+#include "core/base/log.h"
+#include "core/device/device.h"
+#include "core/engine/tensor_queue.h"
 #include "core/partial/rounds_port.h"
+#include "core/transport/transport.h"
 
 namespace covey {
+
+class Engine;
+class Runtime;
+class Stall;
+class Timeline;
 
 class Session {
  public:
@@ -33,7 +42,7 @@ class Session {
   Transport& transport() { return *transport_; }
   TensorQueue& queue() { return queue_; }
   Engine& engine() { return *engine_; }
-  Stall& stall() { return runtime_->stall(); }
+  Stall& stall();
 
   // The group of these ranks (see covey_group_of). Any thread.
   Status GroupOf(std::span<const int32_t> ranks, uint64_t* key);
@@ -73,7 +82,7 @@ class Session {
   void Interrupt();
 
  private:
-  explicit Session(const Config& config) : config_(config) {}
+  explicit Session(const Config& config);
   void AdoptPlace();
   Status KeepGroup(std::unique_ptr<Group> group, uint64_t* key);
   void SweepRounds();

@@ -1,4 +1,5 @@
 #include "core/api/shell.h"
+#include "core/api/session.h"
 
 #include <sys/mman.h>
 

@@ -10,7 +10,12 @@
 #include <mutex>
 
 #include "core/api/covey.h"
-#include "core/api/session.h"
+#include "core/base/config.h"
+#include "core/base/status.h"
+
+namespace covey {
+class Session;
+}
 
 struct covey_runtime {
   std::atomic<uint32_t>* alive = nullptr;  // on a page that fork wipes: 0 in a child
