@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/base/check.h"
-#include "core/engine/tensor_queue.h"
 
 namespace covey {
 namespace {

@@ -17,30 +17,9 @@
 #include <cstddef>
 #include <vector>
 
+#include "core/engine/operation.h"
+
 namespace covey {
-
-struct Operation;
-
-struct MemorySpan {
-  const std::byte* begin = nullptr;
-  const std::byte* end = nullptr;
-
-  bool Meets(const MemorySpan& other) const { return begin < other.end && other.begin < end; }
-};
-
-// Where the tensors of an operation lie; found out when there is another to compare with.
-struct Footprint {
-  struct Extent {
-    const std::byte* begin;
-    const std::byte* end;
-    bool is_written;
-  };
-  std::vector<Extent> extents;  // by address; empty tensors and what is read in place left out
-  MemorySpan whole;
-  bool is_known = false;
-  bool is_counted = false;  // by MemoryInUse
-  size_t place = 0;         // there
-};
 
 class MemoryInUse {
  public:

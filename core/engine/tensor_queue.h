@@ -20,24 +20,10 @@
 #include <vector>
 
 #include "core/base/status.h"
-#include "core/base/tensor.h"
 #include "core/engine/memory_in_use.h"
+#include "core/engine/operation.h"
 
 namespace covey {
-
-struct Operation : Request {
-  uint64_t handle = 0;
-  void (*callback)(void* context, uint64_t handle, const Status& status) = nullptr;
-  void* context = nullptr;
-  Status status;  // valid once `ended`
-  std::atomic<bool> ended{false};
-  std::atomic<bool> waited_for{false};  // somebody waits for it, or polled it twice (rule N6)
-  std::atomic<bool> polled{false};      // once
-  bool released = false;                // protected by the queue's mutex
-  int holders = 0;                      // the same: threads between Hold and LetGo
-  Operation** claimed = nullptr;        // the same: who has its name in flight
-  Footprint footprint;                  // the same
-};
 
 class TensorQueue {
  public:

@@ -27,34 +27,10 @@
 #include "core/base/codec_card.h"
 #include "core/base/status.h"
 #include "core/base/types.h"
+#include "core/method/notation.h"
 #include "core/plan/topology.h"
 
 namespace covey {
-
-// How a parameter is written. Its value is a whole number in any case.
-enum class Notation : uint8_t {
-  kNumber,
-  kTime,        // "20ms"; nanoseconds
-  kProgress,    // "lockstep" or "skip": 0 or 1
-  kAdmission,   // "solo", "all", a number of ranks, or "0.5" of them: ranks, or minus permille
-  kOrAuto,      // "auto", or a number from 1: 0, or that
-  kNorm,        // "off", or a number such as "0.25": 0, or millionths
-  kTimeOrAuto,  // "auto", or as kTime: kAutoTime, or that
-  kPairing,     // "auto", or a topology that gives pairs: 0, or 1 + its place in kPairKinds
-  kSpacing,     // "fixed" or "geometric": 0 or 1
-  kForm,        // "blocking" or "nonblocking": 0 or 1
-  kTopology,    // a topology but a matrix: 1 + its place in TopologyKind
-  kOrder,       // "cwa" or "atc": 0 or 1
-  kLimit,       // "off", "auto", or as kTime and not 0: kOff, kAutoTime, or that
-};
-inline constexpr int64_t kAdmitSolo = 1;
-inline constexpr int64_t kAdmitAll = -1000;
-inline constexpr int64_t kAuto = 0;
-inline constexpr int64_t kAutoTime = -1;
-inline constexpr int64_t kOff = 0;
-// "majority", "first2": one of so many drawn ranks; this minus their number.
-inline constexpr int64_t kAdmitDrawn = -2000;
-inline constexpr int64_t kMostDrawn = 1000;
 
 // What the user may set. All ranks must have the same.
 struct MethodParameter {
