@@ -15,7 +15,7 @@ import subprocess
 import unittest
 from typing import Callable, Dict, Iterable, Tuple
 
-from tidy import includes, shape, source, words
+from tidy import includes, layers, shape, source, words
 from tidy.source import Finding
 
 _RATCHET = "tests/tidy_ratchet.txt"
@@ -62,6 +62,15 @@ class TidyTest(unittest.TestCase):
     def test_no_include_goes_in_a_circle(self) -> None:
         self.check(includes.cycles)
 
+    def test_no_units_include_each_other(self) -> None:
+        self.check(layers.units)
+
+    def test_no_file_includes_too_many_levels_of_headers(self) -> None:
+        self.check(layers.depths)
+
+    def test_the_folders_of_core_are_layers_and_drawn(self) -> None:
+        self.check(layers.folders)
+
     def test_files_are_short(self) -> None:
         self.check(shape.file_length)
 
@@ -106,7 +115,8 @@ class TidyTest(unittest.TestCase):
 
 
 RULES = (
-    includes.direction, includes.borders, includes.paths, includes.cycles, shape.file_length,
+    includes.direction, includes.borders, includes.paths, includes.cycles, layers.units,
+    layers.depths, layers.folders, shape.file_length,
     shape.function_length, shape.columns, shape.headers, shape.test_places, shape.readmes,
     shape.top_level, words.banned, words.mutable_state, words.marks, words.framework_imports,
 )

@@ -13,7 +13,7 @@ from tidy.source import Finding
 FILE_LINES = 400
 FUNCTION_LINES = 70
 COLUMNS = 100
-README_LINES = 60
+README_LINES = 120
 
 _TOP_FILES = ("WORKSPACE", "BUILD", "README.md", "LICENSE")
 _CODE = source.CPP + (".py", ".bzl", ".sh", ".proto", "")
