@@ -55,16 +55,6 @@ void Field(std::string* json, const char* name, uint64_t value) {
   *json += (json->size() > 1 ? ",\"" : "\"") + std::string(name) + "\":" + std::to_string(value);
 }
 
-void Add(const RoundsPort::Counters& more, RoundsPort::Counters* sum) {
-  sum->versions += more.versions;
-  sum->fresh += more.fresh;
-  sum->late += more.late;
-  sum->overdue += more.overdue;
-  sum->dropped += more.dropped;
-  sum->snapshots += more.snapshots;
-  sum->waited_ns += more.waited_ns;
-}
-
 }  // namespace
 
 Session::Session(const Config& config) : config_(config) {}
@@ -142,23 +132,15 @@ void Session::AdoptPlace() {
 }
 
 void Session::SettleRounds() {
-  std::vector<RoundsPort*> ports;
-  {
-    const std::lock_guard lock(mutex_);
-    if (std::exchange(leaves_, true)) return;
-    for (const auto& [number, rounds] : rounds_) ports.push_back(rounds.get());
-    for (const auto& rounds : closed_rounds_) ports.push_back(rounds.get());
-  }
   const Time deadline = MonotonicNow() + kLinger;
-  for (RoundsPort* rounds : ports) rounds->Settle(deadline);
+  for (RoundsPort* rounds : rounds_.Freeze()) rounds->Settle(deadline);
 }
 
 void Session::Interrupt() {
   SettleRounds();
   engine_->Stop();
   runtime_->stall().Close();
-  const std::lock_guard lock(mutex_);
-  for (const auto& [number, rounds] : rounds_) rounds->Interrupt();
+  rounds_.Interrupt();
   pairs_.Interrupt();
 }
 
@@ -201,13 +183,9 @@ void Session::FreeBlock(uint64_t offset) {
   engine_->WithBaton([&] { transport_->FreeShared(offset); });
 }
 
-// Numbers begin at the time, so that one of an earlier life is not taken for one of this.
 uint64_t Session::KeepRounds(std::unique_ptr<RoundsPort> rounds) {
   engine_->WithBaton([&] { rounds->Join(&runtime_->letters()); });
-  const std::lock_guard lock(mutex_);
-  if (next_rounds_ == 0) next_rounds_ = static_cast<uint64_t>(clock_.Now());
-  rounds_.emplace(++next_rounds_, std::move(rounds));
-  return next_rounds_;
+  return rounds_.Keep(std::move(rounds), clock_.Now());
 }
 
 std::unique_ptr<RoundsPort> Session::NewRounds(RoundsPort::Bundle bundle, const Group* group) {
@@ -237,39 +215,17 @@ RoundsPort::Waiting Session::waiting() const {
           .longest_sleep = config_.recheck / kBellLooks};
 }
 
-RoundsPort* Session::FindRounds(uint64_t number) {
-  const std::lock_guard lock(mutex_);
-  const auto found = rounds_.find(number);
-  return found == rounds_.end() ? nullptr : found->second.get();
-}
-
 void Session::CloseRounds(uint64_t number) {
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = rounds_.find(number);
-    if (found == rounds_.end()) return;
-    Add(found->second->counters(), &past_rounds_);
-    found->second->Close();
-    closed_rounds_.push_back(std::move(found->second));
-    rounds_.erase(found);
-  }
+  rounds_.Close(number);
   SweepRounds();
 }
 
 void Session::SweepRounds() {
-  std::vector<std::unique_ptr<RoundsPort>> unused;
-  {
-    const std::lock_guard lock(mutex_);
-    if (leaves_) return;
-    for (std::unique_ptr<RoundsPort>& rounds : closed_rounds_)
-      if (rounds->CanBeFreed()) unused.push_back(std::move(rounds));
-    std::erase(closed_rounds_, nullptr);
-  }
-  for (const std::unique_ptr<RoundsPort>& rounds : unused) {
+  for (const std::unique_ptr<RoundsPort>& rounds : rounds_.TakeUnused()) {
     engine_->WithBaton([&] { rounds->Part(&runtime_->letters()); });
     for (uint64_t offset : rounds->Blocks()) FreeBlock(offset);
   }
-  for (uint64_t offset : pairs_.TakeUnused()) FreeBlock(offset);
+  for (const std::unique_ptr<PairsPort>& pairs : pairs_.TakeUnused()) FreeBlock(pairs->offset());
 }
 
 Status Session::StartTimeline(const std::string& path) {
@@ -308,13 +264,6 @@ std::vector<int32_t> Session::Awaited(const Operation& operation) {
   engine_->WithBaton([&] { ranks = runtime_->Awaited(operation); });
   engine_->Kick();  // the question may have to be sent
   return ranks;
-}
-
-RoundsPort::Counters Session::RoundCounters() {
-  const std::lock_guard lock(mutex_);
-  RoundsPort::Counters sum = past_rounds_;
-  for (const auto& [number, rounds] : rounds_) Add(rounds->counters(), &sum);
-  return sum;
 }
 
 std::string Session::StatsJson() {
@@ -358,7 +307,7 @@ std::string Session::StatsJson() {
   Field(&json, "round_dropped", rounds.dropped);
   Field(&json, "round_snapshots", rounds.snapshots);
   Field(&json, "round_waited_ns", rounds.waited_ns);
-  const CodedCounters coded = pairs_.Coded();
+  const CodedCounters coded = pairs_.Sum();
   Field(&json, "pair_decoded", coded.decoded);
   Field(&json, "pair_repaired", coded.repaired);
   Field(&json, "pair_bytes", coded.bytes);

@@ -13,12 +13,13 @@
 #include <string>
 #include <string_view>
 
-#include "core/api/pairs_shelf.h"
 #include "core/base/clock.h"
 #include "core/base/config.h"
+#include "core/base/handle_table.h"
 #include "core/base/log.h"
 #include "core/device/device.h"
 #include "core/engine/tensor_queue.h"
+#include "core/gossip/pairs_port.h"
 #include "core/partial/rounds_port.h"
 #include "core/transport/transport.h"
 
@@ -64,11 +65,11 @@ class Session {
   // No other rank has it, nor has this one had it before.
   uint64_t NewChannel();
   RoundsPort::Waiting waiting() const;
-  RoundsPort* FindRounds(uint64_t number);  // null: none
-  RoundsPort::Counters RoundCounters();     // of all there are and were
+  RoundsPort* FindRounds(uint64_t number) { return rounds_.Find(number); }  // null: none
+  RoundsPort::Counters RoundCounters() { return rounds_.Sum(); }
   void CloseRounds(uint64_t number);
   // Their blocks are had and go back like those of rounds.
-  PairsShelf& pairs() { return pairs_; }
+  HandleTable<PairsPort>& pairs() { return pairs_; }
 
   Status StartTimeline(const std::string& path);
   void StopTimeline();
@@ -102,14 +103,10 @@ class Session {
   std::unique_ptr<Engine> engine_;
 
   std::mutex mutex_;
-  std::map<uint64_t, std::unique_ptr<Group>> groups_;       // protected by mutex_; never shrinks
-  std::map<uint64_t, std::unique_ptr<RoundsPort>> rounds_;  // protected by mutex_
-  std::vector<std::unique_ptr<RoundsPort>> closed_rounds_;  // protected by mutex_
-  uint64_t next_rounds_ = 0;                                // protected by mutex_
-  uint64_t channels_ = 0;                                   // protected by mutex_
-  bool leaves_ = false;                                     // nothing is swept; protected by mutex_
-  PairsShelf pairs_;
-  RoundsPort::Counters past_rounds_;  // of closed ones; protected by mutex_
+  std::map<uint64_t, std::unique_ptr<Group>> groups_;  // protected by mutex_; never shrinks
+  uint64_t channels_ = 0;                              // protected by mutex_
+  HandleTable<RoundsPort> rounds_;
+  HandleTable<PairsPort> pairs_;
 };
 
 }  // namespace covey

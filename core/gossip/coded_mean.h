@@ -46,6 +46,13 @@ struct CodedCounters {
   uint64_t decoded = 0;   // chunks that one of the two has decoded
   uint64_t repaired = 0;  // of those: it was wrong, or not finite, so that both sent theirs whole
   uint64_t bytes = 0;     // sent, with what was repaired and what is not float32
+
+  CodedCounters& operator+=(const CodedCounters& more) {
+    decoded += more.decoded;
+    repaired += more.repaired;
+    bytes += more.bytes;
+    return *this;
+  }
 };
 
 class CodedMean {

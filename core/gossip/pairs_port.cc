@@ -153,7 +153,7 @@ Pairs::Counters PairsPort::counters() {
   return pairs_->counters();
 }
 
-CodedCounters PairsPort::coded() {
+PairsPort::Totals PairsPort::totals() {
   const std::lock_guard lock(mutex_);
   return pairs_ == nullptr ? CodedCounters{} : pairs_->coded();
 }

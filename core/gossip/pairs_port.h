@@ -70,7 +70,8 @@ class PairsPort {
   void Close();
   bool CanBeFreed();
   Pairs::Counters counters();
-  CodedCounters coded();
+  using Totals = CodedCounters;
+  Totals totals();
   uint64_t offset() const { return offset_; }  // of this rank's block in its region
 
  private:

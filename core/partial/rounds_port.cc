@@ -13,6 +13,17 @@ constexpr uint64_t kNotServing = ~uint64_t{0};
 
 }  // namespace
 
+RoundsPort::Counters& RoundsPort::Counters::operator+=(const Counters& more) {
+  versions += more.versions;
+  fresh += more.fresh;
+  late += more.late;
+  overdue += more.overdue;
+  dropped += more.dropped;
+  snapshots += more.snapshots;
+  waited_ns += more.waited_ns;
+  return *this;
+}
+
 RoundsPort::RoundsPort(Bundle bundle, const Group* group)
     : bundle_(std::move(bundle)), group_(group), memory_(bundle_.shape, bundle_.layout) {}
 
@@ -258,7 +269,7 @@ void RoundsPort::Count(const RoundRecord& record) {
   was_overdue_ = is_overdue;
 }
 
-RoundsPort::Counters RoundsPort::counters() {
+RoundsPort::Counters RoundsPort::totals() {
   const std::lock_guard lock(mutex_);
   return counters_;
 }

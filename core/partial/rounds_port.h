@@ -53,6 +53,8 @@ class RoundsPort {
     uint64_t snapshots = 0;  // of others, that it has gone on from
     uint64_t dropped = 0;    // steps, because others had ended finish() without this rank
     uint64_t waited_ns = 0;
+
+    Counters& operator+=(const Counters& more);
   };
 
   virtual ~RoundsPort() = default;
@@ -148,7 +150,8 @@ class RoundsPort {
   virtual bool CanBeFreed() = 0;
   // The process leaves: waits until peers have what only this rank has, for so long.
   virtual void Settle(Time) {}
-  Counters counters();
+  using Totals = Counters;
+  Counters totals();
   // Blocks of this rank's region that are freed with it.
   virtual std::vector<uint64_t> Blocks() const = 0;
 

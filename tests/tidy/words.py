@@ -23,7 +23,7 @@ _ENGINE = ("core/", "ops/")
 _ALL_CPP = ("core/", "ops/", "frameworks/", "tests/", "examples/")
 # User threads meet Covey's in the first row; each of the others guards one thing by one lock.
 _THREADED = (
-    "core/api/pairs_shelf.", "core/api/session", "core/api/shell.", "core/base/arena.",
+    "core/api/session", "core/api/shell.", "core/base/arena.", "core/base/handle_table.",
     "core/engine/engine.", "core/engine/stall.", "core/engine/tensor_queue.",
     "core/engine/timeline.", "core/gossip/pairs_port.", "core/partial/rounds_port.",
     "core/partial/shared_port.", "core/replicated/seat_port.", "ops/control/grpc_",
