@@ -208,7 +208,7 @@ uint64_t Session::NewChannel() {
   return static_cast<uint64_t>(ToInt(rank())) << kChannelBits | ++channels_;
 }
 
-RoundsPort::Waiting Session::waiting() const {
+WaitPolicy Session::waiting() const {
   const bool oversubscribed = config_.local_size > sysconf(_SC_NPROCESSORS_ONLN);
   return {.spin = oversubscribed ? 0 : config_.spin,
           .yields = config_.yield_count,

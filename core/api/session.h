@@ -64,7 +64,7 @@ class Session {
   std::unique_ptr<RoundsPort> NewRounds(RoundsPort::Bundle bundle, const Group* group);
   // No other rank has it, nor has this one had it before.
   uint64_t NewChannel();
-  RoundsPort::Waiting waiting() const;
+  WaitPolicy waiting() const;
   RoundsPort* FindRounds(uint64_t number) { return rounds_.Find(number); }  // null: none
   RoundsPort::Counters RoundCounters() { return rounds_.Sum(); }
   void CloseRounds(uint64_t number);

@@ -1,9 +1,9 @@
 #include "core/engine/engine.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
+
+#include "core/base/waiter.h"
 
 namespace covey {
 namespace {
@@ -27,8 +27,6 @@ constexpr Time kGather = 100 * kMicrosecond;
 constexpr int kMostGathers = 8;
 // A part of Options::recheck: how often a thread that waits for the baton looks by itself.
 constexpr Time kBatonLooks = 20;
-
-inline void Pause() { __builtin_ia32_pause(); }
 
 }  // namespace
 
@@ -213,8 +211,7 @@ bool Engine::IsWorkLeft(bool idle) const {
 // With the baton: until it has ended, the deadline, or somebody else needs the baton.
 void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
   transport_->SetParked(Sleeper::kNobody);
-  Time idle_since = 0;
-  int yields = 0;
+  Waiter waiter({.spin = options_.oversubscribed ? 0 : options_.spin, .yields = options_.yields});
   while (!stop_.load(std::memory_order_relaxed)) {
     bool moved = false;
     Look(&moved);
@@ -222,20 +219,7 @@ void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
       return;
     const Time now = MonotonicNow();
     if (now >= deadline) return;
-    if (moved) {
-      idle_since = 0;
-      yields = 0;
-      continue;
-    }
-    if (idle_since == 0) idle_since = now;
-    if (!options_.oversubscribed && now - idle_since < options_.spin) {
-      Pause();
-      continue;
-    }
-    if (yields++ < options_.yields) {
-      sched_yield();
-      continue;
-    }
+    if (waiter.LooksAgain(moved, now)) continue;
     const uint32_t ticket = transport_->Ticket(Sleeper::kWaiter);
     transport_->SetParked(Sleeper::kWaiter);
     const Time until = Look(&moved);
@@ -249,10 +233,9 @@ void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
 void Engine::AwaitBaton(const std::atomic<bool>& ended, Time deadline) {
   claims_.fetch_add(1);
   Kick();  // what this thread submitted may have been announced to nobody: see covey_request.waits
-  for (int i = 0; i < options_.yields; ++i) {
-    if (ended.load(std::memory_order_acquire) || !baton_.load(std::memory_order_relaxed)) break;
-    sched_yield();
-  }
+  Waiter waiter({.yields = options_.yields});
+  while (!ended.load(std::memory_order_acquire) && baton_.load(std::memory_order_relaxed))
+    if (!waiter.LooksAgain(false, 0)) break;
   std::unique_lock lock(mutex_);
   sleepers_.fetch_add(1);
   const Time longest = std::min(deadline - MonotonicNow(), options_.recheck / kBatonLooks);

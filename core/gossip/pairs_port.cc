@@ -93,26 +93,24 @@ Status PairsPort::Gather(std::span<void* const> model, Time deadline, Taking tak
 }
 
 Status PairsPort::Await(std::vector<int32_t> (Pairs::*missing)(), Time deadline) {
-  for (;;) {
-    const uint32_t ticket = words_->Ticket(memory_.BellAt());
-    const Time now = clock_.Now();
-    Time left = kNever;
-    {
-      const std::lock_guard lock(mutex_);
-      HearOfLosses();
-      const std::vector<int32_t> members = ((*pairs_).*missing)();
-      if (members.empty()) return Status::Ok();
-      if (stop_.load()) return Status::Aborted("this rank is shutting down");
-      if (now - since_ >= bundle_.max_wait) {
-        since_ = now;  // called again it waits anew
-        return MissingAfter(members);
-      }
-      left = bundle_.max_wait - (now - since_);
-    }
-    if (now >= deadline) return Status::Timeout("the deadline is over");
-    words_->Sleep(memory_.BellAt(), ticket,
-                  std::min(deadline, now + std::min(left, bundle_.longest_sleep)));
+  return WaitAtBell(words_, memory_.BellAt(), {.longest_sleep = bundle_.longest_sleep}, &clock_,
+                    stop_, deadline, [&](Time now) { return LookFor(missing, now); });
+}
+
+Looked PairsPort::LookFor(std::vector<int32_t> (Pairs::*missing)(), Time now) {
+  Looked looked;
+  const std::lock_guard lock(mutex_);
+  HearOfLosses();
+  const std::vector<int32_t> members = ((*pairs_).*missing)();
+  if (members.empty()) {
+    looked.end = Status::Ok();
+  } else if (now - since_ >= bundle_.max_wait) {
+    since_ = now;  // called again it waits anew
+    looked.end = MissingAfter(members);
+  } else {
+    looked.until = now + std::min(bundle_.max_wait - (now - since_), bundle_.longest_sleep);
   }
+  return looked;
 }
 
 Status PairsPort::MissingAfter(const std::vector<int32_t>& members) const {

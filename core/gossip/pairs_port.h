@@ -16,6 +16,7 @@
 #include "core/base/tensor.h"
 #include "core/gossip/pairs.h"
 #include "core/gossip/steps.h"
+#include "core/transport/bell_wait.h"
 #include "core/transport/transport.h"
 
 namespace covey {
@@ -83,6 +84,7 @@ class PairsPort {
   void Meet();
   void GoOn(std::span<void* const> model);
   Status Await(std::vector<int32_t> (Pairs::*missing)(), Time deadline);
+  Looked LookFor(std::vector<int32_t> (Pairs::*missing)(), Time now);
   Status MissingAfter(const std::vector<int32_t>& members) const;
   void HearOfLosses();
 

@@ -26,7 +26,7 @@ bool AdmissionRule::IsMet(const std::vector<Counted>& counted, uint64_t version)
 }
 
 Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& lost,
-                                  const Waiter& waiter, Time now) {
+                                  const WaitingRank& waiter, Time now) {
   const Count count = CountMembers(version, lost);
   FindLaggards(version, count, now);
   over_ = false;
@@ -96,7 +96,7 @@ bool Arrivals::HasEnded(const std::vector<bool>& lost, bool* any) const {
 }
 
 // A member that has finished waits on for the missing, one that trains for those that may train on.
-Arrivals::Answer Arrivals::Rest(uint64_t version, const Waiter& waiter, bool any, Time now) {
+Arrivals::Answer Arrivals::Rest(uint64_t version, const WaitingRank& waiter, bool any, Time now) {
   const bool waits = waiter.finished || any;
   const Time over_at = waits ? OverAt(version, waiter, now) : now;
   over_ = over_at <= now;
@@ -167,7 +167,7 @@ void Arrivals::FindLaggards(uint64_t version, const Count& count, Time now) {
 
 // When max_wait is over for this rank: for the version, or while it trains for one that has held up
 // many.
-Time Arrivals::OverAt(uint64_t version, const Waiter& waiter, Time now) {
+Time Arrivals::OverAt(uint64_t version, const WaitingRank& waiter, Time now) {
   if (waiter.max_wait == kNever) return kNever;
   if (timed_version_ != version) {
     const bool goes_on = waiter.finished && expired_version_ > 0 && version == expired_version_ + 1;

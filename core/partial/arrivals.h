@@ -62,7 +62,7 @@ struct AdmissionRule {
 };
 
 // The rank that waits.
-struct Waiter {
+struct WaitingRank {
   uint64_t step = 0;       // its last
   bool finished = false;   // what it waits for is that all have
   Time max_wait = kNever;  // how long for one version
@@ -86,7 +86,8 @@ class Arrivals {
   void set_patience(Time patience) { patience_ = patience; }
 
   // When `version`, the next one, may fire.
-  Answer FireAt(uint64_t version, const std::vector<bool>& lost, const Waiter& waiter, Time now);
+  Answer FireAt(uint64_t version, const std::vector<bool>& lost, const WaitingRank& waiter,
+                Time now);
 
   // `version` has fired, by whomever: what this rank has waited since its last look still counts
   // for whom it has waited then.
@@ -132,8 +133,8 @@ class Arrivals {
   AdmissionRule RuleOf(uint64_t version) const;
   bool IsLeft(const Count& count, uint64_t version) const;
   bool IsKept(const Count& count) const;
-  Answer Rest(uint64_t version, const Waiter& waiter, bool any, Time now);
-  Time OverAt(uint64_t version, const Waiter& waiter, Time now);
+  Answer Rest(uint64_t version, const WaitingRank& waiter, bool any, Time now);
+  Time OverAt(uint64_t version, const WaitingRank& waiter, Time now);
   Time SinceLook(Time max_wait, Time now);
 
   AdmissionRule rule_;

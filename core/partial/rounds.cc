@@ -104,7 +104,7 @@ Time Rounds::Advance(Time now, bool* moved) {
   Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
   if (!turn.fired) {
     const Standing standing{words_->Load(memory_->MemberAt(self_))};
-    const Waiter self{.step = step_, .finished = standing.finished(), .max_wait = max_wait_};
+    const WaitingRank self{.step = step_, .finished = standing.finished(), .max_wait = max_wait_};
     const Arrivals::Answer answer = arrivals_.FireAt(turn.version(), lost_, self, now);
     if (answer.at > now) return answer.at;
     *moved = true;

@@ -19,6 +19,7 @@
 #include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
+#include "core/base/waiter.h"
 #include "core/partial/merge.h"
 #include "core/partial/pace.h"
 #include "core/partial/rounds.h"
@@ -31,17 +32,12 @@ class LetterBox;
 
 class RoundsPort {
  public:
-  struct Waiting {
-    Time spin = 0;
-    int yields = 0;
-    Time longest_sleep = kSecond;  // a peer that is stopped, or has died, rings no bell
-  };
   struct Bundle {
     std::string name;
     RoundMemory::Shape shape;
     RoundLayout layout;
     Rounds::Options options;  // max_wait == 0, grace < 0: by the pace of this rank
-    Waiting waiting;
+    WaitPolicy waiting;
   };
 
   // Of this rank.

@@ -1,7 +1,5 @@
 #include "core/partial/shared_port.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -90,38 +88,20 @@ Status SharedPort::Look(int32_t member, std::span<void* const> to, Seen* seen) {
 }
 
 Status SharedPort::DriveOn(const Done& done, Time deadline) {
-  Time idle_since = 0;
-  int yields = 0;
-  for (;;) {
-    const uint32_t ticket = words_->Ticket(memory_.BellAt());
-    const Time now = clock_->Now();
-    Time until = kNever;
-    bool moved = false;
-    if (Pass(done, now, &until, &moved)) return Status::Ok();
-    if (stop_.load()) return Status::Aborted("this rank is shutting down");
-    if (now >= deadline) return Status::Timeout("the deadline is over");
-    if (moved) {
-      idle_since = 0;
-      yields = 0;
-      continue;
-    }
-    if (idle_since == 0) idle_since = now;
-    if (now - idle_since < bundle_.waiting.spin) continue;
-    if (yields++ < bundle_.waiting.yields) {
-      sched_yield();
-      continue;
-    }
-    const Time longest = now + bundle_.waiting.longest_sleep;
-    words_->Sleep(memory_.BellAt(), ticket, std::min({until, deadline, longest}));
-  }
+  return WaitAtBell(words_, memory_.BellAt(), bundle_.waiting, clock_, stop_, deadline,
+                    [&](Time now) { return Pass(done, now); });
 }
 
-bool SharedPort::Pass(const Done& done, Time now, Time* until, bool* moved) {
+Looked SharedPort::Pass(const Done& done, Time now) {
+  Looked looked;
   const std::lock_guard lock(mutex_);
-  if (done()) return true;
-  HearOfLosses();
-  *until = rounds_->Advance(now, moved);
-  return done();
+  if (!done()) {
+    HearOfLosses();
+    looked.until = rounds_->Advance(now, &looked.moved);
+    if (!done()) return looked;
+  }
+  looked.end = Status::Ok();
+  return looked;
 }
 
 bool SharedPort::IsAsked(uint64_t applied, uint64_t* unused) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/partial/rounds_port.h"
+#include "core/transport/bell_wait.h"
 
 namespace covey {
 
@@ -40,7 +41,7 @@ class SharedPort final : public RoundsPort {
 
  private:
   Status DriveOn(const Done& done, Time deadline) override;
-  bool Pass(const Done& done, Time now, Time* until, bool* moved);
+  Looked Pass(const Done& done, Time now);
   Versions& versions() override { return *rounds_; }
   void Forget() override { rounds_->Forget(); }
   Offer FindOffer(uint64_t applied) override;

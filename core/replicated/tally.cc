@@ -89,9 +89,9 @@ Arrivals::Answer Tally::AskAll(const Turn& turn, const std::vector<bool>& lost,
     Member& member = members_[i];
     const Standing standing{words_.Load(memory_.MemberAt(static_cast<int32_t>(i)))};
     if (lost[i] || !heard[i]) continue;
-    const Waiter waiter{.step = member.slot.offered().step,
-                        .finished = standing.finished(),
-                        .max_wait = member.max_wait};
+    const WaitingRank waiter{.step = member.slot.offered().step,
+                             .finished = standing.finished(),
+                             .max_wait = member.max_wait};
     const Arrivals::Answer answer = member.arrivals.FireAt(turn.version(), lost, waiter, now);
     member.over = member.arrivals.over() ? member.tries : 0;
     if (answer.at < first.at || (answer.at == first.at && first.expired)) first = answer;

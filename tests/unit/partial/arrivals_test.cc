@@ -80,7 +80,7 @@ TEST_F(ArrivalsTest, WhoIsOverdueAndWorksForItIsWaitedForAStepWhereTheRoundsMayE
   Arrivals arrivals({.ending = 1}, &memory_, words_);
   arrivals.set_patience(30);
   words_->Store(memory_.SlotAt(0), SlotWord{SlotState::kSealed, 0, 2}.Word());
-  const Waiter waiter{.step = 2, .max_wait = 100};
+  const WaitingRank waiter{.step = 2, .max_wait = 100};
   EXPECT_EQ(arrivals.FireAt(2, {false, false}, waiter, 1000).at, 1000);
   words_->Store(memory_.AppliedAt(1), 1);
   EXPECT_EQ(arrivals.FireAt(2, {false, false}, waiter, 1000).at, 1030);

@@ -1,0 +1,44 @@
+// Waits for what shared words say: looks, and sleeps at a bell between two looks.
+//
+// Any thread; what `look` touches is its own affair.
+#ifndef COVEY_CORE_TRANSPORT_BELL_WAIT_H_
+#define COVEY_CORE_TRANSPORT_BELL_WAIT_H_
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+
+#include "core/base/clock.h"
+#include "core/base/status.h"
+#include "core/base/waiter.h"
+#include "core/transport/words.h"
+
+namespace covey {
+
+// What a look has come to.
+struct Looked {
+  std::optional<Status> end;  // of the wait
+  bool moved = false;         // it has done something: look again at once
+  Time until = kNever;        // look again then, whether or not the bell rings
+};
+
+// Until `look(now)` says that it is over. kAborted: `stop` is set; kTimeout: `deadline` is over.
+// Whoever changes what `look` sees rings the bell after it; who sets `stop` does so too.
+template <typename Look>
+Status WaitAtBell(SharedWords* words, uint64_t* bell, const WaitPolicy& policy, Clock* clock,
+                  const std::atomic<bool>& stop, Time deadline, Look look) {
+  Waiter waiter(policy);
+  for (;;) {
+    const uint32_t ticket = words->Ticket(bell);
+    const Time now = clock->Now();
+    const Looked looked = look(now);
+    if (looked.end) return *looked.end;
+    if (stop.load()) return Status::Aborted("this rank is shutting down");
+    if (now >= deadline) return Status::Timeout("the deadline is over");
+    if (waiter.LooksAgain(looked.moved, now)) continue;
+    words->Sleep(bell, ticket, std::min({looked.until, deadline, now + policy.longest_sleep}));
+  }
+}
+
+}  // namespace covey
+#endif  // COVEY_CORE_TRANSPORT_BELL_WAIT_H_
