@@ -2,45 +2,20 @@
 
 #include <cstring>
 
+#include "core/api/session.h"
+
 namespace covey {
 namespace {
 
 constexpr size_t kShardBytes = 256 * 1024;  // of a sum, so that it and a few slots lie in a L2
 
-}  // namespace
+// What every member tells the others.
+struct BlockOffer {
+  uint64_t offset = Transport::kNoOffset;
+  std::string text;
+};
 
-Status CheckSpans(const char* what, const SpanList& spans) {
-  const auto wrong = [&](const std::string& how) {
-    return Status::InvalidArgument(std::string(what) + ": " + how);
-  };
-  if (spans.count < 1 || spans.dtypes == nullptr || spans.counts == nullptr)
-    return wrong("there is no span");
-  for (int32_t i = 0; i < spans.count; ++i) {
-    const auto dtype = static_cast<int>(spans.dtypes[i]);
-    if (dtype < 0 || dtype >= kNumDTypes || dtype == static_cast<int>(DType::kBool))
-      return wrong("span " + std::to_string(i) + " has no dtype that can be summed");
-    if (spans.counts[i] < 1)
-      return wrong("span " + std::to_string(i) + " has " + std::to_string(spans.counts[i]) +
-                   " elements");
-  }
-  return Status::Ok();
-}
-
-std::string TextOf(const SpanList& spans) {
-  std::string text = "spans";
-  for (int32_t i = 0; i < spans.count; ++i)
-    text += std::string(i > 0 ? ", " : " ") + NameOf(static_cast<DType>(spans.dtypes[i])) + "[" +
-            std::to_string(spans.counts[i]) + "]";
-  return text;
-}
-
-RoundLayout LayoutOf(const SpanList& spans) {
-  std::vector<RoundSpan> all;
-  for (int32_t i = 0; i < spans.count; ++i)
-    all.push_back({static_cast<DType>(spans.dtypes[i]), static_cast<size_t>(spans.counts[i])});
-  return {all, kShardBytes};
-}
-
+// Those of every member, by index, under `name`. Blocks.
 Status Gather(covey_runtime* runtime, covey_group group, const std::string& name,
               const BlockOffer& mine, std::vector<BlockOffer>* offers) {
   std::string bytes(sizeof(mine.offset), '\0');
@@ -78,6 +53,7 @@ Status Gather(covey_runtime* runtime, covey_group group, const std::string& name
   return {static_cast<StatusCode>(code), error.message, Rank{error.peer_rank}};
 }
 
+// Alike on all members: whether they agree. `what`: "rounds 'NAME'".
 Status Judge(const Group& group, const std::string& what, const std::vector<BlockOffer>& offers,
              const Status& enough) {
   const auto rank = [&](size_t i) { return "rank " + std::to_string(ToInt(group.members[i])); };
@@ -91,6 +67,63 @@ Status Judge(const Group& group, const std::string& what, const std::vector<Bloc
       return Status::Exhausted(what + ": the arena of " + rank(i) +
                                    " has no room for them; raise COVEY_ARENA_BYTES or lower log=",
                                group.members[i]);
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status CheckSpans(const char* what, const SpanList& spans) {
+  const auto wrong = [&](const std::string& how) {
+    return Status::InvalidArgument(std::string(what) + ": " + how);
+  };
+  if (spans.count < 1 || spans.dtypes == nullptr || spans.counts == nullptr)
+    return wrong("there is no span");
+  for (int32_t i = 0; i < spans.count; ++i) {
+    const auto dtype = static_cast<int>(spans.dtypes[i]);
+    if (dtype < 0 || dtype >= kNumDTypes || dtype == static_cast<int>(DType::kBool))
+      return wrong("span " + std::to_string(i) + " has no dtype that can be summed");
+    if (spans.counts[i] < 1)
+      return wrong("span " + std::to_string(i) + " has " + std::to_string(spans.counts[i]) +
+                   " elements");
+  }
+  return Status::Ok();
+}
+
+std::string TextOf(const SpanList& spans) {
+  std::string text = "spans";
+  for (int32_t i = 0; i < spans.count; ++i)
+    text += std::string(i > 0 ? ", " : " ") + NameOf(static_cast<DType>(spans.dtypes[i])) + "[" +
+            std::to_string(spans.counts[i]) + "]";
+  return text;
+}
+
+RoundLayout LayoutOf(const SpanList& spans) {
+  std::vector<RoundSpan> all;
+  for (int32_t i = 0; i < spans.count; ++i)
+    all.push_back({static_cast<DType>(spans.dtypes[i]), static_cast<size_t>(spans.counts[i])});
+  return {all, kShardBytes};
+}
+
+Status FindOwnGroup(const Use& use, covey_group number, const Group** group) {
+  *group = use->FindGroup(number);
+  if (*group != nullptr && ToInt((*group)->my_index) >= 0) return Status::Ok();
+  return Status::InvalidArgument("there is no such group, or this rank is not in it");
+}
+
+Status Agree(const Use& use, covey_runtime* runtime, const Proposal& mine,
+             std::vector<uint64_t>* offsets) {
+  const Group* group = nullptr;
+  RETURN_IF_ERROR(FindOwnGroup(use, mine.group, &group));
+  std::vector<BlockOffer> offers(group->members.size());
+  const std::string key = std::string("covey.") + mine.kind + "." + mine.name;
+  // When this fails it may have worked for others, who then use this rank's block: it is not freed.
+  RETURN_IF_ERROR(Gather(runtime, mine.group, key, {mine.offset, mine.text}, &offers));
+  const std::string what = std::string(mine.kind) + " '" + mine.name + "'";
+  if (const Status judged = Judge(*group, what, offers, mine.enough); !judged.ok()) {
+    if (mine.has_block && mine.offset != Transport::kNoOffset) use->FreeBlock(mine.offset);
+    return judged;
+  }
+  for (const BlockOffer& offer : offers) offsets->push_back(offer.offset);
   return Status::Ok();
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/api/covey.h"
+#include "core/api/shell.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
 #include "core/partial/layout.h"
@@ -26,21 +27,24 @@ Status CheckSpans(const char* what, const SpanList& spans);
 std::string TextOf(const SpanList& spans);  // "spans float32[10], float32[20]"
 RoundLayout LayoutOf(const SpanList& spans);
 
-// What every member tells the others: the offset of its block, or a channel for all, and one line
-// that says all that must agree.
-struct BlockOffer {
-  uint64_t offset = Transport::kNoOffset;
-  std::string text;
+// What this rank would open.
+struct Proposal {
+  const char* kind;        // "rounds"
+  const char* name;        // as the caller has it
+  covey_group group = 0;   // of which this rank is a member
+  std::string text;        // one line: all that must agree
+  Status enough;           // whether what it takes is allowed; alike on all members that agree
+  bool has_block = false;  // `offset` is that of a block of this rank's region, or of none,
+  uint64_t offset = Transport::kNoOffset;  // else a channel for all
 };
 
-// Gathers those of every member, by index, under `name`. Blocks.
-Status Gather(covey_runtime* runtime, covey_group group, const std::string& name,
-              const BlockOffer& mine, std::vector<BlockOffer>* offers);
+// The group of this number, of which this rank is a member.
+Status FindOwnGroup(const Use& use, covey_group number, const Group** group);
 
-// Alike on all members: whether they agree. `what`: "rounds 'NAME'"; `enough`: whether the shape,
-// once agreed, is allowed.
-Status Judge(const Group& group, const std::string& what, const std::vector<BlockOffer>& offers,
-             const Status& enough);
+// Blocks until all members have proposed theirs. If they agree, and all have room: the offsets of
+// all, by index. Else the same error on each, and the block is given back.
+Status Agree(const Use& use, covey_runtime* runtime, const Proposal& mine,
+             std::vector<uint64_t>* offsets);
 
 }  // namespace covey
 #endif  // COVEY_CORE_API_C_API_OFFERS_H_

@@ -97,10 +97,9 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_pairs_config* co
   if (config->name == nullptr || config->name[0] == '\0')
     return Status::InvalidArgument("pairs: they need a name");
   RETURN_IF_ERROR(CheckSpans("pairs", {config->num_spans, config->dtypes, config->counts}));
-  const Group* group = use->FindGroup(config->group);
-  if (group == nullptr || ToInt(group->my_index) < 0)
-    return Status::InvalidArgument("there is no such group, or this rank is not in it");
-  BlockOffer mine;
+  const Group* group = nullptr;
+  RETURN_IF_ERROR(FindOwnGroup(use, config->group, &group));
+  Proposal mine{.kind = "pairs", .name = config->name, .group = config->group, .has_block = true};
   Rules rules;
   RETURN_IF_ERROR(MethodOf(use, config->method, *group, &mine.text, &rules));
   if (rules.codec.Codes()) RETURN_IF_ERROR(CheckIsCodable(*config, mine.text));
@@ -111,23 +110,14 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_pairs_config* co
   RETURN_IF_ERROR(CheckModel(*port, spans));
   const std::string what = std::string("pairs '") + config->name + "'";
   const size_t limit_bytes = use->config().memory_limit;
-  const Status enough =
-      limit_bytes == 0 || port->BlockBytes() <= limit_bytes
-          ? Status::Ok()
-          : Status::Exhausted(what + " take " + std::to_string(port->BlockBytes()) +
-                              " bytes of each rank, and memory_limit is " +
-                              std::to_string(limit_bytes) + ": raise COVEY_MEMORY_LIMIT");
-  if (enough.ok()) mine.offset = use->AllocBlock(port->BlockBytes());
-  std::vector<BlockOffer> offers(group->members.size());
-  // When this fails it may have worked for others, who then use this rank's block: it is not freed.
-  RETURN_IF_ERROR(
-      Gather(runtime, config->group, std::string("covey.pairs.") + config->name, mine, &offers));
-  if (const Status judged = Judge(*group, what, offers, enough); !judged.ok()) {
-    if (mine.offset != Transport::kNoOffset) use->FreeBlock(mine.offset);
-    return judged;
-  }
+  mine.enough = limit_bytes == 0 || port->BlockBytes() <= limit_bytes
+                    ? Status::Ok()
+                    : Status::Exhausted(what + " take " + std::to_string(port->BlockBytes()) +
+                                        " bytes of each rank, and memory_limit is " +
+                                        std::to_string(limit_bytes) + ": raise COVEY_MEMORY_LIMIT");
+  if (mine.enough.ok()) mine.offset = use->AllocBlock(port->BlockBytes());
   std::vector<uint64_t> offsets;
-  for (const BlockOffer& offer : offers) offsets.push_back(offer.offset);
+  RETURN_IF_ERROR(Agree(use, runtime, mine, &offsets));
   port->Open(offsets);
   port->Begin({spans, port->layout().offsets_bytes().size()});
   *number = use->pairs().Keep(std::move(port), MonotonicNow());

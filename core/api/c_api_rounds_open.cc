@@ -126,10 +126,9 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_rounds_config* c
         "config or rounds is NULL, or struct_size is not that of covey_rounds_config");
   if (use.get() == nullptr) return use.status();
   RETURN_IF_ERROR(CheckConfig(*config));
-  const Group* group = use->FindGroup(config->group);
-  if (group == nullptr || ToInt(group->my_index) < 0)
-    return Status::InvalidArgument("there is no such group, or this rank is not in it");
-  BlockOffer mine;
+  const Group* group = nullptr;
+  RETURN_IF_ERROR(FindOwnGroup(use, config->group, &group));
+  Proposal mine{.kind = "rounds", .name = config->name, .group = config->group};
   MethodRounds rounds;
   RETURN_IF_ERROR(MethodOf(use, *config, *group, &mine.text, &rounds));
   const bool is_shared = use->transport().words() != nullptr;
@@ -139,20 +138,12 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_rounds_config* c
                                    " averages models: op is COVEY_AVERAGE");
   mine.text = Describe(*config, mine.text);
   std::unique_ptr<RoundsPort> port = use->NewRounds(BundleOf(use, *config, *group, rounds), group);
-  const Status enough = CheckMemory(*port, use->config().memory_limit, config->name);
-  if (enough.ok())
+  mine.has_block = is_shared;
+  mine.enough = CheckMemory(*port, use->config().memory_limit, config->name);
+  if (mine.enough.ok())
     mine.offset = is_shared ? use->AllocBlock(port->BlockBytes()) : use->NewChannel();
-  std::vector<BlockOffer> offers(group->members.size());
-  // When this fails it may have worked for others, who then use this rank's block: it is not freed.
-  const std::string what = std::string("rounds '") + config->name + "'";
-  RETURN_IF_ERROR(
-      Gather(runtime, config->group, std::string("covey.rounds.") + config->name, mine, &offers));
-  if (const Status judged = Judge(*group, what, offers, enough); !judged.ok()) {
-    if (is_shared && mine.offset != Transport::kNoOffset) use->FreeBlock(mine.offset);
-    return judged;
-  }
   std::vector<uint64_t> offsets;
-  for (const BlockOffer& offer : offers) offsets.push_back(offer.offset);
+  RETURN_IF_ERROR(Agree(use, runtime, mine, &offsets));
   port->Open(offsets);
   *number = use->KeepRounds(std::move(port));
   return Status::Ok();
