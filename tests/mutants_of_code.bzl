@@ -12,11 +12,11 @@ CODE_MUTANTS = {
     "c_shutdown_is_a_timeout": (["core/api/c_api.cc"], "HandlesEndTest.*"),
     "c_size_of_structs_is_not_looked_at": (["core/api/shell.cc"], "MisuseTest.*"),
     "c_wait_holds_nothing": (["core/api/c_api.cc"], "Each/HandlesTest.*/wait"),
-    "engine_baton_for_two": (
+    "engine_progress_lock_for_two": (
         ["core/engine/engine.cc"],
         "*/EngineTest.TwoThreads*/*:*/EngineTest.Many*/*",
     ),
-    "engine_baton_is_asked_for_in_silence": (
+    "engine_progress_lock_is_asked_for_in_silence": (
         ["core/engine/engine.cc"],
         "*/WakeupsTest.OfAWaiterThatDrives*/np3",
     ),

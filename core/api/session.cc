@@ -162,7 +162,7 @@ Status Session::UseDevice(int32_t type, int32_t index, Device** device) {
   if (device_ == nullptr) {
     RETURN_IF_ERROR(PluginDevice::Open("cuda", config_.plugin_path, index, &device_));
     device_index_ = index;
-    engine_->WithBaton([this] { runtime_->AddDevice(DeviceType::kCuda, device_.get()); });
+    engine_->WithProgressLock([this] { runtime_->AddDevice(DeviceType::kCuda, device_.get()); });
   }
   if (index != device_index_)
     return Status::Unsupported("rank " + Text(rank()) + " uses CUDA device " +
@@ -175,16 +175,16 @@ Status Session::UseDevice(int32_t type, int32_t index, Device** device) {
 uint64_t Session::AllocBlock(size_t length_bytes) {
   SweepRounds();
   uint64_t offset = Transport::kNoOffset;
-  engine_->WithBaton([&] { offset = transport_->AllocShared(length_bytes); });
+  engine_->WithProgressLock([&] { offset = transport_->AllocShared(length_bytes); });
   return offset;
 }
 
 void Session::FreeBlock(uint64_t offset) {
-  engine_->WithBaton([&] { transport_->FreeShared(offset); });
+  engine_->WithProgressLock([&] { transport_->FreeShared(offset); });
 }
 
 uint64_t Session::KeepRounds(std::unique_ptr<RoundsPort> rounds) {
-  engine_->WithBaton([&] { rounds->Join(&runtime_->letters()); });
+  engine_->WithProgressLock([&] { rounds->Join(&runtime_->letters()); });
   return rounds_.Keep(std::move(rounds), clock_.Now());
 }
 
@@ -222,7 +222,7 @@ void Session::CloseRounds(uint64_t number) {
 
 void Session::SweepRounds() {
   for (const std::unique_ptr<RoundsPort>& rounds : rounds_.TakeUnused()) {
-    engine_->WithBaton([&] { rounds->Part(&runtime_->letters()); });
+    engine_->WithProgressLock([&] { rounds->Part(&runtime_->letters()); });
     for (uint64_t offset : rounds->Blocks()) FreeBlock(offset);
   }
   for (const std::unique_ptr<PairsPort>& pairs : pairs_.TakeUnused()) FreeBlock(pairs->offset());
@@ -241,7 +241,7 @@ Status Session::StartTimeline(const std::string& path) {
 void Session::StopTimeline() { SwapTimeline(nullptr); }
 
 void Session::SwapTimeline(std::unique_ptr<Timeline> timeline) {
-  engine_->WithBaton([&] {
+  engine_->WithProgressLock([&] {
     const std::lock_guard lock(mutex_);
     timeline_.swap(timeline);
     runtime_->SetTimeline(timeline_.get());
@@ -255,13 +255,13 @@ void Session::TraceSpan(const char* name, Time begin, Time end) {
 
 std::string Session::StatusText() {
   std::string text;
-  engine_->WithBaton([&] { text = runtime_->StatusText(); });
+  engine_->WithProgressLock([&] { text = runtime_->StatusText(); });
   return text;
 }
 
 std::vector<int32_t> Session::Awaited(const Operation& operation) {
   std::vector<int32_t> ranks;
-  engine_->WithBaton([&] { ranks = runtime_->Awaited(operation); });
+  engine_->WithProgressLock([&] { ranks = runtime_->Awaited(operation); });
   engine_->Kick();  // the question may have to be sent
   return ranks;
 }
@@ -269,7 +269,7 @@ std::vector<int32_t> Session::Awaited(const Operation& operation) {
 std::string Session::StatsJson() {
   const RoundsPort::Counters rounds = RoundCounters();
   std::string json = "{";
-  engine_->WithBaton([&] {
+  engine_->WithProgressLock([&] {
     const Runtime::Counters& r = runtime_->counters();
     const Executor::Counters& e = runtime_->executor().counters();
     Field(&json, "operations", r.ended);

@@ -98,7 +98,7 @@ class Session {
   std::mutex device_mutex_;
   std::unique_ptr<Device> device_;      // protected by device_mutex_; once there it stays
   int32_t device_index_ = 0;            // the same
-  std::unique_ptr<Timeline> timeline_;  // changed with the baton and mutex_ held
+  std::unique_ptr<Timeline> timeline_;  // changed with the progress lock and mutex_ held
   std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Engine> engine_;
 

@@ -82,8 +82,8 @@ struct Group {
 // which `order` tells apart. Never 0.
 uint64_t GroupKey(const std::vector<Rank>& members, std::string_view order = {});
 
-// What is kept of a name from one request to the next, so that it need not be looked up again. The
-// baton holder's.
+// What is kept of a name from one request to the next, so that it need not be looked up again. For
+// the holder of the progress lock.
 struct NameMemo {
   void* stream = nullptr;  // the negotiator's
 };
@@ -108,7 +108,7 @@ struct Request {
   std::vector<uint64_t> peers;  // neighbor_allreduce: the own table of core/base/peers.h
   Time submitted_at = 0;
   uint64_t waits = 0;    // how often this rank had waited for an operation before it submitted this
-  bool awaited = false;  // somebody waits for it (rule N6); the baton holder's
+  bool awaited = false;  // somebody waits for it (rule N6); the holder of the progress lock's
   bool callback_only = false;  // nobody waits for its handle: a callback tells its end
   bool shadow = false;  // submitted by the runtime for a rank that has joined (core/agree/join.h)
   // Events of the inputs' device that the runtime recorded, and gives back at the end.

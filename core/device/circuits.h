@@ -2,7 +2,7 @@
 // *circuit*, which all members open together, once for the group, and keep (NCCL's communicators).
 //
 // Contract:
-//  C1. No call waits, neither for the device nor for peers. Baton held.
+//  C1. No call waits, neither for the device nor for peers. Progress lock held.
 //  C2. Members open a circuit with one id, which the first of them has made; it is ready on each by
 //      and by, or fails. Nothing bounds how long that takes.
 //  C3. Work is launched on a ready circuit one at a time: the next once IsLaunched has said yes. It

@@ -3,7 +3,7 @@
 //
 // Slabs are allocated once, cut into rooms (core/device/room_pool.h) and never given back: peers
 // have them open. A room has a word by which every rank of the host finds it: where its slab's key
-// lies in its owner's region, and how far into the slab it is. Baton held.
+// lies in its owner's region, and how far into the slab it is. Progress lock held.
 #ifndef COVEY_CORE_DEVICE_COMMON_ROOMS_H_
 #define COVEY_CORE_DEVICE_COMMON_ROOMS_H_
 

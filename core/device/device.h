@@ -5,7 +5,7 @@
 // besides the user's streams. A mark is a number of a queue: the work handed over before it.
 //
 // Contract:
-//  V1. No call waits for the device but Drain; Pin takes a while. Baton held, unless said
+//  V1. No call waits for the device but Drain; Pin takes a while. Progress lock held, unless said
 //      otherwise.
 //  V2. A queue's marks rise, are never 0, and are reached in order.
 //  V3. Memory of the host handed to Copy is pinned, or the copy may be slow; it and the device's

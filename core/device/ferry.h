@@ -15,7 +15,7 @@
 //      however it ended.
 //  F4. A room serves another exchange only after the last copy from and to it is over.
 //
-// Baton held. After a failure of the device (V4) answers are kFailed or false.
+// Progress lock held. After a failure of the device (V4) answers are kFailed or false.
 #ifndef COVEY_CORE_DEVICE_FERRY_H_
 #define COVEY_CORE_DEVICE_FERRY_H_
 

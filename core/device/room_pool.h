@@ -1,6 +1,6 @@
 // Rooms of a few sizes, used again and again: what a device and the host copy between.
 //
-// A room is cut once and stays one of its size; what cuts it is the owner's. Baton held.
+// A room is cut once and stays one of its size; what cuts it is the owner's. Progress lock held.
 //
 // Invariant: a room is handed out again only after the device has reached the marks it was given
 // back with (rule F4 of core/device/ferry.h).

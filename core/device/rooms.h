@@ -3,7 +3,7 @@
 //
 // Slabs are pinned once and cut into rooms (core/device/room_pool.h). Of the arena no more than
 // `arena_bytes` are taken, so that landing blocks find theirs; what does not fit comes from the
-// heap, where peers reach it more slowly. Baton held.
+// heap, where peers reach it more slowly. Progress lock held.
 #ifndef COVEY_CORE_DEVICE_ROOMS_H_
 #define COVEY_CORE_DEVICE_ROOMS_H_
 

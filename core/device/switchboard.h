@@ -15,7 +15,7 @@
 //                                 them use one device
 //   else                       -> staged
 //
-// Baton held. No thread, no clock.
+// Progress lock held. No thread, no clock.
 #ifndef COVEY_CORE_DEVICE_SWITCHBOARD_H_
 #define COVEY_CORE_DEVICE_SWITCHBOARD_H_
 

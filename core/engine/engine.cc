@@ -25,8 +25,8 @@ constexpr Time kGather = 100 * kMicrosecond;
 // While more keep coming, and nothing else is to be done, it leaves them so many times: each that
 // it takes costs the submitter's core the memory it lies in.
 constexpr int kMostGathers = 8;
-// A part of Options::recheck: how often a thread that waits for the baton looks by itself.
-constexpr Time kBatonLooks = 20;
+// A part of Options::recheck: how often a thread that waits for the progress lock looks by itself.
+constexpr Time kLockLooks = 20;
 
 }  // namespace
 
@@ -49,15 +49,15 @@ void Engine::Stop() {
 
 bool Engine::TryAcquire() {
   // The exchange alone would take the cache line from the thread that drives.
-  return !baton_.load() && !baton_.exchange(true);
+  return !progress_lock_.load() && !progress_lock_.exchange(true);
 }
 
 void Engine::Release() {
   const bool idle = runtime_->Idle();
   transport_->SetParked(idle ? Sleeper::kMailOnly : Sleeper::kEngine);
-  baton_.store(false);
+  progress_lock_.store(false);
   if (sleepers_.load() > 0) return NotifySleepers();
-  // Whoever rang the engine thread a moment ago found it without the baton: look for them.
+  // Whoever rang the engine thread a moment ago found it without the progress lock: look for them.
   if (IsWorkLeft(idle)) transport_->Ring(Sleeper::kEngine);
 }
 
@@ -124,8 +124,8 @@ void Engine::ThreadMain() {
   }
 }
 
-// Dekker with IsWorkLeft: either the waiter that released the baton sees how long the engine thread
-// sleeps, or the engine thread, awake by looks_at_, found the baton free.
+// Dekker with IsWorkLeft: either the waiter that released the progress lock sees how long the
+// engine thread sleeps, or the engine thread, awake by looks_at_, found the progress lock free.
 void Engine::ParkThread(uint32_t ticket, Time until) {
   looks_at_.store(until);
   transport_->Park(Sleeper::kEngine, ticket, until);
@@ -140,7 +140,7 @@ bool Engine::GoesOn(Burst* burst) {
   return more;
 }
 
-// With the baton; gives it back.
+// With the progress lock; gives it back.
 Engine::Turn Engine::DriveUntilIdle() {
   transport_->SetParked(Sleeper::kNobody);
   Turn turn{.until = kNever, .worked = false, .took = false, .idle = false, .again = false};
@@ -159,7 +159,7 @@ Engine::Turn Engine::DriveUntilIdle() {
   turn.worked |= turn.again;
   turn.idle = runtime_->Idle();
   transport_->SetParked(turn.idle ? Sleeper::kMailOnly : Sleeper::kEngine);
-  baton_.store(false);
+  progress_lock_.store(false);
   if (sleepers_.load() > 0) NotifySleepers();
   // A waiter that takes over sees to what is left.
   if (claims_.load() > 0) {
@@ -183,7 +183,7 @@ bool Engine::DriveUntil(const std::atomic<bool>& ended, Time deadline) {
   while (!ended.load(std::memory_order_acquire) && !stop_.load(std::memory_order_relaxed)) {
     has_claimed = !TryAcquire();
     if (has_claimed) {
-      AwaitBaton(ended, deadline);
+      AwaitProgressLock(ended, deadline);
     } else {
       DriveFor(ended, deadline);
       Release();
@@ -196,11 +196,11 @@ bool Engine::DriveUntil(const std::atomic<bool>& ended, Time deadline) {
   return ended.load(std::memory_order_acquire);
 }
 
-// After AwaitBaton, by a waiter that leaves without having driven. The engine thread and those that
-// released the baton may have given way to it. If the baton is held, its holder finds no claim when
-// it releases it; if it is free, this is the last who can ring.
+// After AwaitProgressLock, by a waiter that leaves without having driven. The engine thread and
+// those that released the progress lock may have given way to it. If the progress lock is held, its
+// holder finds no claim when it releases it; if it is free, this is the last who can ring.
 void Engine::HandOn() {
-  if (!baton_.load() && IsWorkLeft(transport_->Parked() == Sleeper::kMailOnly))
+  if (!progress_lock_.load() && IsWorkLeft(transport_->Parked() == Sleeper::kMailOnly))
     transport_->Ring(Sleeper::kEngine);
 }
 
@@ -208,7 +208,8 @@ bool Engine::IsWorkLeft(bool idle) const {
   return !idle || queue_->HasQueued() || transport_->HasMail() || due_.load() < looks_at_.load();
 }
 
-// With the baton: until it has ended, the deadline, or somebody else needs the baton.
+// With the progress lock: until it has ended, the deadline, or somebody else needs the progress
+// lock.
 void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
   transport_->SetParked(Sleeper::kNobody);
   Waiter waiter({.spin = options_.oversubscribed ? 0 : options_.spin, .yields = options_.yields});
@@ -229,31 +230,31 @@ void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
   }
 }
 
-// Another thread drives: until it has ended or the baton is free.
-void Engine::AwaitBaton(const std::atomic<bool>& ended, Time deadline) {
+// Another thread drives: until it has ended or the progress lock is free.
+void Engine::AwaitProgressLock(const std::atomic<bool>& ended, Time deadline) {
   claims_.fetch_add(1);
   Kick();  // what this thread submitted may have been announced to nobody: see covey_request.waits
   Waiter waiter({.yields = options_.yields});
-  while (!ended.load(std::memory_order_acquire) && baton_.load(std::memory_order_relaxed))
+  while (!ended.load(std::memory_order_acquire) && progress_lock_.load(std::memory_order_relaxed))
     if (!waiter.LooksAgain(false, 0)) break;
   std::unique_lock lock(mutex_);
   sleepers_.fetch_add(1);
-  const Time longest = std::min(deadline - MonotonicNow(), options_.recheck / kBatonLooks);
+  const Time longest = std::min(deadline - MonotonicNow(), options_.recheck / kLockLooks);
   changed_.wait_for(lock, std::chrono::nanoseconds(std::max<Time>(longest, 0)),
-                    [&] { return ended.load() || !baton_.load() || stop_.load(); });
+                    [&] { return ended.load() || !progress_lock_.load() || stop_.load(); });
   sleepers_.fetch_sub(1);
   claims_.fetch_sub(1);
 }
 
-void Engine::WithBaton(const std::function<void()>& fn) {
+void Engine::WithProgressLock(const std::function<void()>& fn) {
   wanted_.fetch_add(1);
   while (!TryAcquire()) {
     transport_->Ring(Sleeper::kWaiter);
     transport_->Ring(Sleeper::kEngine);
     std::unique_lock lock(mutex_);
     sleepers_.fetch_add(1);
-    changed_.wait_for(lock, std::chrono::nanoseconds(options_.recheck / kBatonLooks),
-                      [&] { return !baton_.load(); });
+    changed_.wait_for(lock, std::chrono::nanoseconds(options_.recheck / kLockLooks),
+                      [&] { return !progress_lock_.load(); });
     sleepers_.fetch_sub(1);
   }
   wanted_.fetch_sub(1);

@@ -1,20 +1,21 @@
-// The thread of a runtime, and who drives it: the baton.
+// The thread of a runtime, and who drives it: the progress lock.
 //
-// Whoever holds the baton runs Runtime::RunOnce. A thread that waits for an operation takes it and
-// drives the runtime itself, so that a small blocking operation costs no hand-over between threads;
-// otherwise the engine thread drives. Holder or not, nobody spins when there are more ranks than
-// cores: spin, then yield, then park.
+// Whoever holds the progress lock runs Runtime::RunOnce. A thread that waits for an operation takes
+// it and drives the runtime itself, so that a small blocking operation costs no hand-over between
+// threads; otherwise the engine thread drives. Holder or not, nobody spins when there are more
+// ranks than cores: spin, then yield, then park.
 //
 // Invariants:
-//  1. At most one thread is inside RunOnce (baton_).
+//  1. At most one thread is inside RunOnce (progress_lock_).
 //  2. No thread sleeps while there is work that no other will do: before parking a sleeper
-//     publishes it (SetParked) and looks once more; a waiter that gives the baton back leaves
-//     kEngine published and rings the engine thread when something is still under way, or due
-//     before that thread looks by itself. While a waiter claims the baton (claims_), the engine
-//     thread and whoever releases it leave the rest to that waiter, which hands on what is left if
-//     it leaves without driving (HandOn). Every pass, the last before parking too, tells waiters
-//     of what it has ended (Look). Stop is looked for after the ticket.
-//  3. Callbacks run on the engine thread or a waiter, without the baton and without any lock.
+//     publishes it (SetParked) and looks once more; a waiter that gives the progress lock back
+//     leaves kEngine published and rings the engine thread when something is still under way, or
+//     due before that thread looks by itself. While a waiter claims the progress lock (claims_),
+//     the engine thread and whoever releases it leave the rest to that waiter, which hands on what
+//     is left if it leaves without driving (HandOn). Every pass, the last before parking too, tells
+//     waiters of what it has ended (Look). Stop is looked for after the ticket.
+//  3. Callbacks run on the engine thread or a waiter, without the progress lock and without any
+//     lock.
 #ifndef COVEY_CORE_ENGINE_ENGINE_H_
 #define COVEY_CORE_ENGINE_ENGINE_H_
 
@@ -55,8 +56,8 @@ class Engine {
   // The same for what RunOnce makes true; not counted in waited_ns.
   bool DriveUntil(const std::atomic<bool>& ended, Time deadline);
 
-  // Runs `fn` with the baton held. Any thread but one that holds it.
-  void WithBaton(const std::function<void()>& fn);
+  // Runs `fn` with the progress lock held. Any thread but one that holds it.
+  void WithProgressLock(const std::function<void()>& fn);
 
   Time waited_ns() const { return waited_ns_.load(std::memory_order_relaxed); }
 
@@ -82,7 +83,7 @@ class Engine {
   Turn DriveUntilIdle();
   bool GoesOn(Burst* burst);
   void DriveFor(const std::atomic<bool>& ended, Time deadline);
-  void AwaitBaton(const std::atomic<bool>& ended, Time deadline);
+  void AwaitProgressLock(const std::atomic<bool>& ended, Time deadline);
   void HandOn();
   bool IsWorkLeft(bool idle) const;
   void NotifySleepers();
@@ -93,11 +94,11 @@ class Engine {
   TensorQueue* queue_;
   std::thread thread_;
   std::atomic<bool> stop_{false};
-  std::atomic<bool> baton_{false};
+  std::atomic<bool> progress_lock_{false};
   // Submitters need not ring the engine thread: waiters drive anyway; it looks again soon.
   std::atomic<bool> lazy_{false};
   std::atomic<bool> gathers_{false};
-  std::atomic<int> wanted_{0};  // WithBaton callers in line: drivers give way
+  std::atomic<int> wanted_{0};  // WithProgressLock callers in line: drivers give way
   std::atomic<int> claims_{0};  // waiters that would drive: the engine thread gives way
   std::atomic<int> sleepers_{0};
   std::atomic<Time> due_{kNever};  // what the last pass returned
@@ -106,7 +107,7 @@ class Engine {
   std::atomic<Time> waited_ns_{0};
   std::mutex mutex_;
   std::condition_variable
-      changed_;  // the baton became free, or an operation ended while sleepers_ > 0
+      changed_;  // the progress lock became free, or an operation ended while sleepers_ > 0
 };
 
 }  // namespace covey

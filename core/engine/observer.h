@@ -1,8 +1,8 @@
 // What a runtime tells whoever watches it: every message, begin and end, as it happens. For the
 // simulator's checkers and the transcripts; production has none.
 //
-// Called with the baton held, in the order in which things happen on that rank. An observer only
-// looks: it calls nothing of the runtime, and what it is shown is valid during the call.
+// Called with the progress lock held, in the order in which things happen on that rank. An observer
+// only looks: it calls nothing of the runtime, and what it is shown is valid during the call.
 //
 // `id` is the operation a stream runs. An exchange of a bundle is told once for each operation it
 // moves, with the bundle's entry; begun void, with the bundle's own name and number. It ends under

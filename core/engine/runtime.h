@@ -3,7 +3,7 @@
 //
 // RunOnce is the only control flow. No thread, no lock, no clock of its own: core/engine/engine.h
 // runs it in production, the simulator runs N of them in one process under a virtual clock. All
-// functions are the baton holder's unless said otherwise.
+// functions are the holder of the progress lock's unless said otherwise.
 #ifndef COVEY_CORE_ENGINE_RUNTIME_H_
 #define COVEY_CORE_ENGINE_RUNTIME_H_
 
@@ -78,7 +78,7 @@ class Runtime {
   // Tensors may lie on this device from now on; it outlives the runtime.
   void AddDevice(DeviceType type, Device* device);
 
-  // Any thread may set it before the first RunOnce or under the baton; null = off.
+  // Any thread may set it before the first RunOnce or under the progress lock; null = off.
   void SetTimeline(Timeline* timeline) { timeline_ = timeline; }
 
   // Questions of peers ("where are you?") waiting for Tell; see core/engine/stall.h.

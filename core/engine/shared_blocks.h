@@ -6,7 +6,7 @@
 // level 2: 256 KiB in 37 us with three slots of 64 KiB, in 14 us with 24.) Only the first streams
 // get so many: with many streams each one's slots are cold without it.
 //
-// The baton holder's.
+// The progress lock holder's.
 #ifndef COVEY_CORE_ENGINE_SHARED_BLOCKS_H_
 #define COVEY_CORE_ENGINE_SHARED_BLOCKS_H_
 

@@ -6,7 +6,7 @@
 // (kHere).
 //
 // The questions are the one thing shared with another thread (the adapter's watcher): asked() and
-// Tell are any thread's, the rest the baton holder's.
+// Tell are any thread's, the rest the holder of the progress lock's.
 #ifndef COVEY_CORE_ENGINE_STALL_H_
 #define COVEY_CORE_ENGINE_STALL_H_
 

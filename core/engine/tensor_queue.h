@@ -1,8 +1,9 @@
 // Submissions from user threads, and the operations behind the handles they got.
 //
-// The only meeting point of user threads and the thread that holds the baton: one mutex, held for a
-// few instructions. It does not decide anything about an operation beyond refusing a name already
-// in flight, and memory that another operation in flight uses (core/engine/memory_in_use.h).
+// The only meeting point of user threads and the thread that holds the progress lock: one mutex,
+// held for a few instructions. It does not decide anything about an operation beyond refusing a
+// name already in flight, and memory that another operation in flight uses
+// (core/engine/memory_in_use.h).
 //
 // Invariants:
 //  1. An Operation is owned here from Submit until it has ended *and* its handle was released *and*
@@ -44,25 +45,25 @@ class TensorQueue {
   // How often operations were first waited for.
   uint64_t waits() const { return waits_.load(std::memory_order_acquire); }
 
-  // Baton holder: moves all queued operations to `taken` (which is cleared first). Cheap when there
-  // are none.
+  // Holder of the progress lock: moves all queued operations to `taken` (which is cleared first).
+  // Cheap when there are none.
   void TakeAll(std::vector<Operation*>* taken);
   bool HasQueued() const { return queued() > 0; }
   size_t queued() const { return queued_count_.load(std::memory_order_acquire); }
 
-  // Baton holder: these have ended. Their callbacks, if any, are queued. Afterwards they may be
-  // gone. Clears `ended`.
+  // Holder of the progress lock: these have ended. Their callbacks, if any, are queued. Afterwards
+  // they may be gone. Clears `ended`.
   struct Ended {
     Operation* operation;
     Status status;
   };
   void Finish(std::vector<Ended>* ended);
 
-  // Baton holder: these names are not known any more, but for those in flight again.
+  // Holder of the progress lock: these names are not known any more, but for those in flight again.
   void Forget(const std::vector<NameMemo*>& names);
   size_t known_names();
 
-  // Runs queued callbacks. Any thread that holds neither the baton nor a lock.
+  // Runs queued callbacks. Any thread that holds neither the progress lock nor a lock.
   bool HasCallbacks() const { return callback_count_.load(std::memory_order_acquire) > 0; }
   void RunCallbacks();
 

@@ -61,7 +61,7 @@ class RoundsPort {
   // All members have agreed. `places`, by member: what each has offered, an offset in its region
   // where they share memory.
   virtual void Open(const std::vector<uint64_t>& places) = 0;
-  // With the baton: its letters are carried from now on, or no longer.
+  // With the progress lock: its letters are carried from now on, or no longer.
   virtual void Join(LetterBox*) {}
   virtual void Part(LetterBox*) {}
 

@@ -4,7 +4,7 @@
 // Frames stand in the same mailboxes as messages and pass none of them by; a peer that takes none
 // holds up no other. The number of a channel is agreed when it is opened. Frames of one that is not
 // open here yet are kept, at most as many as its window allows, of at most 256 channels of a peer.
-// Baton holder.
+// Holder of the progress lock.
 #ifndef COVEY_CORE_REPLICATED_LETTER_BOX_H_
 #define COVEY_CORE_REPLICATED_LETTER_BOX_H_
 

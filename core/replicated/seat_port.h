@@ -6,7 +6,7 @@
 // waits. Where no majority of members answers, nobody goes on, for longer than max_wait; who waits
 // says so in the log, and of whom.
 //
-// Any thread, but for what LetterPort has: the baton holder.
+// Any thread, but for what LetterPort has: the holder of the progress lock.
 #ifndef COVEY_CORE_REPLICATED_SEAT_PORT_H_
 #define COVEY_CORE_REPLICATED_SEAT_PORT_H_
 

@@ -3,7 +3,7 @@
 //
 // Works in pieces of whole blocks that stay in the cache. What a schedule calls a segment may lie
 // in several tensors: a piece that does is gathered first. No state but scratch and the codecs
-// looked up; called with the baton held.
+// looked up; called with the progress lock held.
 #ifndef COVEY_CORE_RUN_CODER_H_
 #define COVEY_CORE_RUN_CODER_H_
 

@@ -1,8 +1,8 @@
 // Moves every exchange that has begun, as far as its peers' ticks allow (rule N9).
 //
-// Called with the baton held; never blocks, never calls a framework. It does not decide what may
-// begin (that is core/agree) nor which algorithm runs (core/plan/selector.h, a pure function handed
-// in).
+// Called with the progress lock held; never blocks, never calls a framework. It does not decide
+// what may begin (that is core/agree) nor which algorithm runs (core/plan/selector.h, a pure
+// function handed in).
 //
 // Invariants:
 //  1. User memory is written only after every member's begin is known and all begins agree (rule

@@ -1,7 +1,7 @@
 // Performs the steps of a schedule that touch data: resolves what a Buffer names to memory and
 // calls the kernels.
 //
-// No state of its own but scratch; called with the baton held.
+// No state of its own but scratch; called with the progress lock held.
 #ifndef COVEY_CORE_RUN_MOVER_H_
 #define COVEY_CORE_RUN_MOVER_H_
 

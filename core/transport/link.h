@@ -1,8 +1,8 @@
 // What a network has to offer: whole messages between two ranks, in order.
 // core/transport/mirrored.h makes a Transport of it.
 //
-// Called with the baton held. Contract: per ordered pair every message arrives once, whole, in
-// order, or the peer is reported as lost and nothing follows; between pairs any order.
+// Called with the progress lock held. Contract: per ordered pair every message arrives once, whole,
+// in order, or the peer is reported as lost and nothing follows; between pairs any order.
 #ifndef COVEY_CORE_TRANSPORT_LINK_H_
 #define COVEY_CORE_TRANSPORT_LINK_H_
 

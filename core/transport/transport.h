@@ -2,7 +2,8 @@
 // to sleep.
 //
 // A transport moves bytes and knows nothing of collectives. Unless said otherwise a call comes from
-// the thread that holds the baton (see core/engine/engine.h); none of them blocks except Park().
+// the thread that holds the progress lock (see core/engine/engine.h); none of them blocks except
+// Park().
 //
 // Contract:
 //  T1. Mailbox: per ordered pair once, whole, in order; between pairs any order.
@@ -105,11 +106,11 @@ class Transport {
   virtual bool IsLost(Rank) const { return false; }
 
   // Parking, for core/engine/engine.h. A process has two sleepers: its engine thread, and the
-  // waiter that holds the baton. A sleeper takes a ticket, calls SetParked, looks for work once
-  // more, and only then Park, which returns when rung since the ticket was taken, or at `until`.
-  // SetParked says whom peers must ring: kNobody: somebody is awake; kMailOnly: the engine thread,
-  // but only for messages, because no exchange waits for a tick. Ring wakes kEngine or kWaiter of
-  // this process. Any thread.
+  // waiter that holds the progress lock. A sleeper takes a ticket, calls SetParked, looks for work
+  // once more, and only then Park, which returns when rung since the ticket was taken, or at
+  // `until`. SetParked says whom peers must ring: kNobody: somebody is awake; kMailOnly: the engine
+  // thread, but only for messages, because no exchange waits for a tick. Ring wakes kEngine or
+  // kWaiter of this process. Any thread.
   enum class Sleeper : uint32_t { kNobody = 0, kEngine = 1, kWaiter = 2, kMailOnly = 3 };
   virtual uint32_t Ticket(Sleeper sleeper) = 0;
   virtual void SetParked(Sleeper sleeper) = 0;

@@ -3,7 +3,7 @@
 //
 // Not watched, and so never reported: this process itself (ranks of one process, as in tests, share
 // a fate), processes of another PID namespace (their number means nothing here), and all of them
-// where the kernel offers no pidfd. Baton holder, or the thread that joins.
+// where the kernel offers no pidfd. Holder of the progress lock, or the thread that joins.
 #ifndef COVEY_OPS_TRANSPORTS_SHM_WATCH_H_
 #define COVEY_OPS_TRANSPORTS_SHM_WATCH_H_
 

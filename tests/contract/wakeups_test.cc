@@ -68,8 +68,8 @@ TEST_P(WakeupsTest, OfOperationsThatEndInTheBackground) {
   });
 }
 
-// Two waiters claim the baton in turn, so that the engine thread gives way to them, and leave
-// together while an operation that neither waits for is under way.
+// Two waiters claim the progress lock in turn, so that the engine thread gives way to them, and
+// leave together while an operation that neither waits for is under way.
 TEST_P(WakeupsTest, OfWhatWaitersLeaveBehind) {
   RunRanks(GetParam(), "", [](int, covey_runtime*& runtime) {
     constexpr int kRounds = 300;
@@ -140,7 +140,7 @@ TEST_P(WakeupsTest, OfAWaiterByAnotherThatDrives) {
   });
 }
 
-TEST_P(WakeupsTest, OfAWaiterThatDrivesByACallThatNeedsTheBaton) {
+TEST_P(WakeupsTest, OfAWaiterThatDrivesByACallThatNeedsTheProgressLock) {
   RunRanks(GetParam(), "", [](int rank, covey_runtime*& runtime) {
     OneSleepsAndAnother(runtime, rank, [](covey_runtime* own) {
       char text[256];
@@ -212,7 +212,7 @@ TEST_P(WakeupsTest, OfMessagesToTheCoordinator) {
   });
 }
 
-// The baton is taken from whoever drives, or sleeps with it.
+// The progress lock is taken from whoever drives, or sleeps with it.
 TEST_P(WakeupsTest, OfThreadsThatAskForMemory) {
   RunRanks(GetParam(), "", [](int, covey_runtime*& runtime) {
     std::atomic<bool> over{false};
