@@ -2,15 +2,15 @@
 
 # Mutant -> the files it changes, and which tests are to fail (mutants/caught.cc).
 CODE_MUTANTS = {
-    "c_child_of_fork_calls": (["core/api/shell.cc"], "LifeTest.AChild*"),
+    "c_child_of_fork_calls": (["core/api/runtime_handle.cc"], "LifeTest.AChild*"),
     "c_null_group_is_followed": (["core/api/c_api.cc"], "MisuseTest.*"),
     "c_null_runtime_is_followed": (["core/api/c_api.cc"], "MisuseTest.*"),
-    "c_open_again_with_other_arguments": (["core/api/shell.cc"], "LifeTest.UseBefore*"),
+    "c_open_again_with_other_arguments": (["core/api/runtime_handle.cc"], "LifeTest.UseBefore*"),
     "c_release_does_not_wait": (["core/api/c_api.cc"], "HandlesEndTest.*"),
     "c_release_holds_nothing": (["core/api/c_api.cc"], "Each/HandlesTest.*/release"),
     "c_result_is_taken_twice": (["core/api/c_api.cc"], "ResultTest.*"),
     "c_shutdown_is_a_timeout": (["core/api/c_api.cc"], "HandlesEndTest.*"),
-    "c_size_of_structs_is_not_looked_at": (["core/api/shell.cc"], "MisuseTest.*"),
+    "c_size_of_structs_is_not_looked_at": (["core/api/runtime_handle.cc"], "MisuseTest.*"),
     "c_wait_holds_nothing": (["core/api/c_api.cc"], "Each/HandlesTest.*/wait"),
     "engine_progress_lock_for_two": (
         ["core/engine/engine.cc"],
@@ -83,10 +83,10 @@ CODE_MUTANTS = {
         ["ops/transports/shm_words.cc"],
         "*RoundsTest.WithAll*/*:*/PairsTest.*:ShmWordsTest.ARing*",
     ),
-    "view_first_pages_alone": (["core/base/private_view.cc"], "PrivateViewTest.*"),
-    "view_locked_pages_are_not_copied": (["core/base/private_view.cc"], "PrivateViewTest.*"),
-    "view_shared_pages_count_as_written": (["core/base/private_view.cc"], "PrivateViewTest.*"),
-    "view_written_pages_are_kept": (["core/base/private_view.cc"], "PrivateViewTest.*"),
+    "view_first_pages_alone": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
+    "view_locked_pages_are_not_copied": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
+    "view_shared_pages_count_as_written": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
+    "view_written_pages_are_kept": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
 }
 
 # The tests; those in C that have a main are in mutants/c_tests.c.
@@ -101,7 +101,7 @@ BODIES = [
     "contract/thread_network.h",
     "contract/threads.h",
     "contract/wakeups_test.cc",
-    "unit/base/private_view_test.cc",
+    "unit/base/copy_on_write_test.cc",
     "unit/c_expect.h",
     "unit/engine/engine_test.cc",
     "unit/engine/tensor_queue_test.cc",

@@ -14,7 +14,7 @@ from typing import List
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _LIMIT_S = 240
-_BASE = ["check", "codec_card", "json", "nearest", "status", "types"]
+_BASE = ["check", "codec_descriptor", "json", "nearest", "status", "types"]
 _FLAGS = ["-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
 _GTEST = ["-lgtest_main", "-lgtest", "-lpthread"]
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/base/channel.h"
-#include "core/base/peers.h"
+#include "core/base/neighbor_weights.h"
 
 namespace covey {
 namespace {

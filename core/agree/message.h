@@ -80,8 +80,8 @@ struct Message {
   uint64_t waits = 0;     // announce: how often its rank had waited when it was submitted
   Time submitted_at = 0;  // announce: on its rank's clock
   Time waited = 0;        // missing: for so long
-  std::vector<PlanMember> members;    // freeze, frozen, switch; retire, idle, drop
-  std::vector<uint64_t> peers;        // announce of a neighbor_allreduce: core/base/peers.h
+  std::vector<PlanMember> members;  // freeze, frozen, switch; retire, idle, drop
+  std::vector<uint64_t> peers;  // announce of a neighbor_allreduce: core/base/neighbor_weights.h
   StatusCode code = StatusCode::kOk;  // error; announce: this rank cannot take part
   int32_t peer = -1;                  // error; all joined
   std::string text;  // error, here; announce: the knobs that must agree, or why it cannot take part

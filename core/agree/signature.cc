@@ -142,7 +142,7 @@ bool Decode(Reader* reader, Signature* s) {
   s->form.header_bytes = reader->Get<uint32_t>();
   s->form.elem_bits = reader->Get<uint32_t>();
   const auto count = reader->Get<uint32_t>();
-  if (s->codec.empty() ? s->form != CodedForm{} : !s->form.Possible()) return false;
+  if (s->codec.empty() ? s->form != EncodedLayout{} : !s->form.Possible()) return false;
   if (!reader->ok() || kind >= kNumKinds || dtype >= kNumDTypes || op >= kNumOps ||
       device > static_cast<uint8_t>(DeviceType::kFake))
     return false;

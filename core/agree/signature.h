@@ -24,7 +24,7 @@ struct Signature {
   double prescale = 1.0;
   double postscale = 1.0;  // as the user gave it, without average's 1/n
   std::string codec;       // empty = none; its form follows from it
-  CodedForm form;
+  EncodedLayout form;
   std::vector<Shape> shapes;  // one per tensor; dims[0] is 0 where kinds gather
 
   size_t Elems() const;

@@ -7,8 +7,8 @@
 #include "core/api/covey.h"
 #include "core/api/covey_control.h"
 #include "core/api/covey_waiting.h"
+#include "core/api/runtime_handle.h"
 #include "core/api/session.h"
-#include "core/api/shell.h"
 #include "core/base/arena.h"
 #include "core/device/plugin_device.h"
 #include "core/engine/engine.h"
@@ -64,9 +64,9 @@ namespace {
 covey_runtime* MakeDefault() {
   covey_runtime* shell = g_default.load();
   if (shell != nullptr) return shell;
-  covey_runtime* fresh = NewShell();
+  covey_runtime* fresh = NewRuntimeHandle();
   if (fresh == nullptr || g_default.compare_exchange_strong(shell, fresh)) return fresh;
-  DeleteShell(fresh);
+  DeleteRuntimeHandle(fresh);
   return shell;
 }
 
@@ -119,7 +119,7 @@ covey_code covey_init(const covey_config* config, covey_error* error) {
   if (shell == nullptr) return Report(Status::Exhausted("no memory for a runtime"), error);
   const Use use(shell);
   if (use.forked()) return Report(use.status(), error);
-  return Report(covey::OpenShell(shell, config, environ), error);
+  return Report(covey::OpenRuntime(shell, config, environ), error);
 }
 
 covey_code covey_shutdown(covey_error* error) {
@@ -127,7 +127,7 @@ covey_code covey_shutdown(covey_error* error) {
   if (shell == nullptr) return COVEY_OK;
   const Use use(shell);
   if (use.forked()) return Report(use.status(), error);
-  covey::CloseShell(shell);
+  covey::CloseRuntime(shell);
   return COVEY_OK;
 }
 
@@ -136,13 +136,13 @@ int covey_is_initialized(void) { return Use(OrDefault(nullptr)).get() != nullptr
 covey_code covey_runtime_new(const covey_config* config, covey_runtime** runtime,
                              covey_error* error) {
   if (runtime == nullptr) return Report(Status::InvalidArgument("runtime is NULL"), error);
-  covey_runtime* shell = covey::NewShell();
+  covey_runtime* shell = covey::NewRuntimeHandle();
   if (shell == nullptr) return Report(Status::Exhausted("no memory for a runtime"), error);
   *runtime = shell;
   Status status = Status::Ok();
   {
     const Use use(shell);
-    status = covey::OpenShell(shell, config, environ);
+    status = covey::OpenRuntime(shell, config, environ);
   }
   if (!status.ok()) {
     covey_runtime_free(shell);
@@ -156,9 +156,9 @@ void covey_runtime_free(covey_runtime* runtime) {
   {
     const Use use(OrDefault(runtime));
     if (use.forked()) return;
-    covey::CloseShell(runtime);
+    covey::CloseRuntime(runtime);
   }
-  covey::DeleteShell(runtime);
+  covey::DeleteRuntimeHandle(runtime);
 }
 
 int covey_rank(covey_runtime* runtime) {

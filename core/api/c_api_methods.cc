@@ -3,7 +3,7 @@
 #include "core/api/session.h"
 
 #include "core/api/c_api.h"
-#include "core/api/shell.h"
+#include "core/api/runtime_handle.h"
 #include "core/method/method.h"
 
 namespace covey {

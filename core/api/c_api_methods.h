@@ -2,7 +2,7 @@
 #ifndef COVEY_CORE_API_C_API_METHODS_H_
 #define COVEY_CORE_API_C_API_METHODS_H_
 
-#include "core/api/shell.h"
+#include "core/api/runtime_handle.h"
 #include "core/method/method.h"
 
 namespace covey {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/api/covey.h"
-#include "core/api/shell.h"
+#include "core/api/runtime_handle.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
 #include "core/partial/layout.h"

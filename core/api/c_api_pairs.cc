@@ -4,10 +4,10 @@
 #include "core/api/c_api.h"
 #include "core/api/c_api_offers.h"
 #include "core/api/covey_pairs.h"
+#include "core/api/runtime_handle.h"
 #include "core/api/session.h"
-#include "core/api/shell.h"
 #include "core/base/clock.h"
-#include "core/base/codec_card.h"
+#include "core/base/codec_descriptor.h"
 #include "core/method/method.h"
 
 namespace covey {

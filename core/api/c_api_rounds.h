@@ -4,7 +4,7 @@
 
 #include "core/api/c_api.h"
 #include "core/api/covey_rounds.h"
-#include "core/api/shell.h"
+#include "core/api/runtime_handle.h"
 #include "core/base/clock.h"
 #include "core/partial/rounds_port.h"
 

@@ -1,8 +1,8 @@
 // covey_submit: from a request to an operation in the queue.
 #include "core/api/c_api.h"
 #include "core/api/covey.h"
+#include "core/api/runtime_handle.h"
 #include "core/api/session.h"
-#include "core/api/shell.h"
 #include "core/api/validate.h"
 #include "core/engine/engine.h"
 

@@ -3,8 +3,8 @@
 
 #include "core/api/c_api.h"
 #include "core/api/covey_window.h"
+#include "core/api/runtime_handle.h"
 #include "core/api/session.h"
-#include "core/api/shell.h"
 #include "core/transport/window.h"
 
 namespace covey {

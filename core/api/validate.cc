@@ -6,7 +6,7 @@
 
 #include "core/api/covey_neighbors.h"
 #include "core/base/finite.h"
-#include "core/base/peers.h"
+#include "core/base/neighbor_weights.h"
 #include "core/engine/overlap.h"
 #include "core/run/codec.h"
 

@@ -67,7 +67,7 @@ void Arena::BecomePrivate() {
 
 std::byte* Arena::PrivateOf(const std::byte* data, size_t length_bytes, size_t* written) {
   const std::lock_guard lock(mutex_);
-  if (!std::exchange(has_view_, true)) view_ = PrivateView::Map(fd_, mapping_bytes_);
+  if (!std::exchange(has_view_, true)) view_ = CopyOnWrite::Map(fd_, mapping_bytes_);
   if (view_ == nullptr) return nullptr;
   const auto offset = static_cast<size_t>(data - base_);
   *written = view_->Refresh(offset, length_bytes);

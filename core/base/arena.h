@@ -16,7 +16,7 @@
 #include <memory>
 #include <mutex>
 
-#include "core/base/private_view.h"
+#include "core/base/copy_on_write.h"
 #include "core/base/status.h"
 
 namespace covey {
@@ -45,7 +45,7 @@ class Arena {
   uint64_t OffsetOf(const std::byte* data, size_t length_bytes) const;
 
   // [data, data + length_bytes) of the mapping, also of others' regions, where this process alone
-  // sees what it writes (private_view.h), refreshed. *written: pages of it had been; null: not
+  // sees what it writes (copy_on_write.h), refreshed. *written: pages of it had been; null: not
   // possible here. It lies there as long as the arena.
   std::byte* PrivateOf(const std::byte* data, size_t length_bytes, size_t* written);
 
@@ -80,7 +80,7 @@ class Arena {
   std::map<uint64_t, uint64_t> in_use_;  // offset -> length
   int references_ = 1;
   bool has_view_ = false;  // null where it is not possible
-  std::unique_ptr<PrivateView> view_;
+  std::unique_ptr<CopyOnWrite> view_;
 };
 
 }  // namespace covey

@@ -77,10 +77,10 @@ struct alignas(64) Cell {
 static_assert(sizeof(Cell) == 192);
 
 // After the cell lies a table, two deep as `placement` is: an alltoall's splits, one word per
-// member, or the peers of a neighbor_allreduce (core/base/peers.h). It does not fit in a cell, and
-// a landing slot is no place for them: slots turn as fast as an algorithm allows, but a member may
-// read a begin as late as that of the next exchange permits. Every block has the table, so that a
-// stream may become an alltoall in the landing space it has.
+// member, or the peers of a neighbor_allreduce (core/base/neighbor_weights.h). It does not fit in a
+// cell, and a landing slot is no place for them: slots turn as fast as an algorithm allows, but a
+// member may read a begin as late as that of the next exchange permits. Every block has the table,
+// so that a stream may become an alltoall in the landing space it has.
 constexpr size_t TableWords(size_t members) { return members + (members + 63) / 64; }
 constexpr size_t TableOffset(size_t turn, size_t members) {
   return sizeof(Cell) + turn * TableWords(members) * sizeof(uint64_t);

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "core/base/check.h"
-#include "core/base/nearest.h"
+#include "core/base/edit_distance.h"
 
 namespace covey {
 namespace {

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/coded_form.h"
+#include "core/base/encoded_layout.h"
 #include "core/base/status.h"
 #include "core/base/types.h"
 
@@ -99,13 +99,13 @@ struct Request {
   Rank root = kNoRank;
   double prescale = 1.0;
   double postscale = 1.0;
-  std::string codec;  // with every parameter (core/run/codec.h); empty = none
-  CodedForm form;     // of the codec
-  uint64_t draw = 0;  // what a codec that rounds at random draws by; 0: by the occurrence
+  std::string codec;   // with every parameter (core/run/codec.h); empty = none
+  EncodedLayout form;  // of the codec
+  uint64_t draw = 0;   // what a codec that rounds at random draws by; 0: by the occurrence
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;  // one per input; none where the kind gathers
   std::vector<int64_t> splits;  // alltoall: rows of the input for each member, from the first on
-  std::vector<uint64_t> peers;  // neighbor_allreduce: the own table of core/base/peers.h
+  std::vector<uint64_t> peers;  // neighbor_allreduce: the own table of core/base/neighbor_weights.h
   Time submitted_at = 0;
   uint64_t waits = 0;    // how often this rank had waited for an operation before it submitted this
   bool awaited = false;  // somebody waits for it (rule N6); the holder of the progress lock's

@@ -17,12 +17,12 @@
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/engine/observer.h"
-#include "core/engine/shared_blocks.h"
+#include "core/engine/staging_allocator.h"
 #include "core/engine/stall.h"
 #include "core/engine/tensor_queue.h"
 #include "core/engine/timeline.h"
 #include "core/plan/selector.h"
-#include "core/replicated/letter_box.h"
+#include "core/replicated/channel_mux.h"
 #include "core/run/executor.h"
 
 namespace covey {
@@ -85,7 +85,7 @@ class Runtime {
   Stall& stall() { return stall_; }
 
   // What seats write to each other.
-  LetterBox& letters() { return letters_; }
+  ChannelMux& letters() { return letters_; }
 
   const Counters& counters() const { return counters_; }
   const Executor& executor() const { return executor_; }
@@ -117,13 +117,13 @@ class Runtime {
   Transport* transport_;
   TensorQueue* queue_;
   Timeline* timeline_ = nullptr;
-  std::unique_ptr<SharedBlocks> blocks_;
+  std::unique_ptr<StagingAllocator> blocks_;
   Negotiator negotiator_;
   Coordinator coordinator_;
   Join join_;
   Executor executor_;
   Stall stall_;
-  LetterBox letters_;
+  ChannelMux letters_;
   Counters counters_;
   Time next_peer_poll_ = 0;
   Time next_stall_look_ = 0;

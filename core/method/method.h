@@ -24,10 +24,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/codec_card.h"
+#include "core/base/codec_descriptor.h"
 #include "core/base/status.h"
 #include "core/base/types.h"
-#include "core/method/notation.h"
+#include "core/method/value_syntax.h"
 #include "core/plan/topology.h"
 
 namespace covey {
@@ -41,7 +41,7 @@ struct MethodParameter {
   int64_t minimum;
   int64_t maximum;
   const char* help;
-  Notation notation = Notation::kNumber;
+  ValueSyntax syntax = ValueSyntax::kNumber;
 };
 
 // The values covey_payload and covey_admission have in covey.h: append, never renumber.
@@ -62,7 +62,7 @@ enum class Membership : int32_t {
 
 // The versions of a method that has them; but for `warmup` the same at all versions.
 struct MethodRounds {
-  int64_t admit = kAdmitAll;  // who must have come, as Notation::kAdmission has it
+  int64_t admit = kAdmitAll;  // who must have come, as ValueSyntax::kAdmission has it
   uint64_t seed = 0;          // of what is drawn
   Time grace = 0;             // then it waits so long for more; kAutoTime: by its own steps
   int64_t log = 0;            // results kept
@@ -165,7 +165,7 @@ struct MethodChoice {
   const Method* method = nullptr;
   std::vector<int64_t> settings;
   int64_t warmup_steps = 0;             // in its first steps gradients of all
-  int64_t clip_norm = 0;                // Notation::kNorm
+  int64_t clip_norm = 0;                // ValueSyntax::kNorm
   std::string codec = {};               // with every value, '+' for ','; empty: none
   int64_t from = 0;                     // the version it begins at
   std::vector<MethodChoice> then = {};  // none, or the one that begins later

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "core/base/codec_card.h"
+#include "core/base/codec_descriptor.h"
 #include "core/method/method_common.h"
 
 namespace covey {

@@ -30,7 +30,7 @@ inline constexpr MethodParameter kCommon[] = {
          "the largest norm, over all parameters, of the gradients of an update: longer ones are "
          "scaled down to it. Averaged gradients once for each update, alike on all ranks; where "
          "models are averaged, each rank's own before its own step. off: any norm",
-     .notation = Notation::kNorm},
+     .syntax = ValueSyntax::kNorm},
 };
 enum Common : uint8_t { kWarmup, kClip, kNumCommon };
 static_assert(std::size(kCommon) == kNumCommon);

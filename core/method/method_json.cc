@@ -3,15 +3,15 @@
 
 #include "core/base/json.h"
 #include "core/method/method_common.h"
-#include "core/method/notation.h"
+#include "core/method/value_syntax.h"
 
 namespace covey {
 namespace {
 
 std::string JsonValue(const MethodParameter& parameter, int64_t value) {
-  if (parameter.notation == Notation::kNumber) return std::to_string(value);
+  if (parameter.syntax == ValueSyntax::kNumber) return std::to_string(value);
   std::string json;
-  AppendJsonString(WriteAs(parameter.notation, value), &json);
+  AppendJsonString(WriteAs(parameter.syntax, value), &json);
   return json;
 }
 

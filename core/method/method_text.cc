@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
-#include "core/base/nearest.h"
+#include "core/base/edit_distance.h"
 #include "core/method/method_common.h"
-#include "core/method/notation.h"
+#include "core/method/value_syntax.h"
 
 namespace covey {
 namespace {
@@ -78,46 +78,46 @@ Status UnknownParameter(const Method& method, std::string_view name) {
 }
 
 Status ReadValue(const MethodParameter& parameter, std::string_view text, int64_t* value) {
-  const std::optional<int64_t> read = ReadAs(parameter.notation, text);
+  const std::optional<int64_t> read = ReadAs(parameter.syntax, text);
   if (read.has_value() && *read >= parameter.minimum && *read <= parameter.maximum) {
     *value = *read;
     return Status::Ok();
   }
   const std::string unit = parameter.unit;
   std::string range = unit.empty() ? "a whole number" : "a number of " + unit;
-  if (parameter.notation == Notation::kTime) range = "a time such as 20ms";
-  if (IsOneOfTwo(parameter.notation))
+  if (parameter.syntax == ValueSyntax::kTime) range = "a time such as 20ms";
+  if (IsOneOfTwo(parameter.syntax))
     return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
-                                   ", which is not " + WriteAs(parameter.notation, 0) + " or " +
-                                   WriteAs(parameter.notation, 1));
-  if (parameter.notation == Notation::kPairing)
+                                   ", which is not " + WriteAs(parameter.syntax, 0) + " or " +
+                                   WriteAs(parameter.syntax, 1));
+  if (parameter.syntax == ValueSyntax::kPairing)
     return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
                                    ", which is not auto, bipartite, ring, full or matching");
-  if (TopologyKind kind; parameter.notation == Notation::kTopology)
+  if (TopologyKind kind; parameter.syntax == ValueSyntax::kTopology)
     return Status::InvalidArgument(std::string(parameter.name) + ": " +
                                    KindOf(text, &kind).message());
-  if (parameter.notation == Notation::kAdmission)
+  if (parameter.syntax == ValueSyntax::kAdmission)
     return Status::InvalidArgument(
         std::string(parameter.name) + " is " + Quoted(text) + ", which is not solo, all, " +
         (parameter.minimum < kAdmitDrawn ? "majority, first2 (one of 2 that are drawn), " : "") +
         "a number of ranks from 1, or a part of them such as 0.5, of three decimals at most");
-  std::string least = WriteAs(parameter.notation, parameter.minimum);
-  if (parameter.notation == Notation::kOrAuto) {
+  std::string least = WriteAs(parameter.syntax, parameter.minimum);
+  if (parameter.syntax == ValueSyntax::kOrAuto) {
     range = "auto or " + range;
     least = "1";
   }
-  if (parameter.notation == Notation::kTimeOrAuto) {
+  if (parameter.syntax == ValueSyntax::kTimeOrAuto) {
     range = "auto or a time such as 20ms";
     least = "0s";
   }
-  if (parameter.notation == Notation::kNorm || parameter.notation == Notation::kLimit) {
-    range = parameter.notation == Notation::kNorm ? "off or a number"
-                                                  : "off, auto or a time such as 2s";
-    least = WriteAs(parameter.notation, 1);
+  if (parameter.syntax == ValueSyntax::kNorm || parameter.syntax == ValueSyntax::kLimit) {
+    range = parameter.syntax == ValueSyntax::kNorm ? "off or a number"
+                                                   : "off, auto or a time such as 2s";
+    least = WriteAs(parameter.syntax, 1);
   }
   return Status::InvalidArgument(std::string(parameter.name) + " is " + Quoted(text) +
                                  ", which is not " + range + " from " + least + " to " +
-                                 WriteAs(parameter.notation, parameter.maximum));
+                                 WriteAs(parameter.syntax, parameter.maximum));
 }
 
 // The parameter with this name or letter; size() when there is none.
@@ -175,7 +175,7 @@ Status ReadThen(std::string_view word, std::string_view text, MethodChoice* befo
   const std::string_view head = word.substr(0, end);
   const size_t at = std::min(head.find('@'), head.size());
   const std::string_view step = head.substr(std::min(at + 1, head.size()));
-  const std::optional<int64_t> from = ReadAs(Notation::kNumber, step);
+  const std::optional<int64_t> from = ReadAs(ValueSyntax::kNumber, step);
   if (at == head.size() || from.value_or(-1) < 0 || *from > kManySteps)
     return Status::InvalidArgument("then is " + Quoted(word) +
                                    ", which is not a method and the step it begins at, such as "
@@ -220,11 +220,11 @@ Status ReadMethod(std::string_view name, std::string_view settings, std::string_
 
 // What is off is not written, so that a method without it keeps its text.
 bool IsWritten(const MethodParameter& parameter, int64_t value) {
-  return parameter.notation != Notation::kLimit || value != kOff;
+  return parameter.syntax != ValueSyntax::kLimit || value != kOff;
 }
 
 std::string WordOf(const MethodParameter& parameter, int64_t value) {
-  return std::string(parameter.name) + "=" + WriteAs(parameter.notation, value);
+  return std::string(parameter.name) + "=" + WriteAs(parameter.syntax, value);
 }
 
 // How far a rank may fall behind in a warm-up before the others wait for it.

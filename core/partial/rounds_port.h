@@ -28,7 +28,7 @@
 
 namespace covey {
 
-class LetterBox;
+class ChannelMux;
 
 class RoundsPort {
  public:
@@ -62,8 +62,8 @@ class RoundsPort {
   // where they share memory.
   virtual void Open(const std::vector<uint64_t>& places) = 0;
   // With the progress lock: its letters are carried from now on, or no longer.
-  virtual void Join(LetterBox*) {}
-  virtual void Part(LetterBox*) {}
+  virtual void Join(ChannelMux*) {}
+  virtual void Part(ChannelMux*) {}
 
   const RoundLayout& layout() const { return memory_.layout(); }
   size_t hypers() const { return memory_.hypers(); }

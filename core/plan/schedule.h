@@ -27,7 +27,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/coded_form.h"
+#include "core/base/encoded_layout.h"
 #include "core/base/types.h"
 
 namespace covey {
@@ -119,7 +119,7 @@ struct Problem {
   DType dtype = DType::kF32;
   uint64_t length_bytes = 0;  // allreduce, broadcast, reducescatter: of the (fused) message
   uint64_t slot_bytes = 64;
-  CodedForm form;  // of the codec of float32 that is reduced or mixed; none: elements travel
+  EncodedLayout form;  // of the codec of float32 that is reduced or mixed; none: elements travel
   // Bytes. allgather: [size] of each member's input. reducescatter: [size] of each member's output;
   // the message is in their order. alltoall: [size * size], what i has for j at i * size + j; i's
   // message is in the order of j, j's output in the order of i.
@@ -140,7 +140,7 @@ constexpr uint32_t NumSegments(uint64_t length_bytes, uint64_t slot_bytes) {
 inline uint64_t SegmentBytes(const Problem& p) {
   return p.form.Codes() ? p.form.ElemsIn(p.slot_bytes) * sizeof(float) : p.slot_bytes;
 }
-inline uint64_t TravellingBytes(const CodedForm& form, uint64_t length_bytes) {
+inline uint64_t TravellingBytes(const EncodedLayout& form, uint64_t length_bytes) {
   return form.Codes() ? form.EncodedBytes(length_bytes / sizeof(float)) : length_bytes;
 }
 

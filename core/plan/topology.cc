@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/base/check.h"
-#include "core/base/nearest.h"
+#include "core/base/edit_distance.h"
 #include "core/base/rng.h"
 
 namespace covey {

@@ -2,7 +2,7 @@
 // (core/replicated/seat.h).
 //
 // The seat is run, and its letters are carried, by whoever drives the process's runtime
-// (core/replicated/letter_box.h): its engine thread while the trainer computes, and a trainer that
+// (core/replicated/channel_mux.h): its engine thread while the trainer computes, and a trainer that
 // waits. Where no majority of members answers, nobody goes on, for longer than max_wait; who waits
 // says so in the log, and of whom.
 //
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "core/partial/rounds_port.h"
-#include "core/replicated/letter_box.h"
+#include "core/replicated/channel_mux.h"
 #include "core/replicated/seat.h"
 
 namespace covey {
@@ -39,8 +39,8 @@ class SeatPort final : public RoundsPort, public LetterPort {
   std::vector<size_t> MemberBytes() const override;
   // The first member's place is the number of the channel.
   void Open(const std::vector<uint64_t>& places) override;
-  void Join(LetterBox* box) override { box->Open(channel_, group_, this); }
-  void Part(LetterBox* box) override { box->Close(channel_); }
+  void Join(ChannelMux* box) override { box->Open(channel_, group_, this); }
+  void Part(ChannelMux* box) override { box->Close(channel_); }
 
   void Expect(std::span<void* const>) override {}
   Status Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) override;

@@ -24,8 +24,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/codec_card.h"
-#include "core/base/coded_form.h"
+#include "core/base/codec_descriptor.h"
+#include "core/base/encoded_layout.h"
 #include "core/base/kernels.h"
 #include "core/base/status.h"
 
@@ -35,7 +35,7 @@ struct Codec {
   const char* name;  // "int8"
   const char* card;  // for users: bytes per element, error, what happens to NaN; one line
   std::span<const CodecParameter> parameters;  // at most kMaxCodecParameters
-  CodedForm (*form)(const CodecValues&);       // ENSURES: Possible()
+  EncodedLayout (*form)(const CodecValues&);   // ENSURES: Possible()
   // Of rule D3.
   double (*bound)(const CodecValues&, double largest_magnitude);
   // `seed` is for codecs that round at random: it differs between ranks, occurrences and pieces of
@@ -62,13 +62,13 @@ struct CodecRegistration {
 struct ChosenCodec {
   const Codec* codec = nullptr;
   CodecValues values{};
-  CodedForm form;
+  EncodedLayout form;
   std::string text;  // with every value, so equal texts are equal codecs: "int8@block=256"
 
   bool Draws() const { return codec->draws != nullptr && codec->draws(values); }
 };
 
-// Reads the text of core/base/codec_card.h. The error says what there is and what is nearest.
+// Reads the text of core/base/codec_descriptor.h. The error says what there is and what is nearest.
 Status ParseCodec(std::string_view text, ChosenCodec* chosen);
 
 // All codecs, then those of near_codec.h: a JSON array of {name, card, parameters: [{name, default,

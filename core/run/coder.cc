@@ -11,7 +11,7 @@ namespace {
 // About as many elements are coded at once: 16 KiB for each member.
 constexpr size_t kPieceElems = 4096;
 
-size_t PieceBytes(const CodedForm& form) {
+size_t PieceBytes(const EncodedLayout& form) {
   return std::max<size_t>(1, kPieceElems / form.block_elems) * form.block_elems * sizeof(float);
 }
 
@@ -26,7 +26,7 @@ uint64_t SeedOf(const Exchange& x, size_t begin_bytes) {
 
 // Calls fn(offset, length, coded): each piece of a range, and where in its code the piece begins.
 template <typename Fn>
-void ForEachPiece(const CodedForm& form, size_t length_bytes, Fn fn) {
+void ForEachPiece(const EncodedLayout& form, size_t length_bytes, Fn fn) {
   const size_t piece_bytes = PieceBytes(form);
   size_t coded = 0;
   for (size_t at = 0; at < length_bytes; at += piece_bytes) {

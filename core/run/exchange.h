@@ -18,7 +18,7 @@
 
 #include "core/base/channel.h"
 #include "core/base/kernels.h"
-#include "core/base/peers.h"
+#include "core/base/neighbor_weights.h"
 #include "core/base/spans.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"

@@ -128,11 +128,11 @@ bool Executor::StagesInput(const Exchange& x) const {
   return r.kind != Kind::kBroadcast || r.group->members[x.Me()] == r.root;
 }
 
-// Whether this rank decides how what the group reduces is staged, see core/run/store_choice.h.
+// Whether this rank decides how what the group reduces is staged, see core/run/store_tuner.h.
 bool Executor::LearnsStores(const Exchange& x) const {
   return x.Me() == 0 && x.size() > 1 && x.entry != 0 && Reduces(x.request->kind) &&
          x.codec == nullptr && !x.in_common && !x.for_circuit && transport_->SharesMemory() &&
-         x.input.length_bytes() >= StoreChoice::kLeastBytes;
+         x.input.length_bytes() >= StoreTuner::kLeastBytes;
 }
 
 // The begin header, the placement and the first segment, then tick 1.
@@ -192,7 +192,7 @@ void Executor::PushBegin(Exchange* x) {
   transport_->Push(members, header, TableOffset(2, x->size()) - offsetof(Cell, begin));
   if (x->entry == 0 || x->for_circuit) return;
   if (Gathers(x->request->kind) || x->request->kind == Kind::kNeighborAllreduce) {
-    const CodedForm& form = x->request->form;
+    const EncodedLayout& form = x->request->form;
     const size_t slot = x->channel->slot_bytes;
     const size_t segment = form.Codes() ? form.ElemsIn(slot) * sizeof(float) : slot;
     const size_t first = TravellingBytes(form, std::min<size_t>(x->input.length_bytes(), segment));

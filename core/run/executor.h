@@ -26,7 +26,7 @@
 #include "core/run/coder.h"
 #include "core/run/exchange.h"
 #include "core/run/mover.h"
-#include "core/run/store_choice.h"
+#include "core/run/store_tuner.h"
 #include "core/transport/transport.h"
 
 namespace covey {
@@ -163,7 +163,7 @@ class Executor {
   LaunchOrder order_;
   Circuits* circuits_ = nullptr;  // of the device of the type
   DeviceType circuits_of_ = DeviceType::kCpu;
-  StoreChoice stores_;
+  StoreTuner stores_;
   std::vector<Exchange*> active_;
   bool awaits_device_ = false;
   std::vector<Exchange*> ended_;

@@ -20,7 +20,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/base/codec_card.h"
+#include "core/base/codec_descriptor.h"
 #include "core/base/kernels.h"
 
 namespace covey {

@@ -25,7 +25,7 @@ constexpr Reduction kCast{DType::kBF16, Op::kSum};
 
 constexpr size_t kBlock = 64;
 
-CodedForm Form(const CodecValues&) { return {.block_elems = kBlock, .elem_bits = 16}; }
+EncodedLayout Form(const CodecValues&) { return {.block_elems = kBlock, .elem_bits = 16}; }
 
 bool Draws(const CodecValues& values) { return values[0] == 1; }
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Reduction kCast{DType::kF16, Op::kSum};
 
-CodedForm Form(const CodecValues&) { return {.block_elems = 64, .elem_bits = 16}; }
+EncodedLayout Form(const CodecValues&) { return {.block_elems = 64, .elem_bits = 16}; }
 
 double Bound(const CodecValues&, double largest_magnitude) {
   if (largest_magnitude >= 65520) return std::numeric_limits<double>::infinity();

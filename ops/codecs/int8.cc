@@ -29,7 +29,7 @@ constexpr float kRounder = 12582912;  // 1.5 * 2^23
 constexpr uint32_t kInfinityBits = 0x7f800000;
 constexpr size_t kHeaderBytes = sizeof(float);
 
-CodedForm Form(const CodecValues& values) {
+EncodedLayout Form(const CodecValues& values) {
   return {.block_elems = static_cast<uint32_t>(values[0]),
           .header_bytes = kHeaderBytes,
           .elem_bits = 8};
@@ -72,7 +72,7 @@ float ScaleOf(float largest) {
     elements[i] = static_cast<float>(static_cast<int8_t>(in[i])) * scale;
 }
 
-[[gnu::always_inline]] inline void EncodeBlocks(const CodedForm& form,
+[[gnu::always_inline]] inline void EncodeBlocks(const EncodedLayout& form,
                                                 std::span<const float> elements, std::byte* out) {
   for (size_t at = 0; at < elements.size(); at += form.block_elems) {
     const size_t count = std::min<size_t>(form.block_elems, elements.size() - at);
@@ -83,7 +83,7 @@ float ScaleOf(float largest) {
   }
 }
 
-[[gnu::always_inline]] inline void DecodeBlocks(const CodedForm& form, const std::byte* in,
+[[gnu::always_inline]] inline void DecodeBlocks(const EncodedLayout& form, const std::byte* in,
                                                 std::span<float> elements) {
   for (size_t at = 0; at < elements.size(); at += form.block_elems) {
     const size_t count = std::min<size_t>(form.block_elems, elements.size() - at);
@@ -94,14 +94,14 @@ float ScaleOf(float largest) {
 
 void Encode(const Kernels& kernels, const CodecValues& values, std::span<const float> elements,
             uint64_t, std::byte* out) {
-  const CodedForm form = Form(values);
+  const EncodedLayout form = Form(values);
   RunOn(
       kernels, [&]() __attribute__((always_inline)) { EncodeBlocks(form, elements, out); });
 }
 
 void Decode(const Kernels& kernels, const CodecValues& values, const std::byte* in,
             std::span<float> elements) {
-  const CodedForm form = Form(values);
+  const EncodedLayout form = Form(values);
   RunOn(
       kernels, [&]() __attribute__((always_inline)) { DecodeBlocks(form, in, elements); });
 }

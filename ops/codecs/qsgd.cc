@@ -34,7 +34,7 @@ constexpr uint32_t kInfinityBits = 0x7f800000;
 constexpr size_t kHeaderBytes = sizeof(float);
 constexpr size_t kLanes = 16;  // of the sum of squares: its order is the same on every machine
 
-CodedForm Form(const CodecValues& values) {
+EncodedLayout Form(const CodecValues& values) {
   return {.block_elems = static_cast<uint32_t>(values[1]),
           .header_bytes = kHeaderBytes,
           .elem_bits = static_cast<uint32_t>(values[0])};
@@ -144,7 +144,7 @@ template <uint32_t kBits>
 }
 
 template <uint32_t kBits>
-[[gnu::always_inline]] inline void EncodeBlocks(const CodedForm& form,
+[[gnu::always_inline]] inline void EncodeBlocks(const EncodedLayout& form,
                                                 std::span<const float> elements, uint64_t seed,
                                                 std::byte* out) {
   const auto drawn = static_cast<uint32_t>(seed ^ (seed >> 32));
@@ -159,7 +159,7 @@ template <uint32_t kBits>
 }
 
 template <uint32_t kBits>
-[[gnu::always_inline]] inline void DecodeBlocks(const CodedForm& form, const std::byte* in,
+[[gnu::always_inline]] inline void DecodeBlocks(const EncodedLayout& form, const std::byte* in,
                                                 std::span<float> elements) {
   for (size_t at = 0; at < elements.size(); at += form.block_elems) {
     const size_t count = std::min<size_t>(form.block_elems, elements.size() - at);
@@ -179,7 +179,7 @@ void WithBits(uint32_t bits, Fn fn) {
 
 void Encode(const Kernels& kernels, const CodecValues& values, std::span<const float> elements,
             uint64_t seed, std::byte* out) {
-  const CodedForm form = Form(values);
+  const EncodedLayout form = Form(values);
   WithBits(form.elem_bits, [&]<uint32_t kBits>() {
     RunOn(
         kernels, [&]() __attribute__((always_inline)) {
@@ -190,7 +190,7 @@ void Encode(const Kernels& kernels, const CodecValues& values, std::span<const f
 
 void Decode(const Kernels& kernels, const CodecValues& values, const std::byte* in,
             std::span<float> elements) {
-  const CodedForm form = Form(values);
+  const EncodedLayout form = Form(values);
   WithBits(form.elem_bits, [&]<uint32_t kBits>() {
     RunOn(
         kernels, [&]() __attribute__((always_inline)) { DecodeBlocks<kBits>(form, in, elements); });

@@ -31,7 +31,7 @@ constexpr size_t kKeptBytes = 6;
 constexpr uint16_t kNotFinite = 0xffff;  // instead of a number
 constexpr uint32_t kInfinityBits = 0x7f800000;
 
-CodedForm Form(const CodecValues& values) {
+EncodedLayout Form(const CodecValues& values) {
   return {.block_elems = static_cast<uint32_t>(values[1]),
           .header_bytes = kHeaderBytes,
           .elem_bits = static_cast<uint32_t>(values[0])};
@@ -40,7 +40,7 @@ CodedForm Form(const CodecValues& values) {
 double Bound(const CodecValues&, double largest_magnitude) { return largest_magnitude; }
 
 // Of a block of `count` elements.
-size_t Room(const CodedForm& form, size_t count) {
+size_t Room(const EncodedLayout& form, size_t count) {
   return std::min(count, (kHeaderBytes - kCountBytes + count * form.elem_bits / 8) / kKeptBytes);
 }
 
@@ -62,7 +62,7 @@ bool Choose(std::span<const float> block, size_t kept, std::span<uint64_t> keys)
   return true;
 }
 
-void EncodeBlock(const CodedForm& form, std::span<const float> block, std::byte* out) {
+void EncodeBlock(const EncodedLayout& form, std::span<const float> block, std::byte* out) {
   std::array<uint64_t, kMaxBlock> keys;
   const size_t kept = Room(form, block.size());
   std::fill_n(out, form.BlockBytes(block.size()), std::byte{0});
@@ -79,7 +79,7 @@ void EncodeBlock(const CodedForm& form, std::span<const float> block, std::byte*
   }
 }
 
-void DecodeBlock(const CodedForm& form, const std::byte* in, std::span<float> block) {
+void DecodeBlock(const EncodedLayout& form, const std::byte* in, std::span<float> block) {
   uint16_t kept = 0;
   std::memcpy(&kept, in, kCountBytes);
   const bool finite = kept != kNotFinite;
@@ -95,7 +95,7 @@ void DecodeBlock(const CodedForm& form, const std::byte* in, std::span<float> bl
 
 void Encode(const Kernels&, const CodecValues& values, std::span<const float> elements, uint64_t,
             std::byte* out) {
-  const CodedForm form = Form(values);
+  const EncodedLayout form = Form(values);
   for (size_t at = 0; at < elements.size(); at += form.block_elems) {
     const size_t count = std::min<size_t>(form.block_elems, elements.size() - at);
     EncodeBlock(form, elements.subspan(at, count), out);
@@ -105,7 +105,7 @@ void Encode(const Kernels&, const CodecValues& values, std::span<const float> el
 
 void Decode(const Kernels&, const CodecValues& values, const std::byte* in,
             std::span<float> elements) {
-  const CodedForm form = Form(values);
+  const EncodedLayout form = Form(values);
   for (size_t at = 0; at < elements.size(); at += form.block_elems) {
     const size_t count = std::min<size_t>(form.block_elems, elements.size() - at);
     DecodeBlock(form, in, elements.subspan(at, count));

@@ -37,7 +37,7 @@ constexpr MethodParameter kParameters[] = {
      .help =
          "who averages with whom: bipartite, ring (both for even numbers of ranks), full (all in "
          "turn), matching (random pairs); auto: bipartite, or for an odd number matching",
-     .notation = Notation::kPairing},
+     .syntax = ValueSyntax::kPairing},
     kPairSeed,
     kPairMaxWait,
 };

@@ -33,7 +33,7 @@ constexpr MethodParameter kParameters[] = {
              "with those that have come, and who is missing is not waited for until it has kept up "
              "for 3 steps; auto: 10 times the median of its own steps, at least 1s, in finish() at "
              "least 10s, and 60s in its first steps; off: for ever",
-     .notation = Notation::kLimit},
+     .syntax = ValueSyntax::kLimit},
 };
 
 MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {

@@ -52,7 +52,7 @@ constexpr MethodParameter kParameters[] = {
      .maximum = ValueOf(TopologyKind::kMatching),
      .help = "who averages with whom: ring, exponential, one_peer (another one each step), "
              "bipartite (pairs, for even numbers of ranks), full (all), matching (random pairs)",
-     .notation = Notation::kTopology},
+     .syntax = ValueSyntax::kTopology},
     {.name = "order",
      .letter = "",
      .unit = "",
@@ -61,7 +61,7 @@ constexpr MethodParameter kParameters[] = {
      .maximum = 1,
      .help = "cwa (combine while adapting): average, then update with gradients of the model as it "
              "was before; atc (adapt then combine): update, then average",
-     .notation = Notation::kOrder},
+     .syntax = ValueSyntax::kOrder},
     {.name = "seed",
      .letter = "",
      .unit = "",
@@ -79,7 +79,7 @@ constexpr MethodParameter kParameters[] = {
          "how long a step, and finish(), waits for the others: then a step raises Timeout, which "
          "names who is missing, and called again waits on; finish() names them and ends with "
          "this rank's own model; auto: 60s; off: for ever",
-     .notation = Notation::kLimit},
+     .syntax = ValueSyntax::kLimit},
 };
 
 MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t version) {

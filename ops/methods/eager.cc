@@ -45,7 +45,7 @@ constexpr MethodParameter kParameters[] = {
      .maximum = 1 << 20,
      .help = "who must have come before a step is done: solo, all, a number of ranks, a part of "
              "them such as 0.5, majority (one that is drawn for each step), first2 (one of two)",
-     .notation = Notation::kAdmission},
+     .syntax = ValueSyntax::kAdmission},
     {.name = "grace",
      .letter = "",
      .unit = "time",
@@ -54,7 +54,7 @@ constexpr MethodParameter kParameters[] = {
      .maximum = 3600 * kSecond,
      .help = "how long it waits for more once they have: with solo, a deadline after the first; "
              "auto: a twentieth of the median of a rank's own steps, with progress=skip 0s",
-     .notation = Notation::kTimeOrAuto},
+     .syntax = ValueSyntax::kTimeOrAuto},
     {.name = "max_wait",
      .letter = "",
      .unit = "time",
@@ -66,7 +66,7 @@ constexpr MethodParameter kParameters[] = {
          "with those that have come, and who is missing is not waited for until it has kept up "
          "for 3 steps; auto, or 0s: 10 times the median of its own steps, at least 1s, in finish() "
          "at least 10s, and 60s in its first steps",
-     .notation = Notation::kTimeOrAuto},
+     .syntax = ValueSyntax::kTimeOrAuto},
     {.name = "log",
      .letter = "",
      .unit = "results",
@@ -76,7 +76,7 @@ constexpr MethodParameter kParameters[] = {
      .help =
          "steps a rank may lag behind before it goes on from another one's snapshot; each costs g "
          "bytes of memory per host; auto: as many as 64 MiB hold, 4 to 16",
-     .notation = Notation::kOrAuto},
+     .syntax = ValueSyntax::kOrAuto},
     {.name = "max_staleness",
      .letter = "L",
      .unit = "steps",
@@ -96,7 +96,7 @@ constexpr MethodParameter kParameters[] = {
          "of "
          "the steps it has missed, so that one that is always slow holds up nobody; one that was "
          "not waited for does so in any case",
-     .notation = Notation::kProgress},
+     .syntax = ValueSyntax::kProgress},
     {.name = "seed",
      .letter = "",
      .unit = "",

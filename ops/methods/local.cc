@@ -52,7 +52,7 @@ constexpr MethodParameter kParameters[] = {
          "on with those that have come, and who is missing is not waited for until it has kept "
          "up for 3 averagings; auto: 10 times the median of its own local_steps, at least 1s, in "
          "finish() at least 10s, and 60s in its first ones; off: for ever",
-     .notation = Notation::kLimit},
+     .syntax = ValueSyntax::kLimit},
 };
 
 // The last is kept for who comes late, beside the one that is made.

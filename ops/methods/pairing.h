@@ -21,7 +21,7 @@ inline constexpr MethodParameter kPairMaxWait = {
     .minimum = kMillisecond,
     .maximum = 24 * 3600 * kSecond,
     .help = "how long finish(), and each of warmup_steps, waits for the others; nothing else does",
-    .notation = Notation::kTime};
+    .syntax = ValueSyntax::kTime};
 
 }  // namespace covey
 #endif  // COVEY_OPS_METHODS_PAIRING_H_

@@ -74,7 +74,7 @@ constexpr MethodParameter kParameters[] = {
      .minimum = 0,
      .maximum = 1,
      .help = "fixed: local_steps each time; geometric: a random number of which it is the mean",
-     .notation = Notation::kSpacing},
+     .syntax = ValueSyntax::kSpacing},
     {.name = "exchange",
      .letter = "",
      .unit = "",
@@ -84,7 +84,7 @@ constexpr MethodParameter kParameters[] = {
      .help =
          "blocking: models with the steps just done are averaged; nonblocking: those before them, "
          "and the steps are added to the mean. Neither waits",
-     .notation = Notation::kForm},
+     .syntax = ValueSyntax::kForm},
     {.name = "topology",
      .letter = "",
      .unit = "",
@@ -93,7 +93,7 @@ constexpr MethodParameter kParameters[] = {
      .maximum = kNumPairKinds,
      .help = "who averages with whom: matching (random pairs), full (all in turn), ring, bipartite "
              "(both for even numbers of ranks); auto: matching",
-     .notation = Notation::kPairing},
+     .syntax = ValueSyntax::kPairing},
     kPairSeed,
     kPairMaxWait,
 };

@@ -49,7 +49,7 @@ constexpr MethodParameter kParameters[] = {
      .help =
          "how many average their models after a step, at most; auto: the power of two beside the "
          "root of all",
-     .notation = Notation::kOrAuto},
+     .syntax = ValueSyntax::kOrAuto},
     {.name = "sync_every",
      .letter = "tau",
      .unit = "steps",
@@ -66,7 +66,7 @@ constexpr MethodParameter kParameters[] = {
      .help =
          "who must have come before the other steps are done: solo, all, a number of ranks, or a "
          "part of them such as 0.5",
-     .notation = Notation::kAdmission},
+     .syntax = ValueSyntax::kAdmission},
     {.name = "grace",
      .letter = "",
      .unit = "time",
@@ -76,7 +76,7 @@ constexpr MethodParameter kParameters[] = {
      .help =
          "how long these wait for more once they have; auto: a twentieth of the median of a rank's "
          "own steps",
-     .notation = Notation::kTimeOrAuto},
+     .syntax = ValueSyntax::kTimeOrAuto},
     {.name = "max_wait",
      .letter = "",
      .unit = "time",
@@ -87,7 +87,7 @@ constexpr MethodParameter kParameters[] = {
              "with those that have come, and who is missing is not waited for until it has kept up "
              "for 3 times sync_every steps; auto, or 0s: 10 times the median of its own steps, at "
              "least 1s, in finish() at least 10s, and 60s in its first steps",
-     .notation = Notation::kTimeOrAuto},
+     .syntax = ValueSyntax::kTimeOrAuto},
     {.name = "log",
      .letter = "",
      .unit = "results",

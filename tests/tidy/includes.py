@@ -27,7 +27,7 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
     "core/gossip": ("core/base", "core/partial/layout.h", "core/plan/topology.h",
                     "core/run/codec.h", "core/run/near_codec.h", "core/transport"),
     "core/engine": ("core/agree", "core/base", "core/plan/selector.h",
-                    "core/replicated/letter_box.h", "core/run", "core/transport"),
+                    "core/replicated/channel_mux.h", "core/run", "core/transport"),
     "core/api": ("core",),
     "core/api/covey.h": (),
     **{f"core/api/covey_{part}.h": ("core/api/covey.h",) for part in PARTS},

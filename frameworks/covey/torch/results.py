@@ -2,7 +2,7 @@
 
 The gradients of a version lie in memory that all ranks of a host read, and there ``grad`` points
 to: nothing is copied. What an optimizer, or clipping, does in place to them nobody else sees, but
-it is slow (core/base/private_view.h). So who does it version after version gets copies instead, as
+it is slow (core/base/copy_on_write.h). So who does it version after version gets copies instead, as
 do parameters on a device and ranks that share no memory.
 """
 

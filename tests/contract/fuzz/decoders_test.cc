@@ -6,9 +6,9 @@
 
 #include "core/agree/message.h"
 #include "core/base/config.h"
+#include "core/replicated/channel_mux.h"
 #include "core/replicated/courier.h"
 #include "core/replicated/letter.h"
-#include "core/replicated/letter_box.h"
 #include "core/transport/mirrored.h"
 #include "tests/contract/fuzz/fuzz.h"
 
@@ -155,7 +155,7 @@ TEST_F(DecodersTest, FramesOfManyChannels) {
   ASSERT_TRUE(
       Mirrored::Open({.arena_bytes = 1 << 20}, std::make_unique<ToyLink>(&in, &out), &transport)
           .ok());
-  LetterBox box(transport.get());
+  ChannelMux box(transport.get());
   int kept = 0;
   for (uint64_t channel = 1; channel <= 10'000; ++channel) {
     Courier writer(channel, 2, 128);

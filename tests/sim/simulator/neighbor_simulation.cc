@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/channel.h"
-#include "core/base/peers.h"
+#include "core/base/neighbor_weights.h"
 #include "core/engine/runtime.h"
 #include "core/plan/selector.h"
 #include "core/run/codec.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "core/base/peers.h"
+#include "core/base/neighbor_weights.h"
 
 namespace covey {
 namespace {

@@ -7,10 +7,10 @@
 namespace covey {
 namespace {
 
-CodedForm Form(const CodecValues& values) {
+EncodedLayout Form(const CodecValues& values) {
   return {.block_elems = static_cast<uint32_t>(values[0]), .header_bytes = 4, .elem_bits = 8};
 }
-CodedForm Plain(const CodecValues&) { return {.block_elems = 64, .elem_bits = 16}; }
+EncodedLayout Plain(const CodecValues&) { return {.block_elems = 64, .elem_bits = 16}; }
 
 constexpr CodecParameter kParameters[] = {{"block", 256, 16, 1024, 16}, {"bits", 8, 1, 8, 1}};
 constexpr Codec kTame{"tame", "", {}, Plain, nullptr, nullptr, nullptr};
@@ -72,7 +72,8 @@ TEST(CodecTest, SaysWhatIsWrongWhatThereIsAndWhatIsNearest) {
 }
 
 TEST(CodedFormTest, EverySegmentFitsAndIsTheMostThatDoes) {
-  for (const CodedForm form : {CodedForm{256, 4, 8}, CodedForm{64, 0, 16}, CodedForm{16, 4, 3}}) {
+  for (const EncodedLayout form :
+       {EncodedLayout{256, 4, 8}, EncodedLayout{64, 0, 16}, EncodedLayout{16, 4, 3}}) {
     ASSERT_TRUE(form.Possible());
     for (uint64_t slot_bytes = 64; slot_bytes < 4096; slot_bytes += 4) {
       const uint64_t elems = form.ElemsIn(slot_bytes);

@@ -1,16 +1,16 @@
-#include "core/base/codec_card.h"
+#include "core/base/codec_descriptor.h"
 
 #include <algorithm>
 #include <charconv>
 
-#include "core/base/nearest.h"
+#include "core/base/edit_distance.h"
 
 namespace covey {
 namespace {
 
 // Filled before main() by the registrations of ops/codecs, read-only from then on.
-std::vector<CodecCard>& Catalogue() {
-  static std::vector<CodecCard> catalogue;  // process-wide: registrations only
+std::vector<CodecDescriptor>& Catalogue() {
+  static std::vector<CodecDescriptor> catalogue;  // process-wide: registrations only
   return catalogue;
 }
 
@@ -26,9 +26,9 @@ std::string WhatThereIs(std::string_view mistyped, const std::vector<const char*
   return nearest == nullptr ? "; there are none" : text + "; the nearest is " + nearest;
 }
 
-std::string Of(const CodecCard& card) { return std::string("codec ") + card.name; }
+std::string Of(const CodecDescriptor& card) { return std::string("codec ") + card.name; }
 
-Status ReadNumber(const CodecCard& card, const CodecParameter& p, std::string_view text,
+Status ReadNumber(const CodecDescriptor& card, const CodecParameter& p, std::string_view text,
                   int64_t* value) {
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, *value);
@@ -43,7 +43,7 @@ Status ReadNumber(const CodecCard& card, const CodecParameter& p, std::string_vi
 }
 
 // One "name=number", or the number of the first.
-Status ReadParameter(const CodecCard& card, std::string_view text,
+Status ReadParameter(const CodecDescriptor& card, std::string_view text,
                      std::array<bool, kMaxCodecParameters>* given, CodecValues* values) {
   const size_t equals = std::min(text.find('='), text.size());
   const bool is_number = text.find_first_of("-0123456789") == 0 && equals == text.size();
@@ -68,14 +68,14 @@ Status ReadParameter(const CodecCard& card, std::string_view text,
 
 bool IsOfModels(CodecUse use) { return use == CodecUse::kPairs || use == CodecUse::kNeighbors; }
 
-CodecValues StandardsOf(const CodecCard& card) {
+CodecValues StandardsOf(const CodecDescriptor& card) {
   CodecValues values{};
   for (size_t i = 0; i < card.parameters.size(); ++i) values[i] = card.parameters[i].standard;
   return values;
 }
 
 // Empty: it can be used so.
-std::string WhyUnfit(const CodecCard& card, const CodecValues& values, CodecUse use) {
+std::string WhyUnfit(const CodecDescriptor& card, const CodecValues& values, CodecUse use) {
   if (card.kind == CodecKind::kBeside && use == CodecUse::kNeighbors)
     return " decodes beside one other model, and asks for what was too far from it once more: "
            "with several neighbors at once that would be another exchange of all; adpsgd and "
@@ -90,8 +90,8 @@ std::string WhyUnfit(const CodecCard& card, const CodecValues& values, CodecUse 
 
 Status NoneOf(std::string_view name, CodecUse use) {
   std::vector<const char*> names;
-  for (const CodecCard& card : CodecCards(use)) names.push_back(card.name);
-  for (const CodecCard& card : Catalogue()) {
+  for (const CodecDescriptor& card : CodecCards(use)) names.push_back(card.name);
+  for (const CodecDescriptor& card : Catalogue()) {
     if (name != card.name) continue;
     return Status::InvalidArgument(Of(card) + WhyUnfit(card, StandardsOf(card), use) +
                                    WhatThereIs(name, names));
@@ -102,16 +102,16 @@ Status NoneOf(std::string_view name, CodecUse use) {
 
 }  // namespace
 
-std::vector<CodecCard> CodecCards(CodecUse use) {
-  std::vector<CodecCard> cards;
-  for (const CodecCard& card : Catalogue())
+std::vector<CodecDescriptor> CodecCards(CodecUse use) {
+  std::vector<CodecDescriptor> cards;
+  for (const CodecDescriptor& card : Catalogue())
     if (WhyUnfit(card, StandardsOf(card), use).empty()) cards.push_back(card);
   return cards;
 }
 
-void AddCodecCard(const CodecCard& card) {
+void AddCodecCard(const CodecDescriptor& card) {
   auto& all = Catalogue();
-  const auto less = [](const CodecCard& a, const CodecCard& b) {
+  const auto less = [](const CodecDescriptor& a, const CodecDescriptor& b) {
     return std::string_view(a.name) < b.name;
   };
   all.insert(std::upper_bound(all.begin(), all.end(), card, less), card);
@@ -120,9 +120,9 @@ void AddCodecCard(const CodecCard& card) {
 Status ReadCodecText(std::string_view text, CodecUse use, CodecText* read) {
   const size_t at = std::min(text.find('@'), text.size());
   const std::string_view name = text.substr(0, at);
-  const std::vector<CodecCard> cards = CodecCards(use);
+  const std::vector<CodecDescriptor> cards = CodecCards(use);
   const auto card = std::find_if(cards.begin(), cards.end(),
-                                 [name](const CodecCard& one) { return name == one.name; });
+                                 [name](const CodecDescriptor& one) { return name == one.name; });
   if (card == cards.end()) return NoneOf(name, use);
   read->name = card->name;
   read->values = StandardsOf(*card);

@@ -6,22 +6,22 @@
 // nothing. It is for what is seldom written: a page that is costs a fault, a thousandfold of a
 // write. Which pages those are is asked of the kernel (/proc/self/pagemap), so that no way of
 // writing goes unnoticed. Any thread; not in a forked child.
-#ifndef COVEY_CORE_BASE_PRIVATE_VIEW_H_
-#define COVEY_CORE_BASE_PRIVATE_VIEW_H_
+#ifndef COVEY_CORE_BASE_COPY_ON_WRITE_H_
+#define COVEY_CORE_BASE_COPY_ON_WRITE_H_
 
 #include <cstddef>
 #include <memory>
 
 namespace covey {
 
-class PrivateView {
+class CopyOnWrite {
  public:
   // Of all of `fd`, which may be closed afterwards: the view keeps a descriptor of its own. Null
   // where the system does not allow it, or does not tell what was written.
-  static std::unique_ptr<PrivateView> Map(int fd, size_t length_bytes);
-  ~PrivateView();
-  PrivateView(const PrivateView&) = delete;
-  PrivateView& operator=(const PrivateView&) = delete;
+  static std::unique_ptr<CopyOnWrite> Map(int fd, size_t length_bytes);
+  ~CopyOnWrite();
+  CopyOnWrite(const CopyOnWrite&) = delete;
+  CopyOnWrite& operator=(const CopyOnWrite&) = delete;
 
   std::byte* base() const { return base_; }
 
@@ -31,7 +31,7 @@ class PrivateView {
   size_t Refresh(size_t offset, size_t length_bytes);
 
  private:
-  PrivateView(std::byte* base, size_t length_bytes, int fd, int pagemap)
+  CopyOnWrite(std::byte* base, size_t length_bytes, int fd, int pagemap)
       : base_(base), length_bytes_(length_bytes), fd_(fd), pagemap_(pagemap) {}
   bool TellsWhatWasWritten();
   void Renew(size_t begin, size_t length_bytes);
@@ -43,4 +43,4 @@ class PrivateView {
 };
 
 }  // namespace covey
-#endif  // COVEY_CORE_BASE_PRIVATE_VIEW_H_
+#endif  // COVEY_CORE_BASE_COPY_ON_WRITE_H_

@@ -1,15 +1,15 @@
-#include "core/run/store_choice.h"
+#include "core/run/store_tuner.h"
 
 #include <algorithm>
 #include <bit>
 
 namespace covey {
 
-Time StoreChoice::Way::Best() const {
+Time StoreTuner::Way::Best() const {
   return *std::min_element(latest.begin(), latest.begin() + std::min(count, kSamples));
 }
 
-Stores StoreChoice::Next(size_t length_bytes) {
+Stores StoreTuner::Next(size_t length_bytes) {
   if (length_bytes < kLeastBytes) return Stores::kCached;
   Size& size = sizes_[static_cast<size_t>(std::bit_width(length_bytes)) - 1];
   const Stores other = Other(size.preferred);
@@ -21,7 +21,7 @@ Stores StoreChoice::Next(size_t length_bytes) {
   return other;
 }
 
-void StoreChoice::Learn(size_t length_bytes, Stores stores, Time took) {
+void StoreTuner::Learn(size_t length_bytes, Stores stores, Time took) {
   if (length_bytes < kLeastBytes) return;
   Size& size = sizes_[static_cast<size_t>(std::bit_width(length_bytes)) - 1];
   Way& way = Of(size, stores);

@@ -1,6 +1,6 @@
 // How the values of a method's parameters are read and written. Pure; any thread.
-#ifndef COVEY_CORE_METHOD_NOTATION_H_
-#define COVEY_CORE_METHOD_NOTATION_H_
+#ifndef COVEY_CORE_METHOD_VALUE_SYNTAX_H_
+#define COVEY_CORE_METHOD_VALUE_SYNTAX_H_
 
 #include <cstdint>
 #include <optional>
@@ -10,7 +10,7 @@
 namespace covey {
 
 // How a parameter is written. Its value is a whole number in any case.
-enum class Notation : uint8_t {
+enum class ValueSyntax : uint8_t {
   kNumber,
   kTime,        // "20ms"; nanoseconds
   kProgress,    // "lockstep" or "skip": 0 or 1
@@ -35,13 +35,13 @@ inline constexpr int64_t kAdmitDrawn = -2000;
 inline constexpr int64_t kMostDrawn = 1000;
 
 // Nothing when `text` is no such value. Negative admissions are not written as numbers.
-std::optional<int64_t> ReadAs(Notation notation, std::string_view text);
+std::optional<int64_t> ReadAs(ValueSyntax syntax, std::string_view text);
 
 // What ReadAs reads as `value`; equal values give equal texts.
-std::string WriteAs(Notation notation, int64_t value);
+std::string WriteAs(ValueSyntax syntax, int64_t value);
 
 // Whether its values are two words.
-bool IsOneOfTwo(Notation notation);
+bool IsOneOfTwo(ValueSyntax syntax);
 
 }  // namespace covey
-#endif  // COVEY_CORE_METHOD_NOTATION_H_
+#endif  // COVEY_CORE_METHOD_VALUE_SYNTAX_H_

@@ -3,19 +3,19 @@
 // Elements are coded in blocks, one after the other, each on its own: `header_bytes`, then
 // `elem_bits` for each element, padded with zeros to 4 bytes. The last block of a message may be
 // shorter. So sizes depend on nothing but counts and are equal on all ranks. Plain value, pure.
-#ifndef COVEY_CORE_BASE_CODED_FORM_H_
-#define COVEY_CORE_BASE_CODED_FORM_H_
+#ifndef COVEY_CORE_BASE_ENCODED_LAYOUT_H_
+#define COVEY_CORE_BASE_ENCODED_LAYOUT_H_
 
 #include <cstdint>
 
 namespace covey {
 
-struct CodedForm {
+struct EncodedLayout {
   uint32_t block_elems = 0;  // 0: no codec
   uint32_t header_bytes = 0;
   uint32_t elem_bits = 0;
 
-  bool operator==(const CodedForm&) const = default;
+  bool operator==(const EncodedLayout&) const = default;
 
   bool Codes() const { return block_elems > 0; }
   // Whether a part of a block fits the smallest landing slot, so that every message can travel.
@@ -42,4 +42,4 @@ struct CodedForm {
 };
 
 }  // namespace covey
-#endif  // COVEY_CORE_BASE_CODED_FORM_H_
+#endif  // COVEY_CORE_BASE_ENCODED_LAYOUT_H_

@@ -1,4 +1,4 @@
-#include "core/base/nearest.h"
+#include "core/base/edit_distance.h"
 
 #include <algorithm>
 #include <utility>

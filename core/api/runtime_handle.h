@@ -3,8 +3,8 @@
 // The default one is made once and reused, so that a call that races with shutdown finds a closed
 // shell, never freed memory. Every C function holds a Use while it runs; closing waits for them.
 // Any thread.
-#ifndef COVEY_CORE_API_SHELL_H_
-#define COVEY_CORE_API_SHELL_H_
+#ifndef COVEY_CORE_API_RUNTIME_HANDLE_H_
+#define COVEY_CORE_API_RUNTIME_HANDLE_H_
 
 #include <atomic>
 #include <mutex>
@@ -47,16 +47,16 @@ class Use {
   bool forked_ = false;
 };
 
-covey_runtime* NewShell();  // null: no memory
-void DeleteShell(covey_runtime* shell);
+covey_runtime* NewRuntimeHandle();  // null: no memory
+void DeleteRuntimeHandle(covey_runtime* shell);
 
 // Joins the job `from` and the environment describe. Again with equal arguments: nothing. The
 // caller holds a Use.
-Status OpenShell(covey_runtime* shell, const covey_config* from, const char* const* environment);
+Status OpenRuntime(covey_runtime* shell, const covey_config* from, const char* const* environment);
 // In a child of fork(): what the child writes to memory of the arena is its own. Else: nothing.
 void AfterFork(covey_runtime* shell);
 // Leaves the job. The caller holds a Use.
-void CloseShell(covey_runtime* shell);
+void CloseRuntime(covey_runtime* shell);
 
 }  // namespace covey
-#endif  // COVEY_CORE_API_SHELL_H_
+#endif  // COVEY_CORE_API_RUNTIME_HANDLE_H_

@@ -7,18 +7,18 @@
 // get so many: with many streams each one's slots are cold without it.
 //
 // The progress lock holder's.
-#ifndef COVEY_CORE_ENGINE_SHARED_BLOCKS_H_
-#define COVEY_CORE_ENGINE_SHARED_BLOCKS_H_
+#ifndef COVEY_CORE_ENGINE_STAGING_ALLOCATOR_H_
+#define COVEY_CORE_ENGINE_STAGING_ALLOCATOR_H_
 
 #include "core/agree/negotiator.h"
 #include "core/transport/transport.h"
 
 namespace covey {
 
-class SharedBlocks final : public LandingBlocks {
+class StagingAllocator final : public LandingBlocks {
  public:
   // `wanted_bytes` is what a block's slots should come to. `transport` outlives this.
-  SharedBlocks(Transport* transport, uint64_t wanted_bytes)
+  StagingAllocator(Transport* transport, uint64_t wanted_bytes)
       : transport_(transport), wanted_bytes_(transport->SharesMemory() ? wanted_bytes : 0) {}
 
   uint64_t Alloc(size_t slot_bytes, size_t members, uint32_t* depth) override;
@@ -38,4 +38,4 @@ class SharedBlocks final : public LandingBlocks {
 };
 
 }  // namespace covey
-#endif  // COVEY_CORE_ENGINE_SHARED_BLOCKS_H_
+#endif  // COVEY_CORE_ENGINE_STAGING_ALLOCATOR_H_

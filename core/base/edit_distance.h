@@ -1,6 +1,6 @@
 // Which word somebody meant. Pure; any thread.
-#ifndef COVEY_CORE_BASE_NEAREST_H_
-#define COVEY_CORE_BASE_NEAREST_H_
+#ifndef COVEY_CORE_BASE_EDIT_DISTANCE_H_
+#define COVEY_CORE_BASE_EDIT_DISTANCE_H_
 
 #include <cstddef>
 #include <string_view>
@@ -11,4 +11,4 @@ namespace covey {
 size_t EditDistance(std::string_view a, std::string_view b);
 
 }  // namespace covey
-#endif  // COVEY_CORE_BASE_NEAREST_H_
+#endif  // COVEY_CORE_BASE_EDIT_DISTANCE_H_

@@ -5,8 +5,8 @@
 // holds up no other. The number of a channel is agreed when it is opened. Frames of one that is not
 // open here yet are kept, at most as many as its window allows, of at most 256 channels of a peer.
 // Holder of the progress lock.
-#ifndef COVEY_CORE_REPLICATED_LETTER_BOX_H_
-#define COVEY_CORE_REPLICATED_LETTER_BOX_H_
+#ifndef COVEY_CORE_REPLICATED_CHANNEL_MUX_H_
+#define COVEY_CORE_REPLICATED_CHANNEL_MUX_H_
 
 #include <map>
 #include <set>
@@ -40,10 +40,10 @@ class LetterPort {
   virtual Pass Advance(Time now, bool is_sent) = 0;
 };
 
-class LetterBox {
+class ChannelMux {
  public:
   // The transport outlives the box.
-  explicit LetterBox(Transport* transport) : transport_(transport) {}
+  explicit ChannelMux(Transport* transport) : transport_(transport) {}
 
   // `group` and `port` stay until Close.
   void Open(uint64_t channel, const Group* group, LetterPort* port);
@@ -83,4 +83,4 @@ class LetterBox {
 };
 
 }  // namespace covey
-#endif  // COVEY_CORE_REPLICATED_LETTER_BOX_H_
+#endif  // COVEY_CORE_REPLICATED_CHANNEL_MUX_H_

@@ -1,4 +1,4 @@
-#include "core/base/private_view.h"
+#include "core/base/copy_on_write.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ bool IsOwn(uint64_t entry) {
 
 }  // namespace
 
-std::unique_ptr<PrivateView> PrivateView::Map(int fd, size_t length_bytes) {
+std::unique_ptr<CopyOnWrite> CopyOnWrite::Map(int fd, size_t length_bytes) {
   if (sysconf(_SC_PAGESIZE) != static_cast<long>(kPageBytes)) return nullptr;
   const int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   if (pagemap < 0) return nullptr;
@@ -36,19 +36,19 @@ std::unique_ptr<PrivateView> PrivateView::Map(int fd, size_t length_bytes) {
     close(pagemap);
     return nullptr;
   }
-  std::unique_ptr<PrivateView> view(new PrivateView(static_cast<std::byte*>(base), length_bytes,
+  std::unique_ptr<CopyOnWrite> view(new CopyOnWrite(static_cast<std::byte*>(base), length_bytes,
                                                     fcntl(fd, F_DUPFD_CLOEXEC, 0), pagemap));
   return view->TellsWhatWasWritten() ? std::move(view) : nullptr;
 }
 
-PrivateView::~PrivateView() {
+CopyOnWrite::~CopyOnWrite() {
   munmap(base_, length_bytes_);
   close(fd_);
   close(pagemap_);
 }
 
 // There are systems with a pagemap that says nothing.
-bool PrivateView::TellsWhatWasWritten() {
+bool CopyOnWrite::TellsWhatWasWritten() {
   volatile std::byte* first = base_;
   *first = *first;
   if (Refresh(0, 1) != 1) return false;
@@ -58,7 +58,7 @@ bool PrivateView::TellsWhatWasWritten() {
 }
 
 // Whole pages.
-void PrivateView::Renew(size_t begin, size_t length_bytes) {
+void CopyOnWrite::Renew(size_t begin, size_t length_bytes) {
   if (madvise(base_ + begin, length_bytes, MADV_DONTNEED) == 0) return;
   for (size_t done = 0; done < length_bytes;) {
     const ssize_t got =
@@ -68,7 +68,7 @@ void PrivateView::Renew(size_t begin, size_t length_bytes) {
   }
 }
 
-size_t PrivateView::Refresh(size_t offset, size_t length_bytes) {
+size_t CopyOnWrite::Refresh(size_t offset, size_t length_bytes) {
   std::array<uint64_t, kAtOnce> entries;
   const size_t end = (offset + length_bytes + kPageBytes - 1) / kPageBytes;
   const size_t first = reinterpret_cast<uintptr_t>(base_) / kPageBytes;

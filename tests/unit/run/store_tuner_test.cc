@@ -1,7 +1,7 @@
 // Goal: staging goes the way that is faster now, also after that has changed, and trying the other
 // way costs little.
 // Method: exchanges that take what a given way costs, with noise from a printed seed.
-#include "core/run/store_choice.h"
+#include "core/run/store_tuner.h"
 
 #include <gtest/gtest.h>
 
@@ -13,9 +13,9 @@ namespace {
 constexpr size_t kBytes = 256 * 1024;
 constexpr Stores kWays[] = {Stores::kCached, Stores::kStreaming};
 
-class StoreChoiceTest : public testing::TestWithParam<uint64_t> {
+class StoreTunerTest : public testing::TestWithParam<uint64_t> {
  protected:
-  StoreChoiceTest() : rng_(GetParam()) {}
+  StoreTunerTest() : rng_(GetParam()) {}
 
   // Runs `count` exchanges of which each takes costs[way] and up to half as much again, one in ten
   // a multiple; how many went around the cache.
@@ -32,14 +32,14 @@ class StoreChoiceTest : public testing::TestWithParam<uint64_t> {
   }
 
   Rng rng_;
-  StoreChoice choice_;
+  StoreTuner choice_;
 };
 
-TEST_P(StoreChoiceTest, TheFasterWayIsUsedButForTrials) {
+TEST_P(StoreTunerTest, TheFasterWayIsUsedButForTrials) {
   EXPECT_LE(Run(2000, 17000, 26000), 2000 / 128 * 2 + 20) << "seed " << GetParam();
 }
 
-TEST_P(StoreChoiceTest, AChangeIsNoticedWithinTwoTrials) {
+TEST_P(StoreTunerTest, AChangeIsNoticedWithinTwoTrials) {
   Run(1000, 17000, 26000);
   Run(300, 145000, 52000);
   EXPECT_GE(Run(1000, 145000, 52000), 1000 - 1000 / 128 * 2 - 20) << "seed " << GetParam();
@@ -47,14 +47,14 @@ TEST_P(StoreChoiceTest, AChangeIsNoticedWithinTwoTrials) {
   EXPECT_LE(Run(1000, 17000, 26000), 1000 / 128 * 2 + 20) << "seed " << GetParam();
 }
 
-TEST_P(StoreChoiceTest, ShortMessagesAreCached) {
+TEST_P(StoreTunerTest, ShortMessagesAreCached) {
   for (int i = 0; i < 500; ++i) {
-    EXPECT_EQ(choice_.Next(StoreChoice::kLeastBytes - 1), Stores::kCached);
-    choice_.Learn(StoreChoice::kLeastBytes - 1, kWays[i % 2], 1000 - i);
+    EXPECT_EQ(choice_.Next(StoreTuner::kLeastBytes - 1), Stores::kCached);
+    choice_.Learn(StoreTuner::kLeastBytes - 1, kWays[i % 2], 1000 - i);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, StoreChoiceTest, testing::Range<uint64_t>(1, 21));
+INSTANTIATE_TEST_SUITE_P(Seeds, StoreTunerTest, testing::Range<uint64_t>(1, 21));
 
 }  // namespace
 }  // namespace covey

@@ -1,4 +1,4 @@
-#include "core/base/peers.h"
+#include "core/base/neighbor_weights.h"
 
 #include <bit>
 

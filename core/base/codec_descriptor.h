@@ -5,8 +5,8 @@
 // switches on one that is 0 or 1: "bf16@random". Within the text of a method, where a comma ends a
 // setting, '+' stands for it: "topk@bits=2+block=512".
 // Any thread: the catalogue is constant once main() runs.
-#ifndef COVEY_CORE_BASE_CODEC_CARD_H_
-#define COVEY_CORE_BASE_CODEC_CARD_H_
+#ifndef COVEY_CORE_BASE_CODEC_DESCRIPTOR_H_
+#define COVEY_CORE_BASE_CODEC_DESCRIPTOR_H_
 
 #include <array>
 #include <cstddef>
@@ -46,7 +46,7 @@ enum class CodecUse : uint8_t {
   kNeighbors,  // models as they are, of ranks that average with several others at once
 };
 
-struct CodecCard {
+struct CodecDescriptor {
   const char* name;  // "int8"
   CodecKind kind;
   std::span<const CodecParameter> parameters;
@@ -55,10 +55,10 @@ struct CodecCard {
 };
 
 // All that can be used so, with the values they have when none are given; sorted by name.
-std::vector<CodecCard> CodecCards(CodecUse use);
+std::vector<CodecDescriptor> CodecCards(CodecUse use);
 
 // Before main().
-void AddCodecCard(const CodecCard& card);
+void AddCodecCard(const CodecDescriptor& card);
 
 struct CodecText {
   const char* name = nullptr;
@@ -70,4 +70,4 @@ struct CodecText {
 Status ReadCodecText(std::string_view text, CodecUse use, CodecText* read);
 
 }  // namespace covey
-#endif  // COVEY_CORE_BASE_CODEC_CARD_H_
+#endif  // COVEY_CORE_BASE_CODEC_DESCRIPTOR_H_

@@ -1,6 +1,6 @@
 // What is written in a private view is this process's own, page by page, until it is refreshed; all
 // else is what shared memory holds, also when that changes.
-#include "core/base/private_view.h"
+#include "core/base/copy_on_write.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -17,25 +17,25 @@ namespace {
 constexpr size_t kPage = 4096;
 constexpr size_t kPages = 5000;  // more than are asked for at once
 
-class PrivateViewTest : public testing::Test {
+class CopyOnWriteTest : public testing::Test {
  protected:
   void SetUp() override {
-    const int fd = memfd_create("private_view_test", MFD_CLOEXEC);
+    const int fd = memfd_create("copy_on_write_test", MFD_CLOEXEC);
     ASSERT_EQ(ftruncate(fd, kPages * kPage), 0);
     shared_ = static_cast<std::byte*>(
         mmap(nullptr, kPages * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
     ASSERT_NE(shared_, MAP_FAILED);
-    view_ = PrivateView::Map(fd, kPages * kPage);
+    view_ = CopyOnWrite::Map(fd, kPages * kPage);
     close(fd);
     if (view_ == nullptr) GTEST_SKIP() << "this system does not tell what was written";
   }
   void TearDown() override { munmap(shared_, kPages * kPage); }
 
   std::byte* shared_ = nullptr;
-  std::unique_ptr<PrivateView> view_;
+  std::unique_ptr<CopyOnWrite> view_;
 };
 
-TEST_F(PrivateViewTest, ShowsWhatOthersWriteAndHidesWhatIsWrittenHere) {
+TEST_F(CopyOnWriteTest, ShowsWhatOthersWriteAndHidesWhatIsWrittenHere) {
   shared_[10] = std::byte{1};
   EXPECT_EQ(view_->base()[10], std::byte{1});
   shared_[10] = std::byte{2};
@@ -50,7 +50,7 @@ TEST_F(PrivateViewTest, ShowsWhatOthersWriteAndHidesWhatIsWrittenHere) {
   EXPECT_EQ(view_->Refresh(0, kPages * kPage), 0u);
 }
 
-TEST_F(PrivateViewTest, PagesThatAreLockedAreCopied) {
+TEST_F(CopyOnWriteTest, PagesThatAreLockedAreCopied) {
   constexpr size_t kLocked = 4;
   if (mlock(view_->base(), kLocked * kPage) != 0) GTEST_SKIP() << "no page may be locked";
   for (int version = 1; version <= 3; ++version) {
@@ -61,7 +61,7 @@ TEST_F(PrivateViewTest, PagesThatAreLockedAreCopied) {
   munlock(view_->base(), kLocked * kPage);
 }
 
-TEST_F(PrivateViewTest, RandomWritesAreFoundWhereTheyAreAndNowhereElse) {
+TEST_F(CopyOnWriteTest, RandomWritesAreFoundWhereTheyAreAndNowhereElse) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Rng rng(seed);

@@ -10,8 +10,8 @@
 // after kTrialEvery exchanges; in between the better one is used. Results do not depend on it. One
 // member of a group decides for all, because what one rank stores another one waits for. Pure:
 // times are arguments. Not thread-safe.
-#ifndef COVEY_CORE_RUN_STORE_CHOICE_H_
-#define COVEY_CORE_RUN_STORE_CHOICE_H_
+#ifndef COVEY_CORE_RUN_STORE_TUNER_H_
+#define COVEY_CORE_RUN_STORE_TUNER_H_
 
 #include <array>
 #include <cstddef>
@@ -22,7 +22,7 @@
 
 namespace covey {
 
-class StoreChoice {
+class StoreTuner {
  public:
   static constexpr size_t kLeastBytes = 32 * 1024;  // below it the difference does not show
   static constexpr uint32_t kSamples = 8;           // of each way; the best of the latest counts
@@ -55,4 +55,4 @@ class StoreChoice {
 };
 
 }  // namespace covey
-#endif  // COVEY_CORE_RUN_STORE_CHOICE_H_
+#endif  // COVEY_CORE_RUN_STORE_TUNER_H_

@@ -1,4 +1,4 @@
-#include "core/api/shell.h"
+#include "core/api/runtime_handle.h"
 #include "core/api/session.h"
 
 #include <sys/mman.h>
@@ -69,7 +69,7 @@ Status Use::status() const {
   return Status::NotInitialized("Covey is not initialized; call init() first");
 }
 
-covey_runtime* NewShell() {
+covey_runtime* NewRuntimeHandle() {
   auto* shell = new covey_runtime;
   void* page =
       mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -82,12 +82,12 @@ covey_runtime* NewShell() {
   return shell;
 }
 
-void DeleteShell(covey_runtime* shell) {
+void DeleteRuntimeHandle(covey_runtime* shell) {
   munmap(static_cast<void*>(shell->alive), kPageBytes);
   delete shell;
 }
 
-Status OpenShell(covey_runtime* shell, const covey_config* from, const char* const* environment) {
+Status OpenRuntime(covey_runtime* shell, const covey_config* from, const char* const* environment) {
   Config config;
   RETURN_IF_ERROR(ReadConfig(from, environment, &config));
   const std::lock_guard lock(shell->mutex);
@@ -110,7 +110,7 @@ void AfterFork(covey_runtime* shell) {
   if (Session* session = shell->session.load()) session->transport().BecomePrivate();
 }
 
-void CloseShell(covey_runtime* shell) {
+void CloseRuntime(covey_runtime* shell) {
   const std::lock_guard lock(shell->mutex);
   Session* session = shell->session.exchange(nullptr);
   if (session == nullptr) return;

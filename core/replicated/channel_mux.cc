@@ -1,4 +1,4 @@
-#include "core/replicated/letter_box.h"
+#include "core/replicated/channel_mux.h"
 
 #include <algorithm>
 
@@ -15,13 +15,13 @@ constexpr ptrdiff_t kMostEarlyChannels = 256;
 }  // namespace
 
 // -1: not a member.
-int32_t LetterBox::IndexOf(const Group& group, Rank rank) {
+int32_t ChannelMux::IndexOf(const Group& group, Rank rank) {
   const auto found = std::lower_bound(group.members.begin(), group.members.end(), rank);
   if (found == group.members.end() || *found != rank) return -1;
   return static_cast<int32_t>(found - group.members.begin());
 }
 
-void LetterBox::Open(uint64_t channel, const Group* group, LetterPort* port) {
+void ChannelMux::Open(uint64_t channel, const Group* group, LetterPort* port) {
   Channel& opened =
       channels_
           .try_emplace(channel, Channel{.group = group,
@@ -38,7 +38,7 @@ void LetterBox::Open(uint64_t channel, const Group* group, LetterPort* port) {
   for (Rank rank : lost_) Lose(&opened, rank);
 }
 
-void LetterBox::Close(uint64_t channel) {
+void ChannelMux::Close(uint64_t channel) {
   const auto found = channels_.find(channel);
   if (found == channels_.end()) return;
   found->second.port = nullptr;
@@ -47,7 +47,7 @@ void LetterBox::Close(uint64_t channel) {
   closed_.insert(channel);
 }
 
-bool LetterBox::OnFrame(Rank from, Bytes frame, Time now) {
+bool ChannelMux::OnFrame(Rank from, Bytes frame, Time now) {
   const uint64_t number = Courier::ChannelOf(frame);
   const auto found = channels_.find(number);
   if (found == channels_.end()) return closed_.contains(number) || Keep(number, from, frame);
@@ -55,7 +55,7 @@ bool LetterBox::OnFrame(Rank from, Bytes frame, Time now) {
   return index >= 0 && Take(&found->second, index, frame, now);
 }
 
-bool LetterBox::Keep(uint64_t number, Rank from, Bytes frame) {
+bool ChannelMux::Keep(uint64_t number, Rank from, Bytes frame) {
   const auto is_from = [from](const auto& one) { return one.first == from; };
   const auto has_some = [&](const auto& channel) {
     return std::any_of(channel.second.begin(), channel.second.end(), is_from);
@@ -71,7 +71,7 @@ bool LetterBox::Keep(uint64_t number, Rank from, Bytes frame) {
   return true;
 }
 
-bool LetterBox::Take(Channel* channel, int32_t from, const Bytes& frame, Time now) {
+bool ChannelMux::Take(Channel* channel, int32_t from, const Bytes& frame, Time now) {
   Bytes letter;
   const bool is_open = channel->port != nullptr;  // else nobody reads: letters are dropped
   const size_t longest_bytes = is_open ? channel->port->LongestLetterBytes() : 0;
@@ -82,7 +82,7 @@ bool LetterBox::Take(Channel* channel, int32_t from, const Bytes& frame, Time no
   return came != Courier::Came::kMalformed || !is_open;
 }
 
-void LetterBox::Lose(Channel* channel, Rank rank) {
+void ChannelMux::Lose(Channel* channel, Rank rank) {
   const int32_t index = IndexOf(*channel->group, rank);
   if (index < 0) return;
   channel->courier.OnLoss(index);
@@ -90,7 +90,7 @@ void LetterBox::Lose(Channel* channel, Rank rank) {
 }
 
 // What a dead rank had sent lies in the mailbox when its death is told.
-void LetterBox::TellLosses() {
+void ChannelMux::TellLosses() {
   if (untold_.empty() || transport_->HasMail()) return;
   for (Rank rank : untold_) {
     lost_.push_back(rank);
@@ -99,7 +99,7 @@ void LetterBox::TellLosses() {
   untold_.clear();
 }
 
-Time LetterBox::Advance(Time now, bool* moved) {
+Time ChannelMux::Advance(Time now, bool* moved) {
   if (channels_.empty() && untold_.empty()) return kNever;
   TellLosses();
   Time until = kNever;
@@ -128,7 +128,7 @@ Time LetterBox::Advance(Time now, bool* moved) {
 }
 
 // False: something found no room.
-bool LetterBox::Send(Channel* channel, bool* moved) {
+bool ChannelMux::Send(Channel* channel, bool* moved) {
   bool all = true;
   for (int32_t to = 0; to < channel->group->size(); ++to) {
     for (;;) {

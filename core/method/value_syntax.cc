@@ -1,4 +1,4 @@
-#include "core/method/notation.h"
+#include "core/method/value_syntax.h"
 
 #include <algorithm>
 #include <charconv>
@@ -87,18 +87,18 @@ std::optional<int64_t> ReadOrAuto(std::string_view text) {
 }
 
 struct TwoWords {
-  Notation notation;
+  ValueSyntax syntax;
   const char* words[2];  // of 0 and 1
 };
-constexpr TwoWords kTwoWords[] = {{Notation::kProgress, {"lockstep", "skip"}},
-                                  {Notation::kSpacing, {"fixed", "geometric"}},
-                                  {Notation::kForm, {"blocking", "nonblocking"}},
-                                  {Notation::kOrder, {"cwa", "atc"}}};
+constexpr TwoWords kTwoWords[] = {{ValueSyntax::kProgress, {"lockstep", "skip"}},
+                                  {ValueSyntax::kSpacing, {"fixed", "geometric"}},
+                                  {ValueSyntax::kForm, {"blocking", "nonblocking"}},
+                                  {ValueSyntax::kOrder, {"cwa", "atc"}}};
 
 // Null: its values are not two words.
-const TwoWords* WordsOf(Notation notation) {
+const TwoWords* WordsOf(ValueSyntax syntax) {
   for (const TwoWords& two : kTwoWords)
-    if (two.notation == notation) return &two;
+    if (two.syntax == syntax) return &two;
   return nullptr;
 }
 
@@ -152,55 +152,55 @@ std::string WriteNorm(int64_t millionths) {
 
 }  // namespace
 
-bool IsOneOfTwo(Notation notation) { return WordsOf(notation) != nullptr; }
+bool IsOneOfTwo(ValueSyntax syntax) { return WordsOf(syntax) != nullptr; }
 
-std::optional<int64_t> ReadAs(Notation notation, std::string_view text) {
-  switch (notation) {
-    case Notation::kNumber:
+std::optional<int64_t> ReadAs(ValueSyntax syntax, std::string_view text) {
+  switch (syntax) {
+    case ValueSyntax::kNumber:
       return ReadNumber(text);
-    case Notation::kTime:
+    case ValueSyntax::kTime:
       return ReadTime(text);
-    case Notation::kProgress:
-    case Notation::kSpacing:
-    case Notation::kForm:
-    case Notation::kOrder:
-      return ReadWord(*WordsOf(notation), text);
-    case Notation::kAdmission:
+    case ValueSyntax::kProgress:
+    case ValueSyntax::kSpacing:
+    case ValueSyntax::kForm:
+    case ValueSyntax::kOrder:
+      return ReadWord(*WordsOf(syntax), text);
+    case ValueSyntax::kAdmission:
       return ReadAdmission(text);
-    case Notation::kOrAuto:
+    case ValueSyntax::kOrAuto:
       return ReadOrAuto(text);
-    case Notation::kNorm:
+    case ValueSyntax::kNorm:
       return ReadNorm(text);
-    case Notation::kPairing:
+    case ValueSyntax::kPairing:
       return ReadPairing(text);
-    case Notation::kTopology:
+    case ValueSyntax::kTopology:
       return ReadTopology(text);
-    case Notation::kTimeOrAuto:
+    case ValueSyntax::kTimeOrAuto:
       return text == "auto" ? kAutoTime : ReadTime(text);
-    case Notation::kLimit:
+    case ValueSyntax::kLimit:
       return ReadLimit(text);
   }
   return std::nullopt;
 }
 
-std::string WriteAs(Notation notation, int64_t value) {
-  if (notation == Notation::kAdmission) {
+std::string WriteAs(ValueSyntax syntax, int64_t value) {
+  if (syntax == ValueSyntax::kAdmission) {
     if (value == kAdmitSolo) return "solo";
     if (value == kAdmitAll) return "all";
     if (value == kAdmitDrawn - 1) return "majority";
     if (value < kAdmitDrawn) return "first" + std::to_string(kAdmitDrawn - value);
     if (value < 0) return WritePart(-value);
   }
-  if (notation == Notation::kOrAuto && value == kAuto) return "auto";
-  if (notation == Notation::kNorm) return WriteNorm(value);
-  if (notation == Notation::kPairing)
+  if (syntax == ValueSyntax::kOrAuto && value == kAuto) return "auto";
+  if (syntax == ValueSyntax::kNorm) return WriteNorm(value);
+  if (syntax == ValueSyntax::kPairing)
     return value == kAuto ? "auto" : NameOf(kPairKinds[value - 1]);
-  if (notation == Notation::kTopology) return NameOf(static_cast<TopologyKind>(value - 1));
-  if (const TwoWords* two = WordsOf(notation); two != nullptr) return two->words[value];
-  const bool is_limit = notation == Notation::kLimit;
-  if ((notation == Notation::kTimeOrAuto || is_limit) && value == kAutoTime) return "auto";
+  if (syntax == ValueSyntax::kTopology) return NameOf(static_cast<TopologyKind>(value - 1));
+  if (const TwoWords* two = WordsOf(syntax); two != nullptr) return two->words[value];
+  const bool is_limit = syntax == ValueSyntax::kLimit;
+  if ((syntax == ValueSyntax::kTimeOrAuto || is_limit) && value == kAutoTime) return "auto";
   if (is_limit && value == kOff) return "off";
-  if (notation == Notation::kTime || notation == Notation::kTimeOrAuto || is_limit)
+  if (syntax == ValueSyntax::kTime || syntax == ValueSyntax::kTimeOrAuto || is_limit)
     for (const Unit& unit : kUnits)
       if (value % unit.length == 0) return std::to_string(value / unit.length) + unit.name;
   return std::to_string(value);

@@ -19,8 +19,8 @@
 //      sum of all stays where columns of weights sum to 1, and equal ones are not moved.
 //
 // Pure; any thread.
-#ifndef COVEY_CORE_BASE_PEERS_H_
-#define COVEY_CORE_BASE_PEERS_H_
+#ifndef COVEY_CORE_BASE_NEIGHBOR_WEIGHTS_H_
+#define COVEY_CORE_BASE_NEIGHBOR_WEIGHTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -57,4 +57,4 @@ bool FindConflict(std::span<const PeerTable> tables, PeerConflict* conflict);
 std::string Describe(const PeerConflict& conflict, std::span<const int32_t> ranks);
 
 }  // namespace covey
-#endif  // COVEY_CORE_BASE_PEERS_H_
+#endif  // COVEY_CORE_BASE_NEIGHBOR_WEIGHTS_H_

@@ -1,6 +1,6 @@
 // Peer tables hold what was set, for groups of any size; and conflicts are found as two nested
 // loops over plain matrices find them.
-#include "core/base/peers.h"
+#include "core/base/neighbor_weights.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kSizes[] = {1, 2, 3, 63, 64, 65, 130};
 
-TEST(PeersTest, ATableHoldsWhatWasSet) {
+TEST(NeighborWeightsTest, ATableHoldsWhatWasSet) {
   for (const size_t n : kSizes) {
     std::vector<uint64_t> table = NewPeerTable(n, n / 2);
     ASSERT_EQ(table.size(), TableWords(n));
@@ -27,7 +27,7 @@ TEST(PeersTest, ATableHoldsWhatWasSet) {
   }
 }
 
-TEST(PeersTest, ConflictsAreFoundInTheOrderOfReceivers) {
+TEST(NeighborWeightsTest, ConflictsAreFoundInTheOrderOfReceivers) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     Rng rng(seed);
     const size_t n = kSizes[rng.Below(5)];
@@ -59,7 +59,7 @@ TEST(PeersTest, ConflictsAreFoundInTheOrderOfReceivers) {
   }
 }
 
-TEST(PeersTest, AConflictIsSaidWithRanks) {
+TEST(NeighborWeightsTest, AConflictIsSaidWithRanks) {
   const int32_t ranks[] = {3, 7};
   EXPECT_EQ(Describe({.receiver = 0, .sender = 1, .takes = true}, ranks),
             "rank 3 takes from rank 7, which does not send to rank 3");
