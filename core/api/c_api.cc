@@ -62,12 +62,12 @@ covey_runtime* OrDefault(covey_runtime* runtime) {
 namespace {
 
 covey_runtime* MakeDefault() {
-  covey_runtime* shell = g_default.load();
-  if (shell != nullptr) return shell;
+  covey_runtime* handle = g_default.load();
+  if (handle != nullptr) return handle;
   covey_runtime* fresh = NewRuntimeHandle();
-  if (fresh == nullptr || g_default.compare_exchange_strong(shell, fresh)) return fresh;
+  if (fresh == nullptr || g_default.compare_exchange_strong(handle, fresh)) return fresh;
   DeleteRuntimeHandle(fresh);
-  return shell;
+  return handle;
 }
 
 Status Ended(const Operation& operation) {
@@ -115,19 +115,19 @@ using covey::Use;
 extern "C" {
 
 covey_code covey_init(const covey_config* config, covey_error* error) {
-  covey_runtime* shell = covey::MakeDefault();
-  if (shell == nullptr) return Report(Status::Exhausted("no memory for a runtime"), error);
-  const Use use(shell);
+  covey_runtime* handle = covey::MakeDefault();
+  if (handle == nullptr) return Report(Status::Exhausted("no memory for a runtime"), error);
+  const Use use(handle);
   if (use.forked()) return Report(use.status(), error);
-  return Report(covey::OpenRuntime(shell, config, environ), error);
+  return Report(covey::OpenRuntime(handle, config, environ), error);
 }
 
 covey_code covey_shutdown(covey_error* error) {
-  covey_runtime* shell = covey::g_default.load();
-  if (shell == nullptr) return COVEY_OK;
-  const Use use(shell);
+  covey_runtime* handle = covey::g_default.load();
+  if (handle == nullptr) return COVEY_OK;
+  const Use use(handle);
   if (use.forked()) return Report(use.status(), error);
-  covey::CloseRuntime(shell);
+  covey::CloseRuntime(handle);
   return COVEY_OK;
 }
 
@@ -136,16 +136,16 @@ int covey_is_initialized(void) { return Use(OrDefault(nullptr)).get() != nullptr
 covey_code covey_runtime_new(const covey_config* config, covey_runtime** runtime,
                              covey_error* error) {
   if (runtime == nullptr) return Report(Status::InvalidArgument("runtime is NULL"), error);
-  covey_runtime* shell = covey::NewRuntimeHandle();
-  if (shell == nullptr) return Report(Status::Exhausted("no memory for a runtime"), error);
-  *runtime = shell;
+  covey_runtime* handle = covey::NewRuntimeHandle();
+  if (handle == nullptr) return Report(Status::Exhausted("no memory for a runtime"), error);
+  *runtime = handle;
   Status status = Status::Ok();
   {
-    const Use use(shell);
-    status = covey::OpenRuntime(shell, config, environ);
+    const Use use(handle);
+    status = covey::OpenRuntime(handle, config, environ);
   }
   if (!status.ok()) {
-    covey_runtime_free(shell);
+    covey_runtime_free(handle);
     *runtime = nullptr;
   }
   return Report(status, error);

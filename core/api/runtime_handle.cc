@@ -47,15 +47,15 @@ Status ReadConfig(const covey_config* from, const char* const* environment, Conf
 
 }  // namespace
 
-Use::Use(covey_runtime* shell) : shell_(shell) {
-  if (shell_ == nullptr) return;
-  shell_->calls.fetch_add(1);
-  forked_ = shell_->alive->load(std::memory_order_relaxed) == 0;
-  if (!forked_) session_ = shell_->session.load();
+Use::Use(covey_runtime* handle) : handle_(handle) {
+  if (handle_ == nullptr) return;
+  handle_->calls.fetch_add(1);
+  forked_ = handle_->alive->load(std::memory_order_relaxed) == 0;
+  if (!forked_) session_ = handle_->session.load();
 }
 
 Use::~Use() {
-  if (shell_ != nullptr) shell_->calls.fetch_sub(1);
+  if (handle_ != nullptr) handle_->calls.fetch_sub(1);
 }
 
 Status Use::status() const {
@@ -64,58 +64,59 @@ Status Use::status() const {
     return Status::Forked(
         "Covey cannot be used in a child of fork(): the runtime belongs to the parent; "
         "start the process with spawn instead");
-  if (shell_ != nullptr && shell_->was_open.load())
+  if (handle_ != nullptr && handle_->was_open.load())
     return Status::NotInitialized("Covey has been shut down; call init() again first");
   return Status::NotInitialized("Covey is not initialized; call init() first");
 }
 
 covey_runtime* NewRuntimeHandle() {
-  auto* shell = new covey_runtime;
+  auto* handle = new covey_runtime;
   void* page =
       mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) {
-    delete shell;
+    delete handle;
     return nullptr;
   }
   madvise(page, kPageBytes, MADV_WIPEONFORK);
-  shell->alive = new (page) std::atomic<uint32_t>(1);
-  return shell;
+  handle->alive = new (page) std::atomic<uint32_t>(1);
+  return handle;
 }
 
-void DeleteRuntimeHandle(covey_runtime* shell) {
-  munmap(static_cast<void*>(shell->alive), kPageBytes);
-  delete shell;
+void DeleteRuntimeHandle(covey_runtime* handle) {
+  munmap(static_cast<void*>(handle->alive), kPageBytes);
+  delete handle;
 }
 
-Status OpenRuntime(covey_runtime* shell, const covey_config* from, const char* const* environment) {
+Status OpenRuntime(covey_runtime* handle, const covey_config* from,
+                   const char* const* environment) {
   Config config;
   RETURN_IF_ERROR(ReadConfig(from, environment, &config));
-  const std::lock_guard lock(shell->mutex);
-  if (shell->session.load() != nullptr) {
-    const std::string difference = config.Difference(shell->config);
+  const std::lock_guard lock(handle->mutex);
+  if (handle->session.load() != nullptr) {
+    const std::string difference = config.Difference(handle->config);
     if (difference.empty()) return Status::Ok();
     return Status::InvalidArgument("init() was called before with other arguments (" + difference +
                                    "); call shutdown() first");
   }
   std::unique_ptr<Session> session;
   RETURN_IF_ERROR(Session::Open(config, &session));
-  shell->config = config;
-  shell->was_open.store(true);
-  shell->session.store(session.release());
+  handle->config = config;
+  handle->was_open.store(true);
+  handle->session.store(session.release());
   return Status::Ok();
 }
 
-void AfterFork(covey_runtime* shell) {
-  if (shell == nullptr || shell->alive->load() != 0) return;
-  if (Session* session = shell->session.load()) session->transport().BecomePrivate();
+void AfterFork(covey_runtime* handle) {
+  if (handle == nullptr || handle->alive->load() != 0) return;
+  if (Session* session = handle->session.load()) session->transport().BecomePrivate();
 }
 
-void CloseRuntime(covey_runtime* shell) {
-  const std::lock_guard lock(shell->mutex);
-  Session* session = shell->session.exchange(nullptr);
+void CloseRuntime(covey_runtime* handle) {
+  const std::lock_guard lock(handle->mutex);
+  Session* session = handle->session.exchange(nullptr);
   if (session == nullptr) return;
   session->Interrupt();
-  while (shell->calls.load() > 1) std::this_thread::yield();  // this call itself is one
+  while (handle->calls.load() > 1) std::this_thread::yield();  // this call itself is one
   delete session;
 }
 

@@ -1,7 +1,7 @@
-// What a covey_runtime is: a shell that may hold a session.
+// What a covey_runtime is: a handle that may hold a session.
 //
 // The default one is made once and reused, so that a call that races with shutdown finds a closed
-// shell, never freed memory. Every C function holds a Use while it runs; closing waits for them.
+// handle, never freed memory. Every C function holds a Use while it runs; closing waits for them.
 // Any thread.
 #ifndef COVEY_CORE_API_RUNTIME_HANDLE_H_
 #define COVEY_CORE_API_RUNTIME_HANDLE_H_
@@ -31,7 +31,7 @@ namespace covey {
 // A session in use by one call; null inside when there is none, with the reason in status().
 class Use {
  public:
-  explicit Use(covey_runtime* shell);  // null: as one that was never opened
+  explicit Use(covey_runtime* handle);  // null: as one that was never opened
   ~Use();
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
@@ -42,21 +42,21 @@ class Use {
   Status status() const;
 
  private:
-  covey_runtime* shell_;
+  covey_runtime* handle_;
   Session* session_ = nullptr;
   bool forked_ = false;
 };
 
 covey_runtime* NewRuntimeHandle();  // null: no memory
-void DeleteRuntimeHandle(covey_runtime* shell);
+void DeleteRuntimeHandle(covey_runtime* handle);
 
 // Joins the job `from` and the environment describe. Again with equal arguments: nothing. The
 // caller holds a Use.
-Status OpenRuntime(covey_runtime* shell, const covey_config* from, const char* const* environment);
+Status OpenRuntime(covey_runtime* handle, const covey_config* from, const char* const* environment);
 // In a child of fork(): what the child writes to memory of the arena is its own. Else: nothing.
-void AfterFork(covey_runtime* shell);
+void AfterFork(covey_runtime* handle);
 // Leaves the job. The caller holds a Use.
-void CloseRuntime(covey_runtime* shell);
+void CloseRuntime(covey_runtime* handle);
 
 }  // namespace covey
 #endif  // COVEY_CORE_API_RUNTIME_HANDLE_H_
