@@ -89,6 +89,10 @@ Status LookAt(RoundsPort* port, int32_t rank, void* const* spans, covey_round_lo
 }
 
 }  // namespace
+
+RoundsPort* Find(const Use& use, covey_rounds number) {
+  return use.get() == nullptr ? nullptr : use->FindRounds(number);
+}
 }  // namespace covey
 
 using covey::OrDefault;
