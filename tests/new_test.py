@@ -14,8 +14,17 @@ from typing import List
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _LIMIT_S = 240
-_BASE = ["check", "codec_descriptor", "json", "nearest", "status", "types"]
+_BASE = ["check", "codec_descriptor", "json", "edit_distance", "status", "types"]
 _FLAGS = ["-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
+_NEEDED = {
+    "algorithm": ["core/plan/algorithm.cc", "core/plan/schedule.cc"],
+    "method": [
+        "core/method/method_codec.cc",
+        "core/method/method_text.cc",
+        "core/method/value_syntax.cc",
+        "core/plan/topology.cc",
+    ],
+}
 _GTEST = ["-lgtest_main", "-lgtest", "-lpthread"]
 
 
@@ -62,9 +71,7 @@ class NewTest(unittest.TestCase):
         again = self.new(kind, name)
         self.assertEqual((again.returncode, "already there" in again.stderr), (1, True))
         needed = [f"core/base/{part}.cc" for part in _BASE]
-        of_method = ["method_codec", "notation", "topology"]
-        beside = {"algorithm": ["schedule"], "method": of_method}[kind]
-        needed += [f"core/plan/{part}.cc" for part in (kind, *beside)]
+        needed += _NEEDED[kind]
         return self.build_and_run(written, needed)
 
     def test_a_method(self) -> None:

@@ -71,7 +71,7 @@ TEST(CodecTest, SaysWhatIsWrongWhatThereIsAndWhatIsNearest) {
   }
 }
 
-TEST(CodedFormTest, EverySegmentFitsAndIsTheMostThatDoes) {
+TEST(EncodedLayoutTest, EverySegmentFitsAndIsTheMostThatDoes) {
   for (const EncodedLayout form :
        {EncodedLayout{256, 4, 8}, EncodedLayout{64, 0, 16}, EncodedLayout{16, 4, 3}}) {
     ASSERT_TRUE(form.Possible());
