@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import uuid
@@ -48,6 +49,7 @@ def environment(**extra: str) -> Dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith("COVEY_")}
     env.pop("PYTHONUNBUFFERED", None)  # With it a line is written in parts, others' between them.
     env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    env.setdefault("HOME", tempfile.gettempdir())  # Bazel takes it away, and Open MPI 5 needs one.
     env.update(extra)
     return env
 
