@@ -1,9 +1,10 @@
 // The walk of a tensor through one rank: queue, negotiator, executor, completion. Owns every stage;
 // the only file that includes all of them.
 //
-// RunOnce is the only control flow. No thread, no lock, no clock of its own: core/engine/engine.h
-// runs it in production, the simulator runs N of them in one process under a virtual clock. All
-// functions are the holder of the progress lock's unless said otherwise.
+// RunOnce is the only control flow of negotiated exchanges; asynchronous groups (core/partial,
+// core/gossip) are advanced by the threads that wait for them. No thread, no lock, no clock of its
+// own: core/engine/engine.h runs it in production, the simulator runs N of them in one process
+// under a virtual clock. All functions are the holder of the progress lock's unless said otherwise.
 #ifndef COVEY_CORE_ENGINE_RUNTIME_H_
 #define COVEY_CORE_ENGINE_RUNTIME_H_
 

@@ -5,8 +5,8 @@
 //
 // Invariants:
 //  1. Between two calls the file is valid JSON. Every Append is one pwrite that begins on the
-//  closing
-//     bracket of the file and ends with a new one, so this holds too when the process is killed.
+//     closing bracket of the file and ends with a new one, so this holds too when the process is
+//     killed.
 //     (The kernel may cut a pwrite of a process being killed at the border of a page: a kill inside
 //     those microseconds can cost the bracket, which viewers do not need.)
 //  2. The file never grows beyond max_bytes. When the next event does not fit, an instant "timeline

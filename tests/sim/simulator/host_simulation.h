@@ -8,8 +8,7 @@
 //     once.
 //  2. What no version has yet is in its rank's seat, once.
 //  4. While seats that decide run (core/replicated/quorum.h), ranks that run finish: all with the
-//  same
-//     versions, or they are told that those that have more have left, and nobody else has.
+//     same versions, or they are told that those that have more have left, and nobody else has.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_
 
