@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kShardBytes = 256 * 1024;  // of a sum, so that it and a few slots lie in a L2
 
-// What every member tells the others.
+// A member's proposal as it travels.
 struct BlockOffer {
   uint64_t offset = Transport::kNoOffset;
   std::string text;
@@ -116,7 +116,7 @@ Status Agree(const Use& use, covey_runtime* runtime, const Proposal& mine,
   RETURN_IF_ERROR(FindOwnGroup(use, mine.group, &group));
   std::vector<BlockOffer> offers(group->members.size());
   const std::string key = std::string("covey.") + mine.kind + "." + mine.name;
-  // When this fails it may have worked for others, who then use this rank's block: it is not freed.
+  // A failure here may be a success on other members, which then use this rank's block: it is kept.
   RETURN_IF_ERROR(Gather(runtime, mine.group, key, {mine.offset, mine.text}, &offers));
   const std::string what = std::string(mine.kind) + " '" + mine.name + "'";
   if (const Status judged = Judge(*group, what, offers, mine.enough); !judged.ok()) {

@@ -27,13 +27,13 @@ Status CheckSpans(const char* what, const SpanList& spans);
 std::string TextOf(const SpanList& spans);  // "spans float32[10], float32[20]"
 RoundLayout LayoutOf(const SpanList& spans);
 
-// What this rank would open.
+// Rounds or pairs that this rank is about to open.
 struct Proposal {
   const char* kind;        // "rounds"
   const char* name;        // as the caller has it
   covey_group group = 0;   // of which this rank is a member
   std::string text;        // one line: all that must agree
-  Status enough;           // whether what it takes is allowed; alike on all members that agree
+  Status enough;           // an error: it needs more memory than is allowed; alike on all members
   bool has_block = false;  // `offset` is that of a block of this rank's region, or of none,
   uint64_t offset = Transport::kNoOffset;  // else a channel for all
 };

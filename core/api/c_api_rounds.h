@@ -1,4 +1,4 @@
-// What the files of the C API over core/partial/rounds_port.h share.
+// Helpers shared by the files of the C API over core/partial/rounds_port.h.
 #ifndef COVEY_CORE_API_C_API_ROUNDS_H_
 #define COVEY_CORE_API_C_API_ROUNDS_H_
 

@@ -1,7 +1,7 @@
 // The objects behind handles that a user has: found by number while open, and given back some time
 // after they were closed, when nothing can touch them any more.
 //
-// Any thread. A user does not close what it uses at that moment.
+// Any thread. REQUIRES: no call uses an object while another one closes it.
 //
 // An Object has Close(), CanBeFreed(), and totals(), of a type Object::Totals that has +=.
 #ifndef COVEY_CORE_BASE_HANDLE_TABLE_H_

@@ -1,8 +1,8 @@
 // How a thread waits for what others do: it looks at once for a while, then lets others of its core
 // run before each look, and then it is to sleep until somebody wakes it.
 //
-// A ring of the bell takes some microseconds to wake a sleeper, and who looks all the time keeps
-// the core from those it waits for. One thread, for one wait.
+// Waking a sleeper takes some microseconds, and a thread that spins keeps the core from the threads
+// that it waits for. One thread, for one wait.
 #ifndef COVEY_CORE_BASE_WAITER_H_
 #define COVEY_CORE_BASE_WAITER_H_
 

@@ -1,9 +1,9 @@
 // The thread of a runtime, and who drives it: the progress lock.
 //
-// Whoever holds the progress lock runs Runtime::RunOnce. A thread that waits for an operation takes
-// it and drives the runtime itself, so that a small blocking operation costs no hand-over between
-// threads; otherwise the engine thread drives. Holder or not, nobody spins when there are more
-// ranks than cores: spin, then yield, then park.
+// The thread that holds the progress lock runs Runtime::RunOnce. A thread that waits for an
+// operation takes it and drives the runtime itself, so that a small blocking operation costs no
+// hand-over between threads; otherwise the engine thread drives. Holder or not, nobody spins when
+// there are more ranks than cores: spin, then yield, then park.
 //
 // Invariants:
 //  1. At most one thread is inside RunOnce (progress_lock_).

@@ -146,8 +146,9 @@ class RoundsPort {
   virtual bool CanBeFreed() = 0;
   // The process leaves: waits until peers have what only this rank has, for so long.
   virtual void Settle(Time) {}
+  // For core/base/handle_table.h.
   using Totals = Counters;
-  Counters totals();
+  Totals totals();
   // Blocks of this rank's region that are freed with it.
   virtual std::vector<uint64_t> Blocks() const = 0;
 

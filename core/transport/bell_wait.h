@@ -1,6 +1,6 @@
 // Waits for what shared words say: looks, and sleeps at a bell between two looks.
 //
-// Any thread; what `look` touches is its own affair.
+// Any thread; `look` guards its own data.
 #ifndef COVEY_CORE_TRANSPORT_BELL_WAIT_H_
 #define COVEY_CORE_TRANSPORT_BELL_WAIT_H_
 
@@ -15,15 +15,15 @@
 
 namespace covey {
 
-// What a look has come to.
+// The outcome of one look.
 struct Looked {
   std::optional<Status> end;  // of the wait
   bool moved = false;         // it has done something: look again at once
   Time until = kNever;        // look again then, whether or not the bell rings
 };
 
-// Until `look(now)` says that it is over. kAborted: `stop` is set; kTimeout: `deadline` is over.
-// Whoever changes what `look` sees rings the bell after it; who sets `stop` does so too.
+// Waits until `look(now)` returns an end. kAborted: `stop` is set. kTimeout: `deadline` is over.
+// REQUIRES: a thread that changes what `look` sees, or sets `stop`, rings the bell afterwards.
 template <typename Look>
 Status WaitAtBell(SharedWords* words, uint64_t* bell, const WaitPolicy& policy, Clock* clock,
                   const std::atomic<bool>& stop, Time deadline, Look look) {

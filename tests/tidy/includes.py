@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List, Set, Tuple
 
 from tidy import source
 from tidy.source import Finding
@@ -116,20 +116,29 @@ def paths() -> Iterator[Finding]:
                 yield Finding("path", path, line, f"there is no {name}")
 
 
+def circle(graph: Dict[str, Set[str]]) -> List[str]:
+    """Nodes that reach each other, in their order, or nothing."""
+    done: Set[str] = set()
+
+    def visit(node: str, path: List[str]) -> List[str]:
+        if node in path:
+            return path[path.index(node) :]
+        if node in done:
+            return []
+        for other in sorted(graph.get(node, ())):
+            found = visit(other, [*path, node])
+            if found:
+                return found
+        done.add(node)
+        return []
+
+    return next((found for node in sorted(graph) for found in [visit(node, [])] if found), [])
+
+
 def cycles() -> Iterator[Finding]:
     """Headers that include each other in a circle."""
-    graph = {path: [name for _, name, _ in includes(path) if _is_own(name)]
-             for path in source.files(*source.CPP)}
-    done: set = set()
-
-    def visit(path: str, way: List[str]) -> Iterator[Finding]:
-        if path in way:
-            circle = " -> ".join(way[way.index(path) :] + [path])
-            yield Finding("cycle", path, 1, circle + ": move what both need to a third")
-        elif path not in done:
-            for name in graph.get(path, []):
-                yield from visit(name, way + [path])
-            done.add(path)
-
-    for path in graph:
-        yield from visit(path, [])
+    found = circle({path: {name for _, name, _ in includes(path) if _is_own(name)}
+                    for path in source.files(*source.CPP)})
+    if found:
+        yield Finding("cycle", found[0], 1, " -> ".join([*found, found[0]])
+                      + ": move what both need to a third")

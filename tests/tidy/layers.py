@@ -41,25 +41,6 @@ def arrows() -> Dict[str, Set[str]]:
     return found
 
 
-def _circle(graph: Dict[str, Set[str]]) -> List[str]:
-    """Nodes that reach each other, or nothing."""
-    done: Set[str] = set()
-
-    def visit(node: str, path: List[str]) -> List[str]:
-        if node in path:
-            return path[path.index(node) :]
-        if node in done:
-            return []
-        for other in sorted(graph.get(node, ())):
-            circle = visit(other, [*path, node])
-            if circle:
-                return circle
-        done.add(node)
-        return []
-
-    return next((circle for node in sorted(graph) for circle in [visit(node, [])] if circle), [])
-
-
 def picture() -> str:
     """A line for each layer, the highest first: its folders, and what each includes."""
     graph = arrows()
@@ -79,7 +60,7 @@ def picture() -> str:
 def folders() -> Iterator[Finding]:
     """Folders of core that include each other, too many of them, or drawn otherwise."""
     graph = arrows()
-    circle = _circle(graph)
+    circle = includes.circle(graph)
     if circle:
         yield Finding("layers", README, 1, f"core's folders include each other: {circle}")
         return
@@ -103,7 +84,7 @@ def units() -> Iterator[Finding]:
             own = path.rsplit(".", 1)[0]
             others = {name.rsplit(".", 1)[0] for name in _included(path)}
             graph.setdefault(own, set()).update(others - {own})
-    circle = _circle(graph)
+    circle = includes.circle(graph)
     if circle:
         yield Finding("units", circle[0] + ".h", 1, f"include each other: {' '.join(circle)}: "
                       "move what they have in common to a third")

@@ -261,7 +261,8 @@ std::vector<const Bytes*> ModelJournal::ModelsIn(const Result& result, int32_t s
   return models;
 }
 
-// The group whose mean `rank` becomes. Who has missed a version of all needs one that has a model.
+// The group whose mean `rank` becomes. A rank that has missed a version of all needs a group with a
+// model.
 int32_t ModelJournal::GroupFor(int32_t rank, const Result& result, bool needs_one) const {
   const int32_t own = result.sum_of[static_cast<size_t>(rank)];
   if (!needs_one || !ModelsIn(result, own).empty()) return own;
@@ -295,9 +296,10 @@ void ModelJournal::OnMerge(int32_t rank, uint64_t step, uint64_t wanted, const M
   const Result& result = results_[merged.version - 1];
   const bool is_late = result.contributions[index].last != step;
   const bool is_passed = LastOfAll(merged.version) > step;
+  if (is_late && is_passed && merged.count == 0)
+    Fail("3: " + who + " goes on from a mean of no models");
   const int32_t sum = GroupFor(rank, result, is_late && is_passed);
   const auto count = static_cast<int32_t>(ModelsIn(result, sum).size());
-  if (is_late && is_passed && count == 0) Fail("3: " + who + " goes on from a mean of no models");
   if (merged.late != is_late || merged.count != count)
     Fail("3: " + who + " is taken for " + (merged.late ? "late" : "in time"));
   const bool takes =
