@@ -82,8 +82,8 @@ struct Group {
 // which `order` tells apart. Never 0.
 uint64_t GroupKey(const std::vector<Rank>& members, std::string_view order = {});
 
-// What is kept of a name from one request to the next, so that it need not be looked up again. For
-// the holder of the progress lock.
+// A memo of a name, kept from one request to the next: it saves the look-up. Used by the holder of
+// the progress lock.
 struct NameMemo {
   void* stream = nullptr;  // the negotiator's
 };

@@ -1,4 +1,4 @@
-/* What a device's plug-in may offer besides copies (core/device/covey_device.h): collectives that
+/* An option of a device's plug-in, besides copies (core/device/covey_device.h): collectives that
  * the devices of a group do among themselves, over a *circuit* made once for the group. C, as the
  * rest of a plug-in; the contract is that of core/device/circuits.h, whose functions these are.
  *

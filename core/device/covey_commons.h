@@ -1,4 +1,4 @@
-/* What a device's plug-in may offer besides copies (core/device/covey_device.h): memory of the
+/* An option of a device's plug-in, besides copies (core/device/covey_device.h): memory of the
  * device that other processes of this host open, and arithmetic on it. C, as the rest of a plug-in;
  * the contract is that of core/device/commons.h, whose functions these are.
  */

@@ -57,7 +57,7 @@ void Engine::Release() {
   transport_->SetParked(idle ? Sleeper::kMailOnly : Sleeper::kEngine);
   progress_lock_.store(false);
   if (sleepers_.load() > 0) return NotifySleepers();
-  // Whoever rang the engine thread a moment ago found it without the progress lock: look for them.
+  // A thread that rang just now found the engine thread without the progress lock: look for it.
   if (IsWorkLeft(idle)) transport_->Ring(Sleeper::kEngine);
 }
 
