@@ -17,7 +17,9 @@ _LIMIT_S = 240
 _BASE = ["check", "codec_descriptor", "json", "edit_distance", "status", "types"]
 _FLAGS = ["-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
 _NEEDED = {
-    "algorithm": ["core/plan/algorithm.cc", "core/plan/schedule.cc"],
+    "algorithm": [
+        f"core/plan/{part}.cc" for part in ("algorithm", "pushes", "schedule", "selector")
+    ],
     "method": [
         "core/method/method_codec.cc",
         "core/method/method_text.cc",
@@ -25,6 +27,7 @@ _NEEDED = {
         "core/plan/topology.cc",
     ],
 }
+_ALGORITHM = [("ops/algorithms/", ""), ("tests/unit/ops/algorithms/", "_test")]
 _GTEST = ["-lgtest_main", "-lgtest", "-lpthread"]
 
 
@@ -44,7 +47,7 @@ class NewTest(unittest.TestCase):
             command, timeout=_LIMIT_S, capture_output=True, text=True, check=False
         )
 
-    def build_and_run(self, written: List[str], needed: List[str]) -> str:
+    def build_and_run(self, written: List[str], needed: List[str], *arguments: str) -> str:
         """Builds the files written here with those needed of the tree. Returns what they print."""
         sources = [str(self.copy / name) for name in written]
         sources += [str(_ROOT / name) for name in needed]
@@ -56,7 +59,7 @@ class NewTest(unittest.TestCase):
         )
         self.assertEqual(built.returncode, 0, built.stderr)
         ran = subprocess.run(
-            [program], timeout=_LIMIT_S, capture_output=True, text=True, check=False
+            [program, *arguments], timeout=_LIMIT_S, capture_output=True, text=True, check=False
         )
         self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
         return ran.stdout
@@ -78,7 +81,17 @@ class NewTest(unittest.TestCase):
         self.assertIn("PASSED", self.start("method", "swap_pairs", "methods"))
 
     def test_an_algorithm(self) -> None:
-        self.assertIn("PASSED", self.start("algorithm", "allreduce_hops", "algorithms"))
+        told = self.start("algorithm", "allreduce_hops", "algorithms")
+        self.assertIn("not written yet", told)
+        # As soon as it fits, its name is all that is needed for it to be taken.
+        written = [f"{room}allreduce_hops{end}.cc" for room, end in _ALGORITHM]
+        source = self.copy / written[0]
+        unwritten = source.read_text()
+        source.write_text(unwritten.replace("{ return false; }", "{ return true; }"))
+        self.assertNotEqual(source.read_text(), unwritten)
+        needed = [f"core/base/{part}.cc" for part in _BASE] + _NEEDED["algorithm"]
+        told = self.build_and_run(written, needed, "--gtest_filter=*ItsName*")
+        self.assertIn("[  PASSED  ] 1 test", told)
 
     def test_a_codec(self) -> None:
         # Its test needs every kernel and codec; that it compiles is enough here.

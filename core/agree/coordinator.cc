@@ -64,7 +64,7 @@ std::string DifferingKnob(const std::string& a, int32_t rank_a, const std::strin
 // Two ranks of a neighbor_allreduce that do not say the same of each other; empty: all agree.
 std::string ConflictOf(const std::vector<int32_t>& members,
                        const std::vector<std::optional<Message>>& announced) {
-  if (announced[0]->signature.kind != Kind::kNeighborAllreduce) return "";
+  if (!Mixes(announced[0]->signature.kind)) return "";
   std::vector<PeerTable> tables;
   for (const auto& one : announced) {
     if (one->peers.size() != TableWords(members.size())) return "an announcement lacks its peers";

@@ -18,12 +18,12 @@ constexpr Time kLastWords = kSecond;
 bool IsWorld(const Stream& stream) { return stream.group->key == 0; }
 
 bool CanTakePart(const Signature& signature) {
-  if (signature.kind == Kind::kBarrier) return true;
+  if (!TraitsOf(signature.kind).admits_joined) return false;
+  if (!HasTensors(signature.kind)) return true;
   const bool scaled = signature.prescale != 1.0 && signature.op != Op::kSum;
   // The identity element of a minimum or maximum is infinite, which a codec need not keep.
   const bool coded = !signature.codec.empty() && signature.op != Op::kSum;
-  return signature.kind == Kind::kAllreduce && signature.device == DeviceType::kCpu && !scaled &&
-         !coded;
+  return signature.device == DeviceType::kCpu && !scaled && !coded;
 }
 
 }  // namespace

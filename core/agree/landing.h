@@ -14,7 +14,7 @@ namespace covey {
 // Bytes of one landing slot: the whole message, or one segment of it. What ranks hand
 // in to gather is not in the signature, so that gets a full segment.
 inline size_t LandingSlotBytes(const Signature& signature, size_t segment_bytes) {
-  if (signature.kind == Kind::kBarrier) return kLandingAlign;
+  if (!HasTensors(signature.kind)) return kLandingAlign;
   const size_t wanted = Gathers(signature.kind)
                             ? segment_bytes
                             : std::min(signature.TravellingBytes(), segment_bytes);

@@ -75,7 +75,7 @@ void Planner::OnAgreed(const OperationId& id, uint32_t entry, const std::vector<
   if (!state.considered.insert(id.stream).second) return;
   const Signature& signature = announced[0]->signature;
   const size_t length_bytes = signature.LengthBytes();
-  if (signature.kind != Kind::kAllreduce || length_bytes > rules_.threshold_bytes) return;
+  if (!TraitsOf(signature.kind).fuses || length_bytes > rules_.threshold_bytes) return;
   Candidate& candidate = state.candidates.emplace_back();
   candidate.stream = id.stream;
   candidate.entry = entry;

@@ -82,7 +82,8 @@ Status Result(Operation* operation, int32_t index, covey_tensor* result, int64_t
   RETURN_IF_ERROR(Ended(*operation));
   if (!Gathers(operation->kind) || index != 0)
     return Status::InvalidArgument(
-        "only an allgather or alltoall has a result of its own, with index 0");
+        std::string(NameOf(operation->kind)) +
+        " has no result of its own: outputs hold it; what gathers has one, with index 0");
   if (operation->gathered == nullptr)
     return Status::InvalidArgument("the result of this operation was taken before");
   Tensor& tensor = operation->inputs[0];

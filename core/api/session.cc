@@ -10,6 +10,7 @@
 #include "core/device/plugin_device.h"
 #include "core/engine/engine.h"
 #include "core/partial/shared_port.h"
+#include "core/plan/algorithm.h"
 #include "core/replicated/seat_port.h"
 #include "core/transport/open_transport.h"
 
@@ -62,6 +63,7 @@ Session::Session(const Config& config) : config_(config) {}
 Stall& Session::stall() { return runtime_->stall(); }
 
 Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
+  RETURN_IF_ERROR(CheckAlgorithmName(config.algorithm));
   std::unique_ptr<Session> s(new Session(config));
   s->log_ = std::make_unique<Log>(config.log_level, config.rank);
   RETURN_IF_ERROR(OpenTransport(config.TransportName(), config.plugin_path,

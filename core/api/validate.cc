@@ -37,26 +37,26 @@ bool HasScales(const covey_request& r) {
 }
 
 Status CheckKind(const covey_request& r) {
-  if (r.kind < 0 || r.kind >= kNumKinds || *NameOf(static_cast<Kind>(r.kind)) == '\0')
+  if (r.kind < 0 || r.kind >= kNumKinds)
     return Status::InvalidArgument("unknown operation kind " + std::to_string(r.kind));
   if (r.op < 0 || r.op >= kNumOps)
     return Wrong(r, "unknown reduction op " + std::to_string(r.op) +
                         "; there are sum, average, min, max, product");
   if (r.name != nullptr && std::strlen(r.name) > kMaxNameBytes)
     return Wrong(r, "the name is longer than " + std::to_string(kMaxNameBytes) + " bytes");
-  const bool no_tensors = r.kind == COVEY_BARRIER || r.kind == COVEY_JOIN;
+  const auto kind = static_cast<Kind>(r.kind);
+  const bool no_tensors = !HasTensors(kind);
   if (no_tensors && r.num_tensors != 0) return Wrong(r, "takes no tensors");
   if (r.kind == COVEY_JOIN && r.group != COVEY_WORLD)
     return Wrong(r, "all ranks of the job join, not those of a group");
-  const auto kind = static_cast<Kind>(r.kind);
-  const std::string an = std::string("an ") + NameOf(kind);  // the kinds that gather begin with a
+  const std::string a = (*NameOf(kind) == 'a' ? "an " : "a ") + std::string(NameOf(kind));
   if (Gathers(kind) && r.num_tensors != 1)
-    return Wrong(r, an + " takes one tensor, not " + std::to_string(r.num_tensors));
+    return Wrong(r, a + " takes one tensor, not " + std::to_string(r.num_tensors));
   if (Gathers(kind) && r.outputs != nullptr)
-    return Wrong(r, an + " allocates its result: outputs must be NULL");
-  if (kind == Kind::kReducescatter && r.outputs == nullptr)
-    return Wrong(r, "a reducescatter cannot be done in place: outputs is NULL");
-  if ((kind == Kind::kNeighborAllreduce) != (r.neighbors != nullptr))
+    return Wrong(r, a + " allocates its result: outputs must be NULL");
+  if (Scatters(kind) && r.outputs == nullptr)
+    return Wrong(r, a + " cannot be done in place: outputs is NULL");
+  if (Mixes(kind) != (r.neighbors != nullptr))
     return Wrong(r, r.neighbors == nullptr ? "neighbors is NULL"
                                            : "only a neighbor_allreduce takes neighbors");
   if (r.neighbors != nullptr && r.neighbors->struct_size != sizeof(covey_neighbors))
@@ -66,7 +66,7 @@ Status CheckKind(const covey_request& r) {
     return Wrong(r, "of the neighbors sources or weights is NULL");
   if (r.neighbors != nullptr && (r.op != COVEY_SUM || HasScales(r)))
     return Wrong(r, "a neighbor_allreduce has weights, and neither op nor scale factors");
-  if (kind != Kind::kAlltoall && (r.splits != nullptr || r.num_splits != 0))
+  if (TraitsOf(kind).table != BeginTable::kSplits && (r.splits != nullptr || r.num_splits != 0))
     return Wrong(r, "only an alltoall takes splits");
   if (!no_tensors && (r.num_tensors < 1 || r.num_tensors > kMaxTensors))
     return Wrong(r, "1 to " + std::to_string(kMaxTensors) + " tensors can travel together, not " +
@@ -86,7 +86,7 @@ Status CheckGroup(const covey_request& r, const ValidationContext& c) {
     for (Rank m : members) list += (list.empty() ? "" : ", ") + RankText(m);
     return Wrong(r, "rank " + RankText(c.self) + " is not a member of the group [" + list + "]");
   }
-  if (r.kind == COVEY_BROADCAST &&
+  if (HasRoot(static_cast<Kind>(r.kind)) &&
       !std::binary_search(members.begin(), members.end(), Rank{r.root}))
     return Wrong(r, "root " + std::to_string(r.root) + " is not a member of the group (of " +
                         std::to_string(members.size()) + " ranks, lowest " +
@@ -133,14 +133,14 @@ Status CheckOutput(const covey_request& r, const Operation& operation, const Ten
                    const Tensor& out) {
   Shape wanted = in.shape;
   std::string whose;
-  if (operation.kind == Kind::kReducescatter) {
+  if (Scatters(operation.kind)) {
     const int64_t size = operation.group->size();
     const int64_t me = ToInt(operation.group->my_index);
     const int64_t rows = in.shape.dims[0];
     wanted.dims[0] = PartBegin(rows, size, me + 1) - PartBegin(rows, size, me);
     whose = ", of which this rank gets " + ToString(wanted);
   }
-  const bool in_place = in.data == out.data && operation.kind != Kind::kReducescatter;
+  const bool in_place = in.data == out.data && !Scatters(operation.kind);
   if (!in_place && Overlap(in, out)) return Wrong(r, "an output overlaps its input");
   if (out.device != in.device || out.device_index != in.device_index)
     return Wrong(r, "an output lies on another device than its input");
@@ -259,15 +259,15 @@ Status CheckTensors(const covey_request& r, const Operation& operation) {
     const Tensor& first = operation.inputs[0];
     if (in.device != first.device || in.device_index != first.device_index)
       return Wrong(r, "tensors that travel together need one device");
-    if (operation.kind == Kind::kNeighborAllreduce && !HasFractions(in.dtype))
+    if (Mixes(operation.kind) && !HasFractions(in.dtype))
       return Status::Unsupported(Quoted(r) + ": weights are for floating-point numbers, and " +
                                  NameOf(in.dtype) + " is none; convert the tensor");
     if (in.dtype == DType::kBool && Reduces(operation.kind))
       return Status::Unsupported(Quoted(r) + ": " + NameOf(operation.kind) +
                                  " does not take bool; use uint8");
-    if ((Gathers(operation.kind) || operation.kind == Kind::kReducescatter) && in.shape.ndim == 0)
-      return Wrong(r, std::string(NameOf(operation.kind)) +
-                          (operation.kind == Kind::kAllgather ? " concatenates on" : " splits") +
+    const std::string on_rows = TraitsOf(operation.kind).on_rows;
+    if (!on_rows.empty() && in.shape.ndim == 0)
+      return Wrong(r, NameOf(operation.kind) + (" " + on_rows) +
                           " dimension 0 and the tensor is a scalar; reshape it to [1]");
     if (i < operation.outputs.size())
       RETURN_IF_ERROR(CheckOutput(r, operation, in, operation.outputs[i]));
@@ -280,8 +280,8 @@ Status CheckTensors(const covey_request& r, const Operation& operation) {
 // The codec's name with every parameter, and its form.
 Status ReadCodec(const covey_request& r, Operation* operation) {
   if (r.codec == nullptr || r.codec[0] == '\0') return Status::Ok();
-  const bool mixes = operation->kind == Kind::kNeighborAllreduce;
-  if (operation->kind != Kind::kAllreduce && !mixes)
+  const bool mixes = Mixes(operation->kind);
+  if (!TraitsOf(operation->kind).takes_codec)
     return Wrong(
         r, std::string("a codec (") + r.codec + ") is for allreduce and neighbor_allreduce only");
   if (mixes && r.neighbors->any_sum != 0)
@@ -341,11 +341,11 @@ Status Validate(const covey_request& r, const ValidationContext& c, Operation* o
   operation->average = Reduces(operation->kind) && r.op == COVEY_AVERAGE;
   operation->op =
       !Reduces(operation->kind) || operation->average ? Op::kSum : static_cast<Op>(r.op);
-  operation->root = r.kind == COVEY_BROADCAST ? Rank{r.root} : kNoRank;
+  operation->root = HasRoot(operation->kind) ? Rank{r.root} : kNoRank;
   operation->prescale = r.prescale == 0 ? 1.0 : r.prescale;
   operation->postscale = r.postscale == 0 ? 1.0 : r.postscale;
   operation->callback = nullptr;
-  const bool reads = r.kind != COVEY_BROADCAST || Rank{r.root} == c.self;
+  const bool reads = Gives(operation->kind, Rank{r.root} == c.self);
   const covey_tensor* outputs =
       r.outputs == nullptr && !Gathers(operation->kind) ? r.inputs : r.outputs;
   for (int i = 0; i < r.num_tensors; ++i) {
@@ -360,11 +360,12 @@ Status Validate(const covey_request& r, const ValidationContext& c, Operation* o
     return Wrong(r, apart.message());
   RETURN_IF_ERROR(ReadCodec(r, operation));
   operation->refusal = Fitness(r, c, *operation);
-  if (operation->kind == Kind::kNeighborAllreduce) {
+  if (Mixes(operation->kind)) {
     const Status peers = ReadPeers(r, operation);
     if (operation->refusal.ok()) operation->refusal = peers;
   }
-  return operation->kind == Kind::kAlltoall ? ReadSplits(r, operation) : Status::Ok();
+  return TraitsOf(operation->kind).table == BeginTable::kSplits ? ReadSplits(r, operation)
+                                                                : Status::Ok();
 }
 
 }  // namespace covey

@@ -31,7 +31,7 @@ struct Config {
   int32_t shm_fd = -1;       // the job's shared memory; -1 = none
   int32_t launcher_pid = 0;  // 0 = none
   std::string job;
-  std::string transport = "auto";  // or shm, mpi, ucx: the last two are plug-ins
+  std::string transport = "auto";  // or shm, or the name of a plug-in
   std::string started_by;          // "mpirun", "srun", "torchrun"; empty: coveyrun, or nothing
   std::string plugin_path;         // "folder:folder", looked into before libcovey.so's own
 
@@ -45,7 +45,7 @@ struct Config {
   size_t segment_bytes = size_t{64} << 10;
   size_t flat_bytes = size_t{32} << 10;
   size_t read_bytes = size_t{1} << 40;
-  std::string algorithm = "auto";  // or flat, direct, read, staged, ring
+  std::string algorithm = "auto";  // or the name of one (core/plan/algorithm.h)
   std::string cuda_path = "auto";  // or nccl, ipc, staged
   size_t nccl_bytes = size_t{4} << 10;
   Time nccl_abort = 30 * kSecond;

@@ -51,11 +51,13 @@ constexpr Knob kKnobs[] = {
      .field = &Config::job,
      .help = "identifier of the job, for people"},
     {.name = "transport",
-     .unit = "auto|shm|mpi|ucx",
-     .type = Type::kChoice,
+     .unit = "auto or a name",
+     .type = Type::kText,
      .field = &Config::transport,
-     .help = "how the ranks reach each other; auto is shm, the memory of this host; mpi and ucx "
-             "are plug-ins"},
+     .help =
+         "how the ranks reach each other: shm is the memory of this host, any other name that of "
+         "a plug-in, such as mpi; auto is mpi for ranks that mpirun or srun has started, else "
+         "shm"},
     {.name = "plugin_path",
      .unit = "folders",
      .type = Type::kText,
@@ -121,8 +123,8 @@ constexpr Knob kKnobs[] = {
      .help = "larger ordinary tensors are read from their owners instead of staged; the "
              "default, never, is the faster where a system call per piece is dear"},
     {.name = "algorithm",
-     .unit = "auto|flat|direct|read|staged|ring|pairwise|doubling|tree",
-     .type = Type::kChoice,
+     .unit = "auto or a name",
+     .type = Type::kText,
      .field = &Config::algorithm,
      .agreed = true,
      .help = "algorithm of every operation that has one of this name, wherever it fits"},

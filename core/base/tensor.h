@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/collective.h"
 #include "core/base/encoded_layout.h"
 #include "core/base/status.h"
 #include "core/base/types.h"

@@ -14,11 +14,4 @@ const char* NameOf(Op op) {
   return kNames[static_cast<int>(op)];
 }
 
-const char* NameOf(Kind k) {
-  constexpr const char* kNames[kNumKinds] = {"allreduce", "broadcast",         "allgather",
-                                             "barrier",   "reducescatter",     "alltoall",
-                                             "join",      "neighbor_allreduce"};
-  return kNames[static_cast<int>(k)];
-}
-
 }  // namespace covey

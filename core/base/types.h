@@ -1,6 +1,6 @@
 // The vocabulary every folder shares: ranks, element types, reduction operators, time.
 //
-// Plain values, no behaviour beyond naming and sizing. The numeric values of DType, Kind and Op are
+// Plain values, no behaviour beyond naming and sizing. The numeric values of DType and Op are
 // part of the C API and of the wire format: append, never renumber (c_api.cc asserts that covey.h
 // agrees).
 #ifndef COVEY_CORE_BASE_TYPES_H_
@@ -49,26 +49,6 @@ constexpr bool IsReducedByDevices(DType t) { return t < DType::kBool; }
 enum class Op : uint8_t { kSum, kAverage, kMin, kMax, kProduct };
 inline constexpr int kNumOps = 5;
 
-enum class Kind : uint8_t {
-  kAllreduce = 0,
-  kBroadcast = 1,
-  kAllgather = 2,
-  kBarrier = 3,
-  kReducescatter = 4,
-  kAlltoall = 5,
-  kJoin = 6,
-  kNeighborAllreduce = 7
-};
-inline constexpr int kNumKinds = 8;
-
-// Whether contributions are combined, so that op and scales mean something.
-constexpr bool Reduces(Kind k) { return k == Kind::kAllreduce || k == Kind::kReducescatter; }
-// Whether results are computed from the elements: dtypes matter, and NaN spreads.
-constexpr bool Computes(Kind k) { return Reduces(k) || k == Kind::kNeighborAllreduce; }
-// Whether dimension 0 may differ between ranks, so that only all begins together tell how much a
-// rank gets: the runtime allocates the result.
-constexpr bool Gathers(Kind k) { return k == Kind::kAllgather || k == Kind::kAlltoall; }
-
 enum class DeviceType : uint8_t { kCpu, kCuda, kFake };
 
 constexpr size_t SizeOf(DType t) {
@@ -84,7 +64,6 @@ constexpr DType AccumulatorOf(DType t) {
 
 const char* NameOf(DType t);  // "float32"
 const char* NameOf(Op op);    // "average"
-const char* NameOf(Kind k);   // "allreduce"
 
 }  // namespace covey
 #endif  // COVEY_CORE_BASE_TYPES_H_

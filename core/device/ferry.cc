@@ -18,8 +18,7 @@ bool IsInPlace(const Request& r) {
 }
 
 bool ReadsInput(const Request& r) {
-  return r.kind != Kind::kBroadcast ||
-         r.group->members[static_cast<size_t>(ToInt(r.group->my_index))] == r.root;
+  return Gives(r.kind, r.group->members[static_cast<size_t>(ToInt(r.group->my_index))] == r.root);
 }
 
 }  // namespace
@@ -64,7 +63,7 @@ Passage* Ferry::Board(const Request& request, Spans* input, Spans* output) {
 }
 
 Passage* Ferry::BoardInCommon(const Request& request, Spans* input, Spans* output) {
-  const bool one = request.kind != Kind::kReducescatter;
+  const bool one = !Scatters(request.kind);
   const size_t apart = one ? 0 : (input->length_bytes() + kLine - 1) / kLine * kLine;
   Room* room = common_->Take(one ? input->length_bytes() : apart + output->length_bytes());
   if (room == nullptr) return nullptr;

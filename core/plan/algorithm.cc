@@ -1,6 +1,8 @@
 #include "core/plan/algorithm.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -51,6 +53,16 @@ const Algorithm* FindAlgorithm(Kind kind, std::string_view name) {
   for (const Algorithm* a : Catalogue())
     if (a->kind == kind && a->name == name) return a;
   return nullptr;
+}
+
+Status CheckAlgorithmName(std::string_view name) {
+  std::set<std::string_view> names;
+  for (const Algorithm* a : Catalogue()) names.insert(a->name);
+  if (name == "auto" || names.contains(name)) return Status::Ok();
+  std::string listed = "auto";
+  for (std::string_view known : names) listed += ", " + std::string(known);
+  return Status::InvalidArgument("algorithm is \"" + std::string(name) +
+                                 "\", which is not one of " + listed);
 }
 
 }  // namespace covey

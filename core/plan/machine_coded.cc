@@ -60,7 +60,7 @@ std::string Machine::ReduceCoded(int32_t me, const Step& step) {
 
 // The own input counts as what is decoded of it: what it is beside that does not travel.
 std::string Machine::MixCoded(int32_t me, const Step& step) {
-  if (problem_.kind != Kind::kNeighborAllreduce) return "mixes, and there are no weights";
+  if (!Mixes(problem_.kind)) return "mixes, and there are no weights";
   if (step.dst.place != Place::kOutput || step.dst.index != me) return "writes to no own output";
   if (step.src.place != Place::kLanding) return "decodes what is in no landing slot";
   if (options_.in_place && step.input_offset != step.dst.offset)

@@ -226,7 +226,7 @@ std::string Machine::ReduceFetched(int32_t me, const Step& step) {
 }
 
 std::string Machine::Mix(int32_t me, const Step& step) {
-  if (problem_.kind != Kind::kNeighborAllreduce) return "mixes, and there are no weights";
+  if (!Mixes(problem_.kind)) return "mixes, and there are no weights";
   if (step.dst.place != Place::kOutput || step.dst.index != me) return "writes to no own output";
   if (step.src.place != Place::kLanding) return "mixes what is in no landing slot";
   if (options_.in_place && step.input_offset != step.dst.offset)

@@ -56,18 +56,20 @@ std::string ToString(const Step& s) {
 }
 
 uint64_t InputBytes(const Problem& p, int32_t rank) {
-  const auto share = p.shares.begin() + rank * (p.kind == Kind::kAlltoall ? p.size : 1);
-  if (p.kind == Kind::kAllgather) return *share;
-  if (p.kind == Kind::kAlltoall) return std::accumulate(share, share + p.size, uint64_t{0});
+  const OutputRule output = TraitsOf(p.kind).output;
+  const auto share = p.shares.begin() + rank * (output == OutputRule::kBlocks ? p.size : 1);
+  if (output == OutputRule::kInputs) return *share;
+  if (output == OutputRule::kBlocks) return std::accumulate(share, share + p.size, uint64_t{0});
   return p.length_bytes;
 }
 
 uint64_t OutputBytes(const Problem& p, int32_t rank) {
-  if (p.kind == Kind::kReducescatter) return p.shares[static_cast<size_t>(rank)];
+  if (Scatters(p.kind)) return p.shares[static_cast<size_t>(rank)];
   if (!Gathers(p.kind)) return p.length_bytes;
+  if (!Gets(p.kind, rank == p.root)) return 0;
+  const bool blocks = TraitsOf(p.kind).output == OutputRule::kBlocks;
   uint64_t bytes = 0;
-  for (int32_t j = 0; j < p.size; ++j)
-    bytes += p.kind == Kind::kAlltoall ? BlockBytes(p, j, rank) : InputBytes(p, j);
+  for (int32_t j = 0; j < p.size; ++j) bytes += blocks ? BlockBytes(p, j, rank) : InputBytes(p, j);
   return bytes;
 }
 

@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/collective.h"
 #include "core/base/encoded_layout.h"
 #include "core/base/types.h"
 

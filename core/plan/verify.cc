@@ -18,28 +18,26 @@ struct Expected {
 };
 
 std::vector<Expected> ExpectedOutput(const Problem& p, int32_t me) {
-  switch (p.kind) {
-    case Kind::kAllreduce:
-    case Kind::kNeighborAllreduce:
-      return {{0, p.length_bytes, kEveryRank, 0}};
-    case Kind::kReducescatter:
-      return {{0, OutputBytes(p, me), kEveryRank, ShareBegin(p, me)}};
-    case Kind::kBroadcast:
+  if (!Gets(p.kind, me == p.root)) return {};
+  switch (TraitsOf(p.kind).output) {
+    case OutputRule::kReduction:
+    case OutputRule::kMix:
+      return {{0, OutputBytes(p, me), kEveryRank, Scatters(p.kind) ? ShareBegin(p, me) : 0}};
+    case OutputRule::kRootInput:
       return {{0, p.length_bytes, p.root, 0}};
-    case Kind::kAllgather:
-    case Kind::kAlltoall: {
+    case OutputRule::kInputs:
+    case OutputRule::kBlocks: {
       std::vector<Expected> parts;
       uint64_t begin = 0;
       for (int32_t j = 0; j < p.size; ++j) {
-        const bool all = p.kind == Kind::kAllgather;
+        const bool all = TraitsOf(p.kind).output == OutputRule::kInputs;
         const uint64_t length = all ? InputBytes(p, j) : BlockBytes(p, j, me);
         parts.push_back({begin, length, j, all ? 0 : BlockBegin(p, j, me)});
         begin += length;
       }
       return parts;
     }
-    case Kind::kBarrier:
-    case Kind::kJoin:  // no exchange
+    case OutputRule::kNone:
       return {};
   }
   return {};
@@ -138,7 +136,7 @@ class Judge {
       return is.symbol == wanted ? "" : "hold " + what + " instead of " + symbols.ToString(wanted);
     }
     if (!symbols.IsFinished(is.symbol)) return "hold " + what + " instead of a result";
-    if (problem_.kind == Kind::kNeighborAllreduce) return CompareMix(rank, is.symbol);
+    if (Mixes(problem_.kind)) return CompareMix(rank, is.symbol);
     const std::string wrong = CheckContributions(symbols.RanksIn(is.symbol), problem_.size);
     if (!wrong.empty()) return what + " " + wrong;
     if (association_ == Association::kInTurn &&
@@ -180,9 +178,8 @@ Status VerifySchedules(const Problem& problem, std::span<const Schedule> schedul
 Status Verify(const Algorithm& algorithm, const Problem& problem) {
   const std::vector<Schedule> schedules = BuildAll(algorithm, problem);
   RETURN_IF_ERROR(VerifySchedules(problem, schedules, algorithm.association, {}));
-  if (problem.kind != Kind::kAllreduce && problem.kind != Kind::kBroadcast &&
-      problem.kind != Kind::kNeighborAllreduce)
-    return Status::Ok();
+  if (!HasTensors(problem.kind) || TraitsOf(problem.kind).rows != RowRule::kSame)
+    return Status::Ok();  // outputs never are inputs
   return VerifySchedules(problem, schedules, algorithm.association, {.in_place = true});
 }
 

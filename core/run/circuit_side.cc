@@ -184,8 +184,7 @@ bool Executor::Launch(Exchange* x) {
       .kind = static_cast<int32_t>(r.kind),
       .dtype = WorkType(r.inputs[0].dtype),
       .op = static_cast<int32_t>(r.average ? Op::kAverage : r.op),
-      .root =
-          r.kind == Kind::kBroadcast ? static_cast<int32_t>(root - r.group->members.begin()) : 0,
+      .root = HasRoot(r.kind) ? static_cast<int32_t>(root - r.group->members.begin()) : 0,
       .parts = parts.data(),
       .num_parts = parts.size()};
   return circuits_->Launch(circuit, work);

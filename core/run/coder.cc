@@ -17,7 +17,7 @@ size_t PieceBytes(const EncodedLayout& form) {
 
 // For codecs that round at random. What is mixed is rounded alike by all.
 uint64_t SeedOf(const Exchange& x, size_t begin_bytes) {
-  const bool alike = x.request->kind == Kind::kNeighborAllreduce;
+  const bool alike = Mixes(x.request->kind);
   uint64_t seed = x.request->draw != 0 ? x.request->draw : x.occurrence;
   for (uint64_t v : {alike ? uint64_t{0} : uint64_t{x.Me()}, uint64_t{begin_bytes}})
     seed = (seed ^ v) * 0x9e3779b97f4a7c15u + 1;

@@ -124,8 +124,8 @@ bool Executor::IsLate(const Exchange& x, size_t index) const {
 
 bool Executor::StagesInput(const Exchange& x) const {
   const Request& r = *x.request;
-  if (x.entry == 0 || x.for_circuit || r.kind == Kind::kBarrier || IsLate(x, x.Me())) return false;
-  return r.kind != Kind::kBroadcast || r.group->members[x.Me()] == r.root;
+  if (x.entry == 0 || x.for_circuit || IsLate(x, x.Me())) return false;
+  return Gives(r.kind, r.group->members[x.Me()] == r.root);
 }
 
 // Whether this rank decides how what the group reduces is staged, see core/run/store_tuner.h.
@@ -150,9 +150,10 @@ void Executor::Publish(Exchange* x, Time now) {
     });
     return inside ? transport_->OffsetOf(spans.First(), 1) : Transport::kNoOffset;
   };
-  const bool gather = x->request->kind == Kind::kAllgather;
-  const bool scatter = x->request->kind == Kind::kReducescatter;  // outputs lie apart
-  const auto rows = gather ? static_cast<uint64_t>(x->request->inputs[0].shape.dims[0]) : 0;
+  const Kind kind = x->request->kind;
+  const auto rows = TraitsOf(kind).output == OutputRule::kInputs
+                        ? static_cast<uint64_t>(x->request->inputs[0].shape.dims[0])
+                        : 0;
   const auto address_of = [&](const Spans& spans) {
     return transport_->CanReadPeers() ? reinterpret_cast<uint64_t>(spans.Contiguous()) : 0;
   };
@@ -161,7 +162,7 @@ void Executor::Publish(Exchange* x, Time now) {
       .output_address = address_of(x->output),
       .input = offset_of(x->input),
       .output = offset_of(x->output),
-      .layout = x->input.Layout() * 31 ^ (scatter ? 0 : x->output.Layout()),
+      .layout = x->input.Layout() * 31 ^ (Scatters(kind) ? 0 : x->output.Layout()),
       .rows = rows,
       .streaming = learns && stores_.Next(x->input.length_bytes()) == Stores::kStreaming,
       .room = RoomWord(*x)};
@@ -191,7 +192,7 @@ void Executor::PushBegin(Exchange* x) {
   auto* header = reinterpret_cast<std::byte*>(x->CellOf(x->Me())->begin);
   transport_->Push(members, header, TableOffset(2, x->size()) - offsetof(Cell, begin));
   if (x->entry == 0 || x->for_circuit) return;
-  if (Gathers(x->request->kind) || x->request->kind == Kind::kNeighborAllreduce) {
+  if (Gathers(x->request->kind) || Mixes(x->request->kind)) {
     const EncodedLayout& form = x->request->form;
     const size_t slot = x->channel->slot_bytes;
     const size_t segment = form.Codes() ? form.ElemsIn(slot) * sizeof(float) : slot;
@@ -205,9 +206,9 @@ void Executor::PushBegin(Exchange* x) {
 // Who may read what this rank stages at its begin, before it has seen the others'.
 std::vector<Rank> Executor::ReadersOf(const Exchange& x) const {
   const std::vector<Rank>& members = x.request->group->members;
+  if (TraitsOf(x.request->kind).root == RootRule::kGets) return {x.request->root};
   const PeerTable own = x.PeersOf(x.Me());
-  if (x.request->kind != Kind::kNeighborAllreduce || SendsToAny(own, x.size(), x.Me()))
-    return members;
+  if (!Mixes(x.request->kind) || SendsToAny(own, x.size(), x.Me())) return members;
   std::vector<Rank> readers;
   for (size_t j = 0; j < x.size(); ++j)
     if (SendsTo(own, x.size(), j)) readers.push_back(members[j]);
@@ -258,7 +259,7 @@ bool Executor::JudgeBegins(Exchange* x, Time now) {
     End(x, Outcome::kVoid, {}, now);
     return false;
   }
-  if (x->request->kind != Kind::kNeighborAllreduce) return true;
+  if (!Mixes(x->request->kind)) return true;
   std::vector<PeerTable> tables;
   for (size_t j = 0; j < x->size(); ++j) tables.push_back(x->PeersOf(j));
   PeerConflict conflict;

@@ -27,7 +27,7 @@ Part PartOf(const Tensor& t, size_t size, size_t index) {
 
 // Whether the schedule may address the members' memory alike, or read it.
 void ReadPlacements(const Exchange& x, Problem* p) {
-  const bool scatter = p->kind == Kind::kReducescatter;  // outputs are nobody else's business
+  const bool scatter = Scatters(p->kind);  // outputs are nobody else's business
   const uint64_t layout = x.CellOf(x.Me())->placement[x.Turn()].layout;
   p->all_arena = true;
   p->all_readable = !scatter;
@@ -42,7 +42,7 @@ void ReadPlacements(const Exchange& x, Problem* p) {
 }  // namespace
 
 void AddInput(const Request& request, Spans* message) {
-  if (request.kind != Kind::kReducescatter || request.inputs.size() == 1) {
+  if (!Scatters(request.kind) || request.inputs.size() == 1) {
     for (const Tensor& t : request.inputs) message->Add(t.data, t.LengthBytes());
     return;
   }
@@ -69,21 +69,22 @@ Problem ProblemOf(const Exchange& x, uint64_t cache_bytes) {
   p.in_common = x.in_common;
   if (Reduces(r.kind)) ReadPlacements(x, &p);
   p.all_arena |= p.in_common;
-  if (r.kind == Kind::kBroadcast) {
+  if (HasRoot(r.kind)) {
     const auto& members = r.group->members;
     p.root = static_cast<int32_t>(std::lower_bound(members.begin(), members.end(), r.root) -
                                   members.begin());
-    p.length_bytes = x.output.length_bytes();
+    if (!Gathers(r.kind)) p.length_bytes = x.output.length_bytes();
   }
+  const OutputRule output = TraitsOf(r.kind).output;
   for (size_t j = 0; j < x.size(); ++j) {
-    if (r.kind == Kind::kAllgather)
+    if (output == OutputRule::kInputs)
       p.shares.push_back(x.CellOf(j)->placement[x.Turn()].rows * RowBytes(r.inputs[0]));
-    if (r.kind == Kind::kAlltoall)
+    if (output == OutputRule::kBlocks)
       for (size_t k = 0; k < x.size(); ++k)
         p.shares.push_back(x.TableOf(j)[k] * RowBytes(r.inputs[0]));
-    if (r.kind == Kind::kNeighborAllreduce)
+    if (output == OutputRule::kMix)
       for (size_t k = 0; k < x.size(); ++k) p.shares.push_back(WeightOf(x.PeersOf(j), k) != 0);
-    if (r.kind != Kind::kReducescatter) continue;
+    if (!Scatters(r.kind)) continue;
     p.shares.push_back(0);
     for (const Tensor& t : r.inputs) {
       const Part part = PartOf(t, x.size(), j);
@@ -101,20 +102,23 @@ bool FitsCircuit(const Request& r, uint64_t least_bytes) {
     const bool floating = t.dtype <= DType::kBF16;
     if (!IsReducedByDevices(t.dtype) && t.dtype != DType::kBool) return false;
     if (r.average && !floating) return false;  // an integer's truncates as only the host's does
-    if (r.kind == Kind::kReducescatter && t.shape.dims[0] % size != 0) return false;
+    if (Scatters(r.kind) && t.shape.dims[0] % size != 0) return false;
     length_bytes += t.LengthBytes();
   }
   if (length_bytes == 0 || length_bytes < least_bytes) return false;
-  return r.kind == Kind::kBroadcast || (Reduces(r.kind) && r.prescale == 1.0 && r.postscale == 1.0);
+  return TraitsOf(r.kind).output == OutputRule::kRootInput ||
+         (Reduces(r.kind) && r.prescale == 1.0 && r.postscale == 1.0);
 }
 
 void AllocateResult(Exchange* x) {
   Request& r = *x->request;
+  const bool blocks = TraitsOf(r.kind).output == OutputRule::kBlocks;
+  const bool gets = Gets(r.kind, r.group->members[x->Me()] == r.root);
   r.rows.clear();
   uint64_t length_bytes = 0;
   for (size_t j = 0; j < x->size(); ++j) {
-    const uint64_t rows = r.kind == Kind::kAlltoall ? x->TableOf(j)[x->Me()]
-                                                    : x->CellOf(j)->placement[x->Turn()].rows;
+    uint64_t rows = blocks ? x->TableOf(j)[x->Me()] : x->CellOf(j)->placement[x->Turn()].rows;
+    if (!gets) rows = 0;
     r.rows.push_back(static_cast<int64_t>(rows));
     length_bytes += rows * RowBytes(r.inputs[0]);
   }

@@ -31,6 +31,13 @@ constexpr Known kKnown[] = {
 
 std::string FileOf(std::string_view name) { return "libcovey_" + std::string(name) + ".so"; }
 
+// Names become part of a path.
+bool IsName(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
 // The folder of the shared object (or program) that this code is part of; empty: unknown.
 std::string OwnFolder() {
   Dl_info info;
@@ -82,6 +89,9 @@ std::string LoaderError() {
 }  // namespace
 
 Status Plugin::Open(std::string_view name, std::string_view path, Plugin* plugin, Scope scope) {
+  if (!IsName(name))
+    return Status::InvalidArgument("\"" + std::string(name) +
+                                   "\" is not the name of a plug-in: small letters, digits, _");
   const std::vector<Folder> folders = FoldersOf(path);
   std::string file;
   for (const Folder& folder : folders) {

@@ -59,7 +59,11 @@ Schedule Build(const Problem& p) {
   return s;
 }
 
-constexpr Algorithm kAlgorithm{"flat", Kind::kAllgather, Fits, Build};
+constexpr Algorithm kAlgorithm{.name = "flat",
+                               .kind = Kind::kAllgather,
+                               .fits = Fits,
+                               .build = Build,
+                               .prefer = {.priority = 0}};
 const AlgorithmRegistration kRegistration(kAlgorithm);
 
 }  // namespace

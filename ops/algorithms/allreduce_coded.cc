@@ -51,7 +51,12 @@ Schedule Build(const Problem& p) {
   return s;
 }
 
-constexpr Algorithm kAlgorithm{"coded", Kind::kAllreduce, Fits, Build, Association::kInTurn, true};
+constexpr Algorithm kAlgorithm{.name = "coded",
+                               .kind = Kind::kAllreduce,
+                               .fits = Fits,
+                               .build = Build,
+                               .codes = true,
+                               .prefer = {.priority = 0}};
 const AlgorithmRegistration kRegistration(kAlgorithm);
 
 }  // namespace

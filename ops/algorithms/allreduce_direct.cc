@@ -46,7 +46,13 @@ Schedule Build(const Problem& p) {
   return s;
 }
 
-constexpr Algorithm kAlgorithm{"direct", Kind::kAllreduce, Fits, Build};
+constexpr Algorithm kAlgorithm{
+    .name = "direct",
+    .kind = Kind::kAllreduce,
+    .fits = Fits,
+    .build = Build,
+    .prefer = {
+        .priority = 3, .min_size = 2, .arena = true, .above = &SelectorSettings::flat_bytes}};
 const AlgorithmRegistration kRegistration(kAlgorithm);
 
 }  // namespace

@@ -135,7 +135,11 @@ Schedule Build(const Problem& p) {
   return out;
 }
 
-constexpr Algorithm kAlgorithm{"doubling", Kind::kAllreduce, Fits, Build, Association::kTree};
+constexpr Algorithm kAlgorithm{.name = "doubling",
+                               .kind = Kind::kAllreduce,
+                               .fits = Fits,
+                               .build = Build,
+                               .association = Association::kTree};
 const AlgorithmRegistration kRegistration(kAlgorithm);
 
 }  // namespace

@@ -49,7 +49,11 @@ Schedule Build(const Problem& p) {
   return s;
 }
 
-constexpr Algorithm kAlgorithm{"flat", Kind::kAllreduce, Fits, Build};
+constexpr Algorithm kAlgorithm{.name = "flat",
+                               .kind = Kind::kAllreduce,
+                               .fits = Fits,
+                               .build = Build,
+                               .prefer = {.priority = 0}};
 const AlgorithmRegistration kRegistration(kAlgorithm);
 
 }  // namespace

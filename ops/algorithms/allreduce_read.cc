@@ -91,7 +91,13 @@ Schedule Build(const Problem& p) {
   return s;
 }
 
-constexpr Algorithm kAlgorithm{"read", Kind::kAllreduce, Fits, Build};
+constexpr Algorithm kAlgorithm{
+    .name = "read",
+    .kind = Kind::kAllreduce,
+    .fits = Fits,
+    .build = Build,
+    .prefer = {
+        .priority = 2, .min_size = 2, .readable = true, .above = &SelectorSettings::read_bytes}};
 const AlgorithmRegistration kRegistration(kAlgorithm);
 
 }  // namespace

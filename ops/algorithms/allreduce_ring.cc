@@ -98,7 +98,8 @@ Schedule Build(const Problem& p) {
   return out;
 }
 
-constexpr Algorithm kAlgorithm{"ring", Kind::kAllreduce, Fits, Build};
+constexpr Algorithm kAlgorithm{
+    .name = "ring", .kind = Kind::kAllreduce, .fits = Fits, .build = Build};
 const AlgorithmRegistration kRegistration(kAlgorithm);
 
 }  // namespace

@@ -71,7 +71,13 @@ Schedule Build(const Problem& p) {
   return s;
 }
 
-constexpr Algorithm kAlgorithm{"staged", Kind::kAllreduce, Fits, Build};
+// With two ranks `flat` moves fewer bytes.
+constexpr Algorithm kAlgorithm{
+    .name = "staged",
+    .kind = Kind::kAllreduce,
+    .fits = Fits,
+    .build = Build,
+    .prefer = {.priority = 1, .min_size = 3, .above = &SelectorSettings::flat_bytes}};
 const AlgorithmRegistration kRegistration(kAlgorithm);
 
 }  // namespace

@@ -104,7 +104,11 @@ Schedule Build(const Problem& p) {
   return out;
 }
 
-constexpr Algorithm kAlgorithm{"tree", Kind::kAllreduce, Fits, Build, Association::kTree};
+constexpr Algorithm kAlgorithm{.name = "tree",
+                               .kind = Kind::kAllreduce,
+                               .fits = Fits,
+                               .build = Build,
+                               .association = Association::kTree};
 const AlgorithmRegistration kRegistration(kAlgorithm);
 
 }  // namespace

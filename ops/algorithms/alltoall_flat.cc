@@ -61,7 +61,11 @@ Schedule Build(const Problem& p) {
   return s;
 }
 
-constexpr Algorithm kAlgorithm{"flat", Kind::kAlltoall, Fits, Build};
+constexpr Algorithm kAlgorithm{.name = "flat",
+                               .kind = Kind::kAlltoall,
+                               .fits = Fits,
+                               .build = Build,
+                               .prefer = {.priority = 0}};
 const AlgorithmRegistration kRegistration(kAlgorithm);
 
 }  // namespace

@@ -113,7 +113,14 @@ Schedule Build(const Problem& p) {
   return out;
 }
 
-constexpr Algorithm kAlgorithm{"pairwise", Kind::kAlltoall, Fits, Build};
+// A message in one slot is one flag round with `flat`. Beyond, ranks take turns with it. On a busy
+// 2-core Sapphire Rapids virtual machine (2026-11-21), np=2, medians: 1 MiB 503 us flat, 282 us
+// pairwise.
+constexpr Algorithm kAlgorithm{.name = "pairwise",
+                               .kind = Kind::kAlltoall,
+                               .fits = Fits,
+                               .build = Build,
+                               .prefer = {.priority = 1, .min_size = 2, .segmented = true}};
 const AlgorithmRegistration kRegistration(kAlgorithm);
 
 }  // namespace

@@ -10,7 +10,11 @@ Schedule Build(const Problem&) {
   return {.algorithm = "flat", .steps = {}, .ticks = 1, .slots = 1};
 }
 
-constexpr Algorithm kAlgorithm{"flat", Kind::kBarrier, Fits, Build};
+constexpr Algorithm kAlgorithm{.name = "flat",
+                               .kind = Kind::kBarrier,
+                               .fits = Fits,
+                               .build = Build,
+                               .prefer = {.priority = 0}};
 const AlgorithmRegistration kRegistration(kAlgorithm);
 
 }  // namespace

@@ -64,7 +64,11 @@ Schedule Build(const Problem& p) {
   return s;
 }
 
-constexpr Algorithm kAlgorithm{"flat", Kind::kBroadcast, Fits, Build};
+constexpr Algorithm kAlgorithm{.name = "flat",
+                               .kind = Kind::kBroadcast,
+                               .fits = Fits,
+                               .build = Build,
+                               .prefer = {.priority = 0}};
 const AlgorithmRegistration kRegistration(kAlgorithm);
 
 }  // namespace

@@ -72,7 +72,8 @@ Schedule Build(const Problem& p) {
   return out;
 }
 
-constexpr Algorithm kAlgorithm{"tree", Kind::kBroadcast, Fits, Build};
+constexpr Algorithm kAlgorithm{
+    .name = "tree", .kind = Kind::kBroadcast, .fits = Fits, .build = Build};
 const AlgorithmRegistration kRegistration(kAlgorithm);
 
 }  // namespace

@@ -63,8 +63,12 @@ Schedule Build(const Problem& p) {
   return s;
 }
 
-constexpr Algorithm kAlgorithm{"coded", Kind::kNeighborAllreduce, Fits,
-                               Build,   Association::kInTurn,     true};
+constexpr Algorithm kAlgorithm{.name = "coded",
+                               .kind = Kind::kNeighborAllreduce,
+                               .fits = Fits,
+                               .build = Build,
+                               .codes = true,
+                               .prefer = {.priority = 0}};
 const AlgorithmRegistration kRegistration(kAlgorithm);
 
 }  // namespace

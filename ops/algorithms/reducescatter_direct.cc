@@ -37,7 +37,13 @@ Schedule Build(const Problem& p) {
   return s;
 }
 
-constexpr Algorithm kAlgorithm{"direct", Kind::kReducescatter, Fits, Build};
+constexpr Algorithm kAlgorithm{
+    .name = "direct",
+    .kind = Kind::kReducescatter,
+    .fits = Fits,
+    .build = Build,
+    .prefer = {
+        .priority = 2, .min_size = 2, .arena = true, .above = &SelectorSettings::flat_bytes}};
 const AlgorithmRegistration kRegistration(kAlgorithm);
 
 }  // namespace

@@ -75,7 +75,14 @@ Schedule Build(const Problem& p) {
   return s;
 }
 
-constexpr Algorithm kAlgorithm{"staged", Kind::kReducescatter, Fits, Build};
+// A message in one slot is one flag round with `flat`. Beyond, ranks take turns with it. On a busy
+// 2-core Sapphire Rapids virtual machine (2026-11-21), np=2, medians: 1 MiB 142 us flat, 102 us
+// staged.
+constexpr Algorithm kAlgorithm{.name = "staged",
+                               .kind = Kind::kReducescatter,
+                               .fits = Fits,
+                               .build = Build,
+                               .prefer = {.priority = 1, .min_size = 2, .segmented = true}};
 const AlgorithmRegistration kRegistration(kAlgorithm);
 
 }  // namespace

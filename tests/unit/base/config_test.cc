@@ -141,9 +141,8 @@ TEST(Config, ValuesOutOfRangeAreRefusedWithTheRange) {
             "COVEY_SPIN is \"2s\", which is not a time from 0 to 1s");
   EXPECT_EQ(ErrorOfVariable("COVEY_SIZE=0"),
             "COVEY_SIZE is \"0\", which is not a number from 1 to 1024");
-  EXPECT_EQ(ErrorOfSettings("algorithm=bruck"),
-            "algorithm is \"bruck\", which is not one of auto, flat, direct, read, staged, ring, "
-            "pairwise, doubling, tree");
+  EXPECT_EQ(ErrorOfSettings("cuda_path=roce"),
+            "cuda_path is \"roce\", which is not one of auto, nccl, ipc, staged");
   EXPECT_NE(ErrorOfVariable("COVEY_ARENA_BYTES=1e300"), "");
   EXPECT_NE(ErrorOfVariable("COVEY_ARENA_BYTES=-1e300"), "");
 }
@@ -153,7 +152,7 @@ TEST(Config, ValuesThatCannotBeReadAreRefused) {
        {"COVEY_RANK=", "COVEY_RANK=one", "COVEY_RANK=0.5", "COVEY_RANK=0x1", "COVEY_RANK=nan",
         "COVEY_RANK=inf", "COVEY_RANK= 1", "COVEY_RANK=1s", "COVEY_SPIN=1KiB", "COVEY_SPIN=us",
         "COVEY_SPIN=0.5ns", "COVEY_FLAT_BYTES=1kB", "COVEY_FLAT_BYTES=1K", "COVEY_FLAT_BYTES=-1",
-        "COVEY_LOG_LEVEL=Debug", "COVEY_LOG_LEVEL=", "COVEY_ALGORITHM=auto|flat",
+        "COVEY_LOG_LEVEL=Debug", "COVEY_LOG_LEVEL=", "COVEY_CUDA_PATH=auto|ipc",
         "COVEY_CACHE_CAPACITY=99999999999999999999"}) {
     EXPECT_NE(ErrorOfVariable(entry), "") << entry;
   }

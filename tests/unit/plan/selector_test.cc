@@ -1,0 +1,69 @@
+// Goal: an algorithm is chosen by the preferences that the catalogue holds, and by name.
+// Method: problems on both sides of each condition; every algorithm by its name.
+#include "core/plan/selector.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/plan/problems.h"
+
+namespace covey {
+namespace {
+
+constexpr uint64_t kSlot = 64 * 1024;
+
+std::string Chosen(Problem problem, const SelectorSettings& settings = {}) {
+  return Select(settings, problem).name;
+}
+
+TEST(Selector, TakesThePreferenceOfTheHighestPriorityThatHolds) {
+  const auto allreduce = [](int32_t size, uint64_t bytes) {
+    return MakeProblem(Kind::kAllreduce, size, bytes, kSlot);
+  };
+  EXPECT_EQ(Chosen(allreduce(3, 32 * 1024)), "flat");
+  EXPECT_EQ(Chosen(allreduce(3, 32 * 1024 + 64)), "staged");
+  EXPECT_EQ(Chosen(allreduce(2, 1 << 20)), "flat");
+  Problem arena = allreduce(2, 1 << 20);
+  arena.all_arena = true;
+  EXPECT_EQ(Chosen(arena), "direct");
+  arena.length_bytes = 1024;
+  EXPECT_EQ(Chosen(arena), "flat");
+  Problem readable = allreduce(3, 1 << 20);
+  readable.all_readable = true;
+  EXPECT_EQ(Chosen(readable), "staged");
+  EXPECT_EQ(Chosen(readable, {.read_bytes = 1 << 19}), "read");
+  EXPECT_EQ(Chosen(MakeProblem(Kind::kReducescatter, 2, 1024, kSlot)), "flat");
+  EXPECT_EQ(Chosen(MakeProblem(Kind::kReducescatter, 2, 4 * kSlot, kSlot)), "staged");
+  EXPECT_EQ(Chosen(MakeProblem(Kind::kAlltoall, 2, 64 * kSlot, kSlot)), "pairwise");
+}
+
+TEST(Selector, EveryAlgorithmIsTakenByItsNameWhereItFits) {
+  for (const Algorithm* algorithm : Algorithms()) {
+    if (algorithm->codes) continue;
+    for (const uint64_t bytes : {uint64_t{256}, 4 * kSlot}) {
+      const Problem problem = MakeProblem(algorithm->kind, 3, bytes, kSlot);
+      const Algorithm& taken = Select({.algorithm = algorithm->name}, problem);
+      if (CanDo(*algorithm, problem)) EXPECT_EQ(&taken, algorithm) << algorithm->name;
+      if (!CanDo(*algorithm, problem)) EXPECT_EQ(&taken, &Select({}, problem)) << algorithm->name;
+    }
+  }
+}
+
+TEST(Selector, PrioritiesOfAKindAreDistinct) {
+  for (const Algorithm* a : Algorithms())
+    for (const Algorithm* b : Algorithms())
+      if (a != b && a->kind == b->kind && a->codes == b->codes &&
+          a->prefer.priority != Preference::kByNameOnly)
+        EXPECT_NE(a->prefer.priority, b->prefer.priority) << a->name << " and " << b->name;
+}
+
+TEST(Selector, NamesAreThoseOfTheCatalogue) {
+  EXPECT_TRUE(CheckAlgorithmName("auto").ok());
+  for (const Algorithm* a : Algorithms()) EXPECT_TRUE(CheckAlgorithmName(a->name).ok()) << a->name;
+  EXPECT_EQ(CheckAlgorithmName("bruck").message(),
+            "algorithm is \"bruck\", which is not one of auto, coded, direct, doubling, flat, "
+            "pairwise, read, ring, staged, tree");
+  EXPECT_FALSE(CheckAlgorithmName("").ok());
+}
+
+}  // namespace
+}  // namespace covey
