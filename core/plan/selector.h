@@ -1,5 +1,6 @@
 // Which algorithm performs a problem: the preferences of the catalogue, and the override by a user.
 // Pure; equal on every rank because the problem and the settings are.
+#ifndef COVEY_CORE_PLAN_SELECTOR_H_
 #define COVEY_CORE_PLAN_SELECTOR_H_
 
 #include "core/plan/algorithm.h"
