@@ -1,6 +1,7 @@
 #include "core/agree/negotiator.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/agree/landing.h"
 #include "core/base/check.h"

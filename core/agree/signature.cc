@@ -1,5 +1,7 @@
 #include "core/agree/signature.h"
 
+#include <cstdio>
+
 namespace covey {
 namespace {
 

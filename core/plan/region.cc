@@ -1,6 +1,7 @@
 #include "core/plan/region.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace covey {
 

@@ -1,6 +1,7 @@
 #include "core/replicated/channel_mux.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace covey {
 namespace {

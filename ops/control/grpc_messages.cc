@@ -1,5 +1,7 @@
 #include "ops/control/grpc_messages.h"
 
+#include <iterator>
+
 namespace covey {
 namespace {
 

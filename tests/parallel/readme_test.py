@@ -60,6 +60,7 @@ class ReadmeTest(unittest.TestCase):
             subprocess.run(made, env=environment(), timeout=LIMIT_S, check=True)
             self.assertEqual(command[:4], ["mpirun", "-np", "4", "python"])
             command = [*command[:3], sys.executable, str(REPOSITORY / command[4])]
+            env["PRTE_MCA_rmaps_default_mapping_policy"] = ":oversubscribe"  # Open MPI 5
             env.update(COVEY_PLUGIN_PATH=folder, TMPDIR=folder, OMP_NUM_THREADS="1")
             subprocess.run(command, env=environment(**env), timeout=LIMIT_S, check=True)
 

@@ -1,6 +1,7 @@
 #include "tests/sim/simulator/program.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace covey {
 namespace {

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <random>
 #include <vector>
 
