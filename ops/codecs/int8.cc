@@ -25,7 +25,8 @@ namespace {
 constexpr float kSteps = 127;
 constexpr float kSmallest = 0x1p-100f;
 // Added to a number up to 2^22, leaves it, rounded to nearest even, in the lowest bits.
-constexpr float kRounder = 12582912;  // 1.5 * 2^23
+constexpr float kRounder = 12582912;                  // 1.5 * 2^23
+constexpr double kRoundsToInfinity = 0x1.ffffffp127;  // the least that is no float
 constexpr uint32_t kInfinityBits = 0x7f800000;
 constexpr size_t kHeaderBytes = sizeof(float);
 
@@ -39,10 +40,11 @@ double Bound(const CodecValues&, double largest_magnitude) {
   return std::max(largest_magnitude / 254 * (1 + 0x1p-14), double{kSmallest});
 }
 
-// The largest scale of which 127 do not overflow.
+// The largest scale of which 127 do not overflow. In double, where the product is exact: GCC 14
+// folds the comparison of a float product with the largest float to true.
 float ScaleOf(float largest) {
   const float scale = largest / kSteps;
-  return scale * kSteps <= std::numeric_limits<float>::max() ? scale : std::nextafter(scale, 0.0f);
+  return double{scale} * kSteps < kRoundsToInfinity ? scale : std::nextafter(scale, 0.0f);
 }
 
 [[gnu::always_inline]] inline void EncodeBlock(const float* elements, size_t count,
