@@ -28,6 +28,7 @@ static_assert(static_cast<int>(DType::kBool) == COVEY_BOOL &&
 static_assert(static_cast<int>(Kind::kAlltoall) == COVEY_ALLTOALL &&
               static_cast<int>(Kind::kJoin) == COVEY_JOIN &&
               static_cast<int>(Kind::kNeighborAllreduce) == COVEY_NEIGHBOR_ALLREDUCE &&
+              static_cast<int>(Kind::kGather) == COVEY_GATHER &&
               static_cast<int>(Op::kProduct) == COVEY_PRODUCT);
 static_assert(static_cast<int>(StatusCode::kNotFinite) == COVEY_NOT_FINITE &&
               kMaxDims == COVEY_MAX_DIMS);

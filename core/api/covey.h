@@ -115,7 +115,8 @@ typedef enum covey_kind {
   COVEY_REDUCESCATTER = 4,
   COVEY_ALLTOALL = 5,
   COVEY_JOIN = 6,
-  COVEY_NEIGHBOR_ALLREDUCE = 7
+  COVEY_NEIGHBOR_ALLREDUCE = 7,
+  COVEY_GATHER = 8
 } covey_kind;
 
 typedef enum covey_op {
@@ -132,23 +133,23 @@ enum { COVEY_WORLD = 0 };
 typedef void (*covey_callback)(void* context, covey_handle handle, const covey_error* error);
 
 /* One operation over the members of a group. Every member submits the same kind, name, dtypes,
- * shapes, op, root and scales; what may differ between ranks: memory (in place or not, arena or
- * not), for allgather and alltoall the first dimension and the splits, for broadcast the data,
- * for neighbor_allreduce the neighbors.
+ * shapes, op, root and scales. May differ: memory (in place, arena), dimension 0 and splits of what
+ * gathers (allgather, gather, alltoall), the data of a broadcast, the neighbors.
  *
  *  allreduce: outputs[i] = postscale * op over ranks of (prescale * inputs[i]); same shape. Sums
  *             are taken in rank order, one rank after the other unless COVEY_ALGORITHM is one that
  *             groups them as a tree, or NCCL does it. All tensors of one request have one dtype
  *             and travel together (a grouped allreduce).
  *
- *  broadcast: outputs[i] = inputs[i] of root. On the root outputs may equal inputs.
+ *  broadcast: outputs[i] = inputs[i] of root; there they may be the inputs.
  *
  *  allgather: one tensor; inputs concatenated on dimension 0 in rank order; needs ndim >= 1;
  *             dimension 0 may differ per rank. The runtime allocates the result: outputs must be
  *             NULL, see covey_result.
  *
- *  barrier:   no tensors.
+ *  gather:    as allgather, and the result is root's alone: that of the other ranks has no rows.
  *
+ *  barrier:   no tensors.
  *  reducescatter: as allreduce, but dimension 0 of each tensor is split over the group in rank
  *             order as evenly as possible, the first ranks get one row more, and outputs[i] is this
  *             rank's part of result i: shape [its rows, ...]. Needs ndim >= 1 and outputs of its
@@ -163,11 +164,10 @@ typedef void (*covey_callback)(void* context, covey_handle handle, const covey_e
  *  neighbor_allreduce: outputs[i] = this rank's weighted sum over neighbors' inputs[i], see
  *             core/api/covey_neighbors.h; floating-point numbers. Grouped as allreduce.
  *
- *  join:      no tensors, the world only. This rank has no more data; it ends on all ranks once
- *             every rank has joined, and covey_result gives the last one that did. Until then the
- *             ranks that go on need not wait for this one: in their allreduces it takes part with
- *             the reduction's identity element (0 for a sum; an average still divides by the group
- *             size) and in their barriers; other operations of the world fail on every rank.
+ *  join:      no tensors, the world only. This rank has no more data. Ends on all ranks once every
+ *             rank has joined; covey_result gives the last one. Until then this rank takes part in
+ *             barriers and, with the identity element of op (0 for a sum; an average still divides
+ *             by the group size), in allreduces. Other operations of the world fail everywhere.
  */
 typedef struct covey_request {
   uint32_t struct_size;

@@ -18,9 +18,10 @@ enum class Kind : uint8_t {
   kReducescatter = 4,
   kAlltoall = 5,
   kJoin = 6,
-  kNeighborAllreduce = 7
+  kNeighborAllreduce = 7,
+  kGather = 8
 };
-inline constexpr int kNumKinds = 8;
+inline constexpr int kNumKinds = 9;
 
 // What a rank's output is made of, in rank order.
 enum class OutputRule : uint8_t {
@@ -102,6 +103,12 @@ inline constexpr Collective kCollectives[kNumKinds] = {
      .output = OutputRule::kMix,
      .table = BeginTable::kWeights,
      .takes_codec = true},
+    {.kind = Kind::kGather,
+     .name = "gather",
+     .output = OutputRule::kInputs,
+     .rows = RowRule::kGathered,
+     .root = RootRule::kGets,
+     .on_rows = "concatenates on"},
 };
 
 constexpr const Collective& TraitsOf(Kind kind) { return kCollectives[static_cast<int>(kind)]; }

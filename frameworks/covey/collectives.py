@@ -20,8 +20,8 @@ from covey.group import Group, world
 from covey.handles import Handle, HandleSet
 from covey.neighbors import Neighbors
 from covey.reduce_op import Average, choose_op, core_code
-from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, BARRIER, BROADCAST, JOIN, REDUCESCATTER
-from covey.requests import How, split_counts, without_tensors
+from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, BARRIER, BROADCAST, GATHER, JOIN
+from covey.requests import REDUCESCATTER, How, split_counts, without_tensors
 from covey.ways import LATER, Way
 
 T = TypeVar("T")
@@ -194,6 +194,33 @@ class Collectives(Neighbors[T]):
             >>> predictions = hvd.allgather(predictions, name="predictions")
         """
         return self._gathered(How(ALLGATHER, "allgather"), way, tensor, name, process_set)
+
+    def gather(
+        self,
+        way: Way,
+        tensor: T,
+        root_rank: int,
+        name: Optional[str] = None,
+        process_set: Group = world,
+    ) -> Handle[T]:
+        """The tensors of all ranks on rank ``root_rank``, concatenated on dimension 0.
+
+        Args:
+            tensor: as :func:`allgather`.
+            root_rank: a global rank, also inside a process set.
+            name, process_set: as :func:`allreduce`.
+
+        Returns:
+            On ``root_rank`` the tensors of all in rank order; on the others a tensor of 0 rows.
+
+        Raises:
+            As :func:`allreduce`.
+
+        Example:
+            >>> scores = hvd.gather(scores, root_rank=0, name="scores")
+        """
+        how = How(GATHER, "gather", root=root_rank)
+        return self._gathered(how, way, tensor, name, process_set)
 
     def grouped_allgather(
         self,

@@ -1,4 +1,4 @@
-"""The operations of ``import covey`` among some ranks: each to the adapter of its tensor's framework.
+"""The operations of ``import covey`` among neighbors.
 
 Written as those of :mod:`covey.ops`, which shows them to users.
 """

@@ -91,6 +91,7 @@ allreduce, allreduce_, allreduce_async, allreduce_async_ = four_ways(_collective
 ) = four_ways(_collectives.grouped_allreduce)
 broadcast, broadcast_, broadcast_async, broadcast_async_ = four_ways(_collectives.broadcast)
 allgather, allgather_async = two_ways(_collectives.allgather)
+gather, gather_async = two_ways(_collectives.gather)
 grouped_allgather, grouped_allgather_async = two_ways(_collectives.grouped_allgather)
 reducescatter, reducescatter_async = two_ways(_collectives.reducescatter)
 grouped_reducescatter, grouped_reducescatter_async = two_ways(_collectives.grouped_reducescatter)

@@ -32,6 +32,8 @@ __all__ = [
     "broadcast_",
     "broadcast_async",
     "broadcast_async_",
+    "gather",
+    "gather_async",
     "grouped_allgather",
     "grouped_allgather_async",
     "grouped_allreduce",
@@ -174,6 +176,29 @@ def _allgather(way: Way, tensor: Any, name: Optional[str] = None, group: Group =
     return function(tensor, name=name, process_set=group)
 
 
+def _gather(
+    way: Way, tensor: Any, root_rank: int, name: Optional[str] = None, group: Group = world
+) -> Any:
+    """The tensors of all ranks on rank ``root_rank``, concatenated on dimension 0 in rank order.
+
+    Args:
+        tensor: as :func:`allgather`.
+        root_rank: a global rank, also inside a group; a member of ``group``.
+        name, group: as :func:`allreduce`.
+
+    Returns:
+        On ``root_rank`` the tensors of all; on the others a tensor of 0 rows.
+
+    Raises:
+        As :func:`allreduce`.
+
+    Example:
+        >>> scores = covey.gather(scores, root_rank=0, name="scores")
+    """
+    function = getattr(adapter_of(tensor), way.name_of("gather"))
+    return function(tensor, root_rank, name=name, process_set=group)
+
+
 def _grouped_allgather(
     way: Way, tensors: Sequence[Any], name: Optional[str] = None, group: Group = world
 ) -> Any:
@@ -295,6 +320,8 @@ grouped_allreduce, grouped_allreduce_, grouped_allreduce_async, grouped_allreduc
 broadcast, broadcast_, broadcast_async, broadcast_async_ = (bound(_broadcast, w) for w in _ALL)
 allgather = bound(_allgather, NOW)
 allgather_async = bound(_allgather, LATER)
+gather = bound(_gather, NOW)
+gather_async = bound(_gather, LATER)
 grouped_allgather = bound(_grouped_allgather, NOW)
 grouped_allgather_async = bound(_grouped_allgather, LATER)
 alltoall = bound(_alltoall, NOW)

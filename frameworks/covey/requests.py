@@ -29,7 +29,7 @@ from covey.ways import Way
 T = TypeVar("T")
 
 ALLREDUCE, BROADCAST, ALLGATHER, BARRIER, REDUCESCATTER, ALLTOALL, JOIN = range(7)
-NEIGHBOR_ALLREDUCE = 7
+NEIGHBOR_ALLREDUCE, GATHER = 7, 8
 """covey_kind."""
 SUM = 0
 _INT32, _INT64 = DTYPE_NAMES.index("int32"), DTYPE_NAMES.index("int64")

@@ -213,6 +213,32 @@ TEST_P(CollectivesTest, AllgatherOfUnevenAndNoRows) {
   });
 }
 
+TEST_P(CollectivesTest, GatherGivesAllRowsToTheRootAlone) {
+  OnMembers("segment_bytes=4096", [](Member* me) {
+    for (int32_t root = 0; root < me->size(); ++root) {
+      int64_t shape[2];
+      const auto rows_of = [&](int32_t rank) { return rank % 2 == 0 ? 0 : 2000 / rank; };
+      std::vector<float> data = ValuesOf(me->rank(), rows_of(me->rank()) * 3);
+      const covey_tensor input = Member::Tensor(shape, rows_of(me->rank()), &data);
+      covey_request request = me->Request(COVEY_GATHER, "gather");
+      request.root = me->rank_of(root);
+      request.num_tensors = 1;
+      request.inputs = &input;
+      std::vector<float> result;
+      std::vector<int64_t> rows;
+      me->Run(request, &result, &rows);
+      std::vector<float> expected;
+      for (int32_t j = 0; j < me->size(); ++j) {
+        const int64_t theirs = root == me->index() ? rows_of(me->rank_of(j)) : 0;
+        const std::vector<float> values = ValuesOf(me->rank_of(j), theirs * 3);
+        expected.insert(expected.end(), values.begin(), values.end());
+        ASSERT_EQ(rows[static_cast<size_t>(j)], theirs);
+      }
+      ASSERT_EQ(result, expected);
+    }
+  });
+}
+
 TEST_P(CollectivesTest, AllreduceBroadcastBarrier) {
   OnMembers("", [](Member* me) {
     for (const int64_t rows : {0, 1, 9000}) {

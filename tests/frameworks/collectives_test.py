@@ -167,6 +167,9 @@ def gather_all() -> None:
                 name = f"g.{dtype}.{number}"
                 check(hvd.allgather(mine, name=name), wanted, (name, extents))
                 check(hvd.synchronize(hvd.allgather_async(mine)), wanted, (name, extents))
+                root = number % hvd.size()
+                wanted = wanted if hvd.rank() == root else wanted[:0]
+                check(hvd.gather(mine, root, name=name), wanted, (name, extents, root))
 
 
 def gather_large() -> None:
@@ -265,6 +268,13 @@ def gradients() -> None:
     (gathered * factors[rank]).sum().backward()
     begin = sum(range(rank))
     check(x.grad, sum(factors)[begin : begin + rank] / size, "allgather")
+
+    for root in range(size):
+        x = make(rank, (rank, 2), torch.float32).requires_grad_()
+        rows = hvd.gather(x, root, name="d")
+        assert rows.shape == ((sum(range(size)) if rank == root else 0), 2)
+        (rows * factors[root][: len(rows)]).sum().backward()
+        check(x.grad, factors[root][begin : begin + rank], "gather")
 
     x, y = (make(rank, (2,), torch.float32).requires_grad_() for _ in range(2))
     first, second = hvd.grouped_allgather([x, y], name="d")

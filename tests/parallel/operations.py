@@ -30,6 +30,9 @@ EVERY_OPERATION = """
                 check(covey.broadcast(mine, size - 1, name=name), all_ranks[-1], "broadcast")
                 check(covey.allgather(mine[rank:], name=name),
                       numpy.concatenate([all_ranks[r][r:] for r in range(size)]), "allgather")
+                check(covey.gather(mine[rank:], size - 1, name=name),
+                      numpy.concatenate([all_ranks[r][r:] for r in range(size)])
+                      [: None if rank == size - 1 else 0], "gather")
                 check(covey.reducescatter(mine, name, covey.Sum), part(total, rank, size), "parts")
                 splits = [count // (2 * size) + (r == rank) * (count > 0) for r in range(size)]
                 sent = [[count // (2 * size) + (t == r) * (count > 0) for t in range(size)]

@@ -36,6 +36,8 @@ def collectives() -> dict:
     dist.broadcast(sent, 1)
     rows = [torch.zeros(2) for _ in range(size)]
     dist.all_gather(rows, torch.full((2,), float(rank + 10)))
+    into = [torch.zeros(2) for _ in range(size)] if rank == 1 else None
+    dist.gather(torch.full((2,), float(rank + 20)), into, dst=1)
     later = torch.full((4,), float(rank + 1))
     work = dist.all_reduce(later, async_op=True)
     work.wait()
@@ -63,6 +65,7 @@ def collectives() -> dict:
         "max": largest.tolist(),
         "broadcast": sent.tolist(),
         "all_gather": [row.tolist() for row in rows],
+        "gather": [row.tolist() for row in into or ()],
         "async": later.tolist(),
         "group": part.tolist(),
     }

@@ -79,7 +79,8 @@ std::vector<float> Expected(const Case& c, size_t index) {
     }
     return result;
   }
-  if (c.kind == Kind::kAllgather) {
+  if (c.kind == Kind::kGather && c.members[index] != c.root) return {};
+  if (c.kind == Kind::kAllgather || c.kind == Kind::kGather) {
     for (const Share& s : c.shares) result.insert(result.end(), s.input.begin(), s.input.end());
     return result;
   }
@@ -124,7 +125,10 @@ Case MakeCase(World* world, int number) {
   Rng& rng = world->rng();
   constexpr Op kOps[] = {Op::kSum, Op::kMin, Op::kMax, Op::kProduct};
   Case c;
-  c.kind = static_cast<Kind>(rng.Below(6));  // all but join
+  constexpr Kind kKinds[] = {Kind::kAllreduce,    Kind::kBroadcast, Kind::kAllgather,
+                             Kind::kBarrier,      Kind::kGather,    Kind::kAlltoall,
+                             Kind::kReducescatter};
+  c.kind = kKinds[rng.Below(std::size(kKinds))];
   c.op = kOps[rng.Below(4)];
   c.average = Reduces(c.kind) && c.op == Op::kSum && rng.Percent(40);
   c.arena = Reduces(c.kind) && rng.Percent(40);
@@ -168,9 +172,9 @@ void SubmitShare(World* world, Case* c, size_t index) {
   r.name = c->name;
   r.op = Reduces(c->kind) ? c->op : Op::kSum;
   r.average = c->average;
-  if (c->kind == Kind::kBroadcast) r.root = Rank{c->root};
+  if (HasRoot(c->kind)) r.root = Rank{c->root};
   const auto rows = static_cast<int64_t>(s.input.size());
-  if (c->kind == Kind::kAllgather) {
+  if (TraitsOf(c->kind).output == OutputRule::kInputs) {
     r.inputs = {MakeTensor(DType::kF32, {rows}, s.input.data())};
   } else if (c->kind == Kind::kAlltoall) {
     const int64_t whole = c->width == 0 ? Sum(s.splits, s.splits.size()) : rows / c->width;
@@ -205,10 +209,11 @@ void CheckShare(const Case& c, size_t index) {
   const float* got = s.output.data();
   if (Gathers(c.kind)) got = reinterpret_cast<const float*>(s.operation->gathered.get());
   if (c.kind == Kind::kBarrier) return;
+  const bool gets = Gets(c.kind, c.members[index] == c.root);
   for (size_t j = 0; Gathers(c.kind) && j < c.members.size(); ++j)
-    ASSERT_EQ(s.operation->rows[j], c.kind == Kind::kAlltoall
-                                        ? c.shares[j].splits[index]
-                                        : static_cast<int64_t>(c.shares[j].input.size()));
+    ASSERT_EQ(s.operation->rows[j], c.kind == Kind::kAlltoall ? c.shares[j].splits[index]
+                                    : gets ? static_cast<int64_t>(c.shares[j].input.size())
+                                           : 0);
   std::vector<float> joined;
   if (s.arena != nullptr && c.kind == Kind::kAllreduce) {
     const int64_t cut = CutOf(c);

@@ -95,6 +95,7 @@ _NOT_YET = (
     "broadcast_",
     "broadcast_global_variables",
     "elastic",
+    "gather",
     "grouped_reducescatter",
     "neighbor_allreduce",
     "pair_average",

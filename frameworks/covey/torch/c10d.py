@@ -41,7 +41,7 @@ _REDUCE_OPS = {
 }
 _OTHER_OPS = ("BAND", "BOR", "BXOR")
 _NOT_YET = (
-    *("reduce", "gather", "scatter", "send", "recv", "recv_anysource", "allgather_coalesced"),
+    *("reduce", "scatter", "send", "recv", "recv_anysource", "allgather_coalesced"),
     *("reduce_scatter", "_reduce_scatter_base", "reduce_scatter_single", "alltoall_base"),
     *("reduce_scatter_tensor_coalesced", "all_to_all_single", "alltoall"),
 )
@@ -217,6 +217,18 @@ class CoveyProcessGroup(dist.ProcessGroup):
 
         return self._begun("all_gather", hvd.allgather_async, row, outputs=into, finish=finish)
 
+    def gather(
+        self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any
+    ) -> CoveyWork:
+        into = outputs[0] if outputs else []  # on the root only
+        row, root = _one(inputs, "gather").reshape(1, -1), self._ranks[opts.rootRank]
+
+        def finish(rows: torch.Tensor) -> None:
+            for target, row in zip(into, rows):
+                target.copy_(row.view(target.shape))
+
+        return self._begun("gather", hvd.gather_async, row, root, outputs=into, finish=finish)
+
     def _allgather_base(
         self, output: torch.Tensor, given: torch.Tensor, opts: Any = None
     ) -> CoveyWork:
@@ -246,7 +258,7 @@ def _not_yet(name: str) -> Callable[..., Any]:
     def call(*_: Any, **__: Any) -> Any:
         raise Unsupported(
             f"{name.strip('_')} is not in Covey's backend of torch.distributed yet: it has "
-            "all_reduce, broadcast, all_gather and barrier; covey.torch has more by itself"
+            "all_reduce, broadcast, all_gather, gather and barrier; covey.torch has more by itself"
         )
 
     return call

@@ -106,6 +106,24 @@ class Allgather(torch.autograd.Function):
         return (None, None, *own)
 
 
+class Gather(torch.autograd.Function):
+    """The root holds the only copy of every row: its gradient goes back where the row came from."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, tensor: torch.Tensor, root: int, name: Optional[str], group: Group
+    ) -> torch.Tensor:
+        handle = collectives.gather(NOW, tensor, root, name, group)
+        result = handle.wait()
+        ctx.arguments = (handle.rows, _gradient_name(name), group)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Tuple[Any, ...]:
+        back, _ = Alltoall.apply(grads[0], *ctx.arguments)
+        return back, None, None, None
+
+
 def _part(name: Optional[str], index: int, count: int) -> Optional[str]:
     return name if name is None or count == 1 else f"{name}.{index}"
 

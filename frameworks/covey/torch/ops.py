@@ -58,6 +58,8 @@ __all__ = [
     "broadcast_",
     "broadcast_async",
     "broadcast_async_",
+    "gather",
+    "gather_async",
     "grouped_allgather",
     "grouped_allgather_async",
     "grouped_allreduce",
@@ -144,6 +146,8 @@ _broadcast, broadcast_, broadcast_async, broadcast_async_ = four_ways(collective
 broadcast = _differentiable(_broadcast, gradients.Broadcast.apply)
 _allgather, allgather_async = two_ways(collectives.allgather)
 allgather = _differentiable(_allgather, _gather_apply)
+_gather, gather_async = two_ways(collectives.gather)
+gather = _differentiable(_gather, gradients.Gather.apply)
 _grouped_allgather, grouped_allgather_async = two_ways(collectives.grouped_allgather)
 grouped_allgather = _differentiable(_grouped_allgather, _grouped_gather_apply)
 _alltoall, alltoall_async = two_ways(collectives.alltoall)

@@ -77,6 +77,7 @@ class Payload {
   Slice gathered_;               // alltoall: of what all get
   double largest_error_ = 0;     // of an element of the result; where it travels encoded
   bool is_root_ = false;
+  bool gets_ = true;  // whether this rank has a result
   bool in_place_ = false;
   std::vector<Piece> inputs_;
   std::vector<Piece> outputs_;  // empty: in place, or allocated by the runtime

@@ -41,6 +41,12 @@ Spec DrawSpec(const Swarm& swarm, const std::vector<int32_t>& members, Rng* rng)
   if (s.kind == Kind::kBroadcast) s.root = members[rng->Below(members.size())];
   if (Gathers(s.kind)) {
     s.elems = {static_cast<int64_t>(1 + rng->Below(9))};
+    // Without a draw of its own, so that seeds keep their programs.
+    const auto drawn = static_cast<size_t>(s.elems[0]);
+    if (s.kind == Kind::kAllgather && drawn % 3 == 0) {
+      s.kind = Kind::kGather;
+      s.root = members[drawn % members.size()];
+    }
     return s;
   }
   const size_t tensors = rng->Percent(70) ? 1 : 2 + rng->Below(3);

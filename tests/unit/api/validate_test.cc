@@ -32,8 +32,8 @@ void Split(covey_request* request, const int64_t* splits, int32_t num_splits) {
 }
 
 const Wrong kWrongs[] = {
-    {"kind", [](auto* r, auto*) { r->kind = static_cast<covey_kind>(9); },
-     StatusCode::kInvalidArgument, "kind 9"},
+    {"kind", [](auto* r, auto*) { r->kind = static_cast<covey_kind>(kNumKinds); },
+     StatusCode::kInvalidArgument, "unknown operation kind"},
     {"op", [](auto* r, auto*) { r->op = static_cast<covey_op>(5); }, StatusCode::kInvalidArgument,
      "unknown reduction op 5"},
     {"dtype", [](auto*, auto* t) { t->dtype = static_cast<covey_dtype>(77); },
@@ -65,6 +65,18 @@ const Wrong kWrongs[] = {
        r->root = 7;
      },
      StatusCode::kInvalidArgument, "root 7 is not a member"},
+    {"root of a gather",
+     [](auto* r, auto*) {
+       r->kind = COVEY_GATHER;
+       r->root = 7;
+     },
+     StatusCode::kInvalidArgument, "root 7 is not a member"},
+    {"gather's outputs",
+     [](auto* r, auto*) {
+       r->kind = COVEY_GATHER;
+       r->outputs = r->inputs;
+     },
+     StatusCode::kInvalidArgument, "a gather allocates its result: outputs must be NULL"},
     {"barrier", [](auto* r, auto*) { r->kind = COVEY_BARRIER; }, StatusCode::kInvalidArgument,
      "takes no tensors"},
     {"scalar allgather",

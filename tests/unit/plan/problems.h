@@ -53,10 +53,11 @@ inline Problem MakeProblem(Kind kind, int32_t size, uint64_t length_bytes, uint6
             .length_bytes = kind == Kind::kBarrier ? 0 : length_bytes,
             .slot_bytes = slot_bytes};
   if (Gathers(kind)) p.length_bytes = 0;
-  if (kind == Kind::kAllgather) p.shares = UnevenShares(size, length_bytes);
-  if (kind == Kind::kAlltoall) p.shares = UnevenBlocks(size, length_bytes);
-  if (kind == Kind::kNeighborAllreduce) p.shares = UnevenPeers(size);
-  if (kind == Kind::kReducescatter) {
+  const OutputRule output = TraitsOf(kind).output;
+  if (output == OutputRule::kInputs) p.shares = UnevenShares(size, length_bytes);
+  if (output == OutputRule::kBlocks) p.shares = UnevenBlocks(size, length_bytes);
+  if (output == OutputRule::kMix) p.shares = UnevenPeers(size);
+  if (Scatters(kind)) {
     const auto elems = static_cast<int64_t>(length_bytes / SizeOf(dtype));
     for (int32_t j = 0; j < size; ++j)
       p.shares.push_back(

@@ -52,7 +52,7 @@ TEST_P(PushesTest, SufficeForSmallSlots) {
       VerifyAll(KindOf(GetParam()), size, elems, DType::kF32, 64);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, PushesTest, testing::Range(0, static_cast<int>(Kind::kJoin)),
+INSTANTIATE_TEST_SUITE_P(Kinds, PushesTest, testing::Range(0, kNumKinds),
                          [](const auto& info) { return NameOf(static_cast<Kind>(info.param)); });
 
 // What the verifier says of the schedules of `algorithm` on three ranks once `change` has been at

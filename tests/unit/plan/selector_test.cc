@@ -42,18 +42,20 @@ TEST(Selector, EveryAlgorithmIsTakenByItsNameWhereItFits) {
     for (const uint64_t bytes : {uint64_t{256}, 4 * kSlot}) {
       const Problem problem = MakeProblem(algorithm->kind, 3, bytes, kSlot);
       const Algorithm& taken = Select({.algorithm = algorithm->name}, problem);
-      if (CanDo(*algorithm, problem)) EXPECT_EQ(&taken, algorithm) << algorithm->name;
-      if (!CanDo(*algorithm, problem)) EXPECT_EQ(&taken, &Select({}, problem)) << algorithm->name;
+      const Algorithm& wanted = CanDo(*algorithm, problem) ? *algorithm : Select({}, problem);
+      EXPECT_EQ(&taken, &wanted) << NameOf(algorithm->kind) << "/" << algorithm->name;
     }
   }
 }
 
 TEST(Selector, PrioritiesOfAKindAreDistinct) {
-  for (const Algorithm* a : Algorithms())
-    for (const Algorithm* b : Algorithms())
-      if (a != b && a->kind == b->kind && a->codes == b->codes &&
-          a->prefer.priority != Preference::kByNameOnly)
-        EXPECT_NE(a->prefer.priority, b->prefer.priority) << a->name << " and " << b->name;
+  for (const Algorithm* a : Algorithms()) {
+    for (const Algorithm* b : Algorithms()) {
+      if (a == b || a->kind != b->kind || a->codes != b->codes) continue;
+      if (a->prefer.priority == Preference::kByNameOnly) continue;
+      EXPECT_NE(a->prefer.priority, b->prefer.priority) << a->name << " and " << b->name;
+    }
+  }
 }
 
 TEST(Selector, NamesAreThoseOfTheCatalogue) {
