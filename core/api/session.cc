@@ -314,7 +314,7 @@ std::string Session::StatsJson() {
   Field(&json, "pair_repaired", coded.repaired);
   Field(&json, "pair_bytes", coded.bytes);
   Field(&json, "in_flight", queue_.in_flight());
-  Field(&json, "polls_network", transport_->SharesMemory() ? 0 : 1);
+  Field(&json, "polls_network", transport_->PollsNetwork() ? 1 : 0);
   return json + "}";
 }
 

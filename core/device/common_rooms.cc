@@ -18,7 +18,7 @@ CommonRooms::~CommonRooms() {
   for (const Closing& closing : closing_) commons_->Close(closing.data);
   for (const Slab& slab : slabs_) {
     commons_->Free(slab.data);
-    transport_->FreeShared(slab.key_offset);
+    regions_->FreeShared(slab.key_offset);
   }
 }
 
@@ -49,17 +49,17 @@ std::byte* CommonRooms::Cut(size_t length_bytes) {
 }
 
 bool CommonRooms::AddSlab(size_t length_bytes) {
-  const uint64_t place = transport_->AllocShared(sizeof(CommonsKey));
-  if (place == Transport::kNoOffset) return false;
+  const uint64_t place = regions_->AllocShared(sizeof(CommonsKey));
+  if (place == SharedRegions::kNoOffset) return false;
   Slab slab{.length_bytes = std::max(length_bytes, commons_->SlabBytes()), .key_offset = place};
   CommonsKey key = {};
   slab.data = commons_->Alloc(slab.length_bytes, &key);
   if (slab.data == nullptr) {
-    transport_->FreeShared(place);
+    regions_->FreeShared(place);
     return false;
   }
   // Peers read it after a tick that comes later.
-  std::memcpy(transport_->Base(transport_->rank()) + place, &key, sizeof(key));
+  std::memcpy(regions_->Base(regions_->rank()) + place, &key, sizeof(key));
   slabs_.push_back(slab);
   return true;
 }
@@ -83,7 +83,7 @@ uint64_t CommonRooms::Probe() {
 std::byte* CommonRooms::Find(Rank peer, uint64_t word) {
   const uint64_t place = ((word >> kKeyShift) - 1) * kKeyUnit;
   const size_t within = (word & ((uint64_t{1} << kKeyShift) - 1)) / 2 * kUnit;
-  if (peer == transport_->rank()) {
+  if (peer == regions_->rank()) {
     for (const Slab& slab : slabs_)
       if (slab.key_offset == place) return slab.data + within;
     return nullptr;
@@ -92,7 +92,7 @@ std::byte* CommonRooms::Find(Rank peer, uint64_t word) {
   auto found = opened_.find({peer, place});
   if (found == opened_.end()) {
     CommonsKey key;
-    std::memcpy(&key, transport_->Base(peer) + place, sizeof(key));
+    std::memcpy(&key, regions_->Base(peer) + place, sizeof(key));
     std::byte* data = commons_->Open(key);
     if (data == nullptr) return nullptr;
     found = opened_.emplace(std::pair{peer, place}, data).first;

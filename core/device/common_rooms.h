@@ -13,17 +13,17 @@
 
 #include "core/device/commons.h"
 #include "core/device/room_pool.h"
-#include "core/transport/transport.h"
+#include "core/transport/shared_regions.h"
 
 namespace covey {
 
 class CommonRooms {
  public:
   // All three outlive the rooms.
-  CommonRooms(Device* device, Commons* commons, Transport* transport)
+  CommonRooms(Device* device, Commons* commons, SharedRegions* regions)
       : device_(device),
         commons_(commons),
-        transport_(transport),
+        regions_(regions),
         pool_(device, kLeastBytes, [this](size_t length_bytes) { return Cut(length_bytes); }) {}
   // REQUIRES: the device has drained.
   ~CommonRooms();
@@ -66,7 +66,7 @@ class CommonRooms {
 
   Device* device_;
   Commons* commons_;
-  Transport* transport_;
+  SharedRegions* regions_;
   Room* probe_ = nullptr;
   std::vector<Slab> slabs_;
   RoomPool pool_;

@@ -62,10 +62,10 @@ class Ferry {
   };
 
   // Both outlive the ferry.
-  Ferry(Device* device, Transport* transport, uint64_t arena_bytes)
-      : device_(device), rooms_(device, transport, arena_bytes) {
-    if (device->commons() != nullptr && transport->SharesMemory())
-      common_ = std::make_unique<CommonRooms>(device, device->commons(), transport);
+  Ferry(Device* device, SharedRegions* regions, uint64_t arena_bytes)
+      : device_(device), rooms_(device, regions, arena_bytes) {
+    if (device->commons() != nullptr && regions->SharesWithAll())
+      common_ = std::make_unique<CommonRooms>(device, device->commons(), regions);
   }
   ~Ferry() { device_->Drain(); }
 

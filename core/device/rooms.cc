@@ -7,7 +7,7 @@ namespace covey {
 Rooms::~Rooms() {
   for (Slab& slab : slabs_) {
     if (slab.pinned) device_->Unpin(slab.data);
-    if (slab.offset != Transport::kNoOffset) transport_->FreeShared(slab.offset);
+    if (slab.offset != SharedRegions::kNoOffset) regions_->FreeShared(slab.offset);
   }
 }
 
@@ -29,11 +29,11 @@ Rooms::Slab Rooms::NewSlab(size_t length_bytes) {
   slab.length_bytes = std::max((length_bytes + kPageBytes - 1) / kPageBytes * kPageBytes, usual);
   const size_t whole = slab.length_bytes + kPageBytes;  // pages are pinned, not lines
   std::byte* begin = nullptr;
-  if (arena_used_ + whole <= arena_bytes_) slab.offset = transport_->AllocShared(whole);
-  if (slab.offset != Transport::kNoOffset) {
+  if (arena_used_ + whole <= arena_bytes_) slab.offset = regions_->AllocShared(whole);
+  if (slab.offset != SharedRegions::kNoOffset) {
     arena_used_ += whole;
     ++arena_slabs_;
-    begin = transport_->Base(transport_->rank()) + slab.offset;
+    begin = regions_->Base(regions_->rank()) + slab.offset;
   } else {
     slab.heap = std::make_unique_for_overwrite<std::byte[]>(whole);
     begin = slab.heap.get();

@@ -12,16 +12,16 @@
 
 #include "core/device/device.h"
 #include "core/device/room_pool.h"
-#include "core/transport/transport.h"
+#include "core/transport/shared_regions.h"
 
 namespace covey {
 
 class Rooms {
  public:
   // Both outlive the rooms.
-  Rooms(Device* device, Transport* transport, uint64_t arena_bytes)
+  Rooms(Device* device, SharedRegions* regions, uint64_t arena_bytes)
       : device_(device),
-        transport_(transport),
+        regions_(regions),
         arena_bytes_(arena_bytes),
         pool_(device, kLeastBytes, [this](size_t length_bytes) { return Cut(length_bytes); }) {}
   // REQUIRES: the device has drained.
@@ -42,8 +42,8 @@ class Rooms {
     std::byte* data = nullptr;  // page-aligned
     size_t length_bytes = 0;
     size_t used_bytes = 0;
-    uint64_t offset = Transport::kNoOffset;  // in the arena
-    std::unique_ptr<std::byte[]> heap;       // if not there
+    uint64_t offset = SharedRegions::kNoOffset;  // in the arena
+    std::unique_ptr<std::byte[]> heap;           // if not there
     bool pinned = false;
   };
 
@@ -51,7 +51,7 @@ class Rooms {
   Slab NewSlab(size_t length_bytes);
 
   Device* device_;
-  Transport* transport_;
+  SharedRegions* regions_;
   const uint64_t arena_bytes_;
   uint64_t arena_used_ = 0;
   uint64_t pinned_bytes_ = 0;

@@ -36,7 +36,7 @@ Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
                    .segment_bytes = options_.segment_bytes,
                    .cache_capacity = options_.cache_capacity,
                    .agreed_text = options_.agreed_text,
-                   .retire = transport->SharesMemory() ? options_.retire : RetireRules{}},
+                   .retire = transport->SharesWithAll() ? options_.retire : RetireRules{}},
                   blocks_.get()),
       coordinator_({.stall_warning = options_.stall_warning,
                     .fusion = options_.fusion,

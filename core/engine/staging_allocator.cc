@@ -7,13 +7,13 @@ namespace covey {
 uint64_t StagingAllocator::Alloc(size_t slot_bytes, size_t members, uint32_t* depth) {
   const uint64_t wanted = used_bytes_ < kMostBytes ? wanted_bytes_ / slot_bytes : 0;
   *depth = static_cast<uint32_t>(std::clamp<uint64_t>(wanted, kMinLandingSlots, kMaxLandingSlots));
-  uint64_t block = transport_->AllocShared(LandingBlockBytes(slot_bytes, *depth, members));
-  if (block == Transport::kNoOffset && *depth > kMinLandingSlots) {
+  uint64_t block = regions_->AllocShared(LandingBlockBytes(slot_bytes, *depth, members));
+  if (block == SharedRegions::kNoOffset && *depth > kMinLandingSlots) {
     *depth = kMinLandingSlots;
-    block = transport_->AllocShared(LandingBlockBytes(slot_bytes, *depth, members));
+    block = regions_->AllocShared(LandingBlockBytes(slot_bytes, *depth, members));
   }
   used_bytes_ += *depth * slot_bytes;
-  count_ += block == Transport::kNoOffset ? 0 : 1;
+  count_ += block == SharedRegions::kNoOffset ? 0 : 1;
   return block;
 }
 

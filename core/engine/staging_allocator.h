@@ -11,19 +11,19 @@
 #define COVEY_CORE_ENGINE_STAGING_ALLOCATOR_H_
 
 #include "core/agree/negotiator.h"
-#include "core/transport/transport.h"
+#include "core/transport/shared_regions.h"
 
 namespace covey {
 
 class StagingAllocator final : public LandingBlocks {
  public:
-  // `wanted_bytes` is what a block's slots should come to. `transport` outlives this.
-  StagingAllocator(Transport* transport, uint64_t wanted_bytes)
-      : transport_(transport), wanted_bytes_(transport->SharesMemory() ? wanted_bytes : 0) {}
+  // `wanted_bytes` is what a block's slots should come to. `regions` outlives this.
+  StagingAllocator(SharedRegions* regions, uint64_t wanted_bytes)
+      : regions_(regions), wanted_bytes_(regions->SharesWithAll() ? wanted_bytes : 0) {}
 
   uint64_t Alloc(size_t slot_bytes, size_t members, uint32_t* depth) override;
   void Free(uint64_t block) override {
-    transport_->FreeShared(block);
+    regions_->FreeShared(block);
     --count_;
   }
   size_t count() const { return count_; }  // in use
@@ -31,7 +31,7 @@ class StagingAllocator final : public LandingBlocks {
  private:
   static constexpr uint64_t kMostBytes = uint64_t{32} << 20;
 
-  Transport* transport_;
+  SharedRegions* regions_;
   const uint64_t wanted_bytes_;
   uint64_t used_bytes_ = 0;  // of all blocks ever made
   size_t count_ = 0;

@@ -28,7 +28,7 @@ void ChannelMux::Open(uint64_t channel, const Group* group, LetterPort* port) {
           .try_emplace(channel, Channel{.group = group,
                                         .port = port,
                                         .courier = Courier(channel, group->size(),
-                                                           transport_->MaxMessageBytes())})
+                                                           mailbox_->MaxMessageBytes())})
           .first->second;
   idle_ = false;
   if (const auto early = early_.find(channel); early != early_.end()) {
@@ -92,7 +92,7 @@ void ChannelMux::Lose(Channel* channel, Rank rank) {
 
 // What a dead rank had sent lies in the mailbox when its death is told.
 void ChannelMux::TellLosses() {
-  if (untold_.empty() || transport_->HasMail()) return;
+  if (untold_.empty() || mailbox_->HasMail()) return;
   for (Rank rank : untold_) {
     lost_.push_back(rank);
     for (auto& [number, channel] : channels_) Lose(&channel, rank);
@@ -135,7 +135,7 @@ bool ChannelMux::Send(Channel* channel, bool* moved) {
     for (;;) {
       const std::span<const std::byte> frame = channel->courier.Next(to);
       if (frame.empty()) break;
-      if (!transport_->TrySend(channel->group->members[static_cast<size_t>(to)], frame)) {
+      if (!mailbox_->TrySend(channel->group->members[static_cast<size_t>(to)], frame)) {
         all = false;
         break;
       }

@@ -16,7 +16,7 @@
 #include "core/base/tensor.h"
 #include "core/replicated/courier.h"
 #include "core/replicated/outbox.h"
-#include "core/transport/transport.h"
+#include "core/transport/mailbox.h"
 
 namespace covey {
 
@@ -42,8 +42,8 @@ class LetterPort {
 
 class ChannelMux {
  public:
-  // The transport outlives the box.
-  explicit ChannelMux(Transport* transport) : transport_(transport) {}
+  // The mailbox outlives this.
+  explicit ChannelMux(Mailbox* mailbox) : mailbox_(mailbox) {}
 
   // `group` and `port` stay until Close.
   void Open(uint64_t channel, const Group* group, LetterPort* port);
@@ -74,7 +74,7 @@ class ChannelMux {
   void TellLosses();
   bool Send(Channel* channel, bool* moved);
 
-  Transport* transport_;
+  Mailbox* mailbox_;
   std::map<uint64_t, Channel> channels_;
   std::map<uint64_t, std::vector<std::pair<Rank, Bytes>>> early_;  // by channel
   std::set<uint64_t> closed_;

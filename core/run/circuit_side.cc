@@ -58,7 +58,7 @@ void Executor::OfferCircuit(Exchange* x) {
   std::byte* room = x->blocks[0] + CircuitIdOffset(x->size());
   const auto* bytes = reinterpret_cast<const std::byte*>(id->data());
   std::copy(bytes, bytes + id->size(), room);
-  if (!transport_->SharesMemory()) transport_->Push(x->request->group->members, room, id->size());
+  if (!x->shares_memory) transport_->Push(x->request->group->members, room, id->size());
 }
 
 // All have begun alike. False: the exchange goes over the circuit, begins once more, or has ended.
@@ -95,7 +95,7 @@ bool Executor::JudgeCircuit(Exchange* x, Time now) {
   Cell* cell = x->CellOf(x->Me());
   uint64_t* turn = &cell->turn[x->Turn()];
   *turn = order_.Propose(x);
-  if (!transport_->SharesMemory())
+  if (!x->shares_memory)
     transport_->Push(r.group->members, reinterpret_cast<std::byte*>(turn), sizeof(*turn));
   Signal(*x, kTurnTick);
   return false;

@@ -75,7 +75,7 @@ void Executor::Board(Exchange* x) {
 // in the room. Peers that share memory reach into the rest from then on where inputs are reduced.
 bool Executor::HasInput(Exchange* x) {
   const size_t length = x->passage->from.length_bytes();
-  const bool shown = Reduces(x->request->kind) && transport_->SharesMemory();
+  const bool shown = Reduces(x->request->kind) && x->shares_memory;
   const size_t needed = shown ? length : std::min<size_t>(length, x->channel->slot_bytes);
   if (x->passage->fetched) return IsHere(x, needed);
   size_t event = 0;

@@ -79,6 +79,7 @@ struct Exchange {
   Time all_begun_at = 0;
   Time warned_at = 0;  // last stall report
   size_t moved_bytes = 0;
+  bool shares_memory = true;  // the members' regions are one memory; else each mirrors the others'
   CircuitLeg leg = CircuitLeg::kProposed;
   uint64_t launch_mark = 0;
   Time failed_at = 0;      // the circuit did; 0: it has not

@@ -45,6 +45,7 @@ void Executor::Begin(Request* request, Channel* channel, uint64_t occurrence, ui
   x->outcome = Outcome::kDone;
   x->schedule = nullptr;
   x->cursor = x->next_peer = x->moved_bytes = 0;
+  x->shares_memory = shares_with_all_ || transport_->SharesWith(request->group->members);
   x->blocks.clear();
   for (size_t i = 0; i < channel->blocks.size(); ++i)
     x->blocks.push_back(transport_->Base(request->group->members[i]) + channel->blocks[i]);
@@ -117,7 +118,7 @@ bool Executor::Advance(Exchange* x, Time now) {
 // Whether member `index` begins without its first segment in its landing slot.
 bool Executor::IsLate(const Exchange& x, size_t index) const {
   if (x.in_common) return true;
-  if (!Reduces(x.request->kind) || x.codec != nullptr || !transport_->SharesMemory()) return false;
+  if (!Reduces(x.request->kind) || x.codec != nullptr || !x.shares_memory) return false;
   return x.input.length_bytes() > options_.late_above &&
          x.CellOf(index)->placement[x.Turn()].input != Transport::kNoOffset;
 }
@@ -131,7 +132,7 @@ bool Executor::StagesInput(const Exchange& x) const {
 // Whether this rank decides how what the group reduces is staged, see core/run/store_tuner.h.
 bool Executor::LearnsStores(const Exchange& x) const {
   return x.Me() == 0 && x.size() > 1 && x.entry != 0 && Reduces(x.request->kind) &&
-         x.codec == nullptr && !x.in_common && !x.for_circuit && transport_->SharesMemory() &&
+         x.codec == nullptr && !x.in_common && !x.for_circuit && x.shares_memory &&
          x.input.length_bytes() >= StoreTuner::kLeastBytes;
 }
 
@@ -180,7 +181,7 @@ void Executor::Publish(Exchange* x, Time now) {
   }
   if (learns) x->busy = options_.clock->Now() - x->busy_since;
   OfferCircuit(x);
-  if (!transport_->SharesMemory()) PushBegin(x);
+  if (!x->shares_memory) PushBegin(x);
   x->begun_at = x->warned_at = x->all_begun_at = now;
   Signal(*x, 1);
 }
@@ -270,7 +271,7 @@ bool Executor::JudgeBegins(Exchange* x, Time now) {
 
 void Executor::ChooseSchedule(Exchange* x) {
   Problem problem = ProblemOf(*x, options_.cache_bytes);
-  problem.mirrored = !transport_->SharesMemory();
+  problem.mirrored = !x->shares_memory;
   for (size_t j = 0; j < x->size(); ++j) {
     if (!IsLate(*x, j)) continue;
     problem.late.resize(x->size());

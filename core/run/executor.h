@@ -65,10 +65,11 @@ class Executor {
   Executor(Options options, Transport* transport)
       : options_(std::move(options)),
         transport_(transport),
-        mover_(options_.kernels, transport),
+        mover_(options_.kernels, transport, transport),
         coder_(options_.kernels),
         board_(options_.device_path, options_.circuit_patience, transport->rank(), options_.log),
-        order_(transport->rank()) {}
+        order_(transport->rank()),
+        shares_with_all_(transport->SharesWithAll()) {}
 
   // `request` and `channel` are borrowed until the exchange appears in ended(). entry 0 begins
   // void.
@@ -163,6 +164,7 @@ class Executor {
   LaunchOrder order_;
   Circuits* circuits_ = nullptr;  // of the device of the type
   DeviceType circuits_of_ = DeviceType::kCpu;
+  const bool shares_with_all_;
   StoreTuner stores_;
   std::vector<Exchange*> active_;
   bool awaits_device_ = false;

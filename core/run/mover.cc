@@ -41,8 +41,8 @@ int Mover::Fetch(const Exchange& x, const Step& step) {
       step.src.place == Place::kInput ? theirs.input_address : theirs.output_address;
   std::byte* to = step.dst.place == Place::kLanding ? InSlot(x, step.dst)
                                                     : x.output.Contiguous() + step.dst.offset;
-  return transport_->ReadPeer(x.request->group->members[peer], address + step.src.offset, to,
-                              step.length_bytes);
+  return reader_->ReadPeer(x.request->group->members[peer], address + step.src.offset, to,
+                           step.length_bytes);
 }
 
 void Mover::ReduceFetched(const Exchange& x, const Step& step) {
@@ -153,7 +153,7 @@ void Mover::ReduceInArena(const Exchange& x, const Step& step) {
     targets_.clear();
     for (size_t j = 0; j < x.size(); ++j) {
       const Placement& theirs = x.CellOf(j)->placement[x.Turn()];
-      std::byte* base = transport_->Base(x.request->group->members[j]);
+      std::byte* base = regions_->Base(x.request->group->members[j]);
       sources_.push_back(base + theirs.input + (input - x.input.First()));
       if (everywhere) targets_.push_back(base + theirs.output + (output - x.output.First()));
     }

@@ -8,14 +8,17 @@
 #include <vector>
 
 #include "core/run/exchange.h"
-#include "core/transport/transport.h"
+#include "core/transport/peer_reader.h"
+#include "core/transport/shared_regions.h"
 
 namespace covey {
 
 class Mover {
  public:
   // Both outlive the mover.
-  Mover(const Kernels* kernels, Transport* transport) : kernels_(kernels), transport_(transport) {}
+  // All outlive the mover.
+  Mover(const Kernels* kernels, SharedRegions* regions, PeerReader* reader)
+      : kernels_(kernels), regions_(regions), reader_(reader) {}
 
   void Copy(const Exchange& exchange, const Step& step);           // kCopy
   void Reduce(const Exchange& exchange, const Step& step);         // kReduce
@@ -31,7 +34,8 @@ class Mover {
                     Fn fn) const;
 
   const Kernels* kernels_;
-  Transport* transport_;
+  SharedRegions* regions_;
+  PeerReader* reader_;
   std::vector<const std::byte*> sources_;  // scratch of reductions
   std::vector<double> weights_;            // theirs, of kMix
   std::vector<std::byte> partial_;         // of kMix

@@ -39,7 +39,8 @@ class Mirrored final : public Transport {
   int size() const override { return link_->size(); }
   int local_rank() const override { return link_->local_rank(); }
   int local_size() const override { return link_->local_size(); }
-  bool SharesMemory() const override { return false; }
+  bool Shares(Rank peer) const override { return peer == rank(); }
+  bool PollsNetwork() const override { return true; }
   bool AnyThread() const override { return link_->AnyThread(); }
 
   bool TrySend(Rank to, std::span<const std::byte> message) override;

@@ -11,8 +11,6 @@ std::vector<const TransportKind*>& Catalogue() {
 
 }  // namespace
 
-void Transport::Push(std::span<const Rank>, const std::byte*, size_t) {}
-
 TransportRegistration::TransportRegistration(const TransportKind& kind) {
   Catalogue().push_back(&kind);
 }

@@ -106,6 +106,7 @@ class InprocNetwork::Node final : public Transport {
   bool HasMail() override { return network_->HasArrived(rank_); }
   size_t MaxMessageBytes() const override { return 1 << 20; }
 
+  bool Shares(Rank) const override { return true; }
   std::byte* Base(Rank r) override {
     return network_->nodes_[static_cast<size_t>(ToInt(r))]->region_;
   }

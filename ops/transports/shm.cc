@@ -20,16 +20,16 @@ constexpr uint64_t Padded(uint64_t length_bytes) {
   return (sizeof(uint32_t) + length_bytes + 7) / 8 * 8;
 }
 
-void CopyInto(Mailbox* box, uint64_t at, const void* data, size_t length) {
-  const size_t begin = at % Mailbox::kCapacityBytes;
-  const size_t first = std::min<size_t>(length, Mailbox::kCapacityBytes - begin);
+void CopyInto(MailRing* box, uint64_t at, const void* data, size_t length) {
+  const size_t begin = at % MailRing::kCapacityBytes;
+  const size_t first = std::min<size_t>(length, MailRing::kCapacityBytes - begin);
   std::memcpy(box->bytes + begin, data, first);
   std::memcpy(box->bytes, static_cast<const std::byte*>(data) + first, length - first);
 }
 
-void CopyOut(const Mailbox* box, uint64_t at, void* data, size_t length) {
-  const size_t begin = at % Mailbox::kCapacityBytes;
-  const size_t first = std::min<size_t>(length, Mailbox::kCapacityBytes - begin);
+void CopyOut(const MailRing* box, uint64_t at, void* data, size_t length) {
+  const size_t begin = at % MailRing::kCapacityBytes;
+  const size_t first = std::min<size_t>(length, MailRing::kCapacityBytes - begin);
   std::memcpy(data, box->bytes + begin, first);
   std::memcpy(static_cast<std::byte*>(data) + first, box->bytes, length - first);
 }
@@ -129,10 +129,10 @@ int ShmTransport::ReadPeer(Rank peer, uint64_t address, std::byte* to, size_t le
 }
 
 bool ShmTransport::TrySend(Rank to, std::span<const std::byte> message) {
-  Mailbox* box = job_.MailboxOf(to, rank());
+  MailRing* box = job_.MailboxOf(to, rank());
   const uint64_t tail = box->tail.load(std::memory_order_relaxed);
   const uint64_t used = tail - box->head.load(std::memory_order_acquire);
-  if (Mailbox::kCapacityBytes - used < Padded(message.size())) return false;
+  if (MailRing::kCapacityBytes - used < Padded(message.size())) return false;
   const auto length = static_cast<uint32_t>(message.size());
   CopyInto(box, tail, &length, sizeof(length));
   CopyInto(box, tail + sizeof(length), message.data(), message.size());
@@ -146,7 +146,7 @@ bool ShmTransport::TryReceive(Rank* from, Bytes* message) {
   if (!HasMail()) return false;
   for (int32_t step = 0; step < size(); ++step) {
     const int32_t r = (next_mailbox_ + step) % size();
-    Mailbox* box = job_.MailboxOf(rank(), Rank{r});
+    MailRing* box = job_.MailboxOf(rank(), Rank{r});
     const uint64_t head = box->head.load(std::memory_order_relaxed);
     const uint64_t filled = box->tail.load(std::memory_order_acquire) - head;
     if (filled == 0) continue;

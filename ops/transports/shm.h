@@ -30,8 +30,9 @@ class ShmTransport final : public Transport {
   bool HasMail() override {
     return own_->mail.load() != mail_taken_.load(std::memory_order_relaxed);
   }
-  size_t MaxMessageBytes() const override { return Mailbox::kCapacityBytes - 64; }
+  size_t MaxMessageBytes() const override { return MailRing::kCapacityBytes - 64; }
 
+  bool Shares(Rank) const override { return true; }
   std::byte* Base(Rank r) override { return job_.Region(r); }
   uint64_t AllocShared(size_t length_bytes) override;
   void FreeShared(uint64_t offset) override;

@@ -36,7 +36,7 @@ constexpr uint64_t Pages(uint64_t bytes) {
 }
 
 uint64_t MailboxesBytes(int32_t size) {
-  return Pages(sizeof(Mailbox)) * static_cast<uint64_t>(size);
+  return Pages(sizeof(MailRing)) * static_cast<uint64_t>(size);
 }
 
 constexpr uint64_t Presented(uint32_t incarnation, Presence presence) {
@@ -132,9 +132,9 @@ Status ShmJob::Open(int fd, Identity identity, ShmJob* job) {
                     &job->arena);
 }
 
-Mailbox* ShmJob::MailboxOf(Rank to, Rank from) const {
-  return reinterpret_cast<Mailbox*>(Region(to) + kPageBytes +
-                                    Pages(sizeof(Mailbox)) * static_cast<uint64_t>(ToInt(from)));
+MailRing* ShmJob::MailboxOf(Rank to, Rank from) const {
+  return reinterpret_cast<MailRing*>(Region(to) + kPageBytes +
+                                     Pages(sizeof(MailRing)) * static_cast<uint64_t>(ToInt(from)));
 }
 
 Presence ShmJob::PresenceOf(Rank r) const {
@@ -211,7 +211,7 @@ Status ShmJob::Join(const Patience& patience, ProcessWatch* watch) {
   if (before > 0) RETURN_IF_ERROR(AwaitAll({Presence::kLeft, before}, patience, watch));
   incarnation = before + 1;
   for (int32_t r = 0; r < identity.size; ++r) {
-    Mailbox* mailbox = MailboxOf(identity.rank, Rank{r});
+    MailRing* mailbox = MailboxOf(identity.rank, Rank{r});
     mailbox->head.store(0);
     mailbox->tail.store(0);
   }

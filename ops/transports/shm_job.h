@@ -51,7 +51,7 @@ struct RankPage {
 static_assert(sizeof(RankPage) <= kPageBytes);
 
 // A single-producer single-consumer ring of bytes; lies in the receiver's region.
-struct Mailbox {
+struct MailRing {
   static constexpr uint64_t kCapacityBytes = 256 * 1024;
   alignas(64) std::atomic<uint64_t> head;  // bytes ever taken; written by the receiver
   alignas(64) std::atomic<uint64_t> tail;  // bytes ever put; written by the sender
@@ -88,7 +88,7 @@ class ShmJob {
   void Leave();
 
   RankPage* Page(Rank r) const { return reinterpret_cast<RankPage*>(Region(r)); }
-  Mailbox* MailboxOf(Rank to, Rank from) const;
+  MailRing* MailboxOf(Rank to, Rank from) const;
   std::byte* Region(Rank r) const {
     return arena->base() + kPageBytes + region_bytes * static_cast<uint64_t>(ToInt(r));
   }

@@ -33,8 +33,6 @@ Enum Named(const std::string& text, int count) {
 
 std::string Text(Rank r) { return std::to_string(ToInt(r)); }
 
-bool HasTensors(Kind kind) { return kind != Kind::kBarrier && kind != Kind::kJoin; }
-
 std::string Text(const Signature& s) {
   std::string text = NameOf(s.kind);
   if (!HasTensors(s.kind)) return text;

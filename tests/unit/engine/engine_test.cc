@@ -52,6 +52,7 @@ class Relay final : public Transport {
   }
 
   Rank rank() const override { return inner_->rank(); }
+  bool Shares(Rank peer) const override { return inner_->Shares(peer); }
   int size() const override { return inner_->size(); }
   bool TrySend(Rank to, std::span<const std::byte> message) override {
     return inner_->TrySend(to, message);
