@@ -37,7 +37,7 @@ class Installed:
     def environment(self, **extra: str) -> dict:
         """As in a shell in which the environment is activated."""
         env = {k: v for k, v in os.environ.items() if not k.startswith(("COVEY_", "PYTHON"))}
-        env.setdefault("HOME", self.folder)  # Bazel takes it away, and Open MPI 5 needs one.
+        env.setdefault("HOME", self._home.name)  # Bazel takes it away, and Open MPI 5 needs one.
         env["PATH"] = f"{self.bin}:{env['PATH']}"
         env.update(extra)
         return env
