@@ -58,7 +58,7 @@ struct Placement {
   uint64_t layout;     // how further pieces lie; equal = addressed alike (core/base/spans.h)
   uint64_t rows;       // allgather: dimension 0
   uint64_t streaming;  // the first member's: the next exchange of the channel stages around caches
-  uint64_t room;       // of device tensors: core/run/commons_side.cc
+  uint64_t room;       // of device tensors: core/run/device_staging.cc
 };
 
 // What a rank publishes. Written by its owner only. `begin` and `placement` of an exchange are

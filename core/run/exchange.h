@@ -28,6 +28,8 @@
 
 namespace covey {
 
+class DataPath;
+
 enum class ExchangeState : uint8_t {
   kAwaitReady,
   kAwaitBegins,
@@ -60,10 +62,12 @@ struct Exchange {
   Spans output;
   Reduction reduction;
   const ChosenCodec* codec = nullptr;  // null: none
+  // Null: the schedule works on user memory itself.
+  DataPath* path = nullptr;
   // Of device tensors, null for others: input and output lie in a room of the host.
   Ferry* ferry = nullptr;
   Passage* passage = nullptr;
-  // Input and output lie in a room on the device, or would if there were one (commons_side.cc).
+  // Input and output lie in a room on the device, or would if there were one (device_staging.cc).
   bool in_common = false;
   uint64_t reduced_mark = 0;  // of what the device reduces for it; 0: nothing
   // Of device tensors: what the begin header says, and whether it was begun for a circuit.

@@ -1,10 +1,9 @@
 #include "core/run/executor.h"
 
-#include <algorithm>
 #include <cerrno>
-#include <cstddef>
+#include <string_view>
+#include <utility>
 
-#include "core/base/check.h"
 #include "core/run/problem.h"
 
 namespace covey {
@@ -12,20 +11,30 @@ namespace {
 
 // After this much work an exchange lets the others have their turn.
 constexpr size_t kTurnBytes = 1024 * 1024;
-// Schedules kept; a job has as many as it has distinct message shapes.
-constexpr size_t kMaxSchedules = 4096;
+// A device notices the end of a peer before this rank hears of it from the transport: so long the
+// news is waited for, so that whoever has gone is named.
+constexpr Time kNews = kSecond;
 
 }  // namespace
 
-size_t Executor::ProblemHash::operator()(const Problem& p) const {
-  size_t h = static_cast<size_t>(p.kind);
-  for (uint64_t v : {uint64_t(p.size), uint64_t(p.me), uint64_t(p.root), uint64_t(p.all_arena),
-                     uint64_t(p.all_readable), uint64_t(p.dtype), p.length_bytes, p.slot_bytes,
-                     uint64_t(p.form.block_elems), uint64_t(p.form.elem_bits)})
-    h = (h ^ v) * 0x9e3779b97f4a7c15u;
-  for (bool late : p.late) h = (h ^ uint64_t{late}) * 0x9e3779b97f4a7c15u;
-  for (uint64_t share : p.shares) h = (h ^ share) * 0x9e3779b97f4a7c15u;
-  return h;
+Executor::Executor(const Options& options, Transport* transport)
+    : clock_(options.clock),
+      transport_(transport),
+      mover_(options.kernels, transport, transport),
+      coder_(options.kernels),
+      staging_(options.staging, transport),
+      communicators_(options.communicators, transport),
+      begins_({.kernels = options.kernels,
+               .clock = options.clock,
+               .cache_bytes = options.cache_bytes,
+               .late_above = options.late_above,
+               .planner = options.planner},
+              transport, &coder_, &staging_, &communicators_),
+      shares_with_all_(transport->SharesWithAll()) {}
+
+void Executor::AddDevice(DeviceType type, Device* device) {
+  staging_.AddDevice(type, device);
+  if (device->circuits() != nullptr) communicators_.SetCircuits(type, device->circuits());
 }
 
 void Executor::Begin(Request* request, Channel* channel, uint64_t occurrence, uint32_t entry,
@@ -57,8 +66,8 @@ void Executor::Begin(Request* request, Channel* channel, uint64_t occurrence, ui
   x->reduction = {dtype, request->op, request->prescale, request->postscale,
                   request->average ? request->group->size() : 1};
   x->codec = coder_.Find(request->codec);
-  Dial(x);
-  Board(x);
+  communicators_.Dial(x);
+  staging_.Board(x);
   active_.push_back(x);
   Advance(x, now);
 }
@@ -93,18 +102,25 @@ bool Executor::Progress(Time now) {
 bool Executor::Advance(Exchange* x, Time now) {
   bool moved = false;
   if (x->state == ExchangeState::kAwaitReady) {
-    if (x->ferry != nullptr && !HasInput(x)) return x->state == ExchangeState::kEnded;
-    Publish(x, now);
+    if (x->path != nullptr && !Passes(x, x->path->Stage(x)))
+      return x->state == ExchangeState::kEnded;
+    begins_.Publish(x);
+    x->begun_at = x->warned_at = x->all_begun_at = now;
+    Signal(*x, 1);
     x->state = ExchangeState::kAwaitBegins;
     moved = true;
   }
   if (x->state == ExchangeState::kAwaitBegins) {
     if (!Await(x, 1, kEveryRank)) return moved || x->state == ExchangeState::kEnded;
     x->all_begun_at = now;
-    if (!JudgeBegins(x, now) || !JudgeCircuit(x, now)) return true;
+    if (!begins_.Agree(x)) {
+      End(x, Outcome::kVoid, {}, now);
+      return true;
+    }
+    if (!GoesOnByRooms(x, now)) return true;
     x->channel->streaming = x->CellOf(0)->placement[x->Turn()].streaming != 0;
-    if (LearnsStores(*x)) x->busy_since = options_.clock->Now();
-    if (x->schedule == nullptr) ChooseSchedule(x);
+    begins_.Measure(x);
+    if (x->schedule == nullptr) begins_.ChooseSchedule(x);
     x->state = ExchangeState::kRunning;
     moved = true;
   }
@@ -115,113 +131,12 @@ bool Executor::Advance(Exchange* x, Time now) {
   return moved;
 }
 
-// Whether member `index` begins without its first segment in its landing slot.
-bool Executor::IsLate(const Exchange& x, size_t index) const {
-  if (x.in_common) return true;
-  if (!Reduces(x.request->kind) || x.codec != nullptr || !x.shares_memory) return false;
-  return x.input.length_bytes() > options_.late_above &&
-         x.CellOf(index)->placement[x.Turn()].input != Transport::kNoOffset;
-}
-
-bool Executor::StagesInput(const Exchange& x) const {
-  const Request& r = *x.request;
-  if (x.entry == 0 || x.for_circuit || IsLate(x, x.Me())) return false;
-  return Gives(r.kind, r.group->members[x.Me()] == r.root);
-}
-
-// Whether this rank decides how what the group reduces is staged, see core/run/store_tuner.h.
-bool Executor::LearnsStores(const Exchange& x) const {
-  return x.Me() == 0 && x.size() > 1 && x.entry != 0 && Reduces(x.request->kind) &&
-         x.codec == nullptr && !x.in_common && !x.for_circuit && x.shares_memory &&
-         x.input.length_bytes() >= StoreTuner::kLeastBytes;
-}
-
-// The begin header, the placement and the first segment, then tick 1.
-void Executor::Publish(Exchange* x, Time now) {
-  const bool learns = LearnsStores(*x);
-  if (learns) x->busy_since = options_.clock->Now();
-  x->streaming = x->channel->streaming;
-  Cell* cell = x->CellOf(x->Me());
-  const size_t turn = x->Turn();
-  cell->begin[turn] = {static_cast<uint32_t>(x->occurrence), x->entry};
-  const auto offset_of = [&](const Spans& spans) {
-    bool inside = spans.length_bytes() > 0;
-    spans.ForEachPiece([&](const std::byte* data, size_t length) {
-      inside = inside && transport_->OffsetOf(data, length) != Transport::kNoOffset;
-    });
-    return inside ? transport_->OffsetOf(spans.First(), 1) : Transport::kNoOffset;
-  };
-  const Kind kind = x->request->kind;
-  const auto rows = TraitsOf(kind).output == OutputRule::kInputs
-                        ? static_cast<uint64_t>(x->request->inputs[0].shape.dims[0])
-                        : 0;
-  const auto address_of = [&](const Spans& spans) {
-    return transport_->CanReadPeers() ? reinterpret_cast<uint64_t>(spans.Contiguous()) : 0;
-  };
-  cell->placement[turn] = {
-      .input_address = address_of(x->input),
-      .output_address = address_of(x->output),
-      .input = offset_of(x->input),
-      .output = offset_of(x->output),
-      .layout = x->input.Layout() * 31 ^ (Scatters(kind) ? 0 : x->output.Layout()),
-      .rows = rows,
-      .streaming = learns && stores_.Next(x->input.length_bytes()) == Stores::kStreaming,
-      .room = RoomWord(*x)};
-  std::copy(x->request->splits.begin(), x->request->splits.end(), x->TableOf(x->Me()));
-  std::copy(x->request->peers.begin(), x->request->peers.end(), x->TableOf(x->Me()));
-  if (StagesInput(*x)) {
-    const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
-    std::byte* slot = x->Slot(x->Me(), 0);
-    if (x->codec != nullptr) coder_.EncodeFirst(*x);
-    if (x->codec == nullptr && first > 0)
-      x->input.ForEach(0, first, [&](const std::byte* piece, size_t delta, size_t length) {
-        options_.kernels->copy(slot + delta, piece, length,
-                               x->streaming ? Stores::kStreaming : Stores::kCached);
-      });
-  }
-  if (learns) x->busy = options_.clock->Now() - x->busy_since;
-  OfferCircuit(x);
-  if (!x->shares_memory) PushBegin(x);
-  x->begun_at = x->warned_at = x->all_begun_at = now;
-  Signal(*x, 1);
-}
-
-// The header with the table, and what peers read of the first segment. Unless it depends on the
-// other begins how much that is, the schedule is known already.
-void Executor::PushBegin(Exchange* x) {
-  const auto& members = x->request->group->members;
-  auto* header = reinterpret_cast<std::byte*>(x->CellOf(x->Me())->begin);
-  transport_->Push(members, header, TableOffset(2, x->size()) - offsetof(Cell, begin));
-  if (x->entry == 0 || x->for_circuit) return;
-  if (Gathers(x->request->kind) || Mixes(x->request->kind)) {
-    const EncodedLayout& form = x->request->form;
-    const size_t slot = x->channel->slot_bytes;
-    const size_t segment = form.Codes() ? form.ElemsIn(slot) * sizeof(float) : slot;
-    const size_t first = TravellingBytes(form, std::min<size_t>(x->input.length_bytes(), segment));
-    return transport_->Push(ReadersOf(*x), x->Slot(x->Me(), 0), first);
-  }
-  ChooseSchedule(x);
-  for (const Step& step : x->schedule->begin_pushes) Push(*x, step);
-}
-
-// Who may read what this rank stages at its begin, before it has seen the others'.
-std::vector<Rank> Executor::ReadersOf(const Exchange& x) const {
-  const std::vector<Rank>& members = x.request->group->members;
-  if (TraitsOf(x.request->kind).root == RootRule::kGets) return {x.request->root};
-  const PeerTable own = x.PeersOf(x.Me());
-  if (!Mixes(x.request->kind) || SendsToAny(own, x.size(), x.Me())) return members;
-  std::vector<Rank> readers;
-  for (size_t j = 0; j < x.size(); ++j)
-    if (SendsTo(own, x.size(), j)) readers.push_back(members[j]);
-  return readers;
-}
-
-void Executor::Push(const Exchange& x, const Step& step) {
-  const std::vector<Rank>& members = x.request->group->members;
-  const auto peer = static_cast<size_t>(step.peer);
-  const std::span<const Rank> peers =
-      step.peer == kEveryRank ? std::span(members) : std::span(members).subspan(peer, 1);
-  transport_->Push(peers, x.Slot(x.Me(), step.src.slot) + step.src.offset, step.length_bytes);
+// False: wait for the device, or the exchange has been aborted.
+bool Executor::Passes(Exchange* x, DataPath::Answer answer) {
+  if (answer == DataPath::Answer::kFailed)
+    Abort(x, x->path->failure().rank, x->path->failure().how);
+  awaits_device_ |= answer == DataPath::Answer::kNotYet;
+  return answer == DataPath::Answer::kYes;
 }
 
 void Executor::Signal(const Exchange& x, uint32_t tick) {
@@ -247,113 +162,67 @@ bool Executor::Await(Exchange* x, uint32_t tick, int peer) {
   return true;
 }
 
-// Compares all begin headers, and who averages with whom. False: they differ, or one is void, and
-// the exchange has ended kVoid.
-// Every member reads the same headers, so every member judges alike.
-bool Executor::JudgeBegins(Exchange* x, Time now) {
-  const bool agree = JudgeRooms(x);
-  for (size_t j = 0; j < x->size(); ++j) {
-    const covey::Begin& theirs = x->CellOf(j)->begin[x->Turn()];
-    if (agree && x->entry != 0 && theirs.entry == x->entry &&
-        theirs.occurrence == static_cast<uint32_t>(x->occurrence))
-      continue;
-    End(x, Outcome::kVoid, {}, now);
-    return false;
-  }
-  if (!Mixes(x->request->kind)) return true;
-  std::vector<PeerTable> tables;
-  for (size_t j = 0; j < x->size(); ++j) tables.push_back(x->PeersOf(j));
-  PeerConflict conflict;
-  if (!FindConflict(tables, &conflict)) return true;
-  End(x, Outcome::kVoid, {}, now);
-  return false;
-}
-
-void Executor::ChooseSchedule(Exchange* x) {
-  Problem problem = ProblemOf(*x, options_.cache_bytes);
-  problem.mirrored = !x->shares_memory;
-  for (size_t j = 0; j < x->size(); ++j) {
-    if (!IsLate(*x, j)) continue;
-    problem.late.resize(x->size());
-    problem.late[j] = true;
-  }
-  if (Gathers(problem.kind)) {
-    AllocateResult(x);
-    x->own_schedule = std::make_unique<Schedule>(options_.plan(options_.plan_settings, problem));
-    x->schedule = x->own_schedule.get();
-    return;
-  }
-  if (const auto found = schedules_.find(problem); found != schedules_.end()) {
-    x->schedule = found->second.get();
-    return;
-  }
-  auto built = std::make_unique<Schedule>(options_.plan(options_.plan_settings, problem));
-  if (schedules_.size() >= kMaxSchedules) {
-    x->own_schedule = std::move(built);
-    x->schedule = x->own_schedule.get();
-    return;
-  }
-  x->schedule = schedules_.emplace(std::move(problem), std::move(built)).first->second.get();
-}
-
 bool Executor::RunSteps(Exchange* x, Time now) {
   const size_t begin_cursor = x->cursor;
   const std::vector<Step>& steps = x->schedule->steps;
   for (size_t moved = 0; x->cursor < steps.size() && moved < kTurnBytes; ++x->cursor) {
     const Step& step = steps[x->cursor];
     if (step.kind == StepKind::kWait && !Await(x, step.tick, step.peer)) break;
-    if (x->ferry != nullptr && !MayRun(x, step)) break;
-    switch (step.kind) {
-      case StepKind::kWait:
-        break;
-      case StepKind::kPush:
-        Push(*x, step);
-        break;
-      case StepKind::kSignal:
-        Signal(*x, step.tick);
-        break;
-      case StepKind::kCopy:
-        mover_.Copy(*x, step);
-        break;
-      case StepKind::kReduce:
-        if (x->in_common && !ReduceInCommon(x)) return true;
-        if (!x->in_common) mover_.Reduce(*x, step);
-        break;
-      case StepKind::kReduceFetched:
-        mover_.ReduceFetched(*x, step);
-        break;
-      case StepKind::kMix:
-        mover_.Mix(*x, step);
-        break;
-      case StepKind::kFetch:
-        if (!Fetch(x, step)) return x->cursor != begin_cursor;
-        break;
-      case StepKind::kBeginSum:
-      case StepKind::kAddToSum:
-      case StepKind::kFinishSum:
-      case StepKind::kCombineSums:
-        mover_.Sum(*x, step);
-        break;
-      case StepKind::kEncode:
-        coder_.Encode(*x, step);
-        break;
-      case StepKind::kReduceCoded:
-        coder_.Reduce(*x, step);
-        break;
-      case StepKind::kMixCoded:
-        coder_.Mix(*x, step);
-        break;
-    }
-    if (x->ferry != nullptr && !DidRun(x, step)) break;
+    if (x->path != nullptr && !Passes(x, x->path->MayRun(x, step))) break;
+    if (!RunStep(x, step)) break;
+    if (x->path != nullptr && !Passes(x, x->path->DidRun(x, step))) break;
     moved += step.length_bytes;
   }
   if (x->state == ExchangeState::kRunning && x->cursor == steps.size()) {
-    if (!x->schedule->shares_memory && LearnsStores(*x))
-      stores_.Learn(x->input.length_bytes(), x->streaming ? Stores::kStreaming : Stores::kCached,
-                    x->busy + options_.clock->Now() - x->busy_since);
+    begins_.Learn(*x);
     End(x, Outcome::kDone, {}, now);
   }
   return x->cursor != begin_cursor || x->state == ExchangeState::kEnded;
+}
+
+// False: it cannot be done now; the exchange may have been aborted.
+bool Executor::RunStep(Exchange* x, const Step& step) {
+  switch (step.kind) {
+    case StepKind::kWait:
+      break;
+    case StepKind::kPush:
+      PushStep(*x, step, transport_);
+      break;
+    case StepKind::kSignal:
+      Signal(*x, step.tick);
+      break;
+    case StepKind::kCopy:
+      mover_.Copy(*x, step);
+      break;
+    case StepKind::kReduce:
+      if (x->path != nullptr && x->path->ReducesItself()) return Passes(x, x->path->Reduce(x));
+      mover_.Reduce(*x, step);
+      break;
+    case StepKind::kReduceFetched:
+      mover_.ReduceFetched(*x, step);
+      break;
+    case StepKind::kMix:
+      mover_.Mix(*x, step);
+      break;
+    case StepKind::kFetch:
+      return Fetch(x, step);
+    case StepKind::kBeginSum:
+    case StepKind::kAddToSum:
+    case StepKind::kFinishSum:
+    case StepKind::kCombineSums:
+      mover_.Sum(*x, step);
+      break;
+    case StepKind::kEncode:
+      coder_.Encode(*x, step);
+      break;
+    case StepKind::kReduceCoded:
+      coder_.Reduce(*x, step);
+      break;
+    case StepKind::kMixCoded:
+      coder_.Mix(*x, step);
+      break;
+  }
+  return true;
 }
 
 // False: the peer's memory cannot be read now; the exchange may have been aborted.
@@ -374,9 +243,11 @@ void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {
   channel.ticks += outcome == Outcome::kDone ? x->schedule->ticks : 1;
   channel.slots += outcome == Outcome::kDone ? x->schedule->slots : 1;
   channel.exchanges += 1;
-  if (x->ferry != nullptr && !Land(x, outcome == Outcome::kDone) && outcome == Outcome::kDone) {
+  const bool done = outcome == Outcome::kDone;
+  if (x->path != nullptr && !x->path->Land(x, done) && done) {
     outcome = Outcome::kAborted;  // for the peers it is done
-    why = DeviceLoss(*x);
+    const PeerLoss& lost = x->path->failure();
+    why = Status::Aborted("rank " + std::to_string(ToInt(lost.rank)) + " " + lost.how, lost.rank);
   }
   x->outcome = outcome;
   x->why = std::move(why);
@@ -390,6 +261,88 @@ void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {
   counters_.in_common += x->in_common;
   counters_.wait_begin_ns += x->all_begun_at - x->begun_at;
   counters_.run_ns += now - x->all_begun_at;
+}
+
+// All have begun alike. False: the devices do it, or it begins once more, or has ended.
+bool Executor::GoesOnByRooms(Exchange* x, Time now) {
+  switch (communicators_.Judge(x)) {
+    case CircuitVerdict::kStaged:
+      return true;
+    case CircuitVerdict::kRefused:
+      x->for_circuit = false;
+      End(x, Outcome::kAborted, Status::Unsupported(communicators_.Refusal(*x->request->group)),
+          now);
+      return false;
+    case CircuitVerdict::kAgain:
+      x->channel->ticks += 1;
+      x->channel->slots += 1;
+      x->channel->exchanges += 1;
+      if (x->for_circuit) {
+        x->for_circuit = false;
+        staging_.Board(x);
+      }
+      x->state = ExchangeState::kAwaitReady;
+      ++counters_.again;
+      return false;
+    case CircuitVerdict::kCircuit:
+      break;
+  }
+  x->state = ExchangeState::kCircuit;
+  communicators_.Propose(x);
+  Signal(*x, CommunicatorPath::kTurnTick);
+  return false;
+}
+
+bool Executor::RunCircuit(Exchange* x, Time now) {
+  const CircuitLeg before = x->leg;
+  if (PeerLoss why; communicators_.IsDropped(*x->request->group, &why)) {
+    Abort(x, why.rank, why.how);
+    return true;
+  }
+  if (x->leg == CircuitLeg::kProposed) {
+    if (!Await(x, CommunicatorPath::kTurnTick, kEveryRank))
+      return x->state != ExchangeState::kCircuit;
+    communicators_.Settle(x);
+  }
+  if (LooksForLost(x)) return true;
+  const Circuits::Answer done =
+      x->failed_at != 0 ? Circuits::Answer::kFailed : communicators_.Advance(x);
+  if (done == Circuits::Answer::kFailed) FailCircuit(x, now);
+  if (done == Circuits::Answer::kYes) {
+    Signal(*x, CommunicatorPath::kDoneTick);
+    ++counters_.by_circuit;
+    End(x, Outcome::kDone, {}, now);
+  }
+  if (x->state != ExchangeState::kCircuit) return true;
+  awaits_device_ = true;
+  return x->leg != before;
+}
+
+// Whether a member that has not done it never will: the exchange has been aborted. Whoever gave up
+// because of another, and may have gone since, is not to blame.
+bool Executor::LooksForLost(Exchange* x) {
+  const uint64_t done = x->channel->ticks + CommunicatorPath::kDoneTick;
+  for (size_t j = 0; j < x->size(); ++j) {
+    const Cell* cell = x->CellOf(j);
+    const Rank rank = x->request->group->members[j];
+    const uint64_t abort = transport_->LoadAcquire(&cell->abort);
+    const Rank lost{static_cast<int32_t>(abort) - 1};
+    if (abort == 0 || lost == rank || transport_->LoadAcquire(&cell->tick) >= done) continue;
+    Abort(x, lost, "has gone (seen by rank " + std::to_string(ToInt(rank)) + ")");
+    return true;
+  }
+  for (size_t j = 0; j < x->size(); ++j) {
+    AbortIfInVain(x, done, j);
+    if (x->state != ExchangeState::kCircuit) return true;
+  }
+  return false;
+}
+
+// RunCircuit has looked for members that are lost.
+void Executor::FailCircuit(Exchange* x, Time now) {
+  if (x->failed_at == 0) x->failed_at = now;
+  if (now - x->failed_at < kNews) return;
+  Abort(x, transport_->rank(), "could not go on: " + communicators_.Failure(*x->request->group));
 }
 
 }  // namespace covey

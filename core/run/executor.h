@@ -14,19 +14,18 @@
 #ifndef COVEY_CORE_RUN_EXECUTOR_H_
 #define COVEY_CORE_RUN_EXECUTOR_H_
 
-#include <array>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "core/base/clock.h"
-#include "core/device/launch_order.h"
-#include "core/device/switchboard.h"
+#include "core/run/begin_stage.h"
 #include "core/run/coder.h"
+#include "core/run/communicator_path.h"
+#include "core/run/data_path.h"
+#include "core/run/device_staging.h"
 #include "core/run/exchange.h"
 #include "core/run/mover.h"
-#include "core/run/store_tuner.h"
 #include "core/transport/transport.h"
 
 namespace covey {
@@ -39,15 +38,9 @@ class Executor {
     // A longer input in the arena is not staged at its begin: it is likely reduced where it lies.
     uint64_t late_above = 0;
     Clock* clock = nullptr;  // outlives the executor
-    // Builds the schedule of a problem: the selector bound to this job's settings.
-    Schedule (*plan)(const void* settings, const Problem& problem) = nullptr;
-    const void* plan_settings = nullptr;
-    uint64_t device_arena_bytes = 0;  // of the arena, for messages of device tensors
-    bool device_commons = true;       // devices of a host may reduce each other's memory
-    DevicePath device_path = DevicePath::kAuto;
-    uint64_t circuit_bytes = 0;      // less than this goes through the host
-    Time circuit_patience = kNever;  // with one that was aborted
-    Log* log = nullptr;              // outlives the executor; null: nothing is said
+    SchedulePlanner planner;
+    DeviceStaging::Options staging;
+    CommunicatorPath::Options communicators;
   };
   struct Counters {
     uint64_t done = 0, voided = 0, aborted = 0;
@@ -62,14 +55,7 @@ class Executor {
   };
 
   // `transport` outlives the executor.
-  Executor(Options options, Transport* transport)
-      : options_(std::move(options)),
-        transport_(transport),
-        mover_(options_.kernels, transport, transport),
-        coder_(options_.kernels),
-        board_(options_.device_path, options_.circuit_patience, transport->rank(), options_.log),
-        order_(transport->rank()),
-        shares_with_all_(transport->SharesWithAll()) {}
+  Executor(const Options& options, Transport* transport);
 
   // `request` and `channel` are borrowed until the exchange appears in ended(). entry 0 begins
   // void.
@@ -100,81 +86,43 @@ class Executor {
   const std::vector<Exchange*>& active() const { return active_; }
   std::vector<Rank> AwaitedPeers(const Exchange& exchange) const;
   const Counters& counters() const { return counters_; }
-  const Ferry* ferry(DeviceType type) const { return ferries_[static_cast<size_t>(type)].get(); }
+  const Ferry* ferry(DeviceType type) const { return staging_.ferry(type); }
 
  private:
-  // loss.cc: Close, OnLoss, AbortAll, AwaitedPeers, AllHaveLeft, AbortIfInVain, Abort.
-  // device_side.cc: AddDevice, Board, HasInput, MayRun, DidRun, Land.
-  // commons_side.cc: CommonOf, BoardInCommon, RoomWord, JudgeRooms, FindRooms, ReduceInCommon,
-  // HasReduced.
-  // circuit_side.cc: Dial, OfferCircuit, JudgeCircuit, RunCircuit, LeaveCircuit.
   bool Advance(Exchange* exchange, Time now);
-  void Board(Exchange* exchange);
-  bool HasInput(Exchange* exchange);
-  bool MayRun(Exchange* exchange, const Step& step);
-  bool DidRun(Exchange* exchange, const Step& step);
-  bool Land(Exchange* exchange, bool done);
-  bool IsHere(Exchange* exchange, size_t end);
-  void LoseDevice(Exchange* exchange);
-  Status DeviceLoss(const Exchange& exchange) const;
-  CommonRooms* CommonOf(const Exchange& exchange) const;
-  void BoardInCommon(Exchange* exchange);
-  uint64_t RoomWord(const Exchange& exchange) const;
-  bool JudgeRooms(Exchange* exchange);
-  bool FindRooms(const Exchange& exchange);
-  bool ReduceInCommon(Exchange* exchange);
-  bool HasReduced(Exchange* exchange);
-  void Dial(Exchange* exchange);
-  void OfferCircuit(Exchange* exchange);
-  bool JudgeCircuit(Exchange* exchange, Time now);
-  void Settle(Exchange* exchange);
+  bool RunSteps(Exchange* exchange, Time now);
+  bool RunStep(Exchange* exchange, const Step& step);
+  bool Fetch(Exchange* exchange, const Step& step);
+  bool Passes(Exchange* exchange, DataPath::Answer answer);
+  void Signal(const Exchange& exchange, uint32_t tick);
+  bool Await(Exchange* exchange, uint32_t tick, int peer);
+  void End(Exchange* exchange, Outcome outcome, Status why, Time now);
+
+  // Of exchanges that the devices do.
+  bool GoesOnByRooms(Exchange* exchange, Time now);
   bool RunCircuit(Exchange* exchange, Time now);
   bool LooksForLost(Exchange* exchange);
-  bool AdvanceLaunch(Exchange* exchange, Time now);
-  bool Launch(Exchange* exchange);
   void FailCircuit(Exchange* exchange, Time now);
-  bool LeaveCircuit(Exchange* exchange, Rank lost, const std::string& how);
-  bool IsLate(const Exchange& exchange, size_t index) const;
-  bool StagesInput(const Exchange& exchange) const;
-  bool LearnsStores(const Exchange& exchange) const;
-  void Publish(Exchange* exchange, Time now);
-  void PushBegin(Exchange* exchange);
-  std::vector<Rank> ReadersOf(const Exchange& exchange) const;
-  void Push(const Exchange& exchange, const Step& step);
-  bool JudgeBegins(Exchange* exchange, Time now);
-  void ChooseSchedule(Exchange* exchange);
-  bool RunSteps(Exchange* exchange, Time now);
-  bool Await(Exchange* exchange, uint32_t tick, int peer);
+
+  // loss.cc, as Close, OnLoss, AbortAll and AwaitedPeers.
   bool AllHaveLeft(const Exchange& exchange);
   void AbortIfInVain(Exchange* exchange, uint64_t target, size_t index);
-  bool Fetch(Exchange* exchange, const Step& step);
-  void Signal(const Exchange& exchange, uint32_t tick);
-  void End(Exchange* exchange, Outcome outcome, Status why, Time now);
   void Abort(Exchange* exchange, Rank lost, const std::string& how);
 
-  struct ProblemHash {
-    size_t operator()(const Problem& p) const;
-  };
-
-  Options options_;
+  Clock* clock_;
   Transport* transport_;
   Mover mover_;
   Coder coder_;
-  Switchboard board_;
-  LaunchOrder order_;
-  Circuits* circuits_ = nullptr;  // of the device of the type
-  DeviceType circuits_of_ = DeviceType::kCpu;
+  DeviceStaging staging_;
+  CommunicatorPath communicators_;
+  BeginStage begins_;
   const bool shares_with_all_;
-  StoreTuner stores_;
   std::vector<Exchange*> active_;
   bool awaits_device_ = false;
   std::vector<Exchange*> ended_;
   std::vector<Exchange*> free_;
   std::vector<std::unique_ptr<Exchange>> all_;
-  std::unordered_map<Problem, std::unique_ptr<Schedule>, ProblemHash> schedules_;
   std::vector<PeerLoss> lost_;
-  std::array<std::unique_ptr<Ferry>, 3> ferries_;  // by DeviceType; null: there is no such device
-  std::vector<std::byte*> rooms_;                  // of FindRooms
   Counters counters_;
 };
 

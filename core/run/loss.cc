@@ -33,8 +33,9 @@ void Executor::Abort(Exchange* x, Rank lost, const std::string& how) {
   Cell* cell = x->CellOf(x->Me());
   transport_->StoreRelease(&cell->abort, static_cast<uint64_t>(ToInt(lost)) + 1);
   transport_->Wake(x->request->group->members);
-  const bool shared = (x->state == ExchangeState::kRunning && x->schedule->shares_memory) ||
-                      LeaveCircuit(x, lost, how);
+  const bool shared =
+      (x->state == ExchangeState::kRunning && x->schedule->shares_memory) ||
+      (x->state == ExchangeState::kCircuit && communicators_.Leave(x, {lost, how}, clock_->Now()));
   x->state = ExchangeState::kLeaving;
   x->why = Status::Aborted("rank " + std::to_string(ToInt(lost)) + " " + how, lost);
   if (!shared || AllHaveLeft(*x)) End(x, Outcome::kAborted, std::move(x->why), 0);
@@ -42,8 +43,7 @@ void Executor::Abort(Exchange* x, Rank lost, const std::string& how) {
 
 void Executor::OnLoss(const PeerLoss& loss) {
   lost_.push_back(loss);
-  for (const auto& ferry : ferries_)
-    if (ferry != nullptr && ferry->common() != nullptr) ferry->common()->Forget(loss.rank);
+  staging_.Forget(loss.rank);
 }
 
 void Executor::AbortAll(const Status& why) {
@@ -69,7 +69,7 @@ std::vector<Rank> Executor::AwaitedPeers(const Exchange& x) const {
 // Whether no member touches this rank's memory any more: each is through, or has given up, or is
 // gone.
 bool Executor::AllHaveLeft(const Exchange& x) {
-  if (x.for_circuit) return board_.IsOver(*x.request->group, options_.clock->Now());
+  if (x.for_circuit) return communicators_.IsOver(*x.request->group, clock_->Now());
   const uint64_t last = x.channel->ticks + x.schedule->ticks;
   for (size_t j = 0; j < x.size(); ++j) {
     const Cell* cell = x.CellOf(j);

@@ -170,4 +170,12 @@ void Mover::ReduceInArena(const Exchange& x, const Step& step) {
                    });
 }
 
+void PushStep(const Exchange& x, const Step& step, SharedRegions* regions) {
+  const std::vector<Rank>& members = x.request->group->members;
+  const auto peer = static_cast<size_t>(step.peer);
+  const std::span<const Rank> peers =
+      step.peer == kEveryRank ? std::span(members) : std::span(members).subspan(peer, 1);
+  regions->Push(peers, x.Slot(x.Me(), step.src.slot) + step.src.offset, step.length_bytes);
+}
+
 }  // namespace covey

@@ -13,6 +13,9 @@
 
 namespace covey {
 
+// kPush: gives the step's bytes of the own landing slots to those that hold mirrors of them.
+void PushStep(const Exchange& exchange, const Step& step, SharedRegions* regions);
+
 class Mover {
  public:
   // Both outlive the mover.

@@ -27,17 +27,11 @@
 #include "core/base/types.h"
 #include "core/transport/mailbox.h"
 #include "core/transport/parking.h"
+#include "core/transport/peer_loss.h"
 #include "core/transport/peer_reader.h"
 #include "core/transport/shared_regions.h"
 
 namespace covey {
-
-// A peer that will take no further part: `how` completes the sentence "rank 3 ..." ("has left (shut
-// down)").
-struct PeerLoss {
-  Rank rank = kNoRank;
-  std::string how;
-};
 
 // Whoever needs one concern takes its interface. SharedRegions comes first: a call of it through a
 // Transport costs no adjustment of the pointer.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/collective.h"
 #include "core/base/kernels.h"
 #include "core/base/types.h"
 #include "tests/sim/simulator/late_device.h"

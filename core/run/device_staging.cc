@@ -1,14 +1,15 @@
-// The executor's part for device tensors that the devices of a host reduce among themselves: each
-// copies its input to a room that the others reach, reduces its piece of everybody's and writes it
-// to all, as `direct` does in the arena. No device waits for a peer: ticks say what is done, as
-// everywhere, so one that dies can hang no card.
+// The rooms in common: each device copies its input to a room that the others reach, reduces its
+// piece of everybody's and writes it to all, as `direct` does in the arena. No device waits for a
+// peer: ticks say what is done, as everywhere, so one that dies can hang no card.
 //
 // What a begin's placement says as `room`: 0 = nothing in common; kNoRoom = there was no memory for
 // one; else the word of a room (core/device/common_rooms.h), before kYes of one to try, with bit 0
 // when this rank has opened all that it has tried.
+#include "core/run/device_staging.h"
+
 #include <algorithm>
 
-#include "core/run/executor.h"
+#include "core/device/switchboard.h"
 
 namespace covey {
 namespace {
@@ -25,13 +26,37 @@ bool CanBeInCommon(const Exchange& x) {
 
 }  // namespace
 
-CommonRooms* Executor::CommonOf(const Exchange& x) const {
-  const bool may = options_.device_commons && x.ferry != nullptr && CanBeInCommon(x);
+void DeviceStaging::AddDevice(DeviceType type, Device* device) {
+  ferries_[static_cast<size_t>(type)] =
+      std::make_unique<Ferry>(device, regions_, options_.arena_bytes);
+}
+
+void DeviceStaging::Forget(Rank lost) {
+  for (const auto& ferry : ferries_)
+    if (ferry != nullptr && ferry->common() != nullptr) ferry->common()->Forget(lost);
+}
+
+// What begins void, or goes over a communicator, needs no room.
+void DeviceStaging::Board(Exchange* x) {
+  const bool has_tensors = !x->request->inputs.empty();
+  const auto type = has_tensors ? x->request->inputs[0].device : DeviceType::kCpu;
+  const bool none = x->entry == 0 || x->for_circuit;
+  x->ferry = none ? nullptr : ferries_[static_cast<size_t>(type)].get();
+  x->passage = nullptr;
+  BoardInCommon(x);
+  x->path = nullptr;
+  if (x->ferry == nullptr) return;
+  x->path = x->in_common ? static_cast<DataPath*>(&common_) : &host_;
+  if (!x->in_common) x->passage = x->ferry->Board(*x->request, &x->input, &x->output);
+}
+
+CommonRooms* DeviceStaging::CommonOf(const Exchange& x) const {
+  const bool may = options_.commons && x.ferry != nullptr && CanBeInCommon(x);
   return may ? x.ferry->common() : nullptr;
 }
 
-// Of a begin on a channel that has agreed. Without a room it begins void: then all do, once.
-void Executor::BoardInCommon(Exchange* x) {
+// Of a begin on a channel that has agreed.
+void DeviceStaging::BoardInCommon(Exchange* x) {
   x->in_common = x->channel->in_common == InCommon::kYes && CommonOf(*x) != nullptr;
   x->reduced_mark = 0;
   if (!x->in_common) return;
@@ -41,7 +66,7 @@ void Executor::BoardInCommon(Exchange* x) {
   x->ferry = nullptr;
 }
 
-uint64_t Executor::RoomWord(const Exchange& x) const {
+uint64_t DeviceStaging::RoomWord(const Exchange& x) const {
   if (x.in_common)
     return x.passage == nullptr ? kNoRoom : x.ferry->common()->WordOf(x.passage->room);
   CommonRooms* common = CommonOf(x);
@@ -50,10 +75,8 @@ uint64_t Executor::RoomWord(const Exchange& x) const {
   return word == 0 ? 0 : word | (x.channel->opened_all ? kOpenedAll : 0);
 }
 
-// All have begun: what they say of their rooms, of which every member judges alike. False: they do
-// not agree where this message lies, and it begins again through the host. Who has begun for a
-// circuit says nothing of rooms: then nothing is decided here (see core/device/switchboard.h).
-bool Executor::JudgeRooms(Exchange* x) {
+// Who has begun for a communicator says nothing of rooms: then nothing is decided here.
+bool DeviceStaging::JudgeRooms(Exchange* x) {
   for (size_t j = 0; j < x->size(); ++j)
     if (Switchboard::StandOf(x->CellOf(j)->circuit[x->Turn()]) == Switchboard::Stand::kReady)
       return true;
@@ -74,13 +97,12 @@ bool Executor::JudgeRooms(Exchange* x) {
     state = opened ? InCommon::kYes : InCommon::kNo;
   } else {
     state = InCommon::kTried;
-    x->channel->opened_all = FindRooms(*x);
+    x->channel->opened_all = common_.FindRooms(*x);
   }
   return true;
 }
 
-// False: some member's cannot be reached; rooms_[i] is null then.
-bool Executor::FindRooms(const Exchange& x) {
+bool CommonRoomPath::FindRooms(const Exchange& x) {
   rooms_.clear();
   for (size_t j = 0; j < x.size(); ++j) {
     const uint64_t word = x.CellOf(j)->placement[x.Turn()].room & ~kOpenedAll;
@@ -89,8 +111,15 @@ bool Executor::FindRooms(const Exchange& x) {
   return std::find(rooms_.begin(), rooms_.end(), nullptr) == rooms_.end();
 }
 
-// All steps that reduce, which follow each other, as one. False: the exchange has been aborted.
-bool Executor::ReduceInCommon(Exchange* x) {
+// Peers are told what the device has done, not what it was asked to do.
+DataPath::Answer CommonRoomPath::MayRun(Exchange* x, const Step& step) {
+  x->passage->is_open = true;
+  if (step.kind != StepKind::kSignal || x->reduced_mark == 0) return Answer::kYes;
+  const Answer reached = x->ferry->device()->IsReached(Device::Queue::kToHost, x->reduced_mark);
+  return reached == Answer::kFailed ? Lost(*x) : reached;
+}
+
+DataPath::Answer CommonRoomPath::Reduce(Exchange* x) {
   const std::vector<Step>& steps = x->schedule->steps;
   const Step& first = steps[x->cursor];
   size_t length = first.length_bytes;
@@ -98,9 +127,9 @@ bool Executor::ReduceInCommon(Exchange* x) {
     length += steps[x->cursor + 1].length_bytes;
   if (!FindRooms(*x)) {
     const auto lost = std::find(rooms_.begin(), rooms_.end(), nullptr) - rooms_.begin();
-    Abort(x, x->request->group->members[static_cast<size_t>(lost)],
-          "has memory on its device that cannot be opened from here");
-    return false;
+    failure_ = {x->request->group->members[static_cast<size_t>(lost)],
+                "has memory on its device that cannot be opened from here"};
+    return Answer::kFailed;
   }
   const bool to_all = first.dst.index == kEveryRank;
   std::vector<const std::byte*> inputs;
@@ -114,18 +143,7 @@ bool Executor::ReduceInCommon(Exchange* x) {
   const bool ok = x->ferry->common()->commons()->Reduce(queue, x->reduction, inputs, outputs,
                                                         length / SizeOf(x->reduction.dtype));
   x->reduced_mark = ok ? x->ferry->device()->Mark(queue) : 0;
-  if (x->reduced_mark != 0) return true;
-  LoseDevice(x);
-  return false;
-}
-
-// Whether the device has done what this rank is about to tell its peers of.
-bool Executor::HasReduced(Exchange* x) {
-  if (x->reduced_mark == 0) return true;
-  const auto reached = x->ferry->device()->IsReached(Device::Queue::kToHost, x->reduced_mark);
-  if (reached == Device::Answer::kFailed) LoseDevice(x);
-  awaits_device_ |= reached == Device::Answer::kNotYet;
-  return reached == Device::Answer::kYes;
+  return x->reduced_mark != 0 ? Answer::kYes : Lost(*x);
 }
 
 }  // namespace covey

@@ -1,0 +1,150 @@
+#include "core/run/begin_stage.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "core/run/coder.h"
+#include "core/run/communicator_path.h"
+#include "core/run/device_staging.h"
+#include "core/run/mover.h"
+#include "core/run/problem.h"
+
+namespace covey {
+
+// Whether member `index` begins without its first segment in its landing slot.
+bool BeginStage::IsLate(const Exchange& x, size_t index) const {
+  if (x.in_common) return true;
+  if (!Reduces(x.request->kind) || x.codec != nullptr || !x.shares_memory) return false;
+  return x.input.length_bytes() > options_.late_above &&
+         x.CellOf(index)->placement[x.Turn()].input != Transport::kNoOffset;
+}
+
+bool BeginStage::StagesInput(const Exchange& x) const {
+  const Request& r = *x.request;
+  if (x.entry == 0 || x.for_circuit || IsLate(x, x.Me())) return false;
+  return Gives(r.kind, r.group->members[x.Me()] == r.root);
+}
+
+bool BeginStage::LearnsStores(const Exchange& x) const {
+  return x.Me() == 0 && x.size() > 1 && x.entry != 0 && Reduces(x.request->kind) &&
+         x.codec == nullptr && !x.in_common && !x.for_circuit && x.shares_memory &&
+         x.input.length_bytes() >= StoreTuner::kLeastBytes;
+}
+
+void BeginStage::Publish(Exchange* x) {
+  const bool learns = LearnsStores(*x);
+  if (learns) x->busy_since = options_.clock->Now();
+  x->streaming = x->channel->streaming;
+  Cell* cell = x->CellOf(x->Me());
+  const size_t turn = x->Turn();
+  cell->begin[turn] = {static_cast<uint32_t>(x->occurrence), x->entry};
+  const auto offset_of = [&](const Spans& spans) {
+    bool inside = spans.length_bytes() > 0;
+    spans.ForEachPiece([&](const std::byte* data, size_t length) {
+      inside = inside && transport_->OffsetOf(data, length) != Transport::kNoOffset;
+    });
+    return inside ? transport_->OffsetOf(spans.First(), 1) : Transport::kNoOffset;
+  };
+  const Kind kind = x->request->kind;
+  const auto rows = TraitsOf(kind).output == OutputRule::kInputs
+                        ? static_cast<uint64_t>(x->request->inputs[0].shape.dims[0])
+                        : 0;
+  const auto address_of = [&](const Spans& spans) {
+    return transport_->CanReadPeers() ? reinterpret_cast<uint64_t>(spans.Contiguous()) : 0;
+  };
+  cell->placement[turn] = {
+      .input_address = address_of(x->input),
+      .output_address = address_of(x->output),
+      .input = offset_of(x->input),
+      .output = offset_of(x->output),
+      .layout = x->input.Layout() * 31 ^ (Scatters(kind) ? 0 : x->output.Layout()),
+      .rows = rows,
+      .streaming = learns && stores_.Next(x->input.length_bytes()) == Stores::kStreaming,
+      .room = staging_->RoomWord(*x)};
+  std::copy(x->request->splits.begin(), x->request->splits.end(), x->TableOf(x->Me()));
+  std::copy(x->request->peers.begin(), x->request->peers.end(), x->TableOf(x->Me()));
+  if (StagesInput(*x)) {
+    const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
+    std::byte* slot = x->Slot(x->Me(), 0);
+    if (x->codec != nullptr) coder_->EncodeFirst(*x);
+    if (x->codec == nullptr && first > 0)
+      x->input.ForEach(0, first, [&](const std::byte* piece, size_t delta, size_t length) {
+        options_.kernels->copy(slot + delta, piece, length,
+                               x->streaming ? Stores::kStreaming : Stores::kCached);
+      });
+  }
+  if (learns) x->busy = options_.clock->Now() - x->busy_since;
+  communicators_->Offer(x);
+  if (!x->shares_memory) PushBegin(x);
+}
+
+// The header with the table, and what peers read of the first segment. Unless it depends on the
+// other begins how much that is, the schedule is known already.
+void BeginStage::PushBegin(Exchange* x) {
+  const auto& members = x->request->group->members;
+  auto* header = reinterpret_cast<std::byte*>(x->CellOf(x->Me())->begin);
+  transport_->Push(members, header, TableOffset(2, x->size()) - offsetof(Cell, begin));
+  if (x->entry == 0 || x->for_circuit) return;
+  if (Gathers(x->request->kind) || Mixes(x->request->kind)) {
+    const EncodedLayout& form = x->request->form;
+    const size_t slot = x->channel->slot_bytes;
+    const size_t segment = form.Codes() ? form.ElemsIn(slot) * sizeof(float) : slot;
+    const size_t first = TravellingBytes(form, std::min<size_t>(x->input.length_bytes(), segment));
+    return transport_->Push(ReadersOf(*x), x->Slot(x->Me(), 0), first);
+  }
+  ChooseSchedule(x);
+  for (const Step& step : x->schedule->begin_pushes) PushStep(*x, step, transport_);
+}
+
+// Who may read what this rank stages at its begin, before it has seen the others'.
+std::vector<Rank> BeginStage::ReadersOf(const Exchange& x) const {
+  const std::vector<Rank>& members = x.request->group->members;
+  if (TraitsOf(x.request->kind).root == RootRule::kGets) return {x.request->root};
+  const PeerTable own = x.PeersOf(x.Me());
+  if (!Mixes(x.request->kind) || SendsToAny(own, x.size(), x.Me())) return members;
+  std::vector<Rank> readers;
+  for (size_t j = 0; j < x.size(); ++j)
+    if (SendsTo(own, x.size(), j)) readers.push_back(members[j]);
+  return readers;
+}
+
+bool BeginStage::Agree(Exchange* x) {
+  const bool agree = staging_->JudgeRooms(x);
+  for (size_t j = 0; j < x->size(); ++j) {
+    const covey::Begin& theirs = x->CellOf(j)->begin[x->Turn()];
+    if (agree && x->entry != 0 && theirs.entry == x->entry &&
+        theirs.occurrence == static_cast<uint32_t>(x->occurrence))
+      continue;
+    return false;
+  }
+  if (!Mixes(x->request->kind)) return true;
+  std::vector<PeerTable> tables;
+  for (size_t j = 0; j < x->size(); ++j) tables.push_back(x->PeersOf(j));
+  PeerConflict conflict;
+  return !FindConflict(tables, &conflict);
+}
+
+void BeginStage::ChooseSchedule(Exchange* x) {
+  Problem problem = ProblemOf(*x, options_.cache_bytes);
+  problem.mirrored = !x->shares_memory;
+  for (size_t j = 0; j < x->size(); ++j) {
+    if (!IsLate(*x, j)) continue;
+    problem.late.resize(x->size());
+    problem.late[j] = true;
+  }
+  if (Gathers(problem.kind)) AllocateResult(x);
+  schedules_.Choose(std::move(problem), x);
+}
+
+void BeginStage::Measure(Exchange* x) {
+  if (LearnsStores(*x)) x->busy_since = options_.clock->Now();
+}
+
+void BeginStage::Learn(const Exchange& x) {
+  if (x.schedule->shares_memory || !LearnsStores(x)) return;
+  stores_.Learn(x.input.length_bytes(), x.streaming ? Stores::kStreaming : Stores::kCached,
+                x.busy + options_.clock->Now() - x.busy_since);
+}
+
+}  // namespace covey

@@ -1,0 +1,74 @@
+// The begin of an exchange: what this rank publishes before tick 1, and what the begins of all
+// members say once they are there (rules N3-N5).
+//
+// Progress lock held; nothing here waits.
+#ifndef COVEY_CORE_RUN_BEGIN_STAGE_H_
+#define COVEY_CORE_RUN_BEGIN_STAGE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/run/exchange.h"
+#include "core/run/schedule_cache.h"
+#include "core/run/store_tuner.h"
+#include "core/transport/transport.h"
+
+namespace covey {
+
+class Coder;
+class CommunicatorPath;
+class DeviceStaging;
+
+class BeginStage {
+ public:
+  struct Options {
+    const Kernels* kernels = nullptr;
+    Clock* clock = nullptr;
+    uint64_t cache_bytes = 0;  // of the last-level cache
+    // A longer input in the arena is not staged at its begin: it is likely reduced where it lies.
+    uint64_t late_above = 0;
+    SchedulePlanner planner;
+  };
+
+  // All outlive this.
+  BeginStage(Options options, Transport* transport, Coder* coder, DeviceStaging* staging,
+             CommunicatorPath* communicators)
+      : options_(options),
+        transport_(transport),
+        coder_(coder),
+        staging_(staging),
+        communicators_(communicators),
+        schedules_(options.planner) {}
+
+  // The begin header, the placement and the first segment: all that goes before tick 1.
+  void Publish(Exchange* exchange);
+  // All have begun. Compares the headers, and who averages with whom. Every member reads the same
+  // and judges alike. False: they differ, or one is void.
+  bool Agree(Exchange* exchange);
+  // Now that everything is known that a schedule may depend on.
+  void ChooseSchedule(Exchange* exchange);
+
+  // Whether this rank decides how what the group reduces is staged, see core/run/store_tuner.h;
+  // then, before its steps run and after its end, how long it took.
+  void Measure(Exchange* exchange);
+  void Learn(const Exchange& exchange);
+
+ private:
+  bool IsLate(const Exchange& exchange, size_t index) const;
+  bool StagesInput(const Exchange& exchange) const;
+  bool LearnsStores(const Exchange& exchange) const;
+  void PushBegin(Exchange* exchange);
+  std::vector<Rank> ReadersOf(const Exchange& exchange) const;
+
+  Options options_;
+  Transport* transport_;
+  Coder* coder_;
+  DeviceStaging* staging_;
+  CommunicatorPath* communicators_;
+  ScheduleCache schedules_;
+  StoreTuner stores_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_RUN_BEGIN_STAGE_H_

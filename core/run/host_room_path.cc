@@ -1,0 +1,106 @@
+// Rules F1-F3 of core/device/ferry.h.
+#include <algorithm>
+
+#include "core/run/device_staging.h"
+
+namespace covey {
+namespace {
+
+// Where not all of the input is needed at the begin it comes in parts of so many landing slots: a
+// copy of less costs more than it moves.
+constexpr size_t kSlotsOfLeg = 4;
+
+// How far into the own input a step reads.
+size_t InputEnd(const Step& step) {
+  switch (step.kind) {
+    case StepKind::kCopy:
+      return step.src.place == Place::kInput ? step.src.offset + step.length_bytes : 0;
+    case StepKind::kReduce:
+      return (step.src.place == Place::kInput ? step.src.offset : step.input_offset) +
+             step.length_bytes;
+    case StepKind::kReduceFetched:
+      return step.dst.offset + step.length_bytes;
+    case StepKind::kBeginSum:
+    case StepKind::kAddToSum:
+    case StepKind::kEncode:
+    case StepKind::kMix:
+    case StepKind::kMixCoded:
+      return step.input_offset + step.length_bytes;
+    default:
+      return 0;
+  }
+}
+
+bool WritesOutput(const Step& step) {
+  switch (step.kind) {
+    case StepKind::kCopy:
+    case StepKind::kFetch:
+      return step.dst.place == Place::kOutput;
+    case StepKind::kReduce:
+    case StepKind::kReduceFetched:
+    case StepKind::kReduceCoded:
+    case StepKind::kFinishSum:
+    case StepKind::kMix:
+    case StepKind::kMixCoded:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+// The user's events have completed, and what goes with the begin is in the room. Peers that share
+// memory reach into the rest from then on where inputs are reduced.
+DataPath::Answer HostRoomPath::Stage(Exchange* x) {
+  const size_t length = x->passage->from.length_bytes();
+  const bool shown = Reduces(x->request->kind) && x->shares_memory;
+  const size_t needed = shown ? length : std::min<size_t>(length, x->channel->slot_bytes);
+  if (x->passage->fetched) return HasCome(x, needed);
+  size_t event = 0;
+  for (const auto* tensors : {&x->request->inputs, &x->request->outputs}) {
+    for (const Tensor& t : *tensors) {
+      if (event++ < x->passage->events_complete) continue;
+      const Answer ready =
+          t.ready_event == nullptr ? Answer::kYes : x->ferry->IsReady(t.ready_event);
+      if (ready == Answer::kFailed) return Lost(*x);
+      if (ready != Answer::kYes) return ready;
+      ++x->passage->events_complete;
+    }
+  }
+  if (x->ferry->Fetch(x->passage, shown ? 0 : x->channel->slot_bytes * kSlotsOfLeg))
+    return HasCome(x, needed);
+  return Lost(*x);
+}
+
+DataPath::Answer HostRoomPath::HasCome(Exchange* x, size_t end) {
+  const Answer come = x->ferry->HasCome(x->passage, end);
+  return come == Answer::kFailed ? Lost(*x) : come;
+}
+
+DataPath::Answer HostRoomPath::MayRun(Exchange* x, const Step& step) {
+  return HasCome(x, InputEnd(step));
+}
+
+// Where members write each other's outputs nothing is whole before the end.
+DataPath::Answer HostRoomPath::DidRun(Exchange* x, const Step& step) {
+  if (!WritesOutput(step) || x->schedule->shares_memory) return Answer::kYes;
+  const bool wrote = x->ferry->Wrote(x->passage, step.dst.offset, step.length_bytes);
+  return wrote ? Answer::kYes : Lost(*x);
+}
+
+bool HostRoomPath::Land(Exchange* x, bool done) {
+  const bool whole = done && x->schedule->shares_memory;
+  const bool wrote = !whole || x->ferry->Wrote(x->passage, 0, x->passage->to.length_bytes());
+  const bool left = x->ferry->Leave(x->passage, *x->request, done && wrote);
+  if (wrote && left) return true;
+  Lost(*x);
+  return false;
+}
+
+DataPath::Answer HostRoomPath::Lost(const Exchange& x) {
+  failure_ = {self_, "has lost its device: " + x.ferry->Failure()};
+  return Answer::kFailed;
+}
+
+}  // namespace covey
