@@ -13,7 +13,7 @@ The operations take torch tensors and numpy arrays and give back the same kind; 
 and allgather take those of TensorFlow too. For training see :mod:`covey.torch` and
 :mod:`covey.tensorflow`, which also have the names of Horovod. ``dir(covey)`` lists what there is,
 ``help(covey.NAME)`` tells of one; how to clip, accumulate, save, and which method to take:
-frameworks/GUIDE.md in Covey's repository.
+examples/guide in Covey's repository.
 
 Limits: a name has up to 1,024 bytes, a tensor 16 dimensions, a grouped call 8,192 tensors. Integers
 wrap (:data:`Average`). From an ``..._async`` call until ``synchronize`` leave its tensors alone:

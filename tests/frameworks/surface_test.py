@@ -71,7 +71,7 @@ class SurfaceTest(unittest.TestCase):
             for name in dir(module):
                 self.assertFalse(inspect.ismodule(getattr(module, name)), name)
             self.assertLessEqual(len((module.__doc__ or "").splitlines()), 25)
-        self.assertIn("GUIDE.md", covey.__doc__ or "")
+        self.assertIn("examples/guide", covey.__doc__ or "")
 
     def test_help_is_good(self) -> None:
         for module, tensor in zip(_MODULES, ("Any", "torch.Tensor", "numpy.ndarray")):
