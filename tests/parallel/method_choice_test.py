@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -198,11 +199,22 @@ class MethodChoiceTest(unittest.TestCase):
         os.close(write)
         self.assertEqual((ended.returncode, ended.stderr), (128 + signal.SIGPIPE, b""))
 
-    def test_the_table_is_that_of_the_readme(self) -> None:
+    def test_the_table_is_that_of_the_guide(self) -> None:
         code, text, _ = covey("methods", "--table")
         self.assertEqual(code, 0)
         self.assertGreater(len(text.splitlines()), 6)
-        self.assertIn(text, (REPOSITORY / "README.md").read_text())
+        page = REPOSITORY / "examples" / "guide" / "methods.md"
+        self.assertIn(f"\n\n{text}\n", page.read_text(encoding="utf-8"))
+
+    def test_the_table_of_the_readme_is_a_part_of_it(self) -> None:
+        """Its first three columns, and the default of max_wait."""
+        wanted = ["| method | what is exchanged | with whom | `max_wait` |", "| --- " * 4 + "|"]
+        for line in covey("methods", "--table")[1].splitlines()[2:]:
+            cells = line.strip("| ").split(" | ")
+            (max_wait,) = re.findall("`max_wait=([^`]+)`", cells[-1])
+            wanted.append(f"| {' | '.join(cells[:3])} | `{max_wait}` |")
+        readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+        self.assertIn("\n\n" + "\n".join(wanted) + "\n\n", readme)
 
     def test_cards(self) -> None:
         code, text, _ = covey("methods")

@@ -1,7 +1,9 @@
-"""Goal: what the README tells a newcomer to type works. Method: its code blocks are read and run.
+"""Goal: what README and the guide (examples/guide) tell a newcomer to type works, and their tables
+are what the code says. Method: their blocks of code are read and run.
 
-tools/quickstart and tools/test cannot run inside themselves: of those the test makes sure that they
-exist, answer --help, and are what the README says; .ci/run runs tools/test.
+`sh` blocks are typed here, `text` blocks by tests/golden/readme_wheel_test.py. The `python` blocks
+of a page are one script; all pages run in one job, one after the other. tools/quickstart and
+tools/test cannot run inside themselves: they exist, answer --help, and .ci/run runs tools/test.
 """
 
 from __future__ import annotations
@@ -14,27 +16,63 @@ import subprocess
 import sys
 import tempfile
 import unittest
-from typing import List
+from typing import Dict, List
 
 from harness import LIMIT_S, REPOSITORY, environment, run_launcher
 
 import covey
+from covey.cli import bench_command
+from covey.cli.parser import Parser
 
 # This user may be root, and the machine small.
 _OPEN_MPI = ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM", "MCA_rmaps_base_oversubscribe")
-README = (REPOSITORY / "README.md").read_text()
-GUIDE = (REPOSITORY / "frameworks" / "GUIDE.md").read_text()
+GUIDE = REPOSITORY / "examples" / "guide"
+NAMES = ("methods", "operations", "clusters", "benchmarks", "coming-from-horovod")
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+PAGES = {name: (GUIDE / f"{name}.md").read_text(encoding="utf-8") for name in NAMES}
+# What the README's lines of Python in a `text` block find there.
+_OPTIMIZER = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+# Runs each page as a script of its own, and says so.
+_RUNNER = """
+import runpy, sys
+for path in sys.argv[1:]:
+    runpy.run_path(path, run_name="__main__")
+    print("ran", path, flush=True)
+"""
 
 
 def blocks(language: str, text: str = README) -> List[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 
+def scripts() -> Dict[str, str]:
+    """By name what runs with coveyrun: the README's lines, and each page that has any."""
+    (begin,) = blocks("python")
+    shown = re.findall(r"^hvd\..*$", "\n".join(blocks("text")), re.M)
+    found = {"readme": begin + "".join(f"{_OPTIMIZER}{line}\n" for line in shown)}
+    for name, text in PAGES.items():
+        parts = [code for code in blocks("python", text) if "covey.run(" not in code]
+        if parts:
+            found[name] = "\n".join(parts)
+    return found
+
+
 class ReadmeTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def write(self, name: str, code: str) -> str:
+        path = self.folder / name
+        path.write_text(code, encoding="utf-8")
+        return str(path)
+
     def test_every_shell_command_is_known_and_runs(self) -> None:
-        lines = [line for block in blocks("sh") for line in block.splitlines() if line]
-        commands = [line.partition("#")[0].split() for line in lines]
-        self.assertGreaterEqual(len(commands), 4)
+        texts = (README, *PAGES.values())
+        lines = [line for text in texts for it in blocks("sh", text) for line in it.splitlines()]
+        commands = [line.partition("#")[0].split() for line in lines if line]
+        self.assertGreaterEqual(len(commands), 6)
         commands.remove([".", ".venv/bin/activate"])  # A shell's own; tools/setup ends with it.
         for command in commands:
             with self.subTest(" ".join(command)):
@@ -43,8 +81,8 @@ class ReadmeTest(unittest.TestCase):
                 elif command[0] in ("covey", "mpirun"):
                     self.check_mpi(command)
                 else:
-                    self.assertEqual(command[:4], ["coveyrun", "-np", "4", "python"])
-                    script = str(REPOSITORY / command[4])
+                    self.assertEqual(command, ["coveyrun", "-np", "4", "python", "train.py"])
+                    script = self.write("train.py", *blocks("python"))
                     code, _, err = run_launcher(["-np", "4", sys.executable, script])
                     self.assertEqual(code, 0, err)
 
@@ -76,15 +114,6 @@ class ReadmeTest(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn(command[0], result.stdout)
 
-    def test_the_python_block_runs_on_two_ranks(self) -> None:
-        (code,) = blocks("python")
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "readme.py")
-            with open(path, "w", encoding="utf-8") as script:
-                script.write(code)
-            exit_code, _, err = run_launcher(["-np", "2", sys.executable, path])
-            self.assertEqual(exit_code, 0, err)
-
     def test_the_python_block_runs_alone(self) -> None:
         (code,) = blocks("python")
         subprocess.run(
@@ -94,24 +123,64 @@ class ReadmeTest(unittest.TestCase):
             check=True,
         )
 
-    def test_the_guide_is_a_script_and_one_of_its_own(self) -> None:
-        of_all = blocks("python", GUIDE)
-        alone = [code for code in of_all if "covey.run(" in code]
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "guide.py")
-            with open(path, "w", encoding="utf-8") as script:
-                script.write("\n".join(code for code in of_all if code not in alone))
-            code, _, err = run_launcher(["-np", "2", sys.executable, path])
-            self.assertEqual(code, 0, err)
-            self.assertNotIn("before the first update", "\n".join(err))
-            with open(path, "w", encoding="utf-8") as script:
-                script.write(*alone)
-            command = [sys.executable, path]
-            said = subprocess.check_output(command, env=environment(), timeout=LIMIT_S)
-            self.assertEqual(said, b"[30.0, 30.0]\n")
+    def test_the_pages_of_the_guide_run_on_two_ranks(self) -> None:
+        paths = [self.write(f"{name}.py", code) for name, code in scripts().items()]
+        self.assertGreaterEqual(len(paths), 5)
+        runner = self.write("runner.py", _RUNNER)
+        code, out, err = run_launcher(["-np", "2", sys.executable, runner, *paths])
+        self.assertEqual(code, 0, err)
+        self.assertNotIn("before the first update", "\n".join(err))
+        for path in paths:
+            self.assertEqual(len([line for line in out if line.endswith(f"ran {path}")]), 2, out)
+
+    def test_covey_run_is_a_script_of_its_own(self) -> None:
+        of_all = [code for text in PAGES.values() for code in blocks("python", text)]
+        path = self.write("alone.py", *(code for code in of_all if "covey.run(" in code))
+        said = subprocess.check_output(
+            [sys.executable, path], env=environment(), timeout=LIMIT_S
+        )
+        self.assertEqual(said, b"[30.0, 30.0]\n")
+
+
+class PagesTest(unittest.TestCase):
+    """What is compared without a job."""
+
+    def test_the_readme_is_short(self) -> None:
+        lines = README.splitlines()
+        self.assertLessEqual(len(lines), 200)
+        self.assertLessEqual(len(README.split()), 2500)
+        self.assertEqual([line for line in lines if len(line) > 120], [])
+
+    def test_links_lead_to_files(self) -> None:
+        texts = {REPOSITORY: README, **{GUIDE / name: text for name, text in PAGES.items()}}
+        for place, text in texts.items():
+            folder = place if place == REPOSITORY else GUIDE
+            for link in re.findall(r"\]\(([^):#]+)\)", text):
+                self.assertTrue((folder / link).is_file(), f"{place}: {link}")
+        for name in NAMES:
+            self.assertIn(f"(examples/guide/{name}.md)", README)
+        self.assertEqual(sorted(f"{name}.md" for name in NAMES), sorted(os.listdir(GUIDE)))
+
+    def test_files_that_are_named_are_there(self) -> None:
+        named = re.compile(
+            r"(?<![\w./-])(?:core|ops|frameworks|proto|tools|examples|tests)/[\w./-]*[\w/]"
+        )
+        for text in (README, *PAGES.values()):
+            for path in named.findall(text):
+                self.assertTrue((REPOSITORY / path).exists(), path)
+
+    def test_the_benchmarks_are_those_of_covey_bench(self) -> None:
+        parser = Parser(prog="covey")
+        bench_command.add_to(parser.add_subparsers())
+        lines = "\n".join(blocks("text", PAGES["benchmarks"])).splitlines()
+        commands = [line.split() for line in lines if line.startswith("covey bench")]
+        self.assertGreaterEqual(len(commands), 8)
+        for command in commands:
+            parser.parse_args(command[1:])  # Exits where there is no such benchmark or option.
 
     def test_the_guide_lists_every_variable_as_it_is(self) -> None:
-        rows = [line for line in GUIDE.splitlines() if line.startswith("| `COVEY_")]
+        lines = PAGES["operations"].splitlines()
+        rows = [line for line in lines if line.startswith("| `COVEY_")]
         wanted = []
         for knob in covey.knobs():
             default = f"`{knob['default']}`" if knob["default"] != "" else "-"
@@ -120,7 +189,8 @@ class ReadmeTest(unittest.TestCase):
 
     def test_the_guide_lists_what_is_missing_of_horovod(self) -> None:
         for module in ("torch", "tensorflow"):
-            (row,) = re.findall(rf"^\| `covey.{module}` \| (.*) \|$", GUIDE, re.M)
+            page = PAGES["coming-from-horovod"]
+            (row,) = re.findall(rf"^\| `covey.{module}` \| (.*) \|$", page, re.M)
             source = pathlib.Path(covey.__file__).parent / module / "__init__.py"
             code = source.read_text(encoding="utf-8")
             not_yet = code.partition("_NOT_YET = (")[2].partition(")")[0]
@@ -128,7 +198,7 @@ class ReadmeTest(unittest.TestCase):
             own = {"neighbor_allreduce", "pair_average"}  # Covey's, not Horovod's.
             names = set(re.findall(r'"(\w+)"', told)) - own
             self.assertGreaterEqual(len(names), 2)
-            self.assertEqual(set(re.findall("`([^`]+)`", row.partition("; also")[0])), names)
+            self.assertEqual(set(re.findall("`([^`]+)`", row)), names)
 
 
 if __name__ == "__main__":
