@@ -76,8 +76,8 @@ class ReadmeWheelTest(unittest.TestCase):
             text=True,
             timeout=LIMIT_S,
         )
-        # The NaN that one command makes ends its job.
-        self.assertEqual(done.returncode, int("--check-nan" in command), f"{command}\n{done.stdout}")
+        wanted = int("--check-nan" in command)  # The NaN that one command makes ends its job.
+        self.assertEqual(done.returncode, wanted, f"{command}\n{done.stdout}")
         for part, said in _SAID.items():
             if part in command:
                 self.assertRegex(done.stdout, said)
