@@ -2,7 +2,7 @@
 the wheel: in an empty folder with the README's script, and beside the examples in a clone.
 Method: their `text` blocks are read, and each command is typed in a shell in which the environment
 with the wheel is activated. Left out, as tested elsewhere: tools/ and mpirun, blocks in Python
-(parallel/readme_test.py), --serve and --join (wheel_grpc_test.py), kill
+(parallel/readme_test.py), --serve and --join (wheel_grpc_test.py), kill and --keep-going
 (parallel/stop_and_go_test.py), covey bench (parallel/bench_test.py), and Horovod's own tests.
 """
 
@@ -24,7 +24,7 @@ LIMIT_S = 120.0
 _SAYS = """
 print("rank", hvd.rank(), "has trained", flush=True)
 """
-_ELSEWHERE = ("--serve", "--join", "covey bench", "pytest")
+_ELSEWHERE = ("--serve", "--join", "--keep-going", "covey bench", "pytest")
 # What a command of the README's promises says: by a part of it.
 _SAID = {
     "--inject delay:": r"injects 50ms to 1 random rank",
@@ -97,10 +97,10 @@ class ReadmeWheelTest(unittest.TestCase):
 
     def test_commands_beside_the_examples(self) -> None:
         commands = typed(in_clone=True)
-        self.assertGreaterEqual(len(commands), 4)
+        self.assertGreaterEqual(len(commands), 3)
         for command in commands:
             with self.subTest(command):
-                few = " --versions 20" if "stop_and_go" in command else ""
+                few = " --versions 10" if "stop_and_go" in command else ""
                 self.assertTrue(self.type(command + few, ROOT))
 
 

@@ -12,12 +12,12 @@ import unittest
 from harness import REPOSITORY, Launched, also, wait_for_state
 
 EXAMPLES = REPOSITORY / "examples"
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 
 
 class StopAndGoTest(unittest.TestCase):
     def test_the_others_go_on_while_one_is_stopped(self) -> None:
-        typed = "coveyrun -np 4 --method eager python examples/stop_and_go.py "
-        self.assertIn(typed, (REPOSITORY / "README.md").read_text())
+        self.assertIn("coveyrun -np 4 --method eager python examples/stop_and_go.py ", README)
         script = [sys.executable, str(EXAMPLES / "stop_and_go.py"), "--step", "0.005"]
         for method in ("eager", *also("wagma")):
             command = ["-np", "4", "--method", method, *script, "--versions", "1500"]
@@ -39,6 +39,8 @@ class StopAndGoTest(unittest.TestCase):
     def test_the_others_end_well_when_one_is_killed(self) -> None:
         script = [sys.executable, str(EXAMPLES / "stop_and_go.py"), "--step", "0.005"]
         way = "with --keep-going the others go on: method"
+        flags = "coveyrun -np 4 --keep-going --method eager"
+        self.assertIn(f"{flags} python examples/stop_and_go.py ", README)
         for method, keeps_going in (("eager", True), ("wagma", True), ("eager", False)):
             flags = ["-np", "4", "--method", method, *["--keep-going"] * keeps_going]
             command = [*flags, *script, "--versions", "100"]
