@@ -34,6 +34,8 @@ Bundle::Bundle(const Message& freeze, const Group* group, std::vector<Stream*> s
 
 void Bundle::Switch(const Message& plan) {
   carrier.channel =
+      // agree-N9: the depth is the agreed one, three at least: a slower member still reads the slot
+      // before.
       Channel{.blocks = plan.blocks, .slot_bytes = plan.slot_bytes, .depth = plan.depth};
   carrier.proposed_slot_bytes = 0;
   Time first = kNever;
@@ -78,6 +80,7 @@ void Bundle::Next(bool was_void) {
   ++carrier.occurrence;
   held = 0;
   callback_since = kNever;
+  // agree-N7: a bundle that was void twice is dissolved: each void costs all members a round.
   if (was_void && ++broken == kBreaksToDissolve) dissolved = true;
 }
 

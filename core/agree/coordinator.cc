@@ -71,6 +71,8 @@ std::string ConflictOf(const std::vector<int32_t>& members,
     tables.emplace_back(one->peers);
   }
   PeerConflict conflict;
+  // neighbors-G1: tables that contradict each other are answered with an error that names the
+  // ranks.
   return FindConflict(tables, &conflict) ? Describe(conflict, members) : "";
 }
 
@@ -82,7 +84,8 @@ void Coordinator::OnAnnounce(Rank from, Message message, Time now, std::vector<E
   const auto is_member = [&](Rank r) {
     return std::find(ranks.begin(), ranks.end(), ToInt(r)) != ranks.end();
   };
-  if (std::any_of(lost_.begin(), lost_.end(), is_member)) return;  // it was under way then
+  // agree-N11: it was under way when the member was lost: its members know, and no answer is due.
+  if (std::any_of(lost_.begin(), lost_.end(), is_member)) return;
   auto [it, fresh] = pending_.try_emplace(id);
   Pending& pending = it->second;
   if (fresh) {
@@ -107,6 +110,7 @@ void Coordinator::OnAnnounce(Rank from, Message message, Time now, std::vector<E
 
 void Coordinator::Retire(Message idle, std::vector<Envelope>* outbox) {
   const uint64_t group = idle.id.group;
+  // agree-N14: a join waits for the last DROPPED, so that all ranks count occurrences alike.
   if (group == 0 && !joined_.empty()) return;
   retirement_.Begin(
       std::move(idle), next_entry_++,
@@ -124,6 +128,7 @@ void Coordinator::OnDropped(Rank from, const Message& message, std::vector<Envel
 }
 
 void Coordinator::OnJoin(Rank from, std::vector<Envelope>* outbox) {
+  // agree-N14: nothing of the world is retired while a rank has joined: two counts would meet.
   if (retirement_.IsUnderWay(0)) return late_joins_.push_back(from);
   if (std::find(joined_.begin(), joined_.end(), ToInt(from)) != joined_.end()) return;  // malformed
   joined_.push_back(ToInt(from));
@@ -147,6 +152,7 @@ Message Coordinator::Decide(const OperationId& id, const Pending& pending) {
       return ErrorFor(id, StatusCode::kMismatch, rank,
                       "a setting that must be equal on all ranks differs: " +
                           DifferingKnob(all[0]->text, pending.members[0], all[i]->text, rank));
+    // agree-N2: the error names both signatures: all members answer alike, and users see the cause.
     if (!(all[i]->signature == all[0]->signature))
       return ErrorFor(id, StatusCode::kMismatch, rank,
                       DescribeDifference(all[0]->signature, RanksLike(pending.members, all, 0),

@@ -39,6 +39,7 @@ void Join::Submit(Request* join) {
   }
   join_ = join;
   said_ = false;
+  // agree-N10: a lost rank never joins, so the join ends with the error of the loss.
   if (!aborted_.ok()) Abort(aborted_);
 }
 
@@ -84,6 +85,7 @@ void Join::OnJoined(const Message& message, const Negotiator& negotiator) {
   if (!Leads()) return;
   for (const auto& stream : negotiator.streams()) {
     if (!IsWorld(*stream)) continue;
+    // agree-N10: joined ranks also take part in what is already in flight, or it never ends.
     for (size_t i = stream->head; i < stream->waiting.size(); ++i) Tell(*stream, i);
   }
 }
@@ -101,6 +103,7 @@ Request* Join::OnShadow(const Message& message, const Negotiator& negotiator, Ti
   if (join_ == nullptr || message.id.group != 0 || message.entry != drops_) return nullptr;
   if (const Stream* stream = negotiator.Find(message.id); stream != nullptr) {
     const size_t submitted = stream->occurrence + (stream->waiting.size() - stream->head);
+    // agree-N10: two leaders may tell of one occurrence; this rank takes part once.
     if (message.id.occurrence < submitted) return nullptr;
   }
   const Signature& signature = message.signature;
@@ -125,6 +128,7 @@ Request* Join::OnShadow(const Message& message, const Negotiator& negotiator, Ti
         "the CPU, without a prescale factor or a codec for other than a sum, are possible");
   if (request.refusal.ok()) {
     shadow.memory.resize(signature.LengthBytes());
+    // agree-N10: the operation's own identity: a zero would change a product, a minimum, a maximum.
     FillIdentity(signature.dtype, signature.op, shadow.memory);
   }
   size_t offset = 0;

@@ -139,6 +139,7 @@ void Negotiator::Apply(Stream* stream, Event event, const Message* answer, const
         stream->last_entry = (stream->last_entry + 1) % stream->entries.size();
       return;
     case Action::kBeginVoid:
+      // agree-N5: a request without a matching entry begins void, which every member sees.
       startable_.push_back({stream, stream->Front(), nullptr});
       return;
     case Action::kAnnounce:
@@ -174,6 +175,7 @@ void Negotiator::Announce(Stream* stream) {
   const size_t slot_bytes = LandingSlotBytes(m.signature, options_.segment_bytes);
   if (slot_bytes > stream->channel.slot_bytes) {
     stream->proposed_slot_bytes = slot_bytes;
+    // agree-N9: the old block stays until AGREED: a slower member may still be in its exchange.
     stream->proposed_block = blocks_->Alloc(slot_bytes, stream->group->members.size(), &m.depth);
     m.slot_bytes = slot_bytes;
     m.blocks = {stream->proposed_block};
@@ -186,8 +188,10 @@ void Negotiator::Adopt(Stream* stream, const Message& agreed) {
   Channel& channel = stream->channel;
   if (agreed.slot_bytes != 0) {
     const size_t me = static_cast<size_t>(ToInt(stream->group->my_index));
+    // agree-N9: AGREED says that all members have left the old block.
     if (channel.Exists()) blocks_->Free(channel.blocks[me]);
     channel =
+        // agree-N9: three slots at least: a slower member still reads the slot before.
         Channel{.blocks = agreed.blocks, .slot_bytes = agreed.slot_bytes, .depth = agreed.depth};
     stream->proposed_slot_bytes = 0;
   }
@@ -240,6 +244,7 @@ void Negotiator::AbortAll(const Status& why) {
 }
 
 void Negotiator::FinishFront(Stream* stream, Status status) {
+  // agree-N1: done, error and abort each use one occurrence, so all members count alike.
   ended_.push_back({stream->Front(), std::move(status)});
   ++stream->head;
   ++stream->occurrence;
@@ -254,7 +259,8 @@ void Negotiator::FinishFront(Stream* stream, Status status) {
 }
 
 void Negotiator::FailAll(Stream* stream, const Status& why) {
-  // A landing block that is proposed is kept: others may have it from an AGREED that came too late.
+  // agree-N11: a proposed landing block is kept: others may have it from an AGREED that comes too
+  // late here.
   if (stream->broken.ok()) stream->broken = why;
   while (stream->Front() != nullptr) {
     const std::string message = Describe(*stream) + ": " + why.message();

@@ -25,6 +25,8 @@ void Negotiator::OnFreeze(const Message& message) {
                  .slot_bytes = message.slot_bytes,
                  .members = message.members};
   for (size_t i = 0; i < streams.size(); ++i) {
+    // agree-N8: from the answered occurrence on nothing begins until SWITCH, so all change plans
+    // there.
     streams[i]->frozen_from = NextUnbegun(*streams[i]);
     answer.members[i].occurrence = streams[i]->frozen_from;
   }
@@ -125,6 +127,7 @@ void Negotiator::BreakIf(Predicate is_due) {
 
 void Negotiator::BreakAwaited() {
   BreakIf([](const Bundle& bundle) {
+    // agree-N6: a bundle that is not full is broken when a caller waits for a member that is held.
     return std::any_of(bundle.members.begin(), bundle.members.end(), [](const Stream* member) {
       return member->state == StreamState::kHeld && member->Front()->awaited;
     });
@@ -132,6 +135,7 @@ void Negotiator::BreakAwaited() {
 }
 
 void Negotiator::OnTick(Time now) {
+  // agree-N6: a member with a callback has no waiting caller: its bundle is broken after a time.
   BreakIf([now](const Bundle& bundle) { return now >= bundle.Patience(); });
 }
 

@@ -98,6 +98,8 @@ void Negotiator::OnRetire(const Message& message) {
   for (PlanMember& item : answer.members) item.occurrence = IdleAt(message.id.group, item);
   for (const PlanMember& item : answer.members)
     if (!item.stream.empty() && item.occurrence != kNoOccurrence)
+      // agree-N14: after IDLE nothing of the stream begins before DROP: its block may be freed by
+      // then.
       Find({message.id.group, item.stream, 0})->frozen_from = item.occurrence;
   outbox_.push_back({Rank{message.ranks[0]}, std::move(answer)});
 }
@@ -107,6 +109,7 @@ void Negotiator::OnDrop(const Message& message) {
   std::vector<Stream*> held;
   for (const PlanMember& item : message.members) {
     Stream* stream = item.stream.empty() ? nullptr : Find({message.id.group, item.stream, 0});
+    // agree-N14: a stream that this member did not declare idle is not dropped.
     if (stream == nullptr || stream->frozen_from == kNoOccurrence) continue;
     stream->frozen_from = kNoOccurrence;
     if (stream->state == StreamState::kHeld) held.push_back(stream);

@@ -105,6 +105,7 @@ Device::Answer Ferry::HasCome(Passage* p, size_t end) {
     if (here >= end) break;
     const uint64_t mark = p->legs[p->legs_come].mark;
     const Device::Answer come = device_->IsReached(Device::Queue::kToHost, mark);
+    // device-F2: bytes count as come only when the device has reached the mark behind their copy.
     if (come != Device::Answer::kYes) return come;
   }
   return Device::Answer::kYes;
@@ -140,12 +141,16 @@ bool Ferry::HandOver(Passage* p) {
 bool Ferry::Leave(Passage* p, const Request& request, bool done) {
   bool ok = !done || HandOver(p);
   Room* room = p->room;
+  // device-F3: after a failed exchange copies to the host may still run; streams come after them
+  // too.
   const uint64_t coming = p->legs_come < p->legs.size() ? room->to_host : 0;
   const void* last = this;  // no stream
   for (const auto* tensors : {&request.inputs, &request.outputs})
     for (const Tensor& t : *tensors) {
       if (t.stream == last) continue;  // one for all, mostly
       last = t.stream;
+      // device-F3: the user's stream comes after the copies to the device, or it reads the old
+      // bytes.
       if (room->to_device != 0)
         ok = ok && device_->OrderAfter(t.stream, Device::Queue::kToDevice, room->to_device);
       if (coming != 0) ok = ok && device_->OrderAfter(t.stream, Device::Queue::kToHost, coming);

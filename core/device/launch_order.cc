@@ -13,6 +13,7 @@ uint64_t LaunchOrder::Propose(const void* exchange) {
 }
 
 void LaunchOrder::Settle(const void* exchange, uint64_t turn) {
+  // agree-N12: later proposals are above every turn known here, so no turn is proposed below it.
   number_ = std::max(number_, turn >> kRankBits);
   for (Waiting& w : waiting_) {
     if (w.exchange != exchange) continue;
@@ -23,8 +24,10 @@ void LaunchOrder::Settle(const void* exchange, uint64_t turn) {
 }
 
 bool LaunchOrder::IsNext(const void* exchange) const {
+  // agree-N12: an unsettled exchange keeps its place: its turn is at least its own proposal.
   const auto before = [](const Waiting& a, const Waiting& b) { return a.turn < b.turn; };
   const auto first = std::min_element(waiting_.begin(), waiting_.end(), before);
+  // agree-N12: only the smallest turn is launched, and only when it is settled.
   return first != waiting_.end() && first->exchange == exchange && first->settled;
 }
 

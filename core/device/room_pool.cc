@@ -33,6 +33,7 @@ Room* RoomPool::Take(size_t length_bytes) {
 }
 
 bool RoomPool::IsOver(Device::Queue queue, uint64_t mark) const {
+  // device-F4: a room is free only when the last copy from it and to it is over.
   return mark == 0 || device_->IsReached(queue, mark) == Device::Answer::kYes;
 }
 

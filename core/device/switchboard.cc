@@ -73,6 +73,7 @@ CircuitVerdict Switchboard::Judge(const Group& group, std::span<const uint64_t> 
     willing += stand == Stand::kWilling;
     if (stand == Stand::kNever) never = std::min(never, j);
   }
+  // device-C6: the circuit is used only if all headers say ready, so all members choose alike.
   if (ready == words.size()) return CircuitVerdict::kCircuit;
   const auto staged = ready > 0 ? CircuitVerdict::kAgain : CircuitVerdict::kStaged;
   const bool insists = path_ == DevicePath::kCircuit && may;
@@ -87,11 +88,12 @@ CircuitVerdict Switchboard::Judge(const Group& group, std::span<const uint64_t> 
     return insists ? CircuitVerdict::kRefused : staged;
   }
   if (ready + willing < words.size()) return staged;
-  // What is said of the exchange depends on its headers alone: another, which said it before,
-  // may have been seen by some.
+  // device-C6: the verdict depends on the headers of this exchange alone: headers of an earlier one
+  // were seen by some members only.
   Line& line = lines_[group.key];
   for (size_t j = 0; j < words.size(); ++j)
     for (size_t k = 0; k < j; ++k) {
+      // device-C5: two ranks of one device cannot be in one circuit: the group goes without.
       if (words[j] >> 2 != words[k] >> 2) continue;
       Never(group, &line,
             "ranks " + Text(group.members[k]) + " and " + Text(group.members[j]) +

@@ -38,6 +38,7 @@ void BeginStage::Publish(Exchange* x) {
   x->streaming = x->channel->streaming;
   Cell* cell = x->CellOf(x->Me());
   const size_t turn = x->Turn();
+  // agree-N3: headers take turns: a slower member may still read the one before.
   cell->begin[turn] = {static_cast<uint32_t>(x->occurrence), x->entry};
   const auto offset_of = [&](const Spans& spans) {
     bool inside = spans.length_bytes() > 0;
@@ -64,6 +65,7 @@ void BeginStage::Publish(Exchange* x) {
       .room = staging_->RoomWord(*x)};
   std::copy(x->request->splits.begin(), x->request->splits.end(), x->TableOf(x->Me()));
   std::copy(x->request->peers.begin(), x->request->peers.end(), x->TableOf(x->Me()));
+  // run-X1: the tick comes after the first segment: a peer that sees the tick reads the segment.
   if (StagesInput(*x)) {
     const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
     std::byte* slot = x->Slot(x->Me(), 0);
@@ -105,6 +107,7 @@ std::vector<Rank> BeginStage::ReadersOf(const Exchange& x) const {
   if (!Mixes(x.request->kind) || SendsToAny(own, x.size(), x.Me())) return members;
   std::vector<Rank> readers;
   for (size_t j = 0; j < x.size(); ++j)
+    // neighbors-G3: staged input is pushed to the ranks that the own table sends to.
     if (SendsTo(own, x.size(), j)) readers.push_back(members[j]);
   return readers;
 }
@@ -112,6 +115,7 @@ std::vector<Rank> BeginStage::ReadersOf(const Exchange& x) const {
 bool BeginStage::Agree(Exchange* x) {
   const bool agree = staging_->JudgeRooms(x);
   for (size_t j = 0; j < x->size(); ++j) {
+    // agree-N3: headers take turns.
     const covey::Begin& theirs = x->CellOf(j)->begin[x->Turn()];
     if (agree && x->entry != 0 && theirs.entry == x->entry &&
         theirs.occurrence == static_cast<uint32_t>(x->occurrence))
@@ -122,6 +126,7 @@ bool BeginStage::Agree(Exchange* x) {
   std::vector<PeerTable> tables;
   for (size_t j = 0; j < x->size(); ++j) tables.push_back(x->PeersOf(j));
   PeerConflict conflict;
+  // neighbors-G1: one conflict makes the exchange void on all members, or they would part.
   return !FindConflict(tables, &conflict);
 }
 

@@ -15,10 +15,11 @@ size_t PieceBytes(const EncodedLayout& form) {
   return std::max<size_t>(1, kPieceElems / form.block_elems) * form.block_elems * sizeof(float);
 }
 
-// For codecs that round at random. What is mixed is rounded alike by all.
+// For codecs that round at random.
 uint64_t SeedOf(const Exchange& x, size_t begin_bytes) {
   const bool alike = Mixes(x.request->kind);
   uint64_t seed = x.request->draw != 0 ? x.request->draw : x.occurrence;
+  // neighbors-G4: neighbors round with the same draws, so equal models stay equal.
   for (uint64_t v : {alike ? uint64_t{0} : uint64_t{x.Me()}, uint64_t{begin_bytes}})
     seed = (seed ^ v) * 0x9e3779b97f4a7c15u + 1;
   return seed;
@@ -110,6 +111,7 @@ void Coder::Mix(const Exchange& x, const Step& step) {
                              x.Slot(member, step.src.slot) + step.src.offset + coded,
                              to.first(count));
     };
+    // neighbors-G4: the own code is decoded too: the difference of two codes keeps the models' sum.
     decode(x.Me(), own);
     std::fill_n(moved.begin(), count, 0.0f);
     for (size_t j = 0; j < x.size(); ++j) {

@@ -73,6 +73,7 @@ CircuitVerdict CommunicatorPath::Judge(Exchange* x) {
 void CommunicatorPath::Propose(Exchange* x) {
   x->schedule = &CircuitSchedule();
   uint64_t* turn = &x->CellOf(x->Me())->turn[x->Turn()];
+  // agree-N12: members that share no memory learn the proposal only by a push.
   *turn = order_.Propose(x);
   if (!x->shares_memory)
     regions_->Push(x->request->group->members, reinterpret_cast<std::byte*>(turn), sizeof(*turn));
@@ -80,6 +81,7 @@ void CommunicatorPath::Propose(Exchange* x) {
 
 void CommunicatorPath::Settle(Exchange* x) {
   uint64_t turn = 0;
+  // agree-N12: the turn is the largest proposal, which is the same on all members.
   for (size_t j = 0; j < x->size(); ++j) turn = std::max(turn, x->CellOf(j)->turn[x->Turn()]);
   order_.Settle(x, turn);
   x->leg = CircuitLeg::kSettled;
@@ -106,6 +108,7 @@ bool CommunicatorPath::Launch(Exchange* x) {
   Circuit* circuit = board_.CircuitOf(*r.group);
   for (const auto* tensors : {&r.inputs, &r.outputs})
     for (const Tensor& t : *tensors)
+      // device-F1: the circuit's work comes after the user's events, or it reads unfinished input.
       if (t.ready_event != nullptr && !circuits_->After(circuit, t.ready_event)) return false;
   std::vector<covey_circuit_part> parts;
   for (size_t i = 0; i < r.inputs.size(); ++i) {
@@ -131,6 +134,7 @@ bool CommunicatorPath::IsDropped(const Group& group, PeerLoss* why) const {
 
 bool CommunicatorPath::Leave(Exchange* x, const PeerLoss& why, Time now) {
   order_.Remove(x);
+  // device-C3: members launch the same work in order; after a gap the circuit cannot go on.
   board_.Drop(*x->request->group, why.rank, why.how, now);
   return x->leg >= CircuitLeg::kLaunching;
 }

@@ -75,10 +75,10 @@ uint64_t DeviceStaging::RoomWord(const Exchange& x) const {
   return word == 0 ? 0 : word | (x.channel->opened_all ? kOpenedAll : 0);
 }
 
-// Who has begun for a communicator says nothing of rooms: then nothing is decided here.
 bool DeviceStaging::JudgeRooms(Exchange* x) {
   for (size_t j = 0; j < x->size(); ++j)
     if (Switchboard::StandOf(x->CellOf(j)->circuit[x->Turn()]) == Switchboard::Stand::kReady)
+// device-O4: a begin for a circuit says nothing of rooms: nothing is decided by it.
       return true;
   InCommon& state = x->channel->in_common;
   bool all = true, opened = true, any = false;
@@ -88,6 +88,7 @@ bool DeviceStaging::JudgeRooms(Exchange* x) {
     any |= word != 0;
     opened &= (word & kOpenedAll) != 0;
   }
+  // device-O4: if a member has no room, all members send this message through the host.
   if (state == InCommon::kYes && any && !all) {
     state = InCommon::kNo;
     return false;
@@ -111,11 +112,11 @@ bool CommonRoomPath::FindRooms(const Exchange& x) {
   return std::find(rooms_.begin(), rooms_.end(), nullptr) == rooms_.end();
 }
 
-// Peers are told what the device has done, not what it was asked to do.
 DataPath::Answer CommonRoomPath::MayRun(Exchange* x, const Step& step) {
   x->passage->is_open = true;
   if (step.kind != StepKind::kSignal || x->reduced_mark == 0) return Answer::kYes;
   const Answer reached = x->ferry->device()->IsReached(Device::Queue::kToHost, x->reduced_mark);
+  // device-O2: peers are told only once the device has reached the mark behind its work.
   return reached == Answer::kFailed ? Lost(*x) : reached;
 }
 

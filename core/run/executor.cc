@@ -111,6 +111,7 @@ bool Executor::Advance(Exchange* x, Time now) {
     moved = true;
   }
   if (x->state == ExchangeState::kAwaitBegins) {
+    // agree-N4: before all have begun a member may still be void, and user memory would be written.
     if (!Await(x, 1, kEveryRank)) return moved || x->state == ExchangeState::kEnded;
     x->all_begun_at = now;
     if (!begins_.Agree(x)) {
@@ -140,6 +141,7 @@ bool Executor::Passes(Exchange* x, DataPath::Answer answer) {
 }
 
 void Executor::Signal(const Exchange& x, uint32_t tick) {
+  // run-X3: a parked peer looks at the tick only if it is woken.
   transport_->StoreRelease(&x.CellOf(x.Me())->tick, x.channel->ticks + tick);
   transport_->Wake(x.request->group->members);
 }
@@ -240,6 +242,7 @@ bool Executor::Fetch(Exchange* x, const Step& step) {
 void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {
   Channel& channel = *x->channel;
   x->state = ExchangeState::kEnded;
+  // run-X2: an exchange that is not done uses one tick and one slot on every member.
   channel.ticks += outcome == Outcome::kDone ? x->schedule->ticks : 1;
   channel.slots += outcome == Outcome::kDone ? x->schedule->slots : 1;
   channel.exchanges += 1;
@@ -332,6 +335,7 @@ bool Executor::LooksForLost(Exchange* x) {
     return true;
   }
   for (size_t j = 0; j < x->size(); ++j) {
+    // agree-N11: a member that is gone never reaches this tick: the exchange is aborted.
     AbortIfInVain(x, done, j);
     if (x->state != ExchangeState::kCircuit) return true;
   }

@@ -50,10 +50,10 @@ bool WritesOutput(const Step& step) {
 
 }  // namespace
 
-// The user's events have completed, and what goes with the begin is in the room. Peers that share
-// memory reach into the rest from then on where inputs are reduced.
+// The user's events have completed, and what goes with the begin is in the room.
 DataPath::Answer HostRoomPath::Stage(Exchange* x) {
   const size_t length = x->passage->from.length_bytes();
+  // device-F2: peers that share memory read the whole room from the begin on: all of it has come.
   const bool shown = Reduces(x->request->kind) && x->shares_memory;
   const size_t needed = shown ? length : std::min<size_t>(length, x->channel->slot_bytes);
   if (x->passage->fetched) return HasCome(x, needed);
@@ -64,6 +64,7 @@ DataPath::Answer HostRoomPath::Stage(Exchange* x) {
       const Answer ready =
           t.ready_event == nullptr ? Answer::kYes : x->ferry->IsReady(t.ready_event);
       if (ready == Answer::kFailed) return Lost(*x);
+      // device-F1: memory is touched only after the ready events of all tensors of the request.
       if (ready != Answer::kYes) return ready;
       ++x->passage->events_complete;
     }
@@ -79,6 +80,7 @@ DataPath::Answer HostRoomPath::HasCome(Exchange* x, size_t end) {
 }
 
 DataPath::Answer HostRoomPath::MayRun(Exchange* x, const Step& step) {
+  // device-F2: a step runs only once the input it reads lies in the room.
   return HasCome(x, InputEnd(step));
 }
 

@@ -38,9 +38,11 @@ void Executor::Abort(Exchange* x, Rank lost, const std::string& how) {
       (x->state == ExchangeState::kCircuit && communicators_.Leave(x, {lost, how}, clock_->Now()));
   x->state = ExchangeState::kLeaving;
   x->why = Status::Aborted("rank " + std::to_string(ToInt(lost)) + " " + how, lost);
+  // agree-N11: it ends only when no peer uses this memory any more, here kLeaving until then.
   if (!shared || AllHaveLeft(*x)) End(x, Outcome::kAborted, std::move(x->why), 0);
 }
 
+// agree-N11: a loss aborts only what waits for the lost rank: the rest has all it needs of it.
 void Executor::OnLoss(const PeerLoss& loss) {
   lost_.push_back(loss);
   staging_.Forget(loss.rank);
@@ -69,6 +71,7 @@ std::vector<Rank> Executor::AwaitedPeers(const Exchange& x) const {
 // Whether no member touches this rank's memory any more: each is through, or has given up, or is
 // gone.
 bool Executor::AllHaveLeft(const Exchange& x) {
+  // device-C4: the device may write this exchange's memory until the aborted circuit is over.
   if (x.for_circuit) return communicators_.IsOver(*x.request->group, clock_->Now());
   const uint64_t last = x.channel->ticks + x.schedule->ticks;
   for (size_t j = 0; j < x.size(); ++j) {

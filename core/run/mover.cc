@@ -68,6 +68,7 @@ void Mover::Mix(const Exchange& x, const Step& step) {
   const DType dtype = x.reduction.dtype;
   const size_t elem_bytes = SizeOf(dtype);
   partial_.resize(kMixElems * SizeOf(AccumulatorOf(dtype)));
+  // neighbors-G2: a rank mixes by the weights of its own row.
   const PeerTable own = x.PeersOf(x.Me());
   const auto mix = [&](const std::byte* input, std::byte* output, size_t at, size_t length) {
     sources_.clear();
