@@ -85,6 +85,7 @@ Status Result(Operation* operation, int32_t index, covey_tensor* result, int64_t
     return Status::InvalidArgument(
         std::string(NameOf(operation->kind)) +
         " has no result of its own: outputs hold it; what gathers has one, with index 0");
+  // api-A4: the caller owns a result that was taken, and may have freed it.
   if (operation->gathered == nullptr)
     return Status::InvalidArgument("the result of this operation was taken before");
   Tensor& tensor = operation->inputs[0];
@@ -137,6 +138,7 @@ int covey_is_initialized(void) { return Use(OrDefault(nullptr)).get() != nullptr
 
 covey_code covey_runtime_new(const covey_config* config, covey_runtime** runtime,
                              covey_error* error) {
+  // api-A1: an argument that is NULL is refused by name, not written to.
   if (runtime == nullptr) return Report(Status::InvalidArgument("runtime is NULL"), error);
   covey_runtime* handle = covey::NewRuntimeHandle();
   if (handle == nullptr) return Report(Status::Exhausted("no memory for a runtime"), error);
@@ -188,6 +190,7 @@ covey_code covey_group_of(covey_runtime* runtime, const int32_t* ranks, int32_t 
   const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
   if (ranks == nullptr || count < 0) return Report(Status::InvalidArgument("ranks is NULL"), error);
+  // api-A1: an argument that is NULL is refused by name, not written to.
   if (group == nullptr) return Report(Status::InvalidArgument("group is NULL"), error);
   return Report(use->GroupOf({ranks, static_cast<size_t>(count)}, group), error);
 }
@@ -214,6 +217,7 @@ covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int64_t timeo
                       covey_error* error) {
   const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return Report(use.status(), error);
+  // api-A2: held: another thread may release the handle, and its place be reused.
   covey::HeldOperation operation(&use->queue(), handle);
   if (operation.get() == nullptr)
     return Report(Status::InvalidArgument("unknown or released handle"), error);
@@ -223,6 +227,7 @@ covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int64_t timeo
     operation.See();
     return Report(operation->status, error);
   }
+  // api-A5: a wait without a limit cannot time out: this rank is shutting down.
   const bool closing = timeout_ns < 0;
   return Report(
       closing ? Status::Aborted("this rank is shutting down") : Status::Timeout("still in flight"),
@@ -269,9 +274,11 @@ void covey_free(void* data) { delete[] static_cast<std::byte*>(data); }
 void covey_release(covey_runtime* runtime, covey_handle handle) {
   const Use use(OrDefault(runtime));
   if (use.get() == nullptr) return;
+  // api-A2: held: another thread may release the handle, and its place be reused.
   const covey::HeldOperation operation(&use->queue(), handle);
   if (operation.get() == nullptr) return;
   if (operation->callback == nullptr) {
+    // api-A3: the memory is the caller's again after this call, so the operation must have ended.
     use->queue().Await(operation.get());
     use->engine().Wait(*operation, covey::kNever);
   }

@@ -14,6 +14,7 @@ namespace {
 constexpr size_t kPageBytes = 4096;
 
 Status ReadConfig(const covey_config* from, const char* const* environment, Config* config) {
+  // api-A1: another covey.h has another layout: its struct is not read.
   if (from != nullptr && from->struct_size != sizeof(covey_config))
     return Status::InvalidArgument(
         "covey_config has another size here: built against another covey.h, or struct_size not "
@@ -50,6 +51,7 @@ Status ReadConfig(const covey_config* from, const char* const* environment, Conf
 Use::Use(covey_runtime* handle) : handle_(handle) {
   if (handle_ == nullptr) return;
   handle_->calls.fetch_add(1);
+  // api-A6: a child of fork() has the parent's memory without its threads: its calls are refused.
   forked_ = handle_->alive->load(std::memory_order_relaxed) == 0;
   if (!forked_) session_ = handle_->session.load();
 }
@@ -94,6 +96,7 @@ Status OpenRuntime(covey_runtime* handle, const covey_config* from,
   const std::lock_guard lock(handle->mutex);
   if (handle->session.load() != nullptr) {
     const std::string difference = config.Difference(handle->config);
+    // api-A7: equal arguments only; else the caller would run with those of another.
     if (difference.empty()) return Status::Ok();
     return Status::InvalidArgument("init() was called before with other arguments (" + difference +
                                    "); call shutdown() first");

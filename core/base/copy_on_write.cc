@@ -21,6 +21,7 @@ constexpr uint64_t kSwapped = uint64_t{1} << 62;
 constexpr uint64_t kShared = uint64_t{1} << 61;  // of a file, or of shared memory
 
 bool IsOwn(uint64_t entry) {
+  // base-V1: a page that was only read is still of the shared file.
   return (entry & (kPresent | kSwapped)) != 0 && (entry & kShared) == 0;
 }
 
@@ -59,6 +60,7 @@ bool CopyOnWrite::TellsWhatWasWritten() {
 
 // Whole pages.
 void CopyOnWrite::Renew(size_t begin, size_t length_bytes) {
+  // base-V2: locked pages are not given back: what others have is copied over them.
   if (madvise(base_ + begin, length_bytes, MADV_DONTNEED) == 0) return;
   for (size_t done = 0; done < length_bytes;) {
     const ssize_t got =
@@ -83,10 +85,12 @@ size_t CopyOnWrite::Refresh(size_t offset, size_t length_bytes) {
       size_t run = 0;
       while (i + run < count && IsOwn(entries[i + run])) ++run;
       if (run == 0) continue;
+      // base-V2: a page that was written is this process's own until it is renewed.
       Renew((page + i) * kPageBytes, run * kPageBytes);
       written += run;
       i += run;
     }
+    // base-V1: all pages are asked for, some at a time.
     page += count;
   }
   return written;

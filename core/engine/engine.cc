@@ -49,6 +49,7 @@ void Engine::Stop() {
 
 bool Engine::TryAcquire() {
   // The exchange alone would take the cache line from the thread that drives.
+  // engine-E1: one exchange decides: at most one thread is inside RunOnce.
   return !progress_lock_.load() && !progress_lock_.exchange(true);
 }
 
@@ -56,8 +57,10 @@ void Engine::Release() {
   const bool idle = runtime_->Idle();
   transport_->SetParked(idle ? Sleeper::kMailOnly : Sleeper::kEngine);
   progress_lock_.store(false);
+  // engine-E2: waiters of this rank sleep on the condition variable, not on the transport.
   if (sleepers_.load() > 0) return NotifySleepers();
-  // A thread that rang just now found the engine thread without the progress lock: look for it.
+  // engine-E2: a thread that rang just now found the engine thread without the progress lock: this
+  // thread looks for what was left, and rings.
   if (IsWorkLeft(idle)) transport_->Ring(Sleeper::kEngine);
 }
 
@@ -70,6 +73,7 @@ void Engine::NotifySleepers() {
 Time Engine::Look(bool* moved) {
   const Time until = runtime_->RunOnce(moved);
   due_.store(until, std::memory_order_relaxed);
+  // engine-E2b: sleeping waiters learn only from here that their operation has ended.
   if (*moved && sleepers_.load() > 0) NotifySleepers();
   return until;
 }
@@ -78,7 +82,9 @@ void Engine::Kick() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const Sleeper parked = transport_->Parked();
   if (parked == Sleeper::kNobody) return;
+  // engine-E2a: the waiter that drives is parked, and only it would see the submission.
   if (parked == Sleeper::kWaiter) return transport_->Ring(Sleeper::kWaiter);
+  // engine-E2a: the engine thread is parked: it takes the submission, unless a waiter is to.
   if (!lazy_.load(std::memory_order_relaxed) && !gathers_.load(std::memory_order_relaxed))
     transport_->Ring(Sleeper::kEngine);
 }
@@ -88,6 +94,7 @@ void Engine::ThreadMain() {
   int lazy_looks = 0;
   Burst burst;
   for (;;) {
+    // engine-E2c: the ticket first: a ring that comes after it ends the sleep.
     const uint32_t ticket = transport_->Ticket(Sleeper::kEngine);
     if (stop_.load()) return;  // after the ticket, or its ring is lost
     looks_at_.store(kNever);
@@ -192,6 +199,7 @@ bool Engine::DriveUntil(const std::atomic<bool>& ended, Time deadline) {
     if (ended.load(std::memory_order_acquire)) break;
     if (deadline != kNever && MonotonicNow() >= deadline) break;
   }
+  // engine-E2: others have left the rest to this waiter, which did not drive: it hands the rest on.
   if (has_claimed) HandOn();
   return ended.load(std::memory_order_acquire);
 }
@@ -205,6 +213,7 @@ void Engine::HandOn() {
 }
 
 bool Engine::IsWorkLeft(bool idle) const {
+  // engine-E2: what is due before the engine thread looks by itself is left work, too.
   return !idle || queue_->HasQueued() || transport_->HasMail() || due_.load() < looks_at_.load();
 }
 
@@ -223,7 +232,9 @@ void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
     if (waiter.LooksAgain(moved, now)) continue;
     const uint32_t ticket = transport_->Ticket(Sleeper::kWaiter);
     transport_->SetParked(Sleeper::kWaiter);
+    // engine-E2b: the last pass before parking tells other waiters what it has ended.
     const Time until = Look(&moved);
+    // engine-E2c: Stop may have come after the check above; its ring may precede the ticket.
     if (!moved && wanted_.load() == 0 && !stop_.load())
       transport_->Park(Sleeper::kWaiter, ticket, std::min(until, deadline));
     transport_->SetParked(Sleeper::kNobody);
@@ -249,6 +260,7 @@ void Engine::AwaitProgressLock(const std::atomic<bool>& ended, Time deadline) {
 void Engine::WithProgressLock(const std::function<void()>& fn) {
   wanted_.fetch_add(1);
   while (!TryAcquire()) {
+    // engine-E2a: the thread that sleeps with the progress lock is woken to give it up.
     transport_->Ring(Sleeper::kWaiter);
     transport_->Ring(Sleeper::kEngine);
     std::unique_lock lock(mutex_);

@@ -96,9 +96,10 @@ Time Runtime::RunOnce(bool* moved) {
 }
 
 // Marks what somebody waits for. Before new submissions are taken: whoever waits has submitted all
-// it had to, so a bundle that is not full then stays so (rule N6).
+// it had to, so a bundle that is not full then stays so (agree-N6).
 void Runtime::NoteAwaited() {
   const uint64_t waits = queue_->waits();
+  // agree-N10: a joining rank fills no bundle any more: all it has in flight counts as awaited.
   const bool all = join_.AwaitsWorld();
   if (!all && waits == waits_seen_ && negotiator_.holds() == holds_seen_) return;
   waits_seen_ = waits;
@@ -221,8 +222,8 @@ void Runtime::WatchPeers(Time now) {
   }
 }
 
-// A group that has lost a member begins nothing more. Peers that have begun without knowing of the
-// loss, or of an AGREED that came too late here, learn it from this rank's cells.
+// agree-N11: a group that has lost a member begins nothing more. Peers that have begun without
+// knowing of the loss, or of an AGREED that came too late here, learn it from this rank's cells.
 void Runtime::CloseIfLost(const Stream& stream) {
   if (stream.state == StreamState::kRunning) return;  // its end comes here again
   const auto& members = stream.group->members;
@@ -286,12 +287,14 @@ void Runtime::FinishEnded(bool* moved) {
         join_.OnShadowEnded(ended.request);
         continue;
       }
+      // engine-E4: every operation that ends is handed out exactly once.
       ++counters_.ended;
       if (!ended.status.ok()) ++counters_.failed;
       if (options_.observer != nullptr)
         options_.observer->OnEnd(transport_->rank(), *ended.request, ended.status);
       for (void* event : ended.request->recorded)
         options_.devices[static_cast<size_t>(ended.request->inputs[0].device)]->GiveBack(event);
+      // engine-E4: handed out once: the handle may be reused as soon as the queue has it.
       finished_.push_back({static_cast<Operation*>(ended.request), std::move(ended.status)});
     }
     list->clear();
@@ -307,6 +310,7 @@ void Runtime::SendAll(bool* moved) {
       if (options_.observer != nullptr)
         options_.observer->OnSend(transport_->rank(), envelope.to, envelope.message);
       pending_.push_back(
+          // engine-E5: a report that finds no room may be dropped: a later one says the same.
           {envelope.to, EncodeMessage(envelope.message), !Agrees(envelope.message.type)});
       CHECK(pending_.back().bytes.size() <= transport_->MaxMessageBytes(),
             "a message longer than a mailbox");

@@ -38,6 +38,7 @@ void TensorQueue::Discard(Operation* operation) {
 void TensorQueue::Reuse(Operation* operation) {
   in_use_.Remove(operation);
   const uint64_t slot = operation->handle & kSlotMask;
+  // engine-Q1: a new generation: the old number names nothing any more.
   operation->handle += uint64_t{1} << kSlotBits;
   operation->inputs.clear();
   operation->outputs.clear();
@@ -76,6 +77,7 @@ TensorQueue::Known& TensorQueue::KnownOf(const Operation& operation) {
 
 Status TensorQueue::Claim(Operation* operation) {
   Known* known = operation->name.empty() ? nullptr : &KnownOf(*operation);
+  // engine-Q2: two operations of one name in flight would take different occurrences per rank.
   if (known != nullptr && known->in_flight != nullptr)
     return Status::InvalidArgument(
         Described(*operation) +
@@ -135,6 +137,7 @@ void TensorQueue::Finish(std::vector<Ended>* ended) {
 
 void TensorQueue::FinishOne(Ended* ended) {
   Operation* operation = ended->operation;
+  // engine-Q2: the name is free before `ended` is visible: the caller may submit it at once.
   if (operation->claimed != nullptr) *operation->claimed = nullptr;
   operation->claimed = nullptr;
   in_flight_.fetch_sub(1, std::memory_order_relaxed);
@@ -150,6 +153,7 @@ void TensorQueue::FinishOne(Ended* ended) {
 }
 
 void TensorQueue::ReuseIfOver(Operation* operation) {
+  // engine-Q1: reused only when ended, released and held by no thread.
   if (operation->released && operation->holders == 0 &&
       operation->ended.load(std::memory_order_relaxed))
     Reuse(operation);
@@ -173,6 +177,7 @@ void TensorQueue::RunCallbacks() {
   std::vector<Callback> due;
   {
     const std::lock_guard lock(mutex_);
+    // engine-Q3: taken out under the lock, so each callback runs once.
     due.swap(callbacks_);
     callback_count_.store(0, std::memory_order_release);
   }
@@ -218,6 +223,7 @@ bool TensorQueue::ReleaseIfDone(uint64_t handle) {
   const std::lock_guard lock(mutex_);
   Operation* operation = FindLocked(handle);
   if (operation == nullptr || !operation->ended.load(std::memory_order_relaxed)) return false;
+  // engine-Q4: a failed operation stays until its status was read.
   if (!operation->status.ok()) return false;
   operation->released = true;
   ReuseIfOver(operation);

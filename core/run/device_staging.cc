@@ -78,7 +78,7 @@ uint64_t DeviceStaging::RoomWord(const Exchange& x) const {
 bool DeviceStaging::JudgeRooms(Exchange* x) {
   for (size_t j = 0; j < x->size(); ++j)
     if (Switchboard::StandOf(x->CellOf(j)->circuit[x->Turn()]) == Switchboard::Stand::kReady)
-// device-O4: a begin for a circuit says nothing of rooms: nothing is decided by it.
+      // device-O4: a begin for a circuit says nothing of rooms: nothing is decided by it.
       return true;
   InCommon& state = x->channel->in_common;
   bool all = true, opened = true, any = false;
