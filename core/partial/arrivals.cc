@@ -31,6 +31,7 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& los
   FindLaggards(version, count, now);
   over_ = false;
   bool any = false;
+  // partial-W8c: once others have settled the last version, no other is made without them.
   if (HasEnded(lost, &any)) return Rest(version, waiter, any, now);
   if (count.active == 0 && !count.others) {
     if (!memory_->models().on()) return {.at = count.sealed ? now : kNever};
@@ -43,7 +44,9 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& los
   }
   Answer answer;
   const AdmissionRule rule = RuleOf(version);
+  // partial-W4a: the rule is met by drawn members only, if it draws.
   if (count.active > 0 && !count.stale && IsKept(count) && rule.IsMet(counted_, version)) {
+    // partial-W4: every waiter fires, not the k-th alone: that one may have been stopped.
     answer.at = MetAt(version, now) + rule.grace;
   }
   if (!waiter.finished && waiter.step < version) return answer;
@@ -66,8 +69,12 @@ Time Arrivals::MetAt(uint64_t version, Time now) {
 
 AdmissionRule Arrivals::RuleOf(uint64_t version) const {
   const ModelRule& models = memory_->models();
+  // partial-W4a: a version of the warm-up waits for all that are waited for.
   if (version <= rule_.warmup) return {};
+  // partial-W4a: a version that may end the rounds waits for all, so the next method starts with
+  // all.
   if (MayEndWith(version)) return {};
+  // partial-W12: versions of all wait for all, those at the end too.
   return models.on() && models.IsSync(version) ? AdmissionRule{} : rule_;
 }
 
@@ -76,7 +83,9 @@ AdmissionRule Arrivals::RuleOf(uint64_t version) const {
 // would else hold up finish() for ever.
 bool Arrivals::IsLeft(const Count& count, uint64_t version) const {
   if (count.sealed_finished) return true;
+  // partial-W8b: models end with a final version, or each rank would end with its own mean.
   if (memory_->models().on()) return !count.final;
+  // partial-W8b: what unfinished ranks have sealed is taken once before finish() gives up.
   return count.sealed && (swept_version_ == 0 || swept_version_ == version);
 }
 
@@ -103,8 +112,8 @@ Arrivals::Answer Arrivals::Rest(uint64_t version, const WaitingRank& waiter, boo
   return {.at = over_ ? kNever : over_at};
 }
 
-// Whether two members can go on without a snapshot, if there are two: else all depend on one, and
-// what it alone knows ends with it. A limit on staleness, too: who has none waits for nobody.
+// partial-W10b: whether two members can go on without a snapshot, if there are two: else all depend
+// on one that may stop. Without a limit on staleness nobody is waited for.
 bool Arrivals::IsKept(const Count& count) const {
   return rule_.staleness == 0 || count.active < 2 || count.keepers >= 2;
 }
@@ -123,6 +132,7 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
     count.sealed_finished |= sealed && standing.finished();
     Laggard& laggard = laggards_[static_cast<size_t>(i)];
     laggard = {.was_stale = laggard.is_stale, .waited = laggard.waited};
+    // partial-W14: a dead member is neither counted nor wanted.
     if (lost[static_cast<size_t>(i)]) continue;
     // Before its step it had applied all up to the one before, and perhaps more.
     const uint64_t next = std::max(words_->Load(memory_->AppliedAt(i)) + 1, slot.step);
@@ -132,7 +142,9 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
       continue;
     }
     const bool offered = sealed || (memory_->models().on() && slot.state == SlotState::kTaken);
+    // partial-W4: older content travels, but its owner has not arrived at this version.
     const bool arrived = offered && slot.step >= version;
+    // partial-W8a: an overdue member is not waited for: else it costs max_wait in every version.
     if (Attendance::Of(words_->Load(memory_->AttendanceAt(i))).overdue()) {
       count.others = true;
       count.others_arrived |= arrived;
@@ -146,6 +158,7 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
     if (rule_.staleness == 0) continue;
     laggard.is_stale = slot.step + rule_.staleness < version;
     if (slot.step + rule_.staleness > version) laggard.waited = 0;
+    // partial-W9: a member that is more than `staleness` behind holds up the version.
     count.stale |= laggard.is_stale;
   }
   return count;
@@ -159,6 +172,7 @@ void Arrivals::FindLaggards(uint64_t version, const Count& count, Time now) {
   const Time forgiven = is_first ? (now - std::exchange(forgiven_at_, now)) / kForgiven : 0;
   for (const Counted& one : counted_) {
     Laggard& laggard = laggards_[static_cast<size_t>(one.member)];
+    // partial-W9a: of models, a member that comes after half is slow: its waiting time adds up.
     laggard.is_stale = !one.arrived;
     laggard.waited = std::max<Time>(0, laggard.waited - forgiven);
     if (is_first && one.arrived) laggard.waited = 0;
@@ -179,6 +193,7 @@ Time Arrivals::OverAt(uint64_t version, const WaitingRank& waiter, Time now) {
   Time longest = waited_ += since;
   for (Laggard& laggard : laggards_) {
     if (laggard.was_stale) laggard.waited += since;
+    // partial-W9a: time spent waiting for a slow member adds up over versions, up to max_wait.
     if (laggard.is_stale && !waiter.finished) longest = std::max(longest, laggard.waited);
   }
   return now + std::max<Time>(0, waiter.max_wait - longest);

@@ -5,12 +5,14 @@ namespace {
 
 // The step up to which a member has come in the version; 0: it is not there.
 uint64_t StepOf(const RoundMemory& memory, int32_t member, const Pick& pick) {
+  // partial-W11: a null says how far its owner has come: it is present.
   return pick.fate == Fate::kIn ? memory.Header(member, pick.buffer)->content.arrived : 0;
 }
 
 // Whether the version says anything about members that are overdue, and about one that has come to
 // `step` in it that it keeps up.
 bool Tells(const ModelRule& models, const Turn& turn) {
+  // partial-W8a: of models, only versions of all judge: others take the first to come.
   return !models.on() || models.IsSync(turn.version());
 }
 bool KeepsUp(const ModelRule& models, const Turn& turn, uint64_t step) {
@@ -23,6 +25,7 @@ Attendance After(const ModelRule& models, const Attendance& before, const Turn& 
                  const Pick& pick, uint64_t step) {
   Attendance after{.version = turn.version(), .missing = before.missing};
   if (before.overdue() && Tells(models, turn) && KeepsUp(models, turn, step)) {
+    // partial-W8a: three fresh versions in a row, and the member is waited for again.
     --after.missing;
   } else if (pick.excused) {
     after.missing = 0;
@@ -52,6 +55,7 @@ void Attend(const RoundMemory& memory, SharedWords* words, const Turn& turn,
   for (int32_t i = 0; i < memory.size(); ++i) {
     const uint64_t before = words->Load(memory.AttendanceAt(i));
     const Attendance known = Attendance::Of(before);
+    // partial-W8a: the word carries its version, so each version is counted once.
     if (known.version >= turn.version()) continue;
     const Pick& pick = picks[static_cast<size_t>(i)];
     const Attendance after = After(memory.models(), known, turn, pick, StepOf(memory, i, pick));

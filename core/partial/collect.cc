@@ -10,9 +10,11 @@ struct Owner {
 
 bool IsOffered(const ModelRule& models, const Turn& turn, const SlotWord& slot,
                const Owner& owner) {
+  // partial-W14: a gradient that a dead member has sealed still counts, once.
   if (!models.on()) return slot.state == SlotState::kSealed;
   if (slot.state == SlotState::kOpen) return false;
   if (owner.lost && slot.state == SlotState::kTaken) return false;
+  // partial-W12: a model that a version of all has passed by is not averaged any more.
   return (turn.final && owner.finished) || !models.IsTooOld(slot.step, turn.version());
 }
 
@@ -42,9 +44,11 @@ Pick Decide(const RoundMemory& memory, SharedWords* words, int32_t member, bool 
     const Pick pick = Pick::Of(words->Load(at_pick));
     if (pick.version > version) return pick;
     if (pick.version == version && pick.fate != Fate::kAsked) return pick;
+    // partial-W5: the slot is seen before and after the pick, or a taken one looks unsealed.
     if (words->Load(at_slot) != before) continue;
     const SlotWord slot = SlotWord::Of(before);
     Pick next = pick;
+    // partial-W2a: the owner has replaced the model that was asked for: the newer one is asked for.
     if (pick.version < version || (models.on() && !pick.Names(slot))) {
       const Standing standing{words->Load(memory.MemberAt(member))};
       next = FirstFate(models, turn, slot, {.lost = lost, .finished = standing.finished()});
@@ -57,6 +61,7 @@ Pick Decide(const RoundMemory& memory, SharedWords* words, int32_t member, bool 
                              SlotWord{SlotState::kTaken, slot.buffer, slot.step}.Word());
       continue;
     }
+    // partial-W5: the exchange decides: the pick is read again, whoever has written it.
     words->CompareExchange(at_pick, pick.Word(), next.Word());
   }
 }

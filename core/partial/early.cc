@@ -21,6 +21,7 @@ void EarlyCopy::Aim(std::span<void* const> to) {
 }
 
 bool EarlyCopy::IsAimedAt(std::span<void* const> to) const {
+  // partial-W6a: early copies lie at the aimed address: another one gets all shards anew.
   return std::equal(to.begin(), to.end(), to_.begin(), to_.end());
 }
 
@@ -51,6 +52,7 @@ bool EarlyCopy::Work(const Turn& turn) {
   for (int i = 0; next_ < there_.size(); ++next_) {
     if (there_[next_]) continue;
     const size_t number = 1 + there_.size() * sum_ + next_;
+    // partial-W6a: a shard is copied early only once it is marked done.
     if (i++ == kAtOnce || words_->Load(memory_->DoneAt(turn.buffer, number)) != version_) break;
     Copy(next_, sum + layout.shards()[next_].offset_bytes);
     moved = true;

@@ -15,8 +15,10 @@ uint32_t ResultLog::FreeBuffer() const {
   }
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const uint64_t pin = words_->Load(memory_->PinAt(i));
+    // partial-W6: a rank that was stopped in a shard may still write the buffer it has pinned.
     if (pin > 0) used[pin - 1] = true;
     const uint64_t hold = words_->Load(memory_->HoldAt(i));
+    // partial-W10: a trainer reads the held buffer in place.
     if (hold > 0) used[hold - 1] = true;
   }
   for (uint32_t buffer = 0; buffer < memory_->result_buffers(); ++buffer)
@@ -60,6 +62,7 @@ Found ResultLog::Read(uint64_t version, std::span<void* const> to, RoundRecord* 
   const std::byte* from = memory_->Result(entry.buffer);
   if (record != nullptr) ReadRecord(*memory_, from, record);
   if (!to.empty()) CopySpans(version, from + memory_->record_bytes(), to, early);
+  // partial-W10: a copy is right only if the result can still be found after it.
   return words_->Load(memory_->LogAt(version)) == word ? Found::kYes : Found::kGone;
 }
 
@@ -69,6 +72,7 @@ Found ResultLog::Hold(int32_t self, uint64_t version, const std::byte** result) 
   Found found = entry.version < version ? Found::kNotYet : Found::kGone;
   if (entry.version == version) {
     words_->Store(memory_->HoldAt(self), entry.buffer + 1);
+    // partial-W10: held only if it can still be found: else the buffer was free before the hold.
     if (words_->Load(memory_->LogAt(version)) == word) found = Found::kYes;
   }
   *result = memory_->Result(entry.buffer);

@@ -55,12 +55,14 @@ std::byte* RoundMemory::Result(uint32_t buffer) const {
 }
 
 uint64_t* RoundMemory::LogAt(uint64_t version) const {
+  // partial-W10: the last version of all has a log word of its own: its members must get it.
   const bool is_kept = models().on() && models().IsSync(version);
   return LogWordAt(is_kept ? log() : static_cast<uint32_t>(version % log()));
 }
 
 std::vector<int32_t> RoundMemory::SumsOf(uint64_t version, bool final) const {
   const ModelRule& models = shape_.models;
+  // partial-W12: final versions and versions of all have one sum for all members.
   if (!models.on() || final || models.IsSync(version))
     return std::vector<int32_t>(static_cast<size_t>(shape_.size));
   return GroupsOf(shape_.size, models.group_size, version);

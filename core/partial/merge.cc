@@ -95,8 +95,8 @@ Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernel
   const uint64_t word = words->Load(memory.LogAt(version));
   const LogEntry entry = LogEntry::Of(word);
   if (entry.version != version) return entry.version < version ? Found::kNotYet : Found::kGone;
-  // In this order: who finds it in the log before it looks for a buffer has not found it free, and
-  // who looks later finds the pin.
+  // partial-W10: the pin is stored before the log is read again. A rank that looks for a buffer
+  // finds the result in the log, or the pin.
   words->Store(memory.PinAt(member.self), entry.buffer + 1);
   const Found found = log.Read(version, {}, &merged->record);
   if (found == Found::kYes) {
@@ -104,10 +104,12 @@ Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernel
     const std::vector<int32_t> sums = memory.SumsOf(version, record.header.final);
     const auto self = static_cast<size_t>(member.self);
     merged->version = version;
+    // partial-W12a: the record says whether the own model is in the mean; the number does not.
     merged->late = record.contributions[self].last != member.own.step;
     merged->of_all = record.header.final || memory.models().IsSync(version);
     const bool passed_by = memory.models().HasPassedBy(member.own.step, version);
     int32_t sum = sums[self];
+    // partial-W12a: a group without models has no mean: the first group that has one serves.
     if (merged->late && passed_by && CountOf(record, sums, sum) == 0)
       sum = FirstGroup(record, sums);
     merged->count = CountOf(record, sums, sum);
@@ -115,6 +117,8 @@ Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernel
     const Parts parts{.mean = memory.Result(entry.buffer) + memory.record_bytes() + offset,
                       .own = memory.Buffer(member.self, member.own.buffer),
                       .count = merged->count,
+                      // partial-W12a: a model that was passed by is not merged: it would come back
+                      // into others. partial-W12b: its progress is added to the mean.
                       .merges = merged->late && !passed_by && !member.takes,
                       .base = merged->late && passed_by && !member.takes ? member.base : nullptr};
     merged->mean = parts.mean;
@@ -122,6 +126,7 @@ Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernel
     merged->kept = parts.base != nullptr;
     MergeSpans(memory, kernels, parts, member.early, version, to);
   }
+  // partial-W12a: the mean is held: it is the base of the next progress.
   if (found == Found::kYes) words->Store(memory.HoldAt(member.self), entry.buffer + 1);
   words->Store(memory.PinAt(member.self), 0);
   return found;

@@ -36,6 +36,7 @@ uint64_t Rounds::Publish(std::span<const double> hypers) {
   if (memory_->models().on())
     return Arrive([&](uint64_t step) {
       const bool was_taken = slot_.Replace(step, hypers);
+      // partial-W12b: offered progress that a version has taken counts from there on.
       if (std::exchange(has_offered_, false) && was_taken) base_ = begun_.data();
       early_.Aim(OpenSpans());
     });
@@ -54,6 +55,7 @@ bool Rounds::IsBehind() {
 }
 
 uint64_t Rounds::Arrive(const std::function<void(uint64_t)>& seal) {
+  // partial-W8c: a rank that the others went on without makes no version alone.
   is_held_back_ = IsBehind();
   if (is_held_back_) {
     ++counters_.dropped;
@@ -69,13 +71,14 @@ uint64_t Rounds::Arrive(const std::function<void(uint64_t)>& seal) {
   early_.Forget();
   is_merged_ = false;
   seal(step_);
-  // One that is late does not wait: who waits for it is to see it (rule W9).
+  // partial-W9: a late rank does not wait: this wakes the ranks that wait for it.
   if (!has_models && step_ <= executed()) words_->Ring(memory_->BellAt());
   if (standing.finished()) words_->Store(word, standing.word + 1);
   return step_;
 }
 
 uint64_t Rounds::next_step() const {
+  // partial-W8a: an overdue rank goes on after the last version it has read, or stays late.
   return (skips_ahead_ || is_overdue_ ? std::max(step_, read_) : step_) + 1;
 }
 
@@ -110,6 +113,7 @@ Time Rounds::Advance(Time now, bool* moved) {
     *moved = true;
     if (!Fire(&turn, answer)) return now;
   }
+  // partial-W9a: time waited for a slow rank counts, whoever fires.
   arrivals_.OnFired(turn.version(), max_wait_, now);
   Time until = kNever;
   words_->Store(memory_->PinAt(self_), turn.buffer + 1);
@@ -124,6 +128,7 @@ bool Rounds::Fire(Turn* turn, const Arrivals::Answer& answer) {
   fired.expired = answer.expired;
   fired.final = answer.final;
   fired.buffer = log_.FreeBuffer();
+  // partial-W8: one exchange decides who fires, also when max_wait is over.
   if (!words_->CompareExchange(memory_->TurnAt(), turn->Word(), fired.Word())) return false;
   *turn = fired;
   ++counters_.fired;
@@ -157,6 +162,7 @@ void Rounds::End(const Turn& turn, Time now) {
 // The rest of the end of a version that is in the log; false: another one did it.
 bool Rounds::Close(const Turn& turn) {
   const Turn next{.executed = turn.version(), .final = turn.final};
+  // partial-W1: by exchange: a rank that was stopped here does not end the version again.
   if (!words_->CompareExchange(memory_->TurnAt(), turn.Word(), next.Word())) return false;
   words_->Ring(memory_->BellAt());
   return true;
@@ -182,11 +188,12 @@ void Rounds::Merge(uint64_t version, std::span<void* const> to, Merged* merged) 
   if (early_.IsAimedAt(to)) member.early = &early_;
   is_merged_ = true;
   const uint64_t last = executed();
+  // partial-W12a: a rank that was passed by goes on from the newest version.
   if (memory_->models().HasPassedBy(member.own.step, last)) version = last;
   do {
     member.takes = version == settled_;
-    // In this order: nobody takes it any more once a version of all that has ended has passed it
-    // by.
+    // partial-W12b: progress counts only if no version has had the model. Looked at here: once a
+    // version of all has passed it by no other takes it.
     member.base = slot_.offered().state == SlotState::kTaken ? nullptr : base_;
     if (covey::Merge(*memory_, words_, *kernels_, member, version, to, merged) == Found::kYes)
       break;
@@ -245,7 +252,7 @@ bool Rounds::Look(int32_t member, std::span<void* const> to, uint64_t* step) con
                        (shard.offset_bytes - layout.offsets_bytes()[shard.span]),
                    memory_->Buffer(member, slot.buffer) + shard.offset_bytes,
                    shard.count * SizeOf(shard.dtype), StoresOf(layout));
-  // Taken or not, it lies there until the owner offers another buffer.
+  // partial-W10: taken or not, it lies there until the owner offers another buffer.
   return SlotWord::Of(words_->Load(memory_->SlotAt(member))).step == slot.step;
 }
 
@@ -261,6 +268,7 @@ void Rounds::Finish() {
 void Rounds::GoOn() {
   uint64_t* word = memory_->MemberAt(self_);
   const Standing standing{words_->Load(word)};
+  // partial-W8b: an even word: it is waited for again from now on.
   if (standing.finished()) words_->Store(word, standing.word + 1);
   step_ = std::max(step_, executed());  // steps may have gone into fewer versions
 }
@@ -331,12 +339,13 @@ bool Rounds::IsFlushed() {
   if (!Unfinished().empty()) return false;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
-    // What a member that is dead has left of a model is in no version.
+    // What a dead member has left of a model is in no version (partial-W14).
     const Standing standing{words_->Load(memory_->MemberAt(i))};
     const bool is_left = !memory_->models().on() || standing.finished();
+    // partial-W8c: after the settled version no other is made of what is sealed.
     if (slot.state == SlotState::kSealed && is_left && !seen.settled()) return false;
   }
-  // After the slots: the version that has taken the last of them may be under way.
+  // After the slots, which a version under way may have taken. partial-W8b: of models it is final.
   const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
   return !turn.fired && (turn.final || !memory_->models().on());
 }

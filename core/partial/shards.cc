@@ -14,6 +14,7 @@ int32_t DivisorOf(const RoundMemory& memory, const std::vector<Pick>& picks) {
   int32_t divisor = 0;
   for (int32_t i = 0; i < memory.size(); ++i) {
     const Pick& pick = picks[static_cast<size_t>(i)];
+    // partial-W11: the divisor counts late gradients, but no nulls: those never come.
     divisor += pick.fate == Fate::kOut || memory.Contributes(i, pick) ? 1 : 0;
   }
   return std::max(1, divisor);
@@ -41,6 +42,7 @@ Shards::Outcome Shards::Work(const Turn& turn, const std::vector<Pick>& picks, E
     stalled_version_ = turn.version();
     stalled_since_ = now;
   }
+  // partial-W6: a shard that is not done for `overdue` is done again: its rank may be stopped.
   *until = stalled_since_ + options_.overdue;
   if (now < *until) return Outcome::kWaiting;
   Do(turn, picks, early, shard);
@@ -93,8 +95,8 @@ void Shards::Do(const Turn& turn, const std::vector<Pick>& picks, EarlyCopy* ear
     length_bytes = Reduce(part, static_cast<int32_t>(sum), picks);
     result += memory_->record_bytes() + layout.length_bytes() * sum + part.offset_bytes;
   }
-  // While the version is under way nobody writes a slot that it has taken, and this rank's pin of
-  // its buffer came in time.
+  // partial-W6: while the version is under way nobody writes a slot that it has taken, and this
+  // rank's pin of its buffer came in time.
   if (words_->Load(memory_->TurnAt()) != turn.Word()) return;
   options_.kernels->copy(result, own_.get(), length_bytes, StoresOf(memory_->layout()));
   words_->Store(memory_->DoneAt(turn.buffer, shard), turn.version());
@@ -107,6 +109,7 @@ size_t Shards::Reduce(const RoundLayout::Shard& shard, int32_t sum,
   inputs_.clear();
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const Pick& pick = picks[static_cast<size_t>(i)];
+    // partial-W11: what lies in the slot of a null is undefined.
     if (memory_->Contributes(i, pick) && sum_of_[static_cast<size_t>(i)] == sum)
       inputs_.push_back(memory_->Buffer(i, pick.buffer) + shard.offset_bytes);
   }

@@ -17,6 +17,7 @@ Contribution ContentOf(uint64_t step) {
 bool Slot::TakeBack(const SlotWord& slot) {
   uint64_t* word = memory_->SlotAt(self_);
   const SlotWord back{SlotState::kOpen, slot.buffer, slot.step};
+  // partial-W2: by exchange: another rank may be collecting this seal.
   return slot.state == SlotState::kSealed &&
          words_->CompareExchange(word, slot.Word(), back.Word());
 }
@@ -27,7 +28,9 @@ void Slot::Publish(uint64_t step, std::span<const double> hypers) {
   CHECK(step > slot.step, "steps grow");
   if (TakeBack(slot)) {
     Contribution content = memory_->Header(self_, slot.buffer)->content;
+    // partial-W11: what lies in a null is undefined: the gradient replaces it.
     if (content.count > 0) {
+      // partial-W3: all buckets are added before the one word is sealed again.
       Add(slot.buffer, open_);
       content.last = content.arrived = step;
       ++content.count;
@@ -58,6 +61,7 @@ void Slot::Skip(uint64_t step) {
 }
 
 const std::byte* Slot::Withdraw() {
+  // partial-W2: a seal that was collected is in a version and cannot go elsewhere.
   const SlotWord slot = offered();
   if (!TakeBack(slot)) return nullptr;
   const bool is_null = memory_->Header(self_, slot.buffer)->content.count == 0;
@@ -74,6 +78,8 @@ bool Slot::Replace(uint64_t step, std::span<const double> hypers) {
                          !words_->CompareExchange(word, before.Word(), next.Word());
   if (was_taken) {
     before = SlotWord::Of(words_->Load(word));
+    // partial-W2a: replaced first: before, a version may still ask for the old model. Its buffer is
+    // kept while that version reads it.
     words_->Store(word, next.Word());
     Acknowledge(before);
   }
@@ -106,6 +112,7 @@ void Slot::Acknowledge(const SlotWord& taken) {
   if (pick.fate == Fate::kAsked && pick.Names(taken)) {
     Pick in = pick;
     in.fate = Fate::kIn;
+    // partial-W2: the pick says `in` before `taken` is replaced: a late collector reads it there.
     words_->CompareExchange(word, pick.Word(), in.Word());
     pick = Pick::Of(words_->Load(word));
   }
@@ -117,6 +124,7 @@ void Slot::Acknowledge(const SlotWord& taken) {
 void Slot::ChooseOpen(uint32_t sealed) {
   const uint64_t executed = Turn::Of(words_->Load(memory_->TurnAt())).executed;
   for (uint32_t buffer = 0; buffer < kSlotBuffers; ++buffer) {
+    // partial-W2: a taken buffer is read until its version has ended.
     if (buffer == sealed || busy_until_[buffer] > executed) continue;
     open_ = buffer;
     return;

@@ -25,6 +25,7 @@ bool Snapshots::IsAsked(uint64_t applied, const std::vector<bool>& lost, Time no
       seen_claim_at_ = now;
     }
     const bool is_dead = lost[static_cast<size_t>(claim.member)];
+    // partial-W10a: a claim that is overdue, or of a dead rank, is taken over.
     if (!is_dead && now - seen_claim_at_ < overdue_) return false;
     if (claim.attempt == Claim::kMostAttempts) return false;
     mine.attempt = claim.attempt + 1;
@@ -33,6 +34,7 @@ bool Snapshots::IsAsked(uint64_t applied, const std::vector<bool>& lost, Time no
 }
 
 void Snapshots::Give(uint64_t version, std::byte* place, std::span<const Part> parts) {
+  // partial-W10a: withdrawn before it is overwritten, so readers see that it has gone.
   Withdraw();
   uint64_t* at = memory_->OfferAt(self_);
   uint64_t length_bytes = 0;
@@ -85,6 +87,7 @@ Offer Snapshots::Find(uint64_t applied, uint64_t executed) {
   if (best.member >= 0) return best;
   const uint64_t before = words_->Load(memory_->AskAt());
   const Ask ask = Ask::Of(before);
+  // partial-W10a: an asker whose offer was withdrawn asks again; the owner may be dead.
   if (!SeesWithdrawn(ask) && ask.version >= lowest) return {};
   const Ask next{ask.number + 1, std::max(ask.version, lowest)};
   if (words_->CompareExchange(memory_->AskAt(), before, next.Word()))
@@ -126,6 +129,7 @@ bool Snapshots::Take(const Offer& offer, std::byte* to) {
   const uint64_t stands = offer.version << 1 | kStands;
   const std::byte* from = memory_->AtDistance(offer.member, offer.distance);
   kernels_->copy(to, from, offer.length_bytes, Stores::kCached);
+  // partial-W10a: a copy is right only if the offer still stands after it.
   return words_->Load(at) == stands;
 }
 
