@@ -8,6 +8,8 @@
 namespace covey {
 
 bool Progress::MayFollow(const Progress& mine, const Progress& theirs) {
+  // replicated-W7: a leader knows and keeps at least as much as each of its voters: an entry that a
+  // majority keeps is never lost.
   return std::tuple(theirs.executed, theirs.kept, theirs.has_entry) >=
          std::tuple(mine.executed, mine.kept, mine.has_entry);
 }

@@ -36,6 +36,7 @@ void Pieces::Publish(uint64_t step, std::span<const double> hypers) {
   // What is not sent and has no sum says less than the step that comes.
   if (!pieces_.empty() && pieces_.back().is_new && pieces_.back().sum == nullptr)
     pieces_.pop_back();
+  // replicated-W7b: a piece that was sent does not grow: the leader may hold it as it was.
   if (!pieces_.empty() && pieces_.back().is_new) {
     Add(&pieces_.back(), open_.get(), content);
   } else {
@@ -101,11 +102,13 @@ void Pieces::OnConsumed(uint64_t step) {
 
 void Pieces::OnExecuted(uint64_t version) {
   std::erase_if(pieces_, [version](const Piece& piece) {
+    // replicated-W11: a null stays until versions have come as far: the next leader needs it.
     return piece.sum == nullptr && piece.content.arrived <= version;
   });
 }
 
 void Pieces::OnNewLeader() {
+  // replicated-W7b: what the last leader held is lost with it: all pieces are sent again.
   for (Piece& piece : pieces_) piece.is_sent = piece.is_held = false;
 }
 

@@ -37,6 +37,7 @@ void Reign::OnState(int32_t from, const Letter& state, Time now) {
   seat.progress = {.executed = state.executed, .kept = state.kept, .has_entry = state.version > 0};
   seat.applied = state.applied;
   seat.need = state.need;
+  // replicated-W10: each seat says itself what it has applied and met.
   seat.met = std::max(seat.met, state.met);
   seat.answered = std::max(seat.answered, state.number);
   tally_.OnState(from, state);
@@ -50,6 +51,7 @@ void Reign::OnPiece(int32_t from, Letter piece) {
   if (!tally_.is_open()) return early_.push_back({from, std::move(piece)});
   Letter held{.kind = LetterKind::kHeld};
   held.consumed = ledger_->consumed()[static_cast<size_t>(from)];
+  // replicated-W7b: a piece that a decided version has is not taken again.
   if (piece.content.last > held.consumed) held.content = tally_.OnPiece(from, piece);
   outbox_->Send(from, std::move(held));
 }
@@ -74,6 +76,8 @@ void Reign::Settle(const std::vector<bool>& lost) {
   if (!is_version && tally_.is_open()) return;
   std::vector<bool> keepers;
   for (int32_t i = 0; i < size_; ++i) keepers.push_back(Keeps(i));
+  // replicated-W5: a version is decided once a majority keeps it. replicated-W7a: counting begins
+  // once a majority keeps nothing of earlier attempts.
   if (!IsQuorum(keepers, lost)) return;
   if (is_version) ledger_->Decide();
   if (is_version && tally_.is_open()) tally_.OnDecided();
@@ -102,6 +106,7 @@ Time Reign::Advance(const std::vector<bool>& lost, Time now) {
   while (moved) {
     Settle(lost);
     moved = false;
+    // replicated-W7c: a leader that is cut off fires nothing: others have read these versions.
     if (!tally_.is_open() || ledger_->undecided().has_value() || IsCutOff()) break;
     until = kNever;
     std::optional<LedgerEntry> entry = tally_.Fire(lost, heard, now, &until);

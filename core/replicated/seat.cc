@@ -91,7 +91,8 @@ void Seat::Handle(int32_t from, Letter letter, Time now) {
   if (letter.attempt < attempt_) {
     const bool is_leaders = letter.kind == LetterKind::kAsk || letter.kind == LetterKind::kBeat ||
                             letter.kind == LetterKind::kEntry || letter.kind == LetterKind::kSkip;
-    if (is_leaders && from != options_.self) SendState(from);  // it is fenced (rule W7)
+    // replicated-W7: letters of an attempt that is over are dropped; a leader learns the new one.
+    if (is_leaders && from != options_.self) SendState(from);
     return;
   }
   switch (letter.kind) {
@@ -188,9 +189,9 @@ void Seat::OnEntry(Letter entry) {
   SendState(leader_);
 }
 
-// What it keeps is decided if the leader has proposed it, not one before it.
 void Seat::DecideUpTo(uint64_t version) {
   const Progress& progress = ledger_.progress();
+  // replicated-W7: what it keeps is decided only if the leader of this attempt has proposed it.
   if (!progress.has_entry || progress.kept != attempt_ || progress.executed >= version) return;
   ledger_.Decide();
   NoteDecided();
@@ -209,6 +210,7 @@ void Seat::NoteDecided() {
 
 void Seat::OnAsk(int32_t from, const Letter& ask) {
   const Progress theirs{.executed = ask.executed, .kept = ask.kept, .has_entry = ask.version > 0};
+  // replicated-W4: one vote in each attempt, so two seats never lead the same one.
   if (voted_for_ >= 0 || leader_ >= 0) return;
   if (!Progress::MayFollow(ledger_.progress(), theirs)) return;
   voted_for_ = from;
@@ -280,7 +282,9 @@ bool Seat::IsInDoubt() const {
 
 void Seat::Lead() {
   asks_ = false;
-  if (IsInDoubt()) ledger_.Void(attempt_);  // then it is cut off
+  // replicated-W7c: what it keeps may not be what departed ranks have read: it proposes nothing and
+  // is cut off.
+  if (IsInDoubt()) ledger_.Void(attempt_);
   adopted_ += ledger_.undecided().has_value() ? 1 : 0;
   reign_ = std::make_unique<Reign>(Reign::Options{.self = options_.self,
                                                   .grace = options_.engine_grace,

@@ -223,6 +223,7 @@ bool Seat::IsLedAsFar() const {
 
 void Seat::Part() {
   for (int32_t i = 0; i < shape_.size; ++i)
+    // replicated-W7c: the word says how far this seat knows, so the others see what they lack.
     if (i != options_.self) outbox_.Send(i, {.kind = LetterKind::kWord});
   Drain(looked_at_);
   has_parted_ = true;
@@ -251,14 +252,16 @@ std::vector<Seat::Silence> Seat::HeldUpBy(Time now) const {
   return silences;
 }
 
-// As of a beat that was written after this seat's nulls, which it does not keep, had come. Who is
-// dead has finished when the leader says so: who leaves last has counted, and this seat may hear of
-// that before it hears of the versions.
+// As of one beat. replicated-W11: it was written after this seat's nulls, which are not kept, had
+// come. A dead rank has finished when the leader says so: this seat may hear of the loss before it
+// hears of the versions that the rank was in.
 bool Seat::IsFlushed() {
   const auto self = static_cast<size_t>(options_.self);
+  // replicated-W7d: all that is known as decided has been read here.
   bool all = pieces_.empty() && view_.attempt == attempt_ && view_.quiet &&
              view_.executed == executed() && executed() >= known_ &&
              view_.standings[self] == standing_;
+  // replicated-W7d: a loss alone does not mean that a rank has finished.
   for (int32_t i = 0; all && i < shape_.size; ++i) all = i == options_.self || HasFinished(i);
   return all;
 }
