@@ -99,6 +99,8 @@ void CodedMean::WriteChunk(const Pair& from, float* const to[2], uint64_t seed, 
   for (size_t i = 0; i < count; ++i) {
     const float half = (decoded_[1][i] - decoded_[0][i]) / 2;
     to[0][i] = from[0][i] + half;
+    // gossip-P8 and gossip-P9: both sides move by the same half, so the sum of the two models
+    // stays.
     to[1][i] = from[1][i] - half;
   }
 }
@@ -109,12 +111,14 @@ bool CodedMean::Decode(const Pair& from, uint64_t seed, NearStep* step, double* 
   double distance = 0;
   const float used = step->step();
   for (const size_t one : {0, 1}) {
+    // gossip-P8: both sides round with the same draws, so equal models stay equal.
     codec_.codec->encode(*kernels_, codec_.values, used, from[one], seed, code_.data());
     const NearChunk chunk =
         codec_.codec->decode(*kernels_, codec_.values, code_.data(), from[1 - one],
                              std::span(decoded_[one]).first(from[one].size()));
     ++counters_.decoded;
     counters_.repaired += chunk.is_right ? 0 : 1;
+    // gossip-P8: a chunk whose hash differs was decoded wrongly: it is sent whole.
     is_right &= chunk.is_right;
     distance = std::max(distance, chunk.distance);
   }
@@ -129,6 +133,7 @@ bool CodedMean::DecodeAlone(const Pair& from, uint64_t seed, double* error) {
   bool is_right = true;
   for (const size_t one : {0, 1}) {
     const std::span<float> to = std::span(decoded_[one]).first(from[one].size());
+    // gossip-P9: both codes use the same draws, so equal models stay equal.
     codec.codec->encode(*kernels_, codec.values, from[one], seed, code_.data());
     codec.codec->decode(*kernels_, codec.values, code_.data(), to);
     const bool is_finite =

@@ -14,6 +14,7 @@ ModelWord PairExchange::Settled(int32_t i) {
   for (;;) {
     const ModelWord model = ModelWord::Of(words_->Load(memory_->ModelAt(i)));
     if (!model.engaged) return model;
+    // gossip-P3: any rank carries the exchange to its end: the initiator may have been stopped.
     Help(model);
   }
 }
@@ -59,6 +60,7 @@ void PairExchange::Decide(int32_t initiator, uint64_t number, const PairRecord& 
                              is_lower ? record.own : record.others, engaged) &&
                       Engage(is_lower ? record.partner : initiator,
                              is_lower ? record.others : record.own, engaged);
+    // gossip-P1: committed only if both words are engaged: one mean alone would move the sum.
     const RecordState state = both ? RecordState::kCommitted : RecordState::kAborted;
     words_->CompareExchange(word, decision.Word(), RecordWord{state, number}.Word());
     decision = RecordWord::Of(words_->Load(word));
@@ -69,8 +71,10 @@ void PairExchange::Decide(int32_t initiator, uint64_t number, const PairRecord& 
     ModelWord after = own ? record.own : record.others;
     if (committed) {
       after.owner = initiator;
+      // gossip-P8: with a codec each of the two has a result of its own.
       after.buffer = own ? record.buffer : record.others_buffer;
     }
+    // gossip-P4: an aborted exchange takes a number too, or a stopped helper would engage again.
     ++after.number;
     words_->CompareExchange(memory_->ModelAt(own ? initiator : record.partner), engaged.Word(),
                             after.Word());

@@ -55,6 +55,7 @@ void Pairs::Update(std::span<void* const> model) {
   for (;;) {
     const ModelWord current = exchange_.Settled(self_);
     const uint32_t buffer = FreeBuffers().at(0);
+    // gossip-P1: if others have moved the model, only the progress of this rank is added to it.
     const bool is_own = current.IsIn(self_, base_);
     if (is_own)
       Put({const_cast<const void* const*>(model.data()), model.size()}, buffer);
@@ -87,6 +88,7 @@ Pairs::Outcome Pairs::Exchange(int32_t partner) {
   if (const Outcome outcome = Propose(partner, room, &record); outcome != Outcome::kDone)
     return outcome;
   coded_ ? WriteBoth(record) : WriteMean(record, {});
+  // gossip-P7: the base stays: with copies the progress since then is still to be handed in.
   return Commit(record) ? Outcome::kDone : Outcome::kBusy;
 }
 
@@ -97,12 +99,13 @@ Pairs::Outcome Pairs::Propose(int32_t partner, const Room& room, PairRecord* rec
   const MemberWord state = StateOf(partner);
   *record = {
       .partner = partner, .own = exchange_.Settled(self_), .others = exchange_.Settled(partner)};
+  // gossip-P5a: a model of another epoch is not averaged with: its rank goes on from the mean.
   if (state.state == MemberState::kDead || state.epoch != epoch_ || record->others.number == 0) {
     ++counters_.absent;
     return Outcome::kAbsent;
   }
-  // One has to be left for the next update, which comes while the partner holds this one, and one
-  // more for that after it.
+  // gossip-P3: the last buffers are not given away: one is left for the next update, which comes
+  // while the partner holds this one, and one more for the update after it.
   const bool is_given_back = record->others.owner == self_;
   if (free.size() < (is_given_back ? room.given_back : room.otherwise)) {
     ++counters_.no_room;
@@ -161,6 +164,7 @@ bool Pairs::CountLeaving() {
   for (;;) {
     const EndWord end = EndWord::Of(words_->Load(memory_->EndAt()));
     if (end.HasEnded(epoch_)) return false;
+    // gossip-P5: the count makes an end that did not see this rank leave fail.
     const EndWord next{.is_over = false, .left = end.left + 1, .epoch = epoch_};
     if (words_->CompareExchange(memory_->EndAt(), end.Word(), next.Word())) return true;
   }
@@ -171,6 +175,7 @@ bool Pairs::CountLeaving() {
 bool Pairs::MayBury(const MemberWord& state) {
   if (state.state == MemberState::kDead) return false;
   if (state.epoch != epoch_ || state.state == MemberState::kRuns) return true;
+  // gossip-P5: a rank that has finished and died is in the mean, as all other ranks see it.
   return state.state == MemberState::kLeaves && CountLeaving();
 }
 
@@ -193,6 +198,7 @@ void Pairs::Finish() {
 // makes that in vain.
 bool Pairs::TrainOn() {
   words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kLeaves, epoch_}.Word());
+  // gossip-P5: one word says for all whether the epoch is over: then this rank takes its mean.
   const bool may = CountLeaving();
   const MemberState state = may ? MemberState::kRuns : MemberState::kFinished;
   words_->Store(memory_->MemberAt(self_), MemberWord{state, epoch_}.Word());
@@ -253,6 +259,7 @@ void Pairs::Mean(std::span<void* const> model) {
 
 void Pairs::Own(std::span<void* const> model) {
   BuryLost();
+  // gossip-P5a: the settled model, with what others have made of it, not the base.
   Take(memory_->Buffer(AllSettled()[static_cast<size_t>(self_)]), model);
 }
 
@@ -262,11 +269,13 @@ void Pairs::TakeWithProgress(std::span<void* const> model, Taking take) {
   for (const size_t offset : memory_->layout().offsets_bytes())
     spans.push_back(taken.data() + offset);
   (this->*take)(spans);
+  // gossip-P5a: what this rank has learnt after it had finished is added to the mean.
   Merge(model, taken.data(), taken.data());
   Take(taken.data(), model);
 }
 
 void Pairs::Meet() {
+  // gossip-P5a: the ranks that wait in Unmet sleep on this bell.
   words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kMet, epoch_}.Word());
   words_->Ring(memory_->BellAt());
 }
@@ -275,6 +284,7 @@ std::vector<int32_t> Pairs::Unmet() {
   std::vector<int32_t> unmet;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const MemberWord state = StateOf(i);
+    // gossip-P5a: all models stay as they are until every rank has read the mean.
     const bool has_met = state.epoch > epoch_ || state.state == MemberState::kMet ||
                          state.state == MemberState::kDead;
     if (!has_met && !lost_[static_cast<size_t>(i)]) unmet.push_back(i);
@@ -309,9 +319,11 @@ bool Pairs::HaveAllLeft() {
 // name one of them.
 std::vector<uint32_t> Pairs::FreeBuffers() {
   std::array<bool, kPairBuffers> used{};
+  // gossip-P2: the base is read by the next update, so it is not written before.
   used[base_] = true;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const ModelWord model = exchange_.Settled(i);
+    // gossip-P2: a partner's word may name a buffer of this rank: it is not free.
     if (model.owner == self_ && model.number > 0) used[model.buffer] = true;
   }
   std::vector<uint32_t> free;
@@ -323,6 +335,7 @@ std::vector<uint32_t> Pairs::FreeBuffers() {
 bool Pairs::Publish(const ModelWord& before, uint32_t buffer) {
   const ModelWord after{
       .engaged = false, .owner = self_, .buffer = buffer, .number = before.number + 1};
+  // gossip-P1: by exchange, so what others have made of the model meanwhile is not overwritten.
   return words_->CompareExchange(memory_->ModelAt(self_), before.Word(), after.Word());
 }
 

@@ -305,6 +305,7 @@ int64_t MethodChoice::Until(int64_t version) const {
 
 MethodPlan MethodChoice::Plan(const MethodView& view, int64_t version) const {
   const MethodChoice& here = At(version);
+  // method-W13: settings, view and version alone decide, so all ranks have the same plan.
   const int64_t step = version - here.from - here.warmup_steps;
   MethodPlan plan = here.method->plan(here.settings, view, std::max<int64_t>(step, 0));
   if (step < 0) plan = Warmup(plan, -step);

@@ -16,6 +16,7 @@ void Window::BeginChange() { words_->Store(at_, words_->Load(at_) | 1); }
 
 void Window::EndChange(uint64_t version) {
   words_->Store(at_ + 1, version);
+  // transport-L2: a new even number each time: a reader that slept through a change sees it.
   words_->Store(at_, (words_->Load(at_) | 1) + 1);
 }
 
@@ -28,6 +29,7 @@ Window::Found Window::Look(const std::byte* base, std::span<void* const> to,
   if (before == 0) return Found::kNothing;
   *version = words_->Load(at_ + 1);
   if (to.empty()) return Found::kWhole;
+  // transport-L1: odd: the owner is at it, or was stopped there. Nothing is copied.
   if (before % 2 == 1) return Found::kChanging;
   if (words_->Load(at_ + 2) != to.size()) return Found::kNothing;
   for (size_t i = 0; i < to.size(); ++i) {
@@ -35,6 +37,7 @@ Window::Found Window::Look(const std::byte* base, std::span<void* const> to,
     if (lengths_bytes[i] > 0)
       std::memcpy(to[i], base + words_->Load(at_ + 3 + 2 * i), lengths_bytes[i]);
   }
+  // transport-L1: whole only if nothing was changed since the first look.
   return words_->Load(at_) == before ? Found::kWhole : Found::kChanging;
 }
 
