@@ -51,6 +51,7 @@ static int IsDense(const DlTensor* tensor) {
     dense &= tensor->strides == NULL || tensor->shape[i] == 1 || tensor->strides[i] == stride;
     stride *= tensor->shape[i];
   }
+  /* native-H5: only a dense tensor is sent as it lies. */
   return dense && (tensor->data != NULL);
 }
 
@@ -61,6 +62,7 @@ int ReadByTable(const ExchangeTable* table, PyObject* object, covey_tensor* tens
   if (from.device_type != kDeviceCpu || from.ndim > COVEY_MAX_DIMS || !IsDense(&from)) return 0;
   int dtype = 0;
   while (dtype < kTypeCount &&
+         /* native-H5: float16, bfloat16 and int16 have as many bits: the type code decides. */
          (kTypes[dtype].type_code != from.type_code || kTypes[dtype].bits != from.bits))
     ++dtype;
   if (dtype == kTypeCount || from.lanes != 1) return 0;

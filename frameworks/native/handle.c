@@ -2,13 +2,12 @@
  * because one is made for each operation: an object of a Python class costs more than all the rest
  * of submitting, and the garbage collector looks at each.
  *
- * Invariants:
- *  1. Memory handed to the core stays alive until the operation has ended: a Handle holds `keep`,
- *     and a Handle dropped before the end gives both to the orphans; dealloc never waits.
- *  2. A handle number is used only with the runtime that made it: `life` counts runtimes.
- *  3. A handle number is used until it is released, by dealloc or by the end that wait() saw.
- *  4. wait() lets other Python threads run and looks for signals at least every 50 ms.
- */
+ * Rules (core/PROTOCOL.md):
+ *  native-H1 Memory handed to the core stays alive until the operation has ended: a Handle holds
+ *     `keep`; a Handle dropped before the end gives both to the orphans. Dealloc never waits.
+ *  native-H2 A handle number is used only with the runtime that made it (`life` counts runtimes),
+ *     until it is released, by dealloc or by the end that wait() saw.
+ * wait() lets other Python threads run and looks for signals at least every 50 ms. */
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -71,7 +70,7 @@ void SweepOrphans(int all) {
   while (ended != NULL) {
     Orphan* orphan = ended;
     ended = orphan->next;
-    if (!all) covey_release(NULL, orphan->handle);
+    if (!all) covey_release(NULL, orphan->handle); /* native-H1: it has ended, nothing borrows */
     Py_XDECREF(orphan->keep);
     free(orphan);
   }
@@ -110,16 +109,17 @@ static void HandleDealloc(PyObject* object) {
   if (self->finishing != NULL) PyThread_free_lock(self->finishing);
   int state = self->life == current_life && !self->released ? 1 : -1;
   if (state == 1 && !self->ended) state = covey_poll(NULL, self->handle);
-  if (state == 0) {
+  if (state == 0) { /* native-H1: in flight: the core still reads and writes the tensors */
     AddOrphan(self->handle, self->keep);
   } else {
     if (state == 1) covey_release(NULL, self->handle);
-    Py_XDECREF(self->keep);
+    Py_XDECREF(self->keep); /* native-H1: no longer than that */
   }
   PyObject_Free(object);
   Py_DECREF(type);
 }
 
+/* native-H2: a later runtime may have given the same number to another operation. */
 static int RefuseOldHandle(const Handle* self) {
   if (self->life == current_life) return 0;
   covey_error error;
@@ -146,7 +146,7 @@ static int WaitInSlices(covey_handle handle, int64_t limit_ns, covey_error* erro
     code = covey_wait(NULL, handle, slice_ns, error);
     Py_END_ALLOW_THREADS
     error->code = code;
-    TellShutdown(error); /* the handle was of this life */
+    TellShutdown(error); /* native-H2: the handle was of this life, which has ended */
     code = error->code;
     if (code != COVEY_TIMEOUT) return code;
     if (LookAround() != 0) return -1;
@@ -195,11 +195,11 @@ int WaitForEnd(PyObject* object, int64_t limit_ns) {
 
 static int HasFinish(const Handle* self) { return self->finish != NULL && self->finish != Py_None; }
 
-/* 0, or -1 with an exception set: the next wait tries again. */
+/* 0, or -1 with an exception set. */
 static int CallFinish(PyObject* object) {
   Handle* self = (Handle*)object;
   PyObject* made = PyObject_CallFunctionObjArgs(self->finish, object, NULL);
-  if (made == NULL) return -1;
+  if (made == NULL) return -1; /* native-H3: the next wait tries again */
   PyObject* const old_result = self->result;
   PyObject* const old_finish = self->finish;
   self->result = made;
@@ -209,8 +209,8 @@ static int CallFinish(PyObject* object) {
   return 0;
 }
 
-/* Makes the result of an operation that has ended, once: of several threads that wait, the first.
- * 0, or -1 with an exception set. */
+/* Makes the result of an operation that has ended. 0, or -1 with an exception set.
+ * native-H3: once: of several threads that wait the first makes it. */
 static int Finish(PyObject* object) {
   Handle* self = (Handle*)object;
   if (!HasFinish(self)) return 0;

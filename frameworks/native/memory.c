@@ -67,6 +67,7 @@ PyObject* AfterFork(PyObject* module, PyObject* unused) {
 static void MemoryDealloc(PyObject* object) {
   Memory* self = (Memory*)object;
   PyTypeObject* type = Py_TYPE(object);
+  /* native-H4: given back once, when no buffer over it is left. */
   self->give_back(self->data);
   --alive;
   PyObject_Free(object);
@@ -77,6 +78,7 @@ static Py_ssize_t MemoryLength(PyObject* object) { return ((Memory*)object)->len
 
 static int MemoryGetBuffer(PyObject* object, Buffer* buffer, int flags) {
   Memory* self = (Memory*)object;
+  /* native-H4: each buffer holds the Memory, so it is not given back under a reader. */
   Py_INCREF(object);
   *buffer = (Buffer){.data = self->data,
                      .owner = object,

@@ -83,6 +83,7 @@ static PyObject* Shutdown(PyObject* module, PyObject* unused) {
   Py_END_ALLOW_THREADS
   if (code == COVEY_OK) {
     EndLife();
+    /* native-H1: without a runtime nothing is in flight: all orphans are let go. */
     SweepOrphans(1);
   }
   return NoneOrError(code, &error);
@@ -116,6 +117,7 @@ static PyObject* GroupOf(PyObject* module, PyObject* args) {
   for (; i < count; ++i) {
     const long rank = PyLong_AsLong(PyTuple_GetItem(tuple, i));
     if (rank == -1 && PyErr_Occurred()) break;
+    /* native-H6: a rank beyond 32 bits becomes -1, which is refused, not its lower half. */
     ranks[i] = rank < INT32_MIN || rank > INT32_MAX ? -1 : (int32_t)rank;
   }
   if (i == count) {
@@ -173,6 +175,7 @@ PyObject* TextOf(TextFunction function, const void* context) {
     char* text = malloc(capacity);
     if (text == NULL) return PyErr_NoMemory();
     const size_t needed = function(context, text, capacity);
+    /* native-H6: a longer text is asked for again with enough room. */
     if (needed < capacity) {
       PyObject* answer = PyUnicode_DecodeUTF8(text, (Py_ssize_t)needed, "replace");
       free(text);

@@ -81,6 +81,7 @@ static int ReadCall(const Shortcut* self, PyObject* args, PyObject* kwargs, Call
       call->op = value;
     else if (key == self->part[kGroupKey])
       call->group = value;
+    /* native-H5: an unknown argument is left to the Python way. */
     else
       return 0;
   }
@@ -141,6 +142,7 @@ static int Address(const Shortcut* self, PyObject* tensor, void** address) {
 static int ReadTensor(const Shortcut* self, PyObject* object, covey_tensor* tensor,
                       int64_t* shape) {
   const ExchangeTable* table = TableFor(self, object);
+  /* native-H5: a lazily negated or conjugated tensor is not what lies in its memory. */
   if (!IsFalse(PyObject_CallMethodObjArgs(object, self->part[kIsOther], NULL))) return 0;
   if (table != NULL) return ReadByTable(table, object, tensor, shape);
   if (!IsTrue(PyObject_GetAttr(object, self->part[kIsHere]))) return 0;
@@ -206,7 +208,8 @@ static PyObject* RunInto(const Shortcut* self, covey_request* request, PyObject*
   return answer;
 }
 
-/* None: the Python way is to be taken. What is no error (a signal's exception) goes on. */
+/* None: the Python way is to be taken. native-H5: an exception that is no Exception (of a signal)
+ * goes on. */
 static PyObject* Unusual(void) {
   if (PyErr_Occurred() != NULL && !PyErr_ExceptionMatches(PyExc_Exception)) return NULL;
   PyErr_Clear();
@@ -232,6 +235,7 @@ static int ReadTensors(const Shortcut* self, PyObject* tuple, covey_tensor* tens
   const Py_ssize_t count = PyTuple_Size(tuple);
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (!ReadTensor(self, PyTuple_GetItem(tuple, i), &tensors[i], dims[i].shape)) return 0;
+    /* native-H5: one request has one dtype. */
     if (tensors[i].dtype != tensors[0].dtype) return 0;
   }
   return 1;

@@ -39,6 +39,7 @@ int ParseShape(PyObject* object, int64_t* shape, int32_t* ndim) {
     return -1;
   }
   const Py_ssize_t count = PyTuple_Size(object);
+  /* native-H6: the shape has room for COVEY_MAX_DIMS. */
   if (count > COVEY_MAX_DIMS) {
     PyErr_Format(PyExc_ValueError, "a tensor may have at most %d dimensions, this one has %zd",
                  (int)COVEY_MAX_DIMS, count);
@@ -70,6 +71,7 @@ PyObject* SubmitRequest(const covey_request* request, PyObject* keep) {
     error.code = code;
     return RaiseError(&error);
   }
+  /* native-H1: the handle keeps the tensors while the operation is in flight. */
   return NewHandle(handle, keep);
 }
 

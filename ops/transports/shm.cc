@@ -24,6 +24,7 @@ void CopyInto(MailRing* box, uint64_t at, const void* data, size_t length) {
   const size_t begin = at % MailRing::kCapacityBytes;
   const size_t first = std::min<size_t>(length, MailRing::kCapacityBytes - begin);
   std::memcpy(box->bytes + begin, data, first);
+  // shm-M1: a mailbox is a ring: what does not fit at its end goes on at its begin.
   std::memcpy(box->bytes, static_cast<const std::byte*>(data) + first, length - first);
 }
 
@@ -36,6 +37,7 @@ void CopyOut(const MailRing* box, uint64_t at, void* data, size_t length) {
 
 void RingBell(RankPage* page, Transport::Sleeper sleeper) {
   std::atomic<uint32_t>* bell = &page->bells[static_cast<uint32_t>(sleeper)];
+  // shm-M2: the count alone ends no sleep that has begun.
   bell->fetch_add(1);
   FutexWake(bell);
 }
@@ -124,20 +126,24 @@ int ShmTransport::ReadPeer(Rank peer, uint64_t address, std::byte* to, size_t le
     if (got <= 0) return got < 0 ? errno : EFAULT;
     done += static_cast<size_t>(got);
   }
-  // A number is given again only once its process is known to have ended.
+  // shm-M4: a process number is given again only once its process is known to have ended: what was
+  // read of such a process does not count.
   return IsLost(peer) || watch_->IsGone(ToInt(peer)) ? ESRCH : 0;
 }
 
 bool ShmTransport::TrySend(Rank to, std::span<const std::byte> message) {
   MailRing* box = job_.MailboxOf(to, rank());
+  // shm-M1: first the bytes, then the tail. shm-M2: the ring comes last.
   const uint64_t tail = box->tail.load(std::memory_order_relaxed);
   const uint64_t used = tail - box->head.load(std::memory_order_acquire);
+  // shm-M1: without room nothing is written: the receiver has yet to read what lies there.
   if (MailRing::kCapacityBytes - used < Padded(message.size())) return false;
   const auto length = static_cast<uint32_t>(message.size());
   CopyInto(box, tail, &length, sizeof(length));
   CopyInto(box, tail + sizeof(length), message.data(), message.size());
   box->tail.store(tail + Padded(message.size()), std::memory_order_release);
   job_.Page(to)->mail.fetch_add(1);  // seq_cst: before looking at `parked`
+  // shm-M2: rung after the message is visible: the peer looks once, and sleeps again.
   if (to != rank()) RingPeer(to, Reason::kMail);
   return true;
 }
@@ -184,9 +190,8 @@ void ShmTransport::StoreRelease(uint64_t* word, uint64_t value) {
   std::atomic_ref(*word).store(value, std::memory_order_release);
 }
 
-// Dekker with SetParked: either this sees the peer parked, or the peer's last look sees what was
-// stored.
 void ShmTransport::Wake(std::span<const Rank> peers) {
+  // shm-M2: Dekker with SetParked: this sees the peer parked, or its last look sees the store.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (Rank peer : peers)
     if (peer != rank()) RingPeer(peer, Reason::kTick);
@@ -195,8 +200,10 @@ void ShmTransport::Wake(std::span<const Rank> peers) {
 void ShmTransport::RingPeer(Rank peer, Reason reason) {
   RankPage* page = job_.Page(peer);
   const auto sleeper = static_cast<Sleeper>(page->parked.load(std::memory_order_relaxed));
+  // shm-M2: a rank without work in flight is rung for mail, but not for ticks.
   if (sleeper == Sleeper::kNobody || (sleeper == Sleeper::kMailOnly && reason == Reason::kTick))
     return;
+  // shm-M2: the thread that drives is rung: the other one would leave the work to it.
   RingBell(page, sleeper == Sleeper::kWaiter ? Sleeper::kWaiter : Sleeper::kEngine);
 }
 
@@ -226,10 +233,11 @@ bool ShmTransport::FindLost(std::vector<Lost>* found) {
     const Presence presence = job_.PresenceOf(Rank{r});
     if (lost_[static_cast<size_t>(r)] || r == ToInt(rank())) continue;
     const RankPage& page = *job_.Page(Rank{r});
+    // shm-M4: a rank that has left gives nothing any more, whether by shutdown or by giving up.
     if (presence == Presence::kLeft || presence == Presence::kGaveUp) {
       has_left = true;
       lose(r, page.left_at.load(), "has left the job (it called shutdown or its program ended)");
-    } else if (std::find(gone.begin(), gone.end(), r) != gone.end()) {
+    } else if (std::find(gone.begin(), gone.end(), r) != gone.end()) {  // shm-M4: says its pidfd
       lose(r, 0, "has died (process " + std::to_string(page.pid.load()) + " is gone)");
     }
   }

@@ -28,6 +28,7 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 bool HasSeals(int fd) {
   const int seals = fcntl(fd, F_GET_SEALS);
+  // shm-M6: memory without these seals may be cut, which ends every process that touches it.
   return seals >= 0 && (seals & kSeals) == kSeals;
 }
 
@@ -58,6 +59,7 @@ Status NewName(std::string* name) {
     return Status::Exhausted("the system gave no random bytes: " + ErrnoText(errno));
   char digits[33];
   std::snprintf(digits, sizeof(digits), "%016" PRIx64 "%016" PRIx64, words[0], words[1]);
+  // shm-M6: the name is random, so no other process can offer memory under it.
   *name = std::string("covey-") + digits;
   return Status::Ok();
 }
@@ -94,6 +96,7 @@ Status ShmJob::Create(int32_t size, uint64_t heap_bytes, int* fd) {
   JobHeader header{kJobMagic, size, 0, kPageBytes + MailboxesBytes(size) + Pages(heap_bytes)};
   const auto length =
       static_cast<off_t>(kPageBytes + header.region_bytes * static_cast<uint64_t>(size));
+  // shm-M6: sealed: nobody can change the length any more.
   if (ftruncate(memory, length) != 0 ||
       pwrite(memory, &header, sizeof(header), 0) != sizeof(header) ||
       fcntl(memory, F_ADD_SEALS, kSeals) != 0) {
@@ -159,6 +162,7 @@ Status ShmJob::LookForLosses(Milestone wanted, ProcessWatch* watch) const {
   const uint64_t joined = Presented(wanted.incarnation, Presence::kJoined);
   for (int32_t r = 0; r < identity.size; ++r) {
     const bool gave_up = Shown(r) == Presented(wanted.incarnation, Presence::kGaveUp);
+    // shm-M5: a rank that gave up never joins: init ends and names it.
     if (gave_up && wanted.presence == Presence::kJoined)
       return Status::Aborted("rank " + std::to_string(r) +
                                  " gave up before every rank had called init: its own error says "
@@ -166,6 +170,7 @@ Status ShmJob::LookForLosses(Milestone wanted, ProcessWatch* watch) const {
                              Rank{r});
     if (Shown(r) == joined) watch->Watch(r, ProcessOf(r));
   }
+  // shm-M5: a rank that has died never joins: init ends and names it.
   for (const int32_t r : watch->Gone()) {
     if (Shown(r) != joined) continue;  // it had left, properly, before it ended
     return Status::Aborted("rank " + std::to_string(r) + " has died (process " +

@@ -37,8 +37,8 @@ bool ShmWords::CompareExchange(uint64_t* word, uint64_t expected, uint64_t desir
 
 uint32_t ShmWords::Ticket(const uint64_t* bell) { return BellOf(bell)->rings.load(); }
 
-// Dekker with Ring: either the ringer sees the sleeper, or the futex sees another number of rings.
 void ShmWords::Sleep(uint64_t* bell, uint32_t ticket, Time until) {
+  // shm-M3: Dekker with Ring: the ringer sees the sleeper, or the futex sees another count.
   BellOf(bell)->sleepers.fetch_add(1);
   FutexWait(&BellOf(bell)->rings, ticket, until - MonotonicNow());
   BellOf(bell)->sleepers.fetch_sub(1);
@@ -46,6 +46,7 @@ void ShmWords::Sleep(uint64_t* bell, uint32_t ticket, Time until) {
 
 void ShmWords::Ring(uint64_t* bell) {
   BellOf(bell)->rings.fetch_add(1);
+  // shm-M3: the ring is counted first, so a sleeper that is not seen here does not sleep.
   if (BellOf(bell)->sleepers.load() > 0) FutexWake(&BellOf(bell)->rings);
 }
 
