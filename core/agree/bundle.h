@@ -1,10 +1,10 @@
 // A bundle: streams whose occurrences travel together, in one exchange over a channel of its own.
 //
-// Planned by the coordinator (core/agree/planner.h, rules N7 and N8), filled and broken by the
-// Negotiator. Its exchanges are those of its *carrier*, a stream without requests of users: when
-// occurrence k runs, member stream s takes part with its occurrence s.base + k, and the carrier's
-// request lists the tensors of all members in the order of the plan. Plain state, equal on all
-// members but for what has been submitted.
+// Planned by the coordinator (core/agree/planner.h, agree-N7 and agree-N8), filled and broken by
+// the Negotiator. Its exchanges are those of its *carrier*, a stream without requests of users:
+// when occurrence k runs, member stream s takes part with its occurrence s.base + k, and the
+// carrier's request lists the tensors of all members in the order of the plan. Plain state, equal
+// on all members but for what has been submitted.
 //
 //   planned --SWITCH--> filling --all members' fronts held--> moving --done--> filling
 //                          | a front is awaited, or fits another entry, or a peer sent BREAK
@@ -51,7 +51,7 @@ struct Bundle {
   void Next(bool was_void);
   // Counts one more held front.
   void Hold(const Request& front);
-  // When the fronts held have waited long enough (rule N6); kNever: not by time.
+  // When the fronts held have waited long enough (agree-N6); kNever: not by time.
   Time Patience() const;
 };
 

@@ -1,4 +1,4 @@
-// The coordinator's half of negotiation (rule N2): collects announcements of one occurrence from
+// The coordinator's half of negotiation (agree-N2): collects announcements of one occurrence from
 // every member of a group and answers all of them alike, AGREED or one ERROR that names ranks and
 // both values.
 //
@@ -11,7 +11,7 @@
 //     forgotten.
 //  2. Members receive answers of one stream in the order of its occurrences.
 //
-// It also plans bundles (planner.h) and collects who has joined (rule N10, join.h).
+// It also plans bundles (planner.h) and collects who has joined (agree-N10, join.h).
 #ifndef COVEY_CORE_AGREE_COORDINATOR_H_
 #define COVEY_CORE_AGREE_COORDINATOR_H_
 

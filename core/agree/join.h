@@ -1,4 +1,4 @@
-// The member's half of join (rule N10): ranks that have run out of data, and the rank that keeps
+// The member's half of join (agree-N10): ranks that have run out of data, and the rank that keeps
 // them in step.
 //
 // A rank that joins has nothing in flight and submits nothing more; its engine does, on its behalf.

@@ -1,4 +1,4 @@
-// How much landing space a stream needs (rule N9). Pure, and equal on every rank for an equal
+// How much landing space a stream needs (agree-N9). Pure, and equal on every rank for an equal
 // signature.
 #ifndef COVEY_CORE_AGREE_LANDING_H_
 #define COVEY_CORE_AGREE_LANDING_H_

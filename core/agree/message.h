@@ -1,7 +1,7 @@
 // What ranks say to each other outside the exchanges themselves. One struct, one encoding.
 //
 // Sans-IO: the negotiator and the coordinator produce and consume Envelopes; the runtime carries
-// them. In a steady training step none is sent (rule N13 counts those that agree on something, see
+// them. In a steady training step none is sent (agree-N13 counts those that agree on something, see
 // Agrees).
 #ifndef COVEY_CORE_AGREE_MESSAGE_H_
 #define COVEY_CORE_AGREE_MESSAGE_H_
@@ -43,7 +43,7 @@ enum class MessageType : uint8_t {
 };
 const char* NameOf(MessageType type);  // "ANNOUNCE"
 
-// Which occurrence of which stream (rule N1). The epoch is the transport's.
+// Which occurrence of which stream (agree-N1). The epoch is the transport's.
 struct OperationId {
   uint64_t group = 0;
   std::string stream;
@@ -87,7 +87,7 @@ struct Message {
   std::string text;  // error, here; announce: the knobs that must agree, or why it cannot take part
 };
 
-// Whether rule N13 counts it: a steady step sends none of these.
+// Whether agree-N13 counts it: a steady step sends none of these.
 constexpr bool Agrees(MessageType type) { return type < MessageType::kMissing; }
 
 struct Envelope {

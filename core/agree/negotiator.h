@@ -14,18 +14,19 @@
 //     +--------------------------> kHeld ---------------> kMoving ---------> kIdle
 //                                    | plan changed, bundle void: kIdle, looked at again
 //
-// Rules (PROTOCOL.md) as implemented here:
-//  N1 occurrences count at submit; done, error and abort each use one up. A void leaves the
+// Rules (core/PROTOCOL.md):
+//  agree-N1 occurrences count at submit; done, error and abort each use one up. A void leaves the
 //     occurrence in place.
-//  N2 first occurrence and unknown signatures are announced to the group's lowest rank.
-//  N3 a known signature begins in-band; begin headers carry (occurrence, entry), see
+//  agree-N2 first occurrence and unknown signatures are announced to the group's lowest rank.
+//  agree-N3 a known signature begins in-band; begin headers carry (occurrence, entry), see
 //     core/base/channel.h.
-//  N5 a rank whose request fits no entry begins *void* on the existing channel; every member then
-//     sees the void (or two different entries) in the begin headers, nobody has written user
+//  agree-N5 a rank whose request fits no entry begins *void* on the existing channel; every member
+//     then sees the void (or two different entries) in the begin headers, nobody has written user
 //     memory, and all announce.
-//  N9 landing space is reserved before ANNOUNCE and adopted at AGREED, or the operation is refused.
-//  N11 after the loss of a member its groups are broken: what cannot finish ends kAborted, naming
-//      the rank.
+//  agree-N9 landing space is reserved before ANNOUNCE and adopted at AGREED, or the operation is
+//      refused.
+//  agree-N11 after the loss of a member its groups are broken: what cannot finish ends kAborted,
+//      naming the rank.
 #ifndef COVEY_CORE_AGREE_NEGOTIATOR_H_
 #define COVEY_CORE_AGREE_NEGOTIATOR_H_
 
@@ -91,7 +92,7 @@ class Negotiator {
   bool TakeIdle(Message* idle);
   void OnExchangeEnd(Stream* stream, ExchangeEnd end, Status why);
   void OnLoss(Rank lost, const std::string& how);
-  // Breaks the bundles that hold a request marked as awaited (rule N6).
+  // Breaks the bundles that hold a request marked as awaited (agree-N6).
   void BreakAwaited();
   // Calls fn(Request*) for each request held by a bundle; holds() grows with each new one.
   template <typename Fn>
@@ -108,7 +109,7 @@ class Negotiator {
   void ForEachCarrier(Fn fn) const {
     for (const auto& [key, bundle] : bundles_) fn(bundle->carrier);
   }
-  // Breaks bundles by age (rule N6). Nothing changes before NextDeadline().
+  // Breaks bundles by age (agree-N6). Nothing changes before NextDeadline().
   void OnTick(Time now);
   Time NextDeadline() const;
   // Ends every operation that is not in an exchange (shutdown).

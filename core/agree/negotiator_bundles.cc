@@ -1,4 +1,4 @@
-// The negotiator's half of bundles: rules N5 to N8.
+// The negotiator's half of bundles: agree-N5 to agree-N8.
 #include <algorithm>
 
 #include "core/agree/negotiator.h"

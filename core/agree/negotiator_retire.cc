@@ -1,4 +1,4 @@
-// The negotiator's half of rule N14 (retire.h): picking what is idle, and dropping it.
+// The negotiator's half of agree-N14 (retire.h): picking what is idle, and dropping it.
 #include <algorithm>
 
 #include "core/agree/negotiator.h"

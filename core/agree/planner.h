@@ -1,4 +1,4 @@
-// Which streams travel together: the coordinator's half of bundles (rules N7 and N8).
+// Which streams travel together: the coordinator's half of bundles (agree-N7 and agree-N8).
 //
 // Candidates are named allreduces equal in dtype, op, scales and device whose first occurrences
 // every member submitted with no wait in between and within a short window, measured on its own

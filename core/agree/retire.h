@@ -1,12 +1,13 @@
 // Names that are not used any more: their streams, bundles and landing blocks are given back.
 //
-// N14. A stream may go only when it is over everywhere: its blocks are read by peers, and its
+// agree-N14. A stream may go only when it is over everywhere: its blocks are read by peers, and its
 // occurrences are counted alike on all members. So members agree on it:
 //
 //   coordinator's rank picks streams that are idle here and have not been used for long
 //   RETIRE  -> members   these items: streams, and bundles with all their streams
 //   IDLE    <- members   per item its next occurrence, from which on nothing begins before DROP
-//                        (rule N8's `frozen_from`); kNoOccurrence: in use here, and nothing is held
+//                        (agree-N8's `frozen_from`); kNoOccurrence: in use here, and nothing is
+//                        held
 //   DROP    -> members   items for which all said the same go; kNoOccurrence: the others go on
 //   DROPPED <- members   the next retirement of the group may begin
 //
@@ -18,7 +19,7 @@
 // has DROP and with it no channel; hence nobody reads a block that another has given back. Answers
 // wait for no exchange. A bundle goes with its streams or not at all; while one of them is in a
 // plan that is being made, neither. Joined ranks are told of occurrences by others than the
-// coordinator (rule N10), so that two counts would meet: JOINED waits for the last DROPPED, and
+// coordinator (agree-N10), so that two counts would meet: JOINED waits for the last DROPPED, and
 // nothing is retired in the world while somebody has joined. After a loss the group ends anyway.
 //
 // When: by counts alone. The coordinator's rank looks each time that `batch` new names have come to

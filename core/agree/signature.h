@@ -1,4 +1,4 @@
-// What all members of a group must agree on before an operation may run (rule N2).
+// What all members of a group must agree on before an operation may run (agree-N2).
 //
 // Not in the signature, because it may differ between ranks: memory placement, dimension 0 of what
 // is gathered and alltoall's splits (they travel with the begin header), the ready event, the

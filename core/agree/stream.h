@@ -1,4 +1,5 @@
-// A stream: all occurrences of one name in one group, executed one after the other (rules N1, N3).
+// A stream: all occurrences of one name in one group, executed one after the other (agree-N1,
+// agree-N3).
 //
 // Plain state, changed only by the Negotiator (queue, entries, state) and the Executor (the
 // channel's counters). Because a stream runs one exchange at a time, an announcement of occurrence
@@ -60,7 +61,7 @@ struct Stream {
   Bundle* bundle = nullptr;              // it is a member of; null = none
   uint64_t base = 0;                     // the first occurrence that travels in `bundle`
   uint32_t planned_entry = 0;            // the entry `bundle` was planned with
-  uint64_t frozen_from = kNoOccurrence;  // nothing from here on may begin (rule N8)
+  uint64_t frozen_from = kNoOccurrence;  // nothing from here on may begin (agree-N8)
   Bundle* carries = nullptr;             // the bundle whose exchanges this stream is; null = none
 
   Request* Front() const { return head < waiting.size() ? waiting[head] : nullptr; }

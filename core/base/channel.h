@@ -41,7 +41,7 @@ struct Channel {
   bool Exists() const { return !blocks.empty(); }
 };
 
-// The begin header of rule N3. entry 0 = void.
+// The begin header of agree-N3. entry 0 = void.
 struct Begin {
   uint32_t occurrence;  // its lower half: members are never more than one apart
   uint32_t entry;

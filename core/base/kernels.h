@@ -5,20 +5,20 @@
 // thread.
 //
 // Semantics, equal bit for bit for every implementation:
-//  K1. Contributions are combined in the order given (rank order), one after the other, no tree, no
-//      FMA.
-//  K2. float16 and bfloat16 are combined in float32 and rounded once, to nearest even, NaN stays
-//      NaN.
-//  K3. Integer sums and products wrap. A scale other than 1 on integers multiplies in float64 and
-//      truncates toward zero (values outside the type saturate, NaN gives 0). The quotient by the
-//      divisor is that of integers, truncated toward zero.
-//  K4. float32 scales by float32(scale), float64 by the float64 itself; float16/bfloat16 as
+//  kernels-K1. Contributions are combined in the order given (rank order), one after the other, no
+//      tree, no FMA.
+//  kernels-K2. float16 and bfloat16 are combined in float32 and rounded once, to nearest even, NaN
+//      stays NaN.
+//  kernels-K3. Integer sums and products wrap. A scale other than 1 on integers multiplies in
+//      float64 and truncates toward zero (values outside the type saturate, NaN gives 0). The
+//      quotient by the divisor is that of integers, truncated toward zero.
+//  kernels-K4. float32 scales by float32(scale), float64 by the float64 itself; float16/bfloat16 as
 //      float32. The quotient by the divisor is the nearest one: not a product with its reciprocal,
 //      which is off by a bit where the divisor is no power of two.
-//  K5. min and max: if either operand is NaN the result is NaN. Of equal operands (0 and -0) the
-//      later one.
-//  K6. A NaN result is the quiet NaN without sign and payload: 0x7fc00000, 0x7ff8000000000000,
-//      0x7e00, 0x7fc0.
+//  kernels-K5. min and max: if either operand is NaN the result is NaN. Of equal operands (0 and
+//      -0) the later one.
+//  kernels-K6. A NaN result is the quiet NaN without sign and payload: 0x7fc00000,
+//      0x7ff8000000000000, 0x7e00, 0x7fc0.
 #ifndef COVEY_CORE_BASE_KERNELS_H_
 #define COVEY_CORE_BASE_KERNELS_H_
 

@@ -6,17 +6,18 @@
 // sends to whoever takes from it, and no other bit counts then.
 //
 // Rules:
-//  G1. The table goes with the begin, and where a begin was void with the announcement: peers and
-//      weights may change from one occurrence to the next, and nobody is asked. When all have begun
-//      every member looks at all tables. Where two do not say the same of each other the exchange
-//      is void (rule N5), on all, and the coordinator answers with an error that names them. A row
-//      that is wrong by itself begins void.
-//  G2. A rank's result is the sum, in rank order, of what those its own row names have handed in,
-//      each times its weight there; in the accumulator type, rounded once.
-//  G3. Where memory is mirrored, what a begin stages goes to those the own table sends to.
-//  G4. With a codec Q a result is what the rank itself has handed in, moved by the sum of weights
-//      times differences: Q of a peer's less Q of the own. All round with the same draws. So the
-//      sum of all stays where columns of weights sum to 1, and equal ones are not moved.
+//  neighbors-G1. The table goes with the begin, and where a begin was void with the announcement:
+//      peers and weights may change from one occurrence to the next, and nobody is asked. When all
+//      have begun every member looks at all tables. Where two do not say the same of each other the
+//      exchange is void (agree-N5), on all, and the coordinator answers with an error that names
+//      them. A row that is wrong by itself begins void.
+//  neighbors-G2. A rank's result is the sum, in rank order, of what those its own row names have
+//      handed in, each times its weight there; in the accumulator type, rounded once.
+//  neighbors-G3. Where memory is mirrored, what a begin stages goes to those the own table sends
+//      to.
+//  neighbors-G4. With a codec Q a result is what the rank itself has handed in, moved by the sum of
+//      weights times differences: Q of a peer's less Q of the own. All round with the same draws.
+//      So the sum of all stays where columns of weights sum to 1, and equal ones are not moved.
 //
 // Pure; any thread.
 #ifndef COVEY_CORE_BASE_NEIGHBOR_WEIGHTS_H_

@@ -2,15 +2,15 @@
 // *circuit*, which all members open together, once for the group, and keep (NCCL's communicators).
 //
 // Contract:
-//  C1. No call waits, neither for the device nor for peers. Progress lock held.
-//  C2. Members open a circuit with one id, which the first of them has made; it is ready on each by
-//      and by, or fails. Nothing bounds how long that takes.
-//  C3. Work is launched on a ready circuit one at a time: the next once IsLaunched has said yes. It
-//      is done in that order, and all members launch the same in the same order
+//  device-C1. No call waits, neither for the device nor for peers. Progress lock held.
+//  device-C2. Members open a circuit with one id, which the first of them has made; it is ready on
+//      each by and by, or fails. Nothing bounds how long that takes.
+//  device-C3. Work is launched on a ready circuit one at a time: the next once IsLaunched has said
+//      yes. It is done in that order, and all members launch the same in the same order
 //      (core/device/launch_order.h).
-//  C4. A circuit that has failed or was aborted stays so, and does nothing more once IsOver. Until
-//      then memory of its work may be written. One that takes too long is given up.
-//  C5. Two ranks whose Device() is equal cannot be in one circuit.
+//  device-C4. A circuit that has failed or was aborted stays so, and does nothing more once IsOver.
+//      Until then memory of its work may be written. One that takes too long is given up.
+//  device-C5. Two ranks whose Device() is equal cannot be in one circuit.
 #ifndef COVEY_CORE_DEVICE_CIRCUITS_H_
 #define COVEY_CORE_DEVICE_CIRCUITS_H_
 

@@ -1,12 +1,12 @@
 // Memory of a device that the ranks of a host have in common: each allocates, all that are let in
 // open it, and the device computes on all of it.
 //
-// Contract (V1-V4 of core/device/device.h hold):
-//  O1. What Open has returned stays good until Close, whoever has died meanwhile: its memory may
-//      then hold anything. It is closed before its owner frees it, or the owner has died.
-//  O2. Copy and Reduce are handed to a queue of the device, in which they are done in order; a mark
-//      made afterwards says when.
-//  O3. Reduce computes what Kernels::reduce does (K1-K6), bit for bit.
+// Contract (device-V1 to device-V4 of core/device/device.h hold):
+//  device-O1. What Open has returned stays good until Close, whoever has died meanwhile: its memory
+//      may then hold anything. It is closed before its owner frees it, or the owner has died.
+//  device-O2. Copy and Reduce are handed to a queue of the device, in which they are done in order;
+//      a mark made afterwards says when.
+//  device-O3. Reduce computes what Kernels::reduce does (kernels-K1 to kernels-K6), bit for bit.
 #ifndef COVEY_CORE_DEVICE_COMMONS_H_
 #define COVEY_CORE_DEVICE_COMMONS_H_
 

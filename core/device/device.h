@@ -5,13 +5,13 @@
 // besides the user's streams. A mark is a number of a queue: the work handed over before it.
 //
 // Contract:
-//  V1. No call waits for the device but Drain; Pin takes a while. Progress lock held, unless said
-//      otherwise.
-//  V2. A queue's marks rise, are never 0, and are reached in order.
-//  V3. Memory of the host handed to Copy is pinned, or the copy may be slow; it and the device's
-//      are borrowed until a mark made afterwards is reached.
-//  V4. A device that has failed stays so: every later answer is kFailed, false, 0 or null, and
-//      Failure says why.
+//  device-V1. No call waits for the device but Drain; Pin takes a while. Progress lock held, unless
+//      said otherwise.
+//  device-V2. A queue's marks rise, are never 0, and are reached in order.
+//  device-V3. Memory of the host handed to Copy is pinned, or the copy may be slow; it and the
+//      device's are borrowed until a mark made afterwards is reached.
+//  device-V4. A device that has failed stays so: every later answer is kFailed, false, 0 or null,
+//      and Failure says why.
 #ifndef COVEY_CORE_DEVICE_DEVICE_H_
 #define COVEY_CORE_DEVICE_DEVICE_H_
 
@@ -55,7 +55,7 @@ class Device {
   virtual std::string Failure() = 0;
 
   // Calls so far, by any thread, that may have waited for the device or taken as long: it begins
-  // and ends with some, between them V1 wants none. Any thread.
+  // and ends with some, between them device-V1 wants none. Any thread.
   virtual uint64_t SynchronousCalls() { return 0; }
 
   // Null: no memory of it is in common. Goes with the device.

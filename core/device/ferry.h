@@ -9,13 +9,13 @@
 // have been told to come after them.
 //
 // Invariants:
-//  F1. Tensor memory is touched only after all ready events of the request have completed.
-//  F2. A byte of the input is read in its room, here or by a peer, only once it has come.
-//  F3. What a stream of the request does after the exchange's end comes after every copy of it,
-//      however it ended.
-//  F4. A room serves another exchange only after the last copy from and to it is over.
+//  device-F1. Tensor memory is touched only after all ready events of the request have completed.
+//  device-F2. A byte of the input is read in its room, here or by a peer, only once it has come.
+//  device-F3. What a stream of the request does after the exchange's end comes after every copy of
+//      it, however it ended.
+//  device-F4. A room serves another exchange only after the last copy from and to it is over.
 //
-// Progress lock held. After a failure of the device (V4) answers are kFailed or false.
+// Progress lock held. After a failure of the device (device-V4) answers are kFailed or false.
 #ifndef COVEY_CORE_DEVICE_FERRY_H_
 #define COVEY_CORE_DEVICE_FERRY_H_
 
@@ -76,14 +76,15 @@ class Ferry {
   Passage* BoardInCommon(const Request& request, Spans* input, Spans* output);
 
   Device::Answer IsReady(void* event) { return device_->IsReady(event); }
-  // In legs of `leg_bytes` at least; 0: in one. REQUIRES: F1; once. False: the device has failed.
+  // In legs of `leg_bytes` at least; 0: in one. REQUIRES: device-F1; once. False: the device has
+  // failed.
   bool Fetch(Passage* passage, size_t leg_bytes);
   // Whether the first `end` bytes of the input are in the room. REQUIRES: Fetch, or end == 0.
   Device::Answer HasCome(Passage* passage, size_t end);
   // The host has written these bytes of the output. False: the device has failed.
   bool Wrote(Passage* passage, size_t begin, size_t length);
-  // Hands over what is left if the exchange is done, and orders the streams of the request (F3).
-  // The passage is gone. False: the device has failed.
+  // Hands over what is left if the exchange is done, and orders the streams of the request
+  // (device-F3). The passage is gone. False: the device has failed.
   bool Leave(Passage* passage, const Request& request, bool done);
 
   std::string Failure() { return device_->Failure(); }

@@ -1,4 +1,4 @@
-// In which order a rank launches what goes over circuits (rule N12): one that any two ranks see
+// In which order a rank launches what goes over circuits (agree-N12): one that any two ranks see
 // alike, of however many groups, though nobody decides it and no message is sent.
 //
 // A rank has a number, which rises. Once it knows that all members have begun an exchange it

@@ -3,7 +3,7 @@
 // A room is cut once and stays one of its size; what cuts it is the owner's. Progress lock held.
 //
 // Invariant: a room is handed out again only after the device has reached the marks it was given
-// back with (rule F4 of core/device/ferry.h).
+// back with (device-F4 of core/device/ferry.h).
 #ifndef COVEY_CORE_DEVICE_ROOM_POOL_H_
 #define COVEY_CORE_DEVICE_ROOM_POOL_H_
 

@@ -5,7 +5,7 @@
 // hand-over between threads; otherwise the engine thread drives. Holder or not, nobody spins when
 // there are more ranks than cores: spin, then yield, then park.
 //
-// Invariants:
+// Invariants (core/PROTOCOL.md: engine-E1, engine-E2, engine-E3):
 //  1. At most one thread is inside RunOnce (progress_lock_).
 //  2. No thread sleeps while there is work that no other will do: before parking a sleeper
 //     publishes it (SetParked) and looks once more; a waiter that gives the progress lock back

@@ -57,7 +57,7 @@ class Runtime {
   };
   struct Counters {
     uint64_t passes = 0;                // RunOnce calls
-    uint64_t coordinator_messages = 0;  // sent by this rank (rule N13)
+    uint64_t coordinator_messages = 0;  // sent by this rank (agree-N13)
     uint64_t malformed_messages = 0;
     uint64_t ended = 0, failed = 0;  // operations
   };

@@ -5,7 +5,7 @@
 // name already in flight, and memory that another operation in flight uses
 // (core/engine/memory_in_use.h).
 //
-// Invariants:
+// Invariants (core/PROTOCOL.md: engine-Q1, engine-Q2):
 //  1. An Operation is owned here from Submit until it has ended *and* its handle was released *and*
 //     no thread holds it (Hold).
 //  2. A named operation in flight blocks its (group, name); ending it frees the name before `ended`
@@ -37,7 +37,7 @@ class TensorQueue {
   Status Submit(Operation* operation, uint64_t* handle);
 
   // The caller is about to wait for it. Counts once per operation: what was submitted before and
-  // after is not outstanding together (rule N7). Any thread.
+  // after is not outstanding together (agree-N7). Any thread.
   void Await(Operation* operation);
   // The caller looks whether it has ended. Doing so twice is as good as waiting: true the second
   // time.

@@ -1,5 +1,5 @@
 // One rank's part in averaging models in pairs, on one host: AD-PSGD's pair exchange without a
-// thread, a message or a lock (core/gossip/README.md).
+// thread, a message or a lock (core/PROTOCOL.md: gossip-P1 to gossip-P9).
 //
 // A rank trains on its own copy of its model and hands in what it has become; in between others may
 // average with what it handed in last, and what they have moved it by is added to the rank's own

@@ -2,7 +2,7 @@
 // the text that chooses one.
 //
 // A method answers one question: what do the ranks exchange at the end of step `version`? The
-// answer is pure (rule W13): it depends on settings, view and version only, so every rank, and
+// answer is pure (method-W13): it depends on settings, view and version only, so every rank, and
 // every rank's engine without its trainer, knows it without asking. A method lives in one file of
 // ops/methods and registers itself; adapters do what the plan says and know no method by name.
 //

@@ -1,5 +1,5 @@
-// Whether a version may fire: how many members have come, how many are wanted (rule W4), and how
-// long this rank has waited for them (rule W8).
+// Whether a version may fire: how many members have come, how many are wanted (partial-W4), and how
+// long this rank has waited for them (partial-W8).
 //
 // A member has arrived at v when its slot is sealed at a step of v or later; what it seals for an
 // earlier step travels, but does not count. Members that have finished, left or died, and those
@@ -18,14 +18,14 @@
 // other is made: a member that comes later is to end with that one.
 //
 // Nobody runs ahead alone: a version fires only when the log leads on from what two have applied,
-// of those that are waited for and those that have finished and are still there (rule W10). Else
+// of those that are waited for and those that have finished and are still there (partial-W10). Else
 // all would need a snapshot that one rank alone could give, and that one may be stopped.
 //
 // Arrivals are counted from the slot words by whoever waits, and the exchange of the turn word
 // decides who fires: no member is *the* k-th, on whom all depend if it stops.
 //
-// A member whose last step is more than `staleness` behind holds up the version (rule W9): what it
-// publishes next would be older than that. Its next step lets the version fire. One that is slow
+// A member whose last step is more than `staleness` behind holds up the version (partial-W9): what
+// it publishes next would be older than that. Its next step lets the version fire. One that is slow
 // for good would hold up every version so, by less than max_wait each: what is waited for it counts
 // together, until it has gained on the limit. Of models that is so at versions of all, from when
 // half have come; until it comes with the first half again, and less a twelfth of the time: so the
@@ -52,7 +52,7 @@ struct AdmissionRule {
   uint64_t seed = 0;        // of the draw
   Time grace = 0;           // how long a version waits for more once these have come, by the clock
                             // of whoever waits
-  uint64_t staleness = 0;   // v waits for all at a step below v - staleness (rule W9); 0: for none
+  uint64_t staleness = 0;   // partial-W9: v waits for all below step v - staleness; 0: none
   uint64_t warmup = 0;      // so many versions, the first, wait for all, and no grace;
   uint64_t ending = 0;      // so do those from this one on, with each of which the rounds may end;
                             // 0: none

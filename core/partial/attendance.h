@@ -1,4 +1,5 @@
-// Who is waited for (rule W8): not who was missing when max_wait was over, until it keeps up again.
+// Who is waited for (partial-W8): not who was missing when max_wait was over, until it keeps up
+// again.
 //
 //   missing before   in the version that ends                    missing after
 //   0                fresh; or excused; or it had not expired    0

@@ -1,4 +1,4 @@
-// Who is in a version: decided once for each member, by whoever looks first (rule W5).
+// Who is in a version: decided once for each member, by whoever looks first (partial-W5).
 //
 // A member's pick word holds its fate in the version under way. Everybody who works for the version
 // carries each fate through to its end and sees the same; a rank that was stopped half-way finds

@@ -1,4 +1,4 @@
-// Among whom a version averages models (rule W12). Pure; any thread.
+// Among whom a version averages models (partial-W12). Pure; any thread.
 //
 // P members, groups of at most S, versions v = 0, 1, 2, ...
 //

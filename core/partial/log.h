@@ -1,4 +1,4 @@
-// The results of the last versions, shared by all ranks of a host (rule W10, first part).
+// The results of the last versions, shared by all ranks of a host (partial-W10, first part).
 //
 // Version v is found through log word v % log until version v + log has ended; a version of all
 // models until the next of these has. A result is never changed while it can be found, and a buffer

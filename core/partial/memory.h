@@ -148,7 +148,7 @@ struct Pick {
   }
 };
 
-// Whether a member is waited for, as of the end of `version`: not while it is overdue (rule W8).
+// Whether a member is waited for, as of the end of `version`: not while it is overdue (partial-W8).
 struct Attendance {
   uint64_t version = 0;
   uint32_t missing = 0;  // versions running it must be fresh in until it is; 0: it is waited for

@@ -1,5 +1,4 @@
-// One rank's part in the versions of one bundle, on one host (core/partial/README.md has the
-// rules).
+// One rank's part in the versions of one bundle, on one host (core/PROTOCOL.md has the rules).
 //
 // Versions 1, 2, 3, ... are executed once each, in order. A rank publishes its contributions step
 // by step and waits until its step is executed; while it waits it calls Advance, which is all the
@@ -43,8 +42,8 @@ class Rounds final : public Versions {
     uint64_t dropped = 0;  // steps of its own: others had ended finish() without this rank
   };
 
-  // `memory` is mapped: all members have agreed on shape, layout and options before (rule W1). Both
-  // outlive the rounds.
+  // `memory` is mapped: all members have agreed on shape, layout and options before (partial-W1).
+  // Both outlive the rounds.
   Rounds(const Options& options, const RoundMemory* memory, SharedWords* words);
 
   std::byte* open() const override { return slot_.open(); }

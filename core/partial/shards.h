@@ -1,4 +1,4 @@
-// The work of one version, in shards, by all who wait for it (rule W6).
+// The work of one version, in shards, by all who wait for it (partial-W6).
 //
 // A rank claims shards one by one; what it does for one:
 //

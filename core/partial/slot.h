@@ -1,4 +1,4 @@
-// A member's own slot (rules W2, W3): three buffers and one word.
+// A member's own slot (partial-W2, partial-W3): three buffers and one word.
 //
 // The trainer writes the open buffer and publishes it; whoever makes a version collects what is
 // sealed (collect.h), without the owner's help. Nobody waits: what is not sealed is not in the
@@ -10,8 +10,8 @@
 //   sealed, by CAS    collected   the buffer is only read      taken
 //   taken             Publish     its pick says `in` (3)       sealed(open buffer)
 //
-// A step with nothing to give is a null (rule W11): it arrives, and is no contribution. What lies
-// in the buffer of nulls alone is undefined, and read by nobody.
+// A step with nothing to give is a null (partial-W11): it arrives, and is no contribution. What
+// lies in the buffer of nulls alone is undefined, and read by nobody.
 //
 //   open, taken       Skip        as Publish; no content       sealed(open buffer)
 //   sealed, by CAS    Skip        only how far it has come     sealed(same buffer)

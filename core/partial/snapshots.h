@@ -1,5 +1,5 @@
-// Snapshots of a trainer's state, for a rank that has fallen behind further than the log (rules W8,
-// W10): whoever is healthy gives one at its next step boundary.
+// Snapshots of a trainer's state, for a rank that has fallen behind further than the log
+// (partial-W8, partial-W10): whoever is healthy gives one at its next step boundary.
 //
 // All words lie on the board (memory.h):
 //   ask      the lowest version that would do, and how often was asked      see Ask

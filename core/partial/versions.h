@@ -26,7 +26,7 @@ class Versions {
   virtual uint64_t Skip() = 0;
   virtual uint64_t step() const = 0;
   // Its number, from the last Read on: who skips ahead is at the version it has read, so that it is
-  // not late for ever because it was late once (W8, W9).
+  // not late for ever because it was late once (partial-W8, partial-W9).
   virtual uint64_t next_step() const = 0;
 
   // How long it waits is this rank's own affair; for more, once enough have come, that of whoever

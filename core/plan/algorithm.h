@@ -16,7 +16,7 @@ namespace covey {
 
 // How a reduction combines the ranks' contributions: always in rank order and on every rank alike.
 enum class Association : uint8_t {
-  kInTurn,  // one after the other (rule K1): the same bits as every other such algorithm
+  kInTurn,  // one after the other (kernels-K1): the same bits as every other such algorithm
   kTree,    // in another grouping: floating-point sums differ from those in turn in their last bits
 };
 

@@ -146,7 +146,7 @@ Status Machine::Stuck() const {
   return Status::Ok();
 }
 
-// S4, once all have ended.
+// plan-S4, once all have ended.
 Status Machine::CheckQuiet() const {
   for (int32_t r = 0; r < problem_.size; ++r) {
     for (int32_t j = 0; j < problem_.size; ++j) {

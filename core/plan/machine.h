@@ -8,7 +8,7 @@
 // What follows the exchange is modelled by what touches its memory first: a rank that has ended may
 // at once begin the next exchange of the channel, whose first segment overwrites the slot after
 // this exchange's last. Everything else of the next exchange comes after all ranks have ended this
-// one (S1), so two exchanges in succession need no second run.
+// one (plan-S1), so two exchanges in succession need no second run.
 //
 // Where memory is mirrored (Problem::mirrored) a rank reads its mirrors of peers' landing slots,
 // which hold what was pushed to it, and may use that once it knows of the signal it goes with.
@@ -34,7 +34,7 @@ class Machine {
  public:
   struct Options {
     bool in_place = false;       // every rank's output is its input
-    bool begins_awaited = true;  // as the executor does before the first step (S1)
+    bool begins_awaited = true;  // as the executor does before the first step (plan-S1)
   };
 
   // `schedules` is by rank, and outlives the machine, as `problem` does.

@@ -11,13 +11,14 @@
 //
 // Invariants, which core/plan/verify.h proves for every algorithm and tests/sim tries under random
 // interleavings of ranks:
-//  S1. Before the first step runs, every rank's tick is known to be >= 1 (rule N4: all have begun).
-//  S2. Bytes another rank wrote are read only after a kWait that follows, through signals, their
-//      writing.
-//  S3. Bytes another rank may still read are not overwritten; also by the next exchange on the same
-//      channel.
-//  S4. At the end of rank r's steps nobody reads or writes r's user memory any more.
-//  S5. All ranks use the same number of ticks and landing slots.
+//  plan-S1. Before the first step runs, every rank's tick is known to be >= 1 (agree-N4: all have
+//      begun).
+//  plan-S2. Bytes another rank wrote are read only after a kWait that follows, through signals,
+//      their writing.
+//  plan-S3. Bytes another rank may still read are not overwritten; also by the next exchange on the
+//      same channel.
+//  plan-S4. At the end of rank r's steps nobody reads or writes r's user memory any more.
+//  plan-S5. All ranks use the same number of ticks and landing slots.
 #ifndef COVEY_CORE_PLAN_SCHEDULE_H_
 #define COVEY_CORE_PLAN_SCHEDULE_H_
 

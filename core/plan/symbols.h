@@ -26,7 +26,7 @@ class Symbols {
   Symbol DecodedTerm(int32_t rank);
   Symbol Sum(Symbol a, Symbol b);  // a op b, both a Term or a Sum
   Symbol Finished(Symbol sum);     // post * sum
-  // (((0 op 1) op 2) op ...), finished: rule K1; of what decoding gives, if `coded`.
+  // (((0 op 1) op 2) op ...), finished: kernels-K1; of what decoding gives, if `coded`.
   Symbol SumInTurn(int32_t size, bool coded);
   // The same of these ranks alone. REQUIRES: ranks is not empty.
   Symbol SumInTurn(const std::vector<int32_t>& ranks, bool coded);

@@ -43,7 +43,7 @@ std::vector<Expected> ExpectedOutput(const Problem& p, int32_t me) {
   return {};
 }
 
-// S5, and that ticks rise.
+// plan-S5, and that ticks rise.
 Status CheckTicks(std::span<const Schedule> schedules) {
   for (size_t r = 0; r < schedules.size(); ++r) {
     const Schedule& s = schedules[r];
@@ -111,7 +111,7 @@ class Judge {
   }
 
  private:
-  // The sum of what this rank takes, one after the other (K1).
+  // The sum of what this rank takes, one after the other (kernels-K1).
   std::string CompareMix(int32_t rank, Symbol is) {
     const bool coded = problem_.form.Codes();  // then of what is decoded, the own too
     std::vector<int32_t> from;

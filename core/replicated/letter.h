@@ -13,8 +13,8 @@
 //   kWord    seat, all           I leave: I hear and say nothing more
 //
 // A letter of an attempt that is over is dropped, but for kGift, kWord and what is `known`; its
-// writer is told which one runs (rule W7). All fields of all kinds stand in one struct: letters are
-// few and small but for `body`.
+// writer is told which one runs (replicated-W7). All fields of all kinds stand in one struct:
+// letters are few and small but for `body`.
 #ifndef COVEY_CORE_REPLICATED_LETTER_H_
 #define COVEY_CORE_REPLICATED_LETTER_H_
 

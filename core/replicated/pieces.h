@@ -11,13 +11,13 @@
 //   any          consumed up to its last     nothing: it counts
 //   any          another leader              the same, to be sent again, but not `new` again
 //
-// A step with nothing to give is a null (rule W11): a piece without a sum, which says how far its
-// rank has come, or the `arrived` of the piece before it. It counts for nothing: once versions have
-// come as far it is gone.
+// A step with nothing to give is a null (replicated-W11): a piece without a sum, which says how far
+// its rank has come, or the `arrived` of the piece before it. It counts for nothing: once versions
+// have come as far it is gone.
 //
 // Invariant: a version ends between two pieces, never within one: the leader that holds two as one
 // takes them as one, and what an earlier leader had proposed is decided or void before a leader
-// holds anything (rule W7).
+// holds anything (replicated-W7).
 #ifndef COVEY_CORE_REPLICATED_PIECES_H_
 #define COVEY_CORE_REPLICATED_PIECES_H_
 

@@ -1,5 +1,6 @@
-// What the leader of an attempt does (rules W4, W5, W7): it counts who has come, makes versions,
-// and lets each seat keep them; a version is decided once a majority does.
+// What the leader of an attempt does (replicated-W4, replicated-W5, replicated-W7): it counts who
+// has come, makes versions, and lets each seat keep them; a version is decided once a majority
+// does.
 //
 //   state      until                                                        then
 //   taking     a majority keeps the version that earlier attempts have      voiding

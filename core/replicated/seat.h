@@ -60,7 +60,7 @@ class Seat final : public Versions {
     const Kernels* kernels = nullptr;
   };
 
-  // Equal on all ranks but for `self` and `max_wait` (rule W1).
+  // Equal on all ranks but for `self` and `max_wait` (partial-W1).
   Seat(const Options& options, const RoundMemory::Shape& shape, const RoundLayout& layout);
 
   // ---- Of the trainer: see Versions.

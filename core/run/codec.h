@@ -5,16 +5,16 @@
 // registers itself and is found by name. It keeps no state, allocates nothing; any thread.
 //
 // Rules, which tests/unit/ops/codecs proves for every codec of the catalogue:
-//  D1. Determinism: the bytes written are a function of the values of the parameters, the elements
-//      and the seed, whatever the kernels; what is decoded is a function of those bytes. So all
-//      ranks that decode the same bytes hold the same bits.
-//  D2. Layout: exactly form.EncodedBytes(count) bytes are written, padding as zeros, and read.
-//      Blocks are coded on their own: coding a message in pieces that begin with a block is coding
-//      it at once, but for what is drawn.
-//      What is drawn is a function of the seed and of the place in what is encoded at once, and of
-//      no element: two models that are encoded with one seed are rounded alike.
-//  D3. |decoded - element| <= bound(values, largest magnitude of its block) where all elements of
-//      the block are finite. What is not finite never becomes finite.
+//  codec-D1. Determinism: the bytes written are a function of the values of the parameters, the
+//      elements and the seed, whatever the kernels; what is decoded is a function of those bytes.
+//      So all ranks that decode the same bytes hold the same bits.
+//  codec-D2. Layout: exactly form.EncodedBytes(count) bytes are written, padding as zeros, and
+//      read. Blocks are coded on their own: coding a message in pieces that begin with a block is
+//      coding it at once, but for what is drawn. What is drawn is a function of the seed and of the
+//      place in what is encoded at once, and of no element: two models that are encoded with one
+//      seed are rounded alike.
+//  codec-D3. |decoded - element| <= bound(values, largest magnitude of its block) where all
+//      elements of the block are finite. What is not finite never becomes finite.
 #ifndef COVEY_CORE_RUN_CODEC_H_
 #define COVEY_CORE_RUN_CODEC_H_
 
@@ -36,7 +36,7 @@ struct Codec {
   const char* card;  // for users: bytes per element, error, what happens to NaN; one line
   std::span<const CodecParameter> parameters;  // at most kMaxCodecParameters
   EncodedLayout (*form)(const CodecValues&);   // ENSURES: Possible()
-  // Of rule D3.
+  // Of codec-D3.
   double (*bound)(const CodecValues&, double largest_magnitude);
   // `seed` is for codecs that round at random: it differs between ranks, occurrences and pieces of
   // a message, and repeats when a run is repeated.

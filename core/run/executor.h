@@ -1,4 +1,4 @@
-// Moves every exchange that has begun, as far as its peers' ticks allow (rule N9).
+// Moves every exchange that has begun, as far as its peers' ticks allow (agree-N9).
 //
 // Called with the progress lock held; never blocks, never calls a framework. It does not decide
 // what may begin (that is core/agree) nor which algorithm runs (core/plan/selector.h, a pure
@@ -6,9 +6,9 @@
 //
 // Invariants:
 //  1. User memory is written only after every member's begin is known and all begins agree (rule
-//     N4).
+//     agree-N4).
 //  2. An exchange ends exactly once, and its Outcome is the same on all members, except that after
-//     a loss some may be done and others aborted (rule N11).
+//     a loss some may be done and others aborted (agree-N11).
 //  3. An exchange is aborted only when it waits for a tick that a lost rank will never give, or a
 //     peer said so; and it ends only when no peer touches this rank's memory any more.
 #ifndef COVEY_CORE_RUN_EXECUTOR_H_

@@ -1,4 +1,4 @@
-// The executor's part that deals with ranks which are gone (rule N11), or late.
+// The executor's part that deals with ranks which are gone (agree-N11), or late.
 #include <algorithm>
 
 #include "core/run/executor.h"
@@ -9,8 +9,8 @@ namespace covey {
 void Executor::AbortIfInVain(Exchange* x, uint64_t target, size_t index) {
   Cell* cell = x->CellOf(index);
   const Rank rank = x->request->group->members[index];
-  // What a lost rank stored last is visible (T4), and what one stored before it gave up is visible
-  // with that: so look for the tick after looking for the end.
+  // What a lost rank stored last is visible (transport-T4), and what one stored before it gave up
+  // is visible with that: so look for the tick after looking for the end.
   const auto never = [&] { return transport_->LoadAcquire(&cell->tick) < target; };
   for (const PeerLoss& loss : lost_)
     if (loss.rank == rank && never()) return Abort(x, loss.rank, loss.how);

@@ -4,12 +4,12 @@
 //
 // Elements are coded in chunks, each with its step, on a lattice of that step: an element is
 // rounded to k steps, k at random one of the two whole numbers it lies between. Rules:
-//  N1. Determinism: as D1 of core/run/codec.h. k is rounding element/step + u down, where u depends
-//      on seed and place alone: two models that are encoded with one seed and step differ by the
-//      difference of their elements, right in expectation, wrong by less than a step; equal
-//      elements do not differ at all.
-//  N2. A chunk whose elements all lie within reach of their references is decoded to k times the
-//      step. One with an element that does not is not `is_right`, but for one in 2^(64 - bits);
+//  codec-N1. Determinism: as codec-D1 of core/run/codec.h. k is rounding element/step + u down,
+//      where u depends on seed and place alone: two models that are encoded with one seed and step
+//      differ by the difference of their elements, right in expectation, wrong by less than a step;
+//      equal elements do not differ at all.
+//  codec-N2. A chunk whose elements all lie within reach of their references is decoded to k times
+//      the step. One with an element that does not is not `is_right`, but for one in 2^(64 - bits);
 //      neither is one with a NaN or an infinity.
 // Keeps no state, allocates nothing; any thread.
 #ifndef COVEY_CORE_RUN_NEAR_CODEC_H_

@@ -5,12 +5,13 @@
 // serves; all, that one too, join it. What becomes of the job arrives as events.
 //
 // Contract:
-//  C1. Open checks its options and, where it serves, binds the address; it waits for nobody.
-//      Everything else, a refusal too, comes as an event; event_fd() is readable while there are
-//      some.
-//  C2. Nothing is told to, kept of or believed from whoever has not proved to hold the secret.
-//  C3. kView comes once, before kMemory. After kRefused nothing comes.
-//  C4. Destroying one that has not reported kLeft is dying: the other nodes get kLost.
+//  transport-C1. Open checks its options and, where it serves, binds the address; it waits for
+//      nobody. Everything else, a refusal too, comes as an event; event_fd() is readable while
+//      there are some.
+//  transport-C2. Nothing is told to, kept of or believed from whoever has not proved to hold the
+//      secret.
+//  transport-C3. kView comes once, before kMemory. After kRefused nothing comes.
+//  transport-C4. Destroying one that has not reported kLeft is dying: the other nodes get kLost.
 //
 // Any thread; Next and Report by one at a time.
 #ifndef COVEY_CORE_TRANSPORT_CONTROL_H_

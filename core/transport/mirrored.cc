@@ -151,7 +151,7 @@ void Mirrored::Pump() {
 // False: malformed.
 bool Mirrored::Absorb(Rank from, std::span<const std::byte> message) {
   const auto sender = static_cast<size_t>(ToInt(from));
-  if (lost_[sender]) return true;  // nothing of it counts any more (T4)
+  if (lost_[sender]) return true;  // nothing of it counts any more (transport-T4)
   std::byte* mirror = bases_[sender];
   while (!message.empty()) {
     Record record;

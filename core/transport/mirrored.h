@@ -1,10 +1,10 @@
 // A Transport over a network: every rank keeps a mirror of the parts of its peers' regions that it
 // reads, and owners push what they write.
 //
-// The contract of shared memory (core/transport/transport.h, T2) holds for what was pushed: bytes
-// given to Push and words stored before Wake(peers) are seen by those peers in that order.
-// Schedules built for such a transport name what to push to whom (StepKind::kPush); everything
-// else, from begin headers to landing slots three deep, is as on one host.
+// The contract of shared memory (core/transport/transport.h, transport-T2) holds for what was
+// pushed: bytes given to Push and words stored before Wake(peers) are seen by those peers in that
+// order. Schedules built for such a transport name what to push to whom (StepKind::kPush);
+// everything else, from begin headers to landing slots three deep, is as on one host.
 //
 // Words and pushes travel in one message per peer and Wake. Pages of mirrors cost memory when first
 // written. The framework's tensors are never reached by peers: data memory is private.

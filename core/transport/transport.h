@@ -6,14 +6,14 @@
 // that holds the progress lock (see core/engine/engine.h); none of them blocks except Park().
 //
 // Contract:
-//  T1. Mailbox: per ordered pair once, whole, in order; between pairs any order.
-//  T2. Shared memory: every rank owns one region; Base(r) is where r's region is mapped here. What
-//      a rank wrote before StoreRelease of a word is seen by whoever LoadAcquires the stored value;
-//      of a mirror (Shares is false), only what it gave to Push for that peer, and only after Wake
-//      of it.
-//  T3. After Wake(peers) every listed peer that was parked runs again; a peer that is about to park
-//      re-checks.
-//  T4. PollPeers reports each lost peer once; its stores are all visible by then.
+//  transport-T1. Mailbox: per ordered pair once, whole, in order; between pairs any order.
+//  transport-T2. Shared memory: every rank owns one region; Base(r) is where r's region is mapped
+//      here. What a rank wrote before StoreRelease of a word is seen by whoever LoadAcquires the
+//      stored value; of a mirror (Shares is false), only what it gave to Push for that peer, and
+//      only after Wake of it.
+//  transport-T3. After Wake(peers) every listed peer that was parked runs again; a peer that is
+//      about to park re-checks.
+//  transport-T4. PollPeers reports each lost peer once; its stores are all visible by then.
 #ifndef COVEY_CORE_TRANSPORT_TRANSPORT_H_
 #define COVEY_CORE_TRANSPORT_TRANSPORT_H_
 

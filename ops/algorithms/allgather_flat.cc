@@ -8,7 +8,7 @@
 // reducing, both copy landing[0].0 and landing[1].0 to their places in the output, then
 // landing[1].1.
 //
-// Why 3 slots suffice (S3): exactly as for allreduce/flat.
+// Why 3 slots suffice (plan-S3): exactly as for allreduce/flat.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"

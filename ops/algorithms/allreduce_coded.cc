@@ -1,11 +1,11 @@
 // allreduce/coded: everybody encodes into its landing slots, decodes everybody's and reduces that.
 //
 // For problems with a codec (core/run/codec.h), and the only one for them. Steps as `flat`: what
-// travels are codes, and contributions are decoded and reduced in float32 in rank order (K1), the
-// own one too, so every rank holds the same bits. A code is made once, of what its rank handed in:
-// no error grows with the ranks but by the sum. Per rank, n ranks, m bytes of message, e of them
-// encoded, s bytes of message in a segment (as many whole blocks as a slot holds codes of), T =
-// ceil(m / s): T ticks, e bytes written to the landing slots, n*e read.
+// travels are codes, and contributions are decoded and reduced in float32 in rank order
+// (kernels-K1), the own one too, so every rank holds the same bits. A code is made once, of what
+// its rank handed in: no error grows with the ranks but by the sum. Per rank, n ranks, m bytes of
+// message, e of them encoded, s bytes of message in a segment (as many whole blocks as a slot holds
+// codes of), T = ceil(m / s): T ticks, e bytes written to the landing slots, n*e read.
 //
 // Worked example, 3 ranks, two segments:
 //   begin: encode segment 0 -> landing[me].0, tick 1
@@ -13,9 +13,9 @@
 //                  output.0 = reduce(decode(landing[*].0))
 //   wait all >= 2; output.1 = reduce(decode(landing[*].1))
 //
-// Why 3 slots suffice (S3): segment t+1 overwrites the slot of t-2. I write it after waiting for
-// all ticks >= t+1, and a peer signals t+1 after it reduced t-2. The same holds across exchanges of
-// a channel.
+// Why 3 slots suffice (plan-S3): segment t+1 overwrites the slot of t-2. I write it after waiting
+// for all ticks >= t+1, and a peer signals t+1 after it reduced t-2. The same holds across
+// exchanges of a channel.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"

@@ -5,7 +5,7 @@
 //
 // Worked example, 3 ranks in place: after all have begun, rank 1 alone touches the second third of
 // all three buffers, so it may read three inputs and overwrite them; then everybody signals and
-// waits, because a peer still writing my buffer must be done before I call it mine (S4).
+// waits, because a peer still writing my buffer must be done before I call it mine (plan-S4).
 #include <algorithm>
 
 #include "core/plan/algorithm.h"

@@ -17,11 +17,11 @@
 //   2: 1, 2: landing.2 = landing[1].1 op landing[2].1; output = finish(landing.2)
 //      0: output = finish(landing[1].2)
 //
-// Slots (S3): round s (counted over segments) uses slot s, that of round s-3. A slot is read in the
-// round after it is written, or as a result before the reader's next round: in any case before the
-// reader signals tick s+3. So in round s I wait for tick s of whoever read slot s-3, also where I
-// write nothing: who overwrites it later does not ask again. The last wait is for the next
-// exchange.
+// Slots (plan-S3): round s (counted over segments) uses slot s, that of round s-3. A slot is read
+// in the round after it is written, or as a result before the reader's next round: in any case
+// before the reader signals tick s+3. So in round s I wait for tick s of whoever read slot s-3,
+// also where I write nothing: who overwrites it later does not ask again. The last wait is for the
+// next exchange.
 #include <algorithm>
 #include <bit>
 

@@ -11,9 +11,9 @@
 //   wait all >= 1; segment 1 -> landing[me].1, signal 2; output.0 = reduce(landing[*].0)
 //   wait all >= 2;                                       output.1 = reduce(landing[*].1)
 //
-// Why 3 slots suffice (S3): segment t+1 overwrites the slot of t-2. I write it after waiting for
-// all ticks >= t+1, and a peer signals t+1 after it reduced t-2. The same holds across exchanges of
-// a channel.
+// Why 3 slots suffice (plan-S3): segment t+1 overwrites the slot of t-2. I write it after waiting
+// for all ticks >= t+1, and a peer signals t+1 after it reduced t-2. The same holds across
+// exchanges of a channel.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"

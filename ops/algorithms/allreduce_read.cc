@@ -12,8 +12,8 @@
 //   rank 0: wait 1 >= 2; fetch output[1]+m/2; signal 3; wait all >= 3
 //
 // In place is right because the piece of rank j is read by rank j only before tick 2, and is
-// overwritten here only after waiting for j's tick 2. The last wait is S4: peers read my output
-// until their tick 3.
+// overwritten here only after waiting for j's tick 2. The last wait is plan-S4: peers read my
+// output until their tick 3.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"

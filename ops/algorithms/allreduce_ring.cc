@@ -2,12 +2,12 @@
 //
 // Every rank talks to its two neighbours only, so this is what crosses hosts; on one host it is a
 // baseline. The partial sum of a segment starts at rank 0 and ends at rank n-1 (rank order, rule
-// K1: the same bits as every other algorithm), then the result goes n-1 -> 0 -> ... -> n-2. Both
-// travel at once, pipelined by segment.
-// After Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
-// JPDC 2009, DOI 10.1016/j.jpdc.2008.09.002, but with one pipelined pass instead of n rotated ones,
-// which would sum each piece in another order. n ranks, T segments: T + 2n - 2 steps; each rank
-// passes on at most 2m bytes (4m for half precision, whose partial sums are float32).
+// kernels-K1: the same bits as every other algorithm), then the result goes n-1 -> 0 -> ... -> n-2.
+// Both travel at once, pipelined by segment. After Patarasuk and Yuan, "Bandwidth optimal
+// all-reduce algorithms for clusters of workstations", JPDC 2009, DOI 10.1016/j.jpdc.2008.09.002,
+// but with one pipelined pass instead of n rotated ones, which would sum each piece in another
+// order. n ranks, T segments: T + 2n - 2 steps; each rank passes on at most 2m bytes (4m for half
+// precision, whose partial sums are float32).
 //
 // Worked example, 3 ranks, 1 segment, steps 0..4:
 //   0: rank 0 landing.0 = x0   1: rank 1 landing.1 = x0+x1   2: rank 2 output = landing.2 =
@@ -15,8 +15,9 @@
 //   3: rank 0 output = landing.3 = result   4: rank 1 output = result
 //
 // A landing slot holds two halves: the partial sum and the result a rank passes on in one step.
-// Slots (S3): at step s a rank writes the slot of step s-3, which its successor read at step s-2;
-// hence wait(next >= s). The last wait gives the following exchange's begin the same guarantee.
+// Slots (plan-S3): at step s a rank writes the slot of step s-3, which its successor read at step
+// s-2; hence wait(next >= s). The last wait gives the following exchange's begin the same
+// guarantee.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"

@@ -8,9 +8,9 @@
 // quarter 1 of all four slots into quarter 1 of its own slot (nobody else reads that quarter of
 // it), signals, waits for all, and copies quarter c from rank c's slot.
 //
-// Why 3 slots suffice (S3): segment t+1 overwrites the slot of t-2. I write it after waiting for
-// all ticks >= t+1, and a peer signals t+1 after it copied t-2 out. The same holds across exchanges
-// of a channel.
+// Why 3 slots suffice (plan-S3): segment t+1 overwrites the slot of t-2. I write it after waiting
+// for all ticks >= t+1, and a peer signals t+1 after it copied t-2 out. The same holds across
+// exchanges of a channel.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"

@@ -13,9 +13,9 @@
 //         landing.1; 3: copies landing[2].1 out
 // A segment goes up before the one before it goes down.
 //
-// Slots (S3): segment q goes up in slot 2q and down in slot 2q + 1. Slot 2q is that in which q-2
-// went down: I wait until my children have it. Slot 2q + 1 is that in which q-1 went up: my parent
-// took it before it gave me q. The last wait is for the next exchange.
+// Slots (plan-S3): segment q goes up in slot 2q and down in slot 2q + 1. Slot 2q is that in which
+// q-2 went down: I wait until my children have it. Slot 2q + 1 is that in which q-1 went up: my
+// parent took it before it gave me q. The last wait is for the next exchange.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"

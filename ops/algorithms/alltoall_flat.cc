@@ -9,7 +9,7 @@
 // Worked example, 2 ranks, one segment: landing[0].0 = a0 a1, landing[1].0 = b0 b1; rank 0 copies
 // a0 b0 out, rank 1 a1 b1.
 //
-// Why 3 slots suffice (S3): exactly as for allreduce/flat.
+// Why 3 slots suffice (plan-S3): exactly as for allreduce/flat.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"

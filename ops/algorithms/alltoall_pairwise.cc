@@ -13,9 +13,10 @@
 //   step 1, round 2: rank 0 stages its block for 2 in slot 2, signals 3; copies landing[1].2
 // A step's block is staged before the block of the step before is copied out.
 //
-// Slots (S3): step s overwrites the slot of step s-3. Its reader copied that before it staged step
-// s-1, so I wait for the reader's tick s+1, also where I have nothing to stage: whoever overwrites
-// the slot next asks only for the reader of this step. The last wait is for the next exchange.
+// Slots (plan-S3): step s overwrites the slot of step s-3. Its reader copied that before it staged
+// step s-1, so I wait for the reader's tick s+1, also where I have nothing to stage: whoever
+// overwrites the slot next asks only for the reader of this step. The last wait is for the next
+// exchange.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"

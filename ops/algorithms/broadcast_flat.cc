@@ -9,7 +9,7 @@
 //   root:   wait all >= 1; segment 1 -> landing[0].1, signal 2
 //   others: output.0 = landing[0].0, signal 2; wait root >= 2; output.1 = landing[0].1
 //
-// Why 3 slots suffice (S3): segment t+1 overwrites the slot of t-2; the root writes it after
+// Why 3 slots suffice (plan-S3): segment t+1 overwrites the slot of t-2; the root writes it after
 // waiting for all ticks >= t+1, which the others signal after they copied t-1 out.
 #include <algorithm>
 

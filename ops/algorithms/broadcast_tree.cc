@@ -9,8 +9,8 @@
 //   2: waits for 0, output.q = landing[2].q = landing[0].q, signal q+2;  1: the same, no slot
 //   3: waits for 2, output.q = landing[2].q, signal q+2
 //
-// Slots (S3): segment q overwrites the slot of q-3, which my children copied before they signalled
-// q-1; I wait for that. The last wait is for the next exchange.
+// Slots (plan-S3): segment q overwrites the slot of q-3, which my children copied before they
+// signalled q-1; I wait for that. The last wait is for the next exchange.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"

@@ -14,8 +14,8 @@
 // Worked example, 3 ranks, one segment, i takes from i - 1 with weight 1/2: landing[i].0 = Q(x_i),
 // rank 0 makes x_0 + (Q(x_2) - Q(x_0)) / 2, rank 1 x_1 + (Q(x_0) - Q(x_1)) / 2, and so on.
 //
-// Why 3 slots suffice (S3): as for `flat` (neighbor_allreduce_flat.cc). A rank reads its own slots
-// too, before it writes them again itself.
+// Why 3 slots suffice (plan-S3): as for `flat` (neighbor_allreduce_flat.cc). A rank reads its own
+// slots too, before it writes them again itself.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"

@@ -9,8 +9,8 @@
 // landing[1].0 = b, landing[2].0 = c; rank 0 makes a/2 + c/2 of its input and landing[2].0, rank 1
 // a/2 + b/2, rank 2 b/2 + c/2, each in rank order.
 //
-// Why 3 slots suffice (S3): segment t + 1 overwrites the slot of segment t - 2, staged once the
-// ticks t + 1 of its readers are there. They gave them after they had read segment t - 2, which
+// Why 3 slots suffice (plan-S3): segment t + 1 overwrites the slot of segment t - 2, staged once
+// the ticks t + 1 of its readers are there. They gave them after they had read segment t - 2, which
 // they do between their signals of tick t and tick t + 1. So does the first segment of the next
 // exchange.
 #include <algorithm>

@@ -5,7 +5,7 @@
 //
 // Worked example, 3 ranks: rank 1 reduces the middle third of the three inputs into its output;
 // then everybody signals and waits, because a peer still reading my input must be done before I
-// call it mine (S4).
+// call it mine (plan-S4).
 #include <algorithm>
 
 #include "core/plan/algorithm.h"

@@ -8,7 +8,7 @@
 // Worked example, 3 ranks, one segment: landing[*].0 holds the three messages; rank 1 reduces the
 // middle third of all three slots into its output.
 //
-// Why 3 slots suffice (S3): exactly as for allreduce/flat.
+// Why 3 slots suffice (plan-S3): exactly as for allreduce/flat.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"

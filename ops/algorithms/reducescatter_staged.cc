@@ -9,8 +9,8 @@
 //   stage: landing[me].1 = first chunk of share 0 | of share 1 | of share 2; signal 2
 //   wait all >= 2; stage segment 1 in slot 2, signal 3; output = reduce(landing[*].1, chunk me)
 //
-// Why 3 slots suffice (S3): segment q+1 overwrites the slot of q-2. I write it after waiting for
-// all ticks >= q+2, and a peer signals q+2 after it reduced q-2. The same holds at the end.
+// Why 3 slots suffice (plan-S3): segment q+1 overwrites the slot of q-2. I write it after waiting
+// for all ticks >= q+2, and a peer signals q+2 after it reduced q-2. The same holds at the end.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"

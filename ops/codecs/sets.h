@@ -1,5 +1,5 @@
 // Runs a plain loop as compiled for the instruction set that the kernels name. The loop rounds each
-// operation once, whatever the set, so all make the same bits (rule D1).
+// operation once, whatever the set, so all make the same bits (codec-D1).
 #ifndef COVEY_OPS_CODECS_SETS_H_
 #define COVEY_OPS_CODECS_SETS_H_
 

@@ -1,6 +1,6 @@
-// The reference: one element at a time, no cleverness. What it computes is what K1-K6 of kernels.h
-// mean; every other implementation is tested against it. Also runs what nobody needs fast: integers
-// with a scale.
+// The reference: one element at a time, no cleverness. What it computes is what kernels-K1 to
+// kernels-K6 of kernels.h mean; every other implementation is tested against it. Also runs what
+// nobody needs fast: integers with a scale.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -204,7 +204,7 @@ template <Op kOp, class T, size_t kLanes>
   }
 }
 
-// Every NaN becomes the one of K6.
+// Every NaN becomes the one of kernels-K6.
 template <class T, size_t kLanes>
 [[gnu::always_inline]] inline Vec<T, kLanes> Canonical(Vec<T, kLanes> v) {
   if constexpr (kIsFloat<T>) {

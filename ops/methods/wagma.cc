@@ -9,12 +9,12 @@
 // the first of them would average older models of the others, which then merge, each with a pass
 // of its own. Versions sync_every, 2 sync_every, ... have one group and wait for all, so no model
 // in a version is more than sync_every - 1 steps old. None waits longer than max_wait, also for one
-// that is slow for good, in all of these together (rule W9): who is missing then is not waited for
-// until it has kept up for three of them, its models are left out as soon as they are too old, and
-// when it comes it goes on from the newest version's X with its progress, X + W' - X0, X0 being the
-// mean it began from, and offers that at once: so what it has done counts, once, as in core/gossip.
-// (The paper waits for all there.) With sync_every = 1 it is local SGD with one local step, as it
-// is with group_size = P where nobody is late.
+// that is slow for good, in all of these together (partial-W9): who is missing then is not waited
+// for until it has kept up for three of them, its models are left out as soon as they are too old,
+// and when it comes it goes on from the newest version's X with its progress, X + W' - X0, X0 being
+// the mean it began from, and offers that at once: so what it has done counts, once, as in
+// core/gossip. (The paper waits for all there.) With sync_every = 1 it is local SGD with one local
+// step, as it is with group_size = P where nobody is late.
 //
 // Momenta and buffers (BatchNorm's) stay with each rank, always: those of ranks that count their
 // steps apart must not be mixed, and the paper does not.

@@ -80,7 +80,7 @@ class InprocNetwork::Node final : public Transport {
     if (options.clog_percent > 0 && network_->rng_.Percent(options.clog_percent))
       link.clogged_until = now + network_->Draw(options.longest_clog);
     const Time arrives = std::max(now + network_->Draw(options.longest_delay), link.clogged_until);
-    const Time before = link.mail.empty() ? 0 : link.mail.back().arrives;  // T1: in order
+    const Time before = link.mail.empty() ? 0 : link.mail.back().arrives;  // transport-T1: in order
     ++accepted_;
     link.mail.push_back({std::max(before, arrives), Bytes(message.begin(), message.end())});
     return true;
@@ -92,7 +92,7 @@ class InprocNetwork::Node final : public Transport {
             ? 0
             : static_cast<int32_t>(network_->rng_.Below(static_cast<uint64_t>(size())));
     for (int32_t step = 0; step < size(); ++step) {
-      const int32_t r = (first + step) % size();  // T1: between pairs any order
+      const int32_t r = (first + step) % size();  // transport-T1: between pairs any order
       Link& link = network_->LinkOf(Rank{r}, rank_);
       if (!network_->Arrived(link)) continue;
       *message = std::move(link.mail.front().bytes);
@@ -185,7 +185,7 @@ class InprocNetwork::Node final : public Transport {
       if (news_[r] == 0)
         news_[r] = network_->clock_.Now() + network_->Draw(network_->options_.longest_news_delay);
       if (news_[r] > network_->clock_.Now()) continue;
-      network_->nodes_[r]->SettleAll();  // T4
+      network_->nodes_[r]->SettleAll();  // transport-T4
       told_[r] = true;
       losses.push_back({Rank{static_cast<int32_t>(r)}, network_->how_[r]});
     }
@@ -205,7 +205,7 @@ class InprocNetwork::Node final : public Transport {
   }
   void Ring(Sleeper) override {}
 
-  // Stores and wake-ups whose time has come, in their order (T2).
+  // Stores and wake-ups whose time has come, in their order (transport-T2).
   void Settle(Time now) {
     while (!stores_.empty() && stores_.front().seen_at <= now) {
       const Store store = std::move(stores_.front());

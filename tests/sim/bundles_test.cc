@@ -1,5 +1,5 @@
 // Streams that travel together: planned once, one exchange per step, and whatever a rank does that
-// the plan did not foresee, every operation ends right (rules N5 to N8).
+// the plan did not foresee, every operation ends right (agree-N5 to agree-N8).
 //
 // Method: whole runtimes in one process, random scheduling from a printed seed; contributions are
 // powers of two plus a number of their own, so that one lost, doubled or swapped shows.

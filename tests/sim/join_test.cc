@@ -1,5 +1,5 @@
 // Ranks that run out of data: the others go on, every operation ends right, and afterwards all go
-// on together (rule N10).
+// on together (agree-N10).
 //
 // Method: whole runtimes in one process, random scheduling from a printed seed; every rank has a
 // number of steps of its own, in an order of operations of its own.

@@ -1,4 +1,4 @@
-// Rule W13: all ranks know what is exchanged at any version, without a word about it.
+// method-W13: all ranks know what is exchanged at any version, without a word about it.
 #include <gtest/gtest.h>
 
 #include "tests/sim/simulator/plans.h"

@@ -1,5 +1,6 @@
-// The arithmetic of one element, as rules K1-K6 of core/base/kernels.h want it, for the kernels of
-// CUDA and, the very same code, for the tests that hold it against the CPU's on every machine.
+// The arithmetic of one element, as kernels-K1 to kernels-K6 of core/base/kernels.h want it, for
+// the kernels of CUDA and, the very same code, for the tests that hold it against the CPU's on
+// every machine.
 //
 // Plain constexpr functions: nvcc compiles them for the card (--expt-relaxed-constexpr), any C++
 // compiler for the host. Nothing here may contract a multiplication and an addition or flush what

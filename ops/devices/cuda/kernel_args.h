@@ -14,8 +14,8 @@ enum { kCudaMaxSources = 64, kCudaMaxRows = 128 };
 enum { kCudaNumDTypes = 8 };
 
 /* covey_reduce_<dtype>: outputs[k][i] = post * (pre*inputs[0][i] op pre*inputs[1][i] op ...) /
- * divisor, for every k and i < count_elems: rules K1-K6 of core/base/kernels.h. An output may be
- * one of the inputs, never overlap one partly. */
+ * divisor, for every k and i < count_elems: kernels-K1 to kernels-K6 of core/base/kernels.h. An
+ * output may be one of the inputs, never overlap one partly. */
 typedef struct CudaReduceArgs {
   uint64_t inputs[kCudaMaxSources];
   uint64_t outputs[kCudaMaxSources];

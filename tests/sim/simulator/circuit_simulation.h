@@ -5,7 +5,7 @@
 //
 //  1. Every operation ends, and its result is right, over a circuit or staged; nothing is read
 //     before the user's event.
-//  2. Devices that do everything strictly in turn never stand still (rule N12).
+//  2. Devices that do everything strictly in turn never stand still (agree-N12).
 //  3. When a rank dies or a circuit fails every operation ends, as 1. has it or aborted, naming
 //     the rank; and then no device touches its memory any more.
 //  4. Where a rank has no library, two use one device or opening does not end, nothing is aborted.

@@ -94,7 +94,7 @@ void HostJournal::CheckVersion(const LedgerEntry& entry) {
   for (const std::byte byte : data) hash_ = (hash_ ^ static_cast<uint64_t>(byte)) * 1099511628211u;
 }
 
-// Rule W8, said another way than in core/partial/attendance.h.
+// replicated-W8, said another way than in core/partial/attendance.h.
 void HostJournal::CheckAttendance(int32_t rank, const RoundRecord& record) {
   const auto index = static_cast<size_t>(rank);
   const Contribution& c = record.contributions[index];

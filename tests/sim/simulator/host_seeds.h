@@ -10,7 +10,7 @@ namespace covey {
 inline constexpr uint64_t kHostSeeds[] = {
     34399,   // who finds that nobody can give a snapshot takes its seat along; a gift is under way
     101811,  // to who is then left alone: without a majority, which is not awaited (invariant 4)
-    109803,  // what it kept was decided in the place of what others took along (W7, leaving)
+    109803,  // what it kept was decided in the place of what others took along (replicated-W7c)
 };
 
 }  // namespace covey

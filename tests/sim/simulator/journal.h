@@ -2,16 +2,16 @@
 // and the rules that can be checked as things happen.
 //
 // Rules, by the number in PROTOCOL.md where it has one:
-//  N1   a begin carries the occurrence of an operation in flight, and what ends well is the one
-//       that was exchanged, in order
-//  N2   an answer answers an announcement; at rest every announcement has its answer
-//  N3   members that finish an exchange began it with the same entry; at rest they have begun the
-//       same exchanges with the same outcomes
-//  N4   who is done, is so after the begin of every member
-//  N10  a rank that has joined begins what it has not submitted, once; nobody else does
-//  N11  an aborted operation names a lost member, and a lost member that had finished it is no
-//       reason
-//  N14  what is dropped had ended on every member
+//  agree-N1   a begin carries the occurrence of an operation in flight, and what ends well is the
+//       one that was exchanged, in order
+//  agree-N2   an answer answers an announcement; at rest every announcement has its answer
+//  agree-N3   members that finish an exchange began it with the same entry; at rest they have begun
+//       the same exchanges with the same outcomes
+//  agree-N4   who is done, is so after the begin of every member
+//  agree-N10  a rank that has joined begins what it has not submitted, once; nobody else does
+//  agree-N11  an aborted operation names a lost member, and a lost member that had finished it is
+//       no reason
+//  agree-N14  what is dropped had ended on every member
 //  Every operation ends once. No rank has more unanswered messages under way than streams.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_JOURNAL_H_
 #define COVEY_TESTS_SIM_SIMULATOR_JOURNAL_H_

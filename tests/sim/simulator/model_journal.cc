@@ -212,7 +212,7 @@ void ModelJournal::CheckMember(int32_t rank, const Result& result, uint64_t vers
   contributed_[index] = c.last;
 }
 
-// Rule W8 for models, said another way than in core/partial/attendance.h.
+// partial-W8 for models, said another way than in core/partial/attendance.h.
 void ModelJournal::CheckAttendance(int32_t rank, const Result& result) {
   const auto index = static_cast<size_t>(rank);
   const uint64_t version = result.header.version;

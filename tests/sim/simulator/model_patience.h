@@ -1,5 +1,5 @@
 // How long a rank of the simulator of models has waited, at least, for each other one at versions
-// of all, as rule W9 counts it: from when half have come; less a twelfth of the time; from the
+// of all, as partial-W9 counts it: from when half have come; less a twelfth of the time; from the
 // start for who has come with the first half. After a settled version none is made: it waits for
 // nobody.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_MODEL_PATIENCE_H_

@@ -1,24 +1,27 @@
 // The simulator of rounds of models: like round_simulation.h, with ranks that train as WAGMA-SGD
 // has it. One seed repeats a run. What must hold:
 //
-//  1. Versions end once each, in order, and are not changed afterwards (W1, W10).
+//  1. Versions end once each, in order, and are not changed afterwards (partial-W1, partial-W10).
 //  2. A version has of every member the newest model it had offered when the version fired, or a
-//     newer one; each group's result is their mean, in rank order, bit for bit (W2, W5, W12).
+//     newer one; each group's result is their mean, in rank order, bit for bit (partial-W2,
+//     partial-W5, partial-W12).
 //  3. A rank has after its step the mean of its group, if its own model was in it, else
-//     (count * mean + own) / (count + 1), bit for bit (W6); if a version of all has passed it by
-//     the mean, and what it has done since it began from one unless a version has had that. In the
-//     end the mean alone if others have gone on with that, and it was missing.
+//     (count * mean + own) / (count + 1), bit for bit (partial-W6); if a version of all has passed
+//     it by the mean, and what it has done since it began from one unless a version has had that.
+//     In the end the mean alone if others have gone on with that, and it was missing.
 //  4. Versions wait for as many as the admission says, and every so-many-th for all that are
-//     waited for, unless it has expired; attendance is what the versions of all show (W4, W8).
-//  5. Ranks that run finish, whoever else has stopped wherever; where all do, with one model (W8).
+//     waited for, unless it has expired; attendance is what the versions of all show (partial-W4,
+//     partial-W8).
+//  5. Ranks that run finish, whoever else has stopped wherever; where all do, with one model
+//      (partial-W8).
 //  6. No model is in a version that is older than the last version of all before it, nor does who
 //     has been passed by one go on from before it.
-//  7. Nobody waits longer than max_wait for one that is slow, in however many versions of all (W9;
-//     model_patience.h).
+//  7. Nobody waits longer than max_wait for one that is slow, in however many versions of all
+//     (partial-W9; model_patience.h).
 //  8. Who looks at the model that another one offers has one that it has published, whole, or is
 //     told that it has none: nothing that is half of one and half of the next.
 //  9. Once a rank that lives has gone on from a final version without others, no other is made
-//     (none trains on here), and who comes to finish() later ends with it (W8).
+//     (none trains on here), and who comes to finish() later ends with it (partial-W8).
 #ifndef COVEY_TESTS_SIM_SIMULATOR_MODEL_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_MODEL_SIMULATION_H_
 

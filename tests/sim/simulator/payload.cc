@@ -61,7 +61,7 @@ void PutInteger(DType dtype, int64_t v, std::byte* to) {
   }
 }
 
-// v * scale / divisor as core/base/kernels.h says (K3, K4).
+// v * scale / divisor as core/base/kernels.h says (kernels-K3, kernels-K4).
 void PutScaled(DType dtype, int64_t v, double scale, size_t divisor, std::byte* to) {
   if (scale == 1.0 && divisor == 1) return PutInteger(dtype, v, to);
   const double scaled = static_cast<double>(v) * scale;
@@ -114,7 +114,7 @@ void PutReduced(Contributor who, const ProgramOp& op, size_t elem, std::byte* to
   PutScaled(spec.dtype, sum, spec.postscale, spec.average ? who.size : 1, to);
 }
 
-// How far from what is exact an element may be: every contribution by the codec's bound (rule D3),
+// How far from what is exact an element may be: every contribution by the codec's bound (codec-D3),
 // and the sums by what float32 rounds.
 double LargestError(const Spec& spec, size_t members) {
   if (spec.codec.empty()) return 0;

@@ -249,7 +249,7 @@ void RoundJournal::CheckVersion(uint64_t version) {
     hash_ = (hash_ ^ static_cast<uint64_t>(byte)) * 1099511628211u;
 }
 
-// Rule W8, said another way than in core/partial/attendance.h.
+// partial-W8, said another way than in core/partial/attendance.h.
 void RoundJournal::CheckAttendance(int32_t rank, const RecordHeader& header, const Contribution& c,
                                    uint64_t missing) {
   uint64_t* known = &missing_[static_cast<size_t>(rank)];
@@ -267,7 +267,7 @@ void RoundJournal::CheckAttendance(int32_t rank, const RecordHeader& header, con
   *known = expected;
 }
 
-// Rule W9. Its first step may be older: what is taken back while collected goes with the next.
+// partial-W9. Its first step may be older: what is taken back while collected goes with the next.
 void RoundJournal::CheckAge(int32_t rank, const RecordHeader& header, const Contribution& c) {
   if (rule_.staleness == 0 || header.expired || fewer_) return;
   oldest_ = std::max(oldest_, header.version - std::min(header.version, c.arrived));

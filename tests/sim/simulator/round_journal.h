@@ -52,7 +52,7 @@ class RoundJournal {
   // Enough members have come for the next version, as the memory is now: nobody may take it that
   // max_wait is over. The answer is that version, or 0.
   uint64_t IsMet() const;
-  // Rule W4: in a warm-up, and where the rounds may end.
+  // partial-W4: in a warm-up, and where the rounds may end.
   bool WaitsForAll(uint64_t version) const;
   // At the end. `runs`: this rank was neither stopped nor killed; `flushed`: all have finished.
   // By who has published it: it will be in no version.

@@ -14,7 +14,7 @@
 //   step RANKS                    each in turn makes passes until nothing moves
 //   pass RANKS                    each makes one pass
 //   run                           everybody steps in turn until nothing moves anywhere
-//   wait RANK NAME                the rank waits (rule N6): passes until NAME has ended or nothing
+//   wait RANK NAME                the rank waits (agree-N6): passes until NAME has ended or nothing
 //                                 moves
 //   hold FROM TO, release FROM TO messages FROM -> TO stay under way from now on, or go on
 //   kill RANK                     it is gone; peers notice when time has advanced by 50 ms

@@ -1,6 +1,6 @@
-// Goal: the kernels compute what K1-K6 of kernels.h promise. Method: every kernel, the reference
-// included, against values worked out by hand; half precision for every bit pattern and around
-// every point where rounding turns.
+// Goal: the kernels compute what kernels-K1 to kernels-K6 of kernels.h promise. Method: every
+// kernel, the reference included, against values worked out by hand; half precision for every bit
+// pattern and around every point where rounding turns.
 #include <gtest/gtest.h>
 
 #include <bit>

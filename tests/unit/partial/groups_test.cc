@@ -1,6 +1,6 @@
-// Goal: rule W12: the groups of every version divide the members, for any sizes; averaging in them
-// moves no mean and comes to the mean of all: exactly where it can.
-// Method: all sizes to 1024 for what is counted; models as vectors of numbers for what is averaged.
+// Goal: partial-W12: the groups of every version divide the members, for any sizes; averaging in
+// them moves no mean and comes to the mean of all: exactly where it can. Method: all sizes to 1024
+// for what is counted; models as vectors of numbers for what is averaged.
 #include "core/partial/groups.h"
 
 #include <gtest/gtest.h>

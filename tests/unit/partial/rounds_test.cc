@@ -1,8 +1,8 @@
 // Goal: when all come, a version is the sum of all in rank order, bit for bit, as an allreduce has
 // it (T11), and every rank reads that, for any number of ranks; nobody takes it that there is no
-// one to give a snapshot before it has seen all others in the same need twice (W10); finish() that
-// ends without a rank settles the last version until one of the others trains on (W8).
-// Method: ranks in turn on one thread: all publish, one makes the version, all read.
+// one to give a snapshot before it has seen all others in the same need twice (partial-W10);
+// finish() that ends without a rank settles the last version until one of the others trains on
+// (partial-W8). Method: ranks in turn on one thread: all publish, one makes the version, all read.
 #include "core/partial/rounds.h"
 
 #include <gtest/gtest.h>

@@ -64,7 +64,7 @@ inline bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   });
 }
 
-// D1, D2 and D3 on `elements`.
+// codec-D1, codec-D2 and codec-D3 on `elements`.
 inline void ExpectRules(const ChosenCodec& c, const std::vector<float>& elements) {
   const std::vector<std::byte> code = Encoded(ScalarKernels(), c, elements);
   const std::vector<float> back = Decoded(ScalarKernels(), c, code, elements.size());
