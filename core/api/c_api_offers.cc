@@ -7,7 +7,7 @@
 namespace covey {
 namespace {
 
-constexpr size_t kShardBytes = 256 * 1024;  // of a sum, so that it and a few slots lie in a L2
+constexpr size_t kShardBytes = 256 * 1024;  // of a sum: so a few slots fit a core's cache, too
 
 // A member's proposal as it travels.
 struct BlockOffer {

@@ -69,7 +69,7 @@ Status CheckNetwork(const Use& use, const std::string& method, const MethodRound
   return Status::Ok();
 }
 
-// Alike on all members: they agree on the shape, or are refused for that.
+// partial-W15: alike on all members: they agree on the shape, or are refused for that.
 Status CheckMemory(const RoundsPort& port, size_t limit_bytes, const std::string& name) {
   const std::vector<size_t> lengths = port.MemberBytes();
   const auto most = std::max_element(lengths.begin(), lengths.end());

@@ -252,12 +252,11 @@ std::vector<Seat::Silence> Seat::HeldUpBy(Time now) const {
   return silences;
 }
 
-// As of one beat. replicated-W11: it was written after this seat's nulls, which are not kept, had
-// come. A dead rank has finished when the leader says so: this seat may hear of the loss before it
-// hears of the versions that the rank was in.
+// As of one beat. A dead rank has finished when the leader says so: this seat may hear of the loss
+// before it hears of the versions that the rank was in.
 bool Seat::IsFlushed() {
   const auto self = static_cast<size_t>(options_.self);
-  // replicated-W7d: all that is known as decided has been read here.
+  // replicated-W7d: all that is known as decided has come. replicated-W11: so have its own nulls.
   bool all = pieces_.empty() && view_.attempt == attempt_ && view_.quiet &&
              view_.executed == executed() && executed() >= known_ &&
              view_.standings[self] == standing_;
