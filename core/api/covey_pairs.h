@@ -5,7 +5,7 @@
  * it has become and averages it with one other member's, as the method's `topology` says, whatever
  * that one is doing: stopped or killed members hold up nobody. Others may do the same with this
  * rank's model meanwhile; what they have moved it by comes back with the next step. Every update
- * counts once, and averaging moves no mean. core/gossip/README.md has the rules.
+ * counts once, and averaging moves no mean. core/PROTOCOL.md has the rules.
  *
  * Where functions take a model: spans[i] is the address of span i, memory of the caller's own that
  * it trains on. One thread at a time per pairs. */

@@ -8,7 +8,7 @@
  * once. Whoever waits in these functions does the work: a member that is stopped or killed,
  * wherever, holds up the others for at most `max_wait`, and only when they are too few for `admit`;
  * then it is overdue, and not waited for until it keeps up again.
- * core/partial/README.md has the rules.
+ * core/PROTOCOL.md has the rules.
  *
  * Members that share no memory (COVEY_TRANSPORT=mpi) write letters, which Covey's own thread
  * carries (core/replicated/README.md). All of this holds there too, for gradients, while a majority

@@ -14,7 +14,7 @@
 // With codec=NAME what two ranks exchange is quantised as in swarm.cc, which says how.
 // Source: X. Lian, W. Zhang, C. Zhang, J. Liu, "Asynchronous Decentralized Parallel Stochastic
 // Gradient Descent", ICML 2018, arXiv:1710.06952. Released codes overwrite a model that an exchange
-// and an update change at once; here both count (core/gossip/README.md).
+// and an update change at once; here both count (gossip-P1).
 // Bytes per rank and step, on one host: 2 m read and 2 m written by who begins, 2 m by who does
 // not, and 2 m more when somebody has averaged with it.
 //
