@@ -15,7 +15,7 @@ import subprocess
 import unittest
 from typing import Callable, Dict, Iterable, Tuple
 
-from tidy import includes, layers, shape, source, words
+from tidy import includes, layers, rules, shape, source, words
 from tidy.source import Finding
 
 _RATCHET = "tests/tidy_ratchet.txt"
@@ -104,6 +104,18 @@ class TidyTest(unittest.TestCase):
     def test_importing_covey_imports_no_framework(self) -> None:
         self.check(words.framework_imports)
 
+    def test_branches_that_mutants_change_name_their_rule(self) -> None:
+        self.check(rules.near_mutants)
+
+    def test_rules_that_are_named_are_on_their_page_and_mutants_too(self) -> None:
+        self.check(rules.of_page)
+
+    def test_rules_are_named_with_their_module(self) -> None:
+        self.check(rules.bare)
+
+    def test_no_text_of_core_corrects_another(self) -> None:
+        self.check(rules.history)
+
     def test_c_is_laid_out_by_clang_format(self) -> None:
         """That of version 14: another lays out otherwise."""
         tool = shutil.which("clang-format-14")
@@ -119,6 +131,7 @@ RULES = (
     layers.depths, layers.folders, shape.file_length,
     shape.function_length, shape.columns, shape.headers, shape.test_places, shape.readmes,
     shape.top_level, words.banned, words.mutable_state, words.marks, words.framework_imports,
+    rules.near_mutants, rules.of_page, rules.bare, rules.history,
 )
 
 

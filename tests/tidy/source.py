@@ -71,6 +71,17 @@ def code(path: str) -> str:
     return _TOKENS.sub(_blank, re.sub(r"(?<=\d)'(?=\d)", "0", read(path)))
 
 
+@functools.lru_cache(maxsize=None)
+def comments(path: str) -> Tuple[str, ...]:
+    """The lines of C or C++ with everything but comments blanked."""
+    text = re.sub(r"(?<=\d)'(?=\d)", "0", read(path))
+    kept = list(re.sub(r"[^\n]", " ", text))
+    for match in _TOKENS.finditer(text):
+        if match.group()[0] == "/":
+            kept[match.start() : match.end()] = match.group()
+    return tuple("".join(kept).split("\n"))
+
+
 def line_of(text: str, offset: int) -> int:
     """The number of the line that holds this offset."""
     return text.count("\n", 0, offset) + 1
