@@ -153,6 +153,12 @@ class RulesTest(unittest.TestCase):
         self.assertNotRegex(code, "throw|try|catch")
         self.assertEqual(code.count("\n"), text.count("\n"))
 
+    def test_a_change_begins_where_the_texts_differ(self) -> None:
+        change = rules.mutate.Change("path", 2, "  a;\n  b;\n", "  a;\n  c;\n")
+        self.assertEqual(rules.changed_lines("  a;\n  b;\n}\n  a;\n  b;\n", change), [2, 5])
+        more = rules.mutate.Change("path", 1, "  a;\n", "  a;\n  b;\n")
+        self.assertEqual(rules.changed_lines("{\n  a;\n}\n", more), [2])
+
     def test_a_lambda_and_a_type_are_no_function(self) -> None:
         self.assertEqual(source._kind_of("struct Leaf final ", ()), "type")
         self.assertEqual(source._kind_of("namespace covey ", ()), "namespace")

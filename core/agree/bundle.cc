@@ -33,9 +33,8 @@ Bundle::Bundle(const Message& freeze, const Group* group, std::vector<Stream*> s
 }
 
 void Bundle::Switch(const Message& plan) {
+  // agree-N9: the agreed depth, three at least: a slower member still reads the slot before.
   carrier.channel =
-      // agree-N9: the depth is the agreed one, three at least: a slower member still reads the slot
-      // before.
       Channel{.blocks = plan.blocks, .slot_bytes = plan.slot_bytes, .depth = plan.depth};
   carrier.proposed_slot_bytes = 0;
   Time first = kNever;

@@ -99,6 +99,7 @@ void Coordinator::OnAnnounce(Rank from, Message message, Time now, std::vector<E
     return;  // a malformed announcement: its sender is not in its own group
   pending.announced[static_cast<size_t>(member - pending.members.begin())] = std::move(message);
   const auto& all = pending.announced;
+  // agree-N2: the answer comes once all have announced, and is the same for all.
   if (!std::all_of(all.begin(), all.end(), [](const auto& a) { return a.has_value(); })) return;
 
   const Message answer = Decide(id, pending);
@@ -110,7 +111,7 @@ void Coordinator::OnAnnounce(Rank from, Message message, Time now, std::vector<E
 
 void Coordinator::Retire(Message idle, std::vector<Envelope>* outbox) {
   const uint64_t group = idle.id.group;
-  // agree-N14: a join waits for the last DROPPED, so that all ranks count occurrences alike.
+  // agree-N14: nothing of the world is retired while a rank has joined: two counts would meet.
   if (group == 0 && !joined_.empty()) return;
   retirement_.Begin(
       std::move(idle), next_entry_++,
@@ -128,8 +129,9 @@ void Coordinator::OnDropped(Rank from, const Message& message, std::vector<Envel
 }
 
 void Coordinator::OnJoin(Rank from, std::vector<Envelope>* outbox) {
-  // agree-N14: nothing of the world is retired while a rank has joined: two counts would meet.
+  // agree-N14: a join waits for the last DROPPED, so that all ranks count occurrences alike.
   if (retirement_.IsUnderWay(0)) return late_joins_.push_back(from);
+  // agree-N10: each rank joins once; the last one ends the join of all.
   if (std::find(joined_.begin(), joined_.end(), ToInt(from)) != joined_.end()) return;  // malformed
   joined_.push_back(ToInt(from));
   Message told{.type = MessageType::kJoined, .ranks = joined_};
@@ -173,6 +175,7 @@ Message Coordinator::Agreed(const OperationId& id, const Pending& pending) {
                       "no shared memory left on rank " + std::to_string(pending.members[i]) +
                           " for its landing space; raise COVEY_ARENA_BYTES");
     agreed.slot_bytes = announced.slot_bytes;
+    // agree-N9: all use the smallest depth that a member has room for.
     agreed.depth =
         agreed.blocks.empty() ? announced.depth : std::min(agreed.depth, announced.depth);
     agreed.blocks.push_back(announced.blocks[0]);

@@ -46,6 +46,7 @@ void Join::Submit(Request* join) {
 void Join::Progress(const Negotiator& negotiator, Time now) {
   if (abort_at_ <= now) Abort(aborted_);
   if (join_ == nullptr || said_) return;
+  // agree-N10: a rank joins when nothing of the world is in flight on it.
   for (const auto& stream : negotiator.streams())
     if (IsWorld(*stream) && stream->Front() != nullptr) return;
   said_ = true;
@@ -53,6 +54,7 @@ void Join::Progress(const Negotiator& negotiator, Time now) {
 }
 
 Status Join::Check(const Request& request) const {
+  // agree-N10: a rank that has joined submits nothing more.
   if (!said_ || request.group->key != 0) return Status::Ok();
   return Status::InvalidArgument(std::string(NameOf(request.kind)) + " '" + request.name +
                                  "': this rank has joined; submit it after join() has returned");
@@ -60,6 +62,7 @@ Status Join::Check(const Request& request) const {
 
 bool Join::Leads() const {
   if (joined_.empty() || said_) return false;
+  // agree-N10: the lowest rank that has not joined tells the joined ones.
   for (int32_t r = 0; r < ToInt(self_); ++r)
     if (std::find(joined_.begin(), joined_.end(), r) == joined_.end()) return false;
   return true;
@@ -121,6 +124,7 @@ Request* Join::OnShadow(const Message& message, const Negotiator& negotiator, Ti
   request.form = signature.form;
   request.submitted_at = now;
   request.shadow = true;
+  // agree-N10: only a user can receive such a result: the operation is an error on all ranks.
   if (!CanTakePart(signature))
     request.refusal = Status::Unsupported(
         "rank " + std::to_string(ToInt(self_)) +
@@ -147,6 +151,7 @@ void Join::OnShadowEnded(Request* shadow) {
 }
 
 void Join::OnLoss(const Status& why, Time now) {
+  // agree-N10: at once, if this rank has not joined; else the end of the join may be under way.
   if (!said_) return Abort(why);
   if (aborted_.ok()) aborted_ = why;
   abort_at_ = std::min(abort_at_, now + kLastWords);

@@ -88,6 +88,7 @@ const Stream& Negotiator::Submit(Request* request) {
   stream->waiting.push_back(request);
   stream->last_submitted = request->submitted_at;
   stream->last_used = ++submissions_;
+  // agree-N1: one exchange of a stream at a time: a later request waits for its turn.
   const bool is_front = stream->Front() == request;
   if (is_front && (stream->state == StreamState::kIdle || stream->state == StreamState::kBroken))
     Advance(stream);
@@ -99,12 +100,17 @@ void Negotiator::Advance(Stream* stream) {
   if (front == nullptr) return;
   if (stream->state == StreamState::kBroken)
     return Apply(stream, Event::kLoss, nullptr, stream->broken);
+  // agree-N11: a group that has lost a member begins nothing more.
   if (const Status lost = LossIn(*stream->group); !lost.ok())
     return Apply(stream, Event::kLoss, nullptr, lost);
+  // agree-N8: frozen, by a plan that is being changed or a name that is being retired.
   if (stream->occurrence >= stream->frozen_from) return Apply(stream, Event::kFrozen, nullptr, {});
+  // agree-N7: this occurrence travels with its bundle.
   if (stream->bundle != nullptr && stream->bundle->Takes(*stream))
     return Apply(stream, Event::kBundled, nullptr, {});
+  // agree-N2: the first occurrence is announced: there is no landing space to begin in.
   if (!stream->channel.Exists()) return Apply(stream, Event::kNoChannel, nullptr, {});
+  // agree-N3: a known signature begins in-band, without a message.
   const bool known = MatchingEntry(stream, *front) != nullptr;
   Apply(stream, known ? Event::kKnown : Event::kDeviates, nullptr, {});
 }
@@ -113,6 +119,7 @@ void Negotiator::Advance(Stream* stream) {
 // through its entries (unnamed requests of a training step) finds each at once: the one after the
 // last.
 const Entry* Negotiator::MatchingEntry(Stream* stream, const Request& request) {
+  // agree-N5: a request that is refused here fits no entry, so all members hear of it.
   if (!request.refusal.ok()) return nullptr;
   const size_t count = stream->entries.size();
   for (size_t step = 0; step < count; ++step) {
@@ -190,11 +197,12 @@ void Negotiator::Adopt(Stream* stream, const Message& agreed) {
     const size_t me = static_cast<size_t>(ToInt(stream->group->my_index));
     // agree-N9: AGREED says that all members have left the old block.
     if (channel.Exists()) blocks_->Free(channel.blocks[me]);
+    // agree-N9: three slots at least: a slower member still reads the slot before.
     channel =
-        // agree-N9: three slots at least: a slower member still reads the slot before.
         Channel{.blocks = agreed.blocks, .slot_bytes = agreed.slot_bytes, .depth = agreed.depth};
     stream->proposed_slot_bytes = 0;
   }
+  // agree-N2: all members drop their entries at the same AGREED, so the lists stay equal.
   if (stream->entries.size() >= options_.cache_capacity) stream->entries.clear();
   stream->entries.push_back({agreed.entry, SignatureOf(*stream->Front())});
   stream->last_entry = stream->entries.size() - 1;
@@ -203,6 +211,7 @@ void Negotiator::Adopt(Stream* stream, const Message& agreed) {
 
 void Negotiator::OnAnswer(const Message& m) {
   Stream* stream = Find(m.id);
+  // agree-N1: an answer belongs to one occurrence.
   if (stream == nullptr || stream->occurrence != m.id.occurrence) return;  // broken meanwhile
   if (m.type == MessageType::kAgreed) return Apply(stream, Event::kAgreed, &m, {});
   DropProposal(stream);
@@ -222,6 +231,7 @@ void Negotiator::OnExchangeEnd(Stream* stream, ExchangeEnd end, Status why) {
   if (stream->carries != nullptr) return OnBundleEnd(stream->carries, end, why);
   if (end == ExchangeEnd::kDone) return Apply(stream, Event::kDone, nullptr, {});
   if (end == ExchangeEnd::kAborted) return Apply(stream, Event::kAborted, nullptr, why);
+  // agree-N11: a void exchange of such a group is not announced: no answer would come.
   if (const Status lost = LossIn(*stream->group); !lost.ok())
     return Apply(stream, Event::kAborted, nullptr, lost);
   Apply(stream, Event::kVoid, nullptr, {});

@@ -33,6 +33,7 @@ void Negotiator::OnFreeze(const Message& message) {
   const Group* group = streams[0]->group;
   auto bundle = std::make_unique<Bundle>(message, group, std::move(streams));
   bundle->carrier.proposed_slot_bytes = message.slot_bytes;
+  // agree-N9: the landing space of the bundle is reserved before the answer.
   bundle->carrier.proposed_block =
       blocks_->Alloc(message.slot_bytes, group->members.size(), &answer.depth);
   answer.blocks = {bundle->carrier.proposed_block};
@@ -45,6 +46,7 @@ void Negotiator::OnSwitch(const Message& message) {
   if (bundle == nullptr || message.members.size() != bundle->members.size()) return;
   const std::vector<Stream*> streams = bundle->members;
   const uint64_t block = bundle->carrier.proposed_block;
+  // agree-N9: a member has no landing space: the plan is dropped and streams go on alone.
   if (message.blocks.empty()) {
     if (block != ~uint64_t{0}) blocks_->Free(block);
     bundles_.erase({message.id.group, message.entry});
@@ -63,10 +65,12 @@ void Negotiator::OnSwitch(const Message& message) {
 void Negotiator::Hold(Stream* stream) {
   Bundle* bundle = stream->bundle;
   const Entry* entry = MatchingEntry(stream, *stream->Front());
+  // agree-N5: the front fits another entry than the planned one: this bundle begins void.
   if (entry == nullptr || entry->id != stream->planned_entry) return Break(bundle, true);
   if (bundle->held == 0) filling_.push_back(bundle);
   bundle->Hold(*stream->Front());
   ++holds_;
+  // agree-N7: the bundle begins when all its members are here.
   if (!bundle->Full() || bundle->carrier.state != StreamState::kIdle) return;
   bundle->Concatenate();
   for (Stream* member : bundle->members) Apply(member, Event::kMove, nullptr, {});
@@ -89,6 +93,7 @@ void Negotiator::Break(Bundle* bundle, bool tell) {
 
 void Negotiator::OnBreak(const Message& message) {
   Bundle* bundle = FindBundle(message);
+  // agree-N5: a BREAK of an exchange that is over says nothing.
   if (bundle == nullptr || message.id.occurrence < bundle->carrier.occurrence) return;
   bundle->broken_at = message.id.occurrence;
   if (bundle->broken_at == bundle->carrier.occurrence) Break(bundle, false);
@@ -108,6 +113,7 @@ void Negotiator::OnBundleEnd(Bundle* bundle, ExchangeEnd end, const Status& why)
   std::erase(filling_, bundle);
   bundle->Next(was_void);
   for (Stream* member : bundle->members) {
+    // agree-N7: dissolved: its streams travel alone from here on.
     if (bundle->dissolved) member->bundle = nullptr;
     if (member->state == StreamState::kMoving)
       Apply(member, was_void ? Event::kThaw : Event::kDone, nullptr, {});

@@ -84,6 +84,7 @@ bool Negotiator::TakeIdle(Message* idle) {
 uint64_t Negotiator::IdleAt(uint64_t group, const PlanMember& item) const {
   const auto found = bundles_.find({group, item.entry});
   const Bundle* bundle = found == bundles_.end() ? nullptr : found->second.get();
+  // agree-N14: a bundle goes with all its streams, or none of them does.
   if (bundle != nullptr && !IsIdle(*bundle)) return kNoOccurrence;
   if (item.stream.empty()) return bundle == nullptr ? kNoOccurrence : bundle->carrier.occurrence;
   const Stream* stream = Find({group, item.stream, 0});
@@ -149,6 +150,7 @@ void Negotiator::Drop(Stream* stream) {
     const uint64_t hash = KeyHash()({stream->group->key, stream->name});
     returned_[hash % returned_.size()] = {hash, stream->patience};
   }
+  // agree-N14: a request that came between IDLE and DROP is the first of the new count.
   if (stream->Front() != nullptr) {
     stream->patience *= kMorePatience;
     return;

@@ -28,6 +28,7 @@ bool SameClass(const Signature& a, const Signature& b) {
 bool Together(const Candidate& a, const Candidate& b, Time window) {
   for (size_t i = 0; i < a.waits.size(); ++i) {
     const Time apart = b.submitted_at[i] - a.submitted_at[i];
+    // agree-N7: on every rank: no wait in between, and within the window of its own clock.
     if (a.waits[i] != b.waits[i] || apart > window || -apart > window) return false;
   }
   return true;
@@ -75,6 +76,7 @@ void Planner::OnAgreed(const OperationId& id, uint32_t entry, const std::vector<
   if (!state.considered.insert(id.stream).second) return;
   const Signature& signature = announced[0]->signature;
   const size_t length_bytes = signature.LengthBytes();
+  // agree-N7: candidates are of kinds that fuse, and small enough to gain by travelling together.
   if (!TraitsOf(signature.kind).fuses || length_bytes > rules_.threshold_bytes) return;
   Candidate& candidate = state.candidates.emplace_back();
   candidate.stream = id.stream;
@@ -125,6 +127,7 @@ void Planner::OnFrozen(Rank from, const Message& answer, std::vector<Envelope>* 
   if (member == freezing.members.end() || answer.blocks.size() != 1) return;  // malformed
   freezing.answers[static_cast<size_t>(member - freezing.members.begin())] = answer;
   const auto& answers = freezing.answers;
+  // agree-N8: SWITCH comes once all members have answered, and is the same for all.
   if (!std::all_of(answers.begin(), answers.end(), [](const auto& a) { return a.has_value(); }))
     return;
   const Message plan = Switch(freezing);
@@ -145,6 +148,7 @@ Message Planner::Switch(const Freezing& freezing) {
     for (size_t i = 0; i < plan.members.size() && i < answer->members.size(); ++i)
       ahead = std::max(ahead, answer->members[i].occurrence - plan.members[i].occurrence);
   }
+  // agree-N8: one distance for all streams, so that a step is bundled as a whole.
   for (PlanMember& member : plan.members) member.occurrence += ahead;
   if (!room) plan.blocks.clear();  // somebody has no landing space left: the streams go on alone
   return plan;

@@ -22,6 +22,7 @@ std::set<uint32_t> BundlesOf(const std::vector<PlanMember>& items, Predicate is_
 void Retirement::Begin(Message idle, uint32_t number,
                        const std::function<bool(const PlanMember&)>& must_stay,
                        std::vector<Envelope>* outbox) {
+  // agree-N14: one retirement of a group at a time: the next begins after the last DROPPED.
   if (IsUnderWay(idle.id.group)) return;
   const std::set<uint32_t> staying = BundlesOf(idle.members, must_stay);
   std::erase_if(idle.members, [&](const PlanMember& item) {
@@ -67,6 +68,7 @@ std::vector<std::string> Retirement::OnIdle(Rank from, const Message& answer,
       drop.members, [](const PlanMember& item) { return item.occurrence == kNoOccurrence; });
   std::vector<std::string> names;
   for (PlanMember& item : drop.members) {
+    // agree-N14: if one stream of a bundle stays, all do.
     if (staying.contains(item.entry)) item.occurrence = kNoOccurrence;
     if (item.occurrence != kNoOccurrence && !item.stream.empty()) names.push_back(item.stream);
   }

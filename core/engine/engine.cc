@@ -168,7 +168,7 @@ Engine::Turn Engine::DriveUntilIdle() {
   transport_->SetParked(turn.idle ? Sleeper::kMailOnly : Sleeper::kEngine);
   progress_lock_.store(false);
   if (sleepers_.load() > 0) NotifySleepers();
-  // A waiter that takes over sees to what is left.
+  // engine-E2: a waiter that takes over sees to what is left.
   if (claims_.load() > 0) {
     turn.again = false;
     return turn;
@@ -194,6 +194,7 @@ bool Engine::DriveUntil(const std::atomic<bool>& ended, Time deadline) {
     } else {
       DriveFor(ended, deadline);
       Release();
+      // engine-E3: after the lock is released: a callback may take the interpreter's lock.
       if (queue_->HasCallbacks()) queue_->RunCallbacks();
     }
     if (ended.load(std::memory_order_acquire)) break;

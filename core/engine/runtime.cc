@@ -217,6 +217,7 @@ void Runtime::WatchPeers(Time now) {
     join_.OnLoss(
         Status::Aborted("rank " + std::to_string(ToInt(loss.rank)) + " " + loss.how, loss.rank),
         now);
+    // agree-N11: peers learn from the cells of these streams that this rank begins nothing more.
     for (const auto& stream : negotiator_.streams()) CloseIfLost(*stream);
     negotiator_.ForEachCarrier([this](const Stream& carrier) { CloseIfLost(carrier); });
   }
@@ -306,11 +307,12 @@ void Runtime::SendAll(bool* moved) {
   for (std::vector<Envelope>* outbox :
        {&negotiator_.outbox(), &coordinator_outbox_, &join_.outbox()}) {
     for (const Envelope& envelope : *outbox) {
+      // agree-N13: counted is what agrees on something; reports of stalls do not.
       counters_.coordinator_messages += Agrees(envelope.message.type);
       if (options_.observer != nullptr)
         options_.observer->OnSend(transport_->rank(), envelope.to, envelope.message);
+      // engine-E5: a report that finds no room may be dropped: a later one says the same.
       pending_.push_back(
-          // engine-E5: a report that finds no room may be dropped: a later one says the same.
           {envelope.to, EncodeMessage(envelope.message), !Agrees(envelope.message.type)});
       CHECK(pending_.back().bytes.size() <= transport_->MaxMessageBytes(),
             "a message longer than a mailbox");

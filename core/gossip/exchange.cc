@@ -55,6 +55,8 @@ void PairExchange::Decide(int32_t initiator, uint64_t number, const PairRecord& 
   uint64_t* word = memory_->RecordWordAt(initiator);
   RecordWord decision = RecordWord::Of(words_->Load(word));
   if (decision == RecordWord{RecordState::kOpen, number}) {
+    // gossip-P3: all helpers engage the lower member first, so two exchanges never block each
+    // other.
     const bool is_lower = initiator < record.partner;
     const bool both = Engage(is_lower ? initiator : record.partner,
                              is_lower ? record.own : record.others, engaged) &&
@@ -65,6 +67,7 @@ void PairExchange::Decide(int32_t initiator, uint64_t number, const PairRecord& 
     words_->CompareExchange(word, decision.Word(), RecordWord{state, number}.Word());
     decision = RecordWord::Of(words_->Load(word));
   }
+  // gossip-P4: numbers tell this exchange from a later one of the same initiator.
   if (decision.number != number) return;  // it is over: no word names it any more
   const bool committed = decision.state == RecordState::kCommitted;
   for (const bool own : {true, false}) {

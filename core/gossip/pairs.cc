@@ -61,6 +61,7 @@ void Pairs::Update(std::span<void* const> model) {
       Put({const_cast<const void* const*>(model.data()), model.size()}, buffer);
     else
       Merge(model, memory_->Buffer(current), memory_->Buffer(self_, buffer));
+    // gossip-P1: others have changed the model meanwhile: the progress is added to that one.
     if (!Publish(current, buffer)) continue;
     base_ = buffer;
     if (is_own) return;
@@ -112,6 +113,7 @@ Pairs::Outcome Pairs::Propose(int32_t partner, const Room& room, PairRecord* rec
     return Outcome::kNoRoom;
   }
   record->buffer = free[0];
+  // gossip-P8: with a codec each side has a result of its own; else the mean is written once.
   record->others_buffer = coded_ ? free[1] : free[0];
   return Outcome::kDone;
 }
@@ -151,6 +153,7 @@ bool Pairs::Look(int32_t member, std::span<void* const> to) {
   const ModelWord model = exchange_.Settled(member);
   if (model.number == 0) return false;
   Take(memory_->Buffer(model), to);
+  // gossip-P2: a copy is right if the word is unchanged: then its buffer was not written.
   return words_->Load(memory_->ModelAt(member)) == model.Word();
 }
 
@@ -209,6 +212,7 @@ std::vector<int32_t> Pairs::Unfinished() {
   for (;;) {
     BuryLost();
     const EndWord end = EndWord::Of(words_->Load(memory_->EndAt()));
+    // gossip-P5: the end of the epoch is one word: it has ended for all.
     if (end.HasEnded(epoch_)) return {};
     std::vector<int32_t> unfinished;
     for (int32_t i = 0; i < memory_->size(); ++i) {
@@ -231,6 +235,7 @@ std::vector<ModelWord> Pairs::AllSettled() {
     models.resize(static_cast<size_t>(memory_->size()));
     for (int32_t i = 0; i < memory_->size(); ++i) {
       const ModelWord model = exchange_.Settled(i);
+      // gossip-P5: the mean is of all models as they are at one moment.
       again |= model.Word() != models[static_cast<size_t>(i)].Word();
       models[static_cast<size_t>(i)] = model;
     }

@@ -19,6 +19,7 @@ int32_t AdmissionRule::Wanted(int32_t active) const {
 }
 
 bool AdmissionRule::IsMet(const std::vector<Counted>& counted, uint64_t version) const {
+  // partial-W4a: one of the drawn members suffices.
   if (drawn > 0) return HasOneDrawnArrived(counted, drawn, seed, version);
   const auto arrived =
       std::count_if(counted.begin(), counted.end(), [](const Counted& one) { return one.arrived; });
@@ -33,10 +34,12 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& los
   bool any = false;
   // partial-W8c: once others have settled the last version, no other is made without them.
   if (HasEnded(lost, &any)) return Rest(version, waiter, any, now);
+  // partial-W8b: all have finished: what is sealed makes one more version, of models the final one.
   if (count.active == 0 && !count.others) {
     if (!memory_->models().on()) return {.at = count.sealed ? now : kNever};
     return {.at = IsLeft(count, version) ? now : kNever, .final = true};
   }
+  // partial-W8a: only overdue members are left: the first of them that arrives is enough.
   if (count.active == 0 && count.others_arrived) return {.at = now};
   if (count.active > 0 && count.arrived == count.active) {
     const bool waits = count.coming && MayEndWith(version);
@@ -49,6 +52,7 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& los
     // partial-W4: every waiter fires, not the k-th alone: that one may have been stopped.
     answer.at = MetAt(version, now) + rule.grace;
   }
+  // partial-W8: only a rank that has arrived, or finished, fires when its max_wait is over.
   if (!waiter.finished && waiter.step < version) return answer;
   const Time over_at = OverAt(version, waiter, now);
   const bool is_left = IsLeft(count, version);
@@ -208,6 +212,7 @@ void Arrivals::OnFired(uint64_t version, Time max_wait, Time now) {
 
 // What counts of the time since the last look.
 Time Arrivals::SinceLook(Time max_wait, Time now) {
+  // partial-W8: time in which this rank was stopped itself counts as a quarter of max_wait at most.
   return std::min(now - std::exchange(seen_at_, now), max_wait / kLooks);
 }
 

@@ -30,6 +30,7 @@ Attendance After(const ModelRule& models, const Attendance& before, const Turn& 
   } else if (pick.excused) {
     after.missing = 0;
   } else if (before.overdue() ? Tells(models, turn) : turn.expired && step < turn.version()) {
+    // partial-W8a: not there when max_wait expired, or late again: overdue.
     after.missing = Attendance::kUntilTrusted;
   }
   return after;

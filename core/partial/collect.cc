@@ -13,6 +13,7 @@ bool IsOffered(const ModelRule& models, const Turn& turn, const SlotWord& slot,
   // partial-W14: a gradient that a dead member has sealed still counts, once.
   if (!models.on()) return slot.state == SlotState::kSealed;
   if (slot.state == SlotState::kOpen) return false;
+  // partial-W14: a model of a dead member counts in one version, not in later ones too.
   if (owner.lost && slot.state == SlotState::kTaken) return false;
   // partial-W12: a model that a version of all has passed by is not averaged any more.
   return (turn.final && owner.finished) || !models.IsTooOld(slot.step, turn.version());
@@ -42,6 +43,7 @@ Pick Decide(const RoundMemory& memory, SharedWords* words, int32_t member, bool 
   for (;;) {
     const uint64_t before = words->Load(at_slot);
     const Pick pick = Pick::Of(words->Load(at_pick));
+    // partial-W5: a later pick says that this version is over.
     if (pick.version > version) return pick;
     if (pick.version == version && pick.fate != Fate::kAsked) return pick;
     // partial-W5: the slot is seen before and after the pick, or a taken one looks unsealed.
@@ -53,6 +55,7 @@ Pick Decide(const RoundMemory& memory, SharedWords* words, int32_t member, bool 
       const Standing standing{words->Load(memory.MemberAt(member))};
       next = FirstFate(models, turn, slot, {.lost = lost, .finished = standing.finished()});
     } else if (!pick.Names(slot) || slot.state == SlotState::kOpen) {
+      // partial-W2: the owner took its seal back before it was collected.
       next.fate = Fate::kOut;
     } else if (slot.state == SlotState::kTaken) {
       next.fate = Fate::kIn;

@@ -13,6 +13,7 @@ uint64_t PriorityOf(const Counted& one, uint64_t seed, uint64_t version) {
 
 }  // namespace
 
+// partial-W4a: priorities follow from seed and version, so all ranks draw the same members.
 bool HasOneDrawnArrived(const std::vector<Counted>& counted, int32_t count, uint64_t seed,
                         uint64_t version) {
   return std::any_of(counted.begin(), counted.end(), [&](const Counted& one) {

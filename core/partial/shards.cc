@@ -9,7 +9,7 @@
 namespace covey {
 namespace {
 
-// Who is late counts: its gradient comes later, by the same measure. That of a null never comes.
+// A late gradient counts: it comes later, divided alike.
 int32_t DivisorOf(const RoundMemory& memory, const std::vector<Pick>& picks) {
   int32_t divisor = 0;
   for (int32_t i = 0; i < memory.size(); ++i) {
@@ -63,6 +63,7 @@ bool Shards::Claim(const Turn& turn, size_t* shard) {
   for (;;) {
     Cursor cursor = Cursor::Of(words_->Load(word));
     const uint64_t before = cursor.Word();
+    // partial-W1: the cursor is of a later version: this one is over.
     if (cursor.version > turn.version()) return false;
     if (cursor.version < turn.version()) cursor = {turn.version(), 0};
     if (cursor.next >= count_) return false;
@@ -118,6 +119,7 @@ size_t Shards::Reduce(const RoundLayout::Shard& shard, int32_t sum,
     return length_bytes;
   }
   int32_t divisor = options_.average ? DivisorOf(*memory_, picks) : 1;
+  // partial-W12: a mean of models is that of those that are in it.
   if (memory_->models().on()) divisor = static_cast<int32_t>(inputs_.size());
   std::byte* output = own_.get();
   options_.kernels->reduce({.dtype = shard.dtype, .op = Op::kSum, .divisor = divisor}, inputs_,
@@ -138,6 +140,7 @@ size_t Shards::MakeRecord(const Turn& turn, const std::vector<Pick>& picks) {
     contributions[i] = memory_->Header(member, picks[i].buffer)->content;
     if (contributions[i].count == 0) continue;
     const bool fresh = contributions[i].last >= turn.version();
+    // partial-W5: the lowest fresh contributor leads; without a fresh one the lowest.
     if (header.leader >= 0 && (leader_is_fresh || !fresh)) continue;
     header.leader = member;
     leader_is_fresh = fresh;

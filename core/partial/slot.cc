@@ -39,6 +39,7 @@ void Slot::Publish(uint64_t step, std::span<const double> hypers) {
     }
   }
   slot = SlotWord::Of(words_->Load(word));
+  // partial-W2: before `taken` is overwritten its pick must say `in`.
   if (slot.state == SlotState::kTaken) Acknowledge(slot);
   WriteHeader(open_, ContentOf(step), hypers);
   words_->Store(word, SlotWord{SlotState::kSealed, open_, step}.Word());
@@ -50,6 +51,7 @@ void Slot::Skip(uint64_t step) {
   SlotWord slot = SlotWord::Of(words_->Load(word));
   CHECK(step > slot.step, "steps grow");
   if (TakeBack(slot)) {
+    // partial-W11: a null only moves how far this member has come.
     memory_->Header(self_, slot.buffer)->content.arrived = step;
     return words_->Store(word, SlotWord{SlotState::kSealed, slot.buffer, step}.Word());
   }
@@ -117,6 +119,7 @@ void Slot::Acknowledge(const SlotWord& taken) {
     pick = Pick::Of(words_->Load(word));
   }
   // Another pick means that the version is over already.
+  // partial-W2: the version under way reads this buffer until it ends.
   if (pick.fate == Fate::kIn && pick.Names(taken)) busy_until_[taken.buffer] = pick.version;
 }
 

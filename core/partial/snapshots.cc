@@ -9,8 +9,10 @@ namespace covey {
 bool Snapshots::IsAsked(uint64_t applied, const std::vector<bool>& lost, Time now) {
   const uint64_t asked = words_->Load(memory_->AskAt());
   const Ask ask = Ask::Of(asked);
+  // partial-W10a: answered already, or this trainer has not applied enough.
   if (asked == settled_ || applied < ask.version) return false;
   for (int32_t i = 0; i < memory_->size(); ++i) {
+    // partial-W10a: an offer that would do stands: nobody gives another.
     if (OfferOf(i).version < ask.version) continue;
     settled_ = asked;
     return false;
@@ -70,6 +72,7 @@ Offer Snapshots::OfferOf(int32_t member) const {
                     .version = word >> 1,
                     .distance = words_->Load(at + 1),
                     .length_bytes = words_->Load(at + 2)};
+  // partial-W10a: place and length are those of this offer only if the word is unchanged.
   return words_->Load(at) == word ? offer : Offer{};
 }
 
@@ -100,6 +103,7 @@ Offer Snapshots::Find(uint64_t applied, uint64_t executed) {
 void Snapshots::AskFor(uint64_t version) {
   const uint64_t before = words_->Load(memory_->AskAt());
   const Ask ask = Ask::Of(before);
+  // partial-W10a: what is asked for already is not asked for again.
   if (ask.version >= version) return;
   if (words_->CompareExchange(memory_->AskAt(), before, Ask{ask.number + 1, version}.Word()))
     words_->Ring(memory_->BellAt());

@@ -61,6 +61,7 @@ void Courier::Make(Peer* peer, Kind kind, std::span<const std::byte> data) {
 std::span<const std::byte> Courier::Next(int32_t to) {
   Peer& peer = peers_[static_cast<size_t>(to)];
   if (!peer.frame.empty() || peer.is_lost) return peer.frame;
+  // replicated-L1: a seat that takes none gets no more frames than its window.
   if (!peer.letters.empty() && peer.sent - peer.taken_there < kWindow) {
     const std::span<const std::byte> rest = std::span(peer.letters.front()).subspan(peer.offset);
     const bool is_last = rest.size() <= data_bytes_;
@@ -111,6 +112,7 @@ Courier::Came Courier::OnFrame(int32_t from, std::span<const std::byte> frame, s
   ++peer.taken;
   if (!peer.is_dropping && peer.letter.empty()) {
     peer.length_bytes = length;
+    // replicated-L1: a letter that is longer than its reader allows is dropped whole.
     peer.is_dropping = length > longest_bytes;
   }
   return TakePart(&peer, kind, data, letter);

@@ -51,6 +51,7 @@ void Ledger::Append(LedgerEntry entry) {
   consumed_ = entry.consumed;
   missing_ = entry.missing;
   decided_.push_back(std::move(entry));
+  // replicated-W10: the last versions are kept for seats and trainers that are behind.
   if (decided_.size() > log_) decided_.pop_front();
 }
 

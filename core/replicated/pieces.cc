@@ -60,6 +60,7 @@ void Pieces::Skip(uint64_t step) {
 const Pieces::Piece* Pieces::Send() {
   for (Piece& piece : pieces_) {
     if (piece.is_held) continue;
+    // replicated-W7b: one piece is under way at a time, so versions end between two pieces.
     if (piece.is_sent) return nullptr;
     piece.is_new = false;
     piece.is_sent = true;

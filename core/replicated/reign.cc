@@ -25,6 +25,7 @@ Reign::Reign(const Options& options, const RoundMemory::Shape& shape, const Roun
       tally_(options.tally, shape, layout),
       seats_(static_cast<size_t>(shape.size)) {
   if (ledger->undecided().has_value())
+    // replicated-W7: a version that earlier attempts may have decided is proposed again, as it is.
     ledger->Restamp(attempt);
   else
     ledger->Void(attempt);
@@ -48,6 +49,7 @@ void Reign::OnState(int32_t from, const Letter& state, Time now) {
 }
 
 void Reign::OnPiece(int32_t from, Letter piece) {
+  // replicated-W7a: pieces wait until it is known which versions there are.
   if (!tally_.is_open()) return early_.push_back({from, std::move(piece)});
   Letter held{.kind = LetterKind::kHeld};
   held.consumed = ledger_->consumed()[static_cast<size_t>(from)];
@@ -66,6 +68,7 @@ bool Reign::Keeps(int32_t seat) const {
   const Seated& other = seats_[static_cast<size_t>(seat)];
   if (seat == options_.self) return true;
   if (!other.is_known) return false;
+  // replicated-W5: a seat that knows this version as decided counts as one that keeps it.
   if (other.progress.executed != mine.executed)
     return mine.has_entry && other.progress.executed > mine.executed;
   return other.progress.kept == attempt_ && other.progress.has_entry == mine.has_entry;
@@ -129,6 +132,7 @@ void Reign::Serve(int32_t index) {
   const Progress& at = seat.progress;
   const bool has_answered = at.executed >= seat.sent ||
                             (at.executed + 1 == seat.sent && at.has_entry && at.kept == attempt_);
+  // replicated-L1: one version at a time to each seat.
   if (!has_answered) return;
   const uint64_t next = at.executed + 1;
   if (next > ledger_->executed()) {
@@ -139,6 +143,7 @@ void Reign::Serve(int32_t index) {
   }
   // One that it keeps of this attempt is decided by the next beat.
   if (seat.sent == next) return;
+  // replicated-W10: versions that the log has are sent one by one; a seat behind it skips.
   if (const LedgerEntry* entry = ledger_->Find(next)) return SendEntry(index, *entry);
   Letter skip{.kind = LetterKind::kSkip};
   skip.list = ledger_->consumed();
@@ -190,6 +195,7 @@ void Reign::FindGiver(const std::vector<bool>& lost, const std::vector<bool>& he
   };
   const auto needs = [&](int32_t i) { return i >= 0 && seats_[static_cast<size_t>(i)].need > 0; };
   const bool is_open = needs(needy_) && now - given_since_ <= options_.grace;
+  // replicated-W10: one donor at a time; another when it takes longer than engine_grace.
   if (is_open && giver_ >= 0 && may_give(giver_)) return;
   const int32_t last = std::max(giver_, 0);
   giver_ = -1;
@@ -224,6 +230,7 @@ void Reign::BeginLast() {
 bool Reign::AreAllTold(const std::vector<bool>& lost, Time listens_since, Time now) const {
   for (int32_t i = 0; i < size_; ++i) {
     const Seated& seat = seats_[static_cast<size_t>(i)];
+    // replicated-W7c: a leader leaves once all that it hears of know what it knows.
     if (i == options_.self || lost[static_cast<size_t>(i)]) continue;
     if (std::min(SilenceOf(i, lost, now), now - listens_since) > kLastGraces * options_.grace)
       continue;
@@ -235,6 +242,7 @@ bool Reign::AreAllTold(const std::vector<bool>& lost, Time listens_since, Time n
 void Reign::Beat(const std::vector<bool>& lost, Time now, Time* until) {
   for (int32_t i = 0; i < size_; ++i) {
     Seated& seat = seats_[static_cast<size_t>(i)];
+    // replicated-L1: two unanswered beats at most: a stopped seat costs its peers no more.
     if (lost[static_cast<size_t>(i)] || seat.beats - seat.answered >= kMostBeats) continue;
     if (!seat.is_due && seat.next_beat > now) {
       *until = std::min(*until, seat.next_beat);

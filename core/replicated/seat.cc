@@ -84,7 +84,9 @@ bool Seat::IsSound(const Letter& letter) const {
 }
 
 void Seat::Handle(int32_t from, Letter letter, Time now) {
+  // replicated-W7c: how far any seat knows counts in whatever attempt it is told.
   NoteKnown(letter);
+  // replicated-W7: a later attempt ends this one; its leader is not known yet.
   if (letter.attempt > attempt_) Follow(letter.attempt);
   if (letter.kind == LetterKind::kGift) return OnGift(from, std::move(letter));
   if (letter.kind == LetterKind::kWord) return OnLoss(from);
@@ -140,6 +142,7 @@ void Seat::NoteKnown(const Letter& letter) {
 void Seat::OnBeat(Letter beat) {
   DecideUpTo(beat.executed);
   // Nothing that an earlier attempt has proposed can be decided any more.
+  // replicated-W7a: the leader asks to keep nothing for the next version, in its attempt.
   if (beat.is_void && beat.executed == executed() && ledger_.progress().kept < attempt_)
     ledger_.Void(attempt_);
   view_ = {.attempt = attempt_,
@@ -180,6 +183,8 @@ void Seat::OnEntry(Letter entry) {
                      .consumed = std::move(entry.list),
                      .missing = std::move(entry.missing),
                      .body = std::move(entry.body)};
+    // replicated-W5: decided already when it was sent; else it is kept, and decided by a later
+    // letter.
     if (entry.version <= entry.executed)
       ledger_.Learn(std::move(next));
     else
@@ -212,6 +217,7 @@ void Seat::OnAsk(int32_t from, const Letter& ask) {
   const Progress theirs{.executed = ask.executed, .kept = ask.kept, .has_entry = ask.version > 0};
   // replicated-W4: one vote in each attempt, so two seats never lead the same one.
   if (voted_for_ >= 0 || leader_ >= 0) return;
+  // replicated-W7: no vote for a candidate that knows or keeps less than this seat.
   if (!Progress::MayFollow(ledger_.progress(), theirs)) return;
   voted_for_ = from;
   silent_ = 0;
@@ -225,6 +231,7 @@ void Seat::Follow(uint64_t attempt) {
   told_standing_ = 0;
   if (reign_ != nullptr) fired_ += reign_->fired();
   reign_.reset();
+  // replicated-W7b: what lay with the last leader is to be sent again.
   pieces_.OnNewLeader();
 }
 
@@ -244,6 +251,7 @@ Time Seat::Patience() const {
   Time patience = leader_ >= 0 && lost_[static_cast<size_t>(leader_)] ? 0 : options_.engine_grace;
   for (int32_t i = 0; i < options_.self; ++i)
     if (!lost_[static_cast<size_t>(i)] && i != leader_) patience += options_.engine_grace / kLooks;
+  // replicated-W7: twice as patient after each vain request, or two candidates disturb each other.
   return patience << std::min(asked_, kMostDoublings);
 }
 
@@ -268,6 +276,7 @@ void Seat::Ask() {
 }
 
 void Seat::LeadIfChosen() {
+  // replicated-W4: a majority of votes, of the seats that are not dead.
   if (asks_ && IsQuorum(votes_, lost_)) Lead();
 }
 
@@ -298,6 +307,7 @@ void Seat::Lead() {
 Time Seat::Advance(Time now) {
   if (has_parted_) return kNever;
   const Time away = now - looked_at_;
+  // replicated-W7: silence counts this seat's own running time: it may have been stopped itself.
   if (looked_at_ > 0) silent_ += std::min(away, options_.engine_grace / kLooks);
   if (looked_at_ == 0 || away > options_.engine_grace / 2) listens_since_ = now;
   looked_at_ = now;
@@ -326,6 +336,7 @@ void Seat::SendState(int32_t to) {
   state.kept = mine.kept;
   state.number = view_.attempt == attempt_ ? view_.number : 0;
   // It has finished once the leader has all it has published.
+  // replicated-W7b: a rank has finished for the leader only when it has all its pieces.
   const bool is_early = Standing{standing_}.finished() && !pieces_.AreAllSent();
   state.standing = is_early ? standing_ - 1 : standing_;
   state.applied = read_;

@@ -138,6 +138,7 @@ bool Seat::HasFinished(int32_t member) const {
 }
 
 Versions::Givers Seat::FindGivers() {
+  // replicated-W10: there is no donor when four beats in a row say that all are in need.
   Givers givers{.any = all_in_need_ < kBeatsInNeed};
   for (int32_t i = 0; i < shape_.size; ++i) {
     const auto index = static_cast<size_t>(i);
@@ -184,6 +185,7 @@ Versions::Lack Seat::Lacking() {
 }
 
 bool Seat::IsCutOff() const {
+  // replicated-W7c: cut off is a seat whose leader is, as of the same versions.
   return view_.is_cut_off && view_.attempt == attempt_ && view_.executed == ledger_.executed();
 }
 
@@ -199,6 +201,7 @@ bool Seat::IsSettled() const {
   const bool is_given =
       pieces_.empty() || IsCutOff() || looked_at_ - moved_at_ > options_.engine_grace;
   if (!is_given) return false;
+  // replicated-W7c: a seat leaves when its leader knows as much, or when it hears of no other.
   if (reign_ != nullptr) return reign_->AreAllTold(lost_, listens_since_, looked_at_);
   return IsLedAsFar() || !HearsOfOthers();
 }

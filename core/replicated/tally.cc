@@ -54,6 +54,7 @@ Contribution Tally::OnPiece(int32_t member, const Letter& letter) {
   const SlotWord before = slot.offered();
   const bool is_added = before.state == SlotState::kSealed &&
                         memory_.Header(member, before.buffer)->content.count > 0;
+  // replicated-W7b: what a decided version has is not counted again.
   CHECK(piece.first > consumed_[static_cast<size_t>(member)], "a step counts once");
   if (piece.count > 0) {
     std::memcpy(slot.open(), letter.body.data(), memory_.layout().length_bytes());
@@ -88,10 +89,12 @@ Arrivals::Answer Tally::AskAll(const Turn& turn, const std::vector<bool>& lost,
   for (size_t i = 0; i < members_.size(); ++i) {
     Member& member = members_[i];
     const Standing standing{words_.Load(memory_.MemberAt(static_cast<int32_t>(i)))};
+    // replicated-W8: the clock of a rank that the leader does not hear stands still.
     if (lost[i] || !heard[i]) continue;
     const WaitingRank waiter{.step = member.slot.offered().step,
                              .finished = standing.finished(),
                              .max_wait = member.max_wait};
+    // replicated-W8: each member waits by its own max_wait, as on one host.
     const Arrivals::Answer answer = member.arrivals.FireAt(turn.version(), lost, waiter, now);
     member.over = member.arrivals.over() ? member.tries : 0;
     if (answer.at < first.at || (answer.at == first.at && first.expired)) first = answer;
