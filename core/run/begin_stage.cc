@@ -7,6 +7,7 @@
 #include "core/run/coder.h"
 #include "core/run/communicator_path.h"
 #include "core/run/device_staging.h"
+#include "core/run/exchange.h"
 #include "core/run/mover.h"
 #include "core/run/problem.h"
 

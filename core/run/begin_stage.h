@@ -1,5 +1,5 @@
 // The begin of an exchange: what this rank publishes before tick 1, and what the begins of all
-// members say once they are there (rules N3-N5).
+// members say once they are there (rules agree-N3 to agree-N5).
 //
 // Progress lock held; nothing here waits.
 #ifndef COVEY_CORE_RUN_BEGIN_STAGE_H_
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/base/clock.h"
-#include "core/run/exchange.h"
 #include "core/run/schedule_cache.h"
 #include "core/run/store_tuner.h"
 #include "core/transport/transport.h"
@@ -19,6 +18,7 @@ namespace covey {
 class Coder;
 class CommunicatorPath;
 class DeviceStaging;
+struct Exchange;
 
 class BeginStage {
  public:

@@ -1,9 +1,9 @@
 // Tensors of devices: where their messages lie while an exchange runs, and the paths there.
 //
-// Two paths: through rooms of the host (rules F1-F4 of core/device/ferry.h), or through rooms that
-// the devices of a host have in common and reduce themselves (rules O1-O3 of
-// core/device/commons.h). All members of an exchange take the same: their begins say what rooms
-// they have, and every member judges alike.
+// Two paths: through rooms of the host (device-F1 to device-F4, core/device/ferry.h), or through
+// rooms that the devices of a host have in common and reduce themselves (device-O1 to device-O4,
+// core/device/commons.h). All members of an exchange take the same path: their begins say what
+// rooms they have, and every member judges alike.
 //
 // Progress lock held; nothing here waits for a device.
 #ifndef COVEY_CORE_RUN_DEVICE_STAGING_H_

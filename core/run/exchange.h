@@ -22,13 +22,14 @@
 #include "core/base/spans.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
-#include "core/device/ferry.h"
 #include "core/plan/schedule.h"
 #include "core/run/codec.h"
 
 namespace covey {
 
 class DataPath;
+class Ferry;
+struct Passage;
 
 enum class ExchangeState : uint8_t {
   kAwaitReady,

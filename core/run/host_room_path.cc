@@ -1,4 +1,4 @@
-// Rules F1-F3 of core/device/ferry.h.
+// device-F1 to device-F3 (core/device/ferry.h).
 #include <algorithm>
 
 #include "core/run/device_staging.h"

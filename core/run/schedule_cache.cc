@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/run/exchange.h"
+
 namespace covey {
 namespace {
 

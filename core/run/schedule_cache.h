@@ -6,9 +6,10 @@
 #include <unordered_map>
 
 #include "core/plan/schedule.h"
-#include "core/run/exchange.h"
 
 namespace covey {
+
+struct Exchange;
 
 // Builds the schedule of a problem: the selector bound to this job's settings.
 struct SchedulePlanner {

@@ -1,7 +1,7 @@
 // Messages between the ranks of a job.
 //
-// Contract: T1 of core/transport/transport.h. The thread that holds the progress lock; no call
-// blocks.
+// Contract: transport-T1 (core/transport/transport.h). The thread that holds the progress lock; no
+// call blocks.
 #ifndef COVEY_CORE_TRANSPORT_MAILBOX_H_
 #define COVEY_CORE_TRANSPORT_MAILBOX_H_
 

@@ -1,8 +1,8 @@
 // Memory that the ranks of a job read of each other: one region for each rank.
 //
 // A peer's region is the same memory here (Shares), or a mirror of it that shows what the peer has
-// pushed. Contract: T2, T3 of core/transport/transport.h. The thread that holds the progress lock,
-// unless said otherwise; no call blocks.
+// pushed. Contract: transport-T2, transport-T3 (core/transport/transport.h). The thread that holds
+// the progress lock, unless said otherwise; no call blocks.
 #ifndef COVEY_CORE_TRANSPORT_SHARED_REGIONS_H_
 #define COVEY_CORE_TRANSPORT_SHARED_REGIONS_H_
 

@@ -12,8 +12,8 @@
 //   wait * >= 2
 //   output <- landing[1].1
 //
-// Why 3 slots suffice (S3): a rank writes segment t + 1 once the root has reached tick t + 1, which
-// the root does after it has copied segment t - 2 out.
+// Why 3 slots suffice (plan-S3): a rank writes segment t + 1 once the root has reached tick t + 1.
+// The root reaches it after it has copied segment t - 2 out.
 #include <algorithm>
 
 #include "core/plan/algorithm.h"
