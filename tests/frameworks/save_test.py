@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pathlib
 import tempfile
+import time
 import unittest
 from typing import Any, Dict, Tuple
 
@@ -83,6 +84,32 @@ def loads(method: str, path: str) -> Tuple[Dict[str, Any], Dict[str, Any]]:
     return begun, training.parts()
 
 
+def skips_and_saves(method: str, folder: str) -> Tuple[int, int, Dict[str, Any], Dict[str, Any]]:
+    """Rank 1 comes when rank 0 has done all its steps alone but the last: it calls step() less
+    often, is saved, and trains on with the others, once as it is and once as it was loaded."""
+    training, steps = Training(method), 0
+    others_have_come = pathlib.Path(folder, "come")
+    while training.optimizer.version < FIRST:
+        if hvd.rank() == 1:
+            while not others_have_come.exists():
+                time.sleep(0.001)
+        training.train(steps, 1)
+        steps += 1
+        if hvd.rank() == 0 and training.optimizer.version == FIRST - 1:
+            others_have_come.touch()
+    training.optimizer.finish()
+    training.save(f"{folder}/it", step=steps)
+    found = []
+    for _ in range(2):
+        loaded = training.load(f"{folder}/it")
+        assert loaded["step"] == steps
+        training.train(FIRST, THEN)
+        training.optimizer.finish()
+        hvd.check_replicas(dict(training.net.named_parameters()))
+        found.append(training.parts())
+    return steps, loaded.steps, *found
+
+
 def keeps_functions() -> int:
     """What is called before updates still is, after save() and load()."""
     called = []
@@ -140,6 +167,14 @@ class SaveTest(unittest.TestCase):
                         found = job.call(begins, method, self.path(method, size))
                         for rank in range(size):
                             self.assertEqual(found[rank], wanted[method][rank][0], f"rank {rank}")
+
+    def test_ranks_that_have_skipped_steps_save(self) -> None:
+        for method in ("eager:admit=solo,max_wait=60s,grace=0s", "eager:admit=0.5,grace=0s"):
+            with self.subTest(method=method), Pool(2, __file__) as job:
+                with tempfile.TemporaryDirectory() as folder:
+                    ahead, late = job.call(skips_and_saves, method, folder)
+                self.assertLess(late[0], ahead[0])
+                self.assertEqual((ahead[1], late[1]), (ahead[0], ahead[0]))
 
     def test_functions_before_updates_stay(self) -> None:
         with Pool(2, __file__) as job:

@@ -90,7 +90,7 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
         place = folder.place_of(path)
     meeting.agree()
     positions = meeting.gather(optimizer._covey_progress.position())
-    _check_positions(optimizer, positions, meeting.group.ranks)
+    _agree_on_step(optimizer, positions, meeting.group.ranks)
     resume.settle(optimizer)
     contents: Any = None
     with meeting.part():
@@ -123,11 +123,18 @@ def _meet(what: str, optimizer: Any) -> Meeting:
     return Meeting(what, group)
 
 
-def _check_positions(optimizer: Any, positions: List[Dict[str, Any]], ranks: List[int]) -> None:
-    """Ranks that step together are where all are."""
-    if optimizer._covey_progress.plan.in_rounds:
+def _agree_on_step(optimizer: Any, positions: List[Dict[str, Any]], ranks: List[int]) -> None:
+    """Ranks that step together are at one step, from which they go on: in rounds, where a late rank
+    calls ``step()`` less often, that of the rank that has done most. In pairs each has its own."""
+    progress = optimizer._covey_progress
+    if progress.plan.in_pairs:
         return
     steps = [position["steps"] for position in positions]
+    if progress.plan.in_rounds:
+        progress.steps = max(steps)
+        for position in positions:
+            position["steps"] = progress.steps
+        return
     for rank, done in zip(ranks, steps):
         if done != steps[0]:
             raise InvalidArgument(
