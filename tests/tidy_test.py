@@ -15,7 +15,7 @@ import subprocess
 import unittest
 from typing import Callable, Dict, Iterable, Tuple
 
-from tidy import includes, layers, rules, shape, source, words
+from tidy import classes, includes, layers, rules, shape, source, words
 from tidy.source import Finding
 
 _RATCHET = "tests/tidy_ratchet.txt"
@@ -77,6 +77,9 @@ class TidyTest(unittest.TestCase):
     def test_functions_are_short(self) -> None:
         self.check(shape.function_length)
 
+    def test_classes_are_small(self) -> None:
+        self.check(classes.too_large)
+
     def test_lines_are_short(self) -> None:
         self.check(shape.columns)
 
@@ -128,7 +131,7 @@ class TidyTest(unittest.TestCase):
 
 RULES = (
     includes.direction, includes.borders, includes.paths, includes.cycles, layers.units,
-    layers.depths, layers.folders, shape.file_length,
+    layers.depths, layers.folders, classes.too_large, shape.file_length,
     shape.function_length, shape.columns, shape.headers, shape.test_places, shape.readmes,
     shape.top_level, words.banned, words.mutable_state, words.marks, words.framework_imports,
     rules.near_mutants, rules.of_page, rules.bare, rules.history,
