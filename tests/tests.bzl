@@ -60,6 +60,7 @@ _CC_DEPS = {
         "//ops/kernels",
         "//tests/plugins:host_kernels",
     ],
+    "unit/method": ["//core/method"],
     "unit/ops/kernels": ["//ops/kernels"],
     "unit/ops/methods": [
         "//core/method",

@@ -1,9 +1,13 @@
 // The C API over core/method/method.h: which methods there are, and what one does at a version.
 #include "core/api/c_api_methods.h"
-#include "core/api/session.h"
+
+#include <cstring>
 
 #include "core/api/c_api.h"
+#include "core/api/covey_methods.h"
 #include "core/api/runtime_handle.h"
+#include "core/api/session.h"
+#include "core/base/check.h"
 #include "core/method/method.h"
 
 namespace covey {
@@ -15,6 +19,37 @@ static_assert(static_cast<int>(Admission::kAll) == COVEY_ADMIT_ALL &&
               static_cast<int>(Admission::kRounds) == COVEY_ADMIT_ROUNDS &&
               static_cast<int>(Admission::kPairs) == COVEY_ADMIT_PAIRS &&
               static_cast<int>(Admission::kNeighbors) == COVEY_ADMIT_NEIGHBORS);
+
+int64_t WaitOf(const Duration& wait) {
+  switch (wait.kind) {
+    case Duration::Kind::kOff:
+      return COVEY_WAIT_FOREVER;
+    case Duration::Kind::kAuto:
+      return COVEY_WAIT_AUTO;
+    case Duration::Kind::kTime:
+      return wait.time;
+  }
+  return COVEY_WAIT_FOREVER;
+}
+
+// What holds of the method at `version` whatever its step exchanges.
+void FillLimits(const MethodChoice& choice, const MethodView& view, int64_t version,
+                covey_plan* plan) {
+  const MethodChoice& here = choice.At(version);
+  const MethodPlan own = here.method->plan(here.settings, view, 0);
+  const bool in_rounds = own.admission == Admission::kRounds;
+  plan->max_wait_ns = COVEY_WAIT_FOREVER;
+  if (in_rounds) plan->max_wait_ns = WaitOf(own.rounds.max_wait);
+  if (own.admission == Admission::kPairs) plan->max_wait_ns = WaitOf(own.pairs.max_wait);
+  if (own.admission == Admission::kNeighbors) plan->max_wait_ns = WaitOf(own.neighbors.max_wait);
+  plan->needed = in_rounds ? own.rounds.admit.Needed(view.size) : view.size;
+  plan->skips_ahead = in_rounds && own.rounds.skips_ahead ? 1 : 0;
+  plan->clip_norm = NormOf(here.clip_norm);
+  const std::string& codec = here.codec;
+  CHECK(codec.size() < sizeof(plan->codec),
+        "a codec's text is longer than covey_plan has room for");
+  std::memcpy(plan->codec, codec.c_str(), codec.size() + 1);
+}
 
 Status PlanOf(const Use& use, const char* text, covey_group key, int64_t version,
               covey_plan* plan) {
@@ -30,7 +65,8 @@ Status PlanOf(const Use& use, const char* text, covey_group key, int64_t version
   MethodChoice choice;
   RETURN_IF_ERROR(Choose(use, text, &choice));
   const MethodPlan made = choice.Plan({.size = group->size(), .rank = group->my_index}, version);
-  if (made.admission == Admission::kRounds)
+  // A rank alone waits for nobody: a script of many ranks runs on one as it stands.
+  if (made.admission == Admission::kRounds && group->size() > 1)
     if (const Status fits = CheckSize(made.rounds, group->size()); !fits.ok())
       return Status::InvalidArgument("the method " + choice.At(version).OwnText() + " " +
                                      fits.message());
@@ -44,6 +80,7 @@ Status PlanOf(const Use& use, const char* text, covey_group key, int64_t version
         !there.ok())
       return Status::InvalidArgument("the method " + choice.At(version).OwnText() + ": " +
                                      there.message());
+  FillLimits(choice, {.size = group->size(), .rank = group->my_index}, version, plan);
   plan->payload = static_cast<covey_payload>(made.payload);
   plan->admission = static_cast<covey_admission>(made.admission);
   plan->group = key;  // Membership::kAll

@@ -83,7 +83,7 @@ PairsPort::Bundle BundleOf(const Use& use, const covey_pairs_config& config, con
                    .is_random = pairs.is_random,
                    .of_copies = pairs.of_copies},
           .codec = rules.codec,
-          .max_wait = pairs.max_wait,
+          .max_wait = pairs.max_wait.time,
           .longest_sleep = use->waiting().longest_sleep,
           .kernels = &BestKernels()};
 }

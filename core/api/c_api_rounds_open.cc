@@ -89,19 +89,23 @@ int32_t LogOf(const MethodRounds& rounds, const RoundLayout& layout) {
   return static_cast<int32_t>(std::clamp(fit, kLeastAutoLog, kMostAutoLog));
 }
 
+AdmissionRule RuleOf(const MethodRounds& rounds) {
+  const bool is_auto = rounds.grace.kind == Duration::Kind::kAuto;
+  AdmissionRule rule{.grace = is_auto ? -1 : rounds.grace.time,
+                     .staleness = static_cast<uint64_t>(rounds.max_staleness)};
+  rule.seed = rounds.seed;
+  rule.warmup = static_cast<uint64_t>(rounds.warmup);
+  rule.ending = static_cast<uint64_t>(rounds.ending);
+  if (rounds.admit.kind == AdmitRule::Kind::kCount) rule.count = rounds.admit.count;
+  if (rounds.admit.kind == AdmitRule::Kind::kDrawn) rule.drawn = rounds.admit.count;
+  if (rounds.admit.kind == AdmitRule::Kind::kFraction) rule.permille = rounds.admit.permille;
+  return rule;
+}
+
 RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, const Group& group,
                             const MethodRounds& rounds) {
   const RoundLayout layout = LayoutOf({config.num_spans, config.dtypes, config.counts});
-  AdmissionRule admission{.grace = rounds.grace,
-                          .staleness = static_cast<uint64_t>(rounds.max_staleness)};
-  if (rounds.admit > 0) admission.count = static_cast<int32_t>(rounds.admit);
-  admission.seed = rounds.seed;
-  admission.warmup = static_cast<uint64_t>(rounds.warmup);
-  admission.ending = static_cast<uint64_t>(rounds.ending);
-  if (rounds.admit < kAdmitDrawn)
-    admission.drawn = static_cast<int32_t>(kAdmitDrawn - rounds.admit);
-  else if (rounds.admit < 0)
-    admission.permille = static_cast<int32_t>(-rounds.admit);
+  const AdmissionRule admission = RuleOf(rounds);
   return {.name = config.name,
           .shape = {.size = group.size(),
                     .log = LogOf(rounds, layout),
@@ -112,7 +116,7 @@ RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, c
           .layout = layout,
           .options = {.self = ToInt(group.my_index),
                       .admission = admission,
-                      .max_wait = rounds.max_wait,
+                      .max_wait = rounds.max_wait.time,  // 0: auto
                       .skips_ahead = rounds.skips_ahead,
                       .average = config.op == COVEY_AVERAGE,
                       .kernels = &BestKernels()},

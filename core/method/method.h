@@ -27,6 +27,7 @@
 #include "core/base/codec_descriptor.h"
 #include "core/base/status.h"
 #include "core/base/types.h"
+#include "core/method/settings.h"
 #include "core/method/value_syntax.h"
 #include "core/plan/topology.h"
 
@@ -62,11 +63,11 @@ enum class Membership : int32_t {
 
 // The versions of a method that has them; but for `warmup` the same at all versions.
 struct MethodRounds {
-  int64_t admit = kAdmitAll;  // who must have come, as ValueSyntax::kAdmission has it
+  AdmitRule admit;            // which ranks must have come
   uint64_t seed = 0;          // of what is drawn
-  Time grace = 0;             // then it waits so long for more; kAutoTime: by its own steps
+  Duration grace;             // then it waits so long for more
   int64_t log = 0;            // results kept
-  Time max_wait = 0;          // how long a rank waits for one version; 0: by its own steps
+  Duration max_wait;          // how long a rank waits for one version
   int64_t group_size = 0;     // kModel: so many average, at most
   int64_t sync_every = 0;     // kModel: all, each so-many-th version
   int64_t local_steps = 0;    // kModel: steps between a rank's versions; 0: each step is one
@@ -92,7 +93,7 @@ struct MethodPairs {
   int64_t local_steps = 1;  // steps between a rank's exchanges
   bool is_random = false;   // these are a mean: geometrically distributed
   bool of_copies = false;   // of what was handed in last: steps since then are added afterwards
-  Time max_wait = 0;        // in finish(), which is all that waits
+  Duration max_wait;        // in finish(), which is all that waits
 
   friend bool operator==(const MethodPairs&, const MethodPairs&) = default;
 };
@@ -103,6 +104,7 @@ struct MethodNeighbors {
   uint64_t seed = 0;          // of a random one
   uint64_t round = 0;         // of the topology
   bool adapts_first = false;  // the average is of updated models, else the update of the average
+  Duration max_wait;          // how long a rank waits for the others at a step
 
   friend bool operator==(const MethodNeighbors&, const MethodNeighbors&) = default;
 };

@@ -238,7 +238,7 @@ bool IsOfGradientsInRounds(const MethodPlan& plan) {
 MethodPlan Warmup(const MethodPlan& plan, int64_t left) {
   if (plan.admission == Admission::kAll) return {.payload = Payload::kGradients};
   const bool in_rounds = plan.admission == Admission::kRounds;
-  MethodRounds rounds{.admit = kAdmitAll,
+  MethodRounds rounds{.admit = AdmitRule::All(),
                       .log = kAuto,
                       .max_wait = in_rounds ? plan.rounds.max_wait : plan.pairs.max_wait,
                       .max_staleness = kStaleness};
@@ -322,8 +322,8 @@ MethodPlan MethodChoice::Plan(const MethodView& view, int64_t version) const {
 
 Status CheckSize(const MethodRounds& rounds, int32_t size) {
   const std::string there = " ranks, but there are " + std::to_string(size);
-  if (rounds.admit > size)
-    return Status::InvalidArgument("admits with " + std::to_string(rounds.admit) + there);
+  if (rounds.admit.kind == AdmitRule::Kind::kCount && rounds.admit.count > size)
+    return Status::InvalidArgument("admits with " + std::to_string(rounds.admit.count) + there);
   if (rounds.group_size > size)
     return Status::InvalidArgument("has groups of " + std::to_string(rounds.group_size) + there +
                                    ": group_size is auto or 1 to " + std::to_string(size));

@@ -152,6 +152,21 @@ std::string WriteNorm(int64_t millionths) {
 
 }  // namespace
 
+AdmitRule AdmitOf(int64_t value) {
+  const auto whole = static_cast<int32_t>(value);
+  if (value > 0) return {.kind = AdmitRule::Kind::kCount, .count = whole};
+  if (value >= kAdmitDrawn) return {.kind = AdmitRule::Kind::kFraction, .permille = -whole};
+  return {.kind = AdmitRule::Kind::kDrawn, .count = static_cast<int32_t>(kAdmitDrawn - value)};
+}
+
+Duration LimitOf(int64_t value) { return value == kOff ? Duration{} : TimeOf(value); }
+
+double NormOf(int64_t value) { return static_cast<double>(value) / kMillionths; }
+
+Duration TimeOf(int64_t value) {
+  return value == kAutoTime ? Duration::Auto() : Duration::Of(value);
+}
+
 bool IsOneOfTwo(ValueSyntax syntax) { return WordsOf(syntax) != nullptr; }
 
 std::optional<int64_t> ReadAs(ValueSyntax syntax, std::string_view text) {

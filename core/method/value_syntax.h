@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/method/settings.h"
+
 namespace covey {
 
 // How a parameter is written. Its value is a whole number in any case.
@@ -39,6 +41,12 @@ std::optional<int64_t> ReadAs(ValueSyntax syntax, std::string_view text);
 
 // What ReadAs reads as `value`; equal values give equal texts.
 std::string WriteAs(ValueSyntax syntax, int64_t value);
+
+// What a value of kAdmission means; of kLimit; of kTime, or kTimeOrAuto; of kNorm (0: none).
+AdmitRule AdmitOf(int64_t value);
+Duration LimitOf(int64_t value);
+Duration TimeOf(int64_t value);
+double NormOf(int64_t value);
 
 // Whether its values are two words.
 bool IsOneOfTwo(ValueSyntax syntax);

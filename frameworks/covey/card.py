@@ -13,7 +13,6 @@ from covey.method import (
     FOREVER,
     GRADIENTS,
     Plan,
-    clip_norm_at,
     methods,
     name_of,
     plans,
@@ -127,9 +126,9 @@ def start_card(text: str, ranks: int, gradient_bytes: int, group: int) -> List[s
             lines += _lines(label, fact)
         if method["exchanged"].startswith("models"):
             lines += _lines("evaluation      ", _OWN_MODELS)
-        norm = clip_norm_at(text, begin)
-        if norm is not None:
-            lines += _lines("clipped         ", f"{_clipped(plan)}, to a norm of {norm:g}")
+        if plan.clip_norm is not None:
+            what = f"{_clipped(plan)}, to a norm of {plan.clip_norm:g}"
+            lines += _lines("clipped         ", what)
     return lines
 
 

@@ -158,7 +158,7 @@ def _announce(sentence: str) -> None:
 
 
 class Plan(NamedTuple):
-    """What a step is by its method.
+    """What a step is by its method: all that an adapter has to know of one.
 
     Attributes:
         payload: NOTHING, GRADIENTS or MODEL.
@@ -169,6 +169,12 @@ class Plan(NamedTuple):
             step is a version.
         with_neighbors: whether models are averaged with those of neighbors instead of all.
         warmup: in rounds: so many versions from this one on wait for all, for max_wait at most.
+        max_wait_s: of the method that holds, also in its warm-up, as those below: how long a rank
+            waits for the others; 0: as its own steps take; infinite: for ever.
+        needed: how many ranks a version waits for; all, where there are no rounds.
+        skips_ahead: whether a late rank goes on with the step after the last version.
+        clip_norm: the largest norm of the gradients of an update; None: any.
+        codec: what makes its payload smaller, such as "topk@bits=2+block=512"; "": nothing.
     """
 
     payload: int
@@ -178,6 +184,11 @@ class Plan(NamedTuple):
     local_steps: int = 0
     with_neighbors: bool = False
     warmup: int = 0
+    max_wait_s: float = math.inf
+    needed: int = 0
+    skips_ahead: bool = False
+    clip_norm: Optional[float] = None
+    codec: str = ""
 
 
 def plan(text: str, group: int, version: int) -> Plan:
@@ -188,9 +199,22 @@ def plan(text: str, group: int, version: int) -> Plan:
     Raises:
         InvalidArgument: (a ValueError) the group has fewer members than the method waits for.
     """
-    payload, admission, until, steps, warmup = _native.method_plan(text, group, version)
-    in_rounds, in_pairs = admission in (ROUNDS, PAIRS), admission == PAIRS
-    return Plan(payload, in_rounds, until, in_pairs, steps, admission == NEIGHBORS, warmup)
+    found = _native.method_plan(text, group, version)
+    payload, admission, until, steps, warmup, wait_ns, needed, skips, clip_norm, codec = found
+    return Plan(
+        payload,
+        admission in (ROUNDS, PAIRS),
+        until,
+        admission == PAIRS,
+        steps,
+        admission == NEIGHBORS,
+        warmup,
+        math.inf if wait_ns < 0 else wait_ns / 1e9,
+        needed,
+        bool(skips),
+        clip_norm or None,
+        codec,
+    )
 
 
 def row(text: str, group: Group, version: int) -> Tuple[Row, bool]:
@@ -264,59 +288,3 @@ def scale_at(text: str, version: int, ranks: int) -> float:
     name = name_of(text_at(text, version))
     kind = next(known["lr_scale"] for known in methods() if known["name"] == name)
     return float(ranks if kind == "ranks" else 1)
-
-
-def setting(text: str, name: str, otherwise: str) -> str:
-    """The value of a parameter in the full text of one method.
-
-    Example:
-        >>> setting("local:local_steps=8", "local_steps", "1")
-        '8'
-    """
-    words = text.partition(":")[2].split(",")
-    return dict(word.split("=", 1) for word in words if word).get(name, otherwise)
-
-
-def seconds(text: str, name: str) -> float:
-    """The time ``name`` in the full text of one method; 0 when there is none, or it is no time.
-
-    Example:
-        >>> seconds("local:local_steps=8,max_wait=300ms", "max_wait")
-        0.3
-    """
-    told = setting(text, name, "off")
-    if told in ("off", "auto"):
-        return 0.0
-    digits = told.rstrip("numsec")
-    return int(digits) / {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}[told[len(digits):]]
-
-
-def clip_norm_at(text: str, version: int) -> Optional[float]:
-    """The largest norm of gradients by the method that holds at ``version``; None: any.
-
-    Example:
-        >>> clip_norm_at("local:local_steps=8,clip_norm=0.5", 3)
-        0.5
-    """
-    if "clip_norm=" not in text:  # Most have none, and this is asked at each step.
-        return None
-    norm = setting(text_at(text, version), "clip_norm", "off")
-    return None if norm == "off" else float(norm)
-
-
-def ranks_needed(text: str, size: int) -> int:
-    """How many of ``size`` ranks a method in rounds waits for, by the ``admit`` of its full text;
-    one without it waits for all.
-
-    Example:
-        >>> ranks_needed("eager:admit=0.5,grace=0s", 5)
-        3
-        >>> ranks_needed("allreduce:max_wait=2s", 5)
-        5
-    """
-    admit = setting(text, "admit", "all")
-    if admit in ("solo", "majority") or admit.startswith("first"):
-        return 1
-    if admit == "all":
-        return size
-    return min(size, math.ceil(float(admit) * size) if "." in admit else int(admit))

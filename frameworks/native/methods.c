@@ -1,4 +1,5 @@
 /* Methods: which there are, and what one does at a version. */
+#include "core/api/covey_methods.h"
 #include "frameworks/native/native.h"
 
 static size_t Methods(const void* context, char* text, size_t capacity) {
@@ -60,6 +61,8 @@ PyObject* MethodPlan(PyObject* module, PyObject* args) {
   covey_plan plan = COVEY_INIT(covey_plan);
   const covey_code code = covey_method_plan(NULL, text, group, version, &plan, &error);
   if (code != COVEY_OK) return NoneOrError(code, &error);
-  return Py_BuildValue("(iiLLL)", (int)plan.payload, (int)plan.admission, (long long)plan.until,
-                       (long long)plan.local_steps, (long long)plan.warmup);
+  return Py_BuildValue("(iiLLLLiids)", (int)plan.payload, (int)plan.admission,
+                       (long long)plan.until, (long long)plan.local_steps, (long long)plan.warmup,
+                       (long long)plan.max_wait_ns, (int)plan.needed, (int)plan.skips_ahead,
+                       plan.clip_norm, plan.codec);
 }

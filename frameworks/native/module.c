@@ -295,7 +295,8 @@ static PyMethodDef methods[] = {
     {"method_at", MethodAt, METH_VARARGS,
      "method_at(text, version) -> the text of the method that holds then, alone"},
     {"method_plan", MethodPlan, METH_VARARGS,
-     "method_plan(text, group, version) -> (payload, admission, until, local steps, warm-up)"},
+     "method_plan(text, group, version) -> (payload, admission, until, local steps, warm-up,\n"
+     "max_wait ns, ranks needed, whether late ranks skip ahead, clip_norm, codec)"},
     {"method_row", MethodRow, METH_VARARGS,
      "method_row(text, group, version) -> (weights, receivers, adapts first), by index"},
     {"topology_check", TopologyCheck, METH_VARARGS,

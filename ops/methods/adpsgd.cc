@@ -55,7 +55,7 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView& view, int64
           .pairs = {.topology = kind,
                     .seed = static_cast<uint64_t>(settings[kSeed]),
                     .all_begin = !has_sides,
-                    .max_wait = settings[kMaxWait]}};
+                    .max_wait = Duration::Of(settings[kMaxWait])}};
 }
 
 constexpr Method kMethod{

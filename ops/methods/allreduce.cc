@@ -40,9 +40,9 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
   if (settings[kMaxWait] == kOff) return {.payload = Payload::kGradients};
   return {.payload = Payload::kGradients,
           .admission = Admission::kRounds,
-          .rounds = {.admit = kAdmitAll,
+          .rounds = {.admit = AdmitRule::All(),
                      .log = kAuto,
-                     .max_wait = std::max<int64_t>(settings[kMaxWait], 0),
+                     .max_wait = LimitOf(settings[kMaxWait]),
                      .max_staleness = kStaleness}};
 }
 

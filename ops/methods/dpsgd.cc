@@ -39,7 +39,7 @@
 namespace covey {
 namespace {
 
-enum Setting : uint8_t { kTopology, kOrder, kSeed };  // and max_wait, for the adapter
+enum Setting : uint8_t { kTopology, kOrder, kSeed, kMaxWait };
 
 constexpr int64_t ValueOf(TopologyKind kind) { return 1 + static_cast<int64_t>(kind); }
 
@@ -88,7 +88,8 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t ve
           .neighbors = {.topology = static_cast<TopologyKind>(settings[kTopology] - 1),
                         .seed = static_cast<uint64_t>(settings[kSeed]),
                         .round = static_cast<uint64_t>(version),
-                        .adapts_first = settings[kOrder] != 0}};
+                        .adapts_first = settings[kOrder] != 0,
+                        .max_wait = LimitOf(settings[kMaxWait])}};
 }
 
 constexpr Method kMethod{

@@ -108,19 +108,20 @@ constexpr MethodParameter kParameters[] = {
 
 // Who skips ahead computes for the version that is made: to wait for those that do is to wait for a
 // whole step of theirs, in vain for a part of it.
-Time GraceFor(std::span<const int64_t> settings) {
+Duration GraceFor(std::span<const int64_t> settings) {
+  const Duration told = TimeOf(settings[kGrace]);
   const bool skips = settings[kProgress] == 1;
-  return skips && settings[kGrace] == kAutoTime ? 0 : settings[kGrace];
+  return skips && told == Duration::Auto() ? Duration::Of(0) : told;
 }
 
 MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
   return {.payload = Payload::kGradients,
           .admission = Admission::kRounds,
-          .rounds = {.admit = settings[kAdmit],
+          .rounds = {.admit = AdmitOf(settings[kAdmit]),
                      .seed = static_cast<uint64_t>(settings[kSeed]),
                      .grace = GraceFor(settings),
                      .log = settings[kLog],
-                     .max_wait = std::max<int64_t>(settings[kMaxWait], 0),
+                     .max_wait = TimeOf(settings[kMaxWait]),
                      .skips_ahead = settings[kProgress] == 1,
                      .max_staleness = settings[kMaxStaleness]}};
 }

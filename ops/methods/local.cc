@@ -62,9 +62,9 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView& view, int64
   if (settings[kMaxWait] != kOff)
     return {.payload = Payload::kModel,
             .admission = Admission::kRounds,
-            .rounds = {.admit = kAdmitAll,
+            .rounds = {.admit = AdmitRule::All(),
                        .log = kLog,
-                       .max_wait = std::max<int64_t>(settings[kMaxWait], 0),
+                       .max_wait = LimitOf(settings[kMaxWait]),
                        .group_size = view.size,
                        .sync_every = 1,
                        .local_steps = settings[kLocalSteps]}};

@@ -108,7 +108,7 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
                     .local_steps = settings[kLocalSteps],
                     .is_random = settings[kSteps] != 0,
                     .of_copies = settings[kExchange] != 0,
-                    .max_wait = settings[kMaxWait]}};
+                    .max_wait = Duration::Of(settings[kMaxWait])}};
 }
 
 constexpr Method kMethod{

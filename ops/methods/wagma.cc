@@ -110,10 +110,10 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView& view, int64
   const int64_t told = settings[kGroupSize];
   return {.payload = Payload::kModel,
           .admission = Admission::kRounds,
-          .rounds = {.admit = settings[kAdmit],
-                     .grace = settings[kGrace],
+          .rounds = {.admit = AdmitOf(settings[kAdmit]),
+                     .grace = TimeOf(settings[kGrace]),
                      .log = settings[kLog],
-                     .max_wait = std::max<int64_t>(settings[kMaxWait], 0),
+                     .max_wait = TimeOf(settings[kMaxWait]),
                      .group_size = told == kAuto ? AutoGroupSize(view.size) : told,
                      .sync_every = settings[kSyncEvery]}};
 }

@@ -157,11 +157,11 @@ bool IsWarmup(const MethodPlan& warmup, const MethodPlan& plan, int64_t left) {
   if (plan.admission == Admission::kAll)
     return warmup == MethodPlan{.payload = Payload::kGradients};
   const bool in_pairs = plan.admission == Admission::kPairs;
-  const Time max_wait = in_pairs ? plan.pairs.max_wait : plan.rounds.max_wait;
+  const Duration max_wait = in_pairs ? plan.pairs.max_wait : plan.rounds.max_wait;
   const bool is_own = !in_pairs && plan.payload == Payload::kGradients;
   return warmup.payload == Payload::kGradients && warmup.admission == Admission::kRounds &&
          warmup.rounds.warmup == left && warmup.rounds.max_wait == max_wait &&
-         warmup.rounds.admit == (is_own ? plan.rounds.admit : kAdmitAll) &&
+         warmup.rounds.admit == (is_own ? plan.rounds.admit : AdmitRule::All()) &&
          warmup.rounds.group_size == 0;
 }
 

@@ -2,6 +2,7 @@
 // peers that change, one error on every member, topologies and the rows of a method.
 //
 // Method: ranks as threads. Values and weights are such that float32 sums are exact.
+#include "core/api/covey_methods.h"
 #include "core/api/covey_neighbors.h"
 
 #include <gtest/gtest.h>

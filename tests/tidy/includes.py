@@ -11,7 +11,7 @@ from tidy.source import Finding
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 
 # Of the C API: core/api/covey_PART.h.
-PARTS = ("control", "neighbors", "pairs", "rounds", "values", "waiting", "window")
+PARTS = ("control", "methods", "neighbors", "pairs", "rounds", "values", "waiting", "window")
 
 # Folder or file -> what it may include besides its own folder. The longest name counts.
 ALLOWED: Dict[str, Tuple[str, ...]] = {

@@ -7,6 +7,7 @@
 
 #include "core/api/covey.h"
 #include "core/api/covey_control.h"
+#include "core/api/covey_methods.h"
 #include "core/api/covey_neighbors.h"
 #include "core/api/covey_rounds.h"
 #include "core/api/covey_values.h"

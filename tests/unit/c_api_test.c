@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/api/covey.h"
+#include "core/api/covey_methods.h"
 #include "core/api/covey_pairs.h"
 #include "core/api/covey_rounds.h"
 #include "tests/unit/c_expect.h"
@@ -25,8 +26,18 @@ static int Methods(covey_group group) {
   EXPECT(plan.local_steps == 2);
   EXPECT(covey_method_plan(NULL, "local:then=allreduce@7", group, 1, &plan, &error) == COVEY_OK);
   EXPECT(plan.until == 7);
-  EXPECT(covey_method_plan(NULL, "eager:admit=99", group, 0, &plan, &error) ==
-         COVEY_INVALID_ARGUMENT);
+  EXPECT(plan.max_wait_ns == COVEY_WAIT_FOREVER && plan.needed == 1 && plan.clip_norm == 0);
+  EXPECT(plan.codec[0] == 0 && plan.skips_ahead == 0);
+  /* One rank alone waits for nobody. */
+  EXPECT(covey_method_plan(NULL, "eager:admit=99,progress=skip,clip_norm=0.5", group, 0, &plan,
+                           &error) == COVEY_OK);
+  EXPECT(plan.max_wait_ns == COVEY_WAIT_AUTO && plan.needed == 1 && plan.skips_ahead == 1);
+  EXPECT(plan.clip_norm == 0.5);
+  /* What holds of a method holds in its warm-up too. */
+  EXPECT(covey_method_plan(NULL, "dpsgd:max_wait=2s,codec=int8,warmup_steps=3", group, 0, &plan,
+                           &error) == COVEY_OK);
+  EXPECT(plan.payload == COVEY_GRADIENTS && plan.max_wait_ns == 2000000000);
+  EXPECT(strncmp(plan.codec, "int8@", 5) == 0);
   EXPECT(covey_method_at(NULL, "local:H=2,then=local@7:H=3", 7, text, sizeof(text)) == 19 &&
          strcmp(text, "local:local_steps=3") == 0);
   EXPECT(covey_method_at(NULL, "local", -1, text, sizeof(text)) == 0);

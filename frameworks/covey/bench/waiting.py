@@ -21,13 +21,12 @@ import covey
 from covey.bench.bound import ends, skipping_seconds
 from covey.inject import drawn, parse
 from covey.launch.run import run
-from covey.method import full_text, methods, ranks_needed, setting
+from covey.method import full_text, methods, plan
 
 ELEMENTS = 1_000_000
 WAIT_FACTOR, LEAST_WAIT_S = 10, 1.0  # max_wait by default: core/partial/pace.h.
 PATIENCE = 1 / 3  # Of a pass: frameworks/covey/torch/beat.py.
 SLOW = 10
-_TAU = "sync_every"
 
 
 @dataclass(frozen=True)
@@ -211,6 +210,12 @@ def few_main(names: Tuple[str, ...], effort: Effort) -> Tuple[Dict[str, Any], Di
     return stopped_on_rank(names, effort), slow_on_rank(names, effort)
 
 
+def _tau_of(text: str) -> int:
+    """Each so-many-th version is of all ranks; 0: none is for that."""
+    words = dict(word.split("=", 1) for word in text.partition(":")[2].split(",") if word)
+    return int(words.get("sync_every", "0"))
+
+
 def random_main(
     texts: Tuple[str, ...], delays: List[List[float]], base_s: float, steps: int
 ) -> List[Any]:
@@ -219,7 +224,8 @@ def random_main(
     _start()
     found = []
     for text in texts:
-        skips = setting(full_text(text), "progress", "") == "skip"
+        chosen = plan(full_text(text), 0, 0)
+        skips, needed = chosen.skips_ahead, chosen.needed
 
         def work(trainer: Trainer, skips: bool = skips) -> None:
             first, number = trainer.optimizer.version, 0
@@ -234,7 +240,8 @@ def random_main(
                 trainer.step(base_s, delay)
                 number = trainer.optimizer.version - first if skips else number + 1
 
-        found.append(covey.allgather_object(_timed(work, text, base_s)))
+        figures = {**_timed(work, text, base_s), "needed": needed, "skips": skips}
+        found.append(covey.allgather_object(figures))
     return found
 
 
@@ -311,13 +318,12 @@ def random(effort: Effort) -> Panel:
     found = run(random_main, (texts, delays, base_s, steps), num_proc=size)[0]
     lines = []
     for (name, text, wanted), ranks in zip(chosen, found):
-        full = full_text(text)
-        needed = size if name == "allreduce" else ranks_needed(full, size)
-        if setting(full, "progress", "") == "skip":
+        needed = ranks[0]["needed"]
+        if ranks[0]["skips"]:
             bound = steps / skipping_seconds(delays, base_s, needed, steps, base_s * PATIENCE)
             value = steps / min(rank["seconds"] for rank in ranks)
         else:
-            tau = int(setting(full, _TAU, "0"))
+            tau = _tau_of(full_text(text))
             last = ends(delays, base_s, needed, tau, begun=ranks[0]["begun"])
             bound = steps * size / sum(last)
             value = steps * size / sum(rank["seconds"] for rank in ranks)

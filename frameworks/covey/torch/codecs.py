@@ -11,22 +11,14 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Type
 import torch
 
 from covey.errors import InvalidArgument, Unsupported
-from covey.method import GRADIENTS, plans, setting, text_at
+from covey.method import GRADIENTS, Plan, plans
 from covey.torch.compression import Compression, Compressor
 from covey.torch.layout import Named
 
 
-def codec_at(text: str, version: int) -> Optional[Type[Compressor]]:
-    """That of the method that holds at ``version``; None: it has none.
-
-    Example:
-        >>> codec_at("local:local_steps=8,codec=int8@block=256", 3).codec
-        'int8@block=256'
-    """
-    if "codec=" not in text:  # Most have none, and this is asked at each step.
-        return None
-    codec = setting(text_at(text, version), "codec", "")
-    return Compression.of(codec) if codec else None
+def codec_of(plan: Plan) -> Optional[Type[Compressor]]:
+    """What the payload of a step travels by; None: as it is."""
+    return Compression.of(plan.codec) if plan.codec else None
 
 
 def compression_of(optimizer: Any, named: Sequence[Named]) -> Type[Compressor]:
@@ -43,11 +35,11 @@ def compression_of(optimizer: Any, named: Sequence[Named]) -> Type[Compressor]:
     group = optimizer._covey_options["process_set"]
     found: List[Type[Compressor]] = []
     is_coded = is_of_pairs = False
-    for begin, plan in plans(method, group.id):
-        if setting(text_at(method, begin), "codec", ""):
+    for _, plan in plans(method, group.id):
+        if plan.codec:
             is_coded, is_of_pairs = True, is_of_pairs or plan.in_pairs
         if plan.payload == GRADIENTS and not plan.in_rounds:
-            found.append(codec_at(method, begin) or Compression.none)
+            found.append(codec_of(plan) or Compression.none)
     if is_coded and given is not Compression.none:
         raise InvalidArgument(
             f"give compression={given.__name__} or codec, not both: the method is {method}"

@@ -8,13 +8,14 @@ known and not done again, and what goes on is waited for, not begun anew.
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
 
 from covey import _native
 from covey.errors import Aborted, Timeout
-from covey.method import seconds, setting
+from covey.method import Plan
 from covey.state import state
 from covey.torch.mirror import with_streams
 from covey.torch.window import CHANGING, LOST, WHOLE, Mark, Window
@@ -26,11 +27,9 @@ _STEP_BITS = 40
 _AT_END_S = 60.0  # max_wait=auto: not as in finish() of rounds: this raises when it is over.
 
 
-def limit_of(method: str) -> Optional[float]:
-    """How long a rank waits where ``method``, the text of one, ends; None: for ever."""
-    if setting(method, "max_wait", "off") == "off":
-        return None
-    return seconds(method, "max_wait") or _AT_END_S
+def limit_of(plan: Plan) -> Optional[float]:
+    """How long a rank waits where the steps of ``plan`` end; None: for ever."""
+    return None if plan.max_wait_s == math.inf else plan.max_wait_s or _AT_END_S
 
 
 class Board:

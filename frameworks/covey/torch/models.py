@@ -27,7 +27,7 @@ import torch
 from covey import _native
 from covey.errors import CoveyError, Timeout, Unsupported
 from covey.group import Group
-from covey.method import plans, ranks_needed, seconds, setting
+from covey.method import plan, plans
 from covey.notice import warn
 from covey.reduce_op import Average, core_code
 from covey.torch.averager import refuse_shared_memory, relative_distance
@@ -96,7 +96,7 @@ class ModelRounds:
     """
 
     def __init__(
-        self, optimizer: Any, named: Sequence[Named], group: Group, method: str, at: int
+        self, optimizer: Any, named: Sequence[Named], group: Group, at: int
     ) -> None:
         """Every member of the group makes one, with the same parameters and options, for the steps
         from ``at`` on. Before they come each calls ``begin``, by itself.
@@ -125,7 +125,7 @@ class ModelRounds:
         self._at = at  # Of the steps, where this rank was after its last exchange.
         self._tally = optimizer._covey_progress.tally
         self._part = (at + 1) << 32  # Apart from steps of other parts.
-        self._method = method
+        self._own = plan(optimizer._covey_progress.method, group.id, at)
         self.seen = [False] * group.size()  # By member: its model was in a version.
         self._name = optimizer._covey_progress.name_of("models")
         self._index = group.rank() or 0
@@ -190,8 +190,8 @@ class ModelRounds:
         begins = [begin for begin, _ in plans(progress.method, self._group.id)]
         begin = max(begin for begin in begins if begin <= progress.steps)
         self._course = Course(begin, self._plan.until, max(1, self._plan.local_steps))
-        is_auto = setting(self._method, "max_wait", "") == "auto"  # Many times as long as a step.
-        self._patience_s = math.inf if is_auto else seconds(self._method, "max_wait")
+        # By its own steps: many times as long as one.
+        self._patience_s = self._own.max_wait_s or math.inf
         self._stretch_on(progress.steps)
 
     def _stretch_on(self, at: int) -> None:
@@ -331,7 +331,7 @@ class ModelRounds:
         """How many have to come before this version is made."""
         size = self._group.size()
         is_of_all = _native.rounds_of_all(self._rounds, step)
-        return size if is_of_all else ranks_needed(self._method, size)
+        return size if is_of_all else self._own.needed
 
     def _take_back(self) -> None:
         """What is on offer must not be trained on, if there will be a next step."""

@@ -165,7 +165,7 @@ def _end_part(optimizer: Any) -> None:
     progress = optimizer._covey_progress
     until = progress.plan.until
     method, after = text_at(progress.method, until - 1), text_at(progress.method, until)
-    limit_s = limit_of(method) if progress.plan.in_rounds else None
+    limit_s = limit_of(progress.plan) if progress.plan.in_rounds else None
     what = f"the end of the steps by {method} before {after}"
     progress.crossing = Crossing(what, limit_s, progress.board)
     progress.crossing.step_ns = pace_of(optimizer, optimizer._covey_rounds)

@@ -19,16 +19,14 @@ from covey.method import (
     MODEL,
     NOTHING,
     Plan,
-    clip_norm_at,
     plan,
     row,
-    text_at,
 )
 from covey.reduce_op import Max
 from covey.tally import Tally
 from covey.topology import Row
 from covey.torch.averager import Averager, Waiting
-from covey.torch.codecs import codec_at
+from covey.torch.codecs import codec_of
 from covey.torch.crossing import Board, Crossing, limit_of
 from covey.torch.equal_start import EqualStart
 from covey.torch.layout import Named
@@ -67,7 +65,7 @@ class Progress:
         self.version = 0
         self.steps = 0
         self.plan = Plan(NOTHING, False, FOREVER)
-        self.clip_norm = clip_norm_at(method, 0)
+        self.clip_norm = plan(method, group.id, 0).clip_norm if group.included() else None
         self.differs = False
         self.unfit = ""
         self.tally = Tally(method, group.ranks)
@@ -227,9 +225,10 @@ class Progress:
         """So many steps, and updates, were done; the next step is step ``steps``."""
         self.version = self.steps = steps
         self._mixed_at = self._updated_at = -1
-        self.clip_norm = clip_norm_at(self.method, steps)
+        found = plan(self.method, self._group.id, steps)
+        self.clip_norm = found.clip_norm
         if self.is_shared:
-            self.plan = plan(self.method, self._group.id, steps)
+            self.plan = found
 
     def position(self) -> Dict[str, Any]:
         """Where this rank is, for ``take_up``."""
@@ -347,14 +346,14 @@ class Progress:
         """How long a step waits for neighbors; None: for ever, or it waits for none."""
         if not self.plan.with_neighbors:
             return None
-        return limit_of(text_at(self.method, self.steps))
+        return limit_of(self.plan)
 
     def _wait_by(self, what: str) -> Crossing:
         return Crossing(what, self._limit(), self.board)
 
     def _mix(self, neighbors: Row) -> None:
         self._averager = self._averager or self._make_averager()
-        averager, codec, step = self._averager, codec_at(self.method, self.steps), self.steps
+        averager, codec, step = self._averager, codec_of(self.plan), self.steps
         if self._mixing is None:
             averager.gather()
         crossing = self._mixing = self._mixing or self._wait_by(f"step {step} (dpsgd)")
@@ -382,7 +381,7 @@ class Progress:
 
     def _average(self, whole: bool = False) -> None:
         """``whole``: nothing is left out by a codec. So too where a part ends."""
-        codec = None if self.steps + 1 >= self.plan.until else codec_at(self.method, self.steps)
+        codec = None if self.steps + 1 >= self.plan.until else codec_of(self.plan)
         self._averager = self._averager or self._make_averager()
         self._averagings += 1
         waiting: Waiting = contextlib.nullcontext if self._is_between else self._waiting

@@ -18,7 +18,6 @@ import torch
 
 from covey import _native
 from covey.errors import CoveyError, Exhausted, InvalidArgument, Timeout, Unsupported
-from covey.method import ranks_needed, setting
 from covey.notice import warn
 from covey.state import state
 from covey.torch.afar import spans_of
@@ -51,7 +50,6 @@ class RoundTrainer:
         optimizer: Any,
         plans: Sequence[BucketPlan],
         reduction: Reduction,
-        method: str,
     ) -> None:
         """Every member of the group makes one, with the same parameters and options.
 
@@ -80,11 +78,11 @@ class RoundTrainer:
         self._is_late = False  # Its last step was for a version that had ended.
         self._is_left = False  # Others have ended finish() without it.
         self.beat = Beat()
-        self._skips = setting(method, "progress", "") == "skip"
+        self._skips = optimizer._covey_progress.plan.skips_ahead
         self._tally = optimizer._covey_progress.tally
         progress = optimizer._covey_progress
         self._part = (progress.steps + 1) << 32  # Apart from steps of other parts.
-        self._needed = ranks_needed(method, self._group.size())
+        self._needed = progress.plan.needed
         self._warmup = progress.plan.warmup  # Versions that wait for all.
         # With this version others go on elsewhere, or with a later one; 0: they do not.
         self._ending = progress.plan.until - progress.steps if progress.hands_over else 0

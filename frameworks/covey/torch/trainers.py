@@ -26,14 +26,14 @@ def trainer_of(optimizer: Any) -> Trainer:
     """That of ``optimizer`` for the part that begins with its next step, which is in rounds."""
     progress = optimizer._covey_progress
     buckets, reduction = optimizer._covey_plans
-    text = text_at(progress.method, progress.steps)
     if progress.plan.in_pairs:
+        text = text_at(progress.method, progress.steps)
         return PairTrainer(optimizer, progress.named, reduction.group, text)
     if progress.plan.payload == MODEL:
         trainer = _models_of(optimizer, progress.steps)
         trainer.begin()
         return trainer
-    return RoundTrainer(optimizer, buckets, reduction, text)
+    return RoundTrainer(optimizer, buckets, reduction)
 
 
 def trainer_after(optimizer: Any) -> Optional[ModelRounds]:
@@ -51,4 +51,4 @@ def trainer_after(optimizer: Any) -> Optional[ModelRounds]:
 def _models_of(optimizer: Any, at: int) -> ModelRounds:
     progress = optimizer._covey_progress
     group = optimizer._covey_plans[1].group
-    return ModelRounds(optimizer, progress.named, group, text_at(progress.method, at), at)
+    return ModelRounds(optimizer, progress.named, group, at)

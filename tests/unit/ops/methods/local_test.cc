@@ -42,8 +42,8 @@ TEST(LocalTest, WithMaxWaitEveryVersionIsOfAllModels) {
       const MethodPlan plan = PlanOf("local:H=3,max_wait=300ms", size, version);
       EXPECT_EQ(plan.payload, Payload::kModel);
       EXPECT_EQ(plan.admission, Admission::kRounds);
-      EXPECT_EQ(plan.rounds.admit, kAdmitAll);
-      EXPECT_EQ(plan.rounds.max_wait, 300 * kMillisecond);
+      EXPECT_EQ(plan.rounds.admit, AdmitRule::All());
+      EXPECT_EQ(plan.rounds.max_wait, Duration::Of(300 * kMillisecond));
       EXPECT_EQ(plan.rounds.group_size, size);
       EXPECT_EQ(plan.rounds.sync_every, 1);
       EXPECT_EQ(plan.rounds.local_steps, 3);
@@ -61,8 +61,8 @@ TEST(LocalTest, WithoutMaxWaitNothingIsInRounds) {
 TEST(LocalTest, TheWarmUpWaitsForAllForAsLong) {
   const std::string_view text = "local:H=3,max_wait=1s,warmup_steps=2";
   EXPECT_EQ(Payloads(text, 5), "ggmmm");
-  EXPECT_EQ(PlanOf(text, 4, 1).rounds.max_wait, kSecond);
-  EXPECT_EQ(PlanOf(text, 4, 1).rounds.admit, kAdmitAll);
+  EXPECT_EQ(PlanOf(text, 4, 1).rounds.max_wait, Duration::Of(kSecond));
+  EXPECT_EQ(PlanOf(text, 4, 1).rounds.admit, AdmitRule::All());
   EXPECT_EQ(PlanOf(text, 4, 1).rounds.warmup, 1);
   EXPECT_EQ(PlanOf(text, 4, 2).admission, Admission::kRounds);
   EXPECT_EQ(PlanOf(text, 4, 2).rounds.warmup, 0);

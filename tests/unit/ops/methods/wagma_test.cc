@@ -26,16 +26,16 @@ TEST(WagmaTest, ExchangesModelsInRounds) {
     EXPECT_EQ(plan.admission, Admission::kRounds);
     EXPECT_EQ(plan.rounds.group_size, 4);
     EXPECT_EQ(plan.rounds.sync_every, 5);
-    EXPECT_EQ(plan.rounds.admit, 2);
-    EXPECT_EQ(plan.rounds.grace, kMillisecond);
-    EXPECT_EQ(plan.rounds.max_wait, 2 * kSecond);
+    EXPECT_EQ(plan.rounds.admit, AdmitOf(2));
+    EXPECT_EQ(plan.rounds.grace, Duration::Of(kMillisecond));
+    EXPECT_EQ(plan.rounds.max_wait, Duration::Of(2 * kSecond));
   }
   const MethodRounds standard = PlanOf("wagma", 4).rounds;
-  EXPECT_EQ(standard.admit, kAdmitSolo);
+  EXPECT_EQ(standard.admit, AdmitOf(kAdmitSolo));
   EXPECT_EQ(standard.sync_every, 10);
   EXPECT_EQ(standard.log, 2);
-  EXPECT_EQ(standard.grace, kAutoTime);
-  EXPECT_EQ(PlanOf("wagma:grace=0s", 4).rounds.grace, 0);
+  EXPECT_EQ(standard.grace, Duration::Auto());
+  EXPECT_EQ(PlanOf("wagma:grace=0s", 4).rounds.grace, Duration::Of(0));
 }
 
 TEST(WagmaTest, GroupsAreBesideTheRootUnlessTold) {

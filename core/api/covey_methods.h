@@ -1,0 +1,84 @@
+/* Methods: what the ranks exchange at which step. A part of the C API, with the conventions of
+ * covey.h. Pure, and any thread. */
+#ifndef COVEY_CORE_API_COVEY_METHODS_H_
+#define COVEY_CORE_API_COVEY_METHODS_H_
+
+#include "core/api/covey.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum covey_payload {
+  COVEY_NOTHING = 0,   /* this step is done by each rank alone */
+  COVEY_GRADIENTS = 1, /* before the update: the gradients, reduced */
+  COVEY_MODEL = 2      /* after the update: the parameters, averaged */
+} covey_payload;
+
+typedef enum covey_admission {
+  COVEY_ADMIT_ALL = 0,    /* the exchange runs once every member has come */
+  COVEY_ADMIT_ROUNDS = 1, /* as versions, see core/api/covey_rounds.h: once enough have come */
+  COVEY_ADMIT_PAIRS = 2,  /* two at a time, see core/api/covey_pairs.h: nobody waits for anybody */
+  COVEY_ADMIT_NEIGHBORS = 3 /* by a neighbor_allreduce with covey_method_row's weights */
+} covey_admission;
+
+/* Waits of a method: a time in ns, or one of these. */
+enum { COVEY_WAIT_AUTO = 0, COVEY_WAIT_FOREVER = -1 };
+enum { COVEY_MAX_CODEC = 64 };
+
+/* What a step is by its method. All that an adapter has to know of a method stands here: nothing is
+ * to be read from its text. */
+typedef struct covey_plan {
+  uint32_t struct_size;
+  covey_payload payload;
+  covey_admission admission;
+  covey_group group; /* with whom */
+  int64_t until;     /* the next version at which another method holds, or warm-up is over (not that
+                        * of rounds of gradients, which go on); INT64_MAX when there is none */
+  int64_t local_steps; /* COVEY_MODEL in rounds: a member does so many steps between two of its
+                        * versions; else 0: each step is exchanged as said */
+  int64_t warmup;      /* in rounds: so many versions from this one on wait for all, for max_wait at
+                        * most */
+
+  /* Of the method that holds, also while it warms up. */
+  int64_t max_wait_ns; /* how long a member waits for the others; COVEY_WAIT_AUTO: by its steps */
+  int32_t needed;      /* a version waits for so many members; all, where there are no rounds */
+  int32_t skips_ahead; /* 1: a late member goes on with the step after the last version */
+  double clip_norm;    /* the largest norm of the gradients of an update; 0: any */
+  char codec
+      [COVEY_MAX_CODEC]; /* what makes its payload smaller, "topk@bits=2+block=512"; "": none */
+} covey_plan;
+
+/* All methods as a JSON array of {name, help, bytes, citation, exchanged, partners, saved, late,
+ * learning_rate, memory, lr_scale, parameters: [{name, letter, unit, default, minimum, maximum,
+ * help}]}, where values that are not written as numbers are strings. `bytes` is per rank, with P
+ * ranks, g bytes of gradients and m of parameters; `saved` is what a rank has to save; lr_scale is
+ * "ranks" or "one": by what a learning rate for one rank is to be multiplied. Same buffer rule as
+ * covey_stats; needs no runtime. */
+COVEY_API size_t covey_methods(char* json, size_t capacity);
+
+/* Whether `text`, such as "local:local_steps=8,warmup_steps=100", chooses a method. The error names
+ * what there is and the nearest to what was written. Needs no runtime. */
+COVEY_API covey_code covey_method_check(const char* text, covey_error* error);
+
+/* `text` (NULL: the knob `method` of the runtime) with every parameter by its full name: equal
+ * texts mean equal methods. Empty when it chooses none. Same buffer rule as covey_stats. */
+COVEY_API size_t covey_method_text(covey_runtime* runtime, const char* text, char* out,
+                                   size_t capacity);
+
+/* The text of the method that `text` (NULL as above) has at `version`, alone: without warm-up and
+ * what follows. Empty when it chooses none. Same buffer rule as covey_stats. */
+COVEY_API size_t covey_method_at(covey_runtime* runtime, const char* text, int64_t version,
+                                 char* out, size_t capacity);
+
+/* What the members of `group` exchange at the end of step `version` (0 is the first) by the method
+ * `text` (NULL as above). Pure: every member gets the same answer, at any time.
+ * COVEY_INVALID_ARGUMENT when the group has fewer members than the method waits for, but for a
+ * group of one, which waits for nobody. */
+COVEY_API covey_code covey_method_plan(covey_runtime* runtime, const char* text, covey_group group,
+                                       int64_t version, covey_plan* plan, covey_error* error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* COVEY_CORE_API_COVEY_METHODS_H_ */
