@@ -87,7 +87,9 @@ bool Executor::Progress(Time now) {
   for (size_t i = 0; i < active_.size(); ++i) {
     Exchange* x = active_[i];
     if (x->state != ExchangeState::kEnded) moved |= Advance(x, now);
-    awaits_device_ |= x->state == ExchangeState::kAwaitReady;
+    // An aborted communicator tells nobody that it is over.
+    awaits_device_ |= x->state == ExchangeState::kAwaitReady ||
+                      (x->state == ExchangeState::kLeaving && x->for_circuit);
     if (x->state == ExchangeState::kEnded) {
       ended_.push_back(x);
       moved = true;
