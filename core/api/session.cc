@@ -11,14 +11,14 @@
 #include "core/engine/engine.h"
 #include "core/partial/shared_port.h"
 #include "core/plan/algorithm.h"
-#include "core/replicated/seat_port.h"
+#include "core/replicated/replica_port.h"
 #include "core/transport/open_transport.h"
 
 namespace covey {
 namespace {
 
 // How long a rank that leaves sees to it, at most, that what its rounds know does not go with it:
-// as long as peers that run may take. Silent ones get less (core/replicated/seat.h).
+// as long as peers that run may take. Silent ones get less (core/replicated/replica.h).
 constexpr Time kLinger = 60 * kSecond;
 // A part of the knob recheck: a look for what rings no bell, of whoever waits in rounds and pairs.
 constexpr Time kBellLooks = 50;
@@ -186,16 +186,16 @@ void Session::FreeBlock(uint64_t offset) {
 }
 
 uint64_t Session::KeepRounds(std::unique_ptr<RoundsPort> rounds) {
-  engine_->WithProgressLock([&] { rounds->Join(&runtime_->letters()); });
+  engine_->WithProgressLock([&] { rounds->Join(&runtime_->channels()); });
   return rounds_.Keep(std::move(rounds), clock_.Now());
 }
 
 std::unique_ptr<RoundsPort> Session::NewRounds(RoundsPort::Bundle bundle, const Group* group) {
   if (transport_->words() != nullptr)
     return std::make_unique<SharedPort>(std::move(bundle), group, transport_.get());
-  return std::make_unique<SeatPort>(
+  return std::make_unique<ReplicaPort>(
       std::move(bundle), group,
-      SeatPort::Driver{
+      ReplicaPort::Driver{
           .drive = [this](const std::atomic<bool>& ended,
                           Time deadline) { return engine_->DriveUntil(ended, deadline); },
           .kick = [this] { engine_->Kick(); },
@@ -224,7 +224,7 @@ void Session::CloseRounds(uint64_t number) {
 
 void Session::SweepRounds() {
   for (const std::unique_ptr<RoundsPort>& rounds : rounds_.TakeUnused()) {
-    engine_->WithProgressLock([&] { rounds->Part(&runtime_->letters()); });
+    engine_->WithProgressLock([&] { rounds->Part(&runtime_->channels()); });
     for (uint64_t offset : rounds->Blocks()) FreeBlock(offset);
   }
   for (const std::unique_ptr<PairsPort>& pairs : pairs_.TakeUnused()) FreeBlock(pairs->offset());

@@ -56,7 +56,7 @@ Runtime::Runtime(Options options, Transport* transport, TensorQueue* queue)
                                    .log = options_.log}},
                 transport),
       stall_(transport->rank(), options_.log),
-      letters_(transport) {
+      channels_(transport) {
   for (size_t i = 0; i < options_.devices.size(); ++i)
     if (options_.devices[i] != nullptr) executor_.AddDevice(DeviceType(i), options_.devices[i]);
 }
@@ -85,9 +85,9 @@ Time Runtime::RunOnce(bool* moved) {
   FinishEnded(moved);
   WatchStalls(now);
   SendAll(moved);
-  const Time letters = letters_.Advance(now, moved);
+  const Time channels = channels_.Advance(now, moved);
   const bool busy = !executor_.Idle() || queue_->in_flight() > 0;
-  const Time next = std::min({coordinator_.NextDeadline(), negotiator_.NextDeadline(), letters});
+  const Time next = std::min({coordinator_.NextDeadline(), negotiator_.NextDeadline(), channels});
   Time until =
       std::min(next, busy ? std::min(next_peer_poll_, next_stall_look_) : now + options_.recheck);
   if (executor_.AwaitsDevice()) until = std::min(until, now + kDeviceLook);
@@ -132,8 +132,8 @@ void Runtime::ReceiveAll(Time now, bool* moved) {
   Rank from = kNoRank;
   for (int taken = 0; taken < kMailPerPass && transport_->TryReceive(&from, &received_); ++taken) {
     *moved = true;
-    if (Courier::IsFrame(received_)) {
-      counters_.malformed_messages += letters_.OnFrame(from, std::move(received_), now) ? 0 : 1;
+    if (Fragmenter::IsFrame(received_)) {
+      counters_.malformed_messages += channels_.OnFrame(from, std::move(received_), now) ? 0 : 1;
       continue;
     }
     Message message;
@@ -210,7 +210,7 @@ void Runtime::WatchPeers(Time now) {
   next_peer_poll_ = now + options_.recheck / kPeerPolls;
   for (const PeerLoss& loss : transport_->PollPeers()) {
     lost_.push_back(loss.rank);
-    letters_.OnLoss(loss.rank);
+    channels_.OnLoss(loss.rank);
     coordinator_.OnLoss(loss.rank);
     executor_.OnLoss(loss);
     negotiator_.OnLoss(loss.rank, loss.how);

@@ -71,7 +71,7 @@ class Runtime {
   Time RunOnce(bool* moved);
 
   // Nothing begun and nothing to send: only a submission or a message can make work.
-  bool Idle() const { return executor_.Idle() && pending_.empty() && letters_.Idle(); }
+  bool Idle() const { return executor_.Idle() && pending_.empty() && channels_.Idle(); }
 
   // Ends every operation in flight with `why` (shutdown).
   void AbortAll(const Status& why);
@@ -85,8 +85,8 @@ class Runtime {
   // Questions of peers ("where are you?") waiting for Tell; see core/engine/stall.h.
   Stall& stall() { return stall_; }
 
-  // What seats write to each other.
-  ChannelMux& letters() { return letters_; }
+  // What replicas write to each other.
+  ChannelMux& channels() { return channels_; }
 
   const Counters& counters() const { return counters_; }
   const Executor& executor() const { return executor_; }
@@ -124,7 +124,7 @@ class Runtime {
   Join join_;
   Executor executor_;
   Stall stall_;
-  ChannelMux letters_;
+  ChannelMux channels_;
   Counters counters_;
   Time next_peer_poll_ = 0;
   Time next_stall_look_ = 0;

@@ -99,10 +99,10 @@ bool Arrivals::HasEnded(const std::vector<bool>& lost, bool* any) const {
   bool goes_on = false;
   *any = false;
   for (int32_t i = 0; i < memory_->size(); ++i) {
-    const Standing standing{words_->Load(memory_->MemberAt(i))};
-    const int32_t since = turn.Since(standing.times());
+    const MemberStatus status{words_->Load(memory_->MemberAt(i))};
+    const int32_t since = turn.Since(status.times());
     if (lost[static_cast<size_t>(i)] || since < 0) continue;
-    goes_on |= since > 0 || !standing.finished();
+    goes_on |= since > 0 || !status.finished();
     *any |= words_->Load(memory_->LeftAt(i, i)) == 0;
   }
   return !goes_on;
@@ -129,11 +129,11 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
   counted_.clear();
   laggards_.resize(static_cast<size_t>(memory_->size()));
   for (int32_t i = 0; i < memory_->size(); ++i) {
-    const Standing standing{words_->Load(memory_->MemberAt(i))};
+    const MemberStatus status{words_->Load(memory_->MemberAt(i))};
     const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
     const bool sealed = slot.state == SlotState::kSealed;
     count.sealed |= sealed;
-    count.sealed_finished |= sealed && standing.finished();
+    count.sealed_finished |= sealed && status.finished();
     Laggard& laggard = laggards_[static_cast<size_t>(i)];
     laggard = {.was_stale = laggard.is_stale, .waited = laggard.waited};
     // partial-W14: a dead member is neither counted nor wanted.
@@ -141,7 +141,7 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
     // Before its step it had applied all up to the one before, and perhaps more.
     const uint64_t next = std::max(words_->Load(memory_->AppliedAt(i)) + 1, slot.step);
     const bool keeps = next + memory_->log() > version;
-    if (standing.finished()) {
+    if (status.finished()) {
       count.keepers += keeps && words_->Load(memory_->LeftAt(i, i)) == 0 ? 1 : 0;
       continue;
     }

@@ -52,8 +52,8 @@ Pick Decide(const RoundMemory& memory, SharedWords* words, int32_t member, bool 
     Pick next = pick;
     // partial-W2a: the owner has replaced the model that was asked for: the newer one is asked for.
     if (pick.version < version || (models.on() && !pick.Names(slot))) {
-      const Standing standing{words->Load(memory.MemberAt(member))};
-      next = FirstFate(models, turn, slot, {.lost = lost, .finished = standing.finished()});
+      const MemberStatus status{words->Load(memory.MemberAt(member))};
+      next = FirstFate(models, turn, slot, {.lost = lost, .finished = status.finished()});
     } else if (!pick.Names(slot) || slot.state == SlotState::kOpen) {
       // partial-W2: the owner took its seal back before it was collected.
       next.fate = Fate::kOut;

@@ -3,7 +3,7 @@
 //
 //   block of each member, in its own region, by member index i; who writes:
 //     slot word      the owner; whoever collects it               see SlotWord
-//     member word    the owner       odd: has finished so many times (see Standing)
+//     member word    the owner       odd: has finished so many times (see MemberStatus)
 //     applied word   the owner       the last version it has read
 //     pin word       the owner       1 + the result buffer it may be writing; 0: none
 //     hold word      the owner       1 + the result buffer that its trainer reads in place; of
@@ -93,7 +93,7 @@ struct Turn {
 };
 
 // The member word.
-struct Standing {
+struct MemberStatus {
   uint64_t word = 0;
 
   bool finished() const { return word % 2 == 1; }

@@ -51,7 +51,7 @@ uint64_t Rounds::Skip() {
 bool Rounds::IsBehind() {
   bool any = false;
   if (!arrivals_.HasEnded(lost_, &any)) return false;
-  return !Standing{words_->Load(memory_->MemberAt(self_))}.finished();
+  return !MemberStatus{words_->Load(memory_->MemberAt(self_))}.finished();
 }
 
 uint64_t Rounds::Arrive(const std::function<void(uint64_t)>& seal) {
@@ -64,16 +64,16 @@ uint64_t Rounds::Arrive(const std::function<void(uint64_t)>& seal) {
   }
   goes_without_ = false;
   uint64_t* word = memory_->MemberAt(self_);
-  const Standing standing{words_->Load(word)};
+  const MemberStatus status{words_->Load(word)};
   const bool has_models = memory_->models().on();
-  if (standing.finished()) step_ = std::max(step_, executed());  // versions were made without it
+  if (status.finished()) step_ = std::max(step_, executed());  // versions were made without it
   step_ = has_models ? step_ + 1 : next_step();
   early_.Forget();
   is_merged_ = false;
   seal(step_);
   // partial-W9: a late rank does not wait: this wakes the ranks that wait for it.
   if (!has_models && step_ <= executed()) words_->Ring(memory_->BellAt());
-  if (standing.finished()) words_->Store(word, standing.word + 1);
+  if (status.finished()) words_->Store(word, status.word + 1);
   return step_;
 }
 
@@ -106,8 +106,8 @@ Time Rounds::Advance(Time now, bool* moved) {
   *moved = false;
   Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
   if (!turn.fired) {
-    const Standing standing{words_->Load(memory_->MemberAt(self_))};
-    const WaitingRank self{.step = step_, .finished = standing.finished(), .max_wait = max_wait_};
+    const MemberStatus status{words_->Load(memory_->MemberAt(self_))};
+    const WaitingRank self{.step = step_, .finished = status.finished(), .max_wait = max_wait_};
     const Arrivals::Answer answer = arrivals_.FireAt(turn.version(), lost_, self, now);
     if (answer.at > now) return answer.at;
     *moved = true;
@@ -258,26 +258,26 @@ bool Rounds::Look(int32_t member, std::span<void* const> to, uint64_t* step) con
 
 void Rounds::Finish() {
   uint64_t* word = memory_->MemberAt(self_);
-  const Standing standing{words_->Load(word)};
-  if (!standing.finished()) words_->Store(word, standing.word + 1);
-  if (!standing.finished() || arrivals_.over()) arrivals_.Restart();  // else it waits on
+  const MemberStatus status{words_->Load(word)};
+  if (!status.finished()) words_->Store(word, status.word + 1);
+  if (!status.finished() || arrivals_.over()) arrivals_.Restart();  // else it waits on
   words_->Ring(memory_->BellAt());  // it may have been the one they waited for
 }
 
 // Those who wait for the flush yet count how often it has finished.
 void Rounds::GoOn() {
   uint64_t* word = memory_->MemberAt(self_);
-  const Standing standing{words_->Load(word)};
+  const MemberStatus status{words_->Load(word)};
   // partial-W8b: an even word: it is waited for again from now on.
-  if (standing.finished()) words_->Store(word, standing.word + 1);
+  if (status.finished()) words_->Store(word, status.word + 1);
   step_ = std::max(step_, executed());  // steps may have gone into fewer versions
 }
 
 std::vector<int32_t> Rounds::Unfinished() {
-  const uint64_t times = Standing{words_->Load(memory_->MemberAt(self_))}.times();
+  const uint64_t times = MemberStatus{words_->Load(memory_->MemberAt(self_))}.times();
   std::vector<int32_t> members;
   for (int32_t i = 0; i < memory_->size(); ++i) {
-    const Standing other{words_->Load(memory_->MemberAt(i))};
+    const MemberStatus other{words_->Load(memory_->MemberAt(i))};
     if (lost_[static_cast<size_t>(i)] || other.times() >= times) continue;
     if (words_->Load(memory_->LeftAt(self_, i)) == 0) members.push_back(i);
   }
@@ -288,7 +288,7 @@ bool Rounds::GoOnWithout() {
   goes_without_ = true;
   Meet();
   const bool has_models = memory_->models().on();
-  const uint64_t times = Standing{words_->Load(memory_->MemberAt(self_))}.times();
+  const uint64_t times = MemberStatus{words_->Load(memory_->MemberAt(self_))}.times();
   const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
   if (turn.fired) return false;
   if (!has_models) AskForMissing();
@@ -304,7 +304,7 @@ bool Rounds::GoOnWithout() {
 // Whether a member has published since it had finished so often.
 bool Rounds::HasAnybodyGoneOn(uint64_t times) {
   for (int32_t i = 0; i < memory_->size(); ++i) {
-    const Standing other{words_->Load(memory_->MemberAt(i))};
+    const MemberStatus other{words_->Load(memory_->MemberAt(i))};
     if (lost_[static_cast<size_t>(i)]) continue;
     if (other.times() > times || (other.times() == times && !other.finished())) return true;
   }
@@ -340,8 +340,8 @@ bool Rounds::IsFlushed() {
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
     // What a dead member has left of a model is in no version (partial-W14).
-    const Standing standing{words_->Load(memory_->MemberAt(i))};
-    const bool is_left = !memory_->models().on() || standing.finished();
+    const MemberStatus status{words_->Load(memory_->MemberAt(i))};
+    const bool is_left = !memory_->models().on() || status.finished();
     // partial-W8c: after the settled version no other is made of what is sealed.
     if (slot.state == SlotState::kSealed && is_left && !seen.settled()) return false;
   }
@@ -359,7 +359,7 @@ Rounds::Givers Rounds::FindGivers() {
     needs.push_back(snapshots_.NeedOf(i));
     if (needs.back() % 2 == 1) continue;
     givers.any = true;
-    givers.any_unfinished |= !Standing{words_->Load(memory_->MemberAt(i))}.finished();
+    givers.any_unfinished |= !MemberStatus{words_->Load(memory_->MemberAt(i))}.finished();
   }
   // They were seen one after the other: all are in need at once if nothing has changed since.
   if (!givers.any && needs != needs_) givers.any = true;
@@ -368,7 +368,8 @@ Rounds::Givers Rounds::FindGivers() {
 }
 
 void Rounds::Meet() {
-  words_->Store(memory_->MetAt(self_), Standing{words_->Load(memory_->MemberAt(self_))}.times());
+  words_->Store(memory_->MetAt(self_),
+                MemberStatus{words_->Load(memory_->MemberAt(self_))}.times());
   words_->Ring(memory_->BellAt());
 }
 

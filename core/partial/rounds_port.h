@@ -1,9 +1,9 @@
 // One rank's rounds of one bundle as the threads of its process meet them: a lock, a clock and
 // sleep around a Versions (core/partial/versions.h).
 //
-// Two kinds: SharedPort, where the members share memory (core/partial/shared_port.h), and SeatPort,
-// where they write letters (core/replicated/seat_port.h). What a trainer sees is the same, and is
-// here: when waiting ends, what it says then, and what is counted.
+// Two kinds: SharedPort, where the members share memory (core/partial/shared_port.h), and
+// ReplicaPort, where they write messages (core/replicated/replica_port.h). What a trainer sees is
+// the same, and is here: when waiting ends, what it says then, and what is counted.
 //
 // Any thread; one at a time is meant to wait.
 #ifndef COVEY_CORE_PARTIAL_ROUNDS_PORT_H_
@@ -61,7 +61,7 @@ class RoundsPort {
   // All members have agreed. `places`, by member: what each has offered, an offset in its region
   // where they share memory.
   virtual void Open(const std::vector<uint64_t>& places) = 0;
-  // With the progress lock: its letters are carried from now on, or no longer.
+  // With the progress lock: its messages are carried from now on, or no longer.
   virtual void Join(ChannelMux*) {}
   virtual void Part(ChannelMux*) {}
 

@@ -1,6 +1,6 @@
 // One rank's part in the versions of one bundle, as its trainer's port sees it
-// (core/partial/rounds_port.h): Rounds where ranks share memory, Seat (core/replicated/seat.h)
-// where they do not.
+// (core/partial/rounds_port.h): Rounds where ranks share memory, Replica
+// (core/replicated/replica.h) where they do not.
 //
 // Sans-IO: whoever holds the lock around it calls, one thread at a time.
 #ifndef COVEY_CORE_PARTIAL_VERSIONS_H_

@@ -8,8 +8,8 @@ namespace {
 
 // How long a frame waits that found no room: nobody rings when a mailbox is emptied.
 constexpr Time kUnsentRetry = kMillisecond;
-// Frames from one peer before a channel is open: its window of parts, a word and its closing.
-constexpr uint64_t kMostEarly = Courier::kWindow + 2;
+// Frames from one peer before a channel is open: its window of parts, a leave and its closing.
+constexpr uint64_t kMostEarly = Fragmenter::kWindow + 2;
 // Channels that one peer has opened and this rank has not yet: bundles planned at about one time.
 constexpr ptrdiff_t kMostEarlyChannels = 256;
 
@@ -22,13 +22,13 @@ int32_t ChannelMux::IndexOf(const Group& group, Rank rank) {
   return static_cast<int32_t>(found - group.members.begin());
 }
 
-void ChannelMux::Open(uint64_t channel, const Group* group, LetterPort* port) {
+void ChannelMux::Open(uint64_t channel, const Group* group, ChannelPort* port) {
   Channel& opened =
       channels_
           .try_emplace(channel, Channel{.group = group,
                                         .port = port,
-                                        .courier = Courier(channel, group->size(),
-                                                           mailbox_->MaxMessageBytes())})
+                                        .fragmenter = Fragmenter(channel, group->size(),
+                                                                 mailbox_->MaxMessageBytes())})
           .first->second;
   idle_ = false;
   if (const auto early = early_.find(channel); early != early_.end()) {
@@ -43,13 +43,13 @@ void ChannelMux::Close(uint64_t channel) {
   const auto found = channels_.find(channel);
   if (found == channels_.end()) return;
   found->second.port = nullptr;
-  found->second.courier.PostClosing();
-  found->second.courier.OnLoss(ToInt(found->second.group->my_index));
+  found->second.fragmenter.EnqueueClosing();
+  found->second.fragmenter.OnLoss(ToInt(found->second.group->my_index));
   closed_.insert(channel);
 }
 
 bool ChannelMux::OnFrame(Rank from, Bytes frame, Time now) {
-  const uint64_t number = Courier::ChannelOf(frame);
+  const uint64_t number = Fragmenter::ChannelOf(frame);
   const auto found = channels_.find(number);
   if (found == channels_.end()) return closed_.contains(number) || Keep(number, from, frame);
   const int32_t index = IndexOf(*found->second.group, from);
@@ -61,32 +61,34 @@ bool ChannelMux::Keep(uint64_t number, Rank from, Bytes frame) {
   const auto has_some = [&](const auto& channel) {
     return std::any_of(channel.second.begin(), channel.second.end(), is_from);
   };
-  auto kept = early_.find(number);
-  if (kept == early_.end() || !has_some(*kept)) {
+  auto waiting = early_.find(number);
+  if (waiting == early_.end() || !has_some(*waiting)) {
     if (std::count_if(early_.begin(), early_.end(), has_some) >= kMostEarlyChannels) return false;
-    kept = early_.try_emplace(number).first;
+    waiting = early_.try_emplace(number).first;
   }
-  const auto of_it = std::count_if(kept->second.begin(), kept->second.end(), is_from);
+  const auto of_it = std::count_if(waiting->second.begin(), waiting->second.end(), is_from);
   if (static_cast<uint64_t>(of_it) >= kMostEarly) return false;
-  kept->second.emplace_back(from, std::move(frame));
+  waiting->second.emplace_back(from, std::move(frame));
   return true;
 }
 
 bool ChannelMux::Take(Channel* channel, int32_t from, const Bytes& frame, Time now) {
-  Bytes letter;
-  const bool is_open = channel->port != nullptr;  // else nobody reads: letters are dropped
-  const size_t longest_bytes = is_open ? channel->port->LongestLetterBytes() : 0;
-  const Courier::Came came = channel->courier.OnFrame(from, frame, longest_bytes, &letter);
-  if (came == Courier::Came::kClosing)
+  Bytes message;
+  const bool is_open = channel->port != nullptr;  // else nobody reads: messages are dropped
+  const size_t longest_bytes = is_open ? channel->port->LongestMessageBytes() : 0;
+  const Fragmenter::Received came =
+      channel->fragmenter.OnFrame(from, frame, longest_bytes, &message);
+  if (came == Fragmenter::Received::kClosing)
     Lose(channel, channel->group->members[static_cast<size_t>(from)]);
-  if (came == Courier::Came::kLetter && is_open) channel->port->OnLetter(from, letter, now);
-  return came != Courier::Came::kMalformed || !is_open;
+  if (came == Fragmenter::Received::kMessage && is_open)
+    channel->port->OnMessage(from, message, now);
+  return came != Fragmenter::Received::kMalformed || !is_open;
 }
 
 void ChannelMux::Lose(Channel* channel, Rank rank) {
   const int32_t index = IndexOf(*channel->group, rank);
   if (index < 0) return;
-  channel->courier.OnLoss(index);
+  channel->fragmenter.OnLoss(index);
   if (channel->port != nullptr) channel->port->OnLoss(index);
 }
 
@@ -109,20 +111,20 @@ Time ChannelMux::Advance(Time now, bool* moved) {
     Channel& channel = at->second;
     const bool is_open = channel.port != nullptr;
     if (is_open) {
-      LetterPort::Pass pass = channel.port->Advance(now, channel.courier.IsEmpty());
+      ChannelPort::Pass pass = channel.port->Advance(now, channel.fragmenter.IsEmpty());
       until = std::min(until, pass.until);
-      *moved |= pass.moved || !pass.posts.empty();
+      *moved |= pass.moved || !pass.messages.empty();
       idle_ &= !pass.is_busy;
-      for (Sealed& post : pass.posts) {
-        if (post.is_word)
-          channel.courier.PostWord(post.to, std::move(post.bytes));
+      for (EncodedMessage& message : pass.messages) {
+        if (message.is_leave)
+          channel.fragmenter.EnqueueLeave(message.to, std::move(message.bytes));
         else
-          channel.courier.Post(post.to, std::move(post.bytes));
+          channel.fragmenter.Enqueue(message.to, std::move(message.bytes));
       }
     }
     if (!Send(&channel, moved)) until = std::min(until, now + kUnsentRetry);
-    const bool is_empty = channel.courier.IsEmpty();
-    idle_ &= is_empty && !channel.courier.IsInLetter();
+    const bool is_empty = channel.fragmenter.IsEmpty();
+    idle_ &= is_empty && !channel.fragmenter.IsInMessage();
     at = is_open || !is_empty ? std::next(at) : channels_.erase(at);
   }
   return until;
@@ -133,13 +135,13 @@ bool ChannelMux::Send(Channel* channel, bool* moved) {
   bool all = true;
   for (int32_t to = 0; to < channel->group->size(); ++to) {
     for (;;) {
-      const std::span<const std::byte> frame = channel->courier.Next(to);
+      const std::span<const std::byte> frame = channel->fragmenter.Next(to);
       if (frame.empty()) break;
       if (!mailbox_->TrySend(channel->group->members[static_cast<size_t>(to)], frame)) {
         all = false;
         break;
       }
-      channel->courier.OnSent(to);
+      channel->fragmenter.OnSent(to);
       *moved = true;
     }
   }

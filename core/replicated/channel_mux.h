@@ -1,4 +1,4 @@
-// What a runtime carries besides its own messages: the letters of the seats of its process
+// What a runtime carries besides its own messages: those of the replicas of its process
 // (core/replicated), each bundle's in a channel of its own, in frames that its mailbox takes.
 //
 // Frames stand in the same mailboxes as messages and pass none of them by; a peer that takes none
@@ -14,29 +14,29 @@
 #include <vector>
 
 #include "core/base/tensor.h"
-#include "core/replicated/courier.h"
+#include "core/replicated/fragmenter.h"
 #include "core/replicated/outbox.h"
 #include "core/transport/mailbox.h"
 
 namespace covey {
 
-// Who reads and writes the letters of a channel; members by their index in its group.
-class LetterPort {
+// Who reads and writes the messages of a channel; members by their index in its group.
+class ChannelPort {
  public:
-  virtual ~LetterPort() = default;
+  virtual ~ChannelPort() = default;
 
-  // Of a letter that may begin now.
-  virtual size_t LongestLetterBytes() = 0;
-  virtual void OnLetter(int32_t from, const Bytes& letter, Time now) = 0;
-  // After its last letter.
+  // Of a message that may begin now.
+  virtual size_t LongestMessageBytes() = 0;
+  virtual void OnMessage(int32_t from, const Bytes& message, Time now) = 0;
+  // After its last message.
   virtual void OnLoss(int32_t member) = 0;
   struct Pass {
-    Time until = kNever;             // when to come again at the latest
-    bool moved = false;              // what somebody waited for is there
-    bool is_busy = false;            // more letters are to come soon
-    std::vector<Sealed> posts = {};  // to be sent, in this order
+    Time until = kNever;                        // when to come again at the latest
+    bool moved = false;                         // what somebody waited for is there
+    bool is_busy = false;                       // more messages are to come soon
+    std::vector<EncodedMessage> messages = {};  // to be sent, in this order
   };
-  // `is_sent`: everything it had posted before has gone.
+  // `is_sent`: everything it had queued before has gone.
   virtual Pass Advance(Time now, bool is_sent) = 0;
 };
 
@@ -46,14 +46,14 @@ class ChannelMux {
   explicit ChannelMux(Mailbox* mailbox) : mailbox_(mailbox) {}
 
   // `group` and `port` stay until Close.
-  void Open(uint64_t channel, const Group* group, LetterPort* port);
-  // The others hear of it as of a loss, after the last letter.
+  void Open(uint64_t channel, const Group* group, ChannelPort* port);
+  // The others hear of it as of a loss, after the last message.
   void Close(uint64_t channel);
 
   // ---- Of the runtime.
-  // False: it is malformed; it is dropped, with the letter that it is of.
+  // False: it is malformed; it is dropped, with the message that it is of.
   bool OnFrame(Rank from, Bytes frame, Time now);
-  // The transport has said so; letters of it may still lie in the mailbox.
+  // The transport has said so; messages of it may still lie in the mailbox.
   void OnLoss(Rank rank) { untold_.push_back(rank); }
   // One pass of all ports. Returns when to come again at the latest.
   Time Advance(Time now, bool* moved);
@@ -62,8 +62,8 @@ class ChannelMux {
  private:
   struct Channel {
     const Group* group = nullptr;
-    LetterPort* port = nullptr;  // null: closed here
-    Courier courier;
+    ChannelPort* port = nullptr;  // null: closed here
+    Fragmenter fragmenter;
     Time until = 0;
   };
 

@@ -1,5 +1,5 @@
-// Where letters go: each gets the attempt of its seat, and what the seat has and knows to be
-// decided, as of when it is written, not sent.
+// Where messages go: each gets the term of its replica, and what the replica has and knows to be
+// committed, as of when it is written, not sent.
 #ifndef COVEY_CORE_REPLICATED_OUTBOX_H_
 #define COVEY_CORE_REPLICATED_OUTBOX_H_
 
@@ -7,44 +7,44 @@
 #include <utility>
 #include <vector>
 
-#include "core/replicated/ledger.h"
-#include "core/replicated/letter.h"
+#include "core/replicated/replica_message.h"
+#include "core/replicated/replicated_log.h"
 
 namespace covey {
 
-struct Post {
+struct QueuedMessage {
   int32_t to = -1;
-  Letter letter;
+  ReplicaMessage message;
 };
 
 // What is to be sent, as bytes.
-struct Sealed {
+struct EncodedMessage {
   int32_t to = -1;
   Bytes bytes;
-  bool is_word = false;  // nothing follows, and it need not wait for what was not sent
+  bool is_leave = false;  // nothing follows, and it need not wait for what was not sent
 };
 
 class Outbox {
  public:
   // All outlive the outbox.
-  Outbox(const uint64_t* attempt, const uint64_t* known, const Ledger* ledger)
-      : attempt_(attempt), known_(known), ledger_(ledger) {}
+  Outbox(const uint64_t* term, const uint64_t* known_committed, const ReplicatedLog* log)
+      : term_(term), known_committed_(known_committed), log_(log) {}
 
-  void Send(int32_t to, Letter letter) {
-    letter.attempt = *attempt_;
-    letter.executed = ledger_->executed();
-    letter.known = known();
-    posts_.push_back({to, std::move(letter)});
+  void Send(int32_t to, ReplicaMessage message) {
+    message.term = *term_;
+    message.executed = log_->executed();
+    message.known_committed = known_committed();
+    messages_.push_back({to, std::move(message)});
   }
-  bool empty() const { return posts_.empty(); }
-  uint64_t known() const { return std::max(*known_, ledger_->executed()); }
-  std::vector<Post> Take() { return std::exchange(posts_, {}); }
+  bool empty() const { return messages_.empty(); }
+  uint64_t known_committed() const { return std::max(*known_committed_, log_->executed()); }
+  std::vector<QueuedMessage> Take() { return std::exchange(messages_, {}); }
 
  private:
-  const uint64_t* attempt_;
-  const uint64_t* known_;
-  const Ledger* ledger_;
-  std::vector<Post> posts_;
+  const uint64_t* term_;
+  const uint64_t* known_committed_;
+  const ReplicatedLog* log_;
+  std::vector<QueuedMessage> messages_;
 };
 
 }  // namespace covey

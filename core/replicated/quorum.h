@@ -1,6 +1,6 @@
-// How many seats decide: more than half of all, or all that live. Of an even number the first seat
-// counts one half more, so that of two halves one goes on: two that do not know of each other never
-// do. Pure.
+// How many replicas are a quorum: more than half of all, or all that live. Of an even number the
+// first replica counts one half more, so that of two halves one goes on: two that do not know of
+// each other never do. Pure.
 #ifndef COVEY_CORE_REPLICATED_QUORUM_H_
 #define COVEY_CORE_REPLICATED_QUORUM_H_
 
@@ -8,8 +8,8 @@
 
 namespace covey {
 
-// `in`, `lost`: by seat. Whoever is lost is dead, and all it has sent has been read: what only lost
-// ones know, nobody will ever know.
+// `in`, `lost`: by replica. Whoever is lost is dead, and all it has sent has been read: what only
+// lost ones know, nobody will ever know.
 bool IsQuorum(const std::vector<bool>& in, const std::vector<bool>& lost);
 
 }  // namespace covey

@@ -1,7 +1,7 @@
-// Ranks that share no memory decide each version once, alike everywhere, whoever leads, stops, dies
+// Ranks that share no memory commit each version once, alike everywhere, whoever leads, stops, dies
 // or comes back late; every gradient counts once, and ranks that run are not held up.
 //
-// Method: seeds of the simulator of seats (tests/sim/simulator/host_simulation.h says what is
+// Method: seeds of the simulator of replicas (tests/sim/simulator/host_simulation.h says what is
 // checked). SIM_SEED=N bazel run //tests:sim/hosts_test repeats one; SIM_BASE=N begins elsewhere.
 #include <gtest/gtest.h>
 
@@ -34,14 +34,14 @@ TEST(HostsTest, EverythingHolds) {
             {"overdue", &V::overdue},
             {"returned", &V::returned},
             {"gave up", &V::gave_up},
-            {"attempts", &V::attempts, 0},
-            {"reigns", &V::reigns},
+            {"terms", &V::terms, 0},
+            {"elections", &V::elections},
             {"adopted", &V::adopted},
             {"fell out of the log", &V::skipped, 0},
             {"snapshots taken", &V::taken},
             {"nulls", &V::nulls},
             {"left", &V::left},
-            {"cut off", &V::cut_off, 0}});
+            {"lacking", &V::lacking, 0}});
 }
 
 TEST(HostsTest, EverythingHoldsForSeedsThatFoundSomething) {

@@ -7,8 +7,8 @@
 #include "core/agree/message.h"
 #include "core/base/config.h"
 #include "core/replicated/channel_mux.h"
-#include "core/replicated/courier.h"
-#include "core/replicated/letter.h"
+#include "core/replicated/fragmenter.h"
+#include "core/replicated/replica_message.h"
 #include "core/transport/mirrored.h"
 #include "tests/contract/fuzz/fuzz.h"
 
@@ -17,24 +17,24 @@ namespace {
 
 class DecodersTest : public FuzzTest {};
 
-TEST_F(DecodersTest, Letters) {
-  Letter letter{.attempt = 7, .executed = 8, .version = 9};
-  letter.list = {1, 2, 3};
-  letter.missing = {3};
-  letter.needs = letter.mets = letter.silences = {1, 0, 2};
-  letter.hypers = {0.5, -1};
-  letter.body.resize(100);
+TEST_F(DecodersTest, ReplicaMessages) {
+  ReplicaMessage message{.term = 7, .executed = 8, .version = 9};
+  message.list = {1, 2, 3};
+  message.missing = {3};
+  message.needs = message.mets = message.silences = {1, 0, 2};
+  message.hypers = {0.5, -1};
+  message.body.resize(100);
   std::vector<Bytes> valid;
-  for (auto kind = static_cast<int>(LetterKind::kAsk); kind <= static_cast<int>(LetterKind::kWord);
-       ++kind) {
-    letter.kind = static_cast<LetterKind>(kind);
-    valid.push_back(letter.Encode());
+  for (auto kind = static_cast<int>(ReplicaMessage::Kind::kRequestVote);
+       kind <= static_cast<int>(ReplicaMessage::Kind::kLeave); ++kind) {
+    message.kind = static_cast<ReplicaMessage::Kind>(kind);
+    valid.push_back(message.Encode());
   }
   Run(valid, 100'000, [](const Bytes& bytes) {
-    Letter read, again;
-    if (!Letter::Decode(bytes, &read)) return;
+    ReplicaMessage read, again;
+    if (!ReplicaMessage::Decode(bytes, &read)) return;
     const Bytes written = read.Encode();
-    ASSERT_TRUE(Letter::Decode(written, &again));
+    ASSERT_TRUE(ReplicaMessage::Decode(written, &again));
     EXPECT_EQ(again.Encode(), written);
   });
 }
@@ -64,20 +64,20 @@ TEST_F(DecodersTest, Messages) {
 
 TEST_F(DecodersTest, Frames) {
   constexpr size_t kFrameBytes = 128, kLongest = 1000;
-  Courier writer(9, 2, kFrameBytes);
-  for (int letter = 0; letter < 3; ++letter) writer.Post(1, Bytes(300));
+  Fragmenter writer(9, 2, kFrameBytes);
+  for (int message = 0; message < 3; ++message) writer.Enqueue(1, Bytes(300));
   const Bytes frame(writer.Next(1).begin(), writer.Next(1).end());
-  Courier reader(9, 2, kFrameBytes);
+  Fragmenter reader(9, 2, kFrameBytes);
   Run({frame}, 100'000, [&](const Bytes& bytes) {
-    if (!Courier::IsFrame(bytes)) return;
-    Courier::ChannelOf(bytes);
-    Bytes letter;
+    if (!Fragmenter::IsFrame(bytes)) return;
+    Fragmenter::ChannelOf(bytes);
+    Bytes message;
     const size_t longest = rng_.Percent(50) ? kLongest : ~size_t{0};
-    reader.OnFrame(0, bytes, longest, &letter);
-    EXPECT_LE(letter.size(), 32 * kMostBytes);
-    // A letter that never ends takes as much as was sent; a peer's end forgets it.
+    reader.OnFrame(0, bytes, longest, &message);
+    EXPECT_LE(message.size(), 32 * kMostBytes);
+    // A message that never ends takes as much as was sent; a peer's end forgets it.
     if (rng_.Percent(5)) reader.OnLoss(0);
-    if (rng_.Percent(5)) reader = Courier(9, 2, kFrameBytes);
+    if (rng_.Percent(5)) reader = Fragmenter(9, 2, kFrameBytes);
     while (!reader.Next(0).empty()) reader.OnSent(0);
   });
 }
@@ -158,8 +158,8 @@ TEST_F(DecodersTest, FramesOfManyChannels) {
   ChannelMux box(transport.get());
   int kept = 0;
   for (uint64_t channel = 1; channel <= 10'000; ++channel) {
-    Courier writer(channel, 2, 128);
-    writer.Post(0, Bytes(10));
+    Fragmenter writer(channel, 2, 128);
+    writer.Enqueue(0, Bytes(10));
     const Bytes frame(writer.Next(0).begin(), writer.Next(0).end());
     if (box.OnFrame(Rank{1}, frame, 0)) ++kept;
     if (channel == 1) {

@@ -36,17 +36,17 @@ void HostJournal::OnFlushed(int32_t rank, uint64_t executed) {
          ", another one after " + Number(flushed_at_));
 }
 
-void HostJournal::OnDecided(int32_t rank, const LedgerEntry& entry) {
+void HostJournal::OnCommitted(int32_t rank, const ReplicatedEntry& entry) {
   if (entry.version > results_.size() + 1)
     return Fail("1: " + Number(results_.size()) + " is followed by " + Number(entry.version));
   if (entry.version == results_.size() + 1) return CheckVersion(entry);
-  const LedgerEntry& known = results_[entry.version - 1];
+  const ReplicatedEntry& known = results_[entry.version - 1];
   if (known.body != entry.body || known.consumed != entry.consumed ||
       known.missing != entry.missing)
     Fail("1: " + Name(rank) + " has another " + Number(entry.version));
 }
 
-void HostJournal::CheckVersion(const LedgerEntry& entry) {
+void HostJournal::CheckVersion(const ReplicatedEntry& entry) {
   RoundRecord record;
   ReadRecord(*geometry_, entry.body.data(), &record);
   results_.push_back(entry);
@@ -155,8 +155,8 @@ void HostJournal::OnApplied(int32_t rank, uint64_t version, const RoundModel& mo
     Fail("7: the model of " + Name(rank) + " after " + Number(version) + " is another");
 }
 
-// What its seat holds of what is in no version is all of that, in order. The seat may not know of
-// the last versions yet.
+// What its replica holds of what is in no version is all of that, in order. The replica may not
+// know of the last versions yet.
 void HostJournal::CheckRank(int32_t rank, const std::vector<Contribution>& held, bool flushed) {
   const auto index = static_cast<size_t>(rank);
   const std::vector<uint64_t>& steps = published_[index];
@@ -169,7 +169,7 @@ void HostJournal::CheckRank(int32_t rank, const std::vector<Contribution>& held,
   }
   if (collected_[index] != steps.size())
     Fail("2: " + Name(rank) + " has published " + std::to_string(steps.size()) + " steps, and " +
-         std::to_string(collected_[index]) + " are in versions or its seat");
+         std::to_string(collected_[index]) + " are in versions or its replica");
 }
 
 }  // namespace covey

@@ -1,11 +1,12 @@
-// What the simulator of seats knows of a job: what was published, and which versions were decided.
+// What the simulator of replicas knows of a job: what was published, and which versions are
+// committed.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_JOURNAL_H_
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_JOURNAL_H_
 
 #include <string>
 #include <vector>
 
-#include "core/replicated/seat.h"
+#include "core/replicated/replica.h"
 #include "tests/sim/simulator/round_journal.h"
 
 namespace covey {
@@ -17,15 +18,15 @@ class HostJournal {
   void OnPublish(int32_t rank, uint64_t step) {
     published_[static_cast<size_t>(rank)].push_back(step);
   }
-  // A seat knows that a version is decided, as this.
-  void OnDecided(int32_t rank, const LedgerEntry& entry);
+  // A replica knows that a version is committed, as this.
+  void OnCommitted(int32_t rank, const ReplicatedEntry& entry);
   // That is the model of a rank after `version`.
   void OnApplied(int32_t rank, uint64_t version, const RoundModel& model);
   // A rank finishes or is killed: versions may have fewer fresh members.
   void OnFewer(int32_t rank);
   // Its finish() has ended well.
   void OnFlushed(int32_t rank, uint64_t executed);
-  // At the end: what its seat holds; `flushed`: it has finished, as all have.
+  // At the end: what its replica holds; `flushed`: it has finished, as all have.
   void CheckRank(int32_t rank, const std::vector<Contribution>& held, bool flushed);
 
   void Fail(const std::string& what);
@@ -39,7 +40,7 @@ class HostJournal {
   uint64_t returned() const { return returned_; }
 
  private:
-  void CheckVersion(const LedgerEntry& entry);
+  void CheckVersion(const ReplicatedEntry& entry);
   void CheckContribution(int32_t rank, uint64_t version, const Contribution& contribution);
   void CheckAttendance(int32_t rank, const RoundRecord& record);
   bool AreNext(int32_t rank, const Contribution& contribution) const;
@@ -51,7 +52,7 @@ class HostJournal {
   uint64_t flushed_at_ = 0;  // version; 0: nobody is
   std::vector<bool> excusable_;
   std::vector<uint64_t> missing_;
-  std::vector<LedgerEntry> results_;                             // by version - 1
+  std::vector<ReplicatedEntry> results_;                         // by version - 1
   std::vector<RoundModel> models_ = std::vector<RoundModel>(1);  // by version
   std::vector<std::vector<uint64_t>> published_;                 // by rank: its steps
   std::vector<size_t> collected_;  // by rank: how many of them are in versions

@@ -1,4 +1,4 @@
-// Seeds of the simulator of seats beyond those that every run takes, and what each has found; as
+// Seeds of the simulator of replicas beyond those that every run takes, and what each has found; as
 // those of rounds (round_seeds.h).
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_SEEDS_H_
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_SEEDS_H_
@@ -8,9 +8,9 @@
 namespace covey {
 
 inline constexpr uint64_t kHostSeeds[] = {
-    34399,   // who finds that nobody can give a snapshot takes its seat along; a gift is under way
-    101811,  // to who is then left alone: without a majority, which is not awaited (invariant 4)
-    109803,  // what it kept was decided in the place of what others took along (replicated-W7c)
+    34399,  // a rank that finds no donor takes its replica along; a snapshot is under way to who is
+    101811,  // then left alone: without a majority, which is not awaited (invariant 4)
+    109803,  // what it had accepted was committed in the place of what others took (replicated-W7c)
 };
 
 }  // namespace covey

@@ -38,7 +38,7 @@ HostSimulation::HostSimulation(uint64_t seed, int32_t size)
       grace_(static_cast<Time>(has_storms_ ? 50 + rng_.Below(200) : 200 + rng_.Below(2000)) *
              kMicrosecond),
       longest_delay_(static_cast<Time>(1 + rng_.Below(has_storms_ ? 800 : 200)) * kMicrosecond),
-      slow_seats_(rng_.Percent(20) ? rng_.Next() & rng_.Next() : 0),
+      slow_replicas_(rng_.Percent(20) ? rng_.Next() & rng_.Next() : 0),
       clog_permille_(rng_.Percent(40) ? 1 + rng_.Below(20) : 0),
       leaves_permille_(rng_.Percent(60) ? 1 + rng_.Below(300) : 0),
       longest_linger_(rng_.Percent(25) ? 0 : static_cast<Time>(rng_.Below(30)) * grace_),
@@ -51,28 +51,28 @@ HostSimulation::HostSimulation(uint64_t seed, int32_t size)
     Player& player = players_[static_cast<size_t>(r)];
     player.told.resize(players_.size());
     player.meets = !has_users_of_c_ || rng_.Percent(30);
-    player.seat = std::make_unique<Seat>(
-        Seat::Options{.self = r,
-                      .admission = swarm_.admission,
-                      .max_wait = swarm_.max_wait,
-                      .skips_ahead = swarm_.skips_ahead,
-                      .engine_grace = grace_,
-                      .kernels = &ScalarKernels()},
+    player.replica = std::make_unique<Replica>(
+        Replica::Options{.self = r,
+                         .admission = swarm_.admission,
+                         .max_wait = swarm_.max_wait,
+                         .skips_ahead = swarm_.skips_ahead,
+                         .election_timeout = grace_,
+                         .kernels = &ScalarKernels()},
         RoundMemory::Shape{.size = swarm_.size, .log = swarm_.log, .hypers = 2}, layout_);
   }
 }
 
 // ---- What is done to ranks ----------------------------------------------------------------------
 
-// Whether seats that decide are left without it.
+// Whether a quorum of replicas is left without it.
 bool HostSimulation::CanSpare(int32_t rank, bool leaves) const {
   std::vector<bool> in;
   std::vector<bool> lost;
   for (size_t r = 0; r < players_.size(); ++r) {
     const Player& player = players_[r];
     const bool is_it = static_cast<int32_t>(r) == rank;
-    in.push_back(player.state == State::kRuns && !player.departs && !is_it);
-    lost.push_back(player.state == State::kKilled || player.departs || (is_it && leaves));
+    in.push_back(player.state == State::kRuns && !player.leaves && !is_it);
+    lost.push_back(player.state == State::kKilled || player.leaves || (is_it && leaves));
   }
   return IsQuorum(in, lost) && std::count(in.begin(), in.end(), true) > 0;
 }
@@ -87,7 +87,7 @@ void HostSimulation::Strike() {
     player.stopped_until = now_ + static_cast<Time>(rng_.Below(uint64_t{kLongestStop}));
   }
   if (rng_.Below(1000) >= swarm_.strikes_permille || !CanSpare(rank, false)) return;
-  if (player.departs) return;
+  if (player.leaves) return;
   if (stopped_ < swarm_.most_stopped) {
     ++stopped_;
     player.state = State::kStopped;
@@ -118,7 +118,7 @@ HostVerdict HostSimulation::Run() {
     const size_t r = rng_.Below(players_.size());
     Player& player = players_[r];
     if (player.state != State::kRuns || player.stopped_until > now_) continue;
-    if ((slow_seats_ >> r & 1) != 0 && !rng_.Percent(10)) continue;
+    if ((slow_replicas_ >> r & 1) != 0 && !rng_.Percent(10)) continue;
     Act(static_cast<int32_t>(r));
   }
   if (turns == most_turns)
@@ -126,20 +126,20 @@ HostVerdict HostSimulation::Run() {
                   std::to_string(journal_.versions()));
   for (int32_t r = 0; r < swarm_.size && journal_.failure().empty(); ++r) {
     const Player& player = players_[static_cast<size_t>(r)];
-    // Who is cut off does not know of which steps count, and of its own none will any more.
-    const bool is_cut_off = player.is_cut_off || player.seat->Lacking().last > 0;
-    if (player.state != State::kKilled && !is_cut_off)
-      journal_.CheckRank(r, player.seat->pieces().contents(), player.is_flushed);
+    // Who lacks entries does not know which steps count, and of its own none will any more.
+    const bool lacks_committed = player.lacks_committed || player.replica->Lacking().last > 0;
+    if (player.state != State::kKilled && !lacks_committed)
+      journal_.CheckRank(r, player.replica->pending().contents(), player.is_flushed);
   }
   return Verdict(turns);
 }
 
 HostVerdict HostSimulation::Verdict(uint64_t turns) const {
   uint64_t adopted = 0;
-  for (const Player& player : players_) adopted += player.seat->adopted();
+  for (const Player& player : players_) adopted += player.replica->adopted();
   return {.failure = journal_.failure(),
-          .swarm = swarm_.ToString() + ", engine_grace " + std::to_string(grace_) + " ns, delays " +
-                   std::to_string(longest_delay_) + " ns",
+          .swarm = swarm_.ToString() + ", election_timeout " + std::to_string(grace_) +
+                   " ns, delays " + std::to_string(longest_delay_) + " ns",
           .hash = journal_.hash() * 31 + turns,
           .versions = journal_.versions(),
           .late = journal_.late(),
@@ -150,14 +150,14 @@ HostVerdict HostSimulation::Verdict(uint64_t turns) const {
           .overdue = journal_.overdue(),
           .returned = journal_.returned(),
           .gave_up = gave_up_,
-          .attempts = attempts_.size(),
-          .reigns = reigns_.size(),
+          .terms = terms_.size(),
+          .elections = elections_.size(),
           .skipped = skipped_,
           .taken = taken_,
           .nulls = nulls_,
           .adopted = adopted,
           .left = left_,
-          .cut_off = cut_off_};
+          .lacking = lacking_};
 }
 
 // ---- What ranks do ------------------------------------------------------------------------------
@@ -167,38 +167,39 @@ void HostSimulation::Act(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   Send(rank);
   if (!player.unsent.empty()) return;
-  if (player.seat->has_parted()) {
+  if (player.replica->has_departed()) {
     player.state = State::kLeft;
     ++left_;
     return;
   }
   HearOfLosses(rank);
-  for (uint64_t letters = rng_.Below(has_storms_ ? 3 : 8); letters > 0; --letters) Deliver(rank);
-  player.seat->Advance(now_);
+  for (uint64_t messages = rng_.Below(has_storms_ ? 3 : 8); messages > 0; --messages) Deliver(rank);
+  player.replica->Advance(now_);
   Check(rank);
   const bool slow = (swarm_.slow_ranks >> rank & 1) != 0 && !rng_.Percent(3);
   if (!slow && rng_.Percent(50)) Train(rank);
-  for (Sealed& letter : player.seat->TakePosts()) player.unsent.push_back(std::move(letter));
-  if (player.seat->has_parted() && rng_.Percent(30)) DropUnsent(&player);
+  for (EncodedMessage& message : player.replica->TakeMessages())
+    player.unsent.push_back(std::move(message));
+  if (player.replica->has_departed() && rng_.Percent(30)) DropUnsent(&player);
   Send(rank);
-  if (player.seat->attempt() > player.attempt) attempts_.insert(player.seat->attempt());
-  player.attempt = player.seat->attempt();
-  if (player.seat->leads() && player.attempt > 1) reigns_.insert(player.attempt);
+  if (player.replica->term() > player.term) terms_.insert(player.replica->term());
+  player.term = player.replica->term();
+  if (player.replica->leads() && player.term > 1) elections_.insert(player.term);
 }
 
-// A rank that is stopped here has sent some of its letters.
+// A rank that is stopped here has sent some of its messages.
 void HostSimulation::Send(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   while (!player.unsent.empty()) {
     if (rng_.Percent(2)) return;
-    Sealed letter = std::move(player.unsent.front());
+    EncodedMessage message = std::move(player.unsent.front());
     player.unsent.pop_front();
-    std::deque<Mail>& link = LinkOf(rank, letter.to);
+    std::deque<Mail>& link = LinkOf(rank, message.to);
     Time arrives = now_ + static_cast<Time>(rng_.Below(static_cast<uint64_t>(longest_delay_)));
     if (rng_.Below(1000) < clog_permille_)
       arrives += static_cast<Time>(rng_.Below(static_cast<uint64_t>(3 * grace_)));
     if (!link.empty()) arrives = std::max(arrives, link.back().arrives);
-    link.push_back({arrives, std::move(letter.bytes)});
+    link.push_back({arrives, std::move(message.bytes)});
   }
 }
 
@@ -211,16 +212,16 @@ void HostSimulation::Deliver(int32_t rank) {
     if (link.empty() || link.front().arrives > now_) continue;
     const Bytes bytes = std::move(link.front().bytes);
     link.pop_front();
-    return players_[static_cast<size_t>(rank)].seat->OnLetter(from, bytes, now_);
+    return players_[static_cast<size_t>(rank)].replica->OnMessage(from, bytes, now_);
   }
 }
 
-// To peers that take nothing goes its word alone (core/replicated/courier.h).
+// To peers that take nothing goes its kLeave alone (core/replicated/fragmenter.h).
 void HostSimulation::DropUnsent(Player* player) {
-  std::erase_if(player->unsent, [](const Sealed& letter) { return !letter.is_word; });
+  std::erase_if(player->unsent, [](const EncodedMessage& message) { return !message.is_leave; });
 }
 
-// Of a death a rank hears after the last letter.
+// Of a death a rank hears after the last message.
 void HostSimulation::HearOfLosses(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   for (size_t r = 0; r < players_.size(); ++r) {
@@ -228,16 +229,16 @@ void HostSimulation::HearOfLosses(int32_t rank) {
     if (!is_gone || player.told[r]) continue;
     if (!LinkOf(static_cast<int32_t>(r), rank).empty() || !rng_.Percent(losses_percent_)) continue;
     player.told[r] = true;
-    player.seat->OnLoss(static_cast<int32_t>(r));
+    player.replica->OnLoss(static_cast<int32_t>(r));
   }
 }
 
-// What it knows to be decided, before anybody else does anything.
+// What it knows to be committed, before anybody else does anything.
 void HostSimulation::Check(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  while (player.checked < player.seat->executed()) {
-    const LedgerEntry* entry = player.seat->ledger().Find(++player.checked);
-    if (entry != nullptr) journal_.OnDecided(rank, *entry);
+  while (player.checked < player.replica->executed()) {
+    const ReplicatedEntry* entry = player.replica->log().Find(++player.checked);
+    if (entry != nullptr) journal_.OnCommitted(rank, *entry);
   }
 }
 

@@ -1,14 +1,15 @@
-// The simulator of seats (core/replicated): ranks that share no memory, with letters between them
-// that take their time and now and then far longer than engine_grace, in order for each pair and in
-// any order between pairs. A rank may be stopped between any two letters it reads or sends, for a
-// while, for ever, or killed, and a returned one finds its letters before it. One seed repeats a
-// run. What must hold is what the simulator of rounds says (round_simulation.h, 1-9), and:
+// The simulator of replicas (core/replicated): ranks that share no memory, with messages between
+// them that take their time and now and then far longer than election_timeout, in order for each
+// pair and in any order between pairs. A rank may be stopped between any two messages it reads or
+// sends, for a while, for ever, or killed, and a returned one finds its messages before it. One
+// seed repeats a run. What must hold is what the simulator of rounds says (round_simulation.h,
+// 1-9), and:
 //
-//  1. No two seats read different versions, whoever has led, stopped, come back, left, or leads at
-//     once.
-//  2. What no version has yet is in its rank's seat, once.
-//  4. While seats that decide run (core/replicated/quorum.h), ranks that run finish: all with the
-//     same versions, or they are told that those that have more have left, and nobody else has.
+//  1. No two replicas read different versions, whoever has led, stopped, come back, left, or leads
+//     at once.
+//  2. What no version has yet is in its rank's replica, once.
+//  4. While a quorum of replicas runs (core/replicated/quorum.h), ranks that run finish: all with
+//     the same versions, or they are told that those that have more have left, and nobody else has.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_
 
@@ -24,14 +25,14 @@ struct HostVerdict {
   // What came up, for tests that want it to.
   uint64_t versions = 0, late = 0, merged = 0, stopped = 0, killed = 0;
   uint64_t expired = 0, overdue = 0, returned = 0, gave_up = 0;
-  uint64_t attempts = 0;  // beyond the first,
-  uint64_t reigns = 0;    // and those that somebody came to lead
-  uint64_t skipped = 0;   // times that a rank fell out of the log,
-  uint64_t taken = 0;     // and went on from a snapshot
-  uint64_t nulls = 0;     // steps with nothing to give
-  uint64_t adopted = 0;   // versions that a leader had from an earlier one
-  uint64_t left = 0;      // ranks that left while others ran,
-  uint64_t cut_off = 0;   // and ranks that lack what others have taken along
+  uint64_t terms = 0;      // beyond the first,
+  uint64_t elections = 0;  // and those in which somebody came to lead
+  uint64_t skipped = 0;    // times that a rank fell out of the log,
+  uint64_t taken = 0;      // and went on from a snapshot
+  uint64_t nulls = 0;      // steps with nothing to give
+  uint64_t adopted = 0;    // versions that a leader had from an earlier one
+  uint64_t left = 0;       // ranks that left while others ran,
+  uint64_t lacking = 0;    // and ranks that lack what others have taken along
 };
 
 // Runs one seed to its end; of so many ranks, where that is not 0.

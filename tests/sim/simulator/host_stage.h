@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/rng.h"
-#include "core/replicated/seat.h"
+#include "core/replicated/replica.h"
 #include "tests/sim/simulator/host_journal.h"
 #include "tests/sim/simulator/host_simulation.h"
 #include "tests/sim/simulator/round_swarm.h"
@@ -31,19 +31,19 @@ class HostSimulation {
     Bytes bytes;
   };
   struct Player {
-    std::unique_ptr<Seat> seat;
+    std::unique_ptr<Replica> replica;
     State state = State::kRuns;
     Phase phase = Phase::kComputes;
     Time stopped_until = 0, computes_until = 0;
-    std::deque<Sealed> unsent;
+    std::deque<EncodedMessage> unsent;
     std::vector<bool> told;  // by rank: that it is dead
     uint64_t checked = 0;    // versions
-    uint64_t attempt = 1;
+    uint64_t term = 1;
     uint64_t awaited = 0;
     uint64_t read = 0;
     uint64_t steps = 0;
     RoundModel model;
-    bool is_flushed = false, is_cut_off = false, departs = false;
+    bool is_flushed = false, lacks_committed = false, leaves = false;
     bool is_stranded = false;       // it needs a snapshot, and nobody can give one
     bool meets = true;              // the others after finish(), as trainers of frameworks do
     Phase goes_on = Phase::kWaits;  // after it has sought
@@ -66,12 +66,12 @@ class HostSimulation {
   bool IsToRead(const Player& player) const;
   void AwaitFlush(int32_t rank);
   void AwaitOthers(int32_t rank);
-  bool IsCutOff(int32_t rank);
+  bool LacksCommitted(int32_t rank);
   void PerhapsLeave(int32_t rank);
   void PerhapsStop(int32_t rank);
   void DropUnsent(Player* player);
   void Serve(int32_t rank);
-  void Seek(int32_t rank);
+  void RequestSnapshot(int32_t rank);
   void GiveUp(int32_t rank);
   bool CanAnybodyGive(int32_t to) const;
   void Kill(int32_t rank);
@@ -87,7 +87,7 @@ class HostSimulation {
   Time now_ = kSecond;
   bool has_storms_;  // leaders change all the time
   Time grace_, longest_delay_;
-  uint64_t slow_seats_ = 0, clog_permille_ = 0;
+  uint64_t slow_replicas_ = 0, clog_permille_ = 0;
   uint64_t leaves_permille_ = 0;
   Time longest_linger_ = 0;
   bool reads_late_;          // trainers apply in finish() when they have to
@@ -96,8 +96,8 @@ class HostSimulation {
   std::vector<Player> players_;
   std::vector<std::deque<Mail>> links_;
   uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gave_up_ = 0;
-  uint64_t skipped_ = 0, taken_ = 0, nulls_ = 0, left_ = 0, cut_off_ = 0;
-  std::set<uint64_t> attempts_, reigns_;
+  uint64_t skipped_ = 0, taken_ = 0, nulls_ = 0, left_ = 0, lacking_ = 0;
+  std::set<uint64_t> terms_, elections_;
 };
 
 }  // namespace covey

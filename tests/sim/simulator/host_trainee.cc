@@ -1,4 +1,4 @@
-// What a trainer does in the simulator of seats.
+// What a trainer does in the simulator of replicas.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -15,8 +15,8 @@ void HostSimulation::Train(int32_t rank) {
       if (player.computes_until <= now_) Publish(rank);
       return;
     case Phase::kWaits:
-      if (player.seat->executed() < player.awaited && IsCutOff(rank)) return;
-      if (player.seat->executed() < player.awaited) return;
+      if (player.replica->executed() < player.awaited && LacksCommitted(rank)) return;
+      if (player.replica->executed() < player.awaited) return;
       ReadAll(rank);
       if (player.phase == Phase::kSeeks) return;
       player.phase = Phase::kComputes;
@@ -25,12 +25,12 @@ void HostSimulation::Train(int32_t rank) {
       player.phase = IsFlushable() ? Phase::kFinishes : Phase::kDone;
       if (!IsFlushable()) return;
       journal_.OnFewer(rank);
-      player.seat->Finish();
+      player.replica->Finish();
       return;
     case Phase::kFinishes:
       return AwaitFlush(rank);
     case Phase::kSeeks:
-      return Seek(rank);
+      return RequestSnapshot(rank);
     case Phase::kMeets:
       return AwaitOthers(rank);
     case Phase::kDone:
@@ -41,59 +41,60 @@ void HostSimulation::Train(int32_t rank) {
 }
 
 // It has been told that it lacks versions: then it does, and nobody can give them.
-bool HostSimulation::IsCutOff(int32_t rank) {
+bool HostSimulation::LacksCommitted(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  if (player.seat->Lacking().last == 0) return false;
+  if (player.replica->Lacking().last == 0) return false;
   for (const Player& other : players_)
-    if (other.state == State::kRuns && !other.seat->has_parted() &&
-        other.seat->executed() > player.seat->executed())
-      journal_.Fail("4: rank " + std::to_string(rank) + " is cut off from what others have");
-  if (player.seat->Lacking().last > journal_.versions())
+    if (other.state == State::kRuns && !other.replica->has_departed() &&
+        other.replica->executed() > player.replica->executed())
+      journal_.Fail("4: rank " + std::to_string(rank) + " lacks what others have");
+  if (player.replica->Lacking().last > journal_.versions())
     journal_.Fail("4: rank " + std::to_string(rank) + " lacks what nobody has had");
   player.phase = Phase::kDone;
-  cut_off_ += player.is_cut_off ? 0 : 1;
-  player.is_cut_off = true;
+  lacking_ += player.lacks_committed ? 0 : 1;
+  player.lacks_committed = true;
   return true;
 }
 
 void HostSimulation::PerhapsLeave(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  if (player.phase != Phase::kDone || player.departs || rng_.Below(1000) >= leaves_permille_ ||
+  if (player.phase != Phase::kDone || player.leaves || rng_.Below(1000) >= leaves_permille_ ||
       !CanSpare(rank, true))
     return;
-  player.departs = true;
+  player.leaves = true;
   journal_.OnFewer(rank);
-  player.seat->Leave();
-  player.seat->Depart(now_ + static_cast<Time>(rng_.Below(uint64_t(longest_linger_) + 1)));
+  player.replica->Leave();
+  player.replica->LeaveGracefully(now_ +
+                                  static_cast<Time>(rng_.Below(uint64_t(longest_linger_) + 1)));
 }
 
 // Gives a snapshot if it is this rank's turn.
 void HostSimulation::Serve(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  if (!player.seat->IsAsked(player.read, now_)) return;
+  if (!player.replica->IsAsked(player.read, now_)) return;
   const auto* bytes = reinterpret_cast<const std::byte*>(&player.model);
-  player.seat->Give(player.read, Bytes(bytes, bytes + sizeof(RoundModel)));
+  player.replica->Give(player.read, Bytes(bytes, bytes + sizeof(RoundModel)));
 }
 
-void HostSimulation::Seek(int32_t rank) {
+void HostSimulation::RequestSnapshot(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  Seat::Gift gift;
-  if (!player.seat->Seek(&gift)) {
+  Replica::Snapshot snapshot;
+  if (!player.replica->RequestSnapshot(&snapshot)) {
     if (!CanAnybodyGive(rank)) GiveUp(rank);
     return;
   }
-  if (gift.state.size() != sizeof(RoundModel) || gift.version <= player.read)
+  if (snapshot.state.size() != sizeof(RoundModel) || snapshot.version <= player.read)
     return journal_.Fail("7: a snapshot that is none");
-  std::memcpy(&player.model, gift.state.data(), gift.state.size());
-  player.read = gift.version;
+  std::memcpy(&player.model, snapshot.state.data(), snapshot.state.size());
+  player.read = snapshot.version;
   player.skips_ahead = true;
   player.phase = player.goes_on;
   ++taken_;
-  journal_.OnApplied(rank, gift.version, player.model);
+  journal_.OnApplied(rank, snapshot.version, player.model);
 }
 
-// It is told that nobody can give it a snapshot. Its process ends then, unless the others decide
-// nothing without its seat: a gift may be under way to one of them, which then goes on.
+// It is told that nobody can give it a snapshot. Its process ends then, unless the others commit
+// nothing without its replica: a snapshot may be under way to one of them, which then goes on.
 void HostSimulation::GiveUp(int32_t rank) {
   if (CanSpare(rank, true)) return Kill(rank);
   Player& player = players_[static_cast<size_t>(rank)];
@@ -113,27 +114,27 @@ bool HostSimulation::CanAnybodyGive(int32_t to) const {
 
 // As RoundsPort has it, whose logs are longer.
 bool HostSimulation::IsToRead(const Player& player) const {
-  const uint64_t executed = player.seat->executed();
+  const uint64_t executed = player.replica->executed();
   const auto half = static_cast<uint64_t>(swarm_.log + 1) / 2;
   return !reads_late_ || executed >= player.read + half ||
-         (executed > player.read && player.seat->IsAnyInNeed()) || player.seat->IsFlushed() ||
-         player.seat->HasGivenUp();
+         (executed > player.read && player.replica->IsAnyInNeed()) || player.replica->IsFlushed() ||
+         player.replica->HasGivenUp();
 }
 
 void HostSimulation::AwaitFlush(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   if (IsToRead(player)) ReadAll(rank);
   if (player.phase == Phase::kSeeks) return;
-  const bool is_flushed = player.seat->IsFlushed();
-  if (is_flushed) journal_.OnFlushed(rank, player.seat->executed());
-  if (IsCutOff(rank)) return;
-  const bool gives_up = player.seat->HasGivenUp();
+  const bool is_flushed = player.replica->IsFlushed();
+  if (is_flushed) journal_.OnFlushed(rank, player.replica->executed());
+  if (LacksCommitted(rank)) return;
+  const bool gives_up = player.replica->HasGivenUp();
   player.is_flushed = !gives_up && is_flushed;
   if (!gives_up && !player.is_flushed) return PerhapsStop(rank);
   gave_up_ += gives_up ? 1 : 0;
   const bool meets = !gives_up && player.meets;
   player.phase = meets ? Phase::kMeets : Phase::kDone;
-  if (meets) player.seat->Meet();
+  if (meets) player.replica->Meet();
   // A process may end at once and without a word: nothing of its own is awaited any more.
   const bool may_end = killed_ == 0 || killed_ < swarm_.most_killed;
   if (player.is_flushed && !meets && may_end && rng_.Percent(70) && CanSpare(rank, false))
@@ -151,12 +152,12 @@ void HostSimulation::PerhapsStop(int32_t rank) {
 // Until all that live have applied everything; but for those that are stopped for ever.
 void HostSimulation::AwaitOthers(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  for (const int32_t other : player.seat->Unmet()) {
+  for (const int32_t other : player.replica->Unmet()) {
     const Player& unmet = players_[static_cast<size_t>(other)];
     if (unmet.state == State::kRuns && unmet.phase != Phase::kDone) return;
   }
-  for (size_t r = 0; player.seat->Unmet().empty() && r < players_.size(); ++r)
-    if (players_[r].state != State::kKilled && !players_[r].departs &&
+  for (size_t r = 0; player.replica->Unmet().empty() && r < players_.size(); ++r)
+    if (players_[r].state != State::kKilled && !players_[r].leaves &&
         players_[r].read < player.read)
       journal_.Fail("7: rank " + std::to_string(rank) + " has met rank " + std::to_string(r) +
                     ", which has not applied everything");
@@ -165,21 +166,21 @@ void HostSimulation::AwaitOthers(int32_t rank) {
 
 void HostSimulation::Publish(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  const uint64_t step = player.seat->next_step();
+  const uint64_t step = player.replica->next_step();
   if (player.skips_ahead && step <= player.read)
     journal_.Fail("9: rank " + std::to_string(rank) + " is late for ever");
   ++player.steps;
   player.phase = Phase::kWaits;
   if (swarm_.nulls_permille > 0 && rng_.Below(1000) < swarm_.nulls_permille) {
-    std::memset(player.seat->open(), 0x55, layout_.length_bytes());
+    std::memset(player.replica->open(), 0x55, layout_.length_bytes());
     ++nulls_;
-    player.awaited = player.seat->Skip();
+    player.awaited = player.replica->Skip();
     return;
   }
-  RoundJournal::Fill(layout_, rank, step, player.seat->open());
+  RoundJournal::Fill(layout_, rank, step, player.replica->open());
   const double hypers[] = {1.0 / static_cast<double>(step), static_cast<double>(rank)};
   journal_.OnPublish(rank, step);
-  player.awaited = player.seat->Publish(hypers);
+  player.awaited = player.replica->Publish(hypers);
 }
 
 void HostSimulation::ReadAll(int32_t rank) {
@@ -188,9 +189,9 @@ void HostSimulation::ReadAll(int32_t rank) {
   std::vector<void*> to;
   for (size_t offset : layout_.offsets_bytes()) to.push_back(data.data() + offset);
   RoundRecord record;
-  while (player.read < player.seat->executed()) {
+  while (player.read < player.replica->executed()) {
     std::fill(data.begin(), data.end(), std::byte{0});
-    const Found found = player.seat->Read(player.read + 1, to, &record);
+    const Found found = player.replica->Read(player.read + 1, to, &record);
     if (found == Found::kNotYet) return journal_.Fail("1: an executed version is not there");
     if (found == Found::kGone) {
       ++skipped_;

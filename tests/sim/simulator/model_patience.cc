@@ -11,7 +11,7 @@ bool ModelPatience::Look(const RoundMemory& memory) {
   behind_.assign(size, false);
   int counted = 0, behind = 0;
   for (int32_t i = 0; i < memory.size() && version_ > 0; ++i) {
-    if (Standing{*memory.MemberAt(i)}.finished()) continue;
+    if (MemberStatus{*memory.MemberAt(i)}.finished()) continue;
     if (Attendance::Of(*memory.AttendanceAt(i)).overdue()) continue;
     ++counted;
     const bool is_behind = SlotWord::Of(*memory.SlotAt(i)).step < version_;
@@ -25,7 +25,7 @@ void ModelPatience::Before(const RoundMemory& memory, int32_t rank, uint64_t ste
                            Time now) {
   const Turn turn = Turn::Of(*memory.TurnAt());
   const bool waits = !turn.fired && !turn.settled() && memory.models().IsSync(turn.version()) &&
-                     !Standing{*memory.MemberAt(rank)}.finished() && step >= turn.version() &&
+                     !MemberStatus{*memory.MemberAt(rank)}.finished() && step >= turn.version() &&
                      max_wait != kNever;
   if (!waits || version_ != turn.version())
     for (Other& other : others_) other.is_behind = false;

@@ -155,7 +155,7 @@ uint64_t RoundJournal::IsMet() const {
     if (missing_[static_cast<size_t>(i)] > 0) continue;
     const uint64_t next = std::max(*memory_->AppliedAt(i) + 1, slot.step);
     const bool keeps = next + memory_->log() > turn.version();
-    if (Standing{*memory_->MemberAt(i)}.finished()) {
+    if (MemberStatus{*memory_->MemberAt(i)}.finished()) {
       keepers += keeps && *memory_->LeftAt(i, i) == 0 ? 1 : 0;
       continue;
     }

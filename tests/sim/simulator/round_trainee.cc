@@ -121,7 +121,7 @@ void RoundSimulation::Advance(int32_t rank, bool* moved) {
 // Whether a rank that is waited for is too far behind for `version`.
 bool RoundSimulation::IsStale(int32_t rank, uint64_t version) const {
   const bool counts = players_[static_cast<size_t>(rank)].known_dead_at == kNever &&
-                      !Standing{*memory_.MemberAt(rank)}.finished() &&
+                      !MemberStatus{*memory_.MemberAt(rank)}.finished() &&
                       !Attendance::Of(*memory_.AttendanceAt(rank)).overdue();
   const uint64_t step = SlotWord::Of(*memory_.SlotAt(rank)).step;
   return counts && swarm_.admission.staleness > 0 && step + swarm_.admission.staleness < version;
@@ -334,7 +334,7 @@ void RoundSimulation::CheckKept(int32_t rank) {
     const Player& player = players_[static_cast<size_t>(r)];
     expired += player.rounds->counters().expired;
     ended += player.fiber->done() || player.leaves ? 1 : 0;
-    awaited += Standing{*memory_.MemberAt(r)}.finished() ? 0 : 1;
+    awaited += MemberStatus{*memory_.MemberAt(r)}.finished() ? 0 : 1;
   }
   const bool is_kept = swarm_.admission.staleness > 0 && expired == 0 && awaited >= 2;
   if (is_kept && ended == 0 && stopped_ + killed_ <= 1)

@@ -1,7 +1,8 @@
-// Two sets of seats that do not know of each other never both decide, and of any two halves one
-// does.
+// Two sets of replicas that do not know of each other are never both a quorum, and of any two
+// halves one is.
 //
-// Method: every set of up to 12 seats beside the seats that are not in it; sizes up to 64 by count.
+// Method: every set of up to 12 replicas beside the replicas that are not in it; sizes up to 64 by
+// count.
 #include "core/replicated/quorum.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ TEST(QuorumTest, OfASetAndAllOthersExactlyOneDecides) {
     const std::vector<bool> nobody(size);
     for (uint64_t bits = 0; bits < uint64_t{1} << size; ++bits)
       EXPECT_NE(IsQuorum(SetOf(size, bits), nobody), IsQuorum(SetOf(size, ~bits), nobody))
-          << size << " seats, set " << bits;
+          << size << " replicas, set " << bits;
   }
 }
 

@@ -1,4 +1,4 @@
-#include "core/replicated/tally.h"
+#include "core/replicated/aggregator.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,8 @@
 
 namespace covey {
 
-Tally::Tally(const Options& options, const RoundMemory::Shape& shape, const RoundLayout& layout)
+Aggregator::Aggregator(const Options& options, const RoundMemory::Shape& shape,
+                       const RoundLayout& layout)
     : memory_(shape, layout),
       blocks_(&memory_),
       shards_({.average = options.average, .kernels = options.kernels}, &memory_, &words_) {
@@ -19,56 +20,58 @@ Tally::Tally(const Options& options, const RoundMemory::Shape& shape, const Roun
                         .arrivals = Arrivals(options.admission, &memory_, &words_)});
 }
 
-void Tally::set_grace(Time grace) {
+void Aggregator::set_grace(Time grace) {
   for (auto& member : members_) member.arrivals.set_grace(grace);
 }
 
-void Tally::Open(const Ledger& ledger) {
+void Aggregator::Open(const ReplicatedLog& log) {
   is_open_ = true;
-  consumed_ = ledger.consumed();
-  words_.Store(memory_.TurnAt(), Turn{.executed = ledger.executed()}.Word());
+  consumed_ = log.consumed();
+  words_.Store(memory_.TurnAt(), Turn{.executed = log.executed()}.Word());
   for (int32_t i = 0; i < memory_.size(); ++i) {
-    const auto missing = static_cast<uint32_t>(ledger.missing()[static_cast<size_t>(i)]);
-    words_.Store(memory_.AttendanceAt(i), Attendance{ledger.executed(), missing}.Word());
+    const auto missing = static_cast<uint32_t>(log.missing()[static_cast<size_t>(i)]);
+    words_.Store(memory_.AttendanceAt(i), Attendance{log.executed(), missing}.Word());
   }
 }
 
-void Tally::OnState(int32_t member, const Letter& state) {
+void Aggregator::OnAppendResponse(int32_t member, const ReplicaMessage& state) {
   Member& m = members_[static_cast<size_t>(member)];
   if (state.tries != m.tries) m.arrivals.Restart();
   m.tries = state.tries;
   m.max_wait = state.max_wait;
-  words_.Store(memory_.MemberAt(member), state.standing);
+  words_.Store(memory_.MemberAt(member), state.member_status);
   words_.Store(memory_.AppliedAt(member), state.applied);
   words_.Store(memory_.LeftAt(member, member), state.left ? 1 : 0);
 }
 
-uint64_t Tally::StandingOf(int32_t member) {
+uint64_t Aggregator::StatusOf(int32_t member) {
   if (words_.Load(memory_.LeftAt(member, member)) != 0) return kHasLeft;
   return words_.Load(memory_.MemberAt(member));
 }
 
-Contribution Tally::OnPiece(int32_t member, const Letter& letter) {
+Contribution Aggregator::OnContribution(int32_t member, const ReplicaMessage& message) {
   Slot& slot = members_[static_cast<size_t>(member)].slot;
-  const Contribution& piece = letter.content;
+  const Contribution& contribution = message.content;
   const SlotWord before = slot.offered();
   const bool is_added = before.state == SlotState::kSealed &&
                         memory_.Header(member, before.buffer)->content.count > 0;
-  // replicated-W7b: what a decided version has is not counted again.
-  CHECK(piece.first > consumed_[static_cast<size_t>(member)], "a step counts once");
-  if (piece.count > 0) {
-    std::memcpy(slot.open(), letter.body.data(), memory_.layout().length_bytes());
-    slot.Publish(piece.last, letter.hypers);
+  // replicated-W7b: what a committed version has is not counted again.
+  CHECK(contribution.first > consumed_[static_cast<size_t>(member)], "a step counts once");
+  if (contribution.count > 0) {
+    std::memcpy(slot.open(), message.body.data(), memory_.layout().length_bytes());
+    slot.Publish(contribution.last, message.hypers);
     Contribution* content = &memory_.Header(member, slot.offered().buffer)->content;
-    if (!is_added) content->first = piece.first;
-    content->count = is_added ? content->count + piece.count - 1 : piece.count;
+    if (!is_added) content->first = contribution.first;
+    content->count = is_added ? content->count + contribution.count - 1 : contribution.count;
   }
-  if (piece.count == 0 || piece.arrived > piece.last) slot.Skip(piece.arrived);
+  if (contribution.count == 0 || contribution.arrived > contribution.last)
+    slot.Skip(contribution.arrived);
   return memory_.Header(member, slot.offered().buffer)->content;
 }
 
-std::optional<LedgerEntry> Tally::Fire(const std::vector<bool>& lost,
-                                       const std::vector<bool>& heard, Time now, Time* until) {
+std::optional<ReplicatedEntry> Aggregator::Fire(const std::vector<bool>& lost,
+                                                const std::vector<bool>& heard, Time now,
+                                                Time* until) {
   Turn turn = Turn::Of(words_.Load(memory_.TurnAt()));
   if (turn.fired) return std::nullopt;
   const Arrivals::Answer answer = AskAll(turn, lost, heard, now);
@@ -83,16 +86,16 @@ std::optional<LedgerEntry> Tally::Fire(const std::vector<bool>& lost,
 }
 
 // The first of what those that are heard would answer, each by its own clock.
-Arrivals::Answer Tally::AskAll(const Turn& turn, const std::vector<bool>& lost,
-                               const std::vector<bool>& heard, Time now) {
+Arrivals::Answer Aggregator::AskAll(const Turn& turn, const std::vector<bool>& lost,
+                                    const std::vector<bool>& heard, Time now) {
   Arrivals::Answer first;
   for (size_t i = 0; i < members_.size(); ++i) {
     Member& member = members_[i];
-    const Standing standing{words_.Load(memory_.MemberAt(static_cast<int32_t>(i)))};
+    const MemberStatus member_status{words_.Load(memory_.MemberAt(static_cast<int32_t>(i)))};
     // replicated-W8: the clock of a rank that the leader does not hear stands still.
     if (lost[i] || !heard[i]) continue;
     const WaitingRank waiter{.step = member.slot.offered().step,
-                             .finished = standing.finished(),
+                             .finished = member_status.finished(),
                              .max_wait = member.max_wait};
     // replicated-W8: each member waits by its own max_wait, as on one host.
     const Arrivals::Answer answer = member.arrivals.FireAt(turn.version(), lost, waiter, now);
@@ -102,12 +105,12 @@ Arrivals::Answer Tally::AskAll(const Turn& turn, const std::vector<bool>& lost,
   return first;
 }
 
-LedgerEntry Tally::Make(const Turn& turn, const std::vector<bool>& lost, Time now) {
+ReplicatedEntry Aggregator::Make(const Turn& turn, const std::vector<bool>& lost, Time now) {
   CHECK(Collect(memory_, &words_, lost, turn, &picks_), "the version is under way");
   Time until = kNever;
   while (shards_.Work(turn, picks_, nullptr, now, &until) != Shards::Outcome::kDone) {
   }
-  LedgerEntry entry{.version = turn.version()};
+  ReplicatedEntry entry{.version = turn.version()};
   const std::byte* result = memory_.Result(turn.buffer);
   entry.body.assign(result, result + memory_.record_bytes() + memory_.layout().length_bytes());
   RoundRecord record;
@@ -119,13 +122,13 @@ LedgerEntry Tally::Make(const Turn& turn, const std::vector<bool>& lost, Time no
   return entry;
 }
 
-void Tally::OnDecided() {
+void Aggregator::OnCommitted() {
   const Turn turn = Turn::Of(words_.Load(memory_.TurnAt()));
   Attend(memory_, &words_, turn, picks_);
   words_.Store(memory_.TurnAt(), Turn{.executed = turn.version()}.Word());
 }
 
-bool Tally::IsQuiet() {
+bool Aggregator::IsQuiet() {
   bool quiet = is_open_ && !Turn::Of(words_.Load(memory_.TurnAt())).fired;
   for (const Member& member : members_) quiet &= member.slot.offered().state != SlotState::kSealed;
   return quiet;

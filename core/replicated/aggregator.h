@@ -1,10 +1,10 @@
-// The leader's count of the next version: everybody's slot in memory of its own, with the arrivals,
-// fates and sums of core/partial, which so mean the same across hosts as on one.
+// The leader's aggregator of the next version: everybody's slot in memory of its own, with the
+// arrivals, fates and sums of core/partial, which so mean the same across hosts as on one.
 //
 // For each member it does what the member's own process does on one host: it publishes what has
 // come to the member's slot, keeps its words, and runs its clock of max_wait.
-#ifndef COVEY_CORE_REPLICATED_TALLY_H_
-#define COVEY_CORE_REPLICATED_TALLY_H_
+#ifndef COVEY_CORE_REPLICATED_AGGREGATOR_H_
+#define COVEY_CORE_REPLICATED_AGGREGATOR_H_
 
 #include <memory>
 #include <optional>
@@ -14,13 +14,13 @@
 #include "core/partial/arrivals.h"
 #include "core/partial/shards.h"
 #include "core/partial/slot.h"
-#include "core/replicated/ledger.h"
-#include "core/replicated/letter.h"
 #include "core/replicated/private_words.h"
+#include "core/replicated/replica_message.h"
+#include "core/replicated/replicated_log.h"
 
 namespace covey {
 
-class Tally {
+class Aggregator {
  public:
   struct Options {
     AdmissionRule admission;
@@ -28,31 +28,31 @@ class Tally {
     const Kernels* kernels = nullptr;
   };
 
-  Tally(const Options& options, const RoundMemory::Shape& shape, const RoundLayout& layout);
+  Aggregator(const Options& options, const RoundMemory::Shape& shape, const RoundLayout& layout);
 
-  // Goes on after the last decided version of `ledger`. Before, only OnState may be called.
-  void Open(const Ledger& ledger);
+  // Goes on after the last committed version of `log`. Before, only OnAppendResponse may be called.
+  void Open(const ReplicatedLog& log);
   bool is_open() const { return is_open_; }
 
-  void OnState(int32_t member, const Letter& state);
-  // What now lies in the member's slot as one piece. REQUIRES: none of it is in a version.
-  Contribution OnPiece(int32_t member, const Letter& letter);
+  void OnAppendResponse(int32_t member, const ReplicaMessage& state);
+  // What now lies in the member's slot as one contribution. REQUIRES: none of it is in a version.
+  Contribution OnContribution(int32_t member, const ReplicaMessage& message);
 
   // The next version if it may fire now; else *until is when to ask again, if nothing comes. The
   // clocks of members that are not `heard` stand still.
-  std::optional<LedgerEntry> Fire(const std::vector<bool>& lost, const std::vector<bool>& heard,
-                                  Time now, Time* until);
+  std::optional<ReplicatedEntry> Fire(const std::vector<bool>& lost, const std::vector<bool>& heard,
+                                      Time now, Time* until);
   // Of all members' versions from now on.
   void set_grace(Time grace);
-  // The version that was fired is decided.
-  void OnDecided();
+  // The version that was fired is committed.
+  void OnCommitted();
 
   // Nothing is under way, and nothing sealed.
   bool IsQuiet();
   // The try of the member's finish() that max_wait is over for; 0: it is not.
   uint64_t OverOf(int32_t member) const { return members_[static_cast<size_t>(member)].over; }
   // The member word; of one that has left, such that it has finished for good.
-  uint64_t StandingOf(int32_t member);
+  uint64_t StatusOf(int32_t member);
 
  private:
   struct Member {
@@ -64,7 +64,7 @@ class Tally {
 
   Arrivals::Answer AskAll(const Turn& turn, const std::vector<bool>& lost,
                           const std::vector<bool>& heard, Time now);
-  LedgerEntry Make(const Turn& turn, const std::vector<bool>& lost, Time now);
+  ReplicatedEntry Make(const Turn& turn, const std::vector<bool>& lost, Time now);
 
   RoundMemory memory_;
   PrivateBlocks blocks_;
@@ -77,4 +77,4 @@ class Tally {
 };
 
 }  // namespace covey
-#endif  // COVEY_CORE_REPLICATED_TALLY_H_
+#endif  // COVEY_CORE_REPLICATED_AGGREGATOR_H_

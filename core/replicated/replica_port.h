@@ -1,14 +1,14 @@
-// Rounds of members that share no memory: a lock and waiting around a Seat
-// (core/replicated/seat.h).
+// Rounds of members that share no memory: a lock and waiting around a Replica
+// (core/replicated/replica.h).
 //
-// The seat is run, and its letters are carried, by whoever drives the process's runtime
+// The replica is run, and its messages are carried, by whoever drives the process's runtime
 // (core/replicated/channel_mux.h): its engine thread while the trainer computes, and a trainer that
 // waits. Where no majority of members answers, nobody goes on, for longer than max_wait; who waits
 // says so in the log, and of whom.
 //
-// Any thread, but for what LetterPort has: the holder of the progress lock.
-#ifndef COVEY_CORE_REPLICATED_SEAT_PORT_H_
-#define COVEY_CORE_REPLICATED_SEAT_PORT_H_
+// Any thread, but for what ChannelPort has: the holder of the progress lock.
+#ifndef COVEY_CORE_REPLICATED_REPLICA_PORT_H_
+#define COVEY_CORE_REPLICATED_REPLICA_PORT_H_
 
 #include <functional>
 #include <memory>
@@ -16,11 +16,11 @@
 
 #include "core/partial/rounds_port.h"
 #include "core/replicated/channel_mux.h"
-#include "core/replicated/seat.h"
+#include "core/replicated/replica.h"
 
 namespace covey {
 
-class SeatPort final : public RoundsPort, public LetterPort {
+class ReplicaPort final : public RoundsPort, public ChannelPort {
  public:
   // What drives it. All borrowed.
   struct Driver {
@@ -32,7 +32,7 @@ class SeatPort final : public RoundsPort, public LetterPort {
     Time warning = 0;  // how often is said who is silent; 0: never
   };
   // Gradients.
-  SeatPort(Bundle bundle, const Group* group, Driver driver);
+  ReplicaPort(Bundle bundle, const Group* group, Driver driver);
 
   size_t BlockBytes() const override { return 0; }
   // As much for each: any may come to lead.
@@ -57,8 +57,8 @@ class SeatPort final : public RoundsPort, public LetterPort {
   void Settle(Time deadline) override;
   std::vector<uint64_t> Blocks() const override { return {}; }
 
-  size_t LongestLetterBytes() override;
-  void OnLetter(int32_t from, const Bytes& letter, Time now) override;
+  size_t LongestMessageBytes() override;
+  void OnMessage(int32_t from, const Bytes& message, Time now) override;
   void OnLoss(int32_t member) override;
   Pass Advance(Time now, bool is_sent) override;
 
@@ -70,22 +70,22 @@ class SeatPort final : public RoundsPort, public LetterPort {
 
   Status DriveOn(const Done& done, Time deadline) override;
   void Stir() override { driver_.kick(); }
-  Versions& versions() override { return *seat_; }
+  Versions& versions() override { return *replica_; }
   Offer FindOffer(uint64_t applied) override;
-  bool AskWaiters();
+  bool CheckWaiters();
   void WatchSilence(Time now);
 
   Driver driver_;
   uint64_t channel_ = 0;
 
   // Protected by mutex_.
-  std::unique_ptr<Seat> seat_;
+  std::unique_ptr<Replica> replica_;
   std::vector<Waiter> waiters_;
-  Seat::Gift gift_;      // that is offered; of version 0: none
-  bool is_sent_ = true;  // everything that was posted
-  Time held_since_ = 0;  // no majority answers; 0: one does
+  Replica::Snapshot snapshot_;  // that is offered; of version 0: none
+  bool is_sent_ = true;         // everything that was queued
+  Time no_quorum_since_ = 0;    // no majority answers; 0: one does
   Time next_warning_ = 0;
 };
 
 }  // namespace covey
-#endif  // COVEY_CORE_REPLICATED_SEAT_PORT_H_
+#endif  // COVEY_CORE_REPLICATED_REPLICA_PORT_H_

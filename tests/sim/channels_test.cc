@@ -1,5 +1,5 @@
-// Letters of seats go with a runtime's own messages, and neither disturbs the other: versions are
-// the sums of their records, alike on all ranks, and allreduces beside them are right.
+// Messages of replicas go with a runtime's own, and neither disturbs the other: versions are the
+// sums of their records, alike on all ranks, and allreduces beside them are right.
 //
 // Method: whole runtimes over a network that is slow, refuses and reorders between pairs, one seed
 // each; gradients longer than a frame; whole numbers, so that a sum says what went into it.
@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "core/replicated/seat_port.h"
+#include "core/replicated/replica_port.h"
 #include "tests/sim/world.h"
 
 namespace covey {
@@ -25,7 +25,7 @@ class Player {
     const RoundSpan spans[] = {{DType::kF32, kElems}};
     AdmissionRule rule;
     if (!waits_for_all) rule.permille = 500;
-    port_ = std::make_unique<SeatPort>(
+    port_ = std::make_unique<ReplicaPort>(
         RoundsPort::Bundle{.name = "test",
                            .shape = {.size = world->size(), .log = 100},
                            .layout = RoundLayout(spans, 64 * 1024),
@@ -35,15 +35,16 @@ class Player {
                                        .kernels = &BestKernels()},
                            .waiting = {}},
         world->GroupOn(rank, world->everybody()),
-        SeatPort::Driver{.drive = [](const std::atomic<bool>& ended, Time) { return ended.load(); },
-                         .kick = [] {},
-                         .clock = &world->network().clock()});
+        ReplicaPort::Driver{
+            .drive = [](const std::atomic<bool>& ended, Time) { return ended.load(); },
+            .kick = [] {},
+            .clock = &world->network().clock()});
     port_->Open(std::vector<uint64_t>(static_cast<size_t>(world->size()), kChannel));
     result_.resize(kElems);
   }
 
   void Join() {
-    port_->Join(&world_->runtime(rank_).letters());
+    port_->Join(&world_->runtime(rank_).channels());
     is_open_ = true;
   }
 
@@ -124,7 +125,7 @@ class Player {
 
   World* world_;
   int32_t rank_;
-  std::unique_ptr<SeatPort> port_;
+  std::unique_ptr<ReplicaPort> port_;
   bool is_open_ = false, is_finishing_ = false, is_done_ = false;
   uint64_t step_ = 0, read_ = 0;
   std::vector<uint64_t> last_;
@@ -134,7 +135,7 @@ class Player {
   int reduced_ = 0;
 };
 
-TEST(LettersTest, NeitherDisturbsTheOther) {
+TEST(ChannelsTest, NeitherDisturbsTheOther) {
   for (uint64_t seed = 1; seed <= 60 && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const auto size = static_cast<int32_t>(2 + seed % 4);

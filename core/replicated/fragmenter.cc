@@ -1,0 +1,150 @@
+#include "core/replicated/fragmenter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/check.h"
+
+namespace covey {
+namespace {
+
+// No message of core/agree begins so.
+constexpr uint8_t kMark = 0xc7;
+// Mark, kind, channel, frames taken, length of the whole message.
+constexpr size_t kHeadBytes = 2 + 3 * sizeof(uint64_t);
+
+}  // namespace
+
+Fragmenter::Fragmenter(uint64_t channel, int32_t size, size_t frame_bytes)
+    : channel_(channel),
+      data_bytes_(std::min(frame_bytes, kMostFrameBytes) - kHeadBytes),
+      peers_(static_cast<size_t>(size)) {
+  CHECK(frame_bytes > kHeadBytes, "a frame holds something");
+}
+
+bool Fragmenter::IsFrame(std::span<const std::byte> mail) {
+  return mail.size() >= kHeadBytes && mail[0] == std::byte{kMark};
+}
+
+uint64_t Fragmenter::ChannelOf(std::span<const std::byte> frame) {
+  return Reader(frame.subspan(2)).Get<uint64_t>();
+}
+
+void Fragmenter::Enqueue(int32_t to, Bytes message) {
+  Peer& peer = peers_[static_cast<size_t>(to)];
+  if (!peer.is_lost) peer.messages.push_back(std::move(message));
+}
+
+void Fragmenter::EnqueueLeave(int32_t to, Bytes message) {
+  CHECK(message.size() <= data_bytes_, "it goes in one frame");
+  Peer& peer = peers_[static_cast<size_t>(to)];
+  if (!peer.is_lost) peer.leave = std::move(message);
+}
+
+void Fragmenter::EnqueueClosing() {
+  for (Peer& peer : peers_) peer.is_closing = !peer.is_lost;
+}
+
+void Fragmenter::Make(Peer* peer, Kind kind, std::span<const std::byte> data) {
+  Writer writer;
+  writer.Put(kMark);
+  writer.Put(static_cast<uint8_t>(kind));
+  writer.Put(channel_);
+  writer.Put(peer->taken);
+  writer.Put(uint64_t{peer->messages.empty() ? 0 : peer->messages.front().size()});
+  peer->frame = writer.Take();
+  peer->frame.insert(peer->frame.end(), data.begin(), data.end());
+  peer->kind = kind;
+  peer->told = peer->taken;
+}
+
+std::span<const std::byte> Fragmenter::Next(int32_t to) {
+  Peer& peer = peers_[static_cast<size_t>(to)];
+  if (!peer.frame.empty() || peer.is_lost) return peer.frame;
+  // replicated-L1: a replica that takes none gets no more frames than its window.
+  if (!peer.messages.empty() && peer.sent - peer.taken_there < kWindow) {
+    const std::span<const std::byte> rest = std::span(peer.messages.front()).subspan(peer.offset);
+    const bool is_last = rest.size() <= data_bytes_;
+    Make(&peer, is_last ? Kind::kLast : Kind::kPart,
+         rest.first(std::min(rest.size(), data_bytes_)));
+  } else if (!peer.leave.empty()) {
+    Make(&peer, Kind::kLeave, peer.leave);
+  } else if (peer.messages.empty() && peer.is_closing) {
+    Make(&peer, Kind::kClosing, {});
+  } else if (peer.taken - peer.told >= kWindow / 2) {
+    Make(&peer, Kind::kTaken, {});
+  }
+  return peer.frame;
+}
+
+void Fragmenter::OnSent(int32_t to) {
+  Peer& peer = peers_[static_cast<size_t>(to)];
+  peer.frame.clear();
+  if (peer.kind == Kind::kClosing) peer.is_closing = false;
+  if (peer.kind == Kind::kLeave) return OnLoss(to);
+  if (peer.kind != Kind::kPart && peer.kind != Kind::kLast) return;
+  ++peer.sent;
+  peer.offset += data_bytes_;
+  if (peer.kind == Kind::kPart) return;
+  peer.messages.pop_front();
+  peer.offset = 0;
+}
+
+Fragmenter::Received Fragmenter::OnFrame(int32_t from, std::span<const std::byte> frame,
+                                         size_t longest_bytes, Bytes* message) {
+  Peer& peer = peers_[static_cast<size_t>(from)];
+  Reader reader(frame.subspan(1));
+  const auto kind = static_cast<Kind>(reader.Get<uint8_t>());
+  reader.Get<uint64_t>();
+  if (const auto taken = reader.Get<uint64_t>(); taken <= peer.sent)
+    peer.taken_there = std::max(peer.taken_there, taken);
+  const auto length = reader.Get<uint64_t>();
+  const std::span<const std::byte> data = reader.rest();
+  if (kind == Kind::kTaken) return Received::kNothing;
+  if (kind == Kind::kClosing) return Received::kClosing;
+  if (kind == Kind::kLeave) {
+    peer.message = {};  // its end was not sent
+    peer.is_dropping = false;
+    message->assign(data.begin(), data.end());
+    return Received::kMessage;
+  }
+  if (kind != Kind::kPart && kind != Kind::kLast) return Received::kMalformed;
+  ++peer.taken;
+  if (!peer.is_dropping && peer.message.empty()) {
+    peer.length_bytes = length;
+    // replicated-L1: a message that is longer than its reader allows is dropped whole.
+    peer.is_dropping = length > longest_bytes;
+  }
+  return TakePart(&peer, kind, data, message);
+}
+
+Fragmenter::Received Fragmenter::TakePart(Peer* peer, Kind kind, std::span<const std::byte> data,
+                                          Bytes* message) {
+  const uint64_t rest = peer->length_bytes - peer->message.size();
+  const bool is_last = kind == Kind::kLast;
+  const bool fits = is_last ? data.size() == rest : !data.empty() && data.size() < rest;
+  if (peer->is_dropping || !fits) {
+    peer->message = {};
+    peer->is_dropping = !is_last;
+    return Received::kMalformed;
+  }
+  peer->message.insert(peer->message.end(), data.begin(), data.end());
+  if (!is_last) return Received::kNothing;
+  *message = std::exchange(peer->message, {});
+  return Received::kMessage;
+}
+
+void Fragmenter::OnLoss(int32_t member) { peers_[static_cast<size_t>(member)] = {.is_lost = true}; }
+
+bool Fragmenter::IsEmpty() const {
+  return std::all_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+    return peer.messages.empty() && peer.frame.empty() && peer.leave.empty() && !peer.is_closing;
+  });
+}
+
+bool Fragmenter::IsInMessage() const {
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [](const Peer& peer) { return !peer.message.empty(); });
+}
+
+}  // namespace covey

@@ -1,0 +1,90 @@
+// Messages of replicas as a mailbox takes them: cut into frames and put together again, between the
+// replicas of one bundle, which are a channel.
+//
+// A sliding window: a frame says how many frames its writer has taken from its reader. To each
+// replica at most kWindow are under way that it has not taken: one that is stopped costs its peers
+// and their network no more than these, and what is meant for others passes it by.
+//
+// Frames of a pair come whole and in order. What they say is checked all the same: memory is taken
+// for what has come, never for what a frame announces, and a message that is longer than it or than
+// its reader's limit, or not as long as announced, is dropped whole; the next one comes.
+//
+// Sans-IO; one thread.
+#ifndef COVEY_CORE_REPLICATED_FRAGMENTER_H_
+#define COVEY_CORE_REPLICATED_FRAGMENTER_H_
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "core/base/wire.h"
+
+namespace covey {
+
+class Fragmenter {
+ public:
+  static constexpr uint64_t kWindow = 8;
+  static constexpr size_t kMostFrameBytes = size_t{256} << 10;
+
+  Fragmenter(uint64_t channel, int32_t size, size_t frame_bytes);
+
+  // Whether what a mailbox has is a frame, of whatever channel; and of which. REQUIRES for the
+  // second, and for OnFrame: it is.
+  static bool IsFrame(std::span<const std::byte> mail);
+  static uint64_t ChannelOf(std::span<const std::byte> frame);
+
+  void Enqueue(int32_t to, Bytes message);
+  // The last one, in one frame: where the window is full it goes beyond it, instead of what was not
+  // sent; else after that. Nothing comes after it.
+  void EnqueueLeave(int32_t to, Bytes message);
+  // To all: nothing comes after this.
+  void EnqueueClosing();
+
+  // The frame to `to` that is to be sent now, the same until OnSent; empty: none.
+  std::span<const std::byte> Next(int32_t to);
+  void OnSent(int32_t to);
+
+  enum class Received : uint8_t {
+    kNothing,  // the message goes on, or it was none
+    kMessage,
+    kClosing,
+    kMalformed,  // it is of no message of at most `longest_bytes`
+  };
+  Received OnFrame(int32_t from, std::span<const std::byte> frame, size_t longest_bytes,
+                   Bytes* message);
+
+  // Nothing more goes there.
+  void OnLoss(int32_t member);
+
+  // Everything queued was sent.
+  bool IsEmpty() const;
+  // A message has come in part.
+  bool IsInMessage() const;
+
+ private:
+  enum class Kind : uint8_t { kTaken = 1, kPart, kLast, kClosing, kLeave };
+  struct Peer {
+    std::deque<Bytes> messages;
+    Bytes leave;
+    size_t offset = 0;  // of the first that is not sent
+    Bytes frame;        // the next one; empty: not made yet
+    Kind kind = Kind::kTaken;
+    uint64_t sent = 0, taken_there = 0;  // frames of messages to it,
+    uint64_t taken = 0, told = 0;        // from it, and as far as it knows
+    bool is_closing = false, is_lost = false;
+    Bytes message;              // that comes,
+    uint64_t length_bytes = 0;  // and as long as it says it will be
+    bool is_dropping = false;   // what comes of this message, up to its end
+  };
+
+  void Make(Peer* peer, Kind kind, std::span<const std::byte> data);
+  static Received TakePart(Peer* peer, Kind kind, std::span<const std::byte> data, Bytes* message);
+
+  uint64_t channel_;
+  size_t data_bytes_;  // of a frame at most
+  std::vector<Peer> peers_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_REPLICATED_FRAGMENTER_H_

@@ -1,0 +1,287 @@
+#include "core/replicated/leader_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/replicated/quorum.h"
+
+namespace covey {
+namespace {
+
+constexpr uint64_t kMostHeartbeats = 2;  // that a replica has not answered
+constexpr Time kHeartbeatsPerTimeout = 4;
+// A leave takes what others lack away for ever: it waits for longer than a leader does.
+constexpr Time kLeaveTimeouts = 4;
+
+}  // namespace
+
+LeaderState::LeaderState(const Options& options, const RoundMemory::Shape& shape,
+                         const RoundLayout& layout, uint64_t term, ReplicatedLog* log,
+                         Outbox* outbox)
+    : options_(options),
+      size_(shape.size),
+      term_(term),
+      log_(log),
+      outbox_(outbox),
+      aggregator_(options.aggregator, shape, layout),
+      followers_(static_cast<size_t>(shape.size)) {
+  if (log->uncommitted().has_value())
+    // replicated-W7: a version that earlier terms may have committed is proposed again, as it is.
+    log->Repropose(term);
+  else
+    log->AcceptNoOp(term);
+}
+
+void LeaderState::OnAppendResponse(int32_t from, const ReplicaMessage& response, Time now) {
+  Follower& replica = followers_[static_cast<size_t>(from)];
+  replica.is_known = true;
+  replica.heard_at = now;
+  replica.progress = {.executed = response.executed,
+                      .accepted_term = response.accepted_term,
+                      .has_entry = response.version > 0};
+  replica.applied = response.applied;
+  replica.need = response.need;
+  // replicated-W10: each replica says itself what it has applied and met.
+  replica.met = std::max(replica.met, response.met);
+  replica.answered = std::max(replica.answered, response.number);
+  aggregator_.OnAppendResponse(from, response);
+  // It has caught up: it is to hear that nothing is proposed.
+  const bool is_no_op = !log_->uncommitted().has_value();
+  replica.is_due |=
+      is_no_op && response.executed == log_->executed() && response.accepted_term < term_;
+  Replicate(from);
+}
+
+void LeaderState::OnContribution(int32_t from, ReplicaMessage contribution) {
+  // replicated-W7a: contributions wait until it is known which versions there are.
+  if (!aggregator_.is_open()) return early_.push_back({from, std::move(contribution)});
+  ReplicaMessage ack{.kind = Kind::kContributionAck};
+  ack.consumed = log_->consumed()[static_cast<size_t>(from)];
+  // replicated-W7b: a contribution that a committed version has is not taken again.
+  if (contribution.content.last > ack.consumed)
+    ack.content = aggregator_.OnContribution(from, contribution);
+  outbox_->Send(from, std::move(ack));
+}
+
+void LeaderState::TakeEarly() {
+  for (QueuedMessage& contribution : std::exchange(early_, {}))
+    OnContribution(contribution.to, std::move(contribution.message));
+}
+
+// Whether it has accepted what this leader has, or knows that this version is committed.
+bool LeaderState::HasAccepted(int32_t replica) const {
+  const Progress& mine = log_->progress();
+  const Follower& other = followers_[static_cast<size_t>(replica)];
+  if (replica == options_.self) return true;
+  if (!other.is_known) return false;
+  // replicated-W5: a replica that knows this version as committed counts as one that has it.
+  if (other.progress.executed != mine.executed)
+    return mine.has_entry && other.progress.executed > mine.executed;
+  return other.progress.accepted_term == term_ && other.progress.has_entry == mine.has_entry;
+}
+
+void LeaderState::AdvanceCommit(const std::vector<bool>& lost) {
+  const bool is_version = log_->uncommitted().has_value();
+  if (!is_version && aggregator_.is_open()) return;
+  std::vector<bool> acceptors;
+  for (int32_t i = 0; i < size_; ++i) acceptors.push_back(HasAccepted(i));
+  // replicated-W5: a version is committed once a majority has accepted it. replicated-W7a:
+  // collecting begins once a majority has accepted the no-op entry.
+  if (!IsQuorum(acceptors, lost)) return;
+  if (is_version) log_->Commit();
+  if (is_version && aggregator_.is_open()) aggregator_.OnCommitted();
+  // A version that others have left is committed also by those that know it, and these may have
+  // accepted the next of an earlier term: it is open once a majority has accepted the no-op entry.
+  if (!is_version) {
+    aggregator_.Open(*log_);
+    TakeEarly();
+  }
+  for (Follower& replica : followers_) replica.is_due = true;
+  for (int32_t i = 0; i < size_; ++i) Replicate(i);
+}
+
+bool LeaderState::LacksCommitted() const {
+  return aggregator_.is_open() && !log_->uncommitted().has_value() &&
+         log_->executed() < outbox_->known_committed();
+}
+
+Time LeaderState::Advance(const std::vector<bool>& lost, Time now) {
+  Time until = kNever;
+  if (begun_at_ == 0) begun_at_ = now;
+  std::vector<bool> heard;
+  for (const Follower& replica : followers_)
+    heard.push_back(replica.is_known && now - replica.heard_at <= options_.election_timeout);
+  bool moved = true;
+  while (moved) {
+    AdvanceCommit(lost);
+    moved = false;
+    // replicated-W7c: a leader that lacks committed entries fires nothing: others have read them.
+    if (!aggregator_.is_open() || log_->uncommitted().has_value() || LacksCommitted()) break;
+    until = kNever;
+    std::optional<ReplicatedEntry> entry = aggregator_.Fire(lost, heard, now, &until);
+    if (!entry.has_value()) break;
+    ++fired_;
+    moved = true;
+    log_->Propose(*std::move(entry), term_);
+    for (int32_t i = 0; i < size_; ++i) Replicate(i);
+  }
+  FindDonor(lost, heard, now);
+  NoteNews(lost);
+  SendHeartbeats(lost, now, &until);
+  return until;
+}
+
+// The next version that the replica has not, unless one is under way to it.
+void LeaderState::Replicate(int32_t index) {
+  Follower& replica = followers_[static_cast<size_t>(index)];
+  if (index == options_.self || !replica.is_known) return;
+  const Progress& at = replica.progress;
+  const bool has_answered =
+      at.executed >= replica.sent ||
+      (at.executed + 1 == replica.sent && at.has_entry && at.accepted_term == term_);
+  // replicated-L1: one version at a time to each replica.
+  if (!has_answered) return;
+  const uint64_t next = at.executed + 1;
+  if (next > log_->executed()) {
+    const bool has_it = at.has_entry && at.accepted_term == term_;
+    const bool is_next = next == log_->executed() + 1 && log_->uncommitted().has_value();
+    if (is_next && !has_it) SendEntry(index, *log_->uncommitted());
+    return;
+  }
+  // One that it has accepted in this term is committed by the next heartbeat.
+  if (replica.sent == next) return;
+  // replicated-W10: versions that the log has are sent one by one; a replica behind it skips.
+  if (const ReplicatedEntry* entry = log_->Find(next)) return SendEntry(index, *entry);
+  ReplicaMessage skip{.kind = Kind::kFastForward};
+  skip.list = log_->consumed();
+  skip.missing = log_->missing();
+  replica.sent = log_->executed();
+  outbox_->Send(index, std::move(skip));
+}
+
+void LeaderState::SendEntry(int32_t index, const ReplicatedEntry& entry) {
+  followers_[static_cast<size_t>(index)].sent = entry.version;
+  ReplicaMessage message{.kind = Kind::kAppendEntry, .version = entry.version};
+  message.list = entry.consumed;
+  message.missing = entry.missing;
+  message.body = entry.body;
+  outbox_->Send(index, std::move(message));
+}
+
+// That of one that is dead is told here: what it had sent to this leader was read, and who hears of
+// its death otherwise may not have the versions that it is in.
+uint64_t LeaderState::StatusOf(int32_t replica, const std::vector<bool>& lost) {
+  return lost[static_cast<size_t>(replica)] ? kHasLeft : aggregator_.StatusOf(replica);
+}
+
+// What heartbeats tell all.
+void LeaderState::NoteNews(const std::vector<bool>& lost) {
+  std::vector<uint64_t> news{aggregator_.IsQuiet() ? uint64_t{1} : 0,
+                             LacksCommitted() ? uint64_t{1} : 0};
+  for (int32_t i = 0; i < size_; ++i) {
+    news.push_back(StatusOf(i, lost));
+    news.push_back(aggregator_.OverOf(i));
+    const Follower& replica = followers_[static_cast<size_t>(i)];
+    news.push_back(replica.met);
+    news.push_back(replica.need > 0 ? 1 : 0);
+  }
+  // Whom it is for changes by itself while nobody can give one.
+  news.push_back(donor_ < 0 ? 0 : static_cast<uint64_t>(recipient_ + 1));
+  news.push_back(static_cast<uint64_t>(donor_ + 1));
+  if (news == news_) return;
+  news_ = std::move(news);
+  for (Follower& replica : followers_) replica.is_due = true;
+}
+
+// One replica gets a snapshot at a time, from one that runs and has applied enough; another gives
+// it when that takes too long.
+void LeaderState::FindDonor(const std::vector<bool>& lost, const std::vector<bool>& heard,
+                            Time now) {
+  const auto may_give = [&](int32_t i) {
+    const auto index = static_cast<size_t>(i);
+    return !lost[index] && heard[index] && followers_[index].need == 0 &&
+           followers_[index].applied >= followers_[static_cast<size_t>(recipient_)].need;
+  };
+  const auto needs = [&](int32_t i) {
+    return i >= 0 && followers_[static_cast<size_t>(i)].need > 0;
+  };
+  const bool is_open = needs(recipient_) && now - donor_since_ <= options_.election_timeout;
+  // replicated-W10: one donor at a time; another when it takes longer than election_timeout.
+  if (is_open && donor_ >= 0 && may_give(donor_)) return;
+  const int32_t last = std::max(donor_, 0);
+  donor_ = -1;
+  if (!is_open) {
+    for (int32_t i = 1; i <= size_; ++i) {
+      if (!needs((recipient_ + i) % size_)) continue;
+      recipient_ = (recipient_ + i) % size_;
+      donor_since_ = now;
+      break;
+    }
+  }
+  if (!needs(recipient_)) return;
+  for (int32_t i = 1; i <= size_ && donor_ < 0; ++i)
+    if (may_give((last + i) % size_)) donor_ = (last + i) % size_;
+}
+
+Time LeaderState::SilenceOf(int32_t index, const std::vector<bool>& lost, Time now) const {
+  const Follower& replica = followers_[static_cast<size_t>(index)];
+  if (index == options_.self || lost[static_cast<size_t>(index)]) return 0;
+  return std::max<Time>(0, now - std::max(replica.heard_at, begun_at_));
+}
+
+void LeaderState::BeginLeave() {
+  has_begun_leave_ = true;
+  last_executed_ = log_->executed();
+  for (Follower& replica : followers_) {
+    replica.is_due = true;
+    replica.last_heartbeat = replica.heartbeats + 1;
+  }
+}
+
+bool LeaderState::AreAllTold(const std::vector<bool>& lost, Time listens_since, Time now) const {
+  for (int32_t i = 0; i < size_; ++i) {
+    const Follower& replica = followers_[static_cast<size_t>(i)];
+    // replicated-W7c: a leader leaves once all that it hears of know what it knows.
+    if (i == options_.self || lost[static_cast<size_t>(i)]) continue;
+    if (std::min(SilenceOf(i, lost, now), now - listens_since) >
+        kLeaveTimeouts * options_.election_timeout)
+      continue;
+    if (replica.progress.executed < last_executed_ || replica.answered < replica.last_heartbeat)
+      return false;
+  }
+  return true;
+}
+
+void LeaderState::SendHeartbeats(const std::vector<bool>& lost, Time now, Time* until) {
+  for (int32_t i = 0; i < size_; ++i) {
+    Follower& replica = followers_[static_cast<size_t>(i)];
+    // replicated-L1: two unanswered heartbeats at most: a stopped replica costs its peers no more.
+    if (lost[static_cast<size_t>(i)] || replica.heartbeats - replica.answered >= kMostHeartbeats)
+      continue;
+    if (!replica.is_due && replica.next_heartbeat > now) {
+      *until = std::min(*until, replica.next_heartbeat);
+      continue;
+    }
+    replica.is_due = false;
+    replica.next_heartbeat = now + options_.election_timeout / kHeartbeatsPerTimeout;
+    ReplicaMessage heartbeat{.kind = Kind::kHeartbeat, .number = ++replica.heartbeats};
+    heartbeat.quiet = aggregator_.IsQuiet();
+    heartbeat.over = aggregator_.OverOf(i);
+    if (donor_ == i) {
+      heartbeat.snapshot_to = static_cast<uint64_t>(recipient_ + 1);
+      heartbeat.snapshot_version = followers_[static_cast<size_t>(recipient_)].need;
+    }
+    heartbeat.is_no_op = !log_->uncommitted().has_value();
+    heartbeat.lacks_committed = LacksCommitted();
+    for (int32_t other = 0; other < size_; ++other) {
+      heartbeat.list.push_back(StatusOf(other, lost));
+      heartbeat.needs.push_back(followers_[static_cast<size_t>(other)].need > 0 ? 1 : 0);
+      heartbeat.mets.push_back(followers_[static_cast<size_t>(other)].met);
+      heartbeat.silences.push_back(static_cast<uint64_t>(SilenceOf(other, lost, now)));
+    }
+    outbox_->Send(i, std::move(heartbeat));
+    *until = std::min(*until, replica.next_heartbeat);
+  }
+}
+
+}  // namespace covey

@@ -1,0 +1,131 @@
+#include "core/replicated/pending_contributions.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/check.h"
+
+namespace covey {
+
+PendingContributions::PendingContributions(const RoundLayout* layout, const Kernels* kernels)
+    : layout_(layout), kernels_(kernels), open_(NewBuffer()) {}
+
+std::unique_ptr<std::byte[]> PendingContributions::NewBuffer() {
+  if (spare_.empty()) return std::make_unique<std::byte[]>(layout_->length_bytes());
+  std::unique_ptr<std::byte[]> buffer = std::move(spare_.back());
+  spare_.pop_back();
+  return buffer;
+}
+
+void PendingContributions::Add(Pending* to, const std::byte* sum, const Contribution& content) {
+  for (const RoundLayout::Shard& shard : layout_->shards()) {
+    std::byte* at = to->sum.get() + shard.offset_bytes;
+    const std::byte* inputs[] = {at, sum + shard.offset_bytes};
+    kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum},
+                     std::span<const std::byte* const>(inputs), std::span<std::byte* const>(&at, 1),
+                     shard.count, Stores::kCached);
+  }
+  to->content.last = content.last;
+  to->content.arrived = content.arrived;
+  to->content.count += content.count;
+}
+
+void PendingContributions::Publish(uint64_t step, std::span<const double> hypers) {
+  CHECK(pending_.empty() || step > pending_.back().content.arrived, "steps grow");
+  const Contribution content{.first = step, .last = step, .count = 1, .arrived = step};
+  // What is not sent and has no sum says less than the step that comes.
+  if (!pending_.empty() && pending_.back().is_new && pending_.back().sum == nullptr)
+    pending_.pop_back();
+  // replicated-W7b: what was sent does not grow: the leader may hold it as it was.
+  if (!pending_.empty() && pending_.back().is_new) {
+    Add(&pending_.back(), open_.get(), content);
+  } else {
+    Pending pending;
+    pending.content = content;
+    pending.sum = std::exchange(open_, nullptr);
+    pending_.push_back(std::move(pending));
+    open_ = NewBuffer();
+  }
+  pending_.back().hypers.assign(hypers.begin(), hypers.end());
+}
+
+void PendingContributions::Skip(uint64_t step) {
+  CHECK(pending_.empty() || step > pending_.back().content.arrived, "steps grow");
+  if (pending_.empty() || !pending_.back().is_new) pending_.emplace_back();
+  Contribution* content = &pending_.back().content;
+  content->arrived = step;
+  if (content->count == 0) content->first = content->last = step;
+}
+
+const PendingContributions::Pending* PendingContributions::Send() {
+  for (Pending& pending : pending_) {
+    if (pending.is_acked) continue;
+    // replicated-W7b: one is under way at a time, so versions end between two contributions.
+    if (pending.is_sent) return nullptr;
+    pending.is_new = false;
+    pending.is_sent = true;
+    return &pending;
+  }
+  return nullptr;
+}
+
+// Where the leader's sum of two is that of what it got; adding them here again gives the same.
+void PendingContributions::OnAck(const Contribution& content) {
+  Pending* first = nullptr;
+  for (Pending& pending : pending_) {
+    if (!pending.is_sent || pending.content.arrived > content.arrived) break;
+    pending.is_acked = true;
+    // What is older than all that lies there is in a version, which is not known here yet.
+    const bool is_null = pending.sum == nullptr;
+    if (!is_null && (content.count == 0 || pending.content.first < content.first)) continue;
+    if (first == nullptr && (!is_null || content.count == 0)) {
+      first = &pending;
+      continue;
+    }
+    if (first != nullptr) first->content.arrived = pending.content.arrived;
+    if (!is_null) {
+      Add(first, pending.sum.get(), pending.content);
+      first->hypers = pending.hypers;
+      spare_.push_back(std::move(pending.sum));
+    }
+    pending.content = {};
+  }
+  std::erase_if(pending_, [](const Pending& pending) { return pending.content.arrived == 0; });
+}
+
+void PendingContributions::OnConsumed(uint64_t step) {
+  while (!pending_.empty() && pending_.front().content.first <= step) {
+    CHECK(pending_.front().content.last <= step, "a version ends between two contributions");
+    if (pending_.front().sum != nullptr) spare_.push_back(std::move(pending_.front().sum));
+    pending_.pop_front();
+  }
+}
+
+void PendingContributions::OnExecuted(uint64_t version) {
+  std::erase_if(pending_, [version](const Pending& pending) {
+    // replicated-W11: a null stays until versions have come as far: the next leader needs it.
+    return pending.sum == nullptr && pending.content.arrived <= version;
+  });
+}
+
+void PendingContributions::OnNewLeader() {
+  // replicated-W7b: what the last leader held is lost with it: all are sent again.
+  for (Pending& pending : pending_) pending.is_sent = pending.is_acked = false;
+}
+
+std::vector<Contribution> PendingContributions::contents() const {
+  std::vector<Contribution> all;
+  for (const Pending& pending : pending_)
+    if (pending.sum != nullptr) all.push_back(pending.content);
+  return all;
+}
+
+bool PendingContributions::empty() const {
+  return std::all_of(pending_.begin(), pending_.end(), [](const Pending& p) { return !p.sum; });
+}
+
+bool PendingContributions::AreAllSent() const {
+  return std::all_of(pending_.begin(), pending_.end(), [](const Pending& p) { return p.is_sent; });
+}
+
+}  // namespace covey

@@ -1,0 +1,80 @@
+// A rank's own contributions until they are in a version that is committed, or known to be.
+//
+// A slot (core/partial/slot.h) is emptied by whoever reads it; what is sent to a leader may be lost
+// with it, so it stays here until a committed version says that it counts. Whole contributions are
+// sent, in order, one at a time: the next once the leader has acknowledged the last.
+//
+//   contribution event                        becomes
+//   new          Publish: another step        the same, with that step
+//   new          sent                         sent: nothing is added to it any more
+//   sent         acked as (first..last)       one with the others within first..last
+//   any          consumed up to its last      nothing: it counts
+//   any          another leader               the same, to be sent again, but not `new` again
+//
+// A step with nothing to give is a null (replicated-W11): a contribution without a sum, which says
+// how far its rank has come, or the `arrived` of the one before it. It counts for nothing: once
+// versions have come as far it is gone.
+//
+// Invariant: a version ends between two contributions, never within one: the leader that holds two
+// as one takes them as one, and what an earlier leader had proposed is committed, or followed by a
+// no-op entry, before a leader holds anything (replicated-W7).
+#ifndef COVEY_CORE_REPLICATED_PENDING_CONTRIBUTIONS_H_
+#define COVEY_CORE_REPLICATED_PENDING_CONTRIBUTIONS_H_
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/base/kernels.h"
+#include "core/partial/layout.h"
+#include "core/partial/memory.h"
+
+namespace covey {
+
+class PendingContributions {
+ public:
+  struct Pending {
+    Contribution content;
+    std::vector<double> hypers;
+    std::unique_ptr<std::byte[]> sum;        // null: it is a null
+    bool is_new = true;                      // it was never sent
+    bool is_sent = false, is_acked = false;  // by, to the present leader
+  };
+
+  // Both outlive this.
+  PendingContributions(const RoundLayout* layout, const Kernels* kernels);
+
+  std::byte* open() const { return open_.get(); }
+  // REQUIRES: step grows.
+  void Publish(uint64_t step, std::span<const double> hypers);
+  // The same with nothing to give.
+  void Skip(uint64_t step);
+  // The contribution to send now, which is sent from now on; null: none.
+  const Pending* Send();
+  void OnAck(const Contribution& content);
+  void OnConsumed(uint64_t step);
+  // The last version that is committed.
+  void OnExecuted(uint64_t version);
+  // It has finished, and is not waited for: a version of nulls alone would serve nobody.
+  void OnFinished() { OnExecuted(~uint64_t{0}); }
+  void OnNewLeader();
+
+  // Nothing but nulls.
+  bool empty() const;
+  bool AreAllSent() const;
+  std::vector<Contribution> contents() const;  // for checkers; without nulls
+
+ private:
+  std::unique_ptr<std::byte[]> NewBuffer();
+  void Add(Pending* to, const std::byte* sum, const Contribution& content);
+
+  const RoundLayout* layout_;
+  const Kernels* kernels_;
+  std::deque<Pending> pending_;  // by step
+  std::vector<std::unique_ptr<std::byte[]>> spare_;
+  std::unique_ptr<std::byte[]> open_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_REPLICATED_PENDING_CONTRIBUTIONS_H_

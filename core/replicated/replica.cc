@@ -1,0 +1,399 @@
+#include "core/replicated/replica.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "core/base/check.h"
+#include "core/replicated/quorum.h"
+
+namespace covey {
+namespace {
+
+// At most this part of election_timeout counts between two looks of a replica: it was stopped
+// itself, and the leader's messages lie before it.
+constexpr Time kLooks = 4;
+constexpr int kMostDoublings = 6;
+
+// Of all fields that a message has, and the longest body but for a state: a version's.
+size_t LongestBytes(const RoundMemory& geometry, const RoundLayout& layout) {
+  ReplicaMessage longest;
+  for (std::vector<uint64_t>* words :
+       {&longest.list, &longest.missing, &longest.needs, &longest.mets, &longest.silences})
+    words->resize(static_cast<size_t>(geometry.size()));
+  longest.hypers.resize(geometry.hypers());
+  return longest.Encode().size() + geometry.record_bytes() + layout.length_bytes();
+}
+
+}  // namespace
+
+Replica::Replica(const Options& options, const RoundMemory::Shape& shape, const RoundLayout& layout)
+    : options_(options),
+      shape_(shape),
+      layout_(layout),
+      geometry_(shape, layout),
+      longest_bytes_(LongestBytes(geometry_, layout_)),
+      log_(shape.size, static_cast<uint64_t>(shape.log)),
+      pending_(&layout_, options.kernels),
+      votes_(static_cast<size_t>(shape.size)),
+      lost_(static_cast<size_t>(shape.size)),
+      heard_at_(static_cast<size_t>(shape.size)),
+      max_wait_(options.max_wait) {
+  CHECK(!shape.models.on(), "models are averaged on one host only");
+  log_.AcceptNoOp(term_);
+  if (options.self != leader_) return;
+  BecomeLeader();
+  leader_state_->BeginFirst();
+}
+
+// ---- The network --------------------------------------------------------------------------------
+
+void Replica::OnMessage(int32_t from, std::span<const std::byte> bytes, Time now) {
+  ReplicaMessage message;
+  if (has_departed_ || !ReplicaMessage::Decode(bytes, &message) || !IsSound(message)) return;
+  has_heard_ = true;
+  heard_at_[static_cast<size_t>(from)] = now;
+  Handle(from, std::move(message), now);
+  Drain(now);
+}
+
+size_t Replica::LongestMessageBytes() const {
+  // A snapshot is a state as its writer packs it: this side does not know how long.
+  constexpr size_t kStates = 64, kBesideTheModel = size_t{4} << 30;
+  return longest_bytes_ + (need_ > 0 ? kStates * layout_.length_bytes() + kBesideTheModel : 0);
+}
+
+// Whether all that it carries is as long as was agreed.
+bool Replica::IsSound(const ReplicaMessage& message) const {
+  const auto size = static_cast<size_t>(shape_.size);
+  const bool has_lists = message.list.size() == size && message.missing.size() == size;
+  switch (message.kind) {
+    case Kind::kContribution:
+      return message.content.count == 0 || (message.hypers.size() == geometry_.hypers() &&
+                                            message.body.size() == layout_.length_bytes());
+    case Kind::kAppendEntry:
+      return has_lists && message.body.size() == geometry_.record_bytes() + layout_.length_bytes();
+    case Kind::kFastForward:
+      return has_lists;
+    case Kind::kHeartbeat:
+      return message.list.size() == size && message.needs.size() == size &&
+             message.mets.size() == size && message.silences.size() == size &&
+             message.snapshot_to <= size;
+    default:
+      return true;
+  }
+}
+
+void Replica::Handle(int32_t from, ReplicaMessage message, Time now) {
+  // replicated-W7c: how far any replica knows counts in whatever term it is told.
+  NoteKnown(message);
+  // replicated-W7: a later term ends this one; its leader is not known yet.
+  if (message.term > term_) Follow(message.term);
+  if (message.kind == Kind::kSnapshot) return OnSnapshot(from, std::move(message));
+  if (message.kind == Kind::kLeave) return OnLoss(from);
+  if (message.term < term_) {
+    const bool is_leaders =
+        message.kind == Kind::kRequestVote || message.kind == Kind::kHeartbeat ||
+        message.kind == Kind::kAppendEntry || message.kind == Kind::kFastForward;
+    // replicated-W7: messages of a term that is over are dropped; a leader learns the new one.
+    if (is_leaders && from != options_.self) SendAppendResponse(from);
+    return;
+  }
+  switch (message.kind) {
+    case Kind::kRequestVote:
+      return OnRequestVote(from, message);
+    case Kind::kVoteGranted:
+      votes_[static_cast<size_t>(from)] = true;
+      return LeadIfElected();
+    case Kind::kAppendResponse:
+      if (leader_state_ != nullptr) leader_state_->OnAppendResponse(from, message, now);
+      return;
+    case Kind::kContribution:
+      if (leader_state_ != nullptr) leader_state_->OnContribution(from, std::move(message));
+      return;
+    case Kind::kContributionAck:
+      pending_.OnConsumed(message.consumed);
+      pending_.OnAck(message.content);
+      return SendContributions();
+    case Kind::kHeartbeat:
+      LearnLeader(from, now);
+      return OnHeartbeat(std::move(message));
+    case Kind::kAppendEntry:
+      LearnLeader(from, now);
+      return OnAppendEntry(std::move(message));
+    case Kind::kFastForward:
+      LearnLeader(from, now);
+      if (message.executed > executed())
+        log_.Skip(
+            {.version = message.executed, .consumed = message.list, .missing = message.missing});
+      NoteCommitted();
+      return SendAppendResponse(leader_);
+    case Kind::kSnapshot:
+    case Kind::kLeave:
+      return;
+  }
+}
+
+void Replica::NoteKnown(const ReplicaMessage& message) {
+  const uint64_t told = std::max(message.known_committed, message.executed);
+  if (told > known_committed_) known_committed_term_ = message.term;
+  if (told == known_committed_)
+    known_committed_term_ = std::min(known_committed_term_, message.term);
+  known_committed_ = std::max(known_committed_, told);
+}
+
+void Replica::OnHeartbeat(ReplicaMessage heartbeat) {
+  CommitUpTo(heartbeat.executed);
+  // Nothing that an earlier term has proposed can be committed any more.
+  // replicated-W7a: the leader asks for its no-op entry, in its term.
+  if (heartbeat.is_no_op && heartbeat.executed == executed() &&
+      log_.progress().accepted_term < term_)
+    log_.AcceptNoOp(term_);
+  heartbeat_ = {.term = term_,
+                .executed = heartbeat.executed,
+                .number = heartbeat.number,
+                .over = heartbeat.over,
+                .quiet = heartbeat.quiet,
+                .lacks_committed = heartbeat.lacks_committed,
+                .statuses = std::move(heartbeat.list),
+                .snapshot_to = heartbeat.snapshot_to,
+                .snapshot_version = heartbeat.snapshot_version,
+                .needs = std::move(heartbeat.needs),
+                .mets = std::move(heartbeat.mets),
+                .silences = std::move(heartbeat.silences)};
+  all_in_need_ = AreAllInNeed(heartbeat_) ? all_in_need_ + 1 : 0;
+  SendAppendResponse(leader_);
+}
+
+// All but those that have left or are dead.
+bool Replica::AreAllInNeed(const Heartbeat& heartbeat) const {
+  for (int32_t i = 0; i < shape_.size; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (i == options_.self || lost_[index] || heartbeat.statuses[index] == kHasLeft) continue;
+    if (heartbeat.needs[index] == 0) return false;
+  }
+  return true;
+}
+
+void Replica::OnSnapshot(int32_t from, ReplicaMessage snapshot) {
+  if (need_ == 0 || snapshot.version <= snapshot_.version) return;
+  snapshot_ = {.from = from, .version = snapshot.version, .state = std::move(snapshot.body)};
+}
+
+void Replica::OnAppendEntry(ReplicaMessage entry) {
+  CommitUpTo(entry.executed);
+  if (entry.version == executed() + 1) {
+    ReplicatedEntry next{.version = entry.version,
+                         .consumed = std::move(entry.list),
+                         .missing = std::move(entry.missing),
+                         .body = std::move(entry.body)};
+    // replicated-W5: committed already when it was sent; else it is accepted, and committed by a
+    // later message.
+    if (entry.version <= entry.executed)
+      log_.Learn(std::move(next));
+    else
+      log_.Propose(std::move(next), term_);
+    NoteCommitted();
+  }
+  SendAppendResponse(leader_);
+}
+
+void Replica::CommitUpTo(uint64_t version) {
+  const Progress& progress = log_.progress();
+  // replicated-W7: what it has accepted is committed only if the leader of this term proposed it.
+  if (!progress.has_entry || progress.accepted_term != term_ || progress.executed >= version)
+    return;
+  log_.Commit();
+  NoteCommitted();
+}
+
+void Replica::NoteCommitted() {
+  if (executed() > elections_at_) {
+    elections_ = 0;
+    moved_at_ = looked_at_;
+  }
+  elections_at_ = executed();
+  pending_.OnConsumed(log_.consumed()[static_cast<size_t>(options_.self)]);
+  pending_.OnExecuted(executed());
+  SendContributions();
+}
+
+void Replica::OnRequestVote(int32_t from, const ReplicaMessage& request) {
+  const Progress theirs{.executed = request.executed,
+                        .accepted_term = request.accepted_term,
+                        .has_entry = request.version > 0};
+  // replicated-W4: one vote in each term, so two replicas never lead the same one.
+  if (voted_for_ >= 0 || leader_ >= 0) return;
+  // replicated-W7: no vote for a candidate that is less up to date than this replica.
+  if (!Progress::IsUpToDate(log_.progress(), theirs)) return;
+  voted_for_ = from;
+  silent_ = 0;
+  outbox_.Send(from, {.kind = Kind::kVoteGranted});
+}
+
+void Replica::Follow(uint64_t term) {
+  term_ = term;
+  leader_ = voted_for_ = -1;
+  is_candidate_ = false;
+  told_status_ = 0;
+  if (leader_state_ != nullptr) fired_ += leader_state_->fired();
+  leader_state_.reset();
+  // replicated-W7b: what lay with the last leader is to be sent again.
+  pending_.OnNewLeader();
+}
+
+void Replica::LearnLeader(int32_t from, Time now) {
+  silent_ = 0;
+  led_at_ = now;
+  if (leader_ == from) return;
+  leader_ = from;
+  SendContributions();
+}
+
+// ---- Leaders ------------------------------------------------------------------------------------
+
+// The lowest that lives is a candidate first; after a vain election it is more patient: a leader
+// that is only slow gets its time.
+Time Replica::ElectionTimeout() const {
+  Time timeout =
+      leader_ >= 0 && lost_[static_cast<size_t>(leader_)] ? 0 : options_.election_timeout;
+  for (int32_t i = 0; i < options_.self; ++i)
+    if (!lost_[static_cast<size_t>(i)] && i != leader_)
+      timeout += options_.election_timeout / kLooks;
+  // replicated-W7: twice as patient after each vain election, or two candidates disturb each other.
+  return timeout << std::min(elections_, kMostDoublings);
+}
+
+void Replica::StartElection() {
+  // Who hears nobody would only pile up messages before those that are stopped.
+  if (!has_heard_) return;
+  Follow(term_ + 1);
+  is_candidate_ = true;
+  ++elections_;
+  silent_ = 0;
+  has_heard_ = false;
+  voted_for_ = options_.self;
+  std::fill(votes_.begin(), votes_.end(), false);
+  votes_[static_cast<size_t>(options_.self)] = true;
+  const Progress& mine = log_.progress();
+  for (int32_t i = 0; i < shape_.size; ++i)
+    if (i != options_.self && !lost_[static_cast<size_t>(i)])
+      outbox_.Send(i, {.kind = Kind::kRequestVote,
+                       .version = mine.has_entry ? mine.executed + 1 : 0,
+                       .accepted_term = mine.accepted_term});
+  LeadIfElected();
+}
+
+void Replica::LeadIfElected() {
+  // replicated-W4: a majority of votes, of the replicas that are not dead.
+  if (is_candidate_ && IsQuorum(votes_, lost_)) BecomeLeader();
+}
+
+// Whether what it has accepted may be another version than the one that was committed. Not if a
+// majority of all has voted: that knows. Else those that had committed may all have left: what it
+// has accepted is theirs if it was accepted in a term that is no earlier than theirs.
+bool Replica::IsCommitUnknown() const {
+  const std::vector<bool> nobody(votes_.size());
+  return log_.uncommitted().has_value() && known_committed_ > log_.executed() &&
+         !IsQuorum(votes_, nobody) && log_.progress().accepted_term < known_committed_term_;
+}
+
+void Replica::BecomeLeader() {
+  is_candidate_ = false;
+  // replicated-W7c: what it has accepted may not be what departed ranks have read: it proposes
+  // nothing and lacks committed entries.
+  if (IsCommitUnknown()) log_.AcceptNoOp(term_);
+  adopted_ += log_.uncommitted().has_value() ? 1 : 0;
+  leader_state_ = std::make_unique<LeaderState>(
+      LeaderState::Options{.self = options_.self,
+                           .election_timeout = options_.election_timeout,
+                           .aggregator = {.admission = options_.admission,
+                                          .average = options_.average,
+                                          .kernels = options_.kernels}},
+      shape_, layout_, term_, &log_, &outbox_);
+  LearnLeader(options_.self, led_at_);
+}
+
+Time Replica::Advance(Time now) {
+  if (has_departed_) return kNever;
+  const Time away = now - looked_at_;
+  // replicated-W7: silence counts this replica's own running time: it may have been stopped itself.
+  if (looked_at_ > 0) silent_ += std::min(away, options_.election_timeout / kLooks);
+  if (looked_at_ == 0 || away > options_.election_timeout / 2) listens_since_ = now;
+  looked_at_ = now;
+  if (moved_at_ == 0) moved_at_ = now;
+  Time until = now + options_.election_timeout / kLooks;
+  if (leader_state_ == nullptr && silent_ >= ElectionTimeout()) StartElection();
+  LeadIfElected();
+  Drain(now);
+  if (leaves_by_ < kNever && leader_state_ != nullptr && !leader_state_->has_begun_leave())
+    leader_state_->BeginLeave();
+  // What it sends to itself may let it go on.
+  for (bool moved = true; leader_state_ != nullptr && moved;) {
+    const uint64_t before = executed();
+    until = std::min(until, leader_state_->Advance(lost_, now));
+    NoteCommitted();
+    moved = executed() > before;
+    moved |= Drain(now);
+  }
+  if (leaves_by_ < kNever && (IsSettled() || now >= leaves_by_)) FinishLeave();
+  return std::min(until, leaves_by_);
+}
+
+void Replica::SendAppendResponse(int32_t to) {
+  const Progress& mine = log_.progress();
+  ReplicaMessage response{.kind = Kind::kAppendResponse};
+  response.version = mine.has_entry ? mine.executed + 1 : 0;
+  response.accepted_term = mine.accepted_term;
+  response.number = heartbeat_.term == term_ ? heartbeat_.number : 0;
+  // It has finished once the leader has all it has published.
+  // replicated-W7b: a rank has finished for the leader only when it has all its contributions.
+  const bool is_early = MemberStatus{member_status_}.finished() && !pending_.AreAllSent();
+  response.member_status = is_early ? member_status_ - 1 : member_status_;
+  response.applied = read_;
+  response.tries = is_early ? 0 : tries_;
+  response.max_wait = max_wait_;
+  response.left = has_left_;
+  response.need = need_;
+  response.met = met_;
+  if (to == leader_) told_status_ = response.member_status;
+  outbox_.Send(to, std::move(response));
+}
+
+void Replica::SendContributions() {
+  if (leader_ < 0) return;
+  if (const PendingContributions::Pending* contribution = pending_.Send()) {
+    ReplicaMessage message{.kind = Kind::kContribution};
+    message.content = contribution->content;
+    message.hypers = contribution->hypers;
+    if (contribution->content.count > 0)
+      message.body.assign(contribution->sum.get(),
+                          contribution->sum.get() + layout_.length_bytes());
+    outbox_.Send(leader_, std::move(message));
+  }
+  if (pending_.AreAllSent() && told_status_ != member_status_) SendAppendResponse(leader_);
+}
+
+// To this replica what is to it.
+bool Replica::Drain(Time now) {
+  bool moved = false;
+  do {
+    for (QueuedMessage& queued : outbox_.Take()) {
+      if (queued.to == options_.self)
+        local_.push_back(std::move(queued));
+      else
+        encoded_.push_back(
+            {queued.to, queued.message.Encode(), queued.message.kind == Kind::kLeave});
+    }
+    if (local_.empty()) continue;
+    moved = true;
+    QueuedMessage queued = std::move(local_.front());
+    local_.pop_front();
+    Handle(options_.self, std::move(queued.message), now);
+  } while (!local_.empty() || !outbox_.empty());
+  return moved;
+}
+
+std::vector<EncodedMessage> Replica::TakeMessages() { return std::exchange(encoded_, {}); }
+
+}  // namespace covey

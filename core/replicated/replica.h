@@ -1,0 +1,227 @@
+// One rank's replica of the versions of one bundle, where ranks share no memory: what Rounds
+// (core/partial/rounds.h) is on one host. Of gradients; models are not for this yet.
+//
+// A job has one replica for each rank, and one of them leads. A rank publishes to its own replica,
+// which keeps each contribution until a committed version has it (pending_contributions.h) and
+// sends it to the leader. The leader collects contributions and makes versions by the same rules as
+// one host (aggregator.h). A version is committed once a majority of replicas has accepted it
+// (leader_state.h, replicated_log.h). Then all can read it, and only then.
+//
+// A replica that has not heard of its leader for election_timeout, the lowest first, requests votes
+// for the next term; a replica that grants one takes no message of an earlier term. A majority says
+// what it has accepted: what may have been committed is committed again, the same bytes.
+//
+//   replica     event                                           becomes
+//   follower    silence of the leader for its ElectionTimeout   candidate: term + 1, own vote
+//   candidate   votes of a majority                             leader
+//   candidate   silence, but somebody was heard                 candidate again: term + 1
+//   any         message of a later term                         follower of a leader to be learnt
+//   follower    kRequestVote of its term, up to date            votes, once for each term
+//   any         LeaveGracefully, others know what it knows      departed: kLeave to all, silence
+//
+// A replica that has departed is as dead, but its trainer has read what it told in its kLeave. A
+// leader that knows of versions that only such ranks have lacks committed entries (leader_state.h),
+// and so does a follower of it.
+//
+// Invariants, whoever stops or dies wherever, and for however long:
+//  1. A version is committed once: no two replicas read different ones, also when all who have read
+//     one have left.
+//  2. A step of a rank is in one version at most, and in its replica until it is in one.
+//  3. With a majority that runs (quorum.h) and can hear each other, versions go on. Without one
+//     nobody can tell what the others have read, so all wait: for longer than max_wait, too.
+//  4. A rank that lacks committed entries is told so, and has finished with nobody: Lacking.
+//
+// Each replica belongs to one process, whose engine runs it while the trainer computes. Sans-IO:
+// messages and time come as arguments, messages go by TakeMessages. One thread at a time.
+#ifndef COVEY_CORE_REPLICATED_REPLICA_H_
+#define COVEY_CORE_REPLICATED_REPLICA_H_
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/partial/versions.h"
+#include "core/replicated/leader_state.h"
+#include "core/replicated/pending_contributions.h"
+#include "core/replicated/replica_message.h"
+#include "core/replicated/replicated_log.h"
+
+namespace covey {
+
+class Replica final : public Versions {
+ public:
+  struct Options {
+    int32_t self = 0;
+    AdmissionRule admission;
+    Time max_wait = kNever;
+    bool skips_ahead = false;
+    bool average = false;
+    Time election_timeout = kSecond;
+    const Kernels* kernels = nullptr;
+  };
+
+  // Equal on all ranks but for `self` and `max_wait` (partial-W1).
+  Replica(const Options& options, const RoundMemory::Shape& shape, const RoundLayout& layout);
+
+  // ---- Of the trainer: see Versions.
+  std::byte* open() const override { return pending_.open(); }
+  uint64_t Publish(std::span<const double> hypers) override;
+  uint64_t Skip() override;
+  uint64_t step() const override { return step_; }
+  uint64_t next_step() const override;
+  void set_max_wait(Time max_wait) override { max_wait_ = max_wait; }
+  void set_grace(Time grace) override;
+  uint64_t executed() override { return log_.executed(); }
+  Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) override;
+  // Between two steps; and that it does: nothing happens if it is not asked any more.
+  bool IsAsked(uint64_t applied, Time now) override;
+  bool IsAnyInNeed() const override;
+  void Give(uint64_t applied, Bytes state);
+  // It has fallen out of the log (kGone): asks for a state from which the log leads on. True: that
+  // is *snapshot now, and is_overdue as if it had been waited for in vain.
+  struct Snapshot {
+    int32_t from = -1;
+    uint64_t version = 0;
+    Bytes state;
+  };
+  bool RequestSnapshot(Snapshot* snapshot);
+  Givers FindGivers() override;
+  void Finish() override;
+  bool IsFlushed() override;
+  Lack Lacking() override;
+  bool HasGivenUp() const override { return tries_ > 0 && heartbeat_.over == tries_; }
+  std::vector<int32_t> Unfinished() override;
+  void GoOn() override;
+  void Meet() override;
+  std::vector<int32_t> Unmet() override;
+  void Leave() override;
+  bool HaveAllLeft() override;
+  // Its process leaves, after Leave(). The replica departs once those that it hears of have what
+  // only it knows, and what it has published counts if it moves; at `latest` in any case. A replica
+  // that was silent for some times election_timeout, while this one listened, is not waited for.
+  void LeaveGracefully(Time latest);
+  bool has_departed() const { return has_departed_; }
+  // It leads, and a version is under way.
+  bool IsBusy() const { return leader_state_ != nullptr && log_.uncommitted().has_value(); }
+
+  // The silent members without whom there is no quorum, and for how long. Empty: there is one.
+  struct Silence {
+    int32_t member = -1;
+    Time since = 0;
+  };
+  std::vector<Silence> MissingForQuorum(Time now) const;
+
+  // ---- Of the network: whole messages, in order for each pair. Advance after the last that has
+  // come; it returns when to come again at the latest.
+  void OnMessage(int32_t from, std::span<const std::byte> bytes, Time now);
+  // Of what may come now: known from the beginning, but for the state of a trainer, which only a
+  // replica that needs one takes, of whatever length.
+  size_t LongestMessageBytes() const;
+  // `member` is dead, and all that it has sent was given to OnMessage before.
+  void OnLoss(int32_t member) override {
+    lost_[static_cast<size_t>(member)] = true;
+    elections_ = 0;  // whom it has waited for in vain was not slow
+  }
+  Time Advance(Time now);
+  // What is to be sent, in this order.
+  std::vector<EncodedMessage> TakeMessages();
+
+  // For checkers.
+  const ReplicatedLog& log() const { return log_; }
+  const PendingContributions& pending() const { return pending_; }
+  bool leads() const { return leader_state_ != nullptr; }
+  uint64_t term() const { return term_; }
+  // Versions that it had from an earlier term when it came to lead.
+  uint64_t adopted() const { return adopted_; }
+  uint64_t fired() const {
+    return fired_ + (leader_state_ != nullptr ? leader_state_->fired() : 0);
+  }
+
+ private:
+  using Kind = ReplicaMessage::Kind;
+  // The leader's last one.
+  struct Heartbeat {
+    uint64_t term = 0, executed = 0, number = 0, over = 0;
+    bool quiet = false, lacks_committed = false;
+    std::vector<uint64_t> statuses;
+    uint64_t snapshot_to = 0, snapshot_version = 0;
+    std::vector<uint64_t> needs, mets, silences;
+  };
+
+  void CountFromLast();
+  uint64_t Arrive();
+  bool HasLeft(int32_t member) const;
+  bool HasFinished(int32_t member) const;
+  bool LacksCommitted() const;
+  bool IsSettled() const;
+  bool HearsOfOthers() const;
+  bool IsLedAsFar() const;
+  void FinishLeave();
+  bool AreAllInNeed(const Heartbeat& heartbeat) const;
+  bool IsSound(const ReplicaMessage& message) const;
+  void Handle(int32_t from, ReplicaMessage message, Time now);
+  void OnHeartbeat(ReplicaMessage heartbeat);
+  void OnAppendEntry(ReplicaMessage entry);
+  void OnSnapshot(int32_t from, ReplicaMessage snapshot);
+  void OnRequestVote(int32_t from, const ReplicaMessage& request);
+  void Follow(uint64_t term);
+  void LearnLeader(int32_t from, Time now);
+  void CommitUpTo(uint64_t executed);
+  void StartElection();
+  void LeadIfElected();
+  bool IsCommitUnknown() const;
+  void NoteKnown(const ReplicaMessage& message);
+  void BecomeLeader();
+  void SendAppendResponse(int32_t to);
+  void SendContributions();
+  void NoteCommitted();
+  bool Drain(Time now);
+  Time ElectionTimeout() const;
+
+  Options options_;
+  RoundMemory::Shape shape_;
+  RoundLayout layout_;
+  RoundMemory geometry_;  // not mapped: where things lie in a result
+  size_t longest_bytes_;
+  ReplicatedLog log_;
+  PendingContributions pending_;
+  Outbox outbox_{&term_, &known_committed_, &log_};
+  std::deque<QueuedMessage> local_;  // to this replica itself
+  std::vector<EncodedMessage> encoded_;
+
+  uint64_t term_ = 1;
+  uint64_t known_committed_ = 0;       // versions that are committed, as anybody has told it,
+  uint64_t known_committed_term_ = 0;  // and the earliest term that they were committed by
+  int32_t leader_ = 0;                 // -1: not known yet
+  int32_t voted_for_ = 0;
+  bool is_candidate_ = false;
+  std::vector<bool> votes_;
+  std::unique_ptr<LeaderState> leader_state_;
+  uint64_t fired_ = 0;  // in earlier terms
+  uint64_t adopted_ = 0;
+  std::vector<bool> lost_;
+  Time silent_ = 0, looked_at_ = 0;
+  Time listens_since_ = 0;     // without having been stopped itself
+  int elections_ = 0;          // that it has begun since a version was committed,
+  uint64_t elections_at_ = 0;  // which was the last
+  bool has_heard_ = true;      // anybody, since its last election
+  std::vector<Time> heard_at_;
+  Time led_at_ = 0;  // when it heard of a leader last
+
+  uint64_t step_ = 0, read_ = 0, member_status_ = 0, tries_ = 0;
+  uint64_t told_status_ = 0;
+  uint64_t need_ = 0;             // see ReplicaMessage::need
+  uint64_t given_heartbeat_ = 0;  // that asked for what it gave last
+  Snapshot snapshot_;             // of version 0: none
+  int all_in_need_ = 0;           // heartbeats running that have told so
+  uint64_t met_ = 0;
+  bool is_overdue_ = false, has_left_ = false, has_departed_ = false;
+  Time leaves_by_ = kNever;
+  Time moved_at_ = 0;  // when a version was committed last, or it was to leave
+  Time max_wait_;
+  Heartbeat heartbeat_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_REPLICATED_REPLICA_H_

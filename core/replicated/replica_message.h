@@ -1,0 +1,94 @@
+// What replicas write to each other, as data, and as bytes.
+//
+//   message           from, to            says
+//   kRequestVote      candidate, all      may I lead this term? I know `executed`, and accepted
+//                                         `version` in `accepted_term`
+//   kVoteGranted      replica, candidate  yes, and nobody else
+//   kHeartbeat        leader, replica     I lead; so many versions are committed; member states
+//   kAppendResponse   replica, leader     what it knows and has accepted, and its trainer's state;
+//                                         answers kHeartbeat, kAppendEntry, and comes unasked
+//   kContribution     replica, leader     a contribution (Raft: a client's command)
+//   kContributionAck  leader, replica     that lies here as one; up to `consumed` it is in versions
+//   kAppendEntry      leader, replica     a version: accept it; committed when version <= executed
+//   kFastForward      leader, replica     you are behind the log: go on after version `executed`
+//   kSnapshot         replica, replica    my trainer's state after `version`, for who requested it
+//   kLeave            replica, all        I leave: I hear and say nothing more
+//
+// A message of a term that is over is dropped, but for kSnapshot, kLeave and `known_committed`; its
+// writer is told which one runs (replicated-W7). All fields of all kinds stand in one struct:
+// messages are few and small but for `body`.
+#ifndef COVEY_CORE_REPLICATED_REPLICA_MESSAGE_H_
+#define COVEY_CORE_REPLICATED_REPLICA_MESSAGE_H_
+
+#include <span>
+#include <vector>
+
+#include "core/base/types.h"
+#include "core/base/wire.h"
+#include "core/partial/memory.h"
+
+namespace covey {
+
+// The member status (core/partial/memory.h) of a replica that has left or is dead: it has finished
+// for good.
+inline constexpr uint64_t kHasLeft = (uint64_t{1} << 62) + 1;
+
+struct ReplicaMessage {
+  enum class Kind : uint8_t {
+    kRequestVote = 1,
+    kVoteGranted,
+    kHeartbeat,
+    kAppendResponse,
+    kContribution,
+    kContributionAck,
+    kAppendEntry,
+    kFastForward,
+    kSnapshot,
+    kLeave,
+  };
+
+  Kind kind = Kind::kAppendResponse;
+  uint64_t term = 0;
+  uint64_t executed = 0;         // versions that are committed, as the writer has them;
+  uint64_t known_committed = 0;  // as anybody has told it, whether or not it has them
+  // kAppendEntry: which; kRequestVote, kAppendResponse: the accepted, uncommitted one; 0: none.
+  uint64_t version = 0;
+  // kRequestVote, kAppendResponse: the term in which what the writer has accepted was proposed.
+  uint64_t accepted_term = 0;
+  uint64_t number = 0;  // of heartbeats; kAppendResponse: of the last one that has come
+
+  // kAppendResponse: the state of its trainer.
+  uint64_t member_status = 0, applied = 0, tries = 0;
+  Time max_wait = kNever;
+  bool left = false;
+  uint64_t met = 0;   // how often it has met the others after finishing
+  uint64_t need = 0;  // the lowest version of which a snapshot would do; 0: it needs none
+
+  // kHeartbeat: no version is under way and no slot sealed; the receiver has waited for max_wait
+  // since the try of its finish() of that number; the uncommitted entry is a no-op.
+  bool quiet = false;
+  uint64_t over = 0;
+  bool is_no_op = false;
+  // What is committed beyond `executed`, nobody who lives has: no version comes any more.
+  bool lacks_committed = false;
+  // 1 + the replica that it may give a snapshot, from that version on.
+  uint64_t snapshot_to = 0, snapshot_version = 0;
+  // By member: whether it needs a snapshot, how often it has met the others, and for how long the
+  // leader has not heard of it, in nanoseconds; 0 for the leader and for who is dead.
+  std::vector<uint64_t> needs, mets, silences;
+
+  Contribution content;   // kContribution, kContributionAck
+  uint64_t consumed = 0;  // kContributionAck
+  // kHeartbeat: member statuses; kAppendEntry, kFastForward: the last step that is in a version.
+  std::vector<uint64_t> list;
+  std::vector<uint64_t> missing;  // kAppendEntry, kFastForward: Attendance::missing, by member
+  std::vector<double> hypers;     // kContribution
+  Bytes body;  // kContribution: the sum; kAppendEntry: record, sum; kSnapshot: the state
+
+  Bytes Encode() const;
+  // False: it is none.
+  static bool Decode(std::span<const std::byte> bytes, ReplicaMessage* message);
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_REPLICATED_REPLICA_MESSAGE_H_

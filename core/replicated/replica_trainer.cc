@@ -1,0 +1,275 @@
+// What a replica is to its trainer; what it is to the others is in replica.cc.
+#include <algorithm>
+#include <utility>
+
+#include "core/replicated/quorum.h"
+#include "core/replicated/replica.h"
+
+namespace covey {
+namespace {
+
+// Nobody can give a snapshot when so many heartbeats running say so: one may be under way.
+constexpr int kHeartbeatsInNeed = 4;
+// A leave without a leader listens for so long after its election.
+constexpr Time kLeaveTimeouts = 4;
+
+}  // namespace
+
+uint64_t Replica::next_step() const {
+  return (options_.skips_ahead || is_overdue_ ? std::max(step_, read_) : step_) + 1;
+}
+
+// The leader lets versions fire.
+void Replica::set_grace(Time grace) {
+  options_.admission.grace = grace;
+  if (leader_state_ != nullptr) leader_state_->set_grace(grace);
+}
+
+uint64_t Replica::Publish(std::span<const double> hypers) {
+  CountFromLast();
+  step_ = next_step();
+  pending_.Publish(step_, hypers);
+  return Arrive();
+}
+
+uint64_t Replica::Skip() {
+  CountFromLast();
+  step_ = next_step();
+  pending_.Skip(step_);
+  return Arrive();
+}
+
+uint64_t Replica::Arrive() {
+  if (MemberStatus{member_status_}.finished()) ++member_status_;
+  SendContributions();
+  return step_;
+}
+
+Found Replica::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) {
+  if (version > executed()) return Found::kNotYet;
+  const ReplicatedEntry* entry = log_.Find(version);
+  if (entry == nullptr) return Found::kGone;
+  RoundRecord known;
+  if (record == nullptr) record = &known;
+  ReadRecord(geometry_, entry->body.data(), record);
+  const std::byte* from = entry->body.data() + geometry_.record_bytes();
+  for (size_t i = 0; i < to.size(); ++i)
+    if (to[i] != nullptr)
+      options_.kernels->copy(static_cast<std::byte*>(to[i]), from + layout_.offsets_bytes()[i],
+                             layout_.lengths_bytes()[i], Stores::kCached);
+  read_ = std::max(read_, version);
+  is_overdue_ = record->missing[static_cast<size_t>(options_.self)] > 0;
+  return Found::kYes;
+}
+
+bool Replica::IsAsked(uint64_t applied, Time) {
+  return heartbeat_.term == term_ && heartbeat_.snapshot_to > 0 &&
+         applied >= heartbeat_.snapshot_version && given_heartbeat_ != heartbeat_.number;
+}
+
+bool Replica::IsAnyInNeed() const {
+  return std::any_of(heartbeat_.needs.begin(), heartbeat_.needs.end(),
+                     [](uint64_t need) { return need > 0; });
+}
+
+void Replica::Give(uint64_t applied, Bytes state) {
+  // A heartbeat that came since it was asked may ask nobody, or for a later one.
+  if (!IsAsked(applied, 0)) return;
+  // Once for each heartbeat that asks: the leader goes on asking until it has come.
+  given_heartbeat_ = heartbeat_.number;
+  ReplicaMessage snapshot{.kind = Kind::kSnapshot, .version = applied};
+  snapshot.body = std::move(state);
+  outbox_.Send(static_cast<int32_t>(heartbeat_.snapshot_to) - 1, std::move(snapshot));
+}
+
+bool Replica::RequestSnapshot(Snapshot* snapshot) {
+  const uint64_t lowest = std::max(read_ + 1, log_.first() - 1);
+  if (snapshot_.version >= lowest) {
+    *snapshot = std::exchange(snapshot_, {});
+    read_ = snapshot->version;
+    is_overdue_ = true;
+    need_ = 0;
+    if (leader_ >= 0) SendAppendResponse(leader_);
+    return true;
+  }
+  if (need_ == lowest) return false;
+  need_ = lowest;
+  if (leader_ >= 0) SendAppendResponse(leader_);
+  return false;
+}
+
+void Replica::Finish() {
+  const MemberStatus member_status{member_status_};
+  pending_.OnFinished();
+  if (!member_status.finished() || HasGivenUp()) ++tries_;
+  if (!member_status.finished()) ++member_status_;
+  SendContributions();
+  if (leader_ >= 0) SendAppendResponse(leader_);
+}
+
+void Replica::GoOn() {
+  CountFromLast();
+  if (MemberStatus{member_status_}.finished()) ++member_status_;
+}
+
+// After a finish(): steps may have gone into fewer versions, and versions be made without this one.
+void Replica::CountFromLast() {
+  if (MemberStatus{member_status_}.finished()) step_ = std::max(step_, executed());
+}
+
+void Replica::Leave() {
+  has_left_ = true;
+  Finish();
+}
+
+std::vector<int32_t> Replica::Unfinished() {
+  std::vector<int32_t> members;
+  for (int32_t i = 0; i < shape_.size; ++i)
+    if (i != options_.self && !lost_[static_cast<size_t>(i)] && !HasFinished(i))
+      members.push_back(i);
+  return members;
+}
+
+// As often as this one, or for good: as the leader has told it.
+bool Replica::HasFinished(int32_t member) const {
+  const auto index = static_cast<size_t>(member);
+  return index < heartbeat_.statuses.size() &&
+         MemberStatus{heartbeat_.statuses[index]}.times() >= MemberStatus{member_status_}.times();
+}
+
+Versions::Givers Replica::FindGivers() {
+  // replicated-W10: there is no donor when four heartbeats in a row say that all are in need.
+  Givers givers{.any = all_in_need_ < kHeartbeatsInNeed};
+  for (int32_t i = 0; i < shape_.size; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (i == options_.self || lost_[index] || HasLeft(i)) continue;
+    const bool is_known = index < heartbeat_.statuses.size();
+    givers.any_unfinished |= !is_known || !MemberStatus{heartbeat_.statuses[index]}.finished();
+  }
+  return givers;
+}
+
+bool Replica::HasLeft(int32_t member) const {
+  const auto index = static_cast<size_t>(member);
+  return index < heartbeat_.statuses.size() && heartbeat_.statuses[index] == kHasLeft;
+}
+
+void Replica::Meet() {
+  met_ = MemberStatus{member_status_}.times();
+  if (leader_ >= 0) SendAppendResponse(leader_);
+}
+
+std::vector<int32_t> Replica::Unmet() {
+  std::vector<int32_t> members;
+  for (int32_t i = 0; i < shape_.size; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (i == options_.self || lost_[index] || HasLeft(i)) continue;
+    if (index >= heartbeat_.mets.size() || heartbeat_.mets[index] < met_) members.push_back(i);
+  }
+  return members;
+}
+
+bool Replica::HaveAllLeft() {
+  bool all = has_left_ && pending_.empty();
+  for (int32_t i = 0; i < shape_.size; ++i)
+    all &= i == options_.self || lost_[static_cast<size_t>(i)] || HasLeft(i);
+  return all;
+}
+
+Versions::Lack Replica::Lacking() {
+  if (!LacksCommitted()) return {};
+  Lack lack{.first = executed() + 1, .last = known_committed_, .gone = {}};
+  for (int32_t i = 0; i < shape_.size; ++i)
+    if (lost_[static_cast<size_t>(i)]) lack.gone.push_back(i);
+  return lack;
+}
+
+bool Replica::LacksCommitted() const {
+  // replicated-W7c: a replica lacks entries if its leader does, as of the same versions.
+  return heartbeat_.lacks_committed && heartbeat_.term == term_ &&
+         heartbeat_.executed == log_.executed();
+}
+
+// ---- It leaves ----------------------------------------------------------------------------------
+
+void Replica::LeaveGracefully(Time latest) {
+  if (leaves_by_ == kNever) moved_at_ = 0;
+  leaves_by_ = std::min(leaves_by_, latest);
+}
+
+// As of its last look, when all that had come was read.
+bool Replica::IsSettled() const {
+  const bool is_given =
+      pending_.empty() || LacksCommitted() || looked_at_ - moved_at_ > options_.election_timeout;
+  if (!is_given) return false;
+  // replicated-W7c: a replica leaves when its leader knows as much, or when it hears of no other.
+  if (leader_state_ != nullptr) return leader_state_->AreAllTold(lost_, listens_since_, looked_at_);
+  return IsLedAsFar() || !HearsOfOthers();
+}
+
+// Anybody who may still read. A replica that has lost its leader says nothing until its
+// ElectionTimeout is over, and this one is a candidate when its own is.
+bool Replica::HearsOfOthers() const {
+  const Time longest = ElectionTimeout() + kLeaveTimeouts * options_.election_timeout;
+  for (int32_t i = 0; i < shape_.size; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (i == options_.self || lost_[index] || HasLeft(i)) continue;
+    if (looked_at_ - std::max(heard_at_[index], listens_since_) <= longest) return true;
+  }
+  return false;
+}
+
+// A leader that lives and is heard of knows what it knows.
+bool Replica::IsLedAsFar() const {
+  return leader_ >= 0 && !lost_[static_cast<size_t>(leader_)] &&
+         silent_ <= options_.election_timeout && heartbeat_.term == term_ &&
+         heartbeat_.executed >= log_.executed();
+}
+
+void Replica::FinishLeave() {
+  for (int32_t i = 0; i < shape_.size; ++i)
+    // replicated-W7c: kLeave says how far this replica knows, so the others see what they lack.
+    if (i != options_.self) outbox_.Send(i, {.kind = Kind::kLeave});
+  Drain(looked_at_);
+  has_departed_ = true;
+}
+
+// Who has lost its leader requests votes of all: those that it has not heard since are silent, too.
+std::vector<Replica::Silence> Replica::MissingForQuorum(Time now) const {
+  std::vector<Silence> silences;
+  std::vector<bool> answers(static_cast<size_t>(shape_.size), true);
+  const bool is_led =
+      leader_state_ == nullptr && silent_ <= options_.election_timeout && leader_ >= 0;
+  for (int32_t i = 0; i < shape_.size; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (i == options_.self || lost_[index]) continue;
+    Time since = 0;
+    if (leader_state_ != nullptr)
+      since = leader_state_->SilenceOf(i, lost_, now);
+    else if (is_led)
+      since =
+          index < heartbeat_.silences.size() ? static_cast<Time>(heartbeat_.silences[index]) : 0;
+    else if (heard_at_[index] <= led_at_)
+      since = now - std::max(heard_at_[index], led_at_);
+    if (since <= options_.election_timeout) continue;
+    answers[index] = false;
+    silences.push_back({i, since});
+  }
+  if (IsQuorum(answers, lost_)) silences.clear();
+  return silences;
+}
+
+// As of one heartbeat. A dead rank has finished when the leader says so: this replica may hear of
+// the loss before it hears of the versions that the rank was in.
+bool Replica::IsFlushed() {
+  const auto self = static_cast<size_t>(options_.self);
+  // replicated-W7d: all that is known as committed has come. replicated-W11: so have its own nulls.
+  bool all = pending_.empty() && heartbeat_.term == term_ && heartbeat_.quiet &&
+             heartbeat_.executed == executed() && executed() >= known_committed_ &&
+             heartbeat_.statuses[self] == member_status_;
+  // replicated-W7d: a loss alone does not mean that a rank has finished.
+  for (int32_t i = 0; all && i < shape_.size; ++i) all = i == options_.self || HasFinished(i);
+  return all;
+}
+
+}  // namespace covey

@@ -1,0 +1,86 @@
+// The versions that a replica knows: those that are committed, the last ones with their results,
+// and what it has accepted for the next.
+//
+//   event, in term a                                executed   accepted for executed + 1
+//   Propose(version executed + 1)                   same       that version, of term a
+//   AcceptNoOp: the leader proposes nothing         same       the no-op entry, of term a
+//   Commit(the accepted version, of term a)         + 1        the no-op entry, of term a
+//   Learn(version executed + 1), committed          + 1        the no-op entry, of term 0
+//   Skip to a version                               that one   the no-op entry, of term 0
+//
+// Invariant: what a majority of replicas has accepted, of term a, every leader of a later term has:
+// it is elected by a majority that knows and has accepted no more than it does (IsUpToDate). So a
+// version is committed once, whoever stops, and whoever comes back to it late finds it fenced. The
+// no-op entry of term a counts as well: what was proposed before a, and is not committed, never
+// will be.
+#ifndef COVEY_CORE_REPLICATED_REPLICATED_LOG_H_
+#define COVEY_CORE_REPLICATED_REPLICATED_LOG_H_
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "core/base/wire.h"
+
+namespace covey {
+
+// A version, and what is true after it.
+struct ReplicatedEntry {
+  uint64_t version = 0;
+  std::vector<uint64_t> consumed;  // by member: the last of its steps in any version so far
+  std::vector<uint64_t> missing;   // by member: Attendance::missing
+  Bytes body;                      // record, sum: as in the result buffers of core/partial/memory.h
+};
+
+// How far a replica is.
+struct Progress {
+  uint64_t executed = 0;
+  uint64_t accepted_term = 0;  // the term of what it has accepted
+  bool has_entry = false;      // and that is a version, not the no-op entry
+
+  // A replica that is as far as `mine` may vote for one that is as far as `theirs`.
+  static bool IsUpToDate(const Progress& mine, const Progress& theirs);
+};
+
+class ReplicatedLog {
+ public:
+  ReplicatedLog(int32_t size, uint64_t length)
+      : length_(length),
+        consumed_(static_cast<size_t>(size)),
+        missing_(static_cast<size_t>(size)) {}
+
+  uint64_t executed() const { return progress_.executed; }
+  const Progress& progress() const { return progress_; }
+  const std::optional<ReplicatedEntry>& uncommitted() const { return uncommitted_; }
+  // After the last committed version.
+  const std::vector<uint64_t>& consumed() const { return consumed_; }
+  const std::vector<uint64_t>& missing() const { return missing_; }
+  // The lowest version from which on all committed ones are in the log.
+  uint64_t first() const { return executed() + 1 - committed_.size(); }
+  // A committed version; null: it is not in the log.
+  const ReplicatedEntry* Find(uint64_t version) const;
+
+  // REQUIRES: entry.version == executed() + 1.
+  void Propose(ReplicatedEntry entry, uint64_t term);
+  void Learn(ReplicatedEntry entry);
+  // What is accepted is of this term from now on.
+  void Repropose(uint64_t term) { progress_.accepted_term = term; }
+  void AcceptNoOp(uint64_t term);
+  // REQUIRES: uncommitted().
+  void Commit();
+  // `after`: a version that is committed, without its result.
+  void Skip(ReplicatedEntry after);
+
+ private:
+  void Append(ReplicatedEntry entry);
+
+  uint64_t length_;
+  Progress progress_;
+  std::vector<uint64_t> consumed_, missing_;
+  std::deque<ReplicatedEntry> committed_;  // the last ones, in order
+  std::optional<ReplicatedEntry> uncommitted_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_REPLICATED_REPLICATED_LOG_H_

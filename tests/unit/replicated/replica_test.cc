@@ -1,0 +1,389 @@
+// A replica that leaves stays until those that it hears of have what it knows, and no longer; what
+// only ranks know that have left is committed by nobody again, and who lacks it is told.
+//
+// Method: replicas with links between them that hold what the test holds back; a message is read
+// when the test says so. Whole numbers, so that a sum says what went into it.
+#include "core/replicated/replica.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+
+namespace covey {
+namespace {
+
+constexpr Time kGrace = kSecond;
+constexpr Time kTick = kGrace / 10;
+constexpr Time kLatest = 3600 * kSecond;
+constexpr uint64_t kSteps = 5;
+
+class ReplicaTest : public testing::Test {
+ protected:
+  // All are waited for, so versions are steps; who is silent for 2 ticks, once.
+  void Open(int32_t size, int32_t log = 100) {
+    const RoundSpan spans[] = {{DType::kI64, 1}};
+    layout_ = std::make_unique<RoundLayout>(spans, 64);
+    for (int32_t r = 0; r < size; ++r)
+      replicas_.push_back(std::make_unique<Replica>(Replica::Options{.self = r,
+                                                                     .admission = {},
+                                                                     .max_wait = 2 * kTick,
+                                                                     .election_timeout = kGrace,
+                                                                     .kernels = &ScalarKernels()},
+                                                    RoundMemory::Shape{.size = size, .log = log},
+                                                    *layout_));
+    runs_.assign(replicas_.size(), true);
+  }
+
+  Replica& replica(int32_t rank) { return *replicas_[static_cast<size_t>(rank)]; }
+  void Stop(int32_t rank) { runs_[static_cast<size_t>(rank)] = false; }
+  void GoOn(int32_t rank) { runs_[static_cast<size_t>(rank)] = true; }
+
+  void Publish(int32_t rank) {
+    const int64_t one = 1;
+    std::memcpy(replica(rank).open(), &one, sizeof(one));
+    replica(rank).Publish({});
+  }
+
+  // Everybody who runs reads up to `most` messages of each other one, and has a look; what was
+  // written before a rank was stopped goes its way.
+  void Tick(size_t most = 100) {
+    now_ += kTick;
+    const auto size = static_cast<int32_t>(replicas_.size());
+    for (int32_t to = 0; to < size; ++to) {
+      if (!runs_[static_cast<size_t>(to)]) continue;
+      for (int32_t from = 0; from < size; ++from) {
+        std::deque<Bytes>& link = links_[{from, to}];
+        for (size_t n = 0; n < most && !link.empty(); ++n) {
+          const Bytes bytes = std::move(link.front());
+          link.pop_front();
+          replica(to).OnMessage(from, bytes, now_);
+        }
+      }
+      replica(to).Advance(now_);
+      for (EncodedMessage& message : replica(to).TakeMessages())
+        links_[{to, message.to}].push_back(std::move(message.bytes));
+    }
+  }
+  void Ticks(int count) {
+    for (int i = 0; i < count; ++i) Tick();
+  }
+
+  // Versions that all of `ranks` know as committed.
+  void TrainTo(uint64_t version, const std::vector<int32_t>& ranks) {
+    for (int turns = 0; turns < 1000; ++turns) {
+      bool all = true;
+      for (const int32_t rank : ranks) {
+        const uint64_t executed = replica(rank).executed();
+        all &= executed >= version;
+        if (executed >= replica(rank).step() && executed < version) Publish(rank);
+      }
+      if (all) return;
+      Tick();
+    }
+    FAIL() << "version " << version << " is not committed";
+  }
+
+  // All have published, and the leader has written to the others, who have not read it.
+  void Propose() {
+    for (const int32_t rank : {0, 1, 2}) Publish(rank);
+    Tick();
+    Stop(1);
+    Stop(2);
+    Tick();
+    ASSERT_TRUE(replica(0).log().uncommitted().has_value());
+  }
+
+  void Leave(int32_t rank, Time latest = kLatest) {
+    replica(rank).Leave();
+    replica(rank).LeaveGracefully(now_ + latest);
+  }
+
+  // The others leave while it is stopped; when it goes on, it finds the last message of each.
+  void LeaveBehind(int32_t rank) {
+    const auto size = static_cast<int32_t>(replicas_.size());
+    for (int32_t other = 0; other < size; ++other)
+      if (other != rank) Leave(other);
+    Ticks(80);
+    for (auto& [pair, link] : links_)
+      if (pair.second == rank) link.erase(link.begin(), link.end() - (link.empty() ? 0 : 1));
+    GoOn(rank);
+    Ticks(100);
+  }
+
+  Time now_ = kSecond;
+  std::unique_ptr<RoundLayout> layout_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::vector<bool> runs_;
+  std::map<std::pair<int32_t, int32_t>, std::deque<Bytes>> links_;
+};
+
+// Longer than any election_timeout: it reads one message of each now and then.
+TEST_F(ReplicaTest, WhoLeavesStaysUntilWhoIsSlowHasAll) {
+  Open(3);
+  TrainTo(2, {0, 1, 2});
+  Stop(2);
+  TrainTo(2 + kSteps, {0, 1});
+  GoOn(2);
+  Leave(0);
+  Leave(1);
+  for (int ticks = 0; ticks < 400 && !replica(0).has_departed(); ++ticks) {
+    GoOn(2);
+    if (ticks % 8 != 0) Stop(2);  // less than election_timeout
+    Tick(1);
+    EXPECT_TRUE(!replica(0).has_departed() || replica(2).executed() == 2 + kSteps);
+  }
+  EXPECT_TRUE(replica(0).has_departed());
+  GoOn(2);
+  Ticks(10);
+  EXPECT_TRUE(replica(1).has_departed());
+  EXPECT_EQ(replica(2).executed(), 2 + kSteps);
+  EXPECT_EQ(replica(2).Lacking().last, 0u);
+  TrainTo(3 + kSteps, {2});  // alone
+}
+
+TEST_F(ReplicaTest, WhoIsSilentIsNotWaitedFor) {
+  Open(3);
+  TrainTo(1, {0, 1, 2});
+  Stop(2);
+  TrainTo(1 + kSteps, {0, 1});
+  Leave(0);
+  Leave(1);
+  Ticks(80);
+  EXPECT_TRUE(replica(0).has_departed() && replica(1).has_departed());
+}
+
+TEST_F(ReplicaTest, SomeTimeItLeavesInAnyCase) {
+  Open(3);
+  TrainTo(1, {0, 1, 2});
+  Stop(2);
+  TrainTo(1 + kSteps, {0, 1});
+  Leave(0, 5 * kTick);
+  Ticks(6);
+  EXPECT_TRUE(replica(0).has_departed());
+}
+
+// One that was stopped itself has not listened: what it has not read is not silence.
+TEST_F(ReplicaTest, WhoHasNotListenedWaitsAnew) {
+  Open(3);
+  TrainTo(1, {0, 1, 2});
+  Stop(2);
+  TrainTo(1 + kSteps, {0, 1});
+  Ticks(20);
+  Stop(0);
+  GoOn(2);
+  now_ += 20 * kGrace;
+  Leave(0);
+  GoOn(0);
+  Tick(0);
+  EXPECT_FALSE(replica(0).has_departed());
+}
+
+// A candidate that is behind cannot lead, and ends the term of who could tell it all.
+TEST_F(ReplicaTest, WhoKnowsMoreThanTheLeaderStays) {
+  Open(3);
+  TrainTo(2, {0, 1, 2});
+  Stop(2);
+  TrainTo(2 + kSteps, {0, 1});
+  Stop(0);
+  Stop(1);
+  for (auto& [pair, link] : links_)
+    if (pair.second == 2 && !link.empty()) link.resize(1);  // the rest is late
+  std::map<std::pair<int32_t, int32_t>, std::deque<Bytes>> late;
+  GoOn(2);
+  while (replica(2).term() == 1) Tick();
+  GoOn(0);
+  GoOn(1);
+  Leave(0);
+  Leave(1);
+  Ticks(100);
+  EXPECT_EQ(replica(2).executed(), 2 + kSteps);
+  EXPECT_EQ(replica(2).Lacking().last, 0u);
+  EXPECT_TRUE(replica(0).has_departed() && replica(1).has_departed());
+}
+
+// Nobody commits other versions in their place, however long; and it has not finished.
+TEST_F(ReplicaTest, WhatOthersHaveTakenAlongIsLacking) {
+  Open(3);
+  TrainTo(2, {0, 1, 2});
+  Stop(2);
+  Publish(2);
+  TrainTo(2 + kSteps, {0, 1});
+  Leave(0);
+  Leave(1);
+  Ticks(80);
+  ASSERT_TRUE(replica(0).has_departed() && replica(1).has_departed());
+  // All that lies before it is the last message of each.
+  for (auto& [pair, link] : links_)
+    if (pair.second == 2) link.erase(link.begin(), link.end() - (link.empty() ? 0 : 1));
+  GoOn(2);
+  replica(2).Finish();
+  Ticks(100);
+  EXPECT_TRUE(replica(2).leads());
+  EXPECT_LE(replica(2).executed(), 3u);
+  EXPECT_EQ(replica(2).fired(), 0u);
+  EXPECT_FALSE(replica(2).IsFlushed());
+  EXPECT_EQ(replica(2).Lacking().first, replica(2).executed() + 1);
+  EXPECT_EQ(replica(2).Lacking().last, 2 + kSteps);
+  EXPECT_EQ(replica(2).Lacking().gone, (std::vector<int32_t>{0, 1}));
+  Leave(2);
+  Ticks(20);
+  EXPECT_TRUE(replica(2).has_departed());
+}
+
+// The leader proposes a version that nobody else hears of, and the others commit another one.
+TEST_F(ReplicaTest, WhatItAcceptedIsNotWhatTheyTookAlong) {
+  Open(3);
+  TrainTo(2, {0, 1, 2});
+  Propose();
+  links_[{0, 1}].clear();
+  links_[{0, 2}].clear();
+  Stop(0);
+  GoOn(1);
+  GoOn(2);
+  TrainTo(3, {1, 2});
+  LeaveBehind(0);
+  EXPECT_TRUE(replica(0).leads());
+  EXPECT_EQ(replica(0).executed(), 2u);
+  EXPECT_EQ(replica(0).Lacking().first, 3u);
+  EXPECT_EQ(replica(0).Lacking().last, 3u);
+}
+
+TEST_F(ReplicaTest, WhatItAcceptedIsWhatTheyTookAlong) {
+  Open(3);
+  TrainTo(2, {0, 1, 2});
+  Propose();
+  Stop(0);
+  GoOn(1);
+  GoOn(2);
+  Tick();
+  ASSERT_TRUE(replica(2).log().uncommitted().has_value());
+  Stop(2);
+  GoOn(0);
+  TrainTo(3, {0, 1});
+  LeaveBehind(2);
+  EXPECT_EQ(replica(2).executed(), 3u);
+  EXPECT_EQ(replica(2).Lacking().last, 0u);
+}
+
+// Two that are both behind: the one that leads knows of it from one that has left, the other from
+// the one that leads.
+TEST_F(ReplicaTest, WhoFollowsOneThatLacksEntriesIsToldToo) {
+  Open(5);
+  TrainTo(2, {0, 1, 2, 3, 4});
+  Stop(3);
+  Stop(4);
+  TrainTo(2 + kSteps, {0, 1, 2});
+  for (const int32_t rank : {0, 1, 2}) Leave(rank);
+  Ticks(80);
+  for (auto& [pair, link] : links_) {
+    if (pair.second < 3) continue;
+    link.erase(link.begin(), link.end() - (link.empty() ? 0 : 1));
+    if (pair.second == 4) link.clear();  // it hears of deaths only
+  }
+  for (const int32_t rank : {0, 1, 2}) replica(4).OnLoss(rank);
+  GoOn(3);
+  GoOn(4);
+  Ticks(100);
+  for (const int32_t rank : {3, 4}) {
+    EXPECT_EQ(replica(rank).executed(), 2u) << rank;
+    EXPECT_EQ(replica(rank).Lacking().last, 2 + kSteps) << rank;
+  }
+}
+
+// It has nothing of its own that would keep it from finishing.
+TEST_F(ReplicaTest, WhoLacksVersionsHasNotFinished) {
+  Open(2);
+  TrainTo(2, {0, 1});
+  Stop(1);
+  TrainTo(2 + kSteps, {0});
+  Leave(0);
+  Ticks(80);
+  links_[{0, 1}].erase(links_[{0, 1}].begin(), links_[{0, 1}].end() - 1);
+  GoOn(1);
+  replica(1).Finish();
+  for (int ticks = 0; ticks < 100; ++ticks) {
+    Tick();
+    ASSERT_FALSE(replica(1).IsFlushed());
+  }
+  EXPECT_EQ(replica(1).Lacking().first, 3u);
+}
+
+// A loss comes on a way of its own: whoever was counted last may be known to be dead before the
+// version is known.
+TEST_F(ReplicaTest, ALossEndsNoFinishBeforeTheLeaderKnowsOfIt) {
+  Open(3);
+  TrainTo(2, {0, 1, 2});
+  replica(0).Finish();
+  replica(1).Finish();
+  Ticks(5);
+  Publish(2);
+  replica(2).Finish();
+  Stop(1);
+  Ticks(5);
+  ASSERT_EQ(replica(2).executed(), 3u);
+  ASSERT_EQ(replica(1).executed(), 2u);
+  Stop(2);
+  replica(0).OnLoss(2);
+  replica(1).OnLoss(2);
+  EXPECT_FALSE(replica(1).IsFlushed());
+  GoOn(1);
+  Ticks(5);
+  EXPECT_EQ(replica(1).executed(), 3u);
+  EXPECT_TRUE(replica(1).IsFlushed() && replica(0).IsFlushed());
+}
+
+// What it needs nobody has applied yet, nor has to, as far as versions go: the last is one further.
+TEST_F(ReplicaTest, WhoNeedsASnapshotIsSeenByThoseThatWait) {
+  Open(3, 4);
+  TrainTo(2, {0, 1, 2});
+  Stop(2);
+  TrainTo(2 + 4 * kSteps, {0, 1});
+  for (const int32_t rank : {0, 1}) {
+    EXPECT_EQ(replica(rank).Read(replica(rank).executed() - 1, {}, nullptr), Found::kYes);
+    replica(rank).Finish();
+  }
+  Ticks(5);
+  EXPECT_FALSE(replica(0).IsAnyInNeed() || replica(1).IsAnyInNeed());
+  GoOn(2);
+  Ticks(5);
+  Replica::Snapshot snapshot;
+  ASSERT_EQ(replica(2).Read(3, {}, nullptr), Found::kGone);
+  const size_t longest = replica(2).LongestMessageBytes();
+  ASSERT_FALSE(replica(2).RequestSnapshot(&snapshot));
+  EXPECT_EQ(replica(2).LongestMessageBytes(),
+            longest + 64 * layout_->length_bytes() + (size_t{4} << 30));
+  Ticks(5);
+  const uint64_t last = replica(0).executed();
+  ASSERT_EQ(replica(2).executed(), last);
+  for (const int32_t rank : {0, 1}) {
+    EXPECT_FALSE(replica(rank).IsAsked(last - 1, now_));
+    EXPECT_TRUE(replica(rank).IsAnyInNeed());
+    EXPECT_EQ(replica(rank).Read(last, {}, nullptr), Found::kYes);
+  }
+  Ticks(5);
+  for (const int32_t rank : {0, 1}) replica(rank).Give(last, Bytes(8));
+  Ticks(5);
+  ASSERT_TRUE(replica(2).RequestSnapshot(&snapshot));
+  EXPECT_EQ(snapshot.version, last);
+  EXPECT_EQ(replica(2).LongestMessageBytes(), longest);
+  Ticks(5);
+  EXPECT_FALSE(replica(0).IsAnyInNeed() || replica(1).IsAnyInNeed());
+}
+
+// With nobody else left it goes on alone, if it has all.
+TEST_F(ReplicaTest, WhoHasAllGoesOn) {
+  Open(3);
+  TrainTo(kSteps, {0, 1, 2});
+  Leave(0);
+  Leave(1);
+  Ticks(80);
+  ASSERT_TRUE(replica(0).has_departed() && replica(1).has_departed());
+  TrainTo(2 * kSteps, {2});
+  replica(2).Finish();
+  Ticks(20);
+  EXPECT_TRUE(replica(2).IsFlushed());
+}
+
+}  // namespace
+}  // namespace covey
