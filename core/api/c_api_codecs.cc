@@ -5,7 +5,7 @@
 #include "core/api/c_api.h"
 #include "core/api/covey_values.h"
 #include "core/run/codec.h"
-#include "core/run/near_codec.h"
+#include "core/run/reference_codec.h"
 
 namespace covey {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 // Of either kind.
 struct Coder {
   ChosenCodec alone;
-  const NearCodec* near = nullptr;  // null: it is `alone`
+  const ReferenceCodec* near = nullptr;  // null: it is `alone`
   CodecValues values{};
 
   static Status Find(const char* text, int64_t count, Coder* coder);
@@ -27,7 +27,7 @@ Status Coder::Find(const char* text, int64_t count, Coder* coder) {
   if (count < 0) return Status::InvalidArgument("a count that is not negative is needed");
   CodecText read;
   const bool is_near = ReadCodecText(text, CodecUse::kPairs, &read).ok();
-  coder->near = is_near ? FindNearCodec(read.name) : nullptr;
+  coder->near = is_near ? FindReferenceCodec(read.name) : nullptr;
   coder->values = read.values;
   return coder->near != nullptr ? Status::Ok() : ParseCodec(text, &coder->alone);
 }

@@ -52,7 +52,7 @@ Status MethodOf(const Use& use, const char* text, const Group& group, std::strin
   if (const std::string& codec = choice.At(0).codec; !codec.empty()) {
     CodecText read;
     RETURN_IF_ERROR(ReadCodecText(codec, CodecUse::kPairs, &read));
-    rules->codec = {.codec = FindNearCodec(read.name), .values = read.values};
+    rules->codec = {.codec = FindReferenceCodec(read.name), .values = read.values};
     if (rules->codec.codec == nullptr) RETURN_IF_ERROR(ParseCodec(read.text, &rules->codec.alone));
   }
   if (use->transport().words() != nullptr) return Status::Ok();

@@ -1,11 +1,11 @@
-// The C API over core/transport/window.h: checks and translates.
+// The C API over core/transport/seqlock.h: checks and translates.
 #include <vector>
 
 #include "core/api/c_api.h"
 #include "core/api/covey_window.h"
 #include "core/api/runtime_handle.h"
 #include "core/api/session.h"
-#include "core/transport/window.h"
+#include "core/transport/seqlock.h"
 
 namespace covey {
 namespace {
@@ -26,7 +26,7 @@ Status CheckSpans(int32_t count, const void* spans, const int64_t* lengths_bytes
   return Status::Ok();
 }
 
-Window WindowOf(Session* session, Rank rank, int64_t place) {
+SeqLock WindowOf(Session* session, Rank rank, int64_t place) {
   Transport& transport = session->transport();
   return {reinterpret_cast<uint64_t*>(transport.Base(rank) + place), transport.words()};
 }
@@ -36,7 +36,7 @@ Status Open(const Use& use, void* const* spans, const int64_t* lengths_bytes, in
   RETURN_IF_ERROR(CheckUse(use));
   RETURN_IF_ERROR(CheckSpans(count, spans, lengths_bytes));
   if (place == nullptr) return Status::InvalidArgument("window: place is NULL");
-  std::vector<Window::Span> known;
+  std::vector<SeqLock::Span> known;
   for (int32_t i = 0; i < count; ++i) {
     const auto length_bytes = static_cast<uint64_t>(lengths_bytes[i]);
     const uint64_t offset =
@@ -46,7 +46,7 @@ Status Open(const Use& use, void* const* spans, const int64_t* lengths_bytes, in
                                      " is not in the arena (covey_arena_alloc)");
     known.push_back({offset, length_bytes});
   }
-  const uint64_t offset = use->AllocBlock(Window::LengthBytes(known.size()));
+  const uint64_t offset = use->AllocBlock(SeqLock::LengthBytes(known.size()));
   if (offset == Transport::kNoOffset)
     return Status::Exhausted("the arena has no room for a window: raise COVEY_ARENA_BYTES");
   *place = static_cast<int64_t>(offset);
@@ -63,18 +63,18 @@ Status LookAt(const Use& use, int32_t rank, int64_t place, std::span<void* const
                                    std::to_string(place) + " is none, or state or version is NULL");
   *version = 0;
   uint64_t seen = 0;
-  const Window window = WindowOf(use.get(), Rank{rank}, place);
+  const SeqLock window = WindowOf(use.get(), Rank{rank}, place);
   const std::byte* base = use->transport().Base(Rank{rank});
   if (use->transport().IsLost(Rank{rank})) {
     // Who leaves in good order closes it, or gives the memory back, which is zero then.
-    const bool is_open = window.Look(base, {}, {}, &seen) == Window::Found::kWhole;
+    const bool is_open = window.Look(base, {}, {}, &seen) == SeqLock::Found::kWhole;
     *state = is_open ? COVEY_WINDOW_LOST : COVEY_WINDOW_CLOSED;
     return Status::Ok();
   }
   const std::vector<uint64_t> lengths(lengths_bytes, lengths_bytes + to.size());
-  const Window::Found found = window.Look(base, to, lengths, &seen);
+  const SeqLock::Found found = window.Look(base, to, lengths, &seen);
   *state = static_cast<covey_window_state>(found);
-  if (found == Window::Found::kWhole || found == Window::Found::kChanging)
+  if (found == SeqLock::Found::kWhole || found == SeqLock::Found::kChanging)
     *version = static_cast<int64_t>(seen);
   return Status::Ok();
 }

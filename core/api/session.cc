@@ -45,10 +45,10 @@ uint64_t LandingBytes() {
   return (bytes > 0 ? static_cast<uint64_t>(bytes) : uint64_t{1} << 20) * 3 / 2;
 }
 
-// Whether there are rooms in common is another question, see device_commons below.
+// Whether messages go by IPC is another question, see device_ipc below.
 DevicePath PathOf(const Config& config) {
   if (config.cuda_path == "auto") return DevicePath::kAuto;
-  return config.cuda_path == "nccl" ? DevicePath::kCircuit : DevicePath::kStaged;
+  return config.cuda_path == "nccl" ? DevicePath::kCommunicator : DevicePath::kStaged;
 }
 
 // "name":value, appended to a JSON object under construction.
@@ -93,10 +93,10 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
           .cache_bytes = LastLevelCacheBytes(),
           .landing_bytes = LandingBytes(),
           .device_arena_bytes = config.arena_bytes / 2,
-          .device_commons = config.cuda_path == "auto" || config.cuda_path == "ipc",
+          .device_ipc = config.cuda_path == "auto" || config.cuda_path == "ipc",
           .device_path = PathOf(config),
-          .circuit_bytes = config.nccl_bytes,
-          .circuit_patience = config.nccl_abort,
+          .communicator_bytes = config.nccl_bytes,
+          .communicator_patience = config.nccl_abort,
           .kernels = &BestKernels(),
           .clock = &s->clock_,
           .log = s->log_.get()},
@@ -292,13 +292,13 @@ std::string Session::StatsJson() {
     Field(&json, "wait_for_peers_ns", static_cast<uint64_t>(e.wait_begin_ns));
     Field(&json, "exchange_ns", static_cast<uint64_t>(e.run_ns));
     Field(&json, "passes", r.passes);
-    if (const Ferry* ferry = runtime_->executor().ferry(DeviceType::kCuda)) {
-      Field(&json, "device_to_host_bytes", ferry->counters().to_host_bytes);
-      Field(&json, "host_to_device_bytes", ferry->counters().to_device_bytes);
-      Field(&json, "device_pinned_bytes", ferry->rooms().pinned_bytes());
-      Field(&json, "device_synchronous_calls", ferry->SynchronousCalls());
-      Field(&json, "exchanges_nccl", e.by_circuit);
-      Field(&json, "exchanges_ipc", e.in_common);
+    if (const DeviceTransfers* transfers = runtime_->executor().transfers(DeviceType::kCuda)) {
+      Field(&json, "device_to_host_bytes", transfers->counters().to_host_bytes);
+      Field(&json, "host_to_device_bytes", transfers->counters().to_device_bytes);
+      Field(&json, "device_pinned_bytes", transfers->pinned_buffers().pinned_bytes());
+      Field(&json, "device_synchronous_calls", transfers->SynchronousCalls());
+      Field(&json, "exchanges_nccl", e.by_communicator);
+      Field(&json, "exchanges_ipc", e.by_ipc);
     }
   });
   Field(&json, "blocked_ns", static_cast<uint64_t>(engine_->waited_ns()) + rounds.waited_ns);

@@ -20,12 +20,12 @@ inline constexpr size_t kLandingAlign = 64;
 inline constexpr uint32_t kMinLandingSlots = 3;
 inline constexpr uint32_t kMaxLandingSlots = 64;
 
-// Whether messages of device tensors lie in rooms that all devices reach (core/device/commons.h);
-// equal on every member: decided by what all begins say.
-//   kUnknown  all begins name a room to try            -> each tries to open it: kTried
+// Whether messages of device tensors lie in memory that all devices reach
+// (core/device/ipc_memory.h); equal on every member: decided by what all begins say.
+//   kUnknown  all begins name a buffer to try          -> each tries to open it: kTried
 //   kTried    all begins say whether theirs opened all -> kYes, or kNo for ever
-//   kYes      some begin has found no room             -> kNo
-enum class InCommon : uint8_t { kUnknown, kTried, kYes, kNo };
+//   kYes      some begin has found no buffer           -> kNo
+enum class IpcState : uint8_t { kUnknown, kTried, kYes, kNo };
 
 struct Channel {
   std::vector<uint64_t> blocks;  // by group index: offset of the member's block; empty = none yet
@@ -35,7 +35,7 @@ struct Channel {
   uint64_t slots = 0;                 // landing slots used by ended exchanges
   uint64_t exchanges = 0;             // ended exchanges
   bool streaming = false;             // what is staged is stored around the cache
-  InCommon in_common = InCommon::kUnknown;
+  IpcState by_ipc = IpcState::kUnknown;
   bool opened_all = false;  // kTried: this rank has
 
   bool Exists() const { return !blocks.empty(); }
@@ -58,20 +58,20 @@ struct Placement {
   uint64_t layout;     // how further pieces lie; equal = addressed alike (core/base/spans.h)
   uint64_t rows;       // allgather: dimension 0
   uint64_t streaming;  // the first member's: the next exchange of the channel stages around caches
-  uint64_t room;       // of device tensors: core/run/device_staging.cc
+  uint64_t buffer;     // of device tensors: core/run/device_staging.cc
 };
 
 // What a rank publishes. Written by its owner only. `begin` and `placement` of an exchange are
 // stored before `tick` is released past the channel's ticks, and are two deep: a rank that has
-// begun exchange m+1 proves that nobody needs those of m-1 any more. So are `circuit` and `turn`,
-// which only exchanges of device tensors use: core/device/switchboard.h,
+// begun exchange m+1 proves that nobody needs those of m-1 any more. So are `communicator` and
+// `turn`, which only exchanges of device tensors use: core/device/communicator_registry.h,
 // core/device/launch_order.h.
 struct alignas(64) Cell {
   uint64_t tick;   // cumulative over the channel's life
   uint64_t abort;  // 0, or 1 + the rank whose loss ended this stream
   Begin begin[2];
-  uint64_t circuit[2];  // the owner's stand, and which device it uses
-  uint64_t turn[2];     // that the owner proposes, from tick 2 on
+  uint64_t communicator[2];  // the owner's readiness, and which device it uses
+  uint64_t turn[2];          // that the owner proposes, from tick 2 on
   alignas(64) Placement placement[2];
 };
 static_assert(sizeof(Cell) == 192);
@@ -85,12 +85,14 @@ constexpr size_t TableWords(size_t members) { return members + (members + 63) / 
 constexpr size_t TableOffset(size_t turn, size_t members) {
   return sizeof(Cell) + turn * TableWords(members) * sizeof(uint64_t);
 }
-// After the tables, in the first member's block: the id of a circuit that it offers.
-inline constexpr size_t kCircuitIdBytes = 128;
-constexpr size_t CircuitIdOffset(size_t members) {
+// After the tables, in the first member's block: the id of a communicator that it offers.
+inline constexpr size_t kCommunicatorIdBytes = 128;
+constexpr size_t CommunicatorIdOffset(size_t members) {
   return (TableOffset(2, members) + kLandingAlign - 1) / kLandingAlign * kLandingAlign;
 }
-constexpr size_t SlotsOffset(size_t members) { return CircuitIdOffset(members) + kCircuitIdBytes; }
+constexpr size_t SlotsOffset(size_t members) {
+  return CommunicatorIdOffset(members) + kCommunicatorIdBytes;
+}
 constexpr size_t LandingBlockBytes(size_t slot_bytes, uint32_t depth, size_t members) {
   return SlotsOffset(members) + depth * slot_bytes;
 }

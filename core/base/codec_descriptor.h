@@ -34,7 +34,7 @@ struct CodecParameter {
 
 enum class CodecKind : uint8_t {
   kAlone,   // decodes what it has encoded, and nothing else: core/run/codec.h
-  kBeside,  // decodes beside something near that the receiver has: core/run/near_codec.h
+  kBeside,  // decodes beside something near that the receiver has: core/run/reference_codec.h
 };
 
 // What is to be encoded.

@@ -1,6 +1,7 @@
 /* An option of a device's plug-in, besides copies (core/device/covey_device.h): collectives that
  * the devices of a group do among themselves, over a *circuit* made once for the group. C, as the
- * rest of a plug-in; the contract is that of core/device/circuits.h, whose functions these are.
+ * rest of a plug-in; the contract is that of core/device/communicators.h, which calls it a
+ * communicator and has these functions.
  *
  * One thread at a time calls them; none waits. What takes long, the plug-in does in a thread of its
  * own.

@@ -1,6 +1,6 @@
 /* An option of a device's plug-in, besides copies (core/device/covey_device.h): memory of the
  * device that other processes of this host open, and arithmetic on it. C, as the rest of a plug-in;
- * the contract is that of core/device/commons.h, whose functions these are.
+ * the contract is that of core/device/ipc_memory.h, whose functions these are.
  */
 #ifndef COVEY_CORE_DEVICE_COVEY_COMMONS_H_
 #define COVEY_CORE_DEVICE_COVEY_COMMONS_H_

@@ -21,8 +21,8 @@
 
 namespace covey {
 
-class Circuits;
-class Commons;
+class Communicators;
+class IpcMemory;
 
 class Device {
  public:
@@ -58,10 +58,10 @@ class Device {
   // and ends with some, between them device-V1 wants none. Any thread.
   virtual uint64_t SynchronousCalls() { return 0; }
 
-  // Null: no memory of it is in common. Goes with the device.
-  virtual Commons* commons() { return nullptr; }
+  // Null: peers open no memory of it. Goes with the device.
+  virtual IpcMemory* ipc_memory() { return nullptr; }
   // Null: its tensors travel by copies only. Goes with the device.
-  virtual Circuits* circuits() { return nullptr; }
+  virtual Communicators* communicators() { return nullptr; }
 };
 
 }  // namespace covey

@@ -1,5 +1,5 @@
-// In which order a rank launches what goes over circuits (agree-N12): one that any two ranks see
-// alike, of however many groups, though nobody decides it and no message is sent.
+// In which order a rank launches what goes over communicators (agree-N12): one that any two ranks
+// see alike, of however many groups, though nobody decides it and no message is sent.
 //
 // A rank has a number, which rises. Once it knows that all members have begun an exchange it
 // proposes the next: (number, rank). The largest that a member has proposed is the exchange's

@@ -14,9 +14,9 @@ Status Open(std::string_view name, const Plugin& plugin, int32_t index, covey_de
 
 }  // namespace
 
-bool PluginCommons::Reduce(Device::Queue queue, const Reduction& reduction,
-                           std::span<const std::byte* const> inputs,
-                           std::span<std::byte* const> outputs, size_t count_elems) {
+bool PluginIpcMemory::Reduce(Device::Queue queue, const Reduction& reduction,
+                             std::span<const std::byte* const> inputs,
+                             std::span<std::byte* const> outputs, size_t count_elems) {
   const covey_commons_reduction told = {
       .dtype = static_cast<int32_t>(reduction.dtype),
       .op = static_cast<int32_t>(reduction.op),

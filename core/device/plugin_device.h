@@ -7,22 +7,22 @@
 #include <string_view>
 
 #include "core/base/status.h"
-#include "core/device/commons.h"
 #include "core/device/covey_device.h"
 #include "core/device/device.h"
-#include "core/device/plugin_circuits.h"
+#include "core/device/ipc_memory.h"
+#include "core/device/plugin_communicators.h"
 
 namespace covey {
 
-class PluginCommons final : public Commons {
+class PluginIpcMemory final : public IpcMemory {
  public:
-  explicit PluginCommons(const covey_commons& commons) : c_(commons) {}
+  explicit PluginIpcMemory(const covey_commons& commons) : c_(commons) {}
 
-  std::byte* Alloc(size_t length_bytes, CommonsKey* key) override {
+  std::byte* Alloc(size_t length_bytes, IpcKey* key) override {
     return static_cast<std::byte*>(c_.alloc(c_.self, length_bytes, key));
   }
   void Free(std::byte* memory) override { c_.free(c_.self, memory); }
-  std::byte* Open(const CommonsKey& key) override {
+  std::byte* Open(const IpcKey& key) override {
     return static_cast<std::byte*>(c_.open(c_.self, &key));
   }
   void Close(std::byte* memory) override { c_.close(c_.self, memory); }
@@ -67,13 +67,15 @@ class PluginDevice final : public Device {
   void Drain() override { c_.drain(c_.self); }
   std::string Failure() override { return c_.failure(c_.self); }
   uint64_t SynchronousCalls() override { return c_.synchronous_calls(c_.self); }
-  Commons* commons() override { return commons_.get(); }
-  Circuits* circuits() override { return circuits_.has_value() ? &*circuits_ : nullptr; }
+  IpcMemory* ipc_memory() override { return ipc_memory_.get(); }
+  Communicators* communicators() override {
+    return communicators_.has_value() ? &*communicators_ : nullptr;
+  }
 
  private:
   explicit PluginDevice(const covey_device& device) : c_(device) {
-    if (c_.commons != nullptr) commons_ = std::make_unique<PluginCommons>(*c_.commons);
-    if (c_.circuits != nullptr) circuits_.emplace(*c_.circuits);
+    if (c_.commons != nullptr) ipc_memory_ = std::make_unique<PluginIpcMemory>(*c_.commons);
+    if (c_.circuits != nullptr) communicators_.emplace(*c_.circuits);
   }
 
   static covey_queue In(Queue queue) {
@@ -86,8 +88,8 @@ class PluginDevice final : public Device {
 
   covey_device c_;
   // Empty: it has none.
-  std::unique_ptr<PluginCommons> commons_;
-  std::optional<PluginCircuits> circuits_;
+  std::unique_ptr<PluginIpcMemory> ipc_memory_;
+  std::optional<PluginCommunicators> communicators_;
 };
 
 class Plugin;

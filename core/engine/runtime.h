@@ -46,10 +46,10 @@ class Runtime {
     std::array<Device*, 3> devices{};           // by DeviceType; null: none
     uint64_t device_arena_bytes = 0;            // of the arena, for messages of device tensors
     // See Executor::Options.
-    bool device_commons = true;
+    bool device_ipc = true;
     DevicePath device_path = DevicePath::kAuto;
-    uint64_t circuit_bytes = 0;
-    Time circuit_patience = kNever;
+    uint64_t communicator_bytes = 0;
+    Time communicator_patience = kNever;
     const Kernels* kernels = nullptr;
     Clock* clock = nullptr;        // outlives the runtime
     Log* log = nullptr;            // outlives the runtime

@@ -52,7 +52,7 @@ CodedMean::CodedMean(const PairCodec& codec, const RoundLayout* layout, const Ke
   if (codec.codec != nullptr) {
     size_t chunks = 0;
     for (const RoundLayout::Shard& shard : layout->shards()) chunks += ChunksOf(shard, most);
-    steps_.assign(chunks, NearStep(codec.codec->reach(codec.values)));
+    steps_.assign(chunks, ReferenceStep(codec.codec->reach(codec.values)));
   }
   code_.resize(codec.ChunkBytes(most));
   for (std::vector<float>& decoded : decoded_) decoded.resize(most);
@@ -106,14 +106,14 @@ void CodedMean::WriteChunk(const Pair& from, float* const to[2], uint64_t seed, 
 }
 
 // Each model, as the other side has it; false: it has not. `error`: of half their difference.
-bool CodedMean::Decode(const Pair& from, uint64_t seed, NearStep* step, double* error) {
+bool CodedMean::Decode(const Pair& from, uint64_t seed, ReferenceStep* step, double* error) {
   bool is_right = true;
   double distance = 0;
   const float used = step->step();
   for (const size_t one : {0, 1}) {
     // gossip-P8: both sides round with the same draws, so equal models stay equal.
     codec_.codec->encode(*kernels_, codec_.values, used, from[one], seed, code_.data());
-    const NearChunk chunk =
+    const ReferenceChunk chunk =
         codec_.codec->decode(*kernels_, codec_.values, code_.data(), from[1 - one],
                              std::span(decoded_[one]).first(from[one].size()));
     ++counters_.decoded;

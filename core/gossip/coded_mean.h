@@ -3,7 +3,8 @@
 //
 // Both sides round with the same draws, so d is right in expectation where rounding draws, and 0
 // where the models are equal: at a consensus nothing is moved. Two kinds of codecs:
-//   core/run/near_codec.h  each decodes the other's beside its own model. d is wrong by less than a
+//   core/run/reference_codec.h
+//                          each decodes the other's beside its own model. d is wrong by less than a
 //                          step, which follows how near models are. A chunk that one side cannot
 //                          decode is sent whole by both, and becomes the mean of both, with the
 //                          same bits: a repair. Its step follows.
@@ -26,13 +27,13 @@
 #include "core/base/kernels.h"
 #include "core/partial/layout.h"
 #include "core/run/codec.h"
-#include "core/run/near_codec.h"
+#include "core/run/reference_codec.h"
 
 namespace covey {
 
 // One of the two kinds, or none: models are exchanged as they are.
 struct PairCodec {
-  const NearCodec* codec = nullptr;
+  const ReferenceCodec* codec = nullptr;
   CodecValues values{};
   ChosenCodec alone{};
 
@@ -71,7 +72,7 @@ class CodedMean {
  private:
   using Pair = std::span<const float>[2];
   void WriteChunk(const Pair& from, float* const to[2], uint64_t seed, size_t number);
-  bool Decode(const Pair& from, uint64_t seed, NearStep* step, double* error);
+  bool Decode(const Pair& from, uint64_t seed, ReferenceStep* step, double* error);
   bool DecodeAlone(const Pair& from, uint64_t seed, double* error);
   void WriteWhole(DType dtype, const std::byte* const from[2], std::byte* const to[2],
                   size_t count);
@@ -80,7 +81,7 @@ class CodedMean {
   const RoundLayout* layout_;
   const Kernels* kernels_;
   Stores stores_ = Stores::kCached;
-  std::vector<NearStep> steps_;  // of each chunk, for a codec that has them
+  std::vector<ReferenceStep> steps_;  // of each chunk, for a codec that has them
   std::vector<std::byte> code_;
   std::vector<float> decoded_[2];
   double error_ = 0;

@@ -18,14 +18,14 @@
 #define COVEY_CORE_GOSSIP_EXCHANGE_H_
 
 #include "core/gossip/memory.h"
-#include "core/transport/words.h"
+#include "core/transport/shared_atomics.h"
 
 namespace covey {
 
 class PairExchange {
  public:
   // Both outlive it. One for each rank, whose number is `self`.
-  PairExchange(int32_t self, const PairMemory* memory, SharedWords* words)
+  PairExchange(int32_t self, const PairMemory* memory, SharedAtomics* words)
       : self_(self), memory_(memory), words_(words) {}
 
   // Where model i lies, when no exchange is being decided about it: free.
@@ -42,7 +42,7 @@ class PairExchange {
 
   int32_t self_;
   const PairMemory* memory_;
-  SharedWords* words_;
+  SharedAtomics* words_;
   uint64_t number_ = 0;  // of the last one that this rank has begun
 };
 

@@ -33,7 +33,7 @@ size_t BytesOf(const RoundLayout::Shard& shard) { return shard.count * SizeOf(sh
 
 }  // namespace
 
-Pairs::Pairs(int32_t self, const PairMemory* memory, SharedWords* words, const Kernels* kernels,
+Pairs::Pairs(int32_t self, const PairMemory* memory, SharedAtomics* words, const Kernels* kernels,
              const PairCodec& codec)
     : self_(self),
       memory_(memory),
@@ -72,8 +72,8 @@ void Pairs::Update(std::span<void* const> model) {
 
 Pairs::Outcome Pairs::Exchange(int32_t partner, std::span<void* const> model) {
   PairRecord record;
-  const Room room = coded_ ? Room{2, 2} : Room{1, 2};
-  if (const Outcome outcome = Propose(partner, room, &record); outcome != Outcome::kDone)
+  const FreeNeeded needed = coded_ ? FreeNeeded{2, 2} : FreeNeeded{1, 2};
+  if (const Outcome outcome = Propose(partner, needed, &record); outcome != Outcome::kDone)
     return outcome;
   coded_ ? WriteBoth(record) : WriteMean(record, model);
   const bool is_done = Commit(record);
@@ -85,8 +85,8 @@ Pairs::Outcome Pairs::Exchange(int32_t partner, std::span<void* const> model) {
 Pairs::Outcome Pairs::Exchange(int32_t partner) {
   PairRecord record;
   // The base stays in use, so the mean needs a buffer beside that of the next update.
-  const Room room = coded_ ? Room{2, 3} : Room{2, 2};
-  if (const Outcome outcome = Propose(partner, room, &record); outcome != Outcome::kDone)
+  const FreeNeeded needed = coded_ ? FreeNeeded{2, 3} : FreeNeeded{2, 2};
+  if (const Outcome outcome = Propose(partner, needed, &record); outcome != Outcome::kDone)
     return outcome;
   coded_ ? WriteBoth(record) : WriteMean(record, {});
   // gossip-P7: the base stays: with copies the progress since then is still to be handed in.
@@ -94,7 +94,7 @@ Pairs::Outcome Pairs::Exchange(int32_t partner) {
 }
 
 // kDone: it may be tried, and `record` is its record.
-Pairs::Outcome Pairs::Propose(int32_t partner, const Room& room, PairRecord* record) {
+Pairs::Outcome Pairs::Propose(int32_t partner, const FreeNeeded& needed, PairRecord* record) {
   // Which settles all words: else it might change, by another one's exchange, what is read below.
   const std::vector<uint32_t> free = FreeBuffers();
   const MemberWord state = StateOf(partner);
@@ -108,7 +108,7 @@ Pairs::Outcome Pairs::Propose(int32_t partner, const Room& room, PairRecord* rec
   // gossip-P3: the last buffers are not given away: one is left for the next update, which comes
   // while the partner holds this one, and one more for the update after it.
   const bool is_given_back = record->others.owner == self_;
-  if (free.size() < (is_given_back ? room.given_back : room.otherwise)) {
+  if (free.size() < (is_given_back ? needed.given_back : needed.otherwise)) {
     ++counters_.no_room;
     return Outcome::kNoRoom;
   }

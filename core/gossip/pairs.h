@@ -25,7 +25,7 @@
 #include "core/gossip/coded_mean.h"
 #include "core/gossip/exchange.h"
 #include "core/gossip/memory.h"
-#include "core/transport/words.h"
+#include "core/transport/shared_atomics.h"
 
 namespace covey {
 
@@ -47,7 +47,7 @@ class Pairs {
   // `memory` is mapped: all members have agreed on size and layout before. All outlive the pairs.
   // With a codec an exchange leaves each of the two with a result of its own (coded_mean.h): "the
   // mean" below is less than half a step from it then.
-  Pairs(int32_t self, const PairMemory* memory, SharedWords* words, const Kernels* kernels,
+  Pairs(int32_t self, const PairMemory* memory, SharedAtomics* words, const Kernels* kernels,
         const PairCodec& codec = {});
 
   // All models below are given by span of the layout: the memory that this rank trains on.
@@ -107,10 +107,10 @@ class Pairs {
 
  private:
   // Free buffers that an exchange needs: when it gives one of this rank's back, and otherwise.
-  struct Room {
+  struct FreeNeeded {
     size_t given_back, otherwise;
   };
-  Outcome Propose(int32_t partner, const Room& room, PairRecord* record);
+  Outcome Propose(int32_t partner, const FreeNeeded& needed, PairRecord* record);
   void WriteBoth(const PairRecord& record);
   void WriteMean(const PairRecord& record, std::span<void* const> model);
   bool Commit(const PairRecord& record);
@@ -127,7 +127,7 @@ class Pairs {
 
   int32_t self_;
   const PairMemory* memory_;
-  SharedWords* words_;
+  SharedAtomics* words_;
   const Kernels* kernels_;
   PairExchange exchange_;
   uint64_t epoch_ = 0;

@@ -91,7 +91,7 @@ class PairsPort {
   Bundle bundle_;
   const Group* group_;
   Transport* transport_;
-  SharedWords* words_;
+  SharedAtomics* words_;
   PairMemory memory_;
   uint64_t offset_ = 0;
   MonotonicClock clock_;

@@ -43,7 +43,7 @@ int32_t PairSteps::Average(std::span<void* const> model) {
     const Pairs::Outcome outcome =
         rule_.of_copies ? pairs_->Exchange(partner) : pairs_->Exchange(partner, model);
     if (outcome == Pairs::Outcome::kDone) return partner;
-    // gossip-P3: busy, or no room: this rank goes on without an average.
+    // gossip-P3: busy, or no needed: this rank goes on without an average.
     if (outcome != Pairs::Outcome::kAbsent) return -1;
   }
   return -1;

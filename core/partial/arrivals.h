@@ -76,7 +76,7 @@ class Arrivals {
     bool final = false;    // then as a version of all, for those that have finished (models)
   };
 
-  Arrivals(const AdmissionRule& rule, const RoundMemory* memory, SharedWords* words)
+  Arrivals(const AdmissionRule& rule, const RoundMemory* memory, SharedAtomics* words)
       : rule_(rule), memory_(memory), words_(words) {}
 
   void set_grace(Time grace) { rule_.grace = grace; }
@@ -139,7 +139,7 @@ class Arrivals {
 
   AdmissionRule rule_;
   const RoundMemory* memory_;
-  SharedWords* words_;
+  SharedAtomics* words_;
   std::vector<Counted> counted_;  // as of the last count
   uint64_t met_version_ = 0;      // the last version this rank saw enough members at
   Time patience_ = 0;

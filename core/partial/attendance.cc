@@ -38,7 +38,7 @@ Attendance After(const ModelRule& models, const Attendance& before, const Turn& 
 
 }  // namespace
 
-std::vector<Attendance> AttendanceAfter(const RoundMemory& memory, SharedWords* words,
+std::vector<Attendance> AttendanceAfter(const RoundMemory& memory, SharedAtomics* words,
                                         const Turn& turn, const std::vector<Pick>& picks) {
   std::vector<Attendance> all;
   for (int32_t i = 0; i < memory.size(); ++i) {
@@ -51,7 +51,7 @@ std::vector<Attendance> AttendanceAfter(const RoundMemory& memory, SharedWords* 
   return all;
 }
 
-void Attend(const RoundMemory& memory, SharedWords* words, const Turn& turn,
+void Attend(const RoundMemory& memory, SharedAtomics* words, const Turn& turn,
             const std::vector<Pick>& picks) {
   for (int32_t i = 0; i < memory.size(); ++i) {
     const uint64_t before = words->Load(memory.AttendanceAt(i));

@@ -23,11 +23,11 @@ namespace covey {
 
 // Of every member as of the end of the version of `turn`, with the fates `picks`. Right while that
 // version is under way; else worthless.
-std::vector<Attendance> AttendanceAfter(const RoundMemory& memory, SharedWords* words,
+std::vector<Attendance> AttendanceAfter(const RoundMemory& memory, SharedAtomics* words,
                                         const Turn& turn, const std::vector<Pick>& picks);
 
 // Makes it known, before the version ends; nothing when it is.
-void Attend(const RoundMemory& memory, SharedWords* words, const Turn& turn,
+void Attend(const RoundMemory& memory, SharedAtomics* words, const Turn& turn,
             const std::vector<Pick>& picks);
 
 }  // namespace covey

@@ -34,7 +34,7 @@ Pick FirstFate(const ModelRule& models, const Turn& turn, const SlotWord& slot,
 }
 
 // One member's; its version is another when that of `turn` is over.
-Pick Decide(const RoundMemory& memory, SharedWords* words, int32_t member, bool lost,
+Pick Decide(const RoundMemory& memory, SharedAtomics* words, int32_t member, bool lost,
             const Turn& turn) {
   const uint64_t version = turn.version();
   const ModelRule& models = memory.models();
@@ -71,7 +71,7 @@ Pick Decide(const RoundMemory& memory, SharedWords* words, int32_t member, bool 
 
 }  // namespace
 
-bool Collect(const RoundMemory& memory, SharedWords* words, const std::vector<bool>& lost,
+bool Collect(const RoundMemory& memory, SharedAtomics* words, const std::vector<bool>& lost,
              const Turn& turn, std::vector<Pick>* picks) {
   picks->clear();
   for (int32_t i = 0; i < memory.size(); ++i) {

@@ -33,7 +33,7 @@ namespace covey {
 
 // The fate of every member in the version of `turn`, by index. `lost`: members known to be dead.
 // False: the version is over.
-bool Collect(const RoundMemory& memory, SharedWords* words, const std::vector<bool>& lost,
+bool Collect(const RoundMemory& memory, SharedAtomics* words, const std::vector<bool>& lost,
              const Turn& turn, std::vector<Pick>* picks);
 
 }  // namespace covey

@@ -24,7 +24,7 @@ namespace covey {
 class EarlyCopy {
  public:
   // All borrowed, outlive it.
-  EarlyCopy(int32_t self, const RoundMemory* memory, SharedWords* words, const Kernels* kernels)
+  EarlyCopy(int32_t self, const RoundMemory* memory, SharedAtomics* words, const Kernels* kernels)
       : self_(self), memory_(memory), words_(words), kernels_(kernels) {}
 
   // From now on to to[0], to[1], ... by span; empty: nowhere.
@@ -47,7 +47,7 @@ class EarlyCopy {
 
   int32_t self_;
   const RoundMemory* memory_;
-  SharedWords* words_;
+  SharedAtomics* words_;
   const Kernels* kernels_;
   std::vector<std::byte*> to_;  // by span
   uint64_t version_ = 0;        // of all that follows; 0: none

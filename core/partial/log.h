@@ -32,7 +32,7 @@ enum class Found : uint8_t { kYes, kNotYet, kGone };
 
 class ResultLog {
  public:
-  ResultLog(const RoundMemory* memory, SharedWords* words, const Kernels* kernels)
+  ResultLog(const RoundMemory* memory, SharedAtomics* words, const Kernels* kernels)
       : memory_(memory), words_(words), kernels_(kernels) {}
 
   // A buffer for the version that comes. REQUIRES: nothing has fired since the turn was read for
@@ -59,7 +59,7 @@ class ResultLog {
                  const EarlyCopy* early) const;
 
   const RoundMemory* memory_;
-  SharedWords* words_;
+  SharedAtomics* words_;
   const Kernels* kernels_;
 };
 

@@ -47,7 +47,7 @@
 
 #include "core/partial/groups.h"
 #include "core/partial/layout.h"
-#include "core/transport/words.h"
+#include "core/transport/shared_atomics.h"
 
 namespace covey {
 

@@ -89,7 +89,7 @@ int32_t FirstGroup(const RoundRecord& record, const std::vector<int32_t>& sums) 
 
 }  // namespace
 
-Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernels,
+Found Merge(const RoundMemory& memory, SharedAtomics* words, const Kernels& kernels,
             const MergeOf& member, uint64_t version, std::span<void* const> to, Merged* merged) {
   const ResultLog log(&memory, words, &kernels);
   const uint64_t word = words->Load(memory.LogAt(version));

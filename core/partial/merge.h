@@ -61,7 +61,7 @@ struct MergeOf {
 // Merges with `version`, to the spans to[0], to[1], ... (an address may be null); *merged is what
 // was done. Nothing is written unless kYes; then the member holds the mean. REQUIRES: this member
 // works for no version now.
-Found Merge(const RoundMemory& memory, SharedWords* words, const Kernels& kernels,
+Found Merge(const RoundMemory& memory, SharedAtomics* words, const Kernels& kernels,
             const MergeOf& member, uint64_t version, std::span<void* const> to, Merged* merged);
 
 }  // namespace covey

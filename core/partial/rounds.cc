@@ -9,7 +9,7 @@
 
 namespace covey {
 
-Rounds::Rounds(const Options& options, const RoundMemory* memory, SharedWords* words)
+Rounds::Rounds(const Options& options, const RoundMemory* memory, SharedAtomics* words)
     : self_(options.self),
       max_wait_(options.max_wait),
       memory_(memory),

@@ -44,7 +44,7 @@ class Rounds final : public Versions {
 
   // `memory` is mapped: all members have agreed on shape, layout and options before (partial-W1).
   // Both outlive the rounds.
-  Rounds(const Options& options, const RoundMemory* memory, SharedWords* words);
+  Rounds(const Options& options, const RoundMemory* memory, SharedAtomics* words);
 
   std::byte* open() const override { return slot_.open(); }
   uint64_t Publish(std::span<const double> hypers) override;
@@ -149,7 +149,7 @@ class Rounds final : public Versions {
   int32_t self_;
   Time max_wait_;
   const RoundMemory* memory_;
-  SharedWords* words_;
+  SharedAtomics* words_;
   const Kernels* kernels_;
   Slot slot_;
   EarlyCopy early_;

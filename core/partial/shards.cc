@@ -22,7 +22,7 @@ int32_t DivisorOf(const RoundMemory& memory, const std::vector<Pick>& picks) {
 
 }  // namespace
 
-Shards::Shards(const Options& options, const RoundMemory* memory, SharedWords* words)
+Shards::Shards(const Options& options, const RoundMemory* memory, SharedAtomics* words)
     : options_(options),
       memory_(memory),
       words_(words),

@@ -40,7 +40,7 @@ class Shards {
     kDone,     // every shard of the version is
   };
 
-  Shards(const Options& options, const RoundMemory* memory, SharedWords* words);
+  Shards(const Options& options, const RoundMemory* memory, SharedAtomics* words);
 
   // One shard of the version of `turn`, in which the members' fates are `picks`. `early`: who takes
   // it as well; null: nobody.
@@ -57,7 +57,7 @@ class Shards {
 
   Options options_;
   const RoundMemory* memory_;
-  SharedWords* words_;
+  SharedAtomics* words_;
   std::unique_ptr<std::byte[]> own_;      // one shard, or the record
   std::vector<const std::byte*> inputs_;  // reused
   uint64_t version_ = 0;                  // of the next two

@@ -48,7 +48,7 @@ class SharedPort final : public RoundsPort {
   void HearOfLosses();
 
   Transport* transport_;
-  SharedWords* words_;
+  SharedAtomics* words_;
   uint64_t offset_ = 0;
   uint64_t snapshot_offset_ = Transport::kNoOffset;
   std::unique_ptr<Rounds> rounds_;  // protected by mutex_

@@ -52,7 +52,7 @@ namespace covey {
 class Slot {
  public:
   // All borrowed, outlive the slot.
-  Slot(int32_t self, const RoundMemory* memory, SharedWords* words, const Kernels* kernels)
+  Slot(int32_t self, const RoundMemory* memory, SharedAtomics* words, const Kernels* kernels)
       : self_(self), memory_(memory), words_(words), kernels_(kernels) {}
 
   // The buffer to write the next contribution to, all of it: what lies there is undefined.
@@ -81,7 +81,7 @@ class Slot {
 
   int32_t self_;
   const RoundMemory* memory_;
-  SharedWords* words_;
+  SharedAtomics* words_;
   const Kernels* kernels_;
   uint32_t open_ = 0;
   std::array<uint64_t, kSlotBuffers> busy_until_{};  // the version that reads it; 0 = none

@@ -74,7 +74,7 @@ struct Offer {
 class Snapshots {
  public:
   // `overdue`: how long one that was claimed may take before another rank makes it.
-  Snapshots(int32_t self, Time overdue, const RoundMemory* memory, SharedWords* words,
+  Snapshots(int32_t self, Time overdue, const RoundMemory* memory, SharedAtomics* words,
             const Kernels* kernels)
       : self_(self), overdue_(overdue), memory_(memory), words_(words), kernels_(kernels) {}
 
@@ -114,7 +114,7 @@ class Snapshots {
   int32_t self_;
   Time overdue_;
   const RoundMemory* memory_;
-  SharedWords* words_;
+  SharedAtomics* words_;
   const Kernels* kernels_;
   uint64_t settled_ = 0;             // the ask that is served
   uint64_t seen_claim_ = 0;          // by another

@@ -28,10 +28,11 @@ AlgorithmRegistration::AlgorithmRegistration(const Algorithm& algorithm) {
 
 Schedule BuildSchedule(const Algorithm& algorithm, const Problem& p) {
   Schedule s = algorithm.build(p);
-  if (!s.reads_begin || std::find(p.late.begin(), p.late.end(), true) == p.late.end()) return s;
+  if (!s.reads_begin || std::find(p.unstaged.begin(), p.unstaged.end(), true) == p.unstaged.end())
+    return s;
   std::vector<Step> steps;
   const auto me = static_cast<int16_t>(p.me);
-  if (IsLate(p, p.me))
+  if (IsUnstaged(p, p.me))
     steps.push_back({.kind = StepKind::kCopy,
                      .dst = {Place::kLanding, me, 0, 0},
                      .src = {Place::kInput, me, 0, 0},

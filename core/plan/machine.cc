@@ -77,7 +77,7 @@ std::string Machine::Begin(int32_t me) {
   if (problem_.form.Codes()) {
     const Buffer slot{Place::kLanding, static_cast<int16_t>(me), 0, 0};
     if (std::string wrong = Encode(me, slot, 0, first); !wrong.empty()) return wrong;
-  } else if (schedules_[0].reads_begin && !IsLate(problem_, me) &&
+  } else if (schedules_[0].reads_begin && !IsUnstaged(problem_, me) &&
              Gives(problem_.kind, problem_.root == me)) {
     HeldBytes held;
     Of(me).input->Read(0, first, me, Of(me).epochs, &held);

@@ -112,11 +112,11 @@ struct Problem {
       false;  // every member's input and output lie in memory the others reach, all alike
               // (reducescatter: the inputs)
   bool all_readable = false;  // every member may read every other's private input and output
-  bool in_common = false;     // all messages lie in rooms of devices, which reduce them
-  bool mirrored = false;      // members hold mirrors of each other's landing slots
+  bool by_ipc = false;    // all messages lie in memory of devices that all open, which reduce them
+  bool mirrored = false;  // members hold mirrors of each other's landing slots
   // By group index: whose first segment is not in its landing slot at tick 1, because its input
   // lies in the arena, where most likely all do; empty: nobody's.
-  std::vector<bool> late;
+  std::vector<bool> unstaged;
   uint64_t cache_bytes = 0;  // of the last-level cache: larger results are stored around it
   DType dtype = DType::kF32;
   uint64_t length_bytes = 0;  // allreduce, broadcast, reducescatter: of the (fused) message
@@ -146,8 +146,8 @@ inline uint64_t TravellingBytes(const EncodedLayout& form, uint64_t length_bytes
   return form.Codes() ? form.EncodedBytes(length_bytes / sizeof(float)) : length_bytes;
 }
 
-inline bool IsLate(const Problem& p, int32_t rank) {
-  return !p.late.empty() && p.late[static_cast<size_t>(rank)];
+inline bool IsUnstaged(const Problem& p, int32_t rank) {
+  return !p.unstaged.empty() && p.unstaged[static_cast<size_t>(rank)];
 }
 
 // Bytes of what `rank` (a group index) hands in and gets.

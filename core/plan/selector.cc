@@ -26,7 +26,7 @@ bool Holds(const Preference& prefer, const SelectorSettings& settings, const Pro
 
 const Algorithm& Select(const SelectorSettings& settings, const Problem& problem) {
   // Nothing else leaves out the host.
-  if (problem.in_common) return *FindAlgorithm(problem.kind, "direct");
+  if (problem.by_ipc) return *FindAlgorithm(problem.kind, "direct");
   if (settings.algorithm != "auto") {
     const Algorithm* wanted = FindAlgorithm(problem.kind, settings.algorithm);
     if (wanted != nullptr && CanDo(*wanted, problem)) return *wanted;

@@ -14,7 +14,7 @@
 #include "core/partial/arrivals.h"
 #include "core/partial/shards.h"
 #include "core/partial/slot.h"
-#include "core/replicated/private_words.h"
+#include "core/replicated/private_atomics.h"
 #include "core/replicated/replica_message.h"
 #include "core/replicated/replicated_log.h"
 
@@ -68,7 +68,7 @@ class Aggregator {
 
   RoundMemory memory_;
   PrivateBlocks blocks_;
-  PrivateWords words_;
+  PrivateAtomics words_;
   Shards shards_;
   std::vector<Member> members_;
   std::vector<Pick> picks_;

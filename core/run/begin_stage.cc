@@ -4,32 +4,32 @@
 #include <cstddef>
 #include <utility>
 
-#include "core/run/coder.h"
+#include "core/run/codec_steps.h"
 #include "core/run/communicator_path.h"
+#include "core/run/data_steps.h"
 #include "core/run/device_staging.h"
 #include "core/run/exchange.h"
-#include "core/run/mover.h"
 #include "core/run/problem.h"
 
 namespace covey {
 
 // Whether member `index` begins without its first segment in its landing slot.
-bool BeginStage::IsLate(const Exchange& x, size_t index) const {
-  if (x.in_common) return true;
+bool BeginStage::IsUnstaged(const Exchange& x, size_t index) const {
+  if (x.by_ipc) return true;
   if (!Reduces(x.request->kind) || x.codec != nullptr || !x.shares_memory) return false;
-  return x.input.length_bytes() > options_.late_above &&
+  return x.input.length_bytes() > options_.unstaged_above &&
          x.CellOf(index)->placement[x.Turn()].input != Transport::kNoOffset;
 }
 
 bool BeginStage::StagesInput(const Exchange& x) const {
   const Request& r = *x.request;
-  if (x.entry == 0 || x.for_circuit || IsLate(x, x.Me())) return false;
+  if (x.entry == 0 || x.for_communicator || IsUnstaged(x, x.Me())) return false;
   return Gives(r.kind, r.group->members[x.Me()] == r.root);
 }
 
 bool BeginStage::LearnsStores(const Exchange& x) const {
   return x.Me() == 0 && x.size() > 1 && x.entry != 0 && Reduces(x.request->kind) &&
-         x.codec == nullptr && !x.in_common && !x.for_circuit && x.shares_memory &&
+         x.codec == nullptr && !x.by_ipc && !x.for_communicator && x.shares_memory &&
          x.input.length_bytes() >= StoreTuner::kLeastBytes;
 }
 
@@ -63,14 +63,14 @@ void BeginStage::Publish(Exchange* x) {
       .layout = x->input.Layout() * 31 ^ (Scatters(kind) ? 0 : x->output.Layout()),
       .rows = rows,
       .streaming = learns && stores_.Next(x->input.length_bytes()) == Stores::kStreaming,
-      .room = staging_->RoomWord(*x)};
+      .buffer = staging_->BufferWord(*x)};
   std::copy(x->request->splits.begin(), x->request->splits.end(), x->TableOf(x->Me()));
   std::copy(x->request->peers.begin(), x->request->peers.end(), x->TableOf(x->Me()));
   // run-X1: the tick comes after the first segment: a peer that sees the tick reads the segment.
   if (StagesInput(*x)) {
     const size_t first = std::min<size_t>(x->input.length_bytes(), x->channel->slot_bytes);
     std::byte* slot = x->Slot(x->Me(), 0);
-    if (x->codec != nullptr) coder_->EncodeFirst(*x);
+    if (x->codec != nullptr) codec_steps_->EncodeFirst(*x);
     if (x->codec == nullptr && first > 0)
       x->input.ForEach(0, first, [&](const std::byte* piece, size_t delta, size_t length) {
         options_.kernels->copy(slot + delta, piece, length,
@@ -78,7 +78,7 @@ void BeginStage::Publish(Exchange* x) {
       });
   }
   if (learns) x->busy = options_.clock->Now() - x->busy_since;
-  communicators_->Offer(x);
+  communicators_->Publish(x);
   if (!x->shares_memory) PushBegin(x);
 }
 
@@ -88,7 +88,7 @@ void BeginStage::PushBegin(Exchange* x) {
   const auto& members = x->request->group->members;
   auto* header = reinterpret_cast<std::byte*>(x->CellOf(x->Me())->begin);
   transport_->Push(members, header, TableOffset(2, x->size()) - offsetof(Cell, begin));
-  if (x->entry == 0 || x->for_circuit) return;
+  if (x->entry == 0 || x->for_communicator) return;
   if (Gathers(x->request->kind) || Mixes(x->request->kind)) {
     const EncodedLayout& form = x->request->form;
     const size_t slot = x->channel->slot_bytes;
@@ -114,7 +114,7 @@ std::vector<Rank> BeginStage::ReadersOf(const Exchange& x) const {
 }
 
 bool BeginStage::Agree(Exchange* x) {
-  const bool agree = staging_->JudgeRooms(x);
+  const bool agree = staging_->JudgeBuffers(x);
   for (size_t j = 0; j < x->size(); ++j) {
     // agree-N3: headers take turns.
     const covey::Begin& theirs = x->CellOf(j)->begin[x->Turn()];
@@ -135,9 +135,9 @@ void BeginStage::ChooseSchedule(Exchange* x) {
   Problem problem = ProblemOf(*x, options_.cache_bytes);
   problem.mirrored = !x->shares_memory;
   for (size_t j = 0; j < x->size(); ++j) {
-    if (!IsLate(*x, j)) continue;
-    problem.late.resize(x->size());
-    problem.late[j] = true;
+    if (!IsUnstaged(*x, j)) continue;
+    problem.unstaged.resize(x->size());
+    problem.unstaged[j] = true;
   }
   if (Gathers(problem.kind)) AllocateResult(x);
   schedules_.Choose(std::move(problem), x);

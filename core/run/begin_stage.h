@@ -15,7 +15,7 @@
 
 namespace covey {
 
-class Coder;
+class CodecSteps;
 class CommunicatorPath;
 class DeviceStaging;
 struct Exchange;
@@ -27,16 +27,16 @@ class BeginStage {
     Clock* clock = nullptr;
     uint64_t cache_bytes = 0;  // of the last-level cache
     // A longer input in the arena is not staged at its begin: it is likely reduced where it lies.
-    uint64_t late_above = 0;
+    uint64_t unstaged_above = 0;
     SchedulePlanner planner;
   };
 
   // All outlive this.
-  BeginStage(Options options, Transport* transport, Coder* coder, DeviceStaging* staging,
+  BeginStage(Options options, Transport* transport, CodecSteps* codec_steps, DeviceStaging* staging,
              CommunicatorPath* communicators)
       : options_(options),
         transport_(transport),
-        coder_(coder),
+        codec_steps_(codec_steps),
         staging_(staging),
         communicators_(communicators),
         schedules_(options.planner) {}
@@ -55,7 +55,7 @@ class BeginStage {
   void Learn(const Exchange& exchange);
 
  private:
-  bool IsLate(const Exchange& exchange, size_t index) const;
+  bool IsUnstaged(const Exchange& exchange, size_t index) const;
   bool StagesInput(const Exchange& exchange) const;
   bool LearnsStores(const Exchange& exchange) const;
   void PushBegin(Exchange* exchange);
@@ -63,7 +63,7 @@ class BeginStage {
 
   Options options_;
   Transport* transport_;
-  Coder* coder_;
+  CodecSteps* codec_steps_;
   DeviceStaging* staging_;
   CommunicatorPath* communicators_;
   ScheduleCache schedules_;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/json.h"
-#include "core/run/near_codec.h"
+#include "core/run/reference_codec.h"
 
 namespace covey {
 namespace {
@@ -70,7 +70,7 @@ std::string CodecsJson() {
   std::string json;
   for (const Codec* codec : Codecs())
     AppendCodec(codec->name, codec->card, codec->parameters, &json);
-  for (const NearCodec* codec : NearCodecs())
+  for (const ReferenceCodec* codec : ReferenceCodecs())
     AppendCodec(codec->name, codec->card, codec->parameters, &json);
   return "[" + json + "]";
 }

@@ -71,8 +71,8 @@ struct ChosenCodec {
 // Reads the text of core/base/codec_descriptor.h. The error says what there is and what is nearest.
 Status ParseCodec(std::string_view text, ChosenCodec* chosen);
 
-// All codecs, then those of near_codec.h: a JSON array of {name, card, parameters: [{name, default,
-// minimum, maximum, multiple}]}.
+// All codecs, then those of reference_codec.h: a JSON array of {name, card, parameters: [{name,
+// default, minimum, maximum, multiple}]}.
 std::string CodecsJson();
 
 // What a codec leaves out of a contribution is lost to the others; error feedback adds it to what

@@ -8,7 +8,7 @@
 namespace covey {
 namespace {
 
-const Schedule& CircuitSchedule() {
+const Schedule& CommunicatorSchedule() {
   static const Schedule schedule = [] {
     Schedule s;
     s.algorithm = "circuit";
@@ -29,49 +29,52 @@ bool IsOfDevice(const Request& r) {
 
 }  // namespace
 
-void CommunicatorPath::SetCircuits(DeviceType type, Circuits* circuits) {
-  circuits_ = circuits;
-  circuits_of_ = type;
-  board_.SetCircuits(circuits);
+void CommunicatorPath::SetCommunicators(DeviceType type, Communicators* communicators) {
+  communicators_ = communicators;
+  communicators_of_ = type;
+  registry_.SetCommunicators(communicators);
 }
 
-void CommunicatorPath::Dial(Exchange* x) {
+void CommunicatorPath::RequestCommunicator(Exchange* x) {
   const Request& r = *x->request;
-  x->circuit_word = 0;
-  x->for_circuit = false;
-  x->leg = CircuitLeg::kProposed;
+  x->communicator_word = 0;
+  x->for_communicator = false;
+  x->phase = CommunicatorPhase::kProposed;
   x->failed_at = 0;
-  if (x->entry == 0 || !IsOfDevice(r) || r.inputs[0].device != circuits_of_) return;
-  x->circuit_word = board_.Word(*r.group, FitsCircuit(r, options_.least_bytes));
-  x->for_circuit = Switchboard::StandOf(x->circuit_word) == Switchboard::Stand::kReady;
+  if (x->entry == 0 || !IsOfDevice(r) || r.inputs[0].device != communicators_of_) return;
+  x->communicator_word = registry_.Word(*r.group, FitsCommunicator(r, options_.least_bytes));
+  x->for_communicator = CommunicatorRegistry::ReadinessOf(x->communicator_word) ==
+                        CommunicatorRegistry::Readiness::kReady;
 }
 
-void CommunicatorPath::Offer(Exchange* x) {
-  x->CellOf(x->Me())->circuit[x->Turn()] = x->circuit_word;
-  const CircuitId* id = nullptr;
-  if (x->Me() == 0 && Switchboard::StandOf(x->circuit_word) == Switchboard::Stand::kWilling)
-    id = board_.Offer(*x->request->group);
+void CommunicatorPath::Publish(Exchange* x) {
+  x->CellOf(x->Me())->communicator[x->Turn()] = x->communicator_word;
+  const CommunicatorId* id = nullptr;
+  if (x->Me() == 0 && CommunicatorRegistry::ReadinessOf(x->communicator_word) ==
+                          CommunicatorRegistry::Readiness::kWilling)
+    id = registry_.OfferedId(*x->request->group);
   if (id == nullptr) return;
-  std::byte* room = x->blocks[0] + CircuitIdOffset(x->size());
+  std::byte* buffer = x->blocks[0] + CommunicatorIdOffset(x->size());
   const auto* bytes = reinterpret_cast<const std::byte*>(id->data());
-  std::copy(bytes, bytes + id->size(), room);
-  if (!x->shares_memory) regions_->Push(x->request->group->members, room, id->size());
+  std::copy(bytes, bytes + id->size(), buffer);
+  if (!x->shares_memory) regions_->Push(x->request->group->members, buffer, id->size());
 }
 
-CircuitVerdict CommunicatorPath::Judge(Exchange* x) {
+CommunicatorVerdict CommunicatorPath::Judge(Exchange* x) {
   const Request& r = *x->request;
-  if (!IsOfDevice(r)) return CircuitVerdict::kStaged;
+  if (!IsOfDevice(r)) return CommunicatorVerdict::kStaged;
   std::vector<uint64_t> words;
-  for (size_t j = 0; j < x->size(); ++j) words.push_back(x->CellOf(j)->circuit[x->Turn()]);
-  const auto* id = reinterpret_cast<const char*>(x->blocks[0] + CircuitIdOffset(x->size()));
-  const CircuitVerdict verdict =
-      board_.Judge(*r.group, words, id, FitsCircuit(r, options_.least_bytes));
-  if (verdict == CircuitVerdict::kAgain) x->circuit_word = board_.Word(*r.group, false);
+  for (size_t j = 0; j < x->size(); ++j) words.push_back(x->CellOf(j)->communicator[x->Turn()]);
+  const auto* id = reinterpret_cast<const char*>(x->blocks[0] + CommunicatorIdOffset(x->size()));
+  const CommunicatorVerdict verdict =
+      registry_.Judge(*r.group, words, id, FitsCommunicator(r, options_.least_bytes));
+  if (verdict == CommunicatorVerdict::kAgain)
+    x->communicator_word = registry_.Word(*r.group, false);
   return verdict;
 }
 
 void CommunicatorPath::Propose(Exchange* x) {
-  x->schedule = &CircuitSchedule();
+  x->schedule = &CommunicatorSchedule();
   uint64_t* turn = &x->CellOf(x->Me())->turn[x->Turn()];
   // agree-N12: members that share no memory learn the proposal only by a push.
   *turn = order_.Propose(x);
@@ -84,32 +87,35 @@ void CommunicatorPath::Settle(Exchange* x) {
   // agree-N12: the turn is the largest proposal, which is the same on all members.
   for (size_t j = 0; j < x->size(); ++j) turn = std::max(turn, x->CellOf(j)->turn[x->Turn()]);
   order_.Settle(x, turn);
-  x->leg = CircuitLeg::kSettled;
+  x->phase = CommunicatorPhase::kSettled;
 }
 
-Circuits::Answer CommunicatorPath::Advance(Exchange* x) {
-  Circuit* circuit = board_.CircuitOf(*x->request->group);
-  if (x->leg == CircuitLeg::kSettled) {
-    if (!order_.IsNext(x)) return Circuits::Answer::kNotYet;
-    x->leg = CircuitLeg::kLaunching;
-    if (!Launch(x)) return Circuits::Answer::kFailed;
+Communicators::Answer CommunicatorPath::Advance(Exchange* x) {
+  Communicator* communicator = registry_.CommunicatorOf(*x->request->group);
+  if (x->phase == CommunicatorPhase::kSettled) {
+    if (!order_.IsNext(x)) return Communicators::Answer::kNotYet;
+    x->phase = CommunicatorPhase::kLaunching;
+    if (!Launch(x)) return Communicators::Answer::kFailed;
   }
-  if (x->leg == CircuitLeg::kLaunching) {
-    const Circuits::Answer launched = circuits_->IsLaunched(circuit, &x->launch_mark);
-    if (launched != Circuits::Answer::kYes) return launched;
-    x->leg = CircuitLeg::kLaunched;
+  if (x->phase == CommunicatorPhase::kLaunching) {
+    const Communicators::Answer launched =
+        communicators_->IsLaunched(communicator, &x->launch_mark);
+    if (launched != Communicators::Answer::kYes) return launched;
+    x->phase = CommunicatorPhase::kLaunched;
     order_.Remove(x);
   }
-  return circuits_->IsDone(circuit, x->launch_mark);
+  return communicators_->IsDone(communicator, x->launch_mark);
 }
 
 bool CommunicatorPath::Launch(Exchange* x) {
   const Request& r = *x->request;
-  Circuit* circuit = board_.CircuitOf(*r.group);
+  Communicator* communicator = registry_.CommunicatorOf(*r.group);
   for (const auto* tensors : {&r.inputs, &r.outputs})
     for (const Tensor& t : *tensors)
-      // device-F1: the circuit's work comes after the user's events, or it reads unfinished input.
-      if (t.ready_event != nullptr && !circuits_->After(circuit, t.ready_event)) return false;
+      // device-F1: the communicator's work comes after the user's events, or it reads unfinished
+      // input.
+      if (t.ready_event != nullptr && !communicators_->After(communicator, t.ready_event))
+        return false;
   std::vector<covey_circuit_part> parts;
   for (size_t i = 0; i < r.inputs.size(); ++i) {
     const auto count = static_cast<size_t>(r.outputs[i].shape.Elems());
@@ -123,20 +129,20 @@ bool CommunicatorPath::Launch(Exchange* x) {
       .root = HasRoot(r.kind) ? static_cast<int32_t>(root - r.group->members.begin()) : 0,
       .parts = parts.data(),
       .num_parts = parts.size()};
-  return circuits_->Launch(circuit, work);
+  return communicators_->Launch(communicator, work);
 }
 
-bool CommunicatorPath::IsDropped(const Group& group, PeerLoss* why) const {
-  if (!board_.IsDropped(group)) return false;
-  *why = {board_.DroppedBy(group), board_.DroppedHow(group)};
+bool CommunicatorPath::IsAborted(const Group& group, PeerLoss* why) const {
+  if (!registry_.IsAborted(group)) return false;
+  *why = {registry_.AbortedBy(group), registry_.AbortedHow(group)};
   return true;
 }
 
-bool CommunicatorPath::Leave(Exchange* x, const PeerLoss& why, Time now) {
+bool CommunicatorPath::Abort(Exchange* x, const PeerLoss& why, Time now) {
   order_.Remove(x);
-  // device-C3: members launch the same work in order; after a gap the circuit cannot go on.
-  board_.Drop(*x->request->group, why.rank, why.how, now);
-  return x->leg >= CircuitLeg::kLaunching;
+  // device-C3: members launch the same work in order; after a gap the communicator cannot go on.
+  registry_.Abort(*x->request->group, why.rank, why.how, now);
+  return x->phase >= CommunicatorPhase::kLaunching;
 }
 
 }  // namespace covey

@@ -1,5 +1,5 @@
 // Exchanges that the devices do among themselves, over a communicator (NCCL): what of
-// core/device/switchboard.h and core/device/launch_order.h an exchange goes through.
+// core/device/communicator_registry.h and core/device/launch_order.h an exchange goes through.
 //
 // No data path: such an exchange runs no schedule. Its ticks: 1 begun, 2 its turn is proposed, 3
 // the device has done it here. A member that is lost before its tick 3 ends the exchange, and the
@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <string>
 
+#include "core/device/communicator_registry.h"
 #include "core/device/launch_order.h"
-#include "core/device/switchboard.h"
 #include "core/run/exchange.h"
 #include "core/transport/peer_loss.h"
 #include "core/transport/shared_regions.h"
@@ -27,7 +27,7 @@ class CommunicatorPath {
 
   struct Options {
     DevicePath path = DevicePath::kAuto;
-    uint64_t least_bytes = 0;  // less than this goes through rooms
+    uint64_t least_bytes = 0;  // less than this is staged
     Time patience = kNever;    // with a communicator that was aborted
     Log* log = nullptr;        // outlives this; null: nothing is said
   };
@@ -36,44 +36,46 @@ class CommunicatorPath {
   CommunicatorPath(Options options, SharedRegions* regions)
       : options_(options),
         regions_(regions),
-        board_(options.path, options.patience, regions->rank(), options.log),
+        registry_(options.path, options.patience, regions->rank(), options.log),
         order_(regions->rank()) {}
 
   // Of the device of this type. Outlives this.
-  void SetCircuits(DeviceType type, Circuits* circuits);
+  void SetCommunicators(DeviceType type, Communicators* communicators);
 
   // Whether the exchange begins for a communicator: what its header will say.
-  void Dial(Exchange* exchange);
+  void RequestCommunicator(Exchange* exchange);
   // The header's part, before tick 1.
-  void Offer(Exchange* exchange);
-  // All have begun alike: what comes of it. kAgain: it has to begin once more, through rooms.
-  CircuitVerdict Judge(Exchange* exchange);
-  std::string Refusal(const Group& group) const { return board_.Refusal(group); }
-  // After kCircuit: writes this rank's turn, which tick 2 tells of.
+  void Publish(Exchange* exchange);
+  // All have begun alike: what comes of it. kAgain: it has to begin once more, staged.
+  CommunicatorVerdict Judge(Exchange* exchange);
+  std::string Refusal(const Group& group) const { return registry_.Refusal(group); }
+  // After kCommunicator: writes this rank's turn, which tick 2 tells of.
   void Propose(Exchange* exchange);
   // All members' turns are known.
   void Settle(Exchange* exchange);
   // Drives the launch. kYes: the device has done it.
-  Circuits::Answer Advance(Exchange* exchange);
+  Communicators::Answer Advance(Exchange* exchange);
 
   // Whether another exchange has ended the group's communicator, by whose fault, and how.
-  bool IsDropped(const Group& group, PeerLoss* why) const;
-  std::string Failure(const Group& group) { return circuits_->Failure(board_.CircuitOf(group)); }
+  bool IsAborted(const Group& group, PeerLoss* why) const;
+  std::string Failure(const Group& group) {
+    return communicators_->Failure(registry_.CommunicatorOf(group));
+  }
   // The exchange is aborted here: what is launched on some member will never be on this one, so the
   // communicator is over. True: the device may still write the memory of this exchange.
-  bool Leave(Exchange* exchange, const PeerLoss& why, Time now);
-  // Nothing of a dropped communicator touches memory any more, or it was given up.
-  bool IsOver(const Group& group, Time now) { return board_.IsOver(group, now); }
+  bool Abort(Exchange* exchange, const PeerLoss& why, Time now);
+  // Nothing of an aborted communicator touches memory any more, or it was given up.
+  bool IsOver(const Group& group, Time now) { return registry_.IsOver(group, now); }
 
  private:
   bool Launch(Exchange* exchange);
 
   Options options_;
   SharedRegions* regions_;
-  Switchboard board_;
+  CommunicatorRegistry registry_;
   LaunchOrder order_;
-  Circuits* circuits_ = nullptr;
-  DeviceType circuits_of_ = DeviceType::kCpu;
+  Communicators* communicators_ = nullptr;
+  DeviceType communicators_of_ = DeviceType::kCpu;
 };
 
 }  // namespace covey

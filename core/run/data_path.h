@@ -32,7 +32,7 @@ class DataPath {
   virtual bool ReducesItself() const { return false; }
   virtual Answer Reduce(Exchange*) { return Answer::kFailed; }
   // The end of the exchange; `done`: with a result. False: the path has failed.
-  virtual bool Land(Exchange* exchange, bool done) = 0;
+  virtual bool Finish(Exchange* exchange, bool done) = 0;
 
   // After kFailed or false: the rank to blame, and a text that completes "rank 3 ...".
   const PeerLoss& failure() const { return failure_; }

@@ -6,7 +6,8 @@
 //                tick 1
 //   kAwaitBegins some member has not begun                 -> all begun: void, or choose a schedule
 //   kRunning     the cursor moves through the schedule     -> its end: done
-//   kCircuit     the devices do it among themselves (core/device/switchboard.h): the legs below
+//   kCommunicator  the devices do it among themselves (core/device/communicator_registry.h): the
+//                phases below
 //   kLeaving     aborted here, but peers or the device may still use this rank's memory
 //                                                          -> none does: ended
 //   kEnded       done, void or aborted; handed out through Executor::ended()
@@ -28,20 +29,21 @@
 namespace covey {
 
 class DataPath;
-class Ferry;
-struct Passage;
+class DeviceTransfers;
+struct Transfer;
 
 enum class ExchangeState : uint8_t {
   kAwaitReady,
   kAwaitBegins,
   kRunning,
-  kCircuit,
+  kCommunicator,
   kLeaving,
   kEnded
 };
-// Of kCircuit, one tick each at their begin but for kLaunching: some turn is not known -> it is not
-// this one's -> launched, but not in the device's hands -> the device has not done it -> done.
-enum class CircuitLeg : uint8_t { kProposed, kSettled, kLaunching, kLaunched };
+// Of kCommunicator, one tick each at their begin but for kLaunching: some turn is not known -> it
+// is not this one's -> launched, but not in the device's hands -> the device has not done it ->
+// done.
+enum class CommunicatorPhase : uint8_t { kProposed, kSettled, kLaunching, kLaunched };
 enum class Outcome : uint8_t { kDone, kVoid, kAborted };
 
 struct Exchange {
@@ -50,7 +52,7 @@ struct Exchange {
   Channel* channel = nullptr;
   uint64_t occurrence = 0;
   uint32_t entry = 0;     // 0 = void
-  uint32_t begun_as = 0;  // the entry it was told to begin as: without a room it is void since then
+  uint32_t begun_as = 0;  // what it was told to begin as: without a buffer it is void since then
   void* owner = nullptr;  // whoever began it, returned at its end
 
   ExchangeState state = ExchangeState::kAwaitReady;
@@ -65,15 +67,15 @@ struct Exchange {
   const ChosenCodec* codec = nullptr;  // null: none
   // Null: the schedule works on user memory itself.
   DataPath* path = nullptr;
-  // Of device tensors, null for others: input and output lie in a room of the host.
-  Ferry* ferry = nullptr;
-  Passage* passage = nullptr;
-  // Input and output lie in a room on the device, or would if there were one (device_staging.cc).
-  bool in_common = false;
+  // Of device tensors, null for others: input and output lie in a buffer of the host.
+  DeviceTransfers* transfers = nullptr;
+  Transfer* transfer = nullptr;
+  // Input and output lie in a buffer on the device, or would if there were one (device_staging.cc).
+  bool by_ipc = false;
   uint64_t reduced_mark = 0;  // of what the device reduces for it; 0: nothing
-  // Of device tensors: what the begin header says, and whether it was begun for a circuit.
-  uint64_t circuit_word = 0;
-  bool for_circuit = false;
+  // Of device tensors: what the begin header says, and whether it was begun for a communicator.
+  uint64_t communicator_word = 0;
+  bool for_communicator = false;
 
   // Progress.
   const Schedule* schedule = nullptr;
@@ -85,9 +87,9 @@ struct Exchange {
   Time warned_at = 0;  // last stall report
   size_t moved_bytes = 0;
   bool shares_memory = true;  // the members' regions are one memory; else each mirrors the others'
-  CircuitLeg leg = CircuitLeg::kProposed;
+  CommunicatorPhase phase = CommunicatorPhase::kProposed;
   uint64_t launch_mark = 0;
-  Time failed_at = 0;      // the circuit did; 0: it has not
+  Time failed_at = 0;      // the communicator did; 0: it has not
   bool streaming = false;  // as the channel was at its begin
   Time busy_since = 0;     // where the first member learns how long an exchange takes:
   Time busy = 0;           // its own begin, and from the last begin on

@@ -20,21 +20,22 @@ constexpr Time kNews = kSecond;
 Executor::Executor(const Options& options, Transport* transport)
     : clock_(options.clock),
       transport_(transport),
-      mover_(options.kernels, transport, transport),
-      coder_(options.kernels),
+      data_steps_(options.kernels, transport, transport),
+      codec_steps_(options.kernels),
       staging_(options.staging, transport),
       communicators_(options.communicators, transport),
       begins_({.kernels = options.kernels,
                .clock = options.clock,
                .cache_bytes = options.cache_bytes,
-               .late_above = options.late_above,
+               .unstaged_above = options.unstaged_above,
                .planner = options.planner},
-              transport, &coder_, &staging_, &communicators_),
+              transport, &codec_steps_, &staging_, &communicators_),
       shares_with_all_(transport->SharesWithAll()) {}
 
 void Executor::AddDevice(DeviceType type, Device* device) {
   staging_.AddDevice(type, device);
-  if (device->circuits() != nullptr) communicators_.SetCircuits(type, device->circuits());
+  if (device->communicators() != nullptr)
+    communicators_.SetCommunicators(type, device->communicators());
 }
 
 void Executor::Begin(Request* request, Channel* channel, uint64_t occurrence, uint32_t entry,
@@ -65,9 +66,9 @@ void Executor::Begin(Request* request, Channel* channel, uint64_t occurrence, ui
   const DType dtype = request->inputs.empty() ? DType::kF32 : request->inputs[0].dtype;
   x->reduction = {dtype, request->op, request->prescale, request->postscale,
                   request->average ? request->group->size() : 1};
-  x->codec = coder_.Find(request->codec);
-  communicators_.Dial(x);
-  staging_.Board(x);
+  x->codec = codec_steps_.Find(request->codec);
+  communicators_.RequestCommunicator(x);
+  staging_.Map(x);
   active_.push_back(x);
   Advance(x, now);
 }
@@ -128,7 +129,7 @@ bool Executor::Advance(Exchange* x, Time now) {
     moved = true;
   }
   if (x->state == ExchangeState::kRunning) moved |= RunSteps(x, now);
-  if (x->state == ExchangeState::kCircuit) moved |= RunCircuit(x, now);
+  if (x->state == ExchangeState::kCommunicator) moved |= RunCommunicator(x, now);
   if (x->state == ExchangeState::kLeaving && AllHaveLeft(*x))
     End(x, Outcome::kAborted, std::move(x->why), now);
   return moved;
@@ -196,17 +197,17 @@ bool Executor::RunStep(Exchange* x, const Step& step) {
       Signal(*x, step.tick);
       break;
     case StepKind::kCopy:
-      mover_.Copy(*x, step);
+      data_steps_.Copy(*x, step);
       break;
     case StepKind::kReduce:
       if (x->path != nullptr && x->path->ReducesItself()) return Passes(x, x->path->Reduce(x));
-      mover_.Reduce(*x, step);
+      data_steps_.Reduce(*x, step);
       break;
     case StepKind::kReduceFetched:
-      mover_.ReduceFetched(*x, step);
+      data_steps_.ReduceFetched(*x, step);
       break;
     case StepKind::kMix:
-      mover_.Mix(*x, step);
+      data_steps_.Mix(*x, step);
       break;
     case StepKind::kFetch:
       return Fetch(x, step);
@@ -214,16 +215,16 @@ bool Executor::RunStep(Exchange* x, const Step& step) {
     case StepKind::kAddToSum:
     case StepKind::kFinishSum:
     case StepKind::kCombineSums:
-      mover_.Sum(*x, step);
+      data_steps_.Sum(*x, step);
       break;
     case StepKind::kEncode:
-      coder_.Encode(*x, step);
+      codec_steps_.Encode(*x, step);
       break;
     case StepKind::kReduceCoded:
-      coder_.Reduce(*x, step);
+      codec_steps_.Reduce(*x, step);
       break;
     case StepKind::kMixCoded:
-      coder_.Mix(*x, step);
+      codec_steps_.Mix(*x, step);
       break;
   }
   return true;
@@ -231,7 +232,7 @@ bool Executor::RunStep(Exchange* x, const Step& step) {
 
 // False: the peer's memory cannot be read now; the exchange may have been aborted.
 bool Executor::Fetch(Exchange* x, const Step& step) {
-  const int error = mover_.Fetch(*x, step);
+  const int error = data_steps_.Fetch(*x, step);
   if (error == 0) return true;
   const Rank peer = x->request->group->members[static_cast<size_t>(step.src.index)];
   for (const PeerLoss& loss : lost_)
@@ -249,7 +250,7 @@ void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {
   channel.slots += outcome == Outcome::kDone ? x->schedule->slots : 1;
   channel.exchanges += 1;
   const bool done = outcome == Outcome::kDone;
-  if (x->path != nullptr && !x->path->Land(x, done) && done) {
+  if (x->path != nullptr && !x->path->Finish(x, done) && done) {
     outcome = Outcome::kAborted;  // for the peers it is done
     const PeerLoss& lost = x->path->failure();
     why = Status::Aborted("rank " + std::to_string(ToInt(lost.rank)) + " " + lost.how, lost.rank);
@@ -263,7 +264,7 @@ void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {
   counters_.moved_bytes += x->output.length_bytes();
   counters_.wire_bytes += TravellingBytes(x->request->form, x->output.length_bytes());
   counters_.direct += std::string_view(x->schedule->algorithm) == "direct";
-  counters_.in_common += x->in_common;
+  counters_.by_ipc += x->by_ipc;
   counters_.wait_begin_ns += x->all_begun_at - x->begun_at;
   counters_.run_ns += now - x->all_begun_at;
 }
@@ -271,56 +272,56 @@ void Executor::End(Exchange* x, Outcome outcome, Status why, Time now) {
 // All have begun alike. False: the devices do it, or it begins once more, or has ended.
 bool Executor::GoesOnByRooms(Exchange* x, Time now) {
   switch (communicators_.Judge(x)) {
-    case CircuitVerdict::kStaged:
+    case CommunicatorVerdict::kStaged:
       return true;
-    case CircuitVerdict::kRefused:
-      x->for_circuit = false;
+    case CommunicatorVerdict::kRefused:
+      x->for_communicator = false;
       End(x, Outcome::kAborted, Status::Unsupported(communicators_.Refusal(*x->request->group)),
           now);
       return false;
-    case CircuitVerdict::kAgain:
+    case CommunicatorVerdict::kAgain:
       x->channel->ticks += 1;
       x->channel->slots += 1;
       x->channel->exchanges += 1;
-      if (x->for_circuit) {
-        x->for_circuit = false;
-        staging_.Board(x);
+      if (x->for_communicator) {
+        x->for_communicator = false;
+        staging_.Map(x);
       }
       x->state = ExchangeState::kAwaitReady;
       ++counters_.again;
       return false;
-    case CircuitVerdict::kCircuit:
+    case CommunicatorVerdict::kCommunicator:
       break;
   }
-  x->state = ExchangeState::kCircuit;
+  x->state = ExchangeState::kCommunicator;
   communicators_.Propose(x);
   Signal(*x, CommunicatorPath::kTurnTick);
   return false;
 }
 
-bool Executor::RunCircuit(Exchange* x, Time now) {
-  const CircuitLeg before = x->leg;
-  if (PeerLoss why; communicators_.IsDropped(*x->request->group, &why)) {
+bool Executor::RunCommunicator(Exchange* x, Time now) {
+  const CommunicatorPhase before = x->phase;
+  if (PeerLoss why; communicators_.IsAborted(*x->request->group, &why)) {
     Abort(x, why.rank, why.how);
     return true;
   }
-  if (x->leg == CircuitLeg::kProposed) {
+  if (x->phase == CommunicatorPhase::kProposed) {
     if (!Await(x, CommunicatorPath::kTurnTick, kEveryRank))
-      return x->state != ExchangeState::kCircuit;
+      return x->state != ExchangeState::kCommunicator;
     communicators_.Settle(x);
   }
   if (LooksForLost(x)) return true;
-  const Circuits::Answer done =
-      x->failed_at != 0 ? Circuits::Answer::kFailed : communicators_.Advance(x);
-  if (done == Circuits::Answer::kFailed) FailCircuit(x, now);
-  if (done == Circuits::Answer::kYes) {
+  const Communicators::Answer done =
+      x->failed_at != 0 ? Communicators::Answer::kFailed : communicators_.Advance(x);
+  if (done == Communicators::Answer::kFailed) FailCommunicator(x, now);
+  if (done == Communicators::Answer::kYes) {
     Signal(*x, CommunicatorPath::kDoneTick);
-    ++counters_.by_circuit;
+    ++counters_.by_communicator;
     End(x, Outcome::kDone, {}, now);
   }
-  if (x->state != ExchangeState::kCircuit) return true;
+  if (x->state != ExchangeState::kCommunicator) return true;
   awaits_device_ = true;
-  return x->leg != before;
+  return x->phase != before;
 }
 
 // Whether a member that has not done it never will: the exchange has been aborted. Whoever gave up
@@ -339,13 +340,13 @@ bool Executor::LooksForLost(Exchange* x) {
   for (size_t j = 0; j < x->size(); ++j) {
     // agree-N11: a member that is gone never reaches this tick: the exchange is aborted.
     AbortIfInVain(x, done, j);
-    if (x->state != ExchangeState::kCircuit) return true;
+    if (x->state != ExchangeState::kCommunicator) return true;
   }
   return false;
 }
 
-// RunCircuit has looked for members that are lost.
-void Executor::FailCircuit(Exchange* x, Time now) {
+// RunCommunicator has looked for members that are lost.
+void Executor::FailCommunicator(Exchange* x, Time now) {
   if (x->failed_at == 0) x->failed_at = now;
   if (now - x->failed_at < kNews) return;
   Abort(x, transport_->rank(), "could not go on: " + communicators_.Failure(*x->request->group));

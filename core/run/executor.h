@@ -20,12 +20,12 @@
 
 #include "core/base/clock.h"
 #include "core/run/begin_stage.h"
-#include "core/run/coder.h"
+#include "core/run/codec_steps.h"
 #include "core/run/communicator_path.h"
 #include "core/run/data_path.h"
+#include "core/run/data_steps.h"
 #include "core/run/device_staging.h"
 #include "core/run/exchange.h"
-#include "core/run/mover.h"
 #include "core/transport/transport.h"
 
 namespace covey {
@@ -36,7 +36,7 @@ class Executor {
     const Kernels* kernels = nullptr;
     uint64_t cache_bytes = 0;  // of the last-level cache
     // A longer input in the arena is not staged at its begin: it is likely reduced where it lies.
-    uint64_t late_above = 0;
+    uint64_t unstaged_above = 0;
     Clock* clock = nullptr;  // outlives the executor
     SchedulePlanner planner;
     DeviceStaging::Options staging;
@@ -44,14 +44,14 @@ class Executor {
   };
   struct Counters {
     uint64_t done = 0, voided = 0, aborted = 0;
-    uint64_t moved_bytes = 0;  // payload of done exchanges
-    uint64_t wire_bytes = 0;   // the same, encoded where there is a codec
-    uint64_t direct = 0;       // done without staging
-    uint64_t in_common = 0;    // done by the devices of a host among themselves
-    uint64_t by_circuit = 0;   // done by the devices themselves
-    uint64_t again = 0;        // begun for a circuit that not all were ready for
-    Time wait_begin_ns = 0;    // summed over exchanges: own begin to last member's begin
-    Time run_ns = 0;           // summed: last begin to end
+    uint64_t moved_bytes = 0;      // payload of done exchanges
+    uint64_t wire_bytes = 0;       // the same, encoded where there is a codec
+    uint64_t direct = 0;           // done without staging
+    uint64_t by_ipc = 0;           // done by the devices of a host among themselves
+    uint64_t by_communicator = 0;  // done by the devices themselves
+    uint64_t again = 0;            // begun for a communicator that not all were ready for
+    Time wait_begin_ns = 0;        // summed over exchanges: own begin to last member's begin
+    Time run_ns = 0;               // summed: last begin to end
   };
 
   // `transport` outlives the executor.
@@ -86,7 +86,7 @@ class Executor {
   const std::vector<Exchange*>& active() const { return active_; }
   std::vector<Rank> AwaitedPeers(const Exchange& exchange) const;
   const Counters& counters() const { return counters_; }
-  const Ferry* ferry(DeviceType type) const { return staging_.ferry(type); }
+  const DeviceTransfers* transfers(DeviceType type) const { return staging_.transfers(type); }
 
  private:
   bool Advance(Exchange* exchange, Time now);
@@ -100,9 +100,9 @@ class Executor {
 
   // Of exchanges that the devices do.
   bool GoesOnByRooms(Exchange* exchange, Time now);
-  bool RunCircuit(Exchange* exchange, Time now);
+  bool RunCommunicator(Exchange* exchange, Time now);
   bool LooksForLost(Exchange* exchange);
-  void FailCircuit(Exchange* exchange, Time now);
+  void FailCommunicator(Exchange* exchange, Time now);
 
   // loss.cc, as Close, OnLoss, AbortAll and AwaitedPeers.
   bool AllHaveLeft(const Exchange& exchange);
@@ -111,8 +111,8 @@ class Executor {
 
   Clock* clock_;
   Transport* transport_;
-  Mover mover_;
-  Coder coder_;
+  DataSteps data_steps_;
+  CodecSteps codec_steps_;
   DeviceStaging staging_;
   CommunicatorPath communicators_;
   BeginStage begins_;

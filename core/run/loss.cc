@@ -33,9 +33,9 @@ void Executor::Abort(Exchange* x, Rank lost, const std::string& how) {
   Cell* cell = x->CellOf(x->Me());
   transport_->StoreRelease(&cell->abort, static_cast<uint64_t>(ToInt(lost)) + 1);
   transport_->Wake(x->request->group->members);
-  const bool shared =
-      (x->state == ExchangeState::kRunning && x->schedule->shares_memory) ||
-      (x->state == ExchangeState::kCircuit && communicators_.Leave(x, {lost, how}, clock_->Now()));
+  const bool shared = (x->state == ExchangeState::kRunning && x->schedule->shares_memory) ||
+                      (x->state == ExchangeState::kCommunicator &&
+                       communicators_.Abort(x, {lost, how}, clock_->Now()));
   x->state = ExchangeState::kLeaving;
   x->why = Status::Aborted("rank " + std::to_string(ToInt(lost)) + " " + how, lost);
   // agree-N11: it ends only when no peer uses this memory any more, here kLeaving until then.
@@ -57,7 +57,7 @@ void Executor::AbortAll(const Status& why) {
 std::vector<Rank> Executor::AwaitedPeers(const Exchange& x) const {
   std::vector<Rank> peers;
   if (x.state == ExchangeState::kAwaitReady || x.state >= ExchangeState::kLeaving) return peers;
-  uint64_t target = x.channel->ticks + (x.state == ExchangeState::kCircuit ? 2 : 1);
+  uint64_t target = x.channel->ticks + (x.state == ExchangeState::kCommunicator ? 2 : 1);
   if (x.state == ExchangeState::kRunning) {
     const Step& step = x.schedule->steps[std::min(x.cursor, x.schedule->steps.size() - 1)];
     if (step.kind == StepKind::kWait) target = x.channel->ticks + step.tick;
@@ -71,8 +71,8 @@ std::vector<Rank> Executor::AwaitedPeers(const Exchange& x) const {
 // Whether no member touches this rank's memory any more: each is through, or has given up, or is
 // gone.
 bool Executor::AllHaveLeft(const Exchange& x) {
-  // device-C4: the device may write this exchange's memory until the aborted circuit is over.
-  if (x.for_circuit) return communicators_.IsOver(*x.request->group, clock_->Now());
+  // device-C4: the device may write this exchange's memory until the aborted communicator is over.
+  if (x.for_communicator) return communicators_.IsOver(*x.request->group, clock_->Now());
   const uint64_t last = x.channel->ticks + x.schedule->ticks;
   for (size_t j = 0; j < x.size(); ++j) {
     const Cell* cell = x.CellOf(j);

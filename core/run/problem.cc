@@ -66,9 +66,9 @@ Problem ProblemOf(const Exchange& x, uint64_t cache_bytes) {
   p.slot_bytes = x.channel->slot_bytes;
   p.cache_bytes = cache_bytes;
   p.length_bytes = Gathers(r.kind) ? 0 : x.input.length_bytes();
-  p.in_common = x.in_common;
+  p.by_ipc = x.by_ipc;
   if (Reduces(r.kind)) ReadPlacements(x, &p);
-  p.all_arena |= p.in_common;
+  p.all_arena |= p.by_ipc;
   if (HasRoot(r.kind)) {
     const auto& members = r.group->members;
     p.root = static_cast<int32_t>(std::lower_bound(members.begin(), members.end(), r.root) -
@@ -94,7 +94,7 @@ Problem ProblemOf(const Exchange& x, uint64_t cache_bytes) {
   return p;
 }
 
-bool FitsCircuit(const Request& r, uint64_t least_bytes) {
+bool FitsCommunicator(const Request& r, uint64_t least_bytes) {
   if (r.outputs.size() != r.inputs.size() || !r.codec.empty()) return false;
   const auto size = static_cast<int64_t>(r.group->size());
   uint64_t length_bytes = 0;

@@ -16,9 +16,9 @@ Problem ProblemOf(const Exchange& exchange, uint64_t cache_bytes);
 // Where the kind gathers: the request's `rows` and `gathered`, and the exchange's output.
 void AllocateResult(Exchange* exchange);
 
-// Whether circuits can do what the request asks: those kinds, ops, types and scales, and a payload
-// of `least_bytes` at least. Equal on every member.
-bool FitsCircuit(const Request& request, uint64_t least_bytes);
+// Whether communicators can do what the request asks: those kinds, ops, types and scales, and a
+// payload of `least_bytes` at least. Equal on every member.
+bool FitsCommunicator(const Request& request, uint64_t least_bytes);
 
 // The input as one message. A reducescatter's is ordered by who gets what: the parts of all tensors
 // for member 0, then those for member 1, ..., so that schedules need not know of tensors.

@@ -18,7 +18,7 @@ size_t ScheduleCache::Hash::operator()(const Problem& p) const {
                      uint64_t(p.all_readable), uint64_t(p.dtype), p.length_bytes, p.slot_bytes,
                      uint64_t(p.form.block_elems), uint64_t(p.form.elem_bits)})
     h = (h ^ v) * 0x9e3779b97f4a7c15u;
-  for (bool late : p.late) h = (h ^ uint64_t{late}) * 0x9e3779b97f4a7c15u;
+  for (bool unstaged : p.unstaged) h = (h ^ uint64_t{unstaged}) * 0x9e3779b97f4a7c15u;
   for (uint64_t share : p.shares) h = (h ^ share) * 0x9e3779b97f4a7c15u;
   return h;
 }

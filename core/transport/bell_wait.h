@@ -11,7 +11,7 @@
 #include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/base/waiter.h"
-#include "core/transport/words.h"
+#include "core/transport/shared_atomics.h"
 
 namespace covey {
 
@@ -25,7 +25,7 @@ struct Looked {
 // Waits until `look(now)` returns an end. kAborted: `stop` is set. kTimeout: `deadline` is over.
 // REQUIRES: a thread that changes what `look` sees, or sets `stop`, rings the bell afterwards.
 template <typename Look>
-Status WaitAtBell(SharedWords* words, uint64_t* bell, const WaitPolicy& policy, Clock* clock,
+Status WaitAtBell(SharedAtomics* words, uint64_t* bell, const WaitPolicy& policy, Clock* clock,
                   const std::atomic<bool>& stop, Time deadline, Look look) {
   Waiter waiter(policy);
   for (;;) {

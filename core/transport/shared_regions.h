@@ -11,7 +11,7 @@
 #include <span>
 
 #include "core/base/types.h"
-#include "core/transport/words.h"
+#include "core/transport/shared_atomics.h"
 
 namespace covey {
 
@@ -69,7 +69,7 @@ class SharedRegions {
 
   // Words that any rank may change, for core/partial; null unless all regions are one memory. They
   // go with the transport.
-  virtual SharedWords* words() { return nullptr; }
+  virtual SharedAtomics* words() { return nullptr; }
 };
 
 }  // namespace covey

@@ -157,8 +157,8 @@ void EncodeLattice(const Kernels& kernels, const LatticeForm& form, float step,
   }
 }
 
-NearChunk DecodeLattice(const Kernels& kernels, const LatticeForm& form, const std::byte* in,
-                        std::span<const float> reference, size_t number, std::span<float> to) {
+ReferenceChunk DecodeLattice(const Kernels& kernels, const LatticeForm& form, const std::byte* in,
+                             std::span<const float> reference, size_t number, std::span<float> to) {
   const size_t begin = number * form.chunk_elems;
   const size_t count = std::min(form.chunk_elems, reference.size() - begin);
   in += number * form.ChunkBytes(form.chunk_elems);
@@ -191,7 +191,7 @@ LatticeForm FormOf(const CodecValues& values) {
 constexpr CodecParameter kParameters[] = {
     {.name = "bits", .standard = 8, .minimum = 4, .maximum = 16, .multiple = 1}};
 
-constexpr NearCodec kCodec{
+constexpr ReferenceCodec kCodec{
     .name = "lattice",
     .card =
         "for models that two ranks average (swarm:codec=lattice@8, adpsgd:codec=lattice@8): bits/8 "
@@ -211,7 +211,7 @@ constexpr NearCodec kCodec{
            std::span<const float> reference, std::span<float> to) {
           return DecodeLattice(kernels, FormOf(values), in, reference, 0, to);
         }};
-const NearCodecRegistration kRegistration(kCodec);
+const ReferenceCodecRegistration kRegistration(kCodec);
 
 }  // namespace
 }  // namespace covey

@@ -14,7 +14,7 @@
 // bits and chunks of 1024 1.016 bytes. One with a NaN, an infinity or |x / step| >= 2^50 is marked
 // and never decoded.
 //
-// Registered as core/run/near_codec.h has it, one chunk at a time; not in the catalogue of
+// Registered as core/run/reference_codec.h has it, one chunk at a time; not in the catalogue of
 // core/run/codec.h: those decode without a reference.
 //
 // Davies, Gurunathan, Moshrefi, Ashkboos, Alistarh: New Bounds For Distributed Mean Estimation and
@@ -29,7 +29,7 @@
 #include <span>
 
 #include "core/base/kernels.h"
-#include "core/run/near_codec.h"
+#include "core/run/reference_codec.h"
 
 namespace covey {
 
@@ -51,8 +51,8 @@ void EncodeLattice(const Kernels& kernels, const LatticeForm& form, float step,
 
 // Chunk `number` of x.size() = reference.size() elements, into the same place of `to`, which may be
 // `reference`.
-NearChunk DecodeLattice(const Kernels& kernels, const LatticeForm& form, const std::byte* in,
-                        std::span<const float> reference, size_t number, std::span<float> to);
+ReferenceChunk DecodeLattice(const Kernels& kernels, const LatticeForm& form, const std::byte* in,
+                             std::span<const float> reference, size_t number, std::span<float> to);
 
 }  // namespace covey
 #endif  // COVEY_OPS_CODECS_LATTICE_H_

@@ -17,7 +17,7 @@ constexpr int kFreedByte = 0xee;  // whoever still reads freed memory shall noti
 }  // namespace
 
 // Every call is a point, so that a rank may stop between any two.
-class InprocNetwork::Words final : public SharedWords {
+class InprocNetwork::Words final : public SharedAtomics {
  public:
   Words(InprocWatcher* watcher, Rank rank) : watcher_(watcher), rank_(rank) {}
 
@@ -194,7 +194,7 @@ class InprocNetwork::Node final : public Transport {
 
   bool IsLost(Rank peer) const override { return told_[static_cast<size_t>(ToInt(peer))]; }
 
-  SharedWords* words() override { return &words_; }
+  SharedAtomics* words() override { return &words_; }
 
   // Nobody sleeps here: the owner of the network runs every rank.
   uint32_t Ticket(Sleeper) override { return 0; }

@@ -51,7 +51,7 @@ class ShmTransport final : public Transport {
   void Wake(std::span<const Rank> peers) override;
   std::vector<PeerLoss> PollPeers() override;
   bool IsLost(Rank peer) const override { return lost_[static_cast<size_t>(ToInt(peer))].load(); }
-  SharedWords* words() override { return &words_; }
+  SharedAtomics* words() override { return &words_; }
 
   uint32_t Ticket(Sleeper sleeper) override;
   void SetParked(Sleeper sleeper) override;

@@ -2,11 +2,11 @@
 #ifndef COVEY_OPS_TRANSPORTS_SHM_WORDS_H_
 #define COVEY_OPS_TRANSPORTS_SHM_WORDS_H_
 
-#include "core/transport/words.h"
+#include "core/transport/shared_atomics.h"
 
 namespace covey {
 
-class ShmWords final : public SharedWords {
+class ShmWords final : public SharedAtomics {
  public:
   uint64_t Load(const uint64_t* word) override;
   void Store(uint64_t* word, uint64_t value) override;

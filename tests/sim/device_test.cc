@@ -104,7 +104,7 @@ TEST(DeviceTest, LateEventsOutOfOrderAreWaitedFor) {
 }
 
 // Every op of every type, in place and not, for lengths of some segments and of none, over memory
-// that ranks share and over a network, with rooms in the arena and without.
+// that ranks share and over a network, with staging buffers in the arena and without.
 TEST(DeviceTest, GivesTheBitsOfTheCpu) {
   constexpr int32_t kRanks = 3;
   uint64_t seed = 1;
@@ -175,8 +175,8 @@ TEST(DeviceTest, ARoomIsNotTakenBeforeItsCopiesAreOver) {
     }
 }
 
-// What does not fit in the part of the arena that rooms may take is on the heap.
-TEST(DeviceTest, RoomsLeaveTheArenaToOthers) {
+// What does not fit in the part of the arena that staging buffers may take is on the heap.
+TEST(DeviceTest, StagingBuffersLeaveTheArenaToOthers) {
   Devices on({.size = 2, .seed = 9, .device_arena_bytes = 64 << 10});
   for (const size_t elems : {size_t{30'000}, size_t{100}}) {
     std::vector<Bytes> data(2, Floats(elems, 2.0f));
@@ -192,8 +192,9 @@ TEST(DeviceTest, RoomsLeaveTheArenaToOthers) {
       Bytes& memory = data[static_cast<size_t>(r)];
       on.device(r).Synchronize(&memory);
       EXPECT_EQ(memory, Floats(elems, 4.0f));
-      const Ferry* ferry = on.world().runtime(r).executor().ferry(DeviceType::kFake);
-      EXPECT_EQ(ferry->rooms().arena_slabs(), elems == 100 ? 1u : 0u);
+      const DeviceTransfers* transfers =
+          on.world().runtime(r).executor().transfers(DeviceType::kFake);
+      EXPECT_EQ(transfers->pinned_buffers().arena_slabs(), elems == 100 ? 1u : 0u);
     }
   }
 }

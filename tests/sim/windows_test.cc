@@ -5,7 +5,7 @@
 // checked). SIM_SEED=N bazel run //tests:sim/windows_test repeats one; SIM_BASE=N begins elsewhere.
 #include <gtest/gtest.h>
 
-#include "core/transport/window.h"
+#include "core/transport/seqlock.h"
 #include "tests/sim/simulator/window_simulation.h"
 #include "tests/sim/sweep.h"
 

@@ -2,7 +2,7 @@
 
 A window is on memory of the arena that a rank trains on in place, or on nothing: then it tells only
 the rank's version. Who looks copies, and is told whether the copy is of one moment: nobody waits.
-See ``core/transport/window.h``.
+See ``core/transport/seqlock.h``.
 
 A rank that waits for the others in an exchange of models can be looked at, too: nobody writes to
 its memory before all have begun the exchange. So who has not begun it yet reads what stands still.

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "tests/sim/mutants/mutants.h"
-#include "tests/sim/simulator/circuit_simulation.h"
+#include "tests/sim/simulator/communicator_simulation.h"
 #include "tests/sim/simulator/host_seeds.h"
 #include "tests/sim/simulator/host_simulation.h"
 #include "tests/sim/simulator/model_simulation.h"
@@ -45,7 +45,7 @@ std::string Run(uint64_t seed, const std::string& focus) {
   if (focus == "hosts") return RunHosts(seed).failure;
   if (focus == "pairs") return RunPairs(seed).failure;
   if (focus == "neighbors") return RunNeighbors(seed).failure;
-  if (focus == "circuits") return RunCircuits(seed).failure;
+  if (focus == "communicators") return RunCommunicators(seed).failure;
   if (focus == "windows") return RunWindows(seed).failure;
   if (focus == "plans") return FindPlanThatDiffers();
   return RunSeed(seed, false, FocusNamed(focus)).failure;

@@ -61,7 +61,7 @@ void LateDevice::HandOver(Queue queue, Pending work) {
   line.copies.push_back(std::move(work));
 }
 
-std::byte* LateDevice::Alloc(size_t length_bytes, CommonsKey* key) {
+std::byte* LateDevice::Alloc(size_t length_bytes, IpcKey* key) {
   if (length_bytes > memory_left_) return nullptr;
   memory_left_ -= length_bytes;
   memory_.push_back(std::make_unique_for_overwrite<std::byte[]>(length_bytes));
@@ -70,7 +70,7 @@ std::byte* LateDevice::Alloc(size_t length_bytes, CommonsKey* key) {
   return address;
 }
 
-std::byte* LateDevice::Open(const CommonsKey& key) {
+std::byte* LateDevice::Open(const IpcKey& key) {
   if (!opens_) return nullptr;
   std::byte* address;
   std::memcpy(&address, key.bytes, sizeof(address));

@@ -14,12 +14,12 @@
 
 #include "core/base/clock.h"
 #include "core/base/rng.h"
-#include "core/device/commons.h"
 #include "core/device/device.h"
+#include "core/device/ipc_memory.h"
 
 namespace covey {
 
-class LateDevice final : public Device, public Commons {
+class LateDevice final : public Device, public IpcMemory {
  public:
   // A copy takes up to `longest`.
   LateDevice(Clock* clock, uint64_t seed, Time longest)
@@ -70,15 +70,15 @@ class LateDevice final : public Device, public Commons {
   // Whoever the copies were for is gone with its memory.
   void Drain() override { queues_ = {}; }
   std::string Failure() override { return failed_ ? "it has fallen off the bus" : ""; }
-  Circuits* circuits() override { return circuits_; }
-  void SetCircuits(Circuits* circuits) { circuits_ = circuits; }
+  Communicators* communicators() override { return communicators_; }
+  void SetCommunicators(Communicators* communicators) { communicators_ = communicators; }
 
-  Commons* commons() override { return shares_ ? this : nullptr; }
+  IpcMemory* ipc_memory() override { return shares_ ? this : nullptr; }
   size_t SlabBytes() const override { return 16 << 10; }
-  std::byte* Alloc(size_t length_bytes, CommonsKey* key) override;
+  std::byte* Alloc(size_t length_bytes, IpcKey* key) override;
   // Peers that are late may still be at work on it.
   void Free(std::byte*) override {}
-  std::byte* Open(const CommonsKey& key) override;
+  std::byte* Open(const IpcKey& key) override;
   void Close(std::byte*) override {}
   bool Reduce(Queue queue, const Reduction& reduction, std::span<const std::byte* const> inputs,
               std::span<std::byte* const> outputs, size_t count_elems) override;
@@ -127,7 +127,7 @@ class LateDevice final : public Device, public Commons {
   bool opens_ = false;
   size_t memory_left_ = 0;
   std::vector<std::unique_ptr<std::byte[]>> memory_;
-  Circuits* circuits_ = nullptr;
+  Communicators* communicators_ = nullptr;
 };
 
 }  // namespace covey

@@ -57,7 +57,7 @@ PairCodec PairSwarm::Codec() const {
   PairCodec chosen;
   CodecText read;
   if (codec.empty() || !ReadCodecText(codec, CodecUse::kPairs, &read).ok()) return chosen;
-  chosen.codec = FindNearCodec(read.name);
+  chosen.codec = FindReferenceCodec(read.name);
   chosen.values = read.values;
   if (chosen.codec == nullptr && !ParseCodec(read.text, &chosen.alone).ok()) return {};
   return chosen;

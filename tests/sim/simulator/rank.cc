@@ -376,9 +376,9 @@ void SimRank::CheckRest() {
   const auto is_proposed = [](const Stream& s) {
     return s.proposed_slot_bytes != 0 && s.proposed_block != Transport::kNoOffset;
   };
-  const Ferry* ferry = runtime_->executor().ferry(DeviceType::kFake);
-  size_t channels = ferry->rooms().arena_slabs();
-  if (ferry->common() != nullptr) channels += ferry->common()->slabs();
+  const DeviceTransfers* transfers = runtime_->executor().transfers(DeviceType::kFake);
+  size_t channels = transfers->pinned_buffers().arena_slabs();
+  if (transfers->ipc_buffers() != nullptr) channels += transfers->ipc_buffers()->slabs();
   for (const auto& stream : runtime_->negotiator().streams())
     channels += (stream->channel.Exists() ? 1 : 0) + (is_proposed(*stream) ? 1 : 0);
   runtime_->negotiator().ForEachCarrier([&](const Stream& carrier) {

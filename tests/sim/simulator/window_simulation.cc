@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/base/rng.h"
-#include "core/transport/window.h"
+#include "core/transport/seqlock.h"
 
 namespace covey {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 constexpr int kLooks = 40;
 
 // Words that let somebody else go on before each of them.
-class LateWords final : public SharedWords {
+class LateWords final : public SharedAtomics {
  public:
   std::function<void()> before;
 
@@ -33,7 +33,7 @@ class LateWords final : public SharedWords {
 
 // Writes `version` to every element, one in each step.
 struct Owner {
-  explicit Owner(Rng* rng, std::vector<uint64_t>* memory, Window window)
+  explicit Owner(Rng* rng, std::vector<uint64_t>* memory, SeqLock window)
       : rng(rng), memory(memory), window(window) {}
 
   void Step() {
@@ -58,16 +58,16 @@ struct Owner {
 
   Rng* rng;
   std::vector<uint64_t>* memory;
-  Window window;
+  SeqLock window;
   uint64_t version = 0;
   int at = -1;  // the element that comes; -1: it changes nothing
   bool is_closed = false, is_stopped = false;
 };
 
-std::string Judge(Window::Found found, uint64_t version, const std::vector<uint64_t>& copy,
+std::string Judge(SeqLock::Found found, uint64_t version, const std::vector<uint64_t>& copy,
                   uint64_t before, bool was_closed) {
-  if (was_closed && found != Window::Found::kClosed) return "what was closed is seen";
-  if (found != Window::Found::kWhole) return "";
+  if (was_closed && found != SeqLock::Found::kClosed) return "what was closed is seen";
+  if (found != SeqLock::Found::kWhole) return "";
   if (version < before) return "an older version than had ended";
   for (const uint64_t element : copy)
     if (element != version)
@@ -85,13 +85,13 @@ WindowVerdict RunWindows(uint64_t seed) {
   verdict.swarm = std::to_string(elements) + " elements, pace " + std::to_string(pace);
   std::vector<uint64_t> words(7, 0), memory(elements), copy(elements);
   LateWords own, late;
-  Owner owner(&rng, &memory, Window(words.data(), &own));
-  const Window::Span spans[] = {{0, first * 8}, {first * 8, (elements - first) * 8}};
+  Owner owner(&rng, &memory, SeqLock(words.data(), &own));
+  const SeqLock::Span spans[] = {{0, first * 8}, {first * 8, (elements - first) * 8}};
   owner.window.Open(spans);
   late.before = [&] {
     for (uint64_t steps = rng.Below(pace); steps > 0; --steps) owner.Step();
   };
-  const Window looker(words.data(), &late);
+  const SeqLock looker(words.data(), &late);
   for (int look = 0; look < kLooks && verdict.failure.empty(); ++look) {
     if (owner.is_stopped && rng.Below(4) == 0) owner.is_stopped = false, ++verdict.stopped;
     void* const to[] = {copy.data(), copy.data() + first};
@@ -99,13 +99,13 @@ WindowVerdict RunWindows(uint64_t seed) {
     const uint64_t before = owner.version;
     const bool was_closed = owner.is_closed;
     uint64_t version = 0;
-    const Window::Found found =
+    const SeqLock::Found found =
         looker.Look(reinterpret_cast<const std::byte*>(memory.data()), to, lengths, &version);
     verdict.failure = Judge(found, version, copy, before, was_closed);
-    verdict.whole += found == Window::Found::kWhole ? 1 : 0;
-    verdict.changing += found == Window::Found::kChanging ? 1 : 0;
-    verdict.nothing += found == Window::Found::kNothing ? 1 : 0;
-    verdict.closed += found == Window::Found::kClosed ? 1 : 0;
+    verdict.whole += found == SeqLock::Found::kWhole ? 1 : 0;
+    verdict.changing += found == SeqLock::Found::kChanging ? 1 : 0;
+    verdict.nothing += found == SeqLock::Found::kNothing ? 1 : 0;
+    verdict.closed += found == SeqLock::Found::kClosed ? 1 : 0;
     verdict.hash = verdict.hash * 31 + version * 7 + static_cast<uint64_t>(found);
   }
   return verdict;

@@ -1,4 +1,4 @@
-// Windows (core/transport/window.h): an owner that changes its memory element by element, is
+// Windows (core/transport/seqlock.h): an owner that changes its memory element by element, is
 // stopped anywhere, changes on, or closes; and one who looks, at any moment of that.
 //
 // The owner goes on whenever the looker touches a word, so between any two of them it may have done

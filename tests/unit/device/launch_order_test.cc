@@ -1,7 +1,7 @@
 // Goal: any two ranks launch what both take part in in one order, nobody waits for what not all
 // have begun, and a turn is given once.
 // Method: two or three orders by hand, as their exchanges' members would call them. Random ones:
-// tests/sim/circuits_test.
+// tests/sim/communicators_test.
 #include "core/device/launch_order.h"
 
 #include <gtest/gtest.h>

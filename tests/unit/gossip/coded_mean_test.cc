@@ -23,7 +23,7 @@ constexpr size_t kCount = 300;
 class TwoModels {
  public:
   explicit TwoModels(int64_t bits = 8, size_t count = kCount)
-      : TwoModels({.codec = FindNearCodec("lattice"), .values = {bits}}, count) {}
+      : TwoModels({.codec = FindReferenceCodec("lattice"), .values = {bits}}, count) {}
   TwoModels(const PairCodec& codec, size_t count)
       : layout_(std::vector<RoundSpan>{{DType::kF32, count}, {DType::kF64, 3}}, 1 << 20),
         mean_(codec, &layout_, &BestKernels()) {

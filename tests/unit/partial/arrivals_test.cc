@@ -33,7 +33,7 @@ class ArrivalsTest : public testing::Test {
   static constexpr RoundSpan kSpans[1] = {{DType::kF32, 1}};
   InprocNetwork network_;
   RoundMemory memory_;
-  SharedWords* words_;
+  SharedAtomics* words_;
   Arrivals arrivals_;
 };
 
@@ -180,7 +180,7 @@ class SlowModelTest : public testing::Test {
   static constexpr RoundSpan kSpans[1] = {{DType::kF32, 1}};
   InprocNetwork network_;
   RoundMemory memory_;
-  SharedWords* words_;
+  SharedAtomics* words_;
   Arrivals arrivals_;
   uint64_t version_ = 0;
   Time now_ = 1000;

@@ -76,15 +76,15 @@ inline std::vector<Problem> InEveryMemory(const Algorithm& algorithm, Problem pr
        {std::pair{false, false}, std::pair{true, false}, std::pair{false, true}}) {
     problem.all_arena = arena;
     problem.all_readable = readable;
-    problem.late.clear();
+    problem.unstaged.clear();
     if (!CanDo(algorithm, problem)) continue;
     problems.push_back(problem);
     if (!Reduces(problem.kind) || algorithm.codes || problem.size > 6) continue;
     for (const bool all : {true, false}) {
       if (arena && !all) continue;
-      for (int32_t j = 0; j < problem.size; ++j) problem.late.push_back(all || j % 2 == 1);
+      for (int32_t j = 0; j < problem.size; ++j) problem.unstaged.push_back(all || j % 2 == 1);
       problems.push_back(problem);
-      problem.late.clear();
+      problem.unstaged.clear();
     }
   }
   return problems;
@@ -105,7 +105,7 @@ inline std::vector<Problem> SmallProblems(const Algorithm& algorithm) {
       std::vector<Problem> fitting =
           InEveryMemory(algorithm, MakeProblem(algorithm.kind, size, length_bytes, 16384));
       // A first segment that comes late comes whole, also the part that nobody needs.
-      std::erase_if(fitting, [](const Problem& p) { return !p.late.empty(); });
+      std::erase_if(fitting, [](const Problem& p) { return !p.unstaged.empty(); });
       if (!fitting.empty()) problems.push_back(fitting.back());
       const Problem mirrored =
           Mirrored(algorithm, MakeProblem(algorithm.kind, size, length_bytes, 16384));

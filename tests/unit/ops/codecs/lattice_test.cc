@@ -190,7 +190,7 @@ TEST(LatticeTest, EveryInstructionSetMakesTheSameBits) {
 // Two models that come nearer: the step follows them, and a sudden distance is caught up with.
 TEST(LatticeTest, TheStepFollowsTheDistance) {
   const LatticeForm form{.bits = 8, .chunk_elems = 256};
-  NearStep step(form.Reach(1));
+  ReferenceStep step(form.Reach(1));
   const std::vector<float> x = Drawn(256, kSeed);
   std::vector<float> decoded(256);
   int wrong = 0;
@@ -199,7 +199,7 @@ TEST(LatticeTest, TheStepFollowsTheDistance) {
     std::vector<float> y = x;
     for (float& one : y) one += static_cast<float>((2 * Uniform(&rng) - 1) * apart);
     const std::vector<std::byte> bytes = Encoded(form, x, seed, step.step());
-    const NearChunk chunk = DecodeLattice(BestKernels(), form, bytes.data(), y, 0, decoded);
+    const ReferenceChunk chunk = DecodeLattice(BestKernels(), form, bytes.data(), y, 0, decoded);
     wrong += chunk.is_right ? 0 : 1;
     double whole = 0;  // as it is seen when they are sent whole
     for (size_t i = 0; i < x.size(); ++i)

@@ -1,4 +1,4 @@
-// Goal: the contract of core/transport/words.h holds for words that threads share.
+// Goal: the contract of core/transport/shared_atomics.h holds for words that threads share.
 // Method: counts that every lost exchange would change; and sleepers that must wake.
 #include "ops/transports/shm_words.h"
 

@@ -1,0 +1,52 @@
+// The memory of rounds (core/partial/memory.h) for one process alone: zero until it is written, and
+// pages that are not cost nothing. One thread.
+#ifndef COVEY_CORE_REPLICATED_PRIVATE_ATOMICS_H_
+#define COVEY_CORE_REPLICATED_PRIVATE_ATOMICS_H_
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "core/partial/memory.h"
+#include "core/transport/shared_atomics.h"
+
+namespace covey {
+
+class PrivateAtomics final : public SharedAtomics {
+ public:
+  uint64_t Load(const uint64_t* word) override { return *word; }
+  void Store(uint64_t* word, uint64_t value) override { *word = value; }
+  bool CompareExchange(uint64_t* word, uint64_t expected, uint64_t desired) override {
+    if (*word != expected) return false;
+    *word = desired;
+    return true;
+  }
+  uint32_t Ticket(const uint64_t*) override { return 0; }
+  void Sleep(uint64_t*, uint32_t, Time) override {}
+  void Ring(uint64_t*) override {}
+};
+
+// The blocks of all members.
+class PrivateBlocks {
+ public:
+  // Maps them into `memory`, which it outlives.
+  explicit PrivateBlocks(RoundMemory* memory) {
+    std::vector<std::byte*> blocks;
+    for (int32_t i = 0; i < memory->size(); ++i) {
+      blocks_.emplace_back(std::calloc(1, memory->BlockBytes(i) + kLine));
+      const auto at = reinterpret_cast<uintptr_t>(blocks_.back().get());
+      blocks.push_back(reinterpret_cast<std::byte*>((at + kLine - 1) / kLine * kLine));
+    }
+    memory->Map(std::move(blocks));
+  }
+
+ private:
+  static constexpr size_t kLine = 64;
+  struct Free {
+    void operator()(void* block) const { std::free(block); }
+  };
+  std::vector<std::unique_ptr<void, Free>> blocks_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_REPLICATED_PRIVATE_ATOMICS_H_

@@ -1,0 +1,68 @@
+// A window: memory that its rank changes in place while others copy it, alone and at any time.
+//
+// Nobody waits. A word says whether the memory is being changed; who copies looks at it before and
+// after. So a copy that is told to be whole is what lay there at one moment, and one is not made
+// while the owner is at it, also when that was stopped there.
+//
+//   sequence    event           sequence after
+//   0, even     BeginChange     the next odd one
+//   odd         BeginChange     the same: it has ended badly, and changes on
+//   any         EndChange       the next even one; before it the version
+//   any         Close           kClosed, for ever
+//
+// (A lock of sequences, as C. Lameter has it in the Linux kernel: readers of one writer's data that
+// never write. The word takes no value twice.)
+//
+// The words lie in the owner's region, those of its spans behind them:
+//   sequence, version, count of spans, then offset and length in bytes of each
+//
+// One thread of the owner changes; any thread of any rank looks. No state but the memory.
+#ifndef COVEY_CORE_TRANSPORT_SEQLOCK_H_
+#define COVEY_CORE_TRANSPORT_SEQLOCK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/transport/shared_atomics.h"
+
+namespace covey {
+
+class SeqLock {
+ public:
+  struct Span {
+    uint64_t offset;  // in the owner's region
+    uint64_t length_bytes;
+  };
+  enum class Found : uint8_t {
+    kWhole,     // it was copied, and is of one moment
+    kNothing,   // nothing was there yet, or it has other spans than were asked for
+    kChanging,  // it was being changed, or has been while it was copied
+    kClosed,
+  };
+
+  static size_t LengthBytes(size_t spans) { return sizeof(uint64_t) * (3 + 2 * spans); }
+
+  // `at` is where its words lie here, zero at first; both outlive it.
+  SeqLock(uint64_t* at, SharedAtomics* words) : at_(at), words_(words) {}
+
+  // The owner: which memory it is about. Once, before anything else.
+  void Open(std::span<const Span> spans);
+  void BeginChange();
+  void EndChange(uint64_t version);
+  void Close();
+
+  // Anybody: copies span i to to[i], lengths_bytes[i] bytes; the owner's region begins at `base`.
+  // None: only looks. *version, unless nothing was found, is the one that EndChange was told.
+  Found Look(const std::byte* base, std::span<void* const> to,
+             std::span<const uint64_t> lengths_bytes, uint64_t* version) const;
+
+ private:
+  static constexpr uint64_t kClosed = ~uint64_t{0};
+
+  uint64_t* at_;
+  SharedAtomics* words_;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_TRANSPORT_SEQLOCK_H_
