@@ -39,7 +39,7 @@ CODE_MUTANTS = {
         "*/WakeupsTest.OfAWaiter*/np3",
     ),
     "engine_stop_is_looked_for_first": (["core/engine/engine.cc"], "*/EngineStopTest.*"),
-    "pair_meeting_rings_nobody": (["core/gossip/pairs.cc"], "*/PairsTest.*"),
+    "pair_meeting_rings_nobody": (["core/gossip/gossip.cc"], "*/PairsTest.*"),
     "queue_callback_comes_again": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),
     "queue_failed_is_released_unseen": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),
     "queue_handle_has_no_generation": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),

@@ -1,4 +1,4 @@
-// The C API over core/gossip/pairs_port.h: checks, translates, and agrees on what is opened.
+// The C API over core/gossip/gossip_port.h: checks, translates, and agrees on what is opened.
 #include <algorithm>
 
 #include "core/api/c_api.h"
@@ -19,11 +19,11 @@ Status NoneOf(const Use& use) {
 }
 
 // Null: NoneOf says why.
-PairsPort* FindPairs(const Use& use, covey_pairs number) {
+GossipPort* FindPairs(const Use& use, covey_pairs number) {
   return use.get() == nullptr ? nullptr : use->pairs().Find(number);
 }
 
-Status CheckModel(const PairsPort& port, const void* const* spans) {
+Status CheckModel(const GossipPort& port, const void* const* spans) {
   const size_t count = port.layout().offsets_bytes().size();
   const bool complete =
       spans != nullptr && std::none_of(spans, spans + count, [](const void* at) { return !at; });
@@ -71,8 +71,8 @@ Status CheckIsCodable(const covey_pairs_config& config, const std::string& metho
                                  "leave out codec");
 }
 
-PairsPort::Bundle BundleOf(const Use& use, const covey_pairs_config& config, const Group& group,
-                           const Rules& rules) {
+GossipPort::Bundle BundleOf(const Use& use, const covey_pairs_config& config, const Group& group,
+                            const Rules& rules) {
   const MethodPairs& pairs = rules.pairs;
   return {.name = config.name,
           .layout = LayoutOf({config.num_spans, config.dtypes, config.counts}),
@@ -81,7 +81,7 @@ PairsPort::Bundle BundleOf(const Use& use, const covey_pairs_config& config, con
                    .all_begin = pairs.all_begin,
                    .local_steps = pairs.local_steps,
                    .is_random = pairs.is_random,
-                   .of_copies = pairs.of_copies},
+                   .non_blocking = pairs.of_copies},
           .codec = rules.codec,
           .max_wait = pairs.max_wait.time,
           .longest_sleep = use->waiting().longest_sleep,
@@ -106,7 +106,7 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_pairs_config* co
   mine.text =
       "method " + mine.text + ", " + TextOf({config->num_spans, config->dtypes, config->counts});
   auto port =
-      std::make_unique<PairsPort>(BundleOf(use, *config, *group, rules), group, &use->transport());
+      std::make_unique<GossipPort>(BundleOf(use, *config, *group, rules), group, &use->transport());
   RETURN_IF_ERROR(CheckModel(*port, spans));
   const std::string what = std::string("pairs '") + config->name + "'";
   const size_t limit_bytes = use->config().memory_limit;
@@ -124,11 +124,11 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_pairs_config* co
   return Status::Ok();
 }
 
-Status StepOf(PairsPort* port, void* const* spans, covey_pairs_met* met) {
+Status StepOf(GossipPort* port, void* const* spans, covey_pairs_met* met) {
   if (met != nullptr && met->struct_size != sizeof(*met))
     return Status::InvalidArgument("struct_size is not that of covey_pairs_met");
   RETURN_IF_ERROR(CheckModel(*port, spans));
-  const PairsPort::Met known = port->Step({spans, port->layout().offsets_bytes().size()});
+  const GossipPort::Met known = port->Step({spans, port->layout().offsets_bytes().size()});
   if (met == nullptr) return Status::Ok();
   const auto& members = port->group().members;
   met->partner = known.partner < 0 ? -1 : ToInt(members[static_cast<size_t>(known.partner)]);
@@ -136,7 +136,7 @@ Status StepOf(PairsPort* port, void* const* spans, covey_pairs_met* met) {
   return Status::Ok();
 }
 
-Status LookAt(PairsPort* port, int32_t rank, void* const* spans, int32_t* whole) {
+Status LookAt(GossipPort* port, int32_t rank, void* const* spans, int32_t* whole) {
   RETURN_IF_ERROR(CheckModel(*port, spans));
   const auto& members = port->group().members;
   const auto found = std::find(members.begin(), members.end(), Rank{rank});
@@ -153,11 +153,11 @@ Status LookAt(PairsPort* port, int32_t rank, void* const* spans, int32_t* whole)
 struct Epoch {
   void* const* spans;
   int64_t timeout_ns;
-  Status (PairsPort::*end)(std::span<void* const> model, Time deadline);
+  Status (GossipPort::*end)(std::span<void* const> model, Time deadline);
 };
 
 Status EndEpoch(const Use& use, covey_pairs number, const Epoch& of) {
-  PairsPort* port = FindPairs(use, number);
+  GossipPort* port = FindPairs(use, number);
   if (port == nullptr) return NoneOf(use);
   RETURN_IF_ERROR(CheckModel(*port, of.spans));
   const Time deadline = of.timeout_ns < 0 ? kNever : MonotonicNow() + of.timeout_ns;
@@ -167,8 +167,8 @@ Status EndEpoch(const Use& use, covey_pairs number, const Epoch& of) {
 }  // namespace
 }  // namespace covey
 
+using covey::GossipPort;
 using covey::OrDefault;
-using covey::PairsPort;
 using covey::Report;
 using covey::Use;
 
@@ -183,7 +183,7 @@ covey_code covey_pairs_open(covey_runtime* runtime, const covey_pairs_config* co
 covey_code covey_pairs_step(covey_runtime* runtime, covey_pairs pairs, void* const* spans,
                             covey_pairs_met* met, covey_error* error) {
   const Use use(OrDefault(runtime));
-  PairsPort* port = covey::FindPairs(use, pairs);
+  GossipPort* port = covey::FindPairs(use, pairs);
   if (port == nullptr) return Report(covey::NoneOf(use), error);
   return Report(covey::StepOf(port, spans, met), error);
 }
@@ -191,7 +191,7 @@ covey_code covey_pairs_step(covey_runtime* runtime, covey_pairs pairs, void* con
 covey_code covey_pairs_look(covey_runtime* runtime, covey_pairs pairs, int32_t rank,
                             void* const* spans, int32_t* whole, covey_error* error) {
   const Use use(OrDefault(runtime));
-  PairsPort* port = covey::FindPairs(use, pairs);
+  GossipPort* port = covey::FindPairs(use, pairs);
   if (port == nullptr) return Report(covey::NoneOf(use), error);
   return Report(covey::LookAt(port, rank, spans, whole), error);
 }
@@ -199,13 +199,13 @@ covey_code covey_pairs_look(covey_runtime* runtime, covey_pairs pairs, int32_t r
 covey_code covey_pairs_finish(covey_runtime* runtime, covey_pairs pairs, void* const* spans,
                               int64_t timeout_ns, covey_error* error) {
   const Use use(OrDefault(runtime));
-  return Report(covey::EndEpoch(use, pairs, {spans, timeout_ns, &PairsPort::Finish}), error);
+  return Report(covey::EndEpoch(use, pairs, {spans, timeout_ns, &GossipPort::Finish}), error);
 }
 
 covey_code covey_pairs_settle(covey_runtime* runtime, covey_pairs pairs, void* const* spans,
                               int64_t timeout_ns, covey_error* error) {
   const Use use(OrDefault(runtime));
-  return Report(covey::EndEpoch(use, pairs, {spans, timeout_ns, &PairsPort::Settle}), error);
+  return Report(covey::EndEpoch(use, pairs, {spans, timeout_ns, &GossipPort::Settle}), error);
 }
 
 void covey_pairs_close(covey_runtime* runtime, covey_pairs pairs) {

@@ -227,7 +227,7 @@ void Session::SweepRounds() {
     engine_->WithProgressLock([&] { rounds->Part(&runtime_->channels()); });
     for (uint64_t offset : rounds->Blocks()) FreeBlock(offset);
   }
-  for (const std::unique_ptr<PairsPort>& pairs : pairs_.TakeUnused()) FreeBlock(pairs->offset());
+  for (const std::unique_ptr<GossipPort>& pairs : pairs_.TakeUnused()) FreeBlock(pairs->offset());
 }
 
 Status Session::StartTimeline(const std::string& path) {
@@ -309,10 +309,10 @@ std::string Session::StatsJson() {
   Field(&json, "round_dropped", rounds.dropped);
   Field(&json, "round_snapshots", rounds.snapshots);
   Field(&json, "round_waited_ns", rounds.waited_ns);
-  const CodedCounters coded = pairs_.Sum();
-  Field(&json, "pair_decoded", coded.decoded);
-  Field(&json, "pair_repaired", coded.repaired);
-  Field(&json, "pair_bytes", coded.bytes);
+  const QuantizedCounters quantized = pairs_.Sum();
+  Field(&json, "pair_decoded", quantized.decoded);
+  Field(&json, "pair_repaired", quantized.repaired);
+  Field(&json, "pair_bytes", quantized.bytes);
   Field(&json, "in_flight", queue_.in_flight());
   Field(&json, "polls_network", transport_->PollsNetwork() ? 1 : 0);
   return json + "}";

@@ -19,7 +19,7 @@
 #include "core/base/log.h"
 #include "core/device/device.h"
 #include "core/engine/tensor_queue.h"
-#include "core/gossip/pairs_port.h"
+#include "core/gossip/gossip_port.h"
 #include "core/partial/rounds_port.h"
 #include "core/transport/transport.h"
 
@@ -69,7 +69,7 @@ class Session {
   RoundsPort::Counters RoundCounters() { return rounds_.Sum(); }
   void CloseRounds(uint64_t number);
   // Their blocks are had and go back like those of rounds.
-  HandleTable<PairsPort>& pairs() { return pairs_; }
+  HandleTable<GossipPort>& pairs() { return pairs_; }
 
   Status StartTimeline(const std::string& path);
   void StopTimeline();
@@ -106,7 +106,7 @@ class Session {
   std::map<uint64_t, std::unique_ptr<Group>> groups_;  // protected by mutex_; never shrinks
   uint64_t channels_ = 0;                              // protected by mutex_
   HandleTable<RoundsPort> rounds_;
-  HandleTable<PairsPort> pairs_;
+  HandleTable<GossipPort> pairs_;
 };
 
 }  // namespace covey

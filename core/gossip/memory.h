@@ -9,7 +9,7 @@
 //                    of both as it found them, and the buffers with what each has then (two with a
 //                    codec, else one: their mean)
 //     bell           of member 0: rung when somebody finishes, or has met
-//     end word       of member 0; anybody, by CAS                 see EndWord
+//     epoch barrier  of member 0; anybody, by CAS                 see EpochBarrier
 //     left words     [size] member j writes word j of all blocks, once it touches none any more
 //     buffers        [kPairBuffers] the owner: one model each (RoundLayout)
 //
@@ -61,7 +61,7 @@ enum class MemberState : uint8_t {
   kFinished = 1,  // its model changes by others' exchanges only
   kMet = 2,       // it has read what all had when all had finished
   kDead = 3,      // in the middle of an epoch; for ever
-  kLeaves = 4,    // it had finished, and would rather train on: the end word says whether it may
+  kLeaves = 4,    // it had finished, and would rather train on: the barrier says whether it may
 };
 struct MemberWord {
   MemberState state = MemberState::kRuns;
@@ -74,9 +74,9 @@ struct MemberWord {
 };
 
 // Whether an epoch has ended: all that are not dead had finished, at one moment; from then on
-// nobody of them leaves it or is buried. Who trains on after all counts itself here before it
+// nobody of them leaves it or is marked dead. Who trains on after all counts itself here before it
 // does, so that who has looked at the members before it does not end the epoch.
-struct EndWord {
+struct EpochBarrier {
   bool is_over = false;
   uint64_t left = 0;  // how many have left, in this epoch and those before
   uint64_t epoch = 0;
@@ -84,7 +84,7 @@ struct EndWord {
   // A later one begins once it has ended.
   bool HasEnded(uint64_t which) const { return epoch > which || (epoch == which && is_over); }
   uint64_t Word() const { return epoch << 32 | left << 1 | uint64_t{is_over}; }
-  static EndWord Of(uint64_t word) {
+  static EpochBarrier Of(uint64_t word) {
     return {.is_over = (word & 1) != 0, .left = word >> 1 & 0x7fffffff, .epoch = word >> 32};
   }
 };
@@ -127,7 +127,7 @@ class PairMemory {
   // Its three words: partner and buffers, both model words.
   uint64_t* RecordAt(int32_t i, size_t number) const { return RecordWordAt(i) + 1 + number; }
   uint64_t* BellAt() const { return At(0, 3 * kLine); }
-  uint64_t* EndAt() const { return BellAt() + 1; }
+  uint64_t* BarrierAt() const { return BellAt() + 1; }
   uint64_t* LeftAt(int32_t of, int32_t by) const {
     return At(of, 4 * kLine) + static_cast<size_t>(by);
   }

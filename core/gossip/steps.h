@@ -1,9 +1,9 @@
-// When a rank hands in what it has learnt, and whom it averages with then: some steps of its own,
+// When a rank pushes what it has learnt, and whom it averages with then: some steps of its own,
 // then one of two forms, in neither of which it waits for anybody.
 //
 //   form        what is averaged with the partner         its steps since then
 //   blocking    its model, with the steps just done       none are left
-//   copies      what both handed in last (SwarmSGD's      are added to the mean, and handed in, for
+//   copies      what both pushed last (SwarmSGD's         are added to the mean, and pushed, for
 //               communication copies Y; not blocking)     whoever averages with it next
 //
 // The partner's own steps, wherever it is in them, are as they were in both: X - B does not change.
@@ -17,24 +17,24 @@
 #include <span>
 
 #include "core/base/rng.h"
-#include "core/gossip/pairs.h"
+#include "core/gossip/gossip.h"
 #include "core/plan/topology.h"
 
 namespace covey {
 
 // The same on all ranks.
 struct PairRule {
-  Topology topology;        // that gives pairs; its seed is that of random numbers of steps too
-  bool all_begin = true;    // else of each pair the one that IsFirst says
-  int64_t local_steps = 1;  // of a rank between what it hands in
-  bool is_random = false;   // these are a mean: geometrically distributed, each rank's by itself
-  bool of_copies = false;   // the second form
+  Topology topology;          // that gives pairs; its seed is that of random numbers of steps too
+  bool all_begin = true;      // else of each pair the one that IsFirst says
+  int64_t local_steps = 1;    // of a rank between what it pushes
+  bool is_random = false;     // these are a mean: geometrically distributed, each rank's by itself
+  bool non_blocking = false;  // the second form
 };
 
 // Counts a rank's own steps.
-class PairTurns {
+class LocalSteps {
  public:
-  PairTurns(int32_t self, const PairRule& rule);
+  LocalSteps(int32_t self, const PairRule& rule);
 
   // One more is over: whether it was the last.
   bool IsLast();
@@ -49,7 +49,7 @@ class PairTurns {
   int64_t left_ = 0;  // 0: not drawn yet
 };
 
-class PairSteps {
+class GossipSteps {
  public:
   // What a step has done: nothing while its local steps are not over.
   struct Met {
@@ -57,22 +57,22 @@ class PairSteps {
     bool merged = false;   // others had averaged with this rank since its last step
   };
 
-  // `pairs` outlives it, and has begun when it is used.
-  PairSteps(int32_t self, const PairRule& rule, Pairs* pairs)
-      : self_(self), rule_(rule), turns_(self, rule), pairs_(pairs) {}
+  // `gossip` outlives it, and has begun when it is used.
+  GossipSteps(int32_t self, const PairRule& rule, Gossip* gossip)
+      : self_(self), rule_(rule), local_steps_(self, rule), gossip_(gossip) {}
 
   // `model` has become what it is by one step of this rank; it is what this rank has then.
   Met Step(std::span<void* const> model);
   // Hands in what steps that are not the last of theirs have brought, and begins anew.
-  void HandIn(std::span<void* const> model);
+  void PushDelta(std::span<void* const> model);
 
  private:
   int32_t Average(std::span<void* const> model);
 
   int32_t self_;
   PairRule rule_;
-  PairTurns turns_;
-  Pairs* pairs_;
+  LocalSteps local_steps_;
+  Gossip* gossip_;
   uint64_t round_ = 0;  // of the topology: the next one of this rank
 };
 

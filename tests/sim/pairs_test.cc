@@ -24,7 +24,7 @@ TEST(PairsTest, EverythingHolds) {
             {"merged", &V::merged},
             {"exchanges", &V::exchanges},
             {"busy", &V::busy},
-            {"without room", &V::no_room, 0},
+            {"without buffers", &V::no_buffers, 0},
             {"absent", &V::absent},
             {"batches of local steps", &V::batches},
             {"undecided", &V::undecided},

@@ -12,7 +12,7 @@ constexpr int kBatches = 600;
 
 std::vector<int> Drawn(int32_t rank, const PairRule& rule) {
   std::vector<int> drawn;
-  PairTurns turns(rank, rule);
+  LocalSteps turns(rank, rule);
   for (int i = 0; i < kBatches; ++i) {
     int steps = 1;
     while (!turns.IsLast()) ++steps;

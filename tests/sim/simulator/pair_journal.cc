@@ -84,7 +84,7 @@ void PairJournal::OnChange(const std::vector<Model>& now, const std::vector<int3
       Count(*ModelOf(changed[0]), -1);
       Count(own_[i], 1);
     } else if (progress_[i].empty()) {
-      Fail("1: rank " + std::to_string(i) + " has changed its model, and had nothing to hand in");
+      Fail("1: rank " + std::to_string(i) + " has changed its model, and had nothing to push");
     } else {
       ++updates;
       for (size_t e = 0; e < expected_.size(); ++e) expected_[e] += progress_[i][e];
@@ -110,9 +110,9 @@ void PairJournal::CheckMean(const std::vector<Model>& now, int32_t a, int32_t b)
              : one.place != other.place)
     return Fail("1: ranks " + std::to_string(a) + " and " + std::to_string(b) +
                 " have changed at once, and not by one exchange");
-  if (HasHandedIn(one.place.first) == of_copies_)
-    Fail("7: rank " + std::to_string(one.place.first) + (of_copies_ ? " averages" : " keeps back") +
-         " the steps it has just done");
+  if (HasPushed(one.place.first) == non_blocking_)
+    Fail("7: rank " + std::to_string(one.place.first) +
+         (non_blocking_ ? " averages" : " keeps back") + " the steps it has just done");
   const Bytes* before_a = ModelOf(a);
   const Bytes* before_b = ModelOf(b);
   if (before_a == nullptr || before_b == nullptr) return Fail("1: who has not begun was averaged");
@@ -193,7 +193,7 @@ void PairJournal::OnTaken(int32_t rank, const Bytes& model) {
   if (!IsEqual(model, own_[static_cast<size_t>(rank)]))
     Fail("4: rank " + std::to_string(rank) + " trains on something else than it has published");
   if (!progress_[static_cast<size_t>(rank)].empty())
-    Fail("1: rank " + std::to_string(rank) + " has handed in what is in no model");
+    Fail("1: rank " + std::to_string(rank) + " has pushed what is in no model");
 }
 
 void PairJournal::OnGoOn(int32_t rank) { goes_on_[static_cast<size_t>(rank)] = true; }

@@ -27,9 +27,9 @@ class PairJournal {
   // once.
   void OnProgress(int32_t rank, const std::vector<double>& progress);
   // Nothing is left of that.
-  bool HasHandedIn(int32_t rank) const { return progress_[static_cast<size_t>(rank)].empty(); }
-  // Who begins an exchange has handed in nothing since its last steps; else all.
-  void ExpectCopies() { of_copies_ = true; }
+  bool HasPushed(int32_t rank) const { return progress_[static_cast<size_t>(rank)].empty(); }
+  // Who begins an exchange has pushed nothing since its last steps; else all.
+  void ExpectCopies() { non_blocking_ = true; }
   // Exchanges have a codec: how far from the mean the results may be of the one that a rank has
   // begun last; 0: they are the mean, bit for bit.
   // `keeps_equal`: a number that is equal in both stays, whatever lies beside it.
@@ -46,7 +46,7 @@ class PairJournal {
   void CheckMeanOfAll(const Bytes& model);
   // All that take the mean at the end of an epoch take the same.
   void CheckMeanOfEpoch(int32_t rank, int epoch, const Bytes& mean);
-  // `model` is what the rank has `taken`, with its progress that was not handed in.
+  // `model` is what the rank has `taken`, with its progress that was not pushed.
   void CheckProgress(int32_t rank, const Bytes& taken, const Bytes& model);
   void CheckOwn(int32_t rank, const Bytes& model);
 
@@ -82,8 +82,8 @@ class PairJournal {
   std::vector<Model> models_;                  // as of the last look
   std::map<Place, Bytes> held_;                // what words name, as it was when the first did
   std::vector<double> expected_;               // the sum of all models, by element
-  std::vector<std::vector<double>> progress_;  // of whoever hands in, by rank; else empty
-  bool of_copies_ = false;
+  std::vector<std::vector<double>> progress_;  // of whoever pushes, by rank; else empty
+  bool non_blocking_ = false;
   std::function<double(size_t rank)> error_;  // empty: no codec
   bool keeps_equal_ = false;
   std::vector<bool> goes_on_;

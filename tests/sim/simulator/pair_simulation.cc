@@ -38,14 +38,14 @@ class PairSimulation final : public InprocWatcher {
  private:
   enum class State : uint8_t { kRuns, kStopped, kKilled };
   struct Player {
-    std::unique_ptr<Pairs> pairs;
-    std::unique_ptr<PairSteps> steps;
+    std::unique_ptr<Gossip> gossip;
+    std::unique_ptr<GossipSteps> steps;
     std::unique_ptr<Fiber> fiber;
     State state = State::kRuns;
     Time stopped_until = 0;
     Time known_dead_at = kNever;
     Bytes model;
-    int64_t local_steps = 0;  // since it handed in
+    int64_t local_steps = 0;  // since it pushed
     bool finishes = false, has_finished = false;
     int gave_up = 0;
   };
@@ -62,7 +62,7 @@ class PairSimulation final : public InprocWatcher {
   bool Finish(int32_t rank, int epoch);
   void TakeAtEnd(int32_t rank, int epoch, bool all, bool learnt);
   void GoOn(int32_t rank);
-  void Hear(Pairs* pairs);
+  void Hear(Gossip* own);
   bool IsAwaited(const std::vector<int32_t>& ranks) const;
   std::vector<void*> SpansOf(Bytes* model) const;
   std::vector<const void*> ConstSpansOf(Bytes* model) const;
@@ -109,15 +109,15 @@ PairSimulation::PairSimulation(uint64_t seed, int32_t ranks)
   for (int32_t r = 0; r < swarm_.size; ++r) {
     Player& player = players_[static_cast<size_t>(r)];
     player.model.resize(layout_.length_bytes());
-    player.pairs = std::make_unique<Pairs>(r, &memory_, network_.transport(Rank{r}).words(),
-                                           &SplitKernels(), swarm_.Codec());
-    player.steps = std::make_unique<PairSteps>(r, swarm_.rule, player.pairs.get());
+    player.gossip = std::make_unique<Gossip>(r, &memory_, network_.transport(Rank{r}).words(),
+                                             &SplitKernels(), swarm_.Codec());
+    player.steps = std::make_unique<GossipSteps>(r, swarm_.rule, player.gossip.get());
     player.fiber = std::make_unique<Fiber>([this, r] { Main(r); });
   }
-  const auto error_of = [this](size_t rank) { return players_[rank].pairs->error(); };
+  const auto error_of = [this](size_t rank) { return players_[rank].gossip->error(); };
   if (!swarm_.codec.empty()) journal_.ExpectCodec(error_of, swarm_.KeepsEqual());
   if (!swarm_.by_rule) return;
-  if (swarm_.rule.of_copies) journal_.ExpectCopies();
+  if (swarm_.rule.non_blocking) journal_.ExpectCopies();
   if (const std::string wrong = FindDrawThatIsWrong(swarm_.rule); !wrong.empty())
     journal_.Fail("6: " + wrong);
 }
@@ -133,7 +133,7 @@ void PairSimulation::Point(int32_t rank) {
 
 void PairSimulation::Main(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  player.pairs->Begin(ConstSpansOf(&player.model));
+  player.gossip->Begin(ConstSpansOf(&player.model));
   for (int epoch = 0; epoch < swarm_.epochs && !closing_; ++epoch) {
     if (epoch > 0) GoOn(rank);
     for (uint64_t i = 0; i < swarm_.steps[static_cast<size_t>(rank)] && !closing_; ++i) Step(rank);
@@ -143,10 +143,10 @@ void PairSimulation::Main(int32_t rank) {
 
 void PairSimulation::Step(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  Hear(player.pairs.get());
+  Hear(player.gossip.get());
   Learn(rank);
   if (swarm_.by_rule) return StepByRule(rank);
-  player.pairs->Update(SpansOf(&player.model));
+  player.gossip->Update(SpansOf(&player.model));
   if (closing_) return;
   journal_.OnTaken(rank, player.model);
   if (rng_.Percent(10)) LookAtOne(rank);
@@ -163,13 +163,13 @@ void PairSimulation::StepByRule(int32_t rank) {
   player.steps->Step(SpansOf(&player.model));
   if (closing_) return;
   journal_.Look();
-  const bool has_handed_in = journal_.HasHandedIn(rank);
-  if (!swarm_.rule.is_random && has_handed_in != (player.local_steps == swarm_.rule.local_steps))
+  const bool has_pushed = journal_.HasPushed(rank);
+  if (!swarm_.rule.is_random && has_pushed != (player.local_steps == swarm_.rule.local_steps))
     journal_.Fail("6: rank " + std::to_string(rank) + " is at step " +
                   std::to_string(player.local_steps) + " of " +
                   std::to_string(swarm_.rule.local_steps) + " and has " +
-                  (has_handed_in ? "" : "not ") + "handed in");
-  if (!has_handed_in) return;
+                  (has_pushed ? "" : "not ") + "pushed");
+  if (!has_pushed) return;
   ++came_up_.batches;
   player.local_steps = 0;
   journal_.OnTaken(rank, player.model);
@@ -180,14 +180,14 @@ void PairSimulation::Average(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   const auto others = static_cast<uint64_t>(swarm_.size - 1);
   const auto hop = static_cast<int32_t>(1 + rng_.Below(others));
-  Pairs::Outcome outcome = Pairs::Outcome::kBusy;
-  for (int i = 0; i < swarm_.tries && outcome == Pairs::Outcome::kBusy; ++i) {
+  Gossip::Outcome outcome = Gossip::Outcome::kBusy;
+  for (int i = 0; i < swarm_.tries && outcome == Gossip::Outcome::kBusy; ++i) {
     const uint64_t ran = others_ran_;
-    outcome = player.pairs->Exchange((rank + hop) % swarm_.size, SpansOf(&player.model));
+    outcome = player.gossip->Exchange((rank + hop) % swarm_.size, SpansOf(&player.model));
     if (closing_) return;
-    if (outcome == Pairs::Outcome::kBusy && ran == others_ran_)
+    if (outcome == Gossip::Outcome::kBusy && ran == others_ran_)
       journal_.Fail("3: rank " + std::to_string(rank) + " was refused, and nobody else ran");
-    if (outcome != Pairs::Outcome::kAbsent && outcome != Pairs::Outcome::kNoRoom)
+    if (outcome != Gossip::Outcome::kAbsent && outcome != Gossip::Outcome::kNoBuffers)
       journal_.OnTaken(rank, player.model);
   }
 }
@@ -195,7 +195,7 @@ void PairSimulation::Average(int32_t rank) {
 void PairSimulation::LookAtOne(int32_t rank) {
   Bytes copy(layout_.length_bytes());
   const auto member = static_cast<int32_t>(rng_.Below(players_.size()));
-  const bool whole = players_[static_cast<size_t>(rank)].pairs->Look(member, SpansOf(&copy));
+  const bool whole = players_[static_cast<size_t>(rank)].gossip->Look(member, SpansOf(&copy));
   if (closing_) return;
   ++came_up_.looks;
   came_up_.torn += whole ? 0 : 1;
@@ -204,9 +204,9 @@ void PairSimulation::LookAtOne(int32_t rank) {
                   std::to_string(member) + " does not have");
 }
 
-void PairSimulation::Hear(Pairs* pairs) {
+void PairSimulation::Hear(Gossip* own) {
   for (size_t r = 0; r < players_.size(); ++r)
-    if (players_[r].known_dead_at <= network_.clock().Now()) pairs->OnLoss(static_cast<int32_t>(r));
+    if (players_[r].known_dead_at <= network_.clock().Now()) own->OnLoss(static_cast<int32_t>(r));
 }
 
 // Whether one of those will come, or is known to be dead soon.
@@ -219,31 +219,31 @@ bool PairSimulation::IsAwaited(const std::vector<int32_t>& ranks) const {
 // False: it has given up waiting, and trains on.
 bool PairSimulation::Finish(int32_t rank, int epoch) {
   Player& player = players_[static_cast<size_t>(rank)];
-  if (swarm_.by_rule) player.steps->HandIn(SpansOf(&player.model));
+  if (swarm_.by_rule) player.steps->PushDelta(SpansOf(&player.model));
   if (closing_) return true;
   journal_.Look();
-  if (!journal_.HasHandedIn(rank))
+  if (!journal_.HasPushed(rank))
     journal_.Fail("6: rank " + std::to_string(rank) + " finishes with steps that it keeps");
   player.local_steps = 0;
-  player.pairs->Finish();
+  player.gossip->Finish();
   player.finishes = true;
   bool gives_up = false;
-  while (!closing_ && !gives_up && IsAwaited(player.pairs->Unfinished())) {
-    Hear(player.pairs.get());
+  while (!closing_ && !gives_up && IsAwaited(player.gossip->Unfinished())) {
+    Hear(player.gossip.get());
     player.fiber->Yield();
     gives_up = swarm_.gives_up && player.gave_up < 3 && rng_.Percent(10);
   }
   if (closing_) return true;
-  Hear(player.pairs.get());
+  Hear(player.gossip.get());
   player.gave_up += gives_up ? 1 : 0;
   came_up_.gave_up += gives_up ? 1 : 0;
-  if (gives_up && player.pairs->TrainOn()) return player.finishes = false;
+  if (gives_up && player.gossip->LeaveBarrier()) return player.finishes = false;
   came_up_.came_too_late += gives_up ? 1 : 0;
-  const bool all = gives_up || player.pairs->Unfinished().empty();
+  const bool all = gives_up || player.gossip->Unfinished().empty();
   TakeAtEnd(rank, epoch, all, gives_up);
-  player.pairs->Meet();
-  while (!closing_ && IsAwaited(player.pairs->Unmet())) {
-    Hear(player.pairs.get());
+  player.gossip->Meet();
+  while (!closing_ && IsAwaited(player.gossip->Unmet())) {
+    Hear(player.gossip.get());
     player.fiber->Yield();
   }
   player.has_finished = all && !gives_up && !closing_;
@@ -254,9 +254,9 @@ bool PairSimulation::Finish(int32_t rank, int epoch) {
 // The epoch has ended, if `all` had finished; `learnt`: this rank has trained on nevertheless.
 void PairSimulation::TakeAtEnd(int32_t rank, int epoch, bool all, bool learnt) {
   Player& player = players_[static_cast<size_t>(rank)];
-  const Pairs::Taking take = swarm_.keeps_own ? &Pairs::Own : &Pairs::Mean;
+  const Gossip::Taking take = swarm_.keeps_own ? &Gossip::OwnModel : &Gossip::Mean;
   Bytes taken(layout_.length_bytes());
-  ((*player.pairs).*take)(SpansOf(&taken));
+  ((*player.gossip).*take)(SpansOf(&taken));
   if (closing_) return;
   if (all && swarm_.keeps_own) journal_.CheckOwn(rank, taken);
   if (all && !swarm_.keeps_own) journal_.CheckMeanOfEpoch(rank, epoch, taken);
@@ -265,7 +265,7 @@ void PairSimulation::TakeAtEnd(int32_t rank, int epoch, bool all, bool learnt) {
     return;
   }
   Learn(rank);
-  player.pairs->TakeWithProgress(SpansOf(&player.model), take);
+  player.gossip->TakeWithProgress(SpansOf(&player.model), take);
   if (!closing_) journal_.CheckProgress(rank, taken, player.model);
 }
 
@@ -273,7 +273,7 @@ void PairSimulation::GoOn(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   if (goes_on_++ == 0) CheckEnd();
   journal_.OnGoOn(rank);
-  player.pairs->GoOn(ConstSpansOf(&player.model));
+  player.gossip->GoOn(ConstSpansOf(&player.model));
   ++gone_on_;
   came_up_.epochs += gone_on_ == swarm_.size ? 1 : 0;
 }
@@ -382,13 +382,13 @@ PairVerdict PairSimulation::Verdict(uint64_t resumes) const {
   verdict.undecided = journal_.undecided;
   verdict.coded = journal_.coded;
   for (const Player& player : players_) {
-    const Pairs::Counters& counters = player.pairs->counters();
+    const Gossip::Counters& counters = player.gossip->counters();
     verdict.merged += counters.merged;
     verdict.busy += counters.busy;
-    verdict.no_room += counters.no_room;
+    verdict.no_buffers += counters.no_buffers;
     verdict.absent += counters.absent;
-    verdict.decoded += player.pairs->coded().decoded;
-    verdict.repaired += player.pairs->coded().repaired;
+    verdict.decoded += player.gossip->quantized().decoded;
+    verdict.repaired += player.gossip->quantized().repaired;
   }
   return verdict;
 }

@@ -4,7 +4,7 @@
 // hold:
 //
 //  1. At any point the sum of all models is that of the first ones and of all progress that was
-//     handed in, each once; models change by their own rank's progress, or two at once to their
+//     pushed, each once; models change by their own rank's progress, or two at once to their
 //     mean, bit for bit.
 //  2. What a model word names is not written.
 //  3. Ranks that run end every call, whoever else has stopped wherever; an exchange in which nobody
@@ -12,8 +12,8 @@
 //  4. A rank trains on what it has published.
 //  5. After finish() all that have finished have the mean of all models, bit for bit, and go on.
 //     Who gives up finishing trains on with all, or, when all had finished, from that mean.
-//  6. Progress is handed in after as many steps as the rule says, and the rest of it by finish().
-//  7. Who begins an exchange has handed in its last steps before it, or of copies, after it.
+//  6. Progress is pushed after as many steps as the rule says, and the rest of it by finish().
+//  7. Who begins an exchange has pushed its last steps before it, or of copies, after it.
 //  8. With a codec two models change to what is less than half a step from their mean, and their
 //     sum stays; what could not be decoded becomes their mean.
 //  9. Likewise with one of a scale of its own, within what its two errors are. What is equal in two
@@ -31,7 +31,7 @@ struct PairVerdict {
   std::string swarm;    // what the seed turned on
   uint64_t hash = 0;    // of everything that happened
   // What came up, for tests that want it to.
-  uint64_t updates = 0, merged = 0, exchanges = 0, busy = 0, no_room = 0, absent = 0;
+  uint64_t updates = 0, merged = 0, exchanges = 0, busy = 0, no_buffers = 0, absent = 0;
   uint64_t batches = 0, undecided = 0, stopped = 0, killed = 0, equal = 0, epochs = 0, looks = 0,
            torn = 0, coded = 0, decoded = 0, repaired = 0, gave_up = 0, came_too_late = 0;
 };

@@ -14,7 +14,7 @@ PairRule DrawRule(Rng* rng, int32_t size) {
   rule.all_begin = rng->Percent(30);
   rule.local_steps = static_cast<int64_t>(1 + rng->Below(4));
   rule.is_random = rng->Percent(50);
-  rule.of_copies = rng->Percent(50);
+  rule.non_blocking = rng->Percent(50);
   return rule;
 }
 
@@ -69,7 +69,7 @@ std::string PairSwarm::ToString() const {
          (by_rule ? std::string(", by the rule of ") + NameOf(rule.topology.kind) +
                         (rule.all_begin ? "" : ", one of two begins") +
                         (rule.is_random ? ", about " : ", ") + std::to_string(rule.local_steps) +
-                        " local steps" + (rule.of_copies ? ", copies" : "")
+                        " local steps" + (rule.non_blocking ? ", copies" : "")
                   : "") +
          ", stopped " + std::to_string(most_stopped) + ", killed " + std::to_string(most_killed) +
          ", switches " + std::to_string(switch_permille) + " permille, epochs " +

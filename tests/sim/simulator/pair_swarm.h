@@ -18,7 +18,7 @@ struct PairSwarm {
   std::vector<uint64_t> steps;  // by rank
   uint64_t exchange_percent;    // of steps
   bool half_ask;                // even ranks alone begin exchanges
-  bool by_rule;                 // steps are those of PairSteps; else all are handed in, at random
+  bool by_rule;                 // steps are those of GossipSteps; else all are pushed, at random
   PairRule rule;
   int tries;  // of an exchange that finds a model busy
   uint64_t switch_permille;

@@ -31,11 +31,11 @@ class Swarm {
     }
     memory_.Map(std::move(blocks));
     for (int32_t r = 0; r < size(); ++r) {
-      pairs_.push_back(std::make_unique<Pairs>(r, &memory_, network_.transport(Rank{r}).words(),
-                                               &ScalarKernels()));
-      steps_.push_back(std::make_unique<PairSteps>(r, rule, pairs_.back().get()));
+      gossip_.push_back(std::make_unique<Gossip>(r, &memory_, network_.transport(Rank{r}).words(),
+                                                 &ScalarKernels()));
+      steps_.push_back(std::make_unique<GossipSteps>(r, rule, gossip_.back().get()));
       const void* span = &models_[static_cast<size_t>(r)];
-      pairs_.back()->Begin({&span, 1});
+      gossip_.back()->Begin({&span, 1});
     }
   }
 
@@ -45,33 +45,33 @@ class Swarm {
   double shared(int32_t r) {
     double value = 0;
     void* span = &value;
-    EXPECT_TRUE(pairs_[0]->Look(r, {&span, 1}));
+    EXPECT_TRUE(gossip_[0]->Look(r, {&span, 1}));
     return value;
   }
-  PairSteps::Met Step(int32_t r, double progress) {
+  GossipSteps::Met Step(int32_t r, double progress) {
     models_[static_cast<size_t>(r)] += progress;
     void* span = &models_[static_cast<size_t>(r)];
     return steps_[static_cast<size_t>(r)]->Step({&span, 1});
   }
-  void HandIn(int32_t r) {
+  void PushDelta(int32_t r) {
     void* span = &models_[static_cast<size_t>(r)];
-    steps_[static_cast<size_t>(r)]->HandIn({&span, 1});
+    steps_[static_cast<size_t>(r)]->PushDelta({&span, 1});
   }
 
  private:
   std::vector<double> models_;
   InprocNetwork network_;
   PairMemory memory_;
-  std::vector<std::unique_ptr<Pairs>> pairs_;
-  std::vector<std::unique_ptr<PairSteps>> steps_;
+  std::vector<std::unique_ptr<Gossip>> gossip_;
+  std::vector<std::unique_ptr<GossipSteps>> steps_;
 };
 
 // Rank 0 begins, each time.
-PairRule TwoRanks(int64_t local_steps, bool of_copies) {
+PairRule TwoRanks(int64_t local_steps, bool non_blocking) {
   return {.topology = {.kind = TopologyKind::kBipartite, .size = 2},
           .all_begin = false,
           .local_steps = local_steps,
-          .of_copies = of_copies};
+          .non_blocking = non_blocking};
 }
 
 TEST(PairStepsTest, BlockingAveragesWhatIsLearntNow) {
@@ -94,11 +94,11 @@ TEST(PairStepsTest, NonblockingAveragesWhatWasThereBefore) {
   Swarm swarm(TwoRanks(2, true), {16, 64});
   swarm.Step(1, 4);
   swarm.Step(0, 1);
-  const PairSteps::Met met = swarm.Step(0, 1);
+  const GossipSteps::Met met = swarm.Step(0, 1);
   EXPECT_EQ(met.partner, 1);
   EXPECT_FALSE(met.merged);
   EXPECT_EQ(swarm.model(0), (16 + 2) + (64 - 16) / 2);
-  EXPECT_EQ(swarm.shared(0), 42);  // its steps are handed in after that
+  EXPECT_EQ(swarm.shared(0), 42);  // its steps are pushed after that
   EXPECT_EQ(swarm.shared(1), 40);
   EXPECT_EQ(swarm.model(1), 68);
   EXPECT_TRUE(swarm.Step(1, 8).merged);
@@ -107,12 +107,12 @@ TEST(PairStepsTest, NonblockingAveragesWhatWasThereBefore) {
 }
 
 TEST(PairStepsTest, WhatIsLeftOverIsHandedInOnce) {
-  for (const bool of_copies : {false, true}) {
-    Swarm swarm(TwoRanks(3, of_copies), {16, 64});
+  for (const bool non_blocking : {false, true}) {
+    Swarm swarm(TwoRanks(3, non_blocking), {16, 64});
     swarm.Step(0, 1);
     swarm.Step(0, 1);
-    swarm.HandIn(0);
-    swarm.HandIn(0);
+    swarm.PushDelta(0);
+    swarm.PushDelta(0);
     EXPECT_EQ(swarm.shared(0), 18);
     swarm.Step(0, 1);
     swarm.Step(0, 1);
@@ -156,14 +156,14 @@ TEST(PairStepsTest, EachRankIsInOneAverageForEachOfItsBatches) {
 
 // Noise without a gradient: alone, models would be as far apart as it adds up to.
 TEST(PairStepsTest, ModelsStayTogether) {
-  for (const bool of_copies : {false, true}) {
+  for (const bool non_blocking : {false, true}) {
     constexpr int32_t kSize = 8;
     constexpr int kSteps = 3000;
     const PairRule rule{.topology = {.kind = TopologyKind::kMatching, .size = kSize},
                         .all_begin = false,
                         .local_steps = 3,
                         .is_random = true,
-                        .of_copies = of_copies};
+                        .non_blocking = non_blocking};
     Swarm swarm(rule, std::vector<double>(kSize));
     Rng rng(20261122);
     double sum = 0, largest = 0;
@@ -181,7 +181,7 @@ TEST(PairStepsTest, ModelsStayTogether) {
     EXPECT_LT(largest, 60 * kSize);  // of kSteps * kSize without any average
     double total = 0;
     for (int32_t r = 0; r < kSize; ++r) {
-      swarm.HandIn(r);
+      swarm.PushDelta(r);
       total += swarm.shared(r);
     }
     EXPECT_NEAR(total, sum, 1e-9);

@@ -1,4 +1,4 @@
-#include "core/gossip/coded_mean.h"
+#include "core/gossip/quantized_pair.h"
 
 #include <algorithm>
 #include <cmath>
@@ -46,7 +46,8 @@ size_t PairCodec::ChunkBytes(size_t count) const {
   return codec != nullptr ? codec->chunk_bytes(values, count) : alone.form.EncodedBytes(count);
 }
 
-CodedMean::CodedMean(const PairCodec& codec, const RoundLayout* layout, const Kernels* kernels)
+QuantizedPair::QuantizedPair(const PairCodec& codec, const RoundLayout* layout,
+                             const Kernels* kernels)
     : codec_(codec), layout_(layout), kernels_(kernels) {
   const size_t most = codec.ChunkElems();
   if (codec.codec != nullptr) {
@@ -58,8 +59,8 @@ CodedMean::CodedMean(const PairCodec& codec, const RoundLayout* layout, const Ke
   for (std::vector<float>& decoded : decoded_) decoded.resize(most);
 }
 
-void CodedMean::Write(const std::byte* const from[2], std::byte* const to[2], uint64_t seed,
-                      Stores stores) {
+void QuantizedPair::Write(const std::byte* const from[2], std::byte* const to[2], uint64_t seed,
+                          Stores stores) {
   stores_ = stores;
   error_ = 0;
   const size_t most = codec_.ChunkElems();
@@ -82,7 +83,7 @@ void CodedMean::Write(const std::byte* const from[2], std::byte* const to[2], ui
   }
 }
 
-void CodedMean::WriteChunk(const Pair& from, float* const to[2], uint64_t seed, size_t number) {
+void QuantizedPair::WriteChunk(const Pair& from, float* const to[2], uint64_t seed, size_t number) {
   const size_t count = from[0].size();
   counters_.bytes += 2 * codec_.ChunkBytes(count);
   double error = 0;
@@ -106,7 +107,7 @@ void CodedMean::WriteChunk(const Pair& from, float* const to[2], uint64_t seed, 
 }
 
 // Each model, as the other side has it; false: it has not. `error`: of half their difference.
-bool CodedMean::Decode(const Pair& from, uint64_t seed, ReferenceStep* step, double* error) {
+bool QuantizedPair::Decode(const Pair& from, uint64_t seed, ReferenceStep* step, double* error) {
   bool is_right = true;
   double distance = 0;
   const float used = step->step();
@@ -128,7 +129,7 @@ bool CodedMean::Decode(const Pair& from, uint64_t seed, ReferenceStep* step, dou
 }
 
 // Each model, as both sides have it.
-bool CodedMean::DecodeAlone(const Pair& from, uint64_t seed, double* error) {
+bool QuantizedPair::DecodeAlone(const Pair& from, uint64_t seed, double* error) {
   const ChosenCodec& codec = codec_.alone;
   bool is_right = true;
   for (const size_t one : {0, 1}) {
@@ -146,8 +147,8 @@ bool CodedMean::DecodeAlone(const Pair& from, uint64_t seed, double* error) {
   return is_right;
 }
 
-void CodedMean::WriteWhole(DType dtype, const std::byte* const from[2], std::byte* const to[2],
-                           size_t count) {
+void QuantizedPair::WriteWhole(DType dtype, const std::byte* const from[2], std::byte* const to[2],
+                               size_t count) {
   counters_.bytes += 2 * count * SizeOf(dtype);
   kernels_->reduce({.dtype = dtype, .op = Op::kSum, .divisor = 2},
                    std::span<const std::byte* const>(from, 2), std::span<std::byte* const>(to, 2),

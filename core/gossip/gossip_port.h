@@ -2,8 +2,8 @@
 // a lock, a clock, sleep, and who averages with whom.
 //
 // Nothing waits but Finish. Any thread; one at a time is meant to train.
-#ifndef COVEY_CORE_GOSSIP_PAIRS_PORT_H_
-#define COVEY_CORE_GOSSIP_PAIRS_PORT_H_
+#ifndef COVEY_CORE_GOSSIP_GOSSIP_PORT_H_
+#define COVEY_CORE_GOSSIP_GOSSIP_PORT_H_
 
 #include <atomic>
 #include <memory>
@@ -14,14 +14,14 @@
 #include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
-#include "core/gossip/pairs.h"
+#include "core/gossip/gossip.h"
 #include "core/gossip/steps.h"
 #include "core/transport/bell_wait.h"
 #include "core/transport/transport.h"
 
 namespace covey {
 
-class PairsPort {
+class GossipPort {
  public:
   struct Bundle {
     std::string name;
@@ -33,10 +33,10 @@ class PairsPort {
     Time longest_sleep = kSecond;  // news of a death rings no bell
     const Kernels* kernels = nullptr;
   };
-  using Met = PairSteps::Met;
+  using Met = GossipSteps::Met;
 
   // `transport` has words and outlives the port, as does `group`, of which this rank is a member.
-  PairsPort(Bundle bundle, const Group* group, Transport* transport);
+  GossipPort(Bundle bundle, const Group* group, Transport* transport);
 
   size_t BlockBytes() const { return memory_.BlockBytes(); }
   // `offsets`: where each member's block lies in its region. All members have agreed.
@@ -52,17 +52,17 @@ class PairsPort {
   // `model`. After a Finish that has not come to its end the rank trains alone, if all others have
   // finished and somebody has not read the mean yet, and nothing that it learns is lost.
   Met Step(std::span<void* const> model);
-  // As Pairs::Look.
+  // As Gossip::Look.
   bool Look(int32_t member, std::span<void* const> to);
   // Waits until all that live have finished; then `model` is the mean of all, the same bits on each
   // rank, and all may train on. kTimeout: the deadline is over, and it goes on when called again;
   // with a peer: max_wait is, the message names who is missing, and `model` is what this rank has.
   Status Finish(std::span<void* const> model, Time deadline) {
-    return Gather(model, deadline, &Pairs::Mean);
+    return Gather(model, deadline, &Gossip::Mean);
   }
   // The same, but `model` is this rank's own then: all its steps, with what others have made of it.
   Status Settle(std::span<void* const> model, Time deadline) {
-    return Gather(model, deadline, &Pairs::Own);
+    return Gather(model, deadline, &Gossip::OwnModel);
   }
 
   // Waits in progress and to come end with kAborted.
@@ -70,21 +70,21 @@ class PairsPort {
   // Nothing but CanBeFreed may be called afterwards.
   void Close();
   bool CanBeFreed();
-  Pairs::Counters counters();
-  using Totals = CodedCounters;
+  Gossip::Counters counters();
+  using Totals = QuantizedCounters;
   Totals totals();
   uint64_t offset() const { return offset_; }  // of this rank's block in its region
 
  private:
   enum class Phase : uint8_t { kTrains, kFinishes, kMeets };
 
-  using Taking = Pairs::Taking;
+  using Taking = Gossip::Taking;
   Status Gather(std::span<void* const> model, Time deadline, Taking take);
-  bool TrainsAlone(std::span<void* const> model);
+  bool TrainsDuringFinish(std::span<void* const> model);
   void Meet();
   void GoOn(std::span<void* const> model);
-  Status Await(std::vector<int32_t> (Pairs::*missing)(), Time deadline);
-  Looked LookFor(std::vector<int32_t> (Pairs::*missing)(), Time now);
+  Status Await(std::vector<int32_t> (Gossip::*missing)(), Time deadline);
+  Looked LookFor(std::vector<int32_t> (Gossip::*missing)(), Time now);
   Status MissingAfter(const std::vector<int32_t>& members) const;
   void HearOfLosses();
 
@@ -99,8 +99,8 @@ class PairsPort {
 
   std::mutex mutex_;
   // Protected by mutex_.
-  std::unique_ptr<Pairs> pairs_;
-  std::unique_ptr<PairSteps> steps_;
+  std::unique_ptr<Gossip> gossip_;
+  std::unique_ptr<GossipSteps> steps_;
   // Of the thread that trains.
   Phase phase_ = Phase::kTrains;
   Time since_ = 0;           // when that phase began
@@ -109,4 +109,4 @@ class PairsPort {
 };
 
 }  // namespace covey
-#endif  // COVEY_CORE_GOSSIP_PAIRS_PORT_H_
+#endif  // COVEY_CORE_GOSSIP_GOSSIP_PORT_H_

@@ -16,8 +16,8 @@
 // What does not depend on who computes it stays so: on one host who begins an exchange does the
 // work of both sides, over a network each would do its own.
 // Sans-IO; one thread at a time.
-#ifndef COVEY_CORE_GOSSIP_CODED_MEAN_H_
-#define COVEY_CORE_GOSSIP_CODED_MEAN_H_
+#ifndef COVEY_CORE_GOSSIP_QUANTIZED_PAIR_H_
+#define COVEY_CORE_GOSSIP_QUANTIZED_PAIR_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -43,12 +43,12 @@ struct PairCodec {
 };
 
 // Of what this rank has begun, both directions: what would travel.
-struct CodedCounters {
+struct QuantizedCounters {
   uint64_t decoded = 0;   // chunks that one of the two has decoded
   uint64_t repaired = 0;  // of those: it was wrong, or not finite, so that both sent theirs whole
   uint64_t bytes = 0;     // sent, with what was repaired and what is not float32
 
-  CodedCounters& operator+=(const CodedCounters& more) {
+  QuantizedCounters& operator+=(const QuantizedCounters& more) {
     decoded += more.decoded;
     repaired += more.repaired;
     bytes += more.bytes;
@@ -56,10 +56,10 @@ struct CodedCounters {
   }
 };
 
-class CodedMean {
+class QuantizedPair {
  public:
   // All outlive it. REQUIRES: codec.Codes().
-  CodedMean(const PairCodec& codec, const RoundLayout* layout, const Kernels* kernels);
+  QuantizedPair(const PairCodec& codec, const RoundLayout* layout, const Kernels* kernels);
 
   // From two models to two, as the layout has them; no overlap. Float32 is coded, all else becomes
   // the mean as it is.
@@ -67,7 +67,7 @@ class CodedMean {
 
   // How far from the mean what was written last may be.
   double error() const { return error_; }
-  const CodedCounters& counters() const { return counters_; }
+  const QuantizedCounters& counters() const { return counters_; }
 
  private:
   using Pair = std::span<const float>[2];
@@ -85,8 +85,8 @@ class CodedMean {
   std::vector<std::byte> code_;
   std::vector<float> decoded_[2];
   double error_ = 0;
-  CodedCounters counters_;
+  QuantizedCounters counters_;
 };
 
 }  // namespace covey
-#endif  // COVEY_CORE_GOSSIP_CODED_MEAN_H_
+#endif  // COVEY_CORE_GOSSIP_QUANTIZED_PAIR_H_

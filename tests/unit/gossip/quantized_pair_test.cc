@@ -2,7 +2,7 @@
 // mean and right in expectation, equal models stay as they are, and what could not be decoded
 // becomes the mean, bit for bit, and is counted.
 // Method: drawn models at known distances; 20000 draws of one exchange.
-#include "core/gossip/coded_mean.h"
+#include "core/gossip/quantized_pair.h"
 
 #include <gtest/gtest.h>
 
@@ -51,19 +51,19 @@ class TwoModels {
     std::byte* const to[] = {models_[2].data(), models_[3].data()};
     mean_.Write(from, to, seed, Stores::kCached);
   }
-  CodedMean& mean() { return mean_; }
+  QuantizedPair& mean() { return mean_; }
 
  private:
   float* At(size_t model) { return reinterpret_cast<float*>(models_[model].data()); }
 
   RoundLayout layout_;
-  CodedMean mean_;
+  QuantizedPair mean_;
   std::vector<std::byte> models_[4];
 };
 
 double Mean(float x, float y) { return (static_cast<double>(x) + static_cast<double>(y)) / 2; }
 
-TEST(CodedMeanTest, TheSumStaysAndTheErrorIsBelowHalfAStep) {
+TEST(QuantizedPairTest, TheSumStaysAndTheErrorIsBelowHalfAStep) {
   for (const int64_t bits : {4, 8, 16}) {
     TwoModels two(bits);
     for (uint64_t round = 0; round < 50; ++round) {
@@ -83,7 +83,7 @@ TEST(CodedMeanTest, TheSumStaysAndTheErrorIsBelowHalfAStep) {
   }
 }
 
-TEST(CodedMeanTest, ItIsRightInExpectation) {
+TEST(QuantizedPairTest, ItIsRightInExpectation) {
   TwoModels two(8);
   two.Draw(0.1, kSeed);
   two.Meet(0);
@@ -102,7 +102,7 @@ TEST(CodedMeanTest, ItIsRightInExpectation) {
     EXPECT_NEAR(sum[i] / kDraws, Mean(two.X()[i], two.Y()[i]), allowed) << i;
 }
 
-TEST(CodedMeanTest, EqualModelsStayAsTheyAre) {
+TEST(QuantizedPairTest, EqualModelsStayAsTheyAre) {
   TwoModels two(4);
   two.Draw(0.1, kSeed);
   two.Meet(1);
@@ -113,16 +113,16 @@ TEST(CodedMeanTest, EqualModelsStayAsTheyAre) {
   EXPECT_EQ(std::memcmp(two.NewY(), two.X(), kCount * sizeof(float)), 0);
 }
 
-TEST(CodedMeanTest, WhatIsTooFarAwayIsFoundAndSentWhole) {
+TEST(QuantizedPairTest, WhatIsTooFarAwayIsFoundAndSentWhole) {
   TwoModels two(8);
   two.Draw(0.001, kSeed);
   two.Meet(1);
   two.Meet(2);
-  const CodedCounters before = two.mean().counters();
+  const QuantizedCounters before = two.mean().counters();
   EXPECT_EQ(before.repaired, 2u);
   two.X()[7] += 100;  // one element of a chunk
   two.Meet(3);
-  const CodedCounters after = two.mean().counters();
+  const QuantizedCounters after = two.mean().counters();
   EXPECT_EQ(after.repaired, before.repaired + 2);
   EXPECT_EQ(two.mean().error(), 0);
   for (size_t i = 0; i < kCount; ++i) {
@@ -135,7 +135,7 @@ TEST(CodedMeanTest, WhatIsTooFarAwayIsFoundAndSentWhole) {
   EXPECT_EQ(two.mean().counters().bytes - after.bytes, 2 * (16 + kCount + 24));
 }
 
-TEST(CodedMeanTest, WhatIsNotFiniteSpreadsAndSpoilsNoStep) {
+TEST(QuantizedPairTest, WhatIsNotFiniteSpreadsAndSpoilsNoStep) {
   TwoModels two(8);
   two.Draw(0.001, kSeed);
   two.Meet(1);
@@ -153,7 +153,7 @@ TEST(CodedMeanTest, WhatIsNotFiniteSpreadsAndSpoilsNoStep) {
   EXPECT_GT(two.mean().error(), 0);
 }
 
-TEST(CodedMeanTest, WhatIsNotFloat32BecomesTheMean) {
+TEST(QuantizedPairTest, WhatIsNotFloat32BecomesTheMean) {
   TwoModels two(8);
   two.Draw(0.1, kSeed);
   for (size_t i = 0; i < 3; ++i) {
@@ -167,7 +167,7 @@ TEST(CodedMeanTest, WhatIsNotFloat32BecomesTheMean) {
   }
 }
 
-TEST(CodedMeanTest, ManyChunksHaveStepsOfTheirOwn) {
+TEST(QuantizedPairTest, ManyChunksHaveStepsOfTheirOwn) {
   TwoModels two(8, 10000);
   for (size_t i = 0; i < 10000; ++i) {
     two.X()[i] = 1;

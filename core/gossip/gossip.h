@@ -1,66 +1,66 @@
 // One rank's part in averaging models in pairs, on one host: AD-PSGD's pair exchange without a
 // thread, a message or a lock (core/PROTOCOL.md: gossip-P1 to gossip-P9).
 //
-// A rank trains on its own copy of its model and hands in what it has become; in between others may
-// average with what it handed in last, and what they have moved it by is added to the rank's own
+// A rank trains on its own copy of its model and pushes what it has become; in between others may
+// average with what it pushed last, and what they have moved it by is added to the rank's own
 // progress: neither is lost. Nobody waits for anybody: every call ends however many other ranks are
 // stopped, wherever.
 //
 // Invariants, at any point between two words, whoever stops or dies wherever:
-//  1. The sum of all models is that of the first ones and of all progress that was handed in, up to
+//  1. The sum of all models is that of the first ones and of all progress that was pushed, up to
 //     rounding of floats: an exchange moves no mean, with a codec neither, and loses no update.
 //  2. What a model word names is not written.
 //  3. With all others stopped a call of a rank ends, and an exchange with any of them is done.
 //
 // Lian, Zhang, Zhang, Liu: Asynchronous Decentralized Parallel Stochastic Gradient Descent, ICML
 // 2018, arXiv:1710.06952. Sans-IO; one thread at a time.
-#ifndef COVEY_CORE_GOSSIP_PAIRS_H_
-#define COVEY_CORE_GOSSIP_PAIRS_H_
+#ifndef COVEY_CORE_GOSSIP_GOSSIP_H_
+#define COVEY_CORE_GOSSIP_GOSSIP_H_
 
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "core/base/kernels.h"
-#include "core/gossip/coded_mean.h"
 #include "core/gossip/exchange.h"
 #include "core/gossip/memory.h"
+#include "core/gossip/quantized_pair.h"
 #include "core/transport/shared_atomics.h"
 
 namespace covey {
 
-class Pairs {
+class Gossip {
  public:
   enum class Outcome : uint8_t {
     kDone,
-    kBusy,    // one of the two models was changed meanwhile; nothing was done
-    kNoRoom,  // slower partners hold all buffers of this rank; nothing was done
-    kAbsent,  // the partner is dead, has not begun, or is still in the last epoch
+    kBusy,       // one of the two models was changed meanwhile; nothing was done
+    kNoBuffers,  // slower partners hold all buffers of this rank; nothing was done
+    kAbsent,     // the partner is dead, has not begun, or is still in the last epoch
   };
   struct Counters {
     uint64_t updates = 0;
     uint64_t merged = 0;  // of those: somebody had averaged with it since the one before
     uint64_t exchanges = 0;
-    uint64_t busy = 0, no_room = 0, absent = 0;
+    uint64_t busy = 0, no_buffers = 0, absent = 0;
   };
 
-  // `memory` is mapped: all members have agreed on size and layout before. All outlive the pairs.
-  // With a codec an exchange leaves each of the two with a result of its own (coded_mean.h): "the
-  // mean" below is less than half a step from it then.
-  Pairs(int32_t self, const PairMemory* memory, SharedAtomics* words, const Kernels* kernels,
-        const PairCodec& codec = {});
+  // `memory` is mapped: all members have agreed on size and layout before. All outlive this.
+  // With a codec an exchange leaves each of the two with a result of its own (quantized_pair.h):
+  // "the mean" below is less than half a step from it then.
+  Gossip(int32_t self, const PairMemory* memory, SharedAtomics* words, const Kernels* kernels,
+         const PairCodec& codec = {});
 
   // All models below are given by span of the layout: the memory that this rank trains on.
 
   // The first model of this rank. Once, before anything else.
   void Begin(std::span<const void* const> model);
-  // What has become of `model` since the last call that wrote it: that progress is handed in, and
+  // What has become of `model` since the last call that wrote it: that progress is pushed, and
   // model is what this rank has now: itself, with what others have moved it by.
   void Update(std::span<void* const> model);
   // Averages with `partner`: both have the mean then, and model is it. REQUIRES: model is as Begin,
   // Update or Exchange left it; partner != self.
   Outcome Exchange(int32_t partner, std::span<void* const> model);
-  // Likewise of what both have handed in last, and `model` is left alone: what it has become since
+  // Likewise of what both have pushed last, and `model` is left alone: what it has become since
   // is added to the mean by the next Update.
   Outcome Exchange(int32_t partner);
   // Somebody has averaged with this rank since it wrote its model last.
@@ -74,16 +74,16 @@ class Pairs {
   void Finish();
   // Unless it has taken the mean it may still train on instead. False: it may not, for all had
   // finished, and others may have taken it.
-  bool TrainOn();
+  bool LeaveBarrier();
   // Members that live and have not finished. When there are none, the epoch is over, and Mean is
   // the same on all ranks.
   std::vector<int32_t> Unfinished();
   // The mean of all that have finished, and of those that live, in rank order.
   void Mean(std::span<void* const> model);
   // Instead of it: what this rank has by itself, with what others have made of it.
-  void Own(std::span<void* const> model);
-  using Taking = void (Pairs::*)(std::span<void* const> model);
-  // One of them, when `model` has progress that was not handed in: that is added to it.
+  void OwnModel(std::span<void* const> model);
+  using Taking = void (Gossip::*)(std::span<void* const> model);
+  // One of them, when `model` has progress that was not pushed: that is added to it.
   void TakeWithProgress(std::span<void* const> model, Taking take);
   // It has taken one of them. Once nobody that lives is Unmet it may go on with `model` as a new
   // epoch.
@@ -101,9 +101,11 @@ class Pairs {
 
   const Counters& counters() const { return counters_; }
   // Of its codec; zeros without one.
-  CodedCounters coded() const { return coded_ ? coded_->counters() : CodedCounters{}; }
+  QuantizedCounters quantized() const {
+    return quantized_ ? quantized_->counters() : QuantizedCounters{};
+  }
   // How far from the mean the results of the exchange that this rank has begun last may be.
-  double error() const { return coded_ ? coded_->error() : 0; }
+  double error() const { return quantized_ ? quantized_->error() : 0; }
 
  private:
   // Free buffers that an exchange needs: when it gives one of this rank's back, and otherwise.
@@ -119,10 +121,10 @@ class Pairs {
   void Take(const std::byte* from, std::span<void* const> model) const;
   void Merge(std::span<void* const> model, const std::byte* current, std::byte* to);
   bool CountLeaving();
-  bool MayBury(const MemberWord& state);
+  bool MayMarkDead(const MemberWord& state);
   bool Publish(const ModelWord& before, uint32_t buffer);
   MemberWord StateOf(int32_t i);
-  void BuryLost();
+  void MarkLostDead();
   std::vector<ModelWord> AllSettled();
 
   int32_t self_;
@@ -133,10 +135,10 @@ class Pairs {
   uint64_t epoch_ = 0;
   uint32_t base_ = 0;  // the buffer with what `model` was when it was written last
   std::vector<bool> lost_;
-  std::unique_ptr<CodedMean> coded_;  // null: no codec
+  std::unique_ptr<QuantizedPair> quantized_;  // null: no codec
   std::vector<std::byte> scratch_;
   Counters counters_;
 };
 
 }  // namespace covey
-#endif  // COVEY_CORE_GOSSIP_PAIRS_H_
+#endif  // COVEY_CORE_GOSSIP_GOSSIP_H_

@@ -1,4 +1,4 @@
-#include "core/gossip/pairs.h"
+#include "core/gossip/gossip.h"
 
 #include <algorithm>
 #include <array>
@@ -33,8 +33,8 @@ size_t BytesOf(const RoundLayout::Shard& shard) { return shard.count * SizeOf(sh
 
 }  // namespace
 
-Pairs::Pairs(int32_t self, const PairMemory* memory, SharedAtomics* words, const Kernels* kernels,
-             const PairCodec& codec)
+Gossip::Gossip(int32_t self, const PairMemory* memory, SharedAtomics* words, const Kernels* kernels,
+               const PairCodec& codec)
     : self_(self),
       memory_(memory),
       words_(words),
@@ -42,15 +42,16 @@ Pairs::Pairs(int32_t self, const PairMemory* memory, SharedAtomics* words, const
       exchange_(self, memory, words),
       lost_(static_cast<size_t>(memory->size())),
       scratch_(kPieceBytes) {
-  if (codec.Codes()) coded_ = std::make_unique<CodedMean>(codec, &memory->layout(), kernels);
+  if (codec.Codes())
+    quantized_ = std::make_unique<QuantizedPair>(codec, &memory->layout(), kernels);
 }
 
-void Pairs::Begin(std::span<const void* const> model) {
+void Gossip::Begin(std::span<const void* const> model) {
   Put(model, base_);
   CHECK(Publish({}, base_), "a rank begins once");
 }
 
-void Pairs::Update(std::span<void* const> model) {
+void Gossip::Update(std::span<void* const> model) {
   ++counters_.updates;
   for (;;) {
     const ModelWord current = exchange_.Settled(self_);
@@ -70,31 +71,31 @@ void Pairs::Update(std::span<void* const> model) {
   }
 }
 
-Pairs::Outcome Pairs::Exchange(int32_t partner, std::span<void* const> model) {
+Gossip::Outcome Gossip::Exchange(int32_t partner, std::span<void* const> model) {
   PairRecord record;
-  const FreeNeeded needed = coded_ ? FreeNeeded{2, 2} : FreeNeeded{1, 2};
+  const FreeNeeded needed = quantized_ ? FreeNeeded{2, 2} : FreeNeeded{1, 2};
   if (const Outcome outcome = Propose(partner, needed, &record); outcome != Outcome::kDone)
     return outcome;
-  coded_ ? WriteBoth(record) : WriteMean(record, model);
+  quantized_ ? WriteBoth(record) : WriteMean(record, model);
   const bool is_done = Commit(record);
   if (is_done) base_ = record.buffer;
-  if (coded_ ? is_done : !is_done) Take(memory_->Buffer(self_, base_), model);
+  if (quantized_ ? is_done : !is_done) Take(memory_->Buffer(self_, base_), model);
   return is_done ? Outcome::kDone : Outcome::kBusy;
 }
 
-Pairs::Outcome Pairs::Exchange(int32_t partner) {
+Gossip::Outcome Gossip::Exchange(int32_t partner) {
   PairRecord record;
   // The base stays in use, so the mean needs a buffer beside that of the next update.
-  const FreeNeeded needed = coded_ ? FreeNeeded{2, 3} : FreeNeeded{2, 2};
+  const FreeNeeded needed = quantized_ ? FreeNeeded{2, 3} : FreeNeeded{2, 2};
   if (const Outcome outcome = Propose(partner, needed, &record); outcome != Outcome::kDone)
     return outcome;
-  coded_ ? WriteBoth(record) : WriteMean(record, {});
-  // gossip-P7: the base stays: with copies the progress since then is still to be handed in.
+  quantized_ ? WriteBoth(record) : WriteMean(record, {});
+  // gossip-P7: the base stays: with copies the progress since then is still to be pushed.
   return Commit(record) ? Outcome::kDone : Outcome::kBusy;
 }
 
 // kDone: it may be tried, and `record` is its record.
-Pairs::Outcome Pairs::Propose(int32_t partner, const FreeNeeded& needed, PairRecord* record) {
+Gossip::Outcome Gossip::Propose(int32_t partner, const FreeNeeded& needed, PairRecord* record) {
   // Which settles all words: else it might change, by another one's exchange, what is read below.
   const std::vector<uint32_t> free = FreeBuffers();
   const MemberWord state = StateOf(partner);
@@ -109,26 +110,26 @@ Pairs::Outcome Pairs::Propose(int32_t partner, const FreeNeeded& needed, PairRec
   // while the partner holds this one, and one more for the update after it.
   const bool is_given_back = record->others.owner == self_;
   if (free.size() < (is_given_back ? needed.given_back : needed.otherwise)) {
-    ++counters_.no_room;
-    return Outcome::kNoRoom;
+    ++counters_.no_buffers;
+    return Outcome::kNoBuffers;
   }
   record->buffer = free[0];
   // gossip-P8: with a codec each side has a result of its own; else the mean is written once.
-  record->others_buffer = coded_ ? free[1] : free[0];
+  record->others_buffer = quantized_ ? free[1] : free[0];
   return Outcome::kDone;
 }
 
 // The draws are of the two models that are averaged, so that both ranks know them.
-void Pairs::WriteBoth(const PairRecord& record) {
+void Gossip::WriteBoth(const PairRecord& record) {
   const std::byte* const from[] = {memory_->Buffer(record.own), memory_->Buffer(record.others)};
   std::byte* const to[] = {memory_->Buffer(self_, record.buffer),
                            memory_->Buffer(self_, record.others_buffer)};
-  coded_->Write(from, to, record.own.Word() * 0x9e3779b97f4a7c15u + record.others.Word(),
-                StoresFor(memory_->layout()));
+  quantized_->Write(from, to, record.own.Word() * 0x9e3779b97f4a7c15u + record.others.Word(),
+                    StoresFor(memory_->layout()));
 }
 
 // In rank order; to the buffer and, unless it is empty, to `model`.
-void Pairs::WriteMean(const PairRecord& record, std::span<void* const> model) {
+void Gossip::WriteMean(const PairRecord& record, std::span<void* const> model) {
   const bool is_lower = self_ < record.partner;
   const std::byte* inputs[] = {memory_->Buffer(is_lower ? record.own : record.others),
                                memory_->Buffer(is_lower ? record.others : record.own)};
@@ -143,13 +144,13 @@ void Pairs::WriteMean(const PairRecord& record, std::span<void* const> model) {
   }
 }
 
-bool Pairs::Commit(const PairRecord& record) {
+bool Gossip::Commit(const PairRecord& record) {
   const bool is_done = exchange_.Commit(record);
   ++(is_done ? counters_.exchanges : counters_.busy);
   return is_done;
 }
 
-bool Pairs::Look(int32_t member, std::span<void* const> to) {
+bool Gossip::Look(int32_t member, std::span<void* const> to) {
   const ModelWord model = exchange_.Settled(member);
   if (model.number == 0) return false;
   Take(memory_->Buffer(model), to);
@@ -159,47 +160,47 @@ bool Pairs::Look(int32_t member, std::span<void* const> to) {
 
 // ---- The end of an epoch ------------------------------------------------------------------------
 
-MemberWord Pairs::StateOf(int32_t i) { return MemberWord::Of(words_->Load(memory_->MemberAt(i))); }
+MemberWord Gossip::StateOf(int32_t i) { return MemberWord::Of(words_->Load(memory_->MemberAt(i))); }
 
 // Somebody who had finished trains on, or has died when it was about to. False: it does not, for
 // the epoch is over.
-bool Pairs::CountLeaving() {
+bool Gossip::CountLeaving() {
   for (;;) {
-    const EndWord end = EndWord::Of(words_->Load(memory_->EndAt()));
+    const EpochBarrier end = EpochBarrier::Of(words_->Load(memory_->BarrierAt()));
     if (end.HasEnded(epoch_)) return false;
     // gossip-P5: the count makes an end that did not see this rank leave fail.
-    const EndWord next{.is_over = false, .left = end.left + 1, .epoch = epoch_};
-    if (words_->CompareExchange(memory_->EndAt(), end.Word(), next.Word())) return true;
+    const EpochBarrier next{.is_over = false, .left = end.left + 1, .epoch = epoch_};
+    if (words_->CompareExchange(memory_->BarrierAt(), end.Word(), next.Word())) return true;
   }
 }
 
 // Whether who is dead, in that state, died in the middle of its epoch. Who died after it had
 // finished is in the mean of this epoch; all see it alike.
-bool Pairs::MayBury(const MemberWord& state) {
+bool Gossip::MayMarkDead(const MemberWord& state) {
   if (state.state == MemberState::kDead) return false;
   if (state.epoch != epoch_ || state.state == MemberState::kRuns) return true;
   // gossip-P5: a rank that has finished and died is in the mean, as all other ranks see it.
   return state.state == MemberState::kLeaves && CountLeaving();
 }
 
-void Pairs::BuryLost() {
+void Gossip::MarkLostDead() {
   for (int32_t i = 0; i < memory_->size(); ++i) {
     if (!lost_[static_cast<size_t>(i)]) continue;
     const MemberWord state = StateOf(i);
-    if (MayBury(state))
+    if (MayMarkDead(state))
       words_->CompareExchange(memory_->MemberAt(i), state.Word(),
                               MemberWord{MemberState::kDead, state.epoch}.Word());
   }
 }
 
-void Pairs::Finish() {
+void Gossip::Finish() {
   words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kFinished, epoch_}.Word());
   words_->Ring(memory_->BellAt());
 }
 
 // It says so before it counts itself: who ends the epoch has either seen it, or what it counts
 // makes that in vain.
-bool Pairs::TrainOn() {
+bool Gossip::LeaveBarrier() {
   words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kLeaves, epoch_}.Word());
   // gossip-P5: one word says for all whether the epoch is over: then this rank takes its mean.
   const bool may = CountLeaving();
@@ -208,10 +209,10 @@ bool Pairs::TrainOn() {
   return may;
 }
 
-std::vector<int32_t> Pairs::Unfinished() {
+std::vector<int32_t> Gossip::Unfinished() {
   for (;;) {
-    BuryLost();
-    const EndWord end = EndWord::Of(words_->Load(memory_->EndAt()));
+    MarkLostDead();
+    const EpochBarrier end = EpochBarrier::Of(words_->Load(memory_->BarrierAt()));
     // gossip-P5: the end of the epoch is one word: it has ended for all.
     if (end.HasEnded(epoch_)) return {};
     std::vector<int32_t> unfinished;
@@ -222,13 +223,13 @@ std::vector<int32_t> Pairs::Unfinished() {
       if (!has_finished && state.state != MemberState::kDead) unfinished.push_back(i);
     }
     if (!unfinished.empty()) return unfinished;
-    const EndWord over{.is_over = true, .left = end.left, .epoch = epoch_};
-    words_->CompareExchange(memory_->EndAt(), end.Word(), over.Word());
+    const EpochBarrier over{.is_over = true, .left = end.left, .epoch = epoch_};
+    words_->CompareExchange(memory_->BarrierAt(), end.Word(), over.Word());
   }
 }
 
 // All at one moment: nothing has changed between two looks.
-std::vector<ModelWord> Pairs::AllSettled() {
+std::vector<ModelWord> Gossip::AllSettled() {
   std::vector<ModelWord> models;
   for (bool again = true; again;) {
     again = false;
@@ -243,8 +244,8 @@ std::vector<ModelWord> Pairs::AllSettled() {
   return models;
 }
 
-void Pairs::Mean(std::span<void* const> model) {
-  BuryLost();
+void Gossip::Mean(std::span<void* const> model) {
+  MarkLostDead();
   std::vector<const std::byte*> all;
   const std::vector<ModelWord> models = AllSettled();
   for (int32_t i = 0; i < memory_->size(); ++i) {
@@ -262,13 +263,13 @@ void Pairs::Mean(std::span<void* const> model) {
   }
 }
 
-void Pairs::Own(std::span<void* const> model) {
-  BuryLost();
+void Gossip::OwnModel(std::span<void* const> model) {
+  MarkLostDead();
   // gossip-P5a: the settled model, with what others have made of it, not the base.
   Take(memory_->Buffer(AllSettled()[static_cast<size_t>(self_)]), model);
 }
 
-void Pairs::TakeWithProgress(std::span<void* const> model, Taking take) {
+void Gossip::TakeWithProgress(std::span<void* const> model, Taking take) {
   std::vector<std::byte> taken(memory_->layout().length_bytes());
   std::vector<void*> spans;
   for (const size_t offset : memory_->layout().offsets_bytes())
@@ -279,13 +280,13 @@ void Pairs::TakeWithProgress(std::span<void* const> model, Taking take) {
   Take(taken.data(), model);
 }
 
-void Pairs::Meet() {
+void Gossip::Meet() {
   // gossip-P5a: the ranks that wait in Unmet sleep on this bell.
   words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kMet, epoch_}.Word());
   words_->Ring(memory_->BellAt());
 }
 
-std::vector<int32_t> Pairs::Unmet() {
+std::vector<int32_t> Gossip::Unmet() {
   std::vector<int32_t> unmet;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const MemberWord state = StateOf(i);
@@ -298,7 +299,7 @@ std::vector<int32_t> Pairs::Unmet() {
 }
 
 // The model first: who sees that this rank is in the next epoch averages with that one.
-void Pairs::GoOn(std::span<const void* const> model) {
+void Gossip::GoOn(std::span<const void* const> model) {
   const uint32_t buffer = FreeBuffers().at(0);
   Put(model, buffer);
   CHECK(Publish(exchange_.Settled(self_), buffer), "nobody averages between two epochs");
@@ -307,11 +308,11 @@ void Pairs::GoOn(std::span<const void* const> model) {
   words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kRuns, epoch_}.Word());
 }
 
-void Pairs::Leave() {
+void Gossip::Leave() {
   for (int32_t i = 0; i < memory_->size(); ++i) words_->Store(memory_->LeftAt(i, self_), 1);
 }
 
-bool Pairs::HaveAllLeft() {
+bool Gossip::HaveAllLeft() {
   for (int32_t i = 0; i < memory_->size(); ++i)
     if (!lost_[static_cast<size_t>(i)] && words_->Load(memory_->LeftAt(self_, i)) == 0)
       return false;
@@ -322,7 +323,7 @@ bool Pairs::HaveAllLeft() {
 
 // Those of this rank that no word names, nor this rank itself. Nobody but this rank can make a word
 // name one of them.
-std::vector<uint32_t> Pairs::FreeBuffers() {
+std::vector<uint32_t> Gossip::FreeBuffers() {
   std::array<bool, kPairBuffers> used{};
   // gossip-P2: the base is read by the next update, so it is not written before.
   used[base_] = true;
@@ -337,28 +338,28 @@ std::vector<uint32_t> Pairs::FreeBuffers() {
   return free;
 }
 
-bool Pairs::Publish(const ModelWord& before, uint32_t buffer) {
+bool Gossip::Publish(const ModelWord& before, uint32_t buffer) {
   const ModelWord after{
       .engaged = false, .owner = self_, .buffer = buffer, .number = before.number + 1};
   // gossip-P1: by exchange, so what others have made of the model meanwhile is not overwritten.
   return words_->CompareExchange(memory_->ModelAt(self_), before.Word(), after.Word());
 }
 
-void Pairs::Put(std::span<const void* const> model, uint32_t buffer) {
+void Gossip::Put(std::span<const void* const> model, uint32_t buffer) {
   for (const RoundLayout::Shard& shard : memory_->layout().shards())
     kernels_->copy(memory_->Buffer(self_, buffer) + shard.offset_bytes,
                    ShardOf(memory_->layout(), shard, model), BytesOf(shard),
                    StoresFor(memory_->layout()));
 }
 
-void Pairs::Take(const std::byte* from, std::span<void* const> model) const {
+void Gossip::Take(const std::byte* from, std::span<void* const> model) const {
   for (const RoundLayout::Shard& shard : memory_->layout().shards())
     kernels_->copy(ShardOf(memory_->layout(), shard, model), from + shard.offset_bytes,
                    BytesOf(shard), StoresFor(memory_->layout()));
 }
 
 // to = (model - base) + current, both laid out as a buffer; they may be the same.
-void Pairs::Merge(std::span<void* const> model, const std::byte* current, std::byte* to_all) {
+void Gossip::Merge(std::span<void* const> model, const std::byte* current, std::byte* to_all) {
   for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
     const size_t item = SizeOf(shard.dtype);
     const std::byte* base = memory_->Buffer(self_, base_) + shard.offset_bytes;
