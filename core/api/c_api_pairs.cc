@@ -143,7 +143,7 @@ Status LookAt(GossipPort* port, int32_t rank, void* const* spans, int32_t* whole
   if (found == members.end())
     return Status::InvalidArgument("pairs: rank " + std::to_string(rank) +
                                    " is not a member of their group");
-  const bool is_whole = port->Look(static_cast<int32_t>(found - members.begin()),
+  const bool is_whole = port->Peek(static_cast<int32_t>(found - members.begin()),
                                    {spans, port->layout().offsets_bytes().size()});
   if (whole != nullptr) *whole = is_whole ? 1 : 0;
   return Status::Ok();

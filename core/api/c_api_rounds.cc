@@ -80,11 +80,11 @@ Status LookAt(RoundsPort* port, int32_t rank, void* const* spans, covey_round_lo
     return Status::InvalidArgument("rounds: rank " + std::to_string(rank) +
                                    " is not a member of their group");
   RoundsPort::Seen seen;
-  RETURN_IF_ERROR(port->Look(static_cast<int32_t>(found - members.begin()),
+  RETURN_IF_ERROR(port->Peek(static_cast<int32_t>(found - members.begin()),
                              {spans, port->layout().offsets_bytes().size()}, &seen));
   look->whole = seen.whole ? 1 : 0;
   look->step = static_cast<int64_t>(seen.step);
-  look->passed_by = seen.passed_by ? 1 : 0;
+  look->passed_by = seen.superseded ? 1 : 0;
   return Status::Ok();
 }
 
@@ -170,7 +170,7 @@ covey_code covey_rounds_expect(covey_runtime* runtime, covey_rounds rounds, void
   if (port == nullptr) return Report(covey::NoneOf(use), error);
   if (port->has_models())
     return Report(Status::InvalidArgument("covey_rounds_expect is for gradients"), error);
-  port->Expect({spans, spans == nullptr ? 0 : port->layout().offsets_bytes().size()});
+  port->RegisterOutput({spans, spans == nullptr ? 0 : port->layout().offsets_bytes().size()});
   return COVEY_OK;
 }
 
@@ -199,7 +199,7 @@ covey_code covey_rounds_withdraw(covey_runtime* runtime, covey_rounds rounds, co
     return Report(Status::InvalidArgument("covey_rounds_withdraw is for gradients"), error);
   if (spans == nullptr) return Report(Status::InvalidArgument("rounds: spans is NULL"), error);
   const std::byte* content = nullptr;
-  const Status status = port->Withdraw(&content);
+  const Status status = port->Retract(&content);
   const std::vector<size_t>& offsets = port->layout().offsets_bytes();
   for (size_t i = 0; i < offsets.size(); ++i)
     spans[i] = content == nullptr ? nullptr : content + offsets[i];
@@ -267,7 +267,7 @@ covey_code covey_rounds_go_on(covey_runtime* runtime, covey_rounds rounds, covey
 int64_t covey_rounds_pace(covey_runtime* runtime, covey_rounds rounds) {
   const Use use(OrDefault(runtime));
   RoundsPort* port = covey::Find(use, rounds);
-  return port == nullptr ? 0 : port->pace();
+  return port == nullptr ? 0 : port->step_time();
 }
 
 void covey_rounds_assume(covey_runtime* runtime, covey_rounds rounds, int64_t step_ns) {

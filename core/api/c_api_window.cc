@@ -67,12 +67,12 @@ Status LookAt(const Use& use, int32_t rank, int64_t place, std::span<void* const
   const std::byte* base = use->transport().Base(Rank{rank});
   if (use->transport().IsLost(Rank{rank})) {
     // Who leaves in good order closes it, or gives the memory back, which is zero then.
-    const bool is_open = window.Look(base, {}, {}, &seen) == SeqLock::Found::kWhole;
+    const bool is_open = window.Peek(base, {}, {}, &seen) == SeqLock::Found::kWhole;
     *state = is_open ? COVEY_WINDOW_LOST : COVEY_WINDOW_CLOSED;
     return Status::Ok();
   }
   const std::vector<uint64_t> lengths(lengths_bytes, lengths_bytes + to.size());
-  const SeqLock::Found found = window.Look(base, to, lengths, &seen);
+  const SeqLock::Found found = window.Peek(base, to, lengths, &seen);
   *state = static_cast<covey_window_state>(found);
   if (found == SeqLock::Found::kWhole || found == SeqLock::Found::kChanging)
     *version = static_cast<int64_t>(seen);

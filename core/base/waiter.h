@@ -15,7 +15,7 @@ namespace covey {
 struct WaitPolicy {
   Time spin = 0;                 // looks at once for so long; 0 where cores are fewer than ranks
   int yields = 0;                // then looks so many times after a yield
-  Time longest_sleep = kSecond;  // then sleeps: a peer that is stopped, or has died, rings no bell
+  Time longest_sleep = kSecond;  // then sleeps: a peer that is stopped, or has died, does not ring
 };
 
 class Waiter {

@@ -12,24 +12,24 @@ namespace {
 constexpr size_t kPieceElems = 8192;
 constexpr size_t kPieceBytes = kPieceElems * sizeof(double);
 
-// Where a shard of a model lies that is given by spans.
+// Where a tile of a model lies that is given by spans.
 template <typename Pointer>
-auto ShardOf(const RoundLayout& layout, const RoundLayout::Shard& shard,
-             std::span<Pointer const> model) {
+auto TileOf(const RoundLayout& layout, const RoundLayout::Tile& tile,
+            std::span<Pointer const> model) {
   using Byte = std::conditional_t<std::is_same_v<Pointer, const void*>, const std::byte, std::byte>;
-  return static_cast<Byte*>(model[shard.span]) +
-         (shard.offset_bytes - layout.offsets_bytes()[shard.span]);
+  return static_cast<Byte*>(model[tile.span]) +
+         (tile.offset_bytes - layout.offsets_bytes()[tile.span]);
 }
 
 // From there on stores bypass the cache, which is full of other things when somebody reads it (as
-// in core/partial/early.cc).
+// in core/partial/eager_copy.cc).
 constexpr size_t kLargeBytes = 8 << 20;
 
 Stores StoresFor(const RoundLayout& layout) {
   return layout.length_bytes() < kLargeBytes ? Stores::kCached : Stores::kStreaming;
 }
 
-size_t BytesOf(const RoundLayout::Shard& shard) { return shard.count * SizeOf(shard.dtype); }
+size_t BytesOf(const RoundLayout::Tile& tile) { return tile.count * SizeOf(tile.dtype); }
 
 }  // namespace
 
@@ -133,13 +133,13 @@ void Gossip::WriteMean(const PairRecord& record, std::span<void* const> model) {
   const bool is_lower = self_ < record.partner;
   const std::byte* inputs[] = {memory_->Buffer(is_lower ? record.own : record.others),
                                memory_->Buffer(is_lower ? record.others : record.own)};
-  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
-    const std::array from{inputs[0] + shard.offset_bytes, inputs[1] + shard.offset_bytes};
-    std::array to{memory_->Buffer(self_, record.buffer) + shard.offset_bytes,
+  for (const RoundLayout::Tile& tile : memory_->layout().tiles()) {
+    const std::array from{inputs[0] + tile.offset_bytes, inputs[1] + tile.offset_bytes};
+    std::array to{memory_->Buffer(self_, record.buffer) + tile.offset_bytes,
                   static_cast<std::byte*>(nullptr)};
-    if (!model.empty()) to[1] = ShardOf(memory_->layout(), shard, model);
-    kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .divisor = 2}, from,
-                     std::span<std::byte* const>(to.data(), model.empty() ? 1 : 2), shard.count,
+    if (!model.empty()) to[1] = TileOf(memory_->layout(), tile, model);
+    kernels_->reduce({.dtype = tile.dtype, .op = Op::kSum, .divisor = 2}, from,
+                     std::span<std::byte* const>(to.data(), model.empty() ? 1 : 2), tile.count,
                      StoresFor(memory_->layout()));
   }
 }
@@ -150,7 +150,7 @@ bool Gossip::Commit(const PairRecord& record) {
   return is_done;
 }
 
-bool Gossip::Look(int32_t member, std::span<void* const> to) {
+bool Gossip::Peek(int32_t member, std::span<void* const> to) {
   const ModelWord model = exchange_.Settled(member);
   if (model.number == 0) return false;
   Take(memory_->Buffer(model), to);
@@ -195,7 +195,7 @@ void Gossip::MarkLostDead() {
 
 void Gossip::Finish() {
   words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kFinished, epoch_}.Word());
-  words_->Ring(memory_->BellAt());
+  words_->Ring(memory_->EventCountAt());
 }
 
 // It says so before it counts itself: who ends the epoch has either seen it, or what it counts
@@ -255,11 +255,11 @@ void Gossip::Mean(std::span<void* const> model) {
   }
   std::vector<const std::byte*> from(all.size());
   const auto count = static_cast<int32_t>(all.size());
-  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
-    for (size_t i = 0; i < all.size(); ++i) from[i] = all[i] + shard.offset_bytes;
-    std::byte* to = ShardOf(memory_->layout(), shard, model);
-    kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .divisor = count}, from,
-                     std::span<std::byte* const>(&to, 1), shard.count, Stores::kCached);
+  for (const RoundLayout::Tile& tile : memory_->layout().tiles()) {
+    for (size_t i = 0; i < all.size(); ++i) from[i] = all[i] + tile.offset_bytes;
+    std::byte* to = TileOf(memory_->layout(), tile, model);
+    kernels_->reduce({.dtype = tile.dtype, .op = Op::kSum, .divisor = count}, from,
+                     std::span<std::byte* const>(&to, 1), tile.count, Stores::kCached);
   }
 }
 
@@ -281,9 +281,9 @@ void Gossip::TakeWithProgress(std::span<void* const> model, Taking take) {
 }
 
 void Gossip::Meet() {
-  // gossip-P5a: the ranks that wait in Unmet sleep on this bell.
+  // gossip-P5a: the ranks that wait in Unmet sleep on this event count.
   words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kMet, epoch_}.Word());
-  words_->Ring(memory_->BellAt());
+  words_->Ring(memory_->EventCountAt());
 }
 
 std::vector<int32_t> Gossip::Unmet() {
@@ -346,35 +346,35 @@ bool Gossip::Publish(const ModelWord& before, uint32_t buffer) {
 }
 
 void Gossip::Put(std::span<const void* const> model, uint32_t buffer) {
-  for (const RoundLayout::Shard& shard : memory_->layout().shards())
-    kernels_->copy(memory_->Buffer(self_, buffer) + shard.offset_bytes,
-                   ShardOf(memory_->layout(), shard, model), BytesOf(shard),
+  for (const RoundLayout::Tile& tile : memory_->layout().tiles())
+    kernels_->copy(memory_->Buffer(self_, buffer) + tile.offset_bytes,
+                   TileOf(memory_->layout(), tile, model), BytesOf(tile),
                    StoresFor(memory_->layout()));
 }
 
 void Gossip::Take(const std::byte* from, std::span<void* const> model) const {
-  for (const RoundLayout::Shard& shard : memory_->layout().shards())
-    kernels_->copy(ShardOf(memory_->layout(), shard, model), from + shard.offset_bytes,
-                   BytesOf(shard), StoresFor(memory_->layout()));
+  for (const RoundLayout::Tile& tile : memory_->layout().tiles())
+    kernels_->copy(TileOf(memory_->layout(), tile, model), from + tile.offset_bytes, BytesOf(tile),
+                   StoresFor(memory_->layout()));
 }
 
 // to = (model - base) + current, both laid out as a buffer; they may be the same.
 void Gossip::Merge(std::span<void* const> model, const std::byte* current, std::byte* to_all) {
-  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
-    const size_t item = SizeOf(shard.dtype);
-    const std::byte* base = memory_->Buffer(self_, base_) + shard.offset_bytes;
-    const std::byte* own = ShardOf(memory_->layout(), shard, model);
-    const std::byte* others = current + shard.offset_bytes;
-    std::byte* to = to_all + shard.offset_bytes;
-    for (size_t at = 0; at < shard.count; at += kPieceElems) {
-      const size_t piece = std::min(kPieceElems, shard.count - at);
+  for (const RoundLayout::Tile& tile : memory_->layout().tiles()) {
+    const size_t item = SizeOf(tile.dtype);
+    const std::byte* base = memory_->Buffer(self_, base_) + tile.offset_bytes;
+    const std::byte* own = TileOf(memory_->layout(), tile, model);
+    const std::byte* others = current + tile.offset_bytes;
+    std::byte* to = to_all + tile.offset_bytes;
+    for (size_t at = 0; at < tile.count; at += kPieceElems) {
+      const size_t piece = std::min(kPieceElems, tile.count - at);
       const std::byte* taken = base + at * item;
       std::byte* less = scratch_.data();
-      kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum, .prescale = -1}, {&taken, 1},
+      kernels_->reduce({.dtype = tile.dtype, .op = Op::kSum, .prescale = -1}, {&taken, 1},
                        {&less, 1}, piece, Stores::kCached);
       const std::array<const std::byte*, 3> from{less, own + at * item, others + at * item};
       std::byte* const out = to + at * item;
-      kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum}, from, {&out, 1}, piece,
+      kernels_->reduce({.dtype = tile.dtype, .op = Op::kSum}, from, {&out, 1}, piece,
                        StoresFor(memory_->layout()));
     }
   }

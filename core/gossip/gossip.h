@@ -68,7 +68,7 @@ class Gossip {
 
   // Any rank, at any time, alone: a copy of what `member` has now. False: it has changed while it
   // was copied, or has not begun.
-  bool Look(int32_t member, std::span<void* const> to);
+  bool Peek(int32_t member, std::span<void* const> to);
 
   // This rank trains no more in this epoch. Others may average with it until all have finished.
   void Finish();

@@ -64,9 +64,9 @@ void GossipPort::GoOn(std::span<void* const> model) {
   phase_ = Phase::kTrains;
 }
 
-bool GossipPort::Look(int32_t member, std::span<void* const> to) {
+bool GossipPort::Peek(int32_t member, std::span<void* const> to) {
   const std::lock_guard lock(mutex_);
-  return gossip_->Look(member, to);
+  return gossip_->Peek(member, to);
 }
 
 Status GossipPort::Gather(std::span<void* const> model, Time deadline, Taking take) {
@@ -94,8 +94,8 @@ Status GossipPort::Gather(std::span<void* const> model, Time deadline, Taking ta
 }
 
 Status GossipPort::Await(std::vector<int32_t> (Gossip::*missing)(), Time deadline) {
-  return WaitAtBell(words_, memory_.BellAt(), {.longest_sleep = bundle_.longest_sleep}, &clock_,
-                    stop_, deadline, [&](Time now) { return LookFor(missing, now); });
+  return WaitForEvent(words_, memory_.EventCountAt(), {.longest_sleep = bundle_.longest_sleep},
+                      &clock_, stop_, deadline, [&](Time now) { return LookFor(missing, now); });
 }
 
 Looked GossipPort::LookFor(std::vector<int32_t> (Gossip::*missing)(), Time now) {
@@ -133,7 +133,7 @@ void GossipPort::HearOfLosses() {
 
 void GossipPort::Interrupt() {
   stop_.store(true);
-  words_->Ring(memory_.BellAt());
+  words_->Ring(memory_.EventCountAt());
 }
 
 void GossipPort::Close() {

@@ -16,7 +16,7 @@
 #include "core/base/tensor.h"
 #include "core/gossip/gossip.h"
 #include "core/gossip/steps.h"
-#include "core/transport/bell_wait.h"
+#include "core/transport/event_count.h"
 #include "core/transport/transport.h"
 
 namespace covey {
@@ -30,7 +30,7 @@ class GossipPort {
     PairRule rule;
     PairCodec codec = {};
     Time max_wait = 60 * kSecond;  // in Finish
-    Time longest_sleep = kSecond;  // news of a death rings no bell
+    Time longest_sleep = kSecond;  // news of a death rings no event count
     const Kernels* kernels = nullptr;
   };
   using Met = GossipSteps::Met;
@@ -52,8 +52,8 @@ class GossipPort {
   // `model`. After a Finish that has not come to its end the rank trains alone, if all others have
   // finished and somebody has not read the mean yet, and nothing that it learns is lost.
   Met Step(std::span<void* const> model);
-  // As Gossip::Look.
-  bool Look(int32_t member, std::span<void* const> to);
+  // As Gossip::Peek.
+  bool Peek(int32_t member, std::span<void* const> to);
   // Waits until all that live have finished; then `model` is the mean of all, the same bits on each
   // rank, and all may train on. kTimeout: the deadline is over, and it goes on when called again;
   // with a peer: max_wait is, the message names who is missing, and `model` is what this rank has.

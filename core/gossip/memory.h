@@ -8,7 +8,7 @@
 //     record         the owner, before the record word says its number: partner, the model words
 //                    of both as it found them, and the buffers with what each has then (two with a
 //                    codec, else one: their mean)
-//     bell           of member 0: rung when somebody finishes, or has met
+//     event count    of member 0: rung when somebody finishes, or has met
 //     epoch barrier  of member 0; anybody, by CAS                 see EpochBarrier
 //     left words     [size] member j writes word j of all blocks, once it touches none any more
 //     buffers        [kPairBuffers] the owner: one model each (RoundLayout)
@@ -126,8 +126,8 @@ class PairMemory {
   uint64_t* RecordWordAt(int32_t i) const { return At(i, 2 * kLine); }
   // Its three words: partner and buffers, both model words.
   uint64_t* RecordAt(int32_t i, size_t number) const { return RecordWordAt(i) + 1 + number; }
-  uint64_t* BellAt() const { return At(0, 3 * kLine); }
-  uint64_t* BarrierAt() const { return BellAt() + 1; }
+  uint64_t* EventCountAt() const { return At(0, 3 * kLine); }
+  uint64_t* BarrierAt() const { return EventCountAt() + 1; }
   uint64_t* LeftAt(int32_t of, int32_t by) const {
     return At(of, 4 * kLine) + static_cast<size_t>(by);
   }

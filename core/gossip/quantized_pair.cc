@@ -13,8 +13,8 @@ constexpr double kSame = 0x1p-20;
 // About as many elements are coded at once, by a codec that has no chunks.
 constexpr size_t kPieceElems = 1024;
 
-size_t ChunksOf(const RoundLayout::Shard& shard, size_t chunk_elems) {
-  return shard.dtype == DType::kF32 ? (shard.count + chunk_elems - 1) / chunk_elems : 0;
+size_t ChunksOf(const RoundLayout::Tile& tile, size_t chunk_elems) {
+  return tile.dtype == DType::kF32 ? (tile.count + chunk_elems - 1) / chunk_elems : 0;
 }
 
 // What a step has to reach of two that were sent whole; not finite: they are not.
@@ -52,7 +52,7 @@ QuantizedPair::QuantizedPair(const PairCodec& codec, const RoundLayout* layout,
   const size_t most = codec.ChunkElems();
   if (codec.codec != nullptr) {
     size_t chunks = 0;
-    for (const RoundLayout::Shard& shard : layout->shards()) chunks += ChunksOf(shard, most);
+    for (const RoundLayout::Tile& tile : layout->tiles()) chunks += ChunksOf(tile, most);
     steps_.assign(chunks, ReferenceStep(codec.codec->reach(codec.values)));
   }
   code_.resize(codec.ChunkBytes(most));
@@ -65,15 +65,15 @@ void QuantizedPair::Write(const std::byte* const from[2], std::byte* const to[2]
   error_ = 0;
   const size_t most = codec_.ChunkElems();
   size_t number = 0;
-  for (const RoundLayout::Shard& shard : layout_->shards()) {
-    const std::byte* inputs[] = {from[0] + shard.offset_bytes, from[1] + shard.offset_bytes};
-    std::byte* outputs[] = {to[0] + shard.offset_bytes, to[1] + shard.offset_bytes};
-    if (shard.dtype != DType::kF32) {
-      WriteWhole(shard.dtype, inputs, outputs, shard.count);
+  for (const RoundLayout::Tile& tile : layout_->tiles()) {
+    const std::byte* inputs[] = {from[0] + tile.offset_bytes, from[1] + tile.offset_bytes};
+    std::byte* outputs[] = {to[0] + tile.offset_bytes, to[1] + tile.offset_bytes};
+    if (tile.dtype != DType::kF32) {
+      WriteWhole(tile.dtype, inputs, outputs, tile.count);
       continue;
     }
-    for (size_t at = 0; at < shard.count; at += most, ++number) {
-      const size_t count = std::min(most, shard.count - at);
+    for (size_t at = 0; at < tile.count; at += most, ++number) {
+      const size_t count = std::min(most, tile.count - at);
       const Pair chunk{{reinterpret_cast<const float*>(inputs[0]) + at, count},
                        {reinterpret_cast<const float*>(inputs[1]) + at, count}};
       float* const results[] = {reinterpret_cast<float*>(outputs[0]) + at,

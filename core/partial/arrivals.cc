@@ -34,9 +34,10 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& los
   bool any = false;
   // partial-W8c: once others have settled the last version, no other is made without them.
   if (HasEnded(lost, &any)) return Rest(version, waiter, any, now);
-  // partial-W8b: all have finished: what is sealed makes one more version, of models the final one.
+  // partial-W8b: all have finished: what is published makes one more version, of models the final
+  // one.
   if (count.active == 0 && !count.others) {
-    if (!memory_->models().on()) return {.at = count.sealed ? now : kNever};
+    if (!memory_->models().on()) return {.at = count.published ? now : kNever};
     return {.at = IsLeft(count, version) ? now : kNever, .final = true};
   }
   // partial-W8a: only overdue members are left: the first of them that arrives is enough.
@@ -48,7 +49,7 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& los
   Answer answer;
   const AdmissionRule rule = RuleOf(version);
   // partial-W4a: the rule is met by drawn members only, if it draws.
-  if (count.active > 0 && !count.stale && IsKept(count) && rule.IsMet(counted_, version)) {
+  if (count.active > 0 && !count.stale && IsCovered(count) && rule.IsMet(counted_, version)) {
     // partial-W4: every waiter fires, not the k-th alone: that one may have been stopped.
     answer.at = MetAt(version, now) + rule.grace;
   }
@@ -86,21 +87,21 @@ AdmissionRule Arrivals::RuleOf(uint64_t version) const {
 // Contributions of members that have not finished are taken once: a member that keeps publishing
 // would else hold up finish() for ever.
 bool Arrivals::IsLeft(const Count& count, uint64_t version) const {
-  if (count.sealed_finished) return true;
+  if (count.published_finished) return true;
   // partial-W8b: models end with a final version, or each rank would end with its own mean.
   if (memory_->models().on()) return !count.final;
-  // partial-W8b: what unfinished ranks have sealed is taken once before finish() gives up.
-  return count.sealed && (swept_version_ == 0 || swept_version_ == version);
+  // partial-W8b: what unfinished ranks have published is taken once before finish() gives up.
+  return count.published && (swept_version_ == 0 || swept_version_ == version);
 }
 
 bool Arrivals::HasEnded(const std::vector<bool>& lost, bool* any) const {
-  const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
-  if (!turn.settled()) return false;
+  const StateWord state = StateWord::Of(words_->Load(memory_->StateAt()));
+  if (!state.settled()) return false;
   bool goes_on = false;
   *any = false;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const MemberStatus status{words_->Load(memory_->MemberAt(i))};
-    const int32_t since = turn.Since(status.times());
+    const int32_t since = state.Since(status.times());
     if (lost[static_cast<size_t>(i)] || since < 0) continue;
     goes_on |= since > 0 || !status.finished();
     *any |= words_->Load(memory_->LeftAt(i, i)) == 0;
@@ -118,22 +119,22 @@ Arrivals::Answer Arrivals::Rest(uint64_t version, const WaitingRank& waiter, boo
 
 // partial-W10b: whether two members can go on without a snapshot, if there are two: else all depend
 // on one that may stop. Without a limit on staleness nobody is waited for.
-bool Arrivals::IsKept(const Count& count) const {
-  return rule_.staleness == 0 || count.active < 2 || count.keepers >= 2;
+bool Arrivals::IsCovered(const Count& count) const {
+  return rule_.staleness == 0 || count.active < 2 || count.covered >= 2;
 }
 
 Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>& lost) {
   Count count;
-  const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
-  count.final = turn.final;
+  const StateWord state = StateWord::Of(words_->Load(memory_->StateAt()));
+  count.final = state.final;
   counted_.clear();
   laggards_.resize(static_cast<size_t>(memory_->size()));
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const MemberStatus status{words_->Load(memory_->MemberAt(i))};
     const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
-    const bool sealed = slot.state == SlotState::kSealed;
-    count.sealed |= sealed;
-    count.sealed_finished |= sealed && status.finished();
+    const bool published = slot.state == SlotState::kPublished;
+    count.published |= published;
+    count.published_finished |= published && status.finished();
     Laggard& laggard = laggards_[static_cast<size_t>(i)];
     laggard = {.was_stale = laggard.is_stale, .waited = laggard.waited};
     // partial-W14: a dead member is neither counted nor wanted.
@@ -142,14 +143,14 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
     const uint64_t next = std::max(words_->Load(memory_->AppliedAt(i)) + 1, slot.step);
     const bool keeps = next + memory_->log() > version;
     if (status.finished()) {
-      count.keepers += keeps && words_->Load(memory_->LeftAt(i, i)) == 0 ? 1 : 0;
+      count.covered += keeps && words_->Load(memory_->LeftAt(i, i)) == 0 ? 1 : 0;
       continue;
     }
-    const bool offered = sealed || (memory_->models().on() && slot.state == SlotState::kTaken);
+    const bool offered = published || (memory_->models().on() && slot.state == SlotState::kTaken);
     // partial-W4: older content travels, but its owner has not arrived at this version.
     const bool arrived = offered && slot.step >= version;
     // partial-W8a: an overdue member is not waited for: else it costs max_wait in every version.
-    if (Attendance::Of(words_->Load(memory_->AttendanceAt(i))).overdue()) {
+    if (Suspicion::Of(words_->Load(memory_->SuspicionAt(i))).overdue()) {
       count.others = true;
       count.others_arrived |= arrived;
       count.coming |= !arrived && next >= version;
@@ -158,7 +159,7 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
     counted_.push_back({.member = i, .arrived = arrived});
     ++count.active;
     count.arrived += arrived ? 1 : 0;
-    count.keepers += keeps ? 1 : 0;
+    count.covered += keeps ? 1 : 0;
     if (rule_.staleness == 0) continue;
     laggard.is_stale = slot.step + rule_.staleness < version;
     if (slot.step + rule_.staleness > version) laggard.waited = 0;

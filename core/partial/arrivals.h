@@ -1,11 +1,12 @@
 // Whether a version may fire: how many members have come, how many are wanted (partial-W4), and how
 // long this rank has waited for them (partial-W8).
 //
-// A member has arrived at v when its slot is sealed at a step of v or later; what it seals for an
-// earlier step travels, but does not count. Members that have finished, left or died, and those
-// that are overdue, count neither as arrived nor as wanted. When only overdue ones are left, the
-// first of them that arrives is enough. When all have finished, what is still sealed makes one more
-// version; so does, once, what is sealed when max_wait is over for one that has finished.
+// A member has arrived at v when its slot is published at a step of v or later; what it publishes
+// for an earlier step travels, but does not count. Members that have finished, left or died, and
+// those that are overdue, count neither as arrived nor as wanted. When only overdue ones are left,
+// the first of them that arrives is enough. When all have finished, what is still published makes
+// one more version; so does, once, what is published when max_wait is over for one that has
+// finished.
 //
 // The versions of a warm-up wait for all that are waited for, whatever later ones need; so do those
 // with which the rounds may end, because another method follows: when one of them leaves nobody
@@ -21,7 +22,7 @@
 // of those that are waited for and those that have finished and are still there (partial-W10). Else
 // all would need a snapshot that one rank alone could give, and that one may be stopped.
 //
-// Arrivals are counted from the slot words by whoever waits, and the exchange of the turn word
+// Arrivals are counted from the slot words by whoever waits, and the exchange of the state word
 // decides who fires: no member is *the* k-th, on whom all depend if it stops.
 //
 // A member whose last step is more than `staleness` behind holds up the version (partial-W9): what
@@ -109,14 +110,14 @@ class Arrivals {
  private:
   struct Count {
     int32_t active = 0, arrived = 0;
-    bool stale = false;            // one of them is further behind than it may be
-    int32_t keepers = 0;           // of them or finished: the log leads on from it
-    bool others = false;           // there are members that are overdue,
-    bool others_arrived = false;   // and one has arrived
-    bool coming = false;           // one has not, and has applied the version before this one
-    bool sealed = false;           // some slot is,
-    bool sealed_finished = false;  // and that of a member that has finished
-    bool final = false;            // the last version was
+    bool stale = false;               // one of them is further behind than it may be
+    int32_t covered = 0;              // of them or finished: the log leads on from it
+    bool others = false;              // there are members that are overdue,
+    bool others_arrived = false;      // and one has arrived
+    bool coming = false;              // one has not, and has applied the version before this one
+    bool published = false;           // some slot is,
+    bool published_finished = false;  // and that of a member that has finished
+    bool final = false;               // the last version was
   };
 
   // A member that may be too far behind, by this rank's clock.
@@ -132,7 +133,7 @@ class Arrivals {
   void FindLaggards(uint64_t version, const Count& count, Time now);
   AdmissionRule RuleOf(uint64_t version) const;
   bool IsLeft(const Count& count, uint64_t version) const;
-  bool IsKept(const Count& count) const;
+  bool IsCovered(const Count& count) const;
   Answer Rest(uint64_t version, const WaitingRank& waiter, bool any, Time now);
   Time OverAt(uint64_t version, const WaitingRank& waiter, Time now);
   Time SinceLook(Time max_wait, Time now);

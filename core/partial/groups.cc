@@ -37,9 +37,9 @@ int64_t KeyOf(int32_t member, int32_t size, int32_t group_size, uint64_t version
   if (IsPowerOfTwo(size) && IsPowerOfTwo(group_size))
     return static_cast<uint32_t>(member) & ~BitsOf(LogOf(size), LogOf(group_size), version);
   const uint64_t digits = DigitsOf(size, group_size);
-  const uint64_t turn = version / digits % static_cast<uint64_t>(size);
+  const uint64_t state = version / digits % static_cast<uint64_t>(size);
   const auto rotated =
-      static_cast<int64_t>((static_cast<uint64_t>(member) + turn) % static_cast<uint64_t>(size));
+      static_cast<int64_t>((static_cast<uint64_t>(member) + state) % static_cast<uint64_t>(size));
   int64_t unit = 1;
   for (uint64_t i = 0; i < version % digits; ++i) unit *= group_size;
   return rotated - rotated / unit % group_size * unit;

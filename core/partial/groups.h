@@ -39,10 +39,10 @@ struct ModelRule {
     return ending > 0 && version >= ending ? version : version - version % sync_every;
   }
   // A version of all has come after step `step`, up to `version`.
-  bool HasPassedBy(uint64_t step, uint64_t version) const { return LastSync(version) > step; }
+  bool HasSuperseded(uint64_t step, uint64_t version) const { return LastSync(version) > step; }
   // A model of step `step` is in no version from `version` on: one of all has passed it by.
   bool IsTooOld(uint64_t step, uint64_t version) const {
-    return step + sync_every <= version || HasPassedBy(step, version - 1);
+    return step + sync_every <= version || HasSuperseded(step, version - 1);
   }
 };
 

@@ -15,7 +15,7 @@ uint32_t ResultLog::FreeBuffer() const {
   }
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const uint64_t pin = words_->Load(memory_->PinAt(i));
-    // partial-W6: a rank that was stopped in a shard may still write the buffer it has pinned.
+    // partial-W6: a rank that was stopped in a tile may still write the buffer it has pinned.
     if (pin > 0) used[pin - 1] = true;
     const uint64_t hold = words_->Load(memory_->HoldAt(i));
     // partial-W10: a trainer reads the held buffer in place.
@@ -55,13 +55,13 @@ void ReadRecord(const RoundMemory& memory, const std::byte* from, RoundRecord* r
 }
 
 Found ResultLog::Read(uint64_t version, std::span<void* const> to, RoundRecord* record,
-                      const EarlyCopy* early) const {
+                      const EagerCopy* eager) const {
   const uint64_t word = words_->Load(memory_->LogAt(version));
   const LogEntry entry = LogEntry::Of(word);
   if (entry.version != version) return entry.version < version ? Found::kNotYet : Found::kGone;
   const std::byte* from = memory_->Result(entry.buffer);
   if (record != nullptr) ReadRecord(*memory_, from, record);
-  if (!to.empty()) CopySpans(version, from + memory_->record_bytes(), to, early);
+  if (!to.empty()) CopySpans(version, from + memory_->record_bytes(), to, eager);
   // partial-W10: a copy is right only if the result can still be found after it.
   return words_->Load(memory_->LogAt(version)) == word ? Found::kYes : Found::kGone;
 }
@@ -81,14 +81,14 @@ Found ResultLog::Hold(int32_t self, uint64_t version, const std::byte** result) 
 }
 
 void ResultLog::CopySpans(uint64_t version, const std::byte* from, std::span<void* const> to,
-                          const EarlyCopy* early) const {
+                          const EagerCopy* eager) const {
   const RoundLayout& layout = memory_->layout();
-  for (size_t i = 0; i < layout.shards().size(); ++i) {
-    const RoundLayout::Shard& shard = layout.shards()[i];
-    if (to[shard.span] == nullptr || (early != nullptr && early->Has(version, i))) continue;
-    const size_t offset = shard.offset_bytes - layout.offsets_bytes()[shard.span];
-    kernels_->copy(static_cast<std::byte*>(to[shard.span]) + offset, from + shard.offset_bytes,
-                   shard.count * SizeOf(shard.dtype), StoresOf(layout));
+  for (size_t i = 0; i < layout.tiles().size(); ++i) {
+    const RoundLayout::Tile& tile = layout.tiles()[i];
+    if (to[tile.span] == nullptr || (eager != nullptr && eager->Has(version, i))) continue;
+    const size_t offset = tile.offset_bytes - layout.offsets_bytes()[tile.span];
+    kernels_->copy(static_cast<std::byte*>(to[tile.span]) + offset, from + tile.offset_bytes,
+                   tile.count * SizeOf(tile.dtype), StoresOf(layout));
   }
 }
 

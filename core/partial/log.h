@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/base/kernels.h"
-#include "core/partial/early.h"
+#include "core/partial/eager_copy.h"
 #include "core/partial/memory.h"
 
 namespace covey {
@@ -21,7 +21,7 @@ namespace covey {
 struct RoundRecord {
   RecordHeader header;
   std::vector<Contribution> contributions;  // by member
-  std::vector<uint64_t> missing;            // by member: Attendance::missing, after the version
+  std::vector<uint64_t> missing;            // by member: Suspicion::missing, after the version
   std::vector<double> hypers;               // the leader's; empty when there is no leader
 };
 
@@ -35,8 +35,8 @@ class ResultLog {
   ResultLog(const RoundMemory* memory, SharedAtomics* words, const Kernels* kernels)
       : memory_(memory), words_(words), kernels_(kernels) {}
 
-  // A buffer for the version that comes. REQUIRES: nothing has fired since the turn was read for
-  // which this is used, else the answer is worthless (and the exchange of the turn word refused).
+  // A buffer for the version that comes. REQUIRES: nothing has fired since the state was read for
+  // which this is used, else the answer is worthless (and the exchange of the state word refused).
   uint32_t FreeBuffer() const;
 
   // `version` lies in `buffer` from now on; nothing when that is so, or was.
@@ -44,10 +44,10 @@ class ResultLog {
   bool Has(uint64_t version) const;
 
   // Copies the spans of `version` to to[0], to[1], ... (`to` may be empty, an address null), and
-  // the record (which may be null). Nothing of it is to be used unless kYes. `early`: what of it
+  // the record (which may be null). Nothing of it is to be used unless kYes. `eager`: what of it
   // lies there already; null: nothing.
   Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record,
-             const EarlyCopy* early = nullptr) const;
+             const EagerCopy* eager = nullptr) const;
 
   // Member `self` holds the result of `version` from now on, *result, instead of what it has held:
   // it stays as it is. Unless kYes it holds none.
@@ -56,7 +56,7 @@ class ResultLog {
 
  private:
   void CopySpans(uint64_t version, const std::byte* from, std::span<void* const> to,
-                 const EarlyCopy* early) const;
+                 const EagerCopy* eager) const;
 
   const RoundMemory* memory_;
   SharedAtomics* words_;

@@ -15,7 +15,7 @@ RoundMemory::RoundMemory(const Shape& shape, const RoundLayout& layout)
       layout_(layout),
       sums_(shape.models.on() ? static_cast<size_t>(MostGroups(shape.size, shape.models.group_size))
                               : 1) {
-  CHECK(result_buffers() < kMostResultBuffers && layout.shards().size() * sums_ < kMostShards);
+  CHECK(result_buffers() < kMostResultBuffers && layout.tiles().size() * sums_ < kMostTiles);
   const auto members = static_cast<size_t>(shape.size);
   const size_t hyper_bytes = sizeof(double) * hypers();
   header_bytes_ = Lines(sizeof(SlotHeader) + hyper_bytes);
@@ -25,13 +25,13 @@ RoundMemory::RoundMemory(const Shape& shape, const RoundLayout& layout)
   headers_ = 3 * kLine + Lines(sizeof(uint64_t) * members);
   buffers_ = headers_ + header_bytes_ * kSlotBuffers;
   results_ = buffers_ + layout.length_bytes() * kSlotBuffers;
-  board_ = results_ + result_bytes_ * ResultsOf(0);
-  picks_ = 2 * kLineWords;  // after the turn word and the bell
-  attendance_ = picks_ + members;
-  log_ = attendance_ + members;
+  control_block_ = results_ + result_bytes_ * ResultsOf(0);
+  inclusions_ = 2 * kLineWords;  // after the state word and the event count
+  suspicion_ = inclusions_ + members;
+  log_ = suspicion_ + members;
   cursors_ = log_ + log_words();
   done_ = cursors_ + result_buffers();
-  snapshots_ = done_ + (layout.shards().size() * sums_ + 1) * result_buffers();
+  snapshots_ = done_ + (layout.tiles().size() * sums_ + 1) * result_buffers();
   snapshots_ = (snapshots_ + kLineWords - 1) / kLineWords * kLineWords;  // read at every step
   end_ = snapshots_ + 2 + 5 * members;
 }

@@ -12,19 +12,19 @@
 //     headers        [3] the owner, while that buffer is open     SlotHeader, [hypers] float64
 //     buffers        [3] the owner, while open: one contribution each (RoundLayout)
 //     results        those with buffer % size == i              RecordHeader, [size] Contribution,
-//                    [size] uint64: Attendance::missing after it, [hypers] float64, then one
+//                    [size] uint64: Suspicion::missing after it, [hypers] float64, then one
 //                    contribution: the sum; of models, the mean of each group. Whoever has pinned
 //                    it.
-//   board, behind the block of member 0:
-//     turn word      whoever is first, by CAS                     see Turn
-//     bell           rung when a version has fired or ended
+//   control block, behind the block of member 0:
+//     state word     whoever is first, by CAS                     see StateWord
+//     event count    rung when a version has fired or ended
 //     ended word     whoever ends one: when, by its clock. A hint; of models, never
-//     pick words     [size] by CAS                                see Pick
-//     attendance     [size] by CAS                                see Attendance
+//     inclusions     [size] by CAS                                see Inclusion
+//     suspicion      [size] by CAS                                see Suspicion
 //     log words      [log] by CAS: version v stands in v % log    see LogEntry. Models: one more,
 //                    for the last version of all, which is kept: whoever was in it gets it
-//     cursor words   [buffers] by CAS: shards claimed             see Cursor
-//     shard words    [buffers][1 + shards of all sums] the version that was done there; number 0
+//     cursor words   [buffers] by CAS: tiles claimed              see Cursor
+//     tile words     [buffers][1 + tiles of all sums] the version that was done there; number 0
 //                    is the record
 //     met words      [size] the owner: after how many flushes it had applied everything
 //     snapshots      whoever needs one, whoever makes one       see snapshots.h
@@ -32,7 +32,7 @@
 // Words change by Store where one rank writes, else by CompareExchange, and every word that others
 // change carries a version or a step, so none takes a value twice: a rank that was stopped for long
 // finds its exchange refused. Plain bytes are written by their owner while nobody else reads them
-// (open buffers, headers), or by anybody with the same values (results, see shards.h).
+// (open buffers, headers), or by anybody with the same values (results, see tiles.h).
 //
 // There are as many result buffers as log words, and `size` more: the first have results, each of
 // the others but one may be pinned by a stopped rank, one is free; `size` more may be held. What is
@@ -55,7 +55,7 @@ inline constexpr uint32_t kSlotBuffers = 3;
 inline constexpr uint32_t kMostResultBuffers = 1 << 15;
 
 // Which version is being made. `executed` versions have ended; the next is executed + 1.
-struct Turn {
+struct StateWord {
   uint64_t executed = 0;
   bool fired = false;
   uint32_t buffer = 0;  // of results; fired only
@@ -80,7 +80,7 @@ struct Turn {
            uint64_t{expired} << (kTimesBits + 1) | uint64_t{fired} << kTimesBits |
            (fired ? buffer : times);
   }
-  static Turn Of(uint64_t word) {
+  static StateWord Of(uint64_t word) {
     const auto number = static_cast<uint32_t>(word & ((1u << kTimesBits) - 1));
     const bool fired = (word >> kTimesBits & 1) != 0;
     return {.executed = word >> (kTimesBits + 3),
@@ -100,7 +100,7 @@ struct MemberStatus {
   uint64_t times() const { return (word + 1) / 2; }  // it has finished so often
 };
 
-enum class SlotState : uint8_t { kOpen = 0, kSealed = 1, kTaken = 2 };
+enum class SlotState : uint8_t { kOpen = 0, kPublished = 1, kTaken = 2 };
 // What the owner offers: its buffer `buffer`, up to its step `step`. Steps only grow.
 struct SlotWord {
   SlotState state = SlotState::kOpen;
@@ -116,32 +116,32 @@ struct SlotWord {
   }
 };
 
-enum class Fate : uint8_t {
+enum class Decision : uint8_t {
   kUndecided = 0,
-  kAsked = 1,  // its seal is to be taken
+  kAsked = 1,  // its publication is to be taken
   kIn = 2,     // it was
   kOut = 3,    // there was none, or its owner was faster
   kGone = 4,   // there was none and its owner is dead
 };
 // What became of a member's slot in a version.
-struct Pick {
+struct Inclusion {
   uint64_t version = 0;
-  Fate fate = Fate::kUndecided;
+  Decision decision = Decision::kUndecided;
   uint32_t buffer = 0;
-  uint64_t step = 0;     // its low kStepBits
-  bool excused = false;  // it had finished or was dead: whether it came or not does not matter
+  uint64_t step = 0;    // its low kStepBits
+  bool exempt = false;  // it had finished or was dead: whether it came or not does not matter
 
   static constexpr int kStepBits = 24;
   uint64_t Word() const {
-    return version << 30 | static_cast<uint64_t>(fate) << 27 | uint64_t{buffer} << 25 |
-           uint64_t{excused} << kStepBits | step;
+    return version << 30 | static_cast<uint64_t>(decision) << 27 | uint64_t{buffer} << 25 |
+           uint64_t{exempt} << kStepBits | step;
   }
-  static Pick Of(uint64_t word) {
+  static Inclusion Of(uint64_t word) {
     return {.version = word >> 30,
-            .fate = static_cast<Fate>(word >> 27 & 7),
+            .decision = static_cast<Decision>(word >> 27 & 7),
             .buffer = static_cast<uint32_t>(word >> 25 & 3),
             .step = word & ((uint64_t{1} << kStepBits) - 1),
-            .excused = (word >> kStepBits & 1) != 0};
+            .exempt = (word >> kStepBits & 1) != 0};
   }
   bool Names(const SlotWord& slot) const {
     return buffer == slot.buffer && step == (slot.step & ((uint64_t{1} << kStepBits) - 1));
@@ -149,14 +149,14 @@ struct Pick {
 };
 
 // Whether a member is waited for, as of the end of `version`: not while it is overdue (partial-W8).
-struct Attendance {
+struct Suspicion {
   uint64_t version = 0;
   uint32_t missing = 0;  // versions running it must be fresh in until it is; 0: it is waited for
 
   static constexpr uint32_t kUntilTrusted = 3;
   bool overdue() const { return missing > 0; }
   uint64_t Word() const { return version << 2 | missing; }
-  static Attendance Of(uint64_t word) { return {word >> 2, static_cast<uint32_t>(word & 3)}; }
+  static Suspicion Of(uint64_t word) { return {word >> 2, static_cast<uint32_t>(word & 3)}; }
 };
 
 // The result of `version` lies in `buffer`.
@@ -168,7 +168,7 @@ struct LogEntry {
   static LogEntry Of(uint64_t word) { return {word >> 16, static_cast<uint32_t>(word & 0xffff)}; }
 };
 
-// Shards below `next` of `version` were claimed.
+// Tiles below `next` of `version` were claimed.
 struct Cursor {
   uint64_t version = 0;
   uint32_t next = 0;
@@ -176,10 +176,11 @@ struct Cursor {
   uint64_t Word() const { return version << 24 | next; }
   static Cursor Of(uint64_t word) { return {word >> 24, static_cast<uint32_t>(word & 0xffffff)}; }
 };
-inline constexpr size_t kMostShards = 0xffffff;
+inline constexpr size_t kMostTiles = 0xffffff;
 
 // Steps first..last of a member, as far as they are in; `count` of them. 0 = nothing. Its owner has
-// come up to step `arrived`: later than `last` when it had nothing to give there (a null).
+// come up to step `arrived`: later than `last` when it had nothing to give there (an empty
+// contribution).
 struct Contribution {
   uint64_t first = 0, last = 0, count = 0, arrived = 0;
 };
@@ -188,9 +189,9 @@ struct SlotHeader {
 };
 struct RecordHeader {
   uint64_t version = 0;
-  int32_t divisor = 0;   // members that were not gone, and are not there with nulls alone
+  int32_t divisor = 0;   // members that were not gone, and have more than empty contributions
   int32_t leader = -1;   // member whose hyper-parameters these are; -1 = nobody contributed
-  bool expired = false;  // see Turn
+  bool expired = false;  // see StateWord
   bool final = false;
 };
 
@@ -236,25 +237,26 @@ class RoundMemory {
   std::span<double> HeaderHypers(int32_t i, uint32_t buffer) const {
     return {reinterpret_cast<double*>(Header(i, buffer) + 1), hypers()};
   }
-  // Whether a member is in the version of `pick` with more than nulls. While it is under way.
-  bool Contributes(int32_t i, const Pick& pick) const {
-    return pick.fate == Fate::kIn && Header(i, pick.buffer)->content.count > 0;
+  // Whether a member is in the version of `inclusion` with more than empty contributions. While it
+  // is under way.
+  bool Contributes(int32_t i, const Inclusion& inclusion) const {
+    return inclusion.decision == Decision::kIn && Header(i, inclusion.buffer)->content.count > 0;
   }
   std::byte* Buffer(int32_t i, uint32_t buffer) const {
     return Bytes(i, buffers_ + layout_.length_bytes() * buffer);
   }
   std::byte* Result(uint32_t buffer) const;  // the record; the sums follow after record_bytes()
 
-  uint64_t* TurnAt() const { return At(0, board_); }
-  uint64_t* BellAt() const { return At(0, board_ + kLine); }
-  uint64_t* EndedAt() const { return At(0, board_ + kLine + sizeof(uint64_t)); }
-  uint64_t* PickAt(int32_t i) const { return Word(picks_ + static_cast<size_t>(i)); }
-  uint64_t* AttendanceAt(int32_t i) const { return Word(attendance_ + static_cast<size_t>(i)); }
+  uint64_t* StateAt() const { return At(0, control_block_); }
+  uint64_t* EventCountAt() const { return At(0, control_block_ + kLine); }
+  uint64_t* EndedAt() const { return At(0, control_block_ + kLine + sizeof(uint64_t)); }
+  uint64_t* InclusionAt(int32_t i) const { return Word(inclusions_ + static_cast<size_t>(i)); }
+  uint64_t* SuspicionAt(int32_t i) const { return Word(suspicion_ + static_cast<size_t>(i)); }
   uint64_t* LogWordAt(uint32_t number) const { return Word(log_ + number); }
   uint64_t* LogAt(uint64_t version) const;
   uint64_t* CursorAt(uint32_t buffer) const { return Word(cursors_ + buffer); }
-  uint64_t* DoneAt(uint32_t buffer, size_t shard) const {
-    return Word(done_ + (layout_.shards().size() * sums_ + 1) * buffer + shard);
+  uint64_t* DoneAt(uint32_t buffer, size_t tile) const {
+    return Word(done_ + (layout_.tiles().size() * sums_ + 1) * buffer + tile);
   }
   uint64_t* AskAt() const { return Word(snapshots_); }
   uint64_t* ClaimAt() const { return Word(snapshots_ + 1); }
@@ -278,7 +280,7 @@ class RoundMemory {
   uint64_t* At(int32_t i, size_t offset) const {
     return reinterpret_cast<uint64_t*>(Bytes(i, offset));
   }
-  uint64_t* Word(size_t number) const { return At(0, board_) + number; }
+  uint64_t* Word(size_t number) const { return At(0, control_block_) + number; }
   size_t ResultsOf(int32_t i) const;
 
   Shape shape_;
@@ -286,8 +288,9 @@ class RoundMemory {
   size_t sums_;  // of a version, at most
   size_t header_bytes_, record_bytes_, result_bytes_;
   size_t headers_, buffers_, results_;  // offsets in a block
-  size_t board_;                        // behind the block of member 0
-  size_t picks_, attendance_, log_, cursors_, done_, snapshots_, end_;  // in words of the board
+  size_t control_block_;                // behind the block of member 0
+  // In words of the control block.
+  size_t inclusions_, suspicion_, log_, cursors_, done_, snapshots_, end_;
   std::vector<std::byte*> blocks_;
 };
 

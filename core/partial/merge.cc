@@ -20,55 +20,55 @@ constexpr size_t kPieceElems = 8192;
 constexpr size_t kPieceBytes = kPieceElems * sizeof(double);
 
 // The mean and the progress: piece by piece, each number by itself.
-void AddProgress(const Kernels& kernels, const RoundLayout::Shard& shard, const Parts& parts,
+void AddProgress(const Kernels& kernels, const RoundLayout::Tile& tile, const Parts& parts,
                  std::byte* to, std::byte* scratch, Stores stores) {
-  const size_t item = SizeOf(shard.dtype);
-  for (size_t at = 0; at < shard.count; at += kPieceElems) {
-    const size_t piece = std::min(kPieceElems, shard.count - at);
-    const size_t offset = shard.offset_bytes + at * item;
+  const size_t item = SizeOf(tile.dtype);
+  for (size_t at = 0; at < tile.count; at += kPieceElems) {
+    const size_t piece = std::min(kPieceElems, tile.count - at);
+    const size_t offset = tile.offset_bytes + at * item;
     const std::byte* base = parts.base + offset;
     std::byte* out = scratch + kPieceBytes;
-    kernels.reduce({.dtype = shard.dtype, .op = Op::kSum, .prescale = -1}, {&base, 1},
-                   {&scratch, 1}, piece, Stores::kCached);
+    kernels.reduce({.dtype = tile.dtype, .op = Op::kSum, .prescale = -1}, {&base, 1}, {&scratch, 1},
+                   piece, Stores::kCached);
     const std::array<const std::byte*, 3> from{scratch, parts.own + offset, parts.mean + offset};
-    kernels.reduce({.dtype = shard.dtype, .op = Op::kSum}, from, {&out, 1}, piece, Stores::kCached);
+    kernels.reduce({.dtype = tile.dtype, .op = Op::kSum}, from, {&out, 1}, piece, Stores::kCached);
     kernels.copy(to + at * item, out, piece * item, stores);
   }
 }
 
-void MergeShard(const Kernels& kernels, const RoundLayout::Shard& shard, const Parts& parts,
-                std::byte* to, std::byte* scratch, Stores stores) {
-  const std::byte* mean = parts.mean + shard.offset_bytes;
-  const size_t item = SizeOf(shard.dtype);
-  if (parts.base != nullptr) return AddProgress(kernels, shard, parts, to, scratch, stores);
-  if (!parts.merges) return kernels.copy(to, mean, shard.count * item, stores);
-  const std::byte* own = parts.own + shard.offset_bytes;
+void MergeTile(const Kernels& kernels, const RoundLayout::Tile& tile, const Parts& parts,
+               std::byte* to, std::byte* scratch, Stores stores) {
+  const std::byte* mean = parts.mean + tile.offset_bytes;
+  const size_t item = SizeOf(tile.dtype);
+  if (parts.base != nullptr) return AddProgress(kernels, tile, parts, to, scratch, stores);
+  if (!parts.merges) return kernels.copy(to, mean, tile.count * item, stores);
+  const std::byte* own = parts.own + tile.offset_bytes;
   const double count = parts.count;
   std::byte* merged = scratch + kPieceBytes;
-  for (size_t at = 0; at < shard.count; at += kPieceElems) {
-    const size_t piece = std::min(kPieceElems, shard.count - at);
-    kernels.begin({.dtype = shard.dtype, .op = Op::kSum, .prescale = count}, mean + at * item,
+  for (size_t at = 0; at < tile.count; at += kPieceElems) {
+    const size_t piece = std::min(kPieceElems, tile.count - at);
+    kernels.begin({.dtype = tile.dtype, .op = Op::kSum, .prescale = count}, mean + at * item,
                   scratch, piece);
-    kernels.add({.dtype = shard.dtype, .op = Op::kSum}, own + at * item, scratch, piece);
-    kernels.finish({.dtype = shard.dtype, .op = Op::kSum, .divisor = parts.count + 1}, scratch,
+    kernels.add({.dtype = tile.dtype, .op = Op::kSum}, own + at * item, scratch, piece);
+    kernels.finish({.dtype = tile.dtype, .op = Op::kSum, .divisor = parts.count + 1}, scratch,
                    merged, piece);
     kernels.copy(to + at * item, merged, piece * item, stores);
   }
 }
 
-// `early`: what lies there already; null: nothing.
+// `eager`: what lies there already; null: nothing.
 void MergeSpans(const RoundMemory& memory, const Kernels& kernels, const Parts& parts,
-                const EarlyCopy* early, uint64_t version, std::span<void* const> to) {
+                const EagerCopy* eager, uint64_t version, std::span<void* const> to) {
   const RoundLayout& layout = memory.layout();
   const bool is_mean = !parts.merges && parts.base == nullptr;
   std::vector<std::byte> scratch(is_mean ? 0 : 2 * kPieceBytes);
-  for (size_t i = 0; i < layout.shards().size(); ++i) {
-    const RoundLayout::Shard& shard = layout.shards()[i];
-    if (to[shard.span] == nullptr) continue;
-    if (early != nullptr && is_mean && early->Has(version, i)) continue;
-    std::byte* at = static_cast<std::byte*>(to[shard.span]) +
-                    (shard.offset_bytes - layout.offsets_bytes()[shard.span]);
-    MergeShard(kernels, shard, parts, at, scratch.data(), StoresOf(layout));
+  for (size_t i = 0; i < layout.tiles().size(); ++i) {
+    const RoundLayout::Tile& tile = layout.tiles()[i];
+    if (to[tile.span] == nullptr) continue;
+    if (eager != nullptr && is_mean && eager->Has(version, i)) continue;
+    std::byte* at = static_cast<std::byte*>(to[tile.span]) +
+                    (tile.offset_bytes - layout.offsets_bytes()[tile.span]);
+    MergeTile(kernels, tile, parts, at, scratch.data(), StoresOf(layout));
   }
 }
 
@@ -107,24 +107,24 @@ Found Merge(const RoundMemory& memory, SharedAtomics* words, const Kernels& kern
     // partial-W12a: the record says whether the own model is in the mean; the number does not.
     merged->late = record.contributions[self].last != member.own.step;
     merged->of_all = record.header.final || memory.models().IsSync(version);
-    const bool passed_by = memory.models().HasPassedBy(member.own.step, version);
+    const bool superseded = memory.models().HasSuperseded(member.own.step, version);
     int32_t sum = sums[self];
     // partial-W12a: a group without models has no mean: the first group that has one serves.
-    if (merged->late && passed_by && CountOf(record, sums, sum) == 0)
+    if (merged->late && superseded && CountOf(record, sums, sum) == 0)
       sum = FirstGroup(record, sums);
     merged->count = CountOf(record, sums, sum);
     const size_t offset = memory.layout().length_bytes() * static_cast<size_t>(sum);
     const Parts parts{.mean = memory.Result(entry.buffer) + memory.record_bytes() + offset,
                       .own = memory.Buffer(member.self, member.own.buffer),
                       .count = merged->count,
-                      // partial-W12a: a model that was passed by is not merged: it would come back
+                      // partial-W12a: a model that was superseded is not merged: it would come back
                       // into others. partial-W12b: its progress is added to the mean.
-                      .merges = merged->late && !passed_by && !member.takes,
-                      .base = merged->late && passed_by && !member.takes ? member.base : nullptr};
+                      .merges = merged->late && !superseded && !member.takes,
+                      .base = merged->late && superseded && !member.takes ? member.base : nullptr};
     merged->mean = parts.mean;
     merged->is_of_both = parts.merges;
     merged->kept = parts.base != nullptr;
-    MergeSpans(memory, kernels, parts, member.early, version, to);
+    MergeSpans(memory, kernels, parts, member.eager, version, to);
   }
   // partial-W12a: the mean is held: it is the base of the next progress.
   if (found == Found::kYes) words->Store(memory.HoldAt(member.self), entry.buffer + 1);

@@ -9,9 +9,9 @@
 //   with that version (Rounds::GoOnWithout)
 //
 // The mean is that of its group. A group none of whose models is in the version has none: a member
-// that a version of all has passed by takes the mean of the first group that has one.
+// that a version of all has superseded takes the mean of the first group that has one.
 //
-// What a version of all has passed by is not to come back into others by a merge. Such a rank goes
+// What a version of all has superseded is not to come back into others by a merge. Such a rank goes
 // on from the mean with its progress: what it has done since it last began from a mean, unless
 // some version has had its model, and that with it. So what it does counts, once: in its own model
 // now, in those of others when it offers that at once (Rounds::OfferAgain). It is parameters that
@@ -29,7 +29,7 @@
 #include <span>
 
 #include "core/base/kernels.h"
-#include "core/partial/early.h"
+#include "core/partial/eager_copy.h"
 #include "core/partial/log.h"
 #include "core/partial/memory.h"
 
@@ -51,7 +51,7 @@ struct Merged {
 struct MergeOf {
   int32_t self = 0;
   SlotWord own = {};
-  const EarlyCopy* early = nullptr;  // null: nothing
+  const EagerCopy* eager = nullptr;  // null: nothing
   bool takes = false;                // the mean, if it was late: others have ended with it
   // What it began its work from, laid out as a buffer; null: that is not known, or some version has
   // had its model.

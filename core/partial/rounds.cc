@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "core/partial/attendance.h"
 #include "core/partial/collect.h"
+#include "core/partial/suspicion.h"
 
 namespace covey {
 
@@ -16,19 +16,19 @@ Rounds::Rounds(const Options& options, const RoundMemory* memory, SharedAtomics*
       words_(words),
       kernels_(options.kernels),
       slot_(options.self, memory, words, options.kernels),
-      early_(options.self, memory, words, options.kernels),
+      eager_(options.self, memory, words, options.kernels),
       arrivals_(options.admission, memory, words),
       log_(memory, words, options.kernels),
-      shards_({.self = options.self,
-               .average = options.average,
-               .overdue = options.overdue,
-               .kernels = options.kernels},
-              memory, words),
+      tiles_({.self = options.self,
+              .average = options.average,
+              .overdue = options.overdue,
+              .kernels = options.kernels},
+             memory, words),
       snapshots_(options.self, options.snapshot_overdue, memory, words, options.kernels),
       skips_ahead_(options.skips_ahead),
       lost_(static_cast<size_t>(memory->size()), false) {}
 
-uint64_t Rounds::executed() { return Turn::Of(words_->Load(memory_->TurnAt())).executed; }
+uint64_t Rounds::executed() { return StateWord::Of(words_->Load(memory_->StateAt())).executed; }
 
 Time Rounds::ended() { return static_cast<Time>(words_->Load(memory_->EndedAt())); }
 
@@ -38,7 +38,7 @@ uint64_t Rounds::Publish(std::span<const double> hypers) {
       const bool was_taken = slot_.Replace(step, hypers);
       // partial-W12b: offered progress that a version has taken counts from there on.
       if (std::exchange(has_offered_, false) && was_taken) base_ = begun_.data();
-      early_.Aim(OpenSpans());
+      eager_.Aim(OpenSpans());
     });
   return Arrive([&](uint64_t step) { slot_.Publish(step, hypers); });
 }
@@ -54,7 +54,7 @@ bool Rounds::IsBehind() {
   return !MemberStatus{words_->Load(memory_->MemberAt(self_))}.finished();
 }
 
-uint64_t Rounds::Arrive(const std::function<void(uint64_t)>& seal) {
+uint64_t Rounds::Arrive(const std::function<void(uint64_t)>& publish) {
   // partial-W8c: a rank that the others went on without makes no version alone.
   is_held_back_ = IsBehind();
   if (is_held_back_) {
@@ -68,11 +68,11 @@ uint64_t Rounds::Arrive(const std::function<void(uint64_t)>& seal) {
   const bool has_models = memory_->models().on();
   if (status.finished()) step_ = std::max(step_, executed());  // versions were made without it
   step_ = has_models ? step_ + 1 : next_step();
-  early_.Forget();
+  eager_.Forget();
   is_merged_ = false;
-  seal(step_);
+  publish(step_);
   // partial-W9: a late rank does not wait: this wakes the ranks that wait for it.
-  if (!has_models && step_ <= executed()) words_->Ring(memory_->BellAt());
+  if (!has_models && step_ <= executed()) words_->Ring(memory_->EventCountAt());
   if (status.finished()) words_->Store(word, status.word + 1);
   return step_;
 }
@@ -83,8 +83,8 @@ uint64_t Rounds::next_step() const {
 }
 
 Found Rounds::Read(uint64_t version, std::span<void* const> to, RoundRecord* record) {
-  const Found found = log_.Read(version, to, record, early_.IsAimedAt(to) ? &early_ : nullptr);
-  if (!to.empty()) early_.Forget();
+  const Found found = log_.Read(version, to, record, eager_.IsAimedAt(to) ? &eager_ : nullptr);
+  if (!to.empty()) eager_.Forget();
   if (found != Found::kYes) return found;
   NoteApplied(version);
   if (record != nullptr) is_overdue_ = record->missing[static_cast<size_t>(self_)] > 0;
@@ -99,82 +99,82 @@ void Rounds::NoteApplied(uint64_t version) {
 
 void Rounds::OnSnapshot(uint64_t version) {
   NoteApplied(version);
-  is_overdue_ = Attendance::Of(words_->Load(memory_->AttendanceAt(self_))).overdue();
+  is_overdue_ = Suspicion::Of(words_->Load(memory_->SuspicionAt(self_))).overdue();
 }
 
 Time Rounds::Advance(Time now, bool* moved) {
   *moved = false;
-  Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
-  if (!turn.fired) {
+  StateWord state = StateWord::Of(words_->Load(memory_->StateAt()));
+  if (!state.fired) {
     const MemberStatus status{words_->Load(memory_->MemberAt(self_))};
     const WaitingRank self{.step = step_, .finished = status.finished(), .max_wait = max_wait_};
-    const Arrivals::Answer answer = arrivals_.FireAt(turn.version(), lost_, self, now);
+    const Arrivals::Answer answer = arrivals_.FireAt(state.version(), lost_, self, now);
     if (answer.at > now) return answer.at;
     *moved = true;
-    if (!Fire(&turn, answer)) return now;
+    if (!Fire(&state, answer)) return now;
   }
   // partial-W9a: time waited for a slow rank counts, whoever fires.
-  arrivals_.OnFired(turn.version(), max_wait_, now);
+  arrivals_.OnFired(state.version(), max_wait_, now);
   Time until = kNever;
-  words_->Store(memory_->PinAt(self_), turn.buffer + 1);
-  Work(turn, now, &until, moved);
+  words_->Store(memory_->PinAt(self_), state.buffer + 1);
+  Work(state, now, &until, moved);
   words_->Store(memory_->PinAt(self_), 0);
   return until;
 }
 
-bool Rounds::Fire(Turn* turn, const Arrivals::Answer& answer) {
-  Turn fired = *turn;
+bool Rounds::Fire(StateWord* state, const Arrivals::Answer& answer) {
+  StateWord fired = *state;
   fired.fired = true;
   fired.expired = answer.expired;
   fired.final = answer.final;
   fired.buffer = log_.FreeBuffer();
   // partial-W8: one exchange decides who fires, also when max_wait is over.
-  if (!words_->CompareExchange(memory_->TurnAt(), turn->Word(), fired.Word())) return false;
-  *turn = fired;
+  if (!words_->CompareExchange(memory_->StateAt(), state->Word(), fired.Word())) return false;
+  *state = fired;
   ++counters_.fired;
   counters_.expired += answer.expired ? 1 : 0;
-  words_->Ring(memory_->BellAt());
+  words_->Ring(memory_->EventCountAt());
   return true;
 }
 
-void Rounds::Work(const Turn& turn, Time now, Time* until, bool* moved) {
-  if (collected_ != turn.version()) {
+void Rounds::Work(const StateWord& state, Time now, Time* until, bool* moved) {
+  if (collected_ != state.version()) {
     *moved = true;
-    if (turn.expired) arrivals_.OnExpired(turn.version());
-    if (!Collect(*memory_, words_, lost_, turn, &picks_)) return;
-    collected_ = turn.version();
+    if (state.expired) arrivals_.OnExpired(state.version());
+    if (!Collect(*memory_, words_, lost_, state, &inclusions_)) return;
+    collected_ = state.version();
   }
-  EarlyCopy* early = WantsEarly(turn) ? &early_ : nullptr;
-  const Shards::Outcome outcome = shards_.Work(turn, picks_, early, now, until);
-  *moved |= outcome != Shards::Outcome::kWaiting;
-  *moved |= early != nullptr && early->Work(turn);
-  counters_.shards += outcome == Shards::Outcome::kWorked ? 1 : 0;
-  if (outcome == Shards::Outcome::kDone) End(turn, now);
+  EagerCopy* eager = WantsEager(state) ? &eager_ : nullptr;
+  const Tiles::Outcome outcome = tiles_.Work(state, inclusions_, eager, now, until);
+  *moved |= outcome != Tiles::Outcome::kWaiting;
+  *moved |= eager != nullptr && eager->Work(state);
+  counters_.tiles += outcome == Tiles::Outcome::kWorked ? 1 : 0;
+  if (outcome == Tiles::Outcome::kDone) End(state, now);
 }
 
-void Rounds::End(const Turn& turn, Time now) {
-  Attend(*memory_, words_, turn, picks_);
-  log_.Enter(turn.version(), turn.buffer);
-  if (Close(turn) && !memory_->models().on())
+void Rounds::End(const StateWord& state, Time now) {
+  UpdateSuspicion(*memory_, words_, state, inclusions_);
+  log_.Enter(state.version(), state.buffer);
+  if (Close(state) && !memory_->models().on())
     words_->Store(memory_->EndedAt(), static_cast<uint64_t>(now));
 }
 
 // The rest of the end of a version that is in the log; false: another one did it.
-bool Rounds::Close(const Turn& turn) {
-  const Turn next{.executed = turn.version(), .final = turn.final};
+bool Rounds::Close(const StateWord& state) {
+  const StateWord next{.executed = state.version(), .final = state.final};
   // partial-W1: by exchange: a rank that was stopped here does not end the version again.
-  if (!words_->CompareExchange(memory_->TurnAt(), turn.Word(), next.Word())) return false;
-  words_->Ring(memory_->BellAt());
+  if (!words_->CompareExchange(memory_->StateAt(), state.Word(), next.Word())) return false;
+  words_->Ring(memory_->EventCountAt());
   return true;
 }
 
 // Models: only while the trainer waits for what its model becomes; then open() is written by nobody
 // else.
-bool Rounds::WantsEarly(const Turn& turn) {
-  if (!memory_->models().on()) return turn.version() == read_ + 1;
+bool Rounds::WantsEager(const StateWord& state) {
+  if (!memory_->models().on()) return state.version() == read_ + 1;
   if (is_merged_) return false;
-  const Pick& own = picks_[static_cast<size_t>(self_)];
-  return own.fate == Fate::kIn && own.Names(slot_.offered());
+  const Inclusion& own = inclusions_[static_cast<size_t>(self_)];
+  return own.decision == Decision::kIn && own.Names(slot_.offered());
 }
 
 std::vector<void*> Rounds::OpenSpans() const {
@@ -185,11 +185,11 @@ std::vector<void*> Rounds::OpenSpans() const {
 
 void Rounds::Merge(uint64_t version, std::span<void* const> to, Merged* merged) {
   MergeOf member{.self = self_, .own = slot_.offered()};
-  if (early_.IsAimedAt(to)) member.early = &early_;
+  if (eager_.IsAimedAt(to)) member.eager = &eager_;
   is_merged_ = true;
   const uint64_t last = executed();
-  // partial-W12a: a rank that was passed by goes on from the newest version.
-  if (memory_->models().HasPassedBy(member.own.step, last)) version = last;
+  // partial-W12a: a rank that was superseded goes on from the newest version.
+  if (memory_->models().HasSuperseded(member.own.step, last)) version = last;
   do {
     member.takes = version == settled_;
     // partial-W12b: progress counts only if no version has had the model. Looked at here: once a
@@ -198,11 +198,11 @@ void Rounds::Merge(uint64_t version, std::span<void* const> to, Merged* merged) 
     if (covey::Merge(*memory_, words_, *kernels_, member, version, to, merged) == Found::kYes)
       break;
     // Who has entered the next version in its place may have stopped before it said so.
-    const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
-    if (turn.fired && log_.Has(turn.version())) Close(turn);
+    const StateWord state = StateWord::Of(words_->Load(memory_->StateAt()));
+    if (state.fired && log_.Has(state.version())) Close(state);
     version = executed();
   } while (true);
-  early_.Forget();
+  eager_.Forget();
   NoteBase(*merged, to);
   const uint64_t newest = executed();
   if (merged->late && memory_->models().LastSync(newest) >= member.own.step)
@@ -233,25 +233,25 @@ void Rounds::NoteBase(const Merged& merged, std::span<void* const> to) {
   if (std::find(to.begin(), to.end(), nullptr) != to.end()) return;
   const RoundLayout& layout = memory_->layout();
   begun_.resize(layout.length_bytes());
-  for (const RoundLayout::Shard& shard : layout.shards()) {
-    const size_t offset = shard.offset_bytes - layout.offsets_bytes()[shard.span];
-    std::memcpy(begun_.data() + shard.offset_bytes,
-                static_cast<const std::byte*>(to[shard.span]) + offset,
-                shard.count * SizeOf(shard.dtype));
+  for (const RoundLayout::Tile& tile : layout.tiles()) {
+    const size_t offset = tile.offset_bytes - layout.offsets_bytes()[tile.span];
+    std::memcpy(begun_.data() + tile.offset_bytes,
+                static_cast<const std::byte*>(to[tile.span]) + offset,
+                tile.count * SizeOf(tile.dtype));
   }
   base_ = begun_.data();
 }
 
-bool Rounds::Look(int32_t member, std::span<void* const> to, uint64_t* step) const {
+bool Rounds::Peek(int32_t member, std::span<void* const> to, uint64_t* step) const {
   const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(member)));
   *step = slot.step;
   if (slot.step == 0) return true;
   const RoundLayout& layout = memory_->layout();
-  for (const RoundLayout::Shard& shard : layout.shards())
-    kernels_->copy(static_cast<std::byte*>(to[shard.span]) +
-                       (shard.offset_bytes - layout.offsets_bytes()[shard.span]),
-                   memory_->Buffer(member, slot.buffer) + shard.offset_bytes,
-                   shard.count * SizeOf(shard.dtype), StoresOf(layout));
+  for (const RoundLayout::Tile& tile : layout.tiles())
+    kernels_->copy(static_cast<std::byte*>(to[tile.span]) +
+                       (tile.offset_bytes - layout.offsets_bytes()[tile.span]),
+                   memory_->Buffer(member, slot.buffer) + tile.offset_bytes,
+                   tile.count * SizeOf(tile.dtype), StoresOf(layout));
   // partial-W10: taken or not, it lies there until the owner offers another buffer.
   return SlotWord::Of(words_->Load(memory_->SlotAt(member))).step == slot.step;
 }
@@ -261,7 +261,7 @@ void Rounds::Finish() {
   const MemberStatus status{words_->Load(word)};
   if (!status.finished()) words_->Store(word, status.word + 1);
   if (!status.finished() || arrivals_.over()) arrivals_.Restart();  // else it waits on
-  words_->Ring(memory_->BellAt());  // it may have been the one they waited for
+  words_->Ring(memory_->EventCountAt());  // it may have been the one they waited for
 }
 
 // Those who wait for the flush yet count how often it has finished.
@@ -289,16 +289,16 @@ bool Rounds::GoOnWithout() {
   Meet();
   const bool has_models = memory_->models().on();
   const uint64_t times = MemberStatus{words_->Load(memory_->MemberAt(self_))}.times();
-  const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
-  if (turn.fired) return false;
+  const StateWord state = StateWord::Of(words_->Load(memory_->StateAt()));
+  if (state.fired) return false;
   if (!has_models) AskForMissing();
-  if (turn.settled() && turn.Since(times) <= 0) return true;
-  if ((has_models && !turn.final) || HasAnybodyGoneOn(times)) return true;  // and it goes with them
-  const Turn settled{.executed = turn.executed,
-                     .times = static_cast<uint32_t>(times) % (1u << Turn::kTimesBits),
-                     .expired = true,
-                     .final = true};
-  return words_->CompareExchange(memory_->TurnAt(), turn.Word(), settled.Word());
+  if (state.settled() && state.Since(times) <= 0) return true;
+  if ((has_models && !state.final) || HasAnybodyGoneOn(times)) return true;  // it goes with them
+  const StateWord settled{.executed = state.executed,
+                          .times = static_cast<uint32_t>(times) % (1u << StateWord::kTimesBits),
+                          .expired = true,
+                          .final = true};
+  return words_->CompareExchange(memory_->StateAt(), state.Word(), settled.Word());
 }
 
 // Whether a member has published since it had finished so often.
@@ -316,7 +316,7 @@ void Rounds::Drop() {
   bool any = false;
   if (memory_->models().on() || !arrivals_.HasEnded(lost_, &any)) return;
   const SlotWord slot = slot_.offered();
-  if (slot_.Withdraw() != nullptr)
+  if (slot_.Retract() != nullptr)
     counters_.dropped += memory_->Header(self_, slot.buffer)->content.count;
 }
 
@@ -331,7 +331,7 @@ void Rounds::AskForMissing() {
 }
 
 bool Rounds::IsFlushed() {
-  const Turn seen = Turn::Of(words_->Load(memory_->TurnAt()));
+  const StateWord seen = StateWord::Of(words_->Load(memory_->StateAt()));
   if (seen.settled()) {
     settled_ = seen.executed;
     Drop();
@@ -342,35 +342,35 @@ bool Rounds::IsFlushed() {
     // What a dead member has left of a model is in no version (partial-W14).
     const MemberStatus status{words_->Load(memory_->MemberAt(i))};
     const bool is_left = !memory_->models().on() || status.finished();
-    // partial-W8c: after the settled version no other is made of what is sealed.
-    if (slot.state == SlotState::kSealed && is_left && !seen.settled()) return false;
+    // partial-W8c: after the settled version no other is made of what is published.
+    if (slot.state == SlotState::kPublished && is_left && !seen.settled()) return false;
   }
   // After the slots, which a version under way may have taken. partial-W8b: of models it is final.
-  const Turn turn = Turn::Of(words_->Load(memory_->TurnAt()));
-  return !turn.fired && (turn.final || !memory_->models().on());
+  const StateWord state = StateWord::Of(words_->Load(memory_->StateAt()));
+  return !state.fired && (state.final || !memory_->models().on());
 }
 
-Rounds::Givers Rounds::FindGivers() {
-  Givers givers;
+Rounds::Donors Rounds::FindDonors() {
+  Donors donors;
   std::vector<uint64_t> needs;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     if (i == self_ || lost_[static_cast<size_t>(i)]) continue;
     if (words_->Load(memory_->LeftAt(self_, i)) != 0) continue;
     needs.push_back(snapshots_.NeedOf(i));
     if (needs.back() % 2 == 1) continue;
-    givers.any = true;
-    givers.any_unfinished |= !MemberStatus{words_->Load(memory_->MemberAt(i))}.finished();
+    donors.any = true;
+    donors.any_unfinished |= !MemberStatus{words_->Load(memory_->MemberAt(i))}.finished();
   }
   // They were seen one after the other: all are in need at once if nothing has changed since.
-  if (!givers.any && needs != needs_) givers.any = true;
+  if (!donors.any && needs != needs_) donors.any = true;
   needs_ = std::move(needs);
-  return givers;
+  return donors;
 }
 
 void Rounds::Meet() {
   words_->Store(memory_->MetAt(self_),
                 MemberStatus{words_->Load(memory_->MemberAt(self_))}.times());
-  words_->Ring(memory_->BellAt());
+  words_->Ring(memory_->EventCountAt());
 }
 
 std::vector<int32_t> Rounds::Unmet() {
@@ -384,7 +384,7 @@ std::vector<int32_t> Rounds::Unmet() {
 }
 
 void Rounds::Leave() {
-  if (!goes_without_) snapshots_.Withdraw();
+  if (!goes_without_) snapshots_.Retract();
   Finish();
   Release();
   for (int32_t i = 0; i < memory_->size(); ++i) words_->Store(memory_->LeftAt(i, self_), 1);

@@ -16,9 +16,9 @@
 
 #include "core/partial/arrivals.h"
 #include "core/partial/merge.h"
-#include "core/partial/shards.h"
 #include "core/partial/slot.h"
 #include "core/partial/snapshots.h"
+#include "core/partial/tiles.h"
 #include "core/partial/versions.h"
 
 namespace covey {
@@ -31,14 +31,14 @@ class Rounds final : public Versions {
     Time max_wait = kNever;    // how long this rank waits for one version; then it fires without
     bool skips_ahead = false;  // always; else only after it was overdue
     bool average = false;
-    Time overdue = kMillisecond;      // how long a claimed shard may take,
+    Time overdue = kMillisecond;      // how long a claimed tile may take,
     Time snapshot_overdue = kSecond;  // and a snapshot
     const Kernels* kernels = nullptr;
   };
   struct Counters {
     uint64_t fired = 0;    // versions that this rank fired
     uint64_t expired = 0;  // those of them for which max_wait was over
-    uint64_t shards = 0;   // that it did, those done by others meanwhile included
+    uint64_t tiles = 0;    // that it did, those done by others meanwhile included
     uint64_t dropped = 0;  // steps of its own: others had ended finish() without this rank
   };
 
@@ -59,17 +59,17 @@ class Rounds final : public Versions {
   Time ended() override;
 
   // One pass of the work for whoever waits: fires the next version if it may, collects, does one
-  // shard. Returns when to come again at the latest, if nobody rings: *moved: at once.
+  // tile. Returns when to come again at the latest, if nobody rings: *moved: at once.
   Time Advance(Time now, bool* moved);
 
   // Gradients: where versions will be read to. Read costs less then, because some of it is done
   // while the version is made. That memory belongs to the rounds from Publish, or the first Advance
   // after a Read, until the Read of the next version, or Forget.
-  void Expect(std::span<void* const> to) { early_.Aim(to); }
-  void Forget() { early_.Forget(); }
+  void RegisterOutput(std::span<void* const> to) { eager_.Aim(to); }
+  void Forget() { eager_.Forget(); }
   // Gradients, of a rank that will publish nothing more: what it has published and no version has,
   // nor will have; null: nothing. It lies there until the rank has left.
-  const std::byte* Withdraw() { return slot_.Withdraw(); }
+  const std::byte* Retract() { return slot_.Retract(); }
   Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) override;
   // Gradients: as Read, but the spans stay where they are, from *result on, and as they are until
   // the next Hold, or Leave. Nothing of it is copied early unless expected.
@@ -98,7 +98,7 @@ class Rounds final : public Versions {
 
   // Models, any member's, at any time, alone: copies to to[i] what it has published last. *step is
   // which (0: nothing yet). False: it has published another one meanwhile.
-  bool Look(int32_t member, std::span<void* const> to, uint64_t* step) const;
+  bool Peek(int32_t member, std::span<void* const> to, uint64_t* step) const;
 
   void Finish() override;
   bool IsFlushed() override;
@@ -118,7 +118,7 @@ class Rounds final : public Versions {
     return snapshots_.IsAsked(applied, lost_, now);
   }
   // That there are none shows at the second time.
-  Givers FindGivers() override;
+  Donors FindDonors() override;
 
   void Meet() override;
   std::vector<int32_t> Unmet() override;
@@ -132,18 +132,18 @@ class Rounds final : public Versions {
   const Counters& counters() const { return counters_; }
 
  private:
-  uint64_t Arrive(const std::function<void(uint64_t)>& seal);
+  uint64_t Arrive(const std::function<void(uint64_t)>& publish);
   void NoteApplied(uint64_t version);
   bool IsBehind();
   bool HasAnybodyGoneOn(uint64_t times);
   void Drop();
   void AskForMissing();
   void NoteBase(const Merged& merged, std::span<void* const> to);
-  bool Fire(Turn* turn, const Arrivals::Answer& answer);
-  void Work(const Turn& turn, Time now, Time* until, bool* moved);
-  void End(const Turn& turn, Time now);
-  bool Close(const Turn& turn);
-  bool WantsEarly(const Turn& turn);
+  bool Fire(StateWord* state, const Arrivals::Answer& answer);
+  void Work(const StateWord& state, Time now, Time* until, bool* moved);
+  void End(const StateWord& state, Time now);
+  bool Close(const StateWord& state);
+  bool WantsEager(const StateWord& state);
   std::vector<void*> OpenSpans() const;
 
   int32_t self_;
@@ -152,26 +152,26 @@ class Rounds final : public Versions {
   SharedAtomics* words_;
   const Kernels* kernels_;
   Slot slot_;
-  EarlyCopy early_;
+  EagerCopy eager_;
   Arrivals arrivals_;
   ResultLog log_;
-  Shards shards_;
+  Tiles tiles_;
   Snapshots snapshots_;
   bool skips_ahead_;
   uint64_t step_ = 0;
-  bool is_merged_ = true;            // models: what it has published last
-  bool is_held_back_ = false;        // its last step was not published
-  bool goes_without_ = false;        // ranks that were missing in finish(), since then
-  const std::byte* base_ = nullptr;  // models: what its work began from; null: not known
-  std::vector<std::byte> begun_;     // that, where it is no mean; or what it has offered again
-  bool has_offered_ = false;         // since its last merge
-  uint64_t settled_ = 0;             // a version that others have gone on with
-  uint64_t read_ = 0;                // the last version that was
-  bool is_overdue_ = false;          // as of then
-  std::vector<bool> lost_;           // by member
-  std::vector<uint64_t> needs_;      // of those who could give, when they were looked at last
-  uint64_t collected_ = 0;           // the version whose fates these are
-  std::vector<Pick> picks_;          // by member
+  bool is_merged_ = true;              // models: what it has published last
+  bool is_held_back_ = false;          // its last step was not published
+  bool goes_without_ = false;          // ranks that were missing in finish(), since then
+  const std::byte* base_ = nullptr;    // models: what its work began from; null: not known
+  std::vector<std::byte> begun_;       // that, where it is no mean; or what it has offered again
+  bool has_offered_ = false;           // since its last merge
+  uint64_t settled_ = 0;               // a version that others have gone on with
+  uint64_t read_ = 0;                  // the last version that was
+  bool is_overdue_ = false;            // as of then
+  std::vector<bool> lost_;             // by member
+  std::vector<uint64_t> needs_;        // of those who could give, when they were looked at last
+  uint64_t collected_ = 0;             // the version whose decisions these are
+  std::vector<Inclusion> inclusions_;  // by member
   Counters counters_;
 };
 

@@ -44,27 +44,27 @@ uint64_t RoundsPort::Arrive(const std::function<uint64_t()>& publish) {
   uint64_t step = 0;
   {
     const std::lock_guard lock(mutex_);
-    pace_.OnEnd(clock_->Now());
+    step_time_.OnEnd(clock_->Now());
     finishing_ = false;
     versions().set_max_wait(MaxWait(0));
-    if (bundle_.options.admission.grace < 0) versions().set_grace(pace_.Grace());
-    versions().set_step(pace_.Step());
+    if (bundle_.options.admission.grace < 0) versions().set_grace(step_time_.Grace());
+    versions().set_step(step_time_.Step());
     step = publish();
     counters_.dropped = versions().dropped();
-    pace_.OnBegin(clock_->Now());
+    step_time_.OnBegin(clock_->Now());
   }
   Stir();
   return step;
 }
 
-Time RoundsPort::pace() {
+Time RoundsPort::step_time() {
   const std::lock_guard lock(mutex_);
-  return pace_.Step();
+  return step_time_.Step();
 }
 
 void RoundsPort::Assume(Time step) {
   const std::lock_guard lock(mutex_);
-  pace_.Assume(step);
+  step_time_.Assume(step);
 }
 
 uint64_t RoundsPort::executed() {
@@ -108,7 +108,7 @@ Status RoundsPort::WaitServing(uint64_t version, uint64_t applied, Time deadline
     return Status::Ok();
   }
   const std::lock_guard lock(mutex_);
-  pace_.OnBegin(clock_->Now());
+  step_time_.OnBegin(clock_->Now());
   return lack.last > 0 ? CannotGoOn(lack) : status;
 }
 
@@ -231,7 +231,7 @@ Status RoundsPort::MeetServing(uint64_t applied, Time deadline, Event* event) {
 // With the lock held. `least`: unless the user has said it.
 Time RoundsPort::MaxWait(Time least) const {
   const Time told = bundle_.options.max_wait;
-  return told > 0 ? told : std::max(least, pace_.MaxWait());
+  return told > 0 ? told : std::max(least, step_time_.MaxWait());
 }
 
 Status RoundsPort::CannotGoOn(const Versions::Lack& lack) const {
@@ -284,23 +284,23 @@ Status RoundsPort::Drive(const std::function<bool()>& done, Time deadline) {
 }
 
 Status RoundsPort::Seek(uint64_t applied, Time deadline, Offer* offer) {
-  Rounds::Givers givers;
+  Rounds::Donors donors;
   const auto look = [&] {
     *offer = FindOffer(applied);
-    givers = versions().FindGivers();
-    return offer->member >= 0 || !givers.any;
+    donors = versions().FindDonors();
+    return offer->member >= 0 || !donors.any;
   };
   const Status status = Drive(look, deadline);
   if (!status.ok() && status.code() != StatusCode::kTimeout) return status;
   const std::lock_guard lock(mutex_);
   const std::string what = "this rank has applied version " + std::to_string(applied) + " of '" +
                            bundle_.name + "', the log begins later, and ";
-  if (offer->member < 0 && !givers.any)
+  if (offer->member < 0 && !donors.any)
     return Status::Exhausted(what +
                              "nobody is left who could give it a snapshot: all others have "
                              "left, died, or need one themselves");
   const Time now = clock_->Now();
-  if (offer->member >= 0 || givers.any_unfinished || seeking_since_ == 0)
+  if (offer->member >= 0 || donors.any_unfinished || seeking_since_ == 0)
     seeking_since_ = offer->member >= 0 ? 0 : now;
   if (seeking_since_ == 0 || now - seeking_since_ < MaxWait(kLeastAtEnd)) return Status::Ok();
   seeking_since_ = 0;

@@ -21,8 +21,8 @@
 #include "core/base/tensor.h"
 #include "core/base/waiter.h"
 #include "core/partial/merge.h"
-#include "core/partial/pace.h"
 #include "core/partial/rounds.h"
+#include "core/partial/step_time.h"
 #include "core/partial/versions.h"
 #include "core/transport/transport.h"
 
@@ -36,7 +36,7 @@ class RoundsPort {
     std::string name;
     RoundMemory::Shape shape;
     RoundLayout layout;
-    Rounds::Options options;  // max_wait == 0, grace < 0: by the pace of this rank
+    Rounds::Options options;  // max_wait == 0, grace < 0: by the step time of this rank
     WaitPolicy waiting;
   };
 
@@ -76,33 +76,33 @@ class RoundsPort {
   // See Versions::ended: of the version *executed.
   Time Ended(uint64_t* executed);
   Status Wait(uint64_t version, Time deadline);
-  // How long this rank's own steps take; see Pace.
-  Time pace();
+  // How long this rank's own steps take; see StepTime.
+  Time step_time();
   void Assume(Time step);
   // See Rounds::Expect. Waiting that ends otherwise than well gives the memory back.
-  virtual void Expect(std::span<void* const> to) = 0;
+  virtual void RegisterOutput(std::span<void* const> to) = 0;
   // See ResultLog::Read.
   Status Read(uint64_t version, std::span<void* const> to, RoundRecord* record);
   // Gradients. Where each span of `version` lies, instead of a copy: see Rounds::Hold. What is
   // written there nobody else sees; *written: so many pages of it had been, before. 0: holds none.
   // kUnsupported: members share no memory, or the system cannot do it.
   virtual Status Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) = 0;
-  // See Rounds::Withdraw. Where members share no memory, kUnsupported.
-  virtual Status Withdraw(const std::byte** content) = 0;
+  // See Rounds::Retract. Where members share no memory, kUnsupported.
+  virtual Status Retract(const std::byte** content) = 0;
   // Models. See Rounds::Merge.
   virtual Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) = 0;
   // Models. See Rounds::Begin.
   virtual Status Begin() { return Status::Ok(); }
   // Models. See Rounds::OfferAgain.
   virtual uint64_t OfferAgain() { return 0; }
-  // Models. What a member has published last, and as which step; see Rounds::Look. Passed by: a
+  // Models. What a member has published last, and as which step; see Rounds::Peek. Superseded: a
   // version of all has come after it, so that it counts no more.
   struct Seen {
     uint64_t step = 0;
     bool whole = false;
-    bool passed_by = false;
+    bool superseded = false;
   };
-  virtual Status Look(int32_t member, std::span<void* const> to, Seen* seen) = 0;
+  virtual Status Peek(int32_t member, std::span<void* const> to, Seen* seen) = 0;
   bool has_models() const { return memory_.models().on(); }
   bool IsOfAll(uint64_t version) const { return memory_.models().IsSync(version); }
   // kTimeout also when max_wait is over, then with a peer: the first of the ranks that are missing,
@@ -193,7 +193,7 @@ class RoundsPort {
   Status CannotGoOn(const Versions::Lack& lack) const;
 
   // Protected by mutex_.
-  Pace pace_;
+  StepTime step_time_;
   bool was_overdue_ = false;  // in the last version read
   bool finishing_ = false;    // the clock of max_wait runs
   Time meeting_since_ = 0;    // 0: it does not

@@ -23,9 +23,9 @@ void SharedPort::Open(const std::vector<uint64_t>& places) {
   rounds_ = std::make_unique<Rounds>(bundle_.options, &memory_, words_);
 }
 
-void SharedPort::Expect(std::span<void* const> to) {
+void SharedPort::RegisterOutput(std::span<void* const> to) {
   const std::lock_guard lock(mutex_);
-  rounds_->Expect(to);
+  rounds_->RegisterOutput(to);
 }
 
 Status SharedPort::Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) {
@@ -52,9 +52,9 @@ Status SharedPort::Hold(uint64_t version, std::vector<std::byte*>* spans, size_t
   return Status::Ok();
 }
 
-Status SharedPort::Withdraw(const std::byte** content) {
+Status SharedPort::Retract(const std::byte** content) {
   const std::lock_guard lock(mutex_);
-  *content = rounds_->Withdraw();
+  *content = rounds_->Retract();
   return Status::Ok();
 }
 
@@ -80,16 +80,17 @@ uint64_t SharedPort::OfferAgain() {
   return rounds_->OfferAgain();
 }
 
-Status SharedPort::Look(int32_t member, std::span<void* const> to, Seen* seen) {
+Status SharedPort::Peek(int32_t member, std::span<void* const> to, Seen* seen) {
   const std::lock_guard lock(mutex_);
-  seen->whole = rounds_->Look(member, to, &seen->step);
-  seen->passed_by = seen->step > 0 && memory_.models().HasPassedBy(seen->step, rounds_->executed());
+  seen->whole = rounds_->Peek(member, to, &seen->step);
+  seen->superseded =
+      seen->step > 0 && memory_.models().HasSuperseded(seen->step, rounds_->executed());
   return Status::Ok();
 }
 
 Status SharedPort::DriveOn(const Done& done, Time deadline) {
-  return WaitAtBell(words_, memory_.BellAt(), bundle_.waiting, clock_, stop_, deadline,
-                    [&](Time now) { return Pass(done, now); });
+  return WaitForEvent(words_, memory_.EventCountAt(), bundle_.waiting, clock_, stop_, deadline,
+                      [&](Time now) { return Pass(done, now); });
 }
 
 Looked SharedPort::Pass(const Done& done, Time now) {
@@ -108,7 +109,7 @@ bool SharedPort::IsAsked(uint64_t applied, uint64_t* unused) {
   const std::lock_guard lock(mutex_);
   *unused = Transport::kNoOffset;
   if (rounds_->snapshots().IsStale(applied)) {
-    rounds_->snapshots().Withdraw();
+    rounds_->snapshots().Retract();
     std::swap(*unused, snapshot_offset_);
   }
   return rounds_->IsAsked(applied, clock_->Now());
@@ -142,7 +143,7 @@ Offer SharedPort::FindOffer(uint64_t applied) {
 
 void SharedPort::Interrupt() {
   stop_.store(true);
-  words_->Ring(memory_.BellAt());
+  words_->Ring(memory_.EventCountAt());
 }
 
 bool SharedPort::CanBeFreed() {

@@ -1,7 +1,7 @@
 // Rounds of members that share memory: a lock, a clock and sleep around Rounds.
 //
 // Whoever waits here does the work; the engine thread has no part in it. Waiting spins, yields and
-// then sleeps on the rounds' bell, for a bounded time: a peer that was to ring may have been
+// then sleeps on the rounds' event count, for a bounded time: a peer that was to ring may have been
 // stopped. Memory that peers may still read is given back only when all members have left.
 #ifndef COVEY_CORE_PARTIAL_SHARED_PORT_H_
 #define COVEY_CORE_PARTIAL_SHARED_PORT_H_
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/partial/rounds_port.h"
-#include "core/transport/bell_wait.h"
+#include "core/transport/event_count.h"
 
 namespace covey {
 
@@ -23,13 +23,13 @@ class SharedPort final : public RoundsPort {
   std::vector<size_t> MemberBytes() const override;
   void Open(const std::vector<uint64_t>& places) override;
 
-  void Expect(std::span<void* const> to) override;
+  void RegisterOutput(std::span<void* const> to) override;
   Status Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) override;
-  Status Withdraw(const std::byte** content) override;
+  Status Retract(const std::byte** content) override;
   Status Begin() override;
   uint64_t OfferAgain() override;
   Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) override;
-  Status Look(int32_t member, std::span<void* const> to, Seen* seen) override;
+  Status Peek(int32_t member, std::span<void* const> to, Seen* seen) override;
   bool IsAsked(uint64_t applied, uint64_t* unused) override;
   bool GivesInBlocks() const override { return true; }
   void Give(uint64_t version, uint64_t offset, std::span<const Snapshots::Part> parts,

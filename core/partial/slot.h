@@ -1,38 +1,39 @@
 // A member's own slot (partial-W2, partial-W3): three buffers and one word.
 //
 // The trainer writes the open buffer and publishes it; whoever makes a version collects what is
-// sealed (collect.h), without the owner's help. Nobody waits: what is not sealed is not in the
-// version and travels with a later one. The owner's thread only.
+// published (collect.h), without the owner's help. Nobody waits: what is not published is not in
+// the version and travels with a later one. The owner's thread only.
 //
-//   word              event       action                       word after
-//   open              Publish     header                       sealed(open buffer)
-//   sealed, by CAS    Publish     open, add, header            sealed(same buffer)
-//   sealed, by CAS    collected   the buffer is only read      taken
-//   taken             Publish     its pick says `in` (3)       sealed(open buffer)
+//   word               event       action                        word after
+//   open               Publish     header                        published(open buffer)
+//   published, by CAS  Publish     open, add, header             published(same buffer)
+//   published, by CAS  collected   the buffer is only read       taken
+//   taken              Publish     its inclusion says `in` (3)   published(open buffer)
 //
-// A step with nothing to give is a null (partial-W11): it arrives, and is no contribution. What
-// lies in the buffer of nulls alone is undefined, and read by nobody.
+// A step with nothing to give is an empty contribution (partial-W11): it arrives, and is no
+// contribution. What lies in the buffer of empty contributions alone is undefined, and read by
+// nobody.
 //
-//   open, taken       Skip        as Publish; no content       sealed(open buffer)
-//   sealed, by CAS    Skip        only how far it has come     sealed(same buffer)
-//   nulls, by CAS     Publish     as if it were open           sealed(open buffer)
+//   open, taken        Skip        as Publish; no content        published(open buffer)
+//   published, by CAS  Skip        only how far it has come      published(same buffer)
+//   empty, by CAS      Publish     as if it were open            published(open buffer)
 //
 // Who leaves for good may take back what nobody has collected, to give it elsewhere:
 //
-//   sealed, by CAS    Withdraw    the buffer stays             open
+//   published, by CAS  Retract     the buffer stays              open
 //
 // Models replace each other instead, and one that was taken is taken by later versions again until
 // the next comes:
 //
-//   open              Replace     header                       sealed(open buffer)
-//   sealed, by CAS    Replace     header; the old is free      sealed(open buffer)
-//   taken             Replace     header                       sealed(open buffer), then (4)
+//   open               Replace     header                        published(open buffer)
+//   published, by CAS  Replace     header; the old is free       published(open buffer)
+//   taken              Replace     header                        published(open buffer), then (4)
 //
 // Invariants:
 //  1. A step is in the slot until it is collected, then in exactly one version.
 //  2. A taken buffer is written again only after its version has ended.
-//  3. `taken` is overwritten only once the pick of that version says that it was taken: whoever
-//     collects later than the owner publishes must not take the slot for one that was not.
+//  3. `taken` is overwritten only once the inclusion of that version says that it was taken:
+//     whoever collects later than the owner publishes must not take the slot for one that was not.
 //  4. Models: once the word says something else, the owner looks whether the version under way has
 //     asked for the old buffer, says that it is in, and keeps it until that version has ended.
 //     Before would be too early: somebody may still ask, and see it taken. Afterwards nobody comes
@@ -58,14 +59,14 @@ class Slot {
   // The buffer to write the next contribution to, all of it: what lies there is undefined.
   std::byte* open() const { return memory_->Buffer(self_, open_); }
 
-  // Seals the open buffer as step `step`, together with earlier steps that nobody has collected.
-  // REQUIRES: step grows; hypers.size() is the memory's.
+  // Publishes the open buffer as step `step`, together with earlier steps that nobody has
+  // collected. REQUIRES: step grows; hypers.size() is the memory's.
   void Publish(uint64_t step, std::span<const double> hypers);
-  // Seals that there is nothing at step `step`, beside what is there.
+  // Publishes that there is nothing at step `step`, beside what is there.
   void Skip(uint64_t step);
-  // What is sealed, which will be in no version: the buffer it lies in. Null: there is nothing, or
-  // it was collected. The buffer stays as it is until Publish or Skip.
-  const std::byte* Withdraw();
+  // What is published, which will be in no version: the buffer it lies in. Null: there is nothing,
+  // or it was collected. The buffer stays as it is until Publish or Skip.
+  const std::byte* Retract();
   // As Publish, instead of what was there.
   bool Replace(uint64_t step, std::span<const double> hypers);
 
@@ -76,7 +77,7 @@ class Slot {
   bool TakeBack(const SlotWord& slot);
   void Add(uint32_t to, uint32_t from);
   void Acknowledge(const SlotWord& taken);
-  void ChooseOpen(uint32_t sealed);
+  void ChooseOpen(uint32_t published);
   void WriteHeader(uint32_t buffer, const Contribution& content, std::span<const double> hypers);
 
   int32_t self_;

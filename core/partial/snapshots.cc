@@ -36,8 +36,8 @@ bool Snapshots::IsAsked(uint64_t applied, const std::vector<bool>& lost, Time no
 }
 
 void Snapshots::Give(uint64_t version, std::byte* place, std::span<const Part> parts) {
-  // partial-W10a: withdrawn before it is overwritten, so readers see that it has gone.
-  Withdraw();
+  // partial-W10a: retracted before it is overwritten, so readers see that it has gone.
+  Retract();
   uint64_t* at = memory_->OfferAt(self_);
   uint64_t length_bytes = 0;
   for (const Part& part : parts) {
@@ -49,14 +49,14 @@ void Snapshots::Give(uint64_t version, std::byte* place, std::span<const Part> p
   words_->Store(at + 2, length_bytes);
   words_->Store(at, version << 1 | kStands);
   offered_ = version;
-  words_->Ring(memory_->BellAt());
+  words_->Ring(memory_->EventCountAt());
 }
 
 bool Snapshots::IsStale(uint64_t applied) const {
   return offered_ > 0 && offered_ + memory_->log() < applied;
 }
 
-void Snapshots::Withdraw() {
+void Snapshots::Retract() {
   // An exchange: what is written next is not to be seen before it.
   if (offered_ > 0)
     words_->CompareExchange(memory_->OfferAt(self_), offered_ << 1 | kStands, offered_ << 1);
@@ -85,18 +85,18 @@ Offer Snapshots::Find(uint64_t applied, uint64_t executed) {
     const Offer offer = OfferOf(i);
     if (offer.version >= lowest && (best.member < 0 || offer.version > best.version)) best = offer;
   }
-  // Before it is read: whoever sees it withdrawn afterwards sees that this rank may have it.
+  // Before it is read: whoever sees it retracted afterwards sees that this rank may have it.
   SetInNeed(best.member < 0);
   if (best.member >= 0) return best;
   const uint64_t before = words_->Load(memory_->AskAt());
   const Ask ask = Ask::Of(before);
-  // partial-W10a: an asker whose offer was withdrawn asks again; the owner may be dead.
-  if (!SeesWithdrawn(ask) && ask.version >= lowest) return {};
+  // partial-W10a: an asker whose offer was retracted asks again; the owner may be dead.
+  if (!SeesRetracted(ask) && ask.version >= lowest) return {};
   const Ask next{ask.number + 1, std::max(ask.version, lowest)};
   if (words_->CompareExchange(memory_->AskAt(), before, next.Word()))
-    words_->Ring(memory_->BellAt());
+    words_->Ring(memory_->EventCountAt());
   else
-    withdrawn_.clear();  // the other's ask may have been settled before what this rank saw
+    retracted_.clear();  // the other's ask may have been settled before what this rank saw
   return {};
 }
 
@@ -106,7 +106,7 @@ void Snapshots::AskFor(uint64_t version) {
   // partial-W10a: what is asked for already is not asked for again.
   if (ask.version >= version) return;
   if (words_->CompareExchange(memory_->AskAt(), before, Ask{ask.number + 1, version}.Word()))
-    words_->Ring(memory_->BellAt());
+    words_->Ring(memory_->EventCountAt());
 }
 
 void Snapshots::SetInNeed(bool is_in_need) {
@@ -114,13 +114,13 @@ void Snapshots::SetInNeed(bool is_in_need) {
   words_->Store(memory_->OfferAt(self_) + 3, need_);
 }
 
-// Whether an offer that would do for `ask` was withdrawn since this rank has looked for it last.
-bool Snapshots::SeesWithdrawn(const Ask& ask) {
+// Whether an offer that would do for `ask` was retracted since this rank has looked for it last.
+bool Snapshots::SeesRetracted(const Ask& ask) {
   bool is_new = false;
-  withdrawn_.resize(static_cast<size_t>(memory_->size()));
+  retracted_.resize(static_cast<size_t>(memory_->size()));
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const uint64_t word = words_->Load(memory_->OfferAt(i));
-    uint64_t* known = &withdrawn_[static_cast<size_t>(i)];
+    uint64_t* known = &retracted_[static_cast<size_t>(i)];
     if ((word & kStands) != 0 || word >> 1 < ask.version || *known == word) continue;
     is_new = true;
     *known = word;

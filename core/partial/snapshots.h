@@ -1,7 +1,7 @@
 // Snapshots of a trainer's state, for a rank that has fallen behind further than the log
 // (partial-W8, partial-W10): whoever is healthy gives one at its next step boundary.
 //
-// All words lie on the board (memory.h):
+// All words lie on the control block (memory.h):
 //   ask      the lowest version that would do, and how often was asked      see Ask
 //   claim    who serves which ask                                           see Claim
 //   offers   of each member, four words: what it offers (see Offer), and where that lies: its
@@ -15,12 +15,12 @@
 //   open       of this ask        waits until it is overdue or dead,
 //                                 then as above                           this ask, next attempt
 //
-// Nobody waits for an asker, an asker waits for nobody in particular. An offer is withdrawn when
+// Nobody waits for an asker, an asker waits for nobody in particular. An offer is retracted when
 // another takes its place, and when it is too old for the log; it stands when its owner leaves, or
-// dies. Who has seen it stand serves that ask no more; so an asker that finds it withdrawn asks
+// dies. Who has seen it stand serves that ask no more; so an asker that finds it retracted asks
 // once more. Its owner does not: it may be dead in between. Readers pin nothing: they copy to
 // memory of their own and look whether the offer still stands. A version is offered once by a
-// member, so that an offer which was withdrawn never stands again.
+// member, so that an offer which was retracted never stands again.
 #ifndef COVEY_CORE_PARTIAL_SNAPSHOTS_H_
 #define COVEY_CORE_PARTIAL_SNAPSHOTS_H_
 
@@ -82,7 +82,7 @@ class Snapshots {
   // Whether it is to give a snapshot of that now.
   bool IsAsked(uint64_t applied, const std::vector<bool>& lost, Time now);
   // Gives `parts`, one after the other, in `place`, which lies in this rank's own region, holds
-  // them all, and is not changed until Withdraw. Without a place it says that there is no room.
+  // them all, and is not changed until Retract. Without a place it says that there is no room.
   struct Part {
     const std::byte* data = nullptr;
     size_t length_bytes = 0;
@@ -90,7 +90,7 @@ class Snapshots {
   void Give(uint64_t version, std::byte* place, std::span<const Part> parts);
   // What this rank offers cannot be used any more once this is true. Loads nothing.
   bool IsStale(uint64_t applied) const;
-  void Withdraw();
+  void Retract();
 
   // ---- Of a trainer that needs one.
   // One that is later than `applied` and from which the log leads on: an offer that stands, or
@@ -100,7 +100,7 @@ class Snapshots {
   uint64_t NeedOf(int32_t member) const { return words_->Load(memory_->OfferAt(member) + 3); }
   // For one that will need it when it comes: of `version`, unless that is asked for already.
   void AskFor(uint64_t version);
-  // Copies it; false: it was withdrawn meanwhile, and what was copied is to be forgotten.
+  // Copies it; false: it was retracted meanwhile, and what was copied is to be forgotten.
   bool Take(const Offer& offer, std::byte* to);
 
  private:
@@ -108,7 +108,7 @@ class Snapshots {
   static constexpr uint64_t kStands = 1;
 
   Offer OfferOf(int32_t member) const;
-  bool SeesWithdrawn(const Ask& ask);
+  bool SeesRetracted(const Ask& ask);
   void SetInNeed(bool is_in_need);
 
   int32_t self_;
@@ -121,7 +121,7 @@ class Snapshots {
   Time seen_claim_at_ = 0;           // for the first time
   uint64_t offered_ = 0;             // the version; 0: this rank offers nothing
   uint64_t need_ = 0;                // of this rank
-  std::vector<uint64_t> withdrawn_;  // offers that were, as this rank has seen them, by member
+  std::vector<uint64_t> retracted_;  // offers that were, as this rank has seen them, by member
 };
 
 }  // namespace covey

@@ -88,18 +88,18 @@ class Versions {
   virtual bool IsAnyInNeed() const { return false; }
   // Members that could still give a snapshot: who lives, has not left, and needs none itself. To be
   // asked after each look for one: that there are none shows at a later time.
-  struct Givers {
+  struct Donors {
     bool any = false;
     bool any_unfinished = false;
   };
-  virtual Givers FindGivers() = 0;
+  virtual Donors FindDonors() = 0;
 
   // After a flush, with everything applied: nobody leaves, or trains on, before all that live are
   // so far, because until then one may need a snapshot.
   virtual void Meet() = 0;
   virtual std::vector<int32_t> Unmet() = 0;
 
-  // Member `index` is dead: it is not waited for. What it had sealed, or sent, counts.
+  // Member `index` is dead: it is not waited for. What it had published, or sent, counts.
   virtual void OnLoss(int32_t index) = 0;
 
   // This rank will publish, read and wait no more.

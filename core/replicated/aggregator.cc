@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "core/base/check.h"
-#include "core/partial/attendance.h"
 #include "core/partial/collect.h"
 #include "core/partial/log.h"
+#include "core/partial/suspicion.h"
 
 namespace covey {
 
@@ -14,7 +14,7 @@ Aggregator::Aggregator(const Options& options, const RoundMemory::Shape& shape,
                        const RoundLayout& layout)
     : memory_(shape, layout),
       blocks_(&memory_),
-      shards_({.average = options.average, .kernels = options.kernels}, &memory_, &words_) {
+      tiles_({.average = options.average, .kernels = options.kernels}, &memory_, &words_) {
   for (int32_t i = 0; i < shape.size; ++i)
     members_.push_back({.slot = Slot(i, &memory_, &words_, options.kernels),
                         .arrivals = Arrivals(options.admission, &memory_, &words_)});
@@ -27,10 +27,10 @@ void Aggregator::set_grace(Time grace) {
 void Aggregator::Open(const ReplicatedLog& log) {
   is_open_ = true;
   consumed_ = log.consumed();
-  words_.Store(memory_.TurnAt(), Turn{.executed = log.executed()}.Word());
+  words_.Store(memory_.StateAt(), StateWord{.executed = log.executed()}.Word());
   for (int32_t i = 0; i < memory_.size(); ++i) {
     const auto missing = static_cast<uint32_t>(log.missing()[static_cast<size_t>(i)]);
-    words_.Store(memory_.AttendanceAt(i), Attendance{log.executed(), missing}.Word());
+    words_.Store(memory_.SuspicionAt(i), Suspicion{log.executed(), missing}.Word());
   }
 }
 
@@ -53,7 +53,7 @@ Contribution Aggregator::OnContribution(int32_t member, const ReplicaMessage& me
   Slot& slot = members_[static_cast<size_t>(member)].slot;
   const Contribution& contribution = message.content;
   const SlotWord before = slot.offered();
-  const bool is_added = before.state == SlotState::kSealed &&
+  const bool is_added = before.state == SlotState::kPublished &&
                         memory_.Header(member, before.buffer)->content.count > 0;
   // replicated-W7b: what a committed version has is not counted again.
   CHECK(contribution.first > consumed_[static_cast<size_t>(member)], "a step counts once");
@@ -72,21 +72,21 @@ Contribution Aggregator::OnContribution(int32_t member, const ReplicaMessage& me
 std::optional<ReplicatedEntry> Aggregator::Fire(const std::vector<bool>& lost,
                                                 const std::vector<bool>& heard, Time now,
                                                 Time* until) {
-  Turn turn = Turn::Of(words_.Load(memory_.TurnAt()));
-  if (turn.fired) return std::nullopt;
-  const Arrivals::Answer answer = AskAll(turn, lost, heard, now);
+  StateWord state = StateWord::Of(words_.Load(memory_.StateAt()));
+  if (state.fired) return std::nullopt;
+  const Arrivals::Answer answer = AskAll(state, lost, heard, now);
   *until = std::min(*until, answer.at);
   if (answer.at > now) return std::nullopt;
-  turn.fired = true;
-  turn.expired = answer.expired;
-  words_.Store(memory_.TurnAt(), turn.Word());
-  if (turn.expired)
-    for (Member& member : members_) member.arrivals.OnExpired(turn.version());
-  return Make(turn, lost, now);
+  state.fired = true;
+  state.expired = answer.expired;
+  words_.Store(memory_.StateAt(), state.Word());
+  if (state.expired)
+    for (Member& member : members_) member.arrivals.OnExpired(state.version());
+  return Make(state, lost, now);
 }
 
 // The first of what those that are heard would answer, each by its own clock.
-Arrivals::Answer Aggregator::AskAll(const Turn& turn, const std::vector<bool>& lost,
+Arrivals::Answer Aggregator::AskAll(const StateWord& state, const std::vector<bool>& lost,
                                     const std::vector<bool>& heard, Time now) {
   Arrivals::Answer first;
   for (size_t i = 0; i < members_.size(); ++i) {
@@ -98,20 +98,20 @@ Arrivals::Answer Aggregator::AskAll(const Turn& turn, const std::vector<bool>& l
                              .finished = member_status.finished(),
                              .max_wait = member.max_wait};
     // replicated-W8: each member waits by its own max_wait, as on one host.
-    const Arrivals::Answer answer = member.arrivals.FireAt(turn.version(), lost, waiter, now);
+    const Arrivals::Answer answer = member.arrivals.FireAt(state.version(), lost, waiter, now);
     member.over = member.arrivals.over() ? member.tries : 0;
     if (answer.at < first.at || (answer.at == first.at && first.expired)) first = answer;
   }
   return first;
 }
 
-ReplicatedEntry Aggregator::Make(const Turn& turn, const std::vector<bool>& lost, Time now) {
-  CHECK(Collect(memory_, &words_, lost, turn, &picks_), "the version is under way");
+ReplicatedEntry Aggregator::Make(const StateWord& state, const std::vector<bool>& lost, Time now) {
+  CHECK(Collect(memory_, &words_, lost, state, &inclusions_), "the version is under way");
   Time until = kNever;
-  while (shards_.Work(turn, picks_, nullptr, now, &until) != Shards::Outcome::kDone) {
+  while (tiles_.Work(state, inclusions_, nullptr, now, &until) != Tiles::Outcome::kDone) {
   }
-  ReplicatedEntry entry{.version = turn.version()};
-  const std::byte* result = memory_.Result(turn.buffer);
+  ReplicatedEntry entry{.version = state.version()};
+  const std::byte* result = memory_.Result(state.buffer);
   entry.body.assign(result, result + memory_.record_bytes() + memory_.layout().length_bytes());
   RoundRecord record;
   ReadRecord(memory_, result, &record);
@@ -123,14 +123,15 @@ ReplicatedEntry Aggregator::Make(const Turn& turn, const std::vector<bool>& lost
 }
 
 void Aggregator::OnCommitted() {
-  const Turn turn = Turn::Of(words_.Load(memory_.TurnAt()));
-  Attend(memory_, &words_, turn, picks_);
-  words_.Store(memory_.TurnAt(), Turn{.executed = turn.version()}.Word());
+  const StateWord state = StateWord::Of(words_.Load(memory_.StateAt()));
+  UpdateSuspicion(memory_, &words_, state, inclusions_);
+  words_.Store(memory_.StateAt(), StateWord{.executed = state.version()}.Word());
 }
 
 bool Aggregator::IsQuiet() {
-  bool quiet = is_open_ && !Turn::Of(words_.Load(memory_.TurnAt())).fired;
-  for (const Member& member : members_) quiet &= member.slot.offered().state != SlotState::kSealed;
+  bool quiet = is_open_ && !StateWord::Of(words_.Load(memory_.StateAt())).fired;
+  for (const Member& member : members_)
+    quiet &= member.slot.offered().state != SlotState::kPublished;
   return quiet;
 }
 

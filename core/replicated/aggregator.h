@@ -1,5 +1,5 @@
 // The leader's aggregator of the next version: everybody's slot in memory of its own, with the
-// arrivals, fates and sums of core/partial, which so mean the same across hosts as on one.
+// arrivals, decisions and sums of core/partial, which so mean the same across hosts as on one.
 //
 // For each member it does what the member's own process does on one host: it publishes what has
 // come to the member's slot, keeps its words, and runs its clock of max_wait.
@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/partial/arrivals.h"
-#include "core/partial/shards.h"
 #include "core/partial/slot.h"
+#include "core/partial/tiles.h"
 #include "core/replicated/private_atomics.h"
 #include "core/replicated/replica_message.h"
 #include "core/replicated/replicated_log.h"
@@ -47,7 +47,7 @@ class Aggregator {
   // The version that was fired is committed.
   void OnCommitted();
 
-  // Nothing is under way, and nothing sealed.
+  // Nothing is under way, and nothing published.
   bool IsQuiet();
   // The try of the member's finish() that max_wait is over for; 0: it is not.
   uint64_t OverOf(int32_t member) const { return members_[static_cast<size_t>(member)].over; }
@@ -62,16 +62,16 @@ class Aggregator {
     uint64_t tries = 0, over = 0;
   };
 
-  Arrivals::Answer AskAll(const Turn& turn, const std::vector<bool>& lost,
+  Arrivals::Answer AskAll(const StateWord& state, const std::vector<bool>& lost,
                           const std::vector<bool>& heard, Time now);
-  ReplicatedEntry Make(const Turn& turn, const std::vector<bool>& lost, Time now);
+  ReplicatedEntry Make(const StateWord& state, const std::vector<bool>& lost, Time now);
 
   RoundMemory memory_;
   PrivateBlocks blocks_;
   PrivateAtomics words_;
-  Shards shards_;
+  Tiles tiles_;
   std::vector<Member> members_;
-  std::vector<Pick> picks_;
+  std::vector<Inclusion> inclusions_;
   std::vector<uint64_t> consumed_;
   bool is_open_ = false;
 };

@@ -18,12 +18,12 @@ std::unique_ptr<std::byte[]> PendingContributions::NewBuffer() {
 }
 
 void PendingContributions::Add(Pending* to, const std::byte* sum, const Contribution& content) {
-  for (const RoundLayout::Shard& shard : layout_->shards()) {
-    std::byte* at = to->sum.get() + shard.offset_bytes;
-    const std::byte* inputs[] = {at, sum + shard.offset_bytes};
-    kernels_->reduce({.dtype = shard.dtype, .op = Op::kSum},
+  for (const RoundLayout::Tile& tile : layout_->tiles()) {
+    std::byte* at = to->sum.get() + tile.offset_bytes;
+    const std::byte* inputs[] = {at, sum + tile.offset_bytes};
+    kernels_->reduce({.dtype = tile.dtype, .op = Op::kSum},
                      std::span<const std::byte* const>(inputs), std::span<std::byte* const>(&at, 1),
-                     shard.count, Stores::kCached);
+                     tile.count, Stores::kCached);
   }
   to->content.last = content.last;
   to->content.arrived = content.arrived;
@@ -76,14 +76,14 @@ void PendingContributions::OnAck(const Contribution& content) {
     if (!pending.is_sent || pending.content.arrived > content.arrived) break;
     pending.is_acked = true;
     // What is older than all that lies there is in a version, which is not known here yet.
-    const bool is_null = pending.sum == nullptr;
-    if (!is_null && (content.count == 0 || pending.content.first < content.first)) continue;
-    if (first == nullptr && (!is_null || content.count == 0)) {
+    const bool is_empty = pending.sum == nullptr;
+    if (!is_empty && (content.count == 0 || pending.content.first < content.first)) continue;
+    if (first == nullptr && (!is_empty || content.count == 0)) {
       first = &pending;
       continue;
     }
     if (first != nullptr) first->content.arrived = pending.content.arrived;
-    if (!is_null) {
+    if (!is_empty) {
       Add(first, pending.sum.get(), pending.content);
       first->hypers = pending.hypers;
       spare_.push_back(std::move(pending.sum));
@@ -103,7 +103,8 @@ void PendingContributions::OnConsumed(uint64_t step) {
 
 void PendingContributions::OnExecuted(uint64_t version) {
   std::erase_if(pending_, [version](const Pending& pending) {
-    // replicated-W11: a null stays until versions have come as far: the next leader needs it.
+    // replicated-W11: an empty contribution stays until versions have come as far: the next leader
+    // needs it.
     return pending.sum == nullptr && pending.content.arrived <= version;
   });
 }

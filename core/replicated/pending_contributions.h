@@ -11,9 +11,9 @@
 //   any          consumed up to its last      nothing: it counts
 //   any          another leader               the same, to be sent again, but not `new` again
 //
-// A step with nothing to give is a null (replicated-W11): a contribution without a sum, which says
-// how far its rank has come, or the `arrived` of the one before it. It counts for nothing: once
-// versions have come as far it is gone.
+// A step with nothing to give is an empty contribution (replicated-W11): a contribution without a
+// sum, which says how far its rank has come, or the `arrived` of the one before it. It counts for
+// nothing: once versions have come as far it is gone.
 //
 // Invariant: a version ends between two contributions, never within one: the leader that holds two
 // as one takes them as one, and what an earlier leader had proposed is committed, or followed by a
@@ -37,7 +37,7 @@ class PendingContributions {
   struct Pending {
     Contribution content;
     std::vector<double> hypers;
-    std::unique_ptr<std::byte[]> sum;        // null: it is a null
+    std::unique_ptr<std::byte[]> sum;        // null: it is an empty contribution
     bool is_new = true;                      // it was never sent
     bool is_sent = false, is_acked = false;  // by, to the present leader
   };
@@ -56,14 +56,15 @@ class PendingContributions {
   void OnConsumed(uint64_t step);
   // The last version that is committed.
   void OnExecuted(uint64_t version);
-  // It has finished, and is not waited for: a version of nulls alone would serve nobody.
+  // It has finished, and is not waited for: a version of empty contributions alone would serve
+  // nobody.
   void OnFinished() { OnExecuted(~uint64_t{0}); }
   void OnNewLeader();
 
-  // Nothing but nulls.
+  // Nothing but empty contributions.
   bool empty() const;
   bool AreAllSent() const;
-  std::vector<Contribution> contents() const;  // for checkers; without nulls
+  std::vector<Contribution> contents() const;  // for checkers; without empty contributions
 
  private:
   std::unique_ptr<std::byte[]> NewBuffer();

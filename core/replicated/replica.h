@@ -86,7 +86,7 @@ class Replica final : public Versions {
     Bytes state;
   };
   bool RequestSnapshot(Snapshot* snapshot);
-  Givers FindGivers() override;
+  Donors FindDonors() override;
   void Finish() override;
   bool IsFlushed() override;
   Lack Lacking() override;

@@ -64,7 +64,7 @@ struct ReplicaMessage {
   uint64_t met = 0;   // how often it has met the others after finishing
   uint64_t need = 0;  // the lowest version of which a snapshot would do; 0: it needs none
 
-  // kHeartbeat: no version is under way and no slot sealed; the receiver has waited for max_wait
+  // kHeartbeat: no version is under way and no slot published; the receiver has waited for max_wait
   // since the try of its finish() of that number; the uncommitted entry is a no-op.
   bool quiet = false;
   uint64_t over = 0;
@@ -81,7 +81,7 @@ struct ReplicaMessage {
   uint64_t consumed = 0;  // kContributionAck
   // kHeartbeat: member statuses; kAppendEntry, kFastForward: the last step that is in a version.
   std::vector<uint64_t> list;
-  std::vector<uint64_t> missing;  // kAppendEntry, kFastForward: Attendance::missing, by member
+  std::vector<uint64_t> missing;  // kAppendEntry, kFastForward: Suspicion::missing, by member
   std::vector<double> hypers;     // kContribution
   Bytes body;  // kContribution: the sum; kAppendEntry: record, sum; kSnapshot: the state
 

@@ -47,7 +47,7 @@ Status ReplicaPort::Hold(uint64_t, std::vector<std::byte*>*, size_t*) {
   return Status::Unsupported("results cannot be read in place where members share no memory");
 }
 
-Status ReplicaPort::Withdraw(const std::byte**) {
+Status ReplicaPort::Retract(const std::byte**) {
   return Status::Unsupported("what was sent to another host cannot be taken back");
 }
 
@@ -55,7 +55,7 @@ Status ReplicaPort::Merge(uint64_t, std::span<void* const>, Merged*) {
   return Status::Unsupported("models are merged by ranks that share memory");
 }
 
-Status ReplicaPort::Look(int32_t, std::span<void* const>, Seen*) {
+Status ReplicaPort::Peek(int32_t, std::span<void* const>, Seen*) {
   return Status::Unsupported("models are looked at by ranks that share memory");
 }
 

@@ -42,11 +42,11 @@ class ReplicaPort final : public RoundsPort, public ChannelPort {
   void Join(ChannelMux* box) override { box->Open(channel_, group_, this); }
   void Part(ChannelMux* box) override { box->Close(channel_); }
 
-  void Expect(std::span<void* const>) override {}
+  void RegisterOutput(std::span<void* const>) override {}
   Status Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) override;
-  Status Withdraw(const std::byte** content) override;
+  Status Retract(const std::byte** content) override;
   Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) override;
-  Status Look(int32_t member, std::span<void* const> to, Seen* seen) override;
+  Status Peek(int32_t member, std::span<void* const> to, Seen* seen) override;
   bool IsAsked(uint64_t applied, uint64_t* unused) override;
   bool GivesInBlocks() const override { return false; }
   void Give(uint64_t version, uint64_t offset, std::span<const Snapshots::Part> parts,

@@ -137,16 +137,16 @@ bool Replica::HasFinished(int32_t member) const {
          MemberStatus{heartbeat_.statuses[index]}.times() >= MemberStatus{member_status_}.times();
 }
 
-Versions::Givers Replica::FindGivers() {
+Versions::Donors Replica::FindDonors() {
   // replicated-W10: there is no donor when four heartbeats in a row say that all are in need.
-  Givers givers{.any = all_in_need_ < kHeartbeatsInNeed};
+  Donors donors{.any = all_in_need_ < kHeartbeatsInNeed};
   for (int32_t i = 0; i < shape_.size; ++i) {
     const auto index = static_cast<size_t>(i);
     if (i == options_.self || lost_[index] || HasLeft(i)) continue;
     const bool is_known = index < heartbeat_.statuses.size();
-    givers.any_unfinished |= !is_known || !MemberStatus{heartbeat_.statuses[index]}.finished();
+    donors.any_unfinished |= !is_known || !MemberStatus{heartbeat_.statuses[index]}.finished();
   }
-  return givers;
+  return donors;
 }
 
 bool Replica::HasLeft(int32_t member) const {
@@ -263,7 +263,7 @@ std::vector<Replica::Silence> Replica::MissingForQuorum(Time now) const {
 // the loss before it hears of the versions that the rank was in.
 bool Replica::IsFlushed() {
   const auto self = static_cast<size_t>(options_.self);
-  // replicated-W7d: all that is known as committed has come. replicated-W11: so have its own nulls.
+  // replicated-W7d: all that is known as committed has come. replicated-W11: own steps too.
   bool all = pending_.empty() && heartbeat_.term == term_ && heartbeat_.quiet &&
              heartbeat_.executed == executed() && executed() >= known_committed_ &&
              heartbeat_.statuses[self] == member_status_;

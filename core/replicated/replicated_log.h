@@ -29,7 +29,7 @@ namespace covey {
 struct ReplicatedEntry {
   uint64_t version = 0;
   std::vector<uint64_t> consumed;  // by member: the last of its steps in any version so far
-  std::vector<uint64_t> missing;   // by member: Attendance::missing
+  std::vector<uint64_t> missing;   // by member: Suspicion::missing
   Bytes body;                      // record, sum: as in the result buffers of core/partial/memory.h
 };
 

@@ -22,7 +22,7 @@ void SeqLock::EndChange(uint64_t version) {
 
 void SeqLock::Close() { words_->Store(at_, kClosed); }
 
-SeqLock::Found SeqLock::Look(const std::byte* base, std::span<void* const> to,
+SeqLock::Found SeqLock::Peek(const std::byte* base, std::span<void* const> to,
                              std::span<const uint64_t> lengths_bytes, uint64_t* version) const {
   const uint64_t before = words_->Load(at_);
   if (before == kClosed) return Found::kClosed;

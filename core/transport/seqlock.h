@@ -54,7 +54,7 @@ class SeqLock {
 
   // Anybody: copies span i to to[i], lengths_bytes[i] bytes; the owner's region begins at `base`.
   // None: only looks. *version, unless nothing was found, is the one that EndChange was told.
-  Found Look(const std::byte* base, std::span<void* const> to,
+  Found Peek(const std::byte* base, std::span<void* const> to,
              std::span<const uint64_t> lengths_bytes, uint64_t* version) const;
 
  private:

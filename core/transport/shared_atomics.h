@@ -1,5 +1,5 @@
-// 64-bit words in memory that all ranks of a host reach, and bells to sleep on: all that ranks who
-// wait for each other in a round (core/partial) share besides plain bytes.
+// 64-bit words in memory that all ranks of a host reach, and event counts to sleep on: all that
+// ranks who wait for each other in a round (core/partial) share besides plain bytes.
 //
 // A transport that shares memory has one of these. Words are 8-byte aligned, in some rank's region,
 // zero at first. No call blocks except Sleep. Any thread.
@@ -31,12 +31,12 @@ class SharedAtomics {
   // Makes `expected` `desired`; false when the word is another.
   virtual bool CompareExchange(uint64_t* word, uint64_t expected, uint64_t desired) = 0;
 
-  // A bell is a word for these three only. Whoever sleeps takes a ticket, looks once more whether
-  // there is work, and Sleeps: that returns when the bell was rung since the ticket, at `until`, or
-  // for no reason.
-  virtual uint32_t Ticket(const uint64_t* bell) = 0;
-  virtual void Sleep(uint64_t* bell, uint32_t ticket, Time until) = 0;
-  virtual void Ring(uint64_t* bell) = 0;
+  // An event count is a word for these three only. Whoever sleeps takes a ticket, looks once more
+  // whether there is work, and Sleeps: that returns when the event count was rung since the ticket,
+  // at `until`, or for no reason.
+  virtual uint32_t Ticket(const uint64_t* event_count) = 0;
+  virtual void Sleep(uint64_t* event_count, uint32_t ticket, Time until) = 0;
+  virtual void Ring(uint64_t* event_count) = 0;
 };
 
 }  // namespace covey

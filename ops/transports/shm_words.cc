@@ -10,14 +10,16 @@ namespace {
 
 // A rank that was killed asleep is counted for ever: its peers then ring for nobody, which costs
 // them a system call and is never wrong.
-struct Bell {
+struct EventCount {
   std::atomic<uint32_t> rings;
   std::atomic<uint32_t> sleepers;
 };
-static_assert(sizeof(Bell) == sizeof(uint64_t) && std::atomic<uint32_t>::is_always_lock_free);
+static_assert(sizeof(EventCount) == sizeof(uint64_t) && std::atomic<uint32_t>::is_always_lock_free);
 
-Bell* BellOf(uint64_t* word) { return reinterpret_cast<Bell*>(word); }
-const Bell* BellOf(const uint64_t* word) { return reinterpret_cast<const Bell*>(word); }
+EventCount* EventCountOf(uint64_t* word) { return reinterpret_cast<EventCount*>(word); }
+const EventCount* EventCountOf(const uint64_t* word) {
+  return reinterpret_cast<const EventCount*>(word);
+}
 
 }  // namespace
 
@@ -35,19 +37,21 @@ bool ShmWords::CompareExchange(uint64_t* word, uint64_t expected, uint64_t desir
   return std::atomic_ref(*word).compare_exchange_strong(expected, desired);
 }
 
-uint32_t ShmWords::Ticket(const uint64_t* bell) { return BellOf(bell)->rings.load(); }
-
-void ShmWords::Sleep(uint64_t* bell, uint32_t ticket, Time until) {
-  // shm-M3: Dekker with Ring: the ringer sees the sleeper, or the futex sees another count.
-  BellOf(bell)->sleepers.fetch_add(1);
-  FutexWait(&BellOf(bell)->rings, ticket, until - MonotonicNow());
-  BellOf(bell)->sleepers.fetch_sub(1);
+uint32_t ShmWords::Ticket(const uint64_t* event_count) {
+  return EventCountOf(event_count)->rings.load();
 }
 
-void ShmWords::Ring(uint64_t* bell) {
-  BellOf(bell)->rings.fetch_add(1);
+void ShmWords::Sleep(uint64_t* event_count, uint32_t ticket, Time until) {
+  // shm-M3: Dekker with Ring: the ringer sees the sleeper, or the futex sees another count.
+  EventCountOf(event_count)->sleepers.fetch_add(1);
+  FutexWait(&EventCountOf(event_count)->rings, ticket, until - MonotonicNow());
+  EventCountOf(event_count)->sleepers.fetch_sub(1);
+}
+
+void ShmWords::Ring(uint64_t* event_count) {
+  EventCountOf(event_count)->rings.fetch_add(1);
   // shm-M3: the ring is counted first, so a sleeper that is not seen here does not sleep.
-  if (BellOf(bell)->sleepers.load() > 0) FutexWake(&BellOf(bell)->rings);
+  if (EventCountOf(event_count)->sleepers.load() > 0) FutexWake(&EventCountOf(event_count)->rings);
 }
 
 }  // namespace covey

@@ -17,7 +17,7 @@ namespace covey {
 namespace {
 
 constexpr uint64_t kSeed = 20261121;
-constexpr int64_t kCounts[2] = {100'000, 5};  // of which the first has several shards
+constexpr int64_t kCounts[2] = {100'000, 5};  // of which the first has several tiles
 
 class Learner {
  public:

@@ -16,7 +16,7 @@ inline int64_t ValueOf(int rank, int64_t step, int64_t element) {
   return step * 1000 + rank * 100 + element % 97;
 }
 
-// Two spans, float32 and int64, of which one has several shards.
+// Two spans, float32 and int64, of which one has several tiles.
 class Trainer {
  public:
   Trainer(int rank, int size, covey_runtime* runtime, const char* method, covey_op op = COVEY_SUM)

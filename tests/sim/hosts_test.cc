@@ -39,7 +39,7 @@ TEST(HostsTest, EverythingHolds) {
             {"adopted", &V::adopted},
             {"fell out of the log", &V::skipped, 0},
             {"snapshots taken", &V::taken},
-            {"nulls", &V::nulls},
+            {"empty steps", &V::empty_steps},
             {"left", &V::left},
             {"lacking", &V::lacking, 0}});
 }

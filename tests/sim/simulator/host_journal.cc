@@ -15,7 +15,7 @@ std::string Number(uint64_t version) { return "version " + std::to_string(versio
 HostJournal::HostJournal(const RoundMemory* geometry, const AdmissionRule& rule)
     : geometry_(geometry),
       rule_(rule),
-      excusable_(static_cast<size_t>(geometry->size())),
+      exemptable_(static_cast<size_t>(geometry->size())),
       missing_(static_cast<size_t>(geometry->size())),
       published_(static_cast<size_t>(geometry->size())),
       collected_(static_cast<size_t>(geometry->size())) {}
@@ -26,7 +26,7 @@ void HostJournal::Fail(const std::string& what) {
 
 void HostJournal::OnFewer(int32_t rank) {
   fewer_ = true;
-  excusable_[static_cast<size_t>(rank)] = true;
+  exemptable_[static_cast<size_t>(rank)] = true;
 }
 
 void HostJournal::OnFlushed(int32_t rank, uint64_t executed) {
@@ -59,15 +59,15 @@ void HostJournal::CheckVersion(const ReplicatedEntry& entry) {
   std::vector<std::byte> expected(data.size());
   const auto awaited = static_cast<int32_t>(std::count(missing_.begin(), missing_.end(), 0));
   std::vector<Counted> counted;
-  int32_t nulls = 0;
+  int32_t empty_steps = 0;
   for (int32_t i = 0; i < geometry_->size(); ++i) {
     const auto index = static_cast<size_t>(i);
     const Contribution& contribution = record.contributions[index];
     const bool is_overdue = missing_[index] > 0;
     const bool is_fresh = contribution.arrived >= version;
-    nulls += contribution.count == 0 && contribution.arrived > 0 ? 1 : 0;
+    empty_steps += contribution.count == 0 && contribution.arrived > 0 ? 1 : 0;
     if (awaited == 0 || !is_overdue) counted.push_back({.member = i, .arrived = is_fresh});
-    CheckAttendance(i, record);
+    CheckSuspicion(i, record);
     if (contribution.count == 0) continue;
     CheckContribution(i, version, contribution);
     AddSteps(i, contribution, &expected);
@@ -79,7 +79,7 @@ void HostJournal::CheckVersion(const ReplicatedEntry& entry) {
       Fail("2: " + Number(version) + " says that another step is the last of " + Name(i));
   }
   if (expected != data) Fail("2: " + Number(version) + " is not the sum of its record");
-  if (!fewer_ && record.header.divisor != std::max(1, geometry_->size() - nulls))
+  if (!fewer_ && record.header.divisor != std::max(1, geometry_->size() - empty_steps))
     Fail("3: " + Number(version) + " is divided by " + std::to_string(record.header.divisor));
   const bool any =
       std::any_of(counted.begin(), counted.end(), [](const Counted& one) { return one.arrived; });
@@ -94,8 +94,8 @@ void HostJournal::CheckVersion(const ReplicatedEntry& entry) {
   for (const std::byte byte : data) hash_ = (hash_ ^ static_cast<uint64_t>(byte)) * 1099511628211u;
 }
 
-// replicated-W8, said another way than in core/partial/attendance.h.
-void HostJournal::CheckAttendance(int32_t rank, const RoundRecord& record) {
+// replicated-W8, said another way than in core/partial/suspicion.h.
+void HostJournal::CheckSuspicion(int32_t rank, const RoundRecord& record) {
   const auto index = static_cast<size_t>(rank);
   const Contribution& c = record.contributions[index];
   uint64_t expected = missing_[index];
@@ -103,7 +103,7 @@ void HostJournal::CheckAttendance(int32_t rank, const RoundRecord& record) {
     expected = expected > 0 ? expected - 1 : 0;
     returned_ += missing_[index] == 1 ? 1 : 0;
   } else if (expected > 0 || record.header.expired) {
-    expected = record.missing[index] == 0 && excusable_[index] ? 0 : 3;
+    expected = record.missing[index] == 0 && exemptable_[index] ? 0 : 3;
     overdue_ += missing_[index] == 0 && expected > 0 ? 1 : 0;
   }
   if (record.missing[index] != expected)
@@ -140,12 +140,12 @@ void HostJournal::AddSteps(int32_t rank, const Contribution& c, std::vector<std:
   for (const uint64_t step : published_[static_cast<size_t>(rank)]) {
     if (step < c.first || step > c.last) continue;
     RoundJournal::Fill(layout, rank, step, one.data());
-    for (const RoundLayout::Shard& shard : layout.shards()) {
-      std::byte* sum = to->data() + shard.offset_bytes;
-      const std::byte* inputs[] = {sum, one.data() + shard.offset_bytes};
-      ScalarKernels().reduce({.dtype = shard.dtype, .op = Op::kSum},
+    for (const RoundLayout::Tile& tile : layout.tiles()) {
+      std::byte* sum = to->data() + tile.offset_bytes;
+      const std::byte* inputs[] = {sum, one.data() + tile.offset_bytes};
+      ScalarKernels().reduce({.dtype = tile.dtype, .op = Op::kSum},
                              std::span<const std::byte* const>(inputs),
-                             std::span<std::byte* const>(&sum, 1), shard.count, Stores::kCached);
+                             std::span<std::byte* const>(&sum, 1), tile.count, Stores::kCached);
     }
   }
 }

@@ -42,7 +42,7 @@ class HostJournal {
  private:
   void CheckVersion(const ReplicatedEntry& entry);
   void CheckContribution(int32_t rank, uint64_t version, const Contribution& contribution);
-  void CheckAttendance(int32_t rank, const RoundRecord& record);
+  void CheckSuspicion(int32_t rank, const RoundRecord& record);
   bool AreNext(int32_t rank, const Contribution& contribution) const;
   void AddSteps(int32_t rank, const Contribution& contribution, std::vector<std::byte>* to);
 
@@ -50,7 +50,7 @@ class HostJournal {
   AdmissionRule rule_;
   bool fewer_ = false;
   uint64_t flushed_at_ = 0;  // version; 0: nobody is
-  std::vector<bool> excusable_;
+  std::vector<bool> exemptable_;
   std::vector<uint64_t> missing_;
   std::vector<ReplicatedEntry> results_;                         // by version - 1
   std::vector<RoundModel> models_ = std::vector<RoundModel>(1);  // by version

@@ -154,7 +154,7 @@ HostVerdict HostSimulation::Verdict(uint64_t turns) const {
           .elections = elections_.size(),
           .skipped = skipped_,
           .taken = taken_,
-          .nulls = nulls_,
+          .empty_steps = empty_steps_,
           .adopted = adopted,
           .left = left_,
           .lacking = lacking_};

@@ -25,14 +25,14 @@ struct HostVerdict {
   // What came up, for tests that want it to.
   uint64_t versions = 0, late = 0, merged = 0, stopped = 0, killed = 0;
   uint64_t expired = 0, overdue = 0, returned = 0, gave_up = 0;
-  uint64_t terms = 0;      // beyond the first,
-  uint64_t elections = 0;  // and those in which somebody came to lead
-  uint64_t skipped = 0;    // times that a rank fell out of the log,
-  uint64_t taken = 0;      // and went on from a snapshot
-  uint64_t nulls = 0;      // steps with nothing to give
-  uint64_t adopted = 0;    // versions that a leader had from an earlier one
-  uint64_t left = 0;       // ranks that left while others ran,
-  uint64_t lacking = 0;    // and ranks that lack what others have taken along
+  uint64_t terms = 0;        // beyond the first,
+  uint64_t elections = 0;    // and those in which somebody came to lead
+  uint64_t skipped = 0;      // times that a rank fell out of the log,
+  uint64_t taken = 0;        // and went on from a snapshot
+  uint64_t empty_steps = 0;  // steps with nothing to give
+  uint64_t adopted = 0;      // versions that a leader had from an earlier one
+  uint64_t left = 0;         // ranks that left while others ran,
+  uint64_t lacking = 0;      // and ranks that lack what others have taken along
 };
 
 // Runs one seed to its end; of so many ranks, where that is not 0.

@@ -96,7 +96,7 @@ class HostSimulation {
   std::vector<Player> players_;
   std::vector<std::deque<Mail>> links_;
   uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gave_up_ = 0;
-  uint64_t skipped_ = 0, taken_ = 0, nulls_ = 0, left_ = 0, lacking_ = 0;
+  uint64_t skipped_ = 0, taken_ = 0, empty_steps_ = 0, left_ = 0, lacking_ = 0;
   std::set<uint64_t> terms_, elections_;
 };
 

@@ -171,9 +171,9 @@ void HostSimulation::Publish(int32_t rank) {
     journal_.Fail("9: rank " + std::to_string(rank) + " is late for ever");
   ++player.steps;
   player.phase = Phase::kWaits;
-  if (swarm_.nulls_permille > 0 && rng_.Below(1000) < swarm_.nulls_permille) {
+  if (swarm_.empty_permille > 0 && rng_.Below(1000) < swarm_.empty_permille) {
     std::memset(player.replica->open(), 0x55, layout_.length_bytes());
-    ++nulls_;
+    ++empty_steps_;
     player.awaited = player.replica->Skip();
     return;
   }

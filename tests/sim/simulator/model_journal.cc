@@ -12,10 +12,10 @@ std::string Number(uint64_t version) { return "version " + std::to_string(versio
 
 // to = (times[0] * from[0] + times[1] * from[1] + ...) / divisor, one after the other.
 template <typename T>
-void CombineAs(const RoundLayout::Shard& shard, const std::vector<const Bytes*>& from,
+void CombineAs(const RoundLayout::Tile& tile, const std::vector<const Bytes*>& from,
                const std::vector<double>& times, double divisor, Bytes* to) {
-  for (size_t i = 0; i < shard.count; ++i) {
-    const size_t at = shard.offset_bytes + i * sizeof(T);
+  for (size_t i = 0; i < tile.count; ++i) {
+    const size_t at = tile.offset_bytes + i * sizeof(T);
     T sum = 0;
     for (size_t j = 0; j < from.size(); ++j) {
       T value;
@@ -32,18 +32,18 @@ Bytes Combine(const RoundLayout& layout, const std::vector<const Bytes*>& from,
               const std::vector<double>& times, double divisor) {
   Bytes to(layout.length_bytes());
   if (from.empty()) return to;
-  for (const RoundLayout::Shard& shard : layout.shards()) {
-    if (shard.dtype == DType::kF32) CombineAs<float>(shard, from, times, divisor, &to);
-    if (shard.dtype == DType::kF64) CombineAs<double>(shard, from, times, divisor, &to);
+  for (const RoundLayout::Tile& tile : layout.tiles()) {
+    if (tile.dtype == DType::kF32) CombineAs<float>(tile, from, times, divisor, &to);
+    if (tile.dtype == DType::kF64) CombineAs<double>(tile, from, times, divisor, &to);
   }
   return to;
 }
 
 // Padding between spans is nobody's.
 bool AreEqual(const RoundLayout& layout, const std::byte* one, const Bytes& other) {
-  return std::all_of(layout.shards().begin(), layout.shards().end(), [&](const auto& shard) {
-    return std::memcmp(one + shard.offset_bytes, other.data() + shard.offset_bytes,
-                       shard.count * SizeOf(shard.dtype)) == 0;
+  return std::all_of(layout.tiles().begin(), layout.tiles().end(), [&](const auto& tile) {
+    return std::memcmp(one + tile.offset_bytes, other.data() + tile.offset_bytes,
+                       tile.count * SizeOf(tile.dtype)) == 0;
   });
 }
 
@@ -52,7 +52,7 @@ bool AreEqual(const RoundLayout& layout, const std::byte* one, const Bytes& othe
 ModelJournal::ModelJournal(const RoundMemory* memory, const AdmissionRule& rule)
     : memory_(memory), rule_(rule) {
   const auto size = static_cast<size_t>(memory->size());
-  excusable_.resize(size);
+  exemptable_.resize(size);
   killed_.resize(size);
   missing_.resize(size);
   contributed_.resize(size);
@@ -70,7 +70,7 @@ void ModelJournal::Fail(const std::string& what) {
 
 void ModelJournal::OnFewer(int32_t rank) {
   fewer_ = true;
-  excusable_[static_cast<size_t>(rank)] = true;
+  exemptable_[static_cast<size_t>(rank)] = true;
 }
 
 // Unless that was not of all: then others train on, and what they end with is another one.
@@ -89,7 +89,7 @@ void ModelJournal::OnEnd(int32_t rank, uint64_t version) {
 
 void ModelJournal::OnAllGoOn() {
   fewer_ = false;
-  excusable_.assign(excusable_.size(), false);
+  exemptable_.assign(exemptable_.size(), false);
 }
 
 void ModelJournal::OnPublish(int32_t rank, uint64_t step, const Bytes& model) {
@@ -111,16 +111,16 @@ void ModelJournal::Look() {
     const SlotWord slot = SlotWord::Of(*memory_->SlotAt(i));
     if (slot.state == SlotState::kTaken) taken_[static_cast<size_t>(i)] = slot.step;
   }
-  const Turn turn = Turn::Of(*memory_->TurnAt());
-  if (turn.fired && fired_ != turn.version()) {
-    fired_ = turn.version();
+  const StateWord state = StateWord::Of(*memory_->StateAt());
+  if (state.fired && fired_ != state.version()) {
+    fired_ = state.version();
     for (int32_t i = 0; i < memory_->size(); ++i)
       offered_[static_cast<size_t>(i)] = SlotWord::Of(*memory_->SlotAt(i)).step;
   }
-  if (turn.executed == results_.size()) return;
-  if (turn.executed != results_.size() + 1)
-    return Fail("1: " + Number(results_.size()) + " is followed by " + Number(turn.executed));
-  CheckVersion(turn.executed);
+  if (state.executed == results_.size()) return;
+  if (state.executed != results_.size() + 1)
+    return Fail("1: " + Number(results_.size()) + " is followed by " + Number(state.executed));
+  CheckVersion(state.executed);
   CheckLog();
 }
 
@@ -178,7 +178,7 @@ void ModelJournal::CheckMembers(const Result& result, uint64_t version) {
     const auto index = static_cast<size_t>(i);
     const bool is_counted = awaited == 0 || missing_[index] == 0;
     fresh += is_counted && result.contributions[index].last >= version ? 1 : 0;
-    CheckAttendance(i, result);
+    CheckSuspicion(i, result);
     CheckMember(i, result, version);
   }
   const int32_t wanted = std::max(1, is_sync ? awaited : rule_.Wanted(awaited));
@@ -192,7 +192,7 @@ void ModelJournal::CheckMember(int32_t rank, const Result& result, uint64_t vers
   const Contribution& c = result.contributions[index];
   const std::string who = Name(rank) + " in " + Number(version);
   const uint64_t offered = offered_[index];
-  const bool is_of_all = result.header.final && excusable_[index];
+  const bool is_of_all = result.header.final && exemptable_[index];
   const uint64_t oldest = std::max(version + 1 - std::min(version, memory_->models().sync_every),
                                    LastOfAll(version - 1));
   if (c.count == 0) {
@@ -212,8 +212,8 @@ void ModelJournal::CheckMember(int32_t rank, const Result& result, uint64_t vers
   contributed_[index] = c.last;
 }
 
-// partial-W8 for models, said another way than in core/partial/attendance.h.
-void ModelJournal::CheckAttendance(int32_t rank, const Result& result) {
+// partial-W8 for models, said another way than in core/partial/suspicion.h.
+void ModelJournal::CheckSuspicion(int32_t rank, const Result& result) {
   const auto index = static_cast<size_t>(rank);
   const uint64_t version = result.header.version;
   const uint64_t every = memory_->models().sync_every;
@@ -225,9 +225,9 @@ void ModelJournal::CheckAttendance(int32_t rank, const Result& result) {
   const uint64_t slack = ending > 0 && ending <= version ? 0 : every / 2;
   if (*known > 0 && LastOfAll(version) == version)
     expected = c.count > 0 && c.last + slack >= version ? *known - 1 : 3;
-  if (result.missing[index] == 0 && excusable_[index]) expected = 0;
+  if (result.missing[index] == 0 && exemptable_[index]) expected = 0;
   overdue += *known == 0 && expected > 0 ? 1 : 0;
-  returned += *known > 0 && expected == 0 && !excusable_[index] ? 1 : 0;
+  returned += *known > 0 && expected == 0 && !exemptable_[index] ? 1 : 0;
   if (result.missing[index] != expected)
     Fail("4: after " + Number(version) + " " + Name(rank) + " is to keep up in " +
          std::to_string(expected) + " versions of all, and the record says " +
@@ -286,7 +286,7 @@ void ModelJournal::OnMerge(int32_t rank, uint64_t step, uint64_t wanted, const M
   const auto index = static_cast<size_t>(rank);
   // Unless it is not waited for, has finished and given up waiting for the others, or max_wait was
   // over since then.
-  const bool was_in = !excusable_[index] &&
+  const bool was_in = !exemptable_[index] &&
                       results_[wanted - 1].contributions[index].last == step &&
                       results_[wanted - 1].missing[index] == 0;
   const bool is_over = std::any_of(results_.begin() + static_cast<int64_t>(wanted), results_.end(),
@@ -303,7 +303,7 @@ void ModelJournal::OnMerge(int32_t rank, uint64_t step, uint64_t wanted, const M
   if (merged.late != is_late || merged.count != count)
     Fail("3: " + who + " is taken for " + (merged.late ? "late" : "in time"));
   const bool takes =
-      is_late && excusable_[index] && result.header.final && merged.version == settled_;
+      is_late && exemptable_[index] && result.header.final && merged.version == settled_;
   Bytes expected = MeanOf(result, sum);
   if (is_late && !is_passed && !takes)
     expected = Combine(memory_->layout(), {&expected, &ModelOf(rank, step)},

@@ -53,7 +53,7 @@ class ModelJournal {
   uint64_t passive = 0;  // models that were not their owner's of this version
   uint64_t again = 0;    // that were in a version before
   uint64_t late = 0;     // merges of one that was not in the mean
-  uint64_t anew = 0;     // such as a version of all had passed by,
+  uint64_t anew = 0;     // such as a version of all had superseded,
   uint64_t kept = 0;     // and no version has had
   uint64_t taken = 0;    // means that others had gone on with
   uint64_t old = 0;      // models that were kept out
@@ -72,7 +72,7 @@ class ModelJournal {
   void CheckLog();
   void CheckMembers(const Result& result, uint64_t version);
   void CheckMember(int32_t rank, const Result& result, uint64_t version);
-  void CheckAttendance(int32_t rank, const Result& result);
+  void CheckSuspicion(int32_t rank, const Result& result);
   void CheckMeans(const Result& result, uint64_t version);
   int32_t GroupFor(int32_t rank, const Result& result, bool needs_one) const;
   std::vector<const Bytes*> ModelsIn(const Result& result, int32_t sum) const;
@@ -82,14 +82,14 @@ class ModelJournal {
   const RoundMemory* memory_;
   AdmissionRule rule_;
   bool fewer_ = false;
-  uint64_t settled_ = 0;                  // the version that somebody has gone on with:
-  std::vector<bool> settlers_;            // by rank: it has
-  std::vector<bool> excusable_, killed_;  // by rank
-  std::vector<uint64_t> missing_;         // by rank, as of the last version
-  std::vector<uint64_t> contributed_;     // by rank: its step in the last version it was in
-  std::vector<Bytes> begun_;              // by rank: what its work began from,
-  std::vector<uint64_t> offered_again_;   // or this step, if that was taken; 0: it was not offered
-  std::vector<uint64_t> taken_;           // by rank: the last of its steps that was
+  uint64_t settled_ = 0;                   // the version that somebody has gone on with:
+  std::vector<bool> settlers_;             // by rank: it has
+  std::vector<bool> exemptable_, killed_;  // by rank
+  std::vector<uint64_t> missing_;          // by rank, as of the last version
+  std::vector<uint64_t> contributed_;      // by rank: its step in the last version it was in
+  std::vector<Bytes> begun_;               // by rank: what its work began from,
+  std::vector<uint64_t> offered_again_;    // or this step, if that was taken; 0: it was not offered
+  std::vector<uint64_t> taken_;            // by rank: the last of its steps that was
   std::vector<std::map<uint64_t, Bytes>> published_;  // by rank and step
   uint64_t fired_ = 0;                                // the last version seen fired,
   std::vector<uint64_t> offered_;                     // and what was on offer then, by rank

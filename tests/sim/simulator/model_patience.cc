@@ -12,7 +12,7 @@ bool ModelPatience::Look(const RoundMemory& memory) {
   int counted = 0, behind = 0;
   for (int32_t i = 0; i < memory.size() && version_ > 0; ++i) {
     if (MemberStatus{*memory.MemberAt(i)}.finished()) continue;
-    if (Attendance::Of(*memory.AttendanceAt(i)).overdue()) continue;
+    if (Suspicion::Of(*memory.SuspicionAt(i)).overdue()) continue;
     ++counted;
     const bool is_behind = SlotWord::Of(*memory.SlotAt(i)).step < version_;
     behind_[static_cast<size_t>(i)] = is_behind;
@@ -23,16 +23,16 @@ bool ModelPatience::Look(const RoundMemory& memory) {
 
 void ModelPatience::Before(const RoundMemory& memory, int32_t rank, uint64_t step, Time max_wait,
                            Time now) {
-  const Turn turn = Turn::Of(*memory.TurnAt());
-  const bool waits = !turn.fired && !turn.settled() && memory.models().IsSync(turn.version()) &&
-                     !MemberStatus{*memory.MemberAt(rank)}.finished() && step >= turn.version() &&
+  const StateWord state = StateWord::Of(*memory.StateAt());
+  const bool waits = !state.fired && !state.settled() && memory.models().IsSync(state.version()) &&
+                     !MemberStatus{*memory.MemberAt(rank)}.finished() && step >= state.version() &&
                      max_wait != kNever;
-  if (!waits || version_ != turn.version())
+  if (!waits || version_ != state.version())
     for (Other& other : others_) other.is_behind = false;
   since_ = now - looked_at_;
   for (Other& other : others_) other.waited -= since_ / 12 + 1;
   looked_at_ = now;
-  version_ = waits ? turn.version() : 0;
+  version_ = waits ? state.version() : 0;
   had_half_ = Look(memory);
 }
 
@@ -41,8 +41,8 @@ int32_t ModelPatience::After(const RoundMemory& memory, Time max_wait) {
   // The pass may have seen half for the first time, and whoever has come by now.
   const bool is_first = has_half && half_version_ != version_;
   if (is_first && had_half_) half_version_ = version_;
-  const Turn turn = Turn::Of(*memory.TurnAt());
-  const bool goes_on = !turn.fired && !turn.settled() && turn.version() == version_;
+  const StateWord state = StateWord::Of(*memory.StateAt());
+  const bool goes_on = !state.fired && !state.settled() && state.version() == version_;
   int32_t patient_with = -1;
   for (size_t i = 0; i < others_.size(); ++i) {
     Other& other = others_[i];

@@ -149,11 +149,11 @@ void ModelSimulation::Begin(int32_t rank) {
 // A local update: any numbers.
 void ModelSimulation::Learn(int32_t rank) {
   Bytes* model = &players_[static_cast<size_t>(rank)].model;
-  for (const RoundLayout::Shard& shard : layout_.shards()) {
-    for (size_t i = 0; i < shard.count; ++i) {
-      std::byte* at = model->data() + shard.offset_bytes + i * SizeOf(shard.dtype);
+  for (const RoundLayout::Tile& tile : layout_.tiles()) {
+    for (size_t i = 0; i < tile.count; ++i) {
+      std::byte* at = model->data() + tile.offset_bytes + i * SizeOf(tile.dtype);
       const double change = static_cast<double>(rng_.Below(2000)) / 7.0 - 140.0;
-      if (shard.dtype == DType::kF32) {
+      if (tile.dtype == DType::kF32) {
         float value;
         std::memcpy(&value, at, sizeof(value));
         value += static_cast<float>(change);
@@ -174,7 +174,7 @@ void ModelSimulation::LookAtOne(int32_t rank) {
   for (size_t offset : layout_.offsets_bytes()) to.push_back(copy.data() + offset);
   const auto member = static_cast<int32_t>(rng_.Below(players_.size()));
   uint64_t step;
-  const bool whole = players_[static_cast<size_t>(rank)].rounds->Look(member, to, &step);
+  const bool whole = players_[static_cast<size_t>(rank)].rounds->Peek(member, to, &step);
   if (closing_ || step == 0) return;
   ++looks_;
   torn_ += whole ? 0 : 1;
@@ -329,10 +329,10 @@ void ModelSimulation::CheckEnd() {
   if (!all || stopped_ + killed_ + gave_up_ > 0) return;
   ++equal_;
   for (const Player& player : players_)
-    for (const RoundLayout::Shard& shard : layout_.shards())
-      if (std::memcmp(player.model.data() + shard.offset_bytes,
-                      players_[0].model.data() + shard.offset_bytes,
-                      shard.count * SizeOf(shard.dtype)) != 0)
+    for (const RoundLayout::Tile& tile : layout_.tiles())
+      if (std::memcmp(player.model.data() + tile.offset_bytes,
+                      players_[0].model.data() + tile.offset_bytes,
+                      tile.count * SizeOf(tile.dtype)) != 0)
         journal_->Fail("5: finish() has left the ranks with different models");
 }
 

@@ -10,12 +10,12 @@
 //     it by the mean, and what it has done since it began from one unless a version has had that.
 //     In the end the mean alone if others have gone on with that, and it was missing.
 //  4. Versions wait for as many as the admission says, and every so-many-th for all that are
-//     waited for, unless it has expired; attendance is what the versions of all show (partial-W4,
+//     waited for, unless it has expired; suspicion is what the versions of all show (partial-W4,
 //     partial-W8).
 //  5. Ranks that run finish, whoever else has stopped wherever; where all do, with one model
 //      (partial-W8).
 //  6. No model is in a version that is older than the last version of all before it, nor does who
-//     has been passed by one go on from before it.
+//     is superseded by it go on from before it.
 //  7. Nobody waits longer than max_wait for one that is slow, in however many versions of all
 //     (partial-W9; model_patience.h).
 //  8. Who looks at the model that another one offers has one that it has published, whole, or is

@@ -117,13 +117,13 @@ void PairJournal::CheckMean(const std::vector<Model>& now, int32_t a, int32_t b)
   const Bytes* before_b = ModelOf(b);
   if (before_a == nullptr || before_b == nullptr) return Fail("1: who has not begun was averaged");
   Bytes expected(before_a->size());
-  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
-    const std::byte* inputs[] = {before_a->data() + shard.offset_bytes,
-                                 before_b->data() + shard.offset_bytes};
-    std::byte* output = expected.data() + shard.offset_bytes;
-    ScalarKernels().reduce({.dtype = shard.dtype, .op = Op::kSum, .divisor = 2},
+  for (const RoundLayout::Tile& tile : memory_->layout().tiles()) {
+    const std::byte* inputs[] = {before_a->data() + tile.offset_bytes,
+                                 before_b->data() + tile.offset_bytes};
+    std::byte* output = expected.data() + tile.offset_bytes;
+    ScalarKernels().reduce({.dtype = tile.dtype, .op = Op::kSum, .divisor = 2},
                            std::span<const std::byte* const>(inputs),
-                           std::span<std::byte* const>(&output, 1), shard.count, Stores::kCached);
+                           std::span<std::byte* const>(&output, 1), tile.count, Stores::kCached);
   }
   CheckResults(expected, a, b, held_[one.place], held_[other.place]);
   CheckEqualStay({before_a, before_b}, {&held_[one.place], &held_[other.place]});
@@ -202,13 +202,13 @@ void PairJournal::CheckMeanOfAll(const Bytes& model) {
   const auto size = static_cast<size_t>(memory_->size());
   std::vector<const std::byte*> models(size);
   Bytes mean(model.size());
-  for (const RoundLayout::Shard& shard : memory_->layout().shards()) {
+  for (const RoundLayout::Tile& tile : memory_->layout().tiles()) {
     for (size_t i = 0; i < size; ++i)
-      models[i] = ModelOf(static_cast<int32_t>(i))->data() + shard.offset_bytes;
-    std::byte* to = mean.data() + shard.offset_bytes;
+      models[i] = ModelOf(static_cast<int32_t>(i))->data() + tile.offset_bytes;
+    std::byte* to = mean.data() + tile.offset_bytes;
     ScalarKernels().reduce(
-        {.dtype = shard.dtype, .op = Op::kSum, .divisor = static_cast<int32_t>(size)}, models,
-        std::span<std::byte* const>(&to, 1), shard.count, Stores::kCached);
+        {.dtype = tile.dtype, .op = Op::kSum, .divisor = static_cast<int32_t>(size)}, models,
+        std::span<std::byte* const>(&to, 1), tile.count, Stores::kCached);
   }
   if (!IsEqual(mean, model)) Fail("5: what all have after finish() is not the mean of all");
 }
@@ -240,22 +240,22 @@ const Bytes* PairJournal::ModelOf(int32_t i) const {
 }
 
 bool PairJournal::IsEqual(const Bytes& a, const Bytes& b) const {
-  const auto& shards = memory_->layout().shards();
+  const auto& tiles = memory_->layout().tiles();
   return a.size() == b.size() &&
-         std::all_of(shards.begin(), shards.end(), [&](const RoundLayout::Shard& shard) {
-           return std::memcmp(a.data() + shard.offset_bytes, b.data() + shard.offset_bytes,
-                              shard.count * SizeOf(shard.dtype)) == 0;
+         std::all_of(tiles.begin(), tiles.end(), [&](const RoundLayout::Tile& tile) {
+           return std::memcmp(a.data() + tile.offset_bytes, b.data() + tile.offset_bytes,
+                              tile.count * SizeOf(tile.dtype)) == 0;
          });
 }
 
 std::vector<double> PairJournal::Values(const Bytes& model) const {
   std::vector<double> values;
-  for (const RoundLayout::Shard& shard : memory_->layout().shards())
-    for (size_t i = 0; i < shard.count; ++i) {
-      const std::byte* at = model.data() + shard.offset_bytes + i * SizeOf(shard.dtype);
+  for (const RoundLayout::Tile& tile : memory_->layout().tiles())
+    for (size_t i = 0; i < tile.count; ++i) {
+      const std::byte* at = model.data() + tile.offset_bytes + i * SizeOf(tile.dtype);
       float single = 0;
       double value = 0;
-      if (shard.dtype == DType::kF32) {
+      if (tile.dtype == DType::kF32) {
         std::memcpy(&single, at, sizeof(single));
         value = static_cast<double>(single);
       } else {

@@ -22,7 +22,7 @@ class PairJournal {
 
   // Looks at the shared memory as it is, between any two instructions of any rank.
   void Look();
-  // A rank has a model that is `progress` (by element of all shards) more than what it had, and
+  // A rank has a model that is `progress` (by element of all tiles) more than what it had, and
   // will hand it in, alone or with more. Its next own change of its model word makes that count,
   // once.
   void OnProgress(int32_t rank, const std::vector<double>& progress);
@@ -52,7 +52,7 @@ class PairJournal {
 
   // What member i has, whatever is being decided. Nothing before it has begun.
   const Bytes* ModelOf(int32_t i) const;
-  bool IsEqual(const Bytes& a, const Bytes& b) const;  // but for what is between the shards
+  bool IsEqual(const Bytes& a, const Bytes& b) const;  // but for what is between the tiles
 
   void Fail(const std::string& what);
   const std::string& failure() const { return failure_; }

@@ -17,12 +17,12 @@ void Add(double progress, std::byte* at) {
 
 std::vector<double> LearnWhole(const RoundLayout& layout, Rng* rng, std::vector<std::byte>* model) {
   std::vector<double> progress;
-  for (const RoundLayout::Shard& shard : layout.shards())
-    for (size_t i = 0; i < shard.count; ++i) {
-      std::byte* at = model->data() + shard.offset_bytes + i * SizeOf(shard.dtype);
+  for (const RoundLayout::Tile& tile : layout.tiles())
+    for (size_t i = 0; i < tile.count; ++i) {
+      std::byte* at = model->data() + tile.offset_bytes + i * SizeOf(tile.dtype);
       progress.push_back(1 + static_cast<double>(rng->Below(200)));
-      shard.dtype == DType::kF32 ? Add<float>(progress.back(), at)
-                                 : Add<double>(progress.back(), at);
+      tile.dtype == DType::kF32 ? Add<float>(progress.back(), at)
+                                : Add<double>(progress.back(), at);
     }
   return progress;
 }

@@ -195,7 +195,7 @@ void PairSimulation::Average(int32_t rank) {
 void PairSimulation::LookAtOne(int32_t rank) {
   Bytes copy(layout_.length_bytes());
   const auto member = static_cast<int32_t>(rng_.Below(players_.size()));
-  const bool whole = players_[static_cast<size_t>(rank)].gossip->Look(member, SpansOf(&copy));
+  const bool whole = players_[static_cast<size_t>(rank)].gossip->Peek(member, SpansOf(&copy));
   if (closing_) return;
   ++came_up_.looks;
   came_up_.torn += whole ? 0 : 1;

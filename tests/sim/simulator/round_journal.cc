@@ -19,13 +19,13 @@ void AddAs(std::byte* at, int64_t value) {
 }
 
 void AddTo(const RoundLayout& layout, int32_t rank, uint64_t step, std::byte* to) {
-  for (const RoundLayout::Shard& shard : layout.shards()) {
-    for (size_t i = 0; i < shard.count; ++i) {
-      std::byte* at = to + shard.offset_bytes + i * SizeOf(shard.dtype);
-      const int64_t value = ValueOf(rank, step, shard.offset_bytes + i);
-      if (shard.dtype == DType::kI64) AddAs<int64_t>(at, value);
-      if (shard.dtype == DType::kI32) AddAs<int32_t>(at, static_cast<int32_t>(value));
-      if (shard.dtype == DType::kF32) AddAs<float>(at, value);
+  for (const RoundLayout::Tile& tile : layout.tiles()) {
+    for (size_t i = 0; i < tile.count; ++i) {
+      std::byte* at = to + tile.offset_bytes + i * SizeOf(tile.dtype);
+      const int64_t value = ValueOf(rank, step, tile.offset_bytes + i);
+      if (tile.dtype == DType::kI64) AddAs<int64_t>(at, value);
+      if (tile.dtype == DType::kI32) AddAs<int32_t>(at, static_cast<int32_t>(value));
+      if (tile.dtype == DType::kF32) AddAs<float>(at, value);
     }
   }
 }
@@ -44,7 +44,7 @@ void RoundModel::Apply(const std::vector<std::byte>& data) {
 RoundJournal::RoundJournal(const RoundMemory* memory, const AdmissionRule& rule)
     : memory_(memory),
       rule_(rule),
-      excusable_(static_cast<size_t>(memory->size())),
+      exemptable_(static_cast<size_t>(memory->size())),
       missing_(static_cast<size_t>(memory->size())),
       published_(static_cast<size_t>(memory->size())),
       collected_(static_cast<size_t>(memory->size())),
@@ -64,7 +64,7 @@ void RoundJournal::Fail(const std::string& what) {
 
 void RoundJournal::OnFewer(int32_t rank) {
   fewer_ = true;
-  excusable_[static_cast<size_t>(rank)] = true;
+  exemptable_[static_cast<size_t>(rank)] = true;
 }
 
 void RoundJournal::OnKill(int32_t rank) {
@@ -98,7 +98,7 @@ void RoundJournal::OnFinish(int32_t rank) {
   for (size_t r = 0; r < published_.size(); ++r) {
     const SlotWord slot = SlotWord::Of(*memory_->SlotAt(static_cast<int32_t>(r)));
     const std::vector<uint64_t>& steps = published_[r];
-    const auto end = slot.state == SlotState::kSealed
+    const auto end = slot.state == SlotState::kPublished
                          ? std::upper_bound(steps.begin(), steps.end(), slot.step)
                          : steps.begin();
     finished_with_[static_cast<size_t>(rank)].push_back(static_cast<size_t>(end - steps.begin()));
@@ -113,7 +113,7 @@ bool RoundJournal::IsSettled() const {
 }
 
 void RoundJournal::OnSettled(int32_t rank) {
-  const uint64_t last = Turn::Of(*memory_->TurnAt()).executed;
+  const uint64_t last = StateWord::Of(*memory_->StateAt()).executed;
   if (IsSettled() && settled_ != last)
     Fail("13: " + Name(rank) + " goes on from " + Number(last) + ", others from " +
          Number(settled_));
@@ -122,9 +122,9 @@ void RoundJournal::OnSettled(int32_t rank) {
 }
 
 // As the first of them found it to be finished with; any of those that have finished may be that.
-void RoundJournal::NoteSettled(const Turn& turn) {
-  if (!turn.settled() || noted_ > turn.executed) return;
-  noted_ = turn.version();
+void RoundJournal::NoteSettled(const StateWord& state) {
+  if (!state.settled() || noted_ > state.executed) return;
+  noted_ = state.version();
   for (size_t r = 0; r < known_.size(); ++r) {
     size_t least = published_[r].size();
     for (const std::vector<size_t>& known : finished_with_)
@@ -146,38 +146,38 @@ bool RoundJournal::WaitsForAll(uint64_t version) const {
 }
 
 uint64_t RoundJournal::IsMet() const {
-  const Turn turn = Turn::Of(*memory_->TurnAt());
+  const StateWord state = StateWord::Of(*memory_->StateAt());
   std::vector<Counted> counted;
   bool stale = false;
-  int keepers = 0;
+  int covered = 0;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const SlotWord slot = SlotWord::Of(*memory_->SlotAt(i));
     if (missing_[static_cast<size_t>(i)] > 0) continue;
     const uint64_t next = std::max(*memory_->AppliedAt(i) + 1, slot.step);
-    const bool keeps = next + memory_->log() > turn.version();
+    const bool keeps = next + memory_->log() > state.version();
     if (MemberStatus{*memory_->MemberAt(i)}.finished()) {
-      keepers += keeps && *memory_->LeftAt(i, i) == 0 ? 1 : 0;
+      covered += keeps && *memory_->LeftAt(i, i) == 0 ? 1 : 0;
       continue;
     }
-    const bool arrived = slot.state == SlotState::kSealed && slot.step >= turn.version();
-    stale |= WaitsForAll(turn.version()) && !arrived;
+    const bool arrived = slot.state == SlotState::kPublished && slot.step >= state.version();
+    stale |= WaitsForAll(state.version()) && !arrived;
     counted.push_back({.member = i, .arrived = arrived});
-    stale |= rule_.staleness > 0 && slot.step + rule_.staleness < turn.version();
-    keepers += keeps ? 1 : 0;
+    stale |= rule_.staleness > 0 && slot.step + rule_.staleness < state.version();
+    covered += keeps ? 1 : 0;
   }
-  stale |= rule_.staleness > 0 && counted.size() > 1 && keepers < 2;
+  stale |= rule_.staleness > 0 && counted.size() > 1 && covered < 2;
   const bool met =
-      !turn.fired && !stale && !counted.empty() && rule_.IsMet(counted, turn.version());
-  return met ? turn.version() : 0;
+      !state.fired && !stale && !counted.empty() && rule_.IsMet(counted, state.version());
+  return met ? state.version() : 0;
 }
 
 void RoundJournal::Look() {
-  const Turn turn = Turn::Of(*memory_->TurnAt());
-  NoteSettled(turn);
-  if (turn.executed == results_.size()) return;
-  if (turn.executed != results_.size() + 1)
-    return Fail("1: " + Number(results_.size()) + " is followed by " + Number(turn.executed));
-  CheckVersion(turn.executed);
+  const StateWord state = StateWord::Of(*memory_->StateAt());
+  NoteSettled(state);
+  if (state.executed == results_.size()) return;
+  if (state.executed != results_.size() + 1)
+    return Fail("1: " + Number(results_.size()) + " is followed by " + Number(state.executed));
+  CheckVersion(state.executed);
   CheckLog();
 }
 
@@ -216,15 +216,15 @@ void RoundJournal::CheckVersion(uint64_t version) {
   // Where only overdue ones are left, one of them is enough.
   const auto awaited = static_cast<int32_t>(std::count(missing_.begin(), missing_.end(), 0));
   std::vector<Counted> counted;
-  int32_t nulls = 0;
+  int32_t empty_steps = 0;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const Contribution& contribution = result.contributions[static_cast<size_t>(i)];
     const bool is_overdue = missing_[static_cast<size_t>(i)] > 0;
     const bool is_counted = awaited == 0 || !is_overdue;
     const bool is_fresh = contribution.arrived >= version;
-    nulls += contribution.count == 0 && contribution.arrived > 0 ? 1 : 0;
+    empty_steps += contribution.count == 0 && contribution.arrived > 0 ? 1 : 0;
     if (is_counted) counted.push_back({.member = i, .arrived = is_fresh});
-    CheckAttendance(i, header, contribution, result.missing[static_cast<size_t>(i)]);
+    CheckSuspicion(i, header, contribution, result.missing[static_cast<size_t>(i)]);
     if (!is_overdue && contribution.arrived > 0) CheckAge(i, header, contribution);
     if (contribution.count == 0) continue;
     CheckContribution(i, version, contribution);
@@ -233,7 +233,7 @@ void RoundJournal::CheckVersion(uint64_t version) {
         AddTo(memory_->layout(), i, step, expected.data());
   }
   if (expected != result.data) Fail("2: " + Number(version) + " is not the sum of its record");
-  if (!fewer_ && header.divisor != std::max(1, memory_->size() - nulls))
+  if (!fewer_ && header.divisor != std::max(1, memory_->size() - empty_steps))
     Fail("3: " + Number(version) + " is divided by " + std::to_string(header.divisor));
   const bool any =
       std::any_of(counted.begin(), counted.end(), [](const Counted& one) { return one.arrived; });
@@ -249,16 +249,16 @@ void RoundJournal::CheckVersion(uint64_t version) {
     hash_ = (hash_ ^ static_cast<uint64_t>(byte)) * 1099511628211u;
 }
 
-// partial-W8, said another way than in core/partial/attendance.h.
-void RoundJournal::CheckAttendance(int32_t rank, const RecordHeader& header, const Contribution& c,
-                                   uint64_t missing) {
+// partial-W8, said another way than in core/partial/suspicion.h.
+void RoundJournal::CheckSuspicion(int32_t rank, const RecordHeader& header, const Contribution& c,
+                                  uint64_t missing) {
   uint64_t* known = &missing_[static_cast<size_t>(rank)];
   uint64_t expected = *known;
   if (c.arrived >= header.version) {
     expected = *known > 0 ? *known - 1 : 0;
     returned_ += *known == 1 ? 1 : 0;
   } else if (*known > 0 || header.expired) {
-    expected = missing == 0 && excusable_[static_cast<size_t>(rank)] ? 0 : 3;
+    expected = missing == 0 && exemptable_[static_cast<size_t>(rank)] ? 0 : 3;
     overdue_ += *known == 0 && expected > 0 ? 1 : 0;
   }
   if (missing != expected)
@@ -321,13 +321,13 @@ void RoundJournal::OnApplied(int32_t rank, uint64_t version, const RoundModel& m
 void RoundJournal::CheckRank(int32_t rank, bool runs, bool flushed) {
   const auto index = static_cast<size_t>(rank);
   const SlotWord slot = SlotWord::Of(*memory_->SlotAt(rank));
-  // A version that nobody waits for any more may be under way, and what the owner has sealed since
-  // comes after what that has taken.
+  // A version that nobody waits for any more may be under way, and what the owner has published
+  // since comes after what that has taken.
   if (IsUnderWay(rank, slot)) {
-    Hold(rank, memory_->Header(rank, Pick::Of(*memory_->PickAt(rank)).buffer)->content);
+    Hold(rank, memory_->Header(rank, Inclusion::Of(*memory_->InclusionAt(rank)).buffer)->content);
     if (flushed) Fail("4: finish() has left a version under way with " + Name(rank));
   }
-  if (slot.state == SlotState::kSealed) {
+  if (slot.state == SlotState::kPublished) {
     Hold(rank, memory_->Header(rank, slot.buffer)->content);
     if (flushed) Fail("4: finish() has left something with " + Name(rank));
   }
@@ -348,20 +348,21 @@ void RoundJournal::OnWithdrawn(int32_t rank, const Contribution& c, const std::b
   std::vector<std::byte> expected(memory_->layout().length_bytes());
   for (const uint64_t step : published_[static_cast<size_t>(rank)])
     if (step >= c.first && step <= c.last) AddTo(memory_->layout(), rank, step, expected.data());
-  for (const RoundLayout::Shard& shard : memory_->layout().shards())
-    if (std::memcmp(expected.data() + shard.offset_bytes, content + shard.offset_bytes,
-                    shard.count * SizeOf(shard.dtype)) != 0)
+  for (const RoundLayout::Tile& tile : memory_->layout().tiles())
+    if (std::memcmp(expected.data() + tile.offset_bytes, content + tile.offset_bytes,
+                    tile.count * SizeOf(tile.dtype)) != 0)
       Fail("2: " + Name(rank) + " has taken back something else");
   steps.erase(first, first + count);  // those of a version under way may come before
 }
 
 // Whether a version that has not ended has taken from the slot of `rank`.
 bool RoundJournal::IsUnderWay(int32_t rank, const SlotWord& slot) const {
-  const Turn turn = Turn::Of(*memory_->TurnAt());
-  const Pick pick = Pick::Of(*memory_->PickAt(rank));
-  if (!turn.fired || pick.version != turn.version()) return false;
-  const bool is_taken = slot.state == SlotState::kTaken && pick.Names(slot);
-  return pick.fate == Fate::kIn || (pick.fate == Fate::kAsked && is_taken);
+  const StateWord state = StateWord::Of(*memory_->StateAt());
+  const Inclusion inclusion = Inclusion::Of(*memory_->InclusionAt(rank));
+  if (!state.fired || inclusion.version != state.version()) return false;
+  const bool is_taken = slot.state == SlotState::kTaken && inclusion.Names(slot);
+  return inclusion.decision == Decision::kIn ||
+         (inclusion.decision == Decision::kAsked && is_taken);
 }
 
 // At the end: what a version takes, or would have taken next.

@@ -75,13 +75,13 @@ class RoundJournal {
  private:
   void CheckVersion(uint64_t version);
   void CheckLog();
-  void CheckAttendance(int32_t rank, const RecordHeader& header, const Contribution& contribution,
-                       uint64_t missing);
+  void CheckSuspicion(int32_t rank, const RecordHeader& header, const Contribution& contribution,
+                      uint64_t missing);
   void CheckAge(int32_t rank, const RecordHeader& header, const Contribution& contribution);
   void CheckContribution(int32_t rank, uint64_t version, const Contribution& contribution);
   bool AreNext(int32_t rank, const Contribution& contribution) const;
   bool IsSettled() const;
-  void NoteSettled(const Turn& turn);
+  void NoteSettled(const StateWord& state);
   bool IsUnderWay(int32_t rank, const SlotWord& slot) const;
   void Hold(int32_t rank, const Contribution& content);
 
@@ -94,7 +94,7 @@ class RoundJournal {
   const RoundMemory* memory_;
   AdmissionRule rule_;
   bool fewer_ = false;
-  std::vector<bool> excusable_;    // by rank: it has finished once, or was killed
+  std::vector<bool> exemptable_;   // by rank: it has finished once, or was killed
   std::vector<uint64_t> missing_;  // by rank, as of the last version
   std::vector<Result> results_;    // by version - 1
   std::vector<RoundModel> models_ = std::vector<RoundModel>(1);  // by version

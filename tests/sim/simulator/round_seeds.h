@@ -16,7 +16,7 @@ inline constexpr uint64_t kRoundSeeds[] = {
     32606,   // its steps are in a version that nobody ends: the check took them for lost
     40697,   // a claim that the rank saw later than the check did, after it was stopped itself
     93397,   // the same, of a rank that was stopped between its look and the check
-    86568,   // an offer is withdrawn, and its owner stops before it asks again (partial-W10)
+    86568,   // an offer is retracted, and its owner stops before it asks again (partial-W10)
     2432,    // the last that trains runs ahead of one that has finished: the check took it for two
     180912,  // ranks need a snapshot one after the other, not all at once (partial-W10)
     16453,   // the same, for the mutant that looks at them once (w10_need_seen_once)

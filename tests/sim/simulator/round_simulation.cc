@@ -128,10 +128,10 @@ RoundVerdict RoundSimulation::Run() {
   uint64_t again = 0;
   uint64_t expired = 0;
   for (const Player& player : players_) {
-    again += player.rounds->counters().shards;
+    again += player.rounds->counters().tiles;
     expired += player.rounds->counters().expired;
   }
-  const uint64_t needed = journal_->versions() * (layout_.shards().size() + 1);
+  const uint64_t needed = journal_->versions() * (layout_.tiles().size() + 1);
   RoundVerdict verdict{
       .failure = journal_->failure(),
       .swarm = swarm_.ToString(),
@@ -151,8 +151,8 @@ RoundVerdict RoundSimulation::Run() {
       .skipped = journal_->skipped(),
       .given = given_,
       .taken = taken_,
-      .withdrawn = withdrawn_,
-      .nulls = nulls_,
+      .retracted = retracted_,
+      .empty_steps = empty_steps_,
       .taken_back = taken_back_,
       .dropped = journal_->dropped(),
       .rejoined = journal_->rejoined()};

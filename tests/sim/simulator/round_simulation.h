@@ -1,14 +1,14 @@
 // The simulator of rounds: the ranks of a host, each a fiber with the shipping round engine over
 // words that are points, so that a rank may be left between any two, and in the middle of a copy, a
-// sum or a shard; for a while, for ever, or killed. One seed repeats a run. What must hold:
+// sum or a tile; for a while, for ever, or killed. One seed repeats a run. What must hold:
 //
 //  1. Versions end once each, in order (partial-W1).
 //  2. Every step of every rank is in exactly one version, or still in its slot; a result is the sum
 //     of what its record names (partial-W2, partial-W5), and all who read it get the same bytes
 //     (partial-W6, partial-W10).
 //  3. A version has as many fresh members as its admission asks for (partial-W4), unless it has
-//     expired. Those with nothing to give (nulls) have come too, but are not summed nor divided by
-//     (partial-W11).
+//     expired. Those with nothing to give (empty contributions) have come too, but are not summed
+//     nor divided by (partial-W11).
 //  4. Ranks that run finish, whoever else has stopped wherever: with a rank that does not count for
 //     admission nobody waits (partial-W4, partial-W6), and with max_wait for nobody else either
 //     (partial-W8). With finish() nothing is left in any slot of a rank that runs.
@@ -48,8 +48,8 @@ struct RoundVerdict {
   uint64_t expired = 0, overdue = 0, returned = 0, gave_up = 0;
   uint64_t at_limit = 0;                         // a contribution is as old as it may be
   uint64_t skipped = 0;                          // steps between those of a contribution
-  uint64_t given = 0, taken = 0, withdrawn = 0;  // snapshots; while it was read
-  uint64_t nulls = 0;                            // steps with nothing to give
+  uint64_t given = 0, taken = 0, retracted = 0;  // snapshots; while it was read
+  uint64_t empty_steps = 0;                      // steps with nothing to give
   uint64_t taken_back = 0;                       // contributions, by their rank for good
   uint64_t dropped = 0;                          // steps, since others had finished
   uint64_t rejoined = 0;                         // ranks that came to finish() then

@@ -81,7 +81,7 @@ class RoundSimulation final : public InprocWatcher {
   bool Recover(int32_t rank);
   void Flush(int32_t rank);
   void GoOnWithout(int32_t rank);
-  void Withdraw(int32_t rank);
+  void Retract(int32_t rank);
   void Meet(int32_t rank);
   void CheckKept(int32_t rank);
   bool IsAnybodyThere(int32_t rank) const;
@@ -100,7 +100,7 @@ class RoundSimulation final : public InprocWatcher {
   bool closing_ = false;
   bool in_snapshot_ = false;  // somebody copies one
   uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gone_ = 0, gave_up_ = 0;
-  uint64_t given_ = 0, taken_ = 0, withdrawn_ = 0, nulls_ = 0, taken_back_ = 0;
+  uint64_t given_ = 0, taken_ = 0, retracted_ = 0, empty_steps_ = 0, taken_back_ = 0;
 };
 
 }  // namespace covey

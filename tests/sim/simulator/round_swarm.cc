@@ -47,10 +47,10 @@ RoundSwarm RoundSwarm::Draw(Rng* rng, int32_t ranks) {
   s.strikes_permille = 1 + rng->Below(60);
   if (rng->Percent(30)) s.DrawLaggards(rng);
   s.snapshot_overdue = static_cast<Time>(rng->Below(1000)) * kMicrosecond;
-  s.nulls_permille = rng->Percent(25) ? 100 + rng->Below(600) : 0;
+  s.empty_permille = rng->Percent(25) ? 100 + rng->Below(600) : 0;
   // A warm-up needs all: as one that needs them for good.
   if (rng->Percent(25) && (bounded || s.most_stopped == 0)) s.admission.warmup = rng->Below(steps);
-  s.withdrawals_permille = rng->Percent(20) ? 300 : 0;
+  s.retractions_permille = rng->Percent(20) ? 300 : 0;
   // As those of a warm-up. Of a copy, so that seeds of before mean what they did.
   Rng apart = *rng;
   if (apart.Percent(25) && (bounded || s.most_stopped == 0))
@@ -76,8 +76,8 @@ std::string RoundSwarm::ToString() const {
          (max_wait == kNever ? "none" : std::to_string(max_wait) + " ns") + ", steps " +
          std::to_string(steps[0]) + ", stopped " + std::to_string(most_stopped) + ", killed " +
          std::to_string(most_killed) + ", switches " + std::to_string(switch_permille) +
-         " permille, nulls " + std::to_string(nulls_permille) + " permille, withdrawals " +
-         std::to_string(withdrawals_permille) + " permille";
+         " permille, empty steps " + std::to_string(empty_permille) + " permille, retractions " +
+         std::to_string(retractions_permille) + " permille";
 }
 
 }  // namespace covey

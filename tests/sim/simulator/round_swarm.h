@@ -18,8 +18,8 @@ struct RoundSwarm {
   std::vector<RoundSpan> spans;
   std::vector<uint64_t> steps;  // by rank
   uint64_t switch_permille;
-  uint64_t nulls_permille;                               // of steps
-  uint64_t withdrawals_permille;                         // of steps: what is left over afterwards
+  uint64_t empty_permille;                               // of steps
+  uint64_t retractions_permille;                         // of steps: what is left over afterwards
   uint64_t slow_ranks;                                   // bit r: runs rarely
   uint64_t stops_permille;                               // of resumes: a rank stops for a while
   uint64_t most_stopped, most_killed, strikes_permille;  // for ever

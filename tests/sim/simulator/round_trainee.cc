@@ -22,20 +22,20 @@ void RoundSimulation::Main(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   player.data.resize(layout_.length_bytes());
   player.holds = rank % 4 >= 2;
-  if (rank % 4 == 1) player.rounds->Expect(SpansOf(&player.data));
+  if (rank % 4 == 1) player.rounds->RegisterOutput(SpansOf(&player.data));
   const uint64_t steps = swarm_.steps[static_cast<size_t>(rank)];
   for (uint64_t step = 1; step <= steps && !closing_ && !player.has_fallen_out; ++step) {
     AwaitVersion(rank, Step(rank));
     ReadAll(rank);
-    if (rng_.Below(1000) < swarm_.withdrawals_permille) Withdraw(rank);
+    if (rng_.Below(1000) < swarm_.retractions_permille) Retract(rank);
     Serve(rank);
   }
   if (IsFlushable() && !closing_ && !player.has_fallen_out) Flush(rank);
 }
 
 // What it has published too late counts elsewhere.
-void RoundSimulation::Withdraw(int32_t rank) {
-  const std::byte* content = players_[static_cast<size_t>(rank)].rounds->Withdraw();
+void RoundSimulation::Retract(int32_t rank) {
+  const std::byte* content = players_[static_cast<size_t>(rank)].rounds->Retract();
   if (content == nullptr || closing_) return;
   const SlotWord slot = SlotWord::Of(*memory_.SlotAt(rank));
   journal_->OnWithdrawn(rank, memory_.Header(rank, slot.buffer)->content, content);
@@ -79,7 +79,7 @@ void RoundSimulation::GoOnWithout(int32_t rank) {
     player.fiber->Yield();
   }
   if (closing_) return;
-  if (Turn::Of(*memory_.TurnAt()).settled()) journal_->OnSettled(rank);
+  if (StateWord::Of(*memory_.StateAt()).settled()) journal_->OnSettled(rank);
   ReadAll(rank);
   Serve(rank);  // for those that come later
 }
@@ -91,9 +91,9 @@ uint64_t RoundSimulation::Step(int32_t rank) {
   if (player.skips_ahead && step <= player.read)
     journal_->Fail("9: rank " + std::to_string(rank) + " is late for ever");
   std::vector<std::byte> gradient(layout_.length_bytes());
-  if (swarm_.nulls_permille > 0 && rng_.Below(1000) < swarm_.nulls_permille) {
+  if (swarm_.empty_permille > 0 && rng_.Below(1000) < swarm_.empty_permille) {
     std::memset(rounds->open(), 0x55, gradient.size());
-    ++nulls_;
+    ++empty_steps_;
     return rounds->Skip();
   }
   RoundJournal::Fill(layout_, rank, step, gradient.data());
@@ -112,8 +112,8 @@ void RoundSimulation::Advance(int32_t rank, bool* moved) {
   const uint64_t expired = rounds->counters().expired;
   rounds->Advance(network_.clock().Now(), moved);
   if (closing_ || met == 0 || rounds->counters().expired == expired) return;
-  const Turn turn = Turn::Of(*memory_.TurnAt());
-  if (turn.fired && turn.version() == met)
+  const StateWord state = StateWord::Of(*memory_.StateAt());
+  if (state.fired && state.version() == met)
     journal_->Fail("6: somebody has waited for a rank that is overdue, in version " +
                    std::to_string(met));
 }
@@ -122,7 +122,7 @@ void RoundSimulation::Advance(int32_t rank, bool* moved) {
 bool RoundSimulation::IsStale(int32_t rank, uint64_t version) const {
   const bool counts = players_[static_cast<size_t>(rank)].known_dead_at == kNever &&
                       !MemberStatus{*memory_.MemberAt(rank)}.finished() &&
-                      !Attendance::Of(*memory_.AttendanceAt(rank)).overdue();
+                      !Suspicion::Of(*memory_.SuspicionAt(rank)).overdue();
   const uint64_t step = SlotWord::Of(*memory_.SlotAt(rank)).step;
   return counts && swarm_.admission.staleness > 0 && step + swarm_.admission.staleness < version;
 }
@@ -131,12 +131,12 @@ bool RoundSimulation::IsStale(int32_t rank, uint64_t version) const {
 // nor may have in between.
 void RoundSimulation::CountLaggards(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  const Turn turn = Turn::Of(*memory_.TurnAt());
+  const StateWord state = StateWord::Of(*memory_.StateAt());
   const Time now = network_.clock().Now();
-  const bool goes_on = player.waits_for == turn.version() && swarm_.max_wait != kNever;
+  const bool goes_on = player.waits_for == state.version() && swarm_.max_wait != kNever;
   const Time since = goes_on ? std::min(now - player.looked_at, swarm_.max_wait / 4) : 0;
   // The version of its step may have ended since it asked: it waits for no later one.
-  player.waits_for = turn.version() <= player.rounds->step() ? turn.version() : 0;
+  player.waits_for = state.version() <= player.rounds->step() ? state.version() : 0;
   player.looked_at = now;
   player.laggards.resize(players_.size());
   for (size_t r = 0; r < players_.size(); ++r) {
@@ -145,18 +145,18 @@ void RoundSimulation::CountLaggards(int32_t rank) {
     if (laggard.is_stale) laggard.waited += since;
     if (step > laggard.step + (laggard.is_stale ? 1 : 0)) laggard.waited = 0;
     laggard.step = step;
-    laggard.is_stale = !turn.fired && IsStale(static_cast<int32_t>(r), turn.version());
+    laggard.is_stale = !state.fired && IsStale(static_cast<int32_t>(r), state.version());
   }
 }
 
 // After it: who held up the version all the time, for max_wait.
 void RoundSimulation::CheckLaggards(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  const Turn turn = Turn::Of(*memory_.TurnAt());
-  const bool waits = !turn.fired && turn.version() == player.waits_for;
+  const StateWord state = StateWord::Of(*memory_.StateAt());
+  const bool waits = !state.fired && state.version() == player.waits_for;
   for (size_t r = 0; r < players_.size(); ++r) {
     Laggard& laggard = player.laggards[r];
-    laggard.is_stale &= waits && IsStale(static_cast<int32_t>(r), turn.version());
+    laggard.is_stale &= waits && IsStale(static_cast<int32_t>(r), state.version());
     if (laggard.is_stale && swarm_.max_wait != kNever && laggard.waited >= swarm_.max_wait)
       journal_->Fail("11: rank " + std::to_string(rank) + " has waited for rank " +
                      std::to_string(r) + ", which is slow, for " + std::to_string(laggard.waited) +
@@ -254,7 +254,7 @@ void RoundSimulation::CheckClaim(int32_t rank, Time looked_at) {
   bool is_open = ask.number > 0 && ask.number == Claim::Of(claim).number &&
                  ask.version <= player.read &&
                  ask.version + memory_.log() >= player.read;  // one given for it is of use
-  // Withdrawn or not: who has seen it stand has settled the ask, until there is another.
+  // Retracted or not: who has seen it stand has settled the ask, until there is another.
   for (int32_t r = 0; r < swarm_.size; ++r) is_open &= *memory_.OfferAt(r) / 2 < ask.version;
   if (!is_open || player.claim != claim) {
     player.claim = is_open ? claim : 0;
@@ -272,7 +272,7 @@ void RoundSimulation::Serve(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   if (closing_) return;
   Snapshots& snapshots = player.rounds->snapshots();
-  if (snapshots.IsStale(player.read)) snapshots.Withdraw();
+  if (snapshots.IsStale(player.read)) snapshots.Retract();
   const Time now = network_.clock().Now();
   if (!player.rounds->IsAsked(player.read, now)) return CheckClaim(rank, now);
   if (rng_.Percent(50)) Stop(rank);
@@ -291,7 +291,7 @@ bool RoundSimulation::Recover(int32_t rank) {
   while (!closing_) {
     const Offer offer = rounds->snapshots().Find(player.read, rounds->executed());
     if (offer.member < 0) {
-      if (!rounds->FindGivers().any || !CanAnybodyGive(rank)) {
+      if (!rounds->FindDonors().any || !CanAnybodyGive(rank)) {
         CheckKept(rank);
         return false;
       }
@@ -305,7 +305,7 @@ bool RoundSimulation::Recover(int32_t rank) {
     const bool taken = rounds->snapshots().Take(offer, image.data());
     in_snapshot_ = false;
     if (!taken) {
-      ++withdrawn_;
+      ++retracted_;
       continue;
     }
     if (image.size() != sizeof(RoundModel) || offer.version <= player.read) {
@@ -315,8 +315,7 @@ bool RoundSimulation::Recover(int32_t rank) {
     std::memcpy(&player.model, image.data(), image.size());
     player.read = offer.version;
     rounds->OnSnapshot(offer.version);
-    player.skips_ahead =
-        swarm_.skips_ahead || Attendance::Of(*memory_.AttendanceAt(rank)).overdue();
+    player.skips_ahead = swarm_.skips_ahead || Suspicion::Of(*memory_.SuspicionAt(rank)).overdue();
     journal_->OnApplied(rank, player.read, player.model);
     ++taken_;
     return true;

@@ -100,7 +100,7 @@ WindowVerdict RunWindows(uint64_t seed) {
     const bool was_closed = owner.is_closed;
     uint64_t version = 0;
     const SeqLock::Found found =
-        looker.Look(reinterpret_cast<const std::byte*>(memory.data()), to, lengths, &version);
+        looker.Peek(reinterpret_cast<const std::byte*>(memory.data()), to, lengths, &version);
     verdict.failure = Judge(found, version, copy, before, was_closed);
     verdict.whole += found == SeqLock::Found::kWhole ? 1 : 0;
     verdict.changing += found == SeqLock::Found::kChanging ? 1 : 0;

@@ -45,7 +45,7 @@ class Swarm {
   double shared(int32_t r) {
     double value = 0;
     void* span = &value;
-    EXPECT_TRUE(gossip_[0]->Look(r, {&span, 1}));
+    EXPECT_TRUE(gossip_[0]->Peek(r, {&span, 1}));
     return value;
   }
   GossipSteps::Met Step(int32_t r, double progress) {

@@ -23,7 +23,7 @@ class ArrivalsTest : public testing::Test {
       blocks.push_back(transport.Base(Rank{r}) + transport.AllocShared(memory_.BlockBytes(r)));
     }
     memory_.Map(std::move(blocks));
-    words_->Store(memory_.SlotAt(0), SlotWord{SlotState::kSealed, 0, 1}.Word());
+    words_->Store(memory_.SlotAt(0), SlotWord{SlotState::kPublished, 0, 1}.Word());
   }
 
   Arrivals::Answer FireAt(Time now) {
@@ -48,21 +48,21 @@ TEST_F(ArrivalsTest, FiresWithoutTheOtherOnceMaxWaitIsOver) {
 TEST_F(ArrivalsTest, AWaiterThatWasStoppedItselfWaitsOn) {
   FireAt(1000);
   EXPECT_EQ(FireAt(9000).at, 9075);
-  words_->Store(memory_.SlotAt(1), SlotWord{SlotState::kSealed, 0, 1}.Word());
+  words_->Store(memory_.SlotAt(1), SlotWord{SlotState::kPublished, 0, 1}.Word());
   const Arrivals::Answer answer = FireAt(9001);
   EXPECT_LE(answer.at, 9001);
   EXPECT_FALSE(answer.expired);
 }
 
 TEST_F(ArrivalsTest, WhoIsOverdueIsNotWaitedFor) {
-  words_->Store(memory_.AttendanceAt(1), Attendance{0, 1}.Word());
+  words_->Store(memory_.SuspicionAt(1), Suspicion{0, 1}.Word());
   const Arrivals::Answer answer = FireAt(1000);
   EXPECT_LE(answer.at, 1000);
   EXPECT_FALSE(answer.expired);
 }
 
 TEST_F(ArrivalsTest, WhoIsOverdueAndWorksForItIsWaitedForAStepWhereTheRoundsMayEnd) {
-  words_->Store(memory_.AttendanceAt(1), Attendance{0, 1}.Word());
+  words_->Store(memory_.SuspicionAt(1), Suspicion{0, 1}.Word());
   for (const uint64_t ending : {0, 2, 1}) {
     Arrivals arrivals({.ending = ending}, &memory_, words_);
     arrivals.set_patience(30);
@@ -79,12 +79,12 @@ TEST_F(ArrivalsTest, WhoIsOverdueAndWorksForItIsWaitedForAStepWhereTheRoundsMayE
   // Of who works for an earlier one, or has come, no more is to be expected.
   Arrivals arrivals({.ending = 1}, &memory_, words_);
   arrivals.set_patience(30);
-  words_->Store(memory_.SlotAt(0), SlotWord{SlotState::kSealed, 0, 2}.Word());
+  words_->Store(memory_.SlotAt(0), SlotWord{SlotState::kPublished, 0, 2}.Word());
   const WaitingRank waiter{.step = 2, .max_wait = 100};
   EXPECT_EQ(arrivals.FireAt(2, {false, false}, waiter, 1000).at, 1000);
   words_->Store(memory_.AppliedAt(1), 1);
   EXPECT_EQ(arrivals.FireAt(2, {false, false}, waiter, 1000).at, 1030);
-  words_->Store(memory_.SlotAt(1), SlotWord{SlotState::kSealed, 0, 2}.Word());
+  words_->Store(memory_.SlotAt(1), SlotWord{SlotState::kPublished, 0, 2}.Word());
   EXPECT_EQ(arrivals.FireAt(2, {false, false}, waiter, 1001).at, 1001);
 }
 
@@ -100,19 +100,19 @@ class LaggardTest : public ArrivalsTest {
     for (int32_t r = 0; r < 2; ++r) words_->Store(memory_.AppliedAt(r), 1000);  // of the log
   }
 
-  void Seal(int32_t rank, uint64_t step) {
-    words_->Store(memory_.SlotAt(rank), SlotWord{SlotState::kSealed, 0, step}.Word());
+  void PublishAt(int32_t rank, uint64_t step) {
+    words_->Store(memory_.SlotAt(rank), SlotWord{SlotState::kPublished, 0, step}.Word());
   }
   // From `version` on; member 1 comes to its next step with each. The version that expires, or 0.
   uint64_t Expires(uint64_t version, uint64_t last) {
     for (; version <= last; ++version) {
-      Seal(0, version);
+      PublishAt(0, version);
       for (Time until = now_ + 60; now_ < until; now_ += 20) {
         const Arrivals::Answer answer =
             limited_.FireAt(version, {false, false}, {.step = version, .max_wait = 100}, now_);
         if (answer.at <= now_) return answer.expired ? version : 0;
       }
-      Seal(1, version - 2);
+      PublishAt(1, version - 2);
     }
     return 0;
   }
@@ -122,17 +122,17 @@ class LaggardTest : public ArrivalsTest {
 };
 
 TEST_F(LaggardTest, WhoHoldsUpEachVersionIsWaitedForMaxWaitInAll) {
-  Seal(1, 1);
+  PublishAt(1, 1);
   EXPECT_EQ(Expires(4, 50), 6u);  // Waiting is seen at looks: 40 for each before.
 }
 
 TEST_F(LaggardTest, WhoHasGainedOnTheLimitIsWaitedForAnew) {
-  Seal(1, 1);
+  PublishAt(1, 1);
   EXPECT_EQ(Expires(4, 4), 0u);
-  Seal(0, 5);
-  Seal(1, 4);  // One better than it has to be at 5.
+  PublishAt(0, 5);
+  PublishAt(1, 4);  // One better than it has to be at 5.
   EXPECT_LE(limited_.FireAt(5, {false, false}, {.step = 5, .max_wait = 100}, now_).at, now_);
-  Seal(1, 3);
+  PublishAt(1, 3);
   EXPECT_EQ(Expires(6, 6), 0u);
   EXPECT_EQ(Expires(7, 50), 8u);
 }
@@ -155,8 +155,8 @@ class SlowModelTest : public testing::Test {
     memory_.Map(std::move(blocks));
   }
 
-  void Seal(int32_t rank, uint64_t step) {
-    words_->Store(memory_.SlotAt(rank), SlotWord{SlotState::kSealed, 0, step}.Word());
+  void PublishAt(int32_t rank, uint64_t step) {
+    words_->Store(memory_.SlotAt(rank), SlotWord{SlotState::kPublished, 0, step}.Word());
   }
   Arrivals::Answer Look(uint64_t version) {
     return arrivals_.FireAt(version, {false, false}, {.step = version, .max_wait = 200}, now_);
@@ -164,13 +164,13 @@ class SlowModelTest : public testing::Test {
   // The version of all that expires, of so many; 0: none.
   int Expires(int versions, Time late) {
     for (int i = 1; i <= versions; ++i) {
-      Seal(0, version_ += 2);
+      PublishAt(0, version_ += 2);
       now_ += 2 * 100;
       for (const Time until = now_ + late; now_ < until; now_ += 20) {
         const Arrivals::Answer answer = Look(version_);
         if (answer.at <= now_) return answer.expired ? i : -1;
       }
-      Seal(1, version_);
+      PublishAt(1, version_);
       const Arrivals::Answer answer = Look(version_);
       if (answer.at > now_ || answer.expired) return -1;
     }
@@ -194,7 +194,7 @@ TEST_F(SlowModelTest, IsWaitedForAlwaysWhenItIsALittleSlower) { EXPECT_EQ(Expire
 
 TEST_F(SlowModelTest, IsWaitedForAnewWhenItHasComeFirst) {
   EXPECT_EQ(Expires(3, 100), 0);
-  Seal(1, version_ + 2);
+  PublishAt(1, version_ + 2);
   EXPECT_EQ(Expires(1, 0), 0);
   EXPECT_EQ(Expires(50, 100), 4);
 }

@@ -174,16 +174,16 @@ TEST(ModelRuleTest, SaysWhatIsTooOld) {
   EXPECT_FALSE(ModelRule{}.on());
 }
 
-// From where rounds may end every version is of all, and passes by what is older.
+// From where rounds may end every version is of all, and supersedes what is older.
 TEST(ModelRuleTest, EveryVersionIsOfAllOnceRoundsMayEnd) {
   const ModelRule rule{.group_size = 2, .sync_every = 10, .ending = 14};
   EXPECT_TRUE(rule.IsSync(10));
   EXPECT_FALSE(rule.IsSync(13));
-  EXPECT_FALSE(rule.HasPassedBy(12, 13));
+  EXPECT_FALSE(rule.HasSuperseded(12, 13));
   for (uint64_t version : {14, 15, 20}) {
     EXPECT_TRUE(rule.IsSync(version));
-    EXPECT_TRUE(rule.HasPassedBy(version - 1, version));
-    EXPECT_FALSE(rule.HasPassedBy(version, version));
+    EXPECT_TRUE(rule.HasSuperseded(version - 1, version));
+    EXPECT_FALSE(rule.HasSuperseded(version, version));
   }
 }
 

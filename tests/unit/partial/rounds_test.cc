@@ -83,19 +83,19 @@ TEST(RoundsTest, WhenAllComeAVersionIsTheSumInRankOrder) {
 TEST(RoundsTest, NobodyIsLeftToGiveASnapshotOnlyWhenTwoLooksFindTheSameNeed) {
   Ranks ranks(3);
   const auto needs_one = [&](int32_t rank) { ranks[rank].snapshots().Find(0, 10); };
-  EXPECT_TRUE(ranks[0].FindGivers().any) << "two that need none";
+  EXPECT_TRUE(ranks[0].FindDonors().any) << "two that need none";
   needs_one(1);
-  EXPECT_TRUE(ranks[0].FindGivers().any) << "one of them";
+  EXPECT_TRUE(ranks[0].FindDonors().any) << "one of them";
   needs_one(2);
-  EXPECT_TRUE(ranks[0].FindGivers().any) << "they may have come to it one after the other";
-  EXPECT_FALSE(ranks[0].FindGivers().any) << "nothing has changed between two looks";
+  EXPECT_TRUE(ranks[0].FindDonors().any) << "they may have come to it one after the other";
+  EXPECT_FALSE(ranks[0].FindDonors().any) << "nothing has changed between two looks";
   // In need all the time, by the looks; not so in between.
   ranks[2].snapshots().Give(10, ranks.Place(2), {});
   needs_one(1);
-  ranks[2].snapshots().Withdraw();
+  ranks[2].snapshots().Retract();
   needs_one(1);
-  EXPECT_TRUE(ranks[0].FindGivers().any) << "it had found one, and needs another";
-  EXPECT_FALSE(ranks[0].FindGivers().any);
+  EXPECT_TRUE(ranks[0].FindDonors().any) << "it had found one, and needs another";
+  EXPECT_FALSE(ranks[0].FindDonors().any);
 }
 
 constexpr Time kMaxWait = 10 * kMillisecond;

@@ -47,29 +47,29 @@ class Pair {
 
 TEST(SnapshotsTest, AreGivenAfterAnyNumberOfAsks) {
   Pair pair;
-  Snapshots giver = pair.Of(0), asker = pair.Of(1);
+  Snapshots donor = pair.Of(0), asker = pair.Of(1);
   const std::byte state[4] = {};
   pair.SetAsks(Ask::kNumbers - 3);
   for (uint64_t version = 10; version < 100; version += 10) {
     EXPECT_EQ(asker.Find(version, version).member, -1);
-    ASSERT_TRUE(giver.IsAsked(version + 1, {false, false}, 0)) << "ask of version " << version;
+    ASSERT_TRUE(donor.IsAsked(version + 1, {false, false}, 0)) << "ask of version " << version;
     const Snapshots::Part part{state, sizeof(state)};
-    giver.Give(version + 1, pair.Place(), {&part, 1});
+    donor.Give(version + 1, pair.Place(), {&part, 1});
     EXPECT_EQ(asker.Find(version, version).version, version + 1);
-    EXPECT_FALSE(giver.IsAsked(version + 1, {false, false}, 0)) << "it has given";
+    EXPECT_FALSE(donor.IsAsked(version + 1, {false, false}, 0)) << "it has given";
   }
 }
 
 TEST(SnapshotsTest, AClaimOfAnOlderAskDoesNotStandInTheWayOfTheFirstAfterTheWrap) {
   Pair pair;
-  Snapshots giver = pair.Of(0), asker = pair.Of(1);
+  Snapshots donor = pair.Of(0), asker = pair.Of(1);
   pair.SetAsks(Ask::kNumbers - 2);
   EXPECT_EQ(asker.Find(10, 10).member, -1);
-  EXPECT_TRUE(giver.IsAsked(11, {false, false}, 0));
-  EXPECT_FALSE(giver.IsAsked(11, {false, false}, 1)) << "it is at it";
+  EXPECT_TRUE(donor.IsAsked(11, {false, false}, 0));
+  EXPECT_FALSE(donor.IsAsked(11, {false, false}, 1)) << "it is at it";
   EXPECT_EQ(asker.Find(20, 20).member, -1);
   EXPECT_EQ(pair.asks(), 0u);
-  EXPECT_TRUE(giver.IsAsked(21, {false, false}, 2));
+  EXPECT_TRUE(donor.IsAsked(21, {false, false}, 2));
 }
 
 }  // namespace

@@ -1,17 +1,17 @@
-// What a member wants of a version, copied while the version is made: each shard as soon as it is
+// What a member wants of a version, copied while the version is made: each tile as soon as it is
 // done, and while it is still in the cache. Of gradients that is the sum, of models the mean of its
 // own group.
 //
 // What was copied is right if the version is found in the log afterwards, in the buffer that it was
 // copied from: results do not change while they can be found. Whoever asks for the version looks
-// for that anyhow, copies the shards that are not there, and looks again (log.h, merge.h). A shard
+// for that anyhow, copies the tiles that are not there, and looks again (log.h, merge.h). A tile
 // that this member has summed itself is copied from its own memory, after it has seen that the
-// version is under way (shards.h). So nothing here looks twice.
+// version is under way (tiles.h). So nothing here looks twice.
 //
-// Between the first shard and the end of the version the memory it goes to must not be written by
+// Between the first tile and the end of the version the memory it goes to must not be written by
 // anybody else; where that may have happened, Forget.
-#ifndef COVEY_CORE_PARTIAL_EARLY_H_
-#define COVEY_CORE_PARTIAL_EARLY_H_
+#ifndef COVEY_CORE_PARTIAL_EAGER_COPY_H_
+#define COVEY_CORE_PARTIAL_EAGER_COPY_H_
 
 #include <span>
 #include <vector>
@@ -21,10 +21,10 @@
 
 namespace covey {
 
-class EarlyCopy {
+class EagerCopy {
  public:
   // All borrowed, outlive it.
-  EarlyCopy(int32_t self, const RoundMemory* memory, SharedAtomics* words, const Kernels* kernels)
+  EagerCopy(int32_t self, const RoundMemory* memory, SharedAtomics* words, const Kernels* kernels)
       : self_(self), memory_(memory), words_(words), kernels_(kernels) {}
 
   // From now on to to[0], to[1], ... by span; empty: nowhere.
@@ -33,16 +33,16 @@ class EarlyCopy {
   // Nothing lies there.
   void Forget() { version_ = 0; }
 
-  // Some more of the version of `turn`, whose buffer the caller has pinned; false: there is none.
-  bool Work(const Turn& turn);
-  // This member has summed shard `number` of the layout, of sum `sum` of the version of `turn`.
-  void Take(const Turn& turn, size_t sum, size_t number, const std::byte* from);
+  // Some more of the version of `state`, whose buffer the caller has pinned; false: there is none.
+  bool Work(const StateWord& state);
+  // This member has summed tile `number` of the layout, of sum `sum` of the version of `state`.
+  void Take(const StateWord& state, size_t sum, size_t number, const std::byte* from);
 
-  // Whether shard `number` of the layout lies there.
+  // Whether tile `number` of the layout lies there.
   bool Has(uint64_t version, size_t number) const { return version == version_ && there_[number]; }
 
  private:
-  void Look(const Turn& turn);
+  void Look(const StateWord& state);
   void Copy(size_t number, const std::byte* from);
 
   int32_t self_;
@@ -52,12 +52,12 @@ class EarlyCopy {
   std::vector<std::byte*> to_;  // by span
   uint64_t version_ = 0;        // of all that follows; 0: none
   size_t sum_ = 0;              // that is wanted
-  size_t next_ = 0;             // shards below it are there
-  std::vector<bool> there_;     // by shard of the layout
+  size_t next_ = 0;             // tiles below it are there
+  std::vector<bool> there_;     // by tile of the layout
 };
 
 // How what is copied for a member is stored: cached, unless it is so large that nothing would stay.
 Stores StoresOf(const RoundLayout& layout);
 
 }  // namespace covey
-#endif  // COVEY_CORE_PARTIAL_EARLY_H_
+#endif  // COVEY_CORE_PARTIAL_EAGER_COPY_H_

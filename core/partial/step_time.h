@@ -1,8 +1,8 @@
 // How long this rank's own steps take, and from that how long it waits for others unless it was
 // told: ten times the median, so that a rank which is only uneven is not found missing; and a
 // twentieth of it once enough have come, so that ranks that are equally fast come together.
-#ifndef COVEY_CORE_PARTIAL_PACE_H_
-#define COVEY_CORE_PARTIAL_PACE_H_
+#ifndef COVEY_CORE_PARTIAL_STEP_TIME_H_
+#define COVEY_CORE_PARTIAL_STEP_TIME_H_
 
 #include <array>
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace covey {
 
-class Pace {
+class StepTime {
  public:
   static constexpr Time kLeast = kSecond;
   static constexpr Time kUnknown = 60 * kSecond;  // first steps may load, compile, page in
@@ -41,4 +41,4 @@ class Pace {
 };
 
 }  // namespace covey
-#endif  // COVEY_CORE_PARTIAL_PACE_H_
+#endif  // COVEY_CORE_PARTIAL_STEP_TIME_H_

@@ -1,8 +1,8 @@
-// Waits for what shared words say: looks, and sleeps at a bell between two looks.
+// Waits for what shared words say: looks, and sleeps at an event count between two looks.
 //
 // Any thread; `look` guards its own data.
-#ifndef COVEY_CORE_TRANSPORT_BELL_WAIT_H_
-#define COVEY_CORE_TRANSPORT_BELL_WAIT_H_
+#ifndef COVEY_CORE_TRANSPORT_EVENT_COUNT_H_
+#define COVEY_CORE_TRANSPORT_EVENT_COUNT_H_
 
 #include <algorithm>
 #include <atomic>
@@ -19,26 +19,28 @@ namespace covey {
 struct Looked {
   std::optional<Status> end;  // of the wait
   bool moved = false;         // it has done something: look again at once
-  Time until = kNever;        // look again then, whether or not the bell rings
+  Time until = kNever;        // look again then, whether or not the event count rings
 };
 
 // Waits until `look(now)` returns an end. kAborted: `stop` is set. kTimeout: `deadline` is over.
-// REQUIRES: a thread that changes what `look` sees, or sets `stop`, rings the bell afterwards.
+// REQUIRES: a thread that changes what `look` sees, or sets `stop`, rings the event count
+// afterwards.
 template <typename Look>
-Status WaitAtBell(SharedAtomics* words, uint64_t* bell, const WaitPolicy& policy, Clock* clock,
-                  const std::atomic<bool>& stop, Time deadline, Look look) {
+Status WaitForEvent(SharedAtomics* words, uint64_t* event_count, const WaitPolicy& policy,
+                    Clock* clock, const std::atomic<bool>& stop, Time deadline, Look look) {
   Waiter waiter(policy);
   for (;;) {
-    const uint32_t ticket = words->Ticket(bell);
+    const uint32_t ticket = words->Ticket(event_count);
     const Time now = clock->Now();
     const Looked looked = look(now);
     if (looked.end) return *looked.end;
     if (stop.load()) return Status::Aborted("this rank is shutting down");
     if (now >= deadline) return Status::Timeout("the deadline is over");
     if (waiter.LooksAgain(looked.moved, now)) continue;
-    words->Sleep(bell, ticket, std::min({looked.until, deadline, now + policy.longest_sleep}));
+    words->Sleep(event_count, ticket,
+                 std::min({looked.until, deadline, now + policy.longest_sleep}));
   }
 }
 
 }  // namespace covey
-#endif  // COVEY_CORE_TRANSPORT_BELL_WAIT_H_
+#endif  // COVEY_CORE_TRANSPORT_EVENT_COUNT_H_

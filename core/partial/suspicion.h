@@ -2,18 +2,18 @@
 // again.
 //
 //   missing before   in the version that ends                    missing after
-//   0                fresh; or excused; or it had not expired    0
+//   0                fresh; or exempt; or it had not expired    0
 //   0                not fresh, and it had expired               3: overdue
 //   n                fresh                                       n - 1
-//   n                excused                                     0
+//   n                exempt                                     0
 //   n                neither                                     3
 //
 // Models: who is overdue shows at the versions of all whether it keeps up, by a model of the last
 // half of the versions between two of them: fresh in others is whoever happens to be first.
 //
 // A function of what all who work for a version agree on, so all write the same words and records.
-#ifndef COVEY_CORE_PARTIAL_ATTENDANCE_H_
-#define COVEY_CORE_PARTIAL_ATTENDANCE_H_
+#ifndef COVEY_CORE_PARTIAL_SUSPICION_H_
+#define COVEY_CORE_PARTIAL_SUSPICION_H_
 
 #include <vector>
 
@@ -21,14 +21,15 @@
 
 namespace covey {
 
-// Of every member as of the end of the version of `turn`, with the fates `picks`. Right while that
-// version is under way; else worthless.
-std::vector<Attendance> AttendanceAfter(const RoundMemory& memory, SharedAtomics* words,
-                                        const Turn& turn, const std::vector<Pick>& picks);
+// Of every member as of the end of the version of `state`, with the decisions `inclusions`. Right
+// while that version is under way; else worthless.
+std::vector<Suspicion> AttendanceAfter(const RoundMemory& memory, SharedAtomics* words,
+                                       const StateWord& state,
+                                       const std::vector<Inclusion>& inclusions);
 
 // Makes it known, before the version ends; nothing when it is.
-void Attend(const RoundMemory& memory, SharedAtomics* words, const Turn& turn,
-            const std::vector<Pick>& picks);
+void UpdateSuspicion(const RoundMemory& memory, SharedAtomics* words, const StateWord& state,
+                     const std::vector<Inclusion>& inclusions);
 
 }  // namespace covey
-#endif  // COVEY_CORE_PARTIAL_ATTENDANCE_H_
+#endif  // COVEY_CORE_PARTIAL_SUSPICION_H_
