@@ -5,7 +5,7 @@
 
 namespace covey {
 
-struct Join::Shadow {
+struct Join::ProxyRequest {
   Request request;
   Bytes memory;  // the identity element, then whatever the reduction writes
 };
@@ -110,8 +110,8 @@ Request* Join::OnShadow(const Message& message, const Negotiator& negotiator, Ti
     if (message.id.occurrence < submitted) return nullptr;
   }
   const Signature& signature = message.signature;
-  Shadow& shadow = *shadows_.emplace_back(std::make_unique<Shadow>());
-  Request& request = shadow.request;
+  ProxyRequest& proxy = *proxies_.emplace_back(std::make_unique<ProxyRequest>());
+  Request& request = proxy.request;
   request.kind = signature.kind;
   request.group = join_->group;
   request.name = message.id.stream;
@@ -123,7 +123,7 @@ Request* Join::OnShadow(const Message& message, const Negotiator& negotiator, Ti
   request.codec = signature.codec;
   request.form = signature.form;
   request.submitted_at = now;
-  request.shadow = true;
+  request.is_proxy = true;
   // agree-N10: only a user can receive such a result: the operation is an error on all ranks.
   if (!CanTakePart(signature))
     request.refusal = Status::Unsupported(
@@ -131,14 +131,14 @@ Request* Join::OnShadow(const Message& message, const Negotiator& negotiator, Ti
         " has joined (it has no more data): until all ranks have, only barrier and allreduce on "
         "the CPU, without a prescale factor or a codec for other than a sum, are possible");
   if (request.refusal.ok()) {
-    shadow.memory.resize(signature.LengthBytes());
+    proxy.memory.resize(signature.LengthBytes());
     // agree-N10: the operation's own identity: a zero would change a product, a minimum, a maximum.
-    FillIdentity(signature.dtype, signature.op, shadow.memory);
+    FillIdentity(signature.dtype, signature.op, proxy.memory);
   }
   size_t offset = 0;
   for (const Shape& shape : signature.shapes) {
     Tensor tensor{.dtype = signature.dtype, .shape = shape, .device = signature.device};
-    if (request.refusal.ok()) tensor.data = shadow.memory.data() + offset;
+    if (request.refusal.ok()) tensor.data = proxy.memory.data() + offset;
     offset += tensor.LengthBytes();
     request.inputs.push_back(tensor);
   }
@@ -146,8 +146,8 @@ Request* Join::OnShadow(const Message& message, const Negotiator& negotiator, Ti
   return &request;
 }
 
-void Join::OnShadowEnded(Request* shadow) {
-  std::erase_if(shadows_, [shadow](const auto& own) { return &own->request == shadow; });
+void Join::OnProxyEnded(Request* proxy) {
+  std::erase_if(proxies_, [proxy](const auto& own) { return &own->request == proxy; });
 }
 
 void Join::OnLoss(const Status& why, Time now) {

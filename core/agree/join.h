@@ -3,15 +3,15 @@
 //
 // A rank that joins has nothing in flight and submits nothing more; its engine does, on its behalf.
 // The lowest rank that has not joined *leads*: every operation of the world it has in flight, and
-// every further one, it also tells the joined ranks (SHADOW), and those take part with the
-// reduction's identity element, in-band like everybody. Occurrences thus stay counted alike
-// everywhere, nothing has to be broken, and a rank may hear of the same occurrence from two leaders
-// (when the first joins too): it takes part once. What a joined rank cannot take part in (kinds
-// with results only users can receive) it refuses, which is an error on every rank.
+// every further one, it also tells the joined ranks (SHADOW), and those take part by a *proxy
+// request*, with the reduction's identity element, in-band like everybody. Occurrences thus stay
+// counted alike everywhere, nothing has to be broken, and a rank may hear of the same occurrence
+// from two leaders (when the first joins too): it takes part once. What a joined rank cannot take
+// part in (kinds with results only users can receive) it refuses, which is an error on every rank.
 //
 // Once all have joined, nothing is in flight anywhere, and everybody goes on as before.
 //
-// Sans-IO: submissions and messages in; envelopes, shadows and ends out.
+// Sans-IO: submissions and messages in; envelopes, proxy requests and ends out.
 #ifndef COVEY_CORE_AGREE_JOIN_H_
 #define COVEY_CORE_AGREE_JOIN_H_
 
@@ -43,10 +43,10 @@ class Join {
   void OnAllJoined(const Message& message);
   // Occurrences told of by ranks that had dropped something less, or more, are of another count.
   void OnDrop(uint32_t drops) { drops_ = drops; }
-  // The request by which this rank takes part, owned here until OnShadowEnded; null: it did so
+  // The request by which this rank takes part, owned here until OnProxyEnded; null: it did so
   // before.
   Request* OnShadow(const Message& message, const Negotiator& negotiator, Time now);
-  void OnShadowEnded(Request* shadow);
+  void OnProxyEnded(Request* proxy);
   // A rank is lost. It may have left because all had joined, which this rank is about to hear: one
   // that waits for nothing else gives that some time. Else as Abort.
   void OnLoss(const Status& why, Time now);
@@ -57,7 +57,7 @@ class Join {
   std::vector<Negotiator::Ended>& ended() { return ended_; }
 
  private:
-  struct Shadow;
+  struct ProxyRequest;
 
   bool Leads() const;
   void Tell(const Stream& stream, size_t index);
@@ -69,7 +69,7 @@ class Join {
   Status aborted_;           // why no join can end any more
   Time abort_at_ = kNever;   // the one in progress, for that
   std::vector<int32_t> joined_;
-  std::vector<std::unique_ptr<Shadow>> shadows_;
+  std::vector<std::unique_ptr<ProxyRequest>> proxies_;
   std::vector<Envelope> outbox_;
   std::vector<Negotiator::Ended> ended_;
 };

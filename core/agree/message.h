@@ -31,7 +31,7 @@ enum class MessageType : uint8_t {
   kJoin,       // member -> coordinator: this rank has no more data
   kJoined,     // coordinator -> members: `ranks` have joined so far
   kAllJoined,  // coordinator -> members: everybody has; `peer` was the last
-  kShadow,     // a member that goes on -> one that joined: take part in this occurrence
+  kShadow,     // a member that goes on -> one that joined: take part in this, by a proxy request
   kRetire,     // coordinator -> members: are these streams and bundles idle? (retire.h)
   kIdle,       // member -> coordinator: the next occurrence of each
   kDrop,       // coordinator -> members: forget those

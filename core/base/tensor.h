@@ -111,7 +111,7 @@ struct Request {
   uint64_t waits = 0;    // how often this rank had waited for an operation before it submitted this
   bool awaited = false;  // somebody waits for it (agree-N6); the holder of the progress lock's
   bool callback_only = false;  // nobody waits for its handle: a callback tells its end
-  bool shadow = false;  // submitted by the runtime for a rank that has joined (core/agree/join.h)
+  bool is_proxy = false;  // submitted by the runtime for a rank that has joined (core/agree/join.h)
   // Events of the inputs' device that the runtime recorded, and gives back at the end.
   std::vector<void*> recorded;
   // Copies of tensors that the request lists twice (core/engine/overlap.h).

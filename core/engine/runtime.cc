@@ -105,7 +105,7 @@ void Runtime::NoteAwaited() {
   waits_seen_ = waits;
   holds_seen_ = negotiator_.holds();
   negotiator_.ForEachHeld([all](Request* held) {
-    if (held->shadow) return;
+    if (held->is_proxy) return;
     held->awaited =
         (all && held->group->key == 0) || static_cast<Operation*>(held)->waited_for.load();
   });
@@ -170,7 +170,7 @@ void Runtime::Route(Rank from, Message message, Time now) {
     case MessageType::kAllJoined:
       return join_.OnAllJoined(message);
     case MessageType::kShadow:
-      if (Request* shadow = join_.OnShadow(message, negotiator_, now)) negotiator_.Submit(shadow);
+      if (Request* proxy = join_.OnShadow(message, negotiator_, now)) negotiator_.Submit(proxy);
       return;
     case MessageType::kRetire:
       return negotiator_.OnRetire(message);
@@ -284,8 +284,8 @@ void Runtime::FinishEnded(bool* moved) {
   for (std::vector<Negotiator::Ended>* list : {&negotiator_.ended(), &join_.ended()}) {
     for (Negotiator::Ended& ended : *list) {
       *moved = true;
-      if (ended.request->shadow) {
-        join_.OnShadowEnded(ended.request);
+      if (ended.request->is_proxy) {
+        join_.OnProxyEnded(ended.request);
         continue;
       }
       // engine-E4: every operation that ends is handed out exactly once.
