@@ -1,5 +1,5 @@
 // The C API of codecs by themselves: core/api/covey_values.h over core/run/codec.h and
-// near_codec.h.
+// reference_codec.h.
 #include <algorithm>
 
 #include "core/api/c_api.h"

@@ -164,7 +164,7 @@ bool RoundsPort::IsToApply(uint64_t applied) {
 
 Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) {
   BeginFinish();
-  // As it was when waiting ended: over a network the next letter may change it.
+  // As it was when waiting ended: over a network the next message may change it.
   bool has_given_up = false;
   Versions::Lack lack;
   const auto look = [&] {
