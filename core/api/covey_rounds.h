@@ -10,7 +10,7 @@
  * then it is overdue, and not waited for until it keeps up again.
  * core/PROTOCOL.md has the rules.
  *
- * Members that share no memory (COVEY_TRANSPORT=mpi) write letters, which Covey's own thread
+ * Members that share no memory (COVEY_TRANSPORT=mpi) exchange messages, which Covey's own thread
  * carries (core/replicated/README.md). All of this holds there too, for gradients, while a majority
  * of the members runs, dead ones not counted (of two: the first). Without one nobody goes on, for
  * longer than max_wait; who waits then says so on stderr every `stall_warning`, with the ranks that

@@ -90,7 +90,7 @@ bool Executor::Progress(Time now) {
     if (x->state != ExchangeState::kEnded) moved |= Advance(x, now);
     // An aborted communicator tells nobody that it is over.
     awaits_device_ |= x->state == ExchangeState::kAwaitReady ||
-                      (x->state == ExchangeState::kLeaving && x->for_circuit);
+                      (x->state == ExchangeState::kLeaving && x->for_communicator);
     if (x->state == ExchangeState::kEnded) {
       ended_.push_back(x);
       moved = true;
