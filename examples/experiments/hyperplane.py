@@ -22,8 +22,9 @@ import torch
 import covey
 import covey.torch as hvd
 from covey.bench.bound import seconds as bound_seconds
+from covey.bench.method_text import ranks_needed
 from covey.inject import drawn, parse
-from covey.method import full_text, ranks_needed
+from covey.method import full_text
 from runs import check, save, stamped
 
 BASE_MS = 325  # One step of the paper, by its speed-ups.

@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 import re
 
-from covey.method import full_text, setting
+from covey.bench.method_text import setting
+from covey.method import full_text
 
 NUMBER_BITS = 32
 

@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import covey
 from covey.bench.bound import ends, skipping_seconds
+from covey.bench.method_text import setting
 from covey.inject import drawn, parse
 from covey.launch.run import run
 from covey.method import full_text, methods, plan
@@ -210,12 +211,6 @@ def few_main(names: Tuple[str, ...], effort: Effort) -> Tuple[Dict[str, Any], Di
     return stopped_on_rank(names, effort), slow_on_rank(names, effort)
 
 
-def _tau_of(text: str) -> int:
-    """Each so-many-th version is of all ranks; 0: none is for that."""
-    words = dict(word.split("=", 1) for word in text.partition(":")[2].split(",") if word)
-    return int(words.get("sync_every", "0"))
-
-
 def random_main(
     texts: Tuple[str, ...], delays: List[List[float]], base_s: float, steps: int
 ) -> List[Any]:
@@ -323,7 +318,7 @@ def random(effort: Effort) -> Panel:
             bound = steps / skipping_seconds(delays, base_s, needed, steps, base_s * PATIENCE)
             value = steps / min(rank["seconds"] for rank in ranks)
         else:
-            tau = _tau_of(full_text(text))
+            tau = int(setting(full_text(text), "sync_every", "0"))
             last = ends(delays, base_s, needed, tau, begun=ranks[0]["begun"])
             bound = steps * size / sum(last)
             value = steps * size / sum(rank["seconds"] for rank in ranks)
