@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Type
 import torch
 
 from covey.errors import InvalidArgument, Timeout
-from covey.group import Group
+from covey.group import Group, world
 from covey.method import (
     FOREVER,
     GRADIENTS,
@@ -65,7 +65,9 @@ class Progress:
         self.version = 0
         self.steps = 0
         self.plan = Plan(NOTHING, False, FOREVER)
-        self.clip_norm = plan(method, group.id, 0).clip_norm if group.included() else None
+        # A rank outside of its group trains alone, and clips as all do.
+        self._plan_group = group.id if group.included() else world.id
+        self.clip_norm = plan(method, self._plan_group, 0).clip_norm
         self.differs = False
         self.unfit = ""
         self.tally = Tally(method, group.ranks)
@@ -225,7 +227,7 @@ class Progress:
         """So many steps, and updates, were done; the next step is step ``steps``."""
         self.version = self.steps = steps
         self._mixed_at = self._updated_at = -1
-        found = plan(self.method, self._group.id, steps)
+        found = plan(self.method, self._plan_group, steps)
         self.clip_norm = found.clip_norm
         if self.is_shared:
             self.plan = found
