@@ -111,7 +111,8 @@ void ExpectReduced(const Reduction& r, const Shape& shape, std::mt19937_64& rng)
   args.num_outputs = 2;
   args.op = static_cast<uint32_t>(r.op);
   args.is_aligned = shape.offset % 16 == 0;
-  const HostKernel& kernel = Find(std::string("covey_reduce_") + NameOf(r.dtype));
+  const std::string name = std::string("covey_reduce_") + NameOf(r.dtype);
+  const HostKernel& kernel = Find(name);
   for (uint64_t t = 0; t < shape.threads; ++t) kernel.reduce(args, t, shape.threads);
 
   const std::vector<std::byte*> outputs = {in_expected[0].data(), expected.data()};
