@@ -162,6 +162,28 @@ class RulesTest(unittest.TestCase):
         more = rules.mutate.Change("path", 1, "  a;\n", "  a;\n  b;\n")
         self.assertEqual(rules.changed_lines("{\n  a;\n}\n", more), [2])
 
+    def test_members_and_functions_of_a_class_are_told_apart(self) -> None:
+        text = """class Port final : public Base {
+ public:
+  enum class Kind : uint8_t { kOne };
+  using Taking = void (Port::*)(int);
+  explicit Port(int a) : a_(a), b_{a} {}
+  virtual bool Is(const Key& key) const = 0;
+  bool operator==(const Port&) const = default;
+  template <typename Fn>
+  void Each(Fn fn) { for (int i : list_) fn(i); }
+  struct Inner { int x = 0; };
+
+ private:
+  int a_ = 0;
+  std::function<void(int)> call_;
+  std::array<int, 3> list_{};
+  static constexpr int kMost = 3;
+};
+"""
+        found = [(size.name, size.members, size.functions) for size in classes.cpp_sizes(text)]
+        self.assertEqual(found, [("Port", 3, 4), ("Inner", 1, 0)])
+
     def test_a_lambda_and_a_type_are_no_function(self) -> None:
         self.assertEqual(source._kind_of("struct Leaf final ", ()), "type")
         self.assertEqual(source._kind_of("namespace covey ", ()), "namespace")

@@ -76,15 +76,17 @@ Status Ended(const Operation& operation) {
   return ended ? operation.status : Status::Timeout("still in flight");
 }
 
-// Describes the result of an ended allgather; the memory stays where it is. Null: none such.
+// Describes the result of an ended operation that gathers; the memory stays where it is.
 Status Result(Operation* operation, int32_t index, covey_tensor* result, int64_t* rows) {
   if (operation == nullptr) return Status::InvalidArgument("unknown or released handle");
   if (result == nullptr) return Status::InvalidArgument("result is NULL");
   RETURN_IF_ERROR(Ended(*operation));
-  if (!Gathers(operation->kind) || index != 0)
-    return Status::InvalidArgument(
-        std::string(NameOf(operation->kind)) +
-        " has no result of its own: outputs hold it; what gathers has one, with index 0");
+  const std::string kind = "operation " + std::string(NameOf(operation->kind));
+  if (!Gathers(operation->kind))
+    return Status::InvalidArgument(kind + " has no result of its own: its outputs hold it");
+  if (index != 0)
+    return Status::InvalidArgument(kind + " has one result, of index 0, not " +
+                                   std::to_string(index));
   // api-A4: the caller owns a result that was taken, and may have freed it.
   if (operation->gathered == nullptr)
     return Status::InvalidArgument("the result of this operation was taken before");

@@ -270,10 +270,10 @@ COVEY_API covey_code covey_wait(covey_runtime* runtime, covey_handle handle, int
 COVEY_API int covey_poll(covey_runtime* runtime, covey_handle handle);
 
 /* Of an ended join: rows[0] = the last rank that joined; `result` may be NULL. Result `index` (0)
- * of an ended allgather or alltoall: dtype, shape and data point into memory owned by the handle,
- * on the host wherever the input was, valid until covey_release or covey_shutdown. `rows` (may be
- * NULL, [group size]) gets how many rows came from each rank: allgather: its dimension 0, alltoall:
- * its split for this rank. */
+ * of an ended allgather, gather or alltoall: dtype, shape and data point into memory owned by the
+ * handle, on the host wherever the input was, valid until covey_release or covey_shutdown. `rows`
+ * (may be NULL, [group size]) gets how many rows came from each rank: of an allgather, and on the
+ * root of a gather, its dimension 0; of an alltoall its split for this rank. */
 COVEY_API covey_code covey_result(covey_runtime* runtime, covey_handle handle, int32_t index,
                                   covey_tensor* result, int64_t* rows, covey_error* error);
 

@@ -365,7 +365,7 @@ static PyMemberDef handle_members[] = {
     {"_result", T_OBJECT, offsetof(Handle, result), 0, NULL},
     {"_finish", T_OBJECT, offsetof(Handle, finish), 0, NULL},
     {"rows", T_OBJECT, offsetof(Handle, rows), 0,
-     "After wait() of an allgather or alltoall: the extent of dimension 0 that came from each\n"
+     "After wait() of an operation that gathers: the extent of dimension 0 that came from each\n"
      "rank, in rank order; else None."},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Handle, weak), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
@@ -375,7 +375,7 @@ static const char kHandleDoc[] =
     "One operation in flight. Made by the ``*_async`` functions.\n\n"
     "It may be dropped: the operation goes on and its tensors stay alive until it has ended.\n\n"
     "Attributes:\n"
-    "    rows: after ``wait`` of an allgather or alltoall, the rows from each rank; else None.\n\n"
+    "    rows: after ``wait`` of what gathers, the rows from each rank; else None.\n\n"
     "Example:\n"
     "    >>> handle = covey.allreduce_async(tensor, name=\"loss\")\n"
     "    >>> handle.poll()  # doctest: +SKIP\n"

@@ -80,7 +80,7 @@ const char kSubmitOneDoc[] =
     "waits=0, output_shape=None, splits=None, unfit=None, codec=None, neighbors=None,\n"
     "codec_draw=0) -> Handle.\n"
     "Submits an operation on one tensor.\n"
-    "`output` None means in place (allgather, alltoall: the runtime allocates); it has the shape\n"
+    "`output` None means in place (what gathers: the runtime allocates); it has the shape\n"
     "`output_shape`, None: `shape`. An address is an int, or on CUDA (address, device number,\n"
     "stream), and the result is ordered on that stream. `keep` is held until the operation has\n"
     "ended. `waits`: .wait() follows at once on this thread. `splits`: a tuple, of an alltoall.\n"

@@ -9,52 +9,24 @@
 // landing[1].1.
 //
 // Why 3 slots suffice (plan-S3): exactly as for allreduce/flat.
-#include <algorithm>
-
 #include "core/plan/algorithm.h"
+#include "ops/algorithms/rows.h"
 
 namespace covey {
 namespace {
 
 bool Fits(const Problem&) { return true; }
 
-// Bytes of segment t of a message of m bytes; 0 past its end.
-uint64_t SegmentBytes(const Problem& p, uint64_t m, uint32_t t) {
-  const uint64_t begin = t * p.slot_bytes;
-  return begin >= m ? 0 : std::min(p.slot_bytes, m - begin);
-}
-
-void CopyOut(const Problem& p, uint32_t t, Schedule* s) {
-  uint64_t offset = 0;
-  for (int32_t j = 0; j < p.size; ++j) {
-    const uint64_t bytes = SegmentBytes(p, p.shares[j], t);
-    if (bytes > 0)
-      s->steps.push_back(
-          {.kind = StepKind::kCopy,
-           .dst = {Place::kOutput, static_cast<int16_t>(p.me), 0, offset + t * p.slot_bytes},
-           .src = {Place::kLanding, static_cast<int16_t>(j), t, 0},
-           .length_bytes = bytes});
-    offset += p.shares[j];
-  }
-}
-
 Schedule Build(const Problem& p) {
-  const uint64_t longest = *std::max_element(p.shares.begin(), p.shares.end());
-  const uint32_t segments = NumSegments(longest, p.slot_bytes);
-  const auto me = static_cast<int16_t>(p.me);
+  const uint32_t segments = SegmentsOfLongest(p);
   Schedule s{.algorithm = "flat", .steps = {}, .ticks = segments, .slots = segments};
   for (uint32_t t = 0; t < segments; ++t) {
     if (t > 0) s.steps.push_back({.kind = StepKind::kWait, .tick = t + 1});
     if (t + 1 < segments) {
-      const uint64_t bytes = SegmentBytes(p, p.shares[p.me], t + 1);
-      if (bytes > 0)
-        s.steps.push_back({.kind = StepKind::kCopy,
-                           .dst = {Place::kLanding, me, t + 1, 0},
-                           .src = {Place::kInput, me, 0, (t + 1) * p.slot_bytes},
-                           .length_bytes = bytes});
+      StageRows(p, t + 1, &s);
       s.steps.push_back({.kind = StepKind::kSignal, .tick = t + 2});
     }
-    CopyOut(p, t, &s);
+    CopyRowsOut(p, t, &s);
   }
   return s;
 }

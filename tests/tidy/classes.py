@@ -40,7 +40,9 @@ def _statements(body: str) -> Iterator[str]:
             depth -= 1
             if depth == 0:
                 text += "}"
-                if re.search(r"\)[^()]*\{\}$", text) and not _NO_MEMBER.match(text):
+                if text.strip() == "{}":  # The body, behind an initializer list with braces.
+                    text = ""
+                elif re.search(r"\)[^()]*\{\}$", text) and not _NO_MEMBER.match(text):
                     yield text  # A function with its body; an initializer goes on to its `;`.
                     text = ""
         elif depth == 0 and letter == ";":
@@ -62,8 +64,8 @@ def _is_function(text: str) -> bool:
     return re.search(r"[\w\])>]\s*\(", head) is not None and "std::function<" not in head
 
 
-def _cpp_sizes(path: str) -> Iterator[Size]:
-    text = source.code(path)
+def cpp_sizes(text: str) -> Iterator[Size]:
+    """Of the classes in C++ without comments and strings."""
     for match in _CLASS.finditer(text):
         if re.search(r"\benum\s*$", text[:match.start()]):
             continue
@@ -105,7 +107,7 @@ def _python_sizes(path: str) -> Iterator[Size]:
 
 def _sizes() -> Iterator[Tuple[str, Size]]:
     for path in source.files(".cc", ".h"):
-        yield from ((path, size) for size in _cpp_sizes(path))
+        yield from ((path, size) for size in cpp_sizes(source.code(path)))
     for path in source.files(".py"):
         yield from ((path, size) for size in _python_sizes(path))
 

@@ -91,6 +91,16 @@ int main(void) {
   EXPECT(covey_wait(NULL, handle, -1, &error) == COVEY_OK);
   EXPECT(covey_result(NULL, handle, 0, &result, rows, &error) == COVEY_OK);
   EXPECT(rows[0] == 2 && result.shape[0] == 2 && ((float*)result.data)[3] == 8);
+  EXPECT(covey_result(NULL, handle, 1, &result, rows, &error) == COVEY_INVALID_ARGUMENT);
+  EXPECT(strstr(error.message, "allgather has one result, of index 0, not 1") != NULL);
+  covey_release(NULL, handle);
+
+  request.kind = COVEY_BARRIER;
+  request.num_tensors = 0;
+  EXPECT(covey_submit(NULL, &request, &handle, &error) == COVEY_OK);
+  EXPECT(covey_wait(NULL, handle, -1, &error) == COVEY_OK);
+  EXPECT(covey_result(NULL, handle, 0, &result, rows, &error) == COVEY_INVALID_ARGUMENT);
+  EXPECT(strstr(error.message, "barrier has no result of its own") != NULL);
   covey_release(NULL, handle);
 
   EXPECT(covey_arena_alloc(NULL, 100, &arena, &error) == COVEY_OK && ((size_t)arena) % 64 == 0);
