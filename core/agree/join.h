@@ -6,8 +6,8 @@
 // every further one, it also tells the joined ranks (SHADOW), and those take part by a *proxy
 // request*, with the reduction's identity element, in-band like everybody. Occurrences thus stay
 // counted alike everywhere, nothing has to be broken, and a rank may hear of the same occurrence
-// from two leaders (when the first joins too): it takes part once. What a joined rank cannot take
-// part in (kinds with results only users can receive) it refuses, which is an error on every rank.
+// from two leaders (when the first joins too): it takes part once. A joined rank refuses
+// the kinds whose results only a user can receive; that is an error on every rank.
 //
 // Once all have joined, nothing is in flight anywhere, and everybody goes on as before.
 //

@@ -1,4 +1,5 @@
-// What all members of a group must agree on before an operation may run (agree-N2).
+// The signature of an operation: all members of a group must agree on it before it may run
+// (agree-N2).
 //
 // Not in the signature, because it may differ between ranks: memory placement, dimension 0 of what
 // is gathered and alltoall's splits (they travel with the begin header), the ready event, the

@@ -32,7 +32,7 @@ int64_t WaitOf(const Duration& wait) {
   return COVEY_WAIT_FOREVER;
 }
 
-// What holds of the method at `version` whatever its step exchanges.
+// The fields of a plan that belong to the method at `version`, not to its step.
 void FillLimits(const MethodChoice& choice, const MethodView& view, int64_t version,
                 covey_plan* plan) {
   const MethodChoice& here = choice.At(version);
@@ -65,7 +65,7 @@ Status PlanOf(const Use& use, const char* text, covey_group key, int64_t version
   MethodChoice choice;
   RETURN_IF_ERROR(Choose(use, text, &choice));
   const MethodPlan made = choice.Plan({.size = group->size(), .rank = group->my_index}, version);
-  // A rank alone waits for nobody: a script of many ranks runs on one as it stands.
+  // A rank alone never waits: a script for many ranks runs on one as it stands.
   if (made.admission == Admission::kRounds && group->size() > 1)
     if (const Status fits = CheckSize(made.rounds, group->size()); !fits.ok())
       return Status::InvalidArgument("the method " + choice.At(version).OwnText() + " " +

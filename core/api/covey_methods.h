@@ -26,8 +26,8 @@ typedef enum covey_admission {
 enum { COVEY_WAIT_AUTO = 0, COVEY_WAIT_FOREVER = -1 };
 enum { COVEY_MAX_CODEC = 64 };
 
-/* What a step is by its method. All that an adapter has to know of a method stands here: nothing is
- * to be read from its text. */
+/* A step of a method. An adapter takes all that it has to know of a method from here, and reads
+ * nothing from the method's text. */
 typedef struct covey_plan {
   uint32_t struct_size;
   covey_payload payload;
@@ -40,7 +40,7 @@ typedef struct covey_plan {
   int64_t warmup;      /* in rounds: so many versions from this one on wait for all, for max_wait at
                         * most */
 
-  /* Of the method that holds, also while it warms up. */
+  /* These belong to the method, and hold in its warm-up too. */
   int64_t max_wait_ns; /* how long a member waits for the others; COVEY_WAIT_AUTO: by its steps */
   int32_t needed;      /* a version waits for so many members; all, where there are no rounds */
   int32_t skips_ahead; /* 1: a late member goes on with the step after the last version */
@@ -71,10 +71,10 @@ COVEY_API size_t covey_method_text(covey_runtime* runtime, const char* text, cha
 COVEY_API size_t covey_method_at(covey_runtime* runtime, const char* text, int64_t version,
                                  char* out, size_t capacity);
 
-/* What the members of `group` exchange at the end of step `version` (0 is the first) by the method
- * `text` (NULL as above). Pure: every member gets the same answer, at any time.
- * COVEY_INVALID_ARGUMENT when the group has fewer members than the method waits for, but for a
- * group of one, which waits for nobody. */
+/* The exchange of the members of `group` at the end of step `version` (0 is the first), by the
+ * method `text` (NULL as above). Pure: every member gets the same answer, at any time.
+ * COVEY_INVALID_ARGUMENT when the group has fewer members than the method waits for; a group of one
+ * never waits, and has every method. */
 COVEY_API covey_code covey_method_plan(covey_runtime* runtime, const char* text, covey_group group,
                                        int64_t version, covey_plan* plan, covey_error* error);
 

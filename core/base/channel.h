@@ -63,7 +63,7 @@ struct Placement {
 
 // What a rank publishes. Written by its owner only. `begin` and `placement` of an exchange are
 // stored before `tick` is released past the channel's ticks, and are two deep: a rank that has
-// begun exchange m+1 proves that nobody needs those of m-1 any more. So are `communicator` and
+// begun exchange m+1 proves that no member needs those of m-1 any more. So are `communicator` and
 // `turn`, which only exchanges of device tensors use: core/device/communicator_registry.h,
 // core/device/launch_order.h.
 struct alignas(64) Cell {

@@ -1,5 +1,5 @@
-// The kinds of collective operations: one row each. Whatever code needs to know of a kind stands in
-// its row, so a new kind is a value of Kind, a row, and an algorithm in ops/algorithms.
+// The kinds of collective operations: one row each. The row has all that code needs to know of a
+// kind, so a new kind is a value of Kind, a row, and an algorithm in ops/algorithms.
 //
 // Plain data. The numeric values of Kind are part of the C API and of the wire format: append,
 // never renumber (c_api.cc asserts that covey.h agrees).
@@ -23,7 +23,7 @@ enum class Kind : uint8_t {
 };
 inline constexpr int kNumKinds = 9;
 
-// What a rank's output is made of, in rank order.
+// The content of a rank's output, in rank order.
 enum class OutputRule : uint8_t {
   kNone,       // there are no tensors
   kReduction,  // op over the inputs of all ranks

@@ -3,11 +3,11 @@
 // A table of words, TableWords(members) of them (core/base/channel.h), by group index: for each
 // member the weight of what comes from it, as the bits of a double (0: nothing comes; the own
 // weight stands there, too); then one bit for each member it sends to. The own bit says that it
-// sends to whoever takes from it, and no other bit counts then.
+// sends to all members that take from it, and no other bit counts then.
 //
 // Rules:
 //  neighbors-G1. The table goes with the begin, and where a begin was void with the announcement:
-//      peers and weights may change from one occurrence to the next, and nobody is asked. When all
+//      peers and weights may change from one occurrence to the next, without a message. When all
 //      have begun every member looks at all tables. Where two do not say the same of each other the
 //      exchange is void (agree-N5), on all, and the coordinator answers with an error that names
 //      them. A row that is wrong by itself begins void.
@@ -33,13 +33,13 @@ namespace covey {
 
 using PeerTable = std::span<const uint64_t>;
 
-// Of `me` of so many members, which averages with nobody and sends to nobody.
+// The table of member `me`, which takes from none and sends to none.
 std::vector<uint64_t> NewPeerTable(size_t members, size_t me);
 void SetWeight(size_t from, double weight, std::vector<uint64_t>* table);
 void SetReceiver(size_t members, size_t to, std::vector<uint64_t>* table);
 
 double WeightOf(PeerTable table, size_t from);
-// Of the member `me`: whether it says that it sends to `to`, and whether to whoever takes.
+// Whether member `me` sends to `to`; whether it sends to all that take from it.
 bool SendsTo(PeerTable table, size_t members, size_t to);
 inline bool SendsToAny(PeerTable table, size_t members, size_t me) {
   return SendsTo(table, members, me);

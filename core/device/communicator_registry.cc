@@ -17,7 +17,7 @@ const CommunicatorRegistry::Entry* CommunicatorRegistry::Find(const Group& group
   return found == entries_.end() ? nullptr : &found->second;
 }
 
-// Says it once: of the own trouble rank 0, or else whoever alone knows it; of a group its first.
+// Says it once: rank 0, or the one rank that has the trouble; of a group its first member.
 void CommunicatorRegistry::Never(const Group& group, Entry* entry, const std::string& why,
                                  bool own) {
   if (entry->never) return;
@@ -79,7 +79,7 @@ CommunicatorVerdict CommunicatorRegistry::Judge(const Group& group, std::span<co
   const auto staged = ready > 0 ? CommunicatorVerdict::kAgain : CommunicatorVerdict::kStaged;
   const bool insists = path_ == DevicePath::kCommunicator && may;
   if (never < words.size()) {
-    // Who still looks says later why it is in none itself, if it is.
+    // A rank that still looks says its own reason later.
     Entry& entry = entries_[group.key];
     if (Look(group, &entry) != Readiness::kNotYet)
       Never(group, &entry,

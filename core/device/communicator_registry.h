@@ -1,10 +1,9 @@
 // The communicators of a rank, one per group: whether a group has one, how it comes to have it, and
-// why it never will. What ranks know of each other they read from the begin headers of their
-// exchanges of device tensors (Cell::communicator), so all members judge alike and no message is
-// sent.
+// why it never will. Ranks read each other's readiness from the begin headers of exchanges of
+// device tensors (Cell::communicator), so all members judge alike and no message is sent.
 //
 // A member's readiness, which it writes into its headers:
-//   kNotYet   the library is still looked for, or nobody has asked for it
+//   kNotYet   the library is still looked for, or no exchange has asked for it
 //   kWilling  the library is there; the first member's id of a communicator lies in its block
 //   kReady    the communicator is ready here, and this exchange begins for it: no input is staged
 //   kNever    no communicator here, for a reason that the log tells
@@ -51,10 +50,10 @@ class CommunicatorRegistry {
   }
 
   static Readiness ReadinessOf(uint64_t word) { return Readiness(word & 3); }
-  // What this rank writes into the header of an exchange of the group. `may`: it could go over a
+  // This rank's word in the header of an exchange of the group. `may`: the exchange could go over a
   // communicator. Looks for the library, if that has not been done.
   uint64_t Word(const Group& group, bool may);
-  // What goes with a kWilling word of the first member; null: nothing.
+  // The id that goes with a kWilling word of the first member; null: none.
   const CommunicatorId* OfferedId(const Group& group) const;
   // `words`: of all members, in group order; `id`: what the first member has offered. `may` is
   // equal on all of them. kRefused: Refusal says why.

@@ -44,7 +44,7 @@ class Communicators {
   virtual Communicator* Open(const CommunicatorId& id, int32_t me, int32_t size) = 0;
   virtual Answer IsReady(Communicator* communicator) = 0;
 
-  // What is launched from now on comes after what `event` was recorded for. False: it failed.
+  // Later launches come after the work that `event` was recorded for. False: it failed.
   virtual bool After(Communicator* communicator, void* event) = 0;
   virtual bool Launch(Communicator* communicator, const covey_circuit_work& work) = 0;
   // Of the last launch: whether it is in the device's hands; *mark then names it.
@@ -53,7 +53,7 @@ class Communicators {
 
   virtual void Abort(Communicator* communicator) = 0;  // begins to; any number of times
   virtual bool IsOver(Communicator* communicator) = 0;
-  // Nobody waits any more until an aborted one is over, also not when this object goes.
+  // An aborted one is not waited for any more, also not when this object goes.
   virtual void GiveUp(Communicator* communicator) = 0;
   virtual std::string Failure(Communicator* communicator) = 0;  // empty: it has not failed
 };

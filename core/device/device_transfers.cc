@@ -6,8 +6,8 @@ namespace covey {
 namespace {
 
 constexpr size_t kLine = 64;
-// What the schedule writes is written back in copies of so much, or at the end: each costs the host
-// some microseconds.
+// Output is written back in copies of so much, or at the end: each copy costs the host some
+// microseconds.
 constexpr size_t kWriteBackBytes = size_t{256} << 10;
 
 bool IsInPlace(const Request& r) {
@@ -158,8 +158,7 @@ bool DeviceTransfers::Unmap(Transfer* p, const Request& request, bool done) {
       if (coming != 0) ok = ok && device_->OrderAfter(t.stream, Device::Queue::kToHost, coming);
     }
   free_.push_back(p);
-  // Of a device that has failed nobody knows what it still writes, nor of peers' devices when the
-  // exchange has ended too early.
+  // A device that has failed, or peers' devices after an early end, may still write the buffer.
   if (ok && !p->by_ipc) pinned_.GiveBack(buffer);
   if (ok && p->by_ipc && (done || !p->is_open)) ipc_buffers_->GiveBack(buffer);
   return ok;

@@ -11,7 +11,7 @@
 // Invariants:
 //  device-F1. Tensor memory is touched only after all ready events of the request have completed.
 //  device-F2. A byte of the input is read in its buffer, here or by a peer, only once it has come.
-//  device-F3. What a stream of the request does after the exchange's end comes after every copy of
+//  device-F3. The work of a request's streams after the exchange's end comes after every copy of
 //      it, however it ended.
 //  device-F4. A buffer serves another exchange only after the last copy from and to it is over.
 //

@@ -2,7 +2,7 @@
 // it, and the device computes on all of it.
 //
 // Contract (device-V1 to device-V4 of core/device/device.h hold):
-//  device-O1. What Open has returned stays good until Close, whoever has died meanwhile: its memory
+//  device-O1. An opened address stays good until Close, even if its owner has died: its memory
 //      may then hold anything. It is closed before its owner frees it, or the owner has died.
 //  device-O2. Copy and Reduce are handed to a queue of the device, in which they are done in order;
 //      a mark made afterwards says when.

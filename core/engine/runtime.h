@@ -85,7 +85,7 @@ class Runtime {
   // Questions of peers ("where are you?") waiting for Tell; see core/engine/stall.h.
   Stall& stall() { return stall_; }
 
-  // What replicas write to each other.
+  // The messages of replicas.
   ChannelMux& channels() { return channels_; }
 
   const Counters& counters() const { return counters_; }

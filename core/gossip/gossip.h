@@ -54,7 +54,7 @@ class Gossip {
 
   // The first model of this rank. Once, before anything else.
   void Begin(std::span<const void* const> model);
-  // What has become of `model` since the last call that wrote it: that progress is pushed, and
+  // The progress of `model` since the last call that wrote it is pushed, and
   // model is what this rank has now: itself, with what others have moved it by.
   void Update(std::span<void* const> model);
   // Averages with `partner`: both have the mean then, and model is it. REQUIRES: model is as Begin,

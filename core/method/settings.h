@@ -1,4 +1,4 @@
-// What values of a method's settings mean: the types that a plan has. Plain values.
+// The types of a method's settings, as a plan has them. Plain values.
 #ifndef COVEY_CORE_METHOD_SETTINGS_H_
 #define COVEY_CORE_METHOD_SETTINGS_H_
 

@@ -42,7 +42,7 @@ std::optional<int64_t> ReadAs(ValueSyntax syntax, std::string_view text);
 // What ReadAs reads as `value`; equal values give equal texts.
 std::string WriteAs(ValueSyntax syntax, int64_t value);
 
-// What a value of kAdmission means; of kLimit; of kTime, or kTimeOrAuto; of kNorm (0: none).
+// The typed value of kAdmission; of kLimit; of kTime, or kTimeOrAuto; of kNorm (0: none).
 AdmitRule AdmitOf(int64_t value);
 Duration LimitOf(int64_t value);
 Duration TimeOf(int64_t value);

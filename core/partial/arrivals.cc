@@ -118,7 +118,7 @@ Arrivals::Answer Arrivals::Rest(uint64_t version, const WaitingRank& waiter, boo
 }
 
 // partial-W10b: whether two members can go on without a snapshot, if there are two: else all depend
-// on one that may stop. Without a limit on staleness nobody is waited for.
+// on one that may stop. Without a limit on staleness no rank is waited for.
 bool Arrivals::IsCovered(const Count& count) const {
   return rule_.staleness == 0 || count.active < 2 || count.covered >= 2;
 }

@@ -19,7 +19,7 @@ bool IsOffered(const ModelRule& models, const StateWord& state, const SlotWord& 
   return (state.final && owner.finished) || !models.IsTooOld(slot.step, state.version());
 }
 
-// What a member without a decision gets, its slot being `slot`.
+// The decision for a member that has none, whose slot is `slot`.
 Inclusion FirstDecision(const ModelRule& models, const StateWord& state, const SlotWord& slot,
                         const Owner& owner) {
   Inclusion inclusion{.version = state.version(), .exempt = owner.lost || owner.finished};

@@ -1,4 +1,4 @@
-// Who is in a version: decided once for each member, by whoever looks first (partial-W5).
+// The members of a version: decided once for each, by the rank that looks first (partial-W5).
 //
 // A member's inclusion word holds its decision in the version under way. Everybody who works for
 // the version carries each decision through to its end and sees the same; a rank that was stopped

@@ -1,4 +1,4 @@
-// What one contribution to a version is: spans of elements side by side, and the tiles they are
+// The layout of a contribution to a version: spans of elements side by side, and the tiles they are
 // reduced in.
 //
 // A value, equal on all ranks of a bundle. Spans begin on cache lines. A tile is a piece of one

@@ -11,10 +11,10 @@
 // The mean is that of its group. A group none of whose models is in the version has none: a member
 // that a version of all has superseded takes the mean of the first group that has one.
 //
-// What a version of all has superseded is not to come back into others by a merge. Such a rank goes
-// on from the mean with its progress: what it has done since it last began from a mean, unless
-// some version has had its model, and that with it. So what it does counts, once: in its own model
-// now, in those of others when it offers that at once (Rounds::OfferAgain). It is parameters that
+// A model that a version of all has superseded must not come back into others by a merge. Its rank
+// goes on from the mean with its progress since it last began from a mean, unless some version has
+// had its model, and the progress with it. So its work counts once: in its own model now, and in
+// those of others when it offers that at once (Rounds::OfferAgain). Only parameters
 // travel: the optimizer's momenta and the model's buffers are each rank's own, always.
 //
 // `count` models are in the mean; an older one of its own may be one of them, as in the paper.

@@ -113,7 +113,7 @@ Time Rounds::Advance(Time now, bool* moved) {
     *moved = true;
     if (!Fire(&state, answer)) return now;
   }
-  // partial-W9a: time waited for a slow rank counts, whoever fires.
+  // partial-W9a: time waited for a slow rank counts, whichever rank fires.
   arrivals_.OnFired(state.version(), max_wait_, now);
   Time until = kNever;
   words_->Store(memory_->PinAt(self_), state.buffer + 1);

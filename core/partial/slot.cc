@@ -13,7 +13,7 @@ Contribution ContentOf(uint64_t step) {
 
 }  // namespace
 
-// Whether nobody has collected its publication, nor will.
+// Whether its publication is in no version, nor will be.
 bool Slot::TakeBack(const SlotWord& slot) {
   uint64_t* word = memory_->SlotAt(self_);
   const SlotWord back{SlotState::kOpen, slot.buffer, slot.step};

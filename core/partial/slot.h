@@ -1,8 +1,8 @@
 // A member's own slot (partial-W2, partial-W3): three buffers and one word.
 //
-// The trainer writes the open buffer and publishes it; whoever makes a version collects what is
-// published (collect.h), without the owner's help. Nobody waits: what is not published is not in
-// the version and travels with a later one. The owner's thread only.
+// The trainer writes the open buffer and publishes it. Ranks that make a version collect published
+// buffers (collect.h), without the owner's help. No rank waits: a buffer that is not published is
+// not in the version and travels with a later one. The owner's thread only.
 //
 //   word               event       action                        word after
 //   open               Publish     header                        published(open buffer)
@@ -59,7 +59,7 @@ class Slot {
   // The buffer to write the next contribution to, all of it: what lies there is undefined.
   std::byte* open() const { return memory_->Buffer(self_, open_); }
 
-  // Publishes the open buffer as step `step`, together with earlier steps that nobody has
+  // Publishes the open buffer as step `step`, together with earlier steps that no version has
   // collected. REQUIRES: step grows; hypers.size() is the memory's.
   void Publish(uint64_t step, std::span<const double> hypers);
   // Publishes that there is nothing at step `step`, beside what is there.

@@ -12,7 +12,7 @@ bool Snapshots::IsAsked(uint64_t applied, const std::vector<bool>& lost, Time no
   // partial-W10a: answered already, or this trainer has not applied enough.
   if (asked == settled_ || applied < ask.version) return false;
   for (int32_t i = 0; i < memory_->size(); ++i) {
-    // partial-W10a: an offer that would do stands: nobody gives another.
+    // partial-W10a: an offer that would do stands: no rank gives another.
     if (OfferOf(i).version < ask.version) continue;
     settled_ = asked;
     return false;

@@ -1,5 +1,5 @@
 // Snapshots of a trainer's state, for a rank that has fallen behind further than the log
-// (partial-W8, partial-W10): whoever is healthy gives one at its next step boundary.
+// (partial-W8, partial-W10). A healthy rank gives one at its next step boundary.
 //
 // All words lie on the control block (memory.h):
 //   ask      the lowest version that would do, and how often was asked      see Ask
@@ -15,12 +15,12 @@
 //   open       of this ask        waits until it is overdue or dead,
 //                                 then as above                           this ask, next attempt
 //
-// Nobody waits for an asker, an asker waits for nobody in particular. An offer is retracted when
-// another takes its place, and when it is too old for the log; it stands when its owner leaves, or
-// dies. Who has seen it stand serves that ask no more; so an asker that finds it retracted asks
-// once more. Its owner does not: it may be dead in between. Readers pin nothing: they copy to
-// memory of their own and look whether the offer still stands. A version is offered once by a
-// member, so that an offer which was retracted never stands again.
+// No rank waits for an asker, and an asker waits for no rank in particular. An offer is retracted
+// when another takes its place, and when it is too old for the log; it stands when its owner
+// leaves, or dies. A rank that has seen it stand serves that ask no more; an asker that finds it
+// retracted asks once more. Its owner does not: it may be dead in between. Readers pin nothing:
+// they copy to memory of their own and look whether the offer still stands. A member offers a
+// version once, so that an offer which was retracted never stands again.
 #ifndef COVEY_CORE_PARTIAL_SNAPSHOTS_H_
 #define COVEY_CORE_PARTIAL_SNAPSHOTS_H_
 
@@ -33,7 +33,7 @@ namespace covey {
 
 struct Ask {
   uint64_t number = 0;   // of asks, modulo kNumbers
-  uint64_t version = 0;  // of the latest, which is the highest; 0: nobody has asked
+  uint64_t version = 0;  // of the latest, which is the highest; 0: none
 
   static constexpr int kVersionBits = 40;
   static constexpr uint64_t kNumbers = uint64_t{1} << (64 - kVersionBits);

@@ -1,5 +1,5 @@
-// Who is waited for (partial-W8): not who was missing when max_wait was over, until it keeps up
-// again.
+// The members that a version waits for (partial-W8): all but those that were missing when max_wait
+// was over, until they keep up again.
 //
 //   missing before   in the version that ends                    missing after
 //   0                fresh; or exempt; or it had not expired    0
@@ -8,8 +8,8 @@
 //   n                exempt                                     0
 //   n                neither                                     3
 //
-// Models: who is overdue shows at the versions of all whether it keeps up, by a model of the last
-// half of the versions between two of them: fresh in others is whoever happens to be first.
+// Models: an overdue member is judged at the versions of all. It keeps up if its model is of the
+// last half of the versions between two of them. In the others the first to come is always fresh.
 //
 // A function of what all who work for a version agree on, so all write the same words and records.
 #ifndef COVEY_CORE_PARTIAL_SUSPICION_H_

@@ -49,7 +49,7 @@ Tiles::Outcome Tiles::Work(const StateWord& state, const std::vector<Inclusion>&
   return Outcome::kWorked;
 }
 
-// What there is to do in the version of `state`.
+// The work that is left in the version of `state`.
 void Tiles::Look(const StateWord& state) {
   if (version_ == state.version()) return;
   version_ = state.version();
@@ -128,7 +128,7 @@ size_t Tiles::Reduce(const RoundLayout::Tile& tile, int32_t sum,
   return length_bytes;
 }
 
-// The leader is the lowest contributor that is fresh; where nobody is, the lowest contributor.
+// The leader is the lowest contributor that is fresh; where none is, the lowest contributor.
 size_t Tiles::MakeRecord(const StateWord& state, const std::vector<Inclusion>& inclusions) {
   RecordHeader header{.version = state.version(), .divisor = DivisorOf(*memory_, inclusions)};
   header.expired = state.expired;

@@ -8,7 +8,7 @@
 //   3. copies it into the result and marks the tile done.
 //
 // A claim is only a hint. Once every tile is claimed, those that are not done for `overdue` are
-// done again by whoever still waits, so that a rank which was stopped in a tile holds up nobody.
+// done again by the ranks that still wait: a rank that was stopped in a tile holds up no other.
 // When it goes on it either finds in 2 that the version is over, or it writes bytes that are there
 // already, into a buffer that its pin keeps. Tile 0 is the record; those of each sum follow.
 //
@@ -43,7 +43,7 @@ class Tiles {
   Tiles(const Options& options, const RoundMemory* memory, SharedAtomics* words);
 
   // One tile of the version of `state`, in which the members' decisions are `inclusions`. `eager`:
-  // who takes it as well; null: nobody.
+  // takes it as well; null: nothing does.
   Outcome Work(const StateWord& state, const std::vector<Inclusion>& inclusions, EagerCopy* eager,
                Time now, Time* until);
 

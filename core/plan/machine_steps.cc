@@ -1,4 +1,4 @@
-// What each kind of step does to symbolic memory: the counterpart of core/run/data_steps.cc.
+// The effect of each kind of step on symbolic memory: the counterpart of core/run/data_steps.cc.
 #include <algorithm>
 
 #include "core/plan/machine.h"

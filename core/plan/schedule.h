@@ -17,7 +17,7 @@
 //      their writing.
 //  plan-S3. Bytes another rank may still read are not overwritten; also by the next exchange on the
 //      same channel.
-//  plan-S4. At the end of rank r's steps nobody reads or writes r's user memory any more.
+//  plan-S4. At the end of rank r's steps no rank reads or writes r's user memory any more.
 //  plan-S5. All ranks use the same number of ticks and landing slots.
 #ifndef COVEY_CORE_PLAN_SCHEDULE_H_
 #define COVEY_CORE_PLAN_SCHEDULE_H_

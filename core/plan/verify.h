@@ -4,7 +4,7 @@
 //  - every wait is satisfied (no deadlock);
 //  - plan-S2: what another rank wrote is read only after it was written, and plan-S3: nothing is
 //    overwritten that somebody may still read, also by the next exchange on the channel;
-//  - plan-S4: at the end of a rank's steps nobody uses its memory any more; plan-S5: all ranks use
+//  - plan-S4: at the end of a rank's steps no rank uses its memory any more; plan-S5: all ranks use
 //    the same ticks and slots, every tick higher than the one before; the schedule says if ranks
 //    use each other's memory;
 //  - agree-N4: user memory is written only once every member's begin is known;

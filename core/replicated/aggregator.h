@@ -35,7 +35,7 @@ class Aggregator {
   bool is_open() const { return is_open_; }
 
   void OnAppendResponse(int32_t member, const ReplicaMessage& state);
-  // What now lies in the member's slot as one contribution. REQUIRES: none of it is in a version.
+  // The member's slot as one contribution. REQUIRES: none of it is in a version.
   Contribution OnContribution(int32_t member, const ReplicaMessage& message);
 
   // The next version if it may fire now; else *until is when to ask again, if nothing comes. The

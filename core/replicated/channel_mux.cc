@@ -74,7 +74,7 @@ bool ChannelMux::Keep(uint64_t number, Rank from, Bytes frame) {
 
 bool ChannelMux::Take(Channel* channel, int32_t from, const Bytes& frame, Time now) {
   Bytes message;
-  const bool is_open = channel->port != nullptr;  // else nobody reads: messages are dropped
+  const bool is_open = channel->port != nullptr;  // else messages are dropped
   const size_t longest_bytes = is_open ? channel->port->LongestMessageBytes() : 0;
   const Fragmenter::Received came =
       channel->fragmenter.OnFrame(from, frame, longest_bytes, &message);

@@ -20,7 +20,7 @@
 
 namespace covey {
 
-// Who reads and writes the messages of a channel; members by their index in its group.
+// The reader and writer of the messages of a channel; members by their index in its group.
 class ChannelPort {
  public:
   virtual ~ChannelPort() = default;

@@ -174,7 +174,7 @@ uint64_t LeaderState::StatusOf(int32_t replica, const std::vector<bool>& lost) {
   return lost[static_cast<size_t>(replica)] ? kHasLeft : aggregator_.StatusOf(replica);
 }
 
-// What heartbeats tell all.
+// The news of a heartbeat.
 void LeaderState::NoteNews(const std::vector<bool>& lost) {
   std::vector<uint64_t> news{aggregator_.IsQuiet() ? uint64_t{1} : 0,
                              LacksCommitted() ? uint64_t{1} : 0};
@@ -185,7 +185,7 @@ void LeaderState::NoteNews(const std::vector<bool>& lost) {
     news.push_back(replica.met);
     news.push_back(replica.need > 0 ? 1 : 0);
   }
-  // Whom it is for changes by itself while nobody can give one.
+  // While there is no donor the requester rotates: that alone is no news.
   news.push_back(donor_ < 0 ? 0 : static_cast<uint64_t>(recipient_ + 1));
   news.push_back(static_cast<uint64_t>(donor_ + 1));
   if (news == news_) return;

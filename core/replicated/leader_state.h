@@ -1,4 +1,4 @@
-// What the leader of a term does (replicated-W4, replicated-W5, replicated-W7): it collects
+// The leader of a term (replicated-W4, replicated-W5, replicated-W7): it collects
 // contributions, makes versions, and replicates each; a version is committed once a majority has
 // accepted it.
 //

@@ -33,7 +33,7 @@ void PendingContributions::Add(Pending* to, const std::byte* sum, const Contribu
 void PendingContributions::Publish(uint64_t step, std::span<const double> hypers) {
   CHECK(pending_.empty() || step > pending_.back().content.arrived, "steps grow");
   const Contribution content{.first = step, .last = step, .count = 1, .arrived = step};
-  // What is not sent and has no sum says less than the step that comes.
+  // An empty contribution that is not sent says less than the step that comes.
   if (!pending_.empty() && pending_.back().is_new && pending_.back().sum == nullptr)
     pending_.pop_back();
   // replicated-W7b: what was sent does not grow: the leader may hold it as it was.
@@ -75,7 +75,7 @@ void PendingContributions::OnAck(const Contribution& content) {
   for (Pending& pending : pending_) {
     if (!pending.is_sent || pending.content.arrived > content.arrived) break;
     pending.is_acked = true;
-    // What is older than all that lies there is in a version, which is not known here yet.
+    // Older steps than all that lie there are in a version that is not known here yet.
     const bool is_empty = pending.sum == nullptr;
     if (!is_empty && (content.count == 0 || pending.content.first < content.first)) continue;
     if (first == nullptr && (!is_empty || content.count == 0)) {

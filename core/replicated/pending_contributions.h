@@ -1,8 +1,8 @@
 // A rank's own contributions until they are in a version that is committed, or known to be.
 //
-// A slot (core/partial/slot.h) is emptied by whoever reads it; what is sent to a leader may be lost
-// with it, so it stays here until a committed version says that it counts. Whole contributions are
-// sent, in order, one at a time: the next once the leader has acknowledged the last.
+// A slot (core/partial/slot.h) is emptied by its reader. A contribution sent to a leader may be
+// lost with it, so it stays here until a committed version says that it counts. Contributions are
+// sent whole, in order, one at a time: the next once the leader has acknowledged the last.
 //
 //   contribution event                        becomes
 //   new          Publish: another step        the same, with that step

@@ -8,8 +8,8 @@
 
 namespace covey {
 
-// `in`, `lost`: by replica. Whoever is lost is dead, and all it has sent has been read: what only
-// lost ones know, nobody will ever know.
+// `in`, `lost`: by replica. A lost replica is dead, and all it has sent has been read. Knowledge of
+// lost replicas alone reaches no other.
 bool IsQuorum(const std::vector<bool>& in, const std::vector<bool>& lost);
 
 }  // namespace covey

@@ -265,7 +265,7 @@ Time Replica::ElectionTimeout() const {
 }
 
 void Replica::StartElection() {
-  // Who hears nobody would only pile up messages before those that are stopped.
+  // A replica that hears no other would only pile up messages for stopped ones.
   if (!has_heard_) return;
   Follow(term_ + 1);
   is_candidate_ = true;
@@ -328,7 +328,7 @@ Time Replica::Advance(Time now) {
   Drain(now);
   if (leaves_by_ < kNever && leader_state_ != nullptr && !leader_state_->has_begun_leave())
     leader_state_->BeginLeave();
-  // What it sends to itself may let it go on.
+  // Messages to itself may let it go on.
   for (bool moved = true; leader_state_ != nullptr && moved;) {
     const uint64_t before = executed();
     until = std::min(until, leader_state_->Advance(lost_, now));

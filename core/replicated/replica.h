@@ -23,12 +23,12 @@
 // leader that knows of versions that only such ranks have lacks committed entries (leader_state.h),
 // and so does a follower of it.
 //
-// Invariants, whoever stops or dies wherever, and for however long:
+// Invariants, whichever replicas stop or die, anywhere and for any time:
 //  1. A version is committed once: no two replicas read different ones, also when all who have read
 //     one have left.
 //  2. A step of a rank is in one version at most, and in its replica until it is in one.
 //  3. With a majority that runs (quorum.h) and can hear each other, versions go on. Without one
-//     nobody can tell what the others have read, so all wait: for longer than max_wait, too.
+//     the others' state is unknown, so all wait: for longer than max_wait, too.
 //  4. A rank that lacks committed entries is told so, and has finished with nobody: Lacking.
 //
 // Each replica belongs to one process, whose engine runs it while the trainer computes. Sans-IO:
@@ -124,7 +124,7 @@ class Replica final : public Versions {
     elections_ = 0;  // whom it has waited for in vain was not slow
   }
   Time Advance(Time now);
-  // What is to be sent, in this order.
+  // Messages to send, in this order.
   std::vector<EncodedMessage> TakeMessages();
 
   // For checkers.

@@ -1,4 +1,4 @@
-// What replicas write to each other, as data, and as bytes.
+// The messages of replicas, as data and as bytes.
 //
 //   message           from, to            says
 //   kRequestVote      candidate, all      may I lead this term? I know `executed`, and accepted
@@ -69,7 +69,7 @@ struct ReplicaMessage {
   bool quiet = false;
   uint64_t over = 0;
   bool is_no_op = false;
-  // What is committed beyond `executed`, nobody who lives has: no version comes any more.
+  // No live replica has the versions committed beyond `executed`: none comes any more.
   bool lacks_committed = false;
   // 1 + the replica that it may give a snapshot, from that version on.
   uint64_t snapshot_to = 0, snapshot_version = 0;

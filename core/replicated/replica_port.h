@@ -1,7 +1,7 @@
 // Rounds of members that share no memory: a lock and waiting around a Replica
 // (core/replicated/replica.h).
 //
-// The replica is run, and its messages are carried, by whoever drives the process's runtime
+// The thread that drives the process's runtime runs the replica and carries its messages
 // (core/replicated/channel_mux.h): its engine thread while the trainer computes, and a trainer that
 // waits. Where no majority of members answers, nobody goes on, for longer than max_wait; who waits
 // says so in the log, and of whom.

@@ -1,4 +1,4 @@
-// What a replica is to its trainer; what it is to the others is in replica.cc.
+// A replica's interface for its trainer; its protocol with the others is in replica.cc.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +8,7 @@
 namespace covey {
 namespace {
 
-// Nobody can give a snapshot when so many heartbeats running say so: one may be under way.
+// There is no donor once so many heartbeats in a row say so; before, a snapshot may be under way.
 constexpr int kHeartbeatsInNeed = 4;
 // A leave without a leader listens for so long after its election.
 constexpr Time kLeaveTimeouts = 4;
@@ -73,7 +73,7 @@ bool Replica::IsAnyInNeed() const {
 }
 
 void Replica::Give(uint64_t applied, Bytes state) {
-  // A heartbeat that came since it was asked may ask nobody, or for a later one.
+  // A heartbeat since then may ask for none, or for a later one.
   if (!IsAsked(applied, 0)) return;
   // Once for each heartbeat that asks: the leader goes on asking until it has come.
   given_heartbeat_ = heartbeat_.number;

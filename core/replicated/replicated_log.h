@@ -64,7 +64,7 @@ class ReplicatedLog {
   // REQUIRES: entry.version == executed() + 1.
   void Propose(ReplicatedEntry entry, uint64_t term);
   void Learn(ReplicatedEntry entry);
-  // What is accepted is of this term from now on.
+  // The accepted entry is of this term from now on.
   void Repropose(uint64_t term) { progress_.accepted_term = term; }
   void AcceptNoOp(uint64_t term);
   // REQUIRES: uncommitted().

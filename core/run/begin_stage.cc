@@ -100,7 +100,7 @@ void BeginStage::PushBegin(Exchange* x) {
   for (const Step& step : x->schedule->begin_pushes) PushStep(*x, step, transport_);
 }
 
-// Who may read what this rank stages at its begin, before it has seen the others'.
+// The members that may read the segment staged at the begin, before the other begins are known.
 std::vector<Rank> BeginStage::ReadersOf(const Exchange& x) const {
   const std::vector<Rank>& members = x.request->group->members;
   if (TraitsOf(x.request->kind).root == RootRule::kGets) return {x.request->root};

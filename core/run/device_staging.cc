@@ -2,7 +2,7 @@
 // piece of everybody's and writes it to all, as `direct` does in the arena. No device waits for a
 // peer: ticks say what is done, as everywhere, so one that dies can hang no card.
 //
-// What a begin's placement says as `buffer`: 0 = nothing by IPC; kNoBuffer = there was no memory
+// `buffer` of a begin's placement: 0 = nothing by IPC; kNoBuffer = there was no memory
 // for one; else the word of a buffer (core/device/ipc_buffers.h), before kYes of one to try, with
 // bit 0 when this rank has opened all that it has tried.
 #include "core/run/device_staging.h"
@@ -37,7 +37,7 @@ void DeviceStaging::Forget(Rank lost) {
       transfers->ipc_buffers()->Forget(lost);
 }
 
-// What begins void, or goes over a communicator, needs no buffer.
+// An exchange that begins void, or goes over a communicator, needs no buffer.
 void DeviceStaging::Map(Exchange* x) {
   const bool has_tensors = !x->request->inputs.empty();
   const auto type = has_tensors ? x->request->inputs[0].device : DeviceType::kCpu;

@@ -75,7 +75,7 @@ class DeviceStaging {
   // Gives the exchange its path, and points its spans into a buffer. Without device memory
   // for one it begins void: then all members do, once.
   void Map(Exchange* exchange);
-  // What the begin's placement says as `buffer`.
+  // `buffer` of the begin's placement.
   uint64_t BufferWord(const Exchange& exchange) const;
   // All have begun. False: members do not agree where this message lies, and it begins again
   // through the host.

@@ -12,7 +12,7 @@ namespace {
 // After this much work an exchange lets the others have their turn.
 constexpr size_t kTurnBytes = 1024 * 1024;
 // A device notices the end of a peer before this rank hears of it from the transport: so long the
-// news is waited for, so that whoever has gone is named.
+// news is waited for, so that the lost rank is named.
 constexpr Time kNews = kSecond;
 
 }  // namespace
@@ -88,7 +88,7 @@ bool Executor::Progress(Time now) {
   for (size_t i = 0; i < active_.size(); ++i) {
     Exchange* x = active_[i];
     if (x->state != ExchangeState::kEnded) moved |= Advance(x, now);
-    // An aborted communicator tells nobody that it is over.
+    // The end of an aborted communicator wakes no thread.
     awaits_device_ |= x->state == ExchangeState::kAwaitReady ||
                       (x->state == ExchangeState::kLeaving && x->for_communicator);
     if (x->state == ExchangeState::kEnded) {
@@ -324,8 +324,8 @@ bool Executor::RunCommunicator(Exchange* x, Time now) {
   return x->phase != before;
 }
 
-// Whether a member that has not done it never will: the exchange has been aborted. Whoever gave up
-// because of another, and may have gone since, is not to blame.
+// Whether a member that has not done it never will: the exchange has been aborted. A member that
+// gave up because of another, and may have gone since, is not to blame.
 bool Executor::LooksForLost(Exchange* x) {
   const uint64_t done = x->channel->ticks + CommunicatorPath::kDoneTick;
   for (size_t j = 0; j < x->size(); ++j) {

@@ -9,7 +9,7 @@ namespace covey {
 void Executor::AbortIfInVain(Exchange* x, uint64_t target, size_t index) {
   Cell* cell = x->CellOf(index);
   const Rank rank = x->request->group->members[index];
-  // What a lost rank stored last is visible (transport-T4), and what one stored before it gave up
+  // The last store of a lost rank is visible (transport-T4), and a store before a rank gave up
   // is visible with that: so look for the tick after looking for the end.
   const auto never = [&] { return transport_->LoadAcquire(&cell->tick) < target; };
   for (const PeerLoss& loss : lost_)

@@ -27,7 +27,7 @@ Part PartOf(const Tensor& t, size_t size, size_t index) {
 
 // Whether the schedule may address the members' memory alike, or read it.
 void ReadPlacements(const Exchange& x, Problem* p) {
-  const bool scatter = Scatters(p->kind);  // outputs are nobody else's business
+  const bool scatter = Scatters(p->kind);  // outputs are not shared
   const uint64_t layout = x.CellOf(x.Me())->placement[x.Turn()].layout;
   p->all_arena = true;
   p->all_readable = !scatter;

@@ -5,11 +5,11 @@
 // serves; all, that one too, join it. What becomes of the job arrives as events.
 //
 // Contract:
-//  transport-C1. Open checks its options and, where it serves, binds the address; it waits for
-//      nobody. Everything else, a refusal too, comes as an event; event_fd() is readable while
+//  transport-C1. Open checks its options and, where it serves, binds the address; it does not
+//      wait. Everything else, a refusal too, comes as an event; event_fd() is readable while
 //      there are some.
-//  transport-C2. Nothing is told to, kept of or believed from whoever has not proved to hold the
-//      secret.
+//  transport-C2. A peer that has not proved to hold the secret is told nothing, and nothing it says
+//      is kept or believed.
 //  transport-C3. kView comes once, before kMemory. After kRefused nothing comes.
 //  transport-C4. Destroying one that has not reported kLeft is dying: the other nodes get kLost.
 //

@@ -14,8 +14,8 @@ namespace covey {
 
 class Parking {
  public:
-  // Whom peers must ring. kNobody: somebody is awake. kMailOnly: the engine thread, but only for
-  // messages, because no exchange waits for a tick.
+  // The sleeper that peers must ring. kNobody: a thread is awake. kMailOnly: the engine thread, but
+  // only for messages, because no exchange waits for a tick.
   enum class Sleeper : uint32_t { kNobody = 0, kEngine = 1, kWaiter = 2, kMailOnly = 3 };
 
   virtual ~Parking() = default;

@@ -6,13 +6,13 @@
 //
 // Contract:
 //  1. Calls of all ranks on all words have one total order, which agrees with each rank's own.
-//  2. What a rank wrote before Store or CompareExchange of a word is seen by whoever loads that
-//     value. What a rank read before a Load was read before it: a reader that finds a word
-//     unchanged after reading knows that the bytes were not replaced meanwhile.
-//  3. What a rank writes after Store of a word comes after it: a reader that has found such bytes
-//     and then Loads the word finds that value, or a later one.
-//  4. A rank may stop, for ever, between any two calls. Whoever Sleeps wakes at `until` at the
-//     latest, also when the rank that was to ring has stopped.
+//  2. A rank that loads a value sees all that was written before its Store or CompareExchange.
+//     Reads before a Load stay before it: a reader that finds a word unchanged after reading knows
+//     that the bytes were not replaced meanwhile.
+//  3. Writes after a Store stay after it: a reader that has found such bytes and then Loads the
+//     word finds that value, or a later one.
+//  4. A rank may stop, for ever, between any two calls. A sleeper wakes at `until` at the latest,
+//     also when the rank that was to ring has stopped.
 #ifndef COVEY_CORE_TRANSPORT_SHARED_ATOMICS_H_
 #define COVEY_CORE_TRANSPORT_SHARED_ATOMICS_H_
 
@@ -31,7 +31,7 @@ class SharedAtomics {
   // Makes `expected` `desired`; false when the word is another.
   virtual bool CompareExchange(uint64_t* word, uint64_t expected, uint64_t desired) = 0;
 
-  // An event count is a word for these three only. Whoever sleeps takes a ticket, looks once more
+  // An event count is a word for these three only. A sleeper takes a ticket, looks once more
   // whether there is work, and Sleeps: that returns when the event count was rung since the ticket,
   // at `until`, or for no reason.
   virtual uint32_t Ticket(const uint64_t* event_count) = 0;

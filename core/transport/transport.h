@@ -8,8 +8,8 @@
 // Contract:
 //  transport-T1. Mailbox: per ordered pair once, whole, in order; between pairs any order.
 //  transport-T2. Shared memory: every rank owns one region; Base(r) is where r's region is mapped
-//      here. What a rank wrote before StoreRelease of a word is seen by whoever LoadAcquires the
-//      stored value; of a mirror (Shares is false), only what it gave to Push for that peer, and
+//      here. A rank that LoadAcquires a stored value sees all that was written before its
+//      StoreRelease; of a mirror (Shares is false), only what it gave to Push for that peer, and
 //      only after Wake of it.
 //  transport-T3. After Wake(peers) every listed peer that was parked runs again; a peer that is
 //      about to park re-checks.
@@ -33,7 +33,7 @@
 
 namespace covey {
 
-// Whoever needs one concern takes its interface. SharedRegions comes first: a call of it through a
+// A user of one concern takes its interface. SharedRegions comes first: a call of it through a
 // Transport costs no adjustment of the pointer.
 class Transport : public SharedRegions, public Mailbox, public PeerReader, public Parking {
  public:

@@ -126,7 +126,7 @@ HostVerdict HostSimulation::Run() {
                   std::to_string(journal_.versions()));
   for (int32_t r = 0; r < swarm_.size && journal_.failure().empty(); ++r) {
     const Player& player = players_[static_cast<size_t>(r)];
-    // Who lacks entries does not know which steps count, and of its own none will any more.
+    // A rank that lacks entries does not know which steps count; none of its own will.
     const bool lacks_committed = player.lacks_committed || player.replica->Lacking().last > 0;
     if (player.state != State::kKilled && !lacks_committed)
       journal_.CheckRank(r, player.replica->pending().contents(), player.is_flushed);
