@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/base/check.h"
+#include "core/base/group_barrier.h"
 
 namespace covey {
 namespace {
@@ -215,13 +216,12 @@ std::vector<int32_t> Gossip::Unfinished() {
     const EpochBarrier end = EpochBarrier::Of(words_->Load(memory_->BarrierAt()));
     // gossip-P5: the end of the epoch is one word: it has ended for all.
     if (end.HasEnded(epoch_)) return {};
-    std::vector<int32_t> unfinished;
-    for (int32_t i = 0; i < memory_->size(); ++i) {
+    std::vector<int32_t> unfinished = MissingMembers(memory_->size(), [&](int32_t i) {
       const MemberWord state = StateOf(i);
       const bool has_finished = state.epoch == epoch_ && (state.state == MemberState::kFinished ||
                                                           state.state == MemberState::kMet);
-      if (!has_finished && state.state != MemberState::kDead) unfinished.push_back(i);
-    }
+      return has_finished || state.state == MemberState::kDead;
+    });
     if (!unfinished.empty()) return unfinished;
     const EpochBarrier over{.is_over = true, .left = end.left, .epoch = epoch_};
     words_->CompareExchange(memory_->BarrierAt(), end.Word(), over.Word());
@@ -287,15 +287,13 @@ void Gossip::Meet() {
 }
 
 std::vector<int32_t> Gossip::Unmet() {
-  std::vector<int32_t> unmet;
-  for (int32_t i = 0; i < memory_->size(); ++i) {
+  return MissingMembers(memory_->size(), [&](int32_t i) {
     const MemberWord state = StateOf(i);
     // gossip-P5a: all models stay as they are until every rank has read the mean.
     const bool has_met = state.epoch > epoch_ || state.state == MemberState::kMet ||
                          state.state == MemberState::kDead;
-    if (!has_met && !lost_[static_cast<size_t>(i)]) unmet.push_back(i);
-  }
-  return unmet;
+    return has_met || lost_[static_cast<size_t>(i)];
+  });
 }
 
 // The model first: who sees that this rank is in the next epoch averages with that one.
@@ -313,10 +311,10 @@ void Gossip::Leave() {
 }
 
 bool Gossip::HaveAllLeft() {
-  for (int32_t i = 0; i < memory_->size(); ++i)
-    if (!lost_[static_cast<size_t>(i)] && words_->Load(memory_->LeftAt(self_, i)) == 0)
-      return false;
-  return true;
+  const auto is_gone = [this](int32_t i) {
+    return lost_[static_cast<size_t>(i)] || words_->Load(memory_->LeftAt(self_, i)) != 0;
+  };
+  return MissingMembers(memory_->size(), is_gone).empty();
 }
 
 // ---- Buffers ------------------------------------------------------------------------------------

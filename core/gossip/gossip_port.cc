@@ -10,7 +10,8 @@ GossipPort::GossipPort(Bundle bundle, const Group* group, Transport* transport)
       group_(group),
       transport_(transport),
       words_(transport->words()),
-      memory_(group->size(), bundle_.layout) {}
+      memory_(group->size(), bundle_.layout),
+      barrier_(bundle_.name, group) {}
 
 void GossipPort::Open(const std::vector<uint64_t>& offsets) {
   std::vector<std::byte*> blocks;
@@ -31,18 +32,18 @@ void GossipPort::Begin(std::span<const void* const> model) {
 GossipPort::Met GossipPort::Step(std::span<void* const> model) {
   const std::lock_guard lock(mutex_);
   HearOfLosses();
-  if (phase_ != Phase::kTrains && TrainsDuringFinish(model)) return {};
+  if (barrier_.phase() != Phase::kTrains && TrainsDuringFinish(model)) return {};
   return steps_->Step(model);
 }
 
 // After a Finish that has not come to its end: takes it up again, without waiting. False: `model`
 // is trained on with the others.
 bool GossipPort::TrainsDuringFinish(std::span<void* const> model) {
-  if (phase_ == Phase::kFinishes && gossip_->LeaveBarrier()) {
-    phase_ = Phase::kTrains;
+  if (barrier_.phase() == Phase::kFinishes && gossip_->LeaveBarrier()) {
+    barrier_.Enter(Phase::kTrains, clock_.Now());
     return false;
   }
-  if (phase_ == Phase::kFinishes) {
+  if (barrier_.phase() == Phase::kFinishes) {
     gossip_->TakeWithProgress(model, take_);
     Meet();
   }
@@ -54,14 +55,13 @@ bool GossipPort::TrainsDuringFinish(std::span<void* const> model) {
 
 void GossipPort::Meet() {
   gossip_->Meet();
-  since_ = clock_.Now();
-  phase_ = Phase::kMeets;
+  barrier_.Enter(Phase::kApplies, clock_.Now());
   has_learnt_ = false;
 }
 
 void GossipPort::GoOn(std::span<void* const> model) {
   gossip_->GoOn({const_cast<const void* const*>(model.data()), model.size()});
-  phase_ = Phase::kTrains;
+  barrier_.Enter(Phase::kTrains, clock_.Now());
 }
 
 bool GossipPort::Peek(int32_t member, std::span<void* const> to) {
@@ -71,15 +71,14 @@ bool GossipPort::Peek(int32_t member, std::span<void* const> to) {
 
 Status GossipPort::Gather(std::span<void* const> model, Time deadline, Taking take) {
   for (bool is_over = false; !is_over;) {
-    if (phase_ == Phase::kTrains) {
+    if (barrier_.phase() == Phase::kTrains) {
       const std::lock_guard lock(mutex_);
       steps_->PushDelta(model);
       gossip_->Finish();
-      since_ = clock_.Now();
-      phase_ = Phase::kFinishes;
+      barrier_.Enter(Phase::kFinishes, clock_.Now());
       take_ = take;
     }
-    if (phase_ == Phase::kFinishes) {
+    if (barrier_.phase() == Phase::kFinishes) {
       RETURN_IF_ERROR(Await(&Gossip::Unfinished, deadline));
       const std::lock_guard lock(mutex_);
       ((*gossip_).*take)(model);
@@ -105,25 +104,14 @@ Looked GossipPort::LookFor(std::vector<int32_t> (Gossip::*missing)(), Time now) 
   const std::vector<int32_t> members = ((*gossip_).*missing)();
   if (members.empty()) {
     looked.end = Status::Ok();
-  } else if (now - since_ >= bundle_.max_wait) {
-    since_ = now;  // called again it waits anew
-    looked.end = MissingAfter(members);
+  } else if (const Time left = barrier_.Left(bundle_.max_wait, now); left > 0) {
+    looked.until = now + std::min(left, bundle_.longest_sleep);
   } else {
-    looked.until = now + std::min(bundle_.max_wait - (now - since_), bundle_.longest_sleep);
+    looked.end =
+        barrier_.TimedOut(members, bundle_.max_wait, "call it again to wait on, or train on");
+    barrier_.Restart(now);
   }
   return looked;
-}
-
-Status GossipPort::MissingAfter(const std::vector<int32_t>& members) const {
-  std::string text;
-  for (const int32_t index : members)
-    text += (text.empty() ? "rank " : ", ") +
-            std::to_string(ToInt(group_->members[static_cast<size_t>(index)]));
-  return Status::Timeout("finish() of '" + bundle_.name + "' has waited " +
-                             std::to_string(bundle_.max_wait / kMillisecond) +
-                             " ms (max_wait) for " + text +
-                             ": call it again to wait on, or train on",
-                         group_->members[static_cast<size_t>(members[0])]);
 }
 
 void GossipPort::HearOfLosses() {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/group_barrier.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
 #include "core/gossip/gossip.h"
@@ -76,8 +77,7 @@ class GossipPort {
   uint64_t offset() const { return offset_; }  // of this rank's block in its region
 
  private:
-  enum class Phase : uint8_t { kTrains, kFinishes, kMeets };
-
+  using Phase = GroupBarrier::Phase;
   using Taking = Gossip::Taking;
   Status Gather(std::span<void* const> model, Time deadline, Taking take);
   bool TrainsDuringFinish(std::span<void* const> model);
@@ -85,7 +85,6 @@ class GossipPort {
   void GoOn(std::span<void* const> model);
   Status Await(std::vector<int32_t> (Gossip::*missing)(), Time deadline);
   Looked LookFor(std::vector<int32_t> (Gossip::*missing)(), Time now);
-  Status MissingAfter(const std::vector<int32_t>& members) const;
   void HearOfLosses();
 
   Bundle bundle_;
@@ -102,8 +101,7 @@ class GossipPort {
   std::unique_ptr<Gossip> gossip_;
   std::unique_ptr<GossipSteps> steps_;
   // Of the thread that trains.
-  Phase phase_ = Phase::kTrains;
-  Time since_ = 0;           // when that phase began
+  GroupBarrier barrier_;
   Taking take_ = nullptr;    // what it finishes with
   bool has_learnt_ = false;  // since it has taken that
 };

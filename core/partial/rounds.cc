@@ -4,10 +4,25 @@
 #include <cstring>
 #include <utility>
 
+#include "core/base/group_barrier.h"
 #include "core/partial/collect.h"
 #include "core/partial/suspicion.h"
 
 namespace covey {
+namespace {
+
+// Whether a member that lives has published since it had finished so often.
+bool HasAnyGoneOn(const RoundMemory& memory, SharedAtomics* words, const std::vector<bool>& lost,
+                  uint64_t times) {
+  for (int32_t i = 0; i < memory.size(); ++i) {
+    const MemberStatus other{words->Load(memory.MemberAt(i))};
+    if (lost[static_cast<size_t>(i)]) continue;
+    if (other.times() > times || (other.times() == times && !other.finished())) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 Rounds::Rounds(const Options& options, const RoundMemory* memory, SharedAtomics* words)
     : self_(options.self),
@@ -273,15 +288,16 @@ void Rounds::GoOn() {
   step_ = std::max(step_, executed());  // steps may have gone into fewer versions
 }
 
+// It is dead, or touches no block any more.
+bool Rounds::IsGone(int32_t member) const {
+  return lost_[static_cast<size_t>(member)] || words_->Load(memory_->LeftAt(self_, member)) != 0;
+}
+
 std::vector<int32_t> Rounds::Unfinished() {
   const uint64_t times = MemberStatus{words_->Load(memory_->MemberAt(self_))}.times();
-  std::vector<int32_t> members;
-  for (int32_t i = 0; i < memory_->size(); ++i) {
-    const MemberStatus other{words_->Load(memory_->MemberAt(i))};
-    if (lost_[static_cast<size_t>(i)] || other.times() >= times) continue;
-    if (words_->Load(memory_->LeftAt(self_, i)) == 0) members.push_back(i);
-  }
-  return members;
+  return MissingMembers(memory_->size(), [&](int32_t i) {
+    return MemberStatus{words_->Load(memory_->MemberAt(i))}.times() >= times || IsGone(i);
+  });
 }
 
 bool Rounds::GoOnWithout() {
@@ -293,22 +309,13 @@ bool Rounds::GoOnWithout() {
   if (state.fired) return false;
   if (!has_models) AskForMissing();
   if (state.settled() && state.Since(times) <= 0) return true;
-  if ((has_models && !state.final) || HasAnybodyGoneOn(times)) return true;  // it goes with them
+  if ((has_models && !state.final) || HasAnyGoneOn(*memory_, words_, lost_, times))
+    return true;  // it goes with them
   const StateWord settled{.executed = state.executed,
                           .times = static_cast<uint32_t>(times) % (1u << StateWord::kTimesBits),
                           .expired = true,
                           .final = true};
   return words_->CompareExchange(memory_->StateAt(), state.Word(), settled.Word());
-}
-
-// Whether a member has published since it had finished so often.
-bool Rounds::HasAnybodyGoneOn(uint64_t times) {
-  for (int32_t i = 0; i < memory_->size(); ++i) {
-    const MemberStatus other{words_->Load(memory_->MemberAt(i))};
-    if (lost_[static_cast<size_t>(i)]) continue;
-    if (other.times() > times || (other.times() == times && !other.finished())) return true;
-  }
-  return false;
 }
 
 // Gradients: what it has published and the settled version has not.
@@ -323,8 +330,7 @@ void Rounds::Drop() {
 void Rounds::AskForMissing() {
   const uint64_t last = executed();
   for (int32_t i = 0; i < memory_->size(); ++i) {
-    if (i == self_ || lost_[static_cast<size_t>(i)]) continue;
-    if (words_->Load(memory_->LeftAt(self_, i)) != 0) continue;
+    if (i == self_ || IsGone(i)) continue;
     if (words_->Load(memory_->AppliedAt(i)) + memory_->log() >= last) continue;
     return snapshots_.AskFor(last);
   }
@@ -354,8 +360,7 @@ Rounds::Donors Rounds::FindDonors() {
   Donors donors;
   std::vector<uint64_t> needs;
   for (int32_t i = 0; i < memory_->size(); ++i) {
-    if (i == self_ || lost_[static_cast<size_t>(i)]) continue;
-    if (words_->Load(memory_->LeftAt(self_, i)) != 0) continue;
+    if (i == self_ || IsGone(i)) continue;
     needs.push_back(snapshots_.NeedOf(i));
     if (needs.back() % 2 == 1) continue;
     donors.any = true;
@@ -375,12 +380,9 @@ void Rounds::Meet() {
 
 std::vector<int32_t> Rounds::Unmet() {
   const uint64_t times = words_->Load(memory_->MetAt(self_));
-  std::vector<int32_t> members;
-  for (int32_t i = 0; i < memory_->size(); ++i) {
-    if (lost_[static_cast<size_t>(i)] || words_->Load(memory_->MetAt(i)) >= times) continue;
-    if (words_->Load(memory_->LeftAt(self_, i)) == 0) members.push_back(i);
-  }
-  return members;
+  return MissingMembers(memory_->size(), [&](int32_t i) {
+    return words_->Load(memory_->MetAt(i)) >= times || IsGone(i);
+  });
 }
 
 void Rounds::Leave() {
@@ -391,10 +393,7 @@ void Rounds::Leave() {
 }
 
 bool Rounds::HaveAllLeft() {
-  for (int32_t i = 0; i < memory_->size(); ++i)
-    if (!lost_[static_cast<size_t>(i)] && words_->Load(memory_->LeftAt(self_, i)) == 0)
-      return false;
-  return true;
+  return MissingMembers(memory_->size(), [this](int32_t i) { return IsGone(i); }).empty();
 }
 
 }  // namespace covey

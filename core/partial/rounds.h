@@ -135,7 +135,7 @@ class Rounds final : public Versions {
   uint64_t Arrive(const std::function<void(uint64_t)>& publish);
   void NoteApplied(uint64_t version);
   bool IsBehind();
-  bool HasAnybodyGoneOn(uint64_t times);
+  bool IsGone(int32_t member) const;
   void Drop();
   void AskForMissing();
   void NoteBase(const Merged& merged, std::span<void* const> to);

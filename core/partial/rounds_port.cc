@@ -25,7 +25,10 @@ RoundsPort::Counters& RoundsPort::Counters::operator+=(const Counters& more) {
 }
 
 RoundsPort::RoundsPort(Bundle bundle, const Group* group)
-    : bundle_(std::move(bundle)), group_(group), memory_(bundle_.shape, bundle_.layout) {}
+    : bundle_(std::move(bundle)),
+      group_(group),
+      memory_(bundle_.shape, bundle_.layout),
+      barrier_(bundle_.name, group) {}
 
 std::byte* RoundsPort::open() {
   const std::lock_guard lock(mutex_);
@@ -45,7 +48,7 @@ uint64_t RoundsPort::Arrive(const std::function<uint64_t()>& publish) {
   {
     const std::lock_guard lock(mutex_);
     step_time_.OnEnd(clock_->Now());
-    finishing_ = false;
+    barrier_.Enter(GroupBarrier::Phase::kTrains, clock_->Now());
     versions().set_max_wait(MaxWait(0));
     if (bundle_.options.admission.grace < 0) versions().set_grace(step_time_.Grace());
     versions().set_step(step_time_.Step());
@@ -140,8 +143,7 @@ Status RoundsPort::Gone(uint64_t version) const {
 
 void RoundsPort::BeginFinish() {
   const std::lock_guard lock(mutex_);
-  if (finishing_) return;
-  finishing_ = true;
+  if (!barrier_.Enter(GroupBarrier::Phase::kFinishes, clock_->Now())) return;
   versions().set_max_wait(MaxWait(kLeastAtEnd));
   versions().Finish();
 }
@@ -152,7 +154,7 @@ Status RoundsPort::Finish(Time deadline) {
   if (event == Event::kDone) return Status::Ok();
   const std::lock_guard lock(mutex_);
   return Status::Timeout("finish() of '" + bundle_.name + "' still waits for " +
-                         Missing(versions().Unfinished()));
+                         barrier_.Names(versions().Unfinished(), "the last version"));
 }
 
 // In finish(): before a trainer falls out of the log, and when somebody needs what it will have.
@@ -184,18 +186,18 @@ Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) 
   }
   if (!status.ok() || *event != Event::kDone) return status;
   const std::lock_guard lock(mutex_);
-  finishing_ = false;
   counters_.dropped = versions().dropped();
-  if (lack.last > 0) return CannotGoOn(lack);
-  if (has_given_up)
-    return Status::Timeout("finish() of '" + bundle_.name + "' has waited " +
-                               std::to_string(MaxWait(kLeastAtEnd) / kMillisecond) +
-                               " ms (max_wait) for " + Missing(versions().Unfinished()) +
-                               ": all the others have published counts, what those ranks do from "
-                               "now on does not reach this one",
-                           FirstOf(versions().Unfinished()));
-  versions().GoOn();
-  return Status::Ok();
+  Status end = Status::Ok();
+  if (lack.last > 0)
+    end = CannotGoOn(lack);
+  else if (has_given_up)
+    end = barrier_.TimedOut(versions().Unfinished(), MaxWait(kLeastAtEnd),
+                            "all the others have published counts, what the missing do from now "
+                            "on does not reach this rank");
+  else
+    versions().GoOn();
+  barrier_.Enter(GroupBarrier::Phase::kTrains, clock_->Now());
+  return end;
 }
 
 Status RoundsPort::GoOnWithout() {
@@ -205,7 +207,7 @@ Status RoundsPort::GoOnWithout() {
 Status RoundsPort::MeetServing(uint64_t applied, Time deadline, Event* event) {
   {
     const std::lock_guard lock(mutex_);
-    if (meeting_since_ == 0) meeting_since_ = clock_->Now();
+    barrier_.Enter(GroupBarrier::Phase::kApplies, clock_->Now());
     versions().Meet();
   }
   const auto look = [&] {
@@ -218,14 +220,13 @@ Status RoundsPort::MeetServing(uint64_t applied, Time deadline, Event* event) {
   const std::lock_guard lock(mutex_);
   const bool is_over = status.code() == StatusCode::kTimeout;
   if (is_over) *event = Event::kTime;
-  if (is_over && clock_->Now() - meeting_since_ < MaxWait(kLeastAtEnd)) return Status::Ok();
+  if (is_over && barrier_.Left(MaxWait(kLeastAtEnd), clock_->Now()) > 0) return Status::Ok();
   if (!is_over && (!status.ok() || *event != Event::kDone)) return status;
-  meeting_since_ = 0;
-  if (!is_over) return Status::Ok();
-  const std::vector<int32_t> unmet = versions().Unmet();
-  return Status::Timeout("finish() of '" + bundle_.name + "': all that was published counts, but " +
-                             Missing(unmet) + " has not applied it for max_wait",
-                         FirstOf(unmet));
+  const Status end = is_over ? barrier_.TimedOut(versions().Unmet(), MaxWait(kLeastAtEnd),
+                                                 "all that was published counts")
+                             : Status::Ok();
+  barrier_.Enter(GroupBarrier::Phase::kTrains, clock_->Now());
+  return end;
 }
 
 // With the lock held. `least`: unless the user has said it.
@@ -238,23 +239,10 @@ Status RoundsPort::CannotGoOn(const Versions::Lack& lack) const {
   const std::string last = std::to_string(lack.last);
   return Status::Aborted(
       (lack.first == lack.last ? "version " : "versions " + std::to_string(lack.first) + " to ") +
-          last + " of '" + bundle_.name + "' cannot be had any more: " + Missing(lack.gone) +
+          last + " of '" + bundle_.name + "' cannot be had any more: " + barrier_.Names(lack.gone) +
           ", of whom some had them, have left the job or died, and none is made in their place; " +
           "this rank has those before, and goes on from what others have saved",
       group_->members[static_cast<size_t>(lack.gone[0])]);
-}
-
-Rank RoundsPort::FirstOf(const std::vector<int32_t>& members) const {
-  return group_->members[static_cast<size_t>(members.empty() ? 0 : members[0])];
-}
-
-// With the lock held.
-std::string RoundsPort::Missing(const std::vector<int32_t>& members) const {
-  std::string text;
-  for (int32_t index : members)
-    text += (text.empty() ? "rank " : ", ") +
-            std::to_string(ToInt(group_->members[static_cast<size_t>(index)]));
-  return text.empty() ? "the last version" : text;
 }
 
 // With the lock held.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/group_barrier.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
 #include "core/base/waiter.h"
@@ -188,16 +189,13 @@ class RoundsPort {
   void BeginFinish();
   bool IsToApply(uint64_t applied);
   void Count(const RoundRecord& record);
-  std::string Missing(const std::vector<int32_t>& members) const;
-  Rank FirstOf(const std::vector<int32_t>& members) const;
   Status CannotGoOn(const Versions::Lack& lack) const;
 
   // Protected by mutex_.
   StepTime step_time_;
   bool was_overdue_ = false;  // in the last version read
-  bool finishing_ = false;    // the clock of max_wait runs
-  Time meeting_since_ = 0;    // 0: it does not
-  Time seeking_since_ = 0;    // nobody but finished ranks could give; 0: no
+  GroupBarrier barrier_;
+  Time seeking_since_ = 0;  // nobody but finished ranks could give; 0: no
 };
 
 }  // namespace covey

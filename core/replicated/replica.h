@@ -158,6 +158,7 @@ class Replica final : public Versions {
   bool HearsOfOthers() const;
   bool IsLedAsFar() const;
   void FinishLeave();
+  bool IsGone(int32_t member) const;
   bool AreAllInNeed(const Heartbeat& heartbeat) const;
   bool IsSound(const ReplicaMessage& message) const;
   void Handle(int32_t from, ReplicaMessage message, Time now);

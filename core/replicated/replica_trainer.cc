@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/group_barrier.h"
 #include "core/replicated/quorum.h"
 #include "core/replicated/replica.h"
 
@@ -123,11 +124,9 @@ void Replica::Leave() {
 }
 
 std::vector<int32_t> Replica::Unfinished() {
-  std::vector<int32_t> members;
-  for (int32_t i = 0; i < shape_.size; ++i)
-    if (i != options_.self && !lost_[static_cast<size_t>(i)] && !HasFinished(i))
-      members.push_back(i);
-  return members;
+  return MissingMembers(shape_.size, [this](int32_t i) {
+    return i == options_.self || lost_[static_cast<size_t>(i)] || HasFinished(i);
+  });
 }
 
 // As often as this one, or for good: as the leader has told it.
@@ -141,8 +140,8 @@ Versions::Donors Replica::FindDonors() {
   // replicated-W10: there is no donor when four heartbeats in a row say that all are in need.
   Donors donors{.any = all_in_need_ < kHeartbeatsInNeed};
   for (int32_t i = 0; i < shape_.size; ++i) {
+    if (IsGone(i)) continue;
     const auto index = static_cast<size_t>(i);
-    if (i == options_.self || lost_[index] || HasLeft(i)) continue;
     const bool is_known = index < heartbeat_.statuses.size();
     donors.any_unfinished |= !is_known || !MemberStatus{heartbeat_.statuses[index]}.finished();
   }
@@ -154,26 +153,26 @@ bool Replica::HasLeft(int32_t member) const {
   return index < heartbeat_.statuses.size() && heartbeat_.statuses[index] == kHasLeft;
 }
 
+// Dead, or has left, or is this replica itself.
+bool Replica::IsGone(int32_t member) const {
+  return member == options_.self || lost_[static_cast<size_t>(member)] || HasLeft(member);
+}
+
 void Replica::Meet() {
   met_ = MemberStatus{member_status_}.times();
   if (leader_ >= 0) SendAppendResponse(leader_);
 }
 
 std::vector<int32_t> Replica::Unmet() {
-  std::vector<int32_t> members;
-  for (int32_t i = 0; i < shape_.size; ++i) {
+  return MissingMembers(shape_.size, [this](int32_t i) {
     const auto index = static_cast<size_t>(i);
-    if (i == options_.self || lost_[index] || HasLeft(i)) continue;
-    if (index >= heartbeat_.mets.size() || heartbeat_.mets[index] < met_) members.push_back(i);
-  }
-  return members;
+    return (index < heartbeat_.mets.size() && heartbeat_.mets[index] >= met_) || IsGone(i);
+  });
 }
 
 bool Replica::HaveAllLeft() {
-  bool all = has_left_ && pending_.empty();
-  for (int32_t i = 0; i < shape_.size; ++i)
-    all &= i == options_.self || lost_[static_cast<size_t>(i)] || HasLeft(i);
-  return all;
+  const auto is_gone = [this](int32_t i) { return IsGone(i); };
+  return has_left_ && pending_.empty() && MissingMembers(shape_.size, is_gone).empty();
 }
 
 Versions::Lack Replica::Lacking() {
@@ -212,9 +211,9 @@ bool Replica::IsSettled() const {
 bool Replica::HearsOfOthers() const {
   const Time longest = ElectionTimeout() + kLeaveTimeouts * options_.election_timeout;
   for (int32_t i = 0; i < shape_.size; ++i) {
-    const auto index = static_cast<size_t>(i);
-    if (i == options_.self || lost_[index] || HasLeft(i)) continue;
-    if (looked_at_ - std::max(heard_at_[index], listens_since_) <= longest) return true;
+    if (IsGone(i)) continue;
+    if (looked_at_ - std::max(heard_at_[static_cast<size_t>(i)], listens_since_) <= longest)
+      return true;
   }
   return false;
 }
