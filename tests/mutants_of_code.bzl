@@ -96,6 +96,7 @@ BODIES = [
     "contract/models_test.cc",
     "contract/pairs_test.cc",
     "contract/result_test.cc",
+    "contract/parsed_method.h",
     "contract/round_trainer.h",
     "contract/rounds_test.cc",
     "contract/thread_network.h",

@@ -2,9 +2,9 @@
 #include "core/api/c_api_methods.h"
 
 #include <cstring>
+#include <memory>
 
 #include "core/api/c_api.h"
-#include "core/api/covey_methods.h"
 #include "core/api/runtime_handle.h"
 #include "core/api/session.h"
 #include "core/base/check.h"
@@ -51,7 +51,7 @@ void FillLimits(const MethodChoice& choice, const MethodView& view, int64_t vers
   std::memcpy(plan->codec, codec.c_str(), codec.size() + 1);
 }
 
-Status PlanOf(const Use& use, const char* text, covey_group key, int64_t version,
+Status PlanOf(const Use& use, const covey_method* method, covey_group key, int64_t version,
               covey_plan* plan) {
   if (plan == nullptr || plan->struct_size != sizeof(covey_plan))
     return Status::InvalidArgument("plan is NULL, or its struct_size is not that of covey_plan");
@@ -62,8 +62,7 @@ Status PlanOf(const Use& use, const char* text, covey_group key, int64_t version
   const Group* group = use->FindGroup(key);
   if (group == nullptr || ToInt(group->my_index) < 0)
     return Status::InvalidArgument("there is no such group, or this rank is not in it");
-  MethodChoice choice;
-  RETURN_IF_ERROR(Choose(use, text, &choice));
+  const MethodChoice& choice = ChoiceOf(use, method);
   const MethodPlan made = choice.Plan({.size = group->size(), .rank = group->my_index}, version);
   // A rank alone never waits: a script for many ranks runs on one as it stands.
   if (made.admission == Admission::kRounds && group->size() > 1)
@@ -90,12 +89,24 @@ Status PlanOf(const Use& use, const char* text, covey_group key, int64_t version
   return Status::Ok();
 }
 
+Status Parse(const Use& use, const char* text, covey_method** method) {
+  if (method == nullptr) return Status::InvalidArgument("method is NULL");
+  *method = nullptr;
+  auto parsed = std::make_unique<covey_method>();
+  if (text != nullptr) {
+    RETURN_IF_ERROR(ParseMethod(text, &parsed->choice));
+  } else {
+    if (use.get() == nullptr) return use.status();
+    parsed->choice = use->method();
+  }
+  *method = parsed.release();
+  return Status::Ok();
+}
+
 }  // namespace
 
-Status Choose(const Use& use, const char* text, MethodChoice* choice) {
-  if (text != nullptr) return ParseMethod(text, choice);
-  if (use.get() == nullptr) return use.status();
-  return ParseMethod(use->config().method, choice);
+const MethodChoice& ChoiceOf(const Use& use, const covey_method* method) {
+  return method != nullptr ? method->choice : use->method();
 }
 
 }  // namespace covey
@@ -106,30 +117,27 @@ size_t covey_methods(char* json, size_t capacity) {
   return covey::Fill(covey::MethodsJson(), json, capacity);
 }
 
-covey_code covey_method_check(const char* text, covey_error* error) {
-  covey::MethodChoice choice;
-  return covey::Report(covey::ParseMethod(text == nullptr ? "" : text, &choice), error);
-}
-
-size_t covey_method_text(covey_runtime* runtime, const char* text, char* out, size_t capacity) {
+covey_code covey_method_parse(covey_runtime* runtime, const char* text, covey_method** method,
+                              covey_error* error) {
   const covey::Use use(covey::OrDefault(runtime));
-  covey::MethodChoice choice;
-  const bool known = covey::Choose(use, text, &choice).ok();
-  return covey::Fill(known ? choice.Text() : "", out, capacity);
+  return covey::Report(covey::Parse(use, text, method), error);
 }
 
-size_t covey_method_at(covey_runtime* runtime, const char* text, int64_t version, char* out,
-                       size_t capacity) {
-  const covey::Use use(covey::OrDefault(runtime));
-  covey::MethodChoice choice;
-  const bool known = covey::Choose(use, text, &choice).ok() && version >= 0;
-  return covey::Fill(known ? choice.At(version).OwnText() : "", out, capacity);
+void covey_method_free(covey_method* method) { delete method; }
+
+size_t covey_method_text(const covey_method* method, char* out, size_t capacity) {
+  return covey::Fill(method == nullptr ? "" : method->choice.Text(), out, capacity);
 }
 
-covey_code covey_method_plan(covey_runtime* runtime, const char* text, covey_group group,
+size_t covey_method_at(const covey_method* method, int64_t version, char* out, size_t capacity) {
+  const bool known = method != nullptr && version >= 0;
+  return covey::Fill(known ? method->choice.At(version).OwnText() : "", out, capacity);
+}
+
+covey_code covey_method_plan(covey_runtime* runtime, const covey_method* method, covey_group group,
                              int64_t version, covey_plan* plan, covey_error* error) {
   const covey::Use use(covey::OrDefault(runtime));
-  return covey::Report(covey::PlanOf(use, text, group, version, plan), error);
+  return covey::Report(covey::PlanOf(use, method, group, version, plan), error);
 }
 
 }  // extern "C"

@@ -2,13 +2,20 @@
 #ifndef COVEY_CORE_API_C_API_METHODS_H_
 #define COVEY_CORE_API_C_API_METHODS_H_
 
+#include "core/api/covey_methods.h"
 #include "core/api/runtime_handle.h"
 #include "core/method/method.h"
 
 namespace covey {
 
-// What `text` chooses; null: what the knob of the runtime does.
-Status Choose(const Use& use, const char* text, MethodChoice* choice);
+// What a caller hands in, or for null what the knob of the runtime chooses. REQUIRES: a runtime
+// that is open. It outlives neither.
+const MethodChoice& ChoiceOf(const Use& use, const covey_method* method);
 
 }  // namespace covey
+
+struct covey_method {
+  covey::MethodChoice choice;
+};
+
 #endif  // COVEY_CORE_API_C_API_METHODS_H_

@@ -75,14 +75,13 @@ std::string ReportOf(const Topology& topology) {
   return text;
 }
 
-Status RowOfMethod(const Use& use, const char* text, covey_group key, int64_t version,
+Status RowOfMethod(const Use& use, const covey_method* method, covey_group key, int64_t version,
                    MixingRow* row, std::vector<int32_t>* takers, int32_t* adapts_first) {
   if (use.get() == nullptr) return use.status();
   const Group* group = use->FindGroup(key);
   if (group == nullptr || ToInt(group->my_index) < 0 || version < 0)
     return Status::InvalidArgument("no such group, this rank is not in it, or a negative version");
-  MethodChoice choice;
-  RETURN_IF_ERROR(Choose(use, text, &choice));
+  const MethodChoice& choice = ChoiceOf(use, method);
   const MethodPlan plan = choice.Plan({.size = group->size(), .rank = group->my_index}, version);
   if (plan.admission != Admission::kNeighbors)
     return Status::InvalidArgument("the method " + choice.At(version).OwnText() +
@@ -123,7 +122,7 @@ covey_code covey_topology_row(const covey_topology* topology, int64_t round, int
   return covey::Report(status, error);
 }
 
-covey_code covey_method_row(covey_runtime* runtime, const char* text, covey_group group,
+covey_code covey_method_row(covey_runtime* runtime, const covey_method* method, covey_group group,
                             int64_t version, double* weights, int32_t* receivers,
                             int32_t* adapts_first, covey_error* error) {
   const covey::Use use(covey::OrDefault(runtime));
@@ -133,7 +132,7 @@ covey_code covey_method_row(covey_runtime* runtime, const char* text, covey_grou
     return covey::Report(
         covey::Status::InvalidArgument("weights, receivers or adapts_first is NULL"), error);
   const covey::Status status =
-      covey::RowOfMethod(use, text, group, version, &row, &takers, adapts_first);
+      covey::RowOfMethod(use, method, group, version, &row, &takers, adapts_first);
   if (!status.ok()) return covey::Report(status, error);
   const covey::Group* members = use->FindGroup(group);
   const auto size = static_cast<size_t>(members->size());

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/api/c_api.h"
+#include "core/api/c_api_methods.h"
 #include "core/api/c_api_offers.h"
 #include "core/api/covey_pairs.h"
 #include "core/api/runtime_handle.h"
@@ -37,11 +38,10 @@ struct Rules {
   PairCodec codec;
 };
 
-Status MethodOf(const Use& use, const char* text, const Group& group, std::string* full,
+Status MethodOf(const Use& use, const covey_method* method, const Group& group, std::string* full,
                 Rules* rules) {
-  MethodChoice choice;
+  const MethodChoice& choice = ChoiceOf(use, method);
   MethodPairs* pairs = &rules->pairs;
-  RETURN_IF_ERROR(ParseMethod(text == nullptr ? use->config().method : text, &choice));
   const MethodPlan plan = choice.Plan({.size = group.size(), .rank = group.my_index}, 0);
   *full = choice.Text();
   *pairs = plan.pairs;

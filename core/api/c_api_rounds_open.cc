@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/api/c_api_methods.h"
 #include "core/api/c_api_offers.h"
 #include "core/api/c_api_rounds.h"
 #include "core/api/session.h"
@@ -32,9 +33,7 @@ Status CheckConfig(const covey_rounds_config& config) {
 
 Status MethodOf(const Use& use, const covey_rounds_config& config, const Group& group,
                 std::string* full, MethodRounds* rounds) {
-  MethodChoice choice;
-  const char* text = config.method;
-  RETURN_IF_ERROR(ParseMethod(text == nullptr ? use->config().method : text, &choice));
+  const MethodChoice& choice = ChoiceOf(use, config.method);
   const MethodPlan plan = choice.Plan({.size = group.size(), .rank = group.my_index}, config.begin);
   *full = choice.Text();
   if (config.begin > 0) *full += " from version " + std::to_string(config.begin) + " on";

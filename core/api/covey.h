@@ -39,6 +39,7 @@ extern "C" {
   { .struct_size = sizeof(type) }
 
 typedef struct covey_runtime covey_runtime; /* opaque */
+typedef struct covey_method covey_method;   /* opaque; see core/api/covey_methods.h */
 
 /* ---- Results ---- */
 

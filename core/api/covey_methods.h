@@ -57,26 +57,31 @@ typedef struct covey_plan {
  * covey_stats; needs no runtime. */
 COVEY_API size_t covey_methods(char* json, size_t capacity);
 
-/* Whether `text`, such as "local:local_steps=8,warmup_steps=100", chooses a method. The error names
- * what there is and the nearest to what was written. Needs no runtime. */
-COVEY_API covey_code covey_method_check(const char* text, covey_error* error);
+/* The method that `text` chooses, such as "local:local_steps=8,warmup_steps=100"; NULL: the knob
+ * `method` of the runtime; with a text none is needed. It is immutable, of any thread and of no
+ * runtime, and is given back by covey_method_free. COVEY_INVALID_ARGUMENT names what there is and
+ * the nearest to what was written; *method is NULL then. */
+COVEY_API covey_code covey_method_parse(covey_runtime* runtime, const char* text,
+                                        covey_method** method, covey_error* error);
+/* NULL: does nothing. */
+COVEY_API void covey_method_free(covey_method* method);
 
-/* `text` (NULL: the knob `method` of the runtime) with every parameter by its full name: equal
- * texts mean equal methods. Empty when it chooses none. Same buffer rule as covey_stats. */
-COVEY_API size_t covey_method_text(covey_runtime* runtime, const char* text, char* out,
-                                   size_t capacity);
+/* Its text with every parameter by its full name: equal texts mean equal methods. Empty for NULL.
+ * Same buffer rule as covey_stats. */
+COVEY_API size_t covey_method_text(const covey_method* method, char* out, size_t capacity);
 
-/* The text of the method that `text` (NULL as above) has at `version`, alone: without warm-up and
- * what follows. Empty when it chooses none. Same buffer rule as covey_stats. */
-COVEY_API size_t covey_method_at(covey_runtime* runtime, const char* text, int64_t version,
-                                 char* out, size_t capacity);
+/* The text of the method that holds at `version`, alone: without warm-up and what follows. Empty
+ * for NULL or a negative version. Same buffer rule as covey_stats. */
+COVEY_API size_t covey_method_at(const covey_method* method, int64_t version, char* out,
+                                 size_t capacity);
 
-/* The exchange of the members of `group` at the end of step `version` (0 is the first), by the
- * method `text` (NULL as above). Pure: every member gets the same answer, at any time.
+/* The exchange of the members of `group` at the end of step `version` (0 is the first), by `method`
+ * (NULL: the knob `method` of the runtime). Pure: every member gets the same answer, at any time.
  * COVEY_INVALID_ARGUMENT when the group has fewer members than the method waits for; a group of one
  * never waits, and has every method. */
-COVEY_API covey_code covey_method_plan(covey_runtime* runtime, const char* text, covey_group group,
-                                       int64_t version, covey_plan* plan, covey_error* error);
+COVEY_API covey_code covey_method_plan(covey_runtime* runtime, const covey_method* method,
+                                       covey_group group, int64_t version, covey_plan* plan,
+                                       covey_error* error);
 
 #ifdef __cplusplus
 }

@@ -67,10 +67,11 @@ COVEY_API covey_code covey_topology_row(const covey_topology* topology, int64_t 
 
 /* Of a step whose plan has COVEY_ADMIT_NEIGHBORS: with whom this rank averages its model, as for
  * covey_topology_row, by index in the group; *adapts_first: 1: after its update, 0: before it, with
- * gradients of the model as it was. `text`, `version`: as covey_method_plan. */
-COVEY_API covey_code covey_method_row(covey_runtime* runtime, const char* text, covey_group group,
-                                      int64_t version, double* weights, int32_t* receivers,
-                                      int32_t* adapts_first, covey_error* error);
+ * gradients of the model as it was. `method`, `version`: as covey_method_plan. */
+COVEY_API covey_code covey_method_row(covey_runtime* runtime, const covey_method* method,
+                                      covey_group group, int64_t version, double* weights,
+                                      int32_t* receivers, int32_t* adapts_first,
+                                      covey_error* error);
 
 #ifdef __cplusplus
 }

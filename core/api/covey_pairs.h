@@ -23,11 +23,11 @@ typedef uint64_t covey_pairs; /* 0 is never one */
 typedef struct covey_pairs_config {
   uint32_t struct_size;
   covey_group group;
-  const char* name;          /* not empty; members open the same names in the same order */
-  const char* method;        /* one with COVEY_ADMIT_PAIRS; NULL = the knob `method` */
-  int32_t num_spans;         /* at least 1 */
-  const covey_dtype* dtypes; /* [num_spans], not bool */
-  const int64_t* counts;     /* [num_spans] elements, each at least 1 */
+  const char* name;           /* not empty; members open the same names in the same order */
+  const covey_method* method; /* one with COVEY_ADMIT_PAIRS; NULL = the knob `method` */
+  int32_t num_spans;          /* at least 1 */
+  const covey_dtype* dtypes;  /* [num_spans], not bool */
+  const int64_t* counts;      /* [num_spans] elements, each at least 1 */
 } covey_pairs_config;
 
 /* Every member calls it, with the model it begins with; waits for all. COVEY_MISMATCH on every

@@ -39,15 +39,15 @@ typedef uint64_t covey_rounds; /* 0 is never one */
 typedef struct covey_rounds_config {
   uint32_t struct_size;
   covey_group group;
-  const char* name;          /* not empty; members open the same names in the same order */
-  const char* method;        /* one with COVEY_ADMIT_ROUNDS; NULL = the knob `method` */
-  covey_op op;               /* COVEY_SUM, or COVEY_AVERAGE: by the record's divisor. Models are
+  const char* name;           /* not empty; members open the same names in the same order */
+  const covey_method* method; /* one with COVEY_ADMIT_ROUNDS; NULL = the knob `method` */
+  covey_op op;                /* COVEY_SUM, or COVEY_AVERAGE: by the record's divisor. Models are
                               * always averaged, over those that are in: COVEY_AVERAGE */
-  int32_t num_spans;         /* at least 1 */
-  const covey_dtype* dtypes; /* [num_spans], not bool */
-  const int64_t* counts;     /* [num_spans] elements, each at least 1 */
-  int32_t num_hypers;        /* hyper-parameters that travel with each step, 0 to 4096 */
-  int64_t begin;             /* the version of the method that these begin at; mostly 0. Theirs is
+  int32_t num_spans;          /* at least 1 */
+  const covey_dtype* dtypes;  /* [num_spans], not bool */
+  const int64_t* counts;      /* [num_spans] elements, each at least 1 */
+  int32_t num_hypers;         /* hyper-parameters that travel with each step, 0 to 4096 */
+  int64_t begin;              /* the version of the method that these begin at; mostly 0. Theirs is
                               * version 1 */
 } covey_rounds_config;
 

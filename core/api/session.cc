@@ -66,6 +66,7 @@ Stall& Session::stall() { return runtime_->stall(); }
 Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
   RETURN_IF_ERROR(CheckAlgorithmName(config.algorithm));
   std::unique_ptr<Session> s(new Session(config));
+  RETURN_IF_ERROR(ParseMethod(config.method, &s->method_));
   s->log_ = std::make_unique<Log>(config.log_level, config.rank);
   RETURN_IF_ERROR(OpenTransport(config.TransportName(), config.plugin_path,
                                 {.rank = config.rank,

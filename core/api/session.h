@@ -20,6 +20,7 @@
 #include "core/device/device.h"
 #include "core/engine/tensor_queue.h"
 #include "core/gossip/gossip_port.h"
+#include "core/method/method.h"
 #include "core/partial/rounds_port.h"
 #include "core/transport/transport.h"
 
@@ -38,6 +39,8 @@ class Session {
   ~Session();
 
   const Config& config() const { return config_; }
+  // That of the knob `method`.
+  const MethodChoice& method() const { return method_; }
   Rank rank() const { return transport_->rank(); }
   int size() const { return transport_->size(); }
   Transport& transport() { return *transport_; }
@@ -91,6 +94,7 @@ class Session {
   void SwapTimeline(std::unique_ptr<Timeline> timeline);
 
   Config config_;
+  MethodChoice method_;
   MonotonicClock clock_;
   std::unique_ptr<Log> log_;
   std::unique_ptr<Transport> transport_;

@@ -11,7 +11,7 @@ import torch
 import covey
 import covey.torch as hvd
 from covey import _native
-from covey.method import full_text
+from covey.method import parsed
 from covey.reduce_op import core_code
 from covey.torch.tensors import CODES
 
@@ -34,7 +34,7 @@ class PartialSum:
         self._read = 0
         types, counts = (CODES[tensor.dtype],), (tensor.numel(),)
         self._rounds = _native.rounds_open(
-            0, f"latency.{name}", full_text(method), 0, core_code(hvd.Sum), 0, types, counts
+            0, f"latency.{name}", parsed(method), 0, core_code(hvd.Sum), 0, types, counts
         )
 
     def __call__(self) -> None:

@@ -3,6 +3,7 @@ chooses. What a method does is in the core; adapters ask it for each step."""
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -10,7 +11,7 @@ import sys
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from covey import _native
-from covey.errors import InvalidArgument
+from covey.errors import CoveyError, InvalidArgument
 from covey.group import Group
 from covey.notice import tell
 from covey.state import state
@@ -38,11 +39,21 @@ def methods() -> List[Dict[str, Any]]:
     return list(json.loads(_native.methods()))
 
 
-def check(text: str) -> None:
-    """Raises InvalidArgument when ``text`` chooses no method: names what there is."""
+@functools.lru_cache(maxsize=64)
+def parsed(text: str) -> _native.Method:
+    """The method that ``text`` chooses, as the core has parsed it.
+
+    Raises:
+        InvalidArgument: it chooses none: names what there is and the nearest.
+    """
     if not text.isprintable():
         raise InvalidArgument(f"{ascii(text[:80])} chooses no method: it cannot be shown")
-    _native.method_check(text)
+    return _native.method_parse(text)
+
+
+def check(text: str) -> None:
+    """Raises InvalidArgument when ``text`` chooses no method: names what there is."""
+    parsed(text)
 
 
 def full_text(text: Optional[str]) -> str:
@@ -50,9 +61,10 @@ def full_text(text: Optional[str]) -> str:
 
     None stands for what this rank was told: then it needs ``init()``.
     """
-    if text is not None and not text.isprintable():
+    try:
+        return _native.method_text(_native.method_parse(None) if text is None else parsed(text))
+    except CoveyError:
         return ""
-    return str(_native.method_text(text))
 
 
 def choose(name: Optional[str], settings: Mapping[str, object]) -> str:
@@ -85,8 +97,7 @@ def choose(name: Optional[str], settings: Mapping[str, object]) -> str:
         if full_text(text) != told:
             _announce("{place} says " + asked + f", ignored: --force-method, so {_told()} holds")
         return told
-    check(text)
-    chosen = full_text(text)
+    chosen = _native.method_text(parsed(text))
     if told != chosen and (told != _DEFAULT or os.environ.get("COVEY_METHOD")):
         hint = " (--force-method would make the flag win)" if _chosen_by() == "flag" else ""
         _announce(f"{_told()} ignored: " + "{place} says " + asked + hint)
@@ -199,7 +210,7 @@ def plan(text: str, group: int, version: int) -> Plan:
     Raises:
         InvalidArgument: (a ValueError) the group has fewer members than the method waits for.
     """
-    found = _native.method_plan(text, group, version)
+    found = _native.method_plan(parsed(text), group, version)
     payload, admission, until, steps, warmup, wait_ns, needed, skips, clip_norm, codec = found
     return Plan(
         payload,
@@ -219,7 +230,7 @@ def plan(text: str, group: int, version: int) -> Plan:
 
 def row(text: str, group: Group, version: int) -> Tuple[Row, bool]:
     """With whom this rank averages its model at step ``version``, and whether after its update."""
-    weights, takes, adapts_first = _native.method_row(text, group.id, version)
+    weights, takes, adapts_first = _native.method_row(parsed(text), group.id, version)
     return row_by_index(group.ranks, group.rank() or 0, weights, takes), bool(adapts_first)
 
 
@@ -239,7 +250,7 @@ def plans(text: str, group: int) -> Iterator[Tuple[int, Plan]]:
 
 def text_at(text: str, version: int) -> str:
     """The method of ``text`` that holds at ``version``, alone."""
-    return str(_native.method_at(text, version))
+    return _native.method_at(parsed(text), version)
 
 
 def name_of(text: str) -> str:
@@ -266,9 +277,8 @@ def lr_scale(method: Optional[str] = None, process_set: Optional[Group] = None) 
         >>> sgd = torch.optim.SGD(model.parameters(), lr=0.1 * covey.lr_scale())  # doctest: +SKIP
     """
     place = state.require()
-    if method is not None:
-        check(method)
-    return scale_at(full_text(method), 0, place.size if process_set is None else process_set.size())
+    text = full_text(None) if method is None else _native.method_text(parsed(method))
+    return scale_at(text, 0, place.size if process_set is None else process_set.size())
 
 
 def outlives(text: str, group: int) -> bool:

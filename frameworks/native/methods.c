@@ -13,53 +13,72 @@ PyObject* MethodsText(PyObject* module, PyObject* unused) {
   return TextOf(Methods, NULL);
 }
 
-PyObject* MethodCheck(PyObject* module, PyObject* args) {
+static const char kCapsule[] = "covey.method";
+
+static void FreeMethod(PyObject* capsule) {
+  covey_method_free(PyCapsule_GetPointer(capsule, kCapsule));
+}
+
+const covey_method* MethodOf(PyObject* object) {
+  return object == Py_None ? NULL : PyCapsule_GetPointer(object, kCapsule);
+}
+
+PyObject* MethodParse(PyObject* module, PyObject* args) {
   (void)module;
   const char* text;
-  if (!PyArg_ParseTuple(args, "s:method_check", &text)) return NULL;
+  if (!PyArg_ParseTuple(args, "z:method_parse", &text)) return NULL;
   covey_error error;
   ClearError(&error);
-  return NoneOrError(covey_method_check(text, &error), &error);
+  covey_method* method = NULL;
+  if (covey_method_parse(NULL, text, &method, &error) != COVEY_OK) return RaiseError(&error);
+  PyObject* capsule = PyCapsule_New(method, kCapsule, FreeMethod);
+  if (capsule == NULL) covey_method_free(method);
+  return capsule;
 }
 
 static size_t FullText(const void* context, char* text, size_t capacity) {
-  return covey_method_text(NULL, context, text, capacity);
+  return covey_method_text(context, text, capacity);
 }
 
 PyObject* MethodText(PyObject* module, PyObject* args) {
   (void)module;
-  const char* text;
-  if (!PyArg_ParseTuple(args, "z:method_text", &text)) return NULL;
-  return TextOf(FullText, text);
+  PyObject* object;
+  if (!PyArg_ParseTuple(args, "O:method_text", &object)) return NULL;
+  const covey_method* method = MethodOf(object);
+  return PyErr_Occurred() ? NULL : TextOf(FullText, method);
 }
 
 typedef struct MethodStep {
-  const char* text;
+  const covey_method* method;
   long long version;
 } MethodStep;
 
 static size_t TextAt(const void* context, char* text, size_t capacity) {
   const MethodStep* step = context;
-  return covey_method_at(NULL, step->text, step->version, text, capacity);
+  return covey_method_at(step->method, step->version, text, capacity);
 }
 
 PyObject* MethodAt(PyObject* module, PyObject* args) {
   (void)module;
+  PyObject* object;
   MethodStep step;
-  if (!PyArg_ParseTuple(args, "sL:method_at", &step.text, &step.version)) return NULL;
-  return TextOf(TextAt, &step);
+  if (!PyArg_ParseTuple(args, "OL:method_at", &object, &step.version)) return NULL;
+  step.method = MethodOf(object);
+  return PyErr_Occurred() ? NULL : TextOf(TextAt, &step);
 }
 
 PyObject* MethodPlan(PyObject* module, PyObject* args) {
   (void)module;
-  const char* text;
+  PyObject* object;
   unsigned long long group;
   long long version;
-  if (!PyArg_ParseTuple(args, "sKL:method_plan", &text, &group, &version)) return NULL;
+  if (!PyArg_ParseTuple(args, "OKL:method_plan", &object, &group, &version)) return NULL;
+  const covey_method* method = MethodOf(object);
+  if (PyErr_Occurred()) return NULL;
   covey_error error;
   ClearError(&error);
   covey_plan plan = COVEY_INIT(covey_plan);
-  const covey_code code = covey_method_plan(NULL, text, group, version, &plan, &error);
+  const covey_code code = covey_method_plan(NULL, method, group, version, &plan, &error);
   if (code != COVEY_OK) return NoneOrError(code, &error);
   return Py_BuildValue("(iiLLLLiids)", (int)plan.payload, (int)plan.admission,
                        (long long)plan.until, (long long)plan.local_steps, (long long)plan.warmup,

@@ -140,10 +140,12 @@ PyObject* NewShortcut(PyObject* module, PyObject* args);
 /* methods.c ------------------------------------------------------------------------------------ */
 
 PyObject* MethodsText(PyObject* module, PyObject* unused);
-PyObject* MethodCheck(PyObject* module, PyObject* args);
+PyObject* MethodParse(PyObject* module, PyObject* args);
 PyObject* MethodText(PyObject* module, PyObject* args);
 PyObject* MethodAt(PyObject* module, PyObject* args);
 PyObject* MethodPlan(PyObject* module, PyObject* args);
+/* NULL for None, and with an exception set where `object` is no method. */
+const covey_method* MethodOf(PyObject* object);
 
 /* bench.c -------------------------------------------------------------------------------------- */
 

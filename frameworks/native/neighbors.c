@@ -166,17 +166,19 @@ PyObject* TopologyRow(PyObject* module, PyObject* args) {
 
 PyObject* MethodRow(PyObject* module, PyObject* args) {
   (void)module;
-  const char* text;
+  PyObject* object;
   unsigned long long group;
   long long version;
-  if (!PyArg_ParseTuple(args, "sKL:method_row", &text, &group, &version)) return NULL;
+  if (!PyArg_ParseTuple(args, "OKL:method_row", &object, &group, &version)) return NULL;
+  const covey_method* method = MethodOf(object);
+  if (PyErr_Occurred()) return NULL;
   covey_error error;
   ClearError(&error);
   const int size = covey_group_ranks(NULL, group, NULL, 0);
   Row row = {NULL, NULL, 0};
   PyObject* answer = NULL;
   if (NewRow(size < 0 ? 0 : size, &row) == 0) {
-    error.code = covey_method_row(NULL, text, group, version, row.weights, row.receivers,
+    error.code = covey_method_row(NULL, method, group, version, row.weights, row.receivers,
                                   &row.adapts_first, &error);
     answer = error.code == COVEY_OK ? RowAnswer(size, &row) : RaiseError(&error);
   }

@@ -10,10 +10,12 @@ PyObject* PairsOpen(PyObject* module, PyObject* args) {
   (void)module;
   covey_pairs_config config = COVEY_INIT(covey_pairs_config);
   unsigned long long group;
-  PyObject *dtypes, *counts, *addresses;
-  if (!PyArg_ParseTuple(args, "KssO!O!O!:pairs_open", &group, &config.name, &config.method,
-                        &PyTuple_Type, &dtypes, &PyTuple_Type, &counts, &PyTuple_Type, &addresses))
+  PyObject *method, *dtypes, *counts, *addresses;
+  if (!PyArg_ParseTuple(args, "KsOO!O!O!:pairs_open", &group, &config.name, &method, &PyTuple_Type,
+                        &dtypes, &PyTuple_Type, &counts, &PyTuple_Type, &addresses))
     return NULL;
+  config.method = MethodOf(method);
+  if (PyErr_Occurred()) return NULL;
   const Py_ssize_t spans = PyTuple_Size(dtypes);
   if (PyTuple_Size(counts) != spans || PyTuple_Size(addresses) != spans || spans > INT16_MAX) {
     PyErr_SetString(PyExc_ValueError, "pairs_open: as many counts and addresses as dtypes");

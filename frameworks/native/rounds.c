@@ -30,11 +30,12 @@ PyObject* RoundsOpen(PyObject* module, PyObject* args) {
   unsigned long long group;
   long long begin;
   int op;
-  PyObject *dtypes, *counts;
-  if (!PyArg_ParseTuple(args, "KszLiiO!O!:rounds_open", &group, &config.name, &config.method,
-                        &begin, &op, &config.num_hypers, &PyTuple_Type, &dtypes, &PyTuple_Type,
-                        &counts))
+  PyObject *method, *dtypes, *counts;
+  if (!PyArg_ParseTuple(args, "KsOLiiO!O!:rounds_open", &group, &config.name, &method, &begin, &op,
+                        &config.num_hypers, &PyTuple_Type, &dtypes, &PyTuple_Type, &counts))
     return NULL;
+  config.method = MethodOf(method);
+  if (PyErr_Occurred()) return NULL;
   const Py_ssize_t spans = PyTuple_Size(dtypes);
   if (PyTuple_Size(counts) != spans || spans > kMostSpans) {
     PyErr_SetString(PyExc_ValueError, "rounds_open: as many counts as dtypes");

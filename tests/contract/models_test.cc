@@ -11,6 +11,7 @@
 #include "core/api/covey_rounds.h"
 #include "core/base/rng.h"
 #include "core/partial/groups.h"
+#include "tests/contract/parsed_method.h"
 #include "tests/contract/threads.h"
 
 namespace covey {
@@ -26,7 +27,10 @@ class Learner {
     const covey_dtype types[2] = {COVEY_FLOAT32, COVEY_FLOAT64};
     covey_rounds_config config = COVEY_INIT(covey_rounds_config);
     config.name = "models";
-    config.method = method;
+    const ParsedMethod parsed(method, &error);
+    code = parsed.code;
+    if (code != COVEY_OK) return;
+    config.method = parsed.get();
     config.op = op;
     config.num_spans = 2;
     config.dtypes = types;

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "core/base/rng.h"
+#include "tests/contract/parsed_method.h"
 #include "tests/contract/threads.h"
 
 namespace covey {
@@ -270,8 +271,8 @@ TEST(NeighborsTest, AMethodSaysItsRow) {
     double weights[3];
     int32_t receivers[3], adapts_first = -1;
     const auto ask = [&](const char* text) {
-      return covey_method_row(runtime, text, COVEY_WORLD, 1, weights, receivers, &adapts_first,
-                              &error);
+      return covey_method_row(runtime, ParsedMethod(text, &error).get(), COVEY_WORLD, 1, weights,
+                              receivers, &adapts_first, &error);
     };
     ASSERT_EQ(ask("dpsgd:topology=one_peer,order=atc"), COVEY_OK) << error.message;
     EXPECT_EQ(adapts_first, 1);
@@ -283,11 +284,14 @@ TEST(NeighborsTest, AMethodSaysItsRow) {
     EXPECT_EQ(adapts_first, 0);
     EXPECT_EQ(ask("local"), COVEY_INVALID_ARGUMENT);
     covey_plan plan = COVEY_INIT(covey_plan);
-    ASSERT_EQ(covey_method_plan(runtime, "dpsgd", COVEY_WORLD, 0, &plan, &error), COVEY_OK);
+    const auto plan_of = [&](const char* text) {
+      return covey_method_plan(runtime, ParsedMethod(text, &error).get(), COVEY_WORLD, 0, &plan,
+                               &error);
+    };
+    ASSERT_EQ(plan_of("dpsgd"), COVEY_OK);
     EXPECT_EQ(plan.payload, COVEY_MODEL);
     EXPECT_EQ(plan.admission, COVEY_ADMIT_NEIGHBORS);
-    EXPECT_EQ(covey_method_plan(runtime, "dpsgd:topology=bipartite", COVEY_WORLD, 0, &plan, &error),
-              COVEY_INVALID_ARGUMENT);
+    EXPECT_EQ(plan_of("dpsgd:topology=bipartite"), COVEY_INVALID_ARGUMENT);
     EXPECT_NE(std::string(error.message).find("even"), std::string::npos) << error.message;
   });
 }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/contract/parsed_method.h"
 #include "tests/contract/threads.h"
 
 namespace covey {
@@ -30,7 +31,9 @@ struct Student {
   covey_code Open(const char* method, const char* name = "net") {
     covey_pairs_config config = COVEY_INIT(covey_pairs_config);
     config.name = name;
-    config.method = method;
+    const ParsedMethod parsed(method, &error);
+    if (parsed.code != COVEY_OK) return parsed.code;
+    config.method = parsed.get();
     config.num_spans = 2;
     config.dtypes = kTypes;
     config.counts = kCounts;
@@ -149,12 +152,13 @@ TEST(PairsCodecTest, WhatHasNoFloat32IsRefused) {
     const void* spans[] = {numbers};
     covey_pairs_config config = COVEY_INIT(covey_pairs_config);
     config.name = "net";
-    config.method = "swarm:codec=lattice@8";
+    covey_error error = COVEY_INIT(covey_error);
+    const ParsedMethod parsed("swarm:codec=lattice@8", &error);
+    config.method = parsed.get();
     config.num_spans = 1;
     config.dtypes = &type;
     config.counts = &count;
     covey_pairs pairs = 0;
-    covey_error error = COVEY_INIT(covey_error);
     EXPECT_EQ(covey_pairs_open(runtime, &config, spans, &pairs, &error), COVEY_INVALID_ARGUMENT);
     EXPECT_NE(std::string(error.message).find("for float32, and no parameter is of it"),
               std::string::npos)

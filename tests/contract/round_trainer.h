@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/api/covey_rounds.h"
+#include "tests/contract/parsed_method.h"
 
 namespace covey {
 
@@ -23,7 +24,10 @@ class Trainer {
       : rank_(rank), size_(size), runtime_(runtime) {
     covey_rounds_config config = COVEY_INIT(covey_rounds_config);
     config.name = "test";
-    config.method = method;
+    const ParsedMethod parsed(method, &error);
+    code = parsed.code;
+    if (code != COVEY_OK) return;
+    config.method = parsed.get();
     config.op = op;
     config.num_spans = 2;
     config.dtypes = kTypes;

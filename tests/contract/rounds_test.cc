@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "core/base/rng.h"
+#include "tests/contract/parsed_method.h"
 #include "tests/contract/round_trainer.h"
 #include "tests/contract/threads.h"
 
@@ -295,12 +296,13 @@ TEST(RoundsRefusalTest, NoRoomIsSaidOnEveryRank) {
     const covey_dtype dtype = COVEY_FLOAT32;
     const int64_t count = int64_t{1} << 32;
     config.name = "large";
-    config.method = "eager";
+    covey_error error = COVEY_INIT(covey_error);
+    const ParsedMethod parsed("eager", &error);
+    config.method = parsed.get();
     config.num_spans = 1;
     config.dtypes = &dtype;
     config.counts = &count;
     covey_rounds rounds = 0;
-    covey_error error = COVEY_INIT(covey_error);
     EXPECT_EQ(covey_rounds_open(runtime, &config, &rounds, &error), COVEY_EXHAUSTED) << rank;
     EXPECT_NE(std::string(error.message).find("COVEY_ARENA_BYTES"), std::string::npos);
   });
@@ -326,13 +328,14 @@ TEST(RoundsMemoryTest, BlocksAreGivenBackOnceAllHaveLeft) {
     const int64_t count = int64_t{1} << 28;
     covey_rounds_config config = COVEY_INIT(covey_rounds_config);
     config.name = "again";
-    config.method = "eager:admit=solo,log=1";
+    covey_error error = COVEY_INIT(covey_error);
+    const ParsedMethod parsed("eager:admit=solo,log=1", &error);
+    config.method = parsed.get();
     config.num_spans = 1;
     config.dtypes = &dtype;
     config.counts = &count;
     for (int i = 0; i < 20; ++i) {
       covey_rounds rounds = 0;
-      covey_error error = COVEY_INIT(covey_error);
       ASSERT_EQ(covey_rounds_open(runtime, &config, &rounds, &error), COVEY_OK)
           << "rank " << rank << " time " << i << ": " << error.message;
       covey_rounds_close(runtime, rounds);

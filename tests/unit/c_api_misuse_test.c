@@ -39,7 +39,20 @@ static int Life(void) {
 static int Texts(void) {
   EXPECT(covey_stats(NULL, NULL, 100) > 0 && covey_status(NULL, NULL, 100) > 0);
   EXPECT(covey_knobs(NULL, 100) > 100 && covey_methods(NULL, 100) > 100);
-  EXPECT(covey_method_text(NULL, "local", NULL, 100) > 0 && covey_codecs(NULL, 100) > 100);
+  EXPECT(covey_method_text(NULL, NULL, 100) == 0 && covey_codecs(NULL, 100) > 100);
+  return 0;
+}
+
+static int Methods(void) {
+  covey_error error = COVEY_INIT(covey_error);
+  covey_method* method = NULL;
+  WRONG(covey_method_parse(NULL, "local", NULL, &error), "method is NULL");
+  WRONG(covey_method_parse(NULL, "lokal", &method, &error), "local");
+  EXPECT(method == NULL);
+  EXPECT(covey_method_parse(NULL, "local", &method, &error) == COVEY_OK && method != NULL);
+  EXPECT(covey_method_text(method, NULL, 100) > 0 && covey_method_at(method, -1, NULL, 100) == 0);
+  covey_method_free(method);
+  covey_method_free(NULL);
   return 0;
 }
 
@@ -138,12 +151,15 @@ static int RoundsAndWindows(void) {
   const covey_dtype dtypes[1] = {COVEY_FLOAT32};
   const int64_t counts[1] = {4};
   config.name = "r";
-  config.method = "eager";
+  covey_method* method = NULL;
+  EXPECT(covey_method_parse(NULL, "eager", &method, &error) == COVEY_OK);
+  config.method = method;
   config.op = COVEY_AVERAGE;
   config.num_spans = 1;
   config.dtypes = dtypes;
   config.counts = counts;
   EXPECT(covey_rounds_open(NULL, &config, &rounds, &error) == COVEY_OK);
+  covey_method_free(method); /* It is not needed after open. */
   WRONG(covey_rounds_spans(NULL, rounds, NULL, &error), "spans is NULL");
   WRONG(covey_rounds_withdraw(NULL, rounds, NULL, &error), "spans is NULL");
   WRONG(covey_rounds_hold(NULL, rounds, 1, NULL, NULL, &error), "spans is NULL");
@@ -161,7 +177,8 @@ int main(void) {
   covey_error error = COVEY_INIT(covey_error);
   EXPECT(Life() == 0 && Texts() == 0);
   EXPECT(covey_init(NULL, &error) == COVEY_OK);
-  EXPECT(Texts() == 0 && Groups() == 0 && Memory() == 0 && Results() == 0 && Tensors() == 0);
+  EXPECT(Texts() == 0 && Methods() == 0 && Groups() == 0 && Memory() == 0 && Results() == 0 &&
+         Tensors() == 0);
   EXPECT(RoundsAndWindows() == 0);
   return covey_shutdown(&error);
 }

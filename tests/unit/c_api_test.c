@@ -8,39 +8,58 @@
 #include "core/api/covey_rounds.h"
 #include "tests/unit/c_expect.h"
 
-static int Methods(covey_group group) {
+/* The plan of the group's step `version` by the method `text`. */
+static covey_code PlanOf(const char* text, covey_group group, int64_t version, covey_plan* plan) {
   covey_error error = COVEY_INIT(covey_error);
-  covey_plan plan = COVEY_INIT(covey_plan);
+  covey_method* method = NULL;
+  covey_code code = covey_method_parse(NULL, text, &method, &error);
+  if (code == COVEY_OK) code = covey_method_plan(NULL, method, group, version, plan, &error);
+  covey_method_free(method);
+  return code;
+}
+
+static int Texts(void) {
+  covey_error error = COVEY_INIT(covey_error);
+  covey_method* method = NULL;
   char text[16384];
   EXPECT(covey_methods(text, sizeof(text)) > 100 && strstr(text, "\"local_steps\"") != NULL);
-  EXPECT(covey_method_check("local:H=2", &error) == COVEY_OK);
-  EXPECT(covey_method_check("local:H=0", &error) == COVEY_INVALID_ARGUMENT);
-  EXPECT(covey_method_check(NULL, &error) == COVEY_INVALID_ARGUMENT);
-  EXPECT(covey_method_text(NULL, NULL, text, sizeof(text)) == 9 && strcmp(text, "allreduce") == 0);
-  EXPECT(covey_method_text(NULL, "nothing", text, sizeof(text)) == 0 && text[0] == 0);
-  EXPECT(covey_method_plan(NULL, "local:H=2", group, 1, &plan, &error) == COVEY_OK);
+  EXPECT(covey_method_parse(NULL, "local:H=0", &method, &error) == COVEY_INVALID_ARGUMENT);
+  EXPECT(covey_method_parse(NULL, "nothing", &method, &error) == COVEY_INVALID_ARGUMENT);
+  EXPECT(method == NULL);
+  EXPECT(covey_method_parse(NULL, NULL, &method, &error) == COVEY_OK); /* that of the knob */
+  EXPECT(covey_method_text(method, text, sizeof(text)) == 9 && strcmp(text, "allreduce") == 0);
+  covey_method_free(method);
+  EXPECT(covey_method_parse(NULL, "local:H=2,then=local@7:H=3", &method, &error) == COVEY_OK);
+  EXPECT(covey_method_text(method, text, sizeof(text)) > 0);
+  EXPECT(strcmp(text, "local:local_steps=2,then=local@7:local_steps=3") == 0);
+  EXPECT(covey_method_at(method, 7, text, sizeof(text)) == 19 &&
+         strcmp(text, "local:local_steps=3") == 0);
+  EXPECT(covey_method_at(method, -1, text, sizeof(text)) == 0);
+  covey_method_free(method);
+  return 0;
+}
+
+static int Plans(covey_group group) {
+  covey_error error = COVEY_INIT(covey_error);
+  covey_plan plan = COVEY_INIT(covey_plan);
+  EXPECT(PlanOf("local:H=2", group, 1, &plan) == COVEY_OK);
   EXPECT(plan.payload == COVEY_MODEL && plan.admission == COVEY_ADMIT_ALL && plan.group == group);
   EXPECT(plan.until == INT64_MAX && plan.local_steps == 0);
-  EXPECT(covey_method_plan(NULL, "local:H=2,max_wait=1s", group, 0, &plan, &error) == COVEY_OK);
+  EXPECT(PlanOf("local:H=2,max_wait=1s", group, 0, &plan) == COVEY_OK);
   EXPECT(plan.payload == COVEY_MODEL && plan.admission == COVEY_ADMIT_ROUNDS);
   EXPECT(plan.local_steps == 2);
-  EXPECT(covey_method_plan(NULL, "local:then=allreduce@7", group, 1, &plan, &error) == COVEY_OK);
+  EXPECT(PlanOf("local:then=allreduce@7", group, 1, &plan) == COVEY_OK);
   EXPECT(plan.until == 7);
   EXPECT(plan.max_wait_ns == COVEY_WAIT_FOREVER && plan.needed == 1 && plan.clip_norm == 0);
   EXPECT(plan.codec[0] == 0 && plan.skips_ahead == 0);
   /* One rank alone waits for nobody. */
-  EXPECT(covey_method_plan(NULL, "eager:admit=99,progress=skip,clip_norm=0.5", group, 0, &plan,
-                           &error) == COVEY_OK);
+  EXPECT(PlanOf("eager:admit=99,progress=skip,clip_norm=0.5", group, 0, &plan) == COVEY_OK);
   EXPECT(plan.max_wait_ns == COVEY_WAIT_AUTO && plan.needed == 1 && plan.skips_ahead == 1);
   EXPECT(plan.clip_norm == 0.5);
   /* What holds of a method holds in its warm-up too. */
-  EXPECT(covey_method_plan(NULL, "dpsgd:max_wait=2s,codec=int8,warmup_steps=3", group, 0, &plan,
-                           &error) == COVEY_OK);
+  EXPECT(PlanOf("dpsgd:max_wait=2s,codec=int8,warmup_steps=3", group, 0, &plan) == COVEY_OK);
   EXPECT(plan.payload == COVEY_GRADIENTS && plan.max_wait_ns == 2000000000);
   EXPECT(strncmp(plan.codec, "int8@", 5) == 0);
-  EXPECT(covey_method_at(NULL, "local:H=2,then=local@7:H=3", 7, text, sizeof(text)) == 19 &&
-         strcmp(text, "local:local_steps=3") == 0);
-  EXPECT(covey_method_at(NULL, "local", -1, text, sizeof(text)) == 0);
   EXPECT(covey_method_plan(NULL, NULL, COVEY_WORLD, 1, &plan, &error) == COVEY_OK);
   EXPECT(plan.payload == COVEY_GRADIENTS && plan.group == COVEY_WORLD);
   EXPECT(covey_method_plan(NULL, NULL, 12345, 1, &plan, &error) == COVEY_INVALID_ARGUMENT);
@@ -107,7 +126,7 @@ int main(void) {
   EXPECT(covey_stats(NULL, text, sizeof(text)) < sizeof(text) && text[0] == '{');
   EXPECT(covey_status(NULL, text, sizeof(text)) > 0 && strstr(text, "waits for nothing") != NULL);
   EXPECT(covey_knobs(text, sizeof(text)) > 100);
-  EXPECT(Methods(group) == 0);
+  EXPECT(Texts() == 0 && Plans(group) == 0);
   EXPECT(strcmp(covey_dtype_name(COVEY_BFLOAT16), "bfloat16") == 0);
   EXPECT(covey_shutdown(&error) == COVEY_OK && covey_is_initialized() == 0);
   covey_arena_free(arena);

@@ -27,7 +27,7 @@ import torch
 from covey import _native
 from covey.errors import CoveyError, Timeout, Unsupported
 from covey.group import Group
-from covey.method import plan, plans
+from covey.method import parsed, plan, plans
 from covey.notice import warn
 from covey.reduce_op import Average, core_code
 from covey.torch.averager import refuse_shared_memory, relative_distance
@@ -132,7 +132,7 @@ class ModelRounds:
         asked = (
             group.id,
             self._name,
-            optimizer._covey_progress.method,
+            parsed(optimizer._covey_progress.method),
             at,
             core_code(Average),
             0,

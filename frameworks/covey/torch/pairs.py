@@ -19,6 +19,7 @@ import torch
 
 from covey import _native
 from covey.group import Group
+from covey.method import parsed
 from covey.torch.averager import refuse_shared_memory, relative_distance
 from covey.torch.clip import clipped_step
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
@@ -81,8 +82,10 @@ class PairTrainer:
         codes = tuple(CODES[plan.dtype] for plan in plans)
         counts = tuple(plan.length for plan in plans)
 
+        chosen = parsed(method)
+
         def call() -> int:
-            return _native.pairs_open(group.id, name, method, codes, counts, self._addresses)
+            return _native.pairs_open(group.id, name, chosen, codes, counts, self._addresses)
 
         self._pairs = progress.together(name, call)
 

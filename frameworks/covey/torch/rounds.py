@@ -18,6 +18,7 @@ import torch
 
 from covey import _native
 from covey.errors import CoveyError, Exhausted, InvalidArgument, Timeout, Unsupported
+from covey.method import parsed
 from covey.notice import warn
 from covey.state import state
 from covey.torch.afar import spans_of
@@ -93,7 +94,7 @@ class RoundTrainer:
         asked = (
             self._group.id,
             progress.name_of("rounds"),
-            progress.method,
+            parsed(progress.method),
             progress.steps,
             reduction.op_code,
             len(self._hypers.read()),
