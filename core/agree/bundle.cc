@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/agree/message.h"
+
 namespace covey {
 namespace {
 

@@ -15,10 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "core/agree/message.h"
 #include "core/agree/stream.h"
 
 namespace covey {
+
+struct Message;
 
 struct Bundle {
   uint32_t id = 0;  // its entry in begin headers
@@ -44,6 +45,8 @@ struct Bundle {
   bool Takes(const Stream& member) const {
     return switched && !dissolved && member.occurrence == member.base + carrier.occurrence;
   }
+  // Whether nothing of it is begun or held on this rank.
+  bool IsIdle() const { return switched && carrier.state == StreamState::kIdle && held == 0; }
   bool Full() const { return held == members.size(); }
   // Puts the fronts' tensors together. REQUIRES: Full().
   void Concatenate();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/agree/negotiator.h"
+
 namespace covey {
 
 struct Join::ProxyRequest {
@@ -47,7 +49,7 @@ void Join::Progress(const Negotiator& negotiator, Time now) {
   if (abort_at_ <= now) Abort(aborted_);
   if (join_ == nullptr || said_) return;
   // agree-N10: a rank joins when nothing of the world is in flight on it.
-  for (const auto& stream : negotiator.streams())
+  for (const auto& stream : negotiator.streams().all())
     if (IsWorld(*stream) && stream->Front() != nullptr) return;
   said_ = true;
   outbox_.push_back({join_->group->Coordinator(), {.type = MessageType::kJoin}});
@@ -86,7 +88,7 @@ void Join::OnSubmit(const Stream& stream) {
 void Join::OnJoined(const Message& message, const Negotiator& negotiator) {
   joined_ = message.ranks;
   if (!Leads()) return;
-  for (const auto& stream : negotiator.streams()) {
+  for (const auto& stream : negotiator.streams().all()) {
     if (!IsWorld(*stream)) continue;
     // agree-N10: joined ranks also take part in what is already in flight, or it never ends.
     for (size_t i = stream->head; i < stream->waiting.size(); ++i) Tell(*stream, i);
@@ -104,7 +106,7 @@ void Join::OnAllJoined(const Message& message) {
 
 Request* Join::OnShadow(const Message& message, const Negotiator& negotiator, Time now) {
   if (join_ == nullptr || message.id.group != 0 || message.entry != drops_) return nullptr;
-  if (const Stream* stream = negotiator.Find(message.id); stream != nullptr) {
+  if (const Stream* stream = negotiator.streams().Find(message.id); stream != nullptr) {
     const size_t submitted = stream->occurrence + (stream->waiting.size() - stream->head);
     // agree-N10: two leaders may tell of one occurrence; this rank takes part once.
     if (message.id.occurrence < submitted) return nullptr;

@@ -18,9 +18,12 @@
 #include <memory>
 #include <vector>
 
-#include "core/agree/negotiator.h"
+#include "core/agree/message.h"
+#include "core/agree/stream.h"
 
 namespace covey {
+
+class Negotiator;
 
 class Join {
  public:
@@ -54,7 +57,7 @@ class Join {
   void Abort(const Status& why);
 
   std::vector<Envelope>& outbox() { return outbox_; }
-  std::vector<Negotiator::Ended>& ended() { return ended_; }
+  std::vector<EndedRequest>& ended() { return ended_; }
 
  private:
   struct ProxyRequest;
@@ -71,7 +74,7 @@ class Join {
   std::vector<int32_t> joined_;
   std::vector<std::unique_ptr<ProxyRequest>> proxies_;
   std::vector<Envelope> outbox_;
-  std::vector<Negotiator::Ended> ended_;
+  std::vector<EndedRequest> ended_;
 };
 
 }  // namespace covey

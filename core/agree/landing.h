@@ -1,5 +1,4 @@
-// How much landing space a stream needs (agree-N9). Pure, and equal on every rank for an equal
-// signature.
+// How much landing space a stream needs (agree-N9), and where it comes from.
 #ifndef COVEY_CORE_AGREE_LANDING_H_
 #define COVEY_CORE_AGREE_LANDING_H_
 
@@ -11,7 +10,8 @@
 
 namespace covey {
 
-// Bytes of one landing slot: the whole message, or one segment of it. What ranks hand
+// Bytes of one landing slot: the whole message, or one segment of it; equal on every rank for an
+// equal signature. What ranks hand
 // in to gather is not in the signature, so that gets a full segment.
 inline size_t LandingSlotBytes(const Signature& signature, size_t segment_bytes) {
   if (!HasTensors(signature.kind)) return kLandingAlign;
@@ -20,6 +20,16 @@ inline size_t LandingSlotBytes(const Signature& signature, size_t segment_bytes)
                             : std::min(signature.TravellingBytes(), segment_bytes);
   return std::max(kLandingAlign, (wanted + kLandingAlign - 1) / kLandingAlign * kLandingAlign);
 }
+
+// Where landing blocks come from. Alloc chooses how many slots a block gets and returns where it
+// lies, or ~0 when there is no room; it holds LandingBlockBytes(slot_bytes, depth, members),
+// zero-filled.
+class LandingBlocks {
+ public:
+  virtual ~LandingBlocks() = default;
+  virtual uint64_t Alloc(size_t slot_bytes, size_t members, uint32_t* depth) = 0;
+  virtual void Free(uint64_t block) = 0;
+};
 
 }  // namespace covey
 #endif  // COVEY_CORE_AGREE_LANDING_H_

@@ -43,16 +43,6 @@ enum class MessageType : uint8_t {
 };
 const char* NameOf(MessageType type);  // "ANNOUNCE"
 
-// Which occurrence of which stream (agree-N1). The epoch is the transport's.
-struct OperationId {
-  uint64_t group = 0;
-  std::string stream;
-  uint64_t occurrence = 0;
-
-  bool operator==(const OperationId&) const = default;
-  auto operator<=>(const OperationId&) const = default;
-};
-
 // A stream in a bundle's plan; or what is retired: a stream, `entry` its bundle, or that bundle.
 struct PlanMember {
   std::string stream;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "core/agree/landing.h"
 #include "core/base/check.h"
 
 namespace covey {
@@ -49,45 +48,10 @@ constexpr Negotiator::Transition Negotiator::kTransitions[] = {
     {StreamState::kBroken, Event::kError, StreamState::kBroken, Action::kNothing},
 };
 
-std::string Negotiator::Describe(const Stream& stream) {
-  const Request* front = stream.Front();
-  const std::string kind = front != nullptr ? NameOf(front->kind) : "operation";
-  if (!stream.name.empty()) return kind + " '" + stream.name + "'";
-  return kind + " number " + std::to_string(stream.occurrence) + " of the unnamed operations";
-}
-
-Stream* Negotiator::StreamFor(const Request& request) {
-  if (request.memo != nullptr && request.memo->stream != nullptr)
-    return static_cast<Stream*>(request.memo->stream);
-  Stream* stream = FindOrMake(request);
-  if (request.memo == nullptr) return stream;
-  request.memo->stream = stream;
-  stream->memo = request.memo;
-  return stream;
-}
-
-Stream* Negotiator::FindOrMake(const Request& request) {
-  const auto found = by_key_.find(Key{request.group->key, request.name});
-  if (found != by_key_.end()) return found->second;
-  streams_.push_back(std::make_unique<Stream>());
-  Stream* stream = streams_.back().get();
-  stream->group = request.group;
-  stream->name = request.name;
-  by_key_.emplace(Key{stream->group->key, stream->name}, stream);
-  OnNewName(stream);
-  return stream;
-}
-
-Stream* Negotiator::Find(const OperationId& id) const {
-  const auto found = by_key_.find(Key{id.group, id.stream});
-  return found == by_key_.end() ? nullptr : found->second;
-}
-
 const Stream& Negotiator::Submit(Request* request) {
-  Stream* stream = StreamFor(*request);
+  Stream* stream = streams_.Use(*request);
   stream->waiting.push_back(request);
   stream->last_submitted = request->submitted_at;
-  stream->last_used = ++submissions_;
   // agree-N1: one exchange of a stream at a time: a later request waits for its turn.
   const bool is_front = stream->Front() == request;
   if (is_front && (stream->state == StreamState::kIdle || stream->state == StreamState::kBroken))
@@ -210,7 +174,7 @@ void Negotiator::Adopt(Stream* stream, const Message& agreed) {
 }
 
 void Negotiator::OnAnswer(const Message& m) {
-  Stream* stream = Find(m.id);
+  Stream* stream = streams_.Find(m.id);
   // agree-N1: an answer belongs to one occurrence.
   if (stream == nullptr || stream->occurrence != m.id.occurrence) return;  // broken meanwhile
   if (m.type == MessageType::kAgreed) return Apply(stream, Event::kAgreed, &m, {});
@@ -240,7 +204,7 @@ void Negotiator::OnExchangeEnd(Stream* stream, ExchangeEnd end, Status why) {
 void Negotiator::OnLoss(Rank lost, const std::string& how) {
   lost_.emplace_back(lost, how);
   const Status why = Status::Aborted("rank " + std::to_string(ToInt(lost)) + " " + how, lost);
-  for (const auto& stream : streams_) {
+  for (const auto& stream : streams_.all()) {
     const auto& members = stream->group->members;
     if (stream->Front() != nullptr && std::binary_search(members.begin(), members.end(), lost))
       Apply(stream.get(), Event::kLoss, nullptr, why);
@@ -248,7 +212,7 @@ void Negotiator::OnLoss(Rank lost, const std::string& how) {
 }
 
 void Negotiator::AbortAll(const Status& why) {
-  for (const auto& stream : streams_)
+  for (const auto& stream : streams_.all())
     if (stream->state != StreamState::kRunning && stream->Front() != nullptr)
       Apply(stream.get(), Event::kLoss, nullptr, why);
 }

@@ -5,16 +5,11 @@
 
 namespace covey {
 
-Bundle* Negotiator::FindBundle(const Message& message) {
-  const auto found = bundles_.find({message.id.group, message.entry});
-  return found == bundles_.end() ? nullptr : found->second.get();
-}
-
 // Answers at once: waits for no exchange, so it cannot deadlock.
 void Negotiator::OnFreeze(const Message& message) {
   std::vector<Stream*> streams;
   for (const PlanMember& member : message.members) {
-    Stream* stream = Find({message.id.group, member.stream, 0});
+    Stream* stream = streams_.Find({message.id.group, member.stream, 0});
     if (stream == nullptr) return;  // malformed: a plan names what every member has announced
     streams.push_back(stream);
   }
@@ -37,19 +32,19 @@ void Negotiator::OnFreeze(const Message& message) {
   bundle->carrier.proposed_block =
       blocks_->Alloc(message.slot_bytes, group->members.size(), &answer.depth);
   answer.blocks = {bundle->carrier.proposed_block};
-  bundles_[{message.id.group, message.entry}] = std::move(bundle);
+  bundles_.Add({message.id.group, message.entry}, std::move(bundle));
   outbox_.push_back({group->Coordinator(), std::move(answer)});
 }
 
 void Negotiator::OnSwitch(const Message& message) {
-  Bundle* bundle = FindBundle(message);
+  Bundle* bundle = bundles_.Find({message.id.group, message.entry});
   if (bundle == nullptr || message.members.size() != bundle->members.size()) return;
   const std::vector<Stream*> streams = bundle->members;
   const uint64_t block = bundle->carrier.proposed_block;
   // agree-N9: a member has no landing space: the plan is dropped and streams go on alone.
   if (message.blocks.empty()) {
     if (block != ~uint64_t{0}) blocks_->Free(block);
-    bundles_.erase({message.id.group, message.entry});
+    bundles_.Cancel({message.id.group, message.entry});
     bundle = nullptr;
   } else {
     bundle->Switch(message);
@@ -67,9 +62,7 @@ void Negotiator::Hold(Stream* stream) {
   const Entry* entry = MatchingEntry(stream, *stream->Front());
   // agree-N5: the front fits another entry than the planned one: this bundle begins void.
   if (entry == nullptr || entry->id != stream->planned_entry) return Break(bundle, true);
-  if (bundle->held == 0) filling_.push_back(bundle);
-  bundle->Hold(*stream->Front());
-  ++holds_;
+  bundles_.Hold(bundle, *stream->Front());
   // agree-N7: the bundle begins when all its members are here.
   if (!bundle->Full() || bundle->carrier.state != StreamState::kIdle) return;
   bundle->Concatenate();
@@ -92,7 +85,7 @@ void Negotiator::Break(Bundle* bundle, bool tell) {
 }
 
 void Negotiator::OnBreak(const Message& message) {
-  Bundle* bundle = FindBundle(message);
+  Bundle* bundle = bundles_.Find({message.id.group, message.entry});
   // agree-N5: a BREAK of an exchange that is over says nothing.
   if (bundle == nullptr || message.id.occurrence < bundle->carrier.occurrence) return;
   bundle->broken_at = message.id.occurrence;
@@ -110,7 +103,7 @@ void Negotiator::OnBundleEnd(Bundle* bundle, ExchangeEnd end, const Status& why)
     return;
   }
   const bool was_void = end == ExchangeEnd::kVoid;
-  std::erase(filling_, bundle);
+  bundles_.OnEnd(bundle);
   bundle->Next(was_void);
   for (Stream* member : bundle->members) {
     // agree-N7: dissolved: its streams travel alone from here on.
@@ -126,9 +119,10 @@ void Negotiator::OnBundleEnd(Bundle* bundle, ExchangeEnd end, const Status& why)
 
 template <typename Predicate>
 void Negotiator::BreakIf(Predicate is_due) {
-  for (size_t i = 0; i < filling_.size(); ++i)
-    if (filling_[i]->carrier.state == StreamState::kIdle && is_due(*filling_[i]))
-      Break(filling_[i], true);
+  const std::vector<Bundle*>& filling = bundles_.filling();
+  for (size_t i = 0; i < filling.size(); ++i)
+    if (filling[i]->carrier.state == StreamState::kIdle && is_due(*filling[i]))
+      Break(filling[i], true);
 }
 
 void Negotiator::BreakAwaited() {
@@ -143,12 +137,6 @@ void Negotiator::BreakAwaited() {
 void Negotiator::OnTick(Time now) {
   // agree-N6: a member with a callback has no waiting caller: its bundle is broken after a time.
   BreakIf([now](const Bundle& bundle) { return now >= bundle.Patience(); });
-}
-
-Time Negotiator::NextDeadline() const {
-  Time next = kNever;
-  for (const Bundle* bundle : filling_) next = std::min(next, bundle->Patience());
-  return next;
 }
 
 }  // namespace covey

@@ -9,7 +9,6 @@ namespace {
 // So that a request and its answers fit in one message.
 constexpr size_t kMostItems = 1024;
 constexpr size_t kMostNameBytes = 64 * 1024;
-constexpr uint64_t kMorePatience = 8;  // after each time that a name has come again
 
 bool LiesOnCpu(const Stream& stream) {
   return std::all_of(stream.entries.begin(), stream.entries.end(),
@@ -18,42 +17,21 @@ bool LiesOnCpu(const Stream& stream) {
 
 }  // namespace
 
-// A new name of this group: more patience if it was dropped before, and a look now and then.
-void Negotiator::OnNewName(Stream* stream) {
-  const Group& group = *stream->group;
-  if (options_.retire.patience == 0 || stream->name.empty()) return;
-  if (group.Coordinator() != options_.self) return;
-  stream->patience = options_.retire.patience;
-  const uint64_t hash = KeyHash()({group.key, stream->name});
-  const Returned& before = returned_[hash % returned_.size()];
-  if (before.hash == hash) stream->patience = before.patience * kMorePatience;
-  if (++new_names_[group.key] < options_.retire.batch) return;
-  new_names_[group.key] = 0;
-  look_at_.push_back(&group);
-}
-
 bool Negotiator::IsIdle(const Stream& stream) const {
   return stream.state == StreamState::kIdle && stream.Front() == nullptr &&
          stream.frozen_from == kNoOccurrence && LossIn(*stream.group).ok();
 }
 
-// Whether nothing of the bundle is begun or held on this rank.
-bool Negotiator::IsIdle(const Bundle& bundle) {
-  return bundle.switched && bundle.carrier.state == StreamState::kIdle && bundle.held == 0;
-}
-
 bool Negotiator::IsForgotten(const Stream& stream) const {
-  return IsIdle(stream) && stream.patience != 0 && LiesOnCpu(stream) &&
-         submissions_ - stream.last_used >= stream.patience;
+  return IsIdle(stream) && LiesOnCpu(stream) && streams_.IsUnused(stream);
 }
 
 // Items are listed as PlanMember: of a bundle its number, then its streams with that number.
 bool Negotiator::TakeIdle(Message* idle) {
-  if (look_at_.empty()) return false;
-  const Group& group = *look_at_.back();
-  look_at_.pop_back();
-  *idle = {.id = {group.key, "", 0}};
-  for (Rank r : group.members) idle->ranks.push_back(ToInt(r));
+  const Group* group = streams_.TakeGroup();
+  if (group == nullptr) return false;
+  *idle = {.id = {group->key, "", 0}};
+  for (Rank r : group->members) idle->ranks.push_back(ToInt(r));
   size_t name_bytes = 0;
   const auto add = [&](const std::vector<PlanMember>& unit) {
     size_t more_bytes = 0;
@@ -64,8 +42,8 @@ bool Negotiator::TakeIdle(Message* idle) {
     name_bytes += more_bytes;
     idle->members.insert(idle->members.end(), unit.begin(), unit.end());
   };
-  for (const auto& [key, bundle] : bundles_) {
-    if (key.first != group.key || !IsIdle(*bundle)) continue;
+  for (const auto& [key, bundle] : bundles_.all()) {
+    if (key.first != group->key || !bundle->IsIdle()) continue;
     std::vector<PlanMember> unit = {{"", bundle->id, 0}};
     bool all = true;
     for (const Stream* member : bundle->members) {
@@ -74,20 +52,19 @@ bool Negotiator::TakeIdle(Message* idle) {
     }
     if (all) add(unit);
   }
-  for (const auto& stream : streams_)
-    if (stream->group->key == group.key && stream->bundle == nullptr && IsForgotten(*stream))
+  for (const auto& stream : streams_.all())
+    if (stream->group->key == group->key && stream->bundle == nullptr && IsForgotten(*stream))
       add({{stream->name, 0, 0}});
   return !idle->members.empty();
 }
 
 // The next occurrence of what is idle here; else kNoOccurrence.
 uint64_t Negotiator::IdleAt(uint64_t group, const PlanMember& item) const {
-  const auto found = bundles_.find({group, item.entry});
-  const Bundle* bundle = found == bundles_.end() ? nullptr : found->second.get();
+  const Bundle* bundle = bundles_.Find({group, item.entry});
   // agree-N14: a bundle goes with all its streams, or none of them does.
-  if (bundle != nullptr && !IsIdle(*bundle)) return kNoOccurrence;
+  if (bundle != nullptr && !bundle->IsIdle()) return kNoOccurrence;
   if (item.stream.empty()) return bundle == nullptr ? kNoOccurrence : bundle->carrier.occurrence;
-  const Stream* stream = Find({group, item.stream, 0});
+  const Stream* stream = streams_.Find({group, item.stream, 0});
   if (stream == nullptr || stream->bundle != bundle || !IsIdle(*stream)) return kNoOccurrence;
   return stream->occurrence;
 }
@@ -101,7 +78,7 @@ void Negotiator::OnRetire(const Message& message) {
     if (!item.stream.empty() && item.occurrence != kNoOccurrence)
       // agree-N14: after IDLE nothing of the stream begins before DROP: its block may be freed by
       // then.
-      Find({message.id.group, item.stream, 0})->frozen_from = item.occurrence;
+      streams_.Find({message.id.group, item.stream, 0})->frozen_from = item.occurrence;
   outbox_.push_back({Rank{message.ranks[0]}, std::move(answer)});
 }
 
@@ -109,7 +86,8 @@ void Negotiator::OnDrop(const Message& message) {
   if (message.ranks.empty()) return;  // malformed
   std::vector<Stream*> held;
   for (const PlanMember& item : message.members) {
-    Stream* stream = item.stream.empty() ? nullptr : Find({message.id.group, item.stream, 0});
+    Stream* stream =
+        item.stream.empty() ? nullptr : streams_.Find({message.id.group, item.stream, 0});
     // agree-N14: a stream that this member did not declare idle is not dropped.
     if (stream == nullptr || stream->frozen_from == kNoOccurrence) continue;
     stream->frozen_from = kNoOccurrence;
@@ -117,14 +95,14 @@ void Negotiator::OnDrop(const Message& message) {
     if (item.occurrence != kNoOccurrence) Drop(stream);
   }
   for (const PlanMember& item : message.members) {
-    const auto bundle = bundles_.find({message.id.group, item.entry});
+    const BundleTable::Key key{message.id.group, item.entry};
+    const Bundle* bundle = bundles_.Find(key);
     if (!item.stream.empty() || item.occurrence == kNoOccurrence) continue;
-    if (bundle == bundles_.end() || !IsIdle(*bundle->second)) continue;  // malformed
-    FreeBlock(bundle->second->carrier);
-    bundles_.erase(bundle);
-    ++dropped_bundles_;
+    if (bundle == nullptr || !bundle->IsIdle()) continue;  // malformed
+    FreeBlock(bundle->carrier);
+    bundles_.Drop(key);
   }
-  std::erase_if(streams_, [](const auto& stream) { return stream->is_gone; });
+  streams_.Sweep();
   if (message.id.group == 0) ++world_drops_;
   Message done{.type = MessageType::kDropped, .id = message.id, .entry = message.entry};
   outbox_.push_back({Rank{message.ranks[0]}, std::move(done)});
@@ -146,21 +124,7 @@ void Negotiator::Drop(Stream* stream) {
   stream->last_entry = 0;
   stream->occurrence = 0;
   stream->missing = {};
-  if (stream->patience != 0) {
-    const uint64_t hash = KeyHash()({stream->group->key, stream->name});
-    returned_[hash % returned_.size()] = {hash, stream->patience};
-  }
-  // agree-N14: a request that came between IDLE and DROP is the first of the new count.
-  if (stream->Front() != nullptr) {
-    stream->patience *= kMorePatience;
-    return;
-  }
-  by_key_.erase(Key{stream->group->key, stream->name});
-  if (stream->memo != nullptr) {
-    stream->memo->stream = nullptr;
-    forgotten_.push_back(stream->memo);
-  }
-  stream->is_gone = true;
+  streams_.Drop(stream);
 }
 
 }  // namespace covey

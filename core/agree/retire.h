@@ -40,11 +40,6 @@
 
 namespace covey {
 
-struct RetireRules {
-  uint64_t patience = 0;  // submissions of a rank; 0: nothing is retired
-  size_t batch = 32;      // new names of a group between two looks
-};
-
 class Retirement {
  public:
   // Asks the members about `idle.members`, but for those items that must stay, of which a bundle

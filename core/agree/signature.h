@@ -15,6 +15,16 @@
 
 namespace covey {
 
+// Which occurrence of which stream (agree-N1). The epoch is the transport's.
+struct OperationId {
+  uint64_t group = 0;
+  std::string stream;
+  uint64_t occurrence = 0;
+
+  bool operator==(const OperationId&) const = default;
+  auto operator<=>(const OperationId&) const = default;
+};
+
 struct Signature {
   Kind kind = Kind::kBarrier;
   DType dtype = DType::kF32;

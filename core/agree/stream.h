@@ -67,5 +67,17 @@ struct Stream {
   Request* Front() const { return head < waiting.size() ? waiting[head] : nullptr; }
 };
 
+struct EndedRequest {
+  Request* request = nullptr;
+  Status status;
+};
+
+// The front of a stream: which operation it is, and how a status line names it: "allreduce 'x'", or
+// "allreduce number 3 of the unnamed operations".
+inline OperationId IdOf(const Stream& stream) {
+  return {stream.group->key, stream.name, stream.occurrence};
+}
+std::string Describe(const Stream& stream);
+
 }  // namespace covey
 #endif  // COVEY_CORE_AGREE_STREAM_H_

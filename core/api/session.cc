@@ -281,8 +281,8 @@ std::string Session::StatsJson() {
     Field(&json, "coordinator_messages", r.coordinator_messages);
     Field(&json, "malformed_messages", r.malformed_messages);
     Field(&json, "announced", runtime_->negotiator().announced());
-    Field(&json, "streams", runtime_->negotiator().streams().size());
-    Field(&json, "bundles", runtime_->negotiator().bundles());
+    Field(&json, "streams", runtime_->negotiator().streams().all().size());
+    Field(&json, "bundles", runtime_->negotiator().bundles().planned());
     Field(&json, "landing_blocks", runtime_->landing_blocks());
     Field(&json, "known_names", queue_.known_names());
     Field(&json, "exchanges", e.done);

@@ -20,7 +20,7 @@ constexpr Time kUnsentRetry = kMillisecond;
 // bundle begun void moves none of them and stands for itself.
 template <typename Fn>
 void ForEachMoved(const Stream& stream, uint32_t entry, Fn fn) {
-  if (stream.carries == nullptr || entry == 0) return fn(Negotiator::IdOf(stream));
+  if (stream.carries == nullptr || entry == 0) return fn(IdOf(stream));
   for (const Stream* member : stream.carries->members)
     fn({stream.group->key, member->name, member->base + stream.occurrence});
 }
@@ -87,7 +87,8 @@ Time Runtime::RunOnce(bool* moved) {
   SendAll(moved);
   const Time channels = channels_.Advance(now, moved);
   const bool busy = !executor_.Idle() || queue_->in_flight() > 0;
-  const Time next = std::min({coordinator_.NextDeadline(), negotiator_.NextDeadline(), channels});
+  const Time next =
+      std::min({coordinator_.NextDeadline(), negotiator_.bundles().NextDeadline(), channels});
   Time until =
       std::min(next, busy ? std::min(next_peer_poll_, next_stall_look_) : now + options_.recheck);
   if (executor_.AwaitsDevice()) until = std::min(until, now + kDeviceLook);
@@ -101,10 +102,10 @@ void Runtime::NoteAwaited() {
   const uint64_t waits = queue_->waits();
   // agree-N10: a joining rank fills no bundle any more: all it has in flight counts as awaited.
   const bool all = join_.AwaitsWorld();
-  if (!all && waits == waits_seen_ && negotiator_.holds() == holds_seen_) return;
+  if (!all && waits == waits_seen_ && negotiator_.bundles().holds() == holds_seen_) return;
   waits_seen_ = waits;
-  holds_seen_ = negotiator_.holds();
-  negotiator_.ForEachHeld([all](Request* held) {
+  holds_seen_ = negotiator_.bundles().holds();
+  negotiator_.bundles().ForEachHeld([all](Request* held) {
     if (held->is_proxy) return;
     held->awaited =
         (all && held->group->key == 0) || static_cast<Operation*>(held)->waited_for.load();
@@ -156,7 +157,8 @@ void Runtime::Route(Rank from, Message message, Time now) {
       return negotiator_.OnAnswer(message);
     case MessageType::kFreeze:
       negotiator_.OnFreeze(message);
-      return negotiator_.ForEachCarrier([this](const Stream& carrier) { CloseIfLost(carrier); });
+      return negotiator_.bundles().ForEachCarrier(
+          [this](const Stream& carrier) { CloseIfLost(carrier); });
     case MessageType::kFrozen:
       return coordinator_.OnFrozen(from, message, &coordinator_outbox_);
     case MessageType::kSwitch:
@@ -181,7 +183,7 @@ void Runtime::Route(Rank from, Message message, Time now) {
     case MessageType::kDropped:
       return coordinator_.OnDropped(from, message, &coordinator_outbox_);
     case MessageType::kMissing: {
-      if (Stream* stream = negotiator_.Find(message.id); stream != nullptr)
+      if (Stream* stream = negotiator_.streams().Find(message.id); stream != nullptr)
         stream->missing = {message.id.occurrence, message.ranks};
       const std::string what = message.id.stream.empty() ? "unnamed operation number " +
                                                                std::to_string(message.id.occurrence)
@@ -201,8 +203,8 @@ void Runtime::Route(Rank from, Message message, Time now) {
 void Runtime::Drop(const Message& message) {
   negotiator_.OnDrop(message);
   join_.OnDrop(negotiator_.world_drops());
-  queue_->Forget(negotiator_.forgotten());
-  negotiator_.forgotten().clear();
+  queue_->Forget(negotiator_.streams().forgotten());
+  negotiator_.streams().forgotten().clear();
 }
 
 void Runtime::WatchPeers(Time now) {
@@ -218,8 +220,8 @@ void Runtime::WatchPeers(Time now) {
         Status::Aborted("rank " + std::to_string(ToInt(loss.rank)) + " " + loss.how, loss.rank),
         now);
     // agree-N11: peers learn from the cells of these streams that this rank begins nothing more.
-    for (const auto& stream : negotiator_.streams()) CloseIfLost(*stream);
-    negotiator_.ForEachCarrier([this](const Stream& carrier) { CloseIfLost(carrier); });
+    for (const auto& stream : negotiator_.streams().all()) CloseIfLost(*stream);
+    negotiator_.bundles().ForEachCarrier([this](const Stream& carrier) { CloseIfLost(carrier); });
   }
 }
 
@@ -281,8 +283,8 @@ void Runtime::HandleEnded(Exchange* exchange, Time now) {
 }
 
 void Runtime::FinishEnded(bool* moved) {
-  for (std::vector<Negotiator::Ended>* list : {&negotiator_.ended(), &join_.ended()}) {
-    for (Negotiator::Ended& ended : *list) {
+  for (std::vector<EndedRequest>* list : {&negotiator_.ended(), &join_.ended()}) {
+    for (EndedRequest& ended : *list) {
       *moved = true;
       if (ended.request->is_proxy) {
         join_.OnProxyEnded(ended.request);

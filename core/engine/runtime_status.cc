@@ -33,9 +33,9 @@ void Runtime::WatchStalls(Time now) {
     std::vector<int32_t> missing;
     for (Rank r : executor_.AwaitedPeers(*exchange)) missing.push_back(ToInt(r));
     if (missing.empty()) continue;
-    const OperationId id = Negotiator::IdOf(*stream);
+    const OperationId id = IdOf(*stream);
     const Time waited = now - exchange->begun_at;
-    const std::string what = Negotiator::Describe(*stream);
+    const std::string what = Describe(*stream);
     if (exchange->state != ExchangeState::kAwaitBegins) {
       stall_.OnSlow(id, what, missing, waited, &negotiator_.outbox());
       continue;
@@ -60,13 +60,13 @@ const Exchange* Runtime::ExchangeOf(const Stream& stream) const {
 std::string Runtime::StatusText() {
   const Time now = options_.clock->Now();
   std::string text;
-  for (const auto& stream : negotiator_.streams()) {
+  for (const auto& stream : negotiator_.streams().all()) {
     const Request* front = stream->Front();
     if (front == nullptr) continue;
     char age[32];
     std::snprintf(age, sizeof(age), "%.1f s",
                   static_cast<double>(now - front->submitted_at) / kSecond);
-    text += Negotiator::Describe(*stream) + " submitted " + age + " ago: ";
+    text += Describe(*stream) + " submitted " + age + " ago: ";
     if (stream->state == StreamState::kHeld) {
       text += stream->bundle == nullptr ? "waits for a plan to change\n"
                                         : "waits for the rest of its bundle\n";
@@ -90,12 +90,12 @@ std::string Runtime::StatusText() {
 
 std::vector<int32_t> Runtime::Awaited(const Request& request) {
   std::vector<int32_t> ranks;
-  for (const auto& stream : negotiator_.streams()) {
+  for (const auto& stream : negotiator_.streams().all()) {
     const auto& waiting = stream->waiting;
     const auto front = waiting.begin() + static_cast<ptrdiff_t>(stream->head);
     if (std::find(front, waiting.end(), &request) == waiting.end()) continue;
     if (stream->state == StreamState::kAnnounced) {
-      const OperationId id = Negotiator::IdOf(*stream);
+      const OperationId id = IdOf(*stream);
       const Stream::Missing told = std::exchange(stream->missing, {});
       if (told.occurrence == stream->occurrence) ranks = told.ranks;
       Message question{.type = MessageType::kWho, .id = id};

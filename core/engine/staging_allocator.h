@@ -10,7 +10,7 @@
 #ifndef COVEY_CORE_ENGINE_STAGING_ALLOCATOR_H_
 #define COVEY_CORE_ENGINE_STAGING_ALLOCATOR_H_
 
-#include "core/agree/negotiator.h"
+#include "core/agree/landing.h"
 #include "core/transport/shared_regions.h"
 
 namespace covey {

@@ -50,8 +50,8 @@ size_t RoundMemory::BlockBytes(int32_t index) const {
 
 std::byte* RoundMemory::Result(uint32_t buffer) const {
   const auto members = static_cast<uint32_t>(shape_.size);
-  return Bytes(static_cast<int32_t>(buffer % members),
-               results_ + result_bytes_ * (buffer / members));
+  return Block(static_cast<int32_t>(buffer % members)) + results_ +
+         result_bytes_ * (buffer / members);
 }
 
 uint64_t* RoundMemory::LogAt(uint64_t version) const {

@@ -237,13 +237,8 @@ class RoundMemory {
   std::span<double> HeaderHypers(int32_t i, uint32_t buffer) const {
     return {reinterpret_cast<double*>(Header(i, buffer) + 1), hypers()};
   }
-  // Whether a member is in the version of `inclusion` with more than empty contributions. While it
-  // is under way.
-  bool Contributes(int32_t i, const Inclusion& inclusion) const {
-    return inclusion.decision == Decision::kIn && Header(i, inclusion.buffer)->content.count > 0;
-  }
   std::byte* Buffer(int32_t i, uint32_t buffer) const {
-    return Bytes(i, buffers_ + layout_.length_bytes() * buffer);
+    return Block(i) + buffers_ + layout_.length_bytes() * buffer;
   }
   std::byte* Result(uint32_t buffer) const;  // the record; the sums follow after record_bytes()
 
@@ -263,22 +258,14 @@ class RoundMemory {
   // Four words of member i, and how often it has met the others after finishing.
   uint64_t* OfferAt(int32_t i) const { return Word(snapshots_ + 2 + 5 * static_cast<size_t>(i)); }
   uint64_t* MetAt(int32_t i) const { return OfferAt(i) + 4; }
-  // An address in a member's region as the distance from its block, which is the same everywhere.
-  uint64_t DistanceOf(int32_t i, const std::byte* at) const {
-    return static_cast<uint64_t>(at - Bytes(i, 0));
-  }
-  std::byte* AtDistance(int32_t i, uint64_t distance) const {
-    return Bytes(i, 0) + static_cast<int64_t>(distance);
-  }
+  // Where the block of member i begins.
+  std::byte* Block(int32_t i) const { return blocks_[static_cast<size_t>(i)]; }
 
  private:
   static constexpr size_t kLine = 64;
 
-  std::byte* Bytes(int32_t i, size_t offset) const {
-    return blocks_[static_cast<size_t>(i)] + offset;
-  }
   uint64_t* At(int32_t i, size_t offset) const {
-    return reinterpret_cast<uint64_t*>(Bytes(i, offset));
+    return reinterpret_cast<uint64_t*>(Block(i) + offset);
   }
   uint64_t* Word(size_t number) const { return At(0, control_block_) + number; }
   size_t ResultsOf(int32_t i) const;
@@ -293,6 +280,13 @@ class RoundMemory {
   size_t inclusions_, suspicion_, log_, cursors_, done_, snapshots_, end_;
   std::vector<std::byte*> blocks_;
 };
+
+// Whether a member is in the version of `inclusion` with more than empty contributions. While it is
+// under way.
+inline bool Contributes(const RoundMemory& memory, int32_t i, const Inclusion& inclusion) {
+  return inclusion.decision == Decision::kIn &&
+         memory.Header(i, inclusion.buffer)->content.count > 0;
+}
 
 }  // namespace covey
 #endif  // COVEY_CORE_PARTIAL_MEMORY_H_

@@ -45,7 +45,8 @@ void Snapshots::Give(uint64_t version, std::byte* place, std::span<const Part> p
     kernels_->copy(place + length_bytes, part.data, part.length_bytes, Stores::kCached);
     length_bytes += part.length_bytes;
   }
-  words_->Store(at + 1, place == nullptr ? 0 : memory_->DistanceOf(self_, place));
+  words_->Store(at + 1,
+                place == nullptr ? 0 : static_cast<uint64_t>(place - memory_->Block(self_)));
   words_->Store(at + 2, length_bytes);
   words_->Store(at, version << 1 | kStands);
   offered_ = version;
@@ -131,7 +132,7 @@ bool Snapshots::SeesRetracted(const Ask& ask) {
 bool Snapshots::Take(const Offer& offer, std::byte* to) {
   uint64_t* at = memory_->OfferAt(offer.member);
   const uint64_t stands = offer.version << 1 | kStands;
-  const std::byte* from = memory_->AtDistance(offer.member, offer.distance);
+  const std::byte* from = memory_->Block(offer.member) + static_cast<int64_t>(offer.distance);
   kernels_->copy(to, from, offer.length_bytes, Stores::kCached);
   // partial-W10a: a copy is right only if the offer still stands after it.
   return words_->Load(at) == stands;

@@ -15,7 +15,7 @@ int32_t DivisorOf(const RoundMemory& memory, const std::vector<Inclusion>& inclu
   for (int32_t i = 0; i < memory.size(); ++i) {
     const Inclusion& inclusion = inclusions[static_cast<size_t>(i)];
     // partial-W11: the divisor counts late gradients, but no empty contributions: those never come.
-    divisor += inclusion.decision == Decision::kOut || memory.Contributes(i, inclusion) ? 1 : 0;
+    divisor += inclusion.decision == Decision::kOut || Contributes(memory, i, inclusion) ? 1 : 0;
   }
   return std::max(1, divisor);
 }
@@ -112,7 +112,7 @@ size_t Tiles::Reduce(const RoundLayout::Tile& tile, int32_t sum,
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const Inclusion& inclusion = inclusions[static_cast<size_t>(i)];
     // partial-W11: what lies in the slot of an empty contribution is undefined.
-    if (memory_->Contributes(i, inclusion) && sum_of_[static_cast<size_t>(i)] == sum)
+    if (Contributes(*memory_, i, inclusion) && sum_of_[static_cast<size_t>(i)] == sum)
       inputs_.push_back(memory_->Buffer(i, inclusion.buffer) + tile.offset_bytes);
   }
   if (inputs_.empty()) {

@@ -379,9 +379,9 @@ void SimRank::CheckRest() {
   const DeviceTransfers* transfers = runtime_->executor().transfers(DeviceType::kFake);
   size_t channels = transfers->pinned_buffers().arena_slabs();
   if (transfers->ipc_buffers() != nullptr) channels += transfers->ipc_buffers()->slabs();
-  for (const auto& stream : runtime_->negotiator().streams())
+  for (const auto& stream : runtime_->negotiator().streams().all())
     channels += (stream->channel.Exists() ? 1 : 0) + (is_proposed(*stream) ? 1 : 0);
-  runtime_->negotiator().ForEachCarrier([&](const Stream& carrier) {
+  runtime_->negotiator().bundles().ForEachCarrier([&](const Stream& carrier) {
     channels += carrier.channel.Exists() || is_proposed(carrier) ? 1 : 0;
   });
   const size_t pieces = job_->network->shared_pieces(Rank{rank_});

@@ -180,8 +180,8 @@ class Simulation final : public InprocWatcher {
     };
     for (size_t r = 0; r < ranks_.size(); ++r) {
       const Negotiator& negotiator = ranks_[r]->runtime().negotiator();
-      for (const auto& stream : negotiator.streams()) check(*stream);
-      negotiator.ForEachCarrier(check);
+      for (const auto& stream : negotiator.streams().all()) check(*stream);
+      negotiator.bundles().ForEachCarrier(check);
     }
   }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/agree/retire.h"
+#include "core/agree/stream_table.h"
 #include "core/base/rng.h"
 #include "core/base/types.h"
 

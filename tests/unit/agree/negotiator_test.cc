@@ -51,7 +51,7 @@ class NegotiatorTest : public testing::Test {
 
 TEST_F(NegotiatorTest, AStreamHasMoreThan32BitsOfOccurrences) {
   EXPECT_EQ(Run(), 0u);
-  negotiator_.Find({0, "x", 0})->occurrence = 0xFFFFFFFE;
+  negotiator_.streams().Find({0, "x", 0})->occurrence = 0xFFFFFFFE;
   for (uint64_t occurrence = 0xFFFFFFFE; occurrence < 0x100000003; ++occurrence)
     EXPECT_EQ(Run(), occurrence);
 }

@@ -41,8 +41,10 @@ TEST(Selector, EveryAlgorithmIsTakenByItsNameWhereItFits) {
     if (algorithm->codes) continue;
     for (const uint64_t bytes : {uint64_t{256}, 4 * kSlot}) {
       const Problem problem = MakeProblem(algorithm->kind, 3, bytes, kSlot);
-      const Algorithm& taken = Select({.algorithm = algorithm->name}, problem);
-      const Algorithm& wanted = CanDo(*algorithm, problem) ? *algorithm : Select({}, problem);
+      const SelectorSettings named{.algorithm = algorithm->name}, automatic;
+      const Algorithm& taken = Select(named, problem);
+      const Algorithm& wanted =
+          CanDo(*algorithm, problem) ? *algorithm : Select(automatic, problem);
       EXPECT_EQ(&taken, &wanted) << NameOf(algorithm->kind) << "/" << algorithm->name;
     }
   }
