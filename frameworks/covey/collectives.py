@@ -1,8 +1,9 @@
 """The collective operations, each written once, for the tensors of any framework. Internal.
 
-A method of :class:`Collectives` begins an operation: it takes a :class:`~covey.ways.Way` and then
-the arguments by Horovod's names, and returns a handle. Its documentation is what users read:
-covey.numpy and covey.torch make their functions of it, one line for each way of calling (ways.py).
+A method of :class:`Collectives` begins an operation. It takes a
+:class:`~covey.call_variants.CallVariant` and then the arguments by Horovod's names, and returns a
+handle. Its documentation is what users read: covey.numpy and covey.torch make their functions of
+it, one line for each operation (call_variants.py).
 How to add an operation: frameworks/README.md.
 
 Names: a stream of operations is known by its name, and as in Horovod the kind of the operation
@@ -14,6 +15,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Optional, Sequence, TypeVar
 
+from covey.call_variants import LATER, CallVariant
 from covey.errors import InvalidArgument
 from covey.framework import Framework
 from covey.group import Group, world
@@ -22,7 +24,6 @@ from covey.neighbors import Neighbors
 from covey.reduce_op import Average, choose_op, core_code
 from covey.requests import ALLGATHER, ALLREDUCE, ALLTOALL, BARRIER, BROADCAST, GATHER, JOIN
 from covey.requests import REDUCESCATTER, How, split_counts, without_tensors
-from covey.ways import LATER, Way
 
 T = TypeVar("T")
 
@@ -79,7 +80,7 @@ class Collectives(Neighbors[T]):
 
     def allreduce(
         self,
-        way: Way,
+        variant: CallVariant,
         tensor: T,
         average: Optional[bool] = None,
         name: Optional[str] = None,
@@ -118,11 +119,11 @@ class Collectives(Neighbors[T]):
         how = _reduction(ALLREDUCE, "allreduce", op, average, prescale_factor, postscale_factor)
         if codec is not None:
             how = how._replace(codec=codec)
-        return self._alike(how, way, tensor, name, process_set)
+        return self._alike(how, variant, tensor, name, process_set)
 
     def grouped_allreduce(
         self,
-        way: Way,
+        variant: CallVariant,
         tensors: Sequence[T],
         average: Optional[bool] = None,
         name: Optional[str] = None,
@@ -151,11 +152,11 @@ class Collectives(Neighbors[T]):
         how = _reduction(ALLREDUCE, kind_name, op, average, prescale_factor, postscale_factor)
         if codec is not None:
             how = how._replace(codec=codec)
-        return self._grouped_alike(how, way, tensors, name, process_set)
+        return self._grouped_alike(how, variant, tensors, name, process_set)
 
     def broadcast(
         self,
-        way: Way,
+        variant: CallVariant,
         tensor: T,
         root_rank: int,
         name: Optional[str] = None,
@@ -175,10 +176,14 @@ class Collectives(Neighbors[T]):
             >>> order = hvd.broadcast(order, root_rank=0, name="order")
         """
         how = How(BROADCAST, "broadcast", root=root_rank)
-        return self._alike(how, way, tensor, name, process_set)
+        return self._alike(how, variant, tensor, name, process_set)
 
     def allgather(
-        self, way: Way, tensor: T, name: Optional[str] = None, process_set: Group = world
+        self,
+        variant: CallVariant,
+        tensor: T,
+        name: Optional[str] = None,
+        process_set: Group = world,
     ) -> Handle[T]:
         """The tensors of all ranks, concatenated on dimension 0 in rank order.
 
@@ -193,11 +198,11 @@ class Collectives(Neighbors[T]):
         Example:
             >>> predictions = hvd.allgather(predictions, name="predictions")
         """
-        return self._gathered(How(ALLGATHER, "allgather"), way, tensor, name, process_set)
+        return self._gathered(How(ALLGATHER, "allgather"), variant, tensor, name, process_set)
 
     def gather(
         self,
-        way: Way,
+        variant: CallVariant,
         tensor: T,
         root_rank: int,
         name: Optional[str] = None,
@@ -220,11 +225,11 @@ class Collectives(Neighbors[T]):
             >>> scores = hvd.gather(scores, root_rank=0, name="scores")
         """
         how = How(GATHER, "gather", root=root_rank)
-        return self._gathered(how, way, tensor, name, process_set)
+        return self._gathered(how, variant, tensor, name, process_set)
 
     def grouped_allgather(
         self,
-        _way: Way,
+        _variant: CallVariant,
         tensors: Sequence[T],
         name: Optional[str] = None,
         process_set: Group = world,
@@ -249,7 +254,7 @@ class Collectives(Neighbors[T]):
 
     def reducescatter(
         self,
-        way: Way,
+        variant: CallVariant,
         tensor: T,
         name: Optional[str] = None,
         op: int = Average,
@@ -277,11 +282,11 @@ class Collectives(Neighbors[T]):
         """
         kind_name = "reducescatter"
         how = _reduction(REDUCESCATTER, kind_name, op, None, prescale_factor, postscale_factor)
-        return self._alike(how, way, tensor, name, process_set)
+        return self._alike(how, variant, tensor, name, process_set)
 
     def grouped_reducescatter(
         self,
-        way: Way,
+        variant: CallVariant,
         tensors: Sequence[T],
         name: Optional[str] = None,
         op: int = Average,
@@ -305,11 +310,11 @@ class Collectives(Neighbors[T]):
         """
         kind_name = "grouped_reducescatter"
         how = _reduction(REDUCESCATTER, kind_name, op, None, prescale_factor, postscale_factor)
-        return self._grouped_alike(how, way, tensors, name, process_set)
+        return self._grouped_alike(how, variant, tensors, name, process_set)
 
     def alltoall(
         self,
-        way: Way,
+        variant: CallVariant,
         tensor: T,
         splits: Any = None,
         name: Optional[str] = None,
@@ -336,7 +341,7 @@ class Collectives(Neighbors[T]):
             >>> mine, counts = hvd.alltoall(tokens, splits=per_expert, name="tokens")
         """
         counts = split_counts(splits)
-        return self._gathered(How(ALLTOALL, "alltoall"), way, tensor, name, process_set, counts)
+        return self._gathered(How(ALLTOALL, "alltoall"), variant, tensor, name, process_set, counts)
 
 
 def barrier(process_set: Group = world) -> None:

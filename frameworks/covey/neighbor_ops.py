@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any, Dict, Optional, Sequence
 
 from covey.adapters import adapter_of, given
+from covey.call_variants import LATER, LATER_IN_PLACE, NOW, NOW_IN_PLACE, CallVariant, bound
 from covey.group import Group, world
-from covey.ways import LATER, LATER_IN_PLACE, NOW, NOW_IN_PLACE, Way, bound
 
 
 def _neighbor_allreduce(
-    way: Way,
+    variant: CallVariant,
     tensor: Any,
     self_weight: Optional[float] = None,
     src_weights: Optional[Dict[int, float]] = None,
@@ -55,13 +55,13 @@ def _neighbor_allreduce(
         >>> model = covey.neighbor_allreduce(model, topology="ring", name="model")
         >>> mine = covey.neighbor_allreduce(mine, 0.5, {(covey.rank() - 1) % covey.size(): 0.5})
     """
-    function = getattr(adapter_of(tensor), way.name_of("neighbor_allreduce"))
+    function = getattr(adapter_of(tensor), variant.name_of("neighbor_allreduce"))
     peers = (self_weight, src_weights, dst_ranks, topology, round, any_sum)
     return function(tensor, *peers, name=name, process_set=group, **given(codec=codec))
 
 
 def _pair_average(
-    way: Way,
+    variant: CallVariant,
     tensor: Any,
     peer: Optional[int],
     name: Optional[str] = None,
@@ -83,7 +83,7 @@ def _pair_average(
     Example:
         >>> model = covey.pair_average(model, peer=covey.rank() ^ 1, name="model")
     """
-    function = getattr(adapter_of(tensor), way.name_of("pair_average"))
+    function = getattr(adapter_of(tensor), variant.name_of("pair_average"))
     return function(tensor, peer, name=name, process_set=group, **given(codec=codec))
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional, Sequence, TypeVar
 
+from covey.call_variants import CallVariant
 from covey.group import Group, world
 from covey.handles import Handle
 from covey.requests import NEIGHBOR_ALLREDUCE, How, Requests
 from covey.topology import Row, rank_of, row_for
-from covey.ways import Way
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ class Neighbors(Requests[T]):
 
     def neighbor_allreduce(
         self,
-        way: Way,
+        variant: CallVariant,
         tensor: T,
         self_weight: Optional[float] = None,
         src_weights: Optional[Dict[int, float]] = None,
@@ -72,11 +72,11 @@ class Neighbors(Requests[T]):
             self_weight, src_weights, dst_ranks, topology, round, any_sum, process_set
         )
         how = How(NEIGHBOR_ALLREDUCE, "neighbor_allreduce", codec=codec)
-        return self._alike(how, way, tensor, name, process_set, row)
+        return self._alike(how, variant, tensor, name, process_set, row)
 
     def pair_average(
         self,
-        way: Way,
+        variant: CallVariant,
         tensor: T,
         peer: Optional[int],
         name: Optional[str] = None,
@@ -105,4 +105,4 @@ class Neighbors(Requests[T]):
             peer = rank_of(peer, "pair_average: peer")
             row = Row(0.5, (peer,), (0.5,), (peer,))
         how = How(NEIGHBOR_ALLREDUCE, "pair_average", codec=codec)
-        return self._alike(how, way, tensor, name, process_set, row)
+        return self._alike(how, variant, tensor, name, process_set, row)

@@ -17,11 +17,11 @@ from typing import Any, Optional, Tuple
 import numpy
 
 from covey import ops
+from covey.call_variants import four_variants, two_variants
 from covey.collectives import Collectives, barrier, join  # noqa: F401
 from covey.errors import Unsupported
 from covey.framework import DTYPE_NAMES, Framework
 from covey.handles import poll, synchronize
-from covey.ways import four_ways, two_ways
 
 __all__ = ["poll", "synchronize"] + ops.__all__
 
@@ -82,27 +82,29 @@ class _NumpyFramework(Framework[Any]):
 FRAMEWORK = _NumpyFramework()
 _collectives = Collectives(FRAMEWORK, __name__, "numpy.ndarray")
 
-allreduce, allreduce_, allreduce_async, allreduce_async_ = four_ways(_collectives.allreduce)
+allreduce, allreduce_, allreduce_async, allreduce_async_ = four_variants(_collectives.allreduce)
 (
     grouped_allreduce,
     grouped_allreduce_,
     grouped_allreduce_async,
     grouped_allreduce_async_,
-) = four_ways(_collectives.grouped_allreduce)
-broadcast, broadcast_, broadcast_async, broadcast_async_ = four_ways(_collectives.broadcast)
-allgather, allgather_async = two_ways(_collectives.allgather)
-gather, gather_async = two_ways(_collectives.gather)
-grouped_allgather, grouped_allgather_async = two_ways(_collectives.grouped_allgather)
-reducescatter, reducescatter_async = two_ways(_collectives.reducescatter)
-grouped_reducescatter, grouped_reducescatter_async = two_ways(_collectives.grouped_reducescatter)
-alltoall, alltoall_async = two_ways(_collectives.alltoall)
+) = four_variants(_collectives.grouped_allreduce)
+broadcast, broadcast_, broadcast_async, broadcast_async_ = four_variants(_collectives.broadcast)
+allgather, allgather_async = two_variants(_collectives.allgather)
+gather, gather_async = two_variants(_collectives.gather)
+grouped_allgather, grouped_allgather_async = two_variants(_collectives.grouped_allgather)
+reducescatter, reducescatter_async = two_variants(_collectives.reducescatter)
+grouped_reducescatter, grouped_reducescatter_async = two_variants(
+    _collectives.grouped_reducescatter
+)
+alltoall, alltoall_async = two_variants(_collectives.alltoall)
 (
     neighbor_allreduce,
     neighbor_allreduce_,
     neighbor_allreduce_async,
     neighbor_allreduce_async_,
-) = four_ways(_collectives.neighbor_allreduce)
-pair_average, pair_average_, pair_average_async, pair_average_async_ = four_ways(
+) = four_variants(_collectives.neighbor_allreduce)
+pair_average, pair_average_, pair_average_async, pair_average_async_ = four_variants(
     _collectives.pair_average
 )
 

@@ -1,8 +1,8 @@
 """The operations of ``import covey``: each goes to the adapter of its tensor's framework.
 
 A framework is imported when one of its tensors is seen, so ``import covey`` loads none. An
-operation is written once, as a function that picks the adapter's by the way it is called; see
-:mod:`covey.ways`.
+operation is written once, as a function that picks the adapter's by the variant of the call; see
+:mod:`covey.call_variants`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, Optional, Sequence
 
 from covey import collectives
 from covey.adapters import absent, adapter_of, adapter_of_all, given  # noqa: F401
+from covey.call_variants import LATER, LATER_IN_PLACE, NOW, NOW_IN_PLACE, CallVariant, bound
 from covey.group import Group, world
 from covey.neighbor_ops import neighbor_allreduce, neighbor_allreduce_, neighbor_allreduce_async
 from covey.neighbor_ops import neighbor_allreduce_async_, pair_average, pair_average_
 from covey.neighbor_ops import pair_average_async, pair_average_async_
 from covey.reduce_op import Average
-from covey.ways import LATER, LATER_IN_PLACE, NOW, NOW_IN_PLACE, Way, bound
 
 __all__ = [
     "allgather",
@@ -57,7 +57,7 @@ __all__ = [
 
 
 def _allreduce(
-    way: Way,
+    variant: CallVariant,
     tensor: Any,
     name: Optional[str] = None,
     op: int = Average,
@@ -90,7 +90,7 @@ def _allreduce(
     Example:
         >>> loss = covey.allreduce(loss, name="loss")
     """
-    return getattr(adapter_of(tensor), way.name_of("allreduce"))(
+    return getattr(adapter_of(tensor), variant.name_of("allreduce"))(
         tensor,
         name=name,
         op=op,
@@ -102,7 +102,7 @@ def _allreduce(
 
 
 def _grouped_allreduce(
-    way: Way,
+    variant: CallVariant,
     tensors: Sequence[Any],
     name: Optional[str] = None,
     op: int = Average,
@@ -126,7 +126,7 @@ def _grouped_allreduce(
         >>> loss, hits = covey.grouped_allreduce([loss, hits], op=covey.Sum, name="metrics")
     """
     adapter, listed = adapter_of_all(tensors)
-    return getattr(adapter, way.name_of("grouped_allreduce"))(
+    return getattr(adapter, variant.name_of("grouped_allreduce"))(
         listed,
         name=name,
         op=op,
@@ -138,7 +138,11 @@ def _grouped_allreduce(
 
 
 def _broadcast(
-    way: Way, tensor: Any, root_rank: int, name: Optional[str] = None, group: Group = world
+    variant: CallVariant,
+    tensor: Any,
+    root_rank: int,
+    name: Optional[str] = None,
+    group: Group = world,
 ) -> Any:
     """The tensor of rank ``root_rank``, as a new tensor on every rank.
 
@@ -154,11 +158,13 @@ def _broadcast(
     Example:
         >>> seed = covey.broadcast(seed, root_rank=0, name="seed")
     """
-    function = getattr(adapter_of(tensor), way.name_of("broadcast"))
+    function = getattr(adapter_of(tensor), variant.name_of("broadcast"))
     return function(tensor, root_rank, name=name, process_set=group)
 
 
-def _allgather(way: Way, tensor: Any, name: Optional[str] = None, group: Group = world) -> Any:
+def _allgather(
+    variant: CallVariant, tensor: Any, name: Optional[str] = None, group: Group = world
+) -> Any:
     """The tensors of all ranks, concatenated on dimension 0 in rank order.
 
     Args:
@@ -172,12 +178,16 @@ def _allgather(way: Way, tensor: Any, name: Optional[str] = None, group: Group =
     Example:
         >>> everyones = covey.allgather(mine, name="scores")
     """
-    function = getattr(adapter_of(tensor), way.name_of("allgather"))
+    function = getattr(adapter_of(tensor), variant.name_of("allgather"))
     return function(tensor, name=name, process_set=group)
 
 
 def _gather(
-    way: Way, tensor: Any, root_rank: int, name: Optional[str] = None, group: Group = world
+    variant: CallVariant,
+    tensor: Any,
+    root_rank: int,
+    name: Optional[str] = None,
+    group: Group = world,
 ) -> Any:
     """The tensors of all ranks on rank ``root_rank``, concatenated on dimension 0 in rank order.
 
@@ -195,12 +205,12 @@ def _gather(
     Example:
         >>> scores = covey.gather(scores, root_rank=0, name="scores")
     """
-    function = getattr(adapter_of(tensor), way.name_of("gather"))
+    function = getattr(adapter_of(tensor), variant.name_of("gather"))
     return function(tensor, root_rank, name=name, process_set=group)
 
 
 def _grouped_allgather(
-    way: Way, tensors: Sequence[Any], name: Optional[str] = None, group: Group = world
+    variant: CallVariant, tensors: Sequence[Any], name: Optional[str] = None, group: Group = world
 ) -> Any:
     """As :func:`allgather` for a list of tensors; returns the list.
 
@@ -215,11 +225,16 @@ def _grouped_allgather(
         >>> scores, labels = covey.grouped_allgather([scores, labels], name="evaluation")
     """
     adapter, listed = adapter_of_all(tensors)
-    return getattr(adapter, way.name_of("grouped_allgather"))(listed, name=name, process_set=group)
+    function = getattr(adapter, variant.name_of("grouped_allgather"))
+    return function(listed, name=name, process_set=group)
 
 
 def _alltoall(
-    way: Way, tensor: Any, splits: Any = None, name: Optional[str] = None, group: Group = world
+    variant: CallVariant,
+    tensor: Any,
+    splits: Any = None,
+    name: Optional[str] = None,
+    group: Group = world,
 ) -> Any:
     """Each rank sends some of its rows to each rank, and gets what the ranks send to it.
 
@@ -241,12 +256,12 @@ def _alltoall(
     Example:
         >>> mine, counts = covey.alltoall(tokens, splits=per_expert, name="tokens")
     """
-    function = getattr(adapter_of(tensor), way.name_of("alltoall"))
+    function = getattr(adapter_of(tensor), variant.name_of("alltoall"))
     return function(tensor, splits, name=name, process_set=group)
 
 
 def _reducescatter(
-    way: Way,
+    variant: CallVariant,
     tensor: Any,
     name: Optional[str] = None,
     op: int = Average,
@@ -270,7 +285,7 @@ def _reducescatter(
     Example:
         >>> part = covey.reducescatter(gradient, op=covey.Sum, name="part")
     """
-    function = getattr(adapter_of(tensor), way.name_of("reducescatter"))
+    function = getattr(adapter_of(tensor), variant.name_of("reducescatter"))
     return function(
         tensor,
         name=name,
@@ -282,7 +297,7 @@ def _reducescatter(
 
 
 def _grouped_reducescatter(
-    way: Way,
+    variant: CallVariant,
     tensors: Sequence[Any],
     name: Optional[str] = None,
     op: int = Average,
@@ -303,7 +318,7 @@ def _grouped_reducescatter(
         >>> weights, biases = covey.grouped_reducescatter([weights, biases], name="parts")
     """
     adapter, listed = adapter_of_all(tensors)
-    return getattr(adapter, way.name_of("grouped_reducescatter"))(
+    return getattr(adapter, variant.name_of("grouped_reducescatter"))(
         listed,
         name=name,
         op=op,

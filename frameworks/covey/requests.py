@@ -18,13 +18,13 @@ from typing import (
 )
 
 from covey import _native
+from covey.call_variants import CallVariant
 from covey.errors import InvalidArgument
 from covey.framework import DTYPE_NAMES, ITEM_BYTES, Framework
 from covey.group import Group, world
 from covey.handles import Handle, HandleSet
 from covey.reduce_op import choose_op, core_code
 from covey.topology import Row
-from covey.ways import Way
 
 T = TypeVar("T")
 
@@ -107,18 +107,19 @@ class Requests(Generic[T]):
     def __init__(self, framework: Framework[T]) -> None:
         self.framework = framework
 
-    def shortcut(self, operation: str, way: Way) -> Optional[Callable[[Any, Any], Any]]:
-        """What begins most calls of ``operation`` in C: (args, kwargs) -> what `way` gives, or None
-        when the call is an unusual one, and nothing was done then."""
+    def shortcut(self, operation: str, variant: CallVariant) -> Optional[Callable[[Any, Any], Any]]:
+        """What begins most calls of ``operation`` in C: (args, kwargs) -> what `variant` gives,
+        or None when the call is an unusual one, and nothing was done then."""
         fw = self.framework
         grouped = operation == "grouped_allreduce"
-        if fw.questions is None or (operation != "allreduce" and not (grouped and way.waits)):
+        if fw.questions is None or (operation != "allreduce" and not (grouped and variant.waits)):
             return None
         keywords = ("name", "op", "process_set", "id")
         known = (*fw.questions, fw.dtypes, fw.plain_types, fw.empty_like)
         parts = (*known, _op_code, world, *keywords)
         prefix = operation.encode() + b"."
-        return _native.shortcut(ALLREDUCE, prefix, grouped, way.in_place, way.waits, parts).call
+        in_place, waits = variant
+        return _native.shortcut(ALLREDUCE, prefix, grouped, in_place, waits, parts).call
 
     def _room(self, how: How, dense: T, code: int, group: Group) -> T:
         """A tensor for what ``how`` makes of ``dense`` on this rank."""
@@ -132,7 +133,7 @@ class Requests(Generic[T]):
     def _alike(
         self,
         how: How,
-        way: Way,
+        variant: CallVariant,
         tensor: T,
         name: Optional[str],
         group: Group,
@@ -140,7 +141,7 @@ class Requests(Generic[T]):
     ) -> Handle[T]:
         """One tensor in, one out."""
         fw = self.framework
-        in_place, waits = way
+        in_place, waits = variant
         tensor, dense, code, address, shape = fw.view(tensor, in_place)
         output, output_address, output_shape = dense, None, shape
         if not in_place:
@@ -168,19 +169,19 @@ class Requests(Generic[T]):
     def _grouped_alike(
         self,
         how: How,
-        way: Way,
+        variant: CallVariant,
         tensors: Sequence[T],
         name: Optional[str],
         group: Group,
     ) -> HandleSet[T]:
         """As _alike for several tensors, one request for each dtype."""
         fw = self.framework
-        views = [fw.view(tensor, way.in_place) for tensor in tensors]
+        views = [fw.view(tensor, variant.in_place) for tensor in tensors]
         given = [view[0] for view in views]
         dense = [view[1] for view in views]
         codes = [view[2] for view in views]
         outputs = dense
-        if not way.in_place:
+        if not variant.in_place:
             outputs = [self._room(how, one, code, group) for one, code in zip(dense, codes)]
         split = _split_by_dtype(codes)
         handles: List[Handle[List[T]]] = []
@@ -191,13 +192,13 @@ class Requests(Generic[T]):
             handle = _native.submit(
                 *how.head(group, stream),
                 tuple((views[i][3], code, views[i][4]) for i in places),
-                None if way.in_place else self._describe([outputs[i] for i in places], code),
+                None if variant.in_place else self._describe([outputs[i] for i in places], code),
                 (dense, outputs),
                 how.codec_of(code),
             )
-            handle._result = [given[i] if way.in_place else outputs[i] for i in places]
+            handle._result = [given[i] if variant.in_place else outputs[i] for i in places]
             moved = [(given[i], dense[i]) for i in places if given[i] is not dense[i]]
-            if way.in_place and moved:
+            if variant.in_place and moved:
                 handle._finish = self._copy_back(moved, handle._result)
             handles.append(handle)
         return HandleSet(handles, list(split.values()))
@@ -213,7 +214,7 @@ class Requests(Generic[T]):
     def _gathered(
         self,
         how: How,
-        way: Way,
+        variant: CallVariant,
         tensor: T,
         name: Optional[str],
         group: Group,
@@ -229,11 +230,11 @@ class Requests(Generic[T]):
             None,
             shape,
             dense,
-            way.waits,
+            variant.waits,
             None,
             splits,
         )
-        with_rows = splits is not None or (how.kind == ALLTOALL and not way.waits)
+        with_rows = splits is not None or (how.kind == ALLTOALL and not variant.waits)
         handle._finish = self._take(code, group.size(), with_rows, dense)
         return handle
 

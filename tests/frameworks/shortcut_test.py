@@ -15,8 +15,8 @@ from ranks import SEED
 
 import covey
 import covey.torch as hvd
+from covey.call_variants import LATER, LATER_IN_PLACE, NOW, NOW_IN_PLACE
 from covey.torch.tensors import collectives
-from covey.ways import LATER, LATER_IN_PLACE, NOW, NOW_IN_PLACE
 
 
 def setUpModule() -> None:
@@ -28,34 +28,34 @@ def tearDownModule() -> None:
     covey.shutdown()
 
 
-WAYS = (NOW, NOW_IN_PLACE, LATER, LATER_IN_PLACE)
+VARIANTS = (NOW, NOW_IN_PLACE, LATER, LATER_IN_PLACE)
 
 
-def short(way: Any, *args: Any, **kwargs: Any) -> Any:
-    return collectives.shortcut("allreduce", way)(args, kwargs)
+def short(variant: Any, *args: Any, **kwargs: Any) -> Any:
+    return collectives.shortcut("allreduce", variant)(args, kwargs)
 
 
 class ShortcutTest(unittest.TestCase):
     def test_takes_the_usual_calls(self) -> None:
         group = covey.Group([0])
-        for way in WAYS:
+        for variant in VARIANTS:
             for dtype in (torch.float32, torch.bfloat16, torch.int64):
                 for shape in ((), (0,), (5,), (2, 3, 4)):
                     given = torch.randint(0, 9, shape).to(dtype)
                     kept = given.clone()
                     for options in ({}, {"name": "a"}, {"op": hvd.Max, "process_set": group}):
-                        result = short(way, given, **options)
-                        if not way.waits:
+                        result = short(variant, given, **options)
+                        if not variant.waits:
                             self.assertIsInstance(result, covey.Handle)
                             result = result.wait()
-                        self.assertEqual(result is given, way.in_place)
+                        self.assertEqual(result is given, variant.in_place)
                         self.assertEqual(result.dtype, dtype)
                         self.assertEqual(result.shape, kept.shape)
                         self.assertTrue(torch.equal(result, kept))
 
     def test_takes_lists_of_one_dtype(self) -> None:
-        for way in (NOW, NOW_IN_PLACE):
-            call = collectives.shortcut("grouped_allreduce", way)
+        for variant in (NOW, NOW_IN_PLACE):
+            call = collectives.shortcut("grouped_allreduce", variant)
             for dtype in (torch.float32, torch.int64):
                 given = [torch.randint(0, 9, shape).to(dtype) for shape in ((2, 3), (), (0,), (7,))]
                 kept = [tensor.clone() for tensor in given]
@@ -63,7 +63,7 @@ class ShortcutTest(unittest.TestCase):
                     result = call((listed,), {"name": "g", "op": hvd.Sum})
                     self.assertIs(type(result), list)
                     for one, before, after in zip(given, kept, result):
-                        self.assertEqual(one is after, way.in_place)
+                        self.assertEqual(one is after, variant.in_place)
                         self.assertTrue(torch.equal(before, after))
             mixed = [torch.ones(1), torch.ones(1, dtype=torch.float64)]
             as_wide = [torch.ones(1), torch.ones(1, dtype=torch.int32)]
@@ -148,8 +148,8 @@ class ShortcutTest(unittest.TestCase):
         for given in (torch._neg_view(base), z.conj().imag, z.conj().imag[1:2]):
             want = wanted[-len(given) :] if len(given) == 4 else wanted[1:2]
             self.assertTrue(given.is_neg())
-            for way in WAYS:
-                self.assertIsNone(short(way, given))
+            for variant in VARIANTS:
+                self.assertIsNone(short(variant, given))
             results = [
                 hvd.allreduce(given, op=hvd.Sum),
                 hvd.allreduce_async(given, op=hvd.Max).wait(),
@@ -180,7 +180,7 @@ class ShortcutTest(unittest.TestCase):
     def test_leaves_unusual_calls_alone(self) -> None:
         tensor = torch.ones(4, 4)
         before = covey.stats()["operations"]
-        for way in WAYS:
+        for variant in VARIANTS:
             for args, options in (
                 ((), {}),
                 ((), {"tensor": tensor}),
@@ -201,7 +201,7 @@ class ShortcutTest(unittest.TestCase):
                 (([1.0],), {}),
                 ((None,), {}),
             ):
-                self.assertIsNone(short(way, *args, **options), f"{way} {args} {options}")
+                self.assertIsNone(short(variant, *args, **options), f"{variant} {args} {options}")
         self.assertEqual(covey.stats()["operations"], before)
 
     def test_an_interrupt_is_no_unusual_call(self) -> None:
@@ -209,9 +209,9 @@ class ShortcutTest(unittest.TestCase):
             def is_neg(self) -> bool:
                 raise KeyboardInterrupt
 
-        for way in WAYS:
+        for variant in VARIANTS:
             with self.assertRaises(KeyboardInterrupt):
-                short(way, torch.ones(3).as_subclass(Interrupted))
+                short(variant, torch.ones(3).as_subclass(Interrupted))
 
     def test_errors_are_those_of_the_long_way(self) -> None:
         for wrong, kind, text in (

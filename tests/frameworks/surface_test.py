@@ -1,5 +1,5 @@
 """Goal: an operation that is there is there everywhere: in covey, covey.torch and covey.numpy, in
-all of its ways, with arguments of the same names in the same order, documented for help().
+all of its variants, with arguments of the same names in the same order, documented for help().
 Method: the signatures, against the rules by which they belong together."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SurfaceTest(unittest.TestCase):
                 self.assertEqual(function.__name__, name)
                 self.assertIs(pickle.loads(pickle.dumps(function)), function)
 
-    def test_every_operation_has_its_ways(self) -> None:
+    def test_every_operation_has_its_variants(self) -> None:
         for base in {base_of(name) for name in _TENSORS}:
             self.assertIn(base, ops.__all__)
             self.assertIn(base + "_async", ops.__all__)
@@ -82,7 +82,7 @@ class SurfaceTest(unittest.TestCase):
                 first = next(iter(signature.parameters.values()))
                 wanted = f"Sequence[{tensor}]" if name.startswith("grouped") else tensor
                 self.assertEqual(first.annotation, wanted, (module.__name__, name))
-                self.assertNotIn("way", signature.parameters)
+                self.assertNotIn("variant", signature.parameters)
                 for line in text.splitlines():
                     self.assertLessEqual(len(line), 100, (name, line))
         hints = inspect.signature(hvd.broadcast_async).return_annotation

@@ -10,10 +10,10 @@ from typing import Any, List, Optional, Tuple
 
 import torch
 
+from covey.call_variants import LATER, NOW
 from covey.group import Group
 from covey.reduce_op import Average, ReduceOp, Sum
 from covey.torch.tensors import collectives
-from covey.ways import LATER, NOW
 
 
 def _gradient_name(name: Optional[str]) -> Optional[str]:

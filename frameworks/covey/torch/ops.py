@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Type,
 
 import torch
 
+from covey.call_variants import four_variants, two_variants
 from covey.collectives import barrier, join  # noqa: F401
 from covey.errors import Unsupported
 from covey.group import Group, world
@@ -36,7 +37,6 @@ from covey.reduce_op import Average, choose_op
 from covey.torch import gradients
 from covey.torch.compression import Compression, Compressor, check_compression, codec_of
 from covey.torch.tensors import collectives
-from covey.ways import four_ways, two_ways
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
@@ -135,32 +135,34 @@ def _grouped_gather_apply(tensors: Any, name: Optional[str], process_set: Group)
 
 
 # Of those with a `compression` the first is written out below.
-_allreduce, allreduce_, allreduce_async, allreduce_async_ = four_ways(collectives.allreduce)
+_allreduce, allreduce_, allreduce_async, allreduce_async_ = four_variants(collectives.allreduce)
 (
     _grouped_allreduce,
     grouped_allreduce_,
     grouped_allreduce_async,
     grouped_allreduce_async_,
-) = four_ways(collectives.grouped_allreduce)
-_broadcast, broadcast_, broadcast_async, broadcast_async_ = four_ways(collectives.broadcast)
+) = four_variants(collectives.grouped_allreduce)
+_broadcast, broadcast_, broadcast_async, broadcast_async_ = four_variants(collectives.broadcast)
 broadcast = _differentiable(_broadcast, gradients.Broadcast.apply)
-_allgather, allgather_async = two_ways(collectives.allgather)
+_allgather, allgather_async = two_variants(collectives.allgather)
 allgather = _differentiable(_allgather, _gather_apply)
-_gather, gather_async = two_ways(collectives.gather)
+_gather, gather_async = two_variants(collectives.gather)
 gather = _differentiable(_gather, gradients.Gather.apply)
-_grouped_allgather, grouped_allgather_async = two_ways(collectives.grouped_allgather)
+_grouped_allgather, grouped_allgather_async = two_variants(collectives.grouped_allgather)
 grouped_allgather = _differentiable(_grouped_allgather, _grouped_gather_apply)
-_alltoall, alltoall_async = two_ways(collectives.alltoall)
+_alltoall, alltoall_async = two_variants(collectives.alltoall)
 alltoall = _differentiable(_alltoall, gradients.Alltoall.apply)
-_reducescatter, reducescatter_async = two_ways(collectives.reducescatter)
-_grouped_reducescatter, grouped_reducescatter_async = two_ways(collectives.grouped_reducescatter)
+_reducescatter, reducescatter_async = two_variants(collectives.reducescatter)
+_grouped_reducescatter, grouped_reducescatter_async = two_variants(
+    collectives.grouped_reducescatter
+)
 (
     _neighbor_allreduce,
     neighbor_allreduce_,
     neighbor_allreduce_async,
     neighbor_allreduce_async_,
-) = four_ways(collectives.neighbor_allreduce)
-_pair_average, pair_average_, pair_average_async, pair_average_async_ = four_ways(
+) = four_variants(collectives.neighbor_allreduce)
+_pair_average, pair_average_, pair_average_async, pair_average_async_ = four_variants(
     collectives.pair_average
 )
 neighbor_allreduce = _without_gradient(_neighbor_allreduce)

@@ -1,10 +1,10 @@
-"""The ways of calling an operation: waiting for it or not, in place or not. Internal.
+"""The variants of calling an operation: waiting for it or not, in place or not. Internal.
 
-An operation is written once, as a function that begins it: its first argument is a :class:`Way`,
-the others are the user's, and it returns a handle. `two_ways` and `four_ways` make of it what users
-call::
+An operation is written once, as a function that begins it. Its first argument is a
+:class:`CallVariant`, the others are the user's, and it returns a handle. `two_variants` and
+`four_variants` make of it what users call::
 
-    allgather, allgather_async = two_ways(collectives.allgather)
+    allgather, allgather_async = two_variants(collectives.allgather)
 
 An object whose method it is may know a shortcut for most calls: `Requests.shortcut`.
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         def poll(self) -> bool: ...
 
 
-class Way(NamedTuple):
+class CallVariant(NamedTuple):
     """How an operation is called.
 
     Attributes:
@@ -51,56 +51,58 @@ class Way(NamedTuple):
         return operation + ("" if self.waits else "_async") + ("_" if self.in_place else "")
 
 
-NOW = Way(waits=True)
-NOW_IN_PLACE = Way(in_place=True, waits=True)
-LATER = Way()
-LATER_IN_PLACE = Way(in_place=True)
+NOW = CallVariant(waits=True)
+NOW_IN_PLACE = CallVariant(in_place=True, waits=True)
+LATER = CallVariant()
+LATER_IN_PLACE = CallVariant(in_place=True)
 
 
-def bound(begin: Callable[Concatenate[Way, P], R], way: Way) -> Callable[P, R]:
-    """``begin`` called this ``way``; it returns what ``begin`` does."""
+def bound(begin: Callable[Concatenate[CallVariant, P], R], variant: CallVariant) -> Callable[P, R]:
+    """``begin`` called in this ``variant``; it returns what ``begin`` does."""
 
-    short = _shortcut(begin, way)
+    short = _shortcut(begin, variant)
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        return begin(way, *args, **kwargs)
+        return begin(variant, *args, **kwargs)
 
     def quick(*args: P.args, **kwargs: P.kwargs) -> R:
-        return short(args, kwargs) or begin(way, *args, **kwargs)
+        return short(args, kwargs) or begin(variant, *args, **kwargs)
 
-    return dressed(call if short is None else quick, begin, way)
+    return dressed(call if short is None else quick, begin, variant)
 
 
-def _ended(begin: Callable[Concatenate[Way, P], InFlight[R]], way: Way) -> Callable[P, R]:
-    """``begin`` called this ``way``, and what it begins waited for."""
+def _ended(
+    begin: Callable[Concatenate[CallVariant, P], InFlight[R]], variant: CallVariant
+) -> Callable[P, R]:
+    """``begin`` called in this ``variant``, and what it begins waited for."""
 
-    short = _shortcut(begin, way)
+    short = _shortcut(begin, variant)
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        return begin(way, *args, **kwargs).wait()
+        return begin(variant, *args, **kwargs).wait()
 
     def quick(*args: P.args, **kwargs: P.kwargs) -> R:
         result = short(args, kwargs)
-        return begin(way, *args, **kwargs).wait() if result is None else result
+        return begin(variant, *args, **kwargs).wait() if result is None else result
 
-    return dressed(call if short is None else quick, begin, way)
+    return dressed(call if short is None else quick, begin, variant)
 
 
-def _shortcut(begin: Any, way: Way) -> Any:
+def _shortcut(begin: Any, variant: CallVariant) -> Any:
     """What does most calls without ``begin``, and answers None to others; None: nothing does."""
     owner = getattr(begin, "__self__", None)
-    return owner.shortcut(begin.__name__, way) if hasattr(owner, "shortcut") else None
+    return owner.shortcut(begin.__name__, variant) if hasattr(owner, "shortcut") else None
 
 
-def two_ways(
-    begin: Callable[Concatenate[Way, P], InFlight[R]]
+def two_variants(
+    begin: Callable[Concatenate[CallVariant, P], InFlight[R]]
 ) -> Tuple[Callable[P, R], Callable[P, InFlight[R]]]:
     """The functions ``name``, which waits, and ``name_async``, which returns a handle."""
     return _ended(begin, NOW), bound(begin, LATER)
 
 
-def four_ways(
-    begin: Callable[Concatenate[Way, P], InFlight[R]]
+def four_variants(
+    begin: Callable[Concatenate[CallVariant, P], InFlight[R]]
 ) -> Tuple[
     Callable[P, R], Callable[P, R], Callable[P, InFlight[R]], Callable[P, InFlight[R]]
 ]:
@@ -113,8 +115,8 @@ def four_ways(
     )
 
 
-def dressed(call: Any, begin: Any, way: Way) -> Any:
-    """``call`` with the name, signature and documentation of ``begin`` called this ``way``.
+def dressed(call: Any, begin: Any, variant: CallVariant) -> Any:
+    """``call`` with the name, signature and documentation of ``begin`` in this ``variant``.
 
     A method says by ``module`` and ``tensor`` of its object where the function belongs and what T
     is in its annotations.
@@ -122,26 +124,26 @@ def dressed(call: Any, begin: Any, way: Way) -> Any:
     owner = getattr(begin, "__self__", None)
     base = begin.__name__.lstrip("_")
     tensor = getattr(owner, "tensor", "T")
-    call.__name__ = call.__qualname__ = way.name_of(base)
+    call.__name__ = call.__qualname__ = variant.name_of(base)
     call.__module__ = getattr(owner, "module", begin.__module__)
     signature = inspect.signature(begin)
     given = list(signature.parameters.values())[1:]
     given = [one.replace(annotation=re.sub(r"\bT\b", tensor, one.annotation)) for one in given]
     result = re.sub(r"\bT\b", tensor, signature.return_annotation)
-    if way.waits:  # what wait() of the handle returns
+    if variant.waits:  # what wait() of the handle returns
         result = re.sub(r"^HandleSet\[", "List[", re.sub(r"^\w*Handle\[(.*)\]$", r"\1", result))
     call.__signature__ = signature.replace(parameters=given, return_annotation=result)
     call.__annotations__ = {}
-    call.__doc__ = begin.__doc__ if way == NOW else _as_base(base, begin.__doc__ or "", way)
+    call.__doc__ = begin.__doc__ if variant == NOW else _as_base(base, begin.__doc__ or "", variant)
     return call
 
 
-def _as_base(base: str, text: str, way: Way) -> str:
-    """The documentation of another way: that of ``base`` without its result and example."""
-    how = [f"As :func:`{base}`, in place." if way.in_place else f"As :func:`{base}`."]
-    if way.in_place:
+def _as_base(base: str, text: str, variant: CallVariant) -> str:
+    """The documentation of another variant: that of ``base`` without its result and example."""
+    how = [f"As :func:`{base}`, in place." if variant.in_place else f"As :func:`{base}`."]
+    if variant.in_place:
         how.append("What is given is overwritten and returned; no gradient flows.")
-    if not way.waits:
+    if not variant.waits:
         how.append("Returns a handle at once: leave what was given alone until it has ended.")
     parts = inspect.cleandoc(text).split("\n\n")
     return "\n\n".join(["\n".join(how), *(p for p in parts if p.startswith(("Args:", "Raises:")))])
