@@ -57,7 +57,7 @@ LATER = CallVariant()
 LATER_IN_PLACE = CallVariant(in_place=True)
 
 
-def bound(begin: Callable[Concatenate[CallVariant, P], R], variant: CallVariant) -> Callable[P, R]:
+def bind(begin: Callable[Concatenate[CallVariant, P], R], variant: CallVariant) -> Callable[P, R]:
     """``begin`` called in this ``variant``; it returns what ``begin`` does."""
 
     short = _shortcut(begin, variant)
@@ -68,7 +68,7 @@ def bound(begin: Callable[Concatenate[CallVariant, P], R], variant: CallVariant)
     def quick(*args: P.args, **kwargs: P.kwargs) -> R:
         return short(args, kwargs) or begin(variant, *args, **kwargs)
 
-    return dressed(call if short is None else quick, begin, variant)
+    return with_signature(call if short is None else quick, begin, variant)
 
 
 def _ended(
@@ -85,7 +85,7 @@ def _ended(
         result = short(args, kwargs)
         return begin(variant, *args, **kwargs).wait() if result is None else result
 
-    return dressed(call if short is None else quick, begin, variant)
+    return with_signature(call if short is None else quick, begin, variant)
 
 
 def _shortcut(begin: Any, variant: CallVariant) -> Any:
@@ -98,7 +98,7 @@ def two_variants(
     begin: Callable[Concatenate[CallVariant, P], InFlight[R]]
 ) -> Tuple[Callable[P, R], Callable[P, InFlight[R]]]:
     """The functions ``name``, which waits, and ``name_async``, which returns a handle."""
-    return _ended(begin, NOW), bound(begin, LATER)
+    return _ended(begin, NOW), bind(begin, LATER)
 
 
 def four_variants(
@@ -110,12 +110,12 @@ def four_variants(
     return (
         _ended(begin, NOW),
         _ended(begin, NOW_IN_PLACE),
-        bound(begin, LATER),
-        bound(begin, LATER_IN_PLACE),
+        bind(begin, LATER),
+        bind(begin, LATER_IN_PLACE),
     )
 
 
-def dressed(call: Any, begin: Any, variant: CallVariant) -> Any:
+def with_signature(call: Any, begin: Any, variant: CallVariant) -> Any:
     """``call`` with the name, signature and documentation of ``begin`` in this ``variant``.
 
     A method says by ``module`` and ``tensor`` of its object where the function belongs and what T

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Dict, Optional, Sequence
 
 from covey.adapters import adapter_of, given
-from covey.call_variants import LATER, LATER_IN_PLACE, NOW, NOW_IN_PLACE, CallVariant, bound
+from covey.call_variants import LATER, LATER_IN_PLACE, NOW, NOW_IN_PLACE, CallVariant, bind
 from covey.group import Group, world
 
 
@@ -87,11 +87,11 @@ def _pair_average(
     return function(tensor, peer, name=name, process_set=group, **given(codec=codec))
 
 
-neighbor_allreduce = bound(_neighbor_allreduce, NOW)
-neighbor_allreduce_ = bound(_neighbor_allreduce, NOW_IN_PLACE)
-neighbor_allreduce_async = bound(_neighbor_allreduce, LATER)
-neighbor_allreduce_async_ = bound(_neighbor_allreduce, LATER_IN_PLACE)
-pair_average = bound(_pair_average, NOW)
-pair_average_ = bound(_pair_average, NOW_IN_PLACE)
-pair_average_async = bound(_pair_average, LATER)
-pair_average_async_ = bound(_pair_average, LATER_IN_PLACE)
+neighbor_allreduce = bind(_neighbor_allreduce, NOW)
+neighbor_allreduce_ = bind(_neighbor_allreduce, NOW_IN_PLACE)
+neighbor_allreduce_async = bind(_neighbor_allreduce, LATER)
+neighbor_allreduce_async_ = bind(_neighbor_allreduce, LATER_IN_PLACE)
+pair_average = bind(_pair_average, NOW)
+pair_average_ = bind(_pair_average, NOW_IN_PLACE)
+pair_average_async = bind(_pair_average, LATER)
+pair_average_async_ = bind(_pair_average, LATER_IN_PLACE)

@@ -11,7 +11,7 @@ from typing import Any, Optional, Sequence
 
 from covey import collectives
 from covey.adapters import absent, adapter_of, adapter_of_all, given  # noqa: F401
-from covey.call_variants import LATER, LATER_IN_PLACE, NOW, NOW_IN_PLACE, CallVariant, bound
+from covey.call_variants import LATER, LATER_IN_PLACE, NOW, NOW_IN_PLACE, CallVariant, bind
 from covey.group import Group, world
 from covey.neighbor_ops import neighbor_allreduce, neighbor_allreduce_, neighbor_allreduce_async
 from covey.neighbor_ops import neighbor_allreduce_async_, pair_average, pair_average_
@@ -329,22 +329,22 @@ def _grouped_reducescatter(
 
 
 _ALL = (NOW, NOW_IN_PLACE, LATER, LATER_IN_PLACE)
-allreduce, allreduce_, allreduce_async, allreduce_async_ = (bound(_allreduce, w) for w in _ALL)
-_grouped = (bound(_grouped_allreduce, w) for w in _ALL)
+allreduce, allreduce_, allreduce_async, allreduce_async_ = (bind(_allreduce, w) for w in _ALL)
+_grouped = (bind(_grouped_allreduce, w) for w in _ALL)
 grouped_allreduce, grouped_allreduce_, grouped_allreduce_async, grouped_allreduce_async_ = _grouped
-broadcast, broadcast_, broadcast_async, broadcast_async_ = (bound(_broadcast, w) for w in _ALL)
-allgather = bound(_allgather, NOW)
-allgather_async = bound(_allgather, LATER)
-gather = bound(_gather, NOW)
-gather_async = bound(_gather, LATER)
-grouped_allgather = bound(_grouped_allgather, NOW)
-grouped_allgather_async = bound(_grouped_allgather, LATER)
-alltoall = bound(_alltoall, NOW)
-alltoall_async = bound(_alltoall, LATER)
-reducescatter = bound(_reducescatter, NOW)
-reducescatter_async = bound(_reducescatter, LATER)
-grouped_reducescatter = bound(_grouped_reducescatter, NOW)
-grouped_reducescatter_async = bound(_grouped_reducescatter, LATER)
+broadcast, broadcast_, broadcast_async, broadcast_async_ = (bind(_broadcast, w) for w in _ALL)
+allgather = bind(_allgather, NOW)
+allgather_async = bind(_allgather, LATER)
+gather = bind(_gather, NOW)
+gather_async = bind(_gather, LATER)
+grouped_allgather = bind(_grouped_allgather, NOW)
+grouped_allgather_async = bind(_grouped_allgather, LATER)
+alltoall = bind(_alltoall, NOW)
+alltoall_async = bind(_alltoall, LATER)
+reducescatter = bind(_reducescatter, NOW)
+reducescatter_async = bind(_reducescatter, LATER)
+grouped_reducescatter = bind(_grouped_reducescatter, NOW)
+grouped_reducescatter_async = bind(_grouped_reducescatter, LATER)
 
 
 def barrier(group: Group = world) -> None:
