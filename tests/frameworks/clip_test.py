@@ -19,7 +19,7 @@ from whole_numbers import watch
 
 import covey
 import covey.torch as hvd
-from covey.card import start_card
+from covey.method_summary import start_summary
 from covey.torch.clip import norm_of
 
 pool = SharedPool(__file__)
@@ -193,8 +193,8 @@ def sparse() -> str:
     return ""
 
 
-def card_of(text: str) -> str:
-    return "\n".join(start_card(text, hvd.size(), 12, 0))
+def summary_of(text: str) -> str:
+    return "\n".join(start_summary(text, hvd.size(), 12, 0))
 
 
 # ---- Here --------------------------------------------------------------------------------------
@@ -282,8 +282,8 @@ class ClipTest(unittest.TestCase):
         for refusal in pool(2).call(sparse):
             self.assertIn("a gradient is sparse", refusal)
 
-    def test_card_says_what_is_clipped(self) -> None:
-        for card in pool(2).call(card_of, "eager:admit=2,clip_norm=0.5"):
-            self.assertRegex(card, r"clipped +what was averaged, once for each update.* of 0.5")
-        for card in pool(2).call(card_of, "local:local_steps=2,clip_norm=3"):
-            self.assertRegex(card, r"clipped +each rank's own gradients[\s\S]* of 3")
+    def test_summary_says_what_is_clipped(self) -> None:
+        for summary in pool(2).call(summary_of, "eager:admit=2,clip_norm=0.5"):
+            self.assertRegex(summary, r"clipped +what was averaged, once for each update.* of 0.5")
+        for summary in pool(2).call(summary_of, "local:local_steps=2,clip_norm=3"):
+            self.assertRegex(summary, r"clipped +each rank's own gradients[\s\S]* of 3")

@@ -1,4 +1,4 @@
-"""`covey methods [NAME]`: the card of each method, or of one; `--table`: a line of each."""
+"""`covey methods [NAME]`: the summary of each method, or of one; `--table`: a line of each."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import argparse
 import sys
 from typing import Any
 
-from covey.card import card, table
 from covey.launch.check import nearest
 from covey.method import methods
+from covey.method_summary import full_summary, table
 
 _HELP = "list the methods by which ranks train together, with their parameters"
 _EPILOG = """A method is one argument:
@@ -45,5 +45,5 @@ def _act(arguments: argparse.Namespace) -> int:
         sys.stderr.write(f"{arguments.parser.prog}: there is no method {name}{near}\n")
         return 2
     chosen = known.values() if name is None else [known[name]]
-    print("\n\n".join(card(method) for method in chosen))
+    print("\n\n".join(full_summary(method) for method in chosen))
     return 0

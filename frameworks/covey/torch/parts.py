@@ -13,10 +13,10 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import torch
 
-from covey.card import show
 from covey.errors import Aborted, Timeout
 from covey.group import Group
 from covey.method import GRADIENTS, outlives, plans, scale_at, text_at
+from covey.method_summary import show
 from covey.objects import allgather_object
 from covey.reduce_op import Average, Max
 from covey.tally import note_outlives
@@ -42,7 +42,7 @@ def begin_training(optimizer: Any) -> None:
     """
     compare_start(optimizer, optimizer._covey_progress.named)
     check_parts(optimizer)
-    show_card(optimizer)
+    show_method_summary(optimizer)
     begin_part(optimizer)
     fill_gradients(optimizer)
 
@@ -58,7 +58,7 @@ def check_parts(optimizer: Any) -> None:
         check_options(optimizer, plan)
 
 
-def show_card(optimizer: Any) -> None:
+def show_method_summary(optimizer: Any) -> None:
     """Says on rank 0 by what method training begins; to the launcher, whether a rank may die."""
     group = optimizer._covey_options["process_set"]
     if group.size() > 1 and outlives(optimizer._covey_progress.method, group.id):

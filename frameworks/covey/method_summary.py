@@ -26,7 +26,7 @@ WIDTH = 96
 _shown: Set[Tuple[int, str]] = set()  # (life, text): once is enough.
 
 
-def card(method: Dict[str, Any]) -> str:
+def full_summary(method: Dict[str, Any]) -> str:
     """All there is to say of a method, in lines of at most WIDTH characters."""
     lines = [method["name"], *_lines("", method["help"])]
     for label, text in _facts(method):
@@ -96,11 +96,11 @@ def show(text: str, ranks: int, gradient_bytes: int, group: int) -> None:
     if not wanted or state.require().rank != 0 or (state.life, text) in _shown:
         return
     _shown.add((state.life, text))
-    lines = start_card(text, ranks, gradient_bytes, group)
+    lines = start_summary(text, ranks, gradient_bytes, group)
     tell(*lines, label="covey | ")
 
 
-def start_card(text: str, ranks: int, gradient_bytes: int, group: int) -> List[str]:
+def start_summary(text: str, ranks: int, gradient_bytes: int, group: int) -> List[str]:
     """The lines of ``show``: for each part of the training its method in short."""
     known = {method["name"]: method for method in methods()}
     lines = [f"method {text}, {ranks} ranks, g = {_bytes(gradient_bytes)} of gradients"]
