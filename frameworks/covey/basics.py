@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Union
 
-from covey import _native, method, rendezvous, tally, watch
+from covey import _native, method, rendezvous, step_stats, watch
 from covey.errors import CoveyError, InvalidArgument, Unsupported
 from covey.group import Group
 from covey.state import Place, state
@@ -123,7 +123,7 @@ def shutdown() -> None:
 def _end() -> None:
     if state.place is None:
         return
-    tally.write_report()
+    step_stats.write_report()
     _native.shutdown()
     state.place = None
     state.life += 1
@@ -189,7 +189,7 @@ def stats(flat: bool = False) -> Dict[str, Any]:
     """
     state.require()
     counters = dict(json.loads(_native.stats() or "{}"))
-    main = tally.main_tally()
+    main = step_stats.main_stats()
     if main is not None:
         counters["training"] = main.figures()
     return _flat(counters) if flat else counters

@@ -20,7 +20,7 @@ from covey.method import (
 )
 from covey.notice import tell
 from covey.state import state
-from covey.tally import told
+from covey.step_stats import told
 
 WIDTH = 96
 _shown: Set[Tuple[int, str]] = set()  # (life, text): once is enough.

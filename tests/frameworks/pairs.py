@@ -30,8 +30,8 @@ def learn(
             optimizer.step()
         optimizer.finish()
         hvd.check_replicas({"parameter": parameter})
-    tally = optimizer._covey_progress.tally
-    return digest([parameter]), parameter.tolist(), tally.begun + tally.met
+    stats = optimizer._covey_progress.step_stats
+    return digest([parameter]), parameter.tolist(), stats.begun + stats.met
 
 
 def mean_of(steps: List[int]) -> List[float]:

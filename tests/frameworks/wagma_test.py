@@ -73,7 +73,7 @@ def train(method: str, steps: int, pace: int) -> Tuple[List[str], int]:
 
 
 def whom_it_waits_for(method: str, steps: int) -> List[int]:
-    """By step: how many ranks the tally has the exchange wait for."""
+    """By step: how many ranks the step stats have the exchange wait for."""
     net = make_net()
     sgd = torch.optim.SGD(net.parameters(), lr=0.01)
     optimizer = hvd.DistributedOptimizer(sgd, model=net, method=method)
@@ -81,7 +81,7 @@ def whom_it_waits_for(method: str, steps: int) -> List[int]:
         optimizer.zero_grad()
         loss_of(net, batch_of(step, hvd.rank())).backward()
         optimizer.step()
-    return [needed for _, _, needed in optimizer._covey_progress.tally._arrivals]
+    return [needed for _, _, needed in optimizer._covey_progress.step_stats._arrivals]
 
 
 def frozen_and_buffers() -> Tuple[str, List[float]]:
@@ -194,7 +194,7 @@ class WagmaTest(unittest.TestCase):
             # In between they differ, else this shows nothing.
             self.assertGreater(len({hashes[0] for hashes in histories}), 1)
 
-    def test_the_tally_knows_which_averages_are_of_all(self) -> None:
+    def test_the_step_stats_know_which_averages_are_of_all(self) -> None:
         """Those of every so many steps, and that with which a part ends."""
         for method, needed in (
             ("wagma:S=2,tau=2", [1, 3, 1, 3]),

@@ -46,7 +46,7 @@ def hand_over(optimizer: Any) -> None:
         with progress.changing():
             optimizer._covey_rounds.step()
         progress.steps += 1
-        progress.tally.end_step()
+        progress.step_stats.end_step()
 
 
 def release_warmup(optimizer: Any, at_once: bool = False) -> None:

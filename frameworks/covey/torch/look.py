@@ -16,7 +16,7 @@ import torch
 from covey import _native
 from covey.errors import NotFinite
 from covey.state import state
-from covey.tally import told
+from covey.step_stats import told
 from covey.torch.tensors import CODES
 
 _MOST = 3  # Parameters that are named.

@@ -123,7 +123,7 @@ class ModelRounds:
         self._missing = (0,) * group.size()
         self._is_known = True  # What that says is of the version it has merged with.
         self._at = at  # Of the steps, where this rank was after its last exchange.
-        self._tally = optimizer._covey_progress.tally
+        self._step_stats = optimizer._covey_progress.step_stats
         self._part = (at + 1) << 32  # Apart from steps of other parts.
         self._own = plan(optimizer._covey_progress.method, group.id, at)
         self.seen = [False] * group.size()  # By member: its model was in a version.
@@ -219,7 +219,7 @@ class ModelRounds:
         before = self._step
         step = _native.rounds_publish(self._rounds, ())
         try:
-            with self._tally.waiting(self._part + step, self._needed(step)):
+            with self._step_stats.waiting(self._part + step, self._needed(step)):
                 event = _native.rounds_serve(self._rounds, step, self._step)
             if event == LEFT and not self._is_left:
                 say_left()
@@ -266,7 +266,7 @@ class ModelRounds:
             self._is_offered = False
             self._stretch_on(progress.version)
         self._is_to_meet = False
-        self._tally.distance = relative_distance(before, mine)
+        self._step_stats.distance = relative_distance(before, mine)
         if strict:
             progress.board.refuse_losses()
 
@@ -360,13 +360,13 @@ class ModelRounds:
         except MemoryError:  # It has left the log meanwhile.
             self._is_known = False
             return
-        self._tally.version(version, record[2])
+        self._step_stats.version(version, record[2])
         self.seen = [seen or last > 0 for seen, (_, last) in zip(self.seen, record[2])]
         missing: Tuple[int, ...] = record[4]
         for index, (before, after) in enumerate(zip(self._missing, missing)):
             if after > 0 and before == 0:
                 self.overdue[index] += 1
-                self._tally.overdue(index)
+                self._step_stats.overdue(index)
                 warn(
                     f"rank {self._group.ranks[index]} was missing at version {version} when "
                     "max_wait was over: it is not waited for until it has kept up for three "

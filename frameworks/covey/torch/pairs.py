@@ -109,7 +109,7 @@ class PairTrainer:
         with self._handed_over():
             partner, merged = _native.pairs_step(self._pairs, self._addresses)
         progress = self._optimizer._covey_progress
-        progress.tally.paired(partner >= 0, merged > 0)
+        progress.step_stats.paired(partner >= 0, merged > 0)
         progress.turn(progress.version + 1)
         return loss
 
@@ -125,7 +125,7 @@ class PairTrainer:
         with self._handed_over():
             _native.pairs_finish(self._pairs, self._addresses)
         after = [flat.numbers for flat in self._flats]
-        self._optimizer._covey_progress.tally.distance = relative_distance(before, after)
+        self._optimizer._covey_progress.step_stats.distance = relative_distance(before, after)
 
     def show(self, mean: Sequence[torch.Tensor]) -> None:
         """The parameters are ``mean`` until the next step, which goes on from this rank's own."""

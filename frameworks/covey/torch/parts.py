@@ -19,7 +19,7 @@ from covey.method import GRADIENTS, outlives, plans, scale_at, text_at
 from covey.method_summary import show
 from covey.objects import allgather_object
 from covey.reduce_op import Average, Max
-from covey.tally import note_outlives
+from covey.step_stats import note_outlives
 from covey.torch.crossing import Crossing, limit_of
 from covey.torch.ending import say_alone, say_missing
 from covey.torch.equal_start import compare_start
@@ -99,7 +99,7 @@ def end_step(optimizer: Any) -> None:
     progress = optimizer._covey_progress
     why, progress.unfit = progress.unfit, ""
     progress.steps += 1
-    progress.tally.end_step()
+    progress.step_stats.end_step()
     release_warmup(optimizer)
     if is_over(optimizer):
         _end_part(optimizer)

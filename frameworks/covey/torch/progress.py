@@ -23,7 +23,7 @@ from covey.method import (
     row,
 )
 from covey.reduce_op import Max
-from covey.tally import Tally
+from covey.step_stats import StepStats
 from covey.topology import Row
 from covey.torch.averager import Averager, Waiting
 from covey.torch.codecs import codec_of
@@ -49,7 +49,7 @@ class Progress:
         clip_norm: the largest norm of its gradients; None: any.
         is_shared: whether there is anybody to exchange with.
         named: the parameters that are trained.
-        tally: counts what happens.
+        step_stats: counts what happens.
         unfit: why its last gradients were no good: raised when the step is over.
         differs: whether optimizers may keep different things since ``steps`` were last alike.
         window: what others can see of this rank; None: there is no need, all are alike.
@@ -70,7 +70,7 @@ class Progress:
         self.clip_norm = plan(method, self._plan_group, 0).clip_norm
         self.differs = False
         self.unfit = ""
-        self.tally = Tally(method, group.ranks)
+        self.step_stats = StepStats(method, group.ranks)
         self._group = group
         self._averagings = 0
         self.named: Sequence[Named] = ()
@@ -264,13 +264,13 @@ class Progress:
 
     def begin_step(self) -> None:
         """``step()`` begins."""
-        self.tally.begin_step()
+        self.step_stats.begin_step()
         if self.start is not None:
             self.start.step(self.steps == self.version == 0)
         self.differs |= self.plan.payload != GRADIENTS
         self.is_parted |= self.plan.payload != GRADIENTS
         if self.is_shared and self.plan.payload != NOTHING and not self.plan.in_rounds:
-            self.tally.arrived(self.steps, self._group.size())
+            self.step_stats.arrived(self.steps, self._group.size())
 
     def before_update(self, reads_parameters: bool) -> None:
         """The gradients of an update are there: exchanges models if that comes before it; an update
@@ -340,7 +340,7 @@ class Progress:
         """All have ended a finish() together: they are equal."""
         self._exchanges += 1
         self.is_parted = False
-        self.tally.finished()
+        self.step_stats.finished()
         if self.start is not None:
             self.start.look()
 
@@ -390,7 +390,7 @@ class Progress:
         # How far apart models are costs a copy of them: looked at ever more rarely.
         if self._averagings & (self._averagings - 1) == 0:
             distance = self._averager.average_and_measure(codec, whole, self.steps, waiting)
-            self.tally.distance = distance
+            self.step_stats.distance = distance
         else:
             self._averager.average(None, codec, whole, self.steps, waiting)
         self._exchanges += 1

@@ -80,7 +80,7 @@ class RoundTrainer:
         self._is_left = False  # Others have ended finish() without it.
         self.beat = Beat()
         self._skips = optimizer._covey_progress.plan.skips_ahead
-        self._tally = optimizer._covey_progress.tally
+        self._step_stats = optimizer._covey_progress.step_stats
         progress = optimizer._covey_progress
         self._part = (progress.steps + 1) << 32  # Apart from steps of other parts.
         self._needed = progress.plan.needed
@@ -163,7 +163,7 @@ class RoundTrainer:
         try:
             is_of_all = step <= self._warmup or 0 < self._ending <= step
             needed = self._group.size() if is_of_all else self._needed
-            with self._tally.waiting(self._part + step, needed):
+            with self._step_stats.waiting(self._part + step, needed):
                 self._wait(step)
             self._see(0 if self._is_late or self._is_left else step)
             self._apply_all()
@@ -232,7 +232,7 @@ class RoundTrainer:
         patience = self.beat.patience(executed + 1)
         if patience > 0:
             self._ready()
-            with contextlib.suppress(Timeout), self._tally.waiting_on():
+            with contextlib.suppress(Timeout), self._step_stats.waiting_on():
                 _native.rounds_wait(self._rounds, executed + 1, patience)
                 self._see(executed + 1)
         self._apply_all()
@@ -357,7 +357,7 @@ class RoundTrainer:
                     executed = _native.rounds_executed(self._rounds)
                     continue
                 leader, self._steps, hypers = record[1:4]
-                self._tally.version(version, self._steps)
+                self._step_stats.version(version, self._steps)
                 self._note(version, record[4])
                 self._results.give()
                 self._has_given = True
@@ -380,7 +380,7 @@ class RoundTrainer:
         for index, (before, after) in enumerate(zip(self._missing, missing)):
             if after > 0 and before == 0:
                 self.overdue[index] += 1
-                self._tally.overdue(index)
+                self._step_stats.overdue(index)
                 warn(
                     f"rank {self._group.ranks[index]} was missing at version {version} when "
                     "max_wait was over: it is not waited for until it has kept up for 3 steps; "

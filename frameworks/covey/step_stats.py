@@ -1,6 +1,6 @@
 """What a rank did in its steps, counted: for ``covey.stats()`` and for the table at a job's end.
 
-A Tally belongs to one optimizer. Nothing here waits or asks anybody; a step costs about a
+A StepStats belongs to one optimizer. Nothing here waits or asks anybody; a step costs about a
 microsecond. Times are seconds of the clock all ranks of a host share.
 """
 
@@ -24,7 +24,7 @@ _MOST = 64  # Optimizers that are remembered.
 _STALE = ("0", "1", "2", "3-4", "5-8", "9-16", "17 and more")
 _STALE_ENDS = (0, 1, 2, 4, 8, 16)
 
-_tallies: List["Tally"] = []
+_all_stats: List["StepStats"] = []
 
 
 def told(name: str) -> str:
@@ -32,7 +32,7 @@ def told(name: str) -> str:
     return str(state.settings.get(name, os.environ.get(f"COVEY_{name.upper()}", "")))
 
 
-class Tally:
+class StepStats:
     """The steps of one optimizer on this rank."""
 
     def __init__(self, method: str, ranks: Sequence[int]) -> None:
@@ -56,8 +56,8 @@ class Tally:
         self._work_s = 0.0
         self._is_unfinished = False  # What this rank has done is with others only after finish().
         self._injector = self._make_injector()
-        _tallies.append(self)
-        del _tallies[:-_MOST]
+        _all_stats.append(self)
+        del _all_stats[:-_MOST]
 
     def _make_injector(self) -> Optional[Injector]:
         text = told("inject")
@@ -179,10 +179,10 @@ def _blocked_ns() -> int:
     return int(json.loads(_native.stats() or "{}").get("blocked_ns", 0))
 
 
-def main_tally() -> Optional[Tally]:
+def main_stats() -> Optional[StepStats]:
     """That of the optimizer with the most steps since ``init()``, the newest of equals, if any."""
-    mine = [tally for tally in reversed(_tallies) if tally.life == state.life and tally.steps > 0]
-    return max(mine, key=lambda tally: tally.steps) if mine else None
+    mine = [one for one in reversed(_all_stats) if one.life == state.life and one.steps > 0]
+    return max(mine, key=lambda one: one.steps) if mine else None
 
 
 def _tell(line: Dict[str, Any]) -> None:
@@ -198,15 +198,15 @@ def _tell(line: Dict[str, Any]) -> None:
 
 def write_report() -> None:
     """Tells the launcher what this rank did, if it wants to know: one line of JSON."""
-    tally, place = main_tally(), state.place
-    if tally is None or place is None:
+    stats, place = main_stats(), state.place
+    if stats is None or place is None:
         return
-    for each in _tallies:
+    for each in _all_stats:
         each.finished()
-    if told("summary") != "always" and not tally.versions and not told("inject"):
+    if told("summary") != "always" and not stats.versions and not told("inject"):
         return
-    _tell({"rank": place.rank, "method": tally.method, "group": tally.ranks, **tally.figures(),
-           "arrivals": list(tally._arrivals)})
+    _tell({"rank": place.rank, "method": stats.method, "group": stats.ranks, **stats.figures(),
+           "arrivals": list(stats._arrivals)})
 
 
 def note_outlives(method: str) -> None:
