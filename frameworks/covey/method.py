@@ -59,7 +59,7 @@ def check(text: str) -> None:
 def full_text(text: Optional[str]) -> str:
     """``text`` with every parameter by its full name, empty when it chooses no method.
 
-    None stands for what this rank was told: then it needs ``init()``.
+    None stands for what is configured: then it needs ``init()``.
     """
     try:
         return _native.method_text(_native.method_parse(None) if text is None else parsed(text))
@@ -80,27 +80,28 @@ def choose(name: Optional[str], settings: Mapping[str, object]) -> str:
         NotInitialized: (a ValueError) before ``init()``.
     """
     state.require()
-    told = full_text(None)
+    configured = full_text(None)
     if name is None:
         if settings:
             raise InvalidArgument(
                 f"{', '.join(settings)}: DistributedOptimizer has no such argument, and parameters "
                 "of a method need method=..."
             )
-        return told
+        return configured
     text = str(name)
     for key, value in sorted(settings.items(), key=lambda item: item[0] == "then"):
         word = str(value).replace(",", "+") if key == "codec" else value
         text += ("," if ":" in text else ":") + f"{key}={word}"
     asked = ", ".join([f"method={name!r}", *(f"{key}={it!r}" for key, it in settings.items())])
     if _chosen_by() == "force":
-        if full_text(text) != told:
-            _announce("{place} says " + asked + f", ignored: --force-method, so {_told()} holds")
-        return told
+        if full_text(text) != configured:
+            holds = f", ignored: --force-method, so {_configured()} holds"
+            _announce("{place} says " + asked + holds)
+        return configured
     chosen = _native.method_text(parsed(text))
-    if told != chosen and (told != _DEFAULT or os.environ.get("COVEY_METHOD")):
+    if configured != chosen and (configured != _DEFAULT or os.environ.get("COVEY_METHOD")):
         hint = " (--force-method would make the flag win)" if _chosen_by() == "flag" else ""
-        _announce(f"{_told()} ignored: " + "{place} says " + asked + hint)
+        _announce(f"{_configured()} ignored: " + "{place} says " + asked + hint)
     return chosen
 
 
@@ -113,7 +114,7 @@ def settle(settings: Mapping[str, object]) -> Dict[str, object]:
 
 
 def compare(settings: Mapping[str, object]) -> None:
-    """Says after ``init(settings=...)`` which of two methods that this job was told is ignored."""
+    """Says after ``init(settings=...)`` which of two methods configured for this job is ignored."""
     if "method" not in settings or not os.environ.get("COVEY_METHOD"):
         return
     asked, variable = f"init(settings={{'method': {settings['method']!r}}})", _variable()
@@ -126,24 +127,24 @@ def compare(settings: Mapping[str, object]) -> None:
 
 
 def unused(by: str) -> None:
-    """Says, once, that ``by`` trains by allreduce whatever this job was told.
+    """Says, once, that ``by`` trains by allreduce whatever is configured.
 
     Example:
         >>> unused("DistributedGradientTape")  # doctest: +SKIP
     """
     if state.place is not None and full_text(None) != _DEFAULT:
-        _announce(f"{_told()} ignored: {by} (" + "{place}) knows no methods but allreduce")
+        _announce(f"{_configured()} ignored: {by} (" + "{place}) knows no methods but allreduce")
 
 
 def _chosen_by() -> str:
-    """Where the method that this job was told comes from: init, variable, flag or force."""
+    """Where the configured method comes from: init, variable, flag or force."""
     if "method" in state.settings:
         return "init"
     return os.environ.get("COVEY_METHOD_BY", "variable")
 
 
-def _told() -> str:
-    """The method this job was told, as the user wrote it."""
+def _configured() -> str:
+    """The method configured for this job, as the user wrote it."""
     if _chosen_by() == "init":
         return f"init(settings={{'method': {state.settings['method']!r}}})"
     return _variable()
@@ -266,7 +267,7 @@ def lr_scale(method: Optional[str] = None, process_set: Optional[Group] = None) 
     the mean; with ``op=hvd.Sum`` gradients are as large already, and ``optimizer.lr_scale()`` is 1.
 
     Args:
-        method: as for ``DistributedOptimizer``; None: what this job was told.
+        method: as for ``DistributedOptimizer``; None: what is configured.
         process_set: the ranks that train together; None: all.
 
     Raises:

@@ -20,7 +20,7 @@ from covey.method import (
 )
 from covey.notice import tell
 from covey.state import state
-from covey.step_stats import told
+from covey.step_stats import configured
 
 WIDTH = 96
 _shown: Set[Tuple[int, str]] = set()  # (life, text): once is enough.
@@ -92,7 +92,7 @@ def _lines(label: str, text: str) -> List[str]:
 
 def show(text: str, ranks: int, gradient_bytes: int, group: int) -> None:
     """Prints on rank 0, once, by what method ``ranks`` train, unless that is plain allreduce."""
-    wanted = text != "allreduce" or told("inject") or told("summary") == "always"
+    wanted = text != "allreduce" or configured("inject") or configured("summary") == "always"
     if not wanted or state.require().rank != 0 or (state.life, text) in _shown:
         return
     _shown.add((state.life, text))

@@ -17,8 +17,8 @@ _SILENT = ("off", "error")
 
 def is_shown() -> bool:
     """Whether ``log_level`` admits notices and warnings: its default does."""
-    told = state.settings.get("log_level")
-    return admits(os.environ) if told is None else str(told) not in _SILENT
+    configured = state.settings.get("log_level")
+    return admits(os.environ) if configured is None else str(configured) not in _SILENT
 
 
 def admits(environ: Mapping[str, str]) -> bool:

@@ -27,7 +27,7 @@ _STALE_ENDS = (0, 1, 2, 4, 8, 16)
 _all_stats: List["StepStats"] = []
 
 
-def told(name: str) -> str:
+def configured(name: str) -> str:
     """The setting ``name`` as ``init(settings=...)`` or the environment has it; else empty."""
     return str(state.settings.get(name, os.environ.get(f"COVEY_{name.upper()}", "")))
 
@@ -60,7 +60,7 @@ class StepStats:
         del _all_stats[:-_MOST]
 
     def _make_injector(self) -> Optional[Injector]:
-        text = told("inject")
+        text = configured("inject")
         if not text or state.place is None:
             return None
         place = state.place
@@ -187,7 +187,7 @@ def main_stats() -> Optional[StepStats]:
 
 def _tell(line: Dict[str, Any]) -> None:
     """To the launcher. A rank that coveyrun has not started has none."""
-    descriptor = int(told("summary_fd") or -1)
+    descriptor = int(configured("summary_fd") or -1)
     if descriptor < 0 or state.meeting is not None:
         return
     try:
@@ -203,7 +203,7 @@ def write_report() -> None:
         return
     for each in _all_stats:
         each.finished()
-    if told("summary") != "always" and not stats.versions and not told("inject"):
+    if configured("summary") != "always" and not stats.versions and not configured("inject"):
         return
     _tell({"rank": place.rank, "method": stats.method, "group": stats.ranks, **stats.figures(),
            "arrivals": list(stats._arrivals)})

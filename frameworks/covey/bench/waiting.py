@@ -59,8 +59,8 @@ class Effort:
     @property
     def wait_s(self) -> float:
         """What max_wait then is."""
-        told = float(self.max_wait.removesuffix("ms")) / 1000 if self.max_wait else 0.0
-        return told or max(LEAST_WAIT_S, WAIT_FACTOR * self.step_s)
+        configured = float(self.max_wait.removesuffix("ms")) / 1000 if self.max_wait else 0.0
+        return configured or max(LEAST_WAIT_S, WAIT_FACTOR * self.step_s)
 
 
 SMALL = Effort(step_s=0.004, stop_s=0.2, slow_s=0.6, ranks=4, steps=12, max_wait="100ms")

@@ -272,16 +272,16 @@ def _size(arguments: argparse.Namespace) -> int:
     return int(size)
 
 
-def _announce_ignored(arguments: argparse.Namespace, told: Optional[str]) -> None:
+def _announce_ignored(arguments: argparse.Namespace, configured: Optional[str]) -> None:
     """--method wins over the variable; says so where they differ."""
-    is_told = is_shown() and not arguments.quiet
-    if told and is_told and full_text(told) != full_text(arguments.method):
+    is_announced = is_shown() and not arguments.quiet
+    if configured and is_announced and full_text(configured) != full_text(arguments.method):
         program = arguments.parser.prog
-        text = f"{program}: --method {arguments.method} is used, COVEY_METHOD={told} is ignored\n"
-        sys.stderr.write(text)
+        ignored = f"COVEY_METHOD={configured} is ignored"
+        sys.stderr.write(f"{program}: --method {arguments.method} is used, {ignored}\n")
 
 
-def _check_told(text: str) -> None:
+def _check_configured(text: str) -> None:
     """The variable COVEY_METHOD, which no flag wins over. Raises LaunchError."""
     try:
         check(text)
@@ -312,13 +312,13 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
     extra_env = dict(text.split("=", 1) for text in variables)
     if arguments.force_method and arguments.method is None:
         raise LaunchError("--force-method needs --method METHOD")
-    told = {**os.environ, **extra_env}.get("COVEY_METHOD")
+    configured = {**os.environ, **extra_env}.get("COVEY_METHOD")
     if arguments.method is not None:
         settings["COVEY_METHOD"] = arguments.method
         settings["COVEY_METHOD_BY"] = "force" if arguments.force_method else "flag"
-        _announce_ignored(arguments, told)
-    elif told:
-        _check_told(told)
+        _announce_ignored(arguments, configured)
+    elif configured:
+        _check_configured(configured)
     if arguments.quiet:
         settings["COVEY_LOG_LEVEL"] = "error"
     if arguments.summary:

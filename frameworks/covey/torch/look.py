@@ -16,7 +16,7 @@ import torch
 from covey import _native
 from covey.errors import NotFinite
 from covey.state import state
-from covey.step_stats import told
+from covey.step_stats import configured
 from covey.torch.tensors import CODES
 
 _MOST = 3  # Parameters that are named.
@@ -24,8 +24,8 @@ Found = Iterable[Tuple[str, Optional[torch.Tensor]]]
 
 
 def is_on() -> bool:
-    """Whether this rank was told to look."""
-    return told("check_nan") not in ("", "0")
+    """Whether this rank is configured to look."""
+    return configured("check_nan") not in ("", "0")
 
 
 def count(tensor: torch.Tensor) -> int:
