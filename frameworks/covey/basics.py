@@ -77,7 +77,7 @@ def _start(settings: Optional[Mapping[str, object]]) -> None:
     state.settings = kept
     state.process = os.getpid()
     if not was_running:
-        state.life += 1
+        state.init_epoch += 1
     method.compare(settings or {})
     if not _exit_registered:
         _exit_registered = True
@@ -126,7 +126,7 @@ def _end() -> None:
     step_stats.write_report()
     _native.shutdown()
     state.place = None
-    state.life += 1
+    state.init_epoch += 1
 
 
 def is_initialized() -> bool:

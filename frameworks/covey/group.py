@@ -34,11 +34,11 @@ class Group:
         ...     covey.allreduce(tensor, name="even", group=even)
     """
 
-    __slots__ = ("_ranks", "_number", "_life", "__weakref__")
+    __slots__ = ("_ranks", "_number", "_init_epoch", "__weakref__")
 
     def __init__(self, ranks: Optional[Iterable[int]] = None) -> None:
         self._number = 0
-        self._life = -1
+        self._init_epoch = -1
         self._ranks: Optional[Tuple[int, ...]] = None
         if ranks is None:
             return
@@ -53,10 +53,10 @@ class Group:
     @property
     def id(self) -> int:
         """The number of this group in the core. Raises as the constructor does."""
-        if self._life != state.life and self._ranks is not None:
+        if self._init_epoch != state.init_epoch and self._ranks is not None:
             state.require()
             self._number = _native.group_of(self._ranks)
-            self._life = state.life
+            self._init_epoch = state.init_epoch
         return self._number
 
     @property
@@ -119,10 +119,10 @@ class GroupApart(Group):
 
     @property
     def id(self) -> int:
-        if self._life != state.life:
+        if self._init_epoch != state.init_epoch:
             state.require()
             self._number = _native.group_of(tuple(self.ranks), self._order)
-            self._life = state.life
+            self._init_epoch = state.init_epoch
         return self._number
 
 

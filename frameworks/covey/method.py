@@ -24,7 +24,7 @@ ALL, ROUNDS, PAIRS, NEIGHBORS = 0, 1, 2, 3
 FOREVER = (1 << 63) - 1
 
 _DEFAULT = "allreduce"
-_announced: set = set()  # (life, line) of what was said: once is enough.
+_announced: set = set()  # (init_epoch, line) of what was said: once is enough.
 
 
 def methods() -> List[Dict[str, Any]]:
@@ -163,9 +163,9 @@ def _announce(sentence: str) -> None:
     short = os.path.relpath(file)
     place = f"{file if short.startswith(os.pardir) else short}:{number}"
     line = sentence.replace("{place}", place, 1)
-    if (state.life, line) in _announced or state.require().rank != 0:
+    if (state.init_epoch, line) in _announced or state.require().rank != 0:
         return
-    _announced.add((state.life, line))
+    _announced.add((state.init_epoch, line))
     tell(line)
 
 

@@ -23,7 +23,7 @@ from covey.state import state
 from covey.step_stats import configured
 
 WIDTH = 96
-_shown: Set[Tuple[int, str]] = set()  # (life, text): once is enough.
+_shown: Set[Tuple[int, str]] = set()  # (init_epoch, text): once is enough.
 
 
 def full_summary(method: Dict[str, Any]) -> str:
@@ -93,9 +93,9 @@ def _lines(label: str, text: str) -> List[str]:
 def show(text: str, ranks: int, gradient_bytes: int, group: int) -> None:
     """Prints on rank 0, once, by what method ``ranks`` train, unless that is plain allreduce."""
     wanted = text != "allreduce" or configured("inject") or configured("summary") == "always"
-    if not wanted or state.require().rank != 0 or (state.life, text) in _shown:
+    if not wanted or state.require().rank != 0 or (state.init_epoch, text) in _shown:
         return
-    _shown.add((state.life, text))
+    _shown.add((state.init_epoch, text))
     lines = start_summary(text, ranks, gradient_bytes, group)
     tell(*lines, label="covey | ")
 

@@ -36,12 +36,12 @@ class Helper(Protocol):
 
 
 class State:
-    """The place of this process, and which life of the runtime it belongs to.
+    """The place of this process, and the runtime that it belongs to.
 
     Attributes:
         place: None before ``init()`` and after ``shutdown()``.
-        life: counts the calls of ``init()`` that made a runtime. What was learnt from one runtime
-            (group numbers) does not hold for the next.
+        init_epoch: changes with every runtime that ``init()`` makes or ``shutdown()`` ends. What
+            was learnt from one runtime (group numbers) does not hold for the next.
         process: id of the process that called ``init()``; another one is a child of ``fork()``.
         settings: what ``init(settings=...)`` was given.
         meeting: settings by which this process finds its job, when the environment has none
@@ -51,7 +51,7 @@ class State:
 
     def __init__(self) -> None:
         self.place: Optional[Place] = None
-        self.life = 0
+        self.init_epoch = 0
         self.process = 0
         self.settings: Dict[str, object] = {}
         # To be called before the runtime ends, in the order in which they were made, which is the

@@ -40,7 +40,7 @@ class StepStats:
         self.method = method
         self.ranks = list(ranks)
         self.steps = 0
-        self.life = state.life
+        self.init_epoch = state.init_epoch
         self.waited_s = 0.0  # For versions of rounds; other waiting is in the core's blocked_ns.
         self.versions = 0
         self.distance = -1.0  # Of this rank's model from the mean, in parts of its norm.
@@ -181,7 +181,8 @@ def _blocked_ns() -> int:
 
 def main_stats() -> Optional[StepStats]:
     """That of the optimizer with the most steps since ``init()``, the newest of equals, if any."""
-    mine = [one for one in reversed(_all_stats) if one.life == state.life and one.steps > 0]
+    here = (one for one in reversed(_all_stats) if one.init_epoch == state.init_epoch)
+    mine = [one for one in here if one.steps > 0]
     return max(mine, key=lambda one: one.steps) if mine else None
 
 

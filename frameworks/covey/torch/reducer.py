@@ -44,16 +44,16 @@ _LIES_HERE = 1 << 16
 # training stage, say) must not be reduced twice.
 _hooks: "WeakTensorKeyDictionary" = WeakTensorKeyDictionary()
 
-# (word, group) -> (life, made so far): the same on every member, so it can be part of a name.
+# (word, group) -> (init_epoch, made so far). The same on every member, so it can be part of a name.
 _made: Dict[Tuple[str, Tuple[int, ...]], Tuple[int, int]] = {}
 
 
 def next_prefix(word: str, ranks: Sequence[int]) -> str:
     """`word`, with a number when it was asked for before: the same on every member of the group."""
     key = (word, tuple(ranks))
-    life, count = _made.get(key, (state.life, 0))
-    count = count if life == state.life else 0
-    _made[key] = (state.life, count + 1)
+    init_epoch, count = _made.get(key, (state.init_epoch, 0))
+    count = count if init_epoch == state.init_epoch else 0
+    _made[key] = (state.init_epoch, count + 1)
     return word if count == 0 else f"{word}{count}"
 
 

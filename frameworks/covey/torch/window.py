@@ -72,7 +72,7 @@ class Window:
     ) -> None:
         """Every member of the group makes one, with as many tensors of the same lengths."""
         self.has_model = bool(flats)
-        self._life = state.life
+        self._init_epoch = state.init_epoch
         self._flats: List[torch.Tensor] = list(flats)  # They stay while it is open.
         self._place, why = _NOWHERE, ""
         try:
@@ -92,12 +92,12 @@ class Window:
 
     def begin(self) -> None:
         """The memory is about to change."""
-        if self._place != _NOWHERE and self._life == state.life:
+        if self._place != _NOWHERE and self._init_epoch == state.init_epoch:
             _native.window_begin(self._place)
 
     def end(self, mark: Mark) -> None:
         """It has changed, and is what ``mark`` says now."""
-        if self._place != _NOWHERE and self._life == state.life:
+        if self._place != _NOWHERE and self._init_epoch == state.init_epoch:
             _native.window_end(self._place, mark.packed())
 
     def look(
@@ -123,7 +123,7 @@ class Window:
     def close(self) -> None:
         """There is nothing to be seen any more."""
         place, self._place = self._place, _NOWHERE
-        if place != _NOWHERE and self._life == state.life:
+        if place != _NOWHERE and self._init_epoch == state.init_epoch:
             _native.window_close(place)
 
     def __del__(self) -> None:
