@@ -84,8 +84,8 @@ def settings(environ: Mapping[str, str]) -> Dict[str, object]:
         Timeout: nobody serves there.
         CoveyError: the others did not come in time, or one has died.
     """
-    if state.meeting is not None:
-        return state.meeting
+    if state.rendezvous_settings is not None:
+        return state.rendezvous_settings
     if under_coveyrun(environ):
         return {}
     if "COVEY_SHM_FD" in environ:
@@ -135,7 +135,8 @@ def _number(text: str) -> int:
 
 def meet_at(address: str, environ: Mapping[str, str]) -> Dict[str, object]:
     """Joins the job at ``address``, which rank 0 serves; returns when all have its memory."""
-    from covey.launch.meeting import LOOK_S, Meeting, everywhere, start_timeout_s, too_late
+    from covey.launch.rendezvous_handler import LOOK_S, RendezvousHandler, everywhere
+    from covey.launch.rendezvous_handler import start_timeout_s, too_late
     from covey.launch.spec import Rendezvous
 
     rank, size = place_of(environ)
@@ -147,38 +148,38 @@ def meet_at(address: str, environ: Mapping[str, str]) -> Dict[str, object]:
     timeout_s = start_timeout_s()
     plan = Rendezvous(address, secret_file, rank == 0, size, rank, timeout_s)
     until = time.monotonic() + timeout_s
-    meeting = Meeting(plan, slots=1)
-    if rank == 0 and everywhere(meeting.address):
-        tell(f"rank 0 serves the rendezvous at {meeting.address}; {everywhere(meeting.address)}")
+    handler = RendezvousHandler(plan, slots=1)
+    if rank == 0 and everywhere(handler.address):
+        tell(f"rank 0 serves the rendezvous at {handler.address}; {everywhere(handler.address)}")
 
     def rest() -> None:
         if time.monotonic() > until:
-            raise too_late(meeting, timeout_s)
-        fd = meeting.fileno()
+            raise too_late(handler, timeout_s)
+        fd = handler.fileno()
         select.select([fd] if fd >= 0 else [], [], [], LOOK_S)
 
     try:
-        place = meeting.advance()
+        place = handler.advance()
         while place is None:
             rest()
-            place = meeting.advance()
-        meeting.report("left")
-        meeting.waiting_for = "not every rank has opened the job's memory"
+            place = handler.advance()
+        handler.report("left")
+        handler.waiting_for = "not every rank has opened the job's memory"
         try:
-            while rank == 0 and not meeting.has_ended():  # who serves stays until they have
+            while rank == 0 and not handler.has_ended():  # who serves stays until they have
                 rest()
         except BaseException:
             os.close(place.shm_fd)
             raise
     finally:
-        meeting.close()
-    state.meeting = _on_this_host(rank, size, place.shm_fd)
-    return state.meeting
+        handler.close()
+    state.rendezvous_settings = _on_this_host(rank, size, place.shm_fd)
+    return state.rendezvous_settings
 
 
 def meet_by_variables(environ: Mapping[str, str]) -> Dict[str, object]:
     """Joins the job whose rank 0 serves a store at MASTER_ADDR and MASTER_PORT."""
-    from covey.launch.meeting import start_timeout_s
+    from covey.launch.rendezvous_handler import start_timeout_s
 
     rank, size = place_of(environ)
     address, port = environ.get("MASTER_ADDR", ""), environ.get("MASTER_PORT", "")
@@ -246,14 +247,14 @@ def _check_one_host(size: int) -> None:
 def meet(store: Any, rank: int, size: int) -> Dict[str, object]:
     """The same through any store of torch.distributed that these ``size`` ranks share.
 
-    The first meeting counts: a process stays in its job.
+    The first rendezvous counts: a process stays in its job.
 
     Raises:
         Unsupported: (a ValueError) ranks of several hosts.
         InvalidArgument: (a ValueError) what the store says is not the memory of a job of this user.
     """
-    if state.meeting is not None:
-        return state.meeting
+    if state.rendezvous_settings is not None:
+        return state.rendezvous_settings
     try:
         _check_one_host(size)
         descriptor = _memory(store, rank, size)
@@ -266,8 +267,8 @@ def meet(store: Any, rank: int, size: int) -> Dict[str, object]:
     except BaseException:
         os.close(descriptor)
         raise
-    state.meeting = _on_this_host(rank, size, descriptor)
-    return state.meeting
+    state.rendezvous_settings = _on_this_host(rank, size, descriptor)
+    return state.rendezvous_settings
 
 
 def _memory(store: Any, rank: int, size: int) -> int:
@@ -288,7 +289,7 @@ def _memory(store: Any, rank: int, size: int) -> int:
 def _agree(store: Any, rank: int, size: int) -> None:
     """Returns when every rank has the memory. One that has not told why under its number, and rank
     0 tells all of it: nobody waits for it in vain."""
-    from covey.launch.meeting import start_timeout_s
+    from covey.launch.rendezvous_handler import start_timeout_s
 
     limit = timedelta(seconds=start_timeout_s())
     if rank != 0:
@@ -358,8 +359,8 @@ def _on_this_host(rank: int, size: int, shm_fd: int) -> Dict[str, object]:
 
 def _alone() -> Dict[str, object]:
     """A job of one."""
-    state.meeting = _on_this_host(0, 1, _native.job_create(1))
-    return state.meeting
+    state.rendezvous_settings = _on_this_host(0, 1, _native.job_create(1))
+    return state.rendezvous_settings
 
 
 def joined(given: Optional[Mapping[str, object]]) -> Dict[str, object]:

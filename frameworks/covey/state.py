@@ -44,8 +44,8 @@ class State:
             was learnt from one runtime (group numbers) does not hold for the next.
         process: id of the process that called ``init()``; another one is a child of ``fork()``.
         settings: what ``init(settings=...)`` was given.
-        meeting: settings by which this process finds its job, when the environment has none
-            (rendezvous.py).
+        rendezvous_settings: where this process finds its job, when the environment does not say
+            so (rendezvous.py).
         store: where it was found, kept while other ranks may still look there.
     """
 
@@ -60,7 +60,7 @@ class State:
         self._helpers: "weakref.WeakSet[Helper]" = weakref.WeakSet()
         self._made = 0
         self._optimizers: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
-        self.meeting: Optional[Dict[str, object]] = None
+        self.rendezvous_settings: Optional[Dict[str, object]] = None
         self.store: Any = None
 
     def add_flush(self, flush: Flush) -> None:

@@ -34,7 +34,7 @@ _INJECTED = (
 class DecodersTest(FuzzTestCase):
     def setUp(self) -> None:
         super().setUp()
-        self.addCleanup(setattr, state, "meeting", None)
+        self.addCleanup(setattr, state, "rendezvous_settings", None)
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name

@@ -26,7 +26,7 @@ from harness import (
     run_launcher,
 )
 
-from covey.launch.meeting import in_plain_words
+from covey.launch.rendezvous_handler import in_plain_words
 
 PYTHON = sys.executable
 SUMS = """

@@ -24,19 +24,19 @@ PARTS = {
 }
 CONTROL = """
 import covey
-from covey.launch.meeting import Meeting
+from covey.launch.rendezvous_handler import RendezvousHandler
 from covey.launch.spec import Rendezvous
 import select, sys
-meeting = Meeting(Rendezvous("127.0.0.1:0", sys.argv[1], serve=True, nodes=1), slots=3)
+handler = RendezvousHandler(Rendezvous("127.0.0.1:0", sys.argv[1], serve=True, nodes=1), slots=3)
 place = None
 while place is None:
-    assert select.select([meeting], [], [], 60)[0], meeting.waiting_for
-    place = meeting.advance()
+    assert select.select([handler], [], [], 60)[0], handler.waiting_for
+    place = handler.advance()
 assert place.size == 3
-meeting.report("left")
-while not meeting.has_ended():
-    assert select.select([meeting], [], [], 60)[0]
-meeting.close()
+handler.report("left")
+while not handler.has_ended():
+    assert select.select([handler], [], [], 60)[0]
+handler.close()
 """
 
 

@@ -47,7 +47,7 @@ class MemoryTestCase(unittest.TestCase):
     def setUp(self) -> None:
         self.job = _native.job_create(2)
         self.addCleanup(os.close, self.job)
-        self.addCleanup(setattr, state, "meeting", None)
+        self.addCleanup(setattr, state, "rendezvous_settings", None)
         self.name = memory.place_of(self.job).split()[2]
 
     def descriptor(self, opened: int) -> int:
@@ -134,7 +134,7 @@ class StoreTest(MemoryTestCase):
         ):
             with self.assertRaises(InvalidArgument, msg=said[:40]):
                 rendezvous.meet(Store(said), 1, 2)
-            self.assertIsNone(state.meeting)
+            self.assertIsNone(state.rendezvous_settings)
         self.assertEqual(evaluated, [])
 
     def test_another_host_is_named(self) -> None:

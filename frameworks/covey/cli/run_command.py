@@ -16,7 +16,7 @@ from covey.launch import secret
 from covey.launch.check import check_command, check_writable_folder
 from covey.launch.environment import gpus_of
 from covey.launch.job import Job
-from covey.launch.meeting import start_timeout_s
+from covey.launch.rendezvous_handler import start_timeout_s
 from covey.launch.spec import JobSpec, LaunchError, Rendezvous
 from covey.method import check, full_text
 from covey.notice import admits, is_shown

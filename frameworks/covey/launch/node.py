@@ -12,8 +12,8 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from covey.errors import CoveyError, shown
-from covey.launch import meeting, report
-from covey.launch.meeting import Meeting, Place
+from covey.launch import rendezvous_handler, report
+from covey.launch.rendezvous_handler import Place, RendezvousHandler
 from covey.launch.spec import LaunchError, Rendezvous
 
 # After so long without news it is said who or what is waited for.
@@ -31,7 +31,7 @@ class Node:
     def __init__(self, rendezvous: Rendezvous, slots: int, say: Callable[[str], None]) -> None:
         """Begins to look for the others. Raises LaunchError."""
         try:
-            self._meeting = Meeting(rendezvous, slots)
+            self._handler = RendezvousHandler(rendezvous, slots)
         except CoveyError as error:
             raise LaunchError(str(error)) from error
         self._say = say
@@ -41,11 +41,11 @@ class Node:
         self._place: Optional[Place] = None
         self.ended = False  # nothing more comes from the others
         if rendezvous.serve:
-            say(_invitation(self._meeting.address, rendezvous.secret_file))
+            say(_invitation(self._handler.address, rendezvous.secret_file))
 
     def fileno(self) -> int:
         """Readable when there is news; changes until formed."""
-        return self._meeting.fileno()
+        return self._handler.fileno()
 
     def meet(self, signals_fd: Optional[int], stopped: Callable[[], bool]) -> Optional[Place]:
         """Waits until all are there. None: `stopped` said so, which is asked when `signals_fd` is
@@ -56,17 +56,17 @@ class Node:
         """
         try:
             while True:
-                self._place = self._meeting.advance()
+                self._place = self._handler.advance()
                 waited_s = time.monotonic() - self._begun_at
                 if self._place is not None:
                     return self._place
                 if waited_s >= self._timeout_s:
-                    raise meeting.too_late(self._meeting, self._timeout_s)
+                    raise rendezvous_handler.too_late(self._handler, self._timeout_s)
                 if waited_s >= NEWS_S:
                     limit = f"gives up after {self._timeout_s:g} s (--start-timeout)"
-                    self._tell(f"{self._meeting.waiting_for}; {limit}")
+                    self._tell(f"{self._handler.waiting_for}; {limit}")
                 wanted = [fd for fd in (self.fileno(), signals_fd) if fd is not None and fd >= 0]
-                select.select(wanted, [], [], meeting.LOOK_S)
+                select.select(wanted, [], [], rendezvous_handler.LOOK_S)
                 if stopped():
                     return None
         except CoveyError as error:
@@ -82,7 +82,7 @@ class Node:
     def failures(self, now: float) -> List[report.Exit]:
         """What was heard since: ranks of others that failed, or are gone with their launcher."""
         ends: List[report.Exit] = []
-        for event in self._meeting.news():
+        for event in self._handler.news():
             self.ended = self.ended or event["kind"] == "ended"
             if event["kind"] == "failed":
                 ends += _of_report(event["text"], now)
@@ -118,7 +118,7 @@ class Node:
         fields = {"rank": end.rank, "pid": end.pid, "code": end.code, "tail": tail}
         fields["host"] = self._own()["host"]
         with contextlib.suppress(CoveyError):
-            self._meeting.report("failed", json.dumps(fields))
+            self._handler.report("failed", json.dumps(fields))
 
     def tell_signal(self, name: str, code: int) -> None:
         """The others' launchers hear that a signal ends the ranks of this one."""
@@ -130,8 +130,8 @@ class Node:
     def leave(self) -> None:
         """The ranks have ended. The others' may go on: see `ended`."""
         try:
-            self.ended = not self._meeting.report("left") or self.ended
-        except CoveyError:  # Whoever served the meeting has ended, and with it the job.
+            self.ended = not self._handler.report("left") or self.ended
+        except CoveyError:  # Whoever served the rendezvous has ended, and with it the job.
             self.ended = True
 
     def who_is_left(self) -> str:
@@ -144,14 +144,14 @@ class Node:
 
     def close(self) -> None:
         """Leaves. The job's memory goes now: others may have opened it by this process's number."""
-        self._meeting.close()
+        self._handler.close()
         if self._place is not None:
             os.close(self._place.shm_fd)
             self._place = None
 
 
 def _invitation(address: str, secret_file: str) -> str:
-    warning = meeting.everywhere(address)
+    warning = rendezvous_handler.everywhere(address)
     if not warning:
         join = f"--join {address} --secret-file {secret_file}"
         return f"serving the rendezvous at {address}; the others: {join}"

@@ -74,8 +74,8 @@ def in_plain_words(text: str) -> str:
     return next(words, "no answer from {}").format(address)
 
 
-class Meeting:
-    """One node. Close it; without `leave` the others take that for its death."""
+class RendezvousHandler:
+    """One node of a rendezvous. Close it; without `leave` the others take that for its death."""
 
     def __init__(self, rendezvous: Rendezvous, slots: int) -> None:
         """Begins to serve, or to look for who does. Raises CoveyError."""
@@ -224,10 +224,10 @@ def everywhere(address: str) -> str:
     )
 
 
-def too_late(meeting: Meeting, timeout_s: float) -> CoveyError:
+def too_late(handler: RendezvousHandler, timeout_s: float) -> CoveyError:
     """The error when the job has not formed in time."""
-    closed = "" if meeting.has_answer else _CLOSED
+    closed = "" if handler.has_answer else _CLOSED
     return LaunchError(
         f"the job did not form within {timeout_s:g} s (--start-timeout, COVEY_START_TIMEOUT): "
-        f"{meeting.waiting_for}{closed}"
+        f"{handler.waiting_for}{closed}"
     )
