@@ -315,7 +315,7 @@ COVEY_API size_t covey_stats(covey_runtime* runtime, char* json, size_t capacity
 COVEY_API size_t covey_status(covey_runtime* runtime, char* text, size_t capacity);
 
 /* Blocks until a peer that waits for this rank asks where it is: 1; 0 after timeout_ns; -1 = shut
- * down. The adapter's watching thread answers with covey_tell ("train.py:42 in step"). */
+ * down. The adapter's watchdog answers with covey_tell ("train.py:42 in step"). */
 COVEY_API int covey_asked(covey_runtime* runtime, int64_t timeout_ns);
 COVEY_API void covey_tell(covey_runtime* runtime, const char* where);
 

@@ -7,7 +7,7 @@
 namespace covey {
 namespace {
 
-constexpr Time kPatience = 2 * kSecond;  // a watcher that cannot get the interpreter answers never
+constexpr Time kPatience = 2 * kSecond;  // a watchdog that cannot get the interpreter answers never
 
 std::string Seconds(Time t) {
   char text[32];

@@ -2,10 +2,9 @@
 // ranks, and the Python line they stand on.
 //
 // Sans-IO but for its log: facts and time in, log lines and envelopes out. A rank that waits asks
-// the missing ranks where they are (kWhere); their adapter's watching thread answers through Tell
-// (kHere).
+// the missing ranks where they are (kWhere); their adapter's watchdog answers through Tell (kHere).
 //
-// The questions are the one thing shared with another thread (the adapter's watcher): asked() and
+// The questions are the one thing shared with another thread (the adapter's watchdog): asked() and
 // Tell are any thread's, the rest the holder of the progress lock's.
 #ifndef COVEY_CORE_ENGINE_STALL_H_
 #define COVEY_CORE_ENGINE_STALL_H_
@@ -35,10 +34,10 @@ class Stall {
               Time runs, std::vector<Envelope>* outbox);
   void OnQuestion(Rank from, const OperationId& id);
   void OnAnswer(Rank from, const std::string& text);
-  // Answers open questions once the watcher has told, or after `patience` without it.
+  // Answers open questions once the watchdog has told, or after `patience` without it.
   void OnTick(Time now, std::vector<Envelope>* outbox);
 
-  // Watcher: waits until asked (1), for at most timeout (0), or until Close (-1).
+  // Watchdog: waits until asked (1), for at most timeout (0), or until Close (-1).
   int AwaitQuestion(Time timeout_ns);
   void Tell(const std::string& where);
   void Close();

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Union
 
-from covey import _native, method, rendezvous, step_stats, watch
+from covey import _native, method, rendezvous, step_stats, watchdog
 from covey.errors import CoveyError, InvalidArgument, Unsupported
 from covey.group import Group
 from covey.state import Place, state
@@ -83,7 +83,7 @@ def _start(settings: Optional[Mapping[str, object]]) -> None:
         _exit_registered = True
         atexit.register(_shutdown_at_exit)
         os.register_at_fork(after_in_child=_native.after_fork)
-    watch.start()
+    watchdog.start()
 
 
 def _shutdown_at_exit() -> None:

@@ -16,7 +16,7 @@ from covey.group import Group
 from covey.notice import tell
 from covey.state import state
 from covey.topology import Row, row_by_index
-from covey.watch import where
+from covey.watchdog import where
 
 # What a step exchanges: covey_payload of core/api/covey.h; and when: covey_admission.
 NOTHING, GRADIENTS, MODEL = 0, 1, 2

@@ -105,7 +105,7 @@ def _print(text: str) -> None:
         pass  # stderr is closed: nobody is there to read it.
 
 
-def _watch() -> None:
+def _run() -> None:
     launcher = _find_launcher()
     while True:
         answer = _native.asked(_PERIOD_S)
@@ -131,11 +131,11 @@ def _on_signal(number: int, frame: Optional[FrameType]) -> None:
     _print(report(frame))
 
 
-_started_in = 0  # The process whose watching thread runs; a child of fork() has none.
+_started_in = 0  # The process whose watchdog runs; a child of fork() has none.
 
 
 def start() -> None:
-    """Starts the watching thread and installs the SIGUSR1 handler. Again: a no-op.
+    """Starts the watchdog and installs the SIGUSR1 handler. Again: a no-op.
 
     A handler that the program has installed for SIGUSR1 stays as it is.
     """
@@ -143,7 +143,7 @@ def start() -> None:
     if _started_in == os.getpid():
         return
     _started_in = os.getpid()
-    threading.Thread(target=_watch, name="covey-watch", daemon=True).start()
+    threading.Thread(target=_run, name="covey-watch", daemon=True).start()
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:
         signal.signal(signal.SIGUSR1, _on_signal)
