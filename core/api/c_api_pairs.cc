@@ -81,7 +81,7 @@ GossipPort::Bundle BundleOf(const Use& use, const covey_pairs_config& config, co
                    .all_begin = pairs.all_begin,
                    .local_steps = pairs.local_steps,
                    .is_random = pairs.is_random,
-                   .non_blocking = pairs.of_copies},
+                   .non_blocking = pairs.non_blocking},
           .codec = rules.codec,
           .max_wait = pairs.max_wait.time,
           .longest_sleep = use->waiting().longest_sleep,

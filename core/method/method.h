@@ -88,12 +88,12 @@ Status CheckSize(const MethodRounds& rounds, int32_t size);
 // Who averages with whom, and when; the same at all versions.
 struct MethodPairs {
   TopologyKind topology = TopologyKind::kMatching;
-  uint64_t seed = 0;        // of a random one, and of random numbers of steps
-  bool all_begin = true;    // else one of each pair, and the other is met by it
-  int64_t local_steps = 1;  // steps between a rank's exchanges
-  bool is_random = false;   // these are a mean: geometrically distributed
-  bool of_copies = false;   // of what was handed in last: steps since then are added afterwards
-  Duration max_wait;        // in finish(), which is all that waits
+  uint64_t seed = 0;          // of a random one, and of random numbers of steps
+  bool all_begin = true;      // else one of each pair, and the other is met by it
+  int64_t local_steps = 1;    // steps between a rank's exchanges
+  bool is_random = false;     // these are a mean: geometrically distributed
+  bool non_blocking = false;  // averages what was pushed last, adds later steps (SwarmSGD)
+  Duration max_wait;          // in finish(), which is all that waits
 
   friend bool operator==(const MethodPairs&, const MethodPairs&) = default;
 };

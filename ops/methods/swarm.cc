@@ -107,7 +107,7 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
                     .all_begin = false,
                     .local_steps = settings[kLocalSteps],
                     .is_random = settings[kSteps] != 0,
-                    .of_copies = settings[kExchange] != 0,
+                    .non_blocking = settings[kExchange] != 0,
                     .max_wait = Duration::Of(settings[kMaxWait])}};
 }
 

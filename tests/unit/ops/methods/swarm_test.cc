@@ -29,14 +29,14 @@ TEST(SwarmTest, AnyNumberOfRanksIsMatchedAtRandom) {
     EXPECT_FALSE(plan.pairs.all_begin);
     EXPECT_EQ(plan.pairs.local_steps, 3);
     EXPECT_FALSE(plan.pairs.is_random);
-    EXPECT_FALSE(plan.pairs.of_copies);
+    EXPECT_FALSE(plan.pairs.non_blocking);
   }
 }
 
 TEST(SwarmTest, EachPartIsOneArgument) {
   EXPECT_EQ(PlanOf("swarm:H=5", 4).pairs.local_steps, 5);
   EXPECT_TRUE(PlanOf("swarm:local_steps=4,steps=geometric", 4).pairs.is_random);
-  EXPECT_TRUE(PlanOf("swarm:exchange=nonblocking", 4).pairs.of_copies);
+  EXPECT_TRUE(PlanOf("swarm:exchange=nonblocking", 4).pairs.non_blocking);
   EXPECT_EQ(PlanOf("swarm:topology=full,seed=7", 4).pairs.topology, TopologyKind::kFull);
   EXPECT_EQ(PlanOf("swarm:topology=full,seed=7", 4).pairs.seed, 7u);
   MethodChoice choice;
