@@ -83,8 +83,8 @@ CommunicatorVerdict CommunicatorRegistry::Judge(const Group& group, std::span<co
     Entry& entry = entries_[group.key];
     if (Look(group, &entry) != Readiness::kNotYet)
       Never(group, &entry,
-            "rank " + Text(group.members[never]) + " can be in no circuit (it says why where " +
-                "COVEY_LOG_LEVEL is info)",
+            "rank " + Text(group.members[never]) +
+                " can be in no communicator (it says why where COVEY_LOG_LEVEL is info)",
             false);
     return insists ? CommunicatorVerdict::kRefused : staged;
   }
@@ -98,21 +98,22 @@ CommunicatorVerdict CommunicatorRegistry::Judge(const Group& group, std::span<co
       if (words[j] >> 2 != words[k] >> 2) continue;
       Never(group, &entry,
             "ranks " + Text(group.members[k]) + " and " + Text(group.members[j]) +
-                " use one device, and a circuit needs one for each",
+                " use one device, and a communicator needs one for each",
             false);
       return insists ? CommunicatorVerdict::kRefused : staged;
     }
   if (entry.never || entry.communicator != nullptr) return staged;
   std::copy(id, id + entry.id.size(), entry.id.begin());
   entry.communicator = communicators_->Open(entry.id, ToInt(group.my_index), group.size());
-  if (entry.communicator == nullptr) Never(group, &entry, "there is no memory for a circuit", true);
+  if (entry.communicator == nullptr)
+    Never(group, &entry, "there is no memory for a communicator", true);
   return staged;
 }
 
 std::string CommunicatorRegistry::Refusal(const Group& group) const {
   const Entry* entry = Find(group);
   const bool known = entry != nullptr && !entry->why.empty();
-  return "cuda_path is nccl, and " + (known ? entry->why : "some rank can be in no circuit") +
+  return "cuda_path is nccl, and " + (known ? entry->why : "some rank can be in no communicator") +
          "; COVEY_CUDA_PATH=auto goes another way then";
 }
 
@@ -128,7 +129,7 @@ void CommunicatorRegistry::Abort(const Group& group, Rank lost, const std::strin
   entry.lost = lost;
   entry.how = how;
   entry.aborted_at = now;
-  Never(group, &entry, "the circuit has ended: rank " + Text(lost) + " " + how, false);
+  Never(group, &entry, "the communicator has ended: rank " + Text(lost) + " " + how, false);
   communicators_->Abort(entry.communicator);
 }
 
@@ -151,8 +152,8 @@ bool CommunicatorRegistry::IsOver(const Group& group, Time now) {
   communicators_->GiveUp(entry.communicator);
   if (log_ != nullptr)
     log_->Write(LogLevel::kWarn,
-                "a circuit between devices was aborted, which has not ended within nccl_abort: it "
-                "is given up");
+                "a communicator between devices was aborted, which has not ended within "
+                "nccl_abort: it is given up");
   return true;
 }
 

@@ -11,7 +11,7 @@ namespace {
 const Schedule& CommunicatorSchedule() {
   static const Schedule schedule = [] {
     Schedule s;
-    s.algorithm = "circuit";
+    s.algorithm = "communicator";
     s.ticks = CommunicatorPath::kDoneTick;
     s.slots = 1;
     return s;
