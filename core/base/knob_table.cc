@@ -186,8 +186,8 @@ constexpr Knob kKnobs[] = {
      .field = &Config::memory_limit,
      .maximum = 1024 * kGiB,
      .agreed = true,
-     .help = "shared memory that a method which keeps results may take of one rank; one that needs "
-             "more is refused before the first step; 0 = no limit"},
+     .help = "shared memory that a method which keeps results may take of one rank; a method that "
+             "needs more is refused before the first step; 0 = no limit"},
     {.name = "cache_capacity",
      .type = Type::kCount,
      .field = &Config::cache_capacity,
@@ -216,15 +216,15 @@ constexpr Knob kKnobs[] = {
      .unit = "variable|flag|force",
      .type = Type::kChoice,
      .field = &Config::method_by,
-     .help = "who has chosen the method: the variable, coveyrun's --method, or --force-method, "
-             "over which a script does not win"},
+     .help = "source of the method: the variable, coveyrun's --method, or --force-method, over "
+             "which a script does not win"},
     {.name = "check_nan",
      .type = Type::kCount,
      .field = &Config::check_nan,
      .maximum = 1,
-     .help = "1: looks for NaN and infinite numbers in what is about to be reduced, and refuses it "
-             "with rank, name, count and step before it is mixed with that of others; costs a pass "
-             "over the data, about 0.1 ms per million float32"},
+     .help = "1: looks for NaN and infinite numbers in tensors that are about to be reduced, and "
+             "refuses them with rank, name, count and step before they are mixed with those of "
+             "other ranks; costs a pass over the data, about 0.1 ms per million float32"},
     {.name = "inject",
      .unit = "text",
      .type = Type::kText,
@@ -259,7 +259,7 @@ constexpr Knob kKnobs[] = {
      .unit = "off|error|warn|info|debug",
      .type = Type::kChoice,
      .field = &Config::log_level,
-     .help = "what is written to stderr"},
+     .help = "least severe messages that are written to stderr"},
 };
 
 static_assert(static_cast<int>(LogLevel::kOff) == 0 && static_cast<int>(LogLevel::kDebug) == 4,

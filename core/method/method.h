@@ -141,7 +141,7 @@ struct Method {
   const char* exchanged = "";
   const char* partners = "";
   const char* saved = "";
-  const char* late = "";           // who may be late, how far: and what becomes of it
+  const char* late = "";           // which ranks may be late, and how far; then the consequences
   const char* learning_rate = "";  // the rule, in words
   const char* memory = "";         // beyond gradients and model
   Scaling scaling = Scaling::kRanks;

@@ -8,19 +8,19 @@ namespace covey {
 const char* CodecHelp(CodecUse use) {
   switch (use) {
     case CodecUse::kGradients:
-      return "what float32 gradients are made smaller by before they travel, such as int8 or "
+      return "codec of float32 gradients before they travel, such as int8 or "
              "topk@bits=2+block=512 (covey codecs lists them), as by Compression.of";
     case CodecUse::kModels:
-      return "what float32 parameters are made smaller by before they travel, such as int8 (covey "
-             "codecs lists them): of each, what it has moved since the last average of all";
+      return "codec of float32 parameters before they travel, such as int8 (covey codecs lists "
+             "them): each rank encodes the change since the last average of all";
     case CodecUse::kPairs:
-      return "what float32 parameters are made smaller by: lattice@8 (4 to 16 bits), each rank "
-             "decoding the other's beside its own, error as small as models are near; or bf16, "
-             "fp16, int8, qsgd (covey codecs lists them), of a scale of their own: models come as "
-             "near as its steps are small";
+      return "codec of float32 parameters: lattice@8 (4 to 16 bits), each rank decodes the "
+             "other's model beside its own, error as small as models are near; or bf16, fp16, "
+             "int8, qsgd (covey codecs lists them), of a scale of their own: models come as near "
+             "as its steps are small";
     case CodecUse::kNeighbors:
-      return "what float32 parameters are made smaller by before they travel: bf16, fp16, int8, "
-             "qsgd (covey codecs lists them); models come as near as its steps are small";
+      return "codec of float32 parameters before they travel: bf16, fp16, int8, qsgd (covey codecs "
+             "lists them); models come as near as its steps are small";
     case CodecUse::kNone:
       break;
   }

@@ -18,7 +18,7 @@ inline constexpr MethodParameter kCommon[] = {
      .minimum = 0,
      .maximum = kManySteps,
      .help = "first steps, in which gradients are averaged over all ranks as by allreduce; no step "
-             "waits longer than the method's max_wait, if it has one: then who is missing is left "
+             "waits longer than the method's max_wait, if it has one: then a missing rank is left "
              "out until it keeps up again, and its gradient counts later, once"},
     {.name = "clip_norm",
      .letter = "",

@@ -1,4 +1,4 @@
-"""A method in the words a person wants: what is exchanged, who may be late, what it costs.
+"""A method in plain words: its exchange, the lateness it allows, its costs.
 
 ``covey methods`` prints all of it; rank 0 prints the short form when training begins.
 """
@@ -48,7 +48,7 @@ _TABLE = (
     ("method", lambda method: f"`{method['name']}`"),
     ("what is exchanged", lambda method: method["exchanged"]),
     ("with whom", lambda method: method["partners"]),
-    ("who may be late", lambda method: re.split("[:;]", method["late"])[0]),
+    ("late ranks", lambda method: re.split("[:;]", method["late"])[0]),
     ("what rank 0 saves", lambda method: method["saved"]),
     ("learning rate of one rank", lambda method: _FACTORS[method["lr_scale"]]),
     ("parameters", lambda method: ", ".join(filter(None, map(_setting, method["parameters"])))),
@@ -78,7 +78,7 @@ def _setting(parameter: Dict[str, Any]) -> str:
 
 def _facts(method: Dict[str, Any]) -> List[Tuple[str, str]]:
     return [
-        ("who may be late ", method["late"]),
+        ("late ranks      ", method["late"]),
         ("learning rate   ", method["learning_rate"]),
         ("extra memory    ", method["memory"]),
     ]

@@ -1,22 +1,22 @@
 // adpsgd: each rank trains on its own model, and after a step averages it with one other rank's,
-// another one each time; nobody waits for anybody (asynchronous decentralised parallel SGD).
+// another one each time; no rank waits for another (asynchronous decentralised parallel SGD).
 //
-// After its step a rank hands in what it has learnt: that is added to what its model has become
-// meanwhile by others, who may have averaged with it. Then, when it is one that begins, it averages
-// with its next partner: both models become the mean of the two, at once, whatever the partner is
-// doing. On a bipartite graph even ranks begin, and their partners are odd, at the hops 1, -1, 3,
-// -3, 5, -5, 9, ... in turn; for an odd number of ranks all begin, with partners of random
-// matchings that a seed draws.
+// After its step a rank hands in its progress. The progress is added to the rank's model, which
+// other ranks may have averaged meanwhile. A rank that begins then averages with its next partner:
+// both models become the mean of the two, at once, and the partner is not interrupted. On a
+// bipartite graph even ranks begin, and their partners are odd, at the hops 1, -1, 3, -3, 5, -5,
+// 9, ... in turn; for an odd number of ranks all begin, with partners of random matchings that a
+// seed draws.
 //
-// The sum of all models is moved by what ranks have learnt alone: averaging two moves no mean, and
-// loses no update that comes meanwhile. A rank that is slow or stopped takes part with the model it
-// has. Momenta and buffers stay with each rank.
-// With codec=NAME what two ranks exchange is quantised as in swarm.cc, which says how.
+// Only the progress of ranks moves the sum of all models: averaging two moves no mean, and loses no
+// update that comes meanwhile. A rank that is slow or stopped takes part with the model it has.
+// Momenta and buffers stay with each rank.
+// With codec=NAME the models that two ranks exchange are quantised as described in swarm.cc.
 // Source: X. Lian, W. Zhang, C. Zhang, J. Liu, "Asynchronous Decentralized Parallel Stochastic
 // Gradient Descent", ICML 2018, arXiv:1710.06952. Released codes overwrite a model that an exchange
 // and an update change at once; here both count (gossip-P1).
-// Bytes per rank and step, on one host: 2 m read and 2 m written by who begins, 2 m by who does
-// not, and 2 m more when somebody has averaged with it.
+// Bytes per rank and step, on one host: 2 m read and 2 m written by a rank that begins, 2 m by
+// another one, and 2 m more when its model has been averaged meanwhile.
 //
 // Worked example, 4 ranks, bipartite (hops 1, -1): the exchanges that ranks 0 and 2 begin are 0-1
 // 2-3, 0-3 2-1, 0-1 2-3, ..., each in its own time.
@@ -34,9 +34,9 @@ constexpr MethodParameter kParameters[] = {
      .standard = kAuto,
      .minimum = kAuto,
      .maximum = kNumPairKinds,
-     .help =
-         "who averages with whom: bipartite, ring (both for even numbers of ranks), full (all in "
-         "turn), matching (random pairs); auto: bipartite, or for an odd number matching",
+     .help = "topology of the pairs: bipartite, ring (both for even numbers of ranks), full (every "
+             "pair in turn), matching (random pairs); auto: bipartite, or matching for an odd "
+             "number of ranks",
      .syntax = ValueSyntax::kPairing},
     kPairSeed,
     kPairMaxWait,
@@ -61,8 +61,9 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView& view, int64
 constexpr Method kMethod{
     .name = "adpsgd",
     .help =
-        "each rank does steps with its own gradients, and after each averages its model with one "
-        "other rank's, another one each time, whatever that is doing",
+        "each rank updates its model with its own gradients, and after each update averages "
+        "the model with that of one other rank, another one each time; no rank waits for its "
+        "partner",
     .bytes =
         "2 m to 4 m every step; between hosts m each way, by codec=lattice@8 or int8 m/4, by "
         "bf16 m/2; memory: 6 m, of which 3 to 4 m are used",
@@ -73,8 +74,9 @@ constexpr Method kMethod{
     .partners = "one rank, another one each time",
     .saved = "after finish(): the mean of all",
     .late =
-        "anybody, for ever: nobody waits but in finish() and warmup_steps, there for max_wait at "
-        "most; who is slow takes part with the model it has, and nothing that it learns is lost",
+        "any rank, for ever: no step waits; finish() and each of warmup_steps wait, for "
+        "max_wait at most; a slow rank takes part with the model that it has, and none of its "
+        "progress is lost",
     .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
     .memory = "6 models in each rank, of which 3 to 4 are used while ranks are equally fast",
     .codecs = CodecUse::kPairs,

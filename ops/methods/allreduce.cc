@@ -3,9 +3,9 @@
 // Every rank applies the same update to the same parameters, so replicas stay bitwise equal and
 // the run is that of one process with the P-fold batch. One late rank delays all: for ever, or with
 // max_wait for so long at most. Then a step is a version of core/partial that waits for all, with
-// the same bits while nobody is late; who is missing when the time is over is left out, named, and
-// not waited for until it has kept up for three versions. Its gradient counts once, in a later one.
-// With codec= gradients travel as by Compression.of, which feeds back what topk leaves out.
+// the same bits while no rank is late. A rank that is missing when the time is over is left out,
+// named, and not waited for until it has kept up for three versions. Its gradient counts once, in a
+// later one. With codec= gradients travel as by Compression.of, with error feedback for topk.
 // Source: J. Chen, X. Pan, R. Monga, S. Bengio, R. Jozefowicz, "Revisiting Distributed Synchronous
 // SGD", 2016, arXiv:1604.00981. Bytes per rank and step: the reduce-scatter and all-gather of g
 // bytes, 2 g (P-1)/P; with max_wait as eager.
@@ -29,10 +29,10 @@ constexpr MethodParameter kParameters[] = {
      .standard = kOff,
      .minimum = kAutoTime,
      .maximum = 24 * 3600 * kSecond,
-     .help = "how long a rank waits for the others at one step, and in finish(): then it goes on "
-             "with those that have come, and who is missing is not waited for until it has kept up "
-             "for 3 steps; auto: 10 times the median of its own steps, at least 1s, in finish() at "
-             "least 10s, and 60s in its first steps; off: for ever",
+     .help = "longest wait of a rank for the others at one step, and in finish(): then it goes on "
+             "with the ranks that have come, and a missing rank is not waited for until it has "
+             "kept up for 3 steps; auto: 10 times the median of its own steps, at least 1s, in "
+             "finish() at least 10s, and 60s in its first steps; off: for ever",
      .syntax = ValueSyntax::kLimit},
 };
 
@@ -58,8 +58,9 @@ constexpr Method kMethod{
     .partners = "all ranks",
     .saved = "its model: all are always equal",
     .late =
-        "nobody: every step waits for all ranks; with max_wait so long at most: then the missing "
-        "rank is named and left out until it keeps up again, and its gradient counts later, once",
+        "no rank: every step waits for all ranks, with max_wait so long at most; then the "
+        "missing rank is named and left out until it keeps up again, and its gradient counts "
+        "later, once",
     .learning_rate =
         "that for one rank times P, with a warm-up: a step stands for the batches of all",
     .memory = "none; with max_wait 3 g in each rank, and 4 g to 16 g for all together",

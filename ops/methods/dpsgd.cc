@@ -8,11 +8,11 @@
 // topology's contraction each step (covey.topology says it). one_peer has one neighbor per step,
 // another one each time; for P = 2^d that is the exact mean after d steps.
 //
-// An averaging begins when all ranks have come, as every exchange of all ranks does here: what is
-// saved is bytes, not waiting. With max_wait a rank that waits for longer is told who is missing
-// (Timeout), and calls step() again to wait on: nobody's weight goes elsewhere meanwhile, for an
+// An averaging begins when all ranks have come, as every negotiated exchange does: the method saves
+// bytes, not waiting. With max_wait a rank that waits for longer gets a Timeout, which names the
+// missing ranks, and calls step() again to wait on. The weights stay as they are meanwhile, for an
 // exchange that has begun on one rank may have ended on another. adpsgd and swarm are the methods
-// where nobody waits.
+// without waiting.
 //
 // Source: X. Lian, C. Zhang, H. Zhang, C.-J. Hsieh, W. Zhang, J. Liu, "Can Decentralized Algorithms
 // Outperform Centralized Algorithms? A Case Study for Decentralized Parallel Stochastic Gradient
@@ -25,7 +25,7 @@
 // With codec=NAME models travel encoded (core/run/codec.h), as differences: x_i is moved by the sum
 // of W_ij (Q(x_j) - Q(x_i)), where all ranks round with the same draws. The mean of all models
 // stays, up to rounding of float32, for rows and columns of W sum to 1, and equal models are not
-// moved; each rank keeps what Q leaves out of its own. Models come no nearer to each other than
+// moved; each rank keeps the rounding error of its own. Models come no nearer to each other than
 // about a step of Q: 2^-8 of a number for bf16, 1/127 of the largest of a block for int8. (The
 // difference form of Carli, Fagnani, Frasca, Zampieri: Gossip consensus algorithms via quantized
 // communication, Automatica 46(1), 2010, DOI 10.1016/j.automatica.2009.10.032.)
@@ -50,7 +50,7 @@ constexpr MethodParameter kParameters[] = {
      .standard = ValueOf(TopologyKind::kExponential),
      .minimum = ValueOf(TopologyKind::kRing),
      .maximum = ValueOf(TopologyKind::kMatching),
-     .help = "who averages with whom: ring, exponential, one_peer (another one each step), "
+     .help = "neighbors of each rank: ring, exponential, one_peer (another one each step), "
              "bipartite (pairs, for even numbers of ranks), full (all), matching (random pairs)",
      .syntax = ValueSyntax::kTopology},
     {.name = "order",
@@ -68,17 +68,16 @@ constexpr MethodParameter kParameters[] = {
      .standard = 1,
      .minimum = 0,
      .maximum = int64_t{1} << 40,
-     .help = "of what is drawn at random"},
+     .help = "seed of the random numbers"},
     {.name = "max_wait",
      .letter = "",
      .unit = "time",
      .standard = kOff,
      .minimum = kAutoTime,
      .maximum = 24 * 3600 * kSecond,
-     .help =
-         "how long a step, and finish(), waits for the others: then a step raises Timeout, which "
-         "names who is missing, and called again waits on; finish() names them and ends with "
-         "this rank's own model; auto: 60s; off: for ever",
+     .help = "longest wait of a step, and of finish(), for the other ranks: then a step raises "
+             "Timeout, which names the missing ranks, and waits on when called again; finish() "
+             "names them and ends with this rank's own model; auto: 60s; off: for ever",
      .syntax = ValueSyntax::kLimit},
 };
 
@@ -95,8 +94,8 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t ve
 constexpr Method kMethod{
     .name = "dpsgd",
     .help =
-        "each rank does steps with its own gradients, and at each averages its model with its "
-        "neighbors' in a topology, all at the same step",
+        "each rank updates its model with its own gradients, and at each step averages the "
+        "model with those of its neighbors in a topology; all ranks do so at the same step",
     .bytes = "m written and m read for each neighbor, every step; with a codec so much encoded",
     .citation =
         "Lian, Zhang, Zhang, Hsieh, Zhang, Liu: Can Decentralized Algorithms Outperform "
@@ -107,8 +106,8 @@ constexpr Method kMethod{
     .partners = "neighbors in a topology",
     .saved = "after finish(): the mean of all",
     .late =
-        "nobody: each step waits for all ranks; what it saves is bytes. With max_wait it says "
-        "who is missing, and waits on when called again",
+        "no rank: each step waits for all ranks, so the method saves bytes and no waiting; "
+        "with max_wait a step names the missing ranks, and waits on when called again",
     .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
     .memory = "none; the parameters move into shared memory",
     .codecs = CodecUse::kNeighbors,

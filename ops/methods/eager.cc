@@ -1,29 +1,30 @@
-// eager: gradients summed over whoever has come (eager-SGD: partial collectives); who is late is
-// not waited for, and its gradient counts later, once.
+// eager: gradients summed over the ranks that have come (eager-SGD: partial collectives); a late
+// rank is not waited for, and its gradient counts later, once.
 //
 // At step t a rank hands its gradient to its slot and waits until version t has been executed. A
-// version fires once `admit` ranks have come and `grace` is over, or all have come, and takes what
-// lies in all slots; a rank that comes later finds it executed and goes on at once, its gradient is
-// summed with its next one and travels with the next version. Every rank applies every version in
-// order, so replicas are equal at equal version. With admit=all it is allreduce, bit for bit.
+// version fires once `admit` ranks have come and `grace` is over, or all have come, and takes the
+// contributions of all slots. A rank that comes later finds it executed and goes on at once; its
+// gradient is summed with its next one and travels with the next version. Every rank applies every
+// version in order, so replicas are equal at equal version. With admit=all the method is allreduce,
+// bit for bit.
 // Source: S. Li, T. Ben-Nun, S. Di Girolamo, D. Alistarh, T. Hoefler, "Taming Unbalanced Training
 // Workloads in Deep Learning with Partial Collective Operations", PPoPP 2020,
 // DOI 10.1145/3332466.3374528. The released code loses late gradients; this does not.
-// No rank waits longer than max_wait for a version: it fires with those that have come, and those
-// that are missing are overdue: not waited for until they were in time for three versions running.
-// Their gradients count later, once, like all that are late.
+// No rank waits longer than max_wait for a version: the version fires with the ranks that have
+// come. The missing ranks are overdue: not waited for until they were in time for three versions
+// running. Their gradients count later, once, like all late ones.
 // A gradient that counts is at most L = max_staleness versions old (the limiter, without its
-// periodic allreduce): a version waits for whoever is further behind, for max_wait at most.
+// periodic allreduce): a version waits for a rank that is further behind, for max_wait at most.
 // progress=skip (skip-ahead): after a rank has applied all versions there are, its next step is the
-// one after the last of them, whatever it has done itself. It looks for them after its step and
-// again before its next forward pass, so that what it computes is of the newest parameters; for one
-// that is due in a moment it waits there. (A script's own collectives in the loop come at other
-// versions on each rank then; who waits in one is waited for as any rank that is late, for max_wait
-// at most.)
+// one after the last of them, also if it has done fewer steps itself. It looks for versions after
+// its step and again before its next forward pass, so that it computes with the newest parameters;
+// for a version that is due in a moment it waits there. (A script's own collectives in the loop
+// come at other versions on each rank then; a rank that waits in one counts as late, and the others
+// wait for it for max_wait at most.)
 // Bytes per rank and step: g read from its slot and g of the result, on one host. Over a network
-// one rank counts for all (core/replicated): g to it and g of the result from it, for each other
-// rank. There a version needs a majority of the ranks (of two: the first): who is silent may have
-// been cut off, and go on by itself; without a majority all wait, also longer than max_wait.
+// the leader counts for all (core/replicated): g to it and g of the result from it, for each other
+// rank. There a version needs a majority of the ranks (of two: the first), because a silent rank
+// may have been cut off, and go on by itself. Without a majority all wait, also beyond max_wait.
 //
 // Worked example, 3 ranks, solo; rank 2 is late at step 1: version 1 = (g0,1 + g1,1) / 3, if 1 was
 // there when 0 came; version 2 = (g0,2 + g1,2 + g2,1) / 3, or + g2,2 when rank 2 has caught up.
@@ -43,8 +44,9 @@ constexpr MethodParameter kParameters[] = {
      .standard = -500,
      .minimum = kAdmitDrawn - kMostDrawn,
      .maximum = 1 << 20,
-     .help = "who must have come before a step is done: solo, all, a number of ranks, a part of "
-             "them such as 0.5, majority (one that is drawn for each step), first2 (one of two)",
+     .help = "ranks that must have come before a step is done: solo (one), all, a number of ranks, "
+             "a part of them such as 0.5, majority (one rank that is drawn for each step), first2 "
+             "(one of two drawn ranks)",
      .syntax = ValueSyntax::kAdmission},
     {.name = "grace",
      .letter = "",
@@ -52,8 +54,9 @@ constexpr MethodParameter kParameters[] = {
      .standard = kAutoTime,
      .minimum = kAutoTime,
      .maximum = 3600 * kSecond,
-     .help = "how long it waits for more once they have: with solo, a deadline after the first; "
-             "auto: a twentieth of the median of a rank's own steps, with progress=skip 0s",
+     .help = "time that a step waits for further ranks after `admit` have come; with solo it is a "
+             "deadline after the first rank; auto: a twentieth of the median of a rank's own "
+             "steps, with progress=skip 0s",
      .syntax = ValueSyntax::kTimeOrAuto},
     {.name = "max_wait",
      .letter = "",
@@ -61,11 +64,10 @@ constexpr MethodParameter kParameters[] = {
      .standard = kAutoTime,
      .minimum = kAutoTime,
      .maximum = 24 * 3600 * kSecond,
-     .help =
-         "how long a rank waits for the others at one step, and in finish(): then it goes on "
-         "with those that have come, and who is missing is not waited for until it has kept up "
-         "for 3 steps; auto, or 0s: 10 times the median of its own steps, at least 1s, in finish() "
-         "at least 10s, and 60s in its first steps",
+     .help = "longest wait of a rank for the others at one step, and in finish(): then it goes on "
+             "with the ranks that have come, and a missing rank is not waited for until it has "
+             "kept up for 3 steps; auto, or 0s: 10 times the median of its own steps, at least 1s, "
+             "in finish() at least 10s, and 60s in its first steps",
      .syntax = ValueSyntax::kTimeOrAuto},
     {.name = "log",
      .letter = "",
@@ -73,9 +75,8 @@ constexpr MethodParameter kParameters[] = {
      .standard = kAuto,
      .minimum = kAuto,
      .maximum = 16384,
-     .help =
-         "steps a rank may lag behind before it goes on from another one's snapshot; each costs g "
-         "bytes of memory per host; auto: as many as 64 MiB hold, 4 to 16",
+     .help = "steps that a rank may lag behind before it goes on from another rank's snapshot; "
+             "each costs g bytes of memory per host; auto: as many as 64 MiB hold, 4 to 16",
      .syntax = ValueSyntax::kOrAuto},
     {.name = "max_staleness",
      .letter = "L",
@@ -83,19 +84,17 @@ constexpr MethodParameter kParameters[] = {
      .standard = 32,
      .minimum = 1,
      .maximum = 1 << 30,
-     .help = "steps a rank may lag behind before the others wait for its next one, for max_wait at "
-             "most: so old is a gradient that counts"},
+     .help = "steps that a rank may lag behind before the others wait for its next one, for "
+             "max_wait at most; a gradient that counts is no older than that"},
     {.name = "progress",
      .letter = "",
      .unit = "",
      .standard = 0,
      .minimum = 0,
      .maximum = 1,
-     .help =
-         "lockstep: every rank does as many steps; skip: one that was late leaves out the numbers "
-         "of "
-         "the steps it has missed, so that one that is always slow holds up nobody; one that was "
-         "not waited for does so in any case",
+     .help = "lockstep: every rank does the same number of steps; skip: a late rank leaves out the "
+             "numbers of the steps that it has missed, so that a rank that is always slow delays "
+             "no other; an overdue rank does so in any case",
      .syntax = ValueSyntax::kProgress},
     {.name = "seed",
      .letter = "",
@@ -103,11 +102,11 @@ constexpr MethodParameter kParameters[] = {
      .standard = 1,
      .minimum = 0,
      .maximum = int64_t{1} << 40,
-     .help = "of the ranks that are drawn"},
+     .help = "seed of the ranks that are drawn"},
 };
 
-// Who skips ahead computes for the version that is made: to wait for those that do is to wait for a
-// whole step of theirs, in vain for a part of it.
+// A rank that skips ahead computes for the version that is being made. To wait for such a rank is
+// to wait for a whole step of it, in vain for a part of that.
 Duration GraceFor(std::span<const int64_t> settings) {
   const Duration told = TimeOf(settings[kGrace]);
   const bool skips = settings[kProgress] == 1;
@@ -129,26 +128,29 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
 constexpr Method kMethod{
     .name = "eager",
     .help =
-        "gradients of whoever has come are averaged before every update; a rank that is late is "
-        "not waited for, and its gradient counts later, once; replicas are equal at equal step",
+        "gradients of the ranks that have come are averaged before every update; a late rank "
+        "is not waited for, and its gradient counts later, once; replicas are equal at equal "
+        "step",
     .bytes = "2 g every step; memory: 3 g, and log g per host",
     .citation =
         "Li, Ben-Nun, Di Girolamo, Alistarh, Hoefler: Taming Unbalanced Training Workloads in Deep "
         "Learning with Partial Collective Operations, PPoPP 2020, doi:10.1145/3332466.3374528",
-    .exchanged = "gradients of those that have come, before every update",
+    .exchanged = "gradients of the ranks that have come, before every update",
     .partners = "all ranks",
     .saved = "the model of its version; after finish(): the last, of all",
     .late =
-        "whoever is not among the first `admit`, for `log` steps at most; nobody waits longer than "
-        "max_wait for anybody, but over a network (MPI) for a majority of the ranks to answer (of "
-        "two: the first); no gradient is lost: late ones count once, in a later step",
+        "ranks after the first `admit`, for `log` steps at most; no rank waits longer than "
+        "max_wait for another, but over a network (MPI) each step waits for a majority of the "
+        "ranks to answer (of two: the first); no gradient is lost: a late one counts once, in "
+        "a later step",
     .learning_rate =
         "that for one rank times P, with a warm-up; less where gradients come many steps late",
     .memory =
         "3 g in each rank, and log g for all together; over a network log g in each rank, and "
-        "3 g for each rank in the one that counts for all",
+        "in the leader 3 g for each rank",
     .no_codec =
-        "contributions are summed where they lie, in memory that all share, and nothing travels",
+        "contributions are summed where they lie, in memory that all ranks share, and nothing "
+        "travels",
     .parameters = kParameters,
     .plan = Plan};
 const MethodRegistration kRegistration(kMethod);

@@ -1,20 +1,20 @@
-// local: H steps of each rank by itself, then the models are averaged (local SGD); with the
-// warmup_steps that every method has, gradients are averaged every step until then: post-local SGD.
+// local: H = local_steps steps of each rank by itself, then the models are averaged (local SGD).
+// With the warmup_steps of every method, gradients are averaged in these steps: post-local SGD.
 //
-// Sends H times less than allreduce, and delays that come at random even out over H steps; a rank
-// that is slow for good still holds up all. Replicas differ between two averagings; momentum stays
+// Sends H times less than allreduce, and random delays even out over H steps; a rank that is slow
+// for good still delays all. Replicas differ between two averagings; momentum stays
 // local. With H = 1 and plain SGD it is allreduce up to rounding, by linearity.
 //
 // With max_wait an averaging is a version of core/partial, of models and of all ranks, with the
-// same bits while nobody is late. It waits for all, for max_wait at most, and then is the mean of
-// those that have come; who is missing is named, and not waited for until it has come in time to
-// three averagings. A rank that was missing goes on from the newest mean X with its progress, X +
-// W' - X0, X0 being the mean it began from and W' its own model, and offers that at once; or, when
-// X is the one it was missing in, from (n X + W') / (n + 1), X being the mean of n models. So that
-// it comes into step with the others, which do not wait for it, it exchanges while it is overdue as
-// soon as the averaging it works for is over, else one step before its H-th. With codec= an
-// averaging is of what models have moved since the last one: anchor + mean of the decoded moves,
-// the same bits on all. What topk leaves out is added to the next moves. The first averaging,
+// same bits while no rank is late. It waits for all, for max_wait at most, and then is the mean of
+// the ranks that have come. A missing rank is named, and not waited for until it has come in time
+// to three averagings. It goes on from the newest mean X with its progress, X + W' - X0, X0 being
+// the mean it began from and W' its own model, and offers that at once. When X is the mean it was
+// missing in, it goes on from (n X + W') / (n + 1), X being the mean of n models. An overdue rank
+// has to come into step with the others, which do not wait for it: it exchanges as soon as the
+// averaging it works for is over, else one step before its H-th. With codec= the changes of models
+// since the last averaging are averaged: anchor + mean of the decoded changes, the same bits on
+// all. topk's remainder is added to the next changes. The first averaging,
 // finish() and the last one before then= are of models as they are, so that nothing is left out. In
 // the warm-up gradients travel by the codec. Source: S. U. Stich, "Local SGD Converges Fast and
 // Communicates Little", ICLR 2019, arXiv:1805.09767; post-local: T. Lin, S. U. Stich, K. K. Patel,
@@ -40,22 +40,21 @@ constexpr MethodParameter kParameters[] = {
      .standard = 8,
      .minimum = 1,
      .maximum = kMany,
-     .help = "steps each rank does by itself before the models are averaged"},
+     .help = "steps of each rank by itself before the models are averaged"},
     {.name = "max_wait",
      .letter = "",
      .unit = "time",
      .standard = kOff,
      .minimum = kAutoTime,
      .maximum = 24 * 3600 * kSecond,
-     .help =
-         "how long a rank waits for the others at one averaging, and in finish(): then it goes "
-         "on with those that have come, and who is missing is not waited for until it has kept "
-         "up for 3 averagings; auto: 10 times the median of its own local_steps, at least 1s, in "
-         "finish() at least 10s, and 60s in its first ones; off: for ever",
+     .help = "longest wait of a rank for the others at one averaging, and in finish(): then it "
+             "goes on with the ranks that have come, and a missing rank is not waited for until it "
+             "has kept up for 3 averagings; auto: 10 times the median of its own local_steps, at "
+             "least 1s, in finish() at least 10s, and 60s in its first ones; off: for ever",
      .syntax = ValueSyntax::kLimit},
 };
 
-// The last is kept for who comes late, beside the one that is made.
+// The last result is kept for late ranks, beside the one that is made.
 constexpr int64_t kLog = 2;
 
 MethodPlan Plan(std::span<const int64_t> settings, const MethodView& view, int64_t version) {
@@ -75,8 +74,8 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView& view, int64
 constexpr Method kMethod{
     .name = "local",
     .help =
-        "each rank does local_steps steps with its own gradients, then all average their "
-        "models; with warmup_steps it is post-local SGD",
+        "each rank does local_steps updates with its own gradients, then all ranks average "
+        "their models; with warmup_steps it is post-local SGD",
     .bytes =
         "2 m (P-1)/P every local_steps steps, with max_wait 2 m, with codec (P-1) times the "
         "encoded model; 2 g (P-1)/P each step of the warm-up",
@@ -88,11 +87,11 @@ constexpr Method kMethod{
     .partners = "all ranks",
     .saved = "after finish(): the mean of all",
     .late =
-        "within local_steps steps anybody; each averaging waits for all ranks, and a rank that is "
-        "slow for good holds up all; with max_wait so long at most: then the missing rank is named "
-        "and left out until it keeps up again, and goes on from the mean, to which it adds its "
-        "progress; one that comes when finish() has ended takes that mean, and its progress since "
-        "its last average is dropped",
+        "any rank, within local_steps steps; each averaging waits for all ranks, so a rank "
+        "that is slow for good delays all; with max_wait an averaging waits so long at most: "
+        "then the missing rank is named and left out until it keeps up again, and goes on "
+        "from the mean, to which it adds its progress; a rank that comes when finish() has "
+        "ended takes that mean, and its progress since its last average is dropped",
     .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
     .memory =
         "none; the parameters move into shared memory; with codec two models, by topk three; with "

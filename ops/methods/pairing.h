@@ -1,4 +1,4 @@
-// What methods that average models in pairs have in common: two of their parameters.
+// Two parameters that all methods which average models in pairs have.
 #ifndef COVEY_OPS_METHODS_PAIRING_H_
 #define COVEY_OPS_METHODS_PAIRING_H_
 
@@ -12,7 +12,7 @@ inline constexpr MethodParameter kPairSeed = {.name = "seed",
                                               .standard = 1,
                                               .minimum = 0,
                                               .maximum = int64_t{1} << 40,
-                                              .help = "of what is drawn at random"};
+                                              .help = "seed of the random numbers"};
 inline constexpr MethodParameter kPairMaxWait = {
     .name = "max_wait",
     .letter = "",
@@ -20,7 +20,9 @@ inline constexpr MethodParameter kPairMaxWait = {
     .standard = 60 * kSecond,
     .minimum = kMillisecond,
     .maximum = 24 * 3600 * kSecond,
-    .help = "how long finish(), and each of warmup_steps, waits for the others; nothing else does",
+    .help =
+        "longest wait of finish(), and of each of warmup_steps, for the other ranks; nothing "
+        "else waits",
     .syntax = ValueSyntax::kTime};
 
 }  // namespace covey
