@@ -1,4 +1,4 @@
-// Communicators made of what a plug-in written in C offers (core/device/covey_circuits.h).
+// Communicators over the functions of a plug-in written in C (core/device/covey_circuits.h).
 #ifndef COVEY_CORE_DEVICE_PLUGIN_COMMUNICATORS_H_
 #define COVEY_CORE_DEVICE_PLUGIN_COMMUNICATORS_H_
 

@@ -1,4 +1,4 @@
-// A Device made of what a plug-in written in C offers (core/device/covey_device.h).
+// A Device over the functions of a plug-in written in C (core/device/covey_device.h).
 #ifndef COVEY_CORE_DEVICE_PLUGIN_DEVICE_H_
 #define COVEY_CORE_DEVICE_PLUGIN_DEVICE_H_
 

@@ -1,22 +1,22 @@
-// What the ranks of a host share for averaging models in pairs, as data: where it lies, who writes
-// it, and what the words say.
+// The memory that the ranks of a host share for averaging models in pairs, as data: the place, the
+// writer and the meaning of each word.
 //
-//   block of each member, in its own region, by member index i; who writes:
-//     model word     anybody, by CAS   which buffer of whom holds model i: see ModelWord
-//     member word    the owner; dead: anybody, by CAS             see MemberWord
-//     record word    anybody, by CAS   the exchange that member i has begun last: see RecordWord
+//   block of each member, in its own region, by member index i, with the writer:
+//     model word     any member, by CAS   the buffer, and its owner, with model i: see ModelWord
+//     member word    the owner; dead: any member, by CAS          see MemberWord
+//     record word    any member, by CAS   the latest exchange begun by member i: see RecordWord
 //     record         the owner, before the record word says its number: partner, the model words
-//                    of both as it found them, and the buffers with what each has then (two with a
-//                    codec, else one: their mean)
-//     event count    of member 0: rung when somebody finishes, or has met
-//     epoch barrier  of member 0; anybody, by CAS                 see EpochBarrier
+//                    of both as it found them, and the buffers with the results (two with a codec,
+//                    else one: their mean)
+//     event count    of member 0: rung when a member finishes, or has met
+//     epoch barrier  of member 0; any member, by CAS              see EpochBarrier
 //     left words     [size] member j writes word j of all blocks, once it touches none any more
 //     buffers        [kPairBuffers] the owner: one model each (RoundLayout)
 //
 // A model word names a buffer of its own member, or of another one that has averaged with it: the
-// mean of two is written once. Whoever changes a model writes a new one into a buffer of its own
-// that no word names, and exchanges the word. So what a word names is never written, and a rank
-// that is stopped, anywhere, has nothing locked.
+// mean of two is written once. A member that changes a model writes a new one into a buffer of its
+// own that no word names, and exchanges the word. So a buffer that a word names is never written,
+// and a rank that is stopped, anywhere, has nothing locked.
 //
 // No word takes a value twice: a rank that was stopped for long finds its exchange refused.
 #ifndef COVEY_CORE_GOSSIP_MEMORY_H_
@@ -30,12 +30,12 @@
 
 namespace covey {
 
-// One is what the owner has published last, one is free for the next; the others hold means that
-// slower partners still use.
+// One buffer has the model that the owner has published last, one is free for the next; the others
+// hold means that slower partners still use.
 inline constexpr uint32_t kPairBuffers = 6;
 
 // Free: model i lies in `buffer` of member `owner`. Engaged: exchange `number` of member `owner` is
-// being decided; if it is committed, i has its mean, else what its record says was there.
+// being decided; if it is committed, i has its mean, else the model that its record names.
 struct ModelWord {
   bool engaged = false;
   int32_t owner = 0;
@@ -59,7 +59,7 @@ struct ModelWord {
 enum class MemberState : uint8_t {
   kRuns = 0,
   kFinished = 1,  // its model changes by others' exchanges only
-  kMet = 2,       // it has read what all had when all had finished
+  kMet = 2,       // it has read all models as they were when all had finished
   kDead = 3,      // in the middle of an epoch; for ever
   kLeaves = 4,    // it had finished, and would rather train on: the barrier says whether it may
 };
@@ -73,9 +73,9 @@ struct MemberWord {
   }
 };
 
-// Whether an epoch has ended: all that are not dead had finished, at one moment; from then on
-// nobody of them leaves it or is marked dead. Who trains on after all counts itself here before it
-// does, so that who has looked at the members before it does not end the epoch.
+// Whether an epoch has ended: all members that are not dead had finished, at one moment. From then
+// on none of them leaves it or is marked dead. A member that trains on after all counts itself here
+// first, so that a member which has looked at the members before that does not end the epoch.
 struct EpochBarrier {
   bool is_over = false;
   uint64_t left = 0;  // how many have left, in this epoch and those before
@@ -104,8 +104,8 @@ struct RecordWord {
 // An exchange as its record has it.
 struct PairRecord {
   int32_t partner = 0;
-  uint32_t buffer = 0;         // of its initiator: the mean; with a codec what it has itself then
-  uint32_t others_buffer = 0;  // likewise, what its partner has: without a codec the same
+  uint32_t buffer = 0;         // of its initiator: the mean; with a codec the initiator's result
+  uint32_t others_buffer = 0;  // likewise, its partner's result: without a codec the same
   ModelWord own, others;       // free, as the initiator found them
 };
 

@@ -1,40 +1,41 @@
 // Whether a version may fire: how many members have come, how many are wanted (partial-W4), and how
 // long this rank has waited for them (partial-W8).
 //
-// A member has arrived at v when its slot is published at a step of v or later; what it publishes
-// for an earlier step travels, but does not count. Members that have finished, left or died, and
-// those that are overdue, count neither as arrived nor as wanted. When only overdue ones are left,
-// the first of them that arrives is enough. When all have finished, what is still published makes
-// one more version; so does, once, what is published when max_wait is over for one that has
-// finished.
+// A member has arrived at v when its slot is published at a step of v or later; a contribution for
+// an earlier step travels, but does not count. Members that have finished, left or died, and those
+// that are overdue, count neither as arrived nor as wanted. When only overdue members are left, the
+// first of them that arrives is enough. When all have finished, contributions that are still
+// published make one more version. So do, once, those that are published when max_wait is over for
+// a member that has finished.
 //
-// The versions of a warm-up wait for all that are waited for, whatever later ones need; so do those
-// with which the rounds may end, because another method follows: when one of them leaves nobody
-// overdue, all are at it.
+// The versions of a warm-up wait for all members that are waited for, also where later ones need
+// fewer. So do versions with which the rounds may end, because another method follows: when one of
+// them leaves no member overdue, all are at it.
 //
-// Models stay arrived until the next comes. Every so-many-th version waits for all that are waited
-// for. When all have finished a final version is made of all models, whatever their steps.
+// Models stay arrived until the next comes. Every so-many-th version waits for all members that are
+// waited for. When all have finished a final version is made of all models, of any step.
 //
 // Members that end finish() without others settle the last version. Until one of them trains on no
 // other is made: a member that comes later is to end with that one.
 //
-// Nobody runs ahead alone: a version fires only when the log leads on from what two have applied,
-// of those that are waited for and those that have finished and are still there (partial-W10). Else
-// all would need a snapshot that one rank alone could give, and that one may be stopped.
+// No member runs ahead alone: a version fires only when the log leads on from the last applied
+// versions of two members, of those that are waited for and those that have finished and are still
+// there (partial-W10). Else all would need a snapshot of the one rank ahead, which may be stopped.
 //
-// Arrivals are counted from the slot words by whoever waits, and the exchange of the state word
-// decides who fires: no member is *the* k-th, on whom all depend if it stops.
+// Each waiting member counts arrivals from the slot words, and the exchange of the state word
+// decides which of them fires: no member is *the* k-th, on which all depend if it stops.
 //
-// A member whose last step is more than `staleness` behind holds up the version (partial-W9): what
-// it publishes next would be older than that. Its next step lets the version fire. One that is slow
-// for good would hold up every version so, by less than max_wait each: what is waited for it counts
-// together, until it has gained on the limit. Of models that is so at versions of all, from when
-// half have come; until it comes with the first half again, and less a twelfth of the time: so the
-// others keep nine tenths of their pace, and who is a little slower is waited for.
+// A member whose last step is more than `staleness` behind holds up the version (partial-W9),
+// because its next contribution would be older than that. Its next step lets the version fire. A
+// member that is slow for good would hold up every version so, by less than max_wait each. The time
+// waited for it adds up until it has gained on the limit. With models this holds at versions of
+// all, from the arrival of half of the members, until the member comes with the first half again.
+// The sum decays by a twelfth of the elapsed time: so the others keep nine tenths of their pace,
+// and a slightly slower member is waited for.
 //
-// max_wait runs on each waiter's own clock, and only while it waits: of the time in which it was
-// stopped itself a part counts, else a job that was stopped as a whole and goes on would find
-// everybody overdue who is a little later.
+// max_wait runs on each waiter's own clock, and only while it waits. Of the time in which the
+// waiter was stopped itself a part counts: else a job that was stopped as a whole and goes on would
+// find every slightly later member overdue.
 #ifndef COVEY_CORE_PARTIAL_ARRIVALS_H_
 #define COVEY_CORE_PARTIAL_ARRIVALS_H_
 
@@ -45,14 +46,14 @@
 
 namespace covey {
 
-// Whom a version waits for. All ranks have the same.
+// The members that a version waits for. All ranks have the same.
 struct AdmissionRule {
   int32_t count = 0;        // members wanted; 0: a part of those that are left
   int32_t permille = 1000;  // that part; rounded up, at least one
   int32_t drawn = 0;        // not 0: instead, one of so many that are drawn (drawn.h)
   uint64_t seed = 0;        // of the draw
   Time grace = 0;           // how long a version waits for more once these have come, by the clock
-                            // of whoever waits
+                            // of the waiting member
   uint64_t staleness = 0;   // partial-W9: v waits for all below step v - staleness; 0: none
   uint64_t warmup = 0;      // so many versions, the first, wait for all, and no grace;
   uint64_t ending = 0;      // so do those from this one on, with each of which the rounds may end;
@@ -65,7 +66,7 @@ struct AdmissionRule {
 // The rank that waits.
 struct WaitingRank {
   uint64_t step = 0;       // its last
-  bool finished = false;   // what it waits for is that all have
+  bool finished = false;   // it waits until all have finished
   Time max_wait = kNever;  // how long for one version
 };
 
@@ -82,26 +83,26 @@ class Arrivals {
 
   void set_grace(Time grace) { rule_.grace = grace; }
   // How long a version that the rounds may end with waits for members that are overdue and work for
-  // it: about a step. Who is as fast as the others, and only later in its step, would else never
-  // come in time.
+  // it: about a step. Else a member as fast as the others, only later in its step, would never come
+  // in time.
   void set_patience(Time patience) { patience_ = patience; }
 
   // When `version`, the next one, may fire.
   Answer FireAt(uint64_t version, const std::vector<bool>& lost, const WaitingRank& waiter,
                 Time now);
 
-  // `version` has fired, by whomever: what this rank has waited since its last look still counts
-  // for whom it has waited then.
+  // `version` has fired, by any member: the time that this rank has waited since its last look
+  // still counts against the members it was waiting for.
   void OnFired(uint64_t version, Time max_wait, Time now);
-  // Who has finished waits once, not again for those that were missing when `version` expired.
+  // A finished member waits once, not again for the members missing when `version` expired.
   void OnExpired(uint64_t version) { expired_version_ = version; }
   // It begins to wait anew.
   void Restart() {
     timed_version_ = expired_version_ = swept_version_ = 0;
     over_ = false;
   }
-  // As of the last answer: max_wait is over for a waiter that has finished, and no member that has
-  // holds anything that a version could take; or for one that trains on a settled version.
+  // As of the last answer: max_wait is over for a waiter that has finished, and no finished member
+  // holds a contribution for a version; or it is over for one that trains on a settled version.
   bool over() const { return over_; }
   // Whether the last version is settled, and no member that was there then trains on. *any: one of
   // them is still there.
@@ -111,13 +112,13 @@ class Arrivals {
   struct Count {
     int32_t active = 0, arrived = 0;
     bool stale = false;               // one of them is further behind than it may be
-    int32_t covered = 0;              // of them or finished: the log leads on from it
-    bool others = false;              // there are members that are overdue,
-    bool others_arrived = false;      // and one has arrived
-    bool coming = false;              // one has not, and has applied the version before this one
-    bool published = false;           // some slot is,
-    bool published_finished = false;  // and that of a member that has finished
-    bool final = false;               // the last version was
+    int32_t covered = 0;              // active or finished, and its last version is in the log
+    bool others = false;              // some member is overdue
+    bool others_arrived = false;      // some overdue member has arrived
+    bool coming = false;              // an overdue member has not, but has applied version - 1
+    bool published = false;           // some slot is published
+    bool published_finished = false;  // the slot of a finished member is published
+    bool final = false;               // the last version was final
   };
 
   // A member that may be too far behind, by this rank's clock.
@@ -152,7 +153,7 @@ class Arrivals {
   uint64_t half_version_ = 0;      // models: the last version of all that half were seen at,
   Time forgiven_at_ = 0;           // and when
   uint64_t expired_version_ = 0;
-  uint64_t swept_version_ = 0;  // which this rank, in finish(), makes of all that is there
+  uint64_t swept_version_ = 0;  // the one that this rank, in finish(), makes of all contributions
   bool over_ = false;
 };
 

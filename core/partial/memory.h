@@ -1,42 +1,43 @@
-// What the ranks of a host share for the versions of one bundle, as data: where it lies, who writes
-// it, and what the words say.
+// The memory that the ranks of a host share for the versions of one bundle, as data: the place, the
+// writer and the meaning of each word.
 //
-//   block of each member, in its own region, by member index i; who writes:
-//     slot word      the owner; whoever collects it               see SlotWord
+//   block of each member, in its own region, by member index i, with the writer:
+//     slot word      the owner; a member that collects it         see SlotWord
 //     member word    the owner       odd: has finished so many times (see MemberStatus)
 //     applied word   the owner       the last version it has read
 //     pin word       the owner       1 + the result buffer it may be writing; 0: none
 //     hold word      the owner       1 + the result buffer that its trainer reads in place; of
-//                                    models, that whose mean it began its work from
+//                                    models, the one with the mean that its work began from
 //     left words     [size] member j writes word j of all blocks, once it touches none any more
 //     headers        [3] the owner, while that buffer is open     SlotHeader, [hypers] float64
 //     buffers        [3] the owner, while open: one contribution each (RoundLayout)
 //     results        those with buffer % size == i              RecordHeader, [size] Contribution,
 //                    [size] uint64: Suspicion::missing after it, [hypers] float64, then one
-//                    contribution: the sum; of models, the mean of each group. Whoever has pinned
-//                    it.
+//                    contribution: the sum; of models, the mean of each group. Writer: a member
+//                    that has pinned it.
 //   control block, behind the block of member 0:
-//     state word     whoever is first, by CAS                     see StateWord
+//     state word     the first member, by CAS                     see StateWord
 //     event count    rung when a version has fired or ended
-//     ended word     whoever ends one: when, by its clock. A hint; of models, never
+//     ended word     the member that ends a version: the time, by its clock. A hint; of models,
+//                    never
 //     inclusions     [size] by CAS                                see Inclusion
 //     suspicion      [size] by CAS                                see Suspicion
 //     log words      [log] by CAS: version v stands in v % log    see LogEntry. Models: one more,
-//                    for the last version of all, which is kept: whoever was in it gets it
+//                    for the last version of all, which is kept for every member that was in it
 //     cursor words   [buffers] by CAS: tiles claimed              see Cursor
 //     tile words     [buffers][1 + tiles of all sums] the version that was done there; number 0
 //                    is the record
 //     met words      [size] the owner: after how many flushes it had applied everything
-//     snapshots      whoever needs one, whoever makes one       see snapshots.h
+//     snapshots      a member that needs one, a member that makes one   see snapshots.h
 //
 // Words change by Store where one rank writes, else by CompareExchange, and every word that others
 // change carries a version or a step, so none takes a value twice: a rank that was stopped for long
-// finds its exchange refused. Plain bytes are written by their owner while nobody else reads them
-// (open buffers, headers), or by anybody with the same values (results, see tiles.h).
+// finds its exchange refused. Plain bytes are written by their owner while no other member reads
+// them (open buffers, headers), or by several members with the same values (results, see tiles.h).
 //
 // There are as many result buffers as log words, and `size` more: the first have results, each of
-// the others but one may be pinned by a stopped rank, one is free; `size` more may be held. What is
-// never touched costs no memory.
+// the others but one may be pinned by a stopped rank, one is free; `size` more may be held. Pages
+// that are never touched cost no memory.
 #ifndef COVEY_CORE_PARTIAL_MEMORY_H_
 #define COVEY_CORE_PARTIAL_MEMORY_H_
 
@@ -60,8 +61,8 @@ struct StateWord {
   bool fired = false;
   uint32_t buffer = 0;  // of results; fired only
   uint32_t times = 0;   // settled only: by members that have finished so often; its low kTimesBits
-  // Fired: not all who were wanted had come, but max_wait was over. Not fired, with `final`:
-  // settled, members that have finished go on with the last version, and who comes later takes it.
+  // Fired: not all wanted members had come, but max_wait was over. Not fired, with `final`:
+  // settled, members that have finished go on with the last version, and later ones take it.
   bool expired = false;
   // Models: it is of all, for those that have finished. Not fired: the last one was, or is settled.
   bool final = false;
@@ -101,7 +102,7 @@ struct MemberStatus {
 };
 
 enum class SlotState : uint8_t { kOpen = 0, kPublished = 1, kTaken = 2 };
-// What the owner offers: its buffer `buffer`, up to its step `step`. Steps only grow.
+// The owner's offer: its buffer `buffer`, up to its step `step`. Steps only grow.
 struct SlotWord {
   SlotState state = SlotState::kOpen;
   uint32_t buffer = 0;
@@ -123,7 +124,7 @@ enum class Decision : uint8_t {
   kOut = 3,    // there was none, or its owner was faster
   kGone = 4,   // there was none and its owner is dead
 };
-// What became of a member's slot in a version.
+// The decision on a member's slot in a version.
 struct Inclusion {
   uint64_t version = 0;
   Decision decision = Decision::kUndecided;
@@ -190,7 +191,7 @@ struct SlotHeader {
 struct RecordHeader {
   uint64_t version = 0;
   int32_t divisor = 0;   // members that were not gone, and have more than empty contributions
-  int32_t leader = -1;   // member whose hyper-parameters these are; -1 = nobody contributed
+  int32_t leader = -1;   // member whose hyper-parameters these are; -1 = no contribution
   bool expired = false;  // see StateWord
   bool final = false;
 };

@@ -1,12 +1,12 @@
-// Engines that need what not every machine has (mpi, ucx, grpc, cuda) are plug-ins: shared objects
-// libcovey_<name>.so, opened when first asked for and never closed.
+// Engines that need libraries which not every machine has (mpi, ucx, grpc, cuda) are plug-ins:
+// shared objects libcovey_<name>.so, opened when first asked for and never closed.
 //
 // A plug-in is linked as libcovey.so is: it holds its own copy of core/base and of the catalogues,
 // in which its files register themselves as they would in libcovey.so. Nothing of libcovey.so
-// changes when one is opened: what a plug-in offers is found by asking it. It shows these
+// changes when a plug-in is opened: the engine asks it for its offers. A plug-in exports these
 // functions, which core/transport/plugin_entry.cc gives it:
 //
-//   covey_plugin_abi()                 a text; must equal kPluginAbi of whoever opens it
+//   covey_plugin_abi()                 a text; must equal kPluginAbi of the library that opens it
 //   covey_plugin_find_transport(name)  FindTransport over its own catalogue
 //   covey_plugin_find_control(name)    FindControl, likewise
 //
@@ -14,7 +14,7 @@
 // covey_open_link, or a device (core/device/covey_device.h, covey_open_device); any compiler makes
 // it, and it knows nothing of this side's classes.
 //
-// Any thread. No state of its own: the system's loader knows what is open.
+// Any thread. No state of its own: the system's loader knows the open plug-ins.
 #ifndef COVEY_CORE_TRANSPORT_PLUGIN_H_
 #define COVEY_CORE_TRANSPORT_PLUGIN_H_
 
@@ -38,9 +38,9 @@ class Plugin {
   enum class Scope { kProcess, kOwn };
 
   // Opens the plug-in `name`: the first libcovey_<name>.so in the folders of `path`
-  // ("folder:folder"), then beside libcovey.so. Errors (kUnsupported) say what was looked for
-  // where, what is wrong with it, and what to do: it is nowhere, cannot be loaded (in the loader's
-  // own words), is no plug-in of Covey, or was built for another version.
+  // ("folder:folder"), then beside libcovey.so. Errors (kUnsupported) name the file, the folders
+  // searched, the cause and the remedy. Causes: the file is nowhere, cannot be loaded (in the
+  // loader's own words), is no plug-in of Covey, or was built for another version.
   static Status Open(std::string_view name, std::string_view path, Plugin* plugin,
                      Scope scope = Scope::kProcess);
 
