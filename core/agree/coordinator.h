@@ -11,7 +11,7 @@
 //     forgotten.
 //  2. Members receive answers of one stream in the order of its occurrences.
 //
-// It also plans bundles (planner.h) and collects who has joined (agree-N10, join.h).
+// It also plans bundles (planner.h) and collects the joined ranks (agree-N10, join.h).
 #ifndef COVEY_CORE_AGREE_COORDINATOR_H_
 #define COVEY_CORE_AGREE_COORDINATOR_H_
 
@@ -47,7 +47,8 @@ class Coordinator {
   void Retire(Message idle, std::vector<Envelope>* outbox);
   void OnIdle(Rank from, const Message& answer, std::vector<Envelope>* outbox);
   void OnDropped(Rank from, const Message& message, std::vector<Envelope>* outbox);
-  // A member asks who has not announced it: only the asker is answered, and nobody once all have.
+  // A member asks for the ranks that have not announced it: only the asker is answered, and none
+  // once all have.
   void OnWho(Rank from, const OperationId& id, Time now, std::vector<Envelope>* outbox) const;
   void OnTick(Time now, std::vector<Envelope>* outbox);
   // Pending occurrences of groups with this member are dropped, now and when announced later: their

@@ -4,12 +4,12 @@
 // A rank that joins has nothing in flight and submits nothing more; its engine does, on its behalf.
 // The lowest rank that has not joined *leads*: every operation of the world it has in flight, and
 // every further one, it also tells the joined ranks (SHADOW), and those take part by a *proxy
-// request*, with the reduction's identity element, in-band like everybody. Occurrences thus stay
+// request*, with the reduction's identity element, in-band like all members. Occurrences thus stay
 // counted alike everywhere, nothing has to be broken, and a rank may hear of the same occurrence
 // from two leaders (when the first joins too): it takes part once. A joined rank refuses
 // the kinds whose results only a user can receive; that is an error on every rank.
 //
-// Once all have joined, nothing is in flight anywhere, and everybody goes on as before.
+// Once all have joined, nothing is in flight anywhere, and all ranks go on as before.
 //
 // Sans-IO: submissions and messages in; envelopes, proxy requests and ends out.
 #ifndef COVEY_CORE_AGREE_JOIN_H_

@@ -20,26 +20,26 @@ namespace covey {
 enum class MessageType : uint8_t {
   kAnnounce,   // member -> coordinator: this occurrence is here, with this signature and this
                // landing block
-  kAgreed,     // coordinator -> members: it is entry `entry`; everybody's landing blocks
+  kAgreed,     // coordinator -> members: it is entry `entry`; all landing blocks
   kError,      // coordinator -> members: this occurrence fails everywhere, for `text`
   kFreeze,     // coordinator -> members: bundle `entry` of `members` is planned; begin nothing new
                // of these streams
   kFrozen,     // member -> coordinator: per member stream its next unbegun occurrence; own block
   kSwitch,     // coordinator -> members: from these occurrences on the streams travel as bundle
-               // `entry`; everybody's blocks, none = the plan is dropped
+               // `entry`; all blocks, none = the plan is dropped
   kBreak,      // member -> members: occurrence `id.occurrence` of bundle `entry` is void
   kJoin,       // member -> coordinator: this rank has no more data
   kJoined,     // coordinator -> members: `ranks` have joined so far
-  kAllJoined,  // coordinator -> members: everybody has; `peer` was the last
+  kAllJoined,  // coordinator -> members: all have; `peer` was the last
   kShadow,     // a member that goes on -> one that joined: take part in this, by a proxy request
   kRetire,     // coordinator -> members: are these streams and bundles idle? (retire.h)
   kIdle,       // member -> coordinator: the next occurrence of each
   kDrop,       // coordinator -> members: forget those
   kDropped,    // member -> coordinator: it has
   kMissing,    // coordinator or waiter -> members: `ranks` have not submitted this occurrence
-  kWho,    // member -> coordinator: who has not submitted this occurrence?   answered by MISSING
-  kWhere,  // asker -> rank: where are you?   answered by
-  kHere,   // rank -> asker: last operation and source line, in `text`
+  kWho,        // member -> coordinator: which ranks have not submitted it?    answered by MISSING
+  kWhere,      // asker -> rank: where are you?   answered by
+  kHere,       // rank -> asker: last operation and source line, in `text`
 };
 const char* NameOf(MessageType type);  // "ANNOUNCE"
 
@@ -56,7 +56,7 @@ struct PlanMember {
 struct Message {
   MessageType type = MessageType::kAnnounce;
   OperationId id;
-  std::vector<int32_t> ranks;  // announce, retire, idle, drop: the group's members; missing: who is
+  std::vector<int32_t> ranks;  // announce, retire, idle, drop: the group's members; missing: those
   Signature signature;         // announce, shadow
   // agreed; of a bundle: freeze, frozen, switch, break; retire, idle, drop, dropped: its number;
   // shadow: how often the sender has dropped something
@@ -64,12 +64,11 @@ struct Message {
   uint64_t slot_bytes = 0;  // announce, agreed: bytes of one landing slot, 0 = keep the old blocks
   // announce, frozen: slots of the own block; agreed, switch: of all, the least of them
   uint32_t depth = kMinLandingSlots;
-  std::vector<uint64_t>
-      blocks;             // announce, frozen: [1] own block; agreed, switch: [n] everybody's,
-                          // in group order
-  uint64_t waits = 0;     // announce: how often its rank had waited when it was submitted
-  Time submitted_at = 0;  // announce: on its rank's clock
-  Time waited = 0;        // missing: for so long
+  std::vector<uint64_t> blocks;     // announce, frozen: [1] own block; agreed, switch: [n] all,
+                                    // in group order
+  uint64_t waits = 0;               // announce: how often its rank had waited when it was submitted
+  Time submitted_at = 0;            // announce: on its rank's clock
+  Time waited = 0;                  // missing: for so long
   std::vector<PlanMember> members;  // freeze, frozen, switch; retire, idle, drop
   std::vector<uint64_t> peers;  // announce of a neighbor_allreduce: core/base/neighbor_weights.h
   StatusCode code = StatusCode::kOk;  // error; announce: this rank cannot take part

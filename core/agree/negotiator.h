@@ -21,8 +21,8 @@
 //  agree-N3 a known signature begins in-band; begin headers carry (occurrence, entry), see
 //     core/base/channel.h.
 //  agree-N5 a rank whose request fits no entry begins *void* on the existing channel; every member
-//     then sees the void (or two different entries) in the begin headers, nobody has written user
-//     memory, and all announce.
+//     then sees the void (or two different entries) in the begin headers, no member has written
+//     user memory, and all announce.
 //  agree-N9 landing space is reserved before ANNOUNCE and adopted at AGREED, or the operation is
 //      refused.
 //  agree-N11 after the loss of a member its groups are broken: what cannot finish ends kAborted,

@@ -71,7 +71,7 @@ void Negotiator::Hold(Stream* stream) {
 }
 
 // This rank will not begin the bundle's next exchange as planned: it begins it void, which every
-// member sees in the begin headers. Those who wait for more members hear it from BREAK.
+// member sees in the begin headers. Members that still wait for others hear it from BREAK.
 void Negotiator::Break(Bundle* bundle, bool tell) {
   Stream& carrier = bundle->carrier;
   if (!bundle->switched || bundle->dissolved || carrier.state != StreamState::kIdle) return;

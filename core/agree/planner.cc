@@ -150,7 +150,7 @@ Message Planner::Switch(const Freezing& freezing) {
   }
   // agree-N8: one distance for all streams, so that a step is bundled as a whole.
   for (PlanMember& member : plan.members) member.occurrence += ahead;
-  if (!room) plan.blocks.clear();  // somebody has no landing space left: the streams go on alone
+  if (!room) plan.blocks.clear();  // a member has no landing space left: the streams go on alone
   return plan;
 }
 

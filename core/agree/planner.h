@@ -6,7 +6,7 @@
 // that come further apart, as gradients during backward do, stay apart. Once no new one has come
 // for a window, or many have, each bundle found is FROZEN on all members and, when all have
 // answered, SWITCHed to: from the first occurrence that no member has begun, counted for every
-// stream from the one that was announced. (Taking each stream's own first unbegun occurrence would
+// stream from its announced occurrence. (Taking each stream's own first unbegun occurrence would
 // pair this step's gradient of one layer with the next step's of another, and break every
 // exchange.)
 //

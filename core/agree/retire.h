@@ -15,12 +15,12 @@
 // and begins with occurrence 0 on all members. A request submitted between IDLE and DROP is held,
 // and is the first of the new count.
 //
-// Why that is right: all said k, so k-1 is over on all and nobody has begun k, nor does before it
-// has DROP and with it no channel; hence nobody reads a block that another has given back. Answers
-// wait for no exchange. A bundle goes with its streams or not at all; while one of them is in a
-// plan that is being made, neither. Joined ranks are told of occurrences by others than the
+// Why that is right: all said k, so k-1 is over on all and no member has begun k, nor does before
+// it has DROP and with it no channel. Hence no member reads a block that another has given back.
+// Answers wait for no exchange. A bundle goes with its streams or not at all; while one of them is
+// in a plan that is being made, neither. Joined ranks are told of occurrences by others than the
 // coordinator (agree-N10), so that two counts would meet: JOINED waits for the last DROPPED, and
-// nothing is retired in the world while somebody has joined. After a loss the group ends anyway.
+// nothing is retired in the world while a rank has joined. After a loss the group ends anyway.
 //
 // When: by counts alone. The coordinator's rank looks each time that `batch` new names have come to
 // a group, at streams that have not been used for `patience` submissions here. A name that comes
@@ -59,7 +59,8 @@ class Retirement {
     std::vector<std::optional<Message>> answers;  // by group index
     size_t dropped = 0;
   };
-  // The answers of the group's retirement of this number, and who it is; null: malformed, or lost.
+  // The answers of the group's retirement of this number, and the index of the sender; null:
+  // malformed, or lost.
   UnderWay* Find(Rank from, const Message& message, size_t* index);
 
   std::map<uint64_t, UnderWay> under_way_;  // by group

@@ -4,7 +4,7 @@
 // Plain state, changed only by the Negotiator (queue, entries, state) and the Executor (the
 // channel's counters). Because a stream runs one exchange at a time, an announcement of occurrence
 // k tells its reader that k-1 is over on the sender: landing blocks can be replaced and entries
-// dropped at AGREED without asking anybody.
+// dropped at AGREED without a question to other ranks.
 #ifndef COVEY_CORE_AGREE_STREAM_H_
 #define COVEY_CORE_AGREE_STREAM_H_
 

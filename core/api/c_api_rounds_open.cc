@@ -12,7 +12,7 @@ namespace covey {
 namespace {
 
 constexpr int32_t kMostHypers = 4096;
-// Results that are kept where nobody says how many.
+// Results that are kept by default.
 constexpr size_t kAutoLogBytes = size_t{64} << 20;
 constexpr size_t kLeastAutoLog = 4, kMostAutoLog = 16;
 

@@ -34,7 +34,7 @@ Status Give(const Use& use, RoundsPort* port, int64_t applied,
   for (const Snapshots::Part& part : parts) length_bytes += part.length_bytes;
   if (applied < 1 || length_bytes == 0)
     return Status::InvalidArgument("a snapshot is of version 1 or later and not empty");
-  // The old one stays until the new one stands: somebody may be reading it.
+  // The old one stays until the new one stands: a peer may be reading it.
   const uint64_t offset =
       port->GivesInBlocks() ? use->AllocBlock(length_bytes) : Transport::kNoOffset;
   uint64_t unused = Transport::kNoOffset;

@@ -66,7 +66,7 @@ Status LookAt(const Use& use, int32_t rank, int64_t place, std::span<void* const
   const SeqLock window = WindowOf(use.get(), Rank{rank}, place);
   const std::byte* base = use->transport().Base(Rank{rank});
   if (use->transport().IsLost(Rank{rank})) {
-    // Who leaves in good order closes it, or gives the memory back, which is zero then.
+    // An owner that leaves in good order closes it, or gives the memory back, which is zero then.
     const bool is_open = window.Peek(base, {}, {}, &seen) == SeqLock::Found::kWhole;
     *state = is_open ? COVEY_WINDOW_LOST : COVEY_WINDOW_CLOSED;
     return Status::Ok();

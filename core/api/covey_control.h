@@ -35,7 +35,7 @@ typedef struct covey_control_config {
 
 /* Joins in the background, and serves if asked to. Errors: the plug-in is not there, the address
  * cannot be bound, a value is wrong. Everything else, a refusal too, comes as an event. A node that
- * the rendezvous does not hear of for COVEY_LEASE (of who serves) is lost. */
+ * the rendezvous does not hear of for COVEY_LEASE (the server's value) is lost. */
 COVEY_API covey_code covey_control_open(const covey_control_config* config, covey_control** control,
                                         covey_error* error);
 

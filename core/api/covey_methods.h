@@ -16,9 +16,9 @@ typedef enum covey_payload {
 } covey_payload;
 
 typedef enum covey_admission {
-  COVEY_ADMIT_ALL = 0,    /* the exchange runs once every member has come */
-  COVEY_ADMIT_ROUNDS = 1, /* as versions, see core/api/covey_rounds.h: once enough have come */
-  COVEY_ADMIT_PAIRS = 2,  /* two at a time, see core/api/covey_pairs.h: nobody waits for anybody */
+  COVEY_ADMIT_ALL = 0,      /* the exchange runs once every member has come */
+  COVEY_ADMIT_ROUNDS = 1,   /* as versions, see core/api/covey_rounds.h: once enough have come */
+  COVEY_ADMIT_PAIRS = 2,    /* two at a time, see core/api/covey_pairs.h: no member waits */
   COVEY_ADMIT_NEIGHBORS = 3 /* by a neighbor_allreduce with covey_method_row's weights */
 } covey_admission;
 
@@ -32,7 +32,7 @@ typedef struct covey_plan {
   uint32_t struct_size;
   covey_payload payload;
   covey_admission admission;
-  covey_group group; /* with whom */
+  covey_group group; /* the members that take part */
   int64_t until;     /* the next version at which another method holds, or warm-up is over (not that
                         * of rounds of gradients, which go on); INT64_MAX when there is none */
   int64_t local_steps; /* COVEY_MODEL in rounds: a member does so many steps between two of its

@@ -20,9 +20,9 @@
 extern "C" {
 #endif
 
-/* This rank's row of W, and who takes from it. May differ from one operation of a name to the next:
- * nothing is negotiated anew. Every member of the group takes part in each, also one that averages
- * with nobody (own_weight 1).
+/* This rank's row of W, and the ranks that take from it. May differ from one operation of a name to
+ * the next: nothing is negotiated anew. Every member of the group takes part in each, also one that
+ * averages with no other (own_weight 1).
  *
  * Wrong weights (a rank that is no member, a row that does not sum to 1) and ranks that do not say
  * the same of each other (i takes from j, j names its receivers and not i) are errors on every
@@ -33,13 +33,13 @@ struct covey_neighbors {
   const int32_t* sources; /* [num_sources] global ranks, distinct, without this one */
   const double* weights;  /* [num_sources] 0: nothing is taken; may be negative with any_sum */
   int32_t num_sources;
-  const int32_t* receivers; /* [num_receivers] as sources; NULL: whoever takes from this rank */
+  const int32_t* receivers; /* [num_receivers] as sources; NULL: all that take from this rank */
   int32_t num_receivers;
   int32_t any_sum; /* 1: the row need not sum to 1, and may have weights less than 0 */
 };
 typedef struct covey_neighbors covey_neighbors;
 
-/* Who averages with whom in each round: "ring", "exponential", "one_peer", "bipartite", "full",
+/* The neighbors of each rank in each round: "ring", "exponential", "one_peer", "bipartite", "full",
  * "matching" (core/plan/topology.h), or by a matrix of one's own. */
 typedef struct covey_topology {
   uint32_t struct_size;

@@ -1,11 +1,11 @@
-/* Pairs: models averaged two at a time, where nobody waits for anybody. A part of the C API, with
- * the conventions of covey.h.
+/* Pairs: models averaged two at a time, where no member waits for another. A part of the C API,
+ * with the conventions of covey.h.
  *
  * Each member of a group trains on its own model, all on one host. covey_pairs_step hands in what
- * it has become and averages it with one other member's, as the method's `topology` says, whatever
- * that one is doing: stopped or killed members hold up nobody. Others may do the same with this
- * rank's model meanwhile; what they have moved it by comes back with the next step. Every update
- * counts once, and averaging moves no mean. core/PROTOCOL.md has the rules.
+ * it has become and averages it with one other member's, as the method's `topology` says, without
+ * waiting: stopped or killed members delay no other. Others may do the same with this rank's model
+ * meanwhile; their changes come back with the next step. Every update counts once, and averaging
+ * moves no mean. core/PROTOCOL.md has the rules.
  *
  * Where functions take a model: spans[i] is the address of span i, memory of the caller's own that
  * it trains on. One thread at a time per pairs. */
@@ -42,7 +42,7 @@ COVEY_API covey_code covey_pairs_open(covey_runtime* runtime, const covey_pairs_
 typedef struct covey_pairs_met {
   uint32_t struct_size;
   int32_t partner; /* the rank it has averaged with; -1: none. It was not its turn, its local steps
-                    * are not over, or somebody else was about to change one of the two models */
+                    * are not over, or another rank was about to change one of the two models */
   int32_t merged;  /* 1: others had averaged with this rank since its last step */
 } covey_pairs_met;
 
@@ -66,9 +66,9 @@ COVEY_API covey_code covey_pairs_look(covey_runtime* runtime, covey_pairs pairs,
 COVEY_API covey_code covey_pairs_finish(covey_runtime* runtime, covey_pairs pairs,
                                         void* const* spans, int64_t timeout_ns, covey_error* error);
 
-/* As covey_pairs_finish, but the model is this rank's own then: all its steps, with what others
- * have made of it. Once all have it nothing of any model is elsewhere, until somebody steps: for
- * saving them. */
+/* As covey_pairs_finish, but the model is this rank's own then: all its steps, with the changes by
+ * others. Once all have it nothing of any model is elsewhere, until a member steps: for saving
+ * them. */
 COVEY_API covey_code covey_pairs_settle(covey_runtime* runtime, covey_pairs pairs,
                                         void* const* spans, int64_t timeout_ns, covey_error* error);
 

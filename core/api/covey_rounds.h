@@ -5,17 +5,17 @@
  * once each, in order: version v once as many members have published their step v as the method's
  * `admit` says, or a member has waited for `max_wait`. It is the sum, in rank order, of what lies
  * in the members' slots then; what is published later goes with a later version, each step exactly
- * once. Whoever waits in these functions does the work: a member that is stopped or killed,
+ * once. Members that wait in these functions do the work: a member that is stopped or killed,
  * wherever, holds up the others for at most `max_wait`, and only when they are too few for `admit`;
  * then it is overdue, and not waited for until it keeps up again.
  * core/PROTOCOL.md has the rules.
  *
  * Members that share no memory (COVEY_TRANSPORT=mpi) exchange messages, which Covey's own thread
  * carries (core/replicated/README.md). All of this holds there too, for gradients, while a majority
- * of the members runs, dead ones not counted (of two: the first). Without one nobody goes on, for
- * longer than max_wait; who waits then says so on stderr every `stall_warning`, with the ranks that
- * are silent. Who leaves before covey_rounds_finish waits for a second at most until what it has
- * published is in a version.
+ * of the members runs, dead ones not counted (of two: the first). Without one no member goes on,
+ * for longer than max_wait; a waiting member then says so on stderr every `stall_warning`, with the
+ * silent ranks. A member that leaves before covey_rounds_finish waits for a second at most until
+ * its last contribution is in a version.
  *
  * With a method that exchanges models (COVEY_MODEL) a version is the mean of the members' newest
  * models, of each group by itself, and every so-many-th of all; then covey_rounds_merge takes the
@@ -59,7 +59,7 @@ typedef struct covey_round_record {
   int32_t leader;   /* the lowest rank with a fresh contribution, else with any; -1 = none */
   int64_t* first;   /* [group size] steps first..last of each member are in it; 0..0: none. A */
   int64_t* last;    /* contribution is fresh when `last` >= `version`. */
-  int64_t* count;   /* [group size] so many of these steps: who skips ahead leaves numbers out */
+  int64_t* count;   /* [group size] so many of these steps, less those skipped */
   int64_t* overdue; /* [group size] 0: the member is waited for; else it is not, until it has been
                      * fresh in so many versions running: it was missing when max_wait was over */
   double* hypers;   /* [num_hypers] the leader's; zeros when there is none */
@@ -106,8 +106,8 @@ COVEY_API int64_t covey_rounds_ended(covey_runtime* runtime, covey_rounds rounds
 /* Says where versions of gradients will be read to: spans[i], or NULL for spans: nowhere any more.
  * covey_rounds_read to the same spans then costs less, because some of it is done while the version
  * is made. From covey_rounds_publish on, and while this rank waits or finishes, until
- * covey_rounds_read or a waiting that ends with an error or a timeout, nobody else may write there.
- * Models need no such thing: they are merged early with the spans of covey_rounds_spans. */
+ * covey_rounds_read or a waiting that ends with an error or a timeout, nothing else may write
+ * there. Models need no such thing: they are merged early with the spans of covey_rounds_spans. */
 COVEY_API covey_code covey_rounds_expect(covey_runtime* runtime, covey_rounds rounds,
                                          void* const* spans, covey_error* error);
 
@@ -121,9 +121,9 @@ COVEY_API covey_code covey_rounds_read(covey_runtime* runtime, covey_rounds roun
  * covey_rounds_read (which gives the record, also with spans NULL). It stays as it is until the
  * next call of this, and can be read until covey_rounds_close. Others do not see what is written
  * there; that is slow, and *written_pages (may be NULL) says how many pages of the memory had been
- * written by this rank before: who does so often had better copy. version 0: none is held any more;
- * spans may be NULL. COVEY_EXHAUSTED as covey_rounds_read. COVEY_UNSUPPORTED, also for 0, where
- * members share no memory or the system does not allow it. */
+ * written by this rank before: a trainer that writes often had better copy. version 0: none is held
+ * any more; spans may be NULL. COVEY_EXHAUSTED as covey_rounds_read. COVEY_UNSUPPORTED, also for 0,
+ * where members share no memory or the system does not allow it. */
 COVEY_API covey_code covey_rounds_hold(covey_runtime* runtime, covey_rounds rounds, int64_t version,
                                        void** spans, int64_t* written_pages, covey_error* error);
 
@@ -174,8 +174,8 @@ typedef struct covey_round_look {
 COVEY_API int32_t covey_rounds_of_all(covey_runtime* runtime, covey_rounds rounds, int64_t version);
 
 /* Models: after a merge into covey_rounds_spans that has `kept`: publishes what lies there as the
- * next step, *step, which nobody waits for, so that the others have this rank's progress. It goes
- * on from the same model, which it copies to the spans there are then. */
+ * next step, *step, which no member waits for, so that the others have this rank's progress. It
+ * goes on from the same model, which it copies to the spans there are then. */
 COVEY_API covey_code covey_rounds_offer_again(covey_runtime* runtime, covey_rounds rounds,
                                               int64_t* step, covey_error* error);
 
@@ -203,8 +203,8 @@ COVEY_API covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds ro
  * steps of such a member are dropped: covey_rounds_publish publishes nothing, *step is the version
  * after the last, and waiting for that ends with COVEY_ROUND_LEFT. `round_dropped` of covey_stats
  * counts them, with those that no version had taken before. Gradients: one that has fallen out of
- * the log will need a snapshot: covey_rounds_asked says who is to give it, before it leaves. Where
- * members share no memory nothing is settled so. */
+ * the log will need a snapshot: covey_rounds_asked tells the rank that is to give it, before it
+ * leaves. Where members share no memory nothing is settled so. */
 COVEY_API covey_code covey_rounds_go_on(covey_runtime* runtime, covey_rounds rounds,
                                         covey_error* error);
 
@@ -212,7 +212,7 @@ COVEY_API covey_code covey_rounds_go_on(covey_runtime* runtime, covey_rounds rou
  * trainer that has not, and reads on from there. The trainers see to it between their steps:
  *
  *   covey_rounds_serve instead of covey_rounds_wait, and covey_rounds_asked after each step;
- *   when they say so, covey_rounds_give. Nobody who gives waits for anybody.
+ *   when they say so, covey_rounds_give. A rank that gives waits for no other.
  *   covey_rounds_seek when covey_rounds_read says COVEY_EXHAUSTED; then covey_rounds_take.
  *
  * `applied`: the versions up to it are in the state of this rank. */
@@ -234,10 +234,10 @@ COVEY_API covey_code covey_rounds_serve(covey_runtime* runtime, covey_rounds rou
                                         int64_t version, int64_t applied, int64_t timeout_ns,
                                         covey_round_event* event, covey_error* error);
 
-/* 1: this rank is to give a snapshot now. Costs nothing while nobody asks. */
+/* 1: this rank is to give a snapshot now. Costs nothing while no rank asks. */
 COVEY_API int32_t covey_rounds_asked(covey_runtime* runtime, covey_rounds rounds, int64_t applied);
 
-/* Copies parts[i], lengths[i] bytes each, one after the other, for whoever asks. */
+/* Copies parts[i], lengths[i] bytes each, one after the other, for the rank that asks. */
 COVEY_API covey_code covey_rounds_give(covey_runtime* runtime, covey_rounds rounds, int64_t applied,
                                        const void* const* parts, const int64_t* lengths,
                                        int32_t num_parts, covey_error* error);
@@ -250,9 +250,9 @@ typedef struct covey_snapshot {
   uint64_t place[2];    /* for covey_rounds_take */
 } covey_snapshot;
 
-/* Asks, and waits for a snapshot; for timeout_ns at most. COVEY_EXHAUSTED: nobody is left who could
- * give one, or who gives it has no room for it; COVEY_TIMEOUT: all others have finished, and have
- * given none for max_wait. */
+/* Asks, and waits for a snapshot; for timeout_ns at most. COVEY_EXHAUSTED: no rank is left that
+ * could give one, or the giver has no room for it; COVEY_TIMEOUT: all others have finished, and
+ * have given none for max_wait. */
 COVEY_API covey_code covey_rounds_seek(covey_runtime* runtime, covey_rounds rounds, int64_t applied,
                                        int64_t timeout_ns, covey_snapshot* snapshot,
                                        covey_error* error);

@@ -1,5 +1,5 @@
-/* Waiting: who holds an operation up. A part of the C API, with the conventions of covey.h. Any
- * thread. */
+/* Waiting: the ranks that an operation waits for. A part of the C API, with the conventions of
+ * covey.h. Any thread. */
 #ifndef COVEY_CORE_API_COVEY_WAITING_H_
 #define COVEY_CORE_API_COVEY_WAITING_H_
 
@@ -12,7 +12,7 @@ extern "C" {
 /* The members that an operation in flight waits for, ascending, into ranks[0..capacity): they have
  * not submitted it, or they have not come as far in it. When operations of its stream come before
  * it: those that the first of them waits for. Returns how many there are; 0: it has ended, waits
- * for nobody, or this rank does not know: then the rank that does is asked, and a later call may
+ * for no rank, or this rank does not know: then the rank that does is asked, and a later call may
  * say; -1: unknown handle. */
 COVEY_API int covey_awaited(covey_runtime* runtime, covey_handle handle, int32_t* ranks,
                             int32_t capacity);

@@ -2,8 +2,8 @@
  * the conventions of covey.h.
  *
  * A rank trains on memory of the arena (covey_arena_alloc) and says when it changes it. Any other
- * rank copies it, alone and at any time, and is told whether the copy is of one moment; nobody
- * waits for anybody. core/transport/seqlock.h has the rules. */
+ * rank copies it, alone and at any time, and is told whether the copy is of one moment; no rank
+ * waits for another. core/transport/seqlock.h has the rules. */
 #ifndef COVEY_CORE_API_COVEY_WINDOW_H_
 #define COVEY_CORE_API_COVEY_WINDOW_H_
 

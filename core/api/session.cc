@@ -20,8 +20,8 @@ namespace {
 // How long a rank that leaves sees to it, at most, that what its rounds know does not go with it:
 // as long as peers that run may take. Silent ones get less (core/replicated/replica.h).
 constexpr Time kLinger = 60 * kSecond;
-// A part of the knob recheck: a look for what rings no event count, of whoever waits in rounds and
-// pairs.
+// A part of the knob recheck: a look for changes that ring no event count, by ranks that wait in
+// rounds and pairs.
 constexpr Time kBellLooks = 50;
 // Numbers of channels: above these bits the rank that has made them.
 constexpr int kChannelBits = 40;

@@ -59,7 +59,7 @@ class Session {
   Status UseDevice(int32_t type, int32_t index, Device** device);
 
   // Rounds, by number. Room of a block in this rank's region: kNoOffset when there is none. Any
-  // thread; CloseRounds while nobody uses them. Blocks go back once no member can touch them.
+  // thread; CloseRounds while no thread uses them. Blocks go back once no member can touch them.
   uint64_t AllocBlock(size_t length_bytes);
   void FreeBlock(uint64_t offset);
   uint64_t KeepRounds(std::unique_ptr<RoundsPort> rounds);

@@ -1,8 +1,8 @@
 // Memory that the ranks of a host share, and the heap in this rank's own part of it.
 //
 // An Arena owns one mapping of the job's shared memory and hands out pieces of one region of it. It
-// outlives the runtime while tensors still use it: whoever allocates through Alloc holds a
-// reference, and the last Free (or Unref) unmaps. Any thread (one mutex around the free list).
+// outlives the runtime while tensors still use it: each allocation through Alloc holds a reference,
+// and the last Free (or Unref) unmaps. Any thread (one mutex around the free list).
 //
 // Invariants:
 //  1. Pieces are 64-byte aligned, disjoint, zero-filled when handed out.

@@ -35,7 +35,7 @@ struct Config {
   std::string started_by;          // "mpirun", "srun", "torchrun"; empty: coveyrun, or nothing
   std::string plugin_path;         // "folder:folder", looked into before libcovey.so's own
 
-  std::string rendezvous;   // HOST:PORT or file:PATH; who joins several launchers reads it
+  std::string rendezvous;   // HOST:PORT or file:PATH; for jobs of several launchers
   std::string secret_file;  // likewise
 
   Time start_timeout = 30 * kSecond;

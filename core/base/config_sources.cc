@@ -121,7 +121,7 @@ constexpr Launcher kLaunchers[] = {
     {"TORCHELASTIC_RESTART_COUNT", "torchrun", true},
 };
 
-// Who started this process as one of several; empty: none of those known.
+// The launcher that started this process as one of several; empty: none of those known.
 std::string StartedBy(const char* const* environment) {
   std::string by;
   bool several = false;  // according to WORLD_SIZE

@@ -1,6 +1,6 @@
-// Shared memory at a second address, where this process may write without anybody else seeing it:
-// what is not written there reads as what others write, a page that is written becomes this
-// process's own (copy on write) until it is refreshed.
+// Shared memory at a second address, where this process may write unseen by others. Pages not
+// written there read as others write them; a page that is written becomes this process's own (copy
+// on write) until it is refreshed.
 //
 // So tensors of a framework can lie in what all ranks read, and an operation in place spoils
 // nothing. It is for what is seldom written: a page that is costs a fault, a thousandfold of a

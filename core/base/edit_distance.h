@@ -1,4 +1,4 @@
-// Which word somebody meant. Pure; any thread.
+// The word that a mistyped one stands for. Pure; any thread.
 #ifndef COVEY_CORE_BASE_EDIT_DISTANCE_H_
 #define COVEY_CORE_BASE_EDIT_DISTANCE_H_
 

@@ -1,4 +1,4 @@
-// With whom one member of a neighbor_allreduce averages, as its engine tells the others.
+// The neighbors of one member of a neighbor_allreduce, as its engine tells the others.
 //
 // A table of words, TableWords(members) of them (core/base/channel.h), by group index: for each
 // member the weight of what comes from it, as the bits of a double (0: nothing comes; the own

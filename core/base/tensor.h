@@ -109,8 +109,8 @@ struct Request {
   std::vector<uint64_t> peers;  // neighbor_allreduce: the own table of core/base/neighbor_weights.h
   Time submitted_at = 0;
   uint64_t waits = 0;    // how often this rank had waited for an operation before it submitted this
-  bool awaited = false;  // somebody waits for it (agree-N6); the holder of the progress lock's
-  bool callback_only = false;  // nobody waits for its handle: a callback tells its end
+  bool awaited = false;  // a thread waits for it (agree-N6); the holder of the progress lock's
+  bool callback_only = false;  // no thread waits for its handle: a callback tells its end
   bool is_proxy = false;  // submitted by the runtime for a rank that has joined (core/agree/join.h)
   // Events of the inputs' device that the runtime recorded, and gives back at the end.
   std::vector<void*> recorded;

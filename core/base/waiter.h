@@ -1,5 +1,5 @@
-// How a thread waits for what others do: it looks at once for a while, then lets others of its core
-// run before each look, and then it is to sleep until somebody wakes it.
+// How a thread waits for other ranks: it looks at once for a while, then lets others of its core
+// run before each look, and then it is to sleep until it is woken.
 //
 // Waking a sleeper takes some microseconds, and a thread that spins keeps the core from the threads
 // that it waits for. One thread, for one wait.

@@ -1,5 +1,5 @@
-/* What a plug-in that is a device shows: C, so that it can be compiled with any compiler against
- * any toolkit. core/device/plugin_device.h makes a Device of it; the contract is that of
+/* The exports of a plug-in that is a device: C, so that it can be compiled with any compiler
+ * against any toolkit. core/device/plugin_device.h makes a Device of it; the contract is that of
  * core/device/device.h, whose functions these are.
  *
  * The plug-in exports covey_open_device and nothing else of this header's. record, give_back and
@@ -44,8 +44,8 @@ typedef struct covey_device {
 } covey_device;
 
 /* Opens the device number `index`; fills *device. 0, or 1 with one sentence in `error`. `abi`: the
- * COVEY_DEVICE_ABI of whoever opens it; another than the plug-in's is an error. index -1: only
- * says whether there is any device; *device stays as it is. */
+ * COVEY_DEVICE_ABI of the caller; another than the plug-in's is an error. index -1: only says
+ * whether there is any device; *device stays as it is. */
 typedef int covey_open_device_function(uint32_t abi, int32_t index, covey_device* device,
                                        char* error, size_t capacity);
 

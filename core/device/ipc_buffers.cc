@@ -7,7 +7,7 @@ namespace covey {
 namespace {
 
 // A word: the key's place in units of 64 bytes, then the buffer's place in units of 256, then a bit
-// that is for whoever publishes the word.
+// that is for the publisher of the word.
 constexpr unsigned kKeyShift = 32;
 constexpr uint64_t kKeyUnit = 64;
 

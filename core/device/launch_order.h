@@ -1,5 +1,5 @@
-// In which order a rank launches what goes over communicators (agree-N12): one that any two ranks
-// see alike, of however many groups, though nobody decides it and no message is sent.
+// In which order a rank launches operations over communicators (agree-N12): an order that any two
+// ranks see alike, of any number of groups, without a coordinator and without messages.
 //
 // A rank has a number, which rises. Once it knows that all members have begun an exchange it
 // proposes the next: (number, rank). The largest that a member has proposed is the exchange's
@@ -7,8 +7,8 @@
 // and nothing else here can have a smaller one: no other exchange has one, and of those whose turn
 // is not known yet the own proposal, below which it cannot fall, is larger.
 //
-// Nobody waits for a user: whatever was proposed here all members have begun, so that they propose
-// too. A rank that submits and waits in another order than the others holds nobody up.
+// No member waits for a user: all members have begun every proposed operation, so that they propose
+// too. A rank that submits and waits in another order than the others delays no rank.
 // (Skeen's total order of multicasts to overlapping groups, as in Birman and Joseph, "Reliable
 // Communication in the Presence of Failures", 1987.)
 #ifndef COVEY_CORE_DEVICE_LAUNCH_ORDER_H_

@@ -115,7 +115,7 @@ void Engine::ThreadMain() {
     Time longest = options_.recheck;
     if (turn.took != gathers_.load(std::memory_order_relaxed)) {
       gathers_.store(turn.took);
-      if (queue_->HasQueued()) continue;  // by somebody who saw no need to ring
+      if (queue_->HasQueued()) continue;  // by a thread that saw no need to ring
     }
     if (turn.took) longest = kGather;
     burst = {.looks = turn.took && turn.idle ? kMostGathers : 0, .queued = 0};
@@ -207,7 +207,7 @@ bool Engine::DriveUntil(const std::atomic<bool>& ended, Time deadline) {
 
 // After AwaitProgressLock, by a waiter that leaves without having driven. The engine thread and
 // those that released the progress lock may have given way to it. If the progress lock is held, its
-// holder finds no claim when it releases it; if it is free, this is the last who can ring.
+// holder finds no claim when it releases it; if it is free, this is the last thread that can ring.
 void Engine::HandOn() {
   if (!progress_lock_.load() && IsWorkLeft(transport_->Parked() == Sleeper::kMailOnly))
     transport_->Ring(Sleeper::kEngine);
@@ -218,7 +218,7 @@ bool Engine::IsWorkLeft(bool idle) const {
   return !idle || queue_->HasQueued() || transport_->HasMail() || due_.load() < looks_at_.load();
 }
 
-// With the progress lock: until it has ended, the deadline, or somebody else needs the progress
+// With the progress lock: until it has ended, the deadline, or another thread needs the progress
 // lock.
 void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
   transport_->SetParked(Sleeper::kNobody);
@@ -245,7 +245,7 @@ void Engine::DriveFor(const std::atomic<bool>& ended, Time deadline) {
 // Another thread drives: until it has ended or the progress lock is free.
 void Engine::AwaitProgressLock(const std::atomic<bool>& ended, Time deadline) {
   claims_.fetch_add(1);
-  Kick();  // what this thread submitted may have been announced to nobody: see covey_request.waits
+  Kick();  // operations of this thread may be unannounced: see covey_request.waits
   Waiter waiter({.yields = options_.yields});
   while (!ended.load(std::memory_order_acquire) && progress_lock_.load(std::memory_order_relaxed))
     if (!waiter.LooksAgain(false, 0)) break;

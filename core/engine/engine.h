@@ -1,9 +1,9 @@
-// The thread of a runtime, and who drives it: the progress lock.
+// The thread of a runtime, and the progress lock, whose holder drives it.
 //
 // The thread that holds the progress lock runs Runtime::RunOnce. A thread that waits for an
 // operation takes it and drives the runtime itself, so that a small blocking operation costs no
-// hand-over between threads; otherwise the engine thread drives. Holder or not, nobody spins when
-// there are more ranks than cores: spin, then yield, then park.
+// hand-over between threads; otherwise the engine thread drives. Holder or not, no thread spins
+// when there are more ranks than cores: spin, then yield, then park.
 //
 // Invariants (core/PROTOCOL.md: engine-E1, engine-E2, engine-E3):
 //  1. At most one thread is inside RunOnce (progress_lock_).
@@ -11,9 +11,9 @@
 //     publishes it (SetParked) and looks once more; a waiter that gives the progress lock back
 //     leaves kEngine published and rings the engine thread when something is still under way, or
 //     due before that thread looks by itself. While a waiter claims the progress lock (claims_),
-//     the engine thread and whoever releases it leave the rest to that waiter, which hands on what
-//     is left if it leaves without driving (HandOn). Every pass, the last before parking too, tells
-//     waiters of what it has ended (Look). Stop is looked for after the ticket.
+//     the engine thread and the last holder leave the rest to that waiter, which hands the rest on
+//     if it leaves without driving (HandOn). Every pass, the last before parking too, tells waiters
+//     of what it has ended (Look). Stop is looked for after the ticket.
 //  3. Callbacks run on the engine thread or a waiter, without the progress lock and without any
 //     lock.
 #ifndef COVEY_CORE_ENGINE_ENGINE_H_
@@ -48,7 +48,7 @@ class Engine {
   // runtime alone.
   void Stop();
 
-  // Tells whoever drives that something was queued. Any thread.
+  // Tells the driving thread that something was queued. Any thread.
   void Kick();
 
   // Waits until `operation` has ended: true. False at the deadline. Any thread.

@@ -1,5 +1,5 @@
-// What a runtime tells whoever watches it: every message, begin and end, as it happens. For the
-// simulator's checkers and the transcripts; production has none.
+// The events that a runtime reports to an observer: every message, begin and end, as it happens.
+// For the simulator's checkers and the transcripts; production has none.
 //
 // Called with the progress lock held, in the order in which things happen on that rank. An observer
 // only looks: it calls nothing of the runtime, and what it is shown is valid during the call.

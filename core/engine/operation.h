@@ -38,11 +38,11 @@ struct Operation : Request {
   void* context = nullptr;
   Status status;  // valid once `ended`
   std::atomic<bool> ended{false};
-  std::atomic<bool> waited_for{false};  // somebody waits for it, or polled it twice (agree-N6)
+  std::atomic<bool> waited_for{false};  // a thread waits for it, or polled it twice (agree-N6)
   std::atomic<bool> polled{false};      // once
   bool released = false;                // protected by the queue's mutex
   int holders = 0;                      // the same: threads between Hold and LetGo
-  Operation** claimed = nullptr;        // the same: who has its name in flight
+  Operation** claimed = nullptr;        // the same: the operation with its name in flight
   Footprint footprint;                  // the same
 };
 

@@ -7,13 +7,13 @@
 namespace covey {
 namespace {
 
-// How often a device is looked at that is awaited: it rings nobody.
+// How often an awaited device is looked at: it rings no thread.
 constexpr Time kDeviceLook = 50 * kMicrosecond;
 // A part of Options::recheck: a look for dead peers, which bounds their detection.
 constexpr Time kPeerPolls = 20;
 // Messages taken in one pass, so that a rank which many report about still comes to its exchanges.
 constexpr int kMailPerPass = 64;
-// How long a message waits that found no room: nobody rings when a mailbox is emptied.
+// How long a message waits that found no room: an emptied mailbox rings no rank.
 constexpr Time kUnsentRetry = kMillisecond;
 
 // Calls fn(id) for each operation an exchange of the stream moves: those of a bundle's members. A
@@ -96,8 +96,8 @@ Time Runtime::RunOnce(bool* moved) {
   return unsent ? std::min(until, now + kUnsentRetry) : until;
 }
 
-// Marks what somebody waits for. Before new submissions are taken: whoever waits has submitted all
-// it had to, so a bundle that is not full then stays so (agree-N6).
+// Marks the awaited operations. Before new submissions are taken: a waiting thread has submitted
+// all it had to, so a bundle that is not full then stays so (agree-N6).
 void Runtime::NoteAwaited() {
   const uint64_t waits = queue_->waits();
   // agree-N10: a joining rank fills no bundle any more: all it has in flight counts as awaited.

@@ -53,7 +53,7 @@ class Runtime {
     const Kernels* kernels = nullptr;
     Clock* clock = nullptr;        // outlives the runtime
     Log* log = nullptr;            // outlives the runtime
-    Observer* observer = nullptr;  // null = nobody watches; outlives the runtime
+    Observer* observer = nullptr;  // null: no observer; outlives the runtime
   };
   struct Counters {
     uint64_t passes = 0;                // RunOnce calls
@@ -94,8 +94,8 @@ class Runtime {
   size_t landing_blocks() const { return blocks_->count(); }
   size_t unsent() const { return pending_.size(); }  // messages that found no room yet
   std::string StatusText();                          // covey_status
-  // Whom `request`, which is in flight, waits for, as far as is known here: covey_awaited. Where
-  // only its coordinator can know, that is asked.
+  // The ranks that `request`, which is in flight, waits for, as far as is known here:
+  // covey_awaited. Where only its coordinator can know, that is asked.
   std::vector<int32_t> Awaited(const Request& request);
 
  private:
@@ -129,7 +129,7 @@ class Runtime {
   Time next_peer_poll_ = 0;
   Time next_stall_look_ = 0;
   uint64_t waits_seen_ = 0;  // of the queue, and
-  uint64_t holds_seen_ = 0;  // of the negotiator, when it was last noted who is awaited
+  uint64_t holds_seen_ = 0;  // of the negotiator, when the awaited operations were last noted
 
   std::vector<Operation*> taken_;
   std::vector<TensorQueue::Ended> finished_;

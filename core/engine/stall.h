@@ -1,5 +1,5 @@
-// Who waits for whom: turns "not begun for a while" into sentences that name the operation, the
-// ranks, and the Python line they stand on.
+// The ranks that an operation waits for: turns "not begun for a while" into sentences that name the
+// operation, the ranks, and the Python line they stand on.
 //
 // Sans-IO but for its log: facts and time in, log lines and envelopes out. A rank that waits asks
 // the missing ranks where they are (kWhere); their adapter's watchdog answers through Tell (kHere).

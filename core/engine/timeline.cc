@@ -66,8 +66,8 @@ void Timeline::Instant(const char* track, std::string_view name, Time at,
   Emit(track, name, {.begin = at, .end = at, .instant = true}, args);
 }
 
-// A cell nobody else has, to be published by setting its sequence to *position + 1. Null: none is
-// free.
+// A cell of this thread alone, to be published by setting its sequence to *position + 1. Null: none
+// is free.
 Timeline::Cell* Timeline::Claim(uint64_t* position) {
   *position = head_.load(std::memory_order_relaxed);
   while (true) {

@@ -7,7 +7,7 @@
 // trace says how many. A rank that traces nothing has no Timeline: callers hold a null pointer.
 //
 // Threads: Span and Instant from any thread, at the same time. Open, OnFailure, Flush, Close and
-// the destructor from one at a time; REQUIRES: nobody emits any more when Close is called.
+// the destructor from one at a time; REQUIRES: no thread emits any more when Close is called.
 #ifndef COVEY_CORE_ENGINE_TIMELINE_H_
 #define COVEY_CORE_ENGINE_TIMELINE_H_
 

@@ -7,9 +7,9 @@
 //   committed   model words: the initiator's buffers
 //   aborted     model words: as before, with the next number
 //
-// Whoever meets an engaged word carries the exchange to its end, by words alone, so nobody waits
-// for an initiator that was stopped, and nobody's way is barred. It is aborted only when somebody
-// has changed one of the two models meanwhile: that change stands.
+// A rank that meets an engaged word carries the exchange to its end, by words alone, so no rank
+// waits for an initiator that was stopped, and none is blocked. The exchange is aborted only when a
+// rank has changed one of the two models meanwhile: that change stands.
 //
 // (The conditional multi-word exchange of Harris, Fraser, Pratt: A Practical Multi-Word
 // Compare-and-Swap Operation, DISC 2002, doi:10.1007/3-540-36108-1_18, of two words; numbers that

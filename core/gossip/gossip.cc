@@ -22,8 +22,8 @@ auto TileOf(const RoundLayout& layout, const RoundLayout::Tile& tile,
          (tile.offset_bytes - layout.offsets_bytes()[tile.span]);
 }
 
-// From there on stores bypass the cache, which is full of other things when somebody reads it (as
-// in core/partial/eager_copy.cc).
+// From there on stores bypass the cache, which is full of other things when a rank reads it (as in
+// core/partial/eager_copy.cc).
 constexpr size_t kLargeBytes = 8 << 20;
 
 Stores StoresFor(const RoundLayout& layout) {
@@ -163,7 +163,7 @@ bool Gossip::Peek(int32_t member, std::span<void* const> to) {
 
 MemberWord Gossip::StateOf(int32_t i) { return MemberWord::Of(words_->Load(memory_->MemberAt(i))); }
 
-// Somebody who had finished trains on, or has died when it was about to. False: it does not, for
+// A member that had finished trains on, or has died when it was about to. False: it does not, for
 // the epoch is over.
 bool Gossip::CountLeaving() {
   for (;;) {
@@ -175,8 +175,8 @@ bool Gossip::CountLeaving() {
   }
 }
 
-// Whether who is dead, in that state, died in the middle of its epoch. Who died after it had
-// finished is in the mean of this epoch; all see it alike.
+// Whether a dead member, in that state, died in the middle of its epoch. A member that died after
+// it had finished is in the mean of this epoch; all see it alike.
 bool Gossip::MayMarkDead(const MemberWord& state) {
   if (state.state == MemberState::kDead) return false;
   if (state.epoch != epoch_ || state.state == MemberState::kRuns) return true;
@@ -199,8 +199,8 @@ void Gossip::Finish() {
   words_->Ring(memory_->EventCountAt());
 }
 
-// It says so before it counts itself: who ends the epoch has either seen it, or what it counts
-// makes that in vain.
+// It says so before it counts itself: the member that ends the epoch has either seen it, or fails
+// because of the count.
 bool Gossip::LeaveBarrier() {
   words_->Store(memory_->MemberAt(self_), MemberWord{MemberState::kLeaves, epoch_}.Word());
   // gossip-P5: one word says for all whether the epoch is over: then this rank takes its mean.
@@ -296,7 +296,7 @@ std::vector<int32_t> Gossip::Unmet() {
   });
 }
 
-// The model first: who sees that this rank is in the next epoch averages with that one.
+// The model first: a member that sees this rank in the next epoch averages with that model.
 void Gossip::GoOn(std::span<const void* const> model) {
   const uint32_t buffer = FreeBuffers().at(0);
   Put(model, buffer);
@@ -319,8 +319,8 @@ bool Gossip::HaveAllLeft() {
 
 // ---- Buffers ------------------------------------------------------------------------------------
 
-// Those of this rank that no word names, nor this rank itself. Nobody but this rank can make a word
-// name one of them.
+// Those of this rank that no word names, nor this rank itself. Only this rank can make a word name
+// one of them.
 std::vector<uint32_t> Gossip::FreeBuffers() {
   std::array<bool, kPairBuffers> used{};
   // gossip-P2: the base is read by the next update, so it is not written before.

@@ -2,11 +2,11 @@
 // thread, a message or a lock (core/PROTOCOL.md: gossip-P1 to gossip-P9).
 //
 // A rank trains on its own copy of its model and pushes what it has become; in between others may
-// average with what it pushed last, and what they have moved it by is added to the rank's own
-// progress: neither is lost. Nobody waits for anybody: every call ends however many other ranks are
-// stopped, wherever.
+// average with the model it pushed last, and their change of it is added to the rank's own
+// progress: neither is lost. No rank waits for another: every call ends, also if all other ranks
+// are stopped, wherever.
 //
-// Invariants, at any point between two words, whoever stops or dies wherever:
+// Invariants, at any point between two words, whichever rank stops or dies wherever:
 //  1. The sum of all models is that of the first ones and of all progress that was pushed, up to
 //     rounding of floats: an exchange moves no mean, with a codec neither, and loses no update.
 //  2. What a model word names is not written.
@@ -39,7 +39,7 @@ class Gossip {
   };
   struct Counters {
     uint64_t updates = 0;
-    uint64_t merged = 0;  // of those: somebody had averaged with it since the one before
+    uint64_t merged = 0;  // of those: another rank had averaged with it since the one before
     uint64_t exchanges = 0;
     uint64_t busy = 0, no_buffers = 0, absent = 0;
   };
@@ -63,7 +63,7 @@ class Gossip {
   // Likewise of what both have pushed last, and `model` is left alone: what it has become since
   // is added to the mean by the next Update.
   Outcome Exchange(int32_t partner);
-  // Somebody has averaged with this rank since it wrote its model last.
+  // Another rank has averaged with this one since it wrote its model last.
   bool IsMerged() { return !exchange_.Settled(self_).IsIn(self_, base_); }
 
   // Any rank, at any time, alone: a copy of what `member` has now. False: it has changed while it
@@ -85,7 +85,7 @@ class Gossip {
   using Taking = void (Gossip::*)(std::span<void* const> model);
   // One of them, when `model` has progress that was not pushed: that is added to it.
   void TakeWithProgress(std::span<void* const> model, Taking take);
-  // It has taken one of them. Once nobody that lives is Unmet it may go on with `model` as a new
+  // It has taken one of them. Once no living member is Unmet it may go on with `model` as a new
   // epoch.
   void Meet();
   std::vector<int32_t> Unmet();

@@ -1,5 +1,5 @@
 // One rank's part in models averaged in pairs (core/gossip) as the threads of its process meet it:
-// a lock, a clock, sleep, and who averages with whom.
+// a lock, a clock, sleep, and the choice of partners.
 //
 // Nothing waits but Finish. Any thread; one at a time is meant to train.
 #ifndef COVEY_CORE_GOSSIP_GOSSIP_PORT_H_
@@ -51,13 +51,13 @@ class GossipPort {
   // `model` has become what it is by one step of this rank. When its local steps are over, hands
   // that in, averages with a partner when it is this rank's turn, and writes what it has then to
   // `model`. After a Finish that has not come to its end the rank trains alone, if all others have
-  // finished and somebody has not read the mean yet, and nothing that it learns is lost.
+  // finished and one has not read the mean yet, and none of its progress is lost.
   Met Step(std::span<void* const> model);
   // As Gossip::Peek.
   bool Peek(int32_t member, std::span<void* const> to);
   // Waits until all that live have finished; then `model` is the mean of all, the same bits on each
   // rank, and all may train on. kTimeout: the deadline is over, and it goes on when called again;
-  // with a peer: max_wait is, the message names who is missing, and `model` is what this rank has.
+  // with a peer: max_wait is, the message names the missing ranks, and `model` is this rank's own.
   Status Finish(std::span<void* const> model, Time deadline) {
     return Gather(model, deadline, &Gossip::Mean);
   }

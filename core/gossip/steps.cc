@@ -33,7 +33,7 @@ void GossipSteps::PushDelta(std::span<void* const> model) {
   local_steps_.Restart();
 }
 
-// Passes over who is dead or has not begun.
+// Passes over members that are dead or have not begun.
 int32_t GossipSteps::Average(std::span<void* const> model) {
   for (int32_t i = 0; i < rule_.topology.size; ++i) {
     const uint64_t round = round_++;

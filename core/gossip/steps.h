@@ -1,10 +1,10 @@
-// When a rank pushes what it has learnt, and whom it averages with then: some steps of its own,
-// then one of two forms, in neither of which it waits for anybody.
+// When a rank pushes its progress, and the partner it averages with then: some steps of its own,
+// then one of two forms, neither of which waits.
 //
 //   form        what is averaged with the partner         its steps since then
 //   blocking    its model, with the steps just done       none are left
 //   copies      what both pushed last (SwarmSGD's         are added to the mean, and pushed, for
-//               communication copies Y; not blocking)     whoever averages with it next
+//               communication copies Y; not blocking)     the next rank that averages with it
 //
 // The partner's own steps, wherever it is in them, are as they were in both: X - B does not change.
 //
@@ -25,7 +25,7 @@ namespace covey {
 // The same on all ranks.
 struct PairRule {
   Topology topology;          // that gives pairs; its seed is that of random numbers of steps too
-  bool all_begin = true;      // else of each pair the one that IsFirst says
+  bool all_begin = true;      // else of each pair the rank that IsFirst says
   int64_t local_steps = 1;    // of a rank between what it pushes
   bool is_random = false;     // these are a mean: geometrically distributed, each rank's by itself
   bool non_blocking = false;  // the second form
@@ -53,7 +53,7 @@ class GossipSteps {
  public:
   // What a step has done: nothing while its local steps are not over.
   struct Met {
-    int32_t partner = -1;  // its index; -1: it has averaged with nobody
+    int32_t partner = -1;  // its index; -1: it has averaged with no rank
     bool merged = false;   // others had averaged with this rank since its last step
   };
 

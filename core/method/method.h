@@ -8,10 +8,10 @@
 //
 // The text is flat and survives a shell unquoted: "local", "local:local_steps=8,warmup_steps=100",
 // "local:H=8". All methods have warmup_steps=N, gradients averaged over all ranks in the first N
-// steps, where nobody waits longer than the method's max_wait; clip_norm=X, the largest norm of the
-// gradients of an update; some have codec=NAME, which makes smaller what travels, with '+' between
-// its own settings: "codec=topk@bits=2+block=512"; and as the last setting then=METHOD@N, another
-// method from step N on, whose own settings follow:
+// steps, where no rank waits longer than the method's max_wait; clip_norm=X, the largest norm of
+// the gradients of an update; some have codec=NAME, which makes smaller what travels, with '+'
+// between its own settings: "codec=topk@bits=2+block=512"; and as the last setting then=METHOD@N,
+// another method from step N on, whose own settings follow:
 // "allreduce:then=local@1000:H=8,then=allreduce@9000". All that follows `then=` belongs to that
 // method, so nothing is ambiguous; steps are counted from the start of training.
 // Any thread: the catalogue is constant once main() runs.
@@ -54,7 +54,7 @@ enum class Payload : int32_t {
 enum class Admission : int32_t {
   kAll = 0,        // an exchange runs once every member has come
   kRounds = 1,     // as versions of core/partial: once enough have come, as MethodRounds says
-  kPairs = 2,      // two at a time, by core/gossip: nobody waits for anybody
+  kPairs = 2,      // two at a time, by core/gossip: no rank waits for another
   kNeighbors = 3,  // by a neighbor_allreduce, which all do, as MethodNeighbors says
 };
 enum class Membership : int32_t {
@@ -71,7 +71,7 @@ struct MethodRounds {
   int64_t group_size = 0;     // kModel: so many average, at most
   int64_t sync_every = 0;     // kModel: all, each so-many-th version
   int64_t local_steps = 0;    // kModel: steps between a rank's versions; 0: each step is one
-  bool skips_ahead = false;   // who was late goes on with the step after the last version
+  bool skips_ahead = false;   // a late rank goes on with the step after the last version
   int64_t max_staleness = 0;  // versions a rank may be behind before all wait for it; 0: any number
   int64_t warmup = 0;         // so many versions from this one on, those of a warm-up, wait for all
   // From the so-many-th version on, counted from this one, all wait for all: with each of these the
@@ -85,7 +85,7 @@ struct MethodRounds {
 // kInvalidArgument says why `size` ranks cannot have them: "admits with 4 ranks, but there are 3".
 Status CheckSize(const MethodRounds& rounds, int32_t size);
 
-// Who averages with whom, and when; the same at all versions.
+// The partners of each rank, and when; the same at all versions.
 struct MethodPairs {
   TopologyKind topology = TopologyKind::kMatching;
   uint64_t seed = 0;          // of a random one, and of random numbers of steps
@@ -98,7 +98,7 @@ struct MethodPairs {
   friend bool operator==(const MethodPairs&, const MethodPairs&) = default;
 };
 
-// With whom a rank averages at this version.
+// The neighbors of a rank at this version.
 struct MethodNeighbors {
   TopologyKind topology = TopologyKind::kRing;
   uint64_t seed = 0;          // of a random one
@@ -137,7 +137,7 @@ struct Method {
   const char* help;      // one sentence: what is exchanged when
   const char* bytes;     // per rank, P ranks; g: bytes of the gradients, m: of the parameters
   const char* citation;  // authors, title, year, where
-  // In few words, for a table: what is exchanged, with whom, and what a rank has to save.
+  // In few words, for a table: the exchange, its partners, and what a rank has to save.
   const char* exchanged = "";
   const char* partners = "";
   const char* saved = "";
@@ -146,7 +146,7 @@ struct Method {
   const char* memory = "";         // beyond gradients and model
   Scaling scaling = Scaling::kRanks;
   CodecUse codecs = CodecUse::kNone;  // what of it the setting `codec` makes smaller
-  const char* no_codec = "";          // kNone: why, for who asks for one
+  const char* no_codec = "";          // kNone: why, for the error message
   std::span<const MethodParameter> parameters;
   // `settings[i]` is the value of parameters[i], in its range. REQUIRES: version >= 0, the number
   // of steps this rank has done.
@@ -170,7 +170,7 @@ struct MethodChoice {
   int64_t clip_norm = 0;                // ValueSyntax::kNorm
   std::string codec = {};               // with every value, '+' for ','; empty: none
   int64_t from = 0;                     // the version it begins at
-  std::vector<MethodChoice> then = {};  // none, or the one that begins later
+  std::vector<MethodChoice> then = {};  // none, or the method that begins later
 
   // With every parameter by its full name, but those that are off: equal texts mean equal choices.
   std::string Text() const;

@@ -8,7 +8,7 @@ namespace {
 
 // At most this part of max_wait counts between two looks of a waiter: it was stopped.
 constexpr Time kLooks = 4;
-// Of the time that passes so much is forgiven to who is behind.
+// Of the time that passes so much is subtracted from a lagging member's sum.
 constexpr Time kForgiven = 12;
 
 }  // namespace
@@ -169,7 +169,8 @@ Arrivals::Count Arrivals::CountMembers(uint64_t version, const std::vector<bool>
   return count;
 }
 
-// Models: who holds up a version of all in which half have come, the first that have among them.
+// Models: the members that hold up a version of all in which half have come, the first that have
+// among them.
 void Arrivals::FindLaggards(uint64_t version, const Count& count, Time now) {
   const bool is_half = 2 * count.arrived >= count.active;
   if (!memory_->models().on() || !memory_->models().IsSync(version) || !is_half) return;

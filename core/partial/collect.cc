@@ -65,7 +65,7 @@ Inclusion Decide(const RoundMemory& memory, SharedAtomics* words, int32_t member
                              SlotWord{SlotState::kTaken, slot.buffer, slot.step}.Word());
       continue;
     }
-    // partial-W5: the exchange decides: the inclusion is read again, whoever has written it.
+    // partial-W5: the exchange decides: the inclusion is read again, for any member may write it.
     words->CompareExchange(at_pick, inclusion.Word(), next.Word());
   }
 }

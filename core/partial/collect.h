@@ -1,6 +1,6 @@
 // The members of a version: decided once for each, by the rank that looks first (partial-W5).
 //
-// A member's inclusion word holds its decision in the version under way. Everybody who works for
+// A member's inclusion word holds its decision in the version under way. Each member that works for
 // the version carries each decision through to its end and sees the same; a rank that was stopped
 // half-way finds its exchanges refused, because words carry versions and steps.
 //

@@ -1,8 +1,8 @@
 // Members drawn for each version from a seed that all have: one of them suffices to let it fire
 // ("majority" of eager-SGD: one is drawn, so half of the members have come on average; RNA: two).
 //
-// Every counted member has a priority in each version, and the lowest ones are drawn: who leaves,
-// dies or is overdue is replaced by the next, for everybody alike, without a word about it.
+// Every counted member has a priority in each version, and the lowest ones are drawn: a member that
+// leaves, dies or is overdue is replaced by the next, on all members alike, without a message.
 #ifndef COVEY_CORE_PARTIAL_DRAWN_H_
 #define COVEY_CORE_PARTIAL_DRAWN_H_
 

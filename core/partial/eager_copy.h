@@ -9,7 +9,7 @@
 // version is under way (tiles.h). So nothing here looks twice.
 //
 // Between the first tile and the end of the version the memory it goes to must not be written by
-// anybody else; where that may have happened, Forget.
+// another thread; where that may have happened, Forget.
 #ifndef COVEY_CORE_PARTIAL_EAGER_COPY_H_
 #define COVEY_CORE_PARTIAL_EAGER_COPY_H_
 

@@ -1,10 +1,10 @@
-// Among whom a version averages models (partial-W12). Pure; any thread.
+// The groups in which a version averages models (partial-W12). Pure; any thread.
 //
 // P members, groups of at most S, versions v = 0, 1, 2, ...
 //
 // P and S powers of two (section III of the paper, with its bits wrapped round): members that agree
 // in all bits of their index but the log2 S bits (v log2 S + r) mod log2 P, r = 0 .. log2 S - 1.
-// Every group has S members, and after ceil(log2 P / log2 S) versions in which nobody was late all
+// Every group has S members, and after ceil(log2 P / log2 S) versions in which no rank was late all
 // models are the mean of all.
 //
 // Any other P and S: with d = ceil(log_S P), members that agree in all base-S digits but digit

@@ -2,7 +2,7 @@
 // reduced in.
 //
 // A value, equal on all ranks of a bundle. Spans begin on cache lines. A tile is a piece of one
-// span, small enough for a core's own cache; whoever claims it does it alone.
+// span, small enough for a core's own cache; the member that claims it does it alone.
 #ifndef COVEY_CORE_PARTIAL_LAYOUT_H_
 #define COVEY_CORE_PARTIAL_LAYOUT_H_
 

@@ -3,7 +3,7 @@
 // Version v is found through log word v % log until version v + log has ended; a version of all
 // models until the next of these has. A result is never changed while it can be found, and a buffer
 // is used again only when it can neither be found nor is pinned or held. Readers that copy pin
-// nothing: they read and look whether it can still be found. Who reads in place holds the buffer,
+// nothing: they read and look whether it can still be found. A reader in place holds the buffer,
 // one at a time, and then looks whether it can be found.
 #ifndef COVEY_CORE_PARTIAL_LOG_H_
 #define COVEY_CORE_PARTIAL_LOG_H_

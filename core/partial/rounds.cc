@@ -143,7 +143,7 @@ bool Rounds::Fire(StateWord* state, const Arrivals::Answer& answer) {
   fired.expired = answer.expired;
   fired.final = answer.final;
   fired.buffer = log_.FreeBuffer();
-  // partial-W8: one exchange decides who fires, also when max_wait is over.
+  // partial-W8: one exchange decides which member fires, also when max_wait is over.
   if (!words_->CompareExchange(memory_->StateAt(), state->Word(), fired.Word())) return false;
   *state = fired;
   ++counters_.fired;
@@ -183,8 +183,7 @@ bool Rounds::Close(const StateWord& state) {
   return true;
 }
 
-// Models: only while the trainer waits for what its model becomes; then open() is written by nobody
-// else.
+// Models: only while the trainer waits for its next model; then no other thread writes open().
 bool Rounds::WantsEager(const StateWord& state) {
   if (!memory_->models().on()) return state.version() == read_ + 1;
   if (is_merged_) return false;
@@ -212,7 +211,7 @@ void Rounds::Merge(uint64_t version, std::span<void* const> to, Merged* merged) 
     member.base = slot_.offered().state == SlotState::kTaken ? nullptr : base_;
     if (covey::Merge(*memory_, words_, *kernels_, member, version, to, merged) == Found::kYes)
       break;
-    // Who has entered the next version in its place may have stopped before it said so.
+    // A member that has entered the next version in its place may have stopped before it said so.
     const StateWord state = StateWord::Of(words_->Load(memory_->StateAt()));
     if (state.fired && log_.Has(state.version())) Close(state);
     version = executed();
@@ -279,7 +278,7 @@ void Rounds::Finish() {
   words_->Ring(memory_->EventCountAt());  // it may have been the one they waited for
 }
 
-// Those who wait for the flush yet count how often it has finished.
+// Members that still wait for the flush count how often it has finished.
 void Rounds::GoOn() {
   uint64_t* word = memory_->MemberAt(self_);
   const MemberStatus status{words_->Load(word)};

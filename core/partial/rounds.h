@@ -58,8 +58,8 @@ class Rounds final : public Versions {
   uint64_t executed() override;
   Time ended() override;
 
-  // One pass of the work for whoever waits: fires the next version if it may, collects, does one
-  // tile. Returns when to come again at the latest, if nobody rings: *moved: at once.
+  // One pass of the work of a waiting member: fires the next version if it may, collects, does one
+  // tile. Returns when to come again at the latest, without a wake-up: *moved: at once.
   Time Advance(Time now, bool* moved);
 
   // Gradients: where versions will be read to. Read costs less then, because some of it is done
@@ -82,10 +82,10 @@ class Rounds final : public Versions {
 
   // Models: this rank's own merges with `version`, which it takes as it is if others have gone on
   // with that and it was missing (GoOnWithout), or, when that is gone or a version of all has
-  // come after its step, with the newest: see merge.h. Who was late and has missed a version of all
-  // goes on from the newest: its next step is the one after that. To the spans of open() it costs
-  // less: some of it was done while the version was under way. REQUIRES: version >= 1 has ended,
-  // this rank has published.
+  // come after its step, with the newest: see merge.h. A late member that has missed a version of
+  // all goes on from the newest: its next step is the one after that. To the spans of open() it
+  // costs less: some of it was done while the version was under way. REQUIRES: version >= 1 has
+  // ended, this rank has published.
   void Merge(uint64_t version, std::span<void* const> to, Merged* merged);
 
   // Models: what lies in open() is what this rank begins its work from, if it has merged with
@@ -112,7 +112,8 @@ class Rounds final : public Versions {
   bool GoOnWithout() override;
   void GoOn() override;
 
-  // For who has fallen out of the log, and who is asked for its state: see snapshots.h.
+  // For a member that has fallen out of the log, and one that is asked for its state: see
+  // snapshots.h.
   Snapshots& snapshots() { return snapshots_; }
   bool IsAsked(uint64_t applied, Time now) override {
     return snapshots_.IsAsked(applied, lost_, now);
@@ -169,7 +170,7 @@ class Rounds final : public Versions {
   uint64_t read_ = 0;                  // the last version that was
   bool is_overdue_ = false;            // as of then
   std::vector<bool> lost_;             // by member
-  std::vector<uint64_t> needs_;        // of those who could give, when they were looked at last
+  std::vector<uint64_t> needs_;        // of members that could give, when they were looked at last
   uint64_t collected_ = 0;             // the version whose decisions these are
   std::vector<Inclusion> inclusions_;  // by member
   Counters counters_;

@@ -157,7 +157,8 @@ Status RoundsPort::Finish(Time deadline) {
                          barrier_.Names(versions().Unfinished(), "the last version"));
 }
 
-// In finish(): before a trainer falls out of the log, and when somebody needs what it will have.
+// In finish(): before a trainer falls out of the log, and when another member needs its later
+// state.
 bool RoundsPort::IsToApply(uint64_t applied) {
   const uint64_t executed = versions().executed();
   const uint64_t half = std::max<uint64_t>(1, memory_.log() / 2);

@@ -2,8 +2,8 @@
 // sleep around a Versions (core/partial/versions.h).
 //
 // Two kinds: SharedPort, where the members share memory (core/partial/shared_port.h), and
-// ReplicaPort, where they write messages (core/replicated/replica_port.h). What a trainer sees is
-// the same, and is here: when waiting ends, what it says then, and what is counted.
+// ReplicaPort, where they write messages (core/replicated/replica_port.h). The trainer's view is
+// the same for both, and is here: the end of waiting, its status, and the counters.
 //
 // Any thread; one at a time is meant to wait.
 #ifndef COVEY_CORE_PARTIAL_ROUNDS_PORT_H_
@@ -84,8 +84,9 @@ class RoundsPort {
   virtual void RegisterOutput(std::span<void* const> to) = 0;
   // See ResultLog::Read.
   Status Read(uint64_t version, std::span<void* const> to, RoundRecord* record);
-  // Gradients. Where each span of `version` lies, instead of a copy: see Rounds::Hold. What is
-  // written there nobody else sees; *written: so many pages of it had been, before. 0: holds none.
+  // Gradients. Where each span of `version` lies, instead of a copy: see Rounds::Hold. No other
+  // process sees writes there; *written: so many pages of it had been written before. 0: holds
+  // none.
   // kUnsupported: members share no memory, or the system cannot do it.
   virtual Status Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) = 0;
   // See Rounds::Retract. Where members share no memory, kUnsupported.
@@ -96,8 +97,8 @@ class RoundsPort {
   virtual Status Begin() { return Status::Ok(); }
   // Models. See Rounds::OfferAgain.
   virtual uint64_t OfferAgain() { return 0; }
-  // Models. What a member has published last, and as which step; see Rounds::Peek. Superseded: a
-  // version of all has come after it, so that it counts no more.
+  // Models. The model that a member has published last, and its step; see Rounds::Peek. Superseded:
+  // a version of all has come after it, so that it counts no more.
   struct Seen {
     uint64_t step = 0;
     bool whole = false;
@@ -135,7 +136,7 @@ class RoundsPort {
   // *unused as above.
   virtual void Give(uint64_t version, uint64_t offset, std::span<const Snapshots::Part> parts,
                     uint64_t* unused) = 0;
-  // Waits for one. An offer of nobody (member -1): not yet. kExhausted: nobody is left who could
+  // Waits for one. An offer of no member (-1): not yet. kExhausted: no member is left that could
   // give one. kTimeout: all others have finished, and have not given one for max_wait.
   Status Seek(uint64_t applied, Time deadline, Offer* offer);
   virtual bool Take(const Offer& offer, std::byte* to) = 0;
@@ -145,7 +146,7 @@ class RoundsPort {
   // Nothing but CanBeFreed may be called afterwards.
   void Close();
   virtual bool CanBeFreed() = 0;
-  // The process leaves: waits until peers have what only this rank has, for so long.
+  // The process leaves: waits until peers have the data that only this rank has, for so long.
   virtual void Settle(Time) {}
   // For core/base/handle_table.h.
   using Totals = Counters;
@@ -166,7 +167,7 @@ class RoundsPort {
   // ---- With the lock held.
   virtual Versions& versions() = 0;
   virtual void Forget() {}
-  // Another member's snapshot that would do; of nobody (-1): asks for one.
+  // Another member's snapshot that would do; of no member (-1): asks for one.
   virtual Offer FindOffer(uint64_t applied) = 0;
   Time MaxWait(Time least) const;
   // Why `version` cannot be read; ok: it has been made.

@@ -1,8 +1,9 @@
 // Rounds of members that share memory: a lock, a clock and sleep around Rounds.
 //
-// Whoever waits here does the work; the engine thread has no part in it. Waiting spins, yields and
-// then sleeps on the rounds' event count, for a bounded time: a peer that was to ring may have been
-// stopped. Memory that peers may still read is given back only when all members have left.
+// A thread that waits here does the work; the engine thread has no part in it. Waiting spins,
+// yields and then sleeps on the rounds' event count, for a bounded time: a peer that was to ring
+// may have been stopped. Memory that peers may still read is given back only when all members have
+// left.
 #ifndef COVEY_CORE_PARTIAL_SHARED_PORT_H_
 #define COVEY_CORE_PARTIAL_SHARED_PORT_H_
 

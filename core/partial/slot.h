@@ -11,14 +11,14 @@
 //   taken              Publish     its inclusion says `in` (3)   published(open buffer)
 //
 // A step with nothing to give is an empty contribution (partial-W11): it arrives, and is no
-// contribution. What lies in the buffer of empty contributions alone is undefined, and read by
-// nobody.
+// contribution. A buffer of empty contributions alone has undefined content, and is never read.
 //
 //   open, taken        Skip        as Publish; no content        published(open buffer)
 //   published, by CAS  Skip        only how far it has come      published(same buffer)
 //   empty, by CAS      Publish     as if it were open            published(open buffer)
 //
-// Who leaves for good may take back what nobody has collected, to give it elsewhere:
+// A member that leaves for good may take back a contribution that no version has collected, to give
+// it elsewhere:
 //
 //   published, by CAS  Retract     the buffer stays              open
 //
@@ -33,11 +33,12 @@
 //  1. A step is in the slot until it is collected, then in exactly one version.
 //  2. A taken buffer is written again only after its version has ended.
 //  3. `taken` is overwritten only once the inclusion of that version says that it was taken:
-//     whoever collects later than the owner publishes must not take the slot for one that was not.
+//     a member that collects after the owner publishes again must not take the slot for one that
+//     was not.
 //  4. Models: once the word says something else, the owner looks whether the version under way has
 //     asked for the old buffer, says that it is in, and keeps it until that version has ended.
-//     Before would be too early: somebody may still ask, and see it taken. Afterwards nobody comes
-//     to `in` who had not asked before.
+//     Before would be too early: a member may still ask, and see it taken. Afterwards no member
+//     comes to `in` that had not asked before.
 // Of three buffers one is on offer, one at most is read by the version under way, one is open.
 #ifndef COVEY_CORE_PARTIAL_SLOT_H_
 #define COVEY_CORE_PARTIAL_SLOT_H_

@@ -86,7 +86,7 @@ Offer Snapshots::Find(uint64_t applied, uint64_t executed) {
     const Offer offer = OfferOf(i);
     if (offer.version >= lowest && (best.member < 0 || offer.version > best.version)) best = offer;
   }
-  // Before it is read: whoever sees it retracted afterwards sees that this rank may have it.
+  // Before it is read: a member that sees it retracted afterwards sees that this rank may have it.
   SetInNeed(best.member < 0);
   if (best.member >= 0) return best;
   const uint64_t before = words_->Load(memory_->AskAt());

@@ -2,9 +2,9 @@
 // (partial-W8, partial-W10). A healthy rank gives one at its next step boundary.
 //
 // All words lie on the control block (memory.h):
-//   ask      the lowest version that would do, and how often was asked      see Ask
-//   claim    who serves which ask                                           see Claim
-//   offers   of each member, four words: what it offers (see Offer), and where that lies: its
+//   ask      the lowest version that would do, and the number of asks       see Ask
+//   claim    the member that serves an ask, and which                       see Claim
+//   offers   of each member, four words: its offer (see Offer), and where that lies: its
 //            distance from the member's block, and its length; how often the member itself has
 //            come to need one or no longer does: odd while it is in need. The owner only.
 //

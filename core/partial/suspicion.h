@@ -11,7 +11,8 @@
 // Models: an overdue member is judged at the versions of all. It keeps up if its model is of the
 // last half of the versions between two of them. In the others the first to come is always fresh.
 //
-// A function of what all who work for a version agree on, so all write the same words and records.
+// A function of data on which all members that work for a version agree, so all write the same
+// words and records.
 #ifndef COVEY_CORE_PARTIAL_SUSPICION_H_
 #define COVEY_CORE_PARTIAL_SUSPICION_H_
 

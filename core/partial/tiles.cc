@@ -72,7 +72,7 @@ bool Tiles::Claim(const StateWord& state, size_t* tile) {
   }
 }
 
-// Each rank begins elsewhere, so that those who do overdue tiles do not all do the same.
+// Each rank begins elsewhere, so that ranks doing overdue tiles do not all do the same one.
 bool Tiles::FindUndone(const StateWord& state, size_t* tile) {
   const size_t first =
       count_ * static_cast<size_t>(options_.self) / static_cast<size_t>(memory_->size());
@@ -97,7 +97,7 @@ void Tiles::Do(const StateWord& state, const std::vector<Inclusion>& inclusions,
     length_bytes = Reduce(part, static_cast<int32_t>(sum), inclusions);
     result += memory_->record_bytes() + layout.length_bytes() * sum + part.offset_bytes;
   }
-  // partial-W6: while the version is under way nobody writes a slot that it has taken, and this
+  // partial-W6: while the version is under way no member writes a slot that it has taken, and this
   // rank's pin of its buffer came in time.
   if (words_->Load(memory_->StateAt()) != state.Word()) return;
   options_.kernels->copy(result, own_.get(), length_bytes, StoresOf(memory_->layout()));

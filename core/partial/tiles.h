@@ -1,4 +1,4 @@
-// The work of one version, in tiles, by all who wait for it (partial-W6).
+// The work of one version, in tiles, by all members that wait for it (partial-W6).
 //
 // A rank claims tiles one by one; what it does for one:
 //

@@ -2,7 +2,7 @@
 // (core/partial/rounds_port.h): Rounds where ranks share memory, Replica
 // (core/replicated/replica.h) where they do not.
 //
-// Sans-IO: whoever holds the lock around it calls, one thread at a time.
+// Sans-IO: the holder of the lock around it calls, one thread at a time.
 #ifndef COVEY_CORE_PARTIAL_VERSIONS_H_
 #define COVEY_CORE_PARTIAL_VERSIONS_H_
 
@@ -25,12 +25,12 @@ class Versions {
   // Gradients: as Publish, with nothing to give at this step; what lies in open() does not matter.
   virtual uint64_t Skip() = 0;
   virtual uint64_t step() const = 0;
-  // Its number, from the last Read on: who skips ahead is at the version it has read, so that it is
-  // not late for ever because it was late once (partial-W8, partial-W9).
+  // Its number, from the last Read on: a member that skips ahead is at the version it has read, so
+  // that it is not late for ever because it was late once (partial-W8, partial-W9).
   virtual uint64_t next_step() const = 0;
 
-  // How long it waits is this rank's own affair; for more, once enough have come, that of whoever
-  // lets a version fire.
+  // max_wait is measured by this rank itself; the time for more members, once enough have come, by
+  // the member that fires the version.
   virtual void set_max_wait(Time max_wait) = 0;
   virtual void set_grace(Time grace) = 0;
   // How long a step of this rank's own takes; 0: not known.
@@ -54,8 +54,8 @@ class Versions {
   virtual bool HasGivenUp() const = 0;
   // Members that are awaited by a rank that has finished: those that live and have not.
   virtual std::vector<int32_t> Unfinished() = 0;
-  // Versions that were decided, and nobody who lives has: those that have them are gone. None is
-  // made in their place, so no version comes any more, and finish() cannot end.
+  // Versions that were decided, and that no living member has: the members with them are gone. None
+  // is made in their place, so no version comes any more, and finish() cannot end.
   struct Lack {
     uint64_t first = 0, last = 0;  // 0: none
     std::vector<int32_t> gone;     // not empty, if any; not all of them may have had it
@@ -83,10 +83,10 @@ class Versions {
 
   // Whether this trainer, which has applied the versions up to `applied`, is to give its state.
   virtual bool IsAsked(uint64_t applied, Time now) = 0;
-  // Whether a member is known to need one, which may be of a version that nobody has applied yet:
-  // who waits applies what there is, so that it can be asked.
+  // Whether a member is known to need one, which may be of a version that no member has applied
+  // yet. A waiting member applies what there is, so that it can be asked.
   virtual bool IsAnyInNeed() const { return false; }
-  // Members that could still give a snapshot: who lives, has not left, and needs none itself. To be
+  // Members that could still give a snapshot: those that live, have not left, and need none. To be
   // asked after each look for one: that there are none shows at a later time.
   struct Donors {
     bool any = false;
@@ -94,8 +94,8 @@ class Versions {
   };
   virtual Donors FindDonors() = 0;
 
-  // After a flush, with everything applied: nobody leaves, or trains on, before all that live are
-  // so far, because until then one may need a snapshot.
+  // After a flush, with everything applied: no member leaves, or trains on, before all that live
+  // are so far, because until then one may need a snapshot.
   virtual void Meet() = 0;
   virtual std::vector<int32_t> Unmet() = 0;
 
@@ -104,7 +104,7 @@ class Versions {
 
   // This rank will publish, read and wait no more.
   virtual void Leave() = 0;
-  // Whether nobody needs anything of this rank any more.
+  // Whether no member needs anything of this rank any more.
   virtual bool HaveAllLeft() = 0;
 };
 

@@ -58,8 +58,8 @@ inline bool CanDo(const Algorithm& algorithm, const Problem& problem) {
   return algorithm.codes == problem.form.Codes() && algorithm.fits(problem);
 }
 
-// This rank's schedule. Where somebody's first segment is late and needed, everybody waits for it
-// first: one more tick. REQUIRES: CanDo(algorithm, problem).
+// This rank's schedule. Where a member's first segment is late and needed, all wait for it first:
+// one more tick. REQUIRES: CanDo(algorithm, problem).
 Schedule BuildSchedule(const Algorithm& algorithm, const Problem& problem);
 
 // All algorithms, sorted by (kind, name).

@@ -23,7 +23,7 @@ Machine::Machine(const Problem& problem, std::span<const Schedule> schedules, Op
     Member& m = members_.emplace_back();
     m.epochs.assign(static_cast<size_t>(n), 0);
     m.epochs[static_cast<size_t>(rank)] = 1;
-    const Access user{rank, 1};  // whoever knows of the begin may use what the user handed in
+    const Access user{rank, 1};  // a rank that knows of the begin may use the user's input
     user_memory_.emplace_back(InputBytes(problem, rank), n, Content{symbols_.Input(rank), 0, 1},
                               user);
     m.input = m.output = &user_memory_.back();

@@ -88,7 +88,7 @@ double ContractionOf(const std::vector<Matrix>& matrices, size_t size) {
   return std::abs(contraction - 1) < kRounding ? 1 : contraction;
 }
 
-// Who hears of `origin` within many periods, or (`backwards`) of whom it hears.
+// The ranks that hear of `origin` within many periods, or (`backwards`) that it hears of.
 std::vector<bool> ReachOf(const std::vector<Matrix>& matrices, size_t size, bool backwards) {
   std::vector<bool> reached(size);
   reached[0] = true;

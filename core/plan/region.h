@@ -1,4 +1,4 @@
-// Symbolic memory: which bytes of a buffer stand for what, who wrote and who read them, and when.
+// Symbolic memory: the meaning of each byte of a buffer, its writers and its readers, and when.
 //
 // Ranges, never single bytes: a buffer of 2^36 bytes costs as much as one of 64. "When" is a vector
 // clock: a rank's epoch counts its signals, and a rank's Epochs say which epoch of each other rank
@@ -50,7 +50,7 @@ struct Held {
 
 class Region {
  public:
-  // `first` is who may be thought to have written all of it.
+  // `first` is the rank that may be thought to have written all of it.
   Region(uint64_t length_bytes, int32_t size, Content content, Access first);
 
   uint64_t length_bytes() const { return length_bytes_; }

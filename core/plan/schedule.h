@@ -114,8 +114,8 @@ struct Problem {
   bool all_readable = false;  // every member may read every other's private input and output
   bool by_ipc = false;    // all messages lie in memory of devices that all open, which reduce them
   bool mirrored = false;  // members hold mirrors of each other's landing slots
-  // By group index: whose first segment is not in its landing slot at tick 1, because its input
-  // lies in the arena, where most likely all do; empty: nobody's.
+  // By group index: the members whose first segment is not in its landing slot at tick 1, because
+  // the input lies in the arena, where most likely all do; empty: none.
   std::vector<bool> unstaged;
   uint64_t cache_bytes = 0;  // of the last-level cache: larger results are stored around it
   DType dtype = DType::kF32;

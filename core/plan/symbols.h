@@ -14,7 +14,7 @@
 namespace covey {
 
 using Symbol = int32_t;
-inline constexpr Symbol kNothing = -1;  // bytes nobody wrote
+inline constexpr Symbol kNothing = -1;  // bytes that no rank wrote
 
 class Symbols {
  public:

@@ -30,7 +30,7 @@ int64_t LogOf(int32_t size) {
   return log;
 }
 
-// Equal weights for whoever is in `ranks` or is `rank`; a rank that comes twice counts once.
+// Equal weights for `rank` and those in `ranks`; a rank that comes twice counts once.
 MixingRow Equally(std::vector<int32_t> ranks, int32_t rank) {
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
@@ -58,14 +58,14 @@ int32_t AcrossOf(int32_t size, int32_t hop, int32_t rank) {
   return Wrapped(int64_t{rank} + (rank % 2 == 0 ? hop : -hop), size);
 }
 
-// The circle method: of P' ranks (P, or P + 1 with one that is nobody) the last stands still, and
-// the others go round it.
+// The circle method: of P' ranks (P, or P + 1 with a dummy) the last stands still, and the others
+// go round it.
 int32_t TournamentPartner(int32_t size, uint64_t round, int32_t rank) {
   const int32_t seats = size + size % 2;
   const int32_t circle = seats - 1;
   if (circle == 1) return size == 2 ? 1 - rank : -1;
   const auto turn = static_cast<int64_t>(round % static_cast<uint64_t>(circle));
-  // i and j meet when i + j = turn modulo the circle; who would meet itself meets the last.
+  // i and j meet when i + j = turn modulo the circle; a rank that would meet itself meets the last.
   int32_t partner;
   if (rank == circle) {
     partner = Wrapped(turn * ((circle + 1) / 2), circle);  // half of turn, modulo an odd number
@@ -76,8 +76,8 @@ int32_t TournamentPartner(int32_t size, uint64_t round, int32_t rank) {
   return partner < size ? partner : -1;
 }
 
-// A random order of the ranks; the first meets the second, and so on. Who is last when P is odd
-// meets nobody.
+// A random order of the ranks; the first meets the second, and so on. The last rank meets none when
+// P is odd.
 struct Seat {
   int32_t partner;
   bool is_first;
@@ -247,7 +247,7 @@ std::vector<int32_t> ReceiversOf(const Topology& topology, uint64_t round, int32
       for (int32_t other = 0; other < size; ++other)
         if (WeightOf(topology, other, rank) != 0) receivers.push_back(other);
       break;
-    default:  // whoever gives also takes
+    default:  // a rank that gives also takes
       for (const Neighbor& neighbor : RowOf(topology, round, rank).from)
         receivers.push_back(neighbor.rank);
   }

@@ -1,4 +1,4 @@
-// Who averages with whom where no version is of all: a topology is a value, and gives for each
+// The neighbors of each rank where no version is of all: a topology is a value, and gives for each
 // round the mixing matrix W of gossip, row by row. Pure; any thread.
 //
 // Round t, P ranks: x_i becomes the sum of W_ij x_j. In every row own weight and those of the
@@ -17,9 +17,9 @@
 //                share; when P is odd one, another each round, is by itself
 //   matrix       what its row of a user's matrix says                            yes
 //
-// In pairs: for asynchronous averaging (AD-PSGD, SwarmSGD) a round is a set of pairs, in which
-// nobody is twice. On a ring they are the edges, every other one in turn; on the full graph all
-// pairs in turn, P - 1 rounds (P when it is odd: the circle method of round-robin tournaments).
+// In pairs: for asynchronous averaging (AD-PSGD, SwarmSGD) a round is a set of pairs, in which no
+// rank is twice. On a ring they are the edges, every other one in turn; on the full graph all pairs
+// in turn, P - 1 rounds (P when it is odd: the circle method of round-robin tournaments).
 //
 // Lian, Zhang, Zhang, Liu: Asynchronous Decentralized Parallel Stochastic Gradient Descent, ICML
 // 2018, arXiv:1710.06952. Assran, Loizou, Ballas, Rabbat: Stochastic Gradient Push for Distributed
@@ -93,8 +93,8 @@ MixingRow RowOf(const Topology& topology, uint64_t round, int32_t rank);
 // Those that take from `rank` in that round: its column, without itself. Ascending.
 std::vector<int32_t> ReceiversOf(const Topology& topology, uint64_t round, int32_t rank);
 
-// In pairs: the rounds until they repeat themselves (0: never), and whom `rank` averages with in
-// that round; -1: nobody. REQUIRES: CheckPairs.
+// In pairs: the rounds until they repeat themselves (0: never), and the partner of `rank` in that
+// round; -1: none. REQUIRES: CheckPairs.
 int64_t PairPeriodOf(const Topology& topology);
 int32_t PartnerOf(const Topology& topology, uint64_t round, int32_t rank);
 // Of each pair exactly one is first: the even rank on a ring and a bipartite graph, on the full one

@@ -2,15 +2,15 @@
 //
 // The schedules of all ranks are built and run on symbolic memory (core/plan/machine.h). Proven:
 //  - every wait is satisfied (no deadlock);
-//  - plan-S2: what another rank wrote is read only after it was written, and plan-S3: nothing is
-//    overwritten that somebody may still read, also by the next exchange on the channel;
+//  - plan-S2: data of another rank is read only after it was written, and plan-S3: nothing is
+//    overwritten that a rank may still read, also by the next exchange on the channel;
 //  - plan-S4: at the end of a rank's steps no rank uses its memory any more; plan-S5: all ranks use
 //    the same ticks and slots, every tick higher than the one before; the schedule says if ranks
 //    use each other's memory;
 //  - agree-N4: user memory is written only once every member's begin is known;
-//  - no step reaches beyond a buffer, writes an input or reads what nobody wrote;
-//  - where memory is mirrored, what a rank reads of a peer's landing slots was pushed to it before
-//    a signal it has waited for, and nothing is pushed over what it may still read;
+//  - no step reaches beyond a buffer, writes an input or reads bytes that no rank wrote;
+//  - where memory is mirrored, data that a rank reads of a peer's landing slots was pushed to it
+//    before a signal it has waited for, and nothing is pushed over what it may still read;
 //  - every byte of every output is what the operation says it is: in a reduction every rank's
 //    contribution once, in rank order, combined alike in every byte on every rank (so all ranks
 //    hold the same bits) and, unless the algorithm says otherwise, one after the other

@@ -1,4 +1,4 @@
-// The leader's aggregator of the next version: everybody's slot in memory of its own, with the
+// The leader's aggregator of the next version: all members' slots in memory of its own, with the
 // arrivals, decisions and sums of core/partial, which so mean the same across hosts as on one.
 //
 // For each member it does what the member's own process does on one host: it publishes what has

@@ -6,7 +6,7 @@
 namespace covey {
 namespace {
 
-// How long a frame waits that found no room: nobody rings when a mailbox is emptied.
+// How long a frame waits that found no room: an emptied mailbox rings no rank.
 constexpr Time kUnsentRetry = kMillisecond;
 // Frames from one peer before a channel is open: its window of parts, a leave and its closing.
 constexpr uint64_t kMostEarly = Fragmenter::kWindow + 2;

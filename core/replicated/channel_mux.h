@@ -32,7 +32,7 @@ class ChannelPort {
   virtual void OnLoss(int32_t member) = 0;
   struct Pass {
     Time until = kNever;                        // when to come again at the latest
-    bool moved = false;                         // what somebody waited for is there
+    bool moved = false;                         // an awaited result is there
     bool is_busy = false;                       // more messages are to come soon
     std::vector<EncodedMessage> messages = {};  // to be sent, in this order
   };

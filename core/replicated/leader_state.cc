@@ -168,8 +168,8 @@ void LeaderState::SendEntry(int32_t index, const ReplicatedEntry& entry) {
   outbox_->Send(index, std::move(message));
 }
 
-// That of one that is dead is told here: what it had sent to this leader was read, and who hears of
-// its death otherwise may not have the versions that it is in.
+// The state of a dead member is told here: this leader has read all its messages. A replica that
+// hears of the death otherwise may not have the versions that the member is in.
 uint64_t LeaderState::StatusOf(int32_t replica, const std::vector<bool>& lost) {
   return lost[static_cast<size_t>(replica)] ? kHasLeft : aggregator_.StatusOf(replica);
 }

@@ -89,10 +89,10 @@ class LeaderState {
   Outbox* outbox_;
   Aggregator aggregator_;
   std::vector<Follower> followers_;
-  // Contributions that came before the aggregator was open; from whom.
+  // Contributions that came before the aggregator was open, with their senders.
   std::vector<QueuedMessage> early_;
   std::vector<uint64_t> news_;
-  int32_t recipient_ = -1, donor_ = -1;  // who gets a snapshot, from whom
+  int32_t recipient_ = -1, donor_ = -1;  // the receiver and the sender of a snapshot
   Time donor_since_ = 0;
   Time begun_at_ = 0;
   uint64_t fired_ = 0;

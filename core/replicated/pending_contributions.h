@@ -56,8 +56,8 @@ class PendingContributions {
   void OnConsumed(uint64_t step);
   // The last version that is committed.
   void OnExecuted(uint64_t version);
-  // It has finished, and is not waited for: a version of empty contributions alone would serve
-  // nobody.
+  // It has finished, and is not waited for: a version of empty contributions alone would serve no
+  // rank.
   void OnFinished() { OnExecuted(~uint64_t{0}); }
   void OnNewLeader();
 

@@ -14,7 +14,7 @@
 //   replica     event                                           becomes
 //   follower    silence of the leader for its ElectionTimeout   candidate: term + 1, own vote
 //   candidate   votes of a majority                             leader
-//   candidate   silence, but somebody was heard                 candidate again: term + 1
+//   candidate   silence, but a replica was heard                candidate again: term + 1
 //   any         message of a later term                         follower of a leader to be learnt
 //   follower    kRequestVote of its term, up to date            votes, once for each term
 //   any         LeaveGracefully, others know what it knows      departed: kLeave to all, silence
@@ -24,12 +24,12 @@
 // and so does a follower of it.
 //
 // Invariants, whichever replicas stop or die, anywhere and for any time:
-//  1. A version is committed once: no two replicas read different ones, also when all who have read
-//     one have left.
+//  1. A version is committed once: no two replicas read different ones, also when all that have
+//     read one have left.
 //  2. A step of a rank is in one version at most, and in its replica until it is in one.
 //  3. With a majority that runs (quorum.h) and can hear each other, versions go on. Without one
 //     the others' state is unknown, so all wait: for longer than max_wait, too.
-//  4. A rank that lacks committed entries is told so, and has finished with nobody: Lacking.
+//  4. A rank that lacks committed entries is told so, and has finished with no other: Lacking.
 //
 // Each replica belongs to one process, whose engine runs it while the trainer computes. Sans-IO:
 // messages and time come as arguments, messages go by TakeMessages. One thread at a time.
@@ -105,7 +105,7 @@ class Replica final : public Versions {
   // It leads, and a version is under way.
   bool IsBusy() const { return leader_state_ != nullptr && log_.uncommitted().has_value(); }
 
-  // The silent members without whom there is no quorum, and for how long. Empty: there is one.
+  // The silent members that the quorum lacks, and for how long. Empty: there is one.
   struct Silence {
     int32_t member = -1;
     Time since = 0;
@@ -121,7 +121,7 @@ class Replica final : public Versions {
   // `member` is dead, and all that it has sent was given to OnMessage before.
   void OnLoss(int32_t member) override {
     lost_[static_cast<size_t>(member)] = true;
-    elections_ = 0;  // whom it has waited for in vain was not slow
+    elections_ = 0;  // the replica it has waited for in vain was not slow
   }
   Time Advance(Time now);
   // Messages to send, in this order.
@@ -192,7 +192,7 @@ class Replica final : public Versions {
   std::vector<EncodedMessage> encoded_;
 
   uint64_t term_ = 1;
-  uint64_t known_committed_ = 0;       // versions that are committed, as anybody has told it,
+  uint64_t known_committed_ = 0;       // versions that are committed, as any replica has told it,
   uint64_t known_committed_term_ = 0;  // and the earliest term that they were committed by
   int32_t leader_ = 0;                 // -1: not known yet
   int32_t voted_for_ = 0;
@@ -206,7 +206,7 @@ class Replica final : public Versions {
   Time listens_since_ = 0;     // without having been stopped itself
   int elections_ = 0;          // that it has begun since a version was committed,
   uint64_t elections_at_ = 0;  // which was the last
-  bool has_heard_ = true;      // anybody, since its last election
+  bool has_heard_ = true;      // any replica, since its last election
   std::vector<Time> heard_at_;
   Time led_at_ = 0;  // when it heard of a leader last
 

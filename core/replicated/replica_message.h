@@ -3,7 +3,7 @@
 //   message           from, to            says
 //   kRequestVote      candidate, all      may I lead this term? I know `executed`, and accepted
 //                                         `version` in `accepted_term`
-//   kVoteGranted      replica, candidate  yes, and nobody else
+//   kVoteGranted      replica, candidate  yes, and no other replica
 //   kHeartbeat        leader, replica     I lead; so many versions are committed; member states
 //   kAppendResponse   replica, leader     what it knows and has accepted, and its trainer's state;
 //                                         answers kHeartbeat, kAppendEntry, and comes unasked
@@ -11,7 +11,7 @@
 //   kContributionAck  leader, replica     that lies here as one; up to `consumed` it is in versions
 //   kAppendEntry      leader, replica     a version: accept it; committed when version <= executed
 //   kFastForward      leader, replica     you are behind the log: go on after version `executed`
-//   kSnapshot         replica, replica    my trainer's state after `version`, for who requested it
+//   kSnapshot         replica, replica    my trainer's state after `version`, for its requester
 //   kLeave            replica, all        I leave: I hear and say nothing more
 //
 // A message of a term that is over is dropped, but for kSnapshot, kLeave and `known_committed`; its
@@ -50,7 +50,7 @@ struct ReplicaMessage {
   Kind kind = Kind::kAppendResponse;
   uint64_t term = 0;
   uint64_t executed = 0;         // versions that are committed, as the writer has them;
-  uint64_t known_committed = 0;  // as anybody has told it, whether or not it has them
+  uint64_t known_committed = 0;  // as any replica has told it, whether or not it has them
   // kAppendEntry: which; kRequestVote, kAppendResponse: the accepted, uncommitted one; 0: none.
   uint64_t version = 0;
   // kRequestVote, kAppendResponse: the term in which what the writer has accepted was proposed.
@@ -74,7 +74,7 @@ struct ReplicaMessage {
   // 1 + the replica that it may give a snapshot, from that version on.
   uint64_t snapshot_to = 0, snapshot_version = 0;
   // By member: whether it needs a snapshot, how often it has met the others, and for how long the
-  // leader has not heard of it, in nanoseconds; 0 for the leader and for who is dead.
+  // leader has not heard of it, in nanoseconds; 0 for the leader and for dead members.
   std::vector<uint64_t> needs, mets, silences;
 
   Contribution content;   // kContribution, kContributionAck

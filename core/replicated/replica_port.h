@@ -3,8 +3,8 @@
 //
 // The thread that drives the process's runtime runs the replica and carries its messages
 // (core/replicated/channel_mux.h): its engine thread while the trainer computes, and a trainer that
-// waits. Where no majority of members answers, nobody goes on, for longer than max_wait; who waits
-// says so in the log, and of whom.
+// waits. Where no majority of members answers, no member goes on, for longer than max_wait; a
+// waiting member logs it, with the silent ranks.
 //
 // Any thread, but for what ChannelPort has: the holder of the progress lock.
 #ifndef COVEY_CORE_REPLICATED_REPLICA_PORT_H_
@@ -29,7 +29,7 @@ class ReplicaPort final : public RoundsPort, public ChannelPort {
     std::function<void()> kick;  // it is to come soon
     Clock* clock = nullptr;
     Log* log = nullptr;
-    Time warning = 0;  // how often is said who is silent; 0: never
+    Time warning = 0;  // interval of the warning about silent ranks; 0: never
   };
   // Gradients.
   ReplicaPort(Bundle bundle, const Group* group, Driver driver);

@@ -206,7 +206,7 @@ bool Replica::IsSettled() const {
   return IsLedAsFar() || !HearsOfOthers();
 }
 
-// Anybody who may still read. A replica that has lost its leader says nothing until its
+// Any replica that may still read. A replica that has lost its leader says nothing until its
 // ElectionTimeout is over, and this one is a candidate when its own is.
 bool Replica::HearsOfOthers() const {
   const Time longest = ElectionTimeout() + kLeaveTimeouts * options_.election_timeout;
@@ -233,7 +233,8 @@ void Replica::FinishLeave() {
   has_departed_ = true;
 }
 
-// Who has lost its leader requests votes of all: those that it has not heard since are silent, too.
+// A replica that has lost its leader requests votes of all: those that it has not heard since are
+// silent, too.
 std::vector<Replica::Silence> Replica::MissingForQuorum(Time now) const {
   std::vector<Silence> silences;
   std::vector<bool> answers(static_cast<size_t>(shape_.size), true);

@@ -10,9 +10,9 @@
 //
 // Invariant: what a majority of replicas has accepted, of term a, every leader of a later term has:
 // it is elected by a majority that knows and has accepted no more than it does (IsUpToDate). So a
-// version is committed once, whoever stops, and whoever comes back to it late finds it fenced. The
-// no-op entry of term a counts as well: what was proposed before a, and is not committed, never
-// will be.
+// version is committed once, whichever replica stops, and a replica that comes back to it late
+// finds it fenced. The no-op entry of term a counts as well: what was proposed before a, and is not
+// committed, never will be.
 #ifndef COVEY_CORE_REPLICATED_REPLICATED_LOG_H_
 #define COVEY_CORE_REPLICATED_REPLICATED_LOG_H_
 

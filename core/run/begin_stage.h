@@ -43,8 +43,8 @@ class BeginStage {
 
   // The begin header, the placement and the first segment: all that goes before tick 1.
   void Publish(Exchange* exchange);
-  // All have begun. Compares the headers, and who averages with whom. Every member reads the same
-  // and judges alike. False: they differ, or one is void.
+  // All have begun. Compares the headers, and the neighbors. Every member reads the same and judges
+  // alike. False: they differ, or one is void.
   bool Agree(Exchange* exchange);
   // Now that everything is known that a schedule may depend on.
   void ChooseSchedule(Exchange* exchange);

@@ -143,7 +143,7 @@ void DataSteps::Reduce(const Exchange& x, const Step& step) {
   });
 }
 
-// Everybody's pieces lie alike, so one's own tell where the others' are.
+// The pieces of all members lie alike, so one's own tell where the others' are.
 void DataSteps::ReduceInArena(const Exchange& x, const Step& step) {
   const size_t elem_bytes = SizeOf(x.reduction.dtype);
   const bool everywhere = step.dst.index == kEveryRank;

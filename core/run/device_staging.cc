@@ -1,6 +1,6 @@
-// By IPC: each device copies its input to a buffer that the others reach, reduces its
-// piece of everybody's and writes it to all, as `direct` does in the arena. No device waits for a
-// peer: ticks say what is done, as everywhere, so one that dies can hang no card.
+// By IPC: each device copies its input to a buffer that the others reach, reduces its piece of all
+// inputs and writes it to all, as `direct` does in the arena. No device waits for a peer: ticks
+// tell the finished work, as everywhere, so one that dies can hang no card.
 //
 // `buffer` of a begin's placement: 0 = nothing by IPC; kNoBuffer = there was no memory
 // for one; else the word of a buffer (core/device/ipc_buffers.h), before kYes of one to try, with

@@ -53,7 +53,7 @@ struct Exchange {
   uint64_t occurrence = 0;
   uint32_t entry = 0;     // 0 = void
   uint32_t begun_as = 0;  // what it was told to begin as: without a buffer it is void since then
-  void* owner = nullptr;  // whoever began it, returned at its end
+  void* owner = nullptr;  // the object that began it, returned at its end
 
   ExchangeState state = ExchangeState::kAwaitReady;
   Outcome outcome = Outcome::kDone;

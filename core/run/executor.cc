@@ -159,7 +159,7 @@ bool Executor::Await(Exchange* x, uint32_t tick, int peer) {
     if (transport_->LoadAcquire(&x->CellOf(j)->tick) >= target) continue;
     x->next_peer = peer == kEveryRank ? j : x->next_peer;
     AbortIfInVain(x, target, j);
-    // Whoever is awaited first may be well, and a later one gone.
+    // The first awaited member may be alive, and a later one gone.
     for (size_t k = j + 1; k < end && !lost_.empty(); ++k) AbortIfInVain(x, target, k);
     return false;
   }

@@ -67,8 +67,8 @@ class Executor {
   bool Idle() const { return active_.empty(); }
   // From now on exchanges may be of tensors on this device, which outlives the executor.
   void AddDevice(DeviceType type, Device* device);
-  // As of the last Progress: an exchange waits for a device. Devices ring nobody, so it is for the
-  // caller to come again.
+  // As of the last Progress: an exchange waits for a device. Devices ring no thread, so the caller
+  // has to come again.
   bool AwaitsDevice() const { return awaits_device_; }
 
   // Ended exchanges, to be handled and then given back with Recycle().

@@ -53,7 +53,7 @@ void Executor::AbortAll(const Status& why) {
     if (x->state != ExchangeState::kEnded) End(x, Outcome::kAborted, why, 0);
 }
 
-// Whom the report of a stall names.
+// The ranks that the report of a stall names.
 std::vector<Rank> Executor::AwaitedPeers(const Exchange& x) const {
   std::vector<Rank> peers;
   if (x.state == ExchangeState::kAwaitReady || x.state >= ExchangeState::kLeaving) return peers;

@@ -20,8 +20,8 @@ void AllocateResult(Exchange* exchange);
 // payload of `least_bytes` at least. Equal on every member.
 bool FitsCommunicator(const Request& request, uint64_t least_bytes);
 
-// The input as one message. A reducescatter's is ordered by who gets what: the parts of all tensors
-// for member 0, then those for member 1, ..., so that schedules need not know of tensors.
+// The input as one message. A reducescatter's is ordered by receiver: the parts of all tensors for
+// member 0, then those for member 1, ..., so that schedules need not know of tensors.
 void AddInput(const Request& request, Spans* message);
 
 }  // namespace covey

@@ -1,5 +1,5 @@
-// The control plane of a job whose ranks one launcher has not started alone: who takes part, in
-// which order, and who has died. Tensors never travel over it.
+// The control plane of a job whose ranks one launcher has not started alone: the ranks that take
+// part, their order, and deaths. Tensors never travel over it.
 //
 // A *node* is a launcher with its ranks, or a rank that something else has started. One node
 // serves; all, that one too, join it. What becomes of the job arrives as events.
@@ -44,7 +44,7 @@ struct ControlOptions {
   int32_t nodes = 0;  // of the job; 0 when joining: as the server says
   Node offer;
   std::string build;  // version and interfaces: must be equal on all nodes
-  Time lease = 0;     // who serves says it: a node that is silent for so long is lost
+  Time lease = 0;     // the server's: a node that is silent for so long is lost
 };
 inline constexpr int32_t kMaxNodes = 1024;
 inline constexpr int32_t kMaxControlRanks = 1024;      // as kMaxRanksPerHost of shared memory
@@ -52,7 +52,7 @@ inline constexpr size_t kMaxControlTextBytes = 16384;  // of a report
 
 struct ControlEvent {
   enum class Kind {
-    kWaiting,  // text: who is there and who is missing
+    kWaiting,  // text: the nodes that are there and those missing
     kView,     // all are there: nodes, in the order of their numbers
     kMemory,   // text: where the job's memory is, as the first node reported it
     kFailed,   // a rank of `node` has failed; text: as that node reported it

@@ -33,8 +33,8 @@ typedef struct covey_link {
   void (*close)(void* self);
 } covey_link;
 
-/* Joins; fills *link. 0, or 1 with one sentence in `error`. `abi`: the COVEY_LINK_ABI of whoever
- * opens it. */
+/* Joins; fills *link. 0, or 1 with one sentence in `error`. `abi`: the COVEY_LINK_ABI of the
+ * caller. */
 typedef int covey_open_link_function(uint32_t abi, covey_link* link, char* error, size_t capacity);
 
 #ifdef __cplusplus

@@ -22,7 +22,7 @@ struct Record {
   uint32_t length;
   uint64_t offset;  // push, word: in the sender's region; hello: bytes of its region
 };
-constexpr uint64_t kHeapBegin = 64;  // offset 0 is nobody's
+constexpr uint64_t kHeapBegin = 64;  // offset 0 is never used
 
 void Append(Bytes* to, RecordKind kind, uint64_t offset, const void* data, size_t length) {
   const Record record{kind, static_cast<uint32_t>(length), offset};
@@ -69,7 +69,7 @@ Status Mirrored::Open(const Options& options, std::unique_ptr<Link> link,
   return Status::Ok();
 }
 
-// Everybody's first message says how large its region is.
+// The first message of each rank tells the size of its region.
 Status Mirrored::Join() {
   for (int32_t r = 0; r < size(); ++r) {
     if (Rank{r} == rank()) continue;

@@ -3,8 +3,9 @@
 //
 // The contract of shared memory (core/transport/transport.h, transport-T2) holds for what was
 // pushed: bytes given to Push and words stored before Wake(peers) are seen by those peers in that
-// order. Schedules built for such a transport name what to push to whom (StepKind::kPush);
-// everything else, from begin headers to landing slots three deep, is as on one host.
+// order. Schedules built for such a transport name the bytes to push and the receiver
+// (StepKind::kPush); everything else, from begin headers to landing slots three deep, is as on one
+// host.
 //
 // Words and pushes travel in one message per peer and Wake. Pages of mirrors cost memory when first
 // written. The framework's tensors are never reached by peers: data memory is private.
@@ -27,7 +28,7 @@ class Mirrored final : public Transport {
  public:
   struct Options {
     uint64_t arena_bytes = 0;  // of each rank's region; equal on all ranks
-    Time start_timeout = 0;    // for everybody's first message; 0 = do not wait for it (simulator)
+    Time start_timeout = 0;    // for the first message of all; 0 = do not wait for it (simulator)
     // Longest sleep: a network has no descriptor to sleep on, so it has to be looked at.
     Time look = 100 * kMicrosecond;
   };

@@ -1,8 +1,8 @@
 // A window: memory that its rank changes in place while others copy it, alone and at any time.
 //
-// Nobody waits. A word says whether the memory is being changed; who copies looks at it before and
-// after. So a copy that is told to be whole is what lay there at one moment, and one is not made
-// while the owner is at it, also when that was stopped there.
+// No rank waits. A word says whether the memory is being changed; a reader looks at it before and
+// after. So a copy reported as whole is the memory of one moment, and one is not made while the
+// owner is at it, also when that was stopped there.
 //
 //   sequence    event           sequence after
 //   0, even     BeginChange     the next odd one
@@ -52,8 +52,8 @@ class SeqLock {
   void EndChange(uint64_t version);
   void Close();
 
-  // Anybody: copies span i to to[i], lengths_bytes[i] bytes; the owner's region begins at `base`.
-  // None: only looks. *version, unless nothing was found, is the one that EndChange was told.
+  // Any rank: copies span i to to[i], lengths_bytes[i] bytes; the owner's region begins at `base`.
+  // No spans: only looks. *version, unless nothing was found, is the one that EndChange was told.
   Found Peek(const std::byte* base, std::span<void* const> to,
              std::span<const uint64_t> lengths_bytes, uint64_t* version) const;
 

@@ -1,5 +1,5 @@
 // 64-bit words in memory that all ranks of a host reach, and event counts to sleep on: all that
-// ranks who wait for each other in a round (core/partial) share besides plain bytes.
+// ranks waiting for each other in a round (core/partial) share besides plain bytes.
 //
 // A transport that shares memory has one of these. Words are 8-byte aligned, in some rank's region,
 // zero at first. No call blocks except Sleep. Any thread.
