@@ -1,7 +1,7 @@
 // oneCCL as a contestant of `covey bench`: what frameworks/covey/bench/oneccl.py calls.
 //
 // Made by `covey build oneccl` from oneCCL's wheels: its library for the CPU comes as an archive
-// that leaves the hooks of Intel's profiler open; they are null when nobody profiles.
+// that leaves the hooks of Intel's profiler open; they are null without a profiler.
 //
 // One thread. A function that fails says why on stderr and returns null or 1.
 #include <cstdint>

@@ -161,7 +161,7 @@ def check_replicas(model: Any, group: Group = world) -> None:
 def consensus(model: Any, *, exact: bool = False, timeout: float = 1.0) -> Any:
     """Within ``with covey.consensus(model)`` a torch model has the mean of all ranks' parameters.
 
-    Any rank calls it alone, and nobody waits; all that it gives and raises is documented at
+    Any rank calls it alone, and no rank waits; its results and errors are documented at
     ``covey.torch.consensus``.
 
     Args:

@@ -176,8 +176,8 @@ def stats(flat: bool = False) -> Dict[str, Any]:
     """Counters of this rank since ``init()``: operations, bytes, waiting time and more.
 
     Under "training" are those of the optimizer that has done the most steps, once there is one:
-    steps, seconds, steps per second, waiting, and with a method in rounds how fresh gradients were
-    and who was overdue; with one that averages models how far they were apart.
+    steps, seconds, steps per second, waiting, and with a method in rounds the freshness of
+    gradients and the overdue ranks; with one that averages models their distance.
 
     Args:
         flat: as a logger likes it: numbers only, by names such as "training.steps".

@@ -134,7 +134,7 @@ def from_code(code: int, peer_rank: int, message: str) -> CoveyError:
 
 
 def shown(text: str, kept: str = "\t") -> str:
-    """``text`` of somebody else as it may be written to a terminal: what would steer it is escaped.
+    """Foreign ``text`` as it may be written to a terminal: control characters are escaped.
 
     Example:
         >>> shown("\x1b[2Jgone")

@@ -1,7 +1,7 @@
 """Groups of ranks.
 
 A group is a set of ranks that run collective operations among themselves. Making one is a local
-act: nobody is asked, and ranks outside need not make it. Horovod calls this a process set;
+act: no rank is asked, and ranks outside need not make it. Horovod calls this a process set;
 ``ProcessSet`` is another name of :class:`Group`.
 """
 

@@ -290,7 +290,7 @@ def _pause(who: Who, time: str, step: str) -> Item:
     )
 
 
-# kind -> (maker, how it is written, who when not said; empty: never said)
+# kind -> (maker, how it is written, the default ranks; empty: never said)
 _KINDS: Dict[str, Tuple[Callable[..., Item], str, str]] = {
     "delay": (_delay, "delay:TIME@WHO, such as delay:320ms@2", "all"),
     "random": (_random, "random:TIME-TIME@WHO, such as random:0ms-200ms", "all"),

@@ -34,7 +34,7 @@ def _neighbor_allreduce(
             float16 or bfloat16.
         self_weight: of this rank's tensor. None: what is left of 1.
         src_weights: {rank: weight} of those to take from; ranks are global ones.
-        dst_ranks: those that take from this rank; None: whoever does.
+        dst_ranks: those that take from this rank; None: all that do.
         topology: instead of these three: a name, a matrix, or what :func:`covey.topology` gives,
             over the members of ``group`` in rank order.
         round: which of the topology's rounds, where they differ (one_peer, bipartite, matching).

@@ -42,7 +42,7 @@ class Neighbors(Requests[T]):
             tensor: the same shape and dtype on every rank; floating-point numbers.
             self_weight: of this rank's tensor. None: what is left of 1.
             src_weights: {rank: weight} of those to take from; ranks are global ones.
-            dst_ranks: those that take from this rank; None: whoever does.
+            dst_ranks: those that take from this rank; None: all that do.
             topology: instead of these three: a name, a matrix, or what ``covey.topology`` gives,
                 over the members of ``process_set`` in rank order.
             round: which of the topology's rounds, where they differ (one_peer, bipartite,

@@ -34,10 +34,10 @@ from covey.state import state
 _KEY = "covey/memory"
 _MOST_PORTS = 65535
 _MOST_CHARACTERS = 1000  # Of what one rank tells the others.
-_FAREWELL_S = 5.0  # So long rank 0 waits for those to whom it has said that there will be no job.
-# Who starts ranks tells them their number and how many they are.
+_FAREWELL_S = 5.0  # So long rank 0 waits for the ranks it has told that there will be no job.
+# A launcher tells the ranks their number and how many they are.
 _PLACES = (
-    ("RANK", "WORLD_SIZE"),  # torchrun, and whoever sets them for env://
+    ("RANK", "WORLD_SIZE"),  # torchrun, and scripts that set them for env://
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # srun
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # Open MPI's mpirun
     ("PMI_RANK", "PMI_SIZE"),  # MPICH's and Intel MPI's
@@ -81,7 +81,7 @@ def settings(environ: Mapping[str, str]) -> Dict[str, object]:
             without its agent's store.
         InvalidArgument: (a ValueError) COVEY_RENDEZVOUS without what it needs, RANK and WORLD_SIZE
             without MASTER_ADDR and MASTER_PORT, or these are no address that rank 0 can serve.
-        Timeout: nobody serves there.
+        Timeout: there is no server.
         CoveyError: the others did not come in time, or one has died.
     """
     if state.rendezvous_settings is not None:
@@ -108,10 +108,10 @@ def settings(environ: Mapping[str, str]) -> Dict[str, object]:
 
 
 def place_of(environ: Mapping[str, str]) -> Tuple[int, int]:
-    """(rank, size) as whoever started this process told it; Covey's own variables win.
+    """(rank, size) as the launcher of this process told it; Covey's own variables win.
 
     Raises:
-        InvalidArgument: (a ValueError) nobody did, or what was told is no place.
+        InvalidArgument: (a ValueError) they were not told, or are no place.
     """
     for rank_name, size_name in (("COVEY_RANK", "COVEY_SIZE"), *_PLACES):
         if rank_name not in environ or size_name not in environ:
@@ -324,15 +324,15 @@ def _agree(store: Any, rank: int, size: int) -> None:
 
 
 def _said(words: bytes) -> str:
-    """What a rank has put into the store for people. Anybody who reaches the store can put
-    something else there: it steers no terminal, and is no longer than a rank's words are."""
+    """The text that a rank has put into the store for people. A stranger that reaches the store can
+    put something else there: it steers no terminal, and is no longer than a rank's words are."""
     text = shown(words[: 4 * _MOST_CHARACTERS].decode("utf-8", "replace"))
     return text[:_MOST_CHARACTERS]
 
 
 def _told(said: bytes) -> Tuple[str, str]:
-    """(place of the memory, host) as rank 0 has put them into the store. Anybody who reaches the
-    store can put something else there: nothing in it is evaluated."""
+    """(place of the memory, host) as rank 0 has put them into the store. A stranger that reaches
+    the store can put something else there: nothing in it is evaluated."""
     try:
         told = json.loads(said)
         place, host = told["memory"], told["host"]

@@ -17,7 +17,7 @@ from covey import _native
 from covey.inject import Injector, parse
 from covey.state import state
 
-# The last arrivals are kept, for who made others wait: 16384 exchanges, some 400 KB.
+# The last arrivals are kept, to find the late ranks: 16384 exchanges, some 400 KB.
 _ARRIVALS = 1 << 14
 _MOST = 64  # Optimizers that are remembered.
 # Staleness is counted by step up to here, then by powers of two.
@@ -194,7 +194,7 @@ def _tell(line: Dict[str, Any]) -> None:
     try:
         os.write(descriptor, json.dumps(line).encode() + b"\n")
     except OSError:
-        pass  # It was closed, or is no file of the launcher's: then nobody wants to know.
+        pass  # It was closed, or is no file of the launcher's: then there is no reader.
 
 
 def write_report() -> None:

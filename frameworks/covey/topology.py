@@ -1,4 +1,4 @@
-"""Who averages with whom: topologies, and the row of weights that one rank has in them."""
+"""Topologies: the neighbors of each rank, and the row of weights that one rank has in them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 class Topology:
-    """Who averages with whom in each round, and with what weights: a matrix W, row by row.
+    """The neighbors and weights of each rank in each round: a matrix W, row by row.
 
     Rank i's tensor becomes the sum over j of W[i][j] times rank j's. Every row sums to 1.
 

@@ -3,7 +3,7 @@
 It does two things, once it has been started by the first ``init()``, until the process ends:
 
 1. A peer that waits for this rank asks where it is; the answer is the line of the main thread.
-2. When the launcher has died nobody can end this process any more, so it ends itself.
+2. When the launcher has died no other process ends this one, so it ends itself.
 
 It also holds the handler of SIGUSR1, which prints what this rank is waiting for.
 """
@@ -102,7 +102,7 @@ def _print(text: str) -> None:
     try:
         os.write(2, text.encode("utf-8", "replace"))
     except OSError:
-        pass  # stderr is closed: nobody is there to read it.
+        pass  # stderr is closed: there is no reader.
 
 
 def _run() -> None:

@@ -1,5 +1,5 @@
-/* Pairs: see core/api/covey_pairs.h. Numbers stand for them; those of an earlier life are known to
- * nobody. */
+/* Pairs: see core/api/covey_pairs.h. Numbers stand for them; those of an earlier life are
+ * unknown. */
 #include "frameworks/native/native.h"
 
 #include "core/api/covey_pairs.h"

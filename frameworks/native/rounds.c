@@ -1,5 +1,5 @@
-/* Rounds: see core/api/covey_rounds.h. Numbers stand for them; those of an earlier life
- * are known to nobody. */
+/* Rounds: see core/api/covey_rounds.h. Numbers stand for them; those of an earlier life are
+ * unknown. */
 #include "frameworks/native/native.h"
 
 #include "core/api/covey_rounds.h"

@@ -4,7 +4,7 @@
 // core/api/covey.h alone. libcovey.so is the one that the extension covey._native has loaded: it is
 // needed by its soname and without a path, so there is one runtime in a process, also beside torch.
 //
-// Threads: ComputeAsync runs on a thread of TensorFlow, submits and returns; nobody waits anywhere.
+// Threads: ComputeAsync runs on a thread of TensorFlow, submits and returns; no thread waits.
 // OnEnd runs on a thread of Covey, or on one of another framework that is inside covey_wait.
 //
 // Invariants:
@@ -13,7 +13,7 @@
 //  3. Every operation takes the handle of its stream. TensorFlow keeps operations on one resource
 //     in the order of the program, and leaves those on different ones alone: occurrences of a name
 //     follow each other, everything else may be in flight at once, in any order.
-//  4. They are stateful: neither folded into constants nor left out when nobody reads the result,
+//  4. They are stateful: neither folded into constants nor left out when the result is not read,
 //     for the other ranks count on them.
 #include <cstring>
 #include <memory>
@@ -219,7 +219,7 @@ void End(Flight* ended) {
 }
 
 // The core's callback. `done` may free tensors, take TensorFlow's locks, run what comes next and so
-// submit again: nothing for the thread that drives the exchanges of everybody in this process. It
+// submit again: nothing for the thread that drives all exchanges of this process. It
 // goes to the pool that shares out the loops of kernels. Not to the executor's runner, which some
 // executors make run things where they are. That pool's threads wait for no exchange, so `done` is
 // at worst late by what a kernel computes there.

@@ -1,5 +1,4 @@
-// allgather/flat: everybody stages its own rows segment by segment, everybody copies all of them
-// out.
+// allgather/flat: each rank stages its own rows segment by segment, and copies all of them out.
 //
 // Rows differ between ranks; a rank whose rows have ended goes on ticking. n ranks, m_j bytes of
 // rank j, T = the longest m_j in segments: T ticks; m_me bytes staged, sum of m_j copied out.

@@ -1,4 +1,5 @@
-// allreduce/coded: everybody encodes into its landing slots, decodes everybody's and reduces that.
+// allreduce/coded: each rank encodes into its landing slots, decodes those of all ranks and reduces
+// them.
 //
 // For problems with a codec (core/run/codec.h), and the only one for them. Steps as `flat`: what
 // travels are codes, and contributions are decoded and reduced in float32 in rank order

@@ -1,11 +1,11 @@
 // allreduce/direct: tensors that live in the arena are reduced where they are.
 //
-// Rank i reduces the i-th of n pieces from everybody's input and writes it to everybody's output:
+// Rank i reduces the i-th of n pieces from all inputs and writes it to all outputs:
 // no copy, no landing slot. Per rank, n ranks, m bytes: 2 ticks; m bytes read, m bytes written.
 //
 // Worked example, 3 ranks in place: after all have begun, rank 1 alone touches the second third of
-// all three buffers, so it may read three inputs and overwrite them; then everybody signals and
-// waits, because a peer still writing my buffer must be done before I call it mine (plan-S4).
+// all three buffers, so it may read three inputs and overwrite them; then all ranks signal and
+// wait, because a peer still writing my buffer must be done before I call it mine (plan-S4).
 #include <algorithm>
 
 #include "core/plan/algorithm.h"

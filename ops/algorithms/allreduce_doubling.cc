@@ -19,9 +19,9 @@
 //
 // Slots (plan-S3): round s (counted over segments) uses slot s, that of round s-3. A slot is read
 // in the round after it is written, or as a result before the reader's next round: in any case
-// before the reader signals tick s+3. So in round s I wait for tick s of whoever read slot s-3,
-// also where I write nothing: who overwrites it later does not ask again. The last wait is for the
-// next exchange.
+// before the reader signals tick s+3. So in round s I wait for tick s of the rank that read slot
+// s-3, also where I write nothing: who overwrites it later does not ask again. The last wait is for
+// the next exchange.
 #include <algorithm>
 #include <bit>
 
@@ -54,7 +54,7 @@ struct Doubling {
   int32_t Partner(uint32_t round) const {
     return RankOf(NumberOf(me) ^ (1 << (round - first - 1)));
   }
-  // Who reads my slot of this round of a segment; -1: nobody else.
+  // The rank that reads my slot of this round of a segment; -1: no other.
   int32_t Reader(uint32_t round) const {
     if (Gives()) return round == 0 ? me + 1 : -1;
     if (round < first) return -1;

@@ -1,4 +1,4 @@
-// allreduce/flat: everybody reads everybody's landing slot and reduces all of it.
+// allreduce/flat: each rank reads all landing slots and reduces all of them.
 //
 // One flag round for a message of one segment, the lowest latency there is on shared memory; and
 // with two ranks the least memory traffic, because nothing is copied twice. Longer messages are

@@ -1,6 +1,6 @@
 // allreduce/read: ordinary tensors are read where they are, with one system call per piece.
 //
-// Rank i fetches its own piece of everybody's input into a landing slot, reduces it into its
+// Rank i fetches its own piece of all inputs into a landing slot, reduces it into its
 // output, and then fetches the other pieces of the result from their owners' outputs. Nothing is
 // staged for others. Per rank, n ranks, m bytes: 3 ticks; 2(n-1)/n * m bytes fetched, m/n reduced.
 // Pays where a system call (process_vm_readv) per piece costs less than copying through landing

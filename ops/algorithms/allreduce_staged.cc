@@ -4,8 +4,8 @@
 // copies the rest from the others, so that reads do not grow with n. Per rank, n ranks, m bytes, T
 // segments: T + 1 ticks; m bytes staged, m reduced from landing slots, m copied out.
 //
-// Worked example, 4 ranks, segment t: everybody's segment lies in landing[*].t. Rank 1 reduces
-// quarter 1 of all four slots into quarter 1 of its own slot (nobody else reads that quarter of
+// Worked example, 4 ranks, segment t: the segments of all ranks lie in landing[*].t. Rank 1 reduces
+// quarter 1 of all four slots into quarter 1 of its own slot (no other rank reads that quarter of
 // it), signals, waits for all, and copies quarter c from rank c's slot.
 //
 // Why 3 slots suffice (plan-S3): segment t+1 overwrites the slot of t-2. I write it after waiting

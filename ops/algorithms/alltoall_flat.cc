@@ -1,8 +1,8 @@
-// alltoall/flat: everybody stages its message segment by segment, everybody copies out what is for
-// it.
+// alltoall/flat: each rank stages its message segment by segment, and copies out its own rows of
+// all messages.
 //
 // One flag round when every message is one segment: the lowest latency. The message is in the order
-// of its receivers, so of long ones a segment is for one or two ranks, who copy while the others
+// of its receivers, so of long ones a segment is for one or two ranks, which copy while the others
 // wait: `pairwise` shares that out. n ranks, T = the longest message in segments: T ticks; each
 // rank stages what it sends and copies what it gets.
 //
@@ -19,7 +19,7 @@ namespace {
 
 bool Fits(const Problem&) { return true; }
 
-// What of everybody's segment t is for me.
+// The parts of all ranks' segment t that are for me.
 void CopyOut(const Problem& p, uint32_t t, Schedule* s) {
   const uint64_t segment = t * p.slot_bytes;
   uint64_t to = 0;

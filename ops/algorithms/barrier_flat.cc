@@ -1,4 +1,4 @@
-// barrier/flat: everybody has begun, and everybody knows it. One tick, no bytes.
+// barrier/flat: all ranks have begun, and all know it. One tick, no bytes.
 #include "core/plan/algorithm.h"
 
 namespace covey {

@@ -1,4 +1,4 @@
-// broadcast/flat: the root stages segment after segment in its landing slots, everybody copies them
+// broadcast/flat: the root stages segment after segment in its landing slots, all ranks copy them
 // out.
 //
 // n ranks, m bytes, T segments: T ticks; the root writes m bytes, the others read and write m bytes

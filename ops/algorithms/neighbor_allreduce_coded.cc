@@ -1,4 +1,4 @@
-// neighbor_allreduce/coded: everybody encodes into its landing slots, decodes those of the ranks it
+// neighbor_allreduce/coded: each rank encodes into its landing slots, decodes those of the ranks it
 // takes from and its own, and is moved by their differences.
 //
 // For problems with a codec (core/run/codec.h), and the only one for them: output_i = input_i + the

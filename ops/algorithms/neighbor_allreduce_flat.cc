@@ -1,4 +1,4 @@
-// neighbor_allreduce/flat: everybody stages its message segment by segment, and sums up, with its
+// neighbor_allreduce/flat: each rank stages its message segment by segment, and sums up, with its
 // weights, those of the ranks it takes from.
 //
 // A rank waits, after the begin, only for those it takes from and those that take from it. n ranks,

@@ -1,10 +1,10 @@
 // reducescatter/direct: inputs that live in the arena are reduced where they are.
 //
-// Every rank reads its share of everybody's input and writes its own output: no copy, no landing
+// Every rank reads its share of all inputs and writes its own output: no copy, no landing
 // slot. Per rank, n ranks, m bytes: 2 ticks; m bytes read, m / n written.
 //
 // Worked example, 3 ranks: rank 1 reduces the middle third of the three inputs into its output;
-// then everybody signals and waits, because a peer still reading my input must be done before I
+// then all ranks signal and wait, because a peer still reading my input must be done before I
 // call it mine (plan-S4).
 #include <algorithm>
 

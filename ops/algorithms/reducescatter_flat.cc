@@ -1,9 +1,9 @@
-// reducescatter/flat: everybody stages its whole message, segment by segment; everybody reduces
-// what falls into its own share.
+// reducescatter/flat: each rank stages its whole message, segment by segment, and reduces its own
+// share of all.
 //
 // One flag round for a message of one segment: the lowest latency. Of a longer message the segments
-// belong to one or two ranks each, who reduce while the others wait: `staged` shares that out. Per
-// rank, n ranks, m bytes, T = ceil(m / slot) segments: T ticks, m bytes staged, m read.
+// belong to one or two ranks each, which reduce while the others wait: `staged` shares that out.
+// Per rank, n ranks, m bytes, T = ceil(m / slot) segments: T ticks, m bytes staged, m read.
 //
 // Worked example, 3 ranks, one segment: landing[*].0 holds the three messages; rank 1 reduces the
 // middle third of all three slots into its output.

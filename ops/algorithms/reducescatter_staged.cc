@@ -1,4 +1,4 @@
-// reducescatter/staged: every segment holds a chunk of everybody's share, so that all ranks reduce
+// reducescatter/staged: every segment holds a chunk of each rank's share, so that all ranks reduce
 // at the same time.
 //
 // A landing slot is cut into n chunks. Segment q of a rank's slot holds the q-th chunk of the share

@@ -3,19 +3,20 @@
 //   Arrive -> waiting -> (a whole greeting) -> take: TLS -> Welcome: it holds the job's secret
 //          -> closed by itself, kPatience over, not TLS, or crowded out: end
 //
-// A greeting (TLS's ClientHello) that holds the job's name (identity.h) is of somebody who has the
-// secret, or has listened to one who has. Others are let into TLS seldom: they would be refused
+// A greeting (TLS's ClientHello) that holds the job's name (identity.h) comes from a client that
+// has the secret, or has listened to one. Others are let into TLS seldom: they would be refused
 // there, and learn why. So a flood of strangers costs a descriptor each, for a moment.
 //
 // Invariants:
 //  1. At most kPlaces have not proved that they hold the secret; at most kNamed.most and
 //     kStrangers.most of these are in TLS, each of which began kNamed.interval or
-//     kStrangers.interval after another of its kind. Who has proved it has no place here, and is
-//     never ended.
+//     kStrangers.interval after another of its kind. A client that has proved it takes no place
+//     here, and is never ended.
 //  2. None stays for longer than kPatience.
-//  3. Who comes when all places are taken crowds out: a stranger that waits, else one whose
-//     greeting is not whole, else a stranger in TLS, else one with the name that waits; of these
-//     the oldest of the address that has most places. One in TLS with the name is not crowded out.
+//  3. A client that comes when all places are taken crowds out: a stranger that waits, else one
+//     whose greeting is not whole, else a stranger in TLS, else one with the name that waits; of
+//     these the oldest of the address that has most places. One in TLS with the name is not crowded
+//     out.
 //
 // Pure: no socket, no clock, no lock. Connections are known by their descriptors.
 #ifndef COVEY_OPS_CONTROL_ADMISSION_H_
@@ -71,7 +72,7 @@ class Admission {
   // Ends those whose patience is over, and says whose turn it is.
   void Decide(Time now, Orders* orders);
   void EndAll(Orders* orders);
-  // Who is at this address and port has proved to hold the secret; its descriptor, or -1.
+  // The client at this address and port has proved to hold the secret; its descriptor, or -1.
   int Welcome(const std::string& peer);
 
   std::vector<Watched> watched() const;  // the oldest first

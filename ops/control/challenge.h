@@ -12,8 +12,8 @@
 // proof or a seal fits no other session. Keys and proofs are HMAC-SHA-256 (H. Krawczyk, M. Bellare,
 // R. Canetti, "HMAC: Keyed-Hashing for Message Authentication", RFC 2104, 1997), by libcrypto. Each
 // direction has its own key, and a proof its own label: nothing that one side says can be handed
-// back to it. All this runs within TLS by the job's identity (identity.h), which nobody without the
-// secret gets into; a session ties messages to a node and to their order.
+// back to it. All this runs within TLS by the job's identity (identity.h), which no client without
+// the secret gets into; a session ties messages to a node and to their order.
 //
 // Values and a table, no thread, no clock, no source of randomness of their own but NewNonce.
 #ifndef COVEY_OPS_CONTROL_CHALLENGE_H_
@@ -52,8 +52,8 @@ SessionKeys MakeKeys(std::string_view secret, std::string_view client_nonce,
 std::string Seal(std::string_view key, std::string_view call, uint64_t sequence,
                  std::string_view body);
 
-// The server's side: who is at the door, and who has come in. A session is named by its server
-// nonce.
+// The server's side: the clients that are being checked, and those let in. A session is named by
+// its server nonce.
 //
 // Invariants:
 //  1. At most kMaxAtDoor sessions have not been proved; one more drops the oldest. Each is dropped

@@ -70,7 +70,7 @@ class GrpcClient final : public Control {
     Put(ServerLost(ended.message()));
   }
 
-  // Tries until somebody answers, or this closes.
+  // Tries until a server answers, or this closes.
   Status EnterAndJoin(Time* lease) {
     constexpr Time kPause = 100 * kMillisecond;
     bool told = false;

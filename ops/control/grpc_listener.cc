@@ -22,7 +22,7 @@ namespace {
 
 // Without a descriptor left it looks again after so long.
 constexpr Time kFullPause = 50 * kMillisecond;
-// Accepted in one go; then who has gone is looked for.
+// Accepted in one go; then the connections that have gone are looked for.
 constexpr int kAcceptedAtOnce = 64;
 
 // As PlaceOfPeer; empty: it has gone already.
@@ -110,7 +110,7 @@ void GrpcListener::Run() {
   Obey(last);
 }
 
-// Returns when there is something to do: in gone_ and spoken_, or who connects. False: closed.
+// Returns when there is something to do: in gone_ and spoken_, or a connection. False: closed.
 bool GrpcListener::Await(bool is_full) {
   std::vector<pollfd> polled{{wake_fd_, POLLIN, 0}};
   Time until = is_full ? MonotonicNow() + kFullPause : kNever;

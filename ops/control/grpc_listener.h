@@ -1,9 +1,9 @@
-// Where connections of whoever can reach this machine arrive, before gRPC has them: it does what
-// admission.h decides. gRPC gets a connection, and its TLS handshake is limited too, when a whole
-// greeting of it is there; until then it costs one descriptor and nothing of gRPC's.
+// Where connections from the whole network arrive, before gRPC has them: it does what admission.h
+// decides. gRPC gets a connection, and its TLS handshake is limited too, when a whole greeting of
+// it is there; until then it costs one descriptor and nothing of gRPC's.
 //
-// After Close nobody can connect; who has proved to hold the secret goes on. More than half of the
-// descriptors that this process may have are not taken by strangers.
+// After Close no client can connect; clients that have proved to hold the secret go on. More than
+// half of the descriptors that this process may have are not taken by strangers.
 //
 // Threads: its own one, from Start on, calls both functions; Welcome and Close may be called by
 // any, by these functions' callees too.
@@ -27,7 +27,7 @@ class GrpcListener {
  public:
   static constexpr Time kHandshakeLimit = Admission::kPatience / 2;  // for gRPC to keep
 
-  // Binds. Whoever connects waits until Start.
+  // Binds. Clients that connect wait until Start.
   static Status Open(const std::string& address, std::unique_ptr<GrpcListener>* listener);
   ~GrpcListener();  // closes, and waits for its thread
 
@@ -37,7 +37,7 @@ class GrpcListener {
   // `turned_away`: so many were.
   void Start(std::string name, std::function<void(int fd)> take,
              std::function<void(uint64_t count)> turned_away);
-  // Whoever gRPC calls by this name has proved to hold the secret.
+  // A peer that gRPC calls by this name has proved to hold the secret.
   void Welcome(const std::string& peer);
   // Does not wait.
   void Close();

@@ -202,7 +202,7 @@ class Desk {
 class RendezvousService final : public control::Rendezvous::Service {
  public:
   RendezvousService(Desk* desk, GrpcListener* listener) : desk_(desk), listener_(listener) {}
-  // Who calls has the job's identity: TLS lets nobody else come so far.
+  // The caller has the job's identity: TLS lets no other client come so far.
   grpc::Status Hello(ServerContext* context, const control::HelloRequest* request,
                      control::HelloReply* reply) override {
     listener_->Welcome(context->peer());
@@ -221,7 +221,7 @@ class RendezvousService final : public control::Rendezvous::Service {
   GrpcListener* listener_;
 };
 
-// Beyond the memory of a job of one node: what is on its way to all, who join at once.
+// Beyond the memory of a job of one node: the messages to all nodes, which join at once.
 constexpr size_t kBytesPerNode = size_t{1} << 20;
 constexpr size_t kBytes = size_t{32} << 20;
 // Each node has one call that lasts (Watch), and one at a time that does not.

@@ -18,8 +18,8 @@
 namespace covey {
 
 // gRPC writes lines to stderr for each stranger whose handshake fails; here they are counted
-// instead. Who sets GRPC_VERBOSITY to more than errors has them all. Before anybody can connect.
-// REQUIRES: grpc_init was called: it reads GRPC_VERBOSITY.
+// instead. With GRPC_VERBOSITY at more than errors they are all written. Before any client can
+// connect. REQUIRES: grpc_init was called: it reads GRPC_VERBOSITY.
 void KeepGrpcQuiet();
 
 class GrpcSession {
@@ -28,7 +28,7 @@ class GrpcSession {
 
   explicit GrpcSession(const ControlOptions& options);
 
-  // Hello and Prove. kTimeout: nobody answers yet. Others: refused for good, with the reason.
+  // Hello and Prove. kTimeout: no answer yet. Others: refused for good, with the reason.
   Status Enter();
   // Joins as options.offer; *lease is the server's. REQUIRES: entered. Errors as of Enter.
   Status Join(Time* lease);

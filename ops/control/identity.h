@@ -1,5 +1,5 @@
 // The identity of a job on the network: one Ed25519 key and its certificate, made of the job's
-// secret alone, so that all who hold the secret have the same, byte for byte, and nobody else has.
+// secret alone, so that all holders of the secret have the same, byte for byte, and no other.
 // Both sides of a connection show it in TLS's handshake and take no other (RFC 8446, S. Josefsson,
 // I. Liusvaara: "Edwards-Curve Digital Signature Algorithm (EdDSA)", RFC 8032, 2017, whose
 // signatures are the same each time). By libcrypto.
@@ -21,7 +21,7 @@ namespace covey {
 
 struct Identity {
   // In the certificate, and in the clear in what a client says first: that of no machine, another
-  // for each secret. Who does not have it does not have the secret.
+  // for each secret. A peer without it does not have the secret.
   std::string name;
   std::string key_pem;
   std::string certificate_pem;  // signed by the key itself; valid at any time

@@ -67,7 +67,7 @@ class Rendezvous {
   // `how` completes "node 1 on a (process 7, ranks 2 and 3) ...".
   void Lose(int32_t ticket, const std::string& how);
   void Tick(Time now);  // loses those whose lease has run out
-  // Somebody without the job's secret was turned away: told while nodes are missing, ever more
+  // A client without the job's secret was turned away: told while nodes are missing, ever more
   // seldom.
   void NoteStranger();
 

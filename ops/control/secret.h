@@ -1,5 +1,5 @@
-// What may be the secret of a job. Who connects is shown a public key made of it and can try
-// secrets against it as fast as a machine counts, so it has to be drawn: 256 bits, which nobody can
+// The form of a job's secret. A client that connects is shown a public key made of it and can try
+// secrets against it as fast as a machine counts, so it has to be drawn: 256 bits are too many to
 // try.
 //
 // No function that takes long (a KDF) stands in for that: it would make guesses ten thousand times

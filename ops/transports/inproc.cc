@@ -12,7 +12,7 @@ namespace covey {
 namespace {
 
 constexpr size_t kAlign = 64;
-constexpr int kFreedByte = 0xee;  // whoever still reads freed memory shall notice
+constexpr int kFreedByte = 0xee;  // a reader of freed memory shall notice
 
 }  // namespace
 
@@ -75,7 +75,7 @@ class InprocNetwork::Node final : public Transport {
     if (link.mail.size() >= options.mailbox_messages) return false;
     if (options.refusal_percent > 0 && network_->rng_.Percent(options.refusal_percent))
       return false;
-    SettleAll();  // whoever has the message sees what was stored before it
+    SettleAll();  // the receiver of the message sees earlier stores
     const Time now = network_->clock_.Now();
     if (options.clog_percent > 0 && network_->rng_.Percent(options.clog_percent))
       link.clogged_until = now + network_->Draw(options.longest_clog);
@@ -196,7 +196,7 @@ class InprocNetwork::Node final : public Transport {
 
   SharedAtomics* words() override { return &words_; }
 
-  // Nobody sleeps here: the owner of the network runs every rank.
+  // No rank sleeps here: the owner of the network runs every rank.
   uint32_t Ticket(Sleeper) override { return 0; }
   void SetParked(Sleeper) override {}
   Sleeper Parked() const override { return Sleeper::kNobody; }

@@ -1,12 +1,12 @@
 // The transport between ranks that are objects in one process: what tests and the simulator run on.
 //
 // Memory is plain memory, time is virtual, and one seed decides how long every message is under
-// way. Everything happens on one thread: whoever owns the network decides which rank runs next, so
+// way. Everything happens on one thread: the owner of the network decides which rank runs next, so
 // a run is repeatable. An InprocWatcher may run other ranks in the middle of one's pass.
 //
 // Within the contract of core/transport/transport.h it does what machines do rarely: senders are
 // heard in any order, a mailbox says it is full, a stored word is seen late (but no later than any
-// message sent after it, and by everybody at once), freed memory is handed out again at once, the
+// message sent after it, and by all ranks at once), freed memory is handed out again at once, the
 // news of a loss comes to each rank at its own time.
 #ifndef COVEY_OPS_TRANSPORTS_INPROC_H_
 #define COVEY_OPS_TRANSPORTS_INPROC_H_
@@ -74,8 +74,8 @@ class InprocNetwork {
   // For transcripts: messages from -> to stay under way until released.
   void Hold(Rank from, Rank to, bool held);
 
-  // For whoever lets ranks sleep: whether a message lies before rank r, and when the next thing
-  // under way arrives anywhere (kNever: nothing is).
+  // For an owner that lets ranks sleep: whether a message lies before rank r, and when the next
+  // thing under way arrives anywhere (kNever: nothing is).
   bool HasArrived(Rank r);
   Time NextArrival();
   // Stores whose time has come are seen from now on. LoadAcquire does it by itself.

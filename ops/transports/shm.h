@@ -74,7 +74,7 @@ class ShmTransport final : public Transport {
   RankPage* own_;
   uint64_t region_offset_;  // of the own region in the mapping
   std::atomic<uint64_t> mail_taken_{
-      0};  // written by the holder of the progress lock, read by whoever is about to park
+      0};  // written by the holder of the progress lock, read by a thread about to park
   int32_t next_mailbox_ = 0;
   std::unique_ptr<ProcessWatch> watch_;
   std::vector<std::atomic<bool>> lost_;  // by rank

@@ -96,7 +96,7 @@ Status ShmJob::Create(int32_t size, uint64_t heap_bytes, int* fd) {
   JobHeader header{kJobMagic, size, 0, kPageBytes + MailboxesBytes(size) + Pages(heap_bytes)};
   const auto length =
       static_cast<off_t>(kPageBytes + header.region_bytes * static_cast<uint64_t>(size));
-  // shm-M6: sealed: nobody can change the length any more.
+  // shm-M6: sealed: no process can change the length any more.
   if (ftruncate(memory, length) != 0 ||
       pwrite(memory, &header, sizeof(header), 0) != sizeof(header) ||
       fcntl(memory, F_ADD_SEALS, kSeals) != 0) {

@@ -36,7 +36,7 @@ struct JobHeader {
 // kGaveUp: left before every rank had joined.
 enum class Presence : uint32_t { kAbsent = 0, kJoined = 1, kLeft = 2, kGaveUp = 3 };
 
-// What a rank shows of itself. Each word on its own cache line: they are read by everybody.
+// The words that a rank shows of itself. Each on its own cache line: all ranks read them.
 struct RankPage {
   alignas(64) std::atomic<uint64_t> presence;  // incarnation << 32 | Presence
   std::atomic<Time> left_at;                   // kLeft and kGaveUp
@@ -73,16 +73,16 @@ class ShmJob {
   static Status Open(int fd, Identity identity, ShmJob* job);
 
   // How a rank waits for the others: at most timeout_ns; after warn_after_ns `log` (may be null)
-  // tells who is missing.
+  // names the missing ranks.
   struct Patience {
     Time timeout_ns = 0;
     Time warn_after_ns = kNever;
     Log* log = nullptr;
   };
   // Waits until every rank has joined with this rank's next incarnation. On return the own region
-  // is fresh and so is everybody's, and `watch` watches everybody. Errors: kAborted with the peer
-  // when a rank that had announced itself dies or gives up, within kLookInterval of it; kTimeout
-  // with the ranks that never came. After an error this rank has given up; it may join again.
+  // is fresh, as are all others, and `watch` watches all ranks. Errors: kAborted with the peer when
+  // a rank that had announced itself dies or gives up, within kLookInterval of it; kTimeout with
+  // the ranks that never came. After an error this rank has given up; it may join again.
   static constexpr Time kLookInterval = 50 * kMillisecond;
   Status Join(const Patience& patience, ProcessWatch* watch);
   void Leave();

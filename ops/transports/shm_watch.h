@@ -37,7 +37,7 @@ class ProcessWatch {
 
  private:
   struct Watched {
-    int32_t pid = 0;  // 0 = nobody
+    int32_t pid = 0;  // 0 = no process
     int fd = -1;
     bool gone = false;  // had ended before it was watched
   };

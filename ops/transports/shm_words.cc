@@ -8,8 +8,8 @@
 namespace covey {
 namespace {
 
-// A rank that was killed asleep is counted for ever: its peers then ring for nobody, which costs
-// them a system call and is never wrong.
+// A rank that was killed asleep is counted for ever: its peers then ring in vain, which costs them
+// a system call and is never wrong.
 struct EventCount {
   std::atomic<uint32_t> rings;
   std::atomic<uint32_t> sleepers;

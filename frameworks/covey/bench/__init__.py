@@ -5,6 +5,6 @@ A machine's speed wanders, so two figures can be compared only when they were ta
 the contestants of a table take turns within every round. `contest` does that; `ratio` says how sure
 a ratio of two is; `flag` calibrates; `collectives`, `step`, `model` and `methods` say what is
 measured; `peers`, `mpis` and `oneccl` start the other runtimes; `shapes` knows ResNet; `show`
-prints and saves, `picture` draws. `waiting` is of another kind: it asks what those cost who are
-late, and `bound` says what is possible at most under the delays that were drawn.
+prints and saves, `picture` draws. `waiting` is of another kind: it measures the cost of late ranks,
+and `bound` computes the best possible result under the delays that were drawn.
 """

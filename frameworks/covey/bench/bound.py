@@ -2,8 +2,8 @@
 delays costs any time.
 
 A rank begins a step when it has ended the one before. It comes to the exchange after computing;
-the exchange takes place once as many ranks as the method needs have come; who comes later goes on
-at once. What is injected is slept after that.
+the exchange takes place once as many ranks as the method needs have come; a later rank goes on at
+once. An injected delay is slept after that.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def skipping_seconds(
         5.0
     """
     exchanges: List[float] = []  # When they took place.
-    # When, whether it begins (after all that comes to an exchange then), who, for which exchange;
-    # since when it could have begun.
+    # Time, whether the rank begins (after all that comes to an exchange then), the rank, its
+    # exchange; since when it could have begun.
     events = [(base, False, rank, 1, 0.0) for rank in range(len(delays[0]))]
     waiting: List[Tuple[int, int]] = []
     while len(exchanges) < versions:

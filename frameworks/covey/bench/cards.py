@@ -96,7 +96,7 @@ def nccl_is_absent(ranks: int, cards: int) -> Optional[str]:
 def detour(path: str, before: Dict[str, Any], after: Dict[str, Any]) -> Optional[str]:
     """What to say when nothing went by `path`, given covey.stats() before and after; None: it did.
 
-    Who asks for a path may get the staged one: alone, or where the machine forbids it.
+    A request for a path may get the staged one: alone, or where the machine forbids it.
     """
     if path == "staged":
         counts = [f"exchanges_{other}" for other in PATHS if other != path]

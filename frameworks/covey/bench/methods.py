@@ -1,4 +1,4 @@
-"""`covey bench methods`: what a step costs by method when nobody is late.
+"""`covey bench methods`: the time of a step by method when no rank is late.
 
 The step of an optimizer over the 161 gradients of a ResNet-50, where backward computes nothing, and
 that of a ResNet-18, beside the same step of a rank alone. What is exchanged is the difference.

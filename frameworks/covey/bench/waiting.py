@@ -1,4 +1,4 @@
-"""`covey bench waiting`: how long who is late holds up the others, by the methods' defaults.
+"""`covey bench waiting`: how long a late rank delays the others, by the methods' defaults.
 
 Sleeping stands for computing, so that ranks wait for each other and not for a core. Three
 questions, each with what is wanted and what is possible at most: one of 4 ranks is stopped (`kill
@@ -107,7 +107,7 @@ class Trainer:
         import covey.torch as hvd
         from covey.bench.step import NoCompute
 
-        warnings.simplefilter("ignore")  # Who is missing is what is measured.
+        warnings.simplefilter("ignore")  # The missing ranks are what is measured.
         self.model = NoCompute([(ELEMENTS,)])
         sgd = torch.optim.SGD(self.model.parameters(), lr=0.0)
         self.optimizer: Any = hvd.DistributedOptimizer(sgd, model=self.model, method=method)
@@ -214,8 +214,8 @@ def few_main(names: Tuple[str, ...], effort: Effort) -> Tuple[Dict[str, Any], Di
 def random_main(
     texts: Tuple[str, ...], delays: List[List[float]], base_s: float, steps: int
 ) -> List[Any]:
-    """By method the figures of all ranks of which a random one is late each step. Who skips ahead
-    ends with the version of so many steps."""
+    """By method the figures of all ranks of which a random one is late each step. A rank that skips
+    ahead ends with the version of so many steps."""
     _start()
     found = []
     for text in texts:
@@ -278,7 +278,7 @@ def _pace_after_first_wait(lengths: List[float], wait_s: float) -> float:
 
 
 def slow(effort: Effort, found: Dict[str, Any]) -> Panel:
-    """The pace of those that are not slow, in percent of what it is without who is."""
+    """The pace of those that are not slow, in percent of their pace without the slow rank."""
     lines = []
     for name in _names():
         ranks, free = found[name], found[name + ", free"]

@@ -45,7 +45,7 @@ class Parser(argparse.ArgumentParser):
         return known
 
     def refuse(self, unknown: List[str]) -> NoReturn:
-        """Ends with the line for arguments nobody knows."""
+        """Ends with the line for unknown arguments."""
         flag = unknown[0].split("=")[0]
         if flag in self._refused:
             self.error(f"{flag}: {self._refused[flag]}")

@@ -290,7 +290,7 @@ def _check_configured(text: str) -> None:
 
 
 def _tell_of_injection(spec: JobSpec) -> None:
-    """Nobody shall take a job that is delayed on purpose for one that is slow."""
+    """Says that a job is delayed on purpose, lest it is taken for a slow one."""
     text = {**os.environ, **spec.extra_env, **spec.settings_env}.get("COVEY_INJECT")
     if not text:
         return

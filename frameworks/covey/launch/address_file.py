@@ -1,4 +1,4 @@
-"""The file in which who serves a rendezvous writes its address, for nodes of the same machine.
+"""The file with the address of a rendezvous, written by its server, for nodes of the same machine.
 
 The folder may be one that others can write to, /tmp for example: what they put there is neither
 followed (symbolic links), nor believed, nor overwritten. Internal.
@@ -16,7 +16,7 @@ from typing import Optional
 from covey.launch.spec import LaunchError
 
 _MOST_BYTES = 512
-# HOST:PORT and [::1]:PORT, or nothing: somebody has just made the file.
+# HOST:PORT and [::1]:PORT, or nothing: the file has just been made.
 _ADDRESS = re.compile(r"([\w.-]+|\[[\w:.%]+\]):[0-9]{1,5}|", re.ASCII)
 
 

@@ -11,7 +11,7 @@ from typing import Dict, List, Mapping, Optional, Sequence
 
 from covey.launch.spec import JobSpec, LaunchError
 
-# The first of these decides: whoever set it has thought about threads.
+# The first of these that is set decides: the user has chosen the threads.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # What a process of torchrun has beside its place: a rank that has none of it was not started by it.
 OF_TORCHRUN = (

@@ -310,7 +310,7 @@ class Job:
             process.signal_group(signal.SIGCONT)
 
     def _on_console_gone(self, now: float) -> None:
-        """Nobody reads any more: the job ends, and says no more."""
+        """The reader has gone: the job ends, and says no more."""
         discard_output()
         if self._ending is None or self._ending.exit_code is None:
             self._ending = endings.Ending(endings.AFTER_TERMINATE, EXIT_OUTPUT_CLOSED, now)

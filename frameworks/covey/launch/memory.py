@@ -1,9 +1,9 @@
-"""The job's shared memory: how who has made it says where it is, and how the others open it.
+"""The job's shared memory: how its maker tells the place, and how the others open it.
 
-What is said is "PROCESS DESCRIPTOR NAME". It may have come through a store that anybody on the
-network can write to, as PyTorch's is, so it is believed only as far as the kernel confirms it: two
-numbers, which name a descriptor of a process whose descriptors this user may see, and behind it
-memory (no file) that belongs to this user and has the name, which is drawn for each job. Internal.
+The text is "PROCESS DESCRIPTOR NAME". It may have come through a store that any host of the network
+can write to, as PyTorch's is, so it is believed only as far as the kernel confirms it: two numbers,
+which name a descriptor of a process whose descriptors this user may see, and behind it memory (no
+file) that belongs to this user and has the name, which is drawn for each job. Internal.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def host_id() -> str:
 
 
 def make() -> int:
-    """Memory to be told of by `place_of`, empty: it can grow, and nobody can cut it under others.
-    The descriptor is the caller's to close."""
+    """Memory to be told of by `place_of`, empty: it can grow, and no process can shorten it under
+    others. The descriptor is the caller's to close."""
     name = f"covey-{secrets.token_hex(_NAME_BYTES)}"
     made = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     fcntl.fcntl(made, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)

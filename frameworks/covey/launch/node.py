@@ -16,7 +16,7 @@ from covey.launch import rendezvous_handler, report
 from covey.launch.rendezvous_handler import Place, RendezvousHandler
 from covey.launch.spec import LaunchError, Rendezvous
 
-# After so long without news it is said who or what is waited for.
+# After so long without news the launcher says what it waits for.
 NEWS_S = 2.0
 # A rank blames one of another launcher: so long the news of that one is waited for. It takes its
 # time to exit; when the connection breaks they come at once.

@@ -17,14 +17,14 @@ from covey.launch.spec import LaunchError
 PARTIAL_LINE_S = 0.2
 MAX_PARTIAL_BYTES = 64 * 1024
 READ_BYTES = 64 * 1024
-# Reads of one stream before the others get their turn, so that one chatty rank starves nobody.
+# Reads of one stream before the others get their turn, so that one chatty rank starves no other.
 READS_PER_TURN = 4
 TAIL_LINES = 200
 _COLOURS = (b"36", b"33", b"35", b"32", b"34", b"31")
 
 
 class ConsoleGone(Exception):
-    """Whoever read the launcher's output (a pager, `head`) has closed it."""
+    """The reader of the launcher's output (a pager, `head`) has closed it."""
 
 
 class LineCutter:
@@ -82,7 +82,7 @@ class Console:
         return plain + b" "
 
     def write(self, lines: List[bytes], prefix: bytes = b"") -> None:
-        """Writes at once. Raises ConsoleGone when nobody reads any more; when the stream cannot
+        """Writes at once. Raises ConsoleGone when the reader has gone; when the stream cannot
         take the lines for another reason (a full disk), they are lost and the job goes on."""
         if not lines or self._stream is None:
             return
@@ -109,7 +109,7 @@ def _descriptor_of(stream: Optional[TextIO]) -> Optional[int]:
 
 
 def _write_all(fd: int, data: bytes) -> None:
-    """Writes all of `data`, also where somebody has made the terminal non-blocking."""
+    """Writes all of `data`, also where another process has made the terminal non-blocking."""
     view = memoryview(data)
     while view:
         try:

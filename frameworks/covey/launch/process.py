@@ -4,7 +4,7 @@ Invariants:
 1. A rank leads its own session, so a Ctrl-C typed at the terminal reaches the launcher only.
 2. A rank is killed by the kernel when the launcher's thread that started it ends (PDEATHSIG).
 3. Whatever a rank leaves behind in its process group is killed before the rank is reaped; until
-   then its process id cannot be given to anybody else.
+   then its process id cannot be given to another process.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class RankProcess:
 
     def ask_where(self) -> bool:
         """SIGUSR1 to the rank if it has a handler (default: death); else to those of its group
-        that have one (the rank may be a shell around Python). False: nobody to ask."""
+        that have one (the rank may be a shell around Python). False: no process to ask."""
         if self._popen.returncode is not None:
             return False
         bit = 1 << (signal.SIGUSR1 - 1)

@@ -1,4 +1,5 @@
-"""Who failed first, and how that is told. Pure functions over what the launcher has seen."""
+"""The rank that failed first, and the report of it. Pure functions over what the launcher has
+seen."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class Exit:
         stderr_tail: its last lines of stderr.
         out_of_memory: the kernel killed a process for memory while the job ran.
         host: where it ran, when another launcher told of it; else empty.
-        lost: how its launcher was lost, in words, when nobody saw the end of the rank itself.
+        lost: how its launcher was lost, in words, when no launcher saw the end of the rank itself.
         was_ended: by its launcher, when it had failed and had not exited yet.
     """
 

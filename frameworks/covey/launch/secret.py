@@ -25,8 +25,8 @@ def read(path: str) -> bytes:
 
     Raises:
         LaunchError: there is no such file, it is a symbolic link or no file, others than its owner
-            can read or write it, it belongs to somebody else, or what it holds was not drawn: who
-            talks to the rendezvous can try secrets offline.
+            can read or write it, it belongs to another user, or its content was not drawn: a client
+            of the rendezvous can try secrets offline.
     """
     try:
         # Not blocking: it may be a pipe.

@@ -9,7 +9,7 @@ from covey.errors import CoveyError
 
 
 class LaunchError(CoveyError):
-    """The job cannot start. The text is one sentence for the person who typed the command."""
+    """The job cannot start. The text is one sentence for the user that typed the command."""
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,11 @@ class Rendezvous:
     """Where several launchers, or ranks that something else has started, become one job.
 
     Attributes:
-        address: HOST:PORT (port 0: any free one, when serving), or file:PATH, the file in which
-            who serves writes it (for nodes of one machine).
+        address: HOST:PORT (port 0: any free one, when serving), or file:PATH, the file in which the
+            server writes it (for nodes of one machine).
         secret_file: file with the job's secret.
         serve: serve the rendezvous as well.
-        nodes: number of launchers; 0 when joining: as the one that serves was told.
+        nodes: number of launchers; 0 when joining: as the server was told.
         node: number of this one; -1: any that is free.
         timeout_s: how long to wait for the others.
     """

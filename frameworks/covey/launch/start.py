@@ -23,8 +23,8 @@ def make_memory(size: int) -> int:
 class StorePort:
     """A port of this host for a store that rank 0 may serve, as for env:// of torch.distributed.
 
-    It is bound and not listened at, so that the system gives it to nobody else as long as the job
-    runs; who listens sets SO_REUSEADDR, as torch's stores do.
+    It is bound and not listened at, so that the system gives it to no other process as long as the
+    job runs; a listener sets SO_REUSEADDR, as torch's stores do.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """The table at the end of a job: what each rank did, as it has told the launcher.
 
-Ranks append a line of JSON each, at their end, to a file without a name that they inherit; who was
-killed has told nothing.
+Ranks append a line of JSON each, at their end, to a file without a name that they inherit; a killed
+rank has told nothing.
 """
 
 from __future__ import annotations

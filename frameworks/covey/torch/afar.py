@@ -2,7 +2,7 @@
 
 They are gathered side by side on the device when the step begins, and copied from there to where
 the core reads them; a version is copied back to the same place. Flags stay in the host. Nothing is
-copied while backward runs: what somebody changes in a ``grad`` after it, such as by clipping, could
+copied while backward runs: changes of a ``grad`` after it, such as by clipping, could
 not be seen (changes through ``.data`` leave no trace), and would be lost.
 """
 
@@ -33,7 +33,7 @@ class FarSpan:
     is_far = True
 
     def __init__(self, plan: BucketPlan, keep: Any) -> None:
-        """``keep``: holds memory of the core while somebody has a tensor in it."""
+        """``keep``: holds memory of the core while a tensor lies in it."""
         self.plan = plan
         self.parameters = [slot.parameter for slot in plan.slots]
         self._mirror = mirror_of(plan, plan.flags_offset)
@@ -103,7 +103,7 @@ class FarSpan:
             parameter.grad = view if flag != 0 else None
 
     def leave(self) -> None:
-        """Nobody's gradient lies where the core reads."""
+        """No gradient lies where the core reads."""
 
     def take_back(self, address: int) -> None:
         """Gradients are those that were published from ``address``."""

@@ -81,7 +81,7 @@ class Ahead:
     def _catch_up(self, trainer: Any) -> None:
         kept = [parameter.grad for parameter in trainer.parameters]
         if any(gradient is not None and _holds(gradient) for gradient in kept):
-            return  # Somebody adds to it.
+            return  # The script adds to it.
         try:
             trainer.catch_up()
         finally:
@@ -104,7 +104,7 @@ def _holds(gradient: torch.Tensor) -> bool:
 
 
 def _is_watched() -> bool:
-    """Somebody writes down what the model does, or does it with other parameters."""
+    """A tracer records the model, or it runs with other parameters."""
     transforms = torch._C._functorch.peek_interpreter_stack()
     return torch.jit.is_tracing() or transforms is not None
 

@@ -88,7 +88,7 @@ class _Flat:
     def mix(
         self, group: Group, row: Row, codec: Optional[Type[Compressor]], draw: int
     ) -> "List[_native.Handle]":
-        """With neighbors. With a codec the element behind the numbers stays: nobody needs it."""
+        """With neighbors. With a codec the element behind the numbers stays: it is not used."""
         how = How(NEIGHBOR_ALLREDUCE, "")
         if codec is None or not self.moved.can_be_coded:
             head = how.head(group, f"{self.name}.row")

@@ -1,4 +1,4 @@
-"""How long a call of torch.distributed may take, and who is missing then. Internal."""
+"""How long a call of torch.distributed may take, and the ranks missing then. Internal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from covey.errors import CoveyError, Timeout
 from covey.handles import awaited
 
 _ASK_S = 2.0
-"""So long the rank that knows who is missing may take to answer."""
+"""So long the rank that knows the missing ranks may take to answer."""
 _LOOK_S = 0.01
 
 

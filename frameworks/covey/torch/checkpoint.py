@@ -76,8 +76,8 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
         NotSaved: (an OSError) a rank could not write; the message says which and why.
         InvalidArgument: (a ValueError) something cannot be kept; or called between backward and
             step; or ranks that step together have done unequal numbers of steps.
-        Timeout: with a method that has ``max_wait``: a rank has not come. Who has come is waited
-            for however long it writes.
+        Timeout: with a method that has ``max_wait``: a rank has not come. A rank that has come is
+            waited for however long it writes.
         Aborted: a rank has died. Whatever is raised, the old checkpoint is whole.
 
     Example:
@@ -104,7 +104,7 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
 
 
 def _meet(what: str, optimizer: Any) -> Meeting:
-    """All have come, nobody is in a step, and nothing is under way."""
+    """All have come, no rank is in a step, and nothing is under way."""
     place = state.require()
     if not hasattr(optimizer, "_covey_progress"):
         raise InvalidArgument(
@@ -296,7 +296,7 @@ class _Source:
         if is_exact and "optimizer" in own:
             read.remove(folder.OPTIMIZER)
         for name in sorted(set(entries) - read)[meeting.index :: size]:
-            folder.check(where, name, entries)  # Nobody needs it, but something has gone wrong.
+            folder.check(where, name, entries)  # It is not needed, but something has gone wrong.
         positions = manifest["positions"]
         self.position = positions[index] if is_exact else _joint(positions)
         self.reset = [] if is_exact else _reset(manifest, size, method, bool(self.also))

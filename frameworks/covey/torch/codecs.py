@@ -69,8 +69,8 @@ def kept(optimizer: Any) -> Dict[str, torch.Tensor]:
 
 
 def put_back(optimizer: Any, named: Mapping[str, torch.Tensor]) -> None:
-    """As ``kept`` has it; of what is not there nothing is left out, and nobody knows where models
-    have moved from."""
+    """As ``kept`` has it; a missing entry leaves nothing out, and the anchor of the models is
+    unknown."""
     for bucket in _buckets(optimizer):
         for name, left_out in bucket.left_out.items():
             left_out.copy_(named.get(f"gradient {name}", torch.zeros(())))

@@ -1,4 +1,4 @@
-"""How calls of torch.distributed end for those who wait for their futures. Internal.
+"""How calls of torch.distributed end for code that waits for their futures. Internal.
 
 torch runs the callbacks of a future (``then``) on the thread that ends it, and its own
 communication hooks make further calls and wait for them there. A *lane* is the calls that one place
@@ -192,7 +192,7 @@ def waiting() -> Any:
 
 
 class _Failure:
-    """What a future that has failed holds for those who read it where no Python runs, as DDP does:
+    """The value of a failed future for readers where no Python runs, such as DDP:
     they look for tensors by pickling it, and die when there are none and nothing is raised."""
 
     def __init__(self, error: Exception) -> None:

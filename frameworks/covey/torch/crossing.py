@@ -2,8 +2,8 @@
 
 Each such exchange takes milliseconds once all are there; but a rank may be stopped within one. So
 where the part that ends has a ``max_wait``, a thread waits for the exchange, and the rank for the
-thread, so long at most. Then it says who is missing. Taken up again it waits on: what was done is
-known and not done again, and what goes on is waited for, not begun anew.
+thread, so long at most. Then it names the missing ranks. Taken up again it waits on: finished parts
+are not done again, and an exchange under way is waited for, not begun anew.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def limit_of(plan: Plan) -> Optional[float]:
 
 
 class Board:
-    """What others see of how many such exchanges a rank has come to, so that all know who is
-    missing; and of how many steps it has done, as it has said last."""
+    """The number of such exchanges that a rank has come to, as others see it, so that all know the
+    missing ranks; and its last published number of steps."""
 
     def __init__(self, name: str, ranks: Sequence[int], group: Any) -> None:
         """Every member of the group makes one."""
@@ -77,7 +77,7 @@ class Board:
         return [self._window.look(rank) for rank in self._ranks]
 
     def close(self) -> None:
-        """Nobody looks any more."""
+        """No rank looks any more."""
         self._window.close()
 
 

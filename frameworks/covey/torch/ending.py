@@ -1,10 +1,10 @@
 """finish() where ranks are missing for longer than ``max_wait``. Internal.
 
-With ``strict`` that raises. Else who is there goes on without them, says once who they are, and
-what those who come later find is the state that the others have ended with: of gradients all
-versions, the last ones in the log or in a snapshot that one of the others leaves; of models the
-mean of those that were there; of pairs each rank's own model, whose mean all take. What a rank does
-after the others have ended without it is dropped, unless they train on, and that is said.
+With ``strict`` that raises. Else the ranks that are there go on without them and name them once.
+Ranks that come later find the state that the others have ended with: of gradients all versions, the
+last ones in the log or in a snapshot that one of the others leaves; of models the mean of those
+that were there; of pairs each rank's own model, whose mean all take. What a rank does after the
+others have ended without it is dropped, unless they train on, and that is said.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ def finish_rounds(rounds: Any, strict: bool) -> None:
         say_dropped(before)
         if rounds.is_over and rounds._optimizer._covey_next is not None:
             return  # Others may be elsewhere already, and what they have left stays.
-        # Nobody trains on, or leaves, before all have applied the last version.
+        # No rank trains on, or leaves, before all have applied the last version.
         rounds._is_to_meet = True
         rounds._wait(_MEET)
     except Timeout as missing:
-        if strict or not rounds._is_whole:  # It needs a snapshot that nobody gives.
+        if strict or not rounds._is_whole:  # It needs a snapshot that no rank gives.
             raise
         say_missing(missing)
         _settle(rounds)
@@ -78,7 +78,7 @@ def finish_rounds(rounds: Any, strict: bool) -> None:
 
 
 def _settle(rounds: Any) -> None:
-    """Who has fallen out of the log finds this rank's state, wherever this rank is then."""
+    """A rank that has fallen out of the log finds this rank's state, wherever this rank is then."""
     _native.rounds_go_on(rounds._rounds)
     rounds._apply_all()
     if _native.rounds_asked(rounds._rounds, rounds.applied):

@@ -1,9 +1,9 @@
 """What is said when a script ends while the ranks have different models: one line, by the group's
 first rank. Internal.
 
-It reads the models of the others, who therefore stay to be looked at for a moment. Who comes to its
-end later finds that they have left, and says that. Before it, what the ranks began with is
-compared, if training was too short for it.
+It reads the models of the others, which therefore stay readable for a moment. A rank that ends
+later finds that they have left, and says that. Before it, what the ranks began with is compared, if
+training was too short for it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     rank0.pt ...    what the members of the group, by their number, have each for itself
 
 It is written beside its place, under a name with a dot, every file to the disc, and changes place
-with the one that was there in one step of the file system. Nothing here talks to other ranks.
+with the older folder in one step of the file system. Nothing here talks to other ranks.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _below(error: BaseException) -> BaseException:
 
 
 def commit(folder: pathlib.Path, place: pathlib.Path, manifest: Dict[str, Any]) -> None:
-    """The folder is whole: takes the place of the one that was there.
+    """The folder is whole: takes the place of the older one.
 
     Raises:
         OSError: it cannot; what was there still is.
@@ -229,7 +229,7 @@ def _hash_of(manifest: Dict[str, Any]) -> str:
 
 
 def check(folder: pathlib.Path, name: str, entries: Dict[str, Any]) -> None:
-    """Whether a file that nobody reads is whole.
+    """Whether a file that is not read is whole.
 
     Raises:
         BadCheckpoint: (a ValueError) it is missing, shorter, longer, or changed.

@@ -124,7 +124,7 @@ def broadcast_optimizer_state(
 def _take_tensors(value: Any, tensors: List[torch.Tensor]) -> Any:
     """``value`` with a _TensorPlace for each of its tensors, which are appended to ``tensors``."""
     if isinstance(value, torch.Tensor):
-        # All receive on the CPU: who has no state yet cannot know what of it lies on a device.
+        # All receive on the CPU: a rank without state yet cannot know which parts lie on a device.
         tensors.append(value.detach().cpu())
         return _TensorPlace(len(tensors) - 1, tuple(value.shape), value.dtype)
     if isinstance(value, dict):

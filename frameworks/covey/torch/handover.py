@@ -1,17 +1,17 @@
 """From rounds to what follows. Internal.
 
 They end with a version that waits for all, for max_wait at most: there all that were in it are
-equal. So there is no need to meet once more, and who is missing shows in the version's record.
+equal. So there is no need to meet once more, and the version's record names the missing ranks.
 
-From gradients to rounds of models nobody waits. Both were made at the start, when all ranks were
-there. Whoever has applied the version of the last step goes on with the models. A rank
+From gradients to rounds of models no rank waits. Both were made at the start, when all ranks were
+there. A rank that has applied the version of the last step goes on with the models. A rank
 that was late finds the versions it has missed in the log, which stays until all have left, or the
 state at the last of them, which one of the others has left there for those that were overdue. What
 it has published and no version has counts in its own model: as a step by itself.
 
 Before anything else, and after rounds of models, ranks have to do something together
 (``crossing.py``). They do at that version or at the first after it in which no rank is overdue:
-until then they train on, so that nobody waits for one that is known to be missing.
+until then they train on, so that no rank waits for one that is known to be missing.
 """
 
 from __future__ import annotations

@@ -4,15 +4,15 @@ A mirror is the numbers of one bucket where the trainer has them; ``fetch`` copi
 that the core reads, and ``put`` copies there what the core has written. Both are handed to the
 stream that is in use and wait for nothing: what the stream does before and after is in order with
 them, whichever stream was in use at the copy before. The host waits in one place: ``wait``, which
-is called before the core, or anybody in the host, reads what was fetched or writes over what was
-put. A trainer calls it where its method makes it wait for others anyway.
+is called before the core, or other code on the host, reads fetched memory or overwrites put memory.
+A trainer calls it where its method makes it wait for others anyway.
 
 On the CPU the two are the same memory: nothing is copied and nothing waits.
 
-The device copies from and to pinned memory, so that nobody waits for a copy to begin. A trainer's
-own memory (``room``) is pinned; what the ranks share is not, and is reached through a room of the
-mirror's. (Pinning parts of the arena was rejected: parts share pages, the driver refuses the second
-of a page, and torch would meet that error at its next kernel.)
+The device copies from and to pinned memory, so that no thread waits for a copy to begin. A
+trainer's own memory (``room``) is pinned; what the ranks share is not, and is reached through a
+room of the mirror's. (Pinning parts of the arena was rejected: parts share pages, the driver
+refuses the second of a page, and torch would meet that error at its next kernel.)
 """
 
 from __future__ import annotations

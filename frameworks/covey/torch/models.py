@@ -239,8 +239,8 @@ class ModelRounds:
     def finish(self, strict: bool = True) -> None:
         """Makes the parameters the mean of all, with the same bits on each.
 
-        Without ``strict`` it goes on without ranks that are missing for ``max_wait``; who comes
-        later takes the mean of those that were there.
+        Without ``strict`` it goes on without ranks that are missing for ``max_wait``; a later rank
+        takes the mean of those that were there.
 
         Raises:
             Timeout: after ``max_wait``; the message names the ranks that are missing. Those that
@@ -296,7 +296,7 @@ class ModelRounds:
                 self._at = progress.version
 
     def _agree(self, is_behind: bool) -> None:
-        """Nobody trains on before all know the last version, and where they stand."""
+        """No rank trains on before all know the last version, and where they stand."""
         progress = self._optimizer._covey_progress
         if not is_behind:
             progress.board.say(progress.version)
@@ -354,7 +354,7 @@ class ModelRounds:
         return bool(kept)
 
     def _note(self, version: int) -> None:
-        """Says who is overdue, each time it becomes so."""
+        """Names the ranks that have become overdue."""
         try:
             record = _native.rounds_read(self._rounds, version, (), self._group.size(), 0)
         except MemoryError:  # It has left the log meanwhile.

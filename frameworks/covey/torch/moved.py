@@ -43,7 +43,7 @@ class Moved:
         return self._numbers.dtype == torch.float32 and self._numbers.is_cpu
 
     def give_back(self) -> None:
-        """What was left out is in the model again, and nobody knows what all have had: the next
+        """The left-out part is in the model again, and the common anchor is unknown: the next
         average is of models as they are."""
         if self._left_out is not None:
             self._numbers.add_(self._left_out)
@@ -51,7 +51,7 @@ class Moved:
 
     def begin(self, codec: Optional[Type[Compressor]], whole: bool) -> None:
         """What is to be averaged is known; it is the numbers as they are if they are to be
-        ``whole``, or nobody knows what all have had."""
+        ``whole``, or the common anchor is unknown."""
         self._codec = codec if self.can_be_coded else None
         anchor, self.travelling = self._anchor, None
         if self._left_out is not None:

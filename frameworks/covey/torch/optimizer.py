@@ -67,7 +67,7 @@ class _Distributed(torch.optim.Optimizer):
     _covey_outside: List[Named]  # Parameters that require no gradient.
     _covey_plans: Tuple[List[BucketPlan], Reduction]
     _covey_progress: Progress
-    _covey_reducer: Optional[Reducer]  # None when there is nothing to reduce, or nobody with whom.
+    _covey_reducer: Optional[Reducer]  # None: nothing to reduce, or no other rank.
     _covey_rounds: Optional[Trainer]  # Of a method that does not wait for all ranks,
     _covey_next: Optional[Trainer]  # of the part after it, and of the one before: ``handover.py``.
     _covey_past: Optional[Trainer]

@@ -1,4 +1,5 @@
-"""A step with this rank's own gradients, which nobody sees before its result is mixed. Internal.
+"""A step with this rank's own gradients, which no other rank sees before its result is mixed.
+Internal.
 
 A rank whose gradients overflowed, as a GradScaler has found, or hold what ``check_nan`` refuses
 does no update. It has done the step all the same, and takes part in what follows with what it has:

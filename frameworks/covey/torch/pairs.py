@@ -1,9 +1,8 @@
 """An optimizer whose model is averaged with one other rank's at a time. Internal.
 
-``step()`` updates the parameters with this rank's gradients, hands in what it has learnt and, when
-it is its turn, averages with a partner; nobody waits for anybody. What others have made of this
-rank's model meanwhile comes back with its next step. The core does it: see
-``core/gossip/README.md``.
+``step()`` updates the parameters with this rank's gradients, hands in its progress and, when it is
+its turn, averages with a partner; no rank waits. Changes of this rank's model by others meanwhile
+come back with its next step. The core does it: see ``core/gossip/README.md``.
 
 The parameters of a dtype lie side by side in memory of this rank's own. One that was pointed
 elsewhere meanwhile is brought back. On a device they lie side by side there, and are copied from

@@ -201,7 +201,7 @@ def cross(optimizer: Any) -> bool:
 def _leave(optimizer: Any) -> None:
     """Leaves the rounds that have ended, or pairs, which have to meet for that."""
     progress = optimizer._covey_progress
-    if progress.hands_over:  # Who was late has done fewer steps.
+    if progress.hands_over:  # A late rank has done fewer steps.
         progress.steps = progress.version
     elif optimizer._covey_rounds is not None:
         optimizer._covey_rounds.finish()
@@ -245,7 +245,7 @@ def _finish_without(optimizer: Any, strict: bool) -> None:
 
 
 def _finish_rounds(optimizer: Any, strict: bool) -> None:
-    """Who is in a warm-up yet that others have left follows."""
+    """A rank still in a warm-up that others have left follows."""
     while True:
         if isinstance(optimizer._covey_rounds, PairTrainer):
             _finish_pairs(optimizer, strict)
@@ -261,8 +261,8 @@ def _finish_rounds(optimizer: Any, strict: bool) -> None:
 
 
 def _finish_pairs(optimizer: Any, strict: bool) -> None:
-    """``PairTrainer.finish``. Without ``strict``: the mean of all models as they are seen, of which
-    those of missing ranks are what they have handed in; who trains on goes on from its own."""
+    """``PairTrainer.finish``. Without ``strict``: the mean of all models as they are seen, with
+    those that missing ranks have handed in; a rank that trains on goes on from its own."""
     pairs = optimizer._covey_rounds
     try:
         pairs.finish()
@@ -309,7 +309,7 @@ def average_state(
     prefix: str = "",
     together: Callable[[str, Callable[[], Any]], Any] = _at_once,
 ) -> None:
-    """What the optimizer keeps per parameter becomes the same on all members, who all call it.
+    """What the optimizer keeps per parameter becomes the same on all members, which all call it.
 
     Tensors become their mean (a member without one counts as zeros), counts of steps and other
     numbers their maximum. What is neither, such as the history of LBFGS, is dropped with all that
@@ -346,7 +346,8 @@ def average_state(
 
 
 class _Kind(NamedTuple):
-    """What somebody keeps: a tensor; a number when there is no dtype; or something else."""
+    """The kind of an entry of an optimizer's state: a tensor; a number when there is no dtype; or
+    something else."""
 
     shape: Tuple[int, ...] = ()
     dtype: Optional[torch.dtype] = None

@@ -47,7 +47,7 @@ class Progress:
         steps: calls of ``step()``: the same, unless the method goes in rounds.
         plan: what is exchanged in the next one.
         clip_norm: the largest norm of its gradients; None: any.
-        is_shared: whether there is anybody to exchange with.
+        is_shared: whether there is a rank to exchange with.
         named: the parameters that are trained.
         step_stats: counts what happens.
         unfit: why its last gradients were no good: raised when the step is over.
@@ -60,7 +60,7 @@ class Progress:
     """
 
     def __init__(self, method: str, group: Group) -> None:
-        """``method`` is the full text. With nobody to exchange with, nothing ever is."""
+        """``method`` is the full text. Without another rank nothing is exchanged."""
         self.method = method
         self.version = 0
         self.steps = 0
@@ -81,7 +81,7 @@ class Progress:
         self.is_shared = False
         self._mixed_at = -1  # The step in which models were averaged with neighbors last,
         self._updated_at = -1  # and the last one whose update was done.
-        self._mixing: Optional[Crossing] = None  # By which they are, where somebody was missing.
+        self._mixing: Optional[Crossing] = None  # By which they are, where a rank was missing.
         self._finishing: Optional[Crossing] = None  # Likewise, finish().
         self._exchanges = 0  # Of models, by all together, that are over.
         self._is_apart = False  # Steps were done alone since the last exchange.
@@ -128,7 +128,7 @@ class Progress:
             self.window = window
 
     def open_board(self) -> None:
-        """From now on all see who is missing where ranks go on together. Every member calls it."""
+        """From now on all see the ranks missing at a meeting. Every member calls it."""
         is_limited = self._limit() is not None
         if self.board is not None or not (self.plan.in_rounds or is_limited):
             return
@@ -220,7 +220,7 @@ class Progress:
     @property
     def hands_over(self) -> bool:
         """Whether it ends with a version: rounds, of a warm-up or up to ``then=``, from whose last
-        step on versions wait for all. Who has applied that version goes on with what follows."""
+        step on versions wait for all. A rank that has applied it goes on with the next part."""
         return self.plan.in_rounds and not self.plan.in_pairs and self.plan.until < FOREVER
 
     def move(self, steps: int) -> None:

@@ -1,9 +1,9 @@
 """How the rounds of one optimizer read versions: where they lie, or as copies. Internal.
 
 The gradients of a version lie in memory that all ranks of a host read, and there ``grad`` points
-to: nothing is copied. What an optimizer, or clipping, does in place to them nobody else sees, but
-it is slow (core/base/copy_on_write.h). So who does it version after version gets copies instead, as
-do parameters on a device and ranks that share no memory.
+to: nothing is copied. No other process sees in-place changes by an optimizer or by clipping, but
+they are slow (core/base/copy_on_write.h). So a rank that makes them version after version gets
+copies instead, as do parameters on a device and ranks that share no memory.
 """
 
 from __future__ import annotations

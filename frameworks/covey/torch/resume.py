@@ -2,8 +2,8 @@
 
 A method may have more of a training than parameters and optimizer: contributions that wait in
 slots, averages with others that are not taken over, steps that only the core has counted. Rather
-than to write these down, they are brought in, and rounds begin anew on both sides: in who
-goes on after it has saved, and in who loads. So both do the same from there, bit for bit.
+than to write these down, they are brought in, and rounds begin anew on both sides: on ranks that go
+on after saving, and on ranks that load. So both do the same from there, bit for bit.
 
 allreduce: nothing is done; a rank is at its step. local: likewise, with its own model, also in the
 middle of its local steps.
@@ -74,7 +74,7 @@ class Renewal:
     """Rounds of an optimizer end as they are, and others begin."""
 
     def __init__(self, optimizer: Any) -> None:
-        """The first half, which waits for nobody."""
+        """The first half, which does not wait."""
         self._optimizer = optimizer
         rounds = optimizer._covey_rounds
         for trainer in (rounds, optimizer._covey_next, optimizer._covey_past):

@@ -3,8 +3,9 @@
 ``step()`` publishes this rank's gradients, waits until the version of its step has been made, and
 then applies every version it has not applied yet, in order: gradients and hyper-parameters from the
 version's record. So all ranks do the same updates, and their parameters are equal at equal version,
-whoever was late. Versions are made by the core while ranks wait: see ``core/partial/README.md``.
-A rank that skips ahead also applies them before it begins a pass: see ``ahead.py``.
+whichever rank was late. Versions are made by the core while ranks wait: see
+``core/partial/README.md``. A rank that skips ahead also applies them before it begins a pass: see
+``ahead.py``.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class RoundTrainer:
         if has_some:
             self._write(scale)
         self._ready()
-        # With nothing it has come all the same, so that nobody waits for it.
+        # With nothing it has come all the same, so that no rank waits for it.
         step = _native.rounds_publish(self._rounds, self._hypers.read() if has_some else None)
         self._open()
         self._has_given = False
@@ -191,12 +192,12 @@ class RoundTrainer:
 
     @property
     def misses(self) -> bool:
-        """Whether a rank was overdue in the last version that was applied, or may have been: who
-        goes on from a snapshot has seen no record."""
+        """Whether a rank was overdue in the last version that was applied, or may have been: a rank
+        that goes on from a snapshot has seen no record."""
         return not self._is_known or any(self._missing)
 
     def part(self) -> bool:
-        """This rank goes on elsewhere, and waits for nobody. Until ``close`` those that were
+        """This rank goes on elsewhere, and waits for no other. Until ``close`` those that were
         overdue find its state here, if it is the one to offer it.
 
         Gradients become what no version will have; False: nothing is left.
@@ -207,7 +208,7 @@ class RoundTrainer:
         if self.offers_state:
             if self._given != self.applied:
                 self._give()
-            with contextlib.suppress(Timeout):  # Nobody who comes to its end waits for this rank.
+            with contextlib.suppress(Timeout):  # No rank that ends waits for this one.
                 _native.rounds_finish(self._rounds, 0.0)
         for span in self._spans:
             span.close()
@@ -281,7 +282,8 @@ class RoundTrainer:
                 self._give()
 
     def _wait(self, version: int) -> None:
-        """Until ``version`` has been made. Meanwhile this rank helps who has fallen behind."""
+        """Until ``version`` has been made. Meanwhile this rank helps ranks that have fallen
+        behind."""
         while True:
             self._ready()
             event = _native.rounds_serve(self._rounds, version, self.applied)
@@ -376,7 +378,7 @@ class RoundTrainer:
         self._optimizer._covey_progress.after_update()
 
     def _note(self, version: int, missing: Tuple[int, ...]) -> None:
-        """Says who is overdue, each time it becomes so."""
+        """Names the ranks that have become overdue."""
         for index, (before, after) in enumerate(zip(self._missing, missing)):
             if after > 0 and before == 0:
                 self.overdue[index] += 1

@@ -91,7 +91,7 @@ def versions_of(optimizer: Any) -> Dict[int, Seen]:
 def read(
     optimizer: Any, rank: int, plans: Sequence[BucketPlan], to: List[torch.Tensor], timeout: float
 ) -> Seen:
-    """Copies the model of ``rank`` to tensors laid out like the whole plans. Waits for nobody, but
+    """Copies the model of ``rank`` to tensors laid out like the whole plans. Waits for no rank, but
     looks again, for so many seconds at most, while it is being changed.
 
     Raises:
@@ -113,8 +113,8 @@ def _look_of(optimizer: Any, plans: Sequence[BucketPlan]) -> Look:
     seen_by, own = progress.window, state.require().rank
     if seen_by is None or all(seen_by.why.values()):
         raise Unsupported(_SHARED)
-    # This rank has the mean of all that was made last. Who has taken part in it has it, too, also
-    # where what can be seen of it is what it has brought along.
+    # This rank has the mean of all that was made last. A rank that has taken part in it has it,
+    # too, also where others see only the model it brought along.
     has_mean = not progress.is_parted and progress.version > 0
 
     def slot(rank: int, to: Sequence[torch.Tensor]) -> Optional[Seen]:

@@ -4,8 +4,9 @@ Internal.
 A hook runs before a gradient is accumulated. Where the parameter has none yet, it copies the
 gradient, which was just computed, to its place in what is published next, and gives autograd that
 place for it. So ``grad`` lies there: later backward passes add to it there, and publishing copies
-nothing. What a hook leaves alone (sparse, ``create_graph=True``, while somebody keeps the ``grad``
-of an earlier backward pass) and what was put into ``grad`` otherwise is copied by ``collect``.
+nothing. Gradients that a hook leaves alone (sparse, ``create_graph=True``, while the script keeps
+the ``grad`` of an earlier backward pass) and those put into ``grad`` otherwise are copied by
+``collect``.
 
 After publishing no ``grad`` may stay there, since the core reads it. A ``grad`` that a user keeps
 over ``step()`` without cloning it changes later.
@@ -53,11 +54,11 @@ class _Place:
             self._piece = (self.view.data_ptr(),), (length,)
 
     def is_free(self) -> bool:
-        """Nobody has a tensor here, such as a ``grad`` of before that somebody has kept."""
+        """No tensor lies here, such as an earlier ``grad`` that the script has kept."""
         return _holders is not None and _holders(self._storage._cdata) == self._own
 
     def take(self, gradient: torch.Tensor) -> torch.Tensor:
-        """[as ``gradient``] A copy of it that lies here and is nobody else's tensor: autograd takes
+        """[as ``gradient``] A copy of it here that no other tensor shares: autograd takes
         such a one uncopied."""
         alias = self.view.detach()
         if self._piece is not None and lie_alike(alias, gradient):
@@ -106,15 +107,15 @@ class Span:
     Attributes:
         plan: which gradients lie where.
         parameters: theirs.
-        views: the gradients of the version that was given last, by parameter, then the flags that
-            tell who had one.
+        views: the gradients of the version that was given last, by parameter, then the flags of the
+            ranks that had one.
         is_far: a version cannot be read in place.
     """
 
     is_far = False
 
     def __init__(self, plan: BucketPlan, keep: Any, is_large: bool = False) -> None:
-        """``keep``: holds memory of the core while somebody has a tensor in it. ``is_large``: all
+        """``keep``: holds memory of the core while a tensor lies in it. ``is_large``: all
         buckets together are more than caches hold."""
         self.plan = plan
         self._is_large = is_large
@@ -127,7 +128,7 @@ class Span:
         self._open: List[_Place] = []  # One of them; the list that the hooks know.
         self._published: List[_Place] = []  # The one before.
         self._flags = torch.empty(0)  # Of the open one.
-        # A parameter knows its node only while somebody else does.
+        # A parameter knows its node only while the node is held elsewhere.
         self._nodes = [get_gradient_edge(parameter).node for parameter in self.parameters]
         self._hooks = [
             node.register_prehook(_hook_of(parameter, self._open, index))
@@ -204,7 +205,7 @@ class Span:
             parameter.grad = view if flag != 0 else None
 
     def leave(self) -> None:
-        """What was published does not stay anybody's gradient, though no version was read."""
+        """Published memory stays no gradient, though no version was read."""
         if not self.views:
             self.views = self._views_of(self.result)
         self._move_from([place.view for place in self._published], self.views)

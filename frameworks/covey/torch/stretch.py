@@ -16,8 +16,8 @@ from typing import Callable
 class Course:
     """Which steps the versions of a part come after.
 
-    They do ``length`` apart, and after the step before ``until``, where another part begins: if
-    somebody is missing there, the part goes on from that step in the same way.
+    They do ``length`` apart, and after the step before ``until``, where another part begins: if a
+    rank is missing there, the part goes on from that step in the same way.
 
     Example:
         >>> course = Course(begin=2, until=9, length=3)

@@ -37,11 +37,11 @@ def trainer_of(optimizer: Any) -> Trainer:
 
 
 def trainer_after(optimizer: Any) -> Optional[ModelRounds]:
-    """That of the part after the one that begins with the next step, made ahead, so that nobody is
+    """That of the part after the one that begins with the next step, made ahead, so that no rank is
     waited for there. None: it has to be made there."""
     progress = optimizer._covey_progress
     if not progress.hands_over or progress.plan.payload == MODEL:
-        return None  # Who comes from models has an optimizer of its own, and those meet.
+        return None  # After models the optimizer states differ, and meet.
     after = plan(progress.method, optimizer._covey_options["process_set"].id, progress.plan.until)
     if after.in_pairs or not after.in_rounds or after.payload != MODEL:
         return None

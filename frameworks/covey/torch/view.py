@@ -87,20 +87,20 @@ def consensus(
     """Within it the parameters of ``model`` hold the mean of what all ranks' models are now.
 
     For evaluating and saving, where no rank's own model stands for the job. Any rank calls it, at
-    any time between two of its steps, alone: nobody waits, and no other rank has to do anything.
-    A rank's model is read as it was at one moment; those of several ranks are of moments that
-    follow each other. Buffers (BatchNorm's) and the optimizer's state stay this rank's own, but
-    with ``exact`` buffers of floating-point numbers are their mean, too. On exit all are what they
-    were, bit for bit; what was written to them is gone.
+    any time between two of its steps, alone: no rank waits, and no other rank has to do anything. A
+    rank's model is read as it was at one moment; those of several ranks are of moments that follow
+    each other. Buffers (BatchNorm's) and the optimizer's state stay this rank's own, but with
+    ``exact`` buffers of floating-point numbers are their mean, too. On exit all are what they were,
+    bit for bit; what was written to them is gone.
 
     By method: ``allreduce``, ``eager``: this rank's own (replicas are equal at equal version).
     ``local``, ``dpsgd``: what each rank trains on, after its last step, also while it waits for
     this one in the next; what a script writes to parameters outside of step() may be read
-    half-written. ``wagma``, ``local`` with ``max_wait``: what each has published last, before it
-    was averaged, which moves no mean unless somebody was late; after ``finish()`` what all have.
-    ``adpsgd``, ``swarm``: what each has handed in last, with what others have made of it since;
-    with ``exact`` each first takes that up, as its next step would, so that the mean is the one
-    that ``finish()`` would leave.
+    half-written. ``wagma``, ``local`` with ``max_wait``: the model that each has published last,
+    before it was averaged, which moves no mean unless a rank was late; after ``finish()`` the model
+    of all. ``adpsgd``, ``swarm``: the model that each has handed in last, with the changes by
+    others since; with ``exact`` each first takes that up, as its next step would, so that the mean
+    is the one that ``finish()`` would leave.
 
     Args:
         model: one whose parameters ``DistributedOptimizer`` trains; those that none does (frozen
@@ -239,7 +239,7 @@ def _mean_of_seen(
                     seen[rank] = read(optimizer, rank, plans, to, timeout)
             if not seen[rank].why:
                 mean.add(to)
-        if mean.count == 0:  # Nobody has published anything yet.
+        if mean.count == 0:  # No rank has published anything yet.
             copy_own(plans, to)
             mean.add(to)
             seen[own] = Seen(optimizer._covey_progress.version)

@@ -1,13 +1,13 @@
 """What the other ranks of the host may read of this one while it trains. Internal.
 
 A window is on memory of the arena that a rank trains on in place, or on nothing: then it tells only
-the rank's version. Who looks copies, and is told whether the copy is of one moment: nobody waits.
+the rank's version. A reader copies, and is told whether the copy is of one moment: no rank waits.
 See ``core/transport/seqlock.h``.
 
-A rank that waits for the others in an exchange of models can be looked at, too: nobody writes to
-its memory before all have begun the exchange. So who has not begun it yet reads what stands still.
-Who has ended it knows that it goes on there: ranks count these exchanges, and say at which they
-wait.
+A rank that waits for the others in an exchange of models can be looked at, too: no rank writes to
+its memory before all have begun the exchange. So a rank that has not begun it yet reads memory at
+rest. A rank that has ended it knows that it goes on there: ranks count these exchanges, and say at
+which they wait.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Mark(NamedTuple):
         return Mark(rest // 2, exchanges, bool(rest & 1))
 
     def is_behind(self, begun: int) -> bool:
-        """Whether who has begun so many exchanges has begun one that this rank has not ended."""
+        """Whether a rank that has begun so many exchanges has begun one that this rank has not
+        ended."""
         return (self.exchanges - begun) % _COUNTED >= _COUNTED // 2
 
 

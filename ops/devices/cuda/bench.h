@@ -1,4 +1,4 @@
-/* The kernels one at a time, for who measures them: `covey bench kernels --device cuda`, which
+/* The kernels one at a time, for measurements: `covey bench kernels --device cuda`, which
  * finds these functions in the plug-in. A context is current during all calls, the same.
  */
 #ifndef COVEY_OPS_DEVICES_CUDA_BENCH_H_

@@ -72,7 +72,7 @@ typedef struct CudaDriver {
                 CudaStream stream, void** parameters, void** extra);
   int (*get_handle)(CudaIpcHandle* handle, CudaAddress memory);
   int (*copy_within)(CudaAddress to, CudaAddress from, size_t length, CudaStream stream);
-  uint64_t* waits; /* calls of CudaWaits, by any thread; NULL: nobody counts */
+  uint64_t* waits; /* calls of CudaWaits, by any thread; NULL: not counted */
 } CudaDriver;
 
 /* Their names in the library, in the order of the struct. */
@@ -84,7 +84,7 @@ static inline const CudaWaiting* CudaWaits(const CudaDriver* driver) {
   return &driver->waiting;
 }
 
-/* Opens the library; nobody counts. 0, or 1 with one sentence in `error`. */
+/* Opens the library; calls are not counted. 0, or 1 with one sentence in `error`. */
 int CudaOpenDriver(CudaDriver* driver, char* error, size_t capacity);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* What the kernels are handed, and their names: read by the C of the plug-in, by the kernels
- * (kernels.cu) and by whoever runs their loops on the host (tests).
+/* The arguments of the kernels, and their names: read by the C of the plug-in, by the kernels
+ * (kernels.cu) and by tests, which run their loops on the host.
  *
  * Both structs are handed over by value and stay below the 4096 bytes that any card takes. All
  * addresses are of the device. dtypes and ops are numbers of core/base/types.h.

@@ -153,7 +153,7 @@ static int DoOne(Circuits* c) {
   for (covey_circuit* x = c->circuits; x != NULL; x = x->next) {
     const State state = x->state;
     const int ends = state != kOver && (x->is_aborted || c->closes);
-    /* At the close nobody drives any more. */
+    /* At the close no thread drives any more. */
     const int in_order = state == kReady && !x->is_aborted && x->done == x->launched;
     if (ends) x->state = kEnding;
     if (!ends && state != kNew && state != kMaking) continue;

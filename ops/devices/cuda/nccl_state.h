@@ -34,7 +34,7 @@ struct covey_circuit {
   State state;
   int is_aborted;
   char failure[256]; /* written once */
-  /* Of whom the state says. */
+  /* The communicator of the state. */
   NcclComm comm;
   NcclId id;
   int me, size;

@@ -1,11 +1,11 @@
 /* Messages over MPI's point-to-point calls: what `covey build mpi` compiles against the mpicc in
  * PATH.
  *
- * Uses a duplicate of MPI_COMM_WORLD, so it meets nobody else's messages. If somebody (mpi4py) has
- * initialised MPI, that is used as it is; else MPI is initialised with MPI_THREAD_MULTIPLE, as the
- * program may use MPI too while Covey's thread does, and finalised when the process exits. With
- * less than MPI_THREAD_SERIALIZED granted only the opening thread may call.
- * MPI has no descriptor to sleep on: whoever uses this looks again and again.
+ * Uses a duplicate of MPI_COMM_WORLD, so it meets no messages of other libraries. If another
+ * library (mpi4py) has initialised MPI, that is used as it is; else MPI is initialised with
+ * MPI_THREAD_MULTIPLE, as the program may use MPI too while Covey's thread does, and finalised when
+ * the process exits. With less than MPI_THREAD_SERIALIZED granted only the opening thread may call.
+ * MPI has no descriptor to sleep on: the user of this link looks again and again.
  *
  * MPI_Isend keeps the message until it is complete, so every message is copied once here; at most
  * kMaxOpen are under way.
