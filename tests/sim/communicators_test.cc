@@ -1,5 +1,5 @@
-// Collectives that devices do among themselves: one order of launches on all ranks though nobody
-// decides it, one decision on all whether an exchange goes over the communicator, and an end for
+// Collectives that devices do among themselves: one order of launches on all ranks without a
+// coordinator, one decision on all whether an exchange goes over the communicator, and an end for
 // everything when a rank dies or a communicator fails.
 //
 // Method: seeds of the simulator of communicators (tests/sim/simulator/communicator_simulation.h

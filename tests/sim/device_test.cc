@@ -219,7 +219,7 @@ TEST(DeviceTest, CopiesOverlapWithTheExchange) {
   EXPECT_TRUE(overlapped);
 }
 
-// Wherever it fails, all ranks come to an end, and who is not done names the rank.
+// Wherever it fails, all ranks come to an end, and ranks that are not done name the failed rank.
 TEST(DeviceTest, ADeviceThatFailsNeverHangsAPeer) {
   int done_everywhere = 0;
   for (int calls = 0; calls < 40; ++calls) {
@@ -257,7 +257,7 @@ TEST(DeviceTest, ADeviceThatFailsNeverHangsAPeer) {
   EXPECT_GT(done_everywhere, 0) << "it always failed in time: the test never saw the end";
 }
 
-// A device rings nobody: whoever drives must be told to come again soon.
+// A device rings no thread: the driving thread must be told to come again soon.
 TEST(DeviceTest, WhoWaitsForADeviceComesAgainSoon) {
   Devices on({.size = 1, .seed = 1}, kMillisecond);
   World& world = on.world();

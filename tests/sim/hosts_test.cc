@@ -1,5 +1,5 @@
-// Ranks that share no memory commit each version once, alike everywhere, whoever leads, stops, dies
-// or comes back late; every gradient counts once, and ranks that run are not held up.
+// Ranks that share no memory commit each version once, alike everywhere, whichever ranks lead,
+// stop, die or come back late; every gradient counts once, and ranks that run are not held up.
 //
 // Method: seeds of the simulator of replicas (tests/sim/simulator/host_simulation.h says what is
 // checked). SIM_SEED=N bazel run //tests:sim/hosts_test repeats one; SIM_BASE=N begins elsewhere.
@@ -51,7 +51,7 @@ TEST(HostsTest, EverythingHoldsForSeedsThatFoundSomething) {
   }
 }
 
-// Up to 64 ranks that come at once, whoever leads.
+// Up to 64 ranks that come at once, under any leader.
 TEST(HostsTest, HoldsForAnyNumberOfRanks) {
   const uint64_t seeds = std::getenv("TEST_SLOW") == nullptr ? kSeedsOfASize : 4 * kSeedsOfASize;
   uint64_t runs = 0, versions = 0;

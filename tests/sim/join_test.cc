@@ -64,7 +64,7 @@ float Combine(Op op, const std::vector<float>& values) {
   return result;
 }
 
-// Two epochs of training; in each, rank r has `steps[r]` batches. Nobody waits for anybody between
+// Two epochs of training; in each, rank r has `steps[r]` batches. No rank waits for another between
 // steps.
 TEST_P(JoinTest, RanksWithMoreDataGoOnAndTheSecondEpochWorks) {
   Rng& rng = world_.rng();

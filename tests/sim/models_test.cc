@@ -1,5 +1,5 @@
 // Whatever ranks stop, die or dawdle wherever: versions of models are the means they say they are,
-// every rank gets the one that is right for it, and nobody is held up for longer than max_wait.
+// every rank gets the one that is right for it, and no rank is held up for longer than max_wait.
 //
 // Method: seeds of the simulator of rounds of models (tests/sim/simulator/model_simulation.h says
 // what is checked). SIM_SEED=N bazel run //tests:sim/models_test repeats one; SIM_BASE=N begins

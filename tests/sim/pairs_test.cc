@@ -1,5 +1,5 @@
-// Models averaged in pairs: no progress is lost or counts twice, means move nothing, nobody waits
-// for anybody, and in the end all have the mean.
+// Models averaged in pairs: no progress is lost or counts twice, means move nothing, no rank waits
+// for another, and in the end all have the mean.
 //
 // Method: seeds of the simulator of pairs (tests/sim/simulator/pair_simulation.h says what is
 // checked). SIM_SEED=N bazel run //tests:sim/pairs_test repeats one; SIM_BASE=N begins elsewhere.

@@ -1,5 +1,5 @@
-// Windows: whoever looks gets memory of one moment or is told that it has not, whatever its owner
-// does meanwhile, and wherever that is stopped.
+// Windows: a reader gets memory of one moment or is told that it has not, whatever the owner does
+// meanwhile, and wherever that is stopped.
 //
 // Method: seeds of the simulator of windows (tests/sim/simulator/window_simulation.h says what is
 // checked). SIM_SEED=N bazel run //tests:sim/windows_test repeats one; SIM_BASE=N begins elsewhere.

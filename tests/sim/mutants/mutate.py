@@ -6,8 +6,8 @@
 
 A mutant is a text: a comment says which rule it removes; `@@ path` begins a file, `@@ path N` one
 in which the text occurs N times; then lines of `-` are to be found there, as they stand, and
-replaced by the lines of `+` below them. A text that is not found just so is an error: whoever
-changes the source changes the mutant.
+replaced by the lines of `+` below them. A text that is not found just so is an error: a change of
+the source comes with one of the mutant.
 
 Each function that a mutant changes has its changed body in front of its own, behind
 `if (mutant_NAME)`: so one build holds all mutants, and with no variable set it is the source.

@@ -277,7 +277,7 @@ class Job {
     for (size_t k = 0; k < streams_.size(); ++k)
       if (At(r).groups[streams_[k].group] != nullptr) plan.order.push_back(k);
     // Rank 0 submits all at once, in any order; the others wait for one before the next, all in
-    // the same order; or nobody waits.
+    // the same order; or none waits.
     plan.waits = in_turn_ && r > 0;
     if (!plan.waits)
       for (size_t i = plan.order.size(); i > 1; --i)

@@ -11,7 +11,7 @@
 //  4. Where a rank has no library, two use one device or opening does not end, nothing is aborted.
 //  5. Where nothing is wrong the last rounds go over communicators.
 //  6. Some swarms go by IPC: no exchange is void unless a rank dies or a communicator
-//     fails, for who begins for a communicator says nothing of buffers.
+//     fails, for a rank that begins for a communicator says nothing of buffers.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_COMMUNICATOR_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_COMMUNICATOR_SIMULATION_H_
 

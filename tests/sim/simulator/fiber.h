@@ -23,7 +23,7 @@ class Fiber {
 
   // Runs the body until it yields or ends. REQUIRES: not done, called outside of this fiber.
   void Resume();
-  // Back to whoever resumed. REQUIRES: called by the body.
+  // Back to the resumer. REQUIRES: called by the body.
   void Yield();
   bool done() const { return done_; }
 

@@ -49,7 +49,7 @@ class HostJournal {
   const RoundMemory* geometry_;
   AdmissionRule rule_;
   bool fewer_ = false;
-  uint64_t flushed_at_ = 0;  // version; 0: nobody is
+  uint64_t flushed_at_ = 0;  // version; 0: none is
   std::vector<bool> exemptable_;
   std::vector<uint64_t> missing_;
   std::vector<ReplicatedEntry> results_;                         // by version - 1

@@ -8,7 +8,7 @@
 namespace covey {
 
 inline constexpr uint64_t kHostSeeds[] = {
-    34399,  // a rank that finds no donor takes its replica along; a snapshot is under way to who is
+    34399,   // a rank that finds no donor takes its replica along; a snapshot is on its way to one
     101811,  // then left alone: without a majority, which is not awaited (invariant 4)
     109803,  // what it had accepted was committed in the place of what others took (replicated-W7c)
 };

@@ -203,7 +203,7 @@ void HostSimulation::Send(int32_t rank) {
   }
 }
 
-// Of somebody of whom there is any.
+// Of a rank of which there is any.
 void HostSimulation::Deliver(int32_t rank) {
   const auto first = static_cast<int32_t>(rng_.Below(players_.size()));
   for (int32_t i = 0; i < swarm_.size; ++i) {
@@ -233,7 +233,7 @@ void HostSimulation::HearOfLosses(int32_t rank) {
   }
 }
 
-// What it knows to be committed, before anybody else does anything.
+// The versions it knows to be committed, before any other rank does anything.
 void HostSimulation::Check(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   while (player.checked < player.replica->executed()) {

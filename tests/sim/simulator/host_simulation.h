@@ -5,11 +5,11 @@
 // seed repeats a run. What must hold is what the simulator of rounds says (round_simulation.h,
 // 1-9), and:
 //
-//  1. No two replicas read different versions, whoever has led, stopped, come back, left, or leads
-//     at once.
+//  1. No two replicas read different versions, whichever have led, stopped, come back, left, or
+//     lead at once.
 //  2. What no version has yet is in its rank's replica, once.
 //  4. While a quorum of replicas runs (core/replicated/quorum.h), ranks that run finish: all with
-//     the same versions, or they are told that those that have more have left, and nobody else has.
+//     the same versions, or they are told that those that have more have left, and no other has.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_
 
@@ -26,7 +26,7 @@ struct HostVerdict {
   uint64_t versions = 0, late = 0, merged = 0, stopped = 0, killed = 0;
   uint64_t expired = 0, overdue = 0, returned = 0, gave_up = 0;
   uint64_t terms = 0;        // beyond the first,
-  uint64_t elections = 0;    // and those in which somebody came to lead
+  uint64_t elections = 0;    // and those in which a replica came to lead
   uint64_t skipped = 0;      // times that a rank fell out of the log,
   uint64_t taken = 0;        // and went on from a snapshot
   uint64_t empty_steps = 0;  // steps with nothing to give

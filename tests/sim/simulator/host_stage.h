@@ -44,7 +44,7 @@ class HostSimulation {
     uint64_t steps = 0;
     RoundModel model;
     bool is_flushed = false, lacks_committed = false, leaves = false;
-    bool is_stranded = false;       // it needs a snapshot, and nobody can give one
+    bool is_stranded = false;       // it needs a snapshot, and no rank can give one
     bool meets = true;              // the others after finish(), as trainers of frameworks do
     Phase goes_on = Phase::kWaits;  // after it has sought
     bool skips_ahead = false;

@@ -40,7 +40,7 @@ void HostSimulation::Train(int32_t rank) {
   }
 }
 
-// It has been told that it lacks versions: then it does, and nobody can give them.
+// It has been told that it lacks versions: then it does, and no rank can give them.
 bool HostSimulation::LacksCommitted(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   if (player.replica->Lacking().last == 0) return false;
@@ -93,7 +93,7 @@ void HostSimulation::RequestSnapshot(int32_t rank) {
   journal_.OnApplied(rank, snapshot.version, player.model);
 }
 
-// It is told that nobody can give it a snapshot. Its process ends then, unless the others commit
+// It is told that no rank can give it a snapshot. Its process ends then, unless the others commit
 // nothing without its replica: a snapshot may be under way to one of them, which then goes on.
 void HostSimulation::GiveUp(int32_t rank) {
   if (CanSpare(rank, true)) return Kill(rank);
@@ -102,7 +102,7 @@ void HostSimulation::GiveUp(int32_t rank) {
   player.is_stranded = true;
 }
 
-// Somebody who runs has applied what it lacks.
+// A running rank has applied what it lacks.
 bool HostSimulation::CanAnybodyGive(int32_t to) const {
   for (size_t r = 0; r < players_.size(); ++r) {
     const Player& other = players_[r];

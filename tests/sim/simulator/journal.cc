@@ -155,9 +155,9 @@ void Journal::OnExchangeEnd(Rank rank, const OperationId& told, Outcome outcome)
   if (outcome == Outcome::kDone) CheckDone(rank, id);
 }
 
-// Whoever is done, everybody has begun as the same entry. An operation may be attempted several
+// When a rank is done, all have begun as the same entry. An operation may be attempted several
 // times, but never twice as one entry; ranks need not attempt it equally often, because a bundle
-// that one rank breaks counts for those who hoped to fill it.
+// that one rank breaks counts for ranks that hoped to fill it.
 void Journal::CheckDone(Rank rank, const OperationId& id) {
   const Attempt mine = AttemptsOf(rank, id)->back();
   if (mine.entry == 0) Fail("N3: rank " + Text(rank) + " is done with " + Text(id) + ", void");

@@ -7,8 +7,8 @@
 //  agree-N2   an answer answers an announcement; at rest every announcement has its answer
 //  agree-N3   members that finish an exchange began it with the same entry; at rest they have begun
 //       the same exchanges with the same outcomes
-//  agree-N4   who is done, is so after the begin of every member
-//  agree-N10  a rank that has joined begins what it has not submitted, once; nobody else does
+//  agree-N4   a member is done only after the begin of every member
+//  agree-N10  a rank that has joined begins what it has not submitted, once; no other does
 //  agree-N11  an aborted operation names a lost member, and a lost member that had finished it is
 //       no reason
 //  agree-N14  what is dropped had ended on every member

@@ -67,7 +67,7 @@ class LateDevice final : public Device, public IpcMemory {
   bool OrderAfter(void* stream, Queue queue, uint64_t mark) override;
   bool Pin(std::byte*, size_t) override { return true; }
   void Unpin(std::byte*) override {}
-  // Whoever the copies were for is gone with its memory.
+  // The owner of the copies is gone with its memory.
   void Drain() override { queues_ = {}; }
   std::string Failure() override { return failed_ ? "it has fallen off the bus" : ""; }
   Communicators* communicators() override { return communicators_; }

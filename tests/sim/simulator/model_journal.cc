@@ -39,7 +39,7 @@ Bytes Combine(const RoundLayout& layout, const std::vector<const Bytes*>& from,
   return to;
 }
 
-// Padding between spans is nobody's.
+// Padding between spans belongs to no rank.
 bool AreEqual(const RoundLayout& layout, const std::byte* one, const Bytes& other) {
   return std::all_of(layout.tiles().begin(), layout.tiles().end(), [&](const auto& tile) {
     return std::memcmp(one + tile.offset_bytes, other.data() + tile.offset_bytes,
@@ -136,7 +136,7 @@ void ModelJournal::CheckLog() {
   }
 }
 
-// Right after its end, before anybody else has done anything.
+// Right after its end, before any other rank has done anything.
 void ModelJournal::CheckVersion(uint64_t version) {
   const LogEntry entry = LogEntry::Of(*memory_->LogAt(version));
   results_.emplace_back();

@@ -82,7 +82,7 @@ class ModelJournal {
   const RoundMemory* memory_;
   AdmissionRule rule_;
   bool fewer_ = false;
-  uint64_t settled_ = 0;                   // the version that somebody has gone on with:
+  uint64_t settled_ = 0;                   // the version that a rank has gone on with:
   std::vector<bool> settlers_;             // by rank: it has
   std::vector<bool> exemptable_, killed_;  // by rank
   std::vector<uint64_t> missing_;          // by rank, as of the last version

@@ -4,7 +4,7 @@
 
 namespace covey {
 
-// Who is counted and has not come. Whether half of those counted have.
+// Ranks that are counted and have not come. Whether half of those counted have.
 bool ModelPatience::Look(const RoundMemory& memory) {
   const auto size = static_cast<size_t>(memory.size());
   others_.resize(size);
@@ -38,7 +38,7 @@ void ModelPatience::Before(const RoundMemory& memory, int32_t rank, uint64_t ste
 
 int32_t ModelPatience::After(const RoundMemory& memory, Time max_wait) {
   const bool has_half = Look(memory) && version_ > 0;
-  // The pass may have seen half for the first time, and whoever has come by now.
+  // The pass may have seen half for the first time, and the ranks that have come by now.
   const bool is_first = has_half && half_version_ != version_;
   if (is_first && had_half_) half_version_ = version_;
   const StateWord state = StateWord::Of(*memory.StateAt());

@@ -1,7 +1,7 @@
 // How long a rank of the simulator of models has waited, at least, for each other one at versions
 // of all, as partial-W9 counts it: from when half have come; less a twelfth of the time; from the
-// start for who has come with the first half. After a settled version none is made: it waits for
-// nobody.
+// start for a rank that has come with the first half. After a settled version none is made: it
+// waits for no rank.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_MODEL_PATIENCE_H_
 #define COVEY_TESTS_SIM_SIMULATOR_MODEL_PATIENCE_H_
 
@@ -16,7 +16,7 @@ class ModelPatience {
  public:
   // `step` is the last of `rank`, whose patience this is.
   void Before(const RoundMemory& memory, int32_t rank, uint64_t step, Time max_wait, Time now);
-  // The member for whom it goes on waiting though it has waited for max_wait; -1: nobody.
+  // The member that it still waits for though it has waited for max_wait; -1: none.
   int32_t After(const RoundMemory& memory, Time max_wait);
 
  private:

@@ -130,7 +130,7 @@ void ModelSimulation::Main(int32_t rank) {
   }
 }
 
-// Nobody publishes before all have come from finish().
+// No rank publishes before all have come from finish().
 void ModelSimulation::GoOn(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   player.rounds->GoOn();
@@ -285,7 +285,7 @@ void ModelSimulation::GoOnWithout(int32_t rank) {
 
 // ---- Outside ------------------------------------------------------------------------------------
 
-// Stops or kills somebody, wherever it is.
+// Stops or kills a rank, wherever it is.
 void ModelSimulation::Strike() {
   const size_t victim = rng_.Below(players_.size());
   Player& player = players_[victim];
@@ -322,7 +322,7 @@ bool ModelSimulation::AllHaveEnded() const {
                      [](const Player& p) { return p.state != State::kRuns || p.fiber->done(); });
 }
 
-// Where nobody was struck or gave up, all have one model.
+// Where no rank was struck or gave up, all have one model.
 void ModelSimulation::CheckEnd() {
   const bool all =
       std::all_of(players_.begin(), players_.end(), [](const Player& p) { return p.has_finished; });

@@ -12,16 +12,16 @@
 //  4. Versions wait for as many as the admission says, and every so-many-th for all that are
 //     waited for, unless it has expired; suspicion is what the versions of all show (partial-W4,
 //     partial-W8).
-//  5. Ranks that run finish, whoever else has stopped wherever; where all do, with one model
+//  5. Ranks that run finish, whichever others have stopped wherever; where all do, with one model
 //      (partial-W8).
-//  6. No model is in a version that is older than the last version of all before it, nor does who
-//     is superseded by it go on from before it.
-//  7. Nobody waits longer than max_wait for one that is slow, in however many versions of all
+//  6. No model is in a version that is older than the last version of all before it, nor does a
+//     rank superseded by it go on from before it.
+//  7. No rank waits longer than max_wait for a slow one, in however many versions of all
 //     (partial-W9; model_patience.h).
-//  8. Who looks at the model that another one offers has one that it has published, whole, or is
-//     told that it has none: nothing that is half of one and half of the next.
+//  8. A rank that looks at the model of another reads a published one, whole, or is told that there
+//     is none: nothing that is half of one and half of the next.
 //  9. Once a rank that lives has gone on from a final version without others, no other is made
-//     (none trains on here), and who comes to finish() later ends with it (partial-W8).
+//     (none trains on here), and a rank that comes to finish() later ends with it (partial-W8).
 #ifndef COVEY_TESTS_SIM_SIMULATOR_MODEL_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_MODEL_SIMULATION_H_
 

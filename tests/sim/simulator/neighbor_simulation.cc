@@ -37,7 +37,7 @@ struct Node {
 struct Share {
   std::vector<double> weights;  // by rank
   std::vector<bool> sends;      // by rank
-  bool is_open = false;         // to whoever takes
+  bool is_open = false;         // to all that take
   bool in_place = false;
   Status refusal;
   std::vector<float> input, before, output;
@@ -140,7 +140,7 @@ class Job {
     return codecs_[stream].codec != nullptr && codecs_[stream].Draws();
   }
 
-  // Somebody says what another does not, or says what is refused. kAgrees: there is nobody to.
+  // A rank says something else than another, or something refused. kAgrees: no rank can.
   Fate Spoil(std::vector<Share>* shares, std::string* named) {
     const size_t n = shares->size();
     const size_t who = rng_.Below(n);

@@ -9,7 +9,7 @@
 //  2. When ranks do not say the same of each other, or a rank's own row is refused, the operation
 //     fails on every rank with one text that names them, outputs are left as they were, and the
 //     next one works.
-//  3. As long as all agree nobody asks the coordinator, however peers change.
+//  3. As long as all agree no rank asks the coordinator, however peers change.
 //  4. After a rank has died every operation of the others ends: as 1. has it, or aborted.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_NEIGHBOR_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_NEIGHBOR_SIMULATION_H_

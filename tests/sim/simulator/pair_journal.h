@@ -28,7 +28,7 @@ class PairJournal {
   void OnProgress(int32_t rank, const std::vector<double>& progress);
   // Nothing is left of that.
   bool HasPushed(int32_t rank) const { return progress_[static_cast<size_t>(rank)].empty(); }
-  // Who begins an exchange has pushed nothing since its last steps; else all.
+  // A rank that begins an exchange has pushed nothing since its last steps; else all.
   void ExpectCopies() { non_blocking_ = true; }
   // Exchanges have a codec: how far from the mean the results may be of the one that a rank has
   // begun last; 0: they are the mean, bit for bit.
@@ -82,7 +82,7 @@ class PairJournal {
   std::vector<Model> models_;                  // as of the last look
   std::map<Place, Bytes> held_;                // what words name, as it was when the first did
   std::vector<double> expected_;               // the sum of all models, by element
-  std::vector<std::vector<double>> progress_;  // of whoever pushes, by rank; else empty
+  std::vector<std::vector<double>> progress_;  // of ranks that push, by rank; else empty
   bool non_blocking_ = false;
   std::function<double(size_t rank)> error_;  // empty: no codec
   bool keeps_equal_ = false;

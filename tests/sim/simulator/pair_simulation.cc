@@ -292,7 +292,7 @@ std::vector<const void*> PairSimulation::ConstSpansOf(Bytes* model) const {
 
 // ---- Outside ------------------------------------------------------------------------------------
 
-// Stops or kills somebody, wherever it is.
+// Stops or kills a rank, wherever it is.
 void PairSimulation::Strike() {
   const size_t victim = rng_.Below(players_.size());
   Player& player = players_[victim];
@@ -328,7 +328,7 @@ bool PairSimulation::AllHaveEnded() const {
                      [](const Player& p) { return p.state != State::kRuns || p.fiber->done(); });
 }
 
-// All that have finished, with nobody missing, have one model.
+// All that have finished, with none missing, have one model.
 void PairSimulation::CheckEnd() {
   const Player* first = nullptr;
   for (const Player& player : players_) {

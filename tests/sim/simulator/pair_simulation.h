@@ -7,13 +7,13 @@
 //     pushed, each once; models change by their own rank's progress, or two at once to their
 //     mean, bit for bit.
 //  2. What a model word names is not written.
-//  3. Ranks that run end every call, whoever else has stopped wherever; an exchange in which nobody
-//     else runs is not refused as busy.
+//  3. Ranks that run end every call, whichever others have stopped wherever; an exchange in which
+//     no other rank runs is not refused as busy.
 //  4. A rank trains on what it has published.
 //  5. After finish() all that have finished have the mean of all models, bit for bit, and go on.
-//     Who gives up finishing trains on with all, or, when all had finished, from that mean.
+//     A rank that gives up finishing trains on with all, or, when all had finished, from that mean.
 //  6. Progress is pushed after as many steps as the rule says, and the rest of it by finish().
-//  7. Who begins an exchange has pushed its last steps before it, or of copies, after it.
+//  7. A rank that begins an exchange has pushed its last steps before it, or of copies, after it.
 //  8. With a codec two models change to what is less than half a step from their mean, and their
 //     sum stays; what could not be decoded becomes their mean.
 //  9. Likewise with one of a scale of its own, within what its two errors are. What is equal in two

@@ -100,7 +100,7 @@ ElemRange PartOf(const Contributor& who, int64_t elems) {
   return {PartBegin(elems, size, index), PartBegin(elems, size, index + 1)};
 }
 
-// Who has joined contributes nothing, but counts where an average divides.
+// A joined rank contributes nothing, but counts where an average divides.
 void PutReduced(Contributor who, const ProgramOp& op, size_t elem, std::byte* to) {
   const Spec& spec = op.spec;
   int64_t sum = 0;

@@ -26,8 +26,8 @@ struct Contributor {
   size_t size = 1;
 };
 
-// What everybody's operation `op` must give: all tensors end to end; allgather: all rows; alltoall:
-// what each member gets, end to end.
+// The result that operation `op` must give on all ranks: all tensors end to end; allgather: all
+// rows; alltoall: what each member gets, end to end.
 Bytes Expected(uint64_t seed, const Program& program, size_t op);
 
 class Payload {

@@ -99,7 +99,7 @@ ProgramStream DrawStream(const Swarm& swarm, size_t number, Rng* rng) {
   return stream;
 }
 
-// The unnamed operations of one group are one stream, whoever drew them.
+// The unnamed operations of one group are one stream, whichever rank drew them.
 size_t SameStream(const std::vector<ProgramStream>& streams, size_t drawn) {
   for (size_t i = 0; i < drawn; ++i)
     if (streams[i].name == streams[drawn].name && streams[i].members == streams[drawn].members)
@@ -230,7 +230,7 @@ std::vector<ProgramJoin> DrawJoins(const Swarm& swarm, Rng* rng) {
   return joins;
 }
 
-// Which members have joined before operation `number`; empty: nobody has.
+// Which members have joined before operation `number`; empty: none has.
 std::vector<bool> JoinedAt(const std::vector<ProgramJoin>& joins, size_t number) {
   std::vector<bool> joined;
   for (const ProgramJoin& join : joins) {

@@ -226,7 +226,7 @@ void SimRank::OnCallback(void* context, uint64_t, const Status& status) {
   if (ticket->by_callback) ticket->rank->Judge(ticket, status);
 }
 
-// Runs callbacks and looks at every operation that has ended, before anybody else moves.
+// Runs callbacks and looks at every operation that has ended, before any other rank moves.
 void SimRank::Collect() {
   queue_.RunCallbacks();
   for (Ticket* ticket : open_) {
@@ -349,7 +349,7 @@ void SimRank::Sleep() {
   rung_late_ = false;
   const bool by_deadline = !is_rung() && !network.HasArrived(Rank{rank_});
   if (!by_deadline || job_->stop || job_->journal->AnyLost()) return;
-  if (job_->swarm.device_delay > 0) return;  // devices ring nobody
+  if (job_->swarm.device_delay > 0) return;  // devices ring no thread
   // Awake because of the clock alone: all there may be to do is what the clock asks for.
   const uint64_t sent = job_->journal->sent(Rank{rank_});
   const uint64_t accepted = network.accepted(Rank{rank_});

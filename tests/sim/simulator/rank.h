@@ -66,7 +66,7 @@ class SimRank {
     uint64_t handle = 0;
     void* event = nullptr;  // a device computes the inputs, which lie on it
     std::vector<Tensor> on_device;
-    bool by_callback = false;  // nobody waits: the handle is released at once
+    bool by_callback = false;  // no thread waits: the handle is released at once
     int callbacks = 0;
     bool judged = false;
     bool any_ok = false;

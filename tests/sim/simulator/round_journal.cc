@@ -193,7 +193,7 @@ void RoundJournal::CheckLog() {
   }
 }
 
-// Right after its end, before anybody else has done anything.
+// Right after its end, before any other rank has done anything.
 void RoundJournal::CheckVersion(uint64_t version) {
   const LogEntry entry = LogEntry::Of(*memory_->LogAt(version));
   results_.emplace_back();
@@ -321,7 +321,7 @@ void RoundJournal::OnApplied(int32_t rank, uint64_t version, const RoundModel& m
 void RoundJournal::CheckRank(int32_t rank, bool runs, bool flushed) {
   const auto index = static_cast<size_t>(rank);
   const SlotWord slot = SlotWord::Of(*memory_->SlotAt(rank));
-  // A version that nobody waits for any more may be under way, and what the owner has published
+  // A version that no rank waits for any more may be under way, and what the owner has published
   // since comes after what that has taken.
   if (IsUnderWay(rank, slot)) {
     Hold(rank, memory_->Header(rank, Inclusion::Of(*memory_->InclusionAt(rank)).buffer)->content);

@@ -49,13 +49,13 @@ class RoundJournal {
   void OnApplied(int32_t rank, uint64_t version, const RoundModel& model);
   // A rank finishes or is killed: from now on versions may have fewer fresh members.
   void OnFewer(int32_t rank);
-  // Enough members have come for the next version, as the memory is now: nobody may take it that
+  // Enough members have come for the next version, as the memory is now: no rank may conclude that
   // max_wait is over. The answer is that version, or 0.
   uint64_t IsMet() const;
   // partial-W4: in a warm-up, and where the rounds may end.
   bool WaitsForAll(uint64_t version) const;
   // At the end. `runs`: this rank was neither stopped nor killed; `flushed`: all have finished.
-  // By who has published it: it will be in no version.
+  // By the rank that has published it: it will be in no version.
   void OnWithdrawn(int32_t rank, const Contribution& c, const std::byte* content);
   void CheckRank(int32_t rank, bool runs, bool flushed);
 
@@ -103,7 +103,7 @@ class RoundJournal {
   std::vector<size_t> known_;      // by rank: published when those finished that have settled
   std::vector<std::vector<size_t>> finished_with_;  // by rank: what all had published then
   uint64_t noted_ = 0;                              // 1 + the version that these are of
-  uint64_t settled_ = 0;                            // the version that somebody has gone on from,
+  uint64_t settled_ = 0;                            // the version that a rank has gone on from,
   std::vector<bool> settlers_, killed_;             // by rank
   std::string failure_;
   uint64_t hash_ = 1469598103934665603u;

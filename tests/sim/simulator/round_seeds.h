@@ -13,7 +13,7 @@ inline constexpr uint64_t kRoundSeeds[] = {
     22231,   // what was waited for a slow rank was forgotten when another one fired (partial-W9a)
     17832,   // the same
     71175,   // the same, up to the end of the version
-    32606,   // its steps are in a version that nobody ends: the check took them for lost
+    32606,   // its steps are in a version that no rank ends: the check took them for lost
     40697,   // a claim that the rank saw later than the check did, after it was stopped itself
     93397,   // the same, of a rank that was stopped between its look and the check
     86568,   // an offer is retracted, and its owner stops before it asks again (partial-W10)

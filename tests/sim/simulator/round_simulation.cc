@@ -11,7 +11,7 @@
 namespace covey {
 namespace {
 
-// For each rank and each other that it looks at; as for six at least. With 50 laggards, of whom
+// For each rank and each other that it looks at; as for six at least. With 50 laggards, of which
 // some run rarely, a seed has taken 17 million.
 constexpr uint64_t kMostResumes = 42'000;
 constexpr Time kLongestStep = 20 * kMicrosecond;
@@ -54,7 +54,7 @@ RoundSimulation::RoundSimulation(uint64_t seed, int32_t ranks)
 
 // ---- Outside ------------------------------------------------------------------------------------
 
-// Stops or kills somebody, wherever it is.
+// Stops or kills a rank, wherever it is.
 void RoundSimulation::Strike() {
   const size_t victim = rng_.Below(players_.size());
   Player& player = players_[victim];
@@ -69,7 +69,7 @@ void RoundSimulation::Strike() {
   journal_->OnKill(static_cast<int32_t>(victim));
 }
 
-// A job in which nobody runs shows nothing.
+// A job in which no rank runs shows nothing.
 bool RoundSimulation::IsLast() const {
   const auto runs = std::count_if(players_.begin(), players_.end(),
                                   [](const Player& p) { return p.state == State::kRuns; });

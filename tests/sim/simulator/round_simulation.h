@@ -4,31 +4,33 @@
 //
 //  1. Versions end once each, in order (partial-W1).
 //  2. Every step of every rank is in exactly one version, or still in its slot; a result is the sum
-//     of what its record names (partial-W2, partial-W5), and all who read it get the same bytes
+//     of what its record names (partial-W2, partial-W5), and all that read it get the same bytes
 //     (partial-W6, partial-W10).
 //  3. A version has as many fresh members as its admission asks for (partial-W4), unless it has
 //     expired. Those with nothing to give (empty contributions) have come too, but are not summed
 //     nor divided by (partial-W11).
-//  4. Ranks that run finish, whoever else has stopped wherever: with a rank that does not count for
-//     admission nobody waits (partial-W4, partial-W6), and with max_wait for nobody else either
+//  4. Ranks that run finish, whichever others have stopped wherever: no rank waits for one that
+//     does not count for admission (partial-W4, partial-W6), and with max_wait for any other
 //     (partial-W8). With finish() nothing is left in any slot of a rank that runs.
 //  5. Memory is bounded: result buffers do not run out (a CHECK in core/partial/log.cc).
-//  6. Who was missing in a version that expired is overdue until it was fresh in three versions
-//     running, and is not waited for until then (partial-W8); all who read a record agree on it.
+//  6. A rank that was missing in a version that expired is overdue until it was fresh in three
+//     versions running, and is not waited for until then (partial-W8); all that read a record agree
+//     on it.
 //  7. A rank that has fallen out of the log goes on from another one's snapshot, if there is one
 //     that runs: what was applied to every model at equal version is equal (partial-W8,
 //     partial-W10).
 //  8. No contribution of a rank that is waited for ends before `staleness` versions ago
 //      (partial-W9, T6).
-//  9. Who skips ahead, or was overdue and has applied all there is, is not late at its next step.
-// 10. While all others run, two have not finished and nothing has expired, somebody can give a
+//  9. A rank that skips ahead, or was overdue and has applied all there is, is not late at its next
+//     step.
+// 10. While all others run, two have not finished and nothing has expired, some rank can give a
 //     snapshot (partial-W10).
-// 11. Nobody waits longer than max_wait for one rank while it stays behind its limit, in however
+// 11. No rank waits longer than max_wait for one rank while it stays behind its limit, in however
 //     many versions (partial-W9).
 // 12. What a rank reads in place stays as it was until it reads another (partial-W10). Half of them
 //     do.
-// 13. Once a rank that lives has gone on without others, who comes to finish() later ends with the
-//     same version; nothing that it does since is in one (partial-W8).
+// 13. Once a rank that lives has gone on without others, a rank that comes to finish() later ends
+//     with the same version; nothing that it does since is in one (partial-W8).
 // 14. A contribution that it had published before they finished is in a version, though
 //     (partial-W8).
 #ifndef COVEY_TESTS_SIM_SIMULATOR_ROUND_SIMULATION_H_

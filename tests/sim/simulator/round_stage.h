@@ -49,7 +49,7 @@ class RoundSimulation final : public InprocWatcher {
     const std::byte* held = nullptr;  // there
     RoundModel model;                 // after them
     std::byte* place = nullptr;       // of its snapshots
-    bool has_fallen_out = false;      // and nobody could help
+    bool has_fallen_out = false;      // and no rank could help
     uint64_t claim = 0;               // of a snapshot, that it could give as well,
     Time claim_since = kNever;        // of its first whole look at that
     bool skips_ahead = false;         // as far as it knows
@@ -98,7 +98,7 @@ class RoundSimulation final : public InprocWatcher {
   std::vector<Player> players_;
   int32_t current_ = -1;
   bool closing_ = false;
-  bool in_snapshot_ = false;  // somebody copies one
+  bool in_snapshot_ = false;  // a rank copies one
   uint64_t stopped_ = 0, killed_ = 0, stops_ = 0, gone_ = 0, gave_up_ = 0;
   uint64_t given_ = 0, taken_ = 0, retracted_ = 0, empty_steps_ = 0, taken_back_ = 0;
 };

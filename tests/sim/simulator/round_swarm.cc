@@ -26,12 +26,12 @@ RoundSwarm RoundSwarm::Draw(Rng* rng, int32_t ranks) {
   s.slow_ranks = rng->Percent(50) ? rng->Next() : 0;
   s.stops_permille = rng->Percent(50) ? 1 + rng->Below(20) : 0;
   // For ever only as many as the admission can do without.
-  // Anybody may be drawn.
+  // Any rank may be drawn.
   const int32_t wanted = s.admission.drawn > 0 ? s.size : s.admission.Wanted(s.size);
   const int32_t spare = s.size - wanted;
-  // A rank that ends early is as good as stopped, when its finish() cannot be waited for; and who
-  // skips ahead goes on when others have ended.
-  // With max_wait anybody.
+  // A rank that ends early is as good as stopped, when its finish() cannot be waited for; and a
+  // rank that skips ahead goes on when others have ended.
+  // With max_wait any rank.
   s.max_wait = rng->Percent(50) ? kNever : static_cast<Time>(1 + rng->Below(2000)) * kMicrosecond;
   const bool bounded = s.max_wait != kNever;
   const bool all_needed = wanted > 1 && !bounded;
@@ -41,7 +41,7 @@ RoundSwarm RoundSwarm::Draw(Rng* rng, int32_t ranks) {
   if (rng->Percent(30) && all_spared) s.most_killed = rng->Below(static_cast<uint64_t>(s.size));
   if (rng->Percent(40)) {
     s.admission.staleness = 1 + rng->Below(4);
-    if (!bounded) s.most_stopped = 0;  // all wait for who is too far behind
+    if (!bounded) s.most_stopped = 0;  // all wait for a rank too far behind
   }
   s.skips_ahead = rng->Percent(30);
   s.strikes_permille = 1 + rng->Below(60);

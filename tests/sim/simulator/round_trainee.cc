@@ -149,7 +149,7 @@ void RoundSimulation::CountLaggards(int32_t rank) {
   }
 }
 
-// After it: who held up the version all the time, for max_wait.
+// After it: the ranks that held up the version all the time, for max_wait.
 void RoundSimulation::CheckLaggards(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   const StateWord state = StateWord::Of(*memory_.StateAt());
@@ -246,7 +246,7 @@ void RoundSimulation::Meet(int32_t rank) {
   }
 }
 
-// Who could give, and has seen one claim for long, does not wait for it any longer.
+// A rank that could give, and has seen one claim for long, does not wait for it any longer.
 void RoundSimulation::CheckClaim(int32_t rank, Time looked_at) {
   Player& player = players_[static_cast<size_t>(rank)];
   const Ask ask = Ask::Of(*memory_.AskAt());
@@ -254,7 +254,7 @@ void RoundSimulation::CheckClaim(int32_t rank, Time looked_at) {
   bool is_open = ask.number > 0 && ask.number == Claim::Of(claim).number &&
                  ask.version <= player.read &&
                  ask.version + memory_.log() >= player.read;  // one given for it is of use
-  // Retracted or not: who has seen it stand has settled the ask, until there is another.
+  // Retracted or not: a rank that has seen it stand has settled the ask, until there is another.
   for (int32_t r = 0; r < swarm_.size; ++r) is_open &= *memory_.OfferAt(r) / 2 < ask.version;
   if (!is_open || player.claim != claim) {
     player.claim = is_open ? claim : 0;
@@ -284,7 +284,7 @@ void RoundSimulation::Serve(int32_t rank) {
   ++given_;
 }
 
-// False: nobody is there who could give a snapshot.
+// False: no rank is there that could give a snapshot.
 bool RoundSimulation::Recover(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   Rounds* rounds = player.rounds.get();
@@ -328,7 +328,7 @@ bool RoundSimulation::Recover(int32_t rank) {
 void RoundSimulation::CheckKept(int32_t rank) {
   uint64_t expired = 0;
   uint64_t ended = 0;
-  int awaited = 0;  // who is alone among those that have finished runs ahead of them
+  int awaited = 0;  // a rank alone among finished ones runs ahead of them
   for (int32_t r = 0; r < swarm_.size; ++r) {
     const Player& player = players_[static_cast<size_t>(r)];
     expired += player.rounds->counters().expired;

@@ -8,7 +8,7 @@
 namespace covey {
 namespace {
 
-// A seed that takes more steps, or in which everybody sleeps for so long while nothing comes
+// A seed that takes more steps, or in which all ranks sleep for so long while nothing comes
 // forward, hangs. The longest fault, a clogged link or a stopped rank, lasts five seconds; a few
 // may follow each other.
 constexpr uint64_t kMostSteps = 10'000'000;

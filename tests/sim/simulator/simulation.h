@@ -11,8 +11,8 @@
 //     callback runs once.
 //  2. An operation fails only if a member deviated, died, or has no memory left; on all members
 //     alike unless one died. Then inputs are whole, and the next operation of the stream works.
-//  3. Nobody touches the memory of an operation that has ended.
-//  4. Nobody sleeps until its deadline while there is something to do.
+//  3. No rank touches the memory of an operation that has ended.
+//  4. No rank sleeps until its deadline while there is something to do.
 //  5. Once faults have ended everything ends; at rest nothing is unanswered, no landing space is
 //     lost, and the members' channels stand alike.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_SIMULATION_H_

@@ -49,7 +49,7 @@ struct Swarm {
   uint64_t odd_percent = 5;      // of operations in which one rank deviates
   uint64_t wait_percent = 30;    // of submits followed by waiting for something
   uint64_t think_percent = 5;    // of submits after which the program does something else
-  bool leaving = false;          // who has finished leaves at once
+  bool leaving = false;          // a finished rank leaves at once
   bool coding = false;           // some reductions travel encoded
   bool joining = false;          // ranks run out of data; later all go on together
   size_t device_memory = 0;      // that devices may have in common, odd ranks half of it; 0: none
@@ -76,7 +76,7 @@ struct Swarm {
 
   static Swarm Draw(Rng* rng, Focus focus = Focus::kNone);
   bool small_region() const { return region_bytes < (1 << 20); }
-  // One line, for whoever looks at a failing seed.
+  // One line, for the reader of a failing seed.
   std::string ToString() const;
 };
 

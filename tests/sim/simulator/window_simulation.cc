@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kLooks = 40;
 
-// Words that let somebody else go on before each of them.
+// Words that let another rank go on before each of them.
 class LateWords final : public SharedAtomics {
  public:
   std::function<void()> before;

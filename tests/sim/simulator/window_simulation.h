@@ -1,5 +1,5 @@
 // Windows (core/transport/seqlock.h): an owner that changes its memory element by element, is
-// stopped anywhere, changes on, or closes; and one who looks, at any moment of that.
+// stopped anywhere, changes on, or closes; and a reader, at any moment of that.
 //
 // The owner goes on whenever the looker touches a word, so between any two of them it may have done
 // anything. Checked: what is said to be whole is all of one version, the one that is told, and not

@@ -9,11 +9,11 @@
 //   group NAME RANKS              a group, for group=NAME
 //   submit RANKS NAME KIND SHAPE [dtype=T] [op=O] [root=R] [group=G] [callback=yes]
 //                                 NAME `-`: unnamed; SHAPE `2x3`; rank r's elements are all 2^r;
-//                                 callback: nobody waits for it; neighbor_allreduce: from=RANKS
+//                                 callback: no thread waits for it; neighbor_allreduce: from=RANKS
 //                                 to=RANKS, all weights 1
 //   step RANKS                    each in turn makes passes until nothing moves
 //   pass RANKS                    each makes one pass
-//   run                           everybody steps in turn until nothing moves anywhere
+//   run                           all ranks step in turn until nothing moves anywhere
 //   wait RANK NAME                the rank waits (agree-N6): passes until NAME has ended or nothing
 //                                 moves
 //   hold FROM TO, release FROM TO messages FROM -> TO stay under way from now on, or go on
