@@ -31,7 +31,7 @@ std::string RanksLike(const std::vector<int32_t>& members,
   return (count == 1 ? "rank " : "ranks ") + names;
 }
 
-// What those say that cannot take part for a reason of this kind; the first few of them.
+// The texts of ranks that cannot take part for a reason of this kind; the first few of them.
 std::string Refusals(const std::vector<std::optional<Message>>& announced, StatusCode code) {
   std::string text;
   int left = kMostRefusals;

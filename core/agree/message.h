@@ -1,4 +1,4 @@
-// What ranks say to each other outside the exchanges themselves. One struct, one encoding.
+// The messages of ranks outside the exchanges themselves. One struct, one encoding.
 //
 // Sans-IO: the negotiator and the coordinator produce and consume Envelopes; the runtime carries
 // them. In a steady training step none is sent (agree-N13 counts those that agree on something, see

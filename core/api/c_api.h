@@ -1,4 +1,4 @@
-// What the files of the C API share. Any thread.
+// Shared parts of the files of the C API. Any thread.
 #ifndef COVEY_CORE_API_C_API_H_
 #define COVEY_CORE_API_C_API_H_
 

@@ -1,4 +1,4 @@
-// What the parts of the C API over methods share.
+// Shared parts of the C API over methods.
 #ifndef COVEY_CORE_API_C_API_METHODS_H_
 #define COVEY_CORE_API_C_API_METHODS_H_
 

@@ -32,7 +32,7 @@ Status CheckModel(const GossipPort& port, const void* const* spans) {
   return Status::InvalidArgument("pairs: spans is NULL, or one of them is");
 }
 
-// What of a method the pairs need.
+// The part of a method that pairs need.
 struct Rules {
   MethodPairs pairs;
   PairCodec codec;

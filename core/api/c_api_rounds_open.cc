@@ -52,7 +52,7 @@ std::string Describe(const covey_rounds_config& config, const std::string& metho
          TextOf({config.num_spans, config.dtypes, config.counts});
 }
 
-// What ranks that share no memory can do.
+// Whether ranks that share no memory can do it.
 Status CheckNetwork(const Use& use, const std::string& method, const MethodRounds& rounds) {
   if (rounds.group_size > 0)
     return Status::Unsupported(

@@ -300,8 +300,8 @@ COVEY_API covey_code covey_arena_alloc(covey_runtime* runtime, size_t length_byt
                                        covey_error* error);
 COVEY_API void covey_arena_free(void* data);
 
-/* In a child of fork(), before it touches such memory: what it writes there is its own from then
- * on. What it does not write is what the parent has now, not at the fork. Elsewhere: nothing. */
+/* In a child of fork(), before it touches such memory: pages that it writes there are its own from
+ * then on. Other pages are the parent's of now, not of the fork. Elsewhere: nothing. */
 COVEY_API void covey_after_fork(covey_runtime* runtime);
 
 /* ---- Seeing what happens ---- */
@@ -310,7 +310,7 @@ COVEY_API void covey_after_fork(covey_runtime* runtime);
  * and returns the length needed without it. */
 COVEY_API size_t covey_stats(covey_runtime* runtime, char* json, size_t capacity);
 
-/* What this rank waits for, a line per operation (name, kind, since when, peers that have not
+/* The operations that this rank waits for, one a line (name, kind, since when, peers that have not
  * begun). The buffer as for covey_stats. */
 COVEY_API size_t covey_status(covey_runtime* runtime, char* text, size_t capacity);
 

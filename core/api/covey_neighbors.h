@@ -8,8 +8,8 @@
  * With a codec Q, outputs of rank i = inputs of i + the sum over j of W_ij * (Q(inputs of j) -
  * Q(inputs of i)), all rounded with the same draws: the mean of all stays then, too, and equal
  * inputs stay as they are. It needs rows that sum to 1, and a codec of a scale of its own that is
- * right about most of what it encodes: not topk, nor lattice. What is not finite, or becomes so in
- * Q, spreads.
+ * right about most of what it encodes: not topk, nor lattice. A number that is not finite, or
+ * becomes so in Q, spreads.
  */
 #ifndef COVEY_CORE_API_COVEY_NEIGHBORS_H_
 #define COVEY_CORE_API_COVEY_NEIGHBORS_H_

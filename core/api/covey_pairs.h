@@ -38,7 +38,7 @@ COVEY_API covey_code covey_pairs_open(covey_runtime* runtime, const covey_pairs_
                                       const void* const* spans, covey_pairs* pairs,
                                       covey_error* error);
 
-/* What a step has done. */
+/* The outcome of a step. */
 typedef struct covey_pairs_met {
   uint32_t struct_size;
   int32_t partner; /* the rank it has averaged with; -1: none. It was not its turn, its local steps

@@ -51,7 +51,7 @@ typedef struct covey_rounds_config {
                               * version 1 */
 } covey_rounds_config;
 
-/* What a version consists of; the same on all members. Arrays may be NULL. */
+/* The record of a version; the same on all members. Arrays may be NULL. */
 typedef struct covey_round_record {
   uint32_t struct_size;
   int64_t version;
@@ -85,7 +85,7 @@ COVEY_API covey_code covey_rounds_publish(covey_runtime* runtime, covey_rounds r
 
 /* Gradients: this rank has come to its next step and has nothing to give there (an overflow): it is
  * not waited for, as if it had published, but nothing is summed and the mean is over the others.
- * What lies in the spans does not matter. */
+ * The content of the spans does not matter. */
 COVEY_API covey_code covey_rounds_skip(covey_runtime* runtime, covey_rounds rounds, int64_t* step,
                                        covey_error* error);
 
@@ -134,7 +134,7 @@ COVEY_API covey_code covey_rounds_hold(covey_runtime* runtime, covey_rounds roun
 COVEY_API covey_code covey_rounds_withdraw(covey_runtime* runtime, covey_rounds rounds,
                                            const void** spans, covey_error* error);
 
-/* What covey_rounds_merge has done. */
+/* The outcome of covey_rounds_merge. */
 typedef struct covey_round_merge {
   uint32_t struct_size;
   int64_t version; /* with that version */
@@ -162,7 +162,7 @@ COVEY_API covey_code covey_rounds_merge(covey_runtime* runtime, covey_rounds rou
                                         int64_t version, void* const* spans,
                                         covey_round_merge* merge, covey_error* error);
 
-/* What covey_rounds_look has found. */
+/* The outcome of covey_rounds_look. */
 typedef struct covey_round_look {
   uint32_t struct_size;
   int32_t whole;     /* 0: the member has published another model meanwhile; call it again */
@@ -269,7 +269,8 @@ COVEY_API covey_code covey_rounds_take(covey_runtime* runtime, covey_rounds roun
 COVEY_API int64_t covey_rounds_pace(covey_runtime* runtime, covey_rounds rounds);
 COVEY_API void covey_rounds_assume(covey_runtime* runtime, covey_rounds rounds, int64_t step_ns);
 
-/* This rank leaves: the others do not wait for it any more. What it has published still counts. */
+/* This rank leaves: the others do not wait for it any more. Its published contributions still
+ * count. */
 COVEY_API void covey_rounds_close(covey_runtime* runtime, covey_rounds rounds);
 
 #ifdef __cplusplus

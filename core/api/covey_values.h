@@ -27,14 +27,14 @@ COVEY_API size_t covey_codecs(char* json, size_t capacity);
  * COVEY_UNSUPPORTED: one that is right in expectation, which needs no feedback. */
 COVEY_API covey_code covey_codec_check(const char* codec, int32_t feeds_back, covey_error* error);
 
-/* What a codec keeps of a rank's contribution from the others, which error feedback adds to what
- * the rank contributes next: residual[i] = contribution[i] - what arrives of it; 0 where it cannot
- * be coded (NaN). Both are float32 [count] and do not overlap. Errors: as covey_codec_check. */
+/* The part of a rank's contribution that a codec loses, which error feedback adds to the rank's
+ * next contribution: residual[i] = contribution[i] - what arrives of it; 0 where it cannot be coded
+ * (NaN). Both are float32 [count] and do not overlap. Errors: as covey_codec_check. */
 COVEY_API covey_code covey_codec_residual(const char* codec, const float* contribution,
                                           int64_t count, float* residual, covey_error* error);
 
-/* A codec by itself. `count` float32 become as many bytes as covey_codec_bytes says. What is drawn
- * depends on `seed` and place alone. A codec that decodes beside something near takes its `step`,
+/* A codec by itself. `count` float32 become as many bytes as covey_codec_bytes says. Random numbers
+ * depend on `seed` and place alone. A codec that decodes beside something near takes its `step`,
  * more than 0, and decode's `elements` are the reference before; others ignore `step`. Errors: as
  * covey_codec_check; COVEY_MISMATCH: what was encoded lies too far from the reference. */
 COVEY_API covey_code covey_codec_bytes(const char* codec, int64_t count, int64_t* bytes,

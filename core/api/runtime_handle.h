@@ -1,4 +1,4 @@
-// What a covey_runtime is: a handle that may hold a session.
+// A covey_runtime: a handle that may hold a session.
 //
 // The default one is made once and reused, so that a call that races with shutdown finds a closed
 // handle, never freed memory. Every C function holds a Use while it runs; closing waits for them.

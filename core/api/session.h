@@ -1,4 +1,4 @@
-// One rank of one job, put together: transport, queue, runtime, engine. What a covey_runtime holds
+// One rank of one job, put together: transport, queue, runtime, engine. A covey_runtime holds it
 // while open.
 //
 // Construction order is destruction order reversed: the engine thread stops before what it drives

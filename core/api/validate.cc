@@ -205,7 +205,7 @@ std::string Written(double number) {
   return text;
 }
 
-// neighbor_allreduce: the table. What is wrong is wrong for all: others wait for this rank.
+// neighbor_allreduce: the table. An error holds for all: others wait for this rank.
 Status ReadPeers(const covey_request& r, Operation* operation) {
   const covey_neighbors& n = *r.neighbors;
   const Group& group = *operation->group;

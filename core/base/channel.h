@@ -61,11 +61,11 @@ struct Placement {
   uint64_t buffer;     // of device tensors: core/run/device_staging.cc
 };
 
-// What a rank publishes. Written by its owner only. `begin` and `placement` of an exchange are
-// stored before `tick` is released past the channel's ticks, and are two deep: a rank that has
-// begun exchange m+1 proves that no member needs those of m-1 any more. So are `communicator` and
-// `turn`, which only exchanges of device tensors use: core/device/communicator_registry.h,
-// core/device/launch_order.h.
+// The published words of a rank. Written by their owner only. `begin` and `placement` of an
+// exchange are stored before `tick` is released past the channel's ticks, and are two deep: a rank
+// that has begun exchange m+1 proves that no member needs those of m-1 any more. So are
+// `communicator` and `turn`, which only exchanges of device tensors use:
+// core/device/communicator_registry.h, core/device/launch_order.h.
 struct alignas(64) Cell {
   uint64_t tick;   // cumulative over the channel's life
   uint64_t abort;  // 0, or 1 + the rank whose loss ended this stream

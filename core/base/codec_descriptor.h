@@ -1,5 +1,5 @@
-// What codecs are called and what may be chosen of them: the text of a codec, for all that read one
-// and encode nothing.
+// The names and settings of codecs: the text of a codec, for code that reads it and encodes
+// nothing.
 //
 // NAME, NAME@PARAMETER=NUMBER,..., or NAME@NUMBER, which is of the first parameter; PARAMETER alone
 // switches on one that is 0 or 1: "bf16@random". Within the text of a method, where a comma ends a
@@ -37,7 +37,7 @@ enum class CodecKind : uint8_t {
   kBeside,  // decodes beside something near that the receiver has: core/run/reference_codec.h
 };
 
-// What is to be encoded.
+// The problem of an encoding.
 enum class CodecUse : uint8_t {
   kNone,
   kGradients,  // a sum of contributions, each of which is encoded by itself

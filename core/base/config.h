@@ -1,7 +1,7 @@
 // How this rank was told to run: the knobs, their rules, and the only reader of the environment.
 //
 // A knob is set by the variable COVEY_<NAME> or by a line "name=value" of a settings text, which
-// wins. What is written wrongly is refused with a sentence that names it; nothing is ignored: a
+// wins. A wrong value is refused with a sentence that names it; nothing is ignored: a
 // variable that begins with COVEY_ and names no knob is an error, since it is nearly always a
 // misspelt one. The table of knobs (unit, default, range, help) is in knobs.cc; covey_knobs prints
 // it. Plain values, no thread of its own.
@@ -76,7 +76,7 @@ struct Config {
   static Status FromEnvironment(const char* const* environment, std::string_view settings,
                                 Config* config);
 
-  // What `transport` comes to: auto is mpi for ranks that mpirun or srun has started, else shm.
+  // The resolved `transport`: auto is mpi for ranks that mpirun or srun has started, else shm.
   std::string TransportName() const;
 
   // The knobs that must be equal on all ranks, "segment_bytes=65536;flat_bytes=32768;...", in base

@@ -1,4 +1,4 @@
-// The table of knobs and the text of their values. What sets them is config.h.
+// The table of knobs and the text of their values. config.h sets them.
 //
 // A knob is a row: to add one, add a row to knob_table.cc and a member to Config. Any thread: the
 // table is constant.

@@ -1,4 +1,4 @@
-// What Covey says to the user, on stderr, one line each: "covey rank 3 warning: ...". One per
+// Covey's messages to the user, on stderr, one line each: "covey rank 3 warning: ...". One per
 // runtime.
 //
 // error and warn once, at the place where the cause is found; info per object; debug per operation.

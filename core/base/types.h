@@ -45,7 +45,7 @@ inline constexpr int kNumDTypes = 13;
 // Whether kernels of devices (ops/devices) and NCCL reduce it; else the host does.
 constexpr bool IsReducedByDevices(DType t) { return t < DType::kBool; }
 
-// What a reduction computes; Average is Sum with a divisor and does not reach the kernels.
+// The operator of a reduction; Average is Sum with a divisor and does not reach the kernels.
 enum class Op : uint8_t { kSum, kAverage, kMin, kMax, kProduct };
 inline constexpr int kNumOps = 5;
 

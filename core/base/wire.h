@@ -71,7 +71,7 @@ class Reader {
     for (uint32_t i = 0; i < count; ++i) values.push_back(Get<T>());
     return values;
   }
-  // What was not read.
+  // The unread bytes.
   std::span<const std::byte> rest() const { return rest_; }
   bool ok() const { return ok_; }
   bool AtEnd() const { return ok_ && rest_.empty(); }

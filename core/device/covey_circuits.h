@@ -3,8 +3,7 @@
  * rest of a plug-in; the contract is that of core/device/communicators.h, which calls it a
  * communicator and has these functions.
  *
- * One thread at a time calls them; none waits. What takes long, the plug-in does in a thread of its
- * own.
+ * One thread at a time calls them; none waits. The plug-in does long work in a thread of its own.
  */
 #ifndef COVEY_CORE_DEVICE_COVEY_CIRCUITS_H_
 #define COVEY_CORE_DEVICE_COVEY_CIRCUITS_H_

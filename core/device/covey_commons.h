@@ -32,7 +32,7 @@ typedef struct covey_commons_reduction {
   size_t count_elems;
 } covey_commons_reduction;
 
-/* `queue`: a covey_queue. What returns an int returns 0 when it worked. */
+/* `queue`: a covey_queue. A function that returns an int returns 0 when it worked. */
 typedef struct covey_commons {
   void* self;
   void* (*alloc)(void* self, size_t length, covey_commons_key* key); /* NULL: there is none left */

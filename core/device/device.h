@@ -33,7 +33,7 @@ class Device {
 
   // An event that completes when what `stream` has to do now is done; null: it failed. Any thread.
   virtual void* Record(void* stream) = 0;
-  // What Record gave; it may be recorded again. Any thread.
+  // An event of Record; it may be recorded again. Any thread.
   virtual void GiveBack(void* event) = 0;
   // Whether an event, the user's or one of Record, has completed.
   virtual Answer IsReady(void* event) = 0;
@@ -42,7 +42,7 @@ class Device {
   virtual bool Copy(Queue queue, std::byte* to, const std::byte* from, size_t length_bytes) = 0;
   virtual uint64_t Mark(Queue queue) = 0;  // 0: it failed
   virtual Answer IsReached(Queue queue, uint64_t mark) = 0;
-  // What `stream` does from now on comes after `mark`. False: it failed.
+  // Later work of `stream` comes after `mark`. False: it failed.
   virtual bool OrderAfter(void* stream, Queue queue, uint64_t mark) = 0;
 
   // Makes copies to and from this memory of the host fast. False: they are slow, but right.

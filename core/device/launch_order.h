@@ -25,13 +25,13 @@ class LaunchOrder {
  public:
   explicit LaunchOrder(Rank self) : self_(self) {}
 
-  // What this rank proposes for `exchange`, of which all members' begins are known. Never 0.
+  // This rank's proposal for `exchange`, of which all members' begins are known. Never 0.
   uint64_t Propose(const void* exchange);
   // The largest proposal. REQUIRES: Propose(exchange), turn >= the own proposal.
   void Settle(const void* exchange, uint64_t turn);
   // Whether it is settled and comes before all others here.
   bool IsNext(const void* exchange) const;
-  // It is launched, or never will be. What is not there stays so.
+  // It is launched, or never will be. A missing entry stays missing.
   void Remove(const void* exchange);
 
  private:

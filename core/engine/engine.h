@@ -67,7 +67,7 @@ class Engine {
   Time Look(bool* moved);  // RunOnce
   void ThreadMain();
   void ParkThread(uint32_t ticket, Time until);
-  // What a turn of the engine thread came to.
+  // The outcome of a turn of the engine thread.
   struct Turn {
     Time until;   // when to look again at the latest
     bool worked;  // something happened at all

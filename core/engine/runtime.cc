@@ -337,7 +337,7 @@ void Runtime::SendAll(bool* moved) {
 void Runtime::AbortAll(const Status& why) {
   bool moved = false;
   TakeSubmitted(options_.clock->Now(), &moved);
-  // What was about to begin ends like what has begun.
+  // Operations about to begin end like those that have begun.
   while (!negotiator_.startable().empty()) {
     Stream* stream = negotiator_.startable().back().stream;
     negotiator_.startable().pop_back();

@@ -1,4 +1,4 @@
-// What a rank waits for: in words, and as ranks; reports of stalls.
+// The waits of a rank: in words, and as ranks; reports of stalls.
 #include <algorithm>
 #include <cstdio>
 #include <utility>

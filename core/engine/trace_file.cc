@@ -170,7 +170,7 @@ Status TraceFile::Write() {
     end_bytes_ += text_.size() - kClosing.size();
     return Status::Ok();
   }
-  // Part of it may be there. What was there before needs no new space.
+  // Part of it may be there. The earlier content needs no new space.
   if (end_bytes_ > 0 && WriteAt(fd_, kClosing, end_bytes_) == 0) {
     [[maybe_unused]] const int truncated =
         ftruncate(fd_, static_cast<off_t>(end_bytes_ + kClosing.size()));

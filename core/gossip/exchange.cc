@@ -30,7 +30,7 @@ bool PairExchange::Commit(const PairRecord& record) {
   return RecordWord::Of(word).state == RecordState::kCommitted;
 }
 
-// What is read of a record that its initiator writes anew meanwhile is not used: it does so only
+// A record that its initiator rewrites while it is read is not used: the initiator rewrites it only
 // once this exchange is decided, and no model word names it any more.
 void PairExchange::Help(const ModelWord& engaged) {
   const int32_t initiator = engaged.owner;

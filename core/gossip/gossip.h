@@ -9,7 +9,7 @@
 // Invariants, at any point between two words, whichever rank stops or dies wherever:
 //  1. The sum of all models is that of the first ones and of all progress that was pushed, up to
 //     rounding of floats: an exchange moves no mean, with a codec neither, and loses no update.
-//  2. What a model word names is not written.
+//  2. A buffer that a model word names is not written.
 //  3. With all others stopped a call of a rank ends, and an exchange with any of them is done.
 //
 // Lian, Zhang, Zhang, Liu: Asynchronous Decentralized Parallel Stochastic Gradient Descent, ICML

@@ -50,7 +50,7 @@ bool GossipPort::TrainsDuringFinish(std::span<void* const> model) {
   has_learnt_ = true;
   if (!gossip_->Unmet().empty()) return true;
   GoOn(model);
-  return true;  // What this step has brought is in the model that the epoch begins with.
+  return true;  // The progress of this step is in the epoch's first model.
 }
 
 void GossipPort::Meet() {

@@ -17,7 +17,7 @@ size_t ChunksOf(const RoundLayout::Tile& tile, size_t chunk_elems) {
   return tile.dtype == DType::kF32 ? (tile.count + chunk_elems - 1) / chunk_elems : 0;
 }
 
-// What a step has to reach of two that were sent whole; not finite: they are not.
+// The distance of two models sent whole that a step has to reach; not finite: they are not.
 double DistanceOf(std::span<const float> x, std::span<const float> y) {
   double distance = 0, magnitude = 0;
   for (size_t i = 0; i < x.size(); ++i) {

@@ -1,5 +1,5 @@
-// What two models become when each side has sent codes of its own: x + d/2 and y - d/2, where d is
-// what is decoded of y - x. Two results, but their sum is that of the models.
+// Two models after each side has sent codes of its own: x + d/2 and y - d/2, where d is the decoded
+// y - x. Two results, but their sum is that of the models.
 //
 // Both sides round with the same draws, so d is right in expectation where rounding draws, and 0
 // where the models are equal: at a consensus nothing is moved. Two kinds of codecs:

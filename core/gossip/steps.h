@@ -51,7 +51,7 @@ class LocalSteps {
 
 class GossipSteps {
  public:
-  // What a step has done: nothing while its local steps are not over.
+  // The outcome of a step: nothing while its local steps are not over.
   struct Met {
     int32_t partner = -1;  // its index; -1: it has averaged with no rank
     bool merged = false;   // others had averaged with this rank since its last step

@@ -33,7 +33,7 @@
 
 namespace covey {
 
-// What the user may set. All ranks must have the same.
+// A setting of the user. All ranks must have the same.
 struct MethodParameter {
   const char* name;    // "local_steps"
   const char* letter;  // the papers' name, accepted too: "H"; empty when there is none
@@ -177,7 +177,7 @@ struct MethodChoice {
   // The text of this method alone, as it would be chosen by itself without a warm-up; it is clipped
   // there too, so clip_norm stays.
   std::string OwnText() const;
-  // What is exchanged at `version`. A method's own plan counts from where it begins. The warm-up of
+  // The exchange at `version`. A method's own plan counts from where it begins. The warm-up of
   // one that has a max_wait is made of rounds of gradients, else of plain allreduce. The last step
   // of a method whose replicas differ, before another one begins, averages the models of all,
   // unless it goes in rounds: those have to be finished.

@@ -1,4 +1,4 @@
-// What every method has beside its own parameters. For the files of method.h.
+// The parameters of every method beside its own. For the files of method.h.
 #ifndef COVEY_CORE_METHOD_METHOD_COMMON_H_
 #define COVEY_CORE_METHOD_METHOD_COMMON_H_
 
@@ -43,7 +43,7 @@ inline constexpr const char* kCodecSetting = "codec";
 Status ReadMethodCodec(const Method& method, std::string_view text, std::string* full);
 // Whether the settings go with a codec.
 Status CheckMethodCodec(const MethodChoice& choice);
-// What to write there, in words.
+// The possible values, in words.
 const char* CodecHelp(CodecUse use);
 
 }  // namespace covey

@@ -129,7 +129,7 @@ size_t IndexOf(std::span<const MethodParameter> parameters, std::string_view nam
   return static_cast<size_t>(found - parameters.begin());
 }
 
-// What is read of one method; no value: not given.
+// The parsed text of one method; no value: not given.
 struct Draft {
   const Method* method;
   std::vector<std::optional<int64_t>> values;
@@ -218,7 +218,7 @@ Status ReadMethod(std::string_view name, std::string_view settings, std::string_
   return then.empty() ? Status::Ok() : ReadThen(then.substr(kThen.size() + 1), text, choice);
 }
 
-// What is off is not written, so that a method without it keeps its text.
+// A setting that is off is not written, so that a method without it keeps its text.
 bool IsWritten(const MethodParameter& parameter, int64_t value) {
   return parameter.syntax != ValueSyntax::kLimit || value != kOff;
 }

@@ -127,7 +127,7 @@ std::optional<int64_t> ReadPairing(std::string_view text) {
   return std::nullopt;
 }
 
-// What a user may write with a hyphen, too.
+// Names that a user may write with a hyphen, too.
 std::optional<int64_t> ReadTopology(std::string_view text) {
   std::string name(text);
   std::replace(name.begin(), name.end(), '-', '_');

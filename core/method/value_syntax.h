@@ -39,7 +39,7 @@ inline constexpr int64_t kMostDrawn = 1000;
 // Nothing when `text` is no such value. Negative admissions are not written as numbers.
 std::optional<int64_t> ReadAs(ValueSyntax syntax, std::string_view text);
 
-// What ReadAs reads as `value`; equal values give equal texts.
+// The text that ReadAs reads as `value`; equal values give equal texts.
 std::string WriteAs(ValueSyntax syntax, int64_t value);
 
 // The typed value of kAdmission; of kLimit; of kTime, or kTimeOrAuto; of kNorm (0: none).

@@ -212,7 +212,7 @@ void Arrivals::OnFired(uint64_t version, Time max_wait, Time now) {
     if (std::exchange(laggard.is_stale, false)) laggard.waited += since;
 }
 
-// What counts of the time since the last look.
+// The counted part of the time since the last look.
 Time Arrivals::SinceLook(Time max_wait, Time now) {
   // partial-W8: time in which this rank was stopped itself counts as a quarter of max_wait at most.
   return std::min(now - std::exchange(seen_at_, now), max_wait / kLooks);

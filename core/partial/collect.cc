@@ -3,7 +3,7 @@
 namespace covey {
 namespace {
 
-// What is known of a member besides its slot.
+// A member's state besides its slot.
 struct Owner {
   bool lost, finished;
 };

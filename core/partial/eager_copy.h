@@ -2,7 +2,7 @@
 // as it is done, and while it is still in the cache. Of gradients that is the sum, of models the
 // mean of its own group.
 //
-// What was copied is right if the version is found in the log afterwards, in the buffer that it was
+// The copy is right if the version is found in the log afterwards, in the buffer that it was
 // copied from: results do not change while they can be found. A reader of the version looks
 // for that anyhow, copies the tiles that are not there, and looks again (log.h, merge.h). A tile
 // that this member has summed itself is copied from its own memory, after it has seen that the

@@ -31,7 +31,7 @@ uint64_t DigitsOf(int64_t size, int64_t base) {
   return digits;
 }
 
-// What members of a group have in common.
+// The common bits of the members of a group.
 int64_t KeyOf(int32_t member, int32_t size, int32_t group_size, uint64_t version) {
   if (group_size == 1) return member;
   if (IsPowerOfTwo(size) && IsPowerOfTwo(group_size))

@@ -26,7 +26,8 @@
 
 namespace covey {
 
-// What versions average, if they do. Agreed by all ranks before the first publish.
+// The rule by which versions average models, if they do. Agreed by all ranks before the first
+// publish.
 struct ModelRule {
   int32_t group_size = 0;   // S; 0: versions are sums of gradients, of all
   uint64_t sync_every = 1;  // tau: each so-many-th version is of all, and waits for all;

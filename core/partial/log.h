@@ -17,7 +17,7 @@
 
 namespace covey {
 
-// What is known of a version that has ended; equal on all ranks.
+// The record of a version that has ended; equal on all ranks.
 struct RoundRecord {
   RecordHeader header;
   std::vector<Contribution> contributions;  // by member

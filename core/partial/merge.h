@@ -53,7 +53,7 @@ struct MergeOf {
   SlotWord own = {};
   const EagerCopy* eager = nullptr;  // null: nothing
   bool takes = false;                // the mean, if it was late: others have ended with it
-  // What it began its work from, laid out as a buffer; null: that is not known, or some version has
+  // The model that its work began from, laid out as a buffer; null: not known, or some version has
   // had its model.
   const std::byte* base = nullptr;
 };

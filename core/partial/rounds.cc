@@ -239,7 +239,7 @@ uint64_t Rounds::OfferAgain() {
   return step_;
 }
 
-// What is trained on from here: mostly the mean, which it holds.
+// The model to train on from here: mostly the mean, which it holds.
 void Rounds::NoteBase(const Merged& merged, std::span<void* const> to) {
   base_ = merged.mean;
   if (!merged.is_of_both) return std::vector<std::byte>().swap(begun_);
@@ -344,7 +344,7 @@ bool Rounds::IsFlushed() {
   if (!Unfinished().empty()) return false;
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
-    // What a dead member has left of a model is in no version (partial-W14).
+    // A dead member's model is in no version (partial-W14).
     const MemberStatus status{words_->Load(memory_->MemberAt(i))};
     const bool is_left = !memory_->models().on() || status.finished();
     // partial-W8c: after the settled version no other is made of what is published.

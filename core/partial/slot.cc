@@ -106,8 +106,8 @@ void Slot::Add(uint32_t to, uint32_t from) {
   }
 }
 
-// The version that took the slot needs to know it once the word says something else. (What was open
-// is named by no inclusion.)
+// The version that took the slot needs to know it once the word says something else. (No inclusion
+// names a buffer that was open.)
 void Slot::Acknowledge(const SlotWord& taken) {
   uint64_t* word = memory_->InclusionAt(self_);
   Inclusion inclusion = Inclusion::Of(words_->Load(word));

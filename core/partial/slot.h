@@ -65,13 +65,13 @@ class Slot {
   void Publish(uint64_t step, std::span<const double> hypers);
   // Publishes that there is nothing at step `step`, beside what is there.
   void Skip(uint64_t step);
-  // What is published, which will be in no version: the buffer it lies in. Null: there is nothing,
+  // The buffer of a contribution that will be in no version. Null: there is nothing,
   // or it was collected. The buffer stays as it is until Publish or Skip.
   const std::byte* Retract();
   // As Publish, instead of what was there.
   bool Replace(uint64_t step, std::span<const double> hypers);
 
-  // What it offers. REQUIRES: it has published.
+  // Its offer. REQUIRES: it has published.
   SlotWord offered() const { return SlotWord::Of(words_->Load(memory_->SlotAt(self_))); }
 
  private:

@@ -88,7 +88,7 @@ class Snapshots {
     size_t length_bytes = 0;
   };
   void Give(uint64_t version, std::byte* place, std::span<const Part> parts);
-  // What this rank offers cannot be used any more once this is true. Loads nothing.
+  // This rank's offer cannot be used any more once this is true. Loads nothing.
   bool IsStale(uint64_t applied) const;
   void Retract();
 

@@ -24,7 +24,7 @@ class StepTime {
   // It has ended. Nothing when none had begun.
   void OnEnd(Time now);
 
-  // The median; 0: not known yet. What was known elsewhere counts as its first steps, if there are
+  // The median; 0: not known yet. A median known elsewhere counts as its first steps, if there are
   // none.
   Time Step() const { return count_ < kFewest ? 0 : Median(); }
   void Assume(Time step);

@@ -43,10 +43,10 @@ class Versions {
   // The record tells this rank whether it is overdue. Forgets nothing when it is null.
   virtual Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) = 0;
 
-  // This rank has no more contributions for now: it is not waited for. What it has published makes
-  // its way into versions; IsFlushed once that is so for all members, all of which have finished.
-  // Called again it waits on; after it has given up, anew. Models: what has been published last are
-  // those that the final version is the mean of.
+  // This rank has no more contributions for now: it is not waited for. Its contributions still go
+  // into versions; IsFlushed once that is so for all members, all of which have finished. Called
+  // again it waits on; after it has given up, anew. Models: what has been published last are those
+  // that the final version is the mean of.
   virtual void Finish() = 0;
   virtual bool IsFlushed() = 0;
   // After Finish: this rank has waited for max_wait; what those hold that have finished is in
@@ -99,7 +99,7 @@ class Versions {
   virtual void Meet() = 0;
   virtual std::vector<int32_t> Unmet() = 0;
 
-  // Member `index` is dead: it is not waited for. What it had published, or sent, counts.
+  // Member `index` is dead: it is not waited for. Its published, or sent, contributions count.
   virtual void OnLoss(int32_t index) = 0;
 
   // This rank will publish, read and wait no more.

@@ -71,7 +71,7 @@ Status Machine::Run() {
   return CheckQuiet();
 }
 
-// What the executor does before the first step: the first segment, then tick 1.
+// The executor's work before the first step: the first segment, then tick 1.
 std::string Machine::Begin(int32_t me) {
   const uint64_t first = std::min(InputBytes(problem_, me), SegmentBytes(problem_));
   if (problem_.form.Codes()) {
@@ -160,7 +160,7 @@ Status Machine::CheckQuiet() const {
   return Status::Ok();
 }
 
-// What `reader` sees of a landing slot of `owner`, where it is not its own.
+// A landing slot of `owner` as `reader` sees it, where it is not its own.
 Region* Machine::MirrorOf(int32_t reader, int32_t owner, uint32_t slot) {
   const auto [mirror, _] = Of(reader).mirrors.try_emplace(
       {owner, slot % kSlots}, problem_.slot_bytes, problem_.size, Content{}, Access{});

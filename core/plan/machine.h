@@ -5,8 +5,8 @@
 // taken from the *first* signal that satisfies it, so that "happens before" does not either; and
 // bytes whose accesses are all ordered have one value only.
 //
-// What follows the exchange is modelled by what touches its memory first: a rank that has ended may
-// at once begin the next exchange of the channel, whose first segment overwrites the slot after
+// The time after the exchange is modelled by the first access to its memory: a rank that has ended
+// may at once begin the next exchange of the channel, whose first segment overwrites the slot after
 // this exchange's last. Everything else of the next exchange comes after all ranks have ended this
 // one (plan-S1), so two exchanges in succession need no second run.
 //

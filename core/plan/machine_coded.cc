@@ -1,5 +1,5 @@
-// What steps with codes do to symbolic memory. A code is whole or it is nothing: its bytes stand
-// for a range of the message that was encoded at once, and only all of them together can be
+// The effect of steps with codes on symbolic memory. A code is whole or it is nothing: its bytes
+// stand for a range of the message that was encoded at once, and only all of them together can be
 // decoded.
 #include <algorithm>
 

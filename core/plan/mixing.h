@@ -1,5 +1,5 @@
-// What a topology does to models that differ: how fast it brings them together, whether it moves
-// their mean. Pure; any thread.
+// The effect of a topology on models that differ: how fast it brings them together, whether it
+// moves their mean. Pure; any thread.
 #ifndef COVEY_CORE_PLAN_MIXING_H_
 #define COVEY_CORE_PLAN_MIXING_H_
 

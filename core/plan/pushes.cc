@@ -20,7 +20,7 @@ struct Write {
   Range range;
 };
 
-// What one rank does to its own landing slots, and when it tells.
+// One rank's writes to its own landing slots, and its ticks.
 struct History {
   std::map<uint32_t, std::vector<Write>> writes;      // by slot, oldest first
   std::vector<std::pair<uint32_t, int64_t>> signals;  // tick, position; ascending

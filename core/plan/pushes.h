@@ -1,6 +1,6 @@
-// What a rank must push where memory is mirrored (core/transport/mirrored.h), derived from the
-// schedules of all ranks: whatever a peer reads of the own landing slots, in the state in which it
-// reads it.
+// The bytes that a rank must push where memory is mirrored (core/transport/mirrored.h), derived
+// from the schedules of all ranks: whatever a peer reads of the own landing slots, in the state in
+// which it reads it.
 //
 // A peer that has waited for tick k of this rank reads what this rank wrote before it signalled k.
 // So every range read is traced back to the write it sees, and pushed before the first signal after

@@ -30,7 +30,7 @@ struct Access {
   bool operator==(const Access&) const = default;
 };
 
-// What some bytes stand for.
+// The meaning of some bytes.
 struct Content {
   Symbol symbol = kNothing;
   uint64_t origin = 0;    // the byte of the message that the first one holds

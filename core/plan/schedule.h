@@ -102,7 +102,7 @@ struct Schedule {
   bool reads_begin = true;  // some step needs the first segments in the landing slots
 };
 
-// What is common knowledge once all members have begun: everything a schedule may depend on.
+// Common knowledge once all members have begun: everything a schedule may depend on.
 struct Problem {
   Kind kind = Kind::kBarrier;
   int32_t size = 1;  // members

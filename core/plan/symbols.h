@@ -1,4 +1,5 @@
-// What a byte of a collective can stand for: a rank's contribution, a partial result, a result.
+// The possible meanings of a byte of a collective: a rank's contribution, a partial result, a
+// result.
 //
 // Interned: equal symbols have equal ids, so equal ids on two ranks are equal bits. Not
 // thread-safe.
@@ -20,8 +21,8 @@ class Symbols {
  public:
   Symbol Input(int32_t rank);  // what `rank` handed in
   Symbol Term(int32_t rank);   // pre * input, in the accumulator type
-  // What `rank` handed in, encoded; ranges of it that are encoded each on their own are numbered by
-  // the caller. And pre * what decoding it gives.
+  // The input of `rank`, encoded; ranges of it that are encoded each on their own are numbered by
+  // the caller. And pre * the decoded code.
   Symbol Encoded(int32_t rank, int32_t range);
   Symbol DecodedTerm(int32_t rank);
   Symbol Sum(Symbol a, Symbol b);  // a op b, both a Term or a Sum

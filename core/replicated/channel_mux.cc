@@ -92,7 +92,7 @@ void ChannelMux::Lose(Channel* channel, Rank rank) {
   if (channel->port != nullptr) channel->port->OnLoss(index);
 }
 
-// What a dead rank had sent lies in the mailbox when its death is told.
+// All messages of a dead rank lie in the mailbox when its death is told.
 void ChannelMux::TellLosses() {
   if (untold_.empty() || mailbox_->HasMail()) return;
   for (Rank rank : untold_) {

@@ -1,4 +1,4 @@
-// What a runtime carries besides its own messages: those of the replicas of its process
+// The messages that a runtime carries besides its own: those of the replicas of its process
 // (core/replicated), each bundle's in a channel of its own, in frames that its mailbox takes.
 //
 // Frames stand in the same mailboxes as messages and pass none of them by; a peer that takes none

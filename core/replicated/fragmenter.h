@@ -5,9 +5,10 @@
 // replica at most kWindow are under way that it has not taken: one that is stopped costs its peers
 // and their network no more than these, and what is meant for others passes it by.
 //
-// Frames of a pair come whole and in order. What they say is checked all the same: memory is taken
-// for what has come, never for what a frame announces, and a message that is longer than it or than
-// its reader's limit, or not as long as announced, is dropped whole; the next one comes.
+// Frames of a pair come whole and in order. Their content is checked all the same: memory is taken
+// for bytes that have come, never for a length that a frame announces, and a message that is longer
+// than it or than its reader's limit, or not as long as announced, is dropped whole; the next one
+// comes.
 //
 // Sans-IO; one thread.
 #ifndef COVEY_CORE_REPLICATED_FRAGMENTER_H_

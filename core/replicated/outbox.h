@@ -17,7 +17,7 @@ struct QueuedMessage {
   ReplicaMessage message;
 };
 
-// What is to be sent, as bytes.
+// The messages to be sent, as bytes.
 struct EncodedMessage {
   int32_t to = -1;
   Bytes bytes;

@@ -106,8 +106,8 @@ bool ReplicaPort::CanBeFreed() {
   return replica_->HaveAllLeft();
 }
 
-// What it has published is to count, and what it leads to be known: not a matter of its process
-// alone.
+// Its contributions have to count, and the versions it leads to become known: not a matter of its
+// process alone.
 void ReplicaPort::Settle(Time deadline) {
   {
     const std::lock_guard lock(mutex_);

@@ -22,7 +22,7 @@ namespace covey {
 
 class ReplicaPort final : public RoundsPort, public ChannelPort {
  public:
-  // What drives it. All borrowed.
+  // The objects that drive it. All borrowed.
   struct Driver {
     // Until it is true, or the deadline: whether it is.
     std::function<bool(const std::atomic<bool>& ended, Time deadline)> drive;

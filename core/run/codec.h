@@ -10,11 +10,11 @@
 //      So all ranks that decode the same bytes hold the same bits.
 //  codec-D2. Layout: exactly form.EncodedBytes(count) bytes are written, padding as zeros, and
 //      read. Blocks are coded on their own: coding a message in pieces that begin with a block is
-//      coding it at once, but for what is drawn. What is drawn is a function of the seed and of the
-//      place in what is encoded at once, and of no element: two models that are encoded with one
-//      seed are rounded alike.
+//      coding it at once, but for random numbers. Random numbers are a function of the seed and of
+//      the place in the message that is encoded at once, and of no element: two models that are
+//      encoded with one seed are rounded alike.
 //  codec-D3. |decoded - element| <= bound(values, largest magnitude of its block) where all
-//      elements of the block are finite. What is not finite never becomes finite.
+//      elements of the block are finite. A number that is not finite never becomes finite.
 #ifndef COVEY_CORE_RUN_CODEC_H_
 #define COVEY_CORE_RUN_CODEC_H_
 
@@ -75,8 +75,8 @@ Status ParseCodec(std::string_view text, ChosenCodec* chosen);
 // default, minimum, maximum, multiple}]}.
 std::string CodecsJson();
 
-// What a codec leaves out of a contribution is lost to the others; error feedback adds it to what
-// is sent next. residual[i] = elements[i] - decoded[i]; 0 where that is not finite.
+// The part of a contribution that a codec leaves out is lost to the others; error feedback adds it
+// to the next contribution. residual[i] = elements[i] - decoded[i]; 0 where that is not finite.
 // REQUIRES: !Draws(); equal sizes; no overlap.
 void ResidualOf(const ChosenCodec& chosen, const Kernels& kernels, std::span<const float> elements,
                 std::span<float> residual);

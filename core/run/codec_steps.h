@@ -1,9 +1,9 @@
 // Performs the steps of a schedule that encode and decode: the counterpart of data_steps.h for
 // exchanges with a codec.
 //
-// Works in pieces of whole blocks that stay in the cache. What a schedule calls a segment may lie
-// in several tensors: a piece that does is gathered first. No state but scratch and the codecs
-// looked up; called with the progress lock held.
+// Works in pieces of whole blocks that stay in the cache. A segment of a schedule may lie in
+// several tensors: a piece that does is gathered first. No state but scratch and the codecs looked
+// up; called with the progress lock held.
 #ifndef COVEY_CORE_RUN_CODEC_STEPS_H_
 #define COVEY_CORE_RUN_CODEC_STEPS_H_
 

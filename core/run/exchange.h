@@ -47,7 +47,7 @@ enum class CommunicatorPhase : uint8_t { kProposed, kSettled, kLaunching, kLaunc
 enum class Outcome : uint8_t { kDone, kVoid, kAborted };
 
 struct Exchange {
-  // What to do, given at Begin.
+  // The task, given at Begin.
   Request* request = nullptr;
   Channel* channel = nullptr;
   uint64_t occurrence = 0;

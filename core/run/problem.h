@@ -1,5 +1,5 @@
-// What all members know once all have begun, read from their begins: the problem a schedule is
-// built for, and the memory of a result whose size only the begins tell.
+// The common knowledge of all members once all have begun, read from their begins: the problem a
+// schedule is built for, and the memory of a result whose size only the begins tell.
 //
 // Pure but for AllocateResult, which allocates. REQUIRES: every member's tick is >= 1 here.
 #ifndef COVEY_CORE_RUN_PROBLEM_H_

@@ -25,7 +25,7 @@
 
 namespace covey {
 
-// What became of one chunk.
+// The outcome for one chunk.
 struct ReferenceChunk {
   bool is_right = false;  // else `to` has something else, and the chunk is to be sent whole
   double distance = 0;    // the largest |decoded - reference|

@@ -2,7 +2,7 @@
 // part, their order, and deaths. Tensors never travel over it.
 //
 // A *node* is a launcher with its ranks, or a rank that something else has started. One node
-// serves; all, that one too, join it. What becomes of the job arrives as events.
+// serves; all, that one too, join it. The fate of the job arrives as events.
 //
 // Contract:
 //  transport-C1. Open checks its options and, where it serves, binds the address; it does not

@@ -1,5 +1,5 @@
-/* What a plug-in that is a network shows: C, so that it can be compiled with any compiler against
- * any MPI. core/transport/plugin_link.h makes a Link of it; the contract is that of
+/* The exports of a plug-in that is a network: C, so that it can be compiled with any compiler
+ * against any MPI. core/transport/plugin_link.h makes a Link of it; the contract is that of
  * core/transport/link.h.
  *
  * The plug-in exports covey_open_link and nothing else of this header's. All functions are called

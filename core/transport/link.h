@@ -1,4 +1,4 @@
-// What a network has to offer: whole messages between two ranks, in order.
+// The interface of a network: whole messages between two ranks, in order.
 // core/transport/mirrored.h makes a Transport of it.
 //
 // Called with the progress lock held. Contract: per ordered pair every message arrives once, whole,

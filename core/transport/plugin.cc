@@ -15,7 +15,7 @@ struct Folder {
   const char* why;  // is looked into
 };
 
-// What a plug-in needs of the machine, and what to do without it.
+// The needs of a plug-in, and the remedy without them.
 struct Known {
   std::string_view name;
   const char* needs;

@@ -1,4 +1,5 @@
-// What every plug-in shows: linked into it, never into libcovey.so. See core/transport/plugin.h.
+// The exports of every plug-in: linked into it, never into libcovey.so. See
+// core/transport/plugin.h.
 #include "core/transport/plugin.h"
 
 extern "C" {

@@ -1,4 +1,4 @@
-// A Link made of what a plug-in written in C offers (core/transport/covey_link.h).
+// A Link over the functions of a plug-in written in C (core/transport/covey_link.h).
 #ifndef COVEY_CORE_TRANSPORT_PLUGIN_LINK_H_
 #define COVEY_CORE_TRANSPORT_PLUGIN_LINK_H_
 

@@ -1,5 +1,5 @@
-// What joins a rank to its peers: a mailbox, memory they share, news of their deaths, and a place
-// to sleep.
+// The connection of a rank to its peers: a mailbox, memory they share, news of their deaths, and a
+// place to sleep.
 //
 // A transport moves bytes and knows nothing of collectives. It is four interfaces, a header each:
 // Mailbox, SharedRegions, PeerReader, Parking. Unless said otherwise a call comes from the thread

@@ -35,7 +35,8 @@ Schedule Build(const Problem& p) {
   const uint64_t end = PieceBegin(p, p.me + 1);
   for (uint64_t at = PieceBegin(p, p.me); at < end; at += kStepBytes) {
     s.steps.push_back({.kind = StepKind::kReduce,
-                       // What does not stay in the cache anyway need not be read into it first.
+                       // A result that does not stay in the cache anyway need not be read into it
+                       // first.
                        .streaming = p.length_bytes * static_cast<uint64_t>(p.size) > p.cache_bytes,
                        .dst = {Place::kOutput, kEveryRank, 0, at},
                        .src = {Place::kInput, kEveryRank, 0, at},

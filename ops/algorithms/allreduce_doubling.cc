@@ -20,8 +20,8 @@
 // Slots (plan-S3): round s (counted over segments) uses slot s, that of round s-3. A slot is read
 // in the round after it is written, or as a result before the reader's next round: in any case
 // before the reader signals tick s+3. So in round s I wait for tick s of the rank that read slot
-// s-3, also where I write nothing: who overwrites it later does not ask again. The last wait is for
-// the next exchange.
+// s-3, also where I write nothing: the rank that overwrites it later does not ask again. The last
+// wait is for the next exchange.
 #include <algorithm>
 #include <bit>
 

@@ -14,7 +14,7 @@
 // A step's block is staged before the block of the step before is copied out.
 //
 // Slots (plan-S3): step s overwrites the slot of step s-3. Its reader copied that before it staged
-// step s-1, so I wait for the reader's tick s+1, also where I have nothing to stage: whoever
+// step s-1, so I wait for the reader's tick s+1, also where I have nothing to stage: the rank that
 // overwrites the slot next asks only for the reader of this step. The last wait is for the next
 // exchange.
 #include <algorithm>

@@ -36,7 +36,7 @@ double Bound(const CodecValues& values, double largest_magnitude) {
   return times * std::max(largest_magnitude * 0x1p-8, 0x1p-134);
 }
 
-// What is cut off is the probability of going up: the sum carries with it.
+// The cut-off bits are the probability of going up: the sum carries with it.
 [[gnu::always_inline]] inline void RoundAtRandom(std::span<const float> block, uint32_t seed,
                                                  std::byte* out) {
   for (size_t i = 0; i < block.size(); ++i) {

@@ -72,7 +72,7 @@ void Unpack(int bits, const std::byte* in, size_t count, uint16_t* codes) {
   for (size_t i = 0; i < count; ++i) codes[i] = static_cast<uint16_t>(GetBits(in, i * width, bits));
 }
 
-// What the loops find in a chunk beside what they write.
+// The findings of the loops in a chunk beside their output.
 struct Found {
   uint64_t hash = 0;
   int64_t largest_bits = 0;   // of |x / step|, as a float64: they are ordered as these are

@@ -6,7 +6,7 @@
 // nearest to reference / step. It is k when |x - reference| <= (q/2 - 1.5) step; then the error is
 // below one step (beside float32's rounding), and its expectation is 0. Further away it is another
 // one, and looks no different: therefore each chunk carries a hash of its k, the sum of each times
-// a random odd number of 64 bits that belongs to its place. What is decoded wrongly is off by
+// a random odd number of 64 bits that belongs to its place. A wrongly decoded element is off by
 // multiples of q: found for one element always, for several but for one in 2^(64 - bits). The
 // elements of that chunk have to be sent whole.
 //

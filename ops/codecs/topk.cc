@@ -4,8 +4,8 @@
 // and with blocks of 1024 22 (2 %) for each of the `bits` an element costs. It is their number (16
 // bits), the places (16 bits each) in order, then the elements (float32 each); of equal magnitudes
 // those that come first are kept. ||decoded - x||^2 <= (1 - k/n) ||x||^2; what is kept comes back
-// exactly. What is not kept is lost: training needs error feedback, which adds it to what the rank
-// sends next.
+// exactly. The rest is lost: training needs error feedback, which adds it to the rank's next
+// contribution.
 //
 // A block that holds a NaN or an infinity becomes NaN as a whole: an overflow must be seen.
 //

@@ -33,7 +33,7 @@
 
 namespace covey {
 
-// What has been heard of a connection.
+// The bytes heard of a connection.
 enum class Greeting { kPart, kRubbish, kStranger, kNamed };
 
 // `bytes`: the first that it sent, kMostGreetingBytes at most; kPart: more is needed to tell.
@@ -110,8 +110,8 @@ class Admission {
                                 {Stage::kStranger, Stage::kStrangerInTls, kStrangers}}};
 };
 
-// What gRPC's name of a peer ("ipv4:1.2.3.4:5", "ipv6:%5B::1%5D:5", "ipv6:[::1]:5") says of address
-// and port: "1.2.3.4:5", "::1:5".
+// The address and port in gRPC's name of a peer ("ipv4:1.2.3.4:5", "ipv6:%5B::1%5D:5",
+// "ipv6:[::1]:5"): "1.2.3.4:5", "::1:5".
 std::string PlaceOfPeer(const std::string& name);
 
 }  // namespace covey

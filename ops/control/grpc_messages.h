@@ -1,5 +1,5 @@
-// Between the messages of proto/control.proto and the values of core/transport/control.h. What
-// comes in is bounded and checked here. Pure functions.
+// Between the messages of proto/control.proto and the values of core/transport/control.h. Incoming
+// messages are bounded and checked here. Pure functions.
 #ifndef COVEY_OPS_CONTROL_GRPC_MESSAGES_H_
 #define COVEY_OPS_CONTROL_GRPC_MESSAGES_H_
 

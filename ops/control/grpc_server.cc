@@ -32,7 +32,7 @@ grpc::Status Refusal(const Status& status) {
 
 grpc::Status Garbage() { return {grpc::StatusCode::INVALID_ARGUMENT, "not a message of Covey"}; }
 
-// What goes on behind both services.
+// The state behind both services.
 class Desk {
  public:
   explicit Desk(const ControlOptions& options)

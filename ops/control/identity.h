@@ -4,9 +4,9 @@
 // I. Liusvaara: "Edwards-Curve Digital Signature Algorithm (EdDSA)", RFC 8032, 2017, whose
 // signatures are the same each time). By libcrypto.
 //
-// An eavesdropper learns nothing of it but the name, as TLS 1.3 encrypts certificates. Who connects
-// is shown the public key and can try secrets against it offline: a secret has to be drawn, not
-// thought of.
+// An eavesdropper learns nothing of it but the name, as TLS 1.3 encrypts certificates. A client
+// that connects is shown the public key and can try secrets against it offline: a secret has to be
+// drawn, not thought of.
 //
 // Pure; any thread.
 #ifndef COVEY_OPS_CONTROL_IDENTITY_H_

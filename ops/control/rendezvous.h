@@ -1,6 +1,6 @@
 // How nodes become a job, and how the job sees them go: the decisions of the server, and nothing
 // else. No network, clock, thread or lock: messages and the time in, a decision with its reason and
-// events for the nodes out. What serves it over a network is grpc_server.cc.
+// events for the nodes out. grpc_server.cc serves it over a network.
 //
 //   phase     input      when                    to        what follows
 //   waiting   join       fits, not the last      waiting   WAITING to all

@@ -1,6 +1,6 @@
-// The reference: one element at a time, no cleverness. What it computes is what kernels-K1 to
-// kernels-K6 of kernels.h mean; every other implementation is tested against it. Also runs integers
-// with a scale, which need not be fast.
+// The reference: one element at a time, no cleverness. Its results define kernels-K1 to kernels-K6
+// of kernels.h; every other implementation is tested against it. Also runs integers with a scale,
+// which need not be fast.
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -31,7 +31,7 @@ class VirtualClock final : public Clock {
   Time now_ = kSecond;  // not 0: zero means "never" in places
 };
 
-// What the owner of a network learns of its ranks while they run.
+// The events that the owner of a network learns of its ranks while they run.
 class InprocWatcher {
  public:
   virtual ~InprocWatcher() = default;

@@ -293,7 +293,7 @@ class Progress:
 
     @property
     def is_mixing(self) -> bool:
-        """Whether this step waits for neighbors, one of whom was missing."""
+        """Whether this step waits for neighbors, one of which was missing."""
         return self._mixing is not None
 
     def after_update(self) -> None:

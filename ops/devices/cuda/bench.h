@@ -21,7 +21,7 @@ COVEY_CUDA_SHOWN covey_cuda_bench* covey_cuda_bench_open(char* error, size_t cap
 COVEY_CUDA_SHOWN int covey_cuda_bench_launch(covey_cuda_bench* bench, const char* kernel,
                                              const uint64_t* inputs, uint32_t num_inputs,
                                              uint64_t output, uint64_t count_elems, void* stream);
-/* What was launched has been done. */
+/* The launched work has been done. */
 COVEY_CUDA_SHOWN void covey_cuda_bench_close(covey_cuda_bench* bench);
 
 #endif /* COVEY_OPS_DEVICES_CUDA_BENCH_H_ */

@@ -249,7 +249,7 @@ static void Close(void* self) {
   free(cuda);
 }
 
-/* What is used of Works outside. */
+/* The functions of Works that are used outside. */
 static int WorksFor(void* device, int result, const char* what) {
   return Works(device, result, what);
 }

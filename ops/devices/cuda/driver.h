@@ -34,7 +34,7 @@ typedef struct CudaIpcHandle {          /* CUipcMemHandle */
   char bytes[64];
 } CudaIpcHandle;
 
-/* What may wait for the device, or take as long: the other functions never do. */
+/* Functions that may wait for the device, or take as long: the others never do. */
 typedef struct CudaWaiting {
   int (*synchronize)(CudaStream stream);
   int (*register_host)(void* memory, size_t length, unsigned flags);

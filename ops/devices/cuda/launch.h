@@ -2,8 +2,8 @@
  *
  * The image is text for the driver's own compiler (PTX for sm_70, which every later card takes
  * too), made by nvcc when this was built; without one it is empty and there are no kernels.
- * All calls need the device's context to be current, and none waits for the device. What returns an
- * int returns a CUresult.
+ * All calls need the device's context to be current, and none waits for the device. A function that
+ * returns an int returns a CUresult.
  */
 #ifndef COVEY_OPS_DEVICES_CUDA_LAUNCH_H_
 #define COVEY_OPS_DEVICES_CUDA_LAUNCH_H_

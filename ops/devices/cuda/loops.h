@@ -1,4 +1,4 @@
-// What one thread of a kernel does: its share of the elements, 16 bytes at a time where addresses
+// The work of one thread of a kernel: its share of the elements, 16 bytes at a time where addresses
 // allow it, the rest one by one. Compiled for the card by kernels.cu and for the host by tests.
 //
 // Threads take turns over the elements (a grid-stride loop), so any number of them does all; no two
@@ -19,7 +19,7 @@ struct Share {
   uint64_t threads;
 };
 
-// What is loaded and stored at once, whatever its elements are.
+// The bytes that are loaded and stored at once, of any elements.
 struct alignas(kQuadBytes) [[gnu::may_alias]] Quad {
   uint32_t words[4];
 };

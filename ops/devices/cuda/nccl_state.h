@@ -1,4 +1,4 @@
-/* What is common to the two threads of NCCL's circuits. Private to nccl_*.c.
+/* The shared state of the two threads of NCCL's circuits. Private to nccl_*.c.
  *
  * Whatever may take long runs in a thread of its own, the *mechanic* (nccl_mechanic.c): finding the
  * library, making an id, beginning a communicator, watching it until it is made, aborting, and

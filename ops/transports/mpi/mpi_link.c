@@ -106,7 +106,7 @@ static void Close(void* self) {
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (!finalized) {
-    /* What is still under way goes to ranks that have left. */
+    /* Messages still under way go to ranks that have left. */
     for (int i = 0; i < mpi->open; ++i) MPI_Request_free(&mpi->requests[i]);
     if (mpi->open == 0) MPI_Comm_free(&mpi->comm);
   }
