@@ -37,7 +37,7 @@ enum class CodecKind : uint8_t {
   kBeside,  // decodes beside something near that the receiver has: core/run/reference_codec.h
 };
 
-// The problem of an encoding.
+// The data that a codec is asked to encode.
 enum class CodecUse : uint8_t {
   kNone,
   kGradients,  // a sum of contributions, each of which is encoded by itself

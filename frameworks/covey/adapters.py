@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterable, Sequence, Tuple
 
 
 def absent(module: str, name: str, *not_yet: str) -> AttributeError:
-    """What to raise for ``module.name``: of what is ``not_yet`` there it says so."""
+    """The error for ``module.name``; it says that names of ``not_yet`` are still to come."""
     if name in not_yet:
         return AttributeError(f"{module}.{name} is not available in this version of Covey yet")
     public = [one for one in dir(sys.modules.get(module)) if not one.startswith("_")]

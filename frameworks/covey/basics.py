@@ -104,9 +104,9 @@ def shutdown() -> None:
 
     Operations of this rank that are still in flight end with :class:`covey.Aborted`; so do the
     operations in which other ranks still wait for this one. ``init()`` may follow if every rank
-    does the same. Without a runtime it does nothing. What a method that does not wait for all
-    ranks has published, and ``finish()`` was not called for, is made to count first, with the other
-    ranks, which takes ``max_wait`` at most.
+    does the same. Without a runtime it does nothing. Contributions to a method that does not wait
+    for all ranks, without a call of ``finish()``, are made to count first, with the other ranks,
+    which takes ``max_wait`` at most.
 
     Example:
         >>> covey.shutdown()
@@ -206,7 +206,7 @@ def _flat(counters: Dict[str, Any], prefix: str = "") -> Dict[str, float]:
 
 
 def status() -> str:
-    """What this rank is waiting for, in words, one line per operation; empty when for nothing."""
+    """The operations that this rank is waiting for, in words, one a line; empty when for none."""
     return str(_native.status())
 
 

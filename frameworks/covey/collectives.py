@@ -47,7 +47,7 @@ def _new_reduction(
     return How(kind, kind_name, core_code(chosen), 0, prescale, postscale)
 
 
-# Programs use few different ones. What is refused is not kept.
+# Programs use few different ones. Refused ones are not kept.
 _kept_reduction = functools.lru_cache(maxsize=64, typed=True)(_new_reduction)
 
 
@@ -330,8 +330,8 @@ class Collectives(Neighbors[T]):
             name, process_set: as :func:`allreduce`.
 
         Returns:
-            What came, concatenated on dimension 0 in rank order. When ``splits`` is given a pair:
-            that, and how many rows came from each rank, as int32. As in Horovod the handle of
+            The received rows, concatenated on dimension 0 in rank order. When ``splits`` is given a
+            pair: that, and how many rows came from each rank, as int32. As in Horovod the handle of
             ``alltoall_async`` always gives the pair.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions.
+"""Covey's errors, as exceptions.
 
 Every exception of Covey is a :class:`CoveyError`. The classes that Horovod's users expect as
 ``ValueError`` are one too, so ``except ValueError`` keeps working::

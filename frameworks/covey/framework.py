@@ -1,4 +1,4 @@
-"""What Covey must know of a framework's tensors. Internal."""
+"""The properties of a framework's tensors that Covey needs. Internal."""
 
 from __future__ import annotations
 

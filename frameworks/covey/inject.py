@@ -49,7 +49,7 @@ def _uniform(*words: int) -> float:
 
 @dataclass(frozen=True)
 class Delay:
-    """What a rank sleeps after a step: seconds, and times its own work of the step."""
+    """The sleep of a rank after a step: seconds, and times its own work of the step."""
 
     seconds: float = 0.0
     times: float = 0.0
@@ -98,7 +98,7 @@ class Schedule:
     seed: int = _SEED
 
     def delay(self, step: int, rank: int, size: int) -> Delay:
-        """What ``rank`` of ``size`` sleeps at the end of ``step``, counted from 0. Pure."""
+        """The sleep of ``rank`` of ``size`` at the end of ``step``, counted from 0. Pure."""
         drawn = [
             item.draw(_mix(self.seed, number), step, rank, size)
             for number, item in enumerate(self.items)

@@ -1,5 +1,5 @@
 """Distributed training methods: which there are, and which one a script, a flag or the environment
-chooses. What a method does is in the core; adapters ask it for each step."""
+chooses. The methods are in the core; adapters ask it for each step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from covey.state import state
 from covey.topology import Row, row_by_index
 from covey.watchdog import where
 
-# What a step exchanges: covey_payload of core/api/covey.h; and when: covey_admission.
+# The payload of a step: covey_payload of core/api/covey.h; and its time: covey_admission.
 NOTHING, GRADIENTS, MODEL = 0, 1, 2
 ALL, ROUNDS, PAIRS, NEIGHBORS = 0, 1, 2, 3
 FOREVER = (1 << 63) - 1
@@ -106,7 +106,7 @@ def choose(name: Optional[str], settings: Mapping[str, object]) -> str:
 
 
 def settle(settings: Mapping[str, object]) -> Dict[str, object]:
-    """What of ``init(settings=...)`` holds: --force-method wins over its method too."""
+    """The settings of ``init(settings=...)`` that hold: --force-method wins over its method too."""
     kept = dict(settings)
     if os.environ.get("COVEY_METHOD_BY") == "force":
         kept.pop("method", None)
@@ -151,7 +151,7 @@ def _configured() -> str:
 
 
 def _variable() -> str:
-    """What the flag or the variable says, as the user wrote it."""
+    """The text of the flag or the variable, as the user wrote it."""
     text = os.environ.get("COVEY_METHOD") or _DEFAULT
     by = os.environ.get("COVEY_METHOD_BY", "variable")
     return f"COVEY_METHOD={text}" if by == "variable" else f"--method {text}"
@@ -170,7 +170,7 @@ def _announce(sentence: str) -> None:
 
 
 class Plan(NamedTuple):
-    """What a step is by its method: all that an adapter has to know of one.
+    """The plan of a step by its method: all that an adapter has to know of one.
 
     Attributes:
         payload: NOTHING, GRADIENTS or MODEL.
@@ -204,7 +204,7 @@ class Plan(NamedTuple):
 
 
 def plan(text: str, group: int, version: int) -> Plan:
-    """What the members of a group exchange at the end of step ``version``.
+    """The exchange of the members of a group at the end of step ``version``.
 
     The same on every member, at any time.
 

@@ -246,8 +246,8 @@ def _alltoall(
         name, group: as :func:`allreduce`.
 
     Returns:
-        What came, concatenated on dimension 0 in rank order. When ``splits`` is given a pair: that,
-        and how many rows came from each rank, as int32. As in Horovod the handle of
+        The received rows, concatenated on dimension 0 in rank order. When ``splits`` is given a
+        pair: that, and how many rows came from each rank, as int32. As in Horovod the handle of
         ``alltoall_async`` always gives the pair.
 
     Raises:

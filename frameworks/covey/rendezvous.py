@@ -364,5 +364,5 @@ def _alone() -> Dict[str, object]:
 
 
 def joined(given: Optional[Mapping[str, object]]) -> Dict[str, object]:
-    """What ``init(settings=given)`` hands to the core."""
+    """The settings that ``init(settings=given)`` hands to the core."""
     return {**settings(os.environ), **(given or {})}

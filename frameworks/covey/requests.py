@@ -38,7 +38,7 @@ _INT32_MAX = (1 << 31) - 1
 
 
 class How(NamedTuple):
-    """What a request says beside its tensors.
+    """The fields of a request beside its tensors.
 
     Attributes:
         kind: covey_kind.
@@ -73,7 +73,7 @@ class How(NamedTuple):
 
 
 def split_counts(splits: Any) -> Optional[Tuple[int, ...]]:
-    """What a user gives as ``splits`` of an alltoall, as integers."""
+    """The user's ``splits`` of an alltoall, as integers."""
     if splits is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What this process knows of its place in the job. Internal.
+"""The place of this process in the job. Internal.
 
 ``place`` is kept here and not asked from the core each time, so that ``rank()`` also answers in a
 child of ``fork()`` such as a data loader's worker.
@@ -22,14 +22,14 @@ class Place(NamedTuple):
 
 
 class Flush(Protocol):
-    """What may still have to be said to the other ranks."""
+    """Messages that may still be due to the other ranks."""
 
     def flush(self) -> None:
         """Says it, for a bounded time. Raises nothing."""
 
 
 class Helper(Protocol):
-    """What others may want something of while this rank waits for anything at all."""
+    """A part that serves other ranks while this rank waits for anything at all."""
 
     def help(self) -> None:
         """Gives it to them, at once. Raises nothing."""

@@ -1,4 +1,4 @@
-"""What a rank did in its steps, counted: for ``covey.stats()`` and for the table at a job's end.
+"""The steps of a rank, counted: for ``covey.stats()`` and for the table at a job's end.
 
 A StepStats belongs to one optimizer. Nothing here waits or asks anybody; a step costs about a
 microsecond. Times are seconds of the clock all ranks of a host share.
@@ -54,7 +54,7 @@ class StepStats:
         self._began: Optional[Tuple[float, float, int]] = None  # Clock, processor time, blocked.
         self._last = (0.0, 0.0)
         self._work_s = 0.0
-        self._is_unfinished = False  # What this rank has done is with others only after finish().
+        self._is_unfinished = False  # This rank's steps are with others only after finish().
         self._injector = self._make_injector()
         _all_stats.append(self)
         del _all_stats[:-_MOST]
@@ -143,7 +143,8 @@ class StepStats:
         self._overdue[index] += 1
 
     def figures(self) -> Dict[str, Any]:
-        """What ``covey.stats()["training"]`` has: figures of this rank, and of all by rank."""
+        """The content of ``covey.stats()["training"]``: figures of this rank, and of all by
+        rank."""
         clock, processor, blocked = self._began or (0.0, 0.0, 0)
         seconds = max(0.0, self._last[0] - clock)
         figures: Dict[str, Any] = {

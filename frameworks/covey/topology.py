@@ -17,7 +17,7 @@ _INT32 = 1 << 31
 
 
 class Row(NamedTuple):
-    """What one rank says of itself in a neighbor_allreduce: the core's covey_neighbors."""
+    """The data of one rank in a neighbor_allreduce: the core's covey_neighbors."""
 
     own_weight: float
     sources: Tuple[int, ...]
@@ -179,7 +179,7 @@ def topology(which: Any, size: Optional[int] = None, seed: int = 1) -> Topology:
 
 
 def _number(value: Any, what: str, end: int) -> int:
-    """What a topology is made with. Raises InvalidArgument (a ValueError)."""
+    """A number that a topology is made with. Raises InvalidArgument (a ValueError)."""
     try:
         number = operator.index(value)
     except TypeError:

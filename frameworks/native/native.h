@@ -54,7 +54,7 @@ int AddHandleType(PyObject* module);
  * NULL with an exception set; the operation then goes on as an orphan, `keep` stays alive. */
 PyObject* NewHandle(covey_handle handle, PyObject* keep);
 
-/* What wait() is to return, of a Handle that has none yet. */
+/* The value that wait() is to return, of a Handle that has none yet. */
 void SetResult(PyObject* handle, PyObject* result);
 
 /* Lets go of dropped operations that have ended. `all` says that every one has (after shutdown). */

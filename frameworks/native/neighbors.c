@@ -5,7 +5,7 @@
 
 #include "frameworks/native/native.h"
 
-/* What a request says of its neighbors, and the arrays of it. */
+/* The neighbors of a request, and its arrays. */
 typedef struct {
   covey_neighbors said;
   int32_t* sources;

@@ -5,7 +5,7 @@
  * answers None, having done nothing: then the Python way decides, and says what is wrong if
  * something is. The usual way: the tensor (or list) by position, at most `name`, `op` and
  * `process_set` by keyword, and a tensor that can be sent as it lies in memory (in a list: all of
- * one dtype). What tensors are asked is told by attribute names: no framework is known. Types that
+ * one dtype). The questions to tensors are attribute names: no framework is known. Types that
  * have one are read by DLPack's table instead (dlpack.c).
  */
 #include <stdlib.h>
@@ -15,12 +15,12 @@
 
 enum { kMostOps = 8, kMostName = 480, kMostTypes = 4 };
 
-/* The tuple that a shortcut is made of. What a tensor is asked comes first, as attribute names: two
- * that are to be True (the second is a method), its dtype, the address of its memory (a method),
- * its shape, a tuple, and one to be False (a method): that it means other numbers than lie there.
- * Then the dtypes by covey_dtype, the types (and none of theirs) that may be read by a table, two
- * functions: tensor -> a new one like it, op as users give it -> covey_op; the group of number 0;
- * the names of the keywords; that of a group's number. */
+/* The tuple that a shortcut is made of. The questions to a tensor come first, as attribute names:
+ * two that are to be True (the second is a method), its dtype, the address of its memory (a
+ * method), its shape, a tuple, and one to be False (a method): that it means other numbers than lie
+ * there. Then the dtypes by covey_dtype, the types (and none of theirs) that may be read by a
+ * table, two functions: tensor -> a new one like it, op as users give it -> covey_op; the group of
+ * number 0; the names of the keywords; that of a group's number. */
 enum {
   kIsHere,
   kIsDense,
@@ -63,7 +63,7 @@ typedef struct {
   int type_count;
 } Shortcut;
 
-/* What the arguments say. Borrowed references. */
+/* The parsed arguments. Borrowed references. */
 typedef struct {
   PyObject *tensor, *name, *op, *group;
 } Call;
@@ -281,7 +281,7 @@ static PyObject* CallTuple(const Shortcut* self, PyObject* inputs, covey_tensor*
 
 static PyObject* CallList(const Shortcut* self, PyObject* list, covey_request* request) {
   if (!PyList_Check(list) && !PyTuple_Check(list)) return Unusual();
-  PyObject* inputs = PySequence_Tuple(list); /* What users do to the list is their own affair. */
+  PyObject* inputs = PySequence_Tuple(list); /* Users may change the list. */
   if (inputs == NULL) return Unusual();
   const size_t count = (size_t)PyTuple_Size(inputs);
   covey_tensor* room = malloc(2 * count * sizeof(*room) + 1);

@@ -1,4 +1,4 @@
-/* What numbers are, and what codecs make of them: see core/api/covey_values.h. */
+/* Number types, and codecs of them: see core/api/covey_values.h. */
 #include "core/api/covey_values.h"
 
 #include "frameworks/native/native.h"

@@ -37,7 +37,7 @@ using tf::shape_inference::ShapeHandle;
 
 // ---- What TensorFlow is told -------------------------------------------------------------------
 
-// What a handle of CoveyStream stands for. There is nothing behind it: the handle is for ordering.
+// The resource of a handle of CoveyStream. It is empty: the handle is for ordering.
 class Stream : public tf::ResourceBase {
  public:
   std::string DebugString() const override { return "stream of Covey"; }

@@ -14,7 +14,8 @@
 namespace covey {
 namespace {
 
-// What the ranks do in one step: operations by number, submitted by every rank in its own order.
+// The work of the ranks in one step: operations by number, submitted by every rank in its own
+// order.
 struct Job {
   explicit Job(World* w) : world(w) {}
 

@@ -142,7 +142,7 @@ TEST_P(CodecTest, EveryRankHasTheBitsOfTheReference) {
   }
 }
 
-// What peers read of a landing slot is what was pushed, and all of it.
+// Peers read the pushed bytes of a landing slot, and all of them.
 TEST_P(CodecTest, OverANetwork) {
   const std::vector<Case> cases = {
       {"bf16", Op::kSum, false, 1, {5000, 3}},

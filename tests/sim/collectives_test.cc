@@ -18,7 +18,7 @@
 namespace covey {
 namespace {
 
-// What one rank holds for one operation.
+// The memory of one rank for one operation.
 struct Share {
   std::vector<float> input;
   std::vector<float> output;
@@ -57,7 +57,8 @@ float Combine(Op op, float a, float b) {
 // Where the message is cut into two tensors: a place all ranks agree on.
 int64_t CutOf(const Case& c) { return c.elems % 2 == 0 ? c.elems : c.elems / 3; }
 
-// What member `index` gets of the two tensors of a reducescatter: rows [begin, end) of the message.
+// The part of member `index` of the two tensors of a reducescatter: rows [begin, end) of the
+// message.
 std::vector<std::pair<int64_t, int64_t>> PartsOf(const Case& c, size_t index) {
   const auto size = static_cast<int64_t>(c.members.size());
   const auto me = static_cast<int64_t>(index);

@@ -2,7 +2,7 @@
 // waited for, results are those of the CPU bit for bit, and the user's stream comes after them.
 //
 // Method: LateDevice, which copies late and ends the process of a host that touches its memory.
-// What the simulator draws for it (all kinds, losses, deviations) is tests/sim/swarm_test.
+// The simulator's draws for it (all kinds, losses, deviations) are in tests/sim/swarm_test.
 #include <gtest/gtest.h>
 
 #include "tests/sim/simulator/late_device.h"
@@ -175,7 +175,7 @@ TEST(DeviceTest, ARoomIsNotTakenBeforeItsCopiesAreOver) {
     }
 }
 
-// What does not fit in the part of the arena that staging buffers may take is on the heap.
+// Buffers beyond the part of the arena that staging buffers may take are on the heap.
 TEST(DeviceTest, StagingBuffersLeaveTheArenaToOthers) {
   Devices on({.size = 2, .seed = 9, .device_arena_bytes = 64 << 10});
   for (const size_t elems : {size_t{30'000}, size_t{100}}) {

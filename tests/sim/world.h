@@ -1,5 +1,5 @@
 // A job in one process: N complete runtimes over an InprocNetwork, driven by one seed. Nothing
-// stands in for a stage; what runs is what ships.
+// stands in for a stage; the shipped code runs.
 //
 // The seed decides which rank runs next, how far the clock moves, and how long messages take.
 #ifndef COVEY_TESTS_SIM_WORLD_H_

@@ -1,5 +1,5 @@
-"""What a method could gain at most: how long steps take when nothing but computing and the drawn
-delays costs any time.
+"""The largest possible gain of a method: the time of steps when only computing and the drawn delays
+cost time.
 
 A rank begins a step when it has ended the one before. It comes to the exchange after computing;
 the exchange takes place once as many ranks as the method needs have come; a later rank goes on at

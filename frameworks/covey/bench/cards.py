@@ -1,4 +1,4 @@
-"""What `covey bench --device cuda` needs, and what it measured on: the card, its driver.
+"""The needs of `covey bench --device cuda`, and the measured hardware: the card, its driver.
 
 Nothing here needs a card; torch is imported where it is asked.
 """
@@ -69,7 +69,7 @@ def driver_version(text: str) -> str:
 
 
 def describe(torch: Any) -> Dict[str, str]:
-    """What stands beside the figures. REQUIRES: nothing is `missing`."""
+    """The facts beside the figures. REQUIRES: nothing is `missing`."""
     try:
         with open(_DRIVER, encoding="utf-8") as file:
             driver = driver_version(file.read())
@@ -94,7 +94,7 @@ def nccl_is_absent(ranks: int, cards: int) -> Optional[str]:
 
 
 def detour(path: str, before: Dict[str, Any], after: Dict[str, Any]) -> Optional[str]:
-    """What to say when nothing went by `path`, given covey.stats() before and after; None: it did.
+    """The notice when nothing went by `path`, given covey.stats() before and after; None: it did.
 
     A request for a path may get the staged one: alone, or where the machine forbids it.
     """

@@ -42,7 +42,7 @@ class Effort:
 
 @dataclass
 class Row:
-    """What was measured of one workload (one size, say).
+    """The measurements of one workload (one size, say).
 
     Attributes:
         label: the workload in words.

@@ -1,4 +1,4 @@
-"""What the ranks of a bench job execute, and how such a job is started."""
+"""The work of the ranks of a bench job, and how such a job is started."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ALONE = ("codecs",)
 
 @dataclass(frozen=True)
 class Work:
-    """What to measure.
+    """The measurements to make.
 
     Attributes:
         kind: of KINDS.
@@ -90,7 +90,7 @@ Jobs = List[Tuple[Optional[mpis.Mpi], List[str]]]
 def plan(names: Sequence[str]) -> Tuple[Jobs, Dict[str, str]]:
     """The jobs that measuring `names` takes, as (mpi or None, peers), and why some are absent.
 
-    What needs no MPI takes part in the first job; every further MPI has a job of its own.
+    Contestants without MPI take part in the first job; every further MPI has a job of its own.
     """
     found = {name: mpis.find(name) for name in names if name in mpis.NAMES}
     absent = {name: why for name, why in found.items() if isinstance(why, str)}

@@ -1,4 +1,5 @@
-"""What a method's text says, for figures drawn without a job; in one a plan says it. Internal."""
+"""The settings in a method's text, for figures drawn without a job; in a job a plan has them.
+Internal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`covey bench methods`: the time of a step by method when no rank is late.
 
 The step of an optimizer over the 161 gradients of a ResNet-50, where backward computes nothing, and
-that of a ResNet-18, beside the same step of a rank alone. What is exchanged is the difference.
+that of a ResNet-18, beside the same step of a rank alone. The exchange is the difference.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """`covey bench model`: whole training steps, with and without communication.
 
-Every contestant has its own copy of the model, all from one seed, and the same input. What DDP and
-Covey take longer than the step without communication is what the overlap could not hide.
+Every contestant has its own copy of the model, all from one seed, and the same input. The extra
+time of DDP and Covey over the step without communication is the part that the overlap could not
+hide.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from covey.bench.peers import Peers
 
 
 class _Task(NamedTuple):
-    """What is trained, on what.
+    """The model that is trained, and its data.
 
     Attributes:
         label: of the row.
@@ -59,7 +60,7 @@ def resnet_task(small: bool) -> _Task:
 
 
 def trained(model: nn.Module, task: _Task) -> Callable[[], torch.Tensor]:
-    """What computes the loss of ``model``."""
+    """A function that computes the loss of ``model``."""
     return lambda: functional.cross_entropy(model(task.inputs), task.wanted)
 
 

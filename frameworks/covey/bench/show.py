@@ -14,7 +14,7 @@ from covey.bench.ratio import CONFIDENCE
 
 
 def describe(kind: str, ranks: int) -> Dict[str, Any]:
-    """What has to be known to read the figures. Call it before measuring."""
+    """The facts needed to read the figures. Call it before measuring."""
     return {
         "bench": kind,
         "ranks": ranks,
@@ -56,7 +56,7 @@ def _last_column(row: Row, name: str) -> str:
 
 
 def calibration(row: Row) -> str:
-    """What the machine was like while the row was measured."""
+    """The state of the machine while the row was measured."""
     words = [f"a barrier {_time(min(row.barrier_s))}"]
     if max(row.flag_s) > 0:
         least, median = min(row.flag_s), statistics.median(row.flag_s)

@@ -117,7 +117,7 @@ class Trainer:
         """Computes, steps and is late, by the seconds that `delay` has said when it began; notes
         how long it all took."""
         began = time.monotonic()
-        self.optimizer.zero_grad()  # What others have decided is taken up here.
+        self.optimizer.zero_grad()  # Decisions of other ranks are taken up here.
         delay_s = delay()
         loss = self.model()
         time.sleep(compute_s)
@@ -143,7 +143,7 @@ def _finish(optimizer: Any) -> None:
 
 
 def _timed(work: Callable[[Trainer], None], method: str, base_s: float) -> Dict[str, Any]:
-    """What this rank did in `work`, after steps that warm up."""
+    """The figures of this rank in `work`, after steps that warm up."""
     trainer = Trainer(method)
     for _ in range(12):  # Makes max_wait's median, and what is made once.
         trainer.step(base_s)
@@ -240,7 +240,7 @@ def random_main(
     return found
 
 
-# ---- What is asked -----------------------------------------------------------------------------
+# ---- Questions ---------------------------------------------------------------------------------
 
 
 def _busy(ranks: List[Dict[str, Any]]) -> float:
@@ -336,7 +336,7 @@ def bench(small: bool) -> List[Panel]:
     return [stopped(effort, was_stopped), slow(effort, was_slow), random(effort)]
 
 
-# ---- What is shown -----------------------------------------------------------------------------
+# ---- Display -----------------------------------------------------------------------------------
 
 
 def table(about: Dict[str, Any], panels: List[Panel]) -> List[str]:

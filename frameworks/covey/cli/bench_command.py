@@ -172,7 +172,7 @@ def _work(arguments: argparse.Namespace) -> job.Work:
 
 
 def _on_host(arguments: argparse.Namespace, about: Dict[str, Any]) -> Iterator[job.Found]:
-    """What each job found; about["absent"] is filled on the way, as below."""
+    """The findings of each job; about["absent"] is filled on the way, as below."""
     names = job.DEFAULT_PEERS[arguments.kind] if arguments.vs is None else arguments.vs
     jobs, about["absent"] = job.plan(names)
     for mpi, peer_names in jobs:

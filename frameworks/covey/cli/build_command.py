@@ -1,6 +1,6 @@
 """`covey build`: compiles a part that is bound to something of this machine, from sources of Covey.
 
-What is the same for all is here; what differs is a Part: build_grpc.py, build_mpi.py,
+The common code is here; the differences are a Part: build_grpc.py, build_mpi.py,
 build_oneccl.py, build_tensorflow.py.
 """
 

@@ -11,7 +11,7 @@ from covey.cli.build_part import Part, find_compiler
 from covey.launch.spec import LaunchError
 
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w", "-Wl,-z,defs")
-# What the archive needs: Debian's hwloc, Intel's own memcpy.
+# The archive's needs: Debian's hwloc, Intel's own memcpy.
 _NEEDED = ("-l:libhwloc.so.15", "-l:libintlc.so.5", "-ldl", "-lpthread")
 
 

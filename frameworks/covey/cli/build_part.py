@@ -1,4 +1,4 @@
-"""What `covey build` must know of a part, and finding its compiler. Internal."""
+"""The description of a part for `covey build`, and the search for its compiler. Internal."""
 
 from __future__ import annotations
 

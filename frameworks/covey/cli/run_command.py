@@ -207,7 +207,7 @@ def _describe_rendezvous(parser: argparse.ArgumentParser) -> None:
 
 
 def _rendezvous(arguments: argparse.Namespace) -> Optional[Rendezvous]:
-    """What --serve or --join ask for; None without them."""
+    """The rendezvous of --serve or --join; None without them."""
     address = arguments.serve or arguments.join
     for name in ("--nodes", "--node", "--secret-file"):
         value = getattr(arguments, name[2:].replace("-", "_"))

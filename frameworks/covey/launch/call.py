@@ -1,4 +1,4 @@
-"""What a rank of `covey.run` executes: `python call.py FOLDER`.
+"""The program of a rank of `covey.run`: `python call.py FOLDER`.
 
 Reads FOLDER/call, calls the function in it, writes the result to FOLDER/result.RANK. Run by path,
 so that the caller's sys.path, which may be what makes `covey` importable, can be set first.

@@ -1,4 +1,4 @@
-"""What a rank is told by the launcher: the only place that writes COVEY_* variables.
+"""The environment of a rank, made by the launcher: the only place that writes COVEY_* variables.
 
 The runtime refuses COVEY_* variables it does not know, so this list and its list must agree.
 """
@@ -13,7 +13,7 @@ from covey.launch.spec import JobSpec, LaunchError
 
 # The first of these that is set decides: the user has chosen the threads.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-# What a process of torchrun has beside its place: a rank that has none of it was not started by it.
+# Variables of torchrun beside the place: a rank that has none of them was not started by it.
 OF_TORCHRUN = (
     "TORCHELASTIC_RUN_ID",
     "TORCHELASTIC_RESTART_COUNT",
@@ -38,7 +38,7 @@ def gpus_of(base: Mapping[str, str], folder: str = "/proc/driver/nvidia/gpus") -
     """
     listed = base.get("CUDA_VISIBLE_DEVICES")
     if listed is not None:
-        # What follows an entry of -1 is hidden too.
+        # Entries after -1 are hidden too.
         entries = [name.strip() for name in listed.split(",")]
         gpus = list(itertools.takewhile(lambda name: name not in ("", "-1"), entries))
         why = f"CUDA_VISIBLE_DEVICES={listed} shows none"
@@ -69,8 +69,8 @@ def place_variables(rank: int, size: int) -> Dict[str, str]:
 
 
 def _set_store(env: Dict[str, str], spec: JobSpec, port: Optional[int]) -> None:
-    """Where env:// of torch.distributed has its store, unless the user has said so. What another
-    launcher has told this one as its rank is not the user's."""
+    """Where env:// of torch.distributed has its store, unless the user has said so. Variables that
+    another launcher has set for this one as its rank are not the user's."""
     if "COVEY_SHM_FD" in env or OF_TORCHRUN[0] in env:
         for name in {*OF_TORCHRUN, "MASTER_ADDR", "MASTER_PORT"} - set(spec.extra_env):
             env.pop(name, None)

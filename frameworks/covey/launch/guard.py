@@ -14,8 +14,8 @@ UNGUARDED = (
 
 
 def refuse_unguarded() -> None:
-    """Ends a main script, in one line, that has called `covey.run` outside of its guard. What has
-    no source to look into is refused by the ranks."""
+    """Ends a main script, in one line, that has called `covey.run` outside of its guard. The ranks
+    refuse a script without source."""
     frame = _of_main(sys._getframe(1))
     if frame is None:
         return

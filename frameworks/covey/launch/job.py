@@ -165,7 +165,7 @@ class Job:
         self._advance_ending(now)
 
     def _hear(self, now: float) -> None:
-        """What the other launchers tell: a rank of theirs that fails ends the job here too."""
+        """News of the other launchers: a rank of theirs that fails ends the job here too."""
         ends = [] if self._node is None else self._node.failures(now)
         self._exits += ends
         if ends and self._ending is None:
@@ -318,7 +318,7 @@ class Job:
     # ---- The end -----------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        """What the dead have left in their pipes."""
+        """The last output of dead ranks in their pipes."""
         now = time.monotonic()
         try:
             for stream in self._streams.values():

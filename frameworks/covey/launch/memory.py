@@ -47,7 +47,7 @@ def place_of(descriptor: int) -> str:
 
 
 def open_told(place: str) -> int:
-    """The descriptor of the job's memory, the caller's to close. What is there is not touched, nor
+    """The descriptor of the job's memory, the caller's to close. The file is not touched, nor
     opened for reading or writing, before it is known to be such memory of this user.
 
     Raises:

@@ -80,7 +80,8 @@ class Node:
     # ---- While the ranks run -----------------------------------------------------------------
 
     def failures(self, now: float) -> List[report.Exit]:
-        """What was heard since: ranks of others that failed, or are gone with their launcher."""
+        """News since the last call: ranks of others that failed, or are gone with their
+        launcher."""
         ends: List[report.Exit] = []
         for event in self._handler.news():
             self.ended = self.ended or event["kind"] == "ended"

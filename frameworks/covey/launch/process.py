@@ -117,7 +117,7 @@ class RankProcess:
 
     @property
     def returncode(self) -> Optional[int]:
-        """What the last `poll` saw."""
+        """The exit code that the last `poll` saw."""
         return self._popen.returncode
 
     def poll(self) -> Optional[int]:

@@ -130,7 +130,7 @@ def first_failure(ends: Sequence[Exit]) -> Exit:
 
 
 def last_words(end: Exit) -> List[str]:
-    """What to show of its stderr: the last traceback, else the last lines."""
+    """The part of its stderr to show: the last traceback, else the last lines."""
     lines = last_traceback(end.stderr_tail)
     if not lines:
         return list(end.stderr_tail)[-LINES_WITHOUT_TRACEBACK:]
@@ -166,7 +166,7 @@ def went_on(ends: Sequence[Exit], done: Sequence[int]) -> str:
 
 
 def left_unfinished(ranks: Sequence[int]) -> str:
-    """What is said of ranks that ended well, but not their training."""
+    """The sentence on ranks that ended well, but not their training."""
     return (
         f"{ranks_in_words(ranks)} ended with exit code 0 in the middle of training: neither "
         "finish() nor covey.shutdown() was called (os._exit?)"
@@ -206,7 +206,8 @@ def failure_summary(
 
 
 def way_on(method: str) -> List[str]:
-    """What would have kept a job going whose rank was killed; nothing without such a `method`."""
+    """The advice that would have kept a job going whose rank was killed; none without such a
+    `method`."""
     return [f"with --keep-going the others go on: method {method} allows it"] if method else []
 
 

@@ -1,4 +1,4 @@
-"""What a job consists of. Values only: nothing here starts, opens or reads anything."""
+"""The parts of a job. Values only: nothing here starts, opens or reads anything."""
 
 from __future__ import annotations
 

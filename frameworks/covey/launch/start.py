@@ -1,4 +1,4 @@
-"""What a job needs before its ranks start."""
+"""The preparations of a job before its ranks start."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 class Compressor:
-    """What happens to a tensor before and after an allreduce. This one: nothing."""
+    """Changes of a tensor before and after an allreduce. This one: none."""
 
     wire_dtype: Any = None
     """The dtype in which wider floating-point tensors travel; None: their own."""

@@ -20,7 +20,7 @@ _HOW = "run `covey build tensorflow` (in a clone of the sources: tools/setup --w
 
 
 def file_name(version: str) -> str:
-    """What the operations for this version of TensorFlow are called."""
+    """The file name of the operations for this version of TensorFlow."""
     return _NAME.format(version)
 
 

@@ -1,6 +1,6 @@
 """Collective operations on TensorFlow's tensors, by Horovod's names.
 
-What they have in common:
+Common rules:
 
 * They work eagerly and in a ``tf.function``. There they are asynchronous: an operation begins as
   soon as its tensor is computed, any number is in flight at once, in any order on any rank, and no
@@ -15,7 +15,7 @@ What they have in common:
 * Errors are TensorFlow's, with Covey's message: ``tf.errors.InvalidArgumentError`` when the call is
   wrong, ``FailedPreconditionError`` when the ranks disagree (as Horovod has it; later operations
   work) and before ``init()``, ``AbortedError`` when a rank died or left, ``UnimplementedError``
-  and ``ResourceExhaustedError``. What is wrong in every graph is a ``ValueError`` at once.
+  and ``ResourceExhaustedError``. An error in every graph is a ``ValueError`` at once.
 * Gradients are those of the sum of all ranks' losses. Of broadcast and allgather, which give all
   ranks copies of one tensor, they are those of the mean, as in Horovod.
 """

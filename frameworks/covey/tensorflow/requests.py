@@ -67,7 +67,7 @@ def allgather(how: How, tensor: Any, name: Optional[str], group: Group) -> Any:
 
 
 class _Node:
-    """What the attributes of a node say."""
+    """The attributes of a node."""
 
     def __init__(self, node: Any) -> None:
         self.node = node

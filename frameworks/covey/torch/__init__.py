@@ -99,7 +99,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> List[str]:
-    """What is public: submodules are reached by ``import``."""
+    """The public names: submodules are reached by ``import``."""
     return sorted(__all__)
 
 

@@ -65,8 +65,8 @@ class FarSpan:
         self._open = self._known[address]
 
     def collect(self, densify: bool, scale: Optional[float]) -> None:
-        """What is published next is this rank's gradients, divided by ``scale``; zeros where it has
-        none. It is on its way: ``ready``."""
+        """The next contribution becomes this rank's gradients, divided by ``scale``; zeros where it
+        has none. It is on its way: ``ready``."""
         sources: List[torch.Tensor] = []
         targets: List[torch.Tensor] = []
         present: List[torch.Tensor] = []

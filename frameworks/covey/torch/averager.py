@@ -224,7 +224,7 @@ class Averager:
     def _exchange(
         self, row: Optional[Row], codec: Optional[Type[Compressor]], step: int
     ) -> List[Optional[CoveyError]]:
-        """What went wrong, by dtype and device."""
+        """The errors, by dtype and device."""
         handles: List[List[_native.Handle]] = []
         errors: List[Optional[CoveyError]] = []
         for number, flat in enumerate(self._flats):

@@ -19,7 +19,7 @@ _KEPT = 9  # Figures of which there is the median.
 
 
 class Beat:
-    """What one rank has seen of its passes and of versions. Times are seconds."""
+    """The times of one rank's passes and versions, in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

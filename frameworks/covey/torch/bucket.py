@@ -21,7 +21,7 @@ from covey.torch.written import Seen
 
 
 RESERVE_BYTES = 4 << 20
-"""What must be free in the arena beside the gradients."""
+"""The bytes that must be free in the arena beside the gradients."""
 
 
 def make_buckets(
@@ -49,8 +49,8 @@ def make_buckets(
 
 
 def draw_of(step: int, number: int) -> int:
-    """What codecs that round at random draw by in step ``step``, of its part ``number``: what is
-    trained again from there, after a load too, is rounded alike.
+    """The seed of codecs that round at random in step ``step``, of its part ``number``: a training
+    repeated from there, after a load too, is rounded alike.
 
     Example:
         >>> draw_of(0, 0)
@@ -132,7 +132,7 @@ class Bucket:
 
     @property
     def left_out(self) -> Dict[str, torch.Tensor]:
-        """What the codec has left out up to now, by the names of parameters; not a copy."""
+        """The codec's residual up to now, by the names of parameters; not a copy."""
         if self._left_out is None:
             return {}
         return dict(zip(self.names, views_of(self.plan, self._left_out)))
@@ -158,7 +158,7 @@ class Bucket:
         compression = self._reduction.compression
         can = plan.dtype == torch.float32 and plan.device.type == "cpu"
         self._codec = compression.codec if can else None
-        # What the codec has left out up to now, and with what is under way.
+        # The codec's residual up to now, and with the exchange under way.
         self._left_out: Optional[torch.Tensor] = None
         if self._codec is not None and compression.feeds_back:
             self._left_out = torch.zeros_like(self._memory.encoded)
@@ -305,7 +305,7 @@ class Bucket:
         return grad if grad.layout is torch.strided else grad.to_dense()
 
     def _compress(self) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
-        """What travels, and where to, if that is elsewhere."""
+        """The tensor that travels, and the place of the result, if that is elsewhere."""
         if self._codec is not None:
             if self._left_out is not None:
                 self._feed_back()
@@ -333,7 +333,7 @@ class Bucket:
         try:
             self.handle.wait()
         except CoveyError:
-            pass  # What is reduced next says what is wrong, if it is still.
+            pass  # The next reduction raises the error, if it persists.
         finally:
             if self.handle.poll():
                 self.handle = None

@@ -269,7 +269,7 @@ for _name in _NOT_YET:
 
 
 def create(options: Any, _backend_options: Any = None) -> CoveyProcessGroup:
-    """What torch.distributed calls for a new group."""
+    """The function that torch.distributed calls for a new group."""
     ranks = list(options.global_ranks_in_group) or list(range(options.group_size))
     if not basics.is_initialized():
         if not rendezvous.under_coveyrun(os.environ) and options.group_size > 1:

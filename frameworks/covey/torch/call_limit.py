@@ -28,7 +28,7 @@ class Limit:
         return max(0.0, self._until - time.monotonic())
 
     def passed(self, handle: Any, waited_s: Optional[float] = None) -> Timeout:
-        """What to raise when the operation of ``handle`` had not ended by then, or within
+        """The error when the operation of ``handle`` had not ended by then, or within
         ``waited_s`` of a wait that was shorter."""
         limit = f"its timeout of {self._timeout_s:g} s"
         limit = limit if waited_s is None else f"the {waited_s:g} s of this wait"

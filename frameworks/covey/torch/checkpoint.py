@@ -20,7 +20,7 @@ from covey.torch.meeting import Meeting
 
 
 class Loaded:
-    """What ``load`` has done.
+    """The outcome of ``load``.
 
     Attributes:
         exact: each rank goes on from where it was, by the same method.
@@ -30,8 +30,8 @@ class Loaded:
         method: the full text of the method that it was saved with.
         size: how many ranks saved it.
 
-    What was given to ``save`` by name is ``loaded["epoch"]``; of what has ``load_state_dict`` its
-    state dict.
+    A value given to ``save`` by name is ``loaded["epoch"]``; of an object with ``load_state_dict``
+    its state dict.
     """
 
     def __init__(self, manifest: Mapping[str, Any], reset: List[str]) -> None:
@@ -117,7 +117,7 @@ def _meet(what: str, optimizer: Any) -> Meeting:
             f"{what}: the optimizer trains on the ranks {group.ranks}, which call it, and this is "
             f"rank {place.rank}"
         )
-    if optimizer._covey_rounds is not None:  # What comes next waits for the others, with a limit.
+    if optimizer._covey_rounds is not None:  # The next exchange waits for the others, with a limit.
         resume.check(optimizer, f"{what}()")
     resume.gather_in(optimizer)
     return Meeting(what, group)
@@ -265,7 +265,7 @@ def load(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> Load
 
 
 class _Source:
-    """What one rank takes from a checkpoint."""
+    """The parts that one rank takes from a checkpoint."""
 
     def __init__(
         self, where: pathlib.Path, manifest: Mapping[str, Any], meeting: Meeting, optimizer: Any
@@ -333,7 +333,7 @@ def _joint(positions: List[Dict[str, Any]]) -> Dict[str, Any]:
 
 
 def _reset(manifest: Mapping[str, Any], size: int, method: str, has_also: bool) -> List[str]:
-    """What of a checkpoint ``size`` ranks cannot take up by ``method``."""
+    """The parts of a checkpoint that ``size`` ranks cannot take up by ``method``."""
     said: List[str] = []
     own, steps = manifest["own"], _joint(manifest["positions"])["steps"]
     if manifest["method"] != method:

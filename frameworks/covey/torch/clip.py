@@ -1,4 +1,4 @@
-"""What is done to gradients right before an update, by every method: they are clipped to
+"""The treatment of gradients right before an update, by every method: they are clipped to
 ``clip_norm=``, then shown to ``before_update`` functions. Internal.
 
 As ``torch.nn.utils.clip_grad_norm_`` over all parameters of the optimizer, after Pascanu, Mikolov
@@ -76,7 +76,7 @@ def before_update(optimizer: Any, function: Callable[[], Any]) -> None:
 
 
 def prepare(optimizer: Any) -> None:
-    """What is to happen between the gradients of an update and the update."""
+    """The work between the gradients of an update and the update."""
     clip(optimizer)
     for function in optimizer._covey_functions:
         function()

@@ -17,12 +17,12 @@ from covey.torch.layout import Named
 
 
 def codec_of(plan: Plan) -> Optional[Type[Compressor]]:
-    """What the payload of a step travels by; None: as it is."""
+    """The codec of a step's payload; None: none."""
     return Compression.of(plan.codec) if plan.codec else None
 
 
 def compression_of(optimizer: Any, named: Sequence[Named]) -> Type[Compressor]:
-    """What gradients travel by that all ranks wait for: as the method says, or the argument.
+    """The compressor of gradients that all ranks wait for: by the method, or the argument.
 
     Raises:
         InvalidArgument: (a ValueError) both say something; there is no float32 on the CPU.
@@ -56,8 +56,8 @@ def compression_of(optimizer: Any, named: Sequence[Named]) -> Type[Compressor]:
 
 
 def kept(optimizer: Any) -> Dict[str, torch.Tensor]:
-    """What codecs have left out up to now, and what models have moved from, by name: with it a
-    training goes on as it was."""
+    """The residuals of codecs up to now, and the anchors of models, by name: with them a training
+    goes on as it was."""
     named: Dict[str, torch.Tensor] = {}
     for bucket in _buckets(optimizer):
         for name, left_out in bucket.left_out.items():
@@ -100,7 +100,7 @@ def _buckets(optimizer: Any) -> List[Any]:
 
 
 def _check_can(method: str, named: Sequence[Named], is_of_pairs: bool) -> None:
-    """What goes in pairs is encoded where the core has it, which is always in the host."""
+    """Models in pairs are encoded where the core has them, which is always in the host."""
     if any(it.dtype == torch.float32 and (it.is_cpu or is_of_pairs) for _, it in named):
         return
     there = ", ".join(sorted({f"{it.dtype} on {it.device.type}" for _, it in named}))

@@ -158,7 +158,7 @@ class Lane:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """What this thread calls meanwhile belongs to the lane."""
+        """Calls of this thread meanwhile belong to the lane."""
         outer = current_lane()
         self._call.slot.begin(self._call.origin)
         self._call.turns.begin(self._call.number)
@@ -280,7 +280,7 @@ class Completions:
         self._lock = threading.Lock()
         self._queues: Dict[Optional[Lane], Queue] = {}  # Only those with calls.
         self._ready: Deque[Queue] = deque()  # A thread is on its way for each.
-        self._turn = threading.Semaphore(0)  # What idle threads wait for.
+        self._turn = threading.Semaphore(0)  # Idle threads wait for it.
         self._idle = 0
         self._threads: List[threading.Thread] = []
         self._is_closed = False

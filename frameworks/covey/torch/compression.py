@@ -15,14 +15,15 @@ from covey.errors import InvalidArgument, Unsupported
 
 
 class Compressor:
-    """What happens to a tensor before and after an allreduce."""
+    """Changes of a tensor before and after an allreduce."""
 
     wire_dtype: Optional[torch.dtype] = None
     """The dtype that travels, for compressors that only cast floating-point tensors."""
     codec: Optional[str] = None
-    """What the core makes float32 smaller by, for compressors that leave it to the core."""
+    """The core's codec of float32, for compressors that leave it to the core."""
     feeds_back: bool = False
-    """What ``codec`` leaves out is added to what this rank sends next: an optimizer keeps it."""
+    """The residual of ``codec`` is added to this rank's next contribution: an optimizer keeps
+    it."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
@@ -142,7 +143,7 @@ def check_compression(given: Any) -> Type[Compressor]:
 
 
 def codec_of(compression: Type[Compressor], codec: Optional[str]) -> Optional[str]:
-    """What one operation is encoded by, after which nothing is kept.
+    """The codec of one operation, after which nothing is kept.
 
     Raises:
         InvalidArgument: it is said twice, or ``compression`` is no compressor.

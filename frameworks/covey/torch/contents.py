@@ -1,4 +1,4 @@
-"""What a checkpoint has of one rank, and of all together. Internal."""
+"""The content of a checkpoint, of one rank and of all together. Internal."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from covey.torch.sources import view_of
 from covey.torch.view import mean_buffers, measure
 
 PARTS = ("parameters", "buffers", "optimizer")
-"""What is written once if it is the same on all ranks, else once for all and once for each."""
+"""The parts written once if they are the same on all ranks, else once for all and once for each."""
 
 
 class Contents:
-    """What one rank has.
+    """The content of one rank.
 
     Attributes:
         parts: by word of PARTS: parameters and buffers by name, the optimizer's state dict.
@@ -118,7 +118,7 @@ def names_of(model: torch.nn.Module, optimizer: Any) -> List[List[str]]:
 
 
 def _written(name: str, value: Any) -> Tuple[str, Any]:
-    """What the caller wants to be kept: how it is to be put back, and what."""
+    """A value that the caller wants to be kept: the way to put it back, and the value."""
     if hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
         return "state", plain(value.state_dict(), f"{name}.state_dict()")
     return "value", plain(value, name)

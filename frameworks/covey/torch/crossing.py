@@ -1,4 +1,4 @@
-"""What all ranks do together between two parts of a training, with a limit to waiting. Internal.
+"""The exchanges of all ranks between two parts of a training, with a limit to waiting. Internal.
 
 Each such exchange takes milliseconds once all are there; but a rank may be stopped within one. So
 where the part that ends has a ``max_wait``, a thread waits for the exchange, and the rank for the
@@ -135,7 +135,7 @@ class Crossing:
         self._patience_s = self._limit_s or 0.0
 
     def run(self, key: str, call: Callable[[], T]) -> T:
-        """What ``call()``, an exchange of all ranks, gives; it is called once, whatever happens.
+        """The result of ``call()``, an exchange of all ranks; it is called once, whatever happens.
 
         Raises:
             Timeout: ranks are missing. Called again, after ``begin()``, it waits on.

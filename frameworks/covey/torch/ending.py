@@ -3,8 +3,8 @@
 With ``strict`` that raises. Else the ranks that are there go on without them and name them once.
 Ranks that come later find the state that the others have ended with: of gradients all versions, the
 last ones in the log or in a snapshot that one of the others leaves; of models the mean of those
-that were there; of pairs each rank's own model, whose mean all take. What a rank does after the
-others have ended without it is dropped, unless they train on, and that is said.
+that were there; of pairs each rank's own model, whose mean all take. Steps of a rank after the
+others have ended without it are dropped, with a notice, unless they train on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LEFT_BEHIND = "the other ranks have ended finish() without this one"
 
 
 def say_missing(missing: Timeout) -> None:
-    """What finish() would have raised."""
+    """Warns in the words of the error that finish() would have raised."""
     warn(f"{missing}; finish() goes on with the ranks that are there")
 
 

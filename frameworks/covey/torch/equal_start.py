@@ -50,7 +50,7 @@ def see_buffers() -> None:
 
 
 class EqualStart:
-    """What the ranks of one optimizer begin with."""
+    """The state that the ranks of one optimizer begin with."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What is said when a script ends while the ranks have different models: one line, by the group's
+"""The notice when a script ends while the ranks have different models: one line, by the group's
 first rank. Internal.
 
 It reads the models of the others, which therefore stay readable for a moment. A rank that ends

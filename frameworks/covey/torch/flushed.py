@@ -1,4 +1,4 @@
-"""What the end of a script makes of a model in rounds of gradients. Internal."""
+"""A model in rounds of gradients at the end of a script. Internal."""
 
 from __future__ import annotations
 

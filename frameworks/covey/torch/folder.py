@@ -41,7 +41,7 @@ def rank_file(index: int) -> str:
 
 
 class Entry(NamedTuple):
-    """What the manifest says of a file."""
+    """The manifest's entry of a file."""
 
     length_bytes: int
     sha256: str
@@ -202,7 +202,7 @@ def _nearest(place: pathlib.Path) -> str:
 
 
 def read_manifest(folder: pathlib.Path) -> Dict[str, Any]:
-    """What it says, once it is known to be whole.
+    """The manifest's content, once it is known to be whole.
 
     Raises:
         BadCheckpoint: (a ValueError) it is not, or of another format.
@@ -239,7 +239,7 @@ def check(folder: pathlib.Path, name: str, entries: Dict[str, Any]) -> None:
 
 
 def read(folder: pathlib.Path, name: str, entries: Dict[str, Any]) -> Any:
-    """What a file holds, once it is known to be whole. Runs nothing of it.
+    """The content of a file, once it is known to be whole. Runs nothing of it.
 
     Raises:
         BadCheckpoint: (a ValueError) it is missing, shorter, longer, or changed.

@@ -6,8 +6,8 @@ equal. So there is no need to meet once more, and the version's record names the
 From gradients to rounds of models no rank waits. Both were made at the start, when all ranks were
 there. A rank that has applied the version of the last step goes on with the models. A rank
 that was late finds the versions it has missed in the log, which stays until all have left, or the
-state at the last of them, which one of the others has left there for those that were overdue. What
-it has published and no version has counts in its own model: as a step by itself.
+state at the last of them, which one of the others has left there for those that were overdue. Its
+contributions that are in no version count in its own model: as a step by itself.
 
 Before anything else, and after rounds of models, ranks have to do something together
 (``crossing.py``). They do at that version or at the first after it in which no rank is overdue:

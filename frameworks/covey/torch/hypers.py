@@ -7,8 +7,8 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import torch
 
-# What travels with a step, where an optimizer has it: all that torch's own take for a parameter
-# group. Not whatever number lies there: some optimizers keep their state among them.
+# Values that travel with a step, where an optimizer has them: all that torch's own take for a
+# parameter group. Not whatever number lies there: some optimizers keep their state among them.
 _HYPERS = (
     "lr", "momentum", "betas", "weight_decay", "dampening", "eps", "alpha", "rho", "lr_decay",
     "lambd", "t0", "etas", "step_sizes", "momentum_decay", "beta2_decay",

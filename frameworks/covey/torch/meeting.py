@@ -35,7 +35,7 @@ class Meeting:
 
     @contextlib.contextmanager
     def part(self) -> Iterator[None]:
-        """Within it this rank does its part. What goes wrong there is raised by ``agree``."""
+        """Within it this rank does its part. ``agree`` raises its errors."""
         if self._problem is not None:
             raise AssertionError("agree() comes after part()")
         try:

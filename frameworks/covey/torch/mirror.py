@@ -48,7 +48,7 @@ class Mirror:
         """``host`` becomes what the trainer has. It is only after ``wait``."""
 
     def put(self, host: torch.Tensor) -> None:
-        """What the trainer has becomes ``host``, which must stay as it is until ``wait``."""
+        """The trainer's tensor becomes ``host``, which must stay as it is until ``wait``."""
 
     def wait(self) -> None:
         """Until the copies are done."""

@@ -69,7 +69,7 @@ class _Piece:
             parameter.data = view
 
     def offer(self) -> None:
-        """What lies here is on its way to where the core reads it."""
+        """The model here is on its way to where the core reads it."""
         self._mirror.fetch(self._host)
 
     def take(self) -> None:
@@ -121,7 +121,7 @@ class ModelRounds:
         self.late = 0
         self.overdue = [0] * group.size()
         self._missing = (0,) * group.size()
-        self._is_known = True  # What that says is of the version it has merged with.
+        self._is_known = True  # It is of the version it has merged with.
         self._at = at  # Of the steps, where this rank was after its last exchange.
         self._step_stats = optimizer._covey_progress.step_stats
         self._part = (at + 1) << 32  # Apart from steps of other parts.
@@ -232,7 +232,7 @@ class ModelRounds:
         except BaseException:
             self._take_back()
             raise
-        # What it has missed, or given up, counts as if it had done it.
+        # Missed exchanges, or given up ones, count as done.
         self._stretch_on(self._course.after(self._at, self._step - before))
         self._optimizer._covey_progress.turn(self._at)
 
@@ -334,7 +334,7 @@ class ModelRounds:
         return size if is_of_all else self._own.needed
 
     def _take_back(self) -> None:
-        """What is on offer must not be trained on, if there will be a next step."""
+        """A model on offer must not be trained on, if there will be a next step."""
         with contextlib.suppress(CoveyError):
             self._gather()
 

@@ -2,9 +2,9 @@
 
 After an average all ranks hold the same bits. Until the next one each rank moves by itself; what
 it has moved is encoded, and the mean of that is added to what all had: so replicas are equal again,
-and what a codec gets wrong is small beside the moves, not beside the model. What a biased codec
-leaves out is sent with the next moves (error feedback); when models are averaged as they are, it is
-in them.
+and the error of a codec is small beside the moves, not beside the model. The residual of a biased
+codec is sent with the next moves (error feedback); when models are averaged as they are, it is in
+them.
 
 The first average is of models as they are: only after it is there something that all have had.
 """
@@ -20,7 +20,7 @@ from covey.torch.compression import Compressor
 
 
 class Moved:
-    """What the numbers of one dtype have moved.
+    """The change of the numbers of one dtype.
 
     Attributes:
         travelling: what they have moved, in the average that has begun, where it travels; the
@@ -31,7 +31,7 @@ class Moved:
     def __init__(self, numbers: torch.Tensor) -> None:
         """``numbers`` are the model, where it lies."""
         self._numbers = numbers
-        self._anchor: Optional[torch.Tensor] = None  # What all have had; None: it is not known.
+        self._anchor: Optional[torch.Tensor] = None  # The common anchor; None: it is not known.
         self._left_out: Optional[torch.Tensor] = None
         self._codec: Optional[Type[Compressor]] = None
         self._room: Optional[torch.Tensor] = None
@@ -50,7 +50,7 @@ class Moved:
         self._anchor = self._left_out = self._room = None
 
     def begin(self, codec: Optional[Type[Compressor]], whole: bool) -> None:
-        """What is to be averaged is known; it is the numbers as they are if they are to be
+        """The average to make is known; it is of the numbers as they are if they are to be
         ``whole``, or the common anchor is unknown."""
         self._codec = codec if self.can_be_coded else None
         anchor, self.travelling = self._anchor, None
@@ -80,7 +80,7 @@ class Moved:
         self.travelling = None
 
     def written(self) -> Dict[str, torch.Tensor]:
-        """What is to be kept with a checkpoint, by name."""
+        """The tensors to be kept with a checkpoint, by name."""
         kept = {"anchor": self._anchor, "left_out": self._left_out}
         return {name: tensor for name, tensor in kept.items() if tensor is not None}
 

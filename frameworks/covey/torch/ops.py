@@ -1,6 +1,6 @@
 """Collective operations on torch tensors, by Horovod's names.
 
-What they have in common:
+Common rules:
 
 * Tensors are on the CPU, of any shape and strides. float32, float64, float16, bfloat16, and
   integers of 8, 16, 32 and 64 bits, signed or not, can be reduced; bool can be moved.

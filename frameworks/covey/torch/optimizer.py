@@ -246,7 +246,7 @@ class _Distributed(torch.optim.Optimizer):
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """As the optimizer's; the buckets are made anew, so every rank must call it."""
         self._refuse_in_flight("add_param_group()")
-        leave_rounds(self)  # What is left of earlier steps is applied without the new ones.
+        leave_rounds(self)  # Contributions of earlier steps are applied without the new ones.
         try:
             self._covey_super().add_param_group(param_group)
         finally:

@@ -1,4 +1,4 @@
-"""What a distributed optimizer may be asked for, whatever its method. Internal."""
+"""The options of a distributed optimizer, of any method. Internal."""
 
 from __future__ import annotations
 

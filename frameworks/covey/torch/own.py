@@ -23,7 +23,7 @@ def is_own(optimizer: Any) -> bool:
 
 
 def take_scale(optimizer: Any) -> Tuple[Optional[torch.Tensor], bool]:
-    """What a GradScaler says of this rank's gradients: their scale, and whether they are whole.
+    """This rank's gradients by its GradScaler: their scale, and whether they are whole.
 
     It is for those alone: what is applied is unscaled, and whole.
     """

@@ -68,7 +68,7 @@ class PairTrainer:
                 with; two parameters in the same memory.
             Mismatch, Exhausted: on every rank: the ranks differ; a rank has no room.
         """
-        self._ahead: Sequence[torch.Tensor] = ()  # What is shown, less what is this rank's own.
+        self._ahead: Sequence[torch.Tensor] = ()  # The shown models, less this rank's own.
         check_options(optimizer._covey_options)
         refuse_shared_memory(named)
         self._optimizer = optimizer

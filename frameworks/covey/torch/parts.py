@@ -309,10 +309,10 @@ def average_state(
     prefix: str = "",
     together: Callable[[str, Callable[[], Any]], Any] = _at_once,
 ) -> None:
-    """What the optimizer keeps per parameter becomes the same on all members, which all call it.
+    """The optimizer's state of each parameter becomes the same on all members, which all call it.
 
     Tensors become their mean (a member without one counts as zeros), counts of steps and other
-    numbers their maximum. What is neither, such as the history of LBFGS, is dropped with all that
+    numbers their maximum. Other state, such as the history of LBFGS, is dropped with all that
     belongs to its parameter. ``prefix``: of the names of the operations; empty: a new one.
     ``together(what, call)``: how ``call()`` is done, which waits for all; it changes nothing.
     """

@@ -1,5 +1,5 @@
-"""What of a training can be written down: tensors, numbers, texts, and lists and dicts of them.
-Internal.
+"""The state of a training that can be written down: tensors, numbers, texts, and lists and dicts of
+them. Internal.
 
 Such things are read again by ``torch.load(weights_only=True)``, which runs nothing of a file's.
 """

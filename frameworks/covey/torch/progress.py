@@ -143,7 +143,7 @@ class Progress:
 
     @property
     def moved(self) -> List[Moved]:
-        """What averages of models keep for a codec, by dtype and device."""
+        """The codec's state in averages of models, by dtype and device."""
         return [] if self._averager is None else self._averager.moved
 
     def _close_window(self) -> None:

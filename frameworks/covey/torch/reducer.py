@@ -5,7 +5,7 @@ of a bucket has had its backward passes, the bucket is submitted; ``synchronize`
 that are not complete (parameters without a gradient contribute zeros, so that the ranks stay
 matched) and waits for all of them.
 
-What ``grad`` is at ``synchronize`` is what is reduced. Where a rank has written to gradients since
+The ``grad`` at ``synchronize`` is reduced. Where a rank has written to gradients since
 they were submitted (``written.py``), all ranks reduce them once more; they learn of it by a number
 that is added up beside the last bucket, which is never submitted before ``synchronize``: backward
 ends with it anyway. From then on the buckets are held: nothing is submitted early, until all ranks
@@ -36,7 +36,7 @@ from covey.torch.sparse import SparseGradients
 from covey.torch.tensors import CODES
 from covey.torch.written import looks_again
 
-# What a rank says of its gradients, added up over the ranks.
+# A rank's word on its gradients, added up over the ranks.
 _IS_REWRITTEN = 1
 _LIES_HERE = 1 << 16
 

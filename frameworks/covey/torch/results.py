@@ -53,7 +53,7 @@ class Results:
         """The record of ``version``; its gradients are there.
 
         Raises:
-            Exhausted: it has left the log. What was read before may change now.
+            Exhausted: it has left the log. Earlier reads may change now.
         """
         held: Tuple[int, ...] = ()
         written = 0

@@ -91,4 +91,4 @@ class Renewal:
             progress.renew()
         begin_part(self._optimizer)
         with progress.changing():
-            pass  # What others see of this rank is of this version now.
+            pass  # Others see this version of this rank now.

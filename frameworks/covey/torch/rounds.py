@@ -88,7 +88,7 @@ class RoundTrainer:
         self._warmup = progress.plan.warmup  # Versions that wait for all.
         # With this version others go on elsewhere, or with a later one; 0: they do not.
         self._ending = progress.plan.until - progress.steps if progress.hands_over else 0
-        self._is_known = True  # What ``_missing`` says is of the last version applied.
+        self._is_known = True  # ``_missing`` is of the last version applied.
         self._is_too_late = False  # The last step was for a version after the end.
         self._steps: Sequence[Tuple[int, int]] = ()  # By member: in the last version applied.
         self._given = -1  # The last version of which it has given a snapshot.

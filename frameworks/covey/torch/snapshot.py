@@ -33,7 +33,7 @@ _DTYPES = {
 
 
 class State:
-    """What of a trainer is the same on all ranks at the same version."""
+    """The state of a trainer that is the same on all ranks at the same version."""
 
     def __init__(self, optimizer: Any, model: Optional[torch.nn.Module]) -> None:
         self._optimizer = optimizer

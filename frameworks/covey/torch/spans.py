@@ -169,8 +169,8 @@ class Span:
         self._open[:], self._flags = self._known[address]
 
     def collect(self, densify: bool, scale: Optional[float]) -> None:
-        """What is published next is this rank's gradients, divided by ``scale``; zeros where it has
-        none."""
+        """The next contribution becomes this rank's gradients, divided by ``scale``; zeros where it
+        has none."""
         sources: List[torch.Tensor] = []
         targets: List[torch.Tensor] = []
         present: List[torch.Tensor] = []
@@ -191,7 +191,7 @@ class Span:
             torch._foreach_div_(present, scale)
 
     def ready(self) -> None:
-        """What was collected is where the core reads it."""
+        """The collected gradients are where the core reads them."""
 
     def give(self, address: int) -> None:
         """Gradients are those of the version that lies at ``address``, or was copied to ``result``

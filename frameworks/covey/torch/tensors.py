@@ -1,4 +1,4 @@
-"""What Covey knows of torch's tensors. Internal."""
+"""Facts about torch's tensors. Internal."""
 
 from __future__ import annotations
 

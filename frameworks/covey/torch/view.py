@@ -19,7 +19,7 @@ from covey.torch.sources import Seen, copy_own, is_replicated, read, versions_of
 
 
 class Consensus:
-    """What the mean of a ``with covey.consensus(model)`` is made of.
+    """The models in the mean of a ``with covey.consensus(model)``.
 
     Attributes:
         distance: how far the models are apart: the root of the mean, over the models in it, of
@@ -139,7 +139,7 @@ Model = Tuple[List[BucketPlan], List[torch.Tensor]]
 def measure(
     optimizers: List[Any], timeout: float, exact: bool = False
 ) -> Tuple[Consensus, List[Model]]:
-    """What is found, and the mean of each optimizer's parameters, with how they are laid out."""
+    """The found models, and the mean of each optimizer's parameters, with their layout."""
     found, means = Consensus(), []
     spread = square = 0.0
     for number, optimizer in enumerate(optimizers):

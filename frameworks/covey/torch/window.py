@@ -1,4 +1,4 @@
-"""What the other ranks of the host may read of this one while it trains. Internal.
+"""The memory of this rank that others of the host may read while it trains. Internal.
 
 A window is on memory of the arena that a rank trains on in place, or on nothing: then it tells only
 the rank's version. A reader copies, and is told whether the copy is of one moment: no rank waits.
@@ -29,7 +29,7 @@ _COUNTED = 1 << 2  # Exchanges, modulo this: two ranks are never further apart t
 
 
 class Mark(NamedTuple):
-    """What a rank says of itself in its window, packed into a number.
+    """A rank's state in its window, packed into a number.
 
     Attributes:
         version: of its model.

@@ -51,7 +51,7 @@ std::string Run(uint64_t seed, const std::string& focus) {
   return RunSeed(seed, false, FocusNamed(focus)).failure;
 }
 
-// What a seed comes to; empty: everything held. `is_on`: of the mutant, if one is wanted.
+// The failure of a seed; empty: everything held. `is_on`: of the mutant, if one is wanted.
 std::string Outcome(uint64_t seed, const std::string& focus, bool* is_on) {
   int ends[2];
   if (pipe(ends) != 0) return "";

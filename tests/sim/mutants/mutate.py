@@ -92,7 +92,7 @@ def replaced(text: str, change: Change) -> str:
 
 
 def mutate(text: str, changes: List[Change]) -> List[str]:
-    """What the bodies become, in their order."""
+    """The changed bodies, in their order."""
     bodies = [body.text for body in bodies_of(text)]
     for change in changes:
         text = replaced(text, change)

@@ -1,7 +1,7 @@
 // The simulator of communicators: whole runtimes in one process, over shared memory or over mirrors
 // of it, whose devices do collectives among themselves (LateCommunicators). Ranks of overlapping
 // groups submit the same operations again and again, each in its own order, some waiting for one
-// before they submit the next. One seed repeats a run. What must hold:
+// before they submit the next. One seed repeats a run. Rules:
 //
 //  1. Every operation ends, and its result is right, over a communicator or staged; nothing is read
 //     before the user's event.
@@ -24,7 +24,7 @@ struct CommunicatorSimVerdict {
   std::string failure;  // empty: everything held
   std::string swarm;    // what the seed turned on
   uint64_t hash = 0;    // of everything that happened
-  // What came up, for tests that want it to.
+  // Counts of events, for tests that require them.
   uint64_t done = 0, by_communicator = 0, again = 0, aborted = 0, mirrored = 0, without = 0,
            shared = 0, never_ready = 0, fails = 0, dies = 0, refused = 0, by_ipc = 0;
 };

@@ -1,4 +1,4 @@
-// What ranks submit in the simulator of communicators, and what it is to give.
+// The operations of ranks in the simulator of communicators, and their results.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_COMMUNICATOR_STREAM_H_
 #define COVEY_TESTS_SIM_SIMULATOR_COMMUNICATOR_STREAM_H_
 

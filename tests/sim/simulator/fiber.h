@@ -39,7 +39,7 @@ class Fiber {
   ucontext_t inside_;
   ucontext_t outside_;
   bool done_ = false;
-  // What sanitizers want to know of either stack.
+  // The facts that sanitizers need of either stack.
   const void* outside_bottom_ = nullptr;
   size_t outside_bytes_ = 0;
   void* inside_fake_ = nullptr;

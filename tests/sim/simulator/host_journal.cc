@@ -155,8 +155,8 @@ void HostJournal::OnApplied(int32_t rank, uint64_t version, const RoundModel& mo
     Fail("7: the model of " + Name(rank) + " after " + Number(version) + " is another");
 }
 
-// What its replica holds of what is in no version is all of that, in order. The replica may not
-// know of the last versions yet.
+// Its replica holds all contributions that are in no version, in order. The replica may not know of
+// the last versions yet.
 void HostJournal::CheckRank(int32_t rank, const std::vector<Contribution>& held, bool flushed) {
   const auto index = static_cast<size_t>(rank);
   const std::vector<uint64_t>& steps = published_[index];

@@ -1,5 +1,5 @@
-// What the simulator of replicas knows of a job: what was published, and which versions are
-// committed.
+// The simulator's knowledge of a job of replicas: the published contributions, and the committed
+// versions.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_JOURNAL_H_
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_JOURNAL_H_
 

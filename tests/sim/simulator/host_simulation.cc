@@ -62,7 +62,7 @@ HostSimulation::HostSimulation(uint64_t seed, int32_t size)
   }
 }
 
-// ---- What is done to ranks ----------------------------------------------------------------------
+// ---- Faults of ranks ----------------------------------------------------------------------------
 
 // Whether a quorum of replicas is left without it.
 bool HostSimulation::CanSpare(int32_t rank, bool leaves) const {
@@ -160,7 +160,7 @@ HostVerdict HostSimulation::Verdict(uint64_t turns) const {
           .lacking = lacking_};
 }
 
-// ---- What ranks do ------------------------------------------------------------------------------
+// ---- Actions of ranks ---------------------------------------------------------------------------
 
 // One turn of its engine, and perhaps of its trainer.
 void HostSimulation::Act(int32_t rank) {

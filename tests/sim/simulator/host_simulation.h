@@ -2,12 +2,12 @@
 // them that take their time and now and then far longer than election_timeout, in order for each
 // pair and in any order between pairs. A rank may be stopped between any two messages it reads or
 // sends, for a while, for ever, or killed, and a returned one finds its messages before it. One
-// seed repeats a run. What must hold is what the simulator of rounds says (round_simulation.h,
-// 1-9), and:
+// seed repeats a run. The rules are those of the simulator of rounds (round_simulation.h, 1-9),
+// and:
 //
 //  1. No two replicas read different versions, whichever have led, stopped, come back, left, or
 //     lead at once.
-//  2. What no version has yet is in its rank's replica, once.
+//  2. A contribution that no version has yet is in its rank's replica, once.
 //  4. While a quorum of replicas runs (core/replicated/quorum.h), ranks that run finish: all with
 //     the same versions, or they are told that those that have more have left, and no other has.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_SIMULATION_H_
@@ -22,7 +22,7 @@ struct HostVerdict {
   std::string failure;  // empty: everything held
   std::string swarm;    // what the seed turned on
   uint64_t hash = 0;    // of everything that happened
-  // What came up, for tests that want it to.
+  // Counts of events, for tests that require them.
   uint64_t versions = 0, late = 0, merged = 0, stopped = 0, killed = 0;
   uint64_t expired = 0, overdue = 0, returned = 0, gave_up = 0;
   uint64_t terms = 0;        // beyond the first,

@@ -1,5 +1,5 @@
 // The stage of host_simulation.h: ranks, the links between them, and what the seed does to them.
-// What they do as trainers is in host_trainee.cc, all else in host_simulation.cc.
+// Their actions as trainers are in host_trainee.cc, all else in host_simulation.cc.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_HOST_STAGE_H_
 #define COVEY_TESTS_SIM_SIMULATOR_HOST_STAGE_H_
 

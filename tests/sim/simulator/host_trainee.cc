@@ -1,4 +1,4 @@
-// What a trainer does in the simulator of replicas.
+// The actions of a trainer in the simulator of replicas.
 #include <algorithm>
 #include <cstring>
 #include <utility>

@@ -1,4 +1,4 @@
-// What the ranks of a job did, in the order in which they did it: a hash that tells two runs apart,
+// The actions of the ranks of a job, in order: a hash that tells two runs apart,
 // and the rules that can be checked as things happen.
 //
 // Rules, by the number in PROTOCOL.md where it has one:
@@ -54,7 +54,7 @@ class Journal final : public Observer {
   void OnExchangeEnd(Rank rank, const OperationId& told, Outcome outcome) override;
   void OnEnd(Rank rank, const Request& request, const Status& status) override;
 
-  // What the simulation itself does.
+  // The simulation's own actions.
   void OnSubmit(Rank rank, const Request& request, uint64_t occurrence);
   void OnForget(Rank rank, const Request& request);  // its handle is released
   enum class Loss : uint8_t { kLeft, kDied };

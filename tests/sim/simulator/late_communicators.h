@@ -16,7 +16,7 @@
 
 namespace covey {
 
-// What joins the devices of all ranks.
+// The connection of the devices of all ranks.
 class CommunicatorCables {
  public:
   struct Item {

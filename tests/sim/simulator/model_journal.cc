@@ -124,7 +124,7 @@ void ModelJournal::Look() {
   CheckLog();
 }
 
-// What can be found is what it was when its version ended.
+// A result that can be found is the one of the end of its version.
 void ModelJournal::CheckLog() {
   for (uint32_t i = 0; i < memory_->log_words(); ++i) {
     const LogEntry entry = LogEntry::Of(*memory_->LogWordAt(i));

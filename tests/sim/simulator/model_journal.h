@@ -1,5 +1,5 @@
-// What a simulation of rounds of models knows of them, and what must hold: see model_simulation.h,
-// whose numbers the checks bear.
+// The knowledge of a simulation of rounds of models, and its checks: see model_simulation.h, whose
+// numbers the checks bear.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_MODEL_JOURNAL_H_
 #define COVEY_TESTS_SIM_SIMULATOR_MODEL_JOURNAL_H_
 
@@ -24,7 +24,7 @@ class ModelJournal {
   void OnBegin(int32_t rank, const Bytes& model) { begun_[static_cast<size_t>(rank)] = model; }
   // A rank is about to publish `model` as its step `step`.
   void OnPublish(int32_t rank, uint64_t step, const Bytes& model);
-  // What it is about to publish as `step` is what it goes on from.
+  // The model that it is about to publish as `step` is the one it goes on from.
   void OnOffer(int32_t rank, uint64_t step) { offered_again_[static_cast<size_t>(rank)] = step; }
   // A rank has merged what it published as `step`, with `wanted` or later, and has `model` now.
   void OnMerge(int32_t rank, uint64_t step, uint64_t wanted, const Merged& merged,
@@ -49,7 +49,7 @@ class ModelJournal {
   uint64_t hash() const { return hash_; }
   uint64_t versions() const { return results_.size(); }
 
-  // What came up.
+  // Counts of events.
   uint64_t passive = 0;  // models that were not their owner's of this version
   uint64_t again = 0;    // that were in a version before
   uint64_t late = 0;     // merges of one that was not in the mean

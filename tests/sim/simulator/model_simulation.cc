@@ -357,7 +357,7 @@ ModelVerdict ModelSimulation::Run() {
                    std::to_string(journal_->versions()));
   CheckEnd();
   const ModelVerdict verdict = Verdict(resumes);
-  // What stopped ranks left in the middle must be run to its end, or their stacks would leak.
+  // Calls of stopped ranks must be run to their end, or their stacks would leak.
   closing_ = true;
   for (Player& player : players_)
     while (!player.fiber->done()) player.fiber->Resume();

@@ -1,5 +1,5 @@
 // The simulator of rounds of models: like round_simulation.h, with ranks that train as WAGMA-SGD
-// has it. One seed repeats a run. What must hold:
+// has it. One seed repeats a run. Rules:
 //
 //  1. Versions end once each, in order, and are not changed afterwards (partial-W1, partial-W10).
 //  2. A version has of every member the newest model it had offered when the version fired, or a
@@ -34,7 +34,7 @@ struct ModelVerdict {
   std::string failure;  // empty: everything held
   std::string swarm;    // what the seed turned on
   uint64_t hash = 0;    // of everything that happened
-  // What came up, for tests that want it to.
+  // Counts of events, for tests that require them.
   uint64_t versions = 0, passive = 0, again = 0, late = 0, old = 0, syncs = 0, finals = 0;
   uint64_t stopped = 0, killed = 0, overdue = 0, returned = 0, gave_up = 0, equal = 0, newer = 0;
   uint64_t jumps = 0, anew = 0, kept = 0, taken = 0, looks = 0, torn = 0, dropped = 0;

@@ -1,4 +1,4 @@
-// What a seed of the simulator of rounds of models turns on.
+// The faults and settings that a seed of the simulator of rounds of models turns on.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_MODEL_SWARM_H_
 #define COVEY_TESTS_SIM_SIMULATOR_MODEL_SWARM_H_
 

@@ -22,7 +22,7 @@ constexpr size_t kMirrorBytes = 4 << 20;
 constexpr int kMostSteps = 400'000;  // of one round
 constexpr float kUnwritten = -7;
 constexpr size_t kStreams = 2;
-// Of the streams. What the last one draws is not known here: there all hand in the same.
+// Of the streams. The draw of the last one is not known here: there all inputs are equal.
 constexpr const char* kCodecs[] = {"", "", "", "bf16", "int8@block=16", "qsgd@block=16"};
 
 struct Node {
@@ -33,7 +33,7 @@ struct Node {
   Group group;
 };
 
-// What one rank does in one occurrence of a stream.
+// The part of one rank in one occurrence of a stream.
 struct Share {
   std::vector<double> weights;  // by rank
   std::vector<bool> sends;      // by rank
@@ -241,7 +241,7 @@ class Job {
       Fail("a steady round asked the coordinator");
   }
 
-  // What was handed in: its memory is free.
+  // The input: its memory is free.
   void Release(int32_t r, const Share& s) {
     if (s.operation != nullptr) At(r).queue.Release(s.operation->handle);
   }

@@ -1,9 +1,9 @@
 // The simulator of averaging with neighbors: whole runtimes in one process, over shared memory or
 // over mirrors of it, whose ranks submit the same few streams again and again, each time with other
-// peers and weights, in any order. One seed repeats a run. What must hold:
+// peers and weights, in any order. One seed repeats a run. Rules:
 //
-//  1. What a rank gets is the sum, in rank order and in float32, of its own weights times what the
-//     ranks it names have handed in, bit for bit; inputs are left as they were.
+//  1. A rank's result is the sum, in rank order and in float32, of its own weights times the inputs
+//     of the ranks it names, bit for bit; inputs are left as they were.
 //     With a codec: what it has handed in, moved by the sum of its weights times the differences
 //     of what the codec makes of the two; nothing at all where all have handed in the same.
 //  2. When ranks do not say the same of each other, or a rank's own row is refused, the operation
@@ -23,7 +23,7 @@ struct NeighborVerdict {
   std::string failure;  // empty: everything held
   std::string swarm;    // what the seed turned on
   uint64_t hash = 0;    // of everything that happened
-  // What came up, for tests that want it to.
+  // Counts of events, for tests that require them.
   uint64_t done = 0, conflicts = 0, refused = 0, aborted = 0, mirrored = 0, unread = 0, open = 0,
            coded = 0;
 };

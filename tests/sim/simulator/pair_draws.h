@@ -1,4 +1,4 @@
-// What is drawn about local steps, without any rank: numbers are distributed as the rule says.
+// The draws of local steps, without any rank: numbers are distributed as the rule says.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_PAIR_DRAWS_H_
 #define COVEY_TESTS_SIM_SIMULATOR_PAIR_DRAWS_H_
 

@@ -1,5 +1,5 @@
-// What a simulation of models averaged in pairs knows of them, and what must hold: see
-// pair_simulation.h, whose numbers the checks bear.
+// The knowledge of a simulation of models averaged in pairs, and its checks: see pair_simulation.h,
+// whose numbers the checks bear.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_PAIR_JOURNAL_H_
 #define COVEY_TESTS_SIM_SIMULATOR_PAIR_JOURNAL_H_
 
@@ -42,7 +42,7 @@ class PairJournal {
   // A rank begins a new epoch: what it has then is what counts.
   void OnGoOn(int32_t rank);
 
-  // What is left of an epoch: the mean of all, or what the rank has by itself.
+  // The result of an epoch: the mean of all, or the rank's own model.
   void CheckMeanOfAll(const Bytes& model);
   // All that take the mean at the end of an epoch take the same.
   void CheckMeanOfEpoch(int32_t rank, int epoch, const Bytes& mean);
@@ -50,7 +50,7 @@ class PairJournal {
   void CheckProgress(int32_t rank, const Bytes& taken, const Bytes& model);
   void CheckOwn(int32_t rank, const Bytes& model);
 
-  // What member i has, whatever is being decided. Nothing before it has begun.
+  // The model of member i, with an exchange under way or not. Nothing before it has begun.
   const Bytes* ModelOf(int32_t i) const;
   bool IsEqual(const Bytes& a, const Bytes& b) const;  // but for what is between the tiles
 
@@ -58,7 +58,7 @@ class PairJournal {
   const std::string& failure() const { return failure_; }
   uint64_t hash() const { return hash_; }
 
-  // What came up.
+  // Counts of events.
   uint64_t updates = 0, exchanges = 0, undecided = 0, coded = 0;
 
  private:

@@ -1,4 +1,4 @@
-// What a rank of the simulator of pairs learns in a step.
+// The progress of a rank of the simulator of pairs in a step.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_PAIR_LEARNING_H_
 #define COVEY_TESTS_SIM_SIMULATOR_PAIR_LEARNING_H_
 

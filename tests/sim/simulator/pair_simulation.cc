@@ -364,7 +364,7 @@ PairVerdict PairSimulation::Run() {
   if (resumes_ == kMostResumes) journal_.Fail("3: somebody who runs waits for ever");
   CheckEnd();
   const PairVerdict verdict = Verdict(resumes_);
-  // What stopped ranks left in the middle must be run to its end, or their stacks would leak.
+  // Calls of stopped ranks must be run to their end, or their stacks would leak.
   closing_ = true;
   for (Player& player : players_)
     while (!player.fiber->done()) player.fiber->Resume();

@@ -1,4 +1,4 @@
-// What a seed of the simulator of pairs turns on.
+// The faults and settings that a seed of the simulator of pairs turns on.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_PAIR_SWARM_H_
 #define COVEY_TESTS_SIM_SIMULATOR_PAIR_SWARM_H_
 

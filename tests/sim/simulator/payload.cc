@@ -23,7 +23,7 @@ uint64_t Mix(uint64_t a, uint64_t b) { return Rng(a * 0x9e3779b97f4a7c15u + b).N
 bool IsHalf(DType t) { return t == DType::kF16 || t == DType::kBF16; }
 bool IsByte(DType t) { return t == DType::kU8 || t == DType::kI8; }
 
-// What member `index` contributes as element `elem`.
+// The contribution of member `index` as element `elem`.
 int64_t Value(const Contributor& who, const Spec& spec, size_t elem) {
   const uint64_t h = Mix(Mix(who.seed, who.op * 64 + who.index), elem);
   if (!spec.codec.empty()) return static_cast<int64_t>(h % (kLargestCoded + 1));
@@ -196,7 +196,7 @@ Payload::Payload(const Contributor& who, const ProgramOp& op, Where where, bool 
   }
 }
 
-// What this member hands in, and which part of what all get is its own.
+// The input of this member, and its own part of the result of all.
 void Payload::TakeSplits(const Contributor& who, const ProgramOp& op) {
   const auto rows_of = [&](size_t from, size_t to) { return op.splits[from * who.size + to]; };
   const size_t row_bytes = static_cast<size_t>(spec_.elems[0]) * SizeOf(spec_.dtype);

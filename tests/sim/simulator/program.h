@@ -22,7 +22,7 @@
 
 namespace covey {
 
-// What a member asks for.
+// The request of a member.
 struct Spec {
   Kind kind = Kind::kAllreduce;
   DType dtype = DType::kF32;

@@ -14,7 +14,7 @@ const Bytes& Job::ExpectedOf(size_t op) {
 
 namespace {
 
-// What ranks that have joined take part in, with the reduction's identity element.
+// The operations that joined ranks take part in, with the reduction's identity element.
 bool CanDoWithJoined(const Spec& spec) {
   if (spec.kind == Kind::kBarrier) return true;
   return spec.kind == Kind::kAllreduce &&

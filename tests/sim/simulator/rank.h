@@ -19,7 +19,7 @@
 
 namespace covey {
 
-// What all ranks of a simulation share.
+// The shared state of all ranks of a simulation.
 struct Job {
   uint64_t seed;
   Swarm swarm;

@@ -181,7 +181,7 @@ void RoundJournal::Look() {
   CheckLog();
 }
 
-// What can be found is what it was when its version ended.
+// A result that can be found is the one of the end of its version.
 void RoundJournal::CheckLog() {
   for (uint64_t i = 0; i < memory_->log(); ++i) {
     const LogEntry entry = LogEntry::Of(*memory_->LogAt(i));

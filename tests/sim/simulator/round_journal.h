@@ -1,5 +1,5 @@
-// What a simulation of rounds knows of its results, and what must hold of them: see
-// round_simulation.h, whose numbers the checks bear.
+// The knowledge of a simulation of rounds of its results, and its checks: see round_simulation.h,
+// whose numbers the checks bear.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_ROUND_JOURNAL_H_
 #define COVEY_TESTS_SIM_SIMULATOR_ROUND_JOURNAL_H_
 
@@ -11,7 +11,7 @@
 
 namespace covey {
 
-// What a trainer has: it says which versions were applied, in which order.
+// The state of a trainer: it says which versions were applied, in which order.
 struct RoundModel {
   std::array<uint64_t, 12> words{};
 
@@ -24,7 +24,7 @@ class RoundJournal {
   // `memory` is that of the simulated ranks.
   RoundJournal(const RoundMemory* memory, const AdmissionRule& rule);
 
-  // What step `step` of `rank` contributes: small whole numbers, different for each.
+  // The contribution of step `step` of `rank`: small whole numbers, different for each.
   static void Fill(const RoundLayout& layout, int32_t rank, uint64_t step, std::byte* to);
 
   // Looks at the shared memory as it is, between any two instructions of any rank.

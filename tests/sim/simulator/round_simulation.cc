@@ -156,7 +156,7 @@ RoundVerdict RoundSimulation::Run() {
       .taken_back = taken_back_,
       .dropped = journal_->dropped(),
       .rejoined = journal_->rejoined()};
-  // What stopped ranks left in the middle must be run to its end, or their stacks would leak.
+  // Calls of stopped ranks must be run to their end, or their stacks would leak.
   closing_ = true;
   for (Player& player : players_)
     while (!player.fiber->done()) player.fiber->Resume();

@@ -1,6 +1,6 @@
 // The simulator of rounds: the ranks of a host, each a fiber with the shipping round engine over
 // words that are points, so that a rank may be left between any two, and in the middle of a copy, a
-// sum or a tile; for a while, for ever, or killed. One seed repeats a run. What must hold:
+// sum or a tile; for a while, for ever, or killed. One seed repeats a run. Rules:
 //
 //  1. Versions end once each, in order (partial-W1).
 //  2. Every step of every rank is in exactly one version, or still in its slot; a result is the sum
@@ -27,8 +27,8 @@
 //     snapshot (partial-W10).
 // 11. No rank waits longer than max_wait for one rank while it stays behind its limit, in however
 //     many versions (partial-W9).
-// 12. What a rank reads in place stays as it was until it reads another (partial-W10). Half of them
-//     do.
+// 12. A result that a rank reads in place stays as it was until the rank reads another
+//     (partial-W10). Half of them do.
 // 13. Once a rank that lives has gone on without others, a rank that comes to finish() later ends
 //     with the same version; nothing that it does since is in one (partial-W8).
 // 14. A contribution that it had published before they finished is in a version, though
@@ -45,7 +45,7 @@ struct RoundVerdict {
   std::string failure;  // empty: everything held
   std::string swarm;    // what the seed turned on
   uint64_t hash = 0;    // of everything that happened
-  // What came up, for tests that want it to.
+  // Counts of events, for tests that require them.
   uint64_t versions = 0, late = 0, merged = 0, stopped = 0, killed = 0, again = 0, gone = 0;
   uint64_t expired = 0, overdue = 0, returned = 0, gave_up = 0;
   uint64_t at_limit = 0;                         // a contribution is as old as it may be

@@ -1,5 +1,5 @@
-// The stage of round_simulation.h: ranks, their fibers, and what the seed does to them. What they
-// do themselves is in round_trainee.cc, what is done to them in round_simulation.cc.
+// The stage of round_simulation.h: ranks, their fibers, and their faults by the seed. Their own
+// actions are in round_trainee.cc, their faults in round_simulation.cc.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_ROUND_STAGE_H_
 #define COVEY_TESTS_SIM_SIMULATOR_ROUND_STAGE_H_
 

@@ -1,4 +1,4 @@
-// What a simulated rank does: all that runs inside its fiber.
+// The actions of a simulated rank: all that runs inside its fiber.
 #include <algorithm>
 #include <cstring>
 
@@ -33,7 +33,7 @@ void RoundSimulation::Main(int32_t rank) {
   if (IsFlushable() && !closing_ && !player.has_fallen_out) Flush(rank);
 }
 
-// What it has published too late counts elsewhere.
+// A contribution published too late counts elsewhere.
 void RoundSimulation::Retract(int32_t rank) {
   const std::byte* content = players_[static_cast<size_t>(rank)].rounds->Retract();
   if (content == nullptr || closing_) return;
@@ -217,7 +217,7 @@ Found RoundSimulation::Read(int32_t rank, uint64_t version, RoundRecord* record)
   return found;
 }
 
-// What a rank holds stays as it was.
+// A result that a rank holds stays as it was.
 void RoundSimulation::CheckHeld(int32_t rank) {
   const Player& player = players_[static_cast<size_t>(rank)];
   if (closing_ || player.held == nullptr) return;

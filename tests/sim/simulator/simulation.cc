@@ -59,7 +59,7 @@ class Simulation final : public InprocWatcher {
                           .hash = job_.journal->hash(),
                           .steps = steps_,
                           .tally = job_.journal->tally()};
-    // What dead ranks left in the middle must be run to its end, or their stacks would leak.
+    // Calls of dead ranks must be run to their end, or their stacks would leak.
     job_.journal->Close();
     job_.stop = true;
     for (const auto& rank : ranks_)

@@ -1,11 +1,11 @@
 // The deterministic simulator: N complete runtimes in one process, under a virtual clock, driven by
-// one seed. What runs is what ships; only the transport and the clock are the simulator's.
+// one seed. The shipped code runs; only the transport and the clock are the simulator's.
 //
 // Every rank is a fiber that plays its process: it submits and waits as its program says, drives
 // RunOnce, sleeps when there is nothing to do and is woken by peers, mail or a deadline, just as
 // core/engine/engine.h does it. Every use of the transport is a point where another rank may go on,
-// in the middle of a pass. What can go wrong is drawn in swarm.h; what must hold is checked here,
-// in journal.h and in payload.h:
+// in the middle of a pass. Faults are drawn in swarm.h; the rules are checked here, in journal.h
+// and in payload.h:
 //
 //  1. Results are right, and equal bit for bit on all members; each operation ends once, its
 //     callback runs once.

@@ -9,7 +9,7 @@
 
 namespace covey {
 
-// What happens in the middle from now on; nothing when null.
+// The function called in the middle from now on; none when null.
 void OnWorkDo(std::function<void()> what);
 
 // Half a copy, that, the other half.

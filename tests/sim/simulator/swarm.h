@@ -1,5 +1,6 @@
-// What a seed turns on, and how strong: drawn per seed, so that every combination comes up and no
-// fault hides another (swarm testing, after Groce et al., ISSTA 2012, DOI 10.1145/2338965.2336763).
+// The faults that a seed turns on, and their strength: drawn per seed, so that every combination
+// comes up and no fault hides another (swarm testing, after Groce et al., ISSTA 2012, DOI
+// 10.1145/2338965.2336763).
 #ifndef COVEY_TESTS_SIM_SIMULATOR_SWARM_H_
 #define COVEY_TESTS_SIM_SIMULATOR_SWARM_H_
 
@@ -12,8 +13,8 @@
 
 namespace covey {
 
-// What a set of seeds is to bring up often: rare mixtures that mutants need. The draw is the same
-// but for what the focus sets.
+// The rare mixtures that a set of seeds is to bring up often, because mutants need them. The draw
+// is the same but for what the focus sets.
 enum class Focus : uint8_t {
   kNone,
   kLosses,   // ranks die

@@ -43,7 +43,7 @@ std::string Text(const Signature& s) {
   return text;
 }
 
-// What a message says beyond its type and operation.
+// The fields of a message beyond its type and operation.
 std::string Content(const Message& m) {
   std::string text;
   if (m.type == MessageType::kAnnounce) return " " + Text(m.signature);

@@ -20,7 +20,7 @@
 //   kill RANK                     it is gone; peers notice when time has advanced by 50 ms
 //   advance MILLISECONDS          the clock
 //
-// What is seen: `1 -> 0 ANNOUNCE a.0 ...` a message (stream.occurrence, @group unless the world);
+// Events: `1 -> 0 ANNOUNCE a.0 ...` a message (stream.occurrence, @group unless the world);
 // `1 begins a.0 entry 1` or `void`; `1 voided a.0`; `1 ends a.0 ok [7 7]`, or why not.
 #ifndef COVEY_TESTS_SIM_TRANSCRIPTS_STAGE_H_
 #define COVEY_TESTS_SIM_TRANSCRIPTS_STAGE_H_
