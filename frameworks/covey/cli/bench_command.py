@@ -23,9 +23,9 @@ _KINDS = {
     "fusion": "1,000 gradients of 256 bytes, averaged",
     "model": "whole training steps of a ResNet-18 and a small GPT",
     "kernels": "on cuda: reduce, scale, cast and add beside the card's own copy",
-    "methods": "steps by method when nobody is late",
+    "methods": "steps by method when no rank is late",
     "codecs": "encoding and decoding of float32 on one core, beside a copy",
-    "waiting": "how long who is late, slow or stopped holds up the others, by method",
+    "waiting": "how long a late, slow or stopped rank delays the others, by method",
 }
 _UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "MB": 10**6}
 _EPILOG = """examples:

@@ -163,7 +163,7 @@ def _describe(parser: argparse.ArgumentParser) -> None:
         "--keep-going",
         action="store_true",
         help="a rank that fails or is killed does not end the job: the others go on, by methods "
-        "that wait for nobody longer than max_wait; the exit code is 0 if one of them ends so",
+        "that wait for no rank longer than max_wait; the exit code is 0 if one of them ends so",
     )
     add("--start-timeout", type=seconds, metavar="S", help="give up when ranks are not up after S")
     add("--verbose", action="store_true", help="tell what the launcher does")
