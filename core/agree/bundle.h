@@ -4,7 +4,7 @@
 // the Negotiator. Its exchanges are those of its *carrier*, a stream without requests of users:
 // when occurrence k runs, member stream s takes part with its occurrence s.base + k, and the
 // carrier's request lists the tensors of all members in the order of the plan. Plain state, equal
-// on all members but for what has been submitted.
+// on all members but for the submitted operations.
 //
 //   planned --SWITCH--> filling --all members' fronts held--> moving --done--> filling
 //                          | a front is awaited, or fits another entry, or a peer sent BREAK
@@ -50,7 +50,7 @@ struct Bundle {
   bool Full() const { return held == members.size(); }
   // Puts the fronts' tensors together. REQUIRES: Full().
   void Concatenate();
-  // The exchange is over: what follows is filled anew.
+  // The exchange is over: the fields below are filled anew.
   void Next(bool was_void);
   // Counts one more held front.
   void Hold(const Request& front);

@@ -25,8 +25,8 @@
 //     user memory, and all announce.
 //  agree-N9 landing space is reserved before ANNOUNCE and adopted at AGREED, or the operation is
 //      refused.
-//  agree-N11 after the loss of a member its groups are broken: what cannot finish ends kAborted,
-//      naming the rank.
+//  agree-N11 after the loss of a member its groups are broken: operations that cannot finish end
+//      kAborted, naming the rank.
 #ifndef COVEY_CORE_AGREE_NEGOTIATOR_H_
 #define COVEY_CORE_AGREE_NEGOTIATOR_H_
 

@@ -26,7 +26,7 @@
 
 namespace covey {
 
-// A stream that has been agreed: what every member said when it announced it.
+// A stream that has been agreed: every member's announcement.
 struct Candidate {
   std::string stream;
   uint32_t entry = 0;

@@ -61,7 +61,7 @@ std::vector<std::string> Retirement::OnIdle(Rank from, const Message& answer,
     uint64_t& occurrence = drop.members[i].occurrence;
     occurrence = one->answers[0]->members[i].occurrence;
     for (const auto& theirs : one->answers)
-      // agree-N14: dropped is only what all members declared idle at the same occurrence.
+      // agree-N14: only streams that all members declared idle at the same occurrence are dropped.
       if (theirs->members[i].occurrence != occurrence) occurrence = kNoOccurrence;
   }
   const std::set<uint32_t> staying = BundlesOf(

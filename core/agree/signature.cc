@@ -5,7 +5,7 @@
 namespace covey {
 namespace {
 
-// Shape as it stands in the signature: what is gathered may differ in dimension 0.
+// Shape as it stands in the signature: gathered tensors may differ in dimension 0.
 Shape AgreedShape(Kind kind, const Shape& shape) {
   Shape agreed = shape;
   if (Gathers(kind)) agreed.dims[0] = 0;

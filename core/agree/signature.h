@@ -1,9 +1,9 @@
 // The signature of an operation: all members of a group must agree on it before it may run
 // (agree-N2).
 //
-// Not in the signature, because it may differ between ranks: memory placement, dimension 0 of what
-// is gathered and alltoall's splits (they travel with the begin header), the ready event, the
-// stream. Plain values; pure functions.
+// Not in the signature, because it may differ between ranks: memory placement, dimension 0 of
+// tensors that is gathered and alltoall's splits (they travel with the begin header), the ready
+// event, the stream. Plain values; pure functions.
 #ifndef COVEY_CORE_AGREE_SIGNATURE_H_
 #define COVEY_CORE_AGREE_SIGNATURE_H_
 

@@ -1,4 +1,4 @@
-// The C API over core/method/method.h: which methods there are, and what one does at a version.
+// The C API over core/method/method.h: the list of methods, and a method's plan of a version.
 #include "core/api/c_api_methods.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Opening rounds: what is asked for is checked, and agreed between the members.
+// Opening rounds: the request is checked, and agreed between the members.
 #include <algorithm>
 #include <numeric>
 

@@ -29,7 +29,7 @@ Status DeviceOf(Session* session, const covey_request& r, Device** device) {
   return Status::Unsupported("'" + std::string(r.name) + "': " + used.message());
 }
 
-// Events for what the streams of the tensors have to do now, where the caller has given none.
+// Events after the present work of the tensors' streams, where the caller has given none.
 Status RecordReady(Device* device, Operation* operation) {
   const Tensor* last = nullptr;
   for (Tensor& t : operation->inputs) {

@@ -91,7 +91,7 @@ enum { COVEY_MAX_DIMS = 16 };
 
 /* A dense, contiguous, row-major tensor. On CUDA: the first one opens libcovey_cuda.so and the
  * device, which takes a while, and this rank uses no other device; when the operation has ended its
- * results may still be on their way, and what is done on `stream` from then on comes after them. */
+ * results may still be on their way, and later work on `stream` comes after them. */
 typedef struct covey_tensor {
   uint32_t struct_size;
   covey_dtype dtype;
@@ -157,7 +157,7 @@ typedef void (*covey_callback)(void* context, covey_handle handle, const covey_e
  *             own, which do not overlap the inputs. Grouped as allreduce.
  *
  *  alltoall:  one tensor; the first splits[0] rows go to the group's lowest rank, the next
- *             splits[1] to the second, ...; what each rank gets is concatenated in rank order.
+ *             splits[1] to the second, ...; each rank's rows are concatenated in rank order.
  *             splits NULL: dimension 0 in equal parts. Rows beyond the splits' sum stay here. Needs
  *             ndim >= 1. The runtime allocates the result as for allgather; covey_result gives the
  *             received splits too.
@@ -198,7 +198,7 @@ typedef struct covey_request {
    * the knob check_nan, floating-point inputs of reductions that lie on the CPU are looked at. */
   const char* unfit;
   const struct covey_neighbors* neighbors; /* neighbor_allreduce: core/api/covey_neighbors.h */
-  uint64_t codec_draw; /* what it draws by, if it does: equal numbers alike; 0: by occurrence */
+  uint64_t codec_draw; /* its seed, if it draws: equal numbers alike; 0: by occurrence */
 } covey_request;
 
 /* ---- Life ---- */
@@ -290,7 +290,7 @@ COVEY_API int covey_release_if_done(covey_runtime* runtime, covey_handle handle)
  * afterwards there is none for covey_result either. */
 COVEY_API covey_code covey_result_take(covey_runtime* runtime, covey_handle handle, int32_t index,
                                        covey_tensor* result, int64_t* rows, covey_error* error);
-COVEY_API void covey_free(void* data); /* what covey_result_take gave; NULL: nothing */
+COVEY_API void covey_free(void* data); /* a result of covey_result_take; NULL: nothing */
 
 /* ---- The arena ---- */
 

@@ -1,4 +1,4 @@
-/* Methods: what the ranks exchange at which step. A part of the C API, with the conventions of
+/* Methods: the exchange of the ranks at each step. A part of the C API, with the conventions of
  * covey.h. Pure, and any thread. */
 #ifndef COVEY_CORE_API_COVEY_METHODS_H_
 #define COVEY_CORE_API_COVEY_METHODS_H_
@@ -45,8 +45,7 @@ typedef struct covey_plan {
   int32_t needed;      /* a version waits for so many members; all, where there are no rounds */
   int32_t skips_ahead; /* 1: a late member goes on with the step after the last version */
   double clip_norm;    /* the largest norm of the gradients of an update; 0: any */
-  char codec
-      [COVEY_MAX_CODEC]; /* what makes its payload smaller, "topk@bits=2+block=512"; "": none */
+  char codec[COVEY_MAX_CODEC]; /* codec of its payload, "topk@bits=2+block=512"; "": none */
 } covey_plan;
 
 /* All methods as a JSON array of {name, help, bytes, citation, exchanged, partners, saved, late,

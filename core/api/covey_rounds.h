@@ -4,7 +4,7 @@
  * The rounds of one bundle of spans between the members of a group. Versions 1, 2, 3, ... are made
  * once each, in order: version v once as many members have published their step v as the method's
  * `admit` says, or a member has waited for `max_wait`. It is the sum, in rank order, of what lies
- * in the members' slots then; what is published later goes with a later version, each step exactly
+ * in the members' slots then; later contributions go with a later version, each step exactly
  * once. Members that wait in these functions do the work: a member that is stopped or killed,
  * wherever, holds up the others for at most `max_wait`, and only when they are too few for `admit`;
  * then it is overdue, and not waited for until it keeps up again.
@@ -73,7 +73,7 @@ COVEY_API covey_code covey_rounds_open(covey_runtime* runtime, const covey_round
                                        covey_rounds* rounds, covey_error* error);
 
 /* Where the next contribution is to be written: spans[i] gets the address of span i. Until the next
- * covey_rounds_publish, all of it has to be written, what lies there is undefined. */
+ * covey_rounds_publish, all of it has to be written, its content is undefined. */
 COVEY_API covey_code covey_rounds_spans(covey_runtime* runtime, covey_rounds rounds, void** spans,
                                         covey_error* error);
 

@@ -1,4 +1,4 @@
-/* Values: what numbers are, and what codecs make of them. A part of the C API, with the conventions
+/* Values: number types, and codecs of them. A part of the C API, with the conventions
  * of covey.h; no runtime is needed. Any thread. */
 #ifndef COVEY_CORE_API_COVEY_VALUES_H_
 #define COVEY_CORE_API_COVEY_VALUES_H_
@@ -36,7 +36,7 @@ COVEY_API covey_code covey_codec_residual(const char* codec, const float* contri
 /* A codec by itself. `count` float32 become as many bytes as covey_codec_bytes says. Random numbers
  * depend on `seed` and place alone. A codec that decodes beside something near takes its `step`,
  * more than 0, and decode's `elements` are the reference before; others ignore `step`. Errors: as
- * covey_codec_check; COVEY_MISMATCH: what was encoded lies too far from the reference. */
+ * covey_codec_check; COVEY_MISMATCH: the encoded model lies too far from the reference. */
 COVEY_API covey_code covey_codec_bytes(const char* codec, int64_t count, int64_t* bytes,
                                        covey_error* error);
 COVEY_API covey_code covey_codec_encode(const char* codec, const float* elements, int64_t count,

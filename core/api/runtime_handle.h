@@ -53,7 +53,7 @@ void DeleteRuntimeHandle(covey_runtime* handle);
 // Joins the job `from` and the environment describe. Again with equal arguments: nothing. The
 // caller holds a Use.
 Status OpenRuntime(covey_runtime* handle, const covey_config* from, const char* const* environment);
-// In a child of fork(): what the child writes to memory of the arena is its own. Else: nothing.
+// In a child of fork(): pages of the arena that the child writes become its own. Else: nothing.
 void AfterFork(covey_runtime* handle);
 // Leaves the job. The caller holds a Use.
 void CloseRuntime(covey_runtime* handle);

@@ -1,7 +1,7 @@
 // From what a caller wrote in a covey_request to an Operation, or the sentence that says what is
 // wrong with it.
 //
-// Local checks only; what ranks must agree on is core/agree's. Pure but for allocating in
+// Local checks only; agreement of ranks is core/agree's. Pure but for allocating in
 // `operation`.
 #ifndef COVEY_CORE_API_VALIDATE_H_
 #define COVEY_CORE_API_VALIDATE_H_

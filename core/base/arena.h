@@ -49,8 +49,9 @@ class Arena {
   // possible here. It lies there as long as the arena.
   std::byte* PrivateOf(const std::byte* data, size_t length_bytes, size_t* written);
 
-  // In a child of fork(): what this process writes to the mapping is its own from now on. Takes no
-  // lock: a thread that the child does not have may have held it. Once; its children inherit it.
+  // In a child of fork(): pages of the mapping that this process writes are its own from now on.
+  // Takes no lock: a thread that the child does not have may have held it. Once; its children
+  // inherit it.
   void BecomePrivate();
 
   // Where an arena made later over the same memory may begin its heap: past the tensors still in

@@ -34,7 +34,7 @@ struct Channel {
   uint64_t ticks = 0;                 // ticks used by ended exchanges
   uint64_t slots = 0;                 // landing slots used by ended exchanges
   uint64_t exchanges = 0;             // ended exchanges
-  bool streaming = false;             // what is staged is stored around the cache
+  bool streaming = false;             // staged data is stored around the cache
   IpcState by_ipc = IpcState::kUnknown;
   bool opened_all = false;  // kTried: this rank has
 
@@ -47,7 +47,7 @@ struct Begin {
   uint32_t entry;
 };
 
-// Where the owner's tensors lie for this exchange, and what its signature leaves open.
+// Where the owner's tensors lie for this exchange, and the values that its signature leaves open.
 struct Placement {
   // In the owner's address space; 0 = in pieces, or members may not read each other.
   uint64_t input_address;

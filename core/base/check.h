@@ -1,6 +1,7 @@
 // Programmer errors: a condition that is false means that Covey itself is wrong; the process ends.
 //
-// Not for what a user, a peer or the operating system can cause: that is a Status (status.h).
+// Not for errors that a user, a peer or the operating system can cause: these are a Status
+// (status.h).
 // Any thread; async-signal-safe (formats on the stack, one write(2), abort()).
 #ifndef COVEY_CORE_BASE_CHECK_H_
 #define COVEY_CORE_BASE_CHECK_H_

@@ -10,7 +10,7 @@ namespace covey {
 // Monotonic: not moved by clock changes. Equal on all processes of a host.
 Time MonotonicNow();
 
-// Time since 1970, for what leaves the process (traces). Never for deciding anything: it may jump.
+// Time since 1970, for output of the process (traces). Never for deciding anything: it may jump.
 Time WallClockNow();
 
 class Clock {

@@ -66,7 +66,7 @@ struct Collective {
   bool fuses = false;        // small ones may travel together as a bundle
   // A rank that has joined takes part, with the identity element of the reduction.
   bool admits_joined = false;
-  const char* on_rows = "";  // what it does to dimension 0, in messages; "": scalars are taken
+  const char* on_rows = "";  // its effect on dimension 0, in messages; "": scalars are taken
 };
 
 inline constexpr Collective kCollectives[kNumKinds] = {

@@ -60,7 +60,7 @@ struct Config {
   size_t fusion_threshold = size_t{4} << 20;
   Time fusion_window = kMillisecond;
   std::string method = "allreduce";    // a text for ParseMethod of core/method/method.h
-  std::string method_by = "variable";  // or flag, force: what is said of a choice that is ignored
+  std::string method_by = "variable";  // or flag, force: for the notice on an ignored choice
   int32_t check_nan = 0;               // 1: refuse NaN and infinite numbers before they are mixed
   std::string inject;                  // delays: frameworks/covey/inject.py reads it
   std::string summary = "auto";        // or always

@@ -60,7 +60,7 @@ bool CopyOnWrite::TellsWhatWasWritten() {
 
 // Whole pages.
 void CopyOnWrite::Renew(size_t begin, size_t length_bytes) {
-  // base-V2: locked pages are not given back: what others have is copied over them.
+  // base-V2: locked pages are not given back: the others' content is copied over them.
   if (madvise(base_ + begin, length_bytes, MADV_DONTNEED) == 0) return;
   for (size_t done = 0; done < length_bytes;) {
     const ssize_t got =

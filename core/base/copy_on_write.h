@@ -3,8 +3,8 @@
 // on write) until it is refreshed.
 //
 // So tensors of a framework can lie in what all ranks read, and an operation in place spoils
-// nothing. It is for what is seldom written: a page that is costs a fault, a thousandfold of a
-// write. Which pages those are is asked of the kernel (/proc/self/pagemap), so that no way of
+// nothing. It is for memory that is seldom written: a written page costs a fault, a thousandfold of
+// a write. Which pages those are is asked of the kernel (/proc/self/pagemap), so that no way of
 // writing goes unnoticed. Any thread; not in a forked child.
 #ifndef COVEY_CORE_BASE_COPY_ON_WRITE_H_
 #define COVEY_CORE_BASE_COPY_ON_WRITE_H_

@@ -13,8 +13,8 @@
 //      them. A row that is wrong by itself begins void.
 //  neighbors-G2. A rank's result is the sum, in rank order, of what those its own row names have
 //      handed in, each times its weight there; in the accumulator type, rounded once.
-//  neighbors-G3. Where memory is mirrored, what a begin stages goes to those the own table sends
-//      to.
+//  neighbors-G3. Where memory is mirrored, the staged data of a begin goes to those the own table
+//      sends to.
 //  neighbors-G4. With a codec Q a result is what the rank itself has handed in, moved by the sum of
 //      weights times differences: Q of a peer's less Q of the own. All round with the same draws.
 //      So the sum of all stays where columns of weights sum to 1, and equal ones are not moved.

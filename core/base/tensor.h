@@ -102,7 +102,7 @@ struct Request {
   double postscale = 1.0;
   std::string codec;   // with every parameter (core/run/codec.h); empty = none
   EncodedLayout form;  // of the codec
-  uint64_t draw = 0;   // what a codec that rounds at random draws by; 0: by the occurrence
+  uint64_t draw = 0;   // seed of a codec that rounds at random; 0: by the occurrence
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;  // one per input; none where the kind gathers
   std::vector<int64_t> splits;  // alltoall: rows of the input for each member, from the first on

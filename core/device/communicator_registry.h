@@ -55,7 +55,7 @@ class CommunicatorRegistry {
   uint64_t Word(const Group& group, bool may);
   // The id that goes with a kWilling word of the first member; null: none.
   const CommunicatorId* OfferedId(const Group& group) const;
-  // `words`: of all members, in group order; `id`: what the first member has offered. `may` is
+  // `words`: of all members, in group order; `id`: the first member's offer. `may` is
   // equal on all of them. kRefused: Refusal says why.
   CommunicatorVerdict Judge(const Group& group, std::span<const uint64_t> words, const char* id,
                             bool may);

@@ -39,7 +39,7 @@ class IpcBuffers {
   uint64_t Probe();
   // The buffer of `peer` with this word, opened if that is new. Null: it cannot be reached.
   std::byte* Find(Rank peer, uint64_t word);
-  // The peer is gone: what is open of it is closed once the queues are through with it.
+  // The peer is gone: its open memory is closed once the queues are through with it.
   void Forget(Rank peer);
 
   IpcMemory* ipc_memory() const { return ipc_memory_; }

@@ -2,7 +2,7 @@
 // again.
 //
 // Slabs are pinned once and cut into buffers (core/device/staging_pool.h). Of the arena no more
-// than `arena_bytes` are taken, so that landing blocks find theirs; what does not fit comes from
+// than `arena_bytes` are taken, so that landing blocks find theirs; further buffers come from
 // the heap, where peers reach it more slowly. Progress lock held.
 #ifndef COVEY_CORE_DEVICE_PINNED_BUFFERS_H_
 #define COVEY_CORE_DEVICE_PINNED_BUFFERS_H_
@@ -31,7 +31,7 @@ class PinnedBuffers {
   void GiveBack(StagingBuffer* buffer) { pool_.GiveBack(buffer); }
 
   uint64_t pinned_bytes() const { return pinned_bytes_; }  // of slabs
-  size_t arena_slabs() const { return arena_slabs_; }      // what is allocated in the arena
+  size_t arena_slabs() const { return arena_slabs_; }      // slabs allocated in the arena
 
  private:
   static constexpr size_t kLeastBytes = 256;

@@ -1,6 +1,6 @@
-// Staging buffers of a few sizes, used again and again: what a device and the host copy between.
+// Staging buffers of a few sizes, used again and again, for copies between a device and the host.
 //
-// A buffer is cut once and stays one of its size; what cuts it is the owner's. Progress lock held.
+// A buffer is cut once and stays one of its size; the owner cuts it. Progress lock held.
 //
 // Invariant: a buffer is handed out again only after the device has reached the marks it was given
 // back with (device-F4 of core/device/device_transfers.h).

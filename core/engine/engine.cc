@@ -60,7 +60,7 @@ void Engine::Release() {
   // engine-E2: waiters of this rank sleep on the condition variable, not on the transport.
   if (sleepers_.load() > 0) return NotifySleepers();
   // engine-E2: a thread that rang just now found the engine thread without the progress lock: this
-  // thread looks for what was left, and rings.
+  // thread looks for left work, and rings.
   if (IsWorkLeft(idle)) transport_->Ring(Sleeper::kEngine);
 }
 
@@ -214,7 +214,7 @@ void Engine::HandOn() {
 }
 
 bool Engine::IsWorkLeft(bool idle) const {
-  // engine-E2: what is due before the engine thread looks by itself is left work, too.
+  // engine-E2: work due before the engine thread looks by itself is left work, too.
   return !idle || queue_->HasQueued() || transport_->HasMail() || due_.load() < looks_at_.load();
 }
 

@@ -34,7 +34,7 @@ class Engine {
   struct Options {
     Time spin = 20 * kMicrosecond;  // by a waiter, before it yields
     int yields = 16;                // then before it parks
-    Time recheck = kSecond;         // what sleeps looks by itself after so long at the latest
+    Time recheck = kSecond;         // a sleeping thread looks by itself after so long at the latest
     bool oversubscribed = false;    // more ranks than cores: no spinning at all
     bool threaded = true;           // false: no engine thread, only waiters drive
   };
@@ -53,7 +53,7 @@ class Engine {
 
   // Waits until `operation` has ended: true. False at the deadline. Any thread.
   bool Wait(const Operation& operation, Time deadline);
-  // The same for what RunOnce makes true; not counted in waited_ns.
+  // The same for a condition that RunOnce makes true; not counted in waited_ns.
   bool DriveUntil(const std::atomic<bool>& ended, Time deadline);
 
   // Runs `fn` with the progress lock held. Any thread but one that holds it.
@@ -101,7 +101,7 @@ class Engine {
   std::atomic<int> wanted_{0};  // WithProgressLock callers in line: drivers give way
   std::atomic<int> claims_{0};  // waiters that would drive: the engine thread gives way
   std::atomic<int> sleepers_{0};
-  std::atomic<Time> due_{kNever};  // what the last pass returned
+  std::atomic<Time> due_{kNever};  // the result of the last pass
   // When the engine thread looks by itself; kNever: it is awake; 0: there is none.
   std::atomic<Time> looks_at_{0};
   std::atomic<Time> waited_ns_{0};

@@ -2,7 +2,7 @@
 // For the simulator's checkers and the transcripts; production has none.
 //
 // Called with the progress lock held, in the order in which things happen on that rank. An observer
-// only looks: it calls nothing of the runtime, and what it is shown is valid during the call.
+// only looks: it calls nothing of the runtime, and its arguments are valid during the call.
 //
 // `id` is the operation a stream runs. An exchange of a bundle is told once for each operation it
 // moves, with the bundle's entry; begun void, with the bundle's own name and number. It ends under

@@ -1,4 +1,4 @@
-// An operation behind a handle: a request, and what becomes of it. The tensor queue owns it.
+// An operation behind a handle: a request, and its outcome. The tensor queue owns it.
 #ifndef COVEY_CORE_ENGINE_OPERATION_H_
 #define COVEY_CORE_ENGINE_OPERATION_H_
 
@@ -25,7 +25,7 @@ struct Footprint {
     const std::byte* end;
     bool is_written;
   };
-  std::vector<Extent> extents;  // by address; empty tensors and what is read in place left out
+  std::vector<Extent> extents;  // by address; without empty tensors and those read in place
   MemorySpan whole;
   bool is_known = false;
   bool is_counted = false;  // by MemoryInUse

@@ -1,4 +1,4 @@
-// The trace of one rank: what happened when, for chrome://tracing and ui.perfetto.dev.
+// The trace of one rank: events and their times, for chrome://tracing and ui.perfetto.dev.
 //
 // Emitting copies an event into a ring of fixed size and returns: it never allocates, locks, waits
 // or makes a system call (but one wake-up when the ring is half full). A thread of its own, every
@@ -97,7 +97,7 @@ class Timeline {
   std::mutex flush_mutex_;
   std::unique_ptr<TraceFile> file_;  // protected by flush_mutex_, like the members below
   std::vector<TraceEvent> batch_;
-  uint64_t dropped_told_ = 0;  // of dropped_, what the trace says
+  uint64_t dropped_told_ = 0;  // the part of dropped_ that the trace says
   Status failure_;
   std::function<void(const Status&)> on_failure_;
 

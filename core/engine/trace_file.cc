@@ -22,7 +22,7 @@ constexpr size_t kFullBytes = 512;  // more than the lines of the event that say
 // Wall-clock time minus monotonic time: lets files of hosts with different clocks be merged.
 Time WallClockOffset() { return WallClockNow() - MonotonicNow(); }
 
-// Microseconds with three decimals: what the format counts in.
+// Microseconds with three decimals, the unit of the format.
 void AppendMicroseconds(Time time, std::string* text) {
   char digits[32];
   const Time shown = std::max<Time>(time, 0);

@@ -45,7 +45,7 @@ struct TraceEvent {
 
 class TraceFile {
  public:
-  static constexpr size_t kLeastMaxBytes = 4096;  // room for what every file holds
+  static constexpr size_t kLeastMaxBytes = 4096;  // room for the parts of every file
 
   // Makes or empties `path`. Errors: kInvalidArgument when it cannot be opened or written, with the
   // system's reason. REQUIRES: max_bytes >= kLeastMaxBytes.

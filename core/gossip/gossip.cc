@@ -275,7 +275,7 @@ void Gossip::TakeWithProgress(std::span<void* const> model, Taking take) {
   for (const size_t offset : memory_->layout().offsets_bytes())
     spans.push_back(taken.data() + offset);
   (this->*take)(spans);
-  // gossip-P5a: what this rank has learnt after it had finished is added to the mean.
+  // gossip-P5a: this rank's progress after it had finished is added to the mean.
   Merge(model, taken.data(), taken.data());
   Take(taken.data(), model);
 }

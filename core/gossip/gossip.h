@@ -80,7 +80,7 @@ class Gossip {
   std::vector<int32_t> Unfinished();
   // The mean of all that have finished, and of those that live, in rank order.
   void Mean(std::span<void* const> model);
-  // Instead of it: what this rank has by itself, with what others have made of it.
+  // Instead of it: this rank's own model, with the changes by others.
   void OwnModel(std::span<void* const> model);
   using Taking = void (Gossip::*)(std::span<void* const> model);
   // One of them, when `model` has progress that was not pushed: that is added to it.

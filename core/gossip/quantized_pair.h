@@ -42,11 +42,11 @@ struct PairCodec {
   size_t ChunkBytes(size_t count) const;
 };
 
-// Of what this rank has begun, both directions: what would travel.
+// Bytes that would travel, both directions, of exchanges this rank has begun.
 struct QuantizedCounters {
   uint64_t decoded = 0;   // chunks that one of the two has decoded
   uint64_t repaired = 0;  // of those: it was wrong, or not finite, so that both sent theirs whole
-  uint64_t bytes = 0;     // sent, with what was repaired and what is not float32
+  uint64_t bytes = 0;     // sent, with repaired elements and those not float32
 
   QuantizedCounters& operator+=(const QuantizedCounters& more) {
     decoded += more.decoded;

@@ -1,7 +1,7 @@
 // The interface a distributed training method implements, the catalogue of those linked in, and
 // the text that chooses one.
 //
-// A method answers one question: what do the ranks exchange at the end of step `version`? The
+// A method answers one question: which exchange do the ranks do at the end of step `version`? The
 // answer is pure (method-W13): it depends on settings, view and version only, so every rank, and
 // every rank's engine without its trainer, knows it without asking. A method lives in one file of
 // ops/methods and registers itself; adapters do what the plan says and know no method by name.
@@ -134,10 +134,10 @@ enum class Scaling : uint8_t {
 
 struct Method {
   const char* name;      // "local"
-  const char* help;      // one sentence: what is exchanged when
+  const char* help;      // one sentence: the exchange and its time
   const char* bytes;     // per rank, P ranks; g: bytes of the gradients, m: of the parameters
   const char* citation;  // authors, title, year, where
-  // In few words, for a table: the exchange, its partners, and what a rank has to save.
+  // In few words, for a table: the exchange, its partners, and the model to save.
   const char* exchanged = "";
   const char* partners = "";
   const char* saved = "";
@@ -145,7 +145,7 @@ struct Method {
   const char* learning_rate = "";  // the rule, in words
   const char* memory = "";         // beyond gradients and model
   Scaling scaling = Scaling::kRanks;
-  CodecUse codecs = CodecUse::kNone;  // what of it the setting `codec` makes smaller
+  CodecUse codecs = CodecUse::kNone;  // the part of it that the setting `codec` encodes
   const char* no_codec = "";          // kNone: why, for the error message
   std::span<const MethodParameter> parameters;
   // `settings[i]` is the value of parameters[i], in its range. REQUIRES: version >= 0, the number
@@ -162,7 +162,7 @@ struct MethodRegistration {
 
 inline constexpr int64_t kForever = INT64_MAX;  // a version that never comes
 
-// A method with a value for each of its parameters, and what follows it.
+// A method with a value for each of its parameters, and the next method.
 struct MethodChoice {
   const Method* method = nullptr;
   std::vector<int64_t> settings;

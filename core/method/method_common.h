@@ -35,11 +35,11 @@ inline constexpr MethodParameter kCommon[] = {
 enum Common : uint8_t { kWarmup, kClip, kNumCommon };
 static_assert(std::size(kCommon) == kNumCommon);
 
-// Of those that take one: what `codec=` says is read by method_codec.cc, and is no number.
+// Of methods that take one: method_codec.cc reads the value of `codec=`, which is no number.
 inline constexpr const char* kCodecSetting = "codec";
 
 // The codec that `text` names, as `method` can use it, with every value and '+' for ','; empty for
-// "off". The error says why it is none, and what there is.
+// "off". The error says why it is none, and lists those there are.
 Status ReadMethodCodec(const Method& method, std::string_view text, std::string* full);
 // Whether the settings go with a codec.
 Status CheckMethodCodec(const MethodChoice& choice);

@@ -107,7 +107,7 @@ std::optional<int64_t> ReadWord(const TwoWords& two, std::string_view text) {
   return text == two.words[1] ? std::optional<int64_t>(1) : std::nullopt;
 }
 
-// "1", "0.25", "1e-3"; what would have to be rounded is no norm.
+// "1", "0.25", "1e-3"; a number that would have to be rounded is no norm.
 std::optional<int64_t> ReadNorm(std::string_view text) {
   if (text == "off") return 0;
   double number = 0;

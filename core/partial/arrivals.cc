@@ -34,8 +34,8 @@ Arrivals::Answer Arrivals::FireAt(uint64_t version, const std::vector<bool>& los
   bool any = false;
   // partial-W8c: once others have settled the last version, no other is made without them.
   if (HasEnded(lost, &any)) return Rest(version, waiter, any, now);
-  // partial-W8b: all have finished: what is published makes one more version, of models the final
-  // one.
+  // partial-W8b: all have finished: published contributions make one more version, of models the
+  // final one.
   if (count.active == 0 && !count.others) {
     if (!memory_->models().on()) return {.at = count.published ? now : kNever};
     return {.at = IsLeft(count, version) ? now : kNever, .final = true};
@@ -90,7 +90,7 @@ bool Arrivals::IsLeft(const Count& count, uint64_t version) const {
   if (count.published_finished) return true;
   // partial-W8b: models end with a final version, or each rank would end with its own mean.
   if (memory_->models().on()) return !count.final;
-  // partial-W8b: what unfinished ranks have published is taken once before finish() gives up.
+  // partial-W8b: contributions of unfinished ranks are taken once before finish() gives up.
   return count.published && (swept_version_ == 0 || swept_version_ == version);
 }
 

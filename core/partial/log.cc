@@ -6,7 +6,7 @@
 
 namespace covey {
 
-// The order matters: what could be found when the log was read was pinned before it was found.
+// The order matters: a buffer found in the log was pinned before it was found.
 uint32_t ResultLog::FreeBuffer() const {
   std::vector<bool> used(memory_->result_buffers(), false);
   for (uint32_t i = 0; i < memory_->log_words(); ++i) {

@@ -12,7 +12,7 @@ struct Parts {
   const std::byte* own;
   int32_t count;
   bool merges;            // else the mean is all,
-  const std::byte* base;  // or it and what is own less this; null: it is
+  const std::byte* base;  // or it and the own model less this; null: it is
 };
 
 // So that the scratch stays in a core's own cache.
@@ -56,7 +56,7 @@ void MergeTile(const Kernels& kernels, const RoundLayout::Tile& tile, const Part
   }
 }
 
-// `eager`: what lies there already; null: nothing.
+// `eager`: the part that lies there already; null: none.
 void MergeSpans(const RoundMemory& memory, const Kernels& kernels, const Parts& parts,
                 const EagerCopy* eager, uint64_t version, std::span<void* const> to) {
   const RoundLayout& layout = memory.layout();

@@ -1,4 +1,4 @@
-// A member's model after a version of models: what its group's mean and its own become.
+// A member's model after a version of models, from its group's mean and its own.
 //
 //   its own, as it published it last    its model
 //   is in the mean                      the mean
@@ -47,7 +47,7 @@ struct Merged {
   RoundRecord record;
 };
 
-// A member, the model it published last, and what of the mean lies where it is to be already.
+// A member, the model it published last, and the part of the mean that is in place already.
 struct MergeOf {
   int32_t self = 0;
   SlotWord own = {};

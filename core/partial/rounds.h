@@ -67,7 +67,7 @@ class Rounds final : public Versions {
   // after a Read, until the Read of the next version, or Forget.
   void RegisterOutput(std::span<void* const> to) { eager_.Aim(to); }
   void Forget() { eager_.Forget(); }
-  // Gradients, of a rank that will publish nothing more: what it has published and no version has,
+  // Gradients, of a rank that will publish nothing more: its contribution that no version has,
   // nor will have; null: nothing. It lies there until the rank has left.
   const std::byte* Retract() { return slot_.Retract(); }
   Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) override;
@@ -88,7 +88,7 @@ class Rounds final : public Versions {
   // ended, this rank has published.
   void Merge(uint64_t version, std::span<void* const> to, Merged* merged);
 
-  // Models: what lies in open() is what this rank begins its work from, if it has merged with
+  // Models: open() has the model that this rank begins its work from, if it has merged with
   // nothing yet: see merge.h.
   void Begin();
 
@@ -160,11 +160,11 @@ class Rounds final : public Versions {
   Snapshots snapshots_;
   bool skips_ahead_;
   uint64_t step_ = 0;
-  bool is_merged_ = true;              // models: what it has published last
+  bool is_merged_ = true;              // models: its last published one was merged
   bool is_held_back_ = false;          // its last step was not published
   bool goes_without_ = false;          // ranks that were missing in finish(), since then
-  const std::byte* base_ = nullptr;    // models: what its work began from; null: not known
-  std::vector<std::byte> begun_;       // that, where it is no mean; or what it has offered again
+  const std::byte* base_ = nullptr;    // models: the one its work began from; null: not known
+  std::vector<std::byte> begun_;       // that, where it is no mean; or the one offered again
   bool has_offered_ = false;           // since its last merge
   uint64_t settled_ = 0;               // a version that others have gone on with
   uint64_t read_ = 0;                  // the last version that was

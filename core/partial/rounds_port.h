@@ -56,10 +56,10 @@ class RoundsPort {
 
   virtual ~RoundsPort() = default;
 
-  // Before it is open: what it takes of this rank's region, and of each member's memory.
+  // Before it is open: the bytes it takes of this rank's region, and of each member's memory.
   virtual size_t BlockBytes() const = 0;
   virtual std::vector<size_t> MemberBytes() const = 0;
-  // All members have agreed. `places`, by member: what each has offered, an offset in its region
+  // All members have agreed. `places`, by member: the offer of each, an offset in its region
   // where they share memory.
   virtual void Open(const std::vector<uint64_t>& places) = 0;
   // With the progress lock: its messages are carried from now on, or no longer.

@@ -28,7 +28,7 @@ void Slot::Publish(uint64_t step, std::span<const double> hypers) {
   CHECK(step > slot.step, "steps grow");
   if (TakeBack(slot)) {
     Contribution content = memory_->Header(self_, slot.buffer)->content;
-    // partial-W11: what lies in an empty contribution is undefined: the gradient replaces it.
+    // partial-W11: an empty contribution's buffer is undefined: the gradient replaces it.
     if (content.count > 0) {
       // partial-W3: all buckets are added before the one word is published again.
       Add(slot.buffer, open_);

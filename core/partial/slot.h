@@ -57,7 +57,7 @@ class Slot {
   Slot(int32_t self, const RoundMemory* memory, SharedAtomics* words, const Kernels* kernels)
       : self_(self), memory_(memory), words_(words), kernels_(kernels) {}
 
-  // The buffer to write the next contribution to, all of it: what lies there is undefined.
+  // The buffer to write the next contribution to, all of it: its content is undefined.
   std::byte* open() const { return memory_->Buffer(self_, open_); }
 
   // Publishes the open buffer as step `step`, together with earlier steps that no version has

@@ -58,7 +58,7 @@ bool Snapshots::IsStale(uint64_t applied) const {
 }
 
 void Snapshots::Retract() {
-  // An exchange: what is written next is not to be seen before it.
+  // An exchange: later writes are not to be seen before it.
   if (offered_ > 0)
     words_->CompareExchange(memory_->OfferAt(self_), offered_ << 1 | kStands, offered_ << 1);
   offered_ = 0;
@@ -104,7 +104,7 @@ Offer Snapshots::Find(uint64_t applied, uint64_t executed) {
 void Snapshots::AskFor(uint64_t version) {
   const uint64_t before = words_->Load(memory_->AskAt());
   const Ask ask = Ask::Of(before);
-  // partial-W10a: what is asked for already is not asked for again.
+  // partial-W10a: a snapshot that is asked for already is not asked for again.
   if (ask.version >= version) return;
   if (words_->CompareExchange(memory_->AskAt(), before, Ask{ask.number + 1, version}.Word()))
     words_->Ring(memory_->EventCountAt());

@@ -100,7 +100,7 @@ class Snapshots {
   uint64_t NeedOf(int32_t member) const { return words_->Load(memory_->OfferAt(member) + 3); }
   // For one that will need it when it comes: of `version`, unless that is asked for already.
   void AskFor(uint64_t version);
-  // Copies it; false: it was retracted meanwhile, and what was copied is to be forgotten.
+  // Copies it; false: it was retracted meanwhile, and the copy is to be forgotten.
   bool Take(const Offer& offer, std::byte* to);
 
  private:

@@ -1,6 +1,6 @@
 // The work of one version, in tiles, by all members that wait for it (partial-W6).
 //
-// A rank claims tiles one by one; what it does for one:
+// A rank claims tiles one by one; its work for one:
 //
 //   1. reduces the taken slots, in member order, into memory of its own: all, or those of a group;
 //   2. looks whether the version is still under way: then no slot was written meanwhile, what it

@@ -22,7 +22,8 @@ class Versions {
   // nothing; returned is the number of the next version.
   virtual std::byte* open() const = 0;
   virtual uint64_t Publish(std::span<const double> hypers) = 0;
-  // Gradients: as Publish, with nothing to give at this step; what lies in open() does not matter.
+  // Gradients: as Publish, with nothing to give at this step; the content of open() does not
+  // matter.
   virtual uint64_t Skip() = 0;
   virtual uint64_t step() const = 0;
   // Its number, from the last Read on: a member that skips ahead is at the version it has read, so
@@ -49,7 +50,7 @@ class Versions {
   // that the final version is the mean of.
   virtual void Finish() = 0;
   virtual bool IsFlushed() = 0;
-  // After Finish: this rank has waited for max_wait; what those hold that have finished is in
+  // After Finish: this rank has waited for max_wait; the contributions of finished members are in
   // versions, and Unfinished() are missing.
   virtual bool HasGivenUp() const = 0;
   // Members that are awaited by a rank that has finished: those that live and have not.

@@ -1,7 +1,7 @@
 // Runs the schedules of all ranks of one exchange on symbolic memory; says which rule one breaks.
 //
 // One run suffices. Schedules have no branches and ticks only rise, so whether a wait is ever
-// satisfied does not depend on the order in which ranks move; what a rank knows after a wait is
+// satisfied does not depend on the order in which ranks move; a rank's knowledge after a wait is
 // taken from the *first* signal that satisfies it, so that "happens before" does not either; and
 // bytes whose accesses are all ordered have one value only.
 //

@@ -25,7 +25,7 @@ std::string Machine::Encode(int32_t me, const Buffer& slot, uint64_t begin, uint
   return Store(me, slot, coded_bytes, code);
 }
 
-// `terms`: what decoding gives, `length` bytes of the message.
+// `terms`: the decoded `length` bytes of the message.
 std::string Machine::LoadCoded(int32_t me, const Buffer& b, uint64_t length, HeldBytes* terms) {
   const uint64_t coded_bytes = TravellingBytes(problem_.form, length);
   HeldBytes code;
@@ -58,7 +58,7 @@ std::string Machine::ReduceCoded(int32_t me, const Step& step) {
   return Store(me, step.dst, step.length_bytes, sum);
 }
 
-// The own input counts as what is decoded of it: what it is beside that does not travel.
+// The own input counts as decoded: its residual does not travel.
 std::string Machine::MixCoded(int32_t me, const Step& step) {
   if (!Mixes(problem_.kind)) return "mixes, and there are no weights";
   if (step.dst.place != Place::kOutput || step.dst.index != me) return "writes to no own output";

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kRoundsOfRandom = 64;
 constexpr int kMostPasses = 3000;       // of the power iteration: it ends when it stands still,
 constexpr double kStandsStill = 1e-13;  // from one pass to the next
-constexpr double kNothing = 1e-12;      // what is left by a round, if it is rounding
+constexpr double kNothing = 1e-12;      // the remainder of a round, if it is rounding
 constexpr double kRounding = 1e-12;     // of a contraction: nearer to 1 it is 1
 
 using Vector = std::vector<double>;

@@ -1,4 +1,4 @@
-// A schedule: what one rank does to perform one collective, as data.
+// A schedule: the steps of one rank for one collective, as data.
 //
 // A list of steps in program order. Steps name buffers and offsets, never pointers, so a schedule
 // can be cached, printed, verified for all ranks together (core/plan/verify.h) and run over any
@@ -53,7 +53,7 @@ enum class StepKind : uint8_t {
   kReduce,  // dst = post * op over src.index 0..n-1 of pre * src, which lie in landing slots or in
             // inputs in the arena; dst.index kEveryRank: written to each output. In landing slots
             // the own contribution is not read, but the same bytes of the own input, from
-  // input_offset on: what peers read meanwhile is slow to read, what was read before fast.
+  // input_offset on: memory that peers read meanwhile is slow to read, memory read before fast.
   kFetch,  // dst = src, which lies in the private memory of src.index
   // Own output + dst.offset = post * op over ranks of pre * contribution: the own input, and the
   // peers' bytes in landing[me].0, `stride` bytes apart, in rank order without the own.
@@ -93,7 +93,7 @@ struct Step {
 struct Schedule {
   const char* algorithm = "";
   std::vector<Step> steps;
-  std::vector<Step> begin_pushes;  // kPush: what goes with the begin
+  std::vector<Step> begin_pushes;  // kPush: the pushes that go with the begin
   uint32_t ticks = 1;              // ticks used; the last is reached by every rank
   uint32_t slots = 0;              // landing slots used
   // Members touch each other's inputs or outputs. Equal on all of them: after a loss none ends
@@ -138,7 +138,7 @@ constexpr uint32_t NumSegments(uint64_t length_bytes, uint64_t slot_bytes) {
                            : static_cast<uint32_t>((length_bytes + slot_bytes - 1) / slot_bytes);
 }
 
-// Bytes of the message in one segment, and what they take in a landing slot.
+// Bytes of the message in one segment, and their size in a landing slot.
 inline uint64_t SegmentBytes(const Problem& p) {
   return p.form.Codes() ? p.form.ElemsIn(p.slot_bytes) * sizeof(float) : p.slot_bytes;
 }
@@ -157,7 +157,7 @@ uint64_t OutputBytes(const Problem& problem, int32_t rank);
 inline uint64_t ShareBegin(const Problem& p, int32_t rank) {
   return std::accumulate(p.shares.begin(), p.shares.begin() + rank, uint64_t{0});
 }
-// alltoall: what `from` has for `to`, and where it begins in the message of `from`.
+// alltoall: the bytes of `from` for `to`, and where they begin in the message of `from`.
 inline uint64_t BlockBytes(const Problem& p, int32_t from, int32_t to) {
   return p
       .shares[static_cast<size_t>(from) * static_cast<size_t>(p.size) + static_cast<size_t>(to)];

@@ -19,7 +19,7 @@ inline constexpr Symbol kNothing = -1;  // bytes that no rank wrote
 
 class Symbols {
  public:
-  Symbol Input(int32_t rank);  // what `rank` handed in
+  Symbol Input(int32_t rank);  // the input of `rank`
   Symbol Term(int32_t rank);   // pre * input, in the accumulator type
   // The input of `rank`, encoded; ranges of it that are encoded each on their own are numbered by
   // the caller. And pre * the decoded code.

@@ -55,7 +55,7 @@ Contribution Aggregator::OnContribution(int32_t member, const ReplicaMessage& me
   const SlotWord before = slot.offered();
   const bool is_added = before.state == SlotState::kPublished &&
                         memory_.Header(member, before.buffer)->content.count > 0;
-  // replicated-W7b: what a committed version has is not counted again.
+  // replicated-W7b: contributions of a committed version are not counted again.
   CHECK(contribution.first > consumed_[static_cast<size_t>(member)], "a step counts once");
   if (contribution.count > 0) {
     std::memcpy(slot.open(), message.body.data(), memory_.layout().length_bytes());

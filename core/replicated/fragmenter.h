@@ -3,7 +3,7 @@
 //
 // A sliding window: a frame says how many frames its writer has taken from its reader. To each
 // replica at most kWindow are under way that it has not taken: one that is stopped costs its peers
-// and their network no more than these, and what is meant for others passes it by.
+// and their network no more than these, and other messages pass it by.
 //
 // Frames of a pair come whole and in order. Their content is checked all the same: memory is taken
 // for bytes that have come, never for a length that a frame announces, and a message that is longer
@@ -76,7 +76,7 @@ class Fragmenter {
     bool is_closing = false, is_lost = false;
     Bytes message;              // that comes,
     uint64_t length_bytes = 0;  // and as long as it says it will be
-    bool is_dropping = false;   // what comes of this message, up to its end
+    bool is_dropping = false;   // frames of this message, up to its end
   };
 
   void Make(Peer* peer, Kind kind, std::span<const std::byte> data);

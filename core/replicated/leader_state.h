@@ -51,7 +51,8 @@ class LeaderState {
   uint64_t fired() const { return fired_; }
   // How long the replica was not heard of; 0: the leader's own, and those that are dead.
   Time SilenceOf(int32_t replica, const std::vector<bool>& lost, Time now) const;
-  // Its replica leaves: what is committed now all are to have, and to answer one more heartbeat.
+  // Its replica leaves: all are to have the versions committed now, and to answer one more
+  // heartbeat.
   void BeginLeave();
   bool has_begun_leave() const { return has_begun_leave_; }
   // Those have that were heard of, or not yet listened to for so long.

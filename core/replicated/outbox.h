@@ -21,7 +21,7 @@ struct QueuedMessage {
 struct EncodedMessage {
   int32_t to = -1;
   Bytes bytes;
-  bool is_leave = false;  // nothing follows, and it need not wait for what was not sent
+  bool is_leave = false;  // nothing follows, and it need not wait for unsent messages
 };
 
 class Outbox {

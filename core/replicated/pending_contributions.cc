@@ -36,7 +36,7 @@ void PendingContributions::Publish(uint64_t step, std::span<const double> hypers
   // An empty contribution that is not sent says less than the step that comes.
   if (!pending_.empty() && pending_.back().is_new && pending_.back().sum == nullptr)
     pending_.pop_back();
-  // replicated-W7b: what was sent does not grow: the leader may hold it as it was.
+  // replicated-W7b: a sent contribution does not grow: the leader may hold it as it was.
   if (!pending_.empty() && pending_.back().is_new) {
     Add(&pending_.back(), open_.get(), content);
   } else {
@@ -110,7 +110,7 @@ void PendingContributions::OnExecuted(uint64_t version) {
 }
 
 void PendingContributions::OnNewLeader() {
-  // replicated-W7b: what the last leader held is lost with it: all are sent again.
+  // replicated-W7b: contributions at the last leader are lost with it: all are sent again.
   for (Pending& pending : pending_) pending.is_sent = pending.is_acked = false;
 }
 

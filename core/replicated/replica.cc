@@ -200,7 +200,7 @@ void Replica::OnAppendEntry(ReplicaMessage entry) {
 
 void Replica::CommitUpTo(uint64_t version) {
   const Progress& progress = log_.progress();
-  // replicated-W7: what it has accepted is committed only if the leader of this term proposed it.
+  // replicated-W7: an accepted version is committed only if the leader of this term proposed it.
   if (!progress.has_entry || progress.accepted_term != term_ || progress.executed >= version)
     return;
   log_.Commit();
@@ -238,7 +238,7 @@ void Replica::Follow(uint64_t term) {
   told_status_ = 0;
   if (leader_state_ != nullptr) fired_ += leader_state_->fired();
   leader_state_.reset();
-  // replicated-W7b: what lay with the last leader is to be sent again.
+  // replicated-W7b: contributions at the last leader are to be sent again.
   pending_.OnNewLeader();
 }
 
@@ -300,8 +300,8 @@ bool Replica::IsCommitUnknown() const {
 
 void Replica::BecomeLeader() {
   is_candidate_ = false;
-  // replicated-W7c: what it has accepted may not be what departed ranks have read: it proposes
-  // nothing and lacks committed entries.
+  // replicated-W7c: its accepted version may differ from the one departed ranks have read: it
+  // proposes nothing and lacks committed entries.
   if (IsCommitUnknown()) log_.AcceptNoOp(term_);
   adopted_ += log_.uncommitted().has_value() ? 1 : 0;
   leader_state_ = std::make_unique<LeaderState>(

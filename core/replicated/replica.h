@@ -9,7 +9,7 @@
 //
 // A replica that has not heard of its leader for election_timeout, the lowest first, requests votes
 // for the next term; a replica that grants one takes no message of an earlier term. A majority says
-// what it has accepted: what may have been committed is committed again, the same bytes.
+// its accepted version: a version that may have been committed is committed again, the same bytes.
 //
 //   replica     event                                           becomes
 //   follower    silence of the leader for its ElectionTimeout   candidate: term + 1, own vote
@@ -213,7 +213,7 @@ class Replica final : public Versions {
   uint64_t step_ = 0, read_ = 0, member_status_ = 0, tries_ = 0;
   uint64_t told_status_ = 0;
   uint64_t need_ = 0;             // see ReplicaMessage::need
-  uint64_t given_heartbeat_ = 0;  // that asked for what it gave last
+  uint64_t given_heartbeat_ = 0;  // that asked for its last answer
   Snapshot snapshot_;             // of version 0: none
   int all_in_need_ = 0;           // heartbeats running that have told so
   uint64_t met_ = 0;

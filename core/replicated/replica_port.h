@@ -6,7 +6,7 @@
 // waits. Where no majority of members answers, no member goes on, for longer than max_wait; a
 // waiting member logs it, with the silent ranks.
 //
-// Any thread, but for what ChannelPort has: the holder of the progress lock.
+// Any thread, but for ChannelPort's functions: the holder of the progress lock.
 #ifndef COVEY_CORE_REPLICATED_REPLICA_PORT_H_
 #define COVEY_CORE_REPLICATED_REPLICA_PORT_H_
 

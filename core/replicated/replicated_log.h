@@ -11,7 +11,7 @@
 // Invariant: what a majority of replicas has accepted, of term a, every leader of a later term has:
 // it is elected by a majority that knows and has accepted no more than it does (IsUpToDate). So a
 // version is committed once, whichever replica stops, and a replica that comes back to it late
-// finds it fenced. The no-op entry of term a counts as well: what was proposed before a, and is not
+// finds it fenced. The no-op entry of term a counts as well: a version proposed before a, and not
 // committed, never will be.
 #ifndef COVEY_CORE_REPLICATED_REPLICATED_LOG_H_
 #define COVEY_CORE_REPLICATED_REPLICATED_LOG_H_
@@ -25,7 +25,7 @@
 
 namespace covey {
 
-// A version, and what is true after it.
+// A version, and the state after it.
 struct ReplicatedEntry {
   uint64_t version = 0;
   std::vector<uint64_t> consumed;  // by member: the last of its steps in any version so far

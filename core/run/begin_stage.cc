@@ -82,8 +82,8 @@ void BeginStage::Publish(Exchange* x) {
   if (!x->shares_memory) PushBegin(x);
 }
 
-// The header with the table, and what peers read of the first segment. Unless it depends on the
-// other begins how much that is, the schedule is known already.
+// The header with the table, and the part of the first segment that peers read. Unless it depends
+// on the other begins how much that is, the schedule is known already.
 void BeginStage::PushBegin(Exchange* x) {
   const auto& members = x->request->group->members;
   auto* header = reinterpret_cast<std::byte*>(x->CellOf(x->Me())->begin);

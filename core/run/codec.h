@@ -6,7 +6,7 @@
 //
 // Rules, which tests/unit/ops/codecs proves for every codec of the catalogue:
 //  codec-D1. Determinism: the bytes written are a function of the values of the parameters, the
-//      elements and the seed, whatever the kernels; what is decoded is a function of those bytes.
+//      elements and the seed, whatever the kernels; decoded elements are a function of those bytes.
 //      So all ranks that decode the same bytes hold the same bits.
 //  codec-D2. Layout: exactly form.EncodedBytes(count) bytes are written, padding as zeros, and
 //      read. Blocks are coded on their own: coding a message in pieces that begin with a block is

@@ -25,7 +25,7 @@ class CodecSteps {
   const ChosenCodec* Find(const std::string& text);
 
   // REQUIRES: exchange.codec is not null.
-  void EncodeFirst(const Exchange& exchange);               // what the begin puts in slot 0
+  void EncodeFirst(const Exchange& exchange);               // the begin's part, in slot 0
   void Encode(const Exchange& exchange, const Step& step);  // kEncode
   void Reduce(const Exchange& exchange, const Step& step);  // kReduceCoded
   void Mix(const Exchange& exchange, const Step& step);     // kMixCoded

@@ -42,11 +42,11 @@ class CommunicatorPath {
   // Of the device of this type. Outlives this.
   void SetCommunicators(DeviceType type, Communicators* communicators);
 
-  // Whether the exchange begins for a communicator: what its header will say.
+  // Whether the exchange begins for a communicator, as its header will say.
   void RequestCommunicator(Exchange* exchange);
   // The header's part, before tick 1.
   void Publish(Exchange* exchange);
-  // All have begun alike: what comes of it. kAgain: it has to begin once more, staged.
+  // All have begun alike: the decision. kAgain: it has to begin once more, staged.
   CommunicatorVerdict Judge(Exchange* exchange);
   std::string Refusal(const Group& group) const { return registry_.Refusal(group); }
   // After kCommunicator: writes this rank's turn, which tick 2 tells of.
@@ -61,7 +61,7 @@ class CommunicatorPath {
   std::string Failure(const Group& group) {
     return communicators_->Failure(registry_.CommunicatorOf(group));
   }
-  // The exchange is aborted here: what is launched on some member will never be on this one, so the
+  // The exchange is aborted here: work launched on some member will never be on this one, so the
   // communicator is over. True: the device may still write the memory of this exchange.
   bool Abort(Exchange* exchange, const PeerLoss& why, Time now);
   // Nothing of an aborted communicator touches memory any more, or it was given up.

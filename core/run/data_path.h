@@ -22,7 +22,7 @@ class DataPath {
 
   virtual ~DataPath() = default;
 
-  // Whether the exchange may begin: what goes with its begin is there.
+  // Whether the exchange may begin: the data that goes with its begin is there.
   virtual Answer Stage(Exchange* exchange) = 0;
   // Before and after the step at the cursor.
   virtual Answer MayRun(Exchange* exchange, const Step& step) = 0;

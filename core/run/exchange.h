@@ -52,7 +52,7 @@ struct Exchange {
   Channel* channel = nullptr;
   uint64_t occurrence = 0;
   uint32_t entry = 0;     // 0 = void
-  uint32_t begun_as = 0;  // what it was told to begin as: without a buffer it is void since then
+  uint32_t begun_as = 0;  // entry it was told to begin as; without a buffer void since then
   void* owner = nullptr;  // the object that began it, returned at its end
 
   ExchangeState state = ExchangeState::kAwaitReady;

@@ -50,7 +50,7 @@ bool WritesOutput(const Step& step) {
 
 }  // namespace
 
-// The user's events have completed, and what goes with the begin is in the buffer.
+// The user's events have completed, and the begin's part is in the buffer.
 DataPath::Answer HostStagingPath::Stage(Exchange* x) {
   const size_t length = x->transfer->from.length_bytes();
   // device-F2: peers that share memory read the whole buffer from the begin on: all of it has come.

@@ -1,4 +1,4 @@
-// Waits for what shared words say: looks, and sleeps at an event count between two looks.
+// Waits for a condition of shared words: looks, and sleeps at an event count between two looks.
 //
 // Any thread; `look` guards its own data.
 #ifndef COVEY_CORE_TRANSPORT_EVENT_COUNT_H_

@@ -203,7 +203,7 @@ bool Mirrored::TrySend(Rank to, std::span<const std::byte> message) {
     return true;
   }
   Outgoing& out = out_[static_cast<size_t>(ToInt(to))];
-  if (!out.unsent.empty()) return false;  // what has to wait anyway waits at its sender
+  if (!out.unsent.empty()) return false;  // a message that has to wait anyway waits at its sender
   Append(&out.open, RecordKind::kMail, 0, message.data(), message.size());
   SendOpen(to);
   return true;

@@ -55,7 +55,8 @@ class SharedRegions {
                                size_t* /*written*/) {
     return nullptr;
   }
-  // In a child of fork(): what it writes to the ranks' memory is its own: see Arena::BecomePrivate.
+  // In a child of fork(): pages of the ranks' memory that it writes become its own: see
+  // Arena::BecomePrivate.
   virtual void BecomePrivate() = 0;
 
   // Words of the protocol. `word` is 8-byte aligned in some rank's region.

@@ -15,7 +15,7 @@ struct ByteRange {
   uint64_t end;
 };
 
-// Copies `segment` of the own input to the own landing slot `slot`, all but what lies in `own`:
+// Copies `segment` of the own input to the own landing slot `slot`, all but the part in `own`:
 // a reduction takes that from the input.
 inline void StageForPeers(const Problem& p, uint32_t slot, ByteRange segment, ByteRange own,
                           Schedule* s) {

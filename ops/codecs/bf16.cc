@@ -4,7 +4,7 @@
 // Keeps the range of float32 and 8 bits of precision. 2 bytes per element, no blocks to speak of.
 // Error: at most 2^-8 of the element's magnitude (half a unit in the last place is 2^-9 of it;
 // below 2^-126, where numbers are spaced evenly, 2^-134); at random twice that. NaN stays NaN,
-// infinity infinity; what lies beyond the largest bfloat16 by half a unit becomes infinity, as in
+// infinity infinity; a number beyond the largest bfloat16 by half a unit becomes infinity, as in
 // every cast; at random all that lies beyond it may.
 //
 // Source: D. Kalamkar, D. Mudigere, N. Mellempudi et al., 2019, A Study of BFLOAT16 for Deep

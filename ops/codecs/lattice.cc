@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kHeaderBytes = 16;
 constexpr size_t kMaxChunk = 1024;
-constexpr double kLargest = 0x1p50;  // of x / step, so that it and what is added to it are exact
+constexpr double kLargest = 0x1p50;  // of x / step, so that it and its addend are exact
 // Added to a number up to 2^50, leaves it, rounded to nearest even, in the lowest bits.
 constexpr double kRounder = 0x1.8p52;
 constexpr auto kRounderBits = std::bit_cast<int64_t>(kRounder);

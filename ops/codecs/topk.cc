@@ -3,7 +3,7 @@
 // A block of n elements has room for k = (6 + bits n / 8) / 6 of them, rounded down: at least one,
 // and with blocks of 1024 22 (2 %) for each of the `bits` an element costs. It is their number (16
 // bits), the places (16 bits each) in order, then the elements (float32 each); of equal magnitudes
-// those that come first are kept. ||decoded - x||^2 <= (1 - k/n) ||x||^2; what is kept comes back
+// those that come first are kept. ||decoded - x||^2 <= (1 - k/n) ||x||^2; kept elements come back
 // exactly. The rest is lost: training needs error feedback, which adds it to the rank's next
 // contribution.
 //

@@ -42,7 +42,7 @@ class Rendezvous {
   struct Options {
     int32_t nodes = 1;
     Time lease = 0;
-    std::string build;  // what every node must have been built from
+    std::string build;  // the version that every node must have been built from
   };
   struct Offer {
     Node node;

@@ -117,7 +117,7 @@ template <class V>
   if ((length_bytes & 1) != 0) Store(to + at, static_cast<uint8_t>(word));
 }
 
-// ---- Elements: how a dtype is stored and what it is computed in ---------------------------------
+// ---- Elements: how a dtype is stored and the type it is computed in -----------------------------
 
 struct F16 {
   uint16_t bits;

@@ -115,7 +115,7 @@ class InprocNetwork::Node final : public Transport {
     const size_t length = (length_bytes + kAlign - 1) / kAlign * kAlign;
     uint64_t offset = used_;
     if (auto& freed = freed_[length]; !freed.empty()) {
-      offset = freed.back();  // at once: what still uses it shall be seen
+      offset = freed.back();  // at once: later uses shall be seen
       freed.pop_back();
       std::memset(region_ + offset, 0, length);
     } else {

@@ -1,4 +1,4 @@
-// The transport between ranks that are objects in one process: what tests and the simulator run on.
+// The transport between ranks that are objects in one process, for tests and the simulator.
 //
 // Memory is plain memory, time is virtual, and one seed decides how long every message is under
 // way. Everything happens on one thread: the owner of the network decides which rank runs next, so

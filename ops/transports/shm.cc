@@ -24,7 +24,7 @@ void CopyInto(MailRing* box, uint64_t at, const void* data, size_t length) {
   const size_t begin = at % MailRing::kCapacityBytes;
   const size_t first = std::min<size_t>(length, MailRing::kCapacityBytes - begin);
   std::memcpy(box->bytes + begin, data, first);
-  // shm-M1: a mailbox is a ring: what does not fit at its end goes on at its begin.
+  // shm-M1: a mailbox is a ring: a message that does not fit at its end goes on at its begin.
   std::memcpy(box->bytes, static_cast<const std::byte*>(data) + first, length - first);
 }
 

@@ -21,7 +21,7 @@
 namespace covey {
 namespace {
 
-constexpr uint64_t kProbe = kJobMagic;  // what peers try to read
+constexpr uint64_t kProbe = kJobMagic;  // the value that peers try to read
 
 // The length stays: one process that cut the memory would end all others (SIGBUS).
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;

@@ -35,7 +35,7 @@ constexpr float Widen(F16 half) {
   const uint32_t sign = (half.bits & 0x8000u) << 16;
   const uint32_t rest = half.bits & 0x7fffu;
   if (rest >= 0x7c00) return FloatOf(sign | 0x7f800000 | (rest & 0x3ff) << 13);
-  // Exact, also for what is subnormal: the exponent's biases differ by 112.
+  // Exact, also for subnormal numbers: the exponent's biases differ by 112.
   const float magnitude = FloatOf(rest << 13) * 0x1p112f;
   return FloatOf(sign | BitsOf(magnitude));
 }

@@ -37,7 +37,7 @@ const char* const kCudaKernelNames[kCudaNumKernels] = {
 
 enum {
   kThreads = 256,    /* of a block */
-  kMaxBlocks = 1024, /* of a launch, more or less: what fills the largest card. Not measured. */
+  kMaxBlocks = 1024, /* of a launch, more or less: enough for the largest card. Not measured. */
   kElemsOfThread = 4,
   kQuadBytes = 16,
 };

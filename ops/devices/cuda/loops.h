@@ -102,7 +102,7 @@ struct ReducePart {
   }
 };
 
-// Calls f(Count<op>): what is done for each element does not ask which it is.
+// Calls f(Count<op>): the code of each element does not ask which it is.
 template <class F>
 constexpr void WithOp(uint32_t op, const F& f) {
   if (op == kSum) return f(Count<kSum>{});

@@ -116,7 +116,7 @@ static void Wait(Circuits* c, int looks) {
   if (rung > 0 && read(c->bell, &rings, sizeof(rings)) < 0) return; /* nothing was lost */
 }
 
-/* In order: what peers still read of this device must have gone out. */
+/* In order: data that peers still read of this device must have gone out. */
 static int TakeDown(Circuits* c, covey_circuit* x) {
   int result = c->nccl.finalize(x->comm);
   for (int look = 0; result == kNcclInProgress || result == kNcclSuccess; ++look) {
