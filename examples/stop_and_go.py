@@ -32,7 +32,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     args = parse_arguments()
     hvd.init()
-    torch.manual_seed(hvd.rank())  # Everybody has data of its own.
+    torch.manual_seed(hvd.rank())  # Each rank has data of its own.
     wanted = torch.arange(8.0)
     model = torch.nn.Linear(8, 1)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)

@@ -3,8 +3,8 @@
     python sweep.py              all runs there are not yet, then the table and sweep.png
     python sweep.py --show       the table and the picture of the runs there are
 
-One of 8 ranks takes 2, 10, 100 times as long for each step. What is measured is the others' pace,
-in parts of the one that they have when nobody is slow.
+One of 8 ranks takes 2, 10, 100 times as long for each step. The measured figure is the others'
+pace, in parts of their pace when no rank is slow.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def text_of(method: str) -> str:
-    """Who waits for some time for a rank that is slow does so before the clock starts."""
+    """Methods that wait for some time for a slow rank do so before the clock starts."""
     return f"{method}:max_wait={WAIT_S:g}s" if method in ("eager", "wagma") else method
 
 
@@ -103,7 +103,7 @@ def healthy_pace(ranks: List[Dict[str, Any]]) -> float:
 
 
 def shares(results: Dict[str, Any]) -> Dict[str, Tuple[float, List[float]]]:
-    """By method: steps/s of the healthy when nobody is slow, and their pace in parts of it."""
+    """By method: steps/s of the healthy when no rank is slow, and their pace in parts of it."""
     found = {}
     for method, by_factor in results.items():
         free = healthy_pace(by_factor[0])

@@ -1,5 +1,5 @@
 """Trains Fashion-MNIST twice while one random worker is late in each step: the usual way, then with
-one argument more. Shows both accuracies, both times, and who waited for whom.
+one argument more. Shows both accuracies, both times, and the waits of each rank for others.
 
     python race.py                          allreduce against eager
     python race.py --method wagma           against another method
@@ -130,7 +130,7 @@ def closing_table(lines: List[str]) -> List[Dict[str, str]]:
 
 
 def show(laps: List[Lap], args: argparse.Namespace) -> None:
-    """Who waited for whom, the small table and the sentence."""
+    """The waits, the small table and the sentence."""
     usual, other = laps
     print("\nwho waited for whom, in seconds")
     print(f"              {usual.method:>18}    {other.method:>18}")

@@ -1,4 +1,5 @@
-// oneCCL as a contestant of `covey bench`: what frameworks/covey/bench/oneccl.py calls.
+// oneCCL as a contestant of `covey bench`: the functions that frameworks/covey/bench/oneccl.py
+// calls.
 //
 // Made by `covey build oneccl` from oneCCL's wheels: its library for the CPU comes as an archive
 // that leaves the hooks of Intel's profiler open; they are null without a profiler.

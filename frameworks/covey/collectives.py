@@ -101,7 +101,7 @@ class Collectives(Neighbors[T]):
             prescale_factor: not 0.
             postscale_factor: not 0.
             process_set: the ranks that take part; this rank must be one of them.
-            codec: what makes float32 smaller before it travels, such as "int8", "bf16" or
+            codec: makes float32 smaller before it travels, such as "int8", "bf16" or
                 "qsgd@bits=4"; it is reduced in float32. Other dtypes travel as they are.
 
         Returns:

@@ -71,7 +71,7 @@ def choose(name: Optional[str], settings: Mapping[str, object]) -> str:
     """The text of the method to use, with every parameter by its full name.
 
     Args:
-        name: what the script asks for: a name or a whole text; None leaves it to
+        name: the script's choice: a name or a whole text; None leaves it to
             ``coveyrun --method``, COVEY_METHOD or ``init(settings=...)``.
         settings: parameters, added to those in the text; ``then`` as the last of them.
 
@@ -186,7 +186,7 @@ class Plan(NamedTuple):
         needed: how many ranks a version waits for; all, where there are no rounds.
         skips_ahead: whether a late rank goes on with the step after the last version.
         clip_norm: the largest norm of the gradients of an update; None: any.
-        codec: what makes its payload smaller, such as "topk@bits=2+block=512"; "": nothing.
+        codec: makes its payload smaller, such as "topk@bits=2+block=512"; "": none.
     """
 
     payload: int

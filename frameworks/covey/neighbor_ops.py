@@ -32,7 +32,7 @@ def _neighbor_allreduce(
     Args:
         tensor: torch tensor or numpy array of any shape, the same on every rank; float32, float64,
             float16 or bfloat16.
-        self_weight: of this rank's tensor. None: what is left of 1.
+        self_weight: of this rank's tensor. None: the rest to 1.
         src_weights: {rank: weight} of those to take from; ranks are global ones.
         dst_ranks: those that take from this rank; None: all that do.
         topology: instead of these three: a name, a matrix, or what :func:`covey.topology` gives,

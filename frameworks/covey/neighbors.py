@@ -40,7 +40,7 @@ class Neighbors(Requests[T]):
 
         Args:
             tensor: the same shape and dtype on every rank; floating-point numbers.
-            self_weight: of this rank's tensor. None: what is left of 1.
+            self_weight: of this rank's tensor. None: the rest to 1.
             src_weights: {rank: weight} of those to take from; ranks are global ones.
             dst_ranks: those that take from this rank; None: all that do.
             topology: instead of these three: a name, a matrix, or what ``covey.topology`` gives,

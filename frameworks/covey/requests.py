@@ -42,11 +42,11 @@ class How(NamedTuple):
 
     Attributes:
         kind: covey_kind.
-        kind_name: what the name begins with.
+        kind_name: the begin of the name.
         op: covey_op.
         root: global rank.
         prescale, postscale: factors.
-        codec: what float32 is made smaller by before it travels; None: nothing.
+        codec: makes float32 smaller before it travels; None: none.
     """
 
     kind: int
@@ -101,7 +101,7 @@ class Requests(Generic[T]):
     """Makes requests of the tensors of one framework.
 
     Attributes:
-        framework: what is known of them.
+        framework: its description for Covey.
     """
 
     def __init__(self, framework: Framework[T]) -> None:

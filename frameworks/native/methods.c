@@ -1,4 +1,4 @@
-/* Methods: which there are, and what one does at a version. */
+/* Methods: the list of them, and a method's plan of a version. */
 #include "core/api/covey_methods.h"
 #include "frameworks/native/native.h"
 

@@ -41,8 +41,8 @@ PyObject* NoneOrError(covey_code code, covey_error* error);
 /* Of an error in a wait that had begun: another thread has shut down, which is COVEY_ABORTED. */
 void TellShutdown(covey_error* error);
 
-/* For a waiting thread, between two slices of waiting: Python's signals, and what others want of
- * this rank meanwhile (State.help of covey/state.py). 0, or -1 with an exception set. */
+/* For a waiting thread, between two slices of waiting: Python's signals, and requests of other
+ * ranks meanwhile (State.help of covey/state.py). 0, or -1 with an exception set. */
 int LookAround(void);
 
 /* handle.c ------------------------------------------------------------------------------------- */

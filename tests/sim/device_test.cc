@@ -150,7 +150,7 @@ TEST(DeviceTest, GivesTheBitsOfTheCpu) {
         }
 }
 
-// device-F4: what is still to be copied to the device is not overwritten by the next exchange.
+// device-F4: data still to be copied to the device is not overwritten by the next exchange.
 TEST(DeviceTest, ARoomIsNotTakenBeforeItsCopiesAreOver) {
   Devices on({.size = 2, .seed = 5}, 0);
   std::vector<std::vector<Bytes>> data(2);

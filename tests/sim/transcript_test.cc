@@ -1,4 +1,4 @@
-// The golden transcripts of the protocol: what every rank says, begins and ends in the situations
+// The golden transcripts of the protocol: messages, begins and ends of every rank in the situations
 // that PROTOCOL.md lists, each a text that a reviewer reads.
 //
 // Method: a file of tests/golden/transcripts holds commands (`> ...`, see transcripts/stage.h),

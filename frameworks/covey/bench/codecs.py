@@ -1,6 +1,6 @@
 """`covey bench codecs`: codecs on one core, beside a copy of the same memory.
 
-GB/s are those of the float32 elements: what is encoded, or what has been decoded.
+GB/s are those of the float32 elements: before encoding, or after decoding.
 """
 
 from __future__ import annotations

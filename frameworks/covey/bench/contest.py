@@ -52,7 +52,7 @@ class Row:
         flag_s: round -> one-way latency of a shared word then (flag.py); 0 with one rank.
         bases: contestant -> the one its ratio is taken to; without an entry none is.
         moved_bytes: contestant -> bytes of one operation, for GB/s; without an entry none are said.
-        notes: what the samples come to, in words.
+        notes: a summary of the samples, in words.
     """
 
     label: str

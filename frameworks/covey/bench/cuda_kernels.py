@@ -23,7 +23,7 @@ GOAL = 0.8
 
 @dataclass(frozen=True)
 class Workload:
-    """A kernel and what it moves, for tensors of float32.
+    """A kernel and its bytes, for tensors of float32.
 
     Attributes:
         name: in words.
@@ -85,7 +85,7 @@ class Kernels:
         return launch
 
     def close(self) -> None:
-        """REQUIRES: what was launched has been done."""
+        """REQUIRES: the launched work has been done."""
         self._library.covey_cuda_bench_close(self._bench)
 
 

@@ -18,7 +18,7 @@ from covey.bench.step import NET, NoCompute, ordinary_allreduce
 from covey.method import methods
 
 ALONE = "alone"
-# Those that could go on without all wait for all too: what they cost is the price of not having to.
+# Methods that could go on without all wait for all too: their cost is the price of not having to.
 _TEXTS = ("allreduce", "eager:admit=all", "wagma:admit=all", "wagma", "dpsgd", "adpsgd", "swarm")
 _PAIRS = ("adpsgd", "swarm")
 _ORDINARY = "ordinary tensors"

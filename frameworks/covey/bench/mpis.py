@@ -37,7 +37,7 @@ class Mpi(NamedTuple):
     Attributes:
         name: of NAMES.
         launcher: its mpiexec and options, up to the number of processes.
-        env: what its processes need beside.
+        env: further variables of its processes.
     """
 
     name: str

@@ -33,7 +33,7 @@ def resnet50() -> List[Shape]:
 
 
 def many_small() -> List[Shape]:
-    """1,000 tensors of 256 bytes: what fusion is for."""
+    """1,000 tensors of 256 bytes: the case for fusion."""
     return [(64,)] * 1000
 
 

@@ -1,4 +1,4 @@
-"""`covey bench step` and `covey bench fusion`: what one training step sends, and nothing else.
+"""`covey bench step` and `covey bench fusion`: the messages of one training step, and nothing else.
 
 The 161 float32 gradients of a ResNet-50, 25,557,032 elements, or 1,000 gradients of 256 bytes,
 averaged over the ranks: by the plain functions on ordinary tensors and on tensors in the arena, and

@@ -1,7 +1,7 @@
 """`covey bench waiting`: how long a late rank delays the others, by the methods' defaults.
 
 Sleeping stands for computing, so that ranks wait for each other and not for a core. Three
-questions, each with what is wanted and what is possible at most: one of 4 ranks is stopped (`kill
+questions, each with the wanted and the best possible figure: one of 4 ranks is stopped (`kill
 -STOP`) for seconds; one of 4 is 10 times slower for good; each step one random rank of 8 is late.
 With little effort those 8 are 4.
 """
@@ -35,7 +35,7 @@ class Effort:
     """How much: times are seconds.
 
     Attributes:
-        step_s: what a step computes; where a random rank is late it is twice as long.
+        step_s: computing time of a step; where a random rank is late it is twice as long.
         stop_s: how long a rank is stopped.
         slow_s: how long one is slow.
         ranks: of which a random one is late, and
@@ -71,11 +71,11 @@ class Line(NamedTuple):
 
     Attributes:
         name: the contestant.
-        value: what was measured.
-        wanted: what is to be reached.
-        bound: what is possible at most; None where that is not another number than `wanted`.
+        value: the measured figure.
+        wanted: the figure to reach.
+        bound: the best possible figure; None where that is not another number than `wanted`.
         busy: processor time in parts of the cores.
-        raw: what it was made of.
+        raw: the measurements behind it.
     """
 
     name: str

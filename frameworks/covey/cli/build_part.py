@@ -15,7 +15,7 @@ class Part(NamedTuple):
         file_name: of the result.
         command: compiles it; `-o FILE` is added.
         check: Python that raises when the result cannot be used.
-        next_step: what to tell the user afterwards.
+        next_step: the advice to the user afterwards.
         before: commands that make what `command` compiles; all run in one empty folder.
     """
 

@@ -1,4 +1,4 @@
-"""`covey codecs`: what makes tensors smaller before they travel."""
+"""`covey codecs`: the codecs that make tensors smaller before they travel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flags of horovodrun and mpirun that coveyrun does not have, and what to do instead."""
+"""The flags of horovodrun and mpirun that coveyrun does not have, and their replacements."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The file with the address of a rendezvous, written by its server, for nodes of the same machine.
 
-The folder may be one that others can write to, /tmp for example: what they put there is neither
+The folder may be one that others can write to, /tmp for example: their files are neither
 followed (symbolic links), nor believed, nor overwritten. Internal.
 """
 
@@ -24,7 +24,7 @@ def read(path: str) -> str:
     """The address in the file; empty while there is no file, or nothing in it.
 
     Raises:
-        LaunchError: what is there is no file with an address, or another user's.
+        LaunchError: it is no file with an address, or another user's.
     """
     try:
         # Not blocking: it may be a pipe.

@@ -52,7 +52,7 @@ def gpus_of(base: Mapping[str, str], folder: str = "/proc/driver/nvidia/gpus") -
 
 
 def place_variables(rank: int, size: int) -> Dict[str, str]:
-    """A rank's place by the names that torch.distributed and what is written for Horovod read."""
+    """A rank's place by the names that torch.distributed and scripts for Horovod read."""
     number, count = str(rank), str(size)
     return {
         "RANK": number,

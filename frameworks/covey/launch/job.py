@@ -235,7 +235,7 @@ class Job:
             number = self._ending.due(now)
 
     def _end_ranks(self, number: int) -> None:
-        """Sends a signal that ends the ranks; what they die of from now on is no failure."""
+        """Sends a signal that ends the ranks; later deaths of ranks are no failures."""
         if number == signal.SIGINT:
             for stream in self._stderr.values():
                 stream.hold()

@@ -1,4 +1,4 @@
-"""This launcher among the others of a job: how they become one, and what each hears of the others'
+"""This launcher among the others of a job: how they become one, and its news of the others'
 ends. The launcher's loop watches `fileno()` and asks for `failures()`."""
 
 from __future__ import annotations

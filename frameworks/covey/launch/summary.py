@@ -1,4 +1,4 @@
-"""The table at the end of a job: what each rank did, as it has told the launcher.
+"""The table at the end of a job: the figures of each rank, as it has told the launcher.
 
 Ranks append a line of JSON each, at their end, to a file without a name that they inherit; a killed
 rank has told nothing.

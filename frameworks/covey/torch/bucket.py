@@ -29,7 +29,7 @@ def make_buckets(
 ) -> List["Bucket"]:
     """The buckets in arena memory, or when they do not fit all of them outside: slower, but right.
 
-    The arena is never left full: the core needs room in it for what comes from outside.
+    The arena is never left full: the core needs room in it for tensors from outside.
     """
     numbered = [(plan, f"{prefix}.{number}") for number, plan in enumerate(plans)]
     try:

@@ -1,7 +1,7 @@
 """Covey as a backend of torch.distributed: ``init_process_group("covey")``.
 
-For CPU tensors: DDP, and what else calls all_reduce, broadcast, all_gather or barrier, runs over
-Covey then, under coveyrun or torchrun. Other calls say that they are not there yet.
+For CPU tensors: DDP, and other code that calls all_reduce, broadcast, all_gather or barrier, runs
+over Covey then, under coveyrun or torchrun. Other calls say that they are not there yet.
 
 Every call of a process group is an operation of one ordered stream, which is the group's own:
 ranks must make the calls of a group in one order, as with every backend. Those of other groups of
@@ -250,7 +250,7 @@ class CoveyProcessGroup(dist.ProcessGroup):
         return self._begun("barrier", hvd.allreduce_async, none, op=hvd.Sum, outputs=[])
 
     def shutdown(self) -> None:
-        """Waits for what is in flight."""
+        """Waits for the operations in flight."""
         self._completions.close()
 
 

@@ -24,7 +24,7 @@ class Loaded:
 
     Attributes:
         exact: each rank goes on from where it was, by the same method.
-        reset: what is not as it was, in words; empty if ``exact``.
+        reset: the changed parts, in words; empty if ``exact``.
         steps: how often ``step()`` was called, on this rank (else on the rank that did most).
         version: the optimizer's, likewise.
         method: the full text of the method that it was saved with.
@@ -68,7 +68,8 @@ def save(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> None
         path: the folder, in a file system that all ranks share.
         model: the module; its parameters include the optimizer's.
         optimizer: a ``DistributedOptimizer``.
-        **also: what else is to be kept, of each rank: objects with ``state_dict()`` (a scheduler, a
+        ***also: further values to be kept, of each rank: objects with ``state_dict()`` (a
+        *scheduler, a
             GradScaler), or numbers, texts, tensors, and lists and dicts of them. The state of
             torch's random numbers on the CPU is kept anyhow.
 

@@ -1,4 +1,4 @@
-"""The codec of a method: what ``codec=`` in its text makes of a training. Internal.
+"""The codec of a method: the effect of ``codec=`` in its text on a training. Internal.
 
 With gradients it is ``Compression.of``; models travel as what they have moved since all were equal.
 """
@@ -81,7 +81,7 @@ def put_back(optimizer: Any, named: Mapping[str, torch.Tensor]) -> None:
 
 @contextlib.contextmanager
 def carried(optimizer: Any) -> Iterator[None]:
-    """Within it the buckets are made anew: what codecs have left out is still to be sent then."""
+    """Within it the buckets are made anew: residuals of codecs are still to be sent then."""
     left = {n: it for b in _buckets(optimizer) for n, it in b.left_out.items()}
     with torch.no_grad():
         for moved in optimizer._covey_progress.moved:

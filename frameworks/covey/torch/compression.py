@@ -88,7 +88,7 @@ class BF16Compressor(Compressor):
 
 class CodecCompressor(NoneCompressor):
     """float32 tensors on the CPU are encoded by ``codec`` and reduced in float32, so that sums do
-    not overflow; what else there is travels as it is. By :meth:`Compression.of`. A parameter that
+    not overflow; other tensors travel as they are. By :meth:`Compression.of`. A parameter that
     no rank has used gets zeros for a gradient, not None."""
 
 

@@ -31,7 +31,7 @@ FORMAT = 1
 MANIFEST, MODEL, OPTIMIZER = "manifest.json", "model.pt", "optimizer.pt"
 
 _CHUNK_BYTES = 1 << 20
-_MOST_CHARACTERS = 300  # Of torch's words for what is wrong.
+_MOST_CHARACTERS = 300  # Of torch's words for an error.
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE, of linux/fcntl.h and linux/fs.h.
 
 
@@ -129,7 +129,7 @@ def commit(folder: pathlib.Path, place: pathlib.Path, manifest: Dict[str, Any]) 
     """The folder is whole: takes the place of the older one.
 
     Raises:
-        OSError: it cannot; what was there still is.
+        OSError: it cannot; the older folder is still there.
     """
     text = json.dumps({**manifest, "sha256": _hash_of(manifest)}, indent=1)
     with open(folder / MANIFEST, "x", encoding="utf-8") as file:

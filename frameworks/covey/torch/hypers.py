@@ -61,7 +61,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _next_as(value: Any, left: Iterator[float]) -> Any:
-    """The next one, as what ``value`` is; what is no number stays."""
+    """The next one, with the type of ``value``; a value that is no number stays."""
     if not _is_number(value):
         return value
     if isinstance(value, torch.Tensor):

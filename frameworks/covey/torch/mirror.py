@@ -10,7 +10,7 @@ A trainer calls it where its method makes it wait for others anyway.
 On the CPU the two are the same memory: nothing is copied and nothing waits.
 
 The device copies from and to pinned memory, so that no thread waits for a copy to begin. A
-trainer's own memory (``room``) is pinned; what the ranks share is not, and is reached through a
+trainer's own memory (``room``) is pinned; shared memory is not, and is reached through a
 room of the mirror's. (Pinning parts of the arena was rejected: parts share pages, the driver
 refuses the second of a page, and torch would meet that error at its next kernel.)
 """

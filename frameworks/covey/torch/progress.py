@@ -1,4 +1,4 @@
-"""Where an optimizer stands and what its method exchanges there. Internal.
+"""Where an optimizer stands, and the exchange of its method there. Internal.
 
 The core says for each step what travels: the gradients before the update, the parameters after it,
 or nothing. Nothing here knows a method by name.
@@ -45,14 +45,14 @@ class Progress:
     Attributes:
         version: updates done; the next one is this one, counted from 0.
         steps: calls of ``step()``: the same, unless the method goes in rounds.
-        plan: what is exchanged in the next one.
+        plan: the exchange of the next one.
         clip_norm: the largest norm of its gradients; None: any.
         is_shared: whether there is a rank to exchange with.
         named: the parameters that are trained.
         step_stats: counts what happens.
         unfit: why its last gradients were no good: raised when the step is over.
         differs: whether optimizers may keep different things since ``steps`` were last alike.
-        window: what others can see of this rank; None: there is no need, all are alike.
+        window: the view of this rank for others; None: there is no need, all are alike.
         is_parted: the ranks' models may differ since the last average of all.
         is_viewed: the parameters are not this rank's own just now (``view.py``).
         crossing: by what ranks go on to the next part; None: they are in one.

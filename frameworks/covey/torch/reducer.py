@@ -303,7 +303,7 @@ class Reducer:
         self._reset()
 
     def abandon(self) -> None:
-        """Waits for what is in flight, whatever comes of it, and begins anew."""
+        """Waits for the operations in flight, with any outcome, and begins anew."""
         for bucket in self.buckets:
             if bucket.handle is not None:
                 with contextlib.suppress(CoveyError):

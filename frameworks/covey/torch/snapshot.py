@@ -1,4 +1,4 @@
-"""The state of a trainer as bytes: what a rank goes on from that has fallen behind. Internal.
+"""The state of a trainer as bytes, from which a rank goes on that has fallen behind. Internal.
 
 Parameters, the optimizer's state, buffers of the model and what it carries, after a version. Not
 the numbers in the parameter groups (learning rates): those of a version travel with it, and a

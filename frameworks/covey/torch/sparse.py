@@ -144,7 +144,7 @@ class SparseGradients:
         return first_error
 
     def abandon(self) -> None:
-        """Waits for what is in flight, whatever comes of it."""
+        """Waits for the operations in flight, with any outcome."""
         for _, handle in self._flights:
             with contextlib.suppress(CoveyError):
                 handle.wait()

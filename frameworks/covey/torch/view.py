@@ -91,12 +91,12 @@ def consensus(
     rank's model is read as it was at one moment; those of several ranks are of moments that follow
     each other. Buffers (BatchNorm's) and the optimizer's state stay this rank's own, but with
     ``exact`` buffers of floating-point numbers are their mean, too. On exit all are what they were,
-    bit for bit; what was written to them is gone.
+    bit for bit; changes to them are gone.
 
     By method: ``allreduce``, ``eager``: this rank's own (replicas are equal at equal version).
-    ``local``, ``dpsgd``: what each rank trains on, after its last step, also while it waits for
-    this one in the next; what a script writes to parameters outside of step() may be read
-    half-written. ``wagma``, ``local`` with ``max_wait``: the model that each has published last,
+    ``local``, ``dpsgd``: the model that each rank trains on, after its last step, also while it
+    waits for this one in the next; a script's writes to parameters outside of step() may be read
+    half-done. ``wagma``, ``local`` with ``max_wait``: the model that each has published last,
     before it was averaged, which moves no mean unless a rank was late; after ``finish()`` the model
     of all. ``adpsgd``, ``swarm``: the model that each has handed in last, with the changes by
     others since; with ``exact`` each first takes that up, as its next step would, so that the mean

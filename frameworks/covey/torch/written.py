@@ -1,6 +1,6 @@
 """Whether complete gradients were written to: clipped, unscaled, replaced. Internal.
 
-Such writing counts: what ``grad`` is at ``step()`` is what is reduced. Torch counts the writes to a
+Such writing counts: the ``grad`` at ``step()`` is reduced. Torch counts the writes to a
 tensor, which costs nothing to look at, but not those by way of ``grad.data`` or NumPy. For them the
 memory is made one that torch copies when it is written to (copy on write). Gradients that lie in
 the bucket are compared with a copy.

@@ -64,7 +64,7 @@ class Journal final : public Observer {
   // When nothing is under way any more.
   void CheckRest();
 
-  // Stops checking and recording: what dead ranks still do does not count.
+  // Stops checking and recording: later actions of dead ranks do not count.
   void Close() { closed_ = true; }
 
   void Fail(const std::string& what);  // the first counts

@@ -32,7 +32,7 @@ namespace covey {
 
 struct ModelVerdict {
   std::string failure;  // empty: everything held
-  std::string swarm;    // what the seed turned on
+  std::string swarm;    // the faults of the seed
   uint64_t hash = 0;    // of everything that happened
   // Counts of events, for tests that require them.
   uint64_t versions = 0, passive = 0, again = 0, late = 0, old = 0, syncs = 0, finals = 0;

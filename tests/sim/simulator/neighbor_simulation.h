@@ -21,7 +21,7 @@ namespace covey {
 
 struct NeighborVerdict {
   std::string failure;  // empty: everything held
-  std::string swarm;    // what the seed turned on
+  std::string swarm;    // the faults of the seed
   uint64_t hash = 0;    // of everything that happened
   // Counts of events, for tests that require them.
   uint64_t done = 0, conflicts = 0, refused = 0, aborted = 0, mirrored = 0, unread = 0, open = 0,

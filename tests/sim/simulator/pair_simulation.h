@@ -27,7 +27,7 @@ namespace covey {
 
 struct PairVerdict {
   std::string failure;  // empty: everything held
-  std::string swarm;    // what the seed turned on
+  std::string swarm;    // the faults of the seed
   uint64_t hash = 0;    // of everything that happened
   // Counts of events, for tests that require them.
   uint64_t updates = 0, merged = 0, exchanges = 0, busy = 0, no_buffers = 0, absent = 0;

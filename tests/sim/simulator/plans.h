@@ -1,4 +1,4 @@
-// method-W13: what a method plans depends on settings, view and version alone, so ranks that never
+// method-W13: a method's plan depends on settings, view and version alone, so ranks that never
 // ask each other plan alike.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_PLANS_H_
 #define COVEY_TESTS_SIM_SIMULATOR_PLANS_H_

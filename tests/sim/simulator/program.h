@@ -1,4 +1,4 @@
-// A random program of a job: what every rank submits, in which order, and what it waits for.
+// A random program of a job: the operations that every rank submits, their order, and its waits.
 //
 // Pure: a program is a function of a Swarm and a seed. It ends whatever the ranks' speeds. Proof:
 // operations are numbered; a rank waits for operation k only when it has submitted all of its

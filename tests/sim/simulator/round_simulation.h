@@ -43,7 +43,7 @@ namespace covey {
 
 struct RoundVerdict {
   std::string failure;  // empty: everything held
-  std::string swarm;    // what the seed turned on
+  std::string swarm;    // the faults of the seed
   uint64_t hash = 0;    // of everything that happened
   // Counts of events, for tests that require them.
   uint64_t versions = 0, late = 0, merged = 0, stopped = 0, killed = 0, again = 0, gone = 0;

@@ -28,7 +28,7 @@ namespace covey {
 struct Verdict {
   uint64_t seed = 0;
   std::string failure;  // empty: everything held
-  std::string swarm;    // what the seed turned on
+  std::string swarm;    // the faults of the seed
   uint64_t hash = 0;    // of everything that happened
   uint64_t steps = 0;
   Tally tally;

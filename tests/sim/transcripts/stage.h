@@ -1,4 +1,4 @@
-// Whole runtimes that do what a script says, one command at a time, and what was to be seen of it.
+// Whole runtimes that follow a script, one command at a time, and a record of their events.
 //
 // Time stands still unless a command advances it; messages arrive at once unless held; a rank moves
 // only when told. So a transcript depends on nothing but the protocol. The commands (RANKS is `0`,
