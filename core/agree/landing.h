@@ -11,8 +11,7 @@
 namespace covey {
 
 // Bytes of one landing slot: the whole message, or one segment of it; equal on every rank for an
-// equal signature. What ranks hand
-// in to gather is not in the signature, so that gets a full segment.
+// equal signature. The input of a gather is not in the signature, so that gets a full segment.
 inline size_t LandingSlotBytes(const Signature& signature, size_t segment_bytes) {
   if (!HasTensors(signature.kind)) return kLandingAlign;
   const size_t wanted = Gathers(signature.kind)

@@ -43,7 +43,7 @@ enum class MessageType : uint8_t {
 };
 const char* NameOf(MessageType type);  // "ANNOUNCE"
 
-// A stream in a bundle's plan; or what is retired: a stream, `entry` its bundle, or that bundle.
+// A stream in a bundle's plan; or, in a retirement, a stream, `entry` its bundle, or that bundle.
 struct PlanMember {
   std::string stream;
   uint32_t entry = 0;

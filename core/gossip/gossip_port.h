@@ -102,7 +102,7 @@ class GossipPort {
   std::unique_ptr<GossipSteps> steps_;
   // Of the thread that trains.
   GroupBarrier barrier_;
-  Taking take_ = nullptr;    // what it finishes with
+  Taking take_ = nullptr;    // the function it finishes with
   bool has_learnt_ = false;  // since it has taken that
 };
 

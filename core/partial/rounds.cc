@@ -317,7 +317,7 @@ bool Rounds::GoOnWithout() {
   return words_->CompareExchange(memory_->StateAt(), state.Word(), settled.Word());
 }
 
-// Gradients: what it has published and the settled version has not.
+// Gradients: its contributions that the settled version has not.
 void Rounds::Drop() {
   bool any = false;
   if (memory_->models().on() || !arrivals_.HasEnded(lost_, &any)) return;

@@ -196,7 +196,7 @@ class RoundsPort {
   StepTime step_time_;
   bool was_overdue_ = false;  // in the last version read
   GroupBarrier barrier_;
-  Time seeking_since_ = 0;  // nobody but finished ranks could give; 0: no
+  Time seeking_since_ = 0;  // only finished ranks could give; 0: no
 };
 
 }  // namespace covey

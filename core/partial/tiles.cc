@@ -111,7 +111,7 @@ size_t Tiles::Reduce(const RoundLayout::Tile& tile, int32_t sum,
   inputs_.clear();
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const Inclusion& inclusion = inclusions[static_cast<size_t>(i)];
-    // partial-W11: what lies in the slot of an empty contribution is undefined.
+    // partial-W11: the slot of an empty contribution is undefined.
     if (Contributes(*memory_, i, inclusion) && sum_of_[static_cast<size_t>(i)] == sum)
       inputs_.push_back(memory_->Buffer(i, inclusion.buffer) + tile.offset_bytes);
   }

@@ -230,7 +230,7 @@ def plan(text: str, group: int, version: int) -> Plan:
 
 
 def row(text: str, group: Group, version: int) -> Tuple[Row, bool]:
-    """With whom this rank averages its model at step ``version``, and whether after its update."""
+    """The neighbors of this rank at step ``version``, and whether it averages after its update."""
     weights, takes, adapts_first = _native.method_row(parsed(text), group.id, version)
     return row_by_index(group.ranks, group.rank() or 0, weights, takes), bool(adapts_first)
 

@@ -166,7 +166,7 @@ def meet_at(address: str, environ: Mapping[str, str]) -> Dict[str, object]:
         handler.report("left")
         handler.waiting_for = "not every rank has opened the job's memory"
         try:
-            while rank == 0 and not handler.has_ended():  # who serves stays until they have
+            while rank == 0 and not handler.has_ended():  # the server stays until they have
                 rest()
         except BaseException:
             os.close(place.shm_fd)
@@ -288,7 +288,7 @@ def _memory(store: Any, rank: int, size: int) -> int:
 
 def _agree(store: Any, rank: int, size: int) -> None:
     """Returns when every rank has the memory. One that has not told why under its number, and rank
-    0 tells all of it: nobody waits for it in vain."""
+    0 tells all of it: no rank waits for it in vain."""
     from covey.launch.rendezvous_handler import start_timeout_s
 
     limit = timedelta(seconds=start_timeout_s())

@@ -40,10 +40,10 @@ class State:
 
     Attributes:
         place: None before ``init()`` and after ``shutdown()``.
-        init_epoch: changes with every runtime that ``init()`` makes or ``shutdown()`` ends. What
-            was learnt from one runtime (group numbers) does not hold for the next.
+        init_epoch: changes with every runtime that ``init()`` makes or ``shutdown()`` ends. Facts
+            of one runtime (group numbers) do not hold for the next.
         process: id of the process that called ``init()``; another one is a child of ``fork()``.
-        settings: what ``init(settings=...)`` was given.
+        settings: the argument of ``init(settings=...)``.
         rendezvous_settings: where this process finds its job, when the environment does not say
             so (rendezvous.py).
         store: where it was found, kept while other ranks may still look there.

@@ -1,6 +1,6 @@
 """The steps of a rank, counted: for ``covey.stats()`` and for the table at a job's end.
 
-A StepStats belongs to one optimizer. Nothing here waits or asks anybody; a step costs about a
+A StepStats belongs to one optimizer. Nothing here waits or asks other ranks; a step costs about a
 microsecond. Times are seconds of the clock all ranks of a host share.
 """
 

@@ -58,7 +58,7 @@ class Effort:
 
     @property
     def wait_s(self) -> float:
-        """What max_wait then is."""
+        """The resolved max_wait."""
         configured = float(self.max_wait.removesuffix("ms")) / 1000 if self.max_wait else 0.0
         return configured or max(LEAST_WAIT_S, WAIT_FACTOR * self.step_s)
 

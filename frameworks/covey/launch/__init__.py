@@ -2,7 +2,7 @@
 
 `job.Job` is the launcher: one thread, one loop. The rest are its parts, each usable alone:
 `spec` (what to start), `environment` (what a rank is told), `process` (one rank as a process),
-`output` (lines and their prefixes), `endings` (which signal when), `report` (who failed first),
+`output` (lines and their prefixes), `endings` (which signal when), `report` (the first failure),
 `check` (mistakes found before anything starts). For a job of several launchers:
 `rendezvous_handler` (how they become one), `node` (what they tell each other) and `secret`. `run`
 calls a Python function on N ranks.
