@@ -8,7 +8,7 @@
 
 namespace covey {
 
-// What a caller hands in, or for null what the knob of the runtime chooses. REQUIRES: a runtime
+// The caller's method, or for null the choice of the runtime's knob. REQUIRES: a runtime
 // that is open. It outlives neither.
 const MethodChoice& ChoiceOf(const Use& use, const covey_method* method);
 

@@ -8,8 +8,8 @@ An operation is written once, as a function that begins it. Its first argument i
 
 An object whose method it is may know a shortcut for most calls: `Requests.shortcut`.
 
-What they make has the name, the signature and the documentation it would have if it were written
-out: for help() and editors, and by its types for a type checker.
+The made functions have the name, the signature and the documentation they would have if they were
+written out: for help() and editors, and by their types for a type checker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     R_co = TypeVar("R_co", covariant=True)
 
     class InFlight(Protocol[R_co]):
-        """What ``wait`` ends."""
+        """An operation that ``wait`` ends."""
 
         def wait(self, timeout: Optional[float] = ...) -> R_co: ...
         def poll(self) -> bool: ...
@@ -47,7 +47,7 @@ class CallVariant(NamedTuple):
     waits: bool = False
 
     def name_of(self, operation: str) -> str:
-        """What the function is called: ``allreduce_async_``."""
+        """The name of the function: ``allreduce_async_``."""
         return operation + ("" if self.waits else "_async") + ("_" if self.in_place else "")
 
 
@@ -89,7 +89,8 @@ def _ended(
 
 
 def _shortcut(begin: Any, variant: CallVariant) -> Any:
-    """What does most calls without ``begin``, and answers None to others; None: nothing does."""
+    """A function that does most calls without ``begin``, and answers None to others; None: there is
+    none."""
     owner = getattr(begin, "__self__", None)
     return owner.shortcut(begin.__name__, variant) if hasattr(owner, "shortcut") else None
 

@@ -108,8 +108,8 @@ class Requests(Generic[T]):
         self.framework = framework
 
     def shortcut(self, operation: str, variant: CallVariant) -> Optional[Callable[[Any, Any], Any]]:
-        """What begins most calls of ``operation`` in C: (args, kwargs) -> what `variant` gives,
-        or None when the call is an unusual one, and nothing was done then."""
+        """A function that begins most calls of ``operation`` in C: (args, kwargs) -> the result of
+        `variant`, or None when the call is an unusual one, and nothing was done then."""
         fw = self.framework
         grouped = operation == "grouped_allreduce"
         if fw.questions is None or (operation != "allreduce" and not (grouped and variant.waits)):

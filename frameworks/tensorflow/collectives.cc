@@ -35,7 +35,7 @@ namespace tf = tensorflow;
 using tf::shape_inference::InferenceContext;
 using tf::shape_inference::ShapeHandle;
 
-// ---- What TensorFlow is told -------------------------------------------------------------------
+// ---- Declarations for TensorFlow ----------------------------------------------------------------
 
 // The resource of a handle of CoveyStream. It is empty: the handle is for ordering.
 class Stream : public tf::ResourceBase {

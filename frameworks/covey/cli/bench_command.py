@@ -40,8 +40,8 @@ like: how long a word that one process writes takes to be seen by another that s
 
 A process holds one MPI: each further one has a job of its own, in which Covey takes part again.
 Every library has its own defaults, also for the binding of processes to cores. "NAME, C" is called
-in a loop in C, the others from Python. What is not there is named; tools/setup --with bench-peers
-brings it.
+in a loop in C, the others from Python. Missing libraries are named; tools/setup --with bench-peers
+brings them.
 
 On cards (--device cuda) a job measures one path: nccl, ipc, then staged, as far as there are, each
 beside torch's NCCL where every rank has a GPU. `allreduce` says GB/s (the tensor's bytes by the

@@ -132,7 +132,7 @@ class Node:
         """The ranks have ended. The others' may go on: see `ended`."""
         try:
             self.ended = not self._handler.report("left") or self.ended
-        except CoveyError:  # Whoever served the rendezvous has ended, and with it the job.
+        except CoveyError:  # The server of the rendezvous has ended, and with it the job.
             self.ended = True
 
     def who_is_left(self) -> str:

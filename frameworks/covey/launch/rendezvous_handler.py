@@ -1,7 +1,7 @@
 """How launchers, or ranks that something else has started, become one job: over the control plane
 of the plug-in grpc (core/transport/control.h), with the job's memory from node 0.
 
-waiting -> (view: all are there, who has which ranks) -> node 0 makes the memory and says where ->
+waiting -> (view: all are there, the ranks of each) -> node 0 makes the memory and says where ->
 the others open it -> formed. Nothing here waits: `advance` takes what has come.
 """
 
@@ -22,15 +22,15 @@ from covey.launch.spec import LaunchError, Rendezvous
 _FILE = "file:"
 _CLOSED = "; if a job was there, it had all its nodes before this one came"
 # As the control plane calls what is bound to every network, however it was written: no address
-# that anybody can be told to connect to.
+# that a node can be told to connect to.
 _EVERYWHERE = ("0.0.0.0", "[::]")
-# How often a file with the address, which the system tells nobody of, is looked for.
+# How often a file with the address is looked for: the system does not tell of it.
 LOOK_S = 0.05
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a node has become: its ranks, first_rank and on, of the job's `size`.
+    """The place of a node: its ranks, first_rank and on, of the job's `size`.
 
     Attributes:
         nodes: all nodes: number, slots, first_rank, process and host of each.
@@ -51,7 +51,7 @@ def start_timeout_s() -> float:
     return float(number) * {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[unit or "s"]
 
 
-# What the system's resolver and sockets say, inside gRPC's own words.
+# The words of the system's resolver and sockets, inside gRPC's own.
 _WHY_SILENT = (
     (r"Connection refused", "nobody serves at {}"),
     (r"DNS|[Nn]ame or service|Domain name", "the host of {} is not known here"),
@@ -60,7 +60,7 @@ _WHY_SILENT = (
 
 
 def in_plain_words(text: str) -> str:
-    """``text`` of an event, without gRPC's words for why nobody answers.
+    """``text`` of an event, without gRPC's words for a missing answer.
 
     Example:
         >>> in_plain_words("no answer from h:1 (last error: UNKNOWN: ipv4:h:1: Connection refused)")
@@ -78,9 +78,9 @@ class RendezvousHandler:
     """One node of a rendezvous. Close it; without `leave` the others take that for its death."""
 
     def __init__(self, rendezvous: Rendezvous, slots: int) -> None:
-        """Begins to serve, or to look for who does. Raises CoveyError."""
+        """Begins to serve, or to look for the server. Raises CoveyError."""
         self.waiting_for = f"no answer from {rendezvous.address} yet"
-        self.has_answer = rendezvous.serve  # whoever serves has said something
+        self.has_answer = rendezvous.serve  # a server has its own answer
         self._rendezvous = rendezvous
         self._slots = slots
         self._secret = secret.read(rendezvous.secret_file)
@@ -153,7 +153,7 @@ class RendezvousHandler:
         return "ended" in kinds
 
     def report(self, kind: str, text: str = "") -> bool:
-        """Tells the others. False: there is nobody to tell any more."""
+        """Tells the others. False: no node is left to tell."""
         try:
             assert self._control is not None
             self._control.report(kind, text)
