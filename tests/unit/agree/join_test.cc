@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/agree/negotiator.h"
+
 namespace covey {
 namespace {
 
