@@ -148,20 +148,20 @@ _MUTANTS = {
     "w8_any_version_tells_who_keeps_up": (["core/partial/suspicion.cc"], "models"),
     "w8_suspicion_counted_twice": (["core/partial/suspicion.cc"], "rounds"),
     "w8_ends_without_a_version_of_all": (
-        ["core/partial/arrivals.cc", "core/partial/rounds.cc"],
+        ["core/partial/arrivals.cc", "core/partial/shared_epoch_end.cc"],
         "models",
     ),
     "w8_finished_is_not_waited_for_again": (["core/partial/rounds.cc"], "models"),
     "w8_fires_without_exchange": (["core/partial/rounds.cc"], "rounds"),
     "w8_late_rank_makes_versions": (
-        ["core/partial/arrivals.cc", "core/partial/rounds.cc"],
+        ["core/partial/arrivals.cc", "core/partial/shared_epoch_end.cc"],
         "rounds",
     ),
     "w8_overdue_is_waited_for": (["core/partial/arrivals.cc"], "rounds"),
     "w8_overdue_is_late_for_ever": (["core/partial/rounds.cc"], "rounds"),
     "w8_overdue_never_ends": (["core/partial/suspicion.cc"], "rounds"),
     "w8_what_is_settled_is_made_anew": (
-        ["core/partial/arrivals.cc", "core/partial/rounds.cc"],
+        ["core/partial/arrivals.cc", "core/partial/shared_epoch_end.cc"],
         "models",
     ),
     "w8_what_is_there_is_left": (["core/partial/arrivals.cc"], "rounds"),

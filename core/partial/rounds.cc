@@ -4,26 +4,10 @@
 #include <cstring>
 #include <utility>
 
-#include "core/base/group_barrier.h"
 #include "core/partial/collect.h"
 #include "core/partial/suspicion.h"
 
 namespace covey {
-namespace {
-
-// Whether a member that lives has published since it had finished so often.
-bool HasAnyGoneOn(const RoundMemory& memory, SharedAtomics* words, const std::vector<bool>& lost,
-                  uint64_t times) {
-  for (int32_t i = 0; i < memory.size(); ++i) {
-    const MemberStatus other{words->Load(memory.MemberAt(i))};
-    if (lost[static_cast<size_t>(i)]) continue;
-    if (other.times() > times || (other.times() == times && !other.finished())) return true;
-  }
-  return false;
-}
-
-}  // namespace
-
 Rounds::Rounds(const Options& options, const RoundMemory* memory, SharedAtomics* words)
     : self_(options.self),
       max_wait_(options.max_wait),
@@ -40,8 +24,10 @@ Rounds::Rounds(const Options& options, const RoundMemory* memory, SharedAtomics*
               .kernels = options.kernels},
              memory, words),
       snapshots_(options.self, options.snapshot_overdue, memory, words, options.kernels),
-      skips_ahead_(options.skips_ahead),
-      lost_(static_cast<size_t>(memory->size()), false) {}
+      epoch_end_(options.self,
+                 {.slot = &slot_, .arrivals = &arrivals_, .snapshots = &snapshots_, .log = &log_},
+                 memory, words),
+      skips_ahead_(options.skips_ahead) {}
 
 uint64_t Rounds::executed() { return StateWord::Of(words_->Load(memory_->StateAt())).executed; }
 
@@ -62,22 +48,8 @@ uint64_t Rounds::Skip() {
   return Arrive([&](uint64_t step) { slot_.Skip(step); });
 }
 
-// Whether others have ended finish() without this rank, and none of them trains on.
-bool Rounds::IsBehind() {
-  bool any = false;
-  if (!arrivals_.HasEnded(lost_, &any)) return false;
-  return !MemberStatus{words_->Load(memory_->MemberAt(self_))}.finished();
-}
-
 uint64_t Rounds::Arrive(const std::function<void(uint64_t)>& publish) {
-  // partial-W8c: a rank that the others went on without makes no version alone.
-  is_held_back_ = IsBehind();
-  if (is_held_back_) {
-    ++counters_.dropped;
-    arrivals_.Restart();
-    return executed() + 1;
-  }
-  goes_without_ = false;
+  if (epoch_end_.DropsStep()) return executed() + 1;
   uint64_t* word = memory_->MemberAt(self_);
   const MemberStatus status{words_->Load(word)};
   const bool has_models = memory_->models().on();
@@ -123,7 +95,7 @@ Time Rounds::Advance(Time now, bool* moved) {
   if (!state.fired) {
     const MemberStatus status{words_->Load(memory_->MemberAt(self_))};
     const WaitingRank self{.step = step_, .finished = status.finished(), .max_wait = max_wait_};
-    const Arrivals::Answer answer = arrivals_.FireAt(state.version(), lost_, self, now);
+    const Arrivals::Answer answer = arrivals_.FireAt(state.version(), epoch_end_.lost(), self, now);
     if (answer.at > now) return answer.at;
     *moved = true;
     if (!Fire(&state, answer)) return now;
@@ -153,14 +125,14 @@ bool Rounds::Fire(StateWord* state, const Arrivals::Answer& answer) {
 }
 
 void Rounds::Work(const StateWord& state, Time now, Time* until, bool* moved) {
-  if (collected_ != state.version()) {
+  if (collected_.version != state.version()) {
     *moved = true;
     if (state.expired) arrivals_.OnExpired(state.version());
-    if (!Collect(*memory_, words_, lost_, state, &inclusions_)) return;
-    collected_ = state.version();
+    if (!Collect(*memory_, words_, epoch_end_.lost(), state, &collected_.inclusions)) return;
+    collected_.version = state.version();
   }
   EagerCopy* eager = WantsEager(state) ? &eager_ : nullptr;
-  const Tiles::Outcome outcome = tiles_.Work(state, inclusions_, eager, now, until);
+  const Tiles::Outcome outcome = tiles_.Work(state, collected_.inclusions, eager, now, until);
   *moved |= outcome != Tiles::Outcome::kWaiting;
   *moved |= eager != nullptr && eager->Work(state);
   counters_.tiles += outcome == Tiles::Outcome::kWorked ? 1 : 0;
@@ -168,7 +140,7 @@ void Rounds::Work(const StateWord& state, Time now, Time* until, bool* moved) {
 }
 
 void Rounds::End(const StateWord& state, Time now) {
-  UpdateSuspicion(*memory_, words_, state, inclusions_);
+  UpdateSuspicion(*memory_, words_, state, collected_.inclusions);
   log_.Enter(state.version(), state.buffer);
   if (Close(state) && !memory_->models().on())
     words_->Store(memory_->EndedAt(), static_cast<uint64_t>(now));
@@ -187,7 +159,7 @@ bool Rounds::Close(const StateWord& state) {
 bool Rounds::WantsEager(const StateWord& state) {
   if (!memory_->models().on()) return state.version() == read_ + 1;
   if (is_merged_) return false;
-  const Inclusion& own = inclusions_[static_cast<size_t>(self_)];
+  const Inclusion& own = collected_.inclusions[static_cast<size_t>(self_)];
   return own.decision == Decision::kIn && own.Names(slot_.offered());
 }
 
@@ -205,7 +177,7 @@ void Rounds::Merge(uint64_t version, std::span<void* const> to, Merged* merged) 
   // partial-W12a: a rank that was superseded goes on from the newest version.
   if (memory_->models().HasSuperseded(member.own.step, last)) version = last;
   do {
-    member.takes = version == settled_;
+    member.takes = version == epoch_end_.settled();
     // partial-W12b: progress counts only if no version has had the model. Looked at here: once a
     // version of all has passed it by no other takes it.
     member.base = slot_.offered().state == SlotState::kTaken ? nullptr : base_;
@@ -270,14 +242,6 @@ bool Rounds::Peek(int32_t member, std::span<void* const> to, uint64_t* step) con
   return SlotWord::Of(words_->Load(memory_->SlotAt(member))).step == slot.step;
 }
 
-void Rounds::Finish() {
-  uint64_t* word = memory_->MemberAt(self_);
-  const MemberStatus status{words_->Load(word)};
-  if (!status.finished()) words_->Store(word, status.word + 1);
-  if (!status.finished() || arrivals_.over()) arrivals_.Restart();  // else it waits on
-  words_->Ring(memory_->EventCountAt());  // it may have been the one they waited for
-}
-
 // Members that still wait for the flush count how often it has finished.
 void Rounds::GoOn() {
   uint64_t* word = memory_->MemberAt(self_);
@@ -285,114 +249,6 @@ void Rounds::GoOn() {
   // partial-W8b: an even word: it is waited for again from now on.
   if (status.finished()) words_->Store(word, status.word + 1);
   step_ = std::max(step_, executed());  // steps may have gone into fewer versions
-}
-
-// It is dead, or touches no block any more.
-bool Rounds::IsGone(int32_t member) const {
-  return lost_[static_cast<size_t>(member)] || words_->Load(memory_->LeftAt(self_, member)) != 0;
-}
-
-std::vector<int32_t> Rounds::Unfinished() {
-  const uint64_t times = MemberStatus{words_->Load(memory_->MemberAt(self_))}.times();
-  return MissingMembers(memory_->size(), [&](int32_t i) {
-    return MemberStatus{words_->Load(memory_->MemberAt(i))}.times() >= times || IsGone(i);
-  });
-}
-
-bool Rounds::GoOnWithout() {
-  goes_without_ = true;
-  Meet();
-  const bool has_models = memory_->models().on();
-  const uint64_t times = MemberStatus{words_->Load(memory_->MemberAt(self_))}.times();
-  const StateWord state = StateWord::Of(words_->Load(memory_->StateAt()));
-  if (state.fired) return false;
-  if (!has_models) AskForMissing();
-  if (state.settled() && state.Since(times) <= 0) return true;
-  if ((has_models && !state.final) || HasAnyGoneOn(*memory_, words_, lost_, times))
-    return true;  // it goes with them
-  const StateWord settled{.executed = state.executed,
-                          .times = static_cast<uint32_t>(times) % (1u << StateWord::kTimesBits),
-                          .expired = true,
-                          .final = true};
-  return words_->CompareExchange(memory_->StateAt(), state.Word(), settled.Word());
-}
-
-// Gradients: its contributions that the settled version has not.
-void Rounds::Drop() {
-  bool any = false;
-  if (memory_->models().on() || !arrivals_.HasEnded(lost_, &any)) return;
-  const SlotWord slot = slot_.offered();
-  if (slot_.Retract() != nullptr)
-    counters_.dropped += memory_->Header(self_, slot.buffer)->content.count;
-}
-
-void Rounds::AskForMissing() {
-  const uint64_t last = executed();
-  for (int32_t i = 0; i < memory_->size(); ++i) {
-    if (i == self_ || IsGone(i)) continue;
-    if (words_->Load(memory_->AppliedAt(i)) + memory_->log() >= last) continue;
-    return snapshots_.AskFor(last);
-  }
-}
-
-bool Rounds::IsFlushed() {
-  const StateWord seen = StateWord::Of(words_->Load(memory_->StateAt()));
-  if (seen.settled()) {
-    settled_ = seen.executed;
-    Drop();
-  }
-  if (!Unfinished().empty()) return false;
-  for (int32_t i = 0; i < memory_->size(); ++i) {
-    const SlotWord slot = SlotWord::Of(words_->Load(memory_->SlotAt(i)));
-    // A dead member's model is in no version (partial-W14).
-    const MemberStatus status{words_->Load(memory_->MemberAt(i))};
-    const bool is_left = !memory_->models().on() || status.finished();
-    // partial-W8c: after the settled version no other is made of what is published.
-    if (slot.state == SlotState::kPublished && is_left && !seen.settled()) return false;
-  }
-  // After the slots, which a version under way may have taken. partial-W8b: of models it is final.
-  const StateWord state = StateWord::Of(words_->Load(memory_->StateAt()));
-  return !state.fired && (state.final || !memory_->models().on());
-}
-
-Rounds::Donors Rounds::FindDonors() {
-  Donors donors;
-  std::vector<uint64_t> needs;
-  for (int32_t i = 0; i < memory_->size(); ++i) {
-    if (i == self_ || IsGone(i)) continue;
-    needs.push_back(snapshots_.NeedOf(i));
-    if (needs.back() % 2 == 1) continue;
-    donors.any = true;
-    donors.any_unfinished |= !MemberStatus{words_->Load(memory_->MemberAt(i))}.finished();
-  }
-  // They were seen one after the other: all are in need at once if nothing has changed since.
-  if (!donors.any && needs != needs_) donors.any = true;
-  needs_ = std::move(needs);
-  return donors;
-}
-
-void Rounds::Meet() {
-  words_->Store(memory_->MetAt(self_),
-                MemberStatus{words_->Load(memory_->MemberAt(self_))}.times());
-  words_->Ring(memory_->EventCountAt());
-}
-
-std::vector<int32_t> Rounds::Unmet() {
-  const uint64_t times = words_->Load(memory_->MetAt(self_));
-  return MissingMembers(memory_->size(), [&](int32_t i) {
-    return words_->Load(memory_->MetAt(i)) >= times || IsGone(i);
-  });
-}
-
-void Rounds::Leave() {
-  if (!goes_without_) snapshots_.Retract();
-  Finish();
-  Release();
-  for (int32_t i = 0; i < memory_->size(); ++i) words_->Store(memory_->LeftAt(i, self_), 1);
-}
-
-bool Rounds::HaveAllLeft() {
-  return MissingMembers(memory_->size(), [this](int32_t i) { return IsGone(i); }).empty();
 }
 
 }  // namespace covey

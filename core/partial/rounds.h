@@ -16,6 +16,7 @@
 
 #include "core/partial/arrivals.h"
 #include "core/partial/merge.h"
+#include "core/partial/shared_epoch_end.h"
 #include "core/partial/slot.h"
 #include "core/partial/snapshots.h"
 #include "core/partial/tiles.h"
@@ -39,7 +40,6 @@ class Rounds final : public Versions {
     uint64_t fired = 0;    // versions that this rank fired
     uint64_t expired = 0;  // those of them for which max_wait was over
     uint64_t tiles = 0;    // that it did, those done by others meanwhile included
-    uint64_t dropped = 0;  // steps of its own: others had ended finish() without this rank
   };
 
   // `memory` is mapped: all members have agreed on shape, layout and options before (partial-W1).
@@ -100,45 +100,28 @@ class Rounds final : public Versions {
   // which (0: nothing yet). False: it has published another one meanwhile.
   bool Peek(int32_t member, std::span<void* const> to, uint64_t* step) const;
 
-  void Finish() override;
-  bool IsFlushed() override;
-  // To be asked after Advance.
-  bool HasGivenUp() const override { return arrivals_.over(); }
-  bool IsLeftBehind() override { return IsBehind() ? arrivals_.over() : is_held_back_; }
-  uint64_t dropped() const override { return counters_.dropped; }
-  // Whether there is a settled version that it may take without having published.
-  bool has_settled() const { return settled_ > 0; }
-  std::vector<int32_t> Unfinished() override;
-  bool GoOnWithout() override;
   void GoOn() override;
+  SharedEpochEnd& epoch_end() override { return epoch_end_; }
 
   // For a member that has fallen out of the log, and one that is asked for its state: see
   // snapshots.h.
   Snapshots& snapshots() { return snapshots_; }
   bool IsAsked(uint64_t applied, Time now) override {
-    return snapshots_.IsAsked(applied, lost_, now);
+    return snapshots_.IsAsked(applied, epoch_end_.lost(), now);
   }
-  // That there are none shows at the second time.
-  Donors FindDonors() override;
-
-  void Meet() override;
-  std::vector<int32_t> Unmet() override;
-  void OnLoss(int32_t index) override { lost_[static_cast<size_t>(index)] = true; }
-
-  // This rank will touch no block any more. Then nothing but HaveAllLeft may be called, which says
-  // whether its own block can be given back.
-  void Leave() override;
-  bool HaveAllLeft() override;
+  void OnLoss(int32_t index) override { epoch_end_.OnLoss(index); }
 
   const Counters& counters() const { return counters_; }
 
  private:
+  // What became of the members' slots.
+  struct Collected {
+    uint64_t version = 0;
+    std::vector<Inclusion> inclusions;  // by member
+  };
+
   uint64_t Arrive(const std::function<void(uint64_t)>& publish);
   void NoteApplied(uint64_t version);
-  bool IsBehind();
-  bool IsGone(int32_t member) const;
-  void Drop();
-  void AskForMissing();
   void NoteBase(const Merged& merged, std::span<void* const> to);
   bool Fire(StateWord* state, const Arrivals::Answer& answer);
   void Work(const StateWord& state, Time now, Time* until, bool* moved);
@@ -158,21 +141,16 @@ class Rounds final : public Versions {
   ResultLog log_;
   Tiles tiles_;
   Snapshots snapshots_;
+  SharedEpochEnd epoch_end_;
   bool skips_ahead_;
   uint64_t step_ = 0;
-  bool is_merged_ = true;              // models: its last published one was merged
-  bool is_held_back_ = false;          // its last step was not published
-  bool goes_without_ = false;          // ranks that were missing in finish(), since then
-  const std::byte* base_ = nullptr;    // models: the one its work began from; null: not known
-  std::vector<std::byte> begun_;       // that, where it is no mean; or the one offered again
-  bool has_offered_ = false;           // since its last merge
-  uint64_t settled_ = 0;               // a version that others have gone on with
-  uint64_t read_ = 0;                  // the last version that was
-  bool is_overdue_ = false;            // as of then
-  std::vector<bool> lost_;             // by member
-  std::vector<uint64_t> needs_;        // of members that could give, when they were looked at last
-  uint64_t collected_ = 0;             // the version whose decisions these are
-  std::vector<Inclusion> inclusions_;  // by member
+  bool is_merged_ = true;            // models: its last published one was merged
+  const std::byte* base_ = nullptr;  // models: the one its work began from; null: not known
+  std::vector<std::byte> begun_;     // that, where it is no mean; or the one offered again
+  bool has_offered_ = false;         // since its last merge
+  uint64_t read_ = 0;                // the last version that was
+  bool is_overdue_ = false;          // as of then
+  Collected collected_;
   Counters counters_;
 };
 

@@ -53,7 +53,7 @@ uint64_t RoundsPort::Arrive(const std::function<uint64_t()>& publish) {
     if (bundle_.options.admission.grace < 0) versions().set_grace(step_time_.Grace());
     versions().set_step(step_time_.Step());
     step = publish();
-    counters_.dropped = versions().dropped();
+    counters_.dropped = versions().epoch_end().dropped();
     step_time_.OnBegin(clock_->Now());
   }
   Stir();
@@ -101,7 +101,7 @@ Status RoundsPort::WaitServing(uint64_t version, uint64_t applied, Time deadline
     lack = versions().Lacking();
     if (lack.last > 0) return true;
     *event = Event::kLeft;
-    if (versions().IsLeftBehind()) return true;
+    if (versions().epoch_end().IsLeftBehind()) return true;
     *event = Event::kAsked;
     return applied != kNotServing && versions().IsAsked(applied, clock_->Now());
   };
@@ -145,7 +145,7 @@ void RoundsPort::BeginFinish() {
   const std::lock_guard lock(mutex_);
   if (!barrier_.Enter(GroupBarrier::Phase::kFinishes, clock_->Now())) return;
   versions().set_max_wait(MaxWait(kLeastAtEnd));
-  versions().Finish();
+  versions().epoch_end().Finish();
 }
 
 Status RoundsPort::Finish(Time deadline) {
@@ -154,7 +154,7 @@ Status RoundsPort::Finish(Time deadline) {
   if (event == Event::kDone) return Status::Ok();
   const std::lock_guard lock(mutex_);
   return Status::Timeout("finish() of '" + bundle_.name + "' still waits for " +
-                         barrier_.Names(versions().Unfinished(), "the last version"));
+                         barrier_.Names(versions().epoch_end().Unfinished(), "the last version"));
 }
 
 // In finish(): before a trainer falls out of the log, and when another member needs its later
@@ -172,9 +172,9 @@ Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) 
   Versions::Lack lack;
   const auto look = [&] {
     *event = Event::kDone;
-    has_given_up = versions().HasGivenUp();
+    has_given_up = versions().epoch_end().HasGivenUp();
     lack = versions().Lacking();
-    if (lack.last > 0 || has_given_up || versions().IsFlushed()) return true;
+    if (lack.last > 0 || has_given_up || versions().epoch_end().IsFlushed()) return true;
     *event = Event::kBehind;
     if (applied != kNotServing && IsToApply(applied)) return true;
     *event = Event::kAsked;
@@ -187,12 +187,12 @@ Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) 
   }
   if (!status.ok() || *event != Event::kDone) return status;
   const std::lock_guard lock(mutex_);
-  counters_.dropped = versions().dropped();
+  counters_.dropped = versions().epoch_end().dropped();
   Status end = Status::Ok();
   if (lack.last > 0)
     end = CannotGoOn(lack);
   else if (has_given_up)
-    end = barrier_.TimedOut(versions().Unfinished(), MaxWait(kLeastAtEnd),
+    end = barrier_.TimedOut(versions().epoch_end().Unfinished(), MaxWait(kLeastAtEnd),
                             "all the others have published counts, what the missing do from now "
                             "on does not reach this rank");
   else
@@ -202,18 +202,18 @@ Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) 
 }
 
 Status RoundsPort::GoOnWithout() {
-  return Drive([this] { return versions().GoOnWithout(); }, kNever);
+  return Drive([this] { return versions().epoch_end().GoOnWithout(); }, kNever);
 }
 
 Status RoundsPort::MeetServing(uint64_t applied, Time deadline, Event* event) {
   {
     const std::lock_guard lock(mutex_);
     barrier_.Enter(GroupBarrier::Phase::kApplies, clock_->Now());
-    versions().Meet();
+    versions().epoch_end().Meet();
   }
   const auto look = [&] {
     *event = Event::kDone;
-    if (versions().Unmet().empty()) return true;
+    if (versions().epoch_end().Unmet().empty()) return true;
     *event = Event::kAsked;
     return versions().IsAsked(applied, clock_->Now());
   };
@@ -223,9 +223,10 @@ Status RoundsPort::MeetServing(uint64_t applied, Time deadline, Event* event) {
   if (is_over) *event = Event::kTime;
   if (is_over && barrier_.Left(MaxWait(kLeastAtEnd), clock_->Now()) > 0) return Status::Ok();
   if (!is_over && (!status.ok() || *event != Event::kDone)) return status;
-  const Status end = is_over ? barrier_.TimedOut(versions().Unmet(), MaxWait(kLeastAtEnd),
-                                                 "all that was published counts")
-                             : Status::Ok();
+  const Status end = is_over
+                         ? barrier_.TimedOut(versions().epoch_end().Unmet(), MaxWait(kLeastAtEnd),
+                                             "all that was published counts")
+                         : Status::Ok();
   barrier_.Enter(GroupBarrier::Phase::kTrains, clock_->Now());
   return end;
 }
@@ -273,10 +274,10 @@ Status RoundsPort::Drive(const std::function<bool()>& done, Time deadline) {
 }
 
 Status RoundsPort::Seek(uint64_t applied, Time deadline, Offer* offer) {
-  Rounds::Donors donors;
+  EpochEnd::Donors donors;
   const auto look = [&] {
     *offer = FindOffer(applied);
-    donors = versions().FindDonors();
+    donors = versions().epoch_end().FindDonors();
     return offer->member >= 0 || !donors.any;
   };
   const Status status = Drive(look, deadline);
@@ -301,7 +302,7 @@ Status RoundsPort::Seek(uint64_t applied, Time deadline, Offer* offer) {
 void RoundsPort::Close() {
   {
     const std::lock_guard lock(mutex_);
-    versions().Leave();
+    versions().epoch_end().Leave();
   }
   Stir();
 }

@@ -61,7 +61,7 @@ Status SharedPort::Retract(const std::byte** content) {
 Status SharedPort::Merge(uint64_t version, std::span<void* const> to, Merged* merged) {
   const std::lock_guard lock(mutex_);
   const std::string what = "version " + std::to_string(version) + " of '" + bundle_.name + "'";
-  if (rounds_->step() == 0 && !rounds_->has_settled())
+  if (rounds_->step() == 0 && rounds_->epoch_end().settled() == 0)
     return Status::InvalidArgument("merging with " + what + ": this rank has published no model");
   if (version < 1 || version > rounds_->executed())
     return Status::InvalidArgument(what + " has not been made yet: wait for it first");
@@ -149,7 +149,7 @@ void SharedPort::Interrupt() {
 bool SharedPort::CanBeFreed() {
   const std::lock_guard lock(mutex_);
   HearOfLosses();
-  return rounds_->HaveAllLeft();
+  return rounds_->epoch_end().HaveAllLeft();
 }
 
 std::vector<uint64_t> SharedPort::Blocks() const {

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/partial/epoch_end.h"
 #include "core/partial/log.h"
 
 namespace covey {
@@ -44,17 +45,6 @@ class Versions {
   // The record tells this rank whether it is overdue. Forgets nothing when it is null.
   virtual Found Read(uint64_t version, std::span<void* const> to, RoundRecord* record) = 0;
 
-  // This rank has no more contributions for now: it is not waited for. Its contributions still go
-  // into versions; IsFlushed once that is so for all members, all of which have finished. Called
-  // again it waits on; after it has given up, anew. Models: what has been published last are those
-  // that the final version is the mean of.
-  virtual void Finish() = 0;
-  virtual bool IsFlushed() = 0;
-  // After Finish: this rank has waited for max_wait; the contributions of finished members are in
-  // versions, and Unfinished() are missing.
-  virtual bool HasGivenUp() const = 0;
-  // Members that are awaited by a rank that has finished: those that live and have not.
-  virtual std::vector<int32_t> Unfinished() = 0;
   // Versions that were decided, and that no living member has: the members with them are gone. None
   // is made in their place, so no version comes any more, and finish() cannot end.
   struct Lack {
@@ -63,23 +53,9 @@ class Versions {
   };
   virtual Lack Lacking() { return {}; }
 
-  // After it has given up: this rank goes on with the last version, which is settled: a member that
-  // finishes later ends with that version too. Steps of such a member are dropped until another one
-  // trains on. Gradients: a snapshot is asked for, of any member that is here, for members that
-  // will have fallen out of the log. Later members do not wait for this rank in Meet. False: a
-  // version is under way, which is to end first.
-  virtual bool GoOnWithout() {
-    Meet();
-    return true;
-  }
-  // To be asked while it waits for a version: others have ended finish() without this rank, which
-  // trains, and for max_wait none of them has trained on. Publish then publishes nothing.
-  virtual bool IsLeftBehind() { return false; }
-  // So many steps of this rank were dropped for that.
-  virtual uint64_t dropped() const { return 0; }
-
-  // After a flush: it trains on and is waited for again, also before its next step, and that is the
-  // one after the last version, as it is for all, or after its last step if that is further.
+  // After a flush (epoch_end): it trains on and is waited for again, also before its next step, and
+  // that is the one after the last version, as it is for all, or after its last step if that is
+  // further.
   virtual void GoOn() = 0;
 
   // Whether this trainer, which has applied the versions up to `applied`, is to give its state.
@@ -87,26 +63,11 @@ class Versions {
   // Whether a member is known to need one, which may be of a version that no member has applied
   // yet. A waiting member applies what there is, so that it can be asked.
   virtual bool IsAnyInNeed() const { return false; }
-  // Members that could still give a snapshot: those that live, have not left, and need none. To be
-  // asked after each look for one: that there are none shows at a later time.
-  struct Donors {
-    bool any = false;
-    bool any_unfinished = false;
-  };
-  virtual Donors FindDonors() = 0;
-
-  // After a flush, with everything applied: no member leaves, or trains on, before all that live
-  // are so far, because until then one may need a snapshot.
-  virtual void Meet() = 0;
-  virtual std::vector<int32_t> Unmet() = 0;
-
   // Member `index` is dead: it is not waited for. Its published, or sent, contributions count.
   virtual void OnLoss(int32_t index) = 0;
 
-  // This rank will publish, read and wait no more.
-  virtual void Leave() = 0;
-  // Whether no member needs anything of this rank any more.
-  virtual bool HaveAllLeft() = 0;
+  // From finish() to the next step.
+  virtual EpochEnd& epoch_end() = 0;
 };
 
 }  // namespace covey

@@ -49,7 +49,7 @@
 
 namespace covey {
 
-class Replica final : public Versions {
+class Replica final : public Versions, public EpochEnd {
  public:
   struct Options {
     int32_t self = 0;
@@ -86,6 +86,7 @@ class Replica final : public Versions {
     Bytes state;
   };
   bool RequestSnapshot(Snapshot* snapshot);
+  EpochEnd& epoch_end() override { return *this; }
   Donors FindDonors() override;
   void Finish() override;
   bool IsFlushed() override;

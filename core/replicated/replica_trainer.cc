@@ -136,7 +136,7 @@ bool Replica::HasFinished(int32_t member) const {
          MemberStatus{heartbeat_.statuses[index]}.times() >= MemberStatus{member_status_}.times();
 }
 
-Versions::Donors Replica::FindDonors() {
+EpochEnd::Donors Replica::FindDonors() {
   // replicated-W10: there is no donor when four heartbeats in a row say that all are in need.
   Donors donors{.any = all_in_need_ < kHeartbeatsInNeed};
   for (int32_t i = 0; i < shape_.size; ++i) {

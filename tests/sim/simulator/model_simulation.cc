@@ -245,7 +245,8 @@ void ModelSimulation::Advance(int32_t rank, bool* moved) {
 // False: it is none that this rank's model may be in.
 bool ModelSimulation::AwaitVersion(int32_t rank, uint64_t version) {
   Player& player = players_[static_cast<size_t>(rank)];
-  while (!closing_ && player.rounds->executed() < version && !player.rounds->IsLeftBehind()) {
+  while (!closing_ && player.rounds->executed() < version &&
+         !player.rounds->epoch_end().IsLeftBehind()) {
     bool moved = false;
     Advance(rank, &moved);
     if (!moved) player.fiber->Yield();
@@ -257,12 +258,12 @@ void ModelSimulation::Finish(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   Publish(rank);
   journal_->OnFewer(rank);
-  player.rounds->Finish();
+  player.rounds->epoch_end().Finish();
   bool gives_up = false;
-  while (!closing_ && !gives_up && !player.rounds->IsFlushed()) {
+  while (!closing_ && !gives_up && !player.rounds->epoch_end().IsFlushed()) {
     bool moved = false;
     Advance(rank, &moved);
-    gives_up = player.rounds->HasGivenUp();
+    gives_up = player.rounds->epoch_end().HasGivenUp();
     player.fiber->Yield();
   }
   if (gives_up && rank % 2 == 0) GoOnWithout(rank);
@@ -275,7 +276,7 @@ void ModelSimulation::Finish(int32_t rank) {
 
 void ModelSimulation::GoOnWithout(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  while (!closing_ && !player.rounds->GoOnWithout()) {
+  while (!closing_ && !player.rounds->epoch_end().GoOnWithout()) {
     bool moved = false;
     Advance(rank, &moved);
     player.fiber->Yield();

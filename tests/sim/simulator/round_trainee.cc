@@ -45,12 +45,13 @@ void RoundSimulation::Retract(int32_t rank) {
 void RoundSimulation::Flush(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   journal_->OnFinish(rank);
-  player.rounds->Finish();
+  player.rounds->epoch_end().Finish();
   bool gives_up = false;
-  while (!closing_ && !gives_up && !player.has_fallen_out && !player.rounds->IsFlushed()) {
+  while (!closing_ && !gives_up && !player.has_fallen_out &&
+         !player.rounds->epoch_end().IsFlushed()) {
     bool moved = false;
     Advance(rank, &moved);
-    gives_up = player.rounds->HasGivenUp();
+    gives_up = player.rounds->epoch_end().HasGivenUp();
     if (!gives_up && player.rounds->executed() > player.read) ReadAll(rank);
     const uint64_t given = given_;
     Serve(rank);
@@ -59,7 +60,7 @@ void RoundSimulation::Flush(int32_t rank) {
     gives_up |= player.leaves;
   }
   if (closing_) return;
-  if (player.rounds->counters().dropped > 0) journal_->OnDropped(rank);
+  if (player.rounds->epoch_end().dropped() > 0) journal_->OnDropped(rank);
   gave_up_ += gives_up ? 1 : 0;
   if (!player.has_fallen_out) ReadAll(rank);
   if (!gives_up) Meet(rank);
@@ -67,13 +68,13 @@ void RoundSimulation::Flush(int32_t rank) {
   if (closing_ || player.has_fallen_out) return;
   if (!player.leaves) journal_->OnEnd(rank, player.read);
   CheckHeld(rank);
-  player.rounds->Leave();
-  if (player.rounds->HaveAllLeft()) std::memset(player.place, 0x55, sizeof(RoundModel));
+  player.rounds->epoch_end().Leave();
+  if (player.rounds->epoch_end().HaveAllLeft()) std::memset(player.place, 0x55, sizeof(RoundModel));
 }
 
 void RoundSimulation::GoOnWithout(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
-  while (!closing_ && !player.rounds->GoOnWithout()) {
+  while (!closing_ && !player.rounds->epoch_end().GoOnWithout()) {
     bool moved = false;
     Advance(rank, &moved);
     player.fiber->Yield();
@@ -166,7 +167,8 @@ void RoundSimulation::CheckLaggards(int32_t rank) {
 
 void RoundSimulation::AwaitVersion(int32_t rank, uint64_t version) {
   Player& player = players_[static_cast<size_t>(rank)];
-  while (!closing_ && player.rounds->executed() < version && !player.rounds->IsLeftBehind()) {
+  while (!closing_ && player.rounds->executed() < version &&
+         !player.rounds->epoch_end().IsLeftBehind()) {
     bool moved = false;
     CountLaggards(rank);
     Advance(rank, &moved);
@@ -236,11 +238,11 @@ std::vector<void*> RoundSimulation::SpansOf(std::vector<std::byte>* data) const 
 void RoundSimulation::Meet(int32_t rank) {
   Player& player = players_[static_cast<size_t>(rank)];
   if (closing_ || player.has_fallen_out) return;
-  player.rounds->Meet();
+  player.rounds->epoch_end().Meet();
   const Time until = swarm_.max_wait == kNever ? kNever : network_.clock().Now() + kLongestMeeting;
   while (!closing_ && IsAnybodyThere(rank) && network_.clock().Now() < until) {
     Hear(player.rounds.get());
-    if (player.rounds->Unmet().empty()) return;
+    if (player.rounds->epoch_end().Unmet().empty()) return;
     Serve(rank);
     player.fiber->Yield();
   }
@@ -291,7 +293,7 @@ bool RoundSimulation::Recover(int32_t rank) {
   while (!closing_) {
     const Offer offer = rounds->snapshots().Find(player.read, rounds->executed());
     if (offer.member < 0) {
-      if (!rounds->FindDonors().any || !CanAnybodyGive(rank)) {
+      if (!rounds->epoch_end().FindDonors().any || !CanAnybodyGive(rank)) {
         CheckKept(rank);
         return false;
       }

@@ -83,19 +83,20 @@ TEST(RoundsTest, WhenAllComeAVersionIsTheSumInRankOrder) {
 TEST(RoundsTest, NobodyIsLeftToGiveASnapshotOnlyWhenTwoLooksFindTheSameNeed) {
   Ranks ranks(3);
   const auto needs_one = [&](int32_t rank) { ranks[rank].snapshots().Find(0, 10); };
-  EXPECT_TRUE(ranks[0].FindDonors().any) << "two that need none";
+  EXPECT_TRUE(ranks[0].epoch_end().FindDonors().any) << "two that need none";
   needs_one(1);
-  EXPECT_TRUE(ranks[0].FindDonors().any) << "one of them";
+  EXPECT_TRUE(ranks[0].epoch_end().FindDonors().any) << "one of them";
   needs_one(2);
-  EXPECT_TRUE(ranks[0].FindDonors().any) << "they may have come to it one after the other";
-  EXPECT_FALSE(ranks[0].FindDonors().any) << "nothing has changed between two looks";
+  EXPECT_TRUE(ranks[0].epoch_end().FindDonors().any)
+      << "they may have come to it one after the other";
+  EXPECT_FALSE(ranks[0].epoch_end().FindDonors().any) << "nothing has changed between two looks";
   // In need all the time, by the looks; not so in between.
   ranks[2].snapshots().Give(10, ranks.Place(2), {});
   needs_one(1);
   ranks[2].snapshots().Retract();
   needs_one(1);
-  EXPECT_TRUE(ranks[0].FindDonors().any) << "it had found one, and needs another";
-  EXPECT_FALSE(ranks[0].FindDonors().any);
+  EXPECT_TRUE(ranks[0].epoch_end().FindDonors().any) << "it had found one, and needs another";
+  EXPECT_FALSE(ranks[0].epoch_end().FindDonors().any);
 }
 
 constexpr Time kMaxWait = 10 * kMillisecond;
@@ -106,9 +107,10 @@ class EndingTest : public testing::Test {
   EndingTest() {
     for (const int32_t rank : {0, 1}) {
       ranks_[rank].Publish({});
-      ranks_[rank].Finish();
+      ranks_[rank].epoch_end().Finish();
     }
-    for (const int32_t rank : {0, 1}) Work(rank, [&] { return ranks_[rank].HasGivenUp(); });
+    for (const int32_t rank : {0, 1})
+      Work(rank, [&] { return ranks_[rank].epoch_end().HasGivenUp(); });
   }
 
   // For 10 times max_wait at most.
@@ -126,23 +128,23 @@ class EndingTest : public testing::Test {
 };
 
 TEST_F(EndingTest, WhoComesLaterEndsWithTheSameVersion) {
-  ASSERT_TRUE(ranks_[0].GoOnWithout());
+  ASSERT_TRUE(ranks_[0].epoch_end().GoOnWithout());
   const uint64_t last = ranks_[0].executed();
   Rounds& late = ranks_[2];
   EXPECT_EQ(late.Publish({}), last + 1);
   EXPECT_EQ(late.step(), 0u) << "it has published nothing";
-  Work(2, [&] { return late.IsLeftBehind(); });
-  late.Finish();
-  Work(2, [&] { return late.IsFlushed(); });
+  Work(2, [&] { return late.epoch_end().IsLeftBehind(); });
+  late.epoch_end().Finish();
+  Work(2, [&] { return late.epoch_end().IsFlushed(); });
   EXPECT_EQ(late.executed(), last);
-  EXPECT_EQ(late.dropped(), 1u);
+  EXPECT_EQ(late.epoch_end().dropped(), 1u);
 }
 
 TEST_F(EndingTest, WhoTrainsOnIsInVersionsThoughAnotherHasFinishedAgain) {
-  ASSERT_TRUE(ranks_[0].GoOnWithout());
+  ASSERT_TRUE(ranks_[0].epoch_end().GoOnWithout());
   ranks_[0].Publish({});
-  ranks_[0].Finish();
-  ASSERT_TRUE(ranks_[1].GoOnWithout());
+  ranks_[0].epoch_end().Finish();
+  ASSERT_TRUE(ranks_[1].epoch_end().GoOnWithout());
   const uint64_t step = ranks_[1].Publish({});
   EXPECT_EQ(ranks_[1].step(), step);
   Work(1, [&] { return ranks_[1].executed() >= step; });
