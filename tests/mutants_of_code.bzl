@@ -83,6 +83,13 @@ CODE_MUTANTS = {
         ["ops/transports/shm_words.cc"],
         "*RoundsTest.WithAll*/*:*/PairsTest.*:ShmWordsTest.ARing*",
     ),
+    "train_any_number_counts": (["core/train/trainer.cc"], "TrainerTest.WrongCalls*"),
+    "train_exchange_begins_twice": (["core/train/trainer.cc"], "TrainerTest.MaxWait*"),
+    "train_finish_keeps_own_steps": (["core/train/trainer.cc"], "TrainerTest.AfterFinish*"),
+    "train_updated_step_is_dropped": (
+        ["core/train/trainer.cc"],
+        "TrainerTest.AStepThatFailsAfter*",
+    ),
     "view_first_pages_alone": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
     "view_locked_pages_are_not_copied": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
     "view_shared_pages_count_as_written": (["core/base/copy_on_write.cc"], "CopyOnWriteTest.*"),
@@ -110,6 +117,7 @@ BODIES = [
     "unit/ops/transports/shm_join_test.cc",
     "unit/ops/transports/shm_test.cc",
     "unit/ops/transports/shm_words_test.cc",
+    "unit/train/trainer_test.cc",
 ]
 
 # What stands in a library that is linked as a whole, with sources that have mutants.
@@ -128,6 +136,7 @@ UNMUTATED = [
     "//core/api:c_api_rounds_open.cc",
     "//core/api:c_api_snapshots.cc",
     "//core/api:c_api_submit.cc",
+    "//core/api:c_api_trainer.cc",
     "//core/api:c_api_values.cc",
     "//core/api:c_api_window.cc",
     "//ops/transports:inproc.cc",
@@ -167,11 +176,13 @@ NATIVE_MUTANTS = {
 NATIVE_UNMUTATED = [
     "//frameworks:native/bench.c",
     "//frameworks:native/control.c",
+    "//frameworks:native/errors.c",
     "//frameworks:native/methods.c",
     "//frameworks:native/neighbors.c",
     "//frameworks:native/pairs.c",
     "//frameworks:native/rounds.c",
     "//frameworks:native/snapshots.c",
+    "//frameworks:native/trainer.c",
     "//frameworks:native/tuples.c",
     "//frameworks:native/values.c",
     "//frameworks:native/window.c",

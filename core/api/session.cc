@@ -224,6 +224,11 @@ void Session::CloseRounds(uint64_t number) {
   SweepRounds();
 }
 
+void Session::CloseTrainer(uint64_t number) {
+  trainers_.Close(number);
+  trainers_.TakeUnused();  // whose memory goes with them
+}
+
 void Session::SweepRounds() {
   for (const std::unique_ptr<RoundsPort>& rounds : rounds_.TakeUnused()) {
     engine_->WithProgressLock([&] { rounds->Part(&runtime_->channels()); });

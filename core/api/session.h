@@ -19,6 +19,7 @@
 #include "core/base/log.h"
 #include "core/device/device.h"
 #include "core/engine/tensor_queue.h"
+#include "core/engine/trainer_driver.h"
 #include "core/gossip/gossip_port.h"
 #include "core/method/method.h"
 #include "core/partial/rounds_port.h"
@@ -73,6 +74,9 @@ class Session {
   void CloseRounds(uint64_t number);
   // Their blocks are had and go back like those of rounds.
   HandleTable<GossipPort>& pairs() { return pairs_; }
+  // Trainings by the C API.
+  HandleTable<TrainerDriver>& trainers() { return trainers_; }
+  void CloseTrainer(uint64_t number);
 
   Status StartTimeline(const std::string& path);
   void StopTimeline();
@@ -111,6 +115,7 @@ class Session {
   uint64_t channels_ = 0;                              // protected by mutex_
   HandleTable<RoundsPort> rounds_;
   HandleTable<GossipPort> pairs_;
+  HandleTable<TrainerDriver> trainers_;
 };
 
 }  // namespace covey

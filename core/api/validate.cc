@@ -178,10 +178,6 @@ Status ReadSplits(const covey_request& r, Operation* operation) {
   return Status::Ok();
 }
 
-bool HasFractions(DType t) {
-  return t == DType::kF32 || t == DType::kF64 || t == DType::kF16 || t == DType::kBF16;
-}
-
 // Where `rank` is in the group, of those this rank says it takes from or sends to.
 Status FindPeer(const Group& group, int32_t rank, const std::string& who, size_t* index) {
   const auto& members = group.members;
@@ -260,7 +256,7 @@ Status CheckTensors(const covey_request& r, const Operation& operation) {
     const Tensor& first = operation.inputs[0];
     if (in.device != first.device || in.device_index != first.device_index)
       return Wrong(r, "tensors that travel together need one device");
-    if (Mixes(operation.kind) && !HasFractions(in.dtype))
+    if (Mixes(operation.kind) && !IsFloating(in.dtype))
       return Status::Unsupported(Quoted(r) + ": weights are for floating-point numbers, and " +
                                  NameOf(in.dtype) + " is none; convert the tensor");
     if (in.dtype == DType::kBool && Reduces(operation.kind))

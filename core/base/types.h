@@ -56,6 +56,9 @@ constexpr size_t SizeOf(DType t) {
   return kSizes[static_cast<int>(t)];
 }
 
+constexpr bool IsFloating(DType t) {
+  return t == DType::kF32 || t == DType::kF64 || t == DType::kF16 || t == DType::kBF16;
+}
 // The type in which partial results of a reduction are kept: half precision sums in float and
 // rounds once.
 constexpr DType AccumulatorOf(DType t) {

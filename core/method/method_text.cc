@@ -234,13 +234,20 @@ bool IsOfGradientsInRounds(const MethodPlan& plan) {
   return plan.admission == Admission::kRounds && plan.payload == Payload::kGradients;
 }
 
+Duration WaitOf(const MethodPlan& plan) {
+  if (plan.admission == Admission::kPairs) return plan.pairs.max_wait;
+  return plan.admission == Admission::kNeighbors ? plan.neighbors.max_wait : plan.rounds.max_wait;
+}
+
 // The plan of a warm-up with so many steps left, before a method that begins with `plan`.
 MethodPlan Warmup(const MethodPlan& plan, int64_t left) {
-  if (plan.admission == Admission::kAll) return {.payload = Payload::kGradients};
-  const bool in_rounds = plan.admission == Admission::kRounds;
+  const bool is_limited = WaitOf(plan).kind != Duration::Kind::kOff;
+  const bool is_of_all =
+      plan.admission == Admission::kAll || plan.admission == Admission::kNeighbors;
+  if (is_of_all && !is_limited) return {.payload = Payload::kGradients};
   MethodRounds rounds{.admit = AdmitRule::All(),
                       .log = kAuto,
-                      .max_wait = in_rounds ? plan.rounds.max_wait : plan.pairs.max_wait,
+                      .max_wait = WaitOf(plan),
                       .max_staleness = kStaleness};
   if (IsOfGradientsInRounds(plan)) rounds = plan.rounds;
   rounds.warmup = left;

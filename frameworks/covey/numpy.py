@@ -1,8 +1,8 @@
 """Collective operations on NumPy arrays.
 
-The same functions as :mod:`covey.torch`, without gradients and compression. Arrays of float32,
-float64, float16, and integers of 8, 16, 32 and 64 bits, signed or not, can be reduced, and with the
-package ml_dtypes bfloat16 too; bool can be moved.
+The same functions as :mod:`covey.torch`, without gradients and compression, and ``Trainer``, which
+trains arrays by a method. Arrays of float32, float64, float16, and integers of 8, 16, 32 and 64
+bits, signed or not, can be reduced, and with the package ml_dtypes bfloat16 too; bool can be moved.
 
 Example:
     >>> import numpy, covey
@@ -23,7 +23,7 @@ from covey.errors import Unsupported
 from covey.framework import DTYPE_NAMES, Framework
 from covey.handles import poll, synchronize
 
-__all__ = ["poll", "synchronize"] + ops.__all__
+__all__ = ["Trainer", "poll", "synchronize"] + ops.__all__
 
 _CODES = {name: code for code, name in enumerate(DTYPE_NAMES)}
 
@@ -110,4 +110,8 @@ pair_average, pair_average_, pair_average_async, pair_average_async_ = four_vari
 
 
 def __getattr__(name: str) -> Any:
+    if name == "Trainer":  # Which needs what stands above.
+        from covey.numpy_trainer import Trainer
+
+        return Trainer
     raise ops.absent(__name__, name)

@@ -4,54 +4,6 @@
 
 #include "frameworks/native/native.h"
 
-void ClearError(covey_error* error) {
-  error->struct_size = sizeof(*error);
-  error->code = COVEY_OK;
-  error->peer_rank = -1;
-  error->message[0] = '\0';
-}
-
-PyObject* RaiseError(const covey_error* error) {
-  PyObject* module = PyImport_ImportModule("covey.errors");
-  if (module == NULL) return NULL;
-  const size_t length = strnlen(error->message, sizeof(error->message));
-  PyObject* text = PyUnicode_DecodeUTF8(error->message, (Py_ssize_t)length, "replace");
-  PyObject* exception = NULL;
-  if (text != NULL) {
-    exception = PyObject_CallMethod(module, "from_code", "iiO", (int)error->code,
-                                    (int)error->peer_rank, text);
-  }
-  if (exception != NULL) PyErr_SetObject((PyObject*)Py_TYPE(exception), exception);
-  Py_XDECREF(exception);
-  Py_XDECREF(text);
-  Py_DECREF(module);
-  return NULL;
-}
-
-PyObject* RefuseNew(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  (void)type;
-  (void)args;
-  (void)kwargs;
-  PyErr_SetString(PyExc_TypeError, "objects of this type are made by functions of _native only");
-  return NULL;
-}
-
-PyTypeObject* AddType(PyObject* module, PyType_Spec* spec, const char* name) {
-  PyObject* type = PyType_FromSpec(spec);
-  if (type == NULL) return NULL;
-  Py_INCREF(type); /* One reference stays with the caller, for as long as the process lives. */
-  if (PyModule_AddObject(module, name, type) == 0) return (PyTypeObject*)type;
-  Py_DECREF(type);
-  Py_DECREF(type);
-  return NULL;
-}
-
-PyObject* NoneOrError(covey_code code, covey_error* error) {
-  if (code == COVEY_OK) Py_RETURN_NONE;
-  error->code = code;
-  return RaiseError(error);
-}
-
 /* ---- Life ------------------------------------------------------------------------------------ */
 
 static PyObject* Init(PyObject* module, PyObject* args) {
@@ -316,6 +268,18 @@ static PyMethodDef methods[] = {
     {"pairs_finish", PairsFinish, METH_VARARGS,
      "pairs_finish(pairs, addresses): waits until all have, then their mean; raises Timeout"},
     {"pairs_close", PairsClose, METH_VARARGS, "pairs_close(pairs): this rank leaves"},
+    {"trainer_open", TrainerOpen, METH_VARARGS,
+     "trainer_open(group, name, method, op, begin, dtypes, counts) -> trainer; all call it"},
+    {"trainer_spans", TrainerSpans, METH_VARARGS,
+     "trainer_spans(trainer, count, of the model or of gradients) -> addresses"},
+    {"trainer_submit", TrainerSubmit, METH_VARARGS, "trainer_submit(trainer, unfit or None)"},
+    {"trainer_finish", TrainerFinish, METH_VARARGS, "trainer_finish(trainer)"},
+    {"trainer_next", TrainerNext, METH_VARARGS, "trainer_next(trainer) -> (verb, number)"},
+    {"trainer_ack", TrainerAck, METH_VARARGS, "trainer_ack(trainer, number, done)"},
+    {"trainer_position", TrainerPosition, METH_VARARGS,
+     "trainer_position(trainer) -> (version, step, may differ)"},
+    {"trainer_restore", TrainerRestore, METH_VARARGS, "trainer_restore(trainer, position)"},
+    {"trainer_close", TrainerClose, METH_VARARGS, "trainer_close(trainer): its memory is gone"},
     {"rounds_open", RoundsOpen, METH_VARARGS,
      "rounds_open(group, name, method, begin, op, hypers, dtypes, counts) -> rounds; all call it"},
     {"rounds_withdraw", RoundsWithdraw, METH_VARARGS,

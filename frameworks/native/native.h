@@ -178,6 +178,18 @@ PyObject* PairsLook(PyObject* module, PyObject* args);
 PyObject* PairsFinish(PyObject* module, PyObject* args);
 PyObject* PairsClose(PyObject* module, PyObject* args);
 
+/* trainer.c ------------------------------------------------------------------------------------ */
+
+PyObject* TrainerOpen(PyObject* module, PyObject* args);
+PyObject* TrainerSpans(PyObject* module, PyObject* args);
+PyObject* TrainerSubmit(PyObject* module, PyObject* args);
+PyObject* TrainerFinish(PyObject* module, PyObject* args);
+PyObject* TrainerNext(PyObject* module, PyObject* args);
+PyObject* TrainerAck(PyObject* module, PyObject* args);
+PyObject* TrainerPosition(PyObject* module, PyObject* args);
+PyObject* TrainerRestore(PyObject* module, PyObject* args);
+PyObject* TrainerClose(PyObject* module, PyObject* args);
+
 /* rounds.c ------------------------------------------------------------------------------------- */
 
 PyObject* RoundsOpen(PyObject* module, PyObject* args);

@@ -11,7 +11,8 @@ from tidy.source import Finding
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 
 # Of the C API: core/api/covey_PART.h.
-PARTS = ("control", "methods", "neighbors", "pairs", "rounds", "values", "waiting", "window")
+PARTS = ("control", "methods", "neighbors", "pairs", "rounds", "trainer", "values", "waiting",
+         "window")
 
 # Folder or file -> what it may include besides its own folder. The longest name counts.
 ALLOWED: Dict[str, Tuple[str, ...]] = {
@@ -27,7 +28,8 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
     "core/gossip": ("core/base", "core/partial/layout.h", "core/plan/topology.h",
                     "core/run/codec.h", "core/run/reference_codec.h", "core/transport"),
     "core/engine": ("core/agree", "core/base", "core/plan/selector.h",
-                    "core/replicated/channel_mux.h", "core/run", "core/transport"),
+                    "core/replicated/channel_mux.h", "core/run", "core/train", "core/transport"),
+    "core/train": ("core/base", "core/method", "core/plan/topology.h"),
     "core/api": ("core",),
     "core/api/covey.h": (),
     **{f"core/api/covey_{part}.h": ("core/api/covey.h",) for part in PARTS},

@@ -18,7 +18,8 @@ import mutate  # noqa: E402
 PAGE = "core/PROTOCOL.md"
 ABOVE = 3  # lines above a change within which the rule is named
 _MODULES = ("agree", "api", "base", "codec", "device", "engine", "gossip", "kernels", "method",
-            "native", "neighbors", "partial", "plan", "replicated", "run", "shm", "transport")
+            "native", "neighbors", "partial", "plan", "replicated", "run", "shm", "train",
+            "transport")
 _ID = re.compile(rf"\b(?:{'|'.join(_MODULES)})-[A-Z]\d{{1,2}}[a-z]?\b")
 _BARE = re.compile(r"(?<![\w.-])[A-Z]\d{1,2}[a-z]?\b(?![\w.]*\()")
 _DEFINED = re.compile(r"\*\*(\S+?)\*\*")

@@ -17,6 +17,7 @@ from covey.errors import Aborted, Timeout
 from covey.group import Group
 from covey.method import GRADIENTS, outlives, plans, scale_at, text_at
 from covey.method_summary import show
+from covey.names import next_prefix
 from covey.objects import allgather_object
 from covey.reduce_op import Average, Max
 from covey.step_stats import note_outlives
@@ -28,7 +29,7 @@ from covey.torch.layout import Named
 from covey.torch.look import is_on, refuse
 from covey.torch.ops import allreduce
 from covey.torch.pairs import PairTrainer
-from covey.torch.reducer import Reducer, next_prefix
+from covey.torch.reducer import Reducer
 from covey.torch.rounds import RoundTrainer
 from covey.torch.trainers import check_options, trainer_after, trainer_of
 from covey.torch.view import measure

@@ -22,6 +22,7 @@ from covey.method import (
     plan,
     row,
 )
+from covey.names import next_prefix
 from covey.reduce_op import Max
 from covey.step_stats import StepStats
 from covey.topology import Row
@@ -33,7 +34,6 @@ from covey.torch.layout import Named
 from covey.torch.moved import Moved
 from covey.torch.ops import allreduce
 from covey.torch.own_update import OwnUpdate
-from covey.torch.reducer import next_prefix
 from covey.torch.window import Mark, Window
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Sequence
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -26,10 +26,10 @@ from covey import _native
 from covey.collectives import ALLREDUCE
 from covey.errors import CoveyError, Mismatch
 from covey.group import Group
+from covey.names import next_prefix
 from covey.notice import warn
 from covey.objects import allgather_object
 from covey.reduce_op import Average, Sum, core_code
-from covey.state import state
 from covey.torch.bucket import Bucket, Reduction, draw_of, make_buckets
 from covey.torch.layout import BucketPlan, describe, digest, first_difference
 from covey.torch.sparse import SparseGradients
@@ -43,18 +43,6 @@ _LIES_HERE = 1 << 16
 # Parameter -> the hook of the optimizer that wrapped it last: a parameter wrapped again (a second
 # training stage, say) must not be reduced twice.
 _hooks: "WeakTensorKeyDictionary" = WeakTensorKeyDictionary()
-
-# (word, group) -> (init_epoch, made so far). The same on every member, so it can be part of a name.
-_made: Dict[Tuple[str, Tuple[int, ...]], Tuple[int, int]] = {}
-
-
-def next_prefix(word: str, ranks: Sequence[int]) -> str:
-    """`word`, with a number when it was asked for before: the same on every member of the group."""
-    key = (word, tuple(ranks))
-    init_epoch, count = _made.get(key, (state.init_epoch, 0))
-    count = count if init_epoch == state.init_epoch else 0
-    _made[key] = (state.init_epoch, count + 1)
-    return word if count == 0 else f"{word}{count}"
 
 
 def check_agreement(header: List[str], plans: Sequence[BucketPlan], reduction: Reduction) -> None:

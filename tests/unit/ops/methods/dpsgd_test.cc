@@ -42,6 +42,14 @@ TEST(DpsgdTest, RoundsCountFromWhereItBeginsAndItEndsWithAnAverageOfAll) {
   EXPECT_EQ(PlanOf(text, 19), MethodPlan{.payload = Payload::kModel});
 }
 
+TEST(DpsgdTest, ItsWarmUpWaitsForMaxWaitIfThereIsOne) {
+  EXPECT_EQ(PlanOf("dpsgd:warmup_steps=2", 0), MethodPlan{.payload = Payload::kGradients});
+  const MethodPlan limited = PlanOf("dpsgd:max_wait=3s,warmup_steps=2", 0);
+  EXPECT_EQ(limited.payload, Payload::kGradients);
+  EXPECT_EQ(limited.admission, Admission::kRounds);
+  EXPECT_EQ(limited.rounds.max_wait, Duration::Of(3 * kSecond));
+}
+
 TEST(DpsgdTest, EachTopologyIsReadAndWritten) {
   for (int kind = 0; kind < kNumTopologyKinds - 1; ++kind) {
     const std::string name = NameOf(static_cast<TopologyKind>(kind));

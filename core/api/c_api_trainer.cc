@@ -1,0 +1,212 @@
+// Trainings by a method: see core/api/covey_trainer.h and core/engine/trainer_driver.h.
+#include "core/api/c_api.h"
+#include "core/api/c_api_methods.h"
+#include "core/api/c_api_offers.h"
+#include "core/api/covey_trainer.h"
+#include "core/api/runtime_handle.h"
+#include "core/api/session.h"
+#include "core/base/clock.h"
+
+namespace covey {
+namespace {
+
+constexpr const char kKind[] = "trainer";
+
+TrainerDriver* FindTrainer(const Use& use, covey_trainer number) {
+  return use.get() == nullptr ? nullptr : use->trainers().Find(number);
+}
+
+Status NoneOf(const Use& use) {
+  if (use.get() == nullptr) return use.status();
+  return Status::InvalidArgument("there is no such trainer: it was closed, or never opened");
+}
+
+covey_verb VerbOf(Stage stage) {
+  if (stage == Stage::kCollectGradients) return COVEY_COLLECT_GRADIENTS;
+  if (stage == Stage::kCollectModel) return COVEY_COLLECT_MODEL;
+  return stage == Stage::kLoadModel ? COVEY_LOAD_MODEL : COVEY_UPDATE;
+}
+
+Status CheckConfig(const covey_trainer_config& config) {
+  const auto wrong = [](const std::string& what) {
+    return Status::InvalidArgument("trainer: " + what);
+  };
+  if (config.name == nullptr || config.name[0] == '\0') return wrong("it needs a name");
+  if (config.op != COVEY_SUM && config.op != COVEY_AVERAGE)
+    return wrong("op is COVEY_SUM or COVEY_AVERAGE");
+  if (config.begin < 0) return wrong("begin is negative");
+  RETURN_IF_ERROR(CheckSpans(kKind, {config.num_spans, config.dtypes, config.counts}));
+  for (int32_t i = 0; i < config.num_spans; ++i) {
+    const auto dtype = static_cast<DType>(config.dtypes[i]);
+    if (!IsFloating(dtype))
+      return Status::Unsupported("trainer: span " + std::to_string(i) + " is of " + NameOf(dtype) +
+                                 ": parameters are floating-point numbers");
+  }
+  return Status::Ok();
+}
+
+std::vector<TrainerLayout::Parameter> ParametersOf(const covey_trainer_config& config) {
+  std::vector<TrainerLayout::Parameter> parameters;
+  for (int32_t i = 0; i < config.num_spans; ++i)
+    parameters.push_back({static_cast<DType>(config.dtypes[i]), config.counts[i]});
+  return parameters;
+}
+
+Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* config,
+            covey_trainer* number) {
+  if (config == nullptr || number == nullptr || config->struct_size != sizeof(*config))
+    return Status::InvalidArgument(
+        "config or trainer is NULL, or struct_size is not that of covey_trainer_config");
+  if (use.get() == nullptr) return use.status();
+  RETURN_IF_ERROR(CheckConfig(*config));
+  const Group* group = nullptr;
+  RETURN_IF_ERROR(FindOwnGroup(use, config->group, &group));
+  const MethodChoice& method = ChoiceOf(use, config->method);
+  RETURN_IF_ERROR(Trainer::Check(method, {.size = group->size(), .rank = group->my_index}));
+  TrainerLayout layout(ParametersOf(*config));
+  auto* memory = static_cast<std::byte*>(use->transport().AllocData(2 * layout.length_bytes()));
+  const Proposal mine{.kind = kKind,
+                      .name = config->name,
+                      .group = config->group,
+                      .text = "method " + method.Text() + ", op " +
+                              NameOf(static_cast<Op>(config->op)) + ", begin " +
+                              std::to_string(config->begin) + ", " +
+                              TextOf({config->num_spans, config->dtypes, config->counts}),
+                      .enough = Status::Ok(),
+                      .offset = memory == nullptr ? Transport::kNoOffset : 0};
+  auto driver = std::make_unique<TrainerDriver>(
+      TrainerDriver::Options{
+          .name = std::string("covey.trainer.") + config->name,
+          .group = group,
+          .method = method,
+          .average = config->op == COVEY_AVERAGE,
+          .step = config->begin,
+          .check_nan = use->config().check_nan != 0,
+          .kernels = &BestKernels(),
+          .awaited = [session = use.get()](const Operation& it) { return session->Awaited(it); }},
+      std::move(layout), memory, &use->queue(), &use->engine());
+  std::vector<uint64_t> offsets;
+  RETURN_IF_ERROR(Agree(use, runtime, mine, &offsets));
+  *number = use->trainers().Keep(std::move(driver), MonotonicNow());
+  return Status::Ok();
+}
+
+Status FillSpans(const TrainerDriver& trainer, std::byte* base, void** spans) {
+  if (spans == nullptr) return Status::InvalidArgument("trainer: spans is NULL");
+  const std::vector<size_t>& offsets = trainer.layout().offsets_bytes();
+  for (size_t i = 0; i < offsets.size(); ++i) spans[i] = base + offsets[i];
+  return Status::Ok();
+}
+
+Status NextOf(TrainerDriver* trainer, int64_t timeout_ns, covey_action* action) {
+  if (action == nullptr || action->struct_size != sizeof(*action))
+    return Status::InvalidArgument("action is NULL, or struct_size is not that of covey_action");
+  const Time deadline = timeout_ns < 0 ? kNever : MonotonicNow() + timeout_ns;
+  TrainerDriver::Due due;
+  const Status status = trainer->Next(deadline, &due);
+  action->verb = due.has_ended ? COVEY_DONE : COVEY_PENDING;
+  action->number = 0;
+  if (!due.action.has_value()) return status;
+  action->verb = VerbOf(due.action->stage);
+  action->number = due.action->number;
+  return status;
+}
+
+Status PositionOf(TrainerDriver* trainer, covey_position* position) {
+  if (position == nullptr || position->struct_size != sizeof(*position))
+    return Status::InvalidArgument(
+        "position is NULL, or struct_size is not that of covey_position");
+  TrainerDriver::Position found;
+  RETURN_IF_ERROR(trainer->GetPosition(&found));
+  position->may_differ = found.may_differ ? 1 : 0;
+  position->version = found.version;
+  position->step = found.step;
+  return Status::Ok();
+}
+
+Status RestoreTo(TrainerDriver* trainer, const covey_position* position) {
+  if (position == nullptr || position->struct_size != sizeof(*position))
+    return Status::InvalidArgument(
+        "position is NULL, or struct_size is not that of covey_position");
+  return trainer->Restore({.version = position->version,
+                           .step = position->step,
+                           .may_differ = position->may_differ != 0});
+}
+
+// `call` with the trainer of this number.
+template <typename Call>
+covey_code With(covey_runtime* runtime, covey_trainer number, covey_error* error, Call call) {
+  const Use use(OrDefault(runtime));
+  TrainerDriver* trainer = FindTrainer(use, number);
+  return Report(trainer == nullptr ? NoneOf(use) : call(trainer), error);
+}
+
+}  // namespace
+}  // namespace covey
+
+using covey::OrDefault;
+using covey::Report;
+using covey::TrainerDriver;
+using covey::Use;
+
+extern "C" {
+
+covey_code covey_trainer_open(covey_runtime* runtime, const covey_trainer_config* config,
+                              covey_trainer* trainer, covey_error* error) {
+  const Use use(OrDefault(runtime));
+  return Report(covey::Open(use, runtime, config, trainer), error);
+}
+
+covey_code covey_trainer_gradients(covey_runtime* runtime, covey_trainer trainer, void** spans,
+                                   covey_error* error) {
+  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) {
+    return covey::FillSpans(*it, it->gradients(), spans);
+  });
+}
+
+covey_code covey_trainer_model(covey_runtime* runtime, covey_trainer trainer, void** spans,
+                               covey_error* error) {
+  return covey::With(runtime, trainer, error,
+                     [&](TrainerDriver* it) { return covey::FillSpans(*it, it->model(), spans); });
+}
+
+covey_code covey_trainer_submit(covey_runtime* runtime, covey_trainer trainer, const char* unfit,
+                                covey_error* error) {
+  return covey::With(runtime, trainer, error,
+                     [&](TrainerDriver* it) { return it->Submit(unfit == nullptr ? "" : unfit); });
+}
+
+covey_code covey_trainer_finish(covey_runtime* runtime, covey_trainer trainer, covey_error* error) {
+  return covey::With(runtime, trainer, error, [](TrainerDriver* it) { return it->Finish(); });
+}
+
+covey_code covey_trainer_next(covey_runtime* runtime, covey_trainer trainer, int64_t timeout_ns,
+                              covey_action* action, covey_error* error) {
+  return covey::With(runtime, trainer, error,
+                     [&](TrainerDriver* it) { return covey::NextOf(it, timeout_ns, action); });
+}
+
+covey_code covey_trainer_ack(covey_runtime* runtime, covey_trainer trainer, uint64_t number,
+                             int32_t done, covey_error* error) {
+  return covey::With(runtime, trainer, error,
+                     [&](TrainerDriver* it) { return it->Acknowledge(number, done != 0); });
+}
+
+covey_code covey_trainer_position(covey_runtime* runtime, covey_trainer trainer,
+                                  covey_position* position, covey_error* error) {
+  return covey::With(runtime, trainer, error,
+                     [&](TrainerDriver* it) { return covey::PositionOf(it, position); });
+}
+
+covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer trainer,
+                                 const covey_position* position, covey_error* error) {
+  return covey::With(runtime, trainer, error,
+                     [&](TrainerDriver* it) { return covey::RestoreTo(it, position); });
+}
+
+void covey_trainer_close(covey_runtime* runtime, covey_trainer trainer) {
+  const Use use(OrDefault(runtime));
+  if (use.get() != nullptr) use->CloseTrainer(trainer);
+}
+
+}  // extern "C"

@@ -1,0 +1,116 @@
+/* A training by a method: what an adapter of a framework does, and nothing else. A part of the C
+ * API, with the conventions of covey.h.
+ *
+ * The parameters of a model are spans, the same on all members of the group. A trainer holds memory
+ * for their gradients, and for the model where a method averages models. A step, and a finish, is
+ * a loop over actions:
+ *
+ *   covey_trainer_submit(...)
+ *   while covey_trainer_next(...) gives an action other than COVEY_DONE:
+ *     COVEY_COLLECT_GRADIENTS  copy the gradients to where covey_trainer_gradients says
+ *     COVEY_COLLECT_MODEL      copy the model to where covey_trainer_model says
+ *     COVEY_UPDATE             apply the gradients that lie there to the model
+ *     COVEY_LOAD_MODEL         copy the model from there
+ *     covey_trainer_ack(...)
+ *
+ * Which actions come, and what the ranks exchange between them, is the method's affair: an adapter
+ * knows no method. One call at a time, of any thread: a call beside another one is refused.
+ *
+ * A step that fails before its COVEY_UPDATE has changed nothing, and the next one is that step
+ * again. One that fails later, or has waited for the method's max_wait (COVEY_TIMEOUT with
+ * COVEY_DONE), is taken up by the next covey_trainer_submit, which takes no new gradients then. */
+#ifndef COVEY_CORE_API_COVEY_TRAINER_H_
+#define COVEY_CORE_API_COVEY_TRAINER_H_
+
+#include "core/api/covey.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef uint64_t covey_trainer; /* never 0 */
+
+typedef struct covey_trainer_config {
+  uint32_t struct_size;
+  covey_group group;
+  const char* name;           /* equal on all members; no other open trainer's */
+  const covey_method* method; /* NULL = the knob `method`; not needed after open */
+  covey_op op;                /* of gradients: COVEY_AVERAGE or COVEY_SUM */
+  int64_t begin;              /* steps done before, by an earlier trainer; mostly 0 */
+  int32_t num_spans;          /* parameters */
+  const covey_dtype* dtypes;  /* [num_spans]; floating-point */
+  const int64_t* counts;      /* [num_spans] elements */
+} covey_trainer_config;
+
+typedef enum covey_verb {
+  COVEY_PENDING = 0, /* none yet: timeout_ns is over, and it goes on when called again */
+  COVEY_COLLECT_GRADIENTS = 1,
+  COVEY_COLLECT_MODEL = 2,
+  COVEY_UPDATE = 3,
+  COVEY_LOAD_MODEL = 4,
+  COVEY_DONE = 5 /* the step, or finish, has ended, as the code of covey_trainer_next says */
+} covey_verb;
+
+typedef struct covey_action {
+  uint32_t struct_size;
+  covey_verb verb;
+  uint64_t number; /* for covey_trainer_ack; 0 with COVEY_PENDING and COVEY_DONE */
+} covey_action;
+
+/* Where a training is, for a checkpoint. */
+typedef struct covey_position {
+  uint32_t struct_size;
+  int32_t may_differ; /* 1: this rank's model may be another than those of other ranks */
+  int64_t version;    /* updates done */
+  int64_t step;       /* the number of the next step */
+} covey_position;
+
+/* Every member calls it; waits for all. COVEY_MISMATCH on every member when name, method, op, begin
+ * or spans differ: the message names the first difference, the ranks and both values.
+ * COVEY_UNSUPPORTED for a method that it cannot do: the message names those it can.
+ * COVEY_EXHAUSTED when the arena has no room, on every member. */
+COVEY_API covey_code covey_trainer_open(covey_runtime* runtime, const covey_trainer_config* config,
+                                        covey_trainer* trainer, covey_error* error);
+
+/* spans[i]: where gradient i, and parameter i of the model, is to lie: counts[i] elements, aligned
+ * to 64 bytes, in memory that all ranks of this host reach. The same for as long as it is open. */
+COVEY_API covey_code covey_trainer_gradients(covey_runtime* runtime, covey_trainer trainer,
+                                             void** spans, covey_error* error);
+COVEY_API covey_code covey_trainer_model(covey_runtime* runtime, covey_trainer trainer,
+                                         void** spans, covey_error* error);
+
+/* This rank has gradients for the next step. `unfit`: why they must not be mixed with those of
+ * others, for people, or NULL: the step then ends with COVEY_NOT_FINITE and this text, on all
+ * members where gradients are exchanged, else on this one. Does not wait. */
+COVEY_API covey_code covey_trainer_submit(covey_runtime* runtime, covey_trainer trainer,
+                                          const char* unfit, covey_error* error);
+
+/* Instead of a step, by every member: makes the models of all equal, if one may differ: their mean.
+ * Afterwards the next step of all is that of the member that has done most. Does not wait. */
+COVEY_API covey_code covey_trainer_finish(covey_runtime* runtime, covey_trainer trainer,
+                                          covey_error* error);
+
+/* The next action, after covey_trainer_submit or _finish, and again until COVEY_DONE. With
+ * COVEY_PENDING it returns COVEY_TIMEOUT: timeout_ns is over (negative: no limit). */
+COVEY_API covey_code covey_trainer_next(covey_runtime* runtime, covey_trainer trainer,
+                                        int64_t timeout_ns, covey_action* action,
+                                        covey_error* error);
+
+/* Action `number` was done (1), or could not be (0): then the step ends with COVEY_ABORTED, and
+ * gives the action again when it is taken up. Once for each action, else COVEY_INVALID_ARGUMENT. */
+COVEY_API covey_code covey_trainer_ack(covey_runtime* runtime, covey_trainer trainer,
+                                       uint64_t number, int32_t done, covey_error* error);
+
+/* Between two steps; restoring, every member does it, and the model is the caller's affair. */
+COVEY_API covey_code covey_trainer_position(covey_runtime* runtime, covey_trainer trainer,
+                                            covey_position* position, covey_error* error);
+COVEY_API covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer trainer,
+                                           const covey_position* position, covey_error* error);
+
+/* Its memory is gone then. Not within a step. An unknown trainer: does nothing. */
+COVEY_API void covey_trainer_close(covey_runtime* runtime, covey_trainer trainer);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* COVEY_CORE_API_COVEY_TRAINER_H_ */

@@ -1,0 +1,247 @@
+#include "core/engine/trainer_driver.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/arena.h"
+#include "core/base/finite.h"
+#include "core/base/neighbor_weights.h"
+#include "core/engine/engine.h"
+#include "core/engine/tensor_queue.h"
+#include "core/train/clip_norm.h"
+
+namespace covey {
+namespace {
+
+// The lock of a call, which another one beside it does not wait for.
+Status TryLock(std::unique_lock<std::mutex>* lock) {
+  if (lock->try_lock()) return Status::Ok();
+  return Status::InvalidArgument(
+      "two threads call one trainer at once: its calls follow one another");
+}
+
+std::vector<uint64_t> TableOf(const MixingRow& row, const Group& group) {
+  const auto size = group.members.size();
+  const auto me = static_cast<size_t>(ToInt(group.my_index));
+  std::vector<uint64_t> table = NewPeerTable(size, me);
+  SetWeight(me, row.own, &table);
+  for (const Neighbor& from : row.from)
+    SetWeight(static_cast<size_t>(from.rank), from.weight, &table);
+  SetReceiver(size, me, &table);  // all that take from this rank
+  return table;
+}
+
+}  // namespace
+
+TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, std::byte* memory,
+                             TensorQueue* queue, Engine* engine)
+    : options_(std::move(options)),
+      layout_(std::move(layout)),
+      memory_(memory),
+      queue_(queue),
+      engine_(engine),
+      trainer_(options_.method, {.size = options_.group->size(), .rank = options_.group->my_index},
+               options_.step) {}
+
+TrainerDriver::~TrainerDriver() {
+  for (const Operation* operation : under_way_) queue_->Release(operation->handle);
+  if (memory_ != nullptr) Arena::FreeData(memory_);
+}
+
+Status TrainerDriver::Submit(const std::string& unfit) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  return Take(trainer_.OnStep(unfit, clock_.Now()));
+}
+
+Status TrainerDriver::Finish() {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  return Take(trainer_.OnFinish(clock_.Now()));
+}
+
+// A refused call has changed nothing: what was due stays so.
+Status TrainerDriver::Take(Trainer::Ready ready) {
+  if (ready.end.has_value() && ready.end->code() == StatusCode::kInvalidArgument) return *ready.end;
+  ready_ = std::move(ready);
+  return Status::Ok();
+}
+
+Status TrainerDriver::Next(Time deadline, Due* due) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  for (;;) {
+    if (ready_.end.has_value()) {
+      due->has_ended = true;
+      return *std::exchange(ready_.end, std::nullopt);
+    }
+    if (ready_.action.has_value()) {
+      const Trainer::Action& action = *ready_.action;
+      if (action.clip_norm > 0 && !std::exchange(is_clipped_, true))
+        ClipNorm(layout_, action.clip_norm, *options_.kernels, gradients());
+      due->action = action;
+      return Status::Ok();
+    }
+    if (trainer_.IsIdle())
+      return Status::InvalidArgument("nothing is under way: submit a step, or finish, first");
+    Status status = Status::Ok();
+    if (ready_.exchange.has_value()) status = Begin(*std::exchange(ready_.exchange, std::nullopt));
+    if (!status.ok()) {
+      Status others = Status::Ok();  // The other members have submitted those, too.
+      Await(kNever, &others);
+    }
+    if (!status.ok() || Await(std::min(deadline, ready_.deadline), &status)) {
+      const Trainer::Agreed agreed{.may_differ = agreed_[0] != 0, .step = agreed_[1]};
+      ready_ = trainer_.OnExchangeEnd(status, agreed, clock_.Now());
+      continue;
+    }
+    const Time now = clock_.Now();
+    if (now >= ready_.deadline) {
+      ready_ = trainer_.OnTick(Missing(), now);
+    } else if (deadline == kNever) {
+      return Status::Aborted("this rank is shutting down");
+    } else {
+      return Status::Timeout("an exchange of '" + options_.name + "' is under way; " + Missing() +
+                             " has not come to it");
+    }
+  }
+}
+
+Status TrainerDriver::Acknowledge(uint64_t number, bool done) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  const int64_t before = trainer_.version();
+  RETURN_IF_ERROR(Take(trainer_.OnAck(number, done, clock_.Now())));
+  if (done) is_clipped_ = false;
+  totals_.updates += static_cast<uint64_t>(trainer_.version() - before);
+  return Status::Ok();
+}
+
+// ---- Exchanges ----------------------------------------------------------------------------------
+
+Status TrainerDriver::Begin(const Trainer::Exchange& exchange) {
+  if (exchange.stage == Stage::kAgree) {
+    agreed_[0] = exchange.may_differ ? 1 : 0;
+    agreed_[1] = exchange.step;
+    Operation* operation = NewOperation(Kind::kAllreduce);
+    operation->op = Op::kMax;
+    const TrainerLayout::Piece pair{.dtype = DType::kI64, .count = 2, .offset_bytes = 0};
+    return Add(operation, pair, reinterpret_cast<std::byte*>(agreed_), "agree");
+  }
+  const bool is_of_models = exchange.stage != Stage::kReduce;
+  const char* word = is_of_models ? (exchange.stage == Stage::kMix ? "mix" : "model") : "gradients";
+  const Status fitness = FitnessOf(exchange);
+  for (size_t i = 0; i < layout_.pieces().size(); ++i) {
+    const bool mixes = exchange.stage == Stage::kMix;
+    Operation* operation = NewOperation(mixes ? Kind::kNeighborAllreduce : Kind::kAllreduce);
+    operation->average = !mixes && (is_of_models || options_.average);
+    operation->refusal = fitness;
+    if (mixes) operation->peers = TableOf(exchange.row, *options_.group);
+    RETURN_IF_ERROR(Add(operation, layout_.pieces()[i], is_of_models ? model() : gradients(),
+                        word + ("." + std::to_string(i))));
+  }
+  return Status::Ok();
+}
+
+// The queue's operations have the settings of their last use.
+Operation* TrainerDriver::NewOperation(Kind kind) {
+  Operation* operation = queue_->New();
+  operation->kind = kind;
+  operation->op = Op::kSum;
+  operation->average = false;
+  operation->root = kNoRank;
+  operation->prescale = operation->postscale = 1;
+  operation->callback_only = false;
+  return operation;
+}
+
+// In place.
+Status TrainerDriver::Add(Operation* operation, const TrainerLayout::Piece& piece, std::byte* base,
+                          const std::string& word) {
+  operation->group = options_.group;
+  operation->name = options_.name + "." + word;
+  operation->inputs.push_back({.dtype = piece.dtype,
+                               .shape = {.ndim = 1, .dims = {piece.count}},
+                               .data = base + piece.offset_bytes});
+  operation->outputs = operation->inputs;
+  uint64_t handle = 0;
+  RETURN_IF_ERROR(queue_->Submit(operation, &handle));
+  under_way_.push_back(operation);
+  engine_->Kick();
+  return Status::Ok();
+}
+
+bool TrainerDriver::Await(Time deadline, Status* status) {
+  for (Operation* operation : under_way_) queue_->Await(operation);
+  for (Operation* operation : under_way_)
+    if (!engine_->Wait(*operation, deadline)) return false;
+  for (Operation* operation : under_way_) {
+    if (status->ok()) *status = operation->status;
+    queue_->Release(operation->handle);
+  }
+  under_way_.clear();
+  return true;
+}
+
+// Why this rank's gradients must not be mixed with those of others.
+Status TrainerDriver::FitnessOf(const Trainer::Exchange& exchange) const {
+  const Group& group = *options_.group;
+  const Rank self = group.members[static_cast<size_t>(ToInt(group.my_index))];
+  std::string why = exchange.unfit;
+  const std::byte* base = exchange.stage == Stage::kReduce ? gradients() : model();
+  for (const TrainerLayout::Piece& piece : layout_.pieces()) {
+    if (!options_.check_nan || !why.empty()) break;
+    const size_t found =
+        CountNotFinite(piece.dtype, base + piece.offset_bytes, static_cast<size_t>(piece.count));
+    if (found > 0) why = std::to_string(found) + " NaN or infinite numbers";
+  }
+  if (why.empty()) return Status::Ok();
+  return Status(StatusCode::kNotFinite, "rank " + std::to_string(ToInt(self)) + " has " + why,
+                self);
+}
+
+std::string TrainerDriver::Missing() const {
+  std::string names;
+  for (const Operation* operation : under_way_) {
+    if (operation->ended.load(std::memory_order_acquire)) continue;
+    for (const int32_t rank : options_.awaited(*operation))
+      names += (names.empty() ? "rank " : ", ") + std::to_string(rank);
+    break;
+  }
+  return names.empty() ? "a rank that is not known yet" : names;
+}
+
+// ---- Position -----------------------------------------------------------------------------------
+
+Status TrainerDriver::GetPosition(Position* position) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  *position = {
+      .version = trainer_.version(), .step = trainer_.step(), .may_differ = trainer_.may_differ()};
+  return Status::Ok();
+}
+
+Status TrainerDriver::Restore(const Position& position) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  if (!trainer_.IsIdle())
+    return Status::InvalidArgument("a position is restored between two steps, not within one");
+  if (position.version < 0 || position.step < 0)
+    return Status::InvalidArgument("a position has no negative version or step");
+  trainer_.Restore(position.version, position.step, position.may_differ);
+  return Status::Ok();
+}
+
+bool TrainerDriver::CanBeFreed() {
+  const std::lock_guard lock(mutex_);
+  return std::all_of(under_way_.begin(), under_way_.end(), [](const Operation* operation) {
+    return operation->ended.load(std::memory_order_acquire);
+  });
+}
+
+TrainerDriver::Totals TrainerDriver::totals() {
+  const std::lock_guard lock(mutex_);
+  return totals_;
+}
+
+}  // namespace covey

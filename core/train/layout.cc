@@ -1,0 +1,32 @@
+#include "core/train/layout.h"
+
+#include <algorithm>
+
+namespace covey {
+namespace {
+
+constexpr size_t kAlign = 64;  // of each parameter: a line of the cache
+
+size_t RoundUp(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+}  // namespace
+
+TrainerLayout::TrainerLayout(const std::vector<Parameter>& parameters)
+    : offsets_bytes_(parameters.size()) {
+  for (const Parameter& parameter : parameters) {
+    const auto is_same = [&](const Piece& piece) { return piece.dtype == parameter.dtype; };
+    if (std::none_of(pieces_.begin(), pieces_.end(), is_same))
+      pieces_.push_back({.dtype = parameter.dtype, .count = 0, .offset_bytes = 0});
+  }
+  for (Piece& piece : pieces_) {
+    piece.offset_bytes = length_bytes_;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (parameters[i].dtype != piece.dtype) continue;
+      offsets_bytes_[i] = length_bytes_;
+      length_bytes_ += RoundUp(static_cast<size_t>(parameters[i].count) * SizeOf(piece.dtype));
+    }
+    piece.count = static_cast<int64_t>((length_bytes_ - piece.offset_bytes) / SizeOf(piece.dtype));
+  }
+}
+
+}  // namespace covey

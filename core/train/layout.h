@@ -1,0 +1,43 @@
+// Where the parameters of a trainer lie: those of a dtype side by side in one piece, so that an
+// exchange is one operation for each dtype.
+//
+// Equal on all members for equal parameters. Pure.
+#ifndef COVEY_CORE_TRAIN_LAYOUT_H_
+#define COVEY_CORE_TRAIN_LAYOUT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/base/types.h"
+
+namespace covey {
+
+class TrainerLayout {
+ public:
+  struct Parameter {
+    DType dtype = DType::kF32;
+    int64_t count = 0;  // elements
+  };
+  // The parameters of one dtype.
+  struct Piece {
+    DType dtype = DType::kF32;
+    int64_t count = 0;  // elements, with the gaps between parameters
+    size_t offset_bytes = 0;
+  };
+
+  explicit TrainerLayout(const std::vector<Parameter>& parameters);
+
+  size_t length_bytes() const { return length_bytes_; }
+  const std::vector<Piece>& pieces() const { return pieces_; }  // in the order of their first
+  // By parameter.
+  const std::vector<size_t>& offsets_bytes() const { return offsets_bytes_; }
+
+ private:
+  std::vector<Piece> pieces_;
+  std::vector<size_t> offsets_bytes_;
+  size_t length_bytes_ = 0;
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_TRAIN_LAYOUT_H_

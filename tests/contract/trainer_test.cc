@@ -1,0 +1,330 @@
+// Trainings through the C API, ranks as threads over real shared memory: the models of the methods'
+// formulas, and what a wrong call says.
+#include "core/api/covey_trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+#include <string>
+#include <vector>
+
+#include "tests/contract/parsed_method.h"
+#include "tests/contract/threads.h"
+
+namespace covey {
+namespace {
+
+constexpr int64_t kCounts[] = {1000, 70000, 3};
+constexpr covey_dtype kTypes[] = {COVEY_FLOAT32, COVEY_FLOAT64, COVEY_FLOAT32};
+
+// Whole numbers, whose sums and halves are exact.
+double GradientOf(int rank, int64_t step) {
+  return static_cast<double>((rank + 1) * 16 + step * 4);
+}
+
+// One rank: plain SGD with rate 1.
+class Adapter {
+ public:
+  Adapter(int rank, covey_runtime* runtime) : rank_(rank), runtime_(runtime) {
+    for (size_t i = 0; i < 3; ++i) model.emplace_back(static_cast<size_t>(kCounts[i]), 1.0);
+  }
+  Adapter(const Adapter&) = delete;
+  ~Adapter() { covey_trainer_close(runtime_, trainer); }
+
+  covey_code Open(const char* method, const int64_t* counts = kCounts) {
+    const ParsedMethod parsed(method, &error);
+    if (parsed.code != COVEY_OK) return parsed.code;
+    covey_trainer_config config = COVEY_INIT(covey_trainer_config);
+    config.name = "test";
+    config.method = parsed.get();
+    config.op = COVEY_AVERAGE;
+    config.num_spans = 3;
+    config.dtypes = kTypes;
+    config.counts = counts;
+    const covey_code code = covey_trainer_open(runtime_, &config, &trainer, &error);
+    if (code != COVEY_OK) return code;
+    EXPECT_EQ(covey_trainer_gradients(runtime_, trainer, gradients_, &error), COVEY_OK);
+    return covey_trainer_model(runtime_, trainer, model_, &error);
+  }
+
+  // With the gradient of `step`. COVEY_TIMEOUT: waits no longer than timeout_ns.
+  covey_code Step(int64_t step, const char* unfit = nullptr, int64_t timeout_ns = -1) {
+    gradient_ = GradientOf(rank_, step);
+    const covey_code code = covey_trainer_submit(runtime_, trainer, unfit, &error);
+    return code == COVEY_OK ? Run(timeout_ns) : code;
+  }
+  covey_code Finish() {
+    const covey_code code = covey_trainer_finish(runtime_, trainer, &error);
+    return code == COVEY_OK ? Run(-1) : code;
+  }
+  covey_code Run(int64_t timeout_ns) {
+    for (;;) {
+      covey_action action = COVEY_INIT(covey_action);
+      const covey_code code = covey_trainer_next(runtime_, trainer, timeout_ns, &action, &error);
+      last = action.verb;
+      if (action.verb == COVEY_DONE || action.verb == COVEY_PENDING) return code;
+      if (action.verb == COVEY_UPDATE) Update();
+      if (action.verb == COVEY_COLLECT_GRADIENTS)
+        ForEach(gradients_, [&](size_t, size_t) { return gradient_; });
+      if (action.verb == COVEY_COLLECT_MODEL)
+        ForEach(model_, [&](size_t i, size_t at) { return model[i][at]; });
+      if (action.verb == COVEY_LOAD_MODEL) Load();
+      EXPECT_EQ(covey_trainer_ack(runtime_, trainer, action.number, 1, &error), COVEY_OK);
+    }
+  }
+  covey_position Position() {
+    covey_position position = COVEY_INIT(covey_position);
+    EXPECT_EQ(covey_trainer_position(runtime_, trainer, &position, &error), COVEY_OK);
+    return position;
+  }
+
+  covey_trainer trainer = 0;
+  covey_error error = COVEY_INIT(covey_error);
+  covey_verb last = COVEY_DONE;
+  std::vector<std::vector<double>> model;
+
+ private:
+  template <typename Value>
+  static void ForEach(void* const* spans, Value value) {
+    for (size_t i = 0; i < 3; ++i)
+      for (size_t at = 0; at < static_cast<size_t>(kCounts[i]); ++at) {
+        if (kTypes[i] == COVEY_FLOAT32)
+          static_cast<float*>(spans[i])[at] = static_cast<float>(value(i, at));
+        else
+          static_cast<double*>(spans[i])[at] = value(i, at);
+      }
+  }
+  static double At(void* const* spans, size_t i, size_t at) {
+    return kTypes[i] == COVEY_FLOAT32 ? static_cast<double>(static_cast<float*>(spans[i])[at])
+                                      : static_cast<double*>(spans[i])[at];
+  }
+  void Update() {
+    for (size_t i = 0; i < 3; ++i)
+      for (size_t at = 0; at < model[i].size(); ++at) model[i][at] -= At(gradients_, i, at);
+  }
+  void Load() {
+    for (size_t i = 0; i < 3; ++i)
+      for (size_t at = 0; at < model[i].size(); ++at) model[i][at] = At(model_, i, at);
+  }
+
+  int rank_;
+  covey_runtime* runtime_;
+  double gradient_ = 0;
+  void* gradients_[3] = {};
+  void* model_[3] = {};
+};
+
+// By the formulas, of one element: gradients of all at `averaged` steps, else own ones and, after a
+// step in `models`, the mean of all.
+std::vector<double> Oracle(const char* method, int size, int64_t steps) {
+  const bool is_local = std::string(method).find("local") == 0;
+  std::vector<double> models(static_cast<size_t>(size), 1.0);
+  for (int64_t step = 0; step < steps; ++step) {
+    double mean = 0, sum = 0;
+    for (int r = 0; r < size; ++r) mean += GradientOf(r, step) / size;
+    for (size_t r = 0; r < models.size(); ++r) {
+      models[r] -= is_local ? GradientOf(static_cast<int>(r), step) : mean;
+      sum += models[r];
+    }
+    if (is_local && step % 2 == 1) models.assign(models.size(), sum / size);
+  }
+  return models;
+}
+
+class TrainerTest : public testing::TestWithParam<std::pair<int, const char*>> {};
+
+TEST_P(TrainerTest, ModelsAreThoseOfTheFormulas) {
+  const auto [size, method] = GetParam();
+  RunRanks(size, "", [size = size, method = method](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open(method), COVEY_OK) << adapter.error.message;
+    for (int64_t step = 0; step < 5; ++step)
+      ASSERT_EQ(adapter.Step(step), COVEY_OK) << adapter.error.message;
+    const std::vector<double> expected = Oracle(method, size, 5);
+    for (const std::vector<double>& parameter : adapter.model)
+      for (const double one : parameter)
+        ASSERT_EQ(one, expected[static_cast<size_t>(rank)]) << method << " rank " << rank;
+    EXPECT_EQ(adapter.Position().version, 5);
+    ASSERT_EQ(adapter.Finish(), COVEY_OK) << adapter.error.message;
+    double mean = 0;
+    for (const double one : expected) mean += one / size;
+    EXPECT_EQ(adapter.model[1].front(), mean);
+    EXPECT_EQ(adapter.Position().may_differ, 0);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TrainerTest,
+                         testing::Values(std::pair{1, "allreduce"}, std::pair{2, "allreduce"},
+                                         std::pair{4, "allreduce"}, std::pair{2, "local:H=2"},
+                                         std::pair{4, "local:H=2"}));
+
+TEST(TrainerMethodsTest, NeighborsAllTakenAreTheMean) {
+  RunRanks(4, "", [](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open("dpsgd:topology=full,order=atc"), COVEY_OK) << adapter.error.message;
+    double expected = 1;
+    for (int64_t step = 0; step < 3; ++step) {
+      ASSERT_EQ(adapter.Step(step), COVEY_OK) << adapter.error.message;
+      for (int r = 0; r < 4; ++r) expected -= GradientOf(r, step) / 4;
+      ASSERT_EQ(adapter.model[1].front(), expected);
+    }
+  });
+}
+
+TEST(TrainerMethodsTest, AGoneOnTrainingIsTheSame) {
+  RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
+    Adapter whole(rank, runtime);
+    ASSERT_EQ(whole.Open("local:H=4"), COVEY_OK) << whole.error.message;
+    for (int64_t step = 0; step < 2; ++step) ASSERT_EQ(whole.Step(step), COVEY_OK);
+    const covey_position position = whole.Position();
+    EXPECT_EQ(position.may_differ, 1);
+    const std::vector<std::vector<double>> model = whole.model;
+    for (int64_t step = 2; step < 6; ++step) ASSERT_EQ(whole.Step(step), COVEY_OK);
+    const std::vector<double> expected = whole.model[1];
+    covey_trainer_close(runtime, whole.trainer);
+    whole.trainer = 0;
+
+    Adapter loaded(rank, runtime);
+    ASSERT_EQ(loaded.Open("local:H=4"), COVEY_OK) << loaded.error.message;
+    ASSERT_EQ(covey_trainer_restore(runtime, loaded.trainer, &position, &loaded.error), COVEY_OK);
+    loaded.model = model;
+    for (int64_t step = 2; step < 6; ++step) ASSERT_EQ(loaded.Step(step), COVEY_OK);
+    EXPECT_EQ(loaded.model[1], expected);
+    EXPECT_EQ(loaded.Position().version, 6);
+  });
+}
+
+TEST(TrainerErrorsTest, UnfitGradientsAreRefusedByAllAndTheNextStepWorks) {
+  RunRanks(3, "", [](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open("allreduce"), COVEY_OK);
+    EXPECT_EQ(adapter.Step(0, rank == 1 ? "3 NaN" : nullptr), COVEY_NOT_FINITE);
+    EXPECT_NE(std::string(adapter.error.message).find("rank 1 has 3 NaN"), std::string::npos);
+    EXPECT_EQ(adapter.model[1].front(), 1);
+    EXPECT_EQ(adapter.Position().step, 0);
+    ASSERT_EQ(adapter.Step(0), COVEY_OK) << adapter.error.message;
+    EXPECT_EQ(adapter.model[1].front(), 1 - (16 + 32 + 48) / 3);
+  });
+}
+
+TEST(TrainerErrorsTest, ALocalStepIsRefusedByItsRankAlone) {
+  RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open("local:H=2"), COVEY_OK);
+    EXPECT_EQ(adapter.Step(0, rank == 1 ? "3 NaN" : nullptr),
+              rank == 1 ? COVEY_NOT_FINITE : COVEY_OK);
+    EXPECT_EQ(adapter.Position().step, rank == 1 ? 0 : 1);
+  });
+}
+
+TEST(TrainerErrorsTest, WhatDiffersIsNamedOnEveryRank) {
+  RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    const int64_t counts[] = {1000, rank == 0 ? 70000 : 7, 3};
+    EXPECT_EQ(adapter.Open("allreduce", counts), COVEY_MISMATCH);
+    EXPECT_NE(std::string(adapter.error.message).find("float64[7]"), std::string::npos)
+        << adapter.error.message;
+    ASSERT_EQ(adapter.Open(rank == 0 ? "allreduce" : "local"), COVEY_MISMATCH);
+    ASSERT_EQ(adapter.Open("allreduce"), COVEY_OK) << adapter.error.message;
+    EXPECT_EQ(adapter.Step(0), COVEY_OK);
+  });
+}
+
+TEST(TrainerErrorsTest, AMethodItCannotDoIsNamed) {
+  RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    for (const char* method : {"eager", "wagma", "swarm", "allreduce:codec=bf16"}) {
+      EXPECT_EQ(adapter.Open(method), COVEY_UNSUPPORTED) << method;
+      EXPECT_NE(std::string(adapter.error.message).find("covey.torch"), std::string::npos);
+    }
+  });
+}
+
+TEST(TrainerErrorsTest, WrongCallsChangeNothing) {
+  RunRanks(1, "", [](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open("allreduce"), COVEY_OK);
+    covey_error* error = &adapter.error;
+    covey_action action = COVEY_INIT(covey_action);
+    EXPECT_EQ(covey_trainer_next(runtime, adapter.trainer, -1, &action, error),
+              COVEY_INVALID_ARGUMENT)
+        << "nothing was submitted";
+    ASSERT_EQ(covey_trainer_submit(runtime, adapter.trainer, nullptr, error), COVEY_OK);
+    EXPECT_EQ(covey_trainer_submit(runtime, adapter.trainer, nullptr, error),
+              COVEY_INVALID_ARGUMENT);
+    ASSERT_EQ(covey_trainer_next(runtime, adapter.trainer, -1, &action, error), COVEY_OK);
+    ASSERT_EQ(action.verb, COVEY_COLLECT_GRADIENTS);
+    covey_action again = COVEY_INIT(covey_action);
+    ASSERT_EQ(covey_trainer_next(runtime, adapter.trainer, -1, &again, error), COVEY_OK);
+    EXPECT_EQ(again.number, action.number) << "until it is acknowledged";
+    EXPECT_EQ(covey_trainer_ack(runtime, adapter.trainer, action.number + 1, 1, error),
+              COVEY_INVALID_ARGUMENT);
+    EXPECT_EQ(covey_trainer_ack(runtime, adapter.trainer, action.number, 1, error), COVEY_OK);
+    EXPECT_EQ(covey_trainer_ack(runtime, adapter.trainer, action.number, 1, error),
+              COVEY_INVALID_ARGUMENT);
+    EXPECT_EQ(adapter.Run(-1), COVEY_OK);
+    EXPECT_EQ(adapter.last, COVEY_DONE);
+    EXPECT_EQ(adapter.Position().version, 1);
+    action.struct_size = 1;
+    EXPECT_EQ(covey_trainer_next(runtime, adapter.trainer, -1, &action, error),
+              COVEY_INVALID_ARGUMENT);
+    EXPECT_EQ(covey_trainer_submit(runtime, 12345, nullptr, error), COVEY_INVALID_ARGUMENT);
+    EXPECT_EQ(covey_trainer_gradients(runtime, adapter.trainer, nullptr, error),
+              COVEY_INVALID_ARGUMENT);
+  });
+}
+
+TEST(TrainerErrorsTest, APendingStepGoesOnAndASecondThreadIsRefused) {
+  std::barrier looked(2);
+  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open("allreduce"), COVEY_OK);
+    if (rank == 0) {
+      EXPECT_EQ(adapter.Step(0, nullptr, 1'000'000), COVEY_TIMEOUT);
+      EXPECT_EQ(adapter.last, COVEY_PENDING);
+      std::atomic<bool> waits{false};
+      std::thread other([&] {
+        // Until the first thread is inside, which waits for rank 1, this one is alone.
+        covey_error error = COVEY_INIT(covey_error);
+        covey_position position = COVEY_INIT(covey_position);
+        while (covey_trainer_position(runtime, adapter.trainer, &position, &error) == COVEY_OK)
+          std::this_thread::yield();
+        EXPECT_NE(std::string(error.message).find("two threads"), std::string::npos);
+        waits.store(true);
+        looked.arrive_and_wait();
+      });
+      EXPECT_EQ(adapter.Run(-1), COVEY_OK) << adapter.error.message;
+      EXPECT_TRUE(waits.load());
+      other.join();
+    } else {
+      looked.arrive_and_wait();
+      EXPECT_EQ(adapter.Step(0), COVEY_OK) << adapter.error.message;
+    }
+  });
+}
+
+TEST(TrainerErrorsTest, TheLossOfARankEndsTheStep) {
+  RunRanks(2, kLooksForLosses, [](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open("allreduce"), COVEY_OK);
+    ASSERT_EQ(adapter.Step(0), COVEY_OK);
+    if (rank == 1) return;
+    EXPECT_EQ(adapter.Step(1), COVEY_ABORTED);
+    EXPECT_EQ(adapter.error.peer_rank, 1);
+    EXPECT_EQ(adapter.model[1].front(), 1 - 24);
+  });
+}
+
+TEST(TrainerMemoryTest, WhatIsClosedIsGivenBack) {
+  RunRanks(2, "arena_bytes=64MiB", [](int rank, covey_runtime*& runtime) {
+    for (int i = 0; i < 100; ++i) {  // 1.1 MB each
+      Adapter adapter(rank, runtime);
+      ASSERT_EQ(adapter.Open("local:H=1"), COVEY_OK) << i << ": " << adapter.error.message;
+      ASSERT_EQ(adapter.Step(0), COVEY_OK);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace covey

@@ -1,0 +1,222 @@
+"""covey.numpy.Trainer: the same numbers as covey.torch, bit for bit; errors; checkpoints.
+
+Method: the same gradients for both, and plain SGD whose learning rate is a power of two, so that
+torch's fused multiply-add rounds as NumPy's two steps do.
+"""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any, Dict, List, Tuple
+
+import numpy
+import torch
+from ranks import SEED, SharedPool
+
+import covey
+import covey.numpy
+import covey.torch as hvd
+
+RATE = 0.125
+SHAPES = ((7, 5), (3,), (), (40, 50))
+METHODS = (
+    "allreduce",
+    "allreduce:then=local@4:H=2",
+    "local:H=3",
+    "local:H=2,warmup_steps=3,then=allreduce@7",
+    "dpsgd:topology=ring",
+    "dpsgd:topology=one_peer,order=atc,warmup_steps=2",
+    "dpsgd",
+    "dpsgd:then=local@5:H=3",
+)
+STEPS = 11
+
+pool = SharedPool(__file__)
+
+
+def setUpModule() -> None:
+    print(f"seed {SEED}")
+
+
+def tearDownModule() -> None:
+    pool.close()
+
+
+# ---- On the ranks ------------------------------------------------------------------------------
+
+
+def numbers(rank: int, step: int, dtype: str) -> List[Any]:
+    source = numpy.random.default_rng([SEED, rank, step + 1])
+    return [source.standard_normal(shape).astype(dtype) for shape in SHAPES]
+
+
+def update(parameters: List[Any], gradients: List[Any]) -> None:
+    for parameter, gradient in zip(parameters, gradients):
+        parameter -= parameter.dtype.type(RATE) * gradient
+
+
+def by_numpy(method: str, dtype: str) -> List[bytes]:
+    """The parameters after each step and after finish()."""
+    seen = []
+    with covey.numpy.Trainer(numbers(hvd.rank(), -1, dtype), update, method=method) as trainer:
+        for step in range(STEPS):
+            trainer.step(numbers(hvd.rank(), step, dtype))
+            seen.append(b"".join(array.tobytes() for array in trainer.parameters))
+        assert trainer.version == STEPS
+        trainer.finish()
+        seen.append(b"".join(array.tobytes() for array in trainer.parameters))
+    return seen
+
+
+def by_torch(method: str, dtype: str) -> List[bytes]:
+    parameters = [torch.nn.Parameter(torch.tensor(it)) for it in numbers(0, -1, dtype)]
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=RATE), method=method)
+    seen = []
+
+    def look() -> None:
+        seen.append(b"".join(it.detach().numpy().tobytes() for it in parameters))
+
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        gradients = [torch.tensor(it) for it in numbers(hvd.rank(), step, dtype)]
+        sum((a * b).sum() for a, b in zip(parameters, gradients)).backward()
+        optimizer.step()
+        look()
+    optimizer.finish()
+    look()
+    return seen
+
+
+def clipped(limit: float) -> Tuple[float, float]:
+    """The norm of what two ranks' gradients become, all before and after."""
+    met: List[float] = []
+
+    def measure(_: List[Any], gradients: List[Any]) -> None:
+        met.append(float(numpy.sqrt(sum((it.astype("float64") ** 2).sum() for it in gradients))))
+
+    for method in ("allreduce", f"allreduce:clip_norm={limit}"):
+        with covey.numpy.Trainer(numbers(0, -1, "float32"), measure, method=method) as trainer:
+            trainer.step(numbers(hvd.rank(), 0, "float32"))
+    return met[0], met[1]
+
+
+def wrong_calls() -> Dict[str, str]:
+    """What each says."""
+    said: Dict[str, str] = {}
+    parameters = [numpy.ones(3), numpy.ones((2, 2))]
+
+    def note(what: str, call: Any) -> None:
+        try:
+            call()
+            said[what] = "nothing"
+        except covey.CoveyError as error:
+            said[what] = f"{type(error).__name__}: {error}"
+
+    note("method", lambda: covey.numpy.Trainer(parameters, update, method="alreduce"))
+    note("unserved", lambda: covey.numpy.Trainer(parameters, update, method="eager"))
+    note("none", lambda: covey.numpy.Trainer([], update))
+    note("integers", lambda: covey.numpy.Trainer([numpy.ones(3, int)], update))
+    different = [numpy.ones(3 + hvd.rank())]
+    note("shapes", lambda: covey.numpy.Trainer(different, update))
+    trainer = covey.numpy.Trainer(parameters, update)
+    note("count", lambda: trainer.step([numpy.ones(3)]))
+    note("shape", lambda: trainer.step([numpy.ones(3), numpy.ones(4)]))
+    unfit = "2 NaN" if hvd.rank() == 1 else ""
+    note("unfit", lambda: trainer.step([numpy.ones(3), numpy.ones((2, 2))], unfit=unfit))
+    note("after", lambda: trainer.step([numpy.ones(3), numpy.ones((2, 2))]))
+    said["model"] = str(trainer.parameters[0].tolist())
+    trainer.close()
+    note("closed", lambda: trainer.finish())
+    return said
+
+
+def update_that_raises() -> Tuple[str, List[float], int]:
+    """An update that fails once is asked for again, with the gradients that it had."""
+    times: List[int] = []
+
+    def fails(parameters: List[Any], gradients: List[Any]) -> None:
+        times.append(1)
+        if len(times) == 1:
+            raise KeyError("once")
+        update(parameters, gradients)
+
+    said = ""
+    with covey.numpy.Trainer([numpy.zeros(2)], fails) as trainer:
+        try:
+            trainer.step([numpy.full(2, 8.0)])
+        except KeyError as error:
+            said = repr(error)
+        trainer.step([numpy.full(2, 800.0)])
+        return said, trainer.parameters[0].tolist(), trainer.version
+
+
+def go_on(method: str) -> Tuple[bytes, bytes]:
+    """A training, and the same one loaded after five steps."""
+    ends = []
+    with covey.numpy.Trainer(numbers(0, -1, "float32"), update, method=method) as trainer:
+        for step in range(5):
+            trainer.step(numbers(hvd.rank(), step, "float32"))
+        saved = trainer.state_dict()
+        for step in range(5, STEPS):
+            trainer.step(numbers(hvd.rank(), step, "float32"))
+        ends.append(b"".join(array.tobytes() for array in trainer.parameters))
+    with covey.numpy.Trainer(numbers(0, -1, "float32"), update, method=method) as trainer:
+        trainer.load_state_dict(saved)
+        for step in range(5, STEPS):
+            trainer.step(numbers(hvd.rank(), step, "float32"))
+        ends.append(b"".join(array.tobytes() for array in trainer.parameters))
+    return ends[0], ends[1]
+
+
+# ---- The tests ---------------------------------------------------------------------------------
+
+
+class NumpyTrainerTest(unittest.TestCase):
+    def test_the_numbers_are_those_of_torch(self) -> None:
+        for size in (2, 3, 4):
+            for method in METHODS:
+                dtype = "float64" if method == "dpsgd" else "float32"
+                with self.subTest(size=size, method=method):
+                    ours = pool(size).call(by_numpy, method, dtype)
+                    theirs = pool(size).call(by_torch, method, dtype)
+                    for rank, (one, other) in enumerate(zip(ours, theirs)):
+                        for step, (a, b) in enumerate(zip(one, other)):
+                            self.assertEqual(a, b, f"rank {rank}, step {step}")
+                    self.assertEqual(len({seen[-1] for seen in ours}), 1)
+
+    def test_gradients_are_clipped_after_they_were_averaged(self) -> None:
+        for before, after in pool(2).call(clipped, 0.5):
+            self.assertGreater(before, 1)
+            self.assertAlmostEqual(after, 0.5, delta=1e-5)
+
+    def test_wrong_calls_name_the_cause_and_the_next_one_works(self) -> None:
+        for rank, said in enumerate(pool(2).call(wrong_calls)):
+            self.assertIn('the nearest is "allreduce"', said["method"])
+            self.assertIn("covey.torch has every method", said["unserved"])
+            self.assertIn("there are no parameters", said["none"])
+            self.assertIn("parameters are floating-point", said["integers"])
+            self.assertIn("Mismatch: trainer", said["shapes"])
+            self.assertIn("float64[4]", said["shapes"])
+            self.assertIn("1 gradients of 2 parameters", said["count"])
+            self.assertIn("gradient 1 has the shape (4,)", said["shape"])
+            self.assertIn("NotFinite: ", said["unfit"])
+            self.assertIn("rank 1 has 2 NaN", said["unfit"], rank)
+            self.assertEqual(said["after"], "nothing")
+            self.assertEqual(said["model"], str([1 - RATE] * 3))
+            self.assertIn("there is no such trainer", said["closed"])
+
+    def test_an_update_that_failed_is_asked_for_again(self) -> None:
+        for said, parameters, version in pool(2).call(update_that_raises):
+            self.assertEqual(said, "KeyError('once')")
+            self.assertEqual(parameters, [-1.0, -1.0])
+            self.assertEqual(version, 1)
+
+    def test_a_loaded_training_goes_on_as_the_saved_one(self) -> None:
+        for method in ("allreduce", "local:H=4", "dpsgd:topology=one_peer"):
+            with self.subTest(method=method):
+                for saved, loaded in pool(2).call(go_on, method):
+                    self.assertEqual(saved, loaded)
+
+
+if __name__ == "__main__":
+    unittest.main()

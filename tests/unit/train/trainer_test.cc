@@ -1,0 +1,322 @@
+// Trainers of all ranks in one thread: what is exchanged when, what of a failed step is kept, and
+// the same models as by the formulas.
+#include "core/train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/plan/topology.h"
+
+namespace covey {
+namespace {
+
+double GradientOf(int rank, int64_t step) {
+  return static_cast<double>((rank + 1) * 16 + step * 4);  // sums and halves are exact
+}
+
+MethodChoice Parse(const std::string& text) {
+  MethodChoice choice;
+  const Status parsed = ParseMethod(text, &choice);
+  EXPECT_TRUE(parsed.ok()) << parsed.message();
+  return choice;
+}
+
+// One rank: a model of one number, plain SGD with rate 1.
+struct Member {
+  Trainer trainer;
+  double model = 1;
+  double given = 0;               // of the step
+  double gradient = 0, held = 0;  // in the trainer's memory
+  Trainer::Ready ready;
+  std::vector<Stage> stages;  // as they came
+
+  Member(const std::string& method, int size, int rank)
+      : trainer(Parse(method), {.size = size, .rank = GroupIndex{rank}}, 0) {}
+
+  // Does actions until an exchange is awaited, or the call has ended.
+  void Run() {
+    while (ready.action.has_value()) {
+      const Trainer::Action action = *ready.action;
+      stages.push_back(action.stage);
+      if (action.stage == Stage::kCollectGradients) gradient = given;
+      if (action.stage == Stage::kCollectModel) held = model;
+      if (action.stage == Stage::kLoadModel) model = held;
+      if (action.stage == Stage::kUpdate) model -= gradient;
+      ready = trainer.OnAck(action.number, true, 0);
+    }
+  }
+};
+
+class World {
+ public:
+  World(const std::string& method, int size) {
+    for (int i = 0; i < size; ++i) members.emplace_back(method, size, i);
+  }
+
+  // All make the call; exchanges are done once all are there.
+  void StepAll(int64_t step) {
+    for (size_t i = 0; i < members.size(); ++i) {
+      members[i].given = GradientOf(static_cast<int>(i), step);
+      members[i].ready = members[i].trainer.OnStep("", 0);
+    }
+    Drive();
+  }
+  void FinishAll() {
+    for (Member& member : members) member.ready = member.trainer.OnFinish(0);
+    Drive();
+  }
+  void Drive(const Status& outcome = Status::Ok()) {
+    for (;;) {
+      for (Member& member : members) member.Run();
+      if (!members[0].ready.exchange.has_value()) return;
+      Exchange(outcome);
+      if (!outcome.ok()) return;
+    }
+  }
+
+  std::vector<Member> members;
+
+ private:
+  void Exchange(const Status& outcome) {
+    const Stage stage = members[0].ready.exchange->stage;
+    Trainer::Agreed agreed;
+    double gradients = 0, models = 0;
+    std::vector<double> before;
+    for (Member& member : members) {
+      ASSERT_TRUE(member.ready.exchange.has_value());
+      ASSERT_EQ(member.ready.exchange->stage, stage) << "invariant 1";
+      member.stages.push_back(stage);
+      gradients += member.gradient;
+      models += member.held;
+      before.push_back(member.held);
+      agreed.may_differ |= member.ready.exchange->may_differ;
+      agreed.step = std::max(agreed.step, member.ready.exchange->step);
+    }
+    const auto size = static_cast<double>(members.size());
+    for (Member& member : members) {
+      const MixingRow& row = member.ready.exchange->row;
+      const auto own = static_cast<size_t>(&member - members.data());
+      if (outcome.ok() && stage == Stage::kReduce) member.gradient = gradients / size;
+      if (outcome.ok() && stage == Stage::kAverage) member.held = models / size;
+      if (outcome.ok() && stage == Stage::kMix) {
+        member.held = row.own * before[own];
+        for (const Neighbor& from : row.from)
+          member.held += from.weight * before[static_cast<size_t>(from.rank)];
+      }
+      member.ready = member.trainer.OnExchangeEnd(outcome, agreed, 0);
+    }
+  }
+};
+
+using Stages = std::vector<Stage>;
+
+TEST(TrainerTest, StagesFollowFromThePlan) {
+  const struct {
+    const char* method;
+    Stages first, second;
+  } cases[] = {
+      {"allreduce",
+       {Stage::kCollectGradients, Stage::kReduce, Stage::kUpdate},
+       {Stage::kCollectGradients, Stage::kReduce, Stage::kUpdate}},
+      {"local:H=2",
+       {Stage::kCollectGradients, Stage::kUpdate},
+       {Stage::kCollectGradients, Stage::kUpdate, Stage::kCollectModel, Stage::kAverage,
+        Stage::kLoadModel}},
+      {"dpsgd:topology=full",
+       {Stage::kCollectGradients, Stage::kCollectModel, Stage::kMix, Stage::kLoadModel,
+        Stage::kUpdate},
+       {Stage::kCollectGradients, Stage::kCollectModel, Stage::kMix, Stage::kLoadModel,
+        Stage::kUpdate}},
+      {"dpsgd:order=atc,warmup_steps=1",
+       {Stage::kCollectGradients, Stage::kReduce, Stage::kUpdate},
+       {Stage::kCollectGradients, Stage::kUpdate, Stage::kCollectModel, Stage::kMix,
+        Stage::kLoadModel}},
+  };
+  for (const auto& expected : cases) {
+    World world(expected.method, 4);
+    world.StepAll(0);
+    for (Member& member : world.members) {
+      EXPECT_EQ(member.stages, expected.first) << expected.method;
+      EXPECT_TRUE(member.ready.end.has_value() && member.ready.end->ok());
+      member.stages.clear();
+    }
+    world.StepAll(1);
+    for (const Member& member : world.members)
+      EXPECT_EQ(member.stages, expected.second) << expected.method;
+    EXPECT_EQ(world.members[0].trainer.version(), 2);
+  }
+}
+
+TEST(TrainerTest, ModelsAreThoseOfTheFormulas) {
+  constexpr int kSize = 4, kSteps = 11;
+  for (const char* method :
+       {"allreduce", "local:H=4", "local:H=2,warmup_steps=3", "local:H=4,then=allreduce@6"}) {
+    World world(method, kSize);
+    const MethodChoice choice = Parse(method);
+    std::vector<double> models(kSize, 1.0);
+    for (int64_t step = 0; step < kSteps; ++step) {
+      world.StepAll(step);
+      double mean = 0;
+      for (int i = 0; i < kSize; ++i) mean += GradientOf(i, step) / kSize;
+      const MethodPlan plan = choice.Plan({.size = kSize, .rank = GroupIndex{0}}, step);
+      double sum = 0;
+      for (size_t i = 0; i < kSize; ++i) {
+        models[i] -=
+            plan.payload == Payload::kGradients ? mean : GradientOf(static_cast<int>(i), step);
+        sum += models[i];
+      }
+      if (plan.payload == Payload::kModel) models.assign(kSize, sum / kSize);
+      for (size_t i = 0; i < kSize; ++i)
+        EXPECT_EQ(world.members[i].model, models[i]) << method << " step " << step;
+    }
+    world.FinishAll();
+    for (const Member& member : world.members)
+      EXPECT_EQ(member.model, world.members[0].model) << method;
+  }
+}
+
+TEST(TrainerTest, FinishAveragesOnlyModelsThatMayDiffer) {
+  World equal("allreduce", 2), apart("local:H=8", 2);
+  for (World* world : {&equal, &apart}) {
+    world->StepAll(0);
+    for (Member& member : world->members) member.stages.clear();
+    world->FinishAll();
+  }
+  EXPECT_EQ(equal.members[0].stages, Stages{Stage::kAgree});
+  EXPECT_EQ(apart.members[0].stages,
+            (Stages{Stage::kAgree, Stage::kCollectModel, Stage::kAverage, Stage::kLoadModel}));
+  EXPECT_FALSE(apart.members[1].trainer.may_differ());
+}
+
+TEST(TrainerTest, AfterFinishAllAreAtTheFurthestStep) {
+  World world("local:H=100", 2);
+  Member& ahead = world.members[1];
+  world.StepAll(0);
+  ahead.ready = ahead.trainer.OnStep("", 0);
+  ahead.Run();
+  ASSERT_EQ(ahead.trainer.step(), 2);
+  world.FinishAll();
+  for (const Member& member : world.members) EXPECT_EQ(member.trainer.step(), 2);
+  EXPECT_EQ(world.members[0].trainer.version(), 1);  // its own updates
+}
+
+TEST(TrainerTest, AStepThatFailsBeforeItsUpdateIsDoneAnew) {
+  World world("allreduce", 2);
+  for (Member& member : world.members) member.ready = member.trainer.OnStep("", 0);
+  world.Drive(Status::Mismatch("shapes differ"));
+  for (const Member& member : world.members) {
+    EXPECT_EQ(member.ready.end->code(), StatusCode::kMismatch);
+    EXPECT_EQ(member.trainer.step(), 0);
+    EXPECT_EQ(member.model, 1);
+    EXPECT_TRUE(member.trainer.IsIdle());
+  }
+  world.StepAll(0);
+  EXPECT_EQ(world.members[0].trainer.version(), 1);
+}
+
+TEST(TrainerTest, AStepThatFailsAfterItsUpdateGoesOnWithTheExchange) {
+  World world("local:H=1", 2);
+  for (size_t i = 0; i < 2; ++i) {
+    world.members[i].given = GradientOf(static_cast<int>(i), 0);
+    world.members[i].ready = world.members[i].trainer.OnStep("", 0);
+  }
+  world.Drive(Status::Aborted("a message was lost"));
+  for (Member& member : world.members) {
+    EXPECT_EQ(member.ready.end->code(), StatusCode::kAborted);
+    EXPECT_EQ(member.trainer.version(), 1) << "invariant 2";
+    EXPECT_EQ(member.trainer.OnFinish(0).end->code(), StatusCode::kInvalidArgument);
+    member.stages.clear();
+  }
+  world.StepAll(0);  // its gradients are not taken
+  for (const Member& member : world.members) {
+    EXPECT_EQ(member.stages, (Stages{Stage::kAverage, Stage::kLoadModel}));
+    EXPECT_EQ(member.trainer.version(), 1);
+    EXPECT_EQ(member.model, 1 - (GradientOf(0, 0) + GradientOf(1, 0)) / 2);
+  }
+}
+
+TEST(TrainerTest, MaxWaitHaltsAStepWhoseExchangeGoesOn) {
+  World world("dpsgd:topology=full,max_wait=2s", 2);
+  Member& early = world.members[0];
+  early.given = GradientOf(0, 0);
+  early.ready = early.trainer.OnStep("", 0);
+  early.Run();
+  EXPECT_EQ(early.ready.deadline, 2 * kSecond);
+  const Trainer::Exchange begun = *early.ready.exchange;
+  EXPECT_FALSE(early.trainer.OnTick("rank 1", kSecond).end.has_value());
+  early.ready = early.trainer.OnTick("rank 1", 2 * kSecond);
+  EXPECT_EQ(early.ready.end->code(), StatusCode::kTimeout);
+  EXPECT_NE(early.ready.end->message().find("2000 ms (max_wait) for rank 1"), std::string::npos);
+  early.ready = early.trainer.OnStep("", 3 * kSecond);
+  EXPECT_FALSE(early.ready.exchange.has_value()) << "it is under way";
+  EXPECT_EQ(early.ready.deadline, 5 * kSecond);
+  EXPECT_EQ(begun.stage, Stage::kMix);
+}
+
+TEST(TrainerTest, WhatMustNotBeUsedIsRefusedHereOrByAll) {
+  World all("allreduce", 2), alone("local:H=2", 2);
+  all.members[0].ready = all.members[0].trainer.OnStep("3 NaN", 0);
+  all.members[0].Run();
+  EXPECT_EQ(all.members[0].ready.exchange->unfit, "3 NaN");
+  const Trainer::Ready refused = alone.members[0].trainer.OnStep("3 NaN", 0);
+  EXPECT_EQ(refused.end->code(), StatusCode::kNotFinite);
+  EXPECT_TRUE(alone.members[0].trainer.IsIdle());
+  EXPECT_EQ(alone.members[0].trainer.step(), 0);
+}
+
+TEST(TrainerTest, WrongCallsAreRefusedAndChangeNothing) {
+  World world("local:H=2", 2);
+  Member& member = world.members[0];
+  member.ready = member.trainer.OnStep("", 0);
+  const uint64_t number = member.ready.action->number;
+  for (const Trainer::Ready& wrong : {member.trainer.OnStep("", 0), member.trainer.OnFinish(0),
+                                      member.trainer.OnAck(number + 1, true, 0)})
+    EXPECT_EQ(wrong.end->code(), StatusCode::kInvalidArgument);
+  member.Run();
+  EXPECT_TRUE(member.ready.end->ok());
+  EXPECT_EQ(member.trainer.OnAck(number, true, 0).end->code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(member.trainer.version(), 1);
+}
+
+TEST(TrainerTest, AnActionThatWasNotDoneIsGivenAgain) {
+  World world("local:H=2", 2);
+  Trainer& trainer = world.members[0].trainer;
+  const Trainer::Ready first = trainer.OnStep("", 0);
+  const Trainer::Ready update = trainer.OnAck(first.action->number, true, 0);
+  ASSERT_EQ(update.action->stage, Stage::kUpdate);
+  EXPECT_EQ(trainer.OnAck(update.action->number, false, 0).end->code(), StatusCode::kAborted);
+  EXPECT_EQ(trainer.version(), 0);
+  const Trainer::Ready again = trainer.OnStep("", 0);
+  EXPECT_EQ(again.action->stage, Stage::kUpdate) << "no new gradients";
+  EXPECT_TRUE(trainer.OnAck(again.action->number, true, 0).end->ok());
+  EXPECT_EQ(trainer.version(), 1);
+}
+
+TEST(TrainerTest, ClippingIsOfTheUpdateAlone) {
+  World world("allreduce:clip_norm=0.5", 2);
+  world.members[0].ready = world.members[0].trainer.OnStep("", 0);
+  world.members[0].Run();
+  const Trainer::Ready next = world.members[0].trainer.OnExchangeEnd(Status::Ok(), {}, 0);
+  EXPECT_EQ(next.action->stage, Stage::kUpdate);
+  EXPECT_EQ(next.action->clip_norm, 0.5);
+}
+
+TEST(TrainerTest, MethodsItHasNotAreRefusedByName) {
+  const MethodView view{.size = 4, .rank = GroupIndex{0}};
+  for (const char* method : {"allreduce", "local:H=4,then=allreduce@8", "dpsgd:topology=ring"})
+    EXPECT_TRUE(Trainer::Check(Parse(method), view).ok()) << method;
+  for (const char* method : {"eager", "wagma", "swarm", "local:max_wait=1s", "allreduce:codec=bf16",
+                             "local:then=eager@7"}) {
+    const Status status = Trainer::Check(Parse(method), view);
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported) << method;
+    EXPECT_NE(status.message().find("covey.torch"), std::string::npos);
+  }
+  const MethodView odd{.size = 3, .rank = GroupIndex{0}};
+  EXPECT_EQ(Trainer::Check(Parse("dpsgd:topology=bipartite"), odd).code(),
+            StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace covey
