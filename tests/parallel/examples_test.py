@@ -35,6 +35,17 @@ class MinimalTest(unittest.TestCase):
             env = {"COVEY_PLUGIN_PATH": folder, "TF_CPP_MIN_LOG_LEVEL": "3"}
             self.check("tensorflow_minimal.py", env=env)
 
+    def test_without_a_framework_by_each_method_that_waits_for_all(self) -> None:
+        script = str(EXAMPLES / "numpy_own_framework.py")
+        for method in ("allreduce", "local:local_steps=4", "dpsgd:topology=ring"):
+            with self.subTest(method=method):
+                command = ["-np", "3", "--method", method, sys.executable, script]
+                code, out, err = run_launcher(command)
+                self.assertEqual(code, 0, err)
+                self.assertEqual(len({line.rpartition("weight ")[2] for line in out}), 1, out)
+                for line in out:
+                    self.assertGreater(float(line.split(": ")[1].split("%")[0]), 90, out)
+
     def check(self, name: str, **options: Any) -> None:
         script = str(EXAMPLES / name)
         code, out, err = run_launcher(["-np", "2", sys.executable, script], **options)
