@@ -101,8 +101,7 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
     } else if (deadline == kNever) {
       return Status::Aborted("this rank is shutting down");
     } else {
-      return Status::Timeout("an exchange of '" + options_.name + "' is under way; " + Missing() +
-                             " has not come to it");
+      return Status::Timeout("an exchange of '" + options_.name + "' is under way");
     }
   }
 }
