@@ -154,10 +154,14 @@ TEST(Switch, EachMethodHasItsOwnClipNorm) {
 
 // Before a method that begins with `plan`, with so many steps left: bounded if that is.
 bool IsWarmup(const MethodPlan& warmup, const MethodPlan& plan, int64_t left) {
-  if (plan.admission == Admission::kAll)
-    return warmup == MethodPlan{.payload = Payload::kGradients};
   const bool in_pairs = plan.admission == Admission::kPairs;
-  const Duration max_wait = in_pairs ? plan.pairs.max_wait : plan.rounds.max_wait;
+  const bool has_neighbors = plan.admission == Admission::kNeighbors;
+  const Duration max_wait = in_pairs        ? plan.pairs.max_wait
+                            : has_neighbors ? plan.neighbors.max_wait
+                                            : plan.rounds.max_wait;
+  const bool is_of_all = plan.admission == Admission::kAll || has_neighbors;
+  if (is_of_all && max_wait.kind == Duration::Kind::kOff)
+    return warmup == MethodPlan{.payload = Payload::kGradients};
   const bool is_own = !in_pairs && plan.payload == Payload::kGradients;
   return warmup.payload == Payload::kGradients && warmup.admission == Admission::kRounds &&
          warmup.rounds.warmup == left && warmup.rounds.max_wait == max_wait &&
