@@ -65,9 +65,10 @@ COVEY_API covey_code covey_topology_row(const covey_topology* topology, int64_t 
                                         int32_t index, double* weights, int32_t* receivers,
                                         covey_error* error);
 
-/* Of a step whose plan has COVEY_ADMIT_NEIGHBORS: the ranks that this rank averages its model with,
- * as for covey_topology_row, by index in the group; *adapts_first: 1: after its update, 0: before
- * it, with gradients of the model as it was. `method`, `version`: as covey_method_plan. */
+/* The weights and receivers of this rank at a step whose plan has COVEY_ADMIT_NEIGHBORS, as
+ * covey_topology_row gives them, by index in the group. *adapts_first: 1: the model is averaged
+ * after its update; 0: before it, with gradients of the model as it was. `method`, `version`: as
+ * covey_method_plan. */
 COVEY_API covey_code covey_method_row(covey_runtime* runtime, const covey_method* method,
                                       covey_group group, int64_t version, double* weights,
                                       int32_t* receivers, int32_t* adapts_first,

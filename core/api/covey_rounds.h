@@ -251,7 +251,7 @@ typedef struct covey_snapshot {
 } covey_snapshot;
 
 /* Asks, and waits for a snapshot; for timeout_ns at most. COVEY_EXHAUSTED: no rank is left that
- * could give one, or the giver has no room for it; COVEY_TIMEOUT: all others have finished, and
+ * could give one, or the donor has no room for it; COVEY_TIMEOUT: all others have finished, and
  * have given none for max_wait. */
 COVEY_API covey_code covey_rounds_seek(covey_runtime* runtime, covey_rounds rounds, int64_t applied,
                                        int64_t timeout_ns, covey_snapshot* snapshot,

@@ -36,7 +36,7 @@ class TrainerDriver {
     // The ranks that an operation waits for, as far as they are known.
     std::function<std::vector<int32_t>(const Operation&)> awaited;
   };
-  // Of all that a trainer had to do.
+  // Statistics of a trainer, which add up over trainers.
   struct Totals {
     uint64_t updates = 0;
 
@@ -45,7 +45,7 @@ class TrainerDriver {
       return *this;
     }
   };
-  // What Next has come to.
+  // The result of Next: an action, the end, or neither.
   struct Due {
     std::optional<Trainer::Action> action;
     bool has_ended = false;  // the step or finish(), as the status says

@@ -35,7 +35,7 @@ inline constexpr MethodParameter kCommon[] = {
 enum Common : uint8_t { kWarmup, kClip, kNumCommon };
 static_assert(std::size(kCommon) == kNumCommon);
 
-// Of methods that take one: method_codec.cc reads the value of `codec=`, which is no number.
+// The setting of methods that take a codec. Its value is a text, read by method_codec.cc.
 inline constexpr const char* kCodecSetting = "codec";
 
 // The codec that `text` names, as `method` can use it, with every value and '+' for ','; empty for

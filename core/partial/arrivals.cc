@@ -8,7 +8,7 @@ namespace {
 
 // At most this part of max_wait counts between two looks of a waiter: it was stopped.
 constexpr Time kLooks = 4;
-// Of the time that passes so much is subtracted from a lagging member's sum.
+// One part in so many of the elapsed time is subtracted from a lagging member's sum.
 constexpr Time kForgiven = 12;
 
 }  // namespace

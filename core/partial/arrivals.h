@@ -33,9 +33,9 @@
 // The sum decays by a twelfth of the elapsed time: so the others keep nine tenths of their pace,
 // and a slightly slower member is waited for.
 //
-// max_wait runs on each waiter's own clock, and only while it waits. Of the time in which the
-// waiter was stopped itself a part counts: else a job that was stopped as a whole and goes on would
-// find every slightly later member overdue.
+// max_wait runs on each waiter's own clock, and only while it waits. Time in which
+// the waiter was stopped itself counts in part: else a job that was stopped as a whole and goes on
+// would find every slightly later member overdue.
 #ifndef COVEY_CORE_PARTIAL_ARRIVALS_H_
 #define COVEY_CORE_PARTIAL_ARRIVALS_H_
 

@@ -1,6 +1,6 @@
 // The spans of a version that a member wants, copied while the version is made: each tile as soon
-// as it is done, and while it is still in the cache. Of gradients that is the sum, of models the
-// mean of its own group.
+// as it is done, and while it is still in the cache. A span of gradients is the sum, a span of
+// models the mean of the member's own group.
 //
 // The copy is right if the version is found in the log afterwards, in the buffer that it was
 // copied from: results do not change while they can be found. A reader of the version looks

@@ -114,7 +114,7 @@ class Rounds final : public Versions {
   const Counters& counters() const { return counters_; }
 
  private:
-  // What became of the members' slots.
+  // Whether the version under way includes each member's slot.
   struct Collected {
     uint64_t version = 0;
     std::vector<Inclusion> inclusions;  // by member

@@ -15,7 +15,7 @@ namespace covey {
 
 class SharedEpochEnd final : public EpochEnd {
  public:
-  // What the rounds of this rank consist of. All outlive it.
+  // The parts of the rank's Rounds that the end of an epoch uses. All outlive it.
   struct Parts {
     Slot* slot;
     Arrivals* arrivals;

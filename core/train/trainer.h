@@ -25,7 +25,7 @@
 // Invariants:
 //  1. Every member begins the same exchanges in the same order, if all have made the same calls.
 //  2. A step's UPDATE is acknowledged as done at most once, and only then does version() grow.
-//  3. Of a step that failed nothing is in the model, or its UPDATE is, and the rest of it follows.
+//  3. A failed step has changed nothing, or has done its UPDATE, and its other stages follow.
 //
 // Sans-IO, in the manner of raft's Ready: events and time in, what is to be done out. One thread at
 // a time.
@@ -72,7 +72,7 @@ class Trainer {
     Stage stage = Stage::kUpdate;
     double clip_norm = 0;  // kUpdate: the largest norm of the gradients; 0: any
   };
-  // What is due, after an event. Nothing: wait for the next one, until `deadline`.
+  // The obligation after an event. All empty: wait for the next event, until `deadline`.
   struct Ready {
     std::optional<Exchange> exchange;
     std::optional<Action> action;

@@ -65,7 +65,7 @@ def _is_function(text: str) -> bool:
 
 
 def cpp_sizes(text: str) -> Iterator[Size]:
-    """Of the classes in C++ without comments and strings."""
+    """The sizes of the classes in ``text``, C++ without comments and strings."""
     for match in _CLASS.finditer(text):
         if re.search(r"\benum\s*$", text[:match.start()]):
             continue

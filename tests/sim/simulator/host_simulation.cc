@@ -203,7 +203,7 @@ void HostSimulation::Send(int32_t rank) {
   }
 }
 
-// Of a rank of which there is any.
+// Delivers a message to `rank`, from a sender drawn among those that have sent one.
 void HostSimulation::Deliver(int32_t rank) {
   const auto first = static_cast<int32_t>(rng_.Below(players_.size()));
   for (int32_t i = 0; i < swarm_.size; ++i) {
