@@ -160,6 +160,9 @@ int64_t* NumbersOf(PyObject* tuple);
 int32_t* RanksOf(PyObject* tuple);
 double* FractionsOf(PyObject* tuple);
 void** AddressesOf(PyObject* tuple);
+covey_dtype* DTypesOf(PyObject* tuple);
+/* The other way round; NULL with an exception set. */
+PyObject* TupleOfAddresses(void* const* addresses, int count);
 
 /* window.c ------------------------------------------------------------------------------------- */
 

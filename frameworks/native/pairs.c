@@ -21,13 +21,11 @@ PyObject* PairsOpen(PyObject* module, PyObject* args) {
     PyErr_SetString(PyExc_ValueError, "pairs_open: as many counts and addresses as dtypes");
     return NULL;
   }
-  int64_t* codes = NumbersOf(dtypes);
-  int64_t* lengths = codes == NULL ? NULL : NumbersOf(counts);
+  int64_t* lengths = NumbersOf(counts);
   void** model = lengths == NULL ? NULL : AddressesOf(addresses);
-  covey_dtype* types = model == NULL ? NULL : calloc((size_t)spans + 1, sizeof(*types));
+  covey_dtype* types = model == NULL ? NULL : DTypesOf(dtypes);
   PyObject* answer = NULL;
   if (types != NULL) {
-    for (Py_ssize_t i = 0; i < spans; ++i) types[i] = (covey_dtype)codes[i];
     config.group = group;
     config.num_spans = (int32_t)spans;
     config.dtypes = types;
@@ -39,13 +37,10 @@ PyObject* PairsOpen(PyObject* module, PyObject* args) {
     error.code = covey_pairs_open(NULL, &config, (const void* const*)model, &pairs, &error);
     Py_END_ALLOW_THREADS
     answer = error.code == COVEY_OK ? PyLong_FromUnsignedLongLong(pairs) : RaiseError(&error);
-  } else if (!PyErr_Occurred()) {
-    PyErr_NoMemory();
   }
   free(types);
   free(model);
   free(lengths);
-  free(codes);
   return answer;
 }
 

@@ -41,12 +41,10 @@ PyObject* RoundsOpen(PyObject* module, PyObject* args) {
     PyErr_SetString(PyExc_ValueError, "rounds_open: as many counts as dtypes");
     return NULL;
   }
-  int64_t* codes = NumbersOf(dtypes);
-  int64_t* lengths = codes == NULL ? NULL : NumbersOf(counts);
-  covey_dtype* types = lengths == NULL ? NULL : calloc((size_t)spans + 1, sizeof(*types));
+  int64_t* lengths = NumbersOf(counts);
+  covey_dtype* types = lengths == NULL ? NULL : DTypesOf(dtypes);
   PyObject* answer = NULL;
   if (types != NULL) {
-    for (Py_ssize_t i = 0; i < spans; ++i) types[i] = (covey_dtype)codes[i];
     config.group = group;
     config.begin = begin;
     config.op = (covey_op)op;
@@ -60,12 +58,9 @@ PyObject* RoundsOpen(PyObject* module, PyObject* args) {
     error.code = covey_rounds_open(NULL, &config, &rounds, &error);
     Py_END_ALLOW_THREADS
     answer = error.code == COVEY_OK ? PyLong_FromUnsignedLongLong(rounds) : RaiseError(&error);
-  } else if (!PyErr_Occurred()) {
-    PyErr_NoMemory();
   }
   free(types);
   free(lengths);
-  free(codes);
   return answer;
 }
 
@@ -80,15 +75,6 @@ static void** NewSpans(int count) {
   return NULL;
 }
 
-static PyObject* TupleOf(void* const* spans, int count) {
-  PyObject* answer = PyTuple_New(count);
-  for (int i = 0; answer != NULL && i < count; ++i) {
-    PyObject* address = PyLong_FromVoidPtr(spans[i]);
-    if (address == NULL || PyTuple_SetItem(answer, i, address) != 0) Py_CLEAR(answer);
-  }
-  return answer;
-}
-
 PyObject* RoundsSpans(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long rounds;
@@ -99,7 +85,7 @@ PyObject* RoundsSpans(PyObject* module, PyObject* args) {
   covey_error error;
   ClearError(&error);
   error.code = covey_rounds_spans(NULL, rounds, spans, &error);
-  PyObject* answer = error.code == COVEY_OK ? TupleOf(spans, count) : RaiseError(&error);
+  PyObject* answer = error.code == COVEY_OK ? TupleOfAddresses(spans, count) : RaiseError(&error);
   free(spans);
   return answer;
 }
@@ -126,7 +112,7 @@ PyObject* RoundsHold(PyObject* module, PyObject* args) {
   if (error.code != COVEY_OK)
     RaiseError(&error);
   else
-    answer = Py_BuildValue("(NL)", TupleOf(spans, count), (long long)written);
+    answer = Py_BuildValue("(NL)", TupleOfAddresses(spans, count), (long long)written);
   free(spans);
   return answer;
 }
@@ -141,8 +127,8 @@ PyObject* RoundsWithdraw(PyObject* module, PyObject* args) {
   covey_error error;
   ClearError(&error);
   error.code = covey_rounds_withdraw(NULL, rounds, (const void**)spans, &error);
-  PyObject* answer =
-      error.code == COVEY_OK ? TupleOf(spans, spans[0] == NULL ? 0 : count) : RaiseError(&error);
+  PyObject* answer = error.code == COVEY_OK ? TupleOfAddresses(spans, spans[0] == NULL ? 0 : count)
+                                            : RaiseError(&error);
   free(spans);
   return answer;
 }

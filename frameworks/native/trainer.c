@@ -23,12 +23,10 @@ PyObject* TrainerOpen(PyObject* module, PyObject* args) {
     PyErr_SetString(PyExc_ValueError, "trainer_open: as many counts as dtypes");
     return NULL;
   }
-  int64_t* codes = NumbersOf(dtypes);
-  int64_t* lengths = codes == NULL ? NULL : NumbersOf(counts);
-  covey_dtype* types = lengths == NULL ? NULL : calloc((size_t)spans + 1, sizeof(*types));
+  int64_t* lengths = NumbersOf(counts);
+  covey_dtype* types = lengths == NULL ? NULL : DTypesOf(dtypes);
   PyObject* answer = NULL;
   if (types != NULL) {
-    for (Py_ssize_t i = 0; i < spans; ++i) types[i] = (covey_dtype)codes[i];
     config.group = group;
     config.op = (covey_op)op;
     config.begin = begin;
@@ -42,12 +40,9 @@ PyObject* TrainerOpen(PyObject* module, PyObject* args) {
     error.code = covey_trainer_open(NULL, &config, &trainer, &error);
     Py_END_ALLOW_THREADS
     answer = error.code == COVEY_OK ? PyLong_FromUnsignedLongLong(trainer) : RaiseError(&error);
-  } else if (!PyErr_Occurred()) {
-    PyErr_NoMemory();
   }
   free(types);
   free(lengths);
-  free(codes);
   return answer;
 }
 
@@ -62,11 +57,7 @@ PyObject* TrainerSpans(PyObject* module, PyObject* args) {
   ClearError(&error);
   error.code = of_model ? covey_trainer_model(NULL, trainer, spans, &error)
                         : covey_trainer_gradients(NULL, trainer, spans, &error);
-  PyObject* answer = error.code == COVEY_OK ? PyTuple_New(count) : RaiseError(&error);
-  for (int i = 0; answer != NULL && i < count; ++i) {
-    PyObject* address = PyLong_FromVoidPtr(spans[i]);
-    if (address == NULL || PyTuple_SetItem(answer, i, address) != 0) Py_CLEAR(answer);
-  }
+  PyObject* answer = error.code == COVEY_OK ? TupleOfAddresses(spans, count) : RaiseError(&error);
   free(spans);
   return answer;
 }

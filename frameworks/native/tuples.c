@@ -1,5 +1,25 @@
-/* Tuples of numbers as arrays. */
+/* Tuples of numbers as arrays, and arrays of addresses as tuples. */
 #include "frameworks/native/native.h"
+
+covey_dtype* DTypesOf(PyObject* tuple) {
+  int64_t* codes = NumbersOf(tuple);
+  if (codes == NULL) return NULL;
+  const Py_ssize_t count = PyTuple_Size(tuple);
+  covey_dtype* dtypes = calloc((size_t)count + 1, sizeof(*dtypes));
+  for (Py_ssize_t i = 0; dtypes != NULL && i < count; ++i) dtypes[i] = (covey_dtype)codes[i];
+  free(codes);
+  if (dtypes == NULL) PyErr_NoMemory();
+  return dtypes;
+}
+
+PyObject* TupleOfAddresses(void* const* addresses, int count) {
+  PyObject* answer = PyTuple_New(count);
+  for (int i = 0; answer != NULL && i < count; ++i) {
+    PyObject* address = PyLong_FromVoidPtr(addresses[i]);
+    if (address == NULL || PyTuple_SetItem(answer, i, address) != 0) Py_CLEAR(answer);
+  }
+  return answer;
+}
 
 int64_t* NumbersOf(PyObject* tuple) {
   const Py_ssize_t count = PyTuple_Size(tuple);
