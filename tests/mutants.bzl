@@ -14,7 +14,7 @@ load(
 # Mutant -> the files it changes, and what the swarm is to bring up often (Focus in swarm.h), so
 # that a rare one takes few seeds; "rounds", "models", "hosts", "pairs", "windows", "neighbors",
 # "communicators": the simulator of rounds, of rounds of models, of replicas, of pairs, of windows,
-# of neighbors, or of communicators is to catch it; "plans": sim/simulator/plans.h.
+# of neighbors, of communicators, or of trainers is to catch it; "plans": sim/simulator/plans.h.
 _MUTANTS = {
     "communicator_devices_are_not_compared": (
         ["core/device/communicator_registry.cc"],
@@ -107,6 +107,12 @@ _MUTANTS = {
     "p9_ranks_draw_apart": (["core/gossip/quantized_pair.cc"], "pairs"),
     "reports_pile_up": (["core/engine/runtime.cc"], "reports"),
     "tick_before_data": (["core/run/begin_stage.cc"], "none"),
+    "train_gone_version_is_passed_over": (["core/train/round_part.cc"], "trainers"),
+    "train_finish_fails_before_it_applies": (["core/train/round_part.cc"], "trainers"),
+    "train_leaves_without_a_word_of_others": (["core/train/round_part.cc"], "trainers"),
+    "train_leaves_though_a_rank_is_missing": (["core/train/round_part.cc"], "trainers"),
+    "train_next_part_is_not_finished": (["core/train/trainer.cc"], "trainers"),
+    "train_published_twice": (["core/train/trainer.cc"], "trainers"),
     "void_uses_no_tick": (["core/run/executor.cc"], "none"),
     "wake_omitted": (["core/run/executor.cc"], "none"),
     "w1_state_goes_back": (["core/partial/rounds.cc"], "rounds"),

@@ -13,6 +13,10 @@ namespace covey {
 // Null: NoneOf says why.
 RoundsPort* Find(const Use& use, covey_rounds number);
 
+// covey_rounds_open.
+Status OpenRounds(const Use& use, covey_runtime* runtime, const covey_rounds_config* config,
+                  covey_rounds* number);
+
 inline Status NoneOf(const Use& use) {
   if (use.get() == nullptr) return use.status();
   return Status::InvalidArgument("there are no such rounds, or they were closed");

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/api/admission_rule.h"
 #include "core/api/c_api_methods.h"
 #include "core/api/c_api_offers.h"
 #include "core/api/c_api_rounds.h"
@@ -88,19 +89,6 @@ int32_t LogOf(const MethodRounds& rounds, const RoundLayout& layout) {
   return static_cast<int32_t>(std::clamp(fit, kLeastAutoLog, kMostAutoLog));
 }
 
-AdmissionRule RuleOf(const MethodRounds& rounds) {
-  const bool is_auto = rounds.grace.kind == Duration::Kind::kAuto;
-  AdmissionRule rule{.grace = is_auto ? -1 : rounds.grace.time,
-                     .staleness = static_cast<uint64_t>(rounds.max_staleness)};
-  rule.seed = rounds.seed;
-  rule.warmup = static_cast<uint64_t>(rounds.warmup);
-  rule.ending = static_cast<uint64_t>(rounds.ending);
-  if (rounds.admit.kind == AdmitRule::Kind::kCount) rule.count = rounds.admit.count;
-  if (rounds.admit.kind == AdmitRule::Kind::kDrawn) rule.drawn = rounds.admit.count;
-  if (rounds.admit.kind == AdmitRule::Kind::kFraction) rule.permille = rounds.admit.permille;
-  return rule;
-}
-
 RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, const Group& group,
                             const MethodRounds& rounds) {
   const RoundLayout layout = LayoutOf({config.num_spans, config.dtypes, config.counts});
@@ -122,8 +110,10 @@ RoundsPort::Bundle BundleOf(const Use& use, const covey_rounds_config& config, c
           .waiting = use->waiting()};
 }
 
-Status Open(const Use& use, covey_runtime* runtime, const covey_rounds_config* config,
-            covey_rounds* number) {
+}  // namespace
+
+Status OpenRounds(const Use& use, covey_runtime* runtime, const covey_rounds_config* config,
+                  covey_rounds* number) {
   if (config == nullptr || number == nullptr || config->struct_size != sizeof(*config))
     return Status::InvalidArgument(
         "config or rounds is NULL, or struct_size is not that of covey_rounds_config");
@@ -152,7 +142,6 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_rounds_config* c
   return Status::Ok();
 }
 
-}  // namespace
 }  // namespace covey
 
 using covey::OrDefault;
@@ -164,7 +153,7 @@ extern "C" {
 covey_code covey_rounds_open(covey_runtime* runtime, const covey_rounds_config* config,
                              covey_rounds* rounds, covey_error* error) {
   const Use use(OrDefault(runtime));
-  return Report(covey::Open(use, runtime, config, rounds), error);
+  return Report(covey::OpenRounds(use, runtime, config, rounds), error);
 }
 
 }  // extern "C"

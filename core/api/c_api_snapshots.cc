@@ -51,13 +51,7 @@ Status Seek(RoundsPort* port, int64_t applied, Time deadline, covey_snapshot* sn
   RETURN_IF_ERROR(port->Seek(static_cast<uint64_t>(applied), deadline, &offer));
   snapshot->rank = -1;
   if (offer.member < 0) return Status::Ok();
-  const Rank rank = port->group().members[static_cast<size_t>(offer.member)];
-  if (offer.length_bytes == 0)
-    return Status::Exhausted("rank " + std::to_string(ToInt(rank)) +
-                                 " has no room in its arena for a snapshot, which this rank needs: "
-                                 "raise COVEY_ARENA_BYTES, or log= of the method",
-                             rank);
-  snapshot->rank = ToInt(rank);
+  snapshot->rank = ToInt(port->group().members[static_cast<size_t>(offer.member)]);
   snapshot->version = static_cast<int64_t>(offer.version);
   snapshot->length_bytes = static_cast<int64_t>(offer.length_bytes);
   snapshot->place[0] = static_cast<uint64_t>(offer.member);

@@ -2,29 +2,43 @@
 #include "core/api/c_api.h"
 #include "core/api/c_api_methods.h"
 #include "core/api/c_api_offers.h"
+#include "core/api/c_api_rounds.h"
 #include "core/api/covey_trainer.h"
 #include "core/api/runtime_handle.h"
 #include "core/api/session.h"
 #include "core/base/clock.h"
+#include "core/engine/trainer_rounds.h"
 
 namespace covey {
 namespace {
 
 constexpr const char kKind[] = "trainer";
+constexpr int32_t kMostHypers = 4096;
 
 TrainerDriver* FindTrainer(const Use& use, covey_trainer number) {
   return use.get() == nullptr ? nullptr : use->trainers().Find(number);
 }
 
-Status NoneOf(const Use& use) {
+Status NoSuchTrainer(const Use& use) {
   if (use.get() == nullptr) return use.status();
   return Status::InvalidArgument("there is no such trainer: it was closed, or never opened");
 }
 
 covey_verb VerbOf(Stage stage) {
-  if (stage == Stage::kCollectGradients) return COVEY_COLLECT_GRADIENTS;
-  if (stage == Stage::kCollectModel) return COVEY_COLLECT_MODEL;
-  return stage == Stage::kLoadModel ? COVEY_LOAD_MODEL : COVEY_UPDATE;
+  switch (stage) {
+    case Stage::kCollectGradients:
+      return COVEY_COLLECT_GRADIENTS;
+    case Stage::kCollectModel:
+      return COVEY_COLLECT_MODEL;
+    case Stage::kLoadModel:
+      return COVEY_LOAD_MODEL;
+    case Stage::kPack:
+      return COVEY_PACK;
+    case Stage::kUnpack:
+      return COVEY_UNPACK;
+    default:
+      return COVEY_UPDATE;
+  }
 }
 
 Status CheckConfig(const covey_trainer_config& config) {
@@ -35,6 +49,9 @@ Status CheckConfig(const covey_trainer_config& config) {
   if (config.op != COVEY_SUM && config.op != COVEY_AVERAGE)
     return wrong("op is COVEY_SUM or COVEY_AVERAGE");
   if (config.begin < 0) return wrong("begin is negative");
+  if (config.num_hypers < 0 || config.num_hypers > kMostHypers)
+    return wrong("num_hypers is " + std::to_string(config.num_hypers) + ", which is not 0 to " +
+                 std::to_string(kMostHypers));
   RETURN_IF_ERROR(CheckSpans(kKind, {config.num_spans, config.dtypes, config.counts}));
   for (int32_t i = 0; i < config.num_spans; ++i) {
     const auto dtype = static_cast<DType>(config.dtypes[i]);
@@ -52,6 +69,41 @@ std::vector<TrainerLayout::Parameter> ParametersOf(const covey_trainer_config& c
   return parameters;
 }
 
+// The rounds of a part of the training, which are opened now, when all members are there. They have
+// a span for each piece of the layout.
+Status OpenPart(const Use& use, covey_runtime* runtime, const covey_trainer_config& config,
+                int64_t from, TrainerDriver* driver) {
+  std::vector<covey_dtype> dtypes;
+  std::vector<int64_t> counts;
+  for (const TrainerLayout::Piece& piece : driver->layout().pieces()) {
+    dtypes.push_back(static_cast<covey_dtype>(piece.dtype));
+    counts.push_back(piece.count);
+  }
+  const std::string name = std::string(config.name) + ".from" + std::to_string(from);
+  const covey_rounds_config rounds{.struct_size = sizeof(rounds),
+                                   .group = config.group,
+                                   .name = name.c_str(),
+                                   .method = config.method,
+                                   .op = config.op,
+                                   .num_spans = static_cast<int32_t>(counts.size()),
+                                   .dtypes = dtypes.data(),
+                                   .counts = counts.data(),
+                                   .num_hypers = config.num_hypers,
+                                   .begin = from};
+  uint64_t number = 0;
+  RETURN_IF_ERROR(OpenRounds(use, runtime, &rounds, &number));
+  Session* session = use.get();
+  driver->AddRounds(
+      from, std::make_unique<TrainerRounds>(TrainerRounds::Options{
+                .port = session->FindRounds(number),
+                .copies = driver->gradients(),
+                .leave = [session, number] { session->CloseRounds(number); },
+                .log = &session->log(),
+                .alloc_block = [session](size_t bytes) { return session->AllocBlock(bytes); },
+                .free_block = [session](uint64_t offset) { session->FreeBlock(offset); }}));
+  return Status::Ok();
+}
+
 Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* config,
             covey_trainer* number) {
   if (config == nullptr || number == nullptr || config->struct_size != sizeof(*config))
@@ -62,7 +114,8 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
   const Group* group = nullptr;
   RETURN_IF_ERROR(FindOwnGroup(use, config->group, &group));
   const MethodChoice& method = ChoiceOf(use, config->method);
-  RETURN_IF_ERROR(Trainer::Check(method, {.size = group->size(), .rank = group->my_index}));
+  const MethodView view{.size = group->size(), .rank = group->my_index};
+  RETURN_IF_ERROR(Trainer::Check(method, view));
   TrainerLayout layout(ParametersOf(*config));
   auto* memory = static_cast<std::byte*>(use->transport().AllocData(2 * layout.length_bytes()));
   const Proposal mine{.kind = kKind,
@@ -71,6 +124,7 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
                       .text = "method " + method.Text() + ", op " +
                               NameOf(static_cast<Op>(config->op)) + ", begin " +
                               std::to_string(config->begin) + ", " +
+                              std::to_string(config->num_hypers) + " hyper-parameters, " +
                               TextOf({config->num_spans, config->dtypes, config->counts}),
                       .enough = Status::Ok(),
                       .offset = memory == nullptr ? Transport::kNoOffset : 0};
@@ -82,11 +136,18 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
           .average = config->op == COVEY_AVERAGE,
           .step = config->begin,
           .check_nan = use->config().check_nan != 0,
+          .hypers = config->num_hypers,
           .kernels = &BestKernels(),
           .awaited = [session = use.get()](const Operation& it) { return session->Awaited(it); }},
       std::move(layout), memory, &use->queue(), &use->engine());
   std::vector<uint64_t> offsets;
   RETURN_IF_ERROR(Agree(use, runtime, mine, &offsets));
+  for (const int64_t from : Trainer::PartsInRounds(method, view, config->begin)) {
+    const Status status = OpenPart(use, runtime, *config, from, driver.get());
+    if (status.ok()) continue;
+    driver->LeaveRounds();
+    return status;
+  }
   *number = use->trainers().Keep(std::move(driver), MonotonicNow());
   return Status::Ok();
 }
@@ -104,12 +165,41 @@ Status NextOf(TrainerDriver* trainer, int64_t timeout_ns, covey_action* action) 
   const Time deadline = timeout_ns < 0 ? kNever : MonotonicNow() + timeout_ns;
   TrainerDriver::Due due;
   const Status status = trainer->Next(deadline, &due);
+  *action = COVEY_INIT(covey_action);
   action->verb = due.has_ended ? COVEY_DONE : COVEY_PENDING;
-  action->number = 0;
   if (!due.action.has_value()) return status;
   action->verb = VerbOf(due.action->stage);
   action->number = due.action->number;
+  action->hypers = due.hypers.data();
+  action->image = due.image.data();
+  action->length_bytes = static_cast<int64_t>(due.image.size());
   return status;
+}
+
+Status SubmitTo(TrainerDriver* trainer, const covey_step* step) {
+  if (step != nullptr && step->struct_size != sizeof(*step))
+    return Status::InvalidArgument("struct_size is not that of covey_step");
+  const auto hypers = static_cast<size_t>(trainer->hypers());
+  if (hypers > 0 && (step == nullptr || step->hypers == nullptr))
+    return Status::InvalidArgument("trainer: hypers is NULL, but " + std::to_string(hypers) +
+                                   " were agreed");
+  const bool is_unfit = step != nullptr && step->unfit != nullptr;
+  return trainer->Submit(is_unfit ? step->unfit : "",
+                         {hypers > 0 ? step->hypers : nullptr, hypers});
+}
+
+Status GiveTo(TrainerDriver* trainer, const void* const* parts, const int64_t* lengths,
+              int32_t num_parts) {
+  if (num_parts < 1 || parts == nullptr || lengths == nullptr)
+    return Status::InvalidArgument("trainer: parts or lengths is NULL, or there are none");
+  std::vector<std::span<const std::byte>> all;
+  for (int32_t i = 0; i < num_parts; ++i) {
+    if (lengths[i] < 0 || (lengths[i] > 0 && parts[i] == nullptr))
+      return Status::InvalidArgument("trainer: part " + std::to_string(i) +
+                                     " has no address, or a negative length");
+    all.push_back({static_cast<const std::byte*>(parts[i]), static_cast<size_t>(lengths[i])});
+  }
+  return trainer->Give(all);
 }
 
 Status PositionOf(TrainerDriver* trainer, covey_position* position) {
@@ -121,6 +211,7 @@ Status PositionOf(TrainerDriver* trainer, covey_position* position) {
   position->may_differ = found.may_differ ? 1 : 0;
   position->version = found.version;
   position->step = found.step;
+  position->begin = found.begin;
   return Status::Ok();
 }
 
@@ -138,7 +229,7 @@ template <typename Call>
 covey_code With(covey_runtime* runtime, covey_trainer number, covey_error* error, Call call) {
   const Use use(OrDefault(runtime));
   TrainerDriver* trainer = FindTrainer(use, number);
-  return Report(trainer == nullptr ? NoneOf(use) : call(trainer), error);
+  return Report(trainer == nullptr ? NoSuchTrainer(use) : call(trainer), error);
 }
 
 }  // namespace
@@ -146,6 +237,7 @@ covey_code With(covey_runtime* runtime, covey_trainer number, covey_error* error
 
 using covey::OrDefault;
 using covey::Report;
+using covey::Status;
 using covey::TrainerDriver;
 using covey::Use;
 
@@ -160,7 +252,9 @@ covey_code covey_trainer_open(covey_runtime* runtime, const covey_trainer_config
 covey_code covey_trainer_gradients(covey_runtime* runtime, covey_trainer trainer, void** spans,
                                    covey_error* error) {
   return covey::With(runtime, trainer, error, [&](TrainerDriver* it) {
-    return covey::FillSpans(*it, it->gradients(), spans);
+    std::byte* base = nullptr;
+    const Status status = it->GetGradients(&base);
+    return status.ok() ? covey::FillSpans(*it, base, spans) : status;
   });
 }
 
@@ -170,10 +264,10 @@ covey_code covey_trainer_model(covey_runtime* runtime, covey_trainer trainer, vo
                      [&](TrainerDriver* it) { return covey::FillSpans(*it, it->model(), spans); });
 }
 
-covey_code covey_trainer_submit(covey_runtime* runtime, covey_trainer trainer, const char* unfit,
-                                covey_error* error) {
+covey_code covey_trainer_submit(covey_runtime* runtime, covey_trainer trainer,
+                                const covey_step* step, covey_error* error) {
   return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return it->Submit(unfit == nullptr ? "" : unfit); });
+                     [&](TrainerDriver* it) { return covey::SubmitTo(it, step); });
 }
 
 covey_code covey_trainer_finish(covey_runtime* runtime, covey_trainer trainer, covey_error* error) {
@@ -190,6 +284,14 @@ covey_code covey_trainer_ack(covey_runtime* runtime, covey_trainer trainer, uint
                              int32_t done, covey_error* error) {
   return covey::With(runtime, trainer, error,
                      [&](TrainerDriver* it) { return it->Acknowledge(number, done != 0); });
+}
+
+covey_code covey_trainer_give(covey_runtime* runtime, covey_trainer trainer,
+                              const void* const* parts, const int64_t* lengths, int32_t num_parts,
+                              covey_error* error) {
+  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) {
+    return covey::GiveTo(it, parts, lengths, num_parts);
+  });
 }
 
 covey_code covey_trainer_position(covey_runtime* runtime, covey_trainer trainer,

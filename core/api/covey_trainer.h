@@ -7,10 +7,12 @@
  *
  *   covey_trainer_submit(...)
  *   while covey_trainer_next(...) gives an action other than COVEY_DONE:
- *     COVEY_COLLECT_GRADIENTS  copy the gradients to where covey_trainer_gradients says
+ *     COVEY_COLLECT_GRADIENTS  copy the gradients to where covey_trainer_gradients says now
+ *     COVEY_UPDATE             apply the gradients that lie where it says now to the model
  *     COVEY_COLLECT_MODEL      copy the model to where covey_trainer_model says
- *     COVEY_UPDATE             apply the gradients that lie there to the model
  *     COVEY_LOAD_MODEL         copy the model from there
+ *     COVEY_PACK               call covey_trainer_give with model and optimizer's state
+ *     COVEY_UNPACK             go on from the state in the action, which another rank has given
  *     covey_trainer_ack(...)
  *
  * Which actions come, and what the ranks exchange between them, is the method's affair: an adapter
@@ -18,7 +20,12 @@
  *
  * A step that fails before its COVEY_UPDATE has changed nothing, and the next one is that step
  * again. One that fails later, or has waited for the method's max_wait (COVEY_TIMEOUT with
- * COVEY_DONE), is taken up by the next covey_trainer_submit, which takes no new gradients then. */
+ * COVEY_DONE), is taken up by the next covey_trainer_submit, which takes no new gradients then.
+ *
+ * Methods that do not wait for all ranks (eager, allreduce with max_wait) have versions: a step has
+ * one COVEY_UPDATE for each version made since the last step, or none. Models are equal at equal
+ * version. Gradients that come too late count in a later version, once. A rank that has fallen
+ * behind the method's log gets COVEY_UNPACK, and another one COVEY_PACK. */
 #ifndef COVEY_CORE_API_COVEY_TRAINER_H_
 #define COVEY_CORE_API_COVEY_TRAINER_H_
 
@@ -40,7 +47,17 @@ typedef struct covey_trainer_config {
   int32_t num_spans;          /* parameters */
   const covey_dtype* dtypes;  /* [num_spans]; floating-point */
   const int64_t* counts;      /* [num_spans] elements */
+  int32_t num_hypers; /* hyper-parameters that travel with gradients, 0 to 4096: an update uses
+                       * those of the gradients, which may be another rank's or older ones */
 } covey_trainer_config;
+
+/* What a rank has for a step. */
+typedef struct covey_step {
+  uint32_t struct_size;
+  const char* unfit;    /* why its gradients must not be mixed with those of others, for people;
+                         * NULL: they may be */
+  const double* hypers; /* [num_hypers], copied; NULL when there is none */
+} covey_step;
 
 typedef enum covey_verb {
   COVEY_PENDING = 0, /* none yet: timeout_ns is over, and it goes on when called again */
@@ -48,13 +65,19 @@ typedef enum covey_verb {
   COVEY_COLLECT_MODEL = 2,
   COVEY_UPDATE = 3,
   COVEY_LOAD_MODEL = 4,
-  COVEY_DONE = 5 /* the step, or finish, has ended, as the code of covey_trainer_next says */
+  COVEY_DONE = 5, /* the step, or finish, has ended, as the code of covey_trainer_next says */
+  COVEY_PACK = 6,
+  COVEY_UNPACK = 7
 } covey_verb;
 
 typedef struct covey_action {
   uint32_t struct_size;
   covey_verb verb;
   uint64_t number; /* for covey_trainer_ack; 0 with COVEY_PENDING and COVEY_DONE */
+  /* Valid until covey_trainer_ack. */
+  const double* hypers; /* COVEY_UPDATE: [num_hypers] */
+  const void* image;    /* COVEY_UNPACK: the parts that were given, one after the other, */
+  int64_t length_bytes; /* so long in all */
 } covey_action;
 
 /* Where a training is, for a checkpoint. */
@@ -63,6 +86,7 @@ typedef struct covey_position {
   int32_t may_differ; /* 1: this rank's model may be another than those of other ranks */
   int64_t version;    /* updates done */
   int64_t step;       /* the number of the next step */
+  int64_t begin;      /* of covey_trainer_config, for a trainer that goes on from here */
 } covey_position;
 
 /* Every member calls it; waits for all. COVEY_MISMATCH on every member when name, method, op, begin
@@ -72,21 +96,26 @@ typedef struct covey_position {
 COVEY_API covey_code covey_trainer_open(covey_runtime* runtime, const covey_trainer_config* config,
                                         covey_trainer* trainer, covey_error* error);
 
-/* spans[i]: where gradient i, and parameter i of the model, is to lie: counts[i] elements, aligned
- * to 64 bytes, in memory that all ranks of this host reach. The same for as long as it is open. */
+/* spans[i]: where gradient i lies or is to lie: counts[i] elements, aligned to 64 bytes. To be
+ * asked within each COVEY_COLLECT_GRADIENTS and COVEY_UPDATE: it may be elsewhere each time. An
+ * update may change them: no other rank sees that. */
 COVEY_API covey_code covey_trainer_gradients(covey_runtime* runtime, covey_trainer trainer,
                                              void** spans, covey_error* error);
+/* The same for parameter i of the model, which lies there for as long as the trainer is open. */
 COVEY_API covey_code covey_trainer_model(covey_runtime* runtime, covey_trainer trainer,
                                          void** spans, covey_error* error);
 
-/* This rank has gradients for the next step. `unfit`: why they must not be mixed with those of
- * others, for people, or NULL: the step then ends with COVEY_NOT_FINITE and this text, on all
- * members where gradients are exchanged, else on this one. Does not wait. */
+/* This rank has gradients for the next step. `step` may be NULL if there are no hyper-parameters.
+ * With step->unfit the step ends with COVEY_NOT_FINITE and this text: in rounds on this rank, after
+ * the step is done without its gradients; else nothing is done, on all members where gradients are
+ * exchanged, else on this one. Does not wait. */
 COVEY_API covey_code covey_trainer_submit(covey_runtime* runtime, covey_trainer trainer,
-                                          const char* unfit, covey_error* error);
+                                          const covey_step* step, covey_error* error);
 
 /* Instead of a step, by every member: makes the models of all equal, if one may differ: their mean.
- * Afterwards the next step of all is that of the member that has done most. Does not wait. */
+ * Afterwards the next step of all is that of the member that has done most. In rounds it ends when
+ * all that was published is applied; with COVEY_TIMEOUT when ranks are missing for max_wait, which
+ * the message names, and goes on when called again. Does not wait. */
 COVEY_API covey_code covey_trainer_finish(covey_runtime* runtime, covey_trainer trainer,
                                           covey_error* error);
 
@@ -101,9 +130,15 @@ COVEY_API covey_code covey_trainer_next(covey_runtime* runtime, covey_trainer tr
 COVEY_API covey_code covey_trainer_ack(covey_runtime* runtime, covey_trainer trainer,
                                        uint64_t number, int32_t done, covey_error* error);
 
+/* Within COVEY_PACK: copies parts[i], lengths[i] bytes each, for a rank that has fallen behind. */
+COVEY_API covey_code covey_trainer_give(covey_runtime* runtime, covey_trainer trainer,
+                                        const void* const* parts, const int64_t* lengths,
+                                        int32_t num_parts, covey_error* error);
+
 /* Between two steps; restoring, every member does it, and the model is the caller's affair. */
 COVEY_API covey_code covey_trainer_position(covey_runtime* runtime, covey_trainer trainer,
                                             covey_position* position, covey_error* error);
+/* COVEY_INVALID_ARGUMENT too when rounds are at another version: open a trainer with `begin`. */
 COVEY_API covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer trainer,
                                            const covey_position* position, covey_error* error);
 

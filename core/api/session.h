@@ -48,6 +48,7 @@ class Session {
   TensorQueue& queue() { return queue_; }
   Engine& engine() { return *engine_; }
   Stall& stall();
+  Log& log() { return *log_; }
 
   // The group of these ranks (see covey_group_of). Any thread.
   Status GroupOf(std::span<const int32_t> ranks, uint64_t* key);

@@ -8,6 +8,7 @@
 #include "core/base/neighbor_weights.h"
 #include "core/engine/engine.h"
 #include "core/engine/tensor_queue.h"
+#include "core/engine/trainer_rounds.h"
 #include "core/train/clip_norm.h"
 
 namespace covey {
@@ -41,17 +42,29 @@ TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, std::byte* m
       queue_(queue),
       engine_(engine),
       trainer_(options_.method, {.size = options_.group->size(), .rank = options_.group->my_index},
-               options_.step) {}
+               options_.step),
+      hypers_(static_cast<size_t>(options_.hypers)) {}
+
+void TrainerDriver::AddRounds(int64_t from, std::unique_ptr<TrainerRounds> rounds) {
+  rounds_.emplace(from, std::move(rounds));
+}
+
+void TrainerDriver::LeaveRounds() {
+  for (const auto& [from, rounds] : rounds_) rounds->Leave();
+}
 
 TrainerDriver::~TrainerDriver() {
   for (const Operation* operation : under_way_) queue_->Release(operation->handle);
   if (memory_ != nullptr) Arena::FreeData(memory_);
 }
 
-Status TrainerDriver::Submit(const std::string& unfit) {
+Status TrainerDriver::Submit(const std::string& unfit, std::span<const double> hypers) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  return Take(trainer_.OnStep(unfit, clock_.Now()));
+  const bool is_new = trainer_.IsIdle();
+  RETURN_IF_ERROR(Take(trainer_.OnStep(unfit, clock_.Now())));
+  if (is_new) hypers_.assign(hypers.begin(), hypers.end());
+  return Status::Ok();
 }
 
 Status TrainerDriver::Finish() {
@@ -78,21 +91,24 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
     if (ready_.action.has_value()) {
       const Trainer::Action& action = *ready_.action;
       if (action.clip_norm > 0 && !std::exchange(is_clipped_, true))
-        ClipNorm(layout_, action.clip_norm, *options_.kernels, gradients());
+        ClipNorm(layout_, action.clip_norm, *options_.kernels, Gradients());
+      const TrainerRounds* rounds = RoundsOf(action.rounds);
       due->action = action;
+      due->hypers = rounds == nullptr ? hypers_ : rounds->hypers();
+      if (action.stage == Stage::kUnpack) due->image = rounds->image();
       return Status::Ok();
     }
     if (trainer_.IsIdle())
       return Status::InvalidArgument("nothing is under way: submit a step, or finish, first");
     Status status = Status::Ok();
     if (ready_.exchange.has_value()) status = Begin(*std::exchange(ready_.exchange, std::nullopt));
+    StageResult result;
     if (!status.ok()) {
       Status others = Status::Ok();  // The other members have submitted those, too.
       Await(kNever, &others);
     }
-    if (!status.ok() || Await(std::min(deadline, ready_.deadline), &status)) {
-      const Trainer::Agreed agreed{.may_differ = agreed_[0] != 0, .step = agreed_[1]};
-      ready_ = trainer_.OnExchangeEnd(status, agreed, clock_.Now());
+    if (!status.ok() || EndExchange(std::min(deadline, ready_.deadline), &status, &result)) {
+      ready_ = trainer_.OnExchangeEnd(status, result, clock_.Now());
       continue;
     }
     const Time now = clock_.Now();
@@ -109,16 +125,50 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
 Status TrainerDriver::Acknowledge(uint64_t number, bool done) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  const int64_t before = trainer_.version();
+  const bool is_update = ready_.action.has_value() && ready_.action->stage == Stage::kUpdate;
   RETURN_IF_ERROR(Take(trainer_.OnAck(number, done, clock_.Now())));
   if (done) is_clipped_ = false;
-  totals_.updates += static_cast<uint64_t>(trainer_.version() - before);
+  updates_ += done && is_update ? 1 : 0;
   return Status::Ok();
+}
+
+Status TrainerDriver::Give(std::span<const std::span<const std::byte>> parts) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  if (!ready_.action.has_value() || ready_.action->stage != Stage::kPack)
+    return Status::InvalidArgument("this rank's state is not asked for now");
+  return RoundsOf(ready_.action->rounds)->Give(*ready_.action, parts);
+}
+
+Status TrainerDriver::GetGradients(std::byte** gradients) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  *gradients = Gradients();
+  return Status::Ok();
+}
+
+// Those of rounds are written where they are published from, and read where a version lies.
+std::byte* TrainerDriver::Gradients() {
+  const bool is_update = ready_.action.has_value() && ready_.action->stage == Stage::kUpdate;
+  TrainerRounds* rounds =
+      RoundsOf(ready_.action.has_value() ? ready_.action->rounds : trainer_.rounds());
+  if (rounds == nullptr) return memory_;
+  return is_update ? rounds->gradients() : rounds->open();
+}
+
+// Null: no rounds.
+TrainerRounds* TrainerDriver::RoundsOf(int64_t part) {
+  const auto found = rounds_.find(part);
+  return found == rounds_.end() ? nullptr : found->second.get();
 }
 
 // ---- Exchanges ----------------------------------------------------------------------------------
 
 Status TrainerDriver::Begin(const Trainer::Exchange& exchange) {
+  if (IsOfRounds(exchange.stage)) {
+    exchange_ = exchange;
+    return Status::Ok();
+  }
   if (exchange.stage == Stage::kAgree) {
     agreed_[0] = exchange.may_differ ? 1 : 0;
     agreed_[1] = exchange.step;
@@ -136,7 +186,7 @@ Status TrainerDriver::Begin(const Trainer::Exchange& exchange) {
     operation->average = !mixes && (is_of_models || options_.average);
     operation->refusal = fitness;
     if (mixes) operation->peers = TableOf(exchange.row, *options_.group);
-    RETURN_IF_ERROR(Add(operation, layout_.pieces()[i], is_of_models ? model() : gradients(),
+    RETURN_IF_ERROR(Add(operation, layout_.pieces()[i], is_of_models ? model() : memory_,
                         word + ("." + std::to_string(i))));
   }
   return Status::Ok();
@@ -170,6 +220,22 @@ Status TrainerDriver::Add(Operation* operation, const TrainerLayout::Piece& piec
   return Status::Ok();
 }
 
+// Waits for the exchange under way. False: the deadline is over.
+bool TrainerDriver::EndExchange(Time deadline, Status* status, StageResult* result) {
+  if (!exchange_.has_value()) {
+    if (!Await(deadline, status)) return false;
+    result->may_differ = agreed_[0] != 0;
+    result->step = agreed_[1];
+    return true;
+  }
+  const bool publishes = exchange_->stage == Stage::kPublish;
+  const Status fitness = publishes ? FitnessOf(*exchange_) : Status::Ok();
+  if (!RoundsOf(exchange_->rounds)->Perform(*exchange_, fitness, hypers_, deadline, status, result))
+    return false;
+  exchange_.reset();
+  return true;
+}
+
 bool TrainerDriver::Await(Time deadline, Status* status) {
   for (Operation* operation : under_way_) queue_->Await(operation);
   for (Operation* operation : under_way_)
@@ -183,11 +249,12 @@ bool TrainerDriver::Await(Time deadline, Status* status) {
 }
 
 // Why this rank's gradients must not be mixed with those of others.
-Status TrainerDriver::FitnessOf(const Trainer::Exchange& exchange) const {
+Status TrainerDriver::FitnessOf(const Trainer::Exchange& exchange) {
   const Group& group = *options_.group;
   const Rank self = group.members[static_cast<size_t>(ToInt(group.my_index))];
   std::string why = exchange.unfit;
-  const std::byte* base = exchange.stage == Stage::kReduce ? gradients() : model();
+  const std::byte* base = exchange.stage == Stage::kReduce ? memory_ : model();
+  if (exchange.stage == Stage::kPublish) base = RoundsOf(exchange.rounds)->open();
   for (const TrainerLayout::Piece& piece : layout_.pieces()) {
     if (!options_.check_nan || !why.empty()) break;
     const size_t found =
@@ -215,8 +282,11 @@ std::string TrainerDriver::Missing() const {
 Status TrainerDriver::GetPosition(Position* position) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  *position = {
-      .version = trainer_.version(), .step = trainer_.step(), .may_differ = trainer_.may_differ()};
+  const bool in_rounds = trainer_.rounds() != Trainer::kNoRounds;
+  *position = {.version = trainer_.version(),
+               .step = trainer_.step(),
+               .may_differ = trainer_.may_differ(),
+               .begin = in_rounds ? trainer_.version() : trainer_.step()};
   return Status::Ok();
 }
 
@@ -227,8 +297,7 @@ Status TrainerDriver::Restore(const Position& position) {
     return Status::InvalidArgument("a position is restored between two steps, not within one");
   if (position.version < 0 || position.step < 0)
     return Status::InvalidArgument("a position has no negative version or step");
-  trainer_.Restore(position.version, position.step, position.may_differ);
-  return Status::Ok();
+  return trainer_.Restore(position.version, position.step, position.may_differ);
 }
 
 bool TrainerDriver::CanBeFreed() {
@@ -236,11 +305,6 @@ bool TrainerDriver::CanBeFreed() {
   return std::all_of(under_way_.begin(), under_way_.end(), [](const Operation* operation) {
     return operation->ended.load(std::memory_order_acquire);
   });
-}
-
-TrainerDriver::Totals TrainerDriver::totals() {
-  const std::lock_guard lock(mutex_);
-  return totals_;
 }
 
 }  // namespace covey

@@ -1,13 +1,18 @@
 // Performs what a Trainer (core/train/trainer.h) asks for: its exchanges are operations of the
-// tensor queue, waited for by the thread that calls Next.
+// tensor queue, or of rounds (core/engine/trainer_rounds.h), waited for by the thread that calls
+// Next.
 //
 // One caller at a time, of whatever thread; a call beside another one is refused.
 #ifndef COVEY_CORE_ENGINE_TRAINER_DRIVER_H_
 #define COVEY_CORE_ENGINE_TRAINER_DRIVER_H_
 
+#include <atomic>
 #include <functional>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +26,7 @@ namespace covey {
 
 class Engine;
 class TensorQueue;
+class TrainerRounds;
 struct Operation;
 
 class TrainerDriver {
@@ -32,6 +38,7 @@ class TrainerDriver {
     bool average = true;  // gradients; else their sum
     int64_t step = 0;
     bool check_nan = false;
+    int32_t hypers = 0;  // hyper-parameters that travel with gradients
     const Kernels* kernels = nullptr;
     // The ranks that an operation waits for, as far as they are known.
     std::function<std::vector<int32_t>(const Operation&)> awaited;
@@ -49,30 +56,45 @@ class TrainerDriver {
   struct Due {
     std::optional<Trainer::Action> action;
     bool has_ended = false;  // the step or finish(), as the status says
+    // kUpdate: those of the gradients. kUnpack: the state. Valid until it is acknowledged.
+    std::span<const double> hypers;
+    std::span<const std::byte> image;
   };
   struct Position {
     int64_t version = 0, step = 0;
     bool may_differ = false;
+    int64_t begin = 0;  // for options.step of a driver that goes on from here
   };
 
   // `memory` is the arena's, twice layout.length_bytes(), zeroed, and the driver's from now on:
   // gradients first, then the model. The queue and the engine outlive the driver.
   TrainerDriver(Options options, TrainerLayout layout, std::byte* memory, TensorQueue* queue,
                 Engine* engine);
+  // Before the first step: the rounds of the part that begins at version `from`, for each of
+  // Trainer::PartsInRounds; gradients() is room for their copies.
+  void AddRounds(int64_t from, std::unique_ptr<TrainerRounds> rounds);
+  // Before it is closed, or dropped.
+  void LeaveRounds();
 
   ~TrainerDriver();  // REQUIRES: CanBeFreed, or no operation is in flight any more.
   TrainerDriver(const TrainerDriver&) = delete;
 
   const TrainerLayout& layout() const { return layout_; }
+  int32_t hypers() const { return options_.hypers; }
   std::byte* gradients() const { return memory_; }
   std::byte* model() const { return memory_ + layout_.length_bytes(); }
+  // Where those of the action under way lie, or are to lie; without one: of the next step.
+  Status GetGradients(std::byte** gradients);
 
-  Status Submit(const std::string& unfit);
+  // `hypers`: as many as the options say.
+  Status Submit(const std::string& unfit, std::span<const double> hypers);
   Status Finish();
   // The next action, or the end. kTimeout without either: the deadline is over, and it goes on when
   // called again.
   Status Next(Time deadline, Due* due);
   Status Acknowledge(uint64_t number, bool done);
+  // Within kPack: this rank's state, which is copied.
+  Status Give(std::span<const std::span<const std::byte>> parts);
   Status GetPosition(Position* position);
   Status Restore(const Position& position);
 
@@ -80,17 +102,20 @@ class TrainerDriver {
   void Interrupt() {}
   void Close() {}
   bool CanBeFreed();
-  Totals totals();
+  Totals totals() const { return {.updates = updates_.load()}; }
 
  private:
   Status Take(Trainer::Ready ready);
   Status Begin(const Trainer::Exchange& exchange);
+  bool EndExchange(Time deadline, Status* status, StageResult* result);
+  TrainerRounds* RoundsOf(int64_t part);
+  std::byte* Gradients();
   Operation* NewOperation(Kind kind);
   Status Add(Operation* operation, const TrainerLayout::Piece& piece, std::byte* base,
              const std::string& word);
   // Whether all operations of the exchange have ended, and how, by the deadline.
   bool Await(Time deadline, Status* status);
-  Status FitnessOf(const Trainer::Exchange& exchange) const;
+  Status FitnessOf(const Trainer::Exchange& exchange);
   std::string Missing() const;
 
   Options options_;
@@ -99,14 +124,17 @@ class TrainerDriver {
   TensorQueue* queue_;
   Engine* engine_;
   MonotonicClock clock_;
+  std::atomic<uint64_t> updates_{0};
   std::mutex mutex_;
   // Protected by mutex_.
   Trainer trainer_;
+  std::map<int64_t, std::unique_ptr<TrainerRounds>> rounds_;  // by the version their part begins at
   Trainer::Ready ready_;
-  std::vector<Operation*> under_way_;  // of the exchange
-  int64_t agreed_[2] = {};             // kAgree: whether models may differ, and the step
-  bool is_clipped_ = false;            // the gradients of the action under way
-  Totals totals_;
+  std::optional<Trainer::Exchange> exchange_;  // of rounds, under way
+  std::vector<Operation*> under_way_;          // of another exchange
+  std::vector<double> hypers_;                 // of the step
+  int64_t agreed_[2] = {};                     // kAgree: whether models may differ, and the step
+  bool is_clipped_ = false;                    // the gradients of the action under way
 };
 
 }  // namespace covey

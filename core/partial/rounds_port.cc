@@ -289,6 +289,13 @@ Status RoundsPort::Seek(uint64_t applied, Time deadline, Offer* offer) {
     return Status::Exhausted(what +
                              "nobody is left who could give it a snapshot: all others have "
                              "left, died, or need one themselves");
+  if (offer->member >= 0 && offer->length_bytes == 0) {
+    const Rank donor = group_->members[static_cast<size_t>(offer->member)];
+    return Status::Exhausted("rank " + std::to_string(ToInt(donor)) +
+                                 " has no room in its arena for a snapshot, which this rank needs: "
+                                 "raise COVEY_ARENA_BYTES, or log= of the method",
+                             donor);
+  }
   const Time now = clock_->Now();
   if (offer->member >= 0 || donors.any_unfinished || seeking_since_ == 0)
     seeking_since_ = offer->member >= 0 ? 0 : now;

@@ -137,7 +137,8 @@ class RoundsPort {
   virtual void Give(uint64_t version, uint64_t offset, std::span<const Snapshots::Part> parts,
                     uint64_t* unused) = 0;
   // Waits for one. An offer of no member (-1): not yet. kExhausted: no member is left that could
-  // give one. kTimeout: all others have finished, and have not given one for max_wait.
+  // give one, or the donor has no room for it. kTimeout: all others have finished, and have not
+  // given one for max_wait.
   Status Seek(uint64_t applied, Time deadline, Offer* offer);
   virtual bool Take(const Offer& offer, std::byte* to) = 0;
 

@@ -89,8 +89,12 @@ Status SharedPort::Peek(int32_t member, std::span<void* const> to, Seen* seen) {
 }
 
 Status SharedPort::DriveOn(const Done& done, Time deadline) {
+  return WaitFor([&](Time now) { return Pass(done, now); }, deadline);
+}
+
+Status SharedPort::WaitFor(const Look& look, Time deadline) {
   return WaitForEvent(words_, memory_.EventCountAt(), bundle_.waiting, clock_, stop_, deadline,
-                      [&](Time now) { return Pass(done, now); });
+                      look);
 }
 
 Looked SharedPort::Pass(const Done& done, Time now) {

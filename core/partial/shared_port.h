@@ -15,7 +15,7 @@
 
 namespace covey {
 
-class SharedPort final : public RoundsPort {
+class SharedPort : public RoundsPort {
  public:
   // `transport` has words and outlives the port, as does `group`.
   SharedPort(Bundle bundle, const Group* group, Transport* transport);
@@ -39,6 +39,11 @@ class SharedPort final : public RoundsPort {
   void Interrupt() override;
   bool CanBeFreed() override;
   std::vector<uint64_t> Blocks() const override;
+
+ protected:
+  using Look = std::function<Looked(Time)>;
+  // Until `look` returns an end, or as WaitForEvent says. The simulator has another.
+  virtual Status WaitFor(const Look& look, Time deadline);
 
  private:
   Status DriveOn(const Done& done, Time deadline) override;

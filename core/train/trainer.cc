@@ -13,8 +13,6 @@ namespace {
 // Of max_wait=auto: a step of these methods waits for all, so its own length says nothing.
 constexpr Time kAutoWait = 60 * kSecond;
 
-bool IsExchange(Stage stage) { return stage <= Stage::kMix; }
-
 Topology TopologyOf(const MethodNeighbors& neighbors, int32_t size) {
   return {.kind = neighbors.topology, .size = size, .seed = neighbors.seed, .matrix = {}};
 }
@@ -33,12 +31,13 @@ Status Trainer::Check(const MethodChoice& choice, const MethodView& view) {
     const MethodPlan plan = choice.Plan(view, version);
     const MethodChoice& here = choice.At(version);
     const std::string method = "the method " + here.OwnText();
-    if (plan.admission == Admission::kRounds || plan.admission == Admission::kPairs)
+    const bool in_rounds = plan.admission == Admission::kRounds;
+    if (plan.admission == Admission::kPairs || (in_rounds && plan.payload == Payload::kModel))
       return Status::Unsupported(
           method +
-          " does not wait for all ranks, which covey_trainer cannot do yet: it has "
-          "allreduce, local and dpsgd without codec= and local's max_wait=. covey.torch "
-          "has every method");
+          " averages models without waiting for all ranks, which covey_trainer cannot do yet: it "
+          "has allreduce, eager, dpsgd and local, without codec= and local's max_wait=. "
+          "covey.torch has every method");
     if (!here.codec.empty())
       return Status::Unsupported(method +
                                  " has a codec, which covey_trainer cannot use yet: leave "
@@ -49,11 +48,30 @@ Status Trainer::Check(const MethodChoice& choice, const MethodView& view) {
   return Status::Ok();
 }
 
+std::vector<int64_t> Trainer::PartsInRounds(const MethodChoice& choice, const MethodView& view,
+                                            int64_t begin) {
+  std::vector<int64_t> parts;
+  if (view.size == 1) return parts;
+  for (int64_t version = begin; version < kForever; version = choice.Until(version))
+    if (choice.Plan(view, version).admission == Admission::kRounds) parts.push_back(version);
+  return parts;
+}
+
 Trainer::Trainer(MethodChoice choice, const MethodView& view, int64_t step)
-    : choice_(std::move(choice)), view_(view), version_(step), step_(step) {}
+    : choice_(std::move(choice)), view_(view), begin_(step), version_(step), step_(step) {
+  BeginPart();
+}
+
+// A rank alone exchanges nothing.
+MethodPlan Trainer::Plan() const {
+  return view_.size == 1 ? MethodPlan{}
+                         : choice_.Plan(view_, rounds_.has_value() ? rounds_->from() : step_);
+}
 
 std::vector<Stage> Trainer::StagesOf(const MethodPlan& plan) {
   if (plan.payload == Payload::kNone) return {Stage::kCollectGradients, Stage::kUpdate};
+  if (plan.admission == Admission::kRounds)
+    return {Stage::kCollectGradients, Stage::kPublish, Stage::kAwait, Stage::kServe};
   if (plan.payload == Payload::kGradients)
     return {Stage::kCollectGradients, Stage::kReduce, Stage::kUpdate};
   const bool mixes = plan.admission == Admission::kNeighbors;
@@ -71,7 +89,7 @@ Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
     return Refuse("finish() has not come to its end: call it again before the next step");
   if (!is_halted && phase_ != Phase::kIdle) return Refuse("a step is under way");
   if (is_halted) return Enter(now);
-  const MethodPlan plan = choice_.Plan(view_, step_);
+  const MethodPlan plan = Plan();
   // Where the others do not see this rank's gradients, the rank itself refuses them.
   if (!unfit.empty() && plan.payload != Payload::kGradients)
     return EndWith(Status(StatusCode::kNotFinite, unfit));
@@ -85,14 +103,21 @@ Trainer::Ready Trainer::OnFinish(Time now) {
     return Refuse("step " + std::to_string(step_) +
                   " has not come to its end: call step() again before finish()");
   if (!is_halted && phase_ != Phase::kIdle) return Refuse("a step is under way");
-  return is_halted ? Enter(now) : Begin({Stage::kAgree}, true, now);
+  if (is_halted) return Enter(now);
+  unfit_.clear();
+  return Begin(FinishStages(), true, now);
+}
+
+std::vector<Stage> Trainer::FinishStages() const {
+  if (rounds_.has_value()) return {Stage::kFlush, Stage::kMeet};
+  return {Stage::kAgree};
 }
 
 Trainer::Ready Trainer::Begin(std::vector<Stage> stages, bool is_finish, Time now) {
   stages_ = std::move(stages);
   at_ = 0;
   is_finish_ = is_finish;
-  is_updated_ = false;
+  is_updated_ = is_published_ = has_left_ = false;
   is_under_way_ = false;
   return Enter(now);
 }
@@ -100,47 +125,80 @@ Trainer::Ready Trainer::Begin(std::vector<Stage> stages, bool is_finish, Time no
 Trainer::Ready Trainer::Enter(Time now) {
   Ready ready;
   const Stage stage = stages_[at_];
+  if (stage == Stage::kFlush && !late_.ok()) return Halt(std::exchange(late_, Status::Ok()), true);
   if (IsExchange(stage)) {
     phase_ = Phase::kExchange;
     since_ = now;
     // train-T1: an exchange that was waited for in vain goes on: it is not begun twice.
     if (!std::exchange(is_under_way_, true)) ready.exchange = ExchangeOf(stage);
-    const Time wait = WaitOf(choice_.Plan(view_, step_));
+    const Time wait = WaitOf(Plan());
     ready.deadline = wait == kNever ? kNever : now + wait;
   } else {
     phase_ = Phase::kAction;
     const bool clips = stage == Stage::kUpdate;
+    const int64_t at = rounds_.has_value() ? rounds_->from() : step_;
     ready.action = Action{.number = ++number_,
                           .stage = stage,
-                          .clip_norm = clips ? NormOf(choice_.At(step_).clip_norm) : 0};
+                          .clip_norm = clips ? NormOf(choice_.At(at).clip_norm) : 0,
+                          .rounds = rounds(),
+                          .applied = rounds_.has_value() ? rounds_->applied() : 0,
+                          .misses = rounds_.has_value() && rounds_->misses()};
   }
   return ready;
 }
 
 Trainer::Exchange Trainer::ExchangeOf(Stage stage) const {
-  Exchange exchange{
-      .stage = stage, .step = step_, .unfit = {}, .row = {}, .may_differ = may_differ_};
-  if (stage == Stage::kReduce) exchange.unfit = unfit_;
+  Exchange exchange{.stage = stage, .step = step_, .row = {}, .may_differ = may_differ_};
+  if (stage == Stage::kReduce || stage == Stage::kPublish) exchange.unfit = unfit_;
+  if (rounds_.has_value()) {
+    exchange.rounds = rounds_->from();
+    exchange.applied = rounds_->applied();
+    exchange.version = stage == Stage::kAwait ? rounds_->awaited() : rounds_->applied() + 1;
+  }
   if (stage == Stage::kMix) {
-    const MethodNeighbors neighbors = choice_.Plan(view_, step_).neighbors;
+    const MethodNeighbors neighbors = Plan().neighbors;
     exchange.row = RowOf(TopologyOf(neighbors, view_.size), neighbors.round, ToInt(view_.rank));
   }
   return exchange;
 }
 
-Trainer::Ready Trainer::OnExchangeEnd(const Status& status, const Agreed& agreed, Time now) {
+Trainer::Ready Trainer::OnExchangeEnd(const Status& status, const StageResult& result, Time now) {
   CHECK(phase_ == Phase::kExchange, "an exchange ends while the trainer waits for it");
   is_under_way_ = false;
+  const Stage stage = stages_[at_];
+  if (IsOfRounds(stage)) return OnRoundsEnd(status, result, now);
   // train-T3: a step whose update was done goes on with its exchange, one without is dropped.
   if (!status.ok()) return is_updated_ || is_finish_ ? Halt(status, true) : EndWith(status);
-  const Stage stage = stages_[at_];
   if (stage == Stage::kAgree) {
     // train-T4: all go on with the step of the member that has done most.
-    step_ = agreed.step;
-    if (agreed.may_differ)
-      stages_.insert(stages_.end(), {Stage::kCollectModel, Stage::kAverage, Stage::kLoadModel});
+    step_ = result.step;
+    if (result.may_differ) Insert({Stage::kCollectModel, Stage::kAverage, Stage::kLoadModel});
   }
   return Next(now);
+}
+
+Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& result, Time now) {
+  const Stage stage = stages_[at_];
+  Insert(rounds_->Follow(stage, status, result));
+  version_ = rounds_->version();
+  if (stage == Stage::kPublish && status.ok()) {
+    is_published_ = true;
+    unfit_ = result.unfit;
+  }
+  if (stage == Stage::kLeave) LeavePart();
+  if (status.ok()) return Next(now);
+  if (stage == Stage::kFlush) {
+    late_ = status;
+    return Next(now);
+  }
+  // train-T5: what was published is in a version, or will be: it is not published again.
+  return is_published_ || is_finish_ ? Halt(status, true) : EndWith(status);
+}
+
+// They follow the stage that has ended.
+void Trainer::Insert(const std::vector<Stage>& stages) {
+  const size_t at = std::min(at_ + 1, stages_.size());
+  stages_.insert(stages_.begin() + static_cast<ptrdiff_t>(at), stages.begin(), stages.end());
 }
 
 Trainer::Ready Trainer::OnAck(uint64_t number, bool done, Time now) {
@@ -153,10 +211,16 @@ Trainer::Ready Trainer::OnAck(uint64_t number, bool done, Time now) {
         Status::Aborted("the adapter has not done an action of step " + std::to_string(step_)),
         true);
   const Stage stage = stages_[at_];
+  if (rounds_.has_value()) {
+    if (stage == Stage::kUpdate) Insert(rounds_->OnUpdated());
+    if (stage == Stage::kUnpack) Insert(rounds_->OnUnpacked());
+    version_ = rounds_->version();
+    return Next(now);
+  }
   if (stage == Stage::kUpdate) {
     ++version_;
     is_updated_ = true;
-    may_differ_ |= choice_.Plan(view_, step_).payload != Payload::kGradients;
+    may_differ_ |= view_.size > 1 && Plan().payload != Payload::kGradients;
   }
   const bool is_of_all = at_ > 0 && stages_[at_ - 1] == Stage::kAverage;
   if (stage == Stage::kLoadModel && is_of_all) may_differ_ = false;
@@ -164,7 +228,7 @@ Trainer::Ready Trainer::OnAck(uint64_t number, bool done, Time now) {
 }
 
 Trainer::Ready Trainer::OnTick(const std::string& missing, Time now) {
-  const Time wait = WaitOf(choice_.Plan(view_, step_));
+  const Time wait = WaitOf(Plan());
   if (phase_ != Phase::kExchange || wait == kNever || now - since_ < wait) {
     Ready ready;
     if (phase_ == Phase::kExchange && wait != kNever) ready.deadline = since_ + wait;
@@ -178,9 +242,36 @@ Trainer::Ready Trainer::OnTick(const std::string& missing, Time now) {
 }
 
 Trainer::Ready Trainer::Next(Time now) {
-  if (++at_ < stages_.size()) return Enter(now);
-  if (!is_finish_) ++step_;
-  return EndWith(Status::Ok());
+  if (++at_ == stages_.size() && rounds_.has_value() && rounds_->IsOver())
+    stages_.push_back(Stage::kLeave);
+  if (at_ == stages_.size() && is_finish_ && std::exchange(has_left_, false)) {
+    // train-T7: a member that has left the rounds in a step comes to finish() in the next part.
+    BeginPart();
+    Insert(FinishStages());
+  }
+  if (at_ < stages_.size()) return Enter(now);
+  if (!is_finish_ && !has_left_) ++step_;
+  BeginPart();
+  const bool is_unfit = is_published_ && !unfit_.empty();
+  return EndWith(is_unfit ? Status(StatusCode::kNotFinite, unfit_) : Status::Ok());
+}
+
+// If the next step is the first one of rounds.
+void Trainer::BeginPart() {
+  if (view_.size == 1 || rounds_.has_value()) return;
+  int64_t from = begin_;
+  while (choice_.Until(from) <= step_) from = choice_.Until(from);
+  const MethodPlan plan = choice_.Plan(view_, from);
+  if (plan.admission != Admission::kRounds) return;
+  rounds_.emplace(plan, from, step_);
+  version_ = step_;
+}
+
+void Trainer::LeavePart() {
+  // train-T7: all members leave with the same version, and go on with the step after it.
+  step_ = version_;
+  has_left_ = true;
+  rounds_.reset();
 }
 
 Trainer::Ready Trainer::Halt(const Status& why, bool is_to_begin) {
@@ -205,10 +296,17 @@ Trainer::Ready Trainer::Refuse(const std::string& why) {
   return ready;
 }
 
-void Trainer::Restore(int64_t version, int64_t step, bool may_differ) {
+Status Trainer::Restore(int64_t version, int64_t step, bool may_differ) {
+  if (rounds_.has_value() && version != version_)
+    return Status::InvalidArgument("the rounds of " + choice_.At(rounds_->from()).OwnText() +
+                                   " are at version " + std::to_string(version_) + ", and not at " +
+                                   std::to_string(version) +
+                                   ": open a trainer that begins there instead");
   version_ = version;
   step_ = step;
   may_differ_ = may_differ;
+  BeginPart();
+  return Status::Ok();
 }
 
 }  // namespace covey

@@ -7,16 +7,19 @@
 //   payload      partners        stages
 //   kNone        -               GRADIENTS, UPDATE
 //   kGradients   all             GRADIENTS, reduce, UPDATE
+//   kGradients   rounds          GRADIENTS, publish, await, SERVE; others follow (round_part.h)
 //   kModel       all             GRADIENTS, UPDATE, MODEL, average, LOAD
 //   kModel       neighbors, cwa  GRADIENTS, MODEL, mix, LOAD, UPDATE
 //   kModel       neighbors, atc  GRADIENTS, UPDATE, MODEL, mix, LOAD
-//   finish()     -               agree; if models of any rank may differ: MODEL, average, LOAD
+//   finish()     rounds          flush, meet; others follow; of the next part too, if these end
+//   finish()     others          agree; if models of any rank may differ: MODEL, average, LOAD
 //
 //   phase       event                      next
 //   kIdle       step, finish               the first stage
 //   kExchange   it ended well              the next stage; after the last: kIdle, END(ok)
 //               it failed, before UPDATE   kIdle, END(error): the next step is this one again
 //               it failed, after UPDATE    kHalted, END(error): the exchange begins anew
+//               or after publish
 //               tick, max_wait is over     kHalted, END(kTimeout): the exchange goes on
 //   kAction     acknowledged, done         the next stage; after the last: kIdle, END(ok)
 //               acknowledged, not done     kHalted, END(kAborted): the action is to be done anew
@@ -26,6 +29,8 @@
 //  1. Every member begins the same exchanges in the same order, if all have made the same calls.
 //  2. A step's UPDATE is acknowledged as done at most once, and only then does version() grow.
 //  3. A failed step has changed nothing, or has done its UPDATE, and its other stages follow.
+//  4. In rounds: what was published is not published again, and replicas are equal at equal
+//     version(). A step may have several UPDATEs then, or none.
 //
 // Sans-IO, in the manner of raft's Ready: events and time in, what is to be done out. One thread at
 // a time.
@@ -38,40 +43,37 @@
 
 #include "core/base/status.h"
 #include "core/method/method.h"
+#include "core/train/round_part.h"
+#include "core/train/stage.h"
 
 namespace covey {
 
-enum class Stage : uint8_t {
-  kReduce,            // the gradients of all
-  kAgree,             // whether models of any rank may differ, and the furthest step
-  kAverage,           // the models of all
-  kMix,               // the model with those of neighbors
-  kCollectGradients,  // the rank's gradients are to lie in the trainer's memory
-  kCollectModel,      // its model is to lie there
-  kUpdate,            // the gradients that lie there are to be applied to the model
-  kLoadModel,         // the model that lies there is the rank's from now on
-};
-
 class Trainer {
  public:
-  // An exchange of all members, to be begun now.
+  static constexpr int64_t kNoRounds = -1;
+
+  // An exchange, to be begun now.
   struct Exchange {
     Stage stage = Stage::kReduce;
     int64_t step = 0;
-    std::string unfit;        // kReduce: why this rank's gradients must not be mixed; empty: no
-    MixingRow row;            // kMix, by member index
-    bool may_differ = false;  // kAgree: of this rank
-  };
-  // kAgree's result: the largest of all members' values.
-  struct Agreed {
-    bool may_differ = false;
-    int64_t step = 0;
+    std::string unfit;           // kReduce, kPublish: why this rank's gradients must not be mixed
+    MixingRow row;               // kMix, by member index
+    bool may_differ = false;     // kAgree: of this rank
+    int64_t rounds = kNoRounds;  // the part whose rounds these are, by the version it begins at,
+    uint64_t applied = 0;        // and the last of their versions that this rank has applied
+    uint64_t version = 0;        // kAwait: that one; kRead: this one
   };
   struct Action {
     uint64_t number = 0;
     Stage stage = Stage::kUpdate;
-    double clip_norm = 0;  // kUpdate: the largest norm of the gradients; 0: any
+    double clip_norm = 0;        // kUpdate: the largest norm of the gradients; 0: any
+    int64_t rounds = kNoRounds;  // the part whose rounds gradients are for, or from
+    uint64_t applied = 0;        // kPack: the version it is the state of,
+    bool misses = false;         // and whether a member was overdue in that
   };
+  // A part of the training that goes in rounds, from the version on at which it begins.
+  static std::vector<int64_t> PartsInRounds(const MethodChoice& choice, const MethodView& view,
+                                            int64_t begin);
   // The obligation after an event. All empty: wait for the next event, until `deadline`.
   struct Ready {
     std::optional<Exchange> exchange;
@@ -91,21 +93,24 @@ class Trainer {
   Ready OnStep(const std::string& unfit, Time now);
   // Models become the mean of all, if those of any rank may differ.
   Ready OnFinish(Time now);
-  // REQUIRES: this rank waits for it, so a halted step was taken up again. `agreed`: of kAgree.
-  Ready OnExchangeEnd(const Status& status, const Agreed& agreed, Time now);
+  // REQUIRES: this rank waits for it, so a halted step was taken up again.
+  Ready OnExchangeEnd(const Status& status, const StageResult& result, Time now);
   // kInvalidArgument at once: `number` is not the action's under way.
   Ready OnAck(uint64_t number, bool done, Time now);
   // `missing` names the members that have not come to the exchange under way.
   Ready OnTick(const std::string& missing, Time now);
 
-  // Updates done; in these methods also the number of the next step.
+  // Updates done; in rounds those of versions, which are the same on all members.
   int64_t version() const { return version_; }
   int64_t step() const { return step_; }
   // Since the last average of all this rank has done updates by itself.
   bool may_differ() const { return may_differ_; }
-  // To be called between two steps: where a checkpoint was taken.
-  void Restore(int64_t version, int64_t step, bool may_differ);
+  // To be called between two steps: where a checkpoint was taken. kInvalidArgument: rounds have
+  // begun at another version.
+  Status Restore(int64_t version, int64_t step, bool may_differ);
   bool IsIdle() const { return phase_ == Phase::kIdle; }
+  // The part in rounds that the next step belongs to, or the one under way.
+  int64_t rounds() const { return rounds_.has_value() ? rounds_->from() : kNoRounds; }
 
  private:
   enum class Phase : uint8_t { kIdle, kExchange, kAction, kHalted };
@@ -117,18 +122,29 @@ class Trainer {
   Ready EndWith(const Status& status);
   static Ready Refuse(const std::string& why);
   static std::vector<Stage> StagesOf(const MethodPlan& plan);
+  std::vector<Stage> FinishStages() const;
   Exchange ExchangeOf(Stage stage) const;
+  MethodPlan Plan() const;
+  Ready OnRoundsEnd(const Status& status, const StageResult& result, Time now);
+  void Insert(const std::vector<Stage>& stages);
+  void BeginPart();
+  void LeavePart();
 
   MethodChoice choice_;
   MethodView view_;
+  int64_t begin_ = 0;  // the step this trainer has begun with
   int64_t version_ = 0, step_ = 0;
+  std::optional<RoundPart> rounds_;  // the part of the next step, if it goes in rounds
   bool may_differ_ = false;
   Phase phase_ = Phase::kIdle;
   std::vector<Stage> stages_;  // of the step or finish() under way
   size_t at_ = 0;
   bool is_finish_ = false;
-  bool is_updated_ = false;    // the step's UPDATE was done
-  bool is_under_way_ = false;  // kHalted: the exchange goes on
+  bool is_updated_ = false;     // the step's UPDATE was done
+  bool is_published_ = false;   // its gradients were
+  bool has_left_ = false;       // rounds, at its end
+  Status late_ = Status::Ok();  // of a flush: its end, once everything is applied
+  bool is_under_way_ = false;   // kHalted: the exchange goes on
   std::string unfit_;
   uint64_t number_ = 0;  // of the last action
   Time since_ = 0;       // this rank waits for the exchange

@@ -1,8 +1,8 @@
 """Training of NumPy arrays by a method: the smallest adapter there can be.
 
-An adapter does four things when the core asks for them: it copies gradients or the model to the
-trainer's memory, updates the model with the gradients there, and copies the model back. It knows no
-method (core/api/covey_trainer.h). Another framework's adapter differs in those copies alone.
+An adapter does what the core asks for: it copies gradients or the model to the trainer's memory,
+updates the model with the gradients there, copies the model back, and gives or takes over a rank's
+state. It knows no method (core/api/covey_trainer.h). Another adapter differs in those copies alone.
 """
 
 from __future__ import annotations
@@ -21,16 +21,21 @@ from covey.numpy import FRAMEWORK, broadcast_
 from covey.reduce_op import Average, ReduceOp, core_code
 
 # covey_verb of core/api/covey_trainer.h.
-_COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE = 1, 2, 3, 4, 5
+_COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK = range(1, 8)
 
 Arrays = Sequence[Any]
-Update = Callable[[List[Any], List[Any]], None]
+Update = Callable[..., None]
 
 
 def _view(address: int, like: Any) -> Any:
     """An array of the trainer's memory, with the shape and dtype of ``like``."""
     memory = (ctypes.c_char * like.nbytes).from_address(address)
     return numpy.frombuffer(memory, like.dtype).reshape(like.shape)
+
+
+def _copy(targets: Arrays, sources: Arrays) -> None:
+    for target, source in zip(targets, sources):
+        numpy.copyto(target, source)
 
 
 class Trainer:
@@ -43,12 +48,19 @@ class Trainer:
         parameters: arrays of float32, float64 or float16; they are changed in place.
         update: ``update(parameters, gradients)`` changes the parameters in place, as the method
             says with gradients of this rank or with those of all. The gradients, arrays of the
-            parameters' shapes and dtypes, may be changed, and are valid within the call.
+            parameters' shapes and dtypes, may be changed, and are valid within the call. By a
+            method that does not wait for all ranks a step has one update for each version of the
+            gradients that was made since the last step, or none.
         method: a name or a whole text, as for ``covey.torch.DistributedOptimizer``; None: what this
-            job was told. Possible are allreduce, local and dpsgd, one after the other by ``then``
-            too, without ``codec``, and without local's ``max_wait``.
+            job was told. Possible are allreduce, eager, local and dpsgd, one after the other by
+            ``then`` too, without ``codec``, and without local's ``max_wait``.
         op: ``Average`` or ``Sum`` of gradients.
         process_set: the ranks that train together.
+        state: arrays that ``update`` changes beside the parameters, momenta for example: a rank
+            that has fallen too far behind goes on from parameters and state of another one.
+        num_hypers: so many numbers, a learning rate for example, travel with the gradients of each
+            step: ``update(parameters, gradients, hypers)`` gets those of the gradients, which may
+            be older ones or another rank's. So all ranks do the same updates.
         settings: parameters of the method.
 
     Attributes:
@@ -78,45 +90,53 @@ class Trainer:
         method: Optional[str] = None,
         op: ReduceOp = Average,
         process_set: Group = world,
+        state: Arrays = (),
+        num_hypers: int = 0,
         **settings: object,
     ) -> None:
         self._trainer = 0
-        text = choose(method, settings)
+        self._method, self._op, self._group = choose(method, settings), op, process_set
         self.parameters = [FRAMEWORK.accept(array, True) for array in parameters]
         if not self.parameters:
             raise InvalidArgument("Trainer: there are no parameters")
-        self._update = update
+        self._state = self.parameters + [FRAMEWORK.accept(array, True) for array in state]
+        self._update, self._num_hypers = update, num_hypers
         self._given: Arrays = ()  # Of the step under way.
-        name = next_prefix("numpy", process_set.ranks)
-        self._trainer = _native.trainer_open(
-            process_set.id,
-            name,
-            parsed(text),
-            core_code(op),
-            0,
-            tuple(FRAMEWORK.code(array) for array in self.parameters),
-            tuple(array.size for array in self.parameters),
-        )
-        self._gradients = self._views(of_model=False)
-        self._model = self._views(of_model=True)
-        for number, array in enumerate(self.parameters):
+        self._open(0)
+        name = next_prefix("numpy.begin", process_set.ranks)
+        for number, array in enumerate(self._state):
             broadcast_(
                 array,
                 root_rank=process_set.ranks[0],
-                name=f"{name}.begin.{number}",
+                name=f"{name}.{number}",
                 process_set=process_set,
             )
 
-    def _views(self, of_model: bool) -> List[Any]:
+    def _open(self, begin: int) -> None:
+        self.close()
+        self._trainer = _native.trainer_open(
+            self._group.id,
+            next_prefix("numpy", self._group.ranks),
+            parsed(self._method),
+            core_code(self._op),
+            begin,
+            tuple(FRAMEWORK.code(array) for array in self.parameters),
+            tuple(array.size for array in self.parameters),
+            self._num_hypers,
+        )
+
+    def _memory(self, of_model: bool) -> List[Any]:
+        """Where the model lies, or the gradients of this action."""
         addresses = _native.trainer_spans(self._trainer, len(self.parameters), of_model)
         return [_view(*place) for place in zip(addresses, self.parameters)]
 
     @property
     def version(self) -> int:
-        """Updates done."""
+        """Updates done; by a method that does not wait for all ranks: versions applied, which are
+        the same on all ranks, and models are equal at equal version."""
         return _native.trainer_position(self._trainer)[0]
 
-    def step(self, gradients: Arrays, unfit: str = "") -> None:
+    def step(self, gradients: Arrays, unfit: str = "", hypers: Sequence[float] = ()) -> None:
         """One step of training: updates the parameters, and exchanges what the method says.
 
         After an error before the update nothing has changed, and the next call is this step again.
@@ -126,30 +146,35 @@ class Trainer:
         Args:
             gradients: of this rank's parameters, in their order, of their shapes; they are copied.
             unfit: why they must not be mixed with those of other ranks, "3 NaN" for example.
+            hypers: ``num_hypers`` numbers for the update with these gradients.
 
         Raises:
             InvalidArgument: (a ValueError) other shapes, or a finish() that has not ended.
-            NotFinite: on every rank if gradients are exchanged, else on this one: ``unfit``.
+            NotFinite: ``unfit``. On this rank; on every rank if all wait for the gradients of all.
+                By a method that does not wait, the step is done without this rank's gradients.
             Timeout: the method's ``max_wait`` is over: names the missing ranks.
             Mismatch, Aborted: a rank has other parameters; a rank died.
+            Exhausted: this rank has fallen behind, and no rank can give it a snapshot.
         """
-        if len(gradients) != len(self._gradients):
+        if len(gradients) != len(self.parameters) or len(hypers) != self._num_hypers:
             raise InvalidArgument(
-                f"{len(gradients)} gradients of {len(self._gradients)} parameters"
+                f"{len(gradients)} gradients of {len(self.parameters)} parameters, and "
+                f"{len(hypers)} of {self._num_hypers} hyper-parameters"
             )
-        for number, (view, gradient) in enumerate(zip(self._gradients, gradients)):
-            if numpy.shape(gradient) != view.shape:
+        for number, (parameter, gradient) in enumerate(zip(self.parameters, gradients)):
+            if numpy.shape(gradient) != parameter.shape:
                 raise InvalidArgument(
                     f"gradient {number} has the shape {numpy.shape(gradient)}, and its parameter "
-                    f"{view.shape}"
+                    f"{parameter.shape}"
                 )
         self._given = gradients
-        _native.trainer_submit(self._trainer, unfit or None)
+        _native.trainer_submit(self._trainer, unfit or None, tuple(map(float, hypers)))
         self._run()
 
     def finish(self) -> None:
-        """Makes the parameters of all ranks equal: their mean, if they may differ. Every member
-        calls it, at the end of training or before the model is saved; training may go on.
+        """Makes the parameters of all ranks equal: their mean, if they may differ; by a method that
+        does not wait, with the gradients of all. Every member calls it, at the end of training or
+        before the model is saved; training may go on.
 
         Raises:
             Timeout, Mismatch, Aborted: as ``step``; called again it goes on.
@@ -160,33 +185,42 @@ class Trainer:
     def _run(self) -> None:
         """Does what the core asks for until the step is over."""
         while True:
-            verb, number = _native.trainer_next(self._trainer)
-            if verb == _DONE:
+            action = _native.trainer_next(self._trainer, self._num_hypers)
+            if action[0] == _DONE:
                 return
             try:
-                self._do(verb)
+                self._do(*action)
             except BaseException:
-                _native.trainer_ack(self._trainer, number, False)
+                _native.trainer_ack(self._trainer, action[1], False)
                 raise
-            _native.trainer_ack(self._trainer, number, True)
+            _native.trainer_ack(self._trainer, action[1], True)
 
-    def _do(self, verb: int) -> None:
-        if verb == _UPDATE:
-            self._update(self.parameters, self._gradients)
-            return
-        copies: Dict[int, Tuple[Arrays, Arrays]] = {
-            _COLLECT_GRADIENTS: (self._gradients, self._given),
-            _COLLECT_MODEL: (self._model, self.parameters),
-            _LOAD_MODEL: (self.parameters, self._model),
-        }
-        for target, source in zip(*copies[verb]):
-            numpy.copyto(target, source)
+    def _do(self, verb: int, _: int, hypers: Tuple[float, ...], image: int, length: int) -> None:
+        if verb == _COLLECT_GRADIENTS:
+            _copy(self._memory(of_model=False), self._given)
+        elif verb == _UPDATE:
+            more = (hypers,) if self._num_hypers else ()
+            self._update(self.parameters, self._memory(of_model=False), *more)
+        elif verb == _COLLECT_MODEL:
+            _copy(self._memory(of_model=True), self.parameters)
+        elif verb == _LOAD_MODEL:
+            _copy(self.parameters, self._memory(of_model=True))
+        elif verb == _PACK:
+            addresses = tuple(array.ctypes.data for array in self._state)
+            _native.trainer_give(
+                self._trainer, addresses, tuple(array.nbytes for array in self._state)
+            )
+        elif verb == _UNPACK:
+            assert length == sum(array.nbytes for array in self._state)
+            for array in self._state:
+                numpy.copyto(array, _view(image, array))
+                image += array.nbytes
 
     def state_dict(self) -> Dict[str, Any]:
-        """Copies of the parameters, and where training is: for ``load_state_dict``. Each rank has
-        its own, but after ``finish()`` all are alike."""
+        """Copies of parameters and state, and where training is: for ``load_state_dict``. Each rank
+        has its own, but after ``finish()`` all are alike."""
         return {
-            "parameters": [array.copy() for array in self.parameters],
+            "arrays": [array.copy() for array in self._state],
             "position": _native.trainer_position(self._trainer),
         }
 
@@ -194,19 +228,18 @@ class Trainer:
         """Goes on from there. Every member does, with states of one step.
 
         Raises:
-            InvalidArgument: (a ValueError) within a step; parameters of other shapes.
+            InvalidArgument: (a ValueError) within a step; arrays of other shapes.
         """
-        arrays = state["parameters"]
-        if [array.shape for array in arrays] != [array.shape for array in self.parameters]:
-            raise InvalidArgument("load_state_dict: its parameters have other shapes")
-        _native.trainer_restore(self._trainer, tuple(state["position"]))
-        for target, array in zip(self.parameters, arrays):
-            numpy.copyto(target, array)
+        arrays, position = state["arrays"], tuple(state["position"])
+        if [array.shape for array in arrays] != [array.shape for array in self._state]:
+            raise InvalidArgument("load_state_dict: its arrays have other shapes")
+        self._open(position[3])
+        _native.trainer_restore(self._trainer, position)
+        _copy(self._state, arrays)
 
     def close(self) -> None:
         """Gives the trainer's memory back; the parameters stay. Also at the end of ``with``."""
         trainer, self._trainer = self._trainer, 0
-        self._gradients, self._model = [], []
         if trainer:
             _native.trainer_close(trainer)
 

@@ -7,16 +7,6 @@
 enum { kSliceNs = 50 * 1000 * 1000 }; /* how long a signal waits at most */
 enum { kMostSpans = 1 << 16, kMostHypers = 4096 };
 
-static double* DoublesOf(PyObject* tuple) {
-  const Py_ssize_t count = PyTuple_Size(tuple);
-  double* numbers = calloc((size_t)count + 1, sizeof(*numbers));
-  if (numbers == NULL) return (double*)PyErr_NoMemory();
-  for (Py_ssize_t i = 0; i < count; ++i) numbers[i] = PyFloat_AsDouble(PyTuple_GetItem(tuple, i));
-  if (!PyErr_Occurred()) return numbers;
-  free(numbers);
-  return NULL;
-}
-
 /* As AddressesOf; *spans is NULL where the tuple is empty. */
 static void** SpansOf(PyObject* tuple, void* const** spans) {
   void** addresses = AddressesOf(tuple);
@@ -142,7 +132,7 @@ PyObject* RoundsPublish(PyObject* module, PyObject* args) {
     PyErr_SetString(PyExc_TypeError, "hypers must be a tuple or None");
     return NULL;
   }
-  double* hypers = tuple == Py_None ? NULL : DoublesOf(tuple);
+  double* hypers = tuple == Py_None ? NULL : FractionsOf(tuple);
   if (hypers == NULL && tuple != Py_None) return NULL;
   int64_t step = 0;
   covey_error error;

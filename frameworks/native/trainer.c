@@ -13,8 +13,8 @@ PyObject* TrainerOpen(PyObject* module, PyObject* args) {
   long long begin;
   int op;
   PyObject *method, *dtypes, *counts;
-  if (!PyArg_ParseTuple(args, "KsOiLO!O!:trainer_open", &group, &config.name, &method, &op, &begin,
-                        &PyTuple_Type, &dtypes, &PyTuple_Type, &counts))
+  if (!PyArg_ParseTuple(args, "KsOiLO!O!i:trainer_open", &group, &config.name, &method, &op, &begin,
+                        &PyTuple_Type, &dtypes, &PyTuple_Type, &counts, &config.num_hypers))
     return NULL;
   config.method = MethodOf(method);
   if (PyErr_Occurred()) return NULL;
@@ -65,11 +65,18 @@ PyObject* TrainerSpans(PyObject* module, PyObject* args) {
 PyObject* TrainerSubmit(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long trainer;
-  const char* unfit;
-  if (!PyArg_ParseTuple(args, "Kz:trainer_submit", &trainer, &unfit)) return NULL;
+  PyObject* tuple;
+  covey_step step = COVEY_INIT(covey_step);
+  if (!PyArg_ParseTuple(args, "KzO!:trainer_submit", &trainer, &step.unfit, &PyTuple_Type, &tuple))
+    return NULL;
+  double* hypers = FractionsOf(tuple);
+  if (hypers == NULL) return NULL;
+  step.hypers = hypers;
   covey_error error;
   ClearError(&error);
-  return NoneOrError(covey_trainer_submit(NULL, trainer, unfit, &error), &error);
+  PyObject* answer = NoneOrError(covey_trainer_submit(NULL, trainer, &step, &error), &error);
+  free(hypers);
+  return answer;
 }
 
 PyObject* TrainerFinish(PyObject* module, PyObject* args) {
@@ -81,10 +88,21 @@ PyObject* TrainerFinish(PyObject* module, PyObject* args) {
   return NoneOrError(covey_trainer_finish(NULL, trainer, &error), &error);
 }
 
+/* NULL, with an exception set, when there is no memory. */
+static PyObject* HypersOf(const covey_action* action, int count) {
+  PyObject* hypers = PyTuple_New(action->hypers == NULL ? 0 : count);
+  for (int i = 0; hypers != NULL && action->hypers != NULL && i < count; ++i) {
+    PyObject* number = PyFloat_FromDouble(action->hypers[i]);
+    if (number == NULL || PyTuple_SetItem(hypers, i, number) != 0) Py_CLEAR(hypers);
+  }
+  return hypers;
+}
+
 PyObject* TrainerNext(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long trainer;
-  if (!PyArg_ParseTuple(args, "K:trainer_next", &trainer)) return NULL;
+  int count;
+  if (!PyArg_ParseTuple(args, "Ki:trainer_next", &trainer, &count)) return NULL;
   covey_action action = COVEY_INIT(covey_action);
   covey_error error;
   int began = 0;
@@ -98,7 +116,43 @@ PyObject* TrainerNext(PyObject* module, PyObject* args) {
   } while (error.code == COVEY_TIMEOUT && action.verb == COVEY_PENDING && LookAround() == 0);
   if (PyErr_Occurred()) return NULL;
   if (error.code != COVEY_OK) return RaiseError(&error);
-  return Py_BuildValue("(iK)", (int)action.verb, (unsigned long long)action.number);
+  PyObject* hypers = HypersOf(&action, count);
+  PyObject* image = hypers == NULL ? NULL : PyLong_FromVoidPtr((void*)(uintptr_t)action.image);
+  if (image == NULL) {
+    Py_XDECREF(hypers);
+    return NULL;
+  }
+  return Py_BuildValue("(iKNNL)", (int)action.verb, (unsigned long long)action.number, hypers,
+                       image, (long long)action.length_bytes);
+}
+
+PyObject* TrainerGive(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long trainer;
+  PyObject *addresses, *lengths;
+  if (!PyArg_ParseTuple(args, "KO!O!:trainer_give", &trainer, &PyTuple_Type, &addresses,
+                        &PyTuple_Type, &lengths))
+    return NULL;
+  const Py_ssize_t count = PyTuple_Size(addresses);
+  if (PyTuple_Size(lengths) != count || count > INT16_MAX) {
+    PyErr_SetString(PyExc_ValueError, "trainer_give: as many lengths as addresses");
+    return NULL;
+  }
+  void** parts = AddressesOf(addresses);
+  int64_t* bytes = parts == NULL ? NULL : NumbersOf(lengths);
+  PyObject* answer = NULL;
+  if (bytes != NULL) {
+    covey_error error;
+    ClearError(&error);
+    Py_BEGIN_ALLOW_THREADS
+    error.code =
+        covey_trainer_give(NULL, trainer, (const void* const*)parts, bytes, (int32_t)count, &error);
+    Py_END_ALLOW_THREADS
+    answer = NoneOrError(error.code, &error);
+  }
+  free(bytes);
+  free(parts);
+  return answer;
 }
 
 PyObject* TrainerAck(PyObject* module, PyObject* args) {
@@ -120,21 +174,23 @@ PyObject* TrainerPosition(PyObject* module, PyObject* args) {
   ClearError(&error);
   error.code = covey_trainer_position(NULL, trainer, &position, &error);
   if (error.code != COVEY_OK) return RaiseError(&error);
-  return Py_BuildValue("(LLi)", (long long)position.version, (long long)position.step,
-                       (int)position.may_differ);
+  return Py_BuildValue("(LLiL)", (long long)position.version, (long long)position.step,
+                       (int)position.may_differ, (long long)position.begin);
 }
 
 PyObject* TrainerRestore(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long trainer;
-  long long version, step;
+  long long version, step, begin;
   int may_differ;
-  if (!PyArg_ParseTuple(args, "K(LLi):trainer_restore", &trainer, &version, &step, &may_differ))
+  if (!PyArg_ParseTuple(args, "K(LLiL):trainer_restore", &trainer, &version, &step, &may_differ,
+                        &begin))
     return NULL;
   covey_position position = COVEY_INIT(covey_position);
   position.version = version;
   position.step = step;
   position.may_differ = may_differ;
+  position.begin = begin;
   covey_error error;
   ClearError(&error);
   return NoneOrError(covey_trainer_restore(NULL, trainer, &position, &error), &error);

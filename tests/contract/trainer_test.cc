@@ -9,111 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "tests/contract/parsed_method.h"
 #include "tests/contract/threads.h"
+#include "tests/contract/trainer_adapter.h"
 
 namespace covey {
 namespace {
-
-constexpr int64_t kCounts[] = {1000, 70000, 3};
-constexpr covey_dtype kTypes[] = {COVEY_FLOAT32, COVEY_FLOAT64, COVEY_FLOAT32};
-
-// Whole numbers, whose sums and halves are exact.
-double GradientOf(int rank, int64_t step) {
-  return static_cast<double>((rank + 1) * 16 + step * 4);
-}
-
-// One rank: plain SGD with rate 1.
-class Adapter {
- public:
-  Adapter(int rank, covey_runtime* runtime) : rank_(rank), runtime_(runtime) {
-    for (size_t i = 0; i < 3; ++i) model.emplace_back(static_cast<size_t>(kCounts[i]), 1.0);
-  }
-  Adapter(const Adapter&) = delete;
-  ~Adapter() { covey_trainer_close(runtime_, trainer); }
-
-  covey_code Open(const char* method, const int64_t* counts = kCounts) {
-    const ParsedMethod parsed(method, &error);
-    if (parsed.code != COVEY_OK) return parsed.code;
-    covey_trainer_config config = COVEY_INIT(covey_trainer_config);
-    config.name = "test";
-    config.method = parsed.get();
-    config.op = COVEY_AVERAGE;
-    config.num_spans = 3;
-    config.dtypes = kTypes;
-    config.counts = counts;
-    const covey_code code = covey_trainer_open(runtime_, &config, &trainer, &error);
-    if (code != COVEY_OK) return code;
-    EXPECT_EQ(covey_trainer_gradients(runtime_, trainer, gradients_, &error), COVEY_OK);
-    return covey_trainer_model(runtime_, trainer, model_, &error);
-  }
-
-  // With the gradient of `step`. COVEY_TIMEOUT: waits no longer than timeout_ns.
-  covey_code Step(int64_t step, const char* unfit = nullptr, int64_t timeout_ns = -1) {
-    gradient_ = GradientOf(rank_, step);
-    const covey_code code = covey_trainer_submit(runtime_, trainer, unfit, &error);
-    return code == COVEY_OK ? Run(timeout_ns) : code;
-  }
-  covey_code Finish() {
-    const covey_code code = covey_trainer_finish(runtime_, trainer, &error);
-    return code == COVEY_OK ? Run(-1) : code;
-  }
-  covey_code Run(int64_t timeout_ns) {
-    for (;;) {
-      covey_action action = COVEY_INIT(covey_action);
-      const covey_code code = covey_trainer_next(runtime_, trainer, timeout_ns, &action, &error);
-      last = action.verb;
-      if (action.verb == COVEY_DONE || action.verb == COVEY_PENDING) return code;
-      if (action.verb == COVEY_UPDATE) Update();
-      if (action.verb == COVEY_COLLECT_GRADIENTS)
-        ForEach(gradients_, [&](size_t, size_t) { return gradient_; });
-      if (action.verb == COVEY_COLLECT_MODEL)
-        ForEach(model_, [&](size_t i, size_t at) { return model[i][at]; });
-      if (action.verb == COVEY_LOAD_MODEL) Load();
-      EXPECT_EQ(covey_trainer_ack(runtime_, trainer, action.number, 1, &error), COVEY_OK);
-    }
-  }
-  covey_position Position() {
-    covey_position position = COVEY_INIT(covey_position);
-    EXPECT_EQ(covey_trainer_position(runtime_, trainer, &position, &error), COVEY_OK);
-    return position;
-  }
-
-  covey_trainer trainer = 0;
-  covey_error error = COVEY_INIT(covey_error);
-  covey_verb last = COVEY_DONE;
-  std::vector<std::vector<double>> model;
-
- private:
-  template <typename Value>
-  static void ForEach(void* const* spans, Value value) {
-    for (size_t i = 0; i < 3; ++i)
-      for (size_t at = 0; at < static_cast<size_t>(kCounts[i]); ++at) {
-        if (kTypes[i] == COVEY_FLOAT32)
-          static_cast<float*>(spans[i])[at] = static_cast<float>(value(i, at));
-        else
-          static_cast<double*>(spans[i])[at] = value(i, at);
-      }
-  }
-  static double At(void* const* spans, size_t i, size_t at) {
-    return kTypes[i] == COVEY_FLOAT32 ? static_cast<double>(static_cast<float*>(spans[i])[at])
-                                      : static_cast<double*>(spans[i])[at];
-  }
-  void Update() {
-    for (size_t i = 0; i < 3; ++i)
-      for (size_t at = 0; at < model[i].size(); ++at) model[i][at] -= At(gradients_, i, at);
-  }
-  void Load() {
-    for (size_t i = 0; i < 3; ++i)
-      for (size_t at = 0; at < model[i].size(); ++at) model[i][at] = At(model_, i, at);
-  }
-
-  int rank_;
-  covey_runtime* runtime_;
-  double gradient_ = 0;
-  void* gradients_[3] = {};
-  void* model_[3] = {};
-};
 
 // By the formulas, of one element: gradients of all at `averaged` steps, else own ones and, after a
 // step in `models`, the mean of all.
@@ -157,7 +57,12 @@ TEST_P(TrainerTest, ModelsAreThoseOfTheFormulas) {
 INSTANTIATE_TEST_SUITE_P(All, TrainerTest,
                          testing::Values(std::pair{1, "allreduce"}, std::pair{2, "allreduce"},
                                          std::pair{4, "allreduce"}, std::pair{2, "local:H=2"},
-                                         std::pair{4, "local:H=2"}));
+                                         std::pair{4, "local:H=2"}, std::pair{1, "eager:admit=2"},
+                                         std::pair{2, "eager:admit=all,max_wait=60s"},
+                                         std::pair{4, "allreduce:max_wait=60s"},
+                                         std::pair{2,
+                                                   "eager:admit=all,max_wait=60s,"
+                                                   "then=allreduce@3"}));
 
 TEST(TrainerMethodsTest, NeighborsAllTakenAreTheMean) {
   RunRanks(4, "", [](int rank, covey_runtime*& runtime) {
@@ -234,7 +139,7 @@ TEST(TrainerErrorsTest, WhatDiffersIsNamedOnEveryRank) {
 TEST(TrainerErrorsTest, AMethodItCannotDoIsNamed) {
   RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
     Adapter adapter(rank, runtime);
-    for (const char* method : {"eager", "wagma", "swarm", "allreduce:codec=bf16"}) {
+    for (const char* method : {"wagma", "swarm", "allreduce:codec=bf16"}) {
       EXPECT_EQ(adapter.Open(method), COVEY_UNSUPPORTED) << method;
       EXPECT_NE(std::string(adapter.error.message).find("covey.torch"), std::string::npos);
     }
@@ -250,8 +155,15 @@ TEST(TrainerErrorsTest, WrongCallsChangeNothing) {
     EXPECT_EQ(covey_trainer_next(runtime, adapter.trainer, -1, &action, error),
               COVEY_INVALID_ARGUMENT)
         << "nothing was submitted";
-    ASSERT_EQ(covey_trainer_submit(runtime, adapter.trainer, nullptr, error), COVEY_OK);
     EXPECT_EQ(covey_trainer_submit(runtime, adapter.trainer, nullptr, error),
+              COVEY_INVALID_ARGUMENT)
+        << "there is a hyper-parameter";
+    const double rate = 1;
+    covey_step step = COVEY_INIT(covey_step);
+    step.hypers = &rate;
+    ASSERT_EQ(covey_trainer_submit(runtime, adapter.trainer, &step, error), COVEY_OK);
+    EXPECT_EQ(covey_trainer_submit(runtime, adapter.trainer, &step, error), COVEY_INVALID_ARGUMENT);
+    EXPECT_EQ(covey_trainer_give(runtime, adapter.trainer, nullptr, nullptr, 1, error),
               COVEY_INVALID_ARGUMENT);
     ASSERT_EQ(covey_trainer_next(runtime, adapter.trainer, -1, &action, error), COVEY_OK);
     ASSERT_EQ(action.verb, COVEY_COLLECT_GRADIENTS);

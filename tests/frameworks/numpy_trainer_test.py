@@ -28,6 +28,10 @@ METHODS = (
     "dpsgd:topology=one_peer,order=atc,warmup_steps=2",
     "dpsgd",
     "dpsgd:then=local@5:H=3",
+    "eager:admit=all,max_wait=60s",
+    "allreduce:max_wait=60s",
+    "allreduce:then=eager@4:admit=all,max_wait=60s",
+    "eager:admit=all,max_wait=60s,warmup_steps=2,then=local@6:H=3",
 )
 STEPS = 11
 
@@ -113,7 +117,7 @@ def wrong_calls() -> Dict[str, str]:
             said[what] = f"{type(error).__name__}: {error}"
 
     note("method", lambda: covey.numpy.Trainer(parameters, update, method="alreduce"))
-    note("unserved", lambda: covey.numpy.Trainer(parameters, update, method="eager"))
+    note("unserved", lambda: covey.numpy.Trainer(parameters, update, method="wagma"))
     note("none", lambda: covey.numpy.Trainer([], update))
     note("integers", lambda: covey.numpy.Trainer([numpy.ones(3, int)], update))
     different = [numpy.ones(3 + hvd.rank())]
@@ -125,6 +129,7 @@ def wrong_calls() -> Dict[str, str]:
     note("unfit", lambda: trainer.step([numpy.ones(3), numpy.ones((2, 2))], unfit=unfit))
     note("after", lambda: trainer.step([numpy.ones(3), numpy.ones((2, 2))]))
     said["model"] = str(trainer.parameters[0].tolist())
+    note("hypers", lambda: trainer.step([numpy.ones(3), numpy.ones((2, 2))], hypers=(0.5,)))
     trainer.close()
     note("closed", lambda: trainer.finish())
     return said
@@ -168,6 +173,36 @@ def go_on(method: str) -> Tuple[bytes, bytes]:
     return ends[0], ends[1]
 
 
+def with_momentum(late: int, steps: int) -> Tuple[int, List[bytes], float]:
+    """A training by SGD with momentum, whose rate travels with the gradients. One rank begins when
+    the others have done all steps, and are further than the log reaches.
+
+    Returns:
+        Its version; the bytes of parameters and momenta; the sum of the first parameter.
+    """
+    parameters, momenta = [numpy.zeros(4), numpy.zeros((3, 2))], [numpy.zeros(4), numpy.zeros((3, 2))]
+
+    def update(parameters: List[Any], gradients: List[Any], hypers: Tuple[float, ...]) -> None:
+        for parameter, gradient, momentum in zip(parameters, gradients, momenta):
+            momentum *= 0.5
+            momentum += gradient
+            parameter -= hypers[0] * momentum
+
+    method = "eager:admit=solo,grace=0s,log=2,max_staleness=1000,max_wait=60s"
+    with covey.numpy.Trainer(
+        parameters, update, method=method, state=momenta, num_hypers=1
+    ) as trainer:
+        if hvd.rank() == late:
+            covey.barrier()
+        for step in range(1 if hvd.rank() == late else steps):
+            trainer.step([numpy.ones(4), numpy.ones((3, 2))], hypers=(0.5 / (step + 1),))
+        if hvd.rank() != late:
+            covey.barrier()
+        trainer.finish()
+        everything = [array.tobytes() for array in parameters + momenta]
+        return trainer.version, everything, float(parameters[0].sum())
+
+
 # ---- The tests ---------------------------------------------------------------------------------
 
 
@@ -198,6 +233,7 @@ class NumpyTrainerTest(unittest.TestCase):
             self.assertIn("Mismatch: trainer", said["shapes"])
             self.assertIn("float64[4]", said["shapes"])
             self.assertIn("1 gradients of 2 parameters", said["count"])
+            self.assertIn("1 of 0 hyper-parameters", said["hypers"])
             self.assertIn("gradient 1 has the shape (4,)", said["shape"])
             self.assertIn("NotFinite: ", said["unfit"])
             self.assertIn("rank 1 has 2 NaN", said["unfit"], rank)
@@ -211,8 +247,16 @@ class NumpyTrainerTest(unittest.TestCase):
             self.assertEqual(parameters, [-1.0, -1.0])
             self.assertEqual(version, 1)
 
+    def test_a_rank_that_has_fallen_behind_goes_on_from_the_state_of_another(self) -> None:
+        ends = pool(3).call(with_momentum, 1, 9)
+        for version, everything, total in ends:
+            self.assertEqual(version, ends[0][0])
+            self.assertEqual(everything, ends[0][1])
+            self.assertLess(total, 0)
+
     def test_a_loaded_training_goes_on_as_the_saved_one(self) -> None:
-        for method in ("allreduce", "local:H=4", "dpsgd:topology=one_peer"):
+        eager = "eager:admit=all,max_wait=60s"
+        for method in ("allreduce", "local:H=4", "dpsgd:topology=one_peer", eager):
             with self.subTest(method=method):
                 for saved, loaded in pool(2).call(go_on, method):
                     self.assertEqual(saved, loaded)

@@ -27,7 +27,7 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
     "core/run": ("core/base", "core/device", "core/plan/schedule.h", "core/transport"),
     "core/gossip": ("core/base", "core/partial/layout.h", "core/plan/topology.h",
                     "core/run/codec.h", "core/run/reference_codec.h", "core/transport"),
-    "core/engine": ("core/agree", "core/base", "core/plan/selector.h",
+    "core/engine": ("core/agree", "core/base", "core/partial/rounds_port.h", "core/plan/selector.h",
                     "core/replicated/channel_mux.h", "core/run", "core/train", "core/transport"),
     "core/train": ("core/base", "core/method", "core/plan/topology.h"),
     "core/api": ("core",),

@@ -27,6 +27,7 @@
 #include "tests/sim/simulator/round_seeds.h"
 #include "tests/sim/simulator/round_simulation.h"
 #include "tests/sim/simulator/simulation.h"
+#include "tests/sim/simulator/trainer_simulation.h"
 #include "tests/sim/simulator/window_simulation.h"
 
 namespace covey {
@@ -46,6 +47,7 @@ std::string Run(uint64_t seed, const std::string& focus) {
   if (focus == "pairs") return RunPairs(seed).failure;
   if (focus == "neighbors") return RunNeighbors(seed).failure;
   if (focus == "communicators") return RunCommunicators(seed).failure;
+  if (focus == "trainers") return RunTrainers(seed).failure;
   if (focus == "windows") return RunWindows(seed).failure;
   if (focus == "plans") return FindPlanThatDiffers();
   return RunSeed(seed, false, FocusNamed(focus)).failure;

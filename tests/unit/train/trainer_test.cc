@@ -81,7 +81,7 @@ class World {
  private:
   void Exchange(const Status& outcome) {
     const Stage stage = members[0].ready.exchange->stage;
-    Trainer::Agreed agreed;
+    StageResult agreed;
     double gradients = 0, models = 0;
     std::vector<double> before;
     for (Member& member : members) {
@@ -305,10 +305,11 @@ TEST(TrainerTest, ClippingIsOfTheUpdateAlone) {
 
 TEST(TrainerTest, MethodsItHasNotAreRefusedByName) {
   const MethodView view{.size = 4, .rank = GroupIndex{0}};
-  for (const char* method : {"allreduce", "local:H=4,then=allreduce@8", "dpsgd:topology=ring"})
+  for (const char* method : {"allreduce", "local:H=4,then=allreduce@8", "dpsgd:topology=ring",
+                             "eager", "local:then=eager@7", "allreduce:max_wait=2s"})
     EXPECT_TRUE(Trainer::Check(Parse(method), view).ok()) << method;
-  for (const char* method : {"eager", "wagma", "swarm", "local:max_wait=1s", "allreduce:codec=bf16",
-                             "local:then=eager@7"}) {
+  for (const char* method :
+       {"wagma", "swarm", "local:max_wait=1s", "allreduce:codec=bf16", "eager:then=wagma@7"}) {
     const Status status = Trainer::Check(Parse(method), view);
     EXPECT_EQ(status.code(), StatusCode::kUnsupported) << method;
     EXPECT_NE(status.message().find("covey.torch"), std::string::npos);

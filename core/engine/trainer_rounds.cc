@@ -1,0 +1,170 @@
+#include "core/engine/trainer_rounds.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace covey {
+namespace {
+
+constexpr size_t kOften = 2;   // versions running in whose memory
+constexpr size_t kMuchOf = 8;  // an eighth had been written: a page costs as much as some that
+constexpr size_t kPageBytes = 4096;  // are copied
+
+}  // namespace
+
+TrainerRounds::TrainerRounds(Options options)
+    : options_(std::move(options)), missing_(options_.port->group().members.size()) {
+  std::vector<std::byte*> spans;
+  size_t written = 0;
+  if (options_.port->Hold(0, &spans, &written).code() == StatusCode::kUnsupported) UseCopies();
+}
+
+bool TrainerRounds::Perform(const Trainer::Exchange& exchange, const Status& fitness,
+                            std::span<const double> hypers, Time deadline, Status* status,
+                            StageResult* result) {
+  RoundsPort::Event event = RoundsPort::Event::kDone;
+  *status = Status::Ok();
+  switch (exchange.stage) {
+    case Stage::kPublish:
+      // partial-W11: with unfit gradients this rank has come all the same.
+      if (!fitness.ok()) result->unfit = fitness.message();
+      result->version = fitness.ok() ? options_.port->Publish(hypers) : options_.port->Skip();
+      break;
+    case Stage::kRead:
+      *status = Read(exchange.version, result);
+      break;
+    case Stage::kSeek:
+      if (!Seek(exchange.applied, deadline, status, result)) return false;
+      break;
+    case Stage::kServe:
+      if (IsAsked(exchange.applied)) event = RoundsPort::Event::kAsked;
+      break;
+    case Stage::kLeave:
+      Leave();
+      return true;
+    default:
+      *status = Wait(exchange, deadline, &event);
+      if (event == RoundsPort::Event::kTime && status->ok()) return false;
+  }
+  if (event == RoundsPort::Event::kAsked) result->event = StageResult::Event::kAsked;
+  if (event == RoundsPort::Event::kBehind) result->event = StageResult::Event::kBehind;
+  result->executed = options_.port->executed();
+  return true;
+}
+
+Status TrainerRounds::Wait(const Trainer::Exchange& exchange, Time deadline,
+                           RoundsPort::Event* event) {
+  if (exchange.stage == Stage::kFlush)
+    return options_.port->FinishServing(exchange.applied, deadline, event);
+  if (exchange.stage == Stage::kMeet)
+    return options_.port->MeetServing(exchange.applied, deadline, event);
+  const Status status =
+      options_.port->WaitServing(exchange.version, exchange.applied, deadline, event);
+  const bool is_left = *event == RoundsPort::Event::kLeft;
+  if (is_left && !is_left_ && options_.log != nullptr)
+    options_.log->Write(LogLevel::kWarn,
+                        "the other ranks have ended finish() without this one: until they train on "
+                        "its steps are dropped, and its finish() ends with their state");
+  is_left_ = is_left;
+  return status;
+}
+
+Status TrainerRounds::Read(uint64_t version, StageResult* result) {
+  RoundRecord record;
+  std::vector<void*> spans = CopySpans();
+  Status status = is_in_place_ ? ReadInPlace(version) : Status::Ok();
+  if (status.ok()) status = options_.port->Read(version, spans, &record);
+  if (status.code() == StatusCode::kExhausted) {
+    result->is_gone = true;
+    return Status::Ok();
+  }
+  RETURN_IF_ERROR(status);
+  if (!is_in_place_) gradients_ = options_.copies;
+  hypers_ = std::move(record.hypers);
+  result->is_empty = record.header.leader < 0;
+  result->misses = std::any_of(record.missing.begin(), record.missing.end(),
+                               [](uint64_t since) { return since > 0; });
+  Note(version, record.missing);
+  return Status::Ok();
+}
+
+// From the next version on it is copied if this rank has written to what it has read.
+Status TrainerRounds::ReadInPlace(uint64_t version) {
+  std::vector<std::byte*> spans;
+  size_t written = 0;
+  RETURN_IF_ERROR(options_.port->Hold(version, &spans, &written));
+  gradients_ = spans[0];
+  const size_t pages = options_.port->layout().length_bytes() / kPageBytes;
+  written_ = written > std::max<size_t>(1, pages / kMuchOf) ? written_ + 1 : 0;
+  if (written_ >= kOften) UseCopies();
+  return Status::Ok();
+}
+
+void TrainerRounds::UseCopies() {
+  is_in_place_ = false;
+  options_.port->RegisterOutput(CopySpans());
+}
+
+// Where the version is copied to; none if it is not.
+std::vector<void*> TrainerRounds::CopySpans() const {
+  std::vector<void*> spans;
+  if (is_in_place_) return spans;
+  for (const size_t offset : options_.port->layout().offsets_bytes())
+    spans.push_back(options_.copies + offset);
+  return spans;
+}
+
+// Names the ranks that have become overdue.
+void TrainerRounds::Note(uint64_t version, const std::vector<uint64_t>& missing) {
+  for (size_t i = 0; i < missing.size() && options_.log != nullptr; ++i)
+    if (missing[i] > 0 && missing_[i] == 0)
+      options_.log->Write(
+          LogLevel::kWarn,
+          "rank " + std::to_string(ToInt(options_.port->group().members[i])) +
+              " was missing at version " + std::to_string(version) +
+              " when max_wait was over: it is not waited for until it has kept up for 3 steps; its "
+              "gradients count when it publishes them");
+  missing_ = missing;
+}
+
+// ---- Snapshots ----------------------------------------------------------------------------------
+
+bool TrainerRounds::IsAsked(uint64_t applied) {
+  if (applied < 1) return false;
+  uint64_t unused = Transport::kNoOffset;
+  const bool is_asked = options_.port->IsAsked(applied, &unused);
+  if (unused != Transport::kNoOffset) options_.free_block(unused);
+  return is_asked;
+}
+
+Status TrainerRounds::Give(const Trainer::Action& action,
+                           std::span<const std::span<const std::byte>> parts) {
+  const std::byte head[kHeadBytes] = {std::byte{action.misses}};
+  std::vector<Snapshots::Part> all{{head, kHeadBytes}};
+  for (const std::span<const std::byte> part : parts) all.push_back({part.data(), part.size()});
+  uint64_t length_bytes = 0;
+  for (const Snapshots::Part& part : all) length_bytes += part.length_bytes;
+  if (length_bytes == kHeadBytes) return Status::InvalidArgument("a snapshot is not empty");
+  // The old one stays until the new one stands: a peer may be reading it.
+  uint64_t offset = Transport::kNoOffset, unused = Transport::kNoOffset;
+  if (options_.port->GivesInBlocks()) offset = options_.alloc_block(length_bytes);
+  options_.port->Give(action.applied, offset, all, &unused);
+  if (unused != Transport::kNoOffset) options_.free_block(unused);
+  return Status::Ok();
+}
+
+bool TrainerRounds::Seek(uint64_t applied, Time deadline, Status* status, StageResult* result) {
+  for (;;) {
+    Offer offer;
+    *status = options_.port->Seek(applied, deadline, &offer);
+    if (!status->ok()) return true;
+    if (offer.member < 0) return false;
+    image_.resize(offer.length_bytes);
+    if (!options_.port->Take(offer, image_.data())) continue;
+    result->version = offer.version;
+    result->misses = image_[0] != std::byte{0};
+    return true;
+  }
+}
+
+}  // namespace covey

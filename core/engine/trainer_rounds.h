@@ -1,0 +1,82 @@
+// The rounds of one part of a training: performs the exchanges that a Trainer asks for there
+// (core/train/round_part.h) by a RoundsPort.
+//
+// The gradients of a version are read where they lie in memory that all ranks of a host share. No
+// other process sees writes there, but they are slow (core/base/copy_on_write.h): a rank that makes
+// them version after version gets copies from then on, as do ranks that share no memory.
+//
+// One thread at a time; it waits inside of Perform.
+#ifndef COVEY_CORE_ENGINE_TRAINER_ROUNDS_H_
+#define COVEY_CORE_ENGINE_TRAINER_ROUNDS_H_
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "core/base/log.h"
+#include "core/partial/rounds_port.h"
+#include "core/train/layout.h"
+#include "core/train/trainer.h"
+
+namespace covey {
+
+class TrainerRounds {
+ public:
+  struct Options {
+    RoundsPort* port = nullptr;   // outlives this, or is left by `leave`
+    std::byte* copies = nullptr;  // room for a version that is copied: of the layout's length
+    std::function<void()> leave;  // this rank uses the port no more; again: nothing
+    Log* log = nullptr;           // null: tells nothing
+    // A block of this rank's region (Transport::kNoOffset: there is no room), and back.
+    std::function<uint64_t(size_t)> alloc_block;
+    std::function<void(uint64_t)> free_block;
+  };
+
+  // The spans of the port are the pieces of the trainer's layout.
+  explicit TrainerRounds(Options options);
+
+  // This rank is awaited no more. Nothing else may be called afterwards.
+  void Leave() { options_.leave(); }
+
+  // Where the next contribution is to lie, as the layout says.
+  std::byte* open() const { return options_.port->open(); }
+  // The version read last: its gradients, and the hyper-parameters of its leader.
+  std::byte* gradients() const { return gradients_; }
+  const std::vector<double>& hypers() const { return hypers_; }
+  // The state in the snapshot that was taken last.
+  std::span<const std::byte> image() const {
+    return std::span<const std::byte>(image_).subspan(kHeadBytes);
+  }
+
+  // Performs exchange.stage, and waits until then. `fitness`: of what lies in open(). False: the
+  // deadline is over, and it goes on when called again with the same exchange.
+  bool Perform(const Trainer::Exchange& exchange, const Status& fitness,
+               std::span<const double> hypers, Time deadline, Status* status, StageResult* result);
+  // Does kPack: gives this rank's state.
+  Status Give(const Trainer::Action& action, std::span<const std::span<const std::byte>> parts);
+
+ private:
+  // Of a snapshot, before the state: one byte, whether a member is overdue.
+  static constexpr size_t kHeadBytes = 64;
+
+  Status Wait(const Trainer::Exchange& exchange, Time deadline, RoundsPort::Event* event);
+  Status Read(uint64_t version, StageResult* result);
+  Status ReadInPlace(uint64_t version);
+  bool Seek(uint64_t applied, Time deadline, Status* status, StageResult* result);
+  bool IsAsked(uint64_t applied);
+  void UseCopies();
+  void Note(uint64_t version, const std::vector<uint64_t>& missing);
+  std::vector<void*> CopySpans() const;
+
+  Options options_;
+  bool is_in_place_ = true;
+  size_t written_ = 0;  // versions running that lay in what this rank had written much of
+  std::byte* gradients_ = nullptr;
+  std::vector<double> hypers_;
+  std::vector<std::byte> image_;
+  std::vector<uint64_t> missing_;  // by member, as of the last version read
+  bool is_left_ = false;           // others have ended finish() without this rank
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_ENGINE_TRAINER_ROUNDS_H_

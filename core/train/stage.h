@@ -1,0 +1,62 @@
+// The stages of a step (core/train/trainer.h), and how an exchange among them ends.
+#ifndef COVEY_CORE_TRAIN_STAGE_H_
+#define COVEY_CORE_TRAIN_STAGE_H_
+
+#include <cstdint>
+#include <string>
+
+namespace covey {
+
+enum class Stage : uint8_t {
+  // ---- Exchanges that all members do together.
+  kReduce,   // the gradients of all
+  kAgree,    // whether models of any rank may differ, and the furthest step
+  kAverage,  // the models of all
+  kMix,      // the model with those of neighbors
+  // ---- Exchanges of rounds (core/partial/rounds_port.h).
+  kPublish,  // the rank's gradients become its next contribution
+  kAwait,    // the version of that contribution
+  kFlush,    // finish(): until all that was published is in a version
+  kMeet,     // finish(): until all members have applied everything
+  kRead,     // the next version
+  kSeek,     // another rank's snapshot, where that version has left the log
+  kServe,    // whether a rank asks for a snapshot of this one
+  kLeave,    // these rounds are over for this rank
+  // ---- Actions of the adapter.
+  kCollectGradients,  // the rank's gradients are to lie in the trainer's memory
+  kCollectModel,      // its model is to lie there
+  kUpdate,            // the gradients that lie there are to be applied to the model
+  kLoadModel,         // the model that lies there is the rank's from now on
+  kPack,              // the rank's state is to be given, for a rank that has fallen behind
+  kUnpack,            // the state that lies there is the rank's from now on
+};
+
+constexpr bool IsExchange(Stage stage) { return stage <= Stage::kLeave; }
+constexpr bool IsOfRounds(Stage stage) {
+  return stage >= Stage::kPublish && stage <= Stage::kLeave;
+}
+
+// The end of an exchange that went well, but for `executed`, which is known in any case.
+struct StageResult {
+  // Why a wait of rounds has ended.
+  enum class Event : uint8_t {
+    kMade,    // as the stage says; or others have ended finish() without this rank
+    kAsked,   // a snapshot is to be given first
+    kBehind,  // kFlush: versions are to be applied first
+  };
+
+  // kAgree: the largest of all members' values.
+  bool may_differ = false;
+  int64_t step = 0;
+  // Rounds.
+  Event event = Event::kMade;
+  uint64_t version = 0;   // kPublish: the one to be awaited; kSeek: that of the snapshot
+  uint64_t executed = 0;  // the last version made
+  std::string unfit;      // kPublish: why this rank has published nothing
+  bool is_gone = false;   // kRead: the version has left the log
+  bool is_empty = false;  // kRead: there is no gradient in it
+  bool misses = false;    // kRead, kSeek: a member is overdue in it
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_TRAIN_STAGE_H_

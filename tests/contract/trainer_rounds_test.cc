@@ -1,0 +1,80 @@
+// Trainings by methods that do not wait for all ranks, through the C API: ranks are threads over
+// real shared memory.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+#include <string>
+#include <vector>
+
+#include "tests/contract/threads.h"
+#include "tests/contract/trainer_adapter.h"
+
+namespace covey {
+namespace {
+
+// A rank that has fallen out of the log, and finds the others in finish().
+TEST(TrainerRoundsTest, ARankThatHasFallenBehindGoesOnFromTheStateOfAnother) {
+  std::barrier ahead(3);
+  std::vector<std::vector<double>> ends(3);
+  std::atomic<int> packed{0};
+  RunRanks(3, "", [&](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open("eager:admit=solo,grace=0s,log=2,max_staleness=1000,max_wait=60s"),
+              COVEY_OK)
+        << adapter.error.message;
+    const int64_t steps = rank == 1 ? 1 : 9;
+    if (rank == 1) ahead.arrive_and_wait();
+    for (int64_t step = 0; step < steps; ++step)
+      ASSERT_EQ(adapter.Step(step), COVEY_OK) << adapter.error.message;
+    if (rank != 1) ahead.arrive_and_wait();
+    ASSERT_EQ(adapter.Finish(), COVEY_OK) << adapter.error.message;
+    ends[static_cast<size_t>(rank)] = adapter.model[1];
+    packed += adapter.packed;
+    EXPECT_EQ(adapter.unpacked, rank == 1 ? 1 : 0);
+  });
+  EXPECT_GE(packed.load(), 1);
+  double sum = 1 - 32.0 / 3;  // each gradient counts once
+  for (int64_t step = 0; step < 9; ++step) sum -= (GradientOf(0, step) + GradientOf(2, step)) / 3;
+  for (const std::vector<double>& model : ends) {
+    EXPECT_EQ(model, ends[0]);
+    EXPECT_NEAR(model.front(), sum, 1e-9);
+  }
+}
+
+TEST(TrainerRoundsTest, UnfitGradientsAreLeftOutAndTheirRankIsTold) {
+  RunRanks(3, "", [](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open("eager:admit=all,max_wait=60s"), COVEY_OK) << adapter.error.message;
+    EXPECT_EQ(adapter.Step(0, rank == 1 ? "3 NaN" : nullptr),
+              rank == 1 ? COVEY_NOT_FINITE : COVEY_OK);
+    if (rank == 1) {
+      EXPECT_NE(std::string(adapter.error.message).find("rank 1 has 3 NaN"), std::string::npos);
+    }
+    EXPECT_EQ(adapter.model[1].front(), 1 - (16.0 + 48) / 2);
+    EXPECT_EQ(adapter.Position().version, 1);
+    ASSERT_EQ(adapter.Step(0), COVEY_OK) << adapter.error.message;
+    EXPECT_EQ(adapter.model[1].front(), 1 - (16.0 + 48) / 2 - 32);
+  });
+}
+
+TEST(TrainerRoundsTest, AGoneOnTrainingIsTheSame) {
+  RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open("eager:admit=all,max_wait=60s"), COVEY_OK);
+    for (int64_t step = 0; step < 2; ++step) ASSERT_EQ(adapter.Step(step), COVEY_OK);
+    covey_position position = adapter.Position();
+    EXPECT_EQ(position.begin, 2);
+    ASSERT_EQ(adapter.Step(2), COVEY_OK);
+    EXPECT_EQ(covey_trainer_restore(runtime, adapter.trainer, &position, &adapter.error),
+              COVEY_INVALID_ARGUMENT)
+        << "the rounds are elsewhere";
+    EXPECT_NE(std::string(adapter.error.message).find("at version 3, and not at 2"),
+              std::string::npos)
+        << adapter.error.message;
+    ASSERT_EQ(adapter.Step(3), COVEY_OK) << adapter.error.message;
+  });
+}
+
+}  // namespace
+}  // namespace covey

@@ -1,0 +1,172 @@
+#include "tests/sim/simulator/trainer_simulation.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/api/admission_rule.h"
+#include "tests/sim/simulator/split_kernels.h"
+#include "tests/sim/simulator/trainer_stage.h"
+
+namespace covey {
+namespace {
+
+constexpr uint64_t kMostResumes = 2'000'000;
+constexpr uint64_t kMostStops = 30;
+constexpr Time kLongestStep = 20 * kMicrosecond;
+constexpr Time kLongestStop = 3 * kMillisecond;
+
+}  // namespace
+
+TrainerSimulation::TrainerSimulation(uint64_t seed, int32_t ranks)
+    : rng_(seed),
+      swarm_(TrainerSwarm::Draw(&rng_, ranks)),
+      network_({.size = swarm_.size,
+                .seed = seed,
+                .region_bytes = 1 << 20,
+                .longest_news_delay = kLongestStop,
+                .watcher = this}),
+      layout_({{DType::kF64, 8}, {DType::kF64, 4}}),
+      players_(static_cast<size_t>(swarm_.size)) {
+  const Status parsed = ParseMethod(swarm_.method, &method_);
+  if (!parsed.ok()) Fail(parsed.message());
+  for (int32_t r = 0; r < swarm_.size; ++r) OpenPort(r);
+  std::vector<uint64_t> places;
+  for (const Player& player : players_) {
+    Transport& transport =
+        network_.transport(player.group.members[static_cast<size_t>(ToInt(player.group.my_index))]);
+    places.push_back(transport.AllocShared(player.port->BlockBytes()));
+  }
+  for (int32_t r = 0; r < swarm_.size; ++r) {
+    Player& player = At(r);
+    Transport* transport = &network_.transport(Rank{r});
+    player.port->Open(places);
+    player.rounds = std::make_unique<TrainerRounds>(TrainerRounds::Options{
+        .port = player.port.get(),
+        .copies = reinterpret_cast<std::byte*>(player.copies.data()),
+        .leave = [this, r] { At(r).port->Close(); },
+        .alloc_block = [transport](size_t bytes) { return transport->AllocShared(bytes); },
+        .free_block = [transport](uint64_t offset) { transport->FreeShared(offset); }});
+    player.trainer = std::make_unique<Trainer>(method_, MethodView{swarm_.size, GroupIndex{r}}, 0);
+    player.fiber = std::make_unique<Fiber>([this, r] { Main(r); });
+  }
+}
+
+void TrainerSimulation::OpenPort(int32_t rank) {
+  Player& player = At(rank);
+  for (int32_t r = 0; r < swarm_.size; ++r) player.group.members.push_back(Rank{r});
+  player.group.my_index = GroupIndex{rank};
+  const MethodRounds rounds = method_.Plan({swarm_.size, GroupIndex{rank}}, 0).rounds;
+  const RoundSpan span{DType::kF64,
+                       VirtualModel::kElements + 4};  // with the gap between the parameters
+  player.port = std::make_unique<SimulatedPort>(
+      RoundsPort::Bundle{.name = "simulated",
+                         .shape = {.size = swarm_.size, .log = static_cast<int32_t>(rounds.log)},
+                         .layout = RoundLayout({&span, 1}, 64),
+                         .options = {.self = rank,
+                                     .admission = RuleOf(rounds),
+                                     .max_wait = rounds.max_wait.time,
+                                     .skips_ahead = rounds.skips_ahead,
+                                     .overdue = 50 * kMicrosecond,
+                                     .snapshot_overdue = 200 * kMicrosecond,
+                                     .kernels = &SplitKernels()}},
+      &player.group, &network_.transport(Rank{rank}), &network_.clock(),
+      [this, rank] { Yield(rank); });
+}
+
+void TrainerSimulation::CheckModel(int32_t rank) {
+  const Player& player = At(rank);
+  if (closing_) return;
+  const int64_t version = player.trainer->version();
+  const auto [known, is_new] = models_.emplace(version, player.model);
+  if (!is_new && !(known->second == player.model))
+    Fail("1: rank " + std::to_string(rank) + " has another model at version " +
+         std::to_string(version));
+}
+
+void TrainerSimulation::CheckEnd() {
+  bool is_whole = verdict_.killed == 0;
+  int64_t version = -1;
+  for (const Player& player : players_) {
+    is_whole &= player.has_ended;
+    if (!player.has_ended) continue;
+    if (version < 0) version = player.trainer->version();
+    if (is_whole && version != player.trainer->version())
+      Fail("2: ranks end with versions " + std::to_string(version) + " and " +
+           std::to_string(player.trainer->version()));
+  }
+  verdict_.whole += is_whole ? 1 : 0;
+  for (size_t i = 0; is_whole && i < published_.size(); ++i)
+    if (players_[0].model.sum[i] != -published_[i])
+      Fail("2: the sum of all gradients is " + std::to_string(published_[i]) + ", applied were " +
+           std::to_string(-players_[0].model.sum[i]));
+}
+
+// Stops or kills a rank, wherever it is.
+void TrainerSimulation::Strike() {
+  const size_t victim = rng_.Below(players_.size());
+  Player& player = players_[victim];
+  if (player.is_killed || player.fiber->done()) return;
+  if (rng_.Below(1000) < swarm_.stops_permille && verdict_.stopped < kMostStops) {
+    ++verdict_.stopped;
+    player.stopped_until =
+        network_.clock().Now() + static_cast<Time>(rng_.Below(uint64_t{kLongestStop}));
+  }
+  if (verdict_.killed == swarm_.most_killed || rng_.Below(10'000) > 20) return;
+  ++verdict_.killed;
+  player.is_killed = true;
+  network_.Kill(Rank{static_cast<int32_t>(victim)}, "killed");
+}
+
+// Of each rank the next step, the version, and the stage it waits in.
+std::string TrainerSimulation::Where() const {
+  std::string text;
+  for (const Player& player : players_) {
+    const bool waits = player.ready.exchange.has_value();
+    text += " " + std::to_string(player.trainer->step()) + "/" +
+            std::to_string(player.trainer->version()) + "/" +
+            (player.fiber->done()
+                 ? "end"
+                 : std::to_string(waits ? static_cast<int>(player.ready.exchange->stage) : -1));
+  }
+  return text;
+}
+
+TrainerVerdict TrainerSimulation::Run() {
+  OnWorkDo([this] { Point(current_); });
+  uint64_t resumes = 0;
+  const auto is_over = [](const Player& player) {
+    return player.is_killed || player.fiber->done();
+  };
+  for (; resumes < kMostResumes && failure_.empty(); ++resumes) {
+    if (std::all_of(players_.begin(), players_.end(), is_over)) break;
+    Strike();
+    network_.clock().Advance(static_cast<Time>(rng_.Below(uint64_t{kLongestStep})));
+    const size_t r = rng_.Below(players_.size());
+    Player& player = players_[r];
+    const bool is_slow = (swarm_.slow_ranks >> r & 1) != 0 && !rng_.Percent(5);
+    if (is_over(player) || is_slow || player.stopped_until > network_.clock().Now()) continue;
+    network_.transport(Rank{static_cast<int32_t>(r)}).PollPeers();
+    current_ = static_cast<int32_t>(r);
+    player.fiber->Resume();
+    current_ = -1;
+  }
+  if (resumes == kMostResumes) Fail("4: training does not come to its end:" + Where());
+  if (failure_.empty()) CheckEnd();
+  verdict_.failure = failure_;
+  verdict_.swarm = swarm_.ToString();
+  verdict_.hash = resumes;
+  for (const auto& [version, model] : models_) verdict_.hash = verdict_.hash * 31 + model.order;
+  // Calls of ranks that were killed must be run to their end, or their stacks would leak.
+  closing_ = true;
+  for (Player& player : players_) player.port->Interrupt();
+  for (Player& player : players_)
+    while (!player.fiber->done()) player.fiber->Resume();
+  OnWorkDo(nullptr);
+  return verdict_;
+}
+
+TrainerVerdict RunTrainers(uint64_t seed, int32_t ranks) {
+  return TrainerSimulation(seed, ranks).Run();
+}
+
+}  // namespace covey

@@ -1,0 +1,38 @@
+// Whole trainings, as an adapter drives them, over simulated shared memory: core/train/trainer.h,
+// core/engine/trainer_rounds.h and core/partial/rounds_port.h as they are shipped, with virtual
+// models. Ranks stop for a while, are killed, run slowly, have unfit gradients, and fail to do an
+// action.
+//
+// Checked:
+//   1. Models are equal at equal version, on all ranks, whatever the way to it.
+//   2. After a finish() that all living ranks have ended, in which none was lost, all are at the
+//      same version, and each gradient that was handed over counts once.
+//   3. A version is applied once and in order: version() grows by one with each update, or jumps
+//      with another rank's state.
+//   4. A rank that runs comes to the end of its training.
+//   5. Where rounds end, all ranks go on with the same step.
+//   6. A step that ends with an error, or whose action was not done, is taken up where it was.
+//   7. A finish() that ends with an error has applied all there is.
+#ifndef COVEY_TESTS_SIM_SIMULATOR_TRAINER_SIMULATION_H_
+#define COVEY_TESTS_SIM_SIMULATOR_TRAINER_SIMULATION_H_
+
+#include <cstdint>
+#include <string>
+
+namespace covey {
+
+struct TrainerVerdict {
+  std::string failure;  // empty: everything held
+  std::string swarm;    // the faults of the seed
+  uint64_t hash = 0;    // of everything that happened
+  // Counts of events, for tests that require them.
+  uint64_t updates = 0, late = 0, killed = 0, stopped = 0, unfit = 0, refused = 0;
+  uint64_t packed = 0, unpacked = 0, timeouts = 0, left = 0, finished = 0;
+  uint64_t whole = 0;  // runs in which all gradients were counted
+};
+
+// Runs one seed to its end, with that many ranks; 0: as the seed has it, up to five.
+TrainerVerdict RunTrainers(uint64_t seed, int32_t ranks = 0);
+
+}  // namespace covey
+#endif  // COVEY_TESTS_SIM_SIMULATOR_TRAINER_SIMULATION_H_

@@ -1,0 +1,107 @@
+// The stage of trainer_simulation.h: ranks, their fibers, and their faults by the seed. The actions
+// of a rank are in trainer_trainee.cc, its faults in trainer_simulation.cc.
+#ifndef COVEY_TESTS_SIM_SIMULATOR_TRAINER_STAGE_H_
+#define COVEY_TESTS_SIM_SIMULATOR_TRAINER_STAGE_H_
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/engine/trainer_rounds.h"
+#include "core/train/trainer.h"
+#include "ops/transports/inproc.h"
+#include "tests/sim/simulator/fiber.h"
+#include "tests/sim/simulator/simulated_port.h"
+#include "tests/sim/simulator/trainer_simulation.h"
+#include "tests/sim/simulator/trainer_swarm.h"
+
+namespace covey {
+
+// A model, and an optimizer's state that says which updates were done, in which order.
+struct VirtualModel {
+  static constexpr int64_t kElements = 12;
+  using Numbers = std::array<double, kElements>;
+
+  Numbers sum{};
+  uint64_t order = 1;
+
+  void Apply(const Numbers& gradients);
+  friend bool operator==(const VirtualModel&, const VirtualModel&) = default;
+};
+
+class TrainerSimulation final : public InprocWatcher {
+ public:
+  TrainerSimulation(uint64_t seed, int32_t ranks);
+  TrainerVerdict Run();
+
+  void OnPoint(Rank r) override { Point(ToInt(r)); }
+  void OnRing(Rank, bool) override {}
+
+ private:
+  using Numbers = VirtualModel::Numbers;
+
+  struct Player {
+    Group group;
+    std::unique_ptr<SimulatedPort> port;
+    std::unique_ptr<TrainerRounds> rounds;
+    std::unique_ptr<Trainer> trainer;
+    std::unique_ptr<Fiber> fiber;
+    Trainer::Ready ready;
+    Numbers given{}, reduced{};
+    std::array<double, VirtualModel::kElements + 4> copies{};
+    VirtualModel model;
+    uint64_t meetings = 0;  // exchanges of all that it has come to
+    uint64_t executed = 0;  // at the end of its last exchange of rounds,
+    Stage stage{};          // which was this
+    Time stopped_until = 0;
+    bool is_given = false;  // its gradients of this step were handed over
+    bool is_killed = false, has_left = false, has_ended = false;
+  };
+  // An exchange of all.
+  struct Meeting {
+    std::map<int32_t, Numbers> gradients;
+    Trainer::Exchange exchange;
+    int64_t step = 0;
+  };
+
+  Player& At(int32_t rank) { return players_[static_cast<size_t>(rank)]; }
+  void OpenPort(int32_t rank);
+  void Point(int32_t rank);
+  void Yield(int32_t rank);
+  void Main(int32_t rank);
+  Status Drive(int32_t rank, const std::function<Trainer::Ready()>& call);
+  bool Do(int32_t rank, const Trainer::Action& action);
+  void Unpack(int32_t rank);
+  void Exchange(int32_t rank);
+  Status Meet(int32_t rank, const Trainer::Exchange& exchange, StageResult* result);
+  void Finish(int32_t rank);
+  void CheckModel(int32_t rank);
+  void CheckEnd();
+  Numbers GradientOf(int32_t rank, int64_t step) const;
+  void Strike();
+  std::string Where() const;
+  void Fail(const std::string& what) {
+    if (failure_.empty()) failure_ = what;
+  }
+
+  Rng rng_;
+  TrainerSwarm swarm_;
+  InprocNetwork network_;
+  MethodChoice method_;
+  TrainerLayout layout_;
+  std::vector<Player> players_;
+  std::map<int64_t, VirtualModel> models_;  // by version
+  std::map<uint64_t, Meeting> meetings_;
+  Numbers published_{};     // of all ranks, all steps
+  int64_t left_with_ = -1;  // the step after the rounds
+  int32_t current_ = -1;
+  bool closing_ = false;
+  std::string failure_;
+  TrainerVerdict verdict_;
+};
+
+}  // namespace covey
+#endif  // COVEY_TESTS_SIM_SIMULATOR_TRAINER_STAGE_H_

@@ -1,0 +1,48 @@
+#include "tests/sim/simulator/trainer_swarm.h"
+
+namespace covey {
+namespace {
+
+std::string MethodOf(Rng* rng, uint64_t steps, bool has_next) {
+  constexpr const char* kAdmit[] = {"solo", "0.5", "all", "majority"};
+  std::string text = std::string("eager:admit=") + kAdmit[rng->Below(4)];
+  text += ",max_wait=" + std::to_string(100 + rng->Below(2000)) + "us";
+  text += ",grace=" + std::to_string(rng->Below(100)) + "us";
+  text += ",log=" + std::to_string(1 + rng->Below(4));
+  if (rng->Percent(30)) text += ",progress=skip";
+  if (rng->Percent(30)) text += ",max_staleness=" + std::to_string(1 + rng->Below(4));
+  if (rng->Percent(30)) text += ",warmup_steps=" + std::to_string(1 + rng->Below(3));
+  if (has_next) text += ",then=allreduce@" + std::to_string(4 + rng->Below(steps));
+  return text;
+}
+
+}  // namespace
+
+TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
+  TrainerSwarm s{};
+  s.size = ranks > 0 ? ranks : static_cast<int32_t>(2 + rng->Below(4));
+  s.steps = 2 + rng->Below(10);
+  s.finishes = 1 + rng->Below(2);
+  s.has_next = rng->Percent(30);
+  s.method = MethodOf(rng, s.steps, s.has_next);
+  constexpr uint64_t kSwitch[] = {5, 50, 300};
+  s.switch_permille = kSwitch[rng->Below(3)];
+  if (rng->Percent(25)) s.unfit_permille = 100 + rng->Below(300);
+  if (rng->Percent(40)) s.refusals_permille = 1 + rng->Below(100);
+  if (rng->Percent(50)) s.slow_ranks = rng->Next() & rng->Next();
+  if (rng->Percent(60)) s.stops_permille = 1 + rng->Below(20);
+  // What all wait for does not outlive a rank.
+  if (!s.has_next && rng->Percent(30)) s.most_killed = rng->Below(static_cast<uint64_t>(s.size));
+  if (s.has_next) s.unfit_permille = 0;
+  return s;
+}
+
+std::string TrainerSwarm::ToString() const {
+  return std::to_string(size) + " ranks, " + method + ", steps " + std::to_string(steps) + " x " +
+         std::to_string(finishes) + ", switches " + std::to_string(switch_permille) +
+         " permille, unfit " + std::to_string(unfit_permille) + " permille, refused actions " +
+         std::to_string(refusals_permille) + " permille, stops " + std::to_string(stops_permille) +
+         " permille, killed " + std::to_string(most_killed);
+}
+
+}  // namespace covey

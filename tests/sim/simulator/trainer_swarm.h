@@ -1,0 +1,32 @@
+// The faults and settings that a seed of the simulator of trainers turns on.
+#ifndef COVEY_TESTS_SIM_SIMULATOR_TRAINER_SWARM_H_
+#define COVEY_TESTS_SIM_SIMULATOR_TRAINER_SWARM_H_
+
+#include <string>
+#include <vector>
+
+#include "core/base/rng.h"
+#include "core/base/types.h"
+
+namespace covey {
+
+struct TrainerSwarm {
+  int32_t size;
+  std::string method;
+  uint64_t steps;  // before each finish(), of which there are `finishes`
+  uint64_t finishes;
+  bool has_next;  // the rounds end, and an allreduce follows
+  uint64_t switch_permille;
+  uint64_t unfit_permille;     // of steps
+  uint64_t refusals_permille;  // of actions: not done at first
+  uint64_t slow_ranks;         // bit r: runs rarely
+  uint64_t stops_permille;     // of resumes: a rank stops for a while
+  uint64_t most_killed;
+
+  // With that many ranks; 0: a few.
+  static TrainerSwarm Draw(Rng* rng, int32_t ranks);
+  std::string ToString() const;
+};
+
+}  // namespace covey
+#endif  // COVEY_TESTS_SIM_SIMULATOR_TRAINER_SWARM_H_

@@ -1,0 +1,204 @@
+// The actions of a simulated rank: all that runs inside its fiber.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "tests/sim/simulator/trainer_stage.h"
+
+namespace covey {
+namespace {
+
+constexpr uint64_t kMostTimeouts = 60;       // of a call before a rank leaves
+constexpr Time kSlice = 300 * kMicrosecond;  // of a wait, which then goes on
+constexpr uint64_t kPrime = 1099511628211u;
+
+}  // namespace
+
+void VirtualModel::Apply(const Numbers& gradients) {
+  for (size_t i = 0; i < gradients.size(); ++i) sum[i] -= gradients[i];
+  for (const double one : gradients)
+    order = (order ^ static_cast<uint64_t>(static_cast<int64_t>(one))) * kPrime;
+}
+
+void TrainerSimulation::Point(int32_t rank) {
+  if (closing_ || rank != current_) return;
+  if (rng_.Below(1000) < swarm_.switch_permille) Yield(rank);
+}
+
+void TrainerSimulation::Yield(int32_t rank) {
+  if (!closing_) At(rank).fiber->Yield();
+}
+
+VirtualModel::Numbers TrainerSimulation::GradientOf(int32_t rank, int64_t step) const {
+  Numbers numbers{};
+  for (size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = static_cast<double>((rank + 1) * 1000 + step * 16 + static_cast<int64_t>(i));
+  return numbers;
+}
+
+void TrainerSimulation::Main(int32_t rank) {
+  Player& player = At(rank);
+  Trainer& trainer = *player.trainer;
+  int64_t count = 0;
+  for (uint64_t epoch = 1; epoch <= swarm_.finishes && !player.has_left && !closing_; ++epoch) {
+    const auto end = static_cast<int64_t>(swarm_.steps * epoch);
+    const auto goes_on = [&] { return (swarm_.has_next ? trainer.step() : count) < end; };
+    for (; goes_on() && !closing_ && !player.has_left; ++count) {
+      player.given = GradientOf(rank, count);
+      player.is_given = false;
+      const bool is_unfit = rng_.Below(1000) < swarm_.unfit_permille;
+      std::string why = is_unfit ? "it is unfit" : "";
+      verdict_.unfit += is_unfit ? 1 : 0;
+      Status status;
+      // An action was not done, or no rank gives a snapshot for max_wait.
+      uint64_t tries = 0;
+      do {
+        status = Drive(rank, [&] { return trainer.OnStep(why, network_.clock().Now()); });
+        player.has_left |= status.code() == StatusCode::kExhausted || ++tries > kMostTimeouts;
+      } while ((status.code() == StatusCode::kAborted || status.code() == StatusCode::kTimeout) &&
+               !closing_ && !player.has_left);
+      const bool is_right = is_unfit ? status.code() == StatusCode::kNotFinite : status.ok();
+      if (!is_right && !closing_ && !player.has_left)
+        Fail("6: a step ends with " + status.message());
+    }
+    if (!player.has_left && !closing_) Finish(rank);
+  }
+  player.has_ended = !closing_ && !player.has_left;
+  player.port->Close();
+}
+
+void TrainerSimulation::Finish(int32_t rank) {
+  Player& player = At(rank);
+  for (uint64_t tries = 0; !closing_; ++tries) {
+    const Status status =
+        Drive(rank, [&] { return player.trainer->OnFinish(network_.clock().Now()); });
+    if (status.ok() || closing_) {
+      ++verdict_.finished;
+      return;
+    }
+    verdict_.timeouts += status.code() == StatusCode::kTimeout ? 1 : 0;
+    const bool is_behind = player.trainer->version() < static_cast<int64_t>(player.executed);
+    const bool is_flush = player.stage == Stage::kFlush || player.stage == Stage::kRead;
+    if (status.code() == StatusCode::kTimeout && is_flush && is_behind)
+      Fail("7: finish() ends with versions that this rank has not applied");
+    player.has_left |= status.code() == StatusCode::kExhausted || tries > kMostTimeouts;
+    if (player.has_left) return;
+    if (status.code() != StatusCode::kTimeout && status.code() != StatusCode::kAborted)
+      return Fail("6: finish() ends with " + status.message());
+  }
+}
+
+// To the end of the call, as an adapter does.
+Status TrainerSimulation::Drive(int32_t rank, const std::function<Trainer::Ready()>& call) {
+  Player& player = At(rank);
+  player.ready = call();
+  while (!player.ready.end.has_value()) {
+    if (player.ready.exchange.has_value()) {
+      Exchange(rank);
+    } else {
+      const Trainer::Action action = *player.ready.action;
+      const int64_t before = player.trainer->version();
+      const bool is_done = Do(rank, action);
+      player.ready = player.trainer->OnAck(action.number, is_done, network_.clock().Now());
+      const int64_t grown = player.trainer->version() - before;
+      const bool is_update = is_done && action.stage == Stage::kUpdate;
+      if (action.stage != Stage::kUnpack && grown != (is_update ? 1 : 0))
+        Fail("3: version() has grown by " + std::to_string(grown));
+      if (is_done) CheckModel(rank);
+    }
+    if (closing_) return Status::Aborted("the simulation is over");
+  }
+  CheckModel(rank);
+  return *player.ready.end;
+}
+
+bool TrainerSimulation::Do(int32_t rank, const Trainer::Action& action) {
+  Player& player = At(rank);
+  const bool in_rounds = action.rounds != Trainer::kNoRounds;
+  Yield(rank);
+  if (rng_.Below(1000) < swarm_.refusals_permille) {
+    ++verdict_.refused;
+    return false;
+  }
+  if (action.stage == Stage::kCollectGradients)
+    std::memcpy(in_rounds ? player.rounds->open() : reinterpret_cast<std::byte*>(&player.reduced),
+                &player.given, sizeof(player.given));
+  if (action.stage == Stage::kUpdate) {
+    Numbers gradients = player.reduced;
+    if (in_rounds) std::memcpy(&gradients, player.rounds->gradients(), sizeof(gradients));
+    player.model.Apply(gradients);
+    ++verdict_.updates;
+  }
+  if (action.stage == Stage::kPack) {
+    const std::span<const std::byte> parts[] = {std::as_bytes(std::span(player.model.sum)),
+                                                std::as_bytes(std::span(&player.model.order, 1))};
+    if (!player.rounds->Give(action, parts).ok()) Fail("6: a snapshot cannot be given");
+    ++verdict_.packed;
+  }
+  if (action.stage == Stage::kUnpack) {
+    const std::byte* image = player.rounds->image().data();
+    std::memcpy(&player.model.sum, image, sizeof(player.model.sum));
+    std::memcpy(&player.model.order, image + sizeof(player.model.sum), sizeof(uint64_t));
+    ++verdict_.unpacked;
+  }
+  return true;
+}
+
+void TrainerSimulation::Exchange(int32_t rank) {
+  Player& player = At(rank);
+  const Trainer::Exchange exchange = *player.ready.exchange;
+  StageResult result;
+  Status status = Status::Ok();
+  if (!IsOfRounds(exchange.stage)) {
+    status = Meet(rank, exchange, &result);
+  } else {
+    const Status fitness =
+        exchange.unfit.empty() ? Status::Ok() : Status(StatusCode::kNotFinite, exchange.unfit);
+    if (exchange.stage == Stage::kPublish && fitness.ok() && !std::exchange(player.is_given, true))
+      for (size_t i = 0; i < published_.size(); ++i) published_[i] += player.given[i];
+    // In slices, as an adapter waits that looks for signals.
+    while (!player.rounds->Perform(exchange, fitness, {}, network_.clock().Now() + kSlice, &status,
+                                   &result))
+      Yield(rank);
+    player.executed = result.executed;
+    player.stage = exchange.stage;
+    if (exchange.stage == Stage::kPublish)
+      verdict_.late += result.version <= result.executed ? 1 : 0;
+  }
+  if (closing_) return;
+  player.ready = player.trainer->OnExchangeEnd(status, result, network_.clock().Now());
+  if (exchange.stage != Stage::kLeave) return;
+  ++verdict_.left;
+  if (left_with_ < 0) left_with_ = player.trainer->step();
+  if (left_with_ != player.trainer->step())
+    Fail("5: rank " + std::to_string(rank) + " goes on with step " +
+         std::to_string(player.trainer->step()) + ", another one with " +
+         std::to_string(left_with_));
+}
+
+// The exchanges of all, one after the other, by the order in which each rank comes to them.
+Status TrainerSimulation::Meet(int32_t rank, const Trainer::Exchange& exchange,
+                               StageResult* result) {
+  Player& player = At(rank);
+  Meeting& meeting = meetings_[player.meetings++];
+  if (meeting.gradients.empty()) meeting.exchange = exchange;
+  if (meeting.exchange.stage != exchange.stage) Fail("6: ranks exchange different things");
+  meeting.gradients[rank] = player.reduced;
+  meeting.step = std::max(meeting.step, exchange.step);
+  if (exchange.stage == Stage::kReduce)
+    for (size_t i = 0; i < published_.size(); ++i) published_[i] += player.reduced[i];
+  const auto has_left = [](const Player& other) { return other.has_left; };
+  while (!closing_ && meeting.gradients.size() < players_.size()) {
+    player.has_left = std::any_of(players_.begin(), players_.end(), has_left);
+    if (player.has_left) return Status::Aborted("a rank has left");
+    Yield(rank);
+  }
+  Numbers sum{};
+  for (const auto& [member, gradients] : meeting.gradients)
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += gradients[i];
+  if (exchange.stage == Stage::kReduce) player.reduced = sum;
+  result->step = meeting.step;
+  return Status::Ok();
+}
+
+}  // namespace covey

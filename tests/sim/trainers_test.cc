@@ -1,0 +1,52 @@
+// Whatever ranks stop, die, dawdle or fail to do wherever: models are equal at equal version, every
+// gradient counts once, and each rank comes to the end of its training.
+//
+// Method: seeds of the simulator of trainers (tests/sim/simulator/trainer_simulation.h says what is
+// checked). SIM_SEED=N bazel run //tests:sim/trainers_test repeats one; SIM_BASE=N begins
+// elsewhere.
+#include <gtest/gtest.h>
+
+#include "tests/sim/simulator/trainer_simulation.h"
+#include "tests/sim/sweep.h"
+
+namespace covey {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kSeeds = 200;
+#else
+constexpr uint64_t kSeeds = 2000;
+#endif
+
+TEST(TrainersTest, EverythingHolds) {
+  using V = TrainerVerdict;
+  Sweep<V>(kSeeds, [](uint64_t seed) { return RunTrainers(seed); },
+           {{"updates", &V::updates},
+            {"late", &V::late},
+            {"stopped", &V::stopped},
+            {"killed", &V::killed},
+            {"unfit", &V::unfit},
+            {"actions not done", &V::refused},
+            {"states given", &V::packed},
+            {"taken over", &V::unpacked},
+            {"finish() timed out", &V::timeouts},
+            {"rounds left", &V::left},
+            {"finished", &V::finished},
+            {"all counted", &V::whole, 3}});
+}
+
+TEST(TrainersTest, EverythingHoldsForUpTo32Ranks) {
+  for (int32_t ranks = 2; ranks <= 32 && !HasFailure(); ranks += ranks < 10 ? 1 : 11) {
+    const uint64_t seed = static_cast<uint64_t>(ranks) * 1000;
+    const TrainerVerdict verdict = RunTrainers(seed, ranks);
+    EXPECT_EQ(verdict.failure, "") << ranks << " ranks, seed " << seed << ": " << verdict.swarm;
+    EXPECT_GT(verdict.updates, 0u) << ranks << " ranks, seed " << seed;
+  }
+}
+
+TEST(TrainersTest, ASeedGivesTheSameRunAgain) {
+  RunTwice<TrainerVerdict>([](uint64_t seed) { return RunTrainers(seed); });
+}
+
+}  // namespace
+}  // namespace covey
