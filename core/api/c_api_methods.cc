@@ -14,7 +14,8 @@ namespace covey {
 namespace {
 
 static_assert(static_cast<int>(Payload::kModel) == COVEY_MODEL &&
-              static_cast<int>(Payload::kGradients) == COVEY_GRADIENTS);
+              static_cast<int>(Payload::kGradients) == COVEY_GRADIENTS &&
+              static_cast<int>(Payload::kDelta) == COVEY_DELTA);
 static_assert(static_cast<int>(Admission::kAll) == COVEY_ADMIT_ALL &&
               static_cast<int>(Admission::kRounds) == COVEY_ADMIT_ROUNDS &&
               static_cast<int>(Admission::kPairs) == COVEY_ADMIT_PAIRS &&

@@ -79,12 +79,18 @@ Status OpenPart(const Use& use, covey_runtime* runtime, const covey_trainer_conf
     dtypes.push_back(static_cast<covey_dtype>(piece.dtype));
     counts.push_back(piece.count);
   }
+  const MethodChoice& method = ChoiceOf(use, config.method).At(from);
+  const Group* group = use->FindGroup(config.group);
+  const bool has_deltas =
+      ChoiceOf(use, config.method).Plan({group->size(), group->my_index}, from).payload ==
+      Payload::kDelta;
   const std::string name = std::string(config.name) + ".from" + std::to_string(from);
   const covey_rounds_config rounds{.struct_size = sizeof(rounds),
                                    .group = config.group,
                                    .name = name.c_str(),
                                    .method = config.method,
-                                   .op = config.op,
+                                   // A version of deltas is divided by their number.
+                                   .op = has_deltas ? COVEY_SUM : config.op,
                                    .num_spans = static_cast<int32_t>(counts.size()),
                                    .dtypes = dtypes.data(),
                                    .counts = counts.data(),
@@ -94,13 +100,16 @@ Status OpenPart(const Use& use, covey_runtime* runtime, const covey_trainer_conf
   RETURN_IF_ERROR(OpenRounds(use, runtime, &rounds, &number));
   Session* session = use.get();
   driver->AddRounds(
-      from, std::make_unique<TrainerRounds>(TrainerRounds::Options{
-                .port = session->FindRounds(number),
-                .copies = driver->gradients(),
-                .leave = [session, number] { session->CloseRounds(number); },
-                .log = &session->log(),
-                .alloc_block = [session](size_t bytes) { return session->AllocBlock(bytes); },
-                .free_block = [session](uint64_t offset) { session->FreeBlock(offset); }}));
+      from,
+      std::make_unique<TrainerRounds>(TrainerRounds::Options{
+          .port = session->FindRounds(number),
+          .copies = driver->gradients(),
+          .model = driver->model(),
+          .outer = has_deltas ? std::make_unique<OuterModel>(method, &driver->layout()) : nullptr,
+          .leave = [session, number] { session->CloseRounds(number); },
+          .log = &session->log(),
+          .alloc_block = [session](size_t bytes) { return session->AllocBlock(bytes); },
+          .free_block = [session](uint64_t offset) { session->FreeBlock(offset); }}));
   return Status::Ok();
 }
 
@@ -117,6 +126,9 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
   const MethodView view{.size = group->size(), .rank = group->my_index};
   RETURN_IF_ERROR(Trainer::Check(method, view));
   TrainerLayout layout(ParametersOf(*config));
+  for (const int64_t from : Trainer::PartsInRounds(method, view, config->begin))
+    if (method.Plan(view, from).payload == Payload::kDelta)
+      RETURN_IF_ERROR(OuterModel::Check(layout));
   auto* memory = static_cast<std::byte*>(use->transport().AllocData(2 * layout.length_bytes()));
   const Proposal mine{.kind = kKind,
                       .name = config->name,
@@ -206,12 +218,15 @@ Status PositionOf(TrainerDriver* trainer, covey_position* position) {
   if (position == nullptr || position->struct_size != sizeof(*position))
     return Status::InvalidArgument(
         "position is NULL, or struct_size is not that of covey_position");
-  TrainerDriver::Position found;
+  Trainer::Position found;
   RETURN_IF_ERROR(trainer->GetPosition(&found));
-  position->may_differ = found.may_differ ? 1 : 0;
-  position->version = found.version;
-  position->step = found.step;
-  position->begin = found.begin;
+  *position = {.struct_size = sizeof(*position),
+               .may_differ = found.may_differ ? 1 : 0,
+               .version = found.version,
+               .step = found.step,
+               .begin = found.begin,
+               .local = found.local,
+               .has_state = found.is_anchored ? 1 : 0};
   return Status::Ok();
 }
 
@@ -221,7 +236,10 @@ Status RestoreTo(TrainerDriver* trainer, const covey_position* position) {
         "position is NULL, or struct_size is not that of covey_position");
   return trainer->Restore({.version = position->version,
                            .step = position->step,
-                           .may_differ = position->may_differ != 0});
+                           .may_differ = position->may_differ != 0,
+                           .begin = position->begin,
+                           .local = position->local,
+                           .is_anchored = position->has_state != 0});
 }
 
 // `call` with the trainer of this number.
@@ -304,6 +322,19 @@ covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer trainer,
                                  const covey_position* position, covey_error* error) {
   return covey::With(runtime, trainer, error,
                      [&](TrainerDriver* it) { return covey::RestoreTo(it, position); });
+}
+
+const char* covey_trainer_state(covey_runtime* runtime, covey_trainer trainer, int32_t i,
+                                void** address, int64_t* bytes) {
+  const Use use(OrDefault(runtime));
+  TrainerDriver* found = covey::FindTrainer(use, trainer);
+  std::vector<TrainerDriver::StateArray> arrays;
+  if (found == nullptr || !found->GetState(&arrays).ok()) return nullptr;
+  if (i < 0 || static_cast<size_t>(i) >= arrays.size()) return nullptr;
+  const TrainerDriver::StateArray& array = arrays[static_cast<size_t>(i)];
+  if (address != nullptr) *address = array.bytes.data();
+  if (bytes != nullptr) *bytes = static_cast<int64_t>(array.bytes.size());
+  return array.name;
 }
 
 void covey_trainer_close(covey_runtime* runtime, covey_trainer trainer) {

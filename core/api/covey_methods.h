@@ -12,7 +12,9 @@ extern "C" {
 typedef enum covey_payload {
   COVEY_NOTHING = 0,   /* this step is done by each rank alone */
   COVEY_GRADIENTS = 1, /* before the update: the gradients, reduced */
-  COVEY_MODEL = 2      /* after the update: the parameters, averaged */
+  COVEY_MODEL = 2,     /* after the update: the parameters, averaged */
+  COVEY_DELTA = 3      /* after local_steps updates: how the parameters have changed; by
+                        * core/api/covey_trainer.h alone */
 } covey_payload;
 
 typedef enum covey_admission {
@@ -35,8 +37,8 @@ typedef struct covey_plan {
   covey_group group; /* the members that take part */
   int64_t until;     /* the next version at which another method holds, or warm-up is over (not that
                         * of rounds of gradients, which go on); INT64_MAX when there is none */
-  int64_t local_steps; /* COVEY_MODEL in rounds: a member does so many steps between two of its
-                        * versions; else 0: each step is exchanged as said */
+  int64_t local_steps; /* COVEY_MODEL, COVEY_DELTA in rounds: a member does so many steps between
+                        * two of its versions; else 0: each step is exchanged as said */
   int64_t warmup;      /* in rounds: so many versions from this one on wait for all, for max_wait at
                         * most */
 

@@ -87,6 +87,8 @@ typedef struct covey_position {
   int64_t version;    /* updates done */
   int64_t step;       /* the number of the next step */
   int64_t begin;      /* of covey_trainer_config, for a trainer that goes on from here */
+  int64_t local;      /* steps since this rank has published what it has done, where it does so */
+  int32_t has_state;  /* 1: covey_trainer_state is a part of it */
 } covey_position;
 
 /* Every member calls it; waits for all. COVEY_MISMATCH on every member when name, method, op, begin
@@ -141,6 +143,13 @@ COVEY_API covey_code covey_trainer_position(covey_runtime* runtime, covey_traine
 /* COVEY_INVALID_ARGUMENT too when rounds are at another version: open a trainer with `begin`. */
 COVEY_API covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer trainer,
                                            const covey_position* position, covey_error* error);
+
+/* Between two steps: the i-th of the arrays that the method replicates on all ranks, such as diloco's
+ * outer momentum; *bytes of it, the model's spans as covey_trainer_model has them. Its name, or NULL
+ * when there are no more, or there is no such trainer. To go on from a checkpoint write them, then
+ * call covey_trainer_restore. */
+COVEY_API const char* covey_trainer_state(covey_runtime* runtime, covey_trainer trainer, int32_t i,
+                                          void** address, int64_t* bytes);
 
 /* Its memory is gone then. Not within a step. An unknown trainer: does nothing. */
 COVEY_API void covey_trainer_close(covey_runtime* runtime, covey_trainer trainer);

@@ -94,7 +94,8 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
         ClipNorm(layout_, action.clip_norm, *options_.kernels, Gradients());
       const TrainerRounds* rounds = RoundsOf(action.rounds);
       due->action = action;
-      due->hypers = rounds == nullptr ? hypers_ : rounds->hypers();
+      const bool is_own = rounds == nullptr || rounds->outer() != nullptr;
+      due->hypers = is_own ? hypers_ : rounds->hypers();
       if (action.stage == Stage::kUnpack) due->image = rounds->image();
       return Status::Ok();
     }
@@ -152,7 +153,7 @@ std::byte* TrainerDriver::Gradients() {
   const bool is_update = ready_.action.has_value() && ready_.action->stage == Stage::kUpdate;
   TrainerRounds* rounds =
       RoundsOf(ready_.action.has_value() ? ready_.action->rounds : trainer_.rounds());
-  if (rounds == nullptr) return memory_;
+  if (rounds == nullptr || rounds->outer() != nullptr) return memory_;
   return is_update ? rounds->gradients() : rounds->open();
 }
 
@@ -279,25 +280,39 @@ std::string TrainerDriver::Missing() const {
 
 // ---- Position -----------------------------------------------------------------------------------
 
-Status TrainerDriver::GetPosition(Position* position) {
+Status TrainerDriver::GetPosition(Trainer::Position* position) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  const bool in_rounds = trainer_.rounds() != Trainer::kNoRounds;
-  *position = {.version = trainer_.version(),
-               .step = trainer_.step(),
-               .may_differ = trainer_.may_differ(),
-               .begin = in_rounds ? trainer_.version() : trainer_.step()};
+  *position = trainer_.position();
   return Status::Ok();
 }
 
-Status TrainerDriver::Restore(const Position& position) {
+Status TrainerDriver::Restore(const Trainer::Position& position) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
   if (!trainer_.IsIdle())
     return Status::InvalidArgument("a position is restored between two steps, not within one");
-  if (position.version < 0 || position.step < 0)
+  if (position.version < 0 || position.step < 0 || position.local < 0)
     return Status::InvalidArgument("a position has no negative version or step");
-  return trainer_.Restore(position.version, position.step, position.may_differ);
+  RETURN_IF_ERROR(trainer_.Restore(position));
+  const TrainerRounds* rounds = RoundsOf(trainer_.rounds());
+  const bool has_deltas = rounds != nullptr && rounds->outer() != nullptr;
+  if (has_deltas && position.is_anchored) rounds->outer()->OnWritten();
+  return Status::Ok();
+}
+
+Status TrainerDriver::GetState(std::vector<StateArray>* arrays) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  if (!trainer_.IsIdle())
+    return Status::InvalidArgument("a trainer's state is read between two steps, not within one");
+  const TrainerRounds* rounds = RoundsOf(trainer_.rounds());
+  arrays->clear();
+  if (rounds == nullptr || rounds->outer() == nullptr) return Status::Ok();
+  const std::vector<const char*> names = rounds->outer()->names();
+  const std::vector<std::span<std::byte>> all = rounds->outer()->arrays();
+  for (size_t i = 0; i < all.size(); ++i) arrays->push_back({names[i], all[i]});
+  return Status::Ok();
 }
 
 bool TrainerDriver::CanBeFreed() {

@@ -60,12 +60,6 @@ class TrainerDriver {
     std::span<const double> hypers;
     std::span<const std::byte> image;
   };
-  struct Position {
-    int64_t version = 0, step = 0;
-    bool may_differ = false;
-    int64_t begin = 0;  // for options.step of a driver that goes on from here
-  };
-
   // `memory` is the arena's, twice layout.length_bytes(), zeroed, and the driver's from now on:
   // gradients first, then the model. The queue and the engine outlive the driver.
   TrainerDriver(Options options, TrainerLayout layout, std::byte* memory, TensorQueue* queue,
@@ -95,8 +89,15 @@ class TrainerDriver {
   Status Acknowledge(uint64_t number, bool done);
   // Within kPack: this rank's state, which is copied.
   Status Give(std::span<const std::span<const std::byte>> parts);
-  Status GetPosition(Position* position);
-  Status Restore(const Position& position);
+  Status GetPosition(Trainer::Position* position);
+  Status Restore(const Trainer::Position& position);
+  // Between two steps: the replicated arrays of a method of deltas, in the part of the next step;
+  // with their names. Empty: there are none.
+  struct StateArray {
+    const char* name = nullptr;
+    std::span<std::byte> bytes;
+  };
+  Status GetState(std::vector<StateArray>* arrays);
 
   // For core/base/handle_table.h. Waits end with the engine.
   void Interrupt() {}

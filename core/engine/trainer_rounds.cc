@@ -1,6 +1,7 @@
 #include "core/engine/trainer_rounds.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace covey {
@@ -9,11 +10,14 @@ namespace {
 constexpr size_t kOften = 2;   // versions running in whose memory
 constexpr size_t kMuchOf = 8;  // an eighth had been written: a page costs as much as some that
 constexpr size_t kPageBytes = 4096;  // are copied
+constexpr size_t kLine = 64;         // spans of a snapshot begin on one
 
 }  // namespace
 
 TrainerRounds::TrainerRounds(Options options)
-    : options_(std::move(options)), missing_(options_.port->group().members.size()) {
+    : options_(std::move(options)),
+      missing_(options_.port->group().members.size()),
+      counted_(missing_.size()) {
   std::vector<std::byte*> spans;
   size_t written = 0;
   if (options_.port->Hold(0, &spans, &written).code() == StatusCode::kUnsupported) UseCopies();
@@ -25,11 +29,6 @@ bool TrainerRounds::Perform(const Trainer::Exchange& exchange, const Status& fit
   RoundsPort::Event event = RoundsPort::Event::kDone;
   *status = Status::Ok();
   switch (exchange.stage) {
-    case Stage::kPublish:
-      // partial-W11: with unfit gradients this rank has come all the same.
-      if (!fitness.ok()) result->unfit = fitness.message();
-      result->version = fitness.ok() ? options_.port->Publish(hypers) : options_.port->Skip();
-      break;
     case Stage::kRead:
       *status = Read(exchange.version, result);
       break;
@@ -39,17 +38,48 @@ bool TrainerRounds::Perform(const Trainer::Exchange& exchange, const Status& fit
     case Stage::kServe:
       if (IsAsked(exchange.applied)) event = RoundsPort::Event::kAsked;
       break;
+    case Stage::kAwait:
+    case Stage::kFlush:
+    case Stage::kMeet:
+      *status = Wait(exchange, deadline, &event);
+      if (event == RoundsPort::Event::kTime && status->ok()) return false;
+      break;
     case Stage::kLeave:
       Leave();
       return true;
     default:
-      *status = Wait(exchange, deadline, &event);
-      if (event == RoundsPort::Event::kTime && status->ok()) return false;
+      PerformHere(exchange, fitness, hypers, result);
   }
   if (event == RoundsPort::Event::kAsked) result->event = StageResult::Event::kAsked;
   if (event == RoundsPort::Event::kBehind) result->event = StageResult::Event::kBehind;
   result->executed = options_.port->executed();
   return true;
+}
+
+// Of which no other rank knows.
+void TrainerRounds::PerformHere(const Trainer::Exchange& exchange, const Status& fitness,
+                                std::span<const double> hypers, StageResult* result) {
+  OuterModel* outer = options_.outer.get();
+  switch (exchange.stage) {
+    case Stage::kAnchor:
+      return outer->Anchor(options_.model);
+    case Stage::kDelta:
+      return outer->Subtract(options_.model, open());
+    case Stage::kAdopt:
+      return outer->Adopt(options_.model);
+    case Stage::kGive: {
+      std::vector<std::span<const std::byte>> parts;
+      for (const std::span<std::byte> array : outer->arrays()) parts.emplace_back(array);
+      const Trainer::Action action{
+          .stage = Stage::kPack, .applied = exchange.applied, .misses = exchange.misses};
+      return static_cast<void>(Give(action, parts));
+    }
+    default:  // kPublish
+      // partial-W11: with unfit contents this rank has come all the same.
+      if (!fitness.ok()) result->unfit = fitness.message();
+      result->version = fitness.ok() ? options_.port->Publish(hypers) : options_.port->Skip();
+      if (fitness.ok() && outer != nullptr) outer->OnPublished(result->version);
+  }
 }
 
 Status TrainerRounds::Wait(const Trainer::Exchange& exchange, Time deadline,
@@ -85,6 +115,15 @@ Status TrainerRounds::Read(uint64_t version, StageResult* result) {
   result->misses = std::any_of(record.missing.begin(), record.missing.end(),
                                [](uint64_t since) { return since > 0; });
   Note(version, record.missing);
+  int64_t deltas = 0;
+  for (size_t i = 0; i < counted_.size(); ++i) {
+    const Contribution& contribution = record.contributions[i];
+    if (contribution.count > 0) counted_[i] = std::max(counted_[i], contribution.last);
+    deltas += static_cast<int64_t>(contribution.count);
+  }
+  const auto self = static_cast<size_t>(ToInt(options_.port->group().my_index));
+  if (options_.outer != nullptr && !result->is_empty)
+    options_.outer->Combine(gradients_, deltas, counted_[self]);
   return Status::Ok();
 }
 
@@ -102,7 +141,8 @@ Status TrainerRounds::ReadInPlace(uint64_t version) {
 
 void TrainerRounds::UseCopies() {
   is_in_place_ = false;
-  options_.port->RegisterOutput(CopySpans());
+  // The gradients of a rank's own steps lie there, too: nothing is copied before it is read.
+  if (options_.outer == nullptr) options_.port->RegisterOutput(CopySpans());
 }
 
 // Where the version is copied to; none if it is not.
@@ -129,6 +169,18 @@ void TrainerRounds::Note(uint64_t version, const std::vector<uint64_t>& missing)
 
 // ---- Snapshots ----------------------------------------------------------------------------------
 
+size_t TrainerRounds::HeadBytes() const {
+  return ((1 + counted_.size()) * sizeof(uint64_t) + kLine - 1) / kLine * kLine;
+}
+
+// Whether a member is overdue, and what of each is in versions.
+std::vector<uint64_t> TrainerRounds::HeadOf(bool misses) const {
+  std::vector<uint64_t> head(HeadBytes() / sizeof(uint64_t));
+  head[0] = misses ? 1 : 0;
+  std::copy(counted_.begin(), counted_.end(), head.begin() + 1);
+  return head;
+}
+
 bool TrainerRounds::IsAsked(uint64_t applied) {
   if (applied < 1) return false;
   uint64_t unused = Transport::kNoOffset;
@@ -139,12 +191,12 @@ bool TrainerRounds::IsAsked(uint64_t applied) {
 
 Status TrainerRounds::Give(const Trainer::Action& action,
                            std::span<const std::span<const std::byte>> parts) {
-  const std::byte head[kHeadBytes] = {std::byte{action.misses}};
-  std::vector<Snapshots::Part> all{{head, kHeadBytes}};
+  const std::vector<uint64_t> head = HeadOf(action.misses);
+  std::vector<Snapshots::Part> all{{reinterpret_cast<const std::byte*>(head.data()), HeadBytes()}};
   for (const std::span<const std::byte> part : parts) all.push_back({part.data(), part.size()});
   uint64_t length_bytes = 0;
   for (const Snapshots::Part& part : all) length_bytes += part.length_bytes;
-  if (length_bytes == kHeadBytes) return Status::InvalidArgument("a snapshot is not empty");
+  if (length_bytes == HeadBytes()) return Status::InvalidArgument("a snapshot is not empty");
   // The old one stays until the new one stands: a peer may be reading it.
   uint64_t offset = Transport::kNoOffset, unused = Transport::kNoOffset;
   if (options_.port->GivesInBlocks()) offset = options_.alloc_block(length_bytes);
@@ -162,7 +214,12 @@ bool TrainerRounds::Seek(uint64_t applied, Time deadline, Status* status, StageR
     image_.resize(offer.length_bytes);
     if (!options_.port->Take(offer, image_.data())) continue;
     result->version = offer.version;
-    result->misses = image_[0] != std::byte{0};
+    std::vector<uint64_t> head(HeadBytes() / sizeof(uint64_t));
+    std::memcpy(head.data(), image_.data(), HeadBytes());
+    result->misses = head[0] != 0;
+    std::copy_n(head.begin() + 1, counted_.size(), counted_.begin());
+    const auto self = static_cast<size_t>(ToInt(options_.port->group().my_index));
+    if (options_.outer != nullptr) options_.outer->Load(image(), counted_[self]);
     return true;
   }
 }

@@ -10,12 +10,13 @@
 #define COVEY_CORE_ENGINE_TRAINER_ROUNDS_H_
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "core/base/log.h"
 #include "core/partial/rounds_port.h"
-#include "core/train/layout.h"
+#include "core/train/outer_model.h"
 #include "core/train/trainer.h"
 
 namespace covey {
@@ -23,10 +24,12 @@ namespace covey {
 class TrainerRounds {
  public:
   struct Options {
-    RoundsPort* port = nullptr;   // outlives this, or is left by `leave`
-    std::byte* copies = nullptr;  // room for a version that is copied: of the layout's length
-    std::function<void()> leave;  // this rank uses the port no more; again: nothing
-    Log* log = nullptr;           // null: tells nothing
+    RoundsPort* port = nullptr;         // outlives this, or is left by `leave`
+    std::byte* copies = nullptr;        // room for a version that is copied: of the layout's length
+    std::byte* model = nullptr;         // deltas: where the adapter's model lies
+    std::unique_ptr<OuterModel> outer;  // deltas; null: gradients
+    std::function<void()> leave;        // this rank uses the port no more; again: nothing
+    Log* log = nullptr;                 // null: tells nothing
     // A block of this rank's region (Transport::kNoOffset: there is no room), and back.
     std::function<uint64_t(size_t)> alloc_block;
     std::function<void(uint64_t)> free_block;
@@ -45,8 +48,9 @@ class TrainerRounds {
   const std::vector<double>& hypers() const { return hypers_; }
   // The state in the snapshot that was taken last.
   std::span<const std::byte> image() const {
-    return std::span<const std::byte>(image_).subspan(kHeadBytes);
+    return std::span<const std::byte>(image_).subspan(HeadBytes());
   }
+  OuterModel* outer() const { return options_.outer.get(); }
 
   // Performs exchange.stage, and waits until then. `fitness`: of what lies in open(). False: the
   // deadline is over, and it goes on when called again with the same exchange.
@@ -56,10 +60,13 @@ class TrainerRounds {
   Status Give(const Trainer::Action& action, std::span<const std::span<const std::byte>> parts);
 
  private:
-  // Of a snapshot, before the state: one byte, whether a member is overdue.
-  static constexpr size_t kHeadBytes = 64;
+  // Of a snapshot, before the state: what else a rank that goes on from it has to know.
+  size_t HeadBytes() const;
+  std::vector<uint64_t> HeadOf(bool misses) const;
 
   Status Wait(const Trainer::Exchange& exchange, Time deadline, RoundsPort::Event* event);
+  void PerformHere(const Trainer::Exchange& exchange, const Status& fitness,
+                   std::span<const double> hypers, StageResult* result);
   Status Read(uint64_t version, StageResult* result);
   Status ReadInPlace(uint64_t version);
   bool Seek(uint64_t applied, Time deadline, Status* status, StageResult* result);
@@ -75,6 +82,7 @@ class TrainerRounds {
   std::vector<double> hypers_;
   std::vector<std::byte> image_;
   std::vector<uint64_t> missing_;  // by member, as of the last version read
+  std::vector<uint64_t> counted_;  // by member: the last of its steps that is in a version
   bool is_left_ = false;           // others have ended finish() without this rank
 };
 

@@ -27,6 +27,7 @@
 #include "core/base/codec_descriptor.h"
 #include "core/base/status.h"
 #include "core/base/types.h"
+#include "core/method/combine.h"
 #include "core/method/settings.h"
 #include "core/method/value_syntax.h"
 #include "core/plan/topology.h"
@@ -50,6 +51,7 @@ enum class Payload : int32_t {
   kNone = 0,       // a step on this rank alone
   kGradients = 1,  // before the update: gradients, reduced as the optimizer was told
   kModel = 2,      // after the update: parameters, averaged
+  kDelta = 3,      // after so many updates: how the parameters have changed, as `combine` says
 };
 enum class Admission : int32_t {
   kAll = 0,        // an exchange runs once every member has come
@@ -63,20 +65,21 @@ enum class Membership : int32_t {
 
 // The versions of a method that has them; but for `warmup` the same at all versions.
 struct MethodRounds {
-  AdmitRule admit;            // which ranks must have come
-  uint64_t seed = 0;          // of what is drawn
-  Duration grace;             // then it waits so long for more
-  int64_t log = 0;            // results kept
-  Duration max_wait;          // how long a rank waits for one version
-  int64_t group_size = 0;     // kModel: so many average, at most
-  int64_t sync_every = 0;     // kModel: all, each so-many-th version
-  int64_t local_steps = 0;    // kModel: steps between a rank's versions; 0: each step is one
+  AdmitRule admit;         // which ranks must have come
+  uint64_t seed = 0;       // of what is drawn
+  Duration grace;          // then it waits so long for more
+  int64_t log = 0;         // results kept
+  Duration max_wait;       // how long a rank waits for one version
+  int64_t group_size = 0;  // kModel: so many average, at most
+  int64_t sync_every = 0;  // kModel: all, each so-many-th version
+  // kModel, kDelta: steps between a rank's versions; 0: each step is one.
+  int64_t local_steps = 0;
   bool skips_ahead = false;   // a late rank goes on with the step after the last version
   int64_t max_staleness = 0;  // versions a rank may be behind before all wait for it; 0: any number
   int64_t warmup = 0;         // so many versions from this one on, those of a warm-up, wait for all
   // From the so-many-th version on, counted from this one, all wait for all: with each of these the
-  // rounds may end, for another method follows; 0: none does. Not with local_steps, whose versions
-  // are all so.
+  // rounds may end, for another method follows; 0: none does. Not of models with local_steps, whose
+  // versions are all so.
   int64_t ending = 0;
 
   friend bool operator==(const MethodRounds&, const MethodRounds&) = default;
@@ -151,6 +154,10 @@ struct Method {
   // `settings[i]` is the value of parameters[i], in its range. REQUIRES: version >= 0, the number
   // of steps this rank has done.
   MethodPlan (*plan)(std::span<const int64_t> settings, const MethodView& view, int64_t version);
+  // kDelta: the arrays that it keeps beside the replicated model, by name; and how a version changes
+  // both. All ranks do it, with equal results: it depends on its arguments only.
+  std::span<const char* const> state = {};
+  void (*combine)(std::span<const int64_t> settings, const CombineArrays& arrays) = nullptr;
 };
 
 std::span<const Method* const> Methods();         // sorted by name

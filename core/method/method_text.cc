@@ -110,6 +110,7 @@ Status ReadValue(const MethodParameter& parameter, std::string_view text, int64_
     range = "auto or a time such as 20ms";
     least = "0s";
   }
+  if (parameter.syntax == ValueSyntax::kDecimal) range = "a number such as 0.7";
   if (parameter.syntax == ValueSyntax::kNorm || parameter.syntax == ValueSyntax::kLimit) {
     range = parameter.syntax == ValueSyntax::kNorm ? "off or a number"
                                                    : "off, auto or a time such as 2s";
@@ -259,6 +260,14 @@ bool GoesOnFromWarmup(const MethodChoice& choice) {
   return IsOfGradientsInRounds(choice.method->plan(choice.settings, {.size = 1, .rank = {}}, 0));
 }
 
+// The version with which rounds of so many steps end; 0: each does. Of deltas it is the last one
+// that begins in them.
+int64_t EndingOf(const MethodPlan& plan, int64_t steps) {
+  if (plan.rounds.local_steps == 0) return steps;
+  if (plan.payload != Payload::kDelta) return 0;
+  return (steps + plan.rounds.local_steps - 1) / plan.rounds.local_steps;
+}
+
 void AddWord(const std::string& word, std::string* text) {
   *text += (text->find(':') == std::string::npos ? ":" : ",") + word;
 }
@@ -317,7 +326,7 @@ MethodPlan MethodChoice::Plan(const MethodView& view, int64_t version) const {
   MethodPlan plan = here.method->plan(here.settings, view, std::max<int64_t>(step, 0));
   if (step < 0) plan = Warmup(plan, -step);
   const bool has_end = plan.admission == Admission::kRounds && Until(version) != kForever;
-  if (has_end && plan.rounds.local_steps == 0) plan.rounds.ending = Until(version) - version;
+  if (has_end) plan.rounds.ending = EndingOf(plan, Until(version) - version);
   if (step < 0) return plan;
   const bool is_last = !here.then.empty() && version == here.then[0].from - 1;
   const bool is_awaited =

@@ -120,6 +120,11 @@ std::optional<int64_t> ReadNorm(std::string_view text) {
   return is_whole && millionths > 0 ? std::optional(millionths) : std::nullopt;
 }
 
+std::optional<int64_t> ReadDecimal(std::string_view text) {
+  if (text == "0") return 0;
+  return text == "off" ? std::nullopt : ReadNorm(text);
+}
+
 std::optional<int64_t> ReadPairing(std::string_view text) {
   if (text == "auto") return kAuto;
   for (int64_t i = 0; i < kNumPairKinds; ++i)
@@ -163,6 +168,8 @@ Duration LimitOf(int64_t value) { return value == kOff ? Duration{} : TimeOf(val
 
 double NormOf(int64_t value) { return static_cast<double>(value) / kMillionths; }
 
+double DecimalOf(int64_t value) { return NormOf(value); }
+
 Duration TimeOf(int64_t value) {
   return value == kAutoTime ? Duration::Auto() : Duration::Of(value);
 }
@@ -186,6 +193,8 @@ std::optional<int64_t> ReadAs(ValueSyntax syntax, std::string_view text) {
       return ReadOrAuto(text);
     case ValueSyntax::kNorm:
       return ReadNorm(text);
+    case ValueSyntax::kDecimal:
+      return ReadDecimal(text);
     case ValueSyntax::kPairing:
       return ReadPairing(text);
     case ValueSyntax::kTopology:
@@ -207,7 +216,8 @@ std::string WriteAs(ValueSyntax syntax, int64_t value) {
     if (value < 0) return WritePart(-value);
   }
   if (syntax == ValueSyntax::kOrAuto && value == kAuto) return "auto";
-  if (syntax == ValueSyntax::kNorm) return WriteNorm(value);
+  if (syntax == ValueSyntax::kDecimal && value == 0) return "0";
+  if (syntax == ValueSyntax::kNorm || syntax == ValueSyntax::kDecimal) return WriteNorm(value);
   if (syntax == ValueSyntax::kPairing)
     return value == kAuto ? "auto" : NameOf(kPairKinds[value - 1]);
   if (syntax == ValueSyntax::kTopology) return NameOf(static_cast<TopologyKind>(value - 1));

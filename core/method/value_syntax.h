@@ -26,6 +26,7 @@ enum class ValueSyntax : uint8_t {
   kTopology,    // a topology but a matrix: 1 + its place in TopologyKind
   kOrder,       // "cwa" or "atc": 0 or 1
   kLimit,       // "off", "auto", or as kTime and not 0: kOff, kAutoTime, or that
+  kDecimal,     // a number such as "0.7", or 0: millionths
 };
 inline constexpr int64_t kAdmitSolo = 1;
 inline constexpr int64_t kAdmitAll = -1000;
@@ -42,11 +43,13 @@ std::optional<int64_t> ReadAs(ValueSyntax syntax, std::string_view text);
 // The text that ReadAs reads as `value`; equal values give equal texts.
 std::string WriteAs(ValueSyntax syntax, int64_t value);
 
-// The typed value of kAdmission; of kLimit; of kTime, or kTimeOrAuto; of kNorm (0: none).
+// The typed value of kAdmission; of kLimit; of kTime, or kTimeOrAuto; of kNorm (0: none); of
+// kDecimal.
 AdmitRule AdmitOf(int64_t value);
 Duration LimitOf(int64_t value);
 Duration TimeOf(int64_t value);
 double NormOf(int64_t value);
+double DecimalOf(int64_t value);
 
 // Whether its values are two words.
 bool IsOneOfTwo(ValueSyntax syntax);

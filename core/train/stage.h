@@ -14,13 +14,17 @@ enum class Stage : uint8_t {
   kAverage,  // the models of all
   kMix,      // the model with those of neighbors
   // ---- Exchanges of rounds (core/partial/rounds_port.h).
-  kPublish,  // the rank's gradients become its next contribution
+  kAnchor,   // deltas: the rank's model is what all begin with
+  kDelta,    // deltas: what the rank has changed since becomes what it publishes
+  kPublish,  // what lies there becomes its next contribution
   kAwait,    // the version of that contribution
   kFlush,    // finish(): until all that was published is in a version
   kMeet,     // finish(): until all members have applied everything
   kRead,     // the next version
   kSeek,     // another rank's snapshot, where that version has left the log
   kServe,    // whether a rank asks for a snapshot of this one
+  kGive,     // deltas: that snapshot
+  kAdopt,    // deltas: the replicated model, with what of the rank's work no version has
   kLeave,    // these rounds are over for this rank
   // ---- Actions of the adapter.
   kCollectGradients,  // the rank's gradients are to lie in the trainer's memory
@@ -32,9 +36,7 @@ enum class Stage : uint8_t {
 };
 
 constexpr bool IsExchange(Stage stage) { return stage <= Stage::kLeave; }
-constexpr bool IsOfRounds(Stage stage) {
-  return stage >= Stage::kPublish && stage <= Stage::kLeave;
-}
+constexpr bool IsOfRounds(Stage stage) { return stage >= Stage::kAnchor && stage <= Stage::kLeave; }
 
 // The end of an exchange that went well, but for `executed`, which is known in any case.
 struct StageResult {

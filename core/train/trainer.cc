@@ -36,7 +36,7 @@ Status Trainer::Check(const MethodChoice& choice, const MethodView& view) {
       return Status::Unsupported(
           method +
           " averages models without waiting for all ranks, which covey_trainer cannot do yet: it "
-          "has allreduce, eager, dpsgd and local, without codec= and local's max_wait=. "
+          "has allreduce, eager, diloco, dpsgd and local, without codec= and local's max_wait=. "
           "covey.torch has every method");
     if (!here.codec.empty())
       return Status::Unsupported(method +
@@ -68,10 +68,10 @@ MethodPlan Trainer::Plan() const {
                          : choice_.Plan(view_, rounds_.has_value() ? rounds_->from() : step_);
 }
 
-std::vector<Stage> Trainer::StagesOf(const MethodPlan& plan) {
+std::vector<Stage> Trainer::StepStages() const {
+  if (rounds_.has_value()) return rounds_->StepStages();
+  const MethodPlan plan = Plan();
   if (plan.payload == Payload::kNone) return {Stage::kCollectGradients, Stage::kUpdate};
-  if (plan.admission == Admission::kRounds)
-    return {Stage::kCollectGradients, Stage::kPublish, Stage::kAwait, Stage::kServe};
   if (plan.payload == Payload::kGradients)
     return {Stage::kCollectGradients, Stage::kReduce, Stage::kUpdate};
   const bool mixes = plan.admission == Admission::kNeighbors;
@@ -81,6 +81,11 @@ std::vector<Stage> Trainer::StagesOf(const MethodPlan& plan) {
             Stage::kUpdate};
   return {Stage::kCollectGradients, Stage::kUpdate, Stage::kCollectModel, exchange,
           Stage::kLoadModel};
+}
+
+std::vector<Stage> Trainer::FinishStages() const {
+  if (rounds_.has_value()) return rounds_->FinishStages();
+  return {Stage::kAgree};
 }
 
 Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
@@ -94,7 +99,7 @@ Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
   if (!unfit.empty() && plan.payload != Payload::kGradients)
     return EndWith(Status(StatusCode::kNotFinite, unfit));
   unfit_ = unfit;
-  return Begin(StagesOf(plan), false, now);
+  return Begin(StepStages(), false, now);
 }
 
 Trainer::Ready Trainer::OnFinish(Time now) {
@@ -106,11 +111,6 @@ Trainer::Ready Trainer::OnFinish(Time now) {
   if (is_halted) return Enter(now);
   unfit_.clear();
   return Begin(FinishStages(), true, now);
-}
-
-std::vector<Stage> Trainer::FinishStages() const {
-  if (rounds_.has_value()) return {Stage::kFlush, Stage::kMeet};
-  return {Stage::kAgree};
 }
 
 Trainer::Ready Trainer::Begin(std::vector<Stage> stages, bool is_finish, Time now) {
@@ -153,6 +153,7 @@ Trainer::Exchange Trainer::ExchangeOf(Stage stage) const {
   if (rounds_.has_value()) {
     exchange.rounds = rounds_->from();
     exchange.applied = rounds_->applied();
+    exchange.misses = rounds_->misses();
     exchange.version = stage == Stage::kAwait ? rounds_->awaited() : rounds_->applied() + 1;
   }
   if (stage == Stage::kMix) {
@@ -180,7 +181,7 @@ Trainer::Ready Trainer::OnExchangeEnd(const Status& status, const StageResult& r
 Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& result, Time now) {
   const Stage stage = stages_[at_];
   Insert(rounds_->Follow(stage, status, result));
-  version_ = rounds_->version();
+  if (!rounds_->has_deltas()) version_ = rounds_->reached();
   if (stage == Stage::kPublish && status.ok()) {
     is_published_ = true;
     unfit_ = result.unfit;
@@ -192,7 +193,7 @@ Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& res
     return Next(now);
   }
   // train-T5: what was published is in a version, or will be: it is not published again.
-  return is_published_ || is_finish_ ? Halt(status, true) : EndWith(status);
+  return is_updated_ || is_published_ || is_finish_ ? Halt(status, true) : EndWith(status);
 }
 
 // They follow the stage that has ended.
@@ -211,18 +212,17 @@ Trainer::Ready Trainer::OnAck(uint64_t number, bool done, Time now) {
         Status::Aborted("the adapter has not done an action of step " + std::to_string(step_)),
         true);
   const Stage stage = stages_[at_];
-  if (rounds_.has_value()) {
-    if (stage == Stage::kUpdate) Insert(rounds_->OnUpdated());
-    if (stage == Stage::kUnpack) Insert(rounds_->OnUnpacked());
-    version_ = rounds_->version();
-    return Next(now);
-  }
-  if (stage == Stage::kUpdate) {
+  const bool is_of_rank = !rounds_.has_value() || rounds_->has_deltas();
+  if (rounds_.has_value() && stage == Stage::kUpdate) Insert(rounds_->OnUpdated());
+  if (rounds_.has_value() && stage == Stage::kUnpack) Insert(rounds_->OnUnpacked());
+  if (!is_of_rank) version_ = rounds_->reached();
+  if (is_of_rank && stage == Stage::kUpdate) {
     ++version_;
     is_updated_ = true;
     may_differ_ |= view_.size > 1 && Plan().payload != Payload::kGradients;
   }
-  const bool is_of_all = at_ > 0 && stages_[at_ - 1] == Stage::kAverage;
+  const bool is_of_all =
+      at_ > 0 && (stages_[at_ - 1] == Stage::kAverage || (is_finish_ && rounds_.has_value()));
   if (stage == Stage::kLoadModel && is_of_all) may_differ_ = false;
   return Next(now);
 }
@@ -269,8 +269,9 @@ void Trainer::BeginPart() {
 
 void Trainer::LeavePart() {
   // train-T7: all members leave with the same version, and go on with the step after it.
-  step_ = version_;
+  step_ = version_ = rounds_->reached();
   has_left_ = true;
+  may_differ_ = false;
   rounds_.reset();
 }
 
@@ -296,15 +297,25 @@ Trainer::Ready Trainer::Refuse(const std::string& why) {
   return ready;
 }
 
-Status Trainer::Restore(int64_t version, int64_t step, bool may_differ) {
-  if (rounds_.has_value() && version != version_)
+Trainer::Position Trainer::position() const {
+  Position position{.version = version_, .step = step_, .may_differ = may_differ_, .begin = step_};
+  if (!rounds_.has_value()) return position;
+  position.begin = rounds_->reached();
+  position.local = rounds_->local();
+  position.is_anchored = rounds_->is_anchored();
+  return position;
+}
+
+Status Trainer::Restore(const Position& position) {
+  if (rounds_.has_value() && rounds_->reached() != position.begin)
     return Status::InvalidArgument("the rounds of " + choice_.At(rounds_->from()).OwnText() +
-                                   " are at version " + std::to_string(version_) + ", and not at " +
-                                   std::to_string(version) +
+                                   " are at version " + std::to_string(rounds_->reached()) +
+                                   ", and not at " + std::to_string(position.begin) +
                                    ": open a trainer that begins there instead");
-  version_ = version;
-  step_ = step;
-  may_differ_ = may_differ;
+  version_ = position.version;
+  step_ = position.step;
+  may_differ_ = position.may_differ;
+  if (rounds_.has_value()) rounds_->Restore(position.local, position.is_anchored);
   BeginPart();
   return Status::Ok();
 }

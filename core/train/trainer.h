@@ -7,11 +7,11 @@
 //   payload      partners        stages
 //   kNone        -               GRADIENTS, UPDATE
 //   kGradients   all             GRADIENTS, reduce, UPDATE
-//   kGradients   rounds          GRADIENTS, publish, await, SERVE; others follow (round_part.h)
+//   any          rounds          as round_part.h says
 //   kModel       all             GRADIENTS, UPDATE, MODEL, average, LOAD
 //   kModel       neighbors, cwa  GRADIENTS, MODEL, mix, LOAD, UPDATE
 //   kModel       neighbors, atc  GRADIENTS, UPDATE, MODEL, mix, LOAD
-//   finish()     rounds          flush, meet; others follow; of the next part too, if these end
+//   finish()     rounds          as round_part.h says; then of the next part, if these end
 //   finish()     others          agree; if models of any rank may differ: MODEL, average, LOAD
 //
 //   phase       event                      next
@@ -29,8 +29,8 @@
 //  1. Every member begins the same exchanges in the same order, if all have made the same calls.
 //  2. A step's UPDATE is acknowledged as done at most once, and only then does version() grow.
 //  3. A failed step has changed nothing, or has done its UPDATE, and its other stages follow.
-//  4. In rounds: what was published is not published again, and replicas are equal at equal
-//     version(). A step may have several UPDATEs then, or none.
+//  4. In rounds what was published is not published again. In those of gradients replicas are equal
+//     at equal version(), and a step may have several UPDATEs, or none.
 //
 // Sans-IO, in the manner of raft's Ready: events and time in, what is to be done out. One thread at
 // a time.
@@ -62,6 +62,7 @@ class Trainer {
     int64_t rounds = kNoRounds;  // the part whose rounds these are, by the version it begins at,
     uint64_t applied = 0;        // and the last of their versions that this rank has applied
     uint64_t version = 0;        // kAwait: that one; kRead: this one
+    bool misses = false;         // kGive: whether a member was overdue in the last one applied
   };
   struct Action {
     uint64_t number = 0;
@@ -100,14 +101,22 @@ class Trainer {
   // `missing` names the members that have not come to the exchange under way.
   Ready OnTick(const std::string& missing, Time now);
 
-  // Updates done; in rounds those of versions, which are the same on all members.
+  // Updates done; in rounds of gradients those of versions, which are the same on all members.
   int64_t version() const { return version_; }
   int64_t step() const { return step_; }
   // Since the last average of all this rank has done updates by itself.
   bool may_differ() const { return may_differ_; }
-  // To be called between two steps: where a checkpoint was taken. kInvalidArgument: rounds have
-  // begun at another version.
-  Status Restore(int64_t version, int64_t step, bool may_differ);
+  // Between two steps, for a checkpoint.
+  struct Position {
+    int64_t version = 0, step = 0;
+    bool may_differ = false;
+    int64_t begin = 0;         // of a trainer that goes on from here
+    int64_t local = 0;         // deltas: steps since the last publish,
+    bool is_anchored = false;  // and whether the replicated arrays are part of it
+  };
+  Position position() const;
+  // kInvalidArgument: rounds of gradients have begun at another version.
+  Status Restore(const Position& position);
   bool IsIdle() const { return phase_ == Phase::kIdle; }
   // The part in rounds that the next step belongs to, or the one under way.
   int64_t rounds() const { return rounds_.has_value() ? rounds_->from() : kNoRounds; }
@@ -121,7 +130,7 @@ class Trainer {
   Ready Halt(const Status& why, bool is_to_begin);
   Ready EndWith(const Status& status);
   static Ready Refuse(const std::string& why);
-  static std::vector<Stage> StagesOf(const MethodPlan& plan);
+  std::vector<Stage> StepStages() const;
   std::vector<Stage> FinishStages() const;
   Exchange ExchangeOf(Stage stage) const;
   MethodPlan Plan() const;

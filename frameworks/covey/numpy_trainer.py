@@ -1,8 +1,7 @@
 """Training of NumPy arrays by a method: the smallest adapter there can be.
 
-An adapter does what the core asks for: it copies gradients or the model to the trainer's memory,
-updates the model with the gradients there, copies the model back, and gives or takes over a rank's
-state. It knows no method (core/api/covey_trainer.h). Another adapter differs in those copies alone.
+An adapter does what the core asks for (core/api/covey_trainer.h): copies to and from the trainer's
+memory, and updates of the model. It knows no method. Another adapter differs in those copies alone.
 """
 
 from __future__ import annotations
@@ -46,21 +45,20 @@ class Trainer:
 
     Args:
         parameters: arrays of float32, float64 or float16; they are changed in place.
-        update: ``update(parameters, gradients)`` changes the parameters in place, as the method
-            says with gradients of this rank or with those of all. The gradients, arrays of the
-            parameters' shapes and dtypes, may be changed, and are valid within the call. By a
-            method that does not wait for all ranks a step has one update for each version of the
-            gradients that was made since the last step, or none.
+        update: ``update(parameters, gradients)`` changes the parameters in place, by the method
+            with gradients of this rank or those of all. The gradients, arrays of the parameters'
+            shapes and dtypes, may be changed, and are valid within the call. By eager a step has
+            one update for each version of gradients made since the last step, or none.
         method: a name or a whole text, as for ``covey.torch.DistributedOptimizer``; None: what this
-            job was told. Possible are allreduce, eager, local and dpsgd, one after the other by
-            ``then`` too, without ``codec``, and without local's ``max_wait``.
+            job was told. Possible are allreduce, eager, diloco, local and dpsgd, one after the
+            other by ``then`` too, without ``codec``, and without local's ``max_wait``.
         op: ``Average`` or ``Sum`` of gradients.
         process_set: the ranks that train together.
         state: arrays that ``update`` changes beside the parameters, momenta for example: a rank
             that has fallen too far behind goes on from parameters and state of another one.
         num_hypers: so many numbers, a learning rate for example, travel with the gradients of each
             step: ``update(parameters, gradients, hypers)`` gets those of the gradients, which may
-            be older ones or another rank's. So all ranks do the same updates.
+            be another rank's, so that all ranks do the same updates.
         settings: parameters of the method.
 
     Attributes:
@@ -105,12 +103,7 @@ class Trainer:
         self._open(0)
         name = next_prefix("numpy.begin", process_set.ranks)
         for number, array in enumerate(self._state):
-            broadcast_(
-                array,
-                root_rank=process_set.ranks[0],
-                name=f"{name}.{number}",
-                process_set=process_set,
-            )
+            broadcast_(array, process_set.ranks[0], f"{name}.{number}", process_set)
 
     def _open(self, begin: int) -> None:
         self.close()
@@ -132,8 +125,7 @@ class Trainer:
 
     @property
     def version(self) -> int:
-        """Updates done; by a method that does not wait for all ranks: versions applied, which are
-        the same on all ranks, and models are equal at equal version."""
+        """Updates done; by eager versions applied: models are equal at equal version."""
         return _native.trainer_position(self._trainer)[0]
 
     def step(self, gradients: Arrays, unfit: str = "", hypers: Sequence[float] = ()) -> None:
@@ -206,10 +198,8 @@ class Trainer:
         elif verb == _LOAD_MODEL:
             _copy(self.parameters, self._memory(of_model=True))
         elif verb == _PACK:
-            addresses = tuple(array.ctypes.data for array in self._state)
-            _native.trainer_give(
-                self._trainer, addresses, tuple(array.nbytes for array in self._state)
-            )
+            parts = [(array.ctypes.data, array.nbytes) for array in self._state]
+            _native.trainer_give(self._trainer, *zip(*parts))
         elif verb == _UNPACK:
             assert length == sum(array.nbytes for array in self._state)
             for array in self._state:
@@ -221,8 +211,14 @@ class Trainer:
         has its own, but after ``finish()`` all are alike."""
         return {
             "arrays": [array.copy() for array in self._state],
+            "replicated": {name: it.copy() for name, it in self._replicated().items()},
             "position": _native.trainer_position(self._trainer),
         }
+
+    def _replicated(self) -> Dict[str, Any]:
+        """What the method keeps equal on all ranks, such as an outer momentum, as bytes."""
+        arrays = _native.trainer_state(self._trainer)
+        return {name: _view(at, numpy.empty(length, numpy.uint8)) for name, at, length in arrays}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Goes on from there. Every member does, with states of one step.
@@ -234,6 +230,8 @@ class Trainer:
         if [array.shape for array in arrays] != [array.shape for array in self._state]:
             raise InvalidArgument("load_state_dict: its arrays have other shapes")
         self._open(position[3])
+        for name, array in self._replicated().items():
+            numpy.copyto(array, state["replicated"].get(name, 0))
         _native.trainer_restore(self._trainer, position)
         _copy(self._state, arrays)
 

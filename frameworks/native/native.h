@@ -192,6 +192,7 @@ PyObject* TrainerGive(PyObject* module, PyObject* args);
 PyObject* TrainerAck(PyObject* module, PyObject* args);
 PyObject* TrainerPosition(PyObject* module, PyObject* args);
 PyObject* TrainerRestore(PyObject* module, PyObject* args);
+PyObject* TrainerState(PyObject* module, PyObject* args);
 PyObject* TrainerClose(PyObject* module, PyObject* args);
 
 /* rounds.c ------------------------------------------------------------------------------------- */

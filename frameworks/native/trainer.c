@@ -174,26 +174,46 @@ PyObject* TrainerPosition(PyObject* module, PyObject* args) {
   ClearError(&error);
   error.code = covey_trainer_position(NULL, trainer, &position, &error);
   if (error.code != COVEY_OK) return RaiseError(&error);
-  return Py_BuildValue("(LLiL)", (long long)position.version, (long long)position.step,
-                       (int)position.may_differ, (long long)position.begin);
+  return Py_BuildValue("(LLiLLi)", (long long)position.version, (long long)position.step,
+                       (int)position.may_differ, (long long)position.begin,
+                       (long long)position.local, (int)position.has_state);
 }
 
 PyObject* TrainerRestore(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long trainer;
-  long long version, step, begin;
-  int may_differ;
-  if (!PyArg_ParseTuple(args, "K(LLiL):trainer_restore", &trainer, &version, &step, &may_differ,
-                        &begin))
+  long long version, step, begin, local;
+  int may_differ, has_state;
+  if (!PyArg_ParseTuple(args, "K(LLiLLi):trainer_restore", &trainer, &version, &step, &may_differ,
+                        &begin, &local, &has_state))
     return NULL;
   covey_position position = COVEY_INIT(covey_position);
   position.version = version;
   position.step = step;
   position.may_differ = may_differ;
   position.begin = begin;
+  position.local = local;
+  position.has_state = has_state;
   covey_error error;
   ClearError(&error);
   return NoneOrError(covey_trainer_restore(NULL, trainer, &position, &error), &error);
+}
+
+PyObject* TrainerState(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long trainer;
+  if (!PyArg_ParseTuple(args, "K:trainer_state", &trainer)) return NULL;
+  PyObject* arrays = PyList_New(0);
+  for (int32_t i = 0; arrays != NULL; ++i) {
+    void* address = NULL;
+    int64_t bytes = 0;
+    const char* name = covey_trainer_state(NULL, trainer, i, &address, &bytes);
+    if (name == NULL) break;
+    PyObject* array = Py_BuildValue("(sNL)", name, PyLong_FromVoidPtr(address), (long long)bytes);
+    if (array == NULL || PyList_Append(arrays, array) != 0) Py_CLEAR(arrays);
+    Py_XDECREF(array);
+  }
+  return arrays;
 }
 
 PyObject* TrainerClose(PyObject* module, PyObject* args) {

@@ -22,6 +22,7 @@ TEST(TrainersTest, EverythingHolds) {
   using V = TrainerVerdict;
   Sweep<V>(kSeeds, [](uint64_t seed) { return RunTrainers(seed); },
            {{"updates", &V::updates},
+            {"runs of deltas", &V::deltas, 5},
             {"late", &V::late},
             {"stopped", &V::stopped},
             {"killed", &V::killed},

@@ -15,6 +15,37 @@ constexpr uint64_t kMostStops = 30;
 constexpr Time kLongestStep = 20 * kMicrosecond;
 constexpr Time kLongestStop = 3 * kMillisecond;
 
+// Rounds of deltas as those of eager, whose sums make the replicated model: so everything in it can
+// be counted. Settings: those of eager, then local_steps.
+MethodPlan PlanOfDeltas(std::span<const int64_t> settings, const MethodView& view,
+                        int64_t version) {
+  MethodPlan plan = FindMethod("eager")->plan(settings.first(settings.size() - 1), view, version);
+  plan.payload = Payload::kDelta;
+  plan.rounds.local_steps = settings.back();
+  plan.rounds.skips_ahead = true;
+  return plan;
+}
+
+void AddUp(std::span<const int64_t>, const CombineArrays& arrays) {
+  const auto* sum = reinterpret_cast<const double*>(arrays.sum);
+  auto* model = reinterpret_cast<double*>(arrays.model);
+  auto* deltas = reinterpret_cast<double*>(arrays.state[0]);
+  for (size_t i = 0; i < arrays.count; ++i) {
+    model[i] -= sum[i];
+    deltas[i] += static_cast<double>(arrays.deltas);
+  }
+}
+
+constexpr const char* kDeltas[] = {"deltas"};
+constexpr Method kSumOfDeltas{.name = "deltas",
+                              .help = "",
+                              .bytes = "",
+                              .citation = "",
+                              .parameters = {},
+                              .plan = PlanOfDeltas,
+                              .state = kDeltas,
+                              .combine = AddUp};
+
 }  // namespace
 
 TrainerSimulation::TrainerSimulation(uint64_t seed, int32_t ranks)
@@ -29,6 +60,10 @@ TrainerSimulation::TrainerSimulation(uint64_t seed, int32_t ranks)
       players_(static_cast<size_t>(swarm_.size)) {
   const Status parsed = ParseMethod(swarm_.method, &method_);
   if (!parsed.ok()) Fail(parsed.message());
+  if (swarm_.local_steps > 0) {
+    method_.method = &kSumOfDeltas;
+    method_.settings.push_back(swarm_.local_steps);
+  }
   for (int32_t r = 0; r < swarm_.size; ++r) OpenPort(r);
   std::vector<uint64_t> places;
   for (const Player& player : players_) {
@@ -43,6 +78,8 @@ TrainerSimulation::TrainerSimulation(uint64_t seed, int32_t ranks)
     player.rounds = std::make_unique<TrainerRounds>(TrainerRounds::Options{
         .port = player.port.get(),
         .copies = reinterpret_cast<std::byte*>(player.copies.data()),
+        .model = reinterpret_cast<std::byte*>(player.held.data()),
+        .outer = swarm_.local_steps > 0 ? std::make_unique<OuterModel>(method_, &layout_) : nullptr,
         .leave = [this, r] { At(r).port->Close(); },
         .alloc_block = [transport](size_t bytes) { return transport->AllocShared(bytes); },
         .free_block = [transport](uint64_t offset) { transport->FreeShared(offset); }});
@@ -75,11 +112,22 @@ void TrainerSimulation::OpenPort(int32_t rank) {
 
 void TrainerSimulation::CheckModel(int32_t rank) {
   const Player& player = At(rank);
-  if (closing_) return;
+  if (closing_ || InDeltas(player)) return;
   const int64_t version = player.trainer->version();
   const auto [known, is_new] = models_.emplace(version, player.model);
   if (!is_new && !(known->second == player.model))
     Fail("1: rank " + std::to_string(rank) + " has another model at version " +
+         std::to_string(version));
+}
+
+// The replicated arrays of a method of deltas, at a version.
+void TrainerSimulation::CheckArrays(int32_t rank, uint64_t version) {
+  std::vector<std::byte> all;
+  for (const std::span<std::byte> array : At(rank).rounds->outer()->arrays())
+    all.insert(all.end(), array.begin(), array.end());
+  const auto [known, is_new] = arrays_.emplace(version, all);
+  if (!is_new && known->second != all)
+    Fail("1: rank " + std::to_string(rank) + " has another replicated model at version " +
          std::to_string(version));
 }
 
@@ -90,13 +138,14 @@ void TrainerSimulation::CheckEnd() {
     is_whole &= player.has_ended;
     if (!player.has_ended) continue;
     if (version < 0) version = player.trainer->version();
-    if (is_whole && version != player.trainer->version())
+    if (is_whole && version != player.trainer->version() && swarm_.local_steps == 0)
       Fail("2: ranks end with versions " + std::to_string(version) + " and " +
            std::to_string(player.trainer->version()));
   }
   verdict_.whole += is_whole ? 1 : 0;
   for (size_t i = 0; is_whole && i < published_.size(); ++i)
-    if (players_[0].model.sum[i] != -published_[i])
+    if (players_.back().model.sum != players_[0].model.sum ||
+        players_[0].model.sum[i] != -published_[i])
       Fail("2: the sum of all gradients is " + std::to_string(published_[i]) + ", applied were " +
            std::to_string(-players_[0].model.sum[i]));
 }
@@ -152,6 +201,7 @@ TrainerVerdict TrainerSimulation::Run() {
   }
   if (resumes == kMostResumes) Fail("4: training does not come to its end:" + Where());
   if (failure_.empty()) CheckEnd();
+  verdict_.deltas = swarm_.local_steps > 0 ? 1 : 0;
   verdict_.failure = failure_;
   verdict_.swarm = swarm_.ToString();
   verdict_.hash = resumes;

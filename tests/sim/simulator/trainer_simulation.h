@@ -4,7 +4,8 @@
 // action.
 //
 // Checked:
-//   1. Models are equal at equal version, on all ranks, whatever the way to it.
+//   1. Models are equal at equal version, on all ranks, whatever the way to it; by a method of
+//      deltas the replicated arrays.
 //   2. After a finish() that all living ranks have ended, in which none was lost, all are at the
 //      same version, and each gradient that was handed over counts once.
 //   3. A version is applied once and in order: version() grows by one with each update, or jumps
@@ -28,7 +29,8 @@ struct TrainerVerdict {
   // Counts of events, for tests that require them.
   uint64_t updates = 0, late = 0, killed = 0, stopped = 0, unfit = 0, refused = 0;
   uint64_t packed = 0, unpacked = 0, timeouts = 0, left = 0, finished = 0;
-  uint64_t whole = 0;  // runs in which all gradients were counted
+  uint64_t deltas = 0;  // runs of a method of deltas
+  uint64_t whole = 0;   // runs in which all gradients were counted
 };
 
 // Runs one seed to its end, with that many ranks; 0: as the seed has it, up to five.

@@ -51,7 +51,7 @@ class TrainerSimulation final : public InprocWatcher {
     std::unique_ptr<Fiber> fiber;
     Trainer::Ready ready;
     Numbers given{}, reduced{};
-    std::array<double, VirtualModel::kElements + 4> copies{};
+    std::array<double, VirtualModel::kElements + 4> copies{}, held{};
     VirtualModel model;
     uint64_t meetings = 0;  // exchanges of all that it has come to
     uint64_t executed = 0;  // at the end of its last exchange of rounds,
@@ -79,6 +79,12 @@ class TrainerSimulation final : public InprocWatcher {
   Status Meet(int32_t rank, const Trainer::Exchange& exchange, StageResult* result);
   void Finish(int32_t rank);
   void CheckModel(int32_t rank);
+  void CheckArrays(int32_t rank, uint64_t version);
+  // The next step's exchange, or the one under way, is one of deltas.
+  bool InDeltas(const Player& player) const {
+    return swarm_.local_steps > 0 && player.trainer->rounds() != Trainer::kNoRounds;
+  }
+  void CountGiven(int32_t rank);
   void CheckEnd();
   Numbers GradientOf(int32_t rank, int64_t step) const;
   void Strike();
@@ -93,7 +99,8 @@ class TrainerSimulation final : public InprocWatcher {
   MethodChoice method_;
   TrainerLayout layout_;
   std::vector<Player> players_;
-  std::map<int64_t, VirtualModel> models_;  // by version
+  std::map<int64_t, VirtualModel> models_;             // by version
+  std::map<uint64_t, std::vector<std::byte>> arrays_;  // replicated ones, by version of rounds
   std::map<uint64_t, Meeting> meetings_;
   Numbers published_{};     // of all ranks, all steps
   int64_t left_with_ = -1;  // the step after the rounds

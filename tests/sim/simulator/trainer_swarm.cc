@@ -3,7 +3,7 @@
 namespace covey {
 namespace {
 
-std::string MethodOf(Rng* rng, uint64_t steps, bool has_next) {
+std::string MethodOf(Rng* rng, uint64_t steps, bool has_next, bool has_deltas) {
   constexpr const char* kAdmit[] = {"solo", "0.5", "all", "majority"};
   std::string text = std::string("eager:admit=") + kAdmit[rng->Below(4)];
   text += ",max_wait=" + std::to_string(100 + rng->Below(2000)) + "us";
@@ -11,7 +11,8 @@ std::string MethodOf(Rng* rng, uint64_t steps, bool has_next) {
   text += ",log=" + std::to_string(1 + rng->Below(4));
   if (rng->Percent(30)) text += ",progress=skip";
   if (rng->Percent(30)) text += ",max_staleness=" + std::to_string(1 + rng->Below(4));
-  if (rng->Percent(30)) text += ",warmup_steps=" + std::to_string(1 + rng->Below(3));
+  const bool warms_up = rng->Percent(30) && !has_deltas;
+  if (warms_up) text += ",warmup_steps=" + std::to_string(1 + rng->Below(3));
   if (has_next) text += ",then=allreduce@" + std::to_string(4 + rng->Below(steps));
   return text;
 }
@@ -24,7 +25,8 @@ TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
   s.steps = 2 + rng->Below(10);
   s.finishes = 1 + rng->Below(2);
   s.has_next = rng->Percent(30);
-  s.method = MethodOf(rng, s.steps, s.has_next);
+  if (rng->Percent(40)) s.local_steps = static_cast<int64_t>(1 + rng->Below(3));
+  s.method = MethodOf(rng, s.steps, s.has_next, s.local_steps > 0);
   constexpr uint64_t kSwitch[] = {5, 50, 300};
   s.switch_permille = kSwitch[rng->Below(3)];
   if (rng->Percent(25)) s.unfit_permille = 100 + rng->Below(300);
@@ -38,8 +40,10 @@ TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
 }
 
 std::string TrainerSwarm::ToString() const {
-  return std::to_string(size) + " ranks, " + method + ", steps " + std::to_string(steps) + " x " +
-         std::to_string(finishes) + ", switches " + std::to_string(switch_permille) +
+  const std::string deltas =
+      local_steps > 0 ? " of deltas of " + std::to_string(local_steps) + " steps" : "";
+  return std::to_string(size) + " ranks, " + method + deltas + ", steps " + std::to_string(steps) +
+         " x " + std::to_string(finishes) + ", switches " + std::to_string(switch_permille) +
          " permille, unfit " + std::to_string(unfit_permille) + " permille, refused actions " +
          std::to_string(refusals_permille) + " permille, stops " + std::to_string(stops_permille) +
          " permille, killed " + std::to_string(most_killed);

@@ -15,7 +15,8 @@ struct TrainerSwarm {
   std::string method;
   uint64_t steps;  // before each finish(), of which there are `finishes`
   uint64_t finishes;
-  bool has_next;  // the rounds end, and an allreduce follows
+  bool has_next;        // the rounds end, and an allreduce follows
+  int64_t local_steps;  // of a method of deltas; 0: of gradients
   uint64_t switch_permille;
   uint64_t unfit_permille;     // of steps
   uint64_t refusals_permille;  // of actions: not done at first

@@ -77,7 +77,8 @@ void TrainerSimulation::Finish(int32_t rank) {
       return;
     }
     verdict_.timeouts += status.code() == StatusCode::kTimeout ? 1 : 0;
-    const bool is_behind = player.trainer->version() < static_cast<int64_t>(player.executed);
+    const bool is_behind =
+        !InDeltas(player) && player.trainer->version() < static_cast<int64_t>(player.executed);
     const bool is_flush = player.stage == Stage::kFlush || player.stage == Stage::kRead;
     if (status.code() == StatusCode::kTimeout && is_flush && is_behind)
       Fail("7: finish() ends with versions that this rank has not applied");
@@ -86,6 +87,13 @@ void TrainerSimulation::Finish(int32_t rank) {
     if (status.code() != StatusCode::kTimeout && status.code() != StatusCode::kAborted)
       return Fail("6: finish() ends with " + status.message());
   }
+}
+
+// Its gradients of this step count from now on.
+void TrainerSimulation::CountGiven(int32_t rank) {
+  Player& player = At(rank);
+  if (std::exchange(player.is_given, true)) return;
+  for (size_t i = 0; i < published_.size(); ++i) published_[i] += player.given[i];
 }
 
 // To the end of the call, as an adapter does.
@@ -114,7 +122,7 @@ Status TrainerSimulation::Drive(int32_t rank, const std::function<Trainer::Ready
 
 bool TrainerSimulation::Do(int32_t rank, const Trainer::Action& action) {
   Player& player = At(rank);
-  const bool in_rounds = action.rounds != Trainer::kNoRounds;
+  const bool in_rounds = action.rounds != Trainer::kNoRounds && !InDeltas(player);
   Yield(rank);
   if (rng_.Below(1000) < swarm_.refusals_permille) {
     ++verdict_.refused;
@@ -128,6 +136,13 @@ bool TrainerSimulation::Do(int32_t rank, const Trainer::Action& action) {
     if (in_rounds) std::memcpy(&gradients, player.rounds->gradients(), sizeof(gradients));
     player.model.Apply(gradients);
     ++verdict_.updates;
+    if (InDeltas(player)) CountGiven(rank);
+  }
+  if (action.stage == Stage::kCollectModel)
+    std::copy(player.model.sum.begin(), player.model.sum.end(), player.held.begin());
+  if (action.stage == Stage::kLoadModel) {
+    std::copy_n(player.held.begin(), player.model.sum.size(), player.model.sum.begin());
+    player.model.order = 1;
   }
   if (action.stage == Stage::kPack) {
     const std::span<const std::byte> parts[] = {std::as_bytes(std::span(player.model.sum)),
@@ -154,12 +169,14 @@ void TrainerSimulation::Exchange(int32_t rank) {
   } else {
     const Status fitness =
         exchange.unfit.empty() ? Status::Ok() : Status(StatusCode::kNotFinite, exchange.unfit);
-    if (exchange.stage == Stage::kPublish && fitness.ok() && !std::exchange(player.is_given, true))
-      for (size_t i = 0; i < published_.size(); ++i) published_[i] += player.given[i];
+    if (exchange.stage == Stage::kPublish && fitness.ok() && !InDeltas(player)) CountGiven(rank);
     // In slices, as an adapter waits that looks for signals.
     while (!player.rounds->Perform(exchange, fitness, {}, network_.clock().Now() + kSlice, &status,
                                    &result))
       Yield(rank);
+    if (exchange.stage == Stage::kAdopt) CheckArrays(rank, exchange.applied);
+    if (exchange.stage == Stage::kGive) ++verdict_.packed;
+    if (exchange.stage == Stage::kSeek && status.ok() && InDeltas(player)) ++verdict_.unpacked;
     player.executed = result.executed;
     player.stage = exchange.stage;
     if (exchange.stage == Stage::kPublish)
