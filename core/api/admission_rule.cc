@@ -4,7 +4,7 @@ namespace covey {
 
 AdmissionRule RuleOf(const MethodRounds& rounds) {
   const bool is_auto = rounds.grace.kind == Duration::Kind::kAuto;
-  AdmissionRule rule{.grace = is_auto ? -1 : rounds.grace.time,
+  AdmissionRule rule{.grace = is_auto ? -rounds.grace_parts : rounds.grace.time,
                      .staleness = static_cast<uint64_t>(rounds.max_staleness)};
   rule.seed = rounds.seed;
   rule.warmup = static_cast<uint64_t>(rounds.warmup);

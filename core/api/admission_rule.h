@@ -7,7 +7,7 @@
 
 namespace covey {
 
-// A grace below 0: by the step time of the rank.
+// A grace below 0: one of so many parts of what a step of the rank takes.
 AdmissionRule RuleOf(const MethodRounds& rounds);
 
 }  // namespace covey

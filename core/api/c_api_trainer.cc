@@ -288,8 +288,10 @@ covey_code covey_trainer_submit(covey_runtime* runtime, covey_trainer trainer,
                      [&](TrainerDriver* it) { return covey::SubmitTo(it, step); });
 }
 
-covey_code covey_trainer_finish(covey_runtime* runtime, covey_trainer trainer, covey_error* error) {
-  return covey::With(runtime, trainer, error, [](TrainerDriver* it) { return it->Finish(); });
+covey_code covey_trainer_finish(covey_runtime* runtime, covey_trainer trainer, int32_t strict,
+                                covey_error* error) {
+  return covey::With(runtime, trainer, error,
+                     [&](TrainerDriver* it) { return it->Finish(strict != 0); });
 }
 
 covey_code covey_trainer_next(covey_runtime* runtime, covey_trainer trainer, int64_t timeout_ns,

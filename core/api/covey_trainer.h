@@ -116,10 +116,12 @@ COVEY_API covey_code covey_trainer_submit(covey_runtime* runtime, covey_trainer 
 
 /* Instead of a step, by every member: makes the models of all equal, if one may differ: their mean.
  * Afterwards the next step of all is that of the member that has done most. In rounds it ends when
- * all that was published is applied; with COVEY_TIMEOUT when ranks are missing for max_wait, which
- * the message names, and goes on when called again. Does not wait. */
+ * all that was published is applied. When ranks are missing for max_wait it ends with COVEY_TIMEOUT
+ * if it is strict (1), the message names them, and it goes on when called again; else (0) it ends
+ * with what those have that are there, and a missing rank that comes later with the same. Does not
+ * wait. */
 COVEY_API covey_code covey_trainer_finish(covey_runtime* runtime, covey_trainer trainer,
-                                          covey_error* error);
+                                          int32_t strict, covey_error* error);
 
 /* The next action, after covey_trainer_submit or _finish, and again until COVEY_DONE. With
  * COVEY_PENDING it returns COVEY_TIMEOUT: timeout_ns is over (negative: no limit). */
@@ -144,10 +146,10 @@ COVEY_API covey_code covey_trainer_position(covey_runtime* runtime, covey_traine
 COVEY_API covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer trainer,
                                            const covey_position* position, covey_error* error);
 
-/* Between two steps: the i-th of the arrays that the method replicates on all ranks, such as diloco's
- * outer momentum; *bytes of it, the model's spans as covey_trainer_model has them. Its name, or NULL
- * when there are no more, or there is no such trainer. To go on from a checkpoint write them, then
- * call covey_trainer_restore. */
+/* Between two steps: the i-th of the arrays that the method replicates on all ranks, such as
+ * diloco's outer momentum; *bytes of it, the model's spans as covey_trainer_model has them. Returns
+ * its name, or NULL when there are no more, or there is no such trainer. To go on from a checkpoint
+ * write them, then call covey_trainer_restore. */
 COVEY_API const char* covey_trainer_state(covey_runtime* runtime, covey_trainer trainer, int32_t i,
                                           void** address, int64_t* bytes);
 

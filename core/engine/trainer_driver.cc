@@ -67,10 +67,10 @@ Status TrainerDriver::Submit(const std::string& unfit, std::span<const double> h
   return Status::Ok();
 }
 
-Status TrainerDriver::Finish() {
+Status TrainerDriver::Finish(bool strict) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  return Take(trainer_.OnFinish(clock_.Now()));
+  return Take(trainer_.OnFinish(strict, clock_.Now()));
 }
 
 // A refused call has changed nothing: what was due stays so.

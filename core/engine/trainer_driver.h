@@ -82,7 +82,7 @@ class TrainerDriver {
 
   // `hypers`: as many as the options say.
   Status Submit(const std::string& unfit, std::span<const double> hypers);
-  Status Finish();
+  Status Finish(bool strict);
   // The next action, or the end. kTimeout without either: the deadline is over, and it goes on when
   // called again.
   Status Next(Time deadline, Due* due);

@@ -44,6 +44,9 @@ bool TrainerRounds::Perform(const Trainer::Exchange& exchange, const Status& fit
       *status = Wait(exchange, deadline, &event);
       if (event == RoundsPort::Event::kTime && status->ok()) return false;
       break;
+    case Stage::kGoOn:
+      *status = GoOn(exchange.unfit);
+      break;
     case Stage::kLeave:
       Leave();
       return true;
@@ -66,6 +69,8 @@ void TrainerRounds::PerformHere(const Trainer::Exchange& exchange, const Status&
     case Stage::kDelta:
       return outer->Subtract(options_.model, open());
     case Stage::kAdopt:
+      // train-T10: what is pending after a finish() was dropped with this rank's last steps.
+      if (exchange.is_last) outer->Drop();
       return outer->Adopt(options_.model);
     case Stage::kGive: {
       std::vector<std::span<const std::byte>> parts;
@@ -97,6 +102,13 @@ Status TrainerRounds::Wait(const Trainer::Exchange& exchange, Time deadline,
                         "its steps are dropped, and its finish() ends with their state");
   is_left_ = is_left;
   return status;
+}
+
+Status TrainerRounds::GoOn(const std::string& missing) {
+  if (options_.log != nullptr)
+    options_.log->Write(LogLevel::kWarn,
+                        missing + "; finish() goes on with the ranks that are there");
+  return options_.port->GoOnWithout();
 }
 
 Status TrainerRounds::Read(uint64_t version, StageResult* result) {

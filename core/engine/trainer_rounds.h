@@ -67,6 +67,7 @@ class TrainerRounds {
   Status Wait(const Trainer::Exchange& exchange, Time deadline, RoundsPort::Event* event);
   void PerformHere(const Trainer::Exchange& exchange, const Status& fitness,
                    std::span<const double> hypers, StageResult* result);
+  Status GoOn(const std::string& missing);
   Status Read(uint64_t version, StageResult* result);
   Status ReadInPlace(uint64_t version);
   bool Seek(uint64_t applied, Time deadline, Status* status, StageResult* result);

@@ -65,13 +65,14 @@ enum class Membership : int32_t {
 
 // The versions of a method that has them; but for `warmup` the same at all versions.
 struct MethodRounds {
-  AdmitRule admit;         // which ranks must have come
-  uint64_t seed = 0;       // of what is drawn
-  Duration grace;          // then it waits so long for more
-  int64_t log = 0;         // results kept
-  Duration max_wait;       // how long a rank waits for one version
-  int64_t group_size = 0;  // kModel: so many average, at most
-  int64_t sync_every = 0;  // kModel: all, each so-many-th version
+  AdmitRule admit;           // which ranks must have come
+  uint64_t seed = 0;         // of what is drawn
+  Duration grace;            // then it waits so long for more; auto: by its own steps,
+  int64_t grace_parts = 20;  // one of so many parts of what one takes
+  int64_t log = 0;           // results kept
+  Duration max_wait;         // how long a rank waits for one version
+  int64_t group_size = 0;    // kModel: so many average, at most
+  int64_t sync_every = 0;    // kModel: all, each so-many-th version
   // kModel, kDelta: steps between a rank's versions; 0: each step is one.
   int64_t local_steps = 0;
   bool skips_ahead = false;   // a late rank goes on with the step after the last version
@@ -154,8 +155,8 @@ struct Method {
   // `settings[i]` is the value of parameters[i], in its range. REQUIRES: version >= 0, the number
   // of steps this rank has done.
   MethodPlan (*plan)(std::span<const int64_t> settings, const MethodView& view, int64_t version);
-  // kDelta: the arrays that it keeps beside the replicated model, by name; and how a version changes
-  // both. All ranks do it, with equal results: it depends on its arguments only.
+  // kDelta: the arrays that it keeps beside the replicated model, by name; and how a version
+  // changes both. All ranks do it, with equal results: it depends on its arguments only.
   std::span<const char* const> state = {};
   void (*combine)(std::span<const int64_t> settings, const CombineArrays& arrays) = nullptr;
 };

@@ -50,7 +50,8 @@ uint64_t RoundsPort::Arrive(const std::function<uint64_t()>& publish) {
     step_time_.OnEnd(clock_->Now());
     barrier_.Enter(GroupBarrier::Phase::kTrains, clock_->Now());
     versions().set_max_wait(MaxWait(0));
-    if (bundle_.options.admission.grace < 0) versions().set_grace(step_time_.Grace());
+    const Time grace = bundle_.options.admission.grace;
+    if (grace < 0) versions().set_grace(step_time_.Grace(-grace));
     versions().set_step(step_time_.Step());
     step = publish();
     counters_.dropped = versions().epoch_end().dropped();

@@ -37,7 +37,7 @@ class RoundsPort {
     std::string name;
     RoundMemory::Shape shape;
     RoundLayout layout;
-    Rounds::Options options;  // max_wait == 0, grace < 0: by the step time of this rank
+    Rounds::Options options;  // max_wait == 0, grace < 0: see RuleOf
     WaitPolicy waiting;
   };
 

@@ -20,7 +20,7 @@ Time StepTime::MaxWait() const {
   return std::max(kLeast, kSteps * Median());
 }
 
-Time StepTime::Grace() const { return count_ < kFewest ? 0 : Median() / kGraces; }
+Time StepTime::Grace(int64_t parts) const { return Step() / parts; }
 
 Time StepTime::Median() const {
   std::array<Time, 31> sorted = last_;

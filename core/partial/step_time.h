@@ -1,6 +1,6 @@
 // How long this rank's own steps take, and from that how long it waits for others unless it was
-// told: ten times the median, so that a rank which is only uneven is not found missing; and a
-// twentieth of it once enough have come, so that ranks that are equally fast come together.
+// told: ten times the median, so that a rank which is only uneven is not found missing; and a small
+// part of it once enough have come, so that ranks that are equally fast come together.
 #ifndef COVEY_CORE_PARTIAL_STEP_TIME_H_
 #define COVEY_CORE_PARTIAL_STEP_TIME_H_
 
@@ -16,8 +16,7 @@ class StepTime {
   static constexpr Time kLeast = kSecond;
   static constexpr Time kUnknown = 60 * kSecond;  // first steps may load, compile, page in
   static constexpr int64_t kSteps = 10;
-  static constexpr int64_t kGraces = 20;  // in a step
-  static constexpr size_t kFewest = 5;    // steps that make a median
+  static constexpr size_t kFewest = 5;  // steps that make a median
 
   // A step begins: this rank has come back from waiting. Also when it had not waited.
   void OnBegin(Time now) { begun_at_ = now; }
@@ -30,7 +29,8 @@ class StepTime {
   void Assume(Time step);
 
   Time MaxWait() const;
-  Time Grace() const;  // 0 in its first steps
+  // One of so many parts of it; 0 in its first steps.
+  Time Grace(int64_t parts) const;
 
  private:
   Time Median() const;  // REQUIRES: there are steps

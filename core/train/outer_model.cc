@@ -44,8 +44,7 @@ OuterModel::OuterModel(const MethodChoice& choice, const TrainerLayout* layout)
       settings_(choice.settings),
       layout_(layout),
       model_(layout->length_bytes()),
-      state_(method_->state.size(), std::vector<std::byte>(layout->length_bytes())),
-      last_(layout->length_bytes()) {}
+      state_(method_->state.size(), std::vector<std::byte>(layout->length_bytes())) {}
 
 void OuterModel::Anchor(const std::byte* model) {
   std::memcpy(model_.data(), model, model_.size());
@@ -54,6 +53,7 @@ void OuterModel::Anchor(const std::byte* model) {
 
 void OuterModel::Subtract(const std::byte* model, std::byte* delta) {
   // train-T9: from what this rank has begun with: its pending deltas are in none but themselves.
+  last_.resize(model_.size());
   Adopt(last_.data());
   Deduct(last_.data(), model);
   std::memcpy(delta, last_.data(), last_.size());
@@ -61,7 +61,8 @@ void OuterModel::Subtract(const std::byte* model, std::byte* delta) {
 
 void OuterModel::OnPublished(uint64_t step) {
   if (pending_.size() < kMostPending) {
-    pending_.push_back({step, last_});
+    pending_.push_back({step, std::move(last_)});
+    last_.clear();
     return;
   }
   Pending& newest = pending_.back();
@@ -89,7 +90,8 @@ void OuterModel::Combine(const std::byte* sum, int64_t deltas, uint64_t own) {
 
 // train-T9: what a version has had is in the model, and not this rank's own any more.
 void OuterModel::Forget(uint64_t own) {
-  while (!pending_.empty() && pending_.front().step <= own) pending_.pop_front();
+  for (; !pending_.empty() && pending_.front().step <= own; pending_.pop_front())
+    last_.swap(pending_.front().delta);  // whose memory is used again
 }
 
 void OuterModel::Adopt(std::byte* model) const {

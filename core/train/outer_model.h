@@ -47,6 +47,8 @@ class OuterModel {
   // Of another rank, one after the other, with versions that have had this rank's deltas up to step
   // `own`.
   void Load(std::span<const std::byte> image, uint64_t own);
+  // What is pending will be in no version: others have ended finish() without this rank.
+  void Drop() { pending_.clear(); }
   // They were written, from a checkpoint.
   void OnWritten() { is_anchored_ = true; }
   bool is_anchored() const { return is_anchored_; }

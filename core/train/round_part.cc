@@ -32,6 +32,12 @@ std::vector<Stage> RoundPart::FinishStages() const {
   return Begun({Stage::kFlush, Stage::kMeet, Stage::kAdopt, Stage::kLoadModel});
 }
 
+std::vector<Stage> RoundPart::GoOnStages() const {
+  std::vector<Stage> stages{Stage::kGoOn, Stage::kServe};
+  if (has_deltas()) stages.insert(stages.begin() + 1, {Stage::kAdopt, Stage::kLoadModel});
+  return Apply(stages);
+}
+
 std::vector<Stage> RoundPart::Begun(std::vector<Stage> stages) const {
   if (!is_anchored_) stages.insert(stages.begin(), {Stage::kCollectModel, Stage::kAnchor});
   return stages;
@@ -73,6 +79,8 @@ std::vector<Stage> RoundPart::Follow(Stage stage, const Status& status, const St
       snapshot_ = result.version;
       misses_ = result.misses;
       return has_deltas() ? OnUnpacked() : std::vector<Stage>{};
+    case Stage::kGoOn:
+      return Apply();
     case Stage::kServe:
       return is_asked ? std::vector<Stage>{Giving()} : std::vector<Stage>{};
     default:

@@ -6,8 +6,8 @@
 //   gradients   finish    flush, meet
 //   deltas      step      GRADIENTS, UPDATE, serve
 //   deltas      H-th      GRADIENTS, UPDATE, MODEL, delta, publish, await, adopt, LOAD, serve
-//   deltas      finish    flush, meet, adopt, LOAD; after steps since the last publish: MODEL, delta,
-//                         publish before
+//   deltas      finish    flush, meet, adopt, LOAD; after steps since the last publish MODEL,
+//                         delta, publish before
 //   deltas      first     MODEL, anchor before
 //
 // APPLY is READ while there is a version that this rank has not applied. GIVE is PACK by gradients.
@@ -21,7 +21,11 @@
 //   FLUSH     asked            GIVE, FLUSH
 //   FLUSH     behind, failed   APPLY, FLUSH
 //   MEET      asked            GIVE, MEET
+//   GO ON     -                APPLY
 //   SERVE     asked            GIVE
+//
+// A finish() that is not strict goes on when FLUSH or MEET has timed out: GO ON; of deltas adopt,
+// LOAD; serve.
 //
 // Invariant: every version is applied once, in order; after SEEK the next one is that after the
 // snapshot's.
@@ -59,6 +63,7 @@ class RoundPart {
 
   std::vector<Stage> StepStages() const;
   std::vector<Stage> FinishStages() const;
+  std::vector<Stage> GoOnStages() const;
   // The second table above.
   std::vector<Stage> Follow(Stage stage, const Status& status, const StageResult& result);
   std::vector<Stage> OnUpdated();

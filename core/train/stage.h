@@ -20,6 +20,7 @@ enum class Stage : uint8_t {
   kAwait,    // the version of that contribution
   kFlush,    // finish(): until all that was published is in a version
   kMeet,     // finish(): until all members have applied everything
+  kGoOn,     // finish(): the end without the ranks that are missing
   kRead,     // the next version
   kSeek,     // another rank's snapshot, where that version has left the log
   kServe,    // whether a rank asks for a snapshot of this one

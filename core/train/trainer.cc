@@ -102,12 +102,13 @@ Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
   return Begin(StepStages(), false, now);
 }
 
-Trainer::Ready Trainer::OnFinish(Time now) {
+Trainer::Ready Trainer::OnFinish(bool strict, Time now) {
   const bool is_halted = phase_ == Phase::kHalted;
   if (is_halted && !is_finish_)
     return Refuse("step " + std::to_string(step_) +
                   " has not come to its end: call step() again before finish()");
   if (!is_halted && phase_ != Phase::kIdle) return Refuse("a step is under way");
+  is_strict_ = strict;
   if (is_halted) return Enter(now);
   unfit_.clear();
   return Begin(FinishStages(), true, now);
@@ -149,11 +150,13 @@ Trainer::Ready Trainer::Enter(Time now) {
 
 Trainer::Exchange Trainer::ExchangeOf(Stage stage) const {
   Exchange exchange{.stage = stage, .step = step_, .row = {}, .may_differ = may_differ_};
-  if (stage == Stage::kReduce || stage == Stage::kPublish) exchange.unfit = unfit_;
+  const bool is_given = stage == Stage::kReduce || stage == Stage::kPublish;
+  if (is_given || stage == Stage::kGoOn) exchange.unfit = unfit_;
   if (rounds_.has_value()) {
     exchange.rounds = rounds_->from();
     exchange.applied = rounds_->applied();
     exchange.misses = rounds_->misses();
+    exchange.is_last = is_finish_;
     exchange.version = stage == Stage::kAwait ? rounds_->awaited() : rounds_->applied() + 1;
   }
   if (stage == Stage::kMix) {
@@ -188,6 +191,13 @@ Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& res
   }
   if (stage == Stage::kLeave) LeavePart();
   if (status.ok()) return Next(now);
+  const bool ends_wait = stage == Stage::kFlush || stage == Stage::kMeet;
+  if (ends_wait && !is_strict_ && status.code() == StatusCode::kTimeout) {
+    unfit_ = status.message();
+    stages_.resize(at_ + 1);
+    Insert(rounds_->GoOnStages());
+    return Next(now);
+  }
   if (stage == Stage::kFlush) {
     late_ = status;
     return Next(now);
@@ -252,7 +262,7 @@ Trainer::Ready Trainer::Next(Time now) {
   if (at_ < stages_.size()) return Enter(now);
   if (!is_finish_ && !has_left_) ++step_;
   BeginPart();
-  const bool is_unfit = is_published_ && !unfit_.empty();
+  const bool is_unfit = is_published_ && !is_finish_ && !unfit_.empty();
   return EndWith(is_unfit ? Status(StatusCode::kNotFinite, unfit_) : Status::Ok());
 }
 

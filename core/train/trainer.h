@@ -62,6 +62,7 @@ class Trainer {
     int64_t rounds = kNoRounds;  // the part whose rounds these are, by the version it begins at,
     uint64_t applied = 0;        // and the last of their versions that this rank has applied
     uint64_t version = 0;        // kAwait: that one; kRead: this one
+    bool is_last = false;        // kAdopt: of a finish(), when all that counts is in versions
     bool misses = false;         // kGive: whether a member was overdue in the last one applied
   };
   struct Action {
@@ -92,8 +93,9 @@ class Trainer {
   // The rank has gradients for the next step. `unfit`: why they must not be used; empty: no reason.
   // kInvalidArgument at once: a finish() has halted, or a step is under way.
   Ready OnStep(const std::string& unfit, Time now);
-  // Models become the mean of all, if those of any rank may differ.
-  Ready OnFinish(Time now);
+  // Models become the mean of all, if those of any rank may differ. Not `strict`: rounds end
+  // without ranks that are missing for max_wait.
+  Ready OnFinish(bool strict, Time now);
   // REQUIRES: this rank waits for it, so a halted step was taken up again.
   Ready OnExchangeEnd(const Status& status, const StageResult& result, Time now);
   // kInvalidArgument at once: `number` is not the action's under way.
@@ -151,6 +153,7 @@ class Trainer {
   bool is_finish_ = false;
   bool is_updated_ = false;     // the step's UPDATE was done
   bool is_published_ = false;   // its gradients were
+  bool is_strict_ = true;       // finish()
   bool has_left_ = false;       // rounds, at its end
   Status late_ = Status::Ok();  // of a flush: its end, once everything is applied
   bool is_under_way_ = false;   // kHalted: the exchange goes on

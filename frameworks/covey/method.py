@@ -19,7 +19,7 @@ from covey.topology import Row, row_by_index
 from covey.watchdog import where
 
 # The payload of a step: covey_payload of core/api/covey.h; and its time: covey_admission.
-NOTHING, GRADIENTS, MODEL = 0, 1, 2
+NOTHING, GRADIENTS, MODEL, DELTA = 0, 1, 2, 3
 ALL, ROUNDS, PAIRS, NEIGHBORS = 0, 1, 2, 3
 FOREVER = (1 << 63) - 1
 
@@ -34,7 +34,7 @@ def methods() -> List[Dict[str, Any]]:
 
     Example:
         >>> [method["name"] for method in covey.methods()]
-        ['adpsgd', 'allreduce', 'dpsgd', 'eager', 'local', 'swarm', 'wagma']
+        ['adpsgd', 'allreduce', 'diloco', 'dpsgd', 'eager', 'local', 'swarm', 'wagma']
     """
     return list(json.loads(_native.methods()))
 
@@ -173,12 +173,12 @@ class Plan(NamedTuple):
     """The plan of a step by its method: all that an adapter has to know of one.
 
     Attributes:
-        payload: NOTHING, GRADIENTS or MODEL.
+        payload: NOTHING, GRADIENTS, MODEL or DELTA.
         in_rounds: whether it does not wait for all ranks: for enough of them, or for none.
         in_pairs: whether it is for none: models are averaged two at a time.
         until: the next version at which another method holds, or a warm-up is over.
-        local_steps: of MODEL in rounds: steps that a rank does between two of its versions; 0: each
-            step is a version.
+        local_steps: of MODEL and DELTA in rounds: steps that a rank does between two of its
+            versions; 0: each step is a version.
         with_neighbors: whether models are averaged with those of neighbors instead of all.
         warmup: in rounds: so many versions from this one on wait for all, for max_wait at most.
         max_wait_s: of the method that holds, also in its warm-up, as those below: how long a rank
@@ -201,6 +201,11 @@ class Plan(NamedTuple):
     skips_ahead: bool = False
     clip_norm: Optional[float] = None
     codec: str = ""
+
+    @property
+    def in_versions(self) -> bool:
+        """Whether an adapter publishes, waits for versions and applies them by itself."""
+        return self.in_rounds and not self.in_pairs and self.payload != DELTA
 
 
 def plan(text: str, group: int, version: int) -> Plan:

@@ -163,15 +163,16 @@ class Trainer:
         _native.trainer_submit(self._trainer, unfit or None, tuple(map(float, hypers)))
         self._run()
 
-    def finish(self) -> None:
+    def finish(self, strict: bool = False) -> None:
         """Makes the parameters of all ranks equal: their mean, if they may differ; by a method that
-        does not wait, with the gradients of all. Every member calls it, at the end of training or
-        before the model is saved; training may go on.
+        does not wait, with the work of all. Every member calls it, at the end of training or before
+        the model is saved; training may go on. Ranks that are missing for ``max_wait`` are named,
+        and eager and diloco go on without them, if it is not ``strict``.
 
         Raises:
             Timeout, Mismatch, Aborted: as ``step``; called again it goes on.
         """
-        _native.trainer_finish(self._trainer)
+        _native.trainer_finish(self._trainer, strict)
         self._run()
 
     def _run(self) -> None:

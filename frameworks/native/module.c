@@ -275,7 +275,7 @@ static PyMethodDef methods[] = {
      "trainer_spans(trainer, count, of the model or of gradients) -> addresses"},
     {"trainer_submit", TrainerSubmit, METH_VARARGS,
      "trainer_submit(trainer, unfit or None, hypers)"},
-    {"trainer_finish", TrainerFinish, METH_VARARGS, "trainer_finish(trainer)"},
+    {"trainer_finish", TrainerFinish, METH_VARARGS, "trainer_finish(trainer, strict)"},
     {"trainer_next", TrainerNext, METH_VARARGS,
      "trainer_next(trainer, number of hypers) -> (verb, number, hypers, image, its length)"},
     {"trainer_give", TrainerGive, METH_VARARGS, "trainer_give(trainer, addresses, lengths)"},

@@ -82,10 +82,11 @@ PyObject* TrainerSubmit(PyObject* module, PyObject* args) {
 PyObject* TrainerFinish(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long trainer;
-  if (!PyArg_ParseTuple(args, "K:trainer_finish", &trainer)) return NULL;
+  int strict;
+  if (!PyArg_ParseTuple(args, "Kp:trainer_finish", &trainer, &strict)) return NULL;
   covey_error error;
   ClearError(&error);
-  return NoneOrError(covey_trainer_finish(NULL, trainer, &error), &error);
+  return NoneOrError(covey_trainer_finish(NULL, trainer, strict, &error), &error);
 }
 
 /* NULL, with an exception set, when there is no memory. */

@@ -1,19 +1,20 @@
-// diloco: H = local_steps steps of each rank by itself, then the mean of what the ranks have changed
-// is the gradient of an outer optimizer, SGD with Nesterov momentum; a late rank is not waited for.
+// diloco: H = local_steps steps of each rank by itself, then the mean of what the ranks have
+// changed is the gradient of an outer optimizer, SGD with Nesterov momentum; a late rank is not
+// waited for.
 //
 // All ranks hold the same model X, the anchor, and the same outer momentum M. Each does H steps of
-// its own optimizer from X to W and publishes the delta X - W. A version fires as one of eager does.
-// D is the mean of the deltas in it, each with the same weight, however many have come:
+// its own optimizer from X to W and publishes the delta X - W. A version fires as one of eager
+// does. D is the mean of the deltas in it, each with the same weight, however many have come:
 //   M <- outer_momentum M + D,  X <- X - outer_lr (D + outer_momentum M)
 // and each rank goes on from X. Replicas of X and M depend on the versions alone, so they are
 // bitwise equal at equal version on all ranks. Optimizers of ranks stay local, as do the steps in
 // between.
 //
 // A rank that comes too late for its version applies it, and all others it has missed, and goes on
-// from X - U, U being the sum of its deltas that no version has had: a later version has them, once.
-// So no work is lost and none counts twice. A rank that has fallen out of the log takes X and M from
-// another one. No rank waits longer than max_wait; admit, grace and max_staleness are those of
-// eager. With admit=all, outer_lr=1 and outer_momentum=0 it is local SGD.
+// from X - U, U being the sum of its deltas that no version has had: a later version has them,
+// once. So no work is lost and none counts twice. A rank that has fallen out of the log takes X and
+// M from another one. No rank waits longer than max_wait; admit, grace and max_staleness are those
+// of eager. With admit=all, outer_lr=1 and outer_momentum=0 it is local SGD.
 // Source: A. Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models",
 // 2023, arXiv:2311.08105; minimum quorum and grace: A. Douillard et al., "Decoupled DiLoCo", 2026,
 // arXiv:2604.21428 (a central synchronizer there). Bytes per rank, each H steps: m read from its
@@ -81,7 +82,7 @@ constexpr MethodParameter kParameters[] = {
      .minimum = kAutoTime,
      .maximum = 3600 * kSecond,
      .help = "time that an exchange waits for further ranks after `admit` have come; auto: a "
-             "twentieth of the median of a rank's own local_steps",
+             "fiftieth of the median of a rank's own local_steps",
      .syntax = ValueSyntax::kTimeOrAuto},
     {.name = "max_wait",
      .letter = "",
@@ -128,6 +129,7 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
           .rounds = {.admit = AdmitOf(settings[kAdmit]),
                      .seed = static_cast<uint64_t>(settings[kSeed]),
                      .grace = TimeOf(settings[kGrace]),
+                     .grace_parts = 50,
                      .log = settings[kLog],
                      .max_wait = TimeOf(settings[kMaxWait]),
                      .local_steps = settings[kLocalSteps],

@@ -56,7 +56,7 @@ class Adapter {
     return code == COVEY_OK ? Run(timeout_ns) : code;
   }
   covey_code Finish() {
-    const covey_code code = covey_trainer_finish(runtime_, trainer, &error);
+    const covey_code code = covey_trainer_finish(runtime_, trainer, 1, &error);
     return code == COVEY_OK ? Run(-1) : code;
   }
   covey_code Run(int64_t timeout_ns) {

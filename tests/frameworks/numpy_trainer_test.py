@@ -32,6 +32,7 @@ METHODS = (
     "allreduce:max_wait=60s",
     "allreduce:then=eager@4:admit=all,max_wait=60s",
     "eager:admit=all,max_wait=60s,warmup_steps=2,then=local@6:H=3",
+    "diloco:H=3,outer_lr=0.5,outer_momentum=0.5,admit=all,max_wait=60s",
 )
 STEPS = 11
 

@@ -31,6 +31,7 @@ TEST(TrainersTest, EverythingHolds) {
             {"states given", &V::packed},
             {"taken over", &V::unpacked},
             {"finish() timed out", &V::timeouts},
+            {"went on without ranks", &V::went_on},
             {"rounds left", &V::left},
             {"finished", &V::finished},
             {"all counted", &V::whole, 3}});

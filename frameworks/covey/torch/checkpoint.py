@@ -15,6 +15,7 @@ from covey.notice import tell
 from covey.state import state
 from covey.torch import folder, resume
 from covey.torch.codecs import put_back
+from covey.torch.deltas import put_back_to_method
 from covey.torch.contents import PARTS, Contents, check_model, check_optimizer
 from covey.torch.meeting import Meeting
 
@@ -258,6 +259,7 @@ def load(path: Any, model: torch.nn.Module, optimizer: Any, **also: Any) -> Load
     renewal.end()
     meeting.agree()
     put_back(optimizer, source.kept)
+    put_back_to_method(optimizer, source.kept)
     loaded.steps, loaded.version = source.position["steps"], source.position["version"]
     loaded._also = {name: value for name, (_, value) in source.also.items()}
     if meeting.leads:

@@ -10,6 +10,7 @@ import torch
 
 from covey.errors import InvalidArgument
 from covey.torch.codecs import kept
+from covey.torch.deltas import kept_by_method
 from covey.torch.parts import average_state
 from covey.torch.plain import digest, plain, signature
 from covey.torch.sources import view_of
@@ -52,7 +53,8 @@ class Contents:
             "optimizer": plain(optimizer.state_dict(), "the optimizer's state_dict()"),
         }
         self.own: Dict[str, Any] = {"random": torch.get_rng_state()}
-        self.own["codec"] = plain(kept(optimizer), "what codecs keep")
+        more = {**kept(optimizer), **kept_by_method(optimizer)}
+        self.own["codec"] = plain(more, "what codecs and the method keep")
         self.own["also"] = {name: _written(name, value) for name, value in also.items()}
         self.digests = [digest(self.parts[part]) for part in PARTS]
         self.layout = digest([list(self.tensors), self.names])

@@ -61,7 +61,7 @@ def release_warmup(optimizer: Any, at_once: bool = False) -> None:
 def pace_of(optimizer: Any, rounds: Any) -> int:
     """So many nanoseconds a step of this rank's own takes, as ``rounds`` have it; 0: unknown."""
     plan = optimizer._covey_progress.plan
-    if rounds is None or not plan.in_rounds or plan.in_pairs:
+    if rounds is None or not plan.in_versions:
         return 0
     return _native.rounds_pace(rounds._rounds) // max(1, plan.local_steps)
 
@@ -69,5 +69,5 @@ def pace_of(optimizer: Any, rounds: Any) -> int:
 def keep_pace(optimizer: Any, step_ns: int) -> None:
     """It holds in the rounds that have begun: so they wait no longer at first than later."""
     plan, rounds = optimizer._covey_progress.plan, optimizer._covey_rounds
-    if rounds is not None and plan.in_rounds and not plan.in_pairs:
+    if rounds is not None and plan.in_versions:
         _native.rounds_assume(rounds._rounds, step_ns * max(1, plan.local_steps))

@@ -221,7 +221,7 @@ class Progress:
     def hands_over(self) -> bool:
         """Whether it ends with a version: rounds, of a warm-up or up to ``then=``, from whose last
         step on versions wait for all. A rank that has applied it goes on with the next part."""
-        return self.plan.in_rounds and not self.plan.in_pairs and self.plan.until < FOREVER
+        return self.plan.in_versions and self.plan.until < FOREVER
 
     def move(self, steps: int) -> None:
         """So many steps, and updates, were done; the next step is step ``steps``."""

@@ -8,6 +8,7 @@ on after saving, and on ranks that load. So both do the same from there, bit for
 allreduce: nothing is done; a rank is at its step. local: likewise, with its own model, also in the
 middle of its local steps.
 eager, allreduce by max_wait: finish(): all gradients count; it is at its version.
+diloco: finish(): the work of all counts; the outer momentum goes on, local steps are counted anew.
 wagma, local by max_wait: finish(): the mean of all models, optimizers stay each rank's own; it is
 at its step, and the next average of all is sync_every later.
 adpsgd, swarm: hands in what was learnt; each rank has its own model, with what others have made of
@@ -19,6 +20,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict
 
 from covey.errors import InvalidArgument
+from covey.torch.deltas import DeltaTrainer
 from covey.torch.pairs import PairTrainer
 from covey.torch.parts import begin_part, cross, settle_step
 
@@ -60,7 +62,7 @@ def gather_in(optimizer: Any) -> None:
 def settle(optimizer: Any) -> None:
     """After ``gather_in``: rounds begin anew, with nothing left outside."""
     if optimizer._covey_rounds is not None:
-        Renewal(optimizer).end()
+        Renewal(optimizer, keeps=True).end()
 
 
 def put_to(optimizer: Any, position: Dict[str, Any], put: Callable[[], None]) -> None:
@@ -73,10 +75,12 @@ def put_to(optimizer: Any, position: Dict[str, Any], put: Callable[[], None]) ->
 class Renewal:
     """Rounds of an optimizer end as they are, and others begin."""
 
-    def __init__(self, optimizer: Any) -> None:
-        """The first half, which does not wait."""
+    def __init__(self, optimizer: Any, keeps: bool = False) -> None:
+        """The first half, which does not wait. ``keeps``: training goes on, with what the method
+        keeps beside the model."""
         self._optimizer = optimizer
         rounds = optimizer._covey_rounds
+        self._kept = rounds.state() if keeps and isinstance(rounds, DeltaTrainer) else {}
         for trainer in (rounds, optimizer._covey_next, optimizer._covey_past):
             if trainer is not None:
                 trainer.close()
@@ -90,5 +94,7 @@ class Renewal:
         if progress.plan.in_rounds:
             progress.renew()
         begin_part(self._optimizer)
+        if self._kept:
+            self._optimizer._covey_rounds.put_state(self._kept)
         with progress.changing():
             pass  # Others see this version of this rank now.

@@ -18,6 +18,7 @@ from covey import _native
 from covey.errors import Unsupported
 from covey.state import state
 from covey.torch import window
+from covey.torch.deltas import DeltaTrainer
 from covey.torch.layout import BucketPlan, gradient_strides
 from covey.torch.models import ModelRounds
 from covey.torch.pairs import PairTrainer
@@ -53,6 +54,18 @@ def is_replicated(optimizer: Any) -> bool:
     return progress.plan.in_rounds and not isinstance(
         optimizer._covey_rounds, (ModelRounds, PairTrainer)
     )
+
+
+def copy_replicated(
+    optimizer: Any, plans: Sequence[BucketPlan], to: Sequence[torch.Tensor]
+) -> None:
+    """The model that all ranks have at this version: the parameters, or what they depart from."""
+    trainer = optimizer._covey_rounds
+    known = trainer.replicated() if isinstance(trainer, DeltaTrainer) else None
+    if known is None:
+        return copy_own(plans, to)
+    for source, flat in zip(known, to):
+        flat.copy_(source)
 
 
 def copy_own(plans: Sequence[BucketPlan], to: Sequence[torch.Tensor]) -> None:

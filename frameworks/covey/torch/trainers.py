@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Optional, Union
 
-from covey.method import MODEL, Plan, plan, text_at
+from covey.method import DELTA, MODEL, Plan, plan, text_at
 from covey.torch import models
+from covey.torch.deltas import DeltaTrainer
 from covey.torch.models import ModelRounds
 from covey.torch.options import check_rounds
 from covey.torch.pairs import PairTrainer
 from covey.torch.rounds import RoundTrainer
 
-Trainer = Union[RoundTrainer, ModelRounds, PairTrainer]
+Trainer = Union[RoundTrainer, ModelRounds, PairTrainer, DeltaTrainer]
 
 
 def check_options(optimizer: Any, plan: Plan) -> None:
     """Raises Unsupported (a ValueError) for an option that a part by ``plan`` does not go with."""
-    if plan.in_rounds and plan.payload == MODEL:
+    if plan.in_rounds and plan.payload in (MODEL, DELTA):
         models.check_options(optimizer._covey_options)
     elif plan.in_rounds:
         check_rounds(optimizer, optimizer._covey_options)
@@ -26,9 +27,11 @@ def trainer_of(optimizer: Any) -> Trainer:
     """That of ``optimizer`` for the part that begins with its next step, which is in rounds."""
     progress = optimizer._covey_progress
     buckets, reduction = optimizer._covey_plans
+    text = text_at(progress.method, progress.steps)
     if progress.plan.in_pairs:
-        text = text_at(progress.method, progress.steps)
         return PairTrainer(optimizer, progress.named, reduction.group, text)
+    if progress.plan.payload == DELTA:
+        return DeltaTrainer(optimizer, progress.named, reduction.group, text)
     if progress.plan.payload == MODEL:
         trainer = _models_of(optimizer, progress.steps)
         trainer.begin()

@@ -15,7 +15,15 @@ from covey.torch.layout import BucketPlan, plan_whole
 from covey.torch.ops import allreduce
 from covey.torch.pairs import PairTrainer
 from covey.torch.plain import digest
-from covey.torch.sources import Seen, copy_own, is_replicated, read, versions_of, view_of
+from covey.torch.sources import (
+    Seen,
+    copy_own,
+    copy_replicated,
+    is_replicated,
+    read,
+    versions_of,
+    view_of,
+)
 
 
 class Consensus:
@@ -94,6 +102,7 @@ def consensus(
     bit for bit; changes to them are gone.
 
     By method: ``allreduce``, ``eager``: this rank's own (replicas are equal at equal version).
+    ``diloco``: the model that ranks depart from, likewise equal at equal version.
     ``local``, ``dpsgd``: the model that each rank trains on, after its last step, also while it
     waits for this one in the next; a script's writes to parameters outside of step() may be read
     half-done. ``wagma``, ``local`` with ``max_wait``: the model that each has published last,
@@ -226,7 +235,7 @@ def _mean_of_seen(
     to = [torch.zeros(plan.length, dtype=plan.dtype) for plan in plans]
     seen = versions_of(optimizer)
     if is_replicated(optimizer):
-        copy_own(plans, to)
+        copy_replicated(optimizer, plans, to)
         mean.add(to)
     else:
         own = state.require().rank
@@ -262,7 +271,7 @@ def _mean_of_all(
         with progress.changing():
             optimizer._covey_rounds.settle()
     own = [torch.zeros(plan.length, dtype=plan.dtype) for plan in plans]
-    copy_own(plans, own)
+    copy_replicated(optimizer, plans, own)
     mean = _Mean(plans)
     if not progress.is_shared:
         mean.add(own)

@@ -1,6 +1,7 @@
 #include "tests/sim/simulator/trainer_simulation.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "core/api/admission_rule.h"
@@ -125,6 +126,10 @@ void TrainerSimulation::CheckArrays(int32_t rank, uint64_t version) {
   std::vector<std::byte> all;
   for (const std::span<std::byte> array : At(rank).rounds->outer()->arrays())
     all.insert(all.end(), array.begin(), array.end());
+  const Player& player = At(rank);
+  if (player.is_finishing && std::memcmp(player.held.data(), all.data(), sizeof(player.held)) != 0)
+    Fail("2: rank " + std::to_string(rank) +
+         " ends finish() with another than the replicated model");
   const auto [known, is_new] = arrays_.emplace(version, all);
   if (!is_new && known->second != all)
     Fail("1: rank " + std::to_string(rank) + " has another replicated model at version " +
@@ -132,7 +137,7 @@ void TrainerSimulation::CheckArrays(int32_t rank, uint64_t version) {
 }
 
 void TrainerSimulation::CheckEnd() {
-  bool is_whole = verdict_.killed == 0;
+  bool is_whole = verdict_.killed == 0 && verdict_.went_on == 0;
   int64_t version = -1;
   for (const Player& player : players_) {
     is_whole &= player.has_ended;

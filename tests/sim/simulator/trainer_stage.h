@@ -57,7 +57,8 @@ class TrainerSimulation final : public InprocWatcher {
     uint64_t executed = 0;  // at the end of its last exchange of rounds,
     Stage stage{};          // which was this
     Time stopped_until = 0;
-    bool is_given = false;  // its gradients of this step were handed over
+    bool is_given = false;      // its gradients of this step were handed over
+    bool is_finishing = false;  // it is in finish()
     bool is_killed = false, has_left = false, has_ended = false;
   };
   // An exchange of all.

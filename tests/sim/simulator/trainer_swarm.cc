@@ -27,6 +27,7 @@ TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
   s.has_next = rng->Percent(30);
   if (rng->Percent(40)) s.local_steps = static_cast<int64_t>(1 + rng->Below(3));
   s.method = MethodOf(rng, s.steps, s.has_next, s.local_steps > 0);
+  s.goes_on = !s.has_next && rng->Percent(30);
   constexpr uint64_t kSwitch[] = {5, 50, 300};
   s.switch_permille = kSwitch[rng->Below(3)];
   if (rng->Percent(25)) s.unfit_permille = 100 + rng->Below(300);
@@ -43,10 +44,10 @@ std::string TrainerSwarm::ToString() const {
   const std::string deltas =
       local_steps > 0 ? " of deltas of " + std::to_string(local_steps) + " steps" : "";
   return std::to_string(size) + " ranks, " + method + deltas + ", steps " + std::to_string(steps) +
-         " x " + std::to_string(finishes) + ", switches " + std::to_string(switch_permille) +
-         " permille, unfit " + std::to_string(unfit_permille) + " permille, refused actions " +
-         std::to_string(refusals_permille) + " permille, stops " + std::to_string(stops_permille) +
-         " permille, killed " + std::to_string(most_killed);
+         " x " + std::to_string(finishes) + (goes_on ? " not strict" : "") + ", switches " +
+         std::to_string(switch_permille) + " permille, unfit " + std::to_string(unfit_permille) +
+         " permille, refused actions " + std::to_string(refusals_permille) + " permille, stops " +
+         std::to_string(stops_permille) + " permille, killed " + std::to_string(most_killed);
 }
 
 }  // namespace covey

@@ -17,6 +17,7 @@ struct TrainerSwarm {
   uint64_t finishes;
   bool has_next;        // the rounds end, and an allreduce follows
   int64_t local_steps;  // of a method of deltas; 0: of gradients
+  bool goes_on;         // finish() is not strict
   uint64_t switch_permille;
   uint64_t unfit_permille;     // of steps
   uint64_t refusals_permille;  // of actions: not done at first

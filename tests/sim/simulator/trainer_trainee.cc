@@ -61,7 +61,9 @@ void TrainerSimulation::Main(int32_t rank) {
       if (!is_right && !closing_ && !player.has_left)
         Fail("6: a step ends with " + status.message());
     }
+    player.is_finishing = true;
     if (!player.has_left && !closing_) Finish(rank);
+    player.is_finishing = false;
   }
   player.has_ended = !closing_ && !player.has_left;
   player.port->Close();
@@ -70,8 +72,8 @@ void TrainerSimulation::Main(int32_t rank) {
 void TrainerSimulation::Finish(int32_t rank) {
   Player& player = At(rank);
   for (uint64_t tries = 0; !closing_; ++tries) {
-    const Status status =
-        Drive(rank, [&] { return player.trainer->OnFinish(network_.clock().Now()); });
+    const Status status = Drive(
+        rank, [&] { return player.trainer->OnFinish(!swarm_.goes_on, network_.clock().Now()); });
     if (status.ok() || closing_) {
       ++verdict_.finished;
       return;
@@ -176,6 +178,7 @@ void TrainerSimulation::Exchange(int32_t rank) {
       Yield(rank);
     if (exchange.stage == Stage::kAdopt) CheckArrays(rank, exchange.applied);
     if (exchange.stage == Stage::kGive) ++verdict_.packed;
+    if (exchange.stage == Stage::kGoOn) ++verdict_.went_on;
     if (exchange.stage == Stage::kSeek && status.ok() && InDeltas(player)) ++verdict_.unpacked;
     player.executed = result.executed;
     player.stage = exchange.stage;

@@ -29,11 +29,11 @@ TEST(StepTimeTest, GraceIsATwentiethOfTheMedian) {
   StepTime step_time;
   Time now = kSecond;
   for (int i = 0; i < 5; ++i) {
-    EXPECT_EQ(step_time.Grace(), 0);
+    EXPECT_EQ(step_time.Grace(20), 0);
     step_time.OnBegin(now);
     step_time.OnEnd(now += (i == 2 ? 100 : 1) * kMillisecond);
   }
-  EXPECT_EQ(step_time.Grace(), kMillisecond / 20);
+  EXPECT_EQ(step_time.Grace(20), kMillisecond / 20);
 }
 
 TEST(StepTimeTest, WhatIsKnownFromElsewhereCountsFirst) {

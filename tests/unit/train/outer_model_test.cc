@@ -1,5 +1,5 @@
-// The replicated model of a method of deltas: DiLoCo's arithmetic, what of a rank's work is pending,
-// and what another rank takes over.
+// The replicated model of a method of deltas: DiLoCo's arithmetic, what of a rank's work is
+// pending, and what another rank takes over.
 #include "core/train/outer_model.h"
 
 #include <gtest/gtest.h>

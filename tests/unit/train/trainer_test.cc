@@ -64,7 +64,7 @@ class World {
     Drive();
   }
   void FinishAll() {
-    for (Member& member : members) member.ready = member.trainer.OnFinish(0);
+    for (Member& member : members) member.ready = member.trainer.OnFinish(true, 0);
     Drive();
   }
   void Drive(const Status& outcome = Status::Ok()) {
@@ -226,7 +226,7 @@ TEST(TrainerTest, AStepThatFailsAfterItsUpdateGoesOnWithTheExchange) {
   for (Member& member : world.members) {
     EXPECT_EQ(member.ready.end->code(), StatusCode::kAborted);
     EXPECT_EQ(member.trainer.version(), 1) << "invariant 2";
-    EXPECT_EQ(member.trainer.OnFinish(0).end->code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(member.trainer.OnFinish(true, 0).end->code(), StatusCode::kInvalidArgument);
     member.stages.clear();
   }
   world.StepAll(0);  // its gradients are not taken
@@ -271,8 +271,9 @@ TEST(TrainerTest, WrongCallsAreRefusedAndChangeNothing) {
   Member& member = world.members[0];
   member.ready = member.trainer.OnStep("", 0);
   const uint64_t number = member.ready.action->number;
-  for (const Trainer::Ready& wrong : {member.trainer.OnStep("", 0), member.trainer.OnFinish(0),
-                                      member.trainer.OnAck(number + 1, true, 0)})
+  for (const Trainer::Ready& wrong :
+       {member.trainer.OnStep("", 0), member.trainer.OnFinish(true, 0),
+        member.trainer.OnAck(number + 1, true, 0)})
     EXPECT_EQ(wrong.end->code(), StatusCode::kInvalidArgument);
   member.Run();
   EXPECT_TRUE(member.ready.end->ok());
