@@ -1,4 +1,4 @@
-"""A training without a framework, by any method that waits for all: logistic regression in NumPy.
+"""A training without a framework, by one of five methods: logistic regression in NumPy.
 
     coveyrun -np 2 --method local:local_steps=4 python numpy_own_framework.py
 

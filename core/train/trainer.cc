@@ -92,6 +92,7 @@ Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
   const bool is_halted = phase_ == Phase::kHalted;
   if (is_halted && is_finish_)
     return Refuse("finish() has not come to its end: call it again before the next step");
+  if (phase_ == Phase::kExchange && !is_finish_) return WaitOn();
   if (!is_halted && phase_ != Phase::kIdle) return Refuse("a step is under way");
   if (is_halted) return Enter(now);
   const MethodPlan plan = Plan();
@@ -107,8 +108,10 @@ Trainer::Ready Trainer::OnFinish(bool strict, Time now) {
   if (is_halted && !is_finish_)
     return Refuse("step " + std::to_string(step_) +
                   " has not come to its end: call step() again before finish()");
-  if (!is_halted && phase_ != Phase::kIdle) return Refuse("a step is under way");
+  const bool waits = phase_ == Phase::kExchange && is_finish_;
+  if (!is_halted && !waits && phase_ != Phase::kIdle) return Refuse("a step is under way");
   is_strict_ = strict;
+  if (waits) return WaitOn();
   if (is_halted) return Enter(now);
   unfit_.clear();
   return Begin(FinishStages(), true, now);
@@ -239,16 +242,20 @@ Trainer::Ready Trainer::OnAck(uint64_t number, bool done, Time now) {
 
 Trainer::Ready Trainer::OnTick(const std::string& missing, Time now) {
   const Time wait = WaitOf(Plan());
-  if (phase_ != Phase::kExchange || wait == kNever || now - since_ < wait) {
-    Ready ready;
-    if (phase_ == Phase::kExchange && wait != kNever) ready.deadline = since_ + wait;
-    return ready;
-  }
+  if (phase_ != Phase::kExchange || wait == kNever || now - since_ < wait) return WaitOn();
   return Halt(
       Status::Timeout(std::string(is_finish_ ? "finish()" : "step " + std::to_string(step_)) +
                       " has waited " + std::to_string(wait / kMillisecond) + " ms (max_wait) for " +
                       missing + ": call it again to wait on"),
       false);
+}
+
+// For the exchange under way, if there is one.
+Trainer::Ready Trainer::WaitOn() const {
+  Ready ready;
+  const Time wait = WaitOf(Plan());
+  if (phase_ == Phase::kExchange && wait != kNever) ready.deadline = since_ + wait;
+  return ready;
 }
 
 Trainer::Ready Trainer::Next(Time now) {

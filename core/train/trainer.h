@@ -24,6 +24,7 @@
 //   kAction     acknowledged, done         the next stage; after the last: kIdle, END(ok)
 //               acknowledged, not done     kHalted, END(kAborted): the action is to be done anew
 //   kHalted     the same call again        the stage it halted at; nothing new is taken
+//   kExchange   the same call again        the same: the adapter was interrupted while it waited
 //
 // Invariants:
 //  1. Every member begins the same exchanges in the same order, if all have made the same calls.
@@ -129,6 +130,7 @@ class Trainer {
   Ready Begin(std::vector<Stage> stages, bool is_finish, Time now);
   Ready Enter(Time now);
   Ready Next(Time now);
+  Ready WaitOn() const;
   Ready Halt(const Status& why, bool is_to_begin);
   Ready EndWith(const Status& status);
   static Ready Refuse(const std::string& why);

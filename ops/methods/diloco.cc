@@ -181,8 +181,8 @@ constexpr Method kMethod{
         "that for one rank; its optimizer stays with each rank. outer_lr and outer_momentum are "
         "the paper's; below 10 local_steps take less momentum",
     .memory =
-        "3 models in each rank for the model, the outer momentum and the last change; 3 more for "
-        "its contributions, and log models for all together",
+        "5 models in each rank (a copy and gradients for the exchange, the replicated model, the "
+        "outer momentum, the last change), 3 for its contributions, and log for all together",
     .scaling = Scaling::kOne,
     .no_codec =
         "changes are summed where they lie, in memory that all ranks share, and nothing travels",

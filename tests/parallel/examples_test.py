@@ -35,9 +35,10 @@ class MinimalTest(unittest.TestCase):
             env = {"COVEY_PLUGIN_PATH": folder, "TF_CPP_MIN_LOG_LEVEL": "3"}
             self.check("tensorflow_minimal.py", env=env)
 
-    def test_without_a_framework_by_each_method_that_waits_for_all(self) -> None:
+    def test_without_a_framework_by_each_method_it_has(self) -> None:
         script = str(EXAMPLES / "numpy_own_framework.py")
-        for method in ("allreduce", "local:local_steps=4", "dpsgd:topology=ring"):
+        methods = ("allreduce", "local:local_steps=4", "dpsgd:topology=ring", "eager", "diloco:H=5")
+        for method in methods:
             with self.subTest(method=method):
                 command = ["-np", "3", "--method", method, sys.executable, script]
                 code, out, err = run_launcher(command)
@@ -45,6 +46,15 @@ class MinimalTest(unittest.TestCase):
                 self.assertEqual(len({line.rpartition("weight ")[2] for line in out}), 1, out)
                 for line in out:
                     self.assertGreater(float(line.split(": ")[1].split("%")[0]), 90, out)
+
+    def test_a_late_worker_of_diloco_has_part_in_the_same_model(self) -> None:
+        script = [str(EXAMPLES / "diloco.py"), "--steps", "50", "--batch-size", "2"]
+        late = ["--inject", "delay:10ms@rank2"]
+        code, out, err = run_launcher(["-np", "3", *late, sys.executable, *script])
+        self.assertEqual(code, 0, err)
+        ends = [line for line in out if "weights" in line]
+        self.assertEqual(len(ends), 3, out)
+        self.assertEqual(len({line.rpartition("weights ")[2] for line in ends}), 1, out)
 
     def check(self, name: str, **options: Any) -> None:
         script = str(EXAMPLES / name)

@@ -255,6 +255,18 @@ TEST(TrainerTest, MaxWaitHaltsAStepWhoseExchangeGoesOn) {
   EXPECT_EQ(begun.stage, Stage::kMix);
 }
 
+TEST(TrainerTest, AStepThatWaitsIsTakenUpByTheSameCallAlone) {
+  World world("dpsgd:topology=full,max_wait=2s", 2);
+  Member& early = world.members[0];
+  early.ready = early.trainer.OnStep("", 0);
+  early.Run();
+  ASSERT_TRUE(early.ready.exchange.has_value());
+  const Trainer::Ready again = early.trainer.OnStep("3 NaN", kSecond);
+  EXPECT_FALSE(again.exchange.has_value() || again.action.has_value() || again.end.has_value());
+  EXPECT_EQ(again.deadline, 2 * kSecond) << "as if it had not been interrupted";
+  EXPECT_EQ(early.trainer.OnFinish(true, kSecond).end->code(), StatusCode::kInvalidArgument);
+}
+
 TEST(TrainerTest, WhatMustNotBeUsedIsRefusedHereOrByAll) {
   World all("allreduce", 2), alone("local:H=2", 2);
   all.members[0].ready = all.members[0].trainer.OnStep("3 NaN", 0);
