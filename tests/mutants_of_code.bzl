@@ -84,6 +84,15 @@ CODE_MUTANTS = {
         "*RoundsTest.WithAll*/*:*/PairsTest.*:ShmWordsTest.ARing*",
     ),
     "train_any_number_counts": (["core/train/trainer.cc"], "TrainerTest.WrongCalls*"),
+    "train_kept_progress_is_not_offered": (
+        ["core/train/round_part.cc"],
+        "RoundPartTest.ProgressThat*",
+    ),
+    "train_overdue_rank_keeps_its_course": (
+        ["core/train/round_part.cc"],
+        "RoundPartTest.AnOverdue*",
+    ),
+    "train_delta_is_never_forgotten": (["core/train/outer_model.cc"], "OuterModelTest.*"),
     "train_exchange_begins_twice": (["core/train/trainer.cc"], "TrainerTest.MaxWait*"),
     "train_finish_keeps_own_steps": (["core/train/trainer.cc"], "TrainerTest.AfterFinish*"),
     "train_updated_step_is_dropped": (
@@ -117,6 +126,8 @@ BODIES = [
     "unit/ops/transports/shm_join_test.cc",
     "unit/ops/transports/shm_test.cc",
     "unit/ops/transports/shm_words_test.cc",
+    "unit/train/outer_model_test.cc",
+    "unit/train/round_part_test.cc",
     "unit/train/trainer_test.cc",
 ]
 

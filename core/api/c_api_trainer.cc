@@ -81,16 +81,17 @@ Status OpenPart(const Use& use, covey_runtime* runtime, const covey_trainer_conf
   }
   const MethodChoice& method = ChoiceOf(use, config.method).At(from);
   const Group* group = use->FindGroup(config.group);
-  const bool has_deltas =
-      ChoiceOf(use, config.method).Plan({group->size(), group->my_index}, from).payload ==
-      Payload::kDelta;
+  const Payload payload =
+      ChoiceOf(use, config.method).Plan({group->size(), group->my_index}, from).payload;
+  const bool has_deltas = payload == Payload::kDelta;
+  const covey_op of_local = has_deltas ? COVEY_SUM : COVEY_AVERAGE;
   const std::string name = std::string(config.name) + ".from" + std::to_string(from);
   const covey_rounds_config rounds{.struct_size = sizeof(rounds),
                                    .group = config.group,
                                    .name = name.c_str(),
                                    .method = config.method,
                                    // A version of deltas is divided by their number.
-                                   .op = has_deltas ? COVEY_SUM : config.op,
+                                   .op = payload == Payload::kGradients ? config.op : of_local,
                                    .num_spans = static_cast<int32_t>(counts.size()),
                                    .dtypes = dtypes.data(),
                                    .counts = counts.data(),
@@ -278,8 +279,11 @@ covey_code covey_trainer_gradients(covey_runtime* runtime, covey_trainer trainer
 
 covey_code covey_trainer_model(covey_runtime* runtime, covey_trainer trainer, void** spans,
                                covey_error* error) {
-  return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return covey::FillSpans(*it, it->model(), spans); });
+  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) {
+    std::byte* base = nullptr;
+    const Status status = it->GetModel(&base);
+    return status.ok() ? covey::FillSpans(*it, base, spans) : status;
+  });
 }
 
 covey_code covey_trainer_submit(covey_runtime* runtime, covey_trainer trainer,

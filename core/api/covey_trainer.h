@@ -9,7 +9,7 @@
  *   while covey_trainer_next(...) gives an action other than COVEY_DONE:
  *     COVEY_COLLECT_GRADIENTS  copy the gradients to where covey_trainer_gradients says now
  *     COVEY_UPDATE             apply the gradients that lie where it says now to the model
- *     COVEY_COLLECT_MODEL      copy the model to where covey_trainer_model says
+ *     COVEY_COLLECT_MODEL      copy the model to where covey_trainer_model says now
  *     COVEY_LOAD_MODEL         copy the model from there
  *     COVEY_PACK               call covey_trainer_give with model and optimizer's state
  *     COVEY_UNPACK             go on from the state in the action, which another rank has given
@@ -104,7 +104,7 @@ COVEY_API covey_code covey_trainer_open(covey_runtime* runtime, const covey_trai
  * update may change them: no other rank sees that. */
 COVEY_API covey_code covey_trainer_gradients(covey_runtime* runtime, covey_trainer trainer,
                                              void** spans, covey_error* error);
-/* The same for parameter i of the model, which lies there for as long as the trainer is open. */
+/* The same for parameter i of the model, within COVEY_COLLECT_MODEL and COVEY_LOAD_MODEL. */
 COVEY_API covey_code covey_trainer_model(covey_runtime* runtime, covey_trainer trainer,
                                          void** spans, covey_error* error);
 

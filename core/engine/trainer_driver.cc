@@ -32,6 +32,9 @@ std::vector<uint64_t> TableOf(const MixingRow& row, const Group& group) {
   return table;
 }
 
+// Whether updates are with this rank's own gradients.
+bool IsOwn(const TrainerRounds& rounds) { return rounds.outer() != nullptr || rounds.has_models(); }
+
 }  // namespace
 
 TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, std::byte* memory,
@@ -94,8 +97,7 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
         ClipNorm(layout_, action.clip_norm, *options_.kernels, Gradients());
       const TrainerRounds* rounds = RoundsOf(action.rounds);
       due->action = action;
-      const bool is_own = rounds == nullptr || rounds->outer() != nullptr;
-      due->hypers = is_own ? hypers_ : rounds->hypers();
+      due->hypers = rounds == nullptr || IsOwn(*rounds) ? hypers_ : rounds->hypers();
       if (action.stage == Stage::kUnpack) due->image = rounds->image();
       return Status::Ok();
     }
@@ -138,7 +140,7 @@ Status TrainerDriver::Give(std::span<const std::span<const std::byte>> parts) {
   RETURN_IF_ERROR(TryLock(&lock));
   if (!ready_.action.has_value() || ready_.action->stage != Stage::kPack)
     return Status::InvalidArgument("this rank's state is not asked for now");
-  return RoundsOf(ready_.action->rounds)->Give(*ready_.action, parts);
+  return RoundsOf(ready_.action->rounds)->Give(ready_.action->applied, parts);
 }
 
 Status TrainerDriver::GetGradients(std::byte** gradients) {
@@ -148,12 +150,20 @@ Status TrainerDriver::GetGradients(std::byte** gradients) {
   return Status::Ok();
 }
 
+Status TrainerDriver::GetModel(std::byte** found) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  const TrainerRounds* rounds = RoundsOf(trainer_.rounds());
+  *found = rounds != nullptr && rounds->has_models() ? rounds->open() : model();
+  return Status::Ok();
+}
+
 // Those of rounds are written where they are published from, and read where a version lies.
 std::byte* TrainerDriver::Gradients() {
   const bool is_update = ready_.action.has_value() && ready_.action->stage == Stage::kUpdate;
   TrainerRounds* rounds =
       RoundsOf(ready_.action.has_value() ? ready_.action->rounds : trainer_.rounds());
-  if (rounds == nullptr || rounds->outer() != nullptr) return memory_;
+  if (rounds == nullptr || IsOwn(*rounds)) return memory_;
   return is_update ? rounds->gradients() : rounds->open();
 }
 

@@ -79,6 +79,7 @@ class TrainerDriver {
   std::byte* model() const { return memory_ + layout_.length_bytes(); }
   // Where those of the action under way lie, or are to lie; without one: of the next step.
   Status GetGradients(std::byte** gradients);
+  Status GetModel(std::byte** model);
 
   // `hypers`: as many as the options say.
   Status Submit(const std::string& unfit, std::span<const double> hypers);

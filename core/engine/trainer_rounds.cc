@@ -18,6 +18,7 @@ TrainerRounds::TrainerRounds(Options options)
     : options_(std::move(options)),
       missing_(options_.port->group().members.size()),
       counted_(missing_.size()) {
+  if (has_models()) return;
   std::vector<std::byte*> spans;
   size_t written = 0;
   if (options_.port->Hold(0, &spans, &written).code() == StatusCode::kUnsupported) UseCopies();
@@ -36,7 +37,7 @@ bool TrainerRounds::Perform(const Trainer::Exchange& exchange, const Status& fit
       if (!Seek(exchange.applied, deadline, status, result)) return false;
       break;
     case Stage::kServe:
-      if (IsAsked(exchange.applied)) event = RoundsPort::Event::kAsked;
+      if (!has_models() && IsAsked(exchange.applied)) event = RoundsPort::Event::kAsked;
       break;
     case Stage::kAwait:
     case Stage::kFlush:
@@ -51,50 +52,88 @@ bool TrainerRounds::Perform(const Trainer::Exchange& exchange, const Status& fit
       Leave();
       return true;
     default:
-      PerformHere(exchange, fitness, hypers, result);
+      *status = PerformHere(exchange, fitness, hypers, result);
   }
   if (event == RoundsPort::Event::kAsked) result->event = StageResult::Event::kAsked;
   if (event == RoundsPort::Event::kBehind) result->event = StageResult::Event::kBehind;
+  result->is_left = event == RoundsPort::Event::kLeft;
   result->executed = options_.port->executed();
   return true;
 }
 
-// Of which no other rank knows.
-void TrainerRounds::PerformHere(const Trainer::Exchange& exchange, const Status& fitness,
-                                std::span<const double> hypers, StageResult* result) {
+// What waits for no other rank.
+Status TrainerRounds::PerformHere(const Trainer::Exchange& exchange, const Status& fitness,
+                                  std::span<const double> hypers, StageResult* result) {
   OuterModel* outer = options_.outer.get();
   switch (exchange.stage) {
+    case Stage::kBegin:
+      return options_.port->Begin();
+    case Stage::kMerge:
+      return Merge(exchange.version, result);
+    case Stage::kOfferAgain:
+      result->own_step = options_.port->OfferAgain();
+      return Status::Ok();
     case Stage::kAnchor:
-      return outer->Anchor(options_.model);
+      outer->Anchor(options_.model);
+      return Status::Ok();
     case Stage::kDelta:
-      return outer->Subtract(options_.model, open());
+      outer->Subtract(options_.model, open());
+      return Status::Ok();
     case Stage::kAdopt:
       // train-T10: what is pending after a finish() was dropped with this rank's last steps.
       if (exchange.is_last) outer->Drop();
-      return outer->Adopt(options_.model);
+      outer->Adopt(options_.model);
+      return Status::Ok();
     case Stage::kGive: {
       std::vector<std::span<const std::byte>> parts;
       for (const std::span<std::byte> array : outer->arrays()) parts.emplace_back(array);
-      const Trainer::Action action{
-          .stage = Stage::kPack, .applied = exchange.applied, .misses = exchange.misses};
-      return static_cast<void>(Give(action, parts));
+      return Give(exchange.applied, parts);
     }
     default:  // kPublish
       // partial-W11: with unfit contents this rank has come all the same.
       if (!fitness.ok()) result->unfit = fitness.message();
+      if (!fitness.ok() && has_models()) return Status::Ok();
       result->version = fitness.ok() ? options_.port->Publish(hypers) : options_.port->Skip();
       if (fitness.ok() && outer != nullptr) outer->OnPublished(result->version);
+      return Status::Ok();
   }
+}
+
+Status TrainerRounds::Merge(uint64_t version, StageResult* result) {
+  std::vector<void*> spans;
+  for (const size_t offset : options_.port->layout().offsets_bytes())
+    spans.push_back(open() + offset);
+  Merged merged;
+  result->may_differ = result->misses = true;
+  // Others had ended finish() without this rank, and go on: its own model lies there still.
+  if (options_.port->published() == 0) return Status::Ok();
+  RETURN_IF_ERROR(options_.port->Merge(version, spans, &merged));
+  result->version = merged.version;
+  result->own_step = merged.step;
+  result->is_kept = merged.kept;
+  result->may_differ = merged.late || !merged.of_all;
+  const std::vector<uint64_t>& missing = merged.record.missing;
+  const auto self = static_cast<size_t>(ToInt(options_.port->group().my_index));
+  result->is_overdue = missing[self] > 0;
+  // train-T7: those that have finished are not missing, and have not come to it either.
+  int32_t fresh = 0;
+  for (const Contribution& contribution : merged.record.contributions)
+    fresh += contribution.count > 0 && contribution.last >= merged.version ? 1 : 0;
+  const bool is_any_overdue =
+      std::any_of(missing.begin(), missing.end(), [](uint64_t since) { return since > 0; });
+  result->misses = is_any_overdue || fresh < merged.record.header.divisor;
+  Note(merged.version, missing);
+  return Status::Ok();
 }
 
 Status TrainerRounds::Wait(const Trainer::Exchange& exchange, Time deadline,
                            RoundsPort::Event* event) {
+  const uint64_t applied = has_models() ? RoundsPort::kNotServing : exchange.applied;
   if (exchange.stage == Stage::kFlush)
-    return options_.port->FinishServing(exchange.applied, deadline, event);
+    return options_.port->FinishServing(applied, deadline, event);
   if (exchange.stage == Stage::kMeet)
     return options_.port->MeetServing(exchange.applied, deadline, event);
-  const Status status =
-      options_.port->WaitServing(exchange.version, exchange.applied, deadline, event);
+  const Status status = options_.port->WaitServing(exchange.version, applied, deadline, event);
   const bool is_left = *event == RoundsPort::Event::kLeft;
   if (is_left && !is_left_ && options_.log != nullptr)
     options_.log->Write(LogLevel::kWarn,
@@ -170,27 +209,19 @@ std::vector<void*> TrainerRounds::CopySpans() const {
 void TrainerRounds::Note(uint64_t version, const std::vector<uint64_t>& missing) {
   for (size_t i = 0; i < missing.size() && options_.log != nullptr; ++i)
     if (missing[i] > 0 && missing_[i] == 0)
-      options_.log->Write(
-          LogLevel::kWarn,
-          "rank " + std::to_string(ToInt(options_.port->group().members[i])) +
-              " was missing at version " + std::to_string(version) +
-              " when max_wait was over: it is not waited for until it has kept up for 3 steps; its "
-              "gradients count when it publishes them");
+      options_.log->Write(LogLevel::kWarn,
+                          "rank " + std::to_string(ToInt(options_.port->group().members[i])) +
+                              " was missing at version " + std::to_string(version) +
+                              " when max_wait was over: it is not waited for until it has kept up "
+                              "for 3 steps; what "
+                              "it has done counts when it publishes it");
   missing_ = missing;
 }
 
 // ---- Snapshots ----------------------------------------------------------------------------------
 
 size_t TrainerRounds::HeadBytes() const {
-  return ((1 + counted_.size()) * sizeof(uint64_t) + kLine - 1) / kLine * kLine;
-}
-
-// Whether a member is overdue, and what of each is in versions.
-std::vector<uint64_t> TrainerRounds::HeadOf(bool misses) const {
-  std::vector<uint64_t> head(HeadBytes() / sizeof(uint64_t));
-  head[0] = misses ? 1 : 0;
-  std::copy(counted_.begin(), counted_.end(), head.begin() + 1);
-  return head;
+  return (counted_.size() * sizeof(uint64_t) + kLine - 1) / kLine * kLine;
 }
 
 bool TrainerRounds::IsAsked(uint64_t applied) {
@@ -201,9 +232,9 @@ bool TrainerRounds::IsAsked(uint64_t applied) {
   return is_asked;
 }
 
-Status TrainerRounds::Give(const Trainer::Action& action,
-                           std::span<const std::span<const std::byte>> parts) {
-  const std::vector<uint64_t> head = HeadOf(action.misses);
+Status TrainerRounds::Give(uint64_t applied, std::span<const std::span<const std::byte>> parts) {
+  std::vector<uint64_t> head = counted_;
+  head.resize(HeadBytes() / sizeof(uint64_t));
   std::vector<Snapshots::Part> all{{reinterpret_cast<const std::byte*>(head.data()), HeadBytes()}};
   for (const std::span<const std::byte> part : parts) all.push_back({part.data(), part.size()});
   uint64_t length_bytes = 0;
@@ -212,7 +243,7 @@ Status TrainerRounds::Give(const Trainer::Action& action,
   // The old one stays until the new one stands: a peer may be reading it.
   uint64_t offset = Transport::kNoOffset, unused = Transport::kNoOffset;
   if (options_.port->GivesInBlocks()) offset = options_.alloc_block(length_bytes);
-  options_.port->Give(action.applied, offset, all, &unused);
+  options_.port->Give(applied, offset, all, &unused);
   if (unused != Transport::kNoOffset) options_.free_block(unused);
   return Status::Ok();
 }
@@ -226,10 +257,7 @@ bool TrainerRounds::Seek(uint64_t applied, Time deadline, Status* status, StageR
     image_.resize(offer.length_bytes);
     if (!options_.port->Take(offer, image_.data())) continue;
     result->version = offer.version;
-    std::vector<uint64_t> head(HeadBytes() / sizeof(uint64_t));
-    std::memcpy(head.data(), image_.data(), HeadBytes());
-    result->misses = head[0] != 0;
-    std::copy_n(head.begin() + 1, counted_.size(), counted_.begin());
+    std::memcpy(counted_.data(), image_.data(), counted_.size() * sizeof(uint64_t));
     const auto self = static_cast<size_t>(ToInt(options_.port->group().my_index));
     if (options_.outer != nullptr) options_.outer->Load(image(), counted_[self]);
     return true;

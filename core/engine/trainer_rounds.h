@@ -27,7 +27,7 @@ class TrainerRounds {
     RoundsPort* port = nullptr;         // outlives this, or is left by `leave`
     std::byte* copies = nullptr;        // room for a version that is copied: of the layout's length
     std::byte* model = nullptr;         // deltas: where the adapter's model lies
-    std::unique_ptr<OuterModel> outer;  // deltas; null: gradients
+    std::unique_ptr<OuterModel> outer;  // deltas; null: gradients, or models
     std::function<void()> leave;        // this rank uses the port no more; again: nothing
     Log* log = nullptr;                 // null: tells nothing
     // A block of this rank's region (Transport::kNoOffset: there is no room), and back.
@@ -41,7 +41,8 @@ class TrainerRounds {
   // This rank is awaited no more. Nothing else may be called afterwards.
   void Leave() { options_.leave(); }
 
-  // Where the next contribution is to lie, as the layout says.
+  bool has_models() const { return options_.port->has_models(); }
+  // Where the next contribution is to lie, as the layout says; models: and what it becomes lies.
   std::byte* open() const { return options_.port->open(); }
   // The version read last: its gradients, and the hyper-parameters of its leader.
   std::byte* gradients() const { return gradients_; }
@@ -56,18 +57,17 @@ class TrainerRounds {
   // deadline is over, and it goes on when called again with the same exchange.
   bool Perform(const Trainer::Exchange& exchange, const Status& fitness,
                std::span<const double> hypers, Time deadline, Status* status, StageResult* result);
-  // Does kPack: gives this rank's state.
-  Status Give(const Trainer::Action& action, std::span<const std::span<const std::byte>> parts);
+  // Gives this rank's state at version `applied`.
+  Status Give(uint64_t applied, std::span<const std::span<const std::byte>> parts);
 
  private:
-  // Of a snapshot, before the state: what else a rank that goes on from it has to know.
+  // Of a snapshot, before the state: what of each member is in versions.
   size_t HeadBytes() const;
-  std::vector<uint64_t> HeadOf(bool misses) const;
-
   Status Wait(const Trainer::Exchange& exchange, Time deadline, RoundsPort::Event* event);
-  void PerformHere(const Trainer::Exchange& exchange, const Status& fitness,
-                   std::span<const double> hypers, StageResult* result);
+  Status PerformHere(const Trainer::Exchange& exchange, const Status& fitness,
+                     std::span<const double> hypers, StageResult* result);
   Status GoOn(const std::string& missing);
+  Status Merge(uint64_t version, StageResult* result);
   Status Read(uint64_t version, StageResult* result);
   Status ReadInPlace(uint64_t version);
   bool Seek(uint64_t applied, Time deadline, Status* status, StageResult* result);

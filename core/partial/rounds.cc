@@ -246,8 +246,10 @@ bool Rounds::Peek(int32_t member, std::span<void* const> to, uint64_t* step) con
 void Rounds::GoOn() {
   uint64_t* word = memory_->MemberAt(self_);
   const MemberStatus status{words_->Load(word)};
-  // partial-W8b: an even word: it is waited for again from now on.
-  if (status.finished()) words_->Store(word, status.word + 1);
+  // partial-W8b: an even word: it is waited for again from now on. Not one of models that has
+  // published further ahead: what it ended with would be the next version's, and make one.
+  const bool is_ahead = memory_->models().on() && step_ > executed();
+  if (status.finished() && !is_ahead) words_->Store(word, status.word + 1);
   step_ = std::max(step_, executed());  // steps may have gone into fewer versions
 }
 

@@ -9,7 +9,6 @@ namespace {
 // Where max_wait is auto. Before finish() a rank may evaluate or save, which says nothing about its
 // steps; and what a rank has done that comes too late for it is dropped.
 constexpr Time kLeastAtEnd = 10 * kSecond;
-constexpr uint64_t kNotServing = ~uint64_t{0};
 
 }  // namespace
 
@@ -74,6 +73,11 @@ void RoundsPort::Assume(Time step) {
 uint64_t RoundsPort::executed() {
   const std::lock_guard lock(mutex_);
   return versions().executed();
+}
+
+uint64_t RoundsPort::published() {
+  const std::lock_guard lock(mutex_);
+  return versions().step();
 }
 
 Time RoundsPort::Ended(uint64_t* executed) {

@@ -74,6 +74,7 @@ class RoundsPort {
   uint64_t Publish(std::span<const double> hypers);
   uint64_t Skip();
   uint64_t executed();
+  uint64_t published();  // the last of its steps; 0: none
   // See Versions::ended: of the version *executed.
   Time Ended(uint64_t* executed);
   Status Wait(uint64_t version, Time deadline);
@@ -120,6 +121,7 @@ class RoundsPort {
     kTime,    // the deadline is over
     kLeft,    // Wait: others have ended finish() without this rank; see Versions::IsLeftBehind
   };
+  static constexpr uint64_t kNotServing = ~uint64_t{0};  // `applied` of one that gives none
   // As Wait and Finish, which end early for such an event.
   Status WaitServing(uint64_t version, uint64_t applied, Time deadline, Event* event);
   Status FinishServing(uint64_t applied, Time deadline, Event* event);

@@ -4,27 +4,55 @@
 
 namespace covey {
 
-RoundPart::RoundPart(const MethodPlan& plan, int64_t from, int64_t begin)
-    : from_(from),
+RoundPart::RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_t begin)
+    : payload_(plan.payload),
+      from_(from),
       begin_(begin),
-      ending_(static_cast<uint64_t>(plan.rounds.ending)),
-      steps_(plan.payload == Payload::kDelta ? plan.rounds.local_steps : 0) {}
+      length_(until == kForever ? kForever : until - from),
+      steps_(is_local() ? std::max<int64_t>(1, plan.rounds.local_steps) : 1),
+      ending_(static_cast<uint64_t>(plan.rounds.ending)) {
+  // All versions of models with local_steps wait for all.
+  if (ending_ == 0 && length_ != kForever)
+    ending_ = static_cast<uint64_t>((length_ + steps_ - 1) / steps_);
+}
+
+int64_t RoundPart::reached() const {
+  const bool is_whole = ending_ > 0 && applied_ >= ending_;
+  const auto versions = static_cast<int64_t>(is_whole ? applied_ - ending_ : applied_);
+  return begin_ + (is_whole ? length_ : 0) + versions * steps_;
+}
 
 bool RoundPart::IsOver() const {
   // train-T7: a member that was overdue would find no other in the version after it.
   return ending_ > 0 && applied_ >= ending_ && !misses_;
 }
 
+// Whether this rank publishes after its next update.
+bool RoundPart::IsDue() const {
+  const int64_t done = local_ + 1;
+  if (done >= steps_ || reached() + done == begin_ + length_) return true;
+  // train-T11: a rank that is not waited for comes into step with the others: as soon as the
+  // version it works for is made, else one step early.
+  return payload_ == Payload::kModel && is_overdue_ && (executed_ > step_ || done == steps_ - 1);
+}
+
 std::vector<Stage> RoundPart::StepStages() const {
-  if (!has_deltas())
-    return {Stage::kCollectGradients, Stage::kPublish, Stage::kAwait, Stage::kServe};
-  if (local_ + 1 < steps_) return Begun({Stage::kCollectGradients, Stage::kUpdate, Stage::kServe});
-  return Begun({Stage::kCollectGradients, Stage::kUpdate, Stage::kCollectModel, Stage::kDelta,
-                Stage::kPublish, Stage::kAwait, Stage::kAdopt, Stage::kLoadModel, Stage::kServe});
+  if (!is_local()) return {Stage::kCollectGradients, Stage::kPublish, Stage::kAwait, Stage::kServe};
+  std::vector<Stage> stages{Stage::kCollectGradients, Stage::kUpdate};
+  if (!IsDue())
+    stages.push_back(Stage::kServe);
+  else if (payload_ == Payload::kModel)
+    stages.insert(stages.end(), {Stage::kCollectModel, Stage::kPublish, Stage::kAwait});
+  else
+    stages.insert(stages.end(), {Stage::kCollectModel, Stage::kDelta, Stage::kPublish,
+                                 Stage::kAwait, Stage::kAdopt, Stage::kLoadModel, Stage::kServe});
+  return Begun(std::move(stages));
 }
 
 std::vector<Stage> RoundPart::FinishStages() const {
-  if (!has_deltas()) return {Stage::kFlush, Stage::kMeet};
+  if (!is_local()) return {Stage::kFlush, Stage::kMeet};
+  if (payload_ == Payload::kModel)
+    return Begun({Stage::kCollectModel, Stage::kPublish, Stage::kFlush, Stage::kMeet});
   // train-T10: what was done since the last exchange counts, too.
   if (local_ > 0)
     return {Stage::kCollectModel, Stage::kDelta, Stage::kPublish,  Stage::kFlush,
@@ -34,12 +62,14 @@ std::vector<Stage> RoundPart::FinishStages() const {
 
 std::vector<Stage> RoundPart::GoOnStages() const {
   std::vector<Stage> stages{Stage::kGoOn, Stage::kServe};
-  if (has_deltas()) stages.insert(stages.begin() + 1, {Stage::kAdopt, Stage::kLoadModel});
-  return Apply(stages);
+  if (payload_ == Payload::kDelta)
+    stages.insert(stages.begin() + 1, {Stage::kAdopt, Stage::kLoadModel});
+  return payload_ == Payload::kModel ? stages : Apply(stages);
 }
 
 std::vector<Stage> RoundPart::Begun(std::vector<Stage> stages) const {
-  if (!is_anchored_) stages.insert(stages.begin(), {Stage::kCollectModel, Stage::kAnchor});
+  const Stage begin = payload_ == Payload::kModel ? Stage::kBegin : Stage::kAnchor;
+  if (!is_anchored_) stages.insert(stages.begin(), {Stage::kCollectModel, begin});
   return stages;
 }
 
@@ -49,37 +79,50 @@ std::vector<Stage> RoundPart::Follow(Stage stage, const Status& status, const St
   const bool is_asked = status.ok() && result.event == Event::kAsked;
   switch (stage) {
     case Stage::kAnchor:
+    case Stage::kBegin:
       is_anchored_ = true;
       return {};
     case Stage::kPublish:
-      awaited_ = result.version;
+      // Models: one that is unfit is not published, and no version is waited for.
+      awaited_ = merged_ = result.version;
       local_ = 0;
+      is_finishing_ = false;
       return {};
     case Stage::kAwait:
-    case Stage::kMeet:
       if (is_asked) return {Giving(), stage};
-      return stage == Stage::kAwait && status.ok() ? Apply() : std::vector<Stage>{};
+      if (!status.ok()) return {};
+      return payload_ == Payload::kModel && (result.is_left || awaited_ == 0) ? std::vector<Stage>{}
+                                                                              : Apply();
+    case Stage::kMeet:
+      return is_asked ? std::vector<Stage>{Giving(), stage} : std::vector<Stage>{};
     case Stage::kFlush:
       if (is_asked) return {Giving(), stage};
+      is_finishing_ = true;
+      merged_ = executed_;
       // train-T8: what was made is applied before a finish() fails.
       if (!status.ok()) return Apply({stage});
       return result.event == Event::kMade ? Apply() : Apply({stage});
     case Stage::kRead:
-      if (!status.ok()) return {};
-      // train-T6: a version that has left the log is not passed over.
-      if (result.is_gone && has_deltas()) return {Stage::kSeek};
-      if (result.is_gone) return {Stage::kSeek, Stage::kUnpack};
-      misses_ = result.misses;
-      if (!result.is_empty && !has_deltas()) return {Stage::kUpdate};
-      ++applied_;
-      return Apply();
+      return status.ok() ? FollowRead(result) : std::vector<Stage>{};
     case Stage::kSeek:
       if (!status.ok()) return {};
-      // train-T7: with the state comes whether others leave the rounds with its version.
       snapshot_ = result.version;
+      misses_ = true;  // as far as is known: this rank has not read that version's record
+      return payload_ == Payload::kDelta ? OnUnpacked() : std::vector<Stage>{};
+    case Stage::kMerge:
+      if (!status.ok()) return {};
+      applied_ = result.version;
+      step_ = result.own_step;
       misses_ = result.misses;
-      return has_deltas() ? OnUnpacked() : std::vector<Stage>{};
+      is_overdue_ = result.is_overdue;
+      // train-T12: progress that was kept is offered at once, so that the others have it.
+      return result.is_kept && !is_finishing_ ? std::vector<Stage>{Stage::kOfferAgain}
+                                              : std::vector<Stage>{};
+    case Stage::kOfferAgain:
+      step_ = result.own_step;
+      return {};
     case Stage::kGoOn:
+      merged_ = executed_;
       return Apply();
     case Stage::kServe:
       return is_asked ? std::vector<Stage>{Giving()} : std::vector<Stage>{};
@@ -88,8 +131,19 @@ std::vector<Stage> RoundPart::Follow(Stage stage, const Status& status, const St
   }
 }
 
+std::vector<Stage> RoundPart::FollowRead(const StageResult& result) {
+  const bool is_own = payload_ == Payload::kDelta;
+  // train-T6: a version that has left the log is not passed over.
+  if (result.is_gone && is_own) return {Stage::kSeek};
+  if (result.is_gone) return {Stage::kSeek, Stage::kUnpack};
+  misses_ = result.misses;
+  if (!result.is_empty && !is_own) return {Stage::kUpdate};
+  ++applied_;
+  return Apply();
+}
+
 std::vector<Stage> RoundPart::OnUpdated() {
-  if (has_deltas()) {
+  if (is_local()) {
     ++local_;
     return {};
   }
@@ -103,7 +157,11 @@ std::vector<Stage> RoundPart::OnUnpacked() {
 }
 
 std::vector<Stage> RoundPart::Apply(std::vector<Stage> then) const {
-  if (applied_ < executed_) then.insert(then.begin(), Stage::kRead);
+  if (payload_ == Payload::kModel) {
+    if (executed_ > 0) then.insert(then.begin(), {Stage::kMerge, Stage::kLoadModel});
+  } else if (applied_ < executed_) {
+    then.insert(then.begin(), Stage::kRead);
+  }
   return then;
 }
 

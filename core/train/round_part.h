@@ -9,14 +9,22 @@
 //   deltas      finish    flush, meet, adopt, LOAD; after steps since the last publish MODEL,
 //                         delta, publish before
 //   deltas      first     MODEL, anchor before
+//   models      step      GRADIENTS, UPDATE, serve
+//   models      H-th      GRADIENTS, UPDATE, MODEL, publish, await
+//   models      finish    MODEL, publish, flush, meet
+//   models      first     MODEL, begin before
 //
-// APPLY is READ while there is a version that this rank has not applied. GIVE is PACK by gradients.
+// The H-th is each local_steps-th one, and the last before another part.
+//
+// APPLY: of gradients and deltas, READ while there is a version that this rank has not applied; of
+// models merge, LOAD; none if no version was made. GIVE is PACK by gradients.
 //
 //   stage     ended            stages that follow at once
-//   AWAIT     made             APPLY
+//   AWAIT     made             APPLY; of models not when others have left this rank behind
 //   AWAIT     asked            GIVE, AWAIT
 //   READ      found            gradients: UPDATE, APPLY; deltas, or an empty version: APPLY
 //   READ      gone             gradients: SEEK, UNPACK, APPLY; deltas: SEEK, APPLY
+//   MERGE     kept             offer again
 //   FLUSH     made             APPLY
 //   FLUSH     asked            GIVE, FLUSH
 //   FLUSH     behind, failed   APPLY, FLUSH
@@ -27,8 +35,8 @@
 // A finish() that is not strict goes on when FLUSH or MEET has timed out: GO ON; of deltas adopt,
 // LOAD; serve.
 //
-// Invariant: every version is applied once, in order; after SEEK the next one is that after the
-// snapshot's.
+// Invariant: every version of gradients and deltas is applied once, in order; after SEEK the next
+// one is that after the snapshot's.
 //
 // Sans-IO. One thread at a time.
 #ifndef COVEY_CORE_TRAIN_ROUND_PART_H_
@@ -44,22 +52,30 @@ namespace covey {
 
 class RoundPart {
  public:
-  // `plan` is that of version `from`, where the part begins by the method; `begin`: the step at
-  // which it does. REQUIRES: the plan is of gradients or deltas, in rounds.
-  RoundPart(const MethodPlan& plan, int64_t from, int64_t begin);
+  // `plan` is that of version `from`, where the part begins by the method, and `until` where it
+  // ends (kForever: nowhere); `begin`: the step at which it does begin. REQUIRES: it is in rounds.
+  RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_t begin);
 
   int64_t from() const { return from_; }
-  bool has_deltas() const { return steps_ > 0; }
+  // Whether each rank does updates of its own.
+  bool is_local() const { return payload_ != Payload::kGradients; }
   // The steps of the method that the versions applied stand for.
-  int64_t reached() const { return begin_ + static_cast<int64_t>(applied_) * (steps_ + !steps_); }
-  // Of these rounds, as the two below.
+  int64_t reached() const;
+  // The step that this rank has come to with their last version, or where they end by the method.
+  int64_t left_at() const { return left_at_ > 0 ? left_at_ : begin_ + length_; }
+  // Of these rounds, as those below. Of models: the version that this rank has merged with.
   uint64_t applied() const { return applied_; }
   uint64_t awaited() const { return awaited_; }
-  // A member was overdue in the last version applied.
-  bool misses() const { return misses_; }
+  // Models: the version to merge with next.
+  uint64_t merged() const { return merged_; }
   // The rounds are over with the first version from the plan's `ending` on in which no member was
   // overdue: all members see it in the same record, and have been in it.
   bool IsOver() const;
+  void NoteOver() { left_at_ = reached(); }
+  // That is so if all have met, too.
+  bool HasEnded() const { return ending_ > 0 && applied_ >= ending_; }
+  // Since the last publish all that counts has come to be in versions, or others have gone on.
+  bool is_finishing() const { return is_finishing_; }
 
   std::vector<Stage> StepStages() const;
   std::vector<Stage> FinishStages() const;
@@ -69,8 +85,8 @@ class RoundPart {
   std::vector<Stage> OnUpdated();
   std::vector<Stage> OnUnpacked();
 
-  // Deltas, for a checkpoint: the steps since the last publish, and whether all have begun with the
-  // same model.
+  // For a checkpoint: the steps since the last publish, and whether all have begun with the same
+  // model.
   int64_t local() const { return local_; }
   bool is_anchored() const { return is_anchored_; }
   void Restore(int64_t local, bool is_anchored) {
@@ -79,20 +95,29 @@ class RoundPart {
   }
 
  private:
+  bool IsDue() const;
   std::vector<Stage> Apply(std::vector<Stage> then = {}) const;
   std::vector<Stage> Begun(std::vector<Stage> stages) const;
-  Stage Giving() const { return has_deltas() ? Stage::kGive : Stage::kPack; }
+  std::vector<Stage> FollowRead(const StageResult& result);
+  Stage Giving() const { return payload_ == Payload::kDelta ? Stage::kGive : Stage::kPack; }
 
+  Payload payload_;
   int64_t from_, begin_;
+  int64_t length_;   // steps of the part; kForever: it does not end
+  int64_t steps_;    // between two versions of a rank
   uint64_t ending_;  // 0: they do not end
-  int64_t steps_;    // of deltas; 0: gradients
   uint64_t applied_ = 0;
   uint64_t awaited_ = 0;
   uint64_t executed_ = 0;  // the last version made, as far as it is known
   uint64_t snapshot_ = 0;  // the version of the one that was taken
+  uint64_t merged_ = 0;
+  uint64_t step_ = 0;  // models: the last that this rank has published, or was taken to have
   int64_t local_ = 0;
+  int64_t left_at_ = 0;
   bool is_anchored_ = false;
-  bool misses_ = false;
+  bool misses_ = false;      // a member was overdue in the last version applied, or may have been
+  bool is_overdue_ = false;  // this rank, in the last version applied
+  bool is_finishing_ = false;
 };
 
 }  // namespace covey

@@ -14,19 +14,22 @@ enum class Stage : uint8_t {
   kAverage,  // the models of all
   kMix,      // the model with those of neighbors
   // ---- Exchanges of rounds (core/partial/rounds_port.h).
-  kAnchor,   // deltas: the rank's model is what all begin with
-  kDelta,    // deltas: what the rank has changed since becomes what it publishes
-  kPublish,  // what lies there becomes its next contribution
-  kAwait,    // the version of that contribution
-  kFlush,    // finish(): until all that was published is in a version
-  kMeet,     // finish(): until all members have applied everything
-  kGoOn,     // finish(): the end without the ranks that are missing
-  kRead,     // the next version
-  kSeek,     // another rank's snapshot, where that version has left the log
-  kServe,    // whether a rank asks for a snapshot of this one
-  kGive,     // deltas: that snapshot
-  kAdopt,    // deltas: the replicated model, with what of the rank's work no version has
-  kLeave,    // these rounds are over for this rank
+  kAnchor,      // deltas: the rank's model is what all begin with
+  kBegin,       // models: what the rank trains on now is where it begins from
+  kDelta,       // deltas: what the rank has changed since becomes what it publishes
+  kPublish,     // what lies there becomes its next contribution
+  kAwait,       // the version of that contribution
+  kFlush,       // finish(): until all that was published is in a version
+  kMeet,        // finish(): until all members have applied everything
+  kGoOn,        // finish(): the end without the ranks that are missing
+  kRead,        // the next version
+  kMerge,       // models: what the rank's own becomes by a version
+  kOfferAgain,  // models: that, with progress that others have not seen
+  kSeek,        // another rank's snapshot, where that version has left the log
+  kServe,       // whether a rank asks for a snapshot of this one
+  kGive,        // deltas: that snapshot
+  kAdopt,       // deltas: the replicated model, with what of the rank's work no version has
+  kLeave,       // these rounds are over for this rank
   // ---- Actions of the adapter.
   kCollectGradients,  // the rank's gradients are to lie in the trainer's memory
   kCollectModel,      // its model is to lie there
@@ -48,17 +51,22 @@ struct StageResult {
     kBehind,  // kFlush: versions are to be applied first
   };
 
-  // kAgree: the largest of all members' values.
+  // kAgree: the largest of all members' values. kMerge: whether other ranks have another model.
   bool may_differ = false;
   int64_t step = 0;
   // Rounds.
   Event event = Event::kMade;
-  uint64_t version = 0;   // kPublish: the one to be awaited; kSeek: that of the snapshot
-  uint64_t executed = 0;  // the last version made
-  std::string unfit;      // kPublish: why this rank has published nothing
-  bool is_gone = false;   // kRead: the version has left the log
-  bool is_empty = false;  // kRead: there is no gradient in it
-  bool misses = false;    // kRead, kSeek: a member is overdue in it
+  // kPublish: the one to be awaited; kSeek: that of the snapshot; kMerge: the one merged with.
+  uint64_t version = 0;
+  uint64_t own_step = 0;    // kMerge, kOfferAgain: the one at which this rank stands
+  uint64_t executed = 0;    // the last version made
+  std::string unfit;        // kPublish: why this rank has published nothing
+  bool is_gone = false;     // kRead: the version has left the log
+  bool is_empty = false;    // kRead: there is no gradient in it
+  bool misses = false;      // kRead, kMerge: a member is overdue in it,
+  bool is_overdue = false;  // kMerge: this rank is
+  bool is_kept = false;     // kMerge: it is the mean, and this rank's progress
+  bool is_left = false;     // kAwait: others have ended finish() without this rank
 };
 
 }  // namespace covey

@@ -31,13 +31,12 @@ Status Trainer::Check(const MethodChoice& choice, const MethodView& view) {
     const MethodPlan plan = choice.Plan(view, version);
     const MethodChoice& here = choice.At(version);
     const std::string method = "the method " + here.OwnText();
-    const bool in_rounds = plan.admission == Admission::kRounds;
-    if (plan.admission == Admission::kPairs || (in_rounds && plan.payload == Payload::kModel))
+    if (plan.admission == Admission::kPairs)
       return Status::Unsupported(
           method +
-          " averages models without waiting for all ranks, which covey_trainer cannot do yet: it "
-          "has allreduce, eager, diloco, dpsgd and local, without codec= and local's max_wait=. "
-          "covey.torch has every method");
+          " averages models of two ranks at a time, which covey_trainer cannot do yet: it has "
+          "allreduce, eager, diloco, dpsgd, local and wagma, without codec=. covey.torch has every "
+          "method");
     if (!here.codec.empty())
       return Status::Unsupported(method +
                                  " has a codec, which covey_trainer cannot use yet: leave "
@@ -100,6 +99,7 @@ Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
   if (!unfit.empty() && plan.payload != Payload::kGradients)
     return EndWith(Status(StatusCode::kNotFinite, unfit));
   unfit_ = unfit;
+  is_strict_ = true;
   return Begin(StepStages(), false, now);
 }
 
@@ -114,6 +114,7 @@ Trainer::Ready Trainer::OnFinish(bool strict, Time now) {
   if (waits) return WaitOn();
   if (is_halted) return Enter(now);
   unfit_.clear();
+  if (rounds_.has_value() && rounds_->HasEnded()) rounds_->NoteOver();
   return Begin(FinishStages(), true, now);
 }
 
@@ -121,7 +122,7 @@ Trainer::Ready Trainer::Begin(std::vector<Stage> stages, bool is_finish, Time no
   stages_ = std::move(stages);
   at_ = 0;
   is_finish_ = is_finish;
-  is_updated_ = is_published_ = has_left_ = false;
+  is_updated_ = is_published_ = has_met_ = has_left_ = false;
   is_under_way_ = false;
   return Enter(now);
 }
@@ -145,8 +146,7 @@ Trainer::Ready Trainer::Enter(Time now) {
                           .stage = stage,
                           .clip_norm = clips ? NormOf(choice_.At(at).clip_norm) : 0,
                           .rounds = rounds(),
-                          .applied = rounds_.has_value() ? rounds_->applied() : 0,
-                          .misses = rounds_.has_value() && rounds_->misses()};
+                          .applied = rounds_.has_value() ? rounds_->applied() : 0};
   }
   return ready;
 }
@@ -158,9 +158,10 @@ Trainer::Exchange Trainer::ExchangeOf(Stage stage) const {
   if (rounds_.has_value()) {
     exchange.rounds = rounds_->from();
     exchange.applied = rounds_->applied();
-    exchange.misses = rounds_->misses();
-    exchange.is_last = is_finish_;
-    exchange.version = stage == Stage::kAwait ? rounds_->awaited() : rounds_->applied() + 1;
+    exchange.is_last = rounds_->is_finishing();
+    exchange.version = rounds_->applied() + 1;
+    if (stage == Stage::kAwait) exchange.version = rounds_->awaited();
+    if (stage == Stage::kMerge) exchange.version = rounds_->merged();
   }
   if (stage == Stage::kMix) {
     const MethodNeighbors neighbors = Plan().neighbors;
@@ -179,6 +180,7 @@ Trainer::Ready Trainer::OnExchangeEnd(const Status& status, const StageResult& r
   if (stage == Stage::kAgree) {
     // train-T4: all go on with the step of the member that has done most.
     step_ = result.step;
+    if (has_left_) version_ = step_;
     if (result.may_differ) Insert({Stage::kCollectModel, Stage::kAverage, Stage::kLoadModel});
   }
   return Next(now);
@@ -187,11 +189,13 @@ Trainer::Ready Trainer::OnExchangeEnd(const Status& status, const StageResult& r
 Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& result, Time now) {
   const Stage stage = stages_[at_];
   Insert(rounds_->Follow(stage, status, result));
-  if (!rounds_->has_deltas()) version_ = rounds_->reached();
+  if (!rounds_->is_local()) version_ = rounds_->reached();
   if (stage == Stage::kPublish && status.ok()) {
     is_published_ = true;
     unfit_ = result.unfit;
   }
+  if (stage == Stage::kMerge && status.ok()) may_differ_ = result.may_differ;
+  if (stage == Stage::kMeet) has_met_ = status.ok() && result.event == StageResult::Event::kMade;
   if (stage == Stage::kLeave) LeavePart();
   if (status.ok()) return Next(now);
   const bool ends_wait = stage == Stage::kFlush || stage == Stage::kMeet;
@@ -225,7 +229,7 @@ Trainer::Ready Trainer::OnAck(uint64_t number, bool done, Time now) {
         Status::Aborted("the adapter has not done an action of step " + std::to_string(step_)),
         true);
   const Stage stage = stages_[at_];
-  const bool is_of_rank = !rounds_.has_value() || rounds_->has_deltas();
+  const bool is_of_rank = !rounds_.has_value() || rounds_->is_local();
   if (rounds_.has_value() && stage == Stage::kUpdate) Insert(rounds_->OnUpdated());
   if (rounds_.has_value() && stage == Stage::kUnpack) Insert(rounds_->OnUnpacked());
   if (!is_of_rank) version_ = rounds_->reached();
@@ -234,8 +238,8 @@ Trainer::Ready Trainer::OnAck(uint64_t number, bool done, Time now) {
     is_updated_ = true;
     may_differ_ |= view_.size > 1 && Plan().payload != Payload::kGradients;
   }
-  const bool is_of_all =
-      at_ > 0 && (stages_[at_ - 1] == Stage::kAverage || (is_finish_ && rounds_.has_value()));
+  const bool is_of_all = at_ > 0 && (stages_[at_ - 1] == Stage::kAverage ||
+                                     (rounds_.has_value() && rounds_->is_finishing()));
   if (stage == Stage::kLoadModel && is_of_all) may_differ_ = false;
   return Next(now);
 }
@@ -259,8 +263,15 @@ Trainer::Ready Trainer::WaitOn() const {
 }
 
 Trainer::Ready Trainer::Next(Time now) {
-  if (++at_ == stages_.size() && rounds_.has_value() && rounds_->IsOver())
-    stages_.push_back(Stage::kLeave);
+  if (++at_ == stages_.size() && rounds_.has_value()) {
+    // train-T7: where ranks have work of their own they end a part as by finish(), so that all have
+    // it, wherever they are.
+    const bool is_to_meet = rounds_->is_local() && !has_met_;
+    if (rounds_->IsOver() && !has_met_) rounds_->NoteOver();
+    if (is_to_meet && rounds_->IsOver()) Insert(rounds_->FinishStages());
+    if (!is_to_meet && (rounds_->IsOver() || (has_met_ && rounds_->HasEnded())))
+      stages_.push_back(Stage::kLeave);
+  }
   if (at_ == stages_.size() && is_finish_ && std::exchange(has_left_, false)) {
     // train-T7: a member that has left the rounds in a step comes to finish() in the next part.
     BeginPart();
@@ -280,13 +291,15 @@ void Trainer::BeginPart() {
   while (choice_.Until(from) <= step_) from = choice_.Until(from);
   const MethodPlan plan = choice_.Plan(view_, from);
   if (plan.admission != Admission::kRounds) return;
-  rounds_.emplace(plan, from, step_);
+  rounds_.emplace(plan, from, choice_.Until(from), step_);
   version_ = step_;
 }
 
 void Trainer::LeavePart() {
   // train-T7: all members leave with the same version, and go on with the step after it.
-  step_ = version_ = rounds_->reached();
+  step_ = version_ = rounds_->is_local() ? rounds_->left_at() : rounds_->reached();
+  // A member that is in finish() has not seen with which version they were over.
+  if (rounds_->is_local()) Insert({Stage::kAgree});
   has_left_ = true;
   may_differ_ = false;
   rounds_.reset();

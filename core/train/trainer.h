@@ -62,17 +62,15 @@ class Trainer {
     bool may_differ = false;     // kAgree: of this rank
     int64_t rounds = kNoRounds;  // the part whose rounds these are, by the version it begins at,
     uint64_t applied = 0;        // and the last of their versions that this rank has applied
-    uint64_t version = 0;        // kAwait: that one; kRead: this one
+    uint64_t version = 0;        // kAwait, kRead, kMerge: this one
     bool is_last = false;        // kAdopt: of a finish(), when all that counts is in versions
-    bool misses = false;         // kGive: whether a member was overdue in the last one applied
   };
   struct Action {
     uint64_t number = 0;
     Stage stage = Stage::kUpdate;
     double clip_norm = 0;        // kUpdate: the largest norm of the gradients; 0: any
     int64_t rounds = kNoRounds;  // the part whose rounds gradients are for, or from
-    uint64_t applied = 0;        // kPack: the version it is the state of,
-    bool misses = false;         // and whether a member was overdue in that
+    uint64_t applied = 0;        // kPack: the version it is the state of
   };
   // A part of the training that goes in rounds, from the version on at which it begins.
   static std::vector<int64_t> PartsInRounds(const MethodChoice& choice, const MethodView& view,
@@ -156,6 +154,7 @@ class Trainer {
   bool is_updated_ = false;     // the step's UPDATE was done
   bool is_published_ = false;   // its gradients were
   bool is_strict_ = true;       // finish()
+  bool has_met_ = false;        // the other members, when all that counts was in versions
   bool has_left_ = false;       // rounds, at its end
   Status late_ = Status::Ok();  // of a flush: its end, once everything is applied
   bool is_under_way_ = false;   // kHalted: the exchange goes on

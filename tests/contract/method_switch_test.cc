@@ -169,6 +169,13 @@ bool IsWarmup(const MethodPlan& warmup, const MethodPlan& plan, int64_t left) {
          warmup.rounds.group_size == 0;
 }
 
+// The version that rounds of so many steps end with: of deltas the last that begins in them.
+int64_t EndingOf(const MethodPlan& plan, int64_t steps) {
+  const int64_t local = plan.rounds.local_steps;
+  if (local == 0) return steps;
+  return plan.payload == Payload::kDelta ? (steps + local - 1) / local : 0;
+}
+
 // In its own part of the steps a method does what it does alone, but for the last of them.
 TEST(Switch, EveryMethodCountsFromWhereItBegins) {
   const MethodView view{.size = 4, .rank = GroupIndex{1}};
@@ -187,7 +194,7 @@ TEST(Switch, EveryMethodCountsFromWhereItBegins) {
         } else if (v != 39) {
           MethodPlan plan = both.Plan(view, v);
           const bool ends = v < 40 && alone.admission == Admission::kRounds;
-          EXPECT_EQ(plan.rounds.ending, ends && alone.rounds.local_steps == 0 ? 40 - v : 0);
+          EXPECT_EQ(plan.rounds.ending, ends ? EndingOf(alone, 40 - v) : 0);
           plan.rounds.ending = 0;
           EXPECT_EQ(plan, alone) << text << " version " << v;
         } else if (alone.admission == Admission::kAll) {

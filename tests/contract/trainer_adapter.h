@@ -42,7 +42,7 @@ class Adapter {
     config.counts = counts;
     const covey_code code = covey_trainer_open(runtime_, &config, &trainer, &error);
     if (code != COVEY_OK) return code;
-    return covey_trainer_model(runtime_, trainer, model_, &error);
+    return COVEY_OK;
   }
 
   // With the gradient of `step`. COVEY_TIMEOUT: waits no longer than timeout_ns.
@@ -67,6 +67,9 @@ class Adapter {
       if (action.verb == COVEY_DONE || action.verb == COVEY_PENDING) return code;
       if (action.verb == COVEY_UPDATE || action.verb == COVEY_COLLECT_GRADIENTS) {
         EXPECT_EQ(covey_trainer_gradients(runtime_, trainer, gradients_, &error), COVEY_OK);
+      }
+      if (action.verb == COVEY_COLLECT_MODEL || action.verb == COVEY_LOAD_MODEL) {
+        EXPECT_EQ(covey_trainer_model(runtime_, trainer, model_, &error), COVEY_OK);
       }
       if (action.verb == COVEY_UPDATE) Update(action.hypers[0]);
       if (action.verb == COVEY_PACK) Pack();

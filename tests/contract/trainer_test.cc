@@ -139,7 +139,7 @@ TEST(TrainerErrorsTest, WhatDiffersIsNamedOnEveryRank) {
 TEST(TrainerErrorsTest, AMethodItCannotDoIsNamed) {
   RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
     Adapter adapter(rank, runtime);
-    for (const char* method : {"wagma", "swarm", "allreduce:codec=bf16"}) {
+    for (const char* method : {"adpsgd", "swarm", "allreduce:codec=bf16"}) {
       EXPECT_EQ(adapter.Open(method), COVEY_UNSUPPORTED) << method;
       EXPECT_NE(std::string(adapter.error.message).find("covey.torch"), std::string::npos);
     }

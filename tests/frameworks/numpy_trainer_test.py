@@ -33,6 +33,9 @@ METHODS = (
     "allreduce:then=eager@4:admit=all,max_wait=60s",
     "eager:admit=all,max_wait=60s,warmup_steps=2,then=local@6:H=3",
     "diloco:H=3,outer_lr=0.5,outer_momentum=0.5,admit=all,max_wait=60s",
+    "wagma:S=2,tau=3,admit=all,max_wait=60s",
+    "local:H=3,max_wait=60s",
+    "wagma:S=2,tau=3,admit=all,max_wait=60s,warmup_steps=2,then=allreduce@8",
 )
 STEPS = 11
 
@@ -118,7 +121,7 @@ def wrong_calls() -> Dict[str, str]:
             said[what] = f"{type(error).__name__}: {error}"
 
     note("method", lambda: covey.numpy.Trainer(parameters, update, method="alreduce"))
-    note("unserved", lambda: covey.numpy.Trainer(parameters, update, method="wagma"))
+    note("unserved", lambda: covey.numpy.Trainer(parameters, update, method="swarm"))
     note("none", lambda: covey.numpy.Trainer([], update))
     note("integers", lambda: covey.numpy.Trainer([numpy.ones(3, int)], update))
     different = [numpy.ones(3 + hvd.rank())]

@@ -23,6 +23,8 @@ TEST(TrainersTest, EverythingHolds) {
   Sweep<V>(kSeeds, [](uint64_t seed) { return RunTrainers(seed); },
            {{"updates", &V::updates},
             {"runs of deltas", &V::deltas, 5},
+            {"of models", &V::models, 5},
+            {"offered again", &V::offered_again},
             {"late", &V::late},
             {"stopped", &V::stopped},
             {"killed", &V::killed},

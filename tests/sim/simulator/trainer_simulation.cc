@@ -80,7 +80,8 @@ TrainerSimulation::TrainerSimulation(uint64_t seed, int32_t ranks)
         .port = player.port.get(),
         .copies = reinterpret_cast<std::byte*>(player.copies.data()),
         .model = reinterpret_cast<std::byte*>(player.held.data()),
-        .outer = swarm_.local_steps > 0 ? std::make_unique<OuterModel>(method_, &layout_) : nullptr,
+        .outer = swarm_.payload == Payload::kDelta ? std::make_unique<OuterModel>(method_, &layout_)
+                                                   : nullptr,
         .leave = [this, r] { At(r).port->Close(); },
         .alloc_block = [transport](size_t bytes) { return transport->AllocShared(bytes); },
         .free_block = [transport](uint64_t offset) { transport->FreeShared(offset); }});
@@ -97,23 +98,29 @@ void TrainerSimulation::OpenPort(int32_t rank) {
   const RoundSpan span{DType::kF64,
                        VirtualModel::kElements + 4};  // with the gap between the parameters
   player.port = std::make_unique<SimulatedPort>(
-      RoundsPort::Bundle{.name = "simulated",
-                         .shape = {.size = swarm_.size, .log = static_cast<int32_t>(rounds.log)},
-                         .layout = RoundLayout({&span, 1}, 64),
-                         .options = {.self = rank,
-                                     .admission = RuleOf(rounds),
-                                     .max_wait = rounds.max_wait.time,
-                                     .skips_ahead = rounds.skips_ahead,
-                                     .overdue = 50 * kMicrosecond,
-                                     .snapshot_overdue = 200 * kMicrosecond,
-                                     .kernels = &SplitKernels()}},
+      RoundsPort::Bundle{
+          .name = "simulated",
+          .shape = {.size = swarm_.size,
+                    .log = static_cast<int32_t>(rounds.log),
+                    .models = {.group_size = static_cast<int32_t>(rounds.group_size),
+                               .sync_every = static_cast<uint64_t>(rounds.sync_every),
+                               .ending = static_cast<uint64_t>(rounds.ending)}},
+          .layout = RoundLayout({&span, 1}, 64),
+          .options = {.self = rank,
+                      .admission = RuleOf(rounds),
+                      .max_wait = rounds.max_wait.time,
+                      .skips_ahead = rounds.skips_ahead,
+                      .average = swarm_.payload == Payload::kModel,
+                      .overdue = 50 * kMicrosecond,
+                      .snapshot_overdue = 200 * kMicrosecond,
+                      .kernels = &SplitKernels()}},
       &player.group, &network_.transport(Rank{rank}), &network_.clock(),
       [this, rank] { Yield(rank); });
 }
 
 void TrainerSimulation::CheckModel(int32_t rank) {
   const Player& player = At(rank);
-  if (closing_ || InDeltas(player)) return;
+  if (closing_ || IsLocal(player)) return;
   const int64_t version = player.trainer->version();
   const auto [known, is_new] = models_.emplace(version, player.model);
   if (!is_new && !(known->second == player.model))
@@ -143,14 +150,17 @@ void TrainerSimulation::CheckEnd() {
     is_whole &= player.has_ended;
     if (!player.has_ended) continue;
     if (version < 0) version = player.trainer->version();
-    if (is_whole && version != player.trainer->version() && swarm_.local_steps == 0)
+    const bool has_own = swarm_.payload != Payload::kGradients;  // their own updates
+    if (is_whole && version != player.trainer->version() && !has_own)
       Fail("2: ranks end with versions " + std::to_string(version) + " and " +
            std::to_string(player.trainer->version()));
   }
   verdict_.whole += is_whole ? 1 : 0;
+  for (const Player& player : players_)
+    if (is_whole && player.model.sum != players_[0].model.sum) Fail("2: ranks end with two models");
+  if (swarm_.payload == Payload::kModel) return;
   for (size_t i = 0; is_whole && i < published_.size(); ++i)
-    if (players_.back().model.sum != players_[0].model.sum ||
-        players_[0].model.sum[i] != -published_[i])
+    if (players_[0].model.sum[i] != -published_[i])
       Fail("2: the sum of all gradients is " + std::to_string(published_[i]) + ", applied were " +
            std::to_string(-players_[0].model.sum[i]));
 }
@@ -206,7 +216,8 @@ TrainerVerdict TrainerSimulation::Run() {
   }
   if (resumes == kMostResumes) Fail("4: training does not come to its end:" + Where());
   if (failure_.empty()) CheckEnd();
-  verdict_.deltas = swarm_.local_steps > 0 ? 1 : 0;
+  verdict_.deltas = swarm_.payload == Payload::kDelta ? 1 : 0;
+  verdict_.models = swarm_.payload == Payload::kModel ? 1 : 0;
   verdict_.failure = failure_;
   verdict_.swarm = swarm_.ToString();
   verdict_.hash = resumes;

@@ -29,9 +29,10 @@ struct TrainerVerdict {
   // Counts of events, for tests that require them.
   uint64_t updates = 0, late = 0, killed = 0, stopped = 0, unfit = 0, refused = 0;
   uint64_t packed = 0, unpacked = 0, timeouts = 0, left = 0, finished = 0;
-  uint64_t went_on = 0;  // ends of finish() without ranks that are missing
-  uint64_t deltas = 0;   // runs of a method of deltas
-  uint64_t whole = 0;    // runs in which all gradients were counted
+  uint64_t went_on = 0;             // ends of finish() without ranks that are missing
+  uint64_t deltas = 0, models = 0;  // runs of a method of those
+  uint64_t offered_again = 0;       // models, with progress that was kept
+  uint64_t whole = 0;               // runs in which all gradients were counted
 };
 
 // Runs one seed to its end, with that many ranks; 0: as the seed has it, up to five.

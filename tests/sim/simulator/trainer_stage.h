@@ -58,6 +58,7 @@ class TrainerSimulation final : public InprocWatcher {
     Stage stage{};          // which was this
     Time stopped_until = 0;
     bool is_given = false;      // its gradients of this step were handed over
+    bool is_to_agree = false;   // on the step after its rounds
     bool is_finishing = false;  // it is in finish()
     bool is_killed = false, has_left = false, has_ended = false;
   };
@@ -81,10 +82,11 @@ class TrainerSimulation final : public InprocWatcher {
   void Finish(int32_t rank);
   void CheckModel(int32_t rank);
   void CheckArrays(int32_t rank, uint64_t version);
-  // The next step's exchange, or the one under way, is one of deltas.
-  bool InDeltas(const Player& player) const {
-    return swarm_.local_steps > 0 && player.trainer->rounds() != Trainer::kNoRounds;
+  // The next step, or the one under way, has an update of its rank's own.
+  bool IsLocal(const Player& player) const {
+    return swarm_.payload != Payload::kGradients && player.trainer->rounds() != Trainer::kNoRounds;
   }
+  std::byte* ModelOf(Player* player);
   void CountGiven(int32_t rank);
   void CheckEnd();
   Numbers GradientOf(int32_t rank, int64_t step) const;

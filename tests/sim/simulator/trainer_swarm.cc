@@ -3,17 +3,23 @@
 namespace covey {
 namespace {
 
-std::string MethodOf(Rng* rng, uint64_t steps, bool has_next, bool has_deltas) {
+std::string MethodOf(Rng* rng, Payload payload, int32_t size) {
   constexpr const char* kAdmit[] = {"solo", "0.5", "all", "majority"};
-  std::string text = std::string("eager:admit=") + kAdmit[rng->Below(4)];
-  text += ",max_wait=" + std::to_string(100 + rng->Below(2000)) + "us";
-  text += ",grace=" + std::to_string(rng->Below(100)) + "us";
+  const std::string wait = "max_wait=" + std::to_string(100 + rng->Below(2000)) + "us";
+  const bool is_local = payload == Payload::kModel && rng->Percent(50);
+  if (is_local) return "local:H=" + std::to_string(1 + rng->Below(4)) + "," + wait;
+  std::string text = payload == Payload::kModel ? "wagma:" : "eager:";
+  text += wait + ",grace=" + std::to_string(rng->Below(100)) + "us";
   text += ",log=" + std::to_string(1 + rng->Below(4));
+  if (payload == Payload::kModel) {
+    text += ",S=" + std::to_string(1 + rng->Below(static_cast<uint64_t>(size)));
+    return text + ",tau=" + std::to_string(1 + rng->Below(4));
+  }
+  text += std::string(",admit=") + kAdmit[rng->Below(4)];
   if (rng->Percent(30)) text += ",progress=skip";
   if (rng->Percent(30)) text += ",max_staleness=" + std::to_string(1 + rng->Below(4));
-  const bool warms_up = rng->Percent(30) && !has_deltas;
+  const bool warms_up = payload == Payload::kGradients && rng->Percent(30);
   if (warms_up) text += ",warmup_steps=" + std::to_string(1 + rng->Below(3));
-  if (has_next) text += ",then=allreduce@" + std::to_string(4 + rng->Below(steps));
   return text;
 }
 
@@ -25,8 +31,11 @@ TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
   s.steps = 2 + rng->Below(10);
   s.finishes = 1 + rng->Below(2);
   s.has_next = rng->Percent(30);
-  if (rng->Percent(40)) s.local_steps = static_cast<int64_t>(1 + rng->Below(3));
-  s.method = MethodOf(rng, s.steps, s.has_next, s.local_steps > 0);
+  constexpr Payload kPayloads[] = {Payload::kGradients, Payload::kDelta, Payload::kModel};
+  s.payload = kPayloads[rng->Below(3)];
+  if (s.payload == Payload::kDelta) s.local_steps = static_cast<int64_t>(1 + rng->Below(3));
+  s.method = MethodOf(rng, s.payload, s.size);
+  if (s.has_next) s.method += ",then=allreduce@" + std::to_string(4 + rng->Below(s.steps));
   s.goes_on = !s.has_next && rng->Percent(30);
   constexpr uint64_t kSwitch[] = {5, 50, 300};
   s.switch_permille = kSwitch[rng->Below(3)];

@@ -7,6 +7,7 @@
 
 #include "core/base/rng.h"
 #include "core/base/types.h"
+#include "core/method/method.h"
 
 namespace covey {
 
@@ -16,7 +17,8 @@ struct TrainerSwarm {
   uint64_t steps;  // before each finish(), of which there are `finishes`
   uint64_t finishes;
   bool has_next;        // the rounds end, and an allreduce follows
-  int64_t local_steps;  // of a method of deltas; 0: of gradients
+  Payload payload;      // of its rounds
+  int64_t local_steps;  // of deltas
   bool goes_on;         // finish() is not strict
   uint64_t switch_permille;
   uint64_t unfit_permille;     // of steps

@@ -80,7 +80,7 @@ void TrainerSimulation::Finish(int32_t rank) {
     }
     verdict_.timeouts += status.code() == StatusCode::kTimeout ? 1 : 0;
     const bool is_behind =
-        !InDeltas(player) && player.trainer->version() < static_cast<int64_t>(player.executed);
+        !IsLocal(player) && player.trainer->version() < static_cast<int64_t>(player.executed);
     const bool is_flush = player.stage == Stage::kFlush || player.stage == Stage::kRead;
     if (status.code() == StatusCode::kTimeout && is_flush && is_behind)
       Fail("7: finish() ends with versions that this rank has not applied");
@@ -89,6 +89,12 @@ void TrainerSimulation::Finish(int32_t rank) {
     if (status.code() != StatusCode::kTimeout && status.code() != StatusCode::kAborted)
       return Fail("6: finish() ends with " + status.message());
   }
+}
+
+// Where it lies for the exchange.
+std::byte* TrainerSimulation::ModelOf(Player* player) {
+  return player->rounds->has_models() ? player->rounds->open()
+                                      : reinterpret_cast<std::byte*>(player->held.data());
 }
 
 // Its gradients of this step count from now on.
@@ -124,7 +130,7 @@ Status TrainerSimulation::Drive(int32_t rank, const std::function<Trainer::Ready
 
 bool TrainerSimulation::Do(int32_t rank, const Trainer::Action& action) {
   Player& player = At(rank);
-  const bool in_rounds = action.rounds != Trainer::kNoRounds && !InDeltas(player);
+  const bool in_rounds = action.rounds != Trainer::kNoRounds && !IsLocal(player);
   Yield(rank);
   if (rng_.Below(1000) < swarm_.refusals_permille) {
     ++verdict_.refused;
@@ -138,18 +144,18 @@ bool TrainerSimulation::Do(int32_t rank, const Trainer::Action& action) {
     if (in_rounds) std::memcpy(&gradients, player.rounds->gradients(), sizeof(gradients));
     player.model.Apply(gradients);
     ++verdict_.updates;
-    if (InDeltas(player)) CountGiven(rank);
+    if (IsLocal(player)) CountGiven(rank);
   }
   if (action.stage == Stage::kCollectModel)
-    std::copy(player.model.sum.begin(), player.model.sum.end(), player.held.begin());
+    std::memcpy(ModelOf(&player), &player.model.sum, sizeof(player.model.sum));
   if (action.stage == Stage::kLoadModel) {
-    std::copy_n(player.held.begin(), player.model.sum.size(), player.model.sum.begin());
+    std::memcpy(&player.model.sum, ModelOf(&player), sizeof(player.model.sum));
     player.model.order = 1;
   }
   if (action.stage == Stage::kPack) {
     const std::span<const std::byte> parts[] = {std::as_bytes(std::span(player.model.sum)),
                                                 std::as_bytes(std::span(&player.model.order, 1))};
-    if (!player.rounds->Give(action, parts).ok()) Fail("6: a snapshot cannot be given");
+    if (!player.rounds->Give(action.applied, parts).ok()) Fail("6: a snapshot cannot be given");
     ++verdict_.packed;
   }
   if (action.stage == Stage::kUnpack) {
@@ -171,7 +177,7 @@ void TrainerSimulation::Exchange(int32_t rank) {
   } else {
     const Status fitness =
         exchange.unfit.empty() ? Status::Ok() : Status(StatusCode::kNotFinite, exchange.unfit);
-    if (exchange.stage == Stage::kPublish && fitness.ok() && !InDeltas(player)) CountGiven(rank);
+    if (exchange.stage == Stage::kPublish && fitness.ok() && !IsLocal(player)) CountGiven(rank);
     // In slices, as an adapter waits that looks for signals.
     while (!player.rounds->Perform(exchange, fitness, {}, network_.clock().Now() + kSlice, &status,
                                    &result))
@@ -179,7 +185,8 @@ void TrainerSimulation::Exchange(int32_t rank) {
     if (exchange.stage == Stage::kAdopt) CheckArrays(rank, exchange.applied);
     if (exchange.stage == Stage::kGive) ++verdict_.packed;
     if (exchange.stage == Stage::kGoOn) ++verdict_.went_on;
-    if (exchange.stage == Stage::kSeek && status.ok() && InDeltas(player)) ++verdict_.unpacked;
+    if (exchange.stage == Stage::kOfferAgain) ++verdict_.offered_again;
+    if (exchange.stage == Stage::kSeek && status.ok() && IsLocal(player)) ++verdict_.unpacked;
     player.executed = result.executed;
     player.stage = exchange.stage;
     if (exchange.stage == Stage::kPublish)
@@ -187,8 +194,11 @@ void TrainerSimulation::Exchange(int32_t rank) {
   }
   if (closing_) return;
   player.ready = player.trainer->OnExchangeEnd(status, result, network_.clock().Now());
-  if (exchange.stage != Stage::kLeave) return;
-  ++verdict_.left;
+  const bool leaves = exchange.stage == Stage::kLeave;
+  verdict_.left += leaves ? 1 : 0;
+  player.is_to_agree |= leaves && swarm_.payload != Payload::kGradients;
+  const bool agrees = exchange.stage == Stage::kAgree && std::exchange(player.is_to_agree, false);
+  if (!status.ok() || (!agrees && (!leaves || player.is_to_agree))) return;
   if (left_with_ < 0) left_with_ = player.trainer->step();
   if (left_with_ != player.trainer->step())
     Fail("5: rank " + std::to_string(rank) + " goes on with step " +

@@ -319,10 +319,10 @@ TEST(TrainerTest, ClippingIsOfTheUpdateAlone) {
 TEST(TrainerTest, MethodsItHasNotAreRefusedByName) {
   const MethodView view{.size = 4, .rank = GroupIndex{0}};
   for (const char* method : {"allreduce", "local:H=4,then=allreduce@8", "dpsgd:topology=ring",
-                             "eager", "local:then=eager@7", "allreduce:max_wait=2s"})
+                             "eager", "local:then=eager@7", "allreduce:max_wait=2s", "wagma",
+                             "local:max_wait=1s", "diloco:then=wagma@9"})
     EXPECT_TRUE(Trainer::Check(Parse(method), view).ok()) << method;
-  for (const char* method :
-       {"wagma", "swarm", "local:max_wait=1s", "allreduce:codec=bf16", "eager:then=wagma@7"}) {
+  for (const char* method : {"adpsgd", "swarm", "allreduce:codec=bf16", "eager:then=swarm@7"}) {
     const Status status = Trainer::Check(Parse(method), view);
     EXPECT_EQ(status.code(), StatusCode::kUnsupported) << method;
     EXPECT_NE(status.message().find("covey.torch"), std::string::npos);
