@@ -265,12 +265,12 @@ Trainer::Ready Trainer::WaitOn() const {
 Trainer::Ready Trainer::Next(Time now) {
   if (++at_ == stages_.size() && rounds_.has_value()) {
     // train-T7: where ranks have work of their own they end a part as by finish(), so that all have
-    // it, wherever they are.
+    // it, wherever they are. Members that were in finish() have not read that version's record.
     const bool is_to_meet = rounds_->is_local() && !has_met_;
+    const bool is_ended = has_met_ && rounds_->HasEnded();
     if (rounds_->IsOver() && !has_met_) rounds_->NoteOver();
     if (is_to_meet && rounds_->IsOver()) Insert(rounds_->FinishStages());
-    if (!is_to_meet && (rounds_->IsOver() || (has_met_ && rounds_->HasEnded())))
-      stages_.push_back(Stage::kLeave);
+    if (is_ended || (!is_to_meet && rounds_->IsOver())) stages_.push_back(Stage::kLeave);
   }
   if (at_ == stages_.size() && is_finish_ && std::exchange(has_left_, false)) {
     // train-T7: a member that has left the rounds in a step comes to finish() in the next part.

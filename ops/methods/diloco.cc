@@ -38,6 +38,7 @@ enum Setting : uint8_t {
   kMaxWait,
   kLog,
   kMaxStaleness,
+  kProgress,
   kSeed
 };
 
@@ -112,6 +113,15 @@ constexpr MethodParameter kParameters[] = {
      .maximum = 1 << 30,
      .help = "exchanges that a rank may lag behind before the others wait for its next one, for "
              "max_wait at most"},
+    {.name = "progress",
+     .letter = "",
+     .unit = "",
+     .standard = 0,
+     .minimum = 0,
+     .maximum = 1,
+     .help = "lockstep: every rank does the same number of exchanges; skip: a late rank leaves out "
+             "the numbers of those that it has missed; an overdue rank does so in any case",
+     .syntax = ValueSyntax::kProgress},
     {.name = "seed",
      .letter = "",
      .unit = "",
@@ -133,8 +143,7 @@ MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {
                      .log = settings[kLog],
                      .max_wait = TimeOf(settings[kMaxWait]),
                      .local_steps = settings[kLocalSteps],
-                     // A late rank has part in the next exchange, not in one that is over.
-                     .skips_ahead = true,
+                     .skips_ahead = settings[kProgress] == 1,
                      .max_staleness = settings[kMaxStaleness]}};
 }
 

@@ -187,7 +187,7 @@ class SingleTest(unittest.TestCase):
             ({"named_parameters": named[:1]}, "not named"),
             ({"named_parameters": net.parameters()}, "tuples"),
             ({"method": "gossip"}, "there is no method \"gossip\"; there are: adpsgd, "
-             "allreduce, dpsgd, eager"),
+             "allreduce, diloco, dpsgd, eager"),
             ({"method": "local:H=0"}, "not a number of steps from 1"),
             ({"method": "local", "local_step": 4}, "nearest is \"local_steps\""),
             ({"local_steps": 4}, "need method="),

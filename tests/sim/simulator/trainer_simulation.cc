@@ -23,7 +23,6 @@ MethodPlan PlanOfDeltas(std::span<const int64_t> settings, const MethodView& vie
   MethodPlan plan = FindMethod("eager")->plan(settings.first(settings.size() - 1), view, version);
   plan.payload = Payload::kDelta;
   plan.rounds.local_steps = settings.back();
-  plan.rounds.skips_ahead = true;
   return plan;
 }
 
