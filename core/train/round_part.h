@@ -85,10 +85,10 @@ class RoundPart {
   std::vector<Stage> OnUpdated();
   std::vector<Stage> OnUnpacked();
 
-  // For a checkpoint: the steps since the last publish, and whether all have begun with the same
-  // model.
+  // For a checkpoint: the steps since the last publish, and of deltas whether the replicated model
+  // is there. Models begin anew.
   int64_t local() const { return local_; }
-  bool is_anchored() const { return is_anchored_; }
+  bool is_anchored() const { return payload_ == Payload::kDelta && is_anchored_; }
   void Restore(int64_t local, bool is_anchored) {
     local_ = local;
     is_anchored_ = is_anchored;

@@ -52,6 +52,18 @@ TEST(RoundPartTest, TheFirstStepOfARankAloneBeginsWithItsModel) {
   }
 }
 
+TEST(RoundPartTest, ARestoredRankOfModelsBeginsAnew) {
+  for (const Payload payload : {Payload::kDelta, Payload::kModel}) {
+    RoundPart part = PartOf(payload, 3), loaded = PartOf(payload, 3);
+    part.Follow(payload == Payload::kModel ? Stage::kBegin : Stage::kAnchor, Status::Ok(), {});
+    Update(&part);
+    loaded.Restore(part.local(), part.is_anchored());
+    EXPECT_EQ(loaded.local(), 1);
+    EXPECT_EQ(loaded.StepStages().front(),
+              payload == Payload::kModel ? Stage::kCollectModel : Stage::kCollectGradients);
+  }
+}
+
 TEST(RoundPartTest, TheLastStepBeforeAnotherPartIsExchanged) {
   RoundPart part = PartOf(Payload::kModel, 3, 4);
   std::vector<bool> published;
