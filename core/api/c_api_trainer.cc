@@ -343,6 +343,15 @@ const char* covey_trainer_state(covey_runtime* runtime, covey_trainer trainer, i
   return array.name;
 }
 
+size_t covey_trainer_stats(covey_runtime* runtime, covey_trainer trainer, char* json,
+                           size_t capacity) {
+  const Use use(OrDefault(runtime));
+  TrainerDriver* found = covey::FindTrainer(use, trainer);
+  if (found == nullptr) return covey::Fill("{}", json, capacity);
+  covey::TrainerCounts counts(static_cast<size_t>(found->group().size()));
+  return covey::Fill(found->GetCounts(&counts).ok() ? counts.Json() : "{}", json, capacity);
+}
+
 void covey_trainer_close(covey_runtime* runtime, covey_trainer trainer) {
   const Use use(OrDefault(runtime));
   if (use.get() != nullptr) use->CloseTrainer(trainer);

@@ -154,6 +154,14 @@ COVEY_API covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer
 COVEY_API const char* covey_trainer_state(covey_runtime* runtime, covey_trainer trainer, int32_t i,
                                           void** address, int64_t* bytes);
 
+/* What this rank has applied of the versions of a method that has such, as JSON: their number
+ * `versions`; by member `fresh`, in how many of them its contribution of that very step was, and
+ * `overdue`, how often it was missing when max_wait was over; `staleness`, the contributions by how
+ * many steps late they counted: 0, 1, 2, 3 to 4, 5 to 8, 9 to 16, more. "{}" for no such trainer,
+ * and beside another call. The buffer rule of covey_stats. */
+COVEY_API size_t covey_trainer_stats(covey_runtime* runtime, covey_trainer trainer, char* json,
+                                     size_t capacity);
+
 /* Its memory is gone then. Not within a step. An unknown trainer: does nothing. */
 COVEY_API void covey_trainer_close(covey_runtime* runtime, covey_trainer trainer);
 

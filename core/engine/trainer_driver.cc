@@ -297,6 +297,13 @@ Status TrainerDriver::GetPosition(Trainer::Position* position) {
   return Status::Ok();
 }
 
+Status TrainerDriver::GetCounts(TrainerCounts* counts) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  for (const auto& [from, rounds] : rounds_) *counts += rounds->counts();
+  return Status::Ok();
+}
+
 Status TrainerDriver::Restore(const Trainer::Position& position) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));

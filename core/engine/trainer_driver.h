@@ -27,6 +27,7 @@ namespace covey {
 class Engine;
 class TensorQueue;
 class TrainerRounds;
+struct TrainerCounts;
 struct Operation;
 
 class TrainerDriver {
@@ -75,6 +76,7 @@ class TrainerDriver {
 
   const TrainerLayout& layout() const { return layout_; }
   int32_t hypers() const { return options_.hypers; }
+  const Group& group() const { return *options_.group; }
   std::byte* gradients() const { return memory_; }
   std::byte* model() const { return memory_ + layout_.length_bytes(); }
   // Where those of the action under way lie, or are to lie; without one: of the next step.
@@ -99,6 +101,8 @@ class TrainerDriver {
     std::span<std::byte> bytes;
   };
   Status GetState(std::vector<StateArray>* arrays);
+  // Of all its parts.
+  Status GetCounts(TrainerCounts* counts);
 
   // For core/base/handle_table.h. Waits end with the engine.
   void Interrupt() {}

@@ -17,7 +17,8 @@ constexpr size_t kLine = 64;         // spans of a snapshot begin on one
 TrainerRounds::TrainerRounds(Options options)
     : options_(std::move(options)),
       missing_(options_.port->group().members.size()),
-      counted_(missing_.size()) {
+      counted_(missing_.size()),
+      counts_(missing_.size()) {
   if (has_models()) return;
   std::vector<std::byte*> spans;
   size_t written = 0;
@@ -122,7 +123,7 @@ Status TrainerRounds::Merge(uint64_t version, StageResult* result) {
   const bool is_any_overdue =
       std::any_of(missing.begin(), missing.end(), [](uint64_t since) { return since > 0; });
   result->misses = is_any_overdue || fresh < merged.record.header.divisor;
-  Note(merged.version, missing);
+  Note(merged.version, merged.record);
   return Status::Ok();
 }
 
@@ -165,7 +166,7 @@ Status TrainerRounds::Read(uint64_t version, StageResult* result) {
   result->is_empty = record.header.leader < 0;
   result->misses = std::any_of(record.missing.begin(), record.missing.end(),
                                [](uint64_t since) { return since > 0; });
-  Note(version, record.missing);
+  Note(version, record);
   int64_t deltas = 0;
   for (size_t i = 0; i < counted_.size(); ++i) {
     const Contribution& contribution = record.contributions[i];
@@ -205,17 +206,20 @@ std::vector<void*> TrainerRounds::CopySpans() const {
   return spans;
 }
 
-// Names the ranks that have become overdue.
-void TrainerRounds::Note(uint64_t version, const std::vector<uint64_t>& missing) {
-  for (size_t i = 0; i < missing.size() && options_.log != nullptr; ++i)
-    if (missing[i] > 0 && missing_[i] == 0)
-      options_.log->Write(LogLevel::kWarn,
-                          "rank " + std::to_string(ToInt(options_.port->group().members[i])) +
-                              " was missing at version " + std::to_string(version) +
-                              " when max_wait was over: it is not waited for until it has kept up "
-                              "for 3 steps; what "
-                              "it has done counts when it publishes it");
-  missing_ = missing;
+// Counts what is in the version, and names the ranks that have become overdue.
+void TrainerRounds::Note(uint64_t version, const RoundRecord& record) {
+  counts_.AddVersion(version, record.contributions);
+  for (size_t i = 0; i < missing_.size(); ++i) {
+    const bool was_missing = std::exchange(missing_[i], record.missing[i]) > 0;
+    if (record.missing[i] == 0 || was_missing) continue;
+    ++counts_.overdue[i];
+    if (options_.log == nullptr) continue;
+    options_.log->Write(LogLevel::kWarn,
+                        "rank " + std::to_string(ToInt(options_.port->group().members[i])) +
+                            " was missing at version " + std::to_string(version) +
+                            " when max_wait was over: it is not waited for until it has kept up "
+                            "for 3 steps; what it has done counts when it publishes it");
+  }
 }
 
 // ---- Snapshots ----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/log.h"
+#include "core/engine/trainer_counts.h"
 #include "core/partial/rounds_port.h"
 #include "core/train/outer_model.h"
 #include "core/train/trainer.h"
@@ -52,6 +53,7 @@ class TrainerRounds {
     return std::span<const std::byte>(image_).subspan(HeadBytes());
   }
   OuterModel* outer() const { return options_.outer.get(); }
+  const TrainerCounts& counts() const { return counts_; }
 
   // Performs exchange.stage, and waits until then. `fitness`: of what lies in open(). False: the
   // deadline is over, and it goes on when called again with the same exchange.
@@ -73,7 +75,7 @@ class TrainerRounds {
   bool Seek(uint64_t applied, Time deadline, Status* status, StageResult* result);
   bool IsAsked(uint64_t applied);
   void UseCopies();
-  void Note(uint64_t version, const std::vector<uint64_t>& missing);
+  void Note(uint64_t version, const RoundRecord& record);
   std::vector<void*> CopySpans() const;
 
   Options options_;
@@ -84,7 +86,8 @@ class TrainerRounds {
   std::vector<std::byte> image_;
   std::vector<uint64_t> missing_;  // by member, as of the last version read
   std::vector<uint64_t> counted_;  // by member: the last of its steps that is in a version
-  bool is_left_ = false;           // others have ended finish() without this rank
+  TrainerCounts counts_;
+  bool is_left_ = false;  // others have ended finish() without this rank
 };
 
 }  // namespace covey

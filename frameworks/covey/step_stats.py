@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import time
-from typing import Any, Deque, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Deque, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from covey import _native
 from covey.inject import Injector, parse
@@ -122,6 +122,17 @@ class StepStats:
             self._fresh[index] += last >= version
             for step in range(first, last + 1 if first > 0 else first):
                 self._stale[_bin(version - step)] += 1
+
+    def applied(self, counts: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+        """What a trainer of the core has counted (``covey_trainer_stats``), and had ``before``."""
+        if counts["versions"] == before.get("versions", 0):
+            return
+        self._say_unfinished(True)
+        self.versions += counts["versions"] - before.get("versions", 0)
+        mine = {"fresh": self._fresh, "overdue": self._overdue, "staleness": self._stale}
+        for name, sums in mine.items():
+            for i, (new, old) in enumerate(zip(counts[name], before.get(name, [0] * len(sums)))):
+                sums[i] += new - old
 
     def paired(self, begun: bool, met: bool) -> None:
         """In a step this rank averaged with another one; others had done so with it before."""

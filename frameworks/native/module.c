@@ -285,6 +285,8 @@ static PyMethodDef methods[] = {
     {"trainer_restore", TrainerRestore, METH_VARARGS, "trainer_restore(trainer, position)"},
     {"trainer_state", TrainerState, METH_VARARGS,
      "trainer_state(trainer) -> [(name, address, bytes)] of what the method replicates"},
+    {"trainer_stats", TrainerStats, METH_VARARGS,
+     "trainer_stats(trainer) -> JSON text of what its versions had in them"},
     {"trainer_close", TrainerClose, METH_VARARGS, "trainer_close(trainer): its memory is gone"},
     {"rounds_open", RoundsOpen, METH_VARARGS,
      "rounds_open(group, name, method, begin, op, hypers, dtypes, counts) -> rounds; all call it"},

@@ -193,6 +193,7 @@ PyObject* TrainerAck(PyObject* module, PyObject* args);
 PyObject* TrainerPosition(PyObject* module, PyObject* args);
 PyObject* TrainerRestore(PyObject* module, PyObject* args);
 PyObject* TrainerState(PyObject* module, PyObject* args);
+PyObject* TrainerStats(PyObject* module, PyObject* args);
 PyObject* TrainerClose(PyObject* module, PyObject* args);
 
 /* rounds.c ------------------------------------------------------------------------------------- */

@@ -217,6 +217,18 @@ PyObject* TrainerState(PyObject* module, PyObject* args) {
   return arrays;
 }
 
+static size_t TrainerStatsText(const void* context, char* text, size_t capacity) {
+  return covey_trainer_stats(NULL, *(const covey_trainer*)context, text, capacity);
+}
+
+PyObject* TrainerStats(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long number;
+  if (!PyArg_ParseTuple(args, "K:trainer_stats", &number)) return NULL;
+  const covey_trainer trainer = number;
+  return TextOf(TrainerStatsText, &trainer);
+}
+
 PyObject* TrainerClose(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long trainer;

@@ -88,6 +88,12 @@ class Adapter {
     return position;
   }
 
+  std::string Stats() {
+    char json[256];
+    EXPECT_LT(covey_trainer_stats(runtime_, trainer, json, sizeof(json)), sizeof(json));
+    return json;
+  }
+
   covey_trainer trainer = 0;
   covey_error error = COVEY_INIT(covey_error);
   covey_verb last = COVEY_DONE;

@@ -85,8 +85,9 @@ def by_formula(size: int) -> Tuple[List[torch.Tensor], torch.Tensor]:
     return anchors, anchors[-1]
 
 
-def train(method: str) -> Tuple[List[Any], List[Any], int]:
-    """What each rank departs from, as others see it, after each exchange; the end; the version."""
+def train(method: str) -> Tuple[List[Any], List[Any], int, Dict[str, Any]]:
+    """What each rank departs from, as others see it, after each exchange; the end; the version; the
+    figures of the training."""
     model = Net()
     optimizer = hvd.DistributedOptimizer(inner(model), model=model, method=method)
     seen = []
@@ -96,7 +97,8 @@ def train(method: str) -> Tuple[List[Any], List[Any], int]:
             with hvd.consensus(model, exact=True) as mean:
                 seen.append((step // LOCAL, flat(model).tolist(), mean.distance))
     optimizer.finish()
-    return seen, flat(model).tolist(), optimizer.version
+    figures = covey.stats()["training"]
+    return seen, flat(model).tolist(), optimizer.version, figures
 
 
 def resumed(folder: str) -> Tuple[bool, bool]:
@@ -185,14 +187,22 @@ class DeltasTest(unittest.TestCase):
         for size in (2, 3, 4):
             anchors, end = by_formula(size)
             found = pool(size).call(train, ALL)
-            for rank, (seen, model, version) in enumerate(found):
+            for rank, (seen, model, version, figures) in enumerate(found):
                 self.close(model, end, f"{size} ranks, rank {rank}")
                 self.assertEqual(model, found[0][1], "the same bits")
                 self.assertEqual(version, STEPS)
+                self.all_fresh(figures, size)
                 for exchanges, shown, distance in seen:
                     expected = anchors[exchanges - 1] if exchanges else flat(Net())
                     self.close(shown, expected, f"seen after {exchanges} exchanges")
                     self.assertLess(distance, 1e-15)
+
+    def all_fresh(self, figures: Dict[str, Any], size: int) -> None:
+        exchanges = -(-STEPS // LOCAL)  # finish() exchanges what is left.
+        self.assertEqual(figures["versions"], exchanges)
+        self.assertEqual(figures["fresh_fraction_of_rank"], dict.fromkeys(range(size), 1.0))
+        self.assertEqual(sum(figures["overdue_of_rank"].values()), 0)
+        self.assertEqual(figures["staleness"]["0"], exchanges * size)
 
     def test_a_checkpoint_has_the_outer_momentum(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import torch
@@ -47,6 +48,7 @@ class DeltaTrainer:
         self._optimizer = optimizer
         self._closure: Optional[Callable[[], Any]] = None
         self._loss: Any = None
+        self._counts: Mapping[str, Any] = {}
         self._plans = plan_whole(named)
         progress = optimizer._covey_progress
         asked = (
@@ -122,6 +124,11 @@ class DeltaTrainer:
                 raise
             _native.trainer_ack(self._trainer, number, True)
 
+    def _count(self) -> None:
+        """Tells the statistics of the steps which versions have been applied."""
+        before, self._counts = self._counts, json.loads(_native.trainer_stats(self._trainer))
+        self._optimizer._covey_progress.step_stats.applied(self._counts, before)
+
     def _do(self, verb: int) -> None:
         progress = self._optimizer._covey_progress
         if verb == _UPDATE:
@@ -129,6 +136,8 @@ class DeltaTrainer:
             progress.turn(progress.version + 1)
         elif verb in (_COLLECT_MODEL, _LOAD_MODEL):
             self._copy(self._model, verb == _LOAD_MODEL)
+        if verb == _LOAD_MODEL:
+            self._count()
 
     @torch.no_grad()
     def _copy(self, flats: Sequence[torch.Tensor], is_load: bool) -> None:

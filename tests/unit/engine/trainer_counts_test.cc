@@ -1,0 +1,28 @@
+#include "core/engine/trainer_counts.h"
+
+#include <gtest/gtest.h>
+
+namespace covey {
+namespace {
+
+TEST(TrainerCountsTest, ContributionsAreCountedByHowLateTheyAre) {
+  TrainerCounts counts(3);
+  counts.AddVersion(
+      20, {{.first = 20, .last = 20, .count = 1}, {}, {.first = 1, .last = 20, .count = 20}});
+  EXPECT_EQ(counts.versions, 1u);
+  EXPECT_EQ(counts.fresh, (std::vector<uint64_t>{1, 0, 1}));
+  EXPECT_EQ(counts.staleness, (std::array<uint64_t, 7>{2, 1, 1, 2, 4, 8, 3}));
+}
+
+TEST(TrainerCountsTest, PartsAreAddedUp) {
+  TrainerCounts one(2), other(2);
+  one.AddVersion(1, {{.first = 1, .last = 1, .count = 1}, {}});
+  other.AddVersion(7, {{}, {.first = 5, .last = 5, .count = 1}});
+  other.overdue[1] = 3;
+  one += other;
+  EXPECT_EQ(one.Json(),
+            R"({"versions":2,"fresh":[1,0],"overdue":[0,3],"staleness":[1,0,1,0,0,0,0]})");
+}
+
+}  // namespace
+}  // namespace covey
