@@ -149,6 +149,7 @@ UNMUTATED = [
     "//core/api:c_api_submit.cc",
     "//core/api:c_api_trainer.cc",
     "//core/api:c_api_values.cc",
+    "//core/api:c_api_waiting.cc",
     "//core/api:c_api_window.cc",
     "//ops/transports:inproc.cc",
     "//ops/transports:inproc.h",

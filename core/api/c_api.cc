@@ -6,7 +6,6 @@
 #include "core/api/c_api.h"
 #include "core/api/covey.h"
 #include "core/api/covey_control.h"
-#include "core/api/covey_waiting.h"
 #include "core/api/runtime_handle.h"
 #include "core/api/session.h"
 #include "core/base/arena.h"
@@ -314,17 +313,6 @@ void covey_arena_free(void* data) {
 size_t covey_stats(covey_runtime* runtime, char* json, size_t capacity) {
   const Use use(OrDefault(runtime));
   return covey::Fill(use.get() == nullptr ? "{}" : use->StatsJson(), json, capacity);
-}
-
-int covey_awaited(covey_runtime* runtime, covey_handle handle, int32_t* ranks, int32_t capacity) {
-  const Use use(OrDefault(runtime));
-  if (use.get() == nullptr) return -1;
-  const covey::HeldOperation operation(&use->queue(), handle);
-  if (operation.get() == nullptr) return -1;
-  const std::vector<int32_t> awaited = use->Awaited(*operation);
-  for (size_t i = 0; i < awaited.size() && static_cast<int32_t>(i) < capacity; ++i)
-    ranks[i] = awaited[i];
-  return static_cast<int>(awaited.size());
 }
 
 size_t covey_status(covey_runtime* runtime, char* text, size_t capacity) {

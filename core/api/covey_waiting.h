@@ -1,5 +1,5 @@
-/* Waiting: the ranks that an operation waits for. A part of the C API, with the conventions of
- * covey.h. Any thread. */
+/* Waiting: the ranks that an operation waits for, and how long this rank has waited. A part of the
+ * C API, with the conventions of covey.h. Any thread. */
 #ifndef COVEY_CORE_API_COVEY_WAITING_H_
 #define COVEY_CORE_API_COVEY_WAITING_H_
 
@@ -16,6 +16,10 @@ extern "C" {
  * say; -1: unknown handle. */
 COVEY_API int covey_awaited(covey_runtime* runtime, covey_handle handle, int32_t* ranks,
                             int32_t capacity);
+
+/* How long calls have waited in all: `blocked_ns` of covey_stats alone, for a call in each step. 0
+ * without a runtime. */
+COVEY_API int64_t covey_blocked_ns(covey_runtime* runtime);
 
 #ifdef __cplusplus
 } /* extern "C" */

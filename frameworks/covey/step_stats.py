@@ -7,11 +7,10 @@ microsecond. Times are seconds of the clock all ranks of a host share.
 from __future__ import annotations
 
 import collections
-import contextlib
 import json
 import os
 import time
-from typing import Any, Deque, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from covey import _native
 from covey.inject import Injector, parse
@@ -41,7 +40,6 @@ class StepStats:
         self.ranks = list(ranks)
         self.steps = 0
         self.init_epoch = state.init_epoch
-        self.waited_s = 0.0  # For versions of rounds; other waiting is in the core's blocked_ns.
         self.versions = 0
         self.distance = -1.0  # Of this rank's model from the mean, in parts of its norm.
         self.begun = 0  # Averages with one other rank, begun by this one.
@@ -52,7 +50,7 @@ class StepStats:
         self._stale = [0] * len(_STALE)
         self._arrivals: Deque[Tuple[int, float, int]] = collections.deque(maxlen=_ARRIVALS)
         self._began: Optional[Tuple[float, float, int]] = None  # Clock, processor time, blocked.
-        self._last = (0.0, 0.0)
+        self._last = (0.0, 0.0, 0)
         self._work_s = 0.0
         self._is_unfinished = False  # This rank's steps are with others only after finish().
         self._injector = self._make_injector()
@@ -82,22 +80,6 @@ class StepStats:
         """This rank has come to exchange ``step``, which happens once ``needed`` have."""
         self._arrivals.append((step, time.monotonic(), needed))
 
-    @contextlib.contextmanager
-    def waiting(self, step: int, needed: int) -> Iterator[None]:
-        """Within it this rank, having ``arrived``, waits in rounds."""
-        self.arrived(step, needed)
-        with self.waiting_on():
-            yield
-
-    @contextlib.contextmanager
-    def waiting_on(self) -> Iterator[None]:
-        """Within it this rank waits in rounds."""
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            self.waited_s += time.monotonic() - began
-
     def end_step(self) -> None:
         """``step()`` ends. The counts begin with the end of the first one."""
         self.steps += 1
@@ -105,12 +87,11 @@ class StepStats:
             self._injector.end_step(self.steps - 1, self._work_s)
         if self._began is None:
             self._begin()
-        self._last = (time.monotonic(), time.process_time())
+        self._last = _now()
 
     def _begin(self) -> None:
         """The first step is over: it has made buckets, and more."""
-        self._began = (time.monotonic(), time.process_time(), _blocked_ns())
-        self.waited_s = 0.0
+        self._began = _now()
         if self._injector is not None:
             self._injector.injected_s = 0.0
 
@@ -162,7 +143,7 @@ class StepStats:
             "steps": self.steps,
             "seconds": seconds,
             "steps_per_second": (self.steps - 1) / seconds if seconds > 0 else 0.0,
-            "waited_s": (_blocked_ns() - blocked) / 1e9 + self.waited_s if self._began else 0.0,
+            "waited_s": max(0, self._last[2] - blocked) / 1e9,
             "injected_s": self.injected_s,
             "busy_fraction": (self._last[1] - processor) / seconds if seconds > 0 else 0.0,
         }
@@ -185,10 +166,9 @@ def _bin(age: int) -> int:
     return next((i for i, end in enumerate(_STALE_ENDS) if age <= end), len(_STALE_ENDS))
 
 
-def _blocked_ns() -> int:
-    if state.place is None:
-        return 0
-    return int(json.loads(_native.stats() or "{}").get("blocked_ns", 0))
+def _now() -> Tuple[float, float, int]:
+    """The clock, this process's processor time, and how long it has waited (ns)."""
+    return time.monotonic(), time.process_time(), _native.blocked_ns()
 
 
 def main_stats() -> Optional[StepStats]:

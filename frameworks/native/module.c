@@ -138,6 +138,12 @@ PyObject* TextOf(TextFunction function, const void* context) {
   }
 }
 
+static PyObject* BlockedNs(PyObject* module, PyObject* unused) {
+  (void)module;
+  (void)unused;
+  return PyLong_FromLongLong(covey_blocked_ns(NULL));
+}
+
 static PyObject* Stats(PyObject* module, PyObject* unused) {
   (void)module;
   (void)unused;
@@ -238,6 +244,7 @@ static PyMethodDef methods[] = {
     {"arena_alloc", ArenaAlloc, METH_VARARGS, "arena_alloc(bytes) -> Memory of the arena, zeros"},
     {"memories_alive", MemoriesAlive, METH_NOARGS, "memories_alive() -> Memory not given back yet"},
     {"stats", Stats, METH_NOARGS, "stats() -> JSON text"},
+    {"blocked_ns", BlockedNs, METH_NOARGS, "blocked_ns() -> that of stats()"},
     {"status", StatusOf, METH_NOARGS, "status() -> text, one line per operation waited for"},
     {"knobs", Knobs, METH_NOARGS, "knobs() -> JSON text"},
     {"methods", MethodsText, METH_NOARGS, "methods() -> JSON text"},

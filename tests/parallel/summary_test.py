@@ -28,6 +28,7 @@ flat = covey.stats(flat=True)
 assert all(type(value) in (int, float) for value in flat.values()), flat
 if hvd.rank() == 0:
     print(*sorted(name for name in flat if name.startswith("training.")))
+    print(flat["training.waited_s"], flat["training.seconds"])
 if "die" in sys.argv and hvd.rank() == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -129,6 +130,15 @@ class JobTest(unittest.TestCase):
         self.assertGreater(sum(begun), 0)
         self.assertIn("training.averages_begun", out[0])
         self.assertTrue(any("averages with one other rank" in line for line in lines), lines)
+
+    def test_waiting_is_counted_once_and_in_steps_alone(self) -> None:
+        late = ["--inject", "delay:100ms@rank1"]
+        for method in ("allreduce", "eager:admit=all", "wagma:admit=all", "diloco:H=1,admit=all"):
+            code, out, lines = self.run_script([*late, "--method", method])
+            self.assertEqual(code, 0, lines)
+            waited_s, seconds = map(float, out[1].split()[-2:])
+            self.assertGreater(waited_s, 0, method)
+            self.assertLessEqual(waited_s, seconds, method)
 
     def test_with_a_method_in_rounds(self) -> None:
         code, out, lines = self.run_script(["--method", "eager:admit=all"])

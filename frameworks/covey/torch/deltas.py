@@ -7,7 +7,6 @@ are copied to the core's memory, and back, once for each exchange.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
@@ -19,7 +18,7 @@ from covey.group import Group
 from covey.method import parsed
 from covey.names import next_prefix
 from covey.reduce_op import Average, core_code
-from covey.torch.averager import Waiting, refuse_shared_memory, relative_distance
+from covey.torch.averager import refuse_shared_memory, relative_distance
 from covey.torch.clip import clipped_step
 from covey.torch.layout import Named, gradient_strides, plan_whole
 from covey.torch.models import check_options
@@ -93,7 +92,7 @@ class DeltaTrainer:
         """A step of the optimizer with this rank's gradients, then the exchange if it is time."""
         self._closure, self._loss = closure, None
         _native.trainer_submit(self._trainer, None, ())
-        self._run(self._optimizer._covey_progress.step_stats.waiting_on)
+        self._run()
         return self._loss
 
     def finish(self, strict: bool = True) -> None:
@@ -110,11 +109,10 @@ class DeltaTrainer:
         self._run()
         self._optimizer._covey_progress.step_stats.distance = relative_distance(before, mine)
 
-    def _run(self, waiting: Waiting = contextlib.nullcontext) -> None:
+    def _run(self) -> None:
         """Does what the core asks for until the step, or ``finish``, is over."""
         while True:
-            with waiting():
-                verb, number = _native.trainer_next(self._trainer, 0)[:2]
+            verb, number = _native.trainer_next(self._trainer, 0)[:2]
             if verb == _DONE:
                 return
             try:

@@ -219,8 +219,8 @@ class ModelRounds:
         before = self._step
         step = _native.rounds_publish(self._rounds, ())
         try:
-            with self._step_stats.waiting(self._part + step, self._needed(step)):
-                event = _native.rounds_serve(self._rounds, step, self._step)
+            self._step_stats.arrived(self._part + step, self._needed(step))
+            event = _native.rounds_serve(self._rounds, step, self._step)
             if event == LEFT and not self._is_left:
                 say_left()
             self._is_left = event == LEFT

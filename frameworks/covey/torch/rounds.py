@@ -164,8 +164,8 @@ class RoundTrainer:
         try:
             is_of_all = step <= self._warmup or 0 < self._ending <= step
             needed = self._group.size() if is_of_all else self._needed
-            with self._step_stats.waiting(self._part + step, needed):
-                self._wait(step)
+            self._step_stats.arrived(self._part + step, needed)
+            self._wait(step)
             self._see(0 if self._is_late or self._is_left else step)
             self._apply_all()
         finally:
@@ -233,7 +233,7 @@ class RoundTrainer:
         patience = self.beat.patience(executed + 1)
         if patience > 0:
             self._ready()
-            with contextlib.suppress(Timeout), self._step_stats.waiting_on():
+            with contextlib.suppress(Timeout):
                 _native.rounds_wait(self._rounds, executed + 1, patience)
                 self._see(executed + 1)
         self._apply_all()
