@@ -14,6 +14,7 @@
 #include <algorithm>
 
 #include "core/method/method.h"
+#include "core/method/shared_parameters.h"
 
 namespace covey {
 namespace {
@@ -23,17 +24,12 @@ enum Setting : uint8_t { kMaxWait };
 // How far a rank may fall behind before the others wait for it, for max_wait at most.
 constexpr int64_t kStaleness = 32;
 constexpr MethodParameter kParameters[] = {
-    {.name = "max_wait",
-     .letter = "",
-     .unit = "time",
-     .standard = kOff,
-     .minimum = kAutoTime,
-     .maximum = 24 * 3600 * kSecond,
-     .help = "longest wait of a rank for the others at one step, and in finish(): then it goes on "
-             "with the ranks that have come, and a missing rank is not waited for until it has "
-             "kept up for 3 steps; auto: 10 times the median of its own steps, at least 1s, in "
-             "finish() at least 10s, and 60s in its first steps; off: for ever",
-     .syntax = ValueSyntax::kLimit},
+    MaxWaitParameter(
+        kOff, ValueSyntax::kLimit,
+        "longest wait of a rank for the others at one step, and in finish(): then it goes on "
+        "with the ranks that have come, and a missing rank is not waited for until it has "
+        "kept up for 3 steps; auto: 10 times the median of its own steps, at least 1s, in "
+        "finish() at least 10s, and 60s in its first steps; off: for ever"),
 };
 
 MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t) {

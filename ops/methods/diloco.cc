@@ -25,6 +25,7 @@
 #include <cstddef>
 
 #include "core/method/method.h"
+#include "core/method/shared_parameters.h"
 
 namespace covey {
 namespace {
@@ -66,69 +67,30 @@ constexpr MethodParameter kParameters[] = {
      .maximum = 999999,
      .help = "its Nesterov momentum; 0 with outer_lr=1 is local SGD",
      .syntax = ValueSyntax::kDecimal},
-    {.name = "admit",
-     .letter = "",
-     .unit = "ranks",
-     .standard = -500,
-     .minimum = kAdmitDrawn - kMostDrawn,
-     .maximum = 1 << 20,
-     .help = "ranks that must have come before an exchange is done: solo (one), all, a number of "
-             "ranks, a part of them such as 0.5, majority (one rank that is drawn for each "
-             "exchange), first2 (one of two drawn ranks)",
-     .syntax = ValueSyntax::kAdmission},
-    {.name = "grace",
-     .letter = "",
-     .unit = "time",
-     .standard = kAutoTime,
-     .minimum = kAutoTime,
-     .maximum = 3600 * kSecond,
-     .help = "time that an exchange waits for further ranks after `admit` have come; auto: a "
-             "fiftieth of the median of a rank's own local_steps",
-     .syntax = ValueSyntax::kTimeOrAuto},
-    {.name = "max_wait",
-     .letter = "",
-     .unit = "time",
-     .standard = kAutoTime,
-     .minimum = kAutoTime,
-     .maximum = 24 * 3600 * kSecond,
-     .help = "longest wait of a rank for the others at one exchange, and in finish(): then it goes "
-             "on with the ranks that have come, and a missing rank is not waited for until it has "
-             "kept up for 3 exchanges; auto, or 0s: 10 times the median of its own local_steps, at "
-             "least 1s, in finish() at least 10s, and 60s in its first ones",
-     .syntax = ValueSyntax::kTimeOrAuto},
-    {.name = "log",
-     .letter = "",
-     .unit = "results",
-     .standard = kAuto,
-     .minimum = kAuto,
-     .maximum = 16384,
-     .help = "exchanges that a rank may lag behind before it goes on from another rank's state; "
-             "each costs m bytes of memory per host; auto: as many as 64 MiB hold, 4 to 16",
-     .syntax = ValueSyntax::kOrAuto},
-    {.name = "max_staleness",
-     .letter = "L",
-     .unit = "exchanges",
-     .standard = 32,
-     .minimum = 1,
-     .maximum = 1 << 30,
-     .help = "exchanges that a rank may lag behind before the others wait for its next one, for "
-             "max_wait at most"},
-    {.name = "progress",
-     .letter = "",
-     .unit = "",
-     .standard = 0,
-     .minimum = 0,
-     .maximum = 1,
-     .help = "lockstep: every rank does the same number of exchanges; skip: a late rank leaves out "
-             "the numbers of those that it has missed; an overdue rank does so in any case",
-     .syntax = ValueSyntax::kProgress},
-    {.name = "seed",
-     .letter = "",
-     .unit = "",
-     .standard = 1,
-     .minimum = 0,
-     .maximum = int64_t{1} << 40,
-     .help = "seed of the ranks that are drawn"},
+    AdmitParameter(
+        -500, kAdmitDrawn - kMostDrawn,
+        "ranks that must have come before an exchange is done: solo (one), all, a number of "
+        "ranks, a part of them such as 0.5, majority (one rank that is drawn for each "
+        "exchange), first2 (one of two drawn ranks)"),
+    GraceParameter("time that an exchange waits for further ranks after `admit` have come; auto: a "
+                   "fiftieth of the median of a rank's own local_steps"),
+    MaxWaitParameter(
+        kAutoTime, ValueSyntax::kTimeOrAuto,
+        "longest wait of a rank for the others at one exchange, and in finish(): then it goes "
+        "on with the ranks that have come, and a missing rank is not waited for until it has "
+        "kept up for 3 exchanges; auto, or 0s: 10 times the median of its own local_steps, at "
+        "least 1s, in finish() at least 10s, and 60s in its first ones"),
+    LogParameter(
+        "exchanges that a rank may lag behind before it goes on from another rank's state; "
+        "each costs m bytes of memory per host; auto: as many as 64 MiB hold, 4 to 16"),
+    MaxStalenessParameter(
+        "exchanges",
+        "exchanges that a rank may lag behind before the others wait for its next one, for "
+        "max_wait at most"),
+    ProgressParameter(
+        "lockstep: every rank does the same number of exchanges; skip: a late rank leaves out "
+        "the numbers of those that it has missed; an overdue rank does so in any case"),
+    SeedParameter("seed of the ranks that are drawn"),
 };
 
 constexpr const char* kState[] = {"outer_momentum"};

@@ -35,6 +35,7 @@
 // Worked example, 4 ranks: ring: rank 1 takes from 0 and 2, 1/3 each, at all steps. one_peer: rank
 // 1 takes from 0, 3, 0, 3, ..., 1/2 each.
 #include "core/method/method.h"
+#include "core/method/shared_parameters.h"
 
 namespace covey {
 namespace {
@@ -62,23 +63,12 @@ constexpr MethodParameter kParameters[] = {
      .help = "cwa (combine while adapting): average, then update with gradients of the model as it "
              "was before; atc (adapt then combine): update, then average",
      .syntax = ValueSyntax::kOrder},
-    {.name = "seed",
-     .letter = "",
-     .unit = "",
-     .standard = 1,
-     .minimum = 0,
-     .maximum = int64_t{1} << 40,
-     .help = "seed of the random numbers"},
-    {.name = "max_wait",
-     .letter = "",
-     .unit = "time",
-     .standard = kOff,
-     .minimum = kAutoTime,
-     .maximum = 24 * 3600 * kSecond,
-     .help = "longest wait of a step, and of finish(), for the other ranks: then a step raises "
-             "Timeout, which names the missing ranks, and waits on when called again; finish() "
-             "names them and ends with this rank's own model; auto: 60s; off: for ever",
-     .syntax = ValueSyntax::kLimit},
+    SeedParameter("seed of the random numbers"),
+    MaxWaitParameter(
+        kOff, ValueSyntax::kLimit,
+        "longest wait of a step, and of finish(), for the other ranks: then a step raises "
+        "Timeout, which names the missing ranks, and waits on when called again; finish() "
+        "names them and ends with this rank's own model; auto: 60s; off: for ever"),
 };
 
 MethodPlan Plan(std::span<const int64_t> settings, const MethodView&, int64_t version) {

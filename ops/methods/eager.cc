@@ -31,6 +31,7 @@
 #include <algorithm>
 
 #include "core/method/method.h"
+#include "core/method/shared_parameters.h"
 
 namespace covey {
 namespace {
@@ -38,71 +39,32 @@ namespace {
 enum Setting : uint8_t { kAdmit, kGrace, kMaxWait, kLog, kMaxStaleness, kProgress, kSeed };
 
 constexpr MethodParameter kParameters[] = {
-    {.name = "admit",
-     .letter = "",
-     .unit = "ranks",
-     .standard = -500,
-     .minimum = kAdmitDrawn - kMostDrawn,
-     .maximum = 1 << 20,
-     .help = "ranks that must have come before a step is done: solo (one), all, a number of ranks, "
-             "a part of them such as 0.5, majority (one rank that is drawn for each step), first2 "
-             "(one of two drawn ranks)",
-     .syntax = ValueSyntax::kAdmission},
-    {.name = "grace",
-     .letter = "",
-     .unit = "time",
-     .standard = kAutoTime,
-     .minimum = kAutoTime,
-     .maximum = 3600 * kSecond,
-     .help = "time that a step waits for further ranks after `admit` have come; with solo it is a "
-             "deadline after the first rank; auto: a twentieth of the median of a rank's own "
-             "steps, with progress=skip 0s",
-     .syntax = ValueSyntax::kTimeOrAuto},
-    {.name = "max_wait",
-     .letter = "",
-     .unit = "time",
-     .standard = kAutoTime,
-     .minimum = kAutoTime,
-     .maximum = 24 * 3600 * kSecond,
-     .help = "longest wait of a rank for the others at one step, and in finish(): then it goes on "
-             "with the ranks that have come, and a missing rank is not waited for until it has "
-             "kept up for 3 steps; auto, or 0s: 10 times the median of its own steps, at least 1s, "
-             "in finish() at least 10s, and 60s in its first steps",
-     .syntax = ValueSyntax::kTimeOrAuto},
-    {.name = "log",
-     .letter = "",
-     .unit = "results",
-     .standard = kAuto,
-     .minimum = kAuto,
-     .maximum = 16384,
-     .help = "steps that a rank may lag behind before it goes on from another rank's snapshot; "
-             "each costs g bytes of memory per host; auto: as many as 64 MiB hold, 4 to 16",
-     .syntax = ValueSyntax::kOrAuto},
-    {.name = "max_staleness",
-     .letter = "L",
-     .unit = "steps",
-     .standard = 32,
-     .minimum = 1,
-     .maximum = 1 << 30,
-     .help = "steps that a rank may lag behind before the others wait for its next one, for "
-             "max_wait at most; a gradient that counts is no older than that"},
-    {.name = "progress",
-     .letter = "",
-     .unit = "",
-     .standard = 0,
-     .minimum = 0,
-     .maximum = 1,
-     .help = "lockstep: every rank does the same number of steps; skip: a late rank leaves out the "
-             "numbers of the steps that it has missed, so that a rank that is always slow delays "
-             "no other; an overdue rank does so in any case",
-     .syntax = ValueSyntax::kProgress},
-    {.name = "seed",
-     .letter = "",
-     .unit = "",
-     .standard = 1,
-     .minimum = 0,
-     .maximum = int64_t{1} << 40,
-     .help = "seed of the ranks that are drawn"},
+    AdmitParameter(
+        -500, kAdmitDrawn - kMostDrawn,
+        "ranks that must have come before a step is done: solo (one), all, a number of ranks, "
+        "a part of them such as 0.5, majority (one rank that is drawn for each step), first2 "
+        "(one of two drawn ranks)"),
+    GraceParameter(
+        "time that a step waits for further ranks after `admit` have come; with solo it is a "
+        "deadline after the first rank; auto: a twentieth of the median of a rank's own "
+        "steps, with progress=skip 0s"),
+    MaxWaitParameter(
+        kAutoTime, ValueSyntax::kTimeOrAuto,
+        "longest wait of a rank for the others at one step, and in finish(): then it goes on "
+        "with the ranks that have come, and a missing rank is not waited for until it has "
+        "kept up for 3 steps; auto, or 0s: 10 times the median of its own steps, at least 1s, "
+        "in finish() at least 10s, and 60s in its first steps"),
+    LogParameter("steps that a rank may lag behind before it goes on from another rank's snapshot; "
+                 "each costs g bytes of memory per host; auto: as many as 64 MiB hold, 4 to 16"),
+    MaxStalenessParameter(
+        "steps",
+        "steps that a rank may lag behind before the others wait for its next one, for "
+        "max_wait at most; a gradient that counts is no older than that"),
+    ProgressParameter(
+        "lockstep: every rank does the same number of steps; skip: a late rank leaves out the "
+        "numbers of the steps that it has missed, so that a rank that is always slow delays "
+        "no other; an overdue rank does so in any case"),
+    SeedParameter("seed of the ranks that are drawn"),
 };
 
 // A rank that skips ahead computes for the version that is being made. To wait for such a rank is

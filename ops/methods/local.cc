@@ -26,6 +26,7 @@
 #include <algorithm>
 
 #include "core/method/method.h"
+#include "core/method/shared_parameters.h"
 
 namespace covey {
 namespace {
@@ -41,17 +42,12 @@ constexpr MethodParameter kParameters[] = {
      .minimum = 1,
      .maximum = kMany,
      .help = "steps of each rank by itself before the models are averaged"},
-    {.name = "max_wait",
-     .letter = "",
-     .unit = "time",
-     .standard = kOff,
-     .minimum = kAutoTime,
-     .maximum = 24 * 3600 * kSecond,
-     .help = "longest wait of a rank for the others at one averaging, and in finish(): then it "
-             "goes on with the ranks that have come, and a missing rank is not waited for until it "
-             "has kept up for 3 averagings; auto: 10 times the median of its own local_steps, at "
-             "least 1s, in finish() at least 10s, and 60s in its first ones; off: for ever",
-     .syntax = ValueSyntax::kLimit},
+    MaxWaitParameter(
+        kOff, ValueSyntax::kLimit,
+        "longest wait of a rank for the others at one averaging, and in finish(): then it "
+        "goes on with the ranks that have come, and a missing rank is not waited for until it "
+        "has kept up for 3 averagings; auto: 10 times the median of its own local_steps, at "
+        "least 1s, in finish() at least 10s, and 60s in its first ones; off: for ever"),
 };
 
 // The last result is kept for late ranks, beside the one that is made.

@@ -33,6 +33,7 @@
 #include <algorithm>
 
 #include "core/method/method.h"
+#include "core/method/shared_parameters.h"
 
 namespace covey {
 namespace {
@@ -56,35 +57,19 @@ constexpr MethodParameter kParameters[] = {
      .minimum = 1,
      .maximum = 1000000000,
      .help = "interval of the steps at which all ranks are waited for, and average"},
-    {.name = "admit",
-     .letter = "",
-     .unit = "ranks",
-     .standard = kAdmitSolo,
-     .minimum = kAdmitAll,
-     .maximum = 1 << 20,
-     .help = "ranks that must have come before the other steps are done: solo (one), all, a number "
-             "of ranks, or a part of them such as 0.5",
-     .syntax = ValueSyntax::kAdmission},
-    {.name = "grace",
-     .letter = "",
-     .unit = "time",
-     .standard = kAutoTime,
-     .minimum = kAutoTime,
-     .maximum = 3600 * kSecond,
-     .help = "time that the other steps wait for further ranks after `admit` have come; auto: a "
-             "twentieth of the median of a rank's own steps",
-     .syntax = ValueSyntax::kTimeOrAuto},
-    {.name = "max_wait",
-     .letter = "",
-     .unit = "time",
-     .standard = kAutoTime,
-     .minimum = kAutoTime,
-     .maximum = 24 * 3600 * kSecond,
-     .help = "longest wait of a rank for the others at one step, and in finish(): then it goes on "
-             "with the ranks that have come, and a missing rank is not waited for until it has "
-             "kept up for 3 times sync_every steps; auto, or 0s: 10 times the median of its own "
-             "steps, at least 1s, in finish() at least 10s, and 60s in its first steps",
-     .syntax = ValueSyntax::kTimeOrAuto},
+    AdmitParameter(
+        kAdmitSolo, kAdmitAll,
+        "ranks that must have come before the other steps are done: solo (one), all, a number "
+        "of ranks, or a part of them such as 0.5"),
+    GraceParameter(
+        "time that the other steps wait for further ranks after `admit` have come; auto: a "
+        "twentieth of the median of a rank's own steps"),
+    MaxWaitParameter(
+        kAutoTime, ValueSyntax::kTimeOrAuto,
+        "longest wait of a rank for the others at one step, and in finish(): then it goes on "
+        "with the ranks that have come, and a missing rank is not waited for until it has "
+        "kept up for 3 times sync_every steps; auto, or 0s: 10 times the median of its own "
+        "steps, at least 1s, in finish() at least 10s, and 60s in its first steps"),
     {.name = "log",
      .letter = "",
      .unit = "results",

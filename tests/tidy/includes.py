@@ -39,7 +39,7 @@ ALLOWED: Dict[str, Tuple[str, ...]] = {
     "ops/devices": ("core/base", "core/device/covey_circuits.h", "core/device/covey_device.h",
                     "core/device/device.h"),
     "ops/kernels": ("core/base",),
-    "ops/methods": ("core/base", "core/method/method.h"),
+    "ops/methods": ("core/base", "core/method/method.h", "core/method/shared_parameters.h"),
     "ops/transports": ("core/base", "core/transport/covey_link.h", "core/transport/transport.h",
                        "core/transport/shared_atomics.h"),
     "frameworks/bench": (),
