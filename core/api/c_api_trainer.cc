@@ -129,7 +129,7 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
   TrainerLayout layout(ParametersOf(*config));
   for (const int64_t from : Trainer::PartsInRounds(method, view, config->begin))
     if (method.Plan(view, from).payload == Payload::kDelta)
-      RETURN_IF_ERROR(OuterModel::Check(layout));
+      RETURN_IF_ERROR(OuterModel::Check(*method.At(from).method, layout));
   auto* memory = static_cast<std::byte*>(use->transport().AllocData(2 * layout.length_bytes()));
   const Proposal mine{.kind = kKind,
                       .name = config->name,

@@ -52,7 +52,7 @@ typedef struct covey_trainer_config {
                        * those of the gradients, which may be another rank's or older ones */
 } covey_trainer_config;
 
-/* What a rank has for a step. */
+/* The input of a step, beside the gradients. */
 typedef struct covey_step {
   uint32_t struct_size;
   const char* unfit;    /* why its gradients must not be mixed with those of others, for people;
@@ -154,11 +154,11 @@ COVEY_API covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer
 COVEY_API const char* covey_trainer_state(covey_runtime* runtime, covey_trainer trainer, int32_t i,
                                           void** address, int64_t* bytes);
 
-/* What this rank has applied of the versions of a method that has such, as JSON: their number
- * `versions`; by member `fresh`, in how many of them its contribution of that very step was, and
- * `overdue`, how often it was missing when max_wait was over; `staleness`, the contributions by how
- * many steps late they counted: 0, 1, 2, 3 to 4, 5 to 8, 9 to 16, more. "{}" for no such trainer,
- * and beside another call. The buffer rule of covey_stats. */
+/* Counters of the versions that this rank has applied, as JSON. `versions`: their number, 0 by a
+ * method without versions. `fresh`, by member: the versions that contain its contribution of the
+ * same step. `overdue`, by member: how often max_wait was over without it. `staleness`: the
+ * contributions that counted 0, 1, 2, 3 to 4, 5 to 8, 9 to 16, and more steps late. "{}" for an
+ * unknown trainer, and during another call. The buffer rule of covey_stats. */
 COVEY_API size_t covey_trainer_stats(covey_runtime* runtime, covey_trainer trainer, char* json,
                                      size_t capacity);
 

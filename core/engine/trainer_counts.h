@@ -1,4 +1,4 @@
-// What the versions of a training had in them, counted as this rank applies them: for people.
+// Counters of the versions of a training: covey_trainer_stats.
 #ifndef COVEY_CORE_ENGINE_TRAINER_COUNTS_H_
 #define COVEY_CORE_ENGINE_TRAINER_COUNTS_H_
 
@@ -13,22 +13,21 @@
 namespace covey {
 
 struct TrainerCounts {
-  // Contributions by how many steps before the version they were due: 0, 1, 2, 3 to 4, 5 to 8,
-  // 9 to 16, more.
+  // Classes of staleness, in steps: 0, 1, 2, 3 to 4, 5 to 8, 9 to 16, more.
   static constexpr size_t kAges = 7;
 
   explicit TrainerCounts(size_t members) : fresh(members), overdue(members) {}
 
-  // This rank has applied `version`, in which these contributions are, by member.
+  // This rank has applied `version`. `contributions`: those in it, by member.
   void AddVersion(uint64_t version, const std::vector<Contribution>& contributions);
   TrainerCounts& operator+=(const TrainerCounts& more);
-  // As covey_trainer_stats has it.
+  // In the format of covey_trainer_stats.
   std::string Json() const;
 
   uint64_t versions = 0;
-  std::vector<uint64_t> fresh;    // by member: versions with its own contribution of that step
-  std::vector<uint64_t> overdue;  // by member: how often it has become so
-  std::array<uint64_t, kAges> staleness = {};
+  std::vector<uint64_t> fresh;    // by member: versions with its contribution of the same step
+  std::vector<uint64_t> overdue;  // by member: how often it has become overdue
+  std::array<uint64_t, kAges> staleness = {};  // contributions, by class
 };
 
 }  // namespace covey

@@ -139,7 +139,9 @@ Status TrainerDriver::Give(std::span<const std::span<const std::byte>> parts) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
   if (!ready_.action.has_value() || ready_.action->stage != Stage::kPack)
-    return Status::InvalidArgument("this rank's state is not asked for now");
+    return Status::InvalidArgument(
+        "this rank's state is not asked for now: give it between COVEY_PACK and its "
+        "acknowledgement");
   return RoundsOf(ready_.action->rounds)->Give(ready_.action->applied, parts);
 }
 

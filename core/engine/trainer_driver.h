@@ -101,7 +101,7 @@ class TrainerDriver {
     std::span<std::byte> bytes;
   };
   Status GetState(std::vector<StateArray>* arrays);
-  // Of all its parts.
+  // The sums over all parts of the training.
   Status GetCounts(TrainerCounts* counts);
 
   // For core/base/handle_table.h. Waits end with the engine.

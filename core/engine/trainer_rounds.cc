@@ -62,7 +62,7 @@ bool TrainerRounds::Perform(const Trainer::Exchange& exchange, const Status& fit
   return true;
 }
 
-// What waits for no other rank.
+// The stages that wait for no other rank.
 Status TrainerRounds::PerformHere(const Trainer::Exchange& exchange, const Status& fitness,
                                   std::span<const double> hypers, StageResult* result) {
   OuterModel* outer = options_.outer.get();

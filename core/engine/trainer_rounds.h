@@ -63,7 +63,7 @@ class TrainerRounds {
   Status Give(uint64_t applied, std::span<const std::span<const std::byte>> parts);
 
  private:
-  // Of a snapshot, before the state: what of each member is in versions.
+  // The bytes of a snapshot before the state: `counted_` of the rank that gave it.
   size_t HeadBytes() const;
   Status Wait(const Trainer::Exchange& exchange, Time deadline, RoundsPort::Event* event);
   Status PerformHere(const Trainer::Exchange& exchange, const Status& fitness,

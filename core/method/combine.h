@@ -1,4 +1,5 @@
-// What a method makes of a version of deltas (Payload::kDelta): a new replicated model.
+// The arguments of Method::combine, which makes a new replicated model from a version of deltas
+// (Payload::kDelta).
 #ifndef COVEY_CORE_METHOD_COMBINE_H_
 #define COVEY_CORE_METHOD_COMBINE_H_
 

@@ -260,8 +260,8 @@ bool GoesOnFromWarmup(const MethodChoice& choice) {
   return IsOfGradientsInRounds(choice.method->plan(choice.settings, {.size = 1, .rank = {}}, 0));
 }
 
-// The version with which rounds of so many steps end; 0: each does. Of deltas it is the last one
-// that begins in them.
+// The version with which rounds of `steps` steps end; 0: any. Rounds of deltas end with the last
+// version that begins within these steps.
 int64_t EndingOf(const MethodPlan& plan, int64_t steps) {
   if (plan.rounds.local_steps == 0) return steps;
   if (plan.payload != Payload::kDelta) return 0;

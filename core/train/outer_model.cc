@@ -29,12 +29,12 @@ void AddElements(std::byte* to, const std::byte* from, size_t count) {
 
 }  // namespace
 
-Status OuterModel::Check(const TrainerLayout& layout) {
+Status OuterModel::Check(const Method& method, const TrainerLayout& layout) {
   for (const TrainerLayout::Piece& piece : layout.pieces())
     if (piece.dtype != DType::kF32 && piece.dtype != DType::kF64)
       return Status::Unsupported(
-          std::string("a method of changes of models (diloco) has arithmetic for parameters of "
-                      "float32 and float64, and one is of ") +
+          std::string(method.name) +
+          " has arithmetic for parameters of float32 and float64, and one is of " +
           NameOf(piece.dtype) + ": keep the parameters that are trained in float32");
   return Status::Ok();
 }

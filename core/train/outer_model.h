@@ -1,8 +1,8 @@
-// The replicated model of a method of deltas (Payload::kDelta), its state, and what of this rank's
-// work is in neither yet.
+// The replicated model of a method of deltas (Payload::kDelta), the method's replicated state, and
+// this rank's pending deltas: those that are in no version yet.
 //
-// A rank begins its work from X - U, X being the replicated model and U the sum of its deltas that
-// no version has had, as far as it has read. What it has changed since is its next delta.
+// A rank trains from X - U. X is the replicated model, U the sum of the rank's pending deltas. Its
+// next delta is X - U minus the model that it has come to.
 //
 // Invariants:
 //  1. Model and state are a function of the versions alone.
@@ -24,37 +24,38 @@ namespace covey {
 class OuterModel {
  public:
   // kUnsupported: it has no arithmetic for the dtype of a piece.
-  static Status Check(const TrainerLayout& layout);
+  static Status Check(const Method& method, const TrainerLayout& layout);
 
   // `choice` is the method alone. REQUIRES: Check; its payload is kDelta.
   OuterModel(const MethodChoice& choice, const TrainerLayout* layout);
 
-  // All buffers are of the layout's length.
-  // All members begin with this model.
+  // All buffers have the layout's length.
+
+  // The replicated model becomes `model`, the same on all members.
   void Anchor(const std::byte* model);
   // This rank has come to `model`: writes its delta to `delta`, for Publish.
   void Subtract(const std::byte* model, std::byte* delta);
-  // What Subtract has written was published as step `step`.
+  // The last result of Subtract was published as step `step`: it is pending.
   void OnPublished(uint64_t step);
-  // `sum` is a version: so many deltas, of this rank those up to step `own`; 0: none.
+  // Applies a version: `sum` of `deltas` deltas. It contains this rank's up to step `own`; 0: none.
   void Combine(const std::byte* sum, int64_t deltas, uint64_t own);
-  // What this rank goes on from.
+  // Writes the model that this rank trains from: X - U.
   void Adopt(std::byte* model) const;
 
   // The replicated arrays: the model, then those of the method.
   std::vector<std::span<std::byte>> arrays();
   std::vector<const char*> names() const;
-  // Of another rank, one after the other, with versions that have had this rank's deltas up to step
-  // `own`.
+  // `image`: the arrays of another rank, one after the other. They contain this rank's deltas up to
+  // step `own`.
   void Load(std::span<const std::byte> image, uint64_t own);
-  // What is pending will be in no version: others have ended finish() without this rank.
+  // The pending deltas will be in no version: the other ranks have ended finish() without this one.
   void Drop() { pending_.clear(); }
-  // They were written, from a checkpoint.
+  // A checkpoint was written to arrays().
   void OnWritten() { is_anchored_ = true; }
   bool is_anchored() const { return is_anchored_; }
 
  private:
-  // A delta that no version has had.
+  // A published delta that is in no version yet.
   struct Pending {
     uint64_t step = 0;  // of the last that is in it
     std::vector<std::byte> delta;

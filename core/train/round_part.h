@@ -63,7 +63,8 @@ class RoundPart {
   int64_t reached() const;
   // The step that this rank has come to with their last version, or where they end by the method.
   int64_t left_at() const { return left_at_ > 0 ? left_at_ : begin_ + length_; }
-  // Of these rounds, as those below. Of models: the version that this rank has merged with.
+  // The last version that this rank has applied; of models: merged with. Counted in these rounds,
+  // as are awaited() and merged().
   uint64_t applied() const { return applied_; }
   uint64_t awaited() const { return awaited_; }
   // Models: the version to merge with next.

@@ -99,7 +99,7 @@ class Trainer:
             raise InvalidArgument("Trainer: there are no parameters")
         self._state = self.parameters + [FRAMEWORK.accept(array, True) for array in state]
         self._update, self._num_hypers = update, num_hypers
-        self._given: Arrays = ()  # Of the step under way.
+        self._given: Arrays = ()  # The gradients of the step under way.
         self._open(0)
         name = next_prefix("numpy.begin", process_set.ranks)
         for number, array in enumerate(self._state):
@@ -217,7 +217,7 @@ class Trainer:
         }
 
     def _replicated(self) -> Dict[str, Any]:
-        """What the method keeps equal on all ranks, such as an outer momentum, as bytes."""
+        """The arrays that the method replicates on all ranks (an outer momentum), as bytes."""
         arrays = _native.trainer_state(self._trainer)
         return {name: _view(at, numpy.empty(length, numpy.uint8)) for name, at, length in arrays}
 

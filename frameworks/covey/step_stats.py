@@ -105,7 +105,7 @@ class StepStats:
                 self._stale[_bin(version - step)] += 1
 
     def applied(self, counts: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-        """What a trainer of the core has counted (``covey_trainer_stats``), and had ``before``."""
+        """``counts``: of ``covey_trainer_stats``; ``before``: those of the last call, or empty."""
         if counts["versions"] == before.get("versions", 0):
             return
         self._say_unfinished(True)

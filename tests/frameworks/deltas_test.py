@@ -13,7 +13,7 @@ import unittest
 from typing import Any, Dict, List, Tuple
 
 import torch
-from ranks import SEED, SharedPool
+from ranks import SEED, SharedPool, refusal_of
 
 import covey
 import covey.torch as hvd
@@ -86,7 +86,7 @@ def by_formula(size: int) -> Tuple[List[torch.Tensor], torch.Tensor]:
 
 
 def train(method: str) -> Tuple[List[Any], List[Any], int, Dict[str, Any]]:
-    """What each rank departs from, as others see it, after each exchange; the end; the version; the
+    """By exchange the replicated model as other ranks see it; the last model; the version; the
     figures of the training."""
     model = Net()
     optimizer = hvd.DistributedOptimizer(inner(model), model=model, method=method)
@@ -138,11 +138,7 @@ def refusals() -> Dict[str, str]:
     said = {}
 
     def note(what: str, call: Any) -> None:
-        try:
-            call()
-            said[what] = "nothing"
-        except covey.CoveyError as error:
-            said[what] = f"{type(error).__name__}: {error}"
+        said[what] = refusal_of(call)
 
     def wrap(model: Any, **options: Any) -> Any:
         sgd = torch.optim.SGD(model.parameters(), lr=0.1)

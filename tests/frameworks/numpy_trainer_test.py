@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Tuple
 
 import numpy
 import torch
-from ranks import SEED, SharedPool
+from ranks import SEED, SharedPool, refusal_of
 
 import covey
 import covey.numpy
@@ -114,11 +114,7 @@ def wrong_calls() -> Dict[str, str]:
     parameters = [numpy.ones(3), numpy.ones((2, 2))]
 
     def note(what: str, call: Any) -> None:
-        try:
-            call()
-            said[what] = "nothing"
-        except covey.CoveyError as error:
-            said[what] = f"{type(error).__name__}: {error}"
+        said[what] = refusal_of(call)
 
     note("method", lambda: covey.numpy.Trainer(parameters, update, method="alreduce"))
     note("unserved", lambda: covey.numpy.Trainer(parameters, update, method="swarm"))

@@ -37,6 +37,17 @@ def also(*values: Any) -> Tuple[Any, ...]:
     return values if os.environ.get("TEST_SLOW") == "1" else ()
 
 
+def refusal_of(call: Callable[[], Any]) -> str:
+    """Class and message of the CoveyError that `call` raises; "nothing" without one. On a rank."""
+    from covey.errors import CoveyError
+
+    try:
+        call()
+    except CoveyError as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
 class Pool:
     """A job of `size` ranks that run functions of the module in `file`."""
 

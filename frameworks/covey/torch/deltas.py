@@ -27,7 +27,7 @@ from covey.torch.tensors import CODES
 # covey_verb of core/api/covey_trainer.h. Gradients stay where the optimizer reads them.
 _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE = 2, 3, 4, 5
 _ANCHOR = "anchor"  # The replicated model, before the method's own arrays.
-_PREFIX = "method "  # Of names in a checkpoint.
+_PREFIX = "method "  # Of the names of the method's arrays in a checkpoint.
 
 
 class DeltaTrainer:
@@ -177,7 +177,7 @@ def _bytes_at(address: int, length: int) -> torch.Tensor:
 
 
 def kept_by_method(optimizer: Any) -> Dict[str, torch.Tensor]:
-    """What the method of a training keeps equal on all ranks, by name; empty: nothing."""
+    """By name the arrays that the method replicates on all ranks; empty by most methods."""
     trainer = optimizer._covey_rounds
     state = trainer.state() if isinstance(trainer, DeltaTrainer) else {}
     return {_PREFIX + name: tensor for name, tensor in state.items()}

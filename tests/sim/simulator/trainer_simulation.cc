@@ -180,7 +180,7 @@ void TrainerSimulation::Strike() {
   network_.Kill(Rank{static_cast<int32_t>(victim)}, "killed");
 }
 
-// Of each rank the next step, the version, and the stage it waits in.
+// A line for each rank: its next step, its version, and the stage in which it waits.
 std::string TrainerSimulation::Where() const {
   std::string text;
   for (const Player& player : players_) {

@@ -43,7 +43,7 @@ TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
   if (rng->Percent(40)) s.refusals_permille = 1 + rng->Below(100);
   if (rng->Percent(50)) s.slow_ranks = rng->Next() & rng->Next();
   if (rng->Percent(60)) s.stops_permille = 1 + rng->Below(20);
-  // What all wait for does not outlive a rank.
+  // The part after `then` waits for all ranks: a death would stop it.
   if (!s.has_next && rng->Percent(30)) s.most_killed = rng->Below(static_cast<uint64_t>(s.size));
   if (s.has_next) s.unfit_permille = 0;
   return s;

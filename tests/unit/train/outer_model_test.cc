@@ -153,10 +153,11 @@ TEST(OuterModelTest, AnotherRanksArraysAreTakenOver) {
 
 TEST(OuterModelTest, HalfPrecisionIsRefusedByName) {
   const TrainerLayout layout({{DType::kF32, kLine}, {DType::kBF16, kLine}});
-  const Status status = OuterModel::Check(layout);
+  const Method& method = *Parse("diloco").method;
+  const Status status = OuterModel::Check(method, layout);
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_NE(status.message().find("bfloat16"), std::string::npos) << status.message();
-  EXPECT_TRUE(OuterModel::Check(TrainerLayout({{DType::kF32, 1}, {DType::kF64, 1}})).ok());
+  EXPECT_TRUE(OuterModel::Check(method, TrainerLayout({{DType::kF32, 1}, {DType::kF64, 1}})).ok());
 }
 
 }  // namespace
