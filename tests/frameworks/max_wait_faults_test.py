@@ -50,7 +50,7 @@ class End(NamedTuple):
 
 def missing(optimizer: Any) -> int:
     """How many ranks are not waited for."""
-    return sum(times > 0 for times in optimizer._covey_rounds._missing)
+    return sum(times > 0 for times in optimizer._covey_rounds.overdue.missing)
 
 
 def count_until(folder: str, method: str) -> End:
@@ -61,7 +61,7 @@ def count_until(folder: str, method: str) -> End:
         trainer.step()
         report.write(optimizer.version, missing(optimizer))
     error = finish(optimizer)
-    overdue = optimizer._covey_rounds.overdue
+    overdue = optimizer._covey_rounds.overdue.counts
     assert covey.stats()["training"]["overdue_of_rank"] == dict(enumerate(overdue))
     model = digest([trainer.parameter])
     return End(model, optimizer.version, trainer.steps, overdue, error, trainer.seen,
@@ -82,7 +82,7 @@ def average_until(folder: str, method: str) -> End:
         steps += 1
         report.write(optimizer.version, missing(optimizer))
     error = finish(optimizer)
-    overdue = optimizer._covey_rounds.overdue
+    overdue = optimizer._covey_rounds.overdue.counts
     assert covey.stats()["training"]["overdue_of_rank"] == dict(enumerate(overdue))
     assert all(bool(p.isfinite().all()) for p in net.parameters())
     return End(digest(net.parameters()), optimizer.version, steps, overdue, error)

@@ -72,7 +72,7 @@ def count_until(folder: str, method: str, op: int) -> End:
         report.write(optimizer.version, missing(optimizer))
     error = finish(optimizer)
     model = digest([trainer.parameter])
-    return End(model, optimizer.version, trainer.steps, optimizer._covey_rounds.overdue, error,
+    return End(model, optimizer.version, trainer.steps, optimizer._covey_rounds.overdue.counts, error,
                trainer.parameter.tolist(), trainer.seen, [])
 
 

@@ -9,6 +9,7 @@ others have ended without it are dropped, with a notice, unless they train on.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -19,6 +20,16 @@ from covey.notice import warn
 LEFT = 4  # covey_round_event
 _FINISH, _MEET = -1, -2
 _LEFT_BEHIND = "the other ranks have ended finish() without this one"
+
+
+@dataclasses.dataclass
+class Ending:
+    """How far a finish() of one rank in rounds is."""
+
+    is_due: bool = False  # There were steps since the last one.
+    is_offered: bool = False  # Of models: this rank's is published for it.
+    is_to_meet: bool = False  # All that counts is applied, but not all ranks have come to know.
+    is_left: bool = False  # Others have ended it without this rank.
 
 
 def say_missing(missing: Timeout) -> None:
@@ -55,25 +66,25 @@ def finish_rounds(rounds: Any, strict: bool) -> None:
     rounds.ahead.pause()
     before = dropped()
     try:
-        if not rounds._is_to_meet:
+        if not rounds.ending.is_to_meet:
             try:
                 rounds._wait(_FINISH)
             finally:
                 rounds._apply_all()
-        rounds._is_apart = False
+        rounds.ending.is_due = False
         say_dropped(before)
         if rounds.is_over and rounds._optimizer._covey_next is not None:
             return  # Others may be elsewhere already, and what they have left stays.
         # No rank trains on, or leaves, before all have applied the last version.
-        rounds._is_to_meet = True
+        rounds.ending.is_to_meet = True
         rounds._wait(_MEET)
     except Timeout as missing:
         if strict or not rounds._is_whole:  # It needs a snapshot that no rank gives.
             raise
         say_missing(missing)
         _settle(rounds)
-        rounds._is_apart = False
-    rounds._is_to_meet = False
+        rounds.ending.is_due = False
+    rounds.ending.is_to_meet = False
     rounds.ahead.settle()
 
 

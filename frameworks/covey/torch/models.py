@@ -28,19 +28,20 @@ from covey import _native
 from covey.errors import CoveyError, Timeout, Unsupported
 from covey.group import Group
 from covey.method import parsed, plan, plans
-from covey.notice import warn
 from covey.reduce_op import Average, core_code
 from covey.torch.averager import refuse_shared_memory, relative_distance
 from covey.torch.clip import clipped_step
 from covey.torch.compression import Compression
-from covey.torch.ending import LEFT, dropped, say_dropped, say_left, say_missing
+from covey.torch.ending import LEFT, Ending, dropped, say_dropped, say_left, say_missing
 from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
 from covey.torch.mirror import Mirror, mirror_of, wait_for
+from covey.torch.overdue import Overdue
 from covey.torch.rounds import DONE, MEET
 from covey.torch.stretch import Course, Stretch
 from covey.torch.tensors import CODES
 
 _KEEP_BYTES = 64
+_OUTCOME = "it has kept up for three averages of all; its model is left out once it is too old"
 
 
 class _Piece:
@@ -92,7 +93,9 @@ class ModelRounds:
 
     Attributes:
         late: steps after which this rank's model was not in the mean.
-        overdue: by member: how often it has become so.
+        ending: of its finish().
+        overdue: the ranks that were.
+        seen: by member: whether its model was in a version.
     """
 
     def __init__(
@@ -115,20 +118,15 @@ class ModelRounds:
         self._mirrors = [mirror_of(plan) for plan in self._plans]
         self._step = 0
         self._has_begun = False
-        self._is_offered = False  # To the finish() that others are missing in.
-        self._is_to_meet = False  # finish() has the mean of all, and not all have come to know it.
-        self._is_left = False  # Others have ended finish() without it.
+        self.ending = Ending()
         self.late = 0
-        self.overdue = [0] * group.size()
-        self._missing = (0,) * group.size()
-        self._is_known = True  # It is of the version it has merged with.
         self._at = at  # Of the steps, where this rank was after its last exchange.
         self._step_stats = optimizer._covey_progress.step_stats
+        self.overdue = Overdue(group, self._step_stats, _OUTCOME)
         self._part = (at + 1) << 32  # Apart from steps of other parts.
         self._own = plan(optimizer._covey_progress.method, group.id, at)
-        self.seen = [False] * group.size()  # By member: its model was in a version.
+        self.seen = [False] * group.size()
         self._name = optimizer._covey_progress.name_of("models")
-        self._index = group.rank() or 0
         asked = (
             group.id,
             self._name,
@@ -175,11 +173,11 @@ class ModelRounds:
             _native.rounds_begin(self._rounds)
             self._has_begun = True
         loss = clipped_step(self._optimizer, closure)
-        self._is_offered = self._is_to_meet = False
+        self.ending.is_offered = self.ending.is_to_meet = False
         self._stretch.step()
         progress.turn(progress.version + 1)
         progress.is_parted = True
-        if self._stretch.is_over(self._missing[self._index] > 0, self._is_missed):
+        if self._stretch.is_over(self.overdue.is_own(), self._is_missed):
             self._exchange()
         return loss
 
@@ -207,7 +205,7 @@ class ModelRounds:
     @property
     def misses(self) -> bool:
         """Whether a rank was overdue in that version, or may have been."""
-        return not self._is_known or any(self._missing)
+        return self.overdue.may_be()
 
     def _is_missed(self) -> bool:
         """Whether the version that this rank's next model would be in has been made."""
@@ -221,10 +219,10 @@ class ModelRounds:
         try:
             self._step_stats.arrived(self._part + step, self._needed(step))
             event = _native.rounds_serve(self._rounds, step, self._step)
-            if event == LEFT and not self._is_left:
+            if event == LEFT and not self.ending.is_left:
                 say_left()
-            self._is_left = event == LEFT
-            if self._is_left:
+            self.ending.is_left = event == LEFT
+            if self.ending.is_left:
                 self._take_back()
             elif self._merge(step):
                 self._step = _native.rounds_offer_again(self._rounds)
@@ -253,33 +251,33 @@ class ModelRounds:
         progress = self._optimizer._covey_progress
         known = dropped()
         try:
-            if not self._is_to_meet:
+            if not self.ending.is_to_meet:
                 self._take_mean_of_all(strict)
                 say_dropped(known)
-            self._is_to_meet = True
+            self.ending.is_to_meet = True
             self._agree(dropped() > known)
         except Timeout as missing:
             if strict:
                 raise
             say_missing(missing)
             progress.board.say(progress.version)  # For those that come later.
-            self._is_offered = False
+            self.ending.is_offered = False
             self._stretch_on(progress.version)
-        self._is_to_meet = False
+        self.ending.is_to_meet = False
         self._step_stats.distance = relative_distance(before, mine)
         if strict:
             progress.board.refuse_losses()
 
     def _take_mean_of_all(self, strict: bool) -> None:
         self._gather()
-        if not self._is_offered:
+        if not self.ending.is_offered:
             self._offer()
             _native.rounds_publish(self._rounds, ())
-            self._is_offered = True
+            self.ending.is_offered = True
         wait_for(self._mirrors)  # The core writes where they may be copying from.
         try:
             _native.rounds_finish(self._rounds)
-            self._is_offered = False
+            self.ending.is_offered = False
         except Timeout:
             if not strict:
                 _native.rounds_go_on(self._rounds)
@@ -354,26 +352,15 @@ class ModelRounds:
         return bool(kept)
 
     def _note(self, version: int) -> None:
-        """Names the ranks that have become overdue."""
+        """What the record of ``version`` says, if it is still in the log."""
         try:
             record = _native.rounds_read(self._rounds, version, (), self._group.size(), 0)
         except MemoryError:  # It has left the log meanwhile.
-            self._is_known = False
+            self.overdue.forget()
             return
         self._step_stats.version(version, record[2])
         self.seen = [seen or last > 0 for seen, (_, last) in zip(self.seen, record[2])]
-        missing: Tuple[int, ...] = record[4]
-        for index, (before, after) in enumerate(zip(self._missing, missing)):
-            if after > 0 and before == 0:
-                self.overdue[index] += 1
-                self._step_stats.overdue(index)
-                warn(
-                    f"rank {self._group.ranks[index]} was missing at version {version} when "
-                    "max_wait was over: it is not waited for until it has kept up for three "
-                    "averages of all; its model is left out once it is too old"
-                )
-        self._missing = missing
-        self._is_known = True
+        self.overdue.see(version, record[4])
 
 
 def check_options(options: Dict[str, Any]) -> None:

@@ -27,21 +27,24 @@ from covey.torch.ahead import Ahead
 from covey.torch.beat import Beat
 from covey.torch.bucket import Reduction
 from covey.torch.clip import prepare
-from covey.torch.ending import LEFT, finish_rounds, say_left
+from covey.torch.ending import LEFT, Ending, finish_rounds, say_left
 from covey.torch.flushed import Flushed
 from covey.torch.hypers import Hypers
 from covey.torch.layout import BucketPlan
 from covey.torch.look import is_on, unfit
 from covey.torch.options import check_rounds
+from covey.torch.overdue import Overdue
 from covey.torch.own import take_scale
 from covey.torch.results import Results
 from covey.torch.snapshot import State, addresses_of
 from covey.torch.tensors import CODES
 from covey.torch.update import update
+from covey.torch.version_course import VersionCourse
 
 DONE, _ASKED = 0, 1  # covey_round_event; the other is that there is something to apply.
 _FINISH, MEET = -1, -2
 _KEEP_BYTES = 64
+_OUTCOME = "it has kept up for 3 steps; its gradients count when it publishes them"
 
 
 class RoundTrainer:
@@ -67,28 +70,20 @@ class RoundTrainer:
         self._hypers = Hypers(optimizer)
         self._state = State(optimizer, options["model"])
         self.applied = 0
-        self.overdue = [0] * self._group.size()  # By member: how often it has become so.
         self.recovered = 0  # How often this rank went on from another one's snapshot.
-        self._is_apart = False  # Steps were published since the last finish().
-        self._is_to_meet = False  # finish() has applied all, and not all have come so far.
+        self.ending = Ending()
         self._has_given = True  # A version, since the last step was published.
         self._is_whole = True  # Its state is that of the version ``applied``.
         self._thread = threading.get_ident()  # That does its steps.
         state.add_flush(self)
-        self._missing = (0,) * self._group.size()
         self._index = self._group.rank() or 0
         self._is_late = False  # Its last step was for a version that had ended.
-        self._is_left = False  # Others have ended finish() without it.
         self.beat = Beat()
         self._skips = optimizer._covey_progress.plan.skips_ahead
-        self._step_stats = optimizer._covey_progress.step_stats
         progress = optimizer._covey_progress
-        self._part = (progress.steps + 1) << 32  # Apart from steps of other parts.
-        self._needed = progress.plan.needed
-        self._warmup = progress.plan.warmup  # Versions that wait for all.
-        # With this version others go on elsewhere, or with a later one; 0: they do not.
-        self._ending = progress.plan.until - progress.steps if progress.hands_over else 0
-        self._is_known = True  # ``_missing`` is of the last version applied.
+        self._step_stats = progress.step_stats
+        self.overdue = Overdue(self._group, self._step_stats, _OUTCOME)
+        self._course = VersionCourse(progress, self._group.size())
         self._is_too_late = False  # The last step was for a version after the end.
         self._steps: Sequence[Tuple[int, int]] = ()  # By member: in the last version applied.
         self._given = -1  # The last version of which it has given a snapshot.
@@ -151,7 +146,7 @@ class RoundTrainer:
         scale, is_whole = take_scale(self._optimizer)
         why = self._find_unfit() if is_whole and is_on() else ""
         self._optimizer._covey_progress.unfit = why
-        self._is_apart, self._is_to_meet = True, False
+        self.ending.is_due, self.ending.is_to_meet = True, False
         has_some = is_whole and not why
         if has_some:
             self._write(scale)
@@ -162,11 +157,9 @@ class RoundTrainer:
         self._has_given = False
         self._is_late = step <= _native.rounds_executed(self._rounds)
         try:
-            is_of_all = step <= self._warmup or 0 < self._ending <= step
-            needed = self._group.size() if is_of_all else self._needed
-            self._step_stats.arrived(self._part + step, needed)
+            self._step_stats.arrived(self._course.key(step), self._course.needed(step))
             self._wait(step)
-            self._see(0 if self._is_late or self._is_left else step)
+            self._see(0 if self._is_late or self.ending.is_left else step)
             self._apply_all()
         finally:
             if not self._has_given:
@@ -179,7 +172,7 @@ class RoundTrainer:
 
     def leaves_out(self) -> bool:
         """Whether this rank's next step is the one after the last version it has applied."""
-        return bool(self._rounds) and (self._skips or self._missing[self._index] > 0)
+        return bool(self._rounds) and (self._skips or self.overdue.is_own())
 
     def is_behind(self) -> bool:
         """Whether there are versions that it has not applied, or its last step was late."""
@@ -188,13 +181,13 @@ class RoundTrainer:
     @property
     def is_over(self) -> bool:
         """Whether others go on from its last version, and it has applied that."""
-        return 0 < self._ending <= self.applied
+        return self._course.is_over(self.applied)
 
     @property
     def misses(self) -> bool:
         """Whether a rank was overdue in the last version that was applied, or may have been: a rank
         that goes on from a snapshot has seen no record."""
-        return not self._is_known or any(self._missing)
+        return self.overdue.may_be()
 
     def part(self) -> bool:
         """This rank goes on elsewhere, and waits for no other. Until ``close`` those that were
@@ -203,7 +196,7 @@ class RoundTrainer:
         Gradients become what no version will have; False: nothing is left.
         """
         self.ahead.close()
-        self._is_apart = False
+        self.ending.is_due = False
         addresses = _native.rounds_withdraw(self._rounds, len(self._spans))
         if self.offers_state:
             if self._given != self.applied:
@@ -221,7 +214,7 @@ class RoundTrainer:
         """Whether a rank that was overdue may need it, and this one is to offer it: one of the
         first two that were in the last version, for one may die."""
         fresh = [i for i, (_, last) in enumerate(self._steps) if last >= self.applied]
-        return any(self._missing) and self._index in fresh[:2]
+        return any(self.overdue.missing) and self._index in fresh[:2]
 
     def catch_up(self) -> None:
         """Applies what there is, and what will be in a moment, between two steps; ``grad`` is that
@@ -259,7 +252,7 @@ class RoundTrainer:
 
     def flush(self) -> None:
         """For the end of a script that has not called ``finish()``."""
-        if not self._is_apart or not self._rounds:
+        if not self.ending.is_due or not self._rounds:
             return
         before, failure = self.applied, ""
         flushed = Flushed(self._optimizer._covey_progress.named if self._index == 0 else ())
@@ -269,7 +262,7 @@ class RoundTrainer:
             self._wait(MEET)
         except CoveyError as error:
             failure = str(error)
-        self._is_apart = False
+        self.ending.is_due = False
         if self._index == 0:
             flushed.tell(self.applied - before, failure)
 
@@ -287,9 +280,9 @@ class RoundTrainer:
         while True:
             self._ready()
             event = _native.rounds_serve(self._rounds, version, self.applied)
-            if event == LEFT and not self._is_left:
+            if event == LEFT and not self.ending.is_left:
                 say_left()
-            self._is_left = event == LEFT
+            self.ending.is_left = event == LEFT
             if event in (DONE, LEFT):
                 return
             if event == _ASKED:
@@ -313,7 +306,8 @@ class RoundTrainer:
             if _native.rounds_take(self._rounds, snapshot, image.data_ptr()):
                 break
         self._state.unpack(image)
-        self.applied, self._is_whole, self._is_known = version, True, False
+        self.applied, self._is_whole = version, True
+        self.overdue.forget()
         progress = self._optimizer._covey_progress
         progress.turn(progress.version + version - before)
         self.recovered += 1
@@ -360,7 +354,7 @@ class RoundTrainer:
                     continue
                 leader, self._steps, hypers = record[1:4]
                 self._step_stats.version(version, self._steps)
-                self._note(version, record[4])
+                self.overdue.see(version, record[4])
                 self._results.give()
                 self._has_given = True
                 if leader >= 0:
@@ -376,17 +370,3 @@ class RoundTrainer:
         self.applied = version
         self._is_whole = True
         self._optimizer._covey_progress.after_update()
-
-    def _note(self, version: int, missing: Tuple[int, ...]) -> None:
-        """Names the ranks that have become overdue."""
-        for index, (before, after) in enumerate(zip(self._missing, missing)):
-            if after > 0 and before == 0:
-                self.overdue[index] += 1
-                self._step_stats.overdue(index)
-                warn(
-                    f"rank {self._group.ranks[index]} was missing at version {version} when "
-                    "max_wait was over: it is not waited for until it has kept up for 3 steps; "
-                    "its gradients count when it publishes them"
-                )
-        self._missing = missing
-        self._is_known = True
