@@ -12,6 +12,14 @@ namespace covey {
 // that is open. It outlives neither.
 const MethodChoice& ChoiceOf(const Use& use, const covey_method* method);
 
+// Why a method with a codec is refused where there is no element of float32: nothing of it would be
+// smaller, though the method says so.
+inline Status NothingToEncode(const std::string& method) {
+  return Status::InvalidArgument("the method " + method +
+                                 " has a codec, which is for float32, and no parameter is of it: "
+                                 "leave out codec");
+}
+
 }  // namespace covey
 
 struct covey_method {

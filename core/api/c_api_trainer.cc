@@ -1,13 +1,13 @@
 // Trainings by a method: see core/api/covey_trainer.h and core/engine/trainer_driver.h.
+#include "core/api/c_api_trainer.h"
 #include "core/api/c_api.h"
 #include "core/api/c_api_methods.h"
 #include "core/api/c_api_offers.h"
-#include "core/api/c_api_rounds.h"
 #include "core/api/covey_trainer.h"
 #include "core/api/runtime_handle.h"
 #include "core/api/session.h"
 #include "core/base/clock.h"
-#include "core/engine/trainer_rounds.h"
+#include "core/engine/trainer_counts.h"
 
 namespace covey {
 namespace {
@@ -69,51 +69,6 @@ std::vector<TrainerLayout::Parameter> ParametersOf(const covey_trainer_config& c
   return parameters;
 }
 
-// The rounds of a part of the training, which are opened now, when all members are there. They have
-// a span for each piece of the layout.
-Status OpenPart(const Use& use, covey_runtime* runtime, const covey_trainer_config& config,
-                int64_t from, TrainerDriver* driver) {
-  std::vector<covey_dtype> dtypes;
-  std::vector<int64_t> counts;
-  for (const TrainerLayout::Piece& piece : driver->layout().pieces()) {
-    dtypes.push_back(static_cast<covey_dtype>(piece.dtype));
-    counts.push_back(piece.count);
-  }
-  const MethodChoice& method = ChoiceOf(use, config.method).At(from);
-  const Group* group = use->FindGroup(config.group);
-  const Payload payload =
-      ChoiceOf(use, config.method).Plan({group->size(), group->my_index}, from).payload;
-  const bool has_deltas = payload == Payload::kDelta;
-  const covey_op of_local = has_deltas ? COVEY_SUM : COVEY_AVERAGE;
-  const std::string name = std::string(config.name) + ".from" + std::to_string(from);
-  const covey_rounds_config rounds{.struct_size = sizeof(rounds),
-                                   .group = config.group,
-                                   .name = name.c_str(),
-                                   .method = config.method,
-                                   // A version of deltas is divided by their number.
-                                   .op = payload == Payload::kGradients ? config.op : of_local,
-                                   .num_spans = static_cast<int32_t>(counts.size()),
-                                   .dtypes = dtypes.data(),
-                                   .counts = counts.data(),
-                                   .num_hypers = config.num_hypers,
-                                   .begin = from};
-  uint64_t number = 0;
-  RETURN_IF_ERROR(OpenRounds(use, runtime, &rounds, &number));
-  Session* session = use.get();
-  driver->AddRounds(
-      from,
-      std::make_unique<TrainerRounds>(TrainerRounds::Options{
-          .port = session->FindRounds(number),
-          .copies = driver->gradients(),
-          .model = driver->model(),
-          .outer = has_deltas ? std::make_unique<OuterModel>(method, &driver->layout()) : nullptr,
-          .leave = [session, number] { session->CloseRounds(number); },
-          .log = &session->log(),
-          .alloc_block = [session](size_t bytes) { return session->AllocBlock(bytes); },
-          .free_block = [session](uint64_t offset) { session->FreeBlock(offset); }}));
-  return Status::Ok();
-}
-
 Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* config,
             covey_trainer* number) {
   if (config == nullptr || number == nullptr || config->struct_size != sizeof(*config))
@@ -127,9 +82,7 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
   const MethodView view{.size = group->size(), .rank = group->my_index};
   RETURN_IF_ERROR(Trainer::Check(method, view));
   TrainerLayout layout(ParametersOf(*config));
-  for (const int64_t from : Trainer::PartsInRounds(method, view, config->begin))
-    if (method.Plan(view, from).payload == Payload::kDelta)
-      RETURN_IF_ERROR(OuterModel::Check(*method.At(from).method, layout));
+  RETURN_IF_ERROR(CheckParts(use, *config, layout));
   auto* memory = static_cast<std::byte*>(use->transport().AllocData(2 * layout.length_bytes()));
   const Proposal mine{.kind = kKind,
                       .name = config->name,
@@ -155,10 +108,8 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
       std::move(layout), memory, &use->queue(), &use->engine());
   std::vector<uint64_t> offsets;
   RETURN_IF_ERROR(Agree(use, runtime, mine, &offsets));
-  for (const int64_t from : Trainer::PartsInRounds(method, view, config->begin)) {
-    const Status status = OpenPart(use, runtime, *config, from, driver.get());
-    if (status.ok()) continue;
-    driver->LeaveRounds();
+  if (const Status status = OpenParts(use, runtime, *config, driver.get()); !status.ok()) {
+    driver->LeaveAll();
     return status;
   }
   *number = use->trainers().Keep(std::move(driver), MonotonicNow());

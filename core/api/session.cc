@@ -225,7 +225,7 @@ void Session::CloseRounds(uint64_t number) {
 }
 
 void Session::CloseTrainer(uint64_t number) {
-  if (TrainerDriver* trainer = trainers_.Find(number)) trainer->LeaveRounds();
+  if (TrainerDriver* trainer = trainers_.Find(number)) trainer->LeaveAll();
   trainers_.Close(number);
   trainers_.TakeUnused();  // whose memory goes with them
 }

@@ -37,6 +37,8 @@ void TrainerCounts::AddVersion(uint64_t version, const std::vector<Contribution>
 
 TrainerCounts& TrainerCounts::operator+=(const TrainerCounts& more) {
   versions += more.versions;
+  begun += more.begun;
+  met += more.met;
   for (size_t i = 0; i < fresh.size(); ++i) fresh[i] += more.fresh[i];
   for (size_t i = 0; i < overdue.size(); ++i) overdue[i] += more.overdue[i];
   for (size_t i = 0; i < kAges; ++i) staleness[i] += more.staleness[i];
@@ -48,7 +50,7 @@ std::string TrainerCounts::Json() const {
   Append("fresh", fresh, &json);
   Append("overdue", overdue, &json);
   Append("staleness", staleness, &json);
-  return json + "}";
+  return json + ",\"begun\":" + std::to_string(begun) + ",\"met\":" + std::to_string(met) + "}";
 }
 
 }  // namespace covey

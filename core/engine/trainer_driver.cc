@@ -1,13 +1,10 @@
 #include "core/engine/trainer_driver.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/base/arena.h"
 #include "core/base/finite.h"
-#include "core/base/neighbor_weights.h"
-#include "core/engine/engine.h"
-#include "core/engine/tensor_queue.h"
+#include "core/engine/trainer_pairs.h"
 #include "core/engine/trainer_rounds.h"
 #include "core/train/clip_norm.h"
 
@@ -21,17 +18,6 @@ Status TryLock(std::unique_lock<std::mutex>* lock) {
       "two threads call one trainer at once: its calls follow one another");
 }
 
-std::vector<uint64_t> TableOf(const MixingRow& row, const Group& group) {
-  const auto size = group.members.size();
-  const auto me = static_cast<size_t>(ToInt(group.my_index));
-  std::vector<uint64_t> table = NewPeerTable(size, me);
-  SetWeight(me, row.own, &table);
-  for (const Neighbor& from : row.from)
-    SetWeight(static_cast<size_t>(from.rank), from.weight, &table);
-  SetReceiver(size, me, &table);  // all that take from this rank
-  return table;
-}
-
 // Whether updates are with this rank's own gradients.
 bool IsOwn(const TrainerRounds& rounds) { return rounds.outer() != nullptr || rounds.has_models(); }
 
@@ -42,8 +28,15 @@ TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, std::byte* m
     : options_(std::move(options)),
       layout_(std::move(layout)),
       memory_(memory),
-      queue_(queue),
-      engine_(engine),
+      operations_({.name = options_.name,
+                   .group = options_.group,
+                   .method = &options_.method,
+                   .average = options_.average,
+                   .layout = &layout_,
+                   .kernels = options_.kernels,
+                   .queue = queue,
+                   .engine = engine,
+                   .awaited = options_.awaited}),
       trainer_(options_.method, {.size = options_.group->size(), .rank = options_.group->my_index},
                options_.step),
       hypers_(static_cast<size_t>(options_.hypers)) {}
@@ -52,12 +45,16 @@ void TrainerDriver::AddRounds(int64_t from, std::unique_ptr<TrainerRounds> round
   rounds_.emplace(from, std::move(rounds));
 }
 
-void TrainerDriver::LeaveRounds() {
+void TrainerDriver::AddPairs(int64_t from, std::unique_ptr<TrainerPairs> pairs) {
+  pairs_.emplace(from, std::move(pairs));
+}
+
+void TrainerDriver::LeaveAll() {
   for (const auto& [from, rounds] : rounds_) rounds->Leave();
+  for (const auto& [from, pairs] : pairs_) pairs->Leave();
 }
 
 TrainerDriver::~TrainerDriver() {
-  for (const Operation* operation : under_way_) queue_->Release(operation->handle);
   if (memory_ != nullptr) Arena::FreeData(memory_);
 }
 
@@ -95,7 +92,7 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
       const Trainer::Action& action = *ready_.action;
       if (action.clip_norm > 0 && !std::exchange(is_clipped_, true))
         ClipNorm(layout_, action.clip_norm, *options_.kernels, Gradients());
-      const TrainerRounds* rounds = RoundsOf(action.rounds);
+      const TrainerRounds* rounds = RoundsOf(action.part);
       due->action = action;
       due->hypers = rounds == nullptr || IsOwn(*rounds) ? hypers_ : rounds->hypers();
       if (action.stage == Stage::kUnpack) due->image = rounds->image();
@@ -108,7 +105,8 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
     StageResult result;
     if (!status.ok()) {
       Status others = Status::Ok();  // The other members have submitted those, too.
-      Await(kNever, &others);
+      StageResult unused;
+      operations_.Await(kNever, &others, &unused);
     }
     if (!status.ok() || EndExchange(std::min(deadline, ready_.deadline), &status, &result)) {
       ready_ = trainer_.OnExchangeEnd(status, result, clock_.Now());
@@ -116,7 +114,7 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
     }
     const Time now = clock_.Now();
     if (now >= ready_.deadline) {
-      ready_ = trainer_.OnTick(Missing(), now);
+      ready_ = trainer_.OnTick(operations_.Missing(), now);
     } else if (deadline == kNever) {
       return Status::Aborted("this rank is shutting down");
     } else {
@@ -142,7 +140,7 @@ Status TrainerDriver::Give(std::span<const std::span<const std::byte>> parts) {
     return Status::InvalidArgument(
         "this rank's state is not asked for now: give it between COVEY_PACK and its "
         "acknowledgement");
-  return RoundsOf(ready_.action->rounds)->Give(ready_.action->applied, parts);
+  return RoundsOf(ready_.action->part)->Give(ready_.action->applied, parts);
 }
 
 Status TrainerDriver::GetGradients(std::byte** gradients) {
@@ -155,7 +153,7 @@ Status TrainerDriver::GetGradients(std::byte** gradients) {
 Status TrainerDriver::GetModel(std::byte** found) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  const TrainerRounds* rounds = RoundsOf(trainer_.rounds());
+  const TrainerRounds* rounds = RoundsOf(trainer_.part());
   *found = rounds != nullptr && rounds->has_models() ? rounds->open() : model();
   return Status::Ok();
 }
@@ -164,7 +162,7 @@ Status TrainerDriver::GetModel(std::byte** found) {
 std::byte* TrainerDriver::Gradients() {
   const bool is_update = ready_.action.has_value() && ready_.action->stage == Stage::kUpdate;
   TrainerRounds* rounds =
-      RoundsOf(ready_.action.has_value() ? ready_.action->rounds : trainer_.rounds());
+      RoundsOf(ready_.action.has_value() ? ready_.action->part : trainer_.part());
   if (rounds == nullptr || IsOwn(*rounds)) return memory_;
   return is_update ? rounds->gradients() : rounds->open();
 }
@@ -178,86 +176,27 @@ TrainerRounds* TrainerDriver::RoundsOf(int64_t part) {
 // ---- Exchanges ----------------------------------------------------------------------------------
 
 Status TrainerDriver::Begin(const Trainer::Exchange& exchange) {
-  if (IsOfRounds(exchange.stage)) {
+  if (IsOfRounds(exchange.stage) || IsOfPairs(exchange.stage)) {
     exchange_ = exchange;
     return Status::Ok();
   }
-  if (exchange.stage == Stage::kAgree) {
-    agreed_[0] = exchange.may_differ ? 1 : 0;
-    agreed_[1] = exchange.step;
-    Operation* operation = NewOperation(Kind::kAllreduce);
-    operation->op = Op::kMax;
-    const TrainerLayout::Piece pair{.dtype = DType::kI64, .count = 2, .offset_bytes = 0};
-    return Add(operation, pair, reinterpret_cast<std::byte*>(agreed_), "agree");
-  }
-  const bool is_of_models = exchange.stage != Stage::kReduce;
-  const char* word = is_of_models ? (exchange.stage == Stage::kMix ? "mix" : "model") : "gradients";
-  const Status fitness = FitnessOf(exchange);
-  for (size_t i = 0; i < layout_.pieces().size(); ++i) {
-    const bool mixes = exchange.stage == Stage::kMix;
-    Operation* operation = NewOperation(mixes ? Kind::kNeighborAllreduce : Kind::kAllreduce);
-    operation->average = !mixes && (is_of_models || options_.average);
-    operation->refusal = fitness;
-    if (mixes) operation->peers = TableOf(exchange.row, *options_.group);
-    RETURN_IF_ERROR(Add(operation, layout_.pieces()[i], is_of_models ? model() : memory_,
-                        word + ("." + std::to_string(i))));
-  }
-  return Status::Ok();
-}
-
-// The queue's operations have the settings of their last use.
-Operation* TrainerDriver::NewOperation(Kind kind) {
-  Operation* operation = queue_->New();
-  operation->kind = kind;
-  operation->op = Op::kSum;
-  operation->average = false;
-  operation->root = kNoRank;
-  operation->prescale = operation->postscale = 1;
-  operation->callback_only = false;
-  return operation;
-}
-
-// In place.
-Status TrainerDriver::Add(Operation* operation, const TrainerLayout::Piece& piece, std::byte* base,
-                          const std::string& word) {
-  operation->group = options_.group;
-  operation->name = options_.name + "." + word;
-  operation->inputs.push_back({.dtype = piece.dtype,
-                               .shape = {.ndim = 1, .dims = {piece.count}},
-                               .data = base + piece.offset_bytes});
-  operation->outputs = operation->inputs;
-  uint64_t handle = 0;
-  RETURN_IF_ERROR(queue_->Submit(operation, &handle));
-  under_way_.push_back(operation);
-  engine_->Kick();
-  return Status::Ok();
+  return operations_.Begin(exchange, exchange.stage == Stage::kReduce ? memory_ : model(),
+                           exchange.stage == Stage::kAgree ? Status::Ok() : FitnessOf(exchange));
 }
 
 // Waits for the exchange under way. False: the deadline is over.
 bool TrainerDriver::EndExchange(Time deadline, Status* status, StageResult* result) {
-  if (!exchange_.has_value()) {
-    if (!Await(deadline, status)) return false;
-    result->may_differ = agreed_[0] != 0;
-    result->step = agreed_[1];
+  if (!exchange_.has_value()) return operations_.Await(deadline, status, result);
+  if (IsOfPairs(exchange_->stage)) {
+    if (!pairs_.at(exchange_->part)->Perform(*exchange_, deadline, status, result)) return false;
+    exchange_.reset();
     return true;
   }
   const bool publishes = exchange_->stage == Stage::kPublish;
   const Status fitness = publishes ? FitnessOf(*exchange_) : Status::Ok();
-  if (!RoundsOf(exchange_->rounds)->Perform(*exchange_, fitness, hypers_, deadline, status, result))
+  if (!RoundsOf(exchange_->part)->Perform(*exchange_, fitness, hypers_, deadline, status, result))
     return false;
   exchange_.reset();
-  return true;
-}
-
-bool TrainerDriver::Await(Time deadline, Status* status) {
-  for (Operation* operation : under_way_) queue_->Await(operation);
-  for (Operation* operation : under_way_)
-    if (!engine_->Wait(*operation, deadline)) return false;
-  for (Operation* operation : under_way_) {
-    if (status->ok()) *status = operation->status;
-    queue_->Release(operation->handle);
-  }
-  under_way_.clear();
   return true;
 }
 
@@ -267,7 +206,7 @@ Status TrainerDriver::FitnessOf(const Trainer::Exchange& exchange) {
   const Rank self = group.members[static_cast<size_t>(ToInt(group.my_index))];
   std::string why = exchange.unfit;
   const std::byte* base = exchange.stage == Stage::kReduce ? memory_ : model();
-  if (exchange.stage == Stage::kPublish) base = RoundsOf(exchange.rounds)->open();
+  if (exchange.stage == Stage::kPublish) base = RoundsOf(exchange.part)->open();
   for (const TrainerLayout::Piece& piece : layout_.pieces()) {
     if (!options_.check_nan || !why.empty()) break;
     const size_t found =
@@ -279,23 +218,14 @@ Status TrainerDriver::FitnessOf(const Trainer::Exchange& exchange) {
                 self);
 }
 
-std::string TrainerDriver::Missing() const {
-  std::string names;
-  for (const Operation* operation : under_way_) {
-    if (operation->ended.load(std::memory_order_acquire)) continue;
-    for (const int32_t rank : options_.awaited(*operation))
-      names += (names.empty() ? "rank " : ", ") + std::to_string(rank);
-    break;
-  }
-  return names.empty() ? "a rank that is not known yet" : names;
-}
-
 // ---- Position -----------------------------------------------------------------------------------
 
 Status TrainerDriver::GetPosition(Trainer::Position* position) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
   *position = trainer_.position();
+  for (const TrainerCodec* codec : operations_.CodecsOf(position->step))
+    position->is_anchored |= codec->is_anchored();
   return Status::Ok();
 }
 
@@ -303,6 +233,7 @@ Status TrainerDriver::GetCounts(TrainerCounts* counts) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
   for (const auto& [from, rounds] : rounds_) *counts += rounds->counts();
+  for (const auto& [from, pairs] : pairs_) *counts += pairs->counts();
   return Status::Ok();
 }
 
@@ -314,9 +245,11 @@ Status TrainerDriver::Restore(const Trainer::Position& position) {
   if (position.version < 0 || position.step < 0 || position.local < 0)
     return Status::InvalidArgument("a position has no negative version or step");
   RETURN_IF_ERROR(trainer_.Restore(position));
-  const TrainerRounds* rounds = RoundsOf(trainer_.rounds());
+  const TrainerRounds* rounds = RoundsOf(trainer_.part());
   const bool has_deltas = rounds != nullptr && rounds->outer() != nullptr;
   if (has_deltas && position.is_anchored) rounds->outer()->OnWritten();
+  for (TrainerCodec* codec : operations_.CodecsOf(position.step))
+    codec->OnWritten(position.is_anchored);
   return Status::Ok();
 }
 
@@ -325,8 +258,11 @@ Status TrainerDriver::GetState(std::vector<StateArray>* arrays) {
   RETURN_IF_ERROR(TryLock(&lock));
   if (!trainer_.IsIdle())
     return Status::InvalidArgument("a trainer's state is read between two steps, not within one");
-  const TrainerRounds* rounds = RoundsOf(trainer_.rounds());
+  const TrainerRounds* rounds = RoundsOf(trainer_.part());
   arrays->clear();
+  for (TrainerCodec* codec : operations_.CodecsOf(trainer_.step()))
+    for (const TrainerCodec::Array& array : codec->arrays())
+      arrays->push_back({array.name, array.bytes});
   if (rounds == nullptr || rounds->outer() == nullptr) return Status::Ok();
   const std::vector<const char*> names = rounds->outer()->names();
   const std::vector<std::span<std::byte>> all = rounds->outer()->arrays();
@@ -336,9 +272,7 @@ Status TrainerDriver::GetState(std::vector<StateArray>* arrays) {
 
 bool TrainerDriver::CanBeFreed() {
   const std::lock_guard lock(mutex_);
-  return std::all_of(under_way_.begin(), under_way_.end(), [](const Operation* operation) {
-    return operation->ended.load(std::memory_order_acquire);
-  });
+  return operations_.CanBeFreed();
 }
 
 }  // namespace covey

@@ -19,16 +19,15 @@
 #include "core/base/clock.h"
 #include "core/base/kernels.h"
 #include "core/base/tensor.h"
+#include "core/engine/trainer_operations.h"
 #include "core/train/layout.h"
 #include "core/train/trainer.h"
 
 namespace covey {
 
-class Engine;
-class TensorQueue;
+class TrainerPairs;
 class TrainerRounds;
 struct TrainerCounts;
-struct Operation;
 
 class TrainerDriver {
  public:
@@ -65,11 +64,12 @@ class TrainerDriver {
   // gradients first, then the model. The queue and the engine outlive the driver.
   TrainerDriver(Options options, TrainerLayout layout, std::byte* memory, TensorQueue* queue,
                 Engine* engine);
-  // Before the first step: the rounds of the part that begins at version `from`, for each of
-  // Trainer::PartsInRounds; gradients() is room for their copies.
+  // Before the first step: the rounds, or the pairs, of the part that begins at version `from`, for
+  // each of Trainer::PartsOf; gradients() is room for copies of rounds.
   void AddRounds(int64_t from, std::unique_ptr<TrainerRounds> rounds);
+  void AddPairs(int64_t from, std::unique_ptr<TrainerPairs> pairs);
   // Before it is closed, or dropped.
-  void LeaveRounds();
+  void LeaveAll();
 
   ~TrainerDriver();  // REQUIRES: CanBeFreed, or no operation is in flight any more.
   TrainerDriver(const TrainerDriver&) = delete;
@@ -94,8 +94,8 @@ class TrainerDriver {
   Status Give(std::span<const std::span<const std::byte>> parts);
   Status GetPosition(Trainer::Position* position);
   Status Restore(const Trainer::Position& position);
-  // Between two steps: the replicated arrays of a method of deltas, in the part of the next step;
-  // with their names. Empty: there are none.
+  // Between two steps, with their names: the replicated arrays of a method of deltas, and what a
+  // codec keeps, in the part of the next step. Empty: there are none.
   struct StateArray {
     const char* name = nullptr;
     std::span<std::byte> bytes;
@@ -116,30 +116,23 @@ class TrainerDriver {
   bool EndExchange(Time deadline, Status* status, StageResult* result);
   TrainerRounds* RoundsOf(int64_t part);
   std::byte* Gradients();
-  Operation* NewOperation(Kind kind);
-  Status Add(Operation* operation, const TrainerLayout::Piece& piece, std::byte* base,
-             const std::string& word);
-  // Whether all operations of the exchange have ended, and how, by the deadline.
-  bool Await(Time deadline, Status* status);
   Status FitnessOf(const Trainer::Exchange& exchange);
-  std::string Missing() const;
 
   Options options_;
   TrainerLayout layout_;
   std::byte* memory_;
-  TensorQueue* queue_;
-  Engine* engine_;
   MonotonicClock clock_;
   std::atomic<uint64_t> updates_{0};
   std::mutex mutex_;
   // Protected by mutex_.
+  TrainerOperations operations_;
   Trainer trainer_;
-  std::map<int64_t, std::unique_ptr<TrainerRounds>> rounds_;  // by the version their part begins at
+  // By the version that their part begins at.
+  std::map<int64_t, std::unique_ptr<TrainerRounds>> rounds_;
+  std::map<int64_t, std::unique_ptr<TrainerPairs>> pairs_;
   Trainer::Ready ready_;
-  std::optional<Trainer::Exchange> exchange_;  // of rounds, under way
-  std::vector<Operation*> under_way_;          // of another exchange
+  std::optional<Trainer::Exchange> exchange_;  // of rounds or pairs, under way
   std::vector<double> hypers_;                 // of the step
-  int64_t agreed_[2] = {};                     // kAgree: whether models may differ, and the step
   bool is_clipped_ = false;                    // the gradients of the action under way
 };
 

@@ -253,6 +253,11 @@ void Gossip::Mean(std::span<void* const> model) {
     if (StateOf(i).state != MemberState::kDead && one.number > 0)
       all.push_back(memory_->Buffer(one));
   }
+  MeanOf(all, model);
+}
+
+// In the order of `all`, each laid out as a buffer.
+void Gossip::MeanOf(std::span<const std::byte* const> all, std::span<void* const> model) const {
   std::vector<const std::byte*> from(all.size());
   const auto count = static_cast<int32_t>(all.size());
   for (const RoundLayout::Tile& tile : memory_->layout().tiles()) {

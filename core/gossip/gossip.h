@@ -80,6 +80,9 @@ class Gossip {
   std::vector<int32_t> Unfinished();
   // The mean of all that have finished, and of those that live, in rank order.
   void Mean(std::span<void* const> model);
+  // At any time, alone: the mean of the models that members have handed in last, without those of
+  // dead members and of those that change while they are read. False: there is none.
+  bool SeenMean(std::span<void* const> model);
   // Instead of it: this rank's own model, with the changes by others.
   void OwnModel(std::span<void* const> model);
   using Taking = void (Gossip::*)(std::span<void* const> model);
@@ -122,6 +125,7 @@ class Gossip {
   void Merge(std::span<void* const> model, const std::byte* current, std::byte* to);
   bool CountLeaving();
   bool MayMarkDead(const MemberWord& state);
+  void MeanOf(std::span<const std::byte* const> all, std::span<void* const> model) const;
   bool Publish(const ModelWord& before, uint32_t buffer);
   MemberWord StateOf(int32_t i);
   void MarkLostDead();

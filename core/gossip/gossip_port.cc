@@ -29,11 +29,17 @@ void GossipPort::Begin(std::span<const void* const> model) {
   gossip_->Begin(model);
 }
 
-GossipPort::Met GossipPort::Step(std::span<void* const> model) {
+bool GossipPort::CountStep() {
+  const std::lock_guard lock(mutex_);
+  return barrier_.phase() != Phase::kTrains || steps_->CountStep();
+}
+
+GossipPort::Met GossipPort::Exchange(std::span<void* const> model) {
   const std::lock_guard lock(mutex_);
   HearOfLosses();
-  if (barrier_.phase() != Phase::kTrains && TrainsDuringFinish(model)) return {};
-  return steps_->Step(model);
+  const bool is_counted = barrier_.phase() == Phase::kTrains;
+  if (!is_counted && TrainsDuringFinish(model)) return {};
+  return is_counted ? steps_->Exchange(model) : steps_->Step(model);
 }
 
 // After a Finish that has not come to its end: takes it up again, without waiting. False: `model`
@@ -67,6 +73,12 @@ void GossipPort::GoOn(std::span<void* const> model) {
 bool GossipPort::Peek(int32_t member, std::span<void* const> to) {
   const std::lock_guard lock(mutex_);
   return gossip_->Peek(member, to);
+}
+
+bool GossipPort::SeenMean(std::span<void* const> model) {
+  const std::lock_guard lock(mutex_);
+  HearOfLosses();
+  return gossip_->SeenMean(model);
 }
 
 Status GossipPort::Gather(std::span<void* const> model, Time deadline, Taking take) {

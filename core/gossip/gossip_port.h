@@ -52,9 +52,14 @@ class GossipPort {
   // that in, averages with a partner when it is this rank's turn, and writes what it has then to
   // `model`. After a Finish that has not come to its end the rank trains alone, if all others have
   // finished and one has not read the mean yet, and none of its progress is lost.
-  Met Step(std::span<void* const> model);
+  Met Step(std::span<void* const> model) { return CountStep() ? Exchange(model) : Met{}; }
+  // The same in two: whether anything is to be done with the model of the step; if so, that.
+  bool CountStep();
+  Met Exchange(std::span<void* const> model);
   // As Gossip::Peek.
   bool Peek(int32_t member, std::span<void* const> to);
+  // As Gossip::SeenMean.
+  bool SeenMean(std::span<void* const> model);
   // Waits until all that live have finished; then `model` is the mean of all, the same bits on each
   // rank, and all may train on. kTimeout: the deadline is over, and it goes on when called again;
   // with a peer: max_wait is, the message names the missing ranks, and `model` is this rank's own.

@@ -17,8 +17,7 @@ bool LocalSteps::IsLast() {
   return --left_ == 0;
 }
 
-GossipSteps::Met GossipSteps::Step(std::span<void* const> model) {
-  if (!local_steps_.IsLast()) return {};
+GossipSteps::Met GossipSteps::Exchange(std::span<void* const> model) {
   Met met{.partner = -1, .merged = gossip_->IsMerged()};
   // gossip-P7: copies are averaged before this batch is pushed, so it stays as it is.
   if (rule_.non_blocking) met.partner = Average({});

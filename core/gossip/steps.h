@@ -62,7 +62,10 @@ class GossipSteps {
       : self_(self), rule_(rule), local_steps_(self, rule), gossip_(gossip) {}
 
   // `model` has become what it is by one step of this rank; it is what this rank has then.
-  Met Step(std::span<void* const> model);
+  Met Step(std::span<void* const> model) { return CountStep() ? Exchange(model) : Met{}; }
+  // The same in two: whether that was the last of its local steps; if so, the rest.
+  bool CountStep() { return local_steps_.IsLast(); }
+  Met Exchange(std::span<void* const> model);
   // Hands in what steps that are not the last of theirs have brought, and begins anew.
   void PushDelta(std::span<void* const> model);
 

@@ -48,6 +48,8 @@ struct Codec {
   bool (*draws)(const CodecValues&) = nullptr;
   // Why models as they are cannot be averaged by it; null, or an empty text: they can.
   const char* (*unfit_for_models)(const CodecValues&) = nullptr;
+  // Whether it is biased, so that what it leaves out has to be sent with the next contribution.
+  bool feeds_back = false;
 };
 
 // All codecs, sorted by name.

@@ -30,6 +30,13 @@ enum class Stage : uint8_t {
   kGive,        // deltas: that snapshot
   kAdopt,       // deltas: the replicated model, with what of the rank's work no version has
   kLeave,       // these rounds are over for this rank
+  // ---- Exchanges of pairs (core/gossip/gossip_port.h).
+  kEnter,     // what the rank trains on now is what it begins with
+  kTurn,      // one more step is done: whether its local steps are over
+  kPair,      // the model is averaged with a partner's
+  kMean,      // finish(): the mean of all, once all have come
+  kSeenMean,  // finish(): the mean of the models as they are seen, without those that are missing
+  kQuit,      // these pairs are over for this rank
   // ---- Actions of the adapter.
   kCollectGradients,  // the rank's gradients are to lie in the trainer's memory
   kCollectModel,      // its model is to lie there
@@ -39,8 +46,9 @@ enum class Stage : uint8_t {
   kUnpack,            // the state that lies there is the rank's from now on
 };
 
-constexpr bool IsExchange(Stage stage) { return stage <= Stage::kLeave; }
+constexpr bool IsExchange(Stage stage) { return stage <= Stage::kQuit; }
 constexpr bool IsOfRounds(Stage stage) { return stage >= Stage::kAnchor && stage <= Stage::kLeave; }
+constexpr bool IsOfPairs(Stage stage) { return stage >= Stage::kEnter && stage <= Stage::kQuit; }
 
 // The end of an exchange that went well, but for `executed`, which is known in any case.
 struct StageResult {
@@ -67,6 +75,7 @@ struct StageResult {
   bool is_overdue = false;  // kMerge: this rank is
   bool is_kept = false;     // kMerge: it is the mean, and this rank's progress
   bool is_left = false;     // kAwait: others have ended finish() without this rank
+  bool is_due = false;      // kTurn: the model is exchanged
 };
 
 }  // namespace covey

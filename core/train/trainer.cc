@@ -30,29 +30,22 @@ Status Trainer::Check(const MethodChoice& choice, const MethodView& view) {
   for (int64_t version = 0; version < kForever; version = choice.Until(version)) {
     const MethodPlan plan = choice.Plan(view, version);
     const MethodChoice& here = choice.At(version);
-    const std::string method = "the method " + here.OwnText();
-    if (plan.admission == Admission::kPairs)
-      return Status::Unsupported(
-          method +
-          " averages models of two ranks at a time, which covey_trainer cannot do yet: it has "
-          "allreduce, eager, diloco, dpsgd, local and wagma, without codec=. covey.torch has every "
-          "method");
-    if (!here.codec.empty())
-      return Status::Unsupported(method +
-                                 " has a codec, which covey_trainer cannot use yet: leave "
-                                 "out codec=. covey.torch has codecs");
     if (plan.admission == Admission::kNeighbors)
       RETURN_IF_ERROR(covey::Check(TopologyOf(plan.neighbors, view.size)));
+    if (plan.admission != Admission::kPairs || view.size == 1) continue;
+    const Status known = CheckPairs({.kind = plan.pairs.topology, .size = view.size});
+    if (!known.ok())
+      return Status::InvalidArgument("the method " + here.OwnText() + ": " + known.message());
   }
   return Status::Ok();
 }
 
-std::vector<int64_t> Trainer::PartsInRounds(const MethodChoice& choice, const MethodView& view,
-                                            int64_t begin) {
+std::vector<int64_t> Trainer::PartsOf(Admission admission, const MethodChoice& choice,
+                                      const MethodView& view, int64_t begin) {
   std::vector<int64_t> parts;
   if (view.size == 1) return parts;
   for (int64_t version = begin; version < kForever; version = choice.Until(version))
-    if (choice.Plan(view, version).admission == Admission::kRounds) parts.push_back(version);
+    if (choice.Plan(view, version).admission == admission) parts.push_back(version);
   return parts;
 }
 
@@ -69,6 +62,7 @@ MethodPlan Trainer::Plan() const {
 
 std::vector<Stage> Trainer::StepStages() const {
   if (rounds_.has_value()) return rounds_->StepStages();
+  if (pairs_.has_value()) return pairs_->StepStages();
   const MethodPlan plan = Plan();
   if (plan.payload == Payload::kNone) return {Stage::kCollectGradients, Stage::kUpdate};
   if (plan.payload == Payload::kGradients)
@@ -84,10 +78,13 @@ std::vector<Stage> Trainer::StepStages() const {
 
 std::vector<Stage> Trainer::FinishStages() const {
   if (rounds_.has_value()) return rounds_->FinishStages();
+  if (pairs_.has_value()) return pairs_->FinishStages();
   return {Stage::kAgree};
 }
 
 Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
+  // In pairs no rank waits for one that is missing in finish(): it may train on.
+  if (phase_ == Phase::kHalted && is_finish_ && pairs_.has_value()) phase_ = Phase::kIdle;
   const bool is_halted = phase_ == Phase::kHalted;
   if (is_halted && is_finish_)
     return Refuse("finish() has not come to its end: call it again before the next step");
@@ -130,7 +127,8 @@ Trainer::Ready Trainer::Begin(std::vector<Stage> stages, bool is_finish, Time no
 Trainer::Ready Trainer::Enter(Time now) {
   Ready ready;
   const Stage stage = stages_[at_];
-  if (stage == Stage::kFlush && !late_.ok()) return Halt(std::exchange(late_, Status::Ok()), true);
+  if ((stage == Stage::kFlush || stage == Stage::kMean) && !late_.ok())
+    return Halt(std::exchange(late_, Status::Ok()), true);
   if (IsExchange(stage)) {
     phase_ = Phase::kExchange;
     since_ = now;
@@ -145,7 +143,7 @@ Trainer::Ready Trainer::Enter(Time now) {
     ready.action = Action{.number = ++number_,
                           .stage = stage,
                           .clip_norm = clips ? NormOf(choice_.At(at).clip_norm) : 0,
-                          .rounds = rounds(),
+                          .part = part(),
                           .applied = rounds_.has_value() ? rounds_->applied() : 0};
   }
   return ready;
@@ -154,15 +152,17 @@ Trainer::Ready Trainer::Enter(Time now) {
 Trainer::Exchange Trainer::ExchangeOf(Stage stage) const {
   Exchange exchange{.stage = stage, .step = step_, .row = {}, .may_differ = may_differ_};
   const bool is_given = stage == Stage::kReduce || stage == Stage::kPublish;
-  if (is_given || stage == Stage::kGoOn) exchange.unfit = unfit_;
+  if (is_given || stage == Stage::kGoOn || stage == Stage::kSeenMean) exchange.unfit = unfit_;
+  exchange.part = part();
   if (rounds_.has_value()) {
-    exchange.rounds = rounds_->from();
     exchange.applied = rounds_->applied();
     exchange.is_last = rounds_->is_finishing();
     exchange.version = rounds_->applied() + 1;
     if (stage == Stage::kAwait) exchange.version = rounds_->awaited();
     if (stage == Stage::kMerge) exchange.version = rounds_->merged();
   }
+  // train-T14: where a part ends nothing is left out of a model.
+  exchange.is_whole = is_finish_ || step_ + 1 >= choice_.Until(step_);
   if (stage == Stage::kMix) {
     const MethodNeighbors neighbors = Plan().neighbors;
     exchange.row = RowOf(TopologyOf(neighbors, view_.size), neighbors.round, ToInt(view_.rank));
@@ -175,6 +175,7 @@ Trainer::Ready Trainer::OnExchangeEnd(const Status& status, const StageResult& r
   is_under_way_ = false;
   const Stage stage = stages_[at_];
   if (IsOfRounds(stage)) return OnRoundsEnd(status, result, now);
+  if (IsOfPairs(stage)) return OnPairsEnd(status, result, now);
   // train-T3: a step whose update was done goes on with its exchange, one without is dropped.
   if (!status.ok()) return is_updated_ || is_finish_ ? Halt(status, true) : EndWith(status);
   if (stage == Stage::kAgree) {
@@ -196,7 +197,7 @@ Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& res
   }
   if (stage == Stage::kMerge && status.ok()) may_differ_ = result.may_differ;
   if (stage == Stage::kMeet) has_met_ = status.ok() && result.event == StageResult::Event::kMade;
-  if (stage == Stage::kLeave) LeavePart();
+  if (stage == Stage::kLeave) LeaveRounds();
   if (status.ok()) return Next(now);
   const bool ends_wait = stage == Stage::kFlush || stage == Stage::kMeet;
   if (ends_wait && !is_strict_ && status.code() == StatusCode::kTimeout) {
@@ -211,6 +212,20 @@ Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& res
   }
   // train-T5: what was published is in a version, or will be: it is not published again.
   return is_updated_ || is_published_ || is_finish_ ? Halt(status, true) : EndWith(status);
+}
+
+Trainer::Ready Trainer::OnPairsEnd(const Status& status, const StageResult& result, Time now) {
+  const Stage stage = stages_[at_];
+  const bool goes_on = !is_strict_ && is_finish_ && status.code() == StatusCode::kTimeout;
+  if (goes_on) {
+    unfit_ = status.message();
+    stages_.resize(at_ + 1);
+  }
+  Insert(pairs_->Follow(stage, status, result, !goes_on));
+  if (stage == Stage::kMean && !status.ok() && !goes_on) late_ = status;
+  if (stage == Stage::kQuit) pairs_.reset();
+  if (status.ok() || stage == Stage::kMean) return Next(now);
+  return Halt(status, true);
 }
 
 // They follow the stage that has ended.
@@ -238,8 +253,9 @@ Trainer::Ready Trainer::OnAck(uint64_t number, bool done, Time now) {
     is_updated_ = true;
     may_differ_ |= view_.size > 1 && Plan().payload != Payload::kGradients;
   }
-  const bool is_of_all = at_ > 0 && (stages_[at_ - 1] == Stage::kAverage ||
-                                     (rounds_.has_value() && rounds_->is_finishing()));
+  const Stage before = stages_[at_ > 0 ? at_ - 1 : 0];
+  const bool is_of_all = before == Stage::kAverage || (before == Stage::kMean && late_.ok()) ||
+                         (rounds_.has_value() && rounds_->is_finishing());
   if (stage == Stage::kLoadModel && is_of_all) may_differ_ = false;
   return Next(now);
 }
@@ -272,6 +288,11 @@ Trainer::Ready Trainer::Next(Time now) {
     if (is_to_meet && rounds_->IsOver()) Insert(rounds_->FinishStages());
     if (is_ended || (!is_to_meet && rounds_->IsOver())) stages_.push_back(Stage::kLeave);
   }
+  // train-T13: all members of pairs begin the next part with the mean of all.
+  if (at_ == stages_.size() && pairs_.has_value() && !is_finish_ && pairs_->IsLast(step_)) {
+    Insert(pairs_->FinishStages());
+    stages_.push_back(Stage::kQuit);
+  }
   if (at_ == stages_.size() && is_finish_ && std::exchange(has_left_, false)) {
     // train-T7: a member that has left the rounds in a step comes to finish() in the next part.
     BeginPart();
@@ -284,18 +305,24 @@ Trainer::Ready Trainer::Next(Time now) {
   return EndWith(is_unfit ? Status(StatusCode::kNotFinite, unfit_) : Status::Ok());
 }
 
-// If the next step is the first one of rounds.
+int64_t Trainer::part() const {
+  if (rounds_.has_value()) return rounds_->from();
+  return pairs_.has_value() ? pairs_->from() : kNoPart;
+}
+
+// If the next step is the first one of rounds or pairs.
 void Trainer::BeginPart() {
-  if (view_.size == 1 || rounds_.has_value()) return;
+  if (view_.size == 1 || rounds_.has_value() || pairs_.has_value()) return;
   int64_t from = begin_;
   while (choice_.Until(from) <= step_) from = choice_.Until(from);
   const MethodPlan plan = choice_.Plan(view_, from);
+  if (plan.admission == Admission::kPairs) pairs_.emplace(from, choice_.Until(from));
   if (plan.admission != Admission::kRounds) return;
   rounds_.emplace(plan, from, choice_.Until(from), step_);
   version_ = step_;
 }
 
-void Trainer::LeavePart() {
+void Trainer::LeaveRounds() {
   // train-T7: all members leave with the same version, and go on with the step after it.
   step_ = version_ = rounds_->is_local() ? rounds_->left_at() : rounds_->reached();
   // A member that is in finish() has not seen with which version they were over.

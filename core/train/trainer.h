@@ -8,10 +8,12 @@
 //   kNone        -               GRADIENTS, UPDATE
 //   kGradients   all             GRADIENTS, reduce, UPDATE
 //   any          rounds          as round_part.h says
+//   kModel       pairs           as pair_part.h says
 //   kModel       all             GRADIENTS, UPDATE, MODEL, average, LOAD
 //   kModel       neighbors, cwa  GRADIENTS, MODEL, mix, LOAD, UPDATE
 //   kModel       neighbors, atc  GRADIENTS, UPDATE, MODEL, mix, LOAD
 //   finish()     rounds          as round_part.h says; then of the next part, if these end
+//   finish()     pairs           as pair_part.h says
 //   finish()     others          agree; if models of any rank may differ: MODEL, average, LOAD
 //
 //   phase       event                      next
@@ -24,6 +26,7 @@
 //   kAction     acknowledged, done         the next stage; after the last: kIdle, END(ok)
 //               acknowledged, not done     kHalted, END(kAborted): the action is to be done anew
 //   kHalted     the same call again        the stage it halted at; nothing new is taken
+//   kHalted     step, in finish() of pairs the first stage: the rank trains on
 //   kExchange   the same call again        the same: the adapter was interrupted while it waited
 //
 // Invariants:
@@ -44,6 +47,7 @@
 
 #include "core/base/status.h"
 #include "core/method/method.h"
+#include "core/train/pair_part.h"
 #include "core/train/round_part.h"
 #include "core/train/stage.h"
 
@@ -51,30 +55,34 @@ namespace covey {
 
 class Trainer {
  public:
-  static constexpr int64_t kNoRounds = -1;
+  static constexpr int64_t kNoPart = -1;
 
   // An exchange, to be begun now.
   struct Exchange {
     Stage stage = Stage::kReduce;
     int64_t step = 0;
-    std::string unfit;           // kReduce, kPublish: why this rank's gradients must not be mixed
-    MixingRow row;               // kMix, by member index
-    bool may_differ = false;     // kAgree: of this rank
-    int64_t rounds = kNoRounds;  // the part whose rounds these are, by the version it begins at,
-    uint64_t applied = 0;        // and the last of their versions that this rank has applied
-    uint64_t version = 0;        // kAwait, kRead, kMerge: this one
-    bool is_last = false;        // kAdopt: of a finish(), when all that counts is in versions
+    // kReduce, kPublish: why this rank's gradients must not be mixed; kGoOn, kSeenMean: why others
+    // are not waited for
+    std::string unfit;
+    MixingRow row;            // kMix, by member index
+    bool may_differ = false;  // kAgree: of this rank
+    int64_t part = kNoPart;   // the part whose rounds or pairs these are, by its first version
+    uint64_t applied = 0;     // the last of the rounds' versions that this rank has applied
+    uint64_t version = 0;     // kAwait, kRead, kMerge: this one
+    bool is_last = false;     // kAdopt: of a finish(), when all that counts is in versions
+    bool is_whole = false;    // kAverage: nothing is left out by a codec
   };
   struct Action {
     uint64_t number = 0;
     Stage stage = Stage::kUpdate;
-    double clip_norm = 0;        // kUpdate: the largest norm of the gradients; 0: any
-    int64_t rounds = kNoRounds;  // the part whose rounds gradients are for, or from
-    uint64_t applied = 0;        // kPack: the version it is the state of
+    double clip_norm = 0;    // kUpdate: the largest norm of the gradients; 0: any
+    int64_t part = kNoPart;  // that of the rounds that gradients are for, or from
+    uint64_t applied = 0;    // kPack: the version it is the state of
   };
-  // A part of the training that goes in rounds, from the version on at which it begins.
-  static std::vector<int64_t> PartsInRounds(const MethodChoice& choice, const MethodView& view,
-                                            int64_t begin);
+  // The parts of the training, from `begin` on, that go in rounds or in pairs, by the versions at
+  // which they begin.
+  static std::vector<int64_t> PartsOf(Admission admission, const MethodChoice& choice,
+                                      const MethodView& view, int64_t begin);
   // The obligation after an event. All empty: wait for the next event, until `deadline`.
   struct Ready {
     std::optional<Exchange> exchange;
@@ -119,8 +127,8 @@ class Trainer {
   // kInvalidArgument: rounds of gradients have begun at another version.
   Status Restore(const Position& position);
   bool IsIdle() const { return phase_ == Phase::kIdle; }
-  // The part in rounds that the next step belongs to, or the one under way.
-  int64_t rounds() const { return rounds_.has_value() ? rounds_->from() : kNoRounds; }
+  // The part in rounds or pairs that the next step belongs to, or the one under way.
+  int64_t part() const;
 
  private:
   enum class Phase : uint8_t { kIdle, kExchange, kAction, kHalted };
@@ -137,15 +145,18 @@ class Trainer {
   Exchange ExchangeOf(Stage stage) const;
   MethodPlan Plan() const;
   Ready OnRoundsEnd(const Status& status, const StageResult& result, Time now);
+  Ready OnPairsEnd(const Status& status, const StageResult& result, Time now);
   void Insert(const std::vector<Stage>& stages);
   void BeginPart();
-  void LeavePart();
+  void LeaveRounds();
 
   MethodChoice choice_;
   MethodView view_;
   int64_t begin_ = 0;  // the step this trainer has begun with
   int64_t version_ = 0, step_ = 0;
-  std::optional<RoundPart> rounds_;  // the part of the next step, if it goes in rounds
+  // The part of the next step, if it goes in rounds or in pairs.
+  std::optional<RoundPart> rounds_;
+  std::optional<PairPart> pairs_;
   bool may_differ_ = false;
   Phase phase_ = Phase::kIdle;
   std::vector<Stage> stages_;  // of the step or finish() under way
@@ -156,7 +167,7 @@ class Trainer {
   bool is_strict_ = true;       // finish()
   bool has_met_ = false;        // the other members, when all that counts was in versions
   bool has_left_ = false;       // rounds, at its end
-  Status late_ = Status::Ok();  // of a flush: its end, once everything is applied
+  Status late_ = Status::Ok();  // of a flush or a mean: its end, once the stages after it are done
   bool is_under_way_ = false;   // kHalted: the exchange goes on
   std::string unfit_;
   uint64_t number_ = 0;  // of the last action

@@ -50,8 +50,7 @@ class Trainer:
             shapes and dtypes, may be changed, and are valid within the call. By eager a step has
             one update for each version of gradients made since the last step, or none.
         method: a name or a whole text, as for ``covey.torch.DistributedOptimizer``; None: what this
-            job was told. Possible are allreduce, eager, diloco, local, wagma and dpsgd, one after
-            the other by ``then`` too, without ``codec``.
+            job was told. All methods are possible, one after the other by ``then`` too.
         op: ``Average`` or ``Sum`` of gradients.
         process_set: the ranks that train together.
         state: arrays that ``update`` changes beside the parameters, momenta for example: a rank

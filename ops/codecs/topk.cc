@@ -130,7 +130,8 @@ constexpr Codec kCodec{
     [](const CodecValues&) {
       return "leaves most of what it encodes out: a model is no sparse thing, and what is to be "
              "left out of one are changes, not numbers";
-    }};
+    },
+    true};
 const CodecRegistration kRegistration(kCodec);
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,8 @@ class Adapter {
   Adapter(const Adapter&) = delete;
   ~Adapter() { covey_trainer_close(runtime_, trainer); }
 
-  covey_code Open(const char* method, const int64_t* counts = kCounts) {
+  covey_code Open(const char* method, const int64_t* counts = kCounts,
+                  const covey_dtype* types = kTypes) {
     const ParsedMethod parsed(method, &error);
     if (parsed.code != COVEY_OK) return parsed.code;
     covey_trainer_config config = COVEY_INIT(covey_trainer_config);
@@ -38,7 +40,7 @@ class Adapter {
     config.op = COVEY_AVERAGE;
     config.num_hypers = 1;
     config.num_spans = 3;
-    config.dtypes = kTypes;
+    config.dtypes = types;
     config.counts = counts;
     const covey_code code = covey_trainer_open(runtime_, &config, &trainer, &error);
     if (code != COVEY_OK) return code;
@@ -55,8 +57,8 @@ class Adapter {
     const covey_code code = covey_trainer_submit(runtime_, trainer, &given, &error);
     return code == COVEY_OK ? Run(timeout_ns) : code;
   }
-  covey_code Finish() {
-    const covey_code code = covey_trainer_finish(runtime_, trainer, 1, &error);
+  covey_code Finish(int32_t strict = 1) {
+    const covey_code code = covey_trainer_finish(runtime_, trainer, strict, &error);
     return code == COVEY_OK ? Run(-1) : code;
   }
   covey_code Run(int64_t timeout_ns) {
@@ -86,6 +88,24 @@ class Adapter {
     covey_position position = COVEY_INIT(covey_position);
     EXPECT_EQ(covey_trainer_position(runtime_, trainer, &position, &error), COVEY_OK);
     return position;
+  }
+
+  // Copies of the arrays that the method keeps, and back.
+  std::vector<std::vector<char>> State() {
+    std::vector<std::vector<char>> arrays;
+    void* address = nullptr;
+    int64_t bytes = 0;
+    for (int32_t i = 0; covey_trainer_state(runtime_, trainer, i, &address, &bytes); ++i)
+      arrays.emplace_back(static_cast<char*>(address), static_cast<char*>(address) + bytes);
+    return arrays;
+  }
+  void PutState(const std::vector<std::vector<char>>& arrays) {
+    void* address = nullptr;
+    for (size_t i = 0; i < arrays.size(); ++i) {
+      ASSERT_NE(covey_trainer_state(runtime_, trainer, static_cast<int32_t>(i), &address, nullptr),
+                nullptr);
+      std::memcpy(address, arrays[i].data(), arrays[i].size());
+    }
   }
 
   std::string Stats() {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <barrier>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/contract/threads.h"
@@ -77,6 +78,98 @@ TEST(TrainerMethodsTest, NeighborsAllTakenAreTheMean) {
   });
 }
 
+// Averaging moves no mean, and each update counts once.
+TEST(TrainerMethodsTest, PairsEndWithTheMeanOfAllUpdates) {
+  for (const char* method : {"adpsgd", "swarm:H=2", "swarm:H=2,codec=lattice@16",
+                             "allreduce:then=adpsgd@2,then=allreduce@5"}) {
+    RunRanks(4, "", [method](int rank, covey_runtime*& runtime) {
+      Adapter adapter(rank, runtime);
+      ASSERT_EQ(adapter.Open(method), COVEY_OK) << adapter.error.message;
+      double expected = 1;
+      for (int64_t step = 0; step < 7; ++step) {
+        ASSERT_EQ(adapter.Step(step), COVEY_OK) << adapter.error.message;
+        for (int r = 0; r < 4; ++r) expected -= GradientOf(r, step) / 4;
+      }
+      EXPECT_EQ(adapter.Position().version, 7);
+      ASSERT_EQ(adapter.Finish(), COVEY_OK) << adapter.error.message;
+      for (const std::vector<double>& parameter : adapter.model)
+        EXPECT_NEAR(parameter.back(), expected, 0.01) << method;
+      EXPECT_EQ(adapter.Position().may_differ, 0);
+    });
+  }
+}
+
+TEST(TrainerMethodsTest, ARankOfPairsEndsWithoutOneThatIsMissingAndLosesNothing) {
+  std::barrier both(2);
+  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open("swarm:H=5,max_wait=50ms"), COVEY_OK) << adapter.error.message;
+    ASSERT_EQ(adapter.Step(0), COVEY_OK);
+    both.arrive_and_wait();
+    if (rank == 0) {
+      EXPECT_EQ(adapter.Finish(), COVEY_TIMEOUT);
+      EXPECT_NE(std::string(adapter.error.message).find("rank 1"), std::string::npos);
+      ASSERT_EQ(adapter.Step(1), COVEY_OK) << "it trains on";
+      const double own = adapter.model[1].front();
+      EXPECT_EQ(adapter.Finish(0), COVEY_OK) << adapter.error.message;
+      EXPECT_NE(adapter.model[1].front(), own) << "the mean of those that are seen";
+    }
+    both.arrive_and_wait();
+    ASSERT_EQ(adapter.Step(2), COVEY_OK) << "from its own";
+    both.arrive_and_wait();
+    covey_code code = COVEY_TIMEOUT;
+    while (code == COVEY_TIMEOUT) code = adapter.Finish();
+    ASSERT_EQ(code, COVEY_OK) << adapter.error.message;
+    double expected = 1;
+    for (const int64_t step : {0, 2})
+      for (int r = 0; r < 2; ++r) expected -= GradientOf(r, step) / 2;
+    EXPECT_NEAR(adapter.model[1].front(), expected - GradientOf(0, 1) / 2, 1e-9);
+  });
+}
+
+TEST(TrainerMethodsTest, CodecsLeaveReplicasEqualAndNearTheMean) {
+  for (const char* method :
+       {"allreduce:codec=bf16", "allreduce:codec=topk@bits=16", "local:H=2,codec=int8",
+        "local:H=1,codec=topk@bits=16", "dpsgd:topology=full,order=atc,codec=bf16"}) {
+    std::vector<double> ends(3);
+    RunRanks(3, "", [&](int rank, covey_runtime*& runtime) {
+      Adapter adapter(rank, runtime);
+      ASSERT_EQ(adapter.Open(method), COVEY_OK) << adapter.error.message;
+      double expected = 1;
+      for (int64_t step = 0; step < 6; ++step) {
+        ASSERT_EQ(adapter.Step(step), COVEY_OK) << adapter.error.message;
+        for (int r = 0; r < 3; ++r) expected -= GradientOf(r, step) / 3;
+      }
+      EXPECT_NEAR(adapter.model[1].front(), expected, 1e-6) << method << ": float64 is not encoded";
+      ASSERT_EQ(adapter.Finish(), COVEY_OK) << adapter.error.message;
+      ends[static_cast<size_t>(rank)] = adapter.model[0][1];
+    });
+    EXPECT_EQ(ends[0], ends[1]) << method;
+    EXPECT_EQ(ends[0], ends[2]) << method;
+  }
+}
+
+TEST(TrainerMethodsTest, ATrainingWithACodecGoesOnFromItsArrays) {
+  for (const char* method : {"local:H=2,codec=int8", "allreduce:codec=topk@bits=4"}) {
+    RunRanks(2, "", [method](int rank, covey_runtime*& runtime) {
+      Adapter whole(rank, runtime), loaded(rank, runtime);
+      ASSERT_EQ(whole.Open(method), COVEY_OK) << whole.error.message;
+      for (int64_t step = 0; step < 3; ++step) ASSERT_EQ(whole.Step(step), COVEY_OK);
+      const covey_position position = whole.Position();
+      const auto arrays = whole.State();
+      ASSERT_FALSE(arrays.empty());
+      loaded.model = whole.model;
+      for (int64_t step = 3; step < 7; ++step) ASSERT_EQ(whole.Step(step), COVEY_OK);
+      covey_trainer_close(runtime, std::exchange(whole.trainer, 0));
+      ASSERT_EQ(loaded.Open(method), COVEY_OK) << loaded.error.message;
+      loaded.PutState(arrays);
+      ASSERT_EQ(covey_trainer_restore(runtime, loaded.trainer, &position, &loaded.error), COVEY_OK);
+      for (int64_t step = 3; step < 7; ++step) ASSERT_EQ(loaded.Step(step), COVEY_OK);
+      EXPECT_EQ(loaded.model, whole.model) << method;
+    });
+  }
+}
+
 TEST(TrainerMethodsTest, AGoneOnTrainingIsTheSame) {
   RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
     Adapter whole(rank, runtime);
@@ -136,12 +229,13 @@ TEST(TrainerErrorsTest, WhatDiffersIsNamedOnEveryRank) {
   });
 }
 
-TEST(TrainerErrorsTest, AMethodItCannotDoIsNamed) {
-  RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
+TEST(TrainerErrorsTest, ACodecWithNothingToEncodeIsRefused) {
+  constexpr covey_dtype kDoubles[] = {COVEY_FLOAT64, COVEY_FLOAT64, COVEY_FLOAT64};
+  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
     Adapter adapter(rank, runtime);
-    for (const char* method : {"adpsgd", "swarm", "allreduce:codec=bf16"}) {
-      EXPECT_EQ(adapter.Open(method), COVEY_UNSUPPORTED) << method;
-      EXPECT_NE(std::string(adapter.error.message).find("covey.torch"), std::string::npos);
+    for (const char* method : {"swarm:codec=lattice", "allreduce:codec=bf16", "local:codec=int8"}) {
+      EXPECT_EQ(adapter.Open(method, kCounts, kDoubles), COVEY_INVALID_ARGUMENT) << method;
+      EXPECT_NE(std::string(adapter.error.message).find("leave out codec"), std::string::npos);
     }
   });
 }

@@ -36,6 +36,9 @@ METHODS = (
     "wagma:S=2,tau=3,admit=all,max_wait=60s",
     "local:H=3,max_wait=60s",
     "wagma:S=2,tau=3,admit=all,max_wait=60s,warmup_steps=2,then=allreduce@8",
+    "allreduce:then=local@5:H=2,codec=int8",
+    "local:H=2,codec=topk@bits=4+block=64",
+    "dpsgd:codec=int8,topology=one_peer",
 )
 STEPS = 11
 
@@ -117,7 +120,7 @@ def wrong_calls() -> Dict[str, str]:
         said[what] = refusal_of(call)
 
     note("method", lambda: covey.numpy.Trainer(parameters, update, method="alreduce"))
-    note("unserved", lambda: covey.numpy.Trainer(parameters, update, method="swarm"))
+    note("unserved", lambda: covey.numpy.Trainer(parameters, update, method="swarm:codec=lattice"))
     note("none", lambda: covey.numpy.Trainer([], update))
     note("integers", lambda: covey.numpy.Trainer([numpy.ones(3, int)], update))
     different = [numpy.ones(3 + hvd.rank())]
@@ -294,7 +297,7 @@ class NumpyTrainerTest(unittest.TestCase):
     def test_wrong_calls_name_the_cause_and_the_next_one_works(self) -> None:
         for rank, said in enumerate(pool(2).call(wrong_calls)):
             self.assertIn('the nearest is "allreduce"', said["method"])
-            self.assertIn("covey.torch has every method", said["unserved"])
+            self.assertIn("no parameter is of it: leave out codec", said["unserved"])
             self.assertIn("there are no parameters", said["none"])
             self.assertIn("parameters are floating-point", said["integers"])
             self.assertIn("Mismatch: trainer", said["shapes"])

@@ -72,8 +72,10 @@ def count_until(folder: str, method: str, op: int) -> End:
         report.write(optimizer.version, missing(optimizer))
     error = finish(optimizer)
     model = digest([trainer.parameter])
-    return End(model, optimizer.version, trainer.steps, optimizer._covey_rounds.overdue.counts, error,
-               trainer.parameter.tolist(), trainer.seen, [])
+    overdue = optimizer._covey_rounds.overdue.counts
+    parameters = trainer.parameter.tolist()
+    return End(model, optimizer.version, trainer.steps, overdue, error, parameters, trainer.seen,
+               [])
 
 
 def goes_on(report: Report, optimizer: Any) -> bool:

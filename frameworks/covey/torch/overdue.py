@@ -15,6 +15,7 @@ class Overdue:
     Attributes:
         counts: by member: how often it has become so.
         missing: by member: for how many versions it has been so, in the last version seen.
+        index: of this rank.
     """
 
     def __init__(self, group: Group, step_stats: StepStats, outcome: str) -> None:
@@ -22,7 +23,7 @@ class Overdue:
         self.counts = [0] * group.size()
         self.missing: Tuple[int, ...] = (0,) * group.size()
         self._ranks = group.ranks
-        self._index = group.rank() or 0
+        self.index = group.rank() or 0
         self._step_stats = step_stats
         self._outcome = outcome
         self._is_known = True  # ``missing`` is of the rank's own version.
@@ -46,7 +47,7 @@ class Overdue:
 
     def is_own(self) -> bool:
         """Whether this rank is overdue."""
-        return self.missing[self._index] > 0
+        return self.missing[self.index] > 0
 
     def may_be(self) -> bool:
         """Whether a rank was overdue in this rank's version, or may have been."""

@@ -76,7 +76,6 @@ class RoundTrainer:
         self._is_whole = True  # Its state is that of the version ``applied``.
         self._thread = threading.get_ident()  # That does its steps.
         state.add_flush(self)
-        self._index = self._group.rank() or 0
         self._is_late = False  # Its last step was for a version that had ended.
         self.beat = Beat()
         self._skips = optimizer._covey_progress.plan.skips_ahead
@@ -214,7 +213,7 @@ class RoundTrainer:
         """Whether a rank that was overdue may need it, and this one is to offer it: one of the
         first two that were in the last version, for one may die."""
         fresh = [i for i, (_, last) in enumerate(self._steps) if last >= self.applied]
-        return any(self.overdue.missing) and self._index in fresh[:2]
+        return any(self.overdue.missing) and self.overdue.index in fresh[:2]
 
     def catch_up(self) -> None:
         """Applies what there is, and what will be in a moment, between two steps; ``grad`` is that
@@ -255,7 +254,7 @@ class RoundTrainer:
         if not self.ending.is_due or not self._rounds:
             return
         before, failure = self.applied, ""
-        flushed = Flushed(self._optimizer._covey_progress.named if self._index == 0 else ())
+        flushed = Flushed(self._optimizer._covey_progress.named if self.overdue.index == 0 else ())
         try:
             self._wait(_FINISH)
             self._apply_all()
@@ -263,7 +262,7 @@ class RoundTrainer:
         except CoveyError as error:
             failure = str(error)
         self.ending.is_due = False
-        if self._index == 0:
+        if self.overdue.index == 0:
             flushed.tell(self.applied - before, failure)
 
     def help(self) -> None:

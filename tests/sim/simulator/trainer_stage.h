@@ -84,7 +84,7 @@ class TrainerSimulation final : public InprocWatcher {
   void CheckArrays(int32_t rank, uint64_t version);
   // The next step, or the one under way, has an update of its rank's own.
   bool IsLocal(const Player& player) const {
-    return swarm_.payload != Payload::kGradients && player.trainer->rounds() != Trainer::kNoRounds;
+    return swarm_.payload != Payload::kGradients && player.trainer->part() != Trainer::kNoPart;
   }
   std::byte* ModelOf(Player* player);
   void CountGiven(int32_t rank);

@@ -130,7 +130,7 @@ Status TrainerSimulation::Drive(int32_t rank, const std::function<Trainer::Ready
 
 bool TrainerSimulation::Do(int32_t rank, const Trainer::Action& action) {
   Player& player = At(rank);
-  const bool in_rounds = action.rounds != Trainer::kNoRounds && !IsLocal(player);
+  const bool in_rounds = action.part != Trainer::kNoPart && !IsLocal(player);
   Yield(rank);
   if (rng_.Below(1000) < swarm_.refusals_permille) {
     ++verdict_.refused;

@@ -99,7 +99,9 @@ class World {
       const MixingRow& row = member.ready.exchange->row;
       const auto own = static_cast<size_t>(&member - members.data());
       if (outcome.ok() && stage == Stage::kReduce) member.gradient = gradients / size;
-      if (outcome.ok() && stage == Stage::kAverage) member.held = models / size;
+      const bool is_mean = stage == Stage::kAverage || stage == Stage::kMean;
+      if (outcome.ok() && is_mean) member.held = models / size;
+      agreed.is_due = true;
       if (outcome.ok() && stage == Stage::kMix) {
         member.held = row.own * before[own];
         for (const Neighbor& from : row.from)
@@ -307,6 +309,75 @@ TEST(TrainerTest, AnActionThatWasNotDoneIsGivenAgain) {
   EXPECT_EQ(trainer.version(), 1);
 }
 
+TEST(TrainerTest, PairsEndWithTheMeanOfAllAndTheNextPartBeginsThere) {
+  World world("adpsgd:then=allreduce@2", 2);
+  world.StepAll(0);
+  EXPECT_EQ(world.members[0].stages,
+            (Stages{Stage::kCollectModel, Stage::kEnter, Stage::kCollectGradients, Stage::kUpdate,
+                    Stage::kTurn, Stage::kCollectModel, Stage::kPair, Stage::kLoadModel}));
+  EXPECT_TRUE(world.members[0].trainer.may_differ());
+  for (Member& member : world.members) member.stages.clear();
+  world.StepAll(1);
+  EXPECT_EQ(world.members[1].stages,
+            (Stages{Stage::kCollectGradients, Stage::kUpdate, Stage::kTurn, Stage::kCollectModel,
+                    Stage::kPair, Stage::kLoadModel, Stage::kCollectModel, Stage::kMean,
+                    Stage::kLoadModel, Stage::kQuit}));
+  for (Member& member : world.members) {
+    EXPECT_EQ(member.model, world.members[0].model);
+    EXPECT_EQ(member.trainer.part(), Trainer::kNoPart);
+    EXPECT_FALSE(member.trainer.may_differ());
+    member.stages.clear();
+  }
+  world.StepAll(2);
+  EXPECT_EQ(world.members[0].stages,
+            (Stages{Stage::kCollectGradients, Stage::kReduce, Stage::kUpdate}));
+}
+
+TEST(TrainerTest, ARankOfPairsTrainsOnThoughOthersAreMissingInFinish) {
+  World world("adpsgd", 2);
+  world.StepAll(0);
+  Member& early = world.members[0];
+  early.stages.clear();
+  early.ready = early.trainer.OnFinish(true, 0);
+  early.Run();
+  early.ready = early.trainer.OnExchangeEnd(Status::Timeout("rank 1 is missing"), {}, 0);
+  early.Run();
+  EXPECT_EQ(early.ready.end->code(), StatusCode::kTimeout);
+  EXPECT_EQ(early.stages, (Stages{Stage::kCollectModel, Stage::kLoadModel})) << "its own model";
+  EXPECT_TRUE(early.trainer.may_differ());
+  const Trainer::Ready next = early.trainer.OnStep("", 0);
+  ASSERT_TRUE(next.action.has_value());
+  EXPECT_EQ(next.action->stage, Stage::kCollectGradients);
+}
+
+TEST(TrainerTest, AFinishOfPairsThatIsNotStrictShowsTheMeanThatIsSeen) {
+  World world("swarm:H=1", 2);
+  world.StepAll(0);
+  Member& early = world.members[0];
+  early.ready = early.trainer.OnFinish(false, 0);
+  early.Run();
+  early.ready = early.trainer.OnExchangeEnd(Status::Timeout("rank 1 is missing"), {}, 0);
+  ASSERT_TRUE(early.ready.exchange.has_value());
+  EXPECT_EQ(early.ready.exchange->stage, Stage::kSeenMean);
+  EXPECT_EQ(early.ready.exchange->unfit, "rank 1 is missing");
+  early.ready = early.trainer.OnExchangeEnd(Status::Ok(), {}, 0);
+  early.Run();
+  EXPECT_TRUE(early.ready.end->ok());
+}
+
+TEST(TrainerTest, WithinAPartACodecMayLeaveSomethingOut) {
+  World world("local:H=1,codec=int8,then=allreduce@2", 2);
+  for (int64_t step = 0; step < 2; ++step) {
+    for (Member& member : world.members) {
+      member.ready = member.trainer.OnStep("", 0);
+      member.Run();
+      ASSERT_EQ(member.ready.exchange->stage, Stage::kAverage);
+      EXPECT_EQ(member.ready.exchange->is_whole, step == 1);
+    }
+    world.Drive();
+  }
+}
+
 TEST(TrainerTest, ClippingIsOfTheUpdateAlone) {
   World world("allreduce:clip_norm=0.5", 2);
   world.members[0].ready = world.members[0].trainer.OnStep("", 0);
@@ -316,20 +387,12 @@ TEST(TrainerTest, ClippingIsOfTheUpdateAlone) {
   EXPECT_EQ(next.action->clip_norm, 0.5);
 }
 
-TEST(TrainerTest, MethodsItHasNotAreRefusedByName) {
-  const MethodView view{.size = 4, .rank = GroupIndex{0}};
-  for (const char* method : {"allreduce", "local:H=4,then=allreduce@8", "dpsgd:topology=ring",
-                             "eager", "local:then=eager@7", "allreduce:max_wait=2s", "wagma",
-                             "local:max_wait=1s", "diloco:then=wagma@9"})
-    EXPECT_TRUE(Trainer::Check(Parse(method), view).ok()) << method;
-  for (const char* method : {"adpsgd", "swarm", "allreduce:codec=bf16", "eager:then=swarm@7"}) {
-    const Status status = Trainer::Check(Parse(method), view);
-    EXPECT_EQ(status.code(), StatusCode::kUnsupported) << method;
-    EXPECT_NE(status.message().find("covey.torch"), std::string::npos);
-  }
+TEST(TrainerTest, ATopologyThatDoesNotFitIsRefused) {
   const MethodView odd{.size = 3, .rank = GroupIndex{0}};
-  EXPECT_EQ(Trainer::Check(Parse("dpsgd:topology=bipartite"), odd).code(),
-            StatusCode::kInvalidArgument);
+  for (const char* method : {"dpsgd:topology=bipartite", "adpsgd:topology=bipartite"}) {
+    const Status status = Trainer::Check(Parse(method), odd);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << method;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,20 @@
+// Shared parts of the C API over core/engine/trainer_driver.h.
+#ifndef COVEY_CORE_API_C_API_TRAINER_H_
+#define COVEY_CORE_API_C_API_TRAINER_H_
+
+#include "core/api/covey_trainer.h"
+#include "core/api/runtime_handle.h"
+#include "core/base/status.h"
+#include "core/engine/trainer_driver.h"
+
+namespace covey {
+
+// Why a part of the training cannot be opened, alike on all members. REQUIRES: Trainer::Check.
+Status CheckParts(const Use& use, const covey_trainer_config& config, const TrainerLayout& layout);
+
+// Opens the rounds and pairs of all parts of the training, now that all members are there.
+Status OpenParts(const Use& use, covey_runtime* runtime, const covey_trainer_config& config,
+                 TrainerDriver* driver);
+
+}  // namespace covey
+#endif  // COVEY_CORE_API_C_API_TRAINER_H_

@@ -1,0 +1,124 @@
+// The parts of a training that go in rounds or in pairs.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "core/api/c_api_methods.h"
+#include "core/api/c_api_pairs.h"
+#include "core/api/c_api_rounds.h"
+#include "core/api/c_api_trainer.h"
+#include "core/api/session.h"
+#include "core/engine/trainer_pairs.h"
+#include "core/engine/trainer_rounds.h"
+
+namespace covey {
+namespace {
+
+MethodView ViewOf(const Group& group) { return {.size = group.size(), .rank = group.my_index}; }
+
+// The spans of a part: one for each piece of the layout.
+struct Spans {
+  std::vector<covey_dtype> dtypes;
+  std::vector<int64_t> counts;
+
+  explicit Spans(const TrainerLayout& layout) {
+    for (const TrainerLayout::Piece& piece : layout.pieces()) {
+      dtypes.push_back(static_cast<covey_dtype>(piece.dtype));
+      counts.push_back(piece.count);
+    }
+  }
+  int32_t count() const { return static_cast<int32_t>(counts.size()); }
+};
+
+std::string PartName(const covey_trainer_config& config, int64_t from) {
+  return std::string(config.name) + ".from" + std::to_string(from);
+}
+
+Status OpenRoundsOf(const Use& use, covey_runtime* runtime, const covey_trainer_config& config,
+                    int64_t from, TrainerDriver* driver) {
+  const Spans spans(driver->layout());
+  const MethodChoice& choice = ChoiceOf(use, config.method);
+  const Payload payload = choice.Plan(ViewOf(driver->group()), from).payload;
+  const bool has_deltas = payload == Payload::kDelta;
+  const covey_op of_local = has_deltas ? COVEY_SUM : COVEY_AVERAGE;
+  const std::string name = PartName(config, from);
+  const covey_rounds_config rounds{.struct_size = sizeof(rounds),
+                                   .group = config.group,
+                                   .name = name.c_str(),
+                                   .method = config.method,
+                                   // A version of deltas is divided by their number.
+                                   .op = payload == Payload::kGradients ? config.op : of_local,
+                                   .num_spans = spans.count(),
+                                   .dtypes = spans.dtypes.data(),
+                                   .counts = spans.counts.data(),
+                                   .num_hypers = config.num_hypers,
+                                   .begin = from};
+  uint64_t number = 0;
+  RETURN_IF_ERROR(OpenRounds(use, runtime, &rounds, &number));
+  Session* session = use.get();
+  driver->AddRounds(
+      from,
+      std::make_unique<TrainerRounds>(TrainerRounds::Options{
+          .port = session->FindRounds(number),
+          .copies = driver->gradients(),
+          .model = driver->model(),
+          .outer = has_deltas ? std::make_unique<OuterModel>(choice.At(from), &driver->layout())
+                              : nullptr,
+          .leave = [session, number] { session->CloseRounds(number); },
+          .log = &session->log(),
+          .alloc_block = [session](size_t bytes) { return session->AllocBlock(bytes); },
+          .free_block = [session](uint64_t offset) { session->FreeBlock(offset); }}));
+  return Status::Ok();
+}
+
+Status OpenPairsOf(const Use& use, covey_runtime* runtime, const covey_trainer_config& config,
+                   int64_t from, TrainerDriver* driver) {
+  const Spans spans(driver->layout());
+  const std::string name = PartName(config, from);
+  const covey_pairs_config pairs{.struct_size = sizeof(pairs),
+                                 .group = config.group,
+                                 .name = name.c_str(),
+                                 .method = config.method,
+                                 .num_spans = spans.count(),
+                                 .dtypes = spans.dtypes.data(),
+                                 .counts = spans.counts.data()};
+  covey_pairs number = 0;
+  RETURN_IF_ERROR(OpenPairs(use, runtime, &pairs, from, &number));
+  Session* session = use.get();
+  driver->AddPairs(from, std::make_unique<TrainerPairs>(TrainerPairs::Options{
+                             .port = session->pairs().Find(number),
+                             .layout = &driver->layout(),
+                             .model = driver->model(),
+                             .kernels = &BestKernels(),
+                             .leave = [session, number] { session->pairs().Close(number); },
+                             .log = &session->log()}));
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status CheckParts(const Use& use, const covey_trainer_config& config, const TrainerLayout& layout) {
+  const MethodChoice& choice = ChoiceOf(use, config.method);
+  const MethodView view = ViewOf(*use->FindGroup(config.group));
+  for (const int64_t from : Trainer::PartsOf(Admission::kRounds, choice, view, config.begin))
+    if (choice.Plan(view, from).payload == Payload::kDelta)
+      RETURN_IF_ERROR(OuterModel::Check(*choice.At(from).method, layout));
+  const auto* end = config.dtypes + config.num_spans;
+  if (view.size == 1 || std::find(config.dtypes, end, COVEY_FLOAT32) != end) return Status::Ok();
+  for (int64_t from = config.begin; from < kForever; from = choice.Until(from))
+    if (!choice.At(from).codec.empty()) return NothingToEncode(choice.At(from).OwnText());
+  return Status::Ok();
+}
+
+Status OpenParts(const Use& use, covey_runtime* runtime, const covey_trainer_config& config,
+                 TrainerDriver* driver) {
+  const MethodChoice& choice = ChoiceOf(use, config.method);
+  const MethodView view = ViewOf(driver->group());
+  for (const int64_t from : Trainer::PartsOf(Admission::kRounds, choice, view, config.begin))
+    RETURN_IF_ERROR(OpenRoundsOf(use, runtime, config, from, driver));
+  for (const int64_t from : Trainer::PartsOf(Admission::kPairs, choice, view, config.begin))
+    RETURN_IF_ERROR(OpenPairsOf(use, runtime, config, from, driver));
+  return Status::Ok();
+}
+
+}  // namespace covey

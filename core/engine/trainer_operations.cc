@@ -1,0 +1,166 @@
+#include "core/engine/trainer_operations.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+#include "core/base/neighbor_weights.h"
+#include "core/engine/engine.h"
+#include "core/engine/tensor_queue.h"
+
+namespace covey {
+namespace {
+
+std::vector<uint64_t> TableOf(const MixingRow& row, const Group& group) {
+  const auto size = group.members.size();
+  const auto me = static_cast<size_t>(ToInt(group.my_index));
+  std::vector<uint64_t> table = NewPeerTable(size, me);
+  SetWeight(me, row.own, &table);
+  for (const Neighbor& from : row.from)
+    SetWeight(static_cast<size_t>(from.rank), from.weight, &table);
+  SetReceiver(size, me, &table);  // all that take from this rank
+  return table;
+}
+
+// The seed of a codec that rounds at random: a training repeated from `step` is rounded alike.
+uint64_t DrawOf(int64_t step, size_t piece) {
+  return static_cast<uint64_t>(piece) << 40 | static_cast<uint64_t>(step + 1);
+}
+
+CodecUse UseOf(Stage stage) {
+  if (stage == Stage::kReduce) return CodecUse::kGradients;
+  return stage == Stage::kMix ? CodecUse::kNeighbors : CodecUse::kModels;
+}
+
+const char* WordOf(Stage stage) {
+  if (stage == Stage::kReduce) return "gradients.";
+  return stage == Stage::kMix ? "mix." : "model.";
+}
+
+}  // namespace
+
+TrainerOperations::~TrainerOperations() {
+  for (const Operation* operation : under_way_) options_.queue->Release(operation->handle);
+}
+
+Status TrainerOperations::Begin(const Trainer::Exchange& exchange, std::byte* numbers,
+                                const Status& fitness) {
+  const Stage stage = exchange.stage;
+  if (stage == Stage::kAgree) return Agree(exchange);
+  codec_ = CodecOf(exchange.step, UseOf(stage));
+  if (codec_ != nullptr) codec_->Begin(numbers, exchange.is_whole);
+  const std::vector<TrainerLayout::Piece>& pieces = options_.layout->pieces();
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const bool mixes = stage == Stage::kMix;
+    Operation* operation = New(mixes ? Kind::kNeighborAllreduce : Kind::kAllreduce);
+    operation->average = stage == Stage::kAverage || (stage == Stage::kReduce && options_.average);
+    operation->refusal = fitness;
+    if (mixes) operation->peers = TableOf(exchange.row, *options_.group);
+    if (codec_ != nullptr && codec_->Encodes(pieces[i])) {
+      operation->codec = codec_->chosen().text;
+      operation->form = codec_->chosen().form;
+      operation->draw = DrawOf(exchange.step, i);
+    }
+    std::byte* at =
+        codec_ != nullptr ? codec_->PlaceOf(pieces[i]) : numbers + pieces[i].offset_bytes;
+    RETURN_IF_ERROR(Add(operation, pieces[i], at, WordOf(stage) + std::to_string(i)));
+  }
+  return Status::Ok();
+}
+
+Status TrainerOperations::Agree(const Trainer::Exchange& exchange) {
+  agreed_[0] = exchange.may_differ ? 1 : 0;
+  agreed_[1] = exchange.step;
+  Operation* operation = New(Kind::kAllreduce);
+  operation->op = Op::kMax;
+  const TrainerLayout::Piece pair{.dtype = DType::kI64, .count = 2, .offset_bytes = 0};
+  return Add(operation, pair, reinterpret_cast<std::byte*>(agreed_), "agree");
+}
+
+// The queue's operations have the settings of their last use.
+Operation* TrainerOperations::New(Kind kind) const {
+  Operation* operation = options_.queue->New();
+  operation->kind = kind;
+  operation->op = Op::kSum;
+  operation->average = false;
+  operation->root = kNoRank;
+  operation->prescale = operation->postscale = 1;
+  operation->codec.clear();
+  operation->form = {};
+  operation->draw = 0;
+  operation->callback_only = false;
+  return operation;
+}
+
+// In place.
+Status TrainerOperations::Add(Operation* operation, const TrainerLayout::Piece& piece,
+                              std::byte* at, const std::string& word) {
+  operation->group = options_.group;
+  operation->name = options_.name + "." + word;
+  operation->inputs.push_back(
+      {.dtype = piece.dtype, .shape = {.ndim = 1, .dims = {piece.count}}, .data = at});
+  operation->outputs = operation->inputs;
+  uint64_t handle = 0;
+  RETURN_IF_ERROR(options_.queue->Submit(operation, &handle));
+  under_way_.push_back(operation);
+  options_.engine->Kick();
+  return Status::Ok();
+}
+
+bool TrainerOperations::Await(Time deadline, Status* status, StageResult* result) {
+  for (Operation* operation : under_way_) options_.queue->Await(operation);
+  for (Operation* operation : under_way_)
+    if (!options_.engine->Wait(*operation, deadline)) return false;
+  for (Operation* operation : under_way_) {
+    if (status->ok()) *status = operation->status;
+    options_.queue->Release(operation->handle);
+  }
+  under_way_.clear();
+  if (codec_ != nullptr) std::exchange(codec_, nullptr)->End(status->ok());
+  result->may_differ = agreed_[0] != 0;
+  result->step = agreed_[1];
+  return true;
+}
+
+std::string TrainerOperations::Missing() const {
+  std::string names;
+  for (const Operation* operation : under_way_) {
+    if (operation->ended.load(std::memory_order_acquire)) continue;
+    for (const int32_t rank : options_.awaited(*operation))
+      names += (names.empty() ? "rank " : ", ") + std::to_string(rank);
+    break;
+  }
+  return names.empty() ? "a rank that is not known yet" : names;
+}
+
+bool TrainerOperations::CanBeFreed() const {
+  return std::all_of(under_way_.begin(), under_way_.end(), [](const Operation* operation) {
+    return operation->ended.load(std::memory_order_acquire);
+  });
+}
+
+// Null: none encodes that at `step`.
+TrainerCodec* TrainerOperations::CodecOf(int64_t step, CodecUse use) {
+  const MethodChoice& here = options_.method->At(step);
+  const CodecUse own = here.method->codecs;
+  const bool is_used = use == CodecUse::kGradients ? own != CodecUse::kPairs : own == use;
+  if (here.codec.empty() || !is_used) return nullptr;
+  std::unique_ptr<TrainerCodec>& codec = codecs_[{here.from, use}];
+  if (codec == nullptr) {
+    CodecText read;
+    ChosenCodec chosen;
+    CHECK(ReadCodecText(here.codec, own, &read).ok() && ParseCodec(read.text, &chosen).ok(),
+          "the codec of a method was read with it");
+    codec =
+        std::make_unique<TrainerCodec>(std::move(chosen), use, options_.layout, options_.kernels);
+  }
+  return codec.get();
+}
+
+std::vector<TrainerCodec*> TrainerOperations::CodecsOf(int64_t step) {
+  std::vector<TrainerCodec*> found;
+  for (const CodecUse use : {CodecUse::kGradients, CodecUse::kModels})
+    if (TrainerCodec* codec = CodecOf(step, use)) found.push_back(codec);
+  return found;
+}
+
+}  // namespace covey

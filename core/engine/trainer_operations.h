@@ -1,0 +1,76 @@
+// The exchanges of a training that all members do together (core/train/trainer.h), as operations of
+// the tensor queue: gradients or models, encoded by the method's codec, or the agreement of a
+// finish().
+//
+// One thread at a time; it waits inside of Await.
+#ifndef COVEY_CORE_ENGINE_TRAINER_OPERATIONS_H_
+#define COVEY_CORE_ENGINE_TRAINER_OPERATIONS_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/kernels.h"
+#include "core/base/tensor.h"
+#include "core/engine/trainer_codec.h"
+#include "core/train/layout.h"
+#include "core/train/trainer.h"
+
+namespace covey {
+
+class Engine;
+class TensorQueue;
+struct Operation;
+
+class TrainerOperations {
+ public:
+  struct Options {
+    std::string name;  // that of each operation begins so
+    const Group* group = nullptr;
+    const MethodChoice* method = nullptr;
+    bool average = true;  // gradients; else their sum
+    const TrainerLayout* layout = nullptr;
+    const Kernels* kernels = nullptr;
+    TensorQueue* queue = nullptr;
+    Engine* engine = nullptr;
+    // The ranks that an operation waits for, as far as they are known.
+    std::function<std::vector<int32_t>(const Operation&)> awaited;
+  };
+
+  explicit TrainerOperations(Options options) : options_(std::move(options)) {}
+  ~TrainerOperations();  // REQUIRES: CanBeFreed, or no operation is in flight any more.
+  TrainerOperations(const TrainerOperations&) = delete;
+
+  // Begins an exchange, in place: gradients or the model lie at `numbers`, as the layout says,
+  // until Await says that it is over. `fitness`: why this rank's must not be mixed with others'.
+  // REQUIRES: none is under way.
+  Status Begin(const Trainer::Exchange& exchange, std::byte* numbers, const Status& fitness);
+  // Whether all of it has ended by the deadline, and how.
+  bool Await(Time deadline, Status* status, StageResult* result);
+  // The ranks that have not come to it, for people.
+  std::string Missing() const;
+  bool CanBeFreed() const;
+
+  // Those whose state belongs to the exchanges of `step`.
+  std::vector<TrainerCodec*> CodecsOf(int64_t step);
+
+ private:
+  Operation* New(Kind kind) const;
+  Status Add(Operation* operation, const TrainerLayout::Piece& piece, std::byte* at,
+             const std::string& word);
+  Status Agree(const Trainer::Exchange& exchange);
+  TrainerCodec* CodecOf(int64_t step, CodecUse use);
+
+  Options options_;
+  std::vector<Operation*> under_way_;
+  int64_t agreed_[2] = {};  // kAgree: whether models may differ, and the step
+  // By the version at which their method begins, and by what they encode.
+  std::map<std::pair<int64_t, CodecUse>, std::unique_ptr<TrainerCodec>> codecs_;
+  TrainerCodec* codec_ = nullptr;  // of the exchange under way; null: none
+};
+
+}  // namespace covey
+#endif  // COVEY_CORE_ENGINE_TRAINER_OPERATIONS_H_
