@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/api/covey.h"
+#include "core/base/keep_freed.h"
 #include "core/device/plugin_device.h"
 #include "core/engine/engine.h"
 #include "core/partial/shared_port.h"
@@ -68,6 +69,7 @@ Status Session::Open(const Config& config, std::unique_ptr<Session>* session) {
   std::unique_ptr<Session> s(new Session(config));
   RETURN_IF_ERROR(ParseMethod(config.method, &s->method_));
   s->log_ = std::make_unique<Log>(config.log_level, config.rank);
+  KeepFreedMemory(config.keep_freed);
   RETURN_IF_ERROR(OpenTransport(config.TransportName(), config.plugin_path,
                                 {.rank = config.rank,
                                  .size = config.size,

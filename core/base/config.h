@@ -53,7 +53,8 @@ struct Config {
   int32_t yield_count = 16;
   Time recheck = kSecond;
   size_t arena_bytes = size_t{16} << 30;
-  size_t memory_limit = 0;  // 0: none
+  size_t memory_limit = 0;              // 0: none
+  size_t keep_freed = size_t{1} << 30;  // 0: as the allocator has it
   int32_t cache_capacity = 4096;
   // 161 gradients of ResNet-50 one by one, np=2 on a 2-core Sapphire Rapids virtual machine
   // (2026-11-21), medians: 17-27 ms unbundled, 21-24 ms at 4 MiB, 25-26 ms at 64 MiB.

@@ -188,6 +188,15 @@ constexpr Knob kKnobs[] = {
      .agreed = true,
      .help = "shared memory that a method which keeps results may take of one rank; a method that "
              "needs more is refused before the first step; 0 = no limit"},
+    {.name = "keep_freed",
+     .unit = "B",
+     .type = Type::kSize,
+     .field = &Config::keep_freed,
+     .maximum = 1024 * kGiB,
+     .help = "freed memory stays with the process for its next allocations, in pieces of up to so "
+             "much (glibc's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, unless the environment sets "
+             "one): pages that are new to it cost a fault each, in every training step; 0 leaves "
+             "the allocator alone"},
     {.name = "cache_capacity",
      .type = Type::kCount,
      .field = &Config::cache_capacity,

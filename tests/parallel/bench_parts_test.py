@@ -17,7 +17,7 @@ import harness  # noqa: F401  # Makes the package importable.
 
 from covey.bench import job, mpis, oneccl, picture, shapes, show
 from covey.bench.contest import Row
-from covey.bench.ratio import CONFIDENCE, ratio_of_medians
+from covey.bench.ratio import CONFIDENCE, median_difference, ratio_of_medians
 from covey.cli.bench_command import sizes
 
 ABOUT = {"bench": "latency", "ranks": 2, "cores": 4, "load": 0.5}
@@ -71,6 +71,14 @@ class RatioTest(unittest.TestCase):
 
     def test_nothing_has_no_multiple(self) -> None:
         self.assertIsNone(ratio_of_medians([[1.0]], [[0.0]]))
+
+    def test_a_difference_is_that_of_pairs(self) -> None:
+        base = [[float(number)] for number in range(20)]  # The machine slows down meanwhile.
+        mine = [[number + 0.5] for number, in base]
+        self.assertEqual(tuple(median_difference(mine, base)), (0.5, 0.5, 0.5))
+        mine[3] = [100.0]
+        value, low, high = median_difference(mine, base)
+        self.assertEqual((value, low, high), (0.5, 0.5, 0.5), "an outlier moves no median")
         self.assertIsNone(row(covey=1.0).ratio("covey"))
 
 

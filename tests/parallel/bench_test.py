@@ -136,8 +136,10 @@ class BenchTest(unittest.TestCase):
             self.assertIn(name, out)
 
     def test_model(self) -> None:
-        _, found = self.bench("model")
-        self.assertEqual(self.names(found), ["alone", "covey", "ddp"])
+        out, found = self.bench("model")
+        wanted = ["alone", "allreduce", "eager", "ddp", "in the arena"]
+        self.assertEqual(self.names(found), wanted)
+        self.assertRegex(out, r"eager: [+-]\S+ ms a step beyond alone \[.* x an allreduce in the arena")
 
     def test_methods(self) -> None:
         _, found = self.bench("methods")

@@ -116,6 +116,10 @@ class Contest:
         self.effort = effort
         self._flag = flag
 
+    def with_effort(self, effort: Effort) -> "Contest":
+        """Another one that measures as much."""
+        return Contest(effort, self._flag)
+
     def _agreed_count(self, contestant: Contestant) -> int:
         """Operations per sample, the same on every rank; warms up on the way."""
         contestant.run(WARM_UP)
@@ -133,6 +137,25 @@ class Contest:
         """Gives every contestant its turn in every round, in rotating order. The same row on every
         rank; ratios to the contestant named `base`."""
         counts = {one.name: self._agreed_count(one) for one in contestants}
+        return self._measure(label, size_bytes, contestants, base, counts)
+
+    def measure_blocks(
+        self, label: str, size_bytes: int, contestants: Sequence[Contestant], base: str, block: int
+    ) -> Row:
+        """The same, where a sample is `block` operations of each contestant."""
+        for one in contestants:
+            one.run(WARM_UP)
+        counts = {one.name: block for one in contestants}
+        return self._measure(label, size_bytes, contestants, base, counts)
+
+    def _measure(
+        self,
+        label: str,
+        size_bytes: int,
+        contestants: Sequence[Contestant],
+        base: str,
+        counts: Dict[str, int],
+    ) -> Row:
         mine: Dict[str, List[List[float]]] = {one.name: [] for one in contestants}
         row = Row(label, size_bytes, bases={name: base for name in mine if name != base})
         for number in range(self.effort.rounds):

@@ -1,10 +1,10 @@
-"""How many times longer one thing takes than another, and how sure that is."""
+"""How much longer one thing takes than another, and how sure that is."""
 
 from __future__ import annotations
 
 import random
 import statistics
-from typing import List, NamedTuple, Optional, Sequence
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95
@@ -19,6 +19,14 @@ class Ratio(NamedTuple):
     """A ratio of medians with its bootstrap confidence interval (percentiles; B. Efron, Bootstrap
     methods: another look at the jackknife, Annals of Statistics 7(1), 1979,
     doi:10.1214/aos/1176344552)."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Difference(NamedTuple):
+    """A median of paired differences in seconds, with an interval of the same kind."""
 
     value: float
     low: float
@@ -58,7 +66,28 @@ def ratio_of_medians(mine: Turns, base: Turns) -> Optional[Ratio]:
             found.append(_median(_drawn(mine, rounds, draw)) / below)
     if not found:
         return None
+    return Ratio(_median(mine) / _median(base), *_interval(found))
+
+
+def median_difference(mine: Turns, base: Turns) -> Difference:
+    """The median, over rounds, of how much more `mine` took than `base` in the same round.
+
+    Args:
+        mine, base: as many rounds, each with at least one sample.
+
+    Example:
+        >>> median_difference([[3.0], [5.0]], [[1.0], [3.0]])
+        Difference(value=2.0, low=2.0, high=2.0)
+    """
+    pairs = [statistics.median(a) - statistics.median(b) for a, b in zip(mine, base)]
+    draw = random.Random(SEED)
+    found = [statistics.median(draw.choices(pairs, k=len(pairs))) for _ in range(RESAMPLES)]
+    return Difference(statistics.median(pairs), *_interval(found))
+
+
+def _interval(found: List[float]) -> Tuple[float, float]:
+    """Where all but a part of them lie."""
     found.sort()
     tail = (1 - CONFIDENCE) / 2
     low, high = (found[round(share * (len(found) - 1))] for share in (tail, 1 - tail))
-    return Ratio(_median(mine) / _median(base), low, high)
+    return low, high
