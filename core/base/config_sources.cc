@@ -121,6 +121,17 @@ constexpr Launcher kLaunchers[] = {
     {"TORCHELASTIC_RESTART_COUNT", "torchrun", true},
 };
 
+// Whether the user has told glibc's allocator something: Covey does not tell it otherwise.
+bool SetsAllocator(const char* const* environment) {
+  for (; environment != nullptr && *environment != nullptr; ++environment) {
+    const std::string_view entry = *environment;
+    for (const std::string_view own : {"MALLOC_TRIM_THRESHOLD_=", "MALLOC_MMAP_THRESHOLD_=",
+                                       "MALLOC_TOP_PAD_=", "MALLOC_MMAP_MAX_=", "GLIBC_TUNABLES="})
+      if (entry.starts_with(own)) return true;
+  }
+  return false;
+}
+
 // The launcher that started this process as one of several; empty: none of those known.
 std::string StartedBy(const char* const* environment) {
   std::string by;
@@ -175,6 +186,7 @@ Status Config::FromEnvironment(const char* const* environment, std::string_view 
   Config read;
   read.local_rank = kUnset;
   read.local_size = kUnset;
+  if (SetsAllocator(environment)) read.keep_freed = 0;
   RETURN_IF_ERROR(ReadVariables(environment, &read));
   RETURN_IF_ERROR(ReadSettings(settings, &read));
   if (read.shm_fd < 0 && read.size == 1) read.started_by = StartedBy(environment);

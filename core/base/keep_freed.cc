@@ -4,22 +4,16 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstdlib>
 
 namespace covey {
 
 void KeepFreedMemory(size_t most_bytes) {
-#ifdef __GLIBC__
   if (most_bytes == 0) return;
-  for (const char* own : {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_",
-                          "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES"})
-    if (std::getenv(own) != nullptr) return;
   // Some versions refuse more than this, the end of glibc's own adaptation.
   constexpr int kLeast = 32 << 20;
   const auto most = static_cast<int>(std::min<size_t>(most_bytes, INT_MAX));
   if (mallopt(M_MMAP_THRESHOLD, most) == 0) mallopt(M_MMAP_THRESHOLD, std::min(most, kLeast));
   mallopt(M_TRIM_THRESHOLD, most);
-#endif
 }
 
 }  // namespace covey

@@ -6,12 +6,12 @@
 
 namespace covey {
 
-// Pieces of up to `most_bytes` of it, from now on, in the whole process. 0: changes nothing; nor
-// where the user has told the allocator something by the environment, or it is not glibc's.
+// Pieces of up to `most_bytes` of it, from now on, in the whole process. 0: changes nothing. It
+// tells glibc's allocator; another one takes no notice.
 //
-// A step of training frees its gradients, and allocates as many in the next one. By glibc's own rule
-// such memory goes back to the kernel in between, and each page of it costs a fault when it comes
-// back: a quarter of the time of a ResNet-18 step (examples/guide/benchmarks.md).
+// A step of training frees its gradients, and allocates as many in the next one. By glibc's own
+// rule such memory goes back to the kernel in between, and each page of it costs a fault when it
+// comes back: a fifth of the time of a ResNet-18 step (examples/guide/benchmarks.md).
 void KeepFreedMemory(size_t most_bytes);
 
 }  // namespace covey

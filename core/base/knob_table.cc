@@ -194,9 +194,9 @@ constexpr Knob kKnobs[] = {
      .field = &Config::keep_freed,
      .maximum = 1024 * kGiB,
      .help = "freed memory stays with the process for its next allocations, in pieces of up to so "
-             "much (glibc's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, unless the environment sets "
-             "one): pages that are new to it cost a fault each, in every training step; 0 leaves "
-             "the allocator alone"},
+             "much (glibc's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD): pages that are new to it cost "
+             "a fault each, in every training step; 0 leaves the allocator alone, as do "
+             "MALLOC_..._ and GLIBC_TUNABLES"},
     {.name = "cache_capacity",
      .type = Type::kCount,
      .field = &Config::cache_capacity,

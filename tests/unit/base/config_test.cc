@@ -32,6 +32,19 @@ std::string ErrorOfSettings(std::string_view settings) {
   return Read({}, settings, &config).message();
 }
 
+TEST(Config, AnAllocatorThatTheUserHasSetIsLeftAlone) {
+  Config config;
+  ASSERT_TRUE(Read({"MALLOC_ARENA_MAX=1"}, "", &config).ok());
+  EXPECT_EQ(config.keep_freed, size_t{1} << 30);
+  for (const char* own :
+       {"MALLOC_TRIM_THRESHOLD_=1", "GLIBC_TUNABLES=glibc.malloc.tcache_count=0"}) {
+    ASSERT_TRUE(Read({own}, "", &config).ok());
+    EXPECT_EQ(config.keep_freed, 0u) << own;
+    ASSERT_TRUE(Read({own, "COVEY_KEEP_FREED=2MiB"}, "", &config).ok());
+    EXPECT_EQ(config.keep_freed, size_t{2} << 20) << "said of Covey itself";
+  }
+}
+
 TEST(Config, HasTheDefaultsOfAJobOfOne) {
   Config config;
   ASSERT_TRUE(Read({}, "", &config).ok());
