@@ -95,11 +95,12 @@ CODE_MUTANTS = {
     "train_delta_is_never_forgotten": (["core/train/outer_model.cc"], "OuterModelTest.*"),
     "train_exchange_begins_twice": (["core/train/trainer.cc"], "TrainerTest.MaxWait*"),
     "train_finish_keeps_own_steps": (["core/train/trainer.cc"], "TrainerTest.AfterFinish*"),
-    "train_pairs_part_without_a_mean": (["core/train/trainer.cc"], "TrainerTest.PairsEnd*"),
+    "train_pairs_part_without_a_mean": (["core/train/trainer.cc"], "TrainerPartsTest.PairsEnd*"),
     "train_codec_leaves_out_at_the_end_of_a_part": (
         ["core/train/trainer.cc"],
-        "TrainerTest.WithinAPart*",
+        "TrainerPartsTest.WithinAPart*",
     ),
+    "train_momenta_stay_apart": (["core/train/trainer.cc"], "TrainerPartsTest.StateIsAveraged*"),
     "train_residual_is_lost": (["core/engine/trainer_codec.cc"], "TrainerCodecTest.*"),
     "train_updated_step_is_dropped": (
         ["core/train/trainer.cc"],
@@ -135,7 +136,9 @@ BODIES = [
     "unit/ops/transports/shm_words_test.cc",
     "unit/train/outer_model_test.cc",
     "unit/train/round_part_test.cc",
+    "unit/train/trainer_parts_test.cc",
     "unit/train/trainer_test.cc",
+    "unit/train/trainer_world.h",
 ]
 
 # What stands in a library that is linked as a whole, with sources that have mutants.

@@ -36,6 +36,10 @@ covey_verb VerbOf(Stage stage) {
       return COVEY_PACK;
     case Stage::kUnpack:
       return COVEY_UNPACK;
+    case Stage::kListState:
+      return COVEY_LIST_STATE;
+    case Stage::kLoadState:
+      return COVEY_LOAD_STATE;
     default:
       return COVEY_UPDATE;
   }
@@ -91,6 +95,7 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
                               NameOf(static_cast<Op>(config->op)) + ", begin " +
                               std::to_string(config->begin) + ", " +
                               std::to_string(config->num_hypers) + " hyper-parameters, " +
+                              std::to_string(config->num_state) + " arrays of state, " +
                               TextOf({config->num_spans, config->dtypes, config->counts}),
                       .enough = Status::Ok(),
                       .offset = memory == nullptr ? Transport::kNoOffset : 0};
@@ -103,6 +108,7 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
           .step = config->begin,
           .check_nan = use->config().check_nan != 0,
           .hypers = config->num_hypers,
+          .has_state = config->num_state != 0,
           .kernels = &BestKernels(),
           .awaited = [session = use.get()](const Operation& it) { return session->Awaited(it); }},
       std::move(layout), memory, &use->queue(), &use->engine());
@@ -164,6 +170,19 @@ Status GiveTo(TrainerDriver* trainer, const void* const* parts, const int64_t* l
     all.push_back({static_cast<const std::byte*>(parts[i]), static_cast<size_t>(lengths[i])});
   }
   return trainer->Give(all);
+}
+
+Status ListTo(TrainerDriver* trainer, void* const* spans, const SpanList& list) {
+  if (list.count > 0) RETURN_IF_ERROR(CheckSpans("trainer: the state", list));
+  std::vector<TrainerOperations::StateSpan> state;
+  for (int32_t i = 0; i < list.count; ++i) {
+    if (spans == nullptr || spans[i] == nullptr)
+      return Status::InvalidArgument("trainer: the state's spans are NULL, or one of them is");
+    state.push_back({.dtype = static_cast<DType>(list.dtypes[i]),
+                     .count = list.counts[i],
+                     .data = static_cast<std::byte*>(spans[i])});
+  }
+  return trainer->ListState(std::move(state));
 }
 
 Status PositionOf(TrainerDriver* trainer, covey_position* position) {
@@ -266,6 +285,14 @@ covey_code covey_trainer_give(covey_runtime* runtime, covey_trainer trainer,
                               covey_error* error) {
   return covey::With(runtime, trainer, error, [&](TrainerDriver* it) {
     return covey::GiveTo(it, parts, lengths, num_parts);
+  });
+}
+
+covey_code covey_trainer_list(covey_runtime* runtime, covey_trainer trainer, void* const* spans,
+                              const covey_dtype* dtypes, const int64_t* counts, int32_t num_spans,
+                              covey_error* error) {
+  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) {
+    return covey::ListTo(it, spans, {num_spans, dtypes, counts});
   });
 }
 

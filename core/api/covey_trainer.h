@@ -13,6 +13,8 @@
  *     COVEY_LOAD_MODEL         copy the model from there
  *     COVEY_PACK               call covey_trainer_give with model and optimizer's state
  *     COVEY_UNPACK             go on from the state in the action, which another rank has given
+ *     COVEY_LIST_STATE         call covey_trainer_list with what the optimizer keeps
+ *     COVEY_LOAD_STATE         that is the same on all members now: take it where it lay
  *     covey_trainer_ack(...)
  *
  * Which actions come, and what the ranks exchange between them, is the method's affair: an adapter
@@ -50,6 +52,8 @@ typedef struct covey_trainer_config {
   const int64_t* counts;      /* [num_spans] elements */
   int32_t num_hypers; /* hyper-parameters that travel with gradients, 0 to 4096: an update uses
                        * those of the gradients, which may be another rank's or older ones */
+  int32_t num_state;  /* arrays that updates keep beside the model, momenta for example, for
+                      * COVEY_LIST_STATE; 0: none; -1: it is not known yet */
 } covey_trainer_config;
 
 /* The input of a step, beside the gradients. */
@@ -68,7 +72,9 @@ typedef enum covey_verb {
   COVEY_LOAD_MODEL = 4,
   COVEY_DONE = 5, /* the step, or finish, has ended, as the code of covey_trainer_next says */
   COVEY_PACK = 6,
-  COVEY_UNPACK = 7
+  COVEY_UNPACK = 7,
+  COVEY_LIST_STATE = 8,
+  COVEY_LOAD_STATE = 9
 } covey_verb;
 
 typedef struct covey_action {
@@ -139,6 +145,17 @@ COVEY_API covey_code covey_trainer_ack(covey_runtime* runtime, covey_trainer tra
 COVEY_API covey_code covey_trainer_give(covey_runtime* runtime, covey_trainer trainer,
                                         const void* const* parts, const int64_t* lengths,
                                         int32_t num_parts, covey_error* error);
+
+/* Within COVEY_LIST_STATE: what this rank's optimizer keeps beside the model. spans[i]: counts[i]
+ * elements of dtypes[i] (not bool), in host memory of the caller's own, which nobody touches until
+ * COVEY_LOAD_STATE. As many, of the same kinds, on all members, else the step ends with
+ * COVEY_MISMATCH on all. Floating-point numbers become their mean over the members, others their
+ * maximum. It comes where a part of the training ends in which ranks had updates of their own, and
+ * `then=` another one follows: else equal models would part with the next update. */
+COVEY_API covey_code covey_trainer_list(covey_runtime* runtime, covey_trainer trainer,
+                                        void* const* spans, const covey_dtype* dtypes,
+                                        const int64_t* counts, int32_t num_spans,
+                                        covey_error* error);
 
 /* Between two steps; restoring, every member does it, and the model is the caller's affair. */
 COVEY_API covey_code covey_trainer_position(covey_runtime* runtime, covey_trainer trainer,

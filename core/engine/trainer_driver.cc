@@ -38,7 +38,7 @@ TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, std::byte* m
                    .engine = engine,
                    .awaited = options_.awaited}),
       trainer_(options_.method, {.size = options_.group->size(), .rank = options_.group->my_index},
-               options_.step),
+               options_.step, options_.has_state),
       hypers_(static_cast<size_t>(options_.hypers)) {}
 
 void TrainerDriver::AddRounds(int64_t from, std::unique_ptr<TrainerRounds> rounds) {
@@ -143,6 +143,17 @@ Status TrainerDriver::Give(std::span<const std::span<const std::byte>> parts) {
   return RoundsOf(ready_.action->part)->Give(ready_.action->applied, parts);
 }
 
+Status TrainerDriver::ListState(std::vector<TrainerOperations::StateSpan> state) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  if (!ready_.action.has_value() || ready_.action->stage != Stage::kListState)
+    return Status::InvalidArgument(
+        "the optimizer's state is not asked for now: list it between COVEY_LIST_STATE and its "
+        "acknowledgement");
+  operations_.ListState(std::move(state));
+  return Status::Ok();
+}
+
 Status TrainerDriver::GetGradients(std::byte** gradients) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
@@ -180,8 +191,10 @@ Status TrainerDriver::Begin(const Trainer::Exchange& exchange) {
     exchange_ = exchange;
     return Status::Ok();
   }
+  const bool has_numbers =
+      exchange.stage != Stage::kAgree && exchange.stage != Stage::kAverageState;
   return operations_.Begin(exchange, exchange.stage == Stage::kReduce ? memory_ : model(),
-                           exchange.stage == Stage::kAgree ? Status::Ok() : FitnessOf(exchange));
+                           has_numbers ? FitnessOf(exchange) : Status::Ok());
 }
 
 // Waits for the exchange under way. False: the deadline is over.

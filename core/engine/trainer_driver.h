@@ -38,7 +38,8 @@ class TrainerDriver {
     bool average = true;  // gradients; else their sum
     int64_t step = 0;
     bool check_nan = false;
-    int32_t hypers = 0;  // hyper-parameters that travel with gradients
+    int32_t hypers = 0;      // hyper-parameters that travel with gradients
+    bool has_state = false;  // of the adapter's optimizer
     const Kernels* kernels = nullptr;
     // The ranks that an operation waits for, as far as they are known.
     std::function<std::vector<int32_t>(const Operation&)> awaited;
@@ -90,6 +91,8 @@ class TrainerDriver {
   // called again.
   Status Next(Time deadline, Due* due);
   Status Acknowledge(uint64_t number, bool done);
+  // Within kListState: what the optimizer keeps, which stays as it is until kLoadState.
+  Status ListState(std::vector<TrainerOperations::StateSpan> state);
   // Within kPack: this rank's state, which is copied.
   Status Give(std::span<const std::span<const std::byte>> parts);
   Status GetPosition(Trainer::Position* position);

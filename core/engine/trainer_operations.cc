@@ -45,7 +45,10 @@ TrainerOperations::~TrainerOperations() {
 Status TrainerOperations::Begin(const Trainer::Exchange& exchange, std::byte* numbers,
                                 const Status& fitness) {
   const Stage stage = exchange.stage;
-  if (stage == Stage::kAgree) return Agree(exchange);
+  if (stage == Stage::kAgree) return Agree(exchange.may_differ ? 1 : 0, exchange.step, "agree");
+  is_to_begin_state_ = stage == Stage::kAverageState;
+  const auto arrays = static_cast<int64_t>(state_.size());
+  if (is_to_begin_state_) return Agree(arrays, -arrays, "state");
   codec_ = CodecOf(exchange.step, UseOf(stage));
   if (codec_ != nullptr) codec_->Begin(numbers, exchange.is_whole);
   const std::vector<TrainerLayout::Piece>& pieces = options_.layout->pieces();
@@ -67,13 +70,30 @@ Status TrainerOperations::Begin(const Trainer::Exchange& exchange, std::byte* nu
   return Status::Ok();
 }
 
-Status TrainerOperations::Agree(const Trainer::Exchange& exchange) {
-  agreed_[0] = exchange.may_differ ? 1 : 0;
-  agreed_[1] = exchange.step;
+Status TrainerOperations::Agree(int64_t first, int64_t second, const std::string& word) {
+  agreed_[0] = first;
+  agreed_[1] = second;
   Operation* operation = New(Kind::kAllreduce);
   operation->op = Op::kMax;
   const TrainerLayout::Piece pair{.dtype = DType::kI64, .count = 2, .offset_bytes = 0};
-  return Add(operation, pair, reinterpret_cast<std::byte*>(agreed_), "agree");
+  return Add(operation, pair, reinterpret_cast<std::byte*>(agreed_), word);
+}
+
+Status TrainerOperations::BeginState() {
+  if (agreed_[0] != -agreed_[1])
+    return Status::Mismatch("the optimizers of '" + options_.name + "' keep " +
+                            std::to_string(-agreed_[1]) + " to " + std::to_string(agreed_[0]) +
+                            " arrays beside the model, this rank's " +
+                            std::to_string(state_.size()) + ": all have to list as many");
+  for (size_t i = 0; i < state_.size(); ++i) {
+    const StateSpan& span = state_[i];
+    Operation* operation = New(Kind::kAllreduce);
+    operation->op = IsFloating(span.dtype) ? Op::kSum : Op::kMax;
+    operation->average = IsFloating(span.dtype);
+    const TrainerLayout::Piece piece{.dtype = span.dtype, .count = span.count, .offset_bytes = 0};
+    RETURN_IF_ERROR(Add(operation, piece, span.data, "state." + std::to_string(i)));
+  }
+  return Status::Ok();
 }
 
 // The queue's operations have the settings of their last use.
@@ -106,7 +126,7 @@ Status TrainerOperations::Add(Operation* operation, const TrainerLayout::Piece& 
   return Status::Ok();
 }
 
-bool TrainerOperations::Await(Time deadline, Status* status, StageResult* result) {
+bool TrainerOperations::AwaitAll(Time deadline, Status* status) {
   for (Operation* operation : under_way_) options_.queue->Await(operation);
   for (Operation* operation : under_way_)
     if (!options_.engine->Wait(*operation, deadline)) return false;
@@ -115,6 +135,15 @@ bool TrainerOperations::Await(Time deadline, Status* status, StageResult* result
     options_.queue->Release(operation->handle);
   }
   under_way_.clear();
+  return true;
+}
+
+bool TrainerOperations::Await(Time deadline, Status* status, StageResult* result) {
+  if (!AwaitAll(deadline, status)) return false;
+  if (std::exchange(is_to_begin_state_, false) && status->ok()) {
+    *status = BeginState();
+    if (!AwaitAll(deadline, status)) return false;
+  }
   if (codec_ != nullptr) std::exchange(codec_, nullptr)->End(status->ok());
   result->may_differ = agreed_[0] != 0;
   result->step = agreed_[1];

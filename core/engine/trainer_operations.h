@@ -27,6 +27,13 @@ struct Operation;
 
 class TrainerOperations {
  public:
+  // An array of the adapter's optimizer, in its own memory.
+  struct StateSpan {
+    DType dtype = DType::kF32;
+    int64_t count = 0;  // elements
+    std::byte* data = nullptr;
+  };
+
   struct Options {
     std::string name;  // that of each operation begins so
     const Group* group = nullptr;
@@ -48,6 +55,9 @@ class TrainerOperations {
   // until Await says that it is over. `fitness`: why this rank's must not be mixed with others'.
   // REQUIRES: none is under way.
   Status Begin(const Trainer::Exchange& exchange, std::byte* numbers, const Status& fitness);
+  // What kAverageState is of: it stays as it is until that is over. Floating-point numbers become
+  // their mean, others their maximum.
+  void ListState(std::vector<StateSpan> state) { state_ = std::move(state); }
   // Whether all of it has ended by the deadline, and how.
   bool Await(Time deadline, Status* status, StageResult* result);
   // The ranks that have not come to it, for people.
@@ -61,12 +71,18 @@ class TrainerOperations {
   Operation* New(Kind kind) const;
   Status Add(Operation* operation, const TrainerLayout::Piece& piece, std::byte* at,
              const std::string& word);
-  Status Agree(const Trainer::Exchange& exchange);
+  Status Agree(int64_t first, int64_t second, const std::string& word);
+  Status BeginState();
+  bool AwaitAll(Time deadline, Status* status);
   TrainerCodec* CodecOf(int64_t step, CodecUse use);
 
   Options options_;
   std::vector<Operation*> under_way_;
-  int64_t agreed_[2] = {};  // kAgree: whether models may differ, and the step
+  // The greatest of all members'. kAgree: whether models may differ, and the step. kAverageState:
+  // how many arrays there are, and that with the other sign.
+  int64_t agreed_[2] = {};
+  std::vector<StateSpan> state_;
+  bool is_to_begin_state_ = false;  // once the members have agreed on that
   // By the version at which their method begins, and by what they encode.
   std::map<std::pair<int64_t, CodecUse>, std::unique_ptr<TrainerCodec>> codecs_;
   TrainerCodec* codec_ = nullptr;  // of the exchange under way; null: none

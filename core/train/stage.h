@@ -9,10 +9,11 @@ namespace covey {
 
 enum class Stage : uint8_t {
   // ---- Exchanges that all members do together.
-  kReduce,   // the gradients of all
-  kAgree,    // whether models of any rank may differ, and the furthest step
-  kAverage,  // the models of all
-  kMix,      // the model with those of neighbors
+  kReduce,        // the gradients of all
+  kAgree,         // whether models of any rank may differ, and the furthest step
+  kAverage,       // the models of all
+  kMix,           // the model with those of neighbors
+  kAverageState,  // what the optimizers of all keep
   // ---- Exchanges of rounds (core/partial/rounds_port.h).
   kAnchor,      // deltas: the rank's model is what all begin with
   kBegin,       // models: what the rank trains on now is where it begins from
@@ -44,6 +45,8 @@ enum class Stage : uint8_t {
   kLoadModel,         // the model that lies there is the rank's from now on
   kPack,              // the rank's state is to be given, for a rank that has fallen behind
   kUnpack,            // the state that lies there is the rank's from now on
+  kListState,         // what its optimizer keeps is to be named
+  kLoadState,         // that is the same on all members now
 };
 
 constexpr bool IsExchange(Stage stage) { return stage <= Stage::kQuit; }

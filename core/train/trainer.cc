@@ -49,8 +49,13 @@ std::vector<int64_t> Trainer::PartsOf(Admission admission, const MethodChoice& c
   return parts;
 }
 
-Trainer::Trainer(MethodChoice choice, const MethodView& view, int64_t step)
-    : choice_(std::move(choice)), view_(view), begin_(step), version_(step), step_(step) {
+Trainer::Trainer(MethodChoice choice, const MethodView& view, int64_t step, bool has_state)
+    : choice_(std::move(choice)),
+      view_(view),
+      has_state_(has_state),
+      begin_(step),
+      version_(step),
+      step_(step) {
   BeginPart();
 }
 
@@ -72,8 +77,18 @@ std::vector<Stage> Trainer::StepStages() const {
   if (mixes && !plan.neighbors.adapts_first)
     return {Stage::kCollectGradients, Stage::kCollectModel, exchange, Stage::kLoadModel,
             Stage::kUpdate};
-  return {Stage::kCollectGradients, Stage::kUpdate, Stage::kCollectModel, exchange,
-          Stage::kLoadModel};
+  std::vector<Stage> stages{Stage::kCollectGradients, Stage::kUpdate, Stage::kCollectModel,
+                            exchange, Stage::kLoadModel};
+  const std::vector<Stage> state = StateStages();
+  // train-T15: what optimizers keep becomes equal with the models.
+  if (step_ + 1 >= choice_.Until(step_)) stages.insert(stages.end(), state.begin(), state.end());
+  return stages;
+}
+
+// Of a part in which ranks had updates of their own, before the next one.
+std::vector<Stage> Trainer::StateStages() const {
+  if (!has_state_) return {};
+  return {Stage::kListState, Stage::kAverageState, Stage::kLoadState};
 }
 
 std::vector<Stage> Trainer::FinishStages() const {
@@ -292,6 +307,8 @@ Trainer::Ready Trainer::Next(Time now) {
   if (at_ == stages_.size() && pairs_.has_value() && !is_finish_ && pairs_->IsLast(step_)) {
     Insert(pairs_->FinishStages());
     stages_.push_back(Stage::kQuit);
+    const std::vector<Stage> state = StateStages();
+    stages_.insert(stages_.end(), state.begin(), state.end());
   }
   if (at_ == stages_.size() && is_finish_ && std::exchange(has_left_, false)) {
     // train-T7: a member that has left the rounds in a step comes to finish() in the next part.
@@ -326,7 +343,10 @@ void Trainer::LeaveRounds() {
   // train-T7: all members leave with the same version, and go on with the step after it.
   step_ = version_ = rounds_->is_local() ? rounds_->left_at() : rounds_->reached();
   // A member that is in finish() has not seen with which version they were over.
-  if (rounds_->is_local()) Insert({Stage::kAgree});
+  if (rounds_->is_local()) {
+    Insert(StateStages());
+    Insert({Stage::kAgree});
+  }
   has_left_ = true;
   may_differ_ = false;
   rounds_.reset();

@@ -16,6 +16,10 @@
 //   finish()     pairs           as pair_part.h says
 //   finish()     others          agree; if models of any rank may differ: MODEL, average, LOAD
 //
+// Where a part ends in which ranks had updates of their own, and another one follows, their
+// optimizers keep different things, and equal models would part with the next update: LIST STATE,
+// average state, LOAD STATE, if the adapter has any.
+//
 //   phase       event                      next
 //   kIdle       step, finish               the first stage
 //   kExchange   it ended well              the next stage; after the last: kIdle, END(ok)
@@ -94,8 +98,8 @@ class Trainer {
   // Whether this trainer has all exchanges of the method.
   static Status Check(const MethodChoice& choice, const MethodView& view);
 
-  // REQUIRES: Check. `step`: the first one; mostly 0.
-  Trainer(MethodChoice choice, const MethodView& view, int64_t step);
+  // REQUIRES: Check. `step`: the first one; mostly 0. `has_state`: of the adapter's optimizer.
+  Trainer(MethodChoice choice, const MethodView& view, int64_t step, bool has_state = false);
 
   // The rank has gradients for the next step. `unfit`: why they must not be used; empty: no reason.
   // kInvalidArgument at once: a finish() has halted, or a step is under way.
@@ -142,6 +146,7 @@ class Trainer {
   static Ready Refuse(const std::string& why);
   std::vector<Stage> StepStages() const;
   std::vector<Stage> FinishStages() const;
+  std::vector<Stage> StateStages() const;
   Exchange ExchangeOf(Stage stage) const;
   MethodPlan Plan() const;
   Ready OnRoundsEnd(const Status& status, const StageResult& result, Time now);
@@ -152,6 +157,7 @@ class Trainer {
 
   MethodChoice choice_;
   MethodView view_;
+  bool has_state_;
   int64_t begin_ = 0;  // the step this trainer has begun with
   int64_t version_ = 0, step_ = 0;
   // The part of the next step, if it goes in rounds or in pairs.

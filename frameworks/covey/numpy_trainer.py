@@ -20,7 +20,7 @@ from covey.numpy import FRAMEWORK, broadcast_
 from covey.reduce_op import Average, ReduceOp, core_code
 
 # covey_verb of core/api/covey_trainer.h.
-_COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK = range(1, 8)
+_COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK, _LIST = range(1, 9)
 
 Arrays = Sequence[Any]
 Update = Callable[..., None]
@@ -46,15 +46,14 @@ class Trainer:
     Args:
         parameters: arrays of float32, float64 or float16; they are changed in place.
         update: ``update(parameters, gradients)`` changes the parameters in place, by the method
-            with gradients of this rank or those of all. The gradients, arrays of the parameters'
-            shapes and dtypes, may be changed, and are valid within the call. By eager a step has
-            one update for each version of gradients made since the last step, or none.
-        method: a name or a whole text, as for ``covey.torch.DistributedOptimizer``; None: what this
-            job was told. All methods are possible, one after the other by ``then`` too.
+            with gradients of this rank or those of all; they may be changed, and are valid within
+            the call. By eager a step has an update for each version of gradients, or none.
+        method: as for ``covey.torch.DistributedOptimizer``; None: what this job was told.
         op: ``Average`` or ``Sum`` of gradients.
         process_set: the ranks that train together.
         state: arrays that ``update`` changes beside the parameters, momenta for example: a rank
-            that has fallen too far behind goes on from parameters and state of another one.
+            that has fallen too far behind goes on from those of another one, and before another
+            method begins (``then``) they become their mean (whole numbers: their maximum).
         num_hypers: so many numbers, a learning rate for example, travel with the gradients of each
             step: ``update(parameters, gradients, hypers)`` gets those of the gradients, which may
             be another rank's, so that all ranks do the same updates.
@@ -97,8 +96,7 @@ class Trainer:
         if not self.parameters:
             raise InvalidArgument("Trainer: there are no parameters")
         self._state = self.parameters + [FRAMEWORK.accept(array, True) for array in state]
-        self._update, self._num_hypers = update, num_hypers
-        self._given: Arrays = ()  # The gradients of the step under way.
+        self._update, self._num_hypers, self._given = update, num_hypers, parameters
         self._open(0)
         name = next_prefix("numpy.begin", process_set.ranks)
         for number, array in enumerate(self._state):
@@ -115,12 +113,13 @@ class Trainer:
             tuple(FRAMEWORK.code(array) for array in self.parameters),
             tuple(array.size for array in self.parameters),
             self._num_hypers,
+            len(self._state) - len(self.parameters),
         )
 
     def _memory(self, of_model: bool) -> List[Any]:
         """Where the model lies, or the gradients of this action."""
-        addresses = _native.trainer_spans(self._trainer, len(self.parameters), of_model)
-        return [_view(*place) for place in zip(addresses, self.parameters)]
+        places = _native.trainer_spans(self._trainer, len(self.parameters), of_model)
+        return list(map(_view, places, self.parameters))
 
     @property
     def version(self) -> int:
@@ -200,6 +199,9 @@ class Trainer:
         elif verb == _PACK:
             parts = [(array.ctypes.data, array.nbytes) for array in self._state]
             _native.trainer_give(self._trainer, *zip(*parts))
+        elif verb == _LIST:
+            kept = [(it.ctypes.data, FRAMEWORK.code(it), it.size) for it in self._state]
+            _native.trainer_list(self._trainer, *zip(*kept[len(self.parameters) :]))
         elif verb == _UNPACK:
             assert length == sum(array.nbytes for array in self._state)
             for array in self._state:

@@ -286,6 +286,7 @@ static PyMethodDef methods[] = {
     {"trainer_next", TrainerNext, METH_VARARGS,
      "trainer_next(trainer, number of hypers) -> (verb, number, hypers, image, its length)"},
     {"trainer_give", TrainerGive, METH_VARARGS, "trainer_give(trainer, addresses, lengths)"},
+    {"trainer_list", TrainerList, METH_VARARGS, "trainer_list(trainer, addresses, dtypes, counts)"},
     {"trainer_ack", TrainerAck, METH_VARARGS, "trainer_ack(trainer, number, done)"},
     {"trainer_position", TrainerPosition, METH_VARARGS,
      "trainer_position(trainer) -> (version, step, may differ, begin, local, has state)"},

@@ -13,8 +13,9 @@ PyObject* TrainerOpen(PyObject* module, PyObject* args) {
   long long begin;
   int op;
   PyObject *method, *dtypes, *counts;
-  if (!PyArg_ParseTuple(args, "KsOiLO!O!i:trainer_open", &group, &config.name, &method, &op, &begin,
-                        &PyTuple_Type, &dtypes, &PyTuple_Type, &counts, &config.num_hypers))
+  if (!PyArg_ParseTuple(args, "KsOiLO!O!ii:trainer_open", &group, &config.name, &method, &op,
+                        &begin, &PyTuple_Type, &dtypes, &PyTuple_Type, &counts, &config.num_hypers,
+                        &config.num_state))
     return NULL;
   config.method = MethodOf(method);
   if (PyErr_Occurred()) return NULL;
@@ -125,6 +126,33 @@ PyObject* TrainerNext(PyObject* module, PyObject* args) {
   }
   return Py_BuildValue("(iKNNL)", (int)action.verb, (unsigned long long)action.number, hypers,
                        image, (long long)action.length_bytes);
+}
+
+PyObject* TrainerList(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long trainer;
+  PyObject *addresses, *dtypes, *counts;
+  if (!PyArg_ParseTuple(args, "KO!O!O!:trainer_list", &trainer, &PyTuple_Type, &addresses,
+                        &PyTuple_Type, &dtypes, &PyTuple_Type, &counts))
+    return NULL;
+  const Py_ssize_t count = PyTuple_Size(addresses);
+  if (PyTuple_Size(dtypes) != count || PyTuple_Size(counts) != count || count > INT16_MAX) {
+    PyErr_SetString(PyExc_ValueError, "trainer_list: as many dtypes and counts as addresses");
+    return NULL;
+  }
+  void** spans = AddressesOf(addresses);
+  covey_dtype* types = spans == NULL ? NULL : DTypesOf(dtypes);
+  int64_t* lengths = types == NULL ? NULL : NumbersOf(counts);
+  covey_error error;
+  ClearError(&error);
+  PyObject* answer = NULL;
+  if (lengths != NULL)
+    answer = NoneOrError(
+        covey_trainer_list(NULL, trainer, spans, types, lengths, (int32_t)count, &error), &error);
+  free(lengths);
+  free(types);
+  free(spans);
+  return answer;
 }
 
 PyObject* TrainerGive(PyObject* module, PyObject* args) {

@@ -42,6 +42,7 @@ class Adapter {
     config.num_spans = 3;
     config.dtypes = types;
     config.counts = counts;
+    config.num_state = kept.empty() ? 0 : -1;
     const covey_code code = covey_trainer_open(runtime_, &config, &trainer, &error);
     if (code != COVEY_OK) return code;
     return COVEY_OK;
@@ -81,6 +82,7 @@ class Adapter {
       if (action.verb == COVEY_COLLECT_MODEL)
         ForEach(model_, [&](size_t i, size_t at) { return model[i][at]; });
       if (action.verb == COVEY_LOAD_MODEL) Load();
+      if (action.verb == COVEY_LIST_STATE) List();
       EXPECT_EQ(covey_trainer_ack(runtime_, trainer, action.number, 1, &error), COVEY_OK);
     }
   }
@@ -118,6 +120,7 @@ class Adapter {
   covey_error error = COVEY_INIT(covey_error);
   covey_verb last = COVEY_DONE;
   int packed = 0, unpacked = 0;
+  std::vector<std::vector<double>> kept;  // by the optimizer
   std::vector<std::vector<double>> model;
 
  private:
@@ -148,6 +151,18 @@ class Adapter {
     }
     EXPECT_EQ(covey_trainer_give(runtime_, trainer, parts, lengths, 3, &error), COVEY_OK);
     ++packed;
+  }
+  void List() {
+    std::vector<void*> spans;
+    std::vector<covey_dtype> types(kept.size(), COVEY_FLOAT64);
+    std::vector<int64_t> lengths;
+    for (std::vector<double>& array : kept) {
+      spans.push_back(array.data());
+      lengths.push_back(static_cast<int64_t>(array.size()));
+    }
+    EXPECT_EQ(covey_trainer_list(runtime_, trainer, spans.data(), types.data(), lengths.data(),
+                                 static_cast<int32_t>(spans.size()), &error),
+              COVEY_OK);
   }
   void Unpack(const covey_action& action) {
     const auto* from = static_cast<const double*>(action.image);

@@ -229,6 +229,25 @@ TEST(TrainerErrorsTest, WhatDiffersIsNamedOnEveryRank) {
   });
 }
 
+TEST(TrainerErrorsTest, OptimizersThatKeepDifferentNumbersOfArraysAreToldSo) {
+  RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    adapter.kept.assign(rank == 0 ? 1 : 2, std::vector<double>(3, rank));
+    ASSERT_EQ(adapter.Open("local:H=9,then=allreduce@1"), COVEY_OK) << adapter.error.message;
+    EXPECT_EQ(
+        covey_trainer_list(runtime, adapter.trainer, nullptr, nullptr, nullptr, 0, &adapter.error),
+        COVEY_INVALID_ARGUMENT)
+        << "it is not asked for";
+    EXPECT_EQ(adapter.Step(0), COVEY_MISMATCH);
+    EXPECT_NE(std::string(adapter.error.message).find("keep 1 to 2 arrays"), std::string::npos);
+    if (rank == 1) adapter.kept.pop_back();
+    covey_trainer_close(runtime, std::exchange(adapter.trainer, 0));
+    ASSERT_EQ(adapter.Open("local:H=9,then=allreduce@1"), COVEY_OK) << adapter.error.message;
+    ASSERT_EQ(adapter.Step(0), COVEY_OK) << adapter.error.message;
+    EXPECT_EQ(adapter.kept[0], std::vector<double>(3, 0.5)) << "the mean";
+  });
+}
+
 TEST(TrainerErrorsTest, ACodecWithNothingToEncodeIsRefused) {
   constexpr covey_dtype kDoubles[] = {COVEY_FLOAT64, COVEY_FLOAT64, COVEY_FLOAT64};
   RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {

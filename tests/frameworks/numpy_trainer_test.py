@@ -18,6 +18,7 @@ import covey.numpy
 import covey.torch as hvd
 
 RATE = 0.125
+MOMENTUM = 0.5
 SHAPES = ((7, 5), (3,), (), (40, 50))
 METHODS = (
     "allreduce",
@@ -79,9 +80,34 @@ def by_numpy(method: str, dtype: str) -> List[bytes]:
     return seen
 
 
-def by_torch(method: str, dtype: str) -> List[bytes]:
+def by_numpy_with_momentum(method: str, dtype: str) -> List[bytes]:
+    """The same of SGD with momentum, as torch has it."""
+    parameters, seen = numbers(hvd.rank(), -1, dtype), []
+    momenta = [numpy.zeros_like(array) for array in parameters]
+    steps = [numpy.zeros(1, "int64")]
+
+    def update(parameters: List[Any], gradients: List[Any]) -> None:
+        steps[0] += 1
+        for parameter, gradient, momentum in zip(parameters, gradients, momenta):
+            momentum *= parameter.dtype.type(MOMENTUM)
+            momentum += gradient
+            parameter -= parameter.dtype.type(RATE) * momentum
+
+    state = momenta + steps
+    with covey.numpy.Trainer(parameters, update, method=method, state=state) as trainer:
+        for step in range(STEPS):
+            trainer.step(numbers(hvd.rank(), step, dtype))
+            seen.append(b"".join(array.tobytes() for array in trainer.parameters))
+        trainer.finish()
+        seen.append(b"".join(array.tobytes() for array in trainer.parameters))
+    assert steps[0][0] == STEPS, "the greatest of all: counts are equal"
+    return seen
+
+
+def by_torch(method: str, dtype: str, momentum: float = 0.0) -> List[bytes]:
     parameters = [torch.nn.Parameter(torch.tensor(it)) for it in numbers(0, -1, dtype)]
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=RATE), method=method)
+    sgd = torch.optim.SGD(parameters, lr=RATE, momentum=momentum)
+    optimizer = hvd.DistributedOptimizer(sgd, method=method)
     seen = []
 
     def look() -> None:
@@ -125,6 +151,8 @@ def wrong_calls() -> Dict[str, str]:
     note("integers", lambda: covey.numpy.Trainer([numpy.ones(3, int)], update))
     different = [numpy.ones(3 + hvd.rank())]
     note("shapes", lambda: covey.numpy.Trainer(different, update))
+    kept = [numpy.ones(2)] * hvd.rank()
+    note("state", lambda: covey.numpy.Trainer(parameters, update, state=kept))
     trainer = covey.numpy.Trainer(parameters, update)
     note("count", lambda: trainer.step([numpy.ones(3)]))
     note("shape", lambda: trainer.step([numpy.ones(3), numpy.ones(4)]))
@@ -207,72 +235,6 @@ def with_momentum(late: int, steps: int) -> Tuple[int, List[bytes], float]:
         return trainer.version, everything, float(parameters[0].sum())
 
 
-def by_formula(rank_steps: List[List[Any]], local_steps: int, rate: float, keep: float) -> Any:
-    """DiLoCo as its paper has it: the parameters after the steps, and what is left over."""
-    model = numbers(0, -1, "float64")
-    momenta = [numpy.zeros_like(array) for array in model]
-    for begin in range(0, STEPS, local_steps):
-        ends = []
-        for steps in rank_steps:
-            own = [array.copy() for array in model]
-            for gradients in steps[begin : begin + local_steps]:
-                update(own, gradients)
-            ends.append(own)
-        for number, array in enumerate(model):
-            delta = sum(array - own[number] for own in ends) / len(ends)
-            momenta[number] = keep * momenta[number] + delta
-            model[number] = numpy.asarray(array - rate * (delta + keep * momenta[number]))
-    return model
-
-
-def by_diloco(method: str) -> List[Any]:
-    with covey.numpy.Trainer(numbers(0, -1, "float64"), update, method=method) as trainer:
-        for step in range(STEPS):
-            trainer.step(numbers(hvd.rank(), step, "float64"))
-        trainer.finish()
-        return [array.copy() for array in trainer.parameters]
-
-
-def late_deltas(late: int, rounds: int) -> Tuple[int, List[bytes], float]:
-    """DiLoCo with rate 1 and no momentum; one rank begins when the others have done all exchanges,
-    and are further than the log reaches."""
-    parameters = [numpy.zeros(5), numpy.zeros((2, 2))]
-
-    def move(parameters: List[Any], gradients: List[Any]) -> None:
-        for parameter, gradient in zip(parameters, gradients):
-            parameter -= gradient
-
-    method = "diloco:H=2,outer_lr=1,outer_momentum=0,admit=solo,grace=0s,log=1,max_staleness=1000"
-    with covey.numpy.Trainer(parameters, move, method=method + ",max_wait=60s") as trainer:
-        if hvd.rank() == late:
-            covey.barrier()
-        for _ in range(3 if hvd.rank() == late else 2 * rounds):
-            trainer.step([numpy.ones(5), numpy.ones((2, 2))])
-        if hvd.rank() != late:
-            covey.barrier()
-        trainer.finish()
-        return trainer.version, [it.tobytes() for it in parameters], float(parameters[0][0])
-
-
-def diloco_goes_on() -> Tuple[bytes, bytes]:
-    """A training, and the same one saved after finish() and loaded by another trainer."""
-    method = "diloco:H=2,admit=all,max_wait=60s"
-    ends = []
-    saved: Dict[str, Any] = {}
-    for is_whole in (True, False):
-        with covey.numpy.Trainer(numbers(0, -1, "float32"), update, method=method) as trainer:
-            if not is_whole:
-                trainer.load_state_dict(saved)
-            for step in range(0 if is_whole else 5, STEPS):
-                if step == 5 and is_whole:
-                    trainer.finish()
-                    saved = trainer.state_dict()
-                trainer.step(numbers(hvd.rank(), step, "float32"))
-            trainer.finish()
-            ends.append(b"".join(array.tobytes() for array in trainer.parameters))
-    return ends[0], ends[1]
-
-
 # ---- The tests ---------------------------------------------------------------------------------
 
 
@@ -289,6 +251,25 @@ class NumpyTrainerTest(unittest.TestCase):
                             self.assertEqual(a, b, f"rank {rank}, step {step}")
                     self.assertEqual(len({seen[-1] for seen in ours}), 1)
 
+    def test_momenta_are_averaged_where_a_method_goes_over_to_another_one(self) -> None:
+        """Replicas stay equal from there on, and are those of torch."""
+        for method in (
+            "local:H=2,then=allreduce@4",
+            "dpsgd:topology=one_peer,order=atc,then=allreduce@5",
+            "wagma:S=2,tau=3,admit=all,max_wait=60s,then=allreduce@6",
+            "adpsgd:then=allreduce@4",
+            "eager:admit=all,max_wait=60s,then=local@3:H=2,then=allreduce@7",
+        ):
+            for size in (2, 4):
+                with self.subTest(method=method, size=size):
+                    ours = pool(size).call(by_numpy_with_momentum, method, "float32")
+                    for step in range(8, STEPS + 1):
+                        self.assertEqual(len({seen[step] for seen in ours}), 1, step)
+                    if "adpsgd" in method:
+                        continue  # Its averages are not the same twice.
+                    theirs = pool(size).call(by_torch, method, "float32", MOMENTUM)
+                    self.assertEqual(ours, theirs)
+
     def test_gradients_are_clipped_after_they_were_averaged(self) -> None:
         for before, after in pool(2).call(clipped, 0.5):
             self.assertGreater(before, 1)
@@ -302,6 +283,7 @@ class NumpyTrainerTest(unittest.TestCase):
             self.assertIn("parameters are floating-point", said["integers"])
             self.assertIn("Mismatch: trainer", said["shapes"])
             self.assertIn("float64[4]", said["shapes"])
+            self.assertRegex(said["state"], "Mismatch: .*1 arrays of state")
             self.assertIn("1 gradients of 2 parameters", said["count"])
             self.assertIn("1 of 0 hyper-parameters", said["hypers"])
             self.assertIn("gradient 1 has the shape (4,)", said["shape"])
@@ -323,41 +305,6 @@ class NumpyTrainerTest(unittest.TestCase):
             self.assertEqual(version, ends[0][0])
             self.assertEqual(everything, ends[0][1])
             self.assertLess(total, 0)
-
-    def test_diloco_is_that_of_its_paper(self) -> None:
-        for size, rate, keep in ((2, 0.7, 0.9), (3, 0.5, 0.5), (4, 1, 0)):
-            with self.subTest(size=size, outer_lr=rate, outer_momentum=keep):
-                settings = f"outer_lr={rate},outer_momentum={keep},admit=all,max_wait=60s"
-                steps = [
-                    [numbers(rank, step, "float64") for step in range(STEPS)]
-                    for rank in range(size)
-                ]
-                expected = by_formula(steps, 4, rate, keep)
-                ends = pool(size).call(by_diloco, f"diloco:H=4,{settings}")
-                for arrays in ends:
-                    for array, first, wanted in zip(arrays, ends[0], expected):
-                        self.assertEqual(array.tobytes(), first.tobytes())
-                        numpy.testing.assert_allclose(array, wanted, atol=1e-12, rtol=0)
-
-    def test_diloco_with_rate_one_and_no_momentum_is_local(self) -> None:
-        for size in (2, 4):
-            settings = "outer_lr=1,outer_momentum=0,admit=all,max_wait=60s"
-            ours = pool(size).call(by_diloco, f"diloco:H=3,{settings}")
-            theirs = pool(size).call(by_diloco, "local:H=3")
-            for one, other in zip(ours, theirs):
-                for array, wanted in zip(one, other):
-                    numpy.testing.assert_allclose(array, wanted, atol=1e-12, rtol=0)
-
-    def test_late_deltas_count_once(self) -> None:
-        ends = pool(3).call(late_deltas, 1, 4)
-        for rank, (version, everything, first) in enumerate(ends):
-            self.assertEqual(version, 3 if rank == 1 else 8, "its own updates")
-            self.assertEqual(everything, ends[0][1])
-            self.assertLess(first, 0)
-
-    def test_a_loaded_diloco_has_its_outer_momentum(self) -> None:
-        for whole, loaded in pool(2).call(diloco_goes_on):
-            self.assertEqual(whole, loaded)
 
     def test_a_loaded_training_goes_on_as_the_saved_one(self) -> None:
         eager = "eager:admit=all,max_wait=60s"

@@ -59,6 +59,7 @@ class DeltaTrainer:
             tuple(CODES[plan.dtype] for plan in self._plans),
             tuple(plan.length for plan in self._plans),
             0,
+            0,
         )
         self._trainer = progress.together(asked[1], lambda: _native.trainer_open(*asked))
         addresses = _native.trainer_spans(self._trainer, len(self._plans), True)
