@@ -171,9 +171,9 @@ COVEY_API covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer
 COVEY_API const char* covey_trainer_state(covey_runtime* runtime, covey_trainer trainer, int32_t i,
                                           void** address, int64_t* bytes);
 
-/* Counters of the versions that this rank has applied, as JSON. `versions`: their number, 0 by a
- * method without versions. `fresh`, by member: the versions that contain its contribution of the
- * same step. `overdue`, by member: how often max_wait was over without it. `staleness`: the
+/* Counters of this rank, as JSON. `versions` that it has applied: 0 by a method without versions.
+ * `published`: its contributions. `fresh`, by member: the versions that contain its contribution of
+ * the same step. `overdue`, by member: how often max_wait was over without it. `staleness`: the
  * contributions that counted 0, 1, 2, 3 to 4, 5 to 8, 9 to 16, and more steps late. In pairs
  * `begun`: averages with a partner, and `met`: steps before which others had averaged with this
  * rank. "{}" for an unknown trainer, and during another call. The buffer rule of covey_stats. */

@@ -37,6 +37,7 @@ void TrainerCounts::AddVersion(uint64_t version, const std::vector<Contribution>
 
 TrainerCounts& TrainerCounts::operator+=(const TrainerCounts& more) {
   versions += more.versions;
+  published += more.published;
   begun += more.begun;
   met += more.met;
   for (size_t i = 0; i < fresh.size(); ++i) fresh[i] += more.fresh[i];
@@ -50,7 +51,8 @@ std::string TrainerCounts::Json() const {
   Append("fresh", fresh, &json);
   Append("overdue", overdue, &json);
   Append("staleness", staleness, &json);
-  return json + ",\"begun\":" + std::to_string(begun) + ",\"met\":" + std::to_string(met) + "}";
+  return json + ",\"published\":" + std::to_string(published) +
+         ",\"begun\":" + std::to_string(begun) + ",\"met\":" + std::to_string(met) + "}";
 }
 
 }  // namespace covey

@@ -25,6 +25,7 @@ struct TrainerCounts {
   std::string Json() const;
 
   uint64_t versions = 0;
+  uint64_t published = 0;         // contributions of this rank, those with nothing in them too
   uint64_t begun = 0;             // averages with a partner
   uint64_t met = 0;               // steps before which others had averaged with this rank
   std::vector<uint64_t> fresh;    // by member: versions with its contribution of the same step

@@ -95,6 +95,7 @@ Status TrainerRounds::PerformHere(const Trainer::Exchange& exchange, const Statu
       if (!fitness.ok()) result->unfit = fitness.message();
       if (!fitness.ok() && has_models()) return Status::Ok();
       result->version = fitness.ok() ? options_.port->Publish(hypers) : options_.port->Skip();
+      ++counts_.published;
       if (fitness.ok() && outer != nullptr) outer->OnPublished(result->version);
       return Status::Ok();
   }

@@ -76,9 +76,10 @@ class StepStats:
         if self._injector is not None:
             self._work_s = self._injector.work_s()
 
-    def arrived(self, step: int, needed: int) -> None:
-        """This rank has come to exchange ``step``, which happens once ``needed`` have."""
-        self._arrivals.append((step, time.monotonic(), needed))
+    def arrived(self, step: int, needed: int, at: Optional[float] = None) -> None:
+        """This rank has come to exchange ``step``, which happens once ``needed`` have; just now, or
+        ``at`` a time of ``time.monotonic()``."""
+        self._arrivals.append((step, time.monotonic() if at is None else at, needed))
 
     def end_step(self) -> None:
         """``step()`` ends. The counts begin with the end of the first one."""

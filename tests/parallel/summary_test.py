@@ -139,6 +139,8 @@ class JobTest(unittest.TestCase):
             waited_s, seconds = map(float, out[1].split()[-2:])
             self.assertGreater(waited_s, 0, method)
             self.assertLessEqual(waited_s, seconds, method)
+            held = {rank: float(row["held"]) for rank, row in self.rows(lines).items()}
+            self.assertEqual(max(held, key=held.__getitem__), 1, (method, held))
 
     def test_with_a_method_in_rounds(self) -> None:
         code, out, lines = self.run_script(["--method", "eager:admit=all"])

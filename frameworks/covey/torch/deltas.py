@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import torch
@@ -48,6 +49,7 @@ class DeltaTrainer:
         self._closure: Optional[Callable[[], Any]] = None
         self._loss: Any = None
         self._counts: Mapping[str, Any] = {}
+        self._came = 0.0  # To the last exchange.
         self._plans = plan_whole(named)
         progress = optimizer._covey_progress
         asked = (
@@ -126,7 +128,11 @@ class DeltaTrainer:
     def _count(self) -> None:
         """Tells the statistics of the steps which versions have been applied."""
         before, self._counts = self._counts, json.loads(_native.trainer_stats(self._trainer))
-        self._optimizer._covey_progress.step_stats.applied(self._counts, before)
+        progress = self._optimizer._covey_progress
+        progress.step_stats.applied(self._counts, before)
+        published = self._counts["published"]
+        if published > before.get("published", 0):
+            progress.step_stats.arrived(published, progress.plan.needed, self._came)
 
     def _do(self, verb: int) -> None:
         progress = self._optimizer._covey_progress
@@ -135,6 +141,8 @@ class DeltaTrainer:
             progress.turn(progress.version + 1)
         elif verb in (_COLLECT_MODEL, _LOAD_MODEL):
             self._copy(self._model, verb == _LOAD_MODEL)
+        if verb == _COLLECT_MODEL:
+            self._came = time.monotonic()
         if verb == _LOAD_MODEL:
             self._count()
 

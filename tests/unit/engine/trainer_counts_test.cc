@@ -20,11 +20,13 @@ TEST(TrainerCountsTest, PartsAreAddedUp) {
   other.AddVersion(7, {{}, {.first = 5, .last = 5, .count = 1}});
   other.overdue[1] = 3;
   one.begun = 1;
+  one.published = 3;
+  other.published = 4;
   other.begun = other.met = 2;
   one += other;
   EXPECT_EQ(one.Json(),
             R"({"versions":2,"fresh":[1,0],"overdue":[0,3],"staleness":[1,0,1,0,0,0,0],)"
-            R"("begun":3,"met":2})");
+            R"("published":7,"begun":3,"met":2})");
 }
 
 }  // namespace
