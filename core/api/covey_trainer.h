@@ -176,7 +176,9 @@ COVEY_API const char* covey_trainer_state(covey_runtime* runtime, covey_trainer 
  * the same step. `overdue`, by member: how often max_wait was over without it. `staleness`: the
  * contributions that counted 0, 1, 2, 3 to 4, 5 to 8, 9 to 16, and more steps late. In pairs
  * `begun`: averages with a partner, and `met`: steps before which others had averaged with this
- * rank. "{}" for an unknown trainer, and during another call. The buffer rule of covey_stats. */
+ * rank. `memory_bytes` that it holds in this rank: gradients and model for the `exchange`,
+ * contributions and results of `rounds`, models of `pairs`, the method's `arrays`, a `codec`'s.
+ * "{}" for an unknown trainer, and during another call. The buffer rule of covey_stats. */
 COVEY_API size_t covey_trainer_stats(covey_runtime* runtime, covey_trainer trainer, char* json,
                                      size_t capacity);
 

@@ -53,6 +53,9 @@ class TrainerCodec {
   // Whether there is an anchor.
   bool is_anchored() const { return is_anchored_; }
   std::vector<Array> arrays();
+  size_t HeldBytes() const {
+    return anchor_.size() + left_out_.size() + room_.size() + next_.size();
+  }
   // A checkpoint was written to arrays(), with an anchor or without.
   void OnWritten(bool is_anchored) { is_anchored_ = is_anchored; }
 

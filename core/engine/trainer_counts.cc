@@ -2,6 +2,7 @@
 
 #include <iterator>
 #include <span>
+#include <utility>
 
 namespace covey {
 namespace {
@@ -37,6 +38,11 @@ void TrainerCounts::AddVersion(uint64_t version, const std::vector<Contribution>
 
 TrainerCounts& TrainerCounts::operator+=(const TrainerCounts& more) {
   versions += more.versions;
+  memory.exchange += more.memory.exchange;
+  memory.rounds += more.memory.rounds;
+  memory.pairs += more.memory.pairs;
+  memory.arrays += more.memory.arrays;
+  memory.codec += more.memory.codec;
   published += more.published;
   begun += more.begun;
   met += more.met;
@@ -51,6 +57,15 @@ std::string TrainerCounts::Json() const {
   Append("fresh", fresh, &json);
   Append("overdue", overdue, &json);
   Append("staleness", staleness, &json);
+  const std::pair<const char*, size_t> parts[] = {{"exchange", memory.exchange},
+                                                  {"rounds", memory.rounds},
+                                                  {"pairs", memory.pairs},
+                                                  {"arrays", memory.arrays},
+                                                  {"codec", memory.codec}};
+  json += ",\"memory_bytes\":{";
+  for (const auto& [name, bytes] : parts)
+    json += (json.back() == '{' ? "\"" : ",\"") + std::string(name) + "\":" + std::to_string(bytes);
+  json += '}';
   return json + ",\"published\":" + std::to_string(published) +
          ",\"begun\":" + std::to_string(begun) + ",\"met\":" + std::to_string(met) + "}";
 }

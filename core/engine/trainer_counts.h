@@ -25,6 +25,13 @@ struct TrainerCounts {
   std::string Json() const;
 
   uint64_t versions = 0;
+  // Bytes of this rank that the trainer holds: where gradients and model are exchanged from; the
+  // contributions and results of rounds, and models of pairs; the method's own arrays; a codec's.
+  struct Memory {
+    size_t exchange = 0, rounds = 0, pairs = 0, arrays = 0, codec = 0;
+  };
+
+  Memory memory;
   uint64_t published = 0;         // contributions of this rank, those with nothing in them too
   uint64_t begun = 0;             // averages with a partner
   uint64_t met = 0;               // steps before which others had averaged with this rank

@@ -245,6 +245,8 @@ Status TrainerDriver::GetPosition(Trainer::Position* position) {
 Status TrainerDriver::GetCounts(TrainerCounts* counts) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
+  counts->memory.exchange = 2 * layout_.length_bytes();
+  counts->memory.codec = operations_.CodecBytes();
   for (const auto& [from, rounds] : rounds_) *counts += rounds->counts();
   for (const auto& [from, pairs] : pairs_) *counts += pairs->counts();
   return Status::Ok();

@@ -185,6 +185,12 @@ TrainerCodec* TrainerOperations::CodecOf(int64_t step, CodecUse use) {
   return codec.get();
 }
 
+size_t TrainerOperations::CodecBytes() const {
+  size_t bytes = 0;
+  for (const auto& [key, codec] : codecs_) bytes += codec->HeldBytes();
+  return bytes;
+}
+
 std::vector<TrainerCodec*> TrainerOperations::CodecsOf(int64_t step) {
   std::vector<TrainerCodec*> found;
   for (const CodecUse use : {CodecUse::kGradients, CodecUse::kModels})

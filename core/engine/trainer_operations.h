@@ -64,6 +64,7 @@ class TrainerOperations {
   std::string Missing() const;
   bool CanBeFreed() const;
 
+  size_t CodecBytes() const;
   // Those whose state belongs to the exchanges of `step`.
   std::vector<TrainerCodec*> CodecsOf(int64_t step);
 

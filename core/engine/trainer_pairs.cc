@@ -6,7 +6,9 @@
 namespace covey {
 
 TrainerPairs::TrainerPairs(Options options)
-    : options_(std::move(options)), counts_(options_.port->group().members.size()) {
+    : options_(std::move(options)),
+      block_bytes_(options_.port->BlockBytes()),
+      counts_(options_.port->group().members.size()) {
   for (const TrainerLayout::Piece& piece : options_.layout->pieces())
     spans_.push_back(options_.model + piece.offset_bytes);
 }
@@ -40,6 +42,12 @@ bool TrainerPairs::Perform(const Trainer::Exchange& exchange, Time deadline, Sta
       Leave();
       return true;
   }
+}
+
+TrainerCounts TrainerPairs::counts() const {
+  TrainerCounts counts = counts_;
+  counts.memory.pairs = block_bytes_;
+  return counts;
 }
 
 void TrainerPairs::ShowSeenMean(const std::string& missing) {

@@ -31,8 +31,11 @@ class TrainerPairs {
   explicit TrainerPairs(Options options);
 
   // Nothing else may be called afterwards.
-  void Leave() { options_.leave(); }
-  const TrainerCounts& counts() const { return counts_; }
+  void Leave() {
+    options_.leave();
+    block_bytes_ = 0;
+  }
+  TrainerCounts counts() const;
 
   // Performs exchange.stage, and waits until then. False: the deadline is over, and it goes on when
   // called again with the same exchange.
@@ -45,6 +48,7 @@ class TrainerPairs {
   void Combine(const std::byte* model, const std::byte* with, double scale, std::byte* to) const;
 
   Options options_;
+  size_t block_bytes_;        // of this rank's region
   std::vector<void*> spans_;  // of the model
   // The model less the one that is shown instead, until this rank goes on from its own; empty: that
   // is the model.

@@ -16,6 +16,7 @@ constexpr size_t kLine = 64;         // spans of a snapshot begin on one
 
 TrainerRounds::TrainerRounds(Options options)
     : options_(std::move(options)),
+      block_bytes_(options_.port->BlockBytes()),
       missing_(options_.port->group().members.size()),
       counted_(missing_.size()),
       counts_(missing_.size()) {
@@ -205,6 +206,13 @@ std::vector<void*> TrainerRounds::CopySpans() const {
   for (const size_t offset : options_.port->layout().offsets_bytes())
     spans.push_back(options_.copies + offset);
   return spans;
+}
+
+TrainerCounts TrainerRounds::counts() const {
+  TrainerCounts counts = counts_;
+  counts.memory.rounds = block_bytes_;
+  if (options_.outer != nullptr) counts.memory.arrays = options_.outer->HeldBytes();
+  return counts;
 }
 
 // Counts what is in the version, and names the ranks that have become overdue.

@@ -40,7 +40,10 @@ class TrainerRounds {
   explicit TrainerRounds(Options options);
 
   // This rank is awaited no more. Nothing else may be called afterwards.
-  void Leave() { options_.leave(); }
+  void Leave() {
+    options_.leave();
+    block_bytes_ = 0;
+  }
 
   bool has_models() const { return options_.port->has_models(); }
   // Where the next contribution is to lie, as the layout says; models: and what it becomes lies.
@@ -53,7 +56,7 @@ class TrainerRounds {
     return std::span<const std::byte>(image_).subspan(HeadBytes());
   }
   OuterModel* outer() const { return options_.outer.get(); }
-  const TrainerCounts& counts() const { return counts_; }
+  TrainerCounts counts() const;
 
   // Performs exchange.stage, and waits until then. `fitness`: of what lies in open(). False: the
   // deadline is over, and it goes on when called again with the same exchange.
@@ -79,6 +82,7 @@ class TrainerRounds {
   std::vector<void*> CopySpans() const;
 
   Options options_;
+  size_t block_bytes_;  // of this rank's region
   bool is_in_place_ = true;
   size_t written_ = 0;  // versions running that lay in what this rank had written much of
   std::byte* gradients_ = nullptr;

@@ -118,6 +118,10 @@ std::vector<const char*> OuterModel::names() const {
   return all;
 }
 
+size_t OuterModel::HeldBytes() const {
+  return (1 + state_.size() + (last_.empty() ? 0 : 1) + pending_.size()) * layout_->length_bytes();
+}
+
 void OuterModel::Load(std::span<const std::byte> image, uint64_t own) {
   CHECK(image.size() == model_.size() * (1 + state_.size()), "the arrays of another rank");
   for (const std::span<std::byte> array : arrays()) {

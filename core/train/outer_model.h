@@ -48,6 +48,8 @@ class OuterModel {
   // `image`: the arrays of another rank, one after the other. They contain this rank's deltas up to
   // step `own`.
   void Load(std::span<const std::byte> image, uint64_t own);
+  // Of all arrays, those of this rank alone too.
+  size_t HeldBytes() const;
   // The pending deltas will be in no version: the other ranks have ended finish() without this one.
   void Drop() { pending_.clear(); }
   // A checkpoint was written to arrays().

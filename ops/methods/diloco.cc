@@ -153,7 +153,9 @@ constexpr Method kMethod{
         "the paper's; below 10 local_steps take less momentum",
     .memory =
         "5 models in each rank (a copy and gradients for the exchange, the replicated model, the "
-        "outer momentum, the last change), 3 for its contributions, and log for all together",
+        "outer momentum, the last change), 3 for its contributions, and log for all together, up "
+        "to "
+        "log + 2 P while ranks are late",
     .scaling = Scaling::kOne,
     .no_codec =
         "changes are summed where they lie, in memory that all ranks share, and nothing travels",

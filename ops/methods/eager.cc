@@ -108,8 +108,9 @@ constexpr Method kMethod{
     .learning_rate =
         "that for one rank times P, with a warm-up; less where gradients come many steps late",
     .memory =
-        "3 g in each rank, and log g for all together; over a network log g in each rank, and "
-        "in the leader 3 g for each rank",
+        "3 g in each rank, and log g for all together, up to log + 2 P while ranks are late; over "
+        "a "
+        "network log g in each rank, and in the leader 3 g for each rank",
     .no_codec =
         "contributions are summed where they lie, in memory that all ranks share, and nothing "
         "travels",

@@ -92,7 +92,7 @@ constexpr Method kMethod{
     .memory =
         "none; the parameters move into shared memory; with codec two models, by topk three; with "
         "max_wait 3 models in each rank, "
-        "and one for each of 3 results",
+        "and one for each of 3 results, up to 3 + 2 P while ranks are late, for all together",
     .codecs = CodecUse::kModels,
     .parameters = kParameters,
     .plan = Plan};

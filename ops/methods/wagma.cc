@@ -123,8 +123,9 @@ constexpr Method kMethod{
         "than max_wait for another",
     .learning_rate = "that for one rank times P, with a warm-up; momentum stays with each rank",
     .memory =
-        "3 models in each rank, and one over S for each of `log` results; one more in a late "
-        "rank, and one over S for the mean that it began from",
+        "3 models in each rank, and one over S for each of `log` results, up to log + 2 P + 1 "
+        "while "
+        "ranks are late; one more in a late rank, and one over S for the mean that it began from",
     .no_codec =
         "contributions are summed where they lie, in memory that all ranks share, and nothing "
         "travels",

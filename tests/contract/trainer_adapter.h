@@ -111,7 +111,7 @@ class Adapter {
   }
 
   std::string Stats() {
-    char json[256];
+    char json[512];
     EXPECT_LT(covey_trainer_stats(runtime_, trainer, json, sizeof(json)), sizeof(json));
     return json;
   }

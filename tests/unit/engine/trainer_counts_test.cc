@@ -20,12 +20,15 @@ TEST(TrainerCountsTest, PartsAreAddedUp) {
   other.AddVersion(7, {{}, {.first = 5, .last = 5, .count = 1}});
   other.overdue[1] = 3;
   one.begun = 1;
+  one.memory = {.exchange = 5, .rounds = 4};
+  other.memory.rounds = 8;
   one.published = 3;
   other.published = 4;
   other.begun = other.met = 2;
   one += other;
   EXPECT_EQ(one.Json(),
             R"({"versions":2,"fresh":[1,0],"overdue":[0,3],"staleness":[1,0,1,0,0,0,0],)"
+            R"("memory_bytes":{"exchange":5,"rounds":12,"pairs":0,"arrays":0,"codec":0},)"
             R"("published":7,"begun":3,"met":2})");
 }
 
