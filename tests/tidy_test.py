@@ -15,7 +15,7 @@ import subprocess
 import unittest
 from typing import Callable, Dict, Iterable, Tuple
 
-from tidy import classes, includes, layers, rules, shape, source, words
+from tidy import adapters, classes, includes, layers, rules, shape, source, words
 from tidy.source import Finding
 
 _RATCHET = "tests/tidy_ratchet.txt"
@@ -119,6 +119,9 @@ class TidyTest(unittest.TestCase):
     def test_no_text_of_core_corrects_another(self) -> None:
         self.check(rules.history)
 
+    def test_adapters_know_no_method_and_have_no_thread_and_no_time_out(self) -> None:
+        self.check(adapters.know_no_method)
+
     def test_c_is_laid_out_by_clang_format(self) -> None:
         """That of version 14: another lays out otherwise."""
         tool = shutil.which("clang-format-14")
@@ -134,7 +137,7 @@ RULES = (
     layers.depths, layers.folders, classes.too_large, shape.file_length,
     shape.function_length, shape.columns, shape.headers, shape.test_places, shape.readmes,
     shape.top_level, words.banned, words.mutable_state, words.marks, words.framework_imports,
-    rules.near_mutants, rules.of_page, rules.bare, rules.history,
+    rules.near_mutants, rules.of_page, rules.bare, rules.history, adapters.know_no_method,
 )
 
 
@@ -155,6 +158,12 @@ class RulesTest(unittest.TestCase):
         code = source._TOKENS.sub(source._blank, re.sub(r"(?<=\d)'(?=\d)", "0", text))
         self.assertNotRegex(code, "throw|try|catch")
         self.assertEqual(code.count("\n"), text.count("\n"))
+
+    def test_a_method_in_an_adapter_is_found_but_in_its_documentation(self) -> None:
+        text = '"""By eager."""\nimport threading\ndef f(local):\n    return "by eager: " + name\n'
+        found = {finding.text.split()[0] for finding in adapters.found_in("path", text)}
+        self.assertEqual(found, {"threading", "local", "eager"})
+        self.assertIn("diloco", adapters.methods())
 
     def test_a_change_begins_where_the_texts_differ(self) -> None:
         change = rules.mutate.Change("path", 2, "  a;\n  b;\n", "  a;\n  c;\n")
