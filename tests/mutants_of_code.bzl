@@ -100,6 +100,7 @@ CODE_MUTANTS = {
         ["core/train/trainer.cc"],
         "TrainerPartsTest.WithinAPart*",
     ),
+    "train_pass_waits_for_any_version": (["core/train/pass_clock.cc"], "PassClockTest.*"),
     "train_momenta_stay_apart": (["core/train/trainer.cc"], "TrainerPartsTest.StateIsAveraged*"),
     "train_residual_is_lost": (["core/engine/trainer_codec.cc"], "TrainerCodecTest.*"),
     "train_updated_step_is_dropped": (
@@ -135,6 +136,7 @@ BODIES = [
     "unit/ops/transports/shm_test.cc",
     "unit/ops/transports/shm_words_test.cc",
     "unit/train/outer_model_test.cc",
+    "unit/train/pass_clock_test.cc",
     "unit/train/round_part_test.cc",
     "unit/train/trainer_parts_test.cc",
     "unit/train/trainer_test.cc",

@@ -268,6 +268,11 @@ covey_code covey_trainer_finish(covey_runtime* runtime, covey_trainer trainer, i
                      [&](TrainerDriver* it) { return it->Finish(strict != 0); });
 }
 
+covey_code covey_trainer_begin_pass(covey_runtime* runtime, covey_trainer trainer,
+                                    covey_error* error) {
+  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) { return it->BeginPass(); });
+}
+
 covey_code covey_trainer_next(covey_runtime* runtime, covey_trainer trainer, int64_t timeout_ns,
                               covey_action* action, covey_error* error) {
   return covey::With(runtime, trainer, error,

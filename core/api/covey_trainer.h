@@ -130,6 +130,13 @@ COVEY_API covey_code covey_trainer_submit(covey_runtime* runtime, covey_trainer 
 COVEY_API covey_code covey_trainer_finish(covey_runtime* runtime, covey_trainer trainer,
                                           int32_t strict, covey_error* error);
 
+/* Before this rank computes the gradients of its next step: covey_trainer_next gives the updates of
+ * the versions that others have made meanwhile, if the method has it skip ahead (`progress=skip`)
+ * or this rank was overdue, and waits a moment for one that is due. So its gradients are for the
+ * newest model. Else there is nothing to do. Need not be called. */
+COVEY_API covey_code covey_trainer_begin_pass(covey_runtime* runtime, covey_trainer trainer,
+                                              covey_error* error);
+
 /* The next action, after covey_trainer_submit or _finish, and again until COVEY_DONE. With
  * COVEY_PENDING it returns COVEY_TIMEOUT: timeout_ns is over (negative: no limit). */
 COVEY_API covey_code covey_trainer_next(covey_runtime* runtime, covey_trainer trainer,

@@ -73,6 +73,12 @@ Status TrainerDriver::Finish(bool strict) {
   return Take(trainer_.OnFinish(strict, clock_.Now()));
 }
 
+Status TrainerDriver::BeginPass() {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  return Take(trainer_.OnPass(clock_.Now()));
+}
+
 // A refused call has changed nothing: what was due stays so.
 Status TrainerDriver::Take(Trainer::Ready ready) {
   if (ready.end.has_value() && ready.end->code() == StatusCode::kInvalidArgument) return *ready.end;

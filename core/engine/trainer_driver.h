@@ -87,6 +87,7 @@ class TrainerDriver {
   // `hypers`: as many as the options say.
   Status Submit(const std::string& unfit, std::span<const double> hypers);
   Status Finish(bool strict);
+  Status BeginPass();
   // The next action, or the end. kTimeout without either: the deadline is over, and it goes on when
   // called again.
   Status Next(Time deadline, Due* due);

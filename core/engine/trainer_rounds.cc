@@ -41,11 +41,17 @@ bool TrainerRounds::Perform(const Trainer::Exchange& exchange, const Status& fit
     case Stage::kServe:
       if (!has_models() && IsAsked(exchange.applied)) event = RoundsPort::Event::kAsked;
       break;
+    case Stage::kLook:
+      break;
     case Stage::kAwait:
+    case Stage::kDue:
     case Stage::kFlush:
     case Stage::kMeet:
       *status = Wait(exchange, deadline, &event);
       if (event == RoundsPort::Event::kTime && status->ok()) return false;
+      // A pass begins in any case.
+      if (exchange.stage == Stage::kDue && status->code() == StatusCode::kTimeout)
+        *status = Status::Ok();
       break;
     case Stage::kGoOn:
       *status = GoOn(exchange.unfit);
@@ -59,7 +65,10 @@ bool TrainerRounds::Perform(const Trainer::Exchange& exchange, const Status& fit
   if (event == RoundsPort::Event::kAsked) result->event = StageResult::Event::kAsked;
   if (event == RoundsPort::Event::kBehind) result->event = StageResult::Event::kBehind;
   result->is_left = event == RoundsPort::Event::kLeft;
-  result->executed = options_.port->executed();
+  const bool tells = exchange.stage == Stage::kLook || exchange.stage == Stage::kAwait ||
+                     exchange.stage == Stage::kDue;
+  if (tells) result->ended_at = options_.port->Ended(&result->executed);
+  result->executed = std::max(result->executed, options_.port->executed());
   return true;
 }
 
@@ -166,6 +175,8 @@ Status TrainerRounds::Read(uint64_t version, StageResult* result) {
   if (!is_in_place_) gradients_ = options_.copies;
   hypers_ = std::move(record.hypers);
   result->is_empty = record.header.leader < 0;
+  const auto me = static_cast<size_t>(ToInt(options_.port->group().my_index));
+  result->is_overdue = record.missing[me] > 0;
   result->misses = std::any_of(record.missing.begin(), record.missing.end(),
                                [](uint64_t since) { return since > 0; });
   Note(version, record);

@@ -10,6 +10,7 @@ RoundPart::RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_
       begin_(begin),
       length_(until == kForever ? kForever : until - from),
       steps_(is_local() ? std::max<int64_t>(1, plan.rounds.local_steps) : 1),
+      skips_(plan.rounds.skips_ahead),
       ending_(static_cast<uint64_t>(plan.rounds.ending)) {
   // All versions of models with local_steps wait for all.
   if (ending_ == 0 && length_ != kForever)
@@ -124,6 +125,8 @@ std::vector<Stage> RoundPart::Follow(Stage stage, const Status& status, const St
     case Stage::kGoOn:
       merged_ = executed_;
       return Apply();
+    case Stage::kDue:
+      return Apply();
     case Stage::kServe:
       return is_asked ? std::vector<Stage>{Giving()} : std::vector<Stage>{};
     default:
@@ -137,6 +140,7 @@ std::vector<Stage> RoundPart::FollowRead(const StageResult& result) {
   if (result.is_gone && is_own) return {Stage::kSeek};
   if (result.is_gone) return {Stage::kSeek, Stage::kUnpack};
   misses_ = result.misses;
+  if (payload_ == Payload::kGradients) is_overdue_ = result.is_overdue;
   if (!result.is_empty && !is_own) return {Stage::kUpdate};
   ++applied_;
   return Apply();

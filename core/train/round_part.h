@@ -3,6 +3,7 @@
 //
 //   payload     call      stages
 //   gradients   step      GRADIENTS, publish, await, serve
+//   gradients   pass      look; of a version that is due in a moment: due
 //   gradients   finish    flush, meet
 //   deltas      step      GRADIENTS, UPDATE, serve
 //   deltas      H-th      GRADIENTS, UPDATE, MODEL, delta, publish, await, adopt, LOAD, serve
@@ -31,6 +32,8 @@
 //   MEET      asked            GIVE, MEET
 //   GO ON     -                APPLY
 //   SERVE     asked            GIVE
+//   LOOK      -                DUE, of a version that is due in a moment; else as if it had ended
+//   DUE       -                APPLY
 //
 // A finish() that is not strict goes on when FLUSH or MEET has timed out: GO ON; of deltas adopt,
 // LOAD; serve.
@@ -81,6 +84,10 @@ class RoundPart {
   std::vector<Stage> StepStages() const;
   std::vector<Stage> FinishStages() const;
   std::vector<Stage> GoOnStages() const;
+  // Whether this rank's next pass is best begun at the last version there is: it was overdue in the
+  // last one it has applied, or `skips` ahead by its method.
+  bool CatchesUp() const { return !is_local() && (skips_ || is_overdue_); }
+  uint64_t executed() const { return executed_; }
   // The second table above.
   std::vector<Stage> Follow(Stage stage, const Status& status, const StageResult& result);
   std::vector<Stage> OnUpdated();
@@ -106,6 +113,7 @@ class RoundPart {
   int64_t from_, begin_;
   int64_t length_;   // steps of the part; kForever: it does not end
   int64_t steps_;    // between two versions of a rank
+  bool skips_;       // a late rank goes on with the step after the last version
   uint64_t ending_;  // 0: they do not end
   uint64_t applied_ = 0;
   uint64_t awaited_ = 0;

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "core/base/clock.h"
+
 namespace covey {
 
 enum class Stage : uint8_t {
@@ -30,6 +32,8 @@ enum class Stage : uint8_t {
   kServe,       // whether a rank asks for a snapshot of this one
   kGive,        // deltas: that snapshot
   kAdopt,       // deltas: the replicated model, with what of the rank's work no version has
+  kLook,        // which versions have been made
+  kDue,         // the version that is due in a moment, or until it is not any more
   kLeave,       // these rounds are over for this rank
   // ---- Exchanges of pairs (core/gossip/gossip_port.h).
   kEnter,     // what the rank trains on now is what it begins with
@@ -70,7 +74,8 @@ struct StageResult {
   // kPublish: the one to be awaited; kSeek: that of the snapshot; kMerge: the one merged with.
   uint64_t version = 0;
   uint64_t own_step = 0;    // kMerge, kOfferAgain: the one at which this rank stands
-  uint64_t executed = 0;    // the last version made
+  uint64_t executed = 0;    // the last version made,
+  Time ended_at = 0;        // and kLook, kAwait, kDue: when; 0: it is not known
   std::string unfit;        // kPublish: why this rank has published nothing
   bool is_gone = false;     // kRead: the version has left the log
   bool is_empty = false;    // kRead: there is no gradient in it

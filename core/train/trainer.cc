@@ -103,9 +103,11 @@ Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
   const bool is_halted = phase_ == Phase::kHalted;
   if (is_halted && is_finish_)
     return Refuse("finish() has not come to its end: call it again before the next step");
-  if (phase_ == Phase::kExchange && !is_finish_) return WaitOn();
+  if (is_halted && is_pass_) return Refuse("a pass has not begun: call that again before its step");
+  if (phase_ == Phase::kExchange && !is_finish_ && !is_pass_) return WaitOn();
   if (!is_halted && phase_ != Phase::kIdle) return Refuse("a step is under way");
   if (is_halted) return Enter(now);
+  pass_clock_.End(now);
   const MethodPlan plan = Plan();
   // Where the others do not see this rank's gradients, the rank itself refuses them.
   if (!unfit.empty() && plan.payload != Payload::kGradients)
@@ -134,6 +136,7 @@ Trainer::Ready Trainer::Begin(std::vector<Stage> stages, bool is_finish, Time no
   stages_ = std::move(stages);
   at_ = 0;
   is_finish_ = is_finish;
+  is_pass_ = false;
   is_updated_ = is_published_ = has_met_ = has_left_ = false;
   is_under_way_ = false;
   return Enter(now);
@@ -151,6 +154,7 @@ Trainer::Ready Trainer::Enter(Time now) {
     if (!std::exchange(is_under_way_, true)) ready.exchange = ExchangeOf(stage);
     const Time wait = WaitOf(Plan());
     ready.deadline = wait == kNever ? kNever : now + wait;
+    if (stage == Stage::kDue) ready.deadline = due_until_;
   } else {
     phase_ = Phase::kAction;
     const bool clips = stage == Stage::kUpdate;
@@ -174,6 +178,7 @@ Trainer::Exchange Trainer::ExchangeOf(Stage stage) const {
     exchange.is_last = rounds_->is_finishing();
     exchange.version = rounds_->applied() + 1;
     if (stage == Stage::kAwait) exchange.version = rounds_->awaited();
+    if (stage == Stage::kDue) exchange.version = rounds_->executed() + 1;
     if (stage == Stage::kMerge) exchange.version = rounds_->merged();
   }
   // train-T14: where a part ends nothing is left out of a model.
@@ -205,6 +210,8 @@ Trainer::Ready Trainer::OnExchangeEnd(const Status& status, const StageResult& r
 Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& result, Time now) {
   const Stage stage = stages_[at_];
   Insert(rounds_->Follow(stage, status, result));
+  if (result.ended_at > 0) pass_clock_.See(result.executed, result.ended_at);
+  if (stage == Stage::kLook) CatchUp(result, now);
   if (!rounds_->is_local()) version_ = rounds_->reached();
   if (stage == Stage::kPublish && status.ok()) {
     is_published_ = true;
@@ -276,6 +283,11 @@ Trainer::Ready Trainer::OnAck(uint64_t number, bool done, Time now) {
 }
 
 Trainer::Ready Trainer::OnTick(const std::string& missing, Time now) {
+  if (phase_ == Phase::kExchange && stages_[at_] == Stage::kDue && now >= due_until_) {
+    StageResult not_made;
+    not_made.executed = rounds_->executed();
+    return OnExchangeEnd(Status::Ok(), not_made, now);
+  }
   const Time wait = WaitOf(Plan());
   if (phase_ != Phase::kExchange || wait == kNever || now - since_ < wait) return WaitOn();
   return Halt(
@@ -290,6 +302,7 @@ Trainer::Ready Trainer::WaitOn() const {
   Ready ready;
   const Time wait = WaitOf(Plan());
   if (phase_ == Phase::kExchange && wait != kNever) ready.deadline = since_ + wait;
+  if (phase_ == Phase::kExchange && stages_[at_] == Stage::kDue) ready.deadline = due_until_;
   return ready;
 }
 
@@ -316,7 +329,8 @@ Trainer::Ready Trainer::Next(Time now) {
     Insert(FinishStages());
   }
   if (at_ < stages_.size()) return Enter(now);
-  if (!is_finish_ && !has_left_) ++step_;
+  if (!is_finish_ && !is_pass_ && !has_left_) ++step_;
+  if (is_pass_) pass_clock_.Begin(now);
   BeginPart();
   const bool is_unfit = is_published_ && !is_finish_ && !unfit_.empty();
   return EndWith(is_unfit ? Status(StatusCode::kNotFinite, unfit_) : Status::Ok());
@@ -372,29 +386,6 @@ Trainer::Ready Trainer::Refuse(const std::string& why) {
   Ready ready;
   ready.end = Status::InvalidArgument(why);
   return ready;
-}
-
-Trainer::Position Trainer::position() const {
-  Position position{.version = version_, .step = step_, .may_differ = may_differ_, .begin = step_};
-  if (!rounds_.has_value()) return position;
-  position.begin = rounds_->reached();
-  position.local = rounds_->local();
-  position.is_anchored = rounds_->is_anchored();
-  return position;
-}
-
-Status Trainer::Restore(const Position& position) {
-  if (rounds_.has_value() && rounds_->reached() != position.begin)
-    return Status::InvalidArgument("the rounds of " + choice_.At(rounds_->from()).OwnText() +
-                                   " are at version " + std::to_string(rounds_->reached()) +
-                                   ", and not at " + std::to_string(position.begin) +
-                                   ": open a trainer that begins there instead");
-  version_ = position.version;
-  step_ = position.step;
-  may_differ_ = position.may_differ;
-  if (rounds_.has_value()) rounds_->Restore(position.local, position.is_anchored);
-  BeginPart();
-  return Status::Ok();
 }
 
 }  // namespace covey

@@ -21,7 +21,7 @@
 // average state, LOAD STATE, if the adapter has any.
 //
 //   phase       event                      next
-//   kIdle       step, finish               the first stage
+//   kIdle       step, finish, pass         the first stage
 //   kExchange   it ended well              the next stage; after the last: kIdle, END(ok)
 //               it failed, before UPDATE   kIdle, END(error): the next step is this one again
 //               it failed, after UPDATE    kHalted, END(error): the exchange begins anew
@@ -52,6 +52,7 @@
 #include "core/base/status.h"
 #include "core/method/method.h"
 #include "core/train/pair_part.h"
+#include "core/train/pass_clock.h"
 #include "core/train/round_part.h"
 #include "core/train/stage.h"
 
@@ -107,6 +108,9 @@ class Trainer {
   // Models become the mean of all, if those of any rank may differ. Not `strict`: rounds end
   // without ranks that are missing for max_wait.
   Ready OnFinish(bool strict, Time now);
+  // The rank is about to compute the next step's gradients: applies the versions of gradients that
+  // there are, and one that is due in a moment, if the rank skips ahead. It ends at once else.
+  Ready OnPass(Time now);
   // REQUIRES: this rank waits for it, so a halted step was taken up again.
   Ready OnExchangeEnd(const Status& status, const StageResult& result, Time now);
   // kInvalidArgument at once: `number` is not the action's under way.
@@ -152,6 +156,7 @@ class Trainer {
   Ready OnRoundsEnd(const Status& status, const StageResult& result, Time now);
   Ready OnPairsEnd(const Status& status, const StageResult& result, Time now);
   void Insert(const std::vector<Stage>& stages);
+  void CatchUp(const StageResult& looked, Time now);
   void BeginPart();
   void LeaveRounds();
 
@@ -167,10 +172,10 @@ class Trainer {
   Phase phase_ = Phase::kIdle;
   std::vector<Stage> stages_;  // of the step or finish() under way
   size_t at_ = 0;
-  bool is_finish_ = false;
-  bool is_updated_ = false;     // the step's UPDATE was done
-  bool is_published_ = false;   // its gradients were
-  bool is_strict_ = true;       // finish()
+  bool is_finish_ = false, is_pass_ = false;  // the call under way; neither: a step
+  bool is_updated_ = false;                   // the step's UPDATE was done
+  bool is_published_ = false;                 // its gradients were
+  bool is_strict_ = true;                     // finish()
   bool has_met_ = false;        // the other members, when all that counts was in versions
   bool has_left_ = false;       // rounds, at its end
   Status late_ = Status::Ok();  // of a flush or a mean: its end, once the stages after it are done
@@ -178,6 +183,8 @@ class Trainer {
   std::string unfit_;
   uint64_t number_ = 0;  // of the last action
   Time since_ = 0;       // this rank waits for the exchange
+  PassClock pass_clock_;
+  Time due_until_ = kNever;  // kDue
 };
 
 }  // namespace covey

@@ -58,6 +58,10 @@ class Adapter {
     const covey_code code = covey_trainer_submit(runtime_, trainer, &given, &error);
     return code == COVEY_OK ? Run(timeout_ns) : code;
   }
+  covey_code BeginPass() {
+    const covey_code code = covey_trainer_begin_pass(runtime_, trainer, &error);
+    return code == COVEY_OK ? Run(-1) : code;
+  }
   covey_code Finish(int32_t strict = 1) {
     const covey_code code = covey_trainer_finish(runtime_, trainer, strict, &error);
     return code == COVEY_OK ? Run(-1) : code;

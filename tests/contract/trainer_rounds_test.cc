@@ -42,6 +42,29 @@ TEST(TrainerRoundsTest, ARankThatHasFallenBehindGoesOnFromTheStateOfAnother) {
   }
 }
 
+TEST(TrainerRoundsTest, ARankThatSkipsAheadBeginsItsPassAtTheNewestModel) {
+  constexpr char kMethod[] = "eager:admit=solo,grace=0s,progress=skip,max_wait=60s,log=8";
+  std::barrier both(2);
+  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open(kMethod), COVEY_OK) << adapter.error.message;
+    for (int64_t step = 0; rank == 0 && step < 3; ++step)
+      ASSERT_EQ(adapter.Step(step), COVEY_OK) << adapter.error.message;
+    both.arrive_and_wait();
+    if (rank == 1) {
+      ASSERT_EQ(adapter.BeginPass(), COVEY_OK) << adapter.error.message;
+      EXPECT_EQ(adapter.Position().version, 3);
+      EXPECT_EQ(adapter.model[1].front(), 1 - (16.0 + 20 + 24) / 2) << "of rank 0";
+      ASSERT_EQ(adapter.BeginPass(), COVEY_OK) << "again, it has nothing to do";
+      ASSERT_EQ(adapter.Step(0), COVEY_OK) << adapter.error.message;
+    }
+    both.arrive_and_wait();
+    ASSERT_EQ(adapter.Finish(), COVEY_OK) << adapter.error.message;
+    EXPECT_EQ(adapter.Position().version, 4);
+    EXPECT_EQ(adapter.model[1].front(), 1 - (16.0 + 20 + 24 + 32) / 2);
+  });
+}
+
 TEST(TrainerRoundsTest, UnfitGradientsAreLeftOutAndTheirRankIsTold) {
   RunRanks(3, "", [](int rank, covey_runtime*& runtime) {
     Adapter adapter(rank, runtime);

@@ -31,6 +31,8 @@ struct TrainerVerdict {
   uint64_t packed = 0, unpacked = 0, timeouts = 0, left = 0, finished = 0;
   uint64_t went_on = 0;             // ends of finish() without ranks that are missing
   uint64_t deltas = 0, models = 0;  // runs of a method of those
+  uint64_t caught_up = 0;           // passes that began with versions of others
+  uint64_t due = 0, not_made = 0;   // versions that were waited for before one; in vain
   uint64_t offered_again = 0;       // models, with progress that was kept
   uint64_t whole = 0;               // runs in which all gradients were counted
 };

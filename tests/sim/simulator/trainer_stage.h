@@ -79,6 +79,7 @@ class TrainerSimulation final : public InprocWatcher {
   void Unpack(int32_t rank);
   void Exchange(int32_t rank);
   Status Meet(int32_t rank, const Trainer::Exchange& exchange, StageResult* result);
+  void BeginPass(int32_t rank);
   void Finish(int32_t rank);
   void CheckModel(int32_t rank);
   void CheckArrays(int32_t rank, uint64_t version);

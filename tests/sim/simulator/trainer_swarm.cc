@@ -46,6 +46,7 @@ TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
   // The part after `then` waits for all ranks: a death would stop it.
   if (!s.has_next && rng->Percent(30)) s.most_killed = rng->Below(static_cast<uint64_t>(s.size));
   if (s.has_next) s.unfit_permille = 0;
+  s.begins_passes = rng->Percent(50);
   return s;
 }
 
@@ -56,7 +57,8 @@ std::string TrainerSwarm::ToString() const {
          " x " + std::to_string(finishes) + (goes_on ? " not strict" : "") + ", switches " +
          std::to_string(switch_permille) + " permille, unfit " + std::to_string(unfit_permille) +
          " permille, refused actions " + std::to_string(refusals_permille) + " permille, stops " +
-         std::to_string(stops_permille) + " permille, killed " + std::to_string(most_killed);
+         std::to_string(stops_permille) + " permille, killed " + std::to_string(most_killed) +
+         (begins_passes ? ", passes" : "");
 }
 
 }  // namespace covey

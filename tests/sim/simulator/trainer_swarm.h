@@ -26,6 +26,7 @@ struct TrainerSwarm {
   uint64_t slow_ranks;         // bit r: runs rarely
   uint64_t stops_permille;     // of resumes: a rank stops for a while
   uint64_t most_killed;
+  bool begins_passes;  // ranks catch up before they compute gradients
 
   // With that many ranks; 0: a few.
   static TrainerSwarm Draw(Rng* rng, int32_t ranks);

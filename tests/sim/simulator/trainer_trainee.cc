@@ -10,6 +10,7 @@ namespace {
 
 constexpr uint64_t kMostTimeouts = 60;       // of a call before a rank leaves
 constexpr Time kSlice = 300 * kMicrosecond;  // of a wait, which then goes on
+constexpr int64_t kPassYields = 6;           // of the computation of gradients
 constexpr uint64_t kPrime = 1099511628211u;
 
 }  // namespace
@@ -44,6 +45,9 @@ void TrainerSimulation::Main(int32_t rank) {
     const auto end = static_cast<int64_t>(swarm_.steps * epoch);
     const auto goes_on = [&] { return (swarm_.has_next ? trainer.step() : count) < end; };
     for (; goes_on() && !closing_ && !player.has_left; ++count) {
+      if (swarm_.begins_passes) BeginPass(rank);
+      for (int64_t work = swarm_.begins_passes ? kPassYields : 0; work > 0; --work) Yield(rank);
+      if (player.has_left || !goes_on()) break;
       player.given = GradientOf(rank, count);
       player.is_given = false;
       const bool is_unfit = rng_.Below(1000) < swarm_.unfit_permille;
@@ -67,6 +71,20 @@ void TrainerSimulation::Main(int32_t rank) {
   }
   player.has_ended = !closing_ && !player.has_left;
   player.port->Close();
+}
+
+void TrainerSimulation::BeginPass(int32_t rank) {
+  Player& player = At(rank);
+  const int64_t before = player.trainer->version();
+  for (uint64_t tries = 0; !closing_; ++tries) {
+    const Status status =
+        Drive(rank, [&] { return player.trainer->OnPass(network_.clock().Now()); });
+    verdict_.caught_up += player.trainer->version() > before ? 1 : 0;
+    player.has_left |= status.code() == StatusCode::kExhausted || tries > kMostTimeouts;
+    if (status.ok() || player.has_left) return;
+    if (status.code() != StatusCode::kTimeout && status.code() != StatusCode::kAborted)
+      return Fail("6: a pass begins with " + status.message());
+  }
 }
 
 void TrainerSimulation::Finish(int32_t rank) {
@@ -179,13 +197,20 @@ void TrainerSimulation::Exchange(int32_t rank) {
         exchange.unfit.empty() ? Status::Ok() : Status(StatusCode::kNotFinite, exchange.unfit);
     if (exchange.stage == Stage::kPublish && fitness.ok() && !IsLocal(player)) CountGiven(rank);
     // In slices, as an adapter waits that looks for signals.
-    while (!player.rounds->Perform(exchange, fitness, {}, network_.clock().Now() + kSlice, &status,
-                                   &result))
+    while (!player.rounds->Perform(exchange, fitness, {},
+                                   std::min(network_.clock().Now() + kSlice, player.ready.deadline),
+                                   &status, &result)) {
       Yield(rank);
+      if (closing_ || network_.clock().Now() < player.ready.deadline) continue;
+      ++verdict_.not_made;
+      player.ready = player.trainer->OnTick("", network_.clock().Now());
+      return;
+    }
     if (exchange.stage == Stage::kAdopt) CheckArrays(rank, exchange.applied);
     if (exchange.stage == Stage::kGive) ++verdict_.packed;
     if (exchange.stage == Stage::kGoOn) ++verdict_.went_on;
     if (exchange.stage == Stage::kOfferAgain) ++verdict_.offered_again;
+    if (exchange.stage == Stage::kDue) ++verdict_.due;
     if (exchange.stage == Stage::kSeek && status.ok() && IsLocal(player)) ++verdict_.unpacked;
     player.executed = result.executed;
     player.stage = exchange.stage;

@@ -1,0 +1,29 @@
+// A rank that is about to compute gradients: the versions that others have made meanwhile.
+#include "core/train/trainer.h"
+
+namespace covey {
+
+Trainer::Ready Trainer::OnPass(Time now) {
+  const bool goes_on = is_pass_ && (phase_ == Phase::kHalted || phase_ == Phase::kExchange);
+  if (phase_ != Phase::kIdle && !goes_on)
+    return Refuse(
+        "a step, or finish(), has not come to its end: call it again before a pass begins");
+  if (goes_on) return phase_ == Phase::kHalted ? Enter(now) : WaitOn();
+  if (!rounds_.has_value() || !rounds_->CatchesUp()) {
+    pass_clock_.Begin(now);
+    return EndWith(Status::Ok());
+  }
+  const Ready ready = Begin({Stage::kLook}, false, now);
+  is_pass_ = true;
+  return ready;
+}
+
+// It knows now which versions there are. A version that is due in a moment is one of them.
+void Trainer::CatchUp(const StageResult& looked, Time now) {
+  const Time patience = pass_clock_.Patience(looked.executed + 1, now);
+  due_until_ = now + patience;
+  Insert(patience > 0 ? std::vector<Stage>{Stage::kDue}
+                      : rounds_->Follow(Stage::kDue, Status::Ok(), looked));
+}
+
+}  // namespace covey
