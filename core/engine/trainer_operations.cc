@@ -44,7 +44,7 @@ TrainerOperations::~TrainerOperations() {
 
 Status TrainerOperations::Begin(const Trainer::Exchange& exchange, std::byte* numbers,
                                 const Status& fitness) {
-  const Stage stage = exchange.stage;
+  const Stage stage = stage_ = exchange.stage;
   if (stage == Stage::kAgree) return Agree(exchange.may_differ ? 1 : 0, exchange.step, "agree");
   is_to_begin_state_ = stage == Stage::kAverageState;
   const auto arrays = static_cast<int64_t>(state_.size());
@@ -144,6 +144,7 @@ bool TrainerOperations::Await(Time deadline, Status* status, StageResult* result
     *status = BeginState();
     if (!AwaitAll(deadline, status)) return false;
   }
+  if (stage_ == Stage::kAverageState) state_.clear();
   if (codec_ != nullptr) std::exchange(codec_, nullptr)->End(status->ok());
   result->may_differ = agreed_[0] != 0;
   result->step = agreed_[1];

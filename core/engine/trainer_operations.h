@@ -55,8 +55,8 @@ class TrainerOperations {
   // until Await says that it is over. `fitness`: why this rank's must not be mixed with others'.
   // REQUIRES: none is under way.
   Status Begin(const Trainer::Exchange& exchange, std::byte* numbers, const Status& fitness);
-  // What kAverageState is of: it stays as it is until that is over. Floating-point numbers become
-  // their mean, others their maximum.
+  // The arrays of kAverageState, which stay where they are until that is over. Floating-point
+  // numbers become their mean, others their maximum.
   void ListState(std::vector<StateSpan> state) { state_ = std::move(state); }
   // Whether all of it has ended by the deadline, and how.
   bool Await(Time deadline, Status* status, StageResult* result);
@@ -79,6 +79,7 @@ class TrainerOperations {
 
   Options options_;
   std::vector<Operation*> under_way_;
+  Stage stage_ = Stage::kAgree;  // of the exchange under way
   // The greatest of all members'. kAgree: whether models may differ, and the step. kAverageState:
   // how many arrays there are, and that with the other sign.
   int64_t agreed_[2] = {};

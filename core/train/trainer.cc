@@ -13,6 +13,9 @@ namespace {
 // Of max_wait=auto: a step of these methods waits for all, so its own length says nothing.
 constexpr Time kAutoWait = 60 * kSecond;
 
+constexpr char kNoPass[] =
+    "the versions of others before this pass are not applied: call begin_pass again first";
+
 Topology TopologyOf(const MethodNeighbors& neighbors, int32_t size) {
   return {.kind = neighbors.topology, .size = size, .seed = neighbors.seed, .matrix = {}};
 }
@@ -103,7 +106,7 @@ Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
   const bool is_halted = phase_ == Phase::kHalted;
   if (is_halted && is_finish_)
     return Refuse("finish() has not come to its end: call it again before the next step");
-  if (is_halted && is_pass_) return Refuse("a pass has not begun: call that again before its step");
+  if (is_halted && is_pass_) return Refuse(kNoPass);
   if (phase_ == Phase::kExchange && !is_finish_ && !is_pass_) return WaitOn();
   if (!is_halted && phase_ != Phase::kIdle) return Refuse("a step is under way");
   if (is_halted) return Enter(now);
@@ -119,6 +122,7 @@ Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
 
 Trainer::Ready Trainer::OnFinish(bool strict, Time now) {
   const bool is_halted = phase_ == Phase::kHalted;
+  if (is_halted && is_pass_) return Refuse(kNoPass);
   if (is_halted && !is_finish_)
     return Refuse("step " + std::to_string(step_) +
                   " has not come to its end: call step() again before finish()");
@@ -196,6 +200,7 @@ Trainer::Ready Trainer::OnExchangeEnd(const Status& status, const StageResult& r
   const Stage stage = stages_[at_];
   if (IsOfRounds(stage)) return OnRoundsEnd(status, result, now);
   if (IsOfPairs(stage)) return OnPairsEnd(status, result, now);
+  if (!status.ok() && stage == Stage::kAverageState) --at_;  // the state is listed anew
   // train-T3: a step whose update was done goes on with its exchange, one without is dropped.
   if (!status.ok()) return is_updated_ || is_finish_ ? Halt(status, true) : EndWith(status);
   if (stage == Stage::kAgree) {

@@ -241,9 +241,7 @@ TEST(TrainerErrorsTest, OptimizersThatKeepDifferentNumbersOfArraysAreToldSo) {
     EXPECT_EQ(adapter.Step(0), COVEY_MISMATCH);
     EXPECT_NE(std::string(adapter.error.message).find("keep 1 to 2 arrays"), std::string::npos);
     if (rank == 1) adapter.kept.pop_back();
-    covey_trainer_close(runtime, std::exchange(adapter.trainer, 0));
-    ASSERT_EQ(adapter.Open("local:H=9,then=allreduce@1"), COVEY_OK) << adapter.error.message;
-    ASSERT_EQ(adapter.Step(0), COVEY_OK) << adapter.error.message;
+    ASSERT_EQ(adapter.Step(0), COVEY_OK) << "listed anew: " << adapter.error.message;
     EXPECT_EQ(adapter.kept[0], std::vector<double>(3, 0.5)) << "the mean";
   });
 }
