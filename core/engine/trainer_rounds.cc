@@ -65,8 +65,7 @@ bool TrainerRounds::Perform(const Trainer::Exchange& exchange, const Status& fit
   if (event == RoundsPort::Event::kAsked) result->event = StageResult::Event::kAsked;
   if (event == RoundsPort::Event::kBehind) result->event = StageResult::Event::kBehind;
   result->is_left = event == RoundsPort::Event::kLeft;
-  const bool tells = exchange.stage == Stage::kLook || exchange.stage == Stage::kAwait ||
-                     exchange.stage == Stage::kDue;
+  const bool tells = exchange.stage == Stage::kLook || exchange.stage == Stage::kDue;
   if (tells) result->ended_at = options_.port->Ended(&result->executed);
   result->executed = std::max(result->executed, options_.port->executed());
   return true;

@@ -75,7 +75,7 @@ struct StageResult {
   uint64_t version = 0;
   uint64_t own_step = 0;    // kMerge, kOfferAgain: the one at which this rank stands
   uint64_t executed = 0;    // the last version made,
-  Time ended_at = 0;        // and kLook, kAwait, kDue: when; 0: it is not known
+  Time ended_at = 0;        // and kLook, kDue: when; 0: it is not known
   std::string unfit;        // kPublish: why this rank has published nothing
   bool is_gone = false;     // kRead: the version has left the log
   bool is_empty = false;    // kRead: there is no gradient in it

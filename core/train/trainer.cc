@@ -216,6 +216,9 @@ Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& res
   const Stage stage = stages_[at_];
   Insert(rounds_->Follow(stage, status, result));
   if (result.ended_at > 0) pass_clock_.See(result.executed, result.ended_at);
+  if (stage == Stage::kPublish) is_late_ = result.version <= result.executed;
+  const bool is_made = stage == Stage::kAwait && status.ok() && !is_late_;
+  if (is_made) pass_clock_.See(rounds_->awaited(), now);
   if (stage == Stage::kLook) CatchUp(result, now);
   if (!rounds_->is_local()) version_ = rounds_->reached();
   if (stage == Stage::kPublish && status.ok()) {

@@ -184,6 +184,7 @@ class Trainer {
   uint64_t number_ = 0;  // of the last action
   Time since_ = 0;       // this rank waits for the exchange
   PassClock pass_clock_;
+  bool is_late_ = false;     // the version of the step under way was made before it was published
   Time due_until_ = kNever;  // kDue
 };
 

@@ -46,7 +46,8 @@ TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
   // The part after `then` waits for all ranks: a death would stop it.
   if (!s.has_next && rng->Percent(30)) s.most_killed = rng->Below(static_cast<uint64_t>(s.size));
   if (s.has_next) s.unfit_permille = 0;
-  s.begins_passes = rng->Percent(50);
+  // Without a draw: all else is as the seed has it.
+  s.begins_passes = s.payload == Payload::kGradients && s.steps % 2 == 0;
   return s;
 }
 
