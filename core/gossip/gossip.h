@@ -80,7 +80,7 @@ class Gossip {
   std::vector<int32_t> Unfinished();
   // The mean of all that have finished, and of those that live, in rank order.
   void Mean(std::span<void* const> model);
-  // At any time, alone: the mean of the models that members have handed in last, without those of
+  // At any time, alone: the mean of the models that members have published last, without those of
   // dead members and of those that change while they are read. False: there is none.
   bool SeenMean(std::span<void* const> model);
   // Instead of it: this rank's own model, with the changes by others.

@@ -48,7 +48,7 @@ class OuterModel {
   // `image`: the arrays of another rank, one after the other. They contain this rank's deltas up to
   // step `own`.
   void Load(std::span<const std::byte> image, uint64_t own);
-  // Of all arrays, those of this rank alone too.
+  // The bytes of all arrays, with the pending deltas.
   size_t HeldBytes() const;
   // The pending deltas will be in no version: the other ranks have ended finish() without this one.
   void Drop() { pending_.clear(); }

@@ -88,7 +88,7 @@ std::vector<Stage> Trainer::StepStages() const {
   return stages;
 }
 
-// Of a part in which ranks had updates of their own, before the next one.
+// The last stages of a part with updates of each rank, if the optimizer keeps anything.
 std::vector<Stage> Trainer::StateStages() const {
   if (!has_state_) return {};
   return {Stage::kListState, Stage::kAverageState, Stage::kLoadState};

@@ -6,15 +6,12 @@ import unittest
 from typing import Any, Dict, List, Tuple
 
 import numpy
+from numpy_training import STEPS, numbers, update
 from ranks import SEED, SharedPool
 
 import covey
 import covey.numpy
 import covey.torch as hvd
-
-RATE = 0.125
-SHAPES = ((7, 5), (3,), (), (40, 50))
-STEPS = 11
 
 pool = SharedPool(__file__)
 
@@ -28,16 +25,6 @@ def tearDownModule() -> None:
 
 
 # ---- On the ranks ------------------------------------------------------------------------------
-
-
-def numbers(rank: int, step: int, dtype: str) -> List[Any]:
-    source = numpy.random.default_rng([SEED, rank, step + 1])
-    return [source.standard_normal(shape).astype(dtype) for shape in SHAPES]
-
-
-def update(parameters: List[Any], gradients: List[Any]) -> None:
-    for parameter, gradient in zip(parameters, gradients):
-        parameter -= parameter.dtype.type(RATE) * gradient
 
 
 def by_formula(rank_steps: List[List[Any]], local_steps: int, rate: float, keep: float) -> Any:

@@ -11,15 +11,14 @@ from typing import Any, Dict, List, Tuple
 
 import numpy
 import torch
+from numpy_training import RATE, STEPS, numbers, update
 from ranks import SEED, SharedPool, refusal_of
 
 import covey
 import covey.numpy
 import covey.torch as hvd
 
-RATE = 0.125
 MOMENTUM = 0.5
-SHAPES = ((7, 5), (3,), (), (40, 50))
 METHODS = (
     "allreduce",
     "allreduce:then=local@4:H=2",
@@ -41,7 +40,6 @@ METHODS = (
     "local:H=2,codec=topk@bits=4+block=64",
     "dpsgd:codec=int8,topology=one_peer",
 )
-STEPS = 11
 
 pool = SharedPool(__file__)
 
@@ -55,16 +53,6 @@ def tearDownModule() -> None:
 
 
 # ---- On the ranks ------------------------------------------------------------------------------
-
-
-def numbers(rank: int, step: int, dtype: str) -> List[Any]:
-    source = numpy.random.default_rng([SEED, rank, step + 1])
-    return [source.standard_normal(shape).astype(dtype) for shape in SHAPES]
-
-
-def update(parameters: List[Any], gradients: List[Any]) -> None:
-    for parameter, gradient in zip(parameters, gradients):
-        parameter -= parameter.dtype.type(RATE) * gradient
 
 
 def by_numpy(method: str, dtype: str) -> List[bytes]:

@@ -91,7 +91,7 @@ class KeepGoingTest(unittest.TestCase):
         self.assertEqual(exit_code, 128 + 9)
         first = next(line for line in said if "failed first" in line)
         self.assertRegex(first, r"rank 1 .*killed by SIGKILL")
-        # A rank that hears of it from another one first is told by whom it was seen.
+        # The error names the rank that saw the death, if another rank did so first.
         told = [re.search(r"rank 1 has (died|gone \(seen by)", line) for line in said]
         self.assertEqual(sum(it is not None and "then" in it.string for it in told), 2, said)
 

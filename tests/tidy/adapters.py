@@ -31,7 +31,7 @@ def _docstrings(tree: ast.AST) -> Set[int]:
 
 
 def _words(node: ast.AST) -> Set[str]:
-    """What a node calls by a name, or says in a text."""
+    """The identifiers and words of a node."""
     if isinstance(node, ast.Name):
         return {node.id}
     if isinstance(node, ast.Attribute):

@@ -94,7 +94,7 @@ def _contestant(name: str, task: _Task) -> Contestant:
 
 
 def _exchange(elements: int) -> Contestant:
-    """What no method that exchanges as many float32 can do without."""
+    """An in-place allreduce of as many float32: the least that an exchange of them costs."""
     flat = covey.arena_empty((elements,), torch.float32).zero_()
 
     def run(count: int) -> None:
@@ -105,7 +105,7 @@ def _exchange(elements: int) -> Contestant:
 
 
 def _note(row: Row, name: str) -> str:
-    """What a step costs beyond the same step without communication, in the same rounds."""
+    """The cost of a step beyond the same step without communication, in the same rounds."""
     more = median_difference(row.seconds[name], row.seconds[_ALONE])
     share, least = row.median(_ALONE), row.median(_IN_ARENA)
     return (

@@ -352,7 +352,7 @@ class ModelRounds:
         return bool(kept)
 
     def _note(self, version: int) -> None:
-        """What the record of ``version`` says, if it is still in the log."""
+        """Counts what the record of ``version`` has, if it is in the log."""
         try:
             record = _native.rounds_read(self._rounds, version, (), self._group.size(), 0)
         except MemoryError:  # It has left the log meanwhile.

@@ -30,5 +30,5 @@ class VersionCourse:
         return 0 < self._last <= version
 
     def key(self, version: int) -> int:
-        """Of ``version`` among the exchanges of all parts."""
+        """The number of ``version`` among the exchanges of all parts."""
         return ((self._begin + 1) << 32) + version

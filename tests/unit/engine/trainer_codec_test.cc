@@ -1,5 +1,5 @@
-// What travels in place of gradients and models, against the formulas of trainer_codec.h; what a
-// biased codec leaves out is sent later, and nothing is lost by a failure.
+// Contributions by a codec agree with the formulas of trainer_codec.h. The residual of a biased
+// codec is sent later, and a failure loses nothing.
 #include "core/engine/trainer_codec.h"
 
 #include <gtest/gtest.h>
