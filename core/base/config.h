@@ -37,6 +37,7 @@ struct Config {
 
   std::string rendezvous;   // HOST:PORT or file:PATH; for jobs of several launchers
   std::string secret_file;  // likewise
+  std::string preload;      // "module,module"; the launcher's
 
   Time start_timeout = 30 * kSecond;
   Time lease = 10 * kSecond;

@@ -76,6 +76,12 @@ constexpr Knob kKnobs[] = {
      .field = &Config::secret_file,
      .help =
          "file with the job's secret, which no other user can read (coveyrun --serve makes it)"},
+    {.name = "preload",
+     .unit = "modules",
+     .type = Type::kText,
+     .field = &Config::preload,
+     .help = "for coveyrun: modules that it imports once, as by --preload; ranks are forks of the "
+             "process that has"},
     {.name = "start_timeout",
      .unit = "s",
      .type = Type::kTime,

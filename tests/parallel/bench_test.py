@@ -12,10 +12,12 @@ import tempfile
 import unittest
 import unittest.mock
 
-from harness import environment
+from harness import environment, preload
 
 from covey.bench import job, mpis
 from covey.launch.spec import LaunchError
+
+preload("torch")
 
 LIMIT_S = 240.0
 ENTRY = "import sys; from covey.cli import main; sys.exit(main())"

@@ -10,7 +10,9 @@ import tempfile
 import unittest
 from typing import List
 
-from harness import run_launcher
+from harness import preload, run_launcher
+
+preload("torch")
 
 SCRIPT = """
 import torch, covey.torch as hvd

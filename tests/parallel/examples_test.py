@@ -12,7 +12,9 @@ import tempfile
 import unittest
 from typing import Any
 
-from harness import LIMIT_S, REPOSITORY, also, environment, run_launcher
+from harness import LIMIT_S, REPOSITORY, also, environment, preload, run_launcher
+
+preload("torch")
 
 EXAMPLES = REPOSITORY / "examples"
 TRAIN = str(EXAMPLES / "fashion_mnist" / "train.py")

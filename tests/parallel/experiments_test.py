@@ -17,7 +17,7 @@ import unittest
 import unittest.mock
 from typing import Any, List
 
-from harness import LIMIT_S, REPOSITORY, also, environment
+from harness import LIMIT_S, REPOSITORY, also, environment, preload
 
 import covey
 from covey.bench.bound import seconds, skipping_seconds
@@ -33,6 +33,8 @@ import sweep  # noqa: E402
 from runs import bootstrap, save  # noqa: E402
 from tasks import TASKS  # noqa: E402
 from wire import sent  # noqa: E402
+
+preload("torch")
 
 FEW = ["--steps", "6", "--time-scale", "0.01", "--features", "16"]
 FEW += ["--delays", "300", "--seeds", "4"]

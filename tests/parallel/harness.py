@@ -40,6 +40,15 @@ def also(*values: Any) -> Tuple[Any, ...]:
     return values if os.environ.get("TEST_SLOW") == "1" else ()
 
 
+_shared: Dict[str, str] = {}  # In every environment.
+
+
+def preload(modules: str) -> None:
+    """From now on ranks that run Python are forks of a process that has imported these: `coveyrun
+    --preload`, which preload_test.py shows to change nothing else."""
+    _shared["COVEY_PRELOAD"] = modules
+
+
 class Hang(AssertionError):
     """Something that had to happen did not, within the hard limit."""
 
@@ -50,6 +59,7 @@ def environment(**extra: str) -> Dict[str, str]:
     env.pop("PYTHONUNBUFFERED", None)  # With it a line is written in parts, others' between them.
     env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     env.setdefault("HOME", tempfile.gettempdir())  # Bazel takes it away, and Open MPI 5 needs one.
+    env.update(_shared)
     env.update(extra)
     return env
 

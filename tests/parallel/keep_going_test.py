@@ -8,7 +8,9 @@ import re
 import sys
 import unittest
 
-from harness import also, run_launcher
+from harness import also, preload, run_launcher
+
+preload("torch")
 
 PLAIN = """
 import os, signal, sys

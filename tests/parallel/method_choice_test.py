@@ -15,9 +15,11 @@ import tempfile
 import unittest
 from typing import Any, List, Optional
 
-from harness import REPOSITORY, run_launcher
+from harness import REPOSITORY, preload, run_launcher
 
 from covey.cli import main
+
+preload("torch")
 
 SCRIPT = """
 import sys, torch, covey.torch as hvd

@@ -12,9 +12,11 @@ import tempfile
 import unittest
 from typing import List
 
-from harness import run_launcher
+from harness import preload, run_launcher
 
 import covey
+
+preload("torch")
 
 RANKS = 3
 SCRIPT = """

@@ -9,7 +9,9 @@ import signal
 import sys
 import unittest
 
-from harness import REPOSITORY, Launched, also, wait_for_state
+from harness import REPOSITORY, Launched, also, preload, wait_for_state
+
+preload("torch")
 
 EXAMPLES = REPOSITORY / "examples"
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")

@@ -10,9 +10,11 @@ import tempfile
 import unittest
 from typing import Any, Dict, List
 
-from harness import also, run_launcher
+from harness import also, preload, run_launcher
 
 from covey.launch.summary import Summary, held_up, table
+
+preload("torch")
 
 SCRIPT = """
 import os, signal, sys, torch, covey, covey.torch as hvd

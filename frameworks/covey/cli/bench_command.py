@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from covey.bench import cards, cuda_job, job, picture, show, waiting
 from covey.bench.contest import Effort, Row
-from covey.cli.run_command import UsageError, number_of_ranks
+from covey.cli.values import UsageError, number_of_ranks
 from covey.launch.check import check_writable_folder
 from covey.launch.spec import JobFailed, LaunchError
 

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import sys
 from typing import Any, Dict, List, Optional, Sequence
 
 from covey.cli.horovod import EATEN, REFUSED
 from covey.cli.parser import Parser, Refusal, package_version, split_command
+from covey.cli.values import (
+    assignment,
+    injection,
+    local_hosts,
+    method,
+    modules,
+    node_number,
+    number_of_nodes,
+    number_of_ranks,
+    seconds,
+)
 from covey.errors import InvalidArgument
 from covey.inject import KINDS, parse
 from covey.launch import secret
 from covey.launch.check import check_command, check_writable_folder
 from covey.launch.environment import gpus_of
 from covey.launch.job import Job
+from covey.launch.preload import configured as configured_preload
 from covey.launch.rendezvous_handler import start_timeout_s
 from covey.launch.spec import JobSpec, LaunchError, Rendezvous
 from covey.method import check, full_text
@@ -28,6 +39,7 @@ _EXAMPLES = """examples:
   {prog} -np 4 --timeline trace python train.py         one trace per rank, for ui.perfetto.dev
   {prog} -np 4 --method local:local_steps=8 python train.py    models averaged each 8 steps
   {prog} -np 4 --inject delay:50ms@1 --summary python train.py    one random rank late each step
+  {prog} -np 4 --preload torch,torch._dynamo python train.py    torch is imported once
   {prog} -np 2 -x LR=0.1 python -m package.module
 
 one job by several launchers (of one machine; with the plug-in grpc), each with its -np:
@@ -46,77 +58,8 @@ find their place in RANK, WORLD_SIZE, LOCAL_RANK and HOROVOD_RANK; of one launch
 # Options that hardly a script has, and that change what a job does.
 _OWN = (
     *("-np", "--method", "--force-method", "--inject", "--keep-going", "--check-nan"),
-    *("--quiet", "--summary"),
+    *("--quiet", "--summary", "--preload"),
 )
-
-
-class UsageError(argparse.ArgumentTypeError):
-    """A value that an option cannot take."""
-
-
-def number_of_ranks(text: str) -> int:
-    """argparse type of -np."""
-    if not text.isdigit() or int(text) < 1:
-        raise UsageError(f"{text} is not a number of ranks (1, 2, 3, ...)")
-    return int(text)
-
-
-def seconds(text: str) -> int:
-    """argparse type of --start-timeout."""
-    if not text.isdigit() or int(text) < 1:
-        raise UsageError(f"{text} is not a number of seconds (1, 2, 3, ...)")
-    return int(text)
-
-
-def number_of_nodes(text: str) -> int:
-    """argparse type of --nodes."""
-    if not text.isdigit() or int(text) < 1:
-        raise UsageError(f"{text} is not a number of launchers (1, 2, 3, ...)")
-    return int(text)
-
-
-def node_number(text: str) -> int:
-    """argparse type of --node."""
-    if not text.isdigit():
-        raise UsageError(f"{text} is not the number of a launcher (0, 1, 2, ...)")
-    return int(text)
-
-
-def assignment(text: str) -> str:
-    """argparse type of -x: NAME=VALUE, or NAME to pass a variable on (all are passed on)."""
-    name, equals, _ = text.partition("=")
-    if not name or (not equals and name not in os.environ):
-        raise UsageError(f"{text} is not NAME=VALUE")
-    return text
-
-
-def local_hosts(text: str) -> int:
-    """argparse type of -H: the slots on this host; any other host is refused."""
-    slots = 0
-    for part in text.split(","):
-        host, _, count = part.partition(":")
-        if host not in ("localhost", "127.0.0.1", "::1", socket.gethostname()):
-            raise UsageError(f"{host}: {REFUSED['--hostfile']}")
-        slots += number_of_ranks(count or "1")
-    return slots
-
-
-def method(text: str) -> str:
-    """argparse type of --method."""
-    try:
-        check(text)
-    except InvalidArgument as error:
-        raise UsageError(str(error)) from error
-    return text
-
-
-def injection(text: str) -> str:
-    """argparse type of --inject."""
-    try:
-        parse(text)
-    except InvalidArgument as error:
-        raise UsageError(str(error)) from error
-    return text
 
 
 def _describe(parser: argparse.ArgumentParser) -> None:
@@ -165,6 +108,13 @@ def _describe(parser: argparse.ArgumentParser) -> None:
         help="a rank that fails or is killed does not end the job: the others go on, by methods "
         "that wait for no rank longer than max_wait; the exit code is 0 if one of them ends so",
     )
+    add(
+        "--preload",
+        type=modules,
+        metavar="MODULES",
+        help="import these once, such as torch,torch._dynamo; each rank of a Python script then "
+        "begins as a fork of the process that has: jobs start in less time and memory",
+    )
     add("--start-timeout", type=seconds, metavar="S", help="give up when ranks are not up after S")
     add("--verbose", action="store_true", help="tell what the launcher does")
     add(
@@ -175,16 +125,19 @@ def _describe(parser: argparse.ArgumentParser) -> None:
     )
     add("--version", action="version", version=f"covey {package_version()}")
     _describe_rendezvous(parser)
-    horovod = parser.add_argument_group("as horovodrun spells it")
-    add = horovod.add_argument
+    _describe_horovods(parser)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.set_defaults(act=_act, parser=parser)
+
+
+def _describe_horovods(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("as horovodrun spells it").add_argument
     add("-H", "--hosts", type=local_hosts, metavar="localhost:N", help="only this host, so far")
     add("--output-filename", dest="output_dir", metavar="DIR", help="the same as --output-dir")
     add("--timeline-filename", metavar="FILE", help="--timeline into FILE without its .json")
     add("--disable-cache", action="store_true", help="without effect: nothing is cached")
     for flag in EATEN:
         add(flag, action=Refusal, const=REFUSED[flag], nargs="?", help=argparse.SUPPRESS)
-    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    parser.set_defaults(act=_act, parser=parser)
 
 
 def _describe_rendezvous(parser: argparse.ArgumentParser) -> None:
@@ -310,9 +263,10 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
     if arguments.start_timeout is not None:
         settings["COVEY_START_TIMEOUT"] = f"{arguments.start_timeout}s"
     extra_env = dict(text.split("=", 1) for text in variables)
+    command, environment = split_command(arguments.command), {**os.environ, **extra_env}
     if arguments.force_method and arguments.method is None:
         raise LaunchError("--force-method needs --method METHOD")
-    configured = {**os.environ, **extra_env}.get("COVEY_METHOD")
+    configured = environment.get("COVEY_METHOD")
     if arguments.method is not None:
         settings["COVEY_METHOD"] = arguments.method
         settings["COVEY_METHOD_BY"] = "force" if arguments.force_method else "flag"
@@ -331,16 +285,17 @@ def _spec(arguments: argparse.Namespace) -> JobSpec:
     if arguments.keep_going and rendezvous is not None:
         raise LaunchError("--keep-going is for the ranks of one launcher, so far")
     return JobSpec(
-        command=split_command(arguments.command),
+        command=command,
         size=size,
         output_dir=arguments.output_dir,
         timeline_dir=_timeline_dir(arguments),
         extra_env=extra_env,
         settings_env=settings,
-        gpus=gpus_of({**os.environ, **extra_env}) if arguments.bind_gpus else (),
+        gpus=gpus_of(environment) if arguments.bind_gpus else (),
+        preload=arguments.preload or configured_preload(environment, command),
         keep_going=arguments.keep_going,
         verbose=arguments.verbose,
-        quiet=not admits({**os.environ, **extra_env, **settings}),
+        quiet=not admits({**environment, **settings}),
         program=arguments.parser.prog,
         rendezvous=rendezvous,
     )

@@ -8,11 +8,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from covey.launch.spec import LaunchError
 
-_PYTHON_OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+_PYTHON_OPTIONS_WITH_VALUE = ("--check-hash-based-pycs",)
 _IMPORT_TIMEOUT_S = 60.0
 
 
@@ -29,21 +29,67 @@ def is_python(program: str) -> bool:
     return stem in ("python", "pypy")
 
 
+class PythonCommand(NamedTuple):
+    """A command line of a Python interpreter.
+
+    Attributes:
+        options: of the interpreter.
+        kind: "-m" or "-c"; empty: a script.
+        target: the module, the code, or the script.
+        arguments: the target's.
+    """
+
+    options: Sequence[str]
+    kind: str
+    target: str
+    arguments: Sequence[str]
+
+
+def python_command(words: Sequence[str]) -> Optional[PythonCommand]:
+    """The words behind the interpreter; None: they name no target, or it is the standard input.
+
+    Example:
+        >>> python_command(["-u", "-X", "dev", "train.py", "-c"])
+        PythonCommand(options=['-u', '-X', 'dev'], kind='', target='train.py', arguments=['-c'])
+    """
+    options: List[str] = []
+    left = list(words)
+    while left and left[0] != "-":
+        word = left.pop(0)
+        if not word.startswith("-"):
+            return PythonCommand(options, "", word, left)
+        flags, kind, value = _split_option(word)
+        if kind in ("-c", "-m"):
+            target = [value] if value else left[:1]
+            del left[: 0 if value else 1]
+            options += [f"-{flags}"] if flags else []
+            return PythonCommand(options, kind, target[0], left) if target else None
+        options.append(word)
+        if kind and not value:
+            options += left[:1]
+            del left[:1]
+    return None
+
+
+def python_of(command: Sequence[str]) -> Optional[PythonCommand]:
+    """None: it is not `python TARGET`."""
+    return python_command(command[1:]) if is_python(command[0]) else None
+
+
+def _split_option(word: str) -> Tuple[str, str, str]:
+    """Of `-uXdev`: u, -X, dev. The last two are empty where it is flags alone."""
+    if word in _PYTHON_OPTIONS_WITH_VALUE:
+        return "", word, ""
+    at = next((i for i, letter in enumerate(word) if letter in "cmWX"), 0)
+    if word.startswith("--") or at == 0:
+        return word[1:], "", ""
+    return word[1:at], "-" + word[at], word[at + 1 :]
+
+
 def python_script(arguments: Sequence[str]) -> Optional[str]:
     """The script among a Python interpreter's `arguments`; None for -m, -c, - and none at all."""
-    skip = False
-    for argument in arguments:
-        if skip:
-            skip = False
-        elif argument in ("-m", "-c", "-"):
-            return None
-        elif argument in _PYTHON_OPTIONS_WITH_VALUE:
-            skip = True
-        elif not argument.startswith("-"):
-            return argument
-        elif len(argument) > 2 and argument[1] != "-" and ("c" in argument or "m" in argument):
-            return None  # -Im module, -uc code
-    return None
+    command = python_command(arguments)
+    return command.target if command is not None and not command.kind else None
 
 
 def check_command(command: Sequence[str], size: int, program: str, env: Dict[str, str]) -> None:

@@ -20,8 +20,9 @@ OF_TORCHRUN = (
     "TORCHELASTIC_MAX_RESTARTS",
     "TORCHELASTIC_USE_AGENT_STORE",
 )
-# How launchers find each other; a rank that has one does not look.
-OF_LAUNCHERS = ("COVEY_RENDEZVOUS", "COVEY_SECRET_FILE")
+# What launchers are told: how they find each other (a rank that has it does not look), and what
+# they preload.
+OF_LAUNCHERS = ("COVEY_RENDEZVOUS", "COVEY_SECRET_FILE", "COVEY_PRELOAD")
 
 
 def threads_per_rank(size: int) -> int:
@@ -115,3 +116,9 @@ def rank_environment(
     if spec.timeline_dir is not None:
         env["COVEY_TIMELINE"] = os.path.abspath(spec.timeline_dir)
     return env
+
+
+def in_common(envs: Sequence[Mapping[str, str]]) -> Dict[str, str]:
+    """The variables that are the same in all of them."""
+    common = set(envs[0].items()).intersection(*(env.items() for env in envs))
+    return {name: value for name, value in envs[0].items() if (name, value) in common}

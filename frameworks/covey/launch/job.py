@@ -22,9 +22,9 @@ from covey.launch import endings, environment, report
 from covey.launch.node import NEWS_S, Node
 from covey.launch.output import Console, ConsoleGone, RankStream, TeeFile, discard_output, open_tees
 from covey.launch.process import RankProcess, oom_kills
-from covey.launch.signals import SignalInbox
+from covey.launch.signals import SignalInbox, Stopped
 from covey.launch.spec import JobSpec
-from covey.launch.start import StorePort, make_memory
+from covey.launch.start import StorePort, make_memory, starting
 from covey.launch.summary import Summary
 
 # Looked at this often when the system has no descriptor for a process's end.
@@ -81,54 +81,54 @@ class Job:
                 self._selector.register(inbox.fd, selectors.EVENT_READ, inbox)
             try:
                 if self._spec.rendezvous is None:
-                    self._start(0, self._spec.size, make_memory(self._spec.size))
-                elif not self._meet(inbox):
-                    assert self._ending is not None and self._ending.exit_code is not None
-                    return Outcome(self._ending.exit_code, None, [])
+                    self._start(0, self._spec.size, make_memory(self._spec.size), inbox)
+                else:
+                    self._meet(inbox)
                 while not self._all_ended():
                     self._turn(inbox)
                 self._drain()
                 self._await_others(inbox)
                 return self._conclude()
+            except Stopped:
+                assert self._ending is not None and self._ending.exit_code is not None
+                return Outcome(self._ending.exit_code, None, [])
             finally:
                 self._close()
 
     # ---- Starting ----------------------------------------------------------------------------
 
-    def _meet(self, inbox: SignalInbox) -> bool:
-        """Becomes one job with the other launchers, and starts. False: a signal came before."""
+    def _is_stopped(self, inbox: SignalInbox) -> bool:
+        for number in inbox.take():
+            self._on_signal(number, time.monotonic())
+        return self._ending is not None
+
+    def _meet(self, inbox: SignalInbox) -> None:
+        """Becomes one job with the other launchers, and starts. Raises Stopped."""
         assert self._spec.rendezvous is not None
-
-        def stopped() -> bool:
-            for number in inbox.take():
-                self._on_signal(number, time.monotonic())
-            return self._ending is not None
-
         self._node = Node(self._spec.rendezvous, self._spec.size, self._say)
-        place = self._node.meet(inbox.fd, stopped)
+        place = self._node.meet(inbox.fd, lambda: self._is_stopped(inbox))
         if place is None:
-            return False
+            raise Stopped
         self._selector.register(self._node, selectors.EVENT_READ, self._node)
-        self._start(place.first_rank, place.size, place.shm_fd)
-        return True
+        self._start(place.first_rank, place.size, place.shm_fd, inbox)
 
-    def _start(self, first: int, size: int, shm_fd: int) -> None:
-        spec, job_id = self._spec, secrets.token_hex(8)
-        self._first = first
-        fds = (shm_fd, self._summary.fd)
+    def _start(self, first: int, size: int, shm_fd: int, inbox: SignalInbox) -> None:
+        """Starts the ranks. Raises Stopped, LaunchError."""
+        spec, job_id, stopped = self._spec, secrets.token_hex(8), lambda: self._is_stopped(inbox)
+        self._first, ranks = first, range(first, first + spec.size)
         port = self._port.number if self._node is None else None  # else each would say another
+        more = (size, job_id, (shm_fd, self._summary.fd), port)
+        envs = [environment.rank_environment(os.environ, spec, rank, *more) for rank in ranks]
         try:
-            for rank in range(first, first + spec.size):
-                env = environment.rank_environment(os.environ, spec, rank, size, job_id, fds, port)
-                tees = open_tees(spec.output_dir, rank, self._say)
-                process = RankProcess(rank, spec.command, env, fds)
-                self._ranks.append(process)
-                self._watch(process, tees)
+            with starting(spec, envs, more[2], lambda it: inbox.wait(it, stopped)) as start:
+                for rank, env in zip(ranks, envs):
+                    tees = open_tees(spec.output_dir, rank, self._say)
+                    self._ranks.append(RankProcess(rank, start(env)))
+                    self._watch(self._ranks[-1], tees)
         finally:
             if self._node is None:
                 os.close(shm_fd)
-        pids = " ".join(str(process.pid) for process in self._ranks)
-        self._tell(f"job {job_id}: {spec.size} ranks, pids {pids}")
+        self._tell(f"job {job_id}: {spec.size} ranks, pids {[it.pid for it in self._ranks]}")
 
     def _watch(self, process: RankProcess, tees: Dict[str, TeeFile]) -> None:
         for fd, name, console in (

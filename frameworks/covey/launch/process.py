@@ -14,7 +14,7 @@ import os
 import signal
 import subprocess
 import warnings
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence
 
 from covey.launch.endings import GIVE_UP_S
 from covey.launch.spec import LaunchError
@@ -76,34 +76,46 @@ def group_members(group: int) -> List[int]:
     return members
 
 
+class Child(Protocol):
+    """A child of this process that has its output in pipes: as a subprocess.Popen is one."""
+
+    pid: int
+    returncode: Any
+    stdout: Any
+    stderr: Any
+
+    def wait(self, timeout: Optional[float] = None) -> int:
+        """As Popen's."""
+
+
+def start_process(command: Sequence[str], env: Dict[str, str], **options: Any) -> subprocess.Popen:
+    """A process in a session of its own, without input, that ends with this one. `options`: as
+    Popen's. Raises LaunchError when the system refuses."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # preexec_fn beside threads
+        try:
+            return subprocess.Popen(
+                list(command),
+                env=env,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=_die_with_parent(os.getpid()),
+                **options,
+            )
+        except OSError as error:
+            raise LaunchError(f"cannot start {command[0]}: {error.strerror}") from error
+
+
 class RankProcess:
     """A started rank. `returncode` is None while it runs; negative: ended by that signal."""
 
-    def __init__(
-        self, rank: int, command: Sequence[str], env: Dict[str, str], pass_fds: Sequence[int]
-    ) -> None:
-        """Starts the command. Raises LaunchError when the system refuses."""
+    def __init__(self, rank: int, child: Child) -> None:
+        """`child`: its process, which leads its own session."""
         self.rank = rank
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # preexec_fn beside threads
-            try:
-                self._popen = subprocess.Popen(
-                    list(command),
-                    env=env,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    bufsize=0,
-                    pass_fds=tuple(pass_fds),
-                    start_new_session=True,
-                    preexec_fn=_die_with_parent(os.getpid()),
-                )
-            except OSError as error:
-                raise LaunchError(f"cannot start {command[0]}: {error.strerror}") from error
-        self.pid = self._popen.pid
-        assert self._popen.stdout is not None and self._popen.stderr is not None
-        self.stdout_fd = self._popen.stdout.fileno()
-        self.stderr_fd = self._popen.stderr.fileno()
+        self._child = child
+        self.pid = child.pid
+        self.stdout_fd = child.stdout.fileno()
+        self.stderr_fd = child.stderr.fileno()
         for fd in (self.stdout_fd, self.stderr_fd):
             os.set_blocking(fd, False)
         self.exit_fd = self._open_exit_fd()
@@ -118,21 +130,21 @@ class RankProcess:
     @property
     def returncode(self) -> Optional[int]:
         """The exit code that the last `poll` saw."""
-        return self._popen.returncode
+        return self._child.returncode
 
     def poll(self) -> Optional[int]:
         """Looks whether the rank has ended; on its end kills the rest of its group, reaps it."""
-        if self._popen.returncode is not None:
-            return self._popen.returncode
+        if self._child.returncode is not None:
+            return self._child.returncode
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         if os.waitid(os.P_PID, self.pid, flags) is None:
             return None
         self.signal_group(signal.SIGKILL)
-        return self._popen.wait()
+        return self._child.wait()
 
     def signal_group(self, number: int) -> None:
         """Sends a signal to the rank and everything it started in its group."""
-        if self._popen.returncode is not None:
+        if self._child.returncode is not None:
             return
         try:
             os.killpg(self.pid, number)
@@ -141,18 +153,18 @@ class RankProcess:
 
     def kill(self) -> None:
         """Ends the rank and its group for good. Nothing happens when it has ended."""
-        if self._popen.returncode is not None:
+        if self._child.returncode is not None:
             return
         self.signal_group(signal.SIGKILL)
         try:
-            self._popen.wait(timeout=GIVE_UP_S)
+            self._child.wait(timeout=GIVE_UP_S)
         except subprocess.TimeoutExpired:
             pass  # it sits in the kernel; the signal stays pending
 
     def ask_where(self) -> bool:
         """SIGUSR1 to the rank if it has a handler (default: death); else to those of its group
         that have one (the rank may be a shell around Python). False: no process to ask."""
-        if self._popen.returncode is not None:
+        if self._child.returncode is not None:
             return False
         bit = 1 << (signal.SIGUSR1 - 1)
         listeners = [self.pid] if signals_caught(self.pid) & bit else []
@@ -167,9 +179,8 @@ class RankProcess:
 
     def close(self) -> None:
         """Closes the descriptors. The rank must have ended."""
-        for stream in (self._popen.stdout, self._popen.stderr):
-            if stream is not None:
-                stream.close()
+        self._child.stdout.close()
+        self._child.stderr.close()
         if self.exit_fd is not None:
             os.close(self.exit_fd)
             self.exit_fd = None

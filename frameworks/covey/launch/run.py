@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from covey.launch.guard import UNGUARDED, refuse_unguarded
 from covey.launch.job import Job, Outcome
+from covey.launch.preload import configured
 from covey.launch.spec import JobFailed, JobSpec, LaunchError
 from covey.method import check
 
@@ -33,6 +34,7 @@ def run(
     verbose: bool = False,
     method: Optional[str] = None,
     quiet: bool = False,
+    preload: Sequence[str] = (),
 ) -> List[Any]:
     """Calls `func(*args, **kwargs)` in `num_proc` new processes, the ranks of one job.
 
@@ -49,6 +51,8 @@ def run(
         verbose: tell what the launcher does.
         method: how the ranks train together, as `coveyrun --method`.
         quiet: no method card, notices, warnings or table, as `coveyrun --quiet`.
+        preload: modules that one process imports, of which the ranks are forks, as
+            `coveyrun --preload`; they are found without what this process has put into sys.path.
 
     Returns:
         The results by rank.
@@ -67,12 +71,14 @@ def run(
         with open(os.path.join(folder, "call"), "wb") as file:
             file.write(_pickled_call(func, args, kwargs or {}))
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "call.py")
+        command = (sys.executable, script, folder)
         spec = JobSpec(
-            command=(sys.executable, script, folder),
+            command=command,
             size=num_proc,
             output_dir=output_dir,
             extra_env=dict(env or {}),
             settings_env=_settings(method, quiet),
+            preload=preload or configured({**os.environ, **(env or {})}, command),
             verbose=verbose,
             quiet=quiet,
             program="covey.run",

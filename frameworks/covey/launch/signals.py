@@ -7,10 +7,11 @@ signals do what they did before.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 from types import TracebackType
-from typing import Any, Dict, List, Optional, Type
+from typing import Any, Callable, Dict, List, Optional, Type
 
 WATCHED = (
     signal.SIGINT,
@@ -23,6 +24,10 @@ WATCHED = (
 
 def _note(number: int, frame: Any) -> None:
     """The wake-up descriptor has the number already."""
+
+
+class Stopped(Exception):
+    """A signal came before the ranks were started."""
 
 
 class SignalInbox:
@@ -64,6 +69,14 @@ class SignalInbox:
         os.close(self.fd)
         os.close(self._write_fd)
         self.fd = None
+
+    def wait(self, ready: Any, stopped: Callable[[], bool]) -> None:
+        """Until there is something to read at `ready`. Raises Stopped: `stopped` says so, which is
+        asked when a signal has come."""
+        wanted = [ready] if self.fd is None else [ready, self.fd]
+        while ready not in select.select(wanted, [], [])[0]:
+            if stopped():
+                raise Stopped
 
     def take(self) -> List[int]:
         """The watched signals that arrived since the last call, oldest first."""

@@ -46,6 +46,8 @@ class JobSpec:
         extra_env: variables of the user's (-x) on top of the launcher's own environment.
         settings_env: variables that carry the launcher's own options to the runtime.
         gpus: as CUDA_VISIBLE_DEVICES names them: each rank sees one, in turn. Empty: all see all.
+        preload: modules that one process imports, of which the ranks are forks. Empty: each imports
+            what it needs.
         keep_going: a rank that fails does not end the others.
         verbose: tell on stderr what the launcher does.
         quiet: say nothing but errors, and the table only when it was asked for.
@@ -60,6 +62,7 @@ class JobSpec:
     extra_env: Dict[str, str] = field(default_factory=dict)
     settings_env: Dict[str, str] = field(default_factory=dict)
     gpus: Sequence[str] = ()
+    preload: Sequence[str] = ()
     keep_going: bool = False
     verbose: bool = False
     quiet: bool = False

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
-from typing import Optional
+import subprocess
+from typing import Callable, Dict, Iterator, Optional, Sequence
 
 from covey import _native
 from covey.errors import InvalidArgument, Unsupported
-from covey.launch.spec import LaunchError
+from covey.launch.environment import in_common
+from covey.launch.preload import Preloaded, adopting
+from covey.launch.process import Child, start_process
+from covey.launch.spec import JobSpec, LaunchError
+
+Start = Callable[[Dict[str, str]], Child]
 
 
 def make_memory(size: int) -> int:
@@ -18,6 +25,31 @@ def make_memory(size: int) -> int:
         raise LaunchError(str(error)) from error
     except Exception as error:  # whatever its type, it says why in one sentence
         raise LaunchError(f"cannot make the job's shared memory: {error}") from error
+
+
+@contextlib.contextmanager
+def starting(
+    spec: JobSpec,
+    envs: Sequence[Dict[str, str]],
+    fds: Sequence[int],
+    wait: Callable[[Preloaded], None],
+) -> Iterator[Start]:
+    """Gives what starts a rank with its environment, one of `envs`.
+
+    `fds`: the ranks have them too; `wait`: until there is something to read there.
+
+    Raises:
+        LaunchError: there is no such program, or no such module to preload.
+    """
+    if not spec.preload:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "bufsize": 0}
+        yield lambda env: start_process(spec.command, env, pass_fds=tuple(fds), **pipes)
+        return
+    with contextlib.closing(Preloaded(spec.command, spec.preload, in_common(envs), fds)) as forks:
+        wait(forks)
+        forks.check()
+        with adopting():
+            yield forks.start
 
 
 class StorePort:
