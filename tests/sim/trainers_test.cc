@@ -24,7 +24,7 @@ TEST(TrainersTest, EverythingHolds) {
            {{"updates", &V::updates},
             {"runs of deltas", &V::deltas, 5},
             {"of models", &V::models, 5},
-            {"passes after others' versions", &V::caught_up, 30},
+            {"passes after others' versions", &V::caught_up, 100},
             {"versions that are due in a moment", &V::due, 300},
             {"that were not made then", &V::not_made, 1000},
             {"offered again", &V::offered_again},
