@@ -1,5 +1,8 @@
 // Trainings by a method: see core/api/covey_trainer.h and core/engine/trainer_driver.h.
 #include "core/api/c_api_trainer.h"
+
+#include <algorithm>
+
 #include "core/api/c_api.h"
 #include "core/api/c_api_methods.h"
 #include "core/api/c_api_offers.h"
@@ -213,6 +216,24 @@ Status RestoreTo(TrainerDriver* trainer, const covey_position* position) {
                            .is_anchored = position->has_state != 0});
 }
 
+Status PeekOf(TrainerDriver* trainer, int32_t rank, void* const* spans, int32_t* whole) {
+  const size_t count = trainer->layout().offsets_bytes().size();
+  const bool complete = spans != nullptr && whole != nullptr &&
+                        std::none_of(spans, spans + count, [](const void* at) { return !at; });
+  if (!complete)
+    return Status::InvalidArgument("trainer: spans or whole is NULL, or one of the spans is");
+  const std::vector<Rank>& members = trainer->group().members;
+  const auto found = std::find(members.begin(), members.end(), Rank{rank});
+  if (found == members.end())
+    return Status::InvalidArgument("trainer: rank " + std::to_string(rank) +
+                                   " is no member of its group");
+  bool is_whole = false;
+  RETURN_IF_ERROR(
+      trainer->Peek(static_cast<int32_t>(found - members.begin()), {spans, count}, &is_whole));
+  *whole = is_whole ? 1 : 0;
+  return Status::Ok();
+}
+
 // `call` with the trainer of this number.
 template <typename Call>
 covey_code With(covey_runtime* runtime, covey_trainer number, covey_error* error, Call call) {
@@ -266,6 +287,16 @@ covey_code covey_trainer_finish(covey_runtime* runtime, covey_trainer trainer, i
                                 covey_error* error) {
   return covey::With(runtime, trainer, error,
                      [&](TrainerDriver* it) { return it->Finish(strict != 0); });
+}
+
+covey_code covey_trainer_settle(covey_runtime* runtime, covey_trainer trainer, covey_error* error) {
+  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) { return it->Settle(); });
+}
+
+covey_code covey_trainer_peek(covey_runtime* runtime, covey_trainer trainer, int32_t rank,
+                              void* const* spans, int32_t* whole, covey_error* error) {
+  return covey::With(runtime, trainer, error,
+                     [&](TrainerDriver* it) { return covey::PeekOf(it, rank, spans, whole); });
 }
 
 covey_code covey_trainer_begin_pass(covey_runtime* runtime, covey_trainer trainer,

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/api/c_api_methods.h"
-#include "core/api/c_api_pairs.h"
+#include "core/api/c_api_pairs_open.h"
 #include "core/api/c_api_rounds.h"
 #include "core/api/c_api_trainer.h"
 #include "core/api/session.h"
@@ -74,16 +74,15 @@ Status OpenRoundsOf(const Use& use, covey_runtime* runtime, const covey_trainer_
 Status OpenPairsOf(const Use& use, covey_runtime* runtime, const covey_trainer_config& config,
                    int64_t from, TrainerDriver* driver) {
   const Spans spans(driver->layout());
-  const std::string name = PartName(config, from);
-  const covey_pairs_config pairs{.struct_size = sizeof(pairs),
-                                 .group = config.group,
-                                 .name = name.c_str(),
-                                 .method = config.method,
-                                 .num_spans = spans.count(),
-                                 .dtypes = spans.dtypes.data(),
-                                 .counts = spans.counts.data()};
-  covey_pairs number = 0;
-  RETURN_IF_ERROR(OpenPairs(use, runtime, &pairs, from, &number));
+  const PairsConfig pairs{
+      .name = PartName(config, from),
+      .group = config.group,
+      .method = config.method,
+      .from = from,
+      .spans = {spans.count(), spans.dtypes.data(), spans.counts.data()},
+  };
+  uint64_t number = 0;
+  RETURN_IF_ERROR(OpenPairs(use, runtime, pairs, &number));
   Session* session = use.get();
   driver->AddPairs(from, std::make_unique<TrainerPairs>(TrainerPairs::Options{
                              .port = session->pairs().Find(number),

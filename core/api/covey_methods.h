@@ -20,7 +20,7 @@ typedef enum covey_payload {
 typedef enum covey_admission {
   COVEY_ADMIT_ALL = 0,      /* the exchange runs once every member has come */
   COVEY_ADMIT_ROUNDS = 1,   /* as versions, see core/api/covey_rounds.h: once enough have come */
-  COVEY_ADMIT_PAIRS = 2,    /* two at a time, see core/api/covey_pairs.h: no member waits */
+  COVEY_ADMIT_PAIRS = 2,    /* two at a time, see core/gossip: no member waits */
   COVEY_ADMIT_NEIGHBORS = 3 /* by a neighbor_allreduce with covey_method_row's weights */
 } covey_admission;
 

@@ -130,10 +130,19 @@ COVEY_API covey_code covey_trainer_submit(covey_runtime* runtime, covey_trainer 
 COVEY_API covey_code covey_trainer_finish(covey_runtime* runtime, covey_trainer trainer,
                                           int32_t strict, covey_error* error);
 
+/* Instead of a step, by every member, before a checkpoint: nothing that this rank has learnt is
+ * with another one, or in flight, afterwards. In pairs its model becomes all that is its own, with
+ * what others have made of it; in rounds it is a strict covey_trainer_finish; else there is nothing
+ * to do. When ranks are missing for max_wait it ends with COVEY_TIMEOUT, and goes on when called
+ * again. Does not wait. */
+COVEY_API covey_code covey_trainer_settle(covey_runtime* runtime, covey_trainer trainer,
+                                          covey_error* error);
+
 /* Before this rank computes the gradients of its next step: covey_trainer_next gives the updates of
  * the versions that others have made meanwhile, if the method has it skip ahead (`progress=skip`)
  * or this rank was overdue, and waits a moment for one that is due. So its gradients are for the
- * newest model. Else there is nothing to do. Need not be called. */
+ * newest model. Before the first step of pairs others see its model from here on. Else there is
+ * nothing to do. Need not be called. */
 COVEY_API covey_code covey_trainer_begin_pass(covey_runtime* runtime, covey_trainer trainer,
                                               covey_error* error);
 
@@ -170,6 +179,13 @@ COVEY_API covey_code covey_trainer_position(covey_runtime* runtime, covey_traine
 /* COVEY_INVALID_ARGUMENT too when rounds are at another version: open a trainer with `begin`. */
 COVEY_API covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer trainer,
                                            const covey_position* position, covey_error* error);
+
+/* Copies the model of a member, by its rank in the job, as others see it now to spans[i], its
+ * parameters: in pairs what it has published last, with what others have made of it since. By any
+ * member, alone, within a step or not. *whole = 0: it was changed while it was copied, or the
+ * member has not begun; call it again. COVEY_UNSUPPORTED in a part of other methods. */
+COVEY_API covey_code covey_trainer_peek(covey_runtime* runtime, covey_trainer trainer, int32_t rank,
+                                        void* const* spans, int32_t* whole, covey_error* error);
 
 /* Between two steps: the i-th of the arrays that the method replicates on all ranks, such as
  * diloco's outer momentum; *bytes of it, the model's spans as covey_trainer_model has them. Returns

@@ -73,6 +73,12 @@ Status TrainerDriver::Finish(bool strict) {
   return Take(trainer_.OnFinish(strict, clock_.Now()));
 }
 
+Status TrainerDriver::Settle() {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  return Take(trainer_.OnSettle(clock_.Now()));
+}
+
 Status TrainerDriver::BeginPass() {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
@@ -288,6 +294,18 @@ Status TrainerDriver::GetState(std::vector<StateArray>* arrays) {
   const std::vector<const char*> names = rounds->outer()->names();
   const std::vector<std::span<std::byte>> all = rounds->outer()->arrays();
   for (size_t i = 0; i < all.size(); ++i) arrays->push_back({names[i], all[i]});
+  return Status::Ok();
+}
+
+Status TrainerDriver::Peek(int32_t member, std::span<void* const> parameters, bool* whole) {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  const auto pairs = pairs_.find(trainer_.part());
+  if (pairs == pairs_.end())
+    return Status::Unsupported("a trainer shows the models of others in pairs alone");
+  std::vector<std::byte> copy(layout_.length_bytes());
+  *whole = pairs->second->Peek(member, copy.data());
+  layout_.CopyOut(copy.data(), parameters);
   return Status::Ok();
 }
 

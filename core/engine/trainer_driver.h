@@ -87,7 +87,11 @@ class TrainerDriver {
   // `hypers`: as many as the options say.
   Status Submit(const std::string& unfit, std::span<const double> hypers);
   Status Finish(bool strict);
+  Status Settle();
   Status BeginPass();
+  // Copies the model of a member as others see it to where parameters lie, in a part in which
+  // models differ: *whole = false: it was changed meanwhile. Of any phase.
+  Status Peek(int32_t member, std::span<void* const> parameters, bool* whole);
   // The next action, or the end. kTimeout without either: the deadline is over, and it goes on when
   // called again.
   Status Next(Time deadline, Due* due);

@@ -35,6 +35,10 @@ bool TrainerPairs::Perform(const Trainer::Exchange& exchange, Time deadline, Sta
       *status = options_.port->Finish(spans_, deadline);
       // With a peer max_wait is over.
       return status->code() != StatusCode::kTimeout || status->peer() != kNoRank;
+    case Stage::kSettle:
+      TakeBack();
+      *status = options_.port->Settle(spans_, deadline);
+      return status->code() != StatusCode::kTimeout || status->peer() != kNoRank;
     case Stage::kSeenMean:
       ShowSeenMean(exchange.unfit);
       return true;
@@ -42,6 +46,13 @@ bool TrainerPairs::Perform(const Trainer::Exchange& exchange, Time deadline, Sta
       Leave();
       return true;
   }
+}
+
+bool TrainerPairs::Peek(int32_t member, std::byte* to) {
+  std::vector<void*> spans;
+  for (const TrainerLayout::Piece& piece : options_.layout->pieces())
+    spans.push_back(to + piece.offset_bytes);
+  return options_.port->Peek(member, spans);
 }
 
 TrainerCounts TrainerPairs::counts() const {

@@ -1,6 +1,7 @@
 #include "core/train/layout.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace covey {
 namespace {
@@ -12,7 +13,7 @@ size_t RoundUp(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 }  // namespace
 
 TrainerLayout::TrainerLayout(const std::vector<Parameter>& parameters)
-    : offsets_bytes_(parameters.size()) {
+    : offsets_bytes_(parameters.size()), sizes_bytes_(parameters.size()) {
   for (const Parameter& parameter : parameters) {
     const auto is_same = [&](const Piece& piece) { return piece.dtype == parameter.dtype; };
     if (std::none_of(pieces_.begin(), pieces_.end(), is_same))
@@ -23,10 +24,16 @@ TrainerLayout::TrainerLayout(const std::vector<Parameter>& parameters)
     for (size_t i = 0; i < parameters.size(); ++i) {
       if (parameters[i].dtype != piece.dtype) continue;
       offsets_bytes_[i] = length_bytes_;
-      length_bytes_ += RoundUp(static_cast<size_t>(parameters[i].count) * SizeOf(piece.dtype));
+      sizes_bytes_[i] = static_cast<size_t>(parameters[i].count) * SizeOf(piece.dtype);
+      length_bytes_ += RoundUp(sizes_bytes_[i]);
     }
     piece.count = static_cast<int64_t>((length_bytes_ - piece.offset_bytes) / SizeOf(piece.dtype));
   }
+}
+
+void TrainerLayout::CopyOut(const std::byte* from, std::span<void* const> parameters) const {
+  for (size_t i = 0; i < parameters.size(); ++i)
+    std::memcpy(parameters[i], from + offsets_bytes_[i], sizes_bytes_[i]);
 }
 
 }  // namespace covey

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/base/types.h"
@@ -32,10 +33,12 @@ class TrainerLayout {
   const std::vector<Piece>& pieces() const { return pieces_; }  // in the order of their first
   // By parameter.
   const std::vector<size_t>& offsets_bytes() const { return offsets_bytes_; }
+  // Copies all parameters from memory laid out so to parameters[i], by parameter.
+  void CopyOut(const std::byte* from, std::span<void* const> parameters) const;
 
  private:
   std::vector<Piece> pieces_;
-  std::vector<size_t> offsets_bytes_;
+  std::vector<size_t> offsets_bytes_, sizes_bytes_;  // by parameter
   size_t length_bytes_ = 0;
 };
 

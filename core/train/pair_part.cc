@@ -4,6 +4,8 @@
 
 namespace covey {
 
+std::vector<Stage> PairPart::BeginStages() const { return {Stage::kCollectModel, Stage::kEnter}; }
+
 std::vector<Stage> PairPart::StepStages() const {
   return Begun({Stage::kCollectGradients, Stage::kUpdate, Stage::kTurn});
 }
@@ -12,8 +14,13 @@ std::vector<Stage> PairPart::FinishStages() const {
   return Begun({Stage::kCollectModel, Stage::kMean, Stage::kLoadModel});
 }
 
+std::vector<Stage> PairPart::SettleStages() const {
+  return Begun({Stage::kCollectModel, Stage::kSettle, Stage::kLoadModel});
+}
+
 std::vector<Stage> PairPart::Begun(std::vector<Stage> stages) const {
-  if (!has_begun_) stages.insert(stages.begin(), {Stage::kCollectModel, Stage::kEnter});
+  const std::vector<Stage> begin = BeginStages();
+  if (!has_begun_) stages.insert(stages.begin(), begin.begin(), begin.end());
   return stages;
 }
 
@@ -22,10 +29,10 @@ std::vector<Stage> PairPart::Follow(Stage stage, const Status& status, const Sta
   if (stage == Stage::kEnter) has_begun_ = true;
   if (stage == Stage::kTurn && result.is_due)
     return {Stage::kCollectModel, Stage::kPair, Stage::kLoadModel};
-  if (stage != Stage::kMean || status.ok()) return {};
+  if (!IsMeeting(stage) || status.ok()) return {};
   if (status.code() == StatusCode::kTimeout && !is_strict)
     return {Stage::kSeenMean, Stage::kLoadModel};
-  return {Stage::kLoadModel, Stage::kMean};
+  return {Stage::kLoadModel, stage};
 }
 
 }  // namespace covey

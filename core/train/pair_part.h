@@ -4,15 +4,17 @@
 //   call      stages
 //   step      GRADIENTS, UPDATE, turn
 //   finish    MODEL, mean, LOAD
-//   first     MODEL, enter before
+//   settle    MODEL, settle, LOAD
+//   first     MODEL, enter before; these alone before a pass
 //
 //   stage     ended                 stages that follow at once
 //   TURN      due                   MODEL, pair, LOAD
 //   MEAN      failed                LOAD, MEAN: the rank's own model, then the failure
 //   MEAN      timed out, not strict SEEN MEAN, LOAD
+//   SETTLE    failed                LOAD, SETTLE: likewise
 //
-// No rank waits but in MEAN. The last step of the part is followed by the stages of finish(), and
-// QUIT: so all members begin the next part with one model.
+// No rank waits but in MEAN and SETTLE. The last step of the part is followed by the stages of
+// finish(), and QUIT: so all members begin the next part with one model.
 //
 // Sans-IO. One thread at a time.
 #ifndef COVEY_CORE_TRAIN_PAIR_PART_H_
@@ -36,8 +38,11 @@ class PairPart {
   // Whether `step` is the last one of the part.
   bool IsLast(int64_t step) const { return step + 1 >= until_; }
 
+  bool has_begun() const { return has_begun_; }
+  std::vector<Stage> BeginStages() const;
   std::vector<Stage> StepStages() const;
   std::vector<Stage> FinishStages() const;
+  std::vector<Stage> SettleStages() const;
   // The second table above.
   std::vector<Stage> Follow(Stage stage, const Status& status, const StageResult& result,
                             bool is_strict);

@@ -40,6 +40,7 @@ enum class Stage : uint8_t {
   kTurn,      // one more step is done: whether its local steps are over
   kPair,      // the model is averaged with a partner's
   kMean,      // finish(): the mean of all, once all have come
+  kSettle,    // a checkpoint: the rank's own model, wherever parts of it are, once all have come
   kSeenMean,  // finish(): the mean of the models as they are seen, without those that are missing
   kQuit,      // these pairs are over for this rank
   // ---- Actions of the adapter.
@@ -56,6 +57,8 @@ enum class Stage : uint8_t {
 constexpr bool IsExchange(Stage stage) { return stage <= Stage::kQuit; }
 constexpr bool IsOfRounds(Stage stage) { return stage >= Stage::kAnchor && stage <= Stage::kLeave; }
 constexpr bool IsOfPairs(Stage stage) { return stage >= Stage::kEnter && stage <= Stage::kQuit; }
+// Whether ranks of pairs wait in it until all have come.
+constexpr bool IsMeeting(Stage stage) { return stage == Stage::kMean || stage == Stage::kSettle; }
 
 // The end of an exchange that went well, but for `executed`, which is known in any case.
 struct StageResult {

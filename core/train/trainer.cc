@@ -130,7 +130,7 @@ Trainer::Ready Trainer::OnFinish(bool strict, Time now) {
   if (!is_halted && !waits && phase_ != Phase::kIdle) return Refuse("a step is under way");
   is_strict_ = strict;
   if (waits) return WaitOn();
-  if (is_halted) return Enter(now);
+  if (is_halted) return GoOn(Stage::kMean, now);
   unfit_.clear();
   if (rounds_.has_value() && rounds_->HasEnded()) rounds_->NoteOver();
   return Begin(FinishStages(), true, now);
@@ -149,7 +149,7 @@ Trainer::Ready Trainer::Begin(std::vector<Stage> stages, bool is_finish, Time no
 Trainer::Ready Trainer::Enter(Time now) {
   Ready ready;
   const Stage stage = stages_[at_];
-  if ((stage == Stage::kFlush || stage == Stage::kMean) && !late_.ok())
+  if ((stage == Stage::kFlush || IsMeeting(stage)) && !late_.ok())
     return Halt(std::exchange(late_, Status::Ok()), true);
   if (IsExchange(stage)) {
     phase_ = Phase::kExchange;
@@ -252,9 +252,9 @@ Trainer::Ready Trainer::OnPairsEnd(const Status& status, const StageResult& resu
     stages_.resize(at_ + 1);
   }
   Insert(pairs_->Follow(stage, status, result, !goes_on));
-  if (stage == Stage::kMean && !status.ok() && !goes_on) late_ = status;
+  if (IsMeeting(stage) && !status.ok() && !goes_on) late_ = status;
   if (stage == Stage::kQuit) pairs_.reset();
-  if (status.ok() || stage == Stage::kMean) return Next(now);
+  if (status.ok() || IsMeeting(stage)) return Next(now);
   return Halt(status, true);
 }
 

@@ -108,8 +108,12 @@ class Trainer {
   // Models become the mean of all, if those of any rank may differ. Not `strict`: rounds end
   // without ranks that are missing for max_wait.
   Ready OnFinish(bool strict, Time now);
+  // Nothing that this rank has learnt is with another rank, or in flight, afterwards: for a
+  // checkpoint. In pairs its model becomes all that is its own; in rounds as a strict finish().
+  Ready OnSettle(Time now);
   // The rank is about to compute the next step's gradients: applies the versions of gradients that
-  // there are, and one that is due in a moment, if the rank skips ahead. It ends at once else.
+  // there are, and one that is due in a moment, if the rank skips ahead. Before the first step of
+  // pairs it shows its model. It ends at once else.
   Ready OnPass(Time now);
   // REQUIRES: this rank waits for it, so a halted step was taken up again.
   Ready OnExchangeEnd(const Status& status, const StageResult& result, Time now);
@@ -144,6 +148,7 @@ class Trainer {
   Ready Begin(std::vector<Stage> stages, bool is_finish, Time now);
   Ready Enter(Time now);
   Ready Next(Time now);
+  Ready GoOn(Stage meeting, Time now);
   Ready WaitOn() const;
   Ready Halt(const Status& why, bool is_to_begin);
   Ready EndWith(const Status& status);

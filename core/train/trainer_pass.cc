@@ -1,4 +1,5 @@
-// A rank that is about to compute gradients: the versions that others have made meanwhile.
+// A rank that is about to compute gradients: the versions that others have made meanwhile, and in
+// pairs what others see of it before its first step.
 #include "core/train/trainer.h"
 
 namespace covey {
@@ -9,6 +10,11 @@ Trainer::Ready Trainer::OnPass(Time now) {
     return Refuse(
         "a step, or finish(), has not come to its end: call it again before a pass begins");
   if (goes_on) return phase_ == Phase::kHalted ? Enter(now) : WaitOn();
+  if (pairs_.has_value() && !pairs_->has_begun()) {
+    const Ready ready = Begin(pairs_->BeginStages(), false, now);
+    is_pass_ = true;
+    return ready;
+  }
   if (!rounds_.has_value() || !rounds_->CatchesUp()) {
     pass_clock_.Begin(now);
     return EndWith(Status::Ok());

@@ -12,6 +12,30 @@ Trainer::Position Trainer::position() const {
   return position;
 }
 
+Trainer::Ready Trainer::OnSettle(Time now) {
+  const bool is_other = phase_ == Phase::kExchange && stages_[at_] == Stage::kMean;
+  if (is_other) return Refuse("finish() is under way");
+  const bool begins = phase_ == Phase::kIdle && pairs_.has_value();
+  if (begins) {
+    is_strict_ = true;
+    // train-T17: nothing that a rank has learnt is with another one, or in flight, afterwards.
+    return Begin(pairs_->SettleStages(), true, now);
+  }
+  if (phase_ == Phase::kHalted && is_finish_ && pairs_.has_value()) {
+    is_strict_ = true;
+    return GoOn(Stage::kSettle, now);
+  }
+  const bool is_any = rounds_.has_value() || phase_ != Phase::kIdle;
+  return is_any ? OnFinish(true, now) : EndWith(Status::Ok());
+}
+
+// A finish(), or a settle(), that has halted. Ranks of pairs that wait in vain for one of them may
+// want the other one.
+Trainer::Ready Trainer::GoOn(Stage meeting, Time now) {
+  if (IsMeeting(stages_[at_])) stages_[at_] = meeting;
+  return Enter(now);
+}
+
 Status Trainer::Restore(const Position& position) {
   if (rounds_.has_value() && rounds_->reached() != position.begin)
     return Status::InvalidArgument("the rounds of " + choice_.At(rounds_->from()).OwnText() +

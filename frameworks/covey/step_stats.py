@@ -10,7 +10,7 @@ import collections
 import json
 import os
 import time
-from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from covey import _native
 from covey.inject import Injector, parse
@@ -42,8 +42,7 @@ class StepStats:
         self.init_epoch = state.init_epoch
         self.versions = 0
         self.distance = -1.0  # Of this rank's model from the mean, in parts of its norm.
-        self.begun = 0  # Averages with one other rank, begun by this one.
-        self.met = 0  # Steps before which others had averaged with this rank.
+        self._begun = self._met = 0
         self._fresh = [0] * len(self.ranks)
         self._overdue = [0] * len(self.ranks)
         self._missing = (0,) * len(self.ranks)
@@ -53,6 +52,7 @@ class StepStats:
         self._last = (0.0, 0.0, 0)
         self._work_s = 0.0
         self._is_unfinished = False  # This rank's steps are with others only after finish().
+        self.refresh: Callable[[], None] = lambda: None  # Brings the counts up to now.
         self._injector = self._make_injector()
         _all_stats.append(self)
         del _all_stats[:-_MOST]
@@ -107,20 +107,29 @@ class StepStats:
 
     def applied(self, counts: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         """``counts``: of ``covey_trainer_stats``; ``before``: those of the last call, or empty."""
-        if counts["versions"] == before.get("versions", 0):
-            return
-        self._say_unfinished(True)
+        self._begun += counts["begun"] - before.get("begun", 0)
+        self._met += counts["met"] - before.get("met", 0)
         self.versions += counts["versions"] - before.get("versions", 0)
         mine = {"fresh": self._fresh, "overdue": self._overdue, "staleness": self._stale}
         for name, sums in mine.items():
             for i, (new, old) in enumerate(zip(counts[name], before.get(name, [0] * len(sums)))):
                 sums[i] += new - old
 
-    def paired(self, begun: bool, met: bool) -> None:
-        """In a step this rank averaged with another one; others had done so with it before."""
+    @property
+    def begun(self) -> int:
+        """Averages with one other rank, begun by this one."""
+        self.refresh()
+        return self._begun
+
+    @property
+    def met(self) -> int:
+        """Steps before which others had averaged with this rank."""
+        self.refresh()
+        return self._met
+
+    def exchanged(self) -> None:
+        """This rank has a part of what others have done, and they of this rank's."""
         self._say_unfinished(True)
-        self.begun += begun
-        self.met += met
 
     def finished(self) -> None:
         """``finish()`` or the end of the runtime."""
@@ -138,6 +147,7 @@ class StepStats:
     def figures(self) -> Dict[str, Any]:
         """The content of ``covey.stats()["training"]``: figures of this rank, and of all by
         rank."""
+        self.refresh()
         clock, processor, blocked = self._began or (0.0, 0.0, 0)
         seconds = max(0.0, self._last[0] - clock)
         figures: Dict[str, Any] = {

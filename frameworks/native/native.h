@@ -172,21 +172,15 @@ PyObject* WindowEnd(PyObject* module, PyObject* args);
 PyObject* WindowClose(PyObject* module, PyObject* args);
 PyObject* WindowLook(PyObject* module, PyObject* args);
 
-/* pairs.c -------------------------------------------------------------------------------------- */
-
-PyObject* PairsOpen(PyObject* module, PyObject* args);
-PyObject* PairsStep(PyObject* module, PyObject* args);
-PyObject* PairsSettle(PyObject* module, PyObject* args);
-PyObject* PairsLook(PyObject* module, PyObject* args);
-PyObject* PairsFinish(PyObject* module, PyObject* args);
-PyObject* PairsClose(PyObject* module, PyObject* args);
-
 /* trainer.c ------------------------------------------------------------------------------------ */
 
 PyObject* TrainerOpen(PyObject* module, PyObject* args);
 PyObject* TrainerSpans(PyObject* module, PyObject* args);
 PyObject* TrainerSubmit(PyObject* module, PyObject* args);
 PyObject* TrainerFinish(PyObject* module, PyObject* args);
+PyObject* TrainerSettle(PyObject* module, PyObject* args);
+PyObject* TrainerBeginPass(PyObject* module, PyObject* args);
+PyObject* TrainerPeek(PyObject* module, PyObject* args);
 PyObject* TrainerNext(PyObject* module, PyObject* args);
 PyObject* TrainerGive(PyObject* module, PyObject* args);
 PyObject* TrainerList(PyObject* module, PyObject* args);

@@ -90,6 +90,44 @@ PyObject* TrainerFinish(PyObject* module, PyObject* args) {
   return NoneOrError(covey_trainer_finish(NULL, trainer, strict, &error), &error);
 }
 
+PyObject* TrainerSettle(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long trainer;
+  if (!PyArg_ParseTuple(args, "K:trainer_settle", &trainer)) return NULL;
+  covey_error error;
+  ClearError(&error);
+  return NoneOrError(covey_trainer_settle(NULL, trainer, &error), &error);
+}
+
+PyObject* TrainerBeginPass(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long trainer;
+  if (!PyArg_ParseTuple(args, "K:trainer_begin_pass", &trainer)) return NULL;
+  covey_error error;
+  ClearError(&error);
+  return NoneOrError(covey_trainer_begin_pass(NULL, trainer, &error), &error);
+}
+
+PyObject* TrainerPeek(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long trainer;
+  int rank;
+  PyObject* tuple;
+  if (!PyArg_ParseTuple(args, "KiO!:trainer_peek", &trainer, &rank, &PyTuple_Type, &tuple))
+    return NULL;
+  void** to = AddressesOf(tuple);
+  if (to == NULL) return NULL;
+  int32_t whole = 0;
+  covey_error error;
+  ClearError(&error);
+  Py_BEGIN_ALLOW_THREADS
+  error.code = covey_trainer_peek(NULL, trainer, rank, to, &whole, &error);
+  Py_END_ALLOW_THREADS
+  free(to);
+  if (error.code != COVEY_OK) return RaiseError(&error);
+  return PyBool_FromLong(whole);
+}
+
 /* NULL, with an exception set, when there is no memory. */
 static PyObject* HypersOf(const covey_action* action, int count) {
   PyObject* hypers = PyTuple_New(action->hypers == NULL ? 0 : count);

@@ -66,6 +66,14 @@ class Adapter {
     const covey_code code = covey_trainer_finish(runtime_, trainer, strict, &error);
     return code == COVEY_OK ? Run(-1) : code;
   }
+  covey_code Settle() {
+    const covey_code code = covey_trainer_settle(runtime_, trainer, &error);
+    return code == COVEY_OK ? Run(-1) : code;
+  }
+  // `to`: three spans.
+  covey_code Peek(int rank, void* const* to, int32_t* whole) {
+    return covey_trainer_peek(runtime_, trainer, rank, to, whole, &error);
+  }
   covey_code Run(int64_t timeout_ns) {
     for (;;) {
       covey_action action = COVEY_INIT(covey_action);

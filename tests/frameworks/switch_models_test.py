@@ -24,7 +24,7 @@ class SwitchModelsTest(SwitchTest):
             (2, 1, f"wagma:max_wait=300ms,then=allreduce@{WARMUP}", "NoneType"),
             (4, 0, f"wagma:max_wait=300ms,then=eager@{WARMUP}:admit=all", "RoundTrainer"),
             (4, 3, f"local:H=3,max_wait=300ms,then=allreduce@{WARMUP}", "NoneType"),
-            (2, 0, f"eager:max_wait=300ms,then=adpsgd@{WARMUP}", "PairTrainer"),
+            (2, 0, f"eager:max_wait=300ms,then=adpsgd@{WARMUP}", "CoreTrainer"),
         ):
             with self.subTest(method):
                 self.check_switch(__file__, size, stopped, method, by)

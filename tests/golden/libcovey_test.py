@@ -14,7 +14,7 @@ _ROOT = pathlib.Path(__file__).absolute().parents[2]
 _LIBRARY = str(_ROOT / "libcovey.so")
 _EXTENSION = str(_ROOT / "frameworks/covey/_native.abi3.so")
 _PLUGIN = str(_ROOT / "ops/control/libcovey_grpc.so")
-_PARTS = ("", "_control", "_methods", "_neighbors", "_pairs", "_rounds", "_trainer", "_values",
+_PARTS = ("", "_control", "_methods", "_neighbors", "_rounds", "_trainer", "_values",
           "_waiting", "_window")
 _HEADERS = [_ROOT / f"core/api/covey{part}.h" for part in _PARTS]
 

@@ -11,7 +11,7 @@ from typing import Iterator, Set
 from tidy import source
 from tidy.source import Finding
 
-ADAPTERS = ("frameworks/covey/numpy_trainer.py", "frameworks/covey/torch/deltas.py")
+ADAPTERS = ("frameworks/covey/numpy_trainer.py", "frameworks/covey/torch/core_trainer.py")
 _BANNED = {"threading", "Thread", "timeout", "timeout_s", "max_wait", "max_wait_s"}
 
 

@@ -4,7 +4,6 @@
 
 #include "core/api/covey.h"
 #include "core/api/covey_methods.h"
-#include "core/api/covey_pairs.h"
 #include "core/api/covey_rounds.h"
 #include "tests/unit/c_expect.h"
 

@@ -20,7 +20,6 @@ from covey.notice import is_shown, tell
 from covey.state import state
 from covey.torch import window
 from covey.torch.flushed import rounding_of
-from covey.torch.pairs import PairTrainer
 from covey.torch.sources import is_replicated, view_of
 from covey.torch.view import Consensus, Model, measure
 
@@ -70,7 +69,7 @@ def _tell(found: Consensus, means: List[Model], optimizer: Any) -> None:
     # In pairs others see what was handed in, which is not what a rank trains on: it has local steps
     # of its own, and has not taken up what others have made of it since.
     distance = found.distance
-    if isinstance(optimizer._covey_rounds, PairTrainer) and found.norm > 0:
+    if optimizer._covey_progress.plan.in_pairs and found.norm > 0:
         distance = max(distance, _own_distance(means) / found.norm)
     is_apart = distance > rounding_of(optimizer._covey_progress.named)
     seen = [

@@ -22,17 +22,15 @@ from covey.objects import allgather_object
 from covey.reduce_op import Average, Max
 from covey.step_stats import note_outlives
 from covey.torch.crossing import Crossing, limit_of
-from covey.torch.ending import say_alone, say_missing
+from covey.torch.ending import say_alone
 from covey.torch.equal_start import compare_start
 from covey.torch.handover import hand_over, is_over, keep_pace, pace_of, release_warmup
 from covey.torch.layout import Named
 from covey.torch.look import is_on, refuse
 from covey.torch.ops import allreduce
-from covey.torch.pairs import PairTrainer
 from covey.torch.reducer import Reducer
 from covey.torch.rounds import RoundTrainer
 from covey.torch.trainers import check_options, trainer_after, trainer_of
-from covey.torch.view import measure
 
 
 def begin_training(optimizer: Any) -> None:
@@ -248,10 +246,7 @@ def _finish_without(optimizer: Any, strict: bool) -> None:
 def _finish_rounds(optimizer: Any, strict: bool) -> None:
     """A rank still in a warm-up that others have left follows."""
     while True:
-        if isinstance(optimizer._covey_rounds, PairTrainer):
-            _finish_pairs(optimizer, strict)
-        else:
-            optimizer._covey_rounds.finish(strict)
+        optimizer._covey_rounds.finish(strict)
         if not is_over(optimizer):
             break
         goes_on = optimizer._covey_next is not None
@@ -259,20 +254,6 @@ def _finish_rounds(optimizer: Any, strict: bool) -> None:
         if not goes_on:  # All are at the begin of the next part.
             break
     release_warmup(optimizer, at_once=True)
-
-
-def _finish_pairs(optimizer: Any, strict: bool) -> None:
-    """``PairTrainer.finish``. Without ``strict``: the mean of all models as they are seen, with
-    those that missing ranks have handed in; a rank that trains on goes on from its own."""
-    pairs = optimizer._covey_rounds
-    try:
-        pairs.finish()
-    except Timeout as missing:
-        if strict:
-            raise
-        say_missing(missing)
-        _, [(_, mean)] = measure([optimizer], 0.0)
-        pairs.show(mean)
 
 
 def leave_rounds(optimizer: Any) -> None:

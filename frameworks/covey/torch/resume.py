@@ -20,8 +20,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict
 
 from covey.errors import InvalidArgument
-from covey.torch.deltas import DeltaTrainer
-from covey.torch.pairs import PairTrainer
+from covey.torch.core_trainer import CoreTrainer
 from covey.torch.parts import begin_part, cross, settle_step
 
 
@@ -52,7 +51,7 @@ def gather_in(optimizer: Any) -> None:
     cross(optimizer)
     settle_step(optimizer)
     rounds = optimizer._covey_rounds
-    if isinstance(rounds, PairTrainer):
+    if optimizer._covey_progress.plan.in_pairs and rounds is not None:
         with optimizer._covey_progress.changing():
             rounds.settle()
     elif rounds is not None:
@@ -80,7 +79,7 @@ class Renewal:
         keeps beside the model."""
         self._optimizer = optimizer
         rounds = optimizer._covey_rounds
-        self._kept = rounds.state() if keeps and isinstance(rounds, DeltaTrainer) else {}
+        self._kept = rounds.state() if keeps and isinstance(rounds, CoreTrainer) else {}
         for trainer in (rounds, optimizer._covey_next, optimizer._covey_past):
             if trainer is not None:
                 trainer.close()

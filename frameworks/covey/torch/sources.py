@@ -16,12 +16,12 @@ import torch
 
 from covey import _native
 from covey.errors import Unsupported
+from covey.method import MODEL
 from covey.state import state
 from covey.torch import window
-from covey.torch.deltas import DeltaTrainer
+from covey.torch.core_trainer import CoreTrainer
 from covey.torch.layout import BucketPlan, gradient_strides
 from covey.torch.models import ModelRounds
-from covey.torch.pairs import PairTrainer
 
 _PAUSE_S = 0.0002  # Before a model that is being changed is looked at again.
 _SHARED = "ranks that share no memory cannot be read: all of them call consensus(exact=True)"
@@ -51,9 +51,7 @@ def is_replicated(optimizer: Any) -> bool:
     progress = optimizer._covey_progress
     if not progress.is_shared or progress.reduces:
         return True
-    return progress.plan.in_rounds and not isinstance(
-        optimizer._covey_rounds, (ModelRounds, PairTrainer)
-    )
+    return progress.plan.in_rounds and progress.plan.payload != MODEL
 
 
 def copy_replicated(
@@ -61,7 +59,7 @@ def copy_replicated(
 ) -> None:
     """The model that all ranks have at this version: the parameters, or what they depart from."""
     trainer = optimizer._covey_rounds
-    known = trainer.replicated() if isinstance(trainer, DeltaTrainer) else None
+    known = trainer.replicated() if isinstance(trainer, CoreTrainer) else None
     if known is None:
         return copy_own(plans, to)
     for source, flat in zip(known, to):
@@ -148,9 +146,7 @@ def _look_of(optimizer: Any, plans: Sequence[BucketPlan]) -> Look:
         if mark.is_behind(progress.begun):
             copy_own(plans, to)
             return Seen(mark.version, "" if has_mean else _AT_FINISH)
-        addresses = tuple(flat.data_ptr() for flat in to)
-        whole = _native.pairs_look(trainer._pairs, rank, addresses)
-        return Seen(mark.version) if whole else None
+        return Seen(mark.version) if trainer.look(rank, to) else None
 
     def place(rank: int, to: Sequence[torch.Tensor]) -> Optional[Seen]:
         code, mark = seen_by.look(rank, to, progress.begun)
@@ -160,4 +156,4 @@ def _look_of(optimizer: Any, plans: Sequence[BucketPlan]) -> Look:
 
     if isinstance(trainer, ModelRounds):
         return slot
-    return pair if isinstance(trainer, PairTrainer) else place
+    return pair if progress.plan.in_pairs else place

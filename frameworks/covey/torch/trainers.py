@@ -6,13 +6,12 @@ from typing import Any, Optional, Union
 
 from covey.method import DELTA, MODEL, Plan, plan, text_at
 from covey.torch import models
-from covey.torch.deltas import DeltaTrainer
+from covey.torch.core_trainer import CoreTrainer
 from covey.torch.models import ModelRounds
 from covey.torch.options import check_rounds
-from covey.torch.pairs import PairTrainer
 from covey.torch.rounds import RoundTrainer
 
-Trainer = Union[RoundTrainer, ModelRounds, PairTrainer, DeltaTrainer]
+Trainer = Union[RoundTrainer, ModelRounds, CoreTrainer]
 
 
 def check_options(optimizer: Any, plan: Plan) -> None:
@@ -28,10 +27,8 @@ def trainer_of(optimizer: Any) -> Trainer:
     progress = optimizer._covey_progress
     buckets, reduction = optimizer._covey_plans
     text = text_at(progress.method, progress.steps)
-    if progress.plan.in_pairs:
-        return PairTrainer(optimizer, progress.named, reduction.group, text)
-    if progress.plan.payload == DELTA:
-        return DeltaTrainer(optimizer, progress.named, reduction.group, text)
+    if progress.plan.in_pairs or progress.plan.payload == DELTA:
+        return CoreTrainer(optimizer, progress.named, reduction.group, text)
     if progress.plan.payload == MODEL:
         trainer = _models_of(optimizer, progress.steps)
         trainer.begin()

@@ -13,7 +13,6 @@ from covey.reduce_op import Average, Sum
 from covey.state import state
 from covey.torch.layout import BucketPlan, plan_whole
 from covey.torch.ops import allreduce
-from covey.torch.pairs import PairTrainer
 from covey.torch.plain import digest
 from covey.torch.sources import (
     Seen,
@@ -267,7 +266,7 @@ def _mean_of_all(
 ) -> Tuple[_Mean, float]:
     """The same, of all and by all."""
     progress, group = optimizer._covey_progress, optimizer._covey_options["process_set"]
-    if isinstance(optimizer._covey_rounds, PairTrainer):
+    if progress.plan.in_pairs and optimizer._covey_rounds is not None:
         with progress.changing():
             optimizer._covey_rounds.settle()
     own = [torch.zeros(plan.length, dtype=plan.dtype) for plan in plans]

@@ -46,6 +46,18 @@ TEST(PairPartTest, AFinishWithoutARankEndsWithItsOwnModelOrTheMeanThatIsSeen) {
   EXPECT_EQ(part.Follow(Stage::kMean, lost, {}, false), (Stages{Stage::kLoadModel, Stage::kMean}));
 }
 
+TEST(PairPartTest, ACheckpointMeetsAndKeepsEachModel) {
+  PairPart part(0, kForever);
+  EXPECT_EQ(part.BeginStages(), (Stages{Stage::kCollectModel, Stage::kEnter}));
+  EXPECT_FALSE(part.has_begun());
+  part.Follow(Stage::kEnter, Status::Ok(), {}, true);
+  EXPECT_TRUE(part.has_begun());
+  EXPECT_EQ(part.SettleStages(), (Stages{Stage::kCollectModel, Stage::kSettle, Stage::kLoadModel}));
+  EXPECT_EQ(part.Follow(Stage::kSettle, Status::Ok(), {}, true), Stages{});
+  EXPECT_EQ(part.Follow(Stage::kSettle, Status::Timeout("rank 1 is missing"), {}, true),
+            (Stages{Stage::kLoadModel, Stage::kSettle}));
+}
+
 TEST(PairPartTest, ItsLastStepIsTheOneBeforeTheNextPart) {
   const PairPart part(3, 7), endless(0, kForever);
   EXPECT_FALSE(part.IsLast(5));
