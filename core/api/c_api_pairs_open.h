@@ -20,7 +20,8 @@ struct PairsConfig {
 };
 
 // Every member calls it; waits for all. GossipPort::Begin is to come. kMismatch on every member
-// when name, method or spans differ, kExhausted when one has no room; kUnsupported: not on one host.
+// when name, method or spans differ, kExhausted when one has no room; kUnsupported: the members are
+// not on one host.
 Status OpenPairs(const Use& use, covey_runtime* runtime, const PairsConfig& config,
                  uint64_t* number);
 
