@@ -265,6 +265,7 @@ def leave_rounds(optimizer: Any) -> None:
     cross(optimizer)
     optimizer._covey_progress.settle_mixing()
     if optimizer._covey_rounds is not None:
+        optimizer._covey_progress.unchanged.check(True)
         optimizer._covey_rounds.finish()
     _close(optimizer)
 

@@ -13,15 +13,7 @@ import torch
 
 from covey.errors import InvalidArgument, Timeout
 from covey.group import Group, world
-from covey.method import (
-    FOREVER,
-    GRADIENTS,
-    MODEL,
-    NOTHING,
-    Plan,
-    plan,
-    row,
-)
+from covey.method import FOREVER, GRADIENTS, MODEL, NOTHING, Plan, plan, row
 from covey.names import next_prefix
 from covey.reduce_op import Max
 from covey.step_stats import StepStats
@@ -34,6 +26,7 @@ from covey.torch.layout import Named
 from covey.torch.moved import Moved
 from covey.torch.ops import allreduce
 from covey.torch.own_update import OwnUpdate
+from covey.torch.unchanged import Unchanged
 from covey.torch.window import Mark, Window
 
 T = TypeVar("T")
@@ -74,6 +67,7 @@ class Progress:
         self._group = group
         self._averagings = 0
         self.named: Sequence[Named] = ()
+        self.unchanged = Unchanged()
         self._own_update = OwnUpdate(())
         self._prefix = ""
         self._names: Dict[str, str] = {}
@@ -98,6 +92,7 @@ class Progress:
         there are none, nothing is exchanged."""
         self.is_shared = bool(named)
         self.named = named
+        self.unchanged = Unchanged(named)
         self._own_update = OwnUpdate([parameter for _, parameter in named])
         self._prefix = next_prefix("model", self._group.ranks)
         self._averager = None
@@ -263,7 +258,8 @@ class Progress:
         self.version = version
 
     def begin_step(self) -> None:
-        """``step()`` begins."""
+        """``step()`` begins. Raises InvalidArgument (a ValueError): a parameter has changed."""
+        self.unchanged.check(self.plan.in_rounds)
         self.step_stats.begin_step()
         if self.start is not None:
             self.start.step(self.steps == self.version == 0)
