@@ -39,6 +39,14 @@ CODE_MUTANTS = {
         "*/WakeupsTest.OfAWaiter*/np3",
     ),
     "engine_stop_is_looked_for_first": (["core/engine/engine.cc"], "*/EngineStopTest.*"),
+    "p10_averages_with_the_dead": (
+        ["core/gossip/gossip.cc"],
+        "TrainerPairsTest.ARankThatHasClosed*",
+    ),
+    "p10_waits_for_those_that_have_left": (
+        ["core/gossip/gossip_port.cc"],
+        "TrainerPairsTest.ARankThatHasClosed*",
+    ),
     "pair_meeting_rings_nobody": (["core/gossip/gossip.cc"], "*/TrainerPairsMeanTest.*"),
     "queue_callback_comes_again": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),
     "queue_failed_is_released_unseen": (["core/engine/tensor_queue.cc"], "TensorQueueTest.*"),

@@ -102,8 +102,10 @@ Gossip::Outcome Gossip::Propose(int32_t partner, const FreeNeeded& needed, PairR
   const MemberWord state = StateOf(partner);
   *record = {
       .partner = partner, .own = exchange_.Settled(self_), .others = exchange_.Settled(partner)};
+  // gossip-P10: averaging with a rank that is gone would lose half of what is apart.
+  const bool is_gone = lost_[static_cast<size_t>(partner)] || state.state == MemberState::kDead;
   // gossip-P5a: a model of another epoch is not averaged with: its rank goes on from the mean.
-  if (state.state == MemberState::kDead || state.epoch != epoch_ || record->others.number == 0) {
+  if (is_gone || state.epoch != epoch_ || record->others.number == 0) {
     ++counters_.absent;
     return Outcome::kAbsent;
   }
@@ -250,8 +252,9 @@ void Gossip::Mean(std::span<void* const> model) {
   const std::vector<ModelWord> models = AllSettled();
   for (int32_t i = 0; i < memory_->size(); ++i) {
     const ModelWord& one = models[static_cast<size_t>(i)];
-    if (StateOf(i).state != MemberState::kDead && one.number > 0)
-      all.push_back(memory_->Buffer(one));
+    // A rank that others have given up has its own model at least.
+    const bool is_in = i == self_ || StateOf(i).state != MemberState::kDead;
+    if (is_in && one.number > 0) all.push_back(memory_->Buffer(one));
   }
   MeanOf(all, model);
 }
@@ -315,10 +318,10 @@ void Gossip::Leave() {
   for (int32_t i = 0; i < memory_->size(); ++i) words_->Store(memory_->LeftAt(i, self_), 1);
 }
 
+bool Gossip::HasLeft(int32_t member) { return words_->Load(memory_->LeftAt(self_, member)) != 0; }
+
 bool Gossip::HaveAllLeft() {
-  const auto is_gone = [this](int32_t i) {
-    return lost_[static_cast<size_t>(i)] || words_->Load(memory_->LeftAt(self_, i)) != 0;
-  };
+  const auto is_gone = [this](int32_t i) { return lost_[static_cast<size_t>(i)] || HasLeft(i); };
   return MissingMembers(memory_->size(), is_gone).empty();
 }
 

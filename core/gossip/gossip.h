@@ -100,6 +100,7 @@ class Gossip {
   // This rank will touch no block any more. Then nothing but HaveAllLeft may be called, which says
   // whether its own block can be given back.
   void Leave();
+  bool HasLeft(int32_t member);
   bool HaveAllLeft();
 
   const Counters& counters() const { return counters_; }

@@ -46,7 +46,7 @@ GossipPort::Met GossipPort::Exchange(std::span<void* const> model) {
 // is trained on with the others.
 bool GossipPort::TrainsDuringFinish(std::span<void* const> model) {
   if (barrier_.phase() == Phase::kFinishes && gossip_->LeaveBarrier()) {
-    barrier_.Enter(Phase::kTrains, clock_.Now());
+    barrier_.Enter(Phase::kTrains, clock_->Now());
     return false;
   }
   if (barrier_.phase() == Phase::kFinishes) {
@@ -61,13 +61,13 @@ bool GossipPort::TrainsDuringFinish(std::span<void* const> model) {
 
 void GossipPort::Meet() {
   gossip_->Meet();
-  barrier_.Enter(Phase::kApplies, clock_.Now());
+  barrier_.Enter(Phase::kApplies, clock_->Now());
   has_learnt_ = false;
 }
 
 void GossipPort::GoOn(std::span<void* const> model) {
   gossip_->GoOn({const_cast<const void* const*>(model.data()), model.size()});
-  barrier_.Enter(Phase::kTrains, clock_.Now());
+  barrier_.Enter(Phase::kTrains, clock_->Now());
 }
 
 bool GossipPort::Peek(int32_t member, std::span<void* const> to) {
@@ -87,7 +87,7 @@ Status GossipPort::Gather(std::span<void* const> model, Time deadline, Taking ta
       const std::lock_guard lock(mutex_);
       steps_->PushDelta(model);
       gossip_->Finish();
-      barrier_.Enter(Phase::kFinishes, clock_.Now());
+      barrier_.Enter(Phase::kFinishes, clock_->Now());
       take_ = take;
     }
     if (barrier_.phase() == Phase::kFinishes) {
@@ -105,8 +105,12 @@ Status GossipPort::Gather(std::span<void* const> model, Time deadline, Taking ta
 }
 
 Status GossipPort::Await(std::vector<int32_t> (Gossip::*missing)(), Time deadline) {
+  return WaitFor([&](Time now) { return LookFor(missing, now); }, deadline);
+}
+
+Status GossipPort::WaitFor(const Look& look, Time deadline) {
   return WaitForEvent(words_, memory_.EventCountAt(), {.longest_sleep = bundle_.longest_sleep},
-                      &clock_, stop_, deadline, [&](Time now) { return LookFor(missing, now); });
+                      clock_, stop_, deadline, look);
 }
 
 Looked GossipPort::LookFor(std::vector<int32_t> (Gossip::*missing)(), Time now) {
@@ -127,8 +131,11 @@ Looked GossipPort::LookFor(std::vector<int32_t> (Gossip::*missing)(), Time now) 
 }
 
 void GossipPort::HearOfLosses() {
-  for (size_t i = 0; i < group_->members.size(); ++i)
-    if (transport_->IsLost(group_->members[i])) gossip_->OnLoss(static_cast<int32_t>(i));
+  for (size_t i = 0; i < group_->members.size(); ++i) {
+    const auto member = static_cast<int32_t>(i);
+    // gossip-P10: a member that has left is waited for no more than a dead one.
+    if (transport_->IsLost(group_->members[i]) || gossip_->HasLeft(member)) gossip_->OnLoss(member);
+  }
 }
 
 void GossipPort::Interrupt() {

@@ -6,6 +6,7 @@
 #define COVEY_CORE_GOSSIP_GOSSIP_PORT_H_
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -38,6 +39,7 @@ class GossipPort {
 
   // `transport` has words and outlives the port, as does `group`, of which this rank is a member.
   GossipPort(Bundle bundle, const Group* group, Transport* transport);
+  virtual ~GossipPort() = default;
 
   size_t BlockBytes() const { return memory_.BlockBytes(); }
   // `offsets`: where each member's block lies in its region. All members have agreed.
@@ -81,6 +83,16 @@ class GossipPort {
   Totals totals();
   uint64_t offset() const { return offset_; }  // of this rank's block in its region
 
+ protected:
+  using Look = std::function<Looked(Time now)>;
+
+  // Until `look` returns an end, or as WaitForEvent says. The simulator has another.
+  virtual Status WaitFor(const Look& look, Time deadline);
+
+  MonotonicClock monotonic_;
+  Clock* clock_ = &monotonic_;
+  std::atomic<bool> stop_{false};
+
  private:
   using Phase = GroupBarrier::Phase;
   using Taking = Gossip::Taking;
@@ -98,8 +110,6 @@ class GossipPort {
   SharedAtomics* words_;
   PairMemory memory_;
   uint64_t offset_ = 0;
-  MonotonicClock clock_;
-  std::atomic<bool> stop_{false};
 
   std::mutex mutex_;
   // Protected by mutex_.

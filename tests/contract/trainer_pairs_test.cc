@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -242,6 +243,25 @@ TEST(TrainerPairsTest, WhereModelsAreEqualThereIsNothingToLookAtOrToSettle) {
     ASSERT_EQ(adapter.Step(0), COVEY_OK) << adapter.error.message;
     EXPECT_EQ(adapter.Settle(), COVEY_OK) << adapter.error.message;
     EXPECT_EQ(adapter.model[1][0], MeanOf(2, 1));
+  });
+}
+
+// Rank 1 ends its training and lives on; rank 0 trains alone then, and finishes.
+TEST(TrainerPairsTest, ARankThatHasClosedIsAveragedWithAndWaitedForNoMore) {
+  std::barrier both(2);
+  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+    auto adapter = std::make_unique<Adapter>(rank, runtime);
+    ASSERT_EQ(adapter->Open("adpsgd:max_wait=1s"), COVEY_OK) << adapter->error.message;
+    ASSERT_EQ(adapter->Step(0), COVEY_OK) << adapter->error.message;
+    ASSERT_EQ(adapter->Finish(), COVEY_OK) << adapter->error.message;
+    if (rank == 1) adapter.reset();
+    both.arrive_and_wait();
+    if (rank == 0) {
+      EXPECT_EQ(adapter->Step(0), COVEY_OK) << adapter->error.message;
+      EXPECT_EQ(adapter->Finish(), COVEY_OK) << adapter->error.message;
+      EXPECT_EQ(adapter->model[1][0], MeanOf(2, 1) + Learnt(0, 1));
+    }
+    both.arrive_and_wait();
   });
 }
 

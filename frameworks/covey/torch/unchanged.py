@@ -22,7 +22,9 @@ class Unchanged:
     """The trained parameters as they were."""
 
     def __init__(self, named: Sequence[Named] = ()) -> None:
-        self._known: List[_Known] = [(it, it.shape, it.dtype, it.device, name) for name, it in named]
+        self._known: List[_Known] = [
+            (it, it.shape, it.dtype, it.device, name) for name, it in named
+        ]
 
     def check(self, in_rounds: bool) -> None:
         """Some 0.15 us per parameter.

@@ -1,0 +1,53 @@
+// Whatever ranks of a training in pairs stop, die, dawdle or fail to do wherever: nothing that was
+// learnt is lost, finish() leaves one model, settle() each rank's own, and no step waits.
+//
+// Method: seeds of the simulator (tests/sim/simulator/trainer_pairs_simulation.h says what is
+// checked). SIM_SEED=N bazel run //tests:sim/trainer_pairs_test repeats one; SIM_BASE=N begins
+// elsewhere.
+#include <gtest/gtest.h>
+
+#include "tests/sim/simulator/trainer_pairs_simulation.h"
+#include "tests/sim/sweep.h"
+
+namespace covey {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kSeeds = 200;
+#else
+constexpr uint64_t kSeeds = 2000;
+#endif
+
+TEST(TrainerPairsTest, EverythingHolds) {
+  using V = TrainerPairsVerdict;
+  Sweep<V>(kSeeds, [](uint64_t seed) { return RunTrainersInPairs(seed); },
+           {{"updates", &V::updates},
+            {"averages", &V::begun},
+            {"steps met by others", &V::met},
+            {"stopped", &V::stopped},
+            {"killed", &V::killed},
+            {"actions not done", &V::refused},
+            {"waited in vain", &V::timeouts},
+            {"trained on then", &V::trained_on},
+            {"went on without ranks", &V::went_on},
+            {"finished", &V::finished},
+            {"settled", &V::settled},
+            {"models seen", &V::seen},
+            {"changed meanwhile", &V::changed_meanwhile},
+            {"epochs of which all is known", &V::whole, 4}});
+}
+
+TEST(TrainerPairsTest, EverythingHoldsForUpTo32Ranks) {
+  for (int32_t ranks = 2; ranks <= 32 && !HasFailure(); ranks += ranks < 10 ? 1 : 11) {
+    const uint64_t seed = static_cast<uint64_t>(ranks) * 1000;
+    const TrainerPairsVerdict verdict = RunTrainersInPairs(seed, ranks);
+    EXPECT_EQ(verdict.failure, "") << ranks << " ranks, seed " << seed << ": " << verdict.swarm;
+  }
+}
+
+TEST(TrainerPairsTest, ASeedGivesTheSameRunAgain) {
+  RunTwice<TrainerPairsVerdict>([](uint64_t seed) { return RunTrainersInPairs(seed); });
+}
+
+}  // namespace
+}  // namespace covey
