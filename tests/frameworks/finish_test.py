@@ -10,7 +10,7 @@ from __future__ import annotations
 import pathlib
 import time
 import unittest
-from typing import List, Tuple
+from typing import Callable, List, Tuple
 
 from even_net import make, step
 from ranks import SEED
@@ -44,6 +44,21 @@ TWO = (
     "allreduce:max_wait=300ms",
     "local:H=2,max_wait=300ms",
     "wagma:S=2,tau=4,max_wait=300ms",
+)
+
+
+LAST = 12  # The step with which rounds of gradients end.
+
+# Ranks, the method after it, and whether the last rank has been in finish() before; else it is
+# overdue there.
+ENDS = (
+    (3, f"eager@{LAST}:admit=all,max_wait=300ms", True),
+    (3, f"adpsgd@{LAST}:max_wait=300ms", True),
+    (3, f"allreduce@{LAST}", True),
+    (2, f"eager@{LAST}:admit=all,max_wait=300ms", True),
+    (2, f"allreduce@{LAST}", True),
+    (2, f"wagma@{LAST}:max_wait=300ms", True),
+    (2, f"wagma@{LAST}:max_wait=300ms", False),
 )
 
 
@@ -176,6 +191,55 @@ def part_ways(folder: str) -> str:
     return model
 
 
+def end_rounds(folder: str, method: str, was_there: bool) -> Tuple[str, int, str]:
+    """The digest of the parameters, the version and the trainer, after a finish() of all. The last
+    rank is far behind when it comes to the end of the rounds, where the others have been."""
+    rank, late = hvd.rank(), hvd.size() - 1
+    net, optimizer = make(method)
+
+    def wait_for(what: str) -> None:
+        while not (pathlib.Path(folder) / what).exists():
+            time.sleep(0.001)  # A poll.
+
+    def tries(call: Callable[[], None]) -> bool:
+        try:
+            call()
+            return True
+        except covey.Timeout:
+            return False
+
+    def train() -> None:
+        step(net, optimizer, 1.0 + rank)
+
+    train()
+    if rank == late:
+        assert not was_there or not tries(lambda: optimizer.finish(strict=True))
+        (pathlib.Path(folder) / "late").touch()
+        for other in range(late):
+            wait_for(f"{other} has ended")
+        has_crossed = False
+    else:
+        wait_for("late")
+        while optimizer.version < LAST - 1:
+            train()
+        # Of two that are there the first makes the last version in finish().
+        has_crossed = tries(train if rank == late - 1 else optimizer.finish)
+        if "wagma" in method:  # Which goes on without the late rank.
+            optimizer.finish()
+        (pathlib.Path(folder) / f"{rank} has ended").touch()
+    while not has_crossed:
+        has_crossed = tries(optimizer.finish)
+    (pathlib.Path(folder) / f"{rank} goes on").touch()
+    for other in range(hvd.size()):
+        wait_for(f"{other} goes on")
+    for _ in range(3):
+        train()
+    while not tries(lambda: optimizer.finish(strict=True)):
+        pass
+    by = type(optimizer._covey_rounds).__name__
+    return digest([net.wide, net.small]), optimizer.version, by
+
+
 class LateTest(unittest.TestCase):
     def test_of_two_either_ends_with_what_the_other_has(self) -> None:
         for late in range(2):
@@ -186,6 +250,18 @@ class LateTest(unittest.TestCase):
                 said = job.pool.stderr(late)
                 self.assertIn("what it has done since is dropped", said)
                 self.assertIn("until they train on its steps are dropped", said)
+
+    def test_who_comes_when_the_rounds_have_ended_goes_on_with_the_others(self) -> None:
+        """From the state that they have left there, of the version with which the rounds end."""
+        gradients = "eager:admit=all,max_wait=300ms,log=2,max_staleness=1000"
+        for size, after, was_there in ENDS:
+            method = f"{gradients},then={after}"
+            with self.subTest(after, size=size, was_there=was_there), Watched(
+                size, __file__, end_rounds, method, was_there
+            ) as job:
+                ends = job.pool.collect()
+                self.assertEqual(len(set(ends)), 1, ends)
+                self.assertIn(f"a snapshot of version {LAST}", job.pool.stderr(size - 1))
 
     def test_without_a_mean_each_keeps_its_own(self) -> None:
         with Watched(2, __file__, part_ways) as job:

@@ -6,12 +6,13 @@ equal. So there is no need to meet once more, and the version's record names the
 From gradients to rounds of models no rank waits. Both were made at the start, when all ranks were
 there. A rank that has applied the version of the last step goes on with the models. A rank
 that was late finds the versions it has missed in the log, which stays until all have left, or the
-state at the last of them, which one of the others has left there for those that were overdue. Its
+state at the last of them, which others have left there for those that were not in it. Its
 contributions that are in no version count in its own model: as a step by itself.
 
 Before anything else, and after rounds of models, ranks have to do something together
 (``crossing.py``). They do at that version or at the first after it in which no rank is overdue:
-until then they train on, so that no rank waits for one that is known to be missing.
+until then they train on, so that no rank waits for one that is known to be missing. A snapshot says
+who was overdue, so that a rank that goes on from one of that very version goes on with the others.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def hand_over(optimizer: Any) -> None:
     step_ns = pace_of(optimizer, past)
     has_more = past.part()
     optimizer._covey_past = past
-    if not past.offers_state:
+    # A rank that was in finish() needs no more than the state that was left.
+    if not (past.misses and past.offers_state):
         release_warmup(optimizer, at_once=True)
     progress.move(progress.plan.until)
     optimizer._covey_rounds.begin()

@@ -202,6 +202,8 @@ def _leave(optimizer: Any) -> None:
     progress = optimizer._covey_progress
     if progress.hands_over:  # A late rank has done fewer steps.
         progress.steps = progress.version
+        if isinstance(optimizer._covey_rounds, RoundTrainer):
+            optimizer._covey_rounds.leave_state()
     elif optimizer._covey_rounds is not None:
         optimizer._covey_rounds.finish()
     _close(optimizer)

@@ -184,22 +184,19 @@ class RoundTrainer:
 
     @property
     def misses(self) -> bool:
-        """Whether a rank was overdue in the last version that was applied, or may have been: a rank
-        that goes on from a snapshot has seen no record."""
-        return self.overdue.may_be()
+        """Whether a rank was overdue in the last version that was applied."""
+        return any(self.overdue.missing)
 
     def part(self) -> bool:
-        """This rank goes on elsewhere, and waits for no other. Until ``close`` those that were
-        overdue find its state here, if it is the one to offer it.
+        """This rank goes on elsewhere, and waits for no other.
 
         Gradients become what no version will have; False: nothing is left.
         """
         self.ahead.close()
         self.ending.is_due = False
         addresses = _native.rounds_withdraw(self._rounds, len(self._spans))
+        self.leave_state()
         if self.offers_state:
-            if self._given != self.applied:
-                self._give()
             with contextlib.suppress(Timeout):  # No rank that ends waits for this one.
                 _native.rounds_finish(self._rounds, 0.0)
         for span in self._spans:
@@ -210,10 +207,20 @@ class RoundTrainer:
 
     @property
     def offers_state(self) -> bool:
-        """Whether a rank that was overdue may need it, and this one is to offer it: one of the
-        first two that were in the last version, for one may die."""
+        """Whether a rank may need it that was overdue, or has not come to the last version because
+        it was in finish(), and this one is to offer it: one of the first two that were in that
+        version, for one may die."""
         fresh = [i for i, (_, last) in enumerate(self._steps) if last >= self.applied]
-        return any(self.overdue.missing) and self.overdue.index in fresh[:2]
+        is_short = any(self.overdue.missing) or len(fresh) < len(self._steps)
+        return is_short and self.overdue.index in fresh[:2]
+
+    def leave_state(self) -> None:
+        """Ranks that may need this rank's state find it here, also when this one has left."""
+        if not self.offers_state:
+            return
+        if self._given != self.applied:
+            self._give()
+        _native.rounds_go_on(self._rounds)  # Else it is taken back at ``close``.
 
     def catch_up(self) -> None:
         """Applies what there is, and what will be in a moment, between two steps; ``grad`` is that
@@ -292,7 +299,7 @@ class RoundTrainer:
     def _give(self) -> None:
         """A snapshot of this rank, for one that has fallen out of the log."""
         self._given = self.applied
-        pieces = self._state.pack()
+        pieces = self._state.pack(self.overdue.missing)
         _native.rounds_give(self._rounds, self.applied, *addresses_of(pieces))
 
     def _recover(self) -> None:
@@ -304,9 +311,9 @@ class RoundTrainer:
             image = torch.empty(length, dtype=torch.uint8)
             if _native.rounds_take(self._rounds, snapshot, image.data_ptr()):
                 break
-        self._state.unpack(image)
+        missing = self._state.unpack(image)
         self.applied, self._is_whole = version, True
-        self.overdue.forget()
+        self.overdue.see(version, missing)
         progress = self._optimizer._covey_progress
         progress.turn(progress.version + version - before)
         self.recovered += 1

@@ -1,8 +1,9 @@
 """The state of a trainer as bytes, from which a rank goes on that has fallen behind. Internal.
 
-Parameters, the optimizer's state, buffers of the model and what it carries, after a version. Not
-the numbers in the parameter groups (learning rates): those of a version travel with it, and a
-rank's own are its own. No pickle: a header in JSON, then the tensors.
+Parameters, the optimizer's state, buffers of the model and what it carries, after a version, and
+which ranks were overdue in it, as its record says: by that a part of a training ends. Not the
+numbers in the parameter groups (learning rates): those of a version travel with it, and a rank's
+own are its own. No pickle: a header in JSON, then the tensors.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -51,8 +52,9 @@ class State:
             own += list(module.buffers())
         return own
 
-    def pack(self) -> List[torch.Tensor]:
-        """Pieces that make the image one after the other; some are the live tensors."""
+    def pack(self, missing: Sequence[int] = ()) -> List[torch.Tensor]:
+        """Pieces that make the image one after the other; some are the live tensors. ``missing``:
+        by member, as the version's record has it."""
         tensors: List[torch.Tensor] = []
 
         def entry(value: Any) -> List[Any]:
@@ -74,6 +76,7 @@ class State:
                     for p in self._parameters
                 ],
                 "buffers": [entry(buffer) for buffer in self._buffers],
+                "missing": list(missing),
             }
         except Unsupported as unsupported:
             tensors, header = [], {"error": str(unsupported)}
@@ -86,8 +89,9 @@ class State:
         return [piece for piece in pieces if piece.numel() > 0]
 
     @torch.no_grad()
-    def unpack(self, image: torch.Tensor) -> None:
+    def unpack(self, image: torch.Tensor) -> Tuple[int, ...]:
         """Takes over what ``pack`` gave on another rank, as one tensor of bytes; all or nothing.
+        Returns its ``missing``.
 
         Raises:
             Unsupported: (a ValueError) the giver could not pack its state.
@@ -116,12 +120,14 @@ class State:
         ]
         other = [reader.like(own, entry) for own, entry in zip(self._buffers, buffers)]
         reader.end()
+        missing = _counts(header.get("missing"))
         for own, new in zip((*self._parameters, *self._buffers), (*news, *other)):
             own.copy_(new)
         for parameter, state in zip(self._parameters, found):
             own_state = self._optimizer.state[parameter] if state else {}
             for key, (new, is_beside) in state.items():
                 own_state[key] = _adopt(own_state.get(key), new, parameter, is_beside)
+        return missing
 
 
 def _wrong(what: str) -> Mismatch:
@@ -147,6 +153,12 @@ def _list(value: Any) -> List[Any]:
     if not isinstance(value, list):
         raise _wrong("its header is not complete")
     return value
+
+
+def _counts(value: Any) -> Tuple[int, ...]:
+    if not all(type(count) is int and count >= 0 for count in _list(value)):
+        raise _wrong("its counts of versions are none")
+    return tuple(value)
 
 
 def _entries(value: Any) -> Dict[str, Any]:
