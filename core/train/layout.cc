@@ -14,10 +14,11 @@ size_t RoundUp(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
 TrainerLayout::TrainerLayout(const std::vector<Parameter>& parameters)
     : offsets_bytes_(parameters.size()), sizes_bytes_(parameters.size()) {
-  for (const Parameter& parameter : parameters) {
-    const auto is_same = [&](const Piece& piece) { return piece.dtype == parameter.dtype; };
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const DType dtype = parameters[i].dtype;
+    const auto is_same = [&](const Piece& piece) { return piece.dtype == dtype; };
     if (std::none_of(pieces_.begin(), pieces_.end(), is_same))
-      pieces_.push_back({.dtype = parameter.dtype, .count = 0, .offset_bytes = 0});
+      pieces_.push_back({.dtype = dtype, .count = 0, .offset_bytes = 0, .first = i});
   }
   for (Piece& piece : pieces_) {
     piece.offset_bytes = length_bytes_;

@@ -25,6 +25,7 @@ class TrainerLayout {
     DType dtype = DType::kF32;
     int64_t count = 0;  // elements, with the gaps between parameters
     size_t offset_bytes = 0;
+    size_t first = 0;  // of its parameters
   };
 
   explicit TrainerLayout(const std::vector<Parameter>& parameters);

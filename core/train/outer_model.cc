@@ -34,8 +34,9 @@ Status OuterModel::Check(const Method& method, const TrainerLayout& layout) {
     if (piece.dtype != DType::kF32 && piece.dtype != DType::kF64)
       return Status::Unsupported(
           std::string(method.name) +
-          " has arithmetic for parameters of float32 and float64, and one is of " +
-          NameOf(piece.dtype) + ": keep the parameters that are trained in float32");
+          " has arithmetic for parameters of float32 and float64, and parameter " +
+          std::to_string(piece.first) + " is of " + NameOf(piece.dtype) +
+          ": keep the parameters that are trained in float32");
   return Status::Ok();
 }
 

@@ -23,7 +23,7 @@ namespace covey {
 
 class OuterModel {
  public:
-  // kUnsupported: it has no arithmetic for the dtype of a piece.
+  // kUnsupported: it has no arithmetic for the dtype of a parameter, which is named by its index.
   static Status Check(const Method& method, const TrainerLayout& layout);
 
   // `choice` is the method alone. REQUIRES: Check; its payload is kDelta.

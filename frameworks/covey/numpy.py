@@ -12,7 +12,7 @@ Example:
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy
 
@@ -80,6 +80,27 @@ class _NumpyFramework(Framework[Any]):
 
 
 FRAMEWORK = _NumpyFramework()
+
+
+def accept_all(arrays: Sequence[Any], what: str, are_trained: bool = False) -> List[Any]:
+    """``arrays``, each of which is changed in place and can be sent.
+
+    Raises:
+        TypeError, ValueError: names one that is not so, as "``what`` 3" if it is the fourth. For
+            its dtype Unsupported; ``are_trained``: also for one that is no floating-point number.
+    """
+    for number, array in enumerate(arrays):
+        try:
+            code = FRAMEWORK.code(FRAMEWORK.accept(array, True))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{what} {number}: {error}") from None
+        if are_trained and "float" not in DTYPE_NAMES[code]:
+            raise Unsupported(
+                f"{what} {number} is of {array.dtype}: parameters are floating-point numbers"
+            )
+    return list(arrays)
+
+
 _collectives = Collectives(FRAMEWORK, __name__, "numpy.ndarray")
 
 allreduce, allreduce_, allreduce_async, allreduce_async_ = four_variants(_collectives.allreduce)

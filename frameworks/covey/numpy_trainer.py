@@ -16,7 +16,7 @@ from covey.errors import InvalidArgument
 from covey.group import Group, world
 from covey.method import choose, parsed
 from covey.names import next_prefix
-from covey.numpy import FRAMEWORK, broadcast_
+from covey.numpy import FRAMEWORK, accept_all, broadcast_
 from covey.reduce_op import Average, ReduceOp, core_code
 
 # covey_verb of core/api/covey_trainer.h.
@@ -64,7 +64,7 @@ class Trainer:
 
     Raises:
         InvalidArgument, Unsupported: (ValueErrors) no such method; one that it cannot do: the
-            message names those it can; parameters of another dtype.
+            message names those it can; a parameter of another dtype: it is named by its index.
         Mismatch: on every member: parameters, method or op differ.
         NotInitialized: (a ValueError) before ``init()``.
         Exhausted: (a MemoryError) the arena has no room for gradients and model.
@@ -92,10 +92,10 @@ class Trainer:
     ) -> None:
         self._trainer = 0
         self._method, self._op, self._group = choose(method, settings), op, process_set
-        self.parameters = [FRAMEWORK.accept(array, True) for array in parameters]
+        self.parameters = accept_all(parameters, "parameter", are_trained=True)
         if not self.parameters:
             raise InvalidArgument("Trainer: there are no parameters")
-        self._state = self.parameters + [FRAMEWORK.accept(array, True) for array in state]
+        self._state = self.parameters + accept_all(state, "array of state")
         self._update, self._num_hypers, self._given = update, num_hypers, parameters
         self._open(0)
         name = next_prefix("numpy.begin", process_set.ranks)

@@ -144,8 +144,11 @@ def refusals() -> Dict[str, str]:
         sgd = torch.optim.SGD(model.parameters(), lr=0.1)
         return hvd.DistributedOptimizer(sgd, **{"method": ALL, **options})
 
-    half = torch.nn.Linear(2, 2).to(torch.bfloat16)
-    note("half", lambda: wrap(half))
+    half = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2).to(torch.bfloat16))
+    names = list(half.named_parameters())
+    note("half", lambda: wrap(half, named_parameters=names))
+    later = f"local:H=2,then={ALL.replace(':', '@8:', 1)}"
+    note("half later", lambda: wrap(half, named_parameters=names, method=later))
     note("op", lambda: wrap(Net(), op=hvd.Sum))
     note("codec", lambda: wrap(Net(), method=ALL + ",codec=int8"))
     note("rate", lambda: wrap(Net(), method="diloco:outer_lr=off"))
@@ -215,7 +218,8 @@ class DeltasTest(unittest.TestCase):
 
     def test_what_it_cannot_do_is_refused_by_name(self) -> None:
         for said in pool(2).call(refusals):
-            self.assertIn("float32 and float64, and one is of bfloat16", said["half"])
+            for when in ("half", "half later"):  # Also by a method that is yet to come.
+                self.assertIn("Unsupported: 1.weight: changes of torch.bfloat16", said[when])
             self.assertIn("op must be Average", said["op"])
             self.assertIn("nothing travels", said["codec"])
             self.assertIn("not a number such as 0.7", said["rate"])

@@ -136,11 +136,17 @@ def wrong_calls() -> Dict[str, str]:
     note("method", lambda: covey.numpy.Trainer(parameters, update, method="alreduce"))
     note("unserved", lambda: covey.numpy.Trainer(parameters, update, method="swarm:codec=lattice"))
     note("none", lambda: covey.numpy.Trainer([], update))
-    note("integers", lambda: covey.numpy.Trainer([numpy.ones(3, int)], update))
+    for what in ("int64", "bool", "complex64", ">f8"):
+        odd = [*parameters, numpy.ones(3, what)]
+        note(what, lambda odd=odd: covey.numpy.Trainer(odd, update))  # type: ignore[misc]
+    kept = [numpy.ones(2), numpy.ones(2, "complex64")]
+    note("kept", lambda: covey.numpy.Trainer(parameters, update, state=kept))
+    half = [numpy.ones(2), numpy.ones(2, "float16")]
+    note("half", lambda: covey.numpy.Trainer(half, update, method="diloco"))
     different = [numpy.ones(3 + hvd.rank())]
     note("shapes", lambda: covey.numpy.Trainer(different, update))
-    kept = [numpy.ones(2)] * hvd.rank()
-    note("state", lambda: covey.numpy.Trainer(parameters, update, state=kept))
+    more = [numpy.ones(2)] * hvd.rank()
+    note("state", lambda: covey.numpy.Trainer(parameters, update, state=more))
     trainer = covey.numpy.Trainer(parameters, update)
     note("count", lambda: trainer.step([numpy.ones(3)]))
     note("shape", lambda: trainer.step([numpy.ones(3), numpy.ones(4)]))
@@ -268,7 +274,14 @@ class NumpyTrainerTest(unittest.TestCase):
             self.assertIn('the nearest is "allreduce"', said["method"])
             self.assertIn("no parameter is of it: leave out codec", said["unserved"])
             self.assertIn("there are no parameters", said["none"])
-            self.assertIn("parameters are floating-point", said["integers"])
+            for what in ("int64", "bool"):
+                words = f"parameter 2 is of {what}: parameters are floating-point"
+                self.assertIn(words, said[what])
+            for what in ("complex64", ">f8"):
+                words = f"Unsupported: parameter 2: arrays of {what} cannot be sent"
+                self.assertIn(words, said[what])
+            self.assertIn("Unsupported: array of state 1: arrays of complex64", said["kept"])
+            self.assertIn("float32 and float64, and parameter 1 is of float16", said["half"])
             self.assertIn("Mismatch: trainer", said["shapes"])
             self.assertIn("float64[4]", said["shapes"])
             self.assertRegex(said["state"], "Mismatch: .*1 arrays of state")

@@ -201,6 +201,10 @@ class SingleTest(unittest.TestCase):
         ):
             with self.assertRaisesRegex(ValueError, word):
                 hvd.DistributedOptimizer(make(), **options)
+        odd = torch.nn.Sequential(net, torch.nn.Linear(2, 2, dtype=torch.complex64))
+        sgd = torch.optim.SGD(odd.parameters(), lr=0.1)
+        with self.assertRaisesRegex(ValueError, "^1.weight: gradients of torch.complex64 cannot"):
+            hvd.DistributedOptimizer(sgd, odd.named_parameters())
         for wrong, word in ((net, "a Linear"), (torch.optim.SGD, "class SGD"), (None, "NoneType")):
             with self.assertRaisesRegex(ValueError, f"must be a torch optimizer.*{word}"):
                 hvd.DistributedOptimizer(wrong)

@@ -64,7 +64,8 @@ def parameters() -> None:
 
 def wrong_parameters() -> List[str]:
     texts = []
-    for params in (3, "text", torch.ones(3), {"a": "text"}, [3]):
+    odd = {"fine": torch.ones(1), "odd": torch.ones(2, dtype=torch.complex64)}
+    for params in (3, "text", torch.ones(3), {"a": "text"}, [3], odd):
         try:
             hvd.broadcast_parameters(params, 0)
         except ValueError as error:
@@ -191,7 +192,8 @@ class StateTest(unittest.TestCase):
 
     def test_wrong_parameters(self) -> None:
         for texts in self.run_on_all(wrong_parameters):
-            self.assertEqual(len(texts), 5)
+            self.assertEqual(len(texts), 6)
+            self.assertRegex(texts[-1], "^odd: tensors of torch.complex64 cannot be sent")
 
     def test_broadcast_optimizer_state(self) -> None:
         self.run_on_all(optimizer_state)

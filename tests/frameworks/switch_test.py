@@ -19,6 +19,7 @@ from whole_numbers import Trainer, digest, sum_of
 
 import covey
 import covey.torch as hvd
+from covey.torch.parts import average_state
 
 pool = SharedPool(__file__)
 
@@ -130,6 +131,18 @@ def rare_state(kind: str) -> None:
             hvd.check_replicas(net)
 
 
+def odd_state() -> str:
+    """What is said of a state that cannot be averaged."""
+    net = make_net(RareState)
+    sgd = torch.optim.SGD(net.parameters(), lr=0.1)
+    sgd.state[net.b.bias]["phase"] = torch.ones(3, dtype=torch.complex64)
+    try:
+        average_state(sgd, list(net.named_parameters()), covey.world)
+    except covey.Unsupported as refusal:
+        return str(refusal)
+    return "nothing"
+
+
 def taken_up_again() -> List[int]:
     """A checkpoint in a later part: the version says which it is."""
     net = make_net()
@@ -225,6 +238,10 @@ class SwitchTest(unittest.TestCase):
         for kind in ("momentum", "adam", "lbfgs"):
             with self.subTest(kind):
                 pool(2).call(rare_state, kind)
+
+    def test_what_cannot_be_averaged_is_named(self) -> None:
+        for said in pool(2).call(odd_state):
+            self.assertRegex(said, "^phase .* b.bias: tensors of torch.complex64 cannot be sent")
 
     def test_the_factor_of_the_learning_rate(self) -> None:
         last = [3.0, 1.0, 3.0, 1.0]

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tup
 import torch
 
 from covey.basics import rank
-from covey.errors import InvalidArgument
+from covey.errors import InvalidArgument, Unsupported
 from covey.group import Group, world
 from covey.objects import broadcast_object
 from covey.torch.equal_start import see_buffers
@@ -32,6 +32,7 @@ def broadcast_parameters(
 
     Raises:
         ValueError: ``params`` holds something that is no tensor.
+        Unsupported: (a ValueError) names a tensor that cannot be sent, of complex64 for example.
         Mismatch: the ranks disagree on a tensor; the message names it.
 
     Example:
@@ -59,6 +60,8 @@ def _broadcast_all(named: Iterable[Named], root_rank: int, process_set: Group) -
             while handles:
                 handles.pop().wait()
             handle = broadcast_async_(tensor, root_rank, name, process_set)
+        except Unsupported as refusal:
+            raise Unsupported(f"{name or 'an element'}: {refusal}") from None
         handles.append(handle)
     for handle in handles:
         handle.wait()

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import torch
 
-from covey.errors import Aborted, Timeout
+from covey.errors import Aborted, Timeout, Unsupported
 from covey.group import Group
 from covey.method import GRADIENTS, outlives, plans, scale_at, text_at
 from covey.method_summary import show
@@ -300,6 +300,9 @@ def average_state(
     numbers their maximum. Other state, such as the history of LBFGS, is dropped with all that
     belongs to its parameter. ``prefix``: of the names of the operations; empty: a new one.
     ``together(what, call)``: how ``call()`` is done, which waits for all; it changes nothing.
+
+    Raises:
+        Unsupported: (a ValueError) names a tensor of a dtype that cannot be sent.
     """
     kept = [_kinds(optimizer.state.get(parameter, {})) for _, parameter in named]
     prefix = prefix or next_prefix("state", group.ranks)
@@ -314,7 +317,11 @@ def average_state(
         parameter, kind = named[number][1], kinds[number][key]
         where = parameter.device if kind.is_beside else torch.device("cpu")
         mine = optimizer.state.get(parameter, {}).get(key)
-        return _agree(mine, key, kind, f"{prefix}.{number}.{key}", group, where)
+        try:
+            return _agree(mine, key, kind, f"{prefix}.{number}.{key}", group, where)
+        except Unsupported as refusal:
+            what = f"{key} that the optimizer keeps for {named[number][0]}"
+            raise Unsupported(f"{what}: {refusal}") from None
 
     wanted = [
         (number, key)

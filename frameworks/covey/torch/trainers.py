@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Union
+from typing import Any, Dict, Optional, Sequence, Union
 
+import torch
+
+from covey.errors import Unsupported
 from covey.method import DELTA, MODEL, Plan, plan, text_at
 from covey.torch import models
 from covey.torch.core_trainer import CoreTrainer
+from covey.torch.layout import Named
 from covey.torch.models import ModelRounds
 from covey.torch.options import check_rounds
 from covey.torch.rounds import RoundTrainer
+
+_OF_DELTAS = (torch.float32, torch.float64)  # OuterModel of core/train has arithmetic for them.
 
 Trainer = Union[RoundTrainer, ModelRounds, CoreTrainer]
 
 
 def check_options(optimizer: Any, plan: Plan) -> None:
-    """Raises Unsupported (a ValueError) for an option that a part by ``plan`` does not go with."""
-    if plan.in_rounds and plan.payload in (MODEL, DELTA):
+    """Raises Unsupported (a ValueError) for an option that a part by ``plan`` does not go with, or
+    a parameter of a dtype that it cannot exchange."""
+    if plan.in_rounds and plan.payload == DELTA:
+        _check_deltas(optimizer._covey_options, optimizer._covey_progress.named)
+    elif plan.in_rounds and plan.payload == MODEL:
         models.check_options(optimizer._covey_options)
     elif plan.in_rounds:
         check_rounds(optimizer, optimizer._covey_options)
+
+
+def _check_deltas(options: Dict[str, Any], named: Sequence[Named]) -> None:
+    models.check_options(options)
+    for name, parameter in named:
+        if parameter.dtype not in _OF_DELTAS:
+            raise Unsupported(
+                f"{name}: changes of {parameter.dtype} cannot be added up, only those of float32 "
+                "and float64: keep the parameters that are trained in float32"
+            )
 
 
 def trainer_of(optimizer: Any) -> Trainer:

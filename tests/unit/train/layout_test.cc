@@ -10,6 +10,7 @@ namespace {
 
 TEST(TrainerLayoutTest, APieceHasTheParametersOfADtypeInTheirOrder) {
   const TrainerLayout layout({{DType::kF32, 3}, {DType::kF64, 9}, {DType::kF32, 16}});
+  EXPECT_EQ(layout.pieces()[1].first, 1u);
   ASSERT_EQ(layout.pieces().size(), 2u);
   EXPECT_EQ(layout.pieces()[0].dtype, DType::kF32);
   EXPECT_EQ(layout.pieces()[0].count, 32);  // 3 and 16 floats, on a line each
