@@ -11,6 +11,7 @@ from typing import Iterator, List, NamedTuple, Tuple
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOP_FOLDERS = ("core", "ops", "frameworks", "proto", "tests", "tools", "examples")
 CPP = (".cc", ".h", ".c", ".cu")
+_BINARY = (".so", ".pyc", ".png", ".whl", ".zip")
 
 
 class Finding(NamedTuple):
@@ -32,7 +33,7 @@ def files(*suffixes: str) -> Tuple[str, ...]:
     found = []
     for top in TOP_FOLDERS:
         for path in sorted((ROOT / top).rglob("*")):
-            hidden = "__pycache__" in path.parts or path.suffix in (".so", ".pyc", ".png", ".whl")
+            hidden = "__pycache__" in path.parts or path.suffix in _BINARY
             if path.is_file() and not hidden and (not suffixes or path.suffix in suffixes):
                 found.append(path.relative_to(ROOT).as_posix())
     return tuple(found)
