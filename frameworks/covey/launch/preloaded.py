@@ -24,6 +24,7 @@ import socket
 import sys
 import threading
 import types
+import warnings
 from typing import Any, Dict, List, Sequence
 
 _PR_SET_PDEATHSIG = 1
@@ -111,12 +112,16 @@ def _serve(control: socket.socket) -> None:
         message, passed, _, _ = socket.recv_fds(control, 64, 3)
         if not message:
             sys.exit(0)
+        is_rank = False
         try:
-            if _fork():
-                _become_a_rank(launcher, control, passed)
-                return
+            with warnings.catch_warnings():
+                # Python 3.12 warns of threads. Libraries that have some (OpenBLAS) begin them anew.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                is_rank = _fork()
         except OSError as error:
             control.send(json.dumps(f"cannot fork: {error.strerror}").encode())
+        if is_rank:
+            return _become_a_rank(launcher, control, passed)
         for descriptor in passed:
             os.close(descriptor)
 
