@@ -258,7 +258,8 @@ class EndingsTest(PreloadTest):
             job.wait_for("up", 2)
             job.send(signal.SIGINT)
             self.assertEqual(job.finish(), 130)
-            self.assertEqual(len(job.wait_for(r"is at .*wait\.py:5 in <module>", 2)), 2)
+            # One may not have come to its last line yet.
+            self.assertEqual(len(job.wait_for(r"is at .*wait\.py:[45] in <module>", 2)), 2)
 
 
 def _without_pid(lines: List[str]) -> List[str]:
