@@ -86,8 +86,11 @@ class _Flat:
 class CoreTrainer:
     """The exchanges of one optimizer."""
 
-    def __init__(self, optimizer: Any, named: Sequence[Named], group: Group, method: str) -> None:
-        """Every member of the group makes one, with the same parameters and options.
+    def __init__(
+        self, optimizer: Any, named: Sequence[Named], group: Group, method: str, word: str
+    ) -> None:
+        """Every member of the group makes one, with the same parameters and options. ``word``: for
+        what it exchanges, in messages.
 
         Raises:
             Unsupported, InvalidArgument: (ValueErrors) an option that this method does not go
@@ -106,7 +109,7 @@ class CoreTrainer:
         progress = optimizer._covey_progress
         asked = (
             group.id,
-            progress.name_of("trainer"),
+            progress.name_of(word),
             parsed(method),
             core_code(Average),
             0,

@@ -47,7 +47,8 @@ def trainer_of(optimizer: Any) -> Trainer:
     buckets, reduction = optimizer._covey_plans
     text = text_at(progress.method, progress.steps)
     if progress.plan.in_pairs or progress.plan.payload == DELTA:
-        return CoreTrainer(optimizer, progress.named, reduction.group, text)
+        word = "pairs" if progress.plan.in_pairs else "deltas"
+        return CoreTrainer(optimizer, progress.named, reduction.group, text, word)
     if progress.plan.payload == MODEL:
         trainer = _models_of(optimizer, progress.steps)
         trainer.begin()
