@@ -40,6 +40,7 @@ Status OpenRoundsOf(const Use& use, covey_runtime* runtime, const covey_trainer_
   const MethodChoice& choice = ChoiceOf(use, config.method);
   const Payload payload = choice.Plan(ViewOf(driver->group()), from).payload;
   const bool has_deltas = payload == Payload::kDelta;
+  const bool travels = payload == Payload::kGradients;  // what updates need, with the gradients
   const covey_op of_local = has_deltas ? COVEY_SUM : COVEY_AVERAGE;
   const std::string name = PartName(config, from);
   const covey_rounds_config rounds{.struct_size = sizeof(rounds),
@@ -47,11 +48,11 @@ Status OpenRoundsOf(const Use& use, covey_runtime* runtime, const covey_trainer_
                                    .name = name.c_str(),
                                    .method = config.method,
                                    // A version of deltas is divided by their number.
-                                   .op = payload == Payload::kGradients ? config.op : of_local,
+                                   .op = travels ? config.op : of_local,
                                    .num_spans = spans.count(),
                                    .dtypes = spans.dtypes.data(),
                                    .counts = spans.counts.data(),
-                                   .num_hypers = config.num_hypers,
+                                   .num_hypers = travels ? config.num_hypers : 0,
                                    .begin = from};
   uint64_t number = 0;
   RETURN_IF_ERROR(OpenRounds(use, runtime, &rounds, &number));

@@ -219,8 +219,9 @@ bool TrainerDriver::EndExchange(Time deadline, Status* status, StageResult* resu
   }
   const bool publishes = exchange_->stage == Stage::kPublish;
   const Status fitness = publishes ? FitnessOf(*exchange_) : Status::Ok();
-  if (!RoundsOf(exchange_->part)->Perform(*exchange_, fitness, hypers_, deadline, status, result))
-    return false;
+  TrainerRounds* rounds = RoundsOf(exchange_->part);
+  const auto hypers = IsOwn(*rounds) ? std::span<const double>() : std::span<const double>(hypers_);
+  if (!rounds->Perform(*exchange_, fitness, hypers, deadline, status, result)) return false;
   exchange_.reset();
   return true;
 }

@@ -1,6 +1,7 @@
 #include "core/train/round_part.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace covey {
 
@@ -116,9 +117,8 @@ std::vector<Stage> RoundPart::Follow(Stage stage, const Status& status, const St
       step_ = result.own_step;
       misses_ = result.misses;
       is_overdue_ = result.is_overdue;
-      // train-T12: progress that was kept is offered at once, so that the others have it.
-      return result.is_kept && !is_finishing_ ? std::vector<Stage>{Stage::kOfferAgain}
-                                              : std::vector<Stage>{};
+      is_kept_ = result.is_kept && !is_finishing_;
+      return {};
     case Stage::kOfferAgain:
       step_ = result.own_step;
       return {};
@@ -146,6 +146,19 @@ std::vector<Stage> RoundPart::FollowRead(const StageResult& result) {
   return Apply();
 }
 
+std::vector<Stage> RoundPart::OnDone(Stage stage) {
+  switch (stage) {
+    case Stage::kUpdate:
+      return OnUpdated();
+    case Stage::kUnpack:
+      return OnUnpacked();
+    case Stage::kLoadModel:
+      return OnLoaded();
+    default:
+      return {};
+  }
+}
+
 std::vector<Stage> RoundPart::OnUpdated() {
   if (is_local()) {
     ++local_;
@@ -153,6 +166,12 @@ std::vector<Stage> RoundPart::OnUpdated() {
   }
   ++applied_;
   return Apply();
+}
+
+std::vector<Stage> RoundPart::OnLoaded() {
+  // train-T12: progress that was kept is offered at once, so that the others have it.
+  return std::exchange(is_kept_, false) ? std::vector<Stage>{Stage::kOfferAgain}
+                                        : std::vector<Stage>{};
 }
 
 std::vector<Stage> RoundPart::OnUnpacked() {

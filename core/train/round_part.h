@@ -25,7 +25,7 @@
 //   AWAIT     asked            GIVE, AWAIT
 //   READ      found            gradients: UPDATE, APPLY; deltas, or an empty version: APPLY
 //   READ      gone             gradients: SEEK, UNPACK, APPLY; deltas: SEEK, APPLY
-//   MERGE     kept             offer again
+//   LOAD      progress kept    offer again
 //   FLUSH     made             APPLY
 //   FLUSH     asked            GIVE, FLUSH
 //   FLUSH     behind, failed   APPLY, FLUSH
@@ -90,8 +90,8 @@ class RoundPart {
   uint64_t executed() const { return executed_; }
   // The second table above.
   std::vector<Stage> Follow(Stage stage, const Status& status, const StageResult& result);
-  std::vector<Stage> OnUpdated();
-  std::vector<Stage> OnUnpacked();
+  // An action was done.
+  std::vector<Stage> OnDone(Stage stage);
 
   // For a checkpoint: the steps since the last publish, and of deltas whether the replicated model
   // is there. Models begin anew.
@@ -107,6 +107,9 @@ class RoundPart {
   std::vector<Stage> Apply(std::vector<Stage> then = {}) const;
   std::vector<Stage> Begun(std::vector<Stage> stages) const;
   std::vector<Stage> FollowRead(const StageResult& result);
+  std::vector<Stage> OnUpdated();
+  std::vector<Stage> OnUnpacked();
+  std::vector<Stage> OnLoaded();
   Stage Giving() const { return payload_ == Payload::kDelta ? Stage::kGive : Stage::kPack; }
 
   Payload payload_;
@@ -127,6 +130,7 @@ class RoundPart {
   bool misses_ = false;      // a member was overdue in the last version applied, or may have been
   bool is_overdue_ = false;  // this rank, in the last version applied
   bool is_finishing_ = false;
+  bool is_kept_ = false;  // the merge before LOAD has kept progress that others have not seen
 };
 
 }  // namespace covey

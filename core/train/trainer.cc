@@ -166,6 +166,7 @@ Trainer::Ready Trainer::Enter(Time now) {
     ready.action = Action{.number = ++number_,
                           .stage = stage,
                           .clip_norm = clips ? NormOf(choice_.At(at).clip_norm) : 0,
+                          .is_own = Plan().payload != Payload::kGradients,
                           .part = part(),
                           .applied = rounds_.has_value() ? rounds_->applied() : 0};
   }
@@ -275,8 +276,7 @@ Trainer::Ready Trainer::OnAck(uint64_t number, bool done, Time now) {
         true);
   const Stage stage = stages_[at_];
   const bool is_of_rank = !rounds_.has_value() || rounds_->is_local();
-  if (rounds_.has_value() && stage == Stage::kUpdate) Insert(rounds_->OnUpdated());
-  if (rounds_.has_value() && stage == Stage::kUnpack) Insert(rounds_->OnUnpacked());
+  if (rounds_.has_value()) Insert(rounds_->OnDone(stage));
   if (!is_of_rank) version_ = rounds_->reached();
   if (is_of_rank && stage == Stage::kUpdate) {
     ++version_;

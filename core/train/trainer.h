@@ -81,6 +81,7 @@ class Trainer {
     uint64_t number = 0;
     Stage stage = Stage::kUpdate;
     double clip_norm = 0;    // kUpdate: the largest norm of the gradients; 0: any
+    bool is_own = false;     // kCollectGradients, kUpdate: gradients that no other rank sees
     int64_t part = kNoPart;  // that of the rounds that gradients are for, or from
     uint64_t applied = 0;    // kPack: the version it is the state of
   };

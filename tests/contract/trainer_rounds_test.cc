@@ -42,6 +42,28 @@ TEST(TrainerRoundsTest, ARankThatHasFallenBehindGoesOnFromTheStateOfAnother) {
   }
 }
 
+// Two averages of all are made without it.
+TEST(TrainerRoundsTest, ALateRankKeepsItsProgress) {
+  std::barrier both(2);
+  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open("wagma:S=2,tau=1,max_wait=50ms"), COVEY_OK) << adapter.error.message;
+    ASSERT_EQ(adapter.Step(0), COVEY_OK) << adapter.error.message;
+    if (rank == 0) {
+      ASSERT_EQ(adapter.Step(1), COVEY_OK) << adapter.error.message;
+      ASSERT_EQ(adapter.Step(2), COVEY_OK) << adapter.error.message;
+    }
+    both.arrive_and_wait();
+    if (rank == 1) {
+      ASSERT_EQ(adapter.Step(1), COVEY_OK) << adapter.error.message;
+      const double mean = 1 - (16.0 + 32.0) / 2;
+      EXPECT_EQ(adapter.model[1].front(), mean - (20 + 24) - 36) << "that of rank 0, and its own";
+    }
+    both.arrive_and_wait();
+    ASSERT_EQ(adapter.Finish(), COVEY_OK) << adapter.error.message;
+  });
+}
+
 TEST(TrainerRoundsTest, ARankThatSkipsAheadBeginsItsPassAtTheNewestModel) {
   constexpr char kMethod[] = "eager:admit=solo,grace=0s,progress=skip,max_wait=60s,log=8";
   std::barrier both(2);

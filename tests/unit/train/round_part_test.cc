@@ -17,7 +17,7 @@ RoundPart PartOf(Payload payload, int64_t steps, int64_t until = kForever) {
 }
 
 // One update, and how it goes on to the end of the step.
-void Update(RoundPart* part) { EXPECT_EQ(part->OnUpdated(), Stages{}); }
+void Update(RoundPart* part) { EXPECT_EQ(part->OnDone(Stage::kUpdate), Stages{}); }
 
 StageResult MergedWith(uint64_t version, bool is_overdue) {
   StageResult result;
@@ -102,9 +102,13 @@ TEST(RoundPartTest, ProgressThatWasKeptIsOfferedAgainButNotInFinish) {
   RoundPart part = PartOf(Payload::kModel, 1);
   StageResult kept = MergedWith(5, true);
   kept.is_kept = true;
-  EXPECT_EQ(part.Follow(Stage::kMerge, Status::Ok(), kept), Stages{Stage::kOfferAgain});
+  EXPECT_EQ(part.Follow(Stage::kMerge, Status::Ok(), kept), Stages{});
+  // What is offered lies where nothing is loaded from any more.
+  EXPECT_EQ(part.OnDone(Stage::kLoadModel), Stages{Stage::kOfferAgain});
+  EXPECT_EQ(part.OnDone(Stage::kLoadModel), Stages{});
   part.Follow(Stage::kFlush, Status::Ok(), kept);
   EXPECT_EQ(part.Follow(Stage::kMerge, Status::Ok(), kept), Stages{});
+  EXPECT_EQ(part.OnDone(Stage::kLoadModel), Stages{});
 }
 
 TEST(RoundPartTest, ARankLeftBehindMergesWithNothing) {
