@@ -223,7 +223,7 @@ covey_code covey_rounds_offer_again(covey_runtime* runtime, covey_rounds rounds,
   if (!port->has_models() || step == nullptr)
     return Report(Status::InvalidArgument("covey_rounds_offer is for models; step is NULL?"),
                   error);
-  *step = static_cast<int64_t>(port->OfferAgain());
+  *step = static_cast<int64_t>(port->OfferAgain({}));
   return COVEY_OK;
 }
 

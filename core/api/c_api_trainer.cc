@@ -90,7 +90,8 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
   RETURN_IF_ERROR(Trainer::Check(method, view));
   TrainerLayout layout(ParametersOf(*config));
   RETURN_IF_ERROR(CheckParts(use, *config, layout));
-  auto* memory = static_cast<std::byte*>(use->transport().AllocData(2 * layout.length_bytes()));
+  TrainerDriver::Memory memory;
+  const bool has_room = AllocateMemory(use, *config, layout.length_bytes(), &memory);
   const Proposal mine{.kind = kKind,
                       .name = config->name,
                       .group = config->group,
@@ -101,7 +102,7 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
                               std::to_string(config->num_state) + " arrays of state, " +
                               TextOf({config->num_spans, config->dtypes, config->counts}),
                       .enough = Status::Ok(),
-                      .offset = memory == nullptr ? Transport::kNoOffset : 0};
+                      .offset = has_room ? 0 : Transport::kNoOffset};
   auto driver = std::make_unique<TrainerDriver>(
       TrainerDriver::Options{
           .name = std::string("covey.trainer.") + config->name,
@@ -112,6 +113,8 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
           .check_nan = use->config().check_nan != 0,
           .hypers = config->num_hypers,
           .has_state = config->num_state != 0,
+          .keeps_gradients = config->keeps_gradients != 0,
+          .clips = config->clips == 0,
           .kernels = &BestKernels(),
           .awaited = [session = use.get()](const Operation& it) { return session->Awaited(it); }},
       std::move(layout), memory, &use->queue(), &use->engine());
@@ -128,7 +131,8 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
 Status FillSpans(const TrainerDriver& trainer, std::byte* base, void** spans) {
   if (spans == nullptr) return Status::InvalidArgument("trainer: spans is NULL");
   const std::vector<size_t>& offsets = trainer.layout().offsets_bytes();
-  for (size_t i = 0; i < offsets.size(); ++i) spans[i] = base + offsets[i];
+  for (size_t i = 0; i < offsets.size(); ++i)
+    spans[i] = base == nullptr ? nullptr : base + offsets[i];
   return Status::Ok();
 }
 
@@ -146,6 +150,7 @@ Status NextOf(TrainerDriver* trainer, int64_t timeout_ns, covey_action* action) 
   action->hypers = due.hypers.data();
   action->image = due.image.data();
   action->length_bytes = static_cast<int64_t>(due.image.size());
+  action->own = due.action->is_own ? 1 : 0;
   return status;
 }
 
@@ -200,7 +205,10 @@ Status PositionOf(TrainerDriver* trainer, covey_position* position) {
                .step = found.step,
                .begin = found.begin,
                .local = found.local,
-               .has_state = found.is_anchored ? 1 : 0};
+               .has_state = found.is_anchored ? 1 : 0,
+               .step_ns = found.step_time,
+               .published = found.published,
+               .of_all = found.waited_for_all ? 1 : 0};
   return Status::Ok();
 }
 
@@ -213,24 +221,27 @@ Status RestoreTo(TrainerDriver* trainer, const covey_position* position) {
                            .may_differ = position->may_differ != 0,
                            .begin = position->begin,
                            .local = position->local,
-                           .is_anchored = position->has_state != 0});
+                           .is_anchored = position->has_state != 0,
+                           .step_time = position->step_ns});
 }
 
-Status PeekOf(TrainerDriver* trainer, int32_t rank, void* const* spans, int32_t* whole) {
+Status PeekOf(TrainerDriver* trainer, int32_t rank, void* const* spans, covey_seen* seen) {
   const size_t count = trainer->layout().offsets_bytes().size();
-  const bool complete = spans != nullptr && whole != nullptr &&
-                        std::none_of(spans, spans + count, [](const void* at) { return !at; });
-  if (!complete)
-    return Status::InvalidArgument("trainer: spans or whole is NULL, or one of the spans is");
+  if (seen == nullptr || seen->struct_size != sizeof(*seen))
+    return Status::InvalidArgument("seen is NULL, or struct_size is not that of covey_seen");
+  if (spans == nullptr || std::any_of(spans, spans + count, [](const void* at) { return !at; }))
+    return Status::InvalidArgument("trainer: spans is NULL, or one of the spans is");
   const std::vector<Rank>& members = trainer->group().members;
   const auto found = std::find(members.begin(), members.end(), Rank{rank});
   if (found == members.end())
     return Status::InvalidArgument("trainer: rank " + std::to_string(rank) +
                                    " is no member of its group");
-  bool is_whole = false;
+  RoundsPort::Seen model;
   RETURN_IF_ERROR(
-      trainer->Peek(static_cast<int32_t>(found - members.begin()), {spans, count}, &is_whole));
-  *whole = is_whole ? 1 : 0;
+      trainer->Peek(static_cast<int32_t>(found - members.begin()), {spans, count}, &model));
+  seen->whole = model.whole ? 1 : 0;
+  seen->superseded = model.superseded ? 1 : 0;
+  seen->step = static_cast<int64_t>(model.step);
   return Status::Ok();
 }
 
@@ -294,9 +305,9 @@ covey_code covey_trainer_settle(covey_runtime* runtime, covey_trainer trainer, c
 }
 
 covey_code covey_trainer_peek(covey_runtime* runtime, covey_trainer trainer, int32_t rank,
-                              void* const* spans, int32_t* whole, covey_error* error) {
+                              void* const* spans, covey_seen* seen, covey_error* error) {
   return covey::With(runtime, trainer, error,
-                     [&](TrainerDriver* it) { return covey::PeekOf(it, rank, spans, whole); });
+                     [&](TrainerDriver* it) { return covey::PeekOf(it, rank, spans, seen); });
 }
 
 covey_code covey_trainer_begin_pass(covey_runtime* runtime, covey_trainer trainer,

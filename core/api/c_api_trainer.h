@@ -12,6 +12,10 @@ namespace covey {
 // Why a part of the training cannot be opened, alike on all members. REQUIRES: Trainer::Check.
 Status CheckParts(const Use& use, const covey_trainer_config& config, const TrainerLayout& layout);
 
+// Memory for the exchanges of all parts of the training. False: there is no room.
+bool AllocateMemory(const Use& use, const covey_trainer_config& config, size_t length_bytes,
+                    TrainerDriver::Memory* memory);
+
 // Opens the rounds and pairs of all parts of the training, now that all members are there.
 Status OpenParts(const Use& use, covey_runtime* runtime, const covey_trainer_config& config,
                  TrainerDriver* driver);

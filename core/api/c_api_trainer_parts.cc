@@ -42,6 +42,8 @@ Status OpenRoundsOf(const Use& use, covey_runtime* runtime, const covey_trainer_
   const bool has_deltas = payload == Payload::kDelta;
   const bool travels = payload == Payload::kGradients;  // what updates need, with the gradients
   const covey_op of_local = has_deltas ? COVEY_SUM : COVEY_AVERAGE;
+  const int32_t of_local_hypers =
+      has_deltas ? 0 : 1;  // with models: how many steps a rank has done
   const std::string name = PartName(config, from);
   const covey_rounds_config rounds{.struct_size = sizeof(rounds),
                                    .group = config.group,
@@ -52,7 +54,7 @@ Status OpenRoundsOf(const Use& use, covey_runtime* runtime, const covey_trainer_
                                    .num_spans = spans.count(),
                                    .dtypes = spans.dtypes.data(),
                                    .counts = spans.counts.data(),
-                                   .num_hypers = travels ? config.num_hypers : 0,
+                                   .num_hypers = travels ? config.num_hypers : of_local_hypers,
                                    .begin = from};
   uint64_t number = 0;
   RETURN_IF_ERROR(OpenRounds(use, runtime, &rounds, &number));
@@ -108,6 +110,27 @@ Status CheckParts(const Use& use, const covey_trainer_config& config, const Trai
   for (int64_t from = config.begin; from < kForever; from = choice.Until(from))
     if (!choice.At(from).codec.empty()) return NothingToEncode(choice.At(from).OwnText());
   return Status::Ok();
+}
+
+bool AllocateMemory(const Use& use, const covey_trainer_config& config, size_t length_bytes,
+                    TrainerDriver::Memory* memory) {
+  const MethodChoice& choice = ChoiceOf(use, config.method);
+  const MethodView view = ViewOf(*use->FindGroup(config.group));
+  bool has_gradients = config.keeps_gradients == 0, has_model = false;
+  for (int64_t from = config.begin; from < kForever; from = choice.Until(from)) {
+    const MethodPlan plan = choice.Plan(view, from);
+    const bool is_of_models = plan.payload == Payload::kModel;
+    has_gradients |= plan.payload == Payload::kGradients;
+    // Rounds of models have memory of their own for them.
+    has_model |= plan.payload == Payload::kDelta || plan.payload == Payload::kNone ||
+                 (is_of_models && plan.admission != Admission::kRounds);
+  }
+  const auto alloc = [&](bool is_needed) {
+    return static_cast<std::byte*>(is_needed ? use->transport().AllocData(length_bytes) : nullptr);
+  };
+  *memory = {.gradients = alloc(has_gradients), .model = alloc(has_model)};
+  return (memory->gradients != nullptr || !has_gradients) &&
+         (memory->model != nullptr || !has_model);
 }
 
 Status OpenParts(const Use& use, covey_runtime* runtime, const covey_trainer_config& config,

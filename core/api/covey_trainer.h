@@ -50,10 +50,13 @@ typedef struct covey_trainer_config {
   int32_t num_spans;          /* parameters */
   const covey_dtype* dtypes;  /* [num_spans]; floating-point */
   const int64_t* counts;      /* [num_spans] elements */
-  int32_t num_hypers; /* hyper-parameters that travel with gradients, 0 to 4096: an update uses
+  int32_t num_hypers;      /* hyper-parameters that travel with gradients, 0 to 4096: an update uses
                        * those of the gradients, which may be another rank's or older ones */
-  int32_t num_state;  /* arrays that updates keep beside the model, momenta for example, for
+  int32_t num_state;       /* arrays that updates keep beside the model, momenta for example, for
                       * COVEY_LIST_STATE; 0: none; -1: it is not known yet */
+  int32_t keeps_gradients; /* 1: an update with this rank's own gradients takes them where the
+                            * caller has them: no COVEY_COLLECT_GRADIENTS comes for it. Not agreed */
+  int32_t clips;           /* 1: the caller clips gradients to the method's clip_norm. Not agreed */
 } covey_trainer_config;
 
 /* The input of a step, beside the gradients. */
@@ -85,6 +88,7 @@ typedef struct covey_action {
   const double* hypers; /* COVEY_UPDATE: [num_hypers] */
   const void* image;    /* COVEY_UNPACK: the parts that were given, one after the other, */
   int64_t length_bytes; /* so long in all */
+  int32_t own;          /* COVEY_UPDATE: 1: with this rank's own gradients of the step */
 } covey_action;
 
 /* Where a training is, for a checkpoint. */
@@ -96,7 +100,20 @@ typedef struct covey_position {
   int64_t begin;      /* of covey_trainer_config, for a trainer that goes on from here */
   int64_t local;      /* steps since this rank has published what it has done, where it does so */
   int32_t has_state;  /* 1: covey_trainer_state is a part of it */
+  /* In rounds: */
+  int64_t step_ns;   /* so long a step of this rank's own takes; 0: it is not known */
+  int64_t published; /* the version that its last contribution was for; not restored */
+  int32_t of_all;    /* 1: which has waited for all members; not restored */
 } covey_position;
+
+/* A model of another rank. */
+typedef struct covey_seen {
+  uint32_t struct_size;
+  int32_t whole;      /* 0: it was changed while it was copied; call it again. In pairs also: the
+                       * member has not begun */
+  int32_t superseded; /* in rounds: 1: an average of all has come after it */
+  int64_t step;       /* in rounds: that it was published as; 0: none yet */
+} covey_seen;
 
 /* Every member calls it; waits for all. COVEY_MISMATCH on every member when name, method, op, begin
  * or spans differ: the message names the first difference, the ranks and both values.
@@ -107,7 +124,7 @@ COVEY_API covey_code covey_trainer_open(covey_runtime* runtime, const covey_trai
 
 /* spans[i]: where gradient i lies or is to lie: counts[i] elements, aligned to 64 bytes. To be
  * asked within each COVEY_COLLECT_GRADIENTS and COVEY_UPDATE: it may be elsewhere each time. An
- * update may change them: no other rank sees that. */
+ * update may change them: no other rank sees that. NULL where no method of the training needs it. */
 COVEY_API covey_code covey_trainer_gradients(covey_runtime* runtime, covey_trainer trainer,
                                              void** spans, covey_error* error);
 /* The same for parameter i of the model, within COVEY_COLLECT_MODEL and COVEY_LOAD_MODEL. */
@@ -181,11 +198,11 @@ COVEY_API covey_code covey_trainer_restore(covey_runtime* runtime, covey_trainer
                                            const covey_position* position, covey_error* error);
 
 /* Copies the model of a member, by its rank in the job, as others see it now to spans[i], its
- * parameters: in pairs what it has published last, with what others have made of it since. By any
- * member, alone, within a step or not. *whole = 0: it was changed while it was copied, or the
- * member has not begun; call it again. COVEY_UNSUPPORTED in a part of other methods. */
+ * parameters: in pairs what it has published last, with what others have made of it since; in
+ * rounds of models what it has published last. By any member, alone, within a step or not.
+ * COVEY_UNSUPPORTED in a part of other methods, and where ranks share no memory. */
 COVEY_API covey_code covey_trainer_peek(covey_runtime* runtime, covey_trainer trainer, int32_t rank,
-                                        void* const* spans, int32_t* whole, covey_error* error);
+                                        void* const* spans, covey_seen* seen, covey_error* error);
 
 /* Between two steps: the i-th of the arrays that the method replicates on all ranks, such as
  * diloco's outer momentum; *bytes of it, the model's spans as covey_trainer_model has them. Returns
@@ -199,7 +216,10 @@ COVEY_API const char* covey_trainer_state(covey_runtime* runtime, covey_trainer 
  * the same step. `overdue`, by member: how often max_wait was over without it. `staleness`: the
  * contributions that counted 0, 1, 2, 3 to 4, 5 to 8, 9 to 16, and more steps late. In pairs
  * `begun`: averages with a partner, and `met`: steps before which others had averaged with this
- * rank. `memory_bytes` that it holds in this rank: gradients and model for the `exchange`,
+ * rank. `snapshots` of others that it has gone on from. Of the rounds of the next step: `made`, the
+ * last version that any rank has made; `missing`, by member, for how many versions it had been
+ * overdue in the last one applied; `copied`, 1: a version is copied before it is applied.
+ * `memory_bytes` that it holds in this rank: gradients and model for the `exchange`,
  * contributions and results of `rounds`, models of `pairs`, the method's `arrays`, a `codec`'s.
  * "{}" for an unknown trainer, and during another call. The buffer rule of covey_stats. */
 COVEY_API size_t covey_trainer_stats(covey_runtime* runtime, covey_trainer trainer, char* json,

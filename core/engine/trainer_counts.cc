@@ -45,6 +45,7 @@ TrainerCounts& TrainerCounts::operator+=(const TrainerCounts& more) {
   memory.codec += more.memory.codec;
   published += more.published;
   begun += more.begun;
+  snapshots += more.snapshots;
   met += more.met;
   for (size_t i = 0; i < fresh.size(); ++i) fresh[i] += more.fresh[i];
   for (size_t i = 0; i < overdue.size(); ++i) overdue[i] += more.overdue[i];
@@ -56,6 +57,7 @@ std::string TrainerCounts::Json() const {
   std::string json = "{\"versions\":" + std::to_string(versions);
   Append("fresh", fresh, &json);
   Append("overdue", overdue, &json);
+  Append("missing", missing, &json);
   Append("staleness", staleness, &json);
   const std::pair<const char*, size_t> parts[] = {{"exchange", memory.exchange},
                                                   {"rounds", memory.rounds},
@@ -67,7 +69,9 @@ std::string TrainerCounts::Json() const {
     json += (json.back() == '{' ? "\"" : ",\"") + std::string(name) + "\":" + std::to_string(bytes);
   json += '}';
   return json + ",\"published\":" + std::to_string(published) +
-         ",\"begun\":" + std::to_string(begun) + ",\"met\":" + std::to_string(met) + "}";
+         ",\"snapshots\":" + std::to_string(snapshots) + ",\"made\":" + std::to_string(made) +
+         ",\"copied\":" + (is_copied ? "1" : "0") + ",\"begun\":" + std::to_string(begun) +
+         ",\"met\":" + std::to_string(met) + "}";
 }
 
 }  // namespace covey

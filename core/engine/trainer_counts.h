@@ -16,7 +16,7 @@ struct TrainerCounts {
   // Classes of staleness, in steps: 0, 1, 2, 3 to 4, 5 to 8, 9 to 16, more.
   static constexpr size_t kAges = 7;
 
-  explicit TrainerCounts(size_t members) : fresh(members), overdue(members) {}
+  explicit TrainerCounts(size_t members) : fresh(members), overdue(members), missing(members) {}
 
   // This rank has applied `version`. `contributions`: those in it, by member.
   void AddVersion(uint64_t version, const std::vector<Contribution>& contributions);
@@ -37,6 +37,12 @@ struct TrainerCounts {
   uint64_t met = 0;               // steps before which others had averaged with this rank
   std::vector<uint64_t> fresh;    // by member: versions with its contribution of the same step
   std::vector<uint64_t> overdue;  // by member: how often it has become overdue
+  uint64_t snapshots = 0;         // states of others that this rank has gone on from
+  // Of the rounds of the next step, not added up: the last version made, by any rank, and, by
+  // member, for how many versions it had been overdue in the last one applied.
+  uint64_t made = 0;
+  std::vector<uint64_t> missing;
+  bool is_copied = false;                      // a version is copied before it is applied
   std::array<uint64_t, kAges> staleness = {};  // contributions, by class
 };
 

@@ -23,7 +23,7 @@ bool IsOwn(const TrainerRounds& rounds) { return rounds.outer() != nullptr || ro
 
 }  // namespace
 
-TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, std::byte* memory,
+TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, const Memory& memory,
                              TensorQueue* queue, Engine* engine)
     : options_(std::move(options)),
       layout_(std::move(layout)),
@@ -55,7 +55,8 @@ void TrainerDriver::LeaveAll() {
 }
 
 TrainerDriver::~TrainerDriver() {
-  if (memory_ != nullptr) Arena::FreeData(memory_);
+  if (memory_.gradients != nullptr) Arena::FreeData(memory_.gradients);
+  if (memory_.model != nullptr) Arena::FreeData(memory_.model);
 }
 
 Status TrainerDriver::Submit(const std::string& unfit, std::span<const double> hypers) {
@@ -102,7 +103,11 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
     }
     if (ready_.action.has_value()) {
       const Trainer::Action& action = *ready_.action;
-      if (action.clip_norm > 0 && !std::exchange(is_clipped_, true))
+      if (action.stage == Stage::kCollectGradients && action.is_own && options_.keeps_gradients) {
+        ready_ = trainer_.OnAck(action.number, true, clock_.Now());
+        continue;
+      }
+      if (options_.clips && action.clip_norm > 0 && !std::exchange(is_clipped_, true))
         ClipNorm(layout_, action.clip_norm, *options_.kernels, Gradients());
       const TrainerRounds* rounds = RoundsOf(action.part);
       due->action = action;
@@ -186,7 +191,7 @@ std::byte* TrainerDriver::Gradients() {
   const bool is_update = ready_.action.has_value() && ready_.action->stage == Stage::kUpdate;
   TrainerRounds* rounds =
       RoundsOf(ready_.action.has_value() ? ready_.action->part : trainer_.part());
-  if (rounds == nullptr || IsOwn(*rounds)) return memory_;
+  if (rounds == nullptr || IsOwn(*rounds)) return gradients();
   return is_update ? rounds->gradients() : rounds->open();
 }
 
@@ -205,7 +210,7 @@ Status TrainerDriver::Begin(const Trainer::Exchange& exchange) {
   }
   const bool has_numbers =
       exchange.stage != Stage::kAgree && exchange.stage != Stage::kAverageState;
-  return operations_.Begin(exchange, exchange.stage == Stage::kReduce ? memory_ : model(),
+  return operations_.Begin(exchange, exchange.stage == Stage::kReduce ? gradients() : model(),
                            has_numbers ? FitnessOf(exchange) : Status::Ok());
 }
 
@@ -231,7 +236,7 @@ Status TrainerDriver::FitnessOf(const Trainer::Exchange& exchange) {
   const Group& group = *options_.group;
   const Rank self = group.members[static_cast<size_t>(ToInt(group.my_index))];
   std::string why = exchange.unfit;
-  const std::byte* base = exchange.stage == Stage::kReduce ? memory_ : model();
+  const std::byte* base = exchange.stage == Stage::kReduce ? gradients() : model();
   if (exchange.stage == Stage::kPublish) base = RoundsOf(exchange.part)->open();
   for (const TrainerLayout::Piece& piece : layout_.pieces()) {
     if (!options_.check_nan || !why.empty()) break;
@@ -252,16 +257,28 @@ Status TrainerDriver::GetPosition(Trainer::Position* position) {
   *position = trainer_.position();
   for (const TrainerCodec* codec : operations_.CodecsOf(position->step))
     position->is_anchored |= codec->is_anchored();
+  TrainerRounds* rounds = RoundsOf(trainer_.part());
+  if (rounds == nullptr) return Status::Ok();
+  position->step_time = rounds->step_time();
+  position->published = static_cast<int64_t>(rounds->published());
+  position->waited_for_all = rounds->waited_for_all();
   return Status::Ok();
 }
 
 Status TrainerDriver::GetCounts(TrainerCounts* counts) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
-  counts->memory.exchange = 2 * layout_.length_bytes();
+  const size_t places = (gradients() != nullptr ? 1 : 0) + (model() != nullptr ? 1 : 0);
+  counts->memory.exchange = places * layout_.length_bytes();
   counts->memory.codec = operations_.CodecBytes();
   for (const auto& [from, rounds] : rounds_) *counts += rounds->counts();
   for (const auto& [from, pairs] : pairs_) *counts += pairs->counts();
+  const TrainerRounds* rounds = RoundsOf(trainer_.part());
+  if (rounds == nullptr) return Status::Ok();
+  const TrainerCounts here = rounds->counts();
+  counts->made = here.made;
+  counts->missing = here.missing;
+  counts->is_copied = here.is_copied;
   return Status::Ok();
 }
 
@@ -273,7 +290,8 @@ Status TrainerDriver::Restore(const Trainer::Position& position) {
   if (position.version < 0 || position.step < 0 || position.local < 0)
     return Status::InvalidArgument("a position has no negative version or step");
   RETURN_IF_ERROR(trainer_.Restore(position));
-  const TrainerRounds* rounds = RoundsOf(trainer_.part());
+  TrainerRounds* rounds = RoundsOf(trainer_.part());
+  if (rounds != nullptr) rounds->Assume(position.step_time);
   const bool has_deltas = rounds != nullptr && rounds->outer() != nullptr;
   if (has_deltas && position.is_anchored) rounds->outer()->OnWritten();
   for (TrainerCodec* codec : operations_.CodecsOf(position.step))
@@ -298,14 +316,19 @@ Status TrainerDriver::GetState(std::vector<StateArray>* arrays) {
   return Status::Ok();
 }
 
-Status TrainerDriver::Peek(int32_t member, std::span<void* const> parameters, bool* whole) {
+Status TrainerDriver::Peek(int32_t member, std::span<void* const> parameters,
+                           RoundsPort::Seen* seen) {
   std::unique_lock lock(mutex_, std::defer_lock);
   RETURN_IF_ERROR(TryLock(&lock));
   const auto pairs = pairs_.find(trainer_.part());
-  if (pairs == pairs_.end())
-    return Status::Unsupported("a trainer shows the models of others in pairs alone");
+  const TrainerRounds* rounds = RoundsOf(trainer_.part());
+  const bool has_models = rounds != nullptr && rounds->has_models();
+  if (pairs == pairs_.end() && !has_models)
+    return Status::Unsupported(
+        "a trainer shows the models of others in pairs, and in rounds of models");
   std::vector<std::byte> copy(layout_.length_bytes());
-  *whole = pairs->second->Peek(member, copy.data());
+  if (has_models) RETURN_IF_ERROR(rounds->Peek(member, copy, seen));
+  if (!has_models) seen->whole = pairs->second->Peek(member, copy.data());
   layout_.CopyOut(copy.data(), parameters);
   return Status::Ok();
 }

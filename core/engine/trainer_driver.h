@@ -20,6 +20,7 @@
 #include "core/base/kernels.h"
 #include "core/base/tensor.h"
 #include "core/engine/trainer_operations.h"
+#include "core/partial/rounds_port.h"
 #include "core/train/layout.h"
 #include "core/train/trainer.h"
 
@@ -38,8 +39,10 @@ class TrainerDriver {
     bool average = true;  // gradients; else their sum
     int64_t step = 0;
     bool check_nan = false;
-    int32_t hypers = 0;      // hyper-parameters that travel with gradients
-    bool has_state = false;  // of the adapter's optimizer
+    int32_t hypers = 0;            // hyper-parameters that travel with gradients
+    bool has_state = false;        // of the adapter's optimizer
+    bool keeps_gradients = false;  // the adapter: those of this rank's own updates
+    bool clips = true;             // gradients to the method's clip_norm
     const Kernels* kernels = nullptr;
     // The ranks that an operation waits for, as far as they are known.
     std::function<std::vector<int32_t>(const Operation&)> awaited;
@@ -61,9 +64,14 @@ class TrainerDriver {
     std::span<const double> hypers;
     std::span<const std::byte> image;
   };
-  // `memory` is the arena's, twice layout.length_bytes(), zeroed, and the driver's from now on:
-  // gradients first, then the model. The queue and the engine outlive the driver.
-  TrainerDriver(Options options, TrainerLayout layout, std::byte* memory, TensorQueue* queue,
+  // Where gradients and the model are exchanged from: layout.length_bytes() each of the arena,
+  // zeroed, and the driver's from now on. Null: nothing is.
+  struct Memory {
+    std::byte* gradients = nullptr;
+    std::byte* model = nullptr;
+  };
+  // The queue and the engine outlive the driver.
+  TrainerDriver(Options options, TrainerLayout layout, const Memory& memory, TensorQueue* queue,
                 Engine* engine);
   // Before the first step: the rounds, or the pairs, of the part that begins at version `from`, for
   // each of Trainer::PartsOf; gradients() is room for copies of rounds.
@@ -78,8 +86,8 @@ class TrainerDriver {
   const TrainerLayout& layout() const { return layout_; }
   int32_t hypers() const { return options_.hypers; }
   const Group& group() const { return *options_.group; }
-  std::byte* gradients() const { return memory_; }
-  std::byte* model() const { return memory_ + layout_.length_bytes(); }
+  std::byte* gradients() const { return memory_.gradients; }
+  std::byte* model() const { return memory_.model; }
   // Where those of the action under way lie, or are to lie; without one: of the next step.
   Status GetGradients(std::byte** gradients);
   Status GetModel(std::byte** model);
@@ -89,9 +97,9 @@ class TrainerDriver {
   Status Finish(bool strict);
   Status Settle();
   Status BeginPass();
-  // Copies the model of a member as others see it to where parameters lie, in a part in which
-  // models differ: *whole = false: it was changed meanwhile. Of any phase.
-  Status Peek(int32_t member, std::span<void* const> parameters, bool* whole);
+  // Copies the model of a member as others see it to where parameters lie, in a part of pairs, or of
+  // rounds of models, of any phase. Of pairs `seen` has no step.
+  Status Peek(int32_t member, std::span<void* const> parameters, RoundsPort::Seen* seen);
   // The next action, or the end. kTimeout without either: the deadline is over, and it goes on when
   // called again.
   Status Next(Time deadline, Due* due);
@@ -128,7 +136,7 @@ class TrainerDriver {
 
   Options options_;
   TrainerLayout layout_;
-  std::byte* memory_;
+  Memory memory_;
   MonotonicClock clock_;
   std::atomic<uint64_t> updates_{0};
   std::mutex mutex_;

@@ -75,13 +75,15 @@ bool TrainerRounds::Perform(const Trainer::Exchange& exchange, const Status& fit
 Status TrainerRounds::PerformHere(const Trainer::Exchange& exchange, const Status& fitness,
                                   std::span<const double> hypers, StageResult* result) {
   OuterModel* outer = options_.outer.get();
+  const auto steps = static_cast<double>(exchange.steps);
+  if (has_models()) hypers = std::span(&steps, 1);
   switch (exchange.stage) {
     case Stage::kBegin:
       return options_.port->Begin();
     case Stage::kMerge:
       return Merge(exchange.version, result);
     case Stage::kOfferAgain:
-      result->own_step = options_.port->OfferAgain();
+      result->own_step = options_.port->OfferAgain(std::span(&steps, 1));
       return Status::Ok();
     case Stage::kAnchor:
       outer->Anchor(options_.model);
@@ -104,10 +106,19 @@ Status TrainerRounds::PerformHere(const Trainer::Exchange& exchange, const Statu
       if (!fitness.ok()) result->unfit = fitness.message();
       if (!fitness.ok() && has_models()) return Status::Ok();
       result->version = fitness.ok() ? options_.port->Publish(hypers) : options_.port->Skip();
+      published_ = result->version;
       ++counts_.published;
       if (fitness.ok() && outer != nullptr) outer->OnPublished(result->version);
       return Status::Ok();
   }
+}
+
+Status TrainerRounds::Peek(int32_t member, std::span<std::byte> model,
+                           RoundsPort::Seen* seen) const {
+  std::vector<void*> spans;
+  for (const size_t offset : options_.port->layout().offsets_bytes())
+    spans.push_back(model.data() + offset);
+  return options_.port->Peek(member, spans, seen);
 }
 
 Status TrainerRounds::Merge(uint64_t version, StageResult* result) {
@@ -121,6 +132,7 @@ Status TrainerRounds::Merge(uint64_t version, StageResult* result) {
   RETURN_IF_ERROR(options_.port->Merge(version, spans, &merged));
   result->version = merged.version;
   result->own_step = merged.step;
+  if (!merged.record.hypers.empty()) result->steps = static_cast<int64_t>(merged.record.hypers[0]);
   result->is_kept = merged.kept;
   result->may_differ = merged.late || !merged.of_all;
   const std::vector<uint64_t>& missing = merged.record.missing;
@@ -220,6 +232,9 @@ std::vector<void*> TrainerRounds::CopySpans() const {
 
 TrainerCounts TrainerRounds::counts() const {
   TrainerCounts counts = counts_;
+  counts.made = options_.port->executed();
+  counts.missing = missing_;
+  counts.is_copied = !is_in_place_;
   counts.memory.rounds = block_bytes_;
   if (options_.outer != nullptr) counts.memory.arrays = options_.outer->HeldBytes();
   return counts;
@@ -280,6 +295,7 @@ bool TrainerRounds::Seek(uint64_t applied, Time deadline, Status* status, StageR
     image_.resize(offer.length_bytes);
     if (!options_.port->Take(offer, image_.data())) continue;
     result->version = offer.version;
+    ++counts_.snapshots;
     std::memcpy(counted_.data(), image_.data(), counted_.size() * sizeof(uint64_t));
     const auto self = static_cast<size_t>(ToInt(options_.port->group().my_index));
     if (options_.outer != nullptr) options_.outer->Load(image(), counted_[self]);

@@ -46,6 +46,14 @@ class TrainerRounds {
   }
 
   bool has_models() const { return options_.port->has_models(); }
+  // The version that this rank's last contribution was for; 0: none yet.
+  uint64_t published() const { return published_; }
+  bool waited_for_all() const { return options_.port->WaitsForAll(published_); }
+  // How long this rank's own steps take; 0: it is not known yet.
+  Time step_time() const { return options_.port->step_time(); }
+  void Assume(Time step) { options_.port->Assume(step); }
+  // Models: that of a member as it has published it last, to where parameters lie.
+  Status Peek(int32_t member, std::span<std::byte> model, RoundsPort::Seen* seen) const;
   // Where the next contribution is to lie, as the layout says; models: and what it becomes lies.
   std::byte* open() const { return options_.port->open(); }
   // The version read last: its gradients, and the hyper-parameters of its leader.
@@ -91,6 +99,7 @@ class TrainerRounds {
   std::vector<uint64_t> missing_;  // by member, as of the last version read
   std::vector<uint64_t> counted_;  // by member: the last of its steps that is in a version
   TrainerCounts counts_;
+  uint64_t published_ = 0;
   bool is_left_ = false;  // others have ended finish() without this rank
 };
 

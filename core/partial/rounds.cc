@@ -201,11 +201,11 @@ void Rounds::Begin() {
   base_ = begun_.data();
 }
 
-uint64_t Rounds::OfferAgain() {
+uint64_t Rounds::OfferAgain(std::span<const double> hypers) {
   const std::byte* model = open();
   begun_.assign(model, model + memory_->layout().length_bytes());
   const uint64_t before = step_;
-  Publish({});
+  Publish(hypers);
   is_merged_ = true;
   has_offered_ = step_ > before;
   return step_;

@@ -94,7 +94,7 @@ class Rounds final : public Versions {
 
   // After a Merge that has kept progress: publishes what it became, which lies in open(), as the
   // next step, so that versions have it while this rank goes on from it with the one after.
-  uint64_t OfferAgain();
+  uint64_t OfferAgain(std::span<const double> hypers);
 
   // Models, any member's, at any time, alone: copies to to[i] what it has published last. *step is
   // which (0: nothing yet). False: it has published another one meanwhile.

@@ -60,6 +60,11 @@ uint64_t RoundsPort::Arrive(const std::function<uint64_t()>& publish) {
   return step;
 }
 
+bool RoundsPort::WaitsForAll(uint64_t version) const {
+  const AdmissionRule& rule = bundle_.options.admission;
+  return (has_models() && IsOfAll(version)) || version <= rule.warmup || (rule.ending > 0 && version >= rule.ending);
+}
+
 Time RoundsPort::step_time() {
   const std::lock_guard lock(mutex_);
   return step_time_.Step();

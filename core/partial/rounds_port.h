@@ -97,7 +97,7 @@ class RoundsPort {
   // Models. See Rounds::Begin.
   virtual Status Begin() { return Status::Ok(); }
   // Models. See Rounds::OfferAgain.
-  virtual uint64_t OfferAgain() { return 0; }
+  virtual uint64_t OfferAgain(std::span<const double>) { return 0; }
   // Models. The model that a member has published last, and its step; see Rounds::Peek. Superseded:
   // a version of all has come after it, so that it counts no more.
   struct Seen {
@@ -108,6 +108,8 @@ class RoundsPort {
   virtual Status Peek(int32_t member, std::span<void* const> to, Seen* seen) = 0;
   bool has_models() const { return memory_.models().on(); }
   bool IsOfAll(uint64_t version) const { return memory_.models().IsSync(version); }
+  // Whether a version waits for all members, for max_wait at most.
+  bool WaitsForAll(uint64_t version) const;
   // kTimeout also when max_wait is over, then with a peer: the first of the ranks that are missing,
   // which the message names. Otherwise it goes on when called again.
   Status Finish(Time deadline);

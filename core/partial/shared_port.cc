@@ -75,9 +75,9 @@ Status SharedPort::Begin() {
   return Status::Ok();
 }
 
-uint64_t SharedPort::OfferAgain() {
+uint64_t SharedPort::OfferAgain(std::span<const double> hypers) {
   const std::lock_guard lock(mutex_);
-  return rounds_->OfferAgain();
+  return rounds_->OfferAgain(hypers);
 }
 
 Status SharedPort::Peek(int32_t member, std::span<void* const> to, Seen* seen) {

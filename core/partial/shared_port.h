@@ -28,7 +28,7 @@ class SharedPort : public RoundsPort {
   Status Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) override;
   Status Retract(const std::byte** content) override;
   Status Begin() override;
-  uint64_t OfferAgain() override;
+  uint64_t OfferAgain(std::span<const double> hypers) override;
   Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) override;
   Status Peek(int32_t member, std::span<void* const> to, Seen* seen) override;
   bool IsAsked(uint64_t applied, uint64_t* unused) override;

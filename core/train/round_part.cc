@@ -12,30 +12,37 @@ RoundPart::RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_
       length_(until == kForever ? kForever : until - from),
       steps_(is_local() ? std::max<int64_t>(1, plan.rounds.local_steps) : 1),
       skips_(plan.rounds.skips_ahead),
-      ending_(static_cast<uint64_t>(plan.rounds.ending)) {
-  // All versions of models with local_steps wait for all.
+      ending_(static_cast<uint64_t>(plan.rounds.ending)),
+      has_course_(payload_ == Payload::kModel && plan.rounds.local_steps > 0),
+      course_(begin, until == kForever ? kForever : begin + length_, plan.rounds.local_steps) {
   if (ending_ == 0 && length_ != kForever)
     ending_ = static_cast<uint64_t>((length_ + steps_ - 1) / steps_);
 }
 
 int64_t RoundPart::reached() const {
+  if (has_course_) return course_.at();
   const bool is_whole = ending_ > 0 && applied_ >= ending_;
   const auto versions = static_cast<int64_t>(is_whole ? applied_ - ending_ : applied_);
   return begin_ + (is_whole ? length_ : 0) + versions * steps_;
 }
 
+bool RoundPart::HasEnded() const {
+  if (has_course_) return course_.IsAtEnd();
+  return ending_ > 0 && applied_ >= ending_;
+}
+
 bool RoundPart::IsOver() const {
   // train-T7: a member that was overdue would find no other in the version after it.
-  return ending_ > 0 && applied_ >= ending_ && !misses_;
+  return HasEnded() && !misses_;
 }
 
 // Whether this rank publishes after its next update.
 bool RoundPart::IsDue() const {
   const int64_t done = local_ + 1;
-  if (done >= steps_ || reached() + done == begin_ + length_) return true;
+  if (!has_course_) return done >= steps_ || reached() + done == begin_ + length_;
   // train-T11: a rank that is not waited for comes into step with the others: as soon as the
   // version it works for is made, else one step early.
-  return payload_ == Payload::kModel && is_overdue_ && (executed_ > step_ || done == steps_ - 1);
+  return course_.left() <= 1 || (is_overdue_ && (executed_ > step_ || course_.left() == 2));
 }
 
 std::vector<Stage> RoundPart::StepStages() const {
@@ -88,6 +95,7 @@ std::vector<Stage> RoundPart::Follow(Stage stage, const Status& status, const St
       // Models: one that is unfit is not published, and no version is waited for.
       awaited_ = merged_ = result.version;
       local_ = 0;
+      course_.OnPublished(step_);
       is_finishing_ = false;
       return {};
     case Stage::kAwait:
@@ -115,12 +123,17 @@ std::vector<Stage> RoundPart::Follow(Stage stage, const Status& status, const St
       if (!status.ok()) return {};
       applied_ = result.version;
       step_ = result.own_step;
+      if (is_finishing_)
+        course_.OnFinished(result.steps);
+      else
+        course_.OnMerged(step_);
       misses_ = result.misses;
       is_overdue_ = result.is_overdue;
       is_kept_ = result.is_kept && !is_finishing_;
       return {};
     case Stage::kOfferAgain:
       step_ = result.own_step;
+      course_.OnMerged(step_);
       return {};
     case Stage::kGoOn:
       merged_ = executed_;
@@ -162,6 +175,7 @@ std::vector<Stage> RoundPart::OnDone(Stage stage) {
 std::vector<Stage> RoundPart::OnUpdated() {
   if (is_local()) {
     ++local_;
+    course_.OnUpdated();
     return {};
   }
   ++applied_;

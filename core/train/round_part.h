@@ -49,6 +49,7 @@
 
 #include "core/base/status.h"
 #include "core/method/method.h"
+#include "core/train/course.h"
 #include "core/train/stage.h"
 
 namespace covey {
@@ -64,6 +65,8 @@ class RoundPart {
   bool is_local() const { return payload_ != Payload::kGradients; }
   // The steps of the method that the versions applied stand for.
   int64_t reached() const;
+  // Models with local steps: the steps of the method that this rank has done.
+  int64_t steps() const { return course_.steps(); }
   // The step that this rank has come to with their last version, or where they end by the method.
   int64_t left_at() const { return left_at_ > 0 ? left_at_ : begin_ + length_; }
   // The last version that this rank has applied; of models: merged with. Counted in these rounds,
@@ -77,7 +80,7 @@ class RoundPart {
   bool IsOver() const;
   void NoteOver() { left_at_ = reached(); }
   // That is so if all have met, too.
-  bool HasEnded() const { return ending_ > 0 && applied_ >= ending_; }
+  bool HasEnded() const;
   // Since the last publish all that counts has come to be in versions, or others have gone on.
   bool is_finishing() const { return is_finishing_; }
 
@@ -95,10 +98,11 @@ class RoundPart {
 
   // For a checkpoint: the steps since the last publish, and of deltas whether the replicated model
   // is there. Models begin anew.
-  int64_t local() const { return local_; }
+  int64_t local() const { return has_course_ ? course_.done() : local_; }
   bool is_anchored() const { return payload_ == Payload::kDelta && is_anchored_; }
   void Restore(int64_t local, bool is_anchored) {
     local_ = local;
+    course_.Restore(local);
     is_anchored_ = is_anchored;
   }
 
@@ -117,7 +121,9 @@ class RoundPart {
   int64_t length_;   // steps of the part; kForever: it does not end
   int64_t steps_;    // between two versions of a rank
   bool skips_;       // a late rank goes on with the step after the last version
-  uint64_t ending_;  // 0: they do not end
+  uint64_t ending_;  // without a course; 0: they do not end
+  bool has_course_;  // models with local steps
+  Course course_;
   uint64_t applied_ = 0;
   uint64_t awaited_ = 0;
   uint64_t executed_ = 0;  // the last version made, as far as it is known

@@ -185,6 +185,7 @@ Trainer::Exchange Trainer::ExchangeOf(Stage stage) const {
     if (stage == Stage::kAwait) exchange.version = rounds_->awaited();
     if (stage == Stage::kDue) exchange.version = rounds_->executed() + 1;
     if (stage == Stage::kMerge) exchange.version = rounds_->merged();
+    exchange.steps = rounds_->steps();
   }
   // train-T14: where a part ends nothing is left out of a model.
   exchange.is_whole = is_finish_ || step_ + 1 >= choice_.Until(step_);

@@ -74,6 +74,7 @@ class Trainer {
     int64_t part = kNoPart;   // the part whose rounds or pairs these are, by its first version
     uint64_t applied = 0;     // the last of the rounds' versions that this rank has applied
     uint64_t version = 0;     // kAwait, kRead, kMerge: this one
+    int64_t steps = 0;        // kPublish, kOfferAgain of models: that this rank has done
     bool is_last = false;     // kAdopt: of a finish(), when all that counts is in versions
     bool is_whole = false;    // kAverage: nothing is left out by a codec
   };
@@ -135,6 +136,11 @@ class Trainer {
     int64_t begin = 0;         // of a trainer that goes on from here
     int64_t local = 0;         // deltas: steps since the last publish,
     bool is_anchored = false;  // and whether the replicated arrays are part of it
+    // Of rounds, by the driver: how long this rank's own step takes (0: it is not known), the
+    // version that its last contribution was for, and whether that has waited for all.
+    Time step_time = 0;
+    int64_t published = 0;
+    bool waited_for_all = false;
   };
   Position position() const;
   // kInvalidArgument: rounds of gradients have begun at another version.

@@ -180,7 +180,7 @@ class Trainer:
             if action[0] == _DONE:
                 return
             try:
-                self._do(*action)
+                self._do(*action[:5])
             except BaseException:
                 _native.trainer_ack(self._trainer, action[1], False)
                 raise

@@ -274,7 +274,7 @@ static PyMethodDef methods[] = {
     {"trainer_finish", TrainerFinish, METH_VARARGS, "trainer_finish(trainer, strict)"},
     {"trainer_settle", TrainerSettle, METH_VARARGS, "trainer_settle(trainer)"},
     {"trainer_begin_pass", TrainerBeginPass, METH_VARARGS, "trainer_begin_pass(trainer)"},
-    {"trainer_peek", TrainerPeek, METH_VARARGS, "trainer_peek(trainer, rank, addresses) -> whole"},
+    {"trainer_peek", TrainerPeek, METH_VARARGS, "trainer_peek(trainer, rank, addresses) -> (whole, step, superseded)"},
     {"trainer_next", TrainerNext, METH_VARARGS,
      "trainer_next(trainer, number of hypers) -> (verb, number, hypers, image, its length)"},
     {"trainer_give", TrainerGive, METH_VARARGS, "trainer_give(trainer, addresses, lengths)"},

@@ -10,12 +10,12 @@ PyObject* TrainerOpen(PyObject* module, PyObject* args) {
   (void)module;
   covey_trainer_config config = COVEY_INIT(covey_trainer_config);
   unsigned long long group;
-  long long begin;
+  long long begin, end = 0;
   int op;
   PyObject *method, *dtypes, *counts;
-  if (!PyArg_ParseTuple(args, "KsOiLO!O!ii:trainer_open", &group, &config.name, &method, &op,
+  if (!PyArg_ParseTuple(args, "KsOiLO!O!ii|Lii:trainer_open", &group, &config.name, &method, &op,
                         &begin, &PyTuple_Type, &dtypes, &PyTuple_Type, &counts, &config.num_hypers,
-                        &config.num_state))
+                        &config.num_state, &end, &config.keeps_gradients, &config.clips))
     return NULL;
   config.method = MethodOf(method);
   if (PyErr_Occurred()) return NULL;
@@ -117,15 +117,15 @@ PyObject* TrainerPeek(PyObject* module, PyObject* args) {
     return NULL;
   void** to = AddressesOf(tuple);
   if (to == NULL) return NULL;
-  int32_t whole = 0;
+  covey_seen seen = COVEY_INIT(covey_seen);
   covey_error error;
   ClearError(&error);
   Py_BEGIN_ALLOW_THREADS
-  error.code = covey_trainer_peek(NULL, trainer, rank, to, &whole, &error);
+  error.code = covey_trainer_peek(NULL, trainer, rank, to, &seen, &error);
   Py_END_ALLOW_THREADS
   free(to);
   if (error.code != COVEY_OK) return RaiseError(&error);
-  return PyBool_FromLong(whole);
+  return Py_BuildValue("(iLi)", (int)seen.whole, (long long)seen.step, (int)seen.superseded);
 }
 
 /* NULL, with an exception set, when there is no memory. */
@@ -162,8 +162,8 @@ PyObject* TrainerNext(PyObject* module, PyObject* args) {
     Py_XDECREF(hypers);
     return NULL;
   }
-  return Py_BuildValue("(iKNNL)", (int)action.verb, (unsigned long long)action.number, hypers,
-                       image, (long long)action.length_bytes);
+  return Py_BuildValue("(iKNNLi)", (int)action.verb, (unsigned long long)action.number, hypers,
+                       image, (long long)action.length_bytes, (int)action.own);
 }
 
 PyObject* TrainerList(PyObject* module, PyObject* args) {
@@ -241,18 +241,23 @@ PyObject* TrainerPosition(PyObject* module, PyObject* args) {
   ClearError(&error);
   error.code = covey_trainer_position(NULL, trainer, &position, &error);
   if (error.code != COVEY_OK) return RaiseError(&error);
-  return Py_BuildValue("(LLiLLi)", (long long)position.version, (long long)position.step,
+  return Py_BuildValue("(LLiLLiLLi)", (long long)position.version, (long long)position.step,
                        (int)position.may_differ, (long long)position.begin,
-                       (long long)position.local, (int)position.has_state);
+                       (long long)position.local, (int)position.has_state,
+                       (long long)position.step_ns, (long long)position.published,
+                       (int)position.of_all);
 }
 
 PyObject* TrainerRestore(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long trainer;
-  long long version, step, begin, local;
-  int may_differ, has_state;
-  if (!PyArg_ParseTuple(args, "K(LLiLLi):trainer_restore", &trainer, &version, &step, &may_differ,
-                        &begin, &local, &has_state))
+  PyObject* tuple;
+  if (!PyArg_ParseTuple(args, "KO!:trainer_restore", &trainer, &PyTuple_Type, &tuple)) return NULL;
+  long long version, step, begin, local, step_ns = 0, published = 0;
+  int may_differ, has_state, of_all = 0;
+  /* Positions of older checkpoints end with has_state. */
+  if (!PyArg_ParseTuple(tuple, "LLiLLi|LLi:trainer_restore", &version, &step, &may_differ, &begin,
+                        &local, &has_state, &step_ns, &published, &of_all))
     return NULL;
   covey_position position = COVEY_INIT(covey_position);
   position.version = version;
@@ -261,6 +266,7 @@ PyObject* TrainerRestore(PyObject* module, PyObject* args) {
   position.begin = begin;
   position.local = local;
   position.has_state = has_state;
+  position.step_ns = step_ns;
   covey_error error;
   ClearError(&error);
   return NoneOrError(covey_trainer_restore(NULL, trainer, &position, &error), &error);

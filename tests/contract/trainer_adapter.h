@@ -72,7 +72,10 @@ class Adapter {
   }
   // `to`: three spans.
   covey_code Peek(int rank, void* const* to, int32_t* whole) {
-    return covey_trainer_peek(runtime_, trainer, rank, to, whole, &error);
+    seen = COVEY_INIT(covey_seen);
+    const covey_code code = covey_trainer_peek(runtime_, trainer, rank, to, &seen, &error);
+    *whole = seen.whole;
+    return code;
   }
   covey_code Run(int64_t timeout_ns) {
     for (;;) {
@@ -123,7 +126,7 @@ class Adapter {
   }
 
   std::string Stats() {
-    char json[512];
+    char json[1024];
     EXPECT_LT(covey_trainer_stats(runtime_, trainer, json, sizeof(json)), sizeof(json));
     return json;
   }
@@ -131,6 +134,7 @@ class Adapter {
   covey_trainer trainer = 0;
   covey_error error = COVEY_INIT(covey_error);
   covey_verb last = COVEY_DONE;
+  covey_seen seen = COVEY_INIT(covey_seen);
   int packed = 0, unpacked = 0;
   std::vector<std::vector<double>> kept;  // by the optimizer
   std::vector<std::vector<double>> model;

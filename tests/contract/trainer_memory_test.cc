@@ -19,6 +19,7 @@ double NumberOf(const std::string& json, const std::string& name) {
 
 // In models.
 struct Held {
+  double exchange = 2;  // gradients, and the model
   double rounds = 0, pairs = 0, arrays = 0, codec = 0;
 };
 
@@ -32,7 +33,10 @@ TEST_P(TrainerHoldsTest, TheMemoryOfTheCard) {
              ASSERT_EQ(adapter.Open(method), COVEY_OK) << adapter.error.message;
              for (int64_t step = 0; step < 4; ++step) ASSERT_EQ(adapter.Step(step), COVEY_OK);
              const std::string json = adapter.Stats();
-             const double model = NumberOf(json, "exchange") / 2;
+             double model = 0;
+             for (size_t i = 0; i < 3; ++i)
+               model += static_cast<double>(kCounts[i]) * (kTypes[i] == COVEY_FLOAT64 ? 8 : 4);
+             EXPECT_NEAR(NumberOf(json, "exchange") / model, expected.exchange, 0.1) << json;
              EXPECT_NEAR(NumberOf(json, "rounds") / model, expected.rounds, 0.1) << json;
              EXPECT_NEAR(NumberOf(json, "pairs") / model, expected.pairs, 0.1) << json;
              EXPECT_NEAR(NumberOf(json, "arrays") / model, expected.arrays, 0.1) << json;
@@ -45,20 +49,24 @@ double RoundsOf(int size, double results) { return 3 + results / size; }
 
 INSTANTIATE_TEST_SUITE_P(
     All, TrainerHoldsTest,
-    testing::Values(std::tuple{2, "allreduce", Held{}}, std::tuple{2, "dpsgd", Held{}},
+    testing::Values(std::tuple{2, "allreduce", Held{.exchange = 1}}, std::tuple{2, "dpsgd", Held{}},
                     std::tuple{2, "local:H=2", Held{}},
-                    std::tuple{2, "eager:log=4,admit=all", Held{.rounds = RoundsOf(2, 4 + 2 * 2)}},
-                    std::tuple{4, "eager:log=8,admit=all", Held{.rounds = RoundsOf(4, 8 + 2 * 4)}},
+                    std::tuple{2, "eager:log=4,admit=all",
+                               Held{.exchange = 1, .rounds = RoundsOf(2, 4 + 2 * 2)}},
+                    std::tuple{4, "eager:log=8,admit=all",
+                               Held{.exchange = 1, .rounds = RoundsOf(4, 8 + 2 * 4)}},
                     std::tuple{2, "diloco:H=2,log=4,admit=all",
                                Held{.rounds = RoundsOf(2, 4 + 2 * 2), .arrays = 3}},
                     std::tuple{4, "wagma:S=4,tau=4,log=3,admit=all",
-                               Held{.rounds = RoundsOf(4, 3 + 2 * 4 + 1)}},
-                    std::tuple{3, "local:H=2,max_wait=60s", Held{.rounds = RoundsOf(3, 3 + 2 * 3)}},
+                               Held{.exchange = 1, .rounds = RoundsOf(4, 3 + 2 * 4 + 1)}},
+                    std::tuple{3, "local:H=2,max_wait=60s",
+                               Held{.exchange = 1, .rounds = RoundsOf(3, 3 + 2 * 3)}},
                     std::tuple{2, "adpsgd", Held{.pairs = 6}},
                     std::tuple{2, "swarm:H=2", Held{.pairs = 6}},
                     std::tuple{2, "local:H=1,codec=int8", Held{.codec = 2}},
                     std::tuple{2, "local:H=1,codec=topk@bits=16", Held{.codec = 3}},
-                    std::tuple{2, "allreduce:codec=topk@bits=16", Held{.codec = 2}}));
+                    std::tuple{2, "allreduce:codec=topk@bits=16",
+                               Held{.exchange = 1, .codec = 2}}));
 
 }  // namespace
 }  // namespace covey

@@ -99,11 +99,13 @@ TEST(TrainerRoundsTest, UnfitGradientsAreLeftOutAndTheirRankIsTold) {
     EXPECT_EQ(adapter.model[1].front(), 1 - (16.0 + 48) / 2);
     EXPECT_EQ(adapter.Position().version, 1);
     const std::string stats = adapter.Stats();
-    EXPECT_EQ(stats.find(R"({"versions":1,"fresh":[1,0,1],"overdue":[0,0,0],)"
+    EXPECT_EQ(stats.find(R"({"versions":1,"fresh":[1,0,1],"overdue":[0,0,0],"missing":[0,0,0],)"
                          R"("staleness":[2,0,0,0,0,0,0],"memory_bytes":{"exchange":)"),
               0u)
         << stats;
-    EXPECT_NE(stats.find(R"("published":1,"begun":0,"met":0})"), std::string::npos) << stats;
+    EXPECT_NE(stats.find(R"("published":1,"snapshots":0,"made":1,"copied":0,"begun":0,"met":0})"),
+              std::string::npos)
+        << stats;
     ASSERT_EQ(adapter.Step(0), COVEY_OK) << adapter.error.message;
     EXPECT_EQ(adapter.model[1].front(), 1 - (16.0 + 48) / 2 - 32);
   });

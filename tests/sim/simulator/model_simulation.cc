@@ -222,7 +222,7 @@ void ModelSimulation::OfferAgain(int32_t rank) {
   journal_->OnPublish(rank, player.rounds->step() + 1, player.model);
   journal_->OnOffer(rank, player.rounds->step() + 1);
   const uint64_t before = player.rounds->step();
-  const uint64_t step = player.rounds->OfferAgain();
+  const uint64_t step = player.rounds->OfferAgain({});
   if (step > before) player.published = step;
 }
 

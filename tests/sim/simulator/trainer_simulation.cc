@@ -101,6 +101,7 @@ void TrainerSimulation::OpenPort(int32_t rank) {
           .name = "simulated",
           .shape = {.size = swarm_.size,
                     .log = static_cast<int32_t>(rounds.log),
+                    .hypers = swarm_.payload == Payload::kModel ? 1 : 0,
                     .models = {.group_size = static_cast<int32_t>(rounds.group_size),
                                .sync_every = static_cast<uint64_t>(rounds.sync_every),
                                .ending = static_cast<uint64_t>(rounds.ending)}},
