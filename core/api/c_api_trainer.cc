@@ -114,7 +114,7 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
           .hypers = config->num_hypers,
           .has_state = config->num_state != 0,
           .keeps_gradients = config->keeps_gradients != 0,
-          .clips = config->clips == 0,
+          .prepares = config->prepares != 0,
           .kernels = &BestKernels(),
           .awaited = [session = use.get()](const Operation& it) { return session->Awaited(it); }},
       std::move(layout), memory, &use->queue(), &use->engine());
@@ -208,7 +208,8 @@ Status PositionOf(TrainerDriver* trainer, covey_position* position) {
                .has_state = found.is_anchored ? 1 : 0,
                .step_ns = found.step_time,
                .published = found.published,
-               .of_all = found.waited_for_all ? 1 : 0};
+               .of_all = found.waited_for_all ? 1 : 0,
+               .payload = static_cast<covey_payload>(found.payload)};
   return Status::Ok();
 }
 
@@ -313,6 +314,10 @@ covey_code covey_trainer_peek(covey_runtime* runtime, covey_trainer trainer, int
 covey_code covey_trainer_begin_pass(covey_runtime* runtime, covey_trainer trainer,
                                     covey_error* error) {
   return covey::With(runtime, trainer, error, [&](TrainerDriver* it) { return it->BeginPass(); });
+}
+
+covey_code covey_trainer_serve(covey_runtime* runtime, covey_trainer trainer, covey_error* error) {
+  return covey::With(runtime, trainer, error, [&](TrainerDriver* it) { return it->Serve(); });
 }
 
 covey_code covey_trainer_next(covey_runtime* runtime, covey_trainer trainer, int64_t timeout_ns,

@@ -33,6 +33,7 @@
 #define COVEY_CORE_API_COVEY_TRAINER_H_
 
 #include "core/api/covey.h"
+#include "core/api/covey_methods.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -56,7 +57,8 @@ typedef struct covey_trainer_config {
                       * COVEY_LIST_STATE; 0: none; -1: it is not known yet */
   int32_t keeps_gradients; /* 1: an update with this rank's own gradients takes them where the
                             * caller has them: no COVEY_COLLECT_GRADIENTS comes for it. Not agreed */
-  int32_t clips;           /* 1: the caller clips gradients to the method's clip_norm. Not agreed */
+  int32_t prepares;        /* 1: the caller looks for NaN, and clips gradients to the method's
+                            * clip_norm. Not agreed */
 } covey_trainer_config;
 
 /* The input of a step, beside the gradients. */
@@ -101,9 +103,10 @@ typedef struct covey_position {
   int64_t local;      /* steps since this rank has published what it has done, where it does so */
   int32_t has_state;  /* 1: covey_trainer_state is a part of it */
   /* In rounds: */
-  int64_t step_ns;   /* so long a step of this rank's own takes; 0: it is not known */
-  int64_t published; /* the version that its last contribution was for; not restored */
-  int32_t of_all;    /* 1: which has waited for all members; not restored */
+  int64_t step_ns;       /* so long a step of this rank's own takes; 0: it is not known */
+  int64_t published;     /* the version that its last contribution was for; not restored */
+  int32_t of_all;        /* 1: which has waited for all members; not restored */
+  covey_payload payload; /* that of the next step; not restored */
 } covey_position;
 
 /* A model of another rank. */
@@ -162,6 +165,11 @@ COVEY_API covey_code covey_trainer_settle(covey_runtime* runtime, covey_trainer 
  * nothing to do. Need not be called. */
 COVEY_API covey_code covey_trainer_begin_pass(covey_runtime* runtime, covey_trainer trainer,
                                               covey_error* error);
+
+/* Between two steps, while the caller waits elsewhere: COVEY_PACK comes if a rank that has fallen
+ * behind asks for this rank's state, else nothing. */
+COVEY_API covey_code covey_trainer_serve(covey_runtime* runtime, covey_trainer trainer,
+                                         covey_error* error);
 
 /* The next action, after covey_trainer_submit or _finish, and again until COVEY_DONE. With
  * COVEY_PENDING it returns COVEY_TIMEOUT: timeout_ns is over (negative: no limit). */

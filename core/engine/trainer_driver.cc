@@ -86,6 +86,12 @@ Status TrainerDriver::BeginPass() {
   return Take(trainer_.OnPass(clock_.Now()));
 }
 
+Status TrainerDriver::Serve() {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  RETURN_IF_ERROR(TryLock(&lock));
+  return Take(trainer_.OnServe(clock_.Now()));
+}
+
 // A refused call has changed nothing: what was due stays so.
 Status TrainerDriver::Take(Trainer::Ready ready) {
   if (ready.end.has_value() && ready.end->code() == StatusCode::kInvalidArgument) return *ready.end;
@@ -107,7 +113,7 @@ Status TrainerDriver::Next(Time deadline, Due* due) {
         ready_ = trainer_.OnAck(action.number, true, clock_.Now());
         continue;
       }
-      if (options_.clips && action.clip_norm > 0 && !std::exchange(is_clipped_, true))
+      if (!options_.prepares && action.clip_norm > 0 && !std::exchange(is_clipped_, true))
         ClipNorm(layout_, action.clip_norm, *options_.kernels, Gradients());
       const TrainerRounds* rounds = RoundsOf(action.part);
       due->action = action;
@@ -239,7 +245,7 @@ Status TrainerDriver::FitnessOf(const Trainer::Exchange& exchange) {
   const std::byte* base = exchange.stage == Stage::kReduce ? gradients() : model();
   if (exchange.stage == Stage::kPublish) base = RoundsOf(exchange.part)->open();
   for (const TrainerLayout::Piece& piece : layout_.pieces()) {
-    if (!options_.check_nan || !why.empty()) break;
+    if (!options_.check_nan || options_.prepares || !why.empty()) break;
     const size_t found =
         CountNotFinite(piece.dtype, base + piece.offset_bytes, static_cast<size_t>(piece.count));
     if (found > 0) why = std::to_string(found) + " NaN or infinite numbers";

@@ -42,7 +42,7 @@ class TrainerDriver {
     int32_t hypers = 0;            // hyper-parameters that travel with gradients
     bool has_state = false;        // of the adapter's optimizer
     bool keeps_gradients = false;  // the adapter: those of this rank's own updates
-    bool clips = true;             // gradients to the method's clip_norm
+    bool prepares = false;         // the adapter clips gradients, and looks for NaN
     const Kernels* kernels = nullptr;
     // The ranks that an operation waits for, as far as they are known.
     std::function<std::vector<int32_t>(const Operation&)> awaited;
@@ -97,6 +97,7 @@ class TrainerDriver {
   Status Finish(bool strict);
   Status Settle();
   Status BeginPass();
+  Status Serve();
   // Copies the model of a member as others see it to where parameters lie, in a part of pairs, or of
   // rounds of models, of any phase. Of pairs `seen` has no step.
   Status Peek(int32_t member, std::span<void* const> parameters, RoundsPort::Seen* seen);

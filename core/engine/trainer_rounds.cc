@@ -259,7 +259,7 @@ void TrainerRounds::Note(uint64_t version, const RoundRecord& record) {
 // ---- Snapshots ----------------------------------------------------------------------------------
 
 size_t TrainerRounds::HeadBytes() const {
-  return (counted_.size() * sizeof(uint64_t) + kLine - 1) / kLine * kLine;
+  return (2 * counted_.size() * sizeof(uint64_t) + kLine - 1) / kLine * kLine;
 }
 
 bool TrainerRounds::IsAsked(uint64_t applied) {
@@ -272,6 +272,7 @@ bool TrainerRounds::IsAsked(uint64_t applied) {
 
 Status TrainerRounds::Give(uint64_t applied, std::span<const std::span<const std::byte>> parts) {
   std::vector<uint64_t> head = counted_;
+  head.insert(head.end(), missing_.begin(), missing_.end());
   head.resize(HeadBytes() / sizeof(uint64_t));
   std::vector<Snapshots::Part> all{{reinterpret_cast<const std::byte*>(head.data()), HeadBytes()}};
   for (const std::span<const std::byte> part : parts) all.push_back({part.data(), part.size()});
@@ -286,7 +287,19 @@ Status TrainerRounds::Give(uint64_t applied, std::span<const std::span<const std
   return Status::Ok();
 }
 
+void TrainerRounds::TellOfSnapshot(uint64_t applied, const Offer& offer) {
+  if (counts_.snapshots > 1 || options_.log == nullptr) return;
+  const Rank giver = options_.port->group().members[static_cast<size_t>(offer.member)];
+  options_.log->Write(LogLevel::kWarn,
+                      "this rank was at version " + std::to_string(applied) +
+                          ", further behind than the log= of the method reaches: it goes on from "
+                          "a snapshot of version " +
+                          std::to_string(offer.version) + " by rank " +
+                          std::to_string(ToInt(giver)) + "; further ones are counted only");
+}
+
 bool TrainerRounds::Seek(uint64_t applied, Time deadline, Status* status, StageResult* result) {
+  const auto self = static_cast<size_t>(ToInt(options_.port->group().my_index));
   for (;;) {
     Offer offer;
     *status = options_.port->Seek(applied, deadline, &offer);
@@ -296,8 +309,12 @@ bool TrainerRounds::Seek(uint64_t applied, Time deadline, Status* status, StageR
     if (!options_.port->Take(offer, image_.data())) continue;
     result->version = offer.version;
     ++counts_.snapshots;
-    std::memcpy(counted_.data(), image_.data(), counted_.size() * sizeof(uint64_t));
-    const auto self = static_cast<size_t>(ToInt(options_.port->group().my_index));
+    const size_t bytes = counted_.size() * sizeof(uint64_t);
+    std::memcpy(counted_.data(), image_.data(), bytes);
+    std::memcpy(missing_.data(), image_.data() + bytes, bytes);
+    result->misses = std::any_of(missing_.begin(), missing_.end(), [](auto it) { return it > 0; });
+    result->is_overdue = missing_[self] > 0;
+    TellOfSnapshot(applied, offer);
     if (options_.outer != nullptr) options_.outer->Load(image(), counted_[self]);
     return true;
   }

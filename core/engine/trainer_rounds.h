@@ -74,7 +74,7 @@ class TrainerRounds {
   Status Give(uint64_t applied, std::span<const std::span<const std::byte>> parts);
 
  private:
-  // The bytes of a snapshot before the state: `counted_` of the rank that gave it.
+  // The bytes of a snapshot before the state: `counted_` and `missing_` of the rank that gave it.
   size_t HeadBytes() const;
   Status Wait(const Trainer::Exchange& exchange, Time deadline, RoundsPort::Event* event);
   Status PerformHere(const Trainer::Exchange& exchange, const Status& fitness,
@@ -85,6 +85,7 @@ class TrainerRounds {
   Status ReadInPlace(uint64_t version);
   bool Seek(uint64_t applied, Time deadline, Status* status, StageResult* result);
   bool IsAsked(uint64_t applied);
+  void TellOfSnapshot(uint64_t applied, const Offer& offer);
   void UseCopies();
   void Note(uint64_t version, const RoundRecord& record);
   std::vector<void*> CopySpans() const;

@@ -117,7 +117,8 @@ std::vector<Stage> RoundPart::Follow(Stage stage, const Status& status, const St
     case Stage::kSeek:
       if (!status.ok()) return {};
       snapshot_ = result.version;
-      misses_ = true;  // as far as is known: this rank has not read that version's record
+      misses_ = result.misses;
+      is_overdue_ = result.is_overdue;
       return payload_ == Payload::kDelta ? OnUnpacked() : std::vector<Stage>{};
     case Stage::kMerge:
       if (!status.ok()) return {};

@@ -13,9 +13,6 @@ namespace {
 // Of max_wait=auto: a step of these methods waits for all, so its own length says nothing.
 constexpr Time kAutoWait = 60 * kSecond;
 
-constexpr char kNoPass[] =
-    "the versions of others before this pass are not applied: call begin_pass again first";
-
 Topology TopologyOf(const MethodNeighbors& neighbors, int32_t size) {
   return {.kind = neighbors.topology, .size = size, .seed = neighbors.seed, .matrix = {}};
 }
@@ -101,12 +98,12 @@ std::vector<Stage> Trainer::FinishStages() const {
 }
 
 Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
+  GiveUpPass();
   // In pairs no rank waits for one that is missing in finish(): it may train on.
   if (phase_ == Phase::kHalted && is_finish_ && pairs_.has_value()) phase_ = Phase::kIdle;
   const bool is_halted = phase_ == Phase::kHalted;
   if (is_halted && is_finish_)
     return Refuse("finish() has not come to its end: call it again before the next step");
-  if (is_halted && is_pass_) return Refuse(kNoPass);
   if (phase_ == Phase::kExchange && !is_finish_ && !is_pass_) return WaitOn();
   if (!is_halted && phase_ != Phase::kIdle) return Refuse("a step is under way");
   if (is_halted) return Enter(now);
@@ -121,8 +118,8 @@ Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
 }
 
 Trainer::Ready Trainer::OnFinish(bool strict, Time now) {
+  GiveUpPass();
   const bool is_halted = phase_ == Phase::kHalted;
-  if (is_halted && is_pass_) return Refuse(kNoPass);
   if (is_halted && !is_finish_)
     return Refuse("step " + std::to_string(step_) +
                   " has not come to its end: call step() again before finish()");

@@ -117,6 +117,8 @@ class Trainer {
   // there are, and one that is due in a moment, if the rank skips ahead. Before the first step of
   // pairs it shows its model. It ends at once else.
   Ready OnPass(Time now);
+  // Between two steps: looks whether a rank asks for the state of this one.
+  Ready OnServe(Time now);
   // REQUIRES: this rank waits for it, so a halted step was taken up again.
   Ready OnExchangeEnd(const Status& status, const StageResult& result, Time now);
   // kInvalidArgument at once: `number` is not the action's under way.
@@ -141,6 +143,7 @@ class Trainer {
     Time step_time = 0;
     int64_t published = 0;
     bool waited_for_all = false;
+    Payload payload = Payload::kNone;  // of the next step
   };
   Position position() const;
   // kInvalidArgument: rounds of gradients have begun at another version.
@@ -169,6 +172,7 @@ class Trainer {
   Ready OnPairsEnd(const Status& status, const StageResult& result, Time now);
   void Insert(const std::vector<Stage>& stages);
   void CatchUp(const StageResult& looked, Time now);
+  void GiveUpPass();
   void BeginPart();
   void LeaveRounds();
 

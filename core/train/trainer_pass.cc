@@ -24,6 +24,22 @@ Trainer::Ready Trainer::OnPass(Time now) {
   return ready;
 }
 
+// train-T16: what it has not applied is applied in the step that comes, or in finish().
+void Trainer::GiveUpPass() {
+  if (!is_pass_ || (phase_ != Phase::kHalted && phase_ != Phase::kExchange)) return;
+  phase_ = Phase::kIdle;
+  is_under_way_ = false;
+  stages_.clear();
+}
+
+Trainer::Ready Trainer::OnServe(Time now) {
+  if (phase_ != Phase::kIdle) return Refuse("a step, or finish(), has not come to its end");
+  if (!rounds_.has_value()) return EndWith(Status::Ok());
+  const Ready ready = Begin({Stage::kServe}, false, now);
+  is_pass_ = true;
+  return ready;
+}
+
 // It knows now which versions there are. A version that is due in a moment is one of them.
 void Trainer::CatchUp(const StageResult& looked, Time now) {
   const Time patience = pass_clock_.Patience(looked.executed + 1, now);

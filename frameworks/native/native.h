@@ -180,6 +180,7 @@ PyObject* TrainerSubmit(PyObject* module, PyObject* args);
 PyObject* TrainerFinish(PyObject* module, PyObject* args);
 PyObject* TrainerSettle(PyObject* module, PyObject* args);
 PyObject* TrainerBeginPass(PyObject* module, PyObject* args);
+PyObject* TrainerServe(PyObject* module, PyObject* args);
 PyObject* TrainerPeek(PyObject* module, PyObject* args);
 PyObject* TrainerNext(PyObject* module, PyObject* args);
 PyObject* TrainerGive(PyObject* module, PyObject* args);

@@ -15,7 +15,7 @@ PyObject* TrainerOpen(PyObject* module, PyObject* args) {
   PyObject *method, *dtypes, *counts;
   if (!PyArg_ParseTuple(args, "KsOiLO!O!ii|Lii:trainer_open", &group, &config.name, &method, &op,
                         &begin, &PyTuple_Type, &dtypes, &PyTuple_Type, &counts, &config.num_hypers,
-                        &config.num_state, &end, &config.keeps_gradients, &config.clips))
+                        &config.num_state, &end, &config.keeps_gradients, &config.prepares))
     return NULL;
   config.method = MethodOf(method);
   if (PyErr_Occurred()) return NULL;
@@ -106,6 +106,15 @@ PyObject* TrainerBeginPass(PyObject* module, PyObject* args) {
   covey_error error;
   ClearError(&error);
   return NoneOrError(covey_trainer_begin_pass(NULL, trainer, &error), &error);
+}
+
+PyObject* TrainerServe(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long trainer;
+  if (!PyArg_ParseTuple(args, "K:trainer_serve", &trainer)) return NULL;
+  covey_error error;
+  ClearError(&error);
+  return NoneOrError(covey_trainer_serve(NULL, trainer, &error), &error);
 }
 
 PyObject* TrainerPeek(PyObject* module, PyObject* args) {
@@ -241,11 +250,11 @@ PyObject* TrainerPosition(PyObject* module, PyObject* args) {
   ClearError(&error);
   error.code = covey_trainer_position(NULL, trainer, &position, &error);
   if (error.code != COVEY_OK) return RaiseError(&error);
-  return Py_BuildValue("(LLiLLiLLi)", (long long)position.version, (long long)position.step,
+  return Py_BuildValue("(LLiLLiLLii)", (long long)position.version, (long long)position.step,
                        (int)position.may_differ, (long long)position.begin,
                        (long long)position.local, (int)position.has_state,
                        (long long)position.step_ns, (long long)position.published,
-                       (int)position.of_all);
+                       (int)position.of_all, (int)position.payload);
 }
 
 PyObject* TrainerRestore(PyObject* module, PyObject* args) {
@@ -253,12 +262,15 @@ PyObject* TrainerRestore(PyObject* module, PyObject* args) {
   unsigned long long trainer;
   PyObject* tuple;
   if (!PyArg_ParseTuple(args, "KO!:trainer_restore", &trainer, &PyTuple_Type, &tuple)) return NULL;
-  long long version, step, begin, local, step_ns = 0, published = 0;
-  int may_differ, has_state, of_all = 0;
-  /* Positions of older checkpoints end with has_state. */
-  if (!PyArg_ParseTuple(tuple, "LLiLLi|LLi:trainer_restore", &version, &step, &may_differ, &begin,
-                        &local, &has_state, &step_ns, &published, &of_all))
-    return NULL;
+  long long version, step, begin, local, step_ns = 0;
+  int may_differ, has_state;
+  /* What follows is not restored. Positions of older checkpoints end with has_state. */
+  PyObject* first = PyTuple_GetSlice(tuple, 0, 7);
+  if (first == NULL) return NULL;
+  const int is_whole = PyArg_ParseTuple(first, "LLiLLi|L:trainer_restore", &version, &step,
+                                        &may_differ, &begin, &local, &has_state, &step_ns);
+  Py_DECREF(first);
+  if (!is_whole) return NULL;
   covey_position position = COVEY_INIT(covey_position);
   position.version = version;
   position.step = step;

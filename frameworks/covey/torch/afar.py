@@ -26,22 +26,17 @@ class FarSpan:
     Attributes:
         plan: which gradients lie where.
         parameters: theirs.
-        result: where a version is read to, in the host.
-        is_far: it cannot be read in place.
     """
-
-    is_far = True
 
     def __init__(self, plan: BucketPlan, keep: Any) -> None:
         """``keep``: holds memory of the core while a tensor lies in it."""
         self.plan = plan
         self.parameters = [slot.parameter for slot in plan.slots]
         self._mirror = mirror_of(plan, plan.flags_offset)
-        self.result = self._mirror.room(plan.length, plan.dtype)
-        self._views = self._views_of(self._mirror.of(self.result))
+        self._views = self._views_of(self._mirror.of(torch.empty(0, device="cpu")))
         self._keep = keep
-        self._known: Dict[int, torch.Tensor] = {}  # By address: three.
-        self._open = self.result  # One of them.
+        self._known: Dict[int, torch.Tensor] = {}  # By address.
+        self._open = torch.empty(0, device="cpu")  # One of them.
 
     def _views_of(self, flat: torch.Tensor) -> List[torch.Tensor]:
         return [
@@ -55,14 +50,18 @@ class FarSpan:
     def _flags_of(self, host: torch.Tensor) -> torch.Tensor:
         return host[self.plan.flags_offset : self.plan.flags_offset + len(self.parameters)]
 
-    def open(self, address: int) -> None:
-        """The next contribution is written to ``address``."""
+    def _at(self, address: int) -> torch.Tensor:
+        """[plan.length] What lies there, in memory of the host."""
         if address not in self._known:
             memory: Any = (ctypes.c_char * (self.plan.length * self.plan.dtype.itemsize))
             memory = memory.from_address(address)
             memory.keep = self._keep
             self._known[address] = torch.frombuffer(memory, dtype=self.plan.dtype)
-        self._open = self._known[address]
+        return self._known[address]
+
+    def open(self, address: int) -> None:
+        """The next contribution is written to ``address``."""
+        self._open = self._at(address)
 
     def collect(self, densify: bool, scale: Optional[float]) -> None:
         """The next contribution becomes this rank's gradients, divided by ``scale``; zeros where it
@@ -91,26 +90,21 @@ class FarSpan:
         self._mirror.fetch(self._numbers_of(self._open))
 
     def ready(self) -> None:
-        """Waits until the core may read what was collected, and write to ``result``."""
+        """Waits until the core may read what was collected."""
         self._mirror.wait()
 
     def give(self, address: int) -> None:
-        """Gradients are those of the version that was read; None where no rank had one."""
-        self._mirror.put(self._numbers_of(self.result))
+        """Gradients are those of the version that lies at ``address``; None where no rank had
+        one."""
+        host = self._at(address)
+        self._mirror.put(self._numbers_of(host))
         for parameter, view, flag in zip(
-            self.parameters, self._views, self._flags_of(self.result).tolist()
+            self.parameters, self._views, self._flags_of(host).tolist()
         ):
             parameter.grad = view if flag != 0 else None
 
     def leave(self) -> None:
         """No gradient lies where the core reads."""
-
-    def take_back(self, address: int) -> None:
-        """Gradients are those that were published from ``address``."""
-        host = self._known[address]
-        flags = self._flags_of(host).tolist()
-        for parameter, view, flag in zip(self.parameters, self._views_of(host), flags):
-            parameter.grad = view.to(parameter.device, copy=True) if flag != 0 else None
 
     def close(self) -> None:
         """Gradients have memory of their own already."""

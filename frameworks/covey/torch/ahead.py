@@ -1,11 +1,10 @@
-"""Taking up what others have decided meanwhile before a pass begins, by a rank that skips ahead.
-Internal.
+"""When a pass begins, for a rank that takes up what others have decided meanwhile. Internal.
 
 A rank that was late, in loading data or in anything else between two steps, would compute its next
 gradient at parameters of some versions ago, for a step that is over. So when it begins a pass, at
 ``zero_grad()`` or at the forward pass of the ``model`` that the optimizer was told, it applies the
-versions that there are, and for one that is due in a moment it waits (``beat.py``); its gradient is
-for the step after the last of them.
+versions that there are, and waits for one that is due in a moment; its gradient is for the step
+after the last of them (``covey_trainer_begin_pass``).
 
 Parameters may not change between a forward pass and its backward pass. That one has begun shows in
 that this thread has made a node of a graph since ``step()``, for whatever model.
@@ -20,8 +19,6 @@ import weakref
 from typing import Any, Callable, Iterator, Optional, Tuple
 
 import torch
-
-from covey import _native
 
 # How many nodes of graphs this thread has made.
 _nodes: Optional[Callable[[], int]] = getattr(torch._C._autograd, "_get_sequence_nr", None)
@@ -64,7 +61,7 @@ class Ahead:
             self._settled = settled
 
     def look(self) -> None:
-        """A pass may begin. Where there is nothing new it costs the look at a word.
+        """A pass may begin.
 
         Raises:
             As ``step()``, on a rank that has fallen behind further than the log.
@@ -72,22 +69,10 @@ class Ahead:
         if torch.compiler.is_compiling() or self._settled is None or self._settled != _now():
             return
         trainer = self._trainer()
-        if trainer is None or not trainer.leaves_out():
+        if trainer is None or torch.is_inference_mode_enabled() or _is_watched():
             return
-        if trainer.is_behind() and not torch.is_inference_mode_enabled() and not _is_watched():
-            self._catch_up(trainer)
-        trainer.beat.begin()
-
-    def _catch_up(self, trainer: Any) -> None:
-        kept = [parameter.grad for parameter in trainer.parameters]
-        if any(gradient is not None and _holds(gradient) for gradient in kept):
-            return  # The script adds to it.
-        try:
-            trainer.catch_up()
-        finally:
-            with torch.no_grad():
-                for parameter, gradient in zip(trainer.parameters, kept):
-                    parameter.grad = None if gradient is None else gradient.zero_()
+        self.pause()
+        trainer.catch_up()
         self.settle()
 
 
@@ -96,11 +81,6 @@ def begin_pass(optimizer: Any) -> None:
     ahead: Optional[Ahead] = getattr(optimizer._covey_rounds, "ahead", None)
     if ahead is not None:
         ahead.look()
-
-
-def _holds(gradient: torch.Tensor) -> bool:
-    """Something besides zeros."""
-    return gradient.layout is not torch.strided or bool(gradient.any())
 
 
 def _is_watched() -> bool:

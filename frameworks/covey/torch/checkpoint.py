@@ -15,9 +15,9 @@ from covey.notice import tell
 from covey.state import state
 from covey.torch import folder, resume
 from covey.torch.codecs import put_back
-from covey.torch.core_trainer import put_back_to_method
 from covey.torch.contents import PARTS, Contents, check_model, check_optimizer
 from covey.torch.meeting import Meeting
+from covey.torch.method_arrays import put_back_to_method
 
 
 class Loaded:

@@ -10,7 +10,7 @@ import torch
 
 from covey.errors import InvalidArgument
 from covey.torch.codecs import kept
-from covey.torch.core_trainer import kept_by_method
+from covey.torch.method_arrays import kept_by_method
 from covey.torch.parts import average_state
 from covey.torch.plain import digest, plain, signature
 from covey.torch.sources import view_of

@@ -1,135 +1,148 @@
 """The exchanges of one optimizer by the core's trainer. Internal.
 
-The core does it all but the updates: see ``core/api/covey_trainer.h``. The parameters of a dtype
-lie side by side in the trainer's memory for the model, so nothing is copied for an exchange; one
-that was pointed elsewhere meanwhile is brought back. On a device they lie side by side there, and
-are copied from and to that memory (``mirror.py``).
+The core does it all but the updates: see ``core/api/covey_trainer.h``.
 """
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import json
+import sys
+import threading
 import time
 import weakref
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
 from covey import _native
+from covey.errors import CoveyError, InvalidArgument, NotFinite
 from covey.group import Group
-from covey.method import parsed
-from covey.reduce_op import Average, core_code
+from covey.method import GRADIENTS, MODEL, parsed
+from covey.reduce_op import core_code
+from covey.state import state
+from covey.torch.ahead import Ahead
 from covey.torch.averager import refuse_shared_memory, relative_distance
 from covey.torch.clip import clipped_step
-from covey.torch.layout import BucketPlan, Named, gradient_strides, plan_whole
-from covey.torch.mirror import mirror_of, wait_for
-from covey.torch.models import check_options
+from covey.torch.ending import dropped, say_dropped
+from covey.torch.flushed import Flushed
+from covey.torch.hypers import Hypers
+from covey.torch.layout import Named, plan_whole
+from covey.torch.mirror import wait_for
+from covey.torch.model_place import ModelPlace
 from covey.torch.tensors import CODES
+from covey.torch.version_gradients import VersionGradients
 
-# covey_verb of core/api/covey_trainer.h. Gradients stay where the optimizer reads them.
-_COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE = 2, 3, 4, 5
-_ANCHOR = "anchor"  # The replicated model, before the method's own arrays.
-_PREFIX = "method "  # Of the names of the method's arrays in a checkpoint.
+# covey_verb of core/api/covey_trainer.h.
+_COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK = range(1, 8)
 _KEEP_BYTES = 64
 
 
-class _Flat:
-    """The parameters of one dtype and device.
+class Parts(NamedTuple):
+    """The parts of a training that a trainer is for.
 
     Attributes:
-        numbers: them, where the optimizer has them.
+        method: the text of all methods of the training.
+        begin: the step that they begin with,
+        end: and the one that yet another part begins with; 0: there is none.
+        word: what is exchanged, in messages.
+        has_versions: gradients have versions, at first,
+        has_models: and models are exchanged, then or from the beginning.
     """
 
-    def __init__(self, plan: BucketPlan, address: int, keep: Any) -> None:
-        """``keep``: holds the core's memory, at ``address``, while a tensor lies in it."""
-        memory: Any = (ctypes.c_char * (plan.length * plan.dtype.itemsize)).from_address(address)
-        memory.keep = keep
-        self._host = torch.frombuffer(memory, dtype=plan.dtype)
-        self.mirror = mirror_of(plan)
-        self.numbers = self.mirror.of(self._host)
-        self._parameters = [slot.parameter for slot in plan.slots]
-        self._views = [
-            self.numbers.as_strided(
-                slot.parameter.shape, gradient_strides(slot.parameter), slot.offset
-            )
-            for slot in plan.slots
-        ]
+    method: str
+    begin: int
+    end: int
+    word: str
+    has_versions: bool
+    has_models: bool
 
-    def gather(self) -> None:
-        """Moves what does not lie here."""
-        for parameter, view in zip(self._parameters, self._views):
-            data = parameter.data
-            if data.data_ptr() == view.data_ptr() and data.stride() == view.stride():
-                continue
-            view.copy_(data)
-            parameter.data = view
 
-    def offer(self) -> None:
-        """The core can read the parameters, once ``mirror`` was waited for."""
-        self.gather()
-        self.mirror.fetch(self._host)
+class Position(NamedTuple):
+    """covey_position of core/api/covey_trainer.h."""
 
-    def load(self) -> None:
-        """The parameters are what the core has written."""
-        self.mirror.put(self._host)
+    version: int
+    step: int
+    may_differ: int
+    begin: int
+    local: int
+    has_state: int
+    step_ns: int
+    published: int
+    of_all: int
+    payload: int
+    is_over: int = 0
 
-    def release(self) -> None:
-        """Parameters that lie in the core's memory get memory of their own."""
-        if self.mirror.is_far:
-            return
-        for parameter, view in zip(self._parameters, self._views):
-            if parameter.data_ptr() == view.data_ptr():
-                parameter.data = parameter.data.clone()
+
+class _Held(Exception):
+    """The script adds to gradients: nothing is applied before its step."""
 
 
 class CoreTrainer:
-    """The exchanges of one optimizer."""
+    """The exchanges of one optimizer in parts of its training.
 
-    def __init__(
-        self, optimizer: Any, named: Sequence[Named], group: Group, method: str, word: str
-    ) -> None:
-        """Every member of the group makes one, with the same parameters and options. ``word``: for
-        what it exchanges, in messages.
+    Attributes:
+        plans: where its parameters lie, side by side.
+    """
+
+    def __init__(self, optimizer: Any, named: Sequence[Named], group: Group, parts: Parts) -> None:
+        """Every member of the group makes one, with the same parameters and options. Before its
+        first step each calls ``begin``, by itself.
 
         Raises:
-            Unsupported, InvalidArgument: (ValueErrors) an option that this method does not go
-                with; a parameter of half precision; two parameters in the same memory.
+            InvalidArgument: (a ValueError) two parameters in the same memory.
             Mismatch, Exhausted: on every rank: the ranks differ; a rank has no room.
         """
         self._trainer = 0
-        check_options(optimizer._covey_options)
-        refuse_shared_memory(named)
         self._optimizer = optimizer
+        self._group = group
+        self._parts = parts
         self._closure: Optional[Callable[[], Any]] = None
         self._loss: Any = None
         self._counts: Mapping[str, Any] = {}
         self._came = 0.0  # To the last exchange.
-        self._plans = plan_whole(named)
-        progress = optimizer._covey_progress
+        self._is_offered = False  # The model, in it.
+        self._has_turned = False  # The next part has begun.
+        self._is_due = False  # A finish(), since the last step.
+        self._thread = threading.get_ident()  # That does its steps.
+        self.plans = plan_whole(named)
+        self._keep = _native.arena_alloc(_KEEP_BYTES)
+        self._versions: Optional[VersionGradients] = None
+        self._places: List[ModelPlace] = []
+        if parts.has_models:
+            refuse_shared_memory(named)
+            self._places = [ModelPlace(plan, self._keep) for plan in self.plans]
+        progress, options = optimizer._covey_progress, optimizer._covey_options
         asked = (
             group.id,
-            progress.name_of(word),
-            parsed(method),
-            core_code(Average),
+            progress.name_of(parts.word),
+            parsed(parts.method),
+            core_code(options["op"]),
+            parts.begin,
+            tuple(CODES[plan.dtype] for plan in self.plans),
+            tuple(plan.length for plan in self.plans),
+            len(Hypers(optimizer).read()) if parts.has_versions else 0,
             0,
-            tuple(CODES[plan.dtype] for plan in self._plans),
-            tuple(plan.length for plan in self._plans),
-            0,
-            0,
+            parts.end,
+            True,
+            True,
         )
+        self._num_hypers = asked[7]
         self._trainer = progress.together(asked[1], lambda: _native.trainer_open(*asked))
-        self._keep = _native.arena_alloc(_KEEP_BYTES)
-        addresses = _native.trainer_spans(self._trainer, len(self._plans), True)
-        self._offsets = [address - min(addresses) for address in addresses]
-        self._flats = [
-            _Flat(plan, address, self._keep) for plan, address in zip(self._plans, addresses)
-        ]
+        if parts.has_versions:
+            self._versions = VersionGradients(self, optimizer, self.plans, self._keep)
+            state.add_flush(self)
         here = weakref.ref(self)  # The statistics outlive it.
         progress.step_stats.refresh = lambda: _refresh(here())
-        with torch.no_grad():
-            for flat in self._flats:
-                flat.gather()
+
+    def begin(self) -> None:
+        """The next step is the first."""
+        if self._versions is not None:
+            self._versions.open(self.spans(of_model=False))
+            self._versions.ahead.settle()
+            state.add_helper(self)
+            return
+        self._gather()
         _native.trainer_begin_pass(self._trainer)
         self._run()
 
@@ -138,24 +151,57 @@ class CoreTrainer:
         trainer, self._trainer = self._trainer, 0
         if trainer:
             self._count(trainer)
-            wait_for(flat.mirror for flat in self._flats)
-            for flat in self._flats:
-                flat.release()
-            self._flats = []
+            self._close_versions()
+            wait_for(place.mirror for place in self._places)
+            for place in self._places:
+                place.release()
+            self._places = []
             _native.trainer_close(trainer)
 
+    def _close_versions(self) -> None:
+        versions, self._versions = self._versions, None
+        if versions is not None:
+            versions.close()
+
     def __del__(self) -> None:
-        if self._trainer:
+        # At the end of the process torch cannot give gradients new memory any more.
+        if getattr(self, "_trainer", 0) and not sys.is_finalizing():
             self.close()
 
+    @property
+    def ahead(self) -> Optional[Ahead]:
+        """When a pass begins, where that matters."""
+        return None if self._versions is None else self._versions.ahead
+
     def synchronize(self) -> None:
-        """Gradients are this rank's own: there is nothing to wait for."""
+        """Has no place where a step may apply several versions of gradients, or none. Else they are
+        this rank's own: there is nothing to wait for."""
+        if self._versions is not None:
+            raise InvalidArgument(
+                "optimizer.synchronize() cannot be used with a method that does not wait for all "
+                "ranks: a step applies as many versions as were made meanwhile; call "
+                "optimizer.step() alone. To clip what was averaged write clip_norm=1.0, of the "
+                "method or of DistributedOptimizer; before_update(function) sees it"
+            )
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
-        """A step of the optimizer with this rank's gradients, then the exchange if it is time."""
+        """A step: updates, and the exchanges for which it is time."""
         self._closure, self._loss = closure, None
-        _native.trainer_submit(self._trainer, None, ())
-        self._run()
+        self._thread, self._is_due = threading.get_ident(), True
+        unfit, hypers = None, ()
+        if self._versions is not None:
+            if closure is not None:
+                with torch.enable_grad():
+                    self._loss = closure()
+            self._versions.ahead.pause()
+            unfit, hypers = self._versions.begin()
+        _native.trainer_submit(self._trainer, unfit, hypers)
+        try:
+            self._run()
+        except NotFinite:
+            if unfit is None:
+                raise
+            self._note()  # The step is done, without these gradients.
         return self._loss
 
     def finish(self, strict: bool = True) -> None:
@@ -166,13 +212,62 @@ class CoreTrainer:
         Raises:
             Timeout: after ``max_wait``; the message names the ranks that are missing. Called again
                 it waits on.
+            Aborted: with ``strict``, in rounds of models: the mean is of those that live.
         """
-        self._gather()
-        before = [flat.numbers.clone() for flat in self._flats]
+        progress, known = self._optimizer._covey_progress, dropped()
+        if self._places:
+            self._gather()
+        before = [place.numbers.clone() for place in self._places]
+        if self.ahead is not None:
+            self.ahead.pause()
         _native.trainer_finish(self._trainer, strict)
-        self._run()
-        after = [flat.numbers for flat in self._flats]
-        self._optimizer._covey_progress.step_stats.distance = relative_distance(before, after)
+        try:
+            self._run()
+        finally:
+            say_dropped(known)
+        self._is_due = False
+        if self._places:
+            after = [place.numbers for place in self._places]
+            progress.step_stats.distance = relative_distance(before, after)
+        if strict and progress.plan.payload == MODEL and progress.plan.in_versions:
+            progress.board.refuse_losses()
+
+    def catch_up(self) -> None:
+        """Between two steps, before a pass: applies what others have made."""
+        versions = self._versions
+        assert versions is not None
+        versions.begin_pass()
+        try:
+            _native.trainer_begin_pass(self._trainer)
+            self._run()
+        except _Held:
+            pass
+        finally:
+            versions.end_pass()
+
+    def help(self) -> None:
+        """While its thread waits for whatever else: a state for one that has fallen behind."""
+        if not self._trainer or self._thread != threading.get_ident():
+            return
+        with contextlib.suppress(CoveyError):
+            _native.trainer_serve(self._trainer)
+            self._run()
+
+    def flush(self) -> None:
+        """For the end of a script that has not called ``finish()``."""
+        if not self._is_due or self._versions is None:
+            return
+        before, failure = self.position.version, ""
+        is_first = self._group.rank() == 0
+        flushed = Flushed(self._optimizer._covey_progress.named if is_first else ())
+        try:
+            _native.trainer_finish(self._trainer, True)
+            self._run()
+        except CoveyError as error:
+            failure = str(error)
+        self._is_due = False
+        if is_first:
+            flushed.tell(self.position.version - before, failure)
 
     def settle(self) -> None:
         """Makes the parameters all that is this rank's own, wherever others had a part of it.
@@ -183,110 +278,158 @@ class CoreTrainer:
         _native.trainer_settle(self._trainer)
         self._run()
 
-    def look(self, rank: int, to: Sequence[torch.Tensor]) -> bool:
-        """Copies the model of a rank, as others see it, to tensors by dtype and device; False: it
-        was changed meanwhile."""
+    def look(self, rank: int, to: Sequence[torch.Tensor]) -> Any:
+        """Copies the model of a rank, as others see it, to tensors by dtype and device. Returns
+        whether it was not changed meanwhile, and in rounds the step that it is of, and whether an
+        average of all has come after it."""
         return _native.trainer_peek(self._trainer, rank, tuple(flat.data_ptr() for flat in to))
+
+    @property
+    def position(self) -> Position:
+        """Between two steps: where this rank is."""
+        return Position(*_native.trainer_position(self._trainer))
+
+    def takes_turn(self) -> bool:
+        """Whether it has gone on with the next of its parts, since this was asked."""
+        has_turned, self._has_turned = self._has_turned, False
+        return has_turned
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last part has ended for this rank, and no other one is missing there."""
+        return bool(self.position.is_over)
+
+    def keep_pace(self, step_ns: int) -> None:
+        """It holds from here on, until this rank's steps tell."""
+        _native.trainer_restore(self._trainer, tuple(self.position._replace(step_ns=step_ns)))
+
+    def counts(self) -> Dict[str, Any]:
+        """As ``covey_trainer_stats``."""
+        counts: Dict[str, Any] = json.loads(_native.trainer_stats(self._trainer))
+        return counts
 
     def _run(self) -> None:
         """Does what the core asks for until the step, or ``finish``, is over."""
-        while True:
-            verb, number = _native.trainer_next(self._trainer, 0)[:2]
-            if verb == _DONE:
-                return
-            try:
-                self._do(verb)
-            except BaseException:
-                _native.trainer_ack(self._trainer, number, False)
-                raise
-            _native.trainer_ack(self._trainer, number, True)
+        try:
+            while True:
+                action = _native.trainer_next(self._trainer, self._num_hypers)
+                if action[0] == _DONE:
+                    break
+                try:
+                    self._do(*action)
+                except BaseException:
+                    _native.trainer_ack(self._trainer, action[1], False)
+                    raise
+                _native.trainer_ack(self._trainer, action[1], True)
+        except BaseException:
+            with contextlib.suppress(CoveyError):
+                self._take_back()
+            raise
+        self._take_back()
+        self._note()
 
-    def _do(self, verb: int) -> None:
-        progress = self._optimizer._covey_progress
-        if verb == _UPDATE:
+    def _do(
+        self, verb: int, _: int, hypers: Tuple[float, ...], image: int, length: int, own: int
+    ) -> None:
+        progress, versions = self._optimizer._covey_progress, self._versions
+        if verb == _UPDATE and (own or versions is None):
             self._loss = clipped_step(self._optimizer, self._closure)
             progress.turn(progress.version + 1)
         elif verb == _COLLECT_MODEL:
+            self._came, self._is_offered = time.monotonic(), True
             self._offer()
-            self._came = time.monotonic()
         elif verb == _LOAD_MODEL:
-            for flat in self._flats:
-                flat.load()
+            self._open()
+            for place in self._places:
+                place.load()
             progress.step_stats.exchanged()
-            if progress.plan.in_versions:
-                self._count()
+        elif versions is None:
+            raise AssertionError(f"an action that was not expected: {verb}")
+        elif verb == _COLLECT_GRADIENTS:
+            self._came = time.monotonic()
+            versions.open(self.spans(of_model=False))
+            versions.collect()
+        elif verb == _UPDATE:
+            if not versions.may_apply():
+                raise _Held
+            versions.apply(self.spans(of_model=False), hypers)
+            progress.turn(progress.version + 1)
+            progress.step_stats.exchanged()
+        elif verb == _PACK:
+            _, *parts = kept = versions.pack()
+            _native.trainer_give(self._trainer, *parts)
+            del kept
+        elif verb == _UNPACK:
+            versions.unpack(image, length)
+
+    def _take_back(self) -> None:
+        """What is on offer must not be trained on."""
+        if self._is_offered:
+            self._gather()
+        self._is_offered = False
+        if self._versions is None:
+            return
+        self._versions.end()
+        if self.position.payload == GRADIENTS:
+            self._versions.open(self.spans(of_model=False))
+        else:
+            self._close_versions()
+            self._has_turned = True
+            self._gather()
+
+    def _note(self) -> None:
+        """A step, or whatever has exchanged something, is over."""
+        progress = self._optimizer._covey_progress
+        if progress.plan.in_pairs:
+            return
+        came, self._came = self._came, 0.0
+        position = self.position
+        if came:
+            needed = self._group.size() if position.of_all else progress.plan.needed
+            key = ((self._parts.begin + 1) << 32) + position.published  # Apart from other parts.
+            progress.step_stats.arrived(key, needed, came)
+        if self._versions is not None:
+            progress.turn(position.version)
+            self._versions.ahead.settle()
+        elif came and progress.plan.in_versions:
+            progress.turn(position.begin + position.local)
+            progress.is_parted = bool(position.may_differ)
+
+    def spans(self, of_model: bool) -> Tuple[int, ...]:
+        """Where they lie now, by plan: gradients, or the model."""
+        return _native.trainer_spans(self._trainer, len(self.plans), of_model)
+
+    def _open(self) -> None:
+        for place, address in zip(self._places, self.spans(of_model=True)):
+            place.open(address)
 
     @torch.no_grad()
     def _gather(self) -> None:
-        for flat in self._flats:
-            flat.gather()
+        self._open()
+        for place in self._places:
+            place.gather()
 
     @torch.no_grad()
     def _offer(self) -> None:
-        for flat in self._flats:
-            flat.offer()
-        wait_for(flat.mirror for flat in self._flats)
+        self._open()
+        for place in self._places:
+            place.offer()
+        wait_for(place.mirror for place in self._places)
 
     def _count(self, trainer: int = 0) -> None:
         """Tells the statistics of the steps what was exchanged."""
         if not (trainer or self._trainer):
             return
         before, counts = self._counts, json.loads(_native.trainer_stats(trainer or self._trainer))
-        if not counts:  # The runtime has ended.
-            return
-        self._counts, progress = counts, self._optimizer._covey_progress
-        progress.step_stats.applied(self._counts, before)
-        published = self._counts.get("published", 0)
-        if published > before.get("published", 0):
-            progress.step_stats.arrived(published, progress.plan.needed, self._came)
+        if counts:  # Else the runtime has ended.
+            self._counts = counts
+            self._optimizer._covey_progress.step_stats.applied(self._counts, before)
 
-    def replicated(self) -> Optional[List[torch.Tensor]]:
-        """By plan, the model that all ranks have at this version; None: their own, or none yet."""
-        if not _native.trainer_position(self._trainer)[5]:
-            return None
-        base = dict(self._arrays())[_ANCHOR][0]
-        return [
-            _bytes_at(base + offset, plan.length * plan.dtype.itemsize).view(plan.dtype)
-            for plan, offset in zip(self._plans, self._offsets)
-        ]
-
-    def state(self) -> Dict[str, torch.Tensor]:
-        """By name copies of the arrays that the method keeps beside it, as bytes."""
-        return {
-            name: _bytes_at(*place).clone() for name, place in self._arrays() if name != _ANCHOR
-        }
-
-    def put_state(self, state: Mapping[str, torch.Tensor]) -> None:
-        """``state`` of a trainer that this one goes on from."""
-        for name, place in self._arrays():
-            if name in state:
-                _bytes_at(*place).copy_(state[name])
-
-    def _arrays(self) -> Any:
-        return [(name, place) for name, *place in _native.trainer_state(self._trainer)]
+    def arrays(self) -> List[Tuple[str, int, int]]:
+        """Between two steps: what the method replicates on all ranks: names, addresses, bytes."""
+        return _native.trainer_state(self._trainer)
 
 
 def _refresh(trainer: Optional[CoreTrainer]) -> None:
     if trainer is not None:
         trainer._count()
-
-
-def _bytes_at(address: int, length: int) -> torch.Tensor:
-    memory: Any = (ctypes.c_char * length).from_address(address)
-    return torch.frombuffer(memory, dtype=torch.uint8)
-
-
-def kept_by_method(optimizer: Any) -> Dict[str, torch.Tensor]:
-    """By name the arrays that the method replicates on all ranks; empty by most methods."""
-    trainer = optimizer._covey_rounds
-    state = trainer.state() if isinstance(trainer, CoreTrainer) else {}
-    return {_PREFIX + name: tensor for name, tensor in state.items()}
-
-
-def put_back_to_method(optimizer: Any, named: Mapping[str, torch.Tensor]) -> None:
-    """As ``kept_by_method`` has it, among others."""
-    trainer = optimizer._covey_rounds
-    if isinstance(trainer, CoreTrainer):
-        trainer.put_state(
-            {n[len(_PREFIX) :]: it for n, it in named.items() if n.startswith(_PREFIX)}
-        )

@@ -23,7 +23,6 @@ from covey.torch.window import CHANGING, LOST, WHOLE, Mark, Window
 T = TypeVar("T")
 _SLICES = 16  # Of waiting.
 _SEEN = (WHOLE, CHANGING)
-_STEP_BITS = 40
 _AT_END_S = 60.0  # max_wait=auto: not as in finish() of rounds: this raises when it is over.
 
 
@@ -34,35 +33,25 @@ def limit_of(plan: Plan) -> Optional[float]:
 
 class Board:
     """The number of such exchanges that a rank has come to, as others see it, so that all know the
-    missing ranks; and its last published number of steps."""
+    missing ranks."""
 
     def __init__(self, name: str, ranks: Sequence[int], group: Any) -> None:
         """Every member of the group makes one."""
         self._window = Window(name, group, (), Mark(0))
         self._ranks = ranks
-        self._come = self._steps = 0
+        self._come = 0
 
     def come(self) -> None:
         """This rank has come to one more."""
         self._come += 1
-        self._window.end(Mark(self._come << _STEP_BITS | self._steps))
-
-    def say(self, steps: int) -> None:
-        """This rank has done so many."""
-        self._steps = steps
-        self._window.end(Mark(self._come << _STEP_BITS | steps))
-
-    def greatest(self) -> int:
-        """The most that this rank, or one that lives and has not left, has said."""
-        seen = [mark.version for state_, mark in self._looks() if state_ in _SEEN]
-        return max(self._steps, *(version % (1 << _STEP_BITS) for version in seen))
+        self._window.end(Mark(self._come))
 
     def missing(self) -> List[int]:
         """The ranks that have not come to that. Where they share no memory it says so of none."""
         return [
             rank
             for rank, (seen, mark) in zip(self._ranks, self._looks())
-            if seen in _SEEN and mark.version >> _STEP_BITS < self._come
+            if seen in _SEEN and mark.version < self._come
         ]
 
     def refuse_losses(self) -> None:

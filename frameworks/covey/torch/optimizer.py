@@ -26,6 +26,7 @@ from covey.torch.bucket import Reduction
 from covey.torch.clip import before_update, clipped_step
 from covey.torch.codecs import carried, compression_of
 from covey.torch.compression import Compression, Compressor
+from covey.torch.core_trainer import CoreTrainer
 from covey.torch.farewell import Farewell
 from covey.torch.layout import (
     BUCKET_BYTES,
@@ -54,7 +55,6 @@ from covey.torch.progress import Progress
 from covey.torch.reducer import Reducer, check_agreement
 from covey.torch.snapshot import carry
 from covey.torch.tensors import CODES
-from covey.torch.trainers import Trainer
 from covey.torch.update import raise_late
 
 class _Distributed(torch.optim.Optimizer):
@@ -68,9 +68,7 @@ class _Distributed(torch.optim.Optimizer):
     _covey_plans: Tuple[List[BucketPlan], Reduction]
     _covey_progress: Progress
     _covey_reducer: Optional[Reducer]  # None: nothing to reduce, or no other rank.
-    _covey_rounds: Optional[Trainer]  # Of a method that does not wait for all ranks,
-    _covey_next: Optional[Trainer]  # of the part after it, and of the one before: ``handover.py``.
-    _covey_past: Optional[Trainer]
+    _covey_rounds: Optional[CoreTrainer]  # Of a method that does not wait for all ranks.
     _covey_is_settled: bool
     _covey_should_synchronize: bool
     _covey_synchronized: bool
@@ -390,7 +388,7 @@ def _wrap(optimizer: torch.optim.Optimizer, progress: Progress, **options: Any) 
     wrapped._covey_class = kind
     wrapped._covey_options, wrapped._covey_progress = options, progress
     wrapped._covey_reducer = None
-    wrapped._covey_rounds = wrapped._covey_next = wrapped._covey_past = None
+    wrapped._covey_rounds = None
     wrapped._covey_outside = []
     wrapped._covey_carried, wrapped._covey_functions = [], []  # Of carry() and before_update().
     wrapped._covey_synchronized = wrapped._covey_is_settled = False

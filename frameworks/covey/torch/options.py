@@ -74,3 +74,16 @@ def check_rounds(optimizer: Any, options: Dict[str, Any]) -> None:
         wrong = "LBFGS evaluates its closure as often as it likes, which no step can be made of"
     if wrong is not None:
         raise Unsupported(f"{wrong}, with a method that does not wait for all ranks")
+
+
+def check_models(options: Dict[str, Any]) -> None:
+    """Raises Unsupported (a ValueError) for an option that rounds of models do not go with."""
+    wrong = None
+    if options["op"] != Average:
+        wrong = "op must be Average"
+    elif options["gradient_predivide_factor"] != 1.0:
+        wrong = "gradient_predivide_factor must be 1"
+    elif options["compression"] is not Compression.none:
+        wrong = "compression must be none"
+    if wrong is not None:
+        raise Unsupported(f"{wrong}, with a method that averages models of enough ranks")

@@ -15,7 +15,7 @@ import torch
 
 from covey.errors import Aborted, Timeout, Unsupported
 from covey.group import Group
-from covey.method import GRADIENTS, outlives, plans, scale_at, text_at
+from covey.method import GRADIENTS, MODEL, outlives, plans, scale_at, text_at
 from covey.method_summary import show
 from covey.names import next_prefix
 from covey.objects import allgather_object
@@ -24,13 +24,11 @@ from covey.step_stats import note_outlives
 from covey.torch.crossing import Crossing, limit_of
 from covey.torch.ending import say_alone
 from covey.torch.equal_start import compare_start
-from covey.torch.handover import hand_over, is_over, keep_pace, pace_of, release_warmup
 from covey.torch.layout import Named
 from covey.torch.look import is_on, refuse
 from covey.torch.ops import allreduce
 from covey.torch.reducer import Reducer
-from covey.torch.rounds import RoundTrainer
-from covey.torch.trainers import check_options, trainer_after, trainer_of
+from covey.torch.trainers import check_options, trainer_of
 
 
 def begin_training(optimizer: Any) -> None:
@@ -80,7 +78,6 @@ def begin_part(optimizer: Any) -> None:
     """Makes ready for the next step. All ranks call it at the same one."""
     progress = optimizer._covey_progress
     if progress.plan.in_rounds and optimizer._covey_rounds is None:
-        optimizer._covey_next = optimizer._covey_next or trainer_after(optimizer)
         optimizer._covey_rounds = trainer_of(optimizer)
     progress.open_board()
     progress.open_window()
@@ -99,8 +96,8 @@ def end_step(optimizer: Any) -> None:
     why, progress.unfit = progress.unfit, ""
     progress.steps += 1
     progress.step_stats.end_step()
-    release_warmup(optimizer)
-    if is_over(optimizer):
+    _follow(optimizer)
+    if _is_over(optimizer):
         _end_part(optimizer)
     elif not progress.plan.in_rounds:
         progress.move(progress.steps)
@@ -116,7 +113,9 @@ def move_to(optimizer: Any, steps: int) -> None:
     progress.move(steps)
     is_another = text_at(progress.method, steps) != before
     warms_up |= progress.plan.warmup > 0
-    if not progress.plan.in_rounds or is_another or warms_up or progress.hands_over:
+    is_of_models = progress.plan.in_versions and progress.plan.payload == MODEL
+    is_kept = progress.plan.in_rounds and not is_of_models
+    if not is_kept or is_another or warms_up or progress.hands_over:
         leave_rounds(optimizer)
     if progress.is_shared:
         begin_part(optimizer)
@@ -158,16 +157,43 @@ def empty_gradients(optimizer: Any) -> None:
             parameter.grad = None
 
 
+def _follow(optimizer: Any) -> None:
+    """After a step, or finish(): its trainer may have gone on with the next of its parts."""
+    progress, rounds = optimizer._covey_progress, optimizer._covey_rounds
+    if rounds is not None and rounds.takes_turn():
+        progress.move(rounds.position.step)
+
+
+def _is_over(optimizer: Any) -> bool:
+    """Whether the part of the training that the last step belonged to has ended for this rank, and
+    the next one is to be made. While a rank is missing there rounds go on."""
+    progress = optimizer._covey_progress
+    return bool(optimizer._covey_rounds.is_over if progress.hands_over else progress.is_over)
+
+
+def _pace_of(optimizer: Any) -> int:
+    """So many nanoseconds a step of this rank's own takes, as its rounds have it; 0: unknown."""
+    plan = optimizer._covey_progress.plan
+    if optimizer._covey_rounds is None or not plan.in_versions:
+        return 0
+    return int(optimizer._covey_rounds.position.step_ns) // max(1, plan.local_steps)
+
+
+def _keep_pace(optimizer: Any, step_ns: int) -> None:
+    """It holds in the rounds that have begun: so they wait no longer at first than later."""
+    plan = optimizer._covey_progress.plan
+    if optimizer._covey_rounds is not None and plan.in_versions:
+        optimizer._covey_rounds.keep_pace(step_ns * max(1, plan.local_steps))
+
+
 def _end_part(optimizer: Any) -> None:
-    if optimizer._covey_next is not None:
-        return hand_over(optimizer)
     progress = optimizer._covey_progress
     until = progress.plan.until
     method, after = text_at(progress.method, until - 1), text_at(progress.method, until)
     limit_s = limit_of(progress.plan) if progress.plan.in_rounds else None
     what = f"the end of the steps by {method} before {after}"
     progress.crossing = Crossing(what, limit_s, progress.board)
-    progress.crossing.step_ns = pace_of(optimizer, optimizer._covey_rounds)
+    progress.crossing.step_ns = _pace_of(optimizer)
     cross(optimizer)
 
 
@@ -190,9 +216,7 @@ def cross(optimizer: Any) -> bool:
         progress.differs = False
     progress.move(progress.steps)
     begin_part(optimizer)
-    if isinstance(optimizer._covey_rounds, RoundTrainer):
-        optimizer._covey_rounds.ahead.settle()
-    keep_pace(optimizer, progress.crossing.step_ns)
+    _keep_pace(optimizer, progress.crossing.step_ns)
     progress.crossing = None
     return True
 
@@ -202,8 +226,6 @@ def _leave(optimizer: Any) -> None:
     progress = optimizer._covey_progress
     if progress.hands_over:  # A late rank has done fewer steps.
         progress.steps = progress.version
-        if isinstance(optimizer._covey_rounds, RoundTrainer):
-            optimizer._covey_rounds.leave_state()
     elif optimizer._covey_rounds is not None:
         optimizer._covey_rounds.finish()
     _close(optimizer)
@@ -246,16 +268,10 @@ def _finish_without(optimizer: Any, strict: bool) -> None:
 
 
 def _finish_rounds(optimizer: Any, strict: bool) -> None:
-    """A rank still in a warm-up that others have left follows."""
-    while True:
-        optimizer._covey_rounds.finish(strict)
-        if not is_over(optimizer):
-            break
-        goes_on = optimizer._covey_next is not None
-        _end_part(optimizer)
-        if not goes_on:  # All are at the begin of the next part.
-            break
-    release_warmup(optimizer, at_once=True)
+    optimizer._covey_rounds.finish(strict)
+    _follow(optimizer)
+    if _is_over(optimizer):
+        _end_part(optimizer)  # All are at the begin of the next part.
 
 
 def leave_rounds(optimizer: Any) -> None:
@@ -277,10 +293,6 @@ def _close(optimizer: Any) -> None:
         optimizer._covey_rounds.close()
         optimizer._covey_rounds = None
         optimizer._covey_progress.is_parted = False
-    if optimizer._covey_next is not None:
-        optimizer._covey_next.close()
-        optimizer._covey_next = None
-    release_warmup(optimizer, at_once=True)
 
 
 def _at_once(_: str, call: Callable[[], Any]) -> Any:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict
 
 from covey.errors import InvalidArgument
-from covey.torch.core_trainer import CoreTrainer
+from covey.torch.method_arrays import put_state, state
 from covey.torch.parts import begin_part, cross, settle_step
 
 
@@ -79,11 +79,10 @@ class Renewal:
         keeps beside the model."""
         self._optimizer = optimizer
         rounds = optimizer._covey_rounds
-        self._kept = rounds.state() if keeps and isinstance(rounds, CoreTrainer) else {}
-        for trainer in (rounds, optimizer._covey_next, optimizer._covey_past):
-            if trainer is not None:
-                trainer.close()
-        optimizer._covey_rounds = optimizer._covey_next = optimizer._covey_past = None
+        self._kept = state(rounds) if keeps else {}
+        if rounds is not None:
+            rounds.close()
+        optimizer._covey_rounds = None
 
     def end(self) -> None:
         """The second half, on all ranks."""
@@ -94,6 +93,6 @@ class Renewal:
             progress.renew()
         begin_part(self._optimizer)
         if self._kept:
-            self._optimizer._covey_rounds.put_state(self._kept)
+            put_state(self._optimizer._covey_rounds, self._kept)
         with progress.changing():
             pass  # Others see this version of this rank now.

@@ -1,9 +1,8 @@
 """The state of a trainer as bytes, from which a rank goes on that has fallen behind. Internal.
 
-Parameters, the optimizer's state, buffers of the model and what it carries, after a version, and
-which ranks were overdue in it, as its record says: by that a part of a training ends. Not the
-numbers in the parameter groups (learning rates): those of a version travel with it, and a rank's
-own are its own. No pickle: a header in JSON, then the tensors.
+Parameters, the optimizer's state, buffers of the model and what it carries, after a version. Not
+the numbers in the parameter groups (learning rates): those of a version travel with it, and a
+rank's own are its own. No pickle: a header in JSON, then the tensors.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
@@ -52,9 +51,8 @@ class State:
             own += list(module.buffers())
         return own
 
-    def pack(self, missing: Sequence[int] = ()) -> List[torch.Tensor]:
-        """Pieces that make the image one after the other; some are the live tensors. ``missing``:
-        by member, as the version's record has it."""
+    def pack(self) -> List[torch.Tensor]:
+        """Pieces that make the image one after the other; some are the live tensors."""
         tensors: List[torch.Tensor] = []
 
         def entry(value: Any) -> List[Any]:
@@ -76,7 +74,6 @@ class State:
                     for p in self._parameters
                 ],
                 "buffers": [entry(buffer) for buffer in self._buffers],
-                "missing": list(missing),
             }
         except Unsupported as unsupported:
             tensors, header = [], {"error": str(unsupported)}
@@ -89,9 +86,8 @@ class State:
         return [piece for piece in pieces if piece.numel() > 0]
 
     @torch.no_grad()
-    def unpack(self, image: torch.Tensor) -> Tuple[int, ...]:
+    def unpack(self, image: torch.Tensor) -> None:
         """Takes over what ``pack`` gave on another rank, as one tensor of bytes; all or nothing.
-        Returns its ``missing``.
 
         Raises:
             Unsupported: (a ValueError) the giver could not pack its state.
@@ -120,14 +116,12 @@ class State:
         ]
         other = [reader.like(own, entry) for own, entry in zip(self._buffers, buffers)]
         reader.end()
-        missing = _counts(header.get("missing"))
         for own, new in zip((*self._parameters, *self._buffers), (*news, *other)):
             own.copy_(new)
         for parameter, state in zip(self._parameters, found):
             own_state = self._optimizer.state[parameter] if state else {}
             for key, (new, is_beside) in state.items():
                 own_state[key] = _adopt(own_state.get(key), new, parameter, is_beside)
-        return missing
 
 
 def _wrong(what: str) -> Mismatch:
@@ -153,12 +147,6 @@ def _list(value: Any) -> List[Any]:
     if not isinstance(value, list):
         raise _wrong("its header is not complete")
     return value
-
-
-def _counts(value: Any) -> Tuple[int, ...]:
-    if not all(type(count) is int and count >= 0 for count in _list(value)):
-        raise _wrong("its counts of versions are none")
-    return tuple(value)
 
 
 def _entries(value: Any) -> Dict[str, Any]:

@@ -14,14 +14,12 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 
-from covey import _native
 from covey.errors import Unsupported
 from covey.method import MODEL
 from covey.state import state
 from covey.torch import window
-from covey.torch.core_trainer import CoreTrainer
 from covey.torch.layout import BucketPlan, gradient_strides
-from covey.torch.models import ModelRounds
+from covey.torch.method_arrays import replicated
 
 _PAUSE_S = 0.0002  # Before a model that is being changed is looked at again.
 _SHARED = "ranks that share no memory cannot be read: all of them call consensus(exact=True)"
@@ -58,8 +56,7 @@ def copy_replicated(
     optimizer: Any, plans: Sequence[BucketPlan], to: Sequence[torch.Tensor]
 ) -> None:
     """The model that all ranks have at this version: the parameters, or what they depart from."""
-    trainer = optimizer._covey_rounds
-    known = trainer.replicated() if isinstance(trainer, CoreTrainer) else None
+    known = replicated(optimizer._covey_rounds)
     if known is None:
         return copy_own(plans, to)
     for source, flat in zip(known, to):
@@ -129,9 +126,8 @@ def _look_of(optimizer: Any, plans: Sequence[BucketPlan]) -> Look:
     has_mean = not progress.is_parted and progress.version > 0
 
     def slot(rank: int, to: Sequence[torch.Tensor]) -> Optional[Seen]:
-        addresses = tuple(flat.data_ptr() for flat in to)
-        own_step = _native.rounds_look(trainer._rounds, own, addresses)[1] if has_mean else -1
-        whole, step, passed_by = _native.rounds_look(trainer._rounds, rank, addresses)
+        own_step = trainer.look(own, to)[1] if has_mean else -1
+        whole, step, passed_by = trainer.look(rank, to)
         if step == own_step or (step == 0 and rank == own):
             copy_own(plans, to)
             return Seen(step)
@@ -146,7 +142,7 @@ def _look_of(optimizer: Any, plans: Sequence[BucketPlan]) -> Look:
         if mark.is_behind(progress.begun):
             copy_own(plans, to)
             return Seen(mark.version, "" if has_mean else _AT_FINISH)
-        return Seen(mark.version) if trainer.look(rank, to) else None
+        return Seen(mark.version) if trainer.look(rank, to)[0] else None
 
     def place(rank: int, to: Sequence[torch.Tensor]) -> Optional[Seen]:
         code, mark = seen_by.look(rank, to, progress.begun)
@@ -154,6 +150,6 @@ def _look_of(optimizer: Any, plans: Sequence[BucketPlan]) -> Look:
             return Seen(mark.version)
         return None if code == window.CHANGING else Seen(why=_WHY[code])
 
-    if isinstance(trainer, ModelRounds):
-        return slot
-    return pair if progress.plan.in_pairs else place
+    if progress.plan.in_pairs:
+        return pair
+    return slot if progress.plan.in_rounds else place

@@ -109,10 +109,7 @@ class Span:
         parameters: theirs.
         views: the gradients of the version that was given last, by parameter, then the flags of the
             ranks that had one.
-        is_far: a version cannot be read in place.
     """
-
-    is_far = False
 
     def __init__(self, plan: BucketPlan, keep: Any, is_large: bool = False) -> None:
         """``keep``: holds memory of the core while a tensor lies in it. ``is_large``: all
@@ -121,7 +118,7 @@ class Span:
         self._is_large = is_large
         self.parameters = [slot.parameter for slot in plan.slots]
         self._keep = keep
-        self._result: Optional[torch.Tensor] = None  # Memory of its own: of copies.
+        self._result: Optional[torch.Tensor] = None  # Memory of its own.
         self._results: Dict[int, List[torch.Tensor]] = {}  # By address, as ``views``: of the core.
         self.views: List[torch.Tensor] = []
         self._known: Dict[int, Tuple[List[_Place], torch.Tensor]] = {}  # By address: three.
@@ -151,10 +148,9 @@ class Span:
 
     @property
     def result(self) -> torch.Tensor:
-        """[plan.length] Where a version is copied to that is not read in place."""
+        """[plan.length] Where gradients lie that are of no version."""
         if self._result is None:
             self._result = torch.zeros(self.plan.length, dtype=self.plan.dtype)
-            self._results[0] = self._views_of(self._result)
         return self._result
 
     def open(self, address: int) -> None:
@@ -194,8 +190,8 @@ class Span:
         """The collected gradients are where the core reads them."""
 
     def give(self, address: int) -> None:
-        """Gradients are those of the version that lies at ``address``, or was copied to ``result``
-        (0); None where no rank had one."""
+        """Gradients are those of the version that lies at ``address``; None where no rank had
+        one."""
         if address not in self._results:
             flat = torch.frombuffer(self._memory(address), dtype=self.plan.dtype)
             self._results[address] = self._views_of(flat)
@@ -210,21 +206,14 @@ class Span:
             self.views = self._views_of(self.result)
         self._move_from([place.view for place in self._published], self.views)
 
-    def take_back(self, address: int) -> None:
-        """Gradients are those that were published from ``address``."""
-        places, flags = self._known[address]
-        for parameter, place, flag in zip(self.parameters, places, flags.tolist()):
-            parameter.grad = place.view.clone() if flag != 0 else None
-
     def close(self) -> None:
         """Gradients that lie in memory of the core get memory of their own."""
         for handle in self._hooks:
             handle.remove()
         for places, _ in self._known.values():
             self._move_from([place.view for place in places], None)
-        for address, views in self._results.items():
-            if address != 0:
-                self._move_from(views, None)
+        for views in self._results.values():
+            self._move_from(views, None)
 
     def _move_from(
         self, places: List[torch.Tensor], views: Optional[List[torch.Tensor]]

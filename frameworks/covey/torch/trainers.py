@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Sequence, Union
+from typing import Any, Dict, Optional, Sequence
 
 import torch
 
 from covey.errors import Unsupported
-from covey.method import DELTA, MODEL, Plan, plan, text_at
-from covey.torch import models
-from covey.torch.core_trainer import CoreTrainer
+from covey.method import DELTA, FOREVER, MODEL, Plan, plan, text_at
+from covey.torch.core_trainer import CoreTrainer, Parts
 from covey.torch.layout import Named
-from covey.torch.models import ModelRounds
-from covey.torch.options import check_rounds
-from covey.torch.rounds import RoundTrainer
+from covey.torch.options import check_models, check_rounds
 
 _OF_DELTAS = (torch.float32, torch.float64)  # OuterModel of core/train has arithmetic for them.
-
-Trainer = Union[RoundTrainer, ModelRounds, CoreTrainer]
 
 
 def check_options(optimizer: Any, plan: Plan) -> None:
@@ -26,13 +21,13 @@ def check_options(optimizer: Any, plan: Plan) -> None:
     if plan.in_rounds and plan.payload == DELTA:
         _check_deltas(optimizer._covey_options, optimizer._covey_progress.named)
     elif plan.in_rounds and plan.payload == MODEL:
-        models.check_options(optimizer._covey_options)
+        check_models(optimizer._covey_options)
     elif plan.in_rounds:
         check_rounds(optimizer, optimizer._covey_options)
 
 
 def _check_deltas(options: Dict[str, Any], named: Sequence[Named]) -> None:
-    models.check_options(options)
+    check_models(options)
     for name, parameter in named:
         if parameter.dtype not in _OF_DELTAS:
             raise Unsupported(
@@ -41,34 +36,34 @@ def _check_deltas(options: Dict[str, Any], named: Sequence[Named]) -> None:
             )
 
 
-def trainer_of(optimizer: Any) -> Trainer:
-    """That of ``optimizer`` for the part that begins with its next step, which is in rounds."""
+def trainer_of(optimizer: Any) -> CoreTrainer:
+    """That of ``optimizer`` for the part that begins with its next step, which is in rounds. One of
+    gradients is also for the rounds of models after it, so that no rank is waited for there."""
     progress = optimizer._covey_progress
-    buckets, reduction = optimizer._covey_plans
-    text = text_at(progress.method, progress.steps)
-    if progress.plan.in_pairs or progress.plan.payload == DELTA:
-        word = "pairs" if progress.plan.in_pairs else "deltas"
-        return CoreTrainer(optimizer, progress.named, reduction.group, text, word)
-    if progress.plan.payload == MODEL:
-        trainer = _models_of(optimizer, progress.steps)
-        trainer.begin()
-        return trainer
-    return RoundTrainer(optimizer, buckets, reduction)
+    plan, at, group = progress.plan, progress.steps, optimizer._covey_plans[1].group
+    if not plan.in_versions:
+        word = "pairs" if plan.in_pairs else "deltas"
+        parts = Parts(text_at(progress.method, at), 0, 0, word, False, True)
+    elif plan.payload == MODEL:
+        parts = Parts(progress.method, at, _end_of(plan), "models", False, True)
+    else:
+        after = plan_after(optimizer)
+        end = _end_of(plan if after is None else after)
+        parts = Parts(progress.method, at, end, "rounds", True, after is not None)
+    trainer = CoreTrainer(optimizer, progress.named, group, parts)
+    trainer.begin()
+    return trainer
 
 
-def trainer_after(optimizer: Any) -> Optional[ModelRounds]:
-    """That of the part after the one that begins with the next step, made ahead, so that no rank is
-    waited for there. None: it has to be made there."""
+def _end_of(plan: Plan) -> int:
+    return plan.until if plan.until < FOREVER else 0
+
+
+def plan_after(optimizer: Any) -> Optional[Plan]:
+    """That of the rounds of models that follow the rounds of gradients of the next step, if they
+    do."""
     progress = optimizer._covey_progress
     if not progress.hands_over or progress.plan.payload == MODEL:
         return None  # After models the optimizer states differ, and meet.
     after = plan(progress.method, optimizer._covey_options["process_set"].id, progress.plan.until)
-    if after.in_pairs or not after.in_rounds or after.payload != MODEL:
-        return None
-    return _models_of(optimizer, progress.plan.until)
-
-
-def _models_of(optimizer: Any, at: int) -> ModelRounds:
-    progress = optimizer._covey_progress
-    group = optimizer._covey_plans[1].group
-    return ModelRounds(optimizer, progress.named, group, at)
+    return after if after.in_versions and after.payload == MODEL else None

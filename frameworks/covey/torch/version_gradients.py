@@ -1,0 +1,154 @@
+"""The gradients of one optimizer where a method has versions of them. Internal.
+
+``step()`` gives the core this rank's gradients, and applies every version that it has not applied
+yet, in order: gradients and hyper-parameters are the version's. So all ranks do the same updates,
+and their parameters are equal at equal version, whichever rank was late.
+
+The gradients of a version lie in memory that all ranks of a host read, and there ``grad`` points
+to: nothing is copied. No other process sees in-place changes by an optimizer or by clipping.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, List, Optional, Sequence, Tuple
+
+import torch
+
+from covey.torch.afar import spans_of
+from covey.torch.ahead import Ahead
+from covey.torch.clip import prepare
+from covey.torch.hypers import Hypers
+from covey.torch.layout import BucketPlan
+from covey.torch.look import is_on, unfit
+from covey.torch.own import take_scale
+from covey.torch.snapshot import State, addresses_of
+from covey.torch.update import update
+
+_OVERFLOW = "gradients that are not finite, as a GradScaler has found"
+
+
+class VersionGradients:
+    """See the module.
+
+    Attributes:
+        ahead: when a pass begins.
+        unfit: why this rank's gradients of a step must not be mixed with those of others.
+    """
+
+    def __init__(self, trainer: Any, optimizer: Any, plans: Sequence[BucketPlan], keep: Any) -> None:
+        """``trainer``: has ``catch_up``. ``keep``: holds memory of the core while a tensor lies in
+        it."""
+        options = optimizer._covey_options
+        self._optimizer = optimizer
+        self._densify = options["sparse_as_dense"]
+        self._hypers = Hypers(optimizer)
+        self._own: Tuple[float, ...] = ()  # Hyper-parameters.
+        self._state = State(optimizer, options["model"])
+        self._scale: Optional[torch.Tensor] = None
+        self.unfit = ""
+        self._has_given = True  # A version, since the last step was published.
+        self._kept: Optional[List[Optional[torch.Tensor]]] = None  # Gradients before a pass,
+        self._has_applied = False  # and whether there was an update since.
+        self.ahead = Ahead(trainer, options["model"])
+        self._spans = spans_of(plans, keep)
+        self._parameters = [parameter for span in self._spans for parameter in span.parameters]
+
+    def close(self) -> None:
+        """There are no versions any more. Gradients get memory of their own."""
+        self.ahead.close()
+        for span in self._spans:
+            span.close()
+        self._spans = []
+
+    @property
+    def num_hypers(self) -> int:
+        """How many travel with gradients."""
+        return len(self._hypers.read())
+
+    def open(self, addresses: Sequence[int]) -> None:
+        """The next contribution is written there."""
+        for span, address in zip(self._spans, addresses):
+            span.open(address)
+
+    def begin(self) -> Tuple[Optional[str], Tuple[float, ...]]:
+        """A step begins: why its gradients are unfit, and its hyper-parameters."""
+        self._scale, is_whole = take_scale(self._optimizer)
+        self._own, self._has_given = self._hypers.read(), True
+        progress = self._optimizer._covey_progress
+        progress.unfit = self._find_unfit() if is_whole and is_on() else ""
+        self.unfit = progress.unfit if is_whole else _OVERFLOW
+        return self.unfit or None, self._own
+
+    def _find_unfit(self) -> str:
+        slots = (slot for span in self._spans for slot in span.plan.slots)
+        step = self._optimizer._covey_progress.steps
+        return unfit(((slot.name, slot.parameter.grad) for slot in slots), step)
+
+    def collect(self) -> None:
+        """The contribution becomes this rank's gradients."""
+        self._has_given = False
+        if self.unfit:
+            return  # It has come all the same, so that no rank waits for it.
+        scale = None if self._scale is None else float(self._scale)
+        with torch.no_grad():
+            for span in self._spans:
+                span.collect(self._densify, scale)
+        for span in self._spans:
+            span.ready()
+
+    def apply(self, addresses: Sequence[int], hypers: Sequence[float]) -> None:
+        """An update with the version that lies there."""
+        for span, address in zip(self._spans, addresses):
+            span.give(address)
+        self._has_given = self._has_applied = True
+        self._hypers.write(hypers)
+        prepare(self._optimizer)
+        update(self._optimizer)
+
+    def end(self) -> None:
+        """A step, or whatever has applied versions, is over."""
+        if not self._has_given:
+            for span in self._spans:
+                span.leave()
+        self._has_given = True
+        if self._own:
+            self._hypers.write(self._own)
+
+    def pack(self) -> Any:
+        """This rank's state for one that has fallen behind: tensors, addresses and lengths."""
+        pieces = self._state.pack()
+        return (pieces, *addresses_of(pieces))
+
+    def unpack(self, address: int, length: int) -> None:
+        """Goes on from another rank's state."""
+        memory: Any = (ctypes.c_char * length).from_address(address)
+        self._state.unpack(torch.frombuffer(memory, dtype=torch.uint8))
+
+    # ---- Before a pass.
+
+    def begin_pass(self) -> None:
+        """What is applied until ``end_pass`` is between two steps."""
+        self._own = self._hypers.read()
+        self._kept = [parameter.grad for parameter in self._parameters]
+        self._has_applied = False
+
+    def may_apply(self) -> bool:
+        """Whether there may be an update: before a pass not where the script adds to gradients."""
+        if self._kept is None or self._has_applied:
+            return True
+        return not any(gradient is not None and _holds(gradient) for gradient in self._kept)
+
+    def end_pass(self) -> None:
+        """It is over: gradients are those of the pass that begins, which has none yet."""
+        kept, self._kept = self._kept, None
+        if kept is None or not self._has_applied:
+            return
+        with torch.no_grad():
+            for parameter, gradient in zip(self._parameters, kept):
+                parameter.grad = None if gradient is None else gradient.zero_()
+
+
+def _holds(gradient: torch.Tensor) -> bool:
+    """Something besides zeros."""
+    return gradient.layout is not torch.strided or bool(gradient.any())
