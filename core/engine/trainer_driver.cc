@@ -95,6 +95,9 @@ Status TrainerDriver::Serve() {
 // A refused call has changed nothing: what was due stays so.
 Status TrainerDriver::Take(Trainer::Ready ready) {
   if (ready.end.has_value() && ready.end->code() == StatusCode::kInvalidArgument) return *ready.end;
+  // train-T1: the exchange under way has not been begun yet where Next was not called since.
+  const bool waits_on = !ready.exchange.has_value() && !ready.action.has_value() && !ready.end;
+  if (waits_on) ready.exchange = std::move(ready_.exchange);
   ready_ = std::move(ready);
   return Status::Ok();
 }

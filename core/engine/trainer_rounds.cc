@@ -176,14 +176,15 @@ Status TrainerRounds::GoOn(const std::string& missing) {
 Status TrainerRounds::Read(uint64_t version, StageResult* result) {
   RoundRecord record;
   std::vector<void*> spans = CopySpans();
-  Status status = is_in_place_ ? ReadInPlace(version) : Status::Ok();
+  const bool is_copied = !is_in_place_;
+  Status status = is_copied ? Status::Ok() : ReadInPlace(version);
   if (status.ok()) status = options_.port->Read(version, spans, &record);
   if (status.code() == StatusCode::kExhausted) {
     result->is_gone = true;
     return Status::Ok();
   }
   RETURN_IF_ERROR(status);
-  if (!is_in_place_) gradients_ = options_.copies;
+  if (is_copied) gradients_ = options_.copies;
   hypers_ = std::move(record.hypers);
   result->is_empty = record.header.leader < 0;
   const auto me = static_cast<size_t>(ToInt(options_.port->group().my_index));
@@ -232,7 +233,7 @@ std::vector<void*> TrainerRounds::CopySpans() const {
 
 TrainerCounts TrainerRounds::counts() const {
   TrainerCounts counts = counts_;
-  counts.made = options_.port->executed();
+  if (options_.port != nullptr) counts.made = options_.port->executed();
   counts.missing = missing_;
   counts.is_copied = !is_in_place_;
   counts.memory.rounds = block_bytes_;

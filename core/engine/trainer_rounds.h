@@ -25,7 +25,7 @@ namespace covey {
 class TrainerRounds {
  public:
   struct Options {
-    RoundsPort* port = nullptr;         // outlives this, or is left by `leave`
+    RoundsPort* port = nullptr;         // outlives this, or is left by `leave`: null from then on
     std::byte* copies = nullptr;        // room for a version that is copied: of the layout's length
     std::byte* model = nullptr;         // deltas: where the adapter's model lies
     std::unique_ptr<OuterModel> outer;  // deltas; null: gradients, or models
@@ -42,6 +42,7 @@ class TrainerRounds {
   // This rank is awaited no more. Nothing else may be called afterwards.
   void Leave() {
     options_.leave();
+    options_.port = nullptr;
     block_bytes_ = 0;
   }
 

@@ -99,6 +99,10 @@ class Adapter {
       if (action.verb == COVEY_LOAD_MODEL) Load();
       if (action.verb == COVEY_LIST_STATE) List();
       EXPECT_EQ(covey_trainer_ack(runtime_, trainer, action.number, 1, &error), COVEY_OK);
+      if (action.verb == leaves_after) {
+        leaves_after = COVEY_DONE;
+        return COVEY_ABORTED;
+      }
     }
   }
   covey_position Position() {
@@ -134,6 +138,7 @@ class Adapter {
   covey_trainer trainer = 0;
   covey_error error = COVEY_INIT(covey_error);
   covey_verb last = COVEY_DONE;
+  covey_verb leaves_after = COVEY_DONE;  // Run() ends once after this one
   covey_seen seen = COVEY_INIT(covey_seen);
   int packed = 0, unpacked = 0;
   std::vector<std::vector<double>> kept;  // by the optimizer

@@ -64,6 +64,18 @@ TEST(TrainerRoundsTest, ALateRankKeepsItsProgress) {
   });
 }
 
+// A caller that was interrupted when it had acknowledged its gradients.
+TEST(TrainerRoundsTest, AStepThatIsTakenUpBeforeItsExchangeHasBegunGoesOn) {
+  RunRanks(2, "", [&](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open("eager:admit=all,max_wait=60s"), COVEY_OK) << adapter.error.message;
+    adapter.leaves_after = COVEY_COLLECT_GRADIENTS;
+    ASSERT_EQ(adapter.Step(0), COVEY_ABORTED) << "as the adapter says";
+    ASSERT_EQ(adapter.Step(1), COVEY_OK) << adapter.error.message;
+    EXPECT_EQ(adapter.model[1].front(), 1 - (16.0 + 32.0) / 2) << "with the first gradients";
+  });
+}
+
 TEST(TrainerRoundsTest, ARankThatSkipsAheadBeginsItsPassAtTheNewestModel) {
   constexpr char kMethod[] = "eager:admit=solo,grace=0s,progress=skip,max_wait=60s,log=8";
   std::barrier both(2);

@@ -9,12 +9,14 @@ import signal
 from typing import Any, Callable, List, NamedTuple
 
 import torch
+import trainings
 from nets import batch_of, loss_of, make_net
 from whole_numbers import digest
 
 import covey
 import covey.torch as hvd
-from covey.torch import crossing, models
+from covey.torch import crossing
+from covey.torch.core_trainer import _LOAD_MODEL, CoreTrainer
 
 AT_THE_END = "the end of finish()"  # Where ranks meet once they have the mean of all models.
 
@@ -29,8 +31,9 @@ class Crossed(NamedTuple):
 
 def _at(rank: int, word: str, do: Callable[[], None]) -> None:
     """Once: that rank does it when it comes to the exchange whose name has that word in it."""
-    run, agree = crossing.Crossing.run, models.ModelRounds._agree
+    run, finish, act = crossing.Crossing.run, CoreTrainer.finish, CoreTrainer._do
     is_done: List[bool] = []
+    is_finishing: List[bool] = []
 
     def come_to(key: str) -> None:
         if hvd.rank() == rank and word in key and not is_done:
@@ -41,12 +44,21 @@ def _at(rank: int, word: str, do: Callable[[], None]) -> None:
         come_to(key)
         return run(self, key, call)
 
-    def agree_from(self: Any, is_behind: bool) -> None:
-        come_to(AT_THE_END)
-        agree(self, is_behind)
+    def finish_from(self: Any, strict: bool = True) -> None:
+        is_finishing.append(True)
+        try:
+            finish(self, strict)
+        finally:
+            is_finishing.pop()
+
+    def act_from(self: Any, *action: Any) -> None:
+        act(self, *action)
+        if is_finishing and action[0] == _LOAD_MODEL:
+            come_to(AT_THE_END)
 
     crossing.Crossing.run = run_from  # type: ignore[method-assign]
-    models.ModelRounds._agree = agree_from  # type: ignore[method-assign]
+    CoreTrainer.finish = finish_from  # type: ignore[method-assign]
+    CoreTrainer._do = act_from  # type: ignore[method-assign]
 
 
 def stop() -> None:
@@ -84,7 +96,7 @@ def train(
         _run(net, optimizer, steps, is_done, finishes)
     except covey.Aborted as aborted:
         said.append(str(aborted))
-    return Crossed(digest(net.parameters()), said, type(optimizer._covey_rounds).__name__)
+    return Crossed(digest(net.parameters()), said, trainings.by(optimizer))
 
 
 def _run(

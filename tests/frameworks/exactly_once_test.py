@@ -13,11 +13,11 @@ import unittest
 from typing import Dict, List, Tuple
 
 import torch
+import trainings
 from ranks import SEED, SharedPool
 from whole_numbers import WIDTH, gradient_of, watch
 
 import covey.torch as hvd
-from covey import _native
 
 STEPS = 200
 SLOW = 5
@@ -52,13 +52,12 @@ def train(method: str) -> Tuple[Dict[int, str], List[float], int, int]:
     seen = watch(optimizer, [parameter])
     applied = torch.zeros(WIDTH, dtype=torch.float64)
     optimizer.before_update(lambda: applied.add_(parameter.grad))
-    rounds = optimizer._covey_rounds._rounds
     is_slow, late = hvd.rank() == SLOW, 0
     for step in range(1, STEPS + 1):
         until = min(TIMES * step, STEPS) if is_slow else 0
-        while _native.rounds_executed(rounds) < until:
+        while trainings.made(optimizer) < until:
             os.sched_yield()
-        late += _native.rounds_executed(rounds) >= step
+        late += trainings.made(optimizer) >= step
         optimizer.zero_grad()
         (parameter * gradient_of(hvd.rank(), step)).sum().backward()
         optimizer.step()

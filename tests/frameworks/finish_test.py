@@ -12,6 +12,7 @@ import time
 import unittest
 from typing import Callable, List, Tuple
 
+import trainings
 from even_net import make, step
 from ranks import SEED
 from watched import Watched
@@ -236,7 +237,7 @@ def end_rounds(folder: str, method: str, was_there: bool) -> Tuple[str, int, str
         train()
     while not tries(lambda: optimizer.finish(strict=True)):
         pass
-    by = type(optimizer._covey_rounds).__name__
+    by = trainings.by(optimizer)
     return digest([net.wide, net.small]), optimizer.version, by
 
 

@@ -10,11 +10,11 @@ import unittest
 from typing import Any, List, Tuple
 
 import torch
+import trainings
 from ranks import SEED, SharedPool
 
 import covey
 import covey.torch as hvd
-from covey import _native
 
 pool = SharedPool(__file__)
 LATE = 1
@@ -38,8 +38,7 @@ def make() -> Tuple[torch.nn.Linear, Any]:
 
 
 def step(net: torch.nn.Linear, optimizer: Any, number: int) -> None:
-    rounds = optimizer._covey_rounds._rounds
-    while hvd.rank() == LATE and _native.rounds_executed(rounds) < STEPS:
+    while hvd.rank() == LATE and trainings.made(optimizer) < STEPS:
         pass
     optimizer.zero_grad()
     net(torch.full((2, 3), 1.0 + number + hvd.rank())).square().mean().backward()

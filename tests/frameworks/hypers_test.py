@@ -11,12 +11,12 @@ import unittest
 from typing import Any, Dict, List
 
 import torch
+import trainings
 from ranks import SEED, SharedPool
 from whole_numbers import digest, watch
 
 import covey
 import covey.torch as hvd
-from covey import _native
 from covey.torch.hypers import Hypers
 
 pool = SharedPool(__file__)
@@ -46,9 +46,7 @@ def tearDownModule() -> None:
 
 def comes_late(optimizer: Any, step: int, steps: int) -> None:
     """Rank LATE begins its next step when others have done three more."""
-    while hvd.rank() == LATE and _native.rounds_executed(
-        optimizer._covey_rounds._rounds
-    ) < min(step + 3, steps):
+    while hvd.rank() == LATE and trainings.made(optimizer) < min(step + 3, steps):
         pass
 
 

@@ -14,6 +14,7 @@ import unittest
 from typing import Any, Dict, List, NamedTuple
 
 import torch
+import trainings
 from nets import batch_of, loss_of, make_net
 from ranks import SEED
 from watched import Report, Watched, finish
@@ -48,20 +49,15 @@ class End(NamedTuple):
     numbers: List[float] = []
 
 
-def missing(optimizer: Any) -> int:
-    """How many ranks are not waited for."""
-    return sum(times > 0 for times in optimizer._covey_rounds.overdue.missing)
-
-
 def count_until(folder: str, method: str) -> End:
     """Gradients of whole numbers."""
     trainer = Trainer(method)
     optimizer, report = trainer.optimizer, Report(folder, hvd.rank())
     while report.goes_on:
         trainer.step()
-        report.write(optimizer.version, missing(optimizer))
+        report.write(optimizer.version, trainings.missing(optimizer))
     error = finish(optimizer)
-    overdue = optimizer._covey_rounds.overdue.counts
+    overdue = trainings.overdue(optimizer)
     assert covey.stats()["training"]["overdue_of_rank"] == dict(enumerate(overdue))
     model = digest([trainer.parameter])
     return End(model, optimizer.version, trainer.steps, overdue, error, trainer.seen,
@@ -80,9 +76,9 @@ def average_until(folder: str, method: str) -> End:
         time.sleep(STEP_S)
         optimizer.step()
         steps += 1
-        report.write(optimizer.version, missing(optimizer))
+        report.write(optimizer.version, trainings.missing(optimizer))
     error = finish(optimizer)
-    overdue = optimizer._covey_rounds.overdue.counts
+    overdue = trainings.overdue(optimizer)
     assert covey.stats()["training"]["overdue_of_rank"] == dict(enumerate(overdue))
     assert all(bool(p.isfinite().all()) for p in net.parameters())
     return End(digest(net.parameters()), optimizer.version, steps, overdue, error)

@@ -15,6 +15,7 @@ import unittest
 from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
+import trainings
 from late_cuda import Event, Stream, running
 from ranks import SEED, SharedPool, also
 
@@ -191,7 +192,7 @@ def from_a_snapshot(device: str) -> Tuple[str, int, int]:
         hvd.barrier()
         for _ in range(3):
             training.step()
-        done, recovered = training.end(), training.optimizer._covey_rounds.recovered
+        done, recovered = training.end(), trainings.counts(training.optimizer)["snapshots"]
         steps = {
             state["step"].device.type for state in training.optimizer.state.values() if state
         }
@@ -253,8 +254,7 @@ def waits(method: str) -> Tuple[int, int]:
         count = stats["waits"] - before - 1  # The inputs: a copy that blocks.
         training.end()
         trainer = training.optimizer._covey_rounds
-        parts = getattr(trainer, "_spans", None) or getattr(trainer, "_mirrors", None)
-        copies = len(parts or trainer._flats)
+        copies = len(trainer.plans)
         trainer.close()
         return count, copies
 

@@ -12,10 +12,10 @@ import unittest
 from typing import Any, Callable, Dict, List, Tuple
 
 import torch
+import trainings
 from ranks import SharedPool
 
 import covey.torch as hvd
-from covey.torch.results import Results
 
 SIZES = (3, 5000, 1, 1023, 700)
 STEPS = 24
@@ -66,7 +66,7 @@ def sums(parameters: List[torch.nn.Parameter]) -> List[float]:
 
 
 def is_in_place(optimizer: Any) -> bool:
-    return bool(optimizer._covey_rounds._results._is_in_place)
+    return trainings.counts(optimizer)["copied"] == 0
 
 
 def after_writing(writer: str, every: int) -> Tuple[bool, List[float]]:
@@ -91,14 +91,8 @@ def with_nesterov(method: str) -> Tuple[bool, List[float]]:
     return in_place, sums(parameters)
 
 
-def plain(method: str, may_hold: bool = True) -> Tuple[bool, List[float]]:
-    can_hold = Results._can_hold
-    if not may_hold:
-        setattr(Results, "_can_hold", lambda self: False)
-    try:
-        parameters, optimizer = net_of(method)
-    finally:
-        setattr(Results, "_can_hold", can_hold)
+def plain(method: str) -> Tuple[bool, List[float]]:
+    parameters, optimizer = net_of(method)
     for step in range(STEPS):
         train(parameters, optimizer, step)
     optimizer.finish()
@@ -148,9 +142,6 @@ class ResultsTest(unittest.TestCase):
         for in_place, seen in pool(2).call(plain, "eager:admit=all"):
             self.assertEqual(seen, self.expected)
             self.assertEqual(in_place, self.can_hold)
-        for in_place, seen in pool(2).call(plain, "eager:admit=all", False):
-            self.assertEqual(seen, self.expected)
-            self.assertFalse(in_place)
 
     def test_what_is_written_now_and_then_is_seen_by_nobody(self) -> None:
         for writer in WRITERS:

@@ -18,7 +18,7 @@ from ranks import SEED, SharedPool, also
 from whole_numbers import Trainer, gradient_of, sum_of
 
 import covey.torch as hvd
-from covey.torch import rounds
+from covey.torch import version_gradients
 
 pool = SharedPool(__file__)
 
@@ -139,8 +139,8 @@ def fails_half_made() -> List[str]:
     parameter = torch.nn.Parameter(torch.zeros(3))
     try:
         for name in ("spans_of", "Ahead"):
-            whole = getattr(rounds, name)
-            setattr(rounds, name, throw)
+            whole = getattr(version_gradients, name)
+            setattr(version_gradients, name, throw)
             try:
                 hvd.DistributedOptimizer(
                     torch.optim.SGD([parameter], lr=1.0), op=hvd.Sum, method="eager:admit=all"
@@ -150,7 +150,7 @@ def fails_half_made() -> List[str]:
             else:
                 raise AssertionError("it has not failed")
             finally:
-                setattr(rounds, name, whole)
+                setattr(version_gradients, name, whole)
             gc.collect()
     finally:
         sys.unraisablehook = kept

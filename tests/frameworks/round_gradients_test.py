@@ -13,6 +13,7 @@ import torch
 from ranks import SharedPool
 
 import covey.torch as hvd
+from covey import _native
 
 METHOD = "eager:admit=all"
 
@@ -28,7 +29,7 @@ def tearDownModule() -> None:
 
 def is_in_core(optimizer: Any, parameter: torch.Tensor) -> bool:
     """Whether its gradient lies in any memory that peers read."""
-    for span in optimizer._covey_rounds._spans:
+    for span in optimizer._covey_rounds._versions._spans:
         for places, _ in span._known.values():
             for place in places:
                 if parameter.grad is not None and parameter.grad.is_set_to(place.view):
@@ -138,17 +139,18 @@ class Interrupted(Exception):
 def interrupted_step() -> Tuple[bool, List[float], List[float]]:
     """Published, and then the wait is interrupted and ``grad`` written by the user."""
     parameter, optimizer = vector()
-    trainer = optimizer._covey_rounds
+    acknowledge = _native.trainer_ack
 
-    def interrupt(version: int) -> None:
+    def interrupt(*action: Any) -> None:
+        acknowledge(*action)
         raise Interrupted
 
-    trainer._wait, wait = interrupt, trainer._wait
+    _native.trainer_ack = interrupt
     backward(parameter, 1)
     try:
         optimizer.step()
     except Interrupted:
-        trainer._wait = wait
+        _native.trainer_ack = acknowledge
     is_left = not is_in_core(optimizer, parameter)
     optimizer.zero_grad(set_to_none=False)
     parameter.grad.fill_(99)
@@ -174,9 +176,9 @@ def after_the_rounds() -> Tuple[bool, List[float]]:
     """Buckets are made anew after a backward pass: its gradient stays, in other memory."""
     parameter, optimizer = vector()
     backward(parameter, 7)
-    before = optimizer._covey_rounds
+    spans = optimizer._covey_rounds._versions._spans
     optimizer.rebuild_buckets()
-    places = [place for span in before._spans for p, _ in span._known.values() for place in p]
+    places = [place for span in spans for p, _ in span._known.values() for place in p]
     is_left = not any(parameter.grad.is_set_to(place.view) for place in places)
     optimizer.step()
     return is_left, parameter.tolist()

@@ -19,12 +19,12 @@ import unittest
 from typing import Any, Callable, Dict, List, Tuple
 
 import torch
+import trainings
 from ranks import SEED, SharedPool
 from whole_numbers import Trainer, gradient_of, sum_of, watch
 
 import covey
 import covey.torch as hvd
-from covey import _native
 
 SKIP = "eager:admit=solo,grace=0s,progress=skip,log=64,L=64"
 
@@ -79,8 +79,7 @@ class Pair:
     @property
     def is_new(self) -> bool:
         """There is no version that this rank has not applied."""
-        rounds = self.optimizer._covey_rounds
-        return _native.rounds_executed(rounds._rounds) == rounds.applied
+        return trainings.made(self.optimizer) == self.optimizer._covey_rounds.position.version
 
     def end(self) -> Dict[int, str]:
         while True:
@@ -214,25 +213,6 @@ def compiled() -> Dict[int, str]:
     return pair.end()
 
 
-def waits_for_what_is_due(seconds: float, more: int) -> Dict[int, str]:
-    """Rank 1 takes a version for due, and rank 0 makes ``more`` while it waits."""
-    pair = Pair()
-    pair.optimizer.zero_grad(set_to_none=False)
-    pair.let_others_go_on()
-    if hvd.rank() == 1:
-        before = pair.optimizer.version
-        due = before + 4  # It may be there already, and no later one is.
-        pair.optimizer._covey_rounds.beat.patience = lambda v: seconds if v <= due else 0.0
-        pair.optimizer.zero_grad(set_to_none=False)
-        assert pair.net.weight.grad.tolist() == [0.0] * 3
-        assert pair.optimizer.version >= before + 3 + more, pair.optimizer.version
-        pair.net().backward()
-        pair.optimizer.step()
-    for _ in range(more if hvd.rank() == 0 else 0):
-        pair.step()
-    return pair.end()
-
-
 def of_an_overdue_rank() -> Dict[int, str]:
     """In lockstep: once it knows that it is not waited for."""
     pair = Pair(method="eager:admit=all,max_wait=1s,log=64,L=64")
@@ -253,10 +233,9 @@ def of_an_overdue_rank() -> Dict[int, str]:
 def out_of_the_log(told: str) -> Tuple[int, int]:
     """Rank 1 goes on from a snapshot at zero_grad(): how often, and its version then."""
     pair = Pair(method="eager:admit=solo,grace=0s,progress=skip,log=2,max_wait=50ms,L=1000")
-    rounds = pair.optimizer._covey_rounds
     version = 0
     if hvd.rank() == 1:
-        while _native.rounds_executed(rounds._rounds) < 8:
+        while trainings.made(pair.optimizer) < 8:
             os.sched_yield()
         pair.optimizer.zero_grad()
         version = pair.optimizer.version
@@ -266,7 +245,7 @@ def out_of_the_log(told: str) -> Tuple[int, int]:
     while not os.path.exists(told):
         pair.step()
     pair.end()
-    return rounds.recovered, version
+    return trainings.counts(pair.optimizer)["snapshots"], version
 
 
 class Model(torch.nn.Module):
@@ -281,13 +260,12 @@ def train(method: str, steps: int) -> Tuple[int, Dict[int, str], List[float]]:
     rng = random.Random(SEED + hvd.rank())
     model = Model()
     trainer = Trainer(method, model)
-    rounds = trainer.optimizer._covey_rounds
     for step in range(1, steps + 1):
         late_at = rng.choice(("", "zero_grad", "forward", "backward"))
-        until = _native.rounds_executed(rounds._rounds) + rng.randrange(1, 4)
+        until = trainings.made(trainer.optimizer) + rng.randrange(1, 4)
         for at in ("zero_grad", "forward", "backward"):
             for _ in range(50 if at == late_at else 0):
-                if _native.rounds_executed(rounds._rounds) >= until:
+                if trainings.made(trainer.optimizer) >= until:
                     break
                 os.sched_yield()
             if at == "zero_grad":
@@ -332,10 +310,6 @@ class SkipAheadTest(unittest.TestCase):
 
     def test_a_compiled_model(self) -> None:
         self.check(compiled)
-
-    def test_it_waits_for_a_version_that_is_due(self) -> None:
-        self.check(waits_for_what_is_due, 60.0, 1)
-        self.check(waits_for_what_is_due, 0.001, 0)  # In vain.
 
     def test_who_is_overdue_takes_it_up_too(self) -> None:
         self.check(of_an_overdue_rank)

@@ -21,12 +21,12 @@ def setUpModule() -> None:
 class SwitchFaultsTest(SwitchTest):
     def test_what_waits_for_all_begins_when_nobody_is_missing(self) -> None:
         for size, stopped, method, by in (
-            (2, 0, f"adpsgd:max_wait=300ms,warmup_steps={WARMUP}", "CoreTrainer"),
-            (4, 2, f"swarm:max_wait=300ms,warmup_steps={WARMUP}", "CoreTrainer"),
-            (4, 0, f"allreduce:max_wait=300ms,then=eager@{WARMUP}:admit=all", "RoundTrainer"),
+            (2, 0, f"adpsgd:max_wait=300ms,warmup_steps={WARMUP}", "pairs"),
+            (4, 2, f"swarm:max_wait=300ms,warmup_steps={WARMUP}", "pairs"),
+            (4, 0, f"allreduce:max_wait=300ms,then=eager@{WARMUP}:admit=all", "gradients"),
             (2, 1, f"allreduce:max_wait=300ms,then=local@{WARMUP}", "NoneType"),
             (2, 0, f"eager:max_wait=300ms,then=allreduce@{WARMUP}", "NoneType"),
-            (4, 2, f"eager:max_wait=300ms,then=local@{WARMUP}:max_wait=300ms", "ModelRounds"),
+            (4, 2, f"eager:max_wait=300ms,then=local@{WARMUP}:max_wait=300ms", "models"),
         ):
             with self.subTest(method):
                 self.check_switch(__file__, size, stopped, method, by)

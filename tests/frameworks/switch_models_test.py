@@ -22,9 +22,9 @@ class SwitchModelsTest(SwitchTest):
     def test_the_others_train_on_until_it_is_back(self) -> None:
         for size, stopped, method, by in (
             (2, 1, f"wagma:max_wait=300ms,then=allreduce@{WARMUP}", "NoneType"),
-            (4, 0, f"wagma:max_wait=300ms,then=eager@{WARMUP}:admit=all", "RoundTrainer"),
+            (4, 0, f"wagma:max_wait=300ms,then=eager@{WARMUP}:admit=all", "gradients"),
             (4, 3, f"local:H=3,max_wait=300ms,then=allreduce@{WARMUP}", "NoneType"),
-            (2, 0, f"eager:max_wait=300ms,then=adpsgd@{WARMUP}", "CoreTrainer"),
+            (2, 0, f"eager:max_wait=300ms,then=adpsgd@{WARMUP}", "pairs"),
         ):
             with self.subTest(method):
                 self.check_switch(__file__, size, stopped, method, by)

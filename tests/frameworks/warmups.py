@@ -11,6 +11,7 @@ import unittest
 from typing import Any, Dict, List, NamedTuple
 
 import torch
+import trainings
 from nets import batch_of, loss_of, make_net
 from ranks import SEED
 from watched import Report, Watched, finish
@@ -18,7 +19,7 @@ from whole_numbers import Trainer, digest, watch
 
 import covey
 import covey.torch as hvd
-from covey.torch import parts
+from covey.torch.core_trainer import _COLLECT_MODEL, CoreTrainer
 
 WARMUP = 40
 STEP_S = 0.002  # Stands for computing: else others are in their thousandth step before it is seen.
@@ -38,11 +39,6 @@ class End(NamedTuple):
     by: str = ""  # The trainer that it has ended with.
 
 
-def missing(optimizer: Any) -> int:
-    """How many ranks are not waited for."""
-    return sum(times > 0 for times in getattr(optimizer._covey_rounds, "_missing", ()))
-
-
 def all_of(optimizer: Any) -> str:
     """A hash of the parameters and of what the optimizer keeps."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -53,13 +49,14 @@ def all_of(optimizer: Any) -> str:
 def note_hand_over(optimizer: Any) -> List[str]:
     """From now on: what is there when the rank goes on with models."""
     hashes: List[str] = []
-    whole = parts.hand_over
+    whole = CoreTrainer._do
 
-    def noted(which: Any) -> None:
-        hashes.append(all_of(optimizer))
-        whole(which)
+    def noted(self: Any, *action: Any) -> None:
+        if action[0] == _COLLECT_MODEL and not hashes:
+            hashes.append(all_of(optimizer))
+        whole(self, *action)
 
-    parts.hand_over = noted
+    CoreTrainer._do = noted  # type: ignore[method-assign]
     return hashes
 
 
@@ -69,10 +66,10 @@ def count_until(folder: str, method: str, op: int) -> End:
     optimizer, report = trainer.optimizer, Report(folder, hvd.rank())
     while report.goes_on:
         trainer.step()
-        report.write(optimizer.version, missing(optimizer))
+        report.write(optimizer.version, trainings.missing(optimizer))
     error = finish(optimizer)
     model = digest([trainer.parameter])
-    overdue = optimizer._covey_rounds.overdue.counts
+    overdue = trainings.overdue(optimizer)
     parameters = trainer.parameter.tolist()
     return End(model, optimizer.version, trainer.steps, overdue, error, parameters, trainer.seen,
                [])
@@ -114,10 +111,10 @@ def adam_until(folder: str, method: str, stopped: int, stops_at: int) -> End:
         if optimizer._covey_rounds is None:  # Who was late has done fewer steps than others.
             for group in optimizer.param_groups:
                 group["lr"] = 0.01 * rate(optimizer.version)
-        report.write(optimizer.version, missing(optimizer))
+        report.write(optimizer.version, trainings.missing(optimizer))
     error = finish(optimizer)
     return End(digest(net.parameters()), optimizer.version, steps, [], error, [], seen, at_end,
-               type(optimizer._covey_rounds).__name__)
+               trainings.by(optimizer))
 
 
 def apart_until(folder: str, stopped: int, stops_at: int, looks: bool) -> End:
@@ -169,5 +166,5 @@ class SwitchTest(WarmupTest):
             job.wait_for_version(stopped, WARMUP + 200)
             results = job.end()
         self.assertEqual([end.by for end in results], [by] * size)
-        is_alike = by == "RoundTrainer" and method.startswith("allreduce")
+        is_alike = by == "gradients" and method.startswith("allreduce")
         self.check_alike([end if is_alike else end._replace(seen={}) for end in results])

@@ -26,7 +26,7 @@ from covey.method import full_text, methods, plan
 
 ELEMENTS = 1_000_000
 WAIT_FACTOR, LEAST_WAIT_S = 10, 1.0  # max_wait by default: core/partial/step_time.h.
-PATIENCE = 1 / 3  # Of a pass: frameworks/covey/torch/beat.py.
+PATIENCE = 1 / 3  # Of a pass: core/train/pass_clock.h.
 SLOW = 10
 
 

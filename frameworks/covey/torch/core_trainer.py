@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 import torch
 
 from covey import _native
-from covey.errors import CoveyError, InvalidArgument, NotFinite
+from covey.errors import CoveyError, InvalidArgument, NotFinite, Timeout
 from covey.group import Group
 from covey.method import GRADIENTS, MODEL, parsed
 from covey.reduce_op import core_code
@@ -103,6 +103,9 @@ class CoreTrainer:
         self._came = 0.0  # To the last exchange.
         self._is_offered = False  # The model, in it.
         self._has_turned = False  # The next part has begun.
+        self._is_open = False  # A step that has not come to its end,
+        self._has_taken = False  # its gradients, which are in an update or published,
+        self._is_left = False  # and that was interrupted.
         self._is_due = False  # A finish(), since the last step.
         self._thread = threading.get_ident()  # That does its steps.
         self.plans = plan_whole(named)
@@ -186,8 +189,10 @@ class CoreTrainer:
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """A step: updates, and the exchanges for which it is time."""
-        self._closure, self._loss = closure, None
         self._thread, self._is_due = threading.get_ident(), True
+        if self._is_left:  # Its gradients were taken: those of this call are for another step.
+            self._go_on()
+        self._closure, self._loss = closure, None
         unfit, hypers = None, ()
         if self._versions is not None:
             if closure is not None:
@@ -196,13 +201,33 @@ class CoreTrainer:
             self._versions.ahead.pause()
             unfit, hypers = self._versions.begin()
         _native.trainer_submit(self._trainer, unfit, hypers)
+        self._is_open = True
         try:
             self._run()
         except NotFinite:
             if unfit is None:
                 raise
             self._note()  # The step is done, without these gradients.
+        except Timeout:
+            raise
+        except BaseException:
+            self._is_left = self._has_taken
+            raise
+        self._is_open = self._has_taken = False
         return self._loss
+
+    def _go_on(self) -> None:
+        """With a step that was interrupted, or has waited in vain. Gradients are those of the next
+        one already."""
+        gradients = [slot.parameter.grad for plan in self.plans for slot in plan.slots]
+        hypers = () if self._versions is None else self._versions.hypers
+        _native.trainer_submit(self._trainer, None, hypers)
+        with contextlib.suppress(NotFinite):
+            self._run()
+        slots = (slot for plan in self.plans for slot in plan.slots)
+        for slot, gradient in zip(slots, gradients):
+            slot.parameter.grad = gradient
+        self._is_open = self._is_left = self._has_taken = False
 
     def finish(self, strict: bool = True) -> None:
         """Makes the parameters the model of all, with the same bits on each rank.
@@ -215,6 +240,8 @@ class CoreTrainer:
             Aborted: with ``strict``, in rounds of models: the mean is of those that live.
         """
         progress, known = self._optimizer._covey_progress, dropped()
+        if self._is_open and self._has_taken:
+            self._go_on()
         if self._places:
             self._gather()
         before = [place.numbers.clone() for place in self._places]
@@ -320,6 +347,7 @@ class CoreTrainer:
                 except BaseException:
                     _native.trainer_ack(self._trainer, action[1], False)
                     raise
+                self._has_taken |= action[0] in (_UPDATE, _COLLECT_GRADIENTS)
                 _native.trainer_ack(self._trainer, action[1], True)
         except BaseException:
             with contextlib.suppress(CoveyError):

@@ -4,7 +4,8 @@ Internal.
 A part ends after the same ``step()`` on every rank. Then replicas are equal, and so is what the
 optimizers keep: models are averaged (the core plans the last step so; pairs are finished), and
 momenta and the like averaged too, without which equal replicas would drift apart from the next
-update on. While a rank is missing there, rounds go on: ``handover.py``.
+update on. While a rank is missing there, rounds go on. From rounds of gradients to those of models
+the core's trainer goes by itself, and waits for no rank.
 """
 
 from __future__ import annotations

@@ -62,9 +62,9 @@ class VersionGradients:
         self._spans = []
 
     @property
-    def num_hypers(self) -> int:
-        """How many travel with gradients."""
-        return len(self._hypers.read())
+    def hypers(self) -> Tuple[float, ...]:
+        """The hyper-parameters that travel with this rank's gradients."""
+        return self._hypers.read()
 
     def open(self, addresses: Sequence[int]) -> None:
         """The next contribution is written there."""
