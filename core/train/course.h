@@ -14,9 +14,9 @@ namespace covey {
 
 class Course {
  public:
-  // `until` kForever: there is no other part.
-  Course(int64_t begin, int64_t until, int64_t length)
-      : begin_(begin), until_(until), length_(std::max<int64_t>(1, length)), at_(begin) {}
+  // `until` kForever: there is no other part. This rank has done `at` steps of the method.
+  Course(int64_t begin, int64_t until, int64_t length, int64_t at)
+      : begin_(begin), until_(until), length_(std::max<int64_t>(1, length)), at_(at) {}
 
   // How many steps are done after so many versions more, when `at` are.
   int64_t After(int64_t at, int64_t versions) const;

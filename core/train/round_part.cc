@@ -5,7 +5,8 @@
 
 namespace covey {
 
-RoundPart::RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_t begin)
+RoundPart::RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_t begin,
+                     int64_t origin)
     : payload_(plan.payload),
       from_(from),
       begin_(begin),
@@ -14,7 +15,8 @@ RoundPart::RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_
       skips_(plan.rounds.skips_ahead),
       ending_(static_cast<uint64_t>(plan.rounds.ending)),
       has_course_(payload_ == Payload::kModel && plan.rounds.local_steps > 0),
-      course_(begin, until == kForever ? kForever : begin + length_, plan.rounds.local_steps) {
+      course_(origin, until == kForever ? kForever : begin + length_, plan.rounds.local_steps,
+              begin) {
   if (ending_ == 0 && length_ != kForever)
     ending_ = static_cast<uint64_t>((length_ + steps_ - 1) / steps_);
 }

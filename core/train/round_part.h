@@ -56,9 +56,10 @@ namespace covey {
 
 class RoundPart {
  public:
-  // `plan` is that of version `from`, where the part begins by the method, and `until` where it
-  // ends (kForever: nowhere); `begin`: the step at which it does begin. REQUIRES: it is in rounds.
-  RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_t begin);
+  // `plan` is that of version `from`, where the part begins by the method, or the training has been
+  // taken up in it; `until` where it ends (kForever: nowhere); `begin`: the step at which it does
+  // begin; `origin`: where it begins by the method, if not there. REQUIRES: it is in rounds.
+  RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_t begin, int64_t origin);
 
   int64_t from() const { return from_; }
   // Whether each rank does updates of its own.

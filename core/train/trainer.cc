@@ -355,7 +355,9 @@ void Trainer::BeginPart() {
   const MethodPlan plan = choice_.Plan(view_, from);
   if (plan.admission == Admission::kPairs) pairs_.emplace(from, choice_.Until(from));
   if (plan.admission != Admission::kRounds) return;
-  rounds_.emplace(plan, from, choice_.Until(from), step_);
+  int64_t origin = 0;
+  while (choice_.Until(origin) <= from) origin = choice_.Until(origin);
+  rounds_.emplace(plan, from, choice_.Until(from), step_, origin);
   version_ = step_;
 }
 

@@ -380,8 +380,10 @@ class CoreTrainer:
         elif verb == _UPDATE:
             if not versions.may_apply():
                 raise _Held
+            version = self.position.version  # There may have been empty ones, or a snapshot.
+            progress.turn(version)
             versions.apply(self.spans(of_model=False), hypers)
-            progress.turn(progress.version + 1)
+            progress.turn(version + 1)
             progress.step_stats.exchanged()
         elif verb == _PACK:
             _, *parts = kept = versions.pack()

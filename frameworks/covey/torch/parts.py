@@ -16,7 +16,7 @@ import torch
 
 from covey.errors import Aborted, Timeout, Unsupported
 from covey.group import Group
-from covey.method import GRADIENTS, MODEL, outlives, plans, scale_at, text_at
+from covey.method import GRADIENTS, outlives, plans, scale_at, text_at
 from covey.method_summary import show
 from covey.names import next_prefix
 from covey.objects import allgather_object
@@ -114,9 +114,8 @@ def move_to(optimizer: Any, steps: int) -> None:
     progress.move(steps)
     is_another = text_at(progress.method, steps) != before
     warms_up |= progress.plan.warmup > 0
-    is_of_models = progress.plan.in_versions and progress.plan.payload == MODEL
-    is_kept = progress.plan.in_rounds and not is_of_models
-    if not is_kept or is_another or warms_up or progress.hands_over:
+    is_kept = progress.plan.in_rounds and not progress.plan.in_versions
+    if not is_kept or is_another or warms_up:
         leave_rounds(optimizer)
     if progress.is_shared:
         begin_part(optimizer)

@@ -16,7 +16,7 @@ TEST(CourseTest, VersionsComeLengthApartAndAtTheEnd) {
   for (const int64_t begin : {0, 2})
     for (const int64_t until : {int64_t{7}, int64_t{8}, int64_t{9}, kNowhere})
       for (const int64_t length : {1, 2, 3, 9}) {
-        const Course course(begin, until, length);
+        const Course course(begin, until, length, begin);
         std::set<int64_t> ends;
         for (int64_t k = 0; k < 30 && until < kNowhere; ++k) ends.insert(until + k * length);
         for (int64_t k = 1; k < 30; ++k)
@@ -31,8 +31,14 @@ TEST(CourseTest, VersionsComeLengthApartAndAtTheEnd) {
       }
 }
 
+TEST(CourseTest, ATrainingThatIsTakenUpBetweenTwoVersionsGoesOnToTheNextOne) {
+  const Course course(0, kNowhere, 4, 6);
+  EXPECT_EQ(course.at(), 6);
+  EXPECT_EQ(course.left(), 2);
+}
+
 TEST(CourseTest, MissedVersionsCountAsDone) {
-  Course course(0, kNowhere, 4);
+  Course course(0, kNowhere, 4, 0);
   for (int step = 0; step < 4; ++step) {
     EXPECT_EQ(course.left(), 4 - step);
     course.OnUpdated();
@@ -49,7 +55,7 @@ TEST(CourseTest, MissedVersionsCountAsDone) {
 }
 
 TEST(CourseTest, AfterFinishARankGoesOnWhereTheOthersAre) {
-  Course course(0, 10, 4);
+  Course course(0, 10, 4, 0);
   course.OnUpdated();
   course.OnPublished(0);
   course.OnFinished(6);

@@ -13,7 +13,7 @@ using Stages = std::vector<Stage>;
 RoundPart PartOf(Payload payload, int64_t steps, int64_t until = kForever) {
   MethodPlan plan{.payload = payload, .admission = Admission::kRounds};
   plan.rounds.local_steps = steps;
-  return {plan, 0, until, 0};
+  return {plan, 0, until, 0, 0};
 }
 
 // One update, and how it goes on to the end of the step.
