@@ -10,6 +10,8 @@ RoundPart::RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_
       begin_(begin),
       length_(until == kForever ? kForever : until - from),
       steps_(is_local() ? std::max<int64_t>(1, plan.rounds.local_steps) : 1),
+      max_wait_(plan.rounds.max_wait.kind == Duration::Kind::kTime ? plan.rounds.max_wait.time
+                                                                   : kNever),
       skips_(plan.rounds.skips_ahead),
       ending_(static_cast<uint64_t>(plan.rounds.ending)) {
   // All versions of models with local_steps wait for all.
@@ -29,18 +31,25 @@ bool RoundPart::IsOver() const {
 }
 
 // Whether this rank publishes after its next update.
-bool RoundPart::IsDue() const {
+bool RoundPart::IsDue(Time now) const {
   const int64_t done = local_ + 1;
   if (done >= steps_ || reached() + done == begin_ + length_) return true;
   // train-T11: a rank that is not waited for comes into step with the others: as soon as the
   // version it works for is made, else one step early.
-  return payload_ == Payload::kModel && is_overdue_ && (executed_ > step_ || done == steps_ - 1);
+  return payload_ == Payload::kModel && is_overdue_ && (executed_ > step_ || ComesEarly(now));
 }
 
-std::vector<Stage> RoundPart::StepStages() const {
+// Not where two of its steps take as long as it waits for others: those that it waits for would be
+// missing then.
+bool RoundPart::ComesEarly(Time now) const {
+  const int64_t done = local_ + 1;
+  return done == steps_ - 1 && (now - began_at_) / done * 2 < max_wait_;
+}
+
+std::vector<Stage> RoundPart::StepStages(Time now) const {
   if (!is_local()) return {Stage::kCollectGradients, Stage::kPublish, Stage::kAwait, Stage::kServe};
   std::vector<Stage> stages{Stage::kCollectGradients, Stage::kUpdate};
-  if (!IsDue())
+  if (!IsDue(now))
     stages.push_back(Stage::kServe);
   else if (payload_ == Payload::kModel)
     stages.insert(stages.end(), {Stage::kCollectModel, Stage::kPublish, Stage::kAwait});

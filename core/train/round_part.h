@@ -47,6 +47,7 @@
 
 #include <vector>
 
+#include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/method/method.h"
 #include "core/train/stage.h"
@@ -81,7 +82,8 @@ class RoundPart {
   // Since the last publish all that counts has come to be in versions, or others have gone on.
   bool is_finishing() const { return is_finishing_; }
 
-  std::vector<Stage> StepStages() const;
+  // Of a step whose gradients are there `now`.
+  std::vector<Stage> StepStages(Time now) const;
   std::vector<Stage> FinishStages() const;
   std::vector<Stage> GoOnStages() const;
   // Whether this rank's next pass is best begun at the last version there is: it was overdue in the
@@ -92,6 +94,10 @@ class RoundPart {
   std::vector<Stage> Follow(Stage stage, const Status& status, const StageResult& result);
   std::vector<Stage> OnUpdated();
   std::vector<Stage> OnUnpacked();
+  // A call has ended: after an exchange the rank's own steps begin.
+  void OnEnd(Time now) {
+    if (local_ == 0) began_at_ = now;
+  }
 
   // For a checkpoint: the steps since the last publish, and of deltas whether the replicated model
   // is there. Models begin anew.
@@ -103,7 +109,8 @@ class RoundPart {
   }
 
  private:
-  bool IsDue() const;
+  bool IsDue(Time now) const;
+  bool ComesEarly(Time now) const;
   std::vector<Stage> Apply(std::vector<Stage> then = {}) const;
   std::vector<Stage> Begun(std::vector<Stage> stages) const;
   std::vector<Stage> FollowRead(const StageResult& result);
@@ -113,6 +120,7 @@ class RoundPart {
   int64_t from_, begin_;
   int64_t length_;   // steps of the part; kForever: it does not end
   int64_t steps_;    // between two versions of a rank
+  Time max_wait_;    // for a version; kNever: its own steps decide
   bool skips_;       // a late rank goes on with the step after the last version
   uint64_t ending_;  // 0: they do not end
   uint64_t applied_ = 0;
@@ -122,6 +130,7 @@ class RoundPart {
   uint64_t merged_ = 0;
   uint64_t step_ = 0;  // models: the last that this rank has published, or was taken to have
   int64_t local_ = 0;
+  Time began_at_ = 0;  // the first of these
   int64_t left_at_ = 0;
   bool is_anchored_ = false;
   bool misses_ = false;      // a member was overdue in the last version applied, or may have been

@@ -68,8 +68,8 @@ MethodPlan Trainer::Plan() const {
                          : choice_.Plan(view_, rounds_.has_value() ? rounds_->from() : step_);
 }
 
-std::vector<Stage> Trainer::StepStages() const {
-  if (rounds_.has_value()) return rounds_->StepStages();
+std::vector<Stage> Trainer::StepStages(Time now) const {
+  if (rounds_.has_value()) return rounds_->StepStages(now);
   if (pairs_.has_value()) return pairs_->StepStages();
   const MethodPlan plan = Plan();
   if (plan.payload == Payload::kNone) return {Stage::kCollectGradients, Stage::kUpdate};
@@ -117,7 +117,7 @@ Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
     return EndWith(Status(StatusCode::kNotFinite, unfit));
   unfit_ = unfit;
   is_strict_ = true;
-  return Begin(StepStages(), false, now);
+  return Begin(StepStages(now), false, now);
 }
 
 Trainer::Ready Trainer::OnFinish(bool strict, Time now) {
@@ -339,39 +339,10 @@ Trainer::Ready Trainer::Next(Time now) {
   if (at_ < stages_.size()) return Enter(now);
   if (!is_finish_ && !is_pass_ && !has_left_) ++step_;
   if (is_pass_) pass_clock_.Begin(now);
+  if (rounds_.has_value()) rounds_->OnEnd(now);
   BeginPart();
   const bool is_unfit = is_published_ && !is_finish_ && !unfit_.empty();
   return EndWith(is_unfit ? Status(StatusCode::kNotFinite, unfit_) : Status::Ok());
-}
-
-int64_t Trainer::part() const {
-  if (rounds_.has_value()) return rounds_->from();
-  return pairs_.has_value() ? pairs_->from() : kNoPart;
-}
-
-// If the next step is the first one of rounds or pairs.
-void Trainer::BeginPart() {
-  if (view_.size == 1 || rounds_.has_value() || pairs_.has_value()) return;
-  int64_t from = begin_;
-  while (choice_.Until(from) <= step_) from = choice_.Until(from);
-  const MethodPlan plan = choice_.Plan(view_, from);
-  if (plan.admission == Admission::kPairs) pairs_.emplace(from, choice_.Until(from));
-  if (plan.admission != Admission::kRounds) return;
-  rounds_.emplace(plan, from, choice_.Until(from), step_);
-  version_ = step_;
-}
-
-void Trainer::LeaveRounds() {
-  // train-T7: all members leave with the same version, and go on with the step after it.
-  step_ = version_ = rounds_->is_local() ? rounds_->left_at() : rounds_->reached();
-  // A member that is in finish() has not seen with which version they were over.
-  if (rounds_->is_local()) {
-    Insert(StateStages());
-    Insert({Stage::kAgree});
-  }
-  has_left_ = true;
-  may_differ_ = false;
-  rounds_.reset();
 }
 
 Trainer::Ready Trainer::Halt(const Status& why, bool is_to_begin) {

@@ -153,7 +153,7 @@ class Trainer {
   Ready Halt(const Status& why, bool is_to_begin);
   Ready EndWith(const Status& status);
   static Ready Refuse(const std::string& why);
-  std::vector<Stage> StepStages() const;
+  std::vector<Stage> StepStages(Time now) const;
   std::vector<Stage> FinishStages() const;
   std::vector<Stage> StateStages() const;
   Exchange ExchangeOf(Stage stage) const;
