@@ -4,7 +4,8 @@
 
 namespace covey {
 
-RoundPart::RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_t begin)
+RoundPart::RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_t begin,
+                     bool hands_over)
     : payload_(plan.payload),
       from_(from),
       begin_(begin),
@@ -13,10 +14,22 @@ RoundPart::RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_
       max_wait_(plan.rounds.max_wait.kind == Duration::Kind::kTime ? plan.rounds.max_wait.time
                                                                    : kNever),
       skips_(plan.rounds.skips_ahead),
-      ending_(static_cast<uint64_t>(plan.rounds.ending)) {
+      ending_(static_cast<uint64_t>(plan.rounds.ending)),
+      hands_over_(hands_over) {
   // All versions of models with local_steps wait for all.
   if (ending_ == 0 && length_ != kForever)
     ending_ = static_cast<uint64_t>((length_ + steps_ - 1) / steps_);
+}
+
+uint64_t RoundPart::LastVersion(const MethodChoice& choice, const MethodView& view, int64_t from,
+                                int64_t end) {
+  const int64_t until = choice.Until(from);
+  if (view.size == 1 || until >= end) return 0;
+  const MethodPlan plan = choice.Plan(view, from), next = choice.Plan(view, until);
+  const bool hands_over = plan.admission == Admission::kRounds &&
+                          plan.payload == Payload::kGradients &&
+                          next.admission == Admission::kRounds && next.payload == Payload::kModel;
+  return hands_over ? static_cast<uint64_t>(plan.rounds.ending) : 0;
 }
 
 int64_t RoundPart::reached() const {
@@ -95,6 +108,8 @@ std::vector<Stage> RoundPart::Follow(Stage stage, const Status& status, const St
     case Stage::kPublish:
       // Models: one that is unfit is not published, and no version is waited for.
       awaited_ = merged_ = result.version;
+      // train-T18: a version after the last one is not made.
+      if (hands_over_) awaited_ = std::min(awaited_, ending_);
       local_ = 0;
       is_finishing_ = false;
       return {};
@@ -118,6 +133,7 @@ std::vector<Stage> RoundPart::Follow(Stage stage, const Status& status, const St
       if (!status.ok()) return {};
       snapshot_ = result.version;
       misses_ = true;  // as far as is known: this rank has not read that version's record
+      is_needed_ = false;
       return payload_ == Payload::kDelta ? OnUnpacked() : std::vector<Stage>{};
     case Stage::kMerge:
       if (!status.ok()) return {};
@@ -149,6 +165,7 @@ std::vector<Stage> RoundPart::FollowRead(const StageResult& result) {
   if (result.is_gone && is_own) return {Stage::kSeek};
   if (result.is_gone) return {Stage::kSeek, Stage::kUnpack};
   misses_ = result.misses;
+  is_needed_ = result.is_needed && !is_local();
   if (payload_ == Payload::kGradients) is_overdue_ = result.is_overdue;
   if (!result.is_empty && !is_own) return {Stage::kUpdate};
   ++applied_;

@@ -38,6 +38,9 @@
 // A finish() that is not strict goes on when FLUSH or MEET has timed out: GO ON; of deltas adopt,
 // LOAD; serve.
 //
+// Rounds of gradients that rounds of models follow have no version after their end: await and flush
+// last until that one, and no longer.
+//
 // Invariant: every version of gradients and deltas is applied once, in order; after SEEK the next
 // one is that after the snapshot's.
 //
@@ -57,8 +60,15 @@ namespace covey {
 class RoundPart {
  public:
   // `plan` is that of version `from`, where the part begins by the method, and `until` where it
-  // ends (kForever: nowhere); `begin`: the step at which it does begin. REQUIRES: it is in rounds.
-  RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_t begin);
+  // ends (kForever: nowhere); `begin`: the step at which it does begin. `hands_over`: rounds of
+  // models follow at its end, whoever is overdue. REQUIRES: it is in rounds.
+  RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_t begin,
+            bool hands_over = false);
+
+  // The last version of the rounds that begin at `from`, if they are of gradients and handed over
+  // to rounds of models; 0: they are not.
+  static uint64_t LastVersion(const MethodChoice& choice, const MethodView& view, int64_t from,
+                              int64_t end = kForever);
 
   int64_t from() const { return from_; }
   // Whether each rank does updates of its own.
@@ -79,6 +89,12 @@ class RoundPart {
   void NoteOver() { left_at_ = reached(); }
   // That is so if all have met, too.
   bool HasEnded() const { return ending_ > 0 && applied_ >= ending_; }
+  bool MayEndWith(uint64_t version) const { return ending_ > 0 && version >= ending_; }
+  // Rounds of models follow, and `version` is the last before them.
+  bool IsLast(uint64_t version) const { return hands_over_ && version >= ending_; }
+  bool IsToHandOver() const { return IsLast(applied_); }
+  // Late ranks may need this rank's state at the last version applied.
+  bool is_needed() const { return is_needed_; }
   // Since the last publish all that counts has come to be in versions, or others have gone on.
   bool is_finishing() const { return is_finishing_; }
 
@@ -123,6 +139,7 @@ class RoundPart {
   Time max_wait_;    // for a version; kNever: its own steps decide
   bool skips_;       // a late rank goes on with the step after the last version
   uint64_t ending_;  // 0: they do not end
+  bool hands_over_;
   uint64_t applied_ = 0;
   uint64_t awaited_ = 0;
   uint64_t executed_ = 0;  // the last version made, as far as it is known
@@ -135,6 +152,7 @@ class RoundPart {
   bool is_anchored_ = false;
   bool misses_ = false;      // a member was overdue in the last version applied, or may have been
   bool is_overdue_ = false;  // this rank, in the last version applied
+  bool is_needed_ = false;   // its state, for those that were not in it
   bool is_finishing_ = false;
 };
 

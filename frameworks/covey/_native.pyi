@@ -104,6 +104,7 @@ def trainer_open(
     counts: Tuple[int, ...],
     hypers: int,
     num_state: int,
+    end: int = 0,
     /,
 ) -> int: ...
 def trainer_spans(trainer: int, count: int, of_model: bool, /) -> Tuple[int, ...]: ...

@@ -10,12 +10,12 @@ PyObject* TrainerOpen(PyObject* module, PyObject* args) {
   (void)module;
   covey_trainer_config config = COVEY_INIT(covey_trainer_config);
   unsigned long long group;
-  long long begin;
+  long long begin, end = 0;
   int op;
   PyObject *method, *dtypes, *counts;
-  if (!PyArg_ParseTuple(args, "KsOiLO!O!ii:trainer_open", &group, &config.name, &method, &op,
+  if (!PyArg_ParseTuple(args, "KsOiLO!O!ii|L:trainer_open", &group, &config.name, &method, &op,
                         &begin, &PyTuple_Type, &dtypes, &PyTuple_Type, &counts, &config.num_hypers,
-                        &config.num_state))
+                        &config.num_state, &end))
     return NULL;
   config.method = MethodOf(method);
   if (PyErr_Occurred()) return NULL;
@@ -31,6 +31,7 @@ PyObject* TrainerOpen(PyObject* module, PyObject* args) {
     config.group = group;
     config.op = (covey_op)op;
     config.begin = begin;
+    config.end = end;
     config.num_spans = (int32_t)spans;
     config.dtypes = types;
     config.counts = lengths;
@@ -241,18 +242,20 @@ PyObject* TrainerPosition(PyObject* module, PyObject* args) {
   ClearError(&error);
   error.code = covey_trainer_position(NULL, trainer, &position, &error);
   if (error.code != COVEY_OK) return RaiseError(&error);
-  return Py_BuildValue("(LLiLLi)", (long long)position.version, (long long)position.step,
+  return Py_BuildValue("(LLiLLii)", (long long)position.version, (long long)position.step,
                        (int)position.may_differ, (long long)position.begin,
-                       (long long)position.local, (int)position.has_state);
+                       (long long)position.local, (int)position.has_state, (int)position.is_over);
 }
 
 PyObject* TrainerRestore(PyObject* module, PyObject* args) {
   (void)module;
   unsigned long long trainer;
   long long version, step, begin, local;
-  int may_differ, has_state;
-  if (!PyArg_ParseTuple(args, "K(LLiLLi):trainer_restore", &trainer, &version, &step, &may_differ,
-                        &begin, &local, &has_state))
+  int may_differ, has_state, is_over = 0; /* the last is not restored */
+  PyObject* tuple;
+  if (!PyArg_ParseTuple(args, "KO!:trainer_restore", &trainer, &PyTuple_Type, &tuple)) return NULL;
+  if (!PyArg_ParseTuple(tuple, "LLiLLi|i:trainer_restore", &version, &step, &may_differ, &begin,
+                        &local, &has_state, &is_over))
     return NULL;
   covey_position position = COVEY_INIT(covey_position);
   position.version = version;
