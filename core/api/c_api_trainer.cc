@@ -55,7 +55,7 @@ Status CheckConfig(const covey_trainer_config& config) {
   if (config.name == nullptr || config.name[0] == '\0') return wrong("it needs a name");
   if (config.op != COVEY_SUM && config.op != COVEY_AVERAGE)
     return wrong("op is COVEY_SUM or COVEY_AVERAGE");
-  if (config.begin < 0) return wrong("begin is negative");
+  if (config.begin < 0 || config.end < 0) return wrong("begin or end is negative");
   if (config.num_hypers < 0 || config.num_hypers > kMostHypers)
     return wrong("num_hypers is " + std::to_string(config.num_hypers) + ", which is not 0 to " +
                  std::to_string(kMostHypers));
@@ -87,22 +87,22 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
   RETURN_IF_ERROR(FindOwnGroup(use, config->group, &group));
   const MethodChoice& method = ChoiceOf(use, config->method);
   const MethodView view{.size = group->size(), .rank = group->my_index};
-  RETURN_IF_ERROR(Trainer::Check(method, view));
+  RETURN_IF_ERROR(Trainer::Check(method, view, config->begin, EndOf(*config)));
   TrainerLayout layout(ParametersOf(*config));
   RETURN_IF_ERROR(CheckParts(use, *config, layout));
   TrainerDriver::Memory memory;
   const bool has_room = AllocateMemory(use, *config, layout.length_bytes(), &memory);
-  const Proposal mine{.kind = kKind,
-                      .name = config->name,
-                      .group = config->group,
-                      .text = "method " + method.Text() + ", op " +
-                              NameOf(static_cast<Op>(config->op)) + ", begin " +
-                              std::to_string(config->begin) + ", " +
-                              std::to_string(config->num_hypers) + " hyper-parameters, " +
-                              std::to_string(config->num_state) + " arrays of state, " +
-                              TextOf({config->num_spans, config->dtypes, config->counts}),
-                      .enough = Status::Ok(),
-                      .offset = has_room ? 0 : Transport::kNoOffset};
+  const Proposal mine{
+      .kind = kKind,
+      .name = config->name,
+      .group = config->group,
+      .text = "method " + method.Text() + ", op " + NameOf(static_cast<Op>(config->op)) +
+              ", begin " + std::to_string(config->begin) + ", end " + std::to_string(config->end) +
+              ", " + std::to_string(config->num_hypers) + " hyper-parameters, " +
+              std::to_string(config->num_state) + " arrays of state, " +
+              TextOf({config->num_spans, config->dtypes, config->counts}),
+      .enough = Status::Ok(),
+      .offset = has_room ? 0 : Transport::kNoOffset};
   auto driver = std::make_unique<TrainerDriver>(
       TrainerDriver::Options{
           .name = std::string("covey.trainer.") + config->name,
@@ -110,6 +110,7 @@ Status Open(const Use& use, covey_runtime* runtime, const covey_trainer_config* 
           .method = method,
           .average = config->op == COVEY_AVERAGE,
           .step = config->begin,
+          .end = EndOf(*config),
           .check_nan = use->config().check_nan != 0,
           .hypers = config->num_hypers,
           .has_state = config->num_state != 0,
@@ -209,7 +210,8 @@ Status PositionOf(TrainerDriver* trainer, covey_position* position) {
                .step_ns = found.step_time,
                .published = found.published,
                .of_all = found.waited_for_all ? 1 : 0,
-               .payload = static_cast<covey_payload>(found.payload)};
+               .payload = static_cast<covey_payload>(found.payload),
+               .is_over = found.is_over ? 1 : 0};
   return Status::Ok();
 }
 

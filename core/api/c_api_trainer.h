@@ -9,6 +9,9 @@
 
 namespace covey {
 
+// The step with which it ends; kForever: none.
+int64_t EndOf(const covey_trainer_config& config);
+
 // Why a part of the training cannot be opened, alike on all members. REQUIRES: Trainer::Check.
 Status CheckParts(const Use& use, const covey_trainer_config& config, const TrainerLayout& layout);
 

@@ -38,7 +38,9 @@ Status OpenRoundsOf(const Use& use, covey_runtime* runtime, const covey_trainer_
                     int64_t from, TrainerDriver* driver) {
   const Spans spans(driver->layout());
   const MethodChoice& choice = ChoiceOf(use, config.method);
-  const Payload payload = choice.Plan(ViewOf(driver->group()), from).payload;
+  const MethodView view = ViewOf(driver->group());
+  const MethodPlan plan = choice.Plan(view, from);
+  const Payload payload = plan.payload;
   const bool has_deltas = payload == Payload::kDelta;
   const bool travels = payload == Payload::kGradients;  // what updates need, with the gradients
   const covey_op of_local = has_deltas ? COVEY_SUM : COVEY_AVERAGE;
@@ -69,6 +71,8 @@ Status OpenRoundsOf(const Use& use, covey_runtime* runtime, const covey_trainer_
                               : nullptr,
           .leave = [session, number] { session->CloseRounds(number); },
           .log = &session->log(),
+          .last = RoundPart::LastVersion(choice, view, from, EndOf(config)),
+          .local_steps = std::max<int64_t>(1, plan.rounds.local_steps),
           .alloc_block = [session](size_t bytes) { return session->AllocBlock(bytes); },
           .free_block = [session](uint64_t offset) { session->FreeBlock(offset); }}));
   return Status::Ok();
@@ -99,15 +103,20 @@ Status OpenPairsOf(const Use& use, covey_runtime* runtime, const covey_trainer_c
 
 }  // namespace
 
+int64_t EndOf(const covey_trainer_config& config) {
+  return config.end == 0 ? kForever : config.end;
+}
+
 Status CheckParts(const Use& use, const covey_trainer_config& config, const TrainerLayout& layout) {
   const MethodChoice& choice = ChoiceOf(use, config.method);
   const MethodView view = ViewOf(*use->FindGroup(config.group));
-  for (const int64_t from : Trainer::PartsOf(Admission::kRounds, choice, view, config.begin))
+  const int64_t until = EndOf(config);
+  for (const int64_t from : Trainer::PartsOf(Admission::kRounds, choice, view, config.begin, until))
     if (choice.Plan(view, from).payload == Payload::kDelta)
       RETURN_IF_ERROR(OuterModel::Check(*choice.At(from).method, layout));
   const auto* end = config.dtypes + config.num_spans;
   if (view.size == 1 || std::find(config.dtypes, end, COVEY_FLOAT32) != end) return Status::Ok();
-  for (int64_t from = config.begin; from < kForever; from = choice.Until(from))
+  for (int64_t from = config.begin; from < until; from = choice.Until(from))
     if (!choice.At(from).codec.empty()) return NothingToEncode(choice.At(from).OwnText());
   return Status::Ok();
 }
@@ -117,7 +126,7 @@ bool AllocateMemory(const Use& use, const covey_trainer_config& config, size_t l
   const MethodChoice& choice = ChoiceOf(use, config.method);
   const MethodView view = ViewOf(*use->FindGroup(config.group));
   bool has_gradients = config.keeps_gradients == 0, has_model = false;
-  for (int64_t from = config.begin; from < kForever; from = choice.Until(from)) {
+  for (int64_t from = config.begin; from < EndOf(config); from = choice.Until(from)) {
     const MethodPlan plan = choice.Plan(view, from);
     const bool is_of_models = plan.payload == Payload::kModel;
     has_gradients |= plan.payload == Payload::kGradients;
@@ -137,9 +146,10 @@ Status OpenParts(const Use& use, covey_runtime* runtime, const covey_trainer_con
                  TrainerDriver* driver) {
   const MethodChoice& choice = ChoiceOf(use, config.method);
   const MethodView view = ViewOf(driver->group());
-  for (const int64_t from : Trainer::PartsOf(Admission::kRounds, choice, view, config.begin))
+  const int64_t begin = config.begin, end = EndOf(config);
+  for (const int64_t from : Trainer::PartsOf(Admission::kRounds, choice, view, begin, end))
     RETURN_IF_ERROR(OpenRoundsOf(use, runtime, config, from, driver));
-  for (const int64_t from : Trainer::PartsOf(Admission::kPairs, choice, view, config.begin))
+  for (const int64_t from : Trainer::PartsOf(Admission::kPairs, choice, view, begin, end))
     RETURN_IF_ERROR(OpenPairsOf(use, runtime, config, from, driver));
   return Status::Ok();
 }

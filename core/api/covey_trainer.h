@@ -48,6 +48,8 @@ typedef struct covey_trainer_config {
   const covey_method* method; /* NULL = the knob `method`; not needed after open */
   covey_op op;                /* of gradients: COVEY_AVERAGE or COVEY_SUM */
   int64_t begin;              /* steps done before, by an earlier trainer; mostly 0 */
+  int64_t end;                /* it ends with the part of the method that ends at this step: see
+                               * covey_position.is_over; 0: with the method */
   int32_t num_spans;          /* parameters */
   const covey_dtype* dtypes;  /* [num_spans]; floating-point */
   const int64_t* counts;      /* [num_spans] elements */
@@ -107,6 +109,9 @@ typedef struct covey_position {
   int64_t published;     /* the version that its last contribution was for; not restored */
   int32_t of_all;        /* 1: which has waited for all members; not restored */
   covey_payload payload; /* that of the next step; not restored */
+  int32_t is_over; /* 1: the part with which it is to end (covey_trainer_config.end) has ended for
+                    * this rank: the caller closes it, and goes on by other means. Until then
+                    * steps go on as in that part. Not restored */
 } covey_position;
 
 /* A model of another rank. */
@@ -118,8 +123,9 @@ typedef struct covey_seen {
   int64_t step;       /* in rounds: that it was published as; 0: none yet */
 } covey_seen;
 
-/* Every member calls it; waits for all. COVEY_MISMATCH on every member when name, method, op, begin
- * or spans differ: the message names the first difference, the ranks and both values.
+/* Every member calls it; waits for all. COVEY_MISMATCH on every member when name, method, op,
+ * begin, end or spans differ: the message names the first difference, the ranks and both values.
+ * COVEY_INVALID_ARGUMENT too when no part of the method ends at `end`.
  * COVEY_UNSUPPORTED for a method that it cannot do: the message names those it can.
  * COVEY_EXHAUSTED when the arena has no room, on every member. */
 COVEY_API covey_code covey_trainer_open(covey_runtime* runtime, const covey_trainer_config* config,

@@ -38,7 +38,7 @@ TrainerDriver::TrainerDriver(Options options, TrainerLayout layout, const Memory
                    .engine = engine,
                    .awaited = options_.awaited}),
       trainer_(options_.method, {.size = options_.group->size(), .rank = options_.group->my_index},
-               options_.step, options_.has_state),
+               options_.step, options_.has_state, options_.end),
       hypers_(static_cast<size_t>(options_.hypers)) {}
 
 void TrainerDriver::AddRounds(int64_t from, std::unique_ptr<TrainerRounds> rounds) {
@@ -231,6 +231,8 @@ bool TrainerDriver::EndExchange(Time deadline, Status* status, StageResult* resu
     exchange_.reset();
     return true;
   }
+  const bool leaves = exchange_->stage == Stage::kLeave || exchange_->stage == Stage::kHandOver;
+  if (leaves) KeepPace(exchange_->part);
   const bool publishes = exchange_->stage == Stage::kPublish;
   const Status fitness = publishes ? FitnessOf(*exchange_) : Status::Ok();
   TrainerRounds* rounds = RoundsOf(exchange_->part);
@@ -238,6 +240,12 @@ bool TrainerDriver::EndExchange(Time deadline, Status* status, StageResult* resu
   if (!rounds->Perform(*exchange_, fitness, hypers, deadline, status, result)) return false;
   exchange_.reset();
   return true;
+}
+
+// The rounds that follow those of part `from` at once wait no longer at first than later.
+void TrainerDriver::KeepPace(int64_t from) {
+  const TrainerRounds* next = RoundsOf(options_.method.Until(from));
+  if (next != nullptr) RoundsOf(options_.method.Until(from))->Assume(RoundsOf(from)->step_time());
 }
 
 // Why this rank's gradients must not be mixed with those of others.

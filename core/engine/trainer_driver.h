@@ -38,6 +38,7 @@ class TrainerDriver {
     MethodChoice method;
     bool average = true;  // gradients; else their sum
     int64_t step = 0;
+    int64_t end = kForever;  // see Trainer
     bool check_nan = false;
     int32_t hypers = 0;            // hyper-parameters that travel with gradients
     bool has_state = false;        // of the adapter's optimizer
@@ -134,6 +135,7 @@ class TrainerDriver {
   TrainerRounds* RoundsOf(int64_t part);
   std::byte* Gradients();
   Status FitnessOf(const Trainer::Exchange& exchange);
+  void KeepPace(int64_t from);
 
   Options options_;
   TrainerLayout layout_;

@@ -10,6 +10,7 @@ namespace {
 constexpr size_t kOften = 2;   // versions running in whose memory
 constexpr size_t kMuchOf = 8;  // an eighth had been written: a page costs as much as some that
 constexpr size_t kPageBytes = 4096;  // are copied
+constexpr size_t kDonors = 2;        // of a state that late ranks may need
 constexpr size_t kLine = 64;         // spans of a snapshot begin on one
 
 }  // namespace
@@ -18,8 +19,10 @@ TrainerRounds::TrainerRounds(Options options)
     : options_(std::move(options)),
       block_bytes_(options_.port->BlockBytes()),
       missing_(options_.port->group().members.size()),
+      seen_(missing_.size()),
       counted_(missing_.size()),
       counts_(missing_.size()) {
+  if (options_.last > 0) options_.port->EndWith(options_.last);
   if (has_models()) return;
   std::vector<std::byte*> spans;
   size_t written = 0;
@@ -33,7 +36,7 @@ bool TrainerRounds::Perform(const Trainer::Exchange& exchange, const Status& fit
   *status = Status::Ok();
   switch (exchange.stage) {
     case Stage::kRead:
-      *status = Read(exchange.version, result);
+      *status = Read(exchange, result);
       break;
     case Stage::kSeek:
       if (!Seek(exchange.applied, deadline, status, result)) return false;
@@ -56,7 +59,14 @@ bool TrainerRounds::Perform(const Trainer::Exchange& exchange, const Status& fit
     case Stage::kGoOn:
       *status = GoOn(exchange.unfit);
       break;
+    case Stage::kLeaveState:
+      options_.port->KeepSnapshot();
+      break;
+    case Stage::kHandOver:
+      *status = HandOver(result);
+      break;
     case Stage::kLeave:
+    case Stage::kRelease:
       Leave();
       return true;
     default:
@@ -146,6 +156,7 @@ Status TrainerRounds::Merge(uint64_t version, StageResult* result) {
       std::any_of(missing.begin(), missing.end(), [](uint64_t since) { return since > 0; });
   result->misses = is_any_overdue || fresh < merged.record.header.divisor;
   Note(merged.version, merged.record);
+  result->has_all = std::find(seen_.begin(), seen_.end(), false) == seen_.end();
   return Status::Ok();
 }
 
@@ -173,7 +184,42 @@ Status TrainerRounds::GoOn(const std::string& missing) {
   return options_.port->GoOnWithout();
 }
 
-Status TrainerRounds::Read(uint64_t version, StageResult* result) {
+// train-T18: this rank's contribution counts in its own model if it is in no version.
+Status TrainerRounds::HandOver(StageResult* result) {
+  const std::byte* content = nullptr;
+  RETURN_IF_ERROR(options_.port->Depart(&content));
+  result->has_more = content != nullptr;
+  if (content != nullptr)
+    std::memcpy(options_.copies, content, options_.port->layout().length_bytes());
+  return Status::Ok();
+}
+
+// Whether ranks that were not in the version, whose record this is, may need this rank's state: it
+// is one of the first two that were in it (one may die), or else that were not overdue: those in
+// finish() read it, too.
+bool TrainerRounds::IsNeeded(const RoundRecord& record) const {
+  const uint64_t version = record.header.version;
+  std::vector<size_t> in, others;
+  int32_t fresh = 0;
+  bool is_any_overdue = false;
+  for (size_t i = 0; i < record.contributions.size(); ++i) {
+    const Contribution& contribution = record.contributions[i];
+    is_any_overdue |= record.missing[i] > 0;
+    fresh += contribution.count > 0 && contribution.last >= version ? 1 : 0;
+    if (contribution.arrived >= version)
+      in.push_back(i);
+    else if (record.missing[i] == 0)
+      others.push_back(i);
+  }
+  if (!is_any_overdue && fresh >= record.header.divisor) return false;
+  in.insert(in.end(), others.begin(), others.end());
+  in.resize(std::min<size_t>(in.size(), kDonors));
+  const auto self = static_cast<size_t>(ToInt(options_.port->group().my_index));
+  return std::find(in.begin(), in.end(), self) != in.end();
+}
+
+Status TrainerRounds::Read(const Trainer::Exchange& exchange, StageResult* result) {
+  const uint64_t version = exchange.version;
   RoundRecord record;
   std::vector<void*> spans = CopySpans();
   const bool is_copied = !is_in_place_;
@@ -191,6 +237,9 @@ Status TrainerRounds::Read(uint64_t version, StageResult* result) {
   result->is_overdue = record.missing[me] > 0;
   result->misses = std::any_of(record.missing.begin(), record.missing.end(),
                                [](uint64_t since) { return since > 0; });
+  // train-T18: one that has fallen out of the log may have come to this version all the same.
+  result->is_needed =
+      exchange.may_end && (IsNeeded(record) || options_.port->LacksSnapshot(version));
   Note(version, record);
   int64_t deltas = 0;
   for (size_t i = 0; i < counted_.size(); ++i) {
@@ -245,6 +294,7 @@ TrainerCounts TrainerRounds::counts() const {
 void TrainerRounds::Note(uint64_t version, const RoundRecord& record) {
   counts_.AddVersion(version, record.contributions);
   for (size_t i = 0; i < missing_.size(); ++i) {
+    if (record.contributions[i].last > 0) seen_[i] = true;
     const bool was_missing = std::exchange(missing_[i], record.missing[i]) > 0;
     if (record.missing[i] == 0 || was_missing) continue;
     ++counts_.overdue[i];

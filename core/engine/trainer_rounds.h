@@ -31,6 +31,8 @@ class TrainerRounds {
     std::unique_ptr<OuterModel> outer;  // deltas; null: gradients, or models
     std::function<void()> leave;        // this rank uses the port no more; again: nothing
     Log* log = nullptr;                 // null: tells nothing
+    uint64_t last = 0;                  // no version follows it; 0: any number do
+    int64_t local_steps = 1;            // of a rank between two of its versions
     // A block of this rank's region (Transport::kNoOffset: there is no room), and back.
     std::function<uint64_t(size_t)> alloc_block;
     std::function<void(uint64_t)> free_block;
@@ -50,9 +52,6 @@ class TrainerRounds {
   // The version that this rank's last contribution was for; 0: none yet.
   uint64_t published() const { return published_; }
   bool waited_for_all() const { return options_.port->WaitsForAll(published_); }
-  // How long this rank's own steps take; 0: it is not known yet.
-  Time step_time() const { return options_.port->step_time(); }
-  void Assume(Time step) { options_.port->Assume(step); }
   // Models: that of a member as it has published it last, to where parameters lie.
   Status Peek(int32_t member, std::span<std::byte> model, RoundsPort::Seen* seen) const;
   // Where the next contribution is to lie, as the layout says; models: and what it becomes lies.
@@ -65,6 +64,9 @@ class TrainerRounds {
     return std::span<const std::byte>(image_).subspan(HeadBytes());
   }
   OuterModel* outer() const { return options_.outer.get(); }
+  // How long a step of this rank's own takes (0: not known), and what it is taken to be at first.
+  Time step_time() const { return options_.port->step_time() / options_.local_steps; }
+  void Assume(Time step) { options_.port->Assume(step * options_.local_steps); }
   TrainerCounts counts() const;
 
   // Performs exchange.stage, and waits until then. `fitness`: of what lies in open(). False: the
@@ -81,8 +83,10 @@ class TrainerRounds {
   Status PerformHere(const Trainer::Exchange& exchange, const Status& fitness,
                      std::span<const double> hypers, StageResult* result);
   Status GoOn(const std::string& missing);
+  Status HandOver(StageResult* result);
+  bool IsNeeded(const RoundRecord& record) const;
   Status Merge(uint64_t version, StageResult* result);
-  Status Read(uint64_t version, StageResult* result);
+  Status Read(const Trainer::Exchange& exchange, StageResult* result);
   Status ReadInPlace(uint64_t version);
   bool Seek(uint64_t applied, Time deadline, Status* status, StageResult* result);
   bool IsAsked(uint64_t applied);
@@ -99,6 +103,7 @@ class TrainerRounds {
   std::vector<double> hypers_;
   std::vector<std::byte> image_;
   std::vector<uint64_t> missing_;  // by member, as of the last version read
+  std::vector<bool> seen_;         // by member: it has been in a version
   std::vector<uint64_t> counted_;  // by member: the last of its steps that is in a version
   TrainerCounts counts_;
   uint64_t published_ = 0;

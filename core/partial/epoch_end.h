@@ -35,6 +35,10 @@ class EpochEnd {
     Meet();
     return true;
   }
+  // The snapshot that this rank has given stands when it has left, too.
+  virtual void KeepSnapshot() {}
+  // Whether a member will need one of `version`, the last one, and there is none.
+  virtual bool LacksSnapshot(uint64_t) { return false; }
   // To be asked while it waits for a version: others have ended finish() without this rank, which
   // trains, and for max_wait none of them has trained on. Publish then publishes nothing.
   virtual bool IsLeftBehind() { return false; }

@@ -107,7 +107,11 @@ Found Merge(const RoundMemory& memory, SharedAtomics* words, const Kernels& kern
     // partial-W12a: the record says whether the own model is in the mean; the number does not.
     merged->late = record.contributions[self].last != member.own.step;
     merged->of_all = record.header.final || memory.models().IsSync(version);
-    const bool superseded = memory.models().HasSuperseded(member.own.step, version);
+    // partial-W12a: all that were in finish() may have published nothing: there is no mean then, and
+    // the own model stays.
+    const bool has_mean = record.header.leader >= 0;
+    const bool superseded = has_mean && memory.models().HasSuperseded(member.own.step, version);
+    const bool takes = has_mean && member.takes;
     int32_t sum = sums[self];
     // partial-W12a: a group without models has no mean: the first group that has one serves.
     if (merged->late && superseded && CountOf(record, sums, sum) == 0)
@@ -119,8 +123,8 @@ Found Merge(const RoundMemory& memory, SharedAtomics* words, const Kernels& kern
                       .count = merged->count,
                       // partial-W12a: a model that was superseded is not merged: it would come back
                       // into others. partial-W12b: its progress is added to the mean.
-                      .merges = merged->late && !superseded && !member.takes,
-                      .base = merged->late && superseded && !member.takes ? member.base : nullptr};
+                      .merges = merged->late && !superseded && !takes,
+                      .base = merged->late && superseded && !takes ? member.base : nullptr};
     merged->mean = parts.mean;
     merged->is_of_both = parts.merges;
     merged->kept = parts.base != nullptr;

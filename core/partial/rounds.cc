@@ -93,6 +93,8 @@ Time Rounds::Advance(Time now, bool* moved) {
   *moved = false;
   StateWord state = StateWord::Of(words_->Load(memory_->StateAt()));
   if (!state.fired) {
+    // train-T18: what a version after the last one had would count for late ranks alone.
+    if (state.executed >= last_) return kNever;
     const MemberStatus status{words_->Load(memory_->MemberAt(self_))};
     const WaitingRank self{.step = step_, .finished = status.finished(), .max_wait = max_wait_};
     const Arrivals::Answer answer = arrivals_.FireAt(state.version(), epoch_end_.lost(), self, now);

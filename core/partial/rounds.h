@@ -55,6 +55,7 @@ class Rounds final : public Versions {
   void set_max_wait(Time max_wait) override { max_wait_ = max_wait; }
   void set_grace(Time grace) override { arrivals_.set_grace(grace); }
   void set_step(Time step) override { arrivals_.set_patience(step); }
+  void EndWith(uint64_t version) override { last_ = version; }
   uint64_t executed() override;
   Time ended() override;
 
@@ -143,6 +144,7 @@ class Rounds final : public Versions {
   Snapshots snapshots_;
   SharedEpochEnd epoch_end_;
   bool skips_ahead_;
+  uint64_t last_ = UINT64_MAX;  // no version is made after it
   uint64_t step_ = 0;
   bool is_merged_ = true;            // models: its last published one was merged
   const std::byte* base_ = nullptr;  // models: the one its work began from; null: not known

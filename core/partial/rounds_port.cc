@@ -75,6 +75,24 @@ void RoundsPort::Assume(Time step) {
   step_time_.Assume(step);
 }
 
+void RoundsPort::EndWith(uint64_t version) {
+  const std::lock_guard lock(mutex_);
+  last_ = version;
+  versions().EndWith(version);
+}
+
+Status RoundsPort::Depart(const std::byte** content) {
+  const Status retracted = Retract(content);
+  if (!retracted.ok() && retracted.code() != StatusCode::kUnsupported) return retracted;
+  {
+    const std::lock_guard lock(mutex_);
+    Forget();
+    versions().epoch_end().Finish();
+  }
+  Stir();
+  return Status::Ok();
+}
+
 uint64_t RoundsPort::executed() {
   const std::lock_guard lock(mutex_);
   return versions().executed();
@@ -181,6 +199,9 @@ Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) 
   bool has_given_up = false;
   Versions::Lack lack;
   const auto look = [&] {
+    // train-T18: others have gone on from there, and come to no finish() here.
+    *event = Event::kBehind;
+    if (applied < last_ && versions().executed() >= last_) return true;
     *event = Event::kDone;
     has_given_up = versions().epoch_end().HasGivenUp();
     lack = versions().Lacking();
@@ -213,6 +234,16 @@ Status RoundsPort::FinishServing(uint64_t applied, Time deadline, Event* event) 
 
 Status RoundsPort::GoOnWithout() {
   return Drive([this] { return versions().epoch_end().GoOnWithout(); }, kNever);
+}
+
+void RoundsPort::KeepSnapshot() {
+  const std::lock_guard lock(mutex_);
+  versions().epoch_end().KeepSnapshot();
+}
+
+bool RoundsPort::LacksSnapshot(uint64_t version) {
+  const std::lock_guard lock(mutex_);
+  return versions().epoch_end().LacksSnapshot(version);
 }
 
 Status RoundsPort::MeetServing(uint64_t applied, Time deadline, Event* event) {

@@ -73,6 +73,8 @@ class RoundsPort {
   std::byte* open();
   uint64_t Publish(std::span<const double> hypers);
   uint64_t Skip();
+  // No version is made after that one. The same on all members, before the first publish.
+  void EndWith(uint64_t version);
   uint64_t executed();
   uint64_t published();  // the last of its steps; 0: none
   // See Versions::ended: of the version *executed.
@@ -92,6 +94,9 @@ class RoundsPort {
   virtual Status Hold(uint64_t version, std::vector<std::byte*>* spans, size_t* written) = 0;
   // See Rounds::Retract. Where members share no memory, kUnsupported.
   virtual Status Retract(const std::byte** content) = 0;
+  // That, if members share memory; and nobody waits for this rank from now on, which publishes
+  // nothing more.
+  Status Depart(const std::byte** content);
   // Models. See Rounds::Merge.
   virtual Status Merge(uint64_t version, std::span<void* const> to, Merged* merged) = 0;
   // Models. See Rounds::Begin.
@@ -119,7 +124,7 @@ class RoundsPort {
   enum class Event : uint8_t {
     kDone,
     kAsked,   // a snapshot is to be given
-    kBehind,  // Finish: half of the log is not applied yet
+    kBehind,  // Finish: half of the log is not applied yet, or the last version is not
     kTime,    // the deadline is over
     kLeft,    // Wait: others have ended finish() without this rank; see Versions::IsLeftBehind
   };
@@ -129,6 +134,10 @@ class RoundsPort {
   Status FinishServing(uint64_t applied, Time deadline, Event* event);
   // After it has said kTimeout for max_wait: see Versions.
   Status GoOnWithout();
+  // The snapshot given last stands when this rank has left, too, until it publishes again.
+  void KeepSnapshot();
+  // See EpochEnd.
+  bool LacksSnapshot(uint64_t version);
   // After FinishServing, when everything is applied: until all that live are so far.
   Status MeetServing(uint64_t applied, Time deadline, Event* event);
   // Whether one is to be given now. *unused: the block of an old one, which can be freed;
@@ -200,6 +209,7 @@ class RoundsPort {
   // Protected by mutex_.
   StepTime step_time_;
   bool was_overdue_ = false;  // in the last version read
+  uint64_t last_ = 0;         // no version is made after it; 0: any number
   GroupBarrier barrier_;
   Time seeking_since_ = 0;  // only finished ranks could give; 0: no
 };

@@ -28,7 +28,7 @@ bool SharedEpochEnd::DropsStep() {
     ++dropped_;
     parts_.arrivals->Restart();
   } else {
-    goes_without_ = false;
+    keeps_snapshot_ = false;
   }
   return is_held_back_;
 }
@@ -55,13 +55,13 @@ std::vector<int32_t> SharedEpochEnd::Unfinished() {
 }
 
 bool SharedEpochEnd::GoOnWithout() {
-  goes_without_ = true;
+  keeps_snapshot_ = true;
   Meet();
   const bool has_models = memory_->models().on();
   const uint64_t times = MemberStatus{words_->Load(memory_->MemberAt(self_))}.times();
   const StateWord state = StateWord::Of(words_->Load(memory_->StateAt()));
   if (state.fired) return false;
-  if (!has_models) AskForMissing();
+  if (!has_models && IsAnyBehindLog(state.executed)) parts_.snapshots->AskFor(state.executed);
   if (state.settled() && state.Since(times) <= 0) return true;
   if ((has_models && !state.final) || HasAnyGoneOn(times)) return true;  // it goes with them
   const StateWord settled{.executed = state.executed,
@@ -90,13 +90,17 @@ void SharedEpochEnd::Drop() {
     dropped_ += memory_->Header(self_, slot.buffer)->content.count;
 }
 
-void SharedEpochEnd::AskForMissing() {
-  const uint64_t last = StateWord::Of(words_->Load(memory_->StateAt())).executed;
+// Whether another member will not find its next version, when `last` is the last one.
+bool SharedEpochEnd::IsAnyBehindLog(uint64_t last) const {
   for (int32_t i = 0; i < memory_->size(); ++i) {
     if (i == self_ || IsGone(i)) continue;
-    if (words_->Load(memory_->AppliedAt(i)) + memory_->log() >= last) continue;
-    return parts_.snapshots->AskFor(last);
+    if (words_->Load(memory_->AppliedAt(i)) + memory_->log() < last) return true;
   }
+  return false;
+}
+
+bool SharedEpochEnd::LacksSnapshot(uint64_t version) {
+  return IsAnyBehindLog(version) && !parts_.snapshots->HasOffer(version);
 }
 
 bool SharedEpochEnd::IsFlushed() {
@@ -149,7 +153,7 @@ std::vector<int32_t> SharedEpochEnd::Unmet() {
 }
 
 void SharedEpochEnd::Leave() {
-  if (!goes_without_) parts_.snapshots->Retract();
+  if (!keeps_snapshot_) parts_.snapshots->Retract();
   Finish();
   parts_.log->Release(self_);
   for (int32_t i = 0; i < memory_->size(); ++i) words_->Store(memory_->LeftAt(i, self_), 1);

@@ -31,6 +31,8 @@ class SharedEpochEnd final : public EpochEnd {
   bool HasGivenUp() const override { return parts_.arrivals->over(); }
   std::vector<int32_t> Unfinished() override;
   bool GoOnWithout() override;
+  void KeepSnapshot() override { keeps_snapshot_ = true; }
+  bool LacksSnapshot(uint64_t version) override;
   bool IsLeftBehind() override { return IsBehind() ? parts_.arrivals->over() : is_held_back_; }
   uint64_t dropped() const override { return dropped_; }
   // That there are none shows at the second time.
@@ -54,15 +56,15 @@ class SharedEpochEnd final : public EpochEnd {
   bool IsBehind();
   bool HasAnyGoneOn(uint64_t times);
   void Drop();
-  void AskForMissing();
+  bool IsAnyBehindLog(uint64_t last) const;
   bool IsGone(int32_t member) const;
 
   int32_t self_;
   Parts parts_;
   const RoundMemory* memory_;
   SharedAtomics* words_;
-  bool is_held_back_ = false;  // its last step was not published
-  bool goes_without_ = false;  // the ranks that were missing in finish(), since then
+  bool is_held_back_ = false;    // its last step was not published
+  bool keeps_snapshot_ = false;  // for ranks that come later, when this one has left
   uint64_t settled_ = 0;
   uint64_t dropped_ = 0;  // steps of its own
   std::vector<bool> lost_;

@@ -11,9 +11,8 @@ bool Snapshots::IsAsked(uint64_t applied, const std::vector<bool>& lost, Time no
   const Ask ask = Ask::Of(asked);
   // partial-W10a: answered already, or this trainer has not applied enough.
   if (asked == settled_ || applied < ask.version) return false;
-  for (int32_t i = 0; i < memory_->size(); ++i) {
-    // partial-W10a: an offer that would do stands: no rank gives another.
-    if (OfferOf(i).version < ask.version) continue;
+  // partial-W10a: an offer that would do stands: no rank gives another.
+  if (HasOffer(ask.version)) {
     settled_ = asked;
     return false;
   }
@@ -33,6 +32,12 @@ bool Snapshots::IsAsked(uint64_t applied, const std::vector<bool>& lost, Time no
     mine.attempt = claim.attempt + 1;
   }
   return words_->CompareExchange(memory_->ClaimAt(), word, mine.Word());
+}
+
+bool Snapshots::HasOffer(uint64_t version) const {
+  for (int32_t i = 0; i < memory_->size(); ++i)
+    if (OfferOf(i).version >= version) return true;
+  return false;
 }
 
 void Snapshots::Give(uint64_t version, std::byte* place, std::span<const Part> parts) {

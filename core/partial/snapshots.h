@@ -98,6 +98,8 @@ class Snapshots {
   Offer Find(uint64_t applied, uint64_t executed);
   // Odd while `member` looks for one itself; only grows.
   uint64_t NeedOf(int32_t member) const { return words_->Load(memory_->OfferAt(member) + 3); }
+  // Whether one of `version`, or of a later one, stands.
+  bool HasOffer(uint64_t version) const;
   // For one that will need it when it comes: of `version`, unless that is asked for already.
   void AskFor(uint64_t version);
   // Copies it; false: it was retracted meanwhile, and the copy is to be forgotten.

@@ -38,6 +38,8 @@ class Versions {
   // How long a step of this rank's own takes; 0: not known.
   virtual void set_step(Time) {}
 
+  // No version is made after that one. The same on all members, before the first publish.
+  virtual void EndWith(uint64_t) {}
   // The last version that has ended.
   virtual uint64_t executed() = 0;
   // When it did, about; 0: not known.

@@ -6,19 +6,33 @@
 namespace covey {
 
 RoundPart::RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_t begin,
-                     int64_t origin)
+                     int64_t origin, bool hands_over)
     : payload_(plan.payload),
       from_(from),
       begin_(begin),
       length_(until == kForever ? kForever : until - from),
       steps_(is_local() ? std::max<int64_t>(1, plan.rounds.local_steps) : 1),
+      max_wait_(plan.rounds.max_wait.kind == Duration::Kind::kTime ? plan.rounds.max_wait.time
+                                                                   : kNever),
       skips_(plan.rounds.skips_ahead),
       ending_(static_cast<uint64_t>(plan.rounds.ending)),
       has_course_(payload_ == Payload::kModel && plan.rounds.local_steps > 0),
       course_(origin, until == kForever ? kForever : begin + length_, plan.rounds.local_steps,
-              begin) {
+              begin),
+      hands_over_(hands_over) {
   if (ending_ == 0 && length_ != kForever)
     ending_ = static_cast<uint64_t>((length_ + steps_ - 1) / steps_);
+}
+
+uint64_t RoundPart::LastVersion(const MethodChoice& choice, const MethodView& view, int64_t from,
+                                int64_t end) {
+  const int64_t until = choice.Until(from);
+  if (view.size == 1 || until >= end) return 0;
+  const MethodPlan plan = choice.Plan(view, from), next = choice.Plan(view, until);
+  const bool hands_over = plan.admission == Admission::kRounds &&
+                          plan.payload == Payload::kGradients &&
+                          next.admission == Admission::kRounds && next.payload == Payload::kModel;
+  return hands_over ? static_cast<uint64_t>(plan.rounds.ending) : 0;
 }
 
 int64_t RoundPart::reached() const {
@@ -39,18 +53,24 @@ bool RoundPart::IsOver() const {
 }
 
 // Whether this rank publishes after its next update.
-bool RoundPart::IsDue() const {
+bool RoundPart::IsDue(Time now) const {
   const int64_t done = local_ + 1;
   if (!has_course_) return done >= steps_ || reached() + done == begin_ + length_;
   // train-T11: a rank that is not waited for comes into step with the others: as soon as the
   // version it works for is made, else one step early.
-  return course_.left() <= 1 || (is_overdue_ && (executed_ > step_ || course_.left() == 2));
+  return course_.left() <= 1 || (is_overdue_ && (executed_ > step_ || ComesEarly(now)));
 }
 
-std::vector<Stage> RoundPart::StepStages() const {
+// Not where two of its steps take as long as it waits for others: those that it waits for would be
+// missing then.
+bool RoundPart::ComesEarly(Time now) const {
+  return course_.left() == 2 && (now - began_at_) / (course_.done() + 1) * 2 < max_wait_;
+}
+
+std::vector<Stage> RoundPart::StepStages(Time now) const {
   if (!is_local()) return {Stage::kCollectGradients, Stage::kPublish, Stage::kAwait, Stage::kServe};
   std::vector<Stage> stages{Stage::kCollectGradients, Stage::kUpdate};
-  if (!IsDue())
+  if (!IsDue(now))
     stages.push_back(Stage::kServe);
   else if (payload_ == Payload::kModel)
     stages.insert(stages.end(), {Stage::kCollectModel, Stage::kPublish, Stage::kAwait});
@@ -96,6 +116,8 @@ std::vector<Stage> RoundPart::Follow(Stage stage, const Status& status, const St
     case Stage::kPublish:
       // Models: one that is unfit is not published, and no version is waited for.
       awaited_ = merged_ = result.version;
+      // train-T18: a version after the last one is not made.
+      if (hands_over_) awaited_ = std::min(awaited_, ending_);
       local_ = 0;
       course_.OnPublished(step_);
       is_finishing_ = false;
@@ -121,6 +143,7 @@ std::vector<Stage> RoundPart::Follow(Stage stage, const Status& status, const St
       snapshot_ = result.version;
       misses_ = result.misses;
       is_overdue_ = result.is_overdue;
+      is_needed_ = false;
       return payload_ == Payload::kDelta ? OnUnpacked() : std::vector<Stage>{};
     case Stage::kMerge:
       if (!status.ok()) return {};
@@ -156,6 +179,7 @@ std::vector<Stage> RoundPart::FollowRead(const StageResult& result) {
   if (result.is_gone && is_own) return {Stage::kSeek};
   if (result.is_gone) return {Stage::kSeek, Stage::kUnpack};
   misses_ = result.misses;
+  is_needed_ = result.is_needed && !is_local();
   if (payload_ == Payload::kGradients) is_overdue_ = result.is_overdue;
   if (!result.is_empty && !is_own) return {Stage::kUpdate};
   ++applied_;

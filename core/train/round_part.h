@@ -38,6 +38,9 @@
 // A finish() that is not strict goes on when FLUSH or MEET has timed out: GO ON; of deltas adopt,
 // LOAD; serve.
 //
+// Rounds of gradients that rounds of models follow have no version after their end: await and flush
+// last until that one, and no longer.
+//
 // Invariant: every version of gradients and deltas is applied once, in order; after SEEK the next
 // one is that after the snapshot's.
 //
@@ -47,6 +50,7 @@
 
 #include <vector>
 
+#include "core/base/clock.h"
 #include "core/base/status.h"
 #include "core/method/method.h"
 #include "core/train/course.h"
@@ -58,8 +62,15 @@ class RoundPart {
  public:
   // `plan` is that of version `from`, where the part begins by the method, or the training has been
   // taken up in it; `until` where it ends (kForever: nowhere); `begin`: the step at which it does
-  // begin; `origin`: where it begins by the method, if not there. REQUIRES: it is in rounds.
-  RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_t begin, int64_t origin);
+  // begin; `origin`: where it begins by the method, if not there. `hands_over`: rounds of models
+  // follow at its end, whoever is overdue. REQUIRES: it is in rounds.
+  RoundPart(const MethodPlan& plan, int64_t from, int64_t until, int64_t begin, int64_t origin,
+            bool hands_over = false);
+
+  // The last version of the rounds that begin at `from`, if they are of gradients and handed over
+  // to rounds of models; 0: they are not.
+  static uint64_t LastVersion(const MethodChoice& choice, const MethodView& view, int64_t from,
+                              int64_t end = kForever);
 
   int64_t from() const { return from_; }
   // Whether each rank does updates of its own.
@@ -82,10 +93,17 @@ class RoundPart {
   void NoteOver() { left_at_ = reached(); }
   // That is so if all have met, too.
   bool HasEnded() const;
+  bool MayEndWith(uint64_t version) const { return ending_ > 0 && version >= ending_; }
+  // Rounds of models follow, and `version` is the last before them.
+  bool IsLast(uint64_t version) const { return hands_over_ && version >= ending_; }
+  bool IsToHandOver() const { return IsLast(applied_); }
+  // Late ranks may need this rank's state at the last version applied.
+  bool is_needed() const { return is_needed_; }
   // Since the last publish all that counts has come to be in versions, or others have gone on.
   bool is_finishing() const { return is_finishing_; }
 
-  std::vector<Stage> StepStages() const;
+  // Of a step whose gradients are there `now`.
+  std::vector<Stage> StepStages(Time now) const;
   std::vector<Stage> FinishStages() const;
   std::vector<Stage> GoOnStages() const;
   // Whether this rank's next pass is best begun at the last version there is: it was overdue in the
@@ -96,6 +114,10 @@ class RoundPart {
   std::vector<Stage> Follow(Stage stage, const Status& status, const StageResult& result);
   // An action was done.
   std::vector<Stage> OnDone(Stage stage);
+  // A call has ended: after an exchange the rank's own steps begin.
+  void OnEnd(Time now) {
+    if (local() == 0) began_at_ = now;
+  }
 
   // For a checkpoint: the steps since the last publish, and of deltas whether the replicated model
   // is there. Models begin anew.
@@ -108,7 +130,8 @@ class RoundPart {
   }
 
  private:
-  bool IsDue() const;
+  bool IsDue(Time now) const;
+  bool ComesEarly(Time now) const;
   std::vector<Stage> Apply(std::vector<Stage> then = {}) const;
   std::vector<Stage> Begun(std::vector<Stage> stages) const;
   std::vector<Stage> FollowRead(const StageResult& result);
@@ -121,10 +144,12 @@ class RoundPart {
   int64_t from_, begin_;
   int64_t length_;   // steps of the part; kForever: it does not end
   int64_t steps_;    // between two versions of a rank
+  Time max_wait_;    // for a version; kNever: its own steps decide
   bool skips_;       // a late rank goes on with the step after the last version
   uint64_t ending_;  // without a course; 0: they do not end
   bool has_course_;  // models with local steps
   Course course_;
+  bool hands_over_;
   uint64_t applied_ = 0;
   uint64_t awaited_ = 0;
   uint64_t executed_ = 0;  // the last version made, as far as it is known
@@ -132,10 +157,12 @@ class RoundPart {
   uint64_t merged_ = 0;
   uint64_t step_ = 0;  // models: the last that this rank has published, or was taken to have
   int64_t local_ = 0;
+  Time began_at_ = 0;  // the first of these
   int64_t left_at_ = 0;
   bool is_anchored_ = false;
   bool misses_ = false;      // a member was overdue in the last version applied, or may have been
   bool is_overdue_ = false;  // this rank, in the last version applied
+  bool is_needed_ = false;   // its state, for those that were not in it
   bool is_finishing_ = false;
   bool is_kept_ = false;  // the merge before LOAD has kept progress that others have not seen
 };

@@ -34,6 +34,9 @@ enum class Stage : uint8_t {
   kAdopt,       // deltas: the replicated model, with what of the rank's work no version has
   kLook,        // which versions have been made
   kDue,         // the version that is due in a moment, or until it is not any more
+  kLeaveState,  // late ranks find the state given last also when this rank has left
+  kHandOver,    // gradients: what of this rank no version has is its own; nobody waits for it
+  kRelease,     // rounds that were handed over are closed
   kLeave,       // these rounds are over for this rank
   // ---- Exchanges of pairs (core/gossip/gossip_port.h).
   kEnter,     // what the rank trains on now is what it begins with
@@ -87,7 +90,10 @@ struct StageResult {
   bool is_overdue = false;  // kMerge: this rank is
   bool is_kept = false;     // kMerge: it is the mean, and this rank's progress
   bool is_left = false;     // kAwait: others have ended finish() without this rank
-  bool is_due = false;      // kTurn: the model is exchanged
+  bool is_needed = false;   // kRead: this rank is to leave its state for those that were not in it
+  bool has_more = false;  // kHandOver: a contribution that no version has is this rank's gradients
+  bool has_all = false;   // kMerge: each member has been in a version of these rounds
+  bool is_due = false;    // kTurn: the model is exchanged
 };
 
 }  // namespace covey

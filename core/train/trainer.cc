@@ -26,8 +26,15 @@ Time WaitOf(const MethodPlan& plan) {
 
 }  // namespace
 
-Status Trainer::Check(const MethodChoice& choice, const MethodView& view) {
-  for (int64_t version = 0; version < kForever; version = choice.Until(version)) {
+Status Trainer::Check(const MethodChoice& choice, const MethodView& view, int64_t begin,
+                      int64_t end) {
+  int64_t last = begin;
+  while (last < end) last = choice.Until(last);
+  if (last != end || begin >= end)
+    return Status::InvalidArgument("a trainer that begins at step " + std::to_string(begin) +
+                                   " of " + choice.Text() + " does not end at step " +
+                                   std::to_string(end) + ": no part of the method ends there");
+  for (int64_t version = 0; version < end; version = choice.Until(version)) {
     const MethodPlan plan = choice.Plan(view, version);
     const MethodChoice& here = choice.At(version);
     if (plan.admission == Admission::kNeighbors)
@@ -40,20 +47,13 @@ Status Trainer::Check(const MethodChoice& choice, const MethodView& view) {
   return Status::Ok();
 }
 
-std::vector<int64_t> Trainer::PartsOf(Admission admission, const MethodChoice& choice,
-                                      const MethodView& view, int64_t begin) {
-  std::vector<int64_t> parts;
-  if (view.size == 1) return parts;
-  for (int64_t version = begin; version < kForever; version = choice.Until(version))
-    if (choice.Plan(view, version).admission == admission) parts.push_back(version);
-  return parts;
-}
-
-Trainer::Trainer(MethodChoice choice, const MethodView& view, int64_t step, bool has_state)
+Trainer::Trainer(MethodChoice choice, const MethodView& view, int64_t step, bool has_state,
+                 int64_t end)
     : choice_(std::move(choice)),
       view_(view),
       has_state_(has_state),
       begin_(step),
+      end_(end),
       version_(step),
       step_(step) {
   BeginPart();
@@ -65,8 +65,8 @@ MethodPlan Trainer::Plan() const {
                          : choice_.Plan(view_, rounds_.has_value() ? rounds_->from() : step_);
 }
 
-std::vector<Stage> Trainer::StepStages() const {
-  if (rounds_.has_value()) return rounds_->StepStages();
+std::vector<Stage> Trainer::StepStages(Time now) const {
+  if (rounds_.has_value()) return rounds_->StepStages(now);
   if (pairs_.has_value()) return pairs_->StepStages();
   const MethodPlan plan = Plan();
   if (plan.payload == Payload::kNone) return {Stage::kCollectGradients, Stage::kUpdate};
@@ -79,7 +79,7 @@ std::vector<Stage> Trainer::StepStages() const {
             Stage::kUpdate};
   std::vector<Stage> stages{Stage::kCollectGradients, Stage::kUpdate, Stage::kCollectModel,
                             exchange, Stage::kLoadModel};
-  const std::vector<Stage> state = StateStages();
+  const std::vector<Stage> state = step_ + 1 == end_ ? std::vector<Stage>{} : StateStages();
   // train-T15: what optimizers keep becomes equal with the models.
   if (step_ + 1 >= choice_.Until(step_)) stages.insert(stages.end(), state.begin(), state.end());
   return stages;
@@ -107,6 +107,8 @@ Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
   if (phase_ == Phase::kExchange && !is_finish_ && !is_pass_) return WaitOn();
   if (!is_halted && phase_ != Phase::kIdle) return Refuse("a step is under way");
   if (is_halted) return Enter(now);
+  if (part() == kNoPart && step_ >= end_)
+    return Refuse("this trainer has ended with step " + std::to_string(end_));
   pass_clock_.End(now);
   const MethodPlan plan = Plan();
   // Where the others do not see this rank's gradients, the rank itself refuses them.
@@ -114,7 +116,7 @@ Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
     return EndWith(Status(StatusCode::kNotFinite, unfit));
   unfit_ = unfit;
   is_strict_ = true;
-  return Begin(StepStages(), false, now);
+  return Begin(StepStages(now), false, now);
 }
 
 Trainer::Ready Trainer::OnFinish(bool strict, Time now) {
@@ -139,6 +141,7 @@ Trainer::Ready Trainer::Begin(std::vector<Stage> stages, bool is_finish, Time no
   is_finish_ = is_finish;
   is_pass_ = false;
   is_updated_ = is_published_ = has_met_ = has_left_ = false;
+  handover_.has_begun = handover_.has_more = false;
   is_under_way_ = false;
   return Enter(now);
 }
@@ -163,7 +166,7 @@ Trainer::Ready Trainer::Enter(Time now) {
     ready.action = Action{.number = ++number_,
                           .stage = stage,
                           .clip_norm = clips ? NormOf(choice_.At(at).clip_norm) : 0,
-                          .is_own = Plan().payload != Payload::kGradients,
+                          .is_own = Plan().payload != Payload::kGradients && !handover_.has_more,
                           .part = part(),
                           .applied = rounds_.has_value() ? rounds_->applied() : 0};
   }
@@ -172,13 +175,15 @@ Trainer::Ready Trainer::Enter(Time now) {
 
 Trainer::Exchange Trainer::ExchangeOf(Stage stage) const {
   Exchange exchange{.stage = stage, .step = step_, .row = {}, .may_differ = may_differ_};
-  const bool is_given = stage == Stage::kReduce || stage == Stage::kPublish;
+  const bool is_given =
+      stage == Stage::kReduce || (stage == Stage::kPublish && !handover_.has_more);
   if (is_given || stage == Stage::kGoOn || stage == Stage::kSeenMean) exchange.unfit = unfit_;
-  exchange.part = part();
+  exchange.part = stage == Stage::kRelease ? handover_.past : part();
   if (rounds_.has_value()) {
     exchange.applied = rounds_->applied();
     exchange.is_last = rounds_->is_finishing();
     exchange.version = rounds_->applied() + 1;
+    exchange.may_end = rounds_->MayEndWith(exchange.version);
     if (stage == Stage::kAwait) exchange.version = rounds_->awaited();
     if (stage == Stage::kDue) exchange.version = rounds_->executed() + 1;
     if (stage == Stage::kMerge) exchange.version = rounds_->merged();
@@ -213,6 +218,10 @@ Trainer::Ready Trainer::OnExchangeEnd(const Status& status, const StageResult& r
 
 Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& result, Time now) {
   const Stage stage = stages_[at_];
+  if (stage == Stage::kRelease) {
+    handover_.past = kNoPart;
+    return Next(now);
+  }
   Insert(rounds_->Follow(stage, status, result));
   if (result.ended_at > 0) pass_clock_.See(result.executed, result.ended_at);
   if (stage == Stage::kPublish) is_late_ = result.version <= result.executed;
@@ -222,11 +231,15 @@ Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& res
   if (!rounds_->is_local()) version_ = rounds_->reached();
   if (stage == Stage::kPublish && status.ok()) {
     is_published_ = true;
-    unfit_ = result.unfit;
+    if (unfit_.empty() || !handover_.has_more) unfit_ = result.unfit;
   }
   if (stage == Stage::kMerge && status.ok()) may_differ_ = result.may_differ;
+  // train-T18: no rank needs what it was in before.
+  const bool is_last_in = stage == Stage::kMerge && status.ok() && result.has_all;
+  if (is_last_in && handover_.past != kNoPart) Insert({Stage::kRelease});
   if (stage == Stage::kMeet) has_met_ = status.ok() && result.event == StageResult::Event::kMade;
   if (stage == Stage::kLeave) LeaveRounds();
+  if (stage == Stage::kHandOver && status.ok()) HandOver(result);
   if (status.ok()) return Next(now);
   const bool ends_wait = stage == Stage::kFlush || stage == Stage::kMeet;
   if (ends_wait && !is_strict_ && status.code() == StatusCode::kTimeout) {
@@ -240,7 +253,8 @@ Trainer::Ready Trainer::OnRoundsEnd(const Status& status, const StageResult& res
     return Next(now);
   }
   // train-T5: what was published is in a version, or will be: it is not published again.
-  return is_updated_ || is_published_ || is_finish_ ? Halt(status, true) : EndWith(status);
+  const bool goes_on = is_updated_ || is_published_ || is_finish_ || handover_.has_begun;
+  return goes_on ? Halt(status, true) : EndWith(status);
 }
 
 Trainer::Ready Trainer::OnPairsEnd(const Status& status, const StageResult& result, Time now) {
@@ -313,7 +327,9 @@ Trainer::Ready Trainer::WaitOn() const {
 }
 
 Trainer::Ready Trainer::Next(Time now) {
-  if (++at_ == stages_.size() && rounds_.has_value()) {
+  BeginHandOver();
+  const bool is_last = part() != kNoPart && choice_.Until(part()) >= end_;
+  if (++at_ == stages_.size() && rounds_.has_value() && !is_last) {
     // train-T7: where ranks have work of their own they end a part as by finish(), so that all have
     // it, wherever they are. Members that were in finish() have not read that version's record.
     const bool is_to_meet = rounds_->is_local() && !has_met_;
@@ -323,7 +339,8 @@ Trainer::Ready Trainer::Next(Time now) {
     if (is_ended || (!is_to_meet && rounds_->IsOver())) stages_.push_back(Stage::kLeave);
   }
   // train-T13: all members of pairs begin the next part with the mean of all.
-  if (at_ == stages_.size() && pairs_.has_value() && !is_finish_ && pairs_->IsLast(step_)) {
+  const bool is_in_pairs = pairs_.has_value() && !is_finish_ && !is_last;
+  if (at_ == stages_.size() && is_in_pairs && pairs_->IsLast(step_)) {
     Insert(pairs_->FinishStages());
     stages_.push_back(Stage::kQuit);
     const std::vector<Stage> state = StateStages();
@@ -334,44 +351,17 @@ Trainer::Ready Trainer::Next(Time now) {
     BeginPart();
     Insert(FinishStages());
   }
+  if (at_ == stages_.size()) LeaveState();
+  // train-T18: those that come later find the state that was left.
+  const bool is_end = at_ == stages_.size() && is_finish_;
+  if (is_end && handover_.past != kNoPart) stages_.push_back(Stage::kRelease);
   if (at_ < stages_.size()) return Enter(now);
-  if (!is_finish_ && !is_pass_ && !has_left_) ++step_;
+  if ((!is_finish_ && !is_pass_ && !has_left_) || handover_.has_more) ++step_;
   if (is_pass_) pass_clock_.Begin(now);
+  if (rounds_.has_value()) rounds_->OnEnd(now);
   BeginPart();
   const bool is_unfit = is_published_ && !is_finish_ && !unfit_.empty();
   return EndWith(is_unfit ? Status(StatusCode::kNotFinite, unfit_) : Status::Ok());
-}
-
-int64_t Trainer::part() const {
-  if (rounds_.has_value()) return rounds_->from();
-  return pairs_.has_value() ? pairs_->from() : kNoPart;
-}
-
-// If the next step is the first one of rounds or pairs.
-void Trainer::BeginPart() {
-  if (view_.size == 1 || rounds_.has_value() || pairs_.has_value()) return;
-  int64_t from = begin_;
-  while (choice_.Until(from) <= step_) from = choice_.Until(from);
-  const MethodPlan plan = choice_.Plan(view_, from);
-  if (plan.admission == Admission::kPairs) pairs_.emplace(from, choice_.Until(from));
-  if (plan.admission != Admission::kRounds) return;
-  int64_t origin = 0;
-  while (choice_.Until(origin) <= from) origin = choice_.Until(origin);
-  rounds_.emplace(plan, from, choice_.Until(from), step_, origin);
-  version_ = step_;
-}
-
-void Trainer::LeaveRounds() {
-  // train-T7: all members leave with the same version, and go on with the step after it.
-  step_ = version_ = rounds_->is_local() ? rounds_->left_at() : rounds_->reached();
-  // A member that is in finish() has not seen with which version they were over.
-  if (rounds_->is_local()) {
-    Insert(StateStages());
-    Insert({Stage::kAgree});
-  }
-  has_left_ = true;
-  may_differ_ = false;
-  rounds_.reset();
 }
 
 Trainer::Ready Trainer::Halt(const Status& why, bool is_to_begin) {

@@ -12,6 +12,10 @@
 //   kModel       all             GRADIENTS, UPDATE, MODEL, average, LOAD
 //   kModel       neighbors, cwa  GRADIENTS, MODEL, mix, LOAD, UPDATE
 //   kModel       neighbors, atc  GRADIENTS, UPDATE, MODEL, mix, LOAD
+//   any call     rounds          those of gradients end with their last version, and rounds of
+//                                models follow: PACK, leave state (if ranks may need it), hand over,
+//                                release (or later); then, if a contribution is left, the stages of
+//                                a step of models without GRADIENTS
 //   finish()     rounds          as round_part.h says; then of the next part, if these end
 //   finish()     pairs           as pair_part.h says
 //   finish()     others          agree; if models of any rank may differ: MODEL, average, LOAD
@@ -77,6 +81,7 @@ class Trainer {
     int64_t steps = 0;        // kPublish, kOfferAgain of models: that this rank has done
     bool is_last = false;     // kAdopt: of a finish(), when all that counts is in versions
     bool is_whole = false;    // kAverage: nothing is left out by a codec
+    bool may_end = false;     // kRead: members may go on elsewhere with this version
   };
   struct Action {
     uint64_t number = 0;
@@ -89,7 +94,8 @@ class Trainer {
   // The parts of the training, from `begin` on, that go in rounds or in pairs, by the versions at
   // which they begin.
   static std::vector<int64_t> PartsOf(Admission admission, const MethodChoice& choice,
-                                      const MethodView& view, int64_t begin);
+                                      const MethodView& view, int64_t begin,
+                                      int64_t end = kForever);
   // The obligation after an event. All empty: wait for the next event, until `deadline`.
   struct Ready {
     std::optional<Exchange> exchange;
@@ -98,11 +104,15 @@ class Trainer {
     Time deadline = kNever;
   };
 
-  // Whether this trainer has all exchanges of the method.
-  static Status Check(const MethodChoice& choice, const MethodView& view);
+  // Whether this trainer has all exchanges of the method, from step `begin` to `end`, where a part
+  // ends.
+  static Status Check(const MethodChoice& choice, const MethodView& view, int64_t begin = 0,
+                      int64_t end = kForever);
 
   // REQUIRES: Check. `step`: the first one; mostly 0. `has_state`: of the adapter's optimizer.
-  Trainer(MethodChoice choice, const MethodView& view, int64_t step, bool has_state = false);
+  // `end`: it ends with the part that ends there, and what follows is the caller's affair.
+  Trainer(MethodChoice choice, const MethodView& view, int64_t step, bool has_state = false,
+          int64_t end = kForever);
 
   // The rank has gradients for the next step. `unfit`: why they must not be used; empty: no reason.
   // kInvalidArgument at once: a finish() has halted, or a step is under way.
@@ -144,6 +154,7 @@ class Trainer {
     int64_t published = 0;
     bool waited_for_all = false;
     Payload payload = Payload::kNone;  // of the next step
+    bool is_over = false;              // the last part has ended for this rank
   };
   Position position() const;
   // kInvalidArgument: rounds of gradients have begun at another version.
@@ -163,7 +174,7 @@ class Trainer {
   Ready Halt(const Status& why, bool is_to_begin);
   Ready EndWith(const Status& status);
   static Ready Refuse(const std::string& why);
-  std::vector<Stage> StepStages() const;
+  std::vector<Stage> StepStages(Time now) const;
   std::vector<Stage> FinishStages() const;
   std::vector<Stage> StateStages() const;
   Exchange ExchangeOf(Stage stage) const;
@@ -175,11 +186,16 @@ class Trainer {
   void GiveUpPass();
   void BeginPart();
   void LeaveRounds();
+  bool IsOver() const;
+  void LeaveState();
+  void BeginHandOver();
+  void HandOver(const StageResult& result);
 
   MethodChoice choice_;
   MethodView view_;
   bool has_state_;
-  int64_t begin_ = 0;  // the step this trainer has begun with
+  // The step this trainer has begun with, and that with which it ends.
+  int64_t begin_ = 0, end_ = kForever;
   int64_t version_ = 0, step_ = 0;
   // The part of the next step, if it goes in rounds or in pairs.
   std::optional<RoundPart> rounds_;
@@ -192,8 +208,17 @@ class Trainer {
   bool is_updated_ = false;                   // the step's UPDATE was done
   bool is_published_ = false;                 // its gradients were
   bool is_strict_ = true;                     // finish()
-  bool has_met_ = false;        // the other members, when all that counts was in versions
-  bool has_left_ = false;       // rounds, at its end
+  // The other members were met when all that counts was in versions; this one has left rounds, at
+  // their end.
+  bool has_met_ = false, has_left_ = false;
+  // Rounds of gradients that are followed by rounds of models.
+  struct Handover {
+    bool has_begun = false;  // in the call under way
+    bool has_more = false;   // what no version has is a step of that call
+    int64_t past = kNoPart;  // those rounds are open still
+    uint64_t given = 0;      // the version whose state was left where the trainer ends
+  };
+  Handover handover_;
   Status late_ = Status::Ok();  // of a flush or a mean: its end, once the stages after it are done
   bool is_under_way_ = false;   // kHalted: the exchange goes on
   std::string unfit_;

@@ -29,6 +29,7 @@ void Trainer::GiveUpPass() {
   if (!is_pass_ || (phase_ != Phase::kHalted && phase_ != Phase::kExchange)) return;
   phase_ = Phase::kIdle;
   is_under_way_ = false;
+  handover_.has_begun = false;
   stages_.clear();
 }
 
@@ -42,7 +43,8 @@ Trainer::Ready Trainer::OnServe(Time now) {
 
 // It knows now which versions there are. A version that is due in a moment is one of them.
 void Trainer::CatchUp(const StageResult& looked, Time now) {
-  const Time patience = pass_clock_.Patience(looked.executed + 1, now);
+  const bool is_last = rounds_->IsLast(looked.executed);
+  const Time patience = is_last ? 0 : pass_clock_.Patience(looked.executed + 1, now);
   due_until_ = now + patience;
   Insert(patience > 0 ? std::vector<Stage>{Stage::kDue}
                       : rounds_->Follow(Stage::kDue, Status::Ok(), looked));

@@ -6,6 +6,7 @@ namespace covey {
 Trainer::Position Trainer::position() const {
   Position position{.version = version_, .step = step_, .may_differ = may_differ_, .begin = step_};
   position.payload = Plan().payload;
+  position.is_over = IsOver();
   if (!rounds_.has_value()) return position;
   position.begin = rounds_->reached();
   position.local = rounds_->local();

@@ -31,6 +31,7 @@ PyObject* TrainerOpen(PyObject* module, PyObject* args) {
     config.group = group;
     config.op = (covey_op)op;
     config.begin = begin;
+    config.end = end;
     config.num_spans = (int32_t)spans;
     config.dtypes = types;
     config.counts = lengths;
@@ -250,11 +251,11 @@ PyObject* TrainerPosition(PyObject* module, PyObject* args) {
   ClearError(&error);
   error.code = covey_trainer_position(NULL, trainer, &position, &error);
   if (error.code != COVEY_OK) return RaiseError(&error);
-  return Py_BuildValue("(LLiLLiLLii)", (long long)position.version, (long long)position.step,
+  return Py_BuildValue("(LLiLLiLLiii)", (long long)position.version, (long long)position.step,
                        (int)position.may_differ, (long long)position.begin,
                        (long long)position.local, (int)position.has_state,
                        (long long)position.step_ns, (long long)position.published,
-                       (int)position.of_all, (int)position.payload);
+                       (int)position.of_all, (int)position.payload, (int)position.is_over);
 }
 
 PyObject* TrainerRestore(PyObject* module, PyObject* args) {

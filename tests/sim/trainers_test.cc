@@ -39,7 +39,15 @@ TEST(TrainersTest, EverythingHolds) {
             {"went on without ranks", &V::went_on},
             {"rounds left", &V::left},
             {"finished", &V::finished},
-            {"all counted", &V::whole, 3}});
+            {"all counted", &V::whole, 3},
+            {"ranks that went on to rounds of models", &V::handed_over, 5},
+            {"though one was overdue", &V::handed_late},
+            {"in finish()", &V::handed_in_finish},
+            {"before a step", &V::handed_in_pass},
+            {"contributions withdrawn", &V::withdrawn},
+            {"states left behind", &V::left_states},
+            {"and found", &V::found_states},
+            {"all counted there", &V::handed_whole}});
 }
 
 TEST(TrainersTest, EverythingHoldsForUpTo32Ranks) {

@@ -176,14 +176,14 @@ def _pace_of(optimizer: Any) -> int:
     plan = optimizer._covey_progress.plan
     if optimizer._covey_rounds is None or not plan.in_versions:
         return 0
-    return int(optimizer._covey_rounds.position.step_ns) // max(1, plan.local_steps)
+    return int(optimizer._covey_rounds.position.step_ns)
 
 
 def _keep_pace(optimizer: Any, step_ns: int) -> None:
     """It holds in the rounds that have begun: so they wait no longer at first than later."""
     plan = optimizer._covey_progress.plan
     if optimizer._covey_rounds is not None and plan.in_versions:
-        optimizer._covey_rounds.keep_pace(step_ns * max(1, plan.local_steps))
+        optimizer._covey_rounds.keep_pace(step_ns)
 
 
 def _end_part(optimizer: Any) -> None:

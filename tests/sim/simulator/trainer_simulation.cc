@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint64_t kMostResumes = 2'000'000;
 constexpr uint64_t kMostStops = 30;
+constexpr int32_t kLog = 2;  // where the method leaves it open
 constexpr Time kLongestStep = 20 * kMicrosecond;
 constexpr Time kLongestStop = 3 * kMillisecond;
 
@@ -64,44 +65,66 @@ TrainerSimulation::TrainerSimulation(uint64_t seed, int32_t ranks)
     method_.method = &kSumOfDeltas;
     method_.settings.push_back(swarm_.local_steps);
   }
-  for (int32_t r = 0; r < swarm_.size; ++r) OpenPort(r);
-  std::vector<uint64_t> places;
-  for (const Player& player : players_) {
-    Transport& transport =
-        network_.transport(player.group.members[static_cast<size_t>(ToInt(player.group.my_index))]);
-    places.push_back(transport.AllocShared(player.port->BlockBytes()));
+  for (int32_t r = 0; r < swarm_.size; ++r) OpenParts(r);
+  for (const auto& [from, part] : players_[0].parts) {
+    std::vector<uint64_t> places;
+    for (int32_t r = 0; r < swarm_.size; ++r)
+      places.push_back(
+          network_.transport(Rank{r}).AllocShared(At(r).parts[from].port->BlockBytes()));
+    for (int32_t r = 0; r < swarm_.size; ++r) {
+      At(r).parts[from].port->Open(places);
+      OpenRounds(r, from, &At(r).parts[from]);
+    }
   }
   for (int32_t r = 0; r < swarm_.size; ++r) {
     Player& player = At(r);
-    Transport* transport = &network_.transport(Rank{r});
-    player.port->Open(places);
-    player.rounds = std::make_unique<TrainerRounds>(TrainerRounds::Options{
-        .port = player.port.get(),
-        .copies = reinterpret_cast<std::byte*>(player.copies.data()),
-        .model = reinterpret_cast<std::byte*>(player.held.data()),
-        .outer = swarm_.payload == Payload::kDelta ? std::make_unique<OuterModel>(method_, &layout_)
-                                                   : nullptr,
-        .leave = [this, r] { At(r).port->Close(); },
-        .alloc_block = [transport](size_t bytes) { return transport->AllocShared(bytes); },
-        .free_block = [transport](uint64_t offset) { transport->FreeShared(offset); }});
     player.trainer = std::make_unique<Trainer>(method_, MethodView{swarm_.size, GroupIndex{r}}, 0);
     player.fiber = std::make_unique<Fiber>([this, r] { Main(r); });
   }
 }
 
-void TrainerSimulation::OpenPort(int32_t rank) {
+void TrainerSimulation::OpenParts(int32_t rank) {
   Player& player = At(rank);
   for (int32_t r = 0; r < swarm_.size; ++r) player.group.members.push_back(Rank{r});
   player.group.my_index = GroupIndex{rank};
-  const MethodRounds rounds = method_.Plan({swarm_.size, GroupIndex{rank}}, 0).rounds;
+  const MethodView view{swarm_.size, GroupIndex{rank}};
+  for (const int64_t from : Trainer::PartsOf(Admission::kRounds, method_, view, 0))
+    OpenPort(rank, from, &player.parts[from]);
+}
+
+void TrainerSimulation::OpenRounds(int32_t rank, int64_t from, Part* part) {
+  Player& player = At(rank);
+  Transport* transport = &network_.transport(Rank{rank});
+  const bool has_deltas = part->payload == Payload::kDelta;
+  part->last = RoundPart::LastVersion(method_, {swarm_.size, GroupIndex{rank}}, from);
+  part->rounds = std::make_unique<TrainerRounds>(TrainerRounds::Options{
+      .port = part->port.get(),
+      .copies = reinterpret_cast<std::byte*>(player.copies.data()),
+      .model = reinterpret_cast<std::byte*>(player.held.data()),
+      .outer = has_deltas ? std::make_unique<OuterModel>(method_, &layout_) : nullptr,
+      .leave = [part] { part->port->Close(); },
+      .last = part->last,
+      .alloc_block = [transport](size_t bytes) { return transport->AllocShared(bytes); },
+      .free_block = [transport](uint64_t offset) { transport->FreeShared(offset); }});
+}
+
+void TrainerSimulation::CloseAll(Player* player) {
+  for (auto& [from, part] : player->parts) part.port->Close();
+}
+
+void TrainerSimulation::OpenPort(int32_t rank, int64_t from, Part* part) {
+  Player& player = At(rank);
+  const MethodPlan plan = method_.Plan({swarm_.size, GroupIndex{rank}}, from);
+  const MethodRounds& rounds = plan.rounds;
+  part->payload = plan.payload;
   const RoundSpan span{DType::kF64,
                        VirtualModel::kElements + 4};  // with the gap between the parameters
-  player.port = std::make_unique<SimulatedPort>(
+  part->port = std::make_unique<SimulatedPort>(
       RoundsPort::Bundle{
           .name = "simulated",
           .shape = {.size = swarm_.size,
-                    .log = static_cast<int32_t>(rounds.log),
-                    .hypers = swarm_.payload == Payload::kModel ? 1 : 0,
+                    .log = rounds.log == kAuto ? kLog : static_cast<int32_t>(rounds.log),
+                    .hypers = plan.payload == Payload::kModel ? 1 : 0,
                     .models = {.group_size = static_cast<int32_t>(rounds.group_size),
                                .sync_every = static_cast<uint64_t>(rounds.sync_every),
                                .ending = static_cast<uint64_t>(rounds.ending)}},
@@ -110,7 +133,7 @@ void TrainerSimulation::OpenPort(int32_t rank) {
                       .admission = RuleOf(rounds),
                       .max_wait = rounds.max_wait.time,
                       .skips_ahead = rounds.skips_ahead,
-                      .average = swarm_.payload == Payload::kModel,
+                      .average = plan.payload == Payload::kModel,
                       .overdue = 50 * kMicrosecond,
                       .snapshot_overdue = 200 * kMicrosecond,
                       .kernels = &SplitKernels()}},
@@ -131,7 +154,7 @@ void TrainerSimulation::CheckModel(int32_t rank) {
 // The replicated arrays of a method of deltas, at a version.
 void TrainerSimulation::CheckArrays(int32_t rank, uint64_t version) {
   std::vector<std::byte> all;
-  for (const std::span<std::byte> array : At(rank).rounds->outer()->arrays())
+  for (const std::span<std::byte> array : RoundsOf(At(rank), 0).outer()->arrays())
     all.insert(all.end(), array.begin(), array.end());
   const Player& player = At(rank);
   if (player.is_finishing && std::memcmp(player.held.data(), all.data(), sizeof(player.held)) != 0)
@@ -150,7 +173,7 @@ void TrainerSimulation::CheckEnd() {
     is_whole &= player.has_ended;
     if (!player.has_ended) continue;
     if (version < 0) version = player.trainer->version();
-    const bool has_own = swarm_.payload != Payload::kGradients;  // their own updates
+    const bool has_own = swarm_.payload != Payload::kGradients || swarm_.hands_over;
     if (is_whole && version != player.trainer->version() && !has_own)
       Fail("2: ranks end with versions " + std::to_string(version) + " and " +
            std::to_string(player.trainer->version()));
@@ -158,11 +181,23 @@ void TrainerSimulation::CheckEnd() {
   verdict_.whole += is_whole ? 1 : 0;
   for (const Player& player : players_)
     if (is_whole && player.model.sum != players_[0].model.sum) Fail("2: ranks end with two models");
-  if (swarm_.payload == Payload::kModel) return;
+  if (is_whole && swarm_.hands_over) CheckHandOver();
+  if (swarm_.payload == Payload::kModel || swarm_.hands_over) return;
   for (size_t i = 0; is_whole && i < published_.size(); ++i)
     if (players_[0].model.sum[i] != -published_[i])
       Fail("2: the sum of all gradients is " + std::to_string(published_[i]) + ", applied were " +
            std::to_string(-players_[0].model.sum[i]));
+}
+
+// What was published for rounds of gradients is in their versions, or in its rank's own model.
+void TrainerSimulation::CheckHandOver() {
+  const auto last = models_.find(handed_with_);
+  if (handed_with_ < 0 || last == models_.end()) return;
+  ++verdict_.handed_whole;
+  for (size_t i = 0; i < published_.size(); ++i)
+    if (last->second.sum[i] - withdrawn_[i] != -published_[i])
+      Fail("8: the sum of all gradients is " + std::to_string(published_[i]) + ", applied were " +
+           std::to_string(withdrawn_[i] - last->second.sum[i]));
 }
 
 // Stops or kills a rank, wherever it is.
@@ -224,7 +259,8 @@ TrainerVerdict TrainerSimulation::Run() {
   for (const auto& [version, model] : models_) verdict_.hash = verdict_.hash * 31 + model.order;
   // Calls of ranks that were killed must be run to their end, or their stacks would leak.
   closing_ = true;
-  for (Player& player : players_) player.port->Interrupt();
+  for (Player& player : players_)
+    for (auto& [from, part] : player.parts) part.port->Interrupt();
   for (Player& player : players_)
     while (!player.fiber->done()) player.fiber->Resume();
   OnWorkDo(nullptr);

@@ -14,6 +14,8 @@
 //   5. Where rounds end, all ranks go on with the same step.
 //   6. A step that ends with an error, or whose action was not done, is taken up where it was.
 //   7. A finish() that ends with an error has applied all there is.
+//   8. Where rounds of models follow those of gradients, all ranks go on with the same version, the
+//      last one, whoever is overdue, and each gradient is in a version, or an update of its rank.
 #ifndef COVEY_TESTS_SIM_SIMULATOR_TRAINER_SIMULATION_H_
 #define COVEY_TESTS_SIM_SIMULATOR_TRAINER_SIMULATION_H_
 
@@ -35,6 +37,14 @@ struct TrainerVerdict {
   uint64_t due = 0, not_made = 0;   // versions that were waited for before one; in vain
   uint64_t offered_again = 0;       // models, with progress that was kept
   uint64_t whole = 0;               // runs in which all gradients were counted
+  uint64_t handed_over = 0;       // ranks that went on from rounds of gradients to rounds of models
+  uint64_t handed_late = 0;       // of these: though a rank was overdue,
+  uint64_t handed_in_finish = 0;  // in finish(),
+  uint64_t handed_in_pass = 0;    // before a step
+  uint64_t withdrawn = 0;         // contributions that became updates of their rank alone
+  uint64_t left_states = 0;       // states that were left there for ranks that come later,
+  uint64_t found_states = 0;      // and such ones that were found
+  uint64_t handed_whole = 0;      // runs in which all these gradients were counted
 };
 
 // Runs one seed to its end, with that many ranks; 0: as the seed has it, up to five.

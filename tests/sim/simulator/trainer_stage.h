@@ -43,10 +43,16 @@ class TrainerSimulation final : public InprocWatcher {
  private:
   using Numbers = VirtualModel::Numbers;
 
-  struct Player {
-    Group group;
+  // Rounds of one part of the training.
+  struct Part {
+    Payload payload{};
+    uint64_t last = 0;  // no version follows it; 0: any number do
     std::unique_ptr<SimulatedPort> port;
     std::unique_ptr<TrainerRounds> rounds;
+  };
+  struct Player {
+    Group group;
+    std::map<int64_t, Part> parts;  // by the version at which they begin
     std::unique_ptr<Trainer> trainer;
     std::unique_ptr<Fiber> fiber;
     Trainer::Ready ready;
@@ -57,9 +63,12 @@ class TrainerSimulation final : public InprocWatcher {
     uint64_t executed = 0;  // at the end of its last exchange of rounds,
     Stage stage{};          // which was this
     Time stopped_until = 0;
+    bool misses = false;        // a member was overdue in the last version it has read
     bool is_given = false;      // its gradients of this step were handed over
     bool is_to_agree = false;   // on the step after its rounds
     bool is_finishing = false;  // it is in finish()
+    bool is_passing = false;    // it begins a pass
+    bool has_more = false;      // its next update is with what it has withdrawn
     bool is_killed = false, has_left = false, has_ended = false;
   };
   // An exchange of all.
@@ -70,7 +79,10 @@ class TrainerSimulation final : public InprocWatcher {
   };
 
   Player& At(int32_t rank) { return players_[static_cast<size_t>(rank)]; }
-  void OpenPort(int32_t rank);
+  void OpenParts(int32_t rank);
+  void OpenPort(int32_t rank, int64_t from, Part* part);
+  void OpenRounds(int32_t rank, int64_t from, Part* part);
+  static void CloseAll(Player* player);
   void Point(int32_t rank);
   void Yield(int32_t rank);
   void Main(int32_t rank);
@@ -80,16 +92,25 @@ class TrainerSimulation final : public InprocWatcher {
   void Exchange(int32_t rank);
   Status Meet(int32_t rank, const Trainer::Exchange& exchange, StageResult* result);
   void BeginPass(int32_t rank);
+  void LeaveAfter(int32_t rank, const Status& status, uint64_t tries);
   void Finish(int32_t rank);
   void CheckModel(int32_t rank);
   void CheckArrays(int32_t rank, uint64_t version);
   // The next step, or the one under way, has an update of its rank's own.
   bool IsLocal(const Player& player) const {
-    return swarm_.payload != Payload::kGradients && player.trainer->part() != Trainer::kNoPart;
+    const int64_t part = player.trainer->part();
+    return part != Trainer::kNoPart && player.parts.at(part).payload != Payload::kGradients;
+  }
+  TrainerRounds& RoundsOf(const Player& player, int64_t part) const {
+    return *player.parts.at(part).rounds;
   }
   std::byte* ModelOf(Player* player);
   void CountGiven(int32_t rank);
   void CheckEnd();
+  void CheckHandOver();
+  void NoteExchange(int32_t rank, const Trainer::Exchange& exchange, const Status& status,
+                    const StageResult& result);
+  void NoteHandOver(int32_t rank, const StageResult& result);
   Numbers GradientOf(int32_t rank, int64_t step) const;
   void Strike();
   std::string Where() const;
@@ -106,8 +127,10 @@ class TrainerSimulation final : public InprocWatcher {
   std::map<int64_t, VirtualModel> models_;             // by version
   std::map<uint64_t, std::vector<std::byte>> arrays_;  // replicated ones, by version of rounds
   std::map<uint64_t, Meeting> meetings_;
-  Numbers published_{};     // of all ranks, all steps
-  int64_t left_with_ = -1;  // the step after the rounds
+  Numbers published_{};       // of all ranks, all steps
+  Numbers withdrawn_{};       // of these: those that were updates of their ranks alone
+  int64_t handed_with_ = -1;  // the version with which rounds of models begin
+  int64_t left_with_ = -1;    // the step after the rounds
   int32_t current_ = -1;
   bool closing_ = false;
   std::string failure_;

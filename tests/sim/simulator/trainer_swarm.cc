@@ -23,6 +23,17 @@ std::string MethodOf(Rng* rng, Payload payload, int32_t size) {
   return text;
 }
 
+// A warm-up before rounds of models, or rounds of models after those of gradients.
+void HandOver(Rng* rng, TrainerSwarm* s) {
+  if (s->payload == Payload::kModel) {
+    s->method += ",warmup_steps=" + std::to_string(1 + rng->Below(s->steps));
+    return;
+  }
+  std::string next = MethodOf(rng, Payload::kModel, s->size);
+  next.insert(next.find(':'), "@" + std::to_string(4 + rng->Below(s->steps)));
+  s->method += ",then=" + next;
+}
+
 }  // namespace
 
 TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
@@ -46,8 +57,12 @@ TrainerSwarm TrainerSwarm::Draw(Rng* rng, int32_t ranks) {
   // The part after `then` waits for all ranks: a death would stop it.
   if (!s.has_next && rng->Percent(30)) s.most_killed = rng->Below(static_cast<uint64_t>(s.size));
   if (s.has_next) s.unfit_permille = 0;
-  // Without a draw: all else is as the seed has it.
-  s.begins_passes = s.payload == Payload::kGradients && s.steps % 2 == 0;
+  // Without a draw, or by others: all else is as the seed has it.
+  Rng apart = *rng;
+  s.hands_over = !s.has_next && s.payload != Payload::kDelta && apart.Percent(50);
+  if (s.hands_over) HandOver(&apart, &s);
+  const bool has_gradients = s.payload == Payload::kGradients || s.hands_over;
+  s.begins_passes = has_gradients && (s.steps % 2 == 0 || s.hands_over);
   return s;
 }
 

@@ -17,7 +17,8 @@ struct TrainerSwarm {
   uint64_t steps;  // before each finish(), of which there are `finishes`
   uint64_t finishes;
   bool has_next;        // the rounds end, and an allreduce follows
-  Payload payload;      // of its rounds
+  bool hands_over;      // rounds of gradients end, and those of models follow
+  Payload payload;      // of its rounds; of a method with a warm-up: after that
   int64_t local_steps;  // of deltas
   bool goes_on;         // finish() is not strict
   uint64_t switch_permille;

@@ -11,6 +11,8 @@ namespace {
 constexpr uint64_t kMostTimeouts = 60;       // of a call before a rank leaves
 constexpr Time kSlice = 300 * kMicrosecond;  // of a wait, which then goes on
 constexpr int64_t kPassYields = 6;           // of the computation of gradients
+constexpr int64_t kLongPassYields = 20;
+constexpr int64_t kOtherYields = 40;  // of what else a rank does between two steps
 constexpr uint64_t kPrime = 1099511628211u;
 
 }  // namespace
@@ -45,8 +47,10 @@ void TrainerSimulation::Main(int32_t rank) {
     const auto end = static_cast<int64_t>(swarm_.steps * epoch);
     const auto goes_on = [&] { return (swarm_.has_next ? trainer.step() : count) < end; };
     for (; goes_on() && !closing_ && !player.has_left; ++count) {
+      for (int64_t i = 0; swarm_.hands_over && i < kOtherYields; ++i) Yield(rank);
       if (swarm_.begins_passes) BeginPass(rank);
-      for (int64_t work = swarm_.begins_passes ? kPassYields : 0; work > 0; --work) Yield(rank);
+      const int64_t work = swarm_.hands_over ? kLongPassYields : kPassYields;
+      for (int64_t i = 0; swarm_.begins_passes && i < work; ++i) Yield(rank);
       if (player.has_left || !goes_on()) break;
       player.given = GradientOf(rank, count);
       player.is_given = false;
@@ -58,7 +62,7 @@ void TrainerSimulation::Main(int32_t rank) {
       uint64_t tries = 0;
       do {
         status = Drive(rank, [&] { return trainer.OnStep(why, network_.clock().Now()); });
-        player.has_left |= status.code() == StatusCode::kExhausted || ++tries > kMostTimeouts;
+        LeaveAfter(rank, status, ++tries);
       } while ((status.code() == StatusCode::kAborted || status.code() == StatusCode::kTimeout) &&
                !closing_ && !player.has_left);
       const bool is_right = is_unfit ? status.code() == StatusCode::kNotFinite : status.ok();
@@ -70,17 +74,31 @@ void TrainerSimulation::Main(int32_t rank) {
     player.is_finishing = false;
   }
   player.has_ended = !closing_ && !player.has_left;
-  player.port->Close();
+  CloseAll(&player);
+}
+
+// A call has ended so, for the `tries`-th time.
+void TrainerSimulation::LeaveAfter(int32_t rank, const Status& status, uint64_t tries) {
+  const bool finds_none = status.code() == StatusCode::kExhausted;
+  const bool are_there =
+      std::none_of(players_.begin(), players_.end(), [](const Player& it) { return it.has_left; });
+  At(rank).has_left |= finds_none || tries > kMostTimeouts;
+  // Where finish() goes on without ranks all may be in need at once.
+  const bool is_strict = swarm_.hands_over && !swarm_.goes_on;
+  if (finds_none && is_strict && verdict_.killed == 0 && are_there && !closing_)
+    Fail("8: rank " + std::to_string(rank) + " finds no state: " + status.message());
 }
 
 void TrainerSimulation::BeginPass(int32_t rank) {
   Player& player = At(rank);
   const int64_t before = player.trainer->version();
   for (uint64_t tries = 0; !closing_; ++tries) {
+    player.is_passing = true;
     const Status status =
         Drive(rank, [&] { return player.trainer->OnPass(network_.clock().Now()); });
+    player.is_passing = false;
     verdict_.caught_up += player.trainer->version() > before ? 1 : 0;
-    player.has_left |= status.code() == StatusCode::kExhausted || tries > kMostTimeouts;
+    LeaveAfter(rank, status, tries);
     if (status.ok() || player.has_left) return;
     if (status.code() != StatusCode::kTimeout && status.code() != StatusCode::kAborted)
       return Fail("6: a pass begins with " + status.message());
@@ -102,7 +120,7 @@ void TrainerSimulation::Finish(int32_t rank) {
     const bool is_flush = player.stage == Stage::kFlush || player.stage == Stage::kRead;
     if (status.code() == StatusCode::kTimeout && is_flush && is_behind)
       Fail("7: finish() ends with versions that this rank has not applied");
-    player.has_left |= status.code() == StatusCode::kExhausted || tries > kMostTimeouts;
+    LeaveAfter(rank, status, tries);
     if (player.has_left) return;
     if (status.code() != StatusCode::kTimeout && status.code() != StatusCode::kAborted)
       return Fail("6: finish() ends with " + status.message());
@@ -111,8 +129,11 @@ void TrainerSimulation::Finish(int32_t rank) {
 
 // Where it lies for the exchange.
 std::byte* TrainerSimulation::ModelOf(Player* player) {
-  return player->rounds->has_models() ? player->rounds->open()
-                                      : reinterpret_cast<std::byte*>(player->held.data());
+  const int64_t part = player->trainer->part();
+  const bool has_models =
+      part != Trainer::kNoPart && player->parts.at(part).payload == Payload::kModel;
+  return has_models ? RoundsOf(*player, part).open()
+                    : reinterpret_cast<std::byte*>(player->held.data());
 }
 
 // Its gradients of this step count from now on.
@@ -155,14 +176,18 @@ bool TrainerSimulation::Do(int32_t rank, const Trainer::Action& action) {
     return false;
   }
   if (action.stage == Stage::kCollectGradients)
-    std::memcpy(in_rounds ? player.rounds->open() : reinterpret_cast<std::byte*>(&player.reduced),
+    std::memcpy(in_rounds ? RoundsOf(player, action.part).open()
+                          : reinterpret_cast<std::byte*>(&player.reduced),
                 &player.given, sizeof(player.given));
   if (action.stage == Stage::kUpdate) {
     Numbers gradients = player.reduced;
-    if (in_rounds) std::memcpy(&gradients, player.rounds->gradients(), sizeof(gradients));
+    if (in_rounds)
+      std::memcpy(&gradients, RoundsOf(player, action.part).gradients(), sizeof(gradients));
     player.model.Apply(gradients);
     ++verdict_.updates;
-    if (IsLocal(player)) CountGiven(rank);
+    if (swarm_.payload == Payload::kDelta && IsLocal(player)) CountGiven(rank);
+    const bool is_withdrawn = std::exchange(player.has_more, false);
+    for (size_t i = 0; is_withdrawn && i < gradients.size(); ++i) withdrawn_[i] += gradients[i];
   }
   if (action.stage == Stage::kCollectModel)
     std::memcpy(ModelOf(&player), &player.model.sum, sizeof(player.model.sum));
@@ -173,11 +198,12 @@ bool TrainerSimulation::Do(int32_t rank, const Trainer::Action& action) {
   if (action.stage == Stage::kPack) {
     const std::span<const std::byte> parts[] = {std::as_bytes(std::span(player.model.sum)),
                                                 std::as_bytes(std::span(&player.model.order, 1))};
-    if (!player.rounds->Give(action.applied, parts).ok()) Fail("6: a snapshot cannot be given");
+    if (!RoundsOf(player, action.part).Give(action.applied, parts).ok())
+      Fail("6: a snapshot cannot be given");
     ++verdict_.packed;
   }
   if (action.stage == Stage::kUnpack) {
-    const std::byte* image = player.rounds->image().data();
+    const std::byte* image = RoundsOf(player, action.part).image().data();
     std::memcpy(&player.model.sum, image, sizeof(player.model.sum));
     std::memcpy(&player.model.order, image + sizeof(player.model.sum), sizeof(uint64_t));
     ++verdict_.unpacked;
@@ -197,27 +223,21 @@ void TrainerSimulation::Exchange(int32_t rank) {
         exchange.unfit.empty() ? Status::Ok() : Status(StatusCode::kNotFinite, exchange.unfit);
     if (exchange.stage == Stage::kPublish && fitness.ok() && !IsLocal(player)) CountGiven(rank);
     // In slices, as an adapter waits that looks for signals.
-    while (!player.rounds->Perform(exchange, fitness, {},
-                                   std::min(network_.clock().Now() + kSlice, player.ready.deadline),
-                                   &status, &result)) {
+    while (!RoundsOf(player, exchange.part)
+                .Perform(exchange, fitness, {},
+                         std::min(network_.clock().Now() + kSlice, player.ready.deadline), &status,
+                         &result)) {
       Yield(rank);
       if (closing_ || network_.clock().Now() < player.ready.deadline) continue;
       ++verdict_.not_made;
       player.ready = player.trainer->OnTick("", network_.clock().Now());
       return;
     }
-    if (exchange.stage == Stage::kAdopt) CheckArrays(rank, exchange.applied);
-    if (exchange.stage == Stage::kGive) ++verdict_.packed;
-    if (exchange.stage == Stage::kGoOn) ++verdict_.went_on;
-    if (exchange.stage == Stage::kOfferAgain) ++verdict_.offered_again;
-    if (exchange.stage == Stage::kDue) ++verdict_.due;
-    if (exchange.stage == Stage::kSeek && status.ok() && IsLocal(player)) ++verdict_.unpacked;
-    player.executed = result.executed;
-    player.stage = exchange.stage;
-    if (exchange.stage == Stage::kPublish)
-      verdict_.late += result.version <= result.executed ? 1 : 0;
+    NoteExchange(rank, exchange, status, result);
   }
   if (closing_) return;
+  const bool hands_over = exchange.stage == Stage::kHandOver && status.ok();
+  if (hands_over) NoteHandOver(rank, result);
   player.ready = player.trainer->OnExchangeEnd(status, result, network_.clock().Now());
   const bool leaves = exchange.stage == Stage::kLeave;
   verdict_.left += leaves ? 1 : 0;
@@ -229,6 +249,44 @@ void TrainerSimulation::Exchange(int32_t rank) {
     Fail("5: rank " + std::to_string(rank) + " goes on with step " +
          std::to_string(player.trainer->step()) + ", another one with " +
          std::to_string(left_with_));
+}
+
+void TrainerSimulation::NoteExchange(int32_t rank, const Trainer::Exchange& exchange,
+                                     const Status& status, const StageResult& result) {
+  Player& player = At(rank);
+  if (exchange.stage == Stage::kAdopt) CheckArrays(rank, exchange.applied);
+  if (exchange.stage == Stage::kGive) ++verdict_.packed;
+  if (exchange.stage == Stage::kGoOn) ++verdict_.went_on;
+  if (exchange.stage == Stage::kOfferAgain) ++verdict_.offered_again;
+  if (exchange.stage == Stage::kDue) ++verdict_.due;
+  if (exchange.stage == Stage::kLeaveState) ++verdict_.left_states;
+  if (exchange.stage == Stage::kRead) player.misses = result.misses;
+  const bool has_sought = exchange.stage == Stage::kSeek && status.ok();
+  if (has_sought && IsLocal(player)) ++verdict_.unpacked;
+  const uint64_t last = player.parts.at(exchange.part).last;
+  if (has_sought && last > 0 && result.version == last) ++verdict_.found_states;
+  if (last > 0 && result.executed > last) Fail("8: a version follows the last one");
+  player.executed = result.executed;
+  player.stage = exchange.stage;
+  if (exchange.stage == Stage::kPublish) verdict_.late += result.version <= result.executed ? 1 : 0;
+}
+
+// It goes on to rounds of models.
+void TrainerSimulation::NoteHandOver(int32_t rank, const StageResult& result) {
+  Player& player = At(rank);
+  CheckModel(rank);
+  ++verdict_.handed_over;
+  verdict_.handed_late += player.misses ? 1 : 0;
+  verdict_.handed_in_finish += player.is_finishing ? 1 : 0;
+  verdict_.handed_in_pass += player.is_passing ? 1 : 0;
+  verdict_.withdrawn += result.has_more ? 1 : 0;
+  player.has_more = result.has_more;
+  if (result.has_more) std::memcpy(&player.reduced, player.copies.data(), sizeof(player.reduced));
+  const int64_t version = player.trainer->version();
+  if (handed_with_ >= 0 && handed_with_ != version)
+    Fail("8: rank " + std::to_string(rank) + " goes on with version " + std::to_string(version) +
+         ", another one with " + std::to_string(handed_with_));
+  handed_with_ = version;
 }
 
 // The exchanges of all, one after the other, by the order in which each rank comes to them.

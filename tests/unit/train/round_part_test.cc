@@ -26,8 +26,8 @@ StageResult MergedWith(uint64_t version, bool is_overdue) {
   return result;
 }
 
-bool Publishes(const RoundPart& part) {
-  const Stages stages = part.StepStages();
+bool Publishes(const RoundPart& part, Time now = 0) {
+  const Stages stages = part.StepStages(now);
   return std::find(stages.begin(), stages.end(), Stage::kPublish) != stages.end();
 }
 
@@ -43,12 +43,12 @@ TEST(RoundPartTest, TheFirstStepOfARankAloneBeginsWithItsModel) {
   for (const Payload payload : {Payload::kDelta, Payload::kModel}) {
     RoundPart part = PartOf(payload, 2);
     const Stage begin = payload == Payload::kModel ? Stage::kBegin : Stage::kAnchor;
-    EXPECT_EQ(part.StepStages(), (Stages{Stage::kCollectModel, begin, Stage::kCollectGradients,
-                                         Stage::kUpdate, Stage::kServe}));
+    EXPECT_EQ(part.StepStages(0), (Stages{Stage::kCollectModel, begin, Stage::kCollectGradients,
+                                          Stage::kUpdate, Stage::kServe}));
     part.Follow(begin, Status::Ok(), {});
     Update(&part);
     EXPECT_TRUE(Publishes(part));
-    EXPECT_EQ(part.StepStages().front(), Stage::kCollectGradients);
+    EXPECT_EQ(part.StepStages(0).front(), Stage::kCollectGradients);
   }
 }
 
@@ -59,7 +59,7 @@ TEST(RoundPartTest, ARestoredRankOfModelsBeginsAnew) {
     Update(&part);
     loaded.Restore(part.local(), part.is_anchored());
     EXPECT_EQ(loaded.local(), 1);
-    EXPECT_EQ(loaded.StepStages().front(),
+    EXPECT_EQ(loaded.StepStages(0).front(),
               payload == Payload::kModel ? Stage::kCollectModel : Stage::kCollectGradients);
   }
 }
@@ -96,6 +96,20 @@ TEST(RoundPartTest, AnOverdueRankComesEarlyUntilItIsWaitedForAgain) {
   Update(&part);
   Update(&part);
   EXPECT_FALSE(Publishes(part));
+}
+
+TEST(RoundPartTest, AnOverdueRankComesEarlyOnlyIfTwoOfItsStepsAreShorterThanMaxWait) {
+  MethodPlan plan{.payload = Payload::kModel, .admission = Admission::kRounds};
+  plan.rounds.local_steps = 3;
+  plan.rounds.max_wait = {.kind = Duration::Kind::kTime, .time = kSecond};
+  RoundPart part(plan, 0, kForever, 0, 0);
+  Update(&part);
+  Exchange(&part, 1, true);
+  part.OnEnd(5 * kSecond);
+  Update(&part);
+  part.OnEnd(6 * kSecond);  // not after an exchange
+  EXPECT_TRUE(Publishes(part, 5 * kSecond + kSecond * 9 / 10)) << "two steps of 0.45 s";
+  EXPECT_FALSE(Publishes(part, 6 * kSecond)) << "of 0.5 s";
 }
 
 TEST(RoundPartTest, ProgressThatWasKeptIsOfferedAgainButNotInFinish) {

@@ -1,0 +1,106 @@
+// From one part of a training to the next.
+#include <algorithm>
+
+#include "core/train/trainer.h"
+
+namespace covey {
+
+std::vector<int64_t> Trainer::PartsOf(Admission admission, const MethodChoice& choice,
+                                      const MethodView& view, int64_t begin, int64_t end) {
+  std::vector<int64_t> parts;
+  if (view.size == 1) return parts;
+  for (int64_t version = begin; version < end; version = choice.Until(version))
+    if (choice.Plan(view, version).admission == admission) parts.push_back(version);
+  return parts;
+}
+
+int64_t Trainer::part() const {
+  if (rounds_.has_value()) return rounds_->from();
+  return pairs_.has_value() ? pairs_->from() : kNoPart;
+}
+
+// If the next step is the first one of rounds or pairs.
+void Trainer::BeginPart() {
+  const bool is_within = rounds_.has_value() || pairs_.has_value();
+  if (view_.size == 1 || is_within || step_ >= end_) return;
+  int64_t from = begin_;
+  while (choice_.Until(from) <= step_) from = choice_.Until(from);
+  const MethodPlan plan = choice_.Plan(view_, from);
+  if (plan.admission == Admission::kPairs) pairs_.emplace(from, choice_.Until(from));
+  if (plan.admission != Admission::kRounds) return;
+  const bool hands_over = RoundPart::LastVersion(choice_, view_, from, end_) > 0;
+  int64_t origin = 0;
+  while (choice_.Until(origin) <= from) origin = choice_.Until(origin);
+  rounds_.emplace(plan, from, choice_.Until(from), step_, origin, hands_over);
+  version_ = step_;
+}
+
+// ---- Rounds that all leave -----------------------------------------------------------------------
+
+void Trainer::LeaveRounds() {
+  // train-T7: all members leave with the same version, and go on with the step after it.
+  step_ = version_ = rounds_->is_local() ? rounds_->left_at() : rounds_->reached();
+  // A member that is in finish() has not seen with which version they were over.
+  if (rounds_->is_local()) {
+    Insert(StateStages());
+    Insert({Stage::kAgree});
+  }
+  if (handover_.past != kNoPart) Insert({Stage::kRelease});
+  has_left_ = true;
+  handover_.has_more = false;
+  may_differ_ = false;
+  rounds_.reset();
+}
+
+// ---- Rounds that each leaves by itself -----------------------------------------------------------
+
+// With the last version before rounds of models.
+void Trainer::BeginHandOver() {
+  // train-T18: whoever is overdue.
+  if (!rounds_.has_value() || !rounds_->IsToHandOver() || handover_.has_begun) return;
+  handover_.has_begun = true;
+  // train-T18: no rank waits there: what else was to be done in these rounds is not.
+  stages_.resize(std::min(at_ + 1, stages_.size()));
+  // train-T18: late ranks find the state.
+  if (rounds_->is_needed()) Insert({Stage::kPack, Stage::kLeaveState});
+  stages_.push_back(Stage::kHandOver);
+}
+
+// The call goes on in the rounds of models.
+void Trainer::HandOver(const StageResult& result) {
+  handover_.past = rounds_->from();
+  handover_.has_more = result.has_more;
+  if (!rounds_->is_needed()) Insert({Stage::kRelease});
+  const int64_t from = choice_.Until(rounds_->from());
+  step_ = version_ = rounds_->reached();
+  rounds_.emplace(choice_.Plan(view_, from), from, choice_.Until(from), step_, from);
+  has_left_ = !is_finish_;
+  late_ = Status::Ok();
+  // train-T18: a gradient that no version has is an update of this rank's own.
+  std::vector<Stage> stages;
+  if (is_finish_) stages = rounds_->FinishStages();
+  if (is_finish_ && result.has_more) stages.insert(stages.begin() + 2, Stage::kUpdate);
+  if (!is_finish_ && result.has_more) {
+    stages = rounds_->StepStages(0);
+    std::erase(stages, Stage::kCollectGradients);
+  }
+  stages_.insert(stages_.end(), stages.begin(), stages.end());
+}
+
+// ---- The end of the trainer ----------------------------------------------------------------------
+
+bool Trainer::IsOver() const {
+  if (!rounds_.has_value()) return step_ >= end_;
+  const bool is_last = end_ < kForever && choice_.Until(rounds_->from()) >= end_;
+  return is_last && (rounds_->IsOver() || (has_met_ && rounds_->HasEnded()));
+}
+
+// train-T18: one that was in finish() may come later, and needs the state at that version.
+void Trainer::LeaveState() {
+  const bool is_over = rounds_.has_value() && IsOver();
+  if (!is_over || !rounds_->is_needed() || handover_.given == rounds_->applied()) return;
+  handover_.given = rounds_->applied();
+  Insert({Stage::kPack, Stage::kLeaveState});
+}
+
+}  // namespace covey
