@@ -118,7 +118,6 @@ _MUTANTS = {
     "train_next_part_is_not_finished": (["core/train/trainer.cc"], "trainers"),
     "train_published_twice": (["core/train/trainer.cc"], "trainers"),
     "train_no_state_is_left": (["core/train/trainer_parts.cc"], "trainers"),
-    "train_version_after_the_last": (["core/partial/rounds.cc"], "trainers"),
     "train_withdrawn_is_dropped": (["core/train/trainer_parts.cc"], "trainers"),
     "train_handover_waits_for_the_overdue": (["core/train/trainer_parts.cc"], "trainers"),
     "void_uses_no_tick": (["core/run/executor.cc"], "none"),

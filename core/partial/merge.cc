@@ -107,8 +107,7 @@ Found Merge(const RoundMemory& memory, SharedAtomics* words, const Kernels& kern
     // partial-W12a: the record says whether the own model is in the mean; the number does not.
     merged->late = record.contributions[self].last != member.own.step;
     merged->of_all = record.header.final || memory.models().IsSync(version);
-    // partial-W12a: all that were in finish() may have published nothing: there is no mean then, and
-    // the own model stays.
+    // All that were in finish() may have published nothing: there is no mean, the own model stays.
     const bool has_mean = record.header.leader >= 0;
     const bool superseded = has_mean && memory.models().HasSuperseded(member.own.step, version);
     const bool takes = has_mean && member.takes;

@@ -12,10 +12,9 @@
 //   kModel       all             GRADIENTS, UPDATE, MODEL, average, LOAD
 //   kModel       neighbors, cwa  GRADIENTS, MODEL, mix, LOAD, UPDATE
 //   kModel       neighbors, atc  GRADIENTS, UPDATE, MODEL, mix, LOAD
-//   any call     rounds          those of gradients end with their last version, and rounds of
-//                                models follow: PACK, leave state (if ranks may need it), hand over,
-//                                release (or later); then, if a contribution is left, the stages of
-//                                a step of models without GRADIENTS
+//   any call     rounds          after the last version of gradients before rounds of models: PACK,
+//                                leave state (if ranks may need it), hand over, release (or later);
+//                                if a contribution is left: a step of models without GRADIENTS
 //   finish()     rounds          as round_part.h says; then of the next part, if these end
 //   finish()     pairs           as pair_part.h says
 //   finish()     others          agree; if models of any rank may differ: MODEL, average, LOAD

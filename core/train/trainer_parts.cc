@@ -35,7 +35,7 @@ void Trainer::BeginPart() {
   version_ = step_;
 }
 
-// ---- Rounds that all leave -----------------------------------------------------------------------
+// ---- Rounds that all leave ----------------------------------------------------------------------
 
 void Trainer::LeaveRounds() {
   // train-T7: all members leave with the same version, and go on with the step after it.
@@ -52,7 +52,7 @@ void Trainer::LeaveRounds() {
   rounds_.reset();
 }
 
-// ---- Rounds that each leaves by itself -----------------------------------------------------------
+// ---- Rounds that each leaves by itself ----------------------------------------------------------
 
 // With the last version before rounds of models.
 void Trainer::BeginHandOver() {
@@ -76,10 +76,10 @@ void Trainer::HandOver(const StageResult& result) {
   rounds_.emplace(choice_.Plan(view_, from), from, choice_.Until(from), step_, from);
   has_left_ = !is_finish_;
   late_ = Status::Ok();
-  // train-T18: a gradient that no version has is an update of this rank's own.
   std::vector<Stage> stages;
   if (is_finish_) stages = rounds_->FinishStages();
   if (is_finish_ && result.has_more) stages.insert(stages.begin() + 2, Stage::kUpdate);
+  // train-T18: a gradient that no version has is an update of this rank's own.
   if (!is_finish_ && result.has_more) {
     stages = rounds_->StepStages(0);
     std::erase(stages, Stage::kCollectGradients);
@@ -87,7 +87,7 @@ void Trainer::HandOver(const StageResult& result) {
   stages_.insert(stages_.end(), stages.begin(), stages.end());
 }
 
-// ---- The end of the trainer ----------------------------------------------------------------------
+// ---- The end of the trainer ---------------------------------------------------------------------
 
 bool Trainer::IsOver() const {
   if (!rounds_.has_value()) return step_ >= end_;

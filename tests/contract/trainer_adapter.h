@@ -39,6 +39,7 @@ class Adapter {
     config.method = parsed.get();
     config.op = COVEY_AVERAGE;
     config.num_hypers = 1;
+    config.end = end;
     config.num_spans = 3;
     config.dtypes = types;
     config.counts = counts;
@@ -136,6 +137,7 @@ class Adapter {
   }
 
   covey_trainer trainer = 0;
+  int64_t end = 0;  // before Open
   covey_error error = COVEY_INIT(covey_error);
   covey_verb last = COVEY_DONE;
   covey_verb leaves_after = COVEY_DONE;  // Run() ends once after this one

@@ -141,5 +141,38 @@ TEST(TrainerRoundsTest, AGoneOnTrainingIsTheSame) {
   });
 }
 
+// One that was missing in all of it finds its versions, and its gradient is a step of its own.
+TEST(TrainerRoundsTest, RanksGoOnFromAWarmUpWithoutOneThatIsMissing) {
+  std::barrier ahead(3);
+  RunRanks(3, "", [&](int rank, covey_runtime*& runtime) {
+    Adapter adapter(rank, runtime);
+    ASSERT_EQ(adapter.Open("wagma:warmup_steps=2,max_wait=200ms"), COVEY_OK)
+        << adapter.error.message;
+    if (rank == 2) ahead.arrive_and_wait();
+    for (int64_t step = 0; step < (rank == 2 ? 1 : 4); ++step)
+      ASSERT_EQ(adapter.Step(step), COVEY_OK) << adapter.error.message;
+    EXPECT_EQ(adapter.Position().step, rank == 2 ? 3 : 4);
+    if (rank != 2) ahead.arrive_and_wait();
+    ASSERT_EQ(adapter.Finish(0), COVEY_OK) << adapter.error.message;
+  });
+}
+
+TEST(TrainerRoundsTest, ATrainerEndsWithAPartOfItsMethod) {
+  RunRanks(2, "", [](int rank, covey_runtime*& runtime) {
+    constexpr char kMethod[] = "eager:admit=all,max_wait=60s,then=allreduce@2";
+    Adapter wrong(rank, runtime), adapter(rank, runtime);
+    wrong.end = 1;
+    EXPECT_EQ(wrong.Open(kMethod), COVEY_INVALID_ARGUMENT);
+    adapter.end = 2;
+    ASSERT_EQ(adapter.Open(kMethod), COVEY_OK) << adapter.error.message;
+    for (int64_t step = 0; step < 2; ++step) {
+      EXPECT_EQ(adapter.Position().is_over, 0);
+      ASSERT_EQ(adapter.Step(step), COVEY_OK) << adapter.error.message;
+    }
+    EXPECT_EQ(adapter.Position().is_over, 1);
+    EXPECT_EQ(adapter.Position().version, 2);
+  });
+}
+
 }  // namespace
 }  // namespace covey

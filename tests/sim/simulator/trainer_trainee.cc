@@ -79,10 +79,12 @@ void TrainerSimulation::Main(int32_t rank) {
 
 // A call has ended so, for the `tries`-th time.
 void TrainerSimulation::LeaveAfter(int32_t rank, const Status& status, uint64_t tries) {
-  const bool finds_none = status.code() == StatusCode::kExhausted;
+  const bool gives_up = tries > kMostTimeouts;
+  const bool is_seeking = gives_up && At(rank).stage == Stage::kSeek;
+  const bool finds_none = is_seeking || status.code() == StatusCode::kExhausted;
   const bool are_there =
       std::none_of(players_.begin(), players_.end(), [](const Player& it) { return it.has_left; });
-  At(rank).has_left |= finds_none || tries > kMostTimeouts;
+  At(rank).has_left |= finds_none || gives_up;
   // Where finish() goes on without ranks all may be in need at once.
   const bool is_strict = swarm_.hands_over && !swarm_.goes_on;
   if (finds_none && is_strict && verdict_.killed == 0 && are_there && !closing_)

@@ -80,6 +80,17 @@ TEST(RoundsTest, WhenAllComeAVersionIsTheSumInRankOrder) {
   }
 }
 
+TEST(RoundsTest, NoVersionFollowsTheLast) {
+  Ranks ranks(2);
+  for (int32_t r = 0; r < 2; ++r) ranks[r].EndWith(1);
+  for (uint64_t step = 1; step <= 2; ++step) {
+    for (int32_t r = 0; r < 2; ++r) EXPECT_EQ(ranks[r].Publish({}), step);
+    for (bool moved = true; moved;) ranks[0].Advance(0, &moved);
+    EXPECT_EQ(ranks[1].executed(), 1u);
+  }
+  EXPECT_NE(ranks[0].Retract(), nullptr) << "the second contribution is in no version";
+}
+
 TEST(RoundsTest, NobodyIsLeftToGiveASnapshotOnlyWhenTwoLooksFindTheSameNeed) {
   Ranks ranks(3);
   const auto needs_one = [&](int32_t rank) { ranks[rank].snapshots().Find(0, 10); };

@@ -1,5 +1,5 @@
-// From rounds of gradients to rounds of models, which a rank does by itself; and a trainer that ends
-// with a part of its method.
+// From rounds of gradients to rounds of models, which a rank does by itself; and a trainer that
+// ends with a part of its method.
 #include <gtest/gtest.h>
 
 #include <functional>
