@@ -37,8 +37,10 @@ uint64_t RoundPart::LastVersion(const MethodChoice& choice, const MethodView& vi
 
 int64_t RoundPart::reached() const {
   if (has_course_) return course_.at();
-  const bool is_whole = ending_ > 0 && applied_ >= ending_;
-  const auto versions = static_cast<int64_t>(is_whole ? applied_ - ending_ : applied_);
+  // A late rank of models may have merged with a newer version than that of its step.
+  const uint64_t done = payload_ == Payload::kModel ? step_ : applied_;
+  const bool is_whole = ending_ > 0 && done >= ending_;
+  const auto versions = static_cast<int64_t>(is_whole ? done - ending_ : done);
   return begin_ + (is_whole ? length_ : 0) + versions * steps_;
 }
 

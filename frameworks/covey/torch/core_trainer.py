@@ -242,18 +242,19 @@ class CoreTrainer:
         progress, known = self._optimizer._covey_progress, dropped()
         if self._is_open and self._has_taken:
             self._go_on()
-        if self._places:
+        if self._versions is not None:
+            self._versions.ahead.pause()
+        else:
             self._gather()
-        before = [place.numbers.clone() for place in self._places]
-        if self.ahead is not None:
-            self.ahead.pause()
+        has_models = self._versions is None
+        before = [place.numbers.clone() for place in self._places if has_models]
         _native.trainer_finish(self._trainer, strict)
         try:
             self._run()
         finally:
             say_dropped(known)
         self._is_due = False
-        if self._places:
+        if has_models:
             after = [place.numbers for place in self._places]
             progress.step_stats.distance = relative_distance(before, after)
         if strict and progress.plan.payload == MODEL and progress.plan.in_versions:
