@@ -210,7 +210,7 @@ Status PositionOf(TrainerDriver* trainer, covey_position* position) {
                .step_ns = found.step_time,
                .published = found.published,
                .of_all = found.waited_for_all ? 1 : 0,
-               .payload = static_cast<covey_payload>(found.payload),
+               .payload = static_cast<int32_t>(found.payload),
                .is_over = found.is_over ? 1 : 0};
   return Status::Ok();
 }

@@ -33,7 +33,6 @@
 #define COVEY_CORE_API_COVEY_TRAINER_H_
 
 #include "core/api/covey.h"
-#include "core/api/covey_methods.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -54,11 +53,11 @@ typedef struct covey_trainer_config {
   const covey_dtype* dtypes;  /* [num_spans]; floating-point */
   const int64_t* counts;      /* [num_spans] elements */
   int32_t num_hypers;      /* hyper-parameters that travel with gradients, 0 to 4096: an update uses
-                       * those of the gradients, which may be another rank's or older ones */
+                            * those of the gradients, which may be another rank's or older ones */
   int32_t num_state;       /* arrays that updates keep beside the model, momenta for example, for
-                      * COVEY_LIST_STATE; 0: none; -1: it is not known yet */
+                            * COVEY_LIST_STATE; 0: none; -1: it is not known yet */
   int32_t keeps_gradients; /* 1: an update with this rank's own gradients takes them where the
-                            * caller has them: no COVEY_COLLECT_GRADIENTS comes for it. Not agreed */
+                            * caller has them: without COVEY_COLLECT_GRADIENTS. Not agreed */
   int32_t prepares;        /* 1: the caller looks for NaN, and clips gradients to the method's
                             * clip_norm. Not agreed */
 } covey_trainer_config;
@@ -105,11 +104,11 @@ typedef struct covey_position {
   int64_t local;      /* steps since this rank has published what it has done, where it does so */
   int32_t has_state;  /* 1: covey_trainer_state is a part of it */
   /* In rounds: */
-  int64_t step_ns;       /* so long a step of this rank's own takes; 0: it is not known */
-  int64_t published;     /* the version that its last contribution was for; not restored */
-  int32_t of_all;        /* 1: which has waited for all members; not restored */
-  covey_payload payload; /* that of the next step; not restored */
-  int32_t is_over; /* 1: the part with which it is to end (covey_trainer_config.end) has ended for
+  int64_t step_ns;   /* so long a step of this rank's own takes; 0: it is not known */
+  int64_t published; /* the version that its last contribution was for; not restored */
+  int32_t of_all;    /* 1: which has waited for all members; not restored */
+  int32_t payload;   /* covey_payload of the next step; not restored */
+  int32_t is_over;   /* 1: the part with which it is to end (covey_trainer_config.end) has ended for
                     * this rank: the caller closes it, and goes on by other means. Until then
                     * steps go on as in that part. Not restored */
 } covey_position;
@@ -133,7 +132,7 @@ COVEY_API covey_code covey_trainer_open(covey_runtime* runtime, const covey_trai
 
 /* spans[i]: where gradient i lies or is to lie: counts[i] elements, aligned to 64 bytes. To be
  * asked within each COVEY_COLLECT_GRADIENTS and COVEY_UPDATE: it may be elsewhere each time. An
- * update may change them: no other rank sees that. NULL where no method of the training needs it. */
+ * update may change them: no other rank sees that. NULL where no part of the training needs it. */
 COVEY_API covey_code covey_trainer_gradients(covey_runtime* runtime, covey_trainer trainer,
                                              void** spans, covey_error* error);
 /* The same for parameter i of the model, within COVEY_COLLECT_MODEL and COVEY_LOAD_MODEL. */

@@ -62,7 +62,8 @@ uint64_t RoundsPort::Arrive(const std::function<uint64_t()>& publish) {
 
 bool RoundsPort::WaitsForAll(uint64_t version) const {
   const AdmissionRule& rule = bundle_.options.admission;
-  return (has_models() && IsOfAll(version)) || version <= rule.warmup || (rule.ending > 0 && version >= rule.ending);
+  return (has_models() && IsOfAll(version)) || version <= rule.warmup ||
+         (rule.ending > 0 && version >= rule.ending);
 }
 
 Time RoundsPort::step_time() {

@@ -103,12 +103,12 @@ Trainer::Ready Trainer::OnStep(const std::string& unfit, Time now) {
   if (phase_ == Phase::kHalted && is_finish_ && pairs_.has_value()) phase_ = Phase::kIdle;
   const bool is_halted = phase_ == Phase::kHalted;
   if (is_halted && is_finish_)
-    return Refuse("finish() has not come to its end: call it again before the next step");
+    return Ready::Refused("finish() has not come to its end: call it again before the next step");
   if (phase_ == Phase::kExchange && !is_finish_ && !is_pass_) return WaitOn();
-  if (!is_halted && phase_ != Phase::kIdle) return Refuse("a step is under way");
+  if (!is_halted && phase_ != Phase::kIdle) return Ready::Refused("a step is under way");
   if (is_halted) return Enter(now);
   if (part() == kNoPart && step_ >= end_)
-    return Refuse("this trainer has ended with step " + std::to_string(end_));
+    return Ready::Refused("this trainer has ended with step " + std::to_string(end_));
   pass_clock_.End(now);
   const MethodPlan plan = Plan();
   // Where the others do not see this rank's gradients, the rank itself refuses them.
@@ -123,10 +123,10 @@ Trainer::Ready Trainer::OnFinish(bool strict, Time now) {
   GiveUpPass();
   const bool is_halted = phase_ == Phase::kHalted;
   if (is_halted && !is_finish_)
-    return Refuse("step " + std::to_string(step_) +
-                  " has not come to its end: call step() again before finish()");
+    return Ready::Refused("step " + std::to_string(step_) +
+                          " has not come to its end: call step() again before finish()");
   const bool waits = phase_ == Phase::kExchange && is_finish_;
-  if (!is_halted && !waits && phase_ != Phase::kIdle) return Refuse("a step is under way");
+  if (!is_halted && !waits && phase_ != Phase::kIdle) return Ready::Refused("a step is under way");
   is_strict_ = strict;
   if (waits) return WaitOn();
   if (is_halted) return GoOn(Stage::kMean, now);
@@ -280,8 +280,8 @@ void Trainer::Insert(const std::vector<Stage>& stages) {
 Trainer::Ready Trainer::OnAck(uint64_t number, bool done, Time now) {
   // train-T2: an update counts once: when its own number is acknowledged.
   if (phase_ != Phase::kAction || number != number_)
-    return Refuse("action " + std::to_string(number) +
-                  " is not under way: each is acknowledged once");
+    return Ready::Refused("action " + std::to_string(number) +
+                          " is not under way: each is acknowledged once");
   if (!done)
     return Halt(
         Status::Aborted("the adapter has not done an action of step " + std::to_string(step_)),
@@ -380,7 +380,7 @@ Trainer::Ready Trainer::EndWith(const Status& status) {
   return ready;
 }
 
-Trainer::Ready Trainer::Refuse(const std::string& why) {
+Trainer::Ready Trainer::Ready::Refused(const std::string& why) {
   Ready ready;
   ready.end = Status::InvalidArgument(why);
   return ready;

@@ -101,6 +101,9 @@ class Trainer {
     std::optional<Action> action;
     std::optional<Status> end;  // of the step or the finish()
     Time deadline = kNever;
+
+    // The call has changed nothing.
+    static Ready Refused(const std::string& why);
   };
 
   // Whether this trainer has all exchanges of the method, from step `begin` to `end`, where a part
@@ -138,12 +141,10 @@ class Trainer {
   // Updates done; in rounds of gradients those of versions, which are the same on all members.
   int64_t version() const { return version_; }
   int64_t step() const { return step_; }
-  // Since the last average of all this rank has done updates by itself.
-  bool may_differ() const { return may_differ_; }
   // Between two steps, for a checkpoint.
   struct Position {
     int64_t version = 0, step = 0;
-    bool may_differ = false;
+    bool may_differ = false;   // since the last average of all this rank has done updates by itself
     int64_t begin = 0;         // of a trainer that goes on from here
     int64_t local = 0;         // deltas: steps since the last publish,
     bool is_anchored = false;  // and whether the replicated arrays are part of it
@@ -172,7 +173,6 @@ class Trainer {
   Ready WaitOn() const;
   Ready Halt(const Status& why, bool is_to_begin);
   Ready EndWith(const Status& status);
-  static Ready Refuse(const std::string& why);
   std::vector<Stage> StepStages(Time now) const;
   std::vector<Stage> FinishStages() const;
   std::vector<Stage> StateStages() const;

@@ -7,7 +7,7 @@ namespace covey {
 Trainer::Ready Trainer::OnPass(Time now) {
   const bool goes_on = is_pass_ && (phase_ == Phase::kHalted || phase_ == Phase::kExchange);
   if (phase_ != Phase::kIdle && !goes_on)
-    return Refuse(
+    return Ready::Refused(
         "a step, or finish(), has not come to its end: call it again before a pass begins");
   if (goes_on) return phase_ == Phase::kHalted ? Enter(now) : WaitOn();
   if (pairs_.has_value() && !pairs_->has_begun()) {
@@ -34,7 +34,7 @@ void Trainer::GiveUpPass() {
 }
 
 Trainer::Ready Trainer::OnServe(Time now) {
-  if (phase_ != Phase::kIdle) return Refuse("a step, or finish(), has not come to its end");
+  if (phase_ != Phase::kIdle) return Ready::Refused("a step, or finish(), has not come to its end");
   if (!rounds_.has_value()) return EndWith(Status::Ok());
   const Ready ready = Begin({Stage::kServe}, false, now);
   is_pass_ = true;

@@ -16,7 +16,7 @@ Trainer::Position Trainer::position() const {
 
 Trainer::Ready Trainer::OnSettle(Time now) {
   const bool is_other = phase_ == Phase::kExchange && stages_[at_] == Stage::kMean;
-  if (is_other) return Refuse("finish() is under way");
+  if (is_other) return Ready::Refused("finish() is under way");
   const bool begins = phase_ == Phase::kIdle && pairs_.has_value();
   if (begins) {
     is_strict_ = true;

@@ -6,6 +6,7 @@ child of ``fork()`` such as a data loader's worker.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Protocol
 
@@ -57,7 +58,7 @@ class State:
         # To be called before the runtime ends, in the order in which they were made, which is the
         # other ranks' too: each waits for them, then says what it has done, or nothing.
         self.flushes: "weakref.WeakValueDictionary[int, Flush]" = weakref.WeakValueDictionary()
-        self._helpers: "weakref.WeakSet[Helper]" = weakref.WeakSet()
+        self._helpers: "weakref.WeakKeyDictionary[Helper, int]" = weakref.WeakKeyDictionary()
         self._made = 0
         self._optimizers: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
         self.rendezvous_settings: Optional[Dict[str, object]] = None
@@ -69,14 +70,16 @@ class State:
         self.flushes[self._made] = flush
 
     def add_helper(self, helper: Helper) -> None:
-        """Keeps it as long as it lives."""
-        self._helpers.add(helper)
+        """Keeps it as long as it lives, for this thread."""
+        self._helpers[helper] = threading.get_ident()
 
     def help(self) -> None:
         """Any thread that waits in the core calls it every 50 ms: a rank may wait for one that can
-        go on only with what this one has."""
-        for helper in list(self._helpers):
-            helper.help()
+        go on only with what this one has. What another thread is at may be half done."""
+        here = threading.get_ident()
+        for helper, thread in list(self._helpers.items()):
+            if thread == here:
+                helper.help()
 
     def add_optimizer(self, optimizer: Any) -> None:
         """Keeps a distributed optimizer as long as it lives."""

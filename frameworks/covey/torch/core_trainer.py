@@ -6,12 +6,10 @@ The core does it all but the updates: see ``core/api/covey_trainer.h``.
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
-import threading
 import time
 import weakref
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
@@ -31,6 +29,7 @@ from covey.torch.layout import Named, plan_whole
 from covey.torch.mirror import wait_for
 from covey.torch.model_place import ModelPlace
 from covey.torch.tensors import CODES
+from covey.torch.trainer_handle import Parts, TrainerHandle
 from covey.torch.version_gradients import VersionGradients
 
 # covey_verb of core/api/covey_trainer.h.
@@ -38,52 +37,12 @@ _COLLECT_GRADIENTS, _COLLECT_MODEL, _UPDATE, _LOAD_MODEL, _DONE, _PACK, _UNPACK 
 _KEEP_BYTES = 64
 
 
-class Parts(NamedTuple):
-    """The parts of a training that a trainer is for.
-
-    Attributes:
-        method: the text of all methods of the training.
-        begin: the step that they begin with,
-        end: and the one that yet another part begins with; 0: there is none.
-        word: what is exchanged, in messages.
-        has_versions: gradients have versions, at first,
-        has_models: and models are exchanged, then or from the beginning.
-    """
-
-    method: str
-    begin: int
-    end: int
-    word: str
-    has_versions: bool
-    has_models: bool
-
-
-class Position(NamedTuple):
-    """covey_position of core/api/covey_trainer.h."""
-
-    version: int
-    step: int
-    may_differ: int
-    begin: int
-    local: int
-    has_state: int
-    step_ns: int
-    published: int
-    of_all: int
-    payload: int
-    is_over: int = 0
-
-
 class _Held(Exception):
     """The script adds to gradients: nothing is applied before its step."""
 
 
-class CoreTrainer:
-    """The exchanges of one optimizer in parts of its training.
-
-    Attributes:
-        plans: where its parameters lie, side by side.
-    """
+class CoreTrainer(TrainerHandle):
+    """The exchanges of one optimizer in parts of its training."""
 
     def __init__(self, optimizer: Any, named: Sequence[Named], group: Group, parts: Parts) -> None:
         """Every member of the group makes one, with the same parameters and options. Before its
@@ -93,7 +52,7 @@ class CoreTrainer:
             InvalidArgument: (a ValueError) two parameters in the same memory.
             Mismatch, Exhausted: on every rank: the ranks differ; a rank has no room.
         """
-        self._trainer = 0
+        super().__init__(plan_whole(named))
         self._optimizer = optimizer
         self._group = group
         self._parts = parts
@@ -107,8 +66,6 @@ class CoreTrainer:
         self._has_taken = False  # its gradients, which are in an update or published,
         self._is_left = False  # and that was interrupted.
         self._is_due = False  # A finish(), since the last step.
-        self._thread = threading.get_ident()  # That does its steps.
-        self.plans = plan_whole(named)
         self._keep = _native.arena_alloc(_KEEP_BYTES)
         self._versions: Optional[VersionGradients] = None
         self._places: List[ModelPlace] = []
@@ -151,15 +108,16 @@ class CoreTrainer:
 
     def close(self) -> None:
         """This rank leaves; the parameters keep their values."""
+        if not self._trainer:
+            return
+        self.count()
         trainer, self._trainer = self._trainer, 0
-        if trainer:
-            self._count(trainer)
-            self._close_versions()
-            wait_for(place.mirror for place in self._places)
-            for place in self._places:
-                place.release()
-            self._places = []
-            _native.trainer_close(trainer)
+        self._close_versions()
+        wait_for(place.mirror for place in self._places)
+        for place in self._places:
+            place.release()
+        self._places = []
+        _native.trainer_close(trainer)
 
     def _close_versions(self) -> None:
         versions, self._versions = self._versions, None
@@ -189,7 +147,9 @@ class CoreTrainer:
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """A step: updates, and the exchanges for which it is time."""
-        self._thread, self._is_due = threading.get_ident(), True
+        self._is_due = True
+        if self._versions is not None:
+            state.add_helper(self)
         if self._is_left:  # Its gradients were taken: those of this call are for another step.
             self._go_on()
         self._closure, self._loss = closure, None
@@ -275,7 +235,7 @@ class CoreTrainer:
 
     def help(self) -> None:
         """While its thread waits for whatever else: a state for one that has fallen behind."""
-        if not self._trainer or self._thread != threading.get_ident():
+        if not self._trainer:
             return
         with contextlib.suppress(CoveyError):
             _native.trainer_serve(self._trainer)
@@ -306,35 +266,10 @@ class CoreTrainer:
         _native.trainer_settle(self._trainer)
         self._run()
 
-    def look(self, rank: int, to: Sequence[torch.Tensor]) -> Any:
-        """Copies the model of a rank, as others see it, to tensors by dtype and device. Returns
-        whether it was not changed meanwhile, and in rounds the step that it is of, and whether an
-        average of all has come after it."""
-        return _native.trainer_peek(self._trainer, rank, tuple(flat.data_ptr() for flat in to))
-
-    @property
-    def position(self) -> Position:
-        """Between two steps: where this rank is."""
-        return Position(*_native.trainer_position(self._trainer))
-
     def takes_turn(self) -> bool:
         """Whether it has gone on with the next of its parts, since this was asked."""
         has_turned, self._has_turned = self._has_turned, False
         return has_turned
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the last part has ended for this rank, and no other one is missing there."""
-        return bool(self.position.is_over)
-
-    def keep_pace(self, step_ns: int) -> None:
-        """It holds from here on, until this rank's steps tell."""
-        _native.trainer_restore(self._trainer, tuple(self.position._replace(step_ns=step_ns)))
-
-    def counts(self) -> Dict[str, Any]:
-        """As ``covey_trainer_stats``."""
-        counts: Dict[str, Any] = json.loads(_native.trainer_stats(self._trainer))
-        return counts
 
     def _run(self) -> None:
         """Does what the core asks for until the step, or ``finish``, is over."""
@@ -423,12 +358,8 @@ class CoreTrainer:
             progress.turn(position.version)
             self._versions.ahead.settle()
         elif came and progress.plan.in_versions:
-            progress.turn(position.begin + position.local)
+            progress.turn(position.begin + position.own_steps)
             progress.is_parted = bool(position.may_differ)
-
-    def spans(self, of_model: bool) -> Tuple[int, ...]:
-        """Where they lie now, by plan: gradients, or the model."""
-        return _native.trainer_spans(self._trainer, len(self.plans), of_model)
 
     def _open(self) -> None:
         for place, address in zip(self._places, self.spans(of_model=True)):
@@ -447,20 +378,14 @@ class CoreTrainer:
             place.offer()
         wait_for(place.mirror for place in self._places)
 
-    def _count(self, trainer: int = 0) -> None:
+    def count(self) -> None:
         """Tells the statistics of the steps what was exchanged."""
-        if not (trainer or self._trainer):
-            return
-        before, counts = self._counts, json.loads(_native.trainer_stats(trainer or self._trainer))
+        counts = self.counts() if self._trainer else {}
         if counts:  # Else the runtime has ended.
+            self._optimizer._covey_progress.step_stats.applied(counts, self._counts)
             self._counts = counts
-            self._optimizer._covey_progress.step_stats.applied(self._counts, before)
-
-    def arrays(self) -> List[Tuple[str, int, int]]:
-        """Between two steps: what the method replicates on all ranks: names, addresses, bytes."""
-        return _native.trainer_state(self._trainer)
 
 
 def _refresh(trainer: Optional[CoreTrainer]) -> None:
     if trainer is not None:
-        trainer._count()
+        trainer.count()

@@ -1,5 +1,5 @@
-"""The arrays that a method keeps beside the model and replicates on all ranks, an outer momentum for
-example. Internal."""
+"""The arrays that a method keeps beside the model and replicates on all ranks, such as an outer
+momentum. Internal."""
 
 from __future__ import annotations
 

@@ -8,9 +8,10 @@ import torch
 
 from covey.errors import Unsupported
 from covey.method import DELTA, FOREVER, MODEL, Plan, plan, text_at
-from covey.torch.core_trainer import CoreTrainer, Parts
+from covey.torch.core_trainer import CoreTrainer
 from covey.torch.layout import Named
 from covey.torch.options import check_models, check_rounds
+from covey.torch.trainer_handle import Parts
 
 _OF_DELTAS = (torch.float32, torch.float64)  # OuterModel of core/train has arithmetic for them.
 

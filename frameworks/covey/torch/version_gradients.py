@@ -36,7 +36,9 @@ class VersionGradients:
         unfit: why this rank's gradients of a step must not be mixed with those of others.
     """
 
-    def __init__(self, trainer: Any, optimizer: Any, plans: Sequence[BucketPlan], keep: Any) -> None:
+    def __init__(
+        self, trainer: Any, optimizer: Any, plans: Sequence[BucketPlan], keep: Any
+    ) -> None:
         """``trainer``: has ``catch_up``. ``keep``: holds memory of the core while a tensor lies in
         it."""
         options = optimizer._covey_options

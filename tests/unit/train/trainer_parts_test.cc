@@ -17,7 +17,7 @@ TEST(TrainerPartsTest, PairsEndWithTheMeanOfAllAndTheNextPartBeginsThere) {
   EXPECT_EQ(world.members[0].stages,
             (Stages{Stage::kCollectModel, Stage::kEnter, Stage::kCollectGradients, Stage::kUpdate,
                     Stage::kTurn, Stage::kCollectModel, Stage::kPair, Stage::kLoadModel}));
-  EXPECT_TRUE(world.members[0].trainer.may_differ());
+  EXPECT_TRUE(world.members[0].trainer.position().may_differ);
   for (Member& member : world.members) member.stages.clear();
   world.StepAll(1);
   EXPECT_EQ(world.members[1].stages,
@@ -27,7 +27,7 @@ TEST(TrainerPartsTest, PairsEndWithTheMeanOfAllAndTheNextPartBeginsThere) {
   for (Member& member : world.members) {
     EXPECT_EQ(member.model, world.members[0].model);
     EXPECT_EQ(member.trainer.part(), Trainer::kNoPart);
-    EXPECT_FALSE(member.trainer.may_differ());
+    EXPECT_FALSE(member.trainer.position().may_differ);
     member.stages.clear();
   }
   world.StepAll(2);
@@ -46,7 +46,7 @@ TEST(TrainerPartsTest, ARankOfPairsTrainsOnThoughOthersAreMissingInFinish) {
   early.Run();
   EXPECT_EQ(early.ready.end->code(), StatusCode::kTimeout);
   EXPECT_EQ(early.stages, (Stages{Stage::kCollectModel, Stage::kLoadModel})) << "its own model";
-  EXPECT_TRUE(early.trainer.may_differ());
+  EXPECT_TRUE(early.trainer.position().may_differ);
   const Trainer::Ready next = early.trainer.OnStep("", 0);
   ASSERT_TRUE(next.action.has_value());
   EXPECT_EQ(next.action->stage, Stage::kCollectGradients);

@@ -87,7 +87,7 @@ TEST(TrainerTest, FinishAveragesOnlyModelsThatMayDiffer) {
   EXPECT_EQ(equal.members[0].stages, Stages{Stage::kAgree});
   EXPECT_EQ(apart.members[0].stages,
             (Stages{Stage::kAgree, Stage::kCollectModel, Stage::kAverage, Stage::kLoadModel}));
-  EXPECT_FALSE(apart.members[1].trainer.may_differ());
+  EXPECT_FALSE(apart.members[1].trainer.position().may_differ);
 }
 
 TEST(TrainerTest, AfterFinishAllAreAtTheFurthestStep) {
