@@ -212,7 +212,7 @@ void Simulation::EndEpoch(int32_t rank, uint64_t number) {
     }
   }
   ++(settles ? verdict_.settled : verdict_.finished);
-  if (player.trainer->may_differ() != settles && swarm_.steps > 0 && swarm_.is_strict)
+  if (player.trainer->position().may_differ != settles && swarm_.steps > 0 && swarm_.is_strict)
     Fail("2: may_differ() is wrong");
   Epoch& epoch = epochs_[number];
   epoch.models.push_back(player.model);
