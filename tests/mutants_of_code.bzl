@@ -219,11 +219,10 @@ NATIVE_UNMUTATED = [
     "//frameworks:native/errors.c",
     "//frameworks:native/methods.c",
     "//frameworks:native/neighbors.c",
-    "//frameworks:native/rounds.c",
-    "//frameworks:native/snapshots.c",
     "//frameworks:native/trainer.c",
     "//frameworks:native/tuples.c",
     "//frameworks:native/values.c",
+    "//frameworks:native/waiting.c",
     "//frameworks:native/window.c",
     "//frameworks:native/native.h",
 ]

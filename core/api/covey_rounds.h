@@ -1,5 +1,6 @@
-/* Rounds: exchanges that wait for enough ranks instead of all. A part of the C API, with the
- * conventions of covey.h.
+/* Rounds: exchanges that wait for enough ranks instead of all. Internal: a trainer
+ * (core/api/covey_trainer.h) is made of them, and the engine is tested by them. They are not
+ * exported; the conventions are those of covey.h.
  *
  * The rounds of one bundle of spans between the members of a group. Versions 1, 2, 3, ... are made
  * once each, in order: version v once as many members have published their step v as the method's
@@ -69,53 +70,52 @@ typedef struct covey_round_record {
  * or hyper-parameters differ: the message names the first difference, the ranks and both values.
  * COVEY_EXHAUSTED on every member when one has no room. COVEY_UNSUPPORTED: models, where
  * members share no memory, or MPI is not for Covey's own thread. */
-COVEY_API covey_code covey_rounds_open(covey_runtime* runtime, const covey_rounds_config* config,
-                                       covey_rounds* rounds, covey_error* error);
+covey_code covey_rounds_open(covey_runtime* runtime, const covey_rounds_config* config,
+                             covey_rounds* rounds, covey_error* error);
 
 /* Where the next contribution is to be written: spans[i] gets the address of span i. Until the next
  * covey_rounds_publish, all of it has to be written, its content is undefined. */
-COVEY_API covey_code covey_rounds_spans(covey_runtime* runtime, covey_rounds rounds, void** spans,
-                                        covey_error* error);
+covey_code covey_rounds_spans(covey_runtime* runtime, covey_rounds rounds, void** spans,
+                              covey_error* error);
 
 /* Hands over what was written, as this rank's next step: 1, 2, 3, ...; one that has skipped ahead
  * (progress=skip, or it was overdue) goes on after the last version it has read. Never waits. If no
  * version has taken the step before, it goes together with it. hypers: [num_hypers], copied. */
-COVEY_API covey_code covey_rounds_publish(covey_runtime* runtime, covey_rounds rounds,
-                                          const double* hypers, int64_t* step, covey_error* error);
+covey_code covey_rounds_publish(covey_runtime* runtime, covey_rounds rounds, const double* hypers,
+                                int64_t* step, covey_error* error);
 
 /* Gradients: this rank has come to its next step and has nothing to give there (an overflow): it is
  * not waited for, as if it had published, but nothing is summed and the mean is over the others.
  * The content of the spans does not matter. */
-COVEY_API covey_code covey_rounds_skip(covey_runtime* runtime, covey_rounds rounds, int64_t* step,
-                                       covey_error* error);
+covey_code covey_rounds_skip(covey_runtime* runtime, covey_rounds rounds, int64_t* step,
+                             covey_error* error);
 
 /* Waits until `version` has been made; COVEY_TIMEOUT after timeout_ns (negative: no limit).
  * COVEY_ABORTED, over a network: the ranks that had it have left or died, the message says which
  * versions are lacking, and no more come: none is made in their place. Finishing ends so, too.
  * COVEY_TIMEOUT with a peer_rank: see COVEY_ROUND_LEFT. */
-COVEY_API covey_code covey_rounds_wait(covey_runtime* runtime, covey_rounds rounds, int64_t version,
-                                       int64_t timeout_ns, covey_error* error);
+covey_code covey_rounds_wait(covey_runtime* runtime, covey_rounds rounds, int64_t version,
+                             int64_t timeout_ns, covey_error* error);
 
 /* The last version made; -1: no such rounds. */
-COVEY_API int64_t covey_rounds_executed(covey_runtime* runtime, covey_rounds rounds);
+int64_t covey_rounds_executed(covey_runtime* runtime, covey_rounds rounds);
 
 /* The same, and *at_ns becomes when that was, about, by covey_now_ns; 0: not known, as where
  * members share no memory. So a rank that is late can tell when the next one is due. */
-COVEY_API int64_t covey_rounds_ended(covey_runtime* runtime, covey_rounds rounds, int64_t* at_ns);
+int64_t covey_rounds_ended(covey_runtime* runtime, covey_rounds rounds, int64_t* at_ns);
 
 /* Says where versions of gradients will be read to: spans[i], or NULL for spans: nowhere any more.
  * covey_rounds_read to the same spans then costs less, because some of it is done while the version
  * is made. From covey_rounds_publish on, and while this rank waits or finishes, until
  * covey_rounds_read or a waiting that ends with an error or a timeout, nothing else may write
  * there. Models need no such thing: they are merged early with the spans of covey_rounds_spans. */
-COVEY_API covey_code covey_rounds_expect(covey_runtime* runtime, covey_rounds rounds,
-                                         void* const* spans, covey_error* error);
+covey_code covey_rounds_expect(covey_runtime* runtime, covey_rounds rounds, void* const* spans,
+                               covey_error* error);
 
 /* Copies version `version` to spans[i] (spans or one of them may be NULL) and fills *record (may be
  * NULL). COVEY_EXHAUSTED when it is no longer in the log: see covey_rounds_seek. */
-COVEY_API covey_code covey_rounds_read(covey_runtime* runtime, covey_rounds rounds, int64_t version,
-                                       void* const* spans, covey_round_record* record,
-                                       covey_error* error);
+covey_code covey_rounds_read(covey_runtime* runtime, covey_rounds rounds, int64_t version,
+                             void* const* spans, covey_round_record* record, covey_error* error);
 
 /* Gradients: spans[i] gets the address at which span i of `version` lies, instead of a copy as by
  * covey_rounds_read (which gives the record, also with spans NULL). It stays as it is until the
@@ -124,15 +124,15 @@ COVEY_API covey_code covey_rounds_read(covey_runtime* runtime, covey_rounds roun
  * written by this rank before: a trainer that writes often had better copy. version 0: none is held
  * any more; spans may be NULL. COVEY_EXHAUSTED as covey_rounds_read. COVEY_UNSUPPORTED, also for 0,
  * where members share no memory or the system does not allow it. */
-COVEY_API covey_code covey_rounds_hold(covey_runtime* runtime, covey_rounds rounds, int64_t version,
-                                       void** spans, int64_t* written_pages, covey_error* error);
+covey_code covey_rounds_hold(covey_runtime* runtime, covey_rounds rounds, int64_t version,
+                             void** spans, int64_t* written_pages, covey_error* error);
 
 /* Gradients, of a member that goes on elsewhere: takes back what it has published and no version
  * has, nor will have, so that it can count there. spans[i] gets its address, NULL when there is
  * nothing. It lies there until covey_rounds_close, which is all that may follow.
  * COVEY_UNSUPPORTED where members share no memory. */
-COVEY_API covey_code covey_rounds_withdraw(covey_runtime* runtime, covey_rounds rounds,
-                                           const void** spans, covey_error* error);
+covey_code covey_rounds_withdraw(covey_runtime* runtime, covey_rounds rounds, const void** spans,
+                                 covey_error* error);
 
 /* The outcome of covey_rounds_merge. */
 typedef struct covey_round_merge {
@@ -147,8 +147,7 @@ typedef struct covey_round_merge {
 } covey_round_merge;
 
 /* Models: training begins from what lies in the spans now. Before any covey_rounds_publish. */
-COVEY_API covey_code covey_rounds_begin(covey_runtime* runtime, covey_rounds rounds,
-                                        covey_error* error);
+covey_code covey_rounds_begin(covey_runtime* runtime, covey_rounds rounds, covey_error* error);
 
 /* Models: writes to spans[i] (one may be NULL) what the model published last becomes by `version`
  * or, when that is no longer in the log, by the newest one: the mean of this rank's group if it was
@@ -158,9 +157,8 @@ COVEY_API covey_code covey_rounds_begin(covey_runtime* runtime, covey_rounds rou
  * The spans may be those of covey_rounds_spans, the next contribution, which is the fastest;
  * between covey_rounds_publish and this call these are the core's. `merge` may be NULL.
  * COVEY_INVALID_ARGUMENT: the version has not been made, nothing was published, no models. */
-COVEY_API covey_code covey_rounds_merge(covey_runtime* runtime, covey_rounds rounds,
-                                        int64_t version, void* const* spans,
-                                        covey_round_merge* merge, covey_error* error);
+covey_code covey_rounds_merge(covey_runtime* runtime, covey_rounds rounds, int64_t version,
+                              void* const* spans, covey_round_merge* merge, covey_error* error);
 
 /* The outcome of covey_rounds_look. */
 typedef struct covey_round_look {
@@ -171,19 +169,18 @@ typedef struct covey_round_look {
 } covey_round_look;
 
 /* Models: 1 if `version`, made or not, is by the method an average of all, which waits for all. */
-COVEY_API int32_t covey_rounds_of_all(covey_runtime* runtime, covey_rounds rounds, int64_t version);
+int32_t covey_rounds_of_all(covey_runtime* runtime, covey_rounds rounds, int64_t version);
 
 /* Models: after a merge into covey_rounds_spans that has `kept`: publishes what lies there as the
  * next step, *step, which no member waits for, so that the others have this rank's progress. It
  * goes on from the same model, which it copies to the spans there are then. */
-COVEY_API covey_code covey_rounds_offer_again(covey_runtime* runtime, covey_rounds rounds,
-                                              int64_t* step, covey_error* error);
+covey_code covey_rounds_offer_again(covey_runtime* runtime, covey_rounds rounds, int64_t* step,
+                                    covey_error* error);
 
 /* Models: copies what a member (by its rank in the job) has published last to spans[i]. Any member,
  * at any time, alone. COVEY_INVALID_ARGUMENT: no member, no models. */
-COVEY_API covey_code covey_rounds_look(covey_runtime* runtime, covey_rounds rounds, int32_t rank,
-                                       void* const* spans, covey_round_look* look,
-                                       covey_error* error);
+covey_code covey_rounds_look(covey_runtime* runtime, covey_rounds rounds, int32_t rank,
+                             void* const* spans, covey_round_look* look, covey_error* error);
 
 /* This rank has nothing more to contribute: it is waited for no longer. Waits until all members
  * that live have called it and everything published is in a version. Then executed is the same on
@@ -194,8 +191,8 @@ COVEY_API covey_code covey_rounds_look(covey_runtime* runtime, covey_rounds roun
  * others have published is in versions, and it may be called again. Models: each publishes its own
  * before, but not again before it calls again, and merges with the last version afterwards: then
  * all have the mean of all, or after max_wait of those that are there. */
-COVEY_API covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds rounds,
-                                         int64_t timeout_ns, covey_error* error);
+covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds rounds, int64_t timeout_ns,
+                               covey_error* error);
 
 /* After COVEY_TIMEOUT of that for max_wait: this rank goes on with what those have that are there.
  * A member that comes to covey_rounds_finish later ends with the same version: of models it takes
@@ -205,8 +202,7 @@ COVEY_API covey_code covey_rounds_finish(covey_runtime* runtime, covey_rounds ro
  * counts them, with those that no version had taken before. Gradients: one that has fallen out of
  * the log will need a snapshot: covey_rounds_asked tells the rank that is to give it, before it
  * leaves. Where members share no memory nothing is settled so. */
-COVEY_API covey_code covey_rounds_go_on(covey_runtime* runtime, covey_rounds rounds,
-                                        covey_error* error);
+covey_code covey_rounds_go_on(covey_runtime* runtime, covey_rounds rounds, covey_error* error);
 
 /* Snapshots: how a rank goes on that has fallen out of the log. It asks for the state of a
  * trainer that has not, and reads on from there. The trainers see to it between their steps:
@@ -230,17 +226,17 @@ typedef enum covey_round_event {
 /* covey_rounds_wait, or with COVEY_ROUNDS_FINISH covey_rounds_finish, until *event. With
  * COVEY_ROUNDS_MEET, after finishing and applying everything: until all that live are so far; until
  * then one may need a snapshot. COVEY_TIMEOUT: only for max_wait, as covey_rounds_finish has it. */
-COVEY_API covey_code covey_rounds_serve(covey_runtime* runtime, covey_rounds rounds,
-                                        int64_t version, int64_t applied, int64_t timeout_ns,
-                                        covey_round_event* event, covey_error* error);
+covey_code covey_rounds_serve(covey_runtime* runtime, covey_rounds rounds, int64_t version,
+                              int64_t applied, int64_t timeout_ns, covey_round_event* event,
+                              covey_error* error);
 
 /* 1: this rank is to give a snapshot now. Costs nothing while no rank asks. */
-COVEY_API int32_t covey_rounds_asked(covey_runtime* runtime, covey_rounds rounds, int64_t applied);
+int32_t covey_rounds_asked(covey_runtime* runtime, covey_rounds rounds, int64_t applied);
 
 /* Copies parts[i], lengths[i] bytes each, one after the other, for the rank that asks. */
-COVEY_API covey_code covey_rounds_give(covey_runtime* runtime, covey_rounds rounds, int64_t applied,
-                                       const void* const* parts, const int64_t* lengths,
-                                       int32_t num_parts, covey_error* error);
+covey_code covey_rounds_give(covey_runtime* runtime, covey_rounds rounds, int64_t applied,
+                             const void* const* parts, const int64_t* lengths, int32_t num_parts,
+                             covey_error* error);
 
 typedef struct covey_snapshot {
   uint32_t struct_size;
@@ -253,25 +249,24 @@ typedef struct covey_snapshot {
 /* Asks, and waits for a snapshot; for timeout_ns at most. COVEY_EXHAUSTED: no rank is left that
  * could give one, or the donor has no room for it; COVEY_TIMEOUT: all others have finished, and
  * have given none for max_wait. */
-COVEY_API covey_code covey_rounds_seek(covey_runtime* runtime, covey_rounds rounds, int64_t applied,
-                                       int64_t timeout_ns, covey_snapshot* snapshot,
-                                       covey_error* error);
+covey_code covey_rounds_seek(covey_runtime* runtime, covey_rounds rounds, int64_t applied,
+                             int64_t timeout_ns, covey_snapshot* snapshot, covey_error* error);
 
 /* Copies it to `to`, length_bytes bytes. *taken 0: it was replaced meanwhile, seek again; what lies
  * at `to` is then undefined. */
-COVEY_API covey_code covey_rounds_take(covey_runtime* runtime, covey_rounds rounds,
-                                       const covey_snapshot* snapshot, void* to, int32_t* taken,
-                                       covey_error* error);
+covey_code covey_rounds_take(covey_runtime* runtime, covey_rounds rounds,
+                             const covey_snapshot* snapshot, void* to, int32_t* taken,
+                             covey_error* error);
 
 /* How long this member's own steps take, from one exchange to the next: the median in nanoseconds,
  * by which it waits where max_wait or grace is `auto`; 0: not known yet. One that knows it from
  * elsewhere says so before its first exchange; with 0 nothing is said. */
-COVEY_API int64_t covey_rounds_pace(covey_runtime* runtime, covey_rounds rounds);
-COVEY_API void covey_rounds_assume(covey_runtime* runtime, covey_rounds rounds, int64_t step_ns);
+int64_t covey_rounds_pace(covey_runtime* runtime, covey_rounds rounds);
+void covey_rounds_assume(covey_runtime* runtime, covey_rounds rounds, int64_t step_ns);
 
 /* This rank leaves: the others do not wait for it any more. Its published contributions still
  * count. */
-COVEY_API void covey_rounds_close(covey_runtime* runtime, covey_rounds rounds);
+void covey_rounds_close(covey_runtime* runtime, covey_rounds rounds);
 
 #ifdef __cplusplus
 }

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
 from typing import Any, Callable, Dict, List, Sequence
 
+import numpy
 import torch
 
 import covey
 import covey.torch as hvd
-from covey import _native
-from covey.method import parsed
-from covey.reduce_op import core_code
-from covey.torch.tensors import CODES
+from covey.numpy import Trainer
 
 MPI, ALL, SOLO, HALF, MAJORITY = "MPI_Allreduce", "allreduce", "solo", "half", "majority"
 METHODS = {
@@ -24,39 +21,25 @@ METHODS = {
 
 
 class PartialSum:
-    """A sum that does not wait for all, as `eager` does it. The trainer's part is not of interest
-    here, so this calls what lies below the optimizer."""
+    """A sum that does not wait for all, as `eager` does it: the gradients of a training whose
+    update does nothing but count."""
 
     def __init__(self, name: str, method: str, tensor: torch.Tensor) -> None:
-        self.tensor = tensor
-        self.result = torch.zeros_like(tensor)
         self.counted = 0.0  # Of the first element, in all versions: all ranks have the same.
-        self._read = 0
-        types, counts = (CODES[tensor.dtype],), (tensor.numel(),)
-        self._rounds = _native.rounds_open(
-            0, f"latency.{name}", parsed(method), 0, core_code(hvd.Sum), 0, types, counts
-        )
+        self._gradients = [tensor.numpy()]
+        model = [numpy.zeros_like(self._gradients[0])]
+        self._trainer = Trainer(model, self._count, method=method, op=hvd.Sum)
+
+    def _count(self, _: Any, gradients: Sequence[Any]) -> None:
+        self.counted += float(gradients[0].flat[0])
 
     def __call__(self) -> None:
-        (address,) = _native.rounds_spans(self._rounds, 1)
-        size = self.tensor.numel() * self.tensor.element_size()
-        ctypes.memmove(address, self.tensor.data_ptr(), size)
-        step = _native.rounds_publish(self._rounds, ())
-        _native.rounds_wait(self._rounds, step)
-        self._read_to(step)
-
-    def _read_to(self, version: int) -> None:
-        while self._read < version:
-            self._read += 1
-            to = (self.result.data_ptr(),)
-            _native.rounds_read(self._rounds, self._read, to, hvd.size(), 0)
-            self.counted += float(self.result[0])
+        self._trainer.step(self._gradients)
 
     def close(self) -> None:
-        _native.rounds_finish(self._rounds)
-        self._read_to(_native.rounds_executed(self._rounds))
+        self._trainer.finish()
         covey.barrier()
-        _native.rounds_close(self._rounds)
+        self._trainer.close()
 
 
 def measure(operation: Callable[[], Any], times: int, skew_s: float) -> List[float]:

@@ -192,38 +192,6 @@ PyObject* TrainerState(PyObject* module, PyObject* args);
 PyObject* TrainerStats(PyObject* module, PyObject* args);
 PyObject* TrainerClose(PyObject* module, PyObject* args);
 
-/* rounds.c ------------------------------------------------------------------------------------- */
-
-PyObject* RoundsOpen(PyObject* module, PyObject* args);
-PyObject* RoundsSpans(PyObject* module, PyObject* args);
-PyObject* RoundsWithdraw(PyObject* module, PyObject* args);
-extern const char kRoundsHoldDoc[];
-PyObject* RoundsHold(PyObject* module, PyObject* args);
-PyObject* RoundsPublish(PyObject* module, PyObject* args);
-PyObject* RoundsWait(PyObject* module, PyObject* args);
-PyObject* RoundsExecuted(PyObject* module, PyObject* args);
-PyObject* RoundsEnded(PyObject* module, PyObject* args);
-PyObject* RoundsExpect(PyObject* module, PyObject* args);
-PyObject* RoundsRead(PyObject* module, PyObject* args);
-PyObject* RoundsFinish(PyObject* module, PyObject* args);
-PyObject* RoundsBegin(PyObject* module, PyObject* args);
-PyObject* RoundsGoOn(PyObject* module, PyObject* args);
-PyObject* RoundsMerge(PyObject* module, PyObject* args);
-PyObject* RoundsOfAll(PyObject* module, PyObject* args);
-PyObject* RoundsLook(PyObject* module, PyObject* args);
-PyObject* RoundsClose(PyObject* module, PyObject* args);
-
-/* snapshots.c ---------------------------------------------------------------------------------- */
-
-PyObject* RoundsOfferAgain(PyObject* module, PyObject* args);
-PyObject* RoundsServe(PyObject* module, PyObject* args);
-PyObject* RoundsAsked(PyObject* module, PyObject* args);
-PyObject* RoundsPace(PyObject* module, PyObject* args);
-PyObject* RoundsAssume(PyObject* module, PyObject* args);
-PyObject* RoundsGive(PyObject* module, PyObject* args);
-PyObject* RoundsSeek(PyObject* module, PyObject* args);
-PyObject* RoundsTake(PyObject* module, PyObject* args);
-
 extern const char kSubmitDoc[];
 extern const char kSubmitOneDoc[];
 extern const char kShortcutDoc[];
